@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Safe abstractions that the kernel crate lacks.
+//!
+//! * [`ntb`]: the NTB core, both as provider of a device and as client of one.
+//! * [`net`]: network devices, socket buffers, NAPI and ethtool.
+//!
+//! The fabric's modules are written on this crate and the kernel crate alone;
+//! raw bindings and almost all `unsafe` stay in here. The module has no
+//! function of its own.
+
+use kernel::prelude::*;
+
+pub mod net;
+pub mod ntb;
+
+/// The module that carries this crate's code.
+struct Abstractions;
+
+impl kernel::Module for Abstractions {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        Ok(Self)
+    }
+}
+
+module! {
+    type: Abstractions,
+    name: "mp_kernel",
+    authors: ["The pximc-ntb authors"],
+    description: "Rust abstractions for NTB and network devices",
+    license: "GPL",
+}

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Out-of-line copies of `static inline` kernel functions and macros, for the
+ * Rust side: `mp_helper_foo()` appears in `mp_bindings` as `foo()`. One file
+ * per subsystem, all of them in this one translation unit.
+ */
+
+#define __mp_helper __used
+
+#include "helpers/net.c"
+#include "helpers/ntb.c"

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Exports the Rust symbols of mp_transport and mp_proto to the other modules. */
+
+#include <linux/export.h>
+
+#define EXPORT_SYMBOL_RUST_GPL(sym) extern int sym; EXPORT_SYMBOL_GPL(sym)
+
+#include "exports_generated.h"
