@@ -4,6 +4,8 @@
 //!
 //! * [`ntb`]: the NTB core, both as provider of a device and as client of one.
 //! * [`net`]: network devices, socket buffers, NAPI and ethtool.
+//! * [`sync`]: locks and reference cells for softirq context.
+//! * [`kobject`]: directories of attributes in sysfs.
 //!
 //! The fabric's modules are written on this crate and the kernel crate alone;
 //! raw bindings and almost all `unsafe` stay in here. The module has no
@@ -11,8 +13,10 @@
 
 use kernel::prelude::*;
 
+pub mod kobject;
 pub mod net;
 pub mod ntb;
+pub mod sync;
 
 /// The module that carries this crate's code.
 struct Abstractions;

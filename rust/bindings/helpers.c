@@ -9,3 +9,4 @@
 
 #include "helpers/net.c"
 #include "helpers/ntb.c"
+#include "helpers/sync.c"

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Locks and reference cells for code that runs in softirq context.
+//!
+//! * [`SpinLockBh`]: a spin lock that also keeps bottom halves off its CPU.
+//!   Unlike [`kernel::sync::SpinLockIrq`] it leaves interrupts enabled, so it
+//!   may be held while a large frame is copied.
+//! * [`RcuArc`]: a cell with at most one [`Arc`], read under RCU.
+
+use core::ptr::NonNull;
+use kernel::{
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        lock::{
+            Backend,
+            Guard,
+            Lock, //
+        },
+        rcu,
+        Arc,
+        ArcBorrow, //
+    }, //
+};
+
+/// Creates a [`SpinLockBh`] initialiser with a newly-created lock class.
+#[macro_export]
+macro_rules! new_spinlock_bh {
+    ($inner:expr $(, $name:literal)? $(,)?) => {
+        $crate::sync::SpinLockBh::new(
+            $inner, ::kernel::optional_name!($($name)?), ::kernel::static_lock_class!())
+    };
+}
+pub use new_spinlock_bh;
+
+/// A spin lock that disables bottom halves while it is held.
+///
+/// For data shared between process context and softirq context (NAPI polls,
+/// transmit routines, timers in softirq mode); must not be taken in hard
+/// interrupt context.
+pub type SpinLockBh<T> = Lock<T, SpinLockBhBackend>;
+
+/// A [`Guard`] of a [`SpinLockBh`].
+pub type SpinLockBhGuard<'a, T> = Guard<'a, T, SpinLockBhBackend>;
+
+/// The `spin_lock_bh()` family as a lock backend.
+pub struct SpinLockBhBackend;
+
+// SAFETY: The kernel's `spinlock_t` ensures mutual exclusion. `relock` is the default, which uses
+// the same locking method.
+unsafe impl Backend for SpinLockBhBackend {
+    type State = kernel::bindings::spinlock_t;
+    type GuardState = ();
+
+    #[inline]
+    unsafe fn init(
+        ptr: *mut Self::State,
+        name: *const kernel::ffi::c_char,
+        key: *mut kernel::bindings::lock_class_key,
+    ) {
+        // SAFETY: `ptr` is valid for writes, and `name` and `key` live as long as required.
+        unsafe { kernel::bindings::__spin_lock_init(ptr, name, key) }
+    }
+
+    #[inline]
+    unsafe fn lock(ptr: *mut Self::State) -> Self::GuardState {
+        // SAFETY: `ptr` points to an initialised lock.
+        unsafe { mp_bindings::spin_lock_bh(ptr.cast()) }
+    }
+
+    #[inline]
+    unsafe fn unlock(ptr: *mut Self::State, _guard_state: &Self::GuardState) {
+        // SAFETY: `ptr` points to a lock that the caller owns.
+        unsafe { mp_bindings::spin_unlock_bh(ptr.cast()) }
+    }
+
+    #[inline]
+    unsafe fn try_lock(ptr: *mut Self::State) -> Option<Self::GuardState> {
+        // SAFETY: `ptr` points to an initialised lock.
+        (unsafe { mp_bindings::spin_trylock_bh(ptr.cast()) } != 0).then_some(())
+    }
+
+    #[inline]
+    unsafe fn assert_is_held(ptr: *mut Self::State) {
+        // SAFETY: `ptr` points to an initialised lock.
+        unsafe { kernel::bindings::spin_assert_is_held(ptr) }
+    }
+}
+
+/// A cell that holds an [`Arc`] or nothing and is read without a lock.
+///
+/// # Invariants
+///
+/// `ptr` is null or came from [`Arc::into_raw`]; that reference belongs to the
+/// cell. A pointer taken out is not dropped before an RCU grace period is over.
+///
+/// # Examples
+///
+/// ```
+/// # use mp_kernel::sync::RcuArc;
+/// use kernel::sync::{rcu, Arc};
+///
+/// let cell = RcuArc::empty();
+/// cell.replace(Some(Arc::new(7, GFP_KERNEL)?));
+/// assert_eq!(cell.load(&rcu::read_lock()).map(|v| *v), Some(7));
+/// # Ok::<(), Error>(())
+/// ```
+pub struct RcuArc<T: Send + Sync> {
+    ptr: Atomic<*mut T>,
+}
+
+impl<T: Send + Sync> RcuArc<T> {
+    /// An empty cell.
+    pub const fn empty() -> Self {
+        Self {
+            ptr: Atomic::new(core::ptr::null_mut()),
+        }
+    }
+
+    /// The value, for as long as the read-side critical section lasts.
+    #[inline]
+    pub fn load<'g>(&self, _guard: &'g rcu::Guard) -> Option<ArcBorrow<'g, T>> {
+        let ptr = NonNull::new(self.ptr.load(Acquire))?;
+        // SAFETY: By the invariants the pointer came from `Arc::into_raw()`, and its reference
+        // is not given up before a grace period after it left the cell; the guard delays that
+        // beyond 'g. No unique borrow of it exists.
+        Some(unsafe { ArcBorrow::from_raw(ptr.as_ptr()) })
+    }
+
+    /// A counted reference to the value.
+    #[inline]
+    pub fn get(&self) -> Option<Arc<T>> {
+        self.load(&rcu::read_lock()).map(Into::into)
+    }
+
+    /// Puts `new` in place of the present value and returns that once no reader
+    /// can have it any more.
+    ///
+    /// Sleeps for an RCU grace period when there was a value.
+    pub fn replace(&self, new: Option<Arc<T>>) -> Option<Arc<T>> {
+        let new = new.map_or(core::ptr::null_mut(), |arc| Arc::into_raw(arc).cast_mut());
+        // INVARIANT: `new` is null or a reference given to the cell.
+        let old = NonNull::new(self.ptr.xchg(new, Full))?;
+        rcu::synchronize_rcu();
+        // SAFETY: By the invariants `old` came from `Arc::into_raw()` and the cell owned it; it
+        // left the cell above, exactly once.
+        Some(unsafe { Arc::from_raw(old.as_ptr()) })
+    }
+}
+
+impl<T: Send + Sync> Drop for RcuArc<T> {
+    fn drop(&mut self) {
+        let Some(ptr) = NonNull::new(self.ptr.load(Relaxed)) else {
+            return;
+        };
+        // SAFETY: By the invariants the cell owns this reference. `&mut self` shows that no
+        // reader borrows from the cell itself; readers of the value are inside a read-side
+        // critical section that the owner of the cell has to outlive.
+        drop(unsafe { Arc::from_raw(ptr.as_ptr()) });
+    }
+}
