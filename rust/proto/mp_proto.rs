@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The protocol of the fabric, without I/O.
+//!
+//! Everything here is arithmetic over values that the caller brings in: no clock, no thread, no
+//! allocation, no kernel type and no `unsafe`. The kernel modules, the host tests, the model
+//! checker and the simulator compile this same source. Shared memory is reached through the two
+//! traits of [`memory`], time is a `u64` of nanoseconds handed in as `now`, and randomness is the
+//! trait [`link::Rng`].
+//!
+//! Nothing that a peer wrote reaches an index, a length or an offset before it was read exactly
+//! once, copied and checked; a bad value comes back as a named error and the caller resets the
+//! link. No function here panics on any value a peer can write.
+
+#![cfg_attr(not(MODULE), no_std)]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod memory;
+pub mod wire;
