@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A set of guests and the ivshmem server between them."""
+
+import dataclasses
+import time
+from pathlib import Path
+
+from . import initramfs, qemu
+from .guest import Guest
+from .run import Run
+from .settings import MIB, RigError, Settings, host_names
+
+_SERVER_TIMEOUT = 10.0
+_POLL = 0.005
+
+
+class Fabric:
+    """A context manager: inside, all guests have booted and take commands.
+
+    `hosts` is a guest count or a whole `Settings`; further keywords override
+    settings. Consoles go to the directory `logs`, by default the run's own,
+    which does not outlive it.
+    """
+
+    def __init__(self, hosts=3, logs=None, **overrides):
+        base = hosts if isinstance(hosts, Settings) else Settings(hosts=hosts, **overrides)
+        self.settings = dataclasses.replace(base, **overrides)
+        self._logs = Path(logs) if logs else None
+        self._run = None
+        self.hosts = []
+
+    @property
+    def rp(self):
+        """The root processor: the guest with port 0."""
+        return self.hosts[0]
+
+    @property
+    def eps(self):
+        return self.hosts[1:]
+
+    @property
+    def directory(self):
+        """Directory of the run: sockets, RAM files."""
+        return self._run.directory
+
+    def __getitem__(self, name):
+        """The host with this name."""
+        for guest in self.hosts:
+            if guest.name == name:
+                return guest
+        raise KeyError(f"no host {name}; there are {', '.join(g.name for g in self.hosts)}")
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def start(self):
+        """Boots all guests at once."""
+        self._run = Run(self.settings.hosts * self.settings.ram + 16 * MIB)
+        try:
+            self._prepare()
+            for guest in self.hosts:
+                guest.start()
+            for guest in self.hosts:
+                guest.wait_ready()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self):
+        """Ends everything; harmless when there is nothing."""
+        run, self._run = self._run, None
+        if run:
+            run.close()
+
+    def _prepare(self):
+        directory = self._run.directory
+        logs = self._logs or directory
+        logs.mkdir(parents=True, exist_ok=True)
+        (directory / "initramfs").write_bytes(initramfs.pack(self.settings.guest_init))
+        self._start_server(logs / "server.log")
+        names = host_names(self.settings.hosts)
+        for port, name in enumerate(names):
+            with open(qemu.ram_file(directory, port), "wb") as ram:
+                ram.truncate(self.settings.ram)
+            guest = Guest(self.settings, self._run, port, name, logs)
+            guest.console_path.unlink(missing_ok=True)
+            self.hosts.append(guest)
+
+    def _start_server(self, log):
+        log.unlink(missing_ok=True)
+        s = self.settings
+        pid = self._run.spawn(
+            [
+                s.server, "--dir", self._run.directory,
+                "--ports", s.hosts, "--vectors", s.vectors, "--ram-size", s.ram,
+                "--area-base", s.area_base, "--area-size", s.area_size,
+                "--plain-slot-base", s.plain_slot_base,
+            ],  # fmt: skip
+            log,
+        )
+        deadline = time.monotonic() + _SERVER_TIMEOUT
+        while "ready" not in log.read_text():
+            if self._run.has_ended(pid) or time.monotonic() > deadline:
+                raise RigError(f"the ivshmem server did not start: {log.read_text().strip()}")
+            time.sleep(_POLL)

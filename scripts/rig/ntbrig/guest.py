@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: GPL-2.0
+"""One guest: started, used, killed, started again."""
+
+import shlex
+import signal
+import time
+
+from . import qemu, reports
+from .agent import Agent, GuestGone
+from .settings import RigError
+
+_POLL = 0.01
+_POWEROFF_TIMEOUT = 20.0
+
+
+class Guest:
+    """A host of the fabric, whose port number is `port` and name is `name`."""
+
+    def __init__(self, settings, run, port, name, logs):
+        self._settings = settings
+        self._run = run
+        self._directory = run.directory
+        self._pid = None
+        self._agent = None
+        self._marked = 0
+        self._started_at = 0.0
+        self.port = port
+        self.name = name
+        self.boot_seconds = None
+        self.console_path = logs / f"{name}.console"
+        self._output_path = logs / f"{name}.qemu"
+
+    def __repr__(self):
+        return f"<guest {self.name}>"
+
+    # --- life
+
+    def start(self):
+        """Starts QEMU and returns at once; `wait_ready` is to follow."""
+        if self.is_running():
+            raise RigError(f"{self.name} is running")
+        self._close_agent()
+        qemu.agent_socket(self._directory, self.port).unlink(missing_ok=True)
+        argv = qemu.command(
+            self._settings, self._directory, self.port, self.name, self.console_path
+        )
+        self._started_at = time.monotonic()
+        self._pid = self._run.spawn(argv, self._output_path)
+
+    def wait_ready(self, timeout=None):
+        """Waits until the guest takes commands."""
+        timeout = timeout or self._settings.boot_timeout
+        deadline = self._started_at + timeout
+        while self._agent is None:
+            try:
+                self._agent = Agent(qemu.agent_socket(self._directory, self.port))
+            except OSError:
+                if self._run.has_ended(self._pid) or time.monotonic() > deadline:
+                    raise self._failed_boot(timeout) from None
+                time.sleep(_POLL)
+        if not self._agent.wait_ready(max(0.0, deadline - time.monotonic())):
+            raise self._failed_boot(timeout)
+        self.boot_seconds = time.monotonic() - self._started_at
+
+    def _failed_boot(self, timeout):
+        how = "ended" if self._run.has_ended(self._pid) else f"was not ready in {timeout:.0f} s"
+        told = [self._output_path.read_text(errors="replace")] if self._output_path.exists() else []
+        told.append("\n".join(self.console().splitlines()[-30:]))
+        return RigError("\n".join([f"{self.name} {how} at boot", *told]))
+
+    def boot(self, timeout=None):
+        """Starts the guest and waits until it takes commands."""
+        self.start()
+        self.wait_ready(timeout)
+
+    def is_running(self):
+        return self._pid is not None and not self._run.has_ended(self._pid)
+
+    def kill(self):
+        """Ends the guest as a power failure would."""
+        if self._pid is not None:
+            self._run.signal(self._pid, signal.SIGKILL)
+            self._await_end(_POWEROFF_TIMEOUT)
+
+    def poweroff(self):
+        """Ends the guest by its own doing."""
+        self._connection().send(op="poweroff")
+        self._await_end(_POWEROFF_TIMEOUT)
+
+    def reboot(self, timeout=None):
+        """Lets the guest's kernel restart the machine and waits for it."""
+        self._connection().send(op="restart")
+        self._await_end(_POWEROFF_TIMEOUT)
+        self.boot(timeout)
+
+    def freeze(self):
+        """Stops all its CPUs at once: a hung host whose link stays up."""
+        self._run.signal(self._pid, signal.SIGSTOP)
+
+    def thaw(self):
+        self._run.signal(self._pid, signal.SIGCONT)
+
+    def _await_end(self, timeout):
+        if not self._run.wait(self._pid, timeout):
+            raise RigError(f"{self.name} did not end in {timeout:.0f} s")
+        self._close_agent()
+
+    def _close_agent(self):
+        if self._agent:
+            self._agent.close()
+            self._agent = None
+
+    # --- commands
+
+    def _connection(self):
+        if self._agent is None or self._agent.is_lost():
+            raise GuestGone(f"{self.name} is not running")
+        return self._agent
+
+    def spawn(self, command, timeout=3600.0, env=None, stdin=False):
+        """Starts a command and returns it, a `Process`.
+
+        A string is run by bash, a list of words as it is. When `timeout`
+        seconds have passed, the command and its children are killed.
+        """
+        argv = ["bash", "-c", command] if isinstance(command, str) else list(map(str, command))
+        shown = command if isinstance(command, str) else shlex.join(argv)
+        return self._connection().spawn(argv, f"{self.name}: {shown}", timeout, env, stdin)
+
+    def run(self, command, timeout=30.0, check=True, env=None):
+        """Runs a command to its end. Returns a `Result`."""
+        result = self.spawn(command, timeout, env).wait()
+        return result.check() if check else result
+
+    def read(self, path, timeout=20.0):
+        """A file's contents as text."""
+        return self._connection().read(path, timeout)
+
+    def terminal(self, argv, size, on_output, env):
+        """Starts a program on a terminal of `size` (rows, columns)."""
+        shown = f"{self.name}: {shlex.join(argv)}"
+        return self._connection().spawn(
+            argv, shown, None, env=env, stdin=True, terminal=size, on_output=on_output
+        )
+
+    # --- console
+
+    def console(self):
+        """All that the guest's kernel has said since it was first started."""
+        try:
+            return self.console_path.read_text(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def kernel_reports(self):
+        """What the kernel has complained about since `forget_reports`."""
+        return reports.find(self.console()[self._marked :])
+
+    def forget_reports(self):
+        self._marked = len(self.console())

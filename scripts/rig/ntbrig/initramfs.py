@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A cpio archive ("newc" format) with one program in it."""
+
+_REGULAR = 0o100755
+_DIRECTORY = 0o040755
+_CHARACTER_DEVICE = 0o020600
+
+
+def _pad(data):
+    return data + bytes(-len(data) % 4)
+
+
+def _entry(inode, name, mode, data=b"", device=(0, 0)):
+    encoded = name.encode() + b"\0"
+    fields = [inode, mode, 0, 0, 1, 0, len(data), 0, 0, *device, len(encoded), 0]
+    header = b"070701" + b"".join(b"%08X" % value for value in fields)
+    return _pad(header + encoded) + _pad(data)
+
+
+def pack(init):
+    """The bytes of a RAM disk whose `/init` is the file at the path `init`."""
+    entries = [
+        _entry(1, "dev", _DIRECTORY),
+        _entry(2, "dev/console", _CHARACTER_DEVICE, device=(5, 1)),
+        _entry(3, "proc", _DIRECTORY),
+        _entry(4, "init", _REGULAR, init.read_bytes()),
+        _entry(0, "TRAILER!!!", 0),
+    ]
+    return b"".join(entries)

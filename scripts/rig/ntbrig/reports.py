@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Finds what a kernel complains about on its console."""
+
+import re
+
+_COMPLAINTS = re.compile(
+    r"""
+      \bWARNING:\ | \bBUG:\ | \bkernel\ BUG\ at\b | \bOops\b | \bKernel\ panic\b
+    | \bgeneral\ protection\ fault\b | \bunable\ to\ handle\b | \bstack\ segment\b
+    | \bKASAN\b | \bKCSAN\b | \bUBSAN\b | \bODEBUG:
+    | \bINFO:\ (?:possible|suspicious|inconsistent|trying\ to\ register)
+    | \bpossible\ (?:circular|recursive)\ locking | \binconsistent\ lock\ state
+    | \bsuspicious\ RCU\ usage | \bsleeping\ function\ called
+    | \bunreferenced\ object\b | \bsuspected\ memory\ leaks?\b
+    | \bINFO:\ task\ .*\ blocked\ for | \bsoft\ lockup\b | \bhard\ LOCKUP\b
+    | \bdetected\ stalls?\b | \bself-detected\ stall\b | \bworkqueue\ lockup\b
+    | \brefcount_t:\ | \blist_(?:add|del)\ corruption\b | \bDMA-API:\ .*(?:error|warn|device\ driver)
+    | \bpanicked\ at\b | \bNETDEV\ WATCHDOG\b | \bunregister_netdevice:\ waiting\b
+    """,
+    re.VERBOSE,
+)
+
+
+def find(console):
+    """The lines of a console's text in which the kernel reports a mistake."""
+    return [line.strip() for line in console.splitlines() if _COMPLAINTS.search(line)]
