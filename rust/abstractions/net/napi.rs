@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! NAPI: polling of packet sources with interrupt mitigation and busy polling.
+//!
+//! An engine that receives packets implements [`Poll`]. [`NapiHost::add`]
+//! turns it into an [`Instance`], which is what an interrupt handler
+//! schedules; while the kernel runs the poll function, the function sees the
+//! same NAPI as a [`Napi`], which is what packets are delivered through.
+//!
+//! The two types exist because the state behind them has two owners: scheduling
+//! is for everyone, GRO lists and completion are for the one who polls.
+//!
+//! A [`NapiHost`] is not an interface. It is a device that exists only to own
+//! NAPI instances, for engines that feed several interfaces, or none that they
+//! know of. Packets keep the identity of the interface in [`SkBuff`]; the id of
+//! the polled NAPI travels with them to the socket, so that socket busy polling
+//! (`SO_BUSY_POLL`) finds its way back to [`Poll::poll`].
+//!
+//! C header: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
+
+use core::{
+    cell::{
+        Cell,
+        UnsafeCell, //
+    },
+    marker::{
+        PhantomData,
+        PhantomPinned, //
+    },
+    ptr::NonNull, //
+};
+
+use kernel::{
+    container_of,
+    error::code::{
+        EINVAL,
+        ENOMEM, //
+    },
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+    types::Opaque, //
+};
+
+use super::skb::SkBuff;
+
+/// A source of packets that NAPI polls.
+pub trait Poll: Send + Sync + 'static {
+    /// Handles up to `budget` packets and returns how many it handled.
+    ///
+    /// Runs in softirq context, on one CPU at a time. When nothing is left to
+    /// do, the implementation calls [`Napi::complete_done`] and, where that
+    /// returns `true`, re-enables its interrupt source, looks once more for
+    /// work that slipped in between, and calls [`Napi::schedule`] for it.
+    ///
+    /// Returning without a call of [`Napi::complete_done`] means that there is
+    /// more to do: the function is called again. A `budget` of zero asks for
+    /// transmit completions only; no packet may be received then.
+    fn poll(&self, napi: &Napi, budget: u32) -> u32;
+}
+
+/// A device without an interface, which owns NAPI instances.
+///
+/// # Invariants
+///
+/// `dev` came from `alloc_netdev_dummy()` and is freed with this object, which
+/// every [`Instance`] of it keeps alive.
+pub struct NapiHost {
+    dev: NonNull<mp_bindings::net_device>,
+}
+
+// SAFETY: A dummy net device may be released from any task.
+unsafe impl Send for NapiHost {}
+// SAFETY: The device's NAPI list is changed under the device's own lock, by the C side.
+unsafe impl Sync for NapiHost {}
+
+impl NapiHost {
+    /// Creates a host without instances.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn new() -> Result<Arc<Self>> {
+        // SAFETY: Any size of private data is allowed.
+        let dev = unsafe { mp_bindings::alloc_netdev_dummy(0) };
+        // INVARIANT: The device was just allocated by `alloc_netdev_dummy()`. It is released by
+        // `drop()`, which also runs when `Arc::new()` fails.
+        let host = Self {
+            dev: NonNull::new(dev).ok_or(ENOMEM)?,
+        };
+        Ok(Arc::new(host, GFP_KERNEL)?)
+    }
+
+    /// Adds a NAPI instance that polls `poller`. It starts disabled.
+    ///
+    /// May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use kernel::{prelude::*, sync::Arc};
+    /// use mp_kernel::net::napi::{Instance, Napi, NapiHost, Poll};
+    ///
+    /// struct Ring;
+    ///
+    /// impl Poll for Ring {
+    ///     fn poll(&self, napi: &Napi, _budget: u32) -> u32 {
+    ///         let done = 0; // packets taken out of the ring
+    ///         napi.complete_done(done);
+    ///         done
+    ///     }
+    /// }
+    ///
+    /// let host = NapiHost::new()?;
+    /// let napi: Arc<Instance<Ring>> = host.add(Arc::new(Ring, GFP_KERNEL)?)?;
+    /// napi.enable()?;
+    /// napi.schedule(); // as an interrupt handler does
+    /// napi.close();
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn add<P: Poll>(self: &Arc<Self>, poller: Arc<P>) -> Result<Arc<Instance<P>>> {
+        let instance = Arc::pin_init(Instance::new(self.clone(), poller), GFP_KERNEL)?;
+        // SAFETY: The host's device is valid by its invariants and outlives the instance, which
+        // holds a reference to the host. The instance is pinned, was not added before, and is
+        // deleted before its memory is released, by `Instance::close()`.
+        unsafe {
+            mp_bindings::netif_napi_add(
+                self.dev.as_ptr(),
+                instance.napi.get(),
+                Some(poll_callback::<P>),
+            )
+        };
+        *instance.state.lock() = State::Disabled;
+        Ok(instance)
+    }
+}
+
+impl Drop for NapiHost {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariants the device is ours, and no instance is left on it.
+        unsafe { mp_bindings::free_netdev(self.dev.as_ptr()) };
+    }
+}
+
+/// Where an [`Instance`] is in its life.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Not, or no longer, known to the kernel.
+    Closed,
+    Disabled,
+    Enabled,
+}
+
+/// A NAPI instance, as its owner and its interrupt handler see it.
+///
+/// An owner that is itself the poller, or is owned by it, has to call
+/// [`close`](Self::close) to break the circle of references.
+///
+/// # Invariants
+///
+/// - While `state` is not [`State::Closed`], `napi` is registered with the
+///   device of `host`, and `poller` holds a value that does not change.
+/// - The poll function runs only while `state` is [`State::Enabled`].
+#[pin_data(PinnedDrop)]
+pub struct Instance<P: Poll> {
+    #[pin]
+    napi: Opaque<mp_bindings::napi_struct>,
+    poller: UnsafeCell<Option<Arc<P>>>,
+    #[pin]
+    state: Mutex<State>,
+    host: Arc<NapiHost>,
+    #[pin]
+    _pin: PhantomPinned,
+}
+
+// SAFETY: All operations on the NAPI structure are safe from any task; `P` is `Send` and `Sync`.
+unsafe impl<P: Poll> Send for Instance<P> {}
+// SAFETY: As above; `poller` changes only as the type invariants say, under `state`.
+unsafe impl<P: Poll> Sync for Instance<P> {}
+
+impl<P: Poll> Instance<P> {
+    fn new(host: Arc<NapiHost>, poller: Arc<P>) -> impl PinInit<Self> {
+        // INVARIANT: The instance is not registered yet.
+        pin_init!(Self {
+            napi: Opaque::zeroed(),
+            poller: UnsafeCell::new(Some(poller)),
+            state <- new_mutex!(State::Closed, "Napi::state"),
+            host,
+            _pin: PhantomPinned,
+        })
+    }
+
+    /// Allows the instance to be scheduled. No effect when it is enabled.
+    ///
+    /// May sleep. Work that came earlier is not announced: the caller
+    /// schedules the instance once after it.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` when the instance is closed.
+    pub fn enable(&self) -> Result {
+        let mut state = self.state.lock();
+        match *state {
+            State::Closed => return Err(EINVAL),
+            State::Enabled => return Ok(()),
+            State::Disabled => (),
+        }
+        // SAFETY: By the type invariants the NAPI is registered; it is disabled.
+        unsafe { mp_bindings::napi_enable(self.napi.get()) };
+        *state = State::Enabled;
+        Ok(())
+    }
+
+    /// Waits for a running poll to end and keeps further ones from starting.
+    ///
+    /// May sleep; must not be called by the poll function. Scheduling a disabled
+    /// instance has no effect.
+    pub fn disable(&self) {
+        Self::disable_locked(&self.napi, &mut self.state.lock());
+    }
+
+    fn disable_locked(napi: &Opaque<mp_bindings::napi_struct>, state: &mut State) {
+        if *state != State::Enabled {
+            return;
+        }
+        // SAFETY: By the type invariants the NAPI is registered; it is enabled.
+        unsafe { mp_bindings::napi_disable(napi.get()) };
+        *state = State::Disabled;
+    }
+
+    /// Disables the instance for good and releases the poller.
+    ///
+    /// May sleep, for an RCU grace period; must not be called by the poll
+    /// function. Packets that GRO still held are dropped. Scheduling a closed
+    /// instance has no effect.
+    pub fn close(&self) {
+        let mut state = self.state.lock();
+        if *state == State::Closed {
+            return;
+        }
+        Self::disable_locked(&self.napi, &mut state);
+        // SAFETY: By the type invariants the NAPI is registered with a live device, and it is
+        // disabled. The call waits until no busy poller can hold a pointer to it.
+        unsafe { mp_bindings::netif_napi_del(self.napi.get()) };
+        *state = State::Closed;
+        // SAFETY: The poll function, the only other user of the cell, does not run and never
+        // will again; `state` is locked.
+        let poller = unsafe { (*self.poller.get()).take() };
+        drop(state);
+        drop(poller);
+    }
+
+    /// Asks for a poll, soon, on this CPU. Any context; interrupt handlers are
+    /// the usual caller. Of several calls before the poll one counts, and a call
+    /// during a poll makes another one follow.
+    #[inline]
+    pub fn schedule(&self) {
+        schedule(&self.napi);
+    }
+
+    /// Whether a poll runs or is due.
+    #[inline]
+    pub fn is_scheduled(&self) -> bool {
+        // SAFETY: `napi` is initialised; the flag is read atomically.
+        unsafe { mp_bindings::napi_is_scheduled(self.napi.get()) }
+    }
+
+    /// Returns when every poll that ran at the time of the call has ended.
+    ///
+    /// Sleeps, for a bounded time, also when polls follow one another.
+    pub fn synchronize(&self) {
+        // SAFETY: Always safe in a context that may sleep. Polls run with bottom halves
+        // disabled, which makes them read-side critical sections of RCU.
+        unsafe { mp_bindings::synchronize_net() };
+    }
+}
+
+#[pinned_drop]
+impl<P: Poll> PinnedDrop for Instance<P> {
+    fn drop(self: Pin<&mut Self>) {
+        self.close();
+    }
+}
+
+fn schedule(napi: &Opaque<mp_bindings::napi_struct>) {
+    // SAFETY: `napi` is an initialised NAPI structure. One that is disabled or deleted still has
+    // its "scheduled" state set and is left alone.
+    unsafe { mp_bindings::napi_schedule_any(napi.get()) };
+}
+
+/// A NAPI, as its poll function sees it.
+///
+/// It cannot leave the call of [`Poll::poll`]: delivery of packets and
+/// completion are for the CPU that polls.
+///
+/// # Invariants
+///
+/// `napi` is registered and owned by the running poll function until
+/// `completed`.
+pub struct Napi {
+    napi: NonNull<mp_bindings::napi_struct>,
+    completed: Cell<bool>,
+    _not_send: PhantomData<*mut ()>,
+}
+
+impl Napi {
+    /// Says that nothing is left to do; `work` packets were handled in this
+    /// call.
+    ///
+    /// Returns `true` when the engine should re-enable its interrupt source.
+    /// With `false` the poll function will be called again without one, since
+    /// a socket is busy polling or the instance was scheduled meanwhile.
+    pub fn complete_done(&self, work: u32) -> bool {
+        if self.completed.replace(true) {
+            return false;
+        }
+        // SAFETY: By the type invariants the NAPI is ours, up to this call.
+        unsafe { mp_bindings::napi_complete_done(self.napi.as_ptr(), as_int(work)) }
+    }
+
+    /// As [`Instance::schedule`].
+    #[inline]
+    pub fn schedule(&self) {
+        // SAFETY: The NAPI stays registered while its poll function runs.
+        unsafe { mp_bindings::napi_schedule_any(self.napi.as_ptr()) };
+    }
+
+    /// Hands a packet to the network stack, by way of GRO.
+    ///
+    /// The packet must have a device and a protocol, see
+    /// [`SkBuff::eth_type_trans`].
+    #[inline]
+    pub fn gro_receive(&self, skb: SkBuff) {
+        let skb = skb.into_raw().as_ptr();
+        if self.completed.get() {
+            // SAFETY: We own the packet. The GRO lists are no longer ours: go past them.
+            unsafe { mp_bindings::netif_receive_skb(skb) };
+        } else {
+            // SAFETY: We own the packet, and the NAPI by the type invariants.
+            unsafe { mp_bindings::napi_gro_receive(self.napi.as_ptr(), skb) };
+        }
+    }
+
+    /// Hands everything that GRO holds back to the network stack, which gets it
+    /// before bottom halves are enabled again.
+    ///
+    /// An engine that does not own the interfaces it feeds calls this at the
+    /// end of each poll, before [`complete_done`](Self::complete_done): no packet
+    /// then keeps a pointer to an interface beyond the poll.
+    #[inline]
+    pub fn flush_gro(&self) {
+        if !self.completed.get() {
+            // SAFETY: By the type invariants the NAPI and its GRO lists are ours.
+            unsafe { mp_bindings::napi_gro_flush_all(self.napi.as_ptr()) };
+        }
+    }
+}
+
+/// The kernel counts work in signed numbers; budgets are far below their end.
+fn as_int(work: u32) -> c_int {
+    c_int::try_from(work).unwrap_or(c_int::MAX)
+}
+
+/// # Safety
+///
+/// To be called only as the poll function of an [`Instance<P>`]'s NAPI.
+unsafe extern "C" fn poll_callback<P: Poll>(
+    napi: *mut mp_bindings::napi_struct,
+    budget: c_int,
+) -> c_int {
+    let opaque: *mut Opaque<mp_bindings::napi_struct> = napi.cast();
+    // SAFETY: The NAPI is the field of an instance, which outlives the poll: it is closed, and so
+    // waits for this function, before it is released.
+    let instance = unsafe { &*container_of!(opaque, Instance<P>, napi).cast_const() };
+    // SAFETY: By the type invariants of `Instance` the cell does not change while polls run.
+    let poller = unsafe { &*instance.poller.get() };
+    let (Some(poller), Some(ptr)) = (poller, NonNull::new(napi)) else {
+        return 0;
+    };
+
+    // INVARIANT: The kernel calls us with the NAPI scheduled, and therefore owned by this call.
+    let napi = Napi {
+        napi: ptr,
+        completed: Cell::new(false),
+        _not_send: PhantomData,
+    };
+    let work = as_int(poller.poll(&napi, budget.try_into().unwrap_or(0)));
+
+    // The kernel wants less than the budget from a poll that completed, and the whole budget from
+    // one that did not.
+    if napi.completed.get() {
+        work.min(budget.saturating_sub(1)).max(0)
+    } else {
+        budget
+    }
+}
