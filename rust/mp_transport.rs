@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Message frame service of the fabric.
+//!
+//! The hub between *function services*, which use frames (virtual Ethernet,
+//! user-space objects), and *transport services*, which move them to peers
+//! (`pximc_ntb`, loopback). It owns the registries of peers, functions and
+//! transports, fills in and checks the message header, dispatches what
+//! arrives, duplicates broadcasts and keeps the statistics. It knows neither
+//! rings nor the NTB API (rules `IDT-*` of the IDT programming guide).
+//!
+//! * [`frame`]: what is sent ([`frame::Frame`]) and what is received ([`frame::RxFrame`]).
+//! * [`peer`]: the hosts that can be reached, and the [`peer::Link`] each is reached by.
+//! * [`function`], [`transport`]: the two traits and their registration.
+//! * [`service`]: sending by peer id, and the entry point for what arrives.
+//! * [`loopback`]: the local host as a peer of itself.
+//!
+//! Data paths run in softirq or process context and take no lock of the
+//! service; registration and peer events run in process context under one
+//! mutex.
+
+use kernel::prelude::*;
+
+#[path = "mp_transport/frame.rs"]
+pub mod frame;
+#[path = "mp_transport/function.rs"]
+pub mod function;
+#[path = "mp_transport/loopback.rs"]
+pub mod loopback;
+#[path = "mp_transport/peer.rs"]
+pub mod peer;
+#[path = "mp_transport/service.rs"]
+pub mod service;
+#[path = "mp_transport/stats.rs"]
+pub mod stats;
+#[path = "mp_transport/sysfs.rs"]
+mod sysfs;
+#[path = "mp_transport/transport.rs"]
+pub mod transport;
+
+/// The module: the open registry and the loopback peer.
+struct MessageFrameService {
+    loopback: Option<loopback::Loopback>,
+}
+
+impl kernel::Module for MessageFrameService {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        // SAFETY: Called exactly once, before anything can use the registry.
+        unsafe { service::REGISTRY.init() };
+        service::start()?;
+        // Made before the loopback, so that an error below stops the service again.
+        let mut this = Self { loopback: None };
+        this.loopback = Some(loopback::Loopback::new()?);
+        Ok(this)
+    }
+}
+
+impl Drop for MessageFrameService {
+    fn drop(&mut self) {
+        self.loopback = None;
+        service::stop();
+    }
+}
+
+module! {
+    type: MessageFrameService,
+    name: "mp_transport",
+    authors: ["The pximc-ntb authors"],
+    description: "Message frame service for NTB fabrics",
+    license: "GPL",
+}

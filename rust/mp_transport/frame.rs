@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Frames: data fragments with a function header, on the way out
+//! ([`Frame`]) and on the way in ([`RxFrame`]).
+
+use crate::peer::Peer;
+use core::ops::Deref;
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
+};
+use mp_kernel::net::napi::Napi;
+use mp_proto::wire::{
+    MsgHdr,
+    Priority, //
+};
+
+/// Longest function header, in bytes.
+pub const FUNC_HDR_MAX: usize = 64;
+
+/// The id in the message header that selects the receiving function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FuncId(pub u32);
+
+/// What a frame carries, and what happens to it in the end.
+pub trait FrameBody: Send + Sync + 'static {
+    /// Number of data bytes in all fragments.
+    fn len(&self) -> usize;
+
+    /// Calls `f` with each fragment in order and stops at the first error.
+    ///
+    /// Called once per copy of the frame, in softirq or process context.
+    fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result;
+
+    /// The destructor of the frame (`IDT-FRM-4`): runs exactly once, when the
+    /// last reference is gone. `Err` if any copy failed (`IDT-MSG-3`).
+    fn complete(&mut self, status: Result);
+}
+
+/// The part of a frame that does not depend on what it carries.
+struct Header {
+    func: FuncId,
+    priority: Priority,
+    func_len: u8,
+    func_hdr: [u8; FUNC_HDR_MAX],
+    /// Zero or the first error, as a negative errno.
+    status: Atomic<i32>,
+}
+
+struct Inner<B: FrameBody + ?Sized> {
+    header: Header,
+    body: B,
+}
+
+impl<B: FrameBody + ?Sized> Drop for Inner<B> {
+    fn drop(&mut self) {
+        let status = kernel::error::to_result(self.header.status.load(Relaxed));
+        self.body.complete(status);
+    }
+}
+
+/// A frame to send.
+///
+/// Cloning takes another reference to the same data (`IDT-FRM-3`): a broadcast
+/// sends clones. When the last one is dropped, the body's
+/// [`complete`](FrameBody::complete) tells how it went.
+#[derive(Clone)]
+pub struct Frame(Arc<Inner<dyn FrameBody>>);
+
+impl Frame {
+    /// Makes a frame for function `func` of every receiver.
+    ///
+    /// # Errors
+    ///
+    /// `EMSGSIZE` for a header above [`FUNC_HDR_MAX`], `ENOMEM`. The body has
+    /// then been completed with that error.
+    pub fn new(
+        func: FuncId,
+        func_hdr: &[u8],
+        priority: Priority,
+        mut body: impl FrameBody,
+    ) -> Result<Self> {
+        let mut header = Header {
+            func,
+            priority,
+            func_len: 0,
+            func_hdr: [0; FUNC_HDR_MAX],
+            status: Atomic::new(0),
+        };
+        let Some(room) = header.func_hdr.get_mut(..func_hdr.len()) else {
+            body.complete(Err(EMSGSIZE));
+            return Err(EMSGSIZE);
+        };
+        room.copy_from_slice(func_hdr);
+        header.func_len = func_hdr.len() as u8;
+        // On failure the unborn `Inner` is dropped, which completes the body.
+        header.status = Atomic::new(ENOMEM.to_errno());
+        let inner = Arc::new(Inner { header, body }, GFP_ATOMIC)?;
+        inner.header.status.store(0, Relaxed);
+        Ok(Self(inner))
+    }
+
+    /// The function this is for.
+    #[inline]
+    pub fn func(&self) -> FuncId {
+        self.0.header.func
+    }
+
+    /// Whether it overtakes ordinary frames (`IDT-ID-6`).
+    #[inline]
+    pub fn priority(&self) -> Priority {
+        self.0.header.priority
+    }
+
+    /// The function header.
+    #[inline]
+    pub fn func_hdr(&self) -> &[u8] {
+        let h = &self.0.header;
+        h.func_hdr
+            .get(..usize::from(h.func_len))
+            .unwrap_or_default()
+    }
+
+    /// Notes that a copy could not be delivered.
+    pub fn fail(&self, error: Error) {
+        let _ = self.0.header.status.cmpxchg(0, error.to_errno(), Relaxed);
+    }
+
+    /// What it carries.
+    #[inline]
+    pub fn body(&self) -> &dyn FrameBody {
+        &self.0.body
+    }
+}
+
+/// Data of a frame that has arrived; usually still in memory the sender shares.
+pub trait RxData {
+    /// Number of bytes.
+    fn len(&self) -> usize;
+
+    /// Copies `dst.len()` bytes from `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if that is not all inside the data.
+    fn copy_to(&self, offset: usize, dst: &mut [u8]) -> Result;
+}
+
+/// Where a frame is being received.
+pub struct RxContext<'a> {
+    /// The NAPI instance whose poll this is, if it is one.
+    pub napi: Option<&'a Napi>,
+    /// Index of the receive queue at the peer's link.
+    pub queue: u16,
+}
+
+/// A frame that has arrived, lent to the function for the time of
+/// [`receive`](crate::function::Function::receive).
+///
+/// Headers are private copies that have been checked; the data is not: another
+/// host may still change it, so it is only ever copied out.
+pub struct RxFrame<'a> {
+    pub(crate) peer: &'a Arc<Peer>,
+    pub(crate) msg: MsgHdr,
+    pub(crate) func_hdr: &'a [u8],
+    pub(crate) data: &'a dyn RxData,
+}
+
+impl RxFrame<'_> {
+    /// The peer that sent it.
+    #[inline]
+    pub fn src(&self) -> &Arc<Peer> {
+        self.peer
+    }
+
+    /// The message header.
+    #[inline]
+    pub fn msg(&self) -> &MsgHdr {
+        &self.msg
+    }
+
+    /// The function header.
+    #[inline]
+    pub fn func_hdr(&self) -> &[u8] {
+        self.func_hdr
+    }
+
+    /// Copies the data into `buffers`, one after the other (`IDT-MSG-5`).
+    ///
+    /// # Errors
+    ///
+    /// `EMSGSIZE` if the buffers are smaller than the data; nothing is copied then.
+    pub fn sync(&self, buffers: &mut [&mut [u8]]) -> Result {
+        let room: usize = buffers.iter().map(|b| b.len()).sum();
+        if room < self.len() {
+            return Err(EMSGSIZE);
+        }
+        let mut at = 0;
+        for buffer in buffers {
+            let n = buffer.len().min(self.len() - at);
+            self.copy_to(at, buffer.get_mut(..n).ok_or(EINVAL)?)?;
+            at += n;
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Deref for RxFrame<'a> {
+    type Target = dyn RxData + 'a;
+
+    fn deref(&self) -> &Self::Target {
+        self.data
+    }
+}

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The local host as a peer of itself (`IDT-PEER-11`).
+//!
+//! Frames to self take the same way as all others: they are queued, and a
+//! NAPI poll delivers them to the function. Only the data is not copied before
+//! the function copies it out.
+
+use crate::{
+    frame::{
+        Frame,
+        RxContext,
+        RxData, //
+    },
+    peer::{
+        Link,
+        Peer,
+        SendError, //
+    },
+    service,
+    transport, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use mp_kernel::{
+    net::napi::{
+        Instance,
+        Napi,
+        NapiHost,
+        Poll, //
+    },
+    new_spinlock_bh,
+    sync::SpinLockBh, //
+};
+use mp_proto::wire::{
+    MsgHdr,
+    PeerId, //
+};
+
+/// Transport id of the loopback.
+const TRANSPORT_ID: u32 = 0;
+
+/// Frames that may wait; a sender beyond that sees a full queue.
+const DEPTH: usize = 256;
+
+/// Largest frame, in bytes of data: what any transport can carry.
+const MAX_FRAME: usize = 1 << 17;
+
+/// A frame on its way.
+type Entry = (MsgHdr, Frame);
+
+/// A queue of fixed depth.
+///
+/// # Invariants
+///
+/// The `len` slots from `head` on, modulo [`DEPTH`], are filled; all others are empty.
+struct Fifo {
+    slots: KVec<Option<Entry>>,
+    head: usize,
+    len: usize,
+}
+
+impl Fifo {
+    fn new() -> Result<Self> {
+        let mut slots = KVec::with_capacity(DEPTH, GFP_KERNEL)?;
+        for _ in 0..DEPTH {
+            slots.push(None, GFP_KERNEL)?;
+        }
+        // INVARIANT: All slots are empty.
+        Ok(Self {
+            slots,
+            head: 0,
+            len: 0,
+        })
+    }
+
+    fn push(&mut self, entry: Entry) -> Result<(), SendError> {
+        if self.len == DEPTH {
+            return Err(SendError::Full);
+        }
+        let slot = self.slots.get_mut((self.head + self.len) % DEPTH);
+        // INVARIANT: The first slot behind the filled ones is filled.
+        *slot.ok_or(SendError::Full)? = Some(entry);
+        self.len += 1;
+        Ok(())
+    }
+
+    fn pop(&mut self) -> Option<Entry> {
+        // INVARIANT: The slot at `head` is emptied, unless it was already and `len` is zero.
+        let entry = self.slots.get_mut(self.head)?.take()?;
+        self.head = (self.head + 1) % DEPTH;
+        self.len -= 1;
+        Some(entry)
+    }
+}
+
+/// The queue and the one who empties it.
+#[pin_data]
+struct Engine {
+    #[pin]
+    queue: SpinLockBh<Fifo>,
+}
+
+impl Engine {
+    fn new(queue: Fifo) -> impl PinInit<Self> {
+        pin_init!(Self {
+            queue <- new_spinlock_bh!(queue),
+        })
+    }
+
+    fn pop(&self) -> Option<Entry> {
+        self.queue.lock().pop()
+    }
+
+    /// Delivers one frame to its function.
+    fn deliver(&self, rx: &RxContext<'_>, (msg, frame): Entry) {
+        let Some(me) = service::peer_get(PeerId::SELF) else {
+            return frame.fail(ENOTCONN);
+        };
+        if let Err(e) = service::receive(rx, &me, msg, frame.func_hdr(), &Local(&frame)) {
+            frame.fail(e);
+        }
+        me.tx_completed(0, 1);
+    }
+}
+
+impl Poll for Engine {
+    fn poll(&self, napi: &Napi, budget: u32) -> u32 {
+        let rx = RxContext {
+            napi: Some(napi),
+            queue: 0,
+        };
+        let mut done = 0;
+        while done < budget {
+            let Some(entry) = self.pop() else {
+                break;
+            };
+            done += 1;
+            self.deliver(&rx, entry);
+        }
+        napi.flush_gro();
+        if done < budget {
+            napi.complete_done(done);
+        }
+        done
+    }
+}
+
+/// A frame's data, read where the sender keeps it.
+struct Local<'a>(&'a Frame);
+
+impl RxData for Local<'_> {
+    fn len(&self) -> usize {
+        self.0.body().len()
+    }
+
+    fn copy_to(&self, offset: usize, dst: &mut [u8]) -> Result {
+        let end = offset.checked_add(dst.len()).ok_or(EINVAL)?;
+        if end > self.len() {
+            return Err(EINVAL);
+        }
+        let mut at = 0;
+        self.0.body().for_each_fragment(&mut |fragment| {
+            let from = offset.max(at);
+            let to = end.min(at + fragment.len());
+            if from < to {
+                let source = fragment.get(from - at..to - at).ok_or(EINVAL)?;
+                let target = dst.get_mut(from - offset..to - offset).ok_or(EINVAL)?;
+                target.copy_from_slice(source);
+            }
+            at += fragment.len();
+            Ok(())
+        })
+    }
+}
+
+/// The link of the self peer.
+pub(crate) struct LoopbackLink {
+    engine: Arc<Engine>,
+    napi: Arc<Instance<Engine>>,
+}
+
+impl LoopbackLink {
+    /// Drops what waits and returns when no delivery is under way.
+    ///
+    /// May sleep.
+    pub(crate) fn drain(&self) {
+        while self.engine.pop().is_some() {}
+        self.napi.synchronize();
+    }
+}
+
+impl Link for LoopbackLink {
+    fn queues(&self) -> u16 {
+        1
+    }
+
+    fn max_frame(&self) -> usize {
+        MAX_FRAME
+    }
+
+    fn send(&self, msg: &MsgHdr, frame: &Frame, _queue: u16) -> Result<u32, SendError> {
+        self.engine.queue.lock().push((*msg, frame.clone()))?;
+        Ok(1)
+    }
+
+    fn kick(&self, _queue: u16) {
+        self.napi.schedule();
+    }
+
+    fn arm_tx(&self, _queue: u16) -> bool {
+        self.engine.queue.lock().len < DEPTH
+    }
+}
+
+/// The local host's entry in the registry.
+pub(crate) struct SelfEntry {
+    pub(crate) peer: Arc<Peer>,
+    pub(crate) link: Arc<LoopbackLink>,
+}
+
+/// Owns the loopback transport for the life of the module.
+pub(crate) struct Loopback {
+    link: Arc<LoopbackLink>,
+    _transport: transport::Registration,
+}
+
+impl Loopback {
+    pub(crate) fn new() -> Result<Self> {
+        let transport = transport::Registration::new(TRANSPORT_ID, c"loopback")?;
+        let engine = Arc::pin_init(Engine::new(Fifo::new()?), GFP_KERNEL)?;
+        let napi = NapiHost::new()?.add(engine.clone())?;
+        napi.enable()?;
+        let link = Arc::new(LoopbackLink { engine, napi }, GFP_KERNEL)?;
+        // The self peer exists from the start; a transport gives it its id.
+        let peer = Peer::new(PeerId::SELF, 0, transport.entry().clone(), link.clone())?;
+        service::self_set(Some(Arc::new(
+            SelfEntry {
+                peer,
+                link: link.clone(),
+            },
+            GFP_KERNEL,
+        )?));
+        Ok(Self {
+            link,
+            _transport: transport,
+        })
+    }
+}
+
+impl Drop for Loopback {
+    fn drop(&mut self) {
+        service::self_set(None);
+        self.link.drain();
+        self.link.napi.close();
+    }
+}

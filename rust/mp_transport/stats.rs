@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Traffic counters of a peer or a transport (`IDT-PEER-1`).
+
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
+
+/// One counter.
+pub struct Counter(Atomic<u64>);
+
+impl Default for Counter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Counter {
+    /// A counter that stands at zero.
+    pub const fn new() -> Self {
+        Self(Atomic::new(0))
+    }
+
+    /// Adds `n`.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.add(n, Relaxed);
+    }
+
+    /// The present value.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Live counters; may be bumped from any context.
+#[derive(Default)]
+pub struct Stats {
+    /// Frames handed to the peer.
+    pub tx_frames: Counter,
+    /// Data bytes of these frames, without any header.
+    pub tx_bytes: Counter,
+    /// Frames that could not be sent; a full ring that was retried is no error.
+    pub tx_errors: Counter,
+    /// Frames received and accepted by a function.
+    pub rx_frames: Counter,
+    /// Data bytes of these frames, without any header.
+    pub rx_bytes: Counter,
+    /// Frames received and dropped.
+    pub rx_errors: Counter,
+}
+
+/// A reading of [`Stats`]: `mp_stats` of the guide.
+#[derive(Clone, Copy, Default)]
+pub struct Snapshot {
+    /// See [`Stats::tx_frames`].
+    pub tx_frames: u64,
+    /// See [`Stats::tx_bytes`].
+    pub tx_bytes: u64,
+    /// See [`Stats::tx_errors`].
+    pub tx_errors: u64,
+    /// See [`Stats::rx_frames`].
+    pub rx_frames: u64,
+    /// See [`Stats::rx_bytes`].
+    pub rx_bytes: u64,
+    /// See [`Stats::rx_errors`].
+    pub rx_errors: u64,
+}
+
+impl Stats {
+    /// Reads all counters, each by itself.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            tx_frames: self.tx_frames.get(),
+            tx_bytes: self.tx_bytes.get(),
+            tx_errors: self.tx_errors.get(),
+            rx_frames: self.rx_frames.get(),
+            rx_bytes: self.rx_bytes.get(),
+            rx_errors: self.rx_errors.get(),
+        }
+    }
+
+    /// Adds a reading, e.g. that of a peer that has left to its transport's.
+    pub fn absorb(&self, s: Snapshot) {
+        self.tx_frames.add(s.tx_frames);
+        self.tx_bytes.add(s.tx_bytes);
+        self.tx_errors.add(s.tx_errors);
+        self.rx_frames.add(s.rx_frames);
+        self.rx_bytes.add(s.rx_bytes);
+        self.rx_errors.add(s.rx_errors);
+    }
+
+    /// Counts a frame sent with `bytes` of data.
+    #[inline]
+    pub fn sent(&self, bytes: usize) {
+        self.tx_frames.add(1);
+        self.tx_bytes.add(bytes as u64);
+    }
+
+    /// Counts a frame received with `bytes` of data.
+    #[inline]
+    pub fn received(&self, bytes: usize) {
+        self.rx_frames.add(1);
+        self.rx_bytes.add(bytes as u64);
+    }
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Transport services: the ways that frames take to peers.
+
+use crate::{
+    peer::{
+        Link,
+        Peer, //
+    },
+    service,
+    stats::{
+        Snapshot,
+        Stats, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use mp_proto::wire::PeerId;
+
+/// An entry of the transport registry (`IDT-TR-1`).
+pub struct TransportEntry {
+    id: u32,
+    name: &'static CStr,
+    /// Counters of the peers that have left.
+    retired: Stats,
+}
+
+impl TransportEntry {
+    /// Its id.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Its name, e.g. `ntb`.
+    pub fn name(&self) -> &'static CStr {
+        self.name
+    }
+
+    /// Counters over all its peers, also those that have left.
+    pub fn stats(&self) -> Snapshot {
+        let sum = Stats::default();
+        sum.absorb(self.retired.snapshot());
+        service::for_each_peer(|peer| {
+            if peer.transport().id == self.id {
+                sum.absorb(peer.stats().snapshot());
+            }
+        });
+        sum.snapshot()
+    }
+
+    pub(crate) fn retire(&self, peer: &Peer) {
+        self.retired.absorb(peer.stats().snapshot());
+    }
+}
+
+/// Keeps a transport service registered (`IDT-TR-3`).
+///
+/// Its peers, as [`PeerRegistration`]s, refer to it and hence go first (`IDT-TR-4`).
+pub struct Registration {
+    entry: Arc<TransportEntry>,
+}
+
+impl Registration {
+    /// Registers a transport.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if the id is taken, `ENOSPC` if the registry is full, `ENOMEM`.
+    pub fn new(id: u32, name: &'static CStr) -> Result<Self> {
+        let entry = Arc::new(
+            TransportEntry {
+                id,
+                name,
+                retired: Stats::default(),
+            },
+            GFP_KERNEL,
+        )?;
+        service::transport_add(&entry)?;
+        Ok(Self { entry })
+    }
+
+    /// The registry entry.
+    pub(crate) fn entry(&self) -> &Arc<TransportEntry> {
+        &self.entry
+    }
+
+    /// Enters a peer that this transport reaches and tells all functions.
+    /// Process context.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if a peer of that id or index exists (`IDT-PEER-9`), `ERANGE`
+    /// for an index beyond the table, `ENOMEM`.
+    pub fn add_peer(
+        &self,
+        id: PeerId,
+        index: u32,
+        link: Arc<dyn Link>,
+    ) -> Result<PeerRegistration> {
+        let peer = Peer::new(id, index, self.entry.clone(), link)?;
+        service::peer_add(&peer)?;
+        Ok(PeerRegistration { peer })
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        service::transport_del(&self.entry);
+    }
+}
+
+/// Keeps a peer in the registry.
+///
+/// Dropping it (in process context) tells the functions and returns when no
+/// call into the peer's link is under way or can start.
+pub struct PeerRegistration {
+    peer: Arc<Peer>,
+}
+
+impl PeerRegistration {
+    /// The peer.
+    #[inline]
+    pub fn peer(&self) -> &Arc<Peer> {
+        &self.peer
+    }
+}
+
+impl Drop for PeerRegistration {
+    fn drop(&mut self) {
+        service::peer_del(&self.peer);
+    }
+}
