@@ -18,5 +18,8 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod layout;
+pub mod mailbox;
 pub mod memory;
+pub mod ring;
 pub mod wire;
