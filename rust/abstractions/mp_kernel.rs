@@ -5,6 +5,7 @@
 //! * [`ntb`]: the NTB core, both as provider of a device and as client of one.
 //! * [`net`]: network devices, socket buffers, NAPI and ethtool.
 //! * [`sync`]: locks and reference cells for softirq context.
+//! * [`worker`]: background work that ends with its owner.
 //! * [`kobject`]: directories of attributes in sysfs.
 //!
 //! The fabric's modules are written on this crate and the kernel crate alone;
@@ -17,6 +18,7 @@ pub mod kobject;
 pub mod net;
 pub mod ntb;
 pub mod sync;
+pub mod worker;
 
 /// The module that carries this crate's code.
 struct Abstractions;

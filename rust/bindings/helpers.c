@@ -10,3 +10,4 @@
 #include "helpers/net.c"
 #include "helpers/ntb.c"
 #include "helpers/sync.c"
+#include "helpers/workqueue.c"

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A background worker that runs when kicked, or after the time it asked for.
+//!
+//! What the kernel crate's work items lack is an owner: a work item keeps
+//! itself alive until it has run. A [`Worker`] is stopped by dropping it, and
+//! its code does not run any more when that returns, so a module that drops
+//! its workers can be unloaded.
+//!
+//! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h).
+
+use kernel::{
+    container_of,
+    prelude::*,
+    sync::Arc,
+    types::Opaque, //
+};
+
+/// What a [`Worker`] does.
+pub trait Work: Send + Sync + 'static {
+    /// Does what there is to do and returns the time in milliseconds after
+    /// which to run again at the latest; `None` waits for a kick.
+    ///
+    /// Process context, may sleep, never runs twice at the same time. Must not
+    /// drop the worker.
+    fn run(&self) -> Option<u32>;
+}
+
+/// Runs a [`Work`] on a high-priority kernel workqueue.
+///
+/// # Invariants
+///
+/// `work` is initialised, its function is [`Worker::callback`].
+#[pin_data(PinnedDrop)]
+pub struct Worker<W: Work> {
+    #[pin]
+    work: Opaque<mp_bindings::delayed_work>,
+    target: Arc<W>,
+}
+
+// SAFETY: Work items may be queued and cancelled from any thread; `target` is `Send` and `Sync`.
+unsafe impl<W: Work> Send for Worker<W> {}
+// SAFETY: As above.
+unsafe impl<W: Work> Sync for Worker<W> {}
+
+impl<W: Work> Worker<W> {
+    /// Creates a worker that waits for its first kick.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn new(target: Arc<W>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                work <- Opaque::ffi_init(|slot| {
+                    // SAFETY: `slot` is valid for writes and pinned.
+                    unsafe { mp_bindings::init_delayed_work(slot, Some(Self::callback)) }
+                }),
+                target,
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The work it does.
+    pub fn target(&self) -> &Arc<W> {
+        &self.target
+    }
+
+    /// Runs the work soon, once more if it is running now. Any context.
+    pub fn kick(&self) {
+        self.run_in(0);
+    }
+
+    /// Stops the worker: it is not running any more when this returns, and
+    /// kicks have no effect from now on.
+    ///
+    /// May sleep; must not be called by the work itself.
+    pub fn stop(&self) {
+        // SAFETY: By the type invariants the work item is initialised.
+        unsafe { mp_bindings::disable_delayed_work_sync(self.work.get()) };
+    }
+
+    fn run_in(&self, ms: u32) {
+        // SAFETY: By the type invariants the work item is initialised.
+        unsafe { mp_bindings::queue_highpri_delayed(self.work.get(), ms) };
+    }
+
+    /// # Safety
+    ///
+    /// Called by the workqueue for the work item of a live `Worker<W>`.
+    unsafe extern "C" fn callback(work: *mut mp_bindings::work_struct) {
+        let dwork = container_of!(work, mp_bindings::delayed_work, work);
+        // SAFETY: `dwork` is the field `work` of a worker, which lives: dropping it waits for
+        // this function.
+        let this = unsafe { &*container_of!(Opaque::cast_from(dwork), Self, work) };
+        if let Some(ms) = this.target.run() {
+            this.requeue(ms);
+        }
+    }
+
+    /// Queues the next regular run, unless a kick has already queued one.
+    fn requeue(&self, ms: u32) {
+        // SAFETY: By the type invariants the work item is initialised.
+        unsafe { mp_bindings::queue_highpri_delayed_once(self.work.get(), ms) };
+    }
+}
+
+#[pinned_drop]
+impl<W: Work> PinnedDrop for Worker<W> {
+    fn drop(self: Pin<&mut Self>) {
+        self.stop();
+    }
+}
