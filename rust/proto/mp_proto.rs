@@ -19,6 +19,7 @@
 extern crate std;
 
 pub mod layout;
+pub mod link;
 pub mod mailbox;
 pub mod memory;
 pub mod ring;

@@ -1,0 +1,724 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The link to one peer: from nobody there to an epoch with rings, and back (design 4.1 to 4.3).
+//!
+//! Both sides run the same machine. Its inputs are what the caller saw and the time; its outputs
+//! are [`Actions`], which the caller carries out in order before it calls again. Times are
+//! nanoseconds of a monotonic clock.
+//!
+//! | state | meaning | leaves when |
+//! |---|---|---|
+//! | `Down` | the NTB has no link | the NTB has one |
+//! | `Boot` | mailbox published, echo of our generation awaited | it came: asks for the window |
+//! | `Mapping` | the caller maps the window | it says how that went |
+//! | `Mapped` | Hellos are exchanged through memory | the peer echoes our epoch |
+//! | `Up` | the epoch lives: rings, heartbeats | anything goes wrong or ends |
+//! | `Hold` | pause after corrupt memory or a window that cannot be mapped | the pause is over |
+//! | `Stopped` | shut down for good | never |
+//!
+//! The rules that make it converge whatever the order of events:
+//!
+//! 1. The own generation is new whenever `Boot` is entered from `Up`, from a silent peer, from
+//!    `Hold` or from `Down`. In `Mapped`, a new generation of the *peer* is followed with the own
+//!    generation unchanged, so that two hosts cannot chase each other.
+//! 2. The peer's memory is written only after its mailbox has echoed the own generation, which
+//!    shows that it is alive and has seen this attempt.
+//! 3. The own status page is zeroed before a generation or an echo is published for the first
+//!    time: no peer can have written there for the attempt that follows.
+//! 4. Every engagement has a new random epoch; the link is up when each has echoed the other's.
+//!    Hello and heartbeat are repeated at every beat, so that no single lost write matters.
+
+use crate::layout::{Layout, BEAT_OFF, HELLO_OFF};
+use crate::mailbox::{Mail, MailRead, VERSION};
+use crate::memory::{Inbound, OutOfBounds, Outbound};
+use crate::wire::{get_u32, get_u64, mix, put_u32, put_u64, PeerId, Tag};
+
+const MS: u64 = 1_000_000;
+
+/// A source of random numbers that no peer can guess.
+pub trait Rng {
+    /// The next number.
+    fn next_u64(&mut self) -> u64;
+}
+
+/// Times of the link, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Config {
+    /// From one heartbeat to the next.
+    pub beat: u64,
+    /// Silence after which the peer counts as gone.
+    pub timeout: u64,
+    /// First pause after corrupt memory; doubled each time.
+    pub backoff_min: u64,
+    /// Longest pause.
+    pub backoff_max: u64,
+    /// The link was up for so long: the next pause is the first one again.
+    pub stable: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            beat: 50 * MS,
+            timeout: 600 * MS,
+            backoff_min: 20 * MS,
+            backoff_max: 1000 * MS,
+            stable: 5000 * MS,
+        }
+    }
+}
+
+/// The part a host plays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Root processor.
+    Root,
+    /// Endpoint processor.
+    Endpoint,
+}
+
+/// Who a host is, and who it takes its peer for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// The writer's part.
+    pub role: Role,
+    /// The writer's id; [`PeerId::SELF`] while an endpoint does not know it.
+    pub id: PeerId,
+    /// The writer's index (IDT-ID-5), zero for the RP or while unknown.
+    pub index: u32,
+    /// The id that the RP gives to the reader; [`PeerId::SELF`] from anybody else.
+    pub your_id: PeerId,
+    /// The index that the RP gives to the reader (IDT-ID-5); zero from anybody else.
+    pub your_index: u32,
+    /// Bits for optional features; a reader ignores those it does not know.
+    pub features: u32,
+}
+
+/// What a host writes at the start of its peer's status page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hello {
+    /// The writer leaves: an orderly end of the epoch.
+    pub goodbye: bool,
+    /// The writer's epoch, never zero.
+    pub epoch: u64,
+    /// The reader's epoch as the writer saw it, zero before that.
+    pub echo: u64,
+    /// Who the writer is.
+    pub identity: Identity,
+    /// How the writer divided its inbound memory for the reader.
+    pub layout: Layout,
+}
+
+/// Size of a [`Hello`] in memory, in bytes.
+pub const HELLO_SIZE: usize = 128;
+const SEAL_OFF: usize = HELLO_SIZE - 8;
+const HELLO_MAGIC: u32 = 0x4845_504d;
+const FLAG_GOODBYE: u32 = 1 << 8;
+const FLAG_ROOT: u32 = 1 << 9;
+
+impl Hello {
+    /// The bytes in memory. The last word seals the others, so that a torn Hello is recognised.
+    pub fn encode(&self) -> [u8; HELLO_SIZE] {
+        let mut b = [0; HELLO_SIZE];
+        let goodbye = if self.goodbye { FLAG_GOODBYE } else { 0 };
+        let root = match self.identity.role {
+            Role::Root => FLAG_ROOT,
+            Role::Endpoint => 0,
+        };
+        put_u32(&mut b, 0, HELLO_MAGIC);
+        put_u32(&mut b, 4, u32::from(VERSION) | goodbye | root);
+        put_u64(&mut b, 8, self.epoch);
+        put_u64(&mut b, 16, self.echo);
+        put_u32(&mut b, 24, self.identity.id.0);
+        put_u32(&mut b, 28, self.identity.index);
+        put_u32(&mut b, 32, self.identity.your_id.0);
+        put_u32(&mut b, 36, self.identity.your_index);
+        put_u32(&mut b, 40, self.identity.features);
+        put_u32(&mut b, 44, self.layout.queues);
+        put_u64(&mut b, 48, self.layout.len);
+        put_u64(&mut b, 56, self.layout.control_off);
+        put_u64(&mut b, 64, self.layout.data_off);
+        put_u32(&mut b, 72, self.layout.control_size);
+        put_u32(&mut b, 76, self.layout.data_size);
+        put_u64(&mut b, 80, self.layout.arena_off);
+        put_u64(&mut b, 88, self.layout.arena_len);
+        let seal = seal(&b);
+        put_u64(&mut b, SEAL_OFF, seal);
+        b
+    }
+
+    /// The Hello in `b`; `None` when there is none, when it is torn, or of another version.
+    pub fn decode(b: &[u8; HELLO_SIZE]) -> Option<Hello> {
+        let flags = get_u32(b, 4);
+        let sealed = get_u64(b, SEAL_OFF) == seal(b);
+        if !sealed || get_u32(b, 0) != HELLO_MAGIC || flags & 0xff != u32::from(VERSION) {
+            return None;
+        }
+        let role = if flags & FLAG_ROOT != 0 {
+            Role::Root
+        } else {
+            Role::Endpoint
+        };
+        let epoch = get_u64(b, 8);
+        (epoch != 0).then_some(Hello {
+            goodbye: flags & FLAG_GOODBYE != 0,
+            epoch,
+            echo: get_u64(b, 16),
+            identity: Identity {
+                role,
+                id: PeerId(get_u32(b, 24)),
+                index: get_u32(b, 28),
+                your_id: PeerId(get_u32(b, 32)),
+                your_index: get_u32(b, 36),
+                features: get_u32(b, 40),
+            },
+            layout: Layout {
+                queues: get_u32(b, 44),
+                len: get_u64(b, 48),
+                control_off: get_u64(b, 56),
+                data_off: get_u64(b, 64),
+                control_size: get_u32(b, 72),
+                data_size: get_u32(b, 76),
+                arena_off: get_u64(b, 80),
+                arena_len: get_u64(b, 88),
+            },
+        })
+    }
+
+    /// Copies the peer's Hello out of the own status page and decodes it.
+    pub fn read(inb: &(impl Inbound + ?Sized)) -> Option<Hello> {
+        let mut b = [0; HELLO_SIZE];
+        inb.read(HELLO_OFF, &mut b).ok()?;
+        Hello::decode(&b)
+    }
+
+    /// Writes this Hello into the peer's status page.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] when the window is smaller than a status page.
+    pub fn write(&self, out: &(impl Outbound + ?Sized)) -> Result<(), OutOfBounds> {
+        let b = self.encode();
+        for off in (0..HELLO_SIZE).step_by(8) {
+            out.store_u64(HELLO_OFF + off, get_u64(&b, off))?;
+        }
+        out.wmb();
+        Ok(())
+    }
+}
+
+/// The heartbeat in the own status page; any change of it is a sign of life.
+///
+/// # Errors
+/// [`OutOfBounds`] when the memory is smaller than a status page.
+pub fn read_beat(inb: &(impl Inbound + ?Sized)) -> Result<u64, OutOfBounds> {
+    inb.load_u64(BEAT_OFF)
+}
+
+/// Writes a heartbeat into the peer's status page.
+///
+/// # Errors
+/// [`OutOfBounds`] when the window is smaller than a status page.
+pub fn write_beat(out: &(impl Outbound + ?Sized), beat: u64) -> Result<(), OutOfBounds> {
+    out.store_u64(BEAT_OFF, beat)?;
+    out.wmb();
+    Ok(())
+}
+
+fn seal(b: &[u8; HELLO_SIZE]) -> u64 {
+    (0..SEAL_OFF)
+        .step_by(8)
+        .fold(1, |sum, off| mix(sum ^ get_u64(b, off)).wrapping_add(sum))
+}
+
+/// Why an epoch ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DownReason {
+    /// The NTB lost its link.
+    NtbLink,
+    /// No sign of life within [`Config::timeout`].
+    PeerSilent,
+    /// The peer said goodbye.
+    PeerLeft,
+    /// The peer started a new attempt.
+    PeerRestarted,
+    /// The peer wrote what cannot be.
+    Corrupt,
+    /// This side shuts down.
+    Shutdown,
+}
+
+/// What the caller has to do now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Zero the status page of the own inbound memory, before the actions that follow.
+    ResetInbound,
+    /// Put this into the mailbox that the peer reads; comes again until the peer has answered.
+    PublishMailbox(Mail),
+    /// Put zero into the mailbox that the peer reads.
+    ClearMailbox,
+    /// Make the peer's memory reachable and report by [`Link::mapped`].
+    MapWindow {
+        /// Bytes of the peer's inbound memory, as it claims.
+        len: u64,
+        /// Its bus address, for a sender that programs the translation.
+        addr: u64,
+    },
+    /// Stop all access to the peer's memory, outstanding copies included.
+    UnmapWindow,
+    /// [`Hello::write`] this.
+    WriteHello(Hello),
+    /// [`write_beat`] this.
+    Beat(u64),
+    /// The epoch begins: set up rings and tell the upper layers.
+    LinkUp {
+        /// The own epoch.
+        local_epoch: u64,
+        /// The peer.
+        peer: Hello,
+    },
+    /// The epoch is over: stop its rings and tell the upper layers, before the actions that follow.
+    LinkDown(DownReason),
+    /// The peer's identity or features changed within the epoch.
+    PeerChanged(Identity),
+    /// The peer speaks another version; once per version.
+    ReportVersion(u8),
+}
+
+const MAX_ACTIONS: usize = 6;
+
+/// What to do after an input, in order.
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct Actions {
+    list: [Option<Action>; MAX_ACTIONS],
+    len: usize,
+}
+
+impl Actions {
+    fn push(&mut self, action: Action) {
+        if let Some(place) = self.list.get_mut(self.len) {
+            *place = Some(action);
+            self.len += 1;
+        }
+    }
+}
+
+impl IntoIterator for Actions {
+    type Item = Action;
+    type IntoIter = core::iter::Flatten<core::array::IntoIter<Option<Action>, MAX_ACTIONS>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.list.into_iter().flatten()
+    }
+}
+
+/// Where the link stands; see the module's table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// The NTB has no link.
+    Down,
+    /// The peer's answer is awaited.
+    Boot,
+    /// The caller maps the window.
+    Mapping,
+    /// Hellos are exchanged.
+    Mapped,
+    /// The epoch lives.
+    Up,
+    /// Pausing.
+    Hold,
+    /// Shut down.
+    Stopped,
+}
+
+/// What a host brings into its links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Local {
+    /// Bus address of the inbound memory for this peer, aligned to
+    /// [`mailbox::ALIGN`](crate::mailbox::ALIGN).
+    pub addr: u64,
+    /// Its division.
+    pub layout: Layout,
+    /// Who this host is to the peer.
+    pub identity: Identity,
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct Link<R> {
+    config: Config,
+    local: Local,
+    rng: R,
+    state: State,
+    generation: u16,
+    echo: u16,
+    /// The peer's mail as last read; in `Mapping` and later the one that was engaged.
+    mail: Option<Mail>,
+    version_reported: Option<u8>,
+    epoch: u64,
+    peer: Option<Hello>,
+    window: u64,
+    beat: u64,
+    last_beat: u64,
+    last_life: u64,
+    next_beat: u64,
+    hold_until: u64,
+    backoff: u64,
+    up_since: u64,
+}
+
+impl<R: Rng> Link<R> {
+    /// A link without an NTB link.
+    pub fn new(config: Config, local: Local, rng: R) -> Self {
+        Link {
+            config,
+            local,
+            rng,
+            state: State::Down,
+            generation: 0,
+            echo: 0,
+            mail: None,
+            version_reported: None,
+            epoch: 0,
+            peer: None,
+            window: 0,
+            beat: 0,
+            last_beat: 0,
+            last_life: 0,
+            next_beat: 0,
+            hold_until: 0,
+            backoff: config.backoff_min,
+            up_since: 0,
+        }
+    }
+
+    /// Where the link stands.
+    #[inline]
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// The tags of the epoch's control words: those this side writes and those of the peer.
+    /// `None` unless the link is up.
+    pub fn tags(&self) -> Option<(Tag, Tag)> {
+        let peer = self.peer.filter(|_| self.state == State::Up)?;
+        let tx = Tag::new(self.epoch, peer.epoch);
+        let rx = Tag::new(peer.epoch, self.epoch);
+        Some((tx, rx))
+    }
+
+    /// When [`Self::tick`] has something to do at the latest; `None` when it never will.
+    pub fn deadline(&self) -> Option<u64> {
+        match self.state {
+            State::Down | State::Mapping | State::Stopped => None,
+            State::Hold => Some(self.hold_until),
+            State::Boot => Some(self.next_beat),
+            State::Mapped | State::Up => {
+                let silent = self.last_life.saturating_add(self.config.timeout);
+                Some(self.next_beat.min(silent.saturating_add(1)))
+            }
+        }
+    }
+
+    /// The NTB's link as it is now; to be repeated at will.
+    pub fn ntb_link(&mut self, up: bool, now: u64) -> Actions {
+        let mut todo = Actions::default();
+        match (self.state, up) {
+            (State::Stopped, _) => {}
+            (State::Down, true) => self.boot(now, &mut todo),
+            (State::Down, false) | (_, true) => {}
+            (_, false) => {
+                self.leave(DownReason::NtbLink, &mut todo);
+                self.mail = None;
+                self.state = State::Down;
+            }
+        }
+        todo
+    }
+
+    /// The peer's mailbox as it was just read, or a mail that came by messages.
+    pub fn mailbox(&mut self, read: MailRead, now: u64) -> Actions {
+        let mut todo = Actions::default();
+        match read {
+            MailRead::Nobody | MailRead::Unclear => {}
+            MailRead::Version(v) => {
+                if self.version_reported != Some(v) && self.listens() {
+                    self.version_reported = Some(v);
+                    todo.push(Action::ReportVersion(v));
+                }
+            }
+            MailRead::Mail(mail) if self.listens() => {
+                self.version_reported = None;
+                self.peer_mail(mail, now, &mut todo);
+            }
+            MailRead::Mail(_) => {}
+        }
+        todo
+    }
+
+    /// How [`Action::MapWindow`] went: the bytes that can be reached, or `None`. Ignored when the
+    /// window is not wanted any more.
+    pub fn mapped(&mut self, window: Option<u64>, now: u64) -> Actions {
+        let mut todo = Actions::default();
+        if self.state != State::Mapping {
+            return todo;
+        }
+        match window {
+            None => {
+                self.leave(DownReason::NtbLink, &mut todo);
+                self.hold(now, &mut todo);
+            }
+            Some(window) => {
+                self.window = window;
+                self.state = State::Mapped;
+                self.last_life = now;
+                self.speak(now, &mut todo);
+            }
+        }
+        todo
+    }
+
+    /// What stands in the own status page: [`Hello::read`] and [`read_beat`]. Call it before
+    /// [`Self::tick`], so that a late caller does not take itself for a silent peer.
+    pub fn observe(&mut self, hello: Option<Hello>, beat: u64, now: u64) -> Actions {
+        let mut todo = Actions::default();
+        if !matches!(self.state, State::Mapped | State::Up) {
+            return todo;
+        }
+        if beat != self.last_beat {
+            self.last_beat = beat;
+            self.last_life = now;
+        }
+        match (hello, self.peer) {
+            (None, _) => {}
+            (Some(hello), None) => self.first_hello(hello, now, &mut todo),
+            (Some(hello), Some(_)) if self.state == State::Mapped => {
+                self.first_hello(hello, now, &mut todo);
+            }
+            (Some(hello), Some(peer)) => self.next_hello(hello, peer, now, &mut todo),
+        }
+        todo
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: u64) -> Actions {
+        let mut todo = Actions::default();
+        match self.state {
+            State::Down | State::Mapping | State::Stopped => {}
+            State::Hold => {
+                if now >= self.hold_until {
+                    self.boot(now, &mut todo);
+                }
+            }
+            State::Boot => {
+                if now >= self.next_beat {
+                    self.publish(now, &mut todo);
+                }
+            }
+            State::Mapped | State::Up => {
+                if now.saturating_sub(self.last_life) > self.config.timeout {
+                    self.leave(DownReason::PeerSilent, &mut todo);
+                    self.boot(now, &mut todo);
+                } else if now >= self.next_beat {
+                    if self.state == State::Mapped {
+                        self.publish(now, &mut todo);
+                    }
+                    self.speak(now, &mut todo);
+                }
+            }
+        }
+        todo
+    }
+
+    /// The peer wrote what cannot be, in a ring or elsewhere.
+    pub fn corrupt(&mut self, now: u64) -> Actions {
+        let mut todo = Actions::default();
+        if matches!(self.state, State::Mapped | State::Up) {
+            self.reject(now, &mut todo);
+        }
+        todo
+    }
+
+    /// Tells the peer who this host is from now on.
+    pub fn set_identity(&mut self, identity: Identity, now: u64) -> Actions {
+        let mut todo = Actions::default();
+        self.local.identity = identity;
+        if matches!(self.state, State::Mapped | State::Up) {
+            self.speak(now, &mut todo);
+        }
+        todo
+    }
+
+    /// Leaves for good, with a goodbye where the peer can be reached.
+    pub fn shutdown(&mut self) -> Actions {
+        let mut todo = Actions::default();
+        if self.state != State::Stopped {
+            self.leave(DownReason::Shutdown, &mut todo);
+            todo.push(Action::ClearMailbox);
+            self.state = State::Stopped;
+        }
+        todo
+    }
+
+    fn listens(&self) -> bool {
+        !matches!(self.state, State::Down | State::Stopped)
+    }
+
+    /// Ends what was begun with the peer; the caller sets the next state. A goodbye is written
+    /// only where the peer's memory is known to be still the one that was engaged.
+    fn leave(&mut self, reason: DownReason, todo: &mut Actions) {
+        if self.state == State::Up {
+            todo.push(Action::LinkDown(reason));
+        }
+        let reachable = matches!(self.state, State::Mapped | State::Up);
+        if reachable && matches!(reason, DownReason::Corrupt | DownReason::Shutdown) {
+            let mut hello = self.hello();
+            hello.goodbye = true;
+            todo.push(Action::WriteHello(hello));
+        }
+        if reachable || self.state == State::Mapping {
+            todo.push(Action::UnmapWindow);
+        }
+        self.peer = None;
+        self.epoch = 0;
+    }
+
+    /// Starts an attempt with a new generation.
+    fn boot(&mut self, now: u64, todo: &mut Actions) {
+        let old = self.generation;
+        let fresh = (self.rng.next_u64() & 0xffff) as u16;
+        self.generation = match fresh {
+            0 => old.wrapping_add(1).max(1),
+            same if same == old => old.wrapping_add(1).max(1),
+            fresh => fresh,
+        };
+        self.echo = self.mail.map_or(0, |m| m.generation);
+        self.state = State::Boot;
+        todo.push(Action::ResetInbound);
+        self.publish(now, todo);
+    }
+
+    fn publish(&mut self, now: u64, todo: &mut Actions) {
+        self.next_beat = now.saturating_add(self.config.beat);
+        todo.push(Action::PublishMailbox(Mail {
+            generation: self.generation,
+            echo: self.echo,
+            len: self.local.layout.len,
+            addr: self.local.addr,
+        }));
+    }
+
+    fn hello(&self) -> Hello {
+        Hello {
+            goodbye: false,
+            epoch: self.epoch,
+            echo: self.peer.map_or(0, |p| p.epoch),
+            identity: self.local.identity,
+            layout: self.local.layout,
+        }
+    }
+
+    /// Hello and heartbeat.
+    fn speak(&mut self, now: u64, todo: &mut Actions) {
+        self.next_beat = now.saturating_add(self.config.beat);
+        self.beat = self.beat.wrapping_add(1);
+        todo.push(Action::WriteHello(self.hello()));
+        todo.push(Action::Beat(self.beat));
+    }
+
+    fn peer_mail(&mut self, mail: Mail, now: u64, todo: &mut Actions) {
+        let engaged = self.mail.replace(mail);
+        let same = engaged.is_some_and(|e| e.generation == mail.generation);
+        match self.state {
+            State::Down | State::Hold | State::Stopped => return,
+            State::Mapping | State::Mapped | State::Up if same => return,
+            State::Up => {
+                self.leave(DownReason::PeerRestarted, todo);
+                self.boot(now, todo);
+                return;
+            }
+            State::Mapping | State::Mapped => {
+                self.leave(DownReason::PeerRestarted, todo);
+                self.state = State::Boot;
+            }
+            State::Boot => {}
+        }
+        if self.echo != mail.generation {
+            self.echo = mail.generation;
+            todo.push(Action::ResetInbound);
+            self.publish(now, todo);
+        }
+        if mail.echo == self.generation {
+            self.engage(mail, todo);
+        }
+    }
+
+    fn engage(&mut self, mail: Mail, todo: &mut Actions) {
+        self.epoch = self.rng.next_u64().max(1);
+        self.beat = self.epoch;
+        self.last_beat = 0;
+        self.state = State::Mapping;
+        todo.push(Action::MapWindow {
+            len: mail.len,
+            addr: mail.addr,
+        });
+    }
+
+    /// A Hello before the link is up.
+    fn first_hello(&mut self, hello: Hello, now: u64, todo: &mut Actions) {
+        if hello.goodbye {
+            return;
+        }
+        if hello.layout.validate(self.window).is_err() {
+            self.reject(now, todo);
+            return;
+        }
+        let known = self.peer.is_some_and(|p| p.epoch == hello.epoch);
+        self.peer = Some(hello);
+        if !known {
+            self.last_life = now;
+            self.speak(now, todo);
+        }
+        if hello.echo == self.epoch {
+            self.state = State::Up;
+            self.up_since = now;
+            todo.push(Action::LinkUp {
+                local_epoch: self.epoch,
+                peer: hello,
+            });
+        }
+    }
+
+    /// A Hello while the link is up.
+    fn next_hello(&mut self, hello: Hello, peer: Hello, now: u64, todo: &mut Actions) {
+        if hello.epoch != peer.epoch || hello.echo != self.epoch {
+            self.leave(DownReason::PeerRestarted, todo);
+            self.boot(now, todo);
+        } else if hello.goodbye {
+            self.leave(DownReason::PeerLeft, todo);
+            self.boot(now, todo);
+        } else if hello.layout != peer.layout {
+            self.reject(now, todo);
+        } else if hello.identity != peer.identity {
+            self.peer = Some(hello);
+            todo.push(Action::PeerChanged(hello.identity));
+        }
+    }
+
+    fn reject(&mut self, now: u64, todo: &mut Actions) {
+        self.leave(DownReason::Corrupt, todo);
+        self.hold(now, todo);
+    }
+
+    /// Pauses, longer each time, so that a peer that never behaves costs little.
+    fn hold(&mut self, now: u64, todo: &mut Actions) {
+        if self.up_since != 0 && now.saturating_sub(self.up_since) >= self.config.stable {
+            self.backoff = self.config.backoff_min;
+        }
+        self.up_since = 0;
+        self.hold_until = now.saturating_add(self.backoff);
+        self.backoff = self.backoff.saturating_mul(2).min(self.config.backoff_max);
+        self.state = State::Hold;
+        todo.push(Action::ClearMailbox);
+    }
+}
