@@ -18,6 +18,10 @@
 //! [`BlockHdr`], which therefore never wraps; the rest of a record may wrap once, and [`Parts`]
 //! says where.
 //!
+//! The block header's last word marks epoch and position of the record ([`Slot::header`]). Stale
+//! bytes of an older lap or of an older epoch, left by a write that was lost or that came late,
+//! are therefore never taken for a record.
+//!
 //! # Doorbells
 //! A side rings only when the index it published passed the other side's wish (design 4.7). Before
 //! it sleeps a side writes its wish, executes a full barrier and looks at the index again. Over
@@ -68,6 +72,12 @@ pub const fn passed(event: u32, new: u32, old: u32) -> bool {
     new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)
 }
 
+/// The mark of the block at unit `index` written under `tag`.
+#[inline]
+fn mark(tag: Tag, index: u32) -> u32 {
+    (tag.value() ^ index.wrapping_mul(0x9e37_79b1)).wrapping_mul(0x85eb_ca6b)
+}
+
 /// What a peer wrote that cannot be: the link is reset, and the cause is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Corrupt {
@@ -81,6 +91,8 @@ pub enum Corrupt {
     HeaderLength,
     /// A data length too large or smaller than the data in the block.
     DataLength,
+    /// A block that does not belong to this epoch and place.
+    Mark,
     /// A continuation without its beginning, or the other way round.
     Sequence,
     /// The ring does not lie inside the memory.
@@ -277,9 +289,20 @@ pub struct Slot {
     pub parts: Parts,
     token: u32,
     start: u32,
+    mark: u32,
 }
 
 impl Slot {
+    /// The bytes of the block header `hdr` with this record's mark; they go to the record's start.
+    #[inline]
+    pub fn header(&self, hdr: &BlockHdr) -> [u8; BlockHdr::SIZE] {
+        BlockHdr {
+            mark: self.mark,
+            ..*hdr
+        }
+        .encode()
+    }
+
     /// Copies `buf` to byte `at` of the record.
     ///
     /// # Errors
@@ -397,6 +420,7 @@ impl<const N: usize> Producer<N> {
             parts: self.place.parts(start, 0, len),
             token: self.held.push(self.reserved),
             start,
+            mark: mark(self.tx, start),
         })
     }
 
@@ -600,6 +624,9 @@ impl<const N: usize> Consumer<N> {
         let at = self.place.parts(self.head, 0, BlockHdr::SIZE as u32);
         inb.read(at.first.off, &mut raw)?;
         let hdr = BlockHdr::decode(&raw);
+        if hdr.mark != mark(self.rx, self.head) {
+            return Err(Corrupt::Mark.into());
+        }
         let data_len = check_block(&hdr, self.prod.wrapping_sub(self.head))?;
         let skip = BlockHdr::SIZE as u32;
         let parts = self.place.parts(self.head, skip, hdr.buffer_len - skip);
@@ -771,7 +798,7 @@ impl Iterator for Split {
                 buffer_len: head + data_len,
                 hdr_len,
                 len,
-                reserved: 0,
+                mark: 0,
             },
             data_off: self.sent,
             data_len,

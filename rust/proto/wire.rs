@@ -153,8 +153,9 @@ pub struct BlockHdr {
     pub hdr_len: u32,
     /// Data bytes of the frame in this block and all that continue it.
     pub len: u32,
-    /// Written as zero, not looked at.
-    pub reserved: u32,
+    /// The specification's reserved word: the mark of epoch and position that
+    /// [`Slot::header`](crate::ring::Slot::header) puts in.
+    pub mark: u32,
 }
 
 impl BlockHdr {
@@ -168,7 +169,7 @@ impl BlockHdr {
         put_u32(&mut b, 0, self.buffer_len);
         put_u32(&mut b, 4, self.hdr_len);
         put_u32(&mut b, 8, self.len);
-        put_u32(&mut b, 12, self.reserved);
+        put_u32(&mut b, 12, self.mark);
         b
     }
 
@@ -179,7 +180,7 @@ impl BlockHdr {
             buffer_len: get_u32(b, 0),
             hdr_len: get_u32(b, 4),
             len: get_u32(b, 8),
-            reserved: get_u32(b, 12),
+            mark: get_u32(b, 12),
         }
     }
 }
@@ -318,12 +319,12 @@ mod tests {
 
     /// IDT-EP-2
     #[test]
-    fn block_header_is_buffer_len_hdr_len_len_reserved() {
+    fn block_header_is_buffer_len_hdr_len_len_and_the_reserved_word() {
         let h = BlockHdr {
             buffer_len: 0x0403_0201,
             hdr_len: 0x0807_0605,
             len: 0x0c0b_0a09,
-            reserved: 0x100f_0e0d,
+            mark: 0x100f_0e0d,
         };
         let bytes: [u8; 16] = core::array::from_fn(|i| i as u8 + 1);
         assert_eq!(h.encode(), bytes);
