@@ -1,10 +1,253 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#include <linux/io.h>
 #include <linux/ntb.h>
 
+__mp_helper int mp_helper_ntb_port_number(struct ntb_dev *ntb)
+{
+	return ntb_port_number(ntb);
+}
+
+__mp_helper int mp_helper_ntb_peer_port_count(struct ntb_dev *ntb)
+{
+	return ntb_peer_port_count(ntb);
+}
+
+__mp_helper int mp_helper_ntb_peer_port_number(struct ntb_dev *ntb, int pidx)
+{
+	return ntb_peer_port_number(ntb, pidx);
+}
+
+__mp_helper int mp_helper_ntb_peer_port_idx(struct ntb_dev *ntb, int port)
+{
+	return ntb_peer_port_idx(ntb, port);
+}
+
+__mp_helper int mp_helper_ntb_peer_resource_idx(struct ntb_dev *ntb, int pidx)
+{
+	return ntb_peer_resource_idx(ntb, pidx);
+}
+
 __mp_helper u64 mp_helper_ntb_link_is_up(struct ntb_dev *ntb,
-					 enum ntb_speed *speed,
-					 enum ntb_width *width)
+		enum ntb_speed *speed, enum ntb_width *width)
 {
 	return ntb_link_is_up(ntb, speed, width);
+}
+
+__mp_helper int mp_helper_ntb_link_enable(struct ntb_dev *ntb,
+		enum ntb_speed speed, enum ntb_width width)
+{
+	return ntb_link_enable(ntb, speed, width);
+}
+
+__mp_helper int mp_helper_ntb_link_disable(struct ntb_dev *ntb)
+{
+	return ntb_link_disable(ntb);
+}
+
+__mp_helper int mp_helper_ntb_mw_count(struct ntb_dev *ntb, int pidx)
+{
+	return ntb_mw_count(ntb, pidx);
+}
+
+__mp_helper int mp_helper_ntb_mw_get_align(struct ntb_dev *ntb, int pidx,
+		int widx, resource_size_t *addr_align, resource_size_t *size_align,
+		resource_size_t *size_max)
+{
+	return ntb_mw_get_align(ntb, pidx, widx, addr_align, size_align,
+		size_max);
+}
+
+__mp_helper int mp_helper_ntb_mw_set_trans(struct ntb_dev *ntb, int pidx,
+		int widx, dma_addr_t addr, resource_size_t size)
+{
+	return ntb_mw_set_trans(ntb, pidx, widx, addr, size);
+}
+
+__mp_helper int mp_helper_ntb_mw_clear_trans(struct ntb_dev *ntb, int pidx,
+		int widx)
+{
+	return ntb_mw_clear_trans(ntb, pidx, widx);
+}
+
+__mp_helper int mp_helper_ntb_peer_mw_count(struct ntb_dev *ntb)
+{
+	return ntb_peer_mw_count(ntb);
+}
+
+__mp_helper int mp_helper_ntb_peer_mw_get_addr(struct ntb_dev *ntb, int widx,
+		phys_addr_t *base, resource_size_t *size)
+{
+	return ntb_peer_mw_get_addr(ntb, widx, base, size);
+}
+
+__mp_helper int mp_helper_ntb_peer_mw_set_trans(struct ntb_dev *ntb, int pidx,
+		int widx, u64 addr, resource_size_t size)
+{
+	return ntb_peer_mw_set_trans(ntb, pidx, widx, addr, size);
+}
+
+__mp_helper int mp_helper_ntb_peer_mw_clear_trans(struct ntb_dev *ntb, int pidx,
+		int widx)
+{
+	return ntb_peer_mw_clear_trans(ntb, pidx, widx);
+}
+
+__mp_helper int mp_helper_ntb_db_is_unsafe(struct ntb_dev *ntb)
+{
+	return ntb_db_is_unsafe(ntb);
+}
+
+__mp_helper u64 mp_helper_ntb_db_valid_mask(struct ntb_dev *ntb)
+{
+	return ntb_db_valid_mask(ntb);
+}
+
+__mp_helper int mp_helper_ntb_db_vector_count(struct ntb_dev *ntb)
+{
+	return ntb_db_vector_count(ntb);
+}
+
+__mp_helper u64 mp_helper_ntb_db_vector_mask(struct ntb_dev *ntb, int vector)
+{
+	return ntb_db_vector_mask(ntb, vector);
+}
+
+__mp_helper u64 mp_helper_ntb_db_read(struct ntb_dev *ntb)
+{
+	return ntb_db_read(ntb);
+}
+
+__mp_helper int mp_helper_ntb_db_clear(struct ntb_dev *ntb, u64 bits)
+{
+	return ntb_db_clear(ntb, bits);
+}
+
+__mp_helper u64 mp_helper_ntb_db_read_mask(struct ntb_dev *ntb)
+{
+	return ntb_db_read_mask(ntb);
+}
+
+__mp_helper int mp_helper_ntb_db_set_mask(struct ntb_dev *ntb, u64 bits)
+{
+	return ntb_db_set_mask(ntb, bits);
+}
+
+__mp_helper int mp_helper_ntb_db_clear_mask(struct ntb_dev *ntb, u64 bits)
+{
+	return ntb_db_clear_mask(ntb, bits);
+}
+
+__mp_helper int mp_helper_ntb_peer_db_set(struct ntb_dev *ntb, u64 bits)
+{
+	return ntb_peer_db_set(ntb, bits);
+}
+
+__mp_helper int mp_helper_ntb_spad_is_unsafe(struct ntb_dev *ntb)
+{
+	return ntb_spad_is_unsafe(ntb);
+}
+
+__mp_helper int mp_helper_ntb_spad_count(struct ntb_dev *ntb)
+{
+	return ntb_spad_count(ntb);
+}
+
+__mp_helper u32 mp_helper_ntb_spad_read(struct ntb_dev *ntb, int sidx)
+{
+	return ntb_spad_read(ntb, sidx);
+}
+
+__mp_helper int mp_helper_ntb_spad_write(struct ntb_dev *ntb, int sidx, u32 val)
+{
+	return ntb_spad_write(ntb, sidx, val);
+}
+
+__mp_helper u32 mp_helper_ntb_peer_spad_read(struct ntb_dev *ntb, int pidx,
+		int sidx)
+{
+	return ntb_peer_spad_read(ntb, pidx, sidx);
+}
+
+__mp_helper int mp_helper_ntb_peer_spad_write(struct ntb_dev *ntb, int pidx,
+		int sidx, u32 val)
+{
+	return ntb_peer_spad_write(ntb, pidx, sidx, val);
+}
+
+__mp_helper int mp_helper_ntb_msg_count(struct ntb_dev *ntb)
+{
+	return ntb_msg_count(ntb);
+}
+
+__mp_helper u64 mp_helper_ntb_msg_inbits(struct ntb_dev *ntb)
+{
+	return ntb_msg_inbits(ntb);
+}
+
+__mp_helper u64 mp_helper_ntb_msg_outbits(struct ntb_dev *ntb)
+{
+	return ntb_msg_outbits(ntb);
+}
+
+__mp_helper u64 mp_helper_ntb_msg_read_sts(struct ntb_dev *ntb)
+{
+	return ntb_msg_read_sts(ntb);
+}
+
+__mp_helper int mp_helper_ntb_msg_clear_sts(struct ntb_dev *ntb, u64 bits)
+{
+	return ntb_msg_clear_sts(ntb, bits);
+}
+
+__mp_helper int mp_helper_ntb_msg_set_mask(struct ntb_dev *ntb, u64 bits)
+{
+	return ntb_msg_set_mask(ntb, bits);
+}
+
+__mp_helper int mp_helper_ntb_msg_clear_mask(struct ntb_dev *ntb, u64 bits)
+{
+	return ntb_msg_clear_mask(ntb, bits);
+}
+
+__mp_helper u32 mp_helper_ntb_msg_read(struct ntb_dev *ntb, int *pidx, int midx)
+{
+	return ntb_msg_read(ntb, pidx, midx);
+}
+
+__mp_helper int mp_helper_ntb_peer_msg_write(struct ntb_dev *ntb, int pidx,
+		int midx, u32 msg)
+{
+	return ntb_peer_msg_write(ntb, pidx, midx, msg);
+}
+
+__mp_helper struct device *mp_helper_ntb_get_dma_dev(struct ntb_dev *ntb)
+{
+	return ntb_get_dma_dev(ntb);
+}
+
+__mp_helper void mp_helper_virt_mb(void)
+{
+	virt_mb();
+}
+
+__mp_helper void mp_helper_virt_rmb(void)
+{
+	virt_rmb();
+}
+
+__mp_helper void mp_helper_virt_wmb(void)
+{
+	virt_wmb();
+}
+
+/* A peer's memory behind the bridge, mapped write-combining. */
+__mp_helper void *mp_helper_ntb_map_window(phys_addr_t addr, size_t len)
+{
+	return (__force void *)ioremap_wc(addr, len);
+}
+
+__mp_helper void mp_helper_ntb_unmap_window(void *map)
+{
+	iounmap((void __iomem *)map);
 }

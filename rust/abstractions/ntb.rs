@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The NTB core: client and provider side.
+//!
+//! * [`client`]: how a driver finds NTB devices: [`client::Client`] is probed
+//!   for each of them, [`client::Registration`] announces it.
+//! * [`device`]: [`NtbDev`], the device as its client sees it: ports, links,
+//!   windows, doorbells, scratchpads, messages.
+//! * [`events`]: the client's interrupt-time callbacks.
+//! * [`window`]: [`PeerWindow`], the peer's memory behind the bridge, which is
+//!   only written.
+//! * [`inbound`]: [`InboundBuffer`], local memory that a peer writes.
+//!
+//! Nothing here panics on what a peer or a device does: remote memory may
+//! vanish at any time (writes go nowhere), local memory that a peer writes may
+//! change under the reader, and accesses outside of a mapping are errors.
+//!
+//! C header: [`include/linux/ntb.h`](srctree/include/linux/ntb.h)
+
+mod access;
+pub mod client;
+pub mod device;
+pub mod events;
+pub mod inbound;
+pub mod window;
+
+pub use self::{
+    device::NtbDev,
+    events::{
+        EventRegistration,
+        Events, //
+    },
+    inbound::InboundBuffer,
+    window::PeerWindow, //
+};

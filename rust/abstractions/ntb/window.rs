@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The peer's memory behind the bridge.
+
+use super::{
+    access::Region,
+    device::AddressRange,
+    NtbDev, //
+};
+use crate::barrier;
+use kernel::{
+    prelude::*,
+    sync::aref::ARef, //
+};
+use mp_bindings as bindings;
+
+/// An outbound memory window, mapped write-combining; dropping it unmaps it.
+///
+/// It is only written: a read across the bridge is slow and yields all ones, or
+/// worse, when the link is down. Writes to a peer that has gone are lost without
+/// notice. Offsets and lengths are in bytes.
+///
+/// # Invariants
+///
+/// `map` is the whole of what `ntb_map_window()` has mapped.
+pub struct PeerWindow {
+    map: Region,
+    phys: u64,
+    _dev: ARef<NtbDev>,
+}
+
+impl PeerWindow {
+    /// Maps outbound window `widx`.
+    pub(super) fn map(dev: &NtbDev, widx: u32) -> Result<Self> {
+        let AddressRange { addr, size } = dev.peer_mw_addr(widx)?;
+        let len = usize::try_from(size)?;
+        if len == 0 {
+            return Err(ENODEV);
+        }
+        // SAFETY: The range is device memory, as the device's driver says.
+        let base = unsafe { bindings::ntb_map_window(addr, len) };
+        if base.is_null() {
+            return Err(ENOMEM);
+        }
+        // INVARIANT: Just mapped; a mapping starts on a page if the window does.
+        Ok(Self {
+            // SAFETY: Mapped until the drop; `Region` is volatile throughout.
+            map: unsafe { Region::new(base.cast(), len) },
+            phys: addr,
+            _dev: dev.into(),
+        })
+    }
+
+    /// Length of the window.
+    #[inline]
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Physical address of the window on this host, for a DMA engine or a user
+    /// mapping.
+    #[inline]
+    pub fn phys_addr(&self) -> u64 {
+        self.phys
+    }
+
+    /// Copies all of `src` to `off`, in any order and any pieces.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if that does not fit; nothing is written then.
+    #[inline]
+    pub fn copy_from_slice(&self, off: usize, src: &[u8]) -> Result {
+        self.map.write(off, src)
+    }
+
+    /// Stores a word in one piece.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if `off` is unaligned or outside.
+    #[inline]
+    pub fn write_u64(&self, off: usize, val: u64) -> Result {
+        self.map.write_u64(off, val)
+    }
+
+    /// Stores a word in one piece.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if `off` is unaligned or outside.
+    #[inline]
+    pub fn write_u32(&self, off: usize, val: u32) -> Result {
+        self.map.write_u32(off, val)
+    }
+
+    /// Pushes all stores before it out, ahead of all stores after it.
+    #[inline]
+    pub fn flush(&self) {
+        barrier::wmb();
+    }
+}
+
+impl Drop for PeerWindow {
+    fn drop(&mut self) {
+        // SAFETY: Mapped by `ntb_map_window()`, and nobody else can reach it any more.
+        unsafe { bindings::ntb_unmap_window(self.map.base().cast()) };
+    }
+}
