@@ -37,6 +37,9 @@ class Guest:
 
     def start(self):
         """Starts QEMU and returns at once; `wait_ready` is to follow."""
+        if self._agent and self._agent.is_lost():
+            # It is ending: its agent has gone before the rest.
+            self._await_end(_POWEROFF_TIMEOUT)
         if self.is_running():
             raise RigError(f"{self.name} is running")
         self._close_agent()

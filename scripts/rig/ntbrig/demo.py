@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What `make demo` shows: hosts that ping each other and stream TCP."""
+
+import itertools
+import json
+import re
+import time
+
+from . import stack
+from .agent import CommandFailed, GuestGone
+from .fabric import Fabric
+
+_STREAM_SECONDS = 3
+# The first packet may wait for address resolution and for a peer's peer.
+_SETTLE_SECONDS = 10
+
+
+class Demo:
+    """Runs every part, notes what failed, and goes on."""
+
+    def __init__(self, hosts, logs):
+        self.hosts = hosts
+        self.logs = logs
+        self.rows = []
+        self.failures = []
+
+    def run(self):
+        """Whether everything worked."""
+        start = time.monotonic()
+        with Fabric(hosts=self.hosts, logs=self.logs) as fabric:
+            booted = max(guest.boot_seconds for guest in fabric.hosts)
+            title(f"{self.hosts} hosts are up after {booted:.1f} s")
+            self.attempt("modules", lambda: self.bring_up(fabric))
+            if not self.failures:
+                for one, other in itertools.combinations(fabric.hosts, 2):
+                    self.pair(one, other)
+                for guest in fabric.hosts:
+                    self.attempt(f"statistics of {guest.name}", lambda g=guest: show_state(g))
+            self.kernel_reports(fabric)
+        self.table(time.monotonic() - start)
+        return not self.failures
+
+    def attempt(self, what, action):
+        try:
+            return action()
+        except (CommandFailed, GuestGone) as error:
+            self.failures.append(what)
+            print(f"FAILED {what}: {error}")
+            return None
+
+    def bring_up(self, fabric):
+        stack.load(*fabric.hosts)
+        for guest in fabric.hosts:
+            stack.configure(guest)
+        stack.wait_for_carrier(*fabric.hosts)
+        title(f"modules loaded, {stack.INTERFACE} is up")
+        for guest in fabric.hosts:
+            show = "ifconfig" if guest.port % 2 else "ip address show dev"
+            say(guest, f"{show} {stack.INTERFACE}")
+
+    def pair(self, one, other):
+        name = f"{one.name} - {other.name}"
+        title(name)
+        latency = self.attempt(f"ping {name}", lambda: ping(one, other))
+        there = self.attempt(f"TCP {one.name} to {other.name}", lambda: stream(one, other))
+        back = self.attempt(f"TCP {other.name} to {one.name}", lambda: stream(other, one))
+        self.rows.append((name, latency, there, back))
+
+    def kernel_reports(self, fabric):
+        for guest in fabric.hosts:
+            for line in guest.kernel_reports():
+                self.failures.append(f"kernel of {guest.name}")
+                print(f"FAILED kernel of {guest.name}: {line}")
+
+    def table(self, seconds):
+        title("summary")
+        print(f"  {'hosts':12} {'ping, ms':>10} {'TCP there, Mbit/s':>18} {'TCP back, Mbit/s':>18}")
+        for name, *values in self.rows:
+            shown = ["failed" if value is None else f"{value:.2f}" for value in values]
+            print(f"  {name:12} {shown[0]:>10} {shown[1]:>18} {shown[2]:>18}")
+        if self.failures:
+            print(f"\nFAILED: {', '.join(dict.fromkeys(self.failures))}")
+        else:
+            print(f"\nAll parts worked, in {seconds:.0f} s. Consoles: {self.logs}")
+
+
+def title(text):
+    print(f"\n== {text}", flush=True)
+
+
+def say(guest, command):
+    print(f"{guest.name}# {command}")
+    print(guest.run(command).out.rstrip(), flush=True)
+
+
+def ping(one, other):
+    """The average round trip in milliseconds."""
+    target = stack.address(other)
+    one.run(f"ping -c 1 -w {_SETTLE_SECONDS} {target}")
+    result = one.run(f"ping -c 5 -i 0.2 -w 5 {target}")
+    lines = result.out.strip().splitlines()
+    print(f"{one.name}# ping {target}")
+    print("\n".join(lines[-3:]), flush=True)
+    found = re.search(r"= [\d.]+/([\d.]+)/", lines[-1])
+    lost = re.search(r"(\d+)% packet loss", result.out)
+    if not found or not lost or lost[1] != "0":
+        raise CommandFailed(str(result))
+    return float(found[1])
+
+
+def stream(sender, receiver):
+    """TCP throughput in Mbit/s, as the receiver saw it."""
+    target = stack.address(receiver)
+    server = receiver.spawn("iperf3 -s -1 --forceflush", timeout=60)
+    try:
+        server.wait_for_output("Server listening")
+        command = f"iperf3 -c {target} -t {_STREAM_SECONDS} -J"
+        client = sender.run(command, timeout=_STREAM_SECONDS + 30)
+        rate = json.loads(client.out)["end"]["sum_received"]["bits_per_second"] / 1e6
+    finally:
+        server.kill()
+    print(f"{sender.name}# iperf3 -c {target} -t {_STREAM_SECONDS}   {rate:.0f} Mbit/s", flush=True)
+    if rate <= 0:
+        raise CommandFailed(f"no data from {sender.name} to {receiver.name}")
+    return rate
+
+
+def show_state(guest):
+    title(f"{guest.name}: peers and statistics")
+    say(
+        guest,
+        "cd /sys/kernel/mp/peers && for p in *; do"
+        ' echo "peer $p: $(cat $p/type) $(cat $p/state),'
+        " sent $(cat $p/tx_frames) frames, $(cat $p/tx_bytes) bytes,"
+        ' received $(cat $p/rx_frames) frames, $(cat $p/rx_bytes) bytes"; done',
+    )
+    say(guest, f"ip -s link show {stack.INTERFACE}")
+    say(guest, f"ethtool -S {stack.INTERFACE}")

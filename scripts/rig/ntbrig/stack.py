@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Loads the project's modules in guests and gives `ntb0` its address."""
+
+import os
+from pathlib import Path
+
+from .settings import CHECKOUT, RigError
+
+# In the order of loading; each needs those before it.
+MODULES = ("mp_kernel", "ntb_hw_ivshmem", "mp_transport", "pximc_ntb", "mp_func_ether")
+INTERFACE = "ntb0"
+
+_LOAD_TIMEOUT = 30.0
+_CARRIER_TIMEOUT = 20
+
+
+def modules_dir():
+    """Where the built modules are: `MODULES`, or the checkout's build."""
+    if named := os.environ.get("MODULES"):
+        return Path(named)
+    flavour = "debug" if os.environ.get("DEBUG") == "1" else "rig"
+    return CHECKOUT / "build/modules" / flavour
+
+
+def address(guest):
+    """The guest's IPv4 address on the fabric."""
+    return f"10.77.0.{guest.port + 1}"
+
+
+def _insmod(names, parameters):
+    directory = modules_dir()
+    for name in names:
+        if not (directory / f"{name}.ko").exists():
+            raise RigError(f"{directory}/{name}.ko is missing: run `make modules`")
+    words = [f"insmod {directory}/{name}.ko {parameters.get(name, '')}".strip() for name in names]
+    return " && ".join(words)
+
+
+def load(*guests, modules=MODULES, parameters=None):
+    """Loads modules in all these guests at once.
+
+    `parameters` maps a module's name to its parameters, as for insmod.
+    """
+    command = _insmod(modules, parameters or {})
+    for process in [guest.spawn(command, _LOAD_TIMEOUT) for guest in guests]:
+        process.wait().check()
+
+
+def unload(*guests, modules=MODULES):
+    """Unloads modules, last loaded first."""
+    command = " && ".join(f"rmmod {name}" for name in reversed(modules))
+    for process in [guest.spawn(command, _LOAD_TIMEOUT) for guest in guests]:
+        process.wait().check()
+
+
+def configure(guest):
+    """Sets the address and the interface up, on some hosts in the old way."""
+    if guest.port % 2:
+        command = f"ifconfig {INTERFACE} {address(guest)} netmask 255.255.255.0 up"
+    else:
+        command = f"ip addr add {address(guest)}/24 dev {INTERFACE} && ip link set {INTERFACE} up"
+    guest.run(command)
+
+
+def wait_for_carrier(*guests, timeout=_CARRIER_TIMEOUT):
+    """Waits until each guest has a peer."""
+    carrier = f"/sys/class/net/{INTERFACE}/carrier"
+    command = f'until [ "$(cat {carrier} 2>/dev/null)" = 1 ]; do sleep 0.05; done'
+    for process in [guest.spawn(command, timeout) for guest in guests]:
+        result = process.wait()
+        if result.rc != 0:
+            raise RigError(f"no carrier in {timeout} s: {result}")
+
+
+def bring_up(*guests, parameters=None):
+    """From freshly booted guests to interfaces that have carrier."""
+    load(*guests, parameters=parameters)
+    for guest in guests:
+        configure(guest)
+    wait_for_carrier(*guests)
