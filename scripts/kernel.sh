@@ -70,6 +70,8 @@ read_package_lists() {
 		Dir::State::lists "$apt_dir/lists";
 		Dir::Cache "$apt_dir";
 		Acquire::Languages "none";
+		Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
+		APT::Sandbox::User "root";
 	EOF
 	say "reading the package lists of ${suites[*]} at $mirror"
 	private_apt apt-get update >"$apt_dir/update.log" 2>&1 ||
@@ -83,7 +85,7 @@ newest_source() {
 		version=$(private_apt apt-cache madison "linux-source-$one" 2>/dev/null |
 			awk -F ' *[|] *' '{ print $2 }' | sort -V | tail -n 1)
 		if [ -n "$version" ]; then
-			printf '%s %s' "linux-source-$one" "$version"
+			printf '%s %s\n' "linux-source-$one" "$version"
 			return
 		fi
 	done

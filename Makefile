@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# The commands of the project; `make help` lists them. The modules themselves
+# are described in Kbuild.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := modules
+
+HOSTS ?= 3
+HOST ?=
+DEBUG ?=
+LONG ?=
+export DEBUG LONG
+
+flavour := $(if $(filter 1,$(DEBUG)),debug,rig)
+debug_option := $(if $(filter debug,$(flavour)),--debug)
+MODULES ?= $(CURDIR)/build/modules/$(flavour)
+export MODULES
+
+# Host programs. Static, because a guest's first process has no libraries.
+CARGO_TARGET_DIR ?= $(CURDIR)/build/target
+static_target := x86_64-unknown-linux-gnu
+export CARGO_TARGET_DIR
+export RIG_PROGRAMS ?= $(CARGO_TARGET_DIR)/$(static_target)/release
+
+# Asked for only when a recipe runs: by then the kernel has been built.
+ifeq ($(KDIR),)
+kernel_step := kernel
+kdir = $(shell scripts/kernel.sh --print-dir $(debug_option))
+else
+export KDIR
+kdir = $(KDIR)
+endif
+
+.PHONY: all modules kernel setup rig demo test shell install lint clean help
+
+all: modules rig
+
+## modules: build the kernel modules, against KDIR= or the rig's kernel
+modules: $(kernel_step)
+	@scripts/kbuild.sh "$(kdir)" "$(MODULES)" modules
+
+## setup: install what the project needs (Debian 12, as root)
+setup:
+	@scripts/setup.sh
+
+## kernel: obtain and build the rig's kernel, once; it stays in the cache
+kernel: setup
+	@scripts/kernel.sh $(debug_option)
+
+## rig: build the programs of the test rig
+rig:
+	@RUSTFLAGS="-C target-feature=+crt-static" cargo build --quiet --locked --release \
+		--target $(static_target) -p guest-init -p ivshmem-server
+
+## demo: boot HOSTS=2|3|4 hosts and show them talking over the NTB
+demo: setup modules rig
+	@scripts/rig/rig demo --hosts $(HOSTS)
+
+## shell: a terminal in HOST= (rp, ep1, ...) of a running set, or of a new one
+shell: setup modules rig
+	@scripts/rig/rig shell --hosts $(HOSTS) $(HOST)
+
+## test: all tests; LONG=1 adds the long ones, DEBUG=1 takes the checking kernel
+test: setup modules rig
+	@scripts/test.sh
+
+## install: install the modules for the kernel in KDIR=
+install: modules
+	@scripts/kbuild.sh "$(kdir)" "$(MODULES)" modules_install
+
+## lint: formatters, clippy, checkpatch, shellcheck
+lint: setup $(kernel_step)
+	@scripts/lint.sh "$(kdir)"
+
+## clean: remove everything built in the checkout; the cached kernel stays
+clean:
+	rm -rf build
+
+## help: this list
+help:
+	@echo "make TARGET [DEBUG=1] [KDIR=a built kernel]"
+	@echo
+	@sed -n 's/^## \([a-z]*\): /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12

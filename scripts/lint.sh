@@ -1,0 +1,67 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Checks form: formatters and lints of every language in the tree.
+#
+#   lint.sh KDIR
+#
+# Runs all checks, also after one has failed, and names those that failed.
+
+. "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
+
+kdir=${1:?usage: lint.sh KDIR}
+failures=()
+
+# check NAME COMMAND...
+check() {
+	local name=$1
+	shift
+	say "$name"
+	"$@" || failures+=("$name")
+}
+
+tracked() {
+	git ls-files -z --cached --others --exclude-standard -- "$@"
+}
+
+kernel_rustfmt() {
+	tracked 'rust/*.rs' |
+		xargs -0r env PATH="$kernel_path" rustfmt --check --edition 2021 \
+			--config-path "$kdir/source/.rustfmt.toml" --config skip_children=true
+}
+
+# Clippy over the modules, in an output of its own: it leaves no usable objects.
+kernel_clippy() {
+	local log=$checkout/build/lint/clippy.log
+	mkdir -p "$checkout/build/lint"
+	scripts/kbuild.sh "$kdir" "$checkout/build/lint/modules" CLIPPY=1 modules >"$log" 2>&1 || {
+		show_end "$log"
+		return 1
+	}
+	! grep -A 8 '^warning: ' "$log"
+}
+
+checkpatch() {
+	local ignored=FILE_PATH_CHANGES,SPDX_LICENSE_TAG,CONST_STRUCT
+	tracked '*.c' '*.h' | xargs -0r "$kdir/source/scripts/checkpatch.pl" \
+		--no-tree --no-summary --terse --quiet --file --ignore "$ignored"
+}
+
+shell_scripts() {
+	{ tracked '*.sh' && printf '.ci/run\0'; } | xargs -0r shellcheck
+}
+
+python_syntax() {
+	/usr/bin/python3 -m compileall -q -f scripts tests
+}
+
+cd "$checkout"
+check "rustfmt, kernel side" kernel_rustfmt
+check "rustfmt, host side" cargo fmt --all --check
+check "clippy, kernel side" kernel_clippy
+check "clippy, host side" cargo clippy --quiet --workspace --locked --all-targets -- -D warnings
+check checkpatch checkpatch
+check shellcheck shell_scripts
+check "python syntax" python_syntax
+[ ${#failures[@]} -eq 0 ] || die "failed: $(printf '%s; ' "${failures[@]}")"
+say "nothing to complain about"
