@@ -1,0 +1,71 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Runs all tests and ends with the line "N passed, N failed[, N skipped]".
+# Arguments go to pytest.
+
+. "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
+
+results=$checkout/build/results
+passed=0
+failed=0
+skipped=0
+
+# count PASSED FAILED SKIPPED
+count() {
+	passed=$((passed + $1))
+	failed=$((failed + $2))
+	skipped=$((skipped + $3))
+}
+
+# Sums the number before WORD over the summary lines in a log.
+total() {
+	grep -oE "[0-9]+ $1" "$2" | awk '{ sum += $1 } END { print sum + 0 }'
+}
+
+run_cargo() {
+	local log=$results/cargo.log summary=$results/cargo.summary status=0
+	say "cargo tests"
+	if cargo nextest --version >/dev/null 2>&1; then
+		cargo nextest run --workspace --locked --color never 2>&1 | tee "$log" || status=$?
+		grep -E '^ *Summary ' "$log" >"$summary" || true
+		cargo test --workspace --locked --doc 2>&1 | tee -a "$log" || status=$?
+	else
+		cargo test --workspace --locked --no-fail-fast --color never 2>&1 | tee "$log" || status=$?
+	fi
+	grep '^test result: ' "$log" >>"$summary" || true
+	count "$(total passed "$summary")" "$(total failed "$summary")" \
+		"$(total '(ignored|skipped)' "$summary")"
+	# A crate that does not compile runs no test that could fail.
+	[ "$status" -eq 0 ] || [ "$(total failed "$summary")" -gt 0 ] || count 0 1 0
+	rm -f "$summary"
+}
+
+run_pytest() {
+	local report=$results/pytest.xml status=0 counts
+	say "tests with guests"
+	rm -f "$report"
+	/usr/bin/python3 -m pytest -c "$checkout/tests/pytest.ini" --junitxml "$report" \
+		"$checkout/tests" "$@" || status=$?
+	counts=$(/usr/bin/python3 - "$report" <<-'EOF' || true
+		import sys, xml.etree.ElementTree as tree
+		suites = tree.parse(sys.argv[1]).getroot().iter("testsuite")
+		counts = [[int(s.get(k)) for k in ("tests", "failures", "errors", "skipped")] for s in suites]
+		tests, failures, errors, skipped = map(sum, zip(*counts))
+		print(max(0, tests - failures - errors - skipped), failures + errors, skipped)
+	EOF
+	)
+	# shellcheck disable=SC2086 # three numbers
+	count ${counts:-0 1 0}
+	[ "$status" -eq 0 ] || [ "$failed" -gt 0 ] || count 0 1 0
+}
+
+mkdir -p "$results"
+cd "$checkout"
+run_cargo
+run_pytest "$@"
+echo
+printf '%s passed, %s failed' "$passed" "$failed"
+[ "$skipped" -eq 0 ] || printf ', %s skipped' "$skipped"
+echo
+[ "$failed" -eq 0 ]

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Fixtures shared by all tests that need guests.
+
+`boot` boots sets of guests that live until the end of the test module. After
+each test, the consoles of all guests are searched for kernel complaints.
+"""
+
+import os
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(CHECKOUT / "scripts/rig"))
+
+from ntbrig import Fabric  # noqa: E402
+
+_LOGS = CHECKOUT / "build/logs"
+
+
+def pytest_collection_modifyitems(items):
+    if os.environ.get("LONG") == "1":
+        return
+    skip = pytest.mark.skip(reason="long test: set LONG=1")
+    for item in items:
+        if item.get_closest_marker("long"):
+            item.add_marker(skip)
+
+
+class Booter:
+    """Boots fabrics; ends them all together."""
+
+    def __init__(self, stack, logs):
+        self._stack = stack
+        self._logs = logs
+        self.fabrics = []
+
+    def __call__(self, hosts=2, **settings):
+        """Boots a set of guests; arguments as for `Fabric`."""
+        logs = self._logs / str(len(self.fabrics))
+        fabric = self._stack.enter_context(Fabric(hosts=hosts, logs=logs, **settings))
+        self.fabrics.append(fabric)
+        return fabric
+
+    def take_reports(self):
+        """What all kernels have complained about since the last call."""
+        found = []
+        for guest in (guest for fabric in self.fabrics for guest in fabric.hosts):
+            found += [f"{guest.name}: {line}" for line in guest.kernel_reports()]
+            guest.forget_reports()
+        return found
+
+
+@pytest.fixture(scope="module")
+def boot(request):
+    with ExitStack() as stack:
+        yield Booter(stack, _LOGS / request.module.__name__)
+
+
+@pytest.fixture(autouse=True)
+def no_kernel_complaints(request):
+    """Fails a test that makes a guest's kernel complain."""
+    booter = request.getfixturevalue("boot") if "boot" in request.fixturenames else None
+    yield
+    if booter:
+        assert booter.take_reports() == []

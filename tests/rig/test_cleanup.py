@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: GPL-2.0
+"""However a run ends, no guest, no server and no memory file is left."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from ntbrig.settings import CHECKOUT
+
+_RIG = CHECKOUT / "scripts/rig/rig"
+
+
+def run_directories():
+    return set(Path("/dev/shm").glob("pximc-rig-*"))
+
+
+def processes_with(text):
+    """Ids of processes whose command line contains the text."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if text.encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            pass
+    return found
+
+
+class Running:
+    """`rig up --bare` in a process of its own."""
+
+    def __init__(self):
+        before = run_directories()
+        self.process = subprocess.Popen(
+            [sys.executable, _RIG, "up", "--bare", "--hosts", "2"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.directory = self._wait(lambda: next(iter(run_directories() - before), None))
+        self._wait(lambda: len(self.guests()) == 2)
+
+    def _wait(self, condition):
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            if value := condition():
+                return value
+            time.sleep(0.02)
+        raise AssertionError("it did not start: " + self.process.stdout.read())
+
+    def guests(self):
+        return processes_with(f"{self.directory}/port")
+
+    def wait_until_up(self):
+        for line in self.process.stdout:
+            if "are up" in line:
+                return
+        raise AssertionError("it did not boot")
+
+    def assert_nothing_is_left(self):
+        self.process.wait(30)
+        deadline = time.monotonic() + 15
+        while self.directory.exists() or processes_with(str(self.directory)):
+            assert time.monotonic() < deadline, processes_with(str(self.directory))
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_a_signal_to_a_running_set_leaves_nothing(number):
+    running = Running()
+    running.wait_until_up()
+    running.process.send_signal(number)
+    running.assert_nothing_is_left()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_signal_while_booting_leaves_nothing(number):
+    running = Running()
+    running.process.send_signal(number)
+    running.assert_nothing_is_left()
+
+
+def test_guests_die_with_the_warden_and_the_next_run_removes_its_files():
+    running = Running()
+    running.wait_until_up()
+    [warden] = [
+        pid for pid in processes_with(str(running.directory)) if pid in processes_with("ntbrig.warden")
+    ]
+    os.kill(warden, signal.SIGKILL)
+    deadline = time.monotonic() + 15
+    while running.guests():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    running.process.send_signal(signal.SIGINT)
+    running.process.wait(30)
+    following = Running()
+    following.process.send_signal(signal.SIGINT)
+    following.assert_nothing_is_left()
+    assert not running.directory.exists()
