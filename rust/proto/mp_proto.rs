@@ -18,9 +18,12 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod arena;
+pub mod fdb;
 pub mod layout;
 pub mod link;
 pub mod mailbox;
 pub mod memory;
 pub mod ring;
+pub mod route;
 pub mod wire;
