@@ -41,22 +41,22 @@ take_lock() {
 }
 
 # run_logged LOG WHAT COMMAND...: runs with all output in LOG, and shows every
-# few seconds how far it is.
+# few seconds how far it is. Whoever stops this script stops the command.
 run_logged() {
 	local log=$1 what=$2 start=$SECONDS next=$((SECONDS + 5)) pid
 	shift 2
-	: >"$log"
-	"$@" >>"$log" 2>&1 &
+	set -m # a process group of its own, to be ended as a whole
+	"$@" >"$log" 2>&1 </dev/null &
 	pid=$!
-	# Whoever stops this script stops the build: it must not run on unseen.
-	trap 'kill "$pid" 2>/dev/null || true; exit 130' INT TERM
+	set +m
+	trap 'kill -TERM -- "-$pid"; wait "$pid" || true; exit 130' INT TERM HUP
 	while kill -0 "$pid" 2>/dev/null; do
 		sleep 0.2
 		[ "$SECONDS" -ge "$next" ] || continue
 		next=$((SECONDS + 5))
 		say "$what: $((SECONDS - start)) s, $(wc -l <"$log") steps, now: $(last_step "$log")"
 	done
-	trap - INT TERM
+	trap - INT TERM HUP
 	wait "$pid"
 }
 

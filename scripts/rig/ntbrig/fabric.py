@@ -2,6 +2,8 @@
 """A set of guests and the ivshmem server between them."""
 
 import dataclasses
+import signal
+import sys
 import time
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from .run import Run
 from .settings import MIB, RigError, Settings, host_names
 
 _SERVER_TIMEOUT = 10.0
+_TRIAL_TIMEOUT = 10.0
 _POLL = 0.005
 
 
@@ -80,6 +83,8 @@ class Fabric:
         directory = self._run.directory
         logs = self._logs or directory
         logs.mkdir(parents=True, exist_ok=True)
+        if self.settings.accel == "kvm":
+            self._try_acceleration(logs / "trial.log")
         (directory / "initramfs").write_bytes(initramfs.pack(self.settings.guest_init))
         self._start_server(logs / "server.log")
         names = host_names(self.settings.hosts)
@@ -89,6 +94,20 @@ class Fabric:
             guest = Guest(self.settings, self._run, port, name, logs)
             guest.console_path.unlink(missing_ok=True)
             self.hosts.append(guest)
+
+    def _try_acceleration(self, log):
+        """Falls back to emulation unless a kernel boots to its end with KVM.
+
+        `/dev/kvm` may exist and yet hang at boot, on nested virtual machines.
+        """
+        pid = self._run.spawn(qemu.trial_command(self.settings), log)
+        ended = self._run.wait(pid, _TRIAL_TIMEOUT)
+        if ended and self._run.status(pid) == 0:
+            return
+        self._run.signal(pid, signal.SIGKILL)
+        how = "failed" if ended else f"did not end in {_TRIAL_TIMEOUT:.0f} s"
+        print(f"rig: a trial boot with KVM {how}; emulating instead ({log})", file=sys.stderr)
+        self.settings = dataclasses.replace(self.settings, accel="tcg")
 
     def _start_server(self, log):
         log.unlink(missing_ok=True)

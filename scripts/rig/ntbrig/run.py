@@ -135,6 +135,11 @@ class Run:
         with self._changed:
             return self._closed or pid in self._statuses
 
+    def status(self, pid):
+        """The exit status of a process that has ended; negative for a signal."""
+        with self._changed:
+            return self._statuses.get(pid)
+
     def wait(self, pid, timeout):
         """Whether the process ended in time."""
         with self._changed:

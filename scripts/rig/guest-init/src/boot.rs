@@ -17,7 +17,7 @@ use crate::network;
 const LOWER: &str = "/host";
 const SCRATCH: &str = "/scratch";
 const ROOT: &str = "/root.new";
-const NINE_P: &str = "trans=virtio,version=9p2000.L,msize=524288";
+const NINE_P: &str = "trans=virtio,version=9p2000.L,msize=512000";
 
 /// An error that names what was being done.
 pub fn while_doing(what: impl std::fmt::Display) -> impl FnOnce(io::Error) -> io::Error {
