@@ -5,7 +5,10 @@
 //! * [`ntb`]: the NTB core, both as provider of a device and as client of one.
 //! * [`net`]: network devices, socket buffers, NAPI and ethtool.
 //! * [`sync`]: locks and reference cells for softirq context.
+//! * [`random`]: the kernel's random numbers.
+//! * [`time`]: the monotonic clock as a number.
 //! * [`worker`]: background work that ends with its owner.
+//! * [`barrier`]: barriers against devices and other hosts.
 //! * [`kobject`]: directories of attributes in sysfs.
 //!
 //! The fabric's modules are written on this crate and the kernel crate alone;
@@ -14,10 +17,13 @@
 
 use kernel::prelude::*;
 
+pub mod barrier;
 pub mod kobject;
 pub mod net;
 pub mod ntb;
+pub mod random;
 pub mod sync;
+pub mod time;
 pub mod worker;
 
 /// The module that carries this crate's code.

@@ -66,6 +66,11 @@ pub trait Link: Send + Sync + 'static {
     /// Asks for [`Peer::tx_completed`] as soon as the peer has consumed
     /// something. `true`: it has already, do not wait.
     fn arm_tx(&self, queue: u16) -> bool;
+
+    /// Calls `f` with the name and the value of each counter of its own.
+    fn for_each_counter(&self, f: &mut dyn FnMut(&str, u64)) {
+        let _ = f;
+    }
 }
 
 /// A [`Link`] behind a thin pointer.
@@ -189,6 +194,11 @@ impl Peer {
     /// waits for it.
     pub fn arm_tx(&self, queue: u16) -> bool {
         self.with_link(|link| link.arm_tx(queue)).unwrap_or(true)
+    }
+
+    /// See [`Link::for_each_counter`].
+    pub fn for_each_link_counter(&self, f: &mut dyn FnMut(&str, u64)) {
+        self.with_link(|link| link.for_each_counter(f));
     }
 
     /// Tells the functions that the peer has consumed `units` of `queue`.

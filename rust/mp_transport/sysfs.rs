@@ -10,6 +10,7 @@
 //! /sys/kernel/mp/dropped_no_route
 //! /sys/kernel/mp/peers/<id>/{id,index,type,state,queues,max_frame}
 //! /sys/kernel/mp/peers/<id>/{tx,rx}_{frames,bytes,errors}
+//! /sys/kernel/mp/peers/<id>/link             the transport's own counters, "name value" lines
 //! ```
 
 use crate::{
@@ -71,6 +72,7 @@ impl Attributes for PeerAttributes {
         c"rx_frames",
         c"rx_bytes",
         c"rx_errors",
+        c"link",
     ];
 
     fn show(&self, index: usize, out: &mut dyn Write) -> fmt::Result {
@@ -89,9 +91,19 @@ impl Attributes for PeerAttributes {
             8 => writeln!(out, "{}", stats.tx_errors),
             9 => writeln!(out, "{}", stats.rx_frames),
             10 => writeln!(out, "{}", stats.rx_bytes),
-            _ => writeln!(out, "{}", stats.rx_errors),
+            11 => writeln!(out, "{}", stats.rx_errors),
+            _ => show_link(peer, out),
         }
     }
+}
+
+/// The counters of the peer's link, a line each.
+fn show_link(peer: &Peer, out: &mut dyn Write) -> fmt::Result {
+    let mut result = Ok(());
+    peer.for_each_link_counter(&mut |name, value| {
+        result = result.and(writeln!(out, "{name} {value}"));
+    });
+    result
 }
 
 /// The tree: first the directory in which peers appear, then the one around it.

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The clock of timeouts.
+
+/// Nanoseconds of the monotonic clock, as a number that protocol logic without
+/// kernel types can hold. Any context.
+#[inline]
+pub fn monotonic_ns() -> u64 {
+    // SAFETY: May be called at any time after the clocks have been set up at boot.
+    unsafe { kernel::bindings::ktime_get() as u64 }
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! NTB transport service: moves message frames through the memory windows of
+//! non-transparent bridges.
+//!
+//! A client of the kernel's NTB core, for any bridge it drives and any number
+//! of peers. It knows no function service, and the layers above it no NTB.
+//!
+//! * [`device`]: one bridge: ports, ids, doorbell interrupts, windows.
+//! * [`peer_link`]: the life of the link to one peer: bootstrap, epochs,
+//!   heartbeat; drives the state machine of `mp_proto::link`.
+//! * [`channel`]: the data path of one epoch: rings, NAPI polls, back-pressure.
+//! * [`reassembly`]: frames too long for one record of a small ring.
+//! * [`mailbox`], [`messages`]: bootstrap by scratchpads or by messages.
+//! * [`bell`]: how doorbell bits are shared out.
+//! * [`memory`]: windows as the protocol crate sees memory.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use mp_kernel::{
+    ntb::client,
+    sync::RcuArc, //
+};
+use mp_proto::link::{
+    Config,
+    Role, //
+};
+use mp_transport::transport;
+
+#[path = "pximc_ntb/bell.rs"]
+mod bell;
+#[path = "pximc_ntb/channel.rs"]
+mod channel;
+#[path = "pximc_ntb/device.rs"]
+mod device;
+#[path = "pximc_ntb/mailbox.rs"]
+mod mailbox;
+#[path = "pximc_ntb/memory.rs"]
+mod memory;
+#[path = "pximc_ntb/messages.rs"]
+mod messages;
+#[path = "pximc_ntb/peer_link.rs"]
+mod peer_link;
+#[path = "pximc_ntb/reassembly.rs"]
+mod reassembly;
+
+/// Transport id of this service.
+const TRANSPORT_ID: u32 = 1;
+
+const NS_PER_MS: u64 = 1_000_000;
+
+/// What a device needs of the module: the transport and the settings.
+struct Context {
+    transport: Arc<transport::Registration>,
+    settings: device::Settings,
+}
+
+static CONTEXT: RcuArc<Context> = RcuArc::empty();
+
+/// The module's context, while it is loaded.
+fn context() -> Option<(Arc<transport::Registration>, device::Settings)> {
+    let context = CONTEXT.get()?;
+    Some((context.transport.clone(), context.settings))
+}
+
+/// Takes the context away when the module goes.
+struct ContextGuard;
+
+impl Drop for ContextGuard {
+    fn drop(&mut self) {
+        drop(CONTEXT.replace(None));
+    }
+}
+
+/// The module: the client's registration, and after it what its devices use.
+#[pin_data]
+struct NtbTransport {
+    #[pin]
+    _client: client::Registration<device::Driver>,
+    _context: ContextGuard,
+}
+
+impl kernel::InPlaceModule for NtbTransport {
+    fn init(module: &'static ThisModule) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            _context: open()?,
+            _client <- client::Registration::new(c"pximc_ntb", module),
+        })
+    }
+}
+
+/// Checks the parameters and registers the transport.
+fn open() -> Result<ContextGuard> {
+    let settings = settings()?;
+    let transport = Arc::new(
+        transport::Registration::new(TRANSPORT_ID, c"ntb")?,
+        GFP_KERNEL,
+    )?;
+    let context = Context {
+        transport,
+        settings,
+    };
+    CONTEXT.replace(Some(Arc::new(context, GFP_KERNEL)?));
+    Ok(ContextGuard)
+}
+
+/// A parameter that must lie in a range.
+///
+/// # Errors
+///
+/// `EINVAL`, with a message that names the parameter and the range.
+fn ranged(name: &str, value: u32, min: u32, max: u32) -> Result<u32> {
+    if (min..=max).contains(&value) {
+        return Ok(value);
+    }
+    pr_err!("parameter {}={} is not in {}..{}\n", name, value, min, max);
+    Err(EINVAL)
+}
+
+/// The module's parameters, checked.
+fn settings() -> Result<device::Settings> {
+    let role = module_parameters::role.value();
+    let memory = ranged(
+        "memory_kib",
+        module_parameters::memory_kib.value(),
+        64,
+        1 << 20,
+    )?;
+    let queues = ranged("queues", module_parameters::queues.value(), 1, 8)?;
+    let beat = ranged(
+        "heartbeat_ms",
+        module_parameters::heartbeat_ms.value(),
+        1,
+        10_000,
+    )?;
+    let timeout = module_parameters::timeout_ms.value();
+    Ok(device::Settings {
+        role: match ranged("role", u32::from(role), 0, 2)? {
+            0 => None,
+            1 => Some(Role::Root),
+            _ => Some(Role::Endpoint),
+        },
+        memory: memory as usize * 1024,
+        queues,
+        config: Config {
+            beat: u64::from(beat) * NS_PER_MS,
+            timeout: u64::from(ranged("timeout_ms", timeout, 3 * beat, 60_000)?) * NS_PER_MS,
+            ..Config::default()
+        },
+    })
+}
+
+module! {
+    type: NtbTransport,
+    name: "pximc_ntb",
+    authors: ["The pximc-ntb authors"],
+    description: "NTB transport service of the message frame fabric",
+    license: "GPL",
+    params: {
+        role: u8 {
+            default: 0,
+            description: "0: the lowest port is the root processor, 1: root processor, 2: endpoint",
+        },
+        memory_kib: u32 {
+            default: 4096,
+            description: "most inbound memory for each peer, in KiB; the window limits it further",
+        },
+        queues: u32 {
+            default: 2,
+            description: "most data queues for each peer, 1 to 8",
+        },
+        heartbeat_ms: u32 {
+            default: 50,
+            description: "time between two heartbeats, in milliseconds",
+        },
+        timeout_ms: u32 {
+            default: 600,
+            description: "silence after which a peer counts as gone, in milliseconds",
+        },
+    },
+}

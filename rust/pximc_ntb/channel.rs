@@ -1,0 +1,739 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The data path of one link in one epoch: its rings, filled by
+//! [`Link::send`] and emptied by NAPI polls.
+//!
+//! A channel is made when the link comes up and dropped when it goes down; it
+//! is never reused. It touches the peer's memory and the memory the peer
+//! writes only through [`mp_proto::ring`], which checks everything it reads.
+
+use crate::{
+    bell::Bell,
+    memory::{
+        LocalMemory,
+        RemoteMemory, //
+    },
+    reassembly::Assembly, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
+};
+use mp_kernel::{
+    net::napi::{
+        Instance,
+        Napi,
+        Poll, //
+    },
+    new_spinlock_bh,
+    sync::SpinLockBh, //
+};
+use mp_proto::{
+    layout::{
+        Layout,
+        CONTROL_RING, //
+    },
+    memory::Parts,
+    ring::{
+        Consumer,
+        Corrupt,
+        NextError,
+        Place,
+        Producer,
+        Record,
+        ReserveError,
+        Split,
+        UNIT, //
+    },
+    wire::{
+        BlockHdr,
+        MsgHdr,
+        Priority,
+        Tag, //
+    }, //
+};
+use mp_transport::{
+    frame::{
+        Frame,
+        RxContext,
+        RxData,
+        FUNC_HDR_MAX, //
+    },
+    peer::{
+        Link,
+        Peer,
+        SendError, //
+    },
+    service,
+    stats::Counter, //
+};
+
+/// Most data bytes of a frame: a 64 KiB segment with all its headers.
+pub(crate) const MAX_FRAME: usize = 128 << 10;
+
+/// Longest headers of a frame, message and function header together.
+pub(crate) const HDR_MAX: usize = MsgHdr::SIZE + FUNC_HDR_MAX;
+
+/// Records a producer may have reserved at a time.
+const TX_HELD: usize = 4;
+
+/// Records a consumer may hold at a time.
+const RX_HELD: usize = 4;
+
+/// What happened on a channel, for the statistics.
+#[derive(Default)]
+pub(crate) struct Counters {
+    /// Doorbells rung at the peer.
+    pub(crate) bells_rung: Counter,
+    /// Sends that met a full ring.
+    pub(crate) ring_full: Counter,
+    /// Frames dropped because no memory was left to put them together.
+    pub(crate) no_memory: Counter,
+    /// Polls run.
+    pub(crate) polls: Counter,
+}
+
+/// A frame of which only some records fitted so far.
+struct Partial {
+    msg: MsgHdr,
+    frame: Frame,
+    rest: Split,
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if self.rest.next().is_some() {
+            self.frame.fail(ENOTCONN);
+        }
+    }
+}
+
+/// The sending half of a ring.
+struct Tx {
+    producer: Producer<TX_HELD>,
+    partial: Option<Partial>,
+    /// Units reserved since the epoch began, modulo 2^32.
+    sent: u32,
+    /// Units reported back by [`Peer::tx_completed`], modulo 2^32.
+    reported: u32,
+}
+
+/// The receiving half of a ring.
+struct Rx {
+    consumer: Consumer<RX_HELD>,
+    assembly: Assembly,
+}
+
+/// One ring in either direction.
+#[pin_data]
+struct Ring {
+    #[pin]
+    tx: SpinLockBh<Tx>,
+    #[pin]
+    rx: SpinLockBh<Rx>,
+}
+
+/// The rings of a link, from link-up to link-down.
+pub(crate) struct Channel {
+    inb: LocalMemory,
+    out: RemoteMemory,
+    bell: Bell,
+    rings: KVec<Pin<KBox<Ring>>>,
+    /// Zero, or one more than the [`Corrupt`] that ended the channel.
+    fault: Atomic<u32>,
+    counters: Counters,
+}
+
+/// The tags of an epoch: of the words this side writes and of those it reads.
+#[derive(Clone, Copy)]
+pub(crate) struct Tags {
+    pub(crate) tx: Tag,
+    pub(crate) rx: Tag,
+}
+
+impl Channel {
+    /// Builds the channel of a new epoch. `ours` is the layout of the inbound
+    /// memory `inb`, `theirs` that of the peer's, seen through `out`.
+    ///
+    /// # Errors
+    ///
+    /// `EPROTO` for a layout that does not work, `ENOMEM`.
+    pub(crate) fn new(
+        inb: LocalMemory,
+        out: RemoteMemory,
+        bell: Bell,
+        ours: &Layout,
+        theirs: &Layout,
+        tags: Tags,
+    ) -> Result<Self> {
+        let queues = ours.queues.min(theirs.queues);
+        let mut rings = KVec::new();
+        for ring in CONTROL_RING..=queues {
+            let tx = theirs.ring(ring).ok_or(EPROTO)?;
+            let rx = ours.ring(ring).ok_or(EPROTO)?;
+            rings.push(Ring::new(tx, rx, tags)?, GFP_KERNEL)?;
+        }
+        Ok(Self {
+            inb,
+            out,
+            bell,
+            rings,
+            fault: Atomic::new(0),
+            counters: Counters::default(),
+        })
+    }
+
+    /// Number of data rings.
+    pub(crate) fn queues(&self) -> u16 {
+        self.rings.len().saturating_sub(1) as u16
+    }
+
+    /// Whether the peer wrote something impossible; the link has to be reset.
+    pub(crate) fn is_faulty(&self) -> bool {
+        self.fault.load(Relaxed) != 0
+    }
+
+    fn fail(&self, cause: Corrupt) {
+        if self.fault.xchg(cause as u32 + 1, Full) == 0 {
+            pr_warn!("peer wrote an impossible value into a ring: {:?}\n", cause);
+        }
+    }
+
+    /// The ring of data queue `queue`, or the control ring for priority frames.
+    fn ring_for(&self, queue: u16, priority: Priority) -> Option<(u32, Pin<&Ring>)> {
+        let number = match priority {
+            Priority::High => CONTROL_RING,
+            Priority::Bulk => u32::from(queue) + 1,
+        };
+        let ring = self.rings.get(number as usize)?;
+        Some((number, ring.as_ref()))
+    }
+
+    /// Publishes what is committed on a ring and rings if the peer sleeps.
+    fn publish(&self, number: u32, tx: &mut Tx) {
+        if let Ok(true) = tx.producer.publish(&self.out, &self.inb) {
+            self.ring_bell(number);
+        }
+    }
+
+    /// Wakes the peer's poller of ring `number`.
+    fn ring_bell(&self, number: u32) {
+        self.counters.bells_rung.add(1);
+        self.bell.ring(queue_of(number));
+    }
+
+    /// Copies one record into the ring and commits it.
+    fn put(
+        &self,
+        tx: &mut Tx,
+        chunk: &mp_proto::ring::Chunk,
+        msg: &MsgHdr,
+        frame: &Frame,
+    ) -> Result<u32, SendError> {
+        let slot = match tx.producer.reserve(&self.inb, chunk.hdr.buffer_len) {
+            Ok(slot) => slot,
+            Err(e) => return Err(self.refused(e)),
+        };
+        if let Err(e) = self.fill(&slot, chunk, msg, frame) {
+            // The slot is the newest one: the lock is held since it was reserved.
+            let _ = tx.producer.cancel(slot);
+            return Err(SendError::Body(e));
+        }
+        tx.producer.commit(slot);
+        let units = mp_proto::ring::units_for(chunk.hdr.buffer_len);
+        tx.sent = tx.sent.wrapping_add(units);
+        Ok(units)
+    }
+
+    fn refused(&self, e: ReserveError) -> SendError {
+        match e {
+            ReserveError::Full | ReserveError::TooManyHeld => {
+                self.counters.ring_full.add(1);
+                SendError::Full
+            }
+            ReserveError::Length => SendError::TooLarge,
+            ReserveError::Corrupt(cause) => {
+                self.fail(cause);
+                SendError::Gone
+            }
+        }
+    }
+
+    /// Writes block header, headers and data of a record.
+    fn fill(
+        &self,
+        slot: &mp_proto::ring::Slot,
+        chunk: &mp_proto::ring::Chunk,
+        msg: &MsgHdr,
+        frame: &Frame,
+    ) -> Result {
+        let mut head = Head::new();
+        head.put(&chunk.hdr.encode())?;
+        if chunk.hdr.hdr_len != 0 {
+            head.put(&msg.encode())?;
+            head.put(frame.func_hdr())?;
+        }
+        slot.write(&self.out, 0, head.bytes()).map_err(|_| EIO)?;
+        let mut copy = DataCopy {
+            at: head.len,
+            skip: chunk.data_off as usize,
+            left: chunk.data_len as usize,
+        };
+        frame.body().for_each_fragment(&mut |fragment| {
+            let piece = copy.next(fragment);
+            if piece.is_empty() {
+                return Ok(());
+            }
+            slot.write(&self.out, copy.at, piece).map_err(|_| EIO)?;
+            copy.at += piece.len();
+            Ok(())
+        })?;
+        // A body that is shorter than it said would leave old bytes in the record.
+        (copy.left == 0).then_some(()).ok_or(EINVAL)
+    }
+
+    /// Sends as much as fits of a frame in several records.
+    fn go_on(&self, number: u32, tx: &mut Tx) {
+        while let Some(mut partial) = tx.partial.take() {
+            let mut rest = partial.rest.clone();
+            let Some(chunk) = rest.next() else {
+                return;
+            };
+            match self.put(tx, &chunk, &partial.msg, &partial.frame) {
+                Ok(_) => {
+                    partial.rest = rest;
+                    self.publish(number, tx);
+                    tx.partial = Some(partial);
+                }
+                Err(SendError::Full) => {
+                    tx.partial = Some(partial);
+                    if !self.arm_space(number, tx) {
+                        return;
+                    }
+                }
+                Err(e) => partial.frame.fail(e.into()),
+            }
+        }
+    }
+
+    /// Units of `tx` that the peer has consumed and nobody was told of yet.
+    fn harvest(&self, number: u32, tx: &mut Tx) -> u32 {
+        match tx.producer.refresh(&self.inb) {
+            Ok(free) => {
+                if tx.partial.is_some() {
+                    self.go_on(number, tx);
+                }
+                let outstanding = tx.producer.units() - free.min(tx.producer.free_units());
+                let done = tx.sent.wrapping_sub(outstanding);
+                let units = done.wrapping_sub(tx.reported);
+                tx.reported = done;
+                units
+            }
+            Err(cause) => {
+                self.fail(cause);
+                0
+            }
+        }
+    }
+
+    fn report_completions(&self, peer: &Peer, number: u32, ring: Pin<&Ring>) {
+        let units = self.harvest(number, &mut ring.tx.lock());
+        if units != 0 && number != CONTROL_RING {
+            peer.tx_completed(queue_of(number), units);
+        }
+    }
+
+    /// Receives up to `budget` frames from a ring; what of it was used.
+    fn receive(&self, rx: &RxContext<'_>, peer: &Arc<Peer>, number: u32, budget: u32) -> u32 {
+        let Some(ring) = self.rings.get(number as usize) else {
+            return 0;
+        };
+        let mut half = ring.rx.lock();
+        let mut done = 0;
+        while done < budget && !self.is_faulty() {
+            let record = match half.consumer.next(&self.inb) {
+                Ok(Some(record)) => record,
+                Ok(None) | Err(NextError::TooManyHeld) => break,
+                Err(NextError::Corrupt(cause)) => {
+                    self.fail(cause);
+                    break;
+                }
+            };
+            done += 1;
+            self.take(rx, peer, &mut half, &record);
+            half.consumer.release(record.token);
+            if half.consumer.unpublished_units() > half.consumer.units() / 4 {
+                self.give_back(number, &mut half);
+            }
+        }
+        self.give_back(number, &mut half);
+        done
+    }
+
+    /// Tells the peer what was consumed, and wakes it if it waits for that.
+    fn give_back(&self, number: u32, half: &mut Rx) {
+        if let Ok(true) = half.consumer.publish_cons(&self.out, &self.inb) {
+            self.ring_bell(number);
+        }
+    }
+
+    /// Passes a record on: a whole frame at once, a part of one to the assembly.
+    fn take(&self, rx: &RxContext<'_>, peer: &Arc<Peer>, half: &mut Rx, record: &Record) {
+        let step = match half.assembly.step(record) {
+            Ok(step) => step,
+            Err(cause) => return self.fail(cause),
+        };
+        if !(step.first && step.last) {
+            return self.take_part(rx, peer, half, record, step);
+        }
+        let (head, data) = record.parts.split_at(record.hdr.hdr_len as usize);
+        let mut headers = [0; HDR_MAX];
+        let Some(headers) = headers.get_mut(..record.hdr.hdr_len as usize) else {
+            return peer.stats().rx_errors.add(1);
+        };
+        if head.read(&self.inb, 0, headers).is_err() {
+            return self.fail(Corrupt::Memory);
+        }
+        let data = RingData {
+            inb: &self.inb,
+            parts: data,
+        };
+        deliver(rx, peer, headers, &data);
+    }
+
+    fn take_part(
+        &self,
+        rx: &RxContext<'_>,
+        peer: &Arc<Peer>,
+        half: &mut Rx,
+        record: &Record,
+        step: mp_proto::ring::Step,
+    ) {
+        match half.assembly.add(&self.inb, record, step) {
+            Ok(Some(whole)) => deliver(rx, peer, whole.headers(), &whole),
+            Ok(None) => {}
+            Err(e) if e == ENOMEM => {
+                self.counters.no_memory.add(1);
+                peer.stats().rx_errors.add(1);
+            }
+            Err(_) => self.fail(Corrupt::Memory),
+        }
+    }
+
+    /// Asks for a doorbell with the next record; `true` if there is one now.
+    fn arm_data(&self, number: u32) -> bool {
+        let Some(ring) = self.rings.get(number as usize) else {
+            return false;
+        };
+        match ring.rx.lock().consumer.arm_data(&self.out, &self.inb) {
+            Ok(more) => more,
+            Err(cause) => {
+                self.fail(cause);
+                false
+            }
+        }
+    }
+
+    /// Asks for a doorbell once half of what is under way has been consumed;
+    /// `true` if it has, or if nothing is under way.
+    fn arm_space(&self, number: u32, tx: &mut Tx) -> bool {
+        self.publish(number, tx);
+        let free = tx.producer.free_units();
+        let outstanding = tx.producer.units() - free;
+        let target = free + outstanding.div_ceil(2);
+        match tx.producer.arm_space(&self.out, &self.inb, target * UNIT) {
+            Ok(there) => there,
+            Err(cause) => {
+                self.fail(cause);
+                true
+            }
+        }
+    }
+}
+
+impl Ring {
+    fn new(tx: Place, rx: Place, tags: Tags) -> Result<Pin<KBox<Self>>> {
+        let tx = Tx {
+            producer: Producer::new(tx, tags.tx, tags.rx).map_err(|_| EPROTO)?,
+            partial: None,
+            sent: 0,
+            reported: 0,
+        };
+        let rx = Rx {
+            consumer: Consumer::new(rx, tags.tx, tags.rx).map_err(|_| EPROTO)?,
+            assembly: Assembly::default(),
+        };
+        KBox::pin_init(
+            pin_init!(Self {
+                tx <- new_spinlock_bh!(tx),
+                rx <- new_spinlock_bh!(rx),
+            }),
+            GFP_KERNEL,
+        )
+    }
+}
+
+/// The data queue that a ring belongs to; the control ring goes with queue 0.
+fn queue_of(number: u32) -> u16 {
+    number.saturating_sub(1) as u16
+}
+
+/// Splits message and function header and hands the frame to the service. An
+/// error has been counted there and concerns nobody else.
+fn deliver(rx: &RxContext<'_>, peer: &Arc<Peer>, headers: &[u8], data: &dyn RxData) {
+    let Some((msg, func_hdr)) = headers.split_first_chunk::<{ MsgHdr::SIZE }>() else {
+        return peer.stats().rx_errors.add(1);
+    };
+    let _ = service::receive(rx, peer, MsgHdr::decode(msg), func_hdr, data);
+}
+
+/// The headers of a record, collected for one write.
+struct Head {
+    bytes: [u8; BlockHdr::SIZE + HDR_MAX],
+    len: usize,
+}
+
+impl Head {
+    fn new() -> Self {
+        Self {
+            bytes: [0; BlockHdr::SIZE + HDR_MAX],
+            len: 0,
+        }
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result {
+        let end = self.len + bytes.len();
+        self.bytes
+            .get_mut(self.len..end)
+            .ok_or(EMSGSIZE)?
+            .copy_from_slice(bytes);
+        self.len = end;
+        Ok(())
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+}
+
+/// Where the copy of a frame's data into a record stands.
+struct DataCopy {
+    /// Next byte of the record.
+    at: usize,
+    /// Bytes of the data still to pass over.
+    skip: usize,
+    /// Bytes of the data still to copy.
+    left: usize,
+}
+
+impl DataCopy {
+    /// The piece of `fragment` that belongs into the record.
+    fn next<'a>(&mut self, fragment: &'a [u8]) -> &'a [u8] {
+        let skipped = self.skip.min(fragment.len());
+        self.skip -= skipped;
+        let rest = fragment.get(skipped..).unwrap_or_default();
+        let piece = rest.get(..self.left.min(rest.len())).unwrap_or_default();
+        self.left -= piece.len();
+        piece
+    }
+}
+
+/// A frame's data, still in the ring.
+struct RingData<'a> {
+    inb: &'a LocalMemory,
+    parts: Parts,
+}
+
+impl RxData for RingData<'_> {
+    fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    fn copy_to(&self, offset: usize, dst: &mut [u8]) -> Result {
+        self.parts.read(self.inb, offset, dst).map_err(|_| EINVAL)
+    }
+}
+
+/// Polls one data queue of a channel; queue 0 also the control ring, first.
+pub(crate) struct Poller {
+    pub(crate) channel: Arc<Channel>,
+    pub(crate) peer: Arc<Peer>,
+    pub(crate) queue: u16,
+}
+
+impl Poller {
+    fn rings(&self) -> core::ops::RangeInclusive<u32> {
+        let data = u32::from(self.queue) + 1;
+        if self.queue == 0 {
+            CONTROL_RING..=data
+        } else {
+            data..=data
+        }
+    }
+}
+
+impl Poll for Poller {
+    fn poll(&self, napi: &Napi, budget: u32) -> u32 {
+        let channel = &*self.channel;
+        channel.counters.polls.add(1);
+        let rx = RxContext {
+            napi: Some(napi),
+            queue: self.queue,
+        };
+        let mut done = 0;
+        for number in self.rings() {
+            if let Some(ring) = channel.rings.get(number as usize) {
+                channel.report_completions(&self.peer, number, ring.as_ref());
+            }
+            done += channel.receive(&rx, &self.peer, number, budget - done);
+        }
+        napi.flush_gro();
+        if done < budget && napi.complete_done(done) {
+            let more = self
+                .rings()
+                .fold(false, |more, number| channel.arm_data(number) | more);
+            if more && !channel.is_faulty() {
+                napi.schedule();
+            }
+        }
+        done
+    }
+}
+
+/// A channel with its pollers: what a peer is reached by.
+pub(crate) struct ChannelLink {
+    channel: Arc<Channel>,
+    napis: SetOnceNapis,
+}
+
+/// The NAPI instances, one per data queue. They need the peer, which needs the
+/// link, hence they come last.
+type SetOnceNapis = kernel::sync::SetOnce<KVec<Arc<Instance<Poller>>>>;
+
+impl ChannelLink {
+    pub(crate) fn new(channel: Arc<Channel>) -> Self {
+        Self {
+            channel,
+            napis: SetOnceNapis::new(),
+        }
+    }
+
+    /// The channel.
+    pub(crate) fn channel(&self) -> &Arc<Channel> {
+        &self.channel
+    }
+
+    /// Adds the pollers and starts them.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if it was called before, or an error of enabling NAPI.
+    pub(crate) fn start(&self, napis: KVec<Arc<Instance<Poller>>>) -> Result {
+        for napi in &napis {
+            napi.enable()?;
+        }
+        if !self.napis.populate(napis) {
+            return Err(EBUSY);
+        }
+        self.poll_all();
+        Ok(())
+    }
+
+    /// Stops the pollers for good. May sleep.
+    pub(crate) fn stop(&self) {
+        for napi in self.napis.as_ref().into_iter().flatten() {
+            napi.close();
+        }
+    }
+
+    /// Has every queue polled: the safety net under lost doorbells.
+    pub(crate) fn poll_all(&self) {
+        self.poll_where(|_| true);
+    }
+
+    /// Has those queues polled that `wanted` chooses. Any context.
+    pub(crate) fn poll_where(&self, wanted: impl Fn(u16) -> bool) {
+        let napis = self.napis.as_ref().into_iter().flatten();
+        for (_, napi) in (0..).zip(napis).filter(|(queue, _)| wanted(*queue)) {
+            napi.schedule();
+        }
+    }
+}
+
+impl Link for ChannelLink {
+    fn queues(&self) -> u16 {
+        self.channel.queues()
+    }
+
+    fn max_frame(&self) -> usize {
+        MAX_FRAME
+    }
+
+    fn send(&self, msg: &MsgHdr, frame: &Frame, queue: u16) -> Result<u32, SendError> {
+        let channel = &*self.channel;
+        let Some((number, ring)) = channel.ring_for(queue, frame.priority()) else {
+            return Err(SendError::Gone);
+        };
+        let mut tx = ring.tx.lock();
+        if channel.is_faulty() {
+            return Err(SendError::Gone);
+        }
+        if tx.partial.is_some() {
+            return Err(SendError::Full);
+        }
+        let hdr_len = (MsgHdr::SIZE + frame.func_hdr().len()) as u32;
+        let data_len = frame.body().len() as u32;
+        let mut rest = Split::new(hdr_len, data_len, tx.producer.record_cap())
+            .map_err(|_| SendError::TooLarge)?;
+        let units = rest.units();
+        let chunk = rest.next().ok_or(SendError::TooLarge)?;
+        channel.put(&mut tx, &chunk, msg, frame)?;
+        if chunk.data_len < data_len {
+            tx.partial = Some(Partial {
+                msg: *msg,
+                frame: frame.clone(),
+                rest,
+            });
+            channel.publish(number, &mut tx);
+            channel.go_on(number, &mut tx);
+        }
+        if number == CONTROL_RING {
+            channel.publish(number, &mut tx);
+            return Ok(0);
+        }
+        Ok(units)
+    }
+
+    fn kick(&self, queue: u16) {
+        if let Some((number, ring)) = self.channel.ring_for(queue, Priority::Bulk) {
+            self.channel.publish(number, &mut ring.tx.lock());
+        }
+    }
+
+    fn arm_tx(&self, queue: u16) -> bool {
+        let Some((number, ring)) = self.channel.ring_for(queue, Priority::Bulk) else {
+            return true;
+        };
+        let progress = self.channel.arm_space(number, &mut ring.tx.lock());
+        if progress {
+            // The poll reports it; the caller need not wait for a doorbell.
+            self.poll_where(|q| q == queue);
+        }
+        progress
+    }
+
+    fn for_each_counter(&self, f: &mut dyn FnMut(&str, u64)) {
+        let counters = &self.channel.counters;
+        f("bells_rung", counters.bells_rung.get());
+        f("ring_full", counters.ring_full.get());
+        f("no_memory", counters.no_memory.get());
+        f("polls", counters.polls.get());
+    }
+}

@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The life of the link to one peer: feeds the state machine of
+//! [`mp_proto::link`] with what the hardware shows and carries out its actions.
+//!
+//! Everything here runs in the link's worker, one call at a time; interrupts
+//! only kick it. The data path is in [`crate::channel`].
+
+use crate::{
+    channel::{
+        Channel,
+        ChannelLink,
+        Poller,
+        Tags, //
+    },
+    device::Shared,
+    mailbox::Mailbox,
+    memory::{
+        LocalMemory,
+        RemoteMemory, //
+    }, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+};
+use mp_kernel::{
+    net::napi::NapiHost,
+    time::monotonic_ns as now,
+    worker::Work, //
+};
+use mp_proto::{
+    layout::{
+        Layout,
+        STATUS_LEN, //
+    },
+    link::{
+        self as proto_link,
+        Action,
+        Actions,
+        DownReason,
+        Hello,
+        Identity,
+        Link,
+        Local,
+        Rng,
+        Role,
+        State, //
+    },
+    memory::Inbound,
+    wire::PeerId, //
+};
+use mp_transport::{
+    service,
+    transport::PeerRegistration, //
+};
+
+const NS_PER_MS: u64 = 1_000_000;
+
+/// How often a link without a peer is looked at, in milliseconds, should the
+/// event that announces the peer get lost.
+const IDLE_MS: u32 = 250;
+
+/// The kernel's random numbers.
+pub(crate) struct KernelRng;
+
+impl Rng for KernelRng {
+    fn next_u64(&mut self) -> u64 {
+        mp_kernel::random::next_u64()
+    }
+}
+
+/// An epoch that lives.
+struct Active {
+    link: Arc<ChannelLink>,
+    /// Absent until both ids are known, and if the peer could not be entered.
+    peer: Option<PeerRegistration>,
+    remote: Hello,
+}
+
+/// What exists from the first time that the NTB's link was up.
+struct Live {
+    machine: Link<KernelRng>,
+    inb: LocalMemory,
+    layout: Layout,
+    mailbox: Mailbox,
+    identity: Identity,
+    window: Option<RemoteMemory>,
+    active: Option<Active>,
+}
+
+/// What only the worker touches.
+struct Inner {
+    live: Option<Live>,
+    /// The last error that kept the link from being prepared, to report it once.
+    trouble: Option<Error>,
+}
+
+/// The link to one peer.
+#[pin_data]
+pub(crate) struct PeerLink {
+    shared: Arc<Shared>,
+    pidx: u32,
+    #[pin]
+    inner: Mutex<Inner>,
+}
+
+impl PeerLink {
+    /// The link to peer `pidx`, of which nothing is known yet.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(shared: Arc<Shared>, pidx: u32) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                shared,
+                pidx,
+                inner <- new_mutex!(Inner {
+                    live: None,
+                    trouble: None,
+                }),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Prepares memory and mailbox. Some bridges say what they demand of the
+    /// memory only while the link is up.
+    fn prepare(&self) -> Result<Live> {
+        let settings = self.shared.settings();
+        let inb = self.shared.inbound_memory(self.pidx)?;
+        let layout = Layout::plan(inb.size() as u64, settings.queues).map_err(|_| ENOSPC)?;
+        let identity = self.shared.identity_for(self.pidx);
+        let local = Local {
+            addr: inb.0.dma_address(),
+            layout,
+            identity,
+        };
+        Ok(Live {
+            machine: Link::new(settings.config, local, KernelRng),
+            inb,
+            layout,
+            mailbox: Mailbox::new(&self.shared, self.pidx)?,
+            identity,
+            window: None,
+            active: None,
+        })
+    }
+
+    /// Prepares the link if that is still to be done and can be.
+    fn ensure_live(&self, inner: &mut Inner) {
+        if inner.live.is_some() || !self.shared.is_link_up(self.pidx) {
+            return;
+        }
+        match self.prepare() {
+            Ok(live) => inner.live = Some(live),
+            Err(e) if inner.trouble != Some(e) => {
+                inner.trouble = Some(e);
+                dev_err!(
+                    self.shared.ntb(),
+                    "peer {}: no inbound memory: error {}\n",
+                    self.pidx,
+                    e.to_errno()
+                );
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Leaves the peer for good, with a goodbye. The worker has been stopped.
+    pub(crate) fn shutdown(&self) {
+        if let Some(live) = &mut self.inner.lock().live {
+            let todo = live.machine.shutdown();
+            self.carry_out(live, todo);
+        }
+    }
+
+    /// Shows the machine everything there is to see.
+    fn observe(&self, live: &mut Live) {
+        let now = now();
+        let todo = live
+            .machine
+            .ntb_link(self.shared.is_link_up(self.pidx), now);
+        self.carry_out(live, todo);
+
+        while let Some(mail) = live.mailbox.read(&self.shared) {
+            let todo = live.machine.mailbox(mail, now);
+            self.carry_out(live, todo);
+            if !live.mailbox.has_more() {
+                break;
+            }
+        }
+        if live
+            .active
+            .as_ref()
+            .is_some_and(|a| a.link.channel().is_faulty())
+        {
+            let todo = live.machine.corrupt(now);
+            self.carry_out(live, todo);
+        }
+        let hello = Hello::read(&live.inb);
+        let beat = proto_link::read_beat(&live.inb).unwrap_or(0);
+        let todo = live.machine.observe(hello, beat, now);
+        self.carry_out(live, todo);
+    }
+
+    /// Follows changes of who this host is.
+    fn follow_identity(&self, live: &mut Live) {
+        let identity = self.shared.identity_for(self.pidx);
+        if identity != live.identity {
+            live.identity = identity;
+            let todo = live.machine.set_identity(identity, now());
+            self.carry_out(live, todo);
+            self.enter_peer(live);
+        }
+    }
+
+    fn carry_out(&self, live: &mut Live, todo: Actions) {
+        for action in todo {
+            self.act(live, action);
+        }
+    }
+
+    fn act(&self, live: &mut Live, action: Action) {
+        match action {
+            Action::ResetInbound => {
+                // The length is the status page's, which every layout has.
+                let _ = live.inb.zero(0, STATUS_LEN);
+            }
+            Action::PublishMailbox(mail) => {
+                live.mailbox.publish(&self.shared, &mail);
+                self.shared.bell(self.pidx).ring_link();
+            }
+            Action::ClearMailbox => live.mailbox.clear(&self.shared),
+            Action::MapWindow { len, addr } => self.map(live, len, addr),
+            Action::UnmapWindow => live.window = None,
+            Action::WriteHello(hello) => {
+                if let Some(window) = &live.window {
+                    // Only a window below a status page refuses, and none such is mapped.
+                    let _ = hello.write(window);
+                    if live.machine.state() != State::Up {
+                        self.shared.bell(self.pidx).ring_link();
+                    }
+                }
+            }
+            Action::Beat(beat) => {
+                if let Some(window) = &live.window {
+                    let _ = proto_link::write_beat(window, beat);
+                }
+            }
+            Action::LinkUp { peer, .. } => self.link_up(live, peer),
+            Action::LinkDown(reason) => self.link_down(live, reason),
+            Action::PeerChanged(identity) => self.peer_changed(live, identity),
+            Action::ReportVersion(version) => {
+                dev_err!(
+                    self.shared.ntb(),
+                    "peer {} speaks protocol version {}, this host {}: load the same version of the modules on both\n",
+                    self.pidx,
+                    version,
+                    mp_proto::mailbox::VERSION,
+                );
+            }
+        }
+    }
+
+    fn map(&self, live: &mut Live, len: u64, addr: u64) {
+        let window = self.shared.map_peer(self.pidx, len, addr);
+        if let Err(e) = &window {
+            dev_err!(
+                self.shared.ntb(),
+                "peer {}: cannot map {} bytes of its memory: error {}\n",
+                self.pidx,
+                len,
+                e.to_errno(),
+            );
+        }
+        live.window = window.ok().map(RemoteMemory);
+        let size = live.window.as_ref().map(|w| w.0.len() as u64);
+        let todo = live.machine.mapped(size, now());
+        self.carry_out(live, todo);
+    }
+
+    fn link_up(&self, live: &mut Live, peer: Hello) {
+        match self.open_channel(live, &peer) {
+            Ok(link) => {
+                self.shared.set_active(self.pidx, Some(link.clone()));
+                live.active = Some(Active {
+                    link,
+                    peer: None,
+                    remote: peer,
+                });
+                self.learn_identity(&peer.identity);
+                self.enter_peer(live);
+            }
+            Err(e) => {
+                dev_err!(
+                    self.shared.ntb(),
+                    "peer {}: cannot open a channel: error {}\n",
+                    self.pidx,
+                    e.to_errno(),
+                );
+                let todo = live.machine.corrupt(now());
+                self.carry_out(live, todo);
+            }
+        }
+    }
+
+    fn open_channel(&self, live: &mut Live, peer: &Hello) -> Result<Arc<ChannelLink>> {
+        let (tx, rx) = live.machine.tags().ok_or(ENOLINK)?;
+        let channel = Channel::new(
+            live.inb.clone(),
+            live.window.clone().ok_or(ENOLINK)?,
+            self.shared.bell(self.pidx),
+            &live.layout,
+            &peer.layout,
+            Tags { tx, rx },
+        )?;
+        let channel = Arc::new(channel, GFP_KERNEL)?;
+        Ok(Arc::new(ChannelLink::new(channel), GFP_KERNEL)?)
+    }
+
+    /// An endpoint learns from the RP who it is.
+    fn learn_identity(&self, remote: &Identity) {
+        if remote.role == Role::Root {
+            self.shared.assigned(remote.your_id, remote.your_index);
+        }
+    }
+
+    /// Enters the peer into the message frame service once both ids are known,
+    /// and starts the pollers.
+    fn enter_peer(&self, live: &mut Live) {
+        let Some(active) = &mut live.active else {
+            return;
+        };
+        let remote = active.remote.identity;
+        if active.peer.is_some() || !remote.id.is_host() || service::self_id() == PeerId::SELF {
+            return;
+        }
+        match self.start(active, &remote) {
+            Ok(()) => pr_info!(
+                "peer {:08x} is up: {} queues\n",
+                remote.id.0,
+                active.link.channel().queues(),
+            ),
+            Err(e) => {
+                let cause = if e == EEXIST {
+                    ": another host has that id"
+                } else {
+                    ""
+                };
+                pr_err!(
+                    "peer {:08x} (index {}) cannot be entered: error {}{}\n",
+                    remote.id.0,
+                    remote.index,
+                    e.to_errno(),
+                    cause,
+                );
+            }
+        }
+    }
+
+    fn start(&self, active: &mut Active, remote: &Identity) -> Result {
+        let link = active.link.clone();
+        let registration = self
+            .shared
+            .transport()
+            .add_peer(remote.id, remote.index, link)?;
+        let host = NapiHost::new()?;
+        let mut napis = KVec::new();
+        for queue in 0..active.link.channel().queues() {
+            let poller = Poller {
+                channel: active.link.channel().clone(),
+                peer: registration.peer().clone(),
+                queue,
+            };
+            napis.push(host.add(Arc::new(poller, GFP_KERNEL)?)?, GFP_KERNEL)?;
+        }
+        active.peer = Some(registration);
+        active.link.start(napis)
+    }
+
+    fn peer_changed(&self, live: &mut Live, identity: Identity) {
+        self.learn_identity(&identity);
+        let Some(active) = &mut live.active else {
+            return;
+        };
+        if active.peer.is_some() && identity.id != active.remote.identity.id {
+            // Only a liar changes its id within an epoch.
+            let todo = live.machine.corrupt(now());
+            return self.carry_out(live, todo);
+        }
+        active.remote.identity = identity;
+        self.enter_peer(live);
+    }
+
+    fn link_down(&self, live: &mut Live, reason: DownReason) {
+        let Some(active) = live.active.take() else {
+            return;
+        };
+        self.shared.set_active(self.pidx, None);
+        // First the pollers, so that the functions get nothing from a peer that is leaving.
+        active.link.stop();
+        if let Some(peer) = &active.peer {
+            pr_info!("peer {:08x} is down: {:?}\n", peer.peer().id().0, reason);
+        }
+        drop(active.peer);
+    }
+}
+
+impl Work for PeerLink {
+    fn run(&self) -> Option<u32> {
+        let mut inner = self.inner.lock();
+        self.ensure_live(&mut inner);
+        let Some(live) = &mut inner.live else {
+            return Some(IDLE_MS);
+        };
+        self.observe(live);
+        self.follow_identity(live);
+        let todo = live.machine.tick(now());
+        self.carry_out(live, todo);
+        if let Some(active) = &live.active {
+            // The safety net under lost doorbells.
+            active.link.poll_all();
+        }
+        Some(next_look(live))
+    }
+}
+
+/// When to look again, in milliseconds.
+fn next_look(live: &Live) -> u32 {
+    match live.machine.deadline() {
+        Some(at) => {
+            let ms = at.saturating_sub(now()).div_ceil(NS_PER_MS);
+            (ms as u32).clamp(1, IDLE_MS)
+        }
+        None => IDLE_MS,
+    }
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Putting frames together that were too long for one record of a small ring.
+
+use crate::{
+    channel::{
+        HDR_MAX,
+        MAX_FRAME, //
+    },
+    memory::LocalMemory, //
+};
+use kernel::{
+    alloc::flags::__GFP_NOWARN,
+    prelude::*, //
+};
+use mp_proto::ring::{
+    Corrupt,
+    Reassembly,
+    Record,
+    Step, //
+};
+use mp_transport::frame::RxData;
+
+/// A frame, in private memory.
+pub(crate) struct Whole {
+    headers: [u8; HDR_MAX],
+    hdr_len: usize,
+    data: KVec<u8>,
+}
+
+impl Whole {
+    /// Message and function header.
+    pub(crate) fn headers(&self) -> &[u8] {
+        self.headers.get(..self.hdr_len).unwrap_or_default()
+    }
+
+    /// Room for a frame that begins with `record`.
+    fn begin(inb: &LocalMemory, record: &Record, total: u32) -> Result<Self> {
+        let (total, hdr_len) = (total as usize, record.hdr.hdr_len as usize);
+        if total > MAX_FRAME {
+            return Err(ENOMEM);
+        }
+        let mut data = KVec::new();
+        data.resize(total, 0, GFP_ATOMIC | __GFP_NOWARN)?;
+        let mut headers = [0; HDR_MAX];
+        let room = headers.get_mut(..hdr_len).ok_or(ENOMEM)?;
+        record.parts.read(inb, 0, room).map_err(|_| EIO)?;
+        Ok(Self {
+            headers,
+            hdr_len,
+            data,
+        })
+    }
+}
+
+impl RxData for Whole {
+    fn len(&self) -> usize {
+        self.data.len()
+    }
+
+    fn copy_to(&self, offset: usize, dst: &mut [u8]) -> Result {
+        let end = offset.checked_add(dst.len()).ok_or(EINVAL)?;
+        dst.copy_from_slice(self.data.get(offset..end).ok_or(EINVAL)?);
+        Ok(())
+    }
+}
+
+/// The state of one ring: whole frames pass, parts are collected.
+#[derive(Default)]
+pub(crate) struct Assembly {
+    order: Reassembly,
+    /// `None` between frames, and while a frame for which there was no memory
+    /// goes by.
+    open: Option<Whole>,
+}
+
+impl Assembly {
+    /// Checks that `record` is in order.
+    ///
+    /// # Errors
+    ///
+    /// [`Corrupt::Sequence`].
+    pub(crate) fn step(&mut self, record: &Record) -> Result<Step, Corrupt> {
+        self.order.accept(record)
+    }
+
+    /// Adds a part of a frame and returns the frame when it is complete.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` once for a frame that has to be dropped, `EIO` if the memory
+    /// cannot be read as `step` says.
+    pub(crate) fn add(
+        &mut self,
+        inb: &LocalMemory,
+        record: &Record,
+        step: Step,
+    ) -> Result<Option<Whole>> {
+        if step.first {
+            self.open = None;
+            self.open = Some(Whole::begin(inb, record, step.total)?);
+        }
+        let Some(whole) = &mut self.open else {
+            return Ok(None);
+        };
+        let from = step.data_off as usize;
+        let to = from + record.data_len as usize;
+        let room = whole.data.get_mut(from..to).ok_or(EIO)?;
+        let at = record.hdr.hdr_len as usize;
+        record.parts.read(inb, at, room).map_err(|_| EIO)?;
+        Ok(step.last.then(|| self.open.take()).flatten())
+    }
+}
