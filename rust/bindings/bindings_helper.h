@@ -13,10 +13,24 @@
 #include <linux/ntb.h>
 #include <linux/pci.h>
 #include <linux/skbuff.h>
+#include <linux/udp.h>
 #include <net/busy_poll.h>
 #include <net/gro.h>
 #include <net/page_pool/helpers.h>
 #include <net/rtnetlink.h>
+#include <net/tcp.h>
 
 /* `bindgen` does not see function-like or cast constants: name them here. */
 static const netdev_features_t MP_CONST_NETIF_F_SG = NETIF_F_SG;
+static const netdev_features_t MP_CONST_NETIF_F_HW_CSUM = NETIF_F_HW_CSUM;
+static const netdev_features_t MP_CONST_NETIF_F_RXCSUM = NETIF_F_RXCSUM;
+static const netdev_features_t MP_CONST_NETIF_F_TSO = NETIF_F_TSO;
+static const netdev_features_t MP_CONST_NETIF_F_TSO6 = NETIF_F_TSO6;
+static const netdev_features_t MP_CONST_NETIF_F_TSO_ECN = NETIF_F_TSO_ECN;
+static const netdev_features_t MP_CONST_NETIF_F_GSO_UDP_L4 = NETIF_F_GSO_UDP_L4;
+static const netdev_features_t MP_CONST_NETIF_F_HW_VLAN_CTAG_TX = NETIF_F_HW_VLAN_CTAG_TX;
+static const netdev_features_t MP_CONST_NETIF_F_HW_VLAN_CTAG_RX = NETIF_F_HW_VLAN_CTAG_RX;
+static const u32 MP_CONST_ETHTOOL_COALESCE_TX_MAX_FRAMES = ETHTOOL_COALESCE_TX_MAX_FRAMES;
+static const u32 MP_CONST_TCP_MIN_GSO_SIZE = TCP_MIN_GSO_SIZE;
+static const u32 MP_CONST_UDP_MAX_SEGMENTS = UDP_MAX_SEGMENTS;
+static const u32 MP_CONST_IFNAMSIZ = IFNAMSIZ;

@@ -12,8 +12,9 @@
 //!
 //! A [`NapiHost`] is not an interface. It is a device that exists only to own
 //! NAPI instances, for engines that feed several interfaces, or none that they
-//! know of. Packets keep the identity of the interface in [`SkBuff`]; the id of
-//! the polled NAPI travels with them to the socket, so that socket busy polling
+//! know of. The packets are delivered to an interface of the receiver's choice,
+//! by [`NetDevice::deliver`](super::device::NetDevice::deliver); the id of the
+//! polled NAPI travels with them to the socket, so that socket busy polling
 //! (`SO_BUSY_POLL`) finds its way back to [`Poll::poll`].
 //!
 //! C header: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
@@ -44,8 +45,6 @@ use kernel::{
     },
     types::Opaque, //
 };
-
-use super::skb::SkBuff;
 
 /// A source of packets that NAPI polls.
 pub trait Poll: Send + Sync + 'static {
@@ -318,6 +317,7 @@ impl Napi {
     /// With `false` the poll function will be called again without one, since
     /// a socket is busy polling or the instance was scheduled meanwhile.
     pub fn complete_done(&self, work: u32) -> bool {
+        self.flush_gro();
         if self.completed.replace(true) {
             return false;
         }
@@ -332,34 +332,27 @@ impl Napi {
         unsafe { mp_bindings::napi_schedule_any(self.napi.as_ptr()) };
     }
 
-    /// Hands a packet to the network stack, by way of GRO.
+    /// Lets go of all packets that GRO holds back for others to be merged with.
     ///
-    /// The packet must have a device and a protocol, see
-    /// [`SkBuff::eth_type_trans`].
-    #[inline]
-    pub fn gro_receive(&self, skb: SkBuff) {
-        let skb = skb.into_raw().as_ptr();
-        if self.completed.get() {
-            // SAFETY: We own the packet. The GRO lists are no longer ours: go past them.
-            unsafe { mp_bindings::netif_receive_skb(skb) };
-        } else {
-            // SAFETY: We own the packet, and the NAPI by the type invariants.
-            unsafe { mp_bindings::napi_gro_receive(self.napi.as_ptr(), skb) };
-        }
-    }
-
-    /// Hands everything that GRO holds back to the network stack, which gets it
-    /// before bottom halves are enabled again.
-    ///
-    /// An engine that does not own the interfaces it feeds calls this at the
-    /// end of each poll, before [`complete_done`](Self::complete_done): no packet
-    /// then keeps a pointer to an interface beyond the poll.
+    /// The network stack gets them before bottom halves are enabled again.
+    /// Without this call it happens at the end of each poll.
     #[inline]
     pub fn flush_gro(&self) {
         if !self.completed.get() {
             // SAFETY: By the type invariants the NAPI and its GRO lists are ours.
             unsafe { mp_bindings::napi_gro_flush_all(self.napi.as_ptr()) };
         }
+    }
+
+    /// Whether the GRO lists may be someone else's by now.
+    #[inline]
+    pub(super) fn is_completed(&self) -> bool {
+        self.completed.get()
+    }
+
+    #[inline]
+    pub(super) fn as_ptr(&self) -> *mut mp_bindings::napi_struct {
+        self.napi.as_ptr()
     }
 }
 
@@ -392,6 +385,9 @@ unsafe extern "C" fn poll_callback<P: Poll>(
         _not_send: PhantomData,
     };
     let work = as_int(poller.poll(&napi, budget.try_into().unwrap_or(0)));
+
+    // Packets in the GRO lists point to interfaces that nothing keeps from vanishing after the poll.
+    napi.flush_gro();
 
     // The kernel wants less than the budget from a poll that completed, and the whole budget from
     // one that did not.

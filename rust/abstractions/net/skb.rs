@@ -1,13 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Socket buffers: packets, owned.
+//! Socket buffers: packets, owned, read in pieces and built from foreign memory.
+//!
+//! On the way out a driver reads a packet's data as fragments
+//! ([`SkBuff::for_each_fragment`]) and what the stack expects of the device
+//! ([`SkBuff::checksum`], [`SkBuff::gso`], [`SkBuff::vlan_tag`]). On the way in
+//! it allocates a packet of a known length with [`SkBuff::receive`], which has
+//! the data copied straight to its final place, and applies what the sender
+//! said of it. A sender may be another host: everything it claims is checked
+//! here before the stack sees it.
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
 use core::{
     mem::ManuallyDrop,
-    ptr::NonNull, //
+    ptr::NonNull,
+    slice, //
 };
+
+use kernel::{
+    error::code::{
+        EINVAL,
+        ENOMEM, //
+    },
+    prelude::*, //
+};
+
+use super::{
+    device::NetDevice,
+    napi::Napi, //
+};
+
+/// Bytes of a large packet that [`SkBuff::receive`] puts into the linear part:
+/// all headers that matter, and little more.
+pub const LINEAR_MAX: usize = 256;
 
 /// An owned packet.
 ///
@@ -22,6 +48,93 @@ pub struct SkBuff {
 unsafe impl Send for SkBuff {}
 // SAFETY: Methods with a shared reference only read.
 unsafe impl Sync for SkBuff {}
+
+/// What is known, or wanted, of a packet's transport checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksum {
+    /// Nothing: it is in the packet as the sender made it.
+    None,
+    /// It is there and was found correct.
+    Valid,
+    /// To be computed from byte `start` to the end and stored `offset` bytes
+    /// behind `start`; counted from the Ethernet header. The field holds the
+    /// pseudo header's sum already.
+    Partial {
+        /// First byte that is summed up.
+        start: u16,
+        /// Distance of the checksum field from `start`.
+        offset: u16,
+    },
+}
+
+/// Transport protocol of a packet that has to be cut into segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GsoKind {
+    /// TCP over IPv4.
+    TcpV4,
+    /// TCP over IPv6.
+    TcpV6,
+    /// UDP over either, each segment a datagram.
+    UdpL4,
+}
+
+impl GsoKind {
+    /// The kernel's bit for it.
+    fn bits(self) -> u32 {
+        let bit = match self {
+            Self::TcpV4 => mp_bindings::SKB_GSO_TCPV4,
+            Self::TcpV6 => mp_bindings::SKB_GSO_TCPV6,
+            Self::UdpL4 => mp_bindings::SKB_GSO_UDP_L4,
+        };
+        bit as u32
+    }
+
+    /// Length of the transport header without options, in bytes.
+    fn header_len(self) -> u32 {
+        match self {
+            Self::TcpV4 | Self::TcpV6 => 20,
+            Self::UdpL4 => 8,
+        }
+    }
+
+    /// Distance of the checksum field from the transport header, in bytes.
+    fn checksum_offset(self) -> u16 {
+        match self {
+            Self::TcpV4 | Self::TcpV6 => 16,
+            Self::UdpL4 => 6,
+        }
+    }
+
+    /// Length of the shortest network header, in bytes.
+    fn network_len(self) -> u32 {
+        match self {
+            Self::TcpV6 => 40,
+            Self::TcpV4 | Self::UdpL4 => 20,
+        }
+    }
+}
+
+/// How a packet larger than the MTU is to be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gso {
+    /// Its protocol.
+    pub kind: GsoKind,
+    /// TCP with the ECN bit CWR, which only the first segment keeps.
+    pub ecn: bool,
+    /// Payload bytes per segment.
+    pub size: u16,
+}
+
+/// Why [`SkBuff::receive`] gave no packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceiveError {
+    /// Out of memory.
+    NoMemory,
+    /// More bytes than a packet can hold.
+    TooLong,
+    /// The data could not be copied: the closure's own error.
+    Copy(Error),
+}
 
 impl SkBuff {
     /// Takes over a packet from C code.
@@ -40,6 +153,392 @@ impl SkBuff {
     pub fn into_raw(self) -> NonNull<mp_bindings::sk_buff> {
         ManuallyDrop::new(self).ptr
     }
+
+    #[inline]
+    pub(super) fn raw(&self) -> *mut mp_bindings::sk_buff {
+        self.ptr.as_ptr()
+    }
+
+    /// Frees the packet as delivered: not a drop, for monitors. Not in hard
+    /// interrupt context.
+    #[inline]
+    pub fn consume(self) {
+        // SAFETY: By the type invariants we own the packet; `into_raw()` gives it up.
+        unsafe { mp_bindings::consume_skb(self.into_raw().as_ptr()) };
+    }
+
+    /// Number of bytes, from the Ethernet header on while the driver has it.
+    #[inline]
+    pub fn len(&self) -> usize {
+        // SAFETY: By the type invariants the packet is valid.
+        unsafe { (*self.raw()).len as usize }
+    }
+
+    /// Whether there is no data.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The linear part, which comes first.
+    #[inline]
+    pub fn head(&self) -> &[u8] {
+        // SAFETY: By the type invariants the packet is valid; its linear part has `len -
+        // data_len` initialised bytes from `data` on, which live as long as the packet.
+        unsafe {
+            let skb = self.raw();
+            slice::from_raw_parts((*skb).data, ((*skb).len - (*skb).data_len) as usize)
+        }
+    }
+
+    /// The page fragment `index`, or `None` behind the last one.
+    #[inline]
+    fn fragment(&self, index: u32) -> Option<&[u8]> {
+        let mut len = 0;
+        // SAFETY: By the type invariants the packet is valid.
+        let data = unsafe { mp_bindings::skb_frag_data(self.raw(), index, &mut len) };
+        let data = NonNull::new(data.cast_mut())?;
+        // SAFETY: The fragment has `len` bytes from `data` on, which live as long as the packet.
+        // User space may hold a second mapping of them, as of any page it sends: what is read
+        // may be any value, and is only ever copied.
+        Some(unsafe { slice::from_raw_parts(data.as_ptr().cast(), len as usize) })
+    }
+
+    /// Calls `f` with all data, piece after piece, and stops at the first error.
+    ///
+    /// # Errors
+    ///
+    /// Those of `f`, and `EINVAL` if the packet has pieces that cannot be read in
+    /// place. [`linearize`](Self::linearize) helps then.
+    pub fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
+        let head = self.head();
+        if !head.is_empty() {
+            f(head)?;
+        }
+        let mut seen = head.len();
+        let mut index = 0;
+        while let Some(fragment) = self.fragment(index) {
+            f(fragment)?;
+            seen += fragment.len();
+            index += 1;
+        }
+        if seen == self.len() {
+            Ok(())
+        } else {
+            Err(EINVAL)
+        }
+    }
+
+    /// Whether data follows that [`for_each_fragment`](Self::for_each_fragment)
+    /// does not reach. Not with devices that offer no `FRAGLIST`.
+    #[inline]
+    pub fn has_frag_list(&self) -> bool {
+        // SAFETY: By the type invariants the packet is valid.
+        unsafe { mp_bindings::skb_has_frag_list(self.raw()) }
+    }
+
+    /// Moves all data into the linear part.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; the packet is unchanged then.
+    pub fn linearize(&mut self) -> Result {
+        // SAFETY: By the type invariants we own the packet.
+        kernel::error::to_result(unsafe { mp_bindings::skb_linearize(self.raw()) })
+    }
+
+    /// What the stack wants done with, or knows of, the transport checksum.
+    #[inline]
+    pub fn checksum(&self) -> Checksum {
+        let (mut start, mut offset) = (0, 0);
+        // SAFETY: By the type invariants the packet is valid.
+        let kind = unsafe { mp_bindings::skb_csum_get(self.raw(), &mut start, &mut offset) };
+        match kind {
+            mp_bindings::CHECKSUM_PARTIAL => Checksum::Partial { start, offset },
+            mp_bindings::CHECKSUM_UNNECESSARY => Checksum::Valid,
+            _ => Checksum::None,
+        }
+    }
+
+    /// Computes a partial checksum in software.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, or `EINVAL` for a packet whose offsets make no sense.
+    pub fn checksum_help(&mut self) -> Result {
+        // SAFETY: By the type invariants we own the packet.
+        kernel::error::to_result(unsafe { mp_bindings::skb_checksum_help(self.raw()) })
+    }
+
+    /// How the packet is to be cut; `None` if it is not, or in a way that
+    /// [`GsoKind`] does not have.
+    #[inline]
+    pub fn gso(&self) -> Option<Gso> {
+        let (mut size, mut bits) = (0, 0);
+        // SAFETY: By the type invariants the packet is valid.
+        if !unsafe { mp_bindings::skb_gso_get(self.raw(), &mut size, &mut bits) } {
+            return None;
+        }
+        let kind = [GsoKind::TcpV4, GsoKind::TcpV6, GsoKind::UdpL4]
+            .into_iter()
+            .find(|kind| bits & kind.bits() != 0)?;
+        Some(Gso {
+            kind,
+            ecn: bits & ECN_BIT != 0,
+            size,
+        })
+    }
+
+    /// Whether the packet is to be cut, in whatever way.
+    #[inline]
+    pub fn is_gso(&self) -> bool {
+        // SAFETY: By the type invariants the packet is valid.
+        unsafe { mp_bindings::skb_is_gso(self.raw()) }
+    }
+
+    /// Bytes of all headers up to the transport header's end, as a transmitted
+    /// packet has them; a hint for the receiver.
+    #[inline]
+    pub fn header_len(&self) -> usize {
+        // SAFETY: By the type invariants the packet is valid.
+        unsafe { mp_bindings::skb_all_headers_len(self.raw()) as usize }
+    }
+
+    /// A hash of the packet's flow, computed where the stack has none yet.
+    #[inline]
+    pub fn flow_hash(&mut self) -> u32 {
+        // SAFETY: By the type invariants we own the packet.
+        unsafe { mp_bindings::skb_get_hash(self.raw()) }
+    }
+
+    /// The 802.1Q tag that is to be inserted: priority, drop indicator and id.
+    #[inline]
+    pub fn vlan_tag(&self) -> Option<u16> {
+        let mut tci = 0;
+        // SAFETY: By the type invariants the packet is valid.
+        unsafe { mp_bindings::skb_vlan_tag_read(self.raw(), &mut tci) }.then_some(tci)
+    }
+
+    /// The transmit queue that was selected for it.
+    #[inline]
+    pub fn queue_mapping(&self) -> u16 {
+        // SAFETY: By the type invariants the packet is valid.
+        unsafe { mp_bindings::skb_queue_mapping(self.raw()) }
+    }
+
+    /// The destination in an Ethernet header at the start.
+    #[inline]
+    pub fn destination(&self) -> Option<[u8; 6]> {
+        self.head().first_chunk().copied()
+    }
+
+    /// Allocates a packet of `len` bytes for `dev` and has it filled.
+    ///
+    /// `fill` gets the offset of a piece of the packet and the piece, in
+    /// order, until the packet is full; it has to write each piece completely.
+    /// Small packets are one piece; of large ones the first
+    /// `linear` bytes (at most [`LINEAR_MAX`]) are, and the rest lies in pages.
+    ///
+    /// Softirq context. `napi` is the one that polls, where there is one.
+    ///
+    /// # Errors
+    ///
+    /// See [`ReceiveError`]. The packet is gone then, and with it whatever
+    /// old data was in its memory.
+    pub fn receive(
+        dev: &NetDevice,
+        napi: Option<&Napi>,
+        len: usize,
+        linear: usize,
+        fill: &mut dyn FnMut(usize, &mut [u8]) -> Result,
+    ) -> Result<Self, ReceiveError> {
+        // SAFETY: No requirements.
+        let whole = unsafe { mp_bindings::skb_linear_fit() } as usize;
+        let linear = if len <= whole {
+            len
+        } else {
+            linear.min(LINEAR_MAX)
+        };
+        let napi = napi.map_or(core::ptr::null_mut(), Napi::as_ptr);
+        // SAFETY: `dev` is valid, `napi` is null or the one being polled.
+        let skb = unsafe { mp_bindings::skb_alloc_rx(dev.as_ptr(), napi, linear as u32) };
+        // INVARIANT: The packet was just allocated.
+        let mut skb = Self {
+            ptr: NonNull::new(skb).ok_or(ReceiveError::NoMemory)?,
+        };
+
+        if linear > 0 {
+            fill(0, skb.put(linear)).map_err(ReceiveError::Copy)?;
+        }
+        while skb.len() < len {
+            let at = skb.len();
+            let piece = skb.add_pages(len - at)?;
+            fill(at, piece).map_err(ReceiveError::Copy)?;
+        }
+        Ok(skb)
+    }
+
+    /// Appends `len` bytes of the room that `skb_alloc_rx()` made.
+    fn put(&mut self, len: usize) -> &mut [u8] {
+        // SAFETY: We own the packet. The only caller asks once, for the room it allocated.
+        let data = unsafe { mp_bindings::__skb_put(self.raw(), len as u32) };
+        // SAFETY: The room has `len` bytes. Memory from the kernel's allocator holds some value.
+        unsafe { slice::from_raw_parts_mut(data.cast(), len) }
+    }
+
+    /// Appends pages for up to `want` bytes, as a fragment.
+    fn add_pages(&mut self, want: usize) -> Result<&mut [u8], ReceiveError> {
+        let want = u32::try_from(want).map_err(|_| ReceiveError::TooLong)?;
+        let mut got = 0;
+        // SAFETY: We own the packet.
+        let data = unsafe { mp_bindings::skb_add_rx_pages(self.raw(), want, &mut got) };
+        let Some(data) = NonNull::new(data) else {
+            return Err(if got == 0 {
+                ReceiveError::NoMemory
+            } else {
+                ReceiveError::TooLong
+            });
+        };
+        // SAFETY: The fragment has `got` bytes, which only we refer to. Memory from the kernel's
+        // allocator holds some value.
+        Ok(unsafe { slice::from_raw_parts_mut(data.as_ptr().cast(), got as usize) })
+    }
+
+    /// Says that the transport checksum was found correct.
+    #[inline]
+    pub fn set_checksum_valid(&mut self) {
+        // SAFETY: By the type invariants we own the packet.
+        unsafe { mp_bindings::skb_csum_set_unnecessary(self.raw()) };
+    }
+
+    /// Says that the transport checksum is still partial, see
+    /// [`Checksum::Partial`]. To be called while the packet starts with its
+    /// Ethernet header.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the offsets, which may come from another host, do not lie
+    /// in the packet.
+    pub fn set_checksum_partial(&mut self, start: u16, offset: u16) -> Result {
+        self.pull(u32::from(start) + u32::from(offset) + 2)?;
+        // SAFETY: By the type invariants we own the packet.
+        if unsafe { mp_bindings::skb_partial_csum_set(self.raw(), start, offset) } {
+            Ok(())
+        } else {
+            Err(EINVAL)
+        }
+    }
+
+    /// Says how the packet is to be cut, should it leave this host again. To be
+    /// called after [`set_checksum_partial`](Self::set_checksum_partial).
+    ///
+    /// Packets that are not longer than one segment stay as they are. All others
+    /// are marked, so that the stack checks their headers before it cuts them.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if what is said, perhaps by another host, does not fit the packet.
+    pub fn set_gso(&mut self, gso: &Gso) -> Result {
+        let Checksum::Partial { start, offset } = self.checksum() else {
+            return Err(EINVAL);
+        };
+        let kind = gso.kind;
+        let start = u32::from(start);
+        if gso.size == 0
+            || u32::from(gso.size) == mp_bindings::GSO_BY_FRAGS
+            || offset != kind.checksum_offset()
+            || start < ETH_HLEN + kind.network_len()
+            || (gso.ecn && kind == GsoKind::UdpL4)
+        {
+            return Err(EINVAL);
+        }
+        let headers = start + kind.header_len();
+        self.pull(headers)?;
+
+        let payload = self.len().saturating_sub(headers as usize);
+        let size = match kind {
+            GsoKind::UdpL4 => gso.size,
+            // Smaller segments than that are an attack: their number would be huge.
+            GsoKind::TcpV4 | GsoKind::TcpV6 => gso.size.max(mp_bindings::TCP_MIN_GSO_SIZE as u16),
+        };
+        if kind == GsoKind::UdpL4
+            && payload > usize::from(size) * mp_bindings::UDP_MAX_SEGMENTS as usize
+        {
+            return Err(EINVAL);
+        }
+        if payload > usize::from(size) {
+            let ecn = if gso.ecn { ECN_BIT } else { 0 };
+            // SAFETY: By the type invariants we own the packet.
+            unsafe { mp_bindings::skb_gso_set_untrusted(self.raw(), size, kind.bits() | ecn) };
+        }
+        Ok(())
+    }
+
+    /// Gives the packet the flow hash that its sender computed.
+    #[inline]
+    pub fn set_flow_hash(&mut self, hash: u32) {
+        // SAFETY: By the type invariants we own the packet.
+        unsafe { mp_bindings::skb_set_l4_hash(self.raw(), hash) };
+    }
+
+    /// Says that the packet came with an 802.1Q tag, which is not in the data.
+    #[inline]
+    pub fn set_vlan_tag(&mut self, tci: u16) {
+        // SAFETY: By the type invariants we own the packet.
+        unsafe { mp_bindings::skb_vlan_tag_put(self.raw(), tci) };
+    }
+
+    /// Notes the receive queue.
+    #[inline]
+    pub fn set_rx_queue(&mut self, queue: u16) {
+        // SAFETY: By the type invariants we own the packet.
+        unsafe { mp_bindings::skb_record_rx_queue(self.raw(), queue) };
+    }
+
+    /// Makes sure that the first `len` bytes are in the linear part.
+    fn pull(&mut self, len: u32) -> Result {
+        // SAFETY: By the type invariants we own the packet.
+        if unsafe { mp_bindings::pskb_may_pull(self.raw(), len) } {
+            Ok(())
+        } else {
+            Err(EINVAL)
+        }
+    }
+
+    /// Notes the time of transmission for those who asked for it.
+    #[inline]
+    pub(super) fn timestamp_tx(&self) {
+        // SAFETY: By the type invariants the packet is valid, and owned by the caller.
+        unsafe { mp_bindings::skb_tx_timestamp(self.raw()) };
+    }
+
+    /// Takes the Ethernet header off: sets device, protocol and packet type.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a packet without a whole Ethernet header.
+    pub(super) fn set_device(&mut self, dev: &NetDevice) -> Result {
+        self.pull(ETH_HLEN)?;
+        // SAFETY: By the type invariants we own the packet, and it has an Ethernet header.
+        unsafe { mp_bindings::skb_eth_type_trans(self.raw(), dev.as_ptr()) };
+        Ok(())
+    }
+}
+
+/// The kernel's bit for [`Gso::ecn`].
+const ECN_BIT: u32 = mp_bindings::SKB_GSO_TCP_ECN as u32;
+
+/// Length of an Ethernet header, in bytes.
+const ETH_HLEN: u32 = mp_bindings::ETH_HLEN;
+
+impl From<ReceiveError> for Error {
+    fn from(e: ReceiveError) -> Self {
+        match e {
+            ReceiveError::NoMemory => ENOMEM,
+            ReceiveError::TooLong => EINVAL,
+            ReceiveError::Copy(e) => e,
+        }
+    }
 }
 
 /// Frees the packet as dropped, visible to drop monitors.
@@ -48,7 +547,7 @@ impl Drop for SkBuff {
         // SAFETY: By the type invariants we own the packet. Any context is allowed.
         unsafe {
             mp_bindings::dev_kfree_skb_any_reason(
-                self.ptr.as_ptr(),
+                self.raw(),
                 mp_bindings::skb_drop_reason_SKB_DROP_REASON_NOT_SPECIFIED,
             )
         };
