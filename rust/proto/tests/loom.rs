@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The ring and its two doorbell suppressions under a model checker: all interleavings of two
+//! threads, and all stale values that the fences do not forbid.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p mp_proto --test loom` (with a target directory
+//! of its own). Each property has a twin in which one fence is missing, and which has to fail:
+//! it shows that the model would notice.
+//!
+//! The model is that of coherent memory. A bridge also delays posted writes, which no fence at
+//! the sender can wait for; see the doorbell section of `ring`.
+
+#![cfg(loom)]
+
+use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use loom::sync::atomic::{fence, AtomicBool, AtomicU64};
+use loom::sync::Arc;
+use loom::thread;
+
+use mp_proto::memory::{Inbound, OutOfBounds, Outbound};
+use mp_proto::ring::{record_cap, Consumer, Place, Producer, ReserveError};
+use mp_proto::wire::{BlockHdr, Tag};
+
+const RING: u32 = 4096;
+const PLACE: Place = Place {
+    data: 4096,
+    size: RING,
+    prod: 0,
+    want_space: 8,
+    cons: 64,
+    want_data: 72,
+};
+
+/// Which fence a model leaves out.
+#[derive(Clone, Copy, PartialEq)]
+enum Missing {
+    Nothing,
+    Wmb,
+    Mb,
+}
+
+/// One side's memory. Only words that the models use exist; the rest of a record is not copied.
+struct Words {
+    control: Vec<AtomicU64>,
+    data: Vec<AtomicU64>,
+}
+
+#[derive(Clone)]
+struct Memory {
+    words: Arc<Words>,
+    missing: Missing,
+}
+
+impl Memory {
+    fn new(missing: Missing, data_words: usize) -> Memory {
+        let zeros = |n| (0..n).map(|_| AtomicU64::new(0)).collect();
+        let words = Words {
+            control: zeros(4),
+            data: zeros(data_words),
+        };
+        Memory {
+            words: Arc::new(words),
+            missing,
+        }
+    }
+
+    fn at(&self, off: usize) -> Result<&AtomicU64, OutOfBounds> {
+        match off {
+            0 => Ok(&self.words.control[0]),
+            8 => Ok(&self.words.control[1]),
+            64 => Ok(&self.words.control[2]),
+            72 => Ok(&self.words.control[3]),
+            _ => {
+                // Four words of every half of the ring: the header and the start of what follows.
+                let (half, word) = ((off - 4096) / 2048, (off % 2048) / 8);
+                self.words.data.get(half * 4 + word).ok_or(OutOfBounds)
+            }
+        }
+    }
+}
+
+impl Inbound for Memory {
+    fn size(&self) -> usize {
+        8192
+    }
+    fn load_u64(&self, off: usize) -> Result<u64, OutOfBounds> {
+        Ok(self.at(off)?.load(Relaxed))
+    }
+    fn read(&self, off: usize, buf: &mut [u8]) -> Result<(), OutOfBounds> {
+        for (i, b) in buf.chunks_mut(8).enumerate() {
+            b.copy_from_slice(&self.load_u64(off + 8 * i)?.to_le_bytes());
+        }
+        Ok(())
+    }
+    fn zero(&self, _: usize, _: usize) -> Result<(), OutOfBounds> {
+        Err(OutOfBounds)
+    }
+    fn rmb(&self) {
+        fence(Acquire);
+    }
+}
+
+impl Outbound for Memory {
+    fn size(&self) -> usize {
+        8192
+    }
+    fn store_u64(&self, off: usize, val: u64) -> Result<(), OutOfBounds> {
+        self.at(off)?.store(val, Relaxed);
+        Ok(())
+    }
+    fn write(&self, off: usize, buf: &[u8]) -> Result<(), OutOfBounds> {
+        for (i, b) in buf.chunks(8).enumerate() {
+            self.store_u64(
+                off + 8 * i,
+                u64::from_le_bytes(b.try_into().expect("words")),
+            )?;
+        }
+        Ok(())
+    }
+    fn wmb(&self) {
+        if self.missing != Missing::Wmb {
+            fence(Release);
+        }
+    }
+    fn release(&self) {
+        fence(Release);
+    }
+    fn mb(&self) {
+        if self.missing == Missing::Nothing {
+            fence(SeqCst);
+        }
+    }
+}
+
+type Ends = (Producer<4>, Consumer<4>, Memory, Memory);
+
+/// Both ends, the producer's memory and the consumer's.
+fn ring(missing: Missing, data_words: usize) -> Ends {
+    let (tx, rx) = (Tag::new(1, 2), Tag::new(2, 1));
+    let producer = Producer::new(PLACE, tx, rx).expect("good place");
+    let consumer = Consumer::new(PLACE, rx, tx).expect("good place");
+    (
+        producer,
+        consumer,
+        Memory::new(missing, 0),
+        Memory::new(missing, data_words),
+    )
+}
+
+/// Sends a record that fills half of the ring.
+fn send(tx: &mut Producer<4>, own: &Memory, peer: &Memory, seq: u64) -> bool {
+    let cap = record_cap(RING);
+    let slot = tx.reserve(own, cap).expect("space");
+    let hdr = BlockHdr {
+        buffer_len: cap,
+        hdr_len: 16,
+        len: cap - 32,
+        mark: 0,
+    };
+    slot.write(peer, 0, &slot.header(&hdr)).expect("inside");
+    slot.write(peer, 16, &seq.to_le_bytes()).expect("inside");
+    tx.commit(slot);
+    tx.publish(peer, own).expect("inside")
+}
+
+/// Receives what is there and checks that each record is the next one.
+fn drain(rx: &mut Consumer<4>, own: &Memory, next: &mut u64) {
+    while let Some(rec) = rx.next(own).expect("an honest peer") {
+        let mut seq = [0; 8];
+        rec.parts.read(own, 0, &mut seq).expect("inside");
+        assert_eq!(u64::from_le_bytes(seq), *next, "stale payload");
+        *next += 1;
+        assert!(rx.release(rec.token));
+    }
+}
+
+fn explore(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = None;
+    builder.check(model);
+}
+
+fn published_is_complete(missing: Missing) {
+    explore(move || {
+        let (mut tx, mut rx, p, c) = ring(missing, 8);
+        let (p1, c1) = (p.clone(), c.clone());
+        let producer = thread::spawn(move || {
+            send(&mut tx, &p1, &c1, 0);
+            send(&mut tx, &p1, &c1, 1);
+        });
+        let mut next = 0;
+        drain(&mut rx, &c, &mut next);
+        producer.join().expect("no panic");
+        drain(&mut rx, &c, &mut next);
+        assert_eq!(next, 2);
+    });
+}
+
+/// design 4.6
+#[test]
+fn a_published_record_is_complete() {
+    published_is_complete(Missing::Nothing);
+}
+
+/// design 4.6
+#[test]
+#[should_panic(expected = "an honest peer: Corrupt(Mark)")]
+fn without_the_flush_before_the_index_the_model_finds_an_incomplete_record() {
+    published_is_complete(Missing::Wmb);
+}
+
+fn data_doorbell(missing: Missing) {
+    explore(move || {
+        let (mut tx, mut rx, p, c) = ring(missing, 8);
+        assert!(!rx.arm_data(&p, &c).expect("honest"));
+        let bell = Arc::new(AtomicBool::new(false));
+        let (p1, c1, bell1) = (p.clone(), c.clone(), bell.clone());
+        let producer = thread::spawn(move || {
+            for seq in 0..2 {
+                if send(&mut tx, &p1, &c1, seq) {
+                    bell1.store(true, Release);
+                }
+            }
+        });
+        let mut next = 0;
+        loop {
+            bell.swap(false, AcqRel);
+            drain(&mut rx, &c, &mut next);
+            if !rx.arm_data(&p, &c).expect("honest") {
+                break;
+            }
+        }
+        producer.join().expect("no panic");
+        let asleep_with = next;
+        drain(&mut rx, &c, &mut next);
+        assert_eq!(next, 2);
+        assert!(
+            asleep_with == 2 || bell.load(Acquire),
+            "the consumer sleeps, data is there and nobody rang"
+        );
+    });
+}
+
+/// design 4.7
+#[test]
+fn a_consumer_that_sleeps_is_rung_for_new_data() {
+    data_doorbell(Missing::Nothing);
+}
+
+/// design 4.7
+#[test]
+#[should_panic(expected = "nobody rang")]
+fn without_the_full_barrier_the_model_finds_a_lost_data_doorbell() {
+    data_doorbell(Missing::Mb);
+}
+
+fn space_doorbell(missing: Missing) {
+    explore(move || {
+        let (mut tx, mut rx, p, c) = ring(missing, 8);
+        send(&mut tx, &p, &c, 0);
+        send(&mut tx, &p, &c, 1);
+        let bell = Arc::new(AtomicBool::new(false));
+        let (p1, c1, bell1) = (p.clone(), c.clone(), bell.clone());
+        let consumer = thread::spawn(move || {
+            for _ in 0..2 {
+                let rec = rx.next(&c1).expect("honest").expect("the ring is full");
+                assert!(rx.release(rec.token));
+                if rx.publish_cons(&p1, &c1).expect("inside") {
+                    bell1.store(true, Release);
+                }
+            }
+        });
+        let cap = record_cap(RING);
+        let asleep = match tx.reserve(&p, cap) {
+            Ok(slot) => {
+                tx.commit(slot);
+                false
+            }
+            Err(ReserveError::Full) => !tx.arm_space(&c, &p, cap).expect("honest"),
+            Err(e) => panic!("{e:?}"),
+        };
+        consumer.join().expect("no panic");
+        assert!(
+            !asleep || bell.load(Acquire),
+            "the producer sleeps, space is there and nobody rang"
+        );
+        assert!(tx.refresh(&p).expect("honest") > 0);
+    });
+}
+
+/// design 4.7
+#[test]
+fn a_producer_that_waits_for_space_is_rung() {
+    space_doorbell(Missing::Nothing);
+}
+
+/// design 4.7
+#[test]
+#[should_panic(expected = "nobody rang")]
+fn without_the_full_barrier_the_model_finds_a_lost_space_doorbell() {
+    space_doorbell(Missing::Mb);
+}
