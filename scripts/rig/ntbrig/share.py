@@ -18,7 +18,9 @@ from pathlib import Path
 from .agent import CommandFailed, GuestGone
 
 _NAME = "share.sock"
-_SHELL = ["bash", "-i"]
+# Without the host's start-up files: they may do much, and emulation is slow.
+_SHELL = ["bash", "--norc", "-i"]
+_PROMPT = r"\u@\h:\w# "
 
 
 class Share:
@@ -101,7 +103,7 @@ class Terminal:
                 self._request.get("argv") or _SHELL,
                 (self._request["rows"], self._request["columns"]),
                 self._output,
-                {"TERM": self._request.get("term", "vt100")},
+                {"TERM": self._request.get("term", "vt100"), "PS1": _PROMPT},
             )
         except (KeyError, GuestGone) as error:
             self._answer(error=str(error.args[0]))

@@ -61,7 +61,9 @@ class _Session:
         self.status = None
 
     def send(self, **message):
-        self.client.sendall(json.dumps(message).encode() + b"\n")
+        # If the other end has gone, what it said last tells why.
+        with contextlib.suppress(BrokenPipeError):
+            self.client.sendall(json.dumps(message).encode() + b"\n")
 
     def take_output(self):
         """Shows what has arrived; False at the end."""
