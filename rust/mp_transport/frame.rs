@@ -39,9 +39,13 @@ pub trait FrameBody: Send + Sync + 'static {
     fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result;
 
     /// The destructor of the frame (`IDT-FRM-4`): runs exactly once, when the
-    /// last reference is gone. `Err` if any copy failed (`IDT-MSG-3`).
+    /// last reference is gone. `Err` if any copy failed (`IDT-MSG-3`), or if the
+    /// frame was dropped unsent (`ECANCELED`).
     fn complete(&mut self, status: Result);
 }
+
+/// The status of a frame that nobody has sent.
+const UNSENT: i32 = ECANCELED.to_errno();
 
 /// The part of a frame that does not depend on what it carries.
 struct Header {
@@ -49,7 +53,7 @@ struct Header {
     priority: Priority,
     func_len: u8,
     func_hdr: [u8; FUNC_HDR_MAX],
-    /// Zero or the first error, as a negative errno.
+    /// [`UNSENT`], zero once a copy was sent, or the first error; a negative errno.
     status: Atomic<i32>,
 }
 
@@ -79,7 +83,7 @@ impl Frame {
     /// # Errors
     ///
     /// `EMSGSIZE` for a header above [`FUNC_HDR_MAX`], `ENOMEM`. The body has
-    /// then been completed with that error.
+    /// then been completed with an error.
     pub fn new(
         func: FuncId,
         func_hdr: &[u8],
@@ -91,7 +95,7 @@ impl Frame {
             priority,
             func_len: 0,
             func_hdr: [0; FUNC_HDR_MAX],
-            status: Atomic::new(0),
+            status: Atomic::new(UNSENT),
         };
         let Some(room) = header.func_hdr.get_mut(..func_hdr.len()) else {
             body.complete(Err(EMSGSIZE));
@@ -100,10 +104,7 @@ impl Frame {
         room.copy_from_slice(func_hdr);
         header.func_len = func_hdr.len() as u8;
         // On failure the unborn `Inner` is dropped, which completes the body.
-        header.status = Atomic::new(ENOMEM.to_errno());
-        let inner = Arc::new(Inner { header, body }, GFP_ATOMIC)?;
-        inner.header.status.store(0, Relaxed);
-        Ok(Self(inner))
+        Ok(Self(Arc::new(Inner { header, body }, GFP_ATOMIC)?))
     }
 
     /// The function this is for.
@@ -127,9 +128,19 @@ impl Frame {
             .unwrap_or_default()
     }
 
-    /// Notes that a copy could not be delivered.
+    /// Notes that a copy was sent.
+    pub(crate) fn sent(&self) {
+        let _ = self.0.header.status.cmpxchg(UNSENT, 0, Relaxed);
+    }
+
+    /// Notes that a copy could not be sent, for good; the first error stays.
     pub fn fail(&self, error: Error) {
-        let _ = self.0.header.status.cmpxchg(0, error.to_errno(), Relaxed);
+        let status = &self.0.header.status;
+        for old in [UNSENT, 0] {
+            if status.cmpxchg(old, error.to_errno(), Relaxed).is_ok() {
+                return;
+            }
+        }
     }
 
     /// What it carries.

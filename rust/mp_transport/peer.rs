@@ -177,7 +177,10 @@ impl Peer {
             .with_link(|link| link.send(&msg, frame, queue))
             .unwrap_or(Err(SendError::Gone));
         match result {
-            Ok(_) => self.stats.sent(data),
+            Ok(_) => {
+                frame.sent();
+                self.stats.sent(data);
+            }
             Err(SendError::Full) => {}
             Err(_) => self.stats.tx_errors.add(1),
         }

@@ -193,21 +193,30 @@ pub fn peer_next(index: Option<u32>) -> Option<Arc<Peer>> {
 ///
 /// # Errors
 ///
-/// `ENOTCONN` if there is no such peer, `EAGAIN` if its queue is full,
-/// `EMSGSIZE`. For a broadcast the first error; the other copies have been sent.
+/// `ENOTCONN` if there is no such peer, `EMSGSIZE`; `EAGAIN` if its queue is
+/// full, and then the frame may be sent again. For a broadcast the first error;
+/// the other copies have been sent.
 pub fn send(dst: PeerId, frame: &Frame) -> Result {
     if dst == PeerId::BCAST {
         return broadcast(frame);
     }
-    let peer = peer_get(dst).ok_or(ENOTCONN)?;
-    send_to(&peer, frame)
+    let result = match peer_get(dst) {
+        Some(peer) => send_to(&peer, frame),
+        None => Err(ENOTCONN),
+    };
+    result.inspect_err(|e| {
+        if *e != EAGAIN {
+            frame.fail(*e);
+        }
+    })
 }
 
 fn broadcast(frame: &Frame) -> Result {
     let mut result = Ok(());
     let mut next = peer_next(None);
     while let Some(peer) = next {
-        result = result.and(send_to(&peer, frame));
+        let copy = send_to(&peer, frame).inspect_err(|e| frame.fail(*e));
+        result = result.and(copy);
         next = peer_next(Some(peer.index()));
     }
     result
@@ -216,11 +225,7 @@ fn broadcast(frame: &Frame) -> Result {
 fn send_to(peer: &Peer, frame: &Frame) -> Result {
     let sent = peer.send(frame, 0);
     peer.kick(0);
-    sent.map(|_| ()).map_err(|e| {
-        let e = Error::from(e);
-        frame.fail(e);
-        e
-    })
+    sent.map(|_| ()).map_err(Error::from)
 }
 
 /// Takes a frame that came from `peer` and gives it to its function

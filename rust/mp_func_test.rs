@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Test function service: sends frames with a known pattern and checks those
+//! it receives.
+//!
+//! Loaded without parameters it only receives. With `count=` it sends that
+//! many frames of `size=` bytes, in two fragments, to the peer `dst=`. What
+//! happened stands in `/sys/kernel/mp_func_test`:
+//!
+//! ```text
+//! sent_ok, sent_failed      frames by the status their destructor got
+//! received, corrupt         frames that arrived intact, and those that did not
+//! repeated                  frames that arrived more than once or out of order
+//! peers_added, peers_removed
+//! done                      1 once all frames have been completed
+//! ```
+
+use core::fmt::{
+    self,
+    Write, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        Mutex, //
+    }, //
+};
+use mp_kernel::{
+    kobject::{
+        Attributes,
+        Directory, //
+    },
+    worker::{
+        Work,
+        Worker, //
+    }, //
+};
+use mp_proto::wire::{
+    PeerId,
+    Priority, //
+};
+use mp_transport::{
+    frame::{
+        Frame,
+        FrameBody,
+        FuncId,
+        RxContext,
+        RxFrame, //
+    },
+    function,
+    peer::Peer,
+    service,
+    stats::Counter, //
+};
+
+/// Its id in the message header: "TEST".
+const FUNC: FuncId = FuncId(0x5453_4554);
+
+/// Most data bytes of a test frame.
+const SIZE_MAX: u32 = 128 << 10;
+
+/// Peers whose sequence is followed.
+const PEERS: usize = 64;
+
+/// Frames sent in one run of the worker.
+const BATCH: u32 = 64;
+
+/// Pause before a full queue is tried again, in milliseconds.
+const RETRY_MS: u32 = 1;
+
+/// What is counted.
+#[derive(Default)]
+struct Tally {
+    sent_ok: Counter,
+    sent_failed: Counter,
+    received: Counter,
+    corrupt: Counter,
+    repeated: Counter,
+    peers_added: Counter,
+    peers_removed: Counter,
+}
+
+/// A byte of the pattern of frame `seq`.
+fn pattern(seq: u32, at: usize) -> u8 {
+    (seq as usize)
+        .wrapping_mul(31)
+        .wrapping_add(at.wrapping_mul(7)) as u8
+}
+
+/// The data of a test frame: two fragments, freed and counted when it is done.
+struct TestBody {
+    fragments: [KVec<u8>; 2],
+    tally: Arc<Tally>,
+}
+
+impl TestBody {
+    fn new(seq: u32, size: usize, tally: Arc<Tally>) -> Result<Self> {
+        let split = size / 3;
+        let mut fragments = [KVec::new(), KVec::new()];
+        for at in 0..size {
+            fragments[usize::from(at >= split)].push(pattern(seq, at), GFP_KERNEL)?;
+        }
+        Ok(Self { fragments, tally })
+    }
+}
+
+impl FrameBody for TestBody {
+    fn len(&self) -> usize {
+        self.fragments.iter().map(|f| f.len()).sum()
+    }
+
+    fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
+        self.fragments.iter().try_for_each(|fragment| f(fragment))
+    }
+
+    fn complete(&mut self, status: Result) {
+        match status {
+            Ok(()) => self.tally.sent_ok.add(1),
+            Err(_) => self.tally.sent_failed.add(1),
+        }
+    }
+}
+
+/// What is to be sent.
+#[derive(Clone, Copy)]
+struct Order {
+    dst: PeerId,
+    count: u32,
+    size: usize,
+    priority: Priority,
+}
+
+/// The service.
+#[pin_data]
+struct TestFunction {
+    order: Order,
+    /// The frame that met a full queue.
+    #[pin]
+    waiting: Mutex<Option<Frame>>,
+    tally: Arc<Tally>,
+    /// Frames handed to the message frame service so far.
+    sent: Atomic<u32>,
+    /// By peer index: the sequence number expected next.
+    expected: [Atomic<u32>; PEERS],
+}
+
+impl TestFunction {
+    fn new(order: Order) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            order,
+            waiting <- new_mutex!(None),
+            tally: Arc::new(Tally::default(), GFP_KERNEL)?,
+            sent: Atomic::new(0),
+            expected: [const { Atomic::new(0) }; PEERS],
+        })
+    }
+
+    /// Makes frame `seq`.
+    fn make(&self, seq: u32) -> Result<Frame> {
+        let body = TestBody::new(seq, self.order.size, self.tally.clone())?;
+        Frame::new(FUNC, &seq.to_le_bytes(), self.order.priority, body)
+    }
+
+    /// Sends the next frame, or again the one that met a full queue. `false`
+    /// when it has to be tried later.
+    fn send_next(&self, waiting: &mut Option<Frame>, seq: u32) -> Result<bool> {
+        let frame = match waiting.take() {
+            Some(frame) => frame,
+            None => self.make(seq)?,
+        };
+        if service::send(self.order.dst, &frame) == Err(EAGAIN) && self.order.dst != PeerId::BCAST {
+            *waiting = Some(frame);
+            return Ok(false);
+        }
+        // The destructor tells how it went.
+        Ok(true)
+    }
+
+    fn check(&self, frame: &RxFrame<'_>) -> Result<u32> {
+        let seq = u32::from_le_bytes(frame.func_hdr().try_into().map_err(|_| EINVAL)?);
+        let mut buffer = [0u8; 256];
+        for from in (0..frame.len()).step_by(buffer.len()) {
+            let n = buffer.len().min(frame.len() - from);
+            let piece = buffer.get_mut(..n).ok_or(EINVAL)?;
+            frame.copy_to(from, piece)?;
+            let good = |(i, byte): (usize, &u8)| *byte == pattern(seq, from + i);
+            if !piece.iter().enumerate().all(good) {
+                return Err(EBADMSG);
+            }
+        }
+        Ok(seq)
+    }
+
+    /// Whether `seq` is later than all before it from that peer.
+    fn in_order(&self, peer: &Peer, seq: u32) -> bool {
+        let Some(expected) = self.expected.get(peer.index() as usize) else {
+            return false;
+        };
+        // Sequence 0 begins a new run of the sender.
+        if seq != 0 && seq < expected.load(Relaxed) {
+            return false;
+        }
+        expected.store(seq + 1, Relaxed);
+        true
+    }
+}
+
+impl function::Function for TestFunction {
+    fn peer_add(&self, _peer: &Arc<Peer>) {
+        self.tally.peers_added.add(1);
+    }
+
+    fn peer_del(&self, _peer: &Arc<Peer>) {
+        self.tally.peers_removed.add(1);
+    }
+
+    fn receive(&self, _rx: &RxContext<'_>, frame: RxFrame<'_>) -> Result {
+        match self.check(&frame) {
+            Ok(seq) if self.in_order(frame.src(), seq) => self.tally.received.add(1),
+            Ok(_) => self.tally.repeated.add(1),
+            Err(_) => self.tally.corrupt.add(1),
+        }
+        Ok(())
+    }
+}
+
+impl Work for TestFunction {
+    fn run(&self) -> Option<u32> {
+        let mut waiting = self.waiting.lock();
+        for _ in 0..BATCH {
+            let seq = self.sent.load(Relaxed);
+            if seq >= self.order.count {
+                return None;
+            }
+            match self.send_next(&mut waiting, seq) {
+                Ok(true) => self.sent.store(seq + 1, Relaxed),
+                Ok(false) | Err(_) => return Some(RETRY_MS),
+            }
+        }
+        Some(0)
+    }
+}
+
+impl Attributes for TestFunction {
+    const NAMES: &'static [&'static CStr] = &[
+        c"sent_ok",
+        c"sent_failed",
+        c"received",
+        c"corrupt",
+        c"repeated",
+        c"peers_added",
+        c"peers_removed",
+        c"done",
+    ];
+
+    fn show(&self, index: usize, out: &mut dyn Write) -> fmt::Result {
+        let t = &self.tally;
+        let value = match index {
+            0 => t.sent_ok.get(),
+            1 => t.sent_failed.get(),
+            2 => t.received.get(),
+            3 => t.corrupt.get(),
+            4 => t.repeated.get(),
+            5 => t.peers_added.get(),
+            6 => t.peers_removed.get(),
+            _ => u64::from(t.sent_ok.get() + t.sent_failed.get() >= u64::from(self.order.count)),
+        };
+        writeln!(out, "{value}")
+    }
+}
+
+/// The module. Fields go in this order: no sending, no receiving, no showing.
+struct TestModule {
+    _worker: Arc<Worker<TestFunction>>,
+    _registration: function::Registration,
+    _directory: Directory,
+}
+
+impl kernel::Module for TestModule {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let function = Arc::pin_init(TestFunction::new(order()?), GFP_KERNEL)?;
+        let directory = Directory::new(c"mp_func_test", None, function.clone())?;
+        let registration = function::Registration::new(FUNC, function.clone())?;
+        let worker = Worker::new(function)?;
+        worker.kick();
+        Ok(Self {
+            _worker: worker,
+            _registration: registration,
+            _directory: directory,
+        })
+    }
+}
+
+/// The parameters, checked.
+fn order() -> Result<Order> {
+    let size = module_parameters::size.value();
+    if size > SIZE_MAX {
+        pr_err!("parameter size={} is above {}\n", size, SIZE_MAX);
+        return Err(EINVAL);
+    }
+    Ok(Order {
+        dst: PeerId(module_parameters::dst.value()),
+        count: module_parameters::count.value(),
+        size: size as usize,
+        priority: match module_parameters::priority.value() {
+            0 => Priority::Bulk,
+            _ => Priority::High,
+        },
+    })
+}
+
+module! {
+    type: TestModule,
+    name: "mp_func_test",
+    authors: ["The pximc-ntb authors"],
+    description: "Test function service of the message frame fabric",
+    license: "GPL",
+    params: {
+        dst: u32 {
+            default: 0xffff_ffff,
+            description: "id of the peer to send to; 0xffffffff: all others, 0x80000000: this host",
+        },
+        count: u32 {
+            default: 0,
+            description: "frames to send",
+        },
+        size: u32 {
+            default: 100,
+            description: "bytes of data in each frame",
+        },
+        priority: u8 {
+            default: 0,
+            description: "1: send priority frames",
+        },
+    },
+}
