@@ -45,7 +45,7 @@ pub trait FrameBody: Send + Sync + 'static {
 }
 
 /// The status of a frame that nobody has sent.
-const UNSENT: i32 = ECANCELED.to_errno();
+const UNSENT: i32 = -(kernel::bindings::ECANCELED as i32);
 
 /// The part of a frame that does not depend on what it carries.
 struct Header {
