@@ -42,7 +42,8 @@ kernel_clippy() {
 }
 
 checkpatch() {
-	local ignored=FILE_PATH_CHANGES,SPDX_LICENSE_TAG,CONST_STRUCT
+	# Helpers only give a name to a macro of the kernel, and exports are a list.
+	local ignored=FILE_PATH_CHANGES,SPDX_LICENSE_TAG,CONST_STRUCT,EXPORT_SYMBOL,MEMORY_BARRIER
 	tracked '*.c' '*.h' | xargs -0r "$kdir/source/scripts/checkpatch.pl" \
 		--no-tree --no-summary --terse --quiet --file --ignore "$ignored"
 }
