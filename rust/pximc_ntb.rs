@@ -9,6 +9,7 @@
 //! * [`device`]: one bridge: ports, ids, doorbell interrupts, windows.
 //! * [`peer_link`]: the life of the link to one peer: bootstrap, epochs,
 //!   heartbeat; drives the state machine of `mp_proto::link`.
+//! * [`upper`]: enters the peer of a live link into the message frame service.
 //! * [`channel`]: the data path of one epoch: rings, NAPI polls, back-pressure.
 //! * [`reassembly`]: frames too long for one record of a small ring.
 //! * [`mailbox`], [`messages`]: bootstrap by scratchpads or by messages.
@@ -45,6 +46,8 @@ mod messages;
 mod peer_link;
 #[path = "pximc_ntb/reassembly.rs"]
 mod reassembly;
+#[path = "pximc_ntb/upper.rs"]
+mod upper;
 
 /// Transport id of this service.
 const TRANSPORT_ID: u32 = 1;

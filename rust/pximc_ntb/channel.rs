@@ -87,6 +87,13 @@ const TX_HELD: usize = 4;
 /// Records a consumer may hold at a time.
 const RX_HELD: usize = 4;
 
+/// The channel works.
+const OPEN: u32 = 0;
+/// The epoch is over.
+const CLOSED: u32 = 1;
+/// The peer wrote something impossible.
+const FAULTY: u32 = 2;
+
 /// What happened on a channel, for the statistics.
 #[derive(Default)]
 pub(crate) struct Counters {
@@ -146,8 +153,8 @@ pub(crate) struct Channel {
     out: RemoteMemory,
     bell: Bell,
     rings: KVec<Pin<KBox<Ring>>>,
-    /// Zero, or one more than the [`Corrupt`] that ended the channel.
-    fault: Atomic<u32>,
+    /// Whether it works: one of the constants below.
+    state: Atomic<u32>,
     counters: Counters,
 }
 
@@ -185,7 +192,7 @@ impl Channel {
             out,
             bell,
             rings,
-            fault: Atomic::new(0),
+            state: Atomic::new(OPEN),
             counters: Counters::default(),
         })
     }
@@ -195,13 +202,23 @@ impl Channel {
         self.rings.len().saturating_sub(1) as u16
     }
 
-    /// Whether the peer wrote something impossible; the link has to be reset.
+    /// Ends the traffic: frames are refused from now on, none are received.
+    pub(crate) fn close(&self) {
+        self.state.store(CLOSED, Relaxed);
+    }
+
+    #[inline]
+    fn is_open(&self) -> bool {
+        self.state.load(Relaxed) == OPEN
+    }
+
+    /// Whether the peer wrote something impossible: the link has to be reset.
     pub(crate) fn is_faulty(&self) -> bool {
-        self.fault.load(Relaxed) != 0
+        self.state.load(Relaxed) == FAULTY
     }
 
     fn fail(&self, cause: Corrupt) {
-        if self.fault.xchg(cause as u32 + 1, Full) == 0 {
+        if self.state.cmpxchg(OPEN, FAULTY, Full).is_ok() {
             pr_warn!("peer wrote an impossible value into a ring: {:?}\n", cause);
         }
     }
@@ -357,7 +374,7 @@ impl Channel {
         };
         let mut half = ring.rx.lock();
         let mut done = 0;
-        while done < budget && !self.is_faulty() {
+        while done < budget && self.is_open() {
             let record = match half.consumer.next(&self.inb) {
                 Ok(Some(record)) => record,
                 Ok(None) | Err(NextError::TooManyHeld) => break,
@@ -599,7 +616,7 @@ impl Poll for Poller {
             let more = self
                 .rings()
                 .fold(false, |more, number| channel.arm_data(number) | more);
-            if more && !channel.is_faulty() {
+            if more && channel.is_open() {
                 napi.schedule();
             }
         }
@@ -682,7 +699,7 @@ impl Link for ChannelLink {
             return Err(SendError::Gone);
         };
         let mut tx = ring.tx.lock();
-        if channel.is_faulty() {
+        if !channel.is_open() {
             return Err(SendError::Gone);
         }
         if tx.partial.is_some() {

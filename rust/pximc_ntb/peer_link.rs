@@ -10,7 +10,6 @@ use crate::{
     channel::{
         Channel,
         ChannelLink,
-        Poller,
         Tags, //
     },
     device::Shared,
@@ -18,6 +17,10 @@ use crate::{
     memory::{
         LocalMemory,
         RemoteMemory, //
+    },
+    upper::{
+        Session,
+        Upper, //
     }, //
 };
 use kernel::{
@@ -29,9 +32,11 @@ use kernel::{
     },
 };
 use mp_kernel::{
-    net::napi::NapiHost,
     time::monotonic_ns as now,
-    worker::Work, //
+    worker::{
+        Work,
+        Worker, //
+    }, //
 };
 use mp_proto::{
     layout::{
@@ -54,10 +59,7 @@ use mp_proto::{
     memory::Inbound,
     wire::PeerId, //
 };
-use mp_transport::{
-    service,
-    transport::PeerRegistration, //
-};
+use mp_transport::service;
 
 const NS_PER_MS: u64 = 1_000_000;
 
@@ -77,9 +79,9 @@ impl Rng for KernelRng {
 /// An epoch that lives.
 struct Active {
     link: Arc<ChannelLink>,
-    /// Absent until both ids are known, and if the peer could not be entered.
-    peer: Option<PeerRegistration>,
-    remote: Hello,
+    remote: Identity,
+    /// Whether the upper side knows of it: once both ids are known.
+    entered: bool,
 }
 
 /// What exists from the first time that the NTB's link was up.
@@ -105,6 +107,7 @@ struct Inner {
 pub(crate) struct PeerLink {
     shared: Arc<Shared>,
     pidx: u32,
+    upper: Arc<Worker<Upper>>,
     #[pin]
     inner: Mutex<Inner>,
 }
@@ -116,10 +119,12 @@ impl PeerLink {
     ///
     /// `ENOMEM`.
     pub(crate) fn new(shared: Arc<Shared>, pidx: u32) -> Result<Arc<Self>> {
+        let upper = Worker::new(Upper::new(shared.clone())?)?;
         Arc::pin_init(
             pin_init!(Self {
                 shared,
                 pidx,
+                upper,
                 inner <- new_mutex!(Inner {
                     live: None,
                     trouble: None,
@@ -178,6 +183,9 @@ impl PeerLink {
             let todo = live.machine.shutdown();
             self.carry_out(live, todo);
         }
+        // The peer is taken out of the message frame service here and now.
+        self.upper.stop();
+        self.upper.target().run();
     }
 
     /// Shows the machine everything there is to see.
@@ -289,10 +297,11 @@ impl PeerLink {
         match self.open_channel(live, &peer) {
             Ok(link) => {
                 self.shared.set_active(self.pidx, Some(link.clone()));
+                dev_info!(self.shared.ntb(), "link to peer {} is up\n", self.pidx);
                 live.active = Some(Active {
                     link,
-                    peer: None,
-                    remote: peer,
+                    remote: peer.identity,
+                    entered: false,
                 });
                 self.learn_identity(&peer.identity);
                 self.enter_peer(live);
@@ -331,57 +340,35 @@ impl PeerLink {
         }
     }
 
-    /// Enters the peer into the message frame service once both ids are known,
-    /// and starts the pollers.
+    /// Has the peer entered into the message frame service once both ids are
+    /// known.
     fn enter_peer(&self, live: &mut Live) {
         let Some(active) = &mut live.active else {
             return;
         };
-        let remote = active.remote.identity;
-        if active.peer.is_some() || !remote.id.is_host() || service::self_id() == PeerId::SELF {
+        let remote = active.remote;
+        if active.entered || !remote.id.is_host() || service::self_id() == PeerId::SELF {
             return;
         }
-        match self.start(active, &remote) {
-            Ok(()) => pr_info!(
-                "peer {:08x} is up: {} queues\n",
-                remote.id.0,
-                active.link.channel().queues(),
-            ),
-            Err(e) => {
-                let cause = if e == EEXIST {
-                    ": another host has that id"
-                } else {
-                    ""
-                };
-                pr_err!(
-                    "peer {:08x} (index {}) cannot be entered: error {}{}\n",
-                    remote.id.0,
-                    remote.index,
-                    e.to_errno(),
-                    cause,
-                );
+        let session = Session {
+            link: active.link.clone(),
+            id: remote.id,
+            index: remote.index,
+        };
+        match Arc::new(session, GFP_KERNEL) {
+            Ok(session) => {
+                active.entered = true;
+                self.follow(Some(session));
             }
+            // Tried again with the next change of an identity.
+            Err(_) => dev_err!(self.shared.ntb(), "peer {}: out of memory\n", self.pidx),
         }
     }
 
-    fn start(&self, active: &mut Active, remote: &Identity) -> Result {
-        let link = active.link.clone();
-        let registration = self
-            .shared
-            .transport()
-            .add_peer(remote.id, remote.index, link)?;
-        let host = NapiHost::new()?;
-        let mut napis = KVec::new();
-        for queue in 0..active.link.channel().queues() {
-            let poller = Poller {
-                channel: active.link.channel().clone(),
-                peer: registration.peer().clone(),
-                queue,
-            };
-            napis.push(host.add(Arc::new(poller, GFP_KERNEL)?)?, GFP_KERNEL)?;
-        }
-        active.peer = Some(registration);
-        active.link.start(napis)
+    /// Has the upper side follow a session, or none.
+    fn follow(&self, session: Option<Arc<Session>>) {
+        self.upper.target().want(session);
+        self.upper.kick();
     }
 
     fn peer_changed(&self, live: &mut Live, identity: Identity) {
@@ -389,12 +376,12 @@ impl PeerLink {
         let Some(active) = &mut live.active else {
             return;
         };
-        if active.peer.is_some() && identity.id != active.remote.identity.id {
+        if active.entered && identity.id != active.remote.id {
             // Only a liar changes its id within an epoch.
             let todo = live.machine.corrupt(now());
             return self.carry_out(live, todo);
         }
-        active.remote.identity = identity;
+        active.remote = identity;
         self.enter_peer(live);
     }
 
@@ -402,13 +389,15 @@ impl PeerLink {
         let Some(active) = live.active.take() else {
             return;
         };
+        dev_info!(
+            self.shared.ntb(),
+            "link to peer {} is down: {:?}\n",
+            self.pidx,
+            reason
+        );
+        active.link.channel().close();
         self.shared.set_active(self.pidx, None);
-        // First the pollers, so that the functions get nothing from a peer that is leaving.
-        active.link.stop();
-        if let Some(peer) = &active.peer {
-            pr_info!("peer {:08x} is down: {:?}\n", peer.peer().id().0, reason);
-        }
-        drop(active.peer);
+        self.follow(None);
     }
 }
 

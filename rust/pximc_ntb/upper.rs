@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The upper side of a link: enters its peer into the message frame service
+//! and removes it.
+//!
+//! Functions may sleep for long while they learn of a peer, and the heartbeat
+//! must go on meanwhile. Hence this has a worker of its own, which follows what
+//! the link wants at its own pace: a session that ended before it was entered
+//! is never seen by any function.
+
+use crate::{
+    channel::{
+        ChannelLink,
+        Poller, //
+    },
+    device::Shared, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
+};
+use mp_kernel::{
+    net::napi::NapiHost,
+    worker::Work, //
+};
+use mp_proto::wire::PeerId;
+use mp_transport::transport::PeerRegistration;
+
+/// A live channel with the peer it leads to.
+pub(crate) struct Session {
+    pub(crate) link: Arc<ChannelLink>,
+    pub(crate) id: PeerId,
+    pub(crate) index: u32,
+}
+
+/// What the message frame service knows of.
+struct Entered {
+    session: Arc<Session>,
+    /// `None` if the peer was refused.
+    peer: Option<PeerRegistration>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        // First the pollers, so that functions get nothing from a peer that is leaving.
+        self.session.link.stop();
+        if self.peer.take().is_some() {
+            pr_info!("peer {:08x} has left\n", self.session.id.0);
+        }
+    }
+}
+
+/// Follows the sessions of one link.
+#[pin_data]
+pub(crate) struct Upper {
+    shared: Arc<Shared>,
+    #[pin]
+    wanted: Mutex<Option<Arc<Session>>>,
+    #[pin]
+    current: Mutex<Option<Entered>>,
+}
+
+impl Upper {
+    /// No session.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(shared: Arc<Shared>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                shared,
+                wanted <- new_mutex!(None),
+                current <- new_mutex!(None),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Sets the session to follow; takes effect when the worker runs.
+    pub(crate) fn want(&self, session: Option<Arc<Session>>) {
+        *self.wanted.lock() = session;
+    }
+
+    fn enter(&self, session: Arc<Session>) -> Entered {
+        let mut entered = Entered {
+            session,
+            peer: None,
+        };
+        let (id, index) = (entered.session.id, entered.session.index);
+        match self.try_enter(&mut entered) {
+            Ok(()) => pr_info!("peer {:08x} has arrived\n", id.0),
+            Err(e) => {
+                let why = match e {
+                    e if e == EEXIST => ": another host has that id or index",
+                    _ => "",
+                };
+                pr_err!(
+                    "peer {:08x}, index {}, cannot be entered: error {}{}\n",
+                    id.0,
+                    index,
+                    e.to_errno(),
+                    why,
+                );
+            }
+        }
+        entered
+    }
+
+    fn try_enter(&self, entered: &mut Entered) -> Result {
+        let session = &entered.session;
+        let link = session.link.clone();
+        let transport = self.shared.transport();
+        let registration = transport.add_peer(session.id, session.index, link)?;
+        let peer = registration.peer().clone();
+        entered.peer = Some(registration);
+
+        let channel = session.link.channel();
+        let host = NapiHost::new()?;
+        let mut napis = KVec::new();
+        for queue in 0..channel.queues() {
+            let poller = Poller {
+                channel: channel.clone(),
+                peer: peer.clone(),
+                queue,
+            };
+            napis.push(host.add(Arc::new(poller, GFP_KERNEL)?)?, GFP_KERNEL)?;
+        }
+        session.link.start(napis)
+    }
+}
+
+impl Work for Upper {
+    fn run(&self) -> Option<u32> {
+        let mut current = self.current.lock();
+        let wanted = self.wanted.lock().clone();
+        let same = match (&*current, &wanted) {
+            (Some(entered), Some(wanted)) => Arc::ptr_eq(&entered.session, wanted),
+            (None, None) => true,
+            _ => false,
+        };
+        if !same {
+            // The old session leaves before the new one comes.
+            *current = None;
+            *current = wanted.map(|session| self.enter(session));
+        }
+        None
+    }
+}
