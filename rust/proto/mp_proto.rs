@@ -19,6 +19,7 @@
 extern crate std;
 
 pub mod arena;
+pub mod ether;
 pub mod fdb;
 pub mod layout;
 pub mod link;
