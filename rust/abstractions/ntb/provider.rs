@@ -289,6 +289,7 @@ pub struct Ntb<T: Device> {
     ops: bindings::ntb_dev_ops,
     state: Atomic<u32>,
     _pdev: ARef<pci::Device>,
+    #[pin]
     data: T,
 }
 
@@ -299,11 +300,11 @@ unsafe impl<T: Device> Sync for Ntb<T> {}
 
 impl<T: Device> Ntb<T> {
     /// A device that is not registered yet.
-    pub fn new(
-        pdev: &pci::Device<device::Bound>,
+    pub fn new<'a>(
+        pdev: &'a pci::Device<device::Bound>,
         features: Features,
-        data: T,
-    ) -> impl PinInit<Self, Error> + use<'_, T> {
+        data: impl PinInit<T, Error> + 'a,
+    ) -> impl PinInit<Self, Error> + 'a {
         try_pin_init!(&this in Self {
             ops: Callbacks::<T>::table(features),
             dev <- Opaque::ffi_init(|slot: *mut bindings::ntb_dev| {
@@ -317,7 +318,7 @@ impl<T: Device> Ntb<T> {
             }),
             state: Atomic::new(FRESH),
             _pdev: ARef::from(&**pdev),
-            data,
+            data <- data,
         })
     }
 

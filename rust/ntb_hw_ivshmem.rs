@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An NTB between QEMU guests.
+//!
+//! Every guest's RAM is a shared file that all other guests see as the BAR of
+//! an `ivshmem-plain` function; an `ivshmem-doorbell` function adds interrupts
+//! and shared *register memory*. This driver makes a device of the kernel's NTB
+//! core out of them, for any client. It knows nothing of its clients.
+//!
+//! * [`driver`]: the PCI driver: finds the functions, puts the parts together.
+//! * [`port`]: the operations table; forwards to the parts.
+//! * [`link`]: who is there, link state and link events.
+//! * [`windows`]: memory windows; [`slots`]: memory at predictable addresses.
+//! * [`doorbell`], [`scratchpad`], [`message`]: the registers of those names.
+//! * [`board`], [`regs`]: the register memory and its layout.
+//! * [`params`]: module parameters.
+//!
+//! # Rules of the register memory
+//!
+//! Ports are different machines that share no lock, so each word that several
+//! of them look at has one writer, except scratchpads, which are as racy as
+//! anywhere. A doorbell or message bit is a pair of words: the sender toggles
+//! its bit in one when it rings, the owner makes the other equal when it
+//! clears; the bit is set while they differ. Full barriers stand between a
+//! store to one such word and the load of its counterpart.
+//!
+//! # Limits
+//!
+//! Windows cannot be moved: an outbound window always leads to the same slot of
+//! the peer's memory, and the peer's client must use memory at that slot.
+//! `ntb_mw_get_align()` arranges that; see [`slots`]. Nothing stops a peer from
+//! writing to a window whose translation is not set.
+//!
+//! `ntb_msi_test` and the MSI mode of `ntb_transport` do not apply: they need a
+//! window onto the receiver's interrupt controller, and the BARs show RAM only.
+//! `ntb_msi_init()` fails cleanly.
+
+use kernel::{
+    driver::Registration,
+    pci,
+    prelude::*, //
+};
+
+#[path = "ntb_hw_ivshmem/board.rs"]
+mod board;
+#[path = "ntb_hw_ivshmem/doorbell.rs"]
+mod doorbell;
+#[path = "ntb_hw_ivshmem/driver.rs"]
+mod driver;
+#[path = "ntb_hw_ivshmem/link.rs"]
+mod link;
+#[path = "ntb_hw_ivshmem/message.rs"]
+mod message;
+#[path = "ntb_hw_ivshmem/params.rs"]
+mod params;
+#[path = "ntb_hw_ivshmem/port.rs"]
+mod port;
+#[path = "ntb_hw_ivshmem/regs.rs"]
+mod regs;
+#[path = "ntb_hw_ivshmem/scratchpad.rs"]
+mod scratchpad;
+#[path = "ntb_hw_ivshmem/slots.rs"]
+mod slots;
+#[path = "ntb_hw_ivshmem/windows.rs"]
+mod windows;
+
+/// The module: a PCI driver, registered once its parameters are known to be good.
+#[pin_data]
+struct IvshmemModule {
+    #[pin]
+    registration: Registration<pci::Adapter<driver::IvshmemDriver>>,
+}
+
+impl kernel::InPlaceModule for IvshmemModule {
+    fn init(module: &'static ThisModule) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            _: { params::Params::read()?; },
+            registration <- Registration::new(c"ntb_hw_ivshmem", module),
+        })
+    }
+}
+
+module! {
+    type: IvshmemModule,
+    name: "ntb_hw_ivshmem",
+    authors: ["The pximc-ntb authors"],
+    description: "NTB between QEMU guests over ivshmem",
+    license: "GPL",
+    params: {
+        mw_count: u32 {
+            default: 2,
+            description: "Memory windows for each peer, 1 to 4; the same on all hosts",
+        },
+        mw_size: u64 {
+            default: 4194304,
+            description: "Bytes of each window, a power of two from 65536; the same on all hosts",
+        },
+        db_count: u32 {
+            default: 32,
+            description: "Doorbells, 8 to 62; the same on all hosts",
+        },
+        spad_count: u32 {
+            default: 32,
+            description: "Scratchpads of each host, 0 to 256; the same on all hosts",
+        },
+    },
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The PCI driver: one NTB device for each `ivshmem-doorbell`.
+
+use super::{
+    board::Board,
+    params::Params,
+    port::{
+        Port,
+        Service, //
+    },
+    regs::{
+        BAR_MSIX,
+        DEVICE_ID, //
+    }, //
+};
+use kernel::{
+    device::{
+        Bound,
+        Core, //
+    },
+    pci,
+    prelude::*,
+    sync::Arc, //
+};
+use mp_kernel::ntb::{
+    bus::Interrupts,
+    provider::{
+        Device,
+        Ntb,
+        Registration, //
+    }, //
+};
+
+/// Binds `ivshmem-doorbell`, and claims the `ivshmem-plain` functions beside it,
+/// which bear the same id, when it is probed.
+pub(crate) struct IvshmemDriver;
+
+kernel::pci_device_table!(
+    IDS,
+    <IvshmemDriver as pci::Driver>::IdInfo,
+    [(
+        pci::DeviceId::from_id(pci::Vendor::REDHAT_QUMRANET, DEVICE_ID),
+        ()
+    )]
+);
+
+/// An NTB device that its core knows, or is about to.
+pub(crate) struct Bridge {
+    registration: Option<Registration<Port>>,
+    interrupts: Option<Interrupts<Service>>,
+    ntb: Arc<Ntb<Port>>,
+}
+
+impl Bridge {
+    fn new(pdev: &pci::Device<Bound>) -> Result<Self> {
+        let params = Params::read()?;
+        let board = Arc::new(Board::open(pdev)?, GFP_KERNEL)?;
+        let vectors = board.geometry.vectors.get();
+        let features = Port::features(&params);
+        let ntb = Arc::pin_init(
+            Ntb::new(pdev, features, Port::new(pdev, board, &params)),
+            GFP_KERNEL,
+        )?;
+        // From here on the drop undoes what was done.
+        let mut this = Self {
+            registration: None,
+            interrupts: None,
+            ntb,
+        };
+        this.ntb.data().appear();
+        this.registration = Some(Registration::new(this.ntb.clone())?);
+        // Not earlier: an event needs the context lock, which registering initialises.
+        let service = Arc::new(Service::new(this.ntb.clone()), GFP_KERNEL)?;
+        this.interrupts = Some(Interrupts::request(
+            pdev,
+            vectors,
+            c"ntb_hw_ivshmem",
+            service,
+        )?);
+        this.ntb.data().catch_up();
+        Ok(this)
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        // The client leaves while events still come.
+        self.registration = None;
+        self.ntb.data().vanish();
+        self.interrupts = None;
+    }
+}
+
+impl pci::Driver for IvshmemDriver {
+    type IdInfo = ();
+    type Data<'bound> = Bridge;
+
+    const ID_TABLE: pci::IdTable<Self::IdInfo> = &IDS;
+
+    fn probe<'bound>(
+        pdev: &'bound pci::Device<Core<'_>>,
+        _info: Option<&'bound Self::IdInfo>,
+    ) -> impl PinInit<Self::Data<'bound>, Error> + 'bound {
+        if pdev.resource_len(BAR_MSIX)? == 0 {
+            // Somebody's RAM; the function with the doorbell claims it.
+            return Err(ENODEV);
+        }
+        pdev.enable_device_mem()?;
+        pdev.set_master();
+        let bridge = Bridge::new(pdev)?;
+        dev_info!(
+            pdev,
+            "port {} of {}\n",
+            bridge.ntb.data().port_number(),
+            bridge.ntb.data().peer_port_count() + 1
+        );
+        Ok(bridge)
+    }
+}

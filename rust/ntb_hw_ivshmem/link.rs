@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Who is there, and which links are up.
+//!
+//! A link is up when both ports are present, have enabled it, and were loaded
+//! with the same parameters. Three counters in a port's block - deaths of its
+//! machine, starts of its driver, enablings of its link - name one life of its
+//! link; if any of them has changed, the link was down in between, and the
+//! client hears of that even if it was too short to be seen.
+
+use super::{
+    board::{
+        Block,
+        Board, //
+    },
+    params::Params,
+    regs::{
+        block,
+        PORTS_MAX, //
+    }, //
+};
+use kernel::{
+    new_spinlock_irq,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        SpinLockIrq, //
+    }, //
+};
+
+/// One life of a port's link.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Life {
+    lost: u32,
+    generation: u32,
+    enables: u32,
+}
+
+struct State {
+    enabled: bool,
+    /// The links that are up, and what the client has been told.
+    up: u64,
+    told: u64,
+    lives: [Life; PORTS_MAX as usize],
+    /// Peers whose parameters were complained about, until they change.
+    misfits: [u32; PORTS_MAX as usize],
+}
+
+/// What [`Link::update`] found.
+pub(crate) enum Update {
+    /// Nothing to tell.
+    Quiet,
+    /// The client is to be told, and there may be more: call again. The mask
+    /// has the peers whose link went down.
+    Changed(u64),
+}
+
+/// The links of this port.
+#[pin_data]
+pub(crate) struct Link {
+    board: Arc<Board>,
+    fingerprint: u32,
+    /// `State::up`, for readers without the lock.
+    up: Atomic<u64>,
+    #[pin]
+    state: SpinLockIrq<State>,
+}
+
+impl Link {
+    /// All links are down, and this port is present from now on.
+    pub(crate) fn new(board: Arc<Board>, params: &Params) -> impl PinInit<Self, Error> + use<> {
+        let fingerprint = params.fingerprint();
+        try_pin_init!(Self {
+            _: {
+                let own = board.own();
+                // Peers see the predecessor go, if it did not say so itself.
+                own.set32(block::STATE, block::ABSENT);
+                own.set32(block::GENERATION, own.get32(block::GENERATION).wrapping_add(1));
+                own.set32(block::FINGERPRINT, fingerprint);
+            },
+            board,
+            fingerprint,
+            up: Atomic::new(0),
+            state <- new_spinlock_irq!(State {
+                enabled: false,
+                up: 0,
+                told: 0,
+                lives: [Life::default(); PORTS_MAX as usize],
+                misfits: [0; PORTS_MAX as usize],
+            }),
+        })
+    }
+
+    /// Tells the others that this port is there. Its registers must be ready.
+    pub(crate) fn appear(&self) {
+        self.board.own().set32(block::STATE, block::PRESENT);
+        self.board.kick_all();
+    }
+
+    /// Tells the others that this port goes.
+    pub(crate) fn vanish(&self) {
+        let mut state = self.state.lock();
+        state.enabled = false;
+        state.up = 0;
+        self.up.store(0, Relaxed);
+        self.board.own().set32(block::STATE, block::ABSENT);
+        drop(state);
+        self.board.kick_all();
+    }
+
+    /// The links that are up, a bit for each peer. A peer that is gone is left
+    /// out even before the client has been told.
+    pub(crate) fn up(&self) -> u64 {
+        let mut up = self.up.load(Relaxed);
+        if up == 0 {
+            return 0;
+        }
+        for (pidx, port) in self.board.ports.peers() {
+            if self.board.block(port).get32(block::STATE) != block::ENABLED {
+                up &= !(1 << pidx);
+            }
+        }
+        up
+    }
+
+    /// Lets links come up; the event follows by interrupt.
+    pub(crate) fn enable(&self) {
+        let mut state = self.state.lock();
+        if !state.enabled {
+            state.enabled = true;
+            let own = self.board.own();
+            own.set32(block::ENABLES, own.get32(block::ENABLES).wrapping_add(1));
+            own.set32(block::STATE, block::ENABLED);
+        }
+        drop(state);
+        self.board.kick_all();
+    }
+
+    /// Takes all links down; the event follows by interrupt.
+    pub(crate) fn disable(&self) {
+        let mut state = self.state.lock();
+        state.enabled = false;
+        state.up = 0;
+        self.up.store(0, Relaxed);
+        self.board.own().set32(block::STATE, block::PRESENT);
+        drop(state);
+        self.board.kick_all();
+    }
+
+    /// Whether this port has enabled its link.
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.state.lock().enabled
+    }
+
+    /// Looks at all ports. First come the links that went down, then those that
+    /// came up, so that a client sees a short absence as one.
+    pub(crate) fn update(&self) -> Update {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let mut down = 0;
+        let mut new = 0;
+        for ((pidx, port), (life, misfit)) in self
+            .board
+            .ports
+            .peers()
+            .zip(state.lives.iter_mut().zip(state.misfits.iter_mut()))
+        {
+            let now = self.life(port, misfit).filter(|_| state.enabled);
+            let was_up = state.up & 1 << pidx != 0;
+            if was_up && now != Some(*life) {
+                down |= 1 << pidx;
+            } else if let Some(now) = now.filter(|_| !was_up) {
+                *life = now;
+                new |= 1 << pidx;
+            }
+        }
+        state.up &= !down;
+        let gone = state.told & !state.up;
+        if gone == 0 {
+            state.up |= new;
+        }
+        self.up.store(state.up, Relaxed);
+        if state.told == state.up {
+            return Update::Quiet;
+        }
+        state.told = state.up;
+        Update::Changed(gone)
+    }
+
+    /// The current life of a port's link, if it has enabled it.
+    fn life(&self, port: u32, misfit: &mut u32) -> Option<Life> {
+        let peer = self.board.block(port);
+        if peer.get32(block::STATE) != block::ENABLED {
+            return None;
+        }
+        if !self.fits(port, peer, misfit) {
+            return None;
+        }
+        Some(Life {
+            lost: peer.get32(block::LOST),
+            generation: peer.get32(block::GENERATION),
+            enables: peer.get32(block::ENABLES),
+        })
+    }
+
+    /// Whether a port was loaded with the same parameters; says so once if not.
+    fn fits(&self, port: u32, peer: Block<'_>, misfit: &mut u32) -> bool {
+        let fingerprint = peer.get32(block::FINGERPRINT);
+        if fingerprint == self.fingerprint {
+            *misfit = 0;
+            return true;
+        }
+        if *misfit != fingerprint {
+            *misfit = fingerprint;
+            pr_err!(
+                "port {} was loaded with other parameters: its link stays down\n",
+                port
+            );
+        }
+        false
+    }
+}
