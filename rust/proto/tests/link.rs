@@ -244,6 +244,61 @@ fn a_rebooted_peer_is_noticed_by_its_mailbox() {
     assert_eq!(t.states(), (State::Up, State::Up));
 }
 
+/// design 4.2
+#[test]
+fn a_peer_with_another_epoch_in_its_hello_has_restarted() {
+    for change in [(1, 0), (0, 1)] {
+        let mut t = Two::up();
+        let mut hello = Hello::read(&t.a.ram).expect("up");
+        hello.epoch = hello.epoch.wrapping_add(change.0);
+        hello.echo = hello.echo.wrapping_add(change.1);
+        hello.write(&t.a.ram).expect("inside");
+        t.step(true, false);
+        assert_eq!(t.a.down_reasons(), [DownReason::PeerRestarted]);
+    }
+}
+
+/// design 4.1: what a peer left behind is gone before it can answer the next attempt
+#[test]
+fn the_status_page_is_zeroed_before_an_attempt_or_an_echo_is_announced() {
+    let mut t = Two::new();
+    t.run(300);
+    t.b = Side::new(1, 4);
+    t.run(500);
+    let mut announced = None;
+    let mut zeroed = false;
+    for action in &t.a.log {
+        match action {
+            Action::ResetInbound => zeroed = true,
+            Action::PublishMailbox(mail) => {
+                assert!(
+                    zeroed || announced == Some(*mail),
+                    "announced over old bytes"
+                );
+                announced = Some(*mail);
+                zeroed = false;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// design 4.1: no single write has to arrive
+#[test]
+fn a_hello_that_is_lost_is_said_again() {
+    for lost in 0..8 {
+        let mut t = Two::new();
+        for n in 0..30 {
+            if n == lost {
+                t.a.ram.zero(0, STATUS_LEN).expect("inside");
+                t.b.ram.zero(0, STATUS_LEN).expect("inside");
+            }
+            t.step(true, true);
+        }
+        assert_eq!(t.states(), (State::Up, State::Up));
+    }
+}
+
 /// design 4.1
 #[test]
 fn the_links_loss_and_return_starts_a_new_epoch() {
