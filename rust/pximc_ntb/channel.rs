@@ -292,7 +292,7 @@ impl Channel {
         frame: &Frame,
     ) -> Result {
         let mut head = Head::new();
-        head.put(&chunk.hdr.encode())?;
+        head.put(&slot.header(&chunk.hdr))?;
         if chunk.hdr.hdr_len != 0 {
             head.put(&msg.encode())?;
             head.put(frame.func_hdr())?;

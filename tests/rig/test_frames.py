@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Message frame service and NTB transport, driven by the test function service.
+
+`mp_func_test` sends frames with a known pattern and checks those it receives;
+see rust/mp_func_test.rs for what it counts.
+"""
+
+import time
+
+import pytest
+from ntbrig import stack
+
+SELF = 0x80000000
+BROADCAST = 0xFFFFFFFF
+COUNTERS = "/sys/kernel/mp_func_test"
+TRANSPORT = ("mp_kernel", "ntb_hw_ivshmem", "mp_transport", "pximc_ntb")
+TEST = ("mp_func_test",)
+
+
+@pytest.fixture(scope="module")
+def fabric(boot):
+    """Three hosts whose links are up."""
+    fabric = boot(hosts=3)
+    stack.load(*fabric.hosts, modules=TRANSPORT)
+    for guest in fabric.hosts:
+        wait_for_peers(guest, 2)
+    return fabric
+
+
+def wait_for_peers(guest, count, timeout=20):
+    guest.run(
+        f'until [ "$(ls /sys/kernel/mp/peers | wc -l)" = {count} ]; do sleep 0.02; done',
+        timeout=timeout,
+    )
+
+
+def peer_id(guest):
+    return int(guest.run("cat /sys/kernel/mp/self").out, 16)
+
+
+def counters(guest):
+    lines = guest.run(f"grep . {COUNTERS}/*").out.split()
+    pairs = (line.rsplit("/", 1)[1].split(":") for line in lines)
+    return {name: int(value) for name, value in pairs}
+
+
+def peer_counter(guest, peer, name):
+    return int(guest.run(f"cat /sys/kernel/mp/peers/{peer:08x}/{name}").out)
+
+
+class Receivers:
+    """Loads the test service on hosts, and unloads it in the end."""
+
+    def __init__(self, *guests):
+        self.guests = guests
+
+    def __enter__(self):
+        stack.load(*self.guests, modules=TEST)
+
+    def __exit__(self, *_):
+        stack.unload(*self.guests, modules=TEST)
+
+
+def send(guest, dst, count, size, priority=0, timeout=60):
+    """Sends frames and returns what the sender counted in the end."""
+    order = f"dst={dst} count={count} size={size} priority={priority}"
+    stack.load(guest, modules=TEST, parameters={"mp_func_test": order})
+    try:
+        guest.run(
+            f'until [ "$(cat {COUNTERS}/done)" = 1 ]; do sleep 0.02; done', timeout=timeout
+        )
+        return counters(guest)
+    finally:
+        stack.unload(guest, modules=TEST)
+
+
+def wait_until_received(guest, count, timeout=10):
+    deadline = time.monotonic() + timeout
+    while (seen := counters(guest))["received"] < count and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return seen
+
+
+def test_the_rp_has_id_zero_and_gives_each_ep_an_id_of_its_own(fabric):
+    assert [peer_id(guest) for guest in fabric.hosts] == [0, 0x100, 0x200]
+
+
+def test_every_host_lists_all_others_with_id_index_type_and_state(fabric):
+    for guest in fabric.hosts:
+        others = [peer_id(other) for other in fabric.hosts if other is not guest]
+        listed = guest.run("ls /sys/kernel/mp/peers").out.split()
+        assert [int(name, 16) for name in listed] == others
+        for name in listed:
+            directory = f"/sys/kernel/mp/peers/{name}"
+            assert guest.run(f"cat {directory}/type").out.strip() == "ntb"
+            assert guest.run(f"cat {directory}/state").out.strip() == "connected"
+            assert int(guest.run(f"cat {directory}/index").out) == int(name, 16) >> 8
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 4096, 65536, 131072])
+def test_frames_to_a_peer_arrive_once_in_order_and_intact(fabric, size):
+    count = 50 if size > 60000 else 500
+    for sender, receiver in ((fabric.rp, fabric.eps[0]), (fabric.eps[1], fabric.eps[0])):
+        with Receivers(receiver):
+            sent = send(sender, peer_id(receiver), count, size)
+            seen = wait_until_received(receiver, count)
+        assert (sent["sent_ok"], sent["sent_failed"]) == (count, 0)
+        assert (seen["received"], seen["corrupt"], seen["repeated"]) == (count, 0, 0)
+
+
+def test_priority_frames_take_the_control_ring_and_arrive_intact(fabric):
+    with Receivers(fabric.rp):
+        sent = send(fabric.eps[0], 0, 300, 1000, priority=1)
+        seen = wait_until_received(fabric.rp, 300)
+    assert sent["sent_failed"] == 0
+    assert (seen["received"], seen["corrupt"], seen["repeated"]) == (300, 0, 0)
+
+
+def test_a_broadcast_reaches_every_other_host_once_and_is_completed_once(fabric):
+    count = 40
+    with Receivers(*fabric.eps):
+        sent = send(fabric.rp, BROADCAST, count, 700)
+        seen = [wait_until_received(guest, count) for guest in fabric.eps]
+    assert (sent["sent_ok"], sent["sent_failed"]) == (count, 0)
+    for receiver in seen:
+        assert (receiver["received"], receiver["corrupt"], receiver["repeated"]) == (count, 0, 0)
+
+
+@pytest.mark.parametrize("size", [0, 100, 70000])
+def test_frames_to_self_are_delivered_locally(fabric, size):
+    own = send(fabric.rp, SELF, 100, size)
+    assert own["sent_ok"] == 100
+    assert (own["received"], own["corrupt"], own["repeated"]) == (100, 0, 0)
+
+
+def test_a_frame_to_nobody_fails_in_its_destructor(fabric):
+    sent = send(fabric.rp, 0x7700, 10, 100)
+    assert (sent["sent_ok"], sent["sent_failed"]) == (0, 10)
+
+
+def test_a_frame_for_an_unknown_function_is_dropped_and_counted(fabric):
+    receiver = fabric.eps[0]
+    counter = "cat /sys/kernel/mp/dropped_unknown_function"
+    before = int(receiver.run(counter).out)
+    errors = peer_counter(receiver, 0, "rx_errors")
+    sent = send(fabric.rp, peer_id(receiver), 25, 100)
+    assert sent["sent_ok"] == 25
+    receiver.run(f'until [ "$({counter})" -ge {before + 25} ]; do sleep 0.02; done')
+    assert int(receiver.run(counter).out) == before + 25
+    assert peer_counter(receiver, 0, "rx_errors") == errors + 25
+
+
+def test_both_sides_count_the_same_frames_and_data_bytes(fabric):
+    sender, receiver = fabric.rp, fabric.eps[0]
+
+    def totals():
+        there, here = peer_id(receiver), peer_id(sender)
+        return [
+            peer_counter(host, peer, f"{way}_{what}")
+            for host, peer, way in ((sender, there, "tx"), (receiver, here, "rx"))
+            for what in ("frames", "bytes")
+        ]
+
+    with Receivers(receiver):
+        before = totals()
+        send(sender, peer_id(receiver), 77, 1234)
+        wait_until_received(receiver, 77)
+        grown = [after - old for old, after in zip(before, totals())]
+    assert grown == [77, 77 * 1234] * 2
+
+
+def test_a_function_learns_of_the_peers_that_are_there_when_it_registers(fabric):
+    guest = fabric.eps[1]
+    with Receivers(guest):
+        assert counters(guest)["peers_added"] == 2
+
+
+def test_functions_come_and_go_while_frames_fly(fabric):
+    sender, receiver = fabric.rp, fabric.eps[0]
+    order = f"dst={peer_id(receiver)} count=200000 size=2000"
+    stack.load(sender, modules=TEST, parameters={"mp_func_test": order})
+    try:
+        for _ in range(5):
+            stack.load(receiver, modules=TEST)
+            assert wait_until_received(receiver, 1)["corrupt"] == 0
+            stack.unload(receiver, modules=TEST)
+    finally:
+        stack.unload(sender, modules=TEST)
+
+
+def test_a_killed_peer_is_missed_by_the_others_and_found_again(fabric):
+    victim, survivor = fabric.eps[1], fabric.eps[0]
+    gone = peer_id(victim)
+    with Receivers(survivor):
+        victim.kill()
+        for guest in (fabric.rp, survivor):
+            wait_for_peers(guest, 1, timeout=5)
+        assert counters(survivor)["peers_removed"] == 1
+        assert send(fabric.rp, gone, 5, 100)["sent_failed"] == 5
+        assert send(fabric.rp, peer_id(survivor), 5, 100)["sent_ok"] == 5
+        victim.boot()
+        stack.load(victim, modules=TRANSPORT)
+        for guest in fabric.hosts:
+            wait_for_peers(guest, 2)
+        assert counters(survivor)["peers_added"] == 3
+    assert peer_id(victim) == gone
+
+
+@pytest.mark.parametrize("order", ["rp-last", "ep-last"])
+def test_the_transport_may_be_loaded_in_any_order(fabric, order):
+    hosts = fabric.hosts if order == "ep-last" else fabric.hosts[::-1]
+    stack.unload(*fabric.hosts, modules=("pximc_ntb",))
+    for guest in hosts:
+        stack.load(guest, modules=("pximc_ntb",))
+    for guest in hosts:
+        wait_for_peers(guest, 2)
+
+
+def test_unloading_the_transport_under_traffic_harms_nobody(fabric):
+    sender, receiver, third = fabric.hosts
+    order = f"dst={peer_id(receiver)} count=100000000 size=3000"
+    with Receivers(receiver):
+        stack.load(sender, modules=TEST, parameters={"mp_func_test": order})
+        wait_until_received(receiver, 100)
+        for host in (receiver, sender):
+            stack.unload(host, modules=("pximc_ntb",))
+            wait_for_peers(third, 1, timeout=5)
+            stack.load(host, modules=("pximc_ntb",))
+            for guest in fabric.hosts:
+                wait_for_peers(guest, 2)
+        stack.unload(sender, modules=TEST)
+        assert counters(receiver)["corrupt"] == 0
