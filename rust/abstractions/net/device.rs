@@ -303,6 +303,21 @@ impl NetDevice {
         }
     }
 
+    /// Gives the interface an address, unless an administrator gave it one or the
+    /// driver did when it was allocated. It may be up.
+    ///
+    /// # Errors
+    ///
+    /// `EADDRNOTAVAIL` for the address of a group, or the error of someone who
+    /// objects.
+    pub fn adopt_address(&self, rtnl: &Rtnl, address: [u8; 6]) -> Result {
+        if !self.is_registered(rtnl) {
+            return Err(ENODEV);
+        }
+        // SAFETY: The device is valid by the type invariants; RTNL is held.
+        to_result(unsafe { mp_bindings::netdev_adopt_address(self.as_ptr(), address.as_ptr()) })
+    }
+
     /// Changes how many transmit queues are in use. Packets in queues beyond
     /// are dropped.
     ///
@@ -405,6 +420,12 @@ impl TxQueue<'_> {
         let queue = self.queue.as_ptr();
         // SAFETY: The queue is valid by the type invariants.
         unsafe { mp_bindings::netdev_tx_completed_queue(queue, packets, bytes) };
+    }
+
+    /// Sets the least that the byte limit may become.
+    pub fn set_min_limit(&self, bytes: u32) {
+        // SAFETY: The queue is valid by the type invariants.
+        unsafe { mp_bindings::netdev_queue_set_dql_min_limit(self.queue.as_ptr(), bytes) };
     }
 
     /// Forgets what is in flight. Not while [`sent`](Self::sent) or

@@ -488,11 +488,11 @@ impl SkBuff {
         unsafe { mp_bindings::skb_vlan_tag_put(self.raw(), tci) };
     }
 
-    /// Notes the receive queue.
+    /// Notes the receive queue, if `dev` has one of that number.
     #[inline]
-    pub fn set_rx_queue(&mut self, queue: u16) {
-        // SAFETY: By the type invariants we own the packet.
-        unsafe { mp_bindings::skb_record_rx_queue(self.raw(), queue) };
+    pub fn set_rx_queue(&mut self, dev: &NetDevice, queue: u16) {
+        // SAFETY: By the type invariants we own the packet; `dev` is valid.
+        unsafe { mp_bindings::skb_record_rx_queue(self.raw(), dev.as_ptr(), queue) };
     }
 
     /// Makes sure that the first `len` bytes are in the linear part.

@@ -154,9 +154,11 @@ __mp_helper u16 mp_helper_skb_queue_mapping(const struct sk_buff *skb)
 	return skb_get_queue_mapping(skb);
 }
 
-__mp_helper void mp_helper_skb_record_rx_queue(struct sk_buff *skb, u16 queue)
+__mp_helper void mp_helper_skb_record_rx_queue(struct sk_buff *skb,
+					       const struct net_device *dev, u16 queue)
 {
-	skb_record_rx_queue(skb, queue);
+	if (queue < READ_ONCE(dev->real_num_rx_queues))
+		skb_record_rx_queue(skb, queue);
 }
 
 __mp_helper bool mp_helper_pskb_may_pull(struct sk_buff *skb, u32 len)
@@ -239,6 +241,22 @@ __mp_helper void *mp_helper_netdev_priv(const struct net_device *dev)
 __mp_helper void mp_helper_netdev_allow_live_changes(struct net_device *dev)
 {
 	dev->priv_flags |= IFF_LIVE_ADDR_CHANGE;
+}
+
+/* Under RTNL: gives the device an address unless someone chose one for it. */
+__mp_helper int mp_helper_netdev_adopt_address(struct net_device *dev, const u8 *addr)
+{
+	struct sockaddr_storage ss = { .ss_family = dev->type };
+	int err;
+
+	if (dev->addr_assign_type != NET_ADDR_RANDOM ||
+	    ether_addr_equal(dev->dev_addr, addr))
+		return 0;
+	ether_addr_copy(ss.__data, addr);
+	err = dev_set_mac_address(dev, &ss, NULL);
+	if (!err)
+		dev->addr_assign_type = NET_ADDR_RANDOM;
+	return err;
 }
 
 __mp_helper void mp_helper_netdev_copy_address(const struct net_device *dev, u8 *to)
@@ -380,6 +398,12 @@ __mp_helper bool mp_helper_netdev_tx_sent_queue(struct netdev_queue *queue,
 {
 	netdev_tx_sent_queue(queue, bytes);
 	return netif_xmit_stopped(queue);
+}
+
+__mp_helper void mp_helper_netdev_queue_set_dql_min_limit(struct netdev_queue *queue,
+							  u32 bytes)
+{
+	netdev_queue_set_dql_min_limit(queue, bytes);
 }
 
 /* dql_completed() is fatal for more bytes than are in flight. */
