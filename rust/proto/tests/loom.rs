@@ -3,14 +3,12 @@
 //! The ring and its two doorbell suppressions under a model checker: all interleavings of two
 //! threads, and all stale values that the fences do not forbid.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p mp_proto --test loom` (with a target directory
-//! of its own). Each property has a twin in which one fence is missing, and which has to fail:
-//! it shows that the model would notice.
+//! Each property has a twin in which one fence is missing, and which has to fail: it shows that
+//! the model would notice. The crate's code does not know loom: the model is one more
+//! implementation of its memory traits.
 //!
 //! The model is that of coherent memory. A bridge also delays posted writes, which no fence at
 //! the sender can wait for; see the doorbell section of `ring`.
-
-#![cfg(loom)]
 
 use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use loom::sync::atomic::{fence, AtomicBool, AtomicU64};
