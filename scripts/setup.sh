@@ -72,7 +72,8 @@ install_packages() {
 	run_logged "$log" "package lists" apt-get update ||
 		say "apt-get update complained; trying with the lists there are"
 	run_logged "$log" "packages" \
-		apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 "${wanted[@]}" ||
+		apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 \
+		-o Dpkg::Options::=--force-unsafe-io "${wanted[@]}" ||
 		explain_apt_failure "$log"
 }
 
