@@ -222,11 +222,6 @@ impl Shared {
         }
     }
 
-    /// Outbound windows for each peer; this driver uses the first of them.
-    fn windows_per_peer(&self) -> u32 {
-        (self.ntb.peer_mw_count() / self.ntb.peer_port_count().max(1)).max(1)
-    }
-
     /// Allocates the inbound memory for peer `pidx` and lets the peer reach it:
     /// as much as the settings, the window and the kernel's memory allow.
     ///
@@ -235,7 +230,7 @@ impl Shared {
     /// `ENOTCONN` while the link is down, `ENOMEM`, or what the bridge's driver
     /// reports.
     pub(crate) fn inbound_memory(&self, pidx: u32) -> Result<LocalMemory> {
-        let widx = self.ntb.peer_resource_idx(pidx)? * self.windows_per_peer();
+        let widx = self.ntb.peer_resource_idx(pidx)?;
         let limits = self.ntb.mw_get_align(pidx, widx)?;
         let mut len = limits.size_max.min(self.settings.memory as u64) as usize;
         loop {
@@ -251,17 +246,17 @@ impl Shared {
         }
     }
 
-    /// Maps the window to peer `pidx`, whose inbound memory is `len` bytes at
-    /// bus address `addr`.
+    /// Maps the window to peer `pidx`: the outbound window of that number, as the
+    /// NTB core's resource indices have it. The peer's inbound memory is `len`
+    /// bytes at bus address `addr`.
     ///
     /// # Errors
     ///
     /// `ENOMEM`, or what the bridge's driver reports.
     pub(crate) fn map_peer(&self, pidx: u32, len: u64, addr: u64) -> Result<Arc<PeerWindow>> {
-        let widx = pidx * self.windows_per_peer();
         // Where the receiver programs the translation this does nothing.
-        self.ntb.peer_mw_set_trans(pidx, widx, addr, len)?;
-        Ok(Arc::new(self.ntb.map_peer_window(widx)?, GFP_KERNEL)?)
+        self.ntb.peer_mw_set_trans(pidx, pidx, addr, len)?;
+        Ok(Arc::new(self.ntb.map_peer_window(pidx)?, GFP_KERNEL)?)
     }
 
     /// Shows or hides the live channel to the doorbell handler.
