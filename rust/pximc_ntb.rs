@@ -21,12 +21,16 @@ use kernel::{
     sync::Arc, //
 };
 use mp_kernel::{
+    cpu,
     ntb::client,
     sync::RcuArc, //
 };
-use mp_proto::link::{
-    Config,
-    Role, //
+use mp_proto::{
+    layout::MAX_QUEUES,
+    link::{
+        Config,
+        Role, //
+    }, //
 };
 use mp_transport::transport;
 
@@ -131,7 +135,11 @@ fn settings() -> Result<device::Settings> {
         64,
         1 << 20,
     )?;
-    let queues = ranged("queues", module_parameters::queues.value(), 1, 8)?;
+    let queues = match ranged("queues", module_parameters::queues.value(), 0, MAX_QUEUES)? {
+        // More queues than processors would only make each ring smaller.
+        0 => cpu::online().min(MAX_QUEUES),
+        queues => queues,
+    };
     let beat = ranged(
         "heartbeat_ms",
         module_parameters::heartbeat_ms.value(),
@@ -171,8 +179,8 @@ module! {
             description: "most inbound memory for each peer, in KiB; the window limits it further",
         },
         queues: u32 {
-            default: 2,
-            description: "most data queues for each peer, 1 to 8",
+            default: 0,
+            description: "most data queues for each peer, 1 to 8; 0: one for each processor",
         },
         heartbeat_ms: u32 {
             default: 50,

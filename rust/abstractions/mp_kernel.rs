@@ -9,6 +9,7 @@
 //! * [`time`]: the monotonic clock as a number.
 //! * [`worker`]: background work that ends with its owner.
 //! * [`barrier`]: barriers against devices and other hosts.
+//! * [`cpu`]: the number of processors.
 //! * [`kobject`]: directories of attributes in sysfs.
 //!
 //! The fabric's modules are written on this crate and the kernel crate alone;
@@ -18,6 +19,7 @@
 use kernel::prelude::*;
 
 pub mod barrier;
+pub mod cpu;
 pub mod kobject;
 pub mod net;
 pub mod ntb;

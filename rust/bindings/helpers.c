@@ -8,6 +8,7 @@
 #define __mp_helper __used
 
 #include "helpers/barrier.c"
+#include "helpers/cpumask.c"
 #include "helpers/net.c"
 #include "helpers/ntb.c"
 #include "helpers/sync.c"

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: GPL-2.0
+
+#include <linux/cpumask.h>
+
+__mp_helper unsigned int mp_helper_num_online_cpus(void)
+{
+	return num_online_cpus();
+}
