@@ -473,14 +473,7 @@ impl Sim {
             }
             3 => {
                 let k = self.dice.below(self.pairs.len() as u64) as usize;
-                let p = &mut self.pairs[k];
-                p.cut_until = self.now + long;
-                p.good_since = p.good_since.max(p.cut_until);
-                p.cut = match self.dice.below(2) {
-                    0 => Cut::Lost,
-                    _ => Cut::Stalled,
-                };
-                p.reported = p.cut == Cut::Lost && (long < 700 * MS || self.dice.once_in(2));
+                self.cut_pair(k, long);
             }
             _ => {
                 // A lying or broken peer: a control word of nonsense.
@@ -497,6 +490,23 @@ impl Sim {
                 }
             }
         }
+    }
+
+    fn cut_pair(&mut self, k: usize, long: u64) {
+        let p = &mut self.pairs[k];
+        if p.cut_until > self.now {
+            return;
+        }
+        p.cut = if self.dice.once_in(2) {
+            Cut::Lost
+        } else {
+            Cut::Stalled
+        };
+        // Long enough for both hosts to see what is reported.
+        let long = long.max(50 * MS);
+        p.reported = p.cut == Cut::Lost && (long < 700 * MS || self.dice.once_in(2));
+        p.cut_until = self.now + long;
+        p.good_since = p.good_since.max(p.cut_until);
     }
 
     /// The cut between two hosts, and whether the NTB reports it.
