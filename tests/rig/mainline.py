@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The kernel's own NTB clients in guests, and a way from one guest to another.
+
+`driver` loads our hardware driver and takes it away again, `client` does so for
+one of the kernel's clients; `Tool` speaks to `ntb_tool`; `RemoteShell` is an
+`ssh` for scripts that expect one.
+"""
+
+import contextlib
+import threading
+import time
+
+from ntbrig import stack
+
+DEVICE = "0000:00:1c.0"
+DEBUGFS = "/sys/kernel/debug"
+DRIVER = ("mp_kernel", "ntb_hw_ivshmem")
+
+
+def everywhere(guests, command, timeout=30.0):
+    """Runs a command in all guests at once; it must succeed in each."""
+    for process in [guest.spawn(command, timeout) for guest in guests]:
+        process.wait().check()
+
+
+@contextlib.contextmanager
+def driver(*guests, parameters=""):
+    """The hardware driver in all these guests."""
+    stack.load(*guests, modules=DRIVER, parameters={"ntb_hw_ivshmem": parameters})
+    try:
+        yield
+    finally:
+        running = [guest for guest in guests if guest.is_running()]
+        everywhere(running, "rmmod ntb_hw_ivshmem && rmmod mp_kernel")
+
+
+@contextlib.contextmanager
+def client(*guests, module, parameters=""):
+    """One of the kernel's clients in all these guests, with all that it needs."""
+    everywhere(guests, f"modprobe {module} {parameters}")
+    try:
+        yield
+    finally:
+        running = [guest for guest in guests if guest.is_running()]
+        everywhere(running, f"modprobe -r {module}")
+
+
+def eventually(condition, timeout=10.0):
+    """Whether the condition comes true in time."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+class Tool:
+    """`ntb_tool` in one guest."""
+
+    def __init__(self, guest):
+        self.guest = guest
+        self.path = f"{DEBUGFS}/ntb_tool/{DEVICE}"
+
+    def read(self, name):
+        return self.guest.run(f"cat {self.path}/{name}").out.strip()
+
+    def number(self, name):
+        return int(self.read(name), 0)
+
+    def write(self, name, text):
+        self.guest.run(f"echo '{text}' > {self.path}/{name}")
+
+    def link(self, pidx):
+        """Whether the link to a peer is up."""
+        return self.read(f"peer{pidx}/link") == "Y"
+
+    def wait_link(self, pidx, up, timeout=10.0):
+        wanted = "Y" if up else "N"
+        self.guest.run(f"echo {wanted} > {self.path}/peer{pidx}/link_event", timeout=timeout)
+
+    def expose(self, pidx, widx, size):
+        """Sets an inbound window up; returns its address and size."""
+        self.write(f"peer{pidx}/mw_trans{widx}", size)
+        fields = {}
+        for line in self.read(f"peer{pidx}/mw_trans{widx}").splitlines():
+            key, _, value = line.partition("\t")
+            fields[key.strip()] = value.strip().removesuffix("[p]")
+        return int(fields["DMA Address"], 16), int(fields["Window Size"], 16)
+
+    def withdraw(self, pidx, widx):
+        self.write(f"peer{pidx}/mw_trans{widx}", 0)
+
+    def reach(self, pidx, widx, address, size):
+        """Maps an outbound window; a size of zero unmaps it."""
+        self.write(f"peer{pidx}/peer_mw_trans{widx}", f"{address}:{size}")
+
+
+_SSH = r"""#!/bin/bash
+# One request at a time: the words behind the host name are the command.
+shift
+printf '%s\n' "$(printf '%s' "$*" | base64 -w0)" > {directory}/request
+{{ read -r status; cat; exit "$status"; }} < {directory}/reply
+"""
+
+
+class RemoteShell:
+    """A program `ssh` in guest `local` that runs commands in guest `remote`.
+
+    The way is through this process: a pipe in `local` carries requests out and
+    replies in. Put `directory` in front of the script's PATH. Commands run with
+    `env` added to their environment.
+    """
+
+    directory = "/run/remote-shell"
+
+    def __init__(self, local, remote, env):
+        self._local = local
+        self._remote = remote
+        self._env = env
+        self._done = threading.Event()
+        self._served = 0
+
+    def __enter__(self):
+        script = _SSH.format(directory=self.directory)
+        self._local.run(
+            f"mkdir -p {self.directory} && cd {self.directory} && rm -f request reply"
+            f" && mkfifo request reply && cat > ssh <<'END'\n{script}\nEND\n"
+            f"chmod +x ssh"
+        )
+        self._requests = self._local.spawn(f"while cat {self.directory}/request; do :; done")
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._done.set()
+        self._thread.join(60)
+        self._requests.kill()
+
+    def _serve(self):
+        while not self._done.wait(0.005):
+            lines = self._requests.output.split("\n")
+            for line in lines[self._served : -1]:
+                self._served += 1
+                self._answer(line)
+
+    def _answer(self, line):
+        command = f'eval "$(base64 -d <<< {line})"'
+        result = self._remote.run(command, timeout=120, check=False, env=self._env)
+        reply = self._local.spawn(f"cat > {self.directory}/reply", timeout=60, stdin=True)
+        status = result.rc if 0 <= result.rc < 256 else 255
+        reply.write(f"{status}\n{result.out}".encode())
+        reply.write(b"")
+        reply.wait()
