@@ -11,6 +11,25 @@
 //! Nothing that a peer wrote reaches an index, a length or an offset before it was read exactly
 //! once, copied and checked; a bad value comes back as a named error and the caller resets the
 //! link. No function here panics on any value a peer can write.
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`wire`] | ids, message and block headers, epoch tags |
+//! | [`memory`] | the traits through which shared memory is reached |
+//! | [`mailbox`] | the bootstrap over scratchpads or messages |
+//! | [`link`] | the state machine of a link: epochs, Hello, heartbeat |
+//! | [`layout`] | the division of inbound memory |
+//! | [`ring`] | the record ring, doorbell suppression, large frames |
+//! | [`arena`] | segments cut from inbound memory |
+//! | [`route`] | the way of a frame, forwarding |
+//! | [`fdb`] | MAC learning |
+//! | [`ether`] | the function header of the virtual Ethernet |
+//!
+//! A link's caller feeds [`link::Link`] and carries out its actions. At
+//! [`link::Action::LinkUp`] it makes a [`ring::Consumer`] over each ring of its own layout and a
+//! [`ring::Producer`] over each ring of the peer's, with the tags of [`link::Link::tags`], and at
+//! [`link::Action::LinkDown`] it drops them. `Documentation/wire-format.md` describes what ends
+//! up in shared memory.
 
 #![cfg_attr(not(MODULE), no_std)]
 #![forbid(unsafe_code)]
