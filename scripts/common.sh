@@ -40,6 +40,10 @@ take_lock() {
 	flock -w 3600 "$lock_fd" || die "another $2 still holds $1 after an hour"
 }
 
+release_lock() {
+	exec {lock_fd}>&-
+}
+
 # run_logged LOG WHAT COMMAND...: runs with all output in LOG, and shows every
 # few seconds how far it is. Whoever stops this script stops the command.
 run_logged() {

@@ -118,12 +118,20 @@ cached_source() {
 	find "$sources" -mindepth 1 -maxdepth 1 -type d -name 'linux-source-*' 2>/dev/null | sort -V | tail -n 1
 }
 
+# Sets source_dir: what the cache has, unless that is nothing or too old.
 obtain_source() {
-	local package version target
-	mkdir -p "$sources"
-	find "$sources" -maxdepth 1 -name '.unpack-*' -exec rm -rf {} +
 	source_dir=$(cached_source)
 	[ -z "$source_dir" ] || [ -n "$update" ] || return 0
+	mkdir -p "$sources"
+	take_lock "$sources/lock" "download of the kernel source"
+	source_dir=$(cached_source)
+	[ -n "$source_dir" ] && [ -z "$update" ] || obtain_newest_source
+	release_lock
+}
+
+obtain_newest_source() {
+	local package version target
+	find "$sources" -maxdepth 1 -name '.unpack-*' -exec rm -rf {} +
 	read_package_lists
 	read -r package version < <(newest_source) || exit 1
 	target=$sources/${package}_${version//[~+]/-}
@@ -212,9 +220,10 @@ print-source | print-dir)
 	printf '%s\n' "$build_dir"
 	;;
 build)
-	take_lock "$cache/kernel.lock" "kernel build"
 	obtain_source
 	name_build
+	[ ! -e "$build_dir/.complete" ] || exit 0
+	take_lock "$build_dir.lock" "build of the same kernel"
 	[ -e "$build_dir/.complete" ] || build
 	;;
 esac
