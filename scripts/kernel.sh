@@ -125,7 +125,9 @@ obtain_source() {
 	mkdir -p "$sources"
 	take_lock "$sources/lock" "download of the kernel source"
 	source_dir=$(cached_source)
-	[ -n "$source_dir" ] && [ -z "$update" ] || obtain_newest_source
+	if [ -z "$source_dir" ] || [ -n "$update" ]; then
+		obtain_newest_source
+	fi
 	release_lock
 }
 
