@@ -127,12 +127,6 @@ def stream(sender, receiver):
 
 def show_state(guest):
     title(f"{guest.name}: peers and statistics")
-    say(
-        guest,
-        "cd /sys/kernel/mp/peers && for p in *; do"
-        ' echo "peer $p: $(cat $p/type) $(cat $p/state),'
-        " sent $(cat $p/tx_frames) frames, $(cat $p/tx_bytes) bytes,"
-        ' received $(cat $p/rx_frames) frames, $(cat $p/rx_bytes) bytes"; done',
-    )
+    say(guest, "cd /sys/kernel/mp/peers; grep . */type */state */[rt]x_{frames,bytes}")
     say(guest, f"ip -s link show {stack.INTERFACE}")
     say(guest, f"ethtool -S {stack.INTERFACE}")
