@@ -29,7 +29,8 @@ use mp_kernel::ntb::{
         Device,
         Ntb,
         Registration, //
-    }, //
+    },
+    shutdown::ShutdownHook, //
 };
 
 /// Binds `ivshmem-doorbell`, and claims the `ivshmem-plain` functions beside it,
@@ -49,6 +50,7 @@ kernel::pci_device_table!(
 pub(crate) struct Bridge {
     registration: Option<Registration<Port>>,
     interrupts: Option<Interrupts<Service>>,
+    shutdown: Option<ShutdownHook<Service>>,
     ntb: Arc<Ntb<Port>>,
 }
 
@@ -66,6 +68,7 @@ impl Bridge {
         let mut this = Self {
             registration: None,
             interrupts: None,
+            shutdown: None,
             ntb,
         };
         this.ntb.data().appear();
@@ -76,8 +79,9 @@ impl Bridge {
             pdev,
             vectors,
             c"ntb_hw_ivshmem",
-            service,
+            service.clone(),
         )?);
+        this.shutdown = Some(ShutdownHook::new(service)?);
         this.ntb.data().catch_up();
         Ok(this)
     }
@@ -85,6 +89,7 @@ impl Bridge {
 
 impl Drop for Bridge {
     fn drop(&mut self) {
+        self.shutdown = None;
         // The client leaves while events still come.
         self.registration = None;
         self.ntb.data().vanish();

@@ -39,7 +39,8 @@ use mp_kernel::ntb::{
         Features,
         LinkState,
         Ntb, //
-    }, //
+    },
+    shutdown::Shutdown, //
 };
 
 /// What the emulated link is said to be: PCI Express 3.0, 8 lanes.
@@ -350,5 +351,11 @@ impl Handler for Service {
                 self.ntb.db_event(vector);
             }
         }
+    }
+}
+
+impl Shutdown for Service {
+    fn shutdown(&self) {
+        self.ntb.data().vanish();
     }
 }
