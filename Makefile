@@ -20,6 +20,7 @@ export MODULES
 # Host programs. Static, because a guest's first process has no libraries.
 CARGO_TARGET_DIR ?= $(CURDIR)/build/target
 static_target := x86_64-unknown-linux-gnu
+rig_programs := $(patsubst scripts/rig/%/Cargo.toml,%,$(wildcard scripts/rig/*/Cargo.toml))
 export CARGO_TARGET_DIR
 export RIG_PROGRAMS ?= $(CARGO_TARGET_DIR)/$(static_target)/release
 
@@ -51,7 +52,7 @@ kernel: setup
 ## rig: build the programs of the test rig
 rig:
 	@RUSTFLAGS="-C target-feature=+crt-static" cargo build --quiet --locked --release \
-		--target $(static_target) -p guest-init -p ivshmem-server
+		--target $(static_target) $(addprefix -p ,$(rig_programs))
 
 ## demo: boot HOSTS=2|3|4 hosts and show them talking over the NTB
 demo: setup modules rig

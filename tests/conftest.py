@@ -2,7 +2,8 @@
 """Fixtures shared by all tests that need guests.
 
 `boot` boots sets of guests that live until the end of the test module. After
-each test, the consoles of all guests are searched for kernel complaints.
+each test, the consoles of all guests are searched for kernel complaints; after
+each module, kernels that can are asked for lost memory.
 """
 
 import os
@@ -53,10 +54,19 @@ class Booter:
         return found
 
 
+    def find_leaks(self):
+        """Memory that has been lost by kernels that look for it."""
+        guests = [guest for fabric in self.fabrics for guest in fabric.hosts]
+        found = {guest.name: guest.leaks() for guest in guests if guest.is_running()}
+        return {name: leaks for name, leaks in found.items() if leaks}
+
+
 @pytest.fixture(scope="module")
 def boot(request):
     with ExitStack() as stack:
-        yield Booter(stack, _LOGS / request.module.__name__)
+        booter = Booter(stack, _LOGS / request.module.__name__)
+        yield booter
+        assert booter.find_leaks() == {}
 
 
 @pytest.fixture(autouse=True)

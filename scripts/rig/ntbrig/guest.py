@@ -11,6 +11,15 @@ from .settings import RigError
 
 _POLL = 0.01
 _POWEROFF_TIMEOUT = 20.0
+_LEAKS_TIMEOUT = 180.0
+# What is younger than five seconds is not reported, and a pointer may be
+# missed once: it must be missed twice.
+_FIND_LEAKS = """
+file=/sys/kernel/debug/kmemleak
+[ -e $file ] || exit 0
+sleep 5
+echo scan > $file && echo scan > $file && cat $file
+"""
 
 
 class Guest:
@@ -158,6 +167,10 @@ class Guest:
     def kernel_reports(self):
         """What the kernel has complained about since `forget_reports`."""
         return reports.find(self.console()[self._marked :])
+
+    def leaks(self):
+        """What kmemleak has found, on a kernel that has it."""
+        return self.run(_FIND_LEAKS, _LEAKS_TIMEOUT).out
 
     def forget_reports(self):
         self._marked = len(self.console())
