@@ -1,0 +1,558 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The virtual Ethernet: what a user expects of `ntb0`."""
+
+import json
+import os
+import textwrap
+import time
+
+import pytest
+from ntbrig import stack
+
+BOTTOM = stack.MODULES[:-1]
+ETHER = ("mp_func_ether",)
+DEBUG = os.environ.get("DEBUG") == "1"
+
+
+@pytest.fixture(scope="module")
+def fabric(boot):
+    """Three hosts whose interfaces have carrier and know each other."""
+    fabric = boot(hosts=3)
+    stack.bring_up(*fabric.hosts)
+    wait_for_everyone(fabric)
+    return fabric
+
+
+def wait_for_everyone(fabric, timeout=20):
+    count = len(fabric.hosts) - 1
+    for guest in fabric.hosts:
+        guest.run(
+            f'until [ "$(ls /sys/kernel/mp/peers | wc -l)" = {count} ]; do sleep 0.02; done',
+            timeout=timeout,
+        )
+
+
+def ping(guest, address, options=""):
+    """Waits for an answer, within ten seconds."""
+    return guest.run(f"ping -q -c 1 -w 10 {options} {address}", timeout=20)
+
+
+def link(guest, interface="ntb0"):
+    return json.loads(guest.run(f"ip -j -d -s link show {interface}").out)[0]
+
+
+def traffic(guest, interface="ntb0"):
+    return link(guest, interface)["stats64"]
+
+
+def ethtool_stats(guest):
+    lines = guest.run("ethtool -S ntb0").out.splitlines()[1:]
+    return {name.strip(): int(value) for name, value in (line.split(":") for line in lines)}
+
+
+def python(guest, program, timeout=60, **kwargs):
+    """Starts a Python program in a guest."""
+    return guest.spawn(["/usr/bin/python3", "-c", textwrap.dedent(program)], timeout, **kwargs)
+
+
+SINK = """
+    import hashlib, socket
+    server = socket.create_server(("::", 5005), family=socket.AF_INET6, dualstack_ipv6=True)
+    print("ready", flush=True)
+    connection, _ = server.accept()
+    digest = hashlib.sha256()
+    while data := connection.recv(1 << 20):
+        digest.update(data)
+    print(digest.hexdigest())
+"""
+
+SOURCE = """
+    import hashlib, os, socket
+    block = os.urandom(1 << 20)
+    digest = hashlib.sha256()
+    connection = socket.create_connection(({address!r}, 5005), 20)
+    for n in range({mib}):
+        block = block[n + 1:] + block[:n + 1]
+        connection.sendall(block)
+        digest.update(block)
+    connection.close()
+    print(digest.hexdigest())
+"""
+
+
+def stream(source, sink, mib=16, address=None):
+    """Sends data over TCP and compares its checksum at both ends."""
+    receiver = python(sink, SINK)
+    sink.run("until ss -ltn | grep -q :5005; do sleep 0.05; done", timeout=20)
+    sent = python(source, SOURCE.format(address=address or stack.address(sink), mib=mib)).wait()
+    received = receiver.wait()
+    assert sent.check().out.split()[-1] == received.check().out.split()[-1]
+
+
+def lost(guest):
+    """Packets that an interface has dropped or found wrong."""
+    counters = traffic(guest)
+    return {
+        (way, what): counters[way][what]
+        for way in ("rx", "tx")
+        for what in ("errors", "dropped")
+        if counters[way][what]
+    }
+
+
+# --- one broadcast domain
+
+
+def test_one_interface_per_host_reaches_every_other(fabric):
+    """IDT-ETH-1"""
+    for guest in fabric.hosts:
+        assert guest.run("ls -d /sys/class/net/ntb*").out.split() == ["/sys/class/net/ntb0"]
+        for other in fabric.hosts:
+            if other is not guest:
+                ping(guest, stack.address(other))
+
+
+SPY = """
+    import os, socket
+    spy = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    spy.bind(("ntb0", 3))
+    spy.setsockopt(263, 1, bytes.fromhex("{index:08x}")[::-1] + bytes([1, 0, 0, 0]) + bytes(8))
+    spy.settimeout(0.1)
+    open("/tmp/spy.ready", "w").close()
+    seen = 0
+    while not os.path.exists("/tmp/spy.stop"):
+        try:
+            while True:
+                seen += spy.recv(2000)[12:18] == bytes.fromhex("88b5") + b"mark"
+        except TimeoutError:
+            pass
+    print(seen)
+"""
+
+MARK = """
+    import socket
+    s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    s.bind(("ntb0", 0))
+    to = bytes.fromhex({to!r}.replace(":", ""))
+    own = bytes.fromhex(open("/sys/class/net/ntb0/address").read().replace(":", ""))
+    for _ in range(5):
+        s.send(to + own + bytes.fromhex("88b5") + b"mark".ljust(46, b"."))
+"""
+
+
+def seen_by(fabric, sender, to):
+    """Which other hosts see five frames from `sender` to the address `to`."""
+    others = [guest for guest in fabric.hosts if guest is not sender]
+    for guest in others:
+        guest.run("rm -f /tmp/spy.*")
+    spies = [python(g, SPY.format(index=link(g)["ifindex"])) for g in others]
+    for guest in others:
+        guest.run("until [ -e /tmp/spy.ready ]; do sleep 0.05; done")
+    python(sender, MARK.format(to=to)).wait().check()
+    time.sleep(0.5)
+    for guest in others:
+        guest.run("touch /tmp/spy.stop")
+    seen = [int(spy.wait().check().out.split()[-1]) for spy in spies]
+    assert all(count in (0, 5) for count in seen), seen
+    return [guest.name for guest, count in zip(others, seen, strict=True) if count]
+
+
+def test_unicast_goes_to_the_owner_alone(fabric):
+    """IDT-ETH-2"""
+    rp, ep1, ep2 = fabric.hosts
+    assert seen_by(fabric, rp, link(ep2)["address"]) == ["ep2"]
+    assert seen_by(fabric, ep1, link(rp)["address"]) == ["rp"]
+
+
+def test_group_and_unknown_addresses_go_to_all(fabric):
+    """IDT-ETH-2"""
+    assert seen_by(fabric, fabric.rp, "ff:ff:ff:ff:ff:ff") == ["ep1", "ep2"]
+    assert seen_by(fabric, fabric.hosts[1], "01:00:5e:00:00:77") == ["rp", "ep2"]
+    assert seen_by(fabric, fabric.rp, "02:00:00:00:be:ef") == ["ep1", "ep2"]
+
+
+def test_address_is_made_of_the_host_id_and_can_be_changed(fabric):
+    ep1 = fabric.hosts[1]
+    number = int(ep1.run("cat /sys/kernel/mp/self").out, 16)
+    own = f"02:4d:50:00:{number >> 8:02x}:{number & 255:02x}"
+    assert link(ep1)["address"] == own
+    ep1.run("ip link set ntb0 address 02:11:22:33:44:55")
+    try:
+        assert seen_by(fabric, fabric.rp, "02:11:22:33:44:55") == ["ep1"]
+        fabric.rp.run("ip neigh flush dev ntb0")
+        ping(fabric.rp, stack.address(ep1))
+    finally:
+        ep1.run(f"ip link set ntb0 address {own}")
+        for guest in fabric.hosts:
+            guest.run("ip neigh flush dev ntb0")
+
+
+def test_a_bridge_learns_stations_behind_a_host(fabric):
+    """IDT-ETH-2, IDT-ETH-3"""
+    rp, ep1, _ = fabric.hosts
+    ep1.run(
+        """
+        set -e
+        ip netns add station
+        ip link add inner type veth peer name outer
+        ip link set inner netns station
+        ip -n station addr add 10.77.0.99/24 dev inner
+        ip -n station link set inner up
+        ip link add br0 type bridge
+        ip link set br0 up
+        ip link set outer master br0 up
+        ip link set ntb0 master br0
+        """
+    )
+    try:
+        ping(rp, "10.77.0.99", "-c 3")
+        behind = ep1.run("ip netns exec station cat /sys/class/net/inner/address").out.strip()
+        assert seen_by(fabric, rp, behind) == ["ep1"]
+        assert ethtool_stats(rp)["fdb_learned"] >= 3
+    finally:
+        ep1.run("ip link del br0; ip netns del station")
+    ping(rp, stack.address(ep1))
+
+
+# --- an interface like others
+
+
+def test_down_and_up(fabric):
+    """IDT-ETH-3"""
+    rp, ep1, _ = fabric.hosts
+    for _ in range(3):
+        ep1.run("ifconfig ntb0 down")
+        assert "UP" not in link(ep1)["flags"]
+        ep1.run("ifconfig ntb0 up")
+        ping(rp, stack.address(ep1))
+        ping(ep1, stack.address(rp))
+
+
+def test_capture(fabric):
+    """IDT-ETH-3"""
+    rp, ep1, _ = fabric.hosts
+    capture = ep1.spawn("tcpdump -n -i ntb0 -c 4 icmp", 40)
+    time.sleep(2)
+    ping(rp, stack.address(ep1), "-c 3")
+    out = capture.wait().check().out
+    assert f"{stack.address(rp)} > {stack.address(ep1)}: ICMP echo request" in out
+
+
+def test_namespaces(fabric):
+    rp, ep1, _ = fabric.hosts
+    address = stack.address(ep1)
+    ep1.run(
+        "ip netns add other && ip link set ntb0 netns other"
+        f" && ip -n other addr add {address}/24 dev ntb0 && ip -n other link set ntb0 up"
+    )
+    ping(rp, address)
+    # A namespace that ends gives the interface back.
+    ep1.run("ip netns del other; until [ -e /sys/class/net/ntb0 ]; do sleep 0.05; done")
+    stack.configure(ep1)
+    ping(rp, address)
+
+
+def test_mtu_from_68_to_65535(fabric):
+    rp, ep1, _ = fabric.hosts
+    for mtu in (67, 65536):
+        refused = rp.run(f"ip link set ntb0 mtu {mtu}", check=False)
+        assert refused.rc != 0
+        assert "mtu" in refused.err
+    for mtu in (68, 576, 9000, 65535):
+        for guest in (rp, ep1):
+            guest.run(f"ip link set ntb0 mtu {mtu}")
+        ping(rp, stack.address(ep1), f"-M do -s {mtu - 28}")
+        assert rp.run(
+            f"ping -q -c 1 -w 2 -M do -s {mtu - 27} {stack.address(ep1)}", check=False
+        ).rc
+    stream(rp, ep1)
+    for guest in (rp, ep1):
+        guest.run("ip link set ntb0 mtu 1500; ip addr show dev ntb0")
+    assert lost(rp) == lost(ep1) == {}
+
+
+def test_vlan_tags_cross(fabric):
+    rp, ep1, _ = fabric.hosts
+    for offload in ("on", "off"):
+        for number, guest in enumerate((rp, ep1), 1):
+            guest.run(f"ethtool -K ntb0 tx-vlan-offload {offload}")
+            guest.run(
+                "ip link add link ntb0 name tagged type vlan id 5 && ip link set tagged up"
+                f" && ip addr add 10.78.0.{number}/24 dev tagged"
+            )
+        ping(rp, "10.78.0.2", "-s 1472 -M do")
+        stream(rp, ep1, mib=4, address="10.78.0.2")
+        for guest in (rp, ep1):
+            guest.run("ip link del tagged; ethtool -K ntb0 tx-vlan-offload on")
+
+
+def test_ethtool(fabric):
+    rp = fabric.rp
+    assert "driver: mp_func_ether" in rp.run("ethtool -i ntb0").out
+    assert "Link detected: yes" in rp.run("ethtool ntb0").out
+    rp.run("ethtool -L ntb0 combined 1 && ethtool -C ntb0 tx-frames 4")
+    assert "tx-frames: 4 " in " ".join(rp.run("ethtool -c ntb0").out.split())
+    assert rp.run("ethtool -l ntb0").out.split()[-1] == "1"
+    ping(rp, stack.address(fabric.hosts[1]))
+    rp.run("ethtool -L ntb0 combined 4 && ethtool -C ntb0 tx-frames 16")
+    for wrong in ("-L ntb0 combined 0", "-L ntb0 combined 5", "-C ntb0 tx-frames 0"):
+        assert rp.run(f"ethtool {wrong}", check=False).rc != 0
+    features = rp.run("ethtool -k ntb0").out
+    for feature in (
+        "tcp-segmentation-offload",
+        "generic-receive-offload",
+        "scatter-gather",
+        "tx-checksumming",
+        "rx-checksumming",
+        "tx-udp-segmentation",
+    ):
+        assert f"{feature}: on" in features
+
+
+# --- offloads
+
+
+def average_packet(guest, before, way):
+    after = traffic(guest)[way]
+    return (after["bytes"] - before[way]["bytes"]) / (after["packets"] - before[way]["packets"])
+
+
+@pytest.mark.parametrize("family", ["ipv4", "ipv6"])
+def test_large_segments_cross_whole(fabric, family):
+    rp, ep1, _ = fabric.hosts
+    address = None
+    if family == "ipv6":
+        for number, guest in enumerate((rp, ep1), 1):
+            guest.run(f"ip addr replace fd77::{number}/64 dev ntb0 nodad")
+        address = "fd77::2"
+    before = traffic(ep1)
+    stream(rp, ep1, mib=32, address=address)
+    assert average_packet(ep1, before, "rx") > 8000
+    assert lost(rp) == lost(ep1) == {}
+
+
+@pytest.mark.parametrize("off", ["tso", "tx", "sg", "gso", "rx", "gro"])
+def test_data_is_intact_without_an_offload(fabric, off):
+    rp, ep1, _ = fabric.hosts
+    saved = rp.run("ethtool -k ntb0").out
+    for guest in (rp, ep1):
+        guest.run(f"ethtool -K ntb0 {off} off")
+    stream(rp, ep1, mib=4)
+    stream(ep1, rp, mib=4)
+    for guest in (rp, ep1):
+        guest.run("ethtool -K ntb0 rx on tx on sg on tso on gso on gro on")
+        guest.run("ethtool -K ntb0 tx-udp-segmentation on tx-tcp-mangleid-segmentation off")
+    assert rp.run("ethtool -k ntb0").out == saved
+    assert lost(rp) == lost(ep1) == {}
+
+
+def test_udp_segments_cross_whole_and_arrive_as_datagrams(fabric):
+    rp, ep1, _ = fabric.hosts
+    receiver = python(
+        ep1,
+        """
+        import socket
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        s.bind(("", 5006))
+        s.settimeout(15)
+        print("ready", flush=True)
+        print([s.recv(2000) == bytes([n]) * 1000 for n in range(20)])
+        """,
+    )
+    ep1.run("until ss -lun | grep -q :5006; do sleep 0.05; done", timeout=20)
+    before = traffic(ep1)["rx"]["packets"]
+    python(
+        rp,
+        f"""
+        import socket
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        s.setsockopt(socket.SOL_UDP, 103, 1000)
+        s.sendto(b"".join(bytes([n]) * 1000 for n in range(20)), ("{stack.address(ep1)}", 5006))
+        """,
+    ).wait().check()
+    assert receiver.wait().check().out.split("\n")[1] == str([True] * 20)
+    assert traffic(ep1)["rx"]["packets"] - before < 10
+
+
+def test_socket_busy_polling_reaches_the_transport(fabric):
+    rp, ep1, _ = fabric.hosts
+
+    def busy_polled():
+        names, values = rp.run("grep ^TcpExt: /proc/net/netstat").out.splitlines()
+        return int(dict(zip(names.split(), values.split(), strict=True))["BusyPollRxPackets"])
+
+    before = busy_polled()
+    echo = python(
+        ep1,
+        """
+        import socket
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        s.bind(("", 5007))
+        s.settimeout(20)
+        while True:
+            data, who = s.recvfrom(100)
+            s.sendto(data, who)
+            if data == b"end":
+                break
+        """,
+    )
+    ep1.run("until ss -lun | grep -q :5007; do sleep 0.05; done", timeout=20)
+    python(
+        rp,
+        f"""
+        import socket, struct
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        s.setsockopt(socket.SOL_SOCKET, 46, 20000)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 20, 0))
+        for message in [b"x"] * 200 + [b"end"]:
+            s.sendto(message, ("{stack.address(ep1)}", 5007))
+            s.recv(100)
+        """,
+    ).wait().check()
+    echo.wait().check()
+    assert busy_polled() - before > 50
+
+
+# --- pressure, and going wrong
+
+
+def test_a_fast_sender_loses_nothing(fabric):
+    rp, ep1, _ = fabric.hosts
+    server = ep1.spawn("iperf3 -s -1", 60)
+    ep1.run("until ss -ltn | grep -q :5201; do sleep 0.05; done", timeout=20)
+    rp.run(f"iperf3 -c {stack.address(ep1)} -t 4 -P 4", timeout=60)
+    server.wait().check()
+    counters = ethtool_stats(rp)
+    assert counters["tx_ring_full"] + counters["tx_byte_limit"] > 0
+    assert lost(rp) == lost(ep1) == {}
+    for name in ("tx_no_peer", "tx_no_memory", "tx_given_up", "rx_malformed"):
+        assert counters[name] == 0
+
+
+def test_broadcasts_wait_for_room_and_arrive_once(fabric):
+    rp = fabric.rp
+    before = [traffic(guest)["rx"]["packets"] for guest in fabric.hosts[1:]]
+    sent = traffic(rp)["tx"]["packets"]
+    python(
+        rp,
+        """
+        import socket
+        s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+        s.bind(("ntb0", 0))
+        own = bytes.fromhex(open("/sys/class/net/ntb0/address").read().replace(":", ""))
+        frame = b"\\xff" * 6 + own + bytes.fromhex("88b5") + bytes(1400)
+        for _ in range(20000):
+            while True:
+                try:
+                    s.send(frame)
+                    break
+                except OSError:
+                    pass
+        """,
+    ).wait().check()
+    time.sleep(1)
+    sent = traffic(rp)["tx"]["packets"] - sent
+    assert sent >= 20000
+    for guest, count in zip(fabric.hosts[1:], before, strict=True):
+        assert 0 <= traffic(guest)["rx"]["packets"] - count - 20000 < 50
+    assert lost(rp) == {}
+
+
+def reload(guest):
+    stack.unload(guest, modules=ETHER)
+    stack.load(guest, modules=ETHER)
+    stack.configure(guest)
+
+
+def unload_under_traffic(guest, other, rounds):
+    address, back = stack.address(guest), stack.address(other)
+    for _ in range(rounds):
+        flood = other.spawn(f"timeout 20 ping -q -f {address}", 40)
+        return_flood = guest.spawn(f"timeout 20 ping -q -f {back}", 40)
+        time.sleep(0.5)
+        reload(guest)
+        stack.wait_for_carrier(guest)
+        ping(other, address)
+        other.run("pkill -x ping", check=False)
+        guest.run("pkill -x ping", check=False)
+        flood.wait()
+        return_flood.wait()
+
+
+def test_a_host_that_leaves_and_returns_needs_nothing_from_others(fabric):
+    """IDT-ETH-4"""
+    unload_under_traffic(fabric.hosts[2], fabric.rp, 2)
+    ping(fabric.rp, stack.address(fabric.hosts[1]))
+
+
+@pytest.mark.long
+def test_reload_under_traffic_twenty_times(fabric):
+    """IDT-ETH-4, IDT-FN-5"""
+    unload_under_traffic(fabric.hosts[1], fabric.rp, 20)
+
+
+def test_carrier_follows_the_peers(fabric):
+    ep2 = fabric.hosts[2]
+    stack.unload(ep2, modules=("pximc_ntb", "mp_func_ether"))
+    stack.load(ep2, modules=ETHER)
+    stack.configure(ep2)
+    assert "LOWER_UP" not in link(ep2)["flags"]
+    stack.load(ep2, modules=("pximc_ntb",))
+    stack.wait_for_carrier(ep2)
+    ping(fabric.rp, stack.address(ep2))
+    number = int(ep2.run("cat /sys/kernel/mp/self").out, 16)
+    assert link(ep2)["address"] == f"02:4d:50:00:{number >> 8:02x}:{number & 255:02x}"
+
+
+@pytest.mark.parametrize("parameter", ["peers=0", "peers=64", "queues=0", "queues=9"])
+def test_a_wrong_parameter_is_explained(fabric, parameter):
+    ep2 = fabric.hosts[2]
+    stack.unload(ep2, modules=ETHER)
+    try:
+        refused = ep2.run(f"insmod {stack.modules_dir()}/mp_func_ether.ko {parameter}", check=False)
+        assert refused.rc != 0
+        assert f"{parameter} is out of range" in ep2.run("dmesg | tail -3").out
+        assert not ep2.run("ls -d /sys/class/net/ntb*", check=False).out
+    finally:
+        stack.load(ep2, modules=ETHER)
+        stack.configure(ep2)
+        stack.wait_for_carrier(ep2)
+
+
+def test_a_peer_beyond_the_table_is_explained(fabric):
+    ep2 = fabric.hosts[2]
+    stack.unload(ep2, modules=ETHER)
+    stack.load(ep2, modules=ETHER, parameters={"mp_func_ether": "peers=1"})
+    try:
+        stack.configure(ep2)
+        stack.wait_for_carrier(ep2)
+        ping(ep2, stack.address(fabric.rp))
+        assert "load the module with peers=2 or more" in ep2.run("dmesg | tail -5").out
+    finally:
+        reload(ep2)
+        stack.wait_for_carrier(ep2)
+
+
+@pytest.mark.skipif(not DEBUG, reason="needs the debug kernel's fault injection")
+def test_receiving_survives_a_shortage_of_memory(fabric):
+    rp, ep1, _ = fabric.hosts
+    ep1.run(
+        """
+        mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug
+        for f in failslab fail_page_alloc; do
+            cd /sys/kernel/debug/$f
+            echo 5 > probability; echo -1 > times; echo 0 > verbose
+            [ -e ignore-gfp-wait ] && echo Y > ignore-gfp-wait
+            [ -e min-order ] && echo 0 > min-order
+        done; true
+        """
+    )
+    try:
+        rp.run(f"ping -q -f -w 5 -s 30000 {stack.address(ep1)}", check=False, timeout=30)
+    finally:
+        ep1.run(
+            "for f in failslab fail_page_alloc; do"
+            " echo 0 > /sys/kernel/debug/$f/probability; done"
+        )
+    assert ethtool_stats(ep1)["rx_no_memory"] > 0
+    ping(rp, stack.address(ep1), "-s 30000")
