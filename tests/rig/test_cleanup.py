@@ -14,10 +14,6 @@ from ntbrig.settings import CHECKOUT
 _RIG = CHECKOUT / "scripts/rig/rig"
 
 
-def run_directories():
-    return set(Path("/dev/shm").glob("pximc-rig-*"))
-
-
 def processes_with(text):
     """Ids of processes whose command line contains the text."""
     found = []
@@ -30,18 +26,25 @@ def processes_with(text):
     return found
 
 
+def parent(pid):
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("PPid:"):
+            return int(line.split()[1])
+    return None
+
+
 class Running:
     """`rig up --bare` in a process of its own."""
 
     def __init__(self):
-        before = run_directories()
         self.process = subprocess.Popen(
             [sys.executable, _RIG, "up", "--bare", "--hosts", "2"],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
-        self.directory = self._wait(lambda: next(iter(run_directories() - before), None))
+        self.warden = self._wait(self._find_warden)
+        self.directory = Path(Path(f"/proc/{self.warden}/cmdline").read_text().split("\0")[-2])
         self._wait(lambda: len(self.guests()) == 2)
 
     def _wait(self, condition):
@@ -51,6 +54,16 @@ class Running:
                 return value
             time.sleep(0.02)
         raise AssertionError("it did not start: " + self.process.stdout.read())
+
+    def _find_warden(self):
+        """The process that is parent of this run's guests, once it has started."""
+        for pid in processes_with("ntbrig.warden"):
+            try:
+                if parent(pid) == self.process.pid:
+                    return pid
+            except OSError:
+                pass  # another run's, which has just ended
+        return None
 
     def guests(self):
         return processes_with(f"{self.directory}/port")
@@ -87,10 +100,7 @@ def test_a_signal_while_booting_leaves_nothing(number):
 def test_guests_die_with_the_warden_and_the_next_run_removes_its_files():
     running = Running()
     running.wait_until_up()
-    [warden] = [
-        pid for pid in processes_with(str(running.directory)) if pid in processes_with("ntbrig.warden")
-    ]
-    os.kill(warden, signal.SIGKILL)
+    os.kill(running.warden, signal.SIGKILL)
     deadline = time.monotonic() + 15
     while running.guests():
         assert time.monotonic() < deadline
