@@ -64,7 +64,7 @@ compiler_arguments() {
 
 check_tree
 rustc=$(matching_rustc)
-arguments=(-C "$kdir" "M=$checkout" "MO=$output" "RUSTC=$rustc" "HOSTRUSTC=$rustc")
+arguments=(--no-print-directory -C "$kdir" "M=$checkout" "MO=$output" "RUSTC=$rustc" "HOSTRUSTC=$rustc")
 compiler=$(compiler_arguments)
 [ -z "$compiler" ] || arguments+=("$compiler")
 mkdir -p "$output"

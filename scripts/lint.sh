@@ -10,6 +10,8 @@
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 
 kdir=${1:?usage: lint.sh KDIR}
+source=$kdir
+[ ! -d "$kdir/source" ] || source=$kdir/source
 failures=()
 
 # check NAME COMMAND...
@@ -27,7 +29,7 @@ tracked() {
 kernel_rustfmt() {
 	tracked 'rust/*.rs' |
 		xargs -0r env PATH="$kernel_path" rustfmt --check --edition 2021 \
-			--config-path "$kdir/source/.rustfmt.toml" --config skip_children=true
+			--config-path "$source/.rustfmt.toml" --config skip_children=true
 }
 
 # Clippy over the modules, in an output of its own: it leaves no usable objects.
@@ -44,7 +46,7 @@ kernel_clippy() {
 checkpatch() {
 	# Helpers only give a name to a macro of the kernel, and exports are a list.
 	local ignored=FILE_PATH_CHANGES,SPDX_LICENSE_TAG,CONST_STRUCT,EXPORT_SYMBOL,MEMORY_BARRIER
-	tracked '*.c' '*.h' | xargs -0r "$kdir/source/scripts/checkpatch.pl" \
+	tracked '*.c' '*.h' | xargs -0r "$source/scripts/checkpatch.pl" \
 		--no-tree --no-summary --terse --quiet --file --ignore "$ignored"
 }
 
