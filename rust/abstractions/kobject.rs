@@ -103,10 +103,10 @@ impl Directory {
                 name.as_char_ptr(),
             )
         };
-        // SAFETY: `kobj` points into `node`, hence is not null.
         // INVARIANT: The kobject was initialised; if it could not be added, dropping the handle
         // releases it all the same.
         let this = Self {
+            // SAFETY: `kobj` points into `node`, hence is not null.
             kobj: unsafe { NonNull::new_unchecked(kobj) },
         };
         kernel::error::to_result(ret)?;

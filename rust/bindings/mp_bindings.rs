@@ -34,5 +34,11 @@ type __kernel_ptrdiff_t = isize;
 // SAFETY: `__BindgenBitfieldUnit<Storage>` is a newtype around `Storage`.
 unsafe impl<Storage> Zeroable for __BindgenBitfieldUnit<Storage> where Storage: Zeroable {}
 
-include!(concat!(env!("MP_OBJ"), "/rust/bindings/bindings_generated.rs"));
-include!(concat!(env!("MP_OBJ"), "/rust/bindings/helpers_generated.rs"));
+include!(concat!(
+    env!("MP_OBJ"),
+    "/rust/bindings/bindings_generated.rs"
+));
+include!(concat!(
+    env!("MP_OBJ"),
+    "/rust/bindings/helpers_generated.rs"
+));

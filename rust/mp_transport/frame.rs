@@ -29,6 +29,7 @@ pub const FUNC_HDR_MAX: usize = 64;
 pub struct FuncId(pub u32);
 
 /// What a frame carries, and what happens to it in the end.
+#[allow(clippy::len_without_is_empty)]
 pub trait FrameBody: Send + Sync + 'static {
     /// Number of data bytes in all fragments.
     fn len(&self) -> usize;
@@ -151,6 +152,7 @@ impl Frame {
 }
 
 /// Data of a frame that has arrived; usually still in memory the sender shares.
+#[allow(clippy::len_without_is_empty)]
 pub trait RxData {
     /// Number of bytes.
     fn len(&self) -> usize;
