@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Message frame service and NTB transport, driven by the test function service.
-
-`mp_func_test` sends frames with a known pattern and checks those it receives;
-see rust/mp_func_test.rs for what it counts.
-"""
-
-import time
+"""Message frame service and NTB transport, driven by the test function service."""
 
 import pytest
 from ntbrig import stack
 
-SELF = 0x80000000
-BROADCAST = 0xFFFFFFFF
-COUNTERS = "/sys/kernel/mp_func_test"
-TRANSPORT = ("mp_kernel", "ntb_hw_ivshmem", "mp_transport", "pximc_ntb")
-TEST = ("mp_func_test",)
+from frames import (
+    BROADCAST,
+    SELF,
+    TEST,
+    TRANSPORT,
+    Receivers,
+    counters,
+    peer_counter,
+    peer_id,
+    send,
+    wait_for_peers,
+    wait_until_received,
+)
 
 
 @pytest.fixture(scope="module")
@@ -25,60 +27,6 @@ def fabric(boot):
     for guest in fabric.hosts:
         wait_for_peers(guest, 2)
     return fabric
-
-
-def wait_for_peers(guest, count, timeout=20):
-    guest.run(
-        f'until [ "$(ls /sys/kernel/mp/peers | wc -l)" = {count} ]; do sleep 0.02; done',
-        timeout=timeout,
-    )
-
-
-def peer_id(guest):
-    return int(guest.run("cat /sys/kernel/mp/self").out, 16)
-
-
-def counters(guest):
-    lines = guest.run(f"grep . {COUNTERS}/*").out.split()
-    pairs = (line.rsplit("/", 1)[1].split(":") for line in lines)
-    return {name: int(value) for name, value in pairs}
-
-
-def peer_counter(guest, peer, name):
-    return int(guest.run(f"cat /sys/kernel/mp/peers/{peer:08x}/{name}").out)
-
-
-class Receivers:
-    """Loads the test service on hosts, and unloads it in the end."""
-
-    def __init__(self, *guests):
-        self.guests = guests
-
-    def __enter__(self):
-        stack.load(*self.guests, modules=TEST)
-
-    def __exit__(self, *_):
-        stack.unload(*self.guests, modules=TEST)
-
-
-def send(guest, dst, count, size, priority=0, timeout=60):
-    """Sends frames and returns what the sender counted in the end."""
-    order = f"dst={dst} count={count} size={size} priority={priority}"
-    stack.load(guest, modules=TEST, parameters={"mp_func_test": order})
-    try:
-        guest.run(
-            f'until [ "$(cat {COUNTERS}/done)" = 1 ]; do sleep 0.02; done', timeout=timeout
-        )
-        return counters(guest)
-    finally:
-        stack.unload(guest, modules=TEST)
-
-
-def wait_until_received(guest, count, timeout=10):
-    deadline = time.monotonic() + timeout
-    while (seen := counters(guest))["received"] < count and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return seen
 
 
 def test_the_rp_has_id_zero_and_gives_each_ep_an_id_of_its_own(fabric):
