@@ -33,7 +33,7 @@ export KDIR
 kdir = $(KDIR)
 endif
 
-.PHONY: all modules kernel setup rig demo test shell install lint clean help
+.PHONY: all modules kernel setup rig demo bench test shell install lint clean help
 
 all: modules rig
 
@@ -65,6 +65,11 @@ shell: setup modules rig
 ## test: all tests; LONG=1 adds the long ones, DEBUG=1 takes the checking kernel
 test: setup modules rig
 	@scripts/test.sh
+
+## bench: measure against mainline's NTB clients; ROUNDS=, SECONDS= of a sample, QUICK=1
+bench: setup modules rig
+	@scripts/rig/rig bench $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) \
+		$(if $(filter 1,$(QUICK)),--quick)
 
 ## install: install the modules for the kernel in KDIR=
 install: modules

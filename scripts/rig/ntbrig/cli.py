@@ -6,7 +6,7 @@ import contextlib
 import signal
 import sys
 
-from . import share, stack, terminal
+from . import bench, share, stack, terminal
 from .agent import CommandFailed, GuestGone
 from .demo import Demo
 from .fabric import Fabric
@@ -20,6 +20,11 @@ def _parser():
     commands = parser.add_subparsers(dest="command", required=True)
     add = commands.add_parser("demo", help="boot hosts and show them talking")
     add.add_argument("--hosts", type=int, default=3)
+    add = commands.add_parser("bench", help="measure the fabric against mainline's NTB clients")
+    add.add_argument("--rounds", type=int, help="default 5")
+    add.add_argument("--seconds", type=int, help="for one sample, default 3")
+    add.add_argument("--quick", action="store_true", help="one round of short samples")
+    add.add_argument("--explore", metavar="SETTINGS", action="append", help=argparse.SUPPRESS)
     for name, text in (
         ("shell", "a terminal in a host of the running set, or of a new one"),
         ("up", "boot a set and keep it until Ctrl-C"),
@@ -33,6 +38,16 @@ def _parser():
     add.add_argument("host")
     add.add_argument("argv", nargs=argparse.REMAINDER)
     return parser
+
+
+def _bench(options):
+    rounds = options.rounds if options.rounds is not None else 1 if options.quick else 5
+    seconds = options.seconds if options.seconds is not None else 1 if options.quick else 3
+    if options.explore:
+        done = bench.explore(seconds, options.explore)
+    else:
+        done = bench.run(rounds, seconds)
+    return 0 if done else 1
 
 
 @contextlib.contextmanager
@@ -96,7 +111,8 @@ def main():
     signal.signal(signal.SIGTERM, _end_on_signal)
     signal.signal(signal.SIGHUP, _end_on_signal)
     options = _parser().parse_args()
-    action = {"demo": _demo, "shell": _shell, "up": _up, "run": _run}[options.command]
+    actions = {"demo": _demo, "bench": _bench, "shell": _shell, "up": _up, "run": _run}
+    action = actions[options.command]
     try:
         return action(options)
     except (RigError, CommandFailed, GuestGone) as error:

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What `make bench` runs: the fabric against the kernel's own NTB clients.
+
+Absolute figures mean little under emulation and on a shared machine. So all
+contenders take turns in the same guests over the same emulated NTB, round after
+round, and what counts is the median of the rounds' ratios.
+"""
+
+import itertools
+import time
+from dataclasses import dataclass
+from typing import Callable
+
+from . import bench_contenders as contenders
+from . import bench_metrics as metrics
+from . import bench_report as report
+from .agent import CommandFailed, GuestGone
+from .bench_format import number
+from .fabric import Fabric
+from .settings import CHECKOUT, MIB, RigError
+
+RESULTS = CHECKOUT / "build/results"
+_LOGS = CHECKOUT / "build/logs/bench"
+
+# No new round begins after this many seconds.
+_TIME_FOR_ROUNDS = 20 * 60
+# A turn that fails is taken once more, in guests that were started anew.
+_ATTEMPTS = 2
+
+MAX = object()
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A measurement of a network, and the ratio to mainline that is aimed at."""
+
+    name: str
+    unit: str
+    measure: Callable
+    mtu: object = 1500
+    target: float | None = None
+    better: str = "higher"
+    most_lost: float | None = None
+
+
+NETWORK = (
+    Metric("tcp_stream_mtu1500", "Mbit/s", metrics.tcp_stream, target=1.7),
+    Metric("tcp_rr", "1/s", metrics.tcp_rr, target=1.0),
+    Metric("tcp_rr_busypoll", "1/s", metrics.tcp_rr_busypoll, target=1.5),
+    Metric("udp_64b_received", "1/s", metrics.udp_64b, target=1.25, most_lost=5.0),
+    Metric("ping_flood_avg", "ms", metrics.ping_flood, better="lower"),
+    Metric("tcp_stream_mtumax", "Mbit/s", metrics.tcp_stream, mtu=MAX, target=1.2),
+)
+WRITE = Metric("window_write_1mib", "MB/s", None, target=0.95)
+
+# Sizes of the windows, by the suffix of the results.
+WINDOWS = {"": 4 * MIB, "_win1m": MIB}
+# What the smaller windows may cost us.
+OWN_TARGET = 0.9
+
+OURS = contenders.Ours()
+DEFAULT = contenders.Mainline()
+# Mainline's best settings, by metric; how they were found: Documentation/benchmark.md.
+_SMALL_SLOTS = contenders.Mainline("transport_mtu=2048")
+TUNED = {metric.name: _SMALL_SLOTS for metric in NETWORK}
+TUNED["tcp_stream_mtumax"] = DEFAULT
+
+# Options of ntb_perf, by the suffix of the results.
+PERF = {"default": "", "tuned": "chunk_order=20"}
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One contender's measurements in one go."""
+
+    contender: object
+    metrics: tuple
+
+
+def turns():
+    """All turns of one round over one size of windows."""
+    yield Turn(OURS, NETWORK)
+    yield Turn(DEFAULT, NETWORK)
+    tuned = {}
+    for metric in NETWORK:
+        if TUNED[metric.name] is not DEFAULT:
+            tuned.setdefault(TUNED[metric.name], []).append(metric)
+    for contender, its in tuned.items():
+        yield Turn(contender, tuple(its))
+
+
+class Bench:
+    """Takes samples: `samples[window suffix, contender's name, metric's name]`
+    is a list with one `Sample`, or `None`, for each round."""
+
+    def __init__(self, fabric, program, seconds):
+        self.fabric = fabric
+        self.program = program
+        self.seconds = seconds
+        self.samples = {}
+        self.troubles = []
+
+    def round(self, number):
+        """Measures everything once."""
+        for suffix, window in WINDOWS.items():
+            order = list(turns())
+            shift = number % len(order)
+            for turn in order[shift:] + order[:shift]:
+                what = f"{turn.contender.name}, windows of {window // MIB} MiB"
+                taken = self.attempt(what, lambda t=turn, w=window: self.network(t, w))
+                for metric in turn.metrics:
+                    self._note(suffix, turn.contender.name, metric, number, taken)
+            what = f"window writes, windows of {window // MIB} MiB"
+            taken = self.attempt(what, lambda w=window: self._writes(w))
+            for name in (OURS.name, *PERF):
+                self._note(suffix, name, WRITE, number, taken, key=name)
+
+    def _note(self, suffix, contender, metric, number, taken, key=None):
+        column = self.samples.setdefault((suffix, contender, metric.name), [])
+        column += [None] * (number - len(column))
+        column.append((taken or {}).get(key or metric.name))
+
+    def attempt(self, what, action):
+        """Runs a turn; what it gave, or `None` if it failed each time."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            print(f"  {what} ", end="", flush=True)
+            start = time.monotonic()
+            try:
+                taken = action()
+                complaints = self._complaints()
+                if not complaints:
+                    print(f"({time.monotonic() - start:.0f} s)", flush=True)
+                    return taken
+                error = "; ".join(complaints)
+            except (CommandFailed, GuestGone, ValueError, KeyError) as caught:
+                error = " ".join(str(caught).split())
+            print(f"failed: {error}", flush=True)
+            self.troubles.append(f"{what}, attempt {attempt}: {error}")
+            self._restart()
+        return None
+
+    def _complaints(self):
+        found = [f"{g.name}: {line}" for g in self.fabric.hosts for line in g.kernel_reports()]
+        for guest in self.fabric.hosts:
+            guest.forget_reports()
+        return found
+
+    def _restart(self):
+        for guest in self.fabric.hosts:
+            guest.kill()
+        for guest in self.fabric.hosts:
+            guest.boot()
+            guest.forget_reports()
+
+    def network(self, turn, window):
+        guests = self.fabric.hosts
+        taken = {}
+        network = turn.contender.network(guests, self.program)
+        with contenders.hardware(guests, window), network as interface:
+            for metric in turn.metrics:
+                mtu = turn.contender.largest_mtu if metric.mtu is MAX else metric.mtu
+                interface.set_mtu(mtu)
+                taken[metric.name] = metric.measure(interface, self.seconds)
+                print(".", end="", flush=True)
+        return taken
+
+    def _writes(self, window):
+        guests = self.fabric.hosts
+        with contenders.hardware(guests, window):
+            taken = {name: metrics.perf_write(guests, words) for name, words in PERF.items()}
+            taken[OURS.name] = metrics.bench_write(guests)
+        return taken
+
+
+def _check(fabric):
+    """Where `net-bench` is, once everything needed is known to be there."""
+    if fabric.settings.modules_dir is None:
+        raise RigError("the kernel's own modules are missing: run `make kernel`")
+    program = fabric.settings.programs / "net-bench"
+    if not program.exists():
+        raise RigError(f"{program} is missing: run `make rig`")
+    return program
+
+
+def run(rounds, seconds):
+    """Whether everything could be measured; prints the table, writes the files."""
+    if rounds < 1 or seconds < 1:
+        raise RigError("ROUNDS and SECONDS are at least 1")
+    start = time.monotonic()
+    with Fabric(hosts=2, logs=_LOGS) as fabric:
+        bench = Bench(fabric, _check(fabric), seconds)
+        for index in range(rounds):
+            if index and time.monotonic() - start > _TIME_FOR_ROUNDS:
+                print(f"out of time: {index} of {rounds} rounds were run")
+                break
+            print(f"round {index + 1} of {rounds}", flush=True)
+            bench.round(index)
+    results = list(compare(bench.samples))
+    report.write(results, RESULTS)
+    report.table(results, time.monotonic() - start)
+    for trouble in bench.troubles:
+        print(f"trouble: {trouble}")
+    print(f"{RESULTS / 'bench.json'}, {RESULTS / 'bench.svg'}")
+    return all(found["ratio"] is not None for found in results)
+
+
+def explore(seconds, candidates):
+    """Tries settings of mainline and prints what becomes of each metric."""
+    with Fabric(hosts=2, logs=_LOGS) as fabric:
+        bench = Bench(fabric, _check(fabric), seconds)
+        for (suffix, window), words in itertools.product(WINDOWS.items(), candidates):
+            turn = Turn(contenders.Mainline(words), NETWORK)
+            taken = bench.attempt(turn.contender.name, lambda: bench.network(turn, window)) or {}
+            for metric in NETWORK:
+                if sample := taken.get(metric.name):
+                    notes = " ".join(f"{k} {number(v)}" for k, v in sample.notes.items())
+                    print(f"    {metric.name + suffix:28} {number(sample.value):>10} {notes}")
+    return not bench.troubles
+
+
+def compare(samples):
+    """All results, as dictionaries ready for the JSON file."""
+    for suffix in WINDOWS:
+        for metric, kind in itertools.product(NETWORK, ("tuned", "default")):
+            other = (TUNED[metric.name] if kind == "tuned" else DEFAULT).name
+            yield report.result(
+                f"{metric.name}_vs_{kind}{suffix}",
+                metric,
+                samples.get((suffix, OURS.name, metric.name), []),
+                samples.get((suffix, other, metric.name), []),
+                other,
+                metric.target if (kind, suffix) == ("tuned", "") else None,
+            )
+        for kind, words in PERF.items():
+            yield report.result(
+                f"{WRITE.name}_vs_{kind}{suffix}",
+                WRITE,
+                samples.get((suffix, OURS.name, WRITE.name), []),
+                samples.get((suffix, kind, WRITE.name), []),
+                f"ntb_perf ({words})" if words else "ntb_perf",
+                WRITE.target if (kind, suffix) == ("tuned", "") else None,
+            )
+    for metric in (*NETWORK, WRITE):
+        yield report.result(
+            f"{metric.name}_vs_own_win1m",
+            metric,
+            samples.get(("_win1m", OURS.name, metric.name), []),
+            samples.get(("", OURS.name, metric.name), []),
+            f"{OURS.name}, windows of 4 MiB",
+            OWN_TARGET if metric.better == "higher" else 1 / OWN_TARGET,
+        )

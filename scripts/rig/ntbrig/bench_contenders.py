@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What is measured against each other, and how it gets into the guests.
+
+All contenders are clients of the same NTB device, which takes one at a time:
+they are loaded and unloaded in turn, in the same guests.
+"""
+
+import contextlib
+
+from . import stack
+from .agent import CommandFailed
+from .settings import RigError
+
+MIB = 1 << 20
+HARDWARE = ("mp_kernel", "ntb_hw_ivshmem")
+DEVICE = "0000:00:1c.0"
+
+_TIMEOUT = 40.0
+_LINK_SECONDS = 30
+
+
+def everywhere(guests, command, timeout=_TIMEOUT):
+    """Runs a command in all guests at once; it must succeed in each."""
+    return [p.wait().check() for p in [guest.spawn(command, timeout) for guest in guests]]
+
+
+def _insmod(module, parameters=""):
+    return f"insmod {stack.modules_dir()}/{module}.ko {parameters}".strip()
+
+
+@contextlib.contextmanager
+def _loaded(guests, load, unload):
+    """Runs shell commands before and, in guests that still work, after."""
+    try:
+        everywhere(guests, load)
+        yield
+    except BaseException:
+        for guest in guests:
+            with contextlib.suppress(Exception):
+                guest.run(unload, timeout=_TIMEOUT, check=False)
+        raise
+    everywhere(guests, unload)
+
+
+@contextlib.contextmanager
+def hardware(guests, window):
+    """The emulated NTB with windows of so many bytes."""
+    for name in (*HARDWARE, "ntb_bench"):
+        if not (stack.modules_dir() / f"{name}.ko").exists():
+            raise RigError(f"{stack.modules_dir()}/{name}.ko is missing: run `make modules`")
+    load = " && ".join(
+        [_insmod("mp_kernel"), _insmod("ntb_hw_ivshmem", f"mw_size={window}"), "modprobe ntb"]
+    )
+    with _loaded(guests, load, "rmmod ntb_hw_ivshmem && rmmod mp_kernel"):
+        yield
+
+
+class Interface:
+    """A network interface that leads from the first guest to the second.
+
+    `program` is the path of `net-bench`.
+    """
+
+    def __init__(self, guests, name, prefix, program):
+        self.guests = guests
+        self.name = name
+        self.program = program
+        self._prefix = prefix
+
+    @property
+    def peer(self):
+        """The second guest's address."""
+        return f"{self._prefix}.2"
+
+    def up(self):
+        """Sets the interfaces up and waits until they reach each other."""
+        for number, guest in enumerate(self.guests, 1):
+            guest.run(
+                f"ip address replace {self._prefix}.{number}/24 dev {self.name}"
+                f" && ip link set {self.name} up"
+            )
+        self.reach()
+
+    def set_mtu(self, mtu):
+        everywhere(self.guests, f"ip link set {self.name} mtu {mtu}")
+        self.reach()
+
+    def reach(self):
+        command = f"until ping -q -c 1 -W 1 {self.peer} >/dev/null; do sleep 0.1; done"
+        result = self.guests[0].run(command, timeout=_LINK_SECONDS, check=False)
+        if result.rc != 0:
+            raise CommandFailed(f"{self.name} does not reach the peer in {_LINK_SECONDS} s")
+
+
+class Ours:
+    """The fabric's virtual Ethernet, as it comes."""
+
+    name = "ntb0"
+    largest_mtu = 65535
+    _MODULES = ("mp_transport", "pximc_ntb", "mp_func_ether")
+
+    @contextlib.contextmanager
+    def network(self, guests, program):
+        load = " && ".join(map(_insmod, self._MODULES))
+        unload = " && ".join(f"rmmod {name}" for name in reversed(self._MODULES))
+        with _loaded(guests, load, unload):
+            interface = Interface(guests, stack.INTERFACE, "10.77.0", program)
+            interface.up()
+            yield interface
+
+
+class Mainline:
+    """`ntb_netdev` with parameters of `ntb_transport`."""
+
+    def __init__(self, parameters=""):
+        self.parameters = parameters
+        self.name = f"ntb_netdev ({parameters})" if parameters else "ntb_netdev"
+
+    @property
+    def largest_mtu(self):
+        """A transport frame without its header and Ethernet's."""
+        words = dict(word.split("=") for word in self.parameters.split())
+        return int(words.get("transport_mtu", 65536)) - 26
+
+    @contextlib.contextmanager
+    def network(self, guests, program):
+        load = f"modprobe ntb_transport {self.parameters} && modprobe ntb_netdev"
+        with _loaded(guests, load, "rmmod ntb_netdev && rmmod ntb_transport"):
+            interface = Interface(guests, "eth0", "10.9.0", program)
+            # Set after the link is up, a new MTU would leave buffers of the old size.
+            everywhere(guests, f"ip link set eth0 mtu {self.largest_mtu}")
+            interface.up()
+            yield interface
+
+
+@contextlib.contextmanager
+def ntb_perf(guests, parameters):
+    """Mainline's measurement of windows. Gives the directory of its files."""
+    with _loaded(guests, f"modprobe ntb_perf {parameters}", "rmmod ntb_perf"):
+        yield f"/sys/kernel/debug/ntb_perf/{DEVICE}"
+
+
+@contextlib.contextmanager
+def ntb_bench(guests, parameters):
+    """Ours. Gives the directory of its files."""
+    sender, receiver = guests
+    unload = "rmmod ntb_bench"
+    with _loaded([receiver], _insmod("ntb_bench"), unload):
+        with _loaded([sender], _insmod("ntb_bench", parameters), unload):
+            yield "/sys/kernel/ntb_bench"
