@@ -42,11 +42,12 @@ run_cargo() {
 }
 
 run_pytest() {
-	local report=$results/pytest.xml status=0 counts
+	local report=$results/pytest.xml status=0 counts limit=600
+	[ "${DEBUG:-}" != 1 ] || limit=2400
 	say "tests with guests"
 	rm -f "$report"
 	/usr/bin/python3 -m pytest -c "$checkout/tests/pytest.ini" --junitxml "$report" \
-		"$checkout/tests" "$@" || status=$?
+		--timeout "$limit" "$checkout/tests" "$@" || status=$?
 	counts=$(/usr/bin/python3 - "$report" <<-'EOF' || true
 		import sys, xml.etree.ElementTree as tree
 		suites = tree.parse(sys.argv[1]).getroot().iter("testsuite")

@@ -9,6 +9,8 @@ import socket
 import threading
 from dataclasses import dataclass
 
+from .settings import PATIENCE
+
 _LONGEST_OUTPUT = 64 << 20
 # Beyond a command's own time limit, which the guest enforces: how long until
 # the guest itself counts as hung.
@@ -46,7 +48,7 @@ class Result:
 
 
 class Process:
-    """A command running in a guest."""
+    """A command running in a guest. Its time limits grow with `PATIENCE`."""
 
     def __init__(self, agent, number, command, limit, on_output=None):
         self._agent = agent
@@ -107,7 +109,7 @@ class Process:
         wanted = text.encode()
         with self._changed:
             seen = lambda: wanted in self._out or self._end or self._failure
-            self._changed.wait_for(seen, timeout)
+            self._changed.wait_for(seen, timeout * PATIENCE)
             if wanted in self._out:
                 return
         raise CommandFailed(f"`{self._command}` did not say {text!r}: {self.output!r}")
@@ -116,6 +118,7 @@ class Process:
         """Waits for the end: at most `timeout`, or its own limit and a bit."""
         if timeout is None:
             timeout = self._limit + _GRACE
+        timeout = min(timeout * PATIENCE, threading.TIMEOUT_MAX)
         with self._changed:
             self._changed.wait_for(lambda: self._end or self._failure, timeout)
             if self._failure:
@@ -220,7 +223,7 @@ class Agent:
         number, process = self._register(shown, limit, on_output)
         request = {"op": "exec", "id": number, "argv": argv, "env": env or {}, "input": stdin}
         if limit is not None:
-            request["timeout_ms"] = int(limit * 1000)
+            request["timeout_ms"] = int(limit * PATIENCE * 1000)
         if terminal:
             request["terminal"] = {"rows": terminal[0], "columns": terminal[1]}
         self.send(**request)

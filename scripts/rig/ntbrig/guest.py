@@ -7,7 +7,7 @@ import time
 
 from . import qemu, reports
 from .agent import Agent, GuestGone
-from .settings import RigError
+from .settings import PATIENCE, RigError
 
 _POLL = 0.01
 _POWEROFF_TIMEOUT = 20.0
@@ -61,7 +61,7 @@ class Guest:
 
     def wait_ready(self, timeout=None):
         """Waits until the guest takes commands."""
-        timeout = timeout or self._settings.boot_timeout
+        timeout = (timeout or self._settings.boot_timeout) * PATIENCE
         deadline = self._started_at + timeout
         while self._agent is None:
             try:
@@ -113,6 +113,7 @@ class Guest:
         self._run.signal(self._pid, signal.SIGCONT)
 
     def _await_end(self, timeout):
+        timeout *= PATIENCE
         if not self._run.wait(self._pid, timeout):
             raise RigError(f"{self.name} did not end in {timeout:.0f} s")
         self._close_agent()

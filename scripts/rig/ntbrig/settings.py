@@ -16,6 +16,10 @@ PRINT_DIR_TIMEOUT = 60
 class RigError(Exception):
     """Something the rig needs is missing or did not happen; says what to do."""
 
+# Every time limit is multiplied by this: for kernels that check everything, and
+# for machines that are busy.
+PATIENCE = float(os.environ.get("RIG_PATIENCE") or (4 if os.environ.get("DEBUG") == "1" else 1))
+
 
 def host_names(hosts):
     """The names of a set's hosts, by port: the root processor is port 0."""
