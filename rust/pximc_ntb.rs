@@ -11,6 +11,7 @@
 //!   heartbeat; drives the state machine of `mp_proto::link`.
 //! * [`upper`]: enters the peer of a live link into the message frame service.
 //! * [`channel`]: the data path of one epoch: rings, NAPI polls, back-pressure.
+//! * [`dma`]: large copies by a DMA engine, if there is one.
 //! * [`reassembly`]: frames too long for one record of a small ring.
 //! * [`mailbox`], [`messages`]: bootstrap by scratchpads or by messages.
 //! * [`bell`]: how doorbell bits are shared out.
@@ -18,7 +19,13 @@
 
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
 };
 use mp_kernel::{
     cpu,
@@ -40,6 +47,8 @@ mod bell;
 mod channel;
 #[path = "pximc_ntb/device.rs"]
 mod device;
+#[path = "pximc_ntb/dma.rs"]
+mod dma;
 #[path = "pximc_ntb/mailbox.rs"]
 mod mailbox;
 #[path = "pximc_ntb/memory.rs"]
@@ -66,8 +75,12 @@ struct Context {
 
 static CONTEXT: RcuArc<Context> = RcuArc::empty();
 
+/// Whether a device has been offered to this driver.
+static PROBED: Atomic<u32> = Atomic::new(0);
+
 /// The module's context, while it is loaded.
 fn context() -> Option<(Arc<transport::Registration>, device::Settings)> {
+    PROBED.store(1, Relaxed);
     let context = CONTEXT.get()?;
     Some((context.transport.clone(), context.settings))
 }
@@ -94,6 +107,13 @@ impl kernel::InPlaceModule for NtbTransport {
         try_pin_init!(Self {
             _context: open()?,
             _client <- client::Registration::new(c"pximc_ntb", module),
+            _: {
+                if PROBED.load(Relaxed) == 0 {
+                    pr_info!(
+                        "no NTB device is free: load its driver, or unload another client of it\n"
+                    );
+                }
+            },
         })
     }
 }
@@ -147,6 +167,13 @@ fn settings() -> Result<device::Settings> {
         10_000,
     )?;
     let timeout = module_parameters::timeout_ms.value();
+    let dma = u32::from(module_parameters::dma.value());
+    let threshold = ranged(
+        "dma_threshold",
+        module_parameters::dma_threshold.value(),
+        64,
+        channel::MAX_FRAME as u32,
+    )?;
     Ok(device::Settings {
         role: match ranged("role", u32::from(role), 0, 2)? {
             0 => None,
@@ -155,6 +182,7 @@ fn settings() -> Result<device::Settings> {
         },
         memory: memory as usize * 1024,
         queues,
+        dma_threshold: (ranged("dma", dma, 0, 1)? == 1).then_some(threshold),
         config: Config {
             beat: u64::from(beat) * NS_PER_MS,
             timeout: u64::from(ranged("timeout_ms", timeout, 3 * beat, 60_000)?) * NS_PER_MS,
@@ -181,6 +209,14 @@ module! {
         queues: u32 {
             default: 0,
             description: "most data queues for each peer, 1 to 8; 0: one for each processor",
+        },
+        dma: u8 {
+            default: 1,
+            description: "1: copy large frames by a DMA engine if there is one, 0: never",
+        },
+        dma_threshold: u32 {
+            default: 16384,
+            description: "least bytes of data to be copied by the DMA engine, 64 to 131072",
         },
         heartbeat_ms: u32 {
             default: 50,
