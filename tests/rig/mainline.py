@@ -6,6 +6,7 @@ one of the kernel's clients; `Tool` speaks to `ntb_tool`; `RemoteShell` is an
 `ssh` for scripts that expect one.
 """
 
+import base64
 import contextlib
 import threading
 import time
@@ -96,11 +97,21 @@ class Tool:
         self.write(f"peer{pidx}/peer_mw_trans{widx}", f"{address}:{size}")
 
 
+# One request at a time: the words behind the host name are the command. Few
+# processes, because each takes long to start under emulation.
 _SSH = r"""#!/bin/bash
-# One request at a time: the words behind the host name are the command.
 shift
-printf '%s\n' "$(printf '%s' "$*" | base64 -w0)" > {directory}/request
-{{ read -r status; cat; exit "$status"; }} < {directory}/reply
+printf '%s\36' "$*" >> {directory}/request
+{{
+	read -r status length
+	if [ "$length" -gt 256 ]; then
+		head -c "$length"
+	else
+		IFS= read -r -N "$length" text
+		printf '%s' "$text"
+	fi
+}} < {directory}/reply
+exit "$status"
 """
 
 
@@ -128,7 +139,9 @@ class RemoteShell:
             f" && mkfifo request reply && cat > ssh <<'END'\n{script}\nEND\n"
             f"chmod +x ssh"
         )
-        self._requests = self._local.spawn(f"while cat {self.directory}/request; do :; done")
+        # Open in both directions, the pipes outlive the programs at their ends.
+        self._requests = self._local.spawn(f"exec cat <> {self.directory}/request")
+        self._replies = self._local.spawn(f"exec cat 1<> {self.directory}/reply", stdin=True)
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
         return self
@@ -137,19 +150,19 @@ class RemoteShell:
         self._done.set()
         self._thread.join(60)
         self._requests.kill()
+        self._replies.kill()
 
     def _serve(self):
-        while not self._done.wait(0.005):
-            lines = self._requests.output.split("\n")
-            for line in lines[self._served : -1]:
+        while not self._done.wait(0.002):
+            requests = self._requests.output.split("\36")
+            for command in requests[self._served : -1]:
                 self._served += 1
-                self._answer(line)
+                self._answer(command)
 
-    def _answer(self, line):
-        command = f'eval "$(base64 -d <<< {line})"'
-        result = self._remote.run(command, timeout=120, check=False, env=self._env)
-        reply = self._local.spawn(f"cat > {self.directory}/reply", timeout=60, stdin=True)
+    def _answer(self, command):
+        # Output may be any bytes, of which the rig passes text only.
+        wrapped = f"( {command}\n) | base64 -w0; exit ${{PIPESTATUS[0]}}"
+        result = self._remote.run(["bash", "-c", wrapped], timeout=120, check=False, env=self._env)
         status = result.rc if 0 <= result.rc < 256 else 255
-        reply.write(f"{status}\n{result.out}".encode())
-        reply.write(b"")
-        reply.wait()
+        out = base64.b64decode(result.out)
+        self._replies.write(f"{status} {len(out)}\n".encode() + out)

@@ -214,9 +214,9 @@ def test_each_peer_of_three_hosts_writes_to_a_window_of_its_own(three):
 # --- the other clients
 
 
-@pytest.mark.parametrize("hosts", (2, 3))
-def test_pingpong_counts_up_everywhere(two, three, hosts):
-    guests = (two if hosts == 2 else three).hosts
+@pytest.mark.parametrize("hosts", (2, 3, pytest.param(8, marks=pytest.mark.long)))
+def test_pingpong_counts_up_everywhere(boot, two, three, hosts):
+    guests = ({2: two, 3: three}.get(hosts) or boot(hosts=hosts)).hosts
 
     def counts():
         files = f"{DEBUGFS}/ntb_pingpong/{DEVICE}/count"
@@ -228,12 +228,9 @@ def test_pingpong_counts_up_everywhere(two, three, hosts):
 
 
 @pytest.mark.parametrize(
-    "parameters", ("", "mw_count=1 mw_size=65536", "mw_count=4 mw_size=1048576 db_count=62")
+    "parameters", ("", "mw_size=65536", "mw_count=4 mw_size=1048576 db_count=62 spad_count=256")
 )
 def test_perf_writes_in_both_directions(two, parameters):
-    # With one window for each peer, ntb_perf on port 1 asks for one that is not there.
-    if "mw_count=1" in parameters:
-        parameters = parameters.replace("mw_count=1", "mw_count=2")
     with driver(*two.hosts, parameters=parameters):
         with client(*two.hosts, module="ntb_perf", parameters="total_order=24"):
             for guest in two.hosts:
@@ -320,11 +317,13 @@ def test_the_kernels_selftest_passes_between_two_guests(two):
     with driver(*two.hosts, parameters="mw_size=65536"):
         with RemoteShell(local, remote, env) as shell:
             result = local.run(
-                f"PATH={shell.directory}:$PATH bash {script} -r peer -p 26 {DEVICE} {DEVICE}",
-                timeout=300,
+                f"PATH={shell.directory}:$PATH bash {script} -r peer -p 24 {DEVICE} {DEVICE}",
+                timeout=500,
                 check=False,
                 env=env,
             )
+        for guest in two.hosts:
+            guest.run("modprobe -ra ntb_tool ntb_pingpong ntb_perf", check=False)
     assert result.rc == 0, result
     for part in ("db", "spad", "msg", "mw0", "mw1", "ping pong", "perf"):
         assert re.search(rf"Running [a-z ]*{part}", result.out), result
