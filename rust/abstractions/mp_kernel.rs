@@ -10,6 +10,7 @@
 //! * [`worker`]: background work that ends with its owner.
 //! * [`barrier`]: barriers against devices and other hosts.
 //! * [`cpu`]: the number of processors.
+//! * [`dma_engine`]: copies by a DMA engine.
 //! * [`kobject`]: directories of attributes in sysfs.
 //!
 //! The fabric's modules are written on this crate and the kernel crate alone;
@@ -20,6 +21,7 @@ use kernel::prelude::*;
 
 pub mod barrier;
 pub mod cpu;
+pub mod dma_engine;
 pub mod kobject;
 pub mod net;
 pub mod ntb;

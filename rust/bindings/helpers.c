@@ -9,6 +9,7 @@
 
 #include "helpers/barrier.c"
 #include "helpers/cpumask.c"
+#include "helpers/dmaengine.c"
 #include "helpers/net.c"
 #include "helpers/ntb.c"
 #include "helpers/sync.c"

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A DMA engine's channel, as a client that copies memory into a window.
+//!
+//! A [`Channel`] belongs to its owner alone and has one destination, the
+//! [`PeerWindow`] it was opened for. A [`Transfer`] collects pieces of memory,
+//! each with its place in the window, and is started as a whole; what became of
+//! it is told to its [`Job`].
+//!
+//! * A transfer that was accepted ends exactly once (`IDT-DMA-2`): when the
+//!   engine has reported all pieces, or when the channel is dropped. One that
+//!   was refused gives its job back (`IDT-DMA-3`).
+//! * After a failure the destination's content is undefined (`IDT-DMA-5`).
+//! * Pieces may be reported in any order, and engines may report old pieces
+//!   while they are given new ones: a job may be told in any context, also from
+//!   within [`Transfer::start`].
+//!
+//! Nothing here allocates after the channel has been opened.
+//!
+//! C header: [`include/linux/dmaengine.h`](srctree/include/linux/dmaengine.h)
+
+use crate::ntb::PeerWindow;
+use core::{
+    mem::ManuallyDrop,
+    ptr::NonNull, //
+};
+use flight::{
+    Flight,
+    Piece, //
+};
+use kernel::{
+    device::Device,
+    fmt,
+    prelude::*,
+    str::CStrExt,
+    sync::{
+        aref::ARef,
+        Arc, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
+};
+use mp_bindings as bindings;
+
+mod flight;
+
+/// Most pieces of one transfer: a packet's head and all its fragments, one of
+/// which may be cut where a ring wraps, and some more.
+pub const MAX_PIECES: usize = 24;
+
+/// How long an engine that cannot be stopped is waited for, in milliseconds.
+const DRAIN_MS: u32 = 200;
+
+/// Why a transfer that was accepted did not come to a good end.
+///
+/// How much was copied is not told: engines may leave that open, and the
+/// destination's content is undefined in any case.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// The source could not be read.
+    Read,
+    /// The destination could not be written.
+    Write,
+    /// The transfer was aborted, by the engine or as the channel was dropped.
+    Aborted,
+    /// The engine took some pieces and refused a later one.
+    Refused,
+    /// The engine reported a result that has no name.
+    Unknown,
+}
+
+/// What is told at the end of a transfer.
+pub trait Job: Send + 'static {
+    /// The transfer has ended; the engine does not touch its memory any more.
+    ///
+    /// Any context, possibly a hard interrupt or the caller of
+    /// [`Transfer::start`]; must not use the channel.
+    fn done(self, outcome: Result<(), Failure>);
+}
+
+/// A channel of a DMA engine.
+///
+/// Dropping it stops the engine; transfers under way end as
+/// [`Failure::Aborted`], unless they have ended before. This sleeps, for a
+/// bounded time.
+///
+/// # Invariants
+///
+/// - `chan` is a channel that was requested and belongs to this object, `dev`
+///   its engine's device.
+/// - `base..base + len`, unless `base` is `None`, are the bus addresses of the
+///   window's first `len` bytes for `dev`.
+/// - `flights` does not grow or move once the channel is open.
+pub struct Channel<J: Job> {
+    chan: NonNull<bindings::dma_chan>,
+    dev: ARef<Device>,
+    window: Arc<PeerWindow>,
+    base: Option<u64>,
+    len: usize,
+    flights: KVec<Flight<J>>,
+}
+
+// SAFETY: DMA channels synchronise themselves; jobs are `Send`, and `Flight` hands each to one
+// owner at a time.
+unsafe impl<J: Job> Send for Channel<J> {}
+// SAFETY: As above.
+unsafe impl<J: Job> Sync for Channel<J> {}
+
+impl<J: Job> Channel<J> {
+    /// Opens a channel that copies into the first `len` bytes of `window`, on an
+    /// engine of the NUMA node of `near`, with up to `depth` transfers under way.
+    /// Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if no channel is free, `EINVAL` if the window is shorter, `EIO`
+    /// if the engine cannot reach it, `ENOMEM`.
+    pub fn open(near: &Device, window: Arc<PeerWindow>, len: usize, depth: usize) -> Result<Self> {
+        if len == 0 || len > window.len() {
+            return Err(EINVAL);
+        }
+        let flights = KVec::with_capacity(depth, GFP_KERNEL)?;
+        // SAFETY: `near` is a valid device.
+        let chan = unsafe { bindings::dma_request_memcpy(raw(near)) };
+        let chan = NonNull::new(chan).ok_or(ENODEV)?;
+        // SAFETY: The channel is ours, hence valid, and so is its engine's device.
+        let dev: &Device = unsafe { Device::from_raw((*(*chan.as_ptr()).device).dev.cast()) };
+        let mut this = Self {
+            chan,
+            dev: dev.into(),
+            window,
+            base: None,
+            len,
+            flights,
+        };
+        this.map_window()?;
+        for _ in 0..depth {
+            let flight = Flight::new(raw(&this.dev));
+            this.flights.push(flight, GFP_KERNEL)?;
+        }
+        Ok(this)
+    }
+
+    /// Writes the engine's name for the channel.
+    pub fn name(&self) -> impl fmt::Display + '_ {
+        // SAFETY: The channel is ours; its name is a string that lives as long as it does.
+        unsafe { CStr::from_char_ptr(bindings::dma_chan_name(self.chan.as_ptr())) }
+    }
+
+    /// Begins a transfer; `None` if as many are under way as there may be. Any
+    /// context.
+    #[inline]
+    pub fn transfer(&self) -> Option<Transfer<'_, J>> {
+        let flight = self.flights.iter().find(|flight| flight.claim())?;
+        Some(Transfer {
+            channel: self,
+            flight,
+        })
+    }
+
+    /// The engine's address of `len` bytes at `off` in the window.
+    fn target(&self, off: usize, len: usize) -> Result<u64> {
+        if off > self.len || len > self.len - off {
+            return Err(EINVAL);
+        }
+        Ok(self.base.ok_or(EIO)? + off as u64)
+    }
+
+    /// Maps memory for the engine; its address there.
+    fn map(&self, src: &[u8]) -> Result<u64> {
+        let len = src.len();
+        // SAFETY: The function only looks at the addresses.
+        if !unsafe { bindings::virt_range_valid(src.as_ptr().cast(), len) } {
+            return Err(EFAULT);
+        }
+        // SAFETY: `dev` is valid, the range lies in the linear map.
+        let addr = unsafe { bindings::dma_map_to_device(raw(&self.dev), src.as_ptr().cast(), len) };
+        // SAFETY: `dev` is valid and has made the mapping.
+        if unsafe { bindings::dma_addr_failed(raw(&self.dev), addr) } {
+            return Err(EIO);
+        }
+        Ok(addr)
+    }
+
+    /// Whether the engine copies with that alignment.
+    fn is_aligned(&self, piece: &Piece) -> bool {
+        let (src, dst) = (piece.src as usize, piece.dst as usize);
+        // SAFETY: The channel is ours.
+        unsafe { bindings::is_dma_copy_aligned(self.chan.as_ptr(), src, dst, piece.len) }
+    }
+
+    /// Queues one piece of `flight`; `false` if the engine refuses it.
+    fn submit(&self, flight: &Flight<J>, piece: &Piece) -> bool {
+        let flags =
+            bindings::dma_ctrl_flags_DMA_PREP_INTERRUPT | bindings::dma_ctrl_flags_DMA_CTRL_ACK;
+        // SAFETY: The channel is ours and can copy memory; by the type invariants and the contract
+        // of `Transfer::add` both ranges stay mapped until the piece has been reported.
+        let tx = unsafe {
+            bindings::dmaengine_prep_dma_memcpy(
+                self.chan.as_ptr(),
+                piece.dst,
+                piece.src,
+                piece.len,
+                flags as c_ulong,
+            )
+        };
+        let Some(tx) = NonNull::new(tx) else {
+            return false;
+        };
+        // SAFETY: The descriptor is ours until it is submitted, which it is at once: some engines
+        // hold a lock from one to the other. The flight outlives it: dropping the channel stops
+        // the engine first.
+        unsafe {
+            (*tx.as_ptr()).callback_result = Some(Flight::<J>::callback);
+            (*tx.as_ptr()).callback_param = core::ptr::from_ref(flight).cast_mut().cast();
+            bindings::dmaengine_submit_ok(tx.as_ptr())
+        }
+    }
+
+    /// Stops the engine; `true` if it does not run and will not report any more.
+    fn stop(&self) -> bool {
+        let chan = self.chan.as_ptr();
+        // SAFETY: The channel is ours.
+        let stopped = unsafe { bindings::dmaengine_terminate_async(chan) } == 0;
+        // SAFETY: As above; dropping a channel may sleep.
+        unsafe { bindings::dmaengine_synchronize(chan) };
+        // SAFETY: As above.
+        stopped && unsafe { (*(*chan).device).device_synchronize.is_some() }
+    }
+
+    /// Waits for transfers to end, for a bounded time.
+    fn drain(&self) {
+        for _ in 0..DRAIN_MS {
+            if !self.flights.iter().any(Flight::is_busy) {
+                return;
+            }
+            fsleep(Delta::from_millis(1));
+        }
+    }
+
+    /// Ends all transfers that have not ended. The engine has been stopped.
+    fn abort_all(&mut self) {
+        for flight in &self.flights {
+            // SAFETY: `&mut self` shows that no transfer is being started, and the engine, which
+            // has been stopped, reports nothing.
+            unsafe { flight.abort() };
+        }
+    }
+
+    fn release(&self) {
+        // SAFETY: The channel is ours and not used any more.
+        unsafe { bindings::dma_release(self.chan.as_ptr()) };
+    }
+
+    fn map_window(&mut self) -> Result {
+        let phys = self.window.phys_addr();
+        // SAFETY: `dev` is valid, and the range is device memory, as the window says.
+        let base = unsafe { bindings::dma_map_window(raw(&self.dev), phys, self.len) };
+        // SAFETY: `dev` is valid and has made the mapping.
+        if unsafe { bindings::dma_addr_failed(raw(&self.dev), base) } {
+            return Err(EIO);
+        }
+        self.base = Some(base);
+        Ok(())
+    }
+
+    fn unmap_window(&mut self) {
+        if let Some(base) = self.base.take() {
+            // SAFETY: Mapped by `map_window`, and the engine has stopped.
+            unsafe { bindings::dma_unmap_window(raw(&self.dev), base, self.len) };
+        }
+    }
+}
+
+impl<J: Job> Drop for Channel<J> {
+    fn drop(&mut self) {
+        if self.stop() {
+            self.abort_all();
+            self.unmap_window();
+            self.release();
+        } else {
+            // An engine without an orderly way to stop ends its work as its channel is released.
+            self.drain();
+            self.release();
+            self.abort_all();
+            self.unmap_window();
+        }
+    }
+}
+
+/// The device as the bindings of this crate know it.
+fn raw(dev: &Device) -> *mut bindings::device {
+    core::ptr::from_ref(dev).cast_mut().cast()
+}
+
+/// A transfer that is being put together; dropping it forgets it.
+pub struct Transfer<'c, J: Job> {
+    channel: &'c Channel<J>,
+    flight: &'c Flight<J>,
+}
+
+impl<J: Job> Transfer<'_, J> {
+    /// Adds a piece: all of `src` goes to `off` in the window.
+    ///
+    /// # Errors
+    ///
+    /// `E2BIG` for more than [`MAX_PIECES`], `EFAULT` for memory outside the
+    /// kernel's linear map, `EINVAL` for a place outside the window or an
+    /// alignment that the engine cannot do, `EIO` if the mapping fails. The
+    /// transfer is of no use then.
+    ///
+    /// # Safety
+    ///
+    /// The memory of `src` must stay allocated until the transfer is dropped
+    /// unstarted, or its job is told or given back.
+    pub unsafe fn add(&mut self, src: &[u8], off: usize) -> Result {
+        if src.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: The flight was claimed by this transfer and has not been started.
+        let plan = unsafe { self.flight.plan() };
+        let place = plan.vacancy().ok_or(E2BIG)?;
+        let dst = self.channel.target(off, src.len())?;
+        *place = Piece {
+            src: self.channel.map(src)?,
+            dst,
+            len: src.len(),
+        };
+        let aligned = self.channel.is_aligned(place);
+        // Counted in any case: it is mapped.
+        plan.added();
+        aligned.then_some(()).ok_or(EINVAL)
+    }
+
+    /// Starts the transfer. `job` may be told before this returns.
+    ///
+    /// # Errors
+    ///
+    /// Gives the job back if the engine takes nothing, or if there is no piece:
+    /// nothing has been copied, and nothing will be.
+    pub fn start(self, job: J) -> Result<(), J> {
+        let flight = self.flight;
+        flight.begin();
+        // SAFETY: The flight cannot end before `land()` below, nor be changed by anybody else.
+        let mut pieces = unsafe { flight.pieces() }.iter();
+        let take = |piece| flight.ascend(|| self.channel.submit(flight, piece));
+        if !pieces.next().is_some_and(take) {
+            return Err(job);
+        }
+        // Once a piece has been refused the others would be in vain.
+        let _ = pieces.all(take);
+        // SAFETY: As above; the engine's reports only look at the count.
+        unsafe { flight.entrust(job) };
+        // The flight now belongs to whoever ends it.
+        let this = ManuallyDrop::new(self);
+        // SAFETY: The channel is ours.
+        unsafe { bindings::dma_issue_pending(this.channel.chan.as_ptr()) };
+        flight.land();
+        Ok(())
+    }
+}
+
+impl<J: Job> Drop for Transfer<'_, J> {
+    fn drop(&mut self) {
+        // SAFETY: The flight was claimed by this transfer, and the engine has nothing of it.
+        drop(unsafe { self.flight.leave() });
+    }
+}
