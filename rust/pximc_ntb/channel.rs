@@ -9,6 +9,12 @@
 
 use crate::{
     bell::Bell,
+    dma::{
+        self,
+        Copies,
+        Engine,
+        Pending, //
+    },
     memory::{
         LocalMemory,
         RemoteMemory, //
@@ -42,6 +48,7 @@ use mp_proto::{
     },
     memory::Parts,
     ring::{
+        Chunk,
         Consumer,
         Corrupt,
         NextError,
@@ -49,6 +56,7 @@ use mp_proto::{
         Producer,
         Record,
         ReserveError,
+        Slot,
         Split,
         UNIT, //
     },
@@ -82,7 +90,7 @@ pub(crate) const MAX_FRAME: usize = 128 << 10;
 pub(crate) const HDR_MAX: usize = MsgHdr::SIZE + FUNC_HDR_MAX;
 
 /// Records a producer may have reserved at a time.
-const TX_HELD: usize = 4;
+pub(crate) const TX_HELD: usize = 16;
 
 /// Records a consumer may hold at a time.
 const RX_HELD: usize = 4;
@@ -130,6 +138,10 @@ struct Tx {
     sent: u32,
     /// Units reported back by [`Peer::tx_completed`], modulo 2^32.
     reported: u32,
+    /// Records that the DMA engine copies; `None` on a ring it does not serve.
+    copies: Option<Copies>,
+    /// Whether somebody waits for space that only these records can bring.
+    rearm: bool,
 }
 
 /// The receiving half of a ring.
@@ -155,6 +167,7 @@ pub(crate) struct Channel {
     rings: KVec<Pin<KBox<Ring>>>,
     /// Whether it works: one of the constants below.
     state: Atomic<u32>,
+    engine: Engine,
     counters: Counters,
 }
 
@@ -176,6 +189,7 @@ impl Channel {
         inb: LocalMemory,
         out: RemoteMemory,
         bell: Bell,
+        engine: Engine,
         ours: &Layout,
         theirs: &Layout,
         tags: Tags,
@@ -185,7 +199,12 @@ impl Channel {
         for ring in CONTROL_RING..=queues {
             let tx = theirs.ring(ring).ok_or(EPROTO)?;
             let rx = ours.ring(ring).ok_or(EPROTO)?;
-            rings.push(Ring::new(tx, rx, tags)?, GFP_KERNEL)?;
+            let copies = match ring {
+                // What is urgent is short.
+                CONTROL_RING => None,
+                _ => engine.copies(queue_of(ring))?,
+            };
+            rings.push(Ring::new(tx, rx, tags, copies)?, GFP_KERNEL)?;
         }
         Ok(Self {
             inb,
@@ -193,6 +212,7 @@ impl Channel {
             bell,
             rings,
             state: Atomic::new(OPEN),
+            engine,
             counters: Counters::default(),
         })
     }
@@ -223,6 +243,13 @@ impl Channel {
         }
     }
 
+    /// Has the link reset for a reason of this host.
+    fn break_off(&self, cause: &str) {
+        if self.state.cmpxchg(OPEN, FAULTY, Full).is_ok() {
+            pr_warn!("{}\n", cause);
+        }
+    }
+
     /// The ring of data queue `queue`, or the control ring for priority frames.
     fn ring_for(&self, queue: u16, priority: Priority) -> Option<(u32, Pin<&Ring>)> {
         let number = match priority {
@@ -250,7 +277,7 @@ impl Channel {
     fn put(
         &self,
         tx: &mut Tx,
-        chunk: &mp_proto::ring::Chunk,
+        chunk: &Chunk,
         msg: &MsgHdr,
         frame: &Frame,
     ) -> Result<u32, SendError> {
@@ -258,15 +285,97 @@ impl Channel {
             Ok(slot) => slot,
             Err(e) => return Err(self.refused(e)),
         };
-        if let Err(e) = self.fill(&slot, chunk, msg, frame) {
-            // The slot is the newest one: the lock is held since it was reserved.
-            let _ = tx.producer.cancel(slot);
-            return Err(SendError::Body(e));
+        let data_at = match self.write_head(&slot, chunk, msg, frame) {
+            Ok(data_at) => data_at,
+            Err(e) => return Err(withdraw(tx, slot, e)),
+        };
+        let slot = match &mut tx.copies {
+            Some(copies) if self.engine.wants(chunk.data_len) => {
+                let record = Pending {
+                    slot,
+                    chunk: *chunk,
+                    data_at,
+                    frame: frame.clone(),
+                };
+                self.engine.start(copies, record).err().map(|r| r.slot)
+            }
+            _ => Some(slot),
+        };
+        if let Some(slot) = slot {
+            if let Err(e) = self.write_data(&slot, chunk, data_at, frame) {
+                return Err(withdraw(tx, slot, e));
+            }
+            tx.producer.commit(slot);
         }
-        tx.producer.commit(slot);
         let units = mp_proto::ring::units_for(chunk.hdr.buffer_len);
         tx.sent = tx.sent.wrapping_add(units);
         Ok(units)
+    }
+
+    /// Commits the records that the engine has reported; those it has not copied
+    /// are copied here.
+    fn settle(&self, number: u32, tx: &mut Tx) {
+        let mut committed = false;
+        while let Some((record, copied)) = tx.copies.as_mut().and_then(Copies::take_reported) {
+            if !self.is_open() || !self.finish(&record, copied) {
+                record.frame.fail(ENOTCONN);
+                continue;
+            }
+            tx.producer.commit(record.slot);
+            committed = true;
+        }
+        if committed {
+            self.publish(number, tx);
+            if tx.rearm {
+                self.arm_space(number, tx);
+            }
+        }
+    }
+
+    /// Sees to it that the data of a record is there; `false` if that cannot be.
+    fn finish(&self, record: &Pending, copied: bool) -> bool {
+        let counters = &self.engine.counters;
+        if copied {
+            counters.frames.add(1);
+            counters.bytes.add(u64::from(record.chunk.data_len));
+            return true;
+        }
+        counters.errors.add(1);
+        counters.fallbacks.add(1);
+        let Pending {
+            slot,
+            chunk,
+            data_at,
+            frame,
+        } = record;
+        let written = self.write_data(slot, chunk, *data_at, frame);
+        if written.is_err() {
+            // Later records may stand behind it already: there is no way on.
+            self.break_off("a frame's data cannot be read any more");
+        }
+        written.is_ok()
+    }
+
+    /// Stops the engine if it has not reported a record in time. Sleeps.
+    pub(crate) fn watch_engine(&self) {
+        let is_late = |ring: &Pin<KBox<Ring>>| {
+            let tx = ring.tx.lock();
+            tx.copies.as_ref().is_some_and(Copies::is_late)
+        };
+        if self.rings.iter().any(is_late) {
+            self.engine.give_up();
+        }
+    }
+
+    /// Ends all copies by the engine and fails their frames. The channel has been
+    /// closed. Sleeps.
+    pub(crate) fn stop_engine(&self) {
+        self.engine.stop();
+        for ring in &self.rings {
+            if let Some(copies) = &mut ring.tx.lock().copies {
+                copies.abandon();
+            }
+        }
     }
 
     fn refused(&self, e: ReserveError) -> SendError {
@@ -283,14 +392,8 @@ impl Channel {
         }
     }
 
-    /// Writes block header, headers and data of a record.
-    fn fill(
-        &self,
-        slot: &mp_proto::ring::Slot,
-        chunk: &mp_proto::ring::Chunk,
-        msg: &MsgHdr,
-        frame: &Frame,
-    ) -> Result {
+    /// Writes block header and headers of a record; where its data begins.
+    fn write_head(&self, slot: &Slot, chunk: &Chunk, msg: &MsgHdr, frame: &Frame) -> Result<usize> {
         let mut head = Head::new();
         head.put(&slot.header(&chunk.hdr))?;
         if chunk.hdr.hdr_len != 0 {
@@ -298,22 +401,14 @@ impl Channel {
             head.put(frame.func_hdr())?;
         }
         slot.write(&self.out, 0, head.bytes()).map_err(|_| EIO)?;
-        let mut copy = DataCopy {
-            at: head.len,
-            skip: chunk.data_off as usize,
-            left: chunk.data_len as usize,
-        };
-        frame.body().for_each_fragment(&mut |fragment| {
-            let piece = copy.next(fragment);
-            if piece.is_empty() {
-                return Ok(());
-            }
-            slot.write(&self.out, copy.at, piece).map_err(|_| EIO)?;
-            copy.at += piece.len();
-            Ok(())
-        })?;
-        // A body that is shorter than it said would leave old bytes in the record.
-        (copy.left == 0).then_some(()).ok_or(EINVAL)
+        Ok(head.len)
+    }
+
+    /// Copies the data of a record.
+    fn write_data(&self, slot: &Slot, chunk: &Chunk, data_at: usize, frame: &Frame) -> Result {
+        dma::for_each_piece(chunk, data_at, frame, |at, piece| {
+            slot.write(&self.out, at, piece).map_err(|_| EIO)
+        })
     }
 
     /// Sends as much as fits of a frame in several records.
@@ -342,6 +437,9 @@ impl Channel {
 
     /// Units of `tx` that the peer has consumed and nobody was told of yet.
     fn harvest(&self, number: u32, tx: &mut Tx) -> u32 {
+        if tx.copies.as_ref().is_some_and(|c| !c.is_empty()) {
+            self.settle(number, tx);
+        }
         match tx.producer.refresh(&self.inb) {
             Ok(free) => {
                 if tx.partial.is_some() {
@@ -466,7 +564,12 @@ impl Channel {
         let outstanding = tx.producer.units() - free;
         let target = free + outstanding.div_ceil(2);
         match tx.producer.arm_space(&self.out, &self.inb, target * UNIT) {
-            Ok(there) => there,
+            Ok(there) => {
+                // The peer is asked for what it knows of only.
+                let copying = tx.copies.as_ref().is_some_and(|c| !c.is_empty());
+                tx.rearm = !there && copying;
+                there
+            }
             Err(cause) => {
                 self.fail(cause);
                 true
@@ -476,12 +579,14 @@ impl Channel {
 }
 
 impl Ring {
-    fn new(tx: Place, rx: Place, tags: Tags) -> Result<Pin<KBox<Self>>> {
+    fn new(tx: Place, rx: Place, tags: Tags, copies: Option<Copies>) -> Result<Pin<KBox<Self>>> {
         let tx = Tx {
             producer: Producer::new(tx, tags.tx, tags.rx).map_err(|_| EPROTO)?,
             partial: None,
             sent: 0,
             reported: 0,
+            copies,
+            rearm: false,
         };
         let rx = Rx {
             consumer: Consumer::new(rx, tags.tx, tags.rx).map_err(|_| EPROTO)?,
@@ -495,6 +600,13 @@ impl Ring {
             GFP_KERNEL,
         )
     }
+}
+
+/// Takes back a record that cannot be written.
+fn withdraw(tx: &mut Tx, slot: Slot, error: Error) -> SendError {
+    // The slot is the newest one: the lock is held since it was reserved.
+    let _ = tx.producer.cancel(slot);
+    SendError::Body(error)
 }
 
 /// The data queue that a ring belongs to; the control ring goes with queue 0.
@@ -537,28 +649,6 @@ impl Head {
 
     fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
-    }
-}
-
-/// Where the copy of a frame's data into a record stands.
-struct DataCopy {
-    /// Next byte of the record.
-    at: usize,
-    /// Bytes of the data still to pass over.
-    skip: usize,
-    /// Bytes of the data still to copy.
-    left: usize,
-}
-
-impl DataCopy {
-    /// The piece of `fragment` that belongs into the record.
-    fn next<'a>(&mut self, fragment: &'a [u8]) -> &'a [u8] {
-        let skipped = self.skip.min(fragment.len());
-        self.skip -= skipped;
-        let rest = fragment.get(skipped..).unwrap_or_default();
-        let piece = rest.get(..self.left.min(rest.len())).unwrap_or_default();
-        self.left -= piece.len();
-        piece
     }
 }
 
@@ -752,5 +842,10 @@ impl Link for ChannelLink {
         f("ring_full", counters.ring_full.get());
         f("no_memory", counters.no_memory.get());
         f("polls", counters.polls.get());
+        let dma = &self.channel.engine.counters;
+        f("dma_frames", dma.frames.get());
+        f("dma_bytes", dma.bytes.get());
+        f("dma_errors", dma.errors.get());
+        f("cpu_fallbacks", dma.fallbacks.get());
     }
 }

@@ -59,6 +59,8 @@ pub(crate) struct Settings {
     pub(crate) memory: usize,
     /// Data queues for each peer.
     pub(crate) queues: u32,
+    /// Least data bytes of a record to be copied by a DMA engine; `None`: never.
+    pub(crate) dma_threshold: Option<u32>,
     /// Times of the links.
     pub(crate) config: Config,
 }
@@ -273,6 +275,15 @@ impl Shared {
             if let Some(worker) = slot.worker.load(&guard) {
                 worker.kick();
             }
+        }
+    }
+
+    /// Has the rings of one queue to peer `pidx` polled. Any context.
+    pub(crate) fn poll_queue(&self, pidx: u32, queue: u16) {
+        let guard = rcu::read_lock();
+        let slot = self.slots.get(pidx as usize);
+        if let Some(link) = slot.and_then(|slot| slot.active.load(&guard)) {
+            link.poll_where(|q| q == queue);
         }
     }
 

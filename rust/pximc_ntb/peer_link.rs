@@ -13,6 +13,7 @@ use crate::{
         Tags, //
     },
     device::Shared,
+    dma::Engine,
     mailbox::Mailbox,
     memory::{
         LocalMemory,
@@ -321,10 +322,13 @@ impl PeerLink {
 
     fn open_channel(&self, live: &mut Live, peer: &Hello) -> Result<Arc<ChannelLink>> {
         let (tx, rx) = live.machine.tags().ok_or(ENOLINK)?;
+        let out = live.window.clone().ok_or(ENOLINK)?;
+        let engine = Engine::new(self.shared.clone(), self.pidx, &out, &peer.layout);
         let channel = Channel::new(
             live.inb.clone(),
-            live.window.clone().ok_or(ENOLINK)?,
+            out,
             self.shared.bell(self.pidx),
+            engine,
             &live.layout,
             &peer.layout,
             Tags { tx, rx },
@@ -396,6 +400,7 @@ impl PeerLink {
             reason
         );
         active.link.channel().close();
+        active.link.channel().stop_engine();
         self.shared.set_active(self.pidx, None);
         self.follow(None);
     }
@@ -413,6 +418,7 @@ impl Work for PeerLink {
         let todo = live.machine.tick(now());
         self.carry_out(live, todo);
         if let Some(active) = &live.active {
+            active.link.channel().watch_engine();
             // The safety net under lost doorbells.
             active.link.poll_all();
         }

@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Copies of large records by a DMA engine (design 4.10).
+//!
+//! An [`Engine`] belongs to the channel of one epoch. The channel writes the
+//! headers of a record and hands its data to [`Engine::start`]; what it needs
+//! to finish the record waits in the ring's [`Copies`]. When the engine has
+//! reported the record, the queue is polled, and the poll commits it.
+//!
+//! The engine reports in a context of its own, possibly from within `start`:
+//! hence it only leaves a result and never takes the lock of a ring.
+//!
+//! Whatever goes wrong, the CPU copies the record. An engine that does not
+//! report in time is stopped, and not used again in this epoch.
+
+use crate::{
+    channel::TX_HELD,
+    device::Shared,
+    memory::RemoteMemory, //
+};
+use kernel::{
+    alloc::kvec::PushError,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
+        rcu,
+        Arc, //
+    }, //
+};
+use mp_kernel::{
+    dma_engine::{
+        self,
+        Failure,
+        Job, //
+    },
+    sync::RcuArc,
+    time::monotonic_ns as now, //
+};
+use mp_proto::{
+    layout::Layout,
+    ring::{
+        Chunk,
+        Slot, //
+    }, //
+};
+use mp_transport::{
+    frame::Frame,
+    stats::Counter, //
+};
+
+/// How long the engine may take for a record, in nanoseconds.
+const TIMEOUT: u64 = 1_000_000_000;
+
+/// What the engine did, for the statistics.
+#[derive(Default)]
+pub(crate) struct Counters {
+    /// Records copied by the engine.
+    pub(crate) frames: Counter,
+    /// Bytes of data in them.
+    pub(crate) bytes: Counter,
+    /// Records that the engine took and did not copy.
+    pub(crate) errors: Counter,
+    /// Records that were for the engine and copied by the CPU.
+    pub(crate) fallbacks: Counter,
+}
+
+/// A record whose headers are written and whose data is to be copied.
+pub(crate) struct Pending {
+    pub(crate) slot: Slot,
+    pub(crate) chunk: Chunk,
+    /// Where in the record its data begins.
+    pub(crate) data_at: usize,
+    pub(crate) frame: Frame,
+}
+
+impl Pending {
+    /// Calls `put` with each piece of the record's data and its place in the record.
+    ///
+    /// # Errors
+    ///
+    /// Those of `put` and of the frame's body; `EINVAL` if the body is shorter
+    /// than it said, which would leave old bytes in the record.
+    pub(crate) fn for_each_piece(&self, put: impl FnMut(usize, &[u8]) -> Result) -> Result {
+        for_each_piece(&self.chunk, self.data_at, &self.frame, put)
+    }
+}
+
+/// As [`Pending::for_each_piece`].
+#[inline]
+pub(crate) fn for_each_piece(
+    chunk: &Chunk,
+    data_at: usize,
+    frame: &Frame,
+    mut put: impl FnMut(usize, &[u8]) -> Result,
+) -> Result {
+    let mut cut = Cut {
+        skip: chunk.data_off as usize,
+        left: chunk.data_len as usize,
+    };
+    let mut at = data_at;
+    frame.body().for_each_fragment(&mut |fragment| {
+        let piece = cut.next(fragment);
+        if piece.is_empty() {
+            return Ok(());
+        }
+        put(at, piece)?;
+        at += piece.len();
+        Ok(())
+    })?;
+    (cut.left == 0).then_some(()).ok_or(EINVAL)
+}
+
+/// What is to be cut out of a frame's data for a record.
+struct Cut {
+    /// Bytes still to pass over.
+    skip: usize,
+    /// Bytes still to take.
+    left: usize,
+}
+
+impl Cut {
+    /// The piece of `fragment` that belongs into the record.
+    fn next<'a>(&mut self, fragment: &'a [u8]) -> &'a [u8] {
+        let skipped = self.skip.min(fragment.len());
+        self.skip -= skipped;
+        let rest = fragment.get(skipped..).unwrap_or_default();
+        let piece = rest.get(..self.left.min(rest.len())).unwrap_or_default();
+        self.left -= piece.len();
+        piece
+    }
+}
+
+/// [`Results`] of a record that the engine has not reported.
+const OPEN: u32 = 0;
+const DONE: u32 = 1;
+const FAILED: u32 = 2;
+
+/// What the engine says of the records of one ring, and whom it tells.
+struct Results {
+    results: [Atomic<u32>; TX_HELD],
+    shared: Arc<Shared>,
+    pidx: u32,
+    queue: u16,
+}
+
+/// A record's place in [`Results`].
+struct Ticket {
+    results: Arc<Results>,
+    place: usize,
+}
+
+impl Job for Ticket {
+    fn done(self, outcome: Result<(), Failure>) {
+        let Results {
+            results,
+            shared,
+            pidx,
+            queue,
+        } = &*self.results;
+        if let Some(result) = results.get(self.place) {
+            result.store(if outcome.is_ok() { DONE } else { FAILED }, Release);
+            shared.poll_queue(*pidx, *queue);
+        }
+    }
+}
+
+/// A record under way, since when.
+struct Flight {
+    record: Pending,
+    place: usize,
+    since: u64,
+}
+
+/// The records of one ring that the engine copies. Protected by the ring's lock.
+pub(crate) struct Copies {
+    results: Arc<Results>,
+    /// In the order of their start; never grows beyond its first capacity.
+    flights: KVec<Flight>,
+}
+
+impl Copies {
+    fn new(results: Results) -> Result<Self> {
+        Ok(Self {
+            results: Arc::new(results, GFP_KERNEL)?,
+            flights: KVec::with_capacity(TX_HELD, GFP_KERNEL)?,
+        })
+    }
+
+    /// Whether nothing is under way.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.flights.is_empty()
+    }
+
+    /// A place that no record has.
+    fn vacancy(&self) -> Option<usize> {
+        (0..TX_HELD).find(|place| self.flights.iter().all(|f| f.place != *place))
+    }
+
+    fn ticket(&self, place: usize) -> Option<Ticket> {
+        self.results.results.get(place)?.store(OPEN, Relaxed);
+        Some(Ticket {
+            results: self.results.clone(),
+            place,
+        })
+    }
+
+    fn result(&self, flight: &Flight) -> u32 {
+        let result = self.results.results.get(flight.place);
+        result.map_or(FAILED, |result| result.load(Acquire))
+    }
+
+    /// Takes a record out that the engine has reported, and whether it has been
+    /// copied.
+    pub(crate) fn take_reported(&mut self) -> Option<(Pending, bool)> {
+        let at = self.flights.iter().position(|f| self.result(f) != OPEN)?;
+        let copied = self.result(self.flights.get(at)?) == DONE;
+        let flight = self.flights.remove(at).ok()?;
+        Some((flight.record, copied))
+    }
+
+    /// Fails all frames. The engine has been stopped.
+    pub(crate) fn abandon(&mut self) {
+        for flight in self.flights.drain_all() {
+            flight.record.frame.fail(ENOTCONN);
+        }
+    }
+
+    /// Whether a record has waited for longer than an engine may take.
+    pub(crate) fn is_late(&self) -> bool {
+        let now = now();
+        let late = |f: &Flight| now.saturating_sub(f.since) > TIMEOUT && self.result(f) == OPEN;
+        self.flights.iter().any(late)
+    }
+}
+
+/// A channel of a DMA engine that copies into one peer's memory.
+type Copier = dma_engine::Channel<Ticket>;
+
+/// The engine of one channel, or none.
+pub(crate) struct Engine {
+    copier: RcuArc<Copier>,
+    /// Least data bytes of a record for the engine; `u32::MAX` without one.
+    threshold: u32,
+    shared: Arc<Shared>,
+    pidx: u32,
+    pub(crate) counters: Counters,
+}
+
+impl Engine {
+    /// Looks for an engine that reaches peer `pidx`, whose memory has the layout
+    /// `theirs`. That there is none is no error.
+    pub(crate) fn new(shared: Arc<Shared>, pidx: u32, out: &RemoteMemory, theirs: &Layout) -> Self {
+        let copier = open(&shared, pidx, out, theirs);
+        let threshold = match copier {
+            Some(_) => shared.settings().dma_threshold.unwrap_or(u32::MAX),
+            None => u32::MAX,
+        };
+        let this = Self {
+            copier: RcuArc::empty(),
+            threshold,
+            shared,
+            pidx,
+            counters: Counters::default(),
+        };
+        drop(this.copier.replace(copier));
+        this
+    }
+
+    /// The place for the records of queue `queue`; `None` without an engine.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn copies(&self, queue: u16) -> Result<Option<Copies>> {
+        if self.threshold == u32::MAX {
+            return Ok(None);
+        }
+        let results = Results {
+            results: [const { Atomic::new(OPEN) }; TX_HELD],
+            shared: self.shared.clone(),
+            pidx: self.pidx,
+            queue,
+        };
+        Ok(Some(Copies::new(results)?))
+    }
+
+    /// Whether a record with `len` bytes of data is for the engine.
+    #[inline]
+    pub(crate) fn wants(&self, len: u32) -> bool {
+        len >= self.threshold
+    }
+
+    /// Has the engine copy a record's data.
+    ///
+    /// # Errors
+    ///
+    /// Gives the record back if the engine does not take it: it is for the CPU.
+    pub(crate) fn start(&self, copies: &mut Copies, record: Pending) -> Result<(), Pending> {
+        let started = self.try_start(copies, record);
+        if started.is_err() {
+            self.counters.fallbacks.add(1);
+        }
+        started
+    }
+
+    fn try_start(&self, copies: &mut Copies, record: Pending) -> Result<(), Pending> {
+        let Some(place) = copies.vacancy() else {
+            return Err(record);
+        };
+        let flight = Flight {
+            record,
+            place,
+            since: now(),
+        };
+        if let Err(PushError(flight)) = copies.flights.push_within_capacity(flight) {
+            return Err(flight.record);
+        }
+        if self.launch(copies).is_some() {
+            return Ok(());
+        }
+        copies.flights.pop().map_or(Ok(()), |f| Err(f.record))
+    }
+
+    /// Starts the copy of the record that was entered last.
+    fn launch(&self, copies: &Copies) -> Option<()> {
+        let guard = rcu::read_lock();
+        let copier = self.copier.load(&guard)?;
+        let flight = copies.flights.last()?;
+        let mut transfer = copier.transfer()?;
+        let gathered = flight.record.for_each_piece(|at, piece| {
+            let runs = flight.record.slot.parts.window(at, piece.len());
+            let runs = runs.map_err(|_| EINVAL)?;
+            let (head, tail) = piece.split_at_checked(runs.first.len).ok_or(EINVAL)?;
+            // SAFETY: The pieces are data of a frame, which stays as long as a clone of the frame
+            // does (`mp_transport::peer::Link::send`). The record has one, and is kept by the ring
+            // until the job has been told, or is given back once the engine has refused it.
+            unsafe {
+                transfer.add(head, runs.first.off)?;
+                transfer.add(tail, runs.second.off)
+            }
+        });
+        gathered.ok()?;
+        transfer.start(copies.ticket(flight.place)?).ok()
+    }
+
+    /// Stops the engine for this epoch: everything under way has been reported
+    /// when this returns. Sleeps.
+    pub(crate) fn stop(&self) {
+        drop(self.copier.replace(None));
+    }
+
+    /// Stops the engine because it is late. Sleeps.
+    pub(crate) fn give_up(&self) {
+        dev_warn!(
+            self.shared.ntb(),
+            "peer {}: the DMA engine does not finish: not used until the link is up again\n",
+            self.pidx,
+        );
+        self.stop();
+    }
+}
+
+/// Opens a channel of an engine, if there is one and the settings want it.
+fn open(shared: &Shared, pidx: u32, out: &RemoteMemory, theirs: &Layout) -> Option<Arc<Copier>> {
+    shared.settings().dma_threshold?;
+    let ntb = shared.ntb();
+    let len = theirs.len as usize;
+    let depth = TX_HELD * theirs.queues as usize;
+    match Copier::open(ntb.dma_device(), out.0.clone(), len, depth) {
+        Ok(copier) => {
+            dev_info!(ntb, "peer {}: DMA channel {}\n", pidx, copier.name());
+            Arc::new(copier, GFP_KERNEL).ok()
+        }
+        Err(e) if e == ENODEV => None,
+        Err(e) => {
+            dev_warn!(ntb, "peer {}: no DMA: error {}\n", pidx, e.to_errno());
+            None
+        }
+    }
+}
