@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Peers that lie: garbage in the memory that a peer can write, and a peer that
+speaks another version of the protocol. It costs them their link, nobody else.
+"""
+
+import contextlib
+import mmap
+import random
+import time
+
+import pytest
+from ntbrig import qemu, stack
+
+from frames import (
+    TRANSPORT,
+    Receivers,
+    counters,
+    peer_id,
+    send,
+    wait_for_peers,
+    wait_until_received,
+)
+
+SLOT = 4 << 20
+WINDOWS_PER_PEER = 2
+STATUS_PAGE = 4096
+RING_WORDS = range(0x200, 0x200 + 9 * 128, 8)
+RINGS = range(STATUS_PAGE, 2 << 20)
+
+
+@pytest.fixture(scope="module")
+def fabric(boot):
+    fabric = boot(hosts=3)
+    stack.load(*fabric.hosts, modules=TRANSPORT)
+    for guest in fabric.hosts:
+        wait_for_peers(guest, 2)
+    return fabric
+
+
+@contextlib.contextmanager
+def inbound_memory(fabric, owner, sender):
+    """What `sender` can write in `owner`'s RAM, as a function that stores bytes."""
+    index = sender.port - (sender.port > owner.port)
+    base = fabric.settings.area_base + index * WINDOWS_PER_PEER * SLOT
+    with open(qemu.ram_file(fabric.directory, owner.port), "r+b") as file:
+        with mmap.mmap(file.fileno(), fabric.settings.ram) as ram:
+
+            def store(offset, data):
+                ram[base + offset : base + offset + len(data)] = data
+
+            yield store
+
+
+def link_was_reset(guest):
+    return "impossible value" in guest.run("dmesg").out
+
+
+def expect_traffic(sender, receiver, count=100):
+    with Receivers(receiver):
+        sent = send(sender, peer_id(receiver), count, 2000)
+        seen = wait_until_received(receiver, count)
+    assert (sent["sent_failed"], seen["received"], seen["corrupt"]) == (0, count, 0)
+
+
+@pytest.mark.parametrize("word", RING_WORDS[:6])
+def test_an_impossible_index_costs_the_link_its_epoch_and_no_more(fabric, word):
+    rp, ep1, ep2 = fabric.hosts
+    with Receivers(rp, ep2), inbound_memory(fabric, rp, ep1) as store:
+        store(word, random.Random(word).randbytes(8))
+        time.sleep(0.2)
+        assert counters(ep2)["peers_removed"] == 0
+    for guest in fabric.hosts:
+        wait_for_peers(guest, 2, timeout=5)
+    expect_traffic(ep1, rp)
+    expect_traffic(rp, ep1)
+
+
+def test_garbage_in_rings_and_control_words_under_traffic_is_survived(fabric):
+    rp, ep1, ep2 = fabric.hosts
+    order = f"dst={peer_id(rp)} count=100000000 size=3000"
+    rng = random.Random(1)
+    stack.load(ep1, ep2, modules=("mp_func_test",), parameters={"mp_func_test": order})
+    try:
+        with Receivers(rp), inbound_memory(fabric, rp, ep1) as store:
+            wait_until_received(rp, 100)
+            end = time.monotonic() + 2
+            while time.monotonic() < end:
+                store(rng.choice(RING_WORDS), rng.randbytes(8))
+                store(rng.choice(RINGS) & ~63, rng.randbytes(64))
+                store(rng.randrange(0, 128) & ~7, rng.randbytes(8))
+                time.sleep(0.002)
+            before = counters(rp)["received"]
+            assert wait_until_received(rp, before + 1000)["received"] >= before + 1000
+    finally:
+        stack.unload(ep1, ep2, modules=("mp_func_test",))
+    assert link_was_reset(rp)
+    for guest in fabric.hosts:
+        wait_for_peers(guest, 2, timeout=10)
+    expect_traffic(ep1, rp)
+    expect_traffic(ep2, rp)
+    expect_traffic(rp, ep1)
+
+
+def test_a_hung_peer_is_noticed_and_returns_in_a_new_epoch(fabric):
+    rp, ep1, ep2 = fabric.hosts
+    ep2.freeze()
+    try:
+        for guest in (rp, ep1):
+            wait_for_peers(guest, 1, timeout=5)
+        expect_traffic(rp, ep1)
+    finally:
+        ep2.thaw()
+    for guest in fabric.hosts:
+        wait_for_peers(guest, 2, timeout=5)
+    expect_traffic(ep2, rp)
+
+
+def test_a_peer_of_another_version_is_named_once(fabric):
+    rp, _, ep2 = fabric.hosts
+    stack.unload(ep2, modules=("pximc_ntb",))
+    wait_for_peers(rp, 1)
+    kernel = fabric.settings.kernel_dir
+    ep2.run(f"insmod {kernel}/drivers/ntb/test/ntb_tool.ko")
+    tool = "/sys/kernel/debug/ntb_tool/*"
+    # The mailbox of port 2 in the RP's scratchpads, with version 2 in its first word.
+    for pad, word in ((9, 0x400), (10, 0), (11, 0), (8, 0xB7201234)):
+        ep2.run(f"for f in {tool}/peer0/spad{pad}; do echo {word:#x} > $f; done")
+    ep2.run(f"for f in {tool}/link; do echo Y > $f; done")
+    rp.run("until dmesg | grep -q 'speaks protocol version 2'; do sleep 0.05; done", timeout=10)
+    time.sleep(0.5)
+    assert rp.run("dmesg").out.count("speaks protocol version 2") == 1
+    expect_traffic(rp, fabric.hosts[1])
+    ep2.run("rmmod ntb_tool")
+    stack.load(ep2, modules=("pximc_ntb",))
+    for guest in fabric.hosts:
+        wait_for_peers(guest, 2)
