@@ -98,7 +98,7 @@ impl Run {
     /// Copies `len` bytes to `at` of the window, from a source that is shifted by
     /// `skip` and goes on at its beginning behind its end.
     fn copy(&self, at: usize, len: usize, skip: usize) -> Result {
-        let from = (at + skip) % self.source.len();
+        let from = (at + skip).checked_rem(self.source.len()).ok_or(EINVAL)?;
         let rest = self.source.get(from..).ok_or(EINVAL)?;
         let (head, tail) = (rest.len().min(len), len.saturating_sub(rest.len()));
         self.window
@@ -214,7 +214,11 @@ impl Bench {
             samples.push(Sample::default(), GFP_KERNEL)?;
         }
         let skip = (samples.len() - 1) * self.order.step * PAGE_SIZE;
-        let chunks = run.window.len() / self.order.chunk;
+        let chunks = run
+            .window
+            .len()
+            .checked_div(self.order.chunk)
+            .ok_or(EINVAL)?;
         let start = time::monotonic_ns();
         for chunk in 0..chunks {
             run.copy(chunk * self.order.chunk, self.order.chunk, skip)?;

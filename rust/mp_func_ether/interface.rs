@@ -138,7 +138,8 @@ impl Limits {
     fn ring_of(&self, queue: u32) -> Option<(u32, usize)> {
         let queue = queue.checked_sub(flood::QUEUE + 1)?;
         let queues = u32::from(self.queues);
-        Some((queue / queues, (queue % queues) as usize))
+        let (index, ring) = (queue.checked_div(queues)?, queue.checked_rem(queues)?);
+        Some((index, ring as usize))
     }
 
     /// Transmit queues for all peers below `peers`.

@@ -168,7 +168,9 @@ impl RxData for Local<'_> {
             if from < to {
                 let source = fragment.get(from - at..to - at).ok_or(EINVAL)?;
                 let target = dst.get_mut(from - offset..to - offset).ok_or(EINVAL)?;
-                target.copy_from_slice(source);
+                for (to, from) in target.iter_mut().zip(source) {
+                    *to = *from;
+                }
             }
             at += fragment.len();
             Ok(())
