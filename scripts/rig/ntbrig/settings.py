@@ -60,7 +60,7 @@ class Settings:
     plain_slot_base: int = 16
     cpus: int = 0  # per guest; 0 chooses by the number of hosts and cores
     boot_timeout: float = 120.0
-    kernel_options: str = ""
+    kernel_options: str = field(default_factory=lambda: os.environ.get("RIG_KERNEL_OPTIONS", ""))
     accel: str = field(default_factory=lambda: os.environ.get("RIG_ACCEL", "tcg"))
     kernel_dir: Path = field(default_factory=_kernel_dir)
     programs: Path = field(default_factory=_programs_dir)
