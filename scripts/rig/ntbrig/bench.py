@@ -27,8 +27,6 @@ _TIME_FOR_ROUNDS = 20 * 60
 # A turn that fails is taken once more, in guests that were started anew.
 _ATTEMPTS = 2
 
-MAX = object()
-
 
 @dataclass(frozen=True)
 class Metric:
@@ -37,7 +35,7 @@ class Metric:
     name: str
     unit: str
     measure: Callable
-    mtu: object = 1500
+    mtu: int | None = 1500  # None: the contender's largest
     target: float | None = None
     better: str = "higher"
     most_lost: float | None = None
@@ -49,7 +47,7 @@ NETWORK = (
     Metric("tcp_rr_busypoll", "1/s", metrics.tcp_rr_busypoll, target=1.5),
     Metric("udp_64b_received", "1/s", metrics.udp_64b, target=1.25, most_lost=5.0),
     Metric("ping_flood_avg", "ms", metrics.ping_flood, better="lower"),
-    Metric("tcp_stream_mtumax", "Mbit/s", metrics.tcp_stream, mtu=MAX, target=1.2),
+    Metric("tcp_stream_mtumax", "Mbit/s", metrics.tcp_stream, mtu=None, target=1.2),
 )
 WRITE = Metric("window_write_1mib", "MB/s", None, target=0.95)
 
@@ -71,22 +69,34 @@ PERF = {"default": "", "tuned": "chunk_order=20"}
 
 @dataclass(frozen=True)
 class Turn:
-    """One contender's measurements in one go."""
+    """Measurements of one contender in one go, all at the same MTU."""
 
     contender: object
     metrics: tuple
 
+    @property
+    def mtu(self):
+        return self.metrics[0].mtu or self.contender.largest_mtu
+
+    def __str__(self):
+        return f"{self.contender.name}, MTU {self.mtu}"
+
+
+def turns_of(contender, its):
+    """The turns in which a contender is measured by these metrics."""
+    by_mtu = {}
+    for metric in its:
+        by_mtu.setdefault(metric.mtu, []).append(metric)
+    return [Turn(contender, tuple(group)) for group in by_mtu.values()]
+
 
 def turns():
     """All turns of one round over one size of windows."""
-    yield Turn(OURS, NETWORK)
-    yield Turn(DEFAULT, NETWORK)
-    tuned = {}
-    for metric in NETWORK:
-        if TUNED[metric.name] is not DEFAULT:
-            tuned.setdefault(TUNED[metric.name], []).append(metric)
-    for contender, its in tuned.items():
-        yield Turn(contender, tuple(its))
+    found = turns_of(OURS, NETWORK) + turns_of(DEFAULT, NETWORK)
+    for contender in dict.fromkeys(TUNED.values()):
+        if contender is not DEFAULT:
+            found += turns_of(contender, [m for m in NETWORK if TUNED[m.name] is contender])
+    return found
 
 
 class Bench:
@@ -103,10 +113,10 @@ class Bench:
     def round(self, number):
         """Measures everything once."""
         for suffix, window in WINDOWS.items():
-            order = list(turns())
+            order = turns()
             shift = number % len(order)
             for turn in order[shift:] + order[:shift]:
-                what = f"{turn.contender.name}, windows of {window // MIB} MiB"
+                what = f"{turn}, windows of {window // MIB} MiB"
                 taken = self.attempt(what, lambda t=turn, w=window: self.network(t, w))
                 for metric in turn.metrics:
                     self._note(suffix, turn.contender.name, metric, number, taken)
@@ -155,11 +165,9 @@ class Bench:
     def network(self, turn, window):
         guests = self.fabric.hosts
         taken = {}
-        network = turn.contender.network(guests, self.program)
+        network = turn.contender.network(guests, self.program, turn.mtu)
         with contenders.hardware(guests, window), network as interface:
             for metric in turn.metrics:
-                mtu = turn.contender.largest_mtu if metric.mtu is MAX else metric.mtu
-                interface.set_mtu(mtu)
                 taken[metric.name] = metric.measure(interface, self.seconds)
                 print(".", end="", flush=True)
         return taken
@@ -209,12 +217,12 @@ def explore(seconds, candidates):
     with Fabric(hosts=2, logs=_LOGS) as fabric:
         bench = Bench(fabric, _check(fabric), seconds)
         for (suffix, window), words in itertools.product(WINDOWS.items(), candidates):
-            turn = Turn(contenders.Mainline(words), NETWORK)
-            taken = bench.attempt(turn.contender.name, lambda: bench.network(turn, window)) or {}
-            for metric in NETWORK:
-                if sample := taken.get(metric.name):
+            for turn in turns_of(contenders.Mainline(words), NETWORK):
+                what = f"{turn}, windows of {window // MIB} MiB"
+                taken = bench.attempt(what, lambda t=turn, w=window: bench.network(t, w)) or {}
+                for name, sample in taken.items():
                     notes = " ".join(f"{k} {number(v)}" for k, v in sample.notes.items())
-                    print(f"    {metric.name + suffix:28} {number(sample.value):>10} {notes}")
+                    print(f"    {name + suffix:28} {number(sample.value):>10} {notes}")
     return not bench.troubles
 
 
