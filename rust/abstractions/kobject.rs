@@ -75,10 +75,17 @@ impl Directory {
     ) -> Result<Self> {
         let mut files = KVec::with_capacity(T::NAMES.len(), GFP_KERNEL)?;
         for name in T::NAMES {
-            let mut file = bindings::attribute::default();
-            file.name = name.as_char_ptr();
-            file.mode = 0o444;
+            let file = bindings::attribute {
+                name: name.as_char_ptr(),
+                mode: 0o444,
+                ..Default::default()
+            };
             files.push(file, GFP_KERNEL)?;
+        }
+        for file in &mut files {
+            let file: *mut bindings::attribute = file;
+            // SAFETY: `file` is valid, and no other thread knows it yet.
+            unsafe { mp_bindings::sysfs_attr_init(file.cast()) };
         }
         let node = KBox::new(
             Node {

@@ -13,4 +13,5 @@
 #include "helpers/net.c"
 #include "helpers/ntb.c"
 #include "helpers/sync.c"
+#include "helpers/sysfs.c"
 #include "helpers/workqueue.c"
