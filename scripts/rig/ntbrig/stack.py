@@ -10,6 +10,10 @@ from .settings import CHECKOUT, RigError
 MODULES = ("mp_kernel", "ntb_hw_ivshmem", "mp_transport", "pximc_ntb", "mp_func_ether")
 INTERFACE = "ntb0"
 
+# An emulated guest on a busy machine may stand still for longer than any real
+# host, and is not to be taken for a dead one because of that.
+_PARAMETERS = {"pximc_ntb": "timeout_ms=2000"}
+
 _LOAD_TIMEOUT = 30.0
 _CARRIER_TIMEOUT = 20
 
@@ -32,6 +36,7 @@ def _insmod(names, parameters):
     for name in names:
         if not (directory / f"{name}.ko").exists():
             raise RigError(f"{directory}/{name}.ko is missing: run `make modules`")
+    parameters = _PARAMETERS | parameters
     words = [f"insmod {directory}/{name}.ko {parameters.get(name, '')}".strip() for name in names]
     return " && ".join(words)
 
@@ -39,7 +44,8 @@ def _insmod(names, parameters):
 def load(*guests, modules=MODULES, parameters=None):
     """Loads modules in all these guests at once.
 
-    `parameters` maps a module's name to its parameters, as for insmod.
+    `parameters` maps a module's name to its parameters, as for insmod, and
+    takes the place of the rig's own.
     """
     command = _insmod(modules, parameters or {})
     for process in [guest.spawn(command, _LOAD_TIMEOUT) for guest in guests]:
