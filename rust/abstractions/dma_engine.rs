@@ -17,6 +17,8 @@
 //!
 //! Nothing here allocates after the channel has been opened.
 //!
+//! [`departure`] tells of modules that go while their data is being copied.
+//!
 //! C header: [`include/linux/dmaengine.h`](srctree/include/linux/dmaengine.h)
 
 use crate::ntb::PeerWindow;
@@ -44,6 +46,7 @@ use kernel::{
 };
 use mp_bindings as bindings;
 
+pub mod departure;
 mod flight;
 
 /// Most pieces of one transfer: a packet's head and all its fragments, one of

@@ -30,6 +30,10 @@ use kernel::{
             Relaxed, //
         },
         Arc, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
     }, //
 };
 use mp_kernel::{
@@ -39,7 +43,8 @@ use mp_kernel::{
         Poll, //
     },
     new_spinlock_bh,
-    sync::SpinLockBh, //
+    sync::SpinLockBh,
+    time::monotonic_ns as now, //
 };
 use mp_proto::{
     layout::{
@@ -70,6 +75,7 @@ use mp_proto::{
 use mp_transport::{
     frame::{
         Frame,
+        FrameBody,
         RxContext,
         RxData,
         FUNC_HDR_MAX, //
@@ -222,9 +228,18 @@ impl Channel {
         self.rings.len().saturating_sub(1) as u16
     }
 
-    /// Ends the traffic: frames are refused from now on, none are received.
+    /// Ends the traffic: frames are refused from now on, none are received, and
+    /// those that wait have failed when this returns. Sleeps.
     pub(crate) fn close(&self) {
         self.state.store(CLOSED, Relaxed);
+        self.engine.stop();
+        for ring in &self.rings {
+            let mut tx = ring.tx.lock();
+            tx.partial = None;
+            if let Some(copies) = &mut tx.copies {
+                copies.abandon();
+            }
+        }
     }
 
     #[inline]
@@ -362,20 +377,48 @@ impl Channel {
             let tx = ring.tx.lock();
             tx.copies.as_ref().is_some_and(Copies::is_late)
         };
-        if self.rings.iter().any(is_late) {
+        if self.engine.is_there() && self.rings.iter().any(is_late) {
             self.engine.give_up();
         }
     }
 
-    /// Ends all copies by the engine and fails their frames. The channel has been
-    /// closed. Sleeps.
-    pub(crate) fn stop_engine(&self) {
-        self.engine.stop();
+    /// Lets go of all frames that have been sent so far, without losing them, so
+    /// that their owners' code may vanish. Sleeps.
+    pub(crate) fn let_go(&self) {
         for ring in &self.rings {
-            if let Some(copies) = &mut ring.tx.lock().copies {
-                copies.abandon();
+            if ring.tx.lock().partial.is_some() && self.detach(ring).is_err() {
+                self.break_off("no memory for the rest of a frame whose sender has gone");
             }
         }
+        let start = now();
+        while self.copies_since(start) {
+            if now() - start > dma::TIMEOUT {
+                self.engine.give_up();
+            }
+            fsleep(Delta::from_millis(1));
+        }
+    }
+
+    /// Moves the rest of a frame that is being sent to memory of its own. A frame
+    /// for which there is none has failed.
+    fn detach(&self, ring: &Pin<KBox<Ring>>) -> Result {
+        let data = KVVec::with_capacity(MAX_FRAME, GFP_KERNEL);
+        let mut tx = ring.tx.lock();
+        if let Some(mut partial) = tx.partial.take() {
+            partial.frame = detached(&partial.frame, data?)?;
+            tx.partial = Some(partial);
+        }
+        Ok(())
+    }
+
+    /// Whether the engine copies records it got at or before `time`.
+    fn copies_since(&self, time: u64) -> bool {
+        let copies = |(number, ring): (u32, &Pin<KBox<Ring>>)| {
+            let tx = &mut *ring.tx.lock();
+            self.settle(number, tx);
+            tx.copies.as_ref().is_some_and(|c| c.has_since(time))
+        };
+        (0..).zip(&self.rings).any(copies)
     }
 
     fn refused(&self, e: ReserveError) -> SendError {
@@ -600,6 +643,33 @@ impl Ring {
             GFP_KERNEL,
         )
     }
+}
+
+/// Data that has been copied from a frame.
+struct Detached(KVVec<u8>);
+
+impl FrameBody for Detached {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
+        f(&self.0)
+    }
+
+    fn complete(&mut self, _status: Result) {}
+}
+
+/// A frame like `frame`, with its data copied into the capacity of `data`.
+fn detached(frame: &Frame, mut data: KVVec<u8>) -> Result<Frame> {
+    frame.body().for_each_fragment(&mut |fragment| {
+        if fragment.len() > data.capacity() - data.len() {
+            return Err(EINVAL);
+        }
+        Ok(data.extend_from_slice(fragment, GFP_ATOMIC)?)
+    })?;
+    let body = Detached(data);
+    Frame::new(frame.func(), frame.func_hdr(), frame.priority(), body)
 }
 
 /// Takes back a record that cannot be written.

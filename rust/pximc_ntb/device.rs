@@ -25,6 +25,10 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
+    dma_engine::departure::{
+        Departure,
+        ModuleWatch, //
+    },
     ntb::{
         self,
         EventRegistration,
@@ -321,6 +325,14 @@ impl Events for Shared {
     }
 }
 
+impl Departure for Shared {
+    fn let_go(&self) {
+        for link in self.slots.iter().filter_map(|slot| slot.active.get()) {
+            link.channel().let_go();
+        }
+    }
+}
+
 /// How many ports of the bridge have a lower number than this host's.
 fn logical_port(ntb: &NtbDev) -> Result<u32> {
     let own = ntb.port_number()?;
@@ -335,6 +347,8 @@ fn logical_port(ntb: &NtbDev) -> Result<u32> {
 pub(crate) struct Device {
     shared: Arc<Shared>,
     events: Option<EventRegistration<Shared>>,
+    /// Function services may go while frames of theirs are being sent.
+    _watch: ModuleWatch<Shared>,
 }
 
 impl Device {
@@ -348,6 +362,7 @@ impl Device {
         let shared = Arc::new(Shared::new(ntb, transport, settings)?, GFP_KERNEL)?;
         // Made before the steps that may fail, so that `drop` undoes them.
         let mut this = Self {
+            _watch: ModuleWatch::new(shared.clone())?,
             shared,
             events: None,
         };

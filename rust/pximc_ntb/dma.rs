@@ -54,7 +54,7 @@ use mp_transport::{
 };
 
 /// How long the engine may take for a record, in nanoseconds.
-const TIMEOUT: u64 = 1_000_000_000;
+pub(crate) const TIMEOUT: u64 = 1_000_000_000;
 
 /// What the engine did, for the statistics.
 #[derive(Default)]
@@ -231,6 +231,11 @@ impl Copies {
         }
     }
 
+    /// Whether a record was started at or before `time`.
+    pub(crate) fn has_since(&self, time: u64) -> bool {
+        self.flights.iter().any(|f| f.since <= time)
+    }
+
     /// Whether a record has waited for longer than an engine may take.
     pub(crate) fn is_late(&self) -> bool {
         let now = now();
@@ -278,7 +283,7 @@ impl Engine {
     ///
     /// `ENOMEM`.
     pub(crate) fn copies(&self, queue: u16) -> Result<Option<Copies>> {
-        if self.threshold == u32::MAX {
+        if !self.is_there() {
             return Ok(None);
         }
         let results = Results {
@@ -288,6 +293,12 @@ impl Engine {
             queue,
         };
         Ok(Some(Copies::new(results)?))
+    }
+
+    /// Whether there was an engine when the epoch began.
+    #[inline]
+    pub(crate) fn is_there(&self) -> bool {
+        self.threshold != u32::MAX
     }
 
     /// Whether a record with `len` bytes of data is for the engine.
@@ -350,19 +361,20 @@ impl Engine {
     }
 
     /// Stops the engine for this epoch: everything under way has been reported
-    /// when this returns. Sleeps.
-    pub(crate) fn stop(&self) {
-        drop(self.copier.replace(None));
+    /// when this returns; whether there was an engine. Sleeps.
+    pub(crate) fn stop(&self) -> bool {
+        self.copier.replace(None).is_some()
     }
 
     /// Stops the engine because it is late. Sleeps.
     pub(crate) fn give_up(&self) {
-        dev_warn!(
-            self.shared.ntb(),
-            "peer {}: the DMA engine does not finish: not used until the link is up again\n",
-            self.pidx,
-        );
-        self.stop();
+        if self.stop() {
+            dev_warn!(
+                self.shared.ntb(),
+                "peer {}: the DMA engine does not finish: not used until the link is up again\n",
+                self.pidx,
+            );
+        }
     }
 }
 

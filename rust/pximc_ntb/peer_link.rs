@@ -400,7 +400,6 @@ impl PeerLink {
             reason
         );
         active.link.channel().close();
-        active.link.channel().stop_engine();
         self.shared.set_active(self.pidx, None);
         self.follow(None);
     }
