@@ -115,6 +115,7 @@ fetch_source() {
 
 # The newest unpacked source in the cache, if any.
 cached_source() {
+	[ -d "$sources" ] || return 0
 	find "$sources" -mindepth 1 -maxdepth 1 -type d -name 'linux-source-*' 2>/dev/null | sort -V | tail -n 1
 }
 
