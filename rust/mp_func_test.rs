@@ -4,8 +4,9 @@
 //! it receives.
 //!
 //! Loaded without parameters it only receives. With `count=` it sends that
-//! many frames of `size=` bytes, in two fragments, to the peer `dst=`. What
-//! happened stands in `/sys/kernel/mp_func_test`:
+//! many frames of `size=` bytes, in two fragments, to the peer `dst=`; with
+//! `mix=1` every other frame is short. What happened stands in
+//! `/sys/kernel/mp_func_test`:
 //!
 //! ```text
 //! sent_ok, sent_failed      frames by the status their destructor got
@@ -64,6 +65,9 @@ const FUNC: FuncId = FuncId(0x5453_4554);
 
 /// Most data bytes of a test frame.
 const SIZE_MAX: u32 = 128 << 10;
+
+/// Data bytes of every other frame of a mix.
+const SHORT: usize = 100;
 
 /// Peers whose sequence is followed.
 const PEERS: usize = 64;
@@ -133,7 +137,18 @@ struct Order {
     dst: PeerId,
     count: u32,
     size: usize,
+    mix: bool,
     priority: Priority,
+}
+
+impl Order {
+    /// Data bytes of frame `seq`.
+    fn size_of(&self, seq: u32) -> usize {
+        match self.mix && seq % 2 == 1 {
+            true => self.size.min(SHORT),
+            false => self.size,
+        }
+    }
 }
 
 /// How sending a frame went.
@@ -172,7 +187,7 @@ impl TestFunction {
 
     /// Makes frame `seq`.
     fn make(&self, seq: u32) -> Result<Frame> {
-        let body = TestBody::new(seq, self.order.size, self.tally.clone())?;
+        let body = TestBody::new(seq, self.order.size_of(seq), self.tally.clone())?;
         Frame::new(FUNC, &seq.to_le_bytes(), self.order.priority, body)
     }
 
@@ -324,6 +339,7 @@ fn order() -> Result<Order> {
         dst: PeerId(module_parameters::dst.value()),
         count: module_parameters::count.value(),
         size: size as usize,
+        mix: module_parameters::mix.value(),
         priority: match module_parameters::priority.value() {
             0 => Priority::Bulk,
             _ => Priority::High,
@@ -349,6 +365,10 @@ module! {
         size: u32 {
             default: 100,
             description: "bytes of data in each frame",
+        },
+        mix: bool {
+            default: false,
+            description: "every other frame has 100 bytes at most",
         },
         priority: u8 {
             default: 0,

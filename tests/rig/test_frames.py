@@ -164,7 +164,6 @@ def test_the_transport_may_be_loaded_in_any_order(fabric, order):
         wait_for_peers(guest, 2)
 
 
-@pytest.mark.long
 def test_unloading_the_transport_under_traffic_harms_nobody(fabric):
     sender, receiver, third = fabric.hosts
     order = f"dst={peer_id(receiver)} count=100000000 size=3000"

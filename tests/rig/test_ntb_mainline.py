@@ -390,7 +390,6 @@ def test_pingpong_goes_on_after_the_driver_was_loaded_again(two):
             )
 
 
-@pytest.mark.long
 def test_an_absence_too_short_to_see_is_noticed(two):
     rp, ep1 = two.hosts
     with driver(*two.hosts), client(*two.hosts, module="ntb_netdev"):
@@ -426,7 +425,6 @@ print("said goodbye" if 0 in states else "vanished")
 """
 
 
-@pytest.mark.long
 def test_a_host_that_reboots_says_goodbye_and_a_killed_one_does_not(two):
     rp, ep1 = two.hosts
     with driver(*two.hosts):
@@ -474,7 +472,6 @@ def test_windows_that_do_not_fit_the_area_are_refused(two):
     guest.forget_reports()
 
 
-@pytest.mark.long
 def test_hosts_with_other_parameters_get_no_link_but_a_message(two):
     rp, ep1 = two.hosts
     with driver(rp), driver(ep1, parameters="mw_size=1048576"):
@@ -487,7 +484,6 @@ def test_hosts_with_other_parameters_get_no_link_but_a_message(two):
         guest.forget_reports()
 
 
-@pytest.mark.long
 def test_without_scratchpads_clients_use_messages(two):
     with driver(*two.hosts, parameters="spad_count=0"):
         with client(*two.hosts, module="ntb_tool"):

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the suites work with: a transport without a wire and a function that
+//! notes what it is given.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
+};
+use mp_kernel::{
+    new_spinlock_bh,
+    sync::SpinLockBh, //
+};
+use mp_proto::wire::{
+    MsgHdr,
+    PeerId, //
+};
+use mp_transport::{
+    frame::{
+        Frame,
+        FrameBody,
+        RxContext,
+        RxData,
+        RxFrame, //
+    },
+    function::Function,
+    peer::{
+        Link,
+        Peer,
+        SendError, //
+    },
+    service,
+    transport::{
+        PeerRegistration,
+        Registration, //
+    }, //
+};
+
+/// Id of the transport.
+pub(crate) const TRANSPORT_ID: u32 = 0x7e57;
+
+/// A context of frames that no NAPI receives.
+pub(crate) fn context() -> RxContext<'static> {
+    RxContext {
+        napi: None,
+        queue: 0,
+    }
+}
+
+/// A link that takes frames and forgets them.
+pub(crate) struct Sink {
+    full: Atomic<bool>,
+}
+
+impl Sink {
+    /// Whether frames meet a full queue from now on.
+    pub(crate) fn refuse(&self, full: bool) {
+        self.full.store(full, Relaxed);
+    }
+}
+
+impl Link for Sink {
+    fn queues(&self) -> u16 {
+        1
+    }
+
+    fn max_frame(&self) -> usize {
+        1 << 16
+    }
+
+    fn send(&self, _msg: &MsgHdr, _frame: &Frame, _queue: u16) -> Result<u32, SendError> {
+        match self.full.load(Relaxed) {
+            true => Err(SendError::Full),
+            false => Ok(1),
+        }
+    }
+
+    fn kick(&self, _queue: u16) {}
+
+    fn arm_tx(&self, _queue: u16) -> bool {
+        !self.full.load(Relaxed)
+    }
+}
+
+/// This host as the RP, and its peers: number `n` has index and bus `n`.
+///
+/// Dropping it removes everything, the peers first.
+pub(crate) struct Fabric {
+    peers: KVec<(PeerRegistration, Arc<Sink>)>,
+    transport: Registration,
+    _id: OwnId,
+}
+
+/// The id of this host, as long as it lives.
+struct OwnId;
+
+impl Drop for OwnId {
+    fn drop(&mut self) {
+        service::clear_self_id();
+    }
+}
+
+impl Fabric {
+    /// A host with so many peers.
+    pub(crate) fn new(peers: usize) -> Result<Self> {
+        service::set_self_id(PeerId::RP)?;
+        let id = OwnId;
+        let mut this = Self {
+            peers: KVec::new(),
+            transport: Registration::new(TRANSPORT_ID, c"kunit")?,
+            _id: id,
+        };
+        for _ in 0..peers {
+            this.add()?;
+        }
+        Ok(this)
+    }
+
+    /// Adds the next peer.
+    pub(crate) fn add(&mut self) -> Result {
+        let number = self.peers.len() as u32 + 1;
+        let sink = sink()?;
+        let id = PeerId::from_bdf(number, 0, 0);
+        let peer = self.transport.add_peer(id, number, sink.clone())?;
+        self.peers.push((peer, sink), GFP_KERNEL)?;
+        Ok(())
+    }
+
+    /// The error of adding a peer, which is removed at once if there is none.
+    pub(crate) fn try_add(&self, id: PeerId, index: u32) -> Option<Error> {
+        let sink = match sink() {
+            Ok(sink) => sink,
+            Err(e) => return Some(e),
+        };
+        self.transport.add_peer(id, index, sink).err()
+    }
+
+    /// Removes the peer that was added last.
+    pub(crate) fn remove_last(&mut self) {
+        drop(self.peers.pop());
+    }
+
+    /// Peer `number`.
+    pub(crate) fn peer(&self, number: u32) -> Result<Arc<Peer>> {
+        let (peer, _) = self.peers.get(number as usize - 1).ok_or(ENOENT)?;
+        Ok(peer.peer().clone())
+    }
+
+    /// The link of peer `number`.
+    pub(crate) fn link(&self, number: u32) -> Result<&Sink> {
+        let (_, sink) = self.peers.get(number as usize - 1).ok_or(ENOENT)?;
+        Ok(sink)
+    }
+}
+
+fn sink() -> Result<Arc<Sink>> {
+    let full = Atomic::new(false);
+    Ok(Arc::new(Sink { full }, GFP_KERNEL)?)
+}
+
+/// The data of a frame that has arrived.
+pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
+
+impl RxData for Bytes<'_> {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn copy_to(&self, offset: usize, dst: &mut [u8]) -> Result {
+        let end = offset.checked_add(dst.len()).ok_or(EINVAL)?;
+        dst.copy_from_slice(self.0.get(offset..end).ok_or(EINVAL)?);
+        Ok(())
+    }
+}
+
+/// A function that counts, and copies the data of each frame twice.
+#[pin_data]
+pub(crate) struct Listener {
+    present: Atomic<i32>,
+    received: Atomic<u32>,
+    /// Bytes that the two buffers got, intact and in order.
+    copied: Atomic<u64>,
+    /// What buffers that are too small came to.
+    #[pin]
+    short: SpinLockBh<Option<Error>>,
+}
+
+/// What buffers are filled with beforehand.
+const BLANK: u8 = 0xee;
+
+impl Listener {
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                present: Atomic::new(0),
+                received: Atomic::new(0),
+                copied: Atomic::new(0),
+                short <- new_spinlock_bh!(None),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Peers that have come and not gone.
+    pub(crate) fn present(&self) -> i32 {
+        self.present.load(Relaxed)
+    }
+
+    /// Frames received.
+    pub(crate) fn received(&self) -> u32 {
+        self.received.load(Relaxed)
+    }
+
+    /// How many bytes the first and the second buffer got of the last frame.
+    pub(crate) fn copied(&self) -> (u32, u32) {
+        let both = self.copied.load(Relaxed);
+        ((both >> 32) as u32, both as u32)
+    }
+
+    /// The error of buffers that were too small for the last frame.
+    pub(crate) fn short(&self) -> Option<Error> {
+        *self.short.lock()
+    }
+
+    /// Copies into a buffer of three bytes and one of twenty.
+    fn copy(&self, frame: &RxFrame<'_>) -> Result {
+        let (mut a, mut b) = ([BLANK; 3], [BLANK; 20]);
+        frame.sync(&mut [&mut a, &mut b])?;
+        let mut got = [0u32; 2];
+        let mut expected = 0u8;
+        for (count, buffer) in got.iter_mut().zip([&a[..], &b[..]]) {
+            for byte in buffer.iter().filter(|byte| **byte != BLANK) {
+                *count += u32::from(*byte == expected);
+                expected += 1;
+            }
+        }
+        let [first, second] = got;
+        self.copied
+            .store(u64::from(first) << 32 | u64::from(second), Relaxed);
+        Ok(())
+    }
+
+    /// Tries buffers that lack a byte; they must stay as they are.
+    fn copy_short(&self, frame: &RxFrame<'_>) -> Result {
+        let (mut a, mut b) = ([BLANK; 3], [BLANK; 6]);
+        let error = frame.sync(&mut [&mut a, &mut b]).err();
+        let untouched = a == [BLANK; 3] && b == [BLANK; 6];
+        *self.short.lock() = error.filter(|_| untouched);
+        Ok(())
+    }
+}
+
+impl Function for Listener {
+    fn peer_add(&self, _peer: &Arc<Peer>) {
+        self.present.fetch_add(1, Relaxed);
+    }
+
+    fn peer_del(&self, _peer: &Arc<Peer>) {
+        self.present.fetch_sub(1, Relaxed);
+    }
+
+    fn receive(&self, _rx: &RxContext<'_>, frame: RxFrame<'_>) -> Result {
+        self.received.fetch_add(1, Relaxed);
+        self.copy(&frame)?;
+        self.copy_short(&frame)
+    }
+}
+
+/// How often and how frames were completed.
+#[pin_data]
+pub(crate) struct Outcome {
+    #[pin]
+    last: SpinLockBh<(u32, Result)>,
+}
+
+impl Outcome {
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self { last <- new_spinlock_bh!((0, Ok(()))) }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// What happened since the last call.
+    pub(crate) fn take(&self) -> (u32, Result) {
+        core::mem::replace(&mut *self.last.lock(), (0, Ok(())))
+    }
+}
+
+/// A body without data.
+pub(crate) struct Attempt(Arc<Outcome>);
+
+impl Attempt {
+    pub(crate) fn new(outcome: &Arc<Outcome>) -> Self {
+        Self(outcome.clone())
+    }
+}
+
+impl FrameBody for Attempt {
+    fn len(&self) -> usize {
+        0
+    }
+
+    fn for_each_fragment(&self, _f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
+        Ok(())
+    }
+
+    fn complete(&mut self, status: Result) {
+        let mut last = self.0.last.lock();
+        *last = (last.0 + 1, status);
+    }
+}
