@@ -10,11 +10,12 @@ HOSTS ?= 3
 HOST ?=
 DEBUG ?=
 LONG ?=
-export DEBUG LONG
+KERNEL_SERIES ?=
+export DEBUG LONG KERNEL_SERIES
 
 flavour := $(if $(filter 1,$(DEBUG)),debug,rig)
 debug_option := $(if $(filter debug,$(flavour)),--debug)
-MODULES ?= $(CURDIR)/build/modules/$(flavour)
+MODULES ?= $(CURDIR)/build/modules/$(flavour)$(addprefix -,$(KERNEL_SERIES))
 export MODULES
 
 # Host programs. Static, because a guest's first process has no libraries.
@@ -85,6 +86,6 @@ clean:
 
 ## help: this list
 help:
-	@echo "make TARGET [DEBUG=1] [KDIR=a built kernel]"
+	@echo "make TARGET [DEBUG=1] [KDIR=a built kernel] [KERNEL_SERIES=7.2]"
 	@echo
 	@sed -n 's/^## \([a-z]*\): /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12

@@ -9,11 +9,13 @@
 #
 # --debug selects the kernel with KASAN, lockdep and kmemleak; --update looks
 # for a newer source than the one in the cache. Everything stays in the cache,
-# keyed by source version, configuration and compilers.
+# keyed by source version, configuration and compilers. KERNEL_SERIES=7.2 asks
+# for another series than the newest one.
 
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 
-series=(7.3 7.2)
+supported=(7.3 7.2)
+read -ra series <<<"${KERNEL_SERIES:-${supported[*]}}"
 suites=(trixie-backports forky sid)
 fragments=("$checkout/scripts/kernel/rig.config")
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
@@ -113,10 +115,23 @@ fetch_source() {
 	rm -rf "$work"
 }
 
-# The newest unpacked source in the cache, if any.
+# The newest unpacked source of these series in the cache, if any.
 cached_source() {
+	local one found
 	[ -d "$sources" ] || return 0
-	find "$sources" -mindepth 1 -maxdepth 1 -type d -name 'linux-source-*' 2>/dev/null | sort -V | tail -n 1
+	for one in "${series[@]}"; do
+		found=$(find "$sources" -mindepth 1 -maxdepth 1 -type d -name "linux-source-${one}_*" | sort -V | tail -n 1)
+		[ -z "$found" ] || break
+	done
+	printf '%s' "$found"
+}
+
+check_series() {
+	local one
+	for one in "${series[@]}"; do
+		[[ " ${supported[*]} " == *" $one "* ]] ||
+			die "KERNEL_SERIES=$one is not supported" "use one of: ${supported[*]}"
+	done
 }
 
 # Sets source_dir: what the cache has, unless that is nothing or too old.
@@ -209,6 +224,7 @@ build() {
 	say "the kernel is in $build_dir"
 }
 
+check_series
 case $action in
 print-source | print-dir)
 	source_dir=$(cached_source)

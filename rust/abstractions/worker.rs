@@ -18,6 +18,10 @@ use kernel::{
 
 /// What a [`Worker`] does.
 pub trait Work: Send + Sync + 'static {
+    /// Whether it goes before ordinary tasks: for work that is short, and that
+    /// somebody waits for.
+    const URGENT: bool = false;
+
     /// Does what there is to do and returns the time in milliseconds after
     /// which to run again at the latest; `None` waits for a kick.
     ///
@@ -26,7 +30,7 @@ pub trait Work: Send + Sync + 'static {
     fn run(&self) -> Option<u32>;
 }
 
-/// Runs a [`Work`] on a high-priority kernel workqueue.
+/// Runs a [`Work`] on one of the kernel's workqueues.
 ///
 /// # Invariants
 ///
@@ -69,7 +73,14 @@ impl<W: Work> Worker<W> {
 
     /// Runs the work soon, once more if it is running now. Any context.
     pub fn kick(&self) {
-        self.run_in(0);
+        self.kick_in(0);
+    }
+
+    /// As [`kick`](Self::kick), but in so many milliseconds. Takes the place of
+    /// a kick that has had no effect yet.
+    pub fn kick_in(&self, ms: u32) {
+        // SAFETY: By the type invariants the work item is initialised.
+        unsafe { mp_bindings::requeue_delayed(self.work.get(), ms, W::URGENT) };
     }
 
     /// Stops the worker: it is not running any more when this returns, and
@@ -79,11 +90,6 @@ impl<W: Work> Worker<W> {
     pub fn stop(&self) {
         // SAFETY: By the type invariants the work item is initialised.
         unsafe { mp_bindings::disable_delayed_work_sync(self.work.get()) };
-    }
-
-    fn run_in(&self, ms: u32) {
-        // SAFETY: By the type invariants the work item is initialised.
-        unsafe { mp_bindings::queue_highpri_delayed(self.work.get(), ms) };
     }
 
     /// # Safety
@@ -102,7 +108,7 @@ impl<W: Work> Worker<W> {
     /// Queues the next regular run, unless a kick has already queued one.
     fn requeue(&self, ms: u32) {
         // SAFETY: By the type invariants the work item is initialised.
-        unsafe { mp_bindings::queue_highpri_delayed_once(self.work.get(), ms) };
+        unsafe { mp_bindings::queue_delayed_once(self.work.get(), ms, W::URGENT) };
     }
 }
 

@@ -74,7 +74,7 @@ impl Bridge {
         this.ntb.data().appear();
         this.registration = Some(Registration::new(this.ntb.clone())?);
         // Not earlier: an event needs the context lock, which registering initialises.
-        let service = Arc::new(Service::new(this.ntb.clone()), GFP_KERNEL)?;
+        let service = Arc::new(Service::new(this.ntb.clone())?, GFP_KERNEL)?;
         this.interrupts = Some(Interrupts::request(
             pdev,
             vectors,

@@ -7,6 +7,10 @@
 //! machine, starts of its driver, enablings of its link - name one life of its
 //! link; if any of them has changed, the link was down in between, and the
 //! client hears of that even if it was too short to be seen.
+//!
+//! A link takes [`TRAINING`] to come up, as that of real hardware takes some
+//! milliseconds. Clients rely on it: `ntb_transport` forgets a link-up that
+//! comes before it has dealt with the link-down before.
 
 use super::{
     board::{
@@ -31,6 +35,12 @@ use kernel::{
         SpinLockIrq, //
     }, //
 };
+use mp_kernel::time::monotonic_ns;
+
+/// Time from when both ports have enabled a link until it is up, in nanoseconds.
+const TRAINING: u64 = 20_000_000;
+
+const NS_PER_MS: u64 = 1_000_000;
 
 /// One life of a port's link.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -40,20 +50,46 @@ struct Life {
     enables: u32,
 }
 
+/// What is known of a peer.
+#[derive(Clone, Copy, Default)]
+struct Peer {
+    /// The life that its link is up in, or in training.
+    life: Option<Life>,
+    /// When it will be up.
+    ready: u64,
+    /// Its parameters, if they were complained about.
+    misfit: u32,
+}
+
+impl Peer {
+    /// Follows the peer's present life; whether its link can be up now.
+    fn follow(&mut self, life: Option<Life>, now: u64) -> bool {
+        if self.life != life {
+            self.life = life;
+            self.ready = now.saturating_add(TRAINING);
+        }
+        life.is_some() && now >= self.ready
+    }
+
+    /// Nanoseconds until its link comes up, while it is in training.
+    fn training(&self, now: u64) -> Option<u64> {
+        self.life?;
+        self.ready.checked_sub(now).filter(|left| *left > 0)
+    }
+}
+
 struct State {
     enabled: bool,
     /// The links that are up, and what the client has been told.
     up: u64,
     told: u64,
-    lives: [Life; PORTS_MAX as usize],
-    /// Peers whose parameters were complained about, until they change.
-    misfits: [u32; PORTS_MAX as usize],
+    peers: [Peer; PORTS_MAX as usize],
 }
 
 /// What [`Link::update`] found.
 pub(crate) enum Update {
-    /// Nothing to tell.
-    Quiet,
+    /// Nothing to tell; a link in training is up after so many milliseconds.
+    Quiet(Option<u32>),
     /// The client is to be told, and there may be more: call again. The mask
     /// has the peers whose link went down.
     Changed(u64),
@@ -89,8 +125,7 @@ impl Link {
                 enabled: false,
                 up: 0,
                 told: 0,
-                lives: [Life::default(); PORTS_MAX as usize],
-                misfits: [0; PORTS_MAX as usize],
+                peers: [Peer::default(); PORTS_MAX as usize],
             }),
         })
     }
@@ -145,6 +180,7 @@ impl Link {
         let mut state = self.state.lock();
         state.enabled = false;
         state.up = 0;
+        state.peers.iter_mut().for_each(|peer| peer.life = None);
         self.up.store(0, Relaxed);
         self.board.own().set32(block::STATE, block::PRESENT);
         drop(state);
@@ -159,24 +195,27 @@ impl Link {
     /// Looks at all ports. First come the links that went down, then those that
     /// came up, so that a client sees a short absence as one.
     pub(crate) fn update(&self) -> Update {
+        let time = monotonic_ns();
         let mut guard = self.state.lock();
         let state = &mut *guard;
         let mut down = 0;
         let mut new = 0;
-        for ((pidx, port), (life, misfit)) in self
-            .board
-            .ports
-            .peers()
-            .zip(state.lives.iter_mut().zip(state.misfits.iter_mut()))
-        {
-            let now = self.life(port, misfit).filter(|_| state.enabled);
+        let mut training: Option<u64> = None;
+        for ((pidx, port), peer) in self.board.ports.peers().zip(&mut state.peers) {
+            let life = self
+                .life(port, &mut peer.misfit)
+                .filter(|_| state.enabled);
             let was_up = state.up & 1 << pidx != 0;
-            if was_up && now != Some(*life) {
+            if was_up && life != peer.life {
                 down |= 1 << pidx;
-            } else if let Some(now) = now.filter(|_| !was_up) {
-                *life = now;
+            }
+            if peer.follow(life, time) && !was_up {
                 new |= 1 << pidx;
             }
+            training = match (training, peer.training(time)) {
+                (Some(one), Some(other)) => Some(other.min(one)),
+                (one, other) => one.or(other),
+            };
         }
         state.up &= !down;
         let gone = state.told & !state.up;
@@ -185,7 +224,8 @@ impl Link {
         }
         self.up.store(state.up, Relaxed);
         if state.told == state.up {
-            return Update::Quiet;
+            let ms = |ns: u64| ns.div_ceil(NS_PER_MS) as u32;
+            return Update::Quiet(training.map(ms));
         }
         state.told = state.up;
         Update::Changed(gone)

@@ -42,11 +42,15 @@ use mp_kernel::ntb::{
     },
     shutdown::Shutdown, //
 };
+use mp_kernel::worker::{
+    Work,
+    Worker, //
+};
 
 /// What the emulated link is said to be: PCI Express 3.0, 8 lanes.
 const LINK_SPEED: u8 = 3;
 const LINK_WIDTH: u8 = 8;
-/// Link changes that one interrupt deals with; further ones bring their own.
+/// Link changes that one interrupt deals with; another one follows.
 const LINK_CHANGES: u32 = 8;
 
 /// The parts of this port.
@@ -314,26 +318,49 @@ impl Device for Port {
     }
 }
 
+/// Has the port look at its links again.
+struct LinkCheck {
+    board: Arc<Board>,
+}
+
+impl Work for LinkCheck {
+    fn run(&self) -> Option<u32> {
+        self.board.kick(self.board.ports.own(), SERVICE_VECTOR);
+        None
+    }
+}
+
 /// The interrupt service of a port.
 pub(crate) struct Service {
     ntb: Arc<Ntb<Port>>,
+    link_check: Arc<Worker<LinkCheck>>,
 }
 
 impl Service {
-    pub(crate) fn new(ntb: Arc<Ntb<Port>>) -> Self {
-        Self { ntb }
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(ntb: Arc<Ntb<Port>>) -> Result<Self> {
+        let board = ntb.data().board.clone();
+        Ok(Self {
+            ntb,
+            link_check: Worker::new(Arc::new(LinkCheck { board }, GFP_KERNEL)?)?,
+        })
     }
 
     fn links(&self, port: &Port) {
         for _ in 0..LINK_CHANGES {
-            let Update::Changed(down) = port.link.update() else {
-                return;
+            let down = match port.link.update() {
+                Update::Changed(down) => down,
+                Update::Quiet(Some(ms)) => return self.link_check.kick_in(ms),
+                Update::Quiet(None) => return,
             };
             for (_, gone) in port.board.ports.peers().filter(|(p, _)| down & 1 << p != 0) {
                 port.messages.forget(gone);
             }
             self.ntb.link_event();
         }
+        self.link_check.kick();
     }
 }
 

@@ -406,6 +406,9 @@ impl PeerLink {
 }
 
 impl Work for PeerLink {
+    /// Late heartbeats look like a dead host.
+    const URGENT: bool = true;
+
     fn run(&self) -> Option<u32> {
         let mut inner = self.inner.lock();
         self.ensure_live(&mut inner);

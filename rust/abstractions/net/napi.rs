@@ -17,6 +17,14 @@
 //! polled NAPI travels with them to the socket, so that socket busy polling
 //! (`SO_BUSY_POLL`) finds its way back to [`Poll::poll`].
 //!
+//! # Overload
+//! Packets may come faster than the programs on the same processor can take
+//! them. A poll that has used up its budget is therefore not repeated at once,
+//! as the kernel would do in its softirq thread for milliseconds, while full
+//! sockets drop packets. It goes on in process context, behind the tasks that
+//! it has woken. Meanwhile the source holds its packets back, which is right
+//! for sources that can, and hold back their senders in turn.
+//!
 //! C header: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
 
 use core::{
@@ -43,8 +51,16 @@ use kernel::{
         Arc,
         Mutex, //
     },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
     types::Opaque, //
 };
+
+/// How long a poll that goes on lets other tasks run at least. They keep the
+/// processor beyond that as long as the scheduler lets them.
+const PAUSE: Delta = Delta::from_micros(20);
 
 /// A source of packets that NAPI polls.
 pub trait Poll: Send + Sync + 'static {
@@ -56,7 +72,8 @@ pub trait Poll: Send + Sync + 'static {
     /// work that slipped in between, and calls [`Napi::schedule`] for it.
     ///
     /// Returning without a call of [`Napi::complete_done`] means that there is
-    /// more to do: the function is called again. A `budget` of zero asks for
+    /// more to do: the function is called again, after other tasks had a chance
+    /// to run. A `budget` of zero asks for
     /// transmit completions only; no packet may be received then.
     fn poll(&self, napi: &Napi, budget: u32) -> u32;
 }
@@ -172,6 +189,9 @@ pub struct Instance<P: Poll> {
     #[pin]
     napi: Opaque<mp_bindings::napi_struct>,
     poller: UnsafeCell<Option<Arc<P>>>,
+    /// Goes on with a poll that has used up its budget.
+    #[pin]
+    rest: Opaque<mp_bindings::work_struct>,
     #[pin]
     state: Mutex<State>,
     host: Arc<NapiHost>,
@@ -190,6 +210,10 @@ impl<P: Poll> Instance<P> {
         pin_init!(Self {
             napi: Opaque::zeroed(),
             poller: UnsafeCell::new(Some(poller)),
+            rest <- Opaque::ffi_init(|slot| {
+                // SAFETY: `slot` is valid for writes and pinned.
+                unsafe { mp_bindings::init_work(slot, Some(rest_callback::<P>)) }
+            }),
             state <- new_mutex!(State::Closed, "Napi::state"),
             host,
             _pin: PhantomPinned,
@@ -245,6 +269,8 @@ impl<P: Poll> Instance<P> {
             return;
         }
         Self::disable_locked(&self.napi, &mut state);
+        // SAFETY: `rest` is initialised. No poll runs that could queue it again.
+        unsafe { mp_bindings::disable_work_sync(self.rest.get()) };
         // SAFETY: By the type invariants the NAPI is registered with a live device, and it is
         // disabled. The call waits until no busy poller can hold a pointer to it.
         unsafe { mp_bindings::netif_napi_del(self.napi.get()) };
@@ -384,16 +410,33 @@ unsafe extern "C" fn poll_callback<P: Poll>(
         completed: Cell::new(false),
         _not_send: PhantomData,
     };
-    let work = as_int(poller.poll(&napi, budget.try_into().unwrap_or(0)));
+    let done = poller.poll(&napi, budget.try_into().unwrap_or(0));
 
     // Packets in the GRO lists point to interfaces that nothing keeps from vanishing after the poll.
     napi.flush_gro();
 
-    // The kernel wants less than the budget from a poll that completed, and the whole budget from
-    // one that did not.
-    if napi.completed.get() {
-        work.min(budget.saturating_sub(1)).max(0)
-    } else {
-        budget
+    let has_more = budget > 0 && !napi.completed.get();
+    if has_more && napi.complete_done(done) {
+        // SAFETY: `rest` is initialised, and `close()` waits for it.
+        unsafe { mp_bindings::queue_work_here(instance.rest.get()) };
     }
+
+    // The kernel wants less than the budget from a poll that completed.
+    as_int(done).min(budget.saturating_sub(1)).max(0)
+}
+
+/// Has the poll function called in this task, after those that wait.
+///
+/// # Safety
+///
+/// Called by the workqueue for the field `rest` of an [`Instance<P>`].
+unsafe extern "C" fn rest_callback<P: Poll>(work: *mut mp_bindings::work_struct) {
+    let opaque: *mut Opaque<mp_bindings::work_struct> = work.cast();
+    // SAFETY: The instance is closed, and so waits for this function, before it is released.
+    let instance = unsafe { &*container_of!(opaque, Instance<P>, rest).cast_const() };
+    // SAFETY: Always safe.
+    if unsafe { mp_bindings::other_task_runnable() } {
+        fsleep(PAUSE);
+    }
+    instance.schedule();
 }

@@ -1,6 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#include <linux/sched/stat.h>
 #include <linux/workqueue.h>
+
+__mp_helper void mp_helper_init_work(struct work_struct *work, work_func_t func)
+{
+	INIT_WORK(work, func);
+}
+
+__mp_helper void mp_helper_queue_work_here(struct work_struct *work)
+{
+	queue_work_on(raw_smp_processor_id(), system_percpu_wq, work);
+}
+
+/* Whether this processor has a task to run besides the current one. */
+__mp_helper bool mp_helper_other_task_runnable(void)
+{
+	return !single_task_running();
+}
 
 __mp_helper void mp_helper_init_delayed_work(struct delayed_work *dwork,
 					     work_func_t func)
@@ -8,14 +25,19 @@ __mp_helper void mp_helper_init_delayed_work(struct delayed_work *dwork,
 	INIT_DELAYED_WORK(dwork, func);
 }
 
-__mp_helper void mp_helper_queue_highpri_delayed(struct delayed_work *dwork,
-						 unsigned int ms)
+static inline struct workqueue_struct *mp_workqueue(bool urgent)
 {
-	mod_delayed_work(system_highpri_wq, dwork, msecs_to_jiffies(ms));
+	return urgent ? system_highpri_wq : system_percpu_wq;
 }
 
-__mp_helper void mp_helper_queue_highpri_delayed_once(struct delayed_work *dwork,
-						      unsigned int ms)
+__mp_helper void mp_helper_requeue_delayed(struct delayed_work *dwork,
+					   unsigned int ms, bool urgent)
 {
-	queue_delayed_work(system_highpri_wq, dwork, msecs_to_jiffies(ms));
+	mod_delayed_work(mp_workqueue(urgent), dwork, msecs_to_jiffies(ms));
+}
+
+__mp_helper void mp_helper_queue_delayed_once(struct delayed_work *dwork,
+					      unsigned int ms, bool urgent)
+{
+	queue_delayed_work(mp_workqueue(urgent), dwork, msecs_to_jiffies(ms));
 }

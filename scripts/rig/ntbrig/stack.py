@@ -23,7 +23,8 @@ def modules_dir():
     if named := os.environ.get("MODULES"):
         return Path(named)
     flavour = "debug" if os.environ.get("DEBUG") == "1" else "rig"
-    return CHECKOUT / "build/modules" / flavour
+    series = os.environ.get("KERNEL_SERIES")
+    return CHECKOUT / "build/modules" / (f"{flavour}-{series}" if series else flavour)
 
 
 def address(guest):

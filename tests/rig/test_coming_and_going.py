@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Hosts and modules that come and go at any time, under full traffic.
+
+Whatever one host does, the other two go on, and it is a peer again within two
+seconds of its return. The long suite does everything twenty times.
+"""
+
+import itertools
+import os
+import random
+import time
+
+import pytest
+from ntbrig import stack
+from ntbrig.settings import PATIENCE
+
+from frames import peer_counter, peer_id, wait_for_peers
+
+ROUNDS = 20 if os.environ.get("LONG") == "1" else 1
+BACK = 2.0
+HOSTS = ("rp", "ep1", "ep2")
+
+HARDWARE, TRANSPORT, ETHER = "ntb_hw_ivshmem", "pximc_ntb", "mp_func_ether"
+
+
+def possible_orders():
+    """All orders in which a host's modules can be loaded."""
+    for order in itertools.permutations(stack.MODULES[1:]):
+        place = order.index
+        if place("mp_transport") < min(place(TRANSPORT), place(ETHER)):
+            yield (stack.MODULES[0], *order)
+
+
+ORDERS = tuple(possible_orders())
+
+
+class Traffic:
+    """TCP streams between all hosts, in both directions, again and again."""
+
+    def __init__(self, hosts):
+        self.hosts = hosts
+        self.running = {}
+
+    def start(self, guest):
+        """Starts what runs in one guest."""
+        others = [other for other in self.hosts if other is not guest]
+        loops = [f"iperf3 -s -1 -p {5200 + other.port}" for other in others] + [
+            f"iperf3 --connect-timeout 1000 -t 1000 -c {stack.address(other)} -p {5200 + guest.port}"
+            for other in others
+        ]
+        script = "".join(f"(while :; do {loop}; sleep 0.05; done) &\n" for loop in loops)
+        command = f"exec >/dev/null 2>&1\n{script}wait"
+        self.running[guest.name] = guest.spawn(command, timeout=3600)
+
+    def stop(self, guest):
+        self.running.pop(guest.name).kill()
+
+    def __enter__(self):
+        for guest in self.hosts:
+            self.start(guest)
+        self.wait_until_all_flow()
+        return self
+
+    def __exit__(self, *_):
+        for guest in self.hosts:
+            if guest.is_running():
+                self.stop(guest)
+
+    def wait_until_all_flow(self):
+        for one, other in itertools.permutations(self.hosts, 2):
+            assert_flows(one, other)
+
+
+def assert_flows(one, other, timeout=20):
+    """Waits until a megabyte more has come from `other` to `one`."""
+    number = peer_id(other)
+    start = peer_counter(one, number, "rx_bytes")
+    deadline = time.monotonic() + timeout * PATIENCE
+    while peer_counter(one, number, "rx_bytes") < start + (1 << 20):
+        assert time.monotonic() < deadline, f"nothing comes from {other.name} to {one.name}"
+        time.sleep(0.05)
+
+
+def assert_all_back(hosts):
+    """Each host has its two peers within the time allowed, from now on."""
+    for guest in hosts:
+        wait_for_peers(guest, 2, timeout=BACK)
+
+
+def others_of(fabric, guest):
+    return [other for other in fabric.hosts if other is not guest]
+
+
+def host(fabric, name):
+    return next(guest for guest in fabric.hosts if guest.name == name)
+
+
+@pytest.fixture(scope="module")
+def fabric(boot):
+    """Three hosts whose interfaces have carrier."""
+    fabric = boot(hosts=3)
+    stack.bring_up(*fabric.hosts)
+    for guest in fabric.hosts:
+        wait_for_peers(guest, 2)
+    return fabric
+
+
+@pytest.fixture(scope="module")
+def traffic(fabric):
+    with Traffic(fabric.hosts) as traffic:
+        yield traffic
+
+
+def test_modules_are_loaded_in_any_order_on_any_host(boot):
+    fabric = boot(hosts=3)
+    rng = random.Random(1)
+    turns = ORDERS if ROUNDS == 1 else [rng.choice(ORDERS) for _ in range(ROUNDS)]
+    for first in turns:
+        orders = [first, rng.choice(ORDERS), rng.choice(ORDERS)]
+        # One module here, one there.
+        steps = [guest for guest in fabric.hosts for _ in stack.MODULES]
+        rng.shuffle(steps)
+        left = {guest.name: list(order) for guest, order in zip(fabric.hosts, orders)}
+        for guest in steps:
+            stack.load(guest, modules=(left[guest.name].pop(0),))
+        assert_all_back(fabric.hosts)
+        for guest in fabric.hosts:
+            stack.configure(guest)
+        for one, other in itertools.permutations(fabric.hosts, 2):
+            one.run(f"ping -q -c 1 -w 5 {stack.address(other)}")
+        for guest, order in zip(fabric.hosts, orders):
+            stack.unload(guest, modules=order)
+
+
+@pytest.mark.parametrize("name", HOSTS)
+@pytest.mark.parametrize("module", (ETHER, TRANSPORT, HARDWARE))
+def test_a_module_is_unloaded_under_traffic(fabric, traffic, module, name):
+    guest = host(fabric, name)
+    one, other = others_of(fabric, guest)
+    for _ in range(ROUNDS):
+        stack.unload(guest, modules=(module,))
+        assert_flows(one, other)
+        assert_flows(other, one)
+        stack.load(guest, modules=(module,))
+        if module == ETHER:
+            stack.configure(guest)
+        assert_all_back(fabric.hosts)
+        assert_flows(one, guest)
+        assert_flows(guest, one)
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_all_modules_are_unloaded_under_traffic(fabric, traffic, name):
+    guest = host(fabric, name)
+    one, other = others_of(fabric, guest)
+    for _ in range(ROUNDS):
+        stack.unload(guest)
+        assert_flows(one, other)
+        stack.load(guest)
+        stack.configure(guest)
+        assert_all_back(fabric.hosts)
+        assert_flows(one, guest)
+        assert_flows(guest, one)
+
+
+@pytest.mark.parametrize("name", HOSTS)
+@pytest.mark.parametrize("way", ("kill", "reboot"))
+def test_a_host_is_lost_under_traffic_and_comes_back(fabric, traffic, way, name):
+    guest = host(fabric, name)
+    one, other = others_of(fabric, guest)
+    for _ in range(ROUNDS):
+        if way == "kill":
+            guest.kill()
+            for survivor in (one, other):
+                wait_for_peers(survivor, 1, timeout=5)
+            assert_flows(one, other)
+            assert_flows(other, one)
+            guest.boot()
+        else:
+            guest.reboot()
+        assert_flows(one, other)
+        stack.load(guest)
+        stack.configure(guest)
+        assert_all_back(fabric.hosts)
+        traffic.start(guest)
+        assert_flows(one, guest)
+        assert_flows(guest, one)
