@@ -75,6 +75,8 @@ impl Directory {
     ) -> Result<Self> {
         let mut files = KVec::with_capacity(T::NAMES.len(), GFP_KERNEL)?;
         for name in T::NAMES {
+            // Lockdep adds fields of its own.
+            #[allow(clippy::needless_update)]
             let file = bindings::attribute {
                 name: name.as_char_ptr(),
                 mode: 0o444,

@@ -6,11 +6,7 @@
 #include <linux/kasan-checks.h>
 #include <linux/list.h>
 #include <linux/mm.h>
-
-void dma_test_init_device(struct dma_device *dma);
-void dma_test_add_channel(struct dma_device *dma, struct dma_chan *chan);
-int dma_test_copy(phys_addr_t dst, phys_addr_t src, size_t len);
-int dma_test_spoil(phys_addr_t dst, size_t len);
+#include "glue.h"
 
 void dma_test_init_device(struct dma_device *dma)
 {

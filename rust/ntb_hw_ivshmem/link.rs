@@ -202,9 +202,7 @@ impl Link {
         let mut new = 0;
         let mut training: Option<u64> = None;
         for ((pidx, port), peer) in self.board.ports.peers().zip(&mut state.peers) {
-            let life = self
-                .life(port, &mut peer.misfit)
-                .filter(|_| state.enabled);
+            let life = self.life(port, &mut peer.misfit).filter(|_| state.enabled);
             let was_up = state.up & 1 << pidx != 0;
             if was_up && life != peer.life {
                 down |= 1 << pidx;

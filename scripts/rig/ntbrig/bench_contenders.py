@@ -80,13 +80,6 @@ class Interface:
                 f" && ip link set {self.name} mtu {mtu} up"
             )
 
-    def has_carrier(self, seconds):
-        """Whether both sides have a link, within that time."""
-        carrier = f"/sys/class/net/{self.name}/carrier"
-        command = f'until [ "$(cat {carrier})" = 1 ]; do sleep 0.05; done'
-        waits = [guest.spawn(command, seconds) for guest in self.guests]
-        return all([wait.wait().rc == 0 for wait in waits])
-
     def reach(self):
         """Waits until the peer answers."""
         command = f"until ping -q -c 1 -W 1 {self.peer} >/dev/null; do sleep 0.1; done"
@@ -116,14 +109,10 @@ class Ours:
 class Mainline:
     """`ntb_netdev` with parameters of `ntb_transport`.
 
-    Two of its bugs have to be lived with. A link that is taken down and up
-    again, as by a new MTU, may find the peer's ring full for ever: hence one MTU
-    for each time it is loaded. And a link that comes up just after the module
-    has asked for it may be missed: hence it is loaded again then.
+    One of its bugs has to be lived with: a link that is taken down and up again,
+    as by a new MTU, may find the peer's ring full for ever. Hence one MTU for
+    each time it is loaded.
     """
-
-    _ATTEMPTS = 4
-    _CARRIER_SECONDS = 4
 
     def __init__(self, parameters=""):
         self.parameters = parameters
@@ -138,15 +127,11 @@ class Mainline:
     @contextlib.contextmanager
     def network(self, guests, program, mtu):
         load = f"modprobe ntb_transport {self.parameters} && modprobe ntb_netdev"
-        for attempt in range(1, self._ATTEMPTS + 1):
-            with _loaded(guests, load, "rmmod ntb_netdev && rmmod ntb_transport"):
-                interface = Interface(guests, "eth0", "10.9.0", program)
-                interface.up(mtu)
-                if attempt < self._ATTEMPTS and not interface.has_carrier(self._CARRIER_SECONDS):
-                    continue
-                interface.reach()
-                yield interface
-                return
+        with _loaded(guests, load, "rmmod ntb_netdev && rmmod ntb_transport"):
+            interface = Interface(guests, "eth0", "10.9.0", program)
+            interface.up(mtu)
+            interface.reach()
+            yield interface
 
 
 @contextlib.contextmanager
