@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the set-up scripts say when something is missing."""
+
+import os
+import subprocess
+
+import pytest
+from ntbrig.settings import CHECKOUT
+
+SCRIPTS = CHECKOUT / "scripts"
+
+
+def run(tmp_path, script, *arguments, path=None, **env):
+    """Runs a script with a cache of its own."""
+    env = os.environ | {"PXIMC_CACHE": str(tmp_path / "cache"), "KERNEL_SERIES": ""} | env
+    if path:
+        env["PATH"] = path
+    command = ["/bin/bash", SCRIPTS / script, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=env)
+
+
+def refusal(*arguments, **settings):
+    result = run(*arguments, **settings)
+    assert result.returncode != 0, result.stdout
+    return result.stderr
+
+
+@pytest.fixture
+def programs(tmp_path):
+    """Makes a directory with programs that do as told, in front of the path."""
+    directory = tmp_path / "bin"
+    directory.mkdir()
+
+    def make(**scripts):
+        for name, text in scripts.items():
+            program = directory / name.replace("_", "-")
+            program.write_text(f"#!/bin/bash\n{text}\n")
+            program.chmod(0o755)
+        return f"{directory}:/usr/sbin:/usr/bin:/sbin:/bin"
+
+    return make
+
+
+@pytest.mark.parametrize("options", [(), ("--debug",)])
+def test_an_empty_cache_says_how_to_fill_it(tmp_path, options):
+    assert "run: make kernel" in refusal(tmp_path, "kernel.sh", "--print-dir", *options)
+
+
+def test_an_unknown_option_is_named(tmp_path):
+    assert "unknown option --fast" in refusal(tmp_path, "kernel.sh", "--fast")
+
+
+def test_an_unsupported_series_is_named(tmp_path):
+    said = refusal(tmp_path, "kernel.sh", "--print-dir", KERNEL_SERIES="6.1")
+    assert "KERNEL_SERIES=6.1 is not supported" in said
+
+
+def test_missing_suites_are_named(tmp_path, programs):
+    mirror = "echo 'http://mirror.invalid/debian Debian'"
+    path = programs(apt_get=f'[ "$1" != indextargets ] || {mirror}', apt_cache="true")
+    said = refusal(tmp_path, "kernel.sh", path=path)
+    assert "looked for linux-source-7.3 linux-source-7.2" in said
+    assert "in trixie-backports forky sid of http://mirror.invalid/debian" in said
+    assert "name newer ones" in said
+
+
+def test_a_failing_download_is_named(tmp_path, programs):
+    path = programs(
+        apt_get='case $1 in indextargets) echo "http://mirror.invalid/debian Debian" ;;'
+        ' download) echo "E: no network" >&2; exit 100 ;; esac',
+        apt_cache="echo 'linux-source-7.3 | 7.3.9-1 | http://mirror.invalid/debian sid'",
+    )
+    said = refusal(tmp_path, "kernel.sh", path=path)
+    assert "the download of linux-source-7.3 7.3.9-1 failed" in said
+    assert "E: no network" in said
+    assert not list((tmp_path / "cache/sources").glob("linux-source-*"))
+
+
+def test_a_missing_cargo_is_named(tmp_path, programs):
+    path = programs().split(":", 1)[1]
+    assert "cargo is missing" in refusal(tmp_path, "setup.sh", path=path)
+
+
+def test_an_old_cargo_is_named(tmp_path, programs):
+    path = programs(cargo="echo 'cargo 1.63.0 (none)'")
+    assert "cargo 1.63.0 is too old" in refusal(tmp_path, "setup.sh", path=path)
+
+
+def test_a_package_that_apt_does_not_know_is_named(tmp_path, programs):
+    path = programs(
+        cargo="echo 'cargo 1.99.0 (none)'",
+        dpkg_query="exit 1",
+        apt_get='[ "$1" != install ] || { echo "E: Unable to locate package clang-19"; exit 100; }',
+    )
+    said = refusal(tmp_path, "setup.sh", path=path)
+    assert "apt knows no package named: clang-19" in said
+
+
+def test_an_unreachable_mirror_is_named(tmp_path, programs):
+    path = programs(
+        cargo="echo 'cargo 1.99.0 (none)'",
+        dpkg_query="exit 1",
+        apt_get='[ "$1" != install ] || { echo "E: Could not connect to mirror"; exit 100; }',
+    )
+    assert "the package mirror is out of reach" in refusal(tmp_path, "setup.sh", path=path)
