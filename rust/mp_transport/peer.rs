@@ -57,7 +57,8 @@ pub trait Link: Send + Sync + 'static {
 
     /// Queues a frame, whose data has been copied or is referenced by a clone
     /// when this returns. Returns the ring units it takes, which come back
-    /// through [`Peer::tx_completed`]. [`kick`](Self::kick) makes it go.
+    /// through [`Peer::tx_completed`], many at a time unless
+    /// [`arm_tx`](Self::arm_tx) asks for them. [`kick`](Self::kick) makes it go.
     fn send(&self, msg: &MsgHdr, frame: &Frame, queue: u16) -> Result<u32, SendError>;
 
     /// Publishes what `send` has queued and wakes the peer if it sleeps.

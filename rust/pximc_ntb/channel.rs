@@ -101,6 +101,10 @@ pub(crate) const TX_HELD: usize = 16;
 /// Records a consumer may hold at a time.
 const RX_HELD: usize = 4;
 
+/// Consumed units that nobody has asked for are reported once they make up this
+/// part of the ring: telling takes longer than most packets.
+const REPORT_PART: u32 = 16;
+
 /// The channel works.
 const OPEN: u32 = 0;
 /// The epoch is over.
@@ -144,10 +148,21 @@ struct Tx {
     sent: u32,
     /// Units reported back by [`Peer::tx_completed`], modulo 2^32.
     reported: u32,
+    /// Whether somebody has asked to be told of the next units consumed.
+    awaited: bool,
     /// Records that the DMA engine copies; `None` on a ring it does not serve.
     copies: Option<Copies>,
     /// Whether somebody waits for space that only these records can bring.
     rearm: bool,
+}
+
+impl Tx {
+    /// Units that the peer is known to have consumed and nobody was told of.
+    fn unreported(&self) -> u32 {
+        let outstanding = self.producer.units() - self.producer.free_units();
+        let done = self.sent.wrapping_sub(outstanding);
+        done.wrapping_sub(self.reported)
+    }
 }
 
 /// The receiving half of a ring.
@@ -484,14 +499,16 @@ impl Channel {
             self.settle(number, tx);
         }
         match tx.producer.refresh(&self.inb) {
-            Ok(free) => {
+            Ok(_) => {
                 if tx.partial.is_some() {
                     self.go_on(number, tx);
                 }
-                let outstanding = tx.producer.units() - free.min(tx.producer.free_units());
-                let done = tx.sent.wrapping_sub(outstanding);
-                let units = done.wrapping_sub(tx.reported);
-                tx.reported = done;
+                let units = tx.unreported();
+                if units < tx.producer.units() / REPORT_PART && !tx.awaited {
+                    return 0;
+                }
+                tx.awaited &= units == 0;
+                tx.reported = tx.reported.wrapping_add(units);
                 units
             }
             Err(cause) => {
@@ -628,6 +645,7 @@ impl Ring {
             partial: None,
             sent: 0,
             reported: 0,
+            awaited: false,
             copies,
             rearm: false,
         };
@@ -766,12 +784,14 @@ impl Poll for Poller {
         };
         let mut done = 0;
         for number in self.rings() {
-            if let Some(ring) = channel.rings.get(number as usize) {
-                channel.report_completions(&self.peer, number, ring.as_ref());
-            }
             done += channel.receive(&rx, &self.peer, number, budget - done);
         }
         napi.flush_gro();
+        for number in self.rings() {
+            if let Some(ring) = channel.rings.get(number as usize) {
+                channel.report_completions(&self.peer, number, ring.as_ref());
+            }
+        }
         if done < budget && napi.complete_done(done) {
             let more = self
                 .rings()
@@ -898,8 +918,12 @@ impl Link for ChannelLink {
         let Some((number, ring)) = self.channel.ring_for(queue, Priority::Bulk) else {
             return true;
         };
-        let progress = self.channel.arm_space(number, &mut ring.tx.lock());
-        if progress {
+        let mut tx = ring.tx.lock();
+        tx.awaited = true;
+        let progress = self.channel.arm_space(number, &mut tx);
+        let unreported = tx.unreported();
+        drop(tx);
+        if progress || unreported != 0 {
             // The poll reports it; the caller need not wait for a doorbell.
             self.poll_where(|q| q == queue);
         }
