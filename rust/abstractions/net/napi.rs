@@ -45,8 +45,8 @@ use kernel::{
         EINVAL,
         ENOMEM, //
     },
-    new_mutex,
     prelude::*,
+    static_lock_class,
     sync::{
         Arc,
         Mutex, //
@@ -174,6 +174,13 @@ enum State {
     Enabled,
 }
 
+/// The state of a new instance. Name and class of its lock are from one place,
+/// in one module, whatever polls: lockdep insists on that.
+#[inline(never)]
+fn new_state() -> impl PinInit<Mutex<State>> {
+    Mutex::new(State::Closed, c"Napi::state", static_lock_class!())
+}
+
 /// A NAPI instance, as its owner and its interrupt handler see it.
 ///
 /// An owner that is itself the poller, or is owned by it, has to call
@@ -214,7 +221,7 @@ impl<P: Poll> Instance<P> {
                 // SAFETY: `slot` is valid for writes and pinned.
                 unsafe { mp_bindings::init_work(slot, Some(rest_callback::<P>)) }
             }),
-            state <- new_mutex!(State::Closed, "Napi::state"),
+            state <- new_state(),
             host,
             _pin: PhantomPinned,
         })
