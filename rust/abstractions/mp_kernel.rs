@@ -30,6 +30,11 @@ pub mod sync;
 pub mod time;
 pub mod worker;
 
+/// `EOPNOTSUPP`, which the kernel crate does not name in all supported versions.
+fn unsupported() -> Error {
+    Error::from_errno(-(kernel::bindings::EOPNOTSUPP as c_int))
+}
+
 /// The module that carries this crate's code.
 struct Abstractions;
 

@@ -145,7 +145,8 @@ impl<T: Send + Sync> RcuArc<T> {
         let new = new.map_or(core::ptr::null_mut(), |arc| Arc::into_raw(arc).cast_mut());
         // INVARIANT: `new` is null or a reference given to the cell.
         let old = NonNull::new(self.ptr.xchg(new, Full))?;
-        rcu::synchronize_rcu();
+        // SAFETY: Callers may sleep, as the documentation says.
+        unsafe { kernel::bindings::synchronize_rcu() };
         // SAFETY: By the invariants `old` came from `Arc::into_raw()` and the cell owned it; it
         // left the cell above, exactly once.
         Some(unsafe { Arc::from_raw(old.as_ptr()) })

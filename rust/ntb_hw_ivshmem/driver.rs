@@ -37,6 +37,25 @@ use mp_kernel::ntb::{
 /// which bear the same id, when it is probed.
 pub(crate) struct IvshmemDriver;
 
+/// What a probe is told of the table's entry.
+#[cfg(linux_7_2)]
+type Info<'bound> = &'bound <IvshmemDriver as pci::Driver>::IdInfo;
+/// As above; a device may be bound without an entry.
+#[cfg(not(linux_7_2))]
+type Info<'bound> = Option<&'bound <IvshmemDriver as pci::Driver>::IdInfo>;
+
+#[cfg(linux_7_2)]
+kernel::pci_device_table!(
+    IDS,
+    MODULE_IDS,
+    <IvshmemDriver as pci::Driver>::IdInfo,
+    [(
+        pci::DeviceId::from_id(pci::Vendor::REDHAT_QUMRANET, DEVICE_ID),
+        ()
+    )]
+);
+
+#[cfg(not(linux_7_2))]
 kernel::pci_device_table!(
     IDS,
     <IvshmemDriver as pci::Driver>::IdInfo,
@@ -105,7 +124,7 @@ impl pci::Driver for IvshmemDriver {
 
     fn probe<'bound>(
         pdev: &'bound pci::Device<Core<'_>>,
-        _info: Option<&'bound Self::IdInfo>,
+        _info: Info<'bound>,
     ) -> impl PinInit<Self::Data<'bound>, Error> + 'bound {
         if pdev.resource_len(BAR_MSIX)? == 0 {
             // Somebody's RAM; the function with the doorbell claims it.

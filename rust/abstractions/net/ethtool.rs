@@ -7,12 +7,11 @@
 use core::marker::PhantomData;
 
 use kernel::{
-    error::{
-        code::EOPNOTSUPP,
-        from_result, //
-    },
+    error::from_result,
     prelude::*, //
 };
+
+use crate::unsupported;
 
 use super::{
     device::{
@@ -74,7 +73,7 @@ pub trait Operations {
     ///
     /// An error leaves it as it was.
     fn set_channels(&self, _dev: &NetDevice, _rtnl: &Rtnl, _combined: u32) -> Result {
-        Err(EOPNOTSUPP)
+        Err(unsupported())
     }
 
     /// The coalescing parameters.
@@ -88,7 +87,7 @@ pub trait Operations {
     ///
     /// An error leaves them as they were.
     fn set_coalesce(&self, _dev: &NetDevice, _rtnl: &Rtnl, _to: Coalesce) -> Result {
-        Err(EOPNOTSUPP)
+        Err(unsupported())
     }
 }
 
@@ -153,7 +152,7 @@ impl<T: super::device::Operations> Callbacks<T> {
         if set as u32 == mp_bindings::ethtool_stringset_ETH_SS_STATS {
             T::STATS.len() as c_int
         } else {
-            EOPNOTSUPP.to_errno()
+            unsupported().to_errno()
         }
     }
 

@@ -18,6 +18,7 @@ use kernel::{
     bindings,
     device::Bound,
     error::to_result,
+    irq::IrqReturn,
     pci,
     prelude::*,
     sync::{
@@ -288,7 +289,10 @@ impl<H: Handler> Interrupts<H> {
         // SAFETY: As the caller promises.
         let line = unsafe { &*cookie.cast::<Line<H>>() };
         line.handler.interrupt(line.vector);
-        bindings::irqreturn::IRQ_HANDLED
+        let handled = IrqReturn::Handled as c_uint;
+        // SAFETY: The C enumeration, of which this is a value. The kernel crate has made it an
+        // integer in one supported version and a type of its own in another.
+        unsafe { core::mem::transmute::<c_uint, bindings::irqreturn_t>(handled) }
     }
 }
 

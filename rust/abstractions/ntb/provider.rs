@@ -16,6 +16,8 @@
 //! ntb.link_event();
 //! ```
 
+use crate::unsupported;
+
 use super::device::{
     AddressRange,
     WindowLimits, //
@@ -611,7 +613,7 @@ impl<T: Device> Callbacks<T> {
         fn peer_db_read(ntb, dev) -> u64 { dev.peer_db_read() }
         fn peer_db_set(ntb, dev, bits: u64) -> c_int { status(dev.peer_db_set(bits)) }
         fn peer_db_read_mask(ntb, dev) -> u64 { dev.peer_db_read_mask() }
-        fn peer_db_unsupported(ntb, _dev, _bits: u64) -> c_int { EOPNOTSUPP.to_errno() }
+        fn peer_db_unsupported(ntb, _dev, _bits: u64) -> c_int { unsupported().to_errno() }
         fn spad_count(ntb, dev) -> c_int { count(dev.spad_count()) }
         fn spad_read(ntb, dev, sidx: c_int) -> u32 {
             index(sidx).map_or(!0, |s| dev.spad_read(s))
