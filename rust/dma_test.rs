@@ -31,9 +31,12 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use mp_kernel::kobject::{
-    Attributes,
-    Directory, //
+use mp_kernel::{
+    kobject::{
+        Attributes,
+        Directory, //
+    },
+    param, //
 };
 use provider::{
     Engine,
@@ -82,7 +85,7 @@ impl platform::Driver for Driver {
         _id: Option<&'bound ()>,
     ) -> impl PinInit<provider::Registration, Error> + 'bound {
         let behaviour = behaviour();
-        let channels = module_parameters::channels.value();
+        let channels = param!(channels);
         let engine = behaviour.and_then(|b| Engine::new(dev.as_ref(), channels, b, &TALLY));
         engine.and_then(provider::Registration::new)
     }
@@ -119,15 +122,15 @@ fn limited(name: &str, value: u32, max: u32) -> Result<u32> {
 
 /// The parameters, checked.
 fn behaviour() -> Result<Behaviour> {
-    let delay = limited("delay_us", module_parameters::delay_us.value(), 1_000_000)?;
+    let delay = limited("delay_us", param!(delay_us), 1_000_000)?;
     Ok(Behaviour {
         delay_us: delay,
-        fail_every: module_parameters::fail_every.value(),
-        garbage: module_parameters::garbage.value(),
-        stall_every: module_parameters::stall_every.value(),
-        refuse_every: module_parameters::refuse_every.value(),
-        reorder: module_parameters::reorder.value(),
-        reclaim: module_parameters::reclaim.value(),
+        fail_every: param!(fail_every),
+        garbage: param!(garbage) != 0,
+        stall_every: param!(stall_every),
+        refuse_every: param!(refuse_every),
+        reorder: param!(reorder) != 0,
+        reclaim: param!(reclaim) != 0,
     })
 }
 
@@ -150,9 +153,9 @@ module! {
             default: 0,
             description: "every n-th piece is not copied and reported as failed",
         },
-        garbage: bool {
-            default: false,
-            description: "pieces that fail have garbage written",
+        garbage: u8 {
+            default: 0,
+            description: "1: pieces that fail have garbage written",
         },
         stall_every: u32 {
             default: 0,
@@ -162,13 +165,13 @@ module! {
             default: 0,
             description: "every n-th piece is refused",
         },
-        reorder: bool {
-            default: false,
-            description: "the piece that came last is copied first",
+        reorder: u8 {
+            default: 0,
+            description: "1: the piece that came last is copied first",
         },
-        reclaim: bool {
-            default: false,
-            description: "pieces are reported while others are prepared",
+        reclaim: u8 {
+            default: 0,
+            description: "1: pieces are reported while others are prepared",
         },
     },
 }

@@ -26,7 +26,10 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use mp_kernel::net::device;
+use mp_kernel::{
+    net::device,
+    param, //
+};
 use mp_proto::ether;
 use mp_transport::{
     frame::FuncId,
@@ -60,10 +63,7 @@ struct VirtualEthernet {
 
 impl kernel::Module for VirtualEthernet {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let limits = Limits::new(
-            module_parameters::peers.value(),
-            module_parameters::queues.value(),
-        )?;
+        let limits = Limits::new(param!(peers), param!(queues))?;
         let interface = Interface::new(limits)?;
         let registration = device::Registration::new(interface.device().clone(), interface.clone())
             .inspect_err(|e| pr_err!("cannot register the interface: {:?}\n", e))?;

@@ -33,10 +33,12 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
+    error,
     kobject::{
         Attributes,
         Directory, //
     },
+    param,
     worker::{
         Work,
         Worker, //
@@ -217,7 +219,7 @@ impl TestFunction {
             frame.copy_to(from, piece)?;
             let good = |(i, byte): (usize, &u8)| *byte == pattern(seq, from + i);
             if !piece.iter().enumerate().all(good) {
-                return Err(EBADMSG);
+                return Err(error::bad_message());
             }
         }
         Ok(seq)
@@ -330,17 +332,17 @@ impl kernel::Module for TestModule {
 
 /// The parameters, checked.
 fn order() -> Result<Order> {
-    let size = module_parameters::size.value();
+    let size = param!(size);
     if size > SIZE_MAX {
         pr_err!("parameter size={} is above {}\n", size, SIZE_MAX);
         return Err(EINVAL);
     }
     Ok(Order {
-        dst: PeerId(module_parameters::dst.value()),
-        count: module_parameters::count.value(),
+        dst: PeerId(param!(dst)),
+        count: param!(count),
         size: size as usize,
-        mix: module_parameters::mix.value(),
-        priority: match module_parameters::priority.value() {
+        mix: param!(mix) != 0,
+        priority: match param!(priority) {
             0 => Priority::Bulk,
             _ => Priority::High,
         },
@@ -366,9 +368,9 @@ module! {
             default: 100,
             description: "bytes of data in each frame",
         },
-        mix: bool {
-            default: false,
-            description: "every other frame has 100 bytes at most",
+        mix: u8 {
+            default: 0,
+            description: "1: every other frame has 100 bytes at most",
         },
         priority: u8 {
             default: 0,

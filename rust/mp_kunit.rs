@@ -45,6 +45,7 @@ mod tests {
         *, //
     };
     use kernel::sync::Arc;
+    use mp_kernel::error;
     use mp_proto::wire::{
         MsgHdr,
         PeerId,
@@ -160,7 +161,7 @@ mod tests {
         // Longer and shorter than what came.
         for len in [4 + 9, 4 + 11, 0, u32::MAX] {
             let got = receive(&fabric, 1, header(PeerId::RP, ONE, len), &[9; 10]);
-            assert_eq!(got.err(), Some(EBADMSG));
+            assert_eq!(got.err(), Some(error::bad_message()));
         }
         // A source that another link leads to, one that nobody is, and groups.
         for src in [
@@ -171,7 +172,7 @@ mod tests {
             PeerId::BCAST,
         ] {
             let got = receive(&fabric, 1, header(PeerId::RP, src, 4 + 10), &[9; 10]);
-            assert_eq!(got.err(), Some(EBADMSG));
+            assert_eq!(got.err(), Some(error::bad_message()));
         }
         assert_eq!(service::DROPS.bad_header.get(), before + 9);
         assert_eq!(fabric.peer(1)?.stats().snapshot().rx_errors, 9);
@@ -183,7 +184,7 @@ mod tests {
     fn a_frame_for_another_host_or_an_unknown_function_is_dropped() -> Result {
         let fabric = Fabric::new(2)?;
         let got = receive(&fabric, 1, header(TWO, ONE, 4 + 10), &[9; 10]);
-        assert_eq!(got.err(), Some(EHOSTUNREACH));
+        assert_eq!(got.err(), Some(error::unreachable()));
         let got = receive(&fabric, 1, header(PeerId::RP, ONE, 4 + 10), &[9; 10]);
         assert_eq!(got.err(), Some(ENOENT));
         assert_eq!(fabric.peer(1)?.stats().snapshot().rx_errors, 2);
@@ -214,11 +215,14 @@ mod tests {
         assert_eq!(outcome.take(), (1, Ok(())));
         // Nobody there.
         let unknown = PeerId::from_bdf(9, 0, 0);
-        assert_eq!(service::send(unknown, &frame(&outcome)?), Err(ENOTCONN));
-        assert_eq!(outcome.take(), (1, Err(ENOTCONN)));
+        assert_eq!(
+            service::send(unknown, &frame(&outcome)?),
+            Err(error::not_connected())
+        );
+        assert_eq!(outcome.take(), (1, Err(error::not_connected())));
         // Made, but never sent.
         drop(frame(&outcome)?);
-        assert_eq!(outcome.take(), (1, Err(ECANCELED)));
+        assert_eq!(outcome.take(), (1, Err(error::cancelled())));
         // One of two peers refuses: completed once, with the error.
         fabric.link(2)?.refuse(true);
         assert!(service::send(PeerId::BCAST, &frame(&outcome)?).is_err());

@@ -45,6 +45,7 @@ use mp_kernel::{
         NtbDev,
         PeerWindow, //
     },
+    param,
     time,
     worker::{
         Work,
@@ -336,10 +337,10 @@ fn ranged(name: &str, value: u32, min: u32, max: u32) -> Result<u32> {
 /// The parameters, checked.
 fn order() -> Result<Order> {
     let p = (
-        module_parameters::chunk_kib.value(),
-        module_parameters::total_mib.value(),
-        module_parameters::offsets.value(),
-        module_parameters::step_pages.value(),
+        param!(chunk_kib),
+        param!(total_mib),
+        param!(offsets),
+        param!(step_pages),
     );
     Ok(Order {
         chunk: ranged("chunk_kib", p.0, 4, 16 << 10)? as usize * 1024,

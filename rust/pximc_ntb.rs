@@ -30,6 +30,7 @@ use kernel::{
 use mp_kernel::{
     cpu,
     ntb::client,
+    param,
     sync::RcuArc, //
 };
 use mp_proto::{
@@ -148,29 +149,19 @@ fn ranged(name: &str, value: u32, min: u32, max: u32) -> Result<u32> {
 
 /// The module's parameters, checked.
 fn settings() -> Result<device::Settings> {
-    let role = module_parameters::role.value();
-    let memory = ranged(
-        "memory_kib",
-        module_parameters::memory_kib.value(),
-        64,
-        1 << 20,
-    )?;
-    let queues = match ranged("queues", module_parameters::queues.value(), 0, MAX_QUEUES)? {
+    let role = param!(role);
+    let memory = ranged("memory_kib", param!(memory_kib), 64, 1 << 20)?;
+    let queues = match ranged("queues", param!(queues), 0, MAX_QUEUES)? {
         // More queues than processors would only make each ring smaller.
         0 => cpu::online().min(MAX_QUEUES),
         queues => queues,
     };
-    let beat = ranged(
-        "heartbeat_ms",
-        module_parameters::heartbeat_ms.value(),
-        1,
-        10_000,
-    )?;
-    let timeout = module_parameters::timeout_ms.value();
-    let dma = u32::from(module_parameters::dma.value());
+    let beat = ranged("heartbeat_ms", param!(heartbeat_ms), 1, 10_000)?;
+    let timeout = param!(timeout_ms);
+    let dma = u32::from(param!(dma));
     let threshold = ranged(
         "dma_threshold",
-        module_parameters::dma_threshold.value(),
+        param!(dma_threshold),
         64,
         channel::MAX_FRAME as u32,
     )?;

@@ -22,18 +22,15 @@ use kernel::prelude::*;
 pub mod barrier;
 pub mod cpu;
 pub mod dma_engine;
+pub mod error;
 pub mod kobject;
 pub mod net;
 pub mod ntb;
+pub mod param;
 pub mod random;
 pub mod sync;
 pub mod time;
 pub mod worker;
-
-/// `EOPNOTSUPP`, which the kernel crate does not name in all supported versions.
-fn unsupported() -> Error {
-    Error::from_errno(-(kernel::bindings::EOPNOTSUPP as c_int))
-}
 
 /// The module that carries this crate's code.
 struct Abstractions;

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Locks and reference cells for code that runs in softirq context.
+//! Locks and reference cells for code that runs in softirq or interrupt context.
 //!
-//! * [`SpinLockBh`]: a spin lock that also keeps bottom halves off its CPU.
-//!   Unlike [`kernel::sync::SpinLockIrq`] it leaves interrupts enabled, so it
-//!   may be held while a large frame is copied.
+//! * [`SpinLockBh`]: a spin lock that also keeps bottom halves off its CPU. It
+//!   leaves interrupts enabled, so it may be held while a large frame is copied.
+//! * [`SpinLockIrqSave`]: a spin lock that also keeps interrupts off its CPU,
+//!   for data that interrupt handlers share.
 //! * [`RcuArc`]: a cell with at most one [`Arc`], read under RCU.
 
 use core::ptr::NonNull;
 use kernel::{
+    ffi::c_ulong,
     sync::{
         atomic::{
             Acquire,
@@ -82,6 +84,65 @@ unsafe impl Backend for SpinLockBhBackend {
     unsafe fn try_lock(ptr: *mut Self::State) -> Option<Self::GuardState> {
         // SAFETY: `ptr` points to an initialised lock.
         (unsafe { mp_bindings::spin_trylock_bh(ptr.cast()) } != 0).then_some(())
+    }
+
+    #[inline]
+    unsafe fn assert_is_held(ptr: *mut Self::State) {
+        // SAFETY: `ptr` points to an initialised lock.
+        unsafe { kernel::bindings::spin_assert_is_held(ptr) }
+    }
+}
+
+/// Creates a [`SpinLockIrqSave`] initialiser with a newly-created lock class.
+#[macro_export]
+macro_rules! new_spinlock_irqsave {
+    ($inner:expr $(, $name:literal)? $(,)?) => {
+        $crate::sync::SpinLockIrqSave::new(
+            $inner, ::kernel::optional_name!($($name)?), ::kernel::static_lock_class!())
+    };
+}
+pub use new_spinlock_irqsave;
+
+/// A spin lock that disables interrupts while it is held, in any context.
+pub type SpinLockIrqSave<T> = Lock<T, SpinLockIrqSaveBackend>;
+
+/// The `spin_lock_irqsave()` family as a lock backend.
+pub struct SpinLockIrqSaveBackend;
+
+// SAFETY: The kernel's `spinlock_t` ensures mutual exclusion. `relock` is the default, which uses
+// the same locking method.
+unsafe impl Backend for SpinLockIrqSaveBackend {
+    type State = kernel::bindings::spinlock_t;
+    /// What interrupts were like before.
+    type GuardState = c_ulong;
+
+    #[inline]
+    unsafe fn init(
+        ptr: *mut Self::State,
+        name: *const kernel::ffi::c_char,
+        key: *mut kernel::bindings::lock_class_key,
+    ) {
+        // SAFETY: `ptr` is valid for writes, and `name` and `key` live as long as required.
+        unsafe { kernel::bindings::__spin_lock_init(ptr, name, key) }
+    }
+
+    #[inline]
+    unsafe fn lock(ptr: *mut Self::State) -> Self::GuardState {
+        // SAFETY: `ptr` points to an initialised lock.
+        unsafe { mp_bindings::spin_lock_irqsave_flags(ptr.cast()) }
+    }
+
+    #[inline]
+    unsafe fn unlock(ptr: *mut Self::State, guard_state: &Self::GuardState) {
+        // SAFETY: `ptr` points to a lock that the caller owns, with what `lock` has returned.
+        unsafe { mp_bindings::spin_unlock_irqrestore_flags(ptr.cast(), *guard_state) }
+    }
+
+    #[inline]
+    unsafe fn try_lock(ptr: *mut Self::State) -> Option<Self::GuardState> {
+        let mut flags = 0;
+        // SAFETY: `ptr` points to an initialised lock.
+        unsafe { mp_bindings::spin_trylock_irqsave_flags(ptr.cast(), &mut flags) }.then_some(flags)
     }
 
     #[inline]

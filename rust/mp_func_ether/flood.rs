@@ -7,6 +7,7 @@
 
 use kernel::prelude::*;
 use mp_kernel::{
+    error,
     net::{
         device::Loss,
         skb::SkBuff, //
@@ -87,7 +88,7 @@ impl Flood {
     pub(crate) fn drop_held(&self, shared: &Shared) {
         let waiting = self.waiting.lock().take();
         if let Some(waiting) = waiting {
-            waiting.frame.fail(ENETDOWN);
+            waiting.frame.fail(error::net_down());
             shared.device.count_loss(Loss::TxDropped);
         }
         if let Some(queue) = shared.device.tx_queue(QUEUE) {

@@ -16,6 +16,7 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
+    error,
     net::{
         device::{
             self,
@@ -326,7 +327,7 @@ impl Interface {
         let device = self.device();
         if !device.is_running() {
             self.shared.counters.rx_while_down.add(1);
-            return Err(ENETDOWN);
+            return Err(error::net_down());
         }
         let skb = packet::from_frame(device, rx, frame, info).inspect_err(|e| {
             if *e == ENOMEM {
@@ -454,11 +455,11 @@ impl Function for Interface {
             }
             Err(Malformed::Version(version)) => {
                 self.complain(frame.src(), version);
-                Err(EPROTO)
+                Err(error::protocol())
             }
             Err(_) => {
                 self.count_malformed();
-                Err(EBADMSG)
+                Err(error::bad_message())
             }
         }
     }

@@ -3,14 +3,17 @@
 //! Packets as frames and frames as packets.
 
 use kernel::prelude::*;
-use mp_kernel::net::{
-    device::NetDevice,
-    skb::{
-        self,
-        Gso,
-        GsoKind,
-        ReceiveError,
-        SkBuff, //
+use mp_kernel::{
+    error,
+    net::{
+        device::NetDevice,
+        skb::{
+            self,
+            Gso,
+            GsoKind,
+            ReceiveError,
+            SkBuff, //
+        }, //
     }, //
 };
 use mp_proto::{
@@ -142,9 +145,9 @@ pub(crate) fn from_frame(
     let mut skb =
         SkBuff::receive(dev, rx.napi, frame.len(), linear, &mut copy).map_err(|e| match e {
             ReceiveError::NoMemory => ENOMEM,
-            ReceiveError::TooLong | ReceiveError::Copy(_) => EBADMSG,
+            ReceiveError::TooLong | ReceiveError::Copy(_) => error::bad_message(),
         })?;
-    apply(&mut skb, info).map_err(|_| EBADMSG)?;
+    apply(&mut skb, info).map_err(|_| error::bad_message())?;
     skb.set_rx_queue(dev, rx.queue);
     Ok(skb)
 }

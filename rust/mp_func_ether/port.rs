@@ -11,6 +11,7 @@ use kernel::{
     sync::Arc, //
 };
 use mp_kernel::{
+    error,
     net::{
         device::{
             Device,
@@ -160,7 +161,7 @@ impl Port {
         for ring in &self.rings {
             let held = ring.state.lock().held.take();
             if let Some(frame) = held {
-                frame.fail(ENOTCONN);
+                frame.fail(error::not_connected());
                 self.device.count_loss(Loss::TxDropped);
             }
             if let Some(queue) = self.device.tx_queue(ring.queue) {

@@ -25,6 +25,7 @@ use kernel::{
     sync::Arc, //
 };
 use mp_kernel::{
+    error,
     net::napi::{
         Instance,
         Napi,
@@ -117,7 +118,7 @@ impl Engine {
     /// Delivers one frame to its function.
     fn deliver(&self, rx: &RxContext<'_>, (msg, frame): Entry) {
         let Some(me) = service::peer_get(PeerId::SELF) else {
-            return frame.fail(ENOTCONN);
+            return frame.fail(error::not_connected());
         };
         if let Err(e) = service::receive(rx, &me, msg, frame.func_hdr(), &Local(&frame)) {
             frame.fail(e);

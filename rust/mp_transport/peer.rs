@@ -15,7 +15,10 @@ use kernel::{
         Arc, //
     }, //
 };
-use mp_kernel::sync::RcuArc;
+use mp_kernel::{
+    error,
+    sync::RcuArc, //
+};
 use mp_proto::wire::{
     MsgHdr,
     PeerId, //
@@ -38,7 +41,7 @@ impl From<SendError> for Error {
     fn from(e: SendError) -> Error {
         match e {
             SendError::Full => EAGAIN,
-            SendError::Gone => ENOTCONN,
+            SendError::Gone => error::not_connected(),
             SendError::TooLarge => EMSGSIZE,
             SendError::Body(e) => e,
         }

@@ -34,7 +34,10 @@ use kernel::{
         Arc, //
     }, //
 };
-use mp_kernel::sync::RcuArc;
+use mp_kernel::{
+    error,
+    sync::RcuArc, //
+};
 use mp_proto::wire::{
     MsgHdr,
     PeerId, //
@@ -202,7 +205,7 @@ pub fn send(dst: PeerId, frame: &Frame) -> Result {
     }
     let result = match peer_get(dst) {
         Some(peer) => send_to(&peer, frame),
-        None => Err(ENOTCONN),
+        None => Err(error::not_connected()),
     };
     result.inspect_err(|e| {
         if *e != EAGAIN {
@@ -265,11 +268,11 @@ pub fn receive(
 fn check(peer: &Peer, msg: &MsgHdr, len: usize) -> Result {
     if msg.len as usize != len || resolve(msg.src) != resolve(peer.id()) {
         DROPS.bad_header.add(1);
-        return Err(EBADMSG);
+        return Err(error::bad_message());
     }
     if resolve(msg.dst) != self_id() && msg.dst != PeerId::BCAST {
         DROPS.no_route.add(1);
-        return Err(EHOSTUNREACH);
+        return Err(error::unreachable());
     }
     Ok(())
 }

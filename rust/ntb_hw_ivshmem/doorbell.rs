@@ -26,14 +26,14 @@ use super::{
 };
 use core::num::NonZero;
 use kernel::{
-    new_spinlock_irq,
     prelude::*,
-    sync::{
-        Arc,
-        SpinLockIrq, //
-    }, //
+    sync::Arc, //
 };
-use mp_kernel::barrier;
+use mp_kernel::{
+    barrier,
+    new_spinlock_irqsave,
+    sync::SpinLockIrqSave, //
+};
 
 /// The doorbells of this port and those it rings.
 #[pin_data]
@@ -46,10 +46,10 @@ pub(crate) struct Doorbells {
     first_vector: u32,
     /// Held for changes of `RUNG` words by this host.
     #[pin]
-    ringing: SpinLockIrq<()>,
+    ringing: SpinLockIrqSave<()>,
     /// Held for changes of `SEEN` words and the mask of this port; has the mask.
     #[pin]
-    mask: SpinLockIrq<u64>,
+    mask: SpinLockIrqSave<u64>,
 }
 
 impl Doorbells {
@@ -74,8 +74,8 @@ impl Doorbells {
             vectors: spread(valid, count)?,
             valid,
             first_vector,
-            ringing <- new_spinlock_irq!(()),
-            mask <- new_spinlock_irq!(0u64),
+            ringing <- new_spinlock_irqsave!(()),
+            mask <- new_spinlock_irqsave!(0u64),
         })
     }
 

@@ -24,18 +24,20 @@ use super::{
     }, //
 };
 use kernel::{
-    new_spinlock_irq,
     prelude::*,
     sync::{
         atomic::{
             Atomic,
             Relaxed, //
         },
-        Arc,
-        SpinLockIrq, //
+        Arc, //
     }, //
 };
-use mp_kernel::time::monotonic_ns;
+use mp_kernel::{
+    new_spinlock_irqsave,
+    sync::SpinLockIrqSave,
+    time::monotonic_ns, //
+};
 
 /// Time from when both ports have enabled a link until it is up, in nanoseconds.
 const TRAINING: u64 = 20_000_000;
@@ -103,7 +105,7 @@ pub(crate) struct Link {
     /// `State::up`, for readers without the lock.
     up: Atomic<u64>,
     #[pin]
-    state: SpinLockIrq<State>,
+    state: SpinLockIrqSave<State>,
 }
 
 impl Link {
@@ -121,7 +123,7 @@ impl Link {
             board,
             fingerprint,
             up: Atomic::new(0),
-            state <- new_spinlock_irq!(State {
+            state <- new_spinlock_irqsave!(State {
                 enabled: false,
                 up: 0,
                 told: 0,

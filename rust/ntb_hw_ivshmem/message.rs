@@ -21,14 +21,14 @@ use super::{
     }, //
 };
 use kernel::{
-    new_spinlock_irq,
     prelude::*,
-    sync::{
-        Arc,
-        SpinLockIrq, //
-    }, //
+    sync::Arc, //
 };
-use mp_kernel::barrier;
+use mp_kernel::{
+    barrier,
+    new_spinlock_irqsave,
+    sync::SpinLockIrqSave, //
+};
 
 /// One bit for each register.
 const REGISTERS: u32 = (1 << MSG_COUNT) - 1;
@@ -55,7 +55,7 @@ struct State {
 pub(crate) struct Messages {
     board: Arc<Board>,
     #[pin]
-    state: SpinLockIrq<State>,
+    state: SpinLockIrqSave<State>,
 }
 
 impl Messages {
@@ -70,7 +70,7 @@ impl Messages {
                 }
             },
             board,
-            state <- new_spinlock_irq!(State {
+            state <- new_spinlock_irqsave!(State {
                 sender: 0,
                 refused: 0,
                 mask: 0,

@@ -8,6 +8,7 @@ use super::{
 };
 use core::ops::RangeInclusive;
 use kernel::prelude::*;
+use mp_kernel::param;
 
 const MW_COUNT: RangeInclusive<u32> = 1..=4;
 const MW_SIZE_MIN: u64 = 64 << 10;
@@ -39,7 +40,7 @@ impl Params {
     ///
     /// `EINVAL`, and a line in the log that tells which and why.
     pub(crate) fn read() -> Result<Self> {
-        let mw_size = module_parameters::mw_size.value();
+        let mw_size = param!(mw_size);
         if !mw_size.is_power_of_two() || !(MW_SIZE_MIN..=MW_SIZE_MAX).contains(&mw_size) {
             pr_err!(
                 "mw_size={} is not a power of two from {} to {}\n",
@@ -51,14 +52,10 @@ impl Params {
         }
         // INVARIANT: All checked.
         Ok(Self {
-            mw_count: check("mw_count", module_parameters::mw_count.value(), MW_COUNT)?,
+            mw_count: check("mw_count", param!(mw_count), MW_COUNT)?,
             mw_size,
-            db_count: check("db_count", module_parameters::db_count.value(), DB_COUNT)?,
-            spad_count: check(
-                "spad_count",
-                module_parameters::spad_count.value(),
-                SPAD_COUNT,
-            )?,
+            db_count: check("db_count", param!(db_count), DB_COUNT)?,
+            spad_count: check("spad_count", param!(spad_count), SPAD_COUNT)?,
         })
     }
 

@@ -37,6 +37,7 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
+    error,
     net::napi::{
         Instance,
         Napi,
@@ -135,7 +136,7 @@ struct Partial {
 impl Drop for Partial {
     fn drop(&mut self) {
         if self.rest.next().is_some() {
-            self.frame.fail(ENOTCONN);
+            self.frame.fail(error::not_connected());
         }
     }
 }
@@ -218,8 +219,8 @@ impl Channel {
         let queues = ours.queues.min(theirs.queues);
         let mut rings = KVec::new();
         for ring in CONTROL_RING..=queues {
-            let tx = theirs.ring(ring).ok_or(EPROTO)?;
-            let rx = ours.ring(ring).ok_or(EPROTO)?;
+            let tx = theirs.ring(ring).ok_or(error::protocol())?;
+            let rx = ours.ring(ring).ok_or(error::protocol())?;
             let copies = match ring {
                 // What is urgent is short.
                 CONTROL_RING => None,
@@ -348,7 +349,7 @@ impl Channel {
         let mut committed = false;
         while let Some((record, copied)) = tx.copies.as_mut().and_then(Copies::take_reported) {
             if !self.is_open() || !self.finish(&record, copied) {
-                record.frame.fail(ENOTCONN);
+                record.frame.fail(error::not_connected());
                 continue;
             }
             tx.producer.commit(record.slot);
@@ -641,7 +642,7 @@ impl Channel {
 impl Ring {
     fn new(tx: Place, rx: Place, tags: Tags, copies: Option<Copies>) -> Result<Pin<KBox<Self>>> {
         let tx = Tx {
-            producer: Producer::new(tx, tags.tx, tags.rx).map_err(|_| EPROTO)?,
+            producer: Producer::new(tx, tags.tx, tags.rx).map_err(|_| error::protocol())?,
             partial: None,
             sent: 0,
             reported: 0,
@@ -650,7 +651,7 @@ impl Ring {
             rearm: false,
         };
         let rx = Rx {
-            consumer: Consumer::new(rx, tags.tx, tags.rx).map_err(|_| EPROTO)?,
+            consumer: Consumer::new(rx, tags.tx, tags.rx).map_err(|_| error::protocol())?,
             assembly: Assembly::default(),
         };
         KBox::pin_init(

@@ -29,6 +29,7 @@ use mp_kernel::{
         Departure,
         ModuleWatch, //
     },
+    error,
     ntb::{
         self,
         EventRegistration,
@@ -245,7 +246,7 @@ impl Shared {
                     buffer.expose(pidx, widx)?;
                     return Ok(LocalMemory(Arc::new(buffer, GFP_KERNEL)?));
                 }
-                Ok(_) => return Err(EADDRNOTAVAIL),
+                Ok(_) => return Err(error::bad_address()),
                 Err(e) if e == ENOMEM && len as u64 >= 2 * MIN_LEN => len /= 2,
                 Err(e) => return Err(e),
             }

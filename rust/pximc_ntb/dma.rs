@@ -38,6 +38,7 @@ use mp_kernel::{
         Failure,
         Job, //
     },
+    error,
     sync::RcuArc,
     time::monotonic_ns as now, //
 };
@@ -227,7 +228,7 @@ impl Copies {
     /// Fails all frames. The engine has been stopped.
     pub(crate) fn abandon(&mut self) {
         for flight in self.flights.drain_all() {
-            flight.record.frame.fail(ENOTCONN);
+            flight.record.frame.fail(error::not_connected());
         }
     }
 

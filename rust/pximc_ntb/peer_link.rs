@@ -33,6 +33,7 @@ use kernel::{
     },
 };
 use mp_kernel::{
+    error,
     time::monotonic_ns as now,
     worker::{
         Work,
@@ -321,8 +322,8 @@ impl PeerLink {
     }
 
     fn open_channel(&self, live: &mut Live, peer: &Hello) -> Result<Arc<ChannelLink>> {
-        let (tx, rx) = live.machine.tags().ok_or(ENOLINK)?;
-        let out = live.window.clone().ok_or(ENOLINK)?;
+        let (tx, rx) = live.machine.tags().ok_or(error::no_link())?;
+        let out = live.window.clone().ok_or(error::no_link())?;
         let engine = Engine::new(self.shared.clone(), self.pidx, &out, &peer.layout);
         let channel = Channel::new(
             live.inb.clone(),

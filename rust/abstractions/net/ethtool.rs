@@ -11,7 +11,7 @@ use kernel::{
     prelude::*, //
 };
 
-use crate::unsupported;
+use crate::error::unsupported;
 
 use super::{
     device::{

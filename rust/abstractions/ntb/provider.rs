@@ -16,7 +16,7 @@
 //! ntb.link_event();
 //! ```
 
-use crate::unsupported;
+use crate::error::unsupported;
 
 use super::device::{
     AddressRange,

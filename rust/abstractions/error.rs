@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Error codes that not every supported version of the kernel crate names.
+
+use kernel::{
+    bindings,
+    error::Error,
+    prelude::*, //
+};
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $function:ident $code:ident)*) => {$(
+        $(#[$doc])*
+        #[inline]
+        pub fn $function() -> Error {
+            Error::from_errno(-(bindings::$code as c_int))
+        }
+    )*};
+}
+
+codes! {
+    /// `ENOTCONN`: the peer is not there, or not any more.
+    not_connected ENOTCONN
+    /// `EBADMSG`: what arrived is not what it says it is.
+    bad_message EBADMSG
+    /// `EPROTO`: the other side does not keep to the protocol.
+    protocol EPROTO
+    /// `EHOSTUNREACH`: no way leads to that host.
+    unreachable EHOSTUNREACH
+    /// `ECANCELED`: given up before it began.
+    cancelled ECANCELED
+    /// `EOPNOTSUPP`: not with this device.
+    unsupported EOPNOTSUPP
+    /// `ENOLINK`: the link is not up.
+    no_link ENOLINK
+    /// `ENETDOWN`: the interface is down.
+    net_down ENETDOWN
+    /// `EADDRNOTAVAIL`: memory at an address of no use.
+    bad_address EADDRNOTAVAIL
+}
