@@ -14,7 +14,8 @@
 //! | `want_data` | consumer | producer | ring when `prod` passes this |
 //!
 //! Indices count units of [`UNIT`] bytes, run freely over 32 bits and carry the epoch's [`Tag`];
-//! a word with another tag counts as never written. A record starts at a unit with a
+//! a word with another tag counts as never written, unless one with the right tag was seen before:
+//! then it has been destroyed, and with it the way to progress. A record starts at a unit with a
 //! [`BlockHdr`], which therefore never wraps; the rest of a record may wrap once, and [`Parts`]
 //! says where.
 //!
@@ -81,9 +82,9 @@ fn mark(tag: Tag, index: u32) -> u32 {
 /// What a peer wrote that cannot be: the link is reset, and the cause is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Corrupt {
-    /// The producer's index went back or ran over the consumer.
+    /// The producer's index went back, ran over the consumer, or lost its tag.
     ProducerIndex,
-    /// The consumer's index went back or ran over the producer.
+    /// The consumer's index went back, ran over the producer, or lost its tag.
     ConsumerIndex,
     /// A block shorter than its header or longer than what was published.
     BlockLength,
@@ -329,6 +330,8 @@ pub struct Producer<const N: usize> {
     committed: u32,
     published: u32,
     cons: u32,
+    /// Whether the consumer has spoken in this epoch: from then on its word has its tag.
+    heard: bool,
     held: InFlight<N>,
 }
 
@@ -348,6 +351,7 @@ impl<const N: usize> Producer<N> {
             committed: 0,
             published: 0,
             cons: 0,
+            heard: false,
             held: InFlight::new(),
         })
     }
@@ -390,6 +394,9 @@ impl<const N: usize> Producer<N> {
             }
             inb.rmb();
             self.cons = cons;
+            self.heard = true;
+        } else if self.heard {
+            return Err(Corrupt::ConsumerIndex);
         }
         Ok(self.free_units())
     }
@@ -554,6 +561,8 @@ pub struct Consumer<const N: usize> {
     head: u32,
     released: u32,
     published: u32,
+    /// Whether the producer has spoken in this epoch: from then on its word has its tag.
+    heard: bool,
     held: InFlight<N>,
 }
 
@@ -573,6 +582,7 @@ impl<const N: usize> Consumer<N> {
             head: 0,
             released: 0,
             published: 0,
+            heard: false,
             held: InFlight::new(),
         })
     }
@@ -601,6 +611,9 @@ impl<const N: usize> Consumer<N> {
             }
             inb.rmb();
             self.prod = prod;
+            self.heard = true;
+        } else if self.heard {
+            return Err(Corrupt::ProducerIndex);
         }
         Ok(())
     }
