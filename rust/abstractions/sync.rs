@@ -29,6 +29,27 @@ use kernel::{
     }, //
 };
 
+/// What all backends of `spinlock_t` share.
+macro_rules! spinlock_backend {
+    () => {
+        #[inline]
+        unsafe fn init(
+            ptr: *mut Self::State,
+            name: *const kernel::ffi::c_char,
+            key: *mut kernel::bindings::lock_class_key,
+        ) {
+            // SAFETY: `ptr` is valid for writes, and `name` and `key` live as long as required.
+            unsafe { kernel::bindings::__spin_lock_init(ptr, name, key) }
+        }
+
+        #[inline]
+        unsafe fn assert_is_held(ptr: *mut Self::State) {
+            // SAFETY: `ptr` points to an initialised lock.
+            unsafe { kernel::bindings::spin_assert_is_held(ptr) }
+        }
+    };
+}
+
 /// Creates a [`SpinLockBh`] initialiser with a newly-created lock class.
 #[macro_export]
 macro_rules! new_spinlock_bh {
@@ -58,15 +79,7 @@ unsafe impl Backend for SpinLockBhBackend {
     type State = kernel::bindings::spinlock_t;
     type GuardState = ();
 
-    #[inline]
-    unsafe fn init(
-        ptr: *mut Self::State,
-        name: *const kernel::ffi::c_char,
-        key: *mut kernel::bindings::lock_class_key,
-    ) {
-        // SAFETY: `ptr` is valid for writes, and `name` and `key` live as long as required.
-        unsafe { kernel::bindings::__spin_lock_init(ptr, name, key) }
-    }
+    spinlock_backend!();
 
     #[inline]
     unsafe fn lock(ptr: *mut Self::State) -> Self::GuardState {
@@ -84,12 +97,6 @@ unsafe impl Backend for SpinLockBhBackend {
     unsafe fn try_lock(ptr: *mut Self::State) -> Option<Self::GuardState> {
         // SAFETY: `ptr` points to an initialised lock.
         (unsafe { mp_bindings::spin_trylock_bh(ptr.cast()) } != 0).then_some(())
-    }
-
-    #[inline]
-    unsafe fn assert_is_held(ptr: *mut Self::State) {
-        // SAFETY: `ptr` points to an initialised lock.
-        unsafe { kernel::bindings::spin_assert_is_held(ptr) }
     }
 }
 
@@ -116,15 +123,7 @@ unsafe impl Backend for SpinLockIrqSaveBackend {
     /// What interrupts were like before.
     type GuardState = c_ulong;
 
-    #[inline]
-    unsafe fn init(
-        ptr: *mut Self::State,
-        name: *const kernel::ffi::c_char,
-        key: *mut kernel::bindings::lock_class_key,
-    ) {
-        // SAFETY: `ptr` is valid for writes, and `name` and `key` live as long as required.
-        unsafe { kernel::bindings::__spin_lock_init(ptr, name, key) }
-    }
+    spinlock_backend!();
 
     #[inline]
     unsafe fn lock(ptr: *mut Self::State) -> Self::GuardState {
@@ -143,12 +142,6 @@ unsafe impl Backend for SpinLockIrqSaveBackend {
         let mut flags = 0;
         // SAFETY: `ptr` points to an initialised lock.
         unsafe { mp_bindings::spin_trylock_irqsave_flags(ptr.cast(), &mut flags) }.then_some(flags)
-    }
-
-    #[inline]
-    unsafe fn assert_is_held(ptr: *mut Self::State) {
-        // SAFETY: `ptr` points to an initialised lock.
-        unsafe { kernel::bindings::spin_assert_is_held(ptr) }
     }
 }
 

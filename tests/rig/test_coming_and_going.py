@@ -13,13 +13,13 @@ import time
 
 import pytest
 from ntbrig import stack
-from ntbrig.settings import PATIENCE
+from ntbrig.settings import PATIENCE, host_names
 
 from frames import peer_counter, peer_id, wait_for_peers
 
 ROUNDS = 20 if os.environ.get("LONG") == "1" else 1
 BACK = 2.0
-HOSTS = ("rp", "ep1", "ep2")
+HOSTS = host_names(3)
 
 TRANSPORT, ETHER = "pximc_ntb", "mp_func_ether"
 
@@ -126,8 +126,7 @@ def fabric(boot):
     """Three hosts whose interfaces have carrier."""
     fabric = boot(hosts=3)
     stack.bring_up(*fabric.hosts)
-    for guest in fabric.hosts:
-        wait_for_peers(guest, 2)
+    wait_until_complete(fabric)
     return fabric
 
 

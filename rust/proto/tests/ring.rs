@@ -353,6 +353,28 @@ fn impossible_indices_are_corrupt() {
     assert_eq!(r.tx.refresh(&r.p), Err(Corrupt::ConsumerIndex), "went back");
 }
 
+/// design 2, never 5
+#[test]
+fn an_index_word_that_loses_its_tag_is_corrupt() {
+    let (_, c_tag) = tags();
+    for destroyed in [0, !0] {
+        let mut r = Pair::new();
+        r.put(b"x").expect("space");
+        r.publish();
+        r.get().expect("published");
+        r.c.set_word(PLACE.prod, destroyed);
+        let prod = NextError::Corrupt(Corrupt::ProducerIndex);
+        assert_eq!(r.rx.next(&r.c), Err(prod));
+        let mut r = Pair::new();
+        r.fill();
+        let index = 1;
+        r.p.set_word(PLACE.cons, TaggedIndex { tag: c_tag, index }.word());
+        assert_eq!(r.tx.refresh(&r.p), Ok(1));
+        r.p.set_word(PLACE.cons, destroyed);
+        assert_eq!(r.tx.refresh(&r.p), Err(Corrupt::ConsumerIndex));
+    }
+}
+
 /// Publishes one block with these lengths, as a lying producer with a right mark would.
 fn block(buffer_len: u32, hdr_len: u32, len: u32) -> Result<Option<Record>, NextError> {
     let mut r = Pair::new();
