@@ -15,7 +15,8 @@
 //!
 //! Indices count units of [`UNIT`] bytes, run freely over 32 bits and carry the epoch's [`Tag`];
 //! a word with another tag counts as never written, unless one with the right tag was seen before:
-//! then it has been destroyed, and with it the way to progress. A record starts at a unit with a
+//! then it has been destroyed, and the link is reset. Callers write their indices again from time
+//! to time, which brings back those that got lost earlier. A record starts at a unit with a
 //! [`BlockHdr`], which therefore never wraps; the rest of a record may wrap once, and [`Parts`]
 //! says where.
 //!
@@ -71,6 +72,31 @@ pub const fn units_for(bytes: u32) -> u32 {
 #[inline]
 pub const fn passed(event: u32, new: u32, old: u32) -> bool {
     new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)
+}
+
+/// Writes `index` under `tag` to a control word.
+#[inline]
+fn store_index(
+    out: &(impl Outbound + ?Sized),
+    at: usize,
+    tag: Tag,
+    index: u32,
+) -> Result<(), OutOfBounds> {
+    out.store_u64(at, TaggedIndex { tag, index }.word())
+}
+
+/// Writes `index` again, so that it changes places neither with what was written before nor with
+/// what will be: an index must not seem to go back.
+fn repeat_index(
+    out: &(impl Outbound + ?Sized),
+    at: usize,
+    tag: Tag,
+    index: u32,
+) -> Result<(), OutOfBounds> {
+    out.wmb();
+    store_index(out, at, tag, index)?;
+    out.wmb();
+    Ok(())
 }
 
 /// The mark of the block at unit `index` written under `tag`.
@@ -470,11 +496,7 @@ impl<const N: usize> Producer<N> {
             return Ok(false);
         }
         out.wmb();
-        let word = TaggedIndex {
-            tag: self.tx,
-            index: new,
-        };
-        out.store_u64(self.place.prod, word.word())?;
+        store_index(out, self.place.prod, self.tx, new)?;
         self.published = new;
         out.mb();
         let wish = inb.load_u64(self.place.want_data)?;
@@ -483,6 +505,15 @@ impl<const N: usize> Producer<N> {
             Some(event) => passed(event, new, old),
             None => true,
         })
+    }
+
+    /// Writes the published index again. A word that never arrived, or was destroyed before the
+    /// consumer has looked at it, would otherwise stay lost while the ring is full.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] when the control word lies outside its memory.
+    pub fn repeat(&self, out: &(impl Outbound + ?Sized)) -> Result<(), OutOfBounds> {
+        repeat_index(out, self.place.prod, self.tx, self.published)
     }
 
     /// Asks for a doorbell once a record of `bytes` fits; `true` when it already does. Publish
@@ -504,11 +535,7 @@ impl<const N: usize> Producer<N> {
         }
         let missing = units - self.free_units();
         let target = self.cons.wrapping_add(missing.min(self.unread_units()));
-        let word = TaggedIndex {
-            tag: self.tx,
-            index: target.wrapping_sub(1),
-        };
-        out.store_u64(self.place.want_space, word.word())?;
+        store_index(out, self.place.want_space, self.tx, target.wrapping_sub(1))?;
         out.mb();
         Ok(self.refresh(inb)? >= units)
     }
@@ -677,11 +704,7 @@ impl<const N: usize> Consumer<N> {
             return Ok(false);
         }
         out.release();
-        let word = TaggedIndex {
-            tag: self.tx,
-            index: new,
-        };
-        out.store_u64(self.place.cons, word.word())?;
+        store_index(out, self.place.cons, self.tx, new)?;
         self.published = new;
         out.mb();
         let wish = inb.load_u64(self.place.want_space)?;
@@ -690,6 +713,14 @@ impl<const N: usize> Consumer<N> {
             Some(event) => passed(event, new, old),
             None => false,
         })
+    }
+
+    /// Writes the published index again, for the same reason as [`Producer::repeat`].
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] when the control word lies outside its memory.
+    pub fn repeat(&self, out: &(impl Outbound + ?Sized)) -> Result<(), OutOfBounds> {
+        repeat_index(out, self.place.cons, self.tx, self.published)
     }
 
     /// Asks for a doorbell with the next record; `true` when there is one already, so that the
@@ -703,11 +734,7 @@ impl<const N: usize> Consumer<N> {
         out: &(impl Outbound + ?Sized),
         inb: &(impl Inbound + ?Sized),
     ) -> Result<bool, Corrupt> {
-        let word = TaggedIndex {
-            tag: self.tx,
-            index: self.prod,
-        };
-        out.store_u64(self.place.want_data, word.word())?;
+        store_index(out, self.place.want_data, self.tx, self.prod)?;
         out.mb();
         self.refresh(inb)?;
         Ok(self.head != self.prod)

@@ -244,6 +244,16 @@ impl Channel {
         self.rings.len().saturating_sub(1) as u16
     }
 
+    /// Writes all indices again: one that was lost on the way, before the peer saw
+    /// any, would stop its ring for good.
+    pub(crate) fn repeat_indices(&self) {
+        for ring in &self.rings {
+            // The words lie in the peer's status page, or no channel had been made.
+            let _ = ring.tx.lock().producer.repeat(&self.out);
+            let _ = ring.rx.lock().consumer.repeat(&self.out);
+        }
+    }
+
     /// Ends the traffic: frames are refused from now on, none are received, and
     /// those that wait have failed when this returns. Sleeps.
     pub(crate) fn close(&self) {

@@ -422,7 +422,8 @@ impl Work for PeerLink {
         self.carry_out(live, todo);
         if let Some(active) = &live.active {
             active.link.channel().watch_engine();
-            // The safety net under lost doorbells.
+            // The safety net under lost writes and lost doorbells.
+            active.link.channel().repeat_indices();
             active.link.poll_all();
         }
         Some(next_look(live))

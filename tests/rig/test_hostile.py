@@ -75,7 +75,6 @@ def test_an_impossible_index_costs_the_link_its_epoch_and_no_more(fabric, word):
     expect_traffic(rp, ep1)
 
 
-@pytest.mark.long
 def test_garbage_in_rings_and_control_words_under_traffic_is_survived(fabric):
     rp, ep1, ep2 = fabric.hosts
     order = f"dst={peer_id(rp)} count=100000000 size=3000"

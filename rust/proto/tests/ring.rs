@@ -375,6 +375,26 @@ fn an_index_word_that_loses_its_tag_is_corrupt() {
     }
 }
 
+/// design 4.3: what was lost before anyone saw it comes back
+#[test]
+fn indices_lost_before_the_first_look_come_back_when_repeated() {
+    for lost in [0, !0] {
+        let mut r = Pair::new();
+        r.fill();
+        r.c.set_word(PLACE.prod, lost);
+        assert!(r.get().is_none(), "nothing is known to be there");
+        r.tx.repeat(&r.c).expect("inside");
+        while let Some((rec, _)) = r.get() {
+            r.rx.release(rec.token);
+        }
+        r.give_back();
+        r.p.set_word(PLACE.cons, lost);
+        assert_eq!(r.tx.refresh(&r.p), Ok(0), "nothing is known to be free");
+        r.rx.repeat(&r.p).expect("inside");
+        assert_eq!(r.tx.refresh(&r.p), Ok(r.tx.units()));
+    }
+}
+
 /// Publishes one block with these lengths, as a lying producer with a right mark would.
 fn block(buffer_len: u32, hdr_len: u32, len: u32) -> Result<Option<Record>, NextError> {
     let mut r = Pair::new();

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """A set of guests and the ivshmem server between them."""
 
+import contextlib
 import dataclasses
 import signal
 import sys
@@ -30,6 +31,7 @@ class Fabric:
         self.settings = dataclasses.replace(base, **overrides)
         self._logs = Path(logs) if logs else None
         self._run = None
+        self._server = None
         self.hosts = []
 
     @property
@@ -59,6 +61,15 @@ class Fabric:
 
     def __exit__(self, *_):
         self.close()
+
+    @contextlib.contextmanager
+    def server_frozen(self):
+        """Inside, hosts come to no end that they have not announced themselves."""
+        self._run.signal(self._server, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._run.signal(self._server, signal.SIGCONT)
 
     def start(self):
         """Boots all guests at once."""
@@ -112,7 +123,7 @@ class Fabric:
     def _start_server(self, log):
         log.unlink(missing_ok=True)
         s = self.settings
-        pid = self._run.spawn(
+        pid = self._server = self._run.spawn(
             [
                 s.server, "--dir", self._run.directory,
                 "--ports", s.hosts, "--vectors", s.vectors, "--ram-size", s.ram,
