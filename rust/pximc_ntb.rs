@@ -66,6 +66,7 @@ mod upper;
 /// Transport id of this service.
 const TRANSPORT_ID: u32 = 1;
 
+const NS_PER_US: u64 = 1000;
 const NS_PER_MS: u64 = 1_000_000;
 
 /// What a device needs of the module: the transport and the settings.
@@ -165,6 +166,7 @@ fn settings() -> Result<device::Settings> {
         64,
         channel::MAX_FRAME as u32,
     )?;
+    let linger = ranged("linger_us", param!(linger_us), 0, 1000)?;
     Ok(device::Settings {
         role: match ranged("role", u32::from(role), 0, 2)? {
             0 => None,
@@ -174,6 +176,7 @@ fn settings() -> Result<device::Settings> {
         memory: memory as usize * 1024,
         queues,
         dma_threshold: (ranged("dma", dma, 0, 1)? == 1).then_some(threshold),
+        linger_ns: u64::from(linger) * NS_PER_US,
         config: Config {
             beat: u64::from(beat) * NS_PER_MS,
             timeout: u64::from(ranged("timeout_ms", timeout, 3 * beat, 60_000)?) * NS_PER_MS,
@@ -208,6 +211,10 @@ module! {
         dma_threshold: u32 {
             default: 16384,
             description: "least bytes of data to be copied by the DMA engine, 64 to 131072",
+        },
+        linger_us: u32 {
+            default: 500,
+            description: "longest time for which an idle processor watches a ring before it sleeps, in microseconds, up to 1000; 0: never",
         },
         heartbeat_ms: u32 {
             default: 50,

@@ -11,6 +11,7 @@
 //! * [`barrier`]: barriers against devices and other hosts.
 //! * [`cpu`]: the number of processors.
 //! * [`dma_engine`]: copies by a DMA engine.
+//! * [`idle`]: threads for the time in which there is nothing else to do.
 //! * [`kobject`]: directories of attributes in sysfs.
 //!
 //! The fabric's modules are written on this crate and the kernel crate alone;
@@ -23,6 +24,7 @@ pub mod barrier;
 pub mod cpu;
 pub mod dma_engine;
 pub mod error;
+pub mod idle;
 pub mod kobject;
 pub mod net;
 pub mod ntb;

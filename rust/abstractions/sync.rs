@@ -70,33 +70,35 @@ pub type SpinLockBh<T> = Lock<T, SpinLockBhBackend>;
 /// A [`Guard`] of a [`SpinLockBh`].
 pub type SpinLockBhGuard<'a, T> = Guard<'a, T, SpinLockBhBackend>;
 
-/// The `spin_lock_bh()` family as a lock backend.
+/// The `spin_lock_bh()` family as a lock backend; `spin_lock()` where bottom halves
+/// are disabled already, as in polls and transmit routines.
 pub struct SpinLockBhBackend;
 
 // SAFETY: The kernel's `spinlock_t` ensures mutual exclusion. `relock` is the default, which uses
 // the same locking method.
 unsafe impl Backend for SpinLockBhBackend {
     type State = kernel::bindings::spinlock_t;
-    type GuardState = ();
+    /// Whether bottom halves were enabled before.
+    type GuardState = bool;
 
     spinlock_backend!();
 
     #[inline]
     unsafe fn lock(ptr: *mut Self::State) -> Self::GuardState {
         // SAFETY: `ptr` points to an initialised lock.
-        unsafe { mp_bindings::spin_lock_bh(ptr.cast()) }
+        unsafe { mp_bindings::spin_lock_bh_nested(ptr.cast()) }
     }
 
     #[inline]
-    unsafe fn unlock(ptr: *mut Self::State, _guard_state: &Self::GuardState) {
-        // SAFETY: `ptr` points to a lock that the caller owns.
-        unsafe { mp_bindings::spin_unlock_bh(ptr.cast()) }
+    unsafe fn unlock(ptr: *mut Self::State, guard_state: &Self::GuardState) {
+        // SAFETY: `ptr` points to a lock that the caller owns, with what `lock` has returned.
+        unsafe { mp_bindings::spin_unlock_bh_nested(ptr.cast(), *guard_state) }
     }
 
     #[inline]
     unsafe fn try_lock(ptr: *mut Self::State) -> Option<Self::GuardState> {
         // SAFETY: `ptr` points to an initialised lock.
-        (unsafe { mp_bindings::spin_trylock_bh(ptr.cast()) } != 0).then_some(())
+        (unsafe { mp_bindings::spin_trylock_bh(ptr.cast()) } != 0).then_some(true)
     }
 }
 

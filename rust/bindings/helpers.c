@@ -12,6 +12,8 @@
 #include "helpers/dmaengine.c"
 #include "helpers/net.c"
 #include "helpers/ntb.c"
+#include "helpers/sched.c"
 #include "helpers/sync.c"
 #include "helpers/sysfs.c"
+#include "helpers/time.c"
 #include "helpers/workqueue.c"

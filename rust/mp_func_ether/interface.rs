@@ -258,7 +258,7 @@ impl Interface {
         match classify(address) {
             Class::Unicast => self
                 .fdb
-                .lookup(address, time::monotonic_ns())
+                .lookup(address, time::coarse_ns())
                 .map(u32::from),
             Class::Multicast | Class::Broadcast => None,
         }
@@ -268,7 +268,7 @@ impl Interface {
     #[inline]
     fn learn(&self, address: &Mac, peer: &Peer) {
         let port = peer.index() as u16;
-        match self.fdb.learn(address, port, time::monotonic_ns()) {
+        match self.fdb.learn(address, port, time::coarse_ns()) {
             Learned::Known | Learned::Refused => {}
             Learned::Moved(_) => self.shared.counters.fdb_moved.add(1),
             Learned::New | Learned::Replaced => self.shared.counters.fdb_learned.add(1),
@@ -341,7 +341,7 @@ impl Interface {
             self.learn(&from, frame.src());
         }
         device.count_rx(skb.len());
-        device.deliver(rx.napi, skb)
+        device.deliver(rx.napi, skb, rx.last)
     }
 
     fn count_malformed(&self) {

@@ -50,6 +50,7 @@ pub(crate) fn context() -> RxContext<'static> {
     RxContext {
         napi: None,
         queue: 0,
+        last: true,
     }
 }
 

@@ -171,6 +171,8 @@ pub struct RxContext<'a> {
     pub napi: Option<&'a Napi>,
     /// Index of the receive queue at the peer's link.
     pub queue: u16,
+    /// Whether no other frame follows at once, as far as is known.
+    pub last: bool,
 }
 
 /// A frame that has arrived, lent to the function for the time of

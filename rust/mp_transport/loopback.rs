@@ -132,6 +132,7 @@ impl Poll for Engine {
         let rx = RxContext {
             napi: Some(napi),
             queue: 0,
+            last: false,
         };
         let mut done = 0;
         while done < budget {
@@ -140,10 +141,6 @@ impl Poll for Engine {
             };
             done += 1;
             self.deliver(&rx, entry);
-        }
-        napi.flush_gro();
-        if done < budget {
-            napi.complete_done(done);
         }
         done
     }

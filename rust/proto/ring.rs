@@ -588,6 +588,8 @@ pub struct Consumer<const N: usize> {
     head: u32,
     released: u32,
     published: u32,
+    /// The index from which on the producer has been asked to ring.
+    armed: Option<u32>,
     /// Whether the producer has spoken in this epoch: from then on its word has its tag.
     heard: bool,
     held: InFlight<N>,
@@ -609,6 +611,7 @@ impl<const N: usize> Consumer<N> {
             head: 0,
             released: 0,
             published: 0,
+            armed: None,
             heard: false,
             held: InFlight::new(),
         })
@@ -624,6 +627,12 @@ impl<const N: usize> Consumer<N> {
     #[inline]
     pub fn unpublished_units(&self) -> u32 {
         self.released.wrapping_sub(self.published)
+    }
+
+    /// Whether more records are known of than were returned.
+    #[inline]
+    pub fn knows_more(&self) -> bool {
+        self.head != self.prod
     }
 
     /// Looks at the producer's index, once.
@@ -715,12 +724,33 @@ impl<const N: usize> Consumer<N> {
         })
     }
 
-    /// Writes the published index again, for the same reason as [`Producer::repeat`].
+    /// Writes the published index again, for the same reason as [`Producer::repeat`], and has the
+    /// next [`Self::arm_data`] write its wish again.
     ///
     /// # Errors
     /// [`OutOfBounds`] when the control word lies outside its memory.
-    pub fn repeat(&self, out: &(impl Outbound + ?Sized)) -> Result<(), OutOfBounds> {
+    pub fn repeat(&mut self, out: &(impl Outbound + ?Sized)) -> Result<(), OutOfBounds> {
+        self.armed = None;
         repeat_index(out, self.place.cons, self.tx, self.published)
+    }
+
+    /// Whether the producer has published something that was not seen yet. It is not taken over.
+    #[inline]
+    pub fn is_ready(&self, inb: &(impl Inbound + ?Sized)) -> bool {
+        let word = inb.load_u64(self.place.prod).unwrap_or(0);
+        TaggedIndex::index_of(word, self.rx).is_some_and(|prod| prod != self.head)
+    }
+
+    /// Takes the wish for a doorbell back until [`Self::arm_data`]: the caller polls. The producer
+    /// may ring nevertheless, once.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] when the control word lies outside its memory.
+    #[inline]
+    pub fn mute(&mut self, out: &(impl Outbound + ?Sized)) -> Result<(), OutOfBounds> {
+        self.armed = None;
+        // An index that the producer has passed already.
+        store_index(out, self.place.want_data, self.tx, self.prod.wrapping_sub(1))
     }
 
     /// Asks for a doorbell with the next record; `true` when there is one already, so that the
@@ -734,8 +764,11 @@ impl<const N: usize> Consumer<N> {
         out: &(impl Outbound + ?Sized),
         inb: &(impl Inbound + ?Sized),
     ) -> Result<bool, Corrupt> {
-        store_index(out, self.place.want_data, self.tx, self.prod)?;
-        out.mb();
+        if self.armed != Some(self.prod) {
+            store_index(out, self.place.want_data, self.tx, self.prod)?;
+            self.armed = Some(self.prod);
+            out.mb();
+        }
         self.refresh(inb)?;
         Ok(self.head != self.prod)
     }

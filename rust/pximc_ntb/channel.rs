@@ -158,6 +158,12 @@ struct Tx {
 }
 
 impl Tx {
+    /// Whether nothing is under way, and nobody waits for anything.
+    fn is_idle(&self) -> bool {
+        let copying = self.copies.as_ref().is_some_and(|c| !c.is_empty());
+        self.producer.unread_units() == 0 && self.partial.is_none() && !self.awaited && !copying
+    }
+
     /// Units that the peer is known to have consumed and nobody was told of.
     fn unreported(&self) -> u32 {
         let outstanding = self.producer.units() - self.producer.free_units();
@@ -260,6 +266,8 @@ impl Channel {
         self.state.store(CLOSED, Relaxed);
         self.engine.stop();
         for ring in &self.rings {
+            // Who receives now sees the end before the next access to the peer's memory.
+            drop(ring.rx.lock());
             let mut tx = ring.tx.lock();
             tx.partial = None;
             if let Some(copies) = &mut tx.copies {
@@ -504,6 +512,19 @@ impl Channel {
         }
     }
 
+    /// Reports what the peer has consumed.
+    fn report_completions(&self, peer: &Peer, number: u32, ring: Pin<&Ring>) {
+        let mut tx = ring.tx.lock();
+        if tx.is_idle() {
+            return;
+        }
+        let units = self.harvest(number, &mut tx);
+        drop(tx);
+        if units != 0 && number != CONTROL_RING {
+            peer.tx_completed(queue_of(number), units);
+        }
+    }
+
     /// Units of `tx` that the peer has consumed and nobody was told of yet.
     fn harvest(&self, number: u32, tx: &mut Tx) -> u32 {
         if tx.copies.as_ref().is_some_and(|c| !c.is_empty()) {
@@ -529,15 +550,8 @@ impl Channel {
         }
     }
 
-    fn report_completions(&self, peer: &Peer, number: u32, ring: Pin<&Ring>) {
-        let units = self.harvest(number, &mut ring.tx.lock());
-        if units != 0 && number != CONTROL_RING {
-            peer.tx_completed(queue_of(number), units);
-        }
-    }
-
     /// Receives up to `budget` frames from a ring; what of it was used.
-    fn receive(&self, rx: &RxContext<'_>, peer: &Arc<Peer>, number: u32, budget: u32) -> u32 {
+    fn receive(&self, napi: &Napi, peer: &Arc<Peer>, number: u32, budget: u32) -> u32 {
         let Some(ring) = self.rings.get(number as usize) else {
             return 0;
         };
@@ -553,7 +567,12 @@ impl Channel {
                 }
             };
             done += 1;
-            self.take(rx, peer, &mut half, &record);
+            let rx = RxContext {
+                napi: Some(napi),
+                queue: queue_of(number),
+                last: !half.consumer.knows_more(),
+            };
+            self.take(&rx, peer, &mut half, &record);
             half.consumer.release(record.token);
             if half.consumer.unpublished_units() > half.consumer.units() / 4 {
                 self.give_back(number, &mut half);
@@ -618,13 +637,35 @@ impl Channel {
         let Some(ring) = self.rings.get(number as usize) else {
             return false;
         };
-        match ring.rx.lock().consumer.arm_data(&self.out, &self.inb) {
+        let mut half = ring.rx.lock();
+        if !self.is_open() {
+            return false;
+        }
+        match half.consumer.arm_data(&self.out, &self.inb) {
             Ok(more) => more,
             Err(cause) => {
                 self.fail(cause);
                 false
             }
         }
+    }
+
+    /// Takes the wish for a doorbell back.
+    fn mute(&self, number: u32) {
+        let Some(ring) = self.rings.get(number as usize) else {
+            return;
+        };
+        let mut half = ring.rx.lock();
+        if self.is_open() {
+            // The words lie in the peer's status page, or no channel had been made.
+            let _ = half.consumer.mute(&self.out);
+        }
+    }
+
+    /// Whether the peer has published something new.
+    fn is_ready(&self, number: u32) -> bool {
+        let ring = self.rings.get(number as usize);
+        ring.is_some_and(|ring| ring.rx.lock().consumer.is_ready(&self.inb))
     }
 
     /// Asks for a doorbell once half of what is under way has been consumed;
@@ -772,6 +813,8 @@ pub(crate) struct Poller {
     pub(crate) channel: Arc<Channel>,
     pub(crate) peer: Arc<Peer>,
     pub(crate) queue: u16,
+    /// See [`Poll::linger_ns`].
+    pub(crate) linger_ns: u64,
 }
 
 impl Poller {
@@ -786,16 +829,16 @@ impl Poller {
 }
 
 impl Poll for Poller {
+    fn linger_ns(&self) -> u64 {
+        self.linger_ns
+    }
+
     fn poll(&self, napi: &Napi, budget: u32) -> u32 {
         let channel = &*self.channel;
         channel.counters.polls.add(1);
-        let rx = RxContext {
-            napi: Some(napi),
-            queue: self.queue,
-        };
         let mut done = 0;
         for number in self.rings() {
-            done += channel.receive(&rx, &self.peer, number, budget - done);
+            done += channel.receive(napi, &self.peer, number, budget - done);
         }
         napi.flush_gro();
         for number in self.rings() {
@@ -803,15 +846,20 @@ impl Poll for Poller {
                 channel.report_completions(&self.peer, number, ring.as_ref());
             }
         }
-        if done < budget && napi.complete_done(done) {
-            let more = self
-                .rings()
-                .fold(false, |more, number| channel.arm_data(number) | more);
-            if more && channel.is_open() {
-                napi.schedule();
-            }
-        }
         done
+    }
+
+    fn arm(&self) -> bool {
+        let arm = |more, number| self.channel.arm_data(number) | more;
+        self.rings().fold(false, arm)
+    }
+
+    fn mute(&self) {
+        self.rings().for_each(|number| self.channel.mute(number));
+    }
+
+    fn is_ready(&self) -> bool {
+        self.rings().any(|number| self.channel.is_ready(number))
     }
 }
 

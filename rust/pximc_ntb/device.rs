@@ -66,6 +66,8 @@ pub(crate) struct Settings {
     pub(crate) queues: u32,
     /// Least data bytes of a record to be copied by a DMA engine; `None`: never.
     pub(crate) dma_threshold: Option<u32>,
+    /// For how many nanoseconds, at most, an idle processor watches a ring.
+    pub(crate) linger_ns: u64,
     /// Times of the links.
     pub(crate) config: Config,
 }

@@ -127,6 +127,7 @@ impl Upper {
                 channel: channel.clone(),
                 peer: peer.clone(),
                 queue,
+                linger_ns: self.shared.settings().linger_ns,
             };
             napis.push(host.add(Arc::new(poller, GFP_KERNEL)?)?, GFP_KERNEL)?;
         }

@@ -42,6 +42,8 @@ class Running:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            # Whoever runs the tests in the background has it ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
         self.warden = self._wait(self._find_warden)
         self.directory = Path(Path(f"/proc/{self.warden}/cmdline").read_text().split("\0")[-2])

@@ -458,6 +458,40 @@ def test_broadcasts_wait_for_room_and_arrive_once(fabric):
     assert lost(rp) == {}
 
 
+def test_traffic_goes_on_beside_busy_programs(fabric):
+    rp, ep1 = fabric.hosts[:2]
+    busy = [guest.spawn("while :; do :; done", 120) for guest in (rp, ep1)]
+    try:
+        ping(rp, stack.address(ep1), "-c 50 -i 0.02")
+        stream(rp, ep1)
+        stream(ep1, rp)
+    finally:
+        for program in busy:
+            program.kill()
+
+
+def watching(guest):
+    """Clock ticks that the threads which watch the rings have used, by thread."""
+    ticks = {}
+    for line in guest.run("grep -hs '(mp_linger)' /proc/[0-9]*/stat").out.splitlines():
+        fields = line.split()
+        ticks[fields[0]] = int(fields[13]) + int(fields[14])
+    return ticks
+
+
+def test_rings_are_watched_during_traffic_only(fabric):
+    rp, ep1 = fabric.hosts[:2]
+    before = watching(rp)
+    assert len(before) >= 2
+    rp.run(f"ping -q -f -c 20000 {stack.address(ep1)}", timeout=60)
+    after = watching(rp)
+    assert sum(after.values()) > sum(before.values())
+    time.sleep(1)
+    quiet = watching(rp)
+    time.sleep(2)
+    assert watching(rp) == quiet
+
+
 def reload(guest):
     stack.unload(guest, modules=ETHER)
     stack.load(guest, modules=ETHER)

@@ -259,22 +259,21 @@ impl NetDevice {
     }
 
     /// Hands a received packet, which starts with its Ethernet header, to the
-    /// network stack: through GRO of `napi` where there is one. Softirq context.
+    /// network stack: through GRO of `napi` where there is one, unless the packet
+    /// is `last` in the poll and none before it waits to be merged with others.
+    /// Softirq context.
     ///
     /// # Errors
     ///
     /// `EINVAL` if it has no whole Ethernet header, `ENODEV` if the interface is
     /// down or gone. The packet has been dropped then.
-    pub fn deliver(&self, napi: Option<&Napi>, mut skb: SkBuff) -> Result {
+    pub fn deliver(&self, napi: Option<&Napi>, mut skb: SkBuff, last: bool) -> Result {
         skb.set_device(self)?;
-        // GRO lists of a completed poll belong to someone else.
-        let napi = napi
-            .filter(|napi| !napi.is_completed())
-            .map_or(ptr::null_mut(), Napi::as_ptr);
+        let napi = napi.map_or(ptr::null_mut(), Napi::as_ptr);
         let skb = skb.into_raw().as_ptr();
         // SAFETY: The device is valid by the type invariants, we own the packet, and `napi` is
         // null or owned by the running poll function.
-        if unsafe { mp_bindings::netdev_deliver(self.as_ptr(), napi, skb) } {
+        if unsafe { mp_bindings::netdev_deliver(self.as_ptr(), napi, skb, last) } {
             Ok(())
         } else {
             Err(ENODEV)

@@ -22,16 +22,23 @@
 //! them. A poll that has used up its budget is therefore not repeated at once,
 //! as the kernel would do in its softirq thread for milliseconds, while full
 //! sockets drop packets. It goes on in process context, behind the tasks that
-//! it has woken. Meanwhile the source holds its packets back, which is right
-//! for sources that can, and hold back their senders in turn.
+//! it has woken; a source that lingers, see below, also after a poll that has
+//! found but a few packets, and then only once the processor has nothing else
+//! to do, or after [`LATEST_MS`]. Meanwhile the source holds its packets back,
+//! which is right for sources that can, and hold back their senders in turn.
+//!
+//! # Lingering
+//! To be woken takes a processor longer than most answers take to come. Where
+//! packets have come shortly after one another, a processor that has nothing to
+//! do therefore watches the source for the next one, for a little longer than
+//! the last took, before it sleeps; never for longer than the source allows by
+//! [`Poll::linger_ns`], and only until any other task wants to run ([`idle`]).
+//! Not on kernels built for real time.
 //!
 //! C header: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
 
 use core::{
-    cell::{
-        Cell,
-        UnsafeCell, //
-    },
+    cell::UnsafeCell,
     marker::{
         PhantomData,
         PhantomPinned, //
@@ -48,6 +55,10 @@ use kernel::{
     prelude::*,
     static_lock_class,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc,
         Mutex, //
     },
@@ -58,24 +69,144 @@ use kernel::{
     types::Opaque, //
 };
 
+use crate::{
+    idle::{
+        self,
+        IdleThread,
+        IdleWork, //
+    },
+    time::monotonic_ns, //
+};
+
+/// From so many packets on a poll is followed by the tasks that it has woken,
+/// if its source lingers.
+const CROWD: u32 = 4;
+
+/// After how many milliseconds a poll goes on although other tasks want to run.
+pub const LATEST_MS: u32 = 1;
+
 /// How long a poll that goes on lets other tasks run at least. They keep the
 /// processor beyond that as long as the scheduler lets them.
 const PAUSE: Delta = Delta::from_micros(20);
 
 /// A source of packets that NAPI polls.
 pub trait Poll: Send + Sync + 'static {
-    /// Handles up to `budget` packets and returns how many it handled.
+    /// Handles up to `budget` packets and returns how many it handled: fewer
+    /// when nothing is left to do.
     ///
-    /// Runs in softirq context, on one CPU at a time. When nothing is left to
-    /// do, the implementation calls [`Napi::complete_done`] and, where that
-    /// returns `true`, re-enables its interrupt source, looks once more for
-    /// work that slipped in between, and calls [`Napi::schedule`] for it.
-    ///
-    /// Returning without a call of [`Napi::complete_done`] means that there is
-    /// more to do: the function is called again, after other tasks had a chance
-    /// to run. A `budget` of zero asks for
-    /// transmit completions only; no packet may be received then.
+    /// Runs in softirq context, on one CPU at a time. After a poll that has used
+    /// up its budget it is called again, once other tasks had a chance to run. A
+    /// `budget` of zero asks for transmit completions only; no packet may be
+    /// received then.
     fn poll(&self, napi: &Napi, budget: u32) -> u32;
+
+    /// For how many nanoseconds, at most, a processor that has nothing else to do
+    /// watches the source; zero: not at all. Asked once.
+    fn linger_ns(&self) -> u64 {
+        0
+    }
+
+    /// Enables the source's interrupt after a poll that left nothing to do.
+    /// `true` if something has come meanwhile: a poll follows at once.
+    ///
+    /// Softirq context, or with preemption disabled.
+    fn arm(&self) -> bool {
+        false
+    }
+
+    /// Disables the source's interrupt until [`arm`](Self::arm), as far as it can
+    /// be: [`is_ready`](Self::is_ready) is asked instead. Preemption is disabled.
+    fn mute(&self) {}
+
+    /// Whether a poll would find something.
+    fn is_ready(&self) -> bool {
+        false
+    }
+}
+
+/// How long it pays to watch a source before sleeping.
+struct Patience {
+    /// When the last poll that found something came to its end.
+    rested: Atomic<u64>,
+    /// How long to watch from then on, in nanoseconds.
+    window: Atomic<u64>,
+    /// How long it may be.
+    max: u64,
+}
+
+impl Patience {
+    const fn new(max: u64) -> Self {
+        Self {
+            rested: Atomic::new(0),
+            window: Atomic::new(0),
+            max,
+        }
+    }
+
+    /// A poll that found something came to its end; whether to watch for more.
+    /// After a short pause the next one is expected to be short.
+    fn rest(&self) -> bool {
+        let now = monotonic_ns();
+        let gap = now.saturating_sub(self.rested.load(Relaxed));
+        let window = match gap <= self.max {
+            true => (2 * gap).min(self.max),
+            false => 0,
+        };
+        self.rested.store(now, Relaxed);
+        self.window.store(window, Relaxed);
+        window != 0
+    }
+
+    /// Until when to watch.
+    fn deadline(&self) -> u64 {
+        self.rested.load(Relaxed) + self.window.load(Relaxed)
+    }
+}
+
+/// Watches the source of an instance while a processor has nothing else to do.
+struct Lingerer<P> {
+    poller: Arc<P>,
+    patience: Patience,
+    /// Whether a poll has left it to this thread to go on: the source is not armed.
+    owes: Atomic<bool>,
+    napi: NonNull<Opaque<mp_bindings::napi_struct>>,
+}
+
+// SAFETY: `napi` is only scheduled, which any task may do; `P` is `Send` and `Sync`.
+unsafe impl<P: Poll> Send for Lingerer<P> {}
+// SAFETY: As above.
+unsafe impl<P: Poll> Sync for Lingerer<P> {}
+
+impl<P: Poll> IdleWork for Lingerer<P> {
+    fn run(&self) -> bool {
+        let deadline = self.patience.deadline();
+        let is_late = || monotonic_ns() >= deadline;
+        let owes = self.owes.load(Relaxed);
+        if is_late() && !owes {
+            return false;
+        }
+        let poller = &*self.poller;
+        let mute = || {
+            if !owes {
+                poller.mute();
+            }
+        };
+        // The poll arms the source; without one it has to be done here, unless the poll is owed
+        // and other tasks go first.
+        let settle = |over: bool| {
+            if owes && !over {
+                return false;
+            }
+            self.owes.store(false, Relaxed);
+            poller.is_ready() || poller.arm()
+        };
+        let is_due = idle::spin(mute, || poller.is_ready() || is_late(), settle);
+        if is_due {
+            // SAFETY: The instance stops this thread before its NAPI is gone.
+            schedule(unsafe { self.napi.as_ref() });
+        }
+        is_due || self.owes.load(Relaxed) || !is_late()
+    }
 }
 
 /// A device without an interface, which owns NAPI instances.
@@ -127,10 +258,8 @@ impl NapiHost {
     /// struct Ring;
     ///
     /// impl Poll for Ring {
-    ///     fn poll(&self, napi: &Napi, _budget: u32) -> u32 {
-    ///         let done = 0; // packets taken out of the ring
-    ///         napi.complete_done(done);
-    ///         done
+    ///     fn poll(&self, _napi: &Napi, _budget: u32) -> u32 {
+    ///         0 // packets taken out of the ring
     ///     }
     /// }
     ///
@@ -142,7 +271,10 @@ impl NapiHost {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn add<P: Poll>(self: &Arc<Self>, poller: Arc<P>) -> Result<Arc<Instance<P>>> {
-        let instance = Arc::pin_init(Instance::new(self.clone(), poller), GFP_KERNEL)?;
+        let instance = Arc::pin_init(Instance::new(self.clone()), GFP_KERNEL)?;
+        let active = Active::new(poller, &instance.napi)?;
+        // SAFETY: Nobody else knows the instance.
+        unsafe { *instance.active.get() = Some(active) };
         // SAFETY: The host's device is valid by its invariants and outlives the instance, which
         // holds a reference to the host. The instance is pinned, was not added before, and is
         // deleted before its memory is released, by `Instance::close()`.
@@ -189,16 +321,16 @@ fn new_state() -> impl PinInit<Mutex<State>> {
 /// # Invariants
 ///
 /// - While `state` is not [`State::Closed`], `napi` is registered with the
-///   device of `host`, and `poller` holds a value that does not change.
+///   device of `host`, and `active` holds a value that does not change.
 /// - The poll function runs only while `state` is [`State::Enabled`].
 #[pin_data(PinnedDrop)]
 pub struct Instance<P: Poll> {
     #[pin]
     napi: Opaque<mp_bindings::napi_struct>,
-    poller: UnsafeCell<Option<Arc<P>>>,
+    active: UnsafeCell<Option<Active<P>>>,
     /// Goes on with a poll that has used up its budget.
     #[pin]
-    rest: Opaque<mp_bindings::work_struct>,
+    rest: Opaque<mp_bindings::delayed_work>,
     #[pin]
     state: Mutex<State>,
     host: Arc<NapiHost>,
@@ -208,18 +340,81 @@ pub struct Instance<P: Poll> {
 
 // SAFETY: All operations on the NAPI structure are safe from any task; `P` is `Send` and `Sync`.
 unsafe impl<P: Poll> Send for Instance<P> {}
-// SAFETY: As above; `poller` changes only as the type invariants say, under `state`.
+// SAFETY: As above; `active` changes only as the type invariants say, under `state`.
 unsafe impl<P: Poll> Sync for Instance<P> {}
 
+/// What an instance has until it is closed.
+struct Active<P: Poll> {
+    poller: Arc<P>,
+    lingerer: Option<IdleThread<Lingerer<P>>>,
+}
+
+impl<P: Poll> Active<P> {
+    fn new(poller: Arc<P>, napi: &Opaque<mp_bindings::napi_struct>) -> Result<Self> {
+        let max = poller.linger_ns();
+        let lingerer = Lingerer {
+            poller: poller.clone(),
+            patience: Patience::new(max),
+            owes: Atomic::new(false),
+            napi: napi.into(),
+        };
+        // Locks may sleep on a real-time kernel, and a thread that watches must not.
+        let lingers = max != 0 && !cfg!(CONFIG_PREEMPT_RT);
+        let start = || IdleThread::new(c"mp_linger", lingerer);
+        Ok(Self {
+            lingerer: lingers.then(start).transpose()?,
+            poller,
+        })
+    }
+
+    /// A poll begins.
+    #[inline]
+    fn begin(&self) {
+        if let Some(lingerer) = &self.lingerer {
+            lingerer.work().owes.store(false, Relaxed);
+        }
+    }
+
+    /// A poll that has found something has left nothing to do.
+    #[inline]
+    fn rest(&self) {
+        if let Some(lingerer) = &self.lingerer {
+            if lingerer.work().patience.rest() {
+                lingerer.kick();
+            }
+        }
+    }
+
+    /// A poll is to go on behind other tasks; after how many milliseconds at the
+    /// latest.
+    fn defer(&self) -> u32 {
+        let Some(lingerer) = &self.lingerer else {
+            return 0;
+        };
+        lingerer.work().patience.rest();
+        lingerer.work().owes.store(true, Relaxed);
+        lingerer.kick();
+        LATEST_MS
+    }
+
+    /// Whether a poll is still to go on.
+    fn is_due(&self) -> bool {
+        match &self.lingerer {
+            Some(lingerer) => lingerer.work().owes.xchg(false, Relaxed),
+            None => true,
+        }
+    }
+}
+
 impl<P: Poll> Instance<P> {
-    fn new(host: Arc<NapiHost>, poller: Arc<P>) -> impl PinInit<Self> {
+    fn new(host: Arc<NapiHost>) -> impl PinInit<Self> {
         // INVARIANT: The instance is not registered yet.
         pin_init!(Self {
             napi: Opaque::zeroed(),
-            poller: UnsafeCell::new(Some(poller)),
+            active: UnsafeCell::new(None),
             rest <- Opaque::ffi_init(|slot| {
                 // SAFETY: `slot` is valid for writes and pinned.
-                unsafe { mp_bindings::init_work(slot, Some(rest_callback::<P>)) }
+                unsafe { mp_bindings::init_delayed_work(slot, Some(rest_callback::<P>)) }
             }),
             state <- new_state(),
             host,
@@ -277,14 +472,15 @@ impl<P: Poll> Instance<P> {
         }
         Self::disable_locked(&self.napi, &mut state);
         // SAFETY: `rest` is initialised. No poll runs that could queue it again.
-        unsafe { mp_bindings::disable_work_sync(self.rest.get()) };
+        unsafe { mp_bindings::disable_delayed_work_sync(self.rest.get()) };
+        // SAFETY: The poll function, the only other user of the cell, does not run and never
+        // will again; `state` is locked. A thread that lingers has no effect on a disabled NAPI.
+        let active = unsafe { (*self.active.get()).take() };
+        let poller = active.map(|active| active.poller);
         // SAFETY: By the type invariants the NAPI is registered with a live device, and it is
         // disabled. The call waits until no busy poller can hold a pointer to it.
         unsafe { mp_bindings::netif_napi_del(self.napi.get()) };
         *state = State::Closed;
-        // SAFETY: The poll function, the only other user of the cell, does not run and never
-        // will again; `state` is locked.
-        let poller = unsafe { (*self.poller.get()).take() };
         drop(state);
         drop(poller);
     }
@@ -334,53 +530,21 @@ fn schedule(napi: &Opaque<mp_bindings::napi_struct>) {
 ///
 /// # Invariants
 ///
-/// `napi` is registered and owned by the running poll function until
-/// `completed`.
+/// `napi` is registered and owned by the running poll function.
 pub struct Napi {
     napi: NonNull<mp_bindings::napi_struct>,
-    completed: Cell<bool>,
     _not_send: PhantomData<*mut ()>,
 }
 
 impl Napi {
-    /// Says that nothing is left to do; `work` packets were handled in this
-    /// call.
-    ///
-    /// Returns `true` when the engine should re-enable its interrupt source.
-    /// With `false` the poll function will be called again without one, since
-    /// a socket is busy polling or the instance was scheduled meanwhile.
-    pub fn complete_done(&self, work: u32) -> bool {
-        self.flush_gro();
-        if self.completed.replace(true) {
-            return false;
-        }
-        // SAFETY: By the type invariants the NAPI is ours, up to this call.
-        unsafe { mp_bindings::napi_complete_done(self.napi.as_ptr(), as_int(work)) }
-    }
-
-    /// As [`Instance::schedule`].
-    #[inline]
-    pub fn schedule(&self) {
-        // SAFETY: The NAPI stays registered while its poll function runs.
-        unsafe { mp_bindings::napi_schedule_any(self.napi.as_ptr()) };
-    }
-
     /// Lets go of all packets that GRO holds back for others to be merged with.
     ///
     /// The network stack gets them before bottom halves are enabled again.
     /// Without this call it happens at the end of each poll.
     #[inline]
     pub fn flush_gro(&self) {
-        if !self.completed.get() {
-            // SAFETY: By the type invariants the NAPI and its GRO lists are ours.
-            unsafe { mp_bindings::napi_gro_flush_all(self.napi.as_ptr()) };
-        }
-    }
-
-    /// Whether the GRO lists may be someone else's by now.
-    #[inline]
-    pub(super) fn is_completed(&self) -> bool {
-        self.completed.get()
+        // SAFETY: By the type invariants the NAPI and its GRO lists are ours.
+        unsafe { mp_bindings::napi_gro_flush_all(self.napi.as_ptr()) };
     }
 
     #[inline]
@@ -406,30 +570,43 @@ unsafe extern "C" fn poll_callback<P: Poll>(
     // waits for this function, before it is released.
     let instance = unsafe { &*container_of!(opaque, Instance<P>, napi).cast_const() };
     // SAFETY: By the type invariants of `Instance` the cell does not change while polls run.
-    let poller = unsafe { &*instance.poller.get() };
-    let (Some(poller), Some(ptr)) = (poller, NonNull::new(napi)) else {
+    let active = unsafe { &*instance.active.get() };
+    let (Some(active), Some(ptr)) = (active, NonNull::new(napi)) else {
         return 0;
     };
+    let budget = u32::try_from(budget).unwrap_or(0);
 
     // INVARIANT: The kernel calls us with the NAPI scheduled, and therefore owned by this call.
     let napi = Napi {
         napi: ptr,
-        completed: Cell::new(false),
         _not_send: PhantomData,
     };
-    let done = poller.poll(&napi, budget.try_into().unwrap_or(0));
-
+    active.begin();
+    let done = active.poller.poll(&napi, budget);
     // Packets in the GRO lists point to interfaces that nothing keeps from vanishing after the poll.
     napi.flush_gro();
+    if budget == 0 {
+        return 0;
+    }
 
-    let has_more = budget > 0 && !napi.completed.get();
-    if has_more && napi.complete_done(done) {
-        // SAFETY: `rest` is initialised, and `close()` waits for it.
-        unsafe { mp_bindings::queue_work_here(instance.rest.get()) };
+    // SAFETY: By the type invariants the NAPI is ours, up to this call. With `false` the poll
+    // function will be called again anyway: a socket is busy polling, or somebody has scheduled
+    // the NAPI meanwhile.
+    if unsafe { mp_bindings::napi_complete_done(ptr.as_ptr(), as_int(done)) } {
+        let is_crowd = done >= CROWD && active.lingerer.is_some();
+        if done >= budget || is_crowd {
+            let latest = active.defer();
+            // SAFETY: `rest` is initialised, and `close()` waits for it.
+            unsafe { mp_bindings::queue_delayed_once(instance.rest.get(), latest, false) };
+        } else if active.poller.arm() {
+            schedule(&instance.napi);
+        } else if done > 0 {
+            active.rest();
+        }
     }
 
     // The kernel wants less than the budget from a poll that completed.
-    as_int(done).min(budget.saturating_sub(1)).max(0)
+    as_int(done.min(budget - 1))
 }
 
 /// Has the poll function called in this task, after those that wait.
@@ -438,12 +615,19 @@ unsafe extern "C" fn poll_callback<P: Poll>(
 ///
 /// Called by the workqueue for the field `rest` of an [`Instance<P>`].
 unsafe extern "C" fn rest_callback<P: Poll>(work: *mut mp_bindings::work_struct) {
-    let opaque: *mut Opaque<mp_bindings::work_struct> = work.cast();
+    let dwork = container_of!(work, mp_bindings::delayed_work, work);
+    let opaque = Opaque::cast_from(dwork);
     // SAFETY: The instance is closed, and so waits for this function, before it is released.
-    let instance = unsafe { &*container_of!(opaque, Instance<P>, rest).cast_const() };
+    let instance = unsafe { &*container_of!(opaque, Instance<P>, rest) };
+    // SAFETY: By the type invariants of `Instance` the cell does not change before `close()` has
+    // waited for this function.
+    let active = unsafe { &*instance.active.get() };
+    let lingers = active.as_ref().is_some_and(|active| active.lingerer.is_some());
     // SAFETY: Always safe.
-    if unsafe { mp_bindings::other_task_runnable() } {
+    if !lingers && unsafe { mp_bindings::other_task_runnable() } {
         fsleep(PAUSE);
     }
-    instance.schedule();
+    if active.as_ref().is_some_and(Active::is_due) {
+        instance.schedule();
+    }
 }

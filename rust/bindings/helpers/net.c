@@ -6,6 +6,7 @@
 #include <linux/rtnetlink.h>
 #include <linux/tcp.h>
 #include <linux/udp.h>
+#include <net/busy_poll.h>
 #include <net/gro.h>
 
 /* --- NAPI ----------------------------------------------------------------- */
@@ -344,16 +345,29 @@ __mp_helper void mp_helper_netdev_count_tx_error(struct net_device *dev)
 }
 
 /* Takes the packet. False: it was dropped, since the interface is not up. */
+/* Whether GRO holds nothing that a packet could be merged with, or follow. */
+static bool mp_gro_is_empty(const struct napi_struct *napi)
+{
+	return !napi->gro.bitmask && !napi->gro.rx_count;
+}
+
+/*
+ * @alone: the poll has no further packet, as far as its owner knows. Where there
+ * is none before it either, GRO has nothing to do.
+ */
 __mp_helper bool mp_helper_netdev_deliver(struct net_device *dev,
 					  struct napi_struct *napi,
-					  struct sk_buff *skb)
+					  struct sk_buff *skb, bool alone)
 {
 	guard(rcu)();
 	if (!mp_netdev_is_live(dev) || !netif_running(dev)) {
 		dev_kfree_skb_any_reason(skb, SKB_DROP_REASON_DEV_READY);
 		return false;
 	}
-	if (napi)
+	if (napi && alone && mp_gro_is_empty(napi)) {
+		skb_mark_napi_id(skb, napi);
+		netif_receive_skb(skb);
+	} else if (napi)
 		napi_gro_receive(napi, skb);
 	else
 		netif_rx(skb);

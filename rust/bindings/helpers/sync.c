@@ -2,14 +2,27 @@
 
 #include <linux/spinlock.h>
 
-__mp_helper void mp_helper_spin_lock_bh(spinlock_t *lock)
+/*
+ * Where bottom halves are off already, they stay so: turning them on again costs
+ * more than the lock. Returns whether unlocking has to do it.
+ */
+__mp_helper bool mp_helper_spin_lock_bh_nested(spinlock_t *lock)
 {
-	spin_lock_bh(lock);
+	bool enabled = !softirq_count();
+
+	if (enabled)
+		spin_lock_bh(lock);
+	else
+		spin_lock(lock);
+	return enabled;
 }
 
-__mp_helper void mp_helper_spin_unlock_bh(spinlock_t *lock)
+__mp_helper void mp_helper_spin_unlock_bh_nested(spinlock_t *lock, bool enable)
 {
-	spin_unlock_bh(lock);
+	if (enable)
+		spin_unlock_bh(lock);
+	else
+		spin_unlock(lock);
 }
 
 __mp_helper int mp_helper_spin_trylock_bh(spinlock_t *lock)

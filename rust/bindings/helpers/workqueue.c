@@ -1,23 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-#include <linux/sched/stat.h>
 #include <linux/workqueue.h>
-
-__mp_helper void mp_helper_init_work(struct work_struct *work, work_func_t func)
-{
-	INIT_WORK(work, func);
-}
-
-__mp_helper void mp_helper_queue_work_here(struct work_struct *work)
-{
-	queue_work_on(raw_smp_processor_id(), system_percpu_wq, work);
-}
-
-/* Whether this processor has a task to run besides the current one. */
-__mp_helper bool mp_helper_other_task_runnable(void)
-{
-	return !single_task_running();
-}
 
 __mp_helper void mp_helper_init_delayed_work(struct delayed_work *dwork,
 					     work_func_t func)

@@ -375,6 +375,23 @@ fn an_index_word_that_loses_its_tag_is_corrupt() {
     }
 }
 
+/// design 4.7
+#[test]
+fn a_muted_producer_does_not_ring_until_it_is_armed_again() {
+    let mut r = Pair::new();
+    assert!(!r.arm_data());
+    r.rx.mute(&r.p).expect("inside");
+    assert!(!r.rx.is_ready(&r.c));
+    r.put(b"x").expect("space");
+    assert!(!r.publish(), "rings although it is muted");
+    assert!(r.rx.is_ready(&r.c));
+    assert!(r.arm_data(), "a record is there");
+    r.get().expect("published");
+    assert!(!r.arm_data());
+    r.put(b"y").expect("space");
+    assert!(r.publish(), "does not ring although it is armed");
+}
+
 /// design 4.3: what was lost before anyone saw it comes back
 #[test]
 fn indices_lost_before_the_first_look_come_back_when_repeated() {

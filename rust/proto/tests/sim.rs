@@ -256,7 +256,7 @@ impl Epoch {
     }
 
     /// Writes all indices again, as hosts do with every look at the link.
-    fn repeat(&self, out: &Window) {
+    fn repeat(&mut self, out: &Window) {
         for r in 0..self.tx.len() {
             self.tx[r].repeat(out).expect("inside");
             self.rx[r].repeat(out).expect("inside");
