@@ -58,8 +58,9 @@ static TALLY: Tally = Tally::new();
 struct Files;
 
 impl Attributes for Files {
-    const NAMES: &'static [&'static CStr] =
-        &[c"copied", c"failed", c"stalled", c"refused", c"terminated"];
+    fn names(&self) -> &'static [&'static CStr] {
+        &[c"copied", c"failed", c"stalled", c"refused", c"terminated"]
+    }
 
     fn show(&self, index: usize, out: &mut dyn Write) -> fmt::Result {
         let value = match index {

@@ -281,16 +281,18 @@ impl Work for TestFunction {
 }
 
 impl Attributes for TestFunction {
-    const NAMES: &'static [&'static CStr] = &[
-        c"sent_ok",
-        c"sent_failed",
-        c"received",
-        c"corrupt",
-        c"repeated",
-        c"peers_added",
-        c"peers_removed",
-        c"done",
-    ];
+    fn names(&self) -> &'static [&'static CStr] {
+        &[
+            c"sent_ok",
+            c"sent_failed",
+            c"received",
+            c"corrupt",
+            c"repeated",
+            c"peers_added",
+            c"peers_removed",
+            c"done",
+        ]
+    }
 
     fn show(&self, index: usize, out: &mut dyn Write) -> fmt::Result {
         let t = &self.tally;

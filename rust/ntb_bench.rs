@@ -245,7 +245,9 @@ impl Work for Bench {
 }
 
 impl Attributes for Bench {
-    const NAMES: &'static [&'static CStr] = &[c"state", c"results"];
+    fn names(&self) -> &'static [&'static CStr] {
+        &[c"state", c"results"]
+    }
 
     fn show(&self, index: usize, out: &mut dyn Write) -> fmt::Result {
         let progress = self.progress.lock();

@@ -17,7 +17,8 @@
 //!
 //! Nothing here allocates after the channel has been opened.
 //!
-//! [`departure`] tells of modules that go while their data is being copied.
+//! [`ModuleGoes`](crate::notifier::ModuleGoes) tells of modules that go while their data is
+//! being copied.
 //!
 //! C header: [`include/linux/dmaengine.h`](srctree/include/linux/dmaengine.h)
 
@@ -46,7 +47,6 @@ use kernel::{
 };
 use mp_bindings as bindings;
 
-pub mod departure;
 mod flight;
 
 /// Most pieces of one transfer: a packet's head and all its fragments, one of

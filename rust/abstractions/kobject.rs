@@ -19,10 +19,10 @@ use kernel::{
 
 /// An object whose state a [`Directory`] shows.
 pub trait Attributes: Send + Sync + 'static {
-    /// The files of the directory.
-    const NAMES: &'static [&'static CStr];
+    /// The files of the directory; always the same.
+    fn names(&self) -> &'static [&'static CStr];
 
-    /// Writes the content of the file `NAMES[index]`.
+    /// Writes the content of the file `names()[index]`.
     ///
     /// May sleep. At most one page is kept.
     fn show(&self, index: usize, out: &mut dyn Write) -> core::fmt::Result;
@@ -32,7 +32,9 @@ pub trait Attributes: Send + Sync + 'static {
 pub struct NoAttributes;
 
 impl Attributes for NoAttributes {
-    const NAMES: &'static [&'static CStr] = &[];
+    fn names(&self) -> &'static [&'static CStr] {
+        &[]
+    }
 
     fn show(&self, _index: usize, _out: &mut dyn Write) -> core::fmt::Result {
         Ok(())
@@ -73,8 +75,9 @@ impl Directory {
         parent: Option<&Directory>,
         data: Arc<T>,
     ) -> Result<Self> {
-        let mut files = KVec::with_capacity(T::NAMES.len(), GFP_KERNEL)?;
-        for name in T::NAMES {
+        let names = data.names();
+        let mut files = KVec::with_capacity(names.len(), GFP_KERNEL)?;
+        for name in names {
             // Lockdep adds fields of its own.
             #[allow(clippy::needless_update)]
             let file = bindings::attribute {

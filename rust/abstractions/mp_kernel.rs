@@ -13,6 +13,7 @@
 //! * [`dma_engine`]: copies by a DMA engine.
 //! * [`idle`]: threads for the time in which there is nothing else to do.
 //! * [`kobject`]: directories of attributes in sysfs.
+//! * [`notifier`]: modules that go, the machine that stops.
 //!
 //! The fabric's modules are written on this crate and the kernel crate alone;
 //! raw bindings and almost all `unsafe` stay in here. The module has no
@@ -27,6 +28,7 @@ pub mod error;
 pub mod idle;
 pub mod kobject;
 pub mod net;
+pub mod notifier;
 pub mod ntb;
 pub mod param;
 pub mod random;

@@ -19,7 +19,6 @@
 //!   [`provider::Registration`].
 //! * [`bus`]: BARs, neighbouring functions and interrupts.
 //! * [`coherent`]: memory that is held for its address.
-//! * [`shutdown`]: a last word to the peers.
 //!
 //! Nothing here panics on what a peer or a device does: remote memory may
 //! vanish at any time (writes go nowhere), local memory that a peer writes may
@@ -35,7 +34,6 @@ pub mod device;
 pub mod events;
 pub mod inbound;
 pub mod provider;
-pub mod shutdown;
 pub mod window;
 
 pub use self::{

@@ -11,6 +11,7 @@
 #include "helpers/cpumask.c"
 #include "helpers/dmaengine.c"
 #include "helpers/net.c"
+#include "helpers/notifier.c"
 #include "helpers/ntb.c"
 #include "helpers/sched.c"
 #include "helpers/sync.c"

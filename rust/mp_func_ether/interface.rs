@@ -256,10 +256,7 @@ impl Interface {
     #[inline]
     fn find(&self, address: &Mac) -> Option<u32> {
         match classify(address) {
-            Class::Unicast => self
-                .fdb
-                .lookup(address, time::coarse_ns())
-                .map(u32::from),
+            Class::Unicast => self.fdb.lookup(address, time::coarse_ns()).map(u32::from),
             Class::Multicast | Class::Broadcast => None,
         }
     }

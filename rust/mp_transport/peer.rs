@@ -71,9 +71,15 @@ pub trait Link: Send + Sync + 'static {
     /// something. `true`: it has already, do not wait.
     fn arm_tx(&self, queue: u16) -> bool;
 
-    /// Calls `f` with the name and the value of each counter of its own.
-    fn for_each_counter(&self, f: &mut dyn FnMut(&str, u64)) {
-        let _ = f;
+    /// Names of the counters of its own; always the same.
+    fn counters(&self) -> &'static [&'static CStr] {
+        &[]
+    }
+
+    /// The value of counter `counters()[index]`.
+    fn counter(&self, index: usize) -> u64 {
+        let _ = index;
+        0
     }
 }
 
@@ -89,6 +95,7 @@ pub struct Peer {
     link: RcuArc<LinkRef>,
     queues: u16,
     max_frame: usize,
+    counters: &'static [&'static CStr],
 }
 
 impl Peer {
@@ -98,7 +105,7 @@ impl Peer {
         transport: Arc<TransportEntry>,
         link: Arc<dyn Link>,
     ) -> Result<Arc<Self>> {
-        let (queues, max_frame) = (link.queues(), link.max_frame());
+        let (queues, max_frame, counters) = (link.queues(), link.max_frame(), link.counters());
         let cell = RcuArc::empty();
         cell.replace(Some(Arc::new(LinkRef(link), GFP_KERNEL)?));
         Ok(Arc::new(
@@ -110,6 +117,7 @@ impl Peer {
                 link: cell,
                 queues,
                 max_frame,
+                counters,
             },
             GFP_KERNEL,
         )?)
@@ -203,9 +211,14 @@ impl Peer {
         self.with_link(|link| link.arm_tx(queue)).unwrap_or(true)
     }
 
-    /// See [`Link::for_each_counter`].
-    pub fn for_each_link_counter(&self, f: &mut dyn FnMut(&str, u64)) {
-        self.with_link(|link| link.for_each_counter(f));
+    /// See [`Link::counters`].
+    pub fn link_counters(&self) -> &'static [&'static CStr] {
+        self.counters
+    }
+
+    /// See [`Link::counter`]. Zero when the peer has left.
+    pub fn link_counter(&self, index: usize) -> u64 {
+        self.with_link(|link| link.counter(index)).unwrap_or(0)
     }
 
     /// Tells the functions that the peer has consumed `units` of `queue`.

@@ -10,7 +10,7 @@
 //! /sys/kernel/mp/dropped_no_route
 //! /sys/kernel/mp/peers/<id>/{id,index,type,state,queues,max_frame}
 //! /sys/kernel/mp/peers/<id>/{tx,rx}_{frames,bytes,errors}
-//! /sys/kernel/mp/peers/<id>/link             the transport's own counters, "name value" lines
+//! /sys/kernel/mp/peers/<id>/link/            the transport's own counters
 //! ```
 
 use crate::{
@@ -37,12 +37,14 @@ use mp_proto::wire::PeerId;
 struct ServiceAttributes;
 
 impl Attributes for ServiceAttributes {
-    const NAMES: &'static [&'static CStr] = &[
-        c"self",
-        c"dropped_bad_header",
-        c"dropped_unknown_function",
-        c"dropped_no_route",
-    ];
+    fn names(&self) -> &'static [&'static CStr] {
+        &[
+            c"self",
+            c"dropped_bad_header",
+            c"dropped_unknown_function",
+            c"dropped_no_route",
+        ]
+    }
 
     fn show(&self, index: usize, out: &mut dyn Write) -> fmt::Result {
         let drops = &service::DROPS;
@@ -59,21 +61,22 @@ impl Attributes for ServiceAttributes {
 struct PeerAttributes(Arc<Peer>);
 
 impl Attributes for PeerAttributes {
-    const NAMES: &'static [&'static CStr] = &[
-        c"id",
-        c"index",
-        c"type",
-        c"state",
-        c"queues",
-        c"max_frame",
-        c"tx_frames",
-        c"tx_bytes",
-        c"tx_errors",
-        c"rx_frames",
-        c"rx_bytes",
-        c"rx_errors",
-        c"link",
-    ];
+    fn names(&self) -> &'static [&'static CStr] {
+        &[
+            c"id",
+            c"index",
+            c"type",
+            c"state",
+            c"queues",
+            c"max_frame",
+            c"tx_frames",
+            c"tx_bytes",
+            c"tx_errors",
+            c"rx_frames",
+            c"rx_bytes",
+            c"rx_errors",
+        ]
+    }
 
     fn show(&self, index: usize, out: &mut dyn Write) -> fmt::Result {
         let peer = &self.0;
@@ -91,19 +94,22 @@ impl Attributes for PeerAttributes {
             8 => writeln!(out, "{}", stats.tx_errors),
             9 => writeln!(out, "{}", stats.rx_frames),
             10 => writeln!(out, "{}", stats.rx_bytes),
-            11 => writeln!(out, "{}", stats.rx_errors),
-            _ => show_link(peer, out),
+            _ => writeln!(out, "{}", stats.rx_errors),
         }
     }
 }
 
-/// The counters of the peer's link, a line each.
-fn show_link(peer: &Peer, out: &mut dyn Write) -> fmt::Result {
-    let mut result = Ok(());
-    peer.for_each_link_counter(&mut |name, value| {
-        result = result.and(writeln!(out, "{name} {value}"));
-    });
-    result
+/// The counters of a peer's link.
+struct LinkAttributes(Arc<Peer>);
+
+impl Attributes for LinkAttributes {
+    fn names(&self) -> &'static [&'static CStr] {
+        self.0.link_counters()
+    }
+
+    fn show(&self, index: usize, out: &mut dyn Write) -> fmt::Result {
+        writeln!(out, "{}", self.0.link_counter(index))
+    }
 }
 
 /// The tree: first the directory in which peers appear, then the one around it.
@@ -126,6 +132,7 @@ impl Tree {
 /// A peer's directory; dropping it removes it.
 pub(crate) struct PeerDirectory {
     id: PeerId,
+    _link: Directory,
     _directory: Directory,
 }
 
@@ -133,9 +140,12 @@ impl PeerDirectory {
     pub(crate) fn new(tree: &Tree, peer: &Arc<Peer>) -> Result<Self> {
         let name = CString::try_from_fmt(fmt!("{:08x}", peer.id().0))?;
         let attributes = Arc::new(PeerAttributes(peer.clone()), GFP_KERNEL)?;
+        let directory = Directory::new(&name, Some(&tree.peers), attributes)?;
+        let counters = Arc::new(LinkAttributes(peer.clone()), GFP_KERNEL)?;
         Ok(Self {
             id: peer.id(),
-            _directory: Directory::new(&name, Some(&tree.peers), attributes)?,
+            _link: Directory::new(c"link", Some(&directory), counters)?,
+            _directory: directory,
         })
     }
 

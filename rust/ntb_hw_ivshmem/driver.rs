@@ -23,14 +23,19 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use mp_kernel::ntb::{
-    bus::Interrupts,
-    provider::{
-        Device,
-        Ntb,
-        Registration, //
+use mp_kernel::{
+    notifier::{
+        MachineStops,
+        Notifier, //
     },
-    shutdown::ShutdownHook, //
+    ntb::{
+        bus::Interrupts,
+        provider::{
+            Device,
+            Ntb,
+            Registration, //
+        }, //
+    }, //
 };
 
 /// Binds `ivshmem-doorbell`, and claims the `ivshmem-plain` functions beside it,
@@ -69,7 +74,7 @@ kernel::pci_device_table!(
 pub(crate) struct Bridge {
     registration: Option<Registration<Port>>,
     interrupts: Option<Interrupts<Service>>,
-    shutdown: Option<ShutdownHook<Service>>,
+    shutdown: Option<Notifier<MachineStops, Service>>,
     ntb: Arc<Ntb<Port>>,
 }
 
@@ -100,7 +105,7 @@ impl Bridge {
             c"ntb_hw_ivshmem",
             service.clone(),
         )?);
-        this.shutdown = Some(ShutdownHook::new(service)?);
+        this.shutdown = Some(Notifier::new(service)?);
         this.ntb.data().catch_up();
         Ok(this)
     }

@@ -40,11 +40,16 @@ use mp_kernel::ntb::{
         LinkState,
         Ntb, //
     },
-    shutdown::Shutdown, //
 };
-use mp_kernel::worker::{
-    Work,
-    Worker, //
+use mp_kernel::{
+    notifier::{
+        Listener,
+        MachineStops, //
+    },
+    worker::{
+        Work,
+        Worker, //
+    }, //
 };
 
 /// What the emulated link is said to be: PCI Express 3.0, 8 lanes.
@@ -381,8 +386,9 @@ impl Handler for Service {
     }
 }
 
-impl Shutdown for Service {
-    fn shutdown(&self) {
+impl Listener<MachineStops> for Service {
+    /// Peers see the link go down at once.
+    fn notify(&self) {
         self.ntb.data().vanish();
     }
 }

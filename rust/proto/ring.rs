@@ -750,7 +750,12 @@ impl<const N: usize> Consumer<N> {
     pub fn mute(&mut self, out: &(impl Outbound + ?Sized)) -> Result<(), OutOfBounds> {
         self.armed = None;
         // An index that the producer has passed already.
-        store_index(out, self.place.want_data, self.tx, self.prod.wrapping_sub(1))
+        store_index(
+            out,
+            self.place.want_data,
+            self.tx,
+            self.prod.wrapping_sub(1),
+        )
     }
 
     /// Asks for a doorbell with the next record; `true` when there is one already, so that the

@@ -989,16 +989,32 @@ impl Link for ChannelLink {
         progress
     }
 
-    fn for_each_counter(&self, f: &mut dyn FnMut(&str, u64)) {
+    fn counters(&self) -> &'static [&'static CStr] {
+        &[
+            c"bells_rung",
+            c"ring_full",
+            c"no_memory",
+            c"polls",
+            c"dma_frames",
+            c"dma_bytes",
+            c"dma_errors",
+            c"cpu_fallbacks",
+        ]
+    }
+
+    fn counter(&self, index: usize) -> u64 {
         let counters = &self.channel.counters;
-        f("bells_rung", counters.bells_rung.get());
-        f("ring_full", counters.ring_full.get());
-        f("no_memory", counters.no_memory.get());
-        f("polls", counters.polls.get());
         let dma = &self.channel.engine.counters;
-        f("dma_frames", dma.frames.get());
-        f("dma_bytes", dma.bytes.get());
-        f("dma_errors", dma.errors.get());
-        f("cpu_fallbacks", dma.fallbacks.get());
+        let counter = match index {
+            0 => &counters.bells_rung,
+            1 => &counters.ring_full,
+            2 => &counters.no_memory,
+            3 => &counters.polls,
+            4 => &dma.frames,
+            5 => &dma.bytes,
+            6 => &dma.errors,
+            _ => &dma.fallbacks,
+        };
+        counter.get()
     }
 }

@@ -25,11 +25,12 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
-    dma_engine::departure::{
-        Departure,
-        ModuleWatch, //
-    },
     error,
+    notifier::{
+        Listener,
+        ModuleGoes,
+        Notifier, //
+    },
     ntb::{
         self,
         EventRegistration,
@@ -328,8 +329,8 @@ impl Events for Shared {
     }
 }
 
-impl Departure for Shared {
-    fn let_go(&self) {
+impl Listener<ModuleGoes> for Shared {
+    fn notify(&self) {
         for link in self.slots.iter().filter_map(|slot| slot.active.get()) {
             link.channel().let_go();
         }
@@ -351,7 +352,7 @@ pub(crate) struct Device {
     shared: Arc<Shared>,
     events: Option<EventRegistration<Shared>>,
     /// Function services may go while frames of theirs are being sent.
-    _watch: ModuleWatch<Shared>,
+    _watch: Notifier<ModuleGoes, Shared>,
 }
 
 impl Device {
@@ -365,7 +366,7 @@ impl Device {
         let shared = Arc::new(Shared::new(ntb, transport, settings)?, GFP_KERNEL)?;
         // Made before the steps that may fail, so that `drop` undoes them.
         let mut this = Self {
-            _watch: ModuleWatch::new(shared.clone())?,
+            _watch: Notifier::new(shared.clone())?,
             shared,
             events: None,
         };

@@ -58,8 +58,7 @@ def engine_counter(guest, name):
 
 def link_counter(pair, name):
     sender, receiver = pair
-    lines = sender.run(f"cat /sys/kernel/mp/peers/{peer_id(receiver):08x}/link").out.splitlines()
-    return int(dict(line.split() for line in lines)[name])
+    return int(sender.run(f"cat /sys/kernel/mp/peers/{peer_id(receiver):08x}/link/{name}").out)
 
 
 def exchange(pair, count=200, size=40000):

@@ -328,7 +328,7 @@ pub struct Instance<P: Poll> {
     #[pin]
     napi: Opaque<mp_bindings::napi_struct>,
     active: UnsafeCell<Option<Active<P>>>,
-    /// Goes on with a poll that has used up its budget.
+    /// Goes on with a poll that other tasks were let go before.
     #[pin]
     rest: Opaque<mp_bindings::delayed_work>,
     #[pin]
@@ -622,7 +622,9 @@ unsafe extern "C" fn rest_callback<P: Poll>(work: *mut mp_bindings::work_struct)
     // SAFETY: By the type invariants of `Instance` the cell does not change before `close()` has
     // waited for this function.
     let active = unsafe { &*instance.active.get() };
-    let lingers = active.as_ref().is_some_and(|active| active.lingerer.is_some());
+    let lingers = active
+        .as_ref()
+        .is_some_and(|active| active.lingerer.is_some());
     // SAFETY: Always safe.
     if !lingers && unsafe { mp_bindings::other_task_runnable() } {
         fsleep(PAUSE);

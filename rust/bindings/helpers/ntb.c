@@ -2,7 +2,6 @@
 
 #include <linux/io.h>
 #include <linux/ntb.h>
-#include <linux/reboot.h>
 
 __mp_helper int mp_helper_ntb_port_number(struct ntb_dev *ntb)
 {
@@ -251,14 +250,4 @@ __mp_helper void *mp_helper_ntb_map_window(phys_addr_t addr, size_t len)
 __mp_helper void mp_helper_ntb_unmap_window(void *map)
 {
 	iounmap((void __iomem *)map);
-}
-
-__mp_helper int mp_helper_ntb_register_shutdown(struct notifier_block *block)
-{
-	return register_reboot_notifier(block);
-}
-
-__mp_helper void mp_helper_ntb_unregister_shutdown(struct notifier_block *block)
-{
-	unregister_reboot_notifier(block);
 }
