@@ -47,6 +47,8 @@ mod board;
 mod doorbell;
 #[path = "ntb_hw_ivshmem/driver.rs"]
 mod driver;
+#[path = "ntb_hw_ivshmem/fault.rs"]
+mod fault;
 #[path = "ntb_hw_ivshmem/link.rs"]
 mod link;
 #[path = "ntb_hw_ivshmem/message.rs"]
@@ -102,6 +104,14 @@ module! {
         spad_count: u32 {
             default: 32,
             description: "Scratchpads of each host, 0 to 256; the same on all hosts",
+        },
+        lose_doorbells: u32 {
+            default: 0,
+            description: "For tests: every so many interrupts of peers get lost; 0: none",
+        },
+        dead_reads: u32 {
+            default: 0,
+            description: "For tests: every so many reads of scratchpads are all ones; 0: none",
         },
     },
 }

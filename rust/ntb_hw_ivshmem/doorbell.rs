@@ -21,6 +21,7 @@ use super::{
         Board,
         SERVICE_VECTOR, //
     },
+    fault::Fault,
     params::Params,
     regs::block, //
 };
@@ -44,6 +45,7 @@ pub(crate) struct Doorbells {
     vectors: KVec<u64>,
     /// The interrupt vector of the first doorbell vector.
     first_vector: u32,
+    lost: Fault,
     /// Held for changes of `RUNG` words by this host.
     #[pin]
     ringing: SpinLockIrqSave<()>,
@@ -56,6 +58,7 @@ impl Doorbells {
     /// All doorbells are clear and unmasked.
     pub(crate) fn new(board: Arc<Board>, params: &Params) -> impl PinInit<Self, Error> + use<> {
         let valid = (1 << params.db_count) - 1;
+        let lost = Fault::new(params.lose_doorbells);
         let all = board.geometry.vectors;
         // The service vector is shared only if there is no other.
         let (first_vector, count) = match NonZero::new(all.get() - 1) {
@@ -74,6 +77,7 @@ impl Doorbells {
             vectors: spread(valid, count)?,
             valid,
             first_vector,
+            lost,
             ringing <- new_spinlock_irqsave!(()),
             mask <- new_spinlock_irqsave!(0u64),
         })
@@ -157,6 +161,9 @@ impl Doorbells {
         peer.set64(block::DB_RUNG.at(own), rung ^ fresh);
         barrier::mb();
         drop(guard);
+        if self.lost.strikes() {
+            return Ok(());
+        }
         self.interrupt(port, fresh & !peer.get64(block::DB_MASK));
         Ok(())
     }

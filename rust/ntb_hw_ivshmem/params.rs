@@ -31,6 +31,10 @@ pub(crate) struct Params {
     pub(crate) db_count: u32,
     /// Scratchpads of each port.
     pub(crate) spad_count: u32,
+    /// Every so many interrupts of peers get lost; zero: none.
+    pub(crate) lose_doorbells: u32,
+    /// Every so many reads of scratchpads are all ones; zero: none.
+    pub(crate) dead_reads: u32,
 }
 
 impl Params {
@@ -56,6 +60,8 @@ impl Params {
             mw_size,
             db_count: check("db_count", param!(db_count), DB_COUNT)?,
             spad_count: check("spad_count", param!(spad_count), SPAD_COUNT)?,
+            lose_doorbells: param!(lose_doorbells),
+            dead_reads: param!(dead_reads),
         })
     }
 

@@ -4,6 +4,7 @@
 
 use super::{
     board::Board,
+    fault::Fault,
     params::Params,
     regs::block, //
 };
@@ -16,6 +17,7 @@ use kernel::{
 pub(crate) struct Scratchpads {
     board: Arc<Board>,
     count: u32,
+    dead_reads: Fault,
 }
 
 impl Scratchpads {
@@ -27,6 +29,7 @@ impl Scratchpads {
         Self {
             board,
             count: params.spad_count,
+            dead_reads: Fault::new(params.dead_reads),
         }
     }
 
@@ -38,7 +41,8 @@ impl Scratchpads {
     /// A scratchpad of a port; all ones if nobody is there or it does not exist.
     pub(crate) fn read(&self, port: u32, sidx: u32) -> u32 {
         let owner = self.board.block(port);
-        if sidx >= self.count || owner.get32(block::STATE) == block::ABSENT {
+        let is_absent = sidx >= self.count || owner.get32(block::STATE) == block::ABSENT;
+        if is_absent || self.dead_reads.strikes() {
             return !0;
         }
         owner.get32(block::SPADS.at(sidx))

@@ -295,6 +295,26 @@ impl Shared {
         }
     }
 
+    /// Answers the doorbells that are set although nobody was interrupted: they
+    /// would not ring again.
+    pub(crate) fn answer_lost(&self) {
+        self.answer(!0);
+    }
+
+    /// Answers the doorbells of this host that are set, of those in `mask`.
+    fn answer(&self, mask: u64) {
+        let bits = self.ntb.db_read() & mask & self.group.mask();
+        if bits == 0 {
+            return;
+        }
+        // A doorbell that cannot be cleared rings again.
+        let _ = self.ntb.db_clear(bits);
+        if bits & self.group.link_bit() != 0 {
+            self.kick_all();
+        }
+        self.poll_queues(bits);
+    }
+
     /// Has the rings of the queues polled whose bits are in `bits`.
     fn poll_queues(&self, bits: u64) {
         let guard = rcu::read_lock();
@@ -312,16 +332,7 @@ impl Events for Shared {
     }
 
     fn db_event(&self, vector: u32) {
-        let bits = self.ntb.db_read() & self.ntb.db_vector_mask(vector) & self.group.mask();
-        if bits == 0 {
-            return;
-        }
-        // A doorbell that cannot be cleared rings again.
-        let _ = self.ntb.db_clear(bits);
-        if bits & self.group.link_bit() != 0 {
-            self.kick_all();
-        }
-        self.poll_queues(bits);
+        self.answer(self.ntb.db_vector_mask(vector));
     }
 
     fn msg_event(&self) {

@@ -411,6 +411,7 @@ impl Work for PeerLink {
     const URGENT: bool = true;
 
     fn run(&self) -> Option<u32> {
+        self.shared.answer_lost();
         let mut inner = self.inner.lock();
         self.ensure_live(&mut inner);
         let Some(live) = &mut inner.live else {
