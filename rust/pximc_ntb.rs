@@ -10,7 +10,8 @@
 //! * [`peer_link`]: the life of the link to one peer: bootstrap, epochs,
 //!   heartbeat; drives the state machine of `mp_proto::link`.
 //! * [`upper`]: enters the peer of a live link into the message frame service.
-//! * [`channel`]: the data path of one epoch: rings, NAPI polls, back-pressure.
+//! * [`channel`]: the data path of one epoch: rings, back-pressure.
+//! * [`channel_link`]: what the layer above sees of it, and the NAPI polls.
 //! * [`dma`]: large copies by a DMA engine, if there is one.
 //! * [`reassembly`]: frames too long for one record of a small ring.
 //! * [`mailbox`], [`messages`]: bootstrap by scratchpads or by messages.
@@ -46,6 +47,8 @@ use mp_transport::transport;
 mod bell;
 #[path = "pximc_ntb/channel.rs"]
 mod channel;
+#[path = "pximc_ntb/channel_link.rs"]
+mod channel_link;
 #[path = "pximc_ntb/device.rs"]
 mod device;
 #[path = "pximc_ntb/dma.rs"]

@@ -10,6 +10,7 @@
 
 pub mod device;
 pub mod ethtool;
+mod linger;
 pub mod napi;
 pub mod rtnl;
 pub mod skb;

@@ -38,11 +38,7 @@ use kernel::{
 };
 use mp_kernel::{
     error,
-    net::napi::{
-        Instance,
-        Napi,
-        Poll, //
-    },
+    net::napi::Napi,
     new_spinlock_bh,
     sync::SpinLockBh,
     time::monotonic_ns as now, //
@@ -82,7 +78,6 @@ use mp_transport::{
         FUNC_HDR_MAX, //
     },
     peer::{
-        Link,
         Peer,
         SendError, //
     },
@@ -292,6 +287,11 @@ impl Channel {
         }
     }
 
+    /// A poll begins.
+    pub(crate) fn count_poll(&self) {
+        self.counters.polls.add(1);
+    }
+
     /// Has the link reset for a reason of this host.
     fn break_off(&self, cause: &str) {
         if self.state.cmpxchg(OPEN, FAULTY, Full).is_ok() {
@@ -320,6 +320,60 @@ impl Channel {
     fn ring_bell(&self, number: u32) {
         self.counters.bells_rung.add(1);
         self.bell.ring(queue_of(number));
+    }
+
+    /// See [`Link::send`](mp_transport::peer::Link::send).
+    pub(crate) fn send(&self, msg: &MsgHdr, frame: &Frame, queue: u16) -> Result<u32, SendError> {
+        let Some((number, ring)) = self.ring_for(queue, frame.priority()) else {
+            return Err(SendError::Gone);
+        };
+        let mut tx = ring.tx.lock();
+        if !self.is_open() {
+            return Err(SendError::Gone);
+        }
+        if tx.partial.is_some() {
+            return Err(SendError::Full);
+        }
+        let hdr_len = (MsgHdr::SIZE + frame.func_hdr().len()) as u32;
+        let data_len = frame.body().len() as u32;
+        let mut rest = Split::new(hdr_len, data_len, tx.producer.record_cap())
+            .map_err(|_| SendError::TooLarge)?;
+        let units = rest.units();
+        let chunk = rest.next().ok_or(SendError::TooLarge)?;
+        self.put(&mut tx, &chunk, msg, frame)?;
+        if chunk.data_len < data_len {
+            tx.partial = Some(Partial {
+                msg: *msg,
+                frame: frame.clone(),
+                rest,
+            });
+            self.publish(number, &mut tx);
+            self.go_on(number, &mut tx);
+        }
+        if number == CONTROL_RING {
+            self.publish(number, &mut tx);
+            return Ok(0);
+        }
+        Ok(units)
+    }
+
+    /// See [`Link::kick`](mp_transport::peer::Link::kick).
+    pub(crate) fn kick(&self, queue: u16) {
+        if let Some((number, ring)) = self.ring_for(queue, Priority::Bulk) {
+            self.publish(number, &mut ring.tx.lock());
+        }
+    }
+
+    /// Asks for a report as soon as the peer has consumed something. The first
+    /// result is whether it has already, the second whether a poll would report it.
+    pub(crate) fn arm_tx(&self, queue: u16) -> (bool, bool) {
+        let Some((number, ring)) = self.ring_for(queue, Priority::Bulk) else {
+            return (true, false);
+        };
+        let mut tx = ring.tx.lock();
+        tx.awaited = true;
+        let progress = self.arm_space(number, &mut tx);
+        (progress, progress || tx.unreported() != 0)
     }
 
     /// Copies one record into the ring and commits it.
@@ -513,7 +567,10 @@ impl Channel {
     }
 
     /// Reports what the peer has consumed.
-    fn report_completions(&self, peer: &Peer, number: u32, ring: Pin<&Ring>) {
+    pub(crate) fn report_completions(&self, peer: &Peer, number: u32) {
+        let Some(ring) = self.rings.get(number as usize) else {
+            return;
+        };
         let mut tx = ring.tx.lock();
         if tx.is_idle() {
             return;
@@ -551,7 +608,7 @@ impl Channel {
     }
 
     /// Receives up to `budget` frames from a ring; what of it was used.
-    fn receive(&self, napi: &Napi, peer: &Arc<Peer>, number: u32, budget: u32) -> u32 {
+    pub(crate) fn receive(&self, napi: &Napi, peer: &Arc<Peer>, number: u32, budget: u32) -> u32 {
         let Some(ring) = self.rings.get(number as usize) else {
             return 0;
         };
@@ -633,7 +690,7 @@ impl Channel {
     }
 
     /// Asks for a doorbell with the next record; `true` if there is one now.
-    fn arm_data(&self, number: u32) -> bool {
+    pub(crate) fn arm_data(&self, number: u32) -> bool {
         let Some(ring) = self.rings.get(number as usize) else {
             return false;
         };
@@ -651,7 +708,7 @@ impl Channel {
     }
 
     /// Takes the wish for a doorbell back.
-    fn mute(&self, number: u32) {
+    pub(crate) fn mute(&self, number: u32) {
         let Some(ring) = self.rings.get(number as usize) else {
             return;
         };
@@ -663,7 +720,7 @@ impl Channel {
     }
 
     /// Whether the peer has published something new.
-    fn is_ready(&self, number: u32) -> bool {
+    pub(crate) fn is_ready(&self, number: u32) -> bool {
         let ring = self.rings.get(number as usize);
         ring.is_some_and(|ring| ring.rx.lock().consumer.is_ready(&self.inb))
     }
@@ -687,6 +744,37 @@ impl Channel {
                 true
             }
         }
+    }
+
+    /// The names of the counters.
+    pub(crate) fn counters() -> &'static [&'static CStr] {
+        &[
+            c"bells_rung",
+            c"ring_full",
+            c"no_memory",
+            c"polls",
+            c"dma_frames",
+            c"dma_bytes",
+            c"dma_errors",
+            c"cpu_fallbacks",
+        ]
+    }
+
+    /// The value of counter `counters()[index]`.
+    pub(crate) fn counter(&self, index: usize) -> u64 {
+        let counters = &self.counters;
+        let dma = &self.engine.counters;
+        let counter = match index {
+            0 => &counters.bells_rung,
+            1 => &counters.ring_full,
+            2 => &counters.no_memory,
+            3 => &counters.polls,
+            4 => &dma.frames,
+            5 => &dma.bytes,
+            6 => &dma.errors,
+            _ => &dma.fallbacks,
+        };
+        counter.get()
     }
 }
 
@@ -805,216 +893,5 @@ impl RxData for RingData<'_> {
 
     fn copy_to(&self, offset: usize, dst: &mut [u8]) -> Result {
         self.parts.read(self.inb, offset, dst).map_err(|_| EINVAL)
-    }
-}
-
-/// Polls one data queue of a channel; queue 0 also the control ring, first.
-pub(crate) struct Poller {
-    pub(crate) channel: Arc<Channel>,
-    pub(crate) peer: Arc<Peer>,
-    pub(crate) queue: u16,
-    /// See [`Poll::linger_ns`].
-    pub(crate) linger_ns: u64,
-}
-
-impl Poller {
-    fn rings(&self) -> core::ops::RangeInclusive<u32> {
-        let data = u32::from(self.queue) + 1;
-        if self.queue == 0 {
-            CONTROL_RING..=data
-        } else {
-            data..=data
-        }
-    }
-}
-
-impl Poll for Poller {
-    fn linger_ns(&self) -> u64 {
-        self.linger_ns
-    }
-
-    fn poll(&self, napi: &Napi, budget: u32) -> u32 {
-        let channel = &*self.channel;
-        channel.counters.polls.add(1);
-        let mut done = 0;
-        for number in self.rings() {
-            done += channel.receive(napi, &self.peer, number, budget - done);
-        }
-        napi.flush_gro();
-        for number in self.rings() {
-            if let Some(ring) = channel.rings.get(number as usize) {
-                channel.report_completions(&self.peer, number, ring.as_ref());
-            }
-        }
-        done
-    }
-
-    fn arm(&self) -> bool {
-        let arm = |more, number| self.channel.arm_data(number) | more;
-        self.rings().fold(false, arm)
-    }
-
-    fn mute(&self) {
-        self.rings().for_each(|number| self.channel.mute(number));
-    }
-
-    fn is_ready(&self) -> bool {
-        self.rings().any(|number| self.channel.is_ready(number))
-    }
-}
-
-/// A channel with its pollers: what a peer is reached by.
-pub(crate) struct ChannelLink {
-    channel: Arc<Channel>,
-    napis: SetOnceNapis,
-}
-
-/// The NAPI instances, one per data queue. They need the peer, which needs the
-/// link, hence they come last.
-type SetOnceNapis = kernel::sync::SetOnce<KVec<Arc<Instance<Poller>>>>;
-
-impl ChannelLink {
-    pub(crate) fn new(channel: Arc<Channel>) -> Self {
-        Self {
-            channel,
-            napis: SetOnceNapis::new(),
-        }
-    }
-
-    /// The channel.
-    pub(crate) fn channel(&self) -> &Arc<Channel> {
-        &self.channel
-    }
-
-    /// Adds the pollers and starts them.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` if it was called before, or an error of enabling NAPI.
-    pub(crate) fn start(&self, napis: KVec<Arc<Instance<Poller>>>) -> Result {
-        for napi in &napis {
-            napi.enable()?;
-        }
-        if !self.napis.populate(napis) {
-            return Err(EBUSY);
-        }
-        self.poll_all();
-        Ok(())
-    }
-
-    /// Stops the pollers for good. May sleep.
-    pub(crate) fn stop(&self) {
-        for napi in self.napis.as_ref().into_iter().flatten() {
-            napi.close();
-        }
-    }
-
-    /// Has every queue polled: the safety net under lost doorbells.
-    pub(crate) fn poll_all(&self) {
-        self.poll_where(|_| true);
-    }
-
-    /// Has those queues polled that `wanted` chooses. Any context.
-    pub(crate) fn poll_where(&self, wanted: impl Fn(u16) -> bool) {
-        let napis = self.napis.as_ref().into_iter().flatten();
-        for (_, napi) in (0..).zip(napis).filter(|(queue, _)| wanted(*queue)) {
-            napi.schedule();
-        }
-    }
-}
-
-impl Link for ChannelLink {
-    fn queues(&self) -> u16 {
-        self.channel.queues()
-    }
-
-    fn max_frame(&self) -> usize {
-        MAX_FRAME
-    }
-
-    fn send(&self, msg: &MsgHdr, frame: &Frame, queue: u16) -> Result<u32, SendError> {
-        let channel = &*self.channel;
-        let Some((number, ring)) = channel.ring_for(queue, frame.priority()) else {
-            return Err(SendError::Gone);
-        };
-        let mut tx = ring.tx.lock();
-        if !channel.is_open() {
-            return Err(SendError::Gone);
-        }
-        if tx.partial.is_some() {
-            return Err(SendError::Full);
-        }
-        let hdr_len = (MsgHdr::SIZE + frame.func_hdr().len()) as u32;
-        let data_len = frame.body().len() as u32;
-        let mut rest = Split::new(hdr_len, data_len, tx.producer.record_cap())
-            .map_err(|_| SendError::TooLarge)?;
-        let units = rest.units();
-        let chunk = rest.next().ok_or(SendError::TooLarge)?;
-        channel.put(&mut tx, &chunk, msg, frame)?;
-        if chunk.data_len < data_len {
-            tx.partial = Some(Partial {
-                msg: *msg,
-                frame: frame.clone(),
-                rest,
-            });
-            channel.publish(number, &mut tx);
-            channel.go_on(number, &mut tx);
-        }
-        if number == CONTROL_RING {
-            channel.publish(number, &mut tx);
-            return Ok(0);
-        }
-        Ok(units)
-    }
-
-    fn kick(&self, queue: u16) {
-        if let Some((number, ring)) = self.channel.ring_for(queue, Priority::Bulk) {
-            self.channel.publish(number, &mut ring.tx.lock());
-        }
-    }
-
-    fn arm_tx(&self, queue: u16) -> bool {
-        let Some((number, ring)) = self.channel.ring_for(queue, Priority::Bulk) else {
-            return true;
-        };
-        let mut tx = ring.tx.lock();
-        tx.awaited = true;
-        let progress = self.channel.arm_space(number, &mut tx);
-        let unreported = tx.unreported();
-        drop(tx);
-        if progress || unreported != 0 {
-            // The poll reports it; the caller need not wait for a doorbell.
-            self.poll_where(|q| q == queue);
-        }
-        progress
-    }
-
-    fn counters(&self) -> &'static [&'static CStr] {
-        &[
-            c"bells_rung",
-            c"ring_full",
-            c"no_memory",
-            c"polls",
-            c"dma_frames",
-            c"dma_bytes",
-            c"dma_errors",
-            c"cpu_fallbacks",
-        ]
-    }
-
-    fn counter(&self, index: usize) -> u64 {
-        let counters = &self.channel.counters;
-        let dma = &self.channel.engine.counters;
-        let counter = match index {
-            0 => &counters.bells_rung,
-            1 => &counters.ring_full,
-            2 => &counters.no_memory,
-            3 => &counters.polls,
-            4 => &dma.frames,
-            5 => &dma.bytes,
-            6 => &dma.errors,
-            _ => &dma.fallbacks,
-        };
-        counter.get()
     }
 }

@@ -7,7 +7,7 @@ use crate::{
         Bell,
         Group, //
     },
-    channel::ChannelLink,
+    channel_link::ChannelLink,
     memory::LocalMemory,
     messages::Messages,
     peer_link::PeerLink, //

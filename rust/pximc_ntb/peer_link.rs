@@ -9,9 +9,9 @@
 use crate::{
     channel::{
         Channel,
-        ChannelLink,
         Tags, //
     },
+    channel_link::ChannelLink,
     device::Shared,
     dma::Engine,
     mailbox::Mailbox,

@@ -9,7 +9,7 @@
 //! is never seen by any function.
 
 use crate::{
-    channel::{
+    channel_link::{
         ChannelLink,
         Poller, //
     },

@@ -32,7 +32,7 @@
 //! packets have come shortly after one another, a processor that has nothing to
 //! do therefore watches the source for the next one, for a little longer than
 //! the last took, before it sleeps; never for longer than the source allows by
-//! [`Poll::linger_ns`], and only until any other task wants to run ([`idle`]).
+//! [`Poll::linger_ns`], and only until any other task wants to run ([`idle`](crate::idle)).
 //! Not on kernels built for real time.
 //!
 //! C header: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
@@ -55,10 +55,6 @@ use kernel::{
     prelude::*,
     static_lock_class,
     sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
         Arc,
         Mutex, //
     },
@@ -69,14 +65,7 @@ use kernel::{
     types::Opaque, //
 };
 
-use crate::{
-    idle::{
-        self,
-        IdleThread,
-        IdleWork, //
-    },
-    time::monotonic_ns, //
-};
+use super::linger::Lingering;
 
 /// From so many packets on a poll is followed by the tasks that it has woken,
 /// if its source lingers.
@@ -121,91 +110,6 @@ pub trait Poll: Send + Sync + 'static {
     /// Whether a poll would find something.
     fn is_ready(&self) -> bool {
         false
-    }
-}
-
-/// How long it pays to watch a source before sleeping.
-struct Patience {
-    /// When the last poll that found something came to its end.
-    rested: Atomic<u64>,
-    /// How long to watch from then on, in nanoseconds.
-    window: Atomic<u64>,
-    /// How long it may be.
-    max: u64,
-}
-
-impl Patience {
-    const fn new(max: u64) -> Self {
-        Self {
-            rested: Atomic::new(0),
-            window: Atomic::new(0),
-            max,
-        }
-    }
-
-    /// A poll that found something came to its end; whether to watch for more.
-    /// After a short pause the next one is expected to be short.
-    fn rest(&self) -> bool {
-        let now = monotonic_ns();
-        let gap = now.saturating_sub(self.rested.load(Relaxed));
-        let window = match gap <= self.max {
-            true => (2 * gap).min(self.max),
-            false => 0,
-        };
-        self.rested.store(now, Relaxed);
-        self.window.store(window, Relaxed);
-        window != 0
-    }
-
-    /// Until when to watch.
-    fn deadline(&self) -> u64 {
-        self.rested.load(Relaxed) + self.window.load(Relaxed)
-    }
-}
-
-/// Watches the source of an instance while a processor has nothing else to do.
-struct Lingerer<P> {
-    poller: Arc<P>,
-    patience: Patience,
-    /// Whether a poll has left it to this thread to go on: the source is not armed.
-    owes: Atomic<bool>,
-    napi: NonNull<Opaque<mp_bindings::napi_struct>>,
-}
-
-// SAFETY: `napi` is only scheduled, which any task may do; `P` is `Send` and `Sync`.
-unsafe impl<P: Poll> Send for Lingerer<P> {}
-// SAFETY: As above.
-unsafe impl<P: Poll> Sync for Lingerer<P> {}
-
-impl<P: Poll> IdleWork for Lingerer<P> {
-    fn run(&self) -> bool {
-        let deadline = self.patience.deadline();
-        let is_late = || monotonic_ns() >= deadline;
-        let owes = self.owes.load(Relaxed);
-        if is_late() && !owes {
-            return false;
-        }
-        let poller = &*self.poller;
-        let mute = || {
-            if !owes {
-                poller.mute();
-            }
-        };
-        // The poll arms the source; without one it has to be done here, unless the poll is owed
-        // and other tasks go first.
-        let settle = |over: bool| {
-            if owes && !over {
-                return false;
-            }
-            self.owes.store(false, Relaxed);
-            poller.is_ready() || poller.arm()
-        };
-        let is_due = idle::spin(mute, || poller.is_ready() || is_late(), settle);
-        if is_due {
-            // SAFETY: The instance stops this thread before its NAPI is gone.
-            schedule(unsafe { self.napi.as_ref() });
-        }
-        is_due || self.owes.load(Relaxed) || !is_late()
     }
 }
 
@@ -346,63 +250,48 @@ unsafe impl<P: Poll> Sync for Instance<P> {}
 /// What an instance has until it is closed.
 struct Active<P: Poll> {
     poller: Arc<P>,
-    lingerer: Option<IdleThread<Lingerer<P>>>,
+    lingering: Option<Lingering<P>>,
+}
+
+/// What follows a poll.
+enum After {
+    /// Nothing: the source is armed.
+    Rest,
+    /// The next one, at once.
+    Again,
+    /// The next one, behind other tasks and so many milliseconds.
+    Defer(u32),
 }
 
 impl<P: Poll> Active<P> {
     fn new(poller: Arc<P>, napi: &Opaque<mp_bindings::napi_struct>) -> Result<Self> {
-        let max = poller.linger_ns();
-        let lingerer = Lingerer {
-            poller: poller.clone(),
-            patience: Patience::new(max),
-            owes: Atomic::new(false),
-            napi: napi.into(),
-        };
-        // Locks may sleep on a real-time kernel, and a thread that watches must not.
-        let lingers = max != 0 && !cfg!(CONFIG_PREEMPT_RT);
-        let start = || IdleThread::new(c"mp_linger", lingerer);
         Ok(Self {
-            lingerer: lingers.then(start).transpose()?,
+            lingering: Lingering::start(&poller, napi)?,
             poller,
         })
     }
 
-    /// A poll begins.
-    #[inline]
-    fn begin(&self) {
-        if let Some(lingerer) = &self.lingerer {
-            lingerer.work().owes.store(false, Relaxed);
-        }
-    }
-
-    /// A poll that has found something has left nothing to do.
-    #[inline]
-    fn rest(&self) {
-        if let Some(lingerer) = &self.lingerer {
-            if lingerer.work().patience.rest() {
-                lingerer.kick();
+    /// What follows a poll that has found `done` packets.
+    fn after(&self, done: u32, budget: u32) -> After {
+        match &self.lingering {
+            Some(lingering) if done >= CROWD => {
+                lingering.defer();
+                After::Defer(LATEST_MS)
+            }
+            _ if done >= budget => After::Defer(0),
+            _ if self.poller.arm() => After::Again,
+            lingering => {
+                if let Some(lingering) = lingering.as_ref().filter(|_| done > 0) {
+                    lingering.rest();
+                }
+                After::Rest
             }
         }
     }
 
-    /// A poll is to go on behind other tasks; after how many milliseconds at the
-    /// latest.
-    fn defer(&self) -> u32 {
-        let Some(lingerer) = &self.lingerer else {
-            return 0;
-        };
-        lingerer.work().patience.rest();
-        lingerer.work().owes.store(true, Relaxed);
-        lingerer.kick();
-        LATEST_MS
-    }
-
-    /// Whether a poll is still to go on.
+    /// Whether a poll that was deferred is still to go on.
     fn is_due(&self) -> bool {
-        match &self.lingerer {
-            Some(lingerer) => lingerer.work().owes.xchg(false, Relaxed),
-            None => true,
-        }
+        self.lingering.as_ref().is_none_or(Lingering::take_debt)
     }
 }
 
@@ -517,7 +406,7 @@ impl<P: Poll> PinnedDrop for Instance<P> {
     }
 }
 
-fn schedule(napi: &Opaque<mp_bindings::napi_struct>) {
+pub(super) fn schedule(napi: &Opaque<mp_bindings::napi_struct>) {
     // SAFETY: `napi` is an initialised NAPI structure. One that is disabled or deleted still has
     // its "scheduled" state set and is left alone.
     unsafe { mp_bindings::napi_schedule_any(napi.get()) };
@@ -581,7 +470,9 @@ unsafe extern "C" fn poll_callback<P: Poll>(
         napi: ptr,
         _not_send: PhantomData,
     };
-    active.begin();
+    if let Some(lingering) = &active.lingering {
+        lingering.take_debt();
+    }
     let done = active.poller.poll(&napi, budget);
     // Packets in the GRO lists point to interfaces that nothing keeps from vanishing after the poll.
     napi.flush_gro();
@@ -593,15 +484,13 @@ unsafe extern "C" fn poll_callback<P: Poll>(
     // function will be called again anyway: a socket is busy polling, or somebody has scheduled
     // the NAPI meanwhile.
     if unsafe { mp_bindings::napi_complete_done(ptr.as_ptr(), as_int(done)) } {
-        let is_crowd = done >= CROWD && active.lingerer.is_some();
-        if done >= budget || is_crowd {
-            let latest = active.defer();
-            // SAFETY: `rest` is initialised, and `close()` waits for it.
-            unsafe { mp_bindings::queue_delayed_once(instance.rest.get(), latest, false) };
-        } else if active.poller.arm() {
-            schedule(&instance.napi);
-        } else if done > 0 {
-            active.rest();
+        match active.after(done, budget) {
+            After::Defer(ms) => {
+                // SAFETY: `rest` is initialised, and `close()` waits for it.
+                unsafe { mp_bindings::queue_delayed_once(instance.rest.get(), ms, false) }
+            }
+            After::Again => schedule(&instance.napi),
+            After::Rest => (),
         }
     }
 
@@ -622,14 +511,14 @@ unsafe extern "C" fn rest_callback<P: Poll>(work: *mut mp_bindings::work_struct)
     // SAFETY: By the type invariants of `Instance` the cell does not change before `close()` has
     // waited for this function.
     let active = unsafe { &*instance.active.get() };
-    let lingers = active
-        .as_ref()
-        .is_some_and(|active| active.lingerer.is_some());
+    let Some(active) = active else {
+        return;
+    };
     // SAFETY: Always safe.
-    if !lingers && unsafe { mp_bindings::other_task_runnable() } {
+    if active.lingering.is_none() && unsafe { mp_bindings::other_task_runnable() } {
         fsleep(PAUSE);
     }
-    if active.as_ref().is_some_and(Active::is_due) {
+    if active.is_due() {
         instance.schedule();
     }
 }

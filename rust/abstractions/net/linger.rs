@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Watching the source of a NAPI instance where a processor has nothing else to
+//! do; see [`napi`](super::napi).
+
+use core::ptr::NonNull;
+
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
+    types::Opaque, //
+};
+
+use super::napi::{
+    schedule,
+    Poll, //
+};
+use crate::{
+    idle::{
+        self,
+        IdleThread,
+        IdleWork, //
+    },
+    time::monotonic_ns, //
+};
+
+/// How long it pays to watch a source before sleeping.
+struct Patience {
+    /// When the last poll that found something came to its end.
+    rested: Atomic<u64>,
+    /// How long to watch from then on, in nanoseconds.
+    window: Atomic<u64>,
+    /// How long it may be.
+    max: u64,
+}
+
+impl Patience {
+    const fn new(max: u64) -> Self {
+        Self {
+            rested: Atomic::new(0),
+            window: Atomic::new(0),
+            max,
+        }
+    }
+
+    /// A poll that found something came to its end; whether to watch for more.
+    /// After a short pause the next one is expected to be short.
+    fn rest(&self) -> bool {
+        let now = monotonic_ns();
+        let gap = now.saturating_sub(self.rested.load(Relaxed));
+        let window = match gap <= self.max {
+            true => (2 * gap).min(self.max),
+            false => 0,
+        };
+        self.rested.store(now, Relaxed);
+        self.window.store(window, Relaxed);
+        window != 0
+    }
+
+    /// Until when to watch.
+    fn deadline(&self) -> u64 {
+        self.rested.load(Relaxed) + self.window.load(Relaxed)
+    }
+}
+
+/// Watches the source of an instance while a processor has nothing else to do.
+struct Watch<P> {
+    poller: Arc<P>,
+    patience: Patience,
+    /// Whether a poll was deferred, and this is to go on: the source is not armed.
+    owes: Atomic<bool>,
+    napi: NonNull<Opaque<mp_bindings::napi_struct>>,
+}
+
+// SAFETY: `napi` is only scheduled, which any task may do; `P` is `Send` and `Sync`.
+unsafe impl<P: Poll> Send for Watch<P> {}
+// SAFETY: As above.
+unsafe impl<P: Poll> Sync for Watch<P> {}
+
+impl<P: Poll> IdleWork for Watch<P> {
+    fn run(&self) -> bool {
+        let deadline = self.patience.deadline();
+        let is_late = || monotonic_ns() >= deadline;
+        let owes = self.owes.load(Relaxed);
+        if is_late() && !owes {
+            return false;
+        }
+        let poller = &*self.poller;
+        let mute = || {
+            if !owes {
+                poller.mute();
+            }
+        };
+        // The poll arms the source; without one it has to be done here, unless the poll is owed
+        // and other tasks go first.
+        let settle = |over: bool| {
+            if owes && !over {
+                return false;
+            }
+            self.owes.store(false, Relaxed);
+            poller.is_ready() || poller.arm()
+        };
+        let is_due = idle::spin(mute, || poller.is_ready() || is_late(), settle);
+        if is_due {
+            // SAFETY: The instance stops this thread before its NAPI is gone.
+            schedule(unsafe { self.napi.as_ref() });
+        }
+        is_due || self.owes.load(Relaxed) || !is_late()
+    }
+}
+
+/// The thread that watches the source of an instance.
+pub(super) struct Lingering<P: Poll>(IdleThread<Watch<P>>);
+
+impl<P: Poll> Lingering<P> {
+    /// Starts it, if the source allows it. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn start(
+        poller: &Arc<P>,
+        napi: &Opaque<mp_bindings::napi_struct>,
+    ) -> Result<Option<Self>> {
+        let max = poller.linger_ns();
+        // Locks may sleep on a real-time kernel, and a thread that watches must not.
+        if max == 0 || cfg!(CONFIG_PREEMPT_RT) {
+            return Ok(None);
+        }
+        let watch = Watch {
+            poller: poller.clone(),
+            patience: Patience::new(max),
+            owes: Atomic::new(false),
+            napi: napi.into(),
+        };
+        Ok(Some(Self(IdleThread::new(c"mp_linger", watch)?)))
+    }
+
+    /// A poll that found something has armed the source: watches it, if the next
+    /// packet is likely to come soon.
+    #[inline]
+    pub(super) fn rest(&self) {
+        if self.0.work().patience.rest() {
+            self.0.kick();
+        }
+    }
+
+    /// A poll has not armed the source: goes on behind other tasks.
+    pub(super) fn defer(&self) {
+        let watch = self.0.work();
+        watch.patience.rest();
+        watch.owes.store(true, Relaxed);
+        self.0.kick();
+    }
+
+    /// Somebody else polls; whether that was owed.
+    #[inline]
+    pub(super) fn take_debt(&self) -> bool {
+        let owes = &self.0.work().owes;
+        owes.load(Relaxed) && owes.xchg(false, Relaxed)
+    }
+}

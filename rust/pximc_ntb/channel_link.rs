@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A channel as the layer above sees it: a [`Link`] to send by, and NAPI polls
+//! that deliver.
+
+use crate::channel::{
+    Channel,
+    MAX_FRAME, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use mp_kernel::net::napi::{
+    Instance,
+    Napi,
+    Poll, //
+};
+use mp_proto::{
+    layout::CONTROL_RING,
+    wire::MsgHdr, //
+};
+use mp_transport::{
+    frame::Frame,
+    peer::{
+        Link,
+        Peer,
+        SendError, //
+    }, //
+};
+
+/// Polls one data queue of a channel; queue 0 also the control ring, first.
+pub(crate) struct Poller {
+    pub(crate) channel: Arc<Channel>,
+    pub(crate) peer: Arc<Peer>,
+    pub(crate) queue: u16,
+    /// See [`Poll::linger_ns`].
+    pub(crate) linger_ns: u64,
+}
+
+impl Poller {
+    fn rings(&self) -> core::ops::RangeInclusive<u32> {
+        let data = u32::from(self.queue) + 1;
+        if self.queue == 0 {
+            CONTROL_RING..=data
+        } else {
+            data..=data
+        }
+    }
+}
+
+impl Poll for Poller {
+    fn linger_ns(&self) -> u64 {
+        self.linger_ns
+    }
+
+    fn poll(&self, napi: &Napi, budget: u32) -> u32 {
+        let channel = &*self.channel;
+        channel.count_poll();
+        let mut done = 0;
+        for number in self.rings() {
+            done += channel.receive(napi, &self.peer, number, budget - done);
+        }
+        napi.flush_gro();
+        for number in self.rings() {
+            channel.report_completions(&self.peer, number);
+        }
+        done
+    }
+
+    fn arm(&self) -> bool {
+        let arm = |more, number| self.channel.arm_data(number) | more;
+        self.rings().fold(false, arm)
+    }
+
+    fn mute(&self) {
+        self.rings().for_each(|number| self.channel.mute(number));
+    }
+
+    fn is_ready(&self) -> bool {
+        self.rings().any(|number| self.channel.is_ready(number))
+    }
+}
+
+/// A channel with its pollers: what a peer is reached by.
+pub(crate) struct ChannelLink {
+    channel: Arc<Channel>,
+    napis: SetOnceNapis,
+}
+
+/// The NAPI instances, one per data queue. They need the peer, which needs the
+/// link, hence they come last.
+type SetOnceNapis = kernel::sync::SetOnce<KVec<Arc<Instance<Poller>>>>;
+
+impl ChannelLink {
+    pub(crate) fn new(channel: Arc<Channel>) -> Self {
+        Self {
+            channel,
+            napis: SetOnceNapis::new(),
+        }
+    }
+
+    /// The channel.
+    pub(crate) fn channel(&self) -> &Arc<Channel> {
+        &self.channel
+    }
+
+    /// Adds the pollers and starts them.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if it was called before, or an error of enabling NAPI.
+    pub(crate) fn start(&self, napis: KVec<Arc<Instance<Poller>>>) -> Result {
+        for napi in &napis {
+            napi.enable()?;
+        }
+        if !self.napis.populate(napis) {
+            return Err(EBUSY);
+        }
+        self.poll_all();
+        Ok(())
+    }
+
+    /// Stops the pollers for good. May sleep.
+    pub(crate) fn stop(&self) {
+        for napi in self.napis.as_ref().into_iter().flatten() {
+            napi.close();
+        }
+    }
+
+    /// Has every queue polled: the safety net under lost doorbells.
+    pub(crate) fn poll_all(&self) {
+        self.poll_where(|_| true);
+    }
+
+    /// Has those queues polled that `wanted` chooses. Any context.
+    pub(crate) fn poll_where(&self, wanted: impl Fn(u16) -> bool) {
+        let napis = self.napis.as_ref().into_iter().flatten();
+        for (_, napi) in (0..).zip(napis).filter(|(queue, _)| wanted(*queue)) {
+            napi.schedule();
+        }
+    }
+}
+
+impl Link for ChannelLink {
+    fn queues(&self) -> u16 {
+        self.channel.queues()
+    }
+
+    fn max_frame(&self) -> usize {
+        MAX_FRAME
+    }
+
+    fn send(&self, msg: &MsgHdr, frame: &Frame, queue: u16) -> Result<u32, SendError> {
+        self.channel.send(msg, frame, queue)
+    }
+
+    fn kick(&self, queue: u16) {
+        self.channel.kick(queue);
+    }
+
+    fn arm_tx(&self, queue: u16) -> bool {
+        let (progress, has_report) = self.channel.arm_tx(queue);
+        if has_report {
+            // The poll reports it; the caller need not wait for a doorbell.
+            self.poll_where(|q| q == queue);
+        }
+        progress
+    }
+
+    fn counters(&self) -> &'static [&'static CStr] {
+        Channel::counters()
+    }
+
+    fn counter(&self, index: usize) -> u64 {
+        self.channel.counter(index)
+    }
+}
