@@ -169,7 +169,7 @@ fn settings() -> Result<device::Settings> {
         64,
         channel::MAX_FRAME as u32,
     )?;
-    let linger = ranged("linger_us", param!(linger_us), 0, 1000)?;
+    let linger = ranged("linger_us", param!(linger_us), 0, 10_000)?;
     Ok(device::Settings {
         role: match ranged("role", u32::from(role), 0, 2)? {
             0 => None,
@@ -216,8 +216,8 @@ module! {
             description: "least bytes of data to be copied by the DMA engine, 64 to 131072",
         },
         linger_us: u32 {
-            default: 500,
-            description: "longest time for which an idle processor watches a ring before it sleeps, in microseconds, up to 1000; 0: never",
+            default: 1000,
+            description: "longest time for which an idle processor watches a ring before it sleeps, in microseconds, up to 10000; 0: never",
         },
         heartbeat_ms: u32 {
             default: 50,
