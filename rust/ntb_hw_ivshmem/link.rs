@@ -40,7 +40,7 @@ use mp_kernel::{
 };
 
 /// Time from when both ports have enabled a link until it is up, in nanoseconds.
-const TRAINING: u64 = 20_000_000;
+const TRAINING: u64 = 100_000_000;
 
 const NS_PER_MS: u64 = 1_000_000;
 
