@@ -53,18 +53,17 @@ pub struct ModuleGoes;
 // SAFETY: As for `register_module_notifier()` and its counterpart.
 unsafe impl Event for ModuleGoes {
     fn is(action: c_ulong) -> bool {
-        // SAFETY: Always safe.
-        unsafe { mp_bindings::module_goes(action) }
+        action == kernel::bindings::module_state_MODULE_STATE_GOING as c_ulong
     }
 
     unsafe fn register(block: *mut notifier_block) -> c_int {
         // SAFETY: As the caller promises.
-        unsafe { mp_bindings::module_notifier_add(block) }
+        unsafe { mp_bindings::register_module_notifier(block) }
     }
 
     unsafe fn unregister(block: *mut notifier_block) {
         // SAFETY: As the caller promises.
-        unsafe { mp_bindings::module_notifier_del(block) };
+        unsafe { mp_bindings::unregister_module_notifier(block) };
     }
 }
 
@@ -79,12 +78,12 @@ unsafe impl Event for MachineStops {
 
     unsafe fn register(block: *mut notifier_block) -> c_int {
         // SAFETY: As the caller promises.
-        unsafe { mp_bindings::reboot_notifier_add(block) }
+        unsafe { mp_bindings::register_reboot_notifier(block) }
     }
 
     unsafe fn unregister(block: *mut notifier_block) {
         // SAFETY: As the caller promises.
-        unsafe { mp_bindings::reboot_notifier_del(block) };
+        unsafe { mp_bindings::unregister_reboot_notifier(block) };
     }
 }
 

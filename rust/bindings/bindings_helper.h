@@ -9,9 +9,11 @@
 #include <linux/etherdevice.h>
 #include <linux/ethtool.h>
 #include <linux/if_vlan.h>
+#include <linux/module.h>
 #include <linux/netdevice.h>
 #include <linux/ntb.h>
 #include <linux/pci.h>
+#include <linux/reboot.h>
 #include <linux/skbuff.h>
 #include <linux/udp.h>
 #include <net/busy_poll.h>

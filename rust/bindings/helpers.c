@@ -11,7 +11,6 @@
 #include "helpers/cpumask.c"
 #include "helpers/dmaengine.c"
 #include "helpers/net.c"
-#include "helpers/notifier.c"
 #include "helpers/ntb.c"
 #include "helpers/sched.c"
 #include "helpers/sync.c"

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
 """The virtual Ethernet: what a user expects of `ntb0`."""
 
-import json
 import os
 import textwrap
 import time
 
 import pytest
 from ntbrig import stack
+
+from ether import link, lost, traffic
 
 BOTTOM = stack.MODULES[:-1]
 ETHER = ("mp_func_ether",)
@@ -35,14 +36,6 @@ def wait_for_everyone(fabric, timeout=20):
 def ping(guest, address, options=""):
     """Waits for an answer, within ten seconds."""
     return guest.run(f"ping -q -c 1 -w 10 {options} {address}", timeout=20)
-
-
-def link(guest, interface="ntb0"):
-    return json.loads(guest.run(f"ip -j -d -s link show {interface}").out)[0]
-
-
-def traffic(guest, interface="ntb0"):
-    return link(guest, interface)["stats64"]
 
 
 def ethtool_stats(guest):
@@ -87,17 +80,6 @@ def stream(source, sink, mib=16, address=None):
     sent = python(source, SOURCE.format(address=address or stack.address(sink), mib=mib)).wait()
     received = receiver.wait()
     assert sent.check().out.split()[-1] == received.check().out.split()[-1]
-
-
-def lost(guest):
-    """Packets that an interface has dropped or found wrong."""
-    counters = traffic(guest)
-    return {
-        (way, what): counters[way][what]
-        for way in ("rx", "tx")
-        for what in ("errors", "dropped")
-        if counters[way][what]
-    }
 
 
 # --- one broadcast domain

@@ -60,8 +60,7 @@ def test_a_lost_interrupt_does_not_silence_its_doorbell(pair):
     with loaded(pair, stack.MODULES, "lose_doorbells=25"):
         for guest in pair:
             stack.configure(guest)
-        for guest in pair:
-            stack.wait_for_carrier(guest)
+        stack.wait_for_carrier(*pair)
         rp.run(f"ping -q -c 1 -w 10 {stack.address(ep1)}", timeout=20)
         start = time.monotonic()
         out = rp.run(f"ping -q -c 500 -i 0.002 -W 5 {stack.address(ep1)}", timeout=120).out

@@ -6,6 +6,7 @@ import json
 import pytest
 from ntbrig import stack
 
+from ether import lost
 from frames import peer_id
 
 
@@ -14,17 +15,6 @@ def pair(boot):
     guests = boot(hosts=2, cpus=2).hosts
     stack.bring_up(*guests)
     return guests
-
-
-def lost(guest):
-    """Counters of the interface that must stay zero."""
-    shown = json.loads(guest.run("ip -j -s link show ntb0").out)[0]["stats64"]
-    return {
-        f"{way} {name}": shown[way][name]
-        for way in ("rx", "tx")
-        for name in ("errors", "dropped")
-        if shown[way][name]
-    }
 
 
 def test_each_processor_has_a_ring_of_its_own(pair):

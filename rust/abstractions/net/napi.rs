@@ -30,8 +30,8 @@
 //! # Lingering
 //! To be woken takes a processor longer than most answers take to come. Where
 //! packets have come shortly after one another, a processor that has nothing to
-//! do therefore watches the source for the next one, for a little longer than
-//! the last took, before it sleeps; never for longer than the source allows by
+//! do therefore watches the source for the next one, for twice as long as the
+//! last took, before it sleeps; never for longer than the source allows by
 //! [`Poll::linger_ns`], and only until any other task wants to run ([`idle`](crate::idle)).
 //! Not on kernels built for real time.
 //!

@@ -352,19 +352,19 @@ static bool mp_gro_is_empty(const struct napi_struct *napi)
 }
 
 /*
- * @alone: the poll has no further packet, as far as its owner knows. Where there
+ * @last: the poll has no further packet, as far as its owner knows. Where there
  * is none before it either, GRO has nothing to do.
  */
 __mp_helper bool mp_helper_netdev_deliver(struct net_device *dev,
 					  struct napi_struct *napi,
-					  struct sk_buff *skb, bool alone)
+					  struct sk_buff *skb, bool last)
 {
 	guard(rcu)();
 	if (!mp_netdev_is_live(dev) || !netif_running(dev)) {
 		dev_kfree_skb_any_reason(skb, SKB_DROP_REASON_DEV_READY);
 		return false;
 	}
-	if (napi && alone && mp_gro_is_empty(napi)) {
+	if (napi && last && mp_gro_is_empty(napi)) {
 		skb_mark_napi_id(skb, napi);
 		netif_receive_skb(skb);
 	} else if (napi)
