@@ -11,11 +11,15 @@
 //! A link takes [`TRAINING`] to come up, as that of real hardware takes some
 //! milliseconds. Clients rely on it: `ntb_transport` forgets a link-up that
 //! comes before it has dealt with the link-down before.
+//!
+//! The client hears of a link once it is up at both ends: `ntb_perf` asks its
+//! peer at once for what the peer cannot do before, and never again.
 
 use super::{
     board::{
         Block,
-        Board, //
+        Board,
+        SERVICE_VECTOR, //
     },
     params::Params,
     regs::{
@@ -44,12 +48,28 @@ const TRAINING: u64 = 100_000_000;
 
 const NS_PER_MS: u64 = 1_000_000;
 
+/// How often a link is looked at that is not up at the other end yet, should the
+/// interrupt that says so get lost.
+const RECHECK_MS: u32 = 20;
+
 /// One life of a port's link.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Life {
     lost: u32,
     generation: u32,
     enables: u32,
+}
+
+impl Life {
+    /// The life as a number that differs from zero, and from that of any life
+    /// shortly before or after.
+    fn number(self) -> u32 {
+        self.lost
+            .wrapping_add(self.generation)
+            .wrapping_add(self.enables)
+            .wrapping_mul(2)
+            .wrapping_add(1)
+    }
 }
 
 /// What is known of a peer.
@@ -90,7 +110,7 @@ struct State {
 
 /// What [`Link::update`] found.
 pub(crate) enum Update {
-    /// Nothing to tell; a link in training is up after so many milliseconds.
+    /// Nothing to tell; a link in training is to be looked at after so many milliseconds.
     Quiet(Option<u32>),
     /// The client is to be told, and there may be more: call again. The mask
     /// has the peers whose link went down.
@@ -117,6 +137,9 @@ impl Link {
                 let own = board.own();
                 // Peers see the predecessor go, if it did not say so itself.
                 own.set32(block::STATE, block::ABSENT);
+                for port in board.ports.all() {
+                    own.set32(block::UP.at(port), 0);
+                }
                 own.set32(block::GENERATION, own.get32(block::GENERATION).wrapping_add(1));
                 own.set32(block::FINGERPRINT, fingerprint);
             },
@@ -223,12 +246,43 @@ impl Link {
             state.up |= new;
         }
         self.up.store(state.up, Relaxed);
-        if state.told == state.up {
+        let awaited = self.publish(state);
+        let told = state.up & !awaited;
+        if state.told == told {
             let ms = |ns: u64| ns.div_ceil(NS_PER_MS) as u32;
-            return Update::Quiet(training.map(ms));
+            return Update::Quiet(match training.map(ms) {
+                left if awaited == 0 => left,
+                left => Some(left.unwrap_or(RECHECK_MS).min(RECHECK_MS)),
+            });
         }
-        state.told = state.up;
+        state.told = told;
         Update::Changed(gone)
+    }
+
+    /// Tells the peers which links are up at this end. The links that are not up
+    /// at the other end yet, and of which the client has not heard.
+    fn publish(&self, state: &State) -> u64 {
+        let own = self.board.own();
+        let own_port = self.board.ports.own();
+        let own_life = Life {
+            lost: own.get32(block::LOST),
+            generation: own.get32(block::GENERATION),
+            enables: own.get32(block::ENABLES),
+        };
+        let mut awaited = 0;
+        for ((pidx, port), peer) in self.board.ports.peers().zip(&state.peers) {
+            let is_up = state.up & 1 << pidx != 0;
+            let number = peer.life.filter(|_| is_up).map_or(0, Life::number);
+            if own.get32(block::UP.at(port)) != number {
+                own.set32(block::UP.at(port), number);
+                self.board.kick(port, SERVICE_VECTOR);
+            }
+            let theirs = self.board.block(port).get32(block::UP.at(own_port));
+            if is_up && state.told & 1 << pidx == 0 && theirs != own_life.number() {
+                awaited |= 1 << pidx;
+            }
+        }
+        awaited
     }
 
     /// The current life of a port's link, if it has enabled it.

@@ -126,6 +126,9 @@ pub(crate) mod block {
     /// Which slots of each port the owner's client has asked the address of,
     /// before it enabled the link.
     pub(crate) const ASKED: Array32 = Array32(0x040);
+    /// The life of each port's link that is up at the owner's end, as a number;
+    /// zero while it is down.
+    pub(crate) const UP: Array32 = Array32(0x060);
     /// Doorbells as each sender has rung them; written by the sender.
     pub(crate) const DB_RUNG: Array64 = Array64(0x100);
     /// Doorbells of each sender as the owner has seen them.
