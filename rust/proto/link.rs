@@ -77,6 +77,9 @@ pub enum Role {
     Endpoint,
 }
 
+/// Feature bit: the writer, an endpoint, obeys another root processor than the reader.
+pub const FEATURE_OTHER_ROOT: u32 = 1;
+
 /// Who a host is, and who it takes its peer for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {

@@ -21,7 +21,10 @@
 //! | [`layout`] | the division of inbound memory |
 //! | [`ring`] | the record ring, doorbell suppression, large frames |
 //! | [`arena`] | segments cut from inbound memory |
-//! | [`route`] | the way of a frame, forwarding |
+//! | [`route`] | the way of a frame: delivered here, or forwarded |
+//! | [`flow`] | back-pressure of frames that are forwarded |
+//! | [`manage`] | messages between the message frame services of two hosts |
+//! | [`herald`] | what the RP tells the endpoints of each other |
 //! | [`fdb`] | MAC learning |
 //! | [`ether`] | the function header of the virtual Ethernet |
 //!
@@ -40,9 +43,12 @@ extern crate std;
 pub mod arena;
 pub mod ether;
 pub mod fdb;
+pub mod flow;
+pub mod herald;
 pub mod layout;
 pub mod link;
 pub mod mailbox;
+pub mod manage;
 pub mod memory;
 pub mod ring;
 pub mod route;

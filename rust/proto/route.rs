@@ -1,256 +1,45 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which way a frame goes: to this host, over a link, or over a link to a host that forwards it
+//! Which way a frame goes that has come over a link: to this host, or on to another one
 //! (IDT-MSG-7, IDT-MSG-8, design 4.9).
 //!
-//! The table is small and sorted by id, so that every host that knows the same peers decides the
-//! same. Loops cannot arise: a frame is forwarded only from the link behind which its source
-//! lives to another link whose *direct* neighbour is its destination, therefore at most once.
+//! Hosts that share no bridge reach each other over one host between them, the root processor.
+//! Loops cannot arise: only the neighbour's own frames are forwarded, therefore each frame at most
+//! once.
 
 use crate::wire::PeerId;
 
-/// Number of a link, given by the caller.
-pub type LinkIndex = u32;
-
-/// How a peer is reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hop {
-    /// It is the other end of a link.
-    Link(LinkIndex),
-    /// A direct neighbour forwards to it.
-    Via(PeerId),
-}
-
-/// Why a route was not entered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RouteError {
-    /// The id does not name a host, or names this one.
-    BadId,
-    /// The peer is there already (IDT-PEER-9).
-    Duplicate,
-    /// The neighbour that is to forward is not known, or not direct.
-    NoSuchHop,
-    /// No place left.
-    Full,
-}
-
-/// Where a frame of this host goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
-    /// To this host itself (IDT-PEER-11).
-    Local,
-    /// Over this link.
-    Link(LinkIndex),
-}
-
-/// What to do with a frame that came over a link.
+/// What to do with a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is for this host.
+    /// It is for this host, from the neighbour itself.
     Deliver,
-    /// It goes on over this link (IDT-MSG-7).
-    Forward(LinkIndex),
-    /// It is dropped and counted.
-    Drop(DropReason),
-}
-
-/// Why a frame is dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DropReason {
-    /// The source is not known behind the link it came from (IDT-MSG-8).
-    Source,
-    /// The destination is not known (IDT-MSG-7).
-    Unknown,
-    /// It would go back where it came from, or be forwarded twice.
+    /// It is for this host, from a host that the neighbour forwards for.
+    DeliverFar,
+    /// It is for another host, if this one forwards between the two (IDT-MSG-7).
+    Forward,
+    /// It would be forwarded twice, or go back where it came from.
     Loop,
+    /// Its source is no host, or this one (IDT-MSG-8).
+    BadSource,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Entry {
-    id: PeerId,
-    hop: Hop,
-}
-
-/// The routes of one host to at most `N` peers.
-#[derive(Debug)]
-pub struct Routes<const N: usize> {
-    own: PeerId,
-    entries: [Option<Entry>; N],
-    len: usize,
-}
-
-impl<const N: usize> Routes<N> {
-    /// A host that knows nobody. `own` is [`PeerId::SELF`] while the host has no id.
-    pub const fn new(own: PeerId) -> Self {
-        Routes {
-            own,
-            entries: [None; N],
-            len: 0,
-        }
-    }
-
-    /// The id of this host.
-    #[inline]
-    pub fn own(&self) -> PeerId {
-        self.own
-    }
-
-    /// Gives this host its id.
-    ///
-    /// # Errors
-    /// [`RouteError::BadId`] when it names no host, [`RouteError::Duplicate`] when a peer has it.
-    pub fn set_own(&mut self, own: PeerId) -> Result<(), RouteError> {
-        if !own.is_host() {
-            return Err(RouteError::BadId);
-        }
-        if self.position(own).is_ok() {
-            return Err(RouteError::Duplicate);
-        }
-        self.own = own;
-        Ok(())
-    }
-
-    /// Number of peers.
-    #[inline]
-    #[allow(clippy::len_without_is_empty)]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Enters a peer that has arrived.
-    ///
-    /// # Errors
-    /// See [`RouteError`].
-    pub fn add(&mut self, id: PeerId, hop: Hop) -> Result<(), RouteError> {
-        if !id.is_host() || id == self.own {
-            return Err(RouteError::BadId);
-        }
-        if let Hop::Via(neighbour) = hop {
-            if self.direct(neighbour).is_none() {
-                return Err(RouteError::NoSuchHop);
-            }
-        }
-        let at = match self.position(id) {
-            Ok(_) => return Err(RouteError::Duplicate),
-            Err(at) => at,
+/// What host `own` does with a frame from `src` to `dst` that has come over the link to
+/// `neighbour`. All ids are those of hosts, but `dst` may be [`PeerId::BCAST`] too.
+#[inline]
+pub fn verdict(own: PeerId, neighbour: PeerId, src: PeerId, dst: PeerId) -> Verdict {
+    let here = dst == own || dst == PeerId::BCAST;
+    if src == neighbour {
+        return match here {
+            true => Verdict::Deliver,
+            false if dst == neighbour => Verdict::Loop,
+            false => Verdict::Forward,
         };
-        if self.len >= N {
-            return Err(RouteError::Full);
-        }
-        let tail = self.entries.get_mut(at..=self.len);
-        let tail = tail.ok_or(RouteError::Full)?;
-        tail.rotate_right(1);
-        if let Some(place) = tail.first_mut() {
-            *place = Some(Entry { id, hop });
-        }
-        self.len += 1;
-        Ok(())
     }
-
-    /// Removes a peer that has left, and those that were reached over it; `gone` hears of each,
-    /// in the order of their ids. `false` when the peer was not known.
-    pub fn remove(&mut self, id: PeerId, gone: impl FnMut(PeerId)) -> bool {
-        if self.position(id).is_err() {
-            return false;
-        }
-        self.retain(|_, e| e.id != id && e.hop != Hop::Via(id), gone);
-        true
-    }
-
-    /// Removes all peers that were reached over a link; `gone` hears of each, in the order of
-    /// their ids.
-    pub fn remove_link(&mut self, link: LinkIndex, gone: impl FnMut(PeerId)) {
-        let mut over = [false; N];
-        for (over, entry) in over.iter_mut().zip(self.entries.iter().flatten()) {
-            *over = self.link_of(entry.id) == Some(link);
-        }
-        self.retain(|at, _| !over.get(at).copied().unwrap_or(false), gone);
-    }
-
-    /// How a peer is reached.
-    #[inline]
-    pub fn hop(&self, id: PeerId) -> Option<Hop> {
-        let at = self.position(id).ok()?;
-        Some(self.entries.get(at).copied().flatten()?.hop)
-    }
-
-    /// The link over which a peer is reached.
-    #[inline]
-    pub fn link_of(&self, id: PeerId) -> Option<LinkIndex> {
-        match self.hop(id)? {
-            Hop::Link(link) => Some(link),
-            Hop::Via(neighbour) => self.direct(neighbour),
-        }
-    }
-
-    /// Where a frame of this host to `dst` goes; `None` for an unknown peer and for
-    /// [`PeerId::BCAST`], of which [`Self::peers`] gives the copies.
-    #[inline]
-    pub fn next(&self, dst: PeerId) -> Option<Next> {
-        if self.is_own(dst) {
-            return Some(Next::Local);
-        }
-        self.link_of(dst).map(Next::Link)
-    }
-
-    /// What to do with a frame from `src` to `dst` that came over `link`.
-    #[inline]
-    pub fn receive(&self, src: PeerId, dst: PeerId, link: LinkIndex) -> Verdict {
-        let behind = self.hop(src);
-        if behind.is_none() || self.link_of(src) != Some(link) {
-            return Verdict::Drop(DropReason::Source);
-        }
-        if dst == PeerId::BCAST || self.is_own(dst) {
-            return Verdict::Deliver;
-        }
-        match (behind, self.hop(dst)) {
-            (_, None) => Verdict::Drop(DropReason::Unknown),
-            (Some(Hop::Link(_)), Some(Hop::Link(to))) if to != link => Verdict::Forward(to),
-            _ => Verdict::Drop(DropReason::Loop),
-        }
-    }
-
-    /// All peers with the link that leads to each, in the order of their ids: the copies of a
-    /// broadcast (IDT-MSG-3).
-    pub fn peers(&self) -> impl Iterator<Item = (PeerId, LinkIndex)> + '_ {
-        let known = self.entries.iter().flatten();
-        known.filter_map(|e| Some((e.id, self.link_of(e.id)?)))
-    }
-
-    #[inline]
-    fn is_own(&self, id: PeerId) -> bool {
-        id == PeerId::SELF || id == self.own
-    }
-
-    #[inline]
-    fn direct(&self, id: PeerId) -> Option<LinkIndex> {
-        match self.hop(id) {
-            Some(Hop::Link(link)) => Some(link),
-            _ => None,
-        }
-    }
-
-    #[inline]
-    fn position(&self, id: PeerId) -> Result<usize, usize> {
-        let known = self.entries.get(..self.len).unwrap_or(&[]);
-        known.binary_search_by_key(&Some(id), |e| e.map(|e| e.id))
-    }
-
-    /// Keeps the entries for which `keep`, given place and entry, says so.
-    fn retain(&mut self, keep: impl Fn(usize, &Entry) -> bool, mut gone: impl FnMut(PeerId)) {
-        let mut len = 0;
-        for at in 0..self.len {
-            let Some(entry) = self.entries.get_mut(at).and_then(Option::take) else {
-                continue;
-            };
-            if !keep(at, &entry) {
-                gone(entry.id);
-            } else if let Some(place) = self.entries.get_mut(len) {
-                *place = Some(entry);
-                len += 1;
-            }
-        }
-        self.len = len;
+    match here {
+        _ if src == own || !src.is_host() => Verdict::BadSource,
+        true => Verdict::DeliverFar,
+        false => Verdict::Loop,
     }
 }
 
@@ -258,156 +47,58 @@ impl<const N: usize> Routes<N> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::BTreeMap;
-    use std::vec::Vec;
 
+    const RP: PeerId = PeerId::RP;
     const A: PeerId = PeerId(0x100);
     const B: PeerId = PeerId(0x200);
-
-    fn star() -> Routes<8> {
-        let mut rp = Routes::new(PeerId::RP);
-        rp.add(B, Hop::Link(2)).expect("free");
-        rp.add(A, Hop::Link(1)).expect("free");
-        rp
-    }
-
-    fn endpoint() -> Routes<8> {
-        let mut ep = Routes::new(A);
-        ep.add(PeerId::RP, Hop::Link(0)).expect("free");
-        ep.add(B, Hop::Via(PeerId::RP)).expect("free");
-        ep
-    }
 
     /// IDT-MSG-7, design 4.9
     #[test]
     fn the_rp_forwards_between_the_endpoints_of_a_star() {
-        let (rp, ep) = (star(), endpoint());
-        assert_eq!(ep.next(B), Some(Next::Link(0)));
-        assert_eq!(rp.receive(A, B, 1), Verdict::Forward(2));
-        let mut b = Routes::<8>::new(B);
-        b.add(PeerId::RP, Hop::Link(5)).expect("free");
-        b.add(A, Hop::Via(PeerId::RP)).expect("free");
-        assert_eq!(b.receive(A, B, 5), Verdict::Deliver);
+        assert_eq!(verdict(RP, A, A, B), Verdict::Forward);
+        assert_eq!(verdict(B, RP, A, B), Verdict::DeliverFar);
     }
 
-    /// IDT-MSG-7
+    /// IDT-MSG-4
     #[test]
-    fn an_unknown_destination_is_dropped() {
-        assert_eq!(
-            star().receive(A, PeerId(0x300), 1),
-            Verdict::Drop(DropReason::Unknown)
-        );
-        assert_eq!(star().next(PeerId(0x300)), None);
+    fn frames_of_the_neighbour_for_this_host_or_for_all_stay_here() {
+        assert_eq!(verdict(RP, A, A, RP), Verdict::Deliver);
+        assert_eq!(verdict(A, B, B, A), Verdict::Deliver);
+        assert_eq!(verdict(A, RP, RP, PeerId::BCAST), Verdict::Deliver);
     }
 
     /// IDT-MSG-8
     #[test]
-    fn a_source_is_accepted_only_from_its_own_link() {
-        let rp = star();
-        let wrong = Verdict::Drop(DropReason::Source);
-        assert_eq!(rp.receive(B, PeerId::RP, 1), wrong);
-        assert_eq!(rp.receive(PeerId(0x300), PeerId::RP, 1), wrong);
-        assert_eq!(rp.receive(PeerId::RP, A, 1), wrong);
-        assert_eq!(rp.receive(PeerId::BCAST, A, 1), wrong);
+    fn nobody_sends_in_the_name_of_this_host_or_of_none() {
+        assert_eq!(verdict(RP, A, RP, B), Verdict::BadSource);
+        assert_eq!(verdict(RP, A, PeerId::BCAST, RP), Verdict::BadSource);
+        assert_eq!(verdict(A, RP, PeerId::SELF, A), Verdict::BadSource);
     }
 
     /// IDT-MSG-7
     #[test]
     fn a_frame_never_goes_back_and_is_never_forwarded_twice() {
-        assert_eq!(star().receive(A, A, 1), Verdict::Drop(DropReason::Loop));
-        let ep = endpoint();
-        assert_eq!(
-            ep.receive(PeerId::RP, B, 0),
-            Verdict::Drop(DropReason::Loop)
-        );
-    }
-
-    /// IDT-PEER-10, IDT-PEER-11
-    #[test]
-    fn frames_to_self_stay_here() {
-        assert_eq!(star().next(PeerId::SELF), Some(Next::Local));
-        assert_eq!(star().next(PeerId::RP), Some(Next::Local));
-        assert_eq!(star().receive(A, PeerId::SELF, 1), Verdict::Deliver);
-    }
-
-    /// IDT-MSG-3
-    #[test]
-    fn a_broadcast_makes_one_copy_per_peer() {
-        let copies: Vec<_> = endpoint().peers().collect();
-        assert_eq!(copies, [(PeerId::RP, 0), (B, 0)]);
-        assert_eq!(star().receive(A, PeerId::BCAST, 1), Verdict::Deliver);
-    }
-
-    /// IDT-PEER-9
-    #[test]
-    fn a_duplicate_or_senseless_route_is_refused() {
-        let mut rp = star();
-        assert_eq!(rp.add(A, Hop::Link(7)), Err(RouteError::Duplicate));
-        assert_eq!(rp.add(PeerId::RP, Hop::Link(7)), Err(RouteError::BadId));
-        assert_eq!(rp.add(PeerId::BCAST, Hop::Link(7)), Err(RouteError::BadId));
-        let far = PeerId(0x300);
-        assert_eq!(
-            rp.add(far, Hop::Via(PeerId(0x999))),
-            Err(RouteError::NoSuchHop)
-        );
-        rp.add(far, Hop::Via(A)).expect("direct");
-        assert_eq!(
-            rp.add(PeerId(0x301), Hop::Via(far)),
-            Err(RouteError::NoSuchHop)
-        );
-        assert_eq!(rp.set_own(B), Err(RouteError::Duplicate));
-        assert_eq!(rp.set_own(PeerId::SELF), Err(RouteError::BadId));
-        let mut tiny = Routes::<1>::new(PeerId::RP);
-        tiny.add(A, Hop::Link(0)).expect("free");
-        assert_eq!(tiny.add(B, Hop::Link(1)), Err(RouteError::Full));
-    }
-
-    /// IDT-PEER-12, IDT-PEER-13
-    #[test]
-    fn whoever_was_reached_over_a_lost_link_leaves_with_it() {
-        let mut ep = endpoint();
-        let mut gone = Vec::new();
-        ep.remove_link(0, |id| gone.push(id));
-        assert_eq!(gone, [PeerId::RP, B]);
-        assert_eq!(ep.len(), 0);
-        let mut ep = endpoint();
-        let mut gone = Vec::new();
-        assert!(ep.remove(PeerId::RP, |id| gone.push(id)));
-        assert!(!ep.remove(PeerId::RP, |id| gone.push(id)));
-        assert_eq!(gone, [PeerId::RP, B]);
+        assert_eq!(verdict(RP, A, A, A), Verdict::Loop);
+        assert_eq!(verdict(B, RP, A, PeerId(0x300)), Verdict::Loop);
+        assert_eq!(verdict(RP, A, B, PeerId(0x300)), Verdict::Loop);
     }
 
     proptest! {
-        /// IDT-PEER-9
+        /// IDT-MSG-7: whoever is asked, along any way, a frame is forwarded at most once.
         #[test]
-        fn the_table_behaves_like_a_sorted_map(
-            events in prop::collection::vec((0u32..20, 0u32..4, any::<bool>()), 0..100),
+        fn no_chain_of_hosts_forwards_a_frame_twice(
+            hosts in prop::collection::vec(0u32..8, 4),
+            src in 0u32..8,
+            dst in 0u32..8,
         ) {
-            let mut routes = Routes::<8>::new(PeerId(0xffff));
-            let mut truth = BTreeMap::new();
-            for (id, link, add) in events {
-                let id = PeerId(id);
-                if add {
-                    let result = routes.add(id, Hop::Link(link));
-                    let expected = match (truth.contains_key(&id), truth.len()) {
-                        (true, _) => Err(RouteError::Duplicate),
-                        (_, 8) => Err(RouteError::Full),
-                        _ => Ok(()),
-                    };
-                    prop_assert_eq!(result, expected);
-                    if result.is_ok() {
-                        truth.insert(id, link);
-                    }
-                } else if link == 0 {
-                    routes.remove_link(id.0 % 4, |_| {});
-                    truth.retain(|_, l| *l != id.0 % 4);
-                } else {
-                    prop_assert_eq!(routes.remove(id, |_| {}), truth.remove(&id).is_some());
-                }
-                let listed: Vec<_> = routes.peers().collect();
-                let expected: Vec<_> = truth.iter().map(|(i, l)| (*i, *l)).collect();
-                prop_assert_eq!(listed, expected);
-            }
+            let id = |n: u32| PeerId(n << 8);
+            let forwarded = hosts
+                .windows(2)
+                .filter(|w| verdict(id(w[1]), id(w[0]), id(src), id(dst)) == Verdict::Forward)
+                .count();
+            let senders = hosts.iter().filter(|h| **h == src).count();
+            // Only the one behind the source forwards, however often the source is on the way.
+            prop_assert!(forwarded <= senders);
         }
     }
 }

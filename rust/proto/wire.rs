@@ -5,6 +5,8 @@
 //!
 //! Codecs only: a decoded header holds whatever the peer wrote, and its user checks it.
 
+use core::num::NonZeroU32;
+
 /// Reads the little-endian word at byte `off` of `buf`; zero behind its end.
 #[inline]
 pub(crate) fn get_u32(buf: &[u8], off: usize) -> u32 {
@@ -140,6 +142,81 @@ impl MsgHdr {
     }
 }
 
+/// The mark of frames that a third host forwards between two others (IDT-MSG-7): it tells their
+/// present lives from earlier ones. Never zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WayTag(NonZeroU32);
+
+impl WayTag {
+    /// Size on the wire in bytes.
+    pub const SIZE: usize = 4;
+
+    /// The mark that stands for `seed`.
+    pub fn new(seed: u64) -> WayTag {
+        let low = (seed ^ (seed >> 32)) & 0xffff_ffff;
+        let value = u32::try_from(low).ok().and_then(NonZeroU32::new);
+        WayTag(value.unwrap_or(NonZeroU32::MIN))
+    }
+
+    /// The mark with this value; zero is none.
+    pub fn from_value(value: u32) -> Option<WayTag> {
+        NonZeroU32::new(value).map(WayTag)
+    }
+
+    /// The mark as a number.
+    #[inline]
+    pub const fn value(self) -> u32 {
+        self.0.get()
+    }
+}
+
+/// What stands in front of a frame's function header: the message header, and on a link that is
+/// only a part of the way the mark of the way. Whether there is one follows from source,
+/// destination and the two ends of the link ([`crate::route`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Envelope {
+    /// The message header.
+    pub msg: MsgHdr,
+    /// The mark of the way, if the frame is forwarded.
+    pub way: Option<WayTag>,
+}
+
+impl Envelope {
+    /// Largest size on the wire in bytes.
+    pub const MAX: usize = MsgHdr::SIZE + WayTag::SIZE;
+
+    /// Size on the wire in bytes.
+    #[inline]
+    #[allow(clippy::len_without_is_empty)]
+    pub const fn len(&self) -> usize {
+        match self.way {
+            Some(_) => Self::MAX,
+            None => MsgHdr::SIZE,
+        }
+    }
+
+    /// The bytes on the wire; the first [`Self::len`] of them count.
+    #[inline]
+    pub fn encode(&self) -> [u8; Self::MAX] {
+        let mut b = [0; Self::MAX];
+        if let Some(head) = b.first_chunk_mut() {
+            *head = self.msg.encode();
+        }
+        if let Some(way) = self.way {
+            put_u32(&mut b, MsgHdr::SIZE, way.value());
+        }
+        b
+    }
+}
+
+impl From<MsgHdr> for Envelope {
+    /// Of a frame that its source sends to its destination over one link.
+    #[inline]
+    fn from(msg: MsgHdr) -> Envelope {
+        Envelope { msg, way: None }
+    }
+}
+
 /// Block header `mp_x86_hdr` (IDT-EP-2), 16 bytes, in front of every block of a ring.
 ///
 /// A block holds this header, then `hdr_len` bytes of headers, then data up to `buffer_len`. The
@@ -187,7 +264,7 @@ impl BlockHdr {
 
 /// Peer data of an NTB endpoint (IDT-EP-3, bases widened to 64 bits), 24 bytes: what the RP tells
 /// the other hosts of a new endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PeerData {
     /// Bus address of the peer's inbound memory.
     pub inb_base: u64,
