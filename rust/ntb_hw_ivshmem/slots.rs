@@ -9,6 +9,9 @@
 //! allocations are served first fit: while all slots are held but one, the next
 //! allocation of up to a slot's size lies at the start of that one.
 //!
+//! Where the slots begin further up, because other devices have theirs at the start,
+//! what lies below is held as well.
+//!
 //! The memory is held in blocks of powers of two that lie in one slot each,
 //! which works too where a client has taken less than a slot. A slot with memory
 //! of a client is left alone.
@@ -84,8 +87,10 @@ impl Slots {
     /// `ENOMEM` if there is no memory to remember a block.
     pub(crate) fn hold_all(&self) -> Result<u64> {
         let mut blocks = self.blocks.lock();
+        self.hold_below(&mut blocks)?;
         self.fill(&mut blocks)?;
-        let held = blocks.iter().fold(0, |sum, b| sum + b.len() as u64);
+        let own = blocks.iter().filter(|b| b.dma_address() >= self.base);
+        let held = own.fold(0, |sum, b| sum + b.len() as u64);
         Ok(self.total().saturating_sub(held))
     }
 
@@ -99,6 +104,17 @@ impl Slots {
         self.fill(&mut blocks)?;
         let slot = self.address(slot)..self.address(slot) + self.size;
         blocks.retain(|block| !slot.contains(&block.dma_address()));
+        Ok(())
+    }
+
+    /// Takes what is free below the slots.
+    fn hold_below(&self, blocks: &mut KVec<CoherentBlock>) -> Result {
+        while let Ok(block) = self.source.alloc(BLOCK_MAX) {
+            if block.dma_address() >= self.base {
+                break;
+            }
+            blocks.push(block, GFP_KERNEL)?;
+        }
         Ok(())
     }
 

@@ -68,7 +68,7 @@ class Running:
         return None
 
     def guests(self):
-        return processes_with(f"{self.directory}/port")
+        return processes_with(f"{self.directory}/board")
 
     def wait_until_up(self):
         for line in self.process.stdout:

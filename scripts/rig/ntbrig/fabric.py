@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A set of guests and the ivshmem server between them."""
+"""A set of guests and the ivshmem servers between them, one for each NTB."""
 
 import contextlib
 import dataclasses
@@ -31,7 +31,7 @@ class Fabric:
         self.settings = dataclasses.replace(base, **overrides)
         self._logs = Path(logs) if logs else None
         self._run = None
-        self._server = None
+        self._servers = []
         self.hosts = []
 
     @property
@@ -65,11 +65,13 @@ class Fabric:
     @contextlib.contextmanager
     def server_frozen(self):
         """Inside, hosts come to no end that they have not announced themselves."""
-        self._run.signal(self._server, signal.SIGSTOP)
+        for server in self._servers:
+            self._run.signal(server, signal.SIGSTOP)
         try:
             yield
         finally:
-            self._run.signal(self._server, signal.SIGCONT)
+            for server in self._servers:
+                self._run.signal(server, signal.SIGCONT)
 
     def start(self):
         """Boots all guests at once."""
@@ -97,7 +99,8 @@ class Fabric:
         if self.settings.accel == "kvm":
             self._try_acceleration(logs / "trial.log")
         (directory / "initramfs").write_bytes(initramfs.pack(self.settings.guest_init))
-        self._start_server(logs / "server.log")
+        for board in self.settings.boards:
+            self._start_server(board, logs / f"server{board.number}.log")
         names = host_names(self.settings.hosts)
         for port, name in enumerate(names):
             with open(qemu.ram_file(directory, port), "wb") as ram:
@@ -120,18 +123,21 @@ class Fabric:
         print(f"rig: a trial boot with KVM {how}; emulating instead ({log})", file=sys.stderr)
         self.settings = dataclasses.replace(self.settings, accel="tcg")
 
-    def _start_server(self, log):
+    def _start_server(self, board, log):
         log.unlink(missing_ok=True)
         s = self.settings
-        pid = self._server = self._run.spawn(
+        directory = qemu.board_directory(self._run.directory, board)
+        directory.mkdir()
+        pid = self._run.spawn(
             [
-                s.server, "--dir", self._run.directory,
-                "--ports", s.hosts, "--vectors", s.vectors, "--ram-size", s.ram,
-                "--area-base", s.area_base, "--area-size", s.area_size,
-                "--plain-slot-base", s.plain_slot_base,
+                s.server, "--dir", directory,
+                "--ports", len(board.hosts), "--vectors", s.vectors, "--ram-size", s.ram,
+                "--area-base", board.area_base, "--area-size", board.area_size,
+                "--plain-slot-base", board.plain_slot_base,
             ],  # fmt: skip
             log,
         )
+        self._servers.append(pid)
         deadline = time.monotonic() + _SERVER_TIMEOUT
         while "ready" not in log.read_text():
             if self._run.has_ended(pid) or time.monotonic() > deadline:

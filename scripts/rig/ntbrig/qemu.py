@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """QEMU's command line for one guest.
 
-The guest's PCI bus, by device number: from `plain_slot_base` on, one
-`ivshmem-plain` for each *other* port, at base + port, whose BAR is that guest's
-RAM; above them the `ivshmem-doorbell` with the shared registers. The drivers
-learn these numbers from the registers' header.
+The guest's PCI bus, by device number: for each board that it is at, from its
+`plain_slot_base` on, one `ivshmem-plain` for each *other* port, at base + port,
+whose BAR is that guest's RAM; above them for each board the `ivshmem-doorbell`
+with the shared registers. The drivers learn these numbers from the registers'
+header.
 """
 
 from .settings import MIB, CHECKOUT
@@ -17,6 +18,10 @@ _DOORBELL_OFFSET = 12
 
 def ram_file(directory, port):
     return directory / f"ram{port}"
+
+
+def board_directory(directory, board):
+    return directory / f"board{board.number}"
 
 
 def agent_socket(directory, port):
@@ -57,25 +62,39 @@ def _machine(settings):
     ]  # fmt: skip
 
 
-def _memory(settings, directory, port):
-    size = f"size={settings.ram}"
+def _file(settings, directory, name, host):
+    path = ram_file(directory, host)
+    backend = f"memory-backend-file,id={name},size={settings.ram},share=on,mem-path={path}"
+    return ["-object", backend]
+
+
+def _memory(settings, directory, host):
+    return _file(settings, directory, "ram", host)
+
+
+def _boards(settings, directory, host):
+    """The devices of each NTB that the host is at."""
     arguments = []
-    for other in range(settings.hosts):
-        name = "ram" if other == port else f"peer{other}"
-        path = ram_file(directory, other)
-        arguments += ["-object", f"memory-backend-file,id={name},{size},share=on,mem-path={path}"]
-        if other != port:
-            slot = settings.plain_slot_base + other
-            arguments += ["-device", f"ivshmem-plain,memdev={name},addr={slot:#x}"]
-    return arguments
-
-
-def _doorbell(settings, directory, port):
     slot = settings.plain_slot_base + _DOORBELL_OFFSET
-    return [
-        "-chardev", f"socket,id=ntb,path={directory}/port{port}.sock",
-        "-device", f"ivshmem-doorbell,chardev=ntb,vectors={settings.vectors},addr={slot:#x}",
-    ]  # fmt: skip
+    for board in settings.boards:
+        if host not in board.hosts:
+            continue
+        for port, other in enumerate(board.hosts):
+            if other == host:
+                continue
+            name = f"peer{board.number}.{port}"
+            place = f"addr={board.plain_slot_base + port:#x}"
+            arguments += _file(settings, directory, name, other)
+            arguments += ["-device", f"ivshmem-plain,memdev={name},{place}"]
+        name = f"ntb{board.number}"
+        path = board_directory(directory, board) / f"port{board.port(host)}.sock"
+        arguments += [
+            "-chardev", f"socket,id={name},path={path}",
+            "-device",
+            f"ivshmem-doorbell,chardev={name},vectors={settings.vectors},addr={slot:#x}",
+        ]  # fmt: skip
+        slot += 1
+    return arguments
 
 
 def _files():
@@ -105,7 +124,7 @@ def command(settings, directory, port, name, console):
         "qemu-system-x86_64",
         *_machine(settings),
         *_memory(settings, directory, port),
-        *_doorbell(settings, directory, port),
+        *_boards(settings, directory, port),
         *_files(),
         *_consoles(directory, port, console),
         "-kernel", settings.kernel_image,

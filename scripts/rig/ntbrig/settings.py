@@ -26,6 +26,44 @@ def host_names(hosts):
     return ["rp"] + [f"ep{n}" for n in range(1, hosts)]
 
 
+@dataclass(frozen=True)
+class Board:
+    """An NTB between some of the hosts, with an ivshmem server of its own."""
+
+    number: int
+    hosts: tuple  # by port
+    plain_slot_base: int  # PCI device number of the RAM of port 0
+    area_base: int  # guest-physical, of the windows' slots
+    area_size: int
+
+    def port(self, host):
+        return self.hosts.index(host)
+
+
+def _star(hosts):
+    return [(0, other) for other in range(1, hosts)]
+
+
+def _mesh(hosts):
+    return [(a, b) for a in range(hosts) for b in range(a + 1, hosts)]
+
+
+# Which hosts are at which NTB, by port; the root processor is host 0.
+TOPOLOGIES = {
+    # One bridge with a port for each host.
+    "switch": lambda hosts: [tuple(range(hosts))],
+    # A two-port bridge from the root processor to each endpoint.
+    "star": _star,
+    # A two-port bridge between each two hosts.
+    "mesh": _mesh,
+    # The last endpoint has a bridge of its own to the root processor.
+    "mixed": lambda hosts: [tuple(range(hosts - 1)), (0, hosts - 1)],
+}
+_MOST_BRIDGES_OF_A_HOST = 3
+_MOST_PORTS = 12
+_AREA_STEP = 4 * MIB
+
+
 def _kernel_dir():
     if named := os.environ.get("KDIR"):
         return Path(named)
@@ -53,6 +91,7 @@ class Settings:
     """Defaults fit two cores and the rig's kernel; all sizes are in bytes."""
 
     hosts: int = 3
+    topology: str = field(default_factory=lambda: os.environ.get("RIG_TOPOLOGY", "switch"))
     ram: int = 512 * MIB
     area_base: int = 256 * MIB
     area_size: int = 64 * MIB
@@ -68,6 +107,13 @@ class Settings:
     def __post_init__(self):
         if not 2 <= self.hosts <= 8:
             raise RigError(f"a rig has 2 to 8 hosts, not {self.hosts}")
+        if self.topology not in TOPOLOGIES:
+            raise RigError(f"a topology is one of {', '.join(TOPOLOGIES)}, not {self.topology}")
+        bridges = TOPOLOGIES[self.topology](self.hosts)
+        if sum(0 in bridge for bridge in bridges) > _MOST_BRIDGES_OF_A_HOST or (
+            sum(len(bridge) for bridge in bridges) > _MOST_PORTS
+        ):
+            raise RigError(f"{self.hosts} hosts are too many for the topology {self.topology}")
         if self.ram & (self.ram - 1) or not 256 * MIB <= self.ram <= 2048 * MIB:
             raise RigError("a guest's RAM is a power of two from 256 MiB to 2 GiB")
         if self.area_base + self.area_size > self.ram:
@@ -83,6 +129,18 @@ class Settings:
                 raise RigError(f"{path} is missing: {way_out}")
         if not shutil.which("qemu-system-x86_64"):
             raise RigError("qemu-system-x86_64 is missing: run scripts/setup.sh")
+
+    @property
+    def boards(self):
+        """The NTBs, each with a part of the area and of the PCI device numbers."""
+        bridges = TOPOLOGIES[self.topology](self.hosts)
+        part = self.area_size // len(bridges) // _AREA_STEP * _AREA_STEP
+        boards, slot = [], self.plain_slot_base
+        for number, hosts in enumerate(bridges):
+            base = self.area_base + number * part
+            boards.append(Board(number, hosts, slot, base, part))
+            slot += len(hosts)
+        return boards
 
     @property
     def kernel_image(self):
