@@ -7,6 +7,7 @@
 //! `/sys/kernel/debug/kunit`, where the results stand as well. No transport may
 //! be loaded then: the suites register transports and peers of their own.
 //!
+//! * [`forward`]: peers that share no bridge, and what the services tell each other.
 //! * [`fixture`]: a transport without a wire, and a function that notes what it
 //!   is given.
 
@@ -14,6 +15,8 @@ use kernel::prelude::*;
 
 #[path = "mp_kunit/fixture.rs"]
 mod fixture;
+#[path = "mp_kunit/forward.rs"]
+mod forward;
 
 /// The module; its suites are found by the kernel in a section of their own.
 struct Suites;

@@ -14,6 +14,9 @@
 //! * [`function`], [`transport`]: the two traits and their registration.
 //! * [`service`]: sending by peer id, and the entry point for what arrives.
 //! * [`loopback`]: the local host as a peer of itself.
+//! * [`forward`], [`via`]: peers that another one forwards to, seen from the one in
+//!   the middle and from the ends.
+//! * [`management`]: what the services of two hosts tell each other.
 //!
 //! Data paths run in softirq or process context and take no lock of the
 //! service; registration and peer events run in process context under one
@@ -21,12 +24,18 @@
 
 use kernel::prelude::*;
 
+#[path = "mp_transport/fifo.rs"]
+mod fifo;
+#[path = "mp_transport/forward.rs"]
+mod forward;
 #[path = "mp_transport/frame.rs"]
 pub mod frame;
 #[path = "mp_transport/function.rs"]
 pub mod function;
 #[path = "mp_transport/loopback.rs"]
 pub mod loopback;
+#[path = "mp_transport/management.rs"]
+pub mod management;
 #[path = "mp_transport/peer.rs"]
 pub mod peer;
 #[path = "mp_transport/service.rs"]
@@ -37,6 +46,8 @@ pub mod stats;
 mod sysfs;
 #[path = "mp_transport/transport.rs"]
 pub mod transport;
+#[path = "mp_transport/via.rs"]
+mod via;
 
 /// The module: the open registry and the loopback peer.
 struct MessageFrameService {

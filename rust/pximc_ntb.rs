@@ -6,7 +6,8 @@
 //! A client of the kernel's NTB core, for any bridge it drives and any number
 //! of peers. It knows no function service, and the layers above it no NTB.
 //!
-//! * [`device`]: one bridge: ports, ids, doorbell interrupts, windows.
+//! * [`host`]: this host over all its bridges: its part, ids and indices.
+//! * [`device`]: one bridge: ports, doorbell interrupts, windows.
 //! * [`peer_link`]: the life of the link to one peer: bootstrap, epochs,
 //!   heartbeat; drives the state machine of `mp_proto::link`.
 //! * [`upper`]: enters the peer of a live link into the message frame service.
@@ -53,6 +54,8 @@ mod channel_link;
 mod device;
 #[path = "pximc_ntb/dma.rs"]
 mod dma;
+#[path = "pximc_ntb/host.rs"]
+mod host;
 #[path = "pximc_ntb/mailbox.rs"]
 mod mailbox;
 #[path = "pximc_ntb/memory.rs"]
@@ -72,9 +75,10 @@ const TRANSPORT_ID: u32 = 1;
 const NS_PER_US: u64 = 1000;
 const NS_PER_MS: u64 = 1_000_000;
 
-/// What a device needs of the module: the transport and the settings.
+/// What a device needs of the module.
 struct Context {
     transport: Arc<transport::Registration>,
+    host: Arc<host::Host>,
     settings: device::Settings,
 }
 
@@ -84,10 +88,20 @@ static CONTEXT: RcuArc<Context> = RcuArc::empty();
 static PROBED: Atomic<u32> = Atomic::new(0);
 
 /// The module's context, while it is loaded.
-fn context() -> Option<(Arc<transport::Registration>, device::Settings)> {
+fn context() -> Option<Arc<Context>> {
     PROBED.store(1, Relaxed);
-    let context = CONTEXT.get()?;
-    Some((context.transport.clone(), context.settings))
+    CONTEXT.get()
+}
+
+/// Says that all peers are about to go, when the module does.
+struct Leaving;
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if let Some(context) = CONTEXT.get() {
+            context.transport.unload();
+        }
+    }
 }
 
 /// Takes the context away when the module goes.
@@ -102,6 +116,7 @@ impl Drop for ContextGuard {
 /// The module: the client's registration, and after it what its devices use.
 #[pin_data]
 struct NtbTransport {
+    _leaving: Leaving,
     #[pin]
     _client: client::Registration<device::Driver>,
     _context: ContextGuard,
@@ -111,6 +126,7 @@ impl kernel::InPlaceModule for NtbTransport {
     fn init(module: &'static ThisModule) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             _context: open()?,
+            _leaving: Leaving,
             _client <- client::Registration::new(c"pximc_ntb", module),
             _: {
                 if PROBED.load(Relaxed) == 0 {
@@ -126,12 +142,14 @@ impl kernel::InPlaceModule for NtbTransport {
 /// Checks the parameters and registers the transport.
 fn open() -> Result<ContextGuard> {
     let settings = settings()?;
+    let host = host::Host::new(role()?)?;
     let transport = Arc::new(
         transport::Registration::new(TRANSPORT_ID, c"ntb")?,
         GFP_KERNEL,
     )?;
     let context = Context {
         transport,
+        host,
         settings,
     };
     CONTEXT.replace(Some(Arc::new(context, GFP_KERNEL)?));
@@ -151,9 +169,17 @@ fn ranged(name: &str, value: u32, min: u32, max: u32) -> Result<u32> {
     Err(EINVAL)
 }
 
-/// The module's parameters, checked.
+/// The part that the parameter says.
+fn role() -> Result<Option<Role>> {
+    Ok(match ranged("role", u32::from(param!(role)), 0, 2)? {
+        0 => None,
+        1 => Some(Role::Root),
+        _ => Some(Role::Endpoint),
+    })
+}
+
+/// The module's other parameters, checked.
 fn settings() -> Result<device::Settings> {
-    let role = param!(role);
     let memory = ranged("memory_kib", param!(memory_kib), 64, 1 << 20)?;
     let queues = match ranged("queues", param!(queues), 0, MAX_QUEUES)? {
         // More queues than processors would only make each ring smaller.
@@ -171,11 +197,6 @@ fn settings() -> Result<device::Settings> {
     )?;
     let linger = ranged("linger_us", param!(linger_us), 0, 10_000)?;
     Ok(device::Settings {
-        role: match ranged("role", u32::from(role), 0, 2)? {
-            0 => None,
-            1 => Some(Role::Root),
-            _ => Some(Role::Endpoint),
-        },
         memory: memory as usize * 1024,
         queues,
         dma_threshold: (ranged("dma", dma, 0, 1)? == 1).then_some(threshold),
@@ -197,7 +218,7 @@ module! {
     params: {
         role: u8 {
             default: 0,
-            description: "0: the lowest port is the root processor, 1: root processor, 2: endpoint",
+            description: "0: root processor if it has the lowest port of all its bridges, 1: root processor, 2: endpoint",
         },
         memory_kib: u32 {
             default: 4096,

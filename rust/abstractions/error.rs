@@ -35,6 +35,10 @@ codes! {
     no_link ENOLINK
     /// `ENETDOWN`: the interface is down.
     net_down ENETDOWN
+    /// `ESTALE`: from an earlier life of the other side.
+    stale ESTALE
+    /// `ENOBUFS`: more than was agreed upon.
+    no_buffers ENOBUFS
     /// `EADDRNOTAVAIL`: memory at an address of no use.
     bad_address EADDRNOTAVAIL
 }

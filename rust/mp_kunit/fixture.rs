@@ -11,15 +11,28 @@ use kernel::{
             Relaxed, //
         },
         Arc, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
     }, //
 };
 use mp_kernel::{
     new_spinlock_bh,
     sync::SpinLockBh, //
 };
-use mp_proto::wire::{
-    MsgHdr,
-    PeerId, //
+use mp_proto::{
+    manage::{
+        Message,
+        PeerStats,
+        FUNC_ID, //
+    },
+    wire::{
+        Envelope,
+        MsgHdr,
+        PeerId,
+        Priority, //
+    }, //
 };
 use mp_transport::{
     frame::{
@@ -50,21 +63,101 @@ pub(crate) fn context() -> RxContext<'static> {
     RxContext {
         napi: None,
         queue: 0,
+        priority: Priority::Bulk,
         last: true,
     }
 }
 
-/// A link that takes frames and forgets them.
+/// What a link has been given.
+#[derive(Default)]
+struct Taken {
+    /// Headers of frames that a function will see, in order.
+    frames: KVec<Envelope>,
+    /// What the peer's message frame service was told, in order.
+    messages: KVec<Message>,
+}
+
+/// A link that takes frames and keeps their headers.
+#[pin_data]
 pub(crate) struct Sink {
+    bridge: u32,
     full: Atomic<bool>,
+    answers: Atomic<bool>,
+    #[pin]
+    taken: SpinLockBh<Taken>,
 }
 
 impl Sink {
+    fn new(bridge: u32) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                bridge,
+                full: Atomic::new(false),
+                answers: Atomic::new(false),
+                taken <- new_spinlock_bh!(Taken::default()),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
     /// Whether frames meet a full queue from now on.
     pub(crate) fn refuse(&self, full: bool) {
         self.full.store(full, Relaxed);
     }
+
+    /// Whether the peer answers questions for its statistics, with [`ANSWER`].
+    pub(crate) fn answer(&self, answers: bool) {
+        self.answers.store(answers, Relaxed);
+    }
+
+    /// The headers of the frames that it was given since the last call.
+    pub(crate) fn take_frames(&self) -> KVec<Envelope> {
+        core::mem::take(&mut self.taken.lock().frames)
+    }
+
+    /// What the peer was told since the last call.
+    pub(crate) fn take_messages(&self) -> KVec<Message> {
+        core::mem::take(&mut self.taken.lock().messages)
+    }
+
+    /// Waits until the peer has been told `count` things, at most a second.
+    pub(crate) fn await_messages(&self, count: usize) -> KVec<Message> {
+        for _ in 0..1000 {
+            if self.taken.lock().messages.len() >= count {
+                break;
+            }
+            fsleep(Delta::from_millis(1));
+        }
+        self.take_messages()
+    }
+
+    fn tell(&self, head: &Envelope, message: Message) {
+        // A message that is not kept is missed by the test that waits for it.
+        let _ = self.taken.lock().messages.push(message, GFP_ATOMIC);
+        if let (Message::AskStats(number), true) = (message, self.answers.load(Relaxed)) {
+            let answer = Message::Stats(number, ANSWER).encode();
+            let msg = MsgHdr {
+                dst: head.msg.src,
+                src: head.msg.dst,
+                len: answer.len() as u32,
+                func: FUNC_ID,
+            };
+            if let Some(peer) = service::peer_get(head.msg.dst) {
+                let _ = service::receive(&context(), &peer, msg, &answer, &Bytes(&[]));
+            }
+        }
+    }
 }
+
+/// What a peer's statistics are.
+pub(crate) const ANSWER: PeerStats = PeerStats {
+    tx_frames: 1,
+    tx_bytes: 2,
+    tx_errors: 3,
+    rx_frames: 4,
+    rx_bytes: 5,
+    rx_errors: 6,
+};
 
 impl Link for Sink {
     fn queues(&self) -> u16 {
@@ -75,17 +168,30 @@ impl Link for Sink {
         1 << 16
     }
 
-    fn send(&self, _msg: &MsgHdr, _frame: &Frame, _queue: u16) -> Result<u32, SendError> {
-        match self.full.load(Relaxed) {
-            true => Err(SendError::Full),
-            false => Ok(1),
+    fn send(&self, head: &Envelope, frame: &Frame, _queue: u16) -> Result<u32, SendError> {
+        if self.full.load(Relaxed) {
+            return Err(SendError::Full);
         }
+        match Message::decode(frame.func_hdr()) {
+            Some(message) if head.msg.func == FUNC_ID => self.tell(head, message),
+            _ => {
+                let frames = &mut self.taken.lock().frames;
+                frames
+                    .push(*head, GFP_ATOMIC)
+                    .map_err(|e| SendError::Body(e.into()))?;
+            }
+        }
+        Ok(1)
     }
 
     fn kick(&self, _queue: u16) {}
 
     fn arm_tx(&self, _queue: u16) -> bool {
         !self.full.load(Relaxed)
+    }
+
+    fn bridge(&self) -> u32 {
+        self.bridge
     }
 }
 
@@ -95,6 +201,8 @@ impl Link for Sink {
 pub(crate) struct Fabric {
     peers: KVec<(PeerRegistration, Arc<Sink>)>,
     transport: Registration,
+    /// Whether each peer is behind a bridge of its own.
+    is_star: bool,
     _id: OwnId,
 }
 
@@ -108,13 +216,23 @@ impl Drop for OwnId {
 }
 
 impl Fabric {
-    /// A host with so many peers.
+    /// A host with so many peers, all behind one bridge.
     pub(crate) fn new(peers: usize) -> Result<Self> {
+        Self::with(peers, false)
+    }
+
+    /// A host with so many peers, each behind a bridge of its own.
+    pub(crate) fn star(peers: usize) -> Result<Self> {
+        Self::with(peers, true)
+    }
+
+    fn with(peers: usize, is_star: bool) -> Result<Self> {
         service::set_self_id(PeerId::RP)?;
         let id = OwnId;
         let mut this = Self {
             peers: KVec::new(),
             transport: Registration::new(TRANSPORT_ID, c"kunit")?,
+            is_star,
             _id: id,
         };
         for _ in 0..peers {
@@ -126,7 +244,7 @@ impl Fabric {
     /// Adds the next peer.
     pub(crate) fn add(&mut self) -> Result {
         let number = self.peers.len() as u32 + 1;
-        let sink = sink()?;
+        let sink = Sink::new(if self.is_star { number } else { 0 })?;
         let id = PeerId::from_bdf(number, 0, 0);
         let peer = self.transport.add_peer(id, number, sink.clone())?;
         self.peers.push((peer, sink), GFP_KERNEL)?;
@@ -135,11 +253,16 @@ impl Fabric {
 
     /// The error of adding a peer, which is removed at once if there is none.
     pub(crate) fn try_add(&self, id: PeerId, index: u32) -> Option<Error> {
-        let sink = match sink() {
+        let sink = match Sink::new(0) {
             Ok(sink) => sink,
             Err(e) => return Some(e),
         };
         self.transport.add_peer(id, index, sink).err()
+    }
+
+    /// The transport that leads to the peers.
+    pub(crate) fn transport(&self) -> &Registration {
+        &self.transport
     }
 
     /// Removes the peer that was added last.
@@ -158,11 +281,6 @@ impl Fabric {
         let (_, sink) = self.peers.get(number as usize - 1).ok_or(ENOENT)?;
         Ok(sink)
     }
-}
-
-fn sink() -> Result<Arc<Sink>> {
-    let full = Atomic::new(false);
-    Ok(Arc::new(Sink { full }, GFP_KERNEL)?)
 }
 
 /// The data of a frame that has arrived.

@@ -171,6 +171,8 @@ pub struct RxContext<'a> {
     pub napi: Option<&'a Napi>,
     /// Index of the receive queue at the peer's link.
     pub queue: u16,
+    /// Whether it came with priority frames, ahead of the queue.
+    pub priority: Priority,
     /// Whether no other frame follows at once, as far as is known.
     pub last: bool,
 }

@@ -7,6 +7,7 @@
 //! the function copies it out.
 
 use crate::{
+    fifo::Fifo,
     frame::{
         Frame,
         RxContext,
@@ -15,6 +16,7 @@ use crate::{
     peer::{
         Link,
         Peer,
+        Route,
         SendError, //
     },
     service,
@@ -36,8 +38,10 @@ use mp_kernel::{
     sync::SpinLockBh, //
 };
 use mp_proto::wire::{
+    Envelope,
     MsgHdr,
-    PeerId, //
+    PeerId,
+    Priority, //
 };
 
 /// Transport id of the loopback.
@@ -52,60 +56,15 @@ const MAX_FRAME: usize = 1 << 17;
 /// A frame on its way.
 type Entry = (MsgHdr, Frame);
 
-/// A queue of fixed depth.
-///
-/// # Invariants
-///
-/// The `len` slots from `head` on, modulo [`DEPTH`], are filled; all others are empty.
-struct Fifo {
-    slots: KVec<Option<Entry>>,
-    head: usize,
-    len: usize,
-}
-
-impl Fifo {
-    fn new() -> Result<Self> {
-        let mut slots = KVec::with_capacity(DEPTH, GFP_KERNEL)?;
-        for _ in 0..DEPTH {
-            slots.push(None, GFP_KERNEL)?;
-        }
-        // INVARIANT: All slots are empty.
-        Ok(Self {
-            slots,
-            head: 0,
-            len: 0,
-        })
-    }
-
-    fn push(&mut self, entry: Entry) -> Result<(), SendError> {
-        if self.len == DEPTH {
-            return Err(SendError::Full);
-        }
-        let slot = self.slots.get_mut((self.head + self.len) % DEPTH);
-        // INVARIANT: The first slot behind the filled ones is filled.
-        *slot.ok_or(SendError::Full)? = Some(entry);
-        self.len += 1;
-        Ok(())
-    }
-
-    fn pop(&mut self) -> Option<Entry> {
-        // INVARIANT: The slot at `head` is emptied, unless it was already and `len` is zero.
-        let entry = self.slots.get_mut(self.head)?.take()?;
-        self.head = (self.head + 1) % DEPTH;
-        self.len -= 1;
-        Some(entry)
-    }
-}
-
 /// The queue and the one who empties it.
 #[pin_data]
 struct Engine {
     #[pin]
-    queue: SpinLockBh<Fifo>,
+    queue: SpinLockBh<Fifo<Entry>>,
 }
 
 impl Engine {
-    fn new(queue: Fifo) -> impl PinInit<Self> {
+    fn new(queue: Fifo<Entry>) -> impl PinInit<Self> {
         pin_init!(Self {
             queue <- new_spinlock_bh!(queue),
         })
@@ -132,6 +91,7 @@ impl Poll for Engine {
         let rx = RxContext {
             napi: Some(napi),
             queue: 0,
+            priority: Priority::Bulk,
             last: false,
         };
         let mut done = 0;
@@ -201,8 +161,14 @@ impl Link for LoopbackLink {
         MAX_FRAME
     }
 
-    fn send(&self, msg: &MsgHdr, frame: &Frame, _queue: u16) -> Result<u32, SendError> {
-        self.engine.queue.lock().push((*msg, frame.clone()))?;
+    fn send(&self, head: &Envelope, frame: &Frame, _queue: u16) -> Result<u32, SendError> {
+        let mut queue = self.engine.queue.lock();
+        if queue.len() >= DEPTH {
+            return Err(SendError::Full);
+        }
+        queue
+            .push((head.msg, frame.clone()))
+            .map_err(SendError::Body)?;
         Ok(1)
     }
 
@@ -211,7 +177,7 @@ impl Link for LoopbackLink {
     }
 
     fn arm_tx(&self, _queue: u16) -> bool {
-        self.engine.queue.lock().len < DEPTH
+        self.engine.queue.lock().len() < DEPTH
     }
 }
 
@@ -230,12 +196,15 @@ pub(crate) struct Loopback {
 impl Loopback {
     pub(crate) fn new() -> Result<Self> {
         let transport = transport::Registration::new(TRANSPORT_ID, c"loopback")?;
-        let engine = Arc::pin_init(Engine::new(Fifo::new()?), GFP_KERNEL)?;
+        let mut queue = Fifo::new();
+        queue.reserve(DEPTH, GFP_KERNEL)?;
+        let engine = Arc::pin_init(Engine::new(queue), GFP_KERNEL)?;
         let napi = NapiHost::new()?.add(engine.clone())?;
         napi.enable()?;
         let link = Arc::new(LoopbackLink { engine, napi }, GFP_KERNEL)?;
         // The self peer exists from the start; a transport gives it its id.
-        let peer = Peer::new(PeerId::SELF, 0, transport.entry().clone(), link.clone())?;
+        let entry = transport.entry().clone();
+        let peer = Peer::new(PeerId::SELF, 0, entry, Route::Direct, link.clone())?;
         service::self_set(Some(Arc::new(
             SelfEntry {
                 peer,

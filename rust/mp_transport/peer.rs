@@ -4,13 +4,20 @@
 
 use crate::{
     frame::Frame,
+    management,
     service,
     stats::Stats,
-    transport::TransportEntry, //
+    transport::TransportEntry,
+    via::Via, //
 };
 use kernel::{
     prelude::*,
     sync::{
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed, //
+        },
         rcu,
         Arc, //
     }, //
@@ -19,9 +26,14 @@ use mp_kernel::{
     error,
     sync::RcuArc, //
 };
-use mp_proto::wire::{
-    MsgHdr,
-    PeerId, //
+use mp_proto::{
+    layout::MAX_QUEUES,
+    wire::{
+        Envelope,
+        MsgHdr,
+        PeerData,
+        PeerId, //
+    }, //
 };
 
 /// Why a frame was not sent. The caller still has it.
@@ -62,7 +74,7 @@ pub trait Link: Send + Sync + 'static {
     /// when this returns. Returns the ring units it takes, which come back
     /// through [`Peer::tx_completed`], many at a time unless
     /// [`arm_tx`](Self::arm_tx) asks for them. [`kick`](Self::kick) makes it go.
-    fn send(&self, msg: &MsgHdr, frame: &Frame, queue: u16) -> Result<u32, SendError>;
+    fn send(&self, head: &Envelope, frame: &Frame, queue: u16) -> Result<u32, SendError>;
 
     /// Publishes what `send` has queued and wakes the peer if it sleeps.
     fn kick(&self, queue: u16);
@@ -70,6 +82,17 @@ pub trait Link: Send + Sync + 'static {
     /// Asks for [`Peer::tx_completed`] as soon as the peer has consumed
     /// something. `true`: it has already, do not wait.
     fn arm_tx(&self, queue: u16) -> bool;
+
+    /// The bridge that it leads over: peers with the same number reach each
+    /// other without this host.
+    fn bridge(&self) -> u32 {
+        0
+    }
+
+    /// What other hosts are told of this peer (`IDT-EP-3`); its index is filled in.
+    fn data(&self) -> PeerData {
+        PeerData::default()
+    }
 
     /// Names of the counters of its own; always the same.
     fn counters(&self) -> &'static [&'static CStr] {
@@ -86,16 +109,38 @@ pub trait Link: Send + Sync + 'static {
 /// A [`Link`] behind a thin pointer.
 pub(crate) struct LinkRef(Arc<dyn Link>);
 
+/// How a peer is reached.
+pub(crate) enum Route {
+    /// Over a link of its own.
+    Direct,
+    /// By way of a peer that forwards.
+    Via(Arc<Via>),
+}
+
+/// A set of peers, by index.
+pub(crate) type PeerSet = u64;
+
+/// Number of the next life of a peer.
+static NEXT_LIFE: Atomic<u32> = Atomic::new(1);
+
 /// A host that can be reached (`IDT-PEER-2`).
 pub struct Peer {
     id: PeerId,
     index: u32,
+    life: u32,
     transport: Arc<TransportEntry>,
     stats: Stats,
+    route: Route,
     link: RcuArc<LinkRef>,
     queues: u16,
     max_frame: usize,
+    bridge: u64,
     counters: &'static [&'static CStr],
+    /// Peers with frames that wait for room in the rings of this one.
+    waiting: Atomic<PeerSet>,
+    /// Peers that this one's frames have been forwarded to since they were last
+    /// told, for each queue of this one.
+    untold: [Atomic<PeerSet>; MAX_QUEUES as usize],
 }
 
 impl Peer {
@@ -103,21 +148,28 @@ impl Peer {
         id: PeerId,
         index: u32,
         transport: Arc<TransportEntry>,
+        route: Route,
         link: Arc<dyn Link>,
     ) -> Result<Arc<Self>> {
         let (queues, max_frame, counters) = (link.queues(), link.max_frame(), link.counters());
+        let bridge = u64::from(transport.id()) << 32 | u64::from(link.bridge());
         let cell = RcuArc::empty();
         cell.replace(Some(Arc::new(LinkRef(link), GFP_KERNEL)?));
         Ok(Arc::new(
             Self {
                 id,
                 index,
+                life: NEXT_LIFE.fetch_add(1, Relaxed),
                 transport,
                 stats: Stats::default(),
+                route,
                 link: cell,
                 queues,
                 max_frame,
+                bridge,
                 counters,
+                waiting: Atomic::new(0),
+                untold: [const { Atomic::new(0) }; MAX_QUEUES as usize],
             },
             GFP_KERNEL,
         )?)
@@ -136,10 +188,35 @@ impl Peer {
         self.index
     }
 
+    /// Differs from that of all other peers, also from that of a peer with the
+    /// same id that has left.
+    pub(crate) fn life(&self) -> u32 {
+        self.life
+    }
+
     /// The transport that reaches it.
     #[inline]
     pub fn transport(&self) -> &Arc<TransportEntry> {
         &self.transport
+    }
+
+    /// The bridge that it is reached over, of all transports.
+    pub(crate) fn bridge(&self) -> u64 {
+        self.bridge
+    }
+
+    /// The way to it, if another peer forwards; `None` if it has a link of its own.
+    #[inline]
+    pub(crate) fn via(&self) -> Option<&Arc<Via>> {
+        match &self.route {
+            Route::Direct => None,
+            Route::Via(via) => Some(via),
+        }
+    }
+
+    /// The peer that forwards to it; `None` if it has a link of its own.
+    pub fn hop(&self) -> Option<&Arc<Peer>> {
+        self.via().map(|via| via.hop())
     }
 
     /// Its counters.
@@ -165,6 +242,15 @@ impl Peer {
         self.link.load(&rcu::read_lock()).is_some()
     }
 
+    /// What other hosts are told of it.
+    pub(crate) fn data(&self) -> PeerData {
+        let data = self.with_link(|link| link.data()).unwrap_or_default();
+        PeerData {
+            peer_index: self.index,
+            ..data
+        }
+    }
+
     /// Runs `f` on the link, if the peer is still there.
     #[inline]
     fn with_link<R>(&self, f: impl FnOnce(&dyn Link) -> R) -> Option<R> {
@@ -185,9 +271,7 @@ impl Peer {
             len: (frame.func_hdr().len() + data) as u32,
             func: frame.func().0,
         };
-        let result = self
-            .with_link(|link| link.send(&msg, frame, queue))
-            .unwrap_or(Err(SendError::Gone));
+        let result = self.relay(&msg.into(), frame, queue);
         match result {
             Ok(_) => {
                 frame.sent();
@@ -197,6 +281,18 @@ impl Peer {
             Err(_) => self.stats.tx_errors.add(1),
         }
         result
+    }
+
+    /// Queues a frame with headers that are made already, and does not count it.
+    #[inline]
+    pub(crate) fn relay(
+        &self,
+        head: &Envelope,
+        frame: &Frame,
+        queue: u16,
+    ) -> Result<u32, SendError> {
+        self.with_link(|link| link.send(head, frame, queue))
+            .unwrap_or(Err(SendError::Gone))
     }
 
     /// See [`Link::kick`].
@@ -211,6 +307,29 @@ impl Peer {
         self.with_link(|link| link.arm_tx(queue)).unwrap_or(true)
     }
 
+    /// As [`arm_tx`](Self::arm_tx), for frames of peer `index` that lead over
+    /// this one: they go on when [`tx_completed`](Self::tx_completed) comes.
+    pub(crate) fn arm_tx_for(&self, index: u32, queue: u16) -> bool {
+        include(&self.waiting, index);
+        self.arm_tx(queue)
+    }
+
+    /// Notes that a frame from `queue` of this peer was forwarded to peer `index`.
+    pub(crate) fn forwarded_to(&self, index: u32, queue: u16) {
+        if let Some(untold) = self.untold.get(usize::from(queue)) {
+            include(untold, index);
+        }
+    }
+
+    /// The peers that frames from `queue` were forwarded to since the last call.
+    #[inline]
+    pub(crate) fn take_untold(&self, queue: u16) -> PeerSet {
+        match self.untold.get(usize::from(queue)) {
+            Some(untold) if untold.load(Relaxed) != 0 => untold.xchg(0, Relaxed),
+            _ => 0,
+        }
+    }
+
     /// See [`Link::counters`].
     pub fn link_counters(&self) -> &'static [&'static CStr] {
         self.counters
@@ -221,15 +340,38 @@ impl Peer {
         self.with_link(|link| link.counter(index)).unwrap_or(0)
     }
 
-    /// Tells the functions that the peer has consumed `units` of `queue`.
+    /// Tells the functions that the peer has consumed `units` of `queue`, and
+    /// lets frames go on that wait for room there.
     ///
     /// Called by the transport, in softirq context.
     pub fn tx_completed(&self, queue: u16, units: u32) {
         service::for_each_function(|f| f.tx_completed(self, queue, units));
+        if self.waiting.load(Relaxed) != 0 {
+            management::resume(self, self.waiting.xchg(0, Full), queue);
+        }
     }
 
     /// Cuts the peer off its link; no call into the link is under way afterwards.
     pub(crate) fn disconnect(&self) {
         drop(self.link.replace(None));
     }
+}
+
+/// The set of one peer.
+#[inline]
+pub(crate) fn set_of(index: u32) -> PeerSet {
+    1u64.checked_shl(index).unwrap_or(0)
+}
+
+/// Adds a peer to a set.
+fn include(set: &Atomic<PeerSet>, index: u32) {
+    let mut old = set.load(Relaxed);
+    while let Err(now) = set.cmpxchg(old, old | set_of(index), Full) {
+        old = now;
+    }
+}
+
+/// The indices of the peers in a set.
+pub(crate) fn members(set: PeerSet) -> impl Iterator<Item = u32> {
+    (0..PeerSet::BITS).filter(move |&index| set & set_of(index) != 0)
 }

@@ -3,6 +3,7 @@
 //! The registries, sending by peer id, and the entry point for what arrives.
 
 use crate::{
+    forward,
     frame::{
         Frame,
         FuncId,
@@ -15,8 +16,12 @@ use crate::{
         FunctionEntry, //
     },
     loopback::SelfEntry,
+    management,
     peer::Peer,
-    stats::Counter,
+    stats::{
+        Counter,
+        Stats, //
+    },
     sysfs::{
         PeerDirectory,
         Tree, //
@@ -38,9 +43,17 @@ use mp_kernel::{
     error,
     sync::RcuArc, //
 };
-use mp_proto::wire::{
-    MsgHdr,
-    PeerId, //
+use mp_proto::{
+    manage,
+    route::{
+        verdict,
+        Verdict, //
+    },
+    wire::{
+        MsgHdr,
+        PeerId,
+        WayTag, //
+    }, //
 };
 
 /// Most peers of one host, itself included.
@@ -69,8 +82,15 @@ pub struct Drops {
     pub bad_header: Counter,
     /// No function of that id (`IDT-FN-4`).
     pub unknown_function: Counter,
-    /// Addressed to another host, to which no route is known (`IDT-MSG-7`).
+    /// Addressed to another host, between which and the source nothing is
+    /// forwarded (`IDT-MSG-7`).
     pub no_route: Counter,
+    /// From an earlier life of a host at the other side of one that forwards.
+    pub stale: Counter,
+    /// Beyond what a host may have forwarded at a time.
+    pub overrun: Counter,
+    /// To be forwarded, but memory was short or the destination has left.
+    pub forwarding: Counter,
 }
 
 /// See [`Drops`].
@@ -78,6 +98,9 @@ pub static DROPS: Drops = Drops {
     bad_header: Counter::new(),
     unknown_function: Counter::new(),
     no_route: Counter::new(),
+    stale: Counter::new(),
+    overrun: Counter::new(),
+    forwarding: Counter::new(),
 };
 
 /// What changes only under the registry's mutex.
@@ -99,11 +122,12 @@ kernel::sync::global_lock! {
 /// Opens the registry: from now on peers and services may register.
 pub(crate) fn start() -> Result {
     REGISTRY.lock().tree = Some(Tree::new()?);
-    Ok(())
+    management::start()
 }
 
 /// Closes the registry, which is empty by then, and frees what it holds.
 pub(crate) fn stop() {
+    management::stop();
     let mut registry = REGISTRY.lock();
     registry.tree = None;
     registry.directories = KVec::new();
@@ -231,15 +255,59 @@ fn send_to(peer: &Peer, frame: &Frame) -> Result {
     sent.map(|_| ()).map_err(Error::from)
 }
 
-/// Takes a frame that came from `peer` and gives it to its function
-/// (`IDT-MSG-4`). Softirq context. `msg` and `func_hdr` are private copies.
+/// Takes a frame that came over the link of `peer` and gives it to its function
+/// (`IDT-MSG-4`), or passes it on (`IDT-MSG-7`). Softirq context. `msg` and
+/// `rest`, the headers behind it, are private copies.
 ///
 /// # Errors
 ///
 /// `EBADMSG` for a header that is not true, `ENOENT` for an unknown function,
-/// `EHOSTUNREACH` for another host's frame, or the function's own error. The
-/// frame has then been counted as dropped.
+/// `EHOSTUNREACH` for another host's frame that is not forwarded, or the
+/// function's own error. The frame has then been counted as dropped.
 pub fn receive(
+    rx: &RxContext<'_>,
+    peer: &Arc<Peer>,
+    msg: MsgHdr,
+    rest: &[u8],
+    data: &dyn RxData,
+) -> Result {
+    let result = match verdict(
+        self_id(),
+        resolve(peer.id()),
+        resolve(msg.src),
+        resolve(msg.dst),
+    ) {
+        Verdict::Deliver => deliver(rx, peer, msg, rest, data),
+        Verdict::DeliverFar => deliver_far(rx, peer, msg, rest, data),
+        Verdict::Forward => forward::forward(rx, peer, msg, rest, data),
+        Verdict::Loop => {
+            DROPS.no_route.add(1);
+            Err(error::unreachable())
+        }
+        Verdict::BadSource => Err(bad_header()),
+    };
+    if result.is_err() {
+        peer.stats().rx_errors.add(1);
+    }
+    if rx.last {
+        let untold = peer.take_untold(rx.queue);
+        if untold != 0 {
+            forward::publish(peer, rx.queue, untold);
+        }
+    }
+    result
+}
+
+/// Counts a header that is not true (`IDT-MSG-8`).
+#[cold]
+pub(crate) fn bad_header() -> Error {
+    DROPS.bad_header.add(1);
+    error::bad_message()
+}
+
+/// Gives a frame of `peer` to its function.
+#[inline]
+fn deliver(
     rx: &RxContext<'_>,
     peer: &Arc<Peer>,
     msg: MsgHdr,
@@ -247,34 +315,67 @@ pub fn receive(
     data: &dyn RxData,
 ) -> Result {
     let bytes = data.len();
-    let result = check(peer, &msg, func_hdr.len() + bytes).and_then(|()| {
-        let frame = RxFrame {
-            peer,
-            msg,
-            func_hdr,
-            data,
-        };
-        dispatch(rx, frame)
-    });
-    match result {
-        Ok(()) => peer.stats().received(bytes),
-        Err(_) => peer.stats().rx_errors.add(1),
+    if msg.len as usize != func_hdr.len() + bytes {
+        return Err(bad_header());
     }
-    result
+    if msg.func == manage::FUNC_ID {
+        return management::receive(peer, func_hdr);
+    }
+    let frame = RxFrame {
+        peer,
+        msg,
+        func_hdr,
+        data,
+    };
+    dispatch(rx, frame)?;
+    peer.stats().received(bytes);
+    Ok(())
 }
 
-/// `IDT-MSG-8`, and `IDT-MSG-7` as far as there is no route.
-#[inline]
-fn check(peer: &Peer, msg: &MsgHdr, len: usize) -> Result {
-    if msg.len as usize != len || resolve(msg.src) != resolve(peer.id()) {
-        DROPS.bad_header.add(1);
-        return Err(error::bad_message());
+/// Gives a frame to its function that `hop` has forwarded.
+fn deliver_far(
+    rx: &RxContext<'_>,
+    hop: &Arc<Peer>,
+    msg: MsgHdr,
+    rest: &[u8],
+    data: &dyn RxData,
+) -> Result {
+    let (way, func_hdr) = split_way(rest)?;
+    match far_peer(hop, msg.src, way) {
+        Some(peer) => deliver(rx, &peer, msg, func_hdr, data),
+        None if hop.id() == PeerId::RP => {
+            DROPS.stale.add(1);
+            Err(error::stale())
+        }
+        None => Err(bad_header()),
     }
-    if resolve(msg.dst) != self_id() && msg.dst != PeerId::BCAST {
-        DROPS.no_route.add(1);
-        return Err(error::unreachable());
-    }
-    Ok(())
+}
+
+/// Splits the mark of the way from the function header.
+pub(crate) fn split_way(rest: &[u8]) -> Result<(Option<WayTag>, &[u8])> {
+    let (way, func_hdr) = rest.split_first_chunk().ok_or_else(bad_header)?;
+    Ok((WayTag::from_value(u32::from_le_bytes(*way)), func_hdr))
+}
+
+/// The peer with this id that `hop` forwards to, if `way` is its mark.
+pub(crate) fn far_peer(hop: &Peer, id: PeerId, way: Option<WayTag>) -> Option<Arc<Peer>> {
+    let guard = rcu::read_lock();
+    let mut present = PEERS.iter().filter_map(|cell| cell.load(&guard));
+    let peer = present.find(|peer| peer.id() == id)?;
+    let via = peer.via()?;
+    (via.hop().life() == hop.life() && way == Some(via.way())).then(|| peer.into())
+}
+
+/// The peer with this index, unless it is the local host.
+pub(crate) fn peer_at(index: u32) -> Option<Arc<Peer>> {
+    PEERS.get(index as usize)?.get()
+}
+
+/// Counters over all peers that are there.
+pub(crate) fn totals() -> manage::PeerStats {
+    let sum = Stats::default();
+    for_each_peer(|peer| sum.absorb(peer.stats().snapshot()));
+    sum.snapshot()
 }
 
 #[inline]
@@ -295,6 +396,17 @@ fn dispatch(rx: &RxContext<'_>, frame: RxFrame<'_>) -> Result {
 pub(crate) fn peer_add(peer: &Arc<Peer>) -> Result {
     let mut registry = REGISTRY.lock();
     let cell = PEERS.get(peer.index() as usize).ok_or(ERANGE)?;
+    match peer.hop() {
+        // The hop may have left since it has announced the peer.
+        Some(hop) if !is_present(hop) => return Err(error::not_connected()),
+        Some(_) => {}
+        // A link of its own is better than any other way.
+        None => {
+            if let Some(far) = peer_get(peer.id()).filter(|p| p.via().is_some()) {
+                remove(&mut registry, &far);
+            }
+        }
+    }
     if cell.get().is_some() || peer.id() == self_id() || peer_get(peer.id()).is_some() {
         return Err(EEXIST);
     }
@@ -308,11 +420,31 @@ pub(crate) fn peer_add(peer: &Arc<Peer>) -> Result {
             entry.function.peer_add(peer);
         }
     }
+    management::kick();
     Ok(())
 }
 
+/// Removes a peer, and before it those that it forwards to.
 pub(crate) fn peer_del(peer: &Arc<Peer>) {
     let mut registry = REGISTRY.lock();
+    for far in PEERS.iter().filter_map(|cell| cell.get()) {
+        if far.hop().is_some_and(|hop| hop.life() == peer.life()) {
+            remove(&mut registry, &far);
+        }
+    }
+    if is_present(peer) {
+        remove(&mut registry, peer);
+    }
+    management::kick();
+}
+
+/// Whether it is this very peer that is in the registry.
+fn is_present(peer: &Peer) -> bool {
+    peer_at(peer.index()).is_some_and(|p| p.life() == peer.life())
+}
+
+/// Removes a peer that is in the registry.
+fn remove(registry: &mut Registry, peer: &Arc<Peer>) {
     peer.disconnect();
     for cell in &FUNCTIONS {
         if let Some(entry) = cell.get() {
@@ -327,6 +459,9 @@ pub(crate) fn peer_del(peer: &Arc<Peer>) {
 }
 
 pub(crate) fn function_add(entry: Arc<FunctionEntry>) -> Result {
+    if entry.id.0 == manage::FUNC_ID {
+        return Err(EEXIST);
+    }
     let _registry = REGISTRY.lock();
     let mut free = None;
     for cell in &FUNCTIONS {

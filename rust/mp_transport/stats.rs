@@ -53,21 +53,7 @@ pub struct Stats {
 }
 
 /// A reading of [`Stats`]: `mp_stats` of the guide.
-#[derive(Clone, Copy, Default)]
-pub struct Snapshot {
-    /// See [`Stats::tx_frames`].
-    pub tx_frames: u64,
-    /// See [`Stats::tx_bytes`].
-    pub tx_bytes: u64,
-    /// See [`Stats::tx_errors`].
-    pub tx_errors: u64,
-    /// See [`Stats::rx_frames`].
-    pub rx_frames: u64,
-    /// See [`Stats::rx_bytes`].
-    pub rx_bytes: u64,
-    /// See [`Stats::rx_errors`].
-    pub rx_errors: u64,
-}
+pub use mp_proto::manage::PeerStats as Snapshot;
 
 impl Stats {
     /// Reads all counters, each by itself.

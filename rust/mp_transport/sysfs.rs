@@ -7,13 +7,15 @@
 //! /sys/kernel/mp/self                        id of the local host, hexadecimal
 //! /sys/kernel/mp/dropped_bad_header          frames, see service::Drops
 //! /sys/kernel/mp/dropped_unknown_function
-//! /sys/kernel/mp/dropped_no_route
-//! /sys/kernel/mp/peers/<id>/{id,index,type,state,queues,max_frame}
+//! /sys/kernel/mp/dropped_{no_route,stale,overrun,forwarding}
+//! /sys/kernel/mp/forwarded                   frames passed on to other hosts
+//! /sys/kernel/mp/peers/<id>/{id,index,type,state,route,queues,max_frame}
 //! /sys/kernel/mp/peers/<id>/{tx,rx}_{frames,bytes,errors}
 //! /sys/kernel/mp/peers/<id>/link/            the transport's own counters
 //! ```
 
 use crate::{
+    forward,
     peer::Peer,
     service, //
 };
@@ -43,6 +45,10 @@ impl Attributes for ServiceAttributes {
             c"dropped_bad_header",
             c"dropped_unknown_function",
             c"dropped_no_route",
+            c"dropped_stale",
+            c"dropped_overrun",
+            c"dropped_forwarding",
+            c"forwarded",
         ]
     }
 
@@ -52,7 +58,11 @@ impl Attributes for ServiceAttributes {
             0 => writeln!(out, "{:08x}", service::self_id().0),
             1 => writeln!(out, "{}", drops.bad_header.get()),
             2 => writeln!(out, "{}", drops.unknown_function.get()),
-            _ => writeln!(out, "{}", drops.no_route.get()),
+            3 => writeln!(out, "{}", drops.no_route.get()),
+            4 => writeln!(out, "{}", drops.stale.get()),
+            5 => writeln!(out, "{}", drops.overrun.get()),
+            6 => writeln!(out, "{}", drops.forwarding.get()),
+            _ => writeln!(out, "{}", forward::FORWARDED.get()),
         }
     }
 }
@@ -67,6 +77,7 @@ impl Attributes for PeerAttributes {
             c"index",
             c"type",
             c"state",
+            c"route",
             c"queues",
             c"max_frame",
             c"tx_frames",
@@ -87,13 +98,17 @@ impl Attributes for PeerAttributes {
             2 => writeln!(out, "{}", peer.transport().name().to_str().unwrap_or("?")),
             3 if peer.is_connected() => writeln!(out, "connected"),
             3 => writeln!(out, "leaving"),
-            4 => writeln!(out, "{}", peer.tx_queues()),
-            5 => writeln!(out, "{}", peer.max_frame()),
-            6 => writeln!(out, "{}", stats.tx_frames),
-            7 => writeln!(out, "{}", stats.tx_bytes),
-            8 => writeln!(out, "{}", stats.tx_errors),
-            9 => writeln!(out, "{}", stats.rx_frames),
-            10 => writeln!(out, "{}", stats.rx_bytes),
+            4 => match peer.hop() {
+                Some(hop) => writeln!(out, "via {:08x}", hop.id().0),
+                None => writeln!(out, "direct"),
+            },
+            5 => writeln!(out, "{}", peer.tx_queues()),
+            6 => writeln!(out, "{}", peer.max_frame()),
+            7 => writeln!(out, "{}", stats.tx_frames),
+            8 => writeln!(out, "{}", stats.tx_bytes),
+            9 => writeln!(out, "{}", stats.tx_errors),
+            10 => writeln!(out, "{}", stats.rx_frames),
+            11 => writeln!(out, "{}", stats.rx_bytes),
             _ => writeln!(out, "{}", stats.rx_errors),
         }
     }

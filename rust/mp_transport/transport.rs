@@ -5,7 +5,8 @@
 use crate::{
     peer::{
         Link,
-        Peer, //
+        Peer,
+        Route, //
     },
     service,
     stats::{
@@ -15,7 +16,13 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
 };
 use mp_proto::wire::PeerId;
 
@@ -25,6 +32,8 @@ pub struct TransportEntry {
     name: &'static CStr,
     /// Counters of the peers that have left.
     retired: Stats,
+    /// Whether it is being unloaded (`IDT-PEER-5`).
+    unloading: Atomic<bool>,
 }
 
 impl TransportEntry {
@@ -48,6 +57,11 @@ impl TransportEntry {
             }
         });
         sum.snapshot()
+    }
+
+    /// Whether it is being unloaded: its peers need not be told that the others leave.
+    pub(crate) fn is_unloading(&self) -> bool {
+        self.unloading.load(Relaxed)
     }
 
     pub(crate) fn retire(&self, peer: &Peer) {
@@ -74,6 +88,7 @@ impl Registration {
                 id,
                 name,
                 retired: Stats::default(),
+                unloading: Atomic::new(false),
             },
             GFP_KERNEL,
         )?;
@@ -84,6 +99,12 @@ impl Registration {
     /// The registry entry.
     pub(crate) fn entry(&self) -> &Arc<TransportEntry> {
         &self.entry
+    }
+
+    /// All peers of this transport are about to be removed: from now on they are
+    /// not told of each other's leaving (`IDT-PEER-5`).
+    pub fn unload(&self) {
+        self.entry.unloading.store(true, Relaxed);
     }
 
     /// Enters a peer that this transport reaches and tells all functions.
@@ -99,7 +120,7 @@ impl Registration {
         index: u32,
         link: Arc<dyn Link>,
     ) -> Result<PeerRegistration> {
-        let peer = Peer::new(id, index, self.entry.clone(), link)?;
+        let peer = Peer::new(id, index, self.entry.clone(), Route::Direct, link)?;
         service::peer_add(&peer)?;
         Ok(PeerRegistration { peer })
     }

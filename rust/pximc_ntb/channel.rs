@@ -64,7 +64,9 @@ use mp_proto::{
     },
     wire::{
         BlockHdr,
+        Envelope,
         MsgHdr,
+        PeerData,
         Priority,
         Tag, //
     }, //
@@ -88,8 +90,8 @@ use mp_transport::{
 /// Most data bytes of a frame: a 64 KiB segment with all its headers.
 pub(crate) const MAX_FRAME: usize = 128 << 10;
 
-/// Longest headers of a frame, message and function header together.
-pub(crate) const HDR_MAX: usize = MsgHdr::SIZE + FUNC_HDR_MAX;
+/// Longest headers of a frame, all together.
+pub(crate) const HDR_MAX: usize = Envelope::MAX + FUNC_HDR_MAX;
 
 /// Records a producer may have reserved at a time.
 pub(crate) const TX_HELD: usize = 16;
@@ -123,7 +125,7 @@ pub(crate) struct Counters {
 
 /// A frame of which only some records fitted so far.
 struct Partial {
-    msg: MsgHdr,
+    head: Envelope,
     frame: Frame,
     rest: Split,
 }
@@ -240,6 +242,15 @@ impl Channel {
         })
     }
 
+    /// What other hosts are told of the peer: where its memory is for this host
+    /// (`IDT-EP-3`).
+    pub(crate) fn peer_data(&self) -> PeerData {
+        PeerData {
+            inb_base: self.out.0.phys_addr(),
+            ..PeerData::default()
+        }
+    }
+
     /// Number of data rings.
     pub(crate) fn queues(&self) -> u16 {
         self.rings.len().saturating_sub(1) as u16
@@ -323,7 +334,12 @@ impl Channel {
     }
 
     /// See [`Link::send`](mp_transport::peer::Link::send).
-    pub(crate) fn send(&self, msg: &MsgHdr, frame: &Frame, queue: u16) -> Result<u32, SendError> {
+    pub(crate) fn send(
+        &self,
+        head: &Envelope,
+        frame: &Frame,
+        queue: u16,
+    ) -> Result<u32, SendError> {
         let Some((number, ring)) = self.ring_for(queue, frame.priority()) else {
             return Err(SendError::Gone);
         };
@@ -334,16 +350,16 @@ impl Channel {
         if tx.partial.is_some() {
             return Err(SendError::Full);
         }
-        let hdr_len = (MsgHdr::SIZE + frame.func_hdr().len()) as u32;
+        let hdr_len = (head.len() + frame.func_hdr().len()) as u32;
         let data_len = frame.body().len() as u32;
         let mut rest = Split::new(hdr_len, data_len, tx.producer.record_cap())
             .map_err(|_| SendError::TooLarge)?;
         let units = rest.units();
         let chunk = rest.next().ok_or(SendError::TooLarge)?;
-        self.put(&mut tx, &chunk, msg, frame)?;
+        self.put(&mut tx, &chunk, head, frame)?;
         if chunk.data_len < data_len {
             tx.partial = Some(Partial {
-                msg: *msg,
+                head: *head,
                 frame: frame.clone(),
                 rest,
             });
@@ -381,14 +397,14 @@ impl Channel {
         &self,
         tx: &mut Tx,
         chunk: &Chunk,
-        msg: &MsgHdr,
+        head: &Envelope,
         frame: &Frame,
     ) -> Result<u32, SendError> {
         let slot = match tx.producer.reserve(&self.inb, chunk.hdr.buffer_len) {
             Ok(slot) => slot,
             Err(e) => return Err(self.refused(e)),
         };
-        let data_at = match self.write_head(&slot, chunk, msg, frame) {
+        let data_at = match self.write_head(&slot, chunk, head, frame) {
             Ok(data_at) => data_at,
             Err(e) => return Err(withdraw(tx, slot, e)),
         };
@@ -524,11 +540,18 @@ impl Channel {
     }
 
     /// Writes block header and headers of a record; where its data begins.
-    fn write_head(&self, slot: &Slot, chunk: &Chunk, msg: &MsgHdr, frame: &Frame) -> Result<usize> {
+    fn write_head(
+        &self,
+        slot: &Slot,
+        chunk: &Chunk,
+        envelope: &Envelope,
+        frame: &Frame,
+    ) -> Result<usize> {
         let mut head = Head::new();
         head.put(&slot.header(&chunk.hdr))?;
         if chunk.hdr.hdr_len != 0 {
-            head.put(&msg.encode())?;
+            let bytes = envelope.encode();
+            head.put(bytes.get(..envelope.len()).ok_or(EINVAL)?)?;
             head.put(frame.func_hdr())?;
         }
         slot.write(&self.out, 0, head.bytes()).map_err(|_| EIO)?;
@@ -549,7 +572,7 @@ impl Channel {
             let Some(chunk) = rest.next() else {
                 return;
             };
-            match self.put(tx, &chunk, &partial.msg, &partial.frame) {
+            match self.put(tx, &chunk, &partial.head, &partial.frame) {
                 Ok(_) => {
                     partial.rest = rest;
                     self.publish(number, tx);
@@ -627,6 +650,10 @@ impl Channel {
             let rx = RxContext {
                 napi: Some(napi),
                 queue: queue_of(number),
+                priority: match number {
+                    CONTROL_RING => Priority::High,
+                    _ => Priority::Bulk,
+                },
                 last: !half.consumer.knows_more(),
             };
             self.take(&rx, peer, &mut half, &record);
@@ -842,13 +869,13 @@ fn queue_of(number: u32) -> u16 {
     number.saturating_sub(1) as u16
 }
 
-/// Splits message and function header and hands the frame to the service. An
+/// Splits the message header off and hands the frame to the service. An
 /// error has been counted there and concerns nobody else.
 fn deliver(rx: &RxContext<'_>, peer: &Arc<Peer>, headers: &[u8], data: &dyn RxData) {
-    let Some((msg, func_hdr)) = headers.split_first_chunk::<{ MsgHdr::SIZE }>() else {
+    let Some((msg, rest)) = headers.split_first_chunk::<{ MsgHdr::SIZE }>() else {
         return peer.stats().rx_errors.add(1);
     };
-    let _ = service::receive(rx, peer, MsgHdr::decode(msg), func_hdr, data);
+    let _ = service::receive(rx, peer, MsgHdr::decode(msg), rest, data);
 }
 
 /// The headers of a record, collected for one write.

@@ -18,7 +18,10 @@ use mp_kernel::net::napi::{
 };
 use mp_proto::{
     layout::CONTROL_RING,
-    wire::MsgHdr, //
+    wire::{
+        Envelope,
+        PeerData, //
+    }, //
 };
 use mp_transport::{
     frame::Frame,
@@ -85,6 +88,7 @@ impl Poll for Poller {
 /// A channel with its pollers: what a peer is reached by.
 pub(crate) struct ChannelLink {
     channel: Arc<Channel>,
+    bridge: u32,
     napis: SetOnceNapis,
 }
 
@@ -93,9 +97,11 @@ pub(crate) struct ChannelLink {
 type SetOnceNapis = kernel::sync::SetOnce<KVec<Arc<Instance<Poller>>>>;
 
 impl ChannelLink {
-    pub(crate) fn new(channel: Arc<Channel>) -> Self {
+    /// The link that `channel` is, over that bridge.
+    pub(crate) fn new(channel: Arc<Channel>, bridge: u32) -> Self {
         Self {
             channel,
+            bridge,
             napis: SetOnceNapis::new(),
         }
     }
@@ -151,8 +157,8 @@ impl Link for ChannelLink {
         MAX_FRAME
     }
 
-    fn send(&self, msg: &MsgHdr, frame: &Frame, queue: u16) -> Result<u32, SendError> {
-        self.channel.send(msg, frame, queue)
+    fn send(&self, head: &Envelope, frame: &Frame, queue: u16) -> Result<u32, SendError> {
+        self.channel.send(head, frame, queue)
     }
 
     fn kick(&self, queue: u16) {
@@ -166,6 +172,14 @@ impl Link for ChannelLink {
             self.poll_where(|q| q == queue);
         }
         progress
+    }
+
+    fn bridge(&self) -> u32 {
+        self.bridge
+    }
+
+    fn data(&self) -> PeerData {
+        self.channel.peer_data()
     }
 
     fn counters(&self) -> &'static [&'static CStr] {

@@ -8,9 +8,11 @@ use crate::{
         Group, //
     },
     channel_link::ChannelLink,
+    host::Host,
     memory::LocalMemory,
     messages::Messages,
-    peer_link::PeerLink, //
+    peer_link::PeerLink,
+    Context, //
 };
 use kernel::{
     prelude::*,
@@ -46,21 +48,20 @@ use mp_proto::{
     link::{
         Config,
         Identity,
-        Role, //
+        Role,
+        FEATURE_OTHER_ROOT, //
     },
     mailbox::ALIGN,
     wire::PeerId, //
 };
-use mp_transport::{
-    service,
-    transport::Registration as Transport, //
-};
+use mp_transport::transport::Registration as Transport;
+
+/// Number of the next bridge that is bound.
+static NEXT_BRIDGE: Atomic<u32> = Atomic::new(0);
 
 /// What the module's parameters say, checked.
 #[derive(Clone, Copy)]
 pub(crate) struct Settings {
-    /// The part this host plays; `None` lets the port decide: the lowest is the RP.
-    pub(crate) role: Option<Role>,
     /// Most bytes of inbound memory for each peer.
     pub(crate) memory: usize,
     /// Data queues for each peer.
@@ -77,25 +78,8 @@ pub(crate) struct Settings {
 struct Slot {
     worker: RcuArc<Worker<PeerLink>>,
     active: RcuArc<ChannelLink>,
-}
-
-/// An endpoint's own id and index, packed so that they change together.
-struct Assigned(Atomic<u64>);
-
-impl Assigned {
-    const fn nobody() -> Self {
-        Self(Atomic::new(PeerId::SELF.0 as u64))
-    }
-
-    fn get(&self) -> (PeerId, u32) {
-        let word = self.0.load(Relaxed);
-        (PeerId(word as u32), (word >> 32) as u32)
-    }
-
-    fn set(&self, id: PeerId, index: u32) {
-        self.0
-            .store(u64::from(index) << 32 | u64::from(id.0), Relaxed);
-    }
+    /// Whether the peer is a root processor that this host does not obey.
+    refuses: Atomic<bool>,
 }
 
 /// What the device's links and its interrupts share.
@@ -103,22 +87,20 @@ pub(crate) struct Shared {
     ntb: ARef<NtbDev>,
     transport: Arc<Transport>,
     settings: Settings,
-    role: Role,
-    assigned: Assigned,
+    host: Arc<Host>,
+    /// The indices for its peers, if this host is the root processor.
+    indices: KVec<u32>,
+    /// Number of the bridge among those of this host.
+    bridge: u32,
     group: Group,
     messages: Pin<KBox<Messages>>,
     slots: KVec<Slot>,
 }
 
 impl Shared {
-    fn new(ntb: &NtbDev, transport: Arc<Transport>, settings: Settings) -> Result<Self> {
+    fn new(ntb: &NtbDev, context: &Context) -> Result<Self> {
         let peers = ntb.peer_port_count();
         let logical = logical_port(ntb)?;
-        let role = settings.role.unwrap_or(if logical == 0 {
-            Role::Root
-        } else {
-            Role::Endpoint
-        });
         let group = Group::new(ntb.db_valid_mask(), peers + 1, logical).inspect_err(|_| {
             dev_err!(ntb, "fewer doorbell bits than ports\n");
         })?;
@@ -127,23 +109,21 @@ impl Shared {
             let slot = Slot {
                 worker: RcuArc::empty(),
                 active: RcuArc::empty(),
+                refuses: Atomic::new(false),
             };
             slots.push(slot, GFP_KERNEL)?;
         }
-        let this = Self {
+        Ok(Self {
             ntb: ntb.into(),
-            transport,
-            settings,
-            role,
-            assigned: Assigned::nobody(),
+            transport: context.transport.clone(),
+            settings: context.settings,
+            host: context.host.clone(),
+            indices: context.host.take_indices(peers)?,
+            bridge: NEXT_BRIDGE.fetch_add(1, Relaxed),
             group,
             messages: Messages::new(peers)?,
             slots,
-        };
-        if role == Role::Root {
-            this.assigned(PeerId::RP, 0);
-        }
-        Ok(this)
+        })
     }
 
     /// The device.
@@ -164,6 +144,23 @@ impl Shared {
     /// The settings.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// This host, over all devices.
+    pub(crate) fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// See [`Link::bridge`](mp_transport::peer::Link::bridge).
+    pub(crate) fn bridge(&self) -> u32 {
+        self.bridge
+    }
+
+    /// Notes whether peer `pidx` is a root processor that this host does not obey.
+    pub(crate) fn refuse(&self, pidx: u32, refuses: bool) {
+        if let Some(slot) = self.slots.get(pidx as usize) {
+            slot.refuses.store(refuses, Relaxed);
+        }
     }
 
     /// Whether the NTB has a link to peer `pidx`.
@@ -189,46 +186,25 @@ impl Shared {
         }
     }
 
-    /// Who this host is to peer `pidx`. The RP gives out ids and indices by
-    /// logical ports, counted so that its own index is 0 (`IDT-ID-5`).
+    /// Who this host is to peer `pidx`. The RP gives out ids and indices
+    /// (`IDT-ID-5`).
     pub(crate) fn identity_for(&self, pidx: u32) -> Identity {
-        let (id, index) = self.assigned.get();
-        let peer = self.peer_logical_port(pidx);
-        let (your_id, your_index) = match self.role {
-            Role::Root => {
-                let your_index = peer + u32::from(peer < self.logical_port());
-                (PeerId::from_bdf(your_index, 0, 0), your_index)
-            }
-            Role::Endpoint => (PeerId::SELF, 0),
+        let (id, index) = self.host.assigned();
+        let role = self.host.role();
+        let given = self.indices.get(pidx as usize);
+        let (your_id, your_index) = match (role, given) {
+            (Role::Root, Some(&index)) => (PeerId::from_bdf(index, 0, 0), index),
+            _ => (PeerId::SELF, 0),
         };
+        let slot = self.slots.get(pidx as usize);
+        let refuses = slot.is_some_and(|slot| slot.refuses.load(Relaxed));
         Identity {
-            role: self.role,
+            role,
             id,
             index,
             your_id,
             your_index,
-            features: 0,
-        }
-    }
-
-    /// This host has got its id: takes it, and has all links tell their peers.
-    pub(crate) fn assigned(&self, id: PeerId, index: u32) {
-        if self.assigned.get() == (id, index) {
-            return;
-        }
-        match service::set_self_id(id) {
-            Ok(()) => {
-                self.assigned.set(id, index);
-                dev_info!(self.ntb, "this host is {:08x}, index {}\n", id.0, index);
-                self.kick_all();
-            }
-            Err(e) => dev_err!(
-                self.ntb,
-                "this host is {:08x} and cannot be {:08x} as well: error {}\n",
-                service::self_id().0,
-                id.0,
-                e.to_errno()
-            ),
+            features: if refuses { FEATURE_OTHER_ROOT } else { 0 },
         }
     }
 
@@ -240,6 +216,8 @@ impl Shared {
     /// `ENOTCONN` while the link is down, `ENOMEM`, or what the bridge's driver
     /// reports.
     pub(crate) fn inbound_memory(&self, pidx: u32) -> Result<LocalMemory> {
+        // Some drivers choose the place when they are asked, for the next who allocates.
+        let _turn = self.host.allocation_turn();
         let widx = self.ntb.peer_resource_idx(pidx)?;
         let limits = self.ntb.mw_get_align(pidx, widx)?;
         let mut len = limits.size_max.min(self.settings.memory as u64) as usize;
@@ -277,7 +255,7 @@ impl Shared {
     }
 
     /// Has all links looked at.
-    fn kick_all(&self) {
+    pub(crate) fn kick_all(&self) {
         let guard = rcu::read_lock();
         for slot in &self.slots {
             if let Some(worker) = slot.worker.load(&guard) {
@@ -373,14 +351,16 @@ impl Device {
     ///
     /// `ENOSPC` or `ENODEV` if the bridge lacks doorbells, scratchpads or
     /// messages, `ENOMEM`, or what its driver reports.
-    pub(crate) fn new(ntb: &NtbDev, transport: Arc<Transport>, settings: Settings) -> Result<Self> {
-        let shared = Arc::new(Shared::new(ntb, transport, settings)?, GFP_KERNEL)?;
+    pub(crate) fn new(ntb: &NtbDev, context: &Context) -> Result<Self> {
+        let shared = Arc::new(Shared::new(ntb, context)?, GFP_KERNEL)?;
         // Made before the steps that may fail, so that `drop` undoes them.
         let mut this = Self {
             _watch: Notifier::new(shared.clone())?,
             shared,
             events: None,
         };
+        let at_lowest_port = this.shared.logical_port() == 0;
+        this.shared.host.join(&this.shared, at_lowest_port)?;
         for (pidx, slot) in this.shared.slots.iter().enumerate() {
             let link = PeerLink::new(this.shared.clone(), pidx as u32)?;
             slot.worker.replace(Some(Worker::new(link)?));
@@ -425,9 +405,13 @@ impl Drop for Device {
         if masked.and(ntb.link_disable()).is_err() {
             dev_warn!(ntb, "cannot take the links down\n");
         }
-        if self.shared.assigned.get().0 == service::self_id() {
-            service::clear_self_id();
-        }
+        self.shared.host.leave(&self.shared);
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.host.return_indices(&self.indices);
     }
 }
 
@@ -438,7 +422,6 @@ impl ntb::client::Client for Driver {
     type Data = Device;
 
     fn probe(dev: &NtbDev) -> Result<Device> {
-        let (transport, settings) = crate::context().ok_or(ENODEV)?;
-        Device::new(dev, transport, settings)
+        Device::new(dev, &*crate::context().ok_or(ENODEV)?)
     }
 }

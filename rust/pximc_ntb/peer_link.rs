@@ -14,6 +14,10 @@ use crate::{
     channel_link::ChannelLink,
     device::Shared,
     dma::Engine,
+    host::{
+        LinkKey,
+        Order, //
+    },
     mailbox::Mailbox,
     memory::{
         LocalMemory,
@@ -56,7 +60,8 @@ use mp_proto::{
         Local,
         Rng,
         Role,
-        State, //
+        State,
+        FEATURE_OTHER_ROOT, //
     },
     memory::Inbound,
     wire::PeerId, //
@@ -221,8 +226,16 @@ impl PeerLink {
 
     /// Follows changes of who this host is.
     fn follow_identity(&self, live: &mut Live) {
+        if let Some(active) = &live.active {
+            self.learn_identity(&active.remote);
+        }
         let identity = self.shared.identity_for(self.pidx);
         if identity != live.identity {
+            if live.active.as_ref().is_some_and(|a| a.entered) && identity.id != live.identity.id {
+                // This host has another name now: everybody starts over.
+                let todo = live.machine.corrupt(now());
+                self.carry_out(live, todo);
+            }
             live.identity = identity;
             let todo = live.machine.set_identity(identity, now());
             self.carry_out(live, todo);
@@ -335,14 +348,47 @@ impl PeerLink {
             Tags { tx, rx },
         )?;
         let channel = Arc::new(channel, GFP_KERNEL)?;
-        Ok(Arc::new(ChannelLink::new(channel), GFP_KERNEL)?)
+        Ok(Arc::new(
+            ChannelLink::new(channel, self.shared.bridge()),
+            GFP_KERNEL,
+        )?)
     }
 
     /// An endpoint learns from the RP who it is.
     fn learn_identity(&self, remote: &Identity) {
-        if remote.role == Role::Root {
-            self.shared.assigned(remote.your_id, remote.your_index);
+        let host = self.shared.host();
+        if remote.role == Role::Root && host.role() == Role::Endpoint {
+            let order = host.order(self.key(), remote.your_id, remote.your_index);
+            self.shared.refuse(self.pidx, order == Order::Refused);
         }
+    }
+
+    /// The name of this link among those of the host.
+    fn key(&self) -> LinkKey {
+        (self.shared.bridge(), self.pidx)
+    }
+
+    /// Whether the peer belongs to another fabric, with a root processor of its
+    /// own; that is reported.
+    fn is_split(&self, remote: &Identity) -> bool {
+        let own = self.shared.identity_for(self.pidx);
+        let other = match (own.role, remote.role) {
+            (Role::Root, Role::Root) => "is a root processor like this host",
+            (Role::Root, _) if remote.features & FEATURE_OTHER_ROOT != 0 => {
+                "obeys another root processor"
+            }
+            (Role::Endpoint, _) if own.features & FEATURE_OTHER_ROOT != 0 => {
+                "is a second root processor"
+            }
+            _ => return false,
+        };
+        dev_err!(
+            self.shared.ntb(),
+            "peer {} {}: give all hosts but one the parameter role=2\n",
+            self.pidx,
+            other
+        );
+        true
     }
 
     /// Has the peer entered into the message frame service once both ids are
@@ -353,6 +399,9 @@ impl PeerLink {
         };
         let remote = active.remote;
         if active.entered || !remote.id.is_host() || service::self_id() == PeerId::SELF {
+            return;
+        }
+        if self.is_split(&remote) {
             return;
         }
         let session = Session {
@@ -387,6 +436,10 @@ impl PeerLink {
             return self.carry_out(live, todo);
         }
         active.remote = identity;
+        if active.entered && self.is_split(&identity) {
+            active.entered = false;
+            return self.follow(None);
+        }
         self.enter_peer(live);
     }
 
@@ -400,6 +453,7 @@ impl PeerLink {
             self.pidx,
             reason
         );
+        self.shared.host().link_down(self.key());
         active.link.channel().close();
         self.shared.set_active(self.pidx, None);
         self.follow(None);

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The root processor of a star: forwarding, announcements, statistics on request.
+
+use kernel::prelude::*;
+
+#[kunit_tests(mp_forward)]
+mod tests {
+    use super::*;
+    use crate::fixture::{
+        self,
+        Bytes,
+        Fabric, //
+    };
+    use mp_kernel::error;
+    use mp_proto::{
+        flow,
+        manage::{
+            Announced,
+            Lane,
+            Message, //
+        },
+        wire::{
+            Envelope,
+            MsgHdr,
+            PeerId,
+            WayTag, //
+        }, //
+    };
+    use mp_transport::{
+        management,
+        service, //
+    };
+
+    const FUNC: u32 = 0x4b55_4e54;
+    const ONE: PeerId = PeerId::from_bdf(1, 0, 0);
+    const TWO: PeerId = PeerId::from_bdf(2, 0, 0);
+    const DATA: usize = 1000;
+
+    /// The message header of a frame from the first peer to the second one.
+    const MSG: MsgHdr = MsgHdr {
+        dst: TWO,
+        src: ONE,
+        len: DATA as u32,
+        func: FUNC,
+    };
+
+    /// A star of two, and the mark of the way between them.
+    fn star() -> Result<(Fabric, WayTag)> {
+        let fabric = Fabric::star(2)?;
+        match fabric.link(1)?.await_messages(1).as_slice() {
+            [Message::Here(Announced { way: Some(way), .. })] => Ok((fabric, *way)),
+            _ => Err(ENOENT),
+        }
+    }
+
+    /// Has the first peer send a frame with this header and mark.
+    fn send(fabric: &Fabric, msg: MsgHdr, way: u32) -> Result {
+        let peer = fabric.peer(1)?;
+        let data = [5; DATA];
+        service::receive(
+            &fixture::context(),
+            &peer,
+            msg,
+            &way.to_le_bytes(),
+            &Bytes(&data),
+        )
+    }
+
+    /// A message of peer `from` to this host's service.
+    fn tell(fabric: &Fabric, from: u32, message: &Message) -> Result {
+        let bytes = message.encode();
+        let peer = fabric.peer(from)?;
+        let msg = MsgHdr {
+            dst: PeerId::RP,
+            src: peer.id(),
+            len: bytes.len() as u32,
+            func: mp_proto::manage::FUNC_ID,
+        };
+        service::receive(&fixture::context(), &peer, msg, &bytes, &Bytes(&[]))
+    }
+
+    #[test]
+    fn a_frame_for_a_peer_behind_another_bridge_is_passed_on_as_it_is() -> Result {
+        let (fabric, way) = star()?;
+        send(&fabric, MSG, way.value())?;
+        let way = Some(way);
+        assert_eq!(
+            fabric.link(2)?.take_frames().as_slice(),
+            [Envelope { msg: MSG, way }]
+        );
+        assert!(fabric.link(1)?.take_frames().is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn both_ends_of_a_way_are_told_the_same_mark_and_when_the_other_is_ready() -> Result {
+        let (fabric, way) = star()?;
+        let told = fabric.link(2)?.await_messages(1);
+        assert!(
+            matches!(told.as_slice(), [Message::Here(host)] if host.id == ONE && host.way == Some(way))
+        );
+        tell(&fabric, 2, &Message::Ready(ONE, way))?;
+        let told = fabric.link(1)?.await_messages(1);
+        assert_eq!(told.as_slice(), [Message::Go(TWO, way)]);
+        assert!(fabric.link(2)?.take_messages().is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn peers_at_one_bridge_are_announced_and_nothing_is_forwarded_between_them() -> Result {
+        let fabric = Fabric::new(2)?;
+        let told = fabric.link(1)?.await_messages(1);
+        assert!(matches!(told.as_slice(), [Message::Here(host)] if host.way.is_none()));
+        assert_eq!(send(&fabric, MSG, 1), Err(error::unreachable()));
+        assert!(fabric.link(2)?.take_frames().is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn what_waits_for_room_goes_on_in_order() -> Result {
+        let (fabric, way) = star()?;
+        fabric.link(2)?.refuse(true);
+        for func in 1..=20 {
+            send(&fabric, MsgHdr { func, ..MSG }, way.value())?;
+        }
+        assert!(fabric.link(2)?.take_frames().is_empty());
+        fabric.link(2)?.refuse(false);
+        fabric.peer(2)?.tx_completed(0, 1);
+        let functions = fabric.link(2)?.take_frames();
+        assert!(functions.iter().map(|head| head.msg.func).eq(1..=20));
+        Ok(())
+    }
+
+    #[test]
+    fn a_sender_beyond_its_credits_loses_its_frames_and_no_others() -> Result {
+        let (fabric, way) = star()?;
+        fabric.link(2)?.refuse(true);
+        let fits = flow::WINDOW / flow::cost(DATA);
+        for _ in 0..fits {
+            send(&fabric, MSG, way.value())?;
+        }
+        let before = service::DROPS.overrun.get();
+        assert_eq!(send(&fabric, MSG, way.value()), Err(error::no_buffers()));
+        assert_eq!(service::DROPS.overrun.get(), before + 1);
+        // The sender is told what was passed on, and may send as much again.
+        fabric.link(2)?.refuse(false);
+        fabric.peer(2)?.tx_completed(0, 1);
+        assert_eq!(fabric.link(2)?.take_frames().len(), fits as usize);
+        let lane = Lane {
+            dst: TWO,
+            way,
+            number: 1,
+        };
+        let total = fits * flow::cost(DATA);
+        assert_eq!(
+            fabric.link(1)?.take_messages().last(),
+            Some(&Message::Passed(lane, total))
+        );
+        send(&fabric, MSG, way.value())
+    }
+
+    #[test]
+    fn a_report_that_is_wanted_comes_as_soon_as_it_can() -> Result {
+        let (fabric, way) = star()?;
+        let lane = Lane {
+            dst: TWO,
+            way,
+            number: 1,
+        };
+        let cost = flow::cost(DATA);
+        send(&fabric, MSG, way.value())?;
+        tell(&fabric, 1, &Message::Want(lane, 2 * cost))?;
+        assert!(fabric.link(1)?.take_messages().is_empty());
+        send(&fabric, MSG, way.value())?;
+        assert_eq!(
+            fabric.link(1)?.take_messages().as_slice(),
+            [Message::Passed(lane, 2 * cost)]
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn a_frame_of_an_earlier_life_is_dropped_and_counted() -> Result {
+        let (mut fabric, way) = star()?;
+        fabric.remove_last();
+        fabric.add()?;
+        let told = fabric.link(1)?.await_messages(2);
+        assert_eq!(
+            told.as_slice().first(),
+            Some(&Message::Gone(TWO, Some(way)))
+        );
+        let before = service::DROPS.stale.get();
+        assert_eq!(send(&fabric, MSG, way.value()), Err(error::stale()));
+        assert_eq!(service::DROPS.stale.get(), before + 1);
+        Ok(())
+    }
+
+    #[test]
+    fn a_frame_that_would_go_in_a_circle_is_dropped_and_counted() -> Result {
+        let (fabric, way) = star()?;
+        let before = service::DROPS.no_route.get();
+        let back = MsgHdr { dst: ONE, ..MSG };
+        assert_eq!(send(&fabric, back, way.value()), Err(error::unreachable()));
+        let nobody = MsgHdr {
+            dst: PeerId::from_bdf(9, 0, 0),
+            ..MSG
+        };
+        assert_eq!(
+            send(&fabric, nobody, way.value()),
+            Err(error::unreachable())
+        );
+        assert_eq!(service::DROPS.no_route.get(), before + 2);
+        Ok(())
+    }
+
+    #[test]
+    fn the_peers_of_a_transport_that_unloads_leave_without_a_word() -> Result {
+        let (mut fabric, _) = star()?;
+        fabric.add()?;
+        fabric.link(1)?.await_messages(1);
+        fabric.transport().unload();
+        fabric.remove_last();
+        fabric.remove_last();
+        // The worker would have spoken by then.
+        kernel::time::delay::fsleep(kernel::time::Delta::from_millis(50));
+        assert!(fabric.link(1)?.take_messages().is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn a_peer_is_asked_for_its_statistics_and_waited_for_so_long() -> Result {
+        let fabric = Fabric::new(1)?;
+        let peer = fabric.peer(1)?;
+        assert_eq!(management::ask_stats(&peer, 20).err(), Some(ETIMEDOUT));
+        fabric.link(1)?.answer(true);
+        assert_eq!(management::ask_stats(&peer, 1000), Ok(fixture::ANSWER));
+        drop(fabric);
+        let gone = management::ask_stats(&peer, 1000);
+        assert_eq!(gone.err(), Some(error::not_connected()));
+        Ok(())
+    }
+
+    #[test]
+    fn a_peer_that_asks_is_told_what_went_over_all_links() -> Result {
+        let fabric = Fabric::new(1)?;
+        fabric.link(1)?.await_messages(0);
+        tell(&fabric, 1, &Message::AskStats(77))?;
+        let told = fabric.link(1)?.take_messages();
+        assert_eq!(
+            told.as_slice(),
+            [Message::Stats(77, fabric.peer(1)?.stats().snapshot())]
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A queue that grows as needed, in any context.
+
+use kernel::prelude::*;
+
+/// Places of a queue that grows for the first time.
+const FIRST: usize = 16;
+
+/// A queue.
+///
+/// # Invariants
+///
+/// The `len` slots from `head` on, modulo their number, are filled; all others are empty.
+pub(crate) struct Fifo<T> {
+    slots: KVec<Option<T>>,
+    head: usize,
+    len: usize,
+}
+
+impl<T> Fifo<T> {
+    /// An empty queue without memory.
+    pub(crate) const fn new() -> Self {
+        // INVARIANT: There are no slots.
+        Self {
+            slots: KVec::new(),
+            head: 0,
+            len: 0,
+        }
+    }
+
+    /// Number of entries.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Makes room for `places` entries altogether.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; the queue is as it was.
+    pub(crate) fn reserve(&mut self, places: usize, flags: kernel::alloc::Flags) -> Result {
+        if places <= self.slots.len() {
+            return Ok(());
+        }
+        let mut slots = KVec::with_capacity(places, flags)?;
+        let len = self.len;
+        while let Some(entry) = self.pop() {
+            slots.push(Some(entry), flags)?;
+        }
+        while slots.len() < places {
+            slots.push(None, flags)?;
+        }
+        // INVARIANT: The entries fill the first `len` slots.
+        *self = Self {
+            slots,
+            head: 0,
+            len,
+        };
+        Ok(())
+    }
+
+    /// The slot that is `n` behind `head`, where `n` is at most the number of slots.
+    fn slot(&self, n: usize) -> usize {
+        let at = self.head + n;
+        at.checked_sub(self.slots.len()).unwrap_or(at)
+    }
+
+    /// Appends an entry.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn push(&mut self, entry: T) -> Result {
+        if self.len == self.slots.len() {
+            self.reserve((2 * self.len).max(FIRST), GFP_ATOMIC)?;
+        }
+        let at = self.slot(self.len);
+        // INVARIANT: The first slot behind the filled ones is filled.
+        *self.slots.get_mut(at).ok_or(ENOMEM)? = Some(entry);
+        self.len += 1;
+        Ok(())
+    }
+
+    /// The oldest entry.
+    pub(crate) fn front(&self) -> Option<&T> {
+        self.slots.get(self.head)?.as_ref()
+    }
+
+    /// Takes the oldest entry out.
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        // INVARIANT: The slot at `head` is emptied, unless it was already and `len` is zero.
+        let entry = self.slots.get_mut(self.head)?.take()?;
+        self.head = self.slot(1);
+        self.len -= 1;
+        Some(entry)
+    }
+}

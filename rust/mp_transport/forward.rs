@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Forwarding between peers that share no bridge: the root processor in the
+//! middle of a star (`IDT-MSG-7`).
+//!
+//! A [`Flow`] leads from one peer to another and has a lane for priority frames
+//! and one for each queue of the sender. A frame is copied out of the inbound
+//! ring at once, so that this ring goes on, and put into the next one; what has
+//! no room there waits in its lane, in order. Senders keep to the credits of
+//! [`mp_proto::flow`], which bounds what waits; a sender that does not loses its
+//! frames. A slow receiver stops the flows to itself and no others.
+//!
+//! The set of flows is read under RCU and replaced as a whole, by the worker of
+//! [`management`].
+
+use crate::{
+    fifo::Fifo,
+    frame::{
+        Frame,
+        FrameBody,
+        FuncId,
+        RxContext,
+        RxData,
+        FUNC_HDR_MAX, //
+    },
+    management,
+    peer::{
+        Peer,
+        SendError, //
+    },
+    service::{
+        bad_header,
+        split_way,
+        DROPS, //
+    },
+    stats::Counter,
+    via::lane_number, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        rcu,
+        Arc, //
+    }, //
+};
+use mp_kernel::{
+    error,
+    new_spinlock_bh,
+    sync::{
+        RcuArc,
+        SpinLockBh,
+        SpinLockBhGuard, //
+    }, //
+};
+use mp_proto::{
+    flow::{
+        self,
+        Meter, //
+    },
+    manage::{
+        self,
+        Message, //
+    },
+    wire::{
+        Envelope,
+        MsgHdr,
+        PeerId,
+        WayTag, //
+    }, //
+};
+
+/// Frames passed on to another peer.
+pub(crate) static FORWARDED: Counter = Counter::new();
+
+/// Attempts to send what waits while the receiver makes room at the same time.
+const ATTEMPTS: u32 = 32;
+
+/// Data of a frame is kept in pieces of at most so many bytes.
+const PIECE: usize = 4096;
+
+/// All flows, in no order.
+static FLOWS: RcuArc<KVec<Arc<Flow>>> = RcuArc::empty();
+
+/// A frame that waits for room.
+struct Waiting {
+    head: Envelope,
+    frame: Frame,
+    units: u32,
+}
+
+/// What changes with each frame.
+struct State {
+    meter: Meter,
+    waiting: Fifo<Waiting>,
+}
+
+#[pin_data]
+struct Lane {
+    /// Held while a frame is sent, so that the receiver gets them in order.
+    #[pin]
+    state: SpinLockBh<State>,
+}
+
+/// The way from one peer to another.
+pub(crate) struct Flow {
+    src: Arc<Peer>,
+    dst: Arc<Peer>,
+    way: WayTag,
+    lanes: KVec<Pin<KBox<Lane>>>,
+}
+
+impl Flow {
+    fn new(src: Arc<Peer>, dst: Arc<Peer>, way: WayTag) -> Result<Arc<Self>> {
+        let mut lanes = KVec::new();
+        for _ in 0..=src.tx_queues() {
+            let state = State {
+                meter: Meter::default(),
+                waiting: Fifo::new(),
+            };
+            let lane = pin_init!(Lane {
+                state <- new_spinlock_bh!(state, "mp_transport::Flow"),
+            });
+            lanes.push(KBox::pin_init(lane, GFP_KERNEL)?, GFP_KERNEL)?;
+        }
+        Ok(Arc::new(
+            Self {
+                src,
+                dst,
+                way,
+                lanes,
+            },
+            GFP_KERNEL,
+        )?)
+    }
+
+    fn is(&self, src: &Peer, dst: PeerId) -> bool {
+        self.src.life() == src.life() && self.dst.id() == dst
+    }
+
+    /// The queue of the receiver that a lane leads into.
+    fn queue_to(&self, number: usize) -> u16 {
+        let queue = number.saturating_sub(1) as u16;
+        queue.checked_rem(self.dst.tx_queues()).unwrap_or(0)
+    }
+
+    /// Takes a frame into lane `number`.
+    fn take(&self, number: usize, head: Envelope, frame: Result<Frame>, last: bool) -> Result {
+        let lane = self.lanes.get(number).ok_or(EINVAL)?;
+        let units = flow::cost(head.msg.len as usize);
+        let mut state = lane.state.lock();
+        if state.meter.arrive(units).is_err() {
+            DROPS.overrun.add(1);
+            return Err(error::no_buffers());
+        }
+        let result = frame.and_then(|frame| self.put(number, &mut state, head, frame, units, last));
+        if result.is_err() {
+            DROPS.forwarding.add(1);
+            state.meter.pass(units);
+        }
+        self.report(number, state);
+        result
+    }
+
+    /// Sends a frame, or has it wait.
+    fn put(
+        &self,
+        number: usize,
+        state: &mut State,
+        head: Envelope,
+        frame: Frame,
+        units: u32,
+        last: bool,
+    ) -> Result {
+        let queue = self.queue_to(number);
+        if state.waiting.is_empty() {
+            match self.dst.relay(&head, &frame, queue) {
+                Ok(_) => {
+                    self.passed(state, units);
+                    if last {
+                        self.dst.kick(queue);
+                    } else {
+                        let from = number.saturating_sub(1) as u16;
+                        self.src.forwarded_to(self.dst.index(), from);
+                    }
+                    return Ok(());
+                }
+                Err(SendError::Full) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        state.waiting.push(Waiting { head, frame, units })?;
+        self.go_on(number, state);
+        Ok(())
+    }
+
+    fn passed(&self, state: &mut State, units: u32) {
+        FORWARDED.add(1);
+        state.meter.pass(units);
+    }
+
+    /// Sends what waits in a lane, or sees to it that this is called again.
+    fn go_on(&self, number: usize, state: &mut State) {
+        let queue = self.queue_to(number);
+        for _ in 0..ATTEMPTS {
+            self.send_waiting(queue, state);
+            self.dst.kick(queue);
+            if state.waiting.is_empty() {
+                return;
+            }
+            // Nobody says when the control ring has room.
+            if number == 0 {
+                break;
+            }
+            if !self.dst.arm_tx_for(self.src.index(), queue) {
+                return;
+            }
+        }
+        management::retry();
+    }
+
+    /// Sends what waits, as far as there is room.
+    fn send_waiting(&self, queue: u16, state: &mut State) {
+        while let Some(waiting) = state.waiting.front() {
+            let units = waiting.units;
+            match self.dst.relay(&waiting.head, &waiting.frame, queue) {
+                Ok(_) => self.passed(state, units),
+                Err(SendError::Full) => return,
+                Err(_) => {
+                    DROPS.forwarding.add(1);
+                    state.meter.pass(units);
+                }
+            }
+            drop(state.waiting.pop());
+        }
+    }
+
+    /// Tells the sender what was passed on, if it is time to.
+    fn report(&self, number: usize, mut state: SpinLockBhGuard<'_, State>) {
+        let Some(total) = state.meter.due() else {
+            return;
+        };
+        let lane = manage::Lane {
+            dst: self.dst.id(),
+            way: self.way,
+            number: number as u32,
+        };
+        match management::tell(&self.src, &Message::Passed(lane, total)) {
+            Err(SendError::Full) => management::retry(),
+            _ => state.meter.reported(total),
+        }
+    }
+
+    /// Sends what waits for room in `queue` of the receiver; `None`: in any.
+    fn resume(&self, queue: Option<u16>) {
+        for (number, lane) in self.lanes.iter().enumerate() {
+            if queue.is_none_or(|queue| queue == self.queue_to(number)) {
+                let mut state = lane.state.lock();
+                if !state.waiting.is_empty() {
+                    self.go_on(number, &mut state);
+                }
+                self.report(number, state);
+            }
+        }
+    }
+
+    /// The sender wants to be told once `total` units of a lane were passed on.
+    fn want(&self, number: u32, total: u32) {
+        if let Some(lane) = self.lanes.get(number as usize) {
+            let mut state = lane.state.lock();
+            state.meter.want(total);
+            self.report(number as usize, state);
+        }
+    }
+}
+
+/// Calls `f` with the flow from `src` to `dst`, if there is one.
+fn with_flow<R>(src: &Peer, dst: PeerId, f: impl FnOnce(&Flow) -> R) -> Option<R> {
+    let guard = rcu::read_lock();
+    let flows = FLOWS.load(&guard)?;
+    let flow = flows.iter().find(|flow| flow.is(src, dst))?;
+    Some(f(flow))
+}
+
+/// Passes a frame of `src` on to another peer. Softirq context. `rest` are the
+/// headers behind the message header.
+///
+/// # Errors
+///
+/// `EHOSTUNREACH` if nothing is forwarded between the two, `EBADMSG` for headers
+/// that are not true, `ESTALE` if the frame is from an earlier life of one of
+/// them, `ENOBUFS` from a sender that does not keep to its credits, `ENOMEM`, or
+/// the error of sending. All are counted.
+pub(crate) fn forward(
+    rx: &RxContext<'_>,
+    src: &Peer,
+    msg: MsgHdr,
+    rest: &[u8],
+    data: &dyn RxData,
+) -> Result {
+    let result = with_flow(src, msg.dst, |flow| {
+        let (way, func_hdr) = split_way(rest)?;
+        if msg.len as usize != func_hdr.len() + data.len() || func_hdr.len() > FUNC_HDR_MAX {
+            return Err(bad_header());
+        }
+        if way != Some(flow.way) {
+            DROPS.stale.add(1);
+            return Err(error::stale());
+        }
+        let body = Copied::new(data);
+        let func = FuncId(msg.func);
+        let frame = body.and_then(|body| Frame::new(func, func_hdr, rx.priority, body));
+        let number = lane_number(rx.queue, rx.priority);
+        flow.take(number, Envelope { msg, way }, frame, rx.last)
+    });
+    result.unwrap_or_else(|| {
+        DROPS.no_route.add(1);
+        Err(error::unreachable())
+    })
+}
+
+/// Publishes the frames of `src` that were forwarded, in its queue `queue`, to
+/// the peers with these indices.
+pub(crate) fn publish(src: &Peer, queue: u16, peers: u64) {
+    let guard = rcu::read_lock();
+    let flows = FLOWS.load(&guard);
+    for flow in flows.iter().flat_map(|flows| flows.iter()) {
+        let is_untold = crate::peer::set_of(flow.dst.index()) & peers != 0;
+        if flow.src.life() == src.life() && is_untold {
+            flow.dst.kick(flow.queue_to(usize::from(queue) + 1));
+        }
+    }
+}
+
+/// See [`Flow::want`]; `src` is who asks.
+pub(crate) fn want(src: &Peer, lane: manage::Lane, total: u32) {
+    with_flow(src, lane.dst, |flow| {
+        if flow.way == lane.way {
+            flow.want(lane.number, total);
+        }
+    });
+}
+
+/// There is room in `queue` of `dst` for frames of the peer with index `src`.
+pub(crate) fn resume(dst: &Peer, src: u32, queue: u16) {
+    let guard = rcu::read_lock();
+    let flows = FLOWS.load(&guard);
+    for flow in flows.iter().flat_map(|flows| flows.iter()) {
+        if flow.dst.life() == dst.life() && flow.src.index() == src {
+            flow.resume(Some(queue));
+        }
+    }
+}
+
+/// Looks after everything that waits and every report that is due.
+pub(crate) fn resume_all() {
+    let guard = rcu::read_lock();
+    let flows = FLOWS.load(&guard);
+    for flow in flows.iter().flat_map(|flows| flows.iter()) {
+        flow.resume(None);
+    }
+}
+
+/// Forwards between these pairs of peers from now on, with these marks, and
+/// between no others. Sleeps.
+///
+/// # Errors
+///
+/// `ENOMEM`; the flows are then what they were.
+pub(crate) fn set(ways: &[(Arc<Peer>, Arc<Peer>, WayTag)]) -> Result {
+    let present = FLOWS.get();
+    let known = |src: &Peer, dst: &Peer| {
+        let flows = present.as_ref()?;
+        let same =
+            |flow: &&Arc<Flow>| flow.src.life() == src.life() && flow.dst.life() == dst.life();
+        flows.iter().find(same).cloned()
+    };
+    let mut flows = KVec::with_capacity(2 * ways.len(), GFP_KERNEL)?;
+    for (a, b, way) in ways {
+        for (src, dst) in [(a, b), (b, a)] {
+            let flow = match known(src, dst) {
+                Some(flow) => flow,
+                None => Flow::new(src.clone(), dst.clone(), *way)?,
+            };
+            flows.push(flow, GFP_KERNEL)?;
+        }
+    }
+    if flows.is_empty() && present.is_none() {
+        return Ok(());
+    }
+    let flows = match flows.is_empty() {
+        true => None,
+        false => Some(Arc::new(flows, GFP_KERNEL)?),
+    };
+    drop(FLOWS.replace(flows));
+    Ok(())
+}
+
+/// Data of a frame, copied.
+struct Copied {
+    pieces: KVec<KVec<u8>>,
+    len: usize,
+}
+
+impl Copied {
+    fn new(data: &dyn RxData) -> Result<Self> {
+        let len = data.len();
+        let mut pieces = KVec::with_capacity(len.div_ceil(PIECE), GFP_ATOMIC)?;
+        for at in (0..len).step_by(PIECE) {
+            let mut piece = KVec::from_elem(0, PIECE.min(len - at), GFP_ATOMIC)?;
+            data.copy_to(at, &mut piece)?;
+            pieces.push(piece, GFP_ATOMIC)?;
+        }
+        Ok(Self { pieces, len })
+    }
+}
+
+impl FrameBody for Copied {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
+        self.pieces.iter().try_for_each(|piece| f(piece))
+    }
+
+    fn complete(&mut self, _status: Result) {}
+}

@@ -1,0 +1,637 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the message frame services of the hosts tell each other
+//! ([`mp_proto::manage`]): who is there (`IDT-PEER-13`), how far forwarded
+//! frames have got (`IDT-MSG-7`), and statistics on request (`IDT-PEER-3`).
+//!
+//! Messages are priority frames without data that no function sees and no
+//! counter counts. Those that concern frames under way are answered as they
+//! arrive; what enters or removes peers sleeps, and is left to a worker. Nothing
+//! here waits for an event that is not repeated: the worker compares what is
+//! with what ought to be, and runs again as long as something could not be sent.
+
+use crate::{
+    fifo::Fifo,
+    forward,
+    frame::{
+        Frame,
+        FrameBody,
+        FuncId, //
+    },
+    peer::{
+        members,
+        Peer,
+        PeerSet,
+        Route,
+        SendError, //
+    },
+    service::{
+        self,
+        MAX_PEERS, //
+    },
+    via::Via, //
+};
+use kernel::{
+    new_condvar,
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        rcu,
+        Arc,
+        CondVar,
+        Mutex, //
+    },
+    time::msecs_to_jiffies, //
+};
+use mp_kernel::{
+    error,
+    new_spinlock_bh,
+    sync::{
+        RcuArc,
+        SpinLockBh, //
+    },
+    worker::{
+        Work,
+        Worker, //
+    }, //
+};
+use mp_proto::{
+    herald::{
+        self,
+        Herald,
+        Member, //
+    },
+    manage::{
+        Announced,
+        Message,
+        PeerStats,
+        FUNC_ID, //
+    },
+    wire::{
+        Envelope,
+        MsgHdr,
+        PeerId,
+        Priority,
+        WayTag, //
+    }, //
+};
+
+/// Messages that may wait for the worker: more than a host sends that keeps to
+/// the protocol.
+const INBOX: usize = 4 * MAX_PEERS;
+
+/// Milliseconds until what could not be sent is tried again.
+const RETRY_MS: u32 = 10;
+
+/// Questions that may be open at a time.
+const MAX_QUESTIONS: usize = 16;
+
+/// The worker, while the service runs.
+static WORKER: RcuArc<Worker<Manager>> = RcuArc::empty();
+
+/// The next number of a question.
+static NEXT_QUESTION: Atomic<u32> = Atomic::new(1);
+
+/// A message that waits for the worker.
+struct Letter {
+    from: Arc<Peer>,
+    message: Message,
+}
+
+/// An endpoint, to the root processor.
+struct Endpoint {
+    peer: Arc<Peer>,
+    member: Member,
+    herald: KBox<Herald<MAX_PEERS>>,
+}
+
+/// Another endpoint, to an endpoint.
+struct Neighbour {
+    host: Announced,
+    /// Who has announced it, and forwards to it.
+    hop: Arc<Peer>,
+    /// The peer that was entered for it, with the way to it.
+    entered: Option<Arc<Peer>>,
+    /// Whether the hop knows that frames are taken.
+    told: bool,
+    /// Whether it takes frames.
+    ready: bool,
+}
+
+/// What only the worker touches.
+struct State {
+    endpoints: KVec<Endpoint>,
+    neighbours: KVec<Neighbour>,
+}
+
+/// A question for a peer's statistics.
+struct Question {
+    number: u32,
+    answer: Option<PeerStats>,
+}
+
+#[pin_data]
+pub(crate) struct Manager {
+    #[pin]
+    inbox: SpinLockBh<Fifo<Letter>>,
+    #[pin]
+    state: Mutex<State>,
+    #[pin]
+    questions: SpinLockBh<KVec<Question>>,
+    #[pin]
+    answered: CondVar,
+    /// Whether something could not be sent.
+    pending: Atomic<bool>,
+}
+
+/// Starts the worker.
+pub(crate) fn start() -> Result {
+    let manager = Arc::pin_init(
+        try_pin_init!(Manager {
+            inbox <- new_spinlock_bh!(Fifo::new()),
+            state <- new_mutex!(State {
+                endpoints: KVec::new(),
+                neighbours: KVec::new(),
+            }),
+            questions <- new_spinlock_bh!(KVec::with_capacity(MAX_QUESTIONS, GFP_KERNEL)?),
+            answered <- new_condvar!(),
+            pending: Atomic::new(false),
+        }),
+        GFP_KERNEL,
+    )?;
+    WORKER.replace(Some(Worker::new(manager)?));
+    Ok(())
+}
+
+/// Stops the worker and forgets everything. Sleeps.
+pub(crate) fn stop() {
+    if let Some(worker) = WORKER.replace(None) {
+        worker.stop();
+    }
+    // Without flows there is nothing to allocate.
+    let _ = forward::set(&[]);
+}
+
+/// Has the worker look at what has changed. Any context.
+pub(crate) fn kick() {
+    if let Some(worker) = WORKER.load(&rcu::read_lock()) {
+        worker.kick();
+    }
+}
+
+/// Something could not be sent: has the worker try it again in a while.
+pub(crate) fn retry() {
+    if let Some(worker) = WORKER.load(&rcu::read_lock()) {
+        if !worker.target().pending.xchg(true, Relaxed) {
+            worker.kick_in(RETRY_MS);
+        }
+    }
+}
+
+/// Sends a message to the message frame service of a peer.
+///
+/// # Errors
+///
+/// [`SendError`]; a message that found no memory counts as one that found no room.
+pub(crate) fn tell(peer: &Peer, message: &Message) -> Result<(), SendError> {
+    let bytes = message.encode();
+    let frame = Frame::new(FuncId(FUNC_ID), &bytes, Priority::High, Nothing)
+        .map_err(|_| SendError::Full)?;
+    let head = Envelope::from(MsgHdr {
+        dst: peer.id(),
+        src: service::self_id(),
+        len: bytes.len() as u32,
+        func: FUNC_ID,
+    });
+    peer.relay(&head, &frame, 0).map(|_| ())
+}
+
+/// Takes a message of a peer. Softirq context.
+///
+/// # Errors
+///
+/// `EBADMSG` for what is no message, or not from this peer.
+pub(crate) fn receive(from: &Arc<Peer>, bytes: &[u8]) -> Result {
+    let message = Message::decode(bytes).ok_or(error::bad_message())?;
+    if !may_say(from, &message) {
+        return Err(error::bad_message());
+    }
+    match message {
+        Message::Here(_) | Message::Gone(..) | Message::Go(..) | Message::Ready(..) => {
+            post(from, message)
+        }
+        Message::Passed(lane, total) => {
+            if let Some(peer) = service::far_peer(from, lane.dst, Some(lane.way)) {
+                if let Some(via) = peer.via() {
+                    via.passed(&peer, lane.number, total);
+                }
+            }
+            Ok(())
+        }
+        Message::Want(lane, total) => {
+            forward::want(from, lane, total);
+            Ok(())
+        }
+        Message::AskStats(number) => {
+            // A question that is not answered is asked again, or given up.
+            let _ = tell(from, &Message::Stats(number, service::totals()));
+            Ok(())
+        }
+        Message::Stats(number, stats) => {
+            answer(number, stats);
+            Ok(())
+        }
+    }
+}
+
+/// Whether this message is one that `from` has to say: the RP says who is there,
+/// and only neighbours speak of what is forwarded.
+fn may_say(from: &Peer, message: &Message) -> bool {
+    let is_root = service::self_id() == PeerId::RP;
+    match message {
+        Message::AskStats(_) | Message::Stats(..) => true,
+        _ if from.via().is_some() => false,
+        Message::Here(_) | Message::Gone(..) | Message::Go(..) => from.id() == PeerId::RP,
+        Message::Ready(..) => is_root,
+        Message::Passed(..) | Message::Want(..) => true,
+    }
+}
+
+/// Leaves a message to the worker.
+fn post(from: &Arc<Peer>, message: Message) -> Result {
+    let guard = rcu::read_lock();
+    let worker = WORKER.load(&guard).ok_or(ENODEV)?;
+    let mut inbox = worker.target().inbox.lock();
+    if inbox.len() >= INBOX {
+        return Err(error::no_buffers());
+    }
+    let from = from.clone();
+    inbox.push(Letter { from, message })?;
+    drop(inbox);
+    worker.kick();
+    Ok(())
+}
+
+/// There is room in `queue` of `peer` for frames of `waiting`.
+pub(crate) fn resume(peer: &Peer, waiting: PeerSet, queue: u16) {
+    for index in members(waiting) {
+        forward::resume(peer, index, queue);
+        if let Some(far) = service::peer_at(index) {
+            if far.hop().is_some_and(|hop| hop.life() == peer.life()) {
+                far.tx_completed(queue, 0);
+            }
+        }
+    }
+}
+
+/// Asks a peer for its statistics, over all its own peers (`IDT-PEER-3`), and
+/// waits for the answer. Sleeps.
+///
+/// # Errors
+///
+/// `ETIMEDOUT` if none has come in `timeout_ms` milliseconds, `ENOTCONN` if the
+/// peer has left, `EAGAIN` if the question cannot be sent now, `EBUSY` if too
+/// many ask at a time, `EINTR`, `ENOMEM`.
+pub fn ask_stats(peer: &Peer, timeout_ms: u32) -> Result<PeerStats> {
+    let worker = WORKER.get().ok_or(ENODEV)?;
+    let manager = worker.target();
+    let number = NEXT_QUESTION.fetch_add(1, Relaxed);
+    let mut questions = manager.questions.lock();
+    if questions.len() >= MAX_QUESTIONS {
+        return Err(EBUSY);
+    }
+    let question = Question {
+        number,
+        answer: None,
+    };
+    questions.push(question, GFP_ATOMIC)?;
+    drop(questions);
+    let sent = tell(peer, &Message::AskStats(number)).map_err(Error::from);
+    let result = sent.and_then(|()| manager.await_answer(number, timeout_ms));
+    manager.questions.lock().retain(|q| q.number != number);
+    result
+}
+
+/// An answer has come; one that nobody waits for is dropped.
+fn answer(number: u32, stats: PeerStats) {
+    let guard = rcu::read_lock();
+    let Some(worker) = WORKER.load(&guard) else {
+        return;
+    };
+    let manager = worker.target();
+    let mut questions = manager.questions.lock();
+    if let Some(question) = questions.iter_mut().find(|q| q.number == number) {
+        question.answer = Some(stats);
+    }
+    drop(questions);
+    manager.answered.notify_all();
+}
+
+impl Manager {
+    fn await_answer(&self, number: u32, timeout_ms: u32) -> Result<PeerStats> {
+        use kernel::sync::CondVarTimeoutResult as Waited;
+        let mut questions = self.questions.lock();
+        let mut left = msecs_to_jiffies(timeout_ms);
+        loop {
+            let question = questions.iter().find(|q| q.number == number);
+            if let Some(stats) = question.and_then(|q| q.answer) {
+                return Ok(stats);
+            }
+            match self
+                .answered
+                .wait_interruptible_timeout(&mut questions, left)
+            {
+                Waited::Woken { jiffies } => left = jiffies,
+                Waited::Timeout => return Err(ETIMEDOUT),
+                Waited::Signal { .. } => return Err(EINTR),
+            }
+        }
+    }
+
+    fn next_letter(&self) -> Option<Letter> {
+        self.inbox.lock().pop()
+    }
+
+    /// Has heralds for the endpoints that are there, and no others.
+    fn follow_endpoints(&self, endpoints: &mut KVec<Endpoint>) -> Result {
+        let mut unloading = KVec::new();
+        endpoints.retain(|endpoint| {
+            let stays = endpoint.peer.is_connected();
+            if !stays && endpoint.peer.transport().is_unloading() {
+                // Forgotten below, where there is room for more than one.
+                let _ = unloading.push(endpoint.member, GFP_KERNEL);
+            }
+            stays
+        });
+        for member in &unloading {
+            for endpoint in endpoints.iter_mut() {
+                if endpoint.peer.transport().is_unloading() {
+                    endpoint.herald.forget(member.id);
+                }
+            }
+        }
+        let mut next = None;
+        while let Some(peer) = service::peer_next(next) {
+            next = Some(peer.index());
+            let known = |e: &Endpoint| e.peer.life() == peer.life();
+            let is_endpoint = peer.via().is_none() && peer.is_connected();
+            if is_endpoint && !endpoints.iter().any(known) {
+                let member = Member {
+                    id: peer.id(),
+                    life: peer.life(),
+                    bridge: peer.bridge(),
+                    data: peer.data(),
+                };
+                let endpoint = Endpoint {
+                    peer,
+                    member,
+                    herald: KBox::new(Herald::new(), GFP_KERNEL)?,
+                };
+                endpoints.push(endpoint, GFP_KERNEL)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forwards between the endpoints that share no bridge.
+    fn set_flows(&self, endpoints: &[Endpoint]) -> Result {
+        let mut ways = KVec::new();
+        for (n, a) in endpoints.iter().enumerate() {
+            for b in endpoints.iter().skip(n + 1) {
+                if let Some(way) = herald::way(&a.member, &b.member) {
+                    ways.push((a.peer.clone(), b.peer.clone(), way), GFP_KERNEL)?;
+                }
+            }
+        }
+        forward::set(&ways)
+    }
+
+    /// Tells each endpoint what it does not know yet, as far as there is room.
+    fn announce(&self, endpoints: &mut [Endpoint]) -> Result {
+        let mut members = KVec::with_capacity(endpoints.len(), GFP_KERNEL)?;
+        for endpoint in endpoints.iter() {
+            members.push(endpoint.member, GFP_KERNEL)?;
+        }
+        for number in 0..endpoints.len() {
+            while let Some(message) = next_message(endpoints, number, &members) {
+                let Some(endpoint) = endpoints.get_mut(number) else {
+                    break;
+                };
+                match tell(&endpoint.peer, &message) {
+                    Ok(()) => endpoint.herald.sent(&message, &members),
+                    Err(SendError::Gone) => break,
+                    Err(_) => {
+                        retry();
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a message that the softirq has left.
+    fn read(&self, state: &mut State, letter: Letter) -> Result {
+        let Letter { from, message } = letter;
+        match message {
+            Message::Here(host) => self.here(&mut state.neighbours, from, host)?,
+            Message::Gone(id, way) => remove(&mut state.neighbours, |n| {
+                n.host.id == id && n.host.way == way && n.hop.life() == from.life()
+            }),
+            Message::Go(id, way) => {
+                let neighbour = find(&mut state.neighbours, &from, id, way);
+                if let Some(neighbour) = neighbour {
+                    neighbour.ready = true;
+                    neighbour.open();
+                }
+            }
+            Message::Ready(id, way) => {
+                let mut endpoints = state.endpoints.iter_mut();
+                if let Some(endpoint) = endpoints.find(|e| e.peer.life() == from.life()) {
+                    endpoint.herald.ready(id, way);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn here(&self, neighbours: &mut KVec<Neighbour>, hop: Arc<Peer>, host: Announced) -> Result {
+        remove(neighbours, |n| n.host.id == host.id);
+        if !host.id.is_host() || neighbours.len() >= MAX_PEERS {
+            return Err(EINVAL);
+        }
+        let neighbour = Neighbour {
+            host,
+            hop,
+            entered: None,
+            told: false,
+            ready: false,
+        };
+        Ok(neighbours.push(neighbour, GFP_KERNEL)?)
+    }
+
+    /// Enters the peers that are reached over another one, and says that their
+    /// frames are taken.
+    fn follow_neighbours(&self, neighbours: &mut KVec<Neighbour>) {
+        remove(neighbours, |n| !n.hop.is_connected());
+        for neighbour in neighbours.iter_mut() {
+            // An error concerns this peer alone; it is tried again with the next change.
+            let _ = neighbour.follow();
+            if neighbour.owes_answer() {
+                neighbour.tell_ready();
+            }
+        }
+    }
+
+    fn is_root(&self) -> bool {
+        service::self_id() == PeerId::RP
+    }
+
+    fn work(&self, state: &mut State) -> Result {
+        if self.is_root() {
+            self.follow_endpoints(&mut state.endpoints)?;
+        } else {
+            state.endpoints = KVec::new();
+        }
+        while let Some(letter) = self.next_letter() {
+            self.read(state, letter)?;
+        }
+        self.set_flows(&state.endpoints)?;
+        self.announce(&mut state.endpoints)?;
+        self.follow_neighbours(&mut state.neighbours);
+        Ok(())
+    }
+}
+
+impl Work for Manager {
+    fn run(&self) -> Option<u32> {
+        self.pending.store(false, Relaxed);
+        let mut state = self.state.lock();
+        if self.work(&mut state).is_err() {
+            // Out of memory.
+            retry();
+        }
+        forward::resume_all();
+        for via in state.neighbours.iter().filter_map(Neighbour::via) {
+            via.ask_again();
+        }
+        self.pending.load(Relaxed).then_some(RETRY_MS)
+    }
+}
+
+/// The next message to endpoint `number`.
+fn next_message(endpoints: &[Endpoint], number: usize, members: &[Member]) -> Option<Message> {
+    let endpoint = endpoints.get(number)?;
+    let is_ready = |member: &Member, way: WayTag| {
+        let other = endpoints.iter().find(|e| e.member.life == member.life);
+        other.is_some_and(|e| e.herald.is_ready(endpoint.member.id, way))
+    };
+    endpoint.herald.next(&endpoint.member, members, is_ready)
+}
+
+/// The neighbour that `hop` has announced with this mark.
+fn find<'a>(
+    neighbours: &'a mut KVec<Neighbour>,
+    hop: &Peer,
+    id: PeerId,
+    way: WayTag,
+) -> Option<&'a mut Neighbour> {
+    neighbours
+        .iter_mut()
+        .find(|n| n.host.id == id && n.host.way == Some(way) && n.hop.life() == hop.life())
+}
+
+/// Removes neighbours, with the peers that were entered for them.
+fn remove(neighbours: &mut KVec<Neighbour>, which: impl Fn(&Neighbour) -> bool) {
+    neighbours.retain(|neighbour| !which(neighbour));
+}
+
+impl Neighbour {
+    fn via(&self) -> Option<&Arc<Via>> {
+        self.entered.as_ref()?.via()
+    }
+
+    /// Enters the peer, unless it has a link of its own.
+    fn follow(&mut self) -> Result {
+        let Some(way) = self.host.way else {
+            return Ok(());
+        };
+        if self
+            .entered
+            .as_ref()
+            .is_some_and(|peer| !peer.is_connected())
+        {
+            // It has got a link of its own meanwhile.
+            self.entered = None;
+            self.told = false;
+        }
+        if self.entered.is_some() || service::peer_get(self.host.id).is_some() {
+            return Ok(());
+        }
+        let Announced { id, data, .. } = self.host;
+        let via = Via::new(self.hop.clone(), id, data.peer_index, way)?;
+        let transport = self.hop.transport().clone();
+        let peer = Peer::new(id, data.peer_index, transport, Route::Via(via.clone()), via)?;
+        service::peer_add(&peer)?;
+        pr_info!(
+            "peer {:08x} has arrived, by way of {:08x}\n",
+            id.0,
+            self.hop.id().0
+        );
+        self.entered = Some(peer);
+        self.open();
+        Ok(())
+    }
+
+    /// Lets frames go if the other end takes them.
+    fn open(&self) {
+        if let (true, Some(peer)) = (self.ready, &self.entered) {
+            if let Some(via) = peer.via() {
+                via.open(peer);
+            }
+        }
+    }
+
+    fn owes_answer(&self) -> bool {
+        self.entered.is_some() && !self.told
+    }
+
+    fn tell_ready(&mut self) {
+        if let Some(way) = self.host.way {
+            let sent = tell(&self.hop, &Message::Ready(self.host.id, way));
+            self.told = sent.is_ok();
+            if sent == Err(SendError::Full) {
+                retry();
+            }
+        }
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        if let Some(peer) = self.entered.take() {
+            service::peer_del(&peer);
+            pr_info!("peer {:08x} has left\n", peer.id().0);
+        }
+    }
+}
+
+/// A message has no data.
+struct Nothing;
+
+impl FrameBody for Nothing {
+    fn len(&self) -> usize {
+        0
+    }
+
+    fn for_each_fragment(&self, _f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
+        Ok(())
+    }
+
+    fn complete(&mut self, _status: Result) {}
+}
