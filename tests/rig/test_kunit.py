@@ -9,12 +9,14 @@ from ntbrig import stack
 from ntbrig.settings import CHECKOUT
 
 MODULES = ("mp_kernel", "mp_transport", "mp_kunit")
-SOURCE = CHECKOUT / "rust/mp_kunit.rs"
+SOURCES = (CHECKOUT / "rust/mp_kunit.rs", CHECKOUT / "rust/mp_kunit/forward.rs")
+SUITES = "/sys/kernel/debug/kunit/mp_*"
 
 
 def cases():
-    """The suite's cases as the source has them."""
-    return re.findall(r"#\[test\]\s+fn (\w+)\(", SOURCE.read_text())
+    """The suites' cases as the sources have them."""
+    sources = "".join(source.read_text() for source in SOURCES)
+    return re.findall(r"#\[test\]\s+fn (\w+)\(", sources)
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +25,8 @@ def results(boot):
     options = f"{os.environ.get('RIG_KERNEL_OPTIONS', '')} kunit.enable=1"
     guest = boot(hosts=2, kernel_options=options.strip()).rp
     stack.load(guest, modules=MODULES)
-    suite = "/sys/kernel/debug/kunit/mp_transport"
-    out = guest.run(f"echo 1 > {suite}/run && cat {suite}/results").out
+    each = "echo 1 > $suite/run && cat $suite/results"
+    out = guest.run(f"for suite in {SUITES}; do {each}; done").out
     stack.unload(guest, modules=MODULES)
     lines = re.findall(r"^ +(ok|not ok) \d+ (\w+)", out, re.MULTILINE)
     return {name: words for words, name in lines}, out

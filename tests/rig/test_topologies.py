@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Hosts that are not all at one bridge: the root processor forwards between them.
+
+Each topology has the same hosts, with the same ids, and the same Ethernet.
+"""
+
+import itertools
+
+import pytest
+from ntbrig import stack
+
+from ether import ping, stream, wait_for_everyone
+from frames import (
+    BROADCAST,
+    TEST,
+    Receivers,
+    counters,
+    peer_id,
+    send,
+    wait_for_peers,
+    wait_until_received,
+)
+
+TOPOLOGIES = [("star", 3), ("mesh", 3), ("mixed", 4)]
+
+
+def service(guest, name):
+    return guest.run(f"cat /sys/kernel/mp/{name}").out.strip()
+
+
+def dropped(guest):
+    names = ("bad_header", "no_route", "stale", "overrun", "forwarding")
+    return {name: n for name in names if (n := int(service(guest, f"dropped_{name}")))}
+
+
+def route(guest, other):
+    return guest.run(f"cat /sys/kernel/mp/peers/{peer_id(other):08x}/route").out.strip()
+
+
+def share_a_bridge(fabric, a, b):
+    return any({a.port, b.port} <= set(board.hosts) for board in fabric.settings.boards)
+
+
+@pytest.fixture(scope="module", params=TOPOLOGIES, ids=lambda p: p[0])
+def fabric(request, boot):
+    topology, hosts = request.param
+    fabric = boot(hosts=hosts, topology=topology)
+    stack.bring_up(*fabric.hosts)
+    wait_for_everyone(fabric)
+    yield fabric
+    fabric.close()
+
+
+def endpoints(fabric):
+    return fabric.hosts[1:]
+
+
+def test_every_host_knows_all_others_under_ids_of_the_root_processor(fabric):
+    """IDT-ID-5, IDT-PEER-13"""
+    ids = [peer_id(guest) for guest in fabric.hosts]
+    assert ids[0] == 0 and len(set(ids)) == len(ids)
+    assert sorted(ids) == [index << 8 for index in range(len(ids))]
+    for guest, own in zip(fabric.hosts, ids):
+        peers = guest.run("ls /sys/kernel/mp/peers").out.split()
+        assert sorted(int(peer, 16) for peer in peers) == sorted(set(ids) - {own})
+
+
+def test_hosts_at_one_bridge_reach_each_other_directly_and_the_others_by_the_root(fabric):
+    """IDT-MSG-7"""
+    for guest, other in itertools.permutations(fabric.hosts, 2):
+        direct = share_a_bridge(fabric, guest, other)
+        assert route(guest, other) == ("direct" if direct else "via 00000000")
+
+
+def test_every_pair_pings(fabric):
+    """IDT-ETH-1, IDT-ETH-2"""
+    for guest, other in itertools.permutations(fabric.hosts, 2):
+        ping(guest, stack.address(other))
+
+
+def test_streams_between_endpoints_arrive_whole(fabric):
+    """IDT-MSG-7"""
+    first, *_, last = endpoints(fabric)
+    stream(first, last)
+    stream(last, first)
+    assert dropped(fabric.rp) == {}
+
+
+@pytest.mark.parametrize("priority", (0, 1))
+def test_frames_between_endpoints_arrive_once_in_order_and_intact(fabric, priority):
+    """IDT-MSG-7, IDT-ID-6"""
+    first, *_, last = endpoints(fabric)
+    with Receivers(last):
+        sent = send(first, peer_id(last), count=2000, size=3000, priority=priority)
+        assert (sent["sent_ok"], sent["sent_failed"]) == (2000, 0)
+        seen = wait_until_received(last, 2000)
+        assert (seen["received"], seen["corrupt"] + seen["repeated"]) == (2000, 0)
+
+
+def test_a_broadcast_of_an_endpoint_reaches_every_other_host_once(fabric):
+    """IDT-MSG-3"""
+    first, others = endpoints(fabric)[0], [g for g in fabric.hosts if g is not endpoints(fabric)[0]]
+    with Receivers(*others):
+        assert send(first, BROADCAST, count=100, size=500)["sent_failed"] == 0
+        for guest in others:
+            seen = wait_until_received(guest, 100)
+            assert (seen["received"], seen["corrupt"] + seen["repeated"]) == (100, 0)
+    assert dropped(fabric.rp) == {}
+
+
+def test_an_endpoint_that_dies_is_missed_and_found_again_by_all(fabric):
+    """IDT-PEER-13, IDT-ETH-4"""
+    first, *_, last = endpoints(fabric)
+    others = [guest for guest in fabric.hosts if guest is not last]
+    last.kill()
+    wait_for_peers(fabric.rp, len(others) - 1)
+    wait_for_peers(first, len(others) - 1)
+    ping(first, stack.address(fabric.rp))
+    last.start()
+    last.wait_ready()
+    stack.bring_up(last)
+    wait_for_everyone(fabric)
+    ping(first, stack.address(last))
+    stream(last, first, mib=4)
+
+
+def test_without_the_root_processor_only_neighbours_are_left(fabric):
+    """IDT-PEER-13"""
+    stack.unload(fabric.rp, modules=stack.MODULES)
+    for guest in endpoints(fabric):
+        neighbours = sum(
+            share_a_bridge(fabric, guest, other)
+            for other in endpoints(fabric)
+            if other is not guest
+        )
+        wait_for_peers(guest, neighbours)
+    stack.bring_up(fabric.rp)
+    wait_for_everyone(fabric)
+    for guest, other in itertools.permutations(fabric.hosts, 2):
+        ping(guest, stack.address(other))
+
+
+
+def test_a_receiver_that_stands_still_stops_nobody_elses_frames(boot):
+    """IDT-MSG-7: what waits for it does not stand in the way of others."""
+    fabric = boot(hosts=4, topology="star")
+    rp, first, frozen, last = fabric.hosts
+    stack.bring_up(*fabric.hosts, parameters={"pximc_ntb": "timeout_ms=60000"})
+    wait_for_everyone(fabric)
+    for other in (rp, last):
+        ping(first, stack.address(other))
+    count = 5000
+    order = f"dst={peer_id(frozen)} count={count} size=8000"
+    with Receivers(frozen):
+        frozen.freeze()
+        try:
+            stack.load(first, modules=TEST, parameters={"mp_func_test": order})
+            for other in (rp, last):
+                ping(first, stack.address(other))
+            stream(first, last, mib=4)
+            assert counters(first)["done"] == 0
+        finally:
+            frozen.thaw()
+        seen = wait_until_received(frozen, count, timeout=60)
+        assert (seen["received"], seen["corrupt"] + seen["repeated"]) == (count, 0)
+        stack.unload(first, modules=TEST)
+    assert dropped(rp) == {}
+
+
+@pytest.mark.parametrize("topology", ("switch", "mesh"))
+def test_a_second_root_processor_is_an_error_on_both(boot, topology):
+    """IDT-ID-2: no fabric has two."""
+    fabric = boot(hosts=3, topology=topology)
+    first, second, endpoint = fabric.hosts
+    bottom = stack.MODULES[:-1]
+    stack.load(first, second, modules=bottom, parameters={"pximc_ntb": "timeout_ms=2000 role=1"})
+    for guest in (first, second):
+        guest.run("until dmesg | grep -q 'is a root processor like this host'; do sleep 0.1; done")
+    stack.load(endpoint, modules=bottom, parameters={"pximc_ntb": "timeout_ms=2000 role=2"})
+    wait_for_peers(endpoint, 1)
+    endpoint.run("until dmesg | grep -q 'is a second root processor'; do sleep 0.1; done")
+    peers = [guest.run("ls /sys/kernel/mp/peers").out.split() for guest in (first, second)]
+    obeyed = peers.index([f"{peer_id(endpoint):08x}"])
+    assert peers[1 - obeyed] == []
+    refused = (first, second)[1 - obeyed]
+    refused.run("until dmesg | grep -q 'obeys another root processor'; do sleep 0.1; done")
+    fabric.close()
