@@ -368,31 +368,35 @@ pub(crate) fn resume_all() {
 /// `ENOMEM`; the flows are then what they were.
 pub(crate) fn set(ways: &[(Arc<Peer>, Arc<Peer>, WayTag)]) -> Result {
     let present = FLOWS.get();
+    let present = present.as_ref().map_or(&[][..], |flows| flows.as_slice());
     let known = |src: &Peer, dst: &Peer| {
-        let flows = present.as_ref()?;
         let same =
             |flow: &&Arc<Flow>| flow.src.life() == src.life() && flow.dst.life() == dst.life();
-        flows.iter().find(same).cloned()
+        present.iter().find(same).cloned()
     };
     let mut flows = KVec::with_capacity(2 * ways.len(), GFP_KERNEL)?;
+    let mut is_same = present.len() == 2 * ways.len();
     for (a, b, way) in ways {
         for (src, dst) in [(a, b), (b, a)] {
             let flow = match known(src, dst) {
                 Some(flow) => flow,
-                None => Flow::new(src.clone(), dst.clone(), *way)?,
+                None => {
+                    is_same = false;
+                    Flow::new(src.clone(), dst.clone(), *way)?
+                }
             };
             flows.push(flow, GFP_KERNEL)?;
         }
     }
-    if flows.is_empty() && present.is_none() {
-        return Ok(());
+    if !is_same {
+        drop(FLOWS.replace(Some(Arc::new(flows, GFP_KERNEL)?)));
     }
-    let flows = match flows.is_empty() {
-        true => None,
-        false => Some(Arc::new(flows, GFP_KERNEL)?),
-    };
-    drop(FLOWS.replace(flows));
     Ok(())
+}
+
+/// Forwards nothing any more. Sleeps.
+pub(crate) fn stop() {
+    drop(FLOWS.replace(None));
 }
 
 /// Data of a frame, copied.

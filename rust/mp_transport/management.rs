@@ -172,8 +172,7 @@ pub(crate) fn stop() {
     if let Some(worker) = WORKER.replace(None) {
         worker.stop();
     }
-    // Without flows there is nothing to allocate.
-    let _ = forward::set(&[]);
+    forward::stop();
 }
 
 /// Has the worker look at what has changed. Any context.
@@ -463,7 +462,7 @@ impl Manager {
     fn here(&self, neighbours: &mut KVec<Neighbour>, hop: Arc<Peer>, host: Announced) -> Result {
         remove(neighbours, |n| n.host.id == host.id);
         if !host.id.is_host() || neighbours.len() >= MAX_PEERS {
-            return Err(EINVAL);
+            return Ok(());
         }
         let neighbour = Neighbour {
             host,
@@ -480,8 +479,10 @@ impl Manager {
     fn follow_neighbours(&self, neighbours: &mut KVec<Neighbour>) {
         remove(neighbours, |n| !n.hop.is_connected());
         for neighbour in neighbours.iter_mut() {
-            // An error concerns this peer alone; it is tried again with the next change.
-            let _ = neighbour.follow();
+            // Other errors last until something changes, and then this runs again.
+            if neighbour.follow() == Err(ENOMEM) {
+                retry();
+            }
             if neighbour.owes_answer() {
                 neighbour.tell_ready();
             }
