@@ -185,6 +185,11 @@ impl Board {
         })
     }
 
+    /// Whether there is a cable at both ports.
+    pub(crate) fn is_plugged(&self, a: u32, b: u32) -> bool {
+        self.memory.read_u32(header::UNPLUGGED.0) & (1 << a | 1 << b) == 0
+    }
+
     /// The block of a port.
     #[inline]
     pub(crate) fn block(&self, port: u32) -> Block<'_> {

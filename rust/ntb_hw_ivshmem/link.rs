@@ -2,10 +2,10 @@
 
 //! Who is there, and which links are up.
 //!
-//! A link is up when both ports are present, have enabled it, and were loaded
-//! with the same parameters. Three counters in a port's block - deaths of its
-//! machine, starts of its driver, enablings of its link - name one life of its
-//! link; if any of them has changed, the link was down in between, and the
+//! A link is up when both ports are present and plugged, have enabled it, and were
+//! loaded with the same parameters. Three counters in a port's block - deaths of its
+//! machine and losses of its cable, starts of its driver, enablings of its link -
+//! name one life of its link; if any of them has changed, the link was down in between, and the
 //! client hears of that even if it was too short to be seen.
 //!
 //! A link takes [`TRAINING`] to come up, as that of real hardware takes some
@@ -180,7 +180,8 @@ impl Link {
             return 0;
         }
         for (pidx, port) in self.board.ports.peers() {
-            if self.board.block(port).get32(block::STATE) != block::ENABLED {
+            let is_enabled = self.board.block(port).get32(block::STATE) == block::ENABLED;
+            if !is_enabled || !self.board.is_plugged(self.board.ports.own(), port) {
                 up &= !(1 << pidx);
             }
         }
@@ -264,11 +265,6 @@ impl Link {
     fn publish(&self, state: &State) -> u64 {
         let own = self.board.own();
         let own_port = self.board.ports.own();
-        let own_life = Life {
-            lost: own.get32(block::LOST),
-            generation: own.get32(block::GENERATION),
-            enables: own.get32(block::ENABLES),
-        };
         let mut awaited = 0;
         for ((pidx, port), peer) in self.board.ports.peers().zip(&state.peers) {
             let is_up = state.up & 1 << pidx != 0;
@@ -278,7 +274,8 @@ impl Link {
                 self.board.kick(port, SERVICE_VECTOR);
             }
             let theirs = self.board.block(port).get32(block::UP.at(own_port));
-            if is_up && state.told & 1 << pidx == 0 && theirs != own_life.number() {
+            let ours = self.life_between(own_port, port).number();
+            if is_up && state.told & 1 << pidx == 0 && theirs != ours {
                 awaited |= 1 << pidx;
             }
         }
@@ -291,14 +288,22 @@ impl Link {
         if peer.get32(block::STATE) != block::ENABLED {
             return None;
         }
-        if !self.fits(port, peer, misfit) {
+        let own = self.board.ports.own();
+        if !self.board.is_plugged(own, port) || !self.fits(port, peer, misfit) {
             return None;
         }
-        Some(Life {
-            lost: peer.get32(block::LOST),
-            generation: peer.get32(block::GENERATION),
-            enables: peer.get32(block::ENABLES),
-        })
+        Some(self.life_between(port, own))
+    }
+
+    /// The life of `port`'s link to another one.
+    fn life_between(&self, port: u32, other: u32) -> Life {
+        let block = self.board.block(port);
+        let lost = self.board.block(other).get32(block::LOST);
+        Life {
+            lost: block.get32(block::LOST).wrapping_add(lost),
+            generation: block.get32(block::GENERATION),
+            enables: block.get32(block::ENABLES),
+        }
     }
 
     /// Whether a port was loaded with the same parameters; says so once if not.

@@ -81,6 +81,9 @@ pub(crate) mod header {
     /// Interrupt vectors of each port.
     pub(crate) const VECTORS: Reg32 = Reg32(0x2c);
 
+    /// Ports whose cable is out, a bit each.
+    pub(crate) const UNPLUGGED: Reg32 = Reg32(0x30);
+
     /// "NTBI".
     pub(crate) const MAGIC_VALUE: u32 = 0x4942_544e;
     pub(crate) const VERSION_VALUE: u32 = 1;
@@ -111,7 +114,8 @@ pub(crate) mod block {
     /// [`ABSENT`], [`PRESENT`] or [`ENABLED`]; the server stores `ABSENT` when
     /// the owner's machine dies.
     pub(crate) const STATE: Reg32 = Reg32(0x000);
-    /// Counts those deaths; written by the server.
+    /// Counts those deaths, and how often the port was unplugged; written by the
+    /// server.
     pub(crate) const LOST: Reg32 = Reg32(0x004);
     /// Counts the times that a driver has started on this port.
     pub(crate) const GENERATION: Reg32 = Reg32(0x008);

@@ -124,6 +124,21 @@ def test_an_endpoint_that_dies_is_missed_and_found_again_by_all(fabric):
     stream(last, first, mib=4)
 
 
+@pytest.mark.parametrize("order", ((0, 1, 2), (2, 0, 1), (1, 2, 0)), ids=str)
+def test_hosts_may_come_in_any_order(fabric, order):
+    """IDT-ID-5, IDT-PEER-13"""
+    hosts = fabric.hosts[:3]
+    ids = [peer_id(guest) for guest in fabric.hosts]
+    stack.unload(*hosts)
+    for number in order:
+        stack.load(hosts[number])
+        stack.configure(hosts[number])
+    wait_for_everyone(fabric)
+    assert [peer_id(guest) for guest in fabric.hosts] == ids
+    for guest, other in itertools.combinations(fabric.hosts, 2):
+        ping(guest, stack.address(other))
+
+
 def test_without_the_root_processor_only_neighbours_are_left(fabric):
     """IDT-PEER-13"""
     stack.unload(fabric.rp, modules=stack.MODULES)

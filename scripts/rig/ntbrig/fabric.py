@@ -4,6 +4,7 @@
 import contextlib
 import dataclasses
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -72,6 +73,22 @@ class Fabric:
         finally:
             for server in self._servers:
                 self._run.signal(server, signal.SIGCONT)
+
+    def unplug(self, guest):
+        """Takes out the cables of a host: its links are down."""
+        self._order("unplug", guest)
+
+    def plug(self, guest):
+        """Puts them in again."""
+        self._order("plug", guest)
+
+    def _order(self, order, guest):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as control:
+            for board in self.settings.boards:
+                if guest.port in board.hosts:
+                    directory = qemu.board_directory(self._run.directory, board)
+                    words = f"{order} {board.port(guest.port)}"
+                    control.sendto(words.encode(), str(directory / "control.sock"))
 
     def start(self):
         """Boots all guests at once."""

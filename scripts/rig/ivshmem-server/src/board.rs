@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The shared register memory: BAR 2 of every guest's `ivshmem-doorbell`.
 //!
-//! The server writes a header that describes the rig, and of each port's block
-//! only the first two words. Everything else belongs to the guests' drivers.
+//! The server writes a header that describes the rig and says which ports are
+//! unplugged, and of each port's block only the first two words. Everything else belongs to the guests' drivers.
 //! Guests may scribble over all of it, therefore nothing is ever read back.
 
 use std::fs::File;
@@ -24,7 +24,10 @@ pub const PORTS_OFFSET: u64 = 0x1000;
 pub const PORT_STRIDE: u32 = 0x8000;
 /// Offset in a port's block of the word its driver sets when it is alive.
 pub const STATE_OFFSET: u64 = 0;
-/// Offset in a port's block of the count of connections that the port lost.
+/// Offset in the header of the mask of unplugged ports.
+pub const UNPLUGGED_OFFSET: u64 = 48;
+/// Offset in a port's block of the count of times that the port was cut off: its
+/// guest died, or it was unplugged.
 pub const LOST_OFFSET: u64 = 4;
 /// Most ports that fit behind the header.
 pub const MAX_PORTS: u32 = ((SIZE - PORTS_OFFSET) / PORT_STRIDE as u64) as u32;
@@ -71,6 +74,7 @@ pub struct Board {
     memory: File,
     geometry: Geometry,
     lost: Vec<u32>,
+    unplugged: u32,
 }
 
 impl Board {
@@ -88,6 +92,7 @@ impl Board {
             memory,
             geometry,
             lost,
+            unplugged: 0,
         };
         board.write_header()?;
         Ok(board)
@@ -98,7 +103,25 @@ impl Board {
     /// # Errors
     /// Whatever `pwrite(2)` reports.
     pub fn write_header(&self) -> io::Result<()> {
-        self.memory.write_all_at(&self.geometry.header(), 0)
+        self.memory.write_all_at(&self.geometry.header(), 0)?;
+        let unplugged = self.unplugged.to_le_bytes();
+        self.memory.write_all_at(&unplugged, UNPLUGGED_OFFSET)
+    }
+
+    /// Takes the port's cable out or puts it in again.
+    ///
+    /// # Errors
+    /// Whatever `pwrite(2)` reports.
+    pub fn set_plugged(&mut self, port: usize, plugged: bool) -> io::Result<()> {
+        let bit = 1 << port;
+        match plugged {
+            true => self.unplugged &= !bit,
+            false => self.unplugged |= bit,
+        }
+        if !plugged {
+            self.count_loss(port)?;
+        }
+        self.write_header()
     }
 
     /// Marks the port as nobody's and counts the loss.
@@ -106,16 +129,24 @@ impl Board {
     /// # Errors
     /// Whatever `pwrite(2)` reports.
     pub fn release(&mut self, port: usize) -> io::Result<()> {
-        let block = PORTS_OFFSET + port as u64 * u64::from(PORT_STRIDE);
-        if let Some(lost) = self.lost.get_mut(port) {
-            *lost = lost.wrapping_add(1);
-            self.memory
-                .write_all_at(&0u32.to_le_bytes(), block + STATE_OFFSET)?;
-            self.memory
-                .write_all_at(&lost.to_le_bytes(), block + LOST_OFFSET)?;
-        }
-        Ok(())
+        let state = block(port) + STATE_OFFSET;
+        self.memory.write_all_at(&0u32.to_le_bytes(), state)?;
+        self.count_loss(port)
     }
+
+    fn count_loss(&mut self, port: usize) -> io::Result<()> {
+        let Some(lost) = self.lost.get_mut(port) else {
+            return Ok(());
+        };
+        *lost = lost.wrapping_add(1);
+        let word = block(port) + LOST_OFFSET;
+        self.memory.write_all_at(&lost.to_le_bytes(), word)
+    }
+}
+
+/// Offset of a port's block.
+fn block(port: usize) -> u64 {
+    PORTS_OFFSET + port as u64 * u64::from(PORT_STRIDE)
 }
 
 impl AsFd for Board {

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
@@ -24,6 +24,10 @@ pub enum Event {
     Lost(usize),
     /// A second guest asked for a port that has one, or the handshake failed.
     Refused(usize),
+    /// This port's cable was taken out.
+    Unplugged(usize),
+    /// This port's cable was put in.
+    Plugged(usize),
 }
 
 impl fmt::Display for Event {
@@ -32,6 +36,8 @@ impl fmt::Display for Event {
             Event::Connected(port) => write!(f, "port {port} connected"),
             Event::Lost(port) => write!(f, "port {port} lost"),
             Event::Refused(port) => write!(f, "port {port} refused a connection"),
+            Event::Unplugged(port) => write!(f, "port {port} unplugged"),
+            Event::Plugged(port) => write!(f, "port {port} plugged"),
         }
     }
 }
@@ -97,6 +103,7 @@ impl Port {
 pub struct Server {
     board: Board,
     ports: Vec<Port>,
+    control: UnixDatagram,
 }
 
 impl Server {
@@ -105,8 +112,14 @@ impl Server {
         dir.join(format!("port{port}.sock"))
     }
 
-    /// Creates the shared memory, all event descriptors and one listening
-    /// socket per port in `dir`.
+    /// Path of the socket that takes the orders `plug N` and `unplug N`, one in a
+    /// datagram.
+    pub fn control_path(dir: &Path) -> PathBuf {
+        dir.join("control.sock")
+    }
+
+    /// Creates the shared memory, all event descriptors, the control socket and
+    /// one listening socket per port in `dir`.
     ///
     /// # Errors
     /// `InvalidInput` for a number of ports or vectors out of range, else what
@@ -122,7 +135,13 @@ impl Server {
         let ports = (0..geometry.ports as usize)
             .map(|port| Port::new(&Self::socket_path(dir, port), geometry.vectors))
             .collect::<io::Result<_>>()?;
-        Ok(Self { board, ports })
+        let control = UnixDatagram::bind(Self::control_path(dir))?;
+        control.set_nonblocking(true)?;
+        Ok(Self {
+            board,
+            ports,
+            control,
+        })
     }
 
     /// Waits for something to happen, at most `timeout` (for ever if `None`),
@@ -145,11 +164,41 @@ impl Server {
                 events.push(self.admit(port, client)?);
             }
         }
+        while let Some(order) = self.next_order() {
+            events.extend(self.obey(&order)?);
+        }
         Ok(events)
     }
 
+    fn next_order(&self) -> Option<String> {
+        let mut bytes = [0; 32];
+        let len = self.control.recv(&mut bytes).ok()?;
+        Some(String::from_utf8_lossy(&bytes[..len]).into_owned())
+    }
+
+    /// Carries out an order; what is none is ignored.
+    fn obey(&mut self, order: &str) -> io::Result<Option<Event>> {
+        let (plugged, port) = match order.trim().split_once(' ') {
+            Some(("plug", port)) => (true, port),
+            Some(("unplug", port)) => (false, port),
+            _ => return Ok(None),
+        };
+        let Some(port) = port.parse().ok().filter(|port| *port < self.ports.len()) else {
+            return Ok(None);
+        };
+        self.board.set_plugged(port, plugged)?;
+        for any in &self.ports {
+            any.ring();
+        }
+        Ok(Some(match plugged {
+            true => Event::Plugged(port),
+            false => Event::Unplugged(port),
+        }))
+    }
+
     fn wait(&self, timeout: Option<&Timespec>) -> io::Result<()> {
-        let mut fds = Vec::with_capacity(2 * self.ports.len());
+        let mut fds = Vec::with_capacity(1 + 2 * self.ports.len());
+        fds.push(PollFd::new(&self.control, PollFlags::IN));
         for port in &self.ports {
             fds.push(PollFd::new(&port.listener, PollFlags::IN));
             if let Some(client) = &port.client {

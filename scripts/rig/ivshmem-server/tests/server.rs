@@ -6,10 +6,11 @@ use std::io::{IoSliceMut, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 
 use ivshmem_server::board::{
     Geometry, LOST_OFFSET, MAX_PORTS, PORTS_OFFSET, PORT_STRIDE, SIZE, STATE_OFFSET,
+    UNPLUGGED_OFFSET,
 };
 use ivshmem_server::server::{Event, Server};
 use rustix::event::Timespec;
@@ -242,5 +243,40 @@ fn sizes_out_of_range_are_refused() {
             ..GEOMETRY
         };
         assert!(Server::new(dir.path(), geometry).is_err());
+    }
+}
+
+#[test]
+fn a_cable_is_taken_out_and_put_in_on_order() {
+    let mut rig = Rig::new();
+    let guest = rig.boot(1);
+    let orders = UnixDatagram::unbound().unwrap();
+    let control = Server::control_path(rig.dir.path());
+    let lost = PORTS_OFFSET + 2 * u64::from(PORT_STRIDE) + LOST_OFFSET;
+    orders.send_to(b"unplug 2", &control).unwrap();
+    assert_eq!(rig.step(), [Event::Unplugged(2)]);
+    assert_eq!(guest.word(UNPLUGGED_OFFSET), 1 << 2);
+    assert_eq!(guest.word(lost), 1);
+    orders.send_to(b"plug 2", &control).unwrap();
+    assert_eq!(rig.step(), [Event::Plugged(2)]);
+    assert_eq!(guest.word(UNPLUGGED_OFFSET), 0);
+    assert_eq!(guest.word(lost), 1);
+}
+
+#[test]
+fn orders_that_are_none_are_ignored() {
+    let mut rig = Rig::new();
+    let orders = UnixDatagram::unbound().unwrap();
+    let control = Server::control_path(rig.dir.path());
+    for order in [
+        "",
+        "unplug",
+        "unplug 3",
+        "unplug -1",
+        "pull 1",
+        "unplug 1 now",
+    ] {
+        orders.send_to(order.as_bytes(), &control).unwrap();
+        assert_eq!(rig.step(), [], "{order:?}");
     }
 }

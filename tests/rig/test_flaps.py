@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Cables that are taken out and put in again, under traffic."""
+
+import os
+import random
+import threading
+import time
+
+import pytest
+from ntbrig import stack
+
+from ether import ping, stream, wait_for_everyone
+from frames import wait_for_peers
+
+FLAPS = 500 if os.environ.get("LONG") == "1" else 5
+# Connections outlive this; with less, retransmissions back off for longer than the rest takes.
+OUT, IN = 0.1, 1.0
+
+
+@pytest.fixture(scope="module", params=("switch", "star"))
+def fabric(request, boot):
+    fabric = boot(hosts=3, topology=request.param)
+    stack.bring_up(*fabric.hosts)
+    wait_for_everyone(fabric)
+    yield fabric
+    fabric.close()
+
+
+def unreclaimable(guest):
+    """Memory in slabs that cannot be had back, in bytes."""
+    line = guest.run("grep SUnreclaim /proc/meminfo").out
+    return int(line.split()[1]) << 10
+
+
+def test_a_host_without_cable_is_missed_and_found_again(fabric):
+    rp, first, last = fabric.hosts
+    fabric.unplug(last)
+    wait_for_peers(rp, 1)
+    wait_for_peers(last, 0)
+    ping(first, stack.address(rp))
+    fabric.plug(last)
+    wait_for_everyone(fabric)
+    ping(last, stack.address(first))
+
+
+class Streams(threading.Thread):
+    """Verified streams from each host to the next, one after the other."""
+
+    def __init__(self, hosts):
+        super().__init__(daemon=True)
+        self.pairs = list(zip(hosts, hosts[1:] + hosts[:1]))
+        self.rounds = 0
+        self.error = None
+        self.stopped = threading.Event()
+
+    def run(self):
+        try:
+            while not self.stopped.is_set():
+                for source, sink in self.pairs:
+                    stream(source, sink, mib=32)
+                self.rounds += 1
+        except BaseException as error:
+            self.error = error
+
+    def __exit__(self, *_):
+        self.stopped.set()
+        self.join(300)
+        assert not self.is_alive()
+
+    def __enter__(self):
+        self.start()
+        return self
+
+
+@pytest.mark.timeout(60 + 4 * FLAPS)
+def test_streams_survive_cables_that_flap_and_no_memory_is_lost(fabric):
+    dice = random.Random(FLAPS)
+    before = [unreclaimable(guest) for guest in fabric.hosts]
+    with Streams(fabric.hosts) as streams:
+        for _ in range(FLAPS):
+            guest = dice.choice(fabric.hosts)
+            fabric.unplug(guest)
+            time.sleep(OUT)
+            fabric.plug(guest)
+            time.sleep(IN)
+            assert streams.error is None
+    assert streams.error is None and streams.rounds > 0
+    wait_for_everyone(fabric)
+    for guest, used in zip(fabric.hosts, before):
+        assert unreclaimable(guest) < used + (4 << 20)
