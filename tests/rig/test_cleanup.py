@@ -55,6 +55,7 @@ class Running:
             if value := condition():
                 return value
             time.sleep(0.02)
+        self.process.kill()
         raise AssertionError("it did not start: " + self.process.stdout.read())
 
     def _find_warden(self):
@@ -68,7 +69,7 @@ class Running:
         return None
 
     def guests(self):
-        return processes_with(f"{self.directory}/board")
+        return processes_with(f"{self.directory}/ram")
 
     def wait_until_up(self):
         for line in self.process.stdout:
