@@ -10,6 +10,7 @@
 //! rings nor the NTB API (rules `IDT-*` of the IDT programming guide).
 //!
 //! * [`frame`]: what is sent ([`frame::Frame`]) and what is received ([`frame::RxFrame`]).
+//! * [`kept`]: received frames that a function owns for longer.
 //! * [`peer`]: the hosts that can be reached, and the [`peer::Link`] each is reached by.
 //! * [`function`], [`transport`]: the two traits and their registration.
 //! * [`service`]: sending by peer id, and the entry point for what arrives.
@@ -25,6 +26,8 @@ use kernel::prelude::*;
 pub mod frame;
 #[path = "mp_transport/function.rs"]
 pub mod function;
+#[path = "mp_transport/kept.rs"]
+pub mod kept;
 #[path = "mp_transport/loopback.rs"]
 pub mod loopback;
 #[path = "mp_transport/peer.rs"]

@@ -8,6 +8,7 @@
 
 use crate::{
     frame::{
+        gather,
         Frame,
         RxContext,
         RxData, //
@@ -155,24 +156,8 @@ impl RxData for Local<'_> {
     }
 
     fn copy_to(&self, offset: usize, dst: &mut [u8]) -> Result {
-        let end = offset.checked_add(dst.len()).ok_or(EINVAL)?;
-        if end > self.len() {
-            return Err(EINVAL);
-        }
-        let mut at = 0;
-        self.0.body().for_each_fragment(&mut |fragment| {
-            let from = offset.max(at);
-            let to = end.min(at + fragment.len());
-            if from < to {
-                let source = fragment.get(from - at..to - at).ok_or(EINVAL)?;
-                let target = dst.get_mut(from - offset..to - offset).ok_or(EINVAL)?;
-                for (to, from) in target.iter_mut().zip(source) {
-                    *to = *from;
-                }
-            }
-            at += fragment.len();
-            Ok(())
-        })
+        let body = self.0.body();
+        gather(offset, dst, body.len(), |f| body.for_each_fragment(f))
     }
 }
 

@@ -15,12 +15,17 @@ use crate::{
         Engine,
         Pending, //
     },
+    kept::{
+        Keeper,
+        RX_HELD, //
+    },
     memory::{
         LocalMemory,
         RemoteMemory, //
     },
     reassembly::Assembly, //
 };
+use core::cell::Cell;
 use kernel::{
     prelude::*,
     sync::{
@@ -77,6 +82,11 @@ use mp_transport::{
         RxData,
         FUNC_HDR_MAX, //
     },
+    kept::{
+        Anchor,
+        Hold,
+        Kept, //
+    },
     peer::{
         Peer,
         SendError, //
@@ -93,9 +103,6 @@ pub(crate) const HDR_MAX: usize = MsgHdr::SIZE + FUNC_HDR_MAX;
 
 /// Records a producer may have reserved at a time.
 pub(crate) const TX_HELD: usize = 16;
-
-/// Records a consumer may hold at a time.
-const RX_HELD: usize = 4;
 
 /// Consumed units that nobody has asked for are reported once they make up this
 /// part of the ring: telling takes longer than most packets.
@@ -171,6 +178,8 @@ impl Tx {
 struct Rx {
     consumer: Consumer<RX_HELD>,
     assembly: Assembly,
+    /// Records that functions keep, also those given back and not yet released.
+    kept: u32,
 }
 
 /// One ring in either direction.
@@ -191,6 +200,8 @@ pub(crate) struct Channel {
     /// Whether it works: one of the constants below.
     state: Atomic<u32>,
     engine: Engine,
+    keeper: Arc<Keeper>,
+    anchor: Arc<Anchor>,
     counters: Counters,
 }
 
@@ -229,6 +240,7 @@ impl Channel {
             };
             rings.push(Ring::new(tx, rx, tags, copies)?, GFP_KERNEL)?;
         }
+        let keeper = Arc::new(engine.keeper(&inb, rings.len())?, GFP_KERNEL)?;
         Ok(Self {
             inb,
             out,
@@ -236,6 +248,8 @@ impl Channel {
             rings,
             state: Atomic::new(OPEN),
             engine,
+            anchor: Anchor::new(keeper.clone())?,
+            keeper,
             counters: Counters::default(),
         })
     }
@@ -256,9 +270,11 @@ impl Channel {
     }
 
     /// Ends the traffic: frames are refused from now on, none are received, and
-    /// those that wait have failed when this returns. Sleeps.
+    /// those that wait have failed when this returns. Those that functions keep
+    /// are cut off their data. Sleeps.
     pub(crate) fn close(&self) {
         self.state.store(CLOSED, Relaxed);
+        self.anchor.close();
         self.engine.stop();
         for ring in &self.rings {
             // Who receives now sees the end before the next access to the peer's memory.
@@ -615,6 +631,7 @@ impl Channel {
         let mut half = ring.rx.lock();
         let mut done = 0;
         while done < budget && self.is_open() {
+            self.collect(number, &mut half);
             let record = match half.consumer.next(&self.inb) {
                 Ok(Some(record)) => record,
                 Ok(None) | Err(NextError::TooManyHeld) => break,
@@ -629,14 +646,31 @@ impl Channel {
                 queue: queue_of(number),
                 last: !half.consumer.knows_more(),
             };
-            self.take(&rx, peer, &mut half, &record);
-            half.consumer.release(record.token);
+            match self.take(&rx, peer, number, &mut half, &record) {
+                Fate::Done => {
+                    half.consumer.release(record.token);
+                }
+                Fate::Kept => half.kept += 1,
+            }
             if half.consumer.unpublished_units() > half.consumer.units() / 4 {
                 self.give_back(number, &mut half);
             }
         }
         self.give_back(number, &mut half);
         done
+    }
+
+    /// Releases the records that functions have given back.
+    #[inline]
+    fn collect(&self, number: u32, half: &mut Rx) {
+        if half.kept == 0 {
+            return;
+        }
+        let Rx { consumer, kept, .. } = half;
+        self.keeper.take_returned(number, |place| {
+            consumer.release_at(place);
+            *kept = kept.saturating_sub(1);
+        });
     }
 
     /// Tells the peer what was consumed, and wakes it if it waits for that.
@@ -647,27 +681,45 @@ impl Channel {
     }
 
     /// Passes a record on: a whole frame at once, a part of one to the assembly.
-    fn take(&self, rx: &RxContext<'_>, peer: &Arc<Peer>, half: &mut Rx, record: &Record) {
+    fn take(
+        &self,
+        rx: &RxContext<'_>,
+        peer: &Arc<Peer>,
+        number: u32,
+        half: &mut Rx,
+        record: &Record,
+    ) -> Fate {
         let step = match half.assembly.step(record) {
             Ok(step) => step,
-            Err(cause) => return self.fail(cause),
+            Err(cause) => {
+                self.fail(cause);
+                return Fate::Done;
+            }
         };
         if !(step.first && step.last) {
-            return self.take_part(rx, peer, half, record, step);
+            self.take_part(rx, peer, half, record, step);
+            return Fate::Done;
         }
         let (head, data) = record.parts.split_at(record.hdr.hdr_len as usize);
         let mut headers = [0; HDR_MAX];
         let Some(headers) = headers.get_mut(..record.hdr.hdr_len as usize) else {
-            return peer.stats().rx_errors.add(1);
+            peer.stats().rx_errors.add(1);
+            return Fate::Done;
         };
         if head.read(&self.inb, 0, headers).is_err() {
-            return self.fail(Corrupt::Memory);
+            self.fail(Corrupt::Memory);
+            return Fate::Done;
         }
         let data = RingData {
-            inb: &self.inb,
+            channel: self,
+            consumer: &half.consumer,
+            number,
+            token: record.token,
             parts: data,
+            fate: Cell::new(Fate::Done),
         };
         deliver(rx, peer, headers, &data);
+        data.fate.get()
     }
 
     fn take_part(
@@ -699,7 +751,8 @@ impl Channel {
             return false;
         }
         match half.consumer.arm_data(&self.out, &self.inb) {
-            Ok(more) => more,
+            // Who gives a record back has the ring polled.
+            Ok(more) => more && !half.consumer.is_full(),
             Err(cause) => {
                 self.fail(cause);
                 false
@@ -719,10 +772,13 @@ impl Channel {
         }
     }
 
-    /// Whether the peer has published something new.
+    /// Whether the peer has published something new that can be received.
     pub(crate) fn is_ready(&self, number: u32) -> bool {
-        let ring = self.rings.get(number as usize);
-        ring.is_some_and(|ring| ring.rx.lock().consumer.is_ready(&self.inb))
+        let is_ready = |ring: &Pin<KBox<Ring>>| {
+            let half = ring.rx.lock();
+            half.consumer.is_ready(&self.inb) && !half.consumer.is_full()
+        };
+        self.rings.get(number as usize).is_some_and(is_ready)
     }
 
     /// Asks for a doorbell once half of what is under way has been consumed;
@@ -792,6 +848,7 @@ impl Ring {
         let rx = Rx {
             consumer: Consumer::new(rx, tags.tx, tags.rx).map_err(|_| error::protocol())?,
             assembly: Assembly::default(),
+            kept: 0,
         };
         KBox::pin_init(
             pin_init!(Self {
@@ -838,7 +895,7 @@ fn withdraw(tx: &mut Tx, slot: Slot, error: Error) -> SendError {
 }
 
 /// The data queue that a ring belongs to; the control ring goes with queue 0.
-fn queue_of(number: u32) -> u16 {
+pub(crate) fn queue_of(number: u32) -> u16 {
     number.saturating_sub(1) as u16
 }
 
@@ -880,10 +937,23 @@ impl Head {
     }
 }
 
+/// What becomes of a record once its frame has been delivered.
+#[derive(Clone, Copy)]
+enum Fate {
+    /// Nobody needs it any more.
+    Done,
+    /// A function keeps it.
+    Kept,
+}
+
 /// A frame's data, still in the ring.
 struct RingData<'a> {
-    inb: &'a LocalMemory,
+    channel: &'a Channel,
+    consumer: &'a Consumer<RX_HELD>,
+    number: u32,
+    token: u32,
     parts: Parts,
+    fate: Cell<Fate>,
 }
 
 impl RxData for RingData<'_> {
@@ -892,6 +962,23 @@ impl RxData for RingData<'_> {
     }
 
     fn copy_to(&self, offset: usize, dst: &mut [u8]) -> Result {
-        self.parts.read(self.inb, offset, dst).map_err(|_| EINVAL)
+        let inb = &self.channel.inb;
+        self.parts.read(inb, offset, dst).map_err(|_| EINVAL)
+    }
+
+    /// Leaves the record in the ring, unless that might stop it: what is urgent
+    /// must always get through, and a function that keeps many records, or one
+    /// for long, gets copies of the next.
+    fn keep(&self) -> Result<Kept> {
+        if self.number == CONTROL_RING || !self.consumer.may_keep() {
+            return Kept::copy(self);
+        }
+        let place = Consumer::<RX_HELD>::place_of(self.token);
+        let hold = Hold {
+            token: Keeper::token(self.number, place),
+            parts: self.parts,
+        };
+        self.fate.set(Fate::Kept);
+        Ok(self.channel.anchor.hold(hold))
     }
 }

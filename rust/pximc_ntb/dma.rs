@@ -16,7 +16,11 @@
 use crate::{
     channel::TX_HELD,
     device::Shared,
-    memory::RemoteMemory, //
+    kept::Keeper,
+    memory::{
+        LocalMemory,
+        RemoteMemory, //
+    }, //
 };
 use kernel::{
     alloc::kvec::PushError,
@@ -276,6 +280,15 @@ impl Engine {
         };
         drop(this.copier.replace(copier));
         this
+    }
+
+    /// The keeper of the same channel's `rings` rings, which lie in `inb`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn keeper(&self, inb: &LocalMemory, rings: usize) -> Result<Keeper> {
+        Keeper::new(inb, self.shared.clone(), self.pidx, rings)
     }
 
     /// The place for the records of queue `queue`; `None` without an engine.
