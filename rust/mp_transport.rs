@@ -14,6 +14,7 @@
 //! * [`peer`]: the hosts that can be reached, and the [`peer::Link`] each is reached by.
 //! * [`function`], [`transport`]: the two traits and their registration.
 //! * [`service`]: sending by peer id, and the entry point for what arrives.
+//! * `capi`: all of this for modules in C, as `include/mp/mp.h` declares it.
 //! * [`loopback`]: the local host as a peer of itself.
 //!
 //! Data paths run in softirq or process context and take no lock of the
@@ -21,7 +22,13 @@
 //! mutex.
 
 use kernel::prelude::*;
+use mp_kernel::notifier::{
+    ModuleGoes,
+    Notifier, //
+};
 
+#[path = "mp_transport/capi.rs"]
+mod capi;
 #[path = "mp_transport/frame.rs"]
 pub mod frame;
 #[path = "mp_transport/function.rs"]
@@ -44,15 +51,21 @@ pub mod transport;
 /// The module: the open registry and the loopback peer.
 struct MessageFrameService {
     loopback: Option<loopback::Loopback>,
+    /// Modules may go while frames of theirs are under way.
+    _watch: Notifier<ModuleGoes, capi::Watch>,
 }
 
 impl kernel::Module for MessageFrameService {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         // SAFETY: Called exactly once, before anything can use the registry.
         unsafe { service::REGISTRY.init() };
+        let watch = Notifier::new(capi::Watch::new()?)?;
         service::start()?;
         // Made before the loopback, so that an error below stops the service again.
-        let mut this = Self { loopback: None };
+        let mut this = Self {
+            loopback: None,
+            _watch: watch,
+        };
         this.loopback = Some(loopback::Loopback::new()?);
         Ok(this)
     }

@@ -27,6 +27,7 @@ use kernel::{
         Arc, //
     }, //
 };
+use mp_bindings::mp_frag;
 use mp_kernel::{
     error,
     sync::RcuArc, //
@@ -45,6 +46,93 @@ pub struct Hold {
     pub parts: Parts,
 }
 
+/// Memory for a frame's data, which nobody else touches until the copy has ended.
+///
+/// # Invariants
+///
+/// Each piece is valid for writes of its length until then.
+pub struct Buffers<'a>(&'a [mp_frag]);
+
+impl<'a> Buffers<'a> {
+    /// # Safety
+    ///
+    /// The caller guarantees the type invariants.
+    pub unsafe fn new(pieces: &'a [mp_frag]) -> Self {
+        // INVARIANT: As the caller promises.
+        Self(pieces)
+    }
+
+    /// The pieces, as C has them.
+    pub fn pieces(&self) -> &'a [mp_frag] {
+        self.0
+    }
+
+    /// Bytes in all pieces.
+    pub fn room(&self) -> usize {
+        let lengths = self.0.iter().map(|piece| piece.len as usize);
+        lengths.fold(0, usize::saturating_add)
+    }
+
+    /// Copies all of `data` into the pieces.
+    ///
+    /// # Errors
+    ///
+    /// `EMSGSIZE` if they are too small, `EINVAL` for a piece that is nowhere, or
+    /// that of the data.
+    pub fn fill(&self, data: &(impl RxData + ?Sized)) -> Result {
+        if self.room() < data.len() {
+            return Err(EMSGSIZE);
+        }
+        let mut at = 0;
+        for piece in self.0 {
+            let n = (piece.len as usize).min(data.len() - at);
+            if n == 0 {
+                continue;
+            }
+            if piece.buf.is_null() {
+                return Err(EINVAL);
+            }
+            // SAFETY: Valid by the type invariants, and nobody else touches it.
+            let dst = unsafe { core::slice::from_raw_parts_mut(piece.buf, n) };
+            data.copy_to(at, dst)?;
+            at += n;
+        }
+        Ok(())
+    }
+}
+
+/// Who is told how a copy has ended (`IDT-DMA-2`).
+pub struct Completion {
+    call: unsafe extern "C" fn(c_int, *mut c_void),
+    data: *mut c_void,
+}
+
+// SAFETY: By the contract of `new` it may be told anywhere.
+unsafe impl Send for Completion {}
+
+impl Completion {
+    /// Tells by calling `call` with the status and `data`.
+    ///
+    /// # Safety
+    ///
+    /// That call must be sound, once, in process or softirq context.
+    pub unsafe fn new(call: unsafe extern "C" fn(c_int, *mut c_void), data: *mut c_void) -> Self {
+        Self { call, data }
+    }
+
+    /// Tells.
+    pub fn tell(self, result: Result) {
+        let status = result.map_or_else(|e| e.to_errno(), |()| 0);
+        // SAFETY: By the contract of `new`; this is the one time.
+        unsafe { (self.call)(status, self.data) };
+    }
+
+    /// What it calls, for C code that tells instead.
+    pub fn into_raw(self) -> (unsafe extern "C" fn(c_int, *mut c_void), *mut c_void) {
+        (self.call, self.data)
+    }
+}
+
 /// A transport's side of kept data. All calls are made under RCU.
 pub trait Holder: Send + Sync + 'static {
     /// Copies `dst.len()` bytes from `offset` on.
@@ -53,6 +141,17 @@ pub trait Holder: Send + Sync + 'static {
     ///
     /// `EINVAL` if that is not all inside the data.
     fn copy_to(&self, hold: &Hold, offset: usize, dst: &mut [u8]) -> Result;
+
+    /// Begins to copy all of the data into `buffers`, which have room for it, one
+    /// after the other, and tells `done` when that has come to an end.
+    ///
+    /// # Errors
+    ///
+    /// Gives `done` back if it cannot: the data is for [`copy_to`](Self::copy_to).
+    fn sync(&self, hold: &Hold, buffers: &Buffers<'_>, done: Completion) -> Result<(), Completion> {
+        let _ = (hold, buffers);
+        Err(done)
+    }
 
     /// The data is of no more use; called once. Any context up to softirq, also
     /// from within the reception of another frame.
@@ -160,6 +259,34 @@ impl Kept {
     /// `ENOMEM`, or that of reading the data.
     pub fn copy(data: &(impl RxData + ?Sized)) -> Result<Self> {
         Ok(Self(Place::Copied(Copied::new(data)?)))
+    }
+}
+
+impl Kept {
+    /// Begins to copy all of the data into `buffers` and tells `done` when that has
+    /// come to an end, possibly before this returns. The data must be kept until
+    /// then.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Buffers::fill`], and `ENOTCONN` if the link has gone down; `done` is
+    /// not told then.
+    pub fn sync(&self, buffers: &Buffers<'_>, mut done: Completion) -> Result {
+        if buffers.room() < self.len() {
+            return Err(EMSGSIZE);
+        }
+        if let Place::Held(held) = &self.0 {
+            let guard = rcu::read_lock();
+            let holder = held.anchor.holder.load(&guard);
+            let holder = holder.ok_or(error::not_connected())?;
+            done = match holder.0.sync(&held.hold, buffers, done) {
+                Ok(()) => return Ok(()),
+                Err(done) => done,
+            };
+        }
+        buffers.fill(self)?;
+        done.tell(Ok(()));
+        Ok(())
     }
 }
 

@@ -23,7 +23,11 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
 };
 use mp_kernel::{
     error,
@@ -62,6 +66,8 @@ struct Fifo {
     slots: KVec<Option<Entry>>,
     head: usize,
     len: usize,
+    /// Frames taken out so far, modulo 2^32.
+    taken: u32,
 }
 
 impl Fifo {
@@ -75,6 +81,7 @@ impl Fifo {
             slots,
             head: 0,
             len: 0,
+            taken: 0,
         })
     }
 
@@ -94,7 +101,18 @@ impl Fifo {
         let entry = self.slots.get_mut(self.head)?.take()?;
         self.head = (self.head + 1) % DEPTH;
         self.len -= 1;
+        self.taken = self.taken.wrapping_add(1);
         Some(entry)
+    }
+
+    /// The value of `taken` once all that wait now have been taken out.
+    fn last(&self) -> u32 {
+        self.taken.wrapping_add(self.len as u32)
+    }
+
+    /// Whether `taken` has come to `last`.
+    fn is_past(&self, last: u32) -> bool {
+        self.taken.wrapping_sub(last) as i32 >= 0
     }
 }
 
@@ -174,6 +192,27 @@ impl LoopbackLink {
     pub(crate) fn drain(&self) {
         while self.engine.pop().is_some() {}
         self.napi.synchronize();
+    }
+}
+
+/// How often frames that wait are looked after, at most, once a millisecond.
+const SETTLE: usize = 1000;
+
+impl LoopbackLink {
+    /// Waits until the frames that wait now have been delivered; drops those that
+    /// wait for too long.
+    ///
+    /// May sleep.
+    pub(crate) fn settle(&self) {
+        let due = self.engine.queue.lock().last();
+        for _ in 0..SETTLE {
+            if self.engine.queue.lock().is_past(due) {
+                return self.napi.synchronize();
+            }
+            self.napi.schedule();
+            fsleep(Delta::from_millis(1));
+        }
+        self.drain();
     }
 }
 

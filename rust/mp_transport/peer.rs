@@ -3,6 +3,7 @@
 //! Peers: the hosts that frames can be sent to.
 
 use crate::{
+    capi::Areas,
     frame::Frame,
     service,
     stats::Stats,
@@ -96,6 +97,8 @@ pub struct Peer {
     queues: u16,
     max_frame: usize,
     counters: &'static [&'static CStr],
+    /// What belongs to a transport in C; `None` for all others.
+    areas: Option<Areas>,
 }
 
 impl Peer {
@@ -104,6 +107,16 @@ impl Peer {
         index: u32,
         transport: Arc<TransportEntry>,
         link: Arc<dyn Link>,
+    ) -> Result<Arc<Self>> {
+        Self::with_areas(id, index, transport, link, None)
+    }
+
+    pub(crate) fn with_areas(
+        id: PeerId,
+        index: u32,
+        transport: Arc<TransportEntry>,
+        link: Arc<dyn Link>,
+        areas: Option<Areas>,
     ) -> Result<Arc<Self>> {
         let (queues, max_frame, counters) = (link.queues(), link.max_frame(), link.counters());
         let cell = RcuArc::empty();
@@ -118,6 +131,7 @@ impl Peer {
                 queues,
                 max_frame,
                 counters,
+                areas,
             },
             GFP_KERNEL,
         )?)
@@ -134,6 +148,11 @@ impl Peer {
     #[inline]
     pub fn index(&self) -> u32 {
         self.index
+    }
+
+    /// What a transport in C has in it.
+    pub(crate) fn areas(&self) -> Option<&Areas> {
+        self.areas.as_ref()
     }
 
     /// The transport that reaches it.

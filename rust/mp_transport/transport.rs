@@ -28,6 +28,11 @@ pub struct TransportEntry {
 }
 
 impl TransportEntry {
+    pub(crate) fn new(id: u32, name: &'static CStr) -> Result<Arc<Self>> {
+        let retired = Stats::default();
+        Ok(Arc::new(Self { id, name, retired }, GFP_KERNEL)?)
+    }
+
     /// Its id.
     pub fn id(&self) -> u32 {
         self.id
@@ -69,14 +74,7 @@ impl Registration {
     ///
     /// `EEXIST` if the id is taken, `ENOSPC` if the registry is full, `ENOMEM`.
     pub fn new(id: u32, name: &'static CStr) -> Result<Self> {
-        let entry = Arc::new(
-            TransportEntry {
-                id,
-                name,
-                retired: Stats::default(),
-            },
-            GFP_KERNEL,
-        )?;
+        let entry = TransportEntry::new(id, name)?;
         service::transport_add(&entry)?;
         Ok(Self { entry })
     }
