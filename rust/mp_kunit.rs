@@ -7,6 +7,7 @@
 //! `/sys/kernel/debug/kunit`, where the results stand as well. No transport may
 //! be loaded then: the suites register transports and peers of their own.
 //!
+//! * `capi.c`: the suite of the interface for modules in C.
 //! * [`fixture`]: a transport without a wire, and a function that notes what it
 //!   is given.
 

@@ -9,12 +9,21 @@ from ntbrig import stack
 from ntbrig.settings import CHECKOUT
 
 MODULES = ("mp_kernel", "mp_transport", "mp_kunit")
-SOURCE = CHECKOUT / "rust/mp_kunit.rs"
+# By suite: the source, and what its cases look like there.
+SUITES = {
+    "mp_transport": ("rust/mp_kunit.rs", r"#\[test\]\s+fn (\w+)\("),
+    "mp_capi": ("rust/mp_kunit/capi.c", r"KUNIT_CASE\((\w+)\)"),
+}
 
 
 def cases():
-    """The suite's cases as the source has them."""
-    return re.findall(r"#\[test\]\s+fn (\w+)\(", SOURCE.read_text())
+    """The suites' cases as the sources have them."""
+    sources = SUITES.values()
+    return [case for path, look in sources for case in re.findall(look, read(path))]
+
+
+def read(path):
+    return (CHECKOUT / path).read_text()
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +32,10 @@ def results(boot):
     options = f"{os.environ.get('RIG_KERNEL_OPTIONS', '')} kunit.enable=1"
     guest = boot(hosts=2, kernel_options=options.strip()).rp
     stack.load(guest, modules=MODULES)
-    suite = "/sys/kernel/debug/kunit/mp_transport"
-    out = guest.run(f"echo 1 > {suite}/run && cat {suite}/results").out
+    out = ""
+    for name in SUITES:
+        suite = f"/sys/kernel/debug/kunit/{name}"
+        out += guest.run(f"echo 1 > {suite}/run && cat {suite}/results").out
     stack.unload(guest, modules=MODULES)
     lines = re.findall(r"^ +(ok|not ok) \d+ (\w+)", out, re.MULTILINE)
     return {name: words for words, name in lines}, out

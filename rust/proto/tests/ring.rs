@@ -266,7 +266,10 @@ fn a_record_may_be_kept_while_half_of_the_ring_is_free_behind_it() {
         assert_eq!(r.rx.may_keep(), count <= 4, "{count} of 8 places");
         assert!(r.rx.release(rec.token));
     }
-    assert!(r.rx.is_full(), "those that passed wait for the one that is kept");
+    assert!(
+        r.rx.is_full(),
+        "those that passed wait for the one that is kept"
+    );
     assert!(r.rx.release_at(Consumer::<8>::place_of(kept.token)));
     assert!(!r.rx.release_at(Consumer::<8>::place_of(kept.token)));
     assert!(!r.rx.is_full());
