@@ -10,7 +10,8 @@
 //! rings nor the NTB API (rules `IDT-*` of the IDT programming guide).
 //!
 //! * [`frame`]: what is sent ([`frame::Frame`]) and what is received ([`frame::RxFrame`]).
-//! * [`kept`]: received frames that a function owns for longer.
+//! * [`kept`]: received frames that a function owns for longer; [`copy`]: how they are
+//!   copied.
 //! * [`peer`]: the hosts that can be reached, and the [`peer::Link`] each is reached by.
 //! * [`function`], [`transport`]: the two traits and their registration.
 //! * [`service`]: sending by peer id, and the entry point for what arrives.
@@ -29,6 +30,8 @@ use mp_kernel::notifier::{
 
 #[path = "mp_transport/capi.rs"]
 mod capi;
+#[path = "mp_transport/copy.rs"]
+pub mod copy;
 #[path = "mp_transport/frame.rs"]
 pub mod frame;
 #[path = "mp_transport/function.rs"]

@@ -4,13 +4,18 @@
 //! (`IDT-FN-2`, `IDT-MSG-6`).
 //!
 //! The data of a [`KeptFrame`] stays where it arrived, in memory of its
-//! transport, until the frame is dropped; or in a private copy, where the
+//! transport, until the frame is dropped, or until the transport needs the memory
+//! and moves the data to a private copy; or it is copied at once, where the
 //! transport does not hold data for others. Transports hold data through an
 //! [`Anchor`]: it belongs to this module, refers to the transport's [`Holder`],
 //! and is cut off from it before the holder's memory or code may vanish. From
 //! then on the data is gone, and the frame is an empty shell that fails to copy.
 
 use crate::{
+    copy::{
+        Buffers,
+        Completion, //
+    },
     frame::{
         gather,
         scatter,
@@ -27,10 +32,13 @@ use kernel::{
         Arc, //
     }, //
 };
-use mp_bindings::mp_frag;
 use mp_kernel::{
     error,
-    sync::RcuArc, //
+    new_spinlock_bh,
+    sync::{
+        RcuArc,
+        SpinLockBh, //
+    }, //
 };
 use mp_proto::{
     memory::Parts,
@@ -46,93 +54,6 @@ pub struct Hold {
     pub parts: Parts,
 }
 
-/// Memory for a frame's data, which nobody else touches until the copy has ended.
-///
-/// # Invariants
-///
-/// Each piece is valid for writes of its length until then.
-pub struct Buffers<'a>(&'a [mp_frag]);
-
-impl<'a> Buffers<'a> {
-    /// # Safety
-    ///
-    /// The caller guarantees the type invariants.
-    pub unsafe fn new(pieces: &'a [mp_frag]) -> Self {
-        // INVARIANT: As the caller promises.
-        Self(pieces)
-    }
-
-    /// The pieces, as C has them.
-    pub fn pieces(&self) -> &'a [mp_frag] {
-        self.0
-    }
-
-    /// Bytes in all pieces.
-    pub fn room(&self) -> usize {
-        let lengths = self.0.iter().map(|piece| piece.len as usize);
-        lengths.fold(0, usize::saturating_add)
-    }
-
-    /// Copies all of `data` into the pieces.
-    ///
-    /// # Errors
-    ///
-    /// `EMSGSIZE` if they are too small, `EINVAL` for a piece that is nowhere, or
-    /// that of the data.
-    pub fn fill(&self, data: &(impl RxData + ?Sized)) -> Result {
-        if self.room() < data.len() {
-            return Err(EMSGSIZE);
-        }
-        let mut at = 0;
-        for piece in self.0 {
-            let n = (piece.len as usize).min(data.len() - at);
-            if n == 0 {
-                continue;
-            }
-            if piece.buf.is_null() {
-                return Err(EINVAL);
-            }
-            // SAFETY: Valid by the type invariants, and nobody else touches it.
-            let dst = unsafe { core::slice::from_raw_parts_mut(piece.buf, n) };
-            data.copy_to(at, dst)?;
-            at += n;
-        }
-        Ok(())
-    }
-}
-
-/// Who is told how a copy has ended (`IDT-DMA-2`).
-pub struct Completion {
-    call: unsafe extern "C" fn(c_int, *mut c_void),
-    data: *mut c_void,
-}
-
-// SAFETY: By the contract of `new` it may be told anywhere.
-unsafe impl Send for Completion {}
-
-impl Completion {
-    /// Tells by calling `call` with the status and `data`.
-    ///
-    /// # Safety
-    ///
-    /// That call must be sound, once, in process or softirq context.
-    pub unsafe fn new(call: unsafe extern "C" fn(c_int, *mut c_void), data: *mut c_void) -> Self {
-        Self { call, data }
-    }
-
-    /// Tells.
-    pub fn tell(self, result: Result) {
-        let status = result.map_or_else(|e| e.to_errno(), |()| 0);
-        // SAFETY: By the contract of `new`; this is the one time.
-        unsafe { (self.call)(status, self.data) };
-    }
-
-    /// What it calls, for C code that tells instead.
-    pub fn into_raw(self) -> (unsafe extern "C" fn(c_int, *mut c_void), *mut c_void) {
-        (self.call, self.data)
-    }
-}
-
 /// A transport's side of kept data. All calls are made under RCU.
 pub trait Holder: Send + Sync + 'static {
     /// Copies `dst.len()` bytes from `offset` on.
@@ -143,7 +64,8 @@ pub trait Holder: Send + Sync + 'static {
     fn copy_to(&self, hold: &Hold, offset: usize, dst: &mut [u8]) -> Result;
 
     /// Begins to copy all of the data into `buffers`, which have room for it, one
-    /// after the other, and tells `done` when that has come to an end.
+    /// after the other, and tells `done` when that has come to an end. Not for
+    /// transports that [move data out](Spot::move_out).
     ///
     /// # Errors
     ///
@@ -189,25 +111,91 @@ impl Anchor {
         drop(self.holder.replace(None));
     }
 
-    /// The handle of data that the holder holds from now on.
-    pub fn hold(self: &Arc<Self>, hold: Hold) -> Kept {
-        Kept(Place::Held(Held {
+    /// The handle of data that the holder holds from now on, and its place, by which
+    /// the holder can move it out.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn hold(self: &Arc<Self>, hold: Hold) -> Result<(Kept, Arc<Spot>)> {
+        let spot = Arc::pin_init(Spot::new(hold), GFP_ATOMIC)?;
+        let held = Held {
             anchor: self.clone(),
+            spot: spot.clone(),
+        };
+        Ok((Kept(Place::Held(held)), spot))
+    }
+}
+
+/// Where data is that a transport holds, or has held.
+enum State {
+    Held,
+    /// The transport has moved it out.
+    Copied(Copied),
+    /// Nobody needs it any more.
+    Released,
+}
+
+/// The place of data that a transport holds.
+#[pin_data]
+pub struct Spot {
+    hold: Hold,
+    #[pin]
+    state: SpinLockBh<State>,
+}
+
+impl Spot {
+    fn new(hold: Hold) -> impl PinInit<Self> {
+        pin_init!(Self {
             hold,
-        }))
+            state <- new_spinlock_bh!(State::Held),
+        })
+    }
+
+    /// Copies the data to private memory; whether the transport may use its own for
+    /// something else from now on. `false` if the data has been released, which the
+    /// transport has been or is being told.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, or that of reading the data.
+    pub fn move_out(&self, holder: &dyn Holder) -> Result<bool> {
+        let mut state = self.state.lock();
+        if !matches!(*state, State::Held) {
+            return Ok(false);
+        }
+        let (hold, len) = (&self.hold, self.hold.parts.len());
+        *state = State::Copied(Copied::new(len, |at, dst| holder.copy_to(hold, at, dst))?);
+        Ok(true)
     }
 }
 
 /// Data in the hands of a transport.
 struct Held {
     anchor: Arc<Anchor>,
-    hold: Hold,
+    spot: Arc<Spot>,
+}
+
+impl Held {
+    fn copy_to(&self, offset: usize, dst: &mut [u8]) -> Result {
+        // Locked, so that the data does not move meanwhile.
+        match &*self.spot.state.lock() {
+            State::Copied(copied) => copied.copy_to(offset, dst),
+            _ => match self.anchor.holder.load(&rcu::read_lock()) {
+                Some(holder) => holder.0.copy_to(&self.spot.hold, offset, dst),
+                None => Err(error::not_connected()),
+            },
+        }
+    }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(holder) = self.anchor.holder.load(&rcu::read_lock()) {
-            holder.0.release(&self.hold);
+        let last = core::mem::replace(&mut *self.spot.state.lock(), State::Released);
+        if matches!(last, State::Held) {
+            if let Some(holder) = self.anchor.holder.load(&rcu::read_lock()) {
+                holder.0.release(&self.spot.hold);
+            }
         }
     }
 }
@@ -222,14 +210,14 @@ struct Copied {
 }
 
 impl Copied {
-    fn new(data: &(impl RxData + ?Sized)) -> Result<Self> {
+    /// Copies `len` bytes, each piece by a call of `read` with its offset.
+    fn new(len: usize, read: impl Fn(usize, &mut [u8]) -> Result) -> Result<Self> {
         let flags = GFP_ATOMIC | __GFP_NOWARN;
-        let len = data.len();
         let mut pieces = KVec::with_capacity(len.div_ceil(PIECE), flags)?;
         for at in (0..len).step_by(PIECE) {
             let mut piece = KVec::new();
             piece.resize(PIECE.min(len - at), 0, flags)?;
-            data.copy_to(at, &mut piece)?;
+            read(at, &mut piece)?;
             pieces.push(piece, flags)?;
         }
         Ok(Self { pieces, len })
@@ -258,7 +246,8 @@ impl Kept {
     ///
     /// `ENOMEM`, or that of reading the data.
     pub fn copy(data: &(impl RxData + ?Sized)) -> Result<Self> {
-        Ok(Self(Place::Copied(Copied::new(data)?)))
+        let copied = Copied::new(data.len(), |at, dst| data.copy_to(at, dst))?;
+        Ok(Self(Place::Copied(copied)))
     }
 }
 
@@ -277,12 +266,12 @@ impl Kept {
         }
         if let Place::Held(held) = &self.0 {
             let guard = rcu::read_lock();
-            let holder = held.anchor.holder.load(&guard);
-            let holder = holder.ok_or(error::not_connected())?;
-            done = match holder.0.sync(&held.hold, buffers, done) {
-                Ok(()) => return Ok(()),
-                Err(done) => done,
-            };
+            if let Some(holder) = held.anchor.holder.load(&guard) {
+                done = match holder.0.sync(&held.spot.hold, buffers, done) {
+                    Ok(()) => return Ok(()),
+                    Err(done) => done,
+                };
+            }
         }
         buffers.fill(self)?;
         done.tell(Ok(()));
@@ -294,7 +283,7 @@ impl RxData for Kept {
     fn len(&self) -> usize {
         match &self.0 {
             Place::Copied(copied) => copied.len,
-            Place::Held(held) => held.hold.parts.len(),
+            Place::Held(held) => held.spot.hold.parts.len(),
         }
     }
 
@@ -302,10 +291,7 @@ impl RxData for Kept {
     fn copy_to(&self, offset: usize, dst: &mut [u8]) -> Result {
         match &self.0 {
             Place::Copied(copied) => copied.copy_to(offset, dst),
-            Place::Held(held) => match held.anchor.holder.load(&rcu::read_lock()) {
-                Some(holder) => holder.0.copy_to(&held.hold, offset, dst),
-                None => Err(error::not_connected()),
-            },
+            Place::Held(held) => held.copy_to(offset, dst),
         }
     }
 }
@@ -313,8 +299,8 @@ impl RxData for Kept {
 /// A received frame that belongs to the function; dropping it gives its data back.
 ///
 /// It may be dropped in any context up to softirq, by any module, and whatever
-/// has become of the link. While it is kept in the ring, the ring does not go on
-/// for longer than its length: frames are to be copied out soon.
+/// has become of the link. Its data is copied once if it is copied out soon, and
+/// twice if the transport has needed its memory before.
 pub struct KeptFrame {
     peer: Arc<Peer>,
     msg: MsgHdr,

@@ -85,7 +85,8 @@ use mp_transport::{
     kept::{
         Anchor,
         Hold,
-        Kept, //
+        Kept,
+        Spot, //
     },
     peer::{
         Peer,
@@ -126,6 +127,8 @@ pub(crate) struct Counters {
     pub(crate) no_memory: Counter,
     /// Polls run.
     pub(crate) polls: Counter,
+    /// Kept frames that were moved out of the ring.
+    pub(crate) moved_out: Counter,
 }
 
 /// A frame of which only some records fitted so far.
@@ -178,8 +181,16 @@ impl Tx {
 struct Rx {
     consumer: Consumer<RX_HELD>,
     assembly: Assembly,
-    /// Records that functions keep, also those given back and not yet released.
-    kept: u32,
+    /// Records that functions keep, in ring order, also those given back and not yet
+    /// released; within its capacity.
+    kept: KVec<KeptRecord>,
+}
+
+/// A record that a function keeps.
+struct KeptRecord {
+    /// Among those that the consumer holds.
+    place: usize,
+    spot: Arc<Spot>,
 }
 
 /// One ring in either direction.
@@ -646,16 +657,16 @@ impl Channel {
                 queue: queue_of(number),
                 last: !half.consumer.knows_more(),
             };
-            match self.take(&rx, peer, number, &mut half, &record) {
-                Fate::Done => {
-                    half.consumer.release(record.token);
-                }
-                Fate::Kept => half.kept += 1,
+            let kept = self.take(&rx, peer, number, &mut half, &record);
+            // There is room for it, or it had not been kept.
+            if kept.is_none_or(|kept| half.kept.push_within_capacity(kept).is_err()) {
+                half.consumer.release(record.token);
             }
             if half.consumer.unpublished_units() > half.consumer.units() / 4 {
                 self.give_back(number, &mut half);
             }
         }
+        self.make_room(&mut half);
         self.give_back(number, &mut half);
         done
     }
@@ -663,14 +674,36 @@ impl Channel {
     /// Releases the records that functions have given back.
     #[inline]
     fn collect(&self, number: u32, half: &mut Rx) {
-        if half.kept == 0 {
+        if half.kept.is_empty() {
             return;
         }
         let Rx { consumer, kept, .. } = half;
         self.keeper.take_returned(number, |place| {
             consumer.release_at(place);
-            *kept = kept.saturating_sub(1);
+            kept.retain(|record| record.place != place);
         });
+    }
+
+    /// Moves what functions keep out of a ring that would have to stop for it: more
+    /// than half of it must be free for the largest record. Without memory, the ring
+    /// stops until something is given back or memory is there.
+    #[inline]
+    fn make_room(&self, half: &mut Rx) {
+        while !half.kept.is_empty() && !half.consumer.may_keep() {
+            let Some(oldest) = half.kept.first() else {
+                return;
+            };
+            let place = oldest.place;
+            match oldest.spot.move_out(&*self.keeper) {
+                Ok(true) => {
+                    half.consumer.release_at(place);
+                    self.counters.moved_out.add(1);
+                    half.kept.retain(|record| record.place != place);
+                }
+                // It has been given back: the next poll finds it.
+                Ok(false) | Err(_) => return,
+            }
+        }
     }
 
     /// Tells the peer what was consumed, and wakes it if it waits for that.
@@ -680,7 +713,8 @@ impl Channel {
         }
     }
 
-    /// Passes a record on: a whole frame at once, a part of one to the assembly.
+    /// Passes a record on: a whole frame at once, a part of one to the assembly. The
+    /// record, if a function keeps it.
     fn take(
         &self,
         rx: &RxContext<'_>,
@@ -688,38 +722,38 @@ impl Channel {
         number: u32,
         half: &mut Rx,
         record: &Record,
-    ) -> Fate {
+    ) -> Option<KeptRecord> {
         let step = match half.assembly.step(record) {
             Ok(step) => step,
             Err(cause) => {
                 self.fail(cause);
-                return Fate::Done;
+                return None;
             }
         };
         if !(step.first && step.last) {
             self.take_part(rx, peer, half, record, step);
-            return Fate::Done;
+            return None;
         }
         let (head, data) = record.parts.split_at(record.hdr.hdr_len as usize);
         let mut headers = [0; HDR_MAX];
         let Some(headers) = headers.get_mut(..record.hdr.hdr_len as usize) else {
             peer.stats().rx_errors.add(1);
-            return Fate::Done;
+            return None;
         };
         if head.read(&self.inb, 0, headers).is_err() {
             self.fail(Corrupt::Memory);
-            return Fate::Done;
+            return None;
         }
         let data = RingData {
             channel: self,
-            consumer: &half.consumer,
+            half,
             number,
             token: record.token,
             parts: data,
-            fate: Cell::new(Fate::Done),
+            kept: Cell::new(None),
         };
         deliver(rx, peer, headers, &data);
-        data.fate.get()
+        data.kept.take()
     }
 
     fn take_part(
@@ -813,6 +847,7 @@ impl Channel {
             c"dma_bytes",
             c"dma_errors",
             c"cpu_fallbacks",
+            c"moved_out",
         ]
     }
 
@@ -828,7 +863,8 @@ impl Channel {
             4 => &dma.frames,
             5 => &dma.bytes,
             6 => &dma.errors,
-            _ => &dma.fallbacks,
+            7 => &dma.fallbacks,
+            _ => &counters.moved_out,
         };
         counter.get()
     }
@@ -848,7 +884,7 @@ impl Ring {
         let rx = Rx {
             consumer: Consumer::new(rx, tags.tx, tags.rx).map_err(|_| error::protocol())?,
             assembly: Assembly::default(),
-            kept: 0,
+            kept: KVec::with_capacity(RX_HELD / 2, GFP_KERNEL)?,
         };
         KBox::pin_init(
             pin_init!(Self {
@@ -937,23 +973,15 @@ impl Head {
     }
 }
 
-/// What becomes of a record once its frame has been delivered.
-#[derive(Clone, Copy)]
-enum Fate {
-    /// Nobody needs it any more.
-    Done,
-    /// A function keeps it.
-    Kept,
-}
-
 /// A frame's data, still in the ring.
 struct RingData<'a> {
     channel: &'a Channel,
-    consumer: &'a Consumer<RX_HELD>,
+    half: &'a Rx,
     number: u32,
     token: u32,
     parts: Parts,
-    fate: Cell<Fate>,
+    /// Set when a function keeps it.
+    kept: Cell<Option<KeptRecord>>,
 }
 
 impl RxData for RingData<'_> {
@@ -966,11 +994,14 @@ impl RxData for RingData<'_> {
         self.parts.read(inb, offset, dst).map_err(|_| EINVAL)
     }
 
-    /// Leaves the record in the ring, unless that might stop it: what is urgent
-    /// must always get through, and a function that keeps many records, or one
-    /// for long, gets copies of the next.
+    /// Leaves the record in the ring, unless that is to be moved out of it soon: what
+    /// is urgent must always get through, and the largest record as well.
     fn keep(&self) -> Result<Kept> {
-        if self.number == CONTROL_RING || !self.consumer.may_keep() {
+        let Rx { consumer, kept, .. } = self.half;
+        let has_room = consumer.may_keep() && kept.len() < kept.capacity();
+        let earlier = self.kept.take();
+        if self.number == CONTROL_RING || !has_room || earlier.is_some() {
+            self.kept.set(earlier);
             return Kept::copy(self);
         }
         let place = Consumer::<RX_HELD>::place_of(self.token);
@@ -978,7 +1009,8 @@ impl RxData for RingData<'_> {
             token: Keeper::token(self.number, place),
             parts: self.parts,
         };
-        self.fate.set(Fate::Kept);
-        Ok(self.channel.anchor.hold(hold))
+        let (data, spot) = self.channel.anchor.hold(hold)?;
+        self.kept.set(Some(KeptRecord { place, spot }));
+        Ok(data)
     }
 }

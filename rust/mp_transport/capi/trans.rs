@@ -23,14 +23,16 @@ use super::{
     transfer::Local, //
 };
 use crate::{
+    copy::{
+        Buffers,
+        Completion, //
+    },
     frame::{
         Frame,
         RxData, //
     },
     kept::{
         Anchor,
-        Buffers,
-        Completion,
         Hold,
         Holder,
         Kept, //
@@ -213,23 +215,21 @@ impl TransObject {
         }
     }
 
-    /// Keeps a frame for a function; `None` if that cannot be.
-    fn hold(&self, frame: &Arc<FrameObject>, len: usize) -> Option<Kept> {
-        let anchor = self.anchor.get()?;
-        let frame = frame.clone();
-        let token = Arc::as_ptr(&frame) as usize;
-        if self.held.lock().push(token, GFP_ATOMIC).is_err() {
-            put(frame);
-            return None;
-        }
-        // The list has the reference.
-        let _ = Arc::into_raw(frame);
-        let first = Part { off: 0, len };
-        let second = Part::default();
-        Some(anchor.hold(Hold {
+    /// Keeps a frame for a function.
+    fn hold(&self, frame: &Arc<FrameObject>, len: usize) -> Result<Kept> {
+        let anchor = self.anchor.get().ok_or(ENODEV)?;
+        let token = Arc::as_ptr(frame) as usize;
+        let (first, second) = (Part { off: 0, len }, Part::default());
+        let hold = Hold {
             token: token as u64,
             parts: Parts { first, second },
-        }))
+        };
+        // What is released without having been entered is left alone.
+        let (kept, _) = anchor.hold(hold)?;
+        self.held.lock().push(token, GFP_ATOMIC)?;
+        // The list has a reference.
+        let _ = Arc::into_raw(frame.clone());
+        Ok(kept)
     }
 }
 
@@ -315,10 +315,7 @@ impl RxData for Arrived<'_> {
     }
 
     fn keep(&self) -> Result<Kept> {
-        match self.trans.hold(self.frame, self.len()) {
-            Some(kept) => Ok(kept),
-            None => Kept::copy(self),
-        }
+        self.trans.hold(self.frame, self.len())
     }
 }
 

@@ -17,6 +17,10 @@ use super::{
     trans, //
 };
 use crate::{
+    copy::{
+        Buffers,
+        Completion, //
+    },
     frame::{
         gather,
         Frame,
@@ -24,10 +28,6 @@ use crate::{
         FuncId,
         RxContext,
         RxData, //
-    },
-    kept::{
-        Buffers,
-        Completion, //
     },
     service, //
 };
