@@ -15,6 +15,7 @@
 //! * [`peer`]: the hosts that can be reached, and the [`peer::Link`] each is reached by.
 //! * [`function`], [`transport`]: the two traits and their registration.
 //! * [`service`]: sending by peer id, and the entry point for what arrives.
+//! * [`local`]: addresses of windows, and copies by DMA.
 //! * `capi`: all of this for modules in C, as `include/mp/mp.h` declares it.
 //! * [`loopback`]: the local host as a peer of itself.
 //!
@@ -38,6 +39,8 @@ pub mod frame;
 pub mod function;
 #[path = "mp_transport/kept.rs"]
 pub mod kept;
+#[path = "mp_transport/local.rs"]
+pub mod local;
 #[path = "mp_transport/loopback.rs"]
 pub mod loopback;
 #[path = "mp_transport/peer.rs"]
@@ -62,6 +65,8 @@ impl kernel::Module for MessageFrameService {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         // SAFETY: Called exactly once, before anything can use the registry.
         unsafe { service::REGISTRY.init() };
+        // SAFETY: As above.
+        unsafe { local::CHANGES.init() };
         let watch = Notifier::new(capi::Watch::new()?)?;
         service::start()?;
         // Made before the loopback, so that an error below stops the service again.

@@ -486,4 +486,52 @@ int mp_frame_receive(mp_frame *frame);
 int mp_frame_sync(mp_frame *frame, u32 frags, mp_frag *buffers, mp_dma_cb cb,
 		  void *cb_data);
 
+/* --- local processor --------------------------------------------------------- */
+
+/*
+ * Addresses of local memory that a peer reaches through the bridge: for this host
+ * (physical, virtual) and as the bridge puts them on this host's bus (PCI). All ones,
+ * zero or NULL for other addresses (IDT-LP-1 to IDT-LP-4, IDT-LP-9, IDT-LP-10). They
+ * are good while the link to that peer is. The memory is the fabric's: do not write
+ * it. Any context.
+ */
+u64 mp_in_phys_to_pci(unsigned long address);
+unsigned long mp_in_pci_to_phys(u64 address);
+u64 mp_in_virt_to_pci(void *address);
+void *mp_in_pci_to_virt(u64 address);
+
+/*
+ * Addresses of a peer's memory behind the bridge, for this host and on its bus; as
+ * above (IDT-LP-5 to IDT-LP-8). The virtual ones are device memory: __iomem.
+ */
+u64 mp_out_phys_to_pci(unsigned long address);
+unsigned long mp_out_pci_to_phys(u64 address);
+u64 mp_out_virt_to_pci(void *address);
+void *mp_out_pci_to_virt(u64 address);
+
+/**
+ * mp_dma_start() - have a DMA engine copy (IDT-DMA-3)
+ * @dir: MP_DMA_DIR_L2P; nothing else is supported, since nothing reads across the
+ *	bridge, and the engines belong to the windows (IDT-DMA-4)
+ * @num_frags: number of @frags
+ * @frags: what to copy: from physical addresses of allocated local memory, which
+ *	stays until @cb, to PCI addresses in one peer's memory; needed during the call
+ *	only
+ * @cb: called when all has been copied, or some has not and the content of the
+ *	destination is undefined (IDT-DMA-5); or NULL. Also in interrupt context
+ * @cb_data: for @cb
+ * @virt_base: virtual address of the destination; not needed here
+ * @phys_base: physical address of the destination; not needed here
+ *
+ * Where in a peer's memory may be written is for the owners of that memory to say: a
+ * copy into the rings ends the link.
+ *
+ * Return: 0, and @cb has been or will be called once; -EOPNOTSUPP for another
+ * direction, -EINVAL for addresses outside a peer's memory or in several peers',
+ * -ENODEV without an engine, -E2BIG for too many fragments, -EAGAIN while too much is
+ * under way, -EFAULT for a source that is not in the kernel's linear map.
+ */
+int mp_dma_start(MP_DMA_DIR dir, u32 num_frags, mp_dma_frag *frags, mp_dma_cb cb,
+		 void *cb_data, unsigned long virt_base, unsigned long phys_base);
+
 #endif /* _MP_MP_H */

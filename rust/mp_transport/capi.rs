@@ -13,6 +13,7 @@
 //! * `area`: memory inside these objects that belongs to C.
 //! * `frame`, `transfer`: `mp_frame`, and what sends, receives and copies it.
 //! * `peer`, `trans`, `func`: the objects of these names.
+//! * `local`: the local processor.
 //!
 //! Types and signatures come from the header by bindgen; [`exported`] compares
 //! them. `exports.c` exports the symbols.
@@ -48,6 +49,8 @@ mod area;
 mod frame;
 #[path = "capi/func.rs"]
 mod func;
+#[path = "capi/local.rs"]
+mod local;
 #[path = "capi/peer.rs"]
 mod peer;
 #[path = "capi/trans.rs"]

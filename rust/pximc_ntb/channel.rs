@@ -265,6 +265,11 @@ impl Channel {
         })
     }
 
+    /// The engine that copies into the peer's memory.
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     /// Number of data rings.
     pub(crate) fn queues(&self) -> u16 {
         self.rings.len().saturating_sub(1) as u16
