@@ -26,6 +26,7 @@
 #include <linux/delay.h>
 #include <linux/kobject.h>
 #include <linux/module.h>
+#include <linux/random.h>
 #include <linux/slab.h>
 #include <linux/sysfs.h>
 #include <mp/mp.h>
@@ -44,14 +45,22 @@ struct func_stats {
 
 struct func_hdr {
 	__le32 reply;		/* for mp_sample_echo: the function that gets the answer */
+	__le32 run;		/* another number each time the module is loaded */
 	__le32 seq;
 	__le32 len[2];		/* of the fragments */
+};
+
+/* The latest frame from a peer. */
+struct latest {
+	u32 run;
+	u32 seq;
 };
 
 /* A frame that is being copied. */
 struct receipt {
 	mp_frame *frame;
 	mp_frag frags[2];
+	u32 run;
 	u32 seq;
 };
 
@@ -59,8 +68,9 @@ static struct func_stats stats[2];	/* for the root processor, for others */
 static atomic_t received, corrupt, repeated, buffers, peers;
 static atomic_t copying;
 static atomic_t next_seq = ATOMIC_INIT(1);
-static u32 last_seq[MAX_PEERS];
-static DEFINE_SPINLOCK(last_seq_lock);
+static u32 run;
+static struct latest latest[MAX_PEERS];
+static DEFINE_SPINLOCK(latest_lock);
 static mp_func *func;
 
 static u8 pattern(u32 seq, u32 at)
@@ -124,6 +134,7 @@ static mp_frame *frame_new(struct func_stats *stat, u32 seq, u32 len)
 	*(struct func_stats **)mp_frame_priv(frame) = stat;
 	hdr = mp_frame_hdr(frame);
 	hdr->reply = cpu_to_le32(FUNC_ID);
+	hdr->run = cpu_to_le32(run);
 	hdr->seq = cpu_to_le32(seq);
 	hdr->len[0] = cpu_to_le32(first);
 	hdr->len[1] = cpu_to_le32(len - first);
@@ -173,16 +184,19 @@ static bool is_intact(const struct receipt *receipt)
 }
 
 /* Whether this is later than all frames before it from that peer. */
-static bool is_new(int peer, u32 seq)
+static bool is_new(int peer, const struct receipt *receipt)
 {
 	bool new = false;
 
-	spin_lock_bh(&last_seq_lock);
-	if (peer >= 0 && peer < MAX_PEERS && seq > last_seq[peer]) {
-		last_seq[peer] = seq;
+	if (peer < 0 || peer >= MAX_PEERS)
+		return false;
+	spin_lock_bh(&latest_lock);
+	if (receipt->run != latest[peer].run || receipt->seq > latest[peer].seq) {
+		latest[peer].run = receipt->run;
+		latest[peer].seq = receipt->seq;
 		new = true;
 	}
-	spin_unlock_bh(&last_seq_lock);
+	spin_unlock_bh(&latest_lock);
 	return new;
 }
 
@@ -199,7 +213,7 @@ static void copied(int status, void *data)
 
 	if (status || !is_intact(receipt))
 		atomic_inc(&corrupt);
-	else if (!is_new(mp_peer_index(receipt->frame->src), receipt->seq))
+	else if (!is_new(mp_peer_index(receipt->frame->src), receipt))
 		atomic_inc(&repeated);
 	else
 		atomic_inc(&received);
@@ -221,6 +235,7 @@ static struct receipt *receipt_new(mp_frame *frame)
 	if (!receipt)
 		return NULL;
 	receipt->frame = frame;
+	receipt->run = le32_to_cpu(hdr->run);
 	receipt->seq = le32_to_cpu(hdr->seq);
 	for (k = 0; k < 2; k++) {
 		u32 part = min(le32_to_cpu(hdr->len[k]), MAX_LEN);
@@ -257,16 +272,9 @@ static int frame_receive(mp_frame *frame)
 
 /* --- peers ------------------------------------------------------------------- */
 
-/* A host that comes back begins its numbers anew. */
 static void peer_add(mp_peer *peer)
 {
-	int index = mp_peer_index(peer);
-
 	atomic_inc(&peers);
-	spin_lock_bh(&last_seq_lock);
-	if (index >= 0 && index < MAX_PEERS)
-		last_seq[index] = 0;
-	spin_unlock_bh(&last_seq_lock);
 }
 
 static void peer_del(mp_peer *peer)
@@ -342,6 +350,7 @@ static int __init sample_init(void)
 {
 	int err;
 
+	run = get_random_u32();
 	func = mp_func_alloc(FUNC_ID, 0);
 	if (!func)
 		return -ENOMEM;
