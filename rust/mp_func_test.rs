@@ -5,13 +5,16 @@
 //!
 //! Loaded without parameters it only receives. With `count=` it sends that
 //! many frames of `size=` bytes, in two fragments, to the peer `dst=`; with
-//! `mix=1` every other frame is short. What happened stands in
-//! `/sys/kernel/mp_func_test`:
+//! `mix=1` every other frame is short. With `keep=` it keeps that many of the
+//! frames it receives, and checks the data of each when a later one takes its
+//! place. What happened stands in `/sys/kernel/mp_func_test`:
 //!
 //! ```text
 //! sent_ok, sent_failed      frames by the status their destructor got
 //! received, corrupt         frames that arrived intact, and those that did not
 //! repeated                  frames that arrived more than once or out of order
+//! checked, cut_off          frames that were kept: intact, or without their data
+//!                           because their link went down
 //! peers_added, peers_removed
 //! done                      1 once all frames have been completed
 //! ```
@@ -38,7 +41,9 @@ use mp_kernel::{
         Attributes,
         Directory, //
     },
+    new_spinlock_bh,
     param,
+    sync::SpinLockBh,
     worker::{
         Work,
         Worker, //
@@ -54,9 +59,11 @@ use mp_transport::{
         FrameBody,
         FuncId,
         RxContext,
+        RxData,
         RxFrame, //
     },
     function,
+    kept::KeptFrame,
     peer::Peer,
     service,
     stats::Counter, //
@@ -70,6 +77,9 @@ const SIZE_MAX: u32 = 128 << 10;
 
 /// Data bytes of every other frame of a mix.
 const SHORT: usize = 100;
+
+/// Most received frames to keep at a time.
+const KEEP_MAX: u32 = 4096;
 
 /// Peers whose sequence is followed.
 const PEERS: usize = 64;
@@ -90,6 +100,8 @@ struct Tally {
     repeated: Counter,
     peers_added: Counter,
     peers_removed: Counter,
+    checked: Counter,
+    cut_off: Counter,
 }
 
 /// A byte of the pattern of frame `seq`.
@@ -133,6 +145,26 @@ impl FrameBody for TestBody {
     }
 }
 
+/// The sequence number in a function header.
+fn sequence(func_hdr: &[u8]) -> Result<u32> {
+    Ok(u32::from_le_bytes(func_hdr.try_into().map_err(|_| EINVAL)?))
+}
+
+/// Compares data with the pattern of frame `seq`.
+fn check_data(seq: u32, data: &(impl RxData + ?Sized)) -> Result {
+    let mut buffer = [0u8; 256];
+    for from in (0..data.len()).step_by(buffer.len()) {
+        let n = buffer.len().min(data.len() - from);
+        let piece = buffer.get_mut(..n).ok_or(EINVAL)?;
+        data.copy_to(from, piece)?;
+        let good = |(i, byte): (usize, &u8)| *byte == pattern(seq, from + i);
+        if !piece.iter().enumerate().all(good) {
+            return Err(error::bad_message());
+        }
+    }
+    Ok(())
+}
+
 /// What is to be sent.
 #[derive(Clone, Copy)]
 struct Order {
@@ -174,16 +206,24 @@ struct TestFunction {
     sent: Atomic<u32>,
     /// By peer index: the sequence number expected next.
     expected: [Atomic<u32>; PEERS],
+    /// Received frames to keep at a time.
+    keep: usize,
+    /// These frames with their sequence numbers, oldest first; within its capacity.
+    #[pin]
+    kept: SpinLockBh<KVec<(u32, KeptFrame)>>,
 }
 
 impl TestFunction {
-    fn new(order: Order) -> impl PinInit<Self, Error> {
+    fn new(order: Order, keep: usize) -> impl PinInit<Self, Error> {
+        let room = KVec::with_capacity(keep, GFP_KERNEL);
         try_pin_init!(Self {
             order,
             waiting <- new_mutex!(None),
             tally: Arc::new(Tally::default(), GFP_KERNEL)?,
             sent: Atomic::new(0),
             expected: [const { Atomic::new(0) }; PEERS],
+            keep,
+            kept <- new_spinlock_bh!(room?),
         })
     }
 
@@ -210,19 +250,30 @@ impl TestFunction {
         })
     }
 
-    fn check(&self, frame: &RxFrame<'_>) -> Result<u32> {
-        let seq = u32::from_le_bytes(frame.func_hdr().try_into().map_err(|_| EINVAL)?);
-        let mut buffer = [0u8; 256];
-        for from in (0..frame.len()).step_by(buffer.len()) {
-            let n = buffer.len().min(frame.len() - from);
-            let piece = buffer.get_mut(..n).ok_or(EINVAL)?;
-            frame.copy_to(from, piece)?;
-            let good = |(i, byte): (usize, &u8)| *byte == pattern(seq, from + i);
-            if !piece.iter().enumerate().all(good) {
-                return Err(error::bad_message());
-            }
+    /// Keeps a frame in place of the one that was kept first, which is checked.
+    fn keep(&self, frame: RxFrame<'_>) -> Result {
+        let seq = sequence(frame.func_hdr())?;
+        let frame = frame.keep()?;
+        let mut kept = self.kept.lock();
+        let oldest = match kept.len() < self.keep {
+            true => None,
+            false => kept.remove(0).ok(),
+        };
+        kept.push_within_capacity((seq, frame))
+            .map_err(|_| ENOSPC)?;
+        drop(kept);
+        if let Some((seq, frame)) = oldest {
+            self.check_kept(seq, &frame);
         }
-        Ok(seq)
+        Ok(())
+    }
+
+    fn check_kept(&self, seq: u32, frame: &KeptFrame) {
+        match check_data(seq, frame.data()) {
+            Ok(()) => self.tally.checked.add(1),
+            Err(e) if e == error::not_connected() => self.tally.cut_off.add(1),
+            Err(_) => self.tally.corrupt.add(1),
+        }
     }
 
     /// Whether `seq` is later than all before it from that peer.
@@ -249,12 +300,18 @@ impl function::Function for TestFunction {
     }
 
     fn receive(&self, _rx: &RxContext<'_>, frame: RxFrame<'_>) -> Result {
-        match self.check(&frame) {
-            Ok(seq) if self.in_order(frame.src(), seq) => self.tally.received.add(1),
-            Ok(_) => self.tally.repeated.add(1),
-            Err(_) => self.tally.corrupt.add(1),
+        let seq = sequence(frame.func_hdr())?;
+        if !self.in_order(frame.src(), seq) {
+            self.tally.repeated.add(1);
+        } else if self.keep == 0 && check_data(seq, &*frame).is_err() {
+            self.tally.corrupt.add(1);
+        } else {
+            self.tally.received.add(1);
         }
-        Ok(())
+        match self.keep {
+            0 => Ok(()),
+            _ => self.keep(frame),
+        }
     }
 }
 
@@ -290,6 +347,8 @@ impl Attributes for TestFunction {
             c"repeated",
             c"peers_added",
             c"peers_removed",
+            c"checked",
+            c"cut_off",
             c"done",
         ]
     }
@@ -304,6 +363,8 @@ impl Attributes for TestFunction {
             4 => t.repeated.get(),
             5 => t.peers_added.get(),
             6 => t.peers_removed.get(),
+            7 => t.checked.get(),
+            8 => t.cut_off.get(),
             _ => u64::from(t.sent_ok.get() + t.sent_failed.get() >= u64::from(self.order.count)),
         };
         writeln!(out, "{value}")
@@ -319,7 +380,7 @@ struct TestModule {
 
 impl kernel::Module for TestModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let function = Arc::pin_init(TestFunction::new(order()?), GFP_KERNEL)?;
+        let function = Arc::pin_init(TestFunction::new(order()?, keep()?), GFP_KERNEL)?;
         let directory = Directory::new(c"mp_func_test", None, function.clone())?;
         let registration = function::Registration::new(FUNC, function.clone())?;
         let worker = Worker::new(function)?;
@@ -351,6 +412,16 @@ fn order() -> Result<Order> {
     })
 }
 
+/// How many frames to keep, checked.
+fn keep() -> Result<usize> {
+    let keep = param!(keep);
+    if keep > KEEP_MAX {
+        pr_err!("parameter keep={} is above {}\n", keep, KEEP_MAX);
+        return Err(EINVAL);
+    }
+    Ok(keep as usize)
+}
+
 module! {
     type: TestModule,
     name: "mp_func_test",
@@ -377,6 +448,10 @@ module! {
         priority: u8 {
             default: 0,
             description: "1: send priority frames",
+        },
+        keep: u32 {
+            default: 0,
+            description: "received frames to keep before they are checked, up to 4096",
         },
     },
 }

@@ -8,6 +8,7 @@
 //! be loaded then: the suites register transports and peers of their own.
 //!
 //! * [`forward`]: peers that share no bridge, and what the services tell each other.
+//! * `capi.c`: the suite of the interface for modules in C.
 //! * [`fixture`]: a transport without a wire, and a function that notes what it
 //!   is given.
 

@@ -10,9 +10,13 @@
 //! rings nor the NTB API (rules `IDT-*` of the IDT programming guide).
 //!
 //! * [`frame`]: what is sent ([`frame::Frame`]) and what is received ([`frame::RxFrame`]).
+//! * [`kept`]: received frames that a function owns for longer; [`copy`]: how they are
+//!   copied.
 //! * [`peer`]: the hosts that can be reached, and the [`peer::Link`] each is reached by.
 //! * [`function`], [`transport`]: the two traits and their registration.
 //! * [`service`]: sending by peer id, and the entry point for what arrives.
+//! * [`local`]: addresses of windows, and copies by DMA.
+//! * `capi`: all of this for modules in C, as `include/mp/mp.h` declares it.
 //! * [`loopback`]: the local host as a peer of itself.
 //! * [`forward`], [`via`]: peers that another one forwards to, seen from the one in
 //!   the middle and from the ends.
@@ -23,7 +27,15 @@
 //! mutex.
 
 use kernel::prelude::*;
+use mp_kernel::notifier::{
+    ModuleGoes,
+    Notifier, //
+};
 
+#[path = "mp_transport/capi.rs"]
+mod capi;
+#[path = "mp_transport/copy.rs"]
+pub mod copy;
 #[path = "mp_transport/fifo.rs"]
 mod fifo;
 #[path = "mp_transport/forward.rs"]
@@ -32,6 +44,10 @@ mod forward;
 pub mod frame;
 #[path = "mp_transport/function.rs"]
 pub mod function;
+#[path = "mp_transport/kept.rs"]
+pub mod kept;
+#[path = "mp_transport/local.rs"]
+pub mod local;
 #[path = "mp_transport/loopback.rs"]
 pub mod loopback;
 #[path = "mp_transport/management.rs"]
@@ -52,15 +68,23 @@ mod via;
 /// The module: the open registry and the loopback peer.
 struct MessageFrameService {
     loopback: Option<loopback::Loopback>,
+    /// Modules may go while frames of theirs are under way.
+    _watch: Notifier<ModuleGoes, capi::Watch>,
 }
 
 impl kernel::Module for MessageFrameService {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         // SAFETY: Called exactly once, before anything can use the registry.
         unsafe { service::REGISTRY.init() };
+        // SAFETY: As above.
+        unsafe { local::CHANGES.init() };
+        let watch = Notifier::new(capi::Watch::new()?)?;
         service::start()?;
         // Made before the loopback, so that an error below stops the service again.
-        let mut this = Self { loopback: None };
+        let mut this = Self {
+            loopback: None,
+            _watch: watch,
+        };
         this.loopback = Some(loopback::Loopback::new()?);
         Ok(this)
     }

@@ -14,7 +14,9 @@
 //! * [`channel`]: the data path of one epoch: rings, back-pressure.
 //! * [`channel_link`]: what the layer above sees of it, and the NAPI polls.
 //! * [`dma`]: large copies by a DMA engine, if there is one.
+//! * [`kept`]: records that functions keep in the rings.
 //! * [`reassembly`]: frames too long for one record of a small ring.
+//! * [`local`]: the windows' addresses for other services.
 //! * [`mailbox`], [`messages`]: bootstrap by scratchpads or by messages.
 //! * [`bell`]: how doorbell bits are shared out.
 //! * [`memory`]: windows as the protocol crate sees memory.
@@ -56,6 +58,10 @@ mod device;
 mod dma;
 #[path = "pximc_ntb/host.rs"]
 mod host;
+#[path = "pximc_ntb/kept.rs"]
+mod kept;
+#[path = "pximc_ntb/local.rs"]
+mod local;
 #[path = "pximc_ntb/mailbox.rs"]
 mod mailbox;
 #[path = "pximc_ntb/memory.rs"]

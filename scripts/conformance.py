@@ -30,7 +30,7 @@ def test_exists(path, name):
         text = (CHECKOUT / path).read_text()
     except OSError:
         return False
-    return re.search(rf"\b(?:fn|def) {name}\b", text) is not None
+    return re.search(rf"\b(?:fn|def|void) {name}\b", text) is not None
 
 
 def row_errors(rule, state, rest, complete):

@@ -27,7 +27,7 @@ tracked() {
 }
 
 kernel_rustfmt() {
-	tracked 'rust/*.rs' |
+	tracked 'rust/*.rs' 'samples/*.rs' |
 		xargs -0r env PATH="$kernel_path" rustfmt --check --edition 2021 \
 			--config-path "$source/.rustfmt.toml" --config skip_children=true
 }
@@ -48,8 +48,10 @@ kernel_clippy() {
 }
 
 checkpatch() {
-	# Helpers only give a name to a macro of the kernel, and exports are a list.
+	# Helpers only give a name to a macro of the kernel, exports are a list, and the
+	# names of types are those of the specification.
 	local ignored=FILE_PATH_CHANGES,SPDX_LICENSE_TAG,CONST_STRUCT,EXPORT_SYMBOL,MEMORY_BARRIER
+	ignored+=,NEW_TYPEDEFS
 	tracked '*.c' '*.h' | xargs -0r "$source/scripts/checkpatch.pl" \
 		--no-tree --no-summary --terse --quiet --file --ignore "$ignored"
 }

@@ -337,6 +337,27 @@ impl<J: Job> Transfer<'_, J> {
         aligned.then_some(()).ok_or(EINVAL)
     }
 
+    /// Adds a piece: `len` bytes at the physical address `src` go to `off` in the
+    /// window.
+    ///
+    /// # Errors
+    ///
+    /// As for [`add`](Self::add).
+    ///
+    /// # Safety
+    ///
+    /// As for [`add`](Self::add), if there is such memory.
+    pub unsafe fn add_phys(&mut self, src: u64, len: usize, off: usize) -> Result {
+        // SAFETY: The function only looks at the addresses.
+        let src = unsafe { bindings::phys_ram(src, len) };
+        let src = NonNull::new(src).ok_or(EFAULT)?;
+        // SAFETY: That much memory is there, in the linear map; the slice is only used for its
+        // address and length.
+        let src = unsafe { core::slice::from_raw_parts(src.as_ptr().cast(), len) };
+        // SAFETY: As the caller promises.
+        unsafe { self.add(src, off) }
+    }
+
     /// Starts the transfer. `job` may be told before this returns.
     ///
     /// # Errors

@@ -6,6 +6,7 @@
 //!   leaves interrupts enabled, so it may be held while a large frame is copied.
 //! * [`SpinLockIrqSave`]: a spin lock that also keeps interrupts off its CPU,
 //!   for data that interrupt handlers share.
+//! * [`without_bh`]: a piece of code in the context that softirqs run in.
 //! * [`RcuArc`]: a cell with at most one [`Arc`], read under RCU.
 
 use core::ptr::NonNull;
@@ -145,6 +146,17 @@ unsafe impl Backend for SpinLockIrqSaveBackend {
         // SAFETY: `ptr` points to an initialised lock.
         unsafe { mp_bindings::spin_trylock_irqsave_flags(ptr.cast(), &mut flags) }.then_some(flags)
     }
+}
+
+/// Calls `f` with bottom halves disabled, as in softirq context. Process or
+/// softirq context.
+pub fn without_bh<R>(f: impl FnOnce() -> R) -> R {
+    // SAFETY: Enabled again below; panics end the machine.
+    unsafe { mp_bindings::local_bh_disable() };
+    let result = f();
+    // SAFETY: Disabled above.
+    unsafe { mp_bindings::local_bh_enable() };
+    result
 }
 
 /// A cell that holds an [`Arc`] or nothing and is read without a lock.

@@ -16,6 +16,7 @@
 #include <linux/reboot.h>
 #include <linux/skbuff.h>
 #include <linux/udp.h>
+#include <mp/mp.h>
 #include <net/busy_poll.h>
 #include <net/gro.h>
 #include <net/page_pool/helpers.h>

@@ -16,6 +16,8 @@ pub(crate) struct Fifo<T> {
     slots: KVec<Option<T>>,
     head: usize,
     len: usize,
+    /// Entries taken out so far, modulo 2^32.
+    taken: u32,
 }
 
 impl<T> Fifo<T> {
@@ -26,6 +28,7 @@ impl<T> Fifo<T> {
             slots: KVec::new(),
             head: 0,
             len: 0,
+            taken: 0,
         }
     }
 
@@ -48,7 +51,7 @@ impl<T> Fifo<T> {
             return Ok(());
         }
         let mut slots = KVec::with_capacity(places, flags)?;
-        let len = self.len;
+        let (len, taken) = (self.len, self.taken);
         while let Some(entry) = self.pop() {
             slots.push(Some(entry), flags)?;
         }
@@ -60,6 +63,7 @@ impl<T> Fifo<T> {
             slots,
             head: 0,
             len,
+            taken,
         };
         Ok(())
     }
@@ -97,6 +101,17 @@ impl<T> Fifo<T> {
         let entry = self.slots.get_mut(self.head)?.take()?;
         self.head = self.slot(1);
         self.len -= 1;
+        self.taken = self.taken.wrapping_add(1);
         Some(entry)
+    }
+
+    /// Names the present end of the queue, for [`is_past`](Self::is_past).
+    pub(crate) fn end(&self) -> u32 {
+        self.taken.wrapping_add(self.len as u32)
+    }
+
+    /// Whether all entries that were in front of `end` have been taken out.
+    pub(crate) fn is_past(&self, end: u32) -> bool {
+        self.taken.wrapping_sub(end) as i32 >= 0
     }
 }

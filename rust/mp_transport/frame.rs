@@ -3,7 +3,13 @@
 //! Frames: data fragments with a function header, on the way out
 //! ([`Frame`]) and on the way in ([`RxFrame`]).
 
-use crate::peer::Peer;
+use crate::{
+    kept::{
+        Kept,
+        KeptFrame, //
+    },
+    peer::Peer, //
+};
 use core::ops::Deref;
 use kernel::{
     prelude::*,
@@ -163,6 +169,64 @@ pub trait RxData {
     ///
     /// `EINVAL` if that is not all inside the data.
     fn copy_to(&self, offset: usize, dst: &mut [u8]) -> Result;
+
+    /// Keeps the data for longer than the call that lends it. A transport that
+    /// can hold it where it is does so; this makes a private copy.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn keep(&self) -> Result<Kept> {
+        Kept::copy(self)
+    }
+}
+
+/// Copies `dst.len()` bytes from `offset` on out of `len` bytes in fragments,
+/// through which `walk` goes.
+///
+/// # Errors
+///
+/// `EINVAL` if that is not all inside, or that of `walk`.
+pub(crate) fn gather(
+    offset: usize,
+    dst: &mut [u8],
+    len: usize,
+    walk: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result) -> Result,
+) -> Result {
+    let end = offset.checked_add(dst.len()).ok_or(EINVAL)?;
+    if end > len {
+        return Err(EINVAL);
+    }
+    let mut at = 0;
+    walk(&mut |fragment| {
+        let from = offset.max(at);
+        let to = end.min(at + fragment.len());
+        if from < to {
+            // Cut like this, the compiler sees that both are equally long.
+            let n = to - from;
+            let source = fragment.get(from - at..).and_then(|s| s.get(..n));
+            let target = dst.get_mut(from - offset..).and_then(|d| d.get_mut(..n));
+            let (target, source) = target.zip(source).ok_or(EINVAL)?;
+            target.copy_from_slice(source);
+        }
+        at += fragment.len();
+        Ok(())
+    })
+}
+
+/// Copies all of `data` into `buffers`, one after the other (`IDT-MSG-5`).
+pub(crate) fn scatter(data: &(impl RxData + ?Sized), buffers: &mut [&mut [u8]]) -> Result {
+    let room: usize = buffers.iter().map(|b| b.len()).sum();
+    if room < data.len() {
+        return Err(EMSGSIZE);
+    }
+    let mut at = 0;
+    for buffer in buffers {
+        let n = buffer.len().min(data.len() - at);
+        data.copy_to(at, buffer.get_mut(..n).ok_or(EINVAL)?)?;
+        at += n;
+    }
+    Ok(())
 }
 
 /// Where a frame is being received.
@@ -214,17 +278,16 @@ impl RxFrame<'_> {
     ///
     /// `EMSGSIZE` if the buffers are smaller than the data; nothing is copied then.
     pub fn sync(&self, buffers: &mut [&mut [u8]]) -> Result {
-        let room: usize = buffers.iter().map(|b| b.len()).sum();
-        if room < self.len() {
-            return Err(EMSGSIZE);
-        }
-        let mut at = 0;
-        for buffer in buffers {
-            let n = buffer.len().min(self.len() - at);
-            self.copy_to(at, buffer.get_mut(..n).ok_or(EINVAL)?)?;
-            at += n;
-        }
-        Ok(())
+        scatter(self.data, buffers)
+    }
+
+    /// Makes the frame the caller's own (`IDT-FN-2`).
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` if the data has to be copied and there is no memory for it.
+    pub fn keep(self) -> Result<KeptFrame> {
+        KeptFrame::new(self.peer, self.msg, self.func_hdr, self.data.keep()?)
     }
 }
 

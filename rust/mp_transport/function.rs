@@ -3,6 +3,7 @@
 //! Function services: the users of frames.
 
 use crate::{
+    capi::FuncObject,
     frame::{
         FuncId,
         RxContext,
@@ -44,6 +45,8 @@ pub trait Function: Send + Sync + 'static {
 pub(crate) struct FunctionEntry {
     pub(crate) id: FuncId,
     pub(crate) function: Arc<dyn Function>,
+    /// The same as modules in C see it, if it is one of theirs.
+    pub(crate) c: Option<Arc<FuncObject>>,
 }
 
 /// Keeps a function service registered.
@@ -61,7 +64,17 @@ impl Registration {
     ///
     /// `EEXIST` if the id is taken, `ENOSPC` if the registry is full, `ENOMEM`.
     pub fn new(id: FuncId, function: Arc<dyn Function>) -> Result<Self> {
-        service::function_add(Arc::new(FunctionEntry { id, function }, GFP_KERNEL)?)?;
+        Self::with(id, function, None)
+    }
+
+    /// As [`new`](Self::new), for a function that may be in C.
+    pub(crate) fn with(
+        id: FuncId,
+        function: Arc<dyn Function>,
+        c: Option<Arc<FuncObject>>,
+    ) -> Result<Self> {
+        let entry = FunctionEntry { id, function, c };
+        service::function_add(Arc::new(entry, GFP_KERNEL)?)?;
         Ok(Self { id })
     }
 }

@@ -9,6 +9,7 @@
 use crate::{
     fifo::Fifo,
     frame::{
+        gather,
         Frame,
         RxContext,
         RxData, //
@@ -24,7 +25,11 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
 };
 use mp_kernel::{
     error,
@@ -115,24 +120,8 @@ impl RxData for Local<'_> {
     }
 
     fn copy_to(&self, offset: usize, dst: &mut [u8]) -> Result {
-        let end = offset.checked_add(dst.len()).ok_or(EINVAL)?;
-        if end > self.len() {
-            return Err(EINVAL);
-        }
-        let mut at = 0;
-        self.0.body().for_each_fragment(&mut |fragment| {
-            let from = offset.max(at);
-            let to = end.min(at + fragment.len());
-            if from < to {
-                let source = fragment.get(from - at..to - at).ok_or(EINVAL)?;
-                let target = dst.get_mut(from - offset..to - offset).ok_or(EINVAL)?;
-                for (to, from) in target.iter_mut().zip(source) {
-                    *to = *from;
-                }
-            }
-            at += fragment.len();
-            Ok(())
-        })
+        let body = self.0.body();
+        gather(offset, dst, body.len(), |f| body.for_each_fragment(f))
     }
 }
 
@@ -149,6 +138,27 @@ impl LoopbackLink {
     pub(crate) fn drain(&self) {
         while self.engine.pop().is_some() {}
         self.napi.synchronize();
+    }
+}
+
+/// How often frames that wait are looked after, at most, once a millisecond.
+const SETTLE: usize = 1000;
+
+impl LoopbackLink {
+    /// Waits until the frames that wait now have been delivered; drops those that
+    /// wait for too long.
+    ///
+    /// May sleep.
+    pub(crate) fn settle(&self) {
+        let due = self.engine.queue.lock().end();
+        for _ in 0..SETTLE {
+            if self.engine.queue.lock().is_past(due) {
+                return self.napi.synchronize();
+            }
+            self.napi.schedule();
+            fsleep(Delta::from_millis(1));
+        }
+        self.drain();
     }
 }
 

@@ -3,6 +3,7 @@
 //! Peers: the hosts that frames can be sent to.
 
 use crate::{
+    capi::Areas,
     frame::Frame,
     management,
     service,
@@ -141,6 +142,8 @@ pub struct Peer {
     /// Peers that this one's frames have been forwarded to since they were last
     /// told, for each queue of this one.
     untold: [Atomic<PeerSet>; MAX_QUEUES as usize],
+    /// What belongs to a transport in C; `None` for all others.
+    areas: Option<Areas>,
 }
 
 impl Peer {
@@ -150,6 +153,17 @@ impl Peer {
         transport: Arc<TransportEntry>,
         route: Route,
         link: Arc<dyn Link>,
+    ) -> Result<Arc<Self>> {
+        Self::with_areas(id, index, transport, route, link, None)
+    }
+
+    pub(crate) fn with_areas(
+        id: PeerId,
+        index: u32,
+        transport: Arc<TransportEntry>,
+        route: Route,
+        link: Arc<dyn Link>,
+        areas: Option<Areas>,
     ) -> Result<Arc<Self>> {
         let (queues, max_frame, counters) = (link.queues(), link.max_frame(), link.counters());
         let bridge = u64::from(transport.id()) << 32 | u64::from(link.bridge());
@@ -170,6 +184,7 @@ impl Peer {
                 counters,
                 waiting: Atomic::new(0),
                 untold: [const { Atomic::new(0) }; MAX_QUEUES as usize],
+                areas,
             },
             GFP_KERNEL,
         )?)
@@ -192,6 +207,11 @@ impl Peer {
     /// same id that has left.
     pub(crate) fn life(&self) -> u32 {
         self.life
+    }
+
+    /// What a transport in C has in it.
+    pub(crate) fn areas(&self) -> Option<&Areas> {
+        self.areas.as_ref()
     }
 
     /// The transport that reaches it.

@@ -176,6 +176,13 @@ pub(crate) fn self_set(entry: Option<Arc<SelfEntry>>) {
     drop(SELF.replace(entry));
 }
 
+/// Waits until the frames to self that wait now have been delivered. Sleeps.
+pub(crate) fn settle_self() {
+    if let Some(entry) = SELF.get() {
+        entry.link.settle();
+    }
+}
+
 /// Calls `f` for each peer but the local host.
 pub fn for_each_peer(mut f: impl FnMut(&Peer)) {
     let guard = rcu::read_lock();
@@ -496,6 +503,21 @@ pub(crate) fn function_del(id: FuncId) {
             }
         }
     }
+}
+
+/// The function with the smallest id from `id` on.
+pub(crate) fn function_from(id: u32) -> Option<Arc<FunctionEntry>> {
+    let entries = FUNCTIONS.iter().filter_map(|cell| cell.get());
+    entries
+        .filter(|entry| entry.id.0 >= id)
+        .min_by_key(|entry| entry.id.0)
+}
+
+/// The transport with the smallest id from `id` on. Sleeps.
+pub(crate) fn transport_from(id: u32) -> Option<Arc<TransportEntry>> {
+    let registry = REGISTRY.lock();
+    let entries = registry.transports.iter().filter(|t| t.id() >= id);
+    entries.min_by_key(|t| t.id()).cloned()
 }
 
 pub(crate) fn transport_add(entry: &Arc<TransportEntry>) -> Result {

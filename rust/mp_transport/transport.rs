@@ -37,6 +37,16 @@ pub struct TransportEntry {
 }
 
 impl TransportEntry {
+    pub(crate) fn new(id: u32, name: &'static CStr) -> Result<Arc<Self>> {
+        let this = Self {
+            id,
+            name,
+            retired: Stats::default(),
+            unloading: Atomic::new(false),
+        };
+        Ok(Arc::new(this, GFP_KERNEL)?)
+    }
+
     /// Its id.
     pub fn id(&self) -> u32 {
         self.id
@@ -83,15 +93,7 @@ impl Registration {
     ///
     /// `EEXIST` if the id is taken, `ENOSPC` if the registry is full, `ENOMEM`.
     pub fn new(id: u32, name: &'static CStr) -> Result<Self> {
-        let entry = Arc::new(
-            TransportEntry {
-                id,
-                name,
-                retired: Stats::default(),
-                unloading: Atomic::new(false),
-            },
-            GFP_KERNEL,
-        )?;
+        let entry = TransportEntry::new(id, name)?;
         service::transport_add(&entry)?;
         Ok(Self { entry })
     }

@@ -262,6 +262,13 @@ impl<const N: usize> InFlight<N> {
         }
     }
 
+    /// The token that a record at `place` has, if there is one.
+    #[inline]
+    fn token_at(&self, place: usize) -> u32 {
+        let ahead = place.wrapping_sub(Self::place(self.first)) & (N - 1);
+        self.first.wrapping_add(ahead as u32)
+    }
+
     /// Takes back the newest record.
     #[inline]
     fn undo(&mut self, token: u32) -> bool {
@@ -696,6 +703,33 @@ impl<const N: usize> Consumer<N> {
             self.released = end;
         }
         known
+    }
+
+    /// The place of a record among those held, below `N`. No other record has it before the
+    /// record is released and published.
+    #[inline]
+    pub fn place_of(token: u32) -> usize {
+        InFlight::<N>::place(token)
+    }
+
+    /// As [`Self::release`], for the record that is held at `place`.
+    #[inline]
+    pub fn release_at(&mut self, place: usize) -> bool {
+        self.release(self.held.token_at(place))
+    }
+
+    /// Whether the newest record may be held while others pass: less than half of the places and
+    /// of the ring are behind the oldest record that is held, so that there is time to give it
+    /// back before the ring stands still.
+    #[inline]
+    pub fn may_keep(&self) -> bool {
+        self.held.count() <= N / 2 && self.head.wrapping_sub(self.released) <= self.units() / 2
+    }
+
+    /// Whether no record is returned before one that is held has been released.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.held.is_full()
     }
 
     /// Tells the producer what was released, in ring order, and says whether it wants a doorbell.

@@ -15,12 +15,17 @@ use crate::{
         Engine,
         Pending, //
     },
+    kept::{
+        Keeper,
+        RX_HELD, //
+    },
     memory::{
         LocalMemory,
         RemoteMemory, //
     },
     reassembly::Assembly, //
 };
+use core::cell::Cell;
 use kernel::{
     prelude::*,
     sync::{
@@ -79,6 +84,12 @@ use mp_transport::{
         RxData,
         FUNC_HDR_MAX, //
     },
+    kept::{
+        Anchor,
+        Hold,
+        Kept,
+        Spot, //
+    },
     peer::{
         Peer,
         SendError, //
@@ -95,9 +106,6 @@ pub(crate) const HDR_MAX: usize = Envelope::MAX + FUNC_HDR_MAX;
 
 /// Records a producer may have reserved at a time.
 pub(crate) const TX_HELD: usize = 16;
-
-/// Records a consumer may hold at a time.
-const RX_HELD: usize = 4;
 
 /// Consumed units that nobody has asked for are reported once they make up this
 /// part of the ring: telling takes longer than most packets.
@@ -121,6 +129,8 @@ pub(crate) struct Counters {
     pub(crate) no_memory: Counter,
     /// Polls run.
     pub(crate) polls: Counter,
+    /// Kept frames that were moved out of the ring.
+    pub(crate) moved_out: Counter,
 }
 
 /// A frame of which only some records fitted so far.
@@ -173,6 +183,16 @@ impl Tx {
 struct Rx {
     consumer: Consumer<RX_HELD>,
     assembly: Assembly,
+    /// Records that functions keep, in ring order, also those given back and not yet
+    /// released; within its capacity.
+    kept: KVec<KeptRecord>,
+}
+
+/// A record that a function keeps.
+struct KeptRecord {
+    /// Among those that the consumer holds.
+    place: usize,
+    spot: Arc<Spot>,
 }
 
 /// One ring in either direction.
@@ -193,6 +213,8 @@ pub(crate) struct Channel {
     /// Whether it works: one of the constants below.
     state: Atomic<u32>,
     engine: Engine,
+    keeper: Arc<Keeper>,
+    anchor: Arc<Anchor>,
     counters: Counters,
 }
 
@@ -231,6 +253,7 @@ impl Channel {
             };
             rings.push(Ring::new(tx, rx, tags, copies)?, GFP_KERNEL)?;
         }
+        let keeper = Arc::new(engine.keeper(&inb, rings.len())?, GFP_KERNEL)?;
         Ok(Self {
             inb,
             out,
@@ -238,6 +261,8 @@ impl Channel {
             rings,
             state: Atomic::new(OPEN),
             engine,
+            anchor: Anchor::new(keeper.clone())?,
+            keeper,
             counters: Counters::default(),
         })
     }
@@ -249,6 +274,11 @@ impl Channel {
             inb_base: self.out.0.phys_addr(),
             ..PeerData::default()
         }
+    }
+
+    /// The engine that copies into the peer's memory.
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     /// Number of data rings.
@@ -267,9 +297,11 @@ impl Channel {
     }
 
     /// Ends the traffic: frames are refused from now on, none are received, and
-    /// those that wait have failed when this returns. Sleeps.
+    /// those that wait have failed when this returns. Those that functions keep
+    /// are cut off their data. Sleeps.
     pub(crate) fn close(&self) {
         self.state.store(CLOSED, Relaxed);
+        self.anchor.close();
         self.engine.stop();
         for ring in &self.rings {
             // Who receives now sees the end before the next access to the peer's memory.
@@ -638,6 +670,7 @@ impl Channel {
         let mut half = ring.rx.lock();
         let mut done = 0;
         while done < budget && self.is_open() {
+            self.collect(number, &mut half);
             let record = match half.consumer.next(&self.inb) {
                 Ok(Some(record)) => record,
                 Ok(None) | Err(NextError::TooManyHeld) => break,
@@ -656,14 +689,53 @@ impl Channel {
                 },
                 last: !half.consumer.knows_more(),
             };
-            self.take(&rx, peer, &mut half, &record);
-            half.consumer.release(record.token);
+            let kept = self.take(&rx, peer, number, &mut half, &record);
+            // There is room for it, or it had not been kept.
+            if kept.is_none_or(|kept| half.kept.push_within_capacity(kept).is_err()) {
+                half.consumer.release(record.token);
+            }
             if half.consumer.unpublished_units() > half.consumer.units() / 4 {
                 self.give_back(number, &mut half);
             }
         }
+        self.make_room(&mut half);
         self.give_back(number, &mut half);
         done
+    }
+
+    /// Releases the records that functions have given back.
+    #[inline]
+    fn collect(&self, number: u32, half: &mut Rx) {
+        if half.kept.is_empty() {
+            return;
+        }
+        let Rx { consumer, kept, .. } = half;
+        self.keeper.take_returned(number, |place| {
+            consumer.release_at(place);
+            kept.retain(|record| record.place != place);
+        });
+    }
+
+    /// Moves what functions keep out of a ring that would have to stop for it: more
+    /// than half of it must be free for the largest record. Without memory, the ring
+    /// stops until something is given back or memory is there.
+    #[inline]
+    fn make_room(&self, half: &mut Rx) {
+        while !half.kept.is_empty() && !half.consumer.may_keep() {
+            let Some(oldest) = half.kept.first() else {
+                return;
+            };
+            let place = oldest.place;
+            match oldest.spot.move_out(&*self.keeper) {
+                Ok(true) => {
+                    half.consumer.release_at(place);
+                    self.counters.moved_out.add(1);
+                    half.kept.retain(|record| record.place != place);
+                }
+                // It has been given back: the next poll finds it.
+                Ok(false) | Err(_) => return,
+            }
+        }
     }
 
     /// Tells the peer what was consumed, and wakes it if it waits for that.
@@ -673,28 +745,47 @@ impl Channel {
         }
     }
 
-    /// Passes a record on: a whole frame at once, a part of one to the assembly.
-    fn take(&self, rx: &RxContext<'_>, peer: &Arc<Peer>, half: &mut Rx, record: &Record) {
+    /// Passes a record on: a whole frame at once, a part of one to the assembly. The
+    /// record, if a function keeps it.
+    fn take(
+        &self,
+        rx: &RxContext<'_>,
+        peer: &Arc<Peer>,
+        number: u32,
+        half: &mut Rx,
+        record: &Record,
+    ) -> Option<KeptRecord> {
         let step = match half.assembly.step(record) {
             Ok(step) => step,
-            Err(cause) => return self.fail(cause),
+            Err(cause) => {
+                self.fail(cause);
+                return None;
+            }
         };
         if !(step.first && step.last) {
-            return self.take_part(rx, peer, half, record, step);
+            self.take_part(rx, peer, half, record, step);
+            return None;
         }
         let (head, data) = record.parts.split_at(record.hdr.hdr_len as usize);
         let mut headers = [0; HDR_MAX];
         let Some(headers) = headers.get_mut(..record.hdr.hdr_len as usize) else {
-            return peer.stats().rx_errors.add(1);
+            peer.stats().rx_errors.add(1);
+            return None;
         };
         if head.read(&self.inb, 0, headers).is_err() {
-            return self.fail(Corrupt::Memory);
+            self.fail(Corrupt::Memory);
+            return None;
         }
         let data = RingData {
-            inb: &self.inb,
+            channel: self,
+            half,
+            number,
+            token: record.token,
             parts: data,
+            kept: Cell::new(None),
         };
         deliver(rx, peer, headers, &data);
+        data.kept.take()
     }
 
     fn take_part(
@@ -726,7 +817,8 @@ impl Channel {
             return false;
         }
         match half.consumer.arm_data(&self.out, &self.inb) {
-            Ok(more) => more,
+            // Who gives a record back has the ring polled.
+            Ok(more) => more && !half.consumer.is_full(),
             Err(cause) => {
                 self.fail(cause);
                 false
@@ -746,10 +838,13 @@ impl Channel {
         }
     }
 
-    /// Whether the peer has published something new.
+    /// Whether the peer has published something new that can be received.
     pub(crate) fn is_ready(&self, number: u32) -> bool {
-        let ring = self.rings.get(number as usize);
-        ring.is_some_and(|ring| ring.rx.lock().consumer.is_ready(&self.inb))
+        let is_ready = |ring: &Pin<KBox<Ring>>| {
+            let half = ring.rx.lock();
+            half.consumer.is_ready(&self.inb) && !half.consumer.is_full()
+        };
+        self.rings.get(number as usize).is_some_and(is_ready)
     }
 
     /// Asks for a doorbell once half of what is under way has been consumed;
@@ -784,6 +879,7 @@ impl Channel {
             c"dma_bytes",
             c"dma_errors",
             c"cpu_fallbacks",
+            c"moved_out",
         ]
     }
 
@@ -799,7 +895,8 @@ impl Channel {
             4 => &dma.frames,
             5 => &dma.bytes,
             6 => &dma.errors,
-            _ => &dma.fallbacks,
+            7 => &dma.fallbacks,
+            _ => &counters.moved_out,
         };
         counter.get()
     }
@@ -819,6 +916,7 @@ impl Ring {
         let rx = Rx {
             consumer: Consumer::new(rx, tags.tx, tags.rx).map_err(|_| error::protocol())?,
             assembly: Assembly::default(),
+            kept: KVec::with_capacity(RX_HELD / 2, GFP_KERNEL)?,
         };
         KBox::pin_init(
             pin_init!(Self {
@@ -865,7 +963,7 @@ fn withdraw(tx: &mut Tx, slot: Slot, error: Error) -> SendError {
 }
 
 /// The data queue that a ring belongs to; the control ring goes with queue 0.
-fn queue_of(number: u32) -> u16 {
+pub(crate) fn queue_of(number: u32) -> u16 {
     number.saturating_sub(1) as u16
 }
 
@@ -909,8 +1007,13 @@ impl Head {
 
 /// A frame's data, still in the ring.
 struct RingData<'a> {
-    inb: &'a LocalMemory,
+    channel: &'a Channel,
+    half: &'a Rx,
+    number: u32,
+    token: u32,
     parts: Parts,
+    /// Set when a function keeps it.
+    kept: Cell<Option<KeptRecord>>,
 }
 
 impl RxData for RingData<'_> {
@@ -919,6 +1022,27 @@ impl RxData for RingData<'_> {
     }
 
     fn copy_to(&self, offset: usize, dst: &mut [u8]) -> Result {
-        self.parts.read(self.inb, offset, dst).map_err(|_| EINVAL)
+        let inb = &self.channel.inb;
+        self.parts.read(inb, offset, dst).map_err(|_| EINVAL)
+    }
+
+    /// Leaves the record in the ring, unless that is to be moved out of it soon: what
+    /// is urgent must always get through, and the largest record as well.
+    fn keep(&self) -> Result<Kept> {
+        let Rx { consumer, kept, .. } = self.half;
+        let has_room = consumer.may_keep() && kept.len() < kept.capacity();
+        let earlier = self.kept.take();
+        if self.number == CONTROL_RING || !has_room || earlier.is_some() {
+            self.kept.set(earlier);
+            return Kept::copy(self);
+        }
+        let place = Consumer::<RX_HELD>::place_of(self.token);
+        let hold = Hold {
+            token: Keeper::token(self.number, place),
+            parts: self.parts,
+        };
+        let (data, spot) = self.channel.anchor.hold(hold)?;
+        self.kept.set(Some(KeptRecord { place, spot }));
+        Ok(data)
     }
 }

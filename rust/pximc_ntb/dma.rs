@@ -16,7 +16,11 @@
 use crate::{
     channel::TX_HELD,
     device::Shared,
-    memory::RemoteMemory, //
+    kept::Keeper,
+    memory::{
+        LocalMemory,
+        RemoteMemory, //
+    }, //
 };
 use kernel::{
     alloc::kvec::PushError,
@@ -50,12 +54,17 @@ use mp_proto::{
     }, //
 };
 use mp_transport::{
+    copy::Completion,
     frame::Frame,
+    local::Piece,
     stats::Counter, //
 };
 
 /// How long the engine may take for a record, in nanoseconds.
 pub(crate) const TIMEOUT: u64 = 1_000_000_000;
+
+/// Copies for other modules that may be under way.
+const FOREIGN: usize = 16;
 
 /// What the engine did, for the statistics.
 #[derive(Default)]
@@ -155,7 +164,7 @@ struct Ticket {
     place: usize,
 }
 
-impl Job for Ticket {
+impl Ticket {
     fn done(self, outcome: Result<(), Failure>) {
         let Results {
             results,
@@ -166,6 +175,23 @@ impl Job for Ticket {
         if let Some(result) = results.get(self.place) {
             result.store(if outcome.is_ok() { DONE } else { FAILED }, Release);
             shared.poll_queue(*pidx, *queue);
+        }
+    }
+}
+
+/// What the engine is asked for.
+enum Task {
+    /// The data of a record.
+    Record(Ticket),
+    /// A copy for another module.
+    Copy(Completion),
+}
+
+impl Job for Task {
+    fn done(self, outcome: Result<(), Failure>) {
+        match self {
+            Self::Record(ticket) => ticket.done(outcome),
+            Self::Copy(done) => done.tell(outcome.map_err(|_| EIO)),
         }
     }
 }
@@ -246,7 +272,7 @@ impl Copies {
 }
 
 /// A channel of a DMA engine that copies into one peer's memory.
-type Copier = dma_engine::Channel<Ticket>;
+type Copier = dma_engine::Channel<Task>;
 
 /// The engine of one channel, or none.
 pub(crate) struct Engine {
@@ -276,6 +302,15 @@ impl Engine {
         };
         drop(this.copier.replace(copier));
         this
+    }
+
+    /// The keeper of the same channel's `rings` rings, which lie in `inb`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn keeper(&self, inb: &LocalMemory, rings: usize) -> Result<Keeper> {
+        Keeper::new(inb, self.shared.clone(), self.pidx, rings)
     }
 
     /// The place for the records of queue `queue`; `None` without an engine.
@@ -358,7 +393,29 @@ impl Engine {
             }
         });
         gathered.ok()?;
-        transfer.start(copies.ticket(flight.place)?).ok()
+        let ticket = copies.ticket(flight.place)?;
+        transfer.start(Task::Record(ticket)).ok()
+    }
+
+    /// Copies memory for another module (`IDT-DMA-3`).
+    ///
+    /// # Errors
+    ///
+    /// See [`mp_transport::local::Copier::start`].
+    ///
+    /// # Safety
+    ///
+    /// The sources stay allocated until `done` has been told.
+    pub(crate) unsafe fn copy(&self, pieces: &[Piece], done: Completion) -> Result {
+        let guard = rcu::read_lock();
+        let copier = self.copier.load(&guard).ok_or(ENODEV)?;
+        let mut transfer = copier.transfer().ok_or(EAGAIN)?;
+        for piece in pieces {
+            // SAFETY: As the caller promises.
+            unsafe { transfer.add_phys(piece.src, piece.len, piece.off as usize) }?;
+        }
+        // Who is refused has not been told.
+        transfer.start(Task::Copy(done)).map_err(|_| EAGAIN)
     }
 
     /// Stops the engine for this epoch: everything under way has been reported
@@ -384,7 +441,7 @@ fn open(shared: &Shared, pidx: u32, out: &RemoteMemory, theirs: &Layout) -> Opti
     shared.settings().dma_threshold?;
     let ntb = shared.ntb();
     let len = theirs.len as usize;
-    let depth = TX_HELD * theirs.queues as usize;
+    let depth = TX_HELD * theirs.queues as usize + FOREIGN;
     match Copier::open(ntb.dma_device(), out.0.clone(), len, depth) {
         Ok(copier) => {
             dev_info!(ntb, "peer {}: DMA channel {}\n", pidx, copier.name());

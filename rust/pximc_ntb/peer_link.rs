@@ -18,6 +18,7 @@ use crate::{
         LinkKey,
         Order, //
     },
+    local,
     mailbox::Mailbox,
     memory::{
         LocalMemory,
@@ -66,7 +67,10 @@ use mp_proto::{
     memory::Inbound,
     wire::PeerId, //
 };
-use mp_transport::service;
+use mp_transport::{
+    local::Registration,
+    service, //
+};
 
 const NS_PER_MS: u64 = 1_000_000;
 
@@ -89,10 +93,14 @@ struct Active {
     remote: Identity,
     /// Whether the upper side knows of it: once both ids are known.
     entered: bool,
+    /// `None` if there are too many.
+    _outbound: Option<Registration>,
 }
 
 /// What exists from the first time that the NTB's link was up.
 struct Live {
+    /// `None` if there are too many.
+    _inbound: Option<Registration>,
     machine: Link<KernelRng>,
     inb: LocalMemory,
     layout: Layout,
@@ -154,6 +162,7 @@ impl PeerLink {
             identity,
         };
         Ok(Live {
+            _inbound: local::inbound(&inb).ok(),
             machine: Link::new(settings.config, local, KernelRng),
             inb,
             layout,
@@ -312,11 +321,16 @@ impl PeerLink {
         match self.open_channel(live, &peer) {
             Ok(link) => {
                 self.shared.set_active(self.pidx, Some(link.clone()));
+                let channel = link.channel().clone();
+                let outbound = live.window.as_ref();
+                let outbound =
+                    outbound.and_then(|w| local::outbound(w, peer.layout.len, channel).ok());
                 dev_info!(self.shared.ntb(), "link to peer {} is up\n", self.pidx);
                 live.active = Some(Active {
                     link,
                     remote: peer.identity,
                     entered: false,
+                    _outbound: outbound,
                 });
                 self.learn_identity(&peer.identity);
                 self.enter_peer(live);

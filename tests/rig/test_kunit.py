@@ -9,14 +9,22 @@ from ntbrig import stack
 from ntbrig.settings import CHECKOUT
 
 MODULES = ("mp_kernel", "mp_transport", "mp_kunit")
-SOURCES = (CHECKOUT / "rust/mp_kunit.rs", CHECKOUT / "rust/mp_kunit/forward.rs")
-SUITES = "/sys/kernel/debug/kunit/mp_*"
+# By suite: the source, and what its cases look like there.
+SUITES = {
+    "mp_transport": ("rust/mp_kunit.rs", r"#\[test\]\s+fn (\w+)\("),
+    "mp_forward": ("rust/mp_kunit/forward.rs", r"#\[test\]\s+fn (\w+)\("),
+    "mp_capi": ("rust/mp_kunit/capi.c", r"KUNIT_CASE\((\w+)\)"),
+}
 
 
 def cases():
     """The suites' cases as the sources have them."""
-    sources = "".join(source.read_text() for source in SOURCES)
-    return re.findall(r"#\[test\]\s+fn (\w+)\(", sources)
+    sources = SUITES.values()
+    return [case for path, look in sources for case in re.findall(look, read(path))]
+
+
+def read(path):
+    return (CHECKOUT / path).read_text()
 
 
 @pytest.fixture(scope="module")
@@ -25,8 +33,10 @@ def results(boot):
     options = f"{os.environ.get('RIG_KERNEL_OPTIONS', '')} kunit.enable=1"
     guest = boot(hosts=2, kernel_options=options.strip()).rp
     stack.load(guest, modules=MODULES)
-    each = "echo 1 > $suite/run && cat $suite/results"
-    out = guest.run(f"for suite in {SUITES}; do {each}; done").out
+    out = ""
+    for name in SUITES:
+        suite = f"/sys/kernel/debug/kunit/{name}"
+        out += guest.run(f"echo 1 > {suite}/run && cat {suite}/results").out
     stack.unload(guest, modules=MODULES)
     lines = re.findall(r"^ +(ok|not ok) \d+ (\w+)", out, re.MULTILINE)
     return {name: words for words, name in lines}, out

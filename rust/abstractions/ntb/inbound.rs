@@ -123,6 +123,12 @@ impl InboundBuffer {
         self.map.base()
     }
 
+    /// Physical address on this host.
+    pub fn phys_address(&self) -> u64 {
+        // SAFETY: Mapped kernel memory, in one physical piece.
+        unsafe { bindings::kernel_phys(self.as_ptr().cast()) }
+    }
+
     /// Lets peer `pidx` write the memory through its window `widx`.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ use mp_bindings as bindings;
 pub struct PeerWindow {
     map: Region,
     phys: u64,
-    _dev: ARef<NtbDev>,
+    dev: ARef<NtbDev>,
 }
 
 impl PeerWindow {
@@ -47,7 +47,7 @@ impl PeerWindow {
             // SAFETY: Mapped until the drop; `Region` is volatile throughout.
             map: unsafe { Region::new(base.cast(), len) },
             phys: addr,
-            _dev: dev.into(),
+            dev: dev.into(),
         })
     }
 
@@ -63,6 +63,18 @@ impl PeerWindow {
     #[inline]
     pub fn phys_addr(&self) -> u64 {
         self.phys
+    }
+
+    /// Address of the window on this host's PCI bus.
+    pub fn bus_addr(&self) -> u64 {
+        // SAFETY: The device is valid; the function only looks at its bus.
+        unsafe { bindings::ntb_window_bus(self.dev.as_raw(), self.phys, self.len()) }
+    }
+
+    /// Address of the mapping. It is for comparing: memory of a peer is written by the
+    /// methods here.
+    pub fn virt_addr(&self) -> usize {
+        self.map.base() as usize
     }
 
     /// Copies all of `src` to `off`, in any order and any pieces.

@@ -2,7 +2,9 @@
 
 #include <linux/dma-mapping.h>
 #include <linux/dmaengine.h>
+#include <linux/io.h>
 #include <linux/mm.h>
+#include <linux/overflow.h>
 
 /* An engine that has no node is as near as any. */
 static bool mp_dma_is_near(struct dma_chan *chan, void *node)
@@ -21,6 +23,27 @@ __mp_helper struct dma_chan *mp_helper_dma_request_memcpy(struct device *near)
 	dma_cap_set(DMA_MEMCPY, mask);
 	return dma_request_channel(mask, node == NUMA_NO_NODE ? NULL : mp_dma_is_near,
 				   &node);
+}
+
+/* The linear map's address of RAM at a physical address, or NULL. */
+__mp_helper void *mp_helper_phys_ram(phys_addr_t phys, size_t len)
+{
+	phys_addr_t last;
+
+	if (!len || check_add_overflow(phys, len - 1, &last))
+		return NULL;
+	if (!pfn_valid(PHYS_PFN(phys)) || !page_is_ram(PHYS_PFN(phys)) ||
+	    !pfn_valid(PHYS_PFN(last)) || !page_is_ram(PHYS_PFN(last)))
+		return NULL;
+	return phys_to_virt(phys);
+}
+
+/* The physical address of kernel memory, wherever it is mapped. */
+__mp_helper phys_addr_t mp_helper_kernel_phys(void *virt)
+{
+	if (is_vmalloc_addr(virt))
+		return page_to_phys(vmalloc_to_page(virt)) + offset_in_page(virt);
+	return virt_to_phys(virt);
 }
 
 __mp_helper void mp_helper_dma_release(struct dma_chan *chan)

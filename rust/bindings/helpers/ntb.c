@@ -2,6 +2,7 @@
 
 #include <linux/io.h>
 #include <linux/ntb.h>
+#include <linux/pci.h>
 
 __mp_helper int mp_helper_ntb_port_number(struct ntb_dev *ntb)
 {
@@ -250,4 +251,15 @@ __mp_helper void *mp_helper_ntb_map_window(phys_addr_t addr, size_t len)
 __mp_helper void mp_helper_ntb_unmap_window(void *map)
 {
 	iounmap((void __iomem *)map);
+}
+
+/* The bus address of a window. */
+__mp_helper u64 mp_helper_ntb_window_bus(struct ntb_dev *ntb, phys_addr_t addr,
+					 size_t len)
+{
+	struct resource res = DEFINE_RES_MEM(addr, len);
+	struct pci_bus_region region;
+
+	pcibios_resource_to_bus(ntb->pdev->bus, &region, &res);
+	return region.start;
 }

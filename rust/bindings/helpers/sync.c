@@ -1,6 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#include <linux/bottom_half.h>
 #include <linux/spinlock.h>
+
+__mp_helper void mp_helper_local_bh_disable(void)
+{
+	local_bh_disable();
+}
+
+__mp_helper void mp_helper_local_bh_enable(void)
+{
+	local_bh_enable();
+}
 
 /*
  * Where bottom halves are off already, they stay so: turning them on again costs

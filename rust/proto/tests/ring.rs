@@ -251,6 +251,60 @@ fn no_more_records_are_held_than_can_be_tracked() {
     assert_eq!(r.tx.reserve(&r.p, 64), Err(ReserveError::TooManyHeld));
 }
 
+/// IDT-FN-2
+#[test]
+fn a_record_may_be_kept_while_half_of_the_ring_is_free_behind_it() {
+    let mut r = Pair::new();
+    for _ in 0..8 {
+        r.put(b"x").expect("space");
+    }
+    r.publish();
+    let (kept, _) = r.get().expect("published");
+    assert!(r.rx.may_keep());
+    for count in 2..=8 {
+        let (rec, _) = r.get().expect("published");
+        assert_eq!(r.rx.may_keep(), count <= 4, "{count} of 8 places");
+        assert!(r.rx.release(rec.token));
+    }
+    assert!(
+        r.rx.is_full(),
+        "those that passed wait for the one that is kept"
+    );
+    assert!(r.rx.release_at(Consumer::<8>::place_of(kept.token)));
+    assert!(!r.rx.release_at(Consumer::<8>::place_of(kept.token)));
+    assert!(!r.rx.is_full());
+    assert_eq!(r.rx.unpublished_units(), 8);
+
+    let mut r = Pair::new();
+    for _ in 0..3 {
+        r.put(&[0; 2048 - 32]).expect("space");
+    }
+    r.publish();
+    for kept in [true, true, false] {
+        r.get().expect("published");
+        assert_eq!(r.rx.may_keep(), kept);
+    }
+}
+
+/// design 4.5
+#[test]
+fn a_place_names_the_record_that_is_held_there_on_every_lap() {
+    let mut r = Pair::new();
+    for lap in 0..20 {
+        for n in 0..2u32 {
+            r.put(&[n as u8]).expect("space");
+        }
+        r.publish();
+        let (first, _) = r.get().expect("published");
+        let (second, _) = r.get().expect("published");
+        assert!(r.rx.release_at(Consumer::<8>::place_of(second.token)));
+        assert_eq!(r.rx.unpublished_units(), 0, "lap {lap}");
+        assert!(r.rx.release_at(Consumer::<8>::place_of(first.token)));
+        assert_eq!(r.rx.unpublished_units(), 2);
+        r.give_back();
+    }
+}
+
 /// design 4.7
 #[test]
 fn a_polling_consumer_is_not_rung_and_a_sleeping_one_is_rung_once() {

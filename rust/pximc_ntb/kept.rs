@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Records that functions keep in the rings of a channel.
+//!
+//! A function may give a record back in any context, also while it receives the
+//! next one, when the ring is locked. Hence giving back only sets a flag and has
+//! the queue polled; the poll releases the record.
+
+use crate::{
+    channel::queue_of,
+    device::Shared,
+    memory::LocalMemory, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
+        Arc, //
+    }, //
+};
+use mp_transport::kept::{
+    Hold,
+    Holder, //
+};
+
+/// Records a consumer may hold at a time. Those that are kept hold the ones that
+/// came after them as well.
+pub(crate) const RX_HELD: usize = 256;
+
+const WORDS: usize = RX_HELD / u64::BITS as usize;
+
+/// The places of a ring's records that have been given back: a bit for each.
+struct Returns([Atomic<u64>; WORDS]);
+
+impl Returns {
+    const fn new() -> Self {
+        Self([const { Atomic::new(0) }; WORDS])
+    }
+
+    fn put(&self, place: usize) {
+        let bits = u64::BITS as usize;
+        if let Some(word) = self.0.get(place / bits) {
+            // The bit is clear: a place is given back once before it is released.
+            word.fetch_add(1 << (place % bits), Release);
+        }
+    }
+
+    fn take(&self, mut f: impl FnMut(usize)) {
+        for (word, first) in self.0.iter().zip((0..).step_by(u64::BITS as usize)) {
+            if word.load(Relaxed) == 0 {
+                continue;
+            }
+            let mut places = word.xchg(0, Acquire);
+            while places != 0 {
+                f(first + places.trailing_zeros() as usize);
+                places &= places - 1;
+            }
+        }
+    }
+}
+
+/// The kept records of a channel, as those see them who keep them.
+pub(crate) struct Keeper {
+    inb: LocalMemory,
+    shared: Arc<Shared>,
+    pidx: u32,
+    /// By ring.
+    returns: KVec<Returns>,
+}
+
+impl Keeper {
+    /// For the rings of the channel to peer `pidx`, which lie in `inb`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(
+        inb: &LocalMemory,
+        shared: Arc<Shared>,
+        pidx: u32,
+        rings: usize,
+    ) -> Result<Self> {
+        let mut returns = KVec::with_capacity(rings, GFP_KERNEL)?;
+        for _ in 0..rings {
+            returns.push(Returns::new(), GFP_KERNEL)?;
+        }
+        Ok(Self {
+            inb: inb.clone(),
+            shared,
+            pidx,
+            returns,
+        })
+    }
+
+    /// What names the record at `place` of ring `number`.
+    pub(crate) fn token(number: u32, place: usize) -> u64 {
+        u64::from(number) << 32 | place as u64
+    }
+
+    /// Calls `f` with the place of each record of ring `number` that was given
+    /// back since the last call.
+    pub(crate) fn take_returned(&self, number: u32, f: impl FnMut(usize)) {
+        if let Some(returns) = self.returns.get(number as usize) {
+            returns.take(f);
+        }
+    }
+}
+
+impl Holder for Keeper {
+    fn copy_to(&self, hold: &Hold, offset: usize, dst: &mut [u8]) -> Result {
+        hold.parts.read(&self.inb, offset, dst).map_err(|_| EINVAL)
+    }
+
+    fn release(&self, hold: &Hold) {
+        let number = (hold.token >> 32) as u32;
+        let place = hold.token as u32 as usize;
+        if let Some(returns) = self.returns.get(number as usize) {
+            returns.put(place);
+            self.shared.poll_queue(self.pidx, queue_of(number));
+        }
+    }
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The local processor's functions, by commands of the tests: each is written to
+ * /sys/kernel/mp_local_test/command, and `result` there says what came of it.
+ * Numbers as in C.
+ *
+ *	in START END STEP	the first physical address in that range which a peer
+ *	out START END STEP	reaches, or which reaches a peer; later commands mean the
+ *				memory from there on. Result: physical and PCI address,
+ *				and the number of conversions that were right, of 6
+ *	dma DIR OFFSET LEN N	copies N pieces of LEN bytes each to OFFSET of the
+ *				peer's memory. Result: what mp_dma_start() returned,
+ *				calls of the callback within a second, its status
+ *	check OFFSET LEN	bytes at OFFSET of the memory that a peer reaches which
+ *				are as "dma" writes them
+ *	spoil OFFSET LEN	overwrites these
+ *	end 0 0			calls of the callback by now, its status
+ */
+
+#include <linux/completion.h>
+#include <linux/io.h>
+#include <linux/kobject.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+#include <linux/sysfs.h>
+#include <mp/mp.h>
+
+#define MAX_FRAGS	32
+#define MAX_LEN		(256U << 10)
+
+static char result[128];
+static u64 in_pci, out_pci;
+
+/* The end of the last copy. */
+static DECLARE_COMPLETION(copied);
+static int calls, status;
+
+static u8 pattern(u32 at)
+{
+	return at * 13 + (at >> 8) + 5;
+}
+
+static int find_in(unsigned long phys)
+{
+	u64 pci = mp_in_phys_to_pci(phys);
+	void *virt;
+
+	if (pci == ~0ULL)
+		return 0;
+	in_pci = pci;
+	virt = mp_in_pci_to_virt(pci);
+	return 1 + (mp_in_pci_to_phys(pci) == phys) + (virt != NULL) +
+	       (mp_in_virt_to_pci(virt) == pci) +
+	       (mp_in_virt_to_pci(virt + 100) == pci + 100) +
+	       (mp_in_pci_to_virt(pci + 100) == virt + 100);
+}
+
+static int find_out(unsigned long phys)
+{
+	u64 pci = mp_out_phys_to_pci(phys);
+	void *virt;
+
+	if (pci == ~0ULL)
+		return 0;
+	out_pci = pci;
+	virt = mp_out_pci_to_virt(pci);
+	return 1 + (mp_out_pci_to_phys(pci) == phys) + (virt != NULL) +
+	       (mp_out_virt_to_pci(virt) == pci) +
+	       (mp_out_virt_to_pci(virt + 100) == pci + 100) +
+	       (mp_out_pci_to_virt(pci + 100) == virt + 100);
+}
+
+static void find(int (*try)(unsigned long), const u64 *pci, u64 start, u64 end, u64 step)
+{
+	unsigned long phys;
+	int right;
+
+	for (phys = start; step && phys < end; phys += step) {
+		right = try(phys);
+		if (right) {
+			sprintf(result, "%#lx %#llx %d\n", phys, *pci, right);
+			return;
+		}
+	}
+	sprintf(result, "none\n");
+}
+
+/* The buffer belongs to the copy until this. */
+static void end_of_copy(int how, void *buf)
+{
+	kfree(buf);
+	calls++;
+	status = how;
+	complete(&copied);
+}
+
+static void dma(u32 dir, u32 offset, u32 len, u32 count)
+{
+	mp_dma_frag frags[MAX_FRAGS + 1];
+	u8 *buf;
+	u32 i;
+	int ret;
+
+	if (len > MAX_LEN || count > MAX_FRAGS + 1 || (u64)len * count > MAX_LEN)
+		return;
+	buf = kmalloc(max(len * count, 1U), GFP_KERNEL);
+	if (!buf)
+		return;
+	for (i = 0; i < len * count; i++)
+		buf[i] = pattern(i);
+	for (i = 0; i < count; i++) {
+		frags[i].src = virt_to_phys(buf + i * len);
+		frags[i].dst = out_pci + offset + i * len;
+		frags[i].len = len;
+	}
+	reinit_completion(&copied);
+	calls = 0;
+	status = 1;
+	ret = mp_dma_start(dir, count, frags, end_of_copy, buf, 0, 0);
+	if (ret)
+		kfree(buf);
+	else
+		wait_for_completion_timeout(&copied, HZ);
+	sprintf(result, "%d %d %d\n", ret, calls, status);
+}
+
+static void check(u32 offset, u32 len)
+{
+	const u8 *memory = mp_in_pci_to_virt(in_pci + offset);
+	u32 i, right = 0;
+
+	for (i = 0; memory && mp_in_pci_to_virt(in_pci + offset + len - 1) && i < len; i++)
+		right += READ_ONCE(memory[i]) == pattern(i);
+	sprintf(result, "%u\n", right);
+}
+
+static void spoil(u32 offset, u32 len)
+{
+	u8 *memory = mp_in_pci_to_virt(in_pci + offset);
+
+	if (memory && mp_in_pci_to_virt(in_pci + offset + len - 1))
+		memset(memory, 0, len);
+	sprintf(result, "0\n");
+}
+
+static ssize_t command_store(struct kobject *kobj, struct kobj_attribute *attr,
+			     const char *buf, size_t size)
+{
+	long long a, b, c = 0, d = 0;
+	char word[8];
+
+	sprintf(result, "failed\n");
+	if (sscanf(buf, "%7s %lli %lli %lli %lli", word, &a, &b, &c, &d) < 3)
+		return -EINVAL;
+	if (!strcmp(word, "in"))
+		find(find_in, &in_pci, a, b, c);
+	else if (!strcmp(word, "out"))
+		find(find_out, &out_pci, a, b, c);
+	else if (!strcmp(word, "dma"))
+		dma(a, b, c, d);
+	else if (!strcmp(word, "check"))
+		check(a, b);
+	else if (!strcmp(word, "spoil"))
+		spoil(a, b);
+	else if (!strcmp(word, "end"))
+		sprintf(result, "%d %d\n", calls, status);
+	else
+		return -EINVAL;
+	return size;
+}
+
+static ssize_t result_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%s", result);
+}
+
+static struct kobj_attribute command_attr = __ATTR_WO(command);
+static struct kobj_attribute result_attr = __ATTR_RO(result);
+static struct attribute *attrs[] = { &command_attr.attr, &result_attr.attr, NULL };
+static const struct attribute_group group = { .attrs = attrs };
+static struct kobject *directory;
+
+static int __init local_test_init(void)
+{
+	int err;
+
+	directory = kobject_create_and_add(KBUILD_MODNAME, kernel_kobj);
+	if (!directory)
+		return -ENOMEM;
+	err = sysfs_create_group(directory, &group);
+	if (err)
+		kobject_put(directory);
+	return err;
+}
+
+static void __exit local_test_exit(void)
+{
+	kobject_put(directory);
+}
+
+module_init(local_test_init);
+module_exit(local_test_exit);
+MODULE_DESCRIPTION("Test of the local processor's functions");
+MODULE_AUTHOR("The pximc-ntb authors");
+MODULE_LICENSE("GPL");

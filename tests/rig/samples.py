@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Helpers of the tests that run the sample function services.
+
+See samples/mp_sample_c.c and samples/mp_sample_echo.rs for what they count.
+"""
+
+import time
+
+SAMPLE = ("mp_sample_c",)
+ECHO = ("mp_sample_echo",)
+ECHO_ID = 0x4543484F
+
+
+def values(guest, module):
+    """The counters in a module's directory."""
+    lines = guest.run(f"cd /sys/kernel/{module} && grep . $(ls -I send)").out.split()
+    return {name: int(value) for name, value in (line.split(":") for line in lines)}
+
+
+def order(dst, count, size, func=None):
+    """The shell command that has the C sample send frames."""
+    to = "" if func is None else f" {func:#x}"
+    return f'echo "{dst:#x} {count} {size}{to}" > /sys/kernel/mp_sample_c/send'
+
+
+def wait_for(guest, module, timeout=20, **expected):
+    """Waits until counters have reached these values; all of them."""
+    deadline = time.monotonic() + timeout
+    while True:
+        seen = values(guest, module)
+        reached = all(seen[name] >= value for name, value in expected.items())
+        if reached or time.monotonic() > deadline:
+            return seen
+        time.sleep(0.02)

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The local processor of the C interface: addresses of windows, and copies by the
+DMA engine `dma_test`, by way of tests/modules/mp_local_test.c."""
+
+import contextlib
+import errno
+
+import pytest
+from ntbrig import stack
+
+from frames import wait_for_peers
+
+LOWER = ("mp_kernel", "ntb_hw_ivshmem", "mp_transport", "mp_local_test")
+DIRECTORY = "/sys/kernel/mp_local_test"
+MEMORY_KIB = 1024
+# Behind all rings of a memory of that size.
+ARENA = 0xE0000
+L2L, L2P, P2L, P2P = range(4)
+
+
+@pytest.fixture(scope="module")
+def pair(boot):
+    """Two hosts, all but the transport loaded."""
+    fabric = boot(hosts=2)
+    stack.load(*fabric.hosts, modules=LOWER)
+    return fabric.hosts
+
+
+@contextlib.contextmanager
+def linked(pair, engine=None):
+    """A link, with an engine in the first host whose faults are given."""
+    sender, receiver = pair
+    if engine is not None:
+        stack.load(sender, modules=("dma_test",), parameters={"dma_test": engine})
+    try:
+        parameters = {"pximc_ntb": f"timeout_ms=2000 memory_kib={MEMORY_KIB}"}
+        stack.load(*pair, modules=("pximc_ntb",), parameters=parameters)
+        for guest in pair:
+            wait_for_peers(guest, 1)
+        yield sender, receiver
+    finally:
+        stack.unload(*pair, modules=("pximc_ntb",))
+        if engine is not None:
+            stack.unload(sender, modules=("dma_test",))
+
+
+def command(guest, words):
+    """What came of a command, as numbers; none for an address that is not found."""
+    out = guest.run(f"echo '{words}' > {DIRECTORY}/command; cat {DIRECTORY}/result").out
+    return None if out.strip() == "none" else [int(word, 0) for word in out.split()]
+
+
+def find_inbound(guest):
+    """The memory that the peer reaches, in the area for windows."""
+    return command(guest, "in 0x10000000 0x20000000 0x10000")
+
+
+def find_outbound(guest):
+    """The peer's memory, in the largest BAR there is."""
+    lines = guest.run("cat /sys/bus/pci/devices/*/resource").out.splitlines()
+    bars = [tuple(int(word, 16) for word in line.split()[:2]) for line in lines]
+    start, end = max(bars, key=lambda bar: bar[1] - bar[0])
+    return command(guest, f"out {start:#x} {end:#x} 0x10000")
+
+
+def dma(guest, direction=L2P, offset=ARENA, length=1000, pieces=3):
+    """What the call returned, calls of the callback, and its status."""
+    find_outbound(guest)
+    return command(guest, f"dma {direction} {offset:#x} {length} {pieces}")
+
+
+def test_inbound_addresses_convert_both_ways(pair):
+    with linked(pair):
+        for guest in pair:
+            phys, pci, right = find_inbound(guest)
+            assert right == 6
+            # Without an IOMMU they are the same.
+            assert pci == phys
+
+
+def test_outbound_addresses_convert_both_ways(pair):
+    with linked(pair):
+        for guest in pair:
+            assert find_outbound(guest)[2] == 6
+
+
+def test_addresses_outside_all_windows_are_not_converted(pair):
+    with linked(pair):
+        assert command(pair[0], "in 0 0x10000000 0x10000") is None
+        assert command(pair[0], "out 0 0x20000000 0x10000") is None
+    assert find_inbound(pair[0]) is None
+    assert find_outbound(pair[0]) is None
+
+
+@pytest.mark.parametrize("length,pieces", [(1, 1), (1000, 3), (4096, 16), (777, 24)])
+def test_the_engine_copies_into_the_peers_memory(pair, length, pieces):
+    with linked(pair, "") as (sender, receiver):
+        find_inbound(receiver)
+        command(receiver, f"spoil {ARENA:#x} {length * pieces}")
+        assert dma(sender, length=length, pieces=pieces) == [0, 1, 0]
+        assert command(receiver, f"check {ARENA:#x} {length * pieces}") == [length * pieces]
+        wait_for_peers(sender, 1)
+
+
+@pytest.mark.parametrize("direction", [L2L, P2L, P2P, 7])
+def test_directions_that_are_not_supported_are_refused(pair, direction):
+    with linked(pair, "") as (sender, _):
+        assert dma(sender, direction) == [-errno.EOPNOTSUPP, 0, 1]
+
+
+def test_copies_that_cannot_be_are_refused(pair):
+    with linked(pair, "") as (sender, _):
+        assert dma(sender, offset=MEMORY_KIB << 10) == [-errno.EINVAL, 0, 1]
+        assert dma(sender, offset=(MEMORY_KIB << 10) - 2500) == [-errno.EINVAL, 0, 1]
+        assert dma(sender, pieces=0) == [-errno.EINVAL, 0, 1]
+        assert dma(sender, pieces=25) == [-errno.E2BIG, 0, 1]
+        assert dma(sender, pieces=33) == [-errno.E2BIG, 0, 1]
+
+
+def test_without_an_engine_nothing_is_started(pair):
+    with linked(pair) as (sender, _):
+        assert dma(sender) == [-errno.ENODEV, 0, 1]
+
+
+def test_a_copy_that_fails_tells_so_once(pair):
+    with linked(pair, "fail_every=1 garbage=1") as (sender, _):
+        assert dma(sender) == [0, 1, -errno.EIO]
+
+
+def test_a_copy_that_the_engine_refuses_is_not_started(pair):
+    with linked(pair, "refuse_every=1") as (sender, _):
+        assert dma(sender) == [-errno.EAGAIN, 0, 1]
+
+
+def test_a_copy_that_does_not_end_ends_with_the_link(pair):
+    with linked(pair, "stall_every=1") as (sender, _):
+        assert dma(sender) == [0, 0, 1]
+    assert command(pair[0], "end 0 0") == [1, -errno.EIO]
