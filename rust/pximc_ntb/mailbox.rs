@@ -7,10 +7,7 @@
 //! bridge without enough scratchpads has message registers, and its mail
 //! travels in messages.
 
-use crate::{
-    device::Shared,
-    messages, //
-};
+use crate::device::Shared;
 use kernel::prelude::*;
 use mp_proto::mailbox::{
     self,
@@ -109,7 +106,7 @@ impl Mailbox {
             return;
         };
         while let Some(message) = tx.message() {
-            if !messages::send(shared.ntb(), self.pidx, message) {
+            if !shared.messages().send(shared.ntb(), self.pidx, message) {
                 return;
             }
             tx.sent();
