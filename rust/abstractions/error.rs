@@ -35,6 +35,4 @@ codes! {
     no_link ENOLINK
     /// `ENETDOWN`: the interface is down.
     net_down ENETDOWN
-    /// `EADDRNOTAVAIL`: memory at an address of no use.
-    bad_address EADDRNOTAVAIL
 }

@@ -25,7 +25,6 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
-    error,
     notifier::{
         Listener,
         ModuleGoes,
@@ -244,12 +243,11 @@ impl Shared {
         let limits = self.ntb.mw_get_align(pidx, widx)?;
         let mut len = limits.size_max.min(self.settings.memory as u64) as usize;
         loop {
-            match self.ntb.alloc_inbound(pidx, widx, len) {
-                Ok(mut buffer) if buffer.dma_address() % ALIGN == 0 => {
+            match self.ntb.alloc_inbound(pidx, widx, len, ALIGN) {
+                Ok(mut buffer) => {
                     buffer.expose(pidx, widx)?;
                     return Ok(LocalMemory(Arc::new(buffer, GFP_KERNEL)?));
                 }
-                Ok(_) => return Err(error::bad_address()),
                 Err(e) if e == ENOMEM && len as u64 >= 2 * MIN_LEN => len /= 2,
                 Err(e) => return Err(e),
             }
