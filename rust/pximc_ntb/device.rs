@@ -409,12 +409,7 @@ impl Drop for Device {
     fn drop(&mut self) {
         // No interrupts, then no workers, then a goodbye to each peer, while it can be reached.
         self.events = None;
-        let workers = self
-            .shared
-            .slots
-            .iter()
-            .filter_map(|s| s.worker.replace(None));
-        for worker in workers {
+        for worker in self.shared.slots.iter().filter_map(|s| s.worker.get()) {
             worker.stop();
             worker.target().shutdown();
         }
@@ -440,3 +435,10 @@ impl ntb::client::Client for Driver {
         Device::new(dev, transport, settings)
     }
 }
+        // Inbound memory, which the workers own, stays for as long as peers could reach it.
+        for (pidx, slot) in (0..).zip(&self.shared.slots) {
+            if ntb.peer_mw_clear_trans(pidx, pidx).is_err() {
+                dev_warn!(ntb, "peer {}: its window is still led to it\n", pidx);
+            }
+            drop(slot.worker.replace(None));
+        }
