@@ -103,6 +103,8 @@ pub(crate) struct Shared {
     transport: Arc<Transport>,
     settings: Settings,
     role: Role,
+    /// Logical port number of this host.
+    logical: u32,
     assigned: Assigned,
     group: Group,
     messages: Pin<KBox<Messages>>,
@@ -112,7 +114,7 @@ pub(crate) struct Shared {
 impl Shared {
     fn new(ntb: &NtbDev, transport: Arc<Transport>, settings: Settings) -> Result<Self> {
         let peers = ntb.peer_port_count();
-        let logical = logical_port(ntb)?;
+        let logical = logical_port(ntb, settings.role)?;
         let role = settings.role.unwrap_or(if logical == 0 {
             Role::Root
         } else {
@@ -134,6 +136,7 @@ impl Shared {
             transport,
             settings,
             role,
+            logical,
             assigned: Assigned::nobody(),
             group,
             messages: Messages::new(peers)?,
@@ -172,12 +175,17 @@ impl Shared {
 
     /// Logical port number of this host.
     pub(crate) fn logical_port(&self) -> u32 {
-        logical_port(&self.ntb).unwrap_or(0)
+        self.logical
     }
 
     /// Logical port number of peer `pidx`.
     pub(crate) fn peer_logical_port(&self, pidx: u32) -> u32 {
-        pidx + u32::from(pidx >= self.logical_port())
+        pidx + u32::from(pidx >= self.logical)
+    }
+
+    /// The index of this host among the peers of its peer `pidx`.
+    pub(crate) fn index_at(&self, pidx: u32) -> u32 {
+        self.logical - u32::from(self.logical > self.peer_logical_port(pidx))
     }
 
     /// The doorbell of peer `pidx`.
@@ -195,7 +203,7 @@ impl Shared {
         let peer = self.peer_logical_port(pidx);
         let (your_id, your_index) = match self.role {
             Role::Root => {
-                let your_index = peer + u32::from(peer < self.logical_port());
+                let your_index = peer + u32::from(peer < self.logical);
                 (PeerId::from_bdf(your_index, 0, 0), your_index)
             }
             Role::Endpoint => (PeerId::SELF, 0),
@@ -346,12 +354,32 @@ impl Listener<ModuleGoes> for Shared {
     }
 }
 
-/// How many ports of the bridge have a lower number than this host's.
-fn logical_port(ntb: &NtbDev) -> Result<u32> {
+/// How many ports of the bridge have a lower number than this host's. Some
+/// bridges of two ports give both the same; the endpoint's counts as the higher
+/// one then.
+///
+/// # Errors
+///
+/// `EINVAL` if such ports have no roles, with a line in the log, or what the
+/// bridge's driver reports.
+fn logical_port(ntb: &NtbDev, role: Option<Role>) -> Result<u32> {
     let own = ntb.port_number()?;
     let mut lower = 0;
     for pidx in 0..ntb.peer_port_count() {
-        lower += u32::from(ntb.peer_port_number(pidx)? < own);
+        let peer = ntb.peer_port_number(pidx)?;
+        let is_lower = match role {
+            _ if peer != own => peer < own,
+            Some(role) => role == Role::Endpoint,
+            None => {
+                dev_err!(
+                    ntb,
+                    "both ports are number {}: load with role=1 on one host, role=2 on the other\n",
+                    own
+                );
+                return Err(EINVAL);
+            }
+        };
+        lower += u32::from(is_lower);
     }
     Ok(lower)
 }
@@ -418,6 +446,13 @@ impl Drop for Device {
         if masked.and(ntb.link_disable()).is_err() {
             dev_warn!(ntb, "cannot take the links down\n");
         }
+        // Inbound memory, which the workers own, stays for as long as peers could reach it.
+        for (pidx, slot) in (0..).zip(&self.shared.slots) {
+            if ntb.peer_mw_clear_trans(pidx, pidx).is_err() {
+                dev_warn!(ntb, "peer {}: its window is still led to it\n", pidx);
+            }
+            drop(slot.worker.replace(None));
+        }
         if self.shared.assigned.get().0 == service::self_id() {
             service::clear_self_id();
         }
@@ -435,10 +470,3 @@ impl ntb::client::Client for Driver {
         Device::new(dev, transport, settings)
     }
 }
-        // Inbound memory, which the workers own, stays for as long as peers could reach it.
-        for (pidx, slot) in (0..).zip(&self.shared.slots) {
-            if ntb.peer_mw_clear_trans(pidx, pidx).is_err() {
-                dev_warn!(ntb, "peer {}: its window is still led to it\n", pidx);
-            }
-            drop(slot.worker.replace(None));
-        }
