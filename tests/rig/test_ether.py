@@ -2,13 +2,12 @@
 """The virtual Ethernet: what a user expects of `ntb0`."""
 
 import os
-import textwrap
 import time
 
 import pytest
 from ntbrig import stack
 
-from ether import link, lost, traffic
+from ether import link, lost, ping, python, stream, traffic, wait_for_everyone
 
 BOTTOM = stack.MODULES[:-1]
 ETHER = ("mp_func_ether",)
@@ -24,62 +23,9 @@ def fabric(boot):
     return fabric
 
 
-def wait_for_everyone(fabric, timeout=20):
-    count = len(fabric.hosts) - 1
-    for guest in fabric.hosts:
-        guest.run(
-            f'until [ "$(ls /sys/kernel/mp/peers | wc -l)" = {count} ]; do sleep 0.02; done',
-            timeout=timeout,
-        )
-
-
-def ping(guest, address, options=""):
-    """Waits for an answer, within ten seconds."""
-    return guest.run(f"ping -q -c 1 -w 10 {options} {address}", timeout=20)
-
-
 def ethtool_stats(guest):
     lines = guest.run("ethtool -S ntb0").out.splitlines()[1:]
     return {name.strip(): int(value) for name, value in (line.split(":") for line in lines)}
-
-
-def python(guest, program, timeout=60, **kwargs):
-    """Starts a Python program in a guest."""
-    return guest.spawn(["/usr/bin/python3", "-c", textwrap.dedent(program)], timeout, **kwargs)
-
-
-SINK = """
-    import hashlib, socket
-    server = socket.create_server(("::", 5005), family=socket.AF_INET6, dualstack_ipv6=True)
-    print("ready", flush=True)
-    connection, _ = server.accept()
-    digest = hashlib.sha256()
-    while data := connection.recv(1 << 20):
-        digest.update(data)
-    print(digest.hexdigest())
-"""
-
-SOURCE = """
-    import hashlib, os, socket
-    block = os.urandom(1 << 20)
-    digest = hashlib.sha256()
-    connection = socket.create_connection(({address!r}, 5005), 20)
-    for n in range({mib}):
-        block = block[n + 1:] + block[:n + 1]
-        connection.sendall(block)
-        digest.update(block)
-    connection.close()
-    print(digest.hexdigest())
-"""
-
-
-def stream(source, sink, mib=16, address=None):
-    """Sends data over TCP and compares its checksum at both ends."""
-    receiver = python(sink, SINK)
-    sink.run("until ss -ltn | grep -q :5005; do sleep 0.05; done", timeout=20)
-    sent = python(source, SOURCE.format(address=address or stack.address(sink), mib=mib)).wait()
-    received = receiver.wait()
-    assert sent.check().out.split()[-1] == received.check().out.split()[-1]
 
 
 # --- one broadcast domain
