@@ -102,7 +102,11 @@ impl Mailbox {
                         .peer_spad_write(self.pidx, *theirs + word as u32, value);
                 }
             }
-            Way::Messages { tx, .. } => *tx = Some(MessageTx::new(words)),
+            Way::Messages { tx, .. } => {
+                if !tx.as_ref().is_some_and(|tx| tx.is_sending(&words)) {
+                    *tx = Some(MessageTx::new(words));
+                }
+            }
         }
         self.send_messages(shared);
     }

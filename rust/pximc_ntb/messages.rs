@@ -10,12 +10,10 @@ use kernel::{
     sync::Mutex, //
 };
 use mp_kernel::ntb::NtbDev;
+use mp_proto::mailbox::number;
 
 /// Messages kept for one peer: those of two mails.
 const KEPT: usize = 16;
-
-/// The register that mail is sent through; any of them would do.
-const REGISTER: u32 = 0;
 
 /// What one peer has sent and its link has not looked at, oldest first.
 struct Inbox {
@@ -106,12 +104,15 @@ impl Messages {
         }
     }
 
-    /// Offers a message to peer `pidx`; `false` if its register is not free.
+    /// Offers a message to peer `pidx`; `false` if its register is not free. Any
+    /// register would do; messages of different numbers take different ones as far
+    /// as they go, so that several are on their way.
     pub(crate) fn send(&self, ntb: &NtbDev, pidx: u32, message: u32) -> bool {
         let outbits = ntb.msg_outbits();
+        let register = number(message).checked_rem(ntb.msg_count()).unwrap_or(0);
         let _sending = self.sending.lock();
         let ready = ntb.msg_clear_sts(outbits);
-        let written = ready.and_then(|()| ntb.peer_msg_write(pidx, REGISTER, message));
+        let written = ready.and_then(|()| ntb.peer_msg_write(pidx, register, message));
         written.is_ok() && ntb.msg_read_sts() & outbits == 0
     }
 }
