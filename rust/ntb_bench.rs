@@ -185,7 +185,9 @@ impl Bench {
     fn offer(&self) -> Result<InboundBuffer> {
         let widx = self.ntb.peer_resource_idx(PEER)?;
         let len = self.ntb.mw_get_align(PEER, widx)?.size_max;
-        let mut buffer = self.ntb.alloc_inbound(PEER, widx, usize::try_from(len)?)?;
+        let mut buffer = self
+            .ntb
+            .alloc_inbound(PEER, widx, usize::try_from(len)?, 1)?;
         buffer.expose(PEER, widx)?;
         Ok(buffer)
     }

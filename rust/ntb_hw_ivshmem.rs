@@ -13,7 +13,7 @@
 //! * [`windows`]: memory windows; [`slots`]: memory at predictable addresses.
 //! * [`doorbell`], [`scratchpad`], [`message`]: the registers of those names.
 //! * [`board`], [`regs`]: the register memory and its layout.
-//! * [`params`]: module parameters.
+//! * [`personality`]: the limits of real parts; [`params`]: module parameters.
 //!
 //! # Rules of the register memory
 //!
@@ -28,7 +28,8 @@
 //!
 //! Windows cannot be moved: an outbound window always leads to the same slot of
 //! the peer's memory, and the peer's client must use memory at that slot.
-//! `ntb_mw_get_align()` arranges that; see [`slots`]. Nothing stops a peer from
+//! `ntb_mw_get_align()` arranges that; see [`slots`]. Where the sender programs
+//! the translation, it can only say what is so already. Nothing stops a peer from
 //! writing to a window whose translation is not set.
 //!
 //! `ntb_msi_test` and the MSI mode of `ntb_transport` do not apply: they need a
@@ -40,6 +41,7 @@ use kernel::{
     pci,
     prelude::*, //
 };
+use mp_kernel::param;
 
 #[path = "ntb_hw_ivshmem/board.rs"]
 mod board;
@@ -55,6 +57,8 @@ mod link;
 mod message;
 #[path = "ntb_hw_ivshmem/params.rs"]
 mod params;
+#[path = "ntb_hw_ivshmem/personality.rs"]
+mod personality;
 #[path = "ntb_hw_ivshmem/port.rs"]
 mod port;
 #[path = "ntb_hw_ivshmem/regs.rs"]
@@ -90,20 +94,20 @@ module! {
     license: "GPL",
     params: {
         mw_count: u32 {
-            default: 2,
-            description: "Memory windows for each peer, 1 to 4; the same on all hosts",
+            default: u32::MAX,
+            description: "Direct memory windows for each peer, 1 to 4, if not as the personality; the same on all hosts",
         },
         mw_size: u64 {
-            default: 4194304,
-            description: "Bytes of each window, a power of two from 65536; the same on all hosts",
+            default: 0,
+            description: "Bytes of each direct window, a power of two from 65536, if not as the personality; the same on all hosts",
         },
         db_count: u32 {
-            default: 32,
-            description: "Doorbells, 8 to 62; the same on all hosts",
+            default: u32::MAX,
+            description: "Doorbells, 8 to 62, if not as the personality; the same on all hosts",
         },
         spad_count: u32 {
-            default: 32,
-            description: "Scratchpads of each host, 0 to 256; the same on all hosts",
+            default: u32::MAX,
+            description: "Scratchpads of each host, 0 to 256, if not as the personality; the same on all hosts",
         },
         lose_doorbells: u32 {
             default: 0,
@@ -115,3 +119,8 @@ module! {
         },
     },
 }
+
+param::word_param!(
+    personality,
+    "Whose limits to imitate: generic (default), intel, amd, switchtec, epf, idt or tiny; the same on all hosts"
+);

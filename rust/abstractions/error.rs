@@ -39,6 +39,4 @@ codes! {
     stale ESTALE
     /// `ENOBUFS`: more than was agreed upon.
     no_buffers ENOBUFS
-    /// `EADDRNOTAVAIL`: memory at an address of no use.
-    bad_address EADDRNOTAVAIL
 }

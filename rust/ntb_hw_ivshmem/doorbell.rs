@@ -23,6 +23,10 @@ use super::{
     },
     fault::Fault,
     params::Params,
+    personality::{
+        Bells,
+        Vectors, //
+    },
     regs::block, //
 };
 use core::num::NonZero;
@@ -41,6 +45,7 @@ use mp_kernel::{
 pub(crate) struct Doorbells {
     board: Arc<Board>,
     valid: u64,
+    kind: Bells,
     /// The doorbells of each doorbell vector.
     vectors: KVec<u64>,
     /// The interrupt vector of the first doorbell vector.
@@ -58,12 +63,18 @@ impl Doorbells {
     /// All doorbells are clear and unmasked.
     pub(crate) fn new(board: Arc<Board>, params: &Params) -> impl PinInit<Self, Error> + use<> {
         let valid = (1 << params.db_count) - 1;
+        let kind = params.personality.bells;
         let lost = Fault::new(params.lose_doorbells);
         let all = board.geometry.vectors;
         // The service vector is shared only if there is no other.
         let (first_vector, count) = match NonZero::new(all.get() - 1) {
             Some(others) => (SERVICE_VECTOR + 1, others),
             None => (SERVICE_VECTOR, all),
+        };
+        let one = NonZero::<u32>::MIN;
+        let count = match params.personality.vectors {
+            Vectors::Many => NonZero::new(params.db_count).unwrap_or(one).min(count),
+            Vectors::One | Vectors::Untold => one,
         };
         try_pin_init!(Self {
             _: {
@@ -76,6 +87,7 @@ impl Doorbells {
             board,
             vectors: spread(valid, count)?,
             valid,
+            kind,
             first_vector,
             lost,
             ringing <- new_spinlock_irqsave!(()),
@@ -142,6 +154,11 @@ impl Doorbells {
         (self.set_at(port), masked & self.valid)
     }
 
+    /// This port, if it is rung whenever it rings a peer.
+    pub(crate) fn echo(&self) -> Option<u32> {
+        self.kind.echo().then_some(self.board.ports.own())
+    }
+
     /// Rings doorbells of a port.
     ///
     /// # Errors
@@ -149,6 +166,7 @@ impl Doorbells {
     /// `EINVAL` if one of them does not exist.
     pub(crate) fn ring(&self, port: u32, bits: u64) -> Result {
         self.check(bits)?;
+        let bits = self.kind.rung(bits);
         let own = self.board.ports.own();
         let peer = self.board.block(port);
         let guard = self.ringing.lock();
@@ -198,7 +216,7 @@ impl Doorbells {
     pub(crate) fn set_mask(&self, bits: u64) -> Result {
         self.check(bits)?;
         let mut mask = self.mask.lock();
-        *mask |= bits;
+        *mask |= self.kind.masked(bits);
         self.board.own().set64(block::DB_MASK, *mask);
         Ok(())
     }

@@ -5,6 +5,7 @@
 use super::{
     board::Board,
     params::Params,
+    personality::Personality,
     port::{
         Port,
         Service, //
@@ -76,6 +77,7 @@ pub(crate) struct Bridge {
     interrupts: Option<Interrupts<Service>>,
     shutdown: Option<Notifier<MachineStops, Service>>,
     ntb: Arc<Ntb<Port>>,
+    personality: &'static Personality,
 }
 
 impl Bridge {
@@ -83,17 +85,18 @@ impl Bridge {
         let params = Params::read()?;
         let board = Arc::new(Board::open(pdev)?, GFP_KERNEL)?;
         let vectors = board.geometry.vectors.get();
-        let features = Port::features(&params);
-        let ntb = Arc::pin_init(
-            Ntb::new(pdev, features, Port::new(pdev, board, &params)),
-            GFP_KERNEL,
-        )?;
+        let personality = params.personality;
+        let topology = personality.topology(&board.ports);
+        let features = personality.features(&board.ports, params.spad_count);
+        let port = Port::new(pdev, board, &params);
+        let ntb = Arc::pin_init(Ntb::new(pdev, topology, features, port), GFP_KERNEL)?;
         // From here on the drop undoes what was done.
         let mut this = Self {
             registration: None,
             interrupts: None,
             shutdown: None,
             ntb,
+            personality,
         };
         this.ntb.data().appear();
         this.registration = Some(Registration::new(this.ntb.clone())?);
@@ -140,9 +143,10 @@ impl pci::Driver for IvshmemDriver {
         let bridge = Bridge::new(pdev)?;
         dev_info!(
             pdev,
-            "port {} of {}\n",
+            "port {} of {}, {}\n",
             bridge.ntb.data().port_number(),
-            bridge.ntb.data().peer_port_count() + 1
+            bridge.ntb.data().peer_port_count() + 1,
+            bridge.personality.name()
         );
         Ok(bridge)
     }

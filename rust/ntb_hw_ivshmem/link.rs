@@ -10,10 +10,9 @@
 //!
 //! A link takes [`TRAINING`] to come up, as that of real hardware takes some
 //! milliseconds. Clients rely on it: `ntb_transport` forgets a link-up that
-//! comes before it has dealt with the link-down before.
-//!
-//! The client hears of a link once it is up at both ends: `ntb_perf` asks its
-//! peer at once for what the peer cannot do before, and never again.
+//! comes before it has dealt with the link-down before. It is up at both ports
+//! from the same moment, when each has said that it is trained with the present
+//! life of the other: `ntb_perf` ignores what comes over a link that is down.
 
 use super::{
     board::{
@@ -48,8 +47,8 @@ const TRAINING: u64 = 100_000_000;
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// How often a link is looked at that is not up at the other end yet, should the
-/// interrupt that says so get lost.
+/// How often a link is looked at that is not trained at the other end yet, should
+/// the interrupt that says so get lost.
 const RECHECK_MS: u32 = 20;
 
 /// One life of a port's link.
@@ -75,16 +74,16 @@ impl Life {
 /// What is known of a peer.
 #[derive(Clone, Copy, Default)]
 struct Peer {
-    /// The life that its link is up in, or in training.
+    /// The life that its link is trained in, or in training.
     life: Option<Life>,
-    /// When it will be up.
+    /// When it will be trained.
     ready: u64,
     /// Its parameters, if they were complained about.
     misfit: u32,
 }
 
 impl Peer {
-    /// Follows the peer's present life; whether its link can be up now.
+    /// Follows the peer's present life; whether its link is trained now.
     fn follow(&mut self, life: Option<Life>, now: u64) -> bool {
         if self.life != life {
             self.life = life;
@@ -93,7 +92,7 @@ impl Peer {
         life.is_some() && now >= self.ready
     }
 
-    /// Nanoseconds until its link comes up, while it is in training.
+    /// Nanoseconds until its link is trained, while it is in training.
     fn training(&self, now: u64) -> Option<u64> {
         self.life?;
         self.ready.checked_sub(now).filter(|left| *left > 0)
@@ -102,8 +101,8 @@ impl Peer {
 
 struct State {
     enabled: bool,
-    /// The links that are up, and what the client has been told.
-    up: u64,
+    /// The links that are trained, and those that the client was told to be up.
+    trained: u64,
     told: u64,
     peers: [Peer; PORTS_MAX as usize],
 }
@@ -122,8 +121,8 @@ pub(crate) enum Update {
 pub(crate) struct Link {
     board: Arc<Board>,
     fingerprint: u32,
-    /// `State::up`, for readers without the lock.
-    up: Atomic<u64>,
+    /// `State::trained`, for readers without the lock.
+    trained: Atomic<u64>,
     #[pin]
     state: SpinLockIrqSave<State>,
 }
@@ -137,18 +136,18 @@ impl Link {
                 let own = board.own();
                 // Peers see the predecessor go, if it did not say so itself.
                 own.set32(block::STATE, block::ABSENT);
-                for port in board.ports.all() {
-                    own.set32(block::UP.at(port), 0);
-                }
                 own.set32(block::GENERATION, own.get32(block::GENERATION).wrapping_add(1));
                 own.set32(block::FINGERPRINT, fingerprint);
+                for port in board.ports.all() {
+                    own.set32(block::TRAINED.at(port), 0);
+                }
             },
             board,
             fingerprint,
-            up: Atomic::new(0),
+            trained: Atomic::new(0),
             state <- new_spinlock_irqsave!(State {
                 enabled: false,
-                up: 0,
+                trained: 0,
                 told: 0,
                 peers: [Peer::default(); PORTS_MAX as usize],
             }),
@@ -165,8 +164,7 @@ impl Link {
     pub(crate) fn vanish(&self) {
         let mut state = self.state.lock();
         state.enabled = false;
-        state.up = 0;
-        self.up.store(0, Relaxed);
+        self.set_trained(&mut state, 0);
         self.board.own().set32(block::STATE, block::ABSENT);
         drop(state);
         self.board.kick_all();
@@ -175,17 +173,43 @@ impl Link {
     /// The links that are up, a bit for each peer. A peer that is gone is left
     /// out even before the client has been told.
     pub(crate) fn up(&self) -> u64 {
-        let mut up = self.up.load(Relaxed);
-        if up == 0 {
-            return 0;
+        match self.trained.load(Relaxed) {
+            0 => 0,
+            trained => self.trained_by_both(trained),
         }
-        for (pidx, port) in self.board.ports.peers() {
-            let is_enabled = self.board.block(port).get32(block::STATE) == block::ENABLED;
-            if !is_enabled || !self.board.is_plugged(self.board.ports.own(), port) {
+    }
+
+    /// Those of this port's trained links that are trained at the peer as well.
+    fn trained_by_both(&self, trained: u64) -> u64 {
+        let ports = &self.board.ports;
+        let own = ports.own();
+        let mut up = trained;
+        for (pidx, port) in ports.peers() {
+            let peer = self.board.block(port);
+            let ours = self.life_between(own, port).number();
+            if peer.get32(block::STATE) != block::ENABLED
+                || peer.get32(block::TRAINED.at(own)) != ours
+                || !self.board.is_plugged(own, port)
+            {
                 up &= !(1 << pidx);
             }
         }
         up
+    }
+
+    /// Notes which links are trained, and tells the peers of those that changed.
+    fn set_trained(&self, state: &mut State, trained: u64) {
+        state.trained = trained;
+        self.trained.store(trained, Relaxed);
+        let own = self.board.own();
+        for ((pidx, port), peer) in self.board.ports.peers().zip(&state.peers) {
+            let life = peer.life.filter(|_| trained & 1 << pidx != 0);
+            let stamp = life.map_or(0, Life::number);
+            if own.get32(block::TRAINED.at(port)) != stamp {
+                own.set32(block::TRAINED.at(port), stamp);
+                self.board.kick(port, SERVICE_VECTOR);
+            }
+        }
     }
 
     /// Lets links come up; the event follows by interrupt.
@@ -205,9 +229,8 @@ impl Link {
     pub(crate) fn disable(&self) {
         let mut state = self.state.lock();
         state.enabled = false;
-        state.up = 0;
+        self.set_trained(&mut state, 0);
         state.peers.iter_mut().for_each(|peer| peer.life = None);
-        self.up.store(0, Relaxed);
         self.board.own().set32(block::STATE, block::PRESENT);
         drop(state);
         self.board.kick_all();
@@ -229,11 +252,11 @@ impl Link {
         let mut training: Option<u64> = None;
         for ((pidx, port), peer) in self.board.ports.peers().zip(&mut state.peers) {
             let life = self.life(port, &mut peer.misfit).filter(|_| state.enabled);
-            let was_up = state.up & 1 << pidx != 0;
-            if was_up && life != peer.life {
+            let was_trained = state.trained & 1 << pidx != 0;
+            if was_trained && life != peer.life {
                 down |= 1 << pidx;
             }
-            if peer.follow(life, time) && !was_up {
+            if peer.follow(life, time) && !was_trained {
                 new |= 1 << pidx;
             }
             training = match (training, peer.training(time)) {
@@ -241,45 +264,22 @@ impl Link {
                 (one, other) => one.or(other),
             };
         }
-        state.up &= !down;
-        let gone = state.told & !state.up;
-        if gone == 0 {
-            state.up |= new;
+        let mut trained = state.trained & !down;
+        if state.told & !trained == 0 {
+            trained |= new;
         }
-        self.up.store(state.up, Relaxed);
-        let awaited = self.publish(state);
-        let told = state.up & !awaited;
-        if state.told == told {
+        self.set_trained(state, trained);
+        let up = self.trained_by_both(trained);
+        if state.told == up {
             let ms = |ns: u64| ns.div_ceil(NS_PER_MS) as u32;
             return Update::Quiet(match training.map(ms) {
-                left if awaited == 0 => left,
+                left if trained == up => left,
                 left => Some(left.unwrap_or(RECHECK_MS).min(RECHECK_MS)),
             });
         }
-        state.told = told;
+        let gone = state.told & !up;
+        state.told = up;
         Update::Changed(gone)
-    }
-
-    /// Tells the peers which links are up at this end. The links that are not up
-    /// at the other end yet, and of which the client has not heard.
-    fn publish(&self, state: &State) -> u64 {
-        let own = self.board.own();
-        let own_port = self.board.ports.own();
-        let mut awaited = 0;
-        for ((pidx, port), peer) in self.board.ports.peers().zip(&state.peers) {
-            let is_up = state.up & 1 << pidx != 0;
-            let number = peer.life.filter(|_| is_up).map_or(0, Life::number);
-            if own.get32(block::UP.at(port)) != number {
-                own.set32(block::UP.at(port), number);
-                self.board.kick(port, SERVICE_VECTOR);
-            }
-            let theirs = self.board.block(port).get32(block::UP.at(own_port));
-            let ours = self.life_between(own_port, port).number();
-            if is_up && state.told & 1 << pidx == 0 && theirs != ours {
-                awaited |= 1 << pidx;
-            }
-        }
-        awaited
     }
 
     /// The current life of a port's link, if it has enabled it.

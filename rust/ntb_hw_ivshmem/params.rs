@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Module parameters, checked.
+//! Module parameters, checked: a personality, and what differs from it.
 
 use super::{
     module_parameters,
+    personality::{
+        Names,
+        Personality,
+        WindowPlan, //
+    },
     regs::SPAD_MAX, //
 };
 use core::ops::RangeInclusive;
@@ -16,16 +21,22 @@ const MW_SIZE_MAX: u64 = 1 << 30;
 const DB_COUNT: RangeInclusive<u32> = 8..=62;
 const SPAD_COUNT: RangeInclusive<u32> = 0..=SPAD_MAX;
 
+/// The value of a number that was not given: as the personality has it.
+const UNSET: u32 = u32::MAX;
+
 /// What the module was loaded with.
 ///
 /// # Invariants
 ///
-/// All values are in their ranges; `mw_size` is a power of two.
+/// All values are in their ranges, or those of the personality; `mw_size` is a
+/// power of two.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Params {
+    /// What the device is like, but for the other values here.
+    pub(crate) personality: &'static Personality,
     /// Windows for each peer.
-    pub(crate) mw_count: u32,
-    /// Bytes of a window.
+    pub(crate) windows: WindowPlan,
+    /// Bytes of a direct window.
     pub(crate) mw_size: u64,
     /// Doorbells.
     pub(crate) db_count: u32,
@@ -44,22 +55,21 @@ impl Params {
     ///
     /// `EINVAL`, and a line in the log that tells which and why.
     pub(crate) fn read() -> Result<Self> {
-        let mw_size = param!(mw_size);
-        if !mw_size.is_power_of_two() || !(MW_SIZE_MIN..=MW_SIZE_MAX).contains(&mw_size) {
-            pr_err!(
-                "mw_size={} is not a power of two from {} to {}\n",
-                mw_size,
-                MW_SIZE_MIN,
-                MW_SIZE_MAX
-            );
-            return Err(EINVAL);
-        }
+        let personality = personality()?;
+        let own = &personality.windows;
+        let direct = number("mw_count", param!(mw_count), own.direct_count(), MW_COUNT)?;
         // INVARIANT: All checked.
         Ok(Self {
-            mw_count: check("mw_count", param!(mw_count), MW_COUNT)?,
-            mw_size,
-            db_count: check("db_count", param!(db_count), DB_COUNT)?,
-            spad_count: check("spad_count", param!(spad_count), SPAD_COUNT)?,
+            personality,
+            windows: own.with_direct_count(direct),
+            mw_size: mw_size(personality)?,
+            db_count: number("db_count", param!(db_count), personality.db_count, DB_COUNT)?,
+            spad_count: number(
+                "spad_count",
+                param!(spad_count),
+                personality.spad_count,
+                SPAD_COUNT,
+            )?,
             lose_doorbells: param!(lose_doorbells),
             dead_reads: param!(dead_reads),
         })
@@ -67,11 +77,48 @@ impl Params {
 
     /// One word that is equal on hosts that fit together.
     pub(crate) fn fingerprint(&self) -> u32 {
-        self.mw_count
+        self.windows.count()
             | self.mw_size.trailing_zeros() << 4
             | self.db_count << 10
             | self.spad_count << 16
+            | self.personality.index() << 26
     }
+}
+
+/// The personality that was asked for.
+fn personality() -> Result<&'static Personality> {
+    let Some(name) = super::personality.get() else {
+        return Ok(Personality::generic());
+    };
+    Personality::find(name).ok_or_else(|| {
+        pr_err!("personality={} is none of {}\n", name, Names);
+        EINVAL
+    })
+}
+
+fn mw_size(personality: &Personality) -> Result<u64> {
+    let mw_size = match param!(mw_size) {
+        0 => personality.mw_size as u64,
+        given => given,
+    };
+    if mw_size.is_power_of_two() && (MW_SIZE_MIN..=MW_SIZE_MAX).contains(&mw_size) {
+        return Ok(mw_size);
+    }
+    pr_err!(
+        "mw_size={} is not a power of two from {} to {}\n",
+        mw_size,
+        MW_SIZE_MIN,
+        MW_SIZE_MAX
+    );
+    Err(EINVAL)
+}
+
+/// A number that was given and lies in its range, or the personality's `own`.
+fn number(name: &str, value: u32, own: u32, range: RangeInclusive<u32>) -> Result<u32> {
+    if value == UNSET {
+        return Ok(own);
+    }
+    check(name, value, range)
 }
 
 fn check(name: &str, value: u32, range: RangeInclusive<u32>) -> Result<u32> {

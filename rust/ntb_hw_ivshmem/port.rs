@@ -36,7 +36,6 @@ use mp_kernel::ntb::{
     },
     provider::{
         Device,
-        Features,
         LinkState,
         Ntb, //
     },
@@ -92,19 +91,6 @@ impl Port {
             windows <- Windows::new(pdev, board.clone(), params),
             board,
         })
-    }
-
-    /// The groups of operations that this port has.
-    pub(crate) fn features(params: &Params) -> Features {
-        let base = Features::PORTS
-            | Features::RECEIVER_TRANSLATES
-            | Features::DOORBELL_VECTORS
-            | Features::MESSAGES;
-        if params.spad_count > 0 {
-            base | Features::SCRATCHPADS
-        } else {
-            base
-        }
     }
 
     /// Lets peers see this port.
@@ -203,6 +189,14 @@ impl Device for Port {
         self.windows.outbound(widx, self.link.is_enabled())
     }
 
+    fn peer_mw_set_trans(&self, pidx: u32, widx: u32, addr: u64, size: u64) -> Result {
+        self.windows.lead(pidx, widx, addr, size)
+    }
+
+    fn peer_mw_clear_trans(&self, pidx: u32, widx: u32) -> Result {
+        self.windows.let_go(pidx, widx)
+    }
+
     fn db_valid_mask(&self) -> u64 {
         self.doorbells.valid()
     }
@@ -245,7 +239,7 @@ impl Device for Port {
     }
 
     fn peer_db_set(&self, bits: u64) -> Result {
-        for port in self.linked_ports() {
+        for port in Iterator::chain(self.linked_ports(), self.doorbells.echo()) {
             self.doorbells.ring(port, bits)?;
         }
         Ok(())

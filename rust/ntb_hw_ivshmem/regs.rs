@@ -119,7 +119,7 @@ pub(crate) mod block {
     pub(crate) const LOST: Reg32 = Reg32(0x004);
     /// Counts the times that a driver has started on this port.
     pub(crate) const GENERATION: Reg32 = Reg32(0x008);
-    /// Counts the times that the link was enabled.
+    /// Counts the times that the link was enabled, without zero.
     pub(crate) const ENABLES: Reg32 = Reg32(0x00c);
     /// Fingerprint of the parameters.
     pub(crate) const FINGERPRINT: Reg32 = Reg32(0x010);
@@ -130,9 +130,9 @@ pub(crate) mod block {
     /// Which slots of each port the owner's client has asked the address of,
     /// before it enabled the link.
     pub(crate) const ASKED: Array32 = Array32(0x040);
-    /// The life of each port's link that is up at the owner's end, as a number;
-    /// zero while it is down.
-    pub(crate) const UP: Array32 = Array32(0x060);
+    /// The life of each port's link with which the owner's end is trained, as a
+    /// number, or zero.
+    pub(crate) const TRAINED: Array32 = Array32(0x060);
     /// Doorbells as each sender has rung them; written by the sender.
     pub(crate) const DB_RUNG: Array64 = Array64(0x100);
     /// Doorbells of each sender as the owner has seen them.

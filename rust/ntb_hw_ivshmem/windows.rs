@@ -2,11 +2,13 @@
 
 //! Memory windows.
 //!
-//! With `n` peers and `mw_count` windows for each, a port has `n * mw_count`
-//! outbound windows. Number `w` leads to peer `w % n`, to the slot `w / n` that
+//! With `n` peers and `m` windows for each, a port has `n * m` outbound windows. Number `w` leads to peer `w % n`, to the slot `w / n` that
 //! this peer has for us; so window `pidx` leads to peer `pidx`, as the core's
 //! `ntb_peer_resource_idx()` wants it. An inbound window bears the number of
 //! the outbound window at the peer.
+//!
+//! On parts whose sender programs the translation, a window belongs to no peer
+//! before that; here it does, and leads to its slot all the time.
 //!
 //! # Which slot a client is about to fill
 //!
@@ -23,6 +25,7 @@ use super::{
         Geometry, //
     },
     params::Params,
+    personality::WindowPlan,
     regs::{
         block,
         BAR_MEMORY,
@@ -100,13 +103,24 @@ impl Aperture {
     }
 }
 
+/// A window of one port, and what it leads to.
+struct Way {
+    sender: u32,
+    /// The port whose memory it leads to.
+    owner: u32,
+    /// Its number among all of the sender.
+    widx: u32,
+    /// Its number among those to the owner.
+    number: u32,
+}
+
 /// The windows of this port.
 #[pin_data]
 pub(crate) struct Windows {
     board: Arc<Board>,
     dev: ARef<Device>,
     /// Windows for each peer.
-    each: u32,
+    plan: WindowPlan,
     /// By peer index.
     apertures: KVec<Aperture>,
     #[pin]
@@ -127,16 +141,16 @@ impl Windows {
         board: Arc<Board>,
         params: &Params,
     ) -> impl PinInit<Self, Error> + 'a {
-        let each = params.mw_count;
+        let plan = params.windows;
         let size = params.mw_size;
-        let count = board.ports.peer_count().get() * each;
+        let count = board.ports.peer_count().get() * plan.count();
         let geometry = board.geometry;
         try_pin_init!(Self {
             _: { check_area(pdev, &geometry, size, count)? },
             apertures: Aperture::claim_all(pdev, &board)?,
             board,
             dev: ARef::from(pdev.as_ref()),
-            each,
+            plan,
             slots <- Slots::new(CoherentSource::new(pdev), &geometry, size, count),
             exposed <- new_mutex!([0; PORTS_MAX as usize]),
             _: {
@@ -148,7 +162,7 @@ impl Windows {
 
     /// Number of windows in each direction, for all peers together.
     pub(crate) fn count(&self) -> u32 {
-        self.board.ports.peer_count().get() * self.each
+        self.board.ports.peer_count().get() * self.plan.count()
     }
 
     /// Number of inbound windows for a peer, including those that are at the
@@ -167,7 +181,7 @@ impl Windows {
 
     /// The slot that `owner` has for window `number` of `sender`.
     fn slot(&self, owner: u32, sender: u32, number: u32) -> u32 {
-        self.board.ports.index_at(owner, sender) * self.each + number
+        self.board.ports.index_at(owner, sender) * self.plan.count() + number
     }
 
     /// Makes the slot free that the client is about to fill, and says what the
@@ -181,11 +195,11 @@ impl Windows {
         let port = self.board.ports.port(pidx)?;
         let number = self.choose(pidx, port, widx).ok_or(EINVAL)?;
         self.slots.release(self.slot(own, port, number))?;
-        Ok(WindowLimits {
-            addr_align: self.slots.size(),
-            size_align: 1,
-            size_max: self.slots.size(),
-        })
+        Ok(self.limits_of(number))
+    }
+
+    fn limits_of(&self, number: u32) -> WindowLimits {
+        self.plan.limits(number, self.slots.size())
     }
 
     /// The window whose memory a client allocates after it has asked for `widx`.
@@ -200,7 +214,7 @@ impl Windows {
         let unset = used & !exposed.get(pidx as usize)?;
         (unset != 0)
             .then(|| unset.trailing_zeros())
-            .filter(|&number| number < self.each)
+            .filter(|&number| number < self.plan.count())
             .or(named)
     }
 
@@ -215,31 +229,9 @@ impl Windows {
         }
         let own = self.board.ports.own();
         let port = self.board.ports.port(pidx)?;
-        let Some(number) = self.number(port, own, widx) else {
-            dev_err!(
-                self.dev,
-                "window {} of port {} leads to another port than this\n",
-                widx,
-                port
-            );
-            return Err(EINVAL);
-        };
-        let wanted = self.slots.address(self.slot(own, port, number));
-        if addr != wanted || size > self.slots.size() {
-            dev_err!(
-                self.dev,
-                "window {} of port {} needs up to {:#x} bytes at {:#x}, not {:#x} at {:#x}: \
-                 allocate them right after asking for the alignment\n",
-                widx,
-                port,
-                self.slots.size(),
-                wanted,
-                size,
-                addr
-            );
-            return Err(EINVAL);
-        }
-        self.mark(pidx, number, true)
+        let way = self.way(port, own, widx)?;
+        self.check_end(&way, addr, size)?;
+        self.mark(pidx, way.number, true)
     }
 
     /// Ends [`expose`](Self::expose).
@@ -253,6 +245,80 @@ impl Windows {
             .number(port, self.board.ports.own(), widx)
             .ok_or(EINVAL)?;
         self.mark(pidx, number, false)
+    }
+
+    /// Leads an outbound window to memory of a peer, where it leads anyway.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`, with a line in the log that says what was wanted.
+    pub(crate) fn lead(&self, pidx: u32, widx: u32, addr: u64, size: u64) -> Result {
+        let own = self.board.ports.own();
+        let port = self.board.ports.port(pidx)?;
+        self.check_end(&self.way(own, port, widx)?, addr, size)
+    }
+
+    /// Ends [`lead`](Self::lead), which has no effect.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there is no such window.
+    pub(crate) fn let_go(&self, pidx: u32, widx: u32) -> Result {
+        let port = self.board.ports.port(pidx)?;
+        self.way(self.board.ports.own(), port, widx).map(|_| ())
+    }
+
+    /// The way from window `widx` of `sender` to `owner`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it leads elsewhere, with a line in the log.
+    fn way(&self, sender: u32, owner: u32, widx: u32) -> Result<Way> {
+        let Some(number) = self.number(sender, owner, widx) else {
+            dev_err!(
+                self.dev,
+                "window {} of port {} does not lead to port {}\n",
+                widx,
+                sender,
+                owner
+            );
+            return Err(EINVAL);
+        };
+        Ok(Way {
+            sender,
+            owner,
+            widx,
+            number,
+        })
+    }
+
+    /// Whether the owner's memory is where a way ends.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if not, with a line in the log that says what was wanted.
+    fn check_end(&self, way: &Way, addr: u64, size: u64) -> Result {
+        let wanted = self
+            .slots
+            .address(self.slot(way.owner, way.sender, way.number));
+        let limits = self.limits_of(way.number);
+        let fits = size <= limits.size_max && size.checked_rem(limits.size_align) == Some(0);
+        if addr == wanted && fits {
+            return Ok(());
+        }
+        dev_err!(
+            self.dev,
+            "window {} of port {} needs up to {:#x} bytes at {:#x}, in units of {:#x}, \
+             not {:#x} at {:#x}: allocate them right after asking for the alignment\n",
+            way.widx,
+            way.sender,
+            limits.size_max,
+            wanted,
+            limits.size_align,
+            size,
+            addr
+        );
+        Err(EINVAL)
     }
 
     fn mark(&self, pidx: u32, number: u32, exposed: bool) -> Result {
@@ -284,7 +350,7 @@ impl Windows {
         }
         Ok(AddressRange {
             addr: aperture.base + self.slots.address(self.slot(port, ports.own(), number)),
-            size: self.slots.size(),
+            size: self.limits_of(number).size_max,
         })
     }
 

@@ -27,7 +27,6 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
-    error,
     notifier::{
         Listener,
         ModuleGoes,
@@ -92,6 +91,8 @@ pub(crate) struct Shared {
     indices: KVec<u32>,
     /// Number of the bridge among those of this host.
     bridge: u32,
+    /// Logical port number of this host.
+    logical: u32,
     group: Group,
     messages: Pin<KBox<Messages>>,
     slots: KVec<Slot>,
@@ -100,7 +101,7 @@ pub(crate) struct Shared {
 impl Shared {
     fn new(ntb: &NtbDev, context: &Context) -> Result<Self> {
         let peers = ntb.peer_port_count();
-        let logical = logical_port(ntb)?;
+        let logical = logical_port(ntb, context.host.wanted())?;
         let group = Group::new(ntb.db_valid_mask(), peers + 1, logical).inspect_err(|_| {
             dev_err!(ntb, "fewer doorbell bits than ports\n");
         })?;
@@ -120,6 +121,7 @@ impl Shared {
             host: context.host.clone(),
             indices: context.host.take_indices(peers)?,
             bridge: NEXT_BRIDGE.fetch_add(1, Relaxed),
+            logical,
             group,
             messages: Messages::new(peers)?,
             slots,
@@ -170,12 +172,17 @@ impl Shared {
 
     /// Logical port number of this host.
     pub(crate) fn logical_port(&self) -> u32 {
-        logical_port(&self.ntb).unwrap_or(0)
+        self.logical
     }
 
     /// Logical port number of peer `pidx`.
     pub(crate) fn peer_logical_port(&self, pidx: u32) -> u32 {
-        pidx + u32::from(pidx >= self.logical_port())
+        pidx + u32::from(pidx >= self.logical)
+    }
+
+    /// The index of this host among the peers of its peer `pidx`.
+    pub(crate) fn index_at(&self, pidx: u32) -> u32 {
+        self.logical - u32::from(self.logical > self.peer_logical_port(pidx))
     }
 
     /// The doorbell of peer `pidx`.
@@ -222,12 +229,11 @@ impl Shared {
         let limits = self.ntb.mw_get_align(pidx, widx)?;
         let mut len = limits.size_max.min(self.settings.memory as u64) as usize;
         loop {
-            match self.ntb.alloc_inbound(pidx, widx, len) {
-                Ok(mut buffer) if buffer.dma_address() % ALIGN == 0 => {
+            match self.ntb.alloc_inbound(pidx, widx, len, ALIGN) {
+                Ok(mut buffer) => {
                     buffer.expose(pidx, widx)?;
                     return Ok(LocalMemory(Arc::new(buffer, GFP_KERNEL)?));
                 }
-                Ok(_) => return Err(error::bad_address()),
                 Err(e) if e == ENOMEM && len as u64 >= 2 * MIN_LEN => len /= 2,
                 Err(e) => return Err(e),
             }
@@ -326,12 +332,32 @@ impl Listener<ModuleGoes> for Shared {
     }
 }
 
-/// How many ports of the bridge have a lower number than this host's.
-fn logical_port(ntb: &NtbDev) -> Result<u32> {
+/// How many ports of the bridge have a lower number than this host's. Some
+/// bridges of two ports give both the same; the endpoint's counts as the higher
+/// one then.
+///
+/// # Errors
+///
+/// `EINVAL` if such ports have no roles, with a line in the log, or what the
+/// bridge's driver reports.
+fn logical_port(ntb: &NtbDev, role: Option<Role>) -> Result<u32> {
     let own = ntb.port_number()?;
     let mut lower = 0;
     for pidx in 0..ntb.peer_port_count() {
-        lower += u32::from(ntb.peer_port_number(pidx)? < own);
+        let peer = ntb.peer_port_number(pidx)?;
+        let is_lower = match role {
+            _ if peer != own => peer < own,
+            Some(role) => role == Role::Endpoint,
+            None => {
+                dev_err!(
+                    ntb,
+                    "both ports are number {}: load with role=1 on one host, role=2 on the other\n",
+                    own
+                );
+                return Err(EINVAL);
+            }
+        };
+        lower += u32::from(is_lower);
     }
     Ok(lower)
 }
@@ -391,12 +417,7 @@ impl Drop for Device {
     fn drop(&mut self) {
         // No interrupts, then no workers, then a goodbye to each peer, while it can be reached.
         self.events = None;
-        let workers = self
-            .shared
-            .slots
-            .iter()
-            .filter_map(|s| s.worker.replace(None));
-        for worker in workers {
+        for worker in self.shared.slots.iter().filter_map(|s| s.worker.get()) {
             worker.stop();
             worker.target().shutdown();
         }
@@ -404,6 +425,13 @@ impl Drop for Device {
         let masked = ntb.db_set_mask(ntb.db_valid_mask());
         if masked.and(ntb.link_disable()).is_err() {
             dev_warn!(ntb, "cannot take the links down\n");
+        }
+        // Inbound memory, which the workers own, stays for as long as peers could reach it.
+        for (pidx, slot) in (0..).zip(&self.shared.slots) {
+            if ntb.peer_mw_clear_trans(pidx, pidx).is_err() {
+                dev_warn!(ntb, "peer {}: its window is still led to it\n", pidx);
+            }
+            drop(slot.worker.replace(None));
         }
         self.shared.host.leave(&self.shared);
     }

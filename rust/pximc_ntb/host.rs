@@ -118,6 +118,11 @@ impl Host {
         self.allocating.lock()
     }
 
+    /// The part that a parameter says.
+    pub(crate) fn wanted(&self) -> Option<Role> {
+        self.wanted
+    }
+
     /// The part it plays.
     pub(crate) fn role(&self) -> Role {
         match self.is_root.load(Relaxed) {

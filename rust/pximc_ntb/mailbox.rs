@@ -3,14 +3,12 @@
 //! The bootstrap mailbox of one peer, over scratchpads or over messages.
 //!
 //! The scratchpads of a port are one bank that all its peers write, hence each
-//! writer has its own four words of it, chosen by its logical port number. A
-//! bridge without enough scratchpads has message registers, and its mail
-//! travels in messages.
+//! writer has its own four words of it, chosen by its logical port number, or
+//! where that takes too many, by its number among the port's peers. A bridge
+//! without enough scratchpads has message registers, and its mail travels in
+//! messages.
 
-use crate::{
-    device::Shared,
-    messages, //
-};
+use crate::device::Shared;
 use kernel::prelude::*;
 use mp_proto::mailbox::{
     self,
@@ -47,11 +45,17 @@ impl Mailbox {
     /// `ENODEV` if the bridge has neither enough scratchpads nor messages.
     pub(crate) fn new(shared: &Shared, pidx: u32) -> Result<Self> {
         let ntb = shared.ntb();
-        let needed = (ntb.peer_port_count() + 1) * WORDS as u32;
-        let way = if ntb.spad_count() >= needed {
+        let words = WORDS as u32;
+        let needed = ntb.peer_port_count() * words;
+        let way = if ntb.spad_count() >= needed + words {
             Way::Scratchpads {
-                theirs: shared.logical_port() * WORDS as u32,
-                ours: shared.peer_logical_port(pidx) * WORDS as u32,
+                theirs: shared.logical_port() * words,
+                ours: shared.peer_logical_port(pidx) * words,
+            }
+        } else if ntb.spad_count() >= needed {
+            Way::Scratchpads {
+                theirs: shared.index_at(pidx) * words,
+                ours: pidx * words,
             }
         } else if ntb.msg_count() > 0 {
             Way::Messages {
@@ -98,7 +102,11 @@ impl Mailbox {
                         .peer_spad_write(self.pidx, *theirs + word as u32, value);
                 }
             }
-            Way::Messages { tx, .. } => *tx = Some(MessageTx::new(words)),
+            Way::Messages { tx, .. } => {
+                if !tx.as_ref().is_some_and(|tx| tx.is_sending(&words)) {
+                    *tx = Some(MessageTx::new(words));
+                }
+            }
         }
         self.send_messages(shared);
     }
@@ -109,7 +117,7 @@ impl Mailbox {
             return;
         };
         while let Some(message) = tx.message() {
-            if !messages::send(shared.ntb(), self.pidx, message) {
+            if !shared.messages().send(shared.ntb(), self.pidx, message) {
                 return;
             }
             tx.sent();

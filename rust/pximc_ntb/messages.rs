@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Message registers as a way for mail: a port's inbound registers are shared
-//! by all its peers, so what arrives is sorted by sender first.
+//! by all its peers, so what arrives is sorted by sender first; and so is the
+//! outbound one, so that one message is sent at a time.
 
 use kernel::{
     new_mutex,
@@ -9,12 +10,10 @@ use kernel::{
     sync::Mutex, //
 };
 use mp_kernel::ntb::NtbDev;
+use mp_proto::mailbox::number;
 
 /// Messages kept for one peer: those of two mails.
 const KEPT: usize = 16;
-
-/// The register that mail is sent through; any of them would do.
-const REGISTER: u32 = 0;
 
 /// What one peer has sent and its link has not looked at, oldest first.
 struct Inbox {
@@ -52,11 +51,14 @@ impl Inbox {
     }
 }
 
-/// The inboxes of all peers.
+/// The inboxes of all peers, and the way out.
 #[pin_data]
 pub(crate) struct Messages {
     #[pin]
     inboxes: Mutex<KVec<Inbox>>,
+    /// Held from writing a message until it is known whether it was taken.
+    #[pin]
+    sending: Mutex<()>,
 }
 
 impl Messages {
@@ -73,6 +75,7 @@ impl Messages {
         KBox::pin_init(
             pin_init!(Self {
                 inboxes <- new_mutex!(inboxes),
+                sending <- new_mutex!(()),
             }),
             GFP_KERNEL,
         )
@@ -88,9 +91,8 @@ impl Messages {
     /// Empties the registers. A message register is free again, and may take
     /// the next message of any peer, once its status bit is cleared.
     fn collect(ntb: &NtbDev, inboxes: &mut [Inbox]) {
-        for register in 0..ntb.msg_count() {
-            let bit = 1 << register;
-            if ntb.msg_read_sts() & ntb.msg_inbits() & bit == 0 {
+        for (register, bit) in (0..ntb.msg_count()).zip(single_bits(ntb.msg_inbits())) {
+            if ntb.msg_read_sts() & bit == 0 {
                 continue;
             }
             let (pidx, message) = ntb.msg_read(register);
@@ -101,12 +103,23 @@ impl Messages {
             let _ = ntb.msg_clear_sts(bit);
         }
     }
+
+    /// Offers a message to peer `pidx`; `false` if its register is not free. Any
+    /// register would do; messages of different numbers take different ones as far
+    /// as they go, so that several are on their way.
+    pub(crate) fn send(&self, ntb: &NtbDev, pidx: u32, message: u32) -> bool {
+        let outbits = ntb.msg_outbits();
+        let register = number(message).checked_rem(ntb.msg_count()).unwrap_or(0);
+        let _sending = self.sending.lock();
+        let ready = ntb.msg_clear_sts(outbits);
+        let written = ready.and_then(|()| ntb.peer_msg_write(pidx, register, message));
+        written.is_ok() && ntb.msg_read_sts() & outbits == 0
+    }
 }
 
-/// Offers a message to peer `pidx`; `false` if its register is not free.
-pub(crate) fn send(ntb: &NtbDev, pidx: u32, message: u32) -> bool {
-    let outbits = ntb.msg_outbits();
-    let ready = ntb.msg_clear_sts(outbits);
-    let written = ready.and_then(|()| ntb.peer_msg_write(pidx, REGISTER, message));
-    written.is_ok() && ntb.msg_read_sts() & outbits == 0
+/// The bits of a mask one by one, lowest first: those of registers 0, 1, ...
+fn single_bits(mask: u64) -> impl Iterator<Item = u64> {
+    core::iter::successors(Some(mask), |rest| Some(rest & rest.wrapping_sub(1)))
+        .take_while(|rest| *rest != 0)
+        .map(|rest| rest & rest.wrapping_neg())
 }

@@ -255,14 +255,21 @@ impl NtbDev {
     }
 
     /// Allocates zeroed memory for inbound window `widx` of peer `pidx`: `len`
-    /// bytes, rounded as the window demands. Sleeps. The memory is not exposed
-    /// yet.
+    /// bytes, rounded as the window demands, at an address aligned to `align`
+    /// bytes, a power of two, and as the window demands. Sleeps. The memory is
+    /// not exposed yet.
     ///
     /// # Errors
     ///
     /// `EINVAL` if the window is smaller, `ENOMEM`, or as
     /// [`mw_get_align`](Self::mw_get_align).
-    pub fn alloc_inbound(&self, pidx: u32, widx: u32, len: usize) -> Result<InboundBuffer> {
+    pub fn alloc_inbound(
+        &self,
+        pidx: u32,
+        widx: u32,
+        len: usize,
+        align: u64,
+    ) -> Result<InboundBuffer> {
         let limits = self.mw_get_align(pidx, widx)?;
         let size = (len as u64)
             .checked_next_multiple_of(limits.size_align)
@@ -273,7 +280,7 @@ impl NtbDev {
         InboundBuffer::new(
             self,
             usize::try_from(size)?,
-            usize::try_from(limits.addr_align)?,
+            usize::try_from(limits.addr_align.max(align))?,
         )
     }
 

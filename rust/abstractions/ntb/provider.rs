@@ -10,7 +10,8 @@
 //! # Examples
 //!
 //! ```ignore
-//! let ntb = Arc::pin_init(Ntb::new(pdev, Features::MESSAGES, my_device), GFP_KERNEL)?;
+//! let ntb = Ntb::new(pdev, Topology::Switch, Features::MESSAGES, my_device);
+//! let ntb = Arc::pin_init(ntb, GFP_KERNEL)?;
 //! let registration = Registration::new(ntb.clone())?;
 //! // Events may be raised from now on: request interrupts here.
 //! ntb.link_event();
@@ -75,6 +76,8 @@ impl Features {
     pub const SCRATCHPADS: Self = Self(1 << 4);
     /// There are message registers.
     pub const MESSAGES: Self = Self(1 << 5);
+    /// A host can ring its own doorbells, and read those of its peers.
+    pub const DOORBELL_STATE: Self = Self(1 << 6);
 
     /// Whether all of `other` are among these.
     pub const fn contains(self, other: Self) -> bool {
@@ -87,6 +90,37 @@ impl BitOr for Features {
 
     fn bitor(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+}
+
+/// How the device joins its hosts. Without [`Features::PORTS`] the core derives
+/// from it which port each of two hosts has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topology {
+    /// Unknown; both ports have number 0.
+    Unknown,
+    /// A switch; without port operations, both ports have number 0.
+    Switch,
+    /// One bridge, this host on its primary side: ports 0, here, and 1.
+    Primary,
+    /// One bridge, this host on its secondary side: ports 1, here, and 0.
+    Secondary,
+    /// Two bridges back to back, this host's the upstream one: ports 0, here, and 1.
+    Upstream,
+    /// Two bridges back to back, this host's the downstream one: ports 1, here, and 0.
+    Downstream,
+}
+
+impl Topology {
+    fn as_raw(self) -> bindings::ntb_topo {
+        match self {
+            Self::Unknown => bindings::ntb_topo_NTB_TOPO_NONE,
+            Self::Switch => bindings::ntb_topo_NTB_TOPO_SWITCH,
+            Self::Primary => bindings::ntb_topo_NTB_TOPO_PRI,
+            Self::Secondary => bindings::ntb_topo_NTB_TOPO_SEC,
+            Self::Upstream => bindings::ntb_topo_NTB_TOPO_B2B_USD,
+            Self::Downstream => bindings::ntb_topo_NTB_TOPO_B2B_DSD,
+        }
     }
 }
 
@@ -178,7 +212,9 @@ pub trait Device: Send + Sync + 'static {
     fn db_read(&self) -> u64;
 
     /// Rings this host's own doorbells.
-    fn db_set(&self, bits: u64) -> Result;
+    fn db_set(&self, _bits: u64) -> Result {
+        Err(EINVAL)
+    }
 
     /// Clears doorbells.
     fn db_clear(&self, bits: u64) -> Result;
@@ -193,13 +229,17 @@ pub trait Device: Send + Sync + 'static {
     fn db_clear_mask(&self, bits: u64) -> Result;
 
     /// Which of its doorbells rang at the peer.
-    fn peer_db_read(&self) -> u64;
+    fn peer_db_read(&self) -> u64 {
+        0
+    }
 
     /// Rings doorbells of the peers.
     fn peer_db_set(&self, bits: u64) -> Result;
 
     /// The doorbells masked at the peer.
-    fn peer_db_read_mask(&self) -> u64;
+    fn peer_db_read_mask(&self) -> u64 {
+        0
+    }
 
     /// Number of scratchpads.
     fn spad_count(&self) -> u32 {
@@ -304,6 +344,7 @@ impl<T: Device> Ntb<T> {
     /// A device that is not registered yet.
     pub fn new<'a>(
         pdev: &'a pci::Device<device::Bound>,
+        topology: Topology,
         features: Features,
         data: impl PinInit<T, Error> + 'a,
     ) -> impl PinInit<Self, Error> + 'a {
@@ -314,7 +355,7 @@ impl<T: Device> Ntb<T> {
                 unsafe {
                     slot.write(bindings::ntb_dev::default());
                     (*slot).pdev = ptr::from_ref(pdev).cast_mut().cast();
-                    (*slot).topo = bindings::ntb_topo_NTB_TOPO_SWITCH;
+                    (*slot).topo = topology.as_raw();
                     (*slot).ops = &raw const (*this.as_ptr()).ops;
                 }
             }),
@@ -461,12 +502,10 @@ impl<T: Device> Callbacks<T> {
             peer_mw_get_addr: Some(Self::peer_mw_get_addr),
             db_valid_mask: Some(Self::db_valid_mask),
             db_read: Some(Self::db_read),
-            db_set: Some(Self::db_set),
             db_clear: Some(Self::db_clear),
             db_read_mask: Some(Self::db_read_mask),
             db_set_mask: Some(Self::db_set_mask),
             db_clear_mask: Some(Self::db_clear_mask),
-            peer_db_read: Some(Self::peer_db_read),
             peer_db_set: Some(Self::peer_db_set),
             // The core calls these whenever their local counterparts exist.
             peer_db_clear: Some(Self::peer_db_unsupported),
@@ -492,6 +531,10 @@ impl<T: Device> Callbacks<T> {
         if features.contains(Features::DOORBELL_VECTORS) {
             ops.db_vector_count = Some(Self::db_vector_count);
             ops.db_vector_mask = Some(Self::db_vector_mask);
+        }
+        if features.contains(Features::DOORBELL_STATE) {
+            ops.db_set = Some(Self::db_set);
+            ops.peer_db_read = Some(Self::peer_db_read);
         }
         if features.contains(Features::SCRATCHPADS) {
             ops.spad_count = Some(Self::spad_count);
