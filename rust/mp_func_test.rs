@@ -45,6 +45,7 @@ use mp_kernel::{
     param,
     sync::SpinLockBh,
     worker::{
+        new_worker,
         Work,
         Worker, //
     }, //
@@ -383,7 +384,7 @@ impl kernel::Module for TestModule {
         let function = Arc::pin_init(TestFunction::new(order()?, keep()?), GFP_KERNEL)?;
         let directory = Directory::new(c"mp_func_test", None, function.clone())?;
         let registration = function::Registration::new(FUNC, function.clone())?;
-        let worker = Worker::new(function)?;
+        let worker = new_worker!(function)?;
         worker.kick();
         Ok(Self {
             _worker: worker,

@@ -48,6 +48,7 @@ use mp_kernel::{
     param,
     time,
     worker::{
+        new_worker,
         Work,
         Worker, //
     }, //
@@ -306,7 +307,7 @@ impl client::Client for Driver {
         let bench = Arc::pin_init(Bench::new(dev.into(), order), GFP_KERNEL)?;
         let bound = Bound {
             _directory: Directory::new(c"ntb_bench", None, bench.clone())?,
-            worker: Worker::new(bench)?,
+            worker: new_worker!(bench)?,
         };
         dev.link_enable()?;
         bound.worker.kick();

@@ -29,6 +29,7 @@ use mp_kernel::{
     new_spinlock_bh,
     sync::SpinLockBh,
     worker::{
+        new_worker,
         Work,
         Worker, //
     }, //
@@ -210,7 +211,7 @@ impl kernel::Module for EchoModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let answerer = Answerer::new()?;
         let directory = Directory::new(c"mp_sample_echo", None, answerer.clone())?;
-        let worker = Worker::new(answerer.clone())?;
+        let worker = new_worker!(answerer.clone())?;
         let echo = Echo {
             answerer,
             worker: worker.clone(),

@@ -12,9 +12,23 @@
 use kernel::{
     container_of,
     prelude::*,
-    sync::Arc,
+    sync::{
+        Arc,
+        LockClassKey, //
+    },
     types::Opaque, //
 };
+
+/// Creates a [`Worker`] with a lock class of its own, so that workers may stop
+/// those that others have created.
+#[macro_export]
+macro_rules! new_worker {
+    ($target:expr $(, $name:literal)? $(,)?) => {
+        $crate::worker::Worker::new(
+            $target, ::kernel::optional_name!($($name)?), ::kernel::static_lock_class!())
+    };
+}
+pub use new_worker;
 
 /// What a [`Worker`] does.
 pub trait Work: Send + Sync + 'static {
@@ -48,17 +62,24 @@ unsafe impl<W: Work> Send for Worker<W> {}
 unsafe impl<W: Work> Sync for Worker<W> {}
 
 impl<W: Work> Worker<W> {
-    /// Creates a worker that waits for its first kick.
+    /// Creates a worker that waits for its first kick; see [`new_worker`].
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub fn new(target: Arc<W>) -> Result<Arc<Self>> {
+    pub fn new(
+        target: Arc<W>,
+        name: &'static CStr,
+        class: Pin<&'static LockClassKey>,
+    ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 work <- Opaque::ffi_init(|slot| {
-                    // SAFETY: `slot` is valid for writes and pinned.
-                    unsafe { mp_bindings::init_delayed_work(slot, Some(Self::callback)) }
+                    let (name, class) = (name.as_char_ptr(), class.as_ptr().cast());
+                    // SAFETY: `slot` is valid for writes and pinned; name and class are static.
+                    unsafe {
+                        mp_bindings::init_delayed_work(slot, Some(Self::callback), name, class)
+                    }
                 }),
                 target,
             }),

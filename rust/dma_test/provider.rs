@@ -43,6 +43,7 @@ use mp_kernel::{
     new_spinlock_bh,
     sync::SpinLockBh,
     worker::{
+        new_worker,
         Work,
         Worker, //
     }, //
@@ -335,7 +336,7 @@ impl Channel {
             }),
             GFP_KERNEL,
         )?;
-        let worker = Worker::new(state)?;
+        let worker = new_worker!(state)?;
         KBox::pin_init(
             pin_init!(Self {
                 chan: Opaque::zeroed(),

@@ -55,6 +55,7 @@ use mp_kernel::{
         SpinLockBh, //
     },
     worker::{
+        new_worker,
         Work,
         Worker, //
     }, //
@@ -163,7 +164,7 @@ pub(crate) fn start() -> Result {
         }),
         GFP_KERNEL,
     )?;
-    WORKER.replace(Some(Worker::new(manager)?));
+    WORKER.replace(Some(new_worker!(manager)?));
     Ok(())
 }
 

@@ -46,6 +46,7 @@ use mp_kernel::{
         MachineStops, //
     },
     worker::{
+        new_worker,
         Work,
         Worker, //
     }, //
@@ -343,7 +344,7 @@ impl Service {
         let board = ntb.data().board.clone();
         Ok(Self {
             ntb,
-            link_check: Worker::new(Arc::new(LinkCheck { board }, GFP_KERNEL)?)?,
+            link_check: new_worker!(Arc::new(LinkCheck { board }, GFP_KERNEL)?)?,
         })
     }
 

@@ -40,7 +40,7 @@ use mp_kernel::{
         PeerWindow, //
     },
     sync::RcuArc,
-    worker::Worker, //
+    worker::{new_worker, Worker}, //
 };
 use mp_proto::{
     layout::MIN_LEN,
@@ -389,7 +389,7 @@ impl Device {
         this.shared.host.join(&this.shared, at_lowest_port)?;
         for (pidx, slot) in this.shared.slots.iter().enumerate() {
             let link = PeerLink::new(this.shared.clone(), pidx as u32)?;
-            slot.worker.replace(Some(Worker::new(link)?));
+            slot.worker.replace(Some(new_worker!(link)?));
         }
         this.shared.open_events()?;
         this.events = Some(EventRegistration::new(ntb, this.shared.clone())?);

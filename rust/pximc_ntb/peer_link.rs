@@ -41,6 +41,7 @@ use mp_kernel::{
     error,
     time::monotonic_ns as now,
     worker::{
+        new_worker,
         Work,
         Worker, //
     }, //
@@ -134,7 +135,7 @@ impl PeerLink {
     ///
     /// `ENOMEM`.
     pub(crate) fn new(shared: Arc<Shared>, pidx: u32) -> Result<Arc<Self>> {
-        let upper = Worker::new(Upper::new(shared.clone())?)?;
+        let upper = new_worker!(Upper::new(shared.clone())?)?;
         Arc::pin_init(
             pin_init!(Self {
                 shared,

@@ -302,8 +302,17 @@ impl<P: Poll> Instance<P> {
             napi: Opaque::zeroed(),
             active: UnsafeCell::new(None),
             rest <- Opaque::ffi_init(|slot| {
-                // SAFETY: `slot` is valid for writes and pinned.
-                unsafe { mp_bindings::init_delayed_work(slot, Some(rest_callback::<P>)) }
+                let class = static_lock_class!().as_ptr().cast();
+                // SAFETY: `slot` is valid for writes and pinned; the name is static, and so is
+                // the class.
+                unsafe {
+                    mp_bindings::init_delayed_work(
+                        slot,
+                        Some(rest_callback::<P>),
+                        c"Napi::rest".as_char_ptr(),
+                        class,
+                    )
+                }
             }),
             state <- new_state(),
             host,

@@ -2,10 +2,13 @@
 
 #include <linux/workqueue.h>
 
+/* Lock classes are the callers': here, all work would share one. */
 __mp_helper void mp_helper_init_delayed_work(struct delayed_work *dwork,
-					     work_func_t func)
+					     work_func_t func, const char *name,
+					     struct lock_class_key *key)
 {
 	INIT_DELAYED_WORK(dwork, func);
+	lockdep_init_map(&dwork->work.lockdep_map, name, key, 0);
 }
 
 static inline struct workqueue_struct *mp_workqueue(bool urgent)
