@@ -14,6 +14,7 @@
 //! * [`channel`]: the data path of one epoch: rings, back-pressure.
 //! * [`channel_link`]: what the layer above sees of it, and the NAPI polls.
 //! * [`dma`]: large copies by a DMA engine, if there is one.
+//! * [`inward`]: its copies of received data.
 //! * [`kept`]: records that functions keep in the rings.
 //! * [`reassembly`]: frames too long for one record of a small ring.
 //! * [`local`]: the windows' addresses for other services.
@@ -58,6 +59,8 @@ mod device;
 mod dma;
 #[path = "pximc_ntb/host.rs"]
 mod host;
+#[path = "pximc_ntb/inward.rs"]
+mod inward;
 #[path = "pximc_ntb/kept.rs"]
 mod kept;
 #[path = "pximc_ntb/local.rs"]

@@ -18,6 +18,7 @@
  *	success, fail		frames to others
  *	received		frames that arrived intact
  *	corrupt, repeated	frames that did not, or more than once
+ *	lost			frames whose link went down before they were copied
  *	buffers			buffers that are allocated now
  *	peers			peers that are there now
  */
@@ -62,10 +63,11 @@ struct receipt {
 	mp_frag frags[2];
 	u32 run;
 	u32 seq;
+	bool again;
 };
 
 static struct func_stats stats[2];	/* for the root processor, for others */
-static atomic_t received, corrupt, repeated, buffers, peers;
+static atomic_t received, corrupt, repeated, lost, buffers, peers;
 static atomic_t copying;
 static atomic_t next_seq = ATOMIC_INIT(1);
 static u32 run;
@@ -211,9 +213,11 @@ static void copied(int status, void *data)
 {
 	struct receipt *receipt = data;
 
-	if (status || !is_intact(receipt))
+	if (status == -ENOTCONN)
+		atomic_inc(&lost);
+	else if (status || !is_intact(receipt))
 		atomic_inc(&corrupt);
-	else if (!is_new(mp_peer_index(receipt->frame->src), receipt))
+	else if (receipt->again)
 		atomic_inc(&repeated);
 	else
 		atomic_inc(&received);
@@ -260,12 +264,14 @@ static int frame_receive(mp_frame *frame)
 		atomic_inc(&corrupt);
 		return -EBADMSG;
 	}
+	/* Copies may end in another order than they begin. */
+	receipt->again = !is_new(mp_peer_index(frame->src), receipt);
 	atomic_inc(&copying);
 	err = mp_frame_sync(frame, 2, receipt->frags, copied, receipt);
 	if (err) {
 		receipt_free(receipt);
 		atomic_dec(&copying);
-		atomic_inc(&corrupt);
+		atomic_inc(err == -ENOTCONN ? &lost : &corrupt);
 	}
 	return err;
 }
@@ -322,6 +328,7 @@ static struct counter counters[] = {
 	COUNTER(received, &received),
 	COUNTER(corrupt, &corrupt),
 	COUNTER(repeated, &repeated),
+	COUNTER(lost, &lost),
 	COUNTER(buffers, &buffers),
 	COUNTER(peers, &peers),
 };

@@ -108,7 +108,7 @@ typedef struct mp_dma_frag {
 /*
  * The end of a copy (IDT-DMA-2): status is zero, or a negative errno. Called once
  * for each copy that was accepted, possibly before the call that started it
- * returns. Process or softirq context; must not sleep.
+ * returns. Process or softirq context, unless it says otherwise; must not sleep.
  */
 typedef void (*mp_dma_cb)(int status, void *cb_data);
 
@@ -161,9 +161,9 @@ typedef struct mp_frame {
  *	NULL. May sleep. NULL if peers are not announced
  * @peer_del: that peer has gone. May sleep
  * @frame_send: sends a frame to @frame->dst and returns zero; frees it, with
- *	@frame->status set, as soon as it needs it no more. Or returns a negative
- *	errno, and the frame stays with the caller. Process or softirq context;
- *	must not sleep
+ *	@frame->status set, as soon as it needs it no more, since modules that unload
+ *	wait for that. Or returns a negative errno, and the frame stays with the
+ *	caller. Process or softirq context; must not sleep
  * @frame_sync: copies the data of a frame that this transport has received, as
  *	mp_frame_sync() does. NULL if its fragments have buffers
  *
@@ -518,7 +518,8 @@ void *mp_out_pci_to_virt(u64 address);
  *	stays until @cb, to PCI addresses in one peer's memory; needed during the call
  *	only
  * @cb: called when all has been copied, or some has not and the content of the
- *	destination is undefined (IDT-DMA-5); or NULL. Also in interrupt context
+ *	destination is undefined (IDT-DMA-5); or NULL. Also in interrupt context, and
+ *	while the fabric holds locks: it must not call any function of this header
  * @cb_data: for @cb
  * @virt_base: virtual address of the destination; not needed here
  * @phys_base: physical address of the destination; not needed here

@@ -171,20 +171,33 @@ impl<J: Job> Channel<J> {
         Ok(self.base.ok_or(EIO)? + off as u64)
     }
 
-    /// Maps memory for the engine; its address there.
-    fn map(&self, src: &[u8]) -> Result<u64> {
-        let len = src.len();
+    /// Maps memory for the engine to read; its address there.
+    fn map(&self, src: *const u8, len: usize) -> Result<u64> {
         // SAFETY: The function only looks at the addresses.
-        if !unsafe { bindings::virt_range_valid(src.as_ptr().cast(), len) } {
+        if !unsafe { bindings::virt_range_valid(src.cast(), len) } {
             return Err(EFAULT);
         }
         // SAFETY: `dev` is valid, the range lies in the linear map.
-        let addr = unsafe { bindings::dma_map_to_device(raw(&self.dev), src.as_ptr().cast(), len) };
-        // SAFETY: `dev` is valid and has made the mapping.
-        if unsafe { bindings::dma_addr_failed(raw(&self.dev), addr) } {
-            return Err(EIO);
+        self.mapped(unsafe { bindings::dma_map_to_device(raw(&self.dev), src.cast(), len) })
+    }
+
+    /// As [`map`](Self::map), for the engine to write.
+    fn map_inward(&self, dst: *mut u8, len: usize) -> Result<u64> {
+        // SAFETY: The function only looks at the addresses.
+        if !unsafe { bindings::virt_range_valid(dst.cast_const().cast(), len) } {
+            return Err(EFAULT);
         }
-        Ok(addr)
+        // SAFETY: `dev` is valid, the range lies in the linear map.
+        self.mapped(unsafe { bindings::dma_map_from_device(raw(&self.dev), dst.cast(), len) })
+    }
+
+    /// The address, if the mapping has been made.
+    fn mapped(&self, addr: u64) -> Result<u64> {
+        // SAFETY: `dev` is valid and has made the mapping.
+        match unsafe { bindings::dma_addr_failed(raw(&self.dev), addr) } {
+            true => Err(EIO),
+            false => Ok(addr),
+        }
     }
 
     /// Whether the engine copies with that alignment.
@@ -327,9 +340,40 @@ impl<J: Job> Transfer<'_, J> {
         let place = plan.vacancy().ok_or(E2BIG)?;
         let dst = self.channel.target(off, src.len())?;
         *place = Piece {
-            src: self.channel.map(src)?,
+            src: self.channel.map(src.as_ptr(), src.len())?,
             dst,
             len: src.len(),
+            inward: false,
+        };
+        let aligned = self.channel.is_aligned(place);
+        // Counted in any case: it is mapped.
+        plan.added();
+        aligned.then_some(()).ok_or(EINVAL)
+    }
+
+    /// Adds a piece that does not go to the window: `len` bytes at `src` go to `dst`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`add`](Self::add).
+    ///
+    /// # Safety
+    ///
+    /// As for [`add`](Self::add), for both; and nobody else uses `dst` until then.
+    pub unsafe fn add_inward(&mut self, src: *const u8, dst: *mut u8, len: usize) -> Result {
+        // SAFETY: The flight was claimed by this transfer and has not been started.
+        let plan = unsafe { self.flight.plan() };
+        let place = plan.vacancy().ok_or(E2BIG)?;
+        let src = self.channel.map(src, len)?;
+        let dst = self.channel.map_inward(dst, len).inspect_err(|_| {
+            // SAFETY: Just mapped, for the engine's device.
+            unsafe { bindings::dma_unmap_to_device(raw(&self.channel.dev), src, len) };
+        })?;
+        *place = Piece {
+            src,
+            dst,
+            len,
+            inward: true,
         };
         let aligned = self.channel.is_aligned(place);
         // Counted in any case: it is mapped.

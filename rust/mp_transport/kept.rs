@@ -64,8 +64,8 @@ pub trait Holder: Send + Sync + 'static {
     fn copy_to(&self, hold: &Hold, offset: usize, dst: &mut [u8]) -> Result;
 
     /// Begins to copy all of the data into `buffers`, which have room for it, one
-    /// after the other, and tells `done` when that has come to an end. Not for
-    /// transports that [move data out](Spot::move_out).
+    /// after the other, and tells `done` when that has come to an end. The data
+    /// is not [moved out](Spot::move_out) meanwhile.
     ///
     /// # Errors
     ///
@@ -129,7 +129,8 @@ impl Anchor {
 
 /// Where data is that a transport holds, or has held.
 enum State {
-    Held,
+    /// And so many copies are under way, for which it must stay where it is.
+    Held(u32),
     /// The transport has moved it out.
     Copied(Copied),
     /// Nobody needs it any more.
@@ -148,20 +149,20 @@ impl Spot {
     fn new(hold: Hold) -> impl PinInit<Self> {
         pin_init!(Self {
             hold,
-            state <- new_spinlock_bh!(State::Held),
+            state <- new_spinlock_bh!(State::Held(0)),
         })
     }
 
     /// Copies the data to private memory; whether the transport may use its own for
-    /// something else from now on. `false` if the data has been released, which the
-    /// transport has been or is being told.
+    /// something else from now on. `false` if the data is being copied, or has been
+    /// released, which the transport has been or is being told.
     ///
     /// # Errors
     ///
     /// `ENOMEM`, or that of reading the data.
     pub fn move_out(&self, holder: &dyn Holder) -> Result<bool> {
         let mut state = self.state.lock();
-        if !matches!(*state, State::Held) {
+        if !matches!(*state, State::Held(0)) {
             return Ok(false);
         }
         let (hold, len) = (&self.hold, self.hold.parts.len());
@@ -189,10 +190,54 @@ impl Held {
     }
 }
 
+impl Held {
+    /// Has the holder copy, and pins the data meanwhile.
+    fn sync(&self, buffers: &Buffers<'_>, done: Completion) -> Result<(), Completion> {
+        let guard = rcu::read_lock();
+        let Some(holder) = self.anchor.holder.load(&guard) else {
+            return Err(done);
+        };
+        let Some(pin) = Pin::new(&self.spot) else {
+            return Err(done);
+        };
+        let copied = holder.0.sync(&self.spot.hold, buffers, done.after(pin));
+        copied.map_err(Completion::unpinned)
+    }
+}
+
+/// Keeps data where it is until it is dropped.
+///
+/// # Invariants
+///
+/// It has been counted in the state of `spot`.
+pub(crate) struct Pin {
+    spot: Arc<Spot>,
+}
+
+impl Pin {
+    /// Pins data that the transport has.
+    fn new(spot: &Arc<Spot>) -> Option<Self> {
+        match &mut *spot.state.lock() {
+            State::Held(pins) => *pins += 1,
+            _ => return None,
+        }
+        // INVARIANT: Just counted.
+        Some(Self { spot: spot.clone() })
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        if let State::Held(pins) = &mut *self.spot.state.lock() {
+            *pins = pins.saturating_sub(1);
+        }
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         let last = core::mem::replace(&mut *self.spot.state.lock(), State::Released);
-        if matches!(last, State::Held) {
+        if matches!(last, State::Held(_)) {
             if let Some(holder) = self.anchor.holder.load(&rcu::read_lock()) {
                 holder.0.release(&self.spot.hold);
             }
@@ -265,13 +310,10 @@ impl Kept {
             return Err(EMSGSIZE);
         }
         if let Place::Held(held) = &self.0 {
-            let guard = rcu::read_lock();
-            if let Some(holder) = held.anchor.holder.load(&guard) {
-                done = match holder.0.sync(&held.spot.hold, buffers, done) {
-                    Ok(()) => return Ok(()),
-                    Err(done) => done,
-                };
-            }
+            done = match held.sync(buffers, done) {
+                Ok(()) => return Ok(()),
+                Err(done) => done,
+            };
         }
         buffers.fill(self)?;
         done.tell(Ok(()));

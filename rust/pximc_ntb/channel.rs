@@ -15,6 +15,7 @@ use crate::{
         Engine,
         Pending, //
     },
+    inward::InRing,
     kept::{
         Keeper,
         RX_HELD, //
@@ -212,7 +213,7 @@ pub(crate) struct Channel {
     rings: KVec<Pin<KBox<Ring>>>,
     /// Whether it works: one of the constants below.
     state: Atomic<u32>,
-    engine: Engine,
+    engine: Arc<Engine>,
     keeper: Arc<Keeper>,
     anchor: Arc<Anchor>,
     counters: Counters,
@@ -236,7 +237,7 @@ impl Channel {
         inb: LocalMemory,
         out: RemoteMemory,
         bell: Bell,
-        engine: Engine,
+        engine: Arc<Engine>,
         ours: &Layout,
         theirs: &Layout,
         tags: Tags,
@@ -303,6 +304,7 @@ impl Channel {
         self.state.store(CLOSED, Relaxed);
         self.anchor.close();
         self.engine.stop();
+        self.engine.abandon_inward();
         for ring in &self.rings {
             // Who receives now sees the end before the next access to the peer's memory.
             drop(ring.rx.lock());
@@ -513,7 +515,7 @@ impl Channel {
             let tx = ring.tx.lock();
             tx.copies.as_ref().is_some_and(Copies::is_late)
         };
-        if self.engine.is_there() && self.rings.iter().any(is_late) {
+        if self.engine.is_there() && (self.rings.iter().any(is_late) || self.engine.is_late()) {
             self.engine.give_up();
         }
     }
@@ -716,8 +718,8 @@ impl Channel {
         });
     }
 
-    /// Moves what functions keep out of a ring that would have to stop for it: more
-    /// than half of it must be free for the largest record. Without memory, the ring
+    /// Moves what functions keep out of a ring that would have to stop for it: half of
+    /// it must be free for the largest record. Without memory, the ring
     /// stops until something is given back or memory is there.
     #[inline]
     fn make_room(&self, half: &mut Rx) {
@@ -732,10 +734,16 @@ impl Channel {
                     self.counters.moved_out.add(1);
                     half.kept.retain(|record| record.place != place);
                 }
-                // It has been given back: the next poll finds it.
+                // It has been given back, or is being copied: another poll finds it.
                 Ok(false) | Err(_) => return,
             }
         }
+    }
+
+    /// Ends the copies of kept frames that the engine has reported.
+    #[inline]
+    pub(crate) fn finish_copies(&self) {
+        self.engine.finish_inward(&self.inb);
     }
 
     /// Tells the peer what was consumed, and wakes it if it waits for that.
@@ -880,6 +888,7 @@ impl Channel {
             c"dma_errors",
             c"cpu_fallbacks",
             c"moved_out",
+            c"dma_received",
         ]
     }
 
@@ -896,7 +905,8 @@ impl Channel {
             5 => &dma.bytes,
             6 => &dma.errors,
             7 => &dma.fallbacks,
-            _ => &counters.moved_out,
+            8 => &counters.moved_out,
+            _ => &dma.received,
         };
         counter.get()
     }
@@ -1022,8 +1032,8 @@ impl RxData for RingData<'_> {
     }
 
     fn copy_to(&self, offset: usize, dst: &mut [u8]) -> Result {
-        let inb = &self.channel.inb;
-        self.parts.read(inb, offset, dst).map_err(|_| EINVAL)
+        let (inb, parts) = (&self.channel.inb, self.parts);
+        InRing { inb, parts }.copy_to(offset, dst)
     }
 
     /// Leaves the record in the ring, unless that is to be moved out of it soon: what

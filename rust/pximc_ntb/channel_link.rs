@@ -60,6 +60,9 @@ impl Poll for Poller {
     fn poll(&self, napi: &Napi, budget: u32) -> u32 {
         let channel = &*self.channel;
         channel.count_poll();
+        if self.queue == 0 {
+            channel.finish_copies();
+        }
         let mut done = 0;
         for number in self.rings() {
             done += channel.receive(napi, &self.peer, number, budget - done);

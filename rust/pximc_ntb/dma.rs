@@ -16,6 +16,10 @@
 use crate::{
     channel::TX_HELD,
     device::Shared,
+    inward::{
+        InRing,
+        Inward, //
+    },
     kept::Keeper,
     memory::{
         LocalMemory,
@@ -54,7 +58,10 @@ use mp_proto::{
     }, //
 };
 use mp_transport::{
-    copy::Completion,
+    copy::{
+        Buffers,
+        Completion, //
+    },
     frame::Frame,
     local::Piece,
     stats::Counter, //
@@ -77,6 +84,8 @@ pub(crate) struct Counters {
     pub(crate) errors: Counter,
     /// Records that were for the engine and copied by the CPU.
     pub(crate) fallbacks: Counter,
+    /// Received frames whose data the engine has copied.
+    pub(crate) received: Counter,
 }
 
 /// A record whose headers are written and whose data is to be copied.
@@ -151,15 +160,41 @@ const DONE: u32 = 1;
 const FAILED: u32 = 2;
 
 /// What the engine says of the records of one ring, and whom it tells.
-struct Results {
+pub(crate) struct Results {
     results: [Atomic<u32>; TX_HELD],
     shared: Arc<Shared>,
     pidx: u32,
     queue: u16,
 }
 
+impl Results {
+    /// Number of places.
+    pub(crate) fn places(&self) -> usize {
+        self.results.len()
+    }
+
+    /// The ticket for a place that no other has.
+    pub(crate) fn ticket(self: &Arc<Self>, place: usize) -> Option<Ticket> {
+        self.results.get(place)?.store(OPEN, Relaxed);
+        Some(Ticket {
+            results: self.clone(),
+            place,
+        })
+    }
+
+    /// Whether the copy at a place has been made; `None` before the engine has
+    /// reported it.
+    pub(crate) fn outcome(&self, place: usize) -> Option<bool> {
+        let result = self.results.get(place);
+        match result.map_or(FAILED, |result| result.load(Acquire)) {
+            OPEN => None,
+            result => Some(result == DONE),
+        }
+    }
+}
+
 /// A record's place in [`Results`].
-struct Ticket {
+pub(crate) struct Ticket {
     results: Arc<Results>,
     place: usize,
 }
@@ -181,7 +216,7 @@ impl Ticket {
 
 /// What the engine is asked for.
 enum Task {
-    /// The data of a record.
+    /// The data of a record, to be sent or in a function's buffers.
     Record(Ticket),
     /// A copy for another module.
     Copy(Completion),
@@ -229,24 +264,12 @@ impl Copies {
         (0..TX_HELD).find(|place| self.flights.iter().all(|f| f.place != *place))
     }
 
-    fn ticket(&self, place: usize) -> Option<Ticket> {
-        self.results.results.get(place)?.store(OPEN, Relaxed);
-        Some(Ticket {
-            results: self.results.clone(),
-            place,
-        })
-    }
-
-    fn result(&self, flight: &Flight) -> u32 {
-        let result = self.results.results.get(flight.place);
-        result.map_or(FAILED, |result| result.load(Acquire))
-    }
-
     /// Takes a record out that the engine has reported, and whether it has been
     /// copied.
     pub(crate) fn take_reported(&mut self) -> Option<(Pending, bool)> {
-        let at = self.flights.iter().position(|f| self.result(f) != OPEN)?;
-        let copied = self.result(self.flights.get(at)?) == DONE;
+        let outcome = |f: &Flight| self.results.outcome(f.place);
+        let at = self.flights.iter().position(|f| outcome(f).is_some())?;
+        let copied = outcome(self.flights.get(at)?) == Some(true);
         let flight = self.flights.remove(at).ok()?;
         Some((flight.record, copied))
     }
@@ -266,8 +289,20 @@ impl Copies {
     /// Whether a record has waited for longer than an engine may take.
     pub(crate) fn is_late(&self) -> bool {
         let now = now();
-        let late = |f: &Flight| now.saturating_sub(f.since) > TIMEOUT && self.result(f) == OPEN;
+        let late = |f: &Flight| {
+            now.saturating_sub(f.since) > TIMEOUT && self.results.outcome(f.place).is_none()
+        };
         self.flights.iter().any(late)
+    }
+}
+
+/// The results for one queue.
+fn results(shared: &Arc<Shared>, pidx: u32, queue: u16) -> Results {
+    Results {
+        results: [const { Atomic::new(OPEN) }; TX_HELD],
+        shared: shared.clone(),
+        pidx,
+        queue,
     }
 }
 
@@ -281,13 +316,23 @@ pub(crate) struct Engine {
     threshold: u32,
     shared: Arc<Shared>,
     pidx: u32,
+    inward: Pin<KBox<Inward>>,
     pub(crate) counters: Counters,
 }
 
 impl Engine {
     /// Looks for an engine that reaches peer `pidx`, whose memory has the layout
     /// `theirs`. That there is none is no error.
-    pub(crate) fn new(shared: Arc<Shared>, pidx: u32, out: &RemoteMemory, theirs: &Layout) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        pidx: u32,
+        out: &RemoteMemory,
+        theirs: &Layout,
+    ) -> Result<Arc<Self>> {
         let copier = open(&shared, pidx, out, theirs);
         let threshold = match copier {
             Some(_) => shared.settings().dma_threshold.unwrap_or(u32::MAX),
@@ -296,12 +341,13 @@ impl Engine {
         let this = Self {
             copier: RcuArc::empty(),
             threshold,
+            inward: Inward::new(results(&shared, pidx, 0))?,
             shared,
             pidx,
             counters: Counters::default(),
         };
         drop(this.copier.replace(copier));
-        this
+        Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
     /// The keeper of the same channel's `rings` rings, which lie in `inb`.
@@ -309,8 +355,57 @@ impl Engine {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn keeper(&self, inb: &LocalMemory, rings: usize) -> Result<Keeper> {
-        Keeper::new(inb, self.shared.clone(), self.pidx, rings)
+    pub(crate) fn keeper(self: &Arc<Self>, inb: &LocalMemory, rings: usize) -> Result<Keeper> {
+        Keeper::new(inb, self.clone(), rings)
+    }
+
+    /// Has data queue `queue` polled. Any context.
+    pub(crate) fn poll_queue(&self, queue: u16) {
+        self.shared.poll_queue(self.pidx, queue);
+    }
+
+    /// Has received data copied into buffers.
+    ///
+    /// # Errors
+    ///
+    /// Gives `done` back if the copy is for the CPU.
+    pub(crate) fn copy_in(
+        &self,
+        data: &InRing<'_>,
+        buffers: &Buffers<'_>,
+        done: Completion,
+    ) -> Result<(), Completion> {
+        if !self.wants(data.parts.len() as u32) {
+            return Err(done);
+        }
+        let guard = rcu::read_lock();
+        let copier = self.copier.load(&guard);
+        let transfer = copier.as_ref().and_then(|copier| copier.transfer());
+        self.inward
+            .start(data, buffers, done, transfer, Task::Record)
+    }
+
+    /// Ends the copies into buffers that have been reported, by the CPU where the
+    /// engine has failed. `inb` is where the data is.
+    #[inline]
+    pub(crate) fn finish_inward(&self, inb: &LocalMemory) {
+        self.inward.finish(inb, |copied| match copied {
+            true => self.counters.received.add(1),
+            false => {
+                self.counters.errors.add(1);
+                self.counters.fallbacks.add(1);
+            }
+        });
+    }
+
+    /// Fails the copies into buffers. The engine has been stopped.
+    pub(crate) fn abandon_inward(&self) {
+        self.inward.abandon();
+    }
+
+    /// Whether a copy into buffers has waited for longer than an engine may take.
+    pub(crate) fn is_late(&self) -> bool {
+        self.inward.is_late(now().saturating_sub(TIMEOUT))
     }
 
     /// The place for the records of queue `queue`; `None` without an engine.
@@ -322,12 +417,7 @@ impl Engine {
         if !self.is_there() {
             return Ok(None);
         }
-        let results = Results {
-            results: [const { Atomic::new(OPEN) }; TX_HELD],
-            shared: self.shared.clone(),
-            pidx: self.pidx,
-            queue,
-        };
+        let results = results(&self.shared, self.pidx, queue);
         Ok(Some(Copies::new(results)?))
     }
 
@@ -393,7 +483,7 @@ impl Engine {
             }
         });
         gathered.ok()?;
-        let ticket = copies.ticket(flight.place)?;
+        let ticket = copies.results.ticket(flight.place)?;
         transfer.start(Task::Record(ticket)).ok()
     }
 
@@ -441,7 +531,7 @@ fn open(shared: &Shared, pidx: u32, out: &RemoteMemory, theirs: &Layout) -> Opti
     shared.settings().dma_threshold?;
     let ntb = shared.ntb();
     let len = theirs.len as usize;
-    let depth = TX_HELD * theirs.queues as usize + FOREIGN;
+    let depth = TX_HELD * (theirs.queues as usize + 1) + FOREIGN;
     match Copier::open(ntb.dma_device(), out.0.clone(), len, depth) {
         Ok(copier) => {
             dev_info!(ntb, "peer {}: DMA channel {}\n", pidx, copier.name());

@@ -8,7 +8,8 @@
 
 use crate::{
     channel::queue_of,
-    device::Shared,
+    dma::Engine,
+    inward::InRing,
     memory::LocalMemory, //
 };
 use kernel::{
@@ -23,9 +24,16 @@ use kernel::{
         Arc, //
     }, //
 };
-use mp_transport::kept::{
-    Hold,
-    Holder, //
+use mp_transport::{
+    copy::{
+        Buffers,
+        Completion, //
+    },
+    frame::RxData,
+    kept::{
+        Hold,
+        Holder, //
+    }, //
 };
 
 /// Records a consumer may hold at a time. Those that are kept hold the ones that
@@ -67,32 +75,25 @@ impl Returns {
 /// The kept records of a channel, as those see them who keep them.
 pub(crate) struct Keeper {
     inb: LocalMemory,
-    shared: Arc<Shared>,
-    pidx: u32,
+    engine: Arc<Engine>,
     /// By ring.
     returns: KVec<Returns>,
 }
 
 impl Keeper {
-    /// For the rings of the channel to peer `pidx`, which lie in `inb`.
+    /// For the rings of the channel that has `engine`, which lie in `inb`.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(
-        inb: &LocalMemory,
-        shared: Arc<Shared>,
-        pidx: u32,
-        rings: usize,
-    ) -> Result<Self> {
+    pub(crate) fn new(inb: &LocalMemory, engine: Arc<Engine>, rings: usize) -> Result<Self> {
         let mut returns = KVec::with_capacity(rings, GFP_KERNEL)?;
         for _ in 0..rings {
             returns.push(Returns::new(), GFP_KERNEL)?;
         }
         Ok(Self {
             inb: inb.clone(),
-            shared,
-            pidx,
+            engine,
             returns,
         })
     }
@@ -113,7 +114,13 @@ impl Keeper {
 
 impl Holder for Keeper {
     fn copy_to(&self, hold: &Hold, offset: usize, dst: &mut [u8]) -> Result {
-        hold.parts.read(&self.inb, offset, dst).map_err(|_| EINVAL)
+        let (inb, parts) = (&self.inb, hold.parts);
+        InRing { inb, parts }.copy_to(offset, dst)
+    }
+
+    fn sync(&self, hold: &Hold, buffers: &Buffers<'_>, done: Completion) -> Result<(), Completion> {
+        let (inb, parts) = (&self.inb, hold.parts);
+        self.engine.copy_in(&InRing { inb, parts }, buffers, done)
     }
 
     fn release(&self, hold: &Hold) {
@@ -121,7 +128,7 @@ impl Holder for Keeper {
         let place = hold.token as u32 as usize;
         if let Some(returns) = self.returns.get(number as usize) {
             returns.put(place);
-            self.shared.poll_queue(self.pidx, queue_of(number));
+            self.engine.poll_queue(queue_of(number));
         }
     }
 }

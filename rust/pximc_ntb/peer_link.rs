@@ -352,7 +352,7 @@ impl PeerLink {
     fn open_channel(&self, live: &mut Live, peer: &Hello) -> Result<Arc<ChannelLink>> {
         let (tx, rx) = live.machine.tags().ok_or(error::no_link())?;
         let out = live.window.clone().ok_or(error::no_link())?;
-        let engine = Engine::new(self.shared.clone(), self.pidx, &out, &peer.layout);
+        let engine = Engine::new(self.shared.clone(), self.pidx, &out, &peer.layout)?;
         let channel = Channel::new(
             live.inb.clone(),
             out,

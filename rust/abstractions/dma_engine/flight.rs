@@ -31,6 +31,8 @@ pub(super) struct Piece {
     pub(super) src: u64,
     pub(super) dst: u64,
     pub(super) len: usize,
+    /// Whether `dst` is memory that was mapped for the piece, not a window.
+    pub(super) inward: bool,
 }
 
 /// What a transfer consists of.
@@ -171,6 +173,10 @@ impl<J: Job> Flight<J> {
             // SAFETY: By the type invariants the piece is mapped for `dev`; the engine has
             // finished with it.
             unsafe { bindings::dma_unmap_to_device(self.dev, piece.src, piece.len) };
+            if piece.inward {
+                // SAFETY: As above.
+                unsafe { bindings::dma_unmap_from_device(self.dev, piece.dst, piece.len) };
+            }
         }
         plan.count = 0;
         let job = plan.job.take();

@@ -112,6 +112,18 @@ __mp_helper void mp_helper_dma_unmap_to_device(struct device *dev, dma_addr_t ad
 	dma_unmap_single(dev, addr, len, DMA_TO_DEVICE);
 }
 
+__mp_helper dma_addr_t mp_helper_dma_map_from_device(struct device *dev, void *start,
+						     size_t len)
+{
+	return dma_map_single(dev, start, len, DMA_FROM_DEVICE);
+}
+
+__mp_helper void mp_helper_dma_unmap_from_device(struct device *dev, dma_addr_t addr,
+						 size_t len)
+{
+	dma_unmap_single(dev, addr, len, DMA_FROM_DEVICE);
+}
+
 __mp_helper dma_addr_t mp_helper_dma_map_window(struct device *dev, phys_addr_t addr,
 						size_t len)
 {

@@ -261,22 +261,22 @@ impl Holder for TransObject {
             return Err(done);
         };
         let pieces = buffers.pieces();
-        let (cb, data) = done.into_raw();
+        let raw = done.into_raw()?;
         // SAFETY: Registered, so the callback works; it does not change the array. It calls
-        // `cb` once if it returns zero; the header's contract.
+        // what it is given once if it returns zero; the header's contract.
         let accepted = unsafe {
             sync(
                 frame.c(),
                 pieces.len() as u32,
                 pieces.as_ptr().cast_mut(),
-                Some(cb),
-                data,
+                Some(raw.call),
+                raw.data,
             )
         };
         match accepted {
             0 => Ok(()),
-            // SAFETY: It has not been called.
-            _ => Err(unsafe { Completion::new(cb, data) }),
+            // SAFETY: It has refused.
+            _ => Err(unsafe { raw.back() }),
         }
     }
 

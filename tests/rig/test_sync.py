@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Large received frames are copied into a function's buffers by a DMA engine, and by
+the CPU whenever that fails.
+
+The engine is `dma_test`, in the receiver, whose function is samples/mp_sample_c.c.
+"""
+
+import contextlib
+import time
+
+import pytest
+from ntbrig import stack
+
+from frames import peer_id, wait_for_peers
+from samples import SAMPLE, order, values, wait_for
+
+LOWER = ("mp_kernel", "ntb_hw_ivshmem", "mp_transport")
+C = "mp_sample_c"
+SIZE = 40000
+
+
+@pytest.fixture(scope="module")
+def pair(boot):
+    """Two hosts, all but the transport loaded."""
+    fabric = boot(hosts=2)
+    stack.load(*fabric.hosts, modules=LOWER)
+    return fabric.hosts
+
+
+@contextlib.contextmanager
+def linked(pair, faults=""):
+    """A link, an engine in the second host, and the sample on both."""
+    _, receiver = pair
+    stack.load(receiver, modules=("dma_test",), parameters={"dma_test": faults})
+    try:
+        parameters = {"pximc_ntb": "timeout_ms=2000 dma_threshold=4096"}
+        stack.load(*pair, modules=("pximc_ntb",), parameters=parameters)
+        stack.load(*pair, modules=SAMPLE)
+        for guest in pair:
+            wait_for_peers(guest, 1)
+        yield
+    finally:
+        stack.unload(*pair, modules=SAMPLE)
+        stack.unload(*pair, modules=("pximc_ntb",))
+        stack.unload(receiver, modules=("dma_test",))
+
+
+def link_counter(pair, name):
+    sender, receiver = pair
+    return int(receiver.run(f"cat /sys/kernel/mp/peers/{peer_id(sender):08x}/link/{name}").out)
+
+
+def exchange(pair, count=200, size=SIZE):
+    """Frames of which each must arrive once and intact, and none may leave a buffer."""
+    sender, receiver = pair
+    sender.run(order(peer_id(receiver), count, size), timeout=30)
+    seen = wait_for(receiver, C, received=count)
+    assert (seen["received"], seen["corrupt"], seen["repeated"]) == (count, 0, 0)
+    assert seen["buffers"] == 0
+
+
+@pytest.mark.parametrize("size", [4096, SIZE, 65536])
+def test_the_engine_copies_into_the_functions_buffers(pair, size):
+    with linked(pair):
+        exchange(pair, 200, size)
+        assert link_counter(pair, "dma_received") > 0
+        assert link_counter(pair, "dma_errors") == 0
+
+
+def test_small_frames_are_left_to_the_cpu(pair):
+    with linked(pair):
+        exchange(pair, 200, 4095)
+        assert link_counter(pair, "dma_received") == 0
+
+
+@pytest.mark.parametrize("faults", ["fail_every=3", "fail_every=5 garbage=1"])
+def test_what_the_engine_fails_to_copy_is_copied_by_the_cpu(pair, faults):
+    with linked(pair, faults):
+        exchange(pair)
+        assert link_counter(pair, "dma_errors") > 0
+        assert link_counter(pair, "dma_received") > 0
+
+
+@pytest.mark.parametrize("faults", ["refuse_every=2", "reclaim=1", "delay_us=500"])
+def test_frames_arrive_whatever_the_engine_does(pair, faults):
+    with linked(pair, faults):
+        exchange(pair)
+
+
+def test_an_engine_that_stops_reporting_is_given_up(pair):
+    with linked(pair, "stall_every=20"):
+        exchange(pair, 100)
+        assert "the DMA engine does not finish" in pair[1].run("dmesg").out
+        exchange_more(pair)
+
+
+def exchange_more(pair):
+    """Without the engine everything goes on."""
+    sender, receiver = pair
+    before = values(receiver, C)["received"]
+    sender.run(order(peer_id(receiver), 50, SIZE), timeout=30)
+    assert wait_for(receiver, C, received=before + 50)["received"] == before + 50
+
+
+@pytest.mark.parametrize("faults", ["delay_us=2000", "stall_every=3"])
+def test_modules_may_go_while_the_engine_copies(pair, faults):
+    sender, receiver = pair
+    with linked(pair, faults):
+        flood = sender.spawn(order(peer_id(receiver), 3000, SIZE), 120)
+        for modules in (SAMPLE, ("pximc_ntb",)):
+            wait_for(receiver, C, received=10)
+            stack.unload(receiver, modules=modules)
+            time.sleep(0.1)
+            stack.load(receiver, modules=modules)
+        for guest in pair:
+            wait_for_peers(guest, 1)
+        flood.wait().check()
+        assert values(receiver, C)["corrupt"] == 0
