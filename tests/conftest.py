@@ -16,7 +16,7 @@ import pytest
 CHECKOUT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(CHECKOUT / "scripts/rig"))
 
-from ntbrig import Fabric  # noqa: E402
+from ntbrig import Fabric, stack  # noqa: E402
 
 _LOGS = CHECKOUT / "build/logs"
 
@@ -40,6 +40,8 @@ class Booter:
 
     def __call__(self, hosts=2, **settings):
         """Boots a set of guests; arguments as for `Fabric`."""
+        if hosts > stack.most_hosts():
+            pytest.skip(f"{stack.personality()} is for {stack.most_hosts()} hosts")
         logs = self._logs / str(len(self.fabrics))
         fabric = self._stack.enter_context(Fabric(hosts=hosts, logs=logs, **settings))
         self.fabrics.append(fabric)

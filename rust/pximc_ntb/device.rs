@@ -407,6 +407,8 @@ impl Shared {
         self.ntb.db_clear(own)?;
         self.ntb.db_clear_mask(own)?;
         if self.ntb.msg_count() > 0 {
+            // A refused message is tried again without being told of it.
+            self.ntb.msg_set_mask(self.ntb.msg_outbits())?;
             self.ntb.msg_clear_mask(self.ntb.msg_inbits())?;
         }
         Ok(())

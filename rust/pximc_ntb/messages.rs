@@ -95,7 +95,7 @@ impl Messages {
             if ntb.msg_read_sts() & bit == 0 {
                 continue;
             }
-            let (pidx, message) = ntb.msg_read(register);
+            let (message, pidx) = ntb.msg_read(register);
             if let Some(inbox) = inboxes.get_mut(pidx as usize) {
                 inbox.push(message);
             }

@@ -13,6 +13,14 @@ from mainline import DEBUGFS, DEVICE, RemoteShell, Tool, client, driver, eventua
 MIB = 1 << 20
 
 
+@pytest.fixture(scope="module", autouse=True)
+def generic():
+    """Everything the NTB core knows of, whatever the other tests run on."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RIG_PERSONALITY", "generic")
+        yield
+
+
 @pytest.fixture(scope="module")
 def two(boot):
     return boot(hosts=2)
@@ -442,6 +450,7 @@ def test_a_host_that_shuts_down_says_goodbye_and_a_killed_one_does_not(two, leav
         ("mw_size=32768", "mw_size=32768 is not a power of two from 65536"),
         ("db_count=63", "db_count=63 is not from 8 to 62"),
         ("spad_count=257", "spad_count=257 is not from 0 to 256"),
+        ("personality=nosuch", "personality=nosuch is none of generic, intel, amd, switchtec,"),
     ),
 )
 def test_a_wrong_parameter_is_refused_with_its_name(two, parameter, words):

@@ -14,6 +14,11 @@ INTERFACE = "ntb0"
 # host, and is not to be taken for a dead one because of that.
 _PARAMETERS = {"pximc_ntb": "timeout_ms=2000"}
 
+# Personalities of the emulated NTB whose two ports have the same number: the
+# transport is told which is which. Those that are too small for more hosts.
+_ALIKE = ("switchtec", "epf")
+_FEW_HOSTS = {"intel": 5, "amd": 3, "epf": 6, "tiny": 2}
+
 _LOAD_TIMEOUT = 30.0
 _CARRIER_TIMEOUT = 20
 
@@ -32,13 +37,35 @@ def address(guest):
     return f"10.77.0.{guest.port + 1}"
 
 
-def _insmod(names, parameters):
+def personality():
+    """The emulated NTB's personality: `RIG_PERSONALITY`, or none of a real part."""
+    return os.environ.get("RIG_PERSONALITY") or "generic"
+
+
+def most_hosts():
+    """How many hosts the personality is large enough for."""
+    return _FEW_HOSTS.get(personality(), 8)
+
+
+def _parameters(guest, name, given):
+    """A module's parameters in one guest, with what the personality asks for."""
+    if name == "ntb_hw_ivshmem" and "personality=" not in given:
+        return f"personality={personality()} {given}".strip()
+    if name == "pximc_ntb" and personality() in _ALIKE and "role=" not in given:
+        return f"role={2 if guest.port else 1} {given}".strip()
+    return given
+
+
+def _insmod(guest, names, parameters):
     directory = modules_dir()
     for name in names:
         if not (directory / f"{name}.ko").exists():
             raise RigError(f"{directory}/{name}.ko is missing: run `make modules`")
     parameters = _PARAMETERS | parameters
-    words = [f"insmod {directory}/{name}.ko {parameters.get(name, '')}".strip() for name in names]
+    words = [
+        f"insmod {directory}/{name}.ko {_parameters(guest, name, parameters.get(name, ''))}".strip()
+        for name in names
+    ]
     return " && ".join(words)
 
 
@@ -48,8 +75,9 @@ def load(*guests, modules=MODULES, parameters=None):
     `parameters` maps a module's name to its parameters, as for insmod, and
     takes the place of the rig's own.
     """
-    command = _insmod(modules, parameters or {})
-    for process in [guest.spawn(command, _LOAD_TIMEOUT) for guest in guests]:
+    commands = [_insmod(guest, modules, parameters or {}) for guest in guests]
+    started = [guest.spawn(c, _LOAD_TIMEOUT) for guest, c in zip(guests, commands, strict=True)]
+    for process in started:
         process.wait().check()
 
 
