@@ -35,6 +35,8 @@ codes! {
     no_link ENOLINK
     /// `ENETDOWN`: the interface is down.
     net_down ENETDOWN
+    /// `ENOBUFS`: no room, and nothing that one could wait for.
+    no_buffers ENOBUFS
     /// `EADDRNOTAVAIL`: memory at an address of no use.
     bad_address EADDRNOTAVAIL
 }
