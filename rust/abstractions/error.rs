@@ -37,6 +37,8 @@ codes! {
     net_down ENETDOWN
     /// `ESTALE`: from an earlier life of the other side.
     stale ESTALE
-    /// `ENOBUFS`: more than was agreed upon.
+    /// `ENOBUFS`: no room, and nothing that one could wait for.
     no_buffers ENOBUFS
+    /// `EADDRNOTAVAIL`: memory at an address of no use.
+    bad_address EADDRNOTAVAIL
 }

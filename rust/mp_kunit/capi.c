@@ -17,7 +17,7 @@
 /* What the transport was told to do, and what it was given. */
 static struct {
 	int refuse;		/* errno for frames to peer two */
-	mp_frame *taken[4];
+	struct mp_frame *taken[4];
 	int count;
 	/* A copy that the transport has begun. */
 	mp_dma_cb cb;
@@ -632,7 +632,7 @@ static void a_frame_to_self_comes_back(struct kunit *test)
 
 	KUNIT_ASSERT_EQ(test, mp_frame_send(frame_new(test), MP_PEER_SELF, FUNC_ID), 0);
 	for (tries = 0; tries < 1000 && !READ_ONCE(got.frame); tries++)
-		msleep(1);
+		usleep_range(1000, 2000);
 	KUNIT_ASSERT_NOT_NULL(test, got.frame);
 	KUNIT_EXPECT_EQ(test, mp_frame_data_len(got.frame), DATA_LEN);
 	KUNIT_EXPECT_PTR_EQ(test, got.frame->dst, self);

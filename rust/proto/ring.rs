@@ -723,7 +723,13 @@ impl<const N: usize> Consumer<N> {
     /// back before the ring stands still.
     #[inline]
     pub fn may_keep(&self) -> bool {
-        self.held.count() <= N / 2 && self.head.wrapping_sub(self.released) <= self.units() / 2
+        self.held.count() <= N / 2 && self.held_units() <= self.units() / 2
+    }
+
+    /// Units returned as records and not released, also those that wait for a record before them.
+    #[inline]
+    pub fn held_units(&self) -> u32 {
+        self.head.wrapping_sub(self.released)
     }
 
     /// Whether no record is returned before one that is held has been released.

@@ -112,6 +112,10 @@ pub(crate) const TX_HELD: usize = 16;
 /// part of the ring: telling takes longer than most packets.
 const REPORT_PART: u32 = 16;
 
+/// Records that are given back are released at once if more than this part of the
+/// ring is held.
+const URGENT_PART: u32 = 4;
+
 /// The channel works.
 const OPEN: u32 = 0;
 /// The epoch is over.
@@ -194,6 +198,8 @@ struct KeptRecord {
     /// Among those that the consumer holds.
     place: usize,
     spot: Arc<Spot>,
+    /// Whether a heartbeat has found it already.
+    old: bool,
 }
 
 /// One ring in either direction.
@@ -700,7 +706,9 @@ impl Channel {
                 self.give_back(number, &mut half);
             }
         }
-        self.make_room(&mut half);
+        if !half.kept.is_empty() {
+            self.look_after_kept(number, &mut half);
+        }
         self.give_back(number, &mut half);
         done
     }
@@ -718,25 +726,58 @@ impl Channel {
         });
     }
 
+    /// Follows what functions keep, at the end of a poll.
+    fn look_after_kept(&self, number: u32, half: &mut Rx) {
+        self.collect(number, half);
+        self.make_room(half);
+        let held = half.consumer.held_units();
+        let urgent = held > half.consumer.units() / URGENT_PART;
+        self.keeper.set_urgent(number, urgent);
+    }
+
+    /// A heartbeat: what has been kept since the last one is moved out of the rings.
+    /// Others wait for what is behind it to be consumed.
+    pub(crate) fn age_kept(&self) {
+        for (number, ring) in (0..).zip(&self.rings) {
+            let mut half = ring.rx.lock();
+            if half.kept.is_empty() || !self.is_open() {
+                continue;
+            }
+            self.collect(number, &mut half);
+            while half.kept.first().is_some_and(|record| record.old) && self.move_out(&mut half) {}
+            for record in &mut half.kept {
+                record.old = true;
+            }
+            self.look_after_kept(number, &mut half);
+            self.give_back(number, &mut half);
+        }
+    }
+
     /// Moves what functions keep out of a ring that would have to stop for it: half of
     /// it must be free for the largest record. Without memory, the ring
     /// stops until something is given back or memory is there.
     #[inline]
     fn make_room(&self, half: &mut Rx) {
-        while !half.kept.is_empty() && !half.consumer.may_keep() {
-            let Some(oldest) = half.kept.first() else {
-                return;
-            };
-            let place = oldest.place;
-            match oldest.spot.move_out(&*self.keeper) {
-                Ok(true) => {
-                    half.consumer.release_at(place);
-                    self.counters.moved_out.add(1);
-                    half.kept.retain(|record| record.place != place);
-                }
-                // It has been given back, or is being copied: another poll finds it.
-                Ok(false) | Err(_) => return,
+        while !half.consumer.may_keep() && self.move_out(half) {}
+    }
+
+    /// Moves the oldest record that is kept out of a ring; `false` if there is none, or
+    /// it cannot be moved now.
+    fn move_out(&self, half: &mut Rx) -> bool {
+        let Some(oldest) = half.kept.first() else {
+            return false;
+        };
+        let place = oldest.place;
+        match oldest.spot.move_out(&*self.keeper) {
+            Ok(true) => {
+                half.consumer.release_at(place);
+                self.counters.moved_out.add(1);
+                half.kept.retain(|record| record.place != place);
+                true
             }
+            // It has been given back, or is being copied: another poll finds it. Or there
+            // is no memory.
+            Ok(false) | Err(_) => false,
         }
     }
 
@@ -1052,7 +1093,8 @@ impl RxData for RingData<'_> {
             parts: self.parts,
         };
         let (data, spot) = self.channel.anchor.hold(hold)?;
-        self.kept.set(Some(KeptRecord { place, spot }));
+        let old = false;
+        self.kept.set(Some(KeptRecord { place, spot, old }));
         Ok(data)
     }
 }

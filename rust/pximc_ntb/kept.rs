@@ -3,8 +3,9 @@
 //! Records that functions keep in the rings of a channel.
 //!
 //! A function may give a record back in any context, also while it receives the
-//! next one, when the ring is locked. Hence giving back only sets a flag and has
-//! the queue polled; the poll releases the record.
+//! next one, when the ring is locked. Hence giving back only sets a flag; the next
+//! poll releases the record. It is asked for only if much of the ring is held: polls
+//! that follow one another at once would keep programs from running.
 
 use crate::{
     channel::queue_of,
@@ -42,24 +43,32 @@ pub(crate) const RX_HELD: usize = 256;
 
 const WORDS: usize = RX_HELD / u64::BITS as usize;
 
-/// The places of a ring's records that have been given back: a bit for each.
-struct Returns([Atomic<u64>; WORDS]);
+/// What has been given back of a ring.
+struct Returns {
+    /// The places of these records: a bit for each.
+    places: [Atomic<u64>; WORDS],
+    /// Whether the next one is urgent. It may be seen late: the heartbeat polls as well.
+    urgent: Atomic<bool>,
+}
 
 impl Returns {
     const fn new() -> Self {
-        Self([const { Atomic::new(0) }; WORDS])
+        Self {
+            places: [const { Atomic::new(0) }; WORDS],
+            urgent: Atomic::new(false),
+        }
     }
 
     fn put(&self, place: usize) {
         let bits = u64::BITS as usize;
-        if let Some(word) = self.0.get(place / bits) {
+        if let Some(word) = self.places.get(place / bits) {
             // The bit is clear: a place is given back once before it is released.
             word.fetch_add(1 << (place % bits), Release);
         }
     }
 
     fn take(&self, mut f: impl FnMut(usize)) {
-        for (word, first) in self.0.iter().zip((0..).step_by(u64::BITS as usize)) {
+        for (word, first) in self.places.iter().zip((0..).step_by(u64::BITS as usize)) {
             if word.load(Relaxed) == 0 {
                 continue;
             }
@@ -103,6 +112,13 @@ impl Keeper {
         u64::from(number) << 32 | place as u64
     }
 
+    /// Whether a record of ring `number` is to be released as soon as it is given back.
+    pub(crate) fn set_urgent(&self, number: u32, urgent: bool) {
+        if let Some(returns) = self.returns.get(number as usize) {
+            returns.urgent.store(urgent, Relaxed);
+        }
+    }
+
     /// Calls `f` with the place of each record of ring `number` that was given
     /// back since the last call.
     pub(crate) fn take_returned(&self, number: u32, f: impl FnMut(usize)) {
@@ -128,6 +144,9 @@ impl Holder for Keeper {
         let place = hold.token as u32 as usize;
         if let Some(returns) = self.returns.get(number as usize) {
             returns.put(place);
+            if !returns.urgent.load(Relaxed) {
+                return;
+            }
             self.engine.poll_queue(queue_of(number));
         }
     }

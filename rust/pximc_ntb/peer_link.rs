@@ -494,6 +494,7 @@ impl Work for PeerLink {
             active.link.channel().watch_engine();
             // The safety net under lost writes and lost doorbells.
             active.link.channel().repeat_indices();
+            active.link.channel().age_kept();
             active.link.poll_all();
         }
         Some(next_look(live))

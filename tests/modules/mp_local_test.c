@@ -78,11 +78,11 @@ static void find(int (*try)(unsigned long), const u64 *pci, u64 start, u64 end, 
 	for (phys = start; step && phys < end; phys += step) {
 		right = try(phys);
 		if (right) {
-			sprintf(result, "%#lx %#llx %d\n", phys, *pci, right);
+			sprintf(result, "%#lx %#llx %d", phys, *pci, right);
 			return;
 		}
 	}
-	sprintf(result, "none\n");
+	sprintf(result, "none");
 }
 
 /* The buffer belongs to the copy until this. */
@@ -121,7 +121,7 @@ static void dma(u32 dir, u32 offset, u32 len, u32 count)
 		kfree(buf);
 	else
 		wait_for_completion_timeout(&copied, HZ);
-	sprintf(result, "%d %d %d\n", ret, calls, status);
+	sprintf(result, "%d %d %d", ret, calls, status);
 }
 
 static void check(u32 offset, u32 len)
@@ -131,7 +131,7 @@ static void check(u32 offset, u32 len)
 
 	for (i = 0; memory && mp_in_pci_to_virt(in_pci + offset + len - 1) && i < len; i++)
 		right += READ_ONCE(memory[i]) == pattern(i);
-	sprintf(result, "%u\n", right);
+	sprintf(result, "%u", right);
 }
 
 static void spoil(u32 offset, u32 len)
@@ -140,7 +140,7 @@ static void spoil(u32 offset, u32 len)
 
 	if (memory && mp_in_pci_to_virt(in_pci + offset + len - 1))
 		memset(memory, 0, len);
-	sprintf(result, "0\n");
+	sprintf(result, "0");
 }
 
 static ssize_t command_store(struct kobject *kobj, struct kobj_attribute *attr,
@@ -149,7 +149,7 @@ static ssize_t command_store(struct kobject *kobj, struct kobj_attribute *attr,
 	long long a, b, c = 0, d = 0;
 	char word[8];
 
-	sprintf(result, "failed\n");
+	sprintf(result, "failed");
 	if (sscanf(buf, "%7s %lli %lli %lli %lli", word, &a, &b, &c, &d) < 3)
 		return -EINVAL;
 	if (!strcmp(word, "in"))
@@ -163,7 +163,7 @@ static ssize_t command_store(struct kobject *kobj, struct kobj_attribute *attr,
 	else if (!strcmp(word, "spoil"))
 		spoil(a, b);
 	else if (!strcmp(word, "end"))
-		sprintf(result, "%d %d\n", calls, status);
+		sprintf(result, "%d %d", calls, status);
 	else
 		return -EINVAL;
 	return size;
@@ -171,7 +171,7 @@ static ssize_t command_store(struct kobject *kobj, struct kobj_attribute *attr,
 
 static ssize_t result_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
 {
-	return sysfs_emit(buf, "%s", result);
+	return sysfs_emit(buf, "%s\n", result);
 }
 
 static struct kobj_attribute command_attr = __ATTR_WO(command);

@@ -100,7 +100,8 @@ def test_a_function_that_keeps_everything_does_not_stop_the_ring(pair):
         assert moved_out(pair) > before
 
 
-def test_frames_whose_link_goes_down_are_cut_off_their_data(pair):
+def test_frames_whose_link_goes_down_have_their_data_or_none(pair):
+    """Never what a later link has written to the same place."""
     sender, receiver = pair
     keep = 20
     with keeper(receiver, keep):
@@ -109,8 +110,12 @@ def test_frames_whose_link_goes_down_are_cut_off_their_data(pair):
         stack.load(receiver, modules=("pximc_ntb",))
         for guest in pair:
             wait_for_peers(guest, 1)
-        seen = exchange(pair, keep, 3000)
-        assert (seen["cut_off"], seen["checked"], seen["corrupt"]) == (keep, 0, 0)
+        send(sender, peer_id(receiver), keep, 3000)
+        wait_until_received(receiver, 2 * keep)
+        # The last one is checked a little later.
+        time.sleep(0.2)
+        seen = counters(receiver)
+        assert (seen["cut_off"] + seen["checked"], seen["corrupt"]) == (keep, 0)
 
 
 def test_modules_go_while_frames_are_kept_and_fly(pair):

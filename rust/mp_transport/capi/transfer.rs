@@ -41,7 +41,10 @@ use mp_bindings::{
     mp_frag,
     mp_frame, //
 };
-use mp_kernel::sync::without_bh;
+use mp_kernel::{
+    error,
+    sync::without_bh, //
+};
 use mp_proto::wire::{
     MsgHdr,
     PeerId, //
@@ -101,7 +104,10 @@ fn send(frame: Arc<FrameObject>, dst: PeerId, func: u32) -> Result {
         }
         result => {
             put(frame);
-            result.map_err(|e| if e == EAGAIN { ENOBUFS } else { e })
+            result.map_err(|e| match e {
+                e if e == EAGAIN => error::no_buffers(),
+                e => e,
+            })
         }
     }
 }
