@@ -39,6 +39,4 @@ codes! {
     stale ESTALE
     /// `ENOBUFS`: no room, and nothing that one could wait for.
     no_buffers ENOBUFS
-    /// `EADDRNOTAVAIL`: memory at an address of no use.
-    bad_address EADDRNOTAVAIL
 }
