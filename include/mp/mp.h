@@ -156,10 +156,13 @@ typedef struct mp_frame {
 /**
  * struct mp_trans - a transport service: a way to some peers (IDT-TR-1, IDT-TR-2)
  * @id: its id; 0 is the loopback, 1 the NTB transport
- * @peer_add: a peer of this type was announced, with the data that its transport
- *	gave to mp_peer_alloc() over there; returns a reference to the new peer or
- *	NULL. May sleep. NULL if peers are not announced
- * @peer_del: that peer has gone. May sleep
+ * @peer_add: the root processor, which this transport reaches, has announced a
+ *	peer that it does not forward to (IDT-PEER-13). @data are 24 bytes as they
+ *	crossed the bridge: the first 16 that mp_peer_data() has over there, and the
+ *	peer's index. Returns a reference to the peer, which this transport has
+ *	entered, or NULL. May sleep. NULL if the transport need not know
+ * @peer_del: that peer has gone over there, and is still the transport's to remove
+ *	with mp_peer_del(). May sleep
  * @frame_send: sends a frame to @frame->dst and returns zero; frees it, with
  *	@frame->status set, as soon as it needs it no more, since modules that unload
  *	wait for that. Or returns a negative errno, and the frame stays with the

@@ -7,6 +7,7 @@
 #include <kunit/test.h>
 #include <linux/delay.h>
 #include <linux/string.h>
+#include <linux/unaligned.h>
 #include <mp/mp.h>
 
 #define TRANS_ID	0x7e58U
@@ -39,6 +40,14 @@ static mp_peer *self, *one, *two;
 
 static int frame_send(mp_frame *frame)
 {
+	const mp_msg *msg = mp_frame_msg(frame);
+
+	/* Services tell each other who is there. */
+	if (!msg->func) {
+		frame->status = 0;
+		mp_frame_free(frame);
+		return 0;
+	}
 	if (wire.refuse && mp_peer_id(frame->dst) == TWO)
 		return wire.refuse;
 	if (wire.count == ARRAY_SIZE(wire.taken))
@@ -90,6 +99,35 @@ static int frame_receive(mp_frame *frame)
 	return 0;
 }
 
+/* What the transport was told of a peer at its bridge. */
+static struct {
+	u32 id;
+	u8 data[24];
+	int count;
+} told;
+
+static mp_peer *announced_add(u32 id, void *data)
+{
+	mp_peer *peer = mp_peer_alloc(trans, TRANS_ID, id, 0, 0);
+
+	if (!peer)
+		return NULL;
+	if (mp_peer_add(peer)) {
+		mp_peer_free(peer);
+		return NULL;
+	}
+	told.id = id;
+	memcpy(told.data, data, sizeof(told.data));
+	WRITE_ONCE(told.count, told.count + 1);
+	return peer;
+}
+
+static void announced_del(mp_peer *peer)
+{
+	mp_peer_del(peer);
+	WRITE_ONCE(told.count, told.count - 1);
+}
+
 static mp_func *func_new(struct kunit *test)
 {
 	mp_func *func = mp_func_alloc(FUNC_ID, 16);
@@ -115,10 +153,13 @@ static int suite_init(struct kunit *test)
 {
 	memset(&wire, 0, sizeof(wire));
 	memset(&got, 0, sizeof(got));
+	memset(&told, 0, sizeof(told));
 	trans = mp_trans_alloc(TRANS_ID, 24);
 	KUNIT_ASSERT_NOT_NULL(test, trans);
 	trans->frame_send = frame_send;
 	trans->frame_sync = frame_sync;
+	trans->peer_add = announced_add;
+	trans->peer_del = announced_del;
 	KUNIT_ASSERT_EQ(test, mp_trans_register(trans), 0);
 	self = mp_peer_alloc(trans, TRANS_ID, MP_PEER_RP, 0, 0);
 	one = mp_peer_alloc(trans, TRANS_ID, ONE, 12, 20);
@@ -641,6 +682,76 @@ static void a_frame_to_self_comes_back(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, end_status, 0);
 }
 
+static bool is_present(u32 id)
+{
+	mp_peer *peer = mp_peer_get(id);
+
+	if (peer)
+		mp_peer_dec(peer);
+	return peer;
+}
+
+/* A message of the root processor's service: Documentation/wire-format.md, section 8. */
+static void say(struct kunit *test, mp_peer *root, u32 kind, u32 id, u64 data)
+{
+	mp_frame *frame = mp_frame_alloc(0, 60, 0, NULL);
+	mp_msg *msg;
+	u8 *bytes;
+
+	KUNIT_ASSERT_NOT_NULL(test, frame);
+	msg = mp_frame_msg(frame);
+	msg->dst = cpu_to_le32(ONE);
+	msg->src = cpu_to_le32(MP_PEER_RP);
+	msg->len = cpu_to_le32(60);
+	msg->func = 0;
+	bytes = mp_frame_func(frame);
+	memset(bytes, 0, 60);
+	put_unaligned_le32(kind, bytes);
+	put_unaligned_le32(id, bytes + 4);
+	put_unaligned_le64(data, bytes + 12);
+	KUNIT_ASSERT_PTR_EQ(test, mp_frame_src_set(frame, root), root);
+	KUNIT_EXPECT_EQ(test, mp_frame_receive(frame), 0);
+}
+
+static void await_told(int count)
+{
+	int tries;
+
+	for (tries = 0; tries < 1000 && READ_ONCE(told.count) != count; tries++)
+		fsleep(1000);
+}
+
+static void a_peer_that_is_announced_is_left_to_its_transport(struct kunit *test)
+{
+	mp_peer *endpoint = mp_peer_alloc(trans, TRANS_ID, ONE, 0, 0);
+	mp_peer *root = mp_peer_alloc(trans, TRANS_ID, MP_PEER_RP, 0, 0);
+
+	KUNIT_ASSERT_NOT_NULL(test, endpoint);
+	KUNIT_ASSERT_NOT_NULL(test, root);
+	KUNIT_ASSERT_EQ(test, mp_peer_del(one), 0);
+	KUNIT_ASSERT_EQ(test, mp_peer_del(two), 0);
+	KUNIT_ASSERT_EQ(test, mp_self_del(self), 0);
+	KUNIT_ASSERT_EQ(test, mp_self_add(endpoint), 0);
+	KUNIT_ASSERT_EQ(test, mp_peer_add(root), 0);
+
+	say(test, root, 1, TWO, 0x1122334455667788);
+	await_told(1);
+	KUNIT_EXPECT_EQ(test, told.count, 1);
+	KUNIT_EXPECT_EQ(test, told.id, TWO);
+	KUNIT_EXPECT_EQ(test, get_unaligned_le64(told.data), 0x1122334455667788);
+	KUNIT_EXPECT_TRUE(test, is_present(TWO));
+	say(test, root, 2, TWO, 0);
+	await_told(0);
+	KUNIT_EXPECT_EQ(test, told.count, 0);
+	KUNIT_EXPECT_FALSE(test, is_present(TWO));
+
+	KUNIT_EXPECT_EQ(test, mp_peer_del(root), 0);
+	KUNIT_EXPECT_EQ(test, mp_self_del(endpoint), 0);
+	KUNIT_EXPECT_EQ(test, mp_self_add(self), 0);
+	mp_peer_dec(root);
+	mp_peer_dec(endpoint);
+}
+
 static struct kunit_case cases[] = {
 	KUNIT_CASE(the_ids_are_those_of_the_guide),
 	KUNIT_CASE(transports_are_found_by_id_and_in_order),
@@ -657,6 +768,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(a_transport_may_copy_by_itself_and_later),
 	KUNIT_CASE(a_transport_that_ends_takes_its_frames_back),
 	KUNIT_CASE(a_frame_to_self_comes_back),
+	KUNIT_CASE(a_peer_that_is_announced_is_left_to_its_transport),
 	{}
 };
 

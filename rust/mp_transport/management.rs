@@ -117,7 +117,8 @@ struct Neighbour {
     hop: Arc<Peer>,
     /// The peer that was entered for it, with the way to it.
     entered: Option<Arc<Peer>>,
-    /// Whether the hop knows that frames are taken.
+    /// Whether the hop knows that frames are taken; or, of a host at the same bridge,
+    /// whether the transport knows of it.
     told: bool,
     /// Whether it takes frames.
     ready: bool,
@@ -561,6 +562,7 @@ impl Neighbour {
     /// Enters the peer, unless it has a link of its own.
     fn follow(&mut self) -> Result {
         let Some(way) = self.host.way else {
+            self.leave_to_transport();
             return Ok(());
         };
         if self
@@ -588,6 +590,15 @@ impl Neighbour {
         self.entered = Some(peer);
         self.open();
         Ok(())
+    }
+
+    /// The host shares a bridge with this one: its transport may enter it.
+    fn leave_to_transport(&mut self) {
+        if !core::mem::replace(&mut self.told, true) {
+            let Announced { id, data, .. } = &self.host;
+            let transport = self.hop.transport();
+            transport.announce(|listener| listener.peer_add(*id, data));
+        }
     }
 
     /// Lets frames go if the other end takes them.
@@ -619,6 +630,9 @@ impl Drop for Neighbour {
         if let Some(peer) = self.entered.take() {
             service::peer_del(&peer);
             pr_info!("peer {:08x} has left\n", peer.id().0);
+        } else if self.host.way.is_none() && self.told {
+            let transport = self.hop.transport();
+            transport.announce(|listener| listener.peer_del(self.host.id));
         }
     }
 }

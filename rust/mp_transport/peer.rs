@@ -264,7 +264,10 @@ impl Peer {
 
     /// What other hosts are told of it.
     pub(crate) fn data(&self) -> PeerData {
-        let data = self.with_link(|link| link.data()).unwrap_or_default();
+        let data = match &self.areas {
+            Some(areas) => areas.announced(),
+            None => self.with_link(|link| link.data()).unwrap_or_default(),
+        };
         PeerData {
             peer_index: self.index,
             ..data

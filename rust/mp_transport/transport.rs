@@ -15,18 +15,36 @@ use crate::{
     }, //
 };
 use kernel::{
+    new_mutex,
     prelude::*,
     sync::{
         atomic::{
             Atomic,
             Relaxed, //
         },
-        Arc, //
+        Arc,
+        Mutex, //
     }, //
 };
-use mp_proto::wire::PeerId;
+use mp_proto::wire::{
+    PeerData,
+    PeerId, //
+};
+
+/// What a transport does about peers that the root processor announces and does not
+/// forward to: they share a bridge with this host (`IDT-TR-2`, `IDT-PEER-13`).
+///
+/// Process context, one call at a time.
+pub(crate) trait Announcements: Send + Sync {
+    /// Peer `id` is there.
+    fn peer_add(&self, id: PeerId, data: &PeerData);
+
+    /// It has left.
+    fn peer_del(&self, id: PeerId);
+}
 
 /// An entry of the transport registry (`IDT-TR-1`).
+#[pin_data]
 pub struct TransportEntry {
     id: u32,
     name: &'static CStr,
@@ -34,17 +52,36 @@ pub struct TransportEntry {
     retired: Stats,
     /// Whether it is being unloaded (`IDT-PEER-5`).
     unloading: Atomic<bool>,
+    /// Who wants to hear of announcements.
+    #[pin]
+    listener: Mutex<Option<Arc<dyn Announcements>>>,
 }
 
 impl TransportEntry {
     pub(crate) fn new(id: u32, name: &'static CStr) -> Result<Arc<Self>> {
-        let this = Self {
-            id,
-            name,
-            retired: Stats::default(),
-            unloading: Atomic::new(false),
-        };
-        Ok(Arc::new(this, GFP_KERNEL)?)
+        Arc::pin_init(
+            pin_init!(Self {
+                id,
+                name,
+                retired: Stats::default(),
+                unloading: Atomic::new(false),
+                listener <- new_mutex!(None),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Has `listener` hear of announcements; no call of the one before is under way
+    /// when this returns.
+    pub(crate) fn listen(&self, listener: Option<Arc<dyn Announcements>>) {
+        *self.listener.lock() = listener;
+    }
+
+    /// Calls `f` with who listens, if anybody does.
+    pub(crate) fn announce(&self, f: impl FnOnce(&dyn Announcements)) {
+        if let Some(listener) = &*self.listener.lock() {
+            f(&**listener);
+        }
     }
 
     /// Its id.

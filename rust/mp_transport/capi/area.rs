@@ -9,6 +9,7 @@ use kernel::{
     },
     prelude::*, //
 };
+use mp_proto::wire::PeerData;
 
 /// Memory of fixed length, zeroed in the beginning, aligned for any type.
 ///
@@ -72,5 +73,22 @@ impl Areas {
             data_len,
             private: Area::new(priv_len as usize, GFP_KERNEL)?,
         })
+    }
+
+    /// What of the data other hosts are told: its first 16 bytes.
+    pub(crate) fn announced(&self) -> PeerData {
+        let mut words = [0u64; 2];
+        let len = (self.data_len as usize).min(size_of_val(&words));
+        // SAFETY: The area has that many bytes; the owner fills it before the peer is entered,
+        // and leaves it alone afterwards.
+        unsafe {
+            core::ptr::copy_nonoverlapping(self.data.at::<u8>(0), words.as_mut_ptr().cast(), len)
+        };
+        let [inb_base, reg_base] = words.map(u64::from_le);
+        PeerData {
+            inb_base,
+            reg_base,
+            ..PeerData::default()
+        }
     }
 }

@@ -113,7 +113,7 @@ impl FuncObject {
 struct Service(Arc<FuncObject>);
 
 /// A peer as a callback gets it lent.
-fn lent(peer: &Arc<Peer>) -> *mut mp_peer {
+pub(super) fn lent(peer: &Arc<Peer>) -> *mut mp_peer {
     Arc::as_ptr(peer).cast_mut().cast()
 }
 

@@ -10,6 +10,7 @@ use super::{
         FrameObject,
         Origin, //
     },
+    func::lent,
     give,
     give_or_null,
     lend,
@@ -44,7 +45,10 @@ use crate::{
         SendError, //
     },
     service,
-    transport::TransportEntry, //
+    transport::{
+        Announcements,
+        TransportEntry, //
+    }, //
 };
 use core::ptr;
 use kernel::{
@@ -93,6 +97,8 @@ use mp_proto::{
     },
     wire::{
         Envelope,
+        PeerData,
+        PeerId,
         WayTag, //
     }, //
 };
@@ -122,6 +128,9 @@ pub(super) struct TransObject {
     /// These frames: pointers that stand for a reference each.
     #[pin]
     held: SpinLockBh<KVec<usize>>,
+    /// The peers that it has entered for announcements, by the ids announced.
+    #[pin]
+    announced: Mutex<KVec<(PeerId, Arc<Peer>)>>,
     /// Keeps registration and its end apart.
     #[pin]
     registered: Mutex<bool>,
@@ -146,6 +155,7 @@ impl TransObject {
                 entry,
                 anchor: RcuArc::empty(),
                 held <- new_spinlock_bh!(KVec::new()),
+                announced <- new_mutex!(KVec::new()),
                 registered <- new_mutex!(false),
             }),
             GFP_KERNEL,
@@ -181,6 +191,7 @@ impl TransObject {
         };
         drop(cell.replace(Some(self.clone())));
         drop(self.anchor.replace(Some(anchor)));
+        self.entry.listen(Some(self.clone()));
         *registered = true;
         Ok(())
     }
@@ -190,7 +201,9 @@ impl TransObject {
         if !core::mem::take(&mut *registered) {
             return Err(ENOENT);
         }
+        self.entry.listen(None);
         self.remove_peers();
+        *self.announced.lock() = KVec::new();
         if let Some(anchor) = self.anchor.replace(None) {
             anchor.close();
         }
@@ -234,6 +247,32 @@ impl TransObject {
         // The list has a reference.
         let _ = Arc::into_raw(frame.clone());
         Ok(kept)
+    }
+}
+
+impl Announcements for TransObject {
+    fn peer_add(&self, id: PeerId, data: &PeerData) {
+        let Some(peer_add) = self.table().peer_add else {
+            return;
+        };
+        let mut bytes = data.encode();
+        // SAFETY: Registered, so the callback works; it returns null or a reference.
+        let peer = unsafe { take::<Peer, _>(peer_add(id.0, bytes.as_mut_ptr().cast())) };
+        if let Some(peer) = peer {
+            // A peer that is not remembered goes with the transport.
+            let _ = self.announced.lock().push((id, peer), GFP_KERNEL);
+        }
+    }
+
+    fn peer_del(&self, id: PeerId) {
+        let mut announced = self.announced.lock();
+        let place = announced.iter().position(|(known, _)| *known == id);
+        let peer = place.and_then(|place| announced.remove(place).ok());
+        drop(announced);
+        if let (Some((_, peer)), Some(peer_del)) = (peer, self.table().peer_del) {
+            // SAFETY: Registered, so the callback works; the peer is lent.
+            unsafe { peer_del(lent(&peer)) };
+        }
     }
 }
 
