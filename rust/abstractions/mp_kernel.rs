@@ -3,6 +3,7 @@
 //! Safe abstractions that the kernel crate lacks.
 //!
 //! * [`ntb`]: the NTB core, both as provider of a device and as client of one.
+//! * [`genl`]: commands and events for programs, by generic netlink.
 //! * [`net`]: network devices, socket buffers, NAPI and ethtool.
 //! * [`sync`]: locks and reference cells for softirq context.
 //! * [`random`]: the kernel's random numbers.
@@ -25,6 +26,7 @@ pub mod barrier;
 pub mod cpu;
 pub mod dma_engine;
 pub mod error;
+pub mod genl;
 pub mod idle;
 pub mod kobject;
 pub mod net;
