@@ -3,6 +3,7 @@
 //! Peers: the hosts that frames can be sent to.
 
 use crate::{
+    details::LinkDetails,
     frame::Frame,
     management,
     service,
@@ -103,6 +104,11 @@ pub trait Link: Send + Sync + 'static {
     fn counter(&self, index: usize) -> u64 {
         let _ = index;
         0
+    }
+
+    /// What is known of the link itself, if it is one of its own.
+    fn details(&self) -> Option<LinkDetails> {
+        None
     }
 }
 
@@ -338,6 +344,11 @@ impl Peer {
     /// See [`Link::counter`]. Zero when the peer has left.
     pub fn link_counter(&self, index: usize) -> u64 {
         self.with_link(|link| link.counter(index)).unwrap_or(0)
+    }
+
+    /// See [`Link::details`]. `None` when the peer has left.
+    pub(crate) fn details(&self) -> Option<LinkDetails> {
+        self.with_link(|link| link.details()).flatten()
     }
 
     /// Tells the functions that the peer has consumed `units` of `queue`, and

@@ -17,6 +17,7 @@ use crate::{
     },
     loopback::SelfEntry,
     management,
+    netlink,
     peer::Peer,
     stats::{
         Counter,
@@ -102,6 +103,30 @@ pub static DROPS: Drops = Drops {
     overrun: Counter::new(),
     forwarding: Counter::new(),
 };
+
+/// Names of the service's counters, of [`DROPS`] and of what was forwarded.
+pub(crate) const COUNTERS: &[&CStr; 7] = &[
+    c"dropped_bad_header",
+    c"dropped_unknown_function",
+    c"dropped_no_route",
+    c"dropped_stale",
+    c"dropped_overrun",
+    c"dropped_forwarding",
+    c"forwarded",
+];
+
+/// The values of [`COUNTERS`].
+pub(crate) fn counters() -> [u64; COUNTERS.len()] {
+    [
+        DROPS.bad_header.get(),
+        DROPS.unknown_function.get(),
+        DROPS.no_route.get(),
+        DROPS.stale.get(),
+        DROPS.overrun.get(),
+        DROPS.forwarding.get(),
+        forward::FORWARDED.get(),
+    ]
+}
 
 /// What changes only under the registry's mutex.
 pub(crate) struct Registry {
@@ -420,6 +445,7 @@ pub(crate) fn peer_add(peer: &Arc<Peer>) -> Result {
             entry.function.peer_add(peer);
         }
     }
+    netlink::arrived(peer);
     management::kick();
     Ok(())
 }
@@ -456,6 +482,7 @@ fn remove(registry: &mut Registry, peer: &Arc<Peer>) {
     }
     registry.directories.retain(|d| d.id() != peer.id());
     peer.transport().retire(peer);
+    netlink::left(peer);
 }
 
 pub(crate) fn function_add(entry: Arc<FunctionEntry>) -> Result {

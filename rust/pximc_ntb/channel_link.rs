@@ -24,6 +24,7 @@ use mp_proto::{
     }, //
 };
 use mp_transport::{
+    details::LinkDetails,
     frame::Frame,
     peer::{
         Link,
@@ -89,6 +90,8 @@ impl Poll for Poller {
 pub(crate) struct ChannelLink {
     channel: Arc<Channel>,
     bridge: u32,
+    /// The numbers of this host and of the peer.
+    epochs: (u64, u64),
     napis: SetOnceNapis,
 }
 
@@ -97,11 +100,12 @@ pub(crate) struct ChannelLink {
 type SetOnceNapis = kernel::sync::SetOnce<KVec<Arc<Instance<Poller>>>>;
 
 impl ChannelLink {
-    /// The link that `channel` is, over that bridge.
-    pub(crate) fn new(channel: Arc<Channel>, bridge: u32) -> Self {
+    /// The link that `channel` is, over that bridge, in that epoch.
+    pub(crate) fn new(channel: Arc<Channel>, bridge: u32, epochs: (u64, u64)) -> Self {
         Self {
             channel,
             bridge,
+            epochs,
             napis: SetOnceNapis::new(),
         }
     }
@@ -188,5 +192,13 @@ impl Link for ChannelLink {
 
     fn counter(&self, index: usize) -> u64 {
         self.channel.counter(index)
+    }
+
+    fn details(&self) -> Option<LinkDetails> {
+        Some(LinkDetails {
+            epoch: self.epochs.0,
+            peer_epoch: self.epochs.1,
+            ..self.channel.details()
+        })
     }
 }

@@ -349,7 +349,8 @@ impl PeerLink {
         )?;
         let channel = Arc::new(channel, GFP_KERNEL)?;
         Ok(Arc::new(
-            ChannelLink::new(channel, self.shared.bridge()),
+            // The link is up because the peer echoes the own epoch.
+            ChannelLink::new(channel, self.shared.bridge(), (peer.echo, peer.epoch)),
             GFP_KERNEL,
         )?)
     }
