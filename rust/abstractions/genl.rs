@@ -114,11 +114,14 @@ impl<P: Protocol> Command<P> {
 #[repr(transparent)]
 pub struct Attribute(nla_policy);
 
+/// An attribute that is refused.
+// SAFETY: All zeroes are valid for this C structure: the type that is always refused.
+const REFUSED: Attribute = Attribute(unsafe { core::mem::zeroed() });
+
 /// A table in which these attributes are numbers of 32 bits, and all others are
 /// refused. `N` is the highest of them and one.
 pub const fn numbers<const N: usize>(which: &[u32]) -> [Attribute; N] {
-    // SAFETY: For this structure all zeroes mean an attribute that is refused.
-    let mut table = [const { Attribute(unsafe { core::mem::zeroed() }) }; N];
+    let mut table = [REFUSED; N];
     let mut n = 0;
     while n < which.len() {
         table[which[n] as usize].0.type_ = mp_bindings::NLA_TYPE_U32;

@@ -8,6 +8,7 @@
 //! * [`sync`]: locks and reference cells for softirq context.
 //! * [`random`]: the kernel's random numbers.
 //! * [`time`]: the monotonic clock as a number.
+//! * [`trace`]: tracepoints of links and frames.
 //! * [`worker`]: background work that ends with its owner.
 //! * [`barrier`]: barriers against devices and other hosts.
 //! * [`cpu`]: the number of processors.
@@ -36,6 +37,7 @@ pub mod param;
 pub mod random;
 pub mod sync;
 pub mod time;
+pub mod trace;
 pub mod worker;
 
 /// The module that carries this crate's code.

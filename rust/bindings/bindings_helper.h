@@ -23,6 +23,8 @@
 #include <net/rtnetlink.h>
 #include <net/tcp.h>
 
+#include "trace/mp.h"
+
 /* `bindgen` does not see function-like or cast constants: name them here. */
 static const netdev_features_t MP_CONST_NETIF_F_SG = NETIF_F_SG;
 static const netdev_features_t MP_CONST_NETIF_F_HW_CSUM = NETIF_F_HW_CSUM;

@@ -22,6 +22,8 @@
     unsafe_op_in_unsafe_fn
 )]
 
+// The macros for static keys know the kernel crate's type only.
+use kernel::bindings::tracepoint;
 use kernel::ffi;
 use pin_init::{
     MaybeZeroable,

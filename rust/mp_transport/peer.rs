@@ -25,7 +25,8 @@ use kernel::{
 };
 use mp_kernel::{
     error,
-    sync::RcuArc, //
+    sync::RcuArc,
+    trace, //
 };
 use mp_proto::{
     layout::MAX_QUEUES,
@@ -33,7 +34,8 @@ use mp_proto::{
         Envelope,
         MsgHdr,
         PeerData,
-        PeerId, //
+        PeerId,
+        Priority, //
     }, //
 };
 
@@ -282,6 +284,7 @@ impl Peer {
             Ok(_) => {
                 frame.sent();
                 self.stats.sent(data);
+                trace::frame_send(|| traced(&msg, data, queue, frame.priority()));
             }
             Err(SendError::Full) => {}
             Err(_) => self.stats.tx_errors.add(1),
@@ -365,6 +368,18 @@ impl Peer {
     /// Cuts the peer off its link; no call into the link is under way afterwards.
     pub(crate) fn disconnect(&self) {
         drop(self.link.replace(None));
+    }
+}
+
+/// A frame as tracepoints tell of it.
+pub(crate) fn traced(msg: &MsgHdr, data: usize, queue: u16, priority: Priority) -> trace::Frame {
+    trace::Frame {
+        src: msg.src.0,
+        dst: msg.dst.0,
+        func: msg.func,
+        len: data as u32,
+        queue,
+        priority: priority == Priority::High,
     }
 }
 

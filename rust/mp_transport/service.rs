@@ -18,7 +18,10 @@ use crate::{
     loopback::SelfEntry,
     management,
     netlink,
-    peer::Peer,
+    peer::{
+        traced,
+        Peer, //
+    },
     stats::{
         Counter,
         Stats, //
@@ -42,7 +45,8 @@ use kernel::{
 };
 use mp_kernel::{
     error,
-    sync::RcuArc, //
+    sync::RcuArc,
+    trace, //
 };
 use mp_proto::{
     manage,
@@ -346,6 +350,7 @@ fn deliver(
     if msg.func == manage::FUNC_ID {
         return management::receive(peer, func_hdr);
     }
+    trace::frame_receive(|| traced(&msg, bytes, rx.queue, rx.priority));
     let frame = RxFrame {
         peer,
         msg,

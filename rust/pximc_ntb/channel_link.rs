@@ -11,16 +11,20 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use mp_kernel::net::napi::{
-    Instance,
-    Napi,
-    Poll, //
+use mp_kernel::{
+    net::napi::{
+        Instance,
+        Napi,
+        Poll, //
+    },
+    trace, //
 };
 use mp_proto::{
     layout::CONTROL_RING,
     wire::{
         Envelope,
-        PeerData, //
+        PeerData,
+        Priority, //
     }, //
 };
 use mp_transport::{
@@ -162,7 +166,18 @@ impl Link for ChannelLink {
     }
 
     fn send(&self, head: &Envelope, frame: &Frame, queue: u16) -> Result<u32, SendError> {
-        self.channel.send(head, frame, queue)
+        let result = self.channel.send(head, frame, queue);
+        if let Err(SendError::Full) = result {
+            trace::ring_full(|| trace::Frame {
+                src: head.msg.src.0,
+                dst: head.msg.dst.0,
+                func: head.msg.func,
+                len: frame.body().len() as u32,
+                queue,
+                priority: frame.priority() == Priority::High,
+            });
+        }
+        result
     }
 
     fn kick(&self, queue: u16) {

@@ -39,6 +39,7 @@ use kernel::{
 use mp_kernel::{
     error,
     time::monotonic_ns as now,
+    trace,
     worker::{
         Work,
         Worker, //
@@ -313,6 +314,7 @@ impl PeerLink {
             Ok(link) => {
                 self.shared.set_active(self.pidx, Some(link.clone()));
                 dev_info!(self.shared.ntb(), "link to peer {} is up\n", self.pidx);
+                trace::link_state(self.shared.bridge(), self.pidx, true, c"up");
                 live.active = Some(Active {
                     link,
                     remote: peer.identity,
@@ -454,6 +456,7 @@ impl PeerLink {
             self.pidx,
             reason
         );
+        trace::link_state(self.shared.bridge(), self.pidx, false, name_of(reason));
         self.shared.host().link_down(self.key());
         active.link.channel().close();
         self.shared.set_active(self.pidx, None);
@@ -483,6 +486,18 @@ impl Work for PeerLink {
             active.link.poll_all();
         }
         Some(next_look(live))
+    }
+}
+
+/// The reason in a word, for tracepoints.
+fn name_of(reason: DownReason) -> &'static CStr {
+    match reason {
+        DownReason::NtbLink => c"ntb_link",
+        DownReason::PeerSilent => c"peer_silent",
+        DownReason::PeerLeft => c"peer_left",
+        DownReason::PeerRestarted => c"peer_restarted",
+        DownReason::Corrupt => c"corrupt",
+        DownReason::Shutdown => c"shutdown",
     }
 }
 
