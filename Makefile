@@ -11,6 +11,7 @@ HOST ?=
 DEBUG ?=
 LONG ?=
 KERNEL_SERIES ?=
+PREFIX ?= /usr/local
 export DEBUG LONG KERNEL_SERIES
 
 flavour := $(if $(filter 1,$(DEBUG)),debug,rig)
@@ -18,7 +19,7 @@ debug_option := $(if $(filter debug,$(flavour)),--debug)
 MODULES ?= $(CURDIR)/build/modules/$(flavour)$(addprefix -,$(KERNEL_SERIES))
 export MODULES
 
-# Host programs. Static, because a guest's first process has no libraries.
+# Host programs. Those of the rig are static: a guest's first process has no libraries.
 CARGO_TARGET_DIR ?= $(CURDIR)/build/target
 static_target := x86_64-unknown-linux-gnu
 rig_programs := $(patsubst scripts/rig/%/Cargo.toml,%,$(wildcard scripts/rig/*/Cargo.toml))
@@ -34,9 +35,9 @@ export KDIR
 kdir = $(KDIR)
 endif
 
-.PHONY: all modules kernel setup rig demo bench test shell install lint clean help
+.PHONY: all modules kernel setup rig userlib demo bench test shell install lint clean help
 
-all: modules rig
+all: modules rig userlib
 
 ## modules: build the kernel modules, against KDIR= or the rig's kernel
 modules: $(kernel_step)
@@ -55,6 +56,11 @@ rig:
 	@RUSTFLAGS="-C target-feature=+crt-static" cargo build --quiet --locked --release \
 		--target $(static_target) $(addprefix -p ,$(rig_programs))
 
+## userlib: build the programs for users of the fabric
+userlib: setup
+	@cargo build --quiet --locked --release --manifest-path userlib/Cargo.toml \
+		--target $(static_target)
+
 ## demo: boot HOSTS=2|3|4 hosts and show them talking over the NTB
 demo: setup modules rig
 	@scripts/rig/rig demo --hosts $(HOSTS)
@@ -64,7 +70,7 @@ shell: setup modules rig
 	@scripts/rig/rig shell --hosts $(HOSTS) $(HOST)
 
 ## test: all tests; LONG=1 adds the long ones, DEBUG=1 takes the checking kernel
-test: setup modules rig
+test: setup modules rig userlib
 	@scripts/test.sh
 
 ## bench: measure against mainline's NTB clients; ROUNDS=, SECONDS= of a sample, QUICK=1
@@ -72,9 +78,13 @@ bench: setup modules rig
 	@scripts/rig/rig bench $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) \
 		$(if $(filter 1,$(QUICK)),--quick)
 
-## install: install the modules for the kernel in KDIR=
-install: modules
-	@scripts/kbuild.sh "$(kdir)" "$(MODULES)" modules_install
+## install: install the modules for the kernel in KDIR=, ntbctl and headers; DESTDIR=, PREFIX=
+install: modules userlib
+	@scripts/kbuild.sh "$(kdir)" "$(MODULES)" \
+		$(if $(DESTDIR),INSTALL_MOD_PATH="$(DESTDIR)") modules_install
+	@install -D -m 755 "$(RIG_PROGRAMS)/ntbctl" "$(DESTDIR)$(PREFIX)/sbin/ntbctl"
+	@install -D -m 644 userlib/ntbctl/man/ntbctl.8 "$(DESTDIR)$(PREFIX)/share/man/man8/ntbctl.8"
+	@install -D -m 644 uapi/linux/mp_netlink.h "$(DESTDIR)$(PREFIX)/include/linux/mp_netlink.h"
 
 ## lint: formatters, clippy, checkpatch, shellcheck
 lint: setup $(kernel_step)

@@ -21,6 +21,7 @@
 //! * [`forward`], [`via`]: peers that another one forwards to, seen from the one in
 //!   the middle and from the ends.
 //! * [`management`]: what the services of two hosts tell each other.
+//! * [`netlink`]: what programs are told; [`details`]: what transports know of links.
 //!
 //! Data paths run in softirq or process context and take no lock of the
 //! service; registration and peer events run in process context under one
@@ -36,6 +37,8 @@ use mp_kernel::notifier::{
 mod capi;
 #[path = "mp_transport/copy.rs"]
 pub mod copy;
+#[path = "mp_transport/details.rs"]
+pub mod details;
 #[path = "mp_transport/fifo.rs"]
 mod fifo;
 #[path = "mp_transport/forward.rs"]
@@ -52,6 +55,8 @@ pub mod local;
 pub mod loopback;
 #[path = "mp_transport/management.rs"]
 pub mod management;
+#[path = "mp_transport/netlink.rs"]
+mod netlink;
 #[path = "mp_transport/peer.rs"]
 pub mod peer;
 #[path = "mp_transport/service.rs"]
@@ -65,15 +70,16 @@ pub mod transport;
 #[path = "mp_transport/via.rs"]
 mod via;
 
-/// The module: the open registry and the loopback peer.
+/// The module: the open registry, the loopback peer and the way for programs.
 struct MessageFrameService {
+    netlink: Option<netlink::Registration>,
     loopback: Option<loopback::Loopback>,
     /// Modules may go while frames of theirs are under way.
     _watch: Notifier<ModuleGoes, capi::Watch>,
 }
 
 impl kernel::Module for MessageFrameService {
-    fn init(_module: &'static ThisModule) -> Result<Self> {
+    fn init(module: &'static ThisModule) -> Result<Self> {
         // SAFETY: Called exactly once, before anything can use the registry.
         unsafe { service::REGISTRY.init() };
         // SAFETY: As above.
@@ -82,16 +88,19 @@ impl kernel::Module for MessageFrameService {
         service::start()?;
         // Made before the loopback, so that an error below stops the service again.
         let mut this = Self {
+            netlink: None,
             loopback: None,
             _watch: watch,
         };
         this.loopback = Some(loopback::Loopback::new()?);
+        this.netlink = Some(netlink::start(module)?);
         Ok(this)
     }
 }
 
 impl Drop for MessageFrameService {
     fn drop(&mut self) {
+        self.netlink = None;
         self.loopback = None;
         service::stop();
     }

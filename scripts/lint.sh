@@ -69,6 +69,9 @@ check "rustfmt, kernel side" kernel_rustfmt
 check "rustfmt, host side" cargo fmt --all --check
 check "clippy, kernel side" kernel_clippy
 check "clippy, host side" cargo clippy --quiet --workspace --locked --all-targets -- -D warnings
+check "rustfmt, userlib" cargo fmt --manifest-path userlib/Cargo.toml --all --check
+check "clippy, userlib" cargo clippy --manifest-path userlib/Cargo.toml --quiet --workspace \
+	--locked --all-targets -- -D warnings
 check checkpatch checkpatch
 check shellcheck shell_scripts
 check "python syntax" python_syntax

@@ -23,15 +23,19 @@ total() {
 	grep -oE "[0-9]+ $1" "$2" | awk '{ sum += $1 } END { print sum + 0 }'
 }
 
+# run_cargo NAME MANIFEST: the tests of a workspace.
 run_cargo() {
-	local log=$results/cargo.log summary=$results/cargo.summary status=0
-	say "cargo tests"
+	local name=$1 log=$results/cargo-$1.log summary=$results/cargo.summary status=0
+	local which=(--manifest-path "$2" --workspace --locked)
+	say "cargo tests, $name"
 	if cargo nextest --version >/dev/null 2>&1; then
-		cargo nextest run --workspace --locked --color never 2>&1 | tee "$log" || status=$?
+		cargo nextest run "${which[@]}" --color never 2>&1 | tee "$log" || status=$?
 		grep -E '^ *Summary ' "$log" >"$summary" || true
-		cargo test --workspace --locked --doc 2>&1 | tee -a "$log" || status=$?
+		# Programs have no examples to be tested.
+		[ "$name" = userlib ] ||
+			cargo test "${which[@]}" --doc 2>&1 | tee -a "$log" || status=$?
 	else
-		cargo test --workspace --locked --no-fail-fast --color never 2>&1 | tee "$log" || status=$?
+		cargo test "${which[@]}" --no-fail-fast --color never 2>&1 | tee "$log" || status=$?
 	fi
 	grep '^test result: ' "$log" >>"$summary" || true
 	count "$(total passed "$summary")" "$(total failed "$summary")" \
@@ -63,7 +67,8 @@ run_pytest() {
 
 mkdir -p "$results"
 cd "$checkout"
-run_cargo
+run_cargo host Cargo.toml
+run_cargo userlib userlib/Cargo.toml
 run_pytest "$@"
 echo
 printf '%s passed, %s failed' "$passed" "$failed"

@@ -3,10 +3,12 @@
 //! Safe abstractions that the kernel crate lacks.
 //!
 //! * [`ntb`]: the NTB core, both as provider of a device and as client of one.
+//! * [`genl`]: commands and events for programs, by generic netlink.
 //! * [`net`]: network devices, socket buffers, NAPI and ethtool.
 //! * [`sync`]: locks and reference cells for softirq context.
 //! * [`random`]: the kernel's random numbers.
 //! * [`time`]: the monotonic clock as a number.
+//! * [`trace`]: tracepoints of links and frames.
 //! * [`worker`]: background work that ends with its owner.
 //! * [`barrier`]: barriers against devices and other hosts.
 //! * [`cpu`]: the number of processors.
@@ -25,6 +27,7 @@ pub mod barrier;
 pub mod cpu;
 pub mod dma_engine;
 pub mod error;
+pub mod genl;
 pub mod idle;
 pub mod kobject;
 pub mod net;
@@ -34,6 +37,7 @@ pub mod param;
 pub mod random;
 pub mod sync;
 pub mod time;
+pub mod trace;
 pub mod worker;
 
 /// The module that carries this crate's code.

@@ -18,10 +18,13 @@
 #include <linux/udp.h>
 #include <mp/mp.h>
 #include <net/busy_poll.h>
+#include <net/genetlink.h>
 #include <net/gro.h>
 #include <net/page_pool/helpers.h>
 #include <net/rtnetlink.h>
 #include <net/tcp.h>
+
+#include "trace/mp.h"
 
 /* `bindgen` does not see function-like or cast constants: name them here. */
 static const netdev_features_t MP_CONST_NETIF_F_SG = NETIF_F_SG;
@@ -36,4 +39,6 @@ static const netdev_features_t MP_CONST_NETIF_F_HW_VLAN_CTAG_RX = NETIF_F_HW_VLA
 static const u32 MP_CONST_ETHTOOL_COALESCE_TX_MAX_FRAMES = ETHTOOL_COALESCE_TX_MAX_FRAMES;
 static const u32 MP_CONST_TCP_MIN_GSO_SIZE = TCP_MIN_GSO_SIZE;
 static const u32 MP_CONST_UDP_MAX_SEGMENTS = UDP_MAX_SEGMENTS;
+static const u8 MP_CONST_NLA_TYPE_U32 = NLA_U32;
+static const u8 MP_CONST_GENL_ADMIN_PERM = GENL_ADMIN_PERM;
 static const u32 MP_CONST_IFNAMSIZ = IFNAMSIZ;

@@ -10,6 +10,7 @@
 #include "helpers/barrier.c"
 #include "helpers/cpumask.c"
 #include "helpers/dmaengine.c"
+#include "helpers/genl.c"
 #include "helpers/net.c"
 #include "helpers/ntb.c"
 #include "helpers/sched.c"

@@ -82,7 +82,8 @@ struct Taken {
 pub(crate) struct Sink {
     bridge: u32,
     full: Atomic<bool>,
-    answers: Atomic<bool>,
+    /// Id of the peer that answers questions; [`PeerId::SELF`] for none.
+    answers: Atomic<u32>,
     #[pin]
     taken: SpinLockBh<Taken>,
 }
@@ -93,7 +94,7 @@ impl Sink {
             pin_init!(Self {
                 bridge,
                 full: Atomic::new(false),
-                answers: Atomic::new(false),
+                answers: Atomic::new(PeerId::SELF.0),
                 taken <- new_spinlock_bh!(Taken::default()),
             }),
             GFP_KERNEL,
@@ -105,9 +106,9 @@ impl Sink {
         self.full.store(full, Relaxed);
     }
 
-    /// Whether the peer answers questions for its statistics, with [`ANSWER`].
-    pub(crate) fn answer(&self, answers: bool) {
-        self.answers.store(answers, Relaxed);
+    /// Who answers the questions for statistics that this peer gets, with [`ANSWER`].
+    pub(crate) fn answer(&self, by: PeerId) {
+        self.answers.store(by.0, Relaxed);
     }
 
     /// The headers of the frames that it was given since the last call.
@@ -134,15 +135,16 @@ impl Sink {
     fn tell(&self, head: &Envelope, message: Message) {
         // A message that is not kept is missed by the test that waits for it.
         let _ = self.taken.lock().messages.push(message, GFP_ATOMIC);
-        if let (Message::AskStats(number), true) = (message, self.answers.load(Relaxed)) {
+        let by = PeerId(self.answers.load(Relaxed));
+        if let (Message::AskStats(number), true) = (message, by != PeerId::SELF) {
             let answer = Message::Stats(number, ANSWER).encode();
             let msg = MsgHdr {
                 dst: head.msg.src,
-                src: head.msg.dst,
+                src: by,
                 len: answer.len() as u32,
                 func: FUNC_ID,
             };
-            if let Some(peer) = service::peer_get(head.msg.dst) {
+            if let Some(peer) = service::peer_get(by) {
                 let _ = service::receive(&context(), &peer, msg, &answer, &Bytes(&[]));
             }
         }

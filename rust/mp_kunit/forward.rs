@@ -233,11 +233,21 @@ mod tests {
         let fabric = Fabric::new(1)?;
         let peer = fabric.peer(1)?;
         assert_eq!(management::ask_stats(&peer, 20).err(), Some(ETIMEDOUT));
-        fabric.link(1)?.answer(true);
+        fabric.link(1)?.answer(ONE);
         assert_eq!(management::ask_stats(&peer, 1000), Ok(fixture::ANSWER));
         drop(fabric);
         let gone = management::ask_stats(&peer, 1000);
         assert_eq!(gone.err(), Some(error::not_connected()));
+        Ok(())
+    }
+
+    #[test]
+    fn nobody_answers_for_another_peer() -> Result {
+        let fabric = Fabric::new(2)?;
+        fabric.link(1)?.answer(TWO);
+        let peer = fabric.peer(1)?;
+        let asked = management::ask_stats(&peer, 20);
+        assert_eq!(asked.err(), Some(ETIMEDOUT));
         Ok(())
     }
 

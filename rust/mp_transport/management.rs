@@ -54,6 +54,7 @@ use mp_kernel::{
         RcuArc,
         SpinLockBh, //
     },
+    time::monotonic_ns,
     worker::{
         new_worker,
         Work,
@@ -133,7 +134,20 @@ struct State {
 /// A question for a peer's statistics.
 struct Question {
     number: u32,
-    answer: Option<PeerStats>,
+    /// The life of the peer that is asked.
+    asked: u32,
+    /// When it was asked, by the monotonic clock.
+    asked_ns: u64,
+    answer: Option<Answer>,
+}
+
+/// What a peer has answered.
+#[derive(Clone, Copy)]
+pub(crate) struct Answer {
+    /// Its statistics over all its own peers.
+    pub(crate) stats: PeerStats,
+    /// From the question until the answer has arrived.
+    pub(crate) round_trip_ns: u64,
 }
 
 #[pin_data]
@@ -243,7 +257,7 @@ pub(crate) fn receive(from: &Arc<Peer>, bytes: &[u8]) -> Result {
             Ok(())
         }
         Message::Stats(number, stats) => {
-            answer(number, stats);
+            answer(from, number, stats);
             Ok(())
         }
     }
@@ -298,6 +312,11 @@ pub(crate) fn resume(peer: &Peer, waiting: PeerSet, queue: u16) {
 /// peer has left, `EAGAIN` if the question cannot be sent now, `EBUSY` if too
 /// many ask at a time, `EINTR`, `ENOMEM`.
 pub fn ask_stats(peer: &Peer, timeout_ms: u32) -> Result<PeerStats> {
+    Ok(ask(peer, timeout_ms)?.stats)
+}
+
+/// See [`ask_stats`]; the answer with the time that it took.
+pub(crate) fn ask(peer: &Peer, timeout_ms: u32) -> Result<Answer> {
     let worker = WORKER.get().ok_or(ENODEV)?;
     let manager = worker.target();
     let number = NEXT_QUESTION.fetch_add(1, Relaxed);
@@ -307,6 +326,8 @@ pub fn ask_stats(peer: &Peer, timeout_ms: u32) -> Result<PeerStats> {
     }
     let question = Question {
         number,
+        asked: peer.life(),
+        asked_ns: monotonic_ns(),
         answer: None,
     };
     questions.push(question, GFP_ATOMIC)?;
@@ -317,30 +338,35 @@ pub fn ask_stats(peer: &Peer, timeout_ms: u32) -> Result<PeerStats> {
     result
 }
 
-/// An answer has come; one that nobody waits for is dropped.
-fn answer(number: u32, stats: PeerStats) {
+/// An answer has come; one that nobody waits for, or of another peer, is dropped.
+fn answer(from: &Peer, number: u32, stats: PeerStats) {
+    let now = monotonic_ns();
     let guard = rcu::read_lock();
     let Some(worker) = WORKER.load(&guard) else {
         return;
     };
     let manager = worker.target();
     let mut questions = manager.questions.lock();
-    if let Some(question) = questions.iter_mut().find(|q| q.number == number) {
-        question.answer = Some(stats);
+    let asked = |q: &&mut Question| q.number == number && q.asked == from.life();
+    if let Some(question) = questions.iter_mut().find(asked) {
+        question.answer = Some(Answer {
+            stats,
+            round_trip_ns: now.saturating_sub(question.asked_ns),
+        });
     }
     drop(questions);
     manager.answered.notify_all();
 }
 
 impl Manager {
-    fn await_answer(&self, number: u32, timeout_ms: u32) -> Result<PeerStats> {
+    fn await_answer(&self, number: u32, timeout_ms: u32) -> Result<Answer> {
         use kernel::sync::CondVarTimeoutResult as Waited;
         let mut questions = self.questions.lock();
         let mut left = msecs_to_jiffies(timeout_ms);
         loop {
             let question = questions.iter().find(|q| q.number == number);
-            if let Some(stats) = question.and_then(|q| q.answer) {
-                return Ok(stats);
+            if let Some(answer) = question.and_then(|q| q.answer) {
+                return Ok(answer);
             }
             match self
                 .answered

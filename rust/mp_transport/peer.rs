@@ -4,6 +4,7 @@
 
 use crate::{
     capi::Areas,
+    details::LinkDetails,
     frame::Frame,
     management,
     service,
@@ -25,7 +26,8 @@ use kernel::{
 };
 use mp_kernel::{
     error,
-    sync::RcuArc, //
+    sync::RcuArc,
+    trace, //
 };
 use mp_proto::{
     layout::MAX_QUEUES,
@@ -33,7 +35,8 @@ use mp_proto::{
         Envelope,
         MsgHdr,
         PeerData,
-        PeerId, //
+        PeerId,
+        Priority, //
     }, //
 };
 
@@ -104,6 +107,11 @@ pub trait Link: Send + Sync + 'static {
     fn counter(&self, index: usize) -> u64 {
         let _ = index;
         0
+    }
+
+    /// What is known of the link itself, if it is one of its own.
+    fn details(&self) -> Option<LinkDetails> {
+        None
     }
 }
 
@@ -299,6 +307,7 @@ impl Peer {
             Ok(_) => {
                 frame.sent();
                 self.stats.sent(data);
+                trace::frame_send(|| traced(&msg, data, queue, frame.priority()));
             }
             Err(SendError::Full) => {}
             Err(_) => self.stats.tx_errors.add(1),
@@ -363,6 +372,11 @@ impl Peer {
         self.with_link(|link| link.counter(index)).unwrap_or(0)
     }
 
+    /// See [`Link::details`]. `None` when the peer has left.
+    pub(crate) fn details(&self) -> Option<LinkDetails> {
+        self.with_link(|link| link.details()).flatten()
+    }
+
     /// Tells the functions that the peer has consumed `units` of `queue`, and
     /// lets frames go on that wait for room there.
     ///
@@ -377,6 +391,18 @@ impl Peer {
     /// Cuts the peer off its link; no call into the link is under way afterwards.
     pub(crate) fn disconnect(&self) {
         drop(self.link.replace(None));
+    }
+}
+
+/// A frame as tracepoints tell of it.
+pub(crate) fn traced(msg: &MsgHdr, data: usize, queue: u16, priority: Priority) -> trace::Frame {
+    trace::Frame {
+        src: msg.src.0,
+        dst: msg.dst.0,
+        func: msg.func,
+        len: data as u32,
+        queue,
+        priority: priority == Priority::High,
     }
 }
 

@@ -17,7 +17,11 @@ use crate::{
     },
     loopback::SelfEntry,
     management,
-    peer::Peer,
+    netlink,
+    peer::{
+        traced,
+        Peer, //
+    },
     stats::{
         Counter,
         Stats, //
@@ -41,7 +45,8 @@ use kernel::{
 };
 use mp_kernel::{
     error,
-    sync::RcuArc, //
+    sync::RcuArc,
+    trace, //
 };
 use mp_proto::{
     manage,
@@ -102,6 +107,30 @@ pub static DROPS: Drops = Drops {
     overrun: Counter::new(),
     forwarding: Counter::new(),
 };
+
+/// Names of the service's counters, of [`DROPS`] and of what was forwarded.
+pub(crate) const COUNTERS: &[&CStr; 7] = &[
+    c"dropped_bad_header",
+    c"dropped_unknown_function",
+    c"dropped_no_route",
+    c"dropped_stale",
+    c"dropped_overrun",
+    c"dropped_forwarding",
+    c"forwarded",
+];
+
+/// The values of [`COUNTERS`].
+pub(crate) fn counters() -> [u64; COUNTERS.len()] {
+    [
+        DROPS.bad_header.get(),
+        DROPS.unknown_function.get(),
+        DROPS.no_route.get(),
+        DROPS.stale.get(),
+        DROPS.overrun.get(),
+        DROPS.forwarding.get(),
+        forward::FORWARDED.get(),
+    ]
+}
 
 /// What changes only under the registry's mutex.
 pub(crate) struct Registry {
@@ -328,6 +357,7 @@ fn deliver(
     if msg.func == manage::FUNC_ID {
         return management::receive(peer, func_hdr);
     }
+    trace::frame_receive(|| traced(&msg, bytes, rx.queue, rx.priority));
     let frame = RxFrame {
         peer,
         msg,
@@ -427,6 +457,7 @@ pub(crate) fn peer_add(peer: &Arc<Peer>) -> Result {
             entry.function.peer_add(peer);
         }
     }
+    netlink::arrived(peer);
     management::kick();
     Ok(())
 }
@@ -463,6 +494,7 @@ fn remove(registry: &mut Registry, peer: &Arc<Peer>) {
     }
     registry.directories.retain(|d| d.id() != peer.id());
     peer.transport().retire(peer);
+    netlink::left(peer);
 }
 
 pub(crate) fn function_add(entry: Arc<FunctionEntry>) -> Result {

@@ -15,7 +15,6 @@
 //! ```
 
 use crate::{
-    forward,
     peer::Peer,
     service, //
 };
@@ -35,34 +34,33 @@ use mp_kernel::kobject::{
 };
 use mp_proto::wire::PeerId;
 
-/// The attributes of the service itself.
+/// The attributes of the service itself: its id, and its counters.
 struct ServiceAttributes;
+
+/// Their names.
+const SERVICE_NAMES: [&CStr; service::COUNTERS.len() + 1] = {
+    let mut names = [c"self"; service::COUNTERS.len() + 1];
+    let mut n = 0;
+    while n < service::COUNTERS.len() {
+        names[n + 1] = service::COUNTERS[n];
+        n += 1;
+    }
+    names
+};
 
 impl Attributes for ServiceAttributes {
     fn names(&self) -> &'static [&'static CStr] {
-        &[
-            c"self",
-            c"dropped_bad_header",
-            c"dropped_unknown_function",
-            c"dropped_no_route",
-            c"dropped_stale",
-            c"dropped_overrun",
-            c"dropped_forwarding",
-            c"forwarded",
-        ]
+        &SERVICE_NAMES
     }
 
     fn show(&self, index: usize, out: &mut dyn Write) -> fmt::Result {
-        let drops = &service::DROPS;
-        match index {
-            0 => writeln!(out, "{:08x}", service::self_id().0),
-            1 => writeln!(out, "{}", drops.bad_header.get()),
-            2 => writeln!(out, "{}", drops.unknown_function.get()),
-            3 => writeln!(out, "{}", drops.no_route.get()),
-            4 => writeln!(out, "{}", drops.stale.get()),
-            5 => writeln!(out, "{}", drops.overrun.get()),
-            6 => writeln!(out, "{}", drops.forwarding.get()),
-            _ => writeln!(out, "{}", forward::FORWARDED.get()),
+        let counter = index.checked_sub(1).and_then(|n| {
+            let counters = service::counters();
+            counters.get(n).copied()
+        });
+        match counter {
+            Some(counter) => writeln!(out, "{counter}"),
+            None => writeln!(out, "{:08x}", service::self_id().0),
         }
     }
 }

@@ -636,6 +636,14 @@ impl<const N: usize> Consumer<N> {
         self.released.wrapping_sub(self.published)
     }
 
+    /// Units published by the producer, looking at its index, that were not given back yet;
+    /// whatever the index says, not more than the ring has.
+    pub fn unread_units(&self, inb: &(impl Inbound + ?Sized)) -> u32 {
+        let word = inb.load_u64(self.place.prod).unwrap_or(0);
+        let prod = TaggedIndex::index_of(word, self.rx).unwrap_or(self.prod);
+        prod.wrapping_sub(self.published).min(self.units())
+    }
+
     /// Whether more records are known of than were returned.
     #[inline]
     pub fn knows_more(&self) -> bool {

@@ -54,7 +54,11 @@ use mp_proto::{
         Layout,
         CONTROL_RING, //
     },
-    memory::Parts,
+    memory::{
+        Inbound,
+        Outbound,
+        Parts, //
+    },
     ring::{
         Chunk,
         Consumer,
@@ -78,6 +82,10 @@ use mp_proto::{
     }, //
 };
 use mp_transport::{
+    details::{
+        LinkDetails,
+        RingDetails, //
+    },
     frame::{
         Frame,
         FrameBody,
@@ -917,6 +925,19 @@ impl Channel {
         }
     }
 
+    /// What is known of memory and rings.
+    pub(crate) fn details(&self) -> LinkDetails {
+        let mut details = LinkDetails {
+            inbound: self.inb.size() as u64,
+            outbound: self.out.size() as u64,
+            ..LinkDetails::default()
+        };
+        for (place, ring) in details.rings.iter_mut().zip(&self.rings) {
+            *place = Some(ring.details(&self.inb));
+        }
+        details
+    }
+
     /// The names of the counters.
     pub(crate) fn counters() -> &'static [&'static CStr] {
         &[
@@ -976,6 +997,26 @@ impl Ring {
             }),
             GFP_KERNEL,
         )
+    }
+}
+
+impl Ring {
+    /// Sizes and fill levels.
+    fn details(&self, inb: &LocalMemory) -> RingDetails {
+        let (tx_units, tx_free) = {
+            let tx = self.tx.lock();
+            (tx.producer.units(), tx.producer.free_units())
+        };
+        let (rx_units, rx_used) = {
+            let rx = self.rx.lock();
+            (rx.consumer.units(), rx.consumer.unread_units(inb))
+        };
+        RingDetails {
+            tx_size: tx_units * UNIT,
+            tx_used: tx_units.saturating_sub(tx_free) * UNIT,
+            rx_size: rx_units * UNIT,
+            rx_used: rx_used * UNIT,
+        }
     }
 }
 

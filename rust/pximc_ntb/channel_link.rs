@@ -11,19 +11,24 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use mp_kernel::net::napi::{
-    Instance,
-    Napi,
-    Poll, //
+use mp_kernel::{
+    net::napi::{
+        Instance,
+        Napi,
+        Poll, //
+    },
+    trace, //
 };
 use mp_proto::{
     layout::CONTROL_RING,
     wire::{
         Envelope,
-        PeerData, //
+        PeerData,
+        Priority, //
     }, //
 };
 use mp_transport::{
+    details::LinkDetails,
     frame::Frame,
     peer::{
         Link,
@@ -92,6 +97,8 @@ impl Poll for Poller {
 pub(crate) struct ChannelLink {
     channel: Arc<Channel>,
     bridge: u32,
+    /// The numbers of this host and of the peer.
+    epochs: (u64, u64),
     napis: SetOnceNapis,
 }
 
@@ -100,11 +107,12 @@ pub(crate) struct ChannelLink {
 type SetOnceNapis = kernel::sync::SetOnce<KVec<Arc<Instance<Poller>>>>;
 
 impl ChannelLink {
-    /// The link that `channel` is, over that bridge.
-    pub(crate) fn new(channel: Arc<Channel>, bridge: u32) -> Self {
+    /// The link that `channel` is, over that bridge, in that epoch.
+    pub(crate) fn new(channel: Arc<Channel>, bridge: u32, epochs: (u64, u64)) -> Self {
         Self {
             channel,
             bridge,
+            epochs,
             napis: SetOnceNapis::new(),
         }
     }
@@ -161,7 +169,18 @@ impl Link for ChannelLink {
     }
 
     fn send(&self, head: &Envelope, frame: &Frame, queue: u16) -> Result<u32, SendError> {
-        self.channel.send(head, frame, queue)
+        let result = self.channel.send(head, frame, queue);
+        if let Err(SendError::Full) = result {
+            trace::ring_full(|| trace::Frame {
+                src: head.msg.src.0,
+                dst: head.msg.dst.0,
+                func: head.msg.func,
+                len: frame.body().len() as u32,
+                queue,
+                priority: frame.priority() == Priority::High,
+            });
+        }
+        result
     }
 
     fn kick(&self, queue: u16) {
@@ -191,5 +210,13 @@ impl Link for ChannelLink {
 
     fn counter(&self, index: usize) -> u64 {
         self.channel.counter(index)
+    }
+
+    fn details(&self) -> Option<LinkDetails> {
+        Some(LinkDetails {
+            epoch: self.epochs.0,
+            peer_epoch: self.epochs.1,
+            ..self.channel.details()
+        })
     }
 }

@@ -40,6 +40,7 @@ use kernel::{
 use mp_kernel::{
     error,
     time::monotonic_ns as now,
+    trace,
     worker::{
         new_worker,
         Work,
@@ -327,6 +328,7 @@ impl PeerLink {
                 let outbound =
                     outbound.and_then(|w| local::outbound(w, peer.layout.len, channel).ok());
                 dev_info!(self.shared.ntb(), "link to peer {} is up\n", self.pidx);
+                trace::link_state(self.shared.bridge(), self.pidx, true, c"up");
                 live.active = Some(Active {
                     link,
                     remote: peer.identity,
@@ -364,7 +366,8 @@ impl PeerLink {
         )?;
         let channel = Arc::new(channel, GFP_KERNEL)?;
         Ok(Arc::new(
-            ChannelLink::new(channel, self.shared.bridge()),
+            // The link is up because the peer echoes the own epoch.
+            ChannelLink::new(channel, self.shared.bridge(), (peer.echo, peer.epoch)),
             GFP_KERNEL,
         )?)
     }
@@ -468,6 +471,7 @@ impl PeerLink {
             self.pidx,
             reason
         );
+        trace::link_state(self.shared.bridge(), self.pidx, false, name_of(reason));
         self.shared.host().link_down(self.key());
         active.link.channel().close();
         self.shared.set_active(self.pidx, None);
@@ -498,6 +502,18 @@ impl Work for PeerLink {
             active.link.poll_all();
         }
         Some(next_look(live))
+    }
+}
+
+/// The reason in a word, for tracepoints.
+fn name_of(reason: DownReason) -> &'static CStr {
+    match reason {
+        DownReason::NtbLink => c"ntb_link",
+        DownReason::PeerSilent => c"peer_silent",
+        DownReason::PeerLeft => c"peer_left",
+        DownReason::PeerRestarted => c"peer_restarted",
+        DownReason::Corrupt => c"corrupt",
+        DownReason::Shutdown => c"shutdown",
     }
 }
 

@@ -383,6 +383,28 @@ fn bytes_of_an_older_epoch_are_not_taken_for_a_record() {
     assert_eq!(fresh.next(&old.c), Err(mark));
 }
 
+#[test]
+fn what_a_consumer_has_to_give_back_is_known_without_taking_it() {
+    let (p_tag, _) = tags();
+    let mut r = Pair::new();
+    assert_eq!(r.rx.unread_units(&r.c), 0);
+    r.put(b"one").expect("space");
+    r.put(b"two").expect("space");
+    r.publish();
+    assert_eq!(r.rx.unread_units(&r.c), 2);
+    let (record, _) = r.get().expect("published");
+    r.rx.release(record.token);
+    assert_eq!(r.rx.unread_units(&r.c), 2, "not given back yet");
+    r.give_back();
+    assert_eq!(r.rx.unread_units(&r.c), 1);
+    let lie = TaggedIndex {
+        tag: p_tag,
+        index: 5_000,
+    };
+    r.c.set_word(PLACE.prod, lie.word());
+    assert_eq!(r.rx.unread_units(&r.c), r.rx.units());
+}
+
 /// design 2, never 5
 #[test]
 fn impossible_indices_are_corrupt() {

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Management over generic netlink: the family that `uapi/linux/mp_netlink.h`
+//! describes.
+//!
+//! Everybody may look; what sends frames to another host needs `CAP_NET_ADMIN`.
+//! The family is there as long as the module, in the first network namespace.
+
+use crate::{
+    management,
+    peer::Peer,
+    service, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use mp_kernel::{
+    error,
+    genl::{
+        self,
+        Attribute,
+        Command,
+        Family,
+        Group,
+        Message,
+        Request, //
+    }, //
+};
+use mp_proto::wire::PeerId;
+
+#[path = "netlink/describe.rs"]
+mod describe;
+#[path = "netlink/uapi.rs"]
+mod uapi;
+
+/// The family.
+static FAMILY: Family<Management> = Family::new();
+
+/// Keeps the family open.
+pub(crate) type Registration = genl::Registration<Management>;
+
+/// Opens the family.
+///
+/// # Errors
+///
+/// `EEXIST` if another family has the name, `ENOMEM`.
+pub(crate) fn start(module: &'static ThisModule) -> Result<Registration> {
+    FAMILY.register(module)
+}
+
+/// Tells listeners that a peer has arrived. Process context.
+pub(crate) fn arrived(peer: &Peer) {
+    notify(uapi::MP_CMD_PEER_ARRIVED, peer);
+}
+
+/// Tells listeners that a peer has left. Process context.
+pub(crate) fn left(peer: &Peer) {
+    notify(uapi::MP_CMD_PEER_LEFT, peer);
+}
+
+fn notify(event: u32, peer: &Peer) {
+    FAMILY.notify(event as u8, |message| describe::peer(message, peer));
+}
+
+/// What the family understands and says.
+pub(crate) struct Management;
+
+/// The text of a string that bindgen has found in a header.
+const fn text(bytes: &'static [u8]) -> &'static CStr {
+    match CStr::from_bytes_with_nul(bytes) {
+        Ok(text) => text,
+        Err(_) => panic!("a string of the header without an end"),
+    }
+}
+
+/// The attributes that requests may have.
+const ATTRIBUTES: [Attribute; uapi::MP_A_TIMEOUT_MS as usize + 1] =
+    genl::numbers(&[uapi::MP_A_PEER_ID, uapi::MP_A_TIMEOUT_MS]);
+
+impl genl::Protocol for Management {
+    const NAME: &'static CStr = text(uapi::MP_GENL_NAME);
+    const VERSION: u8 = uapi::MP_GENL_VERSION as u8;
+    const COMMANDS: &'static [Command<Self>] = &[
+        Command::answered(uapi::MP_CMD_HOST_GET as u8),
+        Command::answered(uapi::MP_CMD_PEER_GET as u8).listed(),
+        Command::answered(uapi::MP_CMD_STATS_ASK as u8).privileged(),
+        Command::answered(uapi::MP_CMD_PING as u8).privileged(),
+    ];
+    const ATTRIBUTES: &'static [Attribute] = &ATTRIBUTES;
+    const EVENTS: &'static [Group; 1] = &[Group::new(text(uapi::MP_GENL_GROUP_PEERS))];
+
+    fn answer(command: u8, request: &Request<'_>, answer: &mut Message<'_>) -> Result {
+        match u32::from(command) {
+            uapi::MP_CMD_HOST_GET => describe::host(answer),
+            uapi::MP_CMD_PEER_GET => describe::peer(answer, &*find(request)?),
+            uapi::MP_CMD_STATS_ASK => {
+                let reply = ask(request)?;
+                answer.number(uapi::MP_A_PEER_ID, reply.0.into())?;
+                describe::stats(answer, &reply.1.stats)
+            }
+            uapi::MP_CMD_PING => {
+                let reply = ask(request)?;
+                answer.number(uapi::MP_A_PEER_ID, reply.0.into())?;
+                answer.number(uapi::MP_A_ROUND_TRIP_NS, reply.1.round_trip_ns)
+            }
+            _ => Err(error::unsupported()),
+        }
+    }
+
+    fn list(_command: u8, position: usize, entry: &mut Message<'_>) -> Result<Option<usize>> {
+        // The position is the lowest index that is still to come.
+        let before = position.checked_sub(1).map(|index| index as u32);
+        let Some(peer) = service::peer_next(before) else {
+            return Ok(None);
+        };
+        describe::peer(entry, &peer)?;
+        Ok(Some(peer.index() as usize + 1))
+    }
+}
+
+/// The peer that a request names.
+///
+/// # Errors
+///
+/// `EINVAL` if it names none, `ENOTCONN` if there is no such peer.
+fn find(request: &Request<'_>) -> Result<Arc<Peer>> {
+    let id = PeerId(request.required(uapi::MP_A_PEER_ID)?);
+    service::peer_get(id)
+        .ok_or_else(|| request.refuse(error::not_connected(), c"there is no such peer"))
+}
+
+/// Asks the peer that a request names, and waits for the answer; its id, and that.
+///
+/// # Errors
+///
+/// `EINVAL` for the local host or a time limit out of range; see [`find`] and
+/// [`management::ask`].
+fn ask(request: &Request<'_>) -> Result<(u32, management::Answer)> {
+    let peer = find(request)?;
+    if peer.id() == service::self_id() || peer.id() == PeerId::SELF {
+        return Err(request.refuse(EINVAL, c"that is this host itself"));
+    }
+    let timeout = request
+        .number(uapi::MP_A_TIMEOUT_MS)
+        .unwrap_or(uapi::MP_TIMEOUT_MS_DEFAULT);
+    if !(1..=uapi::MP_TIMEOUT_MS_MAX).contains(&timeout) {
+        return Err(request.refuse(EINVAL, c"the time limit is out of range"));
+    }
+    let answer = management::ask(&peer, timeout).map_err(|e| {
+        let why = match e {
+            e if e == ETIMEDOUT => c"the peer does not answer",
+            e if e == error::not_connected() => c"the peer has left",
+            e if e == EAGAIN => c"the ring to the peer is full",
+            e if e == EBUSY => c"too many questions are open",
+            _ => return e,
+        };
+        request.refuse(e, why)
+    })?;
+    Ok((peer.id().0, answer))
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The command line.
+
+use crate::model::PeerId;
+use clap::{Args, Parser, Subcommand};
+use std::time::Duration;
+
+/// Shows and tests the message frame fabric over PCI Express non-transparent bridges.
+///
+/// Peers are named by their ids in hexadecimal, as `ntbctl peers` shows them, or `rp` for the root
+/// processor. Looking needs no privilege; what sends frames to another host needs CAP_NET_ADMIN.
+#[derive(Parser, Debug)]
+#[command(name = "ntbctl", version, arg_required_else_help = true)]
+#[command(after_help = "ntbctl(8) explains every column and counter.")]
+pub struct Options {
+    /// Print JSON
+    #[arg(short, long, global = true)]
+    pub json: bool,
+
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// List the hosts that frames can be sent to
+    Peers,
+    /// Show the links to them: epochs, memory and rings
+    Links,
+    /// Show the counters of this host, its peers and its links
+    Stats(Stats),
+    /// Measure the round trip to a peer
+    Ping(Ping),
+    /// Show which peer is reached over which bridge
+    Topology,
+    /// Tell of peers that arrive and leave, until interrupted
+    Monitor,
+}
+
+/// Options of `stats`.
+#[derive(Args, Debug)]
+pub struct Stats {
+    /// Show them again and again, after so many seconds, with what happened per second
+    #[arg(short, long, value_name = "SECONDS", value_parser = seconds)]
+    pub watch: Option<Duration>,
+
+    /// Show them so many times in all; 0 for no end
+    #[arg(short, long, value_name = "N", default_value_t = 0, requires = "watch")]
+    pub count: u64,
+
+    /// Ask a peer for its statistics, over all its peers
+    #[arg(short, long, value_name = "PEER", conflicts_with = "watch")]
+    pub remote: Option<PeerId>,
+}
+
+/// Options of `ping`.
+#[derive(Args, Debug)]
+pub struct Ping {
+    /// The peer to ask
+    pub peer: PeerId,
+
+    /// Ask so many times; 0 for no end
+    #[arg(short, long, value_name = "N", default_value_t = 4)]
+    pub count: u64,
+
+    /// Wait so many seconds between two questions
+    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    pub interval: Duration,
+
+    /// Wait so many seconds for an answer, at most 5
+    #[arg(short = 'W', long, value_name = "SECONDS", default_value = "1", value_parser = timeout)]
+    pub timeout: Duration,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number: f64 = text.parse().map_err(|_| "not a number of seconds")?;
+    let duration = Duration::try_from_secs_f64(number).map_err(|e| e.to_string())?;
+    if duration < Duration::from_millis(1) {
+        return Err("less than a millisecond".into());
+    }
+    Ok(duration)
+}
+
+fn timeout(text: &str) -> Result<Duration, String> {
+    let limit = Duration::from_millis(crate::uapi::MP_TIMEOUT_MS_MAX.into());
+    match seconds(text)? {
+        timeout if timeout > limit => Err(format!("more than {} seconds", limit.as_secs())),
+        timeout => Ok(timeout),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_description_of_the_command_line_is_consistent() {
+        Options::command().debug_assert();
+    }
+
+    #[test]
+    fn peers_are_named_by_hexadecimal_ids() {
+        for (text, id) in [
+            ("rp", 0),
+            ("100", 0x100),
+            ("0x100", 0x100),
+            ("00000208", 0x208),
+        ] {
+            let options = Options::try_parse_from(["ntbctl", "ping", text]).expect(text);
+            let Command::Ping(ping) = options.command else {
+                panic!("not a ping");
+            };
+            assert_eq!(ping.peer, PeerId(id));
+        }
+        assert!(Options::try_parse_from(["ntbctl", "ping", "ep1"]).is_err());
+    }
+
+    #[test]
+    fn times_out_of_range_are_refused() {
+        for arguments in [
+            ["ntbctl", "ping", "rp", "-W", "6"],
+            ["ntbctl", "ping", "rp", "-W", "0"],
+            ["ntbctl", "ping", "rp", "-i", "-1"],
+        ] {
+            assert!(Options::try_parse_from(arguments).is_err());
+        }
+    }
+
+    /// Whatever can be said on the command line is explained.
+    #[test]
+    fn the_manual_page_names_every_command_and_option() {
+        let manual = include_str!("../man/ntbctl.8").replace('\\', "");
+        for command in Options::command().get_subcommands() {
+            assert!(manual.contains(command.get_name()), "{command}");
+            for argument in command.get_arguments() {
+                let name = match argument.get_long() {
+                    Some(long) => format!("--{long}"),
+                    None => argument.get_id().as_str().to_uppercase(),
+                };
+                assert!(manual.contains(&name), "{command} {name}");
+            }
+        }
+    }
+}

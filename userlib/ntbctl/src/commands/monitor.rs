@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `monitor`: peers that arrive and leave.
+//!
+//! It lists the peers that are there first, after it has begun to listen, so that nothing happens
+//! unseen between the two. Who arrives just then may be told of twice.
+
+use crate::{
+    failure::Failure,
+    model::Peer,
+    netlink::Connection,
+    output::{print, print_json},
+    uapi,
+};
+use serde_json::json;
+
+/// Tells of events until it is interrupted.
+pub fn run(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
+    kernel.listen()?;
+    tell_all(kernel, json)?;
+    loop {
+        let Some(event) = kernel.next_event()? else {
+            eprintln!("ntbctl: events were lost; these peers are there now");
+            tell_all(kernel, json)?;
+            continue;
+        };
+        let what = match u32::from(event.command) {
+            uapi::MP_CMD_PEER_ARRIVED => "arrived",
+            uapi::MP_CMD_PEER_LEFT => "left",
+            // A later kernel may tell of more.
+            _ => continue,
+        };
+        tell(what, &Peer::read(&event.attributes)?, json)?;
+    }
+}
+
+/// Tells of the peers that are there.
+fn tell_all(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
+    let peers = super::peers(kernel)?;
+    peers
+        .iter()
+        .try_for_each(|peer| tell("present", peer, json))
+}
+
+fn tell(what: &str, peer: &Peer, json: bool) -> Result<(), Failure> {
+    if json {
+        let mut object = peer.json();
+        object.insert("event".into(), json!(what));
+        return print_json(&object.into());
+    }
+    print(&format!(
+        "{} {what}, index {}, {}, {}",
+        peer.id,
+        peer.index,
+        peer.transport,
+        peer.route()
+    ))
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `ping`: how long a question to a peer's message frame service takes until it is answered.
+
+use crate::{
+    cli,
+    failure::Failure,
+    netlink::Connection,
+    output::{microseconds, print, print_json},
+    uapi,
+};
+use serde_json::{json, Value};
+use std::{io::ErrorKind, thread::sleep};
+
+/// Round trips, in nanoseconds.
+#[derive(Default)]
+struct Summary {
+    asked: u64,
+    answers: Vec<u64>,
+}
+
+impl Summary {
+    fn bounds(&self) -> Option<(u64, u64, u64)> {
+        let sum: u128 = self.answers.iter().map(|ns| u128::from(*ns)).sum();
+        let mean = sum.checked_div(self.answers.len() as u128)? as u64;
+        Some((
+            *self.answers.iter().min()?,
+            mean,
+            *self.answers.iter().max()?,
+        ))
+    }
+
+    fn text(&self) -> String {
+        let answered = self.answers.len();
+        let count = format!("{} asked, {} answered", self.asked, answered);
+        match self.bounds() {
+            Some((min, mean, max)) => format!(
+                "{count}; least {}, mean {}, most {}",
+                microseconds(min),
+                microseconds(mean),
+                microseconds(max)
+            ),
+            None => count,
+        }
+    }
+
+    fn json(&self, options: &cli::Ping) -> Value {
+        let bounds = self.bounds();
+        json!({
+            "peer": options.peer.to_string(),
+            "asked": self.asked,
+            "answered": self.answers.len(),
+            "min_ns": bounds.map(|b| b.0),
+            "mean_ns": bounds.map(|b| b.1),
+            "max_ns": bounds.map(|b| b.2),
+            "round_trip_ns": self.answers,
+        })
+    }
+}
+
+/// Asks as often as was wished.
+pub fn run(kernel: &mut Connection, options: &cli::Ping, json: bool) -> Result<(), Failure> {
+    let mut summary = Summary::default();
+    while options.count == 0 || summary.asked < options.count {
+        if summary.asked != 0 {
+            sleep(options.interval);
+        }
+        summary.asked += 1;
+        let answer = ask(kernel, options)?;
+        if let Some(ns) = answer {
+            summary.answers.push(ns);
+        }
+        if !json {
+            print(&line(options, summary.asked, answer))?;
+        }
+    }
+    match json {
+        true => print_json(&summary.json(options))?,
+        false => print(&summary.text())?,
+    }
+    match summary.answers.is_empty() {
+        true => Err(Failure::NoAnswer),
+        false => Ok(()),
+    }
+}
+
+/// The round trip in nanoseconds; `None` if the peer does not answer in time.
+fn ask(kernel: &mut Connection, options: &cli::Ping) -> Result<Option<u64>, Failure> {
+    let request = [
+        (uapi::MP_A_PEER_ID, options.peer.0),
+        (uapi::MP_A_TIMEOUT_MS, options.timeout.as_millis() as u32),
+    ];
+    match kernel.ask(uapi::MP_CMD_PING, &request) {
+        Ok(answer) => answer.required(uapi::MP_A_ROUND_TRIP_NS).map(Some),
+        Err(failure) if failure.is_kernel(ErrorKind::TimedOut) => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn line(options: &cli::Ping, number: u64, answer: Option<u64>) -> String {
+    let peer = options.peer;
+    match answer {
+        Some(ns) => format!("{peer}: answer {number} after {}", microseconds(ns)),
+        None => {
+            let waited = options.timeout.as_secs_f64();
+            format!("{peer}: no answer {number} in {waited} s")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_has_least_mean_and_most() {
+        let summary = Summary {
+            asked: 4,
+            answers: vec![3000, 1000, 2500],
+        };
+        assert_eq!(summary.bounds(), Some((1000, 2166, 3000)));
+        assert_eq!(
+            summary.text(),
+            "4 asked, 3 answered; least 1.000 us, mean 2.166 us, most 3.000 us"
+        );
+    }
+
+    #[test]
+    fn without_any_answer_there_is_nothing_to_sum_up() {
+        let summary = Summary {
+            asked: 2,
+            answers: Vec::new(),
+        };
+        assert_eq!(summary.text(), "2 asked, 0 answered");
+    }
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `stats`: counters of this host, its peers and its links, once or again and again.
+
+use crate::{
+    cli,
+    failure::Failure,
+    model::{counters_json, Host, Peer, PeerId, Stats, STATS},
+    netlink::Connection,
+    output::{print, print_json, Table},
+    uapi,
+};
+use serde_json::{json, Value};
+use std::{
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+/// Shows what was asked for.
+pub fn run(kernel: &mut Connection, options: &cli::Stats, json: bool) -> Result<(), Failure> {
+    match (options.remote, options.watch) {
+        (Some(peer), _) => show_remote(kernel, peer, json),
+        (None, Some(interval)) => watch(kernel, interval, options.count, json),
+        (None, None) => {
+            let (host, peers) = (super::host(kernel)?, super::peers(kernel)?);
+            show(&host, &peers, json)
+        }
+    }
+}
+
+/// The statistics that a peer has of its own.
+fn show_remote(kernel: &mut Connection, peer: PeerId, json: bool) -> Result<(), Failure> {
+    let request = [(uapi::MP_A_PEER_ID, peer.0)];
+    let stats = Stats::read(&kernel.ask(uapi::MP_CMD_STATS_ASK, &request)?)?;
+    if json {
+        let mut object = stats.json();
+        object.insert("peer".into(), json!(peer.to_string()));
+        return print_json(&object.into());
+    }
+    let mut table = Table::new(["host"].iter().chain(&STATS));
+    table.row(row(peer, stats.0.iter()));
+    table.print()
+}
+
+fn row<T: ToString>(peer: PeerId, values: impl Iterator<Item = T>) -> Vec<String> {
+    let first = std::iter::once(peer.to_string());
+    first.chain(values.map(|value| value.to_string())).collect()
+}
+
+fn show(host: &Host, peers: &[Peer], json: bool) -> Result<(), Failure> {
+    if json {
+        return print_json(&stats_json(host, peers));
+    }
+    stats_table(peers).print()?;
+    print("")?;
+    links_table(peers).print()?;
+    print("")?;
+    let names = host.counters.iter().map(|(name, _)| name.as_str());
+    let mut table = Table::new(std::iter::once("host").chain(names));
+    table.row(row(host.id, host.counters.iter().map(|(_, value)| value)));
+    table.print()
+}
+
+fn stats_json(host: &Host, peers: &[Peer]) -> Value {
+    let peer = |peer: &Peer| {
+        let mut object = peer.stats.json();
+        object.insert("peer".into(), json!(peer.id.to_string()));
+        object.insert("link".into(), counters_json(&peer.counters).into());
+        Value::from(object)
+    };
+    json!({
+        "host": host.id.to_string(),
+        "counters": counters_json(&host.counters),
+        "peers": peers.iter().map(peer).collect::<Value>(),
+    })
+}
+
+fn stats_table(peers: &[Peer]) -> Table {
+    let mut table = Table::new(["peer"].iter().chain(&STATS));
+    for peer in peers {
+        table.row(row(peer.id, peer.stats.0.iter()));
+    }
+    table
+}
+
+/// The counters of all links; transports may have different ones.
+fn links_table(peers: &[Peer]) -> Table {
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in peers.iter().flat_map(|peer| &peer.counters) {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    let mut table = Table::new(std::iter::once("link").chain(names.iter().copied()));
+    for peer in peers.iter().filter(|peer| !peer.counters.is_empty()) {
+        let value = |wanted: &&str| {
+            let found = peer.counters.iter().find(|(name, _)| name == wanted);
+            found.map_or("-".into(), |(_, value)| value.to_string())
+        };
+        table.row(row(peer.id, names.iter().map(value)));
+    }
+    table
+}
+
+/// Shows the statistics, and from then on what has happened per second.
+fn watch(
+    kernel: &mut Connection,
+    interval: Duration,
+    count: u64,
+    json: bool,
+) -> Result<(), Failure> {
+    let (mut before, mut taken) = (super::peers(kernel)?, Instant::now());
+    match json {
+        true => print_json(&stats_json(&super::host(kernel)?, &before))?,
+        false => stats_table(&before).print()?,
+    }
+    for _ in 1..if count == 0 { u64::MAX } else { count } {
+        sleep(interval);
+        let (peers, now) = (super::peers(kernel)?, Instant::now());
+        if json {
+            print_json(&stats_json(&super::host(kernel)?, &peers))?;
+        } else {
+            print("")?;
+            rates_table(&before, &peers, now - taken).print()?;
+        }
+        (before, taken) = (peers, now);
+    }
+    Ok(())
+}
+
+/// What has happened per second.
+fn rates_table(before: &[Peer], after: &[Peer], time: Duration) -> Table {
+    let columns = STATS.iter().map(|name| format!("{name}/s"));
+    let mut table = Table::new(std::iter::once("peer".into()).chain(columns));
+    for peer in after {
+        // Who was not there began at zero, and so did who has come back since.
+        let old = before.iter().find(|old| old.id == peer.id);
+        let rates = peer.stats.0.iter().enumerate().map(|(n, &new)| {
+            let old = old.map_or(0, |old| old.stats.0[n]);
+            let events = new.checked_sub(old).unwrap_or(new);
+            format!("{:.0}", events as f64 / time.as_secs_f64())
+        });
+        table.row(row(peer.id, rates));
+    }
+    table
+}

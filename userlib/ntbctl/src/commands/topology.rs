@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `topology`: which peer is reached over which bridge, or by way of which other peer.
+
+use crate::{
+    failure::Failure,
+    model::{Host, Peer, PeerId},
+    netlink::Connection,
+    output::{print, print_json},
+};
+use serde_json::{json, Value};
+use std::collections::BTreeMap;
+
+/// Peers by what they are reached over.
+#[derive(Default)]
+struct Groups<'a> {
+    /// By transport and bridge.
+    bridges: BTreeMap<(&'a str, u32), Vec<&'a Peer>>,
+    /// By the peer that forwards.
+    hops: BTreeMap<PeerId, Vec<&'a Peer>>,
+}
+
+impl<'a> Groups<'a> {
+    fn new(peers: &'a [Peer]) -> Self {
+        let mut groups = Groups::default();
+        for peer in peers {
+            match (peer.hop, &peer.link) {
+                (Some(hop), _) => groups.hops.entry(hop).or_default().push(peer),
+                (None, link) => {
+                    let bridge = link.as_ref().map_or(0, |link| link.bridge);
+                    let key = (peer.transport.as_str(), bridge);
+                    groups.bridges.entry(key).or_default().push(peer);
+                }
+            }
+        }
+        groups
+    }
+
+    fn lines(&self, host: &Host) -> Vec<String> {
+        let mut lines = vec![format!("{}  this host, {}", host.id, host.role())];
+        for ((transport, bridge), peers) in &self.bridges {
+            lines.push(format!("  {transport} bridge {bridge}"));
+            for peer in peers {
+                lines.push(format!("    {}  {}", peer.id, peer.state()));
+                let beyond = self.hops.get(&peer.id).into_iter().flatten();
+                lines.extend(beyond.map(|far| format!("      {}  {}", far.id, far.state())));
+            }
+        }
+        lines
+    }
+
+    fn json(&self, host: &Host) -> Value {
+        let ids = |peers: &[&Peer]| -> Value {
+            let id = |peer: &&Peer| Value::from(peer.id.to_string());
+            peers.iter().map(id).collect()
+        };
+        let bridges = self.bridges.iter().map(|((transport, bridge), peers)| {
+            json!({ "type": transport, "bridge": bridge, "peers": ids(peers) })
+        });
+        let hops = self
+            .hops
+            .iter()
+            .map(|(hop, peers)| json!({ "hop": hop.to_string(), "peers": ids(peers) }));
+        json!({
+            "host": host.id.to_string(),
+            "role": host.role(),
+            "bridges": bridges.collect::<Value>(),
+            "forwarded": hops.collect::<Value>(),
+        })
+    }
+}
+
+/// Shows it as this host sees it.
+pub fn run(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
+    let (host, peers) = (super::host(kernel)?, super::peers(kernel)?);
+    let groups = Groups::new(&peers);
+    match json {
+        true => print_json(&groups.json(&host)),
+        false => print(&groups.lines(&host).join("\n")),
+    }
+}

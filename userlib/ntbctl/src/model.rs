@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Hosts, peers and links as the kernel tells of them.
+
+use crate::{failure::Failure, netlink::Attributes, uapi};
+use serde_json::{json, Map, Value};
+use std::{fmt, str::FromStr};
+
+/// The id of a host in the fabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PeerId(pub u32);
+
+impl PeerId {
+    /// The root processor.
+    pub const RP: PeerId = PeerId(0);
+
+    /// A host that the fabric has given no id yet.
+    pub const NONE: PeerId = PeerId(uapi::MP_PEER_ID_NONE);
+}
+
+impl fmt::Display for PeerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0)
+    }
+}
+
+impl FromStr for PeerId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "rp" {
+            return Ok(PeerId::RP);
+        }
+        let digits = text.strip_prefix("0x").unwrap_or(text);
+        u32::from_str_radix(digits, 16)
+            .map(PeerId)
+            .map_err(|_| "not the id of a peer: hexadecimal, or rp".into())
+    }
+}
+
+/// Named numbers.
+pub type Counters = Vec<(String, u64)>;
+
+fn read_counters(attributes: &Attributes) -> Result<Counters, Failure> {
+    attributes
+        .nests(uapi::MP_A_COUNTER)
+        .map(|counter| {
+            let name = counter.text(uapi::MP_COUNTER_A_NAME).unwrap_or_default();
+            Ok((name.into(), counter.required(uapi::MP_COUNTER_A_VALUE)?))
+        })
+        .collect()
+}
+
+/// Counters as a JSON object.
+pub fn counters_json(counters: &Counters) -> Map<String, Value> {
+    let pair = |(name, value): &(String, u64)| (name.clone(), json!(value));
+    counters.iter().map(pair).collect()
+}
+
+/// This host.
+#[derive(Debug)]
+pub struct Host {
+    /// Its id.
+    pub id: PeerId,
+    /// Frames that it has dropped or forwarded.
+    pub counters: Counters,
+}
+
+impl Host {
+    /// Reads an answer.
+    ///
+    /// # Errors
+    /// [`Failure::Malformed`]; so below.
+    pub fn read(attributes: &Attributes) -> Result<Self, Failure> {
+        Ok(Host {
+            id: PeerId(attributes.required(uapi::MP_A_PEER_ID)?),
+            counters: read_counters(attributes)?,
+        })
+    }
+
+    /// What it is in the fabric.
+    pub fn role(&self) -> &'static str {
+        match self.id {
+            PeerId::RP => "root processor",
+            PeerId::NONE => "not in a fabric",
+            _ => "endpoint",
+        }
+    }
+}
+
+/// Names of the statistics, in their order.
+pub const STATS: [&str; 6] = [
+    "tx_frames",
+    "tx_bytes",
+    "tx_errors",
+    "rx_frames",
+    "rx_bytes",
+    "rx_errors",
+];
+
+/// The statistics of a peer, named by [`STATS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stats(pub [u64; STATS.len()]);
+
+impl Stats {
+    /// Reads an answer that has statistics.
+    pub fn read(attributes: &Attributes) -> Result<Self, Failure> {
+        let nest = attributes.nests(uapi::MP_A_STATS).next();
+        let nest = nest.ok_or_else(|| Failure::Malformed("no statistics".into()))?;
+        Ok(Stats([
+            nest.required(uapi::MP_STATS_A_TX_FRAMES)?,
+            nest.required(uapi::MP_STATS_A_TX_BYTES)?,
+            nest.required(uapi::MP_STATS_A_TX_ERRORS)?,
+            nest.required(uapi::MP_STATS_A_RX_FRAMES)?,
+            nest.required(uapi::MP_STATS_A_RX_BYTES)?,
+            nest.required(uapi::MP_STATS_A_RX_ERRORS)?,
+        ]))
+    }
+
+    /// As named values.
+    pub fn json(&self) -> Map<String, Value> {
+        let names = STATS.iter().map(|name| String::from(*name));
+        names.zip(self.0.iter().map(|value| json!(value))).collect()
+    }
+}
+
+/// A ring in both directions; sizes and fill levels in bytes.
+#[derive(Debug)]
+pub struct Ring {
+    /// Its number; 0 is the control ring.
+    pub number: u32,
+    /// Size of the one that this host fills.
+    pub tx_size: u64,
+    /// What of it is not known to be consumed.
+    pub tx_used: u64,
+    /// Size of the one that the peer fills.
+    pub rx_size: u64,
+    /// What of it is not given back.
+    pub rx_used: u64,
+}
+
+impl Ring {
+    fn read(nest: &Attributes) -> Result<Self, Failure> {
+        Ok(Ring {
+            number: nest.required(uapi::MP_RING_A_NUMBER)?,
+            tx_size: nest.required(uapi::MP_RING_A_TX_SIZE)?,
+            tx_used: nest.required(uapi::MP_RING_A_TX_USED)?,
+            rx_size: nest.required(uapi::MP_RING_A_RX_SIZE)?,
+            rx_used: nest.required(uapi::MP_RING_A_RX_USED)?,
+        })
+    }
+}
+
+/// The link to a peer.
+#[derive(Debug)]
+pub struct Link {
+    /// Number of the bridge.
+    pub bridge: u32,
+    /// Epoch number of this host.
+    pub epoch: u64,
+    /// Epoch number of the peer.
+    pub peer_epoch: u64,
+    /// Bytes of memory that the peer writes into.
+    pub inbound: u64,
+    /// Bytes of the peer's memory that are mapped.
+    pub outbound: u64,
+    /// Its rings, by number.
+    pub rings: Vec<Ring>,
+}
+
+impl Link {
+    fn read(nest: &Attributes) -> Result<Self, Failure> {
+        let rings = nest.nests(uapi::MP_LINK_A_RING);
+        Ok(Link {
+            bridge: nest.required(uapi::MP_LINK_A_BRIDGE)?,
+            epoch: nest.required(uapi::MP_LINK_A_EPOCH)?,
+            peer_epoch: nest.required(uapi::MP_LINK_A_PEER_EPOCH)?,
+            inbound: nest.required(uapi::MP_LINK_A_INBOUND)?,
+            outbound: nest.required(uapi::MP_LINK_A_OUTBOUND)?,
+            rings: rings
+                .map(|ring| Ring::read(&ring))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// Another host.
+#[derive(Debug)]
+pub struct Peer {
+    /// Its id.
+    pub id: PeerId,
+    /// Its number on this host.
+    pub index: u32,
+    /// Name of the transport that reaches it.
+    pub transport: String,
+    /// Whether frames can be sent to it.
+    pub connected: bool,
+    /// The peer that forwards to it, if it has no link of its own.
+    pub hop: Option<PeerId>,
+    /// Number of transmit queues.
+    pub queues: u32,
+    /// Most bytes of data in a frame.
+    pub max_frame: u64,
+    /// Its statistics.
+    pub stats: Stats,
+    /// Counters of its link.
+    pub counters: Counters,
+    /// Its link, if it has one of its own.
+    pub link: Option<Link>,
+}
+
+impl Peer {
+    /// Reads an answer, an entry of a list or an event.
+    pub fn read(attributes: &Attributes) -> Result<Self, Failure> {
+        let hop = attributes.number(uapi::MP_A_HOP_ID);
+        let link = attributes.nests(uapi::MP_A_LINK).next();
+        Ok(Peer {
+            id: PeerId(attributes.required(uapi::MP_A_PEER_ID)?),
+            index: attributes.required(uapi::MP_A_PEER_INDEX)?,
+            transport: attributes.text(uapi::MP_A_TRANSPORT).unwrap_or("?").into(),
+            connected: attributes.required::<u32>(uapi::MP_A_STATE)? == uapi::MP_STATE_CONNECTED,
+            hop: hop.and_then(|id| id.try_into().ok()).map(PeerId),
+            queues: attributes.required(uapi::MP_A_TX_QUEUES)?,
+            max_frame: attributes.required(uapi::MP_A_MAX_FRAME)?,
+            stats: Stats::read(attributes)?,
+            counters: read_counters(attributes)?,
+            link: link.map(|link| Link::read(&link)).transpose()?,
+        })
+    }
+
+    /// Its state in one word.
+    pub fn state(&self) -> &'static str {
+        match self.connected {
+            true => "connected",
+            false => "leaving",
+        }
+    }
+
+    /// How it is reached.
+    pub fn route(&self) -> String {
+        match self.hop {
+            Some(hop) => format!("via {hop}"),
+            None => "direct".into(),
+        }
+    }
+
+    /// What there is to say of it apart from link and counters.
+    pub fn json(&self) -> Map<String, Value> {
+        let value = json!({
+            "id": self.id.to_string(),
+            "index": self.index,
+            "type": self.transport,
+            "state": self.state(),
+            "route": self.route(),
+            "queues": self.queues,
+            "max_frame": self.max_frame,
+        });
+        match value {
+            Value::Object(map) => map,
+            _ => Map::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_hexadecimal() {
+        assert_eq!("0x1f".parse(), Ok(PeerId(0x1f)));
+        assert_eq!("rp".parse(), Ok(PeerId::RP));
+        assert!("".parse::<PeerId>().is_err());
+        assert!("123456789".parse::<PeerId>().is_err());
+        assert_eq!(PeerId(0x100).to_string(), "00000100");
+    }
+
+    #[test]
+    fn an_answer_without_what_it_has_to_have_is_refused() {
+        let answer = Attributes::of_numbers(&[(uapi::MP_A_PEER_ID, 0x100)]);
+        assert!(matches!(Peer::read(&answer), Err(Failure::Malformed(_))));
+        let host = Host::read(&answer).expect("an id is enough");
+        assert_eq!((host.id, host.role()), (PeerId(0x100), "endpoint"));
+    }
+}
