@@ -40,6 +40,7 @@ use mp_bindings::{
     genl_small_ops,
     netlink_callback,
     nla_policy,
+    nla_policy__bindgen_ty_1,
     sk_buff, //
 };
 
@@ -115,8 +116,14 @@ impl<P: Protocol> Command<P> {
 pub struct Attribute(nla_policy);
 
 /// An attribute that is refused.
-// SAFETY: All zeroes are valid for this C structure: the type that is always refused.
-const REFUSED: Attribute = Attribute(unsafe { core::mem::zeroed() });
+const REFUSED: Attribute = Attribute(nla_policy {
+    type_: 0,
+    validation_type: 0,
+    len: 0,
+    __bindgen_anon_1: nla_policy__bindgen_ty_1 {
+        reject_message: core::ptr::null(),
+    },
+});
 
 /// A table in which these attributes are numbers of 32 bits, and all others are
 /// refused. `N` is the highest of them and one.
