@@ -242,7 +242,8 @@ impl PeerLink {
         }
         let identity = self.shared.identity_for(self.pidx);
         if identity != live.identity {
-            if live.active.as_ref().is_some_and(|a| a.entered) && identity.id != live.identity.id {
+            let is_renamed = live.identity.id.is_host() && identity.id != live.identity.id;
+            if is_renamed && live.active.as_ref().is_some_and(|a| a.entered) {
                 // This host has another name now: everybody starts over.
                 let todo = live.machine.corrupt(now());
                 self.carry_out(live, todo);
