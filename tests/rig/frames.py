@@ -8,6 +8,7 @@ see rust/mp_func_test.rs for what it counts.
 import time
 
 from ntbrig import stack
+from ntbrig.settings import PATIENCE
 
 SELF = 0x80000000
 BROADCAST = 0xFFFFFFFF
@@ -64,7 +65,7 @@ def send(guest, dst, count, size, priority=0, timeout=60):
 
 
 def wait_until_received(guest, count, timeout=10):
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + timeout * PATIENCE
     while (seen := counters(guest))["received"] < count and time.monotonic() < deadline:
         time.sleep(0.02)
     return seen
