@@ -35,6 +35,8 @@ use mp_kernel::notifier::{
 
 #[path = "mp_transport/capi.rs"]
 mod capi;
+#[path = "mp_transport/copied.rs"]
+mod copied;
 #[path = "mp_transport/copy.rs"]
 pub mod copy;
 #[path = "mp_transport/details.rs"]

@@ -14,6 +14,7 @@
 //! [`management`].
 
 use crate::{
+    copied::Copied,
     fifo::Fifo,
     frame::{
         Frame,
@@ -25,7 +26,9 @@ use crate::{
     },
     management,
     peer::{
+        set_of,
         Peer,
+        PeerSet,
         SendError, //
     },
     service::{
@@ -74,9 +77,6 @@ pub(crate) static FORWARDED: Counter = Counter::new();
 
 /// Attempts to send what waits while the receiver makes room at the same time.
 const ATTEMPTS: u32 = 32;
-
-/// Data of a frame is kept in pieces of at most so many bytes.
-const PIECE: usize = 4096;
 
 /// All flows, in no order.
 static FLOWS: RcuArc<KVec<Arc<Flow>>> = RcuArc::empty();
@@ -306,7 +306,7 @@ pub(crate) fn forward(
             DROPS.stale.add(1);
             return Err(error::stale());
         }
-        let body = Copied::new(data);
+        let body = Copied::new(data.len(), |at, dst| data.copy_to(at, dst));
         let func = FuncId(msg.func);
         let frame = body.and_then(|body| Frame::new(func, func_hdr, rx.priority, body));
         let number = lane_number(rx.queue, rx.priority);
@@ -318,17 +318,21 @@ pub(crate) fn forward(
     })
 }
 
-/// Publishes the frames of `src` that were forwarded, in its queue `queue`, to
-/// the peers with these indices.
-pub(crate) fn publish(src: &Peer, queue: u16, peers: u64) {
+/// Calls `f` with each flow, under RCU.
+fn for_each_flow(f: impl FnMut(&Arc<Flow>)) {
     let guard = rcu::read_lock();
-    let flows = FLOWS.load(&guard);
-    for flow in flows.iter().flat_map(|flows| flows.iter()) {
-        let is_untold = crate::peer::set_of(flow.dst.index()) & peers != 0;
-        if flow.src.life() == src.life() && is_untold {
+    if let Some(flows) = FLOWS.load(&guard) {
+        flows.iter().for_each(f);
+    }
+}
+
+/// Publishes the frames of `src` that were forwarded, in its queue `queue`, to `peers`.
+pub(crate) fn publish(src: &Peer, queue: u16, peers: PeerSet) {
+    for_each_flow(|flow| {
+        if flow.src.life() == src.life() && peers & set_of(flow.dst.index()) != 0 {
             flow.dst.kick(flow.queue_to(usize::from(queue) + 1));
         }
-    }
+    });
 }
 
 /// See [`Flow::want`]; `src` is who asks.
@@ -340,24 +344,18 @@ pub(crate) fn want(src: &Peer, lane: manage::Lane, total: u32) {
     });
 }
 
-/// There is room in `queue` of `dst` for frames of the peer with index `src`.
-pub(crate) fn resume(dst: &Peer, src: u32, queue: u16) {
-    let guard = rcu::read_lock();
-    let flows = FLOWS.load(&guard);
-    for flow in flows.iter().flat_map(|flows| flows.iter()) {
-        if flow.dst.life() == dst.life() && flow.src.index() == src {
+/// There is room in `queue` of `dst` for frames of `peers`.
+pub(crate) fn resume(dst: &Peer, peers: PeerSet, queue: u16) {
+    for_each_flow(|flow| {
+        if flow.dst.life() == dst.life() && peers & set_of(flow.src.index()) != 0 {
             flow.resume(Some(queue));
         }
-    }
+    });
 }
 
 /// Looks after everything that waits and every report that is due.
 pub(crate) fn resume_all() {
-    let guard = rcu::read_lock();
-    let flows = FLOWS.load(&guard);
-    for flow in flows.iter().flat_map(|flows| flows.iter()) {
-        flow.resume(None);
-    }
+    for_each_flow(|flow| flow.resume(None));
 }
 
 /// Forwards between these pairs of peers from now on, with these marks, and
@@ -399,32 +397,13 @@ pub(crate) fn stop() {
     drop(FLOWS.replace(None));
 }
 
-/// Data of a frame, copied.
-struct Copied {
-    pieces: KVec<KVec<u8>>,
-    len: usize,
-}
-
-impl Copied {
-    fn new(data: &dyn RxData) -> Result<Self> {
-        let len = data.len();
-        let mut pieces = KVec::with_capacity(len.div_ceil(PIECE), GFP_ATOMIC)?;
-        for at in (0..len).step_by(PIECE) {
-            let mut piece = KVec::from_elem(0, PIECE.min(len - at), GFP_ATOMIC)?;
-            data.copy_to(at, &mut piece)?;
-            pieces.push(piece, GFP_ATOMIC)?;
-        }
-        Ok(Self { pieces, len })
-    }
-}
-
 impl FrameBody for Copied {
     fn len(&self) -> usize {
-        self.len
+        Copied::len(self)
     }
 
     fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
-        self.pieces.iter().try_for_each(|piece| f(piece))
+        self.for_each_piece(f)
     }
 
     fn complete(&mut self, _status: Result) {}

@@ -12,12 +12,12 @@
 //! then on the data is gone, and the frame is an empty shell that fails to copy.
 
 use crate::{
+    copied::Copied,
     copy::{
         Buffers,
         Completion, //
     },
     frame::{
-        gather,
         scatter,
         RxData,
         FUNC_HDR_MAX, //
@@ -25,7 +25,6 @@ use crate::{
     peer::Peer, //
 };
 use kernel::{
-    alloc::flags::__GFP_NOWARN,
     prelude::*,
     sync::{
         rcu,
@@ -245,36 +244,6 @@ impl Drop for Held {
     }
 }
 
-/// Bytes in each piece of a [`Copied`]: memory that can be had in any context.
-const PIECE: usize = 4096;
-
-/// A private copy.
-struct Copied {
-    pieces: KVec<KVec<u8>>,
-    len: usize,
-}
-
-impl Copied {
-    /// Copies `len` bytes, each piece by a call of `read` with its offset.
-    fn new(len: usize, read: impl Fn(usize, &mut [u8]) -> Result) -> Result<Self> {
-        let flags = GFP_ATOMIC | __GFP_NOWARN;
-        let mut pieces = KVec::with_capacity(len.div_ceil(PIECE), flags)?;
-        for at in (0..len).step_by(PIECE) {
-            let mut piece = KVec::new();
-            piece.resize(PIECE.min(len - at), 0, flags)?;
-            read(at, &mut piece)?;
-            pieces.push(piece, flags)?;
-        }
-        Ok(Self { pieces, len })
-    }
-
-    fn copy_to(&self, offset: usize, dst: &mut [u8]) -> Result {
-        gather(offset, dst, self.len, |f| {
-            self.pieces.iter().try_for_each(|piece| f(piece))
-        })
-    }
-}
-
 /// Where kept data is.
 enum Place {
     Copied(Copied),
@@ -324,7 +293,7 @@ impl Kept {
 impl RxData for Kept {
     fn len(&self) -> usize {
         match &self.0 {
-            Place::Copied(copied) => copied.len,
+            Place::Copied(copied) => copied.len(),
             Place::Held(held) => held.spot.hold.parts.len(),
         }
     }

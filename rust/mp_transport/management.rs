@@ -293,8 +293,8 @@ fn post(from: &Arc<Peer>, message: Message) -> Result {
 
 /// There is room in `queue` of `peer` for frames of `waiting`.
 pub(crate) fn resume(peer: &Peer, waiting: PeerSet, queue: u16) {
+    forward::resume(peer, waiting, queue);
     for index in members(waiting) {
-        forward::resume(peer, index, queue);
         if let Some(far) = service::peer_at(index) {
             if far.hop().is_some_and(|hop| hop.life() == peer.life()) {
                 far.tx_completed(queue, 0);

@@ -138,17 +138,13 @@ impl Via {
         }
     }
 
-    /// Asks the hop for the reports that it could not be asked for yet. Whether
-    /// it still cannot be.
-    pub(crate) fn ask_again(&self) -> bool {
-        let mut any = false;
+    /// Asks the hop for the reports that it could not be asked for yet.
+    pub(crate) fn ask_again(&self) {
         for (number, lane) in self.lanes.iter().enumerate() {
             if lane.asks.load(Relaxed) {
                 self.ask(number, lane);
-                any |= lane.asks.load(Relaxed);
             }
         }
-        any
     }
 
     /// Asks the hop for a report once half of what is under way has been passed on.

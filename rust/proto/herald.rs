@@ -37,21 +37,13 @@ pub fn way(a: &Member, b: &Member) -> Option<WayTag> {
     (a.bridge != b.bridge).then(|| WayTag::new(mix(mix(u64::from(low)) ^ u64::from(high))))
 }
 
-/// How far an announcement has got.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// Told that the host is there.
-    Here,
-    /// Has said that it is ready.
-    Ready,
-}
-
 #[derive(Debug, Clone, Copy)]
 struct Told {
     id: PeerId,
     life: u32,
     way: Option<WayTag>,
-    phase: Phase,
+    /// Whether it has said that it is ready.
+    ready: bool,
     /// Whether it was told that the host is ready.
     went: bool,
 }
@@ -118,7 +110,7 @@ impl<const N: usize> Herald<N> {
                         id: host.id,
                         life,
                         way: host.way,
-                        phase: Phase::Here,
+                        ready: false,
                         went: false,
                     });
                 }
@@ -145,14 +137,14 @@ impl<const N: usize> Herald<N> {
     /// The endpoint takes frames of host `id`. What it was not told of is not believed.
     pub fn ready(&mut self, id: PeerId, way: WayTag) {
         if let Some(told) = self.find_mut(id, way) {
-            told.phase = Phase::Ready;
+            told.ready = true;
         }
     }
 
     /// Whether the endpoint takes frames of host `id` with that mark.
     pub fn is_ready(&self, id: PeerId, way: WayTag) -> bool {
         self.find(id)
-            .is_some_and(|told| told.way == Some(way) && told.phase == Phase::Ready)
+            .is_some_and(|told| told.way == Some(way) && told.ready)
     }
 
     fn find(&self, id: PeerId) -> Option<&Told> {

@@ -13,7 +13,8 @@ from ntbrig.settings import PATIENCE
 SELF = 0x80000000
 BROADCAST = 0xFFFFFFFF
 COUNTERS = "/sys/kernel/mp_func_test"
-TRANSPORT = ("mp_kernel", "ntb_hw_ivshmem", "mp_transport", "pximc_ntb")
+LOWER = ("mp_kernel", "ntb_hw_ivshmem", "mp_transport")
+TRANSPORT = (*LOWER, "pximc_ntb")
 TEST = ("mp_func_test",)
 
 
@@ -36,6 +37,11 @@ def counters(guest):
 
 def peer_counter(guest, peer, name):
     return int(guest.run(f"cat /sys/kernel/mp/peers/{peer:08x}/{name}").out)
+
+
+def link_counter(guest, peer, name):
+    """A counter of the link from one guest to another."""
+    return peer_counter(guest, peer_id(peer), f"link/{name}")
 
 
 class Receivers:

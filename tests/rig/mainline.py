@@ -97,6 +97,18 @@ class Tool:
         self.write(f"peer{pidx}/peer_mw_trans{widx}", f"{address}:{size}")
 
 
+@contextlib.contextmanager
+def tools(guests):
+    """`ntb_tool` on two hosts, with the link up."""
+    with client(*guests, module="ntb_tool"):
+        both = [Tool(guest) for guest in guests]
+        for tool in both:
+            tool.write("link", "Y")
+        for tool in both:
+            tool.wait_link(0, up=True)
+        yield both
+
+
 # One request at a time: the words behind the host name are the command. Few
 # processes, because each takes long to start under emulation.
 _SSH = r"""#!/bin/bash

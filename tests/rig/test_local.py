@@ -8,9 +8,8 @@ import errno
 import pytest
 from ntbrig import stack
 
-from frames import wait_for_peers
+from frames import LOWER, wait_for_peers
 
-LOWER = ("mp_kernel", "ntb_hw_ivshmem", "mp_transport", "mp_local_test")
 DIRECTORY = "/sys/kernel/mp_local_test"
 MEMORY_KIB = 1024
 # Behind all rings of a memory of that size.
@@ -22,7 +21,7 @@ L2L, L2P, P2L, P2P = range(4)
 def pair(boot):
     """Two hosts, all but the transport loaded."""
     fabric = boot(hosts=2)
-    stack.load(*fabric.hosts, modules=LOWER)
+    stack.load(*fabric.hosts, modules=(*LOWER, "mp_local_test"))
     return fabric.hosts
 
 

@@ -39,13 +39,8 @@ def pair(two):
 
 @pytest.fixture
 def tools(pair):
-    with client(*pair, module="ntb_tool"):
-        tools = [Tool(guest) for guest in pair]
-        for tool in tools:
-            tool.write("link", "Y")
-        for tool in tools:
-            tool.wait_link(0, up=True)
-        yield tools
+    with mainline.tools(pair) as both:
+        yield both
 
 
 # --- ports and links

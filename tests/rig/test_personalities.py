@@ -11,13 +11,12 @@ Clients of the kernel that a part does not carry, and why:
 | tiny | ntb_netdev | ntb_transport needs six scratchpads |
 """
 
-import contextlib
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
 import pytest
 from ether import lost, stream, wait_for_everyone
-from mainline import DEBUGFS, DEVICE, Tool, client, driver, eventually
+from mainline import DEBUGFS, DEVICE, client, driver, eventually, tools
 from ntbrig import stack
 
 KIB = 1 << 10
@@ -104,18 +103,6 @@ def pair(request, two):
         patch.setenv("RIG_PERSONALITY", request.param)
         with driver(*two.hosts):
             yield request.param, two.hosts
-
-
-@contextlib.contextmanager
-def tools(guests):
-    """`ntb_tool` on both hosts, with the link up."""
-    with client(*guests, module="ntb_tool"):
-        both = [Tool(guest) for guest in guests]
-        for tool in both:
-            tool.write("link", "Y")
-        for tool in both:
-            tool.wait_link(0, up=True)
-        yield both
 
 
 def shown(tool):
