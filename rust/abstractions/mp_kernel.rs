@@ -4,6 +4,7 @@
 //!
 //! * [`ntb`]: the NTB core, both as provider of a device and as client of one.
 //! * [`genl`]: commands and events for programs, by generic netlink.
+//! * [`vma`]: mappings of page frames into processes, which can be revoked.
 //! * [`wait`]: sleeping until something is the case, and polling for it.
 //! * [`eventfd`]: counters of programs that the kernel adds to.
 //! * [`process`]: who the caller is.
@@ -45,6 +46,7 @@ pub mod sync;
 pub mod time;
 pub mod trace;
 pub mod uaccess;
+pub mod vma;
 pub mod wait;
 pub mod worker;
 
