@@ -4,6 +4,7 @@
 //!
 //! * [`ntb`]: the NTB core, both as provider of a device and as client of one.
 //! * [`genl`]: commands and events for programs, by generic netlink.
+//! * [`chardev`]: a character device whose open files are contexts.
 //! * [`vma`]: mappings of page frames into processes, which can be revoked.
 //! * [`wait`]: sleeping until something is the case, and polling for it.
 //! * [`eventfd`]: counters of programs that the kernel adds to.
@@ -29,6 +30,7 @@
 use kernel::prelude::*;
 
 pub mod barrier;
+pub mod chardev;
 pub mod cpu;
 pub mod dma_engine;
 pub mod error;
