@@ -4,6 +4,12 @@
 //!
 //! * [`ntb`]: the NTB core, both as provider of a device and as client of one.
 //! * [`genl`]: commands and events for programs, by generic netlink.
+//! * [`chardev`]: a character device whose open files are contexts.
+//! * [`vma`]: mappings of page frames into processes, which can be revoked.
+//! * [`wait`]: sleeping until something is the case, and polling for it.
+//! * [`eventfd`]: counters of programs that the kernel adds to.
+//! * [`process`]: who the caller is.
+//! * [`uaccess`]: structures of programs older or younger than the kernel.
 //! * [`net`]: network devices, socket buffers, NAPI and ethtool.
 //! * [`sync`]: locks and reference cells for softirq context.
 //! * [`random`]: the kernel's random numbers.
@@ -24,9 +30,11 @@
 use kernel::prelude::*;
 
 pub mod barrier;
+pub mod chardev;
 pub mod cpu;
 pub mod dma_engine;
 pub mod error;
+pub mod eventfd;
 pub mod genl;
 pub mod idle;
 pub mod kobject;
@@ -34,10 +42,14 @@ pub mod net;
 pub mod notifier;
 pub mod ntb;
 pub mod param;
+pub mod process;
 pub mod random;
 pub mod sync;
 pub mod time;
 pub mod trace;
+pub mod uaccess;
+pub mod vma;
+pub mod wait;
 pub mod worker;
 
 /// The module that carries this crate's code.

@@ -8,6 +8,8 @@
 #include <linux/dmaengine.h>
 #include <linux/etherdevice.h>
 #include <linux/ethtool.h>
+#include <linux/eventpoll.h>
+#include <linux/hrtimer.h>
 #include <linux/if_vlan.h>
 #include <linux/module.h>
 #include <linux/netdevice.h>
@@ -42,3 +44,8 @@ static const u32 MP_CONST_UDP_MAX_SEGMENTS = UDP_MAX_SEGMENTS;
 static const u8 MP_CONST_NLA_TYPE_U32 = NLA_U32;
 static const u8 MP_CONST_GENL_ADMIN_PERM = GENL_ADMIN_PERM;
 static const u32 MP_CONST_IFNAMSIZ = IFNAMSIZ;
+static const u32 MP_CONST_EPOLLIN = (__force u32)(EPOLLIN | EPOLLRDNORM);
+static const u32 MP_CONST_EPOLLOUT = (__force u32)(EPOLLOUT | EPOLLWRNORM);
+static const u32 MP_CONST_EPOLLPRI = (__force u32)EPOLLPRI;
+static const u32 MP_CONST_EPOLLERR = (__force u32)EPOLLERR;
+static const u32 MP_CONST_EPOLLHUP = (__force u32)EPOLLHUP;

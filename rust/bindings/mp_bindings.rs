@@ -22,8 +22,12 @@
     unsafe_op_in_unsafe_fn
 )]
 
-// The macros for static keys know the kernel crate's type only.
-use kernel::bindings::tracepoint;
+// The macros for static keys, and callbacks of files, know the kernel crate's types only.
+use kernel::bindings::{
+    file,
+    tracepoint,
+    vm_area_struct, //
+};
 use kernel::ffi;
 use pin_init::{
     MaybeZeroable,
