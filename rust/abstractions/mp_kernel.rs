@@ -5,6 +5,7 @@
 //! * [`ntb`]: the NTB core, both as provider of a device and as client of one.
 //! * [`genl`]: commands and events for programs, by generic netlink.
 //! * [`net`]: network devices, socket buffers, NAPI and ethtool.
+//! * [`shared_pages`]: pages that processes map and the kernel uses meanwhile.
 //! * [`sync`]: locks and reference cells for softirq context.
 //! * [`random`]: the kernel's random numbers.
 //! * [`time`]: the monotonic clock as a number.
@@ -35,6 +36,7 @@ pub mod notifier;
 pub mod ntb;
 pub mod param;
 pub mod random;
+pub mod shared_pages;
 pub mod sync;
 pub mod time;
 pub mod trace;

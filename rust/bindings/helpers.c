@@ -13,6 +13,7 @@
 #include "helpers/genl.c"
 #include "helpers/net.c"
 #include "helpers/ntb.c"
+#include "helpers/pages.c"
 #include "helpers/sched.c"
 #include "helpers/sync.c"
 #include "helpers/sysfs.c"
