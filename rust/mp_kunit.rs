@@ -8,6 +8,7 @@
 //! be loaded then: the suites register transports and peers of their own.
 //!
 //! * [`forward`]: peers that share no bridge, and what the services tell each other.
+//! * [`memory`]: memory of both ends of a link.
 //! * `capi.c`: the suite of the interface for modules in C.
 //! * [`fixture`]: a transport without a wire, and a function that notes what it
 //!   is given.
@@ -18,6 +19,8 @@ use kernel::prelude::*;
 mod fixture;
 #[path = "mp_kunit/forward.rs"]
 mod forward;
+#[path = "mp_kunit/memory.rs"]
+mod memory;
 
 /// The module; its suites are found by the kernel in a section of their own.
 struct Suites;
