@@ -9,6 +9,7 @@
 //!
 //! * [`forward`]: peers that share no bridge, and what the services tell each other.
 //! * [`memory`]: memory of both ends of a link.
+//! * [`interface`]: the local ends of links.
 //! * `capi.c`: the suite of the interface for modules in C.
 //! * [`fixture`]: a transport without a wire, and a function that notes what it
 //!   is given.
@@ -19,6 +20,8 @@ use kernel::prelude::*;
 mod fixture;
 #[path = "mp_kunit/forward.rs"]
 mod forward;
+#[path = "mp_kunit/interface.rs"]
+mod interface;
 #[path = "mp_kunit/memory.rs"]
 mod memory;
 

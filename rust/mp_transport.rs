@@ -16,6 +16,7 @@
 //! * [`function`], [`transport`]: the two traits and their registration.
 //! * [`service`]: sending by peer id, and the entry point for what arrives.
 //! * [`memory`]: memory of both ends of a link, beside frames.
+//! * [`interface`]: the local ends of links.
 //! * [`local`]: addresses of windows, and copies by DMA.
 //! * `capi`: all of this for modules in C, as `include/mp/mp.h` declares it.
 //! * [`loopback`]: the local host as a peer of itself.
@@ -51,6 +52,8 @@ mod forward;
 pub mod frame;
 #[path = "mp_transport/function.rs"]
 pub mod function;
+#[path = "mp_transport/interface.rs"]
+pub mod interface;
 #[path = "mp_transport/kept.rs"]
 pub mod kept;
 #[path = "mp_transport/local.rs"]

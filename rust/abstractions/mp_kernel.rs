@@ -7,6 +7,7 @@
 //! * [`net`]: network devices, socket buffers, NAPI and ethtool.
 //! * [`shared_pages`]: pages that processes map and the kernel uses meanwhile.
 //! * [`sync`]: locks and reference cells for softirq context.
+//! * [`pci`]: what a function on a PCI bus is, and where.
 //! * [`random`]: the kernel's random numbers.
 //! * [`time`]: the monotonic clock as a number.
 //! * [`trace`]: tracepoints of links and frames.
@@ -35,6 +36,7 @@ pub mod net;
 pub mod notifier;
 pub mod ntb;
 pub mod param;
+pub mod pci;
 pub mod random;
 pub mod shared_pages;
 pub mod sync;

@@ -14,6 +14,7 @@
 #include "helpers/net.c"
 #include "helpers/ntb.c"
 #include "helpers/pages.c"
+#include "helpers/pci.c"
 #include "helpers/sched.c"
 #include "helpers/sync.c"
 #include "helpers/sysfs.c"

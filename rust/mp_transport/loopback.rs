@@ -17,6 +17,10 @@ use crate::{
         RxContext,
         RxData, //
     },
+    interface::{
+        self,
+        Info, //
+    },
     memory::{
         Memory,
         Pool, //
@@ -33,6 +37,7 @@ use crate::{
 use kernel::{
     page::PAGE_SIZE,
     prelude::*,
+    str::CString,
     sync::Arc,
     time::{
         delay::fsleep,
@@ -60,6 +65,9 @@ use mp_proto::wire::{
 
 /// Transport id of the loopback.
 const TRANSPORT_ID: u32 = 0;
+
+/// Interface id of the loopback: none that a function on a bus can have.
+const INTERFACE_ID: u32 = 1;
 
 /// Frames that may wait; a sender beyond that sees a full queue.
 const DEPTH: usize = 256;
@@ -237,6 +245,7 @@ pub(crate) struct SelfEntry {
 
 /// Owns the loopback transport for the life of the module.
 pub(crate) struct Loopback {
+    _interface: interface::Registration,
     link: Arc<LoopbackLink>,
     _memory: OwnMemory,
     _transport: transport::Registration,
@@ -265,12 +274,22 @@ impl Loopback {
         // The self peer exists from the start; a transport gives it its id.
         let entry = transport.entry().clone();
         let peer = Peer::new(PeerId::SELF, 0, entry, Route::Direct, link.clone())?;
+        let interface = interface::Registration::new(Info {
+            id: INTERFACE_ID,
+            name: CString::try_from(c"loopback")?,
+            is_loopback: true,
+            location: None,
+            bridge: None,
+            port: 0,
+        })?;
         let entry = SelfEntry {
-            peer,
+            peer: peer.clone(),
             link: link.clone(),
         };
         service::self_set(Some(Arc::new(entry, GFP_KERNEL)?));
+        interface.set_peer(Some(peer));
         Ok(Self {
+            _interface: interface,
             link,
             _memory: own_memory,
             _transport: transport,
