@@ -139,7 +139,7 @@ impl PeerLink {
     ///
     /// `ENOMEM`.
     pub(crate) fn new(shared: Arc<Shared>, pidx: u32) -> Result<Arc<Self>> {
-        let upper = new_worker!(Upper::new(shared.clone())?)?;
+        let upper = new_worker!(Upper::new(shared.clone(), pidx)?)?;
         Arc::pin_init(
             pin_init!(Self {
                 shared,
