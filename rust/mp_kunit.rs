@@ -8,6 +8,8 @@
 //! be loaded then: the suites register transports and peers of their own.
 //!
 //! * [`forward`]: peers that share no bridge, and what the services tell each other.
+//! * [`memory`]: memory of both ends of a link.
+//! * [`interface`]: the local ends of links.
 //! * [`user`]: what serves programs: offsets, mappings, waits.
 //! * `capi.c`: the suite of the interface for modules in C.
 //! * [`fixture`]: a transport without a wire, and a function that notes what it
@@ -19,6 +21,10 @@ use kernel::prelude::*;
 mod fixture;
 #[path = "mp_kunit/forward.rs"]
 mod forward;
+#[path = "mp_kunit/interface.rs"]
+mod interface;
+#[path = "mp_kunit/memory.rs"]
+mod memory;
 #[path = "mp_kunit/user.rs"]
 mod user;
 

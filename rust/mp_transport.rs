@@ -15,6 +15,8 @@
 //! * [`peer`]: the hosts that can be reached, and the [`peer::Link`] each is reached by.
 //! * [`function`], [`transport`]: the two traits and their registration.
 //! * [`service`]: sending by peer id, and the entry point for what arrives.
+//! * [`memory`]: memory of both ends of a link, beside frames.
+//! * [`interface`]: the local ends of links.
 //! * [`local`]: addresses of windows, and copies by DMA.
 //! * `capi`: all of this for modules in C, as `include/mp/mp.h` declares it.
 //! * [`loopback`]: the local host as a peer of itself.
@@ -28,9 +30,12 @@
 //! mutex.
 
 use kernel::prelude::*;
-use mp_kernel::notifier::{
-    ModuleGoes,
-    Notifier, //
+use mp_kernel::{
+    notifier::{
+        ModuleGoes,
+        Notifier, //
+    },
+    param, //
 };
 
 #[path = "mp_transport/capi.rs"]
@@ -49,6 +54,8 @@ mod forward;
 pub mod frame;
 #[path = "mp_transport/function.rs"]
 pub mod function;
+#[path = "mp_transport/interface.rs"]
+pub mod interface;
 #[path = "mp_transport/kept.rs"]
 pub mod kept;
 #[path = "mp_transport/local.rs"]
@@ -57,6 +64,8 @@ pub mod local;
 pub mod loopback;
 #[path = "mp_transport/management.rs"]
 pub mod management;
+#[path = "mp_transport/memory.rs"]
+pub mod memory;
 #[path = "mp_transport/netlink.rs"]
 mod netlink;
 #[path = "mp_transport/peer.rs"]
@@ -94,10 +103,31 @@ impl kernel::Module for MessageFrameService {
             loopback: None,
             _watch: watch,
         };
-        this.loopback = Some(loopback::Loopback::new()?);
+        this.loopback = Some(loopback::Loopback::new(loopback_memory()?)?);
         this.netlink = Some(netlink::start(module)?);
         Ok(this)
     }
+}
+
+/// Most bytes of memory of this host as a peer of itself, as the parameter says.
+///
+/// # Errors
+///
+/// `EINVAL`, with a message that names the parameter and the range.
+fn loopback_memory() -> Result<usize> {
+    let range = 64..=1 << 20;
+    let kib = param!(loopback_kib);
+    if !range.contains(&kib) {
+        let (min, max) = (range.start(), range.end());
+        pr_err!(
+            "parameter loopback_kib={} is not in {}..{}\n",
+            kib,
+            min,
+            max
+        );
+        return Err(EINVAL);
+    }
+    Ok(kib as usize * 1024)
 }
 
 impl Drop for MessageFrameService {
@@ -114,4 +144,10 @@ module! {
     authors: ["The pximc-ntb authors"],
     description: "Message frame service for NTB fabrics",
     license: "GPL",
+    params: {
+        loopback_kib: u32 {
+            default: 16384,
+            description: "most memory of this host as a peer of itself, in KiB, 64 to 1048576; taken when it is used",
+        },
+    },
 }

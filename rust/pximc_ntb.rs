@@ -20,6 +20,7 @@
 //! * [`local`]: the windows' addresses for other services.
 //! * [`mailbox`], [`messages`]: bootstrap by scratchpads or by messages.
 //! * [`bell`]: how doorbell bits are shared out.
+//! * [`arena`]: the memory of both ends that other services use.
 //! * [`memory`]: windows as the protocol crate sees memory.
 
 use kernel::{
@@ -47,6 +48,8 @@ use mp_proto::{
 };
 use mp_transport::transport;
 
+#[path = "pximc_ntb/arena.rs"]
+mod arena;
 #[path = "pximc_ntb/bell.rs"]
 mod bell;
 #[path = "pximc_ntb/channel.rs"]

@@ -11,7 +11,9 @@
 //! * [`process`]: who the caller is.
 //! * [`uaccess`]: structures of programs older or younger than the kernel.
 //! * [`net`]: network devices, socket buffers, NAPI and ethtool.
+//! * [`shared_pages`]: pages that processes map and the kernel uses meanwhile.
 //! * [`sync`]: locks and reference cells for softirq context.
+//! * [`pci`]: what a function on a PCI bus is, and where.
 //! * [`random`]: the kernel's random numbers.
 //! * [`time`]: the monotonic clock as a number.
 //! * [`trace`]: tracepoints of links and frames.
@@ -43,7 +45,9 @@ pub mod notifier;
 pub mod ntb;
 pub mod param;
 pub mod process;
+pub mod pci;
 pub mod random;
+pub mod shared_pages;
 pub mod sync;
 pub mod time;
 pub mod trace;

@@ -26,7 +26,7 @@
 //!
 //! C header: [`include/linux/ntb.h`](srctree/include/linux/ntb.h)
 
-mod access;
+pub(crate) mod access;
 pub mod bus;
 pub mod client;
 pub mod coherent;

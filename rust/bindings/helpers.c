@@ -15,6 +15,8 @@
 #include "helpers/mm.c"
 #include "helpers/net.c"
 #include "helpers/ntb.c"
+#include "helpers/pages.c"
+#include "helpers/pci.c"
 #include "helpers/process.c"
 #include "helpers/sched.c"
 #include "helpers/sync.c"

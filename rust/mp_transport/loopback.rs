@@ -5,6 +5,9 @@
 //! Frames to self take the same way as all others: they are queued, and a
 //! NAPI poll delivers them to the function. Only the data is not copied before
 //! the function copies it out.
+//!
+//! Memory is what it is to other peers as well, in one epoch that lasts. Both ends of
+//! it are the same pages, taken when they are first needed and kept for the next.
 
 use crate::{
     fifo::Fifo,
@@ -13,6 +16,14 @@ use crate::{
         Frame,
         RxContext,
         RxData, //
+    },
+    interface::{
+        self,
+        Info, //
+    },
+    memory::{
+        Memory,
+        Pool, //
     },
     peer::{
         Link,
@@ -24,7 +35,9 @@ use crate::{
     transport, //
 };
 use kernel::{
+    page::PAGE_SIZE,
     prelude::*,
+    str::CString,
     sync::Arc,
     time::{
         delay::fsleep,
@@ -40,6 +53,7 @@ use mp_kernel::{
         Poll, //
     },
     new_spinlock_bh,
+    shared_pages::SharedPages,
     sync::SpinLockBh, //
 };
 use mp_proto::wire::{
@@ -51,6 +65,9 @@ use mp_proto::wire::{
 
 /// Transport id of the loopback.
 const TRANSPORT_ID: u32 = 0;
+
+/// Interface id of the loopback: none that a function on a bus can have.
+const INTERFACE_ID: u32 = 1;
 
 /// Frames that may wait; a sender beyond that sees a full queue.
 const DEPTH: usize = 256;
@@ -129,6 +146,7 @@ impl RxData for Local<'_> {
 pub(crate) struct LoopbackLink {
     engine: Arc<Engine>,
     napi: Arc<Instance<Engine>>,
+    memory: Arc<Memory>,
 }
 
 impl LoopbackLink {
@@ -189,6 +207,34 @@ impl Link for LoopbackLink {
     fn arm_tx(&self, _queue: u16) -> bool {
         self.engine.queue.lock().len() < DEPTH
     }
+
+    fn memory(&self) -> Option<Arc<Memory>> {
+        Some(self.memory.clone())
+    }
+}
+
+/// The pages that peers of this host, when it is its own, reach.
+struct OwnMemory(Arc<Pool>);
+
+impl OwnMemory {
+    /// At most `len` bytes, none of which is taken yet.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn new(len: usize) -> Result<(Self, Arc<Memory>)> {
+        let pages = Arc::new(SharedPages::new(len / PAGE_SIZE)?, GFP_KERNEL)?;
+        let len = pages.len() as u64;
+        let pool = Pool::new(len, pages.clone())?;
+        let memory = Memory::begin(pool.clone(), pages, len)?;
+        Ok((Self(pool), memory))
+    }
+}
+
+impl Drop for OwnMemory {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 /// The local host's entry in the registry.
@@ -199,31 +245,53 @@ pub(crate) struct SelfEntry {
 
 /// Owns the loopback transport for the life of the module.
 pub(crate) struct Loopback {
+    _interface: interface::Registration,
     link: Arc<LoopbackLink>,
+    _memory: OwnMemory,
     _transport: transport::Registration,
 }
 
 impl Loopback {
-    pub(crate) fn new() -> Result<Self> {
+    /// Enters the self peer, with at most so many bytes of memory.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(memory_len: usize) -> Result<Self> {
         let transport = transport::Registration::new(TRANSPORT_ID, c"loopback")?;
         let mut queue = Fifo::new();
         queue.reserve(DEPTH, GFP_KERNEL)?;
         let engine = Arc::pin_init(Engine::new(queue), GFP_KERNEL)?;
         let napi = NapiHost::new()?.add(engine.clone())?;
         napi.enable()?;
-        let link = Arc::new(LoopbackLink { engine, napi }, GFP_KERNEL)?;
+        let (own_memory, memory) = OwnMemory::new(memory_len)?;
+        let link = LoopbackLink {
+            engine,
+            napi,
+            memory,
+        };
+        let link = Arc::new(link, GFP_KERNEL)?;
         // The self peer exists from the start; a transport gives it its id.
         let entry = transport.entry().clone();
         let peer = Peer::new(PeerId::SELF, 0, entry, Route::Direct, link.clone())?;
-        service::self_set(Some(Arc::new(
-            SelfEntry {
-                peer,
-                link: link.clone(),
-            },
-            GFP_KERNEL,
-        )?));
+        let interface = interface::Registration::new(Info {
+            id: INTERFACE_ID,
+            name: CString::try_from(c"loopback")?,
+            is_loopback: true,
+            location: None,
+            bridge: None,
+            port: 0,
+        })?;
+        let entry = SelfEntry {
+            peer: peer.clone(),
+            link: link.clone(),
+        };
+        service::self_set(Some(Arc::new(entry, GFP_KERNEL)?));
+        interface.set_peer(Some(peer));
         Ok(Self {
+            _interface: interface,
             link,
+            _memory: own_memory,
             _transport: transport,
         })
     }
@@ -231,6 +299,7 @@ impl Loopback {
 
 impl Drop for Loopback {
     fn drop(&mut self) {
+        self.link.memory.end();
         service::self_set(None);
         self.link.drain();
         self.link.napi.close();

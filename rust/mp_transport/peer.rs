@@ -7,6 +7,7 @@ use crate::{
     details::LinkDetails,
     frame::Frame,
     management,
+    memory::Memory,
     service,
     stats::Stats,
     transport::TransportEntry,
@@ -107,6 +108,11 @@ pub trait Link: Send + Sync + 'static {
     fn counter(&self, index: usize) -> u64 {
         let _ = index;
         0
+    }
+
+    /// The memory of both ends, if the link leads to memory.
+    fn memory(&self) -> Option<Arc<Memory>> {
+        None
     }
 
     /// What is known of the link itself, if it is one of its own.
@@ -370,6 +376,12 @@ impl Peer {
     /// See [`Link::counter`]. Zero when the peer has left.
     pub fn link_counter(&self, index: usize) -> u64 {
         self.with_link(|link| link.counter(index)).unwrap_or(0)
+    }
+
+    /// The memory of this host that the peer may reach, and that of the peer. `None`
+    /// when the peer has left, and for one that another peer forwards to.
+    pub fn memory(&self) -> Option<Arc<Memory>> {
+        self.with_link(|link| link.memory()).flatten()
     }
 
     /// See [`Link::details`]. `None` when the peer has left.

@@ -15,6 +15,7 @@ use crate::{
         Function,
         FunctionEntry, //
     },
+    interface::Watchers,
     loopback::SelfEntry,
     management,
     netlink,
@@ -134,7 +135,8 @@ pub(crate) fn counters() -> [u64; COUNTERS.len()] {
 
 /// What changes only under the registry's mutex.
 pub(crate) struct Registry {
-    tree: Option<Tree>,
+    pub(crate) tree: Option<Tree>,
+    pub(crate) watchers: Watchers,
     transports: KVec<Arc<TransportEntry>>,
     directories: KVec<PeerDirectory>,
 }
@@ -143,6 +145,7 @@ kernel::sync::global_lock! {
     // SAFETY: Initialised in the module's `init`, before anything is registered.
     pub(crate) unsafe(uninit) static REGISTRY: Mutex<Registry> = Registry {
         tree: None,
+        watchers: Watchers::new(),
         transports: KVec::new(),
         directories: KVec::new(),
     };

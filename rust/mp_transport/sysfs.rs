@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `/sys/kernel/mp`: one directory per peer and the service's own counters
-//! (`IDT-PEER-4`).
+//! `/sys/kernel/mp`: one directory per peer and per interface, and the service's own
+//! counters (`IDT-PEER-4`).
 //!
 //! ```text
 //! /sys/kernel/mp/self                        id of the local host, hexadecimal
@@ -12,9 +12,13 @@
 //! /sys/kernel/mp/peers/<id>/{id,index,type,state,route,queues,max_frame}
 //! /sys/kernel/mp/peers/<id>/{tx,rx}_{frames,bytes,errors}
 //! /sys/kernel/mp/peers/<id>/link/            the transport's own counters
+//! /sys/kernel/mp/interfaces/<id>/{name,state,peer}
+//! /sys/kernel/mp/interfaces/<id>/{location,vendor,device,subsystem_vendor,
+//!                                 subsystem_device}  of a bridge on a PCI bus
 //! ```
 
 use crate::{
+    interface::Interface,
     peer::Peer,
     service, //
 };
@@ -125,9 +129,52 @@ impl Attributes for LinkAttributes {
     }
 }
 
-/// The tree: first the directory in which peers appear, then the one around it.
+/// The attributes of an interface.
+struct InterfaceAttributes(Arc<Interface>);
+
+impl Attributes for InterfaceAttributes {
+    fn names(&self) -> &'static [&'static CStr] {
+        let (all, everywhere) = (
+            &[
+                c"name",
+                c"state",
+                c"peer",
+                c"location",
+                c"vendor",
+                c"device",
+                c"subsystem_vendor",
+                c"subsystem_device",
+            ],
+            3,
+        );
+        match self.0.info().location {
+            Some(_) => all,
+            None => all.get(..everywhere).unwrap_or_default(),
+        }
+    }
+
+    fn show(&self, index: usize, out: &mut dyn Write) -> fmt::Result {
+        let info = self.0.info();
+        match (index, &info.location, self.0.peer()) {
+            (0, _, _) => writeln!(out, "{}", info.name.to_str().unwrap_or("?")),
+            (1, _, Some(_)) => writeln!(out, "up"),
+            (1, _, None) => writeln!(out, "down"),
+            (2, _, Some(peer)) => writeln!(out, "{:08x}", peer.id().0),
+            (3, Some(function), _) => writeln!(out, "{function}"),
+            (4, Some(function), _) => writeln!(out, "{:04x}", function.vendor_id),
+            (5, Some(function), _) => writeln!(out, "{:04x}", function.device_id),
+            (6, Some(function), _) => writeln!(out, "{:04x}", function.subsystem_vendor_id),
+            (7, Some(function), _) => writeln!(out, "{:04x}", function.subsystem_id),
+            _ => writeln!(out, "none"),
+        }
+    }
+}
+
+/// The tree: first the directories in which peers and interfaces appear, then the one
+/// around them.
 pub(crate) struct Tree {
     peers: Directory,
+    interfaces: Directory,
     _root: Directory,
 }
 
@@ -136,7 +183,8 @@ impl Tree {
         let root = Directory::new(c"mp", None, Arc::new(ServiceAttributes, GFP_KERNEL)?)?;
         let nothing = Arc::new(NoAttributes, GFP_KERNEL)?;
         Ok(Self {
-            peers: Directory::new(c"peers", Some(&root), nothing)?,
+            peers: Directory::new(c"peers", Some(&root), nothing.clone())?,
+            interfaces: Directory::new(c"interfaces", Some(&root), nothing)?,
             _root: root,
         })
     }
@@ -164,5 +212,20 @@ impl PeerDirectory {
 
     pub(crate) fn id(&self) -> PeerId {
         self.id
+    }
+}
+
+/// An interface's directory; dropping it removes it.
+pub(crate) struct InterfaceDirectory {
+    _directory: Directory,
+}
+
+impl InterfaceDirectory {
+    pub(crate) fn new(tree: &Tree, interface: &Arc<Interface>) -> Result<Self> {
+        let name = CString::try_from_fmt(fmt!("{:08x}", interface.id()))?;
+        let attributes = Arc::new(InterfaceAttributes(interface.clone()), GFP_KERNEL)?;
+        Ok(Self {
+            _directory: Directory::new(&name, Some(&tree.interfaces), attributes)?,
+        })
     }
 }

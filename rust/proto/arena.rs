@@ -8,6 +8,7 @@
 //! has ended (design 4.11).
 
 use crate::layout::PAGE;
+use core::ops::DerefMut;
 
 /// Why nothing was cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,21 +49,23 @@ impl Extent {
     }
 }
 
-/// An arena with at most `N` extents, retired ones included.
+/// An arena whose extents, retired ones included, are kept in a table of the caller's: a boxed
+/// slice, a vector or an array behind a reference. Its length bounds their number.
 #[derive(Debug)]
-pub struct Arena<const N: usize> {
+pub struct Arena<S> {
     size: u64,
     /// Sorted by offset, without gaps in the table.
-    extents: [Option<Extent>; N],
+    extents: S,
     len: usize,
 }
 
-impl<const N: usize> Arena<N> {
-    /// An empty arena of `size` bytes, rounded down to pages.
-    pub const fn new(size: u64) -> Self {
+impl<S: DerefMut<Target = [Option<Extent>]>> Arena<S> {
+    /// An empty arena of `size` bytes, rounded down to pages. What is in `table` is overwritten.
+    pub fn new(size: u64, mut table: S) -> Self {
+        table.fill(None);
         Arena {
             size: size & !(PAGE - 1),
-            extents: [None; N],
+            extents: table,
             len: 0,
         }
     }
@@ -77,6 +80,18 @@ impl<const N: usize> Arena<N> {
     pub fn free_bytes(&self) -> u64 {
         let used: u64 = self.extents().map(|e| e.end() - e.off).sum();
         self.size.saturating_sub(used)
+    }
+
+    /// Bytes of the longest free run of pages: the most that [`Self::alloc`] can cut now, unless
+    /// the table is full.
+    pub fn largest(&self) -> u64 {
+        let mut start = 0;
+        let mut largest = 0;
+        for extent in self.extents() {
+            largest = largest.max(extent.off.saturating_sub(start));
+            start = extent.end();
+        }
+        largest.max(self.size.saturating_sub(start))
     }
 
     /// All extents in the order of their offsets.
@@ -97,7 +112,7 @@ impl<const N: usize> Arena<N> {
         if len == 0 {
             return Err(AllocError::Zero);
         }
-        if self.len >= N {
+        if self.len >= self.extents.len() {
             return Err(AllocError::TooMany);
         }
         let need = len.checked_next_multiple_of(PAGE);
@@ -189,12 +204,17 @@ impl<const N: usize> Arena<N> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::vec::Vec;
+    use std::{vec, vec::Vec};
+
+    /// An arena of `size` bytes for at most `count` extents.
+    fn arena(size: u64, count: usize) -> Arena<Vec<Option<Extent>>> {
+        Arena::new(size, vec![None; count])
+    }
 
     /// design 4.4
     #[test]
     fn the_lowest_free_place_is_taken() {
-        let mut a = Arena::<8>::new(16 * PAGE);
+        let mut a = arena(16 * PAGE, 8);
         let offs: Vec<_> = (0..4)
             .map(|_| a.alloc(2 * PAGE).expect("space").off)
             .collect();
@@ -207,7 +227,7 @@ mod tests {
     /// design 4.4
     #[test]
     fn sizes_are_kept_to_the_byte_and_pages_are_not_shared() {
-        let mut a = Arena::<8>::new(2 * PAGE + 100);
+        let mut a = arena(2 * PAGE + 100, 8);
         assert_eq!(a.size(), 2 * PAGE);
         let e = a.alloc(1).expect("space");
         assert_eq!((e.len, e.end()), (1, PAGE));
@@ -219,7 +239,7 @@ mod tests {
     /// design 4.11
     #[test]
     fn memory_that_the_peer_can_reach_is_not_reused_before_the_epoch_ends() {
-        let mut a = Arena::<8>::new(2 * PAGE);
+        let mut a = arena(2 * PAGE, 8);
         let x = a.alloc(PAGE).expect("space").off;
         let y = a.alloc(PAGE).expect("space").off;
         a.retire(x).expect("known");
@@ -236,7 +256,7 @@ mod tests {
     /// design 4.4
     #[test]
     fn senseless_requests_have_their_own_errors() {
-        let mut a = Arena::<1>::new(4 * PAGE);
+        let mut a = arena(4 * PAGE, 1);
         assert_eq!(a.alloc(0), Err(AllocError::Zero));
         assert_eq!(a.alloc(u64::MAX), Err(AllocError::NoSpace));
         assert_eq!(a.free(0), Err(FreeError::Unknown));
@@ -245,13 +265,29 @@ mod tests {
         assert_eq!(a.alloc(1), Err(AllocError::TooMany));
     }
 
+    /// design 4.4
+    #[test]
+    fn the_longest_run_is_what_can_still_be_cut() {
+        let mut a = arena(8 * PAGE, 8);
+        assert_eq!(a.largest(), 8 * PAGE);
+        a.alloc(3 * PAGE).expect("space");
+        let middle = a.alloc(1).expect("space").off;
+        assert_eq!(a.largest(), 4 * PAGE);
+        a.alloc(4 * PAGE).expect("space");
+        assert_eq!(a.largest(), 0);
+        a.retire(middle).expect("known");
+        assert_eq!(a.largest(), 0);
+        a.free(middle).expect("known");
+        assert_eq!(a.largest(), PAGE);
+    }
+
     proptest! {
         /// design 4.4, 4.11
         #[test]
         fn extents_never_overlap_and_no_page_is_lost(
             events in prop::collection::vec((0u8..4, 1u64..5 * PAGE, any::<prop::sample::Index>()), 0..200),
         ) {
-            let mut a = Arena::<16>::new(32 * PAGE);
+            let mut a = arena(32 * PAGE, 16);
             for (what, len, which) in events {
                 let all: Vec<Extent> = a.extents().copied().collect();
                 let some = (!all.is_empty()).then(|| all[which.index(all.len())]);
@@ -282,6 +318,14 @@ mod tests {
                 prop_assert!(now.last().is_none_or(|e| e.end() <= a.size()));
                 let used: u64 = now.iter().map(|e| e.end() - e.off).sum();
                 prop_assert_eq!(a.free_bytes(), a.size() - used);
+                let largest = a.largest();
+                if now.len() < 16 {
+                    prop_assert_eq!(a.alloc(largest + 1), Err(AllocError::NoSpace));
+                    if largest > 0 {
+                        let cut = a.alloc(largest).expect("the longest run").off;
+                        a.free(cut).expect("just cut");
+                    }
+                }
             }
         }
     }

@@ -30,6 +30,7 @@ use mp_proto::{
 use mp_transport::{
     details::LinkDetails,
     frame::Frame,
+    memory::Memory,
     peer::{
         Link,
         Peer,
@@ -96,6 +97,7 @@ impl Poll for Poller {
 /// A channel with its pollers: what a peer is reached by.
 pub(crate) struct ChannelLink {
     channel: Arc<Channel>,
+    memory: Arc<Memory>,
     bridge: u32,
     /// The numbers of this host and of the peer.
     epochs: (u64, u64),
@@ -107,10 +109,17 @@ pub(crate) struct ChannelLink {
 type SetOnceNapis = kernel::sync::SetOnce<KVec<Arc<Instance<Poller>>>>;
 
 impl ChannelLink {
-    /// The link that `channel` is, over that bridge, in that epoch.
-    pub(crate) fn new(channel: Arc<Channel>, bridge: u32, epochs: (u64, u64)) -> Self {
+    /// The link that `channel` is, with the memory of both ends, over that bridge, in
+    /// that epoch.
+    pub(crate) fn new(
+        channel: Arc<Channel>,
+        memory: Arc<Memory>,
+        bridge: u32,
+        epochs: (u64, u64),
+    ) -> Self {
         Self {
             channel,
+            memory,
             bridge,
             epochs,
             napis: SetOnceNapis::new(),
@@ -120,6 +129,11 @@ impl ChannelLink {
     /// The channel.
     pub(crate) fn channel(&self) -> &Arc<Channel> {
         &self.channel
+    }
+
+    /// Nobody uses the peer's memory any more when this returns. Sleeps.
+    pub(crate) fn end_memory(&self) {
+        self.memory.end();
     }
 
     /// Adds the pollers and starts them.
@@ -210,6 +224,10 @@ impl Link for ChannelLink {
 
     fn counter(&self, index: usize) -> u64 {
         self.channel.counter(index)
+    }
+
+    fn memory(&self) -> Option<Arc<Memory>> {
+        Some(self.memory.clone())
     }
 
     fn details(&self) -> Option<LinkDetails> {

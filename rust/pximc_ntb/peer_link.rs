@@ -7,6 +7,7 @@
 //! only kick it. The data path is in [`crate::channel`].
 
 use crate::{
+    arena::Arena,
     channel::{
         Channel,
         Tags, //
@@ -104,6 +105,8 @@ struct Live {
     /// `None` if there are too many.
     _inbound: Option<Registration>,
     machine: Link<KernelRng>,
+    /// Goes before the memory.
+    arena: Arena,
     inb: LocalMemory,
     layout: Layout,
     mailbox: Mailbox,
@@ -136,7 +139,7 @@ impl PeerLink {
     ///
     /// `ENOMEM`.
     pub(crate) fn new(shared: Arc<Shared>, pidx: u32) -> Result<Arc<Self>> {
-        let upper = new_worker!(Upper::new(shared.clone())?)?;
+        let upper = new_worker!(Upper::new(shared.clone(), pidx)?)?;
         Arc::pin_init(
             pin_init!(Self {
                 shared,
@@ -166,6 +169,7 @@ impl PeerLink {
         Ok(Live {
             _inbound: local::inbound(&inb).ok(),
             machine: Link::new(settings.config, local, KernelRng),
+            arena: Arena::new(&inb, &layout)?,
             inb,
             layout,
             mailbox: Mailbox::new(&self.shared, self.pidx)?,
@@ -366,11 +370,11 @@ impl PeerLink {
             Tags { tx, rx },
         )?;
         let channel = Arc::new(channel, GFP_KERNEL)?;
-        Ok(Arc::new(
-            // The link is up because the peer echoes the own epoch.
-            ChannelLink::new(channel, self.shared.bridge(), (peer.echo, peer.epoch)),
-            GFP_KERNEL,
-        )?)
+        let memory = live.arena.begin(live.window.as_ref(), &peer.layout)?;
+        // The link is up because the peer echoes the own epoch.
+        let epochs = (peer.echo, peer.epoch);
+        let link = ChannelLink::new(channel, memory, self.shared.bridge(), epochs);
+        Ok(Arc::new(link, GFP_KERNEL)?)
     }
 
     /// An endpoint learns from the RP who it is.
@@ -475,6 +479,8 @@ impl PeerLink {
         trace::link_state(self.shared.bridge(), self.pidx, false, name_of(reason));
         self.shared.host().link_down(self.key());
         active.link.channel().close();
+        // Before the peer, who may rely on it, is told of another epoch.
+        active.link.end_memory();
         self.shared.set_active(self.pidx, None);
         self.follow(None);
     }

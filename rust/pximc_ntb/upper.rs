@@ -7,6 +7,9 @@
 //! must go on meanwhile. Hence this has a worker of its own, which follows what
 //! the link wants at its own pace: a session that ended before it was entered
 //! is never seen by any function.
+//!
+//! It also owns the interface, which is there whether or not a peer is, and says
+//! there which peer is at the far end.
 
 use crate::{
     channel_link::{
@@ -18,6 +21,7 @@ use crate::{
 use kernel::{
     new_mutex,
     prelude::*,
+    str::CString,
     sync::{
         Arc,
         Mutex, //
@@ -28,7 +32,13 @@ use mp_kernel::{
     worker::Work, //
 };
 use mp_proto::wire::PeerId;
-use mp_transport::transport::PeerRegistration;
+use mp_transport::{
+    interface::{
+        self,
+        Info, //
+    },
+    transport::PeerRegistration, //
+};
 
 /// A live channel with the peer it leads to.
 pub(crate) struct Session {
@@ -54,10 +64,40 @@ impl Drop for Entered {
     }
 }
 
+/// What is known of the interface to peer `pidx`, all of it before that is there.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+fn info(shared: &Shared, pidx: u32) -> Result<Info> {
+    let location = shared.ntb().pci_function();
+    let bridge = shared.bridge();
+    let (id, name) = match &location {
+        Some(function) => (
+            interface::id_at(function, pidx),
+            CString::try_from_fmt(format_args!("NTB {function} peer {pidx}"))?,
+        ),
+        // As good as nothing: only their number tells such bridges apart.
+        None => (
+            interface::id_of(bridge, pidx),
+            CString::try_from_fmt(format_args!("NTB {bridge} peer {pidx}"))?,
+        ),
+    };
+    Ok(Info {
+        id,
+        name,
+        is_loopback: false,
+        location,
+        bridge: Some(bridge),
+        port: pidx,
+    })
+}
+
 /// Follows the sessions of one link.
 #[pin_data]
 pub(crate) struct Upper {
     shared: Arc<Shared>,
+    interface: interface::Registration,
     #[pin]
     wanted: Mutex<Option<Arc<Session>>>,
     #[pin]
@@ -65,15 +105,17 @@ pub(crate) struct Upper {
 }
 
 impl Upper {
-    /// No session.
+    /// The link to peer `pidx`, without a session, and its interface.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
-    pub(crate) fn new(shared: Arc<Shared>) -> Result<Arc<Self>> {
+    /// `ENOSPC` if there are too many interfaces, `ENOMEM`.
+    pub(crate) fn new(shared: Arc<Shared>, pidx: u32) -> Result<Arc<Self>> {
+        let interface = interface::Registration::new(info(&shared, pidx)?)?;
         Arc::pin_init(
             pin_init!(Self {
                 shared,
+                interface,
                 wanted <- new_mutex!(None),
                 current <- new_mutex!(None),
             }),
@@ -95,6 +137,7 @@ impl Upper {
         match self.try_enter(&mut entered) {
             Ok(()) => pr_info!("peer {:08x} has arrived\n", id.0),
             Err(e) => {
+                entered.peer = None;
                 let why = match e {
                     e if e == EEXIST => ": another host has that id or index",
                     _ => "",
@@ -146,8 +189,12 @@ impl Work for Upper {
         };
         if !same {
             // The old session leaves before the new one comes.
+            self.interface.set_peer(None);
             *current = None;
             *current = wanted.map(|session| self.enter(session));
+            let peer = current.as_ref().and_then(|entered| entered.peer.as_ref());
+            self.interface
+                .set_peer(peer.map(|peer| peer.peer().clone()));
         }
         None
     }

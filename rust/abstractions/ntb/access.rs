@@ -21,7 +21,7 @@ const BATCH: usize = 8;
 ///
 /// `base..base + len` is mapped for as long as the value lives, is aligned to a
 /// page, and is accessed through volatile operations only.
-pub(super) struct Region {
+pub(crate) struct Region {
     base: *mut u8,
     len: usize,
 }
@@ -37,17 +37,17 @@ impl Region {
     /// # Safety
     ///
     /// The caller guarantees the type invariants.
-    pub(super) unsafe fn new(base: *mut u8, len: usize) -> Self {
+    pub(crate) unsafe fn new(base: *mut u8, len: usize) -> Self {
         Self { base, len }
     }
 
     #[inline]
-    pub(super) fn base(&self) -> *mut u8 {
+    pub(crate) fn base(&self) -> *mut u8 {
         self.base
     }
 
     #[inline]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
@@ -70,21 +70,21 @@ impl Region {
     }
 
     #[inline(always)]
-    pub(super) fn read_u32(&self, off: usize) -> Result<u32> {
+    pub(crate) fn read_u32(&self, off: usize) -> Result<u32> {
         let ptr = self.word::<u32>(off)?;
         // SAFETY: In the region and aligned, as `word` has checked.
         Ok(unsafe { ptr.read_volatile() })
     }
 
     #[inline(always)]
-    pub(super) fn read_u64(&self, off: usize) -> Result<u64> {
+    pub(crate) fn read_u64(&self, off: usize) -> Result<u64> {
         let ptr = self.word::<u64>(off)?;
         // SAFETY: In the region and aligned, as `word` has checked.
         Ok(unsafe { ptr.read_volatile() })
     }
 
     #[inline(always)]
-    pub(super) fn write_u32(&self, off: usize, val: u32) -> Result {
+    pub(crate) fn write_u32(&self, off: usize, val: u32) -> Result {
         let ptr = self.word::<u32>(off)?;
         // SAFETY: In the region and aligned, as `word` has checked.
         unsafe { ptr.write_volatile(val) };
@@ -92,7 +92,7 @@ impl Region {
     }
 
     #[inline(always)]
-    pub(super) fn write_u64(&self, off: usize, val: u64) -> Result {
+    pub(crate) fn write_u64(&self, off: usize, val: u64) -> Result {
         let ptr = self.word::<u64>(off)?;
         // SAFETY: In the region and aligned, as `word` has checked.
         unsafe { ptr.write_volatile(val) };
@@ -100,7 +100,7 @@ impl Region {
     }
 
     /// Copies all of `src` to `off`.
-    pub(super) fn write(&self, off: usize, src: &[u8]) -> Result {
+    pub(crate) fn write(&self, off: usize, src: &[u8]) -> Result {
         let dst = self.at(off, src.len())?;
         // SAFETY: `src` is readable, `dst` lies in the region for as many bytes.
         unsafe { copy_out(dst, src.as_ptr(), src.len()) };
@@ -108,7 +108,7 @@ impl Region {
     }
 
     /// Fills all of `dst` from `off`.
-    pub(super) fn read(&self, off: usize, dst: &mut [u8]) -> Result {
+    pub(crate) fn read(&self, off: usize, dst: &mut [u8]) -> Result {
         let src = self.at(off, dst.len())?;
         // SAFETY: `dst` is writable, `src` lies in the region for as many bytes.
         unsafe { copy_in(dst.as_mut_ptr(), src, dst.len()) };
@@ -116,7 +116,7 @@ impl Region {
     }
 
     /// Stores zero to `len` bytes at `off`.
-    pub(super) fn zero(&self, off: usize, len: usize) -> Result {
+    pub(crate) fn zero(&self, off: usize, len: usize) -> Result {
         let mut ptr = self.at(off, len)?;
         let end = ptr.wrapping_add(len);
         while ptr < end && !ptr.cast::<u64>().is_aligned() {

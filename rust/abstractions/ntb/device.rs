@@ -6,6 +6,7 @@ use super::{
     InboundBuffer,
     PeerWindow, //
 };
+use crate::pci;
 use core::ptr::{
     self,
     NonNull, //
@@ -127,6 +128,14 @@ impl NtbDev {
     pub(super) fn dma_dev_raw(&self) -> *mut bindings::device {
         // SAFETY: `self` is valid.
         unsafe { bindings::ntb_get_dma_dev(self.as_raw()) }
+    }
+
+    /// The bridge's function on the PCI bus, if it is on one.
+    pub fn pci_function(&self) -> Option<pci::Function> {
+        // SAFETY: `self` is valid; its driver keeps the function for as long.
+        let pdev = unsafe { (*self.as_raw()).pdev };
+        // SAFETY: As above, unless there is none.
+        (!pdev.is_null()).then(|| unsafe { pci::Function::of(pdev) })
     }
 
     /// The device for DMA allocations and mappings.

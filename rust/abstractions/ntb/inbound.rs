@@ -181,6 +181,15 @@ impl InboundBuffer {
         self.map.write_u64(off, val)
     }
 
+    /// Copies all of `src` to `off`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if that does not fit; nothing is written then.
+    pub fn copy_from_slice(&self, off: usize, src: &[u8]) -> Result {
+        self.map.write(off, src)
+    }
+
     /// Copies from `off` into all of `dst`. Bytes that are written meanwhile may
     /// be seen old or new.
     ///

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory of both ends of a link: of this host as its own peer, and over epochs.
+
+use kernel::prelude::*;
+
+#[kunit_tests(mp_memory)]
+mod tests {
+    use super::*;
+    use kernel::{
+        sync::{
+            atomic::{
+                Acquire,
+                Atomic,
+                Relaxed,
+                Release, //
+            },
+            Arc, //
+        },
+        time::{
+            delay::fsleep,
+            Delta, //
+        }, //
+    };
+    use mp_kernel::{
+        error,
+        shared_pages::SharedPages,
+        worker::{
+            new_worker,
+            Work, //
+        }, //
+    };
+    use mp_proto::{
+        layout::PAGE,
+        wire::PeerId, //
+    };
+    use mp_transport::{
+        memory::{
+            Cache,
+            Holder,
+            Limits,
+            Memory,
+            Pool, //
+        },
+        service, //
+    };
+
+    /// Pages of the pools that are made here.
+    const PAGES: u64 = 8;
+
+    /// The memory of this host as its own peer.
+    fn own() -> Result<Arc<Memory>> {
+        let me = service::peer_get(PeerId::SELF).ok_or(ENOENT)?;
+        me.memory().ok_or(ENOENT)
+    }
+
+    /// A link whose ends share some pages.
+    struct Shared {
+        pages: Arc<SharedPages>,
+        pool: Arc<Pool>,
+    }
+
+    impl Shared {
+        fn new() -> Result<Self> {
+            let pages = SharedPages::new((PAGES * PAGE) as usize / kernel::page::PAGE_SIZE)?;
+            let pages = Arc::new(pages, GFP_KERNEL)?;
+            let pool = Pool::new(PAGES * PAGE, pages.clone())?;
+            Ok(Self { pages, pool })
+        }
+
+        fn begin(&self) -> Result<Arc<Memory>> {
+            Memory::begin(self.pool.clone(), self.pages.clone(), PAGES * PAGE)
+        }
+    }
+
+    /// Counts how often it is told; takes its time for that.
+    struct Counter {
+        begun: Atomic<u32>,
+        told: Atomic<u32>,
+        ms: i64,
+    }
+
+    impl Counter {
+        fn new(ms: i64) -> Result<Arc<Self>> {
+            let this = Self {
+                begun: Atomic::new(0),
+                told: Atomic::new(0),
+                ms,
+            };
+            Ok(Arc::new(this, GFP_KERNEL)?)
+        }
+
+        fn told(&self) -> u32 {
+            self.told.load(Acquire)
+        }
+    }
+
+    impl Holder for Counter {
+        fn revoke(&self) {
+            self.begun.fetch_add(1, Relaxed);
+            fsleep(Delta::from_millis(self.ms));
+            self.told.fetch_add(1, Release);
+        }
+    }
+
+    #[test]
+    fn a_piece_is_as_long_as_asked_for_and_begins_on_a_page() -> Result {
+        let memory = own()?;
+        let before = memory.limits();
+        assert_eq!(before.local_total, before.remote_total);
+        assert_eq!(before.local_largest_free, before.local_total);
+        let first = memory.alloc(1)?;
+        let second = memory.alloc(PAGE + 1)?;
+        assert_eq!((first.len(), second.len()), (1, PAGE + 1));
+        assert_eq!((first.off(), second.off()), (0, PAGE));
+        let now = memory.limits().local_largest_free;
+        assert_eq!(now, before.local_total - 3 * PAGE);
+        assert!(first.page(0)? != second.page(0)?);
+        assert_eq!(first.page(1).err(), Some(EINVAL));
+        assert_eq!(second.page(2).err(), Some(EINVAL));
+        drop((first, second));
+        assert_eq!(memory.limits(), before);
+        Ok(())
+    }
+
+    #[test]
+    fn what_cannot_be_cut_is_refused() -> Result {
+        let memory = own()?;
+        let largest = memory.limits().local_largest_free;
+        assert_eq!(memory.alloc(0).err(), Some(EINVAL));
+        assert_eq!(memory.alloc(largest + 1).err(), Some(ENOSPC));
+        assert_eq!(memory.alloc(u64::MAX).err(), Some(ENOSPC));
+        assert_eq!(memory.limits().local_largest_free, largest);
+        Ok(())
+    }
+
+    #[test]
+    fn a_piece_shows_nothing_of_the_one_before_it() -> Result {
+        let memory = own()?;
+        let piece = memory.alloc(2 * PAGE)?;
+        let off = piece.off();
+        piece.write(PAGE - 2, &[0xa5; 4])?;
+        piece.store_u64(2 * PAGE - 8, u64::MAX)?;
+        drop(piece);
+        let piece = memory.alloc(2 * PAGE - 1)?;
+        assert_eq!(piece.off(), off);
+        let mut bytes = KVec::from_elem(1u8, 2 * PAGE as usize - 1, GFP_KERNEL)?;
+        piece.read(0, &mut bytes)?;
+        assert!(bytes.iter().all(|byte| *byte == 0));
+        Ok(())
+    }
+
+    #[test]
+    fn both_ends_of_the_own_host_are_the_same_pages() -> Result {
+        let memory = own()?;
+        let local = memory.alloc(3 * PAGE)?;
+        memory.grant(&local)?;
+        let remote = memory.reach(local.off(), local.len())?;
+        for page in 0..3 {
+            assert_eq!(local.page(page)?, remote.page(page)?);
+        }
+        assert!(local.page(0)?.cache == Cache::Cached);
+        let text: [u8; 100] = core::array::from_fn(|i| i as u8);
+        remote.write(PAGE - 50, &text)?;
+        remote.store_u64(8, 0x1234_5678)?;
+        remote.flush()?;
+        let mut got = [0; 100];
+        local.read(PAGE - 50, &mut got)?;
+        assert_eq!(got, text);
+        assert_eq!(local.load_u64(8)?, 0x1234_5678);
+        assert_eq!(remote.bus_address(0).err(), Some(error::unsupported()));
+        memory.peer_let_go(local.off())
+    }
+
+    #[test]
+    fn nothing_is_reached_beyond_a_piece() -> Result {
+        let memory = own()?;
+        let local = memory.alloc(PAGE + 8)?;
+        let remote = memory.reach(local.off(), local.len())?;
+        let mut byte = [0];
+        assert_eq!(local.read(PAGE + 8, &mut byte).err(), Some(EINVAL));
+        assert_eq!(local.read(u64::MAX, &mut byte).err(), Some(EINVAL));
+        assert_eq!(local.write(PAGE + 7, &[1, 2]).err(), Some(EINVAL));
+        assert_eq!(local.load_u64(PAGE + 1).err(), Some(EINVAL));
+        assert_eq!(remote.write(PAGE + 7, &[1, 2]).err(), Some(EINVAL));
+        assert_eq!(remote.store_u64(PAGE + 8, 1).err(), Some(EINVAL));
+        assert_eq!(remote.page(2).err(), Some(EINVAL));
+        assert_eq!(remote.page(u64::MAX).err(), Some(EINVAL));
+        Ok(())
+    }
+
+    #[test]
+    fn only_the_peers_memory_is_reached() -> Result {
+        let memory = own()?;
+        let total = memory.limits().remote_total;
+        for (off, len) in [
+            (0, 0),
+            (1, PAGE),
+            (0, total + 1),
+            (total, 1),
+            (total - PAGE, PAGE + 1),
+            (u64::MAX - PAGE + 1, PAGE),
+        ] {
+            assert_eq!(memory.reach(off, len).err(), Some(EINVAL));
+        }
+        assert_eq!(memory.reach(total - PAGE, PAGE)?.len(), PAGE);
+        Ok(())
+    }
+
+    #[test]
+    fn a_granted_piece_is_not_reused_before_the_peer_lets_go() -> Result {
+        let memory = own()?;
+        let before = memory.limits();
+        let piece = memory.alloc(PAGE)?;
+        let off = piece.off();
+        memory.grant(&piece)?;
+        memory.grant(&piece)?;
+        drop(piece);
+        let other = memory.alloc(PAGE)?;
+        assert!(other.off() != off);
+        memory.peer_let_go(off)?;
+        assert_eq!(memory.peer_let_go(off).err(), Some(ENOENT));
+        assert_eq!(memory.alloc(PAGE)?.off(), off);
+        drop(other);
+        assert_eq!(memory.limits(), before);
+        Ok(())
+    }
+
+    #[test]
+    fn a_piece_that_the_peer_let_go_first_is_free_at_once() -> Result {
+        let memory = own()?;
+        let piece = memory.alloc(PAGE)?;
+        let off = piece.off();
+        assert_eq!(memory.peer_let_go(off).err(), Some(ENOENT));
+        memory.grant(&piece)?;
+        memory.peer_let_go(off)?;
+        drop(piece);
+        assert_eq!(memory.alloc(PAGE)?.off(), off);
+        Ok(())
+    }
+
+    #[test]
+    fn a_piece_of_another_peer_cannot_be_granted() -> Result {
+        let memory = own()?;
+        let shared = Shared::new()?;
+        let piece = shared.begin()?.alloc(1)?;
+        assert_eq!(memory.grant(&piece).err(), Some(EINVAL));
+        Ok(())
+    }
+
+    #[test]
+    fn quarantine_lasts_until_the_next_epoch_begins() -> Result {
+        let shared = Shared::new()?;
+        let first = shared.begin()?;
+        let (kept, given) = (first.alloc(PAGE)?, first.alloc(PAGE)?);
+        first.grant(&kept)?;
+        first.grant(&given)?;
+        let (kept_at, given_at) = (kept.off(), given.off());
+        first.end();
+        drop(given);
+        assert_eq!(first.alloc(1).err(), Some(error::not_connected()));
+        assert_eq!(first.limits(), Limits::default());
+        assert_eq!(
+            first.peer_let_go(given_at).err(),
+            Some(error::not_connected())
+        );
+
+        let second = shared.begin()?;
+        assert_eq!(second.alloc(PAGE)?.off(), given_at);
+        // What was granted in the old epoch cannot be reached any more, but is its owner's.
+        kept.store_u64(0, 7)?;
+        assert_eq!(kept.load_u64(0)?, 7);
+        assert_eq!(first.grant(&kept).err(), Some(error::not_connected()));
+        drop(kept);
+        assert_eq!(second.alloc(PAGE)?.off(), kept_at);
+        Ok(())
+    }
+
+    #[test]
+    fn the_peers_memory_is_revoked_at_the_end_of_the_epoch() -> Result {
+        let shared = Shared::new()?;
+        let memory = shared.begin()?;
+        let local = memory.alloc(PAGE)?;
+        let remote = memory.reach(0, PAGE)?;
+        let (stays, leaves, of_local) = (Counter::new(0)?, Counter::new(0)?, Counter::new(0)?);
+        let _hold = remote.hold(stays.clone())?;
+        drop(remote.hold(leaves.clone())?);
+        let _local_hold = local.hold(of_local.clone())?;
+        memory.end();
+        memory.end();
+        assert_eq!((stays.told(), leaves.told(), of_local.told()), (1, 0, 0));
+        let gone = Some(error::not_connected());
+        assert_eq!(remote.page(0).err(), gone);
+        assert_eq!(remote.store_u64(0, 1).err(), gone);
+        assert_eq!(remote.write(0, &[1]).err(), gone);
+        assert_eq!(remote.flush().err(), gone);
+        assert_eq!(remote.hold(stays).err(), gone);
+        assert_eq!(memory.reach(0, PAGE).err(), gone);
+        // A new epoch does not bring it back.
+        let _next = shared.begin()?;
+        assert_eq!(remote.store_u64(0, 1).err(), gone);
+        assert_eq!(local.load_u64(0)?, 0);
+        Ok(())
+    }
+
+    #[test]
+    fn own_memory_is_revoked_when_it_goes() -> Result {
+        let shared = Shared::new()?;
+        let memory = shared.begin()?;
+        let local = memory.alloc(PAGE)?;
+        let counter = Counter::new(0)?;
+        let _hold = local.hold(counter.clone())?;
+        memory.end();
+        shared.pool.close();
+        assert_eq!(counter.told(), 1);
+        let gone = Some(error::not_connected());
+        assert_eq!(local.page(0).err(), gone);
+        assert_eq!(local.load_u64(0).err(), gone);
+        assert_eq!(local.write(0, &[1]).err(), gone);
+        assert_eq!(local.hold(counter).err(), gone);
+        Ok(())
+    }
+
+    /// Ends an epoch.
+    struct Ender(Arc<Memory>);
+
+    impl Work for Ender {
+        fn run(&self) -> Option<u32> {
+            self.0.end();
+            None
+        }
+    }
+
+    #[test]
+    fn a_hold_that_is_dropped_has_been_told() -> Result {
+        let memory = Shared::new()?.begin()?;
+        let slow = Counter::new(50)?;
+        let hold = memory.reach(0, PAGE)?.hold(slow.clone())?;
+        let ender = new_worker!(Arc::new(Ender(memory), GFP_KERNEL)?)?;
+        ender.kick();
+        for _ in 0..1000 {
+            if slow.begun.load(Relaxed) != 0 {
+                break;
+            }
+            fsleep(Delta::from_millis(1));
+        }
+        assert_eq!(slow.begun.load(Relaxed), 1);
+        drop(hold);
+        assert_eq!(slow.told(), 1);
+        Ok(())
+    }
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Pieces of memory that somebody holds, at this end of a link or at the other one.
+
+use super::{
+    Hold,
+    Holder,
+    Memory,
+    PageFrame,
+    Pool, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use mp_proto::layout::PAGE;
+
+/// Bytes that are copied without a pause.
+const STRETCH: usize = 1 << 14;
+
+/// Checks that `count` bytes at `at` lie in a piece of `len` bytes, and says where
+/// they are if the piece begins at `off`.
+///
+/// # Errors
+///
+/// `EINVAL`.
+fn inside(off: u64, len: u64, at: u64, count: usize) -> Result<u64> {
+    let end = at.checked_add(count as u64).ok_or(EINVAL)?;
+    if end > len {
+        return Err(EINVAL);
+    }
+    off.checked_add(at).ok_or(EINVAL)
+}
+
+/// Where page `page` of a piece is.
+///
+/// # Errors
+///
+/// `EINVAL` if the piece has not so many.
+fn page_at(off: u64, len: u64, page: u64) -> Result<u64> {
+    let at = page.checked_mul(PAGE).ok_or(EINVAL)?;
+    inside(off, len, at, 1)
+}
+
+/// A piece of this host's memory that a peer may be granted.
+///
+/// Its owner takes all mappings of it away before it drops it, which sleeps.
+pub struct Local {
+    pool: Arc<Pool>,
+    off: u64,
+    len: u64,
+}
+
+impl Local {
+    /// Cuts a piece; see [`Memory::alloc`].
+    pub(super) fn cut(pool: &Arc<Pool>, epoch: u64, len: u64) -> Result<Self> {
+        let local = Self {
+            off: pool.cut(epoch, len)?,
+            pool: pool.clone(),
+            len,
+        };
+        pool.prepare(local.off, len)?;
+        Ok(local)
+    }
+
+    /// Whether it was cut from that pool.
+    pub(super) fn is_of(&self, pool: &Arc<Pool>) -> bool {
+        Arc::ptr_eq(&self.pool, pool)
+    }
+
+    /// Where it begins among what the peer may reach, in bytes; a multiple of
+    /// [`PAGE`]. The peer is told this.
+    pub fn off(&self) -> u64 {
+        self.off
+    }
+
+    /// Bytes, as they were asked for.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Has `holder` told when the memory goes, from now on. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN` if it has gone, `ENOMEM`.
+    pub fn hold(&self, holder: Arc<dyn Holder>) -> Result<Hold> {
+        self.pool.hold(holder)
+    }
+
+    /// Its page number `page`, for a mapping. The bytes behind the end of the piece in
+    /// its last page are nobody's.
+    ///
+    /// For one who has a [hold](Self::hold) on it.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it has not so many, `EOPNOTSUPP` if its pages cannot be mapped,
+    /// `ENOTCONN` if the memory has gone.
+    pub fn page(&self, page: u64) -> Result<PageFrame> {
+        let at = page_at(self.off, self.len, page)?;
+        self.pool.with_bytes(|bytes| bytes.page(at))
+    }
+
+    /// Its address for the kernel, if it is in one run: valid while the piece is there
+    /// and until [`Holder::revoke`] has returned, for one who has a [hold](Self::hold)
+    /// on it. The peer may write there at any time.
+    pub fn address(&self) -> Option<*mut u8> {
+        let address = self.pool.with_bytes(|bytes| Ok(bytes.address(self.off)));
+        address.ok().flatten()
+    }
+
+    /// Loads an aligned word in one piece.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it is unaligned or outside, `ENOTCONN` if the memory has gone.
+    pub fn load_u64(&self, at: u64) -> Result<u64> {
+        let at = inside(self.off, self.len, at, size_of::<u64>())?;
+        self.pool.with_bytes(|bytes| bytes.load_u64(at))
+    }
+
+    /// Stores an aligned word in one piece.
+    ///
+    /// # Errors
+    ///
+    /// As for [`load_u64`](Self::load_u64).
+    pub fn store_u64(&self, at: u64, val: u64) -> Result {
+        let at = inside(self.off, self.len, at, size_of::<u64>())?;
+        self.pool.with_bytes(|bytes| bytes.store_u64(at, val))
+    }
+
+    /// Fills all of `dst` from `at`; bytes that the peer writes meanwhile may be seen
+    /// old or new.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` outside, and then `dst` is unchanged; `ENOTCONN` if the memory has gone.
+    pub fn read(&self, at: u64, dst: &mut [u8]) -> Result {
+        let mut at = inside(self.off, self.len, at, dst.len())?;
+        for part in dst.chunks_mut(STRETCH) {
+            self.pool.with_bytes(|bytes| bytes.read(at, part))?;
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Copies all of `src` to `at`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` outside, and then nothing is written; `ENOTCONN` if the memory has gone.
+    pub fn write(&self, at: u64, src: &[u8]) -> Result {
+        let mut at = inside(self.off, self.len, at, src.len())?;
+        for part in src.chunks(STRETCH) {
+            self.pool.with_bytes(|bytes| bytes.write(at, part))?;
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        self.pool.give_up(self.off);
+    }
+}
+
+/// A piece of a peer's memory, as this host reaches it in one epoch.
+pub struct Remote {
+    memory: Arc<Memory>,
+    off: u64,
+    len: u64,
+}
+
+impl Remote {
+    /// See [`Memory::reach`], which has checked the place.
+    pub(super) fn new(memory: &Arc<Memory>, off: u64, len: u64) -> Self {
+        Self {
+            memory: memory.clone(),
+            off,
+            len,
+        }
+    }
+
+    /// Where it begins in the peer's memory, in bytes.
+    pub fn off(&self) -> u64 {
+        self.off
+    }
+
+    /// Bytes.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Has `holder` told at the end of the epoch, from now on. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN` once the epoch is over, `ENOMEM`.
+    pub fn hold(&self, holder: Arc<dyn Holder>) -> Result<Hold> {
+        self.memory.holders.add(holder)
+    }
+
+    /// Its page number `page`, for a mapping.
+    ///
+    /// For one who has a [hold](Self::hold) on it.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it has not so many, `EOPNOTSUPP` if its pages cannot be mapped,
+    /// `ENOTCONN` once the epoch is over.
+    pub fn page(&self, page: u64) -> Result<PageFrame> {
+        let at = page_at(self.off, self.len, page)?;
+        self.memory.with_remote(|bytes| bytes.page(at))
+    }
+
+    /// The address on the PCI bus of its byte `at`, and of all behind it: where other
+    /// devices of this host write if nothing translates between them and the bridge.
+    ///
+    /// For one who has a [hold](Self::hold) on it.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` outside, `EOPNOTSUPP` if it is not on a bus, `ENOTCONN` once the epoch
+    /// is over.
+    pub fn bus_address(&self, at: u64) -> Result<u64> {
+        let at = inside(self.off, self.len, at, 1)?;
+        self.memory.with_remote(|bytes| bytes.bus_address(at))
+    }
+
+    /// Stores an aligned word in one piece.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it is unaligned or outside, `ENOTCONN` once the epoch is over.
+    pub fn store_u64(&self, at: u64, val: u64) -> Result {
+        let at = inside(self.off, self.len, at, size_of::<u64>())?;
+        self.memory.with_remote(|bytes| bytes.store_u64(at, val))
+    }
+
+    /// Copies all of `src` to `at`, in any order and any pieces.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` outside, and then nothing is written; `ENOTCONN` once the epoch is over,
+    /// and then part of it may have been.
+    pub fn write(&self, at: u64, src: &[u8]) -> Result {
+        let mut at = inside(self.off, self.len, at, src.len())?;
+        for part in src.chunks(STRETCH) {
+            self.memory.with_remote(|bytes| bytes.write(at, part))?;
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Pushes all stores before it out, ahead of all stores after it.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN` once the epoch is over.
+    pub fn flush(&self) -> Result {
+        self.memory.with_remote(|bytes| {
+            bytes.flush();
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The arenas at both ends of a link as memory for other services
+//! ([`mp_transport::memory`]).
+//!
+//! The arena of this host lives with the inbound memory, over all epochs; that of the
+//! peer is reached through the window for as long as an epoch lasts. Neither touches
+//! what lies before the arena: the status page and the rings.
+
+use crate::memory::{
+    LocalMemory,
+    RemoteMemory, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use mp_kernel::error;
+use mp_proto::layout::Layout;
+use mp_transport::memory::{
+    Cache,
+    LocalBytes,
+    Memory,
+    PageFrame,
+    Pool,
+    RemoteBytes, //
+};
+
+/// Where a byte of an arena is in the memory that begins `start` bytes before it.
+///
+/// # Errors
+///
+/// `EINVAL` beyond all memory.
+fn place(start: u64, off: u64) -> Result<usize> {
+    Ok(usize::try_from(start.checked_add(off).ok_or(EINVAL)?)?)
+}
+
+/// The arena that the peer reaches.
+struct Near {
+    memory: LocalMemory,
+    start: u64,
+}
+
+impl Near {
+    fn place(&self, off: u64) -> Result<usize> {
+        place(self.start, off)
+    }
+}
+
+impl LocalBytes for Near {
+    fn page(&self, off: u64) -> Result<PageFrame> {
+        let buffer = &self.memory.0;
+        let at = self.place(off)?;
+        if at >= buffer.len() {
+            return Err(EINVAL);
+        }
+        PageFrame::at(buffer.phys_address() + at as u64, Cache::Cached)
+    }
+
+    fn address(&self, off: u64) -> Option<*mut u8> {
+        let at = self.place(off).ok()?;
+        let buffer = &self.memory.0;
+        (at < buffer.len()).then(|| buffer.as_ptr().wrapping_add(at))
+    }
+
+    fn load_u64(&self, off: u64) -> Result<u64> {
+        self.memory.0.read_u64(self.place(off)?)
+    }
+
+    fn store_u64(&self, off: u64, val: u64) -> Result {
+        self.memory.0.write_u64(self.place(off)?, val)
+    }
+
+    fn read(&self, off: u64, dst: &mut [u8]) -> Result {
+        self.memory.0.copy_to_slice(self.place(off)?, dst)
+    }
+
+    fn write(&self, off: u64, src: &[u8]) -> Result {
+        self.memory.0.copy_from_slice(self.place(off)?, src)
+    }
+
+    fn zero(&self, off: u64, len: u64) -> Result {
+        self.memory.0.zero(self.place(off)?, usize::try_from(len)?)
+    }
+}
+
+/// The peer's arena.
+struct Far {
+    memory: RemoteMemory,
+    start: u64,
+}
+
+impl Far {
+    fn place(&self, off: u64) -> Result<usize> {
+        place(self.start, off)
+    }
+
+    /// Where a byte of the window is that begins at `window`.
+    fn address(&self, window: u64, off: u64) -> Result<u64> {
+        let at = self.place(off)?;
+        if at >= self.memory.0.len() {
+            return Err(EINVAL);
+        }
+        window.checked_add(at as u64).ok_or(EINVAL)
+    }
+}
+
+impl RemoteBytes for Far {
+    fn page(&self, off: u64) -> Result<PageFrame> {
+        let phys = self.address(self.memory.0.phys_addr(), off)?;
+        PageFrame::at(phys, Cache::WriteCombining)
+    }
+
+    fn bus_address(&self, off: u64) -> Result<u64> {
+        self.address(self.memory.0.bus_addr(), off)
+    }
+
+    fn store_u64(&self, off: u64, val: u64) -> Result {
+        self.memory.0.write_u64(self.place(off)?, val)
+    }
+
+    fn write(&self, off: u64, src: &[u8]) -> Result {
+        self.memory.0.copy_from_slice(self.place(off)?, src)
+    }
+
+    fn flush(&self) {
+        self.memory.0.flush();
+    }
+}
+
+/// The arena of this host for one peer. Dropping it takes it away from everybody on
+/// this host, and sleeps; the inbound memory goes after that.
+pub(crate) struct Arena(Arc<Pool>);
+
+impl Arena {
+    /// The arena that `layout` has in `memory`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(memory: &LocalMemory, layout: &Layout) -> Result<Self> {
+        let near = Near {
+            memory: memory.clone(),
+            start: layout.arena_off,
+        };
+        let pool = Pool::new(layout.arena_len, Arc::new(near, GFP_KERNEL)?)?;
+        Ok(Self(pool))
+    }
+
+    /// Begins an epoch, in which the peer's memory is behind `window` and has that
+    /// layout, which has been checked.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, `ENOLINK` without a window.
+    pub(crate) fn begin(
+        &self,
+        window: Option<&RemoteMemory>,
+        peer: &Layout,
+    ) -> Result<Arc<Memory>> {
+        let far = Far {
+            memory: window.ok_or(error::no_link())?.clone(),
+            start: peer.arena_off,
+        };
+        Memory::begin(self.0.clone(), Arc::new(far, GFP_KERNEL)?, peer.arena_len)
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}

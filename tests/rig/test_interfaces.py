@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The local ends of links in sysfs, with and without a host at the far end."""
+
+import pytest
+from ntbrig import stack
+
+from frames import TRANSPORT, peer_id, wait_for_peers
+
+DIRECTORY = "/sys/kernel/mp/interfaces"
+LOOPBACK = "00000001"
+NTB = ("pximc_ntb",)
+
+
+@pytest.fixture(scope="module")
+def pair(boot):
+    """Two hosts, all but the transport loaded."""
+    fabric = boot(hosts=2)
+    stack.load(*fabric.hosts, modules=TRANSPORT[:-1])
+    return fabric.hosts
+
+
+def interfaces(guest):
+    """All interfaces but the loopback: their files by id."""
+    found = {}
+    for line in guest.run(f"cd {DIRECTORY} && grep -H '' */*").out.splitlines():
+        path, value = line.split(":", 1)
+        name, file = path.split("/")
+        found.setdefault(name, {})[file] = value
+    loopback = found.pop(LOOPBACK)
+    assert (loopback["name"], loopback["state"]) == ("loopback", "up")
+    return found
+
+
+def wait_until(guest, name, state):
+    guest.run(f'until [ "$(cat {DIRECTORY}/{name}/state)" = {state} ]; do sleep 0.02; done')
+
+
+def test_an_interface_is_there_with_or_without_a_host_at_the_far_end(pair):
+    one, other = pair
+    assert interfaces(one) == {}
+    stack.load(one, modules=NTB)
+    ((name, alone),) = interfaces(one).items()
+    assert (alone["state"], alone["peer"]) == ("down", "none")
+    where = f"/sys/bus/pci/devices/{alone['location']}"
+    for file in ("vendor", "device", "subsystem_vendor", "subsystem_device"):
+        assert int(one.run(f"cat {where}/{file}").out, 16) == int(alone[file], 16)
+
+    stack.load(other, modules=NTB)
+    wait_for_peers(one, 1)
+    wait_until(one, name, "up")
+    assert interfaces(one) == {
+        name: alone | {"state": "up", "peer": f"{peer_id(other):08x}"},
+    }
+    stack.unload(other, modules=NTB)
+    wait_until(one, name, "down")
+    assert interfaces(one) == {name: alone}
+    stack.unload(one, modules=NTB)
+    assert interfaces(one) == {}
+
+
+def test_an_id_stays_the_same_and_is_used_once(boot):
+    one = boot(hosts=3).hosts[0]
+    stack.load(one, modules=TRANSPORT[:-1])
+    listed = []
+    for _ in range(2):
+        stack.load(one, modules=NTB)
+        listed.append(sorted(interfaces(one)))
+        stack.unload(one, modules=NTB)
+    assert listed[0] == listed[1]
+    assert len(listed[0]) == 2
+    assert "00000000" not in listed[0]
