@@ -7,6 +7,8 @@
 //! reach is *retired*: its pages are not given to anybody until the peer has let go or the epoch
 //! has ended (design 4.11).
 
+use core::ops::DerefMut;
+
 use crate::layout::PAGE;
 
 /// Why nothing was cut.
@@ -48,21 +50,23 @@ impl Extent {
     }
 }
 
-/// An arena with at most `N` extents, retired ones included.
+/// An arena whose table of extents, retired ones included, is the caller's memory: as many as
+/// `S` has places.
 #[derive(Debug)]
-pub struct Arena<const N: usize> {
+pub struct Arena<S> {
     size: u64,
     /// Sorted by offset, without gaps in the table.
-    extents: [Option<Extent>; N],
+    extents: S,
     len: usize,
 }
 
-impl<const N: usize> Arena<N> {
-    /// An empty arena of `size` bytes, rounded down to pages.
-    pub const fn new(size: u64) -> Self {
+impl<S: DerefMut<Target = [Option<Extent>]>> Arena<S> {
+    /// An empty arena of `size` bytes, rounded down to pages. What `storage` holds is forgotten.
+    pub fn new(size: u64, mut storage: S) -> Self {
+        storage.fill(None);
         Arena {
             size: size & !(PAGE - 1),
-            extents: [None; N],
+            extents: storage,
             len: 0,
         }
     }
@@ -77,6 +81,15 @@ impl<const N: usize> Arena<N> {
     pub fn free_bytes(&self) -> u64 {
         let used: u64 = self.extents().map(|e| e.end() - e.off).sum();
         self.size.saturating_sub(used)
+    }
+
+    /// Bytes of the longest run of pages that belong to nobody: no extent can be longer.
+    pub fn largest(&self) -> u64 {
+        let (start, longest) = self.extents().fold((0, 0), |(start, longest), extent| {
+            let run: u64 = extent.off.saturating_sub(start);
+            (extent.end(), run.max(longest))
+        });
+        longest.max(self.size.saturating_sub(start))
     }
 
     /// All extents in the order of their offsets.
@@ -97,7 +110,7 @@ impl<const N: usize> Arena<N> {
         if len == 0 {
             return Err(AllocError::Zero);
         }
-        if self.len >= N {
+        if self.len >= self.extents.len() {
             return Err(AllocError::TooMany);
         }
         let need = len.checked_next_multiple_of(PAGE);
@@ -189,12 +202,17 @@ impl<const N: usize> Arena<N> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::vec;
     use std::vec::Vec;
+
+    fn arena(size: u64, extents: usize) -> Arena<Vec<Option<Extent>>> {
+        Arena::new(size, vec![None; extents])
+    }
 
     /// design 4.4
     #[test]
     fn the_lowest_free_place_is_taken() {
-        let mut a = Arena::<8>::new(16 * PAGE);
+        let mut a = arena(16 * PAGE, 8);
         let offs: Vec<_> = (0..4)
             .map(|_| a.alloc(2 * PAGE).expect("space").off)
             .collect();
@@ -207,7 +225,7 @@ mod tests {
     /// design 4.4
     #[test]
     fn sizes_are_kept_to_the_byte_and_pages_are_not_shared() {
-        let mut a = Arena::<8>::new(2 * PAGE + 100);
+        let mut a = arena(2 * PAGE + 100, 8);
         assert_eq!(a.size(), 2 * PAGE);
         let e = a.alloc(1).expect("space");
         assert_eq!((e.len, e.end()), (1, PAGE));
@@ -219,7 +237,7 @@ mod tests {
     /// design 4.11
     #[test]
     fn memory_that_the_peer_can_reach_is_not_reused_before_the_epoch_ends() {
-        let mut a = Arena::<8>::new(2 * PAGE);
+        let mut a = arena(2 * PAGE, 8);
         let x = a.alloc(PAGE).expect("space").off;
         let y = a.alloc(PAGE).expect("space").off;
         a.retire(x).expect("known");
@@ -236,7 +254,7 @@ mod tests {
     /// design 4.4
     #[test]
     fn senseless_requests_have_their_own_errors() {
-        let mut a = Arena::<1>::new(4 * PAGE);
+        let mut a = arena(4 * PAGE, 1);
         assert_eq!(a.alloc(0), Err(AllocError::Zero));
         assert_eq!(a.alloc(u64::MAX), Err(AllocError::NoSpace));
         assert_eq!(a.free(0), Err(FreeError::Unknown));
@@ -245,13 +263,30 @@ mod tests {
         assert_eq!(a.alloc(1), Err(AllocError::TooMany));
     }
 
+    /// design 4.4
+    #[test]
+    fn the_longest_run_is_what_one_extent_can_have() {
+        let mut a = arena(8 * PAGE, 8);
+        assert_eq!(a.largest(), 8 * PAGE);
+        for _ in 0..4 {
+            a.alloc(2 * PAGE).expect("space");
+        }
+        assert_eq!(a.largest(), 0);
+        a.free(0).expect("known");
+        a.free(4 * PAGE).expect("known");
+        assert_eq!(a.largest(), 2 * PAGE);
+        a.free(2 * PAGE).expect("known");
+        assert_eq!(a.largest(), 6 * PAGE);
+        assert_eq!(a.alloc(6 * PAGE).expect("all of it").off, 0);
+    }
+
     proptest! {
         /// design 4.4, 4.11
         #[test]
         fn extents_never_overlap_and_no_page_is_lost(
             events in prop::collection::vec((0u8..4, 1u64..5 * PAGE, any::<prop::sample::Index>()), 0..200),
         ) {
-            let mut a = Arena::<16>::new(32 * PAGE);
+            let mut a = arena(32 * PAGE, 16);
             for (what, len, which) in events {
                 let all: Vec<Extent> = a.extents().copied().collect();
                 let some = (!all.is_empty()).then(|| all[which.index(all.len())]);
@@ -282,6 +317,11 @@ mod tests {
                 prop_assert!(now.last().is_none_or(|e| e.end() <= a.size()));
                 let used: u64 = now.iter().map(|e| e.end() - e.off).sum();
                 prop_assert_eq!(a.free_bytes(), a.size() - used);
+                if now.len() < 16 {
+                    let longest = a.largest();
+                    prop_assert!(longest == 0 || a.alloc(longest).is_ok_and(|e| a.free(e.off).is_ok()));
+                    prop_assert_eq!(a.alloc(longest + 1), Err(AllocError::NoSpace));
+                }
             }
         }
     }
