@@ -25,6 +25,7 @@
 //! | [`flow`] | back-pressure of frames that are forwarded |
 //! | [`manage`] | messages between the message frame services of two hosts |
 //! | [`herald`] | what the RP tells the endpoints of each other |
+//! | [`pairing`] | sessions of two hosts and how they become pairs |
 //! | [`fdb`] | MAC learning |
 //! | [`ether`] | the function header of the virtual Ethernet |
 //!
@@ -50,6 +51,7 @@ pub mod link;
 pub mod mailbox;
 pub mod manage;
 pub mod memory;
+pub mod pairing;
 pub mod ring;
 pub mod route;
 pub mod wire;

@@ -10,6 +10,8 @@ use mp_proto::layout::Layout;
 use mp_proto::link::{Hello, Identity, Role};
 use mp_proto::mailbox::{Mail, MessageTx};
 use mp_proto::memory::Inbound;
+use mp_proto::pairing::message::{Message, Pairing, What};
+use mp_proto::pairing::terms::{Connection, Limits, Location, Params, Span};
 use mp_proto::ring::{Producer, Split};
 use mp_proto::wire::{MsgHdr, PeerData, PeerId, Tag};
 
@@ -163,4 +165,40 @@ fn the_plans_are_as_documented() {
             l.arena_len >> 10
         ));
     }
+}
+
+/// PXI-REQLS-9, PXI-REQPS-8, PXI-GEN-10
+#[test]
+fn the_pairing_messages_are_as_documented() {
+    let client = Params {
+        connection: Connection::Client,
+        location: Location::Logical,
+        protocol: 0xabcd_1000,
+        uid: 0,
+        local: Limits {
+            min: 0,
+            max: u64::MAX,
+        },
+        remote: Limits::exactly(0x1000),
+        address: 0,
+        address_bits: 64,
+    };
+    let request = Message {
+        free: 4 << 20,
+        what: What::Request(2, client),
+    };
+    documented(&hex(&request.encode()));
+    let window = |off| Some(Span { off, len: 0x1000 });
+    let paired = Message {
+        free: 1 << 20,
+        what: What::Paired(Pairing {
+            session: 2,
+            partner: 1,
+            uid: 3,
+            unposted: false,
+            theirs: window(0x2000),
+            yours: window(0x5000),
+        }),
+    };
+    documented(&hex(&paired.encode()));
 }

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Who is tried with whom: one pair at a time, requests in the order of their arrival, and posted
+//! peers when no request waits.
+
+use crate::pairing::message::{Pairing, Why};
+use crate::pairing::table::{find, find_mut, Far, FarStage, Own, Pair, Step, Table};
+use crate::pairing::terms::{len, meet, Connection, Limits, Params, Span, Terms};
+use crate::pairing::{drop_span, grab, Corrupt, Engine, Event, Host, Mode, Outcome, Side};
+
+/// A pair that is being tried: the arbiter has its window and waits for the asker's.
+#[derive(Debug)]
+pub(super) struct Deal {
+    /// Whose session asks.
+    asks: Side,
+    /// Order of that session: its number may be another one's meanwhile.
+    since: u64,
+    own: u32,
+    far: u32,
+    /// Order of the posted one: candidates up to it have been tried.
+    tried: u64,
+    /// What the asker is to reserve.
+    limits: Limits,
+    /// The parameters of the own session, which may be closed and forgotten meanwhile.
+    params: Params,
+    /// The own window.
+    local: Option<Span>,
+    /// One of the two was closed; the own window has been freed.
+    dead: bool,
+}
+
+/// A posted session that may be the partner.
+struct Candidate {
+    order: u64,
+    number: u32,
+    /// As the one that asks sees them.
+    terms: Terms,
+}
+
+impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
+    /// Tries pairs until one waits for the asker, or there is nothing left to try.
+    pub(super) fn run(&mut self, host: &mut impl Host) {
+        if self.mode == Mode::Asker {
+            return;
+        }
+        while self.deal.is_none() {
+            let Some((side, session)) = self.next_to_ask() else {
+                break;
+            };
+            self.seek(side, session, 0, host);
+        }
+    }
+
+    /// The session whose turn it is: that of the oldest request, else a posted peer.
+    fn next_to_ask(&mut self) -> Option<(Side, u32)> {
+        let own = self.own.iter().flatten();
+        let own = own.filter(|own| own.asks());
+        let own = own.map(|own| (own.order, Side::Own, own.number));
+        let far = self.far.iter().flatten();
+        let far = far.filter(|far| far.stage == FarStage::Asking);
+        let far = far.map(|far| (far.order, Side::Far, far.number));
+        if let Some((_, side, session)) = own.chain(far).min_by_key(|(order, ..)| *order) {
+            return Some((side, session));
+        }
+        let from = self.sweep?;
+        let is_due =
+            |params: &Params, order| params.connection == Connection::Peer && order >= from;
+        let own = self.own.iter().flatten();
+        let own = own.filter(|own| own.waits() && is_due(&own.params, own.order));
+        let own = own.map(|own| (own.order, Side::Own, own.number));
+        let far = self.far.iter().flatten();
+        let far = far.filter(|far| far.stage == FarStage::Open && is_due(&far.params, far.order));
+        let far = far.map(|far| (far.order, Side::Far, far.number));
+        let next = own.chain(far).min_by_key(|(order, ..)| *order);
+        self.sweep = next.map(|(order, ..)| order);
+        next.map(|(_, side, session)| (side, session))
+    }
+
+    /// Tries the candidates of a session behind order `after`, one after the other.
+    fn seek(&mut self, side: Side, session: u32, after: u64, host: &mut impl Host) {
+        let Some((asks, _, before)) = self.who_asks(side, session) else {
+            return;
+        };
+        if side == Side::Far && before == u64::MAX && after == 0 {
+            // The memory is this host's, and so is the check (PXI-REQLC-5, PXI-REQLP-6).
+            if asks.is_backed() && asks.remote.min > host.largest() {
+                return self.refuse(session, Why::Space, host);
+            }
+        }
+        let mut after = after;
+        while let Some(candidate) = self.candidate(side, &asks, after, before) {
+            after = candidate.order;
+            let swept = before != u64::MAX;
+            let taken = match self.mode {
+                Mode::Loopback => self.pair_here(session, candidate.number, candidate.terms, host),
+                _ => self.try_pair(side, session, &candidate, swept, host),
+            };
+            if taken {
+                return;
+            }
+        }
+        self.found_nobody(side, session, before, host);
+    }
+
+    /// The parameters and the order of a session that may have a partner now, and the order that
+    /// its candidates are below: a posted peer asks only those that were posted earlier.
+    fn who_asks(&self, side: Side, session: u32) -> Option<(Params, u64, u64)> {
+        match side {
+            Side::Own => {
+                let own = find(&self.own, session).filter(|own| own.asks() || own.waits())?;
+                let before = if own.asks() { u64::MAX } else { own.order };
+                Some((own.params, own.order, before))
+            }
+            Side::Far => {
+                let far = find(&self.far, session)?;
+                match far.stage {
+                    FarStage::Asking => Some((far.params, far.order, u64::MAX)),
+                    FarStage::Open => Some((far.params, far.order, far.order)),
+                    _ => None,
+                }
+            }
+        }
+    }
+
+    /// The first candidate by order, between `after` and `before`.
+    fn candidate(&self, side: Side, asks: &Params, after: u64, before: u64) -> Option<Candidate> {
+        let fitting = |order, number, params: &Params, uid| {
+            let terms = (after < order && order < before).then(|| meet(asks, params, uid));
+            terms.flatten().map(|terms| Candidate {
+                order,
+                number,
+                terms,
+            })
+        };
+        if self.mode == Mode::Loopback || side == Side::Far {
+            let own = self.own.iter().flatten().filter(|own| own.waits());
+            let own = own.filter_map(|c| fitting(c.order, c.number, &c.params, c.uid));
+            own.min_by_key(|candidate| candidate.order)
+        } else {
+            let far = self.far.iter().flatten();
+            let far = far.filter(|far| far.stage == FarStage::Open);
+            let far = far.filter_map(|c| fitting(c.order, c.number, &c.params, c.uid));
+            far.min_by_key(|candidate| candidate.order)
+        }
+    }
+
+    /// Takes the own window and asks for the other one; false if that is of no use.
+    fn try_pair(
+        &mut self,
+        asks: Side,
+        session: u32,
+        candidate: &Candidate,
+        swept: bool,
+        host: &mut impl Host,
+    ) -> bool {
+        let (own, far, terms) = match asks {
+            Side::Own => (session, candidate.number, candidate.terms),
+            Side::Far => (candidate.number, session, candidate.terms.swapped()),
+        };
+        let since = self.who_asks(asks, session).map(|(_, since, _)| since);
+        let params = find(&self.own, own).map(|own| own.params);
+        let (Some(since), Some(params)) = (since, params) else {
+            return false;
+        };
+        let mut limits = terms.remote;
+        // Growth of what the peer has free starts another sweep, so this may be believed.
+        let hopeless = swept && params.is_backed() && limits.min > self.peer_free;
+        if hopeless {
+            return false;
+        }
+        let Ok(local) = grab(&params, terms.local, host) else {
+            return false;
+        };
+        if local.is_none() {
+            // One of the two windows has to be there (PXI-PAIR-7).
+            limits.min = limits.min.max(1);
+        }
+        let now = self.tick();
+        let far_entry = find_mut(&mut self.far, far).filter(|_| limits.min <= limits.max);
+        let Some(entry) = far_entry else {
+            drop_span(&params, local, host);
+            return false;
+        };
+        entry.step = now;
+        entry.step_is = Step::Reserve(limits);
+        self.deal = Some(Deal {
+            asks,
+            since,
+            own,
+            far,
+            tried: candidate.order,
+            limits,
+            params,
+            local,
+            dead: false,
+        });
+        true
+    }
+
+    /// The asker has taken the window, or has not.
+    pub(super) fn hear_reserved(
+        &mut self,
+        session: u32,
+        granted: Option<(u32, Option<Span>)>,
+        host: &mut impl Host,
+    ) -> Result<(), Corrupt> {
+        let far = find(&self.far, session);
+        let asked = far.is_none_or(|far| far.step == 0);
+        let living = far.filter(|far| far.stage != FarStage::Gone);
+        let deal = self.deal.as_ref();
+        let deal = deal.filter(|deal| asked && deal.far == session);
+        let deal = deal.ok_or(Corrupt)?;
+        if let Some((uid, span)) = granted {
+            let far = living.ok_or(Corrupt)?;
+            if !self.may_be_granted(far, deal, uid, span) {
+                return Err(Corrupt);
+            }
+        }
+        let Some(deal) = self.deal.take() else {
+            return Err(Corrupt);
+        };
+        match granted {
+            Some((uid, span)) if !deal.dead => {
+                self.commit(&deal, uid, span, host);
+                return Ok(());
+            }
+            Some(_) => {
+                let now = self.tick();
+                if let Some(far) = find_mut(&mut self.far, session) {
+                    far.step = now;
+                    far.step_is = Step::Release;
+                }
+            }
+            None if !deal.dead => drop_span(&deal.params, deal.local, host),
+            None => {}
+        }
+        let asks = match deal.asks {
+            Side::Own => deal.own,
+            Side::Far => deal.far,
+        };
+        let still = self.who_asks(deal.asks, asks);
+        if still.is_some_and(|(_, since, _)| since == deal.since) {
+            self.seek(deal.asks, asks, deal.tried, host);
+        }
+        Ok(())
+    }
+
+    /// Whether the asker's answer keeps to the question and to its own earlier words.
+    fn may_be_granted(&self, far: &Far, deal: &Deal, uid: u32, span: Option<Span>) -> bool {
+        let named = match far.uid {
+            0 => self.is_new_uid(uid),
+            posted => posted == uid,
+        };
+        let placed = match far.params.is_backed() {
+            true => self.is_in_peer(span),
+            false => span == far.params.physical(),
+        };
+        named && placed && deal.limits.contain(len(span))
+    }
+
+    /// Both windows are there: the pair is made.
+    fn commit(&mut self, deal: &Deal, uid: u32, yours: Option<Span>, host: &mut impl Host) {
+        let own = find(&self.own, deal.own);
+        let Some((had, wanted)) = own.map(|own| (own.uid, own.params.uid)) else {
+            return;
+        };
+        let unposted = own.is_some_and(Own::asks);
+        let own_uid = match had {
+            0 => self.free_uid(wanted, deal.own),
+            had => had,
+        };
+        let now = self.tick();
+        if let Some(own) = find_mut(&mut self.own, deal.own) {
+            own.uid = own_uid;
+        }
+        if let Some(far) = find_mut(&mut self.far, deal.far) {
+            far.uid = uid;
+            far.partner = deal.own;
+            far.stage = FarStage::Paired {
+                local: len(yours),
+                remote: len(deal.local),
+            };
+            far.step = now;
+            far.step_is = Step::Paired(Pairing {
+                session: deal.far,
+                partner: deal.own,
+                uid: own_uid,
+                unposted,
+                theirs: deal.local,
+                yours,
+            });
+        }
+        let pair = Pair {
+            partner: deal.far,
+            local: deal.local,
+            remote: yours,
+            partner_closed: false,
+        };
+        self.paired(deal.own, pair, host);
+        host.event(Event::WindowsChanged);
+    }
+
+    /// No candidate is left: a request ends or becomes a post, a posted peer stays one.
+    fn found_nobody(&mut self, side: Side, session: u32, before: u64, host: &mut impl Host) {
+        if before != u64::MAX {
+            if self.sweep == Some(before) {
+                self.sweep = Some(before.saturating_add(1));
+            }
+            return;
+        }
+        if side == Side::Far {
+            return self.refuse(session, Why::NoPairing, host);
+        }
+        let Some(own) = find(&self.own, session) else {
+            return;
+        };
+        if own.params.connection == Connection::Peer {
+            return self.post_peer(session, host);
+        }
+        // If the other host has not the space, that is why (PXI-REQLC-5).
+        let there = match self.mode {
+            Mode::Loopback => host.largest(),
+            _ => self.peer_free,
+        };
+        let lacks = own.params.is_backed() && own.params.remote.min > there;
+        let outcome = match lacks {
+            true => Outcome::Space,
+            false => Outcome::NoPairing,
+        };
+        self.fail(session, outcome, host);
+    }
+
+    /// A session was closed: if it is being tried, that comes to nothing.
+    pub(super) fn abandon(&mut self, side: Side, session: u32, host: &mut impl Host) {
+        let is_in = self.deal.as_ref().is_some_and(|deal| match side {
+            Side::Own => deal.own == session,
+            Side::Far => deal.far == session,
+        });
+        if is_in {
+            self.abandon_deal(host);
+        }
+    }
+
+    /// The pair that is being tried, if there is one, comes to nothing. The asker still answers.
+    pub(super) fn abandon_deal(&mut self, host: &mut impl Host) {
+        if let Some(deal) = self.deal.as_mut().filter(|deal| !deal.dead) {
+            drop_span(&deal.params, deal.local, host);
+            deal.dead = true;
+        }
+    }
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a message of the other engine does. Each is checked completely before anything is changed.
+
+use crate::pairing::message::{Message, What, Why};
+use crate::pairing::table::{
+    find, find_mut, insert, Answer, Far, FarStage, Hold, Own, Stage, Table,
+};
+use crate::pairing::terms::{Connection, Params};
+use crate::pairing::{drop_span, Corrupt, Engine, Event, Host, Mode, Outcome, Side};
+
+impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
+    /// The other engine has said something.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if it cannot have said that; the epoch must end.
+    pub fn receive(&mut self, message: &Message, host: &mut impl Host) -> Result<(), Corrupt> {
+        let to_arbiter = matches!(
+            message.what,
+            What::Request(..) | What::Reserved(..) | What::Freed
+        );
+        let to_asker = matches!(
+            message.what,
+            What::Reserve(..) | What::Paired(_) | What::Release(_)
+        );
+        match self.mode {
+            Mode::Loopback => return Err(Corrupt),
+            Mode::Arbiter if to_asker => return Err(Corrupt),
+            Mode::Asker if to_arbiter => return Err(Corrupt),
+            _ => {}
+        }
+        let free = message.free.min(self.peer_size);
+        if free > self.peer_free || message.what == What::Freed {
+            self.sweep_from(0);
+        }
+        self.peer_free = free;
+        match &message.what {
+            What::Post(session, params, uid) => self.hear_post(*session, params, *uid, host),
+            What::Posted(session) => self.hear_posted(*session, host),
+            What::Request(session, params) => self.hear_request(*session, params, host),
+            What::Reserve(session, limits) => self.hear_reserve(*session, *limits, host),
+            What::Reserved(session, granted) => self.hear_reserved(*session, *granted, host),
+            What::Paired(pairing) => self.hear_paired(pairing, host),
+            What::Release(session) => self.hear_release(*session, host),
+            What::Refused(session, why) => self.hear_refused(*session, *why, host),
+            What::Close(session) => self.hear_close(*session, host),
+            What::Closed(session) => self.hear_closed(*session, host),
+            What::Freed => Ok(()),
+        }?;
+        self.run(host);
+        Ok(())
+    }
+
+    fn hear_post(
+        &mut self,
+        session: u32,
+        params: &Params,
+        uid: u32,
+        host: &mut impl Host,
+    ) -> Result<(), Corrupt> {
+        let posted = params.connection != Connection::Client;
+        let named = params.uid == 0 || params.uid == uid;
+        if !posted || !named || !self.is_new(session, params) || !self.is_new_uid(uid) {
+            return Err(Corrupt);
+        }
+        let mut far = Far::new(session, params, uid, FarStage::Open);
+        far.order = self.tick();
+        far.answer = far.order;
+        // The memory is this host's, and so is the check (PXI-REQLS-6).
+        let fits = !params.is_backed() || params.remote.min <= host.largest();
+        if !fits {
+            far.stage = FarStage::Gone;
+            far.answer_is = Answer::Refused(Why::Space);
+        }
+        insert(&mut self.far, far).ok_or(Corrupt)?;
+        if fits {
+            host.event(Event::Announced { session });
+            host.event(Event::WindowsChanged);
+            if params.connection == Connection::Peer {
+                self.sweep_from(far.order);
+            }
+        }
+        Ok(())
+    }
+
+    fn hear_request(
+        &mut self,
+        session: u32,
+        params: &Params,
+        host: &mut impl Host,
+    ) -> Result<(), Corrupt> {
+        if params.connection == Connection::Server || !self.is_new(session, params) {
+            return Err(Corrupt);
+        }
+        let mut far = Far::new(session, params, 0, FarStage::Asking);
+        far.order = self.tick();
+        insert(&mut self.far, far).ok_or(Corrupt)?;
+        host.event(Event::Announced { session });
+        Ok(())
+    }
+
+    fn hear_posted(&mut self, session: u32, host: &mut impl Host) -> Result<(), Corrupt> {
+        let now = self.tick();
+        let own = find_mut(&mut self.own, session);
+        let own = own.filter(|own| own.stage == Stage::Posting && own.ask == 0);
+        let own = own.ok_or(Corrupt)?;
+        own.stage = Stage::Open;
+        own.order = now;
+        if own.closed {
+            return Ok(());
+        }
+        let (uid, is_peer) = (own.uid, own.params.connection == Connection::Peer);
+        host.event(Event::Requested {
+            session,
+            uid,
+            outcome: Outcome::Posted,
+        });
+        if is_peer {
+            self.sweep_from(now);
+        }
+        Ok(())
+    }
+
+    fn hear_refused(
+        &mut self,
+        session: u32,
+        why: Why,
+        host: &mut impl Host,
+    ) -> Result<(), Corrupt> {
+        let own = find_mut(&mut self.own, session).ok_or(Corrupt)?;
+        let asked = self.mode == Mode::Asker && own.stage == Stage::Asking;
+        let posted = own.stage == Stage::Posting && why == Why::Space;
+        if !asked && !posted || own.ask != 0 || own.answer != 0 {
+            return Err(Corrupt);
+        }
+        if let Hold::Window(span) = own.hold {
+            drop_span(&own.params, span, host);
+        }
+        own.hold = Hold::Nothing;
+        if own.closed {
+            own.stage = Stage::Over;
+            self.bury_own(session, host);
+            return Ok(());
+        }
+        let is_peer = own.params.connection == Connection::Peer;
+        match why {
+            Why::Space => self.fail(session, Outcome::Space, host),
+            Why::NoPairing if is_peer => self.post_peer(session, host),
+            Why::NoPairing => self.fail(session, Outcome::NoPairing, host),
+        }
+        Ok(())
+    }
+
+    fn hear_close(&mut self, session: u32, host: &mut impl Host) -> Result<(), Corrupt> {
+        let now = self.tick();
+        let Some(far) = find_mut(&mut self.far, session) else {
+            // It crossed the refusal of a session that was forgotten with it.
+            return Ok(());
+        };
+        let (stage, listed, partner) = (far.stage, far.is_listed(), far.partner);
+        match stage {
+            FarStage::Gone if far.answer == 0 || far.answer_is == Answer::Closed => {
+                return Err(Corrupt);
+            }
+            FarStage::Paired { .. } => {}
+            _ => {
+                far.answer = now;
+                far.answer_is = Answer::Closed;
+            }
+        }
+        far.stage = FarStage::Gone;
+        match stage {
+            FarStage::Gone => {}
+            FarStage::Paired { .. } => self.partner_left(partner, host),
+            _ => self.abandon(Side::Far, session, host),
+        }
+        if stage != FarStage::Gone {
+            host.event(Event::Forgotten { session });
+        }
+        if listed {
+            host.event(Event::WindowsChanged);
+        }
+        self.bury_far(session);
+        Ok(())
+    }
+
+    fn hear_closed(&mut self, session: u32, host: &mut impl Host) -> Result<(), Corrupt> {
+        let own = find_mut(&mut self.own, session).ok_or(Corrupt)?;
+        let alone = matches!(own.stage, Stage::Asking | Stage::Posting | Stage::Open);
+        if !alone || !own.closed || own.close != 0 {
+            return Err(Corrupt);
+        }
+        own.stage = Stage::Over;
+        if let Hold::Window(span) = own.hold {
+            drop_span(&own.params, span, host);
+            own.hold = Hold::Denied;
+        }
+        self.bury_own(session, host);
+        Ok(())
+    }
+
+    /// Whether the other host may bring that session to knowledge now.
+    fn is_new(&self, session: u32, params: &Params) -> bool {
+        let unknown = find(&self.far, session).is_none();
+        session != 0 && unknown && params.check(0).is_ok()
+    }
+
+    /// Whether no listed session of the other host has that identifier.
+    pub(super) fn is_new_uid(&self, uid: u32) -> bool {
+        let mut listed = self.far.iter().flatten().filter(|far| far.is_listed());
+        uid != 0 && !listed.any(|far| far.uid == uid)
+    }
+
+    /// Forgets a session that asked, and tells the other host why.
+    pub(super) fn refuse(&mut self, session: u32, why: Why, host: &mut impl Host) {
+        let now = self.tick();
+        let Some(far) = find_mut(&mut self.far, session) else {
+            return;
+        };
+        far.stage = FarStage::Gone;
+        far.answer = now;
+        far.answer_is = Answer::Refused(why);
+        // What is reserved for it is released with this.
+        far.step = 0;
+        host.event(Event::Forgotten { session });
+    }
+}

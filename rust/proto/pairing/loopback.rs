@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The pair within one host: both windows come from one arena, at once.
+
+use crate::pairing::table::{find, find_mut, Far, Own, Pair, Table};
+use crate::pairing::terms::{Limits, Params, Span, Terms};
+use crate::pairing::{drop_span, grab, Engine, Event, Host, NoRoom};
+
+impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
+    /// Pairs a session that asks with a posted one; false if the space does not suffice.
+    pub(super) fn pair_here(
+        &mut self,
+        asks: u32,
+        posted: u32,
+        terms: Terms,
+        host: &mut impl Host,
+    ) -> bool {
+        let params = |session| find(&self.own, session).map(|own| own.params);
+        let (Some(of_asks), Some(of_posted)) = (params(asks), params(posted)) else {
+            return false;
+        };
+        let windows = grab_both((&of_asks, terms.local), (&of_posted, terms.remote), host);
+        let Ok((local, remote)) = windows else {
+            return false;
+        };
+        if find(&self.own, asks).is_some_and(|own| own.uid == 0) {
+            let uid = self.free_uid(of_asks.uid, asks);
+            if let Some(own) = find_mut(&mut self.own, asks) {
+                own.uid = uid;
+            }
+        }
+        let pair = |partner, local, remote| Pair {
+            partner,
+            local,
+            remote,
+            partner_closed: false,
+        };
+        self.paired(posted, pair(asks, remote, local), host);
+        self.paired(asks, pair(posted, local, remote), host);
+        host.event(Event::WindowsChanged);
+        true
+    }
+}
+
+/// A session's parameters and the sizes of its window.
+type Wanted<'a> = (&'a Params, Limits);
+
+/// Takes two windows, one of them not empty (PXI-PAIR-6, PXI-PAIR-7, PXI-PAIR-12).
+fn grab_both(
+    x: Wanted<'_>,
+    y: Wanted<'_>,
+    host: &mut impl Host,
+) -> Result<(Option<Span>, Option<Span>), NoRoom> {
+    // The larger minimum goes first: so both find their place whenever there are two places.
+    if x.1.min < y.1.min {
+        return grab_both(y, x, host).map(|(y, x)| (x, y));
+    }
+    let minimum = |(params, limits): Wanted<'_>, host: &mut _| {
+        grab(params, Limits::exactly(limits.min), host)
+    };
+    let first = minimum(x, host)?;
+    let second = minimum(y, host).inspect_err(|_| drop_span(x.0, first, host))?;
+    // Each gives its minimum back for as much as there is, which is no less.
+    drop_span(x.0, first, host);
+    let first = grab(x.0, x.1, host).inspect_err(|_| drop_span(y.0, second, host))?;
+    drop_span(y.0, second, host);
+    let second = grab(y.0, y.1, host).inspect_err(|_| drop_span(x.0, first, host))?;
+    match (first, second) {
+        (None, None) => Err(NoRoom),
+        windows => Ok(windows),
+    }
+}

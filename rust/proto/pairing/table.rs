@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The two tables of an engine: sessions of this host, and those of the other one.
+//!
+//! What a session still has to tell the other host is noted in its entry, with the time of the
+//! decision (a count, not a clock), and told in that order; so no message needs a place in a
+//! queue, and none is lost. An entry stays until all is told and the other host, too, has
+//! finished with it: a number is never ambiguous.
+
+use core::ops::DerefMut;
+
+use crate::pairing::message::{Pairing, Why};
+use crate::pairing::terms::{Limits, Params, Span};
+
+/// Storage of the caller for entries: a vector or a slice, as long as there may be entries.
+pub trait Table<T>: DerefMut<Target = [Option<T>]> {}
+
+impl<T, S: DerefMut<Target = [Option<T>]>> Table<T> for S {}
+
+/// An entry by the number of its session.
+pub(super) trait Numbered {
+    fn number(&self) -> u32;
+}
+
+pub(super) fn find<T: Numbered>(table: &[Option<T>], number: u32) -> Option<&T> {
+    table.iter().flatten().find(|e| e.number() == number)
+}
+
+pub(super) fn find_mut<T: Numbered>(table: &mut [Option<T>], number: u32) -> Option<&mut T> {
+    table.iter_mut().flatten().find(|e| e.number() == number)
+}
+
+/// Enters a session; `None` if the table is full.
+pub(super) fn insert<T>(table: &mut [Option<T>], entry: T) -> Option<()> {
+    let place = table.iter_mut().find(|place| place.is_none())?;
+    *place = Some(entry);
+    Some(())
+}
+
+pub(super) fn remove<T: Numbered>(table: &mut [Option<T>], number: u32) {
+    let is_it = |place: &&mut Option<T>| place.as_ref().is_some_and(|e| e.number() == number);
+    if let Some(place) = table.iter_mut().find(is_it) {
+        *place = None;
+    }
+}
+
+/// When something was decided that is still to be told; zero if there is nothing.
+pub(super) type Due = u64;
+
+/// The earliest of what is due.
+pub(super) fn earliest<K: Copy>(all: impl IntoIterator<Item = (Due, K)>) -> Option<(Due, K)> {
+    let due = all.into_iter().filter(|(due, _)| *due != 0);
+    due.min_by_key(|(due, _)| *due)
+}
+
+/// What an own session is to another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pair {
+    /// The other session's number.
+    pub partner: u32,
+    /// The window backed here.
+    pub local: Option<Span>,
+    /// The window backed on the other host.
+    pub remote: Option<Span>,
+    /// The other session is closed.
+    pub partner_closed: bool,
+}
+
+/// Where an own session stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Looks for a partner while the process waits.
+    Asking,
+    /// Its post has not been acknowledged; the process waits.
+    Posting,
+    /// Posted.
+    Open,
+    /// Has, or had, a partner.
+    Paired(Pair),
+    /// The other host knows it no more.
+    Over,
+}
+
+/// What the asker holds for a session while the arbiter decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hold {
+    Nothing,
+    /// Nothing can be held: the answer to the arbiter's last question.
+    Denied,
+    Window(Option<Span>),
+}
+
+/// A session of this host.
+#[derive(Debug, Clone, Copy)]
+pub struct Own {
+    pub(super) number: u32,
+    pub(super) params: Params,
+    /// Its identifier; zero while it has none.
+    pub(super) uid: u32,
+    pub(super) stage: Stage,
+    /// Its owner has closed it.
+    pub(super) closed: bool,
+    /// When it began to ask, and later, when it was posted.
+    pub(super) order: u64,
+    pub(super) hold: Hold,
+    /// REQUEST or POST, by its stage.
+    pub(super) ask: Due,
+    /// RESERVED.
+    pub(super) answer: Due,
+    /// CLOSE.
+    pub(super) close: Due,
+}
+
+impl Own {
+    pub(super) fn new(number: u32, params: &Params, stage: Stage) -> Own {
+        Own {
+            number,
+            params: *params,
+            uid: 0,
+            stage,
+            closed: false,
+            order: 0,
+            hold: Hold::Nothing,
+            ask: 0,
+            answer: 0,
+            close: 0,
+        }
+    }
+
+    pub(super) fn pair(&self) -> Option<&Pair> {
+        match &self.stage {
+            Stage::Paired(pair) => Some(pair),
+            _ => None,
+        }
+    }
+
+    /// Whether it may be given a partner that asks for one.
+    pub(super) fn waits(&self) -> bool {
+        self.stage == Stage::Open && !self.closed
+    }
+
+    /// Whether it looks for a partner for its process.
+    pub(super) fn asks(&self) -> bool {
+        self.stage == Stage::Asking && !self.closed
+    }
+
+    /// Whether nobody needs the entry any more.
+    pub(super) fn is_finished(&self) -> bool {
+        let told = self.ask == 0 && self.answer == 0 && self.close == 0;
+        told && match self.stage {
+            Stage::Over => true,
+            Stage::Paired(pair) => self.closed && pair.partner_closed,
+            _ => false,
+        }
+    }
+}
+
+impl Numbered for Own {
+    fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+/// Where a session of the other host stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FarStage {
+    /// Looks for a partner; known to the arbiter only.
+    Asking,
+    /// Posted.
+    Open,
+    /// Has an own session for a partner; not closed. Sizes as that host sees them.
+    Paired { local: u64, remote: u64 },
+    /// Refused or closed: stays until the other host has been told.
+    Gone,
+}
+
+/// What the arbiter has to tell about a session of the asker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Reserve(Limits),
+    Release,
+    Paired(Pairing),
+}
+
+/// What the other host is to learn of its session for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    Posted,
+    Refused(Why),
+    Closed,
+}
+
+/// A session of the other host.
+#[derive(Debug, Clone, Copy)]
+pub struct Far {
+    pub(super) number: u32,
+    pub(super) params: Params,
+    /// Its identifier; zero while it has none.
+    pub(super) uid: u32,
+    pub(super) stage: FarStage,
+    /// Its own partner, zero without one.
+    pub(super) partner: u32,
+    /// When it began to ask, and later, when it was posted.
+    pub(super) order: u64,
+    pub(super) answer: Due,
+    pub(super) answer_is: Answer,
+    pub(super) step: Due,
+    pub(super) step_is: Step,
+}
+
+impl Far {
+    pub(super) fn new(number: u32, params: &Params, uid: u32, stage: FarStage) -> Far {
+        Far {
+            number,
+            params: *params,
+            uid,
+            stage,
+            partner: 0,
+            order: 0,
+            answer: 0,
+            answer_is: Answer::Posted,
+            step: 0,
+            step_is: Step::Release,
+        }
+    }
+
+    /// Whether processes of this host see it.
+    pub(super) fn is_listed(&self) -> bool {
+        matches!(self.stage, FarStage::Open | FarStage::Paired { .. })
+    }
+
+    /// Whether nobody needs the entry any more.
+    pub(super) fn is_finished(&self) -> bool {
+        self.stage == FarStage::Gone && self.answer == 0 && self.step == 0
+    }
+}
+
+impl Numbered for Far {
+    fn number(&self) -> u32 {
+        self.number
+    }
+}
