@@ -32,7 +32,7 @@
 #define UINT64_MAX 18446744073709551615ULL
 #endif
 #ifndef UINT32_MAX
-#define UINT32_MAX 4294967295U
+#define UINT32_MAX 0xFFFFFFFFU
 #endif
 
 #ifdef __cplusplus
@@ -161,7 +161,7 @@ enum ePXIMC_QueryWindowInformation_WindowEventStatus {
 #define PXIMC_MAXIMUM_WINDOW_SIZE UINT64_MAX
 
 /* As a time: wait for ever. 0 does not wait at all. */
-#define PXIMC_TIMEOUT_INFINITE UINT32_MAX
+#define PXIMC_TIMEOUT_INFINITE 0xFFFFFFFFU
 
 /* Bits for PXIMC_enableDeviceAccess; PXIMC_DEVICE_ACCESS_CLEAR_ALL stands alone (PXI-EDA-2). */
 enum ePXINTB_EnableDeviceAccess_AccessMode {
