@@ -226,3 +226,15 @@ pub unsafe extern "C" fn PXIMC_closeWindow(session: u32) -> Status {
 pub unsafe extern "C" fn PXIMC_cleanup() -> Status {
     guarded(|dispatcher| dispatcher.cleanup())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_a_status() {
+        let status = guarded(|_| panic!("the program shall not see this"));
+        assert_eq!(status, status::SPACE_NOT_AVAILABLE);
+        assert_eq!(guarded(|_| status::SUCCESS), status::SUCCESS);
+    }
+}

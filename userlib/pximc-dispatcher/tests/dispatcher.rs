@@ -161,7 +161,7 @@ fn the_library_bears_the_name_that_programs_are_linked_to() {
     assert_eq!(name.map(str::trim), Some("libpximc64.so"));
 }
 
-/// PXI-DSP-3, PXI-FI-10: without vendors, there is no provider.
+/// PXI-DSP-3, PXI-FI-10, PXI-INSL-11: without vendors for its bitness, a program finds no provider.
 #[test]
 fn without_vendors_there_is_no_provider() {
     let system = System::new();
@@ -194,7 +194,7 @@ fn a_vendor_may_be_installed_while_programs_run() {
     );
 }
 
-/// PXI-DSP-21, PXI-REG-7: each library is loaded once, in the order of names; what is no library
+/// PXI-DSP-21, PXI-REG-7, PXI-INSL-11: each library is loaded once, in the order of names; what is no library
 /// of a vendor is passed over, and the Dispatcher does not load itself.
 #[test]
 fn all_libraries_of_vendors_are_loaded_once() {
@@ -213,6 +213,10 @@ fn all_libraries_of_vendors_are_loaded_once() {
         &["-Dabort=nobody_has_this"],
     );
     fs::write(vendors.join("liba-garbage.so"), "no library").expect("there is room");
+    let other_bitness = ["-m32", "-shared", "-nostdlib", "-fPIC", "-x", "c", "-o"];
+    let library = vendors.join("liba-32.so");
+    let files = [library.as_os_str(), "/dev/null".as_ref()];
+    build(other_bitness.map(AsRef::as_ref).into_iter().chain(files));
     symlink(dispatcher(), vendors.join("libself.so")).expect("links can be made");
     assert_eq!(
         system.run("find 10\n"),
@@ -229,6 +233,15 @@ fn all_libraries_of_vendors_are_loaded_once() {
             "A find"
         ]
     );
+}
+
+/// PXI-DSP-19: libraries of vendors have functions that are called alike, and each its own.
+#[test]
+fn vendors_do_not_see_each_others_names() {
+    let system = System::with_two_vendors();
+    assert_eq!(system.run("find 9\n"), ["find SUCCESS 4: 1 5 2147483648 9"]);
+    let calls = system.calls();
+    assert_eq!(calls, ["A loaded", "B loaded", "A find", "B find"]);
 }
 
 /// A library that depends on the Dispatcher does not have the Dispatcher's functions.

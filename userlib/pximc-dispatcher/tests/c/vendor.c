@@ -30,11 +30,17 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static int asserted;
 
+/* Visible, as a careless vendor's would be: another's must not take its place. */
+const char *vendor_name(void)
+{
+	return VENDOR;
+}
+
 static const char *setting(const char *name)
 {
 	char full[64];
 
-	snprintf(full, sizeof(full), "%s_%s", VENDOR, name);
+	snprintf(full, sizeof(full), "%s_%s", vendor_name(), name);
 	return getenv(full);
 }
 
@@ -59,7 +65,7 @@ static void note(const char *format, ...)
 
 	if (!path)
 		return;
-	length = snprintf(line, sizeof(line), "%s ", VENDOR);
+	length = snprintf(line, sizeof(line), "%s ", vendor_name());
 	va_start(arguments, format);
 	length += vsnprintf(line + length, sizeof(line) - 1 - length, format, arguments);
 	va_end(arguments);
