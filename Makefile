@@ -26,6 +26,9 @@ rig_programs := $(patsubst scripts/rig/%/Cargo.toml,%,$(wildcard scripts/rig/*/C
 export CARGO_TARGET_DIR
 export RIG_PROGRAMS ?= $(CARGO_TARGET_DIR)/$(static_target)/release
 
+# Crates in userlib/ that are vendors' libraries of PXImc.
+export PXIMC_VENDORS ?=
+
 # Asked for only when a recipe runs: by then the kernel has been built.
 ifeq ($(KDIR),)
 kernel_step := kernel
@@ -56,10 +59,11 @@ rig:
 	@RUSTFLAGS="-C target-feature=+crt-static" cargo build --quiet --locked --release \
 		--target $(static_target) $(addprefix -p ,$(rig_programs))
 
-## userlib: build the programs for users of the fabric
+## userlib: build the programs and libraries for users of the fabric
 userlib: setup
 	@cargo build --quiet --locked --release --manifest-path userlib/Cargo.toml \
 		--target $(static_target)
+	@scripts/pximc.sh build32
 
 ## demo: boot HOSTS=2|3|4 hosts and show them talking over the NTB
 demo: setup modules rig
@@ -78,13 +82,14 @@ bench: setup modules rig
 	@scripts/rig/rig bench $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) \
 		$(if $(filter 1,$(QUICK)),--quick)
 
-## install: install the modules for the kernel in KDIR=, ntbctl and headers; DESTDIR=, PREFIX=
+## install: install the modules for the kernel in KDIR=, programs and libraries; DESTDIR=, PREFIX=
 install: modules userlib
 	@scripts/kbuild.sh "$(kdir)" "$(MODULES)" \
 		$(if $(DESTDIR),INSTALL_MOD_PATH="$(DESTDIR)") modules_install
 	@install -D -m 755 "$(RIG_PROGRAMS)/ntbctl" "$(DESTDIR)$(PREFIX)/sbin/ntbctl"
 	@install -D -m 644 userlib/ntbctl/man/ntbctl.8 "$(DESTDIR)$(PREFIX)/share/man/man8/ntbctl.8"
 	@install -D -m 644 uapi/linux/mp_netlink.h "$(DESTDIR)$(PREFIX)/include/linux/mp_netlink.h"
+	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/pximc.sh install
 
 ## lint: formatters, clippy, checkpatch, shellcheck
 lint: setup $(kernel_step)

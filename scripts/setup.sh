@@ -18,7 +18,7 @@ packages=(
 	qemu-system-x86 iperf3 ethtool tcpdump iproute2 net-tools iputils-ping
 	util-linux procps
 	# tests and checks
-	python3 python3-pytest python3-pytest-timeout shellcheck
+	python3 python3-pytest python3-pytest-timeout shellcheck man-db binutils
 )
 
 missing_packages() {

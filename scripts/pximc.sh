@@ -1,0 +1,102 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The PXImc Dispatcher and what belongs to it, below /opt/pximc.
+#
+#   pximc.sh build32    builds the libraries for 32-bit processes, where that is possible
+#   pximc.sh install    installs what has been built
+#
+# DESTDIR= is put before all paths. PXIMC_VENDORS= names crates that are vendors'
+# libraries: they go to PREFIX= and are linked to from where the Dispatcher looks.
+
+. "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
+
+target32=i686-unknown-linux-gnu
+target_dir=${CARGO_TARGET_DIR:-$checkout/build/target}
+programs=${RIG_PROGRAMS:-$target_dir/x86_64-unknown-linux-gnu/release}
+programs32=${PROGRAMS32:-$target_dir/$target32/release}
+prefix=${PREFIX:-/usr/local}
+root=${DESTDIR:-}/opt/pximc
+read -ra vendors <<<"${PXIMC_VENDORS:-}"
+
+# Whether there is all that it takes to build for 32 bits; says what is missing.
+can_build32() {
+	if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target32/lib" ]; then
+		say "no libraries for 32-bit processes: to have them, rustup target add $target32"
+		return 1
+	fi
+	if ! cc -m32 -shared -o /dev/null -x c /dev/null 2>/dev/null; then
+		say "no libraries for 32-bit processes: to have them, apt-get install gcc-multilib"
+		return 1
+	fi
+}
+
+build32() {
+	local crates=(pximc-dispatcher "${vendors[@]}")
+	! can_build32 || cargo build --quiet --locked --release --target "$target32" \
+		--manifest-path "$checkout/userlib/Cargo.toml" "${crates[@]/#/--package=}"
+}
+
+# put MODE SOURCE TARGET: installs a file, with its time, unless there is a newer one:
+# other vendors install the same.
+put() {
+	if [ "$3" -nt "$2" ]; then
+		say "left alone, for it is newer: $3"
+		return
+	fi
+	install -D -p -m "$1" "$2" "$3"
+}
+
+install_dispatcher() {
+	local page=$checkout/userlib/pximc-dispatcher/man/pximc.3 compressed
+	if [ -d "$root/lib" ] && [ ! -L "$root/lib" ]; then
+		die "$root/lib is a directory, and has to be a link to lib64" \
+			"move what is in it to lib64 and remove it"
+	fi
+	[ -e "$programs/libpximc64.so" ] || die "the Dispatcher is not built" "run: make userlib"
+	install -d "$root/lib64" "$root/lib32"
+	ln -sfn lib64 "$root/lib"
+
+	put 755 "$programs/libpximc64.so" "$root/lib64/libpximc64.so"
+	ln -sfn libpximc64.so "$root/lib64/pximc64.so"
+	if [ -e "$programs32/libpximc64.so" ]; then
+		# Cargo calls it alike for all targets; inside, it has the right name.
+		put 755 "$programs32/libpximc64.so" "$root/lib32/libpximc32.so"
+	else
+		say "there is no Dispatcher for 32-bit processes: make userlib says what it takes"
+	fi
+
+	put 644 "$checkout/userlib/include/pximc.h" "$root/include/pximc.h"
+	compressed=$(mktemp)
+	gzip -9nc "$page" >"$compressed"
+	touch -r "$page" "$compressed"
+	put 644 "$compressed" "$root/share/man/man3/pximc.3.gz"
+	rm -f "$compressed"
+}
+
+# install_vendor CRATE FROM TO LINKS
+install_vendor() {
+	local library=lib${1//-/_}.so
+	install -D -m 755 "$2/$library" "$3/$library"
+	ln -sfr "$3/$library" "$4/$library"
+}
+
+install_vendors() {
+	local crate
+	for crate in "${vendors[@]}"; do
+		install_vendor "$crate" "$programs" "${DESTDIR:-}$prefix/lib" "$root/lib64"
+		[ ! -e "$programs32/lib${crate//-/_}.so" ] ||
+			install_vendor "$crate" "$programs32" "${DESTDIR:-}$prefix/lib32" "$root/lib32"
+	done
+}
+
+case ${1:-} in
+build32)
+	build32
+	;;
+install)
+	install_dispatcher
+	install_vendors
+	;;
+*) die "usage: $program build32|install" ;;
+esac

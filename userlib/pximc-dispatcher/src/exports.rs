@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The functions that programs call, by the names and with the arguments of `pximc.h`.
+//!
+//! Each finds out whom the call is for and passes it on: pointers as they are, and all outputs
+//! and the status as the vendor leaves them. Only interface and session numbers are replaced by
+//! the vendor's own. No panic leaves this module.
+
+#![allow(non_snake_case, unsafe_code)]
+
+use std::ffi::c_void;
+use std::panic::{self, AssertUnwindSafe};
+
+use crate::dispatch::{Dispatcher, Listing};
+use crate::library::Directory;
+use crate::process;
+use crate::status::{self, Status};
+
+/// Calls with the dispatcher of this process; `SPACE_NOT_AVAILABLE` if there is none, or if it
+/// panics.
+fn guarded(call: impl FnOnce(&Dispatcher<Directory>) -> Status) -> Status {
+    let call = || process::dispatcher().map_or(status::SPACE_NOT_AVAILABLE, call);
+    panic::catch_unwind(AssertUnwindSafe(call)).unwrap_or(status::SPACE_NOT_AVAILABLE)
+}
+
+/// Functions that go to the vendor that has the interface.
+macro_rules! by_interface {
+    ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
+        /// As in `pximc.h`, by the vendor that has the interface.
+        ///
+        /// # Safety
+        ///
+        /// As for the vendor's function: pointers lead to what `pximc.h` says.
+        #[no_mangle]
+        pub unsafe extern "C" fn $name(interface: u32, $($argument: $type),*) -> Status {
+            guarded(|dispatcher| match dispatcher.interface(interface) {
+                Ok(route) => {
+                    let function = route.vendor().functions.$name;
+                    // SAFETY: The arguments are those that the caller answers for.
+                    unsafe { function(route.number(), $($argument),*) }
+                }
+                Err(status) => status,
+            })
+        }
+    )*};
+}
+
+/// Functions that open a session with the vendor that has the interface.
+macro_rules! by_interface_for_session {
+    ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
+        /// As in `pximc.h`, by the vendor that has the interface. The number of the session may be
+        /// another than the vendor's.
+        ///
+        /// # Safety
+        ///
+        /// As for the vendor's function: pointers lead to what `pximc.h` says.
+        #[no_mangle]
+        pub unsafe extern "C" fn $name(interface: u32, $($argument: $type,)* session: *mut u32) -> Status {
+            guarded(|dispatcher| {
+                let opened = dispatcher.open(interface, |route| {
+                    if session.is_null() {
+                        return Err(status::INVALID_ARGUMENT);
+                    }
+                    let function = route.vendor().functions.$name;
+                    let mut number = 0;
+                    // SAFETY: The arguments are those that the caller answers for; the number is
+                    // kept here until it is known how the program shall call it.
+                    match unsafe { function(route.number(), $($argument,)* &mut number) } {
+                        status::SUCCESS => Ok(number),
+                        status => Err(status),
+                    }
+                });
+                match opened {
+                    Ok(number) => {
+                        // SAFETY: It is not null, and the caller says that it leads to a number.
+                        unsafe { session.write(number) };
+                        status::SUCCESS
+                    }
+                    Err(status) => status,
+                }
+            })
+        }
+    )*};
+}
+
+/// Functions that go to the vendor whose session it is.
+macro_rules! by_session {
+    ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
+        /// As in `pximc.h`, by the vendor whose session it is.
+        ///
+        /// # Safety
+        ///
+        /// As for the vendor's function: pointers lead to what `pximc.h` says.
+        #[no_mangle]
+        pub unsafe extern "C" fn $name(session: u32, $($argument: $type),*) -> Status {
+            guarded(|dispatcher| match dispatcher.session(session) {
+                Ok(route) => {
+                    let function = route.vendor().functions.$name;
+                    // SAFETY: The arguments are those that the caller answers for.
+                    unsafe { function(route.number(), $($argument),*) }
+                }
+                Err(status) => status,
+            })
+        }
+    )*};
+}
+
+/// The interfaces of all vendors, one vendor after the other.
+///
+/// If the array is too small, or a vendor insists on being given too little room, nothing but the
+/// number of interfaces is written. Without any vendor, that is zero.
+///
+/// # Safety
+///
+/// `ids` leads to as many numbers as `capacity` says, or is null, and `actual` leads to a number
+/// or is null.
+#[no_mangle]
+pub unsafe extern "C" fn PXIMC_findInterfaces(
+    capacity: u32,
+    ids: *mut u32,
+    actual: *mut u32,
+) -> Status {
+    guarded(|dispatcher| {
+        if actual.is_null() || (ids.is_null() && capacity != 0) {
+            return status::INVALID_ARGUMENT;
+        }
+        let (status, count, found) = match dispatcher.find_interfaces() {
+            Listing::NoProvider => (status::NO_PROVIDER, 0, None),
+            Listing::Failed(status::INSUFFICIENT_SPACE, count) => {
+                (status::INSUFFICIENT_SPACE, count, None)
+            }
+            Listing::Failed(status, _) => return status,
+            Listing::Complete(found) => match u32::try_from(found.len()) {
+                Ok(count) if count <= capacity => (status::SUCCESS, count, Some(found)),
+                count => (status::INSUFFICIENT_SPACE, count.unwrap_or(u32::MAX), None),
+            },
+        };
+        for (index, id) in found.iter().flatten().enumerate() {
+            // SAFETY: There are no more of them than the array has room for.
+            unsafe { ids.add(index).write(*id) };
+        }
+        // SAFETY: It is not null, and the caller says that it leads to a number.
+        unsafe { actual.write(count) };
+        status
+    })
+}
+
+by_interface! {
+    PXIMC_queryInterfaceInformation(
+        attribute: u32, capacity: u32, value: *mut c_void, actual: *mut u32);
+    PXIMC_waitForInterfaceEvent(timeout: u32, reason: *mut u32);
+    PXIMC_findWindows(capacity: u32, windows: *mut u32, actual: *mut u32);
+    PXIMC_queryWindowInformation(
+        window: u32, attribute: u32, capacity: u32, value: *mut c_void, actual: *mut u32);
+}
+
+by_interface_for_session! {
+    PXIMC_requestWindowLogicalAsServer(
+        protocol: u32, max_local: u64, min_local: u64, max_remote: u64, min_remote: u64,
+        uid: u32, data: *const u8, data_size: u32);
+    PXIMC_requestWindowLogicalAsClient(
+        protocol: u32, max_local: u64, min_local: u64, max_remote: u64, min_remote: u64, uid: u32);
+    PXIMC_requestWindowLogicalAsPeer(
+        protocol: u32, max_local: u64, min_local: u64, max_remote: u64, min_remote: u64,
+        uid: u32, data: *const u8, data_size: u32);
+    PXIMC_requestWindowPhysicalAsServer(
+        protocol: u32, local_size: u64, uid: u32, address: u64, data: *const u8, data_size: u32);
+    PXIMC_requestWindowPhysicalAsClient(
+        protocol: u32, max_remote: u64, min_remote: u64, uid: u32);
+}
+
+by_session! {
+    PXIMC_waitForConnection(
+        timeout: u32, remote: *mut *mut c_void, remote_size: *mut u64,
+        local: *mut *mut c_void, local_size: *mut u64);
+    PXIMC_getPhysicalAddress(address: *mut u64);
+    PXIMC_assertEvent();
+    PXIMC_waitForSessionEvent(timeout: u32, reason: *mut u32);
+}
+
+/// As in `pximc.h`, by the vendor whose session it is, if that knows the function.
+///
+/// # Safety
+///
+/// May be called with any numbers.
+#[no_mangle]
+pub unsafe extern "C" fn PXIMC_enableDeviceAccess(
+    session: u32,
+    mode: u32,
+    bus: u32,
+    device: u32,
+    function: u32,
+) -> Status {
+    guarded(|dispatcher| match dispatcher.session(session) {
+        Ok(route) => match route.vendor().functions.PXIMC_enableDeviceAccess {
+            // SAFETY: It takes any numbers.
+            Some(enable) => unsafe { enable(route.number(), mode, bus, device, function) },
+            None => status::PHY_RESOURCE_NOT_AVAILABLE,
+        },
+        Err(status) => status,
+    })
+}
+
+/// As in `pximc.h`, by the vendor whose session it is; then its number is forgotten.
+///
+/// # Safety
+///
+/// May be called with any number.
+#[no_mangle]
+pub unsafe extern "C" fn PXIMC_closeWindow(session: u32) -> Status {
+    guarded(|dispatcher| {
+        let closed = dispatcher.close(session, |route| {
+            // SAFETY: It takes any number.
+            unsafe { (route.vendor().functions.PXIMC_closeWindow)(route.number()) }
+        });
+        closed.unwrap_or_else(|status| status)
+    })
+}
+
+/// Cleans up with all vendors that were loaded, and forgets all interfaces and sessions.
+///
+/// # Safety
+///
+/// May be called at any time.
+#[no_mangle]
+pub unsafe extern "C" fn PXIMC_cleanup() -> Status {
+    guarded(|dispatcher| dispatcher.cleanup())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_a_status() {
+        let status = guarded(|_| panic!("the program shall not see this"));
+        assert_eq!(status, status::SPACE_NOT_AVAILABLE);
+        assert_eq!(guarded(|_| status::SUCCESS), status::SUCCESS);
+    }
+}
