@@ -46,8 +46,6 @@ mod copied;
 pub mod copy;
 #[path = "mp_transport/details.rs"]
 pub mod details;
-#[path = "mp_transport/fifo.rs"]
-mod fifo;
 #[path = "mp_transport/forward.rs"]
 mod forward;
 #[path = "mp_transport/frame.rs"]

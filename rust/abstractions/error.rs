@@ -39,4 +39,14 @@ codes! {
     stale ESTALE
     /// `ENOBUFS`: no room, and nothing that one could wait for.
     no_buffers ENOBUFS
+    /// `EADDRINUSE`: somebody has that number.
+    in_use EADDRINUSE
+    /// `ECONNREFUSED`: nobody is there for it.
+    refused ECONNREFUSED
+    /// `ECONNRESET`: the other side has left.
+    reset ECONNRESET
+    /// `EDQUOT`: more than the caller may have.
+    quota EDQUOT
+    /// `ESHUTDOWN`: it has ended.
+    shut_down ESHUTDOWN
 }

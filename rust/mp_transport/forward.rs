@@ -15,7 +15,6 @@
 
 use crate::{
     copied::Copied,
-    fifo::Fifo,
     frame::{
         Frame,
         FrameBody,
@@ -48,6 +47,7 @@ use kernel::{
 };
 use mp_kernel::{
     error,
+    fifo::Fifo,
     new_spinlock_bh,
     sync::{
         RcuArc,

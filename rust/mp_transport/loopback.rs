@@ -10,7 +10,6 @@
 //! it are the same pages, taken when they are first needed and kept for the next.
 
 use crate::{
-    fifo::Fifo,
     frame::{
         gather,
         Frame,
@@ -46,6 +45,7 @@ use kernel::{
 };
 use mp_kernel::{
     error,
+    fifo::Fifo,
     net::napi::{
         Instance,
         Napi,

@@ -11,7 +11,6 @@
 //! with what ought to be, and runs again as long as something could not be sent.
 
 use crate::{
-    fifo::Fifo,
     forward,
     frame::{
         Frame,
@@ -49,6 +48,7 @@ use kernel::{
 };
 use mp_kernel::{
     error,
+    fifo::Fifo,
     new_spinlock_bh,
     sync::{
         RcuArc,

@@ -12,7 +12,7 @@ const FIRST: usize = 16;
 /// # Invariants
 ///
 /// The `len` slots from `head` on, modulo their number, are filled; all others are empty.
-pub(crate) struct Fifo<T> {
+pub struct Fifo<T> {
     slots: KVec<Option<T>>,
     head: usize,
     len: usize,
@@ -22,7 +22,7 @@ pub(crate) struct Fifo<T> {
 
 impl<T> Fifo<T> {
     /// An empty queue without memory.
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         // INVARIANT: There are no slots.
         Self {
             slots: KVec::new(),
@@ -33,11 +33,12 @@ impl<T> Fifo<T> {
     }
 
     /// Number of entries.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
@@ -46,7 +47,7 @@ impl<T> Fifo<T> {
     /// # Errors
     ///
     /// `ENOMEM`; the queue is as it was.
-    pub(crate) fn reserve(&mut self, places: usize, flags: kernel::alloc::Flags) -> Result {
+    pub fn reserve(&mut self, places: usize, flags: kernel::alloc::Flags) -> Result {
         if places <= self.slots.len() {
             return Ok(());
         }
@@ -79,7 +80,7 @@ impl<T> Fifo<T> {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn push(&mut self, entry: T) -> Result {
+    pub fn push(&mut self, entry: T) -> Result {
         if self.len == self.slots.len() {
             self.reserve((2 * self.len).max(FIRST), GFP_ATOMIC)?;
         }
@@ -91,12 +92,12 @@ impl<T> Fifo<T> {
     }
 
     /// The oldest entry.
-    pub(crate) fn front(&self) -> Option<&T> {
+    pub fn front(&self) -> Option<&T> {
         self.slots.get(self.head)?.as_ref()
     }
 
     /// Takes the oldest entry out.
-    pub(crate) fn pop(&mut self) -> Option<T> {
+    pub fn pop(&mut self) -> Option<T> {
         // INVARIANT: The slot at `head` is emptied, unless it was already and `len` is zero.
         let entry = self.slots.get_mut(self.head)?.take()?;
         self.head = self.slot(1);
@@ -106,12 +107,12 @@ impl<T> Fifo<T> {
     }
 
     /// Names the present end of the queue, for [`is_past`](Self::is_past).
-    pub(crate) fn end(&self) -> u32 {
+    pub fn end(&self) -> u32 {
         self.taken.wrapping_add(self.len as u32)
     }
 
     /// Whether all entries that were in front of `end` have been taken out.
-    pub(crate) fn is_past(&self, end: u32) -> bool {
+    pub fn is_past(&self, end: u32) -> bool {
         self.taken.wrapping_sub(end) as i32 >= 0
     }
 }
