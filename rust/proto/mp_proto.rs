@@ -43,6 +43,7 @@ extern crate std;
 
 pub mod arena;
 pub mod ether;
+pub mod fabric;
 pub mod fdb;
 pub mod flow;
 pub mod herald;
