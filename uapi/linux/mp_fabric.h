@@ -54,8 +54,10 @@ enum {
 };
 
 /*
- * What may have happened to an object, as bits. PAIRED, CLOSED and DOWN stay set;
- * the others are taken by MP_IOC_WAIT.
+ * What may have happened to an object, as bits. PAIRED, CLOSED and DOWN stay set,
+ * except for DOWN of a session without a partner, which ends when the link is back;
+ * the others are taken by MP_IOC_WAIT. A pair whose link was down, and one whose
+ * interface has been removed, has both CLOSED and DOWN from then on.
  */
 #define MP_EVENT_STATE		0x01	/* interface: it has gone up or down */
 #define MP_EVENT_WINDOWS	0x02	/* interface: the peer's windows have changed */
@@ -222,7 +224,13 @@ struct mp_session_open {
 	__aligned_u64 address;		/* of a physical server */
 };
 
-/* MP_IOC_SESSION. ENOENT: no such session. */
+/*
+ * MP_IOC_SESSION. ENOENT: no such session.
+ *
+ * mmap() with MAP_SHARED takes the offset of a window and at most its size, rounded
+ * up to pages. ENOENT: no such session, or it is closed, EINVAL: beyond the window,
+ * EACCES, ESHUTDOWN, ENOMEM.
+ */
 struct mp_session {
 	__u32 size;
 	__u32 handle;			/* in */
@@ -242,7 +250,7 @@ struct mp_handle {
 
 /*
  * MP_IOC_SIGNAL: the partner's SIGNAL is set once all that this process has written
- * before is in the partner's memory. ECONNRESET: the partner is gone, ENETDOWN,
+ * before is in the partner's memory. In this order: ECONNRESET: the partner is gone, ENETDOWN,
  * ENOTCONN: no partner yet.
  */
 
@@ -272,8 +280,10 @@ struct mp_session_access {
 };
 
 /*
- * read() gives as many of these as there are and fit. Only objects of MP_IOC_WATCH
- * are reported; poll() finds the file readable while there are any.
+ * read() gives as many of these as there are and fit. It waits for the first one,
+ * unless the file was opened with O_NONBLOCK, which concerns no other call: EAGAIN.
+ * EINVAL: there is no room for one. Only objects of MP_IOC_WATCH are reported; poll()
+ * finds the file readable while there are any.
  */
 struct mp_event {
 	__aligned_u64 cookie;
