@@ -107,3 +107,50 @@ fn a_program_in_c_calls_all_functions() {
         String::from_utf8_lossy(&output.stderr)
     );
 }
+
+/// The examples in C compile without a warning, and say what is missing where there is no fabric.
+#[test]
+fn the_examples_in_c_can_be_built_and_run() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/pximc");
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../include");
+    let all = std::fs::read_dir(&examples)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let is_program = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        name.ends_with(".c") && name != "scenario.c"
+    };
+    let programs: Vec<PathBuf> = all.filter(is_program).collect();
+    assert!(!programs.is_empty());
+    for source in programs {
+        let name = source.file_stem().unwrap().to_string_lossy().into_owned();
+        let program = directory().join(format!("{name}-{}", std::process::id()));
+        let mut compiler = Command::new("gcc");
+        compiler
+            .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-I"])
+            .arg(&include);
+        compiler
+            .arg("-o")
+            .arg(&program)
+            .arg(&source)
+            .arg(examples.join("scenario.c"));
+        run(compiler.arg("-L").arg(directory()).arg("-lpximc_ntb"));
+        let mut example = Command::new(&program);
+        example.env("LD_LIBRARY_PATH", directory()).args([
+            "s0",
+            "--timeout",
+            "1",
+            "--address",
+            "1",
+        ]);
+        let output = example.output();
+        std::fs::remove_file(&program).unwrap();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(
+            text(&output).contains("FAILED: no interface is up"),
+            "{}",
+            text(&output)
+        );
+    }
+}
