@@ -4,13 +4,14 @@
 
 use mio::{unix::SourceFd, Interest, Poll, Token};
 use mp_fabric::{
-    Access, Deadline, Error, EventMask, Fabric, InterfaceId, Location, PciFunction, Role, SIZE_MAX,
+    sys::mp_event, Access, Call, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Location,
+    Map, PciFunction, Role, SIZE_MAX,
 };
 use mp_fabric_fake::{FakeDevice, Host, World, LOOPBACK};
 use rustix::{
     event::{eventfd, EventfdFlags},
-    fd::{AsFd, AsRawFd},
-    io,
+    fd::{AsFd, AsRawFd, BorrowedFd},
+    io::{self, Errno},
 };
 use std::{
     sync::{
@@ -272,7 +273,7 @@ fn an_eventfd_is_signalled_at_once_and_later() {
         .notify(a.interface, EventMask::WINDOWS, None)
         .unwrap();
     drop(window);
-    assert_eq!(count(), Err(io::Errno::AGAIN));
+    assert_eq!(count(), Err(Errno::AGAIN));
     let session = a
         .fabric
         .server(a.interface, PROTOCOL)
@@ -359,6 +360,53 @@ fn a_poll_finds_events_as_long_as_they_are_there() {
 fn the_kernel_describes_itself() {
     let (_world, a, _b) = ends();
     assert_eq!(a.fabric.info().unwrap().version, 1);
+}
+
+/// Counts the calls that close a session.
+struct Counting(FakeDevice, Arc<AtomicU32>);
+
+impl Device for Counting {
+    fn call(&self, call: Call<'_>) -> Result<(), Errno> {
+        if let Call::Close(_) = call {
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+        self.0.call(call)
+    }
+
+    fn map(&self, offset: u64, len: u64) -> Result<Map, Errno> {
+        self.0.map(offset, len)
+    }
+
+    fn read(&self, events: &mut Vec<mp_event>) -> Result<(), Errno> {
+        self.0.read(events)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.0.fd()
+    }
+}
+
+/// Its number may be another session's by then.
+#[test]
+fn a_session_is_closed_only_once() {
+    let world = World::new(1, 1 << 20);
+    let count = Arc::new(AtomicU32::new(0));
+    let fabric = Fabric::with_device(Counting(world.open(Host::A), Arc::clone(&count)));
+    let interface = InterfaceId(world.interface(0, Host::A));
+    let open = || {
+        fabric
+            .server(interface, PROTOCOL)
+            .local(1..=1)
+            .open()
+            .unwrap()
+    };
+    drop(open());
+    assert_eq!(count.load(Ordering::Relaxed), 1);
+    let session = open();
+    session.close().unwrap();
+    assert_eq!(session.close(), Err(Error::NotFound));
+    drop(session);
+    assert_eq!(count.load(Ordering::Relaxed), 2);
 }
 
 #[test]

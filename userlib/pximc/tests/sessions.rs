@@ -6,6 +6,7 @@
 use mp_fabric::Fabric;
 use mp_fabric_fake::{FakeDevice, Host, World, LOOPBACK};
 use pximc::{Access, Deadline, Error, Interface, Library, SessionEvent, Sizes};
+use std::sync::Arc;
 use vm_memory::Bytes;
 
 const PROTOCOL: u32 = 0xF111_D000;
@@ -60,7 +61,10 @@ fn windows_outlive_the_session() {
     let mut read = [0; 7];
     local.volatile().read_slice(&mut read, 9).unwrap();
     assert_eq!(&read, b"written");
-    drop(client);
+    assert_eq!(Arc::strong_count(&remote), 2);
+    client.close().unwrap();
+    // Nobody but this test keeps them mapped.
+    assert_eq!(Arc::strong_count(&remote), 1);
     assert_eq!(
         server.wait_for_event(Deadline::NEVER),
         Ok(SessionEvent::ConnectionClosed)
