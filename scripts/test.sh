@@ -31,9 +31,7 @@ run_cargo() {
 	if cargo nextest --version >/dev/null 2>&1; then
 		cargo nextest run "${which[@]}" --color never 2>&1 | tee "$log" || status=$?
 		grep -E '^ *Summary ' "$log" >"$summary" || true
-		# Programs have no examples to be tested.
-		[ "$name" = userlib ] ||
-			cargo test "${which[@]}" --doc 2>&1 | tee -a "$log" || status=$?
+		cargo test "${which[@]}" --doc 2>&1 | tee -a "$log" || status=$?
 	else
 		cargo test "${which[@]}" --no-fail-fast --color never 2>&1 | tee "$log" || status=$?
 	fi

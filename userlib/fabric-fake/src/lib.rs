@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Two hosts in one process, for tests: a [`World`] of links between them, and [`FakeDevice`]s
+//! that behave like open files of the character device on either of them.
+//!
+//! It follows `uapi/linux/mp_fabric.h` in what a program sees, one lock over everything instead of
+//! messages and rings. Windows are files in memory and are really mapped. Whatever a test wants to
+//! go wrong is a function of [`World`].
+
+mod device;
+mod state;
+
+pub use device::FakeDevice;
+
+use state::{Link, State};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// One of the two hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// The first one.
+    A,
+    /// The second one.
+    B,
+}
+
+impl Host {
+    fn other(self) -> Self {
+        match self {
+            Host::A => Host::B,
+            Host::B => Host::A,
+        }
+    }
+}
+
+/// Id of the loopback interface, on both hosts.
+pub const LOOPBACK: u32 = 1;
+
+/// Two hosts and the links between them.
+#[derive(Clone, Debug)]
+pub struct World(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl World {
+    /// Hosts that have never been used, with that many links, all of them up, and that many bytes
+    /// for windows per link on each host.
+    pub fn new(links: u32, bytes: u64) -> Self {
+        World(Arc::new(Shared {
+            state: Mutex::new(State::new((0..links).map(|_| Link::new(bytes)).collect())),
+            changed: Condvar::new(),
+        }))
+    }
+
+    /// A new context: that of another process of the host.
+    pub fn open(&self, host: Host) -> FakeDevice {
+        FakeDevice::new(self.clone(), host)
+    }
+
+    /// Id of the local end of a link; the two ends have different ones.
+    pub fn interface(&self, link: usize, host: Host) -> u32 {
+        state::interface(link, host)
+    }
+
+    /// Takes a link down, or brings it up again.
+    pub fn set_up(&self, link: usize, up: bool) {
+        self.change(|state| state.set_up(link, up));
+    }
+
+    /// Removes the local end of a link.
+    pub fn remove(&self, link: usize, host: Host) {
+        self.change(|state| state.remove(link, host));
+    }
+
+    /// Free bytes for windows.
+    pub fn free(&self, link: usize, host: Host) -> u64 {
+        self.lock().links[link].free[host as usize]
+    }
+
+    /// Whether processes may name physical addresses. They may at first.
+    pub fn set_privileged(&self, privileged: bool) {
+        self.lock().privileged = privileged;
+    }
+
+    /// Whether devices can reach remote windows. They can at first.
+    pub fn set_reachable(&self, reachable: bool) {
+        self.lock().reachable = reachable;
+    }
+
+    /// Whether windows can be mapped. They can at first.
+    pub fn set_mappable(&self, mappable: bool) {
+        self.lock().mappable = mappable;
+    }
+
+    /// Whether the bridges are PCI devices, with known ids. They are at first.
+    pub fn set_pci(&self, pci: bool) {
+        self.lock().pci = pci;
+    }
+
+    /// What interfaces are called.
+    pub fn set_name(&self, name: &[u8]) {
+        self.lock().name = name.into();
+    }
+
+    /// Devices that may reach the remote window of a session: mode, domain, bus, devfn.
+    pub fn access(&self, handle: u32) -> Vec<(u32, u16, u8, u8)> {
+        self.lock().access(handle)
+    }
+
+    /// Most sessions of a context.
+    pub fn set_quota(&self, quota: usize) {
+        self.lock().quota = quota;
+    }
+
+    /// Contexts that are open.
+    pub fn contexts(&self) -> usize {
+        self.lock().contexts.len()
+    }
+
+    /// Calls that wait at this moment.
+    pub fn waiting(&self) -> usize {
+        self.lock().waiting
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A test that has failed does not make the others fail.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        let result = change(&mut self.lock());
+        self.0.changed.notify_all();
+        result
+    }
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Until when a call waits. Computed once by the caller, so that a wait that is resumed does not
+//! last longer. Never waits itself.
+
+use crate::sys::{MP_DEADLINE_NEVER, MP_DEADLINE_PAST};
+use rustix::time::{clock_gettime, ClockId, Timespec};
+use std::time::Duration;
+
+/// A moment of the monotonic clock, or one that is over or never comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Deadline(u64);
+
+impl Deadline {
+    /// The call looks and does not wait.
+    pub const PAST: Deadline = Deadline(MP_DEADLINE_PAST);
+    /// The call waits as long as it takes.
+    pub const NEVER: Deadline = Deadline(MP_DEADLINE_NEVER);
+
+    /// A time from now on; one beyond the clock's range is the last moment before
+    /// [`NEVER`](Self::NEVER).
+    pub fn after(time: Duration) -> Self {
+        let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Deadline(now().saturating_add(time).min(MP_DEADLINE_NEVER - 1))
+    }
+
+    /// A moment of `CLOCK_MONOTONIC`, in nanoseconds.
+    pub fn at(nanoseconds: u64) -> Self {
+        Deadline(nanoseconds)
+    }
+
+    /// The moment in nanoseconds, as the kernel is told it.
+    pub fn nanoseconds(self) -> u64 {
+        self.0
+    }
+
+    /// The time until then; nothing if it never comes.
+    pub fn remaining(self) -> Option<Duration> {
+        (self != Self::NEVER).then(|| Duration::from_nanos(self.0.saturating_sub(now())))
+    }
+}
+
+fn now() -> u64 {
+    let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::Monotonic);
+    let (seconds, nanoseconds) = (u64::try_from(tv_sec), u64::try_from(tv_nsec));
+    // The clock starts at boot and never goes back.
+    seconds.unwrap_or(0) * 1_000_000_000 + nanoseconds.unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_lies_ahead_by_the_time_asked_for() {
+        let left = Deadline::after(Duration::from_secs(10)).remaining();
+        assert!(left.is_some_and(|left| left <= Duration::from_secs(10)));
+        assert!(left.is_some_and(|left| left > Duration::from_secs(9)));
+        assert_eq!(Deadline::PAST.remaining(), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn no_finite_time_becomes_never() {
+        assert_ne!(Deadline::after(Duration::MAX), Deadline::NEVER);
+        assert_eq!(Deadline::NEVER.remaining(), None);
+    }
+}

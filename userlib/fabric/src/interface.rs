@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is known of the local ends of links, and of the peers' windows.
+
+use crate::{
+    sys::{self, mp_info, mp_interface, mp_interfaces, mp_window, mp_windows},
+    wait, Call, Deadline, Device, Error, EventMask, Fabric, Location, Result, Role, Target,
+    WINDOW_DATA_MAX,
+};
+use rustix::{fd::BorrowedFd, io::Errno};
+use std::{fmt, ops::RangeInclusive};
+
+/// Room that is tried first for lists of ids.
+const IDS: usize = 64;
+
+/// Names an interface: the same number as long as the hardware is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct InterfaceId(pub u32);
+
+impl fmt::Display for InterfaceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What the kernel offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// Version of the device's interface.
+    pub version: u32,
+    /// `MP_FEATURE_*` of [`sys`].
+    pub features: u64,
+    /// Most sessions of a context.
+    pub sessions_max: u32,
+    /// Most sessions of all contexts of a user.
+    pub user_sessions_max: u32,
+}
+
+/// Ids of a PCI function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PciIds {
+    /// Vendor id.
+    pub vendor: u16,
+    /// Device id.
+    pub device: u16,
+    /// Subsystem vendor id.
+    pub subsystem_vendor: u16,
+    /// Subsystem id.
+    pub subsystem_device: u16,
+}
+
+/// Where a PCI function is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PciFunction {
+    /// Domain, or segment.
+    pub domain: u16,
+    /// Bus.
+    pub bus: u8,
+    /// Device, 0 to 31.
+    pub device: u8,
+    /// Function, 0 to 7.
+    pub function: u8,
+}
+
+/// The other host's processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// 32 or 64 bits.
+    pub word_size: u8,
+    /// Whether the most significant byte comes first.
+    pub big_endian: bool,
+}
+
+/// The local end of a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its number.
+    pub id: InterfaceId,
+    /// Whether both hosts reach each other.
+    pub up: bool,
+    /// Whether the other host is this one.
+    pub loopback: bool,
+    /// The bridge, if it is a PCI device.
+    pub pci: Option<(PciIds, PciFunction)>,
+    /// The other host, if known.
+    pub remote: Option<Remote>,
+    /// Id of the peer, if the interface is up.
+    pub peer: Option<u32>,
+    /// Number of this life of the link; 0 if the interface is not up.
+    pub epoch: u64,
+    /// Bytes of this host for windows.
+    pub local_total: u64,
+    /// The longest piece of them that is free, in bytes.
+    pub local_free: u64,
+    /// Bytes of the peer for windows.
+    pub remote_total: u64,
+    /// The name; what is not UTF-8 is replaced.
+    pub name: String,
+}
+
+/// A window of the peer, as the peer's session sees it: its local size is that of the memory that
+/// this host would reach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// The unique identifier.
+    pub uid: u32,
+    /// How the peer's session looks for a partner.
+    pub role: Role,
+    /// What the window consists of.
+    pub location: Location,
+    /// Number of the protocol, equal on both sides.
+    pub protocol: u32,
+    /// Whether it has a partner already; then the sizes are the actual ones.
+    pub paired: bool,
+    /// Bytes that this host could reach.
+    pub local: RangeInclusive<u64>,
+    /// Bytes of this host that the peer could reach.
+    pub remote: RangeInclusive<u64>,
+    /// What it was posted with.
+    pub data: Vec<u8>,
+}
+
+impl<D: Device> Fabric<D> {
+    /// What the kernel offers.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`], [`Error::Ended`]: those of all calls, not repeated below.
+    pub fn info(&self) -> Result<Info> {
+        let mut info = mp_info::default();
+        self.device.call(Call::Info(&mut info))?;
+        Ok(Info {
+            version: info.version,
+            features: info.features,
+            sessions_max: info.sessions_max,
+            user_sessions_max: info.user_sessions_max,
+        })
+    }
+
+    /// The local ends of all links, also of those that are down.
+    ///
+    /// # Errors
+    /// Only those of all calls.
+    pub fn interfaces(&self) -> Result<Vec<InterfaceId>> {
+        let ids = list(|ids| {
+            let mut interfaces = mp_interfaces::default();
+            let called = self.device.call(Call::Interfaces(&mut interfaces, ids));
+            (called, interfaces.count)
+        })?;
+        Ok(ids.into_iter().map(InterfaceId).collect())
+    }
+
+    /// What is known of an interface.
+    ///
+    /// # Errors
+    /// [`Error::NoInterface`].
+    pub fn interface(&self, id: InterfaceId) -> Result<Interface> {
+        let mut interface = mp_interface {
+            id: id.0,
+            ..Default::default()
+        };
+        self.device.call(Call::Interface(&mut interface))?;
+        Ok(Interface::from(&interface))
+    }
+
+    /// Unique identifiers of all windows of the peer, also of paired ones.
+    ///
+    /// # Errors
+    /// [`Error::NoInterface`], [`Error::InterfaceDown`].
+    pub fn windows(&self, interface: InterfaceId) -> Result<Vec<u32>> {
+        list(|ids| {
+            let mut windows = mp_windows {
+                interface: interface.0,
+                ..Default::default()
+            };
+            let called = self.device.call(Call::Windows(&mut windows, ids));
+            (called, windows.count)
+        })
+    }
+
+    /// What is known of a window of the peer.
+    ///
+    /// # Errors
+    /// [`Error::NoInterface`], [`Error::InterfaceDown`], [`Error::NotFound`]: no such window.
+    pub fn window(&self, interface: InterfaceId, uid: u32) -> Result<Window> {
+        let mut data = vec![0; WINDOW_DATA_MAX];
+        let mut window = mp_window {
+            interface: interface.0,
+            id: uid,
+            ..Default::default()
+        };
+        self.device.call(Call::Window(&mut window, &mut data))?;
+        data.truncate(window.data_size as usize);
+        Ok(Window {
+            uid,
+            role: Role::try_from(window.role)?,
+            location: Location::try_from(window.location)?,
+            protocol: window.protocol,
+            paired: window.paired != 0,
+            local: window.local_min..=window.local_max,
+            remote: window.remote_min..=window.remote_max,
+            data,
+        })
+    }
+
+    /// Waits until the interface or its peer's windows have changed, and takes that. The first
+    /// wait of a context for an interface finds both.
+    ///
+    /// # Errors
+    /// [`Error::NoInterface`], [`Error::TimedOut`].
+    pub fn wait(
+        &self,
+        interface: InterfaceId,
+        mask: EventMask,
+        deadline: Deadline,
+    ) -> Result<EventMask> {
+        wait::wait(
+            &*self.device,
+            Target::Interface(interface),
+            mask,
+            0,
+            deadline,
+        )
+    }
+
+    /// Signals an eventfd whenever an event of the mask comes, and at once if one is there;
+    /// without an eventfd no longer.
+    ///
+    /// # Errors
+    /// [`Error::NoInterface`]; [`Error::System`] with `EBADF`: not an eventfd.
+    pub fn notify(
+        &self,
+        interface: InterfaceId,
+        mask: EventMask,
+        eventfd: Option<BorrowedFd<'_>>,
+    ) -> Result<()> {
+        wait::notify(&*self.device, Target::Interface(interface), mask, eventfd)
+    }
+
+    /// Reports events of the mask to [`Events`](crate::Events) by a cookie; with an empty mask no
+    /// longer.
+    ///
+    /// # Errors
+    /// [`Error::NoInterface`].
+    pub fn watch(&self, interface: InterfaceId, mask: EventMask, cookie: u64) -> Result<()> {
+        wait::watch(&*self.device, Target::Interface(interface), mask, cookie)
+    }
+}
+
+/// Asks for a list until there is room for it; the question gives the number that there are.
+fn list(
+    mut ask: impl FnMut(&mut [u32]) -> (std::result::Result<(), Errno>, u32),
+) -> Result<Vec<u32>> {
+    let mut ids = vec![0; IDS];
+    loop {
+        let (called, count) = ask(&mut ids);
+        let count = count as usize;
+        match called {
+            Ok(()) => {
+                ids.truncate(count);
+                return Ok(ids);
+            }
+            // More may come until the next question.
+            Err(Errno::NOSPC) if count > ids.len() => ids.resize(count.saturating_add(IDS), 0),
+            Err(errno) => return Err(Error::from(errno)),
+        }
+    }
+}
+
+impl From<&mp_interface> for Interface {
+    fn from(interface: &mp_interface) -> Self {
+        let has = |flag| interface.flags & flag != 0;
+        Interface {
+            id: InterfaceId(interface.id),
+            up: has(sys::MP_INTERFACE_UP),
+            loopback: has(sys::MP_INTERFACE_LOOPBACK),
+            pci: has(sys::MP_INTERFACE_PCI).then(|| pci(interface)),
+            remote: has(sys::MP_INTERFACE_REMOTE).then_some(Remote {
+                word_size: interface.remote_word_size,
+                big_endian: interface.remote_big_endian != 0,
+            }),
+            peer: (interface.peer != sys::MP_PEER_NONE).then_some(interface.peer),
+            epoch: interface.epoch,
+            local_total: interface.local_total,
+            local_free: interface.local_free,
+            remote_total: interface.remote_total,
+            name: name(&interface.name),
+        }
+    }
+}
+
+fn pci(interface: &mp_interface) -> (PciIds, PciFunction) {
+    let ids = PciIds {
+        vendor: interface.vendor,
+        device: interface.device,
+        subsystem_vendor: interface.subsystem_vendor,
+        subsystem_device: interface.subsystem_device,
+    };
+    let function = PciFunction {
+        domain: interface.pci_domain,
+        bus: interface.pci_bus,
+        device: interface.pci_devfn >> 3,
+        function: interface.pci_devfn & 7,
+    };
+    (ids, function)
+}
+
+/// The text up to the first zero byte.
+fn name(text: &[std::ffi::c_char]) -> String {
+    let bytes = text.iter().map(|c| c.to_ne_bytes()[0]);
+    let bytes: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Safe access to the fabric's character device: which hosts are reachable, and memory that is
+//! shared with a process on one of them.
+//!
+//! One type per object of the device: a [`Fabric`] is an open file, which owns [`Session`]s, whose
+//! windows are mapped as [`Map`]s. An [`Interface`] and a [`Window`] are only information. A window
+//! is written by plain stores ([`Map::volatile`]); calls are needed to sleep and to wake.
+//!
+//! Everything that waits takes a [`Deadline`]: in the past it only looks. Who does not want a
+//! thread to sleep has an eventfd per object ([`Session::notify`]) or one descriptor for all of
+//! them ([`Events`]), for `epoll` or any asynchronous runtime.
+//!
+//! A context belongs to the process that opened it. A forked child finds all its calls refused
+//! ([`Error::Foreign`]) and its windows not mapped; it opens its own.
+//!
+//! This crate knows nothing of the programming interfaces above it, and keeps no state that the
+//! kernel has as well.
+//!
+//! # Examples
+//! One host serves a window, and another one writes to it.
+//! ```no_run
+//! use mp_fabric::{Deadline, EventMask, Fabric};
+//! use vm_memory::Bytes;
+//!
+//! # fn main() -> mp_fabric::Result<()> {
+//! let fabric = Fabric::open()?;
+//! let interface = fabric.interfaces()?[0];
+//! let session = fabric.server(interface, 0xF000_0001).local(0x1000..=0x1000).open()?;
+//! session.wait(EventMask::PAIRED, Deadline::NEVER)?;
+//! session.wait(EventMask::SIGNAL, Deadline::NEVER)?;
+//! if let Some(window) = session.map_local()? {
+//!     let first: u32 = window.volatile().read_obj(0).unwrap();
+//!     println!("{first}");
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//! ```no_run
+//! # use mp_fabric::Fabric;
+//! # use vm_memory::Bytes;
+//! # fn main() -> mp_fabric::Result<()> {
+//! # let fabric = Fabric::open()?;
+//! # let interface = fabric.interfaces()?[0];
+//! let session = fabric.client(interface, 0xF000_0001).remote(0x1000..=0x1000).open()?;
+//! if let Some(window) = session.map_remote()? {
+//!     window.volatile().write_obj(42_u32, 0).unwrap();
+//! }
+//! session.signal()?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod deadline;
+mod device;
+mod error;
+mod events;
+mod interface;
+mod map;
+mod session;
+pub mod sys;
+mod wait;
+
+pub use deadline::Deadline;
+pub use device::{Call, CharDevice, Device};
+pub use error::{Error, Result};
+pub use events::{Event, Events, Target};
+pub use interface::{Info, Interface, InterfaceId, PciFunction, PciIds, Remote, Window};
+pub use map::Map;
+pub use session::{
+    Access, Location, Role, Session, SessionRequest, SessionState, WindowPlace, SIZE_MAX,
+    WINDOW_DATA_MAX,
+};
+pub use wait::EventMask;
+
+use std::{path::Path, sync::Arc};
+
+/// A context of the fabric. Copies share it; it ends with the last of them and of the sessions.
+#[derive(Debug)]
+pub struct Fabric<D = CharDevice> {
+    device: Arc<D>,
+}
+
+impl<D> Clone for Fabric<D> {
+    fn clone(&self) -> Self {
+        Fabric {
+            device: Arc::clone(&self.device),
+        }
+    }
+}
+
+impl Fabric {
+    /// Opens the device at its usual place.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if the kernel module is not loaded, [`Error::Foreign`] if the user may
+    /// not open the file, and other errors of `open()`.
+    pub fn open() -> Result<Self> {
+        Self::open_at(Path::new(&device::path()))
+    }
+
+    /// Opens a device file.
+    ///
+    /// # Errors
+    /// As [`open()`](Self::open).
+    pub fn open_at(path: &Path) -> Result<Self> {
+        Ok(Self::with_device(CharDevice::open(path)?))
+    }
+}
+
+impl<D: Device> Fabric<D> {
+    /// A context on a device of another kind.
+    pub fn with_device(device: D) -> Self {
+        Fabric {
+            device: Arc::new(device),
+        }
+    }
+
+    /// The device, for calls that have no function here.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+}

@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sessions: uses of windows that are shared with one process of the peer.
+
+use crate::{
+    sys::{self, mp_handle, mp_session, mp_session_access, mp_session_address, mp_session_open},
+    wait, Call, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Map, PciFunction, Result,
+    Target,
+};
+use rustix::fd::BorrowedFd;
+use std::{
+    fmt,
+    ops::RangeInclusive,
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        Arc,
+    },
+};
+
+/// Most bytes that a window is posted with.
+pub const WINDOW_DATA_MAX: usize = sys::MP_WINDOW_DATA_MAX as usize;
+/// A size as large as can be had.
+pub const SIZE_MAX: u64 = sys::MP_SIZE_MAX;
+
+/// How a session looks for a partner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Waits for a client.
+    Server,
+    /// Pairs with a server at once, or fails.
+    Client,
+    /// Pairs with a peer at once, or waits for one.
+    Peer,
+}
+
+/// What a server's local window consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// Memory that the fabric provides.
+    Logical,
+    /// Physical addresses that the server names.
+    Physical,
+}
+
+impl TryFrom<u32> for Role {
+    type Error = Error;
+
+    fn try_from(role: u32) -> Result<Self> {
+        match role {
+            sys::MP_ROLE_SERVER => Ok(Role::Server),
+            sys::MP_ROLE_CLIENT => Ok(Role::Client),
+            sys::MP_ROLE_PEER => Ok(Role::Peer),
+            _ => Err(Error::Invalid),
+        }
+    }
+}
+
+impl TryFrom<u32> for Location {
+    type Error = Error;
+
+    fn try_from(location: u32) -> Result<Self> {
+        match location {
+            sys::MP_LOCATION_LOGICAL => Ok(Location::Logical),
+            sys::MP_LOCATION_PHYSICAL => Ok(Location::Physical),
+            _ => Err(Error::Invalid),
+        }
+    }
+}
+
+/// What a session is to be. Sizes that are not set are 0: no such window.
+#[must_use = "a request does nothing until it is opened"]
+#[derive(Debug)]
+pub struct SessionRequest<'a, D> {
+    device: &'a Arc<D>,
+    open: mp_session_open,
+    data: &'a [u8],
+}
+
+impl<D: Device> Fabric<D> {
+    /// A session that waits for a client.
+    pub fn server(&self, interface: InterfaceId, protocol: u32) -> SessionRequest<'_, D> {
+        self.request(interface, protocol, sys::MP_ROLE_SERVER)
+    }
+
+    /// A session that pairs with a server at once, or fails.
+    pub fn client(&self, interface: InterfaceId, protocol: u32) -> SessionRequest<'_, D> {
+        self.request(interface, protocol, sys::MP_ROLE_CLIENT)
+    }
+
+    /// A session that pairs with a peer at once, or waits for one.
+    pub fn peer(&self, interface: InterfaceId, protocol: u32) -> SessionRequest<'_, D> {
+        self.request(interface, protocol, sys::MP_ROLE_PEER)
+    }
+
+    fn request(&self, interface: InterfaceId, protocol: u32, role: u32) -> SessionRequest<'_, D> {
+        SessionRequest {
+            device: &self.device,
+            open: mp_session_open {
+                interface: interface.0,
+                role,
+                location: sys::MP_LOCATION_LOGICAL,
+                protocol,
+                ..Default::default()
+            },
+            data: &[],
+        }
+    }
+}
+
+impl<'a, D: Device> SessionRequest<'a, D> {
+    /// The unique identifier: of a server or a waiting peer its own, otherwise that of the window
+    /// to pair with. 0, which is the default, is any.
+    pub fn uid(mut self, uid: u32) -> Self {
+        self.open.uid = uid;
+        self
+    }
+
+    /// Least and most bytes of this host that the peer shall reach. As many as possible up to the
+    /// maximum, which [`SIZE_MAX`] leaves open.
+    pub fn local(mut self, size: RangeInclusive<u64>) -> Self {
+        (self.open.local_min, self.open.local_max) = size.into_inner();
+        self
+    }
+
+    /// Least and most bytes of the peer that this process shall reach.
+    pub fn remote(mut self, size: RangeInclusive<u64>) -> Self {
+        (self.open.remote_min, self.open.remote_max) = size.into_inner();
+        self
+    }
+
+    /// What servers and peers are posted with, at most [`WINDOW_DATA_MAX`] bytes.
+    pub fn data(mut self, data: &'a [u8]) -> Self {
+        self.data = data;
+        self
+    }
+
+    /// A server's local window is a range of physical addresses of this host. Needs
+    /// `CAP_SYS_RAWIO`.
+    pub fn physical(mut self, address: u64, size: u64) -> Self {
+        self.open.location = sys::MP_LOCATION_PHYSICAL;
+        self.open.address = address;
+        self.local(size..=size)
+    }
+
+    /// A client reaches physical addresses that a server has named.
+    pub fn to_physical(mut self) -> Self {
+        self.open.location = sys::MP_LOCATION_PHYSICAL;
+        self
+    }
+
+    /// Opens the session. One that waits for a partner is visible to the peer from then on.
+    ///
+    /// # Errors
+    /// In this order: [`Error::NoInterface`]; [`Error::Invalid`]: both maxima 0, a maximum below
+    /// its minimum, too much data; [`Error::InterfaceDown`]; [`Error::NoSpace`]: the minima cannot
+    /// be had; [`Error::NotPermitted`]: physical addresses need a privilege;
+    /// [`Error::NotSupported`]: the peer cannot reach them; [`Error::UidTaken`];
+    /// [`Error::NoPartner`]: a client found nobody; [`Error::Quota`], [`Error::NoMemory`].
+    pub fn open(mut self) -> Result<Session<D>> {
+        self.device
+            .call(Call::SessionOpen(&mut self.open, self.data))?;
+        Ok(Session {
+            device: Arc::clone(self.device),
+            handle: self.open.handle,
+            uid: self.open.uid,
+            closed: AtomicBool::new(false),
+        })
+    }
+}
+
+/// Size of a window, and where it is mapped from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowPlace {
+    /// In bytes.
+    pub size: u64,
+    /// For [`Device::map`].
+    pub offset: u64,
+}
+
+/// How a session stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionState {
+    /// All that has happened.
+    pub events: EventMask,
+    /// Its interface.
+    pub interface: InterfaceId,
+    /// Memory of this host that the partner reaches, once paired.
+    pub local: Option<WindowPlace>,
+    /// Memory of the partner that this process reaches, once paired.
+    pub remote: Option<WindowPlace>,
+}
+
+bitflags::bitflags! {
+    /// What a device may do to a remote window.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct Access: u32 {
+        /// Read it.
+        const READ = sys::MP_ACCESS_READ;
+        /// Write to it.
+        const WRITE = sys::MP_ACCESS_WRITE;
+        /// Nothing any longer; stands alone.
+        const CLEAR = sys::MP_ACCESS_CLEAR;
+    }
+}
+
+/// A session; dropping closes it. Maps of its windows have to be dropped by their owner, and
+/// stay usable until then also if the partner or the link has gone.
+pub struct Session<D: Device> {
+    device: Arc<D>,
+    handle: u32,
+    uid: u32,
+    closed: AtomicBool,
+}
+
+impl<D: Device> Session<D> {
+    /// The session's number, unique on this host and never 0.
+    pub fn handle(&self) -> u32 {
+        self.handle
+    }
+
+    /// The unique identifier of the session on this host.
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    /// How the session stands; takes no event.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]: closed, as of all calls below.
+    pub fn state(&self) -> Result<SessionState> {
+        let mut session = mp_session {
+            handle: self.open_handle()?,
+            ..Default::default()
+        };
+        self.device.call(Call::Session(&mut session))?;
+        let place = |size, offset| (size > 0).then_some(WindowPlace { size, offset });
+        Ok(SessionState {
+            events: EventMask::from_bits_retain(session.events),
+            interface: InterfaceId(session.interface),
+            local: place(session.local_size, session.local_offset),
+            remote: place(session.remote_size, session.remote_offset),
+        })
+    }
+
+    /// Waits until an event of the mask is there; gives those that are, and takes what can be
+    /// taken.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]: also if it is closed meanwhile. [`Error::TimedOut`].
+    /// [`Error::NotPaired`]: no partner, and the mask has not `PAIRED`.
+    pub fn wait(&self, mask: EventMask, deadline: Deadline) -> Result<EventMask> {
+        let target = Target::Session(self.open_handle()?);
+        wait::wait(&*self.device, target, mask, 0, deadline)
+    }
+
+    /// As [`wait()`](Self::wait), but gives and takes only the most important event: `CLOSED`
+    /// before `DOWN` before `SIGNAL`.
+    ///
+    /// # Errors
+    /// As [`wait()`](Self::wait).
+    pub fn wait_one(&self, mask: EventMask, deadline: Deadline) -> Result<EventMask> {
+        let target = Target::Session(self.open_handle()?);
+        wait::wait(&*self.device, target, mask, sys::MP_WAIT_ONE, deadline)
+    }
+
+    /// Signals an eventfd whenever an event of the mask comes, and at once if one is there;
+    /// without an eventfd no longer.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::System`] with `EBADF`: not an eventfd.
+    pub fn notify(&self, mask: EventMask, eventfd: Option<BorrowedFd<'_>>) -> Result<()> {
+        let target = Target::Session(self.open_handle()?);
+        wait::notify(&*self.device, target, mask, eventfd)
+    }
+
+    /// Reports events of the mask to [`Events`](crate::Events) by a cookie; with an empty mask no
+    /// longer.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub fn watch(&self, mask: EventMask, cookie: u64) -> Result<()> {
+        let target = Target::Session(self.open_handle()?);
+        wait::watch(&*self.device, target, mask, cookie)
+    }
+
+    /// Wakes the partner, once all that this process has written before is in its memory.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::PartnerGone`], [`Error::InterfaceDown`],
+    /// [`Error::NotPaired`].
+    pub fn signal(&self) -> Result<()> {
+        let mut handle = mp_handle {
+            handle: self.open_handle()?,
+            ..Default::default()
+        };
+        self.device
+            .call(Call::Signal(&mut handle))
+            .map_err(Error::from)
+    }
+
+    /// Maps the memory of this host that the partner reaches; nothing if there is none, or the
+    /// session is not paired.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], and those of `mmap()`.
+    pub fn map_local(&self) -> Result<Option<Map>> {
+        self.state()?
+            .local
+            .map(|window| self.map(window))
+            .transpose()
+    }
+
+    /// Maps the memory of the partner; nothing if there is none, or the session is not paired.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], and those of `mmap()`.
+    pub fn map_remote(&self) -> Result<Option<Map>> {
+        self.state()?
+            .remote
+            .map(|window| self.map(window))
+            .transpose()
+    }
+
+    /// Maps a window of [`state()`](Self::state).
+    ///
+    /// # Errors
+    /// Those of `mmap()`.
+    pub fn map(&self, window: WindowPlace) -> Result<Map> {
+        self.open_handle()?;
+        self.device
+            .map(window.offset, window.size)
+            .map_err(Error::from)
+    }
+
+    /// Where a device of this host reaches the remote window: an address on the PCI bus.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotPermitted`], [`Error::InterfaceDown`],
+    /// [`Error::NotPaired`], [`Error::PartnerGone`], [`Error::NoWindow`],
+    /// [`Error::NotSupported`].
+    pub fn address(&self) -> Result<u64> {
+        let mut address = mp_session_address {
+            handle: self.open_handle()?,
+            ..Default::default()
+        };
+        self.device.call(Call::SessionAddress(&mut address))?;
+        Ok(address.address)
+    }
+
+    /// Lets a device of this host reach the remote window, in addition to what it may already.
+    ///
+    /// # Errors
+    /// As [`address()`](Self::address), and [`Error::Invalid`]: a mode that cannot be.
+    pub fn allow(&self, mode: Access, device: PciFunction) -> Result<()> {
+        let mut access = mp_session_access {
+            handle: self.open_handle()?,
+            mode: mode.bits(),
+            pci_domain: device.domain,
+            pci_bus: device.bus,
+            pci_devfn: device.device << 3 | device.function & 7,
+            ..Default::default()
+        };
+        self.device
+            .call(Call::SessionAccess(&mut access))
+            .map_err(Error::from)
+    }
+
+    /// Closes the session, also while other threads wait for it; their calls end with
+    /// [`Error::NotFound`].
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]: it is closed already.
+    pub fn close(&self) -> Result<()> {
+        let mut handle = mp_handle {
+            handle: self.handle,
+            ..Default::default()
+        };
+        // The number may name another session from then on.
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Err(Error::NotFound);
+        }
+        self.device
+            .call(Call::Close(&mut handle))
+            .map_err(Error::from)
+    }
+
+    /// The handle, unless the session is closed.
+    fn open_handle(&self) -> Result<u32> {
+        match self.closed.load(Ordering::Acquire) {
+            false => Ok(self.handle),
+            true => Err(Error::NotFound),
+        }
+    }
+}
+
+impl<D: Device> Drop for Session<D> {
+    fn drop(&mut self) {
+        // Closed before, or the context has ended: nothing is left to be done.
+        let _ = self.close();
+    }
+}
+
+impl<D: Device> fmt::Debug for Session<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("handle", &self.handle)
+            .field("uid", &self.uid)
+            .finish_non_exhaustive()
+    }
+}

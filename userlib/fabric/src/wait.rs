@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What can happen to an object, and the calls that wait for it: the same for interfaces and
+//! sessions.
+
+use crate::{
+    sys::{self, mp_notify, mp_wait, mp_watch},
+    Call, Deadline, Device, Error, Result, Target,
+};
+use rustix::{fd::BorrowedFd, io::retry_on_intr};
+
+bitflags::bitflags! {
+    /// What has happened to an interface or a session.
+    ///
+    /// `STATE`, `WINDOWS` and `SIGNAL` are taken by the wait that finds them; the others stay.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct EventMask: u32 {
+        /// An interface has gone up or down.
+        const STATE = sys::MP_EVENT_STATE;
+        /// The windows of an interface's peer have changed.
+        const WINDOWS = sys::MP_EVENT_WINDOWS;
+        /// A session has a partner, or has had one.
+        const PAIRED = sys::MP_EVENT_PAIRED;
+        /// A session's partner has signalled.
+        const SIGNAL = sys::MP_EVENT_SIGNAL;
+        /// A session's partner is gone for good.
+        const CLOSED = sys::MP_EVENT_CLOSED;
+        /// A session's link is down.
+        const DOWN = sys::MP_EVENT_DOWN;
+        // A newer kernel may know more.
+        const _ = !0;
+    }
+}
+
+impl Target {
+    /// The number and the flags by which the kernel knows it.
+    fn number(self) -> (u32, u32) {
+        match self {
+            Target::Session(handle) => (handle, 0),
+            Target::Interface(id) => (id.0, sys::MP_WAIT_INTERFACE),
+        }
+    }
+}
+
+/// Waits for any event of the mask; a signal handler that runs meanwhile does not end that.
+pub(crate) fn wait(
+    device: &impl Device,
+    target: Target,
+    mask: EventMask,
+    flags: u32,
+    deadline: Deadline,
+) -> Result<EventMask> {
+    let (target, kind) = target.number();
+    let mut wait = mp_wait {
+        flags: flags | kind,
+        target,
+        mask: mask.bits(),
+        deadline: deadline.nanoseconds(),
+        ..Default::default()
+    };
+    retry_on_intr(|| device.call(Call::Wait(&mut wait)))?;
+    Ok(EventMask::from_bits_retain(wait.events))
+}
+
+/// Has an eventfd signalled by events of the mask, or no longer.
+pub(crate) fn notify(
+    device: &impl Device,
+    target: Target,
+    mask: EventMask,
+    eventfd: Option<BorrowedFd<'_>>,
+) -> Result<()> {
+    let (target, flags) = target.number();
+    let mut notify = mp_notify {
+        flags,
+        target,
+        mask: mask.bits(),
+        ..Default::default()
+    };
+    device
+        .call(Call::Notify(&mut notify, eventfd))
+        .map_err(Error::from)
+}
+
+/// Has events of the mask reported to [`Events`](crate::Events); an empty mask ends that.
+pub(crate) fn watch(
+    device: &impl Device,
+    target: Target,
+    mask: EventMask,
+    cookie: u64,
+) -> Result<()> {
+    let (target, flags) = target.number();
+    let mut watch = mp_watch {
+        flags,
+        target,
+        mask: mask.bits(),
+        cookie,
+        ..Default::default()
+    };
+    device.call(Call::Watch(&mut watch)).map_err(Error::from)
+}

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The header means the same to every compiler: C and C++, for 64-bit and 32-bit programs, find
+//! the sizes, offsets and numbers that the generated types have.
+
+use mp_fabric::sys::*;
+use std::{
+    fmt::Write,
+    io::Write as _,
+    mem::{offset_of, size_of},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+/// Writes assertions about a structure; one that misses a field does not compile.
+macro_rules! check {
+    ($out:expr, $name:ident { $($field:ident),* $(,)? }) => {{
+        #[allow(unused_variables)]
+        fn complete(whole: $name) {
+            let $name { $($field),* } = whole;
+        }
+        let _ = complete;
+        let name = stringify!($name);
+        let size = size_of::<$name>();
+        writeln!($out, "CHECK(sizeof(struct {name}) == {size});").unwrap();
+        $(
+            let field = stringify!($field);
+            let at = offset_of!($name, $field);
+            writeln!($out, "CHECK(__builtin_offsetof(struct {name}, {field}) == {at});").unwrap();
+        )*
+    }};
+}
+
+macro_rules! check_numbers {
+    ($out:expr, $($name:ident),* $(,)?) => {
+        $( writeln!($out, "CHECK({} == {}ULL);", stringify!($name), $name).unwrap(); )*
+    };
+}
+
+fn assertions() -> String {
+    let mut out = String::from(
+        "#include <linux/mp_fabric.h>\n\
+         #ifdef __cplusplus\n\
+         #define CHECK(what) static_assert(what, #what)\n\
+         #else\n\
+         #define CHECK(what) _Static_assert(what, #what)\n\
+         #endif\n",
+    );
+    check!(
+        out,
+        mp_info {
+            size,
+            version,
+            features,
+            sessions_max,
+            user_sessions_max
+        }
+    );
+    check!(
+        out,
+        mp_interfaces {
+            size,
+            capacity,
+            count,
+            reserved,
+            ids
+        }
+    );
+    check!(
+        out,
+        mp_interface {
+            size,
+            id,
+            flags,
+            peer,
+            epoch,
+            local_total,
+            local_free,
+            remote_total,
+            vendor,
+            device,
+            subsystem_vendor,
+            subsystem_device,
+            pci_domain,
+            pci_bus,
+            pci_devfn,
+            remote_word_size,
+            remote_big_endian,
+            reserved,
+            name,
+        }
+    );
+    check!(
+        out,
+        mp_wait {
+            size,
+            flags,
+            target,
+            mask,
+            deadline,
+            events,
+            reserved
+        }
+    );
+    check!(
+        out,
+        mp_notify {
+            size,
+            flags,
+            target,
+            mask,
+            eventfd,
+            reserved
+        }
+    );
+    check!(
+        out,
+        mp_windows {
+            size,
+            interface,
+            capacity,
+            count,
+            ids
+        }
+    );
+    check!(
+        out,
+        mp_window {
+            size,
+            interface,
+            id,
+            role,
+            location,
+            protocol,
+            paired,
+            data_size,
+            data,
+            local_min,
+            local_max,
+            remote_min,
+            remote_max,
+        }
+    );
+    check!(
+        out,
+        mp_session_open {
+            size,
+            interface,
+            role,
+            location,
+            protocol,
+            uid,
+            data,
+            data_size,
+            handle,
+            local_min,
+            local_max,
+            remote_min,
+            remote_max,
+            address,
+        }
+    );
+    check!(
+        out,
+        mp_session {
+            size,
+            handle,
+            events,
+            interface,
+            local_size,
+            local_offset,
+            remote_size,
+            remote_offset,
+        }
+    );
+    check!(out, mp_handle { size, handle });
+    check!(
+        out,
+        mp_session_address {
+            size,
+            handle,
+            address
+        }
+    );
+    check!(
+        out,
+        mp_session_access {
+            size,
+            handle,
+            mode,
+            pci_domain,
+            pci_bus,
+            pci_devfn
+        }
+    );
+    check!(
+        out,
+        mp_event {
+            cookie,
+            target,
+            events
+        }
+    );
+    check!(
+        out,
+        mp_watch {
+            size,
+            flags,
+            target,
+            mask,
+            cookie
+        }
+    );
+    check_numbers!(
+        out,
+        MP_DEADLINE_PAST,
+        MP_DEADLINE_NEVER,
+        MP_SIZE_MAX,
+        MP_PEER_NONE,
+        MP_ACCESS_CLEAR,
+        MP_IOC_INFO,
+        MP_IOC_CLOSE,
+        MP_IOC_WAIT,
+        MP_IOC_NOTIFY,
+        MP_IOC_WATCH,
+        MP_IOC_SIGNAL,
+        MP_IOC_INTERFACES,
+        MP_IOC_INTERFACE,
+        MP_IOC_WINDOWS,
+        MP_IOC_WINDOW,
+        MP_IOC_SESSION_OPEN,
+        MP_IOC_SESSION,
+        MP_IOC_SESSION_ADDRESS,
+        MP_IOC_SESSION_ACCESS,
+    );
+    out
+}
+
+/// Compiles the assertions, without an output.
+fn compile(language: &str, standard: &str, bits: &str) -> bool {
+    let uapi = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../uapi");
+    // Where Debian has the parts of the kernel's headers that differ between architectures: for
+    // both kinds of programs in one place.
+    let multiarch = "/usr/include/x86_64-linux-gnu";
+    let mut compiler = Command::new("gcc")
+        .args([
+            "-x",
+            language,
+            standard,
+            bits,
+            "-Wall",
+            "-Werror",
+            "-fsyntax-only",
+        ])
+        .arg("-I")
+        .arg(uapi)
+        .args(["-idirafter", multiarch, "-"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("the compiler is installed by scripts/setup.sh");
+    let mut input = compiler.stdin.take().unwrap();
+    input.write_all(assertions().as_bytes()).unwrap();
+    drop(input);
+    compiler.wait().unwrap().success()
+}
+
+#[test]
+fn c_for_64_bit_agrees() {
+    assert!(compile("c", "-std=gnu11", "-m64"));
+}
+
+#[test]
+fn c_for_32_bit_agrees() {
+    assert!(compile("c", "-std=gnu11", "-m32"));
+}
+
+#[test]
+fn cxx_for_64_bit_agrees() {
+    assert!(compile("c++", "-std=gnu++17", "-m64"));
+}
+
+#[test]
+fn cxx_for_32_bit_agrees() {
+    assert!(compile("c++", "-std=gnu++17", "-m32"));
+}

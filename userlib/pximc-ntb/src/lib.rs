@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The 17 functions of PXImc 1.1 for programs in C: the vendor library `libpximc_ntb.so`, which
+//! the Dispatcher loads, or a program links to directly.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `ffi` | the exported functions: pointers become values of `buffer`, panics end here |
+//! | `functions` | what each function does, in the order in which it looks at things |
+//! | `attributes` | which numbers and texts describe an interface or a window |
+//! | `buffer` | memory of the caller, written only as far as it goes |
+//! | `process` | the sessions of this process, which a forked child does not have |
+//! | `status` | the numbers of what went wrong |
+//!
+//! Everything below is in the crate `pximc`. No lock is held while a call waits.
+
+mod attributes;
+mod buffer;
+mod ffi;
+mod functions;
+mod process;
+mod status;
+#[cfg(test)]
+mod tests;
+
+/// Numbers and signatures of `pximc.h`.
+mod sys {
+    #![allow(
+        dead_code,
+        missing_docs,
+        non_camel_case_types,
+        non_upper_case_globals,
+        clippy::all
+    )]
+
+    include!(concat!(env!("OUT_DIR"), "/pximc.rs"));
+}
