@@ -44,6 +44,7 @@ use kernel::{
 
 use crate::{
     new_wait_queue,
+    process::is_exiting,
     vma::{
         AddressSpace,
         NewVma, //
@@ -114,10 +115,10 @@ pub trait File: Sized + Send + Sync + 'static {
     /// A process closes one of its descriptors of the file, by a call or because it
     /// ends ([`is_exiting`](crate::process::is_exiting)).
     ///
-    /// There may be others, in that process or in another one, and areas that it has
-    /// mapped. [`Owner::is_closing`](crate::process::Owner::is_closing) tells whether
-    /// it is the owner.
-    fn flush(_this: ArcBorrow<'_, Self>) {
+    /// `last`: this process has no other descriptor of it. Another one may have, and there
+    /// may be areas that are mapped. [`Owner::is_closing`](crate::process::Owner::is_closing)
+    /// tells whether it is the owner.
+    fn flush(_this: ArcBorrow<'_, Self>, _last: bool) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
@@ -463,8 +464,10 @@ impl<F: File> Calls<F> {
     ///
     /// As above.
     unsafe extern "C" fn flush(file: *mut bindings::file, _owner: bindings::fl_owner_t) -> c_int {
+        // SAFETY: The pointer is compared only. What is closed has left the table before.
+        let last = is_exiting() || !unsafe { mp_bindings::current_has_file(file.cast()) };
         // SAFETY: As the caller promises.
-        F::flush(unsafe { Self::context(file) });
+        F::flush(unsafe { Self::context(file) }, last);
         0
     }
 }

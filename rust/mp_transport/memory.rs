@@ -272,6 +272,11 @@ impl Memory {
 
 /// For function services.
 impl Memory {
+    /// Number of the epoch, different from those before at the same link.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     /// How much memory there is.
     pub fn limits(&self) -> Limits {
         match self.pool.largest(self.epoch) {

@@ -88,6 +88,10 @@ pub trait Link: Send + Sync + 'static {
     /// something. `true`: it has already, do not wait.
     fn arm_tx(&self, queue: u16) -> bool;
 
+    /// The two hosts do not agree any more: ends the link's epoch, so that both start
+    /// over. A link that has no epochs has nothing to end.
+    fn reset(&self) {}
+
     /// The bridge that it leads over: peers with the same number reach each
     /// other without this host.
     fn bridge(&self) -> u32 {
@@ -337,6 +341,11 @@ impl Peer {
     #[inline]
     pub fn kick(&self, queue: u16) {
         self.with_link(|link| link.kick(queue));
+    }
+
+    /// See [`Link::reset`].
+    pub fn reset(&self) {
+        self.with_link(|link| link.reset());
     }
 
     /// See [`Link::arm_tx`]. `true` also when the peer has left, so that nobody

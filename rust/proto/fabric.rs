@@ -284,10 +284,7 @@ mod tests {
             from: Life(2),
             seen: None,
         };
-        assert_eq!(
-            end.receive(hello),
-            (false, Change::Version(VERSION + 1))
-        );
+        assert_eq!(end.receive(hello), (false, Change::Version(VERSION + 1)));
         assert_eq!(end.hello().seen, None);
     }
 

@@ -340,6 +340,11 @@ impl Channel {
         self.state.load(Relaxed) == FAULTY
     }
 
+    /// Has the link reset because the layers above do not agree any more.
+    pub(crate) fn give_up(&self) {
+        let _ = self.state.cmpxchg(OPEN, FAULTY, Full);
+    }
+
     fn fail(&self, cause: Corrupt) {
         if self.state.cmpxchg(OPEN, FAULTY, Full).is_ok() {
             pr_warn!("peer wrote an impossible value into a ring: {:?}\n", cause);

@@ -230,6 +230,10 @@ impl Link for ChannelLink {
         Some(self.memory.clone())
     }
 
+    fn reset(&self) {
+        self.channel.give_up();
+    }
+
     fn details(&self) -> Option<LinkDetails> {
         Some(LinkDetails {
             epoch: self.epochs.0,

@@ -8,7 +8,7 @@
  * An open file is a context: it owns objects, which are named by handles and end
  * with it. A context belongs to the process that opened the file and is useless to
  * all others, also to children that inherit the descriptor; it ends when that
- * process exits or closes a descriptor of the file.
+ * process exits or has closed all its descriptors of the file.
  *
  * Every structure starts with its size in bytes, which the caller sets. A kernel
  * that knows more fields takes those that are missing as zero; one that knows less
@@ -250,8 +250,8 @@ struct mp_handle {
 
 /*
  * MP_IOC_SIGNAL: the partner's SIGNAL is set once all that this process has written
- * before is in the partner's memory. In this order: ECONNRESET: the partner is gone, ENETDOWN,
- * ENOTCONN: no partner yet.
+ * before is in the partner's memory. In this order: ECONNRESET: the partner is gone,
+ * ENETDOWN, ENOTCONN: no partner yet.
  */
 
 /*

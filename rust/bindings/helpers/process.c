@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 #include <linux/compat.h>
+#include <linux/fdtable.h>
 #include <linux/pid.h>
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
@@ -46,6 +47,17 @@ __mp_helper void mp_helper_thread_group_put(void *pid)
 __mp_helper bool mp_helper_current_is_exiting(void)
 {
 	return current->flags & PF_EXITING;
+}
+
+static int mp_is_file(const void *wanted, struct file *file, unsigned int fd)
+{
+	return file == wanted;
+}
+
+/* Whether the calling process has a descriptor of the file; not while it exits. */
+__mp_helper bool mp_helper_current_has_file(const void *file)
+{
+	return current->files && iterate_fd(current->files, 0, mp_is_file, file);
 }
 
 __mp_helper bool mp_helper_in_compat_syscall(void)

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! User services: the character device `/dev/mp_fabric`, and what the services of two
+//! hosts tell each other about the sessions of their processes.
+//!
+//! `uapi/linux/mp_fabric.h` defines the device, `Documentation/uapi` explains it, and
+//! [`mp_proto::pairing`] decides who is paired with whom.
+//!
+//! * [`context`]: open files, what they own, and how they end.
+//! * [`calls`]: the calls, from structures to methods and back.
+//! * [`session`], [`window`]: what a pair is for its process; memory that is mapped and
+//!   taken away.
+//! * [`ready`], [`stream`]: events, and everybody who waits for them.
+//! * [`link`], [`host`]: the end of a link; all links of the host.
+//! * [`desk`]: what the pairing engine decides, carried out.
+//! * [`inbox`], [`outbox`]: messages that wait.
+//! * [`quota`]: what a user may have.
+//!
+//! Locks, the outer ones first: the registry's of `mp_transport`; a context's objects;
+//! a link's core; a session's state; then those of mappings and of memory. A process's
+//! `mmap_lock` comes before those of mappings only, and nothing is copied from or to a
+//! process under any of these. Spin locks are innermost, and no two of them are held at
+//! a time, but for the outbox's, under which frames are sent.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use mp_kernel::{
+    chardev::{
+        self,
+        Device,
+        Options, //
+    },
+    param, //
+};
+use mp_proto::fabric;
+use mp_transport::{
+    frame::FuncId,
+    function,
+    interface, //
+};
+
+#[path = "mp_func_user/calls.rs"]
+mod calls;
+#[path = "mp_func_user/context.rs"]
+mod context;
+#[path = "mp_func_user/desk.rs"]
+mod desk;
+#[path = "mp_func_user/host.rs"]
+mod host;
+#[path = "mp_func_user/inbox.rs"]
+mod inbox;
+#[path = "mp_func_user/link.rs"]
+mod link;
+#[path = "mp_func_user/outbox.rs"]
+mod outbox;
+#[path = "mp_func_user/quota.rs"]
+mod quota;
+#[path = "mp_func_user/ready.rs"]
+mod ready;
+#[path = "mp_func_user/session.rs"]
+mod session;
+#[path = "mp_func_user/stream.rs"]
+mod stream;
+#[path = "mp_func_user/uapi.rs"]
+mod uapi;
+#[path = "mp_func_user/window.rs"]
+mod window;
+
+use context::{
+    Context,
+    Shared, //
+};
+use host::Links;
+
+/// The function that the services' messages are for.
+pub(crate) const FUNC: FuncId = FuncId(fabric::FUNC_ID);
+
+/// The device.
+static DEVICE: Device<Context> = Device::new();
+
+/// Who may open it until a udev rule says otherwise: root.
+const MODE: u16 = 0o600;
+
+/// The module: gone in this order.
+struct UserService {
+    _device: chardev::Registration<Context>,
+    _watch: interface::Watch,
+    _function: function::Registration,
+}
+
+impl kernel::Module for UserService {
+    fn init(module: &'static ThisModule) -> Result<Self> {
+        // SAFETY: Called exactly once, before there are contexts.
+        unsafe { quota::USERS.init() };
+        let links = Links::new()?;
+        let function = function::Registration::new(FUNC, links.clone())
+            .inspect_err(|e| pr_err!("cannot register the function service: {:?}\n", e))?;
+        let watch = interface::Watch::new(links.clone())?;
+        let shared = Shared::new(links, param!(sessions), param!(user_sessions));
+        let options = Options {
+            name: c"mp_fabric",
+            node: None,
+            mode: MODE,
+        };
+        let device = DEVICE
+            .register(module, options, Arc::new(shared, GFP_KERNEL)?)
+            .inspect_err(|e| pr_err!("cannot register the device: {:?}\n", e))?;
+        Ok(Self {
+            _device: device,
+            _watch: watch,
+            _function: function,
+        })
+    }
+}
+
+module! {
+    type: UserService,
+    name: "mp_func_user",
+    authors: ["The pximc-ntb authors"],
+    description: "Windows, sessions and events between processes of NTB fabrics",
+    license: "GPL",
+    params: {
+        sessions: u32 {
+            default: 64,
+            description: "Most sessions of an open file (default 64)",
+        },
+        user_sessions: u32 {
+            default: 256,
+            description: "Most sessions of a user (default 256)",
+        },
+    },
+}

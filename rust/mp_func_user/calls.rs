@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The calls of `uapi/linux/mp_fabric.h`: structures in, objects' methods, structures
+//! out.
+
+use crate::{
+    context::Context,
+    link::Link,
+    ready,
+    session::Session,
+    uapi::*, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc,
+    uaccess::{
+        UserPtr,
+        UserSlice, //
+    }, //
+};
+use mp_kernel::{
+    error,
+    eventfd::EventFd,
+    process,
+    uaccess::{
+        read_sized,
+        write_versioned,
+        Versioned, //
+    }, //
+};
+use mp_proto::{
+    pairing::{
+        terms::{
+            Connection,
+            Limits,
+            Location,
+            Params,
+            DATA_MAX, //
+        },
+        RemoteWindow, //
+    }, //
+};
+
+/// Structures without padding, of numbers only, with the size of their first version.
+macro_rules! structures {
+    ($($name:ident $size:literal)*) => {$(
+        const _: () = assert!(core::mem::size_of::<$name>() >= $size);
+        // SAFETY: Numbers, for which all bits will do, without padding: the header sees to it.
+        unsafe impl kernel::transmute::FromBytes for $name {}
+        // SAFETY: As above.
+        unsafe impl kernel::transmute::AsBytes for $name {}
+
+        impl Versioned for $name {
+            const FIRST_SIZE: usize = $size;
+        }
+    )*};
+}
+
+structures! {
+    mp_info 24
+    mp_handle 8
+    mp_wait 32
+    mp_notify 24
+    mp_watch 24
+    mp_interfaces 24
+    mp_interface 96
+    mp_windows 24
+    mp_window 72
+    mp_session_open 80
+    mp_session 48
+    mp_session_address 16
+    mp_session_access 16
+}
+
+// SAFETY: Numbers without padding.
+unsafe impl kernel::transmute::AsBytes for mp_event {}
+
+/// Deals with a call.
+///
+/// # Errors
+///
+/// Those in the header; `ENOTTY` for a call that is none.
+pub(crate) fn call(context: &Context, command: u32, arg: UserPtr) -> Result {
+    match command {
+        MP_IOC_INFO => with(arg, |info| describe(context, info)),
+        MP_IOC_CLOSE => take(arg, |close: &mp_handle| context.close_session(close.handle)),
+        MP_IOC_WAIT => with(arg, |wait| wait_for(context, wait)),
+        MP_IOC_NOTIFY => take(arg, |notify| notify_of(context, notify)),
+        MP_IOC_WATCH => take(arg, |watch| watch_for(context, watch)),
+        MP_IOC_SIGNAL => take(arg, |signal: &mp_handle| {
+            context.session(signal.handle)?.signal()
+        }),
+        MP_IOC_INTERFACES => with(arg, |list| list_interfaces(context, list)),
+        MP_IOC_INTERFACE => with(arg, |info| describe_interface(context, info)),
+        MP_IOC_WINDOWS => with(arg, |list| list_windows(context, list)),
+        MP_IOC_WINDOW => with(arg, |info| describe_window(context, info)),
+        MP_IOC_SESSION_OPEN => open_session(context, arg),
+        MP_IOC_SESSION => with(arg, |info| describe_session(context, info)),
+        MP_IOC_SESSION_ADDRESS => with(arg, |address| address_of(context, address)),
+        MP_IOC_SESSION_ACCESS => take(arg, |access| grant_access(context, access)),
+        _ => Err(ENOTTY),
+    }
+}
+
+/// What a call has come to that has something to tell in any case.
+enum Told {
+    /// All went well.
+    Done,
+    /// Tells what there is, and fails.
+    Short(Error),
+}
+
+/// A call that gives something back; nothing if it fails otherwise.
+fn with<T: Versioned>(arg: UserPtr, f: impl FnOnce(&mut T) -> Result<Told>) -> Result {
+    let (mut value, size) = read_sized::<T>(arg)?;
+    let told = f(&mut value)?;
+    write_versioned(arg, size, &value)?;
+    match told {
+        Told::Done => Ok(()),
+        Told::Short(e) => Err(e),
+    }
+}
+
+/// A call that gives nothing back.
+fn take<T: Versioned>(arg: UserPtr, f: impl FnOnce(&T) -> Result) -> Result {
+    let (value, _) = read_sized::<T>(arg)?;
+    f(&value)
+}
+
+/// Refuses what must be zero and is not.
+fn expect_zero(value: u32) -> Result {
+    match value {
+        0 => Ok(()),
+        _ => Err(EINVAL),
+    }
+}
+
+/// The memory of the caller at `address`.
+fn user(address: u64, len: usize) -> Result<UserSlice> {
+    let address = usize::try_from(address).map_err(|_| EFAULT)?;
+    Ok(UserSlice::new(UserPtr::from_addr(address), len))
+}
+
+/// Gives as many numbers as fit, if all fit.
+fn put_ids(ids: &[u32], address: u64, capacity: u32) -> Result<Told> {
+    if ids.len() > capacity as usize {
+        return Ok(Told::Short(ENOSPC));
+    }
+    let mut writer = user(address, core::mem::size_of_val(ids))?.writer();
+    for id in ids {
+        writer.write(id)?;
+    }
+    Ok(Told::Done)
+}
+
+fn describe(context: &Context, info: &mut mp_info) -> Result<Told> {
+    let shared = context.shared();
+    info.version = MP_FABRIC_VERSION;
+    info.features = u64::from(MP_FEATURE_SESSIONS);
+    info.sessions_max = shared.sessions_max;
+    info.user_sessions_max = shared.user_sessions_max;
+    Ok(Told::Done)
+}
+
+/// The events that a call names, with what it may name.
+fn target(
+    context: &Context,
+    flags: u32,
+    target: u32,
+    mask: u32,
+) -> Result<Arc<crate::ready::Ready>> {
+    let is_interface = flags & MP_WAIT_INTERFACE != 0;
+    let known = match is_interface {
+        true => ready::OF_INTERFACES,
+        false => ready::OF_SESSIONS,
+    };
+    expect_zero(mask & !known)?;
+    match is_interface {
+        true => context.interface(target),
+        false => Ok(context.session(target)?.ready().clone()),
+    }
+}
+
+fn wait_for(context: &Context, wait: &mut mp_wait) -> Result<Told> {
+    expect_zero(wait.reserved)?;
+    expect_zero(wait.flags & !(MP_WAIT_INTERFACE | MP_WAIT_ONE))?;
+    if wait.mask == 0 {
+        return Err(EINVAL);
+    }
+    let ready = target(context, wait.flags, wait.target, wait.mask)?;
+    let deadline = Some(wait.deadline).filter(|at| *at != u64::MAX);
+    let one = wait.flags & MP_WAIT_ONE != 0;
+    wait.events = ready.wait(wait.mask, deadline, one)?;
+    Ok(Told::Done)
+}
+
+fn notify_of(context: &Context, notify: &mp_notify) -> Result {
+    expect_zero(notify.reserved)?;
+    expect_zero(notify.flags & !MP_WAIT_INTERFACE)?;
+    let ready = target(context, notify.flags, notify.target, notify.mask)?;
+    let eventfd = match notify.eventfd {
+        -1 => None,
+        fd => Some(EventFd::from_fd(fd).map_err(|_| EBADF)?),
+    };
+    ready.notify(eventfd, notify.mask);
+    Ok(())
+}
+
+fn watch_for(context: &Context, watch: &mp_watch) -> Result {
+    expect_zero(watch.flags & !MP_WAIT_INTERFACE)?;
+    let ready = target(context, watch.flags, watch.target, watch.mask)?;
+    ready.watch(context.stream(), watch.target, watch.mask, watch.cookie)
+}
+
+fn list_interfaces(context: &Context, list: &mut mp_interfaces) -> Result<Told> {
+    expect_zero(list.reserved)?;
+    let ids = context.shared().links.ids()?;
+    list.count = ids.len() as u32;
+    put_ids(&ids, list.ids, list.capacity)
+}
+
+fn describe_interface(context: &Context, info: &mut mp_interface) -> Result<Told> {
+    let link = context.shared().links.get(info.id)?;
+    let (size, id) = (info.size, info.id);
+    *info = mp_interface {
+        size,
+        id,
+        peer: MP_PEER_NONE,
+        ..Default::default()
+    };
+    describe_hardware(&link, info);
+    if let Some(memory) = link.memory() {
+        let limits = memory.limits();
+        info.flags |= MP_INTERFACE_UP;
+        info.peer = link.interface().peer().map_or(MP_PEER_NONE, |p| p.id().0);
+        info.epoch = memory.epoch();
+        info.local_total = limits.local_total;
+        info.local_free = limits.local_largest_free;
+        info.remote_total = limits.remote_total;
+    }
+    Ok(Told::Done)
+}
+
+fn describe_hardware(link: &Link, info: &mut mp_interface) {
+    let about = link.interface().info();
+    if about.is_loopback {
+        info.flags |= MP_INTERFACE_LOOPBACK;
+    }
+    if let Some(at) = &about.location {
+        info.flags |= MP_INTERFACE_PCI;
+        info.vendor = at.vendor_id;
+        info.device = at.device_id;
+        info.subsystem_vendor = at.subsystem_vendor_id;
+        info.subsystem_device = at.subsystem_id;
+        info.pci_domain = at.domain as u16;
+        info.pci_bus = at.bus;
+        info.pci_devfn = at.device << 3 | at.function;
+    }
+    // The last byte stays zero.
+    let room = info.name.len() - 1;
+    let name = about.name.to_bytes().iter().take(room);
+    for (to, from) in info.name.iter_mut().zip(name) {
+        *to = *from;
+    }
+}
+
+fn list_windows(context: &Context, list: &mut mp_windows) -> Result<Told> {
+    let link = context.shared().links.get(list.interface)?;
+    let ids = link.with_windows(|windows| {
+        let mut ids = KVec::new();
+        for window in windows.iter() {
+            ids.push(window.uid, GFP_KERNEL)?;
+        }
+        Ok::<_, Error>(ids)
+    })??;
+    list.count = ids.len() as u32;
+    put_ids(&ids, list.ids, list.capacity)
+}
+
+fn describe_window(context: &Context, info: &mut mp_window) -> Result<Told> {
+    let link = context.shared().links.get(info.interface)?;
+    let mut data = KVec::new();
+    let window = link.with_windows(|windows| {
+        let window = windows.iter().find(|w| w.uid == info.id).ok_or(ENOENT)?;
+        let mut copied = Ok(());
+        windows.data(&window, |posted| {
+            copied = data.extend_from_slice(posted, GFP_KERNEL);
+        });
+        copied?;
+        Ok::<_, Error>(window)
+    })??;
+    let room = info.data_size as usize;
+    describe_posted(&window, info);
+    info.data_size = data.len() as u32;
+    if data.len() > room {
+        return Ok(Told::Short(ENOSPC));
+    }
+    user(info.data, data.len())?.writer().write_slice(&data)?;
+    Ok(Told::Done)
+}
+
+fn describe_posted(window: &RemoteWindow, info: &mut mp_window) {
+    info.role = match window.connection {
+        Connection::Server => MP_ROLE_SERVER,
+        Connection::Client => MP_ROLE_CLIENT,
+        Connection::Peer => MP_ROLE_PEER,
+    };
+    info.location = match window.location {
+        Location::Logical => MP_LOCATION_LOGICAL,
+        Location::Physical => MP_LOCATION_PHYSICAL,
+    };
+    info.protocol = window.protocol;
+    info.paired = window.paired.into();
+    (info.local_min, info.local_max) = (window.local.min, window.local.max);
+    (info.remote_min, info.remote_max) = (window.remote.min, window.remote.max);
+}
+
+/// Bits of an address in the calling process.
+fn address_bits() -> u8 {
+    match process::is_compat() || cfg!(not(CONFIG_64BIT)) {
+        true => 32,
+        false => 64,
+    }
+}
+
+/// What is asked for; the sizes that make no sense together are found later.
+fn parameters(open: &mp_session_open) -> Result<Params> {
+    let connection = match open.role {
+        MP_ROLE_SERVER => Connection::Server,
+        MP_ROLE_CLIENT => Connection::Client,
+        MP_ROLE_PEER => Connection::Peer,
+        _ => return Err(EINVAL),
+    };
+    let location = match open.location {
+        MP_LOCATION_LOGICAL => Location::Logical,
+        MP_LOCATION_PHYSICAL => Location::Physical,
+        _ => return Err(EINVAL),
+    };
+    Ok(Params {
+        connection,
+        location,
+        protocol: open.protocol,
+        uid: open.uid,
+        local: Limits {
+            min: open.local_min,
+            max: open.local_max,
+        },
+        remote: Limits {
+            min: open.remote_min,
+            max: open.remote_max,
+        },
+        address: open.address,
+        address_bits: address_bits(),
+    })
+}
+
+fn open_session(context: &Context, arg: UserPtr) -> Result {
+    let (mut open, size) = read_sized::<mp_session_open>(arg)?;
+    let link = context.shared().links.get(open.interface)?;
+    let params = parameters(&open)?;
+    let len = open.data_size as usize;
+    params.check(len).map_err(|_| EINVAL)?;
+    if params.location == Location::Physical && !process::may_use_physical_addresses() {
+        return Err(EPERM);
+    }
+    let mut data = KVec::from_elem(0, len.min(DATA_MAX), GFP_KERNEL)?;
+    user(open.data, data.len())?
+        .reader()
+        .read_slice(&mut data)?;
+    let session = context.open_session(|| {
+        let number = context.shared().next_handle();
+        let session = Session::new(number, link.clone(), params, data)?;
+        link.request(&session)?;
+        Ok(session)
+    })?;
+    open.uid = session.params().uid;
+    open.handle = session.number();
+    let written = write_versioned(arg, size, &open);
+    if written.is_err() {
+        // Nobody would know its handle.
+        context.close_session(open.handle)?;
+    }
+    written
+}
+
+fn describe_session(context: &Context, info: &mut mp_session) -> Result<Told> {
+    let session = context.session(info.handle)?;
+    let (local, remote) = session.places(context.mapper())?;
+    info.events = session.ready().events();
+    info.interface = session.link().interface().id();
+    (info.local_size, info.local_offset) = (local.len, local.offset);
+    (info.remote_size, info.remote_offset) = (remote.len, remote.offset);
+    Ok(Told::Done)
+}
+
+fn address_of(context: &Context, info: &mut mp_session_address) -> Result<Told> {
+    let session = context.session(info.handle)?;
+    if !process::may_use_physical_addresses() {
+        return Err(EPERM);
+    }
+    session.check_paired()?;
+    info.address = session.bus_address()?;
+    Ok(Told::Done)
+}
+
+fn grant_access(context: &Context, access: &mp_session_access) -> Result {
+    let session = context.session(access.handle)?;
+    let is_clear = access.mode == MP_ACCESS_CLEAR;
+    let known = MP_ACCESS_READ | MP_ACCESS_WRITE;
+    if !is_clear && (access.mode == 0 || access.mode & !known != 0) {
+        return Err(EINVAL);
+    }
+    if !process::may_use_physical_addresses() {
+        return Err(EPERM);
+    }
+    session.check_paired()?;
+    let reached = session.bus_address().map(|_| ());
+    match reached {
+        // Nothing translates between devices and the bridge: all of them reach it.
+        Ok(()) => Ok(()),
+        Err(e) if e == ENXIO => Err(e),
+        Err(_) => Err(error::unsupported()),
+    }
+}

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Carries out what a link's pairing engine decides: memory, sessions' states, messages.
+
+use crate::{
+    link::{
+        Link,
+        Pairing,
+        Up, //
+    },
+    outbox::{
+        Outbox,
+        Signal, //
+    },
+    ready,
+    session::Session,
+    window::Piece, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use mp_kernel::error;
+use mp_proto::{
+    fabric::{
+        Header,
+        Life, //
+    },
+    pairing::{
+        message::{
+            self,
+            Message, //
+        },
+        terms::Params,
+        Event,
+        Host,
+        Outcome,
+        Refusal, //
+    }, //
+};
+use mp_transport::memory::Memory;
+
+/// Finds the piece that starts at `off`.
+fn position(pieces: &[Arc<Piece>], off: u64) -> Option<usize> {
+    pieces
+        .iter()
+        .position(|piece| matches!(&**piece, Piece::Local(local) if local.off() == off))
+}
+
+/// Gives memory back that the engine has asked for.
+fn give_back(memory: &Memory, pieces: &mut KVec<Arc<Piece>>, off: u64) {
+    if let Some(at) = position(pieces, off) {
+        drop(pieces.remove(at));
+    }
+    // The engine knows that the peer does not reach it, or never has; if the epoch is over,
+    // nothing is left to be done.
+    let _ = memory.peer_let_go(off);
+}
+
+/// Carries out what the engine decides.
+pub(crate) struct Desk<'a> {
+    engine: &'a mut Pairing,
+    host: Carrier<'a>,
+}
+
+struct Carrier<'a> {
+    link: &'a Link,
+    outbox: &'a Arc<Outbox>,
+    life: Life,
+    memory: &'a Arc<Memory>,
+    pieces: &'a mut KVec<Arc<Piece>>,
+    data: &'a mut KVec<(u32, KVec<u8>)>,
+    /// The data behind the message at hand.
+    arrived: &'a [u8],
+    /// Something could not be done that the engine counts on.
+    failed: Result,
+}
+
+impl<'a> Desk<'a> {
+    /// For the engine of `link`, whose other end is reached by `outbox`.
+    pub(crate) fn new(link: &'a Link, outbox: &'a Arc<Outbox>, up: &'a mut Up) -> Self {
+        let Up {
+            life,
+            memory,
+            engine,
+            pieces,
+            data,
+        } = up;
+        Self {
+            engine,
+            host: Carrier {
+                link,
+                outbox,
+                life: *life,
+                memory,
+                pieces,
+                data,
+                arrived: &[],
+                failed: Ok(()),
+            },
+        }
+    }
+
+    /// Asks for a session.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`, `ENOSPC`, `EADDRINUSE`.
+    pub(crate) fn request(&mut self, session: &Arc<Session>, params: &Params) -> Result {
+        let len = session.data().len();
+        self.engine
+            .request(session.number(), params, len, &mut self.host)
+            .map_err(|refusal| match refusal {
+                Refusal::Invalid(_) | Refusal::Number => EINVAL,
+                Refusal::Space => ENOSPC,
+                Refusal::UidConflict => error::in_use(),
+            })
+    }
+
+    /// Posts a session that was posted in an earlier life of the link.
+    pub(crate) fn post_again(&mut self, session: &Arc<Session>) {
+        if self.request(session, &session.params()).is_err() {
+            // What was there before is not there any more.
+            session.forsaken();
+        }
+    }
+
+    /// Closes a session.
+    pub(crate) fn close(&mut self, session: u32) {
+        // The engine does not know a session whose request it has refused.
+        let _ = self.engine.close(session, &mut self.host);
+    }
+
+    /// Deals with a message of the other engine, and the window data behind it.
+    ///
+    /// # Errors
+    ///
+    /// `EPROTO` if it cannot be.
+    pub(crate) fn receive(&mut self, data: &'a [u8]) -> Result {
+        let (head, rest) = data
+            .split_at_checked(message::SIZE)
+            .ok_or_else(error::protocol)?;
+        let message = Message::decode(head).ok_or_else(error::protocol)?;
+        if message.data_of().is_none() && !rest.is_empty() {
+            return Err(error::protocol());
+        }
+        self.host.arrived = rest;
+        let received = self.engine.receive(&message, &mut self.host);
+        self.host.arrived = &[];
+        received.map_err(|_| error::protocol())
+    }
+
+    /// Sends what the engine has to say.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: the two sides do not agree any more.
+    pub(crate) fn finish(mut self) -> Result {
+        while let Some(message) = self.engine.poll(&mut self.host) {
+            self.host.send(&message)?;
+        }
+        self.host.failed
+    }
+}
+
+impl Carrier<'_> {
+    fn send(&mut self, message: &Message) -> Result {
+        let mut bytes = KVec::with_capacity(message::SIZE, GFP_KERNEL)?;
+        bytes.extend_from_slice(&message.encode(), GFP_KERNEL)?;
+        if let Some(session) = message.data_of().and_then(|n| self.link.session(n)) {
+            bytes.extend_from_slice(session.data(), GFP_KERNEL)?;
+        }
+        self.outbox.send(&Header::Pairing(self.life), bytes)
+    }
+
+    fn paired(
+        &mut self,
+        session: u32,
+        partner: u32,
+        local: Option<u64>,
+        remote: Option<(u64, u64)>,
+    ) -> Result {
+        let piece = local.and_then(|off| position(self.pieces, off));
+        let local = piece.and_then(|at| self.pieces.remove(at).ok());
+        let remote = match remote {
+            Some((off, len)) => {
+                let piece = Piece::Remote(self.memory.reach(off, len)?);
+                Some(Arc::new(piece, GFP_KERNEL)?)
+            }
+            None => None,
+        };
+        let signal = Signal::new(self.life, session, partner)?;
+        if let Some(session) = self.link.session(session) {
+            session.pair(partner, local, remote, (self.outbox.clone(), signal));
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, session: u32) -> Result {
+        let mut data = KVec::new();
+        data.extend_from_slice(self.arrived, GFP_KERNEL)?;
+        self.forget(session);
+        Ok(self.data.push((session, data), GFP_KERNEL)?)
+    }
+
+    fn forget(&mut self, session: u32) {
+        if let Some(at) = self.data.iter().position(|(s, _)| *s == session) {
+            drop(self.data.remove(at));
+        }
+    }
+
+    fn cut(&mut self, len: u64) -> Result<u64> {
+        let local = self.memory.alloc(len)?;
+        self.memory.grant(&local)?;
+        let off = local.off();
+        let piece = Arc::new(Piece::Local(local), GFP_KERNEL)?;
+        self.pieces.push(piece, GFP_KERNEL)?;
+        Ok(off)
+    }
+}
+
+impl Host for Carrier<'_> {
+    fn largest(&self) -> u64 {
+        self.memory.limits().local_largest_free
+    }
+
+    fn alloc(&mut self, len: u64) -> Option<u64> {
+        self.cut(len).ok()
+    }
+
+    fn free(&mut self, off: u64) {
+        give_back(self.memory, self.pieces, off);
+    }
+
+    fn retire(&mut self, _off: u64) {
+        // The session has dropped the piece before: it is in quarantine.
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Requested {
+                session,
+                uid,
+                outcome,
+            } => {
+                let outcome = match outcome {
+                    Outcome::Posted | Outcome::Paired => Ok(uid),
+                    Outcome::NoPairing => Err(error::refused()),
+                    Outcome::UidConflict => Err(error::in_use()),
+                    Outcome::Space => Err(ENOSPC),
+                };
+                if let Some(session) = self.link.session(session) {
+                    session.answer(outcome);
+                }
+            }
+            Event::Paired {
+                session,
+                partner,
+                local,
+                remote,
+            } => {
+                let local = local.map(|span| span.off);
+                let remote = remote.map(|span| (span.off, span.len));
+                if let Err(e) = self.paired(session, partner, local, remote) {
+                    self.failed = Err(e);
+                }
+            }
+            Event::PartnerClosed { session } => {
+                if let Some(session) = self.link.session(session) {
+                    session.forsaken();
+                }
+            }
+            Event::Released { .. } => {}
+            Event::Announced { session } => {
+                if let Err(e) = self.keep(session) {
+                    self.failed = Err(e);
+                }
+            }
+            Event::Forgotten { session } => self.forget(session),
+            Event::WindowsChanged => self.link.tell(ready::WINDOWS),
+        }
+    }
+}
+
+/// Takes memory back at the end of an epoch.
+pub(crate) struct Ending<'a>(
+    pub(crate) &'a Arc<Memory>,
+    pub(crate) &'a mut KVec<Arc<Piece>>,
+);
+
+impl Host for Ending<'_> {
+    fn largest(&self) -> u64 {
+        0
+    }
+
+    fn alloc(&mut self, _len: u64) -> Option<u64> {
+        None
+    }
+
+    fn free(&mut self, off: u64) {
+        give_back(self.0, self.1, off);
+    }
+
+    fn retire(&mut self, _off: u64) {}
+
+    fn event(&mut self, _event: Event) {}
+}

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The links of this host: follows interfaces and their peers, and takes frames to the
+//! link that they are for.
+
+use crate::{
+    inbox::{
+        Worker,
+        WorkerRef, //
+    },
+    link::Link,
+    outbox::Outbox, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        rcu,
+        Arc,
+        Mutex, //
+    }, //
+};
+use mp_kernel::{
+    error,
+    sync::RcuArc,
+    worker::new_worker, //
+};
+use mp_proto::fabric::{
+    Header,
+    Life, //
+};
+use mp_transport::{
+    frame::{
+        RxContext,
+        RxFrame, //
+    },
+    function::Function,
+    interface::{
+        Interface,
+        Watcher, //
+    },
+    peer::Peer,
+    service::MAX_PEERS, //
+};
+
+/// A link with its worker, and the peer at its far end.
+struct Route {
+    link: Arc<Link>,
+    worker: WorkerRef,
+    outbox: Arc<Outbox>,
+}
+
+/// A link, for as long as its interface is there.
+struct Entry {
+    link: Arc<Link>,
+    worker: WorkerRef,
+}
+
+/// All links.
+#[pin_data]
+pub(crate) struct Links {
+    /// The life of this service.
+    life: Life,
+    #[pin]
+    entries: Mutex<KVec<Entry>>,
+    /// Links with a peer, in no order; read under RCU.
+    routes: [RcuArc<Route>; MAX_PEERS],
+}
+
+impl Links {
+    /// No links.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                life: Life::new(mp_kernel::random::next_u64() as u32),
+                entries <- new_mutex!(KVec::new()),
+                routes: [const { RcuArc::empty() }; MAX_PEERS],
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Finds the link of an interface.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV`.
+    pub(crate) fn get(&self, interface: u32) -> Result<Arc<Link>> {
+        let entries = self.entries.lock();
+        let entry = entries
+            .iter()
+            .find(|entry| entry.link.interface().id() == interface);
+        Ok(entry.ok_or(ENODEV)?.link.clone())
+    }
+
+    /// Whether any link has a session of that number.
+    pub(crate) fn has_session(&self, number: u32) -> bool {
+        let entries = self.entries.lock();
+        entries
+            .iter()
+            .any(|entry| entry.link.session(number).is_some())
+    }
+
+    /// The ids of all interfaces, in ascending order.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn ids(&self) -> Result<KVec<u32>> {
+        let entries = self.entries.lock();
+        let mut ids = KVec::with_capacity(entries.len(), GFP_KERNEL)?;
+        for entry in entries.iter() {
+            ids.push(entry.link.interface().id(), GFP_KERNEL)?;
+        }
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    fn entry(&self, interface: &Interface) -> Option<(Arc<Link>, WorkerRef)> {
+        let entries = self.entries.lock();
+        let entry = entries
+            .iter()
+            .find(|entry| entry.link.interface().id() == interface.id())?;
+        Some((entry.link.clone(), entry.worker.clone()))
+    }
+
+    fn add(&self, interface: &Arc<Interface>) -> Result {
+        let link = Link::new(interface.clone(), self.life)?;
+        let worker: Arc<Worker> = new_worker!(link.clone())?;
+        Ok(self
+            .entries
+            .lock()
+            .push(Entry { link, worker }, GFP_KERNEL)?)
+    }
+
+    fn connect(&self, interface: &Interface, peer: &Arc<Peer>) -> Result {
+        let (link, worker) = self.entry(interface).ok_or(ENODEV)?;
+        let outbox = Outbox::new(peer.clone())?;
+        let route = Route {
+            link: link.clone(),
+            worker,
+            outbox: outbox.clone(),
+        };
+        let cell = self.routes.iter().find(|cell| cell.get().is_none());
+        drop(
+            cell.ok_or(ENOSPC)?
+                .replace(Some(Arc::new(route, GFP_KERNEL)?)),
+        );
+        link.peer_up(outbox)
+    }
+
+    /// Calls `f` with the route to a peer, under RCU.
+    fn with_route<R>(&self, peer: &Peer, f: impl FnOnce(&Route) -> R) -> Option<R> {
+        let guard = rcu::read_lock();
+        let mut routes = self.routes.iter().filter_map(|cell| cell.load(&guard));
+        let route = routes.find(|route| core::ptr::eq(&**route.outbox.peer(), peer))?;
+        Some(f(&route))
+    }
+}
+
+impl Watcher for Links {
+    fn added(&self, interface: &Arc<Interface>) {
+        if let Err(e) = self.add(interface) {
+            pr_err!(
+                "interface {:08x} cannot be used: error {}\n",
+                interface.id(),
+                e.to_errno()
+            );
+        }
+    }
+
+    fn removed(&self, interface: &Arc<Interface>) {
+        let gone = {
+            let mut entries = self.entries.lock();
+            let at = entries
+                .iter()
+                .position(|entry| Arc::ptr_eq(entry.link.interface(), interface));
+            at.and_then(|at| entries.remove(at).ok())
+        };
+        if let Some(Entry { link, worker }) = gone {
+            worker.stop();
+            link.removed();
+        }
+    }
+
+    fn peer_up(&self, interface: &Arc<Interface>, peer: &Arc<Peer>) {
+        if let Err(e) = self.connect(interface, peer) {
+            pr_err!(
+                "interface {:08x}: peer {:08x} cannot be used: error {}\n",
+                interface.id(),
+                peer.id().0,
+                e.to_errno()
+            );
+        }
+    }
+
+    fn peer_down(&self, interface: &Arc<Interface>, peer: &Arc<Peer>) {
+        for cell in &self.routes {
+            if cell
+                .get()
+                .is_some_and(|route| Arc::ptr_eq(route.outbox.peer(), peer))
+            {
+                drop(cell.replace(None));
+            }
+        }
+        if let Some((link, _)) = self.entry(interface) {
+            link.peer_down();
+        }
+    }
+}
+
+impl Function for Links {
+    fn peer_add(&self, _peer: &Arc<Peer>) {
+        // Peers without an interface are reached by frames only.
+    }
+
+    fn peer_del(&self, _peer: &Arc<Peer>) {}
+
+    fn receive(&self, _rx: &RxContext<'_>, frame: RxFrame<'_>) -> Result {
+        let header = Header::decode(frame.func_hdr()).ok_or_else(error::bad_message)?;
+        let peer = frame.src().clone();
+        let received = self.with_route(&peer, |route| {
+            let inbox = &route.link.inbox;
+            match header {
+                Header::Signal { life, to, from } if life == self.life && inbox.is_empty() => {
+                    route.link.signalled(to, from);
+                    Ok(())
+                }
+                _ => {
+                    let entered = inbox.enter(header, &frame);
+                    route.worker.kick();
+                    entered
+                }
+            }
+        });
+        // Before the interface is known to be up: the peer will say hello again.
+        received.unwrap_or(Ok(()))
+    }
+
+    fn tx_completed(&self, peer: &Peer, _queue: u16, _units: u32) {
+        self.with_route(peer, |route| route.outbox.resume());
+    }
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What has arrived from a peer and waits for the link's worker, in order.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use mp_kernel::{
+    error,
+    fifo::Fifo,
+    new_spinlock_bh,
+    sync::SpinLockBh, //
+};
+use mp_proto::{
+    fabric::Header,
+    pairing::{
+        message,
+        terms::DATA_MAX, //
+    }, //
+};
+use mp_transport::frame::RxFrame;
+
+/// Most messages that wait. An honest peer has a few on their way for each session.
+const MAX: usize = 2048;
+
+/// A message.
+pub(crate) struct Mail {
+    pub(crate) header: Header,
+    pub(crate) data: KVec<u8>,
+}
+
+impl Mail {
+    /// Copies a message out of its frame. Any context.
+    ///
+    /// # Errors
+    ///
+    /// `EPROTO` if it is too long, `ENOMEM`.
+    fn new(header: Header, frame: &RxFrame<'_>) -> Result<Self> {
+        let len = frame.len();
+        if len > message::SIZE + DATA_MAX {
+            return Err(error::protocol());
+        }
+        let mut data = KVec::from_elem(0, len, GFP_ATOMIC)?;
+        frame.copy_to(0, &mut data)?;
+        Ok(Self { header, data })
+    }
+}
+
+struct State {
+    queue: Fifo<Mail>,
+    /// The worker has taken a message, and may not be done with it.
+    busy: bool,
+    /// Why a message was lost, until the worker knows.
+    lost: Option<Error>,
+}
+
+/// Messages of one link.
+#[pin_data]
+pub(crate) struct Inbox {
+    #[pin]
+    state: SpinLockBh<State>,
+}
+
+impl Inbox {
+    /// An empty one.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            state <- new_spinlock_bh!(State {
+                queue: Fifo::new(),
+                busy: false,
+                lost: None,
+            }),
+        })
+    }
+
+    /// A message has arrived. `false`: nothing is before it, and the caller may deal with
+    /// it at once instead of leaving it here. Softirq context.
+    pub(crate) fn is_empty(&self) -> bool {
+        let state = self.state.lock();
+        state.queue.is_empty() && !state.busy && state.lost.is_none()
+    }
+
+    /// Has a message wait for the worker, which the caller wakes.
+    ///
+    /// # Errors
+    ///
+    /// Why it is lost; the worker will find out.
+    pub(crate) fn enter(&self, header: Header, frame: &RxFrame<'_>) -> Result {
+        let mail = Mail::new(header, frame);
+        let mut state = self.state.lock();
+        let entered = match mail {
+            Ok(_) if state.queue.len() >= MAX => Err(ENOSPC),
+            Ok(mail) => state.queue.push(mail),
+            Err(e) => Err(e),
+        };
+        if let Err(e) = entered {
+            state.lost = Some(e);
+        }
+        entered
+    }
+
+    /// The next message for the worker, which is done with the one before; or why one
+    /// was lost.
+    pub(crate) fn next(&self) -> Option<Result<Mail>> {
+        let mut state = self.state.lock();
+        let next = match state.lost.take() {
+            Some(e) => Some(Err(e)),
+            None => state.queue.pop().map(Ok),
+        };
+        state.busy = next.is_some();
+        next
+    }
+
+    /// The peer has left.
+    pub(crate) fn clear(&self) {
+        let old = {
+            let mut state = self.state.lock();
+            state.lost = None;
+            core::mem::replace(&mut state.queue, Fifo::new())
+        };
+        drop(old);
+    }
+}
+
+/// The links of all peers share one kind of worker.
+pub(crate) type Worker = mp_kernel::worker::Worker<crate::link::Link>;
+
+/// See [`Worker`].
+pub(crate) type WorkerRef = Arc<Worker>;

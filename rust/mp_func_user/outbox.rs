@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is to be sent to a peer: in order, and without loss as long as the peer is there.
+
+use crate::FUNC;
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Full, //
+        },
+        Arc, //
+    }, //
+};
+use mp_kernel::{
+    barrier,
+    fifo::Fifo,
+    new_spinlock_bh,
+    sync::SpinLockBh, //
+};
+use mp_proto::{
+    fabric::{
+        Header,
+        Life, //
+    },
+    wire::Priority, //
+};
+use mp_transport::{
+    frame::{
+        Frame,
+        FrameBody, //
+    },
+    peer::{
+        Peer,
+        SendError, //
+    }, //
+};
+
+/// The transmit queue that the frames take; they go ahead of it, with priority.
+const QUEUE: u16 = 0;
+
+/// What waits.
+enum Mail {
+    /// A message.
+    Frame(Frame),
+    /// A signal.
+    Signal(Arc<Signal>),
+}
+
+/// The signal of a session to its partner: made once, sent often.
+pub(crate) struct Signal {
+    frame: Frame,
+    /// Whether it waits in the outbox.
+    waits: Atomic<bool>,
+}
+
+impl Signal {
+    /// From one session to another, of the service with that life.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(life: Life, from: u32, to: u32) -> Result<Arc<Self>> {
+        let header = Header::Signal { life, to, from };
+        let signal = Self {
+            frame: frame(&header, KVec::new())?,
+            waits: Atomic::new(false),
+        };
+        Ok(Arc::new(signal, GFP_KERNEL)?)
+    }
+}
+
+/// Data of a message.
+struct Data(KVec<u8>);
+
+impl FrameBody for Data {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
+        f(&self.0)
+    }
+
+    fn complete(&mut self, _status: Result) {}
+}
+
+/// The message with that header and data.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+fn frame(header: &Header, data: KVec<u8>) -> Result<Frame> {
+    Frame::new(FUNC, &header.encode(), Priority::High, Data(data))
+}
+
+/// The frames to one peer.
+#[pin_data]
+pub(crate) struct Outbox {
+    peer: Arc<Peer>,
+    #[pin]
+    waiting: SpinLockBh<Fifo<Mail>>,
+}
+
+impl Outbox {
+    /// Nothing to send.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(peer: Arc<Peer>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                peer,
+                waiting <- new_spinlock_bh!(Fifo::new()),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The peer.
+    pub(crate) fn peer(&self) -> &Arc<Peer> {
+        &self.peer
+    }
+
+    /// Sends a message, as soon as there is room. Process context.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: it is lost, and the two sides do not agree any more.
+    pub(crate) fn send(&self, header: &Header, data: KVec<u8>) -> Result {
+        self.enter(Mail::Frame(frame(header, data)?))
+    }
+
+    /// Sends a signal after everything that this processor has stored, as soon as there
+    /// is room (`PXI-AE-1`).
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; it is not sent.
+    pub(crate) fn signal(&self, signal: &Arc<Signal>) -> Result {
+        barrier::wmb();
+        if signal.waits.xchg(true, Full) {
+            // The one that waits will tell of these stores as well (PXI-AE-4).
+            return Ok(());
+        }
+        let entered = self.enter(Mail::Signal(signal.clone()));
+        if entered.is_err() {
+            signal.waits.xchg(false, Full);
+        }
+        entered
+    }
+
+    fn enter(&self, mail: Mail) -> Result {
+        let mut waiting = self.waiting.lock();
+        waiting.push(mail)?;
+        self.flush(&mut waiting);
+        Ok(())
+    }
+
+    /// There may be room now.
+    pub(crate) fn resume(&self) {
+        let mut waiting = self.waiting.lock();
+        if !waiting.is_empty() {
+            self.flush(&mut waiting);
+        }
+    }
+
+    /// Sends what waits, as far as there is room.
+    fn flush(&self, waiting: &mut Fifo<Mail>) {
+        let mut sent = false;
+        while let Some(mail) = waiting.front() {
+            match self.send_now(mail) {
+                Err(SendError::Full) => {
+                    if !self.peer.arm_tx(QUEUE) {
+                        break;
+                    }
+                }
+                // What a peer that has left does not get, it does not miss.
+                _ => {
+                    drop(waiting.pop());
+                    sent = true;
+                }
+            }
+        }
+        if sent {
+            self.peer.kick(QUEUE);
+        }
+    }
+
+    fn send_now(&self, mail: &Mail) -> Result<u32, SendError> {
+        match mail {
+            Mail::Frame(frame) => self.peer.send(frame, QUEUE),
+            Mail::Signal(signal) => {
+                // From here on, another signal is another message.
+                signal.waits.xchg(false, Full);
+                let result = self.peer.send(&signal.frame, QUEUE);
+                if result == Err(SendError::Full) {
+                    signal.waits.xchg(true, Full);
+                }
+                result
+            }
+        }
+    }
+}

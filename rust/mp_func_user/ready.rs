@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What has happened to an object, and who wants to know: threads that wait, an
+//! eventfd, and the context's stream of records.
+
+use crate::{
+    stream::{
+        Place,
+        Stream, //
+    },
+    uapi, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use mp_kernel::{
+    error,
+    eventfd::EventFd,
+    new_spinlock_bh,
+    new_wait_queue,
+    sync::SpinLockBh,
+    wait::{
+        Events,
+        WaitQueue, //
+    }, //
+};
+
+/// An interface has gone up or down.
+pub(crate) const STATE: u32 = uapi::MP_EVENT_STATE;
+/// The peer's windows have changed.
+pub(crate) const WINDOWS: u32 = uapi::MP_EVENT_WINDOWS;
+/// A session has a partner, or has had one.
+pub(crate) const PAIRED: u32 = uapi::MP_EVENT_PAIRED;
+/// The partner has signalled.
+pub(crate) const SIGNAL: u32 = uapi::MP_EVENT_SIGNAL;
+/// The partner is gone for good.
+pub(crate) const CLOSED: u32 = uapi::MP_EVENT_CLOSED;
+/// The link is down.
+pub(crate) const DOWN: u32 = uapi::MP_EVENT_DOWN;
+
+/// Events that are gone once a wait has returned them (`PXI-WIE-1`, `PXI-WSE-1`).
+const TAKEN: u32 = STATE | WINDOWS | SIGNAL;
+
+/// Events of interfaces.
+pub(crate) const OF_INTERFACES: u32 = STATE | WINDOWS;
+/// Events of sessions.
+pub(crate) const OF_SESSIONS: u32 = PAIRED | SIGNAL | CLOSED | DOWN;
+
+/// The most important first (`PXI-WSE-4`).
+const RANKS: [u32; 3] = [CLOSED, DOWN, SIGNAL];
+
+/// Where a context's stream reports events.
+struct Watch {
+    place: Place,
+    target: u32,
+    mask: u32,
+    cookie: u64,
+    /// Whether the stream has a place for it already.
+    queued: bool,
+}
+
+struct State {
+    events: u32,
+    /// The object has been closed.
+    gone: bool,
+    notify: Option<(EventFd, u32)>,
+    watch: Option<Watch>,
+}
+
+/// The events of an object.
+#[pin_data]
+pub(crate) struct Ready {
+    /// Events of which one must have happened before there can be any other.
+    needs: u32,
+    #[pin]
+    state: SpinLockBh<State>,
+    #[pin]
+    queue: WaitQueue,
+}
+
+impl Ready {
+    /// With these events from the start. Waits fail that do not wait for one of
+    /// `needs`, as long as it has not happened.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(events: u32, needs: u32) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                needs,
+                state <- new_spinlock_bh!(State {
+                    events,
+                    gone: false,
+                    notify: None,
+                    watch: None,
+                }),
+                queue <- new_wait_queue!("mp_ready"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The events that are there.
+    pub(crate) fn events(&self) -> u32 {
+        self.state.lock().events
+    }
+
+    /// These have happened. Any context but hard interrupts.
+    pub(crate) fn raise(self: &Arc<Self>, events: u32) {
+        let mut stream = None;
+        {
+            let mut state = self.state.lock();
+            state.events |= events;
+            if let Some((eventfd, mask)) = &state.notify {
+                if mask & events != 0 {
+                    eventfd.signal();
+                }
+            }
+            if let Some(watch) = &mut state.watch {
+                if watch.mask & events != 0 && !watch.queued {
+                    watch.queued = true;
+                    stream = Some(watch.place.stream().clone());
+                }
+            }
+        }
+        if let Some(stream) = stream {
+            stream.push(self.clone());
+        }
+        self.queue.wake(Events::IN);
+    }
+
+    /// These are not so any more.
+    pub(crate) fn clear(&self, events: u32) {
+        self.state.lock().events &= !events;
+    }
+
+    /// The object is closed: all waits end.
+    pub(crate) fn close(&self) {
+        let (notify, watch);
+        {
+            let mut state = self.state.lock();
+            state.gone = true;
+            (notify, watch) = (state.notify.take(), state.watch.take());
+        }
+        self.queue.wake(Events::ALL);
+        drop((notify, watch));
+    }
+
+    /// Waits for events of `mask`, and takes what can be taken; with `one` only the
+    /// most important.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if the object is closed, `ENOTCONN` see [`new`](Self::new), `ETIMEDOUT`,
+    /// `EINTR` if the process is being killed.
+    pub(crate) fn wait(&self, mask: u32, deadline: Option<u64>, one: bool) -> Result<u32> {
+        let mut result = Ok(0);
+        let waited = self.queue.wait_until(deadline, || {
+            result = self.take(mask, one);
+            result != Ok(0)
+        });
+        match result {
+            Ok(0) => waited.ok().map(|()| 0),
+            result => result,
+        }
+    }
+
+    /// Takes what there is of `mask`; 0 if there is nothing.
+    fn take(&self, mask: u32, one: bool) -> Result<u32> {
+        let mut state = self.state.lock();
+        if state.gone {
+            return Err(ENOENT);
+        }
+        if self.needs & (state.events | mask) == 0 && self.needs != 0 {
+            return Err(error::not_connected());
+        }
+        let mut found = state.events & mask;
+        if one {
+            found = RANKS
+                .into_iter()
+                .find(|rank| found & rank != 0)
+                .unwrap_or(found);
+        }
+        state.events &= !(found & TAKEN);
+        Ok(found)
+    }
+
+    /// Signals an eventfd when events of `mask` come, and now if one is there; no
+    /// eventfd ends that.
+    pub(crate) fn notify(&self, eventfd: Option<EventFd>, mask: u32) {
+        let old;
+        {
+            let mut state = self.state.lock();
+            if let Some(eventfd) = &eventfd {
+                if state.events & mask != 0 {
+                    eventfd.signal();
+                }
+            }
+            let new = eventfd
+                .map(|eventfd| (eventfd, mask))
+                .filter(|_| !state.gone);
+            old = core::mem::replace(&mut state.notify, new);
+        }
+        drop(old);
+    }
+
+    /// Has a stream report events of `mask` under that cookie, and those that are there
+    /// at once; an empty mask ends that.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn watch(
+        self: &Arc<Self>,
+        stream: &Arc<Stream>,
+        target: u32,
+        mask: u32,
+        cookie: u64,
+    ) -> Result {
+        let place = Place::new(stream)?;
+        let (old, there);
+        {
+            let mut state = self.state.lock();
+            let watch = Watch {
+                place,
+                target,
+                mask,
+                cookie,
+                // What it has queued before stays in the queue, with its place.
+                queued: state.watch.as_ref().is_some_and(|watch| watch.queued),
+            };
+            let new = (mask != 0 && !state.gone).then_some(watch);
+            old = core::mem::replace(&mut state.watch, new);
+            there = state.events & mask;
+        }
+        drop(old);
+        if there != 0 {
+            self.raise(there);
+        }
+        Ok(())
+    }
+
+    /// The record for the stream, which has taken this out of its queue; `None` if what
+    /// it was about is not so any more.
+    pub(crate) fn record(&self) -> Option<uapi::mp_event> {
+        let mut state = self.state.lock();
+        let events = state.events;
+        let watch = state.watch.as_mut()?;
+        watch.queued = false;
+        (events & watch.mask != 0).then_some(uapi::mp_event {
+            cookie: watch.cookie,
+            target: watch.target,
+            events: events & watch.mask,
+        })
+    }
+}

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sessions: a process's part of a pair.
+//!
+//! The link knows its sessions and moves them through their states; a session keeps
+//! what its process needs: windows, events, and the way to its partner.
+
+use crate::{
+    link::Link,
+    outbox::{
+        Outbox,
+        Signal, //
+    },
+    ready::{
+        self,
+        Ready, //
+    },
+    window::{
+        Piece,
+        Window, //
+    }, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
+        Arc,
+        Mutex, //
+    }, //
+};
+use mp_kernel::{
+    error,
+    new_wait_queue,
+    time::monotonic_ns,
+    vma::{
+        AddressSpace,
+        ScrapPage, //
+    },
+    wait::{
+        Events,
+        WaitQueue, //
+    }, //
+};
+use mp_proto::pairing::terms::Params;
+
+/// The request has not ended; all other outcomes are 0 or a negative errno.
+const PENDING: i32 = 1;
+
+/// A peer whose service has not answered after so long does not keep to the protocol.
+const ANSWER_NS: u64 = 10_000_000_000;
+
+/// Where a session stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Its process waits for the outcome of the request.
+    Asking,
+    /// Waits for a partner.
+    Posted,
+    /// Has a partner, in this life of the link.
+    Paired,
+    /// Has had one, in an earlier life of the link.
+    Lost,
+}
+
+struct State {
+    phase: Phase,
+    /// Its identifier; zero as long as it has none.
+    uid: u32,
+    local: Option<Arc<Piece>>,
+    remote: Option<Arc<Piece>>,
+    local_window: Option<Window>,
+    remote_window: Option<Window>,
+    /// The way to the partner.
+    partner: Option<(Arc<Outbox>, Arc<Signal>)>,
+}
+
+/// A window of a session, as the process may map it: bytes, and offset for `mmap()`.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Place {
+    pub(crate) len: u64,
+    pub(crate) offset: u64,
+}
+
+/// Where a context maps things.
+pub(crate) struct Mapper {
+    pub(crate) space: Arc<AddressSpace>,
+    /// The number by which the context's mappings are known.
+    pub(crate) owner: u64,
+    pub(crate) scrap: Arc<ScrapPage>,
+}
+
+impl Mapper {
+    fn window(&self, piece: &Arc<Piece>) -> Result<Window> {
+        Window::new(piece.clone(), &self.space, self.owner, self.scrap.clone())
+    }
+}
+
+/// A session.
+#[pin_data]
+pub(crate) struct Session {
+    number: u32,
+    link: Arc<Link>,
+    params: Params,
+    /// What the peer's processes are told of it.
+    data: KVec<u8>,
+    ready: Arc<Ready>,
+    outcome: Atomic<i32>,
+    #[pin]
+    asking: WaitQueue,
+    /// The partner's number; zero without one.
+    partner: Atomic<u32>,
+    #[pin]
+    state: Mutex<State>,
+}
+
+impl Session {
+    /// A session that is about to ask.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(
+        number: u32,
+        link: Arc<Link>,
+        params: Params,
+        data: KVec<u8>,
+    ) -> Result<Arc<Self>> {
+        let ready = Ready::new(0, ready::PAIRED)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                number,
+                link,
+                params,
+                data,
+                ready,
+                outcome: Atomic::new(PENDING),
+                asking <- new_wait_queue!("mp_session"),
+                partner: Atomic::new(0),
+                state <- new_mutex!(State {
+                    phase: Phase::Asking,
+                    uid: 0,
+                    local: None,
+                    remote: None,
+                    local_window: None,
+                    remote_window: None,
+                    partner: None,
+                }),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Its number, unique on this host.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The link that it is of.
+    pub(crate) fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
+    /// What it asked for; its identifier is the one that it has got, if it has.
+    pub(crate) fn params(&self) -> Params {
+        let uid = self.state.lock().uid;
+        Params {
+            uid: if uid == 0 { self.params.uid } else { uid },
+            ..self.params
+        }
+    }
+
+    /// What the peer's processes are told of it.
+    pub(crate) fn data(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// Its events.
+    pub(crate) fn ready(&self) -> &Arc<Ready> {
+        &self.ready
+    }
+
+    /// Where it stands.
+    pub(crate) fn phase(&self) -> Phase {
+        self.state.lock().phase
+    }
+
+    /// Whether that is its partner. Any context.
+    pub(crate) fn is_partner(&self, number: u32) -> bool {
+        number != 0 && self.partner.load(Relaxed) == number
+    }
+
+    /// Waits for the outcome of the request, and returns the identifier.
+    ///
+    /// # Errors
+    ///
+    /// What the request failed with; `ETIMEDOUT` if the peer does not answer, `EINTR` if
+    /// the process is being killed.
+    pub(crate) fn outcome(&self) -> Result<u32> {
+        let ended = || self.outcome.load(Acquire) != PENDING;
+        let deadline = monotonic_ns() + ANSWER_NS;
+        self.asking.wait_until(Some(deadline), ended).ok()?;
+        kernel::error::to_result(self.outcome.load(Acquire))?;
+        Ok(self.state.lock().uid)
+    }
+
+    /// The request has ended.
+    pub(crate) fn answer(&self, outcome: Result<u32>) {
+        if let Ok(uid) = outcome {
+            let mut state = self.state.lock();
+            state.uid = uid;
+            if state.phase == Phase::Asking {
+                state.phase = Phase::Posted;
+            }
+        }
+        let number = outcome.map_or_else(|error| error.to_errno(), |_| 0);
+        self.outcome.store(number, Release);
+        self.asking.wake(Events::IN);
+    }
+
+    /// The request has ended, if it had not before.
+    pub(crate) fn answer_if_pending(&self, outcome: Result<u32>) {
+        if self.outcome.load(Acquire) == PENDING {
+            self.answer(outcome);
+        }
+    }
+
+    /// It has a partner, with these windows.
+    pub(crate) fn pair(
+        &self,
+        partner: u32,
+        local: Option<Arc<Piece>>,
+        remote: Option<Arc<Piece>>,
+        way: (Arc<Outbox>, Arc<Signal>),
+    ) {
+        {
+            let mut state = self.state.lock();
+            state.phase = Phase::Paired;
+            (state.local, state.remote) = (local, remote);
+            state.partner = Some(way);
+        }
+        self.partner.store(partner, Relaxed);
+        self.ready.raise(ready::PAIRED);
+    }
+
+    /// The link is down.
+    pub(crate) fn lose(&self) {
+        let remote = {
+            let mut state = self.state.lock();
+            if state.phase == Phase::Paired {
+                state.phase = Phase::Lost;
+            }
+            state.partner = None;
+            state.remote_window.as_ref().map(Window::forsake);
+            state.remote.take()
+        };
+        drop(remote);
+        self.partner.store(0, Relaxed);
+        self.ready.raise(ready::DOWN);
+    }
+
+    /// The link is up again: what was paired is over for good.
+    pub(crate) fn find_again(&self) {
+        match self.phase() {
+            Phase::Lost => self.ready.raise(ready::CLOSED),
+            _ => self.ready.clear(ready::DOWN),
+        }
+    }
+
+    /// The partner, or the interface, is gone for good.
+    pub(crate) fn forsaken(&self) {
+        {
+            let mut state = self.state.lock();
+            state.partner = None;
+            state.remote_window.as_ref().map(Window::forsake);
+        }
+        self.partner.store(0, Relaxed);
+        self.ready.raise(ready::CLOSED);
+    }
+
+    /// Signals the partner (`PXI-AE-1`).
+    ///
+    /// # Errors
+    ///
+    /// `ECONNRESET` if it is gone, `ENETDOWN`, `ENOTCONN` without one, `ENOMEM`.
+    pub(crate) fn signal(&self) -> Result {
+        self.check_paired()?;
+        let way = self.state.lock().partner.clone();
+        let (outbox, signal) = way.ok_or_else(error::net_down)?;
+        outbox.signal(&signal)
+    }
+
+    /// Whether it has a partner now.
+    ///
+    /// # Errors
+    ///
+    /// `ECONNRESET` if that is gone, `ENETDOWN`, `ENOTCONN` without one.
+    pub(crate) fn check_paired(&self) -> Result {
+        let events = self.ready.events();
+        if events & ready::CLOSED != 0 {
+            Err(error::reset())
+        } else if events & ready::DOWN != 0 {
+            Err(error::net_down())
+        } else if events & ready::PAIRED == 0 {
+            Err(error::not_connected())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Its windows, local and remote, for the process to map; the same each time.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` without free offsets, `ENOMEM`.
+    pub(crate) fn places(&self, mapper: &Mapper) -> Result<(Place, Place)> {
+        let mut state = self.state.lock();
+        let State {
+            local,
+            remote,
+            local_window,
+            remote_window,
+            ..
+        } = &mut *state;
+        Ok((
+            place(local, local_window, mapper)?,
+            place(remote, remote_window, mapper)?,
+        ))
+    }
+
+    /// The address of its remote window on the PCI bus.
+    ///
+    /// # Errors
+    ///
+    /// `ENXIO` without such a window, `EOPNOTSUPP` if devices cannot reach it,
+    /// `ENOTCONN` when the link is down.
+    pub(crate) fn bus_address(&self) -> Result<u64> {
+        match self.state.lock().remote.as_deref() {
+            Some(Piece::Remote(remote)) => remote.bus_address(0),
+            _ => Err(ENXIO),
+        }
+    }
+
+    /// Takes the windows away from the process, and gives the memory back. The partner
+    /// may still reach the local one.
+    pub(crate) fn strip(&self) {
+        let stripped = {
+            let mut state = self.state.lock();
+            state.partner = None;
+            (
+                state.local_window.take(),
+                state.remote_window.take(),
+                state.local.take(),
+                state.remote.take(),
+            )
+        };
+        self.ready.close();
+        drop(stripped);
+    }
+}
+
+/// A window for the process; none of zero bytes.
+fn place(
+    piece: &Option<Arc<Piece>>,
+    window: &mut Option<Window>,
+    mapper: &Mapper,
+) -> Result<Place> {
+    if let (Some(piece), None) = (piece, &window) {
+        *window = Some(mapper.window(piece)?);
+    }
+    Ok(window.as_ref().map_or(Place::default(), |window| Place {
+        len: window.len(),
+        offset: window.offset(),
+    }))
+}

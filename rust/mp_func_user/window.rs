@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Windows of sessions: memory that processes map, and that can be taken away from
+//! them at any time.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use mp_kernel::vma::{
+    AddressSpace,
+    Cache,
+    Frame,
+    Frames,
+    Mapping,
+    Published,
+    ScrapPage, //
+};
+use mp_transport::memory::{
+    self,
+    Hold,
+    Holder,
+    Local,
+    PageFrame,
+    Remote, //
+};
+
+/// Bytes of a page.
+const PAGE: u64 = kernel::page::PAGE_SIZE as u64;
+
+/// The memory of a window.
+pub(crate) enum Piece {
+    /// Memory of this host, which the partner reaches.
+    Local(Local),
+    /// Memory of the partner's host.
+    Remote(Remote),
+}
+
+impl Piece {
+    /// Bytes.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Piece::Local(local) => local.len(),
+            Piece::Remote(remote) => remote.len(),
+        }
+    }
+
+    fn page(&self, page: u64) -> Result<PageFrame> {
+        match self {
+            Piece::Local(local) => local.page(page),
+            Piece::Remote(remote) => remote.page(page),
+        }
+    }
+
+    fn hold(&self, holder: Arc<dyn Holder>) -> Result<Hold> {
+        match self {
+            Piece::Local(local) => local.hold(holder),
+            Piece::Remote(remote) => remote.hold(holder),
+        }
+    }
+}
+
+// SAFETY: A piece is its owner's alone, and of the partner whose memory it shares on purpose,
+// until it is dropped; a remote one leads into a window of the bridge in any case. Nothing of
+// the kernel's is in its pages.
+unsafe impl Frames for Piece {
+    fn frame(&self, page: usize) -> Option<Frame> {
+        let frame = self.page(page as u64).ok()?;
+        let cache = match frame.cache {
+            memory::Cache::Cached => Cache::Cached,
+            memory::Cache::WriteCombining => Cache::WriteCombining,
+        };
+        Some(Frame::at(frame.phys, cache))
+    }
+}
+
+/// Takes a mapping away when its memory goes.
+struct Revoker(Arc<Mapping>);
+
+impl Holder for Revoker {
+    fn revoke(&self) {
+        drop(self.0.revoke());
+    }
+}
+
+/// A piece that a process may map.
+///
+/// Dropping it takes the memory away from all processes, and gives the piece back.
+pub(crate) struct Window {
+    published: Published,
+    /// Told when the memory goes; ends before the piece does.
+    hold: Option<Hold>,
+    piece: Arc<Piece>,
+}
+
+impl Window {
+    /// Lets the process of context `owner` map a piece in its address space.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN` if the memory has gone already, `ENOSPC` without a free offset,
+    /// `ENOMEM`.
+    pub(crate) fn new(
+        piece: Arc<Piece>,
+        space: &Arc<AddressSpace>,
+        owner: u64,
+        scrap: Arc<ScrapPage>,
+    ) -> Result<Self> {
+        let pages = piece.len().div_ceil(PAGE) as usize;
+        let published = space.publish(pages, owner, piece.clone(), scrap)?;
+        let revoker = Revoker(published.mapping().clone());
+        let hold = piece.hold(Arc::new(revoker, GFP_KERNEL)?)?;
+        Ok(Self {
+            published,
+            hold: Some(hold),
+            piece,
+        })
+    }
+
+    /// Bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.piece.len()
+    }
+
+    /// The offset for `mmap()`, in bytes.
+    pub(crate) fn offset(&self) -> u64 {
+        self.published.mapping().first() as u64 * PAGE
+    }
+
+    /// Takes the memory away from all processes.
+    pub(crate) fn forsake(&self) {
+        drop(self.published.mapping().revoke());
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        self.forsake();
+        drop(self.hold.take());
+    }
+}
