@@ -26,8 +26,14 @@ rig_programs := $(patsubst scripts/rig/%/Cargo.toml,%,$(wildcard scripts/rig/*/C
 export CARGO_TARGET_DIR
 export RIG_PROGRAMS ?= $(CARGO_TARGET_DIR)/$(static_target)/release
 
+# Where the examples find an installation; read by the demo.
+export STAGE ?= $(CURDIR)/build/stage
+
+# What tests run on hosts of the fabric, linked to the libraries of userlib/.
+test_programs := $(patsubst tests/programs/%.c,$(RIG_PROGRAMS)/%,$(wildcard tests/programs/*.c))
+
 # Crates in userlib/ that are vendors' libraries of PXImc.
-export PXIMC_VENDORS ?=
+export PXIMC_VENDORS ?= pximc-ntb
 
 # Asked for only when a recipe runs: by then the kernel has been built.
 ifeq ($(KDIR),)
@@ -38,7 +44,7 @@ export KDIR
 kdir = $(KDIR)
 endif
 
-.PHONY: all modules kernel setup rig userlib demo bench test shell install lint clean help
+.PHONY: all modules kernel setup rig userlib examples programs demo bench test shell install lint clean help
 
 all: modules rig userlib
 
@@ -62,11 +68,24 @@ rig:
 ## userlib: build the programs and libraries for users of the fabric
 userlib: setup
 	@cargo build --quiet --locked --release --manifest-path userlib/Cargo.toml \
-		--target $(static_target)
+		--target $(static_target) --workspace --lib --bins --examples
 	@scripts/pximc.sh build32
 
+## examples: build the examples of PXImc in C, against an installation in build/stage
+examples: userlib
+	@DESTDIR="$(STAGE)" scripts/pximc.sh install
+	@mkdir -p "$(STAGE)/bin"
+	@$(MAKE) --no-print-directory -C examples/pximc PXIMC="$(STAGE)/opt/pximc" OUT="$(STAGE)/bin"
+
+## programs: build the programs that tests run on hosts of the fabric
+programs: userlib $(test_programs)
+
+$(test_programs): $(RIG_PROGRAMS)/%: tests/programs/%.c userlib/include/pximc.h | userlib
+	@$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -pthread -Iuserlib/include -o $@ $< \
+		-L$(RIG_PROGRAMS) -lpximc64 '-Wl,-rpath,$$ORIGIN'
+
 ## demo: boot HOSTS=2|3|4 hosts and show them talking over the NTB
-demo: setup modules rig
+demo: setup modules rig examples
 	@scripts/rig/rig demo --hosts $(HOSTS)
 
 ## shell: a terminal in HOST= (rp, ep1, ...) of a running set, or of a new one
@@ -74,7 +93,7 @@ shell: setup modules rig
 	@scripts/rig/rig shell --hosts $(HOSTS) $(HOST)
 
 ## test: all tests; LONG=1 adds the long ones, DEBUG=1 takes the checking kernel
-test: setup modules rig userlib
+test: setup modules rig examples programs
 	@scripts/test.sh
 
 ## bench: measure against mainline's NTB clients; ROUNDS=, SECONDS= of a sample, QUICK=1
@@ -88,7 +107,10 @@ install: modules userlib
 		$(if $(DESTDIR),INSTALL_MOD_PATH="$(DESTDIR)") modules_install
 	@install -D -m 755 "$(RIG_PROGRAMS)/ntbctl" "$(DESTDIR)$(PREFIX)/sbin/ntbctl"
 	@install -D -m 644 userlib/ntbctl/man/ntbctl.8 "$(DESTDIR)$(PREFIX)/share/man/man8/ntbctl.8"
-	@install -D -m 644 uapi/linux/mp_netlink.h "$(DESTDIR)$(PREFIX)/include/linux/mp_netlink.h"
+	@install -D -m 644 -t "$(DESTDIR)$(PREFIX)/include/linux" uapi/linux/mp_netlink.h \
+		uapi/linux/mp_fabric.h
+	@install -D -m 644 -t "$(DESTDIR)$(PREFIX)/lib/udev/rules.d" scripts/system/70-mp-fabric.rules
+	@install -D -m 644 -t "$(DESTDIR)$(PREFIX)/lib/sysusers.d" scripts/system/mp-fabric.conf
 	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/pximc.sh install
 
 ## lint: formatters, clippy, checkpatch, shellcheck

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What `make demo` shows: hosts that ping each other and stream TCP."""
+"""What `make demo` shows: hosts that ping each other and stream TCP, and processes
+that share memory."""
 
 import itertools
 import json
+import os
 import re
 import time
+from pathlib import Path
 
 from . import stack
 from .agent import CommandFailed, GuestGone
 from .fabric import Fabric
+from .settings import CHECKOUT, programs_dir
 
 _STREAM_SECONDS = 3
 # The first packet may wait for address resolution and for a peer's peer.
@@ -22,6 +26,7 @@ class Demo:
         self.hosts = hosts
         self.logs = logs
         self.rows = []
+        self.processes = None
         self.failures = []
 
     def run(self):
@@ -34,6 +39,8 @@ class Demo:
             if not self.failures:
                 for one, other in itertools.combinations(fabric.hosts, 2):
                     self.pair(one, other)
+                one, other = fabric.hosts[:2]
+                self.processes = self.attempt("PXImc", lambda: pximc(one, other))
                 for guest in fabric.hosts:
                     self.attempt(f"statistics of {guest.name}", lambda g=guest: show_state(g))
             self.kernel_reports(fabric)
@@ -78,6 +85,8 @@ class Demo:
         for name, *values in self.rows:
             shown = ["failed" if value is None else f"{value:.2f}" for value in values]
             print(f"  {name:12} {shown[0]:>10} {shown[1]:>18} {shown[2]:>18}")
+        if self.processes:
+            print(f"\n  {self.processes}")
         if self.failures:
             print(f"\nFAILED: {', '.join(dict.fromkeys(self.failures))}")
         else:
@@ -123,6 +132,34 @@ def stream(sender, receiver):
     if rate <= 0:
         raise CommandFailed(f"no data from {sender.name} to {receiver.name}")
     return rate
+
+
+def stage():
+    """Where `make examples` has installed PXImc."""
+    return Path(os.environ.get("STAGE") or CHECKOUT / "build/stage")
+
+
+def pximc(client, server):
+    """Runs the scenarios in C and the measuring program between two hosts."""
+    title(f"PXImc: processes of {client.name} and {server.name}")
+    stack.load(client, server, modules=(stack.USER,))
+    env = {"PXIMC_LIBRARY_PATH": str(stage() / "opt/pximc/lib64")}
+    for scenario in sorted((stage() / "bin").glob("s[1-3]*_*")):
+        partner = server.spawn([scenario, "s1"], timeout=60, env=env)
+        client.run([scenario, "s0"], timeout=60, env=env)
+        partner.wait().check()
+        print(f"{client.name}# {scenario.name} s0   {server.name}# {scenario.name} s1   both fine")
+    program = programs_dir() / "examples/pxi_pingpong"
+    partner = server.spawn([program, "server"], timeout=120)
+    try:
+        seen = json.loads(client.run([program, "client", "--json"], timeout=60).out)
+    finally:
+        partner.kill()
+    return (
+        f"PXImc: event and answer {seen['event_us']['median']:.0f} us, "
+        f"polled memory {seen['polling_us']['median']:.2f} us, "
+        f"writing {seen['write_mb_s']:.0f} MB/s"
+    )
 
 
 def show_state(guest):

@@ -80,7 +80,7 @@ def _kernel_dir():
     return Path(found.stdout.strip())
 
 
-def _programs_dir():
+def programs_dir():
     if named := os.environ.get("RIG_PROGRAMS"):
         return Path(named)
     return CHECKOUT / "build/target" / STATIC_TARGET / "release"
@@ -102,7 +102,7 @@ class Settings:
     kernel_options: str = field(default_factory=lambda: os.environ.get("RIG_KERNEL_OPTIONS", ""))
     accel: str = field(default_factory=lambda: os.environ.get("RIG_ACCEL", "tcg"))
     kernel_dir: Path = field(default_factory=_kernel_dir)
-    programs: Path = field(default_factory=_programs_dir)
+    programs: Path = field(default_factory=programs_dir)
 
     def __post_init__(self):
         if not 2 <= self.hosts <= 8:

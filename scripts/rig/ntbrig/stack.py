@@ -9,6 +9,8 @@ from .settings import CHECKOUT, RigError
 # In the order of loading; each needs those before it.
 MODULES = ("mp_kernel", "ntb_hw_ivshmem", "mp_transport", "pximc_ntb", "mp_func_ether")
 INTERFACE = "ntb0"
+# Loaded besides where processes share memory.
+USER = "mp_func_user"
 
 # An emulated guest on a busy machine may stand still for longer than any real
 # host, and is not to be taken for a dead one because of that.
