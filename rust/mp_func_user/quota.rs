@@ -45,5 +45,9 @@ impl Drop for Share {
                 drop(users.remove(at));
             }
         }
+        if users.is_empty() {
+            // Nobody drops what is static.
+            *users = KVec::new();
+        }
     }
 }

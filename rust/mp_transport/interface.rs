@@ -205,6 +205,10 @@ impl Drop for Watch {
         let Some((_, watcher)) = at.and_then(|at| list.remove(at).ok()) else {
             return;
         };
+        if list.is_empty() {
+            // Nobody drops what is static.
+            *list = KVec::new();
+        }
         for interface in all() {
             if let Some(peer) = interface.peer() {
                 watcher.peer_down(&interface, &peer);
