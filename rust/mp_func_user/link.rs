@@ -61,7 +61,10 @@ use mp_proto::{
 };
 use mp_transport::{
     interface::Interface,
-    memory::Memory,
+    memory::{
+        Limits,
+        Memory, //
+    },
     peer::Peer,
     service, //
 };
@@ -362,7 +365,20 @@ impl Link {
         if asked.is_err() {
             self.end(session);
         }
-        asked
+        asked.map_err(|e| self.reason(e))
+    }
+
+    /// Why a request has failed that found no memory or nobody: the link may have ended, of
+    /// which this service hears a little after its memory has gone.
+    fn reason(&self, found: Error) -> Error {
+        if found != ENOSPC && found != error::refused() {
+            return found;
+        }
+        match self.memory().map(|memory| memory.limits()) {
+            None => error::net_down(),
+            Some(limits) if limits == Limits::default() => error::net_down(),
+            Some(_) => found,
+        }
     }
 
     fn ask(&self, session: &Arc<Session>) -> Result<Arc<Outbox>> {

@@ -11,6 +11,7 @@ import struct
 import time
 
 import pytest
+from ntbrig.settings import PATIENCE
 
 import pximc
 from pximc import (
@@ -82,6 +83,10 @@ def sizes(system, window):
         name: u64(system, window, getattr(PXIMC, f"U64_WINDOW_{name}_SIZE"))
         for name in ("MIN_LOCAL", "MAX_LOCAL", "MIN_REMOTE", "MAX_REMOTE")
     }
+
+
+# Of a request that nobody can meet: with what there is, or with what is posted.
+REFUSED = (Status.SPACE_NOT_AVAILABLE, Status.NO_PAIRING)
 
 
 # --- interfaces
@@ -233,14 +238,19 @@ def test_changes_of_windows_reach_every_process_once(fabric, systems):
 
 
 def test_a_wait_without_end_returns_with_the_change(systems):
-    """PXI-WIE-7, PXI-WIE-8, PXI-WIE-9."""
+    """PXI-WIE-7, PXI-WIE-8, PXI-WIE-9, PXI-WFC-12, PXI-WFC-13: however long that takes."""
     s0, s1 = systems
     assert s0.wait_for_interface_event(s0.interface).status == OK
+    posted = opened(server(s1, uid=2))
+    s0.wait_for_windows(2)
+    s0.wait_for_interface_event(s0.interface, 300)
     waiting = s0.later.wait_for_interface_event(s0.interface)
-    time.sleep(1)
-    assert not waiting.returned()
-    opened(server(s1))
+    connecting = s1.later.wait_for_connection(posted)
+    time.sleep(2)
+    assert not waiting.returned() and not connecting.returned()
+    opened(client(s0, uid=2))
     assert waiting.result() == (OK, WINDOW_CHANGE)
+    assert connecting.result().status == OK
 
 
 def test_of_two_threads_that_wait_one_gets_the_event(systems):
@@ -305,7 +315,9 @@ def test_a_window_that_is_closed_vanishes(systems):
 
 
 @pytest.mark.parametrize("kind, connection", [("server", 1), ("peer", 3)])
-@pytest.mark.parametrize("data", [b"", b"\0", b"System 1\0Process", bytes(range(128)) * 8])
+@pytest.mark.parametrize(
+    "data", [b"", b"\0", b"System 1\0Process", bytes(range(128)) * 8], ids=len
+)
 def test_attributes_of_a_window_are_what_was_asked_for(systems, kind, connection, data):
     """PXI-QW-1, PXI-QW-5, PXI-QW-6, PXI-QW-9, PXI-QW-16, PXI-REQLS-9, PXI-REQLS-14,
     PXI-REQLP-15: as the other system passed them, to the last bit."""
@@ -494,7 +506,7 @@ def test_minima_that_nobody_has_are_not_available(systems, kind):
 
 
 def test_arguments_of_physical_servers(systems):
-    """PXI-REQPS-2, PXI-REQPS-3, PXI-REQPS-4, PXI-REQPS-5, PXI-REQPS-11: no size, no
+    """PXI-REQPS-2, PXI-REQPS-3, PXI-REQPS-4, PXI-REQPS-5, PXI-REQPS-12: no size, no
     address, and addresses beyond the last one are refused; as is every address where
     a bridge has no windows to physical ones."""
     s0, s1 = systems
@@ -886,7 +898,8 @@ def test_of_two_threads_that_wait_for_a_session_one_gets_the_event(systems):
 
 @pytest.mark.parametrize("size, rounds", [(8, 400), (PAGE, 200), (100_001, 20)])
 def test_data_are_there_when_the_event_is(systems, size, rounds):
-    """PXI-AE-1, PXI-AE-5, PXI-PRO-6: in every round, in both directions at a time."""
+    """PXI-AE-1, PXI-AE-2, PXI-AE-5, PXI-PRO-6: in every round, in both directions at a
+    time; and it does not wait for a timer."""
     s0, s1 = systems
     sessions = [pair(s0, s1, (size, size), (size, size), protocol=n) for n in (1, 2)]
     (out, _), (_, into) = windows(systems, sessions[0])
@@ -898,6 +911,8 @@ def test_data_are_there_when_the_event_is(systems, size, rounds):
         s0.later.consume(sessions[1][0], back_into.address, size, rounds),
     ]
     assert [call.result(60) for call in calls] == [(rounds, 0)] * 4
+    if size == 8:
+        assert all(call.seconds / rounds < 0.02 * PATIENCE for call in calls)
 
 
 # --- what a session can do in each state
@@ -1129,8 +1144,7 @@ def test_memory_is_reserved_until_both_sides_have_closed(systems):
 
 
 def test_large_windows_carry_data_both_ways_to_the_last_byte(systems):
-    """PXI-GEN-9, PXI-PRO-8, PXI-PAIR-12, PXI-PAIR-17, PXI-GPA-4: all bytes of all that can
-    be had."""
+    """PXI-GEN-9, PXI-PRO-8, PXI-PAIR-12, PXI-PAIR-17: all bytes of all that can be had."""
     sessions, found = largest(*systems)
     assert min(found) >= 1 << 20
     (out, into), (back, there) = windows(systems, sessions)
@@ -1163,14 +1177,39 @@ def test_what_is_left_is_shared_until_nothing_is(systems):
     # Nothing is left that both sides would share.
     there = opened(server(s1, (MAX, 0), (MAX, 0)))
     assert client(s0, (MAX, 0), (MAX, 0)) == (Status.NO_PAIRING, None)
-    assert client(s0, (MAX, PAGE), (MAX, 0)).status in (
-        Status.SPACE_NOT_AVAILABLE,
-        Status.NO_PAIRING,
-    )
+    assert client(s0, (MAX, PAGE), (MAX, 0)).status in REFUSED
     assert s1.close_window(there) == OK
     for sessions in held:
         close(systems, sessions)
     until(lambda: all_there_is(s0, s1) == whole)
+
+
+@pytest.mark.parametrize("exhausted", ["local", "remote"])
+def test_a_pair_needs_memory_for_one_of_its_windows(systems, exhausted):
+    """PXI-PAIR-6, PXI-PAIR-7, PXI-PAIR-12, PXI-WFC-10, PXI-WFC-11: the other one may end up
+    with none."""
+    s0, s1 = systems
+    limits = ((MAX, 1), NONE) if exhausted == "local" else (NONE, (MAX, 1))
+    while server_and_client(s0, s1, *limits):
+        pass
+    here = server_and_client(s0, s1, ANY, ANY)
+    connection = s0.wait_for_connection(here, 0)
+    sizes = {"local": connection.local_size, "remote": connection.remote_size}
+    assert sizes.pop(exhausted) == 0
+    assert sum(sizes.values()) >= 1 << 20
+    # One that has to have both is none.
+    assert server_and_client(s0, s1, (MAX, 1), (MAX, 1)) is None
+
+
+def server_and_client(s0, s1, local, remote):
+    """Opens a pair, if it can be had; the client's session."""
+    there = server(s1, (MAX, 0), (MAX, 0), protocol=0x0E3417)
+    answer = client(s0, local, remote, protocol=0x0E3417)
+    if answer.status == OK:
+        return answer.session
+    assert answer.status in REFUSED
+    assert s1.close_window(opened(there)) == OK
+    return None
 
 
 def test_more_than_is_free_is_not_available(systems):
@@ -1184,25 +1223,27 @@ def test_more_than_is_free_is_not_available(systems):
 
 
 def test_many_sessions_at_once_have_windows_of_their_own(systems):
-    """PXI-SES-4, PXI-GEN-11, PXI-PAIR-13, PXI-REQLS-10, PXI-REQLC-9, PXI-REQLP-11: in no
-    window is what belongs into another one."""
+    """PXI-SES-4, PXI-GEN-11, PXI-PAIR-13, PXI-GPA-4, PXI-REQLS-10, PXI-REQLC-9,
+    PXI-REQLP-11: in no window is what belongs into another one, not even of what a process
+    writes behind its window's last byte, as far as it has a page there."""
     s0, s1 = systems
-    size = 5000
+    size, pages = 5000, 2 * PAGE
     sessions = [pair(s0, s1, (size, size), (size, size)) for _ in range(32)]
     for numbers in zip(*sessions):
         assert len(set(numbers)) == 32
     ends = [windows(systems, both) for both in sessions]
     for number, ((out, _), (back, _)) in enumerate(ends):
-        out.fill(1000 * number)
-        back.fill(1000 * number + 500)
+        for window, seed in ((out, 1000 * number), (back, 1000 * number + 500)):
+            assert window.size == size
+            assert window.process.fill(window.address, pages, seed) == 0
     for numbers in sessions:
         for system, session in zip(systems, numbers):
             assert system.assert_event(session) == OK
     for number, (numbers, ((_, into), (_, there))) in enumerate(zip(sessions, ends)):
         for system, session in zip(systems, numbers):
             assert system.wait_for_session_event(session, 5000) == (OK, ASSERTED)
-        assert there.check(1000 * number) == INTACT
-        assert into.check(1000 * number + 500) == INTACT
+        for window, seed in ((there, 1000 * number), (into, 1000 * number + 500)):
+            assert window.process.check(window.address, pages, seed) == INTACT
 
 
 def test_what_cannot_be_counted_any_more_is_refused(systems):
@@ -1396,7 +1437,7 @@ def test_both_sides_agree_whatever_is_asked_for_at_once(fabric, systems):
 @pytest.mark.long
 @pytest.mark.parametrize("size, rounds", [(64, 20000), (PAGE, 5000), (1 << 20, 100)])
 def test_data_are_there_when_the_event_is_for_long(systems, size, rounds):
-    """PXI-AE-1, PXI-AE-2."""
+    """PXI-AE-1, PXI-AE-5."""
     s0, s1 = systems
     here, there = pair(s0, s1, (size, size), (size, size))
     (out, _), (_, into) = windows(systems, (here, there))

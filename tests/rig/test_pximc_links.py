@@ -199,8 +199,8 @@ def test_a_lost_link_ends_all_waits_at_once(fabric, systems):
 
 
 def test_over_a_lost_link_nothing_can_be_asked_for(fabric, systems):
-    """PXI-FW-11, PXI-QW-17, PXI-FI-2, PXI-QI-3, PXI-SES-3, PXI-REQLS-1, PXI-REQLS-2,
-    PXI-REQLC-2, PXI-REQLP-2: but interfaces are there as before, and arguments that make
+    """PXI-FW-11, PXI-QW-17, PXI-FI-2, PXI-QI-3, PXI-SES-3, PXI-REQLS-2, PXI-REQLC-2,
+    PXI-REQLP-2: but interfaces are there as before, and arguments that make
     no sense are so first."""
     s0, s1, _ = systems
     before = s0.find_interfaces()
@@ -294,7 +294,7 @@ def test_what_was_posted_is_posted_again(fabric, systems):
 
 
 def test_sessions_can_be_closed_while_the_link_is_down(fabric, systems):
-    """PXI-CW-4, PXI-CW-5, PXI-CW-8, PXI-CL-4: without waiting for it; nothing of them is
+    """PXI-CW-4, PXI-CW-5, PXI-CW-8: without waiting for it; nothing of them is
     left when it is back."""
     s0, s1, _ = systems
     size = (1 << 20, 1 << 20)
@@ -406,6 +406,28 @@ def test_a_host_that_hangs_is_missed(fabric, systems):
         s1.guest.thaw()
     s0.wait_for_state(UP)
     assert s0.wait_for_session_event(here, 10000) == (OK, CLOSED)
+
+
+def test_nobody_waits_for_a_host_that_hangs(fabric, systems):
+    """PXI-CW-4, PXI-CL-4, PXI-AE-3: not to signal, to close, or to clean up, although its
+    link seems to be up."""
+    s0, s1, _ = systems
+    sessions = [pair(s0, s1, protocol=number) for number in range(3)]
+    s1.guest.freeze()
+    try:
+        assert s0.assert_event(sessions[0][0]) == OK
+        assert s0.seconds < PROMPT
+        assert s0.close_window(sessions[0][0]) == OK
+        assert s0.seconds < PROMPT
+        assert s0.cleanup() == OK
+        assert s0.seconds < PROMPT
+        assert s0.close_window(sessions[1][0]) == Status.INVALID_SESSION
+    finally:
+        s1.guest.thaw()
+    for _, there in sessions:
+        until(lambda: s1.assert_event(there) == Status.SESSION_CLOSED)
+        assert s1.wait_for_session_event(there, 0) == (OK, CLOSED)
+    pximc.wait_until_up(*fabric.hosts)
 
 
 def test_a_host_whose_transport_is_unloaded_is_missed(fabric, systems):
