@@ -5,6 +5,7 @@
 use crate::{
     calls,
     host::Links,
+    link::Link,
     quota::Share,
     ready::{
         self,
@@ -96,7 +97,33 @@ struct Owned {
 /// What a context has of an interface: its events.
 struct Watched {
     interface: u32,
+    /// Where its events come from: another one after the interface has gone and come.
+    link: Arc<Link>,
     ready: Arc<Ready>,
+}
+
+impl Watched {
+    /// The events of the interface, whose link is this one now.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if the interface has gone, and its last events (`PXI-WIE-1`) have been
+    /// taken; `ENOMEM`.
+    fn follow(&mut self, link: Result<Arc<Link>>) -> Result<Arc<Ready>> {
+        match link {
+            Ok(link) => {
+                if !Arc::ptr_eq(&link, &self.link) {
+                    link.watch(self.ready.clone())?;
+                    self.link.unwatch(&self.ready);
+                    self.link = link;
+                    self.ready.raise(ready::OF_INTERFACES);
+                }
+            }
+            Err(e) if self.ready.events() == 0 => return Err(e),
+            Err(_) => {}
+        }
+        Ok(self.ready.clone())
+    }
 }
 
 /// What a context owns.
@@ -240,23 +267,19 @@ impl Context {
     pub(crate) fn interface(&self, id: u32) -> Result<Arc<Ready>> {
         let link = self.shared.links.get(id);
         self.with_objects(|objects| {
-            let known = objects.interfaces.iter().find(|w| w.interface == id);
+            let known = objects.interfaces.iter_mut().find(|w| w.interface == id);
             if let Some(watched) = known {
-                let ready = &watched.ready;
-                // An interface that has gone has one last event (PXI-WIE-1).
-                return match link {
-                    Err(e) if ready.events() == 0 => Err(e),
-                    _ => Ok(ready.clone()),
-                };
+                return watched.follow(link);
             }
             let link = link?;
             let ready = Ready::new(ready::OF_INTERFACES, 0)?;
+            link.watch(ready.clone())?;
             let watched = Watched {
                 interface: id,
+                link,
                 ready: ready.clone(),
             };
             objects.interfaces.push(watched, GFP_KERNEL)?;
-            link.watch(ready.clone())?;
             Ok(ready)
         })
     }
@@ -270,9 +293,7 @@ impl Context {
             owned.session.link().end(&owned.session);
         }
         for watched in &objects.interfaces {
-            if let Ok(link) = self.shared.links.get(watched.interface) {
-                link.unwatch(&watched.ready);
-            }
+            watched.link.unwatch(&watched.ready);
             watched.ready.close();
         }
         self.stream.end();
