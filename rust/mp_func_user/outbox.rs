@@ -173,7 +173,7 @@ impl Outbox {
         while let Some(mail) = waiting.front() {
             match self.send_now(mail) {
                 Err(SendError::Full) => {
-                    if !self.peer.arm_tx(QUEUE) {
+                    if !self.peer.arm_priority() {
                         break;
                     }
                 }
