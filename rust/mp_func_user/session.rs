@@ -218,9 +218,19 @@ impl Session {
                 state.phase = Phase::Posted;
             }
         }
-        let number = outcome.map_or_else(|error| error.to_errno(), |_| 0);
-        self.outcome.store(number, Release);
+        self.end_request(outcome.map_or_else(|error| error.to_errno(), |_| 0));
+    }
+
+    /// Lets the process that waits for the outcome go on.
+    fn end_request(&self, outcome: i32) {
+        self.outcome.store(outcome, Release);
         self.asking.wake(Events::IN);
+    }
+
+    /// The request has ended with a partner: its process learns of both by
+    /// [`announce`](Self::announce).
+    pub(crate) fn name(&self, uid: u32) {
+        self.state.lock().uid = uid;
     }
 
     /// The request has ended, if it had not before.
@@ -230,7 +240,8 @@ impl Session {
         }
     }
 
-    /// It has a partner, with these windows.
+    /// It has a partner, with these windows. The process may not know yet: its first
+    /// signal must not be there before the partner has one as well.
     pub(crate) fn pair(
         &self,
         partner: u32,
@@ -245,7 +256,20 @@ impl Session {
             state.partner = Some(way);
         }
         self.partner.store(partner, Relaxed);
-        self.ready.raise(ready::PAIRED);
+    }
+
+    /// The partner has been told as well: tells the process of a pair that it does not
+    /// know of.
+    pub(crate) fn announce(&self) {
+        if self.phase() != Phase::Paired {
+            return;
+        }
+        if self.ready.events() & ready::PAIRED == 0 {
+            self.ready.raise(ready::PAIRED);
+        }
+        if self.outcome.load(Acquire) == PENDING {
+            self.end_request(0);
+        }
     }
 
     /// The link is down.
