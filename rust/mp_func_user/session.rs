@@ -209,7 +209,8 @@ impl Session {
         Ok(self.state.lock().uid)
     }
 
-    /// The request has ended.
+    /// The request has ended, or the peer's answer to a session that was posted again is
+    /// there.
     pub(crate) fn answer(&self, outcome: Result<u32>) {
         if let Ok(uid) = outcome {
             let mut state = self.state.lock();
@@ -217,6 +218,9 @@ impl Session {
             if state.phase == Phase::Asking {
                 state.phase = Phase::Posted;
             }
+        } else if self.outcome.load(Acquire) != PENDING {
+            // Nobody waits for it: what was posted before is not there any more.
+            return self.forsaken();
         }
         self.end_request(outcome.map_or_else(|error| error.to_errno(), |_| 0));
     }
