@@ -78,6 +78,19 @@ struct State {
     remote_window: Option<Window>,
     /// The way to the partner.
     partner: Option<(Arc<Outbox>, Arc<Signal>)>,
+    /// Nothing of the partner is to be seen any more.
+    is_parted: bool,
+}
+
+impl State {
+    /// The partner, if there is one, is not reached any more.
+    fn part(&mut self) {
+        self.partner = None;
+        self.is_parted = true;
+        if let Some(window) = &self.remote_window {
+            window.forsake();
+        }
+    }
 }
 
 /// A window of a session, as the process may map it: bytes, and offset for `mmap()`.
@@ -150,6 +163,7 @@ impl Session {
                     local_window: None,
                     remote_window: None,
                     partner: None,
+                    is_parted: false,
                 }),
             }),
             GFP_KERNEL,
@@ -258,6 +272,7 @@ impl Session {
             state.phase = Phase::Paired;
             (state.local, state.remote) = (local, remote);
             state.partner = Some(way);
+            state.is_parted = false;
         }
         self.partner.store(partner, Relaxed);
     }
@@ -278,16 +293,13 @@ impl Session {
 
     /// The link is down.
     pub(crate) fn lose(&self) {
-        let remote = {
+        {
             let mut state = self.state.lock();
             if state.phase == Phase::Paired {
                 state.phase = Phase::Lost;
             }
-            state.partner = None;
-            state.remote_window.as_ref().map(Window::forsake);
-            state.remote.take()
-        };
-        drop(remote);
+            state.part();
+        }
         self.partner.store(0, Relaxed);
         self.ready.raise(ready::DOWN);
     }
@@ -302,11 +314,7 @@ impl Session {
 
     /// The partner, or the interface, is gone for good.
     pub(crate) fn forsaken(&self) {
-        {
-            let mut state = self.state.lock();
-            state.partner = None;
-            state.remote_window.as_ref().map(Window::forsake);
-        }
+        self.state.lock().part();
         self.partner.store(0, Relaxed);
         self.ready.raise(ready::CLOSED);
     }
@@ -353,11 +361,12 @@ impl Session {
             remote,
             local_window,
             remote_window,
+            is_parted,
             ..
         } = &mut *state;
         Ok((
-            place(local, local_window, mapper)?,
-            place(remote, remote_window, mapper)?,
+            place(local, local_window, mapper, false)?,
+            place(remote, remote_window, mapper, *is_parted)?,
         ))
     }
 
@@ -397,9 +406,14 @@ fn place(
     piece: &Option<Arc<Piece>>,
     window: &mut Option<Window>,
     mapper: &Mapper,
+    is_gone: bool,
 ) -> Result<Place> {
     if let (Some(piece), None) = (piece, &window) {
-        *window = Some(mapper.window(piece)?);
+        let new = mapper.window(piece)?;
+        if is_gone {
+            new.forsake();
+        }
+        *window = Some(new);
     }
     Ok(window.as_ref().map_or(Place::default(), |window| Place {
         len: window.len(),
