@@ -119,9 +119,11 @@ impl Pool {
     /// returns, and no call into the transport's [`LocalBytes`] is under way. Sleeps.
     pub fn close(&self) {
         let preparing = self.preparing.lock();
-        drop(self.bytes.replace(None));
+        let bytes = self.bytes.replace(None);
         drop(preparing);
         self.holders.revoke();
+        // Its pages may go with it: nobody maps them any more.
+        drop(bytes);
     }
 }
 
