@@ -158,7 +158,7 @@ impl<'a> Desk<'a> {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`: the two sides do not agree any more.
+    /// `ENOMEM`, `ENOBUFS`: the two sides do not agree any more.
     pub(crate) fn finish(mut self) -> Result {
         let said = self.say();
         if self.host.has_paired {
