@@ -19,8 +19,9 @@
 //! Locks, the outer ones first: the registry's of `mp_transport`; a context's objects;
 //! a link's core; a session's state; then those of mappings and of memory. A process's
 //! `mmap_lock` comes before those of mappings only, and nothing is copied from or to a
-//! process under any of these. Spin locks are innermost, and no two of them are held at
-//! a time, but for the outbox's, under which frames are sent.
+//! process under any of these. Spin locks are innermost: that of a link's watchers comes
+//! before that of an object's events, which comes before the stream's. Under the
+//! outbox's, frames are sent.
 
 use kernel::{
     prelude::*,

@@ -106,6 +106,25 @@ impl<T> Fifo<T> {
         Some(entry)
     }
 
+    /// Takes out the oldest entry that is meant; those behind it move up.
+    pub fn remove(&mut self, is_meant: impl Fn(&T) -> bool) -> Option<T> {
+        let is_at = |n: &usize| {
+            let entry = self.slots.get(self.slot(*n)).and_then(Option::as_ref);
+            entry.is_some_and(&is_meant)
+        };
+        let at = (0..self.len).find(is_at)?;
+        // INVARIANT: The slot that is emptied here becomes the last one of the filled ones.
+        let place = self.slot(at);
+        let entry = self.slots.get_mut(place)?.take();
+        for n in at + 1..self.len {
+            let (to, from) = (self.slot(n - 1), self.slot(n));
+            self.slots.swap(to, from);
+        }
+        self.len -= 1;
+        self.taken = self.taken.wrapping_add(1);
+        entry
+    }
+
     /// Names the present end of the queue, for [`is_past`](Self::is_past).
     pub fn end(&self) -> u32 {
         self.taken.wrapping_add(self.len as u32)

@@ -72,6 +72,8 @@ struct Carrier<'a> {
     data: &'a mut KVec<(u32, KVec<u8>)>,
     /// The data behind the message at hand.
     arrived: &'a [u8],
+    /// There are pairs that their processes have not been told of.
+    has_paired: bool,
     /// Something could not be done that the engine counts on.
     failed: Result,
 }
@@ -96,6 +98,7 @@ impl<'a> Desk<'a> {
                 pieces,
                 data,
                 arrived: &[],
+                has_paired: false,
                 failed: Ok(()),
             },
         }
@@ -150,16 +153,25 @@ impl<'a> Desk<'a> {
         received.map_err(|_| error::protocol())
     }
 
-    /// Sends what the engine has to say.
+    /// Sends what the engine has to say, and then tells processes of their partners: what
+    /// these signal comes behind the message that makes the pair.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`: the two sides do not agree any more.
+    /// `ENOMEM`, `ENOBUFS`: the two sides do not agree any more.
     pub(crate) fn finish(mut self) -> Result {
+        let said = self.say();
+        if self.host.has_paired {
+            self.host.link.announce();
+        }
+        said.and(self.host.failed)
+    }
+
+    fn say(&mut self) -> Result {
         while let Some(message) = self.engine.poll(&mut self.host) {
             self.host.send(&message)?;
         }
-        self.host.failed
+        Ok(())
     }
 }
 
@@ -192,6 +204,7 @@ impl Carrier<'_> {
         let signal = Signal::new(self.life, session, partner)?;
         if let Some(session) = self.link.session(session) {
             session.pair(partner, local, remote, (self.outbox.clone(), signal));
+            self.has_paired = true;
         }
         Ok(())
     }
@@ -243,14 +256,15 @@ impl Host for Carrier<'_> {
                 uid,
                 outcome,
             } => {
-                let outcome = match outcome {
-                    Outcome::Posted | Outcome::Paired => Ok(uid),
-                    Outcome::NoPairing => Err(error::refused()),
-                    Outcome::UidConflict => Err(error::in_use()),
-                    Outcome::Space => Err(ENOSPC),
+                let Some(session) = self.link.session(session) else {
+                    return;
                 };
-                if let Some(session) = self.link.session(session) {
-                    session.answer(outcome);
+                match outcome {
+                    Outcome::Posted => session.answer(Ok(uid)),
+                    Outcome::Paired => session.name(uid),
+                    Outcome::NoPairing => session.answer(Err(error::refused())),
+                    Outcome::UidConflict => session.answer(Err(error::in_use())),
+                    Outcome::Space => session.answer(Err(ENOSPC)),
                 }
             }
             Event::Paired {

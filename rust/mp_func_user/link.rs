@@ -185,6 +185,11 @@ impl Link {
         }
     }
 
+    /// Tells processes of partners that they do not know of.
+    pub(crate) fn announce(&self) {
+        self.for_each_session(|session| session.announce());
+    }
+
     /// Whoever asks for it signals a session of this host. Any context.
     pub(crate) fn signalled(&self, to: u32, from: u32) {
         if let Some(session) = self.session(to).filter(|s| s.is_partner(from)) {

@@ -8,13 +8,14 @@ use kernel::{
     sync::{
         atomic::{
             Atomic,
-            Full, //
+            Relaxed, //
         },
         Arc, //
     }, //
 };
 use mp_kernel::{
     barrier,
+    error,
     fifo::Fifo,
     new_spinlock_bh,
     sync::SpinLockBh, //
@@ -40,6 +41,10 @@ use mp_transport::{
 /// The transmit queue that the frames take; they go ahead of it, with priority.
 const QUEUE: u16 = 0;
 
+/// Most messages that wait. Two honest services have a few under way for each session,
+/// and each waits for the other's answers.
+const MAX: usize = 4096;
+
 /// What waits.
 enum Mail {
     /// A message.
@@ -48,10 +53,26 @@ enum Mail {
     Signal(Arc<Signal>),
 }
 
+impl Mail {
+    fn frame(&self) -> &Frame {
+        match self {
+            Mail::Frame(frame) => frame,
+            Mail::Signal(signal) => &signal.frame,
+        }
+    }
+
+    /// It does not wait any more.
+    fn leaves(&self) {
+        if let Mail::Signal(signal) = self {
+            signal.waits.store(false, Relaxed);
+        }
+    }
+}
+
 /// The signal of a session to its partner: made once, sent often.
 pub(crate) struct Signal {
     frame: Frame,
-    /// Whether it waits in the outbox.
+    /// Whether it waits in the outbox, under whose lock this changes.
     waits: Atomic<bool>,
 }
 
@@ -128,7 +149,8 @@ impl Outbox {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`: it is lost, and the two sides do not agree any more.
+    /// `ENOMEM`, `ENOBUFS` if the peer takes nothing: it is lost, and the two sides do not
+    /// agree any more.
     pub(crate) fn send(&self, header: &Header, data: KVec<u8>) -> Result {
         self.enter(Mail::Frame(frame(header, data)?))
     }
@@ -141,19 +163,22 @@ impl Outbox {
     /// `ENOMEM`; it is not sent.
     pub(crate) fn signal(&self, signal: &Arc<Signal>) -> Result {
         barrier::wmb();
-        if signal.waits.xchg(true, Full) {
+        let mut waiting = self.waiting.lock();
+        if signal.waits.load(Relaxed) {
             // The one that waits will tell of these stores as well (PXI-AE-4).
             return Ok(());
         }
-        let entered = self.enter(Mail::Signal(signal.clone()));
-        if entered.is_err() {
-            signal.waits.xchg(false, Full);
-        }
-        entered
+        waiting.push(Mail::Signal(signal.clone()))?;
+        signal.waits.store(true, Relaxed);
+        self.flush(&mut waiting);
+        Ok(())
     }
 
     fn enter(&self, mail: Mail) -> Result {
         let mut waiting = self.waiting.lock();
+        if waiting.len() >= MAX {
+            return Err(error::no_buffers());
+        }
         waiting.push(mail)?;
         self.flush(&mut waiting);
         Ok(())
@@ -171,14 +196,15 @@ impl Outbox {
     fn flush(&self, waiting: &mut Fifo<Mail>) {
         let mut sent = false;
         while let Some(mail) = waiting.front() {
-            match self.send_now(mail) {
+            match self.peer.send(mail.frame(), QUEUE) {
                 Err(SendError::Full) => {
-                    if !self.peer.arm_tx(QUEUE) {
+                    if !self.peer.arm_priority() {
                         break;
                     }
                 }
                 // What a peer that has left does not get, it does not miss.
                 _ => {
+                    mail.leaves();
                     drop(waiting.pop());
                     sent = true;
                 }
@@ -186,21 +212,6 @@ impl Outbox {
         }
         if sent {
             self.peer.kick(QUEUE);
-        }
-    }
-
-    fn send_now(&self, mail: &Mail) -> Result<u32, SendError> {
-        match mail {
-            Mail::Frame(frame) => self.peer.send(frame, QUEUE),
-            Mail::Signal(signal) => {
-                // From here on, another signal is another message.
-                signal.waits.xchg(false, Full);
-                let result = self.peer.send(&signal.frame, QUEUE);
-                if result == Err(SendError::Full) {
-                    signal.waits.xchg(true, Full);
-                }
-                result
-            }
         }
     }
 }

@@ -109,8 +109,7 @@ impl Ready {
 
     /// These have happened. Any context but hard interrupts.
     pub(crate) fn raise(self: &Arc<Self>, events: u32) {
-        let mut stream = None;
-        {
+        let stream = {
             let mut state = self.state.lock();
             state.events |= events;
             if let Some((eventfd, mask)) = &state.notify {
@@ -118,17 +117,36 @@ impl Ready {
                     eventfd.signal();
                 }
             }
-            if let Some(watch) = &mut state.watch {
-                if watch.mask & events != 0 && !watch.queued {
-                    watch.queued = true;
-                    stream = Some(watch.place.stream().clone());
-                }
-            }
-        }
+            self.enqueue(&mut state, events)
+        };
         if let Some(stream) = stream {
-            stream.push(self.clone());
+            stream.wake();
         }
         self.queue.wake(Events::IN);
+    }
+
+    /// Enters it into the queue of the stream that watches one of `events`, unless it is
+    /// there. The stream, if there is somebody to wake.
+    fn enqueue(self: &Arc<Self>, state: &mut State, events: u32) -> Option<Arc<Stream>> {
+        let watch = state.watch.as_mut()?;
+        if watch.queued || watch.mask & events == 0 {
+            return None;
+        }
+        let stream = watch.place.stream().clone();
+        watch.queued = stream.push(self.clone());
+        Some(stream)
+    }
+
+    /// A record that was taken has not arrived.
+    pub(crate) fn tell_again(self: &Arc<Self>) {
+        let stream = {
+            let mut state = self.state.lock();
+            let events = state.events;
+            self.enqueue(&mut state, events)
+        };
+        if let Some(stream) = stream {
+            stream.wake();
+        }
     }
 
     /// These are not so any more.
@@ -138,14 +156,21 @@ impl Ready {
 
     /// The object is closed: all waits end.
     pub(crate) fn close(&self) {
-        let (notify, watch);
+        let gone;
         {
             let mut state = self.state.lock();
             state.gone = true;
-            (notify, watch) = (state.notify.take(), state.watch.take());
+            let watch = state.watch.take();
+            let queued = watch.as_ref().and_then(|watch| self.dequeue(watch));
+            gone = (state.notify.take(), watch, queued);
         }
         self.queue.wake(Events::ALL);
-        drop((notify, watch));
+        drop(gone);
+    }
+
+    /// Takes it out of the queue of a stream that does not watch it any more.
+    fn dequeue(&self, watch: &Watch) -> Option<Arc<Self>> {
+        watch.queued.then(|| watch.place.stream().forget(self))?
     }
 
     /// Waits for events of `mask`, and takes what can be taken; with `one` only the
@@ -219,25 +244,30 @@ impl Ready {
         mask: u32,
         cookie: u64,
     ) -> Result {
-        let place = Place::new(stream)?;
-        let (old, there);
+        let new = Watch {
+            place: Place::new(stream)?,
+            target,
+            mask,
+            cookie,
+            queued: false,
+        };
+        let (old, stream);
         {
             let mut state = self.state.lock();
-            let watch = Watch {
-                place,
-                target,
-                mask,
-                cookie,
-                // What it has queued before stays in the queue, with its place.
-                queued: state.watch.as_ref().is_some_and(|watch| watch.queued),
+            let before = state.watch.take();
+            let queued = before.as_ref().and_then(|watch| self.dequeue(watch));
+            let is_wanted = mask != 0 && !state.gone;
+            let unwanted = match is_wanted {
+                true => state.watch.replace(new),
+                false => Some(new),
             };
-            let new = (mask != 0 && !state.gone).then_some(watch);
-            old = core::mem::replace(&mut state.watch, new);
-            there = state.events & mask;
+            let events = state.events;
+            stream = self.enqueue(&mut state, events);
+            old = (before, queued, unwanted);
         }
         drop(old);
-        if there != 0 {
-            self.raise(there);
+        if let Some(stream) = stream {
+            stream.wake();
         }
         Ok(())
     }

@@ -78,6 +78,19 @@ struct State {
     remote_window: Option<Window>,
     /// The way to the partner.
     partner: Option<(Arc<Outbox>, Arc<Signal>)>,
+    /// Nothing of the partner is to be seen any more.
+    is_parted: bool,
+}
+
+impl State {
+    /// The partner, if there is one, is not reached any more.
+    fn part(&mut self) {
+        self.partner = None;
+        self.is_parted = true;
+        if let Some(window) = &self.remote_window {
+            window.forsake();
+        }
+    }
 }
 
 /// A window of a session, as the process may map it: bytes, and offset for `mmap()`.
@@ -150,6 +163,7 @@ impl Session {
                     local_window: None,
                     remote_window: None,
                     partner: None,
+                    is_parted: false,
                 }),
             }),
             GFP_KERNEL,
@@ -209,7 +223,8 @@ impl Session {
         Ok(self.state.lock().uid)
     }
 
-    /// The request has ended.
+    /// The request has ended, or the peer's answer to a session that was posted again is
+    /// there.
     pub(crate) fn answer(&self, outcome: Result<u32>) {
         if let Ok(uid) = outcome {
             let mut state = self.state.lock();
@@ -217,10 +232,23 @@ impl Session {
             if state.phase == Phase::Asking {
                 state.phase = Phase::Posted;
             }
+        } else if self.outcome.load(Acquire) != PENDING {
+            // Nobody waits for it: what was posted before is not there any more.
+            return self.forsaken();
         }
-        let number = outcome.map_or_else(|error| error.to_errno(), |_| 0);
-        self.outcome.store(number, Release);
+        self.end_request(outcome.map_or_else(|error| error.to_errno(), |_| 0));
+    }
+
+    /// Lets the process that waits for the outcome go on.
+    fn end_request(&self, outcome: i32) {
+        self.outcome.store(outcome, Release);
         self.asking.wake(Events::IN);
+    }
+
+    /// The request has ended with a partner: its process learns of both by
+    /// [`announce`](Self::announce).
+    pub(crate) fn name(&self, uid: u32) {
+        self.state.lock().uid = uid;
     }
 
     /// The request has ended, if it had not before.
@@ -230,7 +258,8 @@ impl Session {
         }
     }
 
-    /// It has a partner, with these windows.
+    /// It has a partner, with these windows. The process may not know yet: its first
+    /// signal must not be there before the partner has one as well.
     pub(crate) fn pair(
         &self,
         partner: u32,
@@ -243,23 +272,34 @@ impl Session {
             state.phase = Phase::Paired;
             (state.local, state.remote) = (local, remote);
             state.partner = Some(way);
+            state.is_parted = false;
         }
         self.partner.store(partner, Relaxed);
-        self.ready.raise(ready::PAIRED);
+    }
+
+    /// The partner has been told as well: tells the process of a pair that it does not
+    /// know of.
+    pub(crate) fn announce(&self) {
+        if self.phase() != Phase::Paired {
+            return;
+        }
+        if self.ready.events() & ready::PAIRED == 0 {
+            self.ready.raise(ready::PAIRED);
+        }
+        if self.outcome.load(Acquire) == PENDING {
+            self.end_request(0);
+        }
     }
 
     /// The link is down.
     pub(crate) fn lose(&self) {
-        let remote = {
+        {
             let mut state = self.state.lock();
             if state.phase == Phase::Paired {
                 state.phase = Phase::Lost;
             }
-            state.partner = None;
-            state.remote_window.as_ref().map(Window::forsake);
-            state.remote.take()
-        };
-        drop(remote);
+            state.part();
+        }
         self.partner.store(0, Relaxed);
         self.ready.raise(ready::DOWN);
     }
@@ -274,11 +314,7 @@ impl Session {
 
     /// The partner, or the interface, is gone for good.
     pub(crate) fn forsaken(&self) {
-        {
-            let mut state = self.state.lock();
-            state.partner = None;
-            state.remote_window.as_ref().map(Window::forsake);
-        }
+        self.state.lock().part();
         self.partner.store(0, Relaxed);
         self.ready.raise(ready::CLOSED);
     }
@@ -325,11 +361,12 @@ impl Session {
             remote,
             local_window,
             remote_window,
+            is_parted,
             ..
         } = &mut *state;
         Ok((
-            place(local, local_window, mapper)?,
-            place(remote, remote_window, mapper)?,
+            place(local, local_window, mapper, false)?,
+            place(remote, remote_window, mapper, *is_parted)?,
         ))
     }
 
@@ -369,9 +406,14 @@ fn place(
     piece: &Option<Arc<Piece>>,
     window: &mut Option<Window>,
     mapper: &Mapper,
+    is_gone: bool,
 ) -> Result<Place> {
     if let (Some(piece), None) = (piece, &window) {
-        *window = Some(mapper.window(piece)?);
+        let new = mapper.window(piece)?;
+        if is_gone {
+            new.forsake();
+        }
+        *window = Some(new);
     }
     Ok(window.as_ref().map_or(Place::default(), |window| Place {
         len: window.len(),

@@ -61,18 +61,23 @@ impl Stream {
         )
     }
 
-    /// An object that has a [`Place`] has something to tell.
-    pub(crate) fn push(&self, ready: Arc<Ready>) {
-        let rest = {
-            let mut state = self.state.lock();
-            match state.ended {
-                true => Some(ready),
-                // There is room, by the object's place.
-                false => state.queue.push(ready).err().and(None),
-            }
-        };
-        drop(rest);
+    /// An object that has a [`Place`], and is not in the queue, has something to tell; the
+    /// caller [wakes](Self::wake) readers afterwards. `false`: it is not told.
+    pub(crate) fn push(&self, ready: Arc<Ready>) -> bool {
+        let mut state = self.state.lock();
+        // There is room, by the object's place.
+        !state.ended && state.queue.push(ready).is_ok()
+    }
+
+    /// There may be something to read.
+    pub(crate) fn wake(&self) {
         self.readers.wake(Events::IN);
+    }
+
+    /// An object in the queue gives its place up.
+    pub(crate) fn forget(&self, ready: &Ready) -> Option<Arc<Ready>> {
+        let is_it = |queued: &Arc<Ready>| core::ptr::eq(&**queued, ready);
+        self.state.lock().queue.remove(is_it)
     }
 
     /// What has been watched is closed: nothing more comes.
@@ -129,7 +134,10 @@ impl Stream {
                 break;
             };
             if let Some(record) = ready.record() {
-                to.write(&record)?;
+                if let Err(e) = to.write(&record) {
+                    ready.tell_again();
+                    return if given == 0 { Err(e) } else { Ok(given) };
+                }
                 given += RECORD;
             }
         }
@@ -149,10 +157,9 @@ impl Place {
     pub(crate) fn new(stream: &Arc<Stream>) -> Result<Self> {
         {
             let mut state = stream.state.lock();
-            // One is in the queue still after its place has been given up.
-            let places = state.places.max(state.queue.len()) + 1;
+            let places = state.places + 1;
             state.queue.reserve(places, GFP_ATOMIC)?;
-            state.places += 1;
+            state.places = places;
         }
         Ok(Self(stream.clone()))
     }

@@ -7,14 +7,17 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use mp_kernel::vma::{
-    AddressSpace,
-    Cache,
-    Frame,
-    Frames,
-    Mapping,
-    Published,
-    ScrapPage, //
+use mp_kernel::{
+    error,
+    vma::{
+        AddressSpace,
+        Cache,
+        Frame,
+        Frames,
+        Mapping,
+        Published,
+        ScrapPage, //
+    }, //
 };
 use mp_transport::memory::{
     self,
@@ -94,12 +97,13 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Lets the process of context `owner` map a piece in its address space.
+    /// Lets the process of context `owner` map a piece in its address space. If the
+    /// memory has gone already, the window has its size and shows what all see whose
+    /// memory has been taken away.
     ///
     /// # Errors
     ///
-    /// `ENOTCONN` if the memory has gone already, `ENOSPC` without a free offset,
-    /// `ENOMEM`.
+    /// `ENOSPC` without a free offset, `ENOMEM`.
     pub(crate) fn new(
         piece: Arc<Piece>,
         space: &Arc<AddressSpace>,
@@ -107,14 +111,20 @@ impl Window {
         scrap: Arc<ScrapPage>,
     ) -> Result<Self> {
         let pages = piece.len().div_ceil(PAGE) as usize;
-        let published = space.publish(pages, owner, piece.clone(), scrap)?;
-        let revoker = Revoker(published.mapping().clone());
-        let hold = piece.hold(Arc::new(revoker, GFP_KERNEL)?)?;
-        Ok(Self {
-            published,
-            hold: Some(hold),
+        // Another thread that guesses the offset may map it from here on; dropping the window
+        // takes that away again.
+        let mut window = Self {
+            published: space.publish(pages, owner, piece.clone(), scrap)?,
+            hold: None,
             piece,
-        })
+        };
+        let revoker = Revoker(window.published.mapping().clone());
+        match window.piece.hold(Arc::new(revoker, GFP_KERNEL)?) {
+            Ok(hold) => window.hold = Some(hold),
+            Err(e) if e == error::not_connected() => window.forsake(),
+            Err(e) => return Err(e),
+        }
+        Ok(window)
     }
 
     /// Bytes.

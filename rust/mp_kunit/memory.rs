@@ -151,6 +151,23 @@ mod tests {
     }
 
     #[test]
+    fn a_piece_shows_nothing_behind_its_end_either() -> Result {
+        let shared = Shared::new()?;
+        let memory = shared.begin()?;
+        let piece = memory.alloc(2 * PAGE)?;
+        let end = (piece.off() + 2 * PAGE) as usize;
+        piece.store_u64(2 * PAGE - 8, u64::MAX)?;
+        drop(piece);
+        // Who maps it sees all of its last page.
+        let piece = memory.alloc(PAGE + 1)?;
+        assert_eq!((piece.off() + 2 * PAGE) as usize, end);
+        let mut bytes = KVec::from_elem(1u8, PAGE as usize, GFP_KERNEL)?;
+        shared.pages.read(end - PAGE as usize, &mut bytes)?;
+        assert!(bytes.iter().all(|byte| *byte == 0));
+        Ok(())
+    }
+
+    #[test]
     fn both_ends_of_the_own_host_are_the_same_pages() -> Result {
         let memory = own()?;
         let local = memory.alloc(3 * PAGE)?;

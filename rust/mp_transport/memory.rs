@@ -265,8 +265,10 @@ impl Memory {
     /// returns, and no call into the transport's [`RemoteBytes`] is under way. Sleeps.
     pub fn end(&self) {
         self.pool.end_epoch(self.epoch);
-        drop(self.remote.replace(None));
+        let remote = self.remote.replace(None);
         self.holders.revoke();
+        // The window may go with it: nobody maps it any more.
+        drop(remote);
     }
 }
 

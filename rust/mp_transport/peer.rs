@@ -88,6 +88,12 @@ pub trait Link: Send + Sync + 'static {
     /// something. `true`: it has already, do not wait.
     fn arm_tx(&self, queue: u16) -> bool;
 
+    /// As [`arm_tx`](Self::arm_tx), for priority frames, where these do not share the
+    /// room of queue 0. The completion is one of queue 0 then, without units.
+    fn arm_priority(&self) -> bool {
+        self.arm_tx(0)
+    }
+
     /// The two hosts do not agree any more: ends the link's epoch, so that both start
     /// over. A link that has no epochs has nothing to end.
     fn reset(&self) {}
@@ -352,6 +358,11 @@ impl Peer {
     /// waits for it.
     pub fn arm_tx(&self, queue: u16) -> bool {
         self.with_link(|link| link.arm_tx(queue)).unwrap_or(true)
+    }
+
+    /// See [`Link::arm_priority`]. `true` also when the peer has left.
+    pub fn arm_priority(&self) -> bool {
+        self.with_link(|link| link.arm_priority()).unwrap_or(true)
     }
 
     /// As [`arm_tx`](Self::arm_tx), for frames of peer `index` that lead over

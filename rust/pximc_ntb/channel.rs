@@ -445,6 +445,22 @@ impl Channel {
         (progress, progress || tx.unreported() != 0)
     }
 
+    /// As [`arm_tx`](Self::arm_tx), for the control ring: whether there is room again.
+    pub(crate) fn arm_priority(&self) -> bool {
+        let Some(ring) = self.rings.get(CONTROL_RING as usize) else {
+            return true;
+        };
+        let mut tx = ring.tx.lock();
+        tx.awaited = true;
+        let progress = self.arm_space(CONTROL_RING, &mut tx);
+        if progress && tx.partial.is_some() {
+            // The room is for the rest of the frame before; if that takes all of it, it has
+            // asked for more.
+            self.go_on(CONTROL_RING, &mut tx);
+        }
+        progress && tx.partial.is_none()
+    }
+
     /// Copies one record into the ring and commits it.
     fn put(
         &self,
@@ -651,10 +667,14 @@ impl Channel {
         if tx.is_idle() {
             return;
         }
+        let awaited = tx.awaited;
         let units = self.harvest(number, &mut tx);
         drop(tx);
-        if units != 0 && number != CONTROL_RING {
-            peer.tx_completed(queue_of(number), units);
+        match number {
+            _ if units == 0 => {}
+            CONTROL_RING if awaited => peer.tx_completed(queue_of(number), 0),
+            CONTROL_RING => {}
+            _ => peer.tx_completed(queue_of(number), units),
         }
     }
 

@@ -210,6 +210,10 @@ impl Link for ChannelLink {
         progress
     }
 
+    fn arm_priority(&self) -> bool {
+        self.channel.arm_priority()
+    }
+
     fn bridge(&self) -> u32 {
         self.bridge
     }

@@ -24,10 +24,13 @@ use mp_kernel::{
     error,
     sync::RcuArc, //
 };
-use mp_proto::arena::{
-    AllocError,
-    Arena,
-    Extent, //
+use mp_proto::{
+    arena::{
+        AllocError,
+        Arena,
+        Extent, //
+    },
+    layout::PAGE, //
 };
 
 /// Most pieces of one pool, those in quarantine included.
@@ -116,9 +119,11 @@ impl Pool {
     /// returns, and no call into the transport's [`LocalBytes`] is under way. Sleeps.
     pub fn close(&self) {
         let preparing = self.preparing.lock();
-        drop(self.bytes.replace(None));
+        let bytes = self.bytes.replace(None);
         drop(preparing);
         self.holders.revoke();
+        // Its pages may go with it: nobody maps them any more.
+        drop(bytes);
     }
 }
 
@@ -176,12 +181,14 @@ impl Pool {
         })
     }
 
-    /// Makes a piece ready that was just cut: present, and all zero.
+    /// Makes a piece ready that was just cut: present, and all zero, also behind its end
+    /// in the last page, which whoever maps it sees as well.
     ///
     /// # Errors
     ///
     /// `ENOMEM`, `ENOTCONN` if the memory has gone.
     pub(super) fn prepare(&self, off: u64, len: u64) -> Result {
+        let len = len.next_multiple_of(PAGE);
         let _preparing = self.preparing.lock();
         let bytes = self.bytes.get().ok_or(error::not_connected())?;
         bytes.0.prepare(off, len)?;
