@@ -108,6 +108,15 @@ def unplugged(fabric, guest):
 
 
 @contextlib.contextmanager
+def without_link(fabric, s0, s1):
+    """Inside, the host of the second process has no cables, and both know."""
+    with unplugged(fabric, s1.guest):
+        s0.wait_for_state(DOWN)
+        s1.wait_for_state(DOWN)
+        yield
+
+
+@contextlib.contextmanager
 def unloaded(*guests, module=LINK):
     """Inside, hosts have not got a module."""
     stack.unload(*guests, modules=(module,))
@@ -207,8 +216,7 @@ def test_over_a_lost_link_nothing_can_be_asked_for(fabric, systems):
     opened(server(s1, uid=4))
     assert s0.windows() == [4]
     down = Status.INTERFACE_DOWN
-    with unplugged(fabric, s1.guest):
-        s0.wait_for_state(DOWN)
+    with without_link(fabric, s0, s1):
         assert s0.find_interfaces() == before
         for attribute, value in (
             (PXIMC.U32_PROTOCOL_VERSION, 0x10000),
@@ -239,8 +247,7 @@ def test_sessions_over_a_lost_link_say_so_until_it_is_back(fabric, systems):
     posted = opened(server(s0, uid=5, protocol=1))
     (out, into), _ = windows((s0, s1), (here, there))
     down = dict.fromkeys(SESSION_CALLS, Status.INTERFACE_DOWN)
-    with unplugged(fabric, s1.guest):
-        s0.wait_for_state(DOWN)
+    with without_link(fabric, s0, s1):
         for _ in range(2):
             assert all_calls(s0, here) == down | {"waitForSessionEvent": OK}
             assert s0.wait_for_session_event(here) == (OK, LOST)
@@ -277,9 +284,7 @@ def test_what_was_posted_is_posted_again(fabric, systems):
     opened(server(s1, uid=6, data=b"still here", protocol=1))
     assigned = opened(server(s1, protocol=2))
     before = sorted(s0.windows())
-    with unplugged(fabric, s1.guest):
-        s0.wait_for_state(DOWN)
-        s1.wait_for_state(DOWN)
+    with without_link(fabric, s0, s1):
         assert s1.close_window(assigned) == OK
     s0.wait_for_state(UP)
     s0.wait_for_windows(6)
@@ -300,8 +305,7 @@ def test_sessions_can_be_closed_while_the_link_is_down(fabric, systems):
     size = (1 << 20, 1 << 20)
     here, there = pair(s0, s1, size, size)
     posted = opened(server(s0, protocol=1))
-    with unplugged(fabric, s1.guest):
-        s0.wait_for_state(DOWN)
+    with without_link(fabric, s0, s1):
         for session in (here, posted):
             assert s0.close_window(session) == OK
             assert s0.seconds < PROMPT
@@ -320,8 +324,7 @@ def test_a_partner_that_has_gone_stays_gone_when_the_link_is_lost(fabric, system
     here, there = pair(s0, s1)
     assert s1.close_window(there) == OK
     until(lambda: s0.assert_event(here) == Status.SESSION_CLOSED)
-    with unplugged(fabric, s1.guest):
-        s0.wait_for_state(DOWN)
+    with without_link(fabric, s0, s1):
         assert s0.wait_for_session_event(here) == (OK, CLOSED)
         assert s0.assert_event(here) == Status.SESSION_CLOSED
         assert s0.close_window(here) == OK
@@ -333,8 +336,7 @@ def test_a_signal_that_nobody_took_does_not_hide_the_loss(fabric, systems):
     here, there = pair(s0, s1)
     assert s1.assert_event(there) == OK
     time.sleep(0.2)
-    with unplugged(fabric, s1.guest):
-        s0.wait_for_state(DOWN)
+    with without_link(fabric, s0, s1):
         assert s0.wait_for_session_event(here, 5000) == (OK, LOST)
         assert s0.wait_for_session_event(here, 0) == (OK, LOST)
 
@@ -365,8 +367,7 @@ def test_other_links_do_not_notice(fabric, systems, interfaces):
     here = opened(s0.request_window_logical_as_client(other, PROTOCOL, *USUAL, *USUAL))
     lost, _ = pair(s0, s1)
     (out, _), (_, into) = windows((s0, s2), (here, there))
-    with unplugged(fabric, s1.guest):
-        s0.wait_for_state(DOWN)
+    with without_link(fabric, s0, s1):
         assert s0.wait_for_session_event(lost, 0) == (OK, LOST)
         assert s0.state(other) == UP
         out.fill(9)
@@ -382,8 +383,7 @@ def test_a_process_that_ends_while_the_link_is_down_leaves_nothing(fabric, syste
     with Process(s0.guest, s0.interface) as victim:
         _, there = pair(victim, s1)
         opened(server(victim, uid=44, protocol=1))
-        with unplugged(fabric, s1.guest):
-            s0.wait_for_state(DOWN)
+        with without_link(fabric, s0, s1):
             victim.die()
     s1.wait_for_state(UP)
     assert s1.wait_for_session_event(there, 10000) == (OK, CLOSED)
