@@ -97,7 +97,7 @@ test: setup modules rig examples programs
 	@scripts/test.sh
 
 ## bench: measure against mainline's NTB clients; ROUNDS=, SECONDS= of a sample, QUICK=1
-bench: setup modules rig
+bench: setup modules rig userlib
 	@scripts/rig/rig bench $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) \
 		$(if $(filter 1,$(QUICK)),--quick)
 

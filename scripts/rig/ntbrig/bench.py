@@ -9,13 +9,14 @@ round, and what counts is the median of the rounds' ratios.
 import itertools
 import time
 from dataclasses import dataclass
-from typing import Callable
 
 from . import bench_contenders as contenders
 from . import bench_metrics as metrics
+from . import bench_pximc as pximc
 from . import bench_report as report
 from .agent import CommandFailed, GuestGone
 from .bench_format import number
+from .bench_metrics import Metric
 from .fabric import Fabric
 from .settings import CHECKOUT, MIB, RigError
 
@@ -26,19 +27,6 @@ _LOGS = CHECKOUT / "build/logs/bench"
 _TIME_FOR_ROUNDS = 20 * 60
 # A turn that fails is taken once more, in guests that were started anew.
 _ATTEMPTS = 2
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A measurement of a network, and the ratio to mainline that is aimed at."""
-
-    name: str
-    unit: str
-    measure: Callable
-    mtu: int | None = 1500  # None: the contender's largest
-    target: float | None = None
-    better: str = "higher"
-    most_lost: float | None = None
 
 
 NETWORK = (
@@ -52,7 +40,8 @@ NETWORK = (
 WRITE = Metric("window_write_1mib", "MB/s", None, target=0.95)
 
 # Sizes of the windows, by the suffix of the results.
-WINDOWS = {"": 4 * MIB, "_win1m": MIB}
+MAIN_WINDOW = 4 * MIB
+WINDOWS = {"": MAIN_WINDOW, "_win1m": MIB}
 # What the smaller windows may cost us.
 OWN_TARGET = 0.9
 
@@ -124,6 +113,17 @@ class Bench:
             taken = self.attempt(what, lambda w=window: self._writes(w))
             for name in (OURS.name, *PERF):
                 self._note(suffix, name, WRITE, number, taken, key=name)
+        self._pximc(number)
+
+    def _pximc(self, number):
+        """Processes, and what they are compared with, in turn."""
+        parts = [("PXImc", self._processes), ("doorbells", self._doorbells)]
+        taken = {}
+        for what, action in parts if number % 2 == 0 else reversed(parts):
+            what = f"{what}, windows of {MAIN_WINDOW // MIB} MiB"
+            taken |= self.attempt(what, action) or {}
+        for metric in pximc.MEASURED:
+            self._note("", pximc.NAME, metric, number, taken)
 
     def _note(self, suffix, contender, metric, number, taken, key=None):
         column = self.samples.setdefault((suffix, contender, metric.name), [])
@@ -172,6 +172,17 @@ class Bench:
                 print(".", end="", flush=True)
         return taken
 
+    def _processes(self):
+        guests = self.fabric.hosts
+        network = pximc.CONTENDER.network(guests, self.program, 1500)
+        with contenders.hardware(guests, MAIN_WINDOW), network as interface:
+            return pximc.measure(interface, self.seconds)
+
+    def _doorbells(self):
+        guests = self.fabric.hosts
+        with contenders.hardware(guests, MAIN_WINDOW):
+            return {pximc.DOORBELL.name: metrics.doorbell(guests, self.seconds)}
+
     def _writes(self, window):
         guests = self.fabric.hosts
         with contenders.hardware(guests, window):
@@ -185,8 +196,12 @@ def _check(fabric):
     if fabric.settings.modules_dir is None:
         raise RigError("the kernel's own modules are missing: run `make kernel`")
     program = fabric.settings.programs / "net-bench"
-    if not program.exists():
-        raise RigError(f"{program} is missing: run `make rig`")
+    for needed, way_out in (
+        (program, "make rig"),
+        (fabric.settings.programs / "examples/pxi_pingpong", "make userlib"),
+    ):
+        if not needed.exists():
+            raise RigError(f"{needed} is missing: run `{way_out}`")
     return program
 
 
@@ -239,15 +254,8 @@ def compare(samples):
                 other,
                 metric.target if (kind, suffix) == ("tuned", "") else None,
             )
-        for kind, words in PERF.items():
-            yield report.result(
-                f"{WRITE.name}_vs_{kind}{suffix}",
-                WRITE,
-                samples.get((suffix, OURS.name, WRITE.name), []),
-                samples.get((suffix, kind, WRITE.name), []),
-                f"ntb_perf ({words})" if words else "ntb_perf",
-                WRITE.target if (kind, suffix) == ("tuned", "") else None,
-            )
+        for kind in PERF:
+            yield _against_perf(samples, WRITE, OURS.name, kind, suffix)
     for metric in (*NETWORK, WRITE):
         yield report.result(
             f"{metric.name}_vs_own_win1m",
@@ -257,3 +265,21 @@ def compare(samples):
             f"{OURS.name}, windows of 4 MiB",
             OWN_TARGET if metric.better == "higher" else 1 / OWN_TARGET,
         )
+    for kind in PERF:
+        yield _against_perf(samples, pximc.WRITE, pximc.NAME, kind, "")
+    others = (OURS, TUNED["tcp_rr"])
+    yield from pximc.compare(
+        samples, {other.name: samples.get(("", other.name, "tcp_rr"), []) for other in others}
+    )
+
+
+def _against_perf(samples, metric, name, kind, suffix):
+    words = PERF[kind]
+    return report.result(
+        f"{metric.name}_vs_{kind}{suffix}",
+        metric,
+        samples.get((suffix, name, metric.name), []),
+        samples.get((suffix, kind, WRITE.name), []),
+        f"ntb_perf ({words})" if words else "ntb_perf",
+        metric.target if (kind, suffix) == ("tuned", "") else None,
+    )

@@ -13,6 +13,7 @@ from .settings import RigError
 
 MIB = 1 << 20
 HARDWARE = ("mp_kernel", "ntb_hw_ivshmem")
+FABRIC = ("mp_transport", "pximc_ntb", "mp_func_ether")
 DEVICE = "0000:00:1c.0"
 
 _TIMEOUT = 40.0
@@ -89,16 +90,19 @@ class Interface:
 
 
 class Ours:
-    """The fabric's virtual Ethernet, as it comes."""
+    """The fabric's virtual Ethernet, as it comes; with other function services if
+    they are named."""
 
     name = "ntb0"
     largest_mtu = 65535
-    _MODULES = ("mp_transport", "pximc_ntb", "mp_func_ether")
+
+    def __init__(self, *services):
+        self._modules = (*FABRIC, *services)
 
     @contextlib.contextmanager
     def network(self, guests, program, mtu):
-        load = " && ".join(map(_insmod, self._MODULES))
-        unload = " && ".join(f"rmmod {name}" for name in reversed(self._MODULES))
+        load = " && ".join(map(_insmod, self._modules))
+        unload = " && ".join(f"rmmod {name}" for name in reversed(self._modules))
         with _loaded(guests, load, unload):
             interface = Interface(guests, stack.INTERFACE, "10.77.0", program)
             interface.up(mtu)
@@ -139,6 +143,14 @@ def ntb_perf(guests, parameters):
     """Mainline's measurement of windows. Gives the directory of its files."""
     with _loaded(guests, f"modprobe ntb_perf {parameters}", "rmmod ntb_perf"):
         yield f"/sys/kernel/debug/ntb_perf/{DEVICE}"
+
+
+@contextlib.contextmanager
+def ntb_pingpong(guests):
+    """Mainline's game of doorbells, without a pause. Gives the directory of its
+    file."""
+    with _loaded(guests, "modprobe ntb_pingpong delay_ms=0", "rmmod ntb_pingpong"):
+        yield f"/sys/kernel/debug/ntb_pingpong/{DEVICE}"
 
 
 @contextlib.contextmanager

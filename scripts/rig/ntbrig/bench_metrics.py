@@ -5,6 +5,7 @@ import json
 import re
 import time
 from dataclasses import dataclass
+from typing import Callable
 
 from . import bench_contenders as contenders
 from .agent import CommandFailed
@@ -14,6 +15,19 @@ _PORT = 5010
 _GRACE = 30.0
 # How long a socket polls the interface before it sleeps, in microseconds.
 _BUSY_POLL_US = 1000
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Something to measure, and the ratio to mainline that is aimed at."""
+
+    name: str
+    unit: str
+    measure: Callable | None
+    mtu: int | None = 1500  # None: the contender's largest
+    target: float | None = None
+    better: str = "higher"
+    most_lost: float | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +86,38 @@ def tcp_rr_busypoll(interface, seconds):
         return tcp_rr(interface, seconds)
     finally:
         _busy_poll(interface.guests, 0)
+
+
+def tcp_connect(interface, seconds):
+    """Connections that were opened and closed by both sides, per second."""
+    out = _net_bench(interface, "connect", "", seconds)
+    return Sample(out["connections"] / out["seconds"], {})
+
+
+def context_switch(guest, program, seconds):
+    """What a switch to another process costs, in microseconds: half a round trip of a
+    byte through two pipes on one CPU."""
+    command = f"taskset -c 0 {program} pipe {seconds}"
+    out = json.loads(guest.run(command, timeout=seconds + _GRACE).out)
+    return Sample(out["seconds"] * 1e6 / out["transactions"] / 2, {})
+
+
+def doorbell(guests, seconds):
+    """Half a round trip of doorbells as `ntb_pingpong` plays without delay, in
+    microseconds. It counts the doorbells that have come, one for each round trip."""
+    with contenders.ntb_pingpong(guests) as path:
+        count = f"cat {path}/count"
+        command = f"{count}; echo $EPOCHREALTIME; sleep {seconds}; {count}; echo $EPOCHREALTIME"
+        out = guests[0].run(command, timeout=seconds + _GRACE).out
+    return Sample(half_round_trip(out), {})
+
+
+def half_round_trip(told):
+    """In microseconds, of two pairs of lines: round trips so far, time in seconds."""
+    before, start, after, end = map(float, told.split())
+    if after <= before:
+        raise CommandFailed(f"ntb_pingpong stands still: {told.split()}")
+    return (end - start) * 1e6 / (after - before) / 2
 
 
 def udp_64b(interface, seconds):

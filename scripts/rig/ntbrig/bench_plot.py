@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """The plot of a benchmark: how many times better than each baseline.
 
-One row for each metric, one panel for each size of windows, and one for what
-the small windows cost us. The axis is logarithmic; right is always better.
+One row for each metric, one panel for each size of windows, one for what the
+small windows cost us, and one for processes that share memory. The axis is
+logarithmic; right is always better.
 """
 
 import math
@@ -151,6 +152,16 @@ def _rows(by_name, kind, other, suffix):
     return rows
 
 
+def _rows_of_processes(by_name):
+    """What is compared with something else than mainline's own such figure."""
+    rows = []
+    for name, found in by_name.items():
+        metric, _, rest = name.removeprefix("pximc_").partition("_vs_")
+        if name.startswith("pximc_") and rest not in ("tuned", "default"):
+            rows.append((f"{metric} vs {rest}".replace("_", " "), found, None))
+    return rows
+
+
 def draw(results):
     """The SVG file's content."""
     by_name = {found["name"]: found for found in results}
@@ -165,6 +176,8 @@ def draw(results):
     for title, kind, other, suffix in _PANELS:
         if rows := _rows(by_name, kind, other, suffix):
             y = _panel(drawing, axis, y, title, rows)
+    if rows := _rows_of_processes(by_name):
+        y = _panel(drawing, axis, y, "processes by PXImc against what stands behind vs", rows)
     _legend(drawing, y + 18)
     height = y + _FOOT - 26
     body = "\n".join(drawing.parts)

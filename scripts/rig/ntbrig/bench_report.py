@@ -8,6 +8,15 @@ from . import bench_plot
 from .bench_format import number, ratio
 
 
+# Further numbers of a sample: name, what the table says, unit.
+_NOTES = (
+    ("loss", "lost", " %"),
+    ("worst", "at the worst offset", ""),
+    ("doorbell", "half a round trip of doorbells", " us"),
+    ("context_switch", "a context switch", " us"),
+)
+
+
 def _median(values):
     return statistics.median(values) if values else None
 
@@ -32,7 +41,7 @@ def result(name, metric, ours, theirs, baseline_name, target):
         "rounds": len(ratios),
         "better": metric.better,
     }
-    for note in ("loss", "worst"):
+    for note, _, _ in _NOTES:
         if (value := _median_note(ours, note)) is not None:
             found[note] = value
         if (value := _median_note(theirs, note)) is not None:
@@ -81,7 +90,7 @@ def table(results, seconds):
         )
         notes = [
             f"{side} {words} {number(found[key])}{unit}"
-            for note, words, unit in (("loss", "lost", " %"), ("worst", "at the worst offset", ""))
+            for note, words, unit in _NOTES
             for side, key in (("ours", note), ("baseline", f"baseline_{note}"))
             if found.get(key)
         ]

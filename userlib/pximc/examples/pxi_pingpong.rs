@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! How fast two systems are over PXImc: a round trip by events, a round trip by looking at memory
-//! all the time, and writing into the other system's memory.
+//! all the time, writing into the other system's memory, and opening and closing sessions.
 //!
 //! `pxi_pingpong server` on one system, `pxi_pingpong client` on the other, which prints a line.
 //! The server serves one client after another, until it is ended.
 //!
 //! Each side has a window that the other one writes to; nobody reads across the link. The client
-//! writes what is to be measured into the server's window and asserts an event.
+//! writes what is to be measured into the server's window and asserts an event. While memory is
+//! looked at or written, neither side makes a system call.
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use mp_fabric::Device;
 use pximc::{Connection, Deadline, Error, Interface, Library, Map, Session, SessionEvent, Sizes};
-use serde_json::json;
+use serde_json::{json, Value};
 use std::{
     fmt,
     hint::spin_loop,
@@ -21,14 +22,22 @@ use std::{
     thread::{sleep, yield_now},
     time::{Duration, Instant},
 };
-use vm_memory::{Bytes, VolatileMemoryError};
+use vm_memory::{Bytes, VolatileMemoryError, VolatileSlice};
 
 /// Of the range for own protocols.
 const PROTOCOL: u32 = 0xF111_D002;
 /// Patience with a partner that has to answer at once.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Looks at memory between looks at the partner's life.
-const LOOKS: u32 = 10_000;
+/// Looks at memory between looks at the partner's life, which cost a system call: seconds.
+const LOOKS: u32 = 1 << 27;
+/// The clock is read once for so many parts of all polled round trips, which are shorter than that.
+const PARTS: u64 = 50;
+/// Where software emulates the memory management unit, pages whose numbers end alike evict each
+/// other from a table: the source is shifted by so many pages, so many times.
+const SHIFT: usize = 13 * 4096;
+const SHIFTS: usize = 4;
+/// Bytes of a window that is only opened and closed.
+const SMALL: u64 = 4096;
 
 // Places in a window.
 const BALL: usize = 0;
@@ -68,8 +77,29 @@ struct Common {
     #[arg(long, default_value_t = 4711)]
     uid: u32,
     /// Bytes of each window
-    #[arg(long, default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(4096..))]
+    #[arg(long, default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(SMALL..))]
     size: u64,
+    /// Seconds to wait for the interface, and for a server
+    #[arg(long, default_value_t = 10)]
+    patience: u64,
+}
+
+impl Common {
+    fn end(&self) -> Instant {
+        Instant::now() + Duration::from_secs(self.patience)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// Round trips by events
+    Events,
+    /// Round trips by looking at memory
+    Polling,
+    /// Writing a window
+    Writing,
+    /// Opening and closing sessions
+    Pairing,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -79,15 +109,24 @@ struct Client {
     /// Round trips of each kind
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
-    /// Times that the window is written
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    /// Times that the window is written, from each of several places
+    #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u64).range(1..))]
     writes: u64,
-    /// Seconds to wait for a server
-    #[arg(long, default_value_t = 10)]
-    patience: u64,
+    /// Sessions that are opened and closed
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    pairings: u64,
+    /// What to measure, separated by commas; all of it by default
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Kind>,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+impl Client {
+    fn wants(&self, kind: Kind) -> bool {
+        self.only.is_empty() || self.only.contains(&kind)
+    }
 }
 
 /// Why nothing was measured.
@@ -179,38 +218,50 @@ impl<D: Device> Link<D> {
             }
             match self.event(Deadline::PAST) {
                 Ok(false) => return Err(Failure::Gone),
-                Err(Failure::Pximc(Error::Timeout)) | Ok(true) => yield_now(),
+                Err(Failure::Pximc(Error::Timeout)) | Ok(true) => {}
                 Err(failure) => return Err(failure),
             }
         }
     }
 }
 
-/// The interface to use.
-fn interface<D: Device>(library: &Library<D>, number: Option<u32>) -> Outcome<Interface<D>> {
-    if let Some(number) = number {
+/// The interface to use, once it is up.
+fn interface<D: Device>(library: &Library<D>, options: &Common) -> Outcome<Interface<D>> {
+    if let Some(number) = options.interface {
         return Ok(library.interface(number)?);
     }
     let up = |interface: &Interface<D>| interface.information().is_ok_and(|i| i.interface.up);
-    library
-        .interfaces()
-        .into_iter()
-        .find(up)
-        .ok_or(Failure::NoInterface)
+    let end = options.end();
+    loop {
+        if let Some(found) = library.interfaces().into_iter().find(up) {
+            return Ok(found);
+        }
+        if Instant::now() >= end {
+            return Err(Failure::NoInterface);
+        }
+        sleep(Duration::from_millis(10));
+    }
 }
 
 fn sizes(size: u64) -> Sizes {
     Sizes {
         max_local: size,
-        min_local: 4096,
+        min_local: SMALL,
         max_remote: size,
-        min_remote: 4096,
+        min_remote: SMALL,
     }
 }
 
-/// Serves a client until it goes.
+/// Serves a client until it goes, in whatever way.
 fn serve<D: Device>(library: &Library<D>, options: &Common) -> Outcome<()> {
-    let interface = interface(library, options.interface)?;
+    match play(library, options) {
+        Err(Failure::Gone | Failure::Pximc(Error::SessionClosed)) => Ok(()),
+        other => other,
+    }
+}
+
+fn play<D: Device>(library: &Library<D>, options: &Common) -> Outcome<()> {
+    let interface = interface(library, options)?;
     let sizes = sizes(options.size);
     let session = interface.request_logical_as_server(PROTOCOL, sizes, options.uid, b"pingpong")?;
     let connection = session.wait_for_connection(Deadline::NEVER)?;
@@ -240,40 +291,61 @@ fn serve<D: Device>(library: &Library<D>, options: &Common) -> Outcome<()> {
     Ok(())
 }
 
-/// What was measured.
-#[derive(Debug)]
+/// What was measured, or `None` if it was not wanted.
+#[derive(Debug, Default)]
 struct Measured {
+    /// Bytes of the server's window.
     size: u64,
-    events: Vec<Duration>,
-    polling: Vec<Duration>,
-    bytes_per_second: f64,
+    events: Option<Vec<Duration>>,
+    polling: Option<Vec<Duration>>,
+    /// Bytes per second, for each place of the source.
+    writing: Option<Vec<f64>>,
+    /// Sessions per second.
+    pairing: Option<f64>,
 }
 
-/// Finds a server, and measures.
-fn measure<D: Device>(library: &Library<D>, options: &Client) -> Outcome<Measured> {
-    let interface = interface(library, options.common.interface)?;
-    let sizes = sizes(options.common.size);
-    let end = Instant::now() + Duration::from_secs(options.patience);
+/// Opens a session with a server, once there is one.
+fn open<D: Device>(
+    interface: &Interface<D>,
+    options: &Common,
+    size: u64,
+    pause: impl Fn(),
+) -> Outcome<(Session<D>, Connection)> {
+    let end = options.end();
     let session = loop {
-        match interface.request_logical_as_client(PROTOCOL, sizes, options.common.uid) {
-            Err(Error::NoPairing) if Instant::now() < end => sleep(Duration::from_millis(10)),
+        match interface.request_logical_as_client(PROTOCOL, sizes(size), options.uid) {
+            Err(Error::NoPairing) if Instant::now() < end => pause(),
             other => break other?,
         }
     };
     let connection = session.wait_for_connection(Deadline::PAST)?;
-    let size = connection.remote_size;
+    Ok((session, connection))
+}
+
+/// Finds a server, and measures.
+fn measure<D: Device>(library: &Library<D>, options: &Client) -> Outcome<Measured> {
+    let interface = interface(library, &options.common)?;
+    let pause = || sleep(Duration::from_millis(10));
+    let (session, connection) = open(&interface, &options.common, options.common.size, pause)?;
+    let mut measured = Measured {
+        size: connection.remote_size,
+        ..Measured::default()
+    };
     let link = Link::new(session, connection)?;
-    let (events, polling) = (
-        by_events(&link, options.rounds)?,
-        by_polling(&link, options.rounds)?,
-    );
-    let bytes_per_second = by_writing(&link, options.writes)?;
-    Ok(Measured {
-        size,
-        events,
-        polling,
-        bytes_per_second,
-    })
+    if options.wants(Kind::Events) {
+        measured.events = Some(by_events(&link, options.rounds)?);
+    }
+    if options.wants(Kind::Polling) {
+        measured.polling = Some(by_polling(&link, options.rounds)?);
+    }
+    if options.wants(Kind::Writing) {
+        measured.writing = Some(by_writing(&link, options.writes)?);
+    }
+    drop(link);
+    if options.wants(Kind::Pairing) {
+        measured.pairing = Some(by_pairing(&interface, &options.common, options.pairings)?);
+    }
+    Ok(measured)
 }
 
 fn by_events<D: Device>(link: &Link<D>, rounds: u64) -> Outcome<Vec<Duration>> {
@@ -296,46 +368,111 @@ fn by_polling<D: Device>(link: &Link<D>, rounds: u64) -> Outcome<Vec<Duration>> 
     link.tell(COMMAND, POLLING)?;
     link.tell(ROUNDS, rounds)?;
     link.session.assert_event()?;
-    let round_trip = |round| {
+    let parts = PARTS.min(rounds);
+    let part = |part| {
+        let (first, end) = (part * rounds / parts, (part + 1) * rounds / parts);
         let start = Instant::now();
-        link.tell(BALL, POLLED + round)?;
-        link.look_for(POLLED + round)?;
-        Ok(start.elapsed())
+        for round in first + 1..=end {
+            link.tell(BALL, POLLED + round)?;
+            link.look_for(POLLED + round)?;
+        }
+        Ok(start.elapsed().div_f64((end - first) as f64))
     };
-    (1..=rounds).map(round_trip).collect()
+    (0..parts).map(part).collect()
 }
 
-fn by_writing<D: Device>(link: &Link<D>, writes: u64) -> Outcome<f64> {
+fn by_writing<D: Device>(link: &Link<D>, writes: u64) -> Outcome<Vec<f64>> {
     link.tell(COMMAND, WRITE)?;
     let window = link.remote.volatile().offset(DATA)?;
-    let data = vec![0x5a_u8; window.len()];
+    let data = vec![0x5a_u8; window.len() + (SHIFTS - 1) * SHIFT];
+    // The pages of the window and of the data are there from the first time on.
+    write(&window, &data);
+    let speed = |shift| {
+        let data = data.get(shift * SHIFT..).unwrap_or_default();
+        let start = Instant::now();
+        for _ in 0..writes {
+            write(&window, data);
+        }
+        link.session.assert_event()?;
+        link.answer()?;
+        Ok(window.len() as f64 * writes as f64 / start.elapsed().as_secs_f64())
+    };
+    (0..SHIFTS).map(speed).collect()
+}
+
+/// Fills the window by plain stores.
+fn write(window: &VolatileSlice<'_>, data: &[u8]) {
+    window.copy_from(data);
+}
+
+/// Opens sessions with a server that waits for the next one after each, and closes them.
+fn by_pairing<D: Device>(
+    interface: &Interface<D>,
+    options: &Common,
+    pairings: u64,
+) -> Outcome<f64> {
     let start = Instant::now();
-    for _ in 0..writes {
-        window.copy_from(&data);
+    for _ in 0..pairings {
+        let (session, _connection) = open(interface, options, SMALL, yield_now)?;
+        session.close()?;
     }
-    link.session.assert_event()?;
-    link.answer()?;
-    Ok(window.len() as f64 * writes as f64 / start.elapsed().as_secs_f64())
+    Ok(pairings as f64 / start.elapsed().as_secs_f64())
 }
 
 impl Measured {
     fn print(mut self, json: bool) {
-        self.events.sort_unstable();
-        self.polling.sort_unstable();
-        let speed = self.bytes_per_second / 1e6;
-        if !json {
-            let (events, polling) = (median(&self.events), median(&self.polling));
-            println!("round trip {events:.1} us, polling {polling:.1} us, writing {speed:.0} MB/s");
-            return;
+        for times in [&mut self.events, &mut self.polling].into_iter().flatten() {
+            times.sort_unstable();
         }
-        let numbers = json!({
-            "size": self.size,
-            "rounds": self.events.len(),
-            "event_us": { "median": median(&self.events), "p99": at(&self.events, 99) },
-            "polling_us": { "median": median(&self.polling), "p99": at(&self.polling, 99) },
-            "write_mb_s": speed,
-        });
-        println!("{numbers}");
+        let line = if json {
+            self.numbers().to_string()
+        } else {
+            self.words()
+        };
+        println!("{line}");
+    }
+
+    fn numbers(&self) -> Value {
+        let mut numbers = json!({ "size": self.size });
+        let times = [("event_us", &self.events), ("polling_us", &self.polling)];
+        for (name, times) in times {
+            if let Some(times) = times {
+                numbers[name] = json!({ "median": median(times), "p99": at(times, 99) });
+            }
+        }
+        if let Some((worst, best)) = self.writing() {
+            numbers["write_mb_s"] = json!({ "best": best, "worst": worst });
+        }
+        if let Some(pairing) = self.pairing {
+            numbers["pairings_s"] = json!(pairing);
+        }
+        numbers
+    }
+
+    fn words(&self) -> String {
+        let mut words = Vec::new();
+        if let Some(times) = &self.events {
+            words.push(format!("round trip {:.1} us", median(times)));
+        }
+        if let Some(times) = &self.polling {
+            words.push(format!("polling {:.2} us", median(times)));
+        }
+        if let Some((_, best)) = self.writing() {
+            words.push(format!("writing {best:.0} MB/s"));
+        }
+        if let Some(pairing) = self.pairing {
+            words.push(format!("{pairing:.0} sessions/s"));
+        }
+        words.join(", ")
+    }
+
+    /// The worst and the best speed in MB/s.
+    fn writing(&self) -> Option<(f64, f64)> {
+        let speeds = self.writing.as_ref()?.iter().map(|speed| speed / 1e6);
+        Some((
+            speeds.clone().fold(f64::INFINITY, f64::min),
+            speeds.fold(0.0, f64::max),
+        ))
     }
 }
 
@@ -355,10 +492,7 @@ fn run(options: &Options) -> Outcome<()> {
     let library = Library::open()?;
     match &options.role {
         Role::Server(common) => loop {
-            match serve(&library, common) {
-                Ok(()) | Err(Failure::Gone | Failure::Pximc(Error::SessionClosed)) => {}
-                Err(failure) => return Err(failure),
-            }
+            serve(&library, common)?;
         },
         Role::Client(client) => {
             measure(&library, client)?.print(client.json);
@@ -401,15 +535,43 @@ mod tests {
     #[test]
     fn both_roles_play_to_the_end() {
         let world = World::new(1, 1 << 20);
-        let options = client("--rounds 20 --writes 3 --size 65536");
+        let options = client("--rounds 120 --writes 3 --pairings 7 --size 65536");
         let (server, common) = (library(&world, Host::B), options.common.clone());
-        let serving = thread::spawn(move || serve(&server, &common));
+        let serving = thread::spawn(move || (0..8).try_for_each(|_| serve(&server, &common)));
         let measured = measure(&library(&world, Host::A), &options).unwrap();
         assert_eq!(measured.size, 65536);
-        assert_eq!((measured.events.len(), measured.polling.len()), (20, 20));
-        assert!(measured.bytes_per_second > 0.0);
+        assert_eq!(measured.events.as_ref().unwrap().len(), 120);
+        assert_eq!(measured.polling.as_ref().unwrap().len(), 50);
+        assert_eq!(measured.writing.as_ref().unwrap().len(), SHIFTS);
+        let numbers = measured.numbers();
+        for name in [
+            "/event_us/median",
+            "/polling_us/p99",
+            "/write_mb_s/best",
+            "/pairings_s",
+        ] {
+            let number = numbers.pointer(name).and_then(Value::as_f64);
+            assert!(
+                number.is_some_and(|number| number > 0.0),
+                "{name}: {numbers}"
+            );
+        }
         assert_eq!(serving.join().unwrap(), Ok(()));
         assert_eq!(world.free(0, Host::A), 1 << 20);
+    }
+
+    #[test]
+    fn only_what_is_wanted_is_measured() {
+        let world = World::new(1, 1 << 20);
+        let options = client("--rounds 3 --only polling,pairing --pairings 1");
+        let (server, common) = (library(&world, Host::B), options.common.clone());
+        let serving = thread::spawn(move || (0..2).try_for_each(|_| serve(&server, &common)));
+        let measured = measure(&library(&world, Host::A), &options).unwrap();
+        assert_eq!(serving.join().unwrap(), Ok(()));
+        assert_eq!(measured.polling.as_ref().unwrap().len(), 3);
+        let numbers = measured.numbers();
+        let names: Vec<_> = numbers.as_object().unwrap().keys().collect();
+        assert_eq!(names, ["pairings_s", "polling_us", "size"]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use crate::{DATAGRAMS, PATIENCE, REQUEST_RESPONSE};
+use crate::{CONNECTIONS, DATAGRAMS, PATIENCE, REQUEST_RESPONSE};
 
 /// Datagrams between two looks at the clock.
 const STRIDE: u64 = 64;
@@ -36,6 +36,30 @@ pub fn request_response(server: SocketAddr, time: Duration) -> io::Result<String
     let seconds = start.elapsed().as_secs_f64();
     Ok(format!(
         r#"{{"transactions": {transactions}, "seconds": {seconds:.6}}}"#
+    ))
+}
+
+/// Opens a connection, waits until the server has closed it, closes it, and so on
+/// for `time`.
+///
+/// # Errors
+/// What the sockets report.
+pub fn connections(server: SocketAddr, time: Duration) -> io::Result<String> {
+    let mut control = connect(server, CONNECTIONS)?;
+    control.read_exact(&mut [0])?;
+    let start = Instant::now();
+    let mut connections = 0u64;
+    while start.elapsed() < time {
+        let mut stream = TcpStream::connect_timeout(&server, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        if stream.read(&mut [0])? != 0 {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        connections += 1;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    Ok(format!(
+        r#"{{"connections": {connections}, "seconds": {seconds:.6}}}"#
     ))
 }
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Measures what a network between two guests does with small messages.
+//! Measures what a network between two guests does with small messages, and what
+//! a guest's scheduler does.
 //!
 //! ```text
 //! net-bench serve ADDR:PORT                    answers one client, then ends
 //! net-bench rr ADDR:PORT SECONDS               request/response, one byte each
 //! net-bench udp ADDR:PORT SECONDS SIZE         datagrams, as many as can
+//! net-bench connect ADDR:PORT SECONDS          connections, opened and closed
+//! net-bench pipe SECONDS                       a byte between two processes
 //! ```
 //!
 //! A client prints its result as one line of JSON. Client and server agree over
@@ -14,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod pipe;
 mod server;
 
 use std::error::Error;
@@ -28,12 +32,17 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 pub const REQUEST_RESPONSE: u8 = b'r';
 /// See [`REQUEST_RESPONSE`].
 pub const DATAGRAMS: u8 = b'u';
+/// See [`REQUEST_RESPONSE`].
+pub const CONNECTIONS: u8 = b'c';
 
 /// What was asked for on the command line.
 enum Command {
     Serve(SocketAddr),
     RequestResponse(SocketAddr, Duration),
     Datagrams(SocketAddr, Duration, usize),
+    Connections(SocketAddr, Duration),
+    Pipe(Duration),
+    Echo,
 }
 
 fn parse() -> Result<Command, lexopt::Error> {
@@ -45,15 +54,18 @@ fn parse() -> Result<Command, lexopt::Error> {
         Some(other) => Err(other.unexpected()),
         None => Err(format!("missing: {what}").into()),
     };
-    let command = next("serve, rr or udp")?.string()?;
-    let address: SocketAddr = next("ADDR:PORT")?.parse()?;
+    let command = next("serve, rr, udp, connect or pipe")?.string()?;
     let command = match command.as_str() {
-        "serve" => Command::Serve(address),
-        "rr" => Command::RequestResponse(address, seconds(next("SECONDS")?)?),
+        "serve" => Command::Serve(next("ADDR:PORT")?.parse()?),
+        "rr" => Command::RequestResponse(next("ADDR:PORT")?.parse()?, seconds(next("SECONDS")?)?),
         "udp" => {
+            let address = next("ADDR:PORT")?.parse()?;
             let time = seconds(next("SECONDS")?)?;
             Command::Datagrams(address, time, next("SIZE")?.parse()?)
         }
+        "connect" => Command::Connections(next("ADDR:PORT")?.parse()?, seconds(next("SECONDS")?)?),
+        "pipe" => Command::Pipe(seconds(next("SECONDS")?)?),
+        pipe::PARTNER => Command::Echo,
         _ => return Err(format!("no such command: {command}").into()),
     };
     match words.next()? {
@@ -78,6 +90,11 @@ fn run() -> Result<(), Box<dyn Error>> {
         Command::Datagrams(address, time, size) => {
             println!("{}", client::datagrams(address, time, size)?);
         }
+        Command::Connections(address, time) => {
+            println!("{}", client::connections(address, time)?);
+        }
+        Command::Pipe(time) => println!("{}", pipe::ping_pong(time)?),
+        Command::Echo => pipe::echo()?,
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The passive side: echoes bytes, counts datagrams.
+//! The passive side: echoes bytes, counts datagrams, closes connections.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::{DATAGRAMS, PATIENCE, REQUEST_RESPONSE};
+use crate::{CONNECTIONS, DATAGRAMS, PATIENCE, REQUEST_RESPONSE};
 
 /// No datagram for so long: no more are under way.
 const QUIET: Duration = Duration::from_millis(200);
@@ -30,6 +30,7 @@ pub fn serve(address: SocketAddr) -> io::Result<()> {
     match wish[0] {
         REQUEST_RESPONSE => echo(client),
         DATAGRAMS => count(client, datagrams),
+        CONNECTIONS => turn_away(client, listener),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }
@@ -41,6 +42,14 @@ fn echo(mut client: TcpStream) -> io::Result<()> {
         client.write_all(&byte)?;
     }
     Ok(())
+}
+
+/// Closes each connection that comes, until the first one's client closes that.
+fn turn_away(mut client: TcpStream, listener: TcpListener) -> io::Result<()> {
+    // Ends with the process.
+    thread::spawn(move || while listener.accept().is_ok() {});
+    client.write_all(b"g")?;
+    client.read(&mut [0]).map(|_| ())
 }
 
 /// Counts datagrams until the client asks how many have come.

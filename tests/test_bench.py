@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the benchmark makes of its samples. The samples themselves need guests."""
+
+import json
+import re
+from types import SimpleNamespace
+
+import pytest
+from ntbrig import CommandFailed, bench, bench_plot, bench_pximc
+from ntbrig.bench_metrics import Sample, half_round_trip
+from ntbrig.bench_pximc import NAME, PingPong
+
+TUNED = "ntb_netdev (transport_mtu=2048)"
+
+
+def of(*values, **notes):
+    """A sample for each round; None where none could be taken."""
+    return [value if value is None else Sample(value, notes) for value in values]
+
+
+@pytest.fixture
+def samples():
+    """Two rounds of everything that PXImc is compared with."""
+    return {
+        ("", NAME, "pximc_window_write"): of(900.0, 1000.0, worst=300.0),
+        ("", NAME, "pximc_window_latency"): of(0.5, 0.5),
+        ("", NAME, "pximc_event_latency"): of(40.0, 60.0),
+        ("", NAME, "pximc_pairing_rate"): of(300.0, 500.0),
+        ("", NAME, "doorbell"): of(30.0, 40.0),
+        ("", NAME, "context_switch"): of(5.0, 8.0),
+        ("", NAME, "tcp_connect"): of(600.0, 500.0),
+        ("", "ntb0", "tcp_rr"): of(5000.0, 5000.0),
+        ("", TUNED, "tcp_rr"): of(2500.0, 2500.0),
+        ("", "default", "window_write_1mib"): of(500.0, 500.0),
+        ("", "tuned", "window_write_1mib"): of(1000.0, 1000.0),
+    }
+
+
+def results(samples):
+    return {found["name"]: found for found in bench.compare(samples)}
+
+
+# --- PXImc
+
+
+def test_an_event_may_cost_its_doorbell_and_a_context_switch(samples):
+    found = results(samples)["pximc_event_latency_vs_allowed"]
+    # 40 of 1.3 * 30 + 5, and 60 of 1.3 * 40 + 8.
+    assert found["ratio_range"] == pytest.approx([40 / 44, 1.0])
+    assert (found["target"], found["met"]) == (1.0, True)
+    assert found["baseline_doorbell"] == 35.0
+    assert found["baseline_context_switch"] == 6.5
+
+
+def test_an_event_that_takes_longer_misses_the_target(samples):
+    samples["", NAME, "pximc_event_latency"] = of(50.0, 70.0)
+    found = results(samples)
+    assert not found["pximc_event_latency_vs_allowed"]["met"]
+    # What it is worth against the bare doorbell is no target.
+    assert "met" not in found["pximc_event_latency_vs_doorbell"]
+
+
+def test_one_way_is_compared_with_one_way(samples):
+    found = results(samples)
+    # A request and its response over TCP take 200 and 400 us.
+    assert found["pximc_event_latency_vs_ntb0"]["baseline"] == 100.0
+    assert found["pximc_event_latency_vs_ntb_netdev"]["baseline"] == 200.0
+    assert found["pximc_event_latency_vs_ntb_netdev"]["ratio"] == 0.25
+    assert found["pximc_window_latency_vs_ntb0"]["ratio"] == 0.005
+
+
+def test_stores_of_processes_are_compared_with_both_settings_of_ntb_perf(samples):
+    found = results(samples)
+    tuned = found["pximc_window_write_vs_tuned"]
+    assert (tuned["ratio"], tuned["target"], tuned["met"]) == (0.95, 0.95, True)
+    assert tuned["baseline_name"] == "ntb_perf (chunk_order=20)"
+    assert tuned["worst"] == 300.0
+    assert found["pximc_window_write_vs_default"]["ratio"] == 1.9
+
+
+def test_sessions_are_compared_with_connections(samples):
+    assert results(samples)["pximc_pairing_rate_vs_tcp"]["ratio"] == 0.75
+
+
+def test_a_round_without_its_baseline_does_not_count(samples):
+    samples["", NAME, "doorbell"] = of(None, 40.0)
+    found = results(samples)["pximc_event_latency_vs_allowed"]
+    assert (found["rounds"], found["ratio"]) == (1, 1.0)
+    samples["", NAME, "context_switch"] = of(5.0, None)
+    found = results(samples)["pximc_event_latency_vs_allowed"]
+    assert (found["rounds"], found["ratio"], found["met"]) == (0, None, False)
+
+
+def test_the_plot_has_a_row_for_each_comparison(samples):
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", bench_plot.draw(list(bench.compare(samples))))
+    for label in (
+        "pximc_window_write",
+        "event latency vs allowed",
+        "window latency vs ntb0",
+        "pairing rate vs tcp",
+    ):
+        assert texts.count(label) == 1, label
+    assert "window write vs tuned" not in texts
+
+
+def test_both_orders_of_turns_give_the_same_metrics():
+    taken = {
+        bench.Bench._processes: {"pximc_event_latency": Sample(1.0, {})},
+        bench.Bench._doorbells: {"doorbell": Sample(2.0, {})},
+    }
+    bench_ = bench.Bench(fabric=None, program=None, seconds=1)
+    order = []
+
+    def attempt(what, action):
+        order.append(what.split(",")[0])
+        return taken[action.__func__]
+
+    bench_.attempt = attempt
+    for number in range(2):
+        bench_._pximc(number)
+    assert order == ["PXImc", "doorbells", "doorbells", "PXImc"]
+    assert bench_.samples["", NAME, "pximc_event_latency"] == of(1.0, 1.0)
+    assert bench_.samples["", NAME, "doorbell"] == of(2.0, 2.0)
+    assert bench_.samples["", NAME, "pximc_pairing_rate"] == [None, None]
+
+
+# --- what programs and files tell
+
+
+def test_each_doorbell_that_was_counted_is_a_round_trip():
+    # 20,000 round trips in two seconds.
+    assert half_round_trip("1000\n100.5\n21000\n102.5\n") == pytest.approx(50.0)
+
+
+def test_a_game_that_stands_still_is_no_measurement():
+    with pytest.raises(CommandFailed, match="stands still"):
+        half_round_trip("7\n100.0\n7\n103.0\n")
+
+
+class Guest:
+    """Takes down what it is to run."""
+
+    def __init__(self, answer):
+        self.commands = []
+        self.events = []
+        self._answer = answer
+
+    def spawn(self, argv, timeout):
+        self.commands.append(list(map(str, argv)))
+        note = lambda what: lambda: self.events.append(what)
+        return SimpleNamespace(kill=note("killed"), wait=note("waited"))
+
+    def run(self, argv, timeout):
+        self.commands.append(list(map(str, argv)))
+        if self._answer is None:
+            raise CommandFailed("no")
+        return SimpleNamespace(out=json.dumps(self._answer))
+
+
+def test_the_client_is_asked_for_one_kind_and_the_server_is_ended():
+    client, server = Guest({"pairings_s": 8.0}), Guest(None)
+    out = PingPong((client, server), 3).measure("pairing", "--pairings", 600)
+    assert out == {"pairings_s": 8.0}
+    (words,) = client.commands
+    assert words[1:7] == ["client", "--json", "--only", "pairing", "--pairings", "600"]
+    # Both sides of a session ask for the same size.
+    assert words[-2:] == server.commands[0][-2:] == ["--size", str(bench_pximc._WINDOW)]
+    assert server.events == ["killed", "waited"]
+
+
+def test_the_server_is_ended_when_the_client_fails():
+    server = Guest(None)
+    with pytest.raises(CommandFailed):
+        PingPong((Guest(None), server), 3).measure("events", "--rounds", 1)
+    assert server.events == ["killed", "waited"]
