@@ -69,6 +69,9 @@ use mp_transport::{
     service, //
 };
 
+/// Most messages that the worker deals with before it lets others run.
+const BATCH: usize = 64;
+
 /// The engine with tables on the heap.
 pub(crate) type Pairing = Engine<KVVec<Option<Own>>, KVVec<Option<Far>>>;
 
@@ -458,7 +461,8 @@ impl Work for Link {
 
     fn run(&self) -> Option<u32> {
         let mut core = self.core.lock();
-        while let Some(mail) = self.inbox.next() {
+        for _ in 0..BATCH {
+            let mail = self.inbox.next()?;
             let received = mail.and_then(|mail| self.receive(&mut core, mail));
             if let Err(e) = received {
                 // The two engines do not agree any more.
@@ -468,7 +472,8 @@ impl Work for Link {
                 }
             }
         }
-        None
+        // Others want the mutex as well, however many messages a peer may send.
+        Some(0)
     }
 }
 
