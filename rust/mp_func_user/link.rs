@@ -92,6 +92,8 @@ struct Core {
     /// While a peer is at the far end.
     peer: Option<(Arc<Outbox>, Greeting)>,
     up: Option<KBox<Up>>,
+    /// The peer's version has been reported as another one.
+    is_version_told: bool,
     /// The interface has gone.
     removed: bool,
 }
@@ -128,6 +130,7 @@ impl Link {
                 core <- new_mutex!(Core {
                     peer: None,
                     up: None,
+                    is_version_told: false,
                     removed: false,
                 }),
                 sessions <- new_spinlock_bh!(KVec::new()),
@@ -207,6 +210,7 @@ impl Link {
     /// `ENOMEM`.
     pub(crate) fn peer_up(&self, outbox: Arc<Outbox>) -> Result {
         let mut core = self.core.lock();
+        core.is_version_told = false;
         let greeting = Greeting::new(self.life);
         if self.interface.info().is_loopback {
             // This service is its own partner.
@@ -282,6 +286,9 @@ impl Link {
     /// Carries out what the greeting has found.
     fn follow(&self, core: &mut Core, outbox: &Arc<Outbox>, change: Change) -> Result {
         if let Change::Version(version) = change {
+            if core::mem::replace(&mut core.is_version_told, true) {
+                return Ok(());
+            }
             pr_err!(
                 "peer {:08x} has version {} of mp_func_user's messages, this host {}\n",
                 outbox.peer().id().0,
@@ -470,6 +477,8 @@ impl Work for Link {
                     report(outbox.peer(), e);
                     outbox.peer().reset();
                 }
+                // What came behind is nothing any more, and not worth a report each.
+                self.inbox.clear();
             }
         }
         // Others want the mutex as well, however many messages a peer may send.
