@@ -257,8 +257,13 @@ impl Link {
         match mail.header {
             Header::Hello(hello) => {
                 let (answer, change) = greeting.receive(hello);
-                if answer {
-                    outbox.send(&Header::Hello(greeting.hello()), KVec::new())?;
+                let answer = answer.then(|| greeting.hello());
+                if matches!(change, Change::Closed | Change::Reopened) {
+                    // Before the answer: then the other service may use its memory anew.
+                    self.close(core);
+                }
+                if let Some(hello) = answer {
+                    outbox.send(&Header::Hello(hello), KVec::new())?;
                 }
                 self.follow(core, &outbox, change)
             }
@@ -296,7 +301,7 @@ impl Link {
                 mp_proto::fabric::VERSION,
             );
         }
-        if matches!(change, Change::Closed | Change::Reopened) {
+        if change == Change::Closed {
             self.close(core);
         }
         if matches!(change, Change::Opened | Change::Reopened) {
