@@ -96,6 +96,11 @@ impl<T> Fifo<T> {
         self.slots.get(self.head)?.as_ref()
     }
 
+    /// Whether there is an entry that is meant.
+    pub fn any(&self, is_meant: impl Fn(&T) -> bool) -> bool {
+        self.slots.iter().flatten().any(is_meant)
+    }
+
     /// Takes the oldest entry out.
     pub fn pop(&mut self) -> Option<T> {
         // INVARIANT: The slot at `head` is emptied, unless it was already and `len` is zero.
