@@ -20,6 +20,12 @@ pub struct Fifo<T> {
     taken: u32,
 }
 
+impl<T> Default for Fifo<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T> Fifo<T> {
     /// An empty queue without memory.
     pub const fn new() -> Self {
