@@ -20,6 +20,12 @@ pub struct Fifo<T> {
     taken: u32,
 }
 
+impl<T> Default for Fifo<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T> Fifo<T> {
     /// An empty queue without memory.
     pub const fn new() -> Self {
@@ -94,6 +100,11 @@ impl<T> Fifo<T> {
     /// The oldest entry.
     pub fn front(&self) -> Option<&T> {
         self.slots.get(self.head)?.as_ref()
+    }
+
+    /// Whether there is an entry that is meant.
+    pub fn any(&self, is_meant: impl Fn(&T) -> bool) -> bool {
+        self.slots.iter().flatten().any(is_meant)
     }
 
     /// Takes the oldest entry out.

@@ -273,6 +273,7 @@ impl Context {
             }
             let link = link?;
             let ready = Ready::new(ready::OF_INTERFACES, 0)?;
+            objects.interfaces.reserve(1, GFP_KERNEL)?;
             link.watch(ready.clone())?;
             let watched = Watched {
                 interface: id,

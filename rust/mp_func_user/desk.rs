@@ -224,9 +224,13 @@ impl Carrier<'_> {
 
     fn cut(&mut self, len: u64) -> Result<u64> {
         let local = self.memory.alloc(len)?;
-        self.memory.grant(&local)?;
         let off = local.off();
         let piece = Arc::new(Piece::Local(local), GFP_KERNEL)?;
+        self.pieces.reserve(1, GFP_KERNEL)?;
+        // The peer may be told from here on: what is dropped now waits for it.
+        if let Piece::Local(local) = &*piece {
+            self.memory.grant(local)?;
+        }
         self.pieces.push(piece, GFP_KERNEL)?;
         Ok(off)
     }

@@ -69,6 +69,9 @@ use mp_transport::{
     service, //
 };
 
+/// Most messages that the worker deals with before it lets others run.
+const BATCH: usize = 64;
+
 /// The engine with tables on the heap.
 pub(crate) type Pairing = Engine<KVVec<Option<Own>>, KVVec<Option<Far>>>;
 
@@ -89,6 +92,8 @@ struct Core {
     /// While a peer is at the far end.
     peer: Option<(Arc<Outbox>, Greeting)>,
     up: Option<KBox<Up>>,
+    /// The peer's version has been reported as another one.
+    is_version_told: bool,
     /// The interface has gone.
     removed: bool,
 }
@@ -125,6 +130,7 @@ impl Link {
                 core <- new_mutex!(Core {
                     peer: None,
                     up: None,
+                    is_version_told: false,
                     removed: false,
                 }),
                 sessions <- new_spinlock_bh!(KVec::new()),
@@ -204,6 +210,7 @@ impl Link {
     /// `ENOMEM`.
     pub(crate) fn peer_up(&self, outbox: Arc<Outbox>) -> Result {
         let mut core = self.core.lock();
+        core.is_version_told = false;
         let greeting = Greeting::new(self.life);
         if self.interface.info().is_loopback {
             // This service is its own partner.
@@ -250,8 +257,13 @@ impl Link {
         match mail.header {
             Header::Hello(hello) => {
                 let (answer, change) = greeting.receive(hello);
-                if answer {
-                    outbox.send(&Header::Hello(greeting.hello()), KVec::new())?;
+                let answer = answer.then(|| greeting.hello());
+                if matches!(change, Change::Closed | Change::Reopened) {
+                    // Before the answer: then the other service may use its memory anew.
+                    self.close(core);
+                }
+                if let Some(hello) = answer {
+                    outbox.send(&Header::Hello(hello), KVec::new())?;
                 }
                 self.follow(core, &outbox, change)
             }
@@ -279,6 +291,9 @@ impl Link {
     /// Carries out what the greeting has found.
     fn follow(&self, core: &mut Core, outbox: &Arc<Outbox>, change: Change) -> Result {
         if let Change::Version(version) = change {
+            if core::mem::replace(&mut core.is_version_told, true) {
+                return Ok(());
+            }
             pr_err!(
                 "peer {:08x} has version {} of mp_func_user's messages, this host {}\n",
                 outbox.peer().id().0,
@@ -286,7 +301,7 @@ impl Link {
                 mp_proto::fabric::VERSION,
             );
         }
-        if matches!(change, Change::Closed | Change::Reopened) {
+        if change == Change::Closed {
             self.close(core);
         }
         if matches!(change, Change::Opened | Change::Reopened) {
@@ -458,7 +473,8 @@ impl Work for Link {
 
     fn run(&self) -> Option<u32> {
         let mut core = self.core.lock();
-        while let Some(mail) = self.inbox.next() {
+        for _ in 0..BATCH {
+            let mail = self.inbox.next()?;
             let received = mail.and_then(|mail| self.receive(&mut core, mail));
             if let Err(e) = received {
                 // The two engines do not agree any more.
@@ -466,9 +482,12 @@ impl Work for Link {
                     report(outbox.peer(), e);
                     outbox.peer().reset();
                 }
+                // What came behind is nothing any more, and not worth a report each.
+                self.inbox.clear();
             }
         }
-        None
+        // Others want the mutex as well, however many messages a peer may send.
+        Some(0)
     }
 }
 

@@ -27,6 +27,7 @@ impl Share {
         match users.iter_mut().find(|(id, _)| *id == user) {
             Some((_, count)) if *count >= most => return Err(error::quota()),
             Some((_, count)) => *count += 1,
+            None if most == 0 => return Err(error::quota()),
             None => users.push((user, 1), GFP_KERNEL)?,
         }
         Ok(Self(user))
