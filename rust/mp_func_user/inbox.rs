@@ -122,7 +122,7 @@ impl Inbox {
         let old = {
             let mut state = self.state.lock();
             state.lost = None;
-            core::mem::replace(&mut state.queue, Fifo::new())
+            core::mem::take(&mut state.queue)
         };
         drop(old);
     }
