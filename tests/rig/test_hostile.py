@@ -63,7 +63,11 @@ def expect_traffic(sender, receiver, count=100):
 
 
 @pytest.mark.parametrize(
-    "word", [pytest.param(w, marks=[pytest.mark.long] * (n % 3 > 0)) for n, w in enumerate(RING_WORDS[:6])]
+    "word",
+    [
+        pytest.param(word, marks=[] if word in RING_WORDS[:6:3] else pytest.mark.long)
+        for word in RING_WORDS[:6]
+    ],
 )
 def test_an_impossible_index_costs_the_link_its_epoch_and_no_more(fabric, word):
     rp, ep1, ep2 = fabric.hosts
