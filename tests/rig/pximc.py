@@ -24,7 +24,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 from ntbrig import CommandFailed, GuestGone, RigError, stack
-from ntbrig.settings import CHECKOUT, PATIENCE, programs_dir
+from ntbrig.settings import CHECKOUT, PATIENCE, programs32_dir, programs_dir
 
 from frames import TRANSPORT
 
@@ -394,9 +394,9 @@ class Call:
         return self._decode(answer)
 
 
-def programs():
-    """Where the program and the libraries are."""
-    directory = programs_dir()
+def programs(bits=64):
+    """Where the program and the libraries are, for processes of so many bits."""
+    directory = programs_dir() if bits == 64 else programs32_dir()
     for name in ("pximc_shell", "libpximc64.so", "libpximc_ntb.so"):
         if not (directory / name).exists():
             raise RigError(f"{directory}/{name} is missing: run `make programs`")
@@ -410,11 +410,11 @@ class Process(Caller):
     which is forked for the call.
     """
 
-    def __init__(self, guest, interface=None):
+    def __init__(self, guest, interface=None, bits=64):
         super().__init__(self._run)
         self.guest = guest
         self._tags = itertools.count(1)
-        directory = programs()
+        directory = programs(bits)
         self._process = guest.spawn(
             [directory / "pximc_shell"], env={"PXIMC_LIBRARY_PATH": str(directory)}, stdin=True
         )

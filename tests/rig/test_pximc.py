@@ -11,7 +11,7 @@ import struct
 import time
 
 import pytest
-from ntbrig.settings import PATIENCE
+from ntbrig.settings import PATIENCE, programs32_dir
 
 import pximc
 from pximc import (
@@ -818,6 +818,32 @@ def test_a_process_finds_a_process(fabric, systems, serving, waits):
     # As often as one likes, with the same answer.
     assert s0.wait_for_connection(here) == ours
     assert s1.wait_for_connection(there, 0) == theirs
+
+
+@pytest.mark.skipif(
+    not (programs32_dir() / "pximc_shell").exists(), reason="there is no compiler for 32 bits"
+)
+@pytest.mark.parametrize("bits", [(32, 64), (64, 32), (32, 32)], ids=str)
+def test_processes_of_32_bits_share_windows(fabric, bits):
+    """PXI-INSL-8, PXI-REQLP-8, PXI-WFC-12, PXI-AE-1, PXI-CW-1: with processes of
+    either kind, by the Dispatcher and the library for theirs."""
+    with Process(fabric.rp, bits=bits[0]) as s0, Process(fabric.eps[0], bits=bits[1]) as s1:
+        both = s0, s1
+        for system in both:
+            system.wait_for_windows()
+        sessions = pair(*both)
+        ours, theirs = windows(both, sessions)
+        for (source, out), (sink, into) in (
+            ((s0, ours.remote), (s1, theirs.local)),
+            ((s1, theirs.remote), (s0, ours.local)),
+        ):
+            source.write(out + 0x123, b"between kinds")
+            until(lambda: sink.read(into + 0x123, 13) == b"between kinds")
+        for here, there in (both, both[::-1]):
+            number = dict(zip(both, sessions))
+            assert here.assert_event(number[here]) == OK
+            assert there.wait_for_session_event(number[there]).status == OK
+        close(both, sessions)
 
 
 @pytest.mark.parametrize("order", ["rp first", "ep1 first", "both at once"])

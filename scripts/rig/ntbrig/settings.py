@@ -86,6 +86,13 @@ def programs_dir():
     return CHECKOUT / "build/target" / STATIC_TARGET / "release"
 
 
+def programs32_dir():
+    """Programs and libraries of 32 bits, which are there if a compiler for them is."""
+    if named := os.environ.get("PROGRAMS32"):
+        return Path(named)
+    return CHECKOUT / "build/target/rust32/i686-unknown-linux-gnu/release"
+
+
 @dataclass(frozen=True)
 class Settings:
     """Defaults fit two cores and the rig's kernel; all sizes are in bytes."""
