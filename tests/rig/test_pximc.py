@@ -832,13 +832,10 @@ def test_processes_of_32_bits_share_windows(fabric, bits):
         for system in both:
             system.wait_for_windows()
         sessions = pair(*both)
-        ours, theirs = windows(both, sessions)
-        for (source, out), (sink, into) in (
-            ((s0, ours.remote), (s1, theirs.local)),
-            ((s1, theirs.remote), (s0, ours.local)),
-        ):
-            source.write(out + 0x123, b"between kinds")
-            until(lambda: sink.read(into + 0x123, 13) == b"between kinds")
+        (out, into), (back_out, back_into) = windows(both, sessions)
+        for source, sink in ((out, back_into), (back_out, into)):
+            source.fill(1)
+            until(lambda: sink.check(1) == INTACT)
         for here, there in (both, both[::-1]):
             number = dict(zip(both, sessions))
             assert here.assert_event(number[here]) == OK
