@@ -139,7 +139,7 @@ struct Objects {
 #[pin_data(PinnedDrop)]
 pub(crate) struct Context {
     shared: Arc<Shared>,
-    owner: Owner,
+    owner: Arc<Owner>,
     user: UserId,
     mapper: Mapper,
     stream: Arc<Stream>,
@@ -315,6 +315,7 @@ impl File for Context {
     fn open(opening: Opening<'_, Self>) -> Result<Arc<Self>> {
         let Opening {
             shared,
+            owner,
             space,
             pollers,
         } = opening;
@@ -324,12 +325,11 @@ impl File for Context {
             owner: number,
             scrap: ScrapPage::new()?,
         };
-        let owner = Owner::current()?;
         let stream = Stream::new(pollers.clone())?;
         Arc::pin_init(
             pin_init!(Self {
                 shared: shared.into(),
-                owner,
+                owner: owner.clone(),
                 user: UserId::current(),
                 mapper,
                 stream,
@@ -369,9 +369,7 @@ impl File for Context {
         this.stream.read(to, nonblock)
     }
 
-    fn flush(this: ArcBorrow<'_, Self>, last: bool) {
-        if last && this.owner.is_closing() {
-            this.end();
-        }
+    fn abandoned(this: ArcBorrow<'_, Self>) {
+        this.end();
     }
 }
