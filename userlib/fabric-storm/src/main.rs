@@ -27,6 +27,8 @@ use std::{
 
 /// A call may take as long; the longest that the kernel waits for a peer is ten seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Most calls of a process before it is killed.
+const LONGEST_LIFE: u64 = 1000;
 /// How often workers are looked after.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -63,6 +65,8 @@ struct Charge {
     log: &'static Log,
     /// Processes that were it before.
     lives: u64,
+    /// How many calls have been made when this process is killed.
+    end: u64,
     /// When it was last seen to have gone on, and how far.
     seen: (Instant, u64),
 }
@@ -70,6 +74,8 @@ struct Charge {
 impl Charge {
     fn start(&mut self, options: &Options, number: usize) {
         let part = (number as u64) << 32 | self.lives;
+        let life = Random::new(options.seed, !part).below(LONGEST_LIFE);
+        self.end = self.log.calls.load(Relaxed) + life;
         self.lives += 1;
         // SAFETY: There is one thread only.
         self.pid = unsafe { libc::fork() };
@@ -118,7 +124,6 @@ impl Charge {
 
 /// Runs all workers to their end, or to the first failure; how many were killed.
 fn run(options: &Options, charges: &mut [Charge]) -> Result<u64, ()> {
-    let mut random = Random::new(options.seed, u64::MAX);
     let mut killed = 0;
     let mut running = charges.len();
     while running > 0 {
@@ -141,7 +146,7 @@ fn run(options: &Options, charges: &mut [Charge]) -> Result<u64, ()> {
                     charge.report("is stuck");
                     return Err(());
                 }
-                None if random.one_in(100) => charge.kill(),
+                None if charge.log.calls.load(Relaxed) >= charge.end => charge.kill(),
                 None => {}
             }
         }
@@ -165,6 +170,7 @@ fn main() -> ExitCode {
             pid: 0,
             log,
             lives: 0,
+            end: 0,
             seen: (Instant::now(), 0),
         };
         charge.start(&options, number);

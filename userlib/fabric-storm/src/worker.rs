@@ -120,10 +120,16 @@ impl Worker {
         {
             if self.contexts.is_empty() {
                 self.open();
-                self.interfaces();
-                continue;
+                while self.interfaces.is_empty() {
+                    self.interfaces();
+                }
             }
-            self.step();
+            // Without sessions, little else succeeds.
+            let sessions: usize = self.contexts.iter().map(|c| c.sessions.len()).sum();
+            match sessions < SESSIONS && self.random().one_in(4) {
+                true => self.open_session(),
+                false => self.step(),
+            }
         }
     }
 
