@@ -60,13 +60,22 @@ def fabric(boot):
     return fabric
 
 
+@pytest.fixture(scope="module")
+def spares(fabric):
+    with pximc.Spares(*fabric.hosts) as spares:
+        yield spares
+
+
 @pytest.fixture
-def systems(fabric):
+def systems(fabric, spares):
     """A process on each host; nothing is left of those of the test before."""
-    with Process(fabric.rp) as s0, Process(fabric.eps[0]) as s1:
-        s0.wait_for_windows()
-        s1.wait_for_windows()
-        yield s0, s1
+    processes = [spares.take(guest) for guest in fabric.hosts]
+    try:
+        for process in processes:
+            process.wait_for_windows()
+        yield tuple(processes)
+    finally:
+        pximc.end(*processes)
 
 
 def u32(system, window, attribute):
@@ -549,7 +558,8 @@ def test_an_identifier_is_used_once_on_a_system(fabric, systems):
         opened(server(s1, uid=40))
         opened(peer(s1, uid=41, protocol=3))
         assert s0.close_window(session) == OK
-        opened(server(other, uid=40))
+        # The other system hears of it a little later.
+        until(lambda: server(other, uid=40).status == OK)
 
 
 def test_identifiers_that_are_assigned_are_free_ones(systems):
@@ -1361,13 +1371,15 @@ def test_a_process_that_ends_leaves_nothing(fabric, systems, way):
     opened(server(s0, uid=80))
 
 
-def test_a_child_that_stays_does_not_keep_its_parents_sessions(fabric, systems):
-    """PXI-CW-10, PXI-SES-2: although it has inherited everything that was open."""
+@pytest.mark.parametrize("shared", (False, True), ids=("inherits", "shares"))
+def test_a_child_that_stays_does_not_keep_its_parents_sessions(fabric, systems, shared):
+    """PXI-CW-10, PXI-SES-2: although it has inherited everything that was open, or has
+    the very same descriptors, which nobody closes then."""
     _, s1 = systems
     with Process(fabric.rp) as parent:
         here, there = pair(parent, s1)
         opened(server(parent, uid=90, protocol=1))
-        child = parent.linger()
+        child = parent.linger(shared)
         try:
             waiting = s1.later.wait_for_session_event(there)
             parent.die()
@@ -1375,6 +1387,18 @@ def test_a_child_that_stays_does_not_keep_its_parents_sessions(fabric, systems):
             s1.wait_for_windows()
         finally:
             fabric.rp.run(f"kill -9 {child}")
+
+
+def test_the_end_of_a_thread_with_descriptors_of_its_own_ends_no_session(systems):
+    """PXI-CW-10: it closes its copies; the process still has its own."""
+    here, there = pair(*systems)
+    windows(systems, (here, there))
+    systems[0].later.part().result()
+    # The thread ends behind its answer.
+    for _ in range(5):
+        time.sleep(0.05)
+        assert systems[0].assert_event(here) == OK
+        assert systems[1].wait_for_session_event(there, 5000) == (OK, ASSERTED)
 
 
 def test_two_processes_do_not_notice_each_other(fabric, systems):
