@@ -9,6 +9,7 @@ use kernel::{
 };
 use mp_kernel::{
     error,
+    iommu::Range,
     vma::{
         AddressSpace,
         Cache,
@@ -55,7 +56,34 @@ impl Piece {
         }
     }
 
-    fn hold(&self, holder: Arc<dyn Holder>) -> Result<Hold> {
+    /// Where devices of this host reach a remote piece.
+    ///
+    /// # Errors
+    ///
+    /// `ENXIO` of a local one, `EOPNOTSUPP` if devices cannot reach it, `ENOTCONN` when
+    /// the link is down.
+    pub(crate) fn bus_range(&self) -> Result<Range> {
+        let Piece::Remote(remote) = self else {
+            return Err(ENXIO);
+        };
+        let (bus, phys) = (remote.bus_address(0)?, remote.page(0)?.phys);
+        let len = remote.len().checked_next_multiple_of(PAGE).ok_or(EINVAL)?;
+        if !bus.is_multiple_of(PAGE) {
+            return Err(error::unsupported());
+        }
+        Ok(Range {
+            bus,
+            phys,
+            len: usize::try_from(len)?,
+        })
+    }
+
+    /// Has `holder` told when the memory goes. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN` if it has gone, `ENOMEM`.
+    pub(crate) fn hold(&self, holder: Arc<dyn Holder>) -> Result<Hold> {
         match self {
             Piece::Local(local) => local.hold(holder),
             Piece::Remote(remote) => remote.hold(holder),
