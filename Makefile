@@ -80,7 +80,8 @@ examples: userlib
 ## programs: build the programs that tests run on hosts of the fabric
 programs: userlib $(test_programs)
 
-$(test_programs): $(RIG_PROGRAMS)/%: tests/programs/%.c userlib/include/pximc.h | userlib
+$(test_programs): $(RIG_PROGRAMS)/%: tests/programs/%.c userlib/include/pximc.h \
+		$(wildcard examples/pximc/engine.[ch]) | userlib
 	@$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -pthread -Iuserlib/include -o $@ $< \
 		-L$(RIG_PROGRAMS) -lpximc64 '-Wl,-rpath,$$ORIGIN'
 
