@@ -27,6 +27,7 @@ static const struct option long_options[] = {
 	{ "timeout", required_argument, NULL, 't' },
 	{ "variant", required_argument, NULL, 'v' },
 	{ "target", required_argument, NULL, 'T' },
+	{ "length", required_argument, NULL, 'l' },
 	{ "engine", required_argument, NULL, 'e' },
 	{ NULL, 0, NULL, 0 },
 };
@@ -44,6 +45,7 @@ static void help(const char *program, const char *about)
 		"  --timeout MS     for the partner, 60000\n"
 		"  --variant NAME   where the scenario has any\n"
 		"  --target B:D.F   device of this system whose memory the other one reaches\n"
+		"  --length BYTES   most bytes of it, 0x10000\n"
 		"  --engine B:D.F   device of this system that reaches the other one\n",
 		program, about, program);
 	exit(1);
@@ -59,6 +61,7 @@ void scenario_start(struct scenario *s, int argc, char **argv, const char *about
 	s->max = 0x1000;
 	s->min = 0x400;
 	s->timeout = 60000;
+	s->length = 0x10000;
 	s->variant = "";
 	while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
 		uint64_t number = optarg ? strtoull(optarg, NULL, 0) : 0;
@@ -84,6 +87,9 @@ void scenario_start(struct scenario *s, int argc, char **argv, const char *about
 			break;
 		case 'v':
 			s->variant = optarg;
+			break;
+		case 'l':
+			s->length = number;
 			break;
 		case 'T':
 			s->has_target = place_parse(&s->target, optarg);
@@ -304,8 +310,12 @@ struct connection scenario_device_server(const struct scenario *s, const char *d
 	ensure(s->has_target, "--target names the device");
 	if (!device_memory_open(memory, &s->target))
 		exit(1);
-	printf("    the device has %llu bytes at %#llx\n", (unsigned long long)memory->size,
-	       (unsigned long long)memory->address);
+	memory->size = memory->size < s->length ? memory->size : s->length;
+	printf("    %llu bytes of the device are at %#llx\n",
+	       (unsigned long long)memory->size, (unsigned long long)memory->address);
+	/* What an earlier run has left. */
+	for (uint64_t place = 0; place < memory->size; place++)
+		window_write(memory->bytes + place, 0);
 	CALL(requestWindowPhysicalAsServer, PXIMC_SUCCESS, interface, s->protocol, memory->size, 0,
 	     memory->address, (const uint8_t *)data, strlen(data), &session);
 	c = scenario_connect(session, s->timeout);

@@ -28,6 +28,7 @@ struct scenario {
 	const char *variant;
 	bool has_target, has_engine;
 	struct place target;		/* a device with memory that the other system reaches */
+	uint64_t length;		/* most bytes of it */
 	struct place engine;		/* one that reaches the other system */
 };
 

@@ -6,11 +6,14 @@ between it and the bridge; on the other one an IOMMU does.
 """
 
 import pytest
+from ntbrig import stack
+from ntbrig.settings import MIB
 
 import pximc
-from devices import Engine
+from devices import ENGINE, INSTRUMENT, Engine
 from pximc import OK, PXIMC, UP, Status
 from pximc_sessions import NONE, USUAL, close, pair, windows
+from scenarios import LANGUAGES, finish, play, start
 
 READ, WRITE = PXIMC.DEVICE_ACCESS_READ, PXIMC.DEVICE_ACCESS_WRITE
 CLEAR = PXIMC.DEVICE_ACCESS_CLEAR_ALL
@@ -32,8 +35,11 @@ sys.stdin.read()
 
 @pytest.fixture(scope="module")
 def plain(boot):
-    fabric = boot(hosts=2, engine=True)
-    pximc.load(*fabric.hosts)
+    # As large as a window, so that any bridge can lead one there.
+    fabric = boot(hosts=2, engine=True, instrument=4 * MIB)
+    target = {"ntb_hw_ivshmem": f"target={INSTRUMENT}"}
+    stack.load(*fabric.hosts, modules=pximc.MODULES, parameters=target)
+    pximc.wait_until_up(*fabric.hosts)
     return fabric
 
 
@@ -226,3 +232,59 @@ def test_there_is_room_for_64_devices(systems):
         assert allow(devices[5], CLEAR) == OK
         assert allow(devices[64], WRITE) == OK
         close(systems, sessions)
+
+
+# --- the scenarios of the specification, by the programs that show them
+
+TARGET = ("--target", INSTRUMENT.removeprefix("0000:"))
+MASTER = ("--engine", ENGINE.removeprefix("0000:"))
+
+
+@pytest.fixture
+def hosts(plain):
+    return plain.rp, plain.eps[0]
+
+
+@LANGUAGES
+def test_a_device_writes_to_a_process(hosts, language):
+    """PXI-GPA-2, PXI-EDA-8, PXI-WFC-10, PXI-WFC-11: scenario S-5: remote hardware to process;
+    a process raises the event for it."""
+    play(language, "s5", *hosts, options1=MASTER)
+
+
+@LANGUAGES
+def test_a_process_writes_to_a_device(hosts, language):
+    """PXI-REQPS-10, PXI-REQPS-11, PXI-REQPS-13, PXI-REQPC-2, PXI-REQPC-9, PXI-REQPC-10,
+    PXI-WFC-8, PXI-WFC-9: scenario S-4: process to remote hardware, all of whose memory it
+    reaches at its offsets."""
+    play(language, "s4", *hosts, options1=TARGET)
+
+
+@LANGUAGES
+def test_a_device_writes_to_a_device(hosts, language):
+    """PXI-REQPS-13, PXI-REQPC-9, PXI-GPA-2, PXI-EDA-8: scenario S-6: hardware to hardware,
+    which no processor touches on the way."""
+    play(language, "s6", *hosts, TARGET, MASTER)
+
+
+def test_a_process_and_a_device_write_at_once(hosts):
+    """PXI-PAIR-2, PXI-REQPC-7: scenario S-7: S-4 and S-5 over one link, by programs in C
+    for the one and the other."""
+    s0, s1 = hosts
+    finish(
+        start(s1, "c", "s4", "s1", *TARGET),
+        start(s1, "c", "s5", "s1", *MASTER),
+        start(s0, "c", "s4", "s0"),
+        start(s0, "c", "s5", "s0"),
+    )
+
+
+def test_one_process_has_both_going(hosts):
+    """PXI-PAIR-2, PXI-GEN-3: scenario S-7 in one process on each side."""
+    play("rust", "s7", *hosts, options1=(*TARGET, *MASTER))
+
+
+def test_devices_write_to_each_other(hosts):
+    """PXI-PAIR-2, PXI-REQPC-7: scenario S-8: S-6 in both directions at once."""
+    both = (*TARGET, *MASTER)
+    play("rust", "s8", *hosts, both, both)

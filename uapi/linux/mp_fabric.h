@@ -267,7 +267,7 @@ struct mp_session_address {
 
 #define MP_ACCESS_READ		0x1
 #define MP_ACCESS_WRITE		0x2
-#define MP_ACCESS_CLEAR		0x80000000	/* alone: takes all back */
+#define MP_ACCESS_CLEAR		0x80000000	/* alone: takes back what the device has */
 
 /*
  * MP_IOC_SESSION_ACCESS: lets a device of this host reach the remote window, at its

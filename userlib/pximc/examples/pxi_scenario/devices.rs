@@ -110,13 +110,13 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The largest BAR that is memory.
-    pub fn open(place: Place) -> Outcome<Self> {
+    /// The largest BAR that is memory, `most` bytes of it.
+    pub fn open(place: Place, most: u64) -> Outcome<Self> {
         let bars = place.bars()?;
         let largest = bars.into_iter().max_by_key(|(_, _, size)| *size);
         let (number, address, size) = largest.ok_or("the device has no memory")?;
         place.enable()?;
-        let map = Map::new(place.file(&format!("resource{number}"))?, 0, size)?;
+        let map = Map::new(place.file(&format!("resource{number}"))?, 0, size.min(most))?;
         Ok(Memory { address, map })
     }
 

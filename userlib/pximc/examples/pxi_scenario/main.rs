@@ -122,6 +122,9 @@ struct Common {
     /// Device of this system whose memory the other one reaches, as bus:device.function
     #[arg(long)]
     target: Option<Place>,
+    /// Most bytes of it
+    #[arg(long, default_value_t = 0x1_0000)]
+    length: u64,
     /// Device of this system that reaches the other one
     #[arg(long)]
     engine: Option<Place>,
