@@ -153,14 +153,20 @@ bool engine_open(struct engine *engine, const struct place *place)
 	engine->registers = map_bar(place, 0, REGISTERS_SIZE);
 	if (!engine->registers)
 		return failed(place, "its registers cannot be mapped");
-	if ((*(volatile uint32_t *)(engine->registers + ID) & 0xffff) != ID_KIND)
+	if ((__atomic_load_n((uint32_t *)(engine->registers + ID), __ATOMIC_ACQUIRE) & 0xffff) !=
+	    ID_KIND)
 		return failed(place, "it is not an engine");
 	return make_page(engine) || failed(place, "no memory for it");
 }
 
 static void set(struct engine *engine, size_t at, uint64_t value)
 {
-	*(volatile uint64_t *)(engine->registers + at) = value;
+	__atomic_store_n((uint64_t *)(engine->registers + at), value, __ATOMIC_RELEASE);
+}
+
+static uint64_t get(const struct engine *engine, size_t at)
+{
+	return __atomic_load_n((const uint64_t *)(engine->registers + at), __ATOMIC_ACQUIRE);
 }
 
 static bool run(struct engine *engine, uint64_t from, uint64_t to, size_t size, uint64_t how)
@@ -176,7 +182,7 @@ static bool run(struct engine *engine, uint64_t from, uint64_t to, size_t size, 
 	set(engine, COUNT, size);
 	set(engine, COMMAND, COMMAND_RUN | how);
 	for (int i = 0; i < PATIENCE_MS; i++) {
-		if (!(*(volatile uint64_t *)(engine->registers + COMMAND) & COMMAND_RUN))
+		if (!(get(engine, COMMAND) & COMMAND_RUN))
 			return true;
 		nanosleep(&nap, NULL);
 	}

@@ -35,7 +35,7 @@ struct device_memory {
 bool device_memory_open(struct device_memory *memory, const struct place *place);
 
 struct engine {
-	volatile uint8_t *registers;
+	uint8_t *registers;
 	uint8_t *page;			/* for the engine, at this address on the bus */
 	uint64_t page_address;
 };

@@ -37,7 +37,7 @@ sys.stdin.read()
 def plain(boot):
     # As large as a window, so that any bridge can lead one there.
     fabric = boot(hosts=2, engine=True, instrument=4 * MIB)
-    target = {"ntb_hw_ivshmem": f"target={INSTRUMENT}"}
+    target = {"ntb_hw_ivshmem": f"mw_count=4 target={INSTRUMENT}"}
     stack.load(*fabric.hosts, modules=pximc.MODULES, parameters=target)
     pximc.wait_until_up(*fabric.hosts)
     return fabric
@@ -183,6 +183,8 @@ def test_access_ends_with_the_window(guarded, translated, end):
             translated.plug(s1.guest)
             for system in (s0, s1):
                 system.wait_for_state(UP)
+            # The half with the access stays open.
+            assert s1.close_window(sessions[1]) == OK
         again, local = pair_to_remote(s0, s1)
         # Memory is given to the first who asks: it is the same.
         assert address_of(s0, again[0]) == address
