@@ -62,8 +62,6 @@ class Device:
 class Engine(Device):
     """Its own memory stays as it is whether or not anything else is reached."""
 
-    SIZE = 4096
-
     def __init__(self, guest):
         super().__init__(guest, ENGINE)
 

@@ -26,6 +26,9 @@ const COMMAND_MASTER: u16 = 0x4;
 /// The kernel's flag of resources that are memory.
 const IS_MEMORY: u64 = 0x200;
 
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+
 /// A function on a PCI bus of domain 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
@@ -158,8 +161,9 @@ const OWN: u64 = 0x40000;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Engine {
-    /// Bytes of its memory.
-    pub const SIZE: usize = 4096;
+    /// Most bytes of a copy. It has twice as many, the last of which some versions of QEMU
+    /// take for the first one outside.
+    pub const SIZE: usize = 2048;
 
     /// Makes a device ready that is an engine.
     pub fn open(place: Place) -> Outcome<Self> {
@@ -212,8 +216,8 @@ impl Engine {
 /// A page of memory, without swap to go to.
 fn make_page() -> Outcome<Map> {
     let file = memfd_create("engine", MemfdFlags::CLOEXEC)?;
-    ftruncate(&file, Engine::SIZE as u64)?;
-    let page = Map::new(file, 0, Engine::SIZE as u64)?;
+    ftruncate(&file, PAGE)?;
+    let page = Map::new(file, 0, PAGE)?;
     page.volatile().store(0_u8, 0, Ordering::Release)?;
     Ok(page)
 }
@@ -221,9 +225,9 @@ fn make_page() -> Outcome<Map> {
 /// Where a page of this process is, by the kernel's table of them.
 fn bus_address(page: &Map) -> Outcome<u64> {
     let mut entry = [0; 8];
-    let number = page.as_ptr() as u64 / Engine::SIZE as u64;
+    let number = page.as_ptr() as u64 / PAGE;
     File::open("/proc/self/pagemap")?.read_exact_at(&mut entry, number * 8)?;
     let frame = u64::from_le_bytes(entry) & ((1 << 55) - 1);
     ensure(frame != 0, "the page's address is known")?;
-    Ok(frame * Engine::SIZE as u64)
+    Ok(frame * PAGE)
 }
