@@ -451,6 +451,13 @@ fn place(
     mapper: &Mapper,
     is_gone: bool,
 ) -> Result<Place> {
+    // The addresses of a physical server are not its own to map (`PXI-REQPS-13`).
+    if let Some(piece) = piece.as_ref().filter(|piece| !piece.is_mappable()) {
+        return Ok(Place {
+            len: piece.len(),
+            offset: 0,
+        });
+    }
     if let (Some(piece), None) = (piece, &window) {
         let new = mapper.window(piece)?;
         if is_gone {

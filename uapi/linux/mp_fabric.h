@@ -237,7 +237,7 @@ struct mp_session {
 	__u32 events;			/* out: all MP_EVENT_* that are there; takes none */
 	__u32 interface;		/* out */
 	__aligned_u64 local_size;	/* out, in bytes; 0: no such window, or not paired */
-	__aligned_u64 local_offset;	/* out: for mmap() */
+	__aligned_u64 local_offset;	/* out: for mmap(); not of a physical server */
 	__aligned_u64 remote_size;
 	__aligned_u64 remote_offset;
 };
