@@ -85,10 +85,12 @@ programs: userlib $(test_programs) $(test_programs32)
 
 test_cflags := -std=gnu11 -O2 -Wall -Wextra -Werror -pthread -Iuserlib/include
 
-$(test_programs): $(RIG_PROGRAMS)/%: tests/programs/%.c userlib/include/pximc.h | userlib
+test_headers := userlib/include/pximc.h $(wildcard examples/pximc/engine.[ch])
+
+$(test_programs): $(RIG_PROGRAMS)/%: tests/programs/%.c $(test_headers) | userlib
 	@$(CC) $(test_cflags) -o $@ $< -L$(RIG_PROGRAMS) -lpximc64 '-Wl,-rpath,$$ORIGIN'
 
-$(test_programs32): $(PROGRAMS32)/%: tests/programs/%.c userlib/include/pximc.h | userlib
+$(test_programs32): $(PROGRAMS32)/%: tests/programs/%.c $(test_headers) | userlib
 	@[ ! -e $(@D)/libpximc64.so ] || $(CC) -m32 $(test_cflags) -o $@ $< \
 		-L$(@D) -lpximc64 '-Wl,-rpath,$$ORIGIN'
 

@@ -9,7 +9,7 @@
 //! * [`context`]: open files, what they own, and how they end.
 //! * [`calls`]: the calls, from structures to methods and back.
 //! * [`session`], [`window`]: what a pair is for its process; memory that is mapped and
-//!   taken away.
+//!   taken away. [`access`]: devices that reach it as well.
 //! * [`ready`], [`stream`]: events, and everybody who waits for them.
 //! * [`link`], [`host`]: the end of a link; all links of the host.
 //! * [`desk`]: what the pairing engine decides, carried out.
@@ -17,7 +17,7 @@
 //! * [`quota`]: what a user may have.
 //!
 //! Locks, the outer ones first: the registry's of `mp_transport`; a context's objects;
-//! a link's core; a session's state; then those of mappings and of memory. A process's
+//! a link's core; a session's state; its devices' access; then those of mappings and of memory. A process's
 //! `mmap_lock` comes before those of mappings only, and nothing is copied from or to a
 //! process under any of these. Spin locks are innermost: that of a link's watchers comes
 //! before that of an object's events, which comes before the stream's. Under the
@@ -42,6 +42,8 @@ use mp_transport::{
     interface, //
 };
 
+#[path = "mp_func_user/access.rs"]
+mod access;
 #[path = "mp_func_user/calls.rs"]
 mod calls;
 #[path = "mp_func_user/context.rs"]

@@ -4,6 +4,7 @@
 //! out.
 
 use crate::{
+    access::Requester,
     context::Context,
     link::Link,
     ready,
@@ -19,8 +20,8 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
-    error,
     eventfd::EventFd,
+    iommu::Rights,
     process,
     uaccess::{
         read_sized,
@@ -416,11 +417,14 @@ fn grant_access(context: &Context, access: &mp_session_access) -> Result {
         return Err(EPERM);
     }
     session.check_paired()?;
-    let reached = session.bus_address().map(|_| ());
-    match reached {
-        // Nothing translates between devices and the bridge: all of them reach it.
-        Ok(()) => Ok(()),
-        Err(e) if e == ENXIO => Err(e),
-        Err(_) => Err(error::unsupported()),
-    }
+    let device = Requester {
+        domain: access.pci_domain,
+        bus: access.pci_bus,
+        devfn: access.pci_devfn,
+    };
+    let rights = (!is_clear).then_some(Rights {
+        read: access.mode & MP_ACCESS_READ != 0,
+        write: access.mode & MP_ACCESS_WRITE != 0,
+    });
+    session.allow(device, rights)
 }

@@ -6,6 +6,10 @@
 //! what its process needs: windows, events, and the way to its partner.
 
 use crate::{
+    access::{
+        Access,
+        Requester, //
+    },
     link::Link,
     outbox::{
         Outbox,
@@ -36,6 +40,7 @@ use kernel::{
 };
 use mp_kernel::{
     error,
+    iommu::Rights,
     new_wait_queue,
     time::monotonic_ns,
     vma::{
@@ -76,6 +81,8 @@ struct State {
     remote: Option<Arc<Piece>>,
     local_window: Option<Window>,
     remote_window: Option<Window>,
+    /// The devices that reach the remote piece, once there is one.
+    access: Option<Access>,
     /// The way to the partner.
     partner: Option<(Arc<Outbox>, Arc<Signal>)>,
     /// Nothing of the partner is to be seen any more.
@@ -89,6 +96,9 @@ impl State {
         self.is_parted = true;
         if let Some(window) = &self.remote_window {
             window.forsake();
+        }
+        if let Some(access) = &self.access {
+            access.forsake();
         }
     }
 }
@@ -162,6 +172,7 @@ impl Session {
                     remote: None,
                     local_window: None,
                     remote_window: None,
+                    access: None,
                     partner: None,
                     is_parted: false,
                 }),
@@ -384,8 +395,39 @@ impl Session {
     /// `ENOTCONN` when the link is down.
     pub(crate) fn bus_address(&self) -> Result<u64> {
         match self.state.lock().remote.as_deref() {
-            Some(Piece::Remote(remote)) => remote.bus_address(0),
-            _ => Err(ENXIO),
+            Some(piece) => Ok(piece.bus_range()?.bus),
+            None => Err(ENXIO),
+        }
+    }
+
+    /// Lets a device of this host reach the remote window, in addition to what it may, or
+    /// takes all back without rights.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`bus_address`](Self::bus_address); `EOPNOTSUPP` also if somebody else says
+    /// what the device reaches, or if it is one too many; `ENETDOWN`, `ENOMEM`.
+    pub(crate) fn allow(&self, device: Requester, rights: Option<Rights>) -> Result {
+        let group = device.group()?;
+        let mut state = self.state.lock();
+        let State {
+            remote,
+            access,
+            is_parted,
+            ..
+        } = &mut *state;
+        if *is_parted {
+            return Err(error::net_down());
+        }
+        let piece = remote.as_deref().ok_or(ENXIO)?;
+        // Also to take back what nobody has been given: the window has to be there.
+        let access = match access {
+            Some(access) => access,
+            None => access.insert(Access::new(piece)?),
+        };
+        match rights {
+            Some(rights) => access.allow(device, group, rights),
+            None => access.clear(device),
         }
     }
 
@@ -398,6 +440,7 @@ impl Session {
             (
                 state.local_window.take(),
                 state.remote_window.take(),
+                state.access.take(),
                 state.local.take(),
                 state.remote.take(),
             )
@@ -414,6 +457,13 @@ fn place(
     mapper: &Mapper,
     is_gone: bool,
 ) -> Result<Place> {
+    // The addresses of a physical server are not its own to map (`PXI-REQPS-13`).
+    if let Some(piece) = piece.as_ref().filter(|piece| !piece.is_mappable()) {
+        return Ok(Place {
+            len: piece.len(),
+            offset: 0,
+        });
+    }
     if let (Some(piece), None) = (piece, &window) {
         let new = mapper.window(piece)?;
         if is_gone {

@@ -237,7 +237,7 @@ struct mp_session {
 	__u32 events;			/* out: all MP_EVENT_* that are there; takes none */
 	__u32 interface;		/* out */
 	__aligned_u64 local_size;	/* out, in bytes; 0: no such window, or not paired */
-	__aligned_u64 local_offset;	/* out: for mmap() */
+	__aligned_u64 local_offset;	/* out: for mmap(); not of a physical server */
 	__aligned_u64 remote_size;
 	__aligned_u64 remote_offset;
 };
@@ -267,9 +267,16 @@ struct mp_session_address {
 
 #define MP_ACCESS_READ		0x1
 #define MP_ACCESS_WRITE		0x2
-#define MP_ACCESS_CLEAR		0x80000000	/* alone: takes all back */
+#define MP_ACCESS_CLEAR		0x80000000	/* alone: takes back what the device has */
 
-/* MP_IOC_SESSION_ACCESS: lets a device of this host reach the remote window. */
+/*
+ * MP_IOC_SESSION_ACCESS: lets a device of this host reach the remote window, at its
+ * address on the PCI bus, as long as the session is open and paired. Without an IOMMU
+ * between the device and the bus nothing has to be done. Whether there is such a device is
+ * not looked at.
+ * EINVAL, and those of MP_IOC_SESSION_ADDRESS; EOPNOTSUPP also: another process says what
+ * the device reaches, or too many devices do.
+ */
 struct mp_session_access {
 	__u32 size;
 	__u32 handle;
