@@ -84,7 +84,7 @@ pub(crate) fn call(context: &Context, command: u32, arg: UserPtr) -> Result {
     match command {
         MP_IOC_INFO => with(arg, |info| describe(context, info)),
         MP_IOC_CLOSE => take(arg, |close: &mp_handle| context.close_session(close.handle)),
-        MP_IOC_WAIT => with(arg, |wait| wait_for(context, wait)),
+        MP_IOC_WAIT => wait_for(context, arg),
         MP_IOC_NOTIFY => take(arg, |notify| notify_of(context, notify)),
         MP_IOC_WATCH => take(arg, |watch| watch_for(context, watch)),
         MP_IOC_SIGNAL => take(arg, |signal: &mp_handle| {
@@ -181,7 +181,8 @@ fn target(
     }
 }
 
-fn wait_for(context: &Context, wait: &mut mp_wait) -> Result<Told> {
+fn wait_for(context: &Context, arg: UserPtr) -> Result {
+    let (mut wait, size) = read_sized::<mp_wait>(arg)?;
     expect_zero(wait.reserved)?;
     expect_zero(wait.flags & !(MP_WAIT_INTERFACE | MP_WAIT_ONE))?;
     if wait.mask == 0 {
@@ -191,7 +192,8 @@ fn wait_for(context: &Context, wait: &mut mp_wait) -> Result<Told> {
     let deadline = Some(wait.deadline).filter(|at| *at != u64::MAX);
     let one = wait.flags & MP_WAIT_ONE != 0;
     wait.events = ready.wait(wait.mask, deadline, one)?;
-    Ok(Told::Done)
+    // Nothing of a signal is left but this.
+    write_versioned(arg, size, &wait).inspect_err(|_| ready.give_back(wait.events))
 }
 
 fn notify_of(context: &Context, notify: &mp_notify) -> Result {

@@ -139,10 +139,12 @@ struct Objects {
 #[pin_data(PinnedDrop)]
 pub(crate) struct Context {
     shared: Arc<Shared>,
-    owner: Owner,
+    owner: Arc<Owner>,
     user: UserId,
     mapper: Mapper,
     stream: Arc<Stream>,
+    /// Whether it has ended, or is just ending.
+    ended: Atomic<bool>,
     /// `None` once it has ended.
     #[pin]
     objects: Mutex<Option<Objects>>,
@@ -186,6 +188,20 @@ impl Context {
         match self.owner.is_current() {
             true => Ok(()),
             false => Err(EACCES),
+        }
+    }
+
+    /// Whether the caller may use it, and it has not ended. Takes no lock: `mmap()` asks
+    /// under the process's own.
+    ///
+    /// # Errors
+    ///
+    /// `EACCES`, `ESHUTDOWN`.
+    fn check(&self) -> Result {
+        self.check_caller()?;
+        match self.ended.load(Relaxed) {
+            true => Err(error::shut_down()),
+            false => Ok(()),
         }
     }
 
@@ -287,6 +303,7 @@ impl Context {
 
     /// Ends it: everything that it owns is closed.
     fn end(&self) {
+        self.ended.store(true, Relaxed);
         let Some(objects) = self.objects.lock().take() else {
             return;
         };
@@ -315,6 +332,7 @@ impl File for Context {
     fn open(opening: Opening<'_, Self>) -> Result<Arc<Self>> {
         let Opening {
             shared,
+            owner,
             space,
             pollers,
         } = opening;
@@ -324,15 +342,15 @@ impl File for Context {
             owner: number,
             scrap: ScrapPage::new()?,
         };
-        let owner = Owner::current()?;
         let stream = Stream::new(pollers.clone())?;
         Arc::pin_init(
             pin_init!(Self {
                 shared: shared.into(),
-                owner,
+                owner: owner.clone(),
                 user: UserId::current(),
                 mapper,
                 stream,
+                ended: Atomic::new(false),
                 objects <- new_mutex!(Some(Objects {
                     sessions: KVec::new(),
                     interfaces: KVec::new(),
@@ -344,10 +362,7 @@ impl File for Context {
     }
 
     fn ioctl(this: ArcBorrow<'_, Self>, command: u32, arg: UserPtr) -> Result<c_int> {
-        this.check_caller()?;
-        if this.objects.lock().is_none() {
-            return Err(error::shut_down());
-        }
+        this.check()?;
         calls::call(&this, command, arg)?;
         Ok(0)
     }
@@ -357,8 +372,7 @@ impl File for Context {
     }
 
     fn mmap(this: ArcBorrow<'_, Self>, area: NewVma<'_>) -> Result {
-        this.check_caller()?;
-        this.with_objects(|_| Ok(()))?;
+        this.check()?;
         let mapping = this.mapper.space.find(area.first(), 1);
         let mapping = mapping.filter(|mapping| mapping.owner() == this.mapper.owner);
         area.attach(mapping.ok_or(ENOENT)?)
@@ -369,9 +383,7 @@ impl File for Context {
         this.stream.read(to, nonblock)
     }
 
-    fn flush(this: ArcBorrow<'_, Self>, last: bool) {
-        if last && this.owner.is_closing() {
-            this.end();
-        }
+    fn abandoned(this: ArcBorrow<'_, Self>) {
+        this.end();
     }
 }

@@ -13,7 +13,10 @@ use crate::{
         Signal, //
     },
     ready,
-    session::Session,
+    session::{
+        Phase,
+        Session, //
+    },
     window::Piece, //
 };
 use kernel::{
@@ -160,11 +163,28 @@ impl<'a> Desk<'a> {
     ///
     /// `ENOMEM`, `ENOBUFS`: the two sides do not agree any more.
     pub(crate) fn finish(mut self) -> Result {
+        if self.host.link.is_loopback() {
+            self.close_missed();
+        }
         let said = self.say();
         if self.host.has_paired {
             self.host.link.announce();
         }
         said.and(self.host.failed)
+    }
+
+    /// On a host's link with itself, there is nobody to start over with: closes the
+    /// sessions that could not be told of a partner. Their partners are, and hear that it
+    /// has gone.
+    fn close_missed(&mut self) {
+        let link = self.host.link;
+        while core::mem::replace(&mut self.host.failed, Ok(())).is_err() {
+            link.for_each_session(|session| {
+                if session.phase() == Phase::Lost {
+                    self.close(session.number());
+                }
+            });
+        }
     }
 
     fn say(&mut self) -> Result {
@@ -281,6 +301,9 @@ impl Host for Carrier<'_> {
                 let remote = remote.map(|span| (span.off, span.len));
                 if let Err(e) = self.paired(session, partner, local, remote) {
                     self.failed = Err(e);
+                    if let Some(session) = self.link.session(session) {
+                        session.miss(e);
+                    }
                 }
             }
             Event::PartnerClosed { session } => {

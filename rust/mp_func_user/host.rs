@@ -8,7 +8,10 @@ use crate::{
         Worker,
         WorkerRef, //
     },
-    link::Link,
+    link::{
+        Link,
+        AGAIN_MS, //
+    },
     outbox::Outbox, //
 };
 use kernel::{
@@ -139,10 +142,10 @@ impl Links {
 
     fn connect(&self, interface: &Interface, peer: &Arc<Peer>) -> Result {
         let (link, worker) = self.entry(interface).ok_or(ENODEV)?;
-        let outbox = Outbox::new(peer.clone())?;
+        let outbox = Outbox::new(peer.clone(), worker.clone())?;
         let route = Route {
             link: link.clone(),
-            worker,
+            worker: worker.clone(),
             outbox: outbox.clone(),
         };
         let cell = self.routes.iter().find(|cell| cell.get().is_none());
@@ -150,7 +153,13 @@ impl Links {
             cell.ok_or(ENOSPC)?
                 .replace(Some(Arc::new(route, GFP_KERNEL)?)),
         );
-        link.peer_up(outbox)
+        link.peer_up(outbox).or_else(|e| {
+            if e != ENOMEM {
+                return Err(e);
+            }
+            worker.kick_in(AGAIN_MS);
+            Ok(())
+        })
     }
 
     /// Calls `f` with the route to a peer, under RCU.
@@ -195,6 +204,10 @@ impl Watcher for Links {
                 peer.id().0,
                 e.to_errno()
             );
+            if e == ENOMEM {
+                // Perhaps there is some when the link has started over.
+                peer.reset();
+            }
         }
     }
 

@@ -72,6 +72,9 @@ use mp_transport::{
 /// Most messages that the worker deals with before it lets others run.
 const BATCH: usize = 64;
 
+/// Milliseconds until something is tried again for which there was no memory.
+pub(crate) const AGAIN_MS: u32 = 100;
+
 /// The engine with tables on the heap.
 pub(crate) type Pairing = Engine<KVVec<Option<Own>>, KVVec<Option<Far>>>;
 
@@ -92,6 +95,8 @@ struct Core {
     /// While a peer is at the far end.
     peer: Option<(Arc<Outbox>, Greeting)>,
     up: Option<KBox<Up>>,
+    /// The peer has been told of this service.
+    is_greeted: bool,
     /// The peer's version has been reported as another one.
     is_version_told: bool,
     /// The interface has gone.
@@ -130,6 +135,7 @@ impl Link {
                 core <- new_mutex!(Core {
                     peer: None,
                     up: None,
+                    is_greeted: false,
                     is_version_told: false,
                     removed: false,
                 }),
@@ -181,7 +187,13 @@ impl Link {
         sessions.iter().find(|s| s.number() == number).cloned()
     }
 
-    fn for_each_session(&self, mut f: impl FnMut(&Arc<Session>)) {
+    /// Whether it is the host's with itself, which has one end and no messages.
+    pub(crate) fn is_loopback(&self) -> bool {
+        self.interface.info().is_loopback
+    }
+
+    /// Calls `f` with each session.
+    pub(crate) fn for_each_session(&self, mut f: impl FnMut(&Arc<Session>)) {
         let mut at = 0;
         loop {
             let session = self.sessions.lock().get(at).cloned();
@@ -207,33 +219,54 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
+    /// `ENOMEM`: the worker is to [run](Work::run), which tries again.
     pub(crate) fn peer_up(&self, outbox: Arc<Outbox>) -> Result {
         let mut core = self.core.lock();
+        core.peer = Some((outbox, Greeting::new(self.life)));
+        core.is_greeted = false;
         core.is_version_told = false;
-        let greeting = Greeting::new(self.life);
-        if self.interface.info().is_loopback {
+        self.greet(&mut core)
+    }
+
+    /// Says hello to the peer, unless it has.
+    fn greet(&self, core: &mut Core) -> Result {
+        let Some((outbox, greeting)) = &core.peer else {
+            return Ok(());
+        };
+        if core.is_greeted {
+            return Ok(());
+        }
+        if self.is_loopback() {
             // This service is its own partner.
+            let outbox = outbox.clone();
             core.up = Some(self.open(outbox.peer(), self.life)?);
-            self.opened(&mut core, &outbox);
+            self.opened(core, &outbox);
         } else {
             outbox.send(&Header::Hello(greeting.hello()), KVec::new())?;
         }
-        core.peer = Some((outbox, greeting));
+        core.is_greeted = true;
         Ok(())
     }
 
-    /// The peer leaves, or this service does, and says goodbye.
+    /// The peer leaves, or this service does, and says goodbye. Sleeps until that is sent.
     pub(crate) fn peer_down(&self) {
-        let mut core = self.core.lock();
-        if let Some((outbox, greeting)) = core.peer.take() {
-            if let Some(life) = greeting.partner() {
-                // It may have left already.
-                let _ = outbox.send(&Header::Bye(life), KVec::new());
+        let peer = {
+            let mut core = self.core.lock();
+            let peer = core.peer.take();
+            self.close(&mut core);
+            self.inbox.clear();
+            peer
+        };
+        let Some((outbox, greeting)) = peer else {
+            return;
+        };
+        if let Some(life) = greeting.partner() {
+            let said = outbox.send(&Header::Bye(life), KVec::new());
+            if said.is_err() || !outbox.drain() {
+                // Unless it has left already, it hears of the end in this way.
+                outbox.peer().reset();
             }
         }
-        self.close(&mut core);
-        self.inbox.clear();
     }
 
     /// The interface has gone.
@@ -316,7 +349,7 @@ impl Link {
     /// Makes the engine for a new life of the link.
     fn open(&self, peer: &Arc<Peer>, life: Life) -> Result<KBox<Up>> {
         let memory = peer.memory().ok_or_else(error::unsupported)?;
-        let mode = match self.interface.info().is_loopback {
+        let mode = match self.is_loopback() {
             true => Mode::Loopback,
             false if service::self_id().0 < peer.id().0 => Mode::Arbiter,
             false => Mode::Asker,
@@ -473,8 +506,14 @@ impl Work for Link {
 
     fn run(&self) -> Option<u32> {
         let mut core = self.core.lock();
+        if let Some((outbox, _)) = &core.peer {
+            outbox.resume();
+        }
+        let due = self.greet(&mut core).err().map(|_| AGAIN_MS);
         for _ in 0..BATCH {
-            let mail = self.inbox.next()?;
+            let Some(mail) = self.inbox.next() else {
+                return due;
+            };
             let received = mail.and_then(|mail| self.receive(&mut core, mail));
             if let Err(e) = received {
                 // The two engines do not agree any more.
@@ -514,7 +553,7 @@ impl Windows<'_> {
 
     /// What a window was posted with.
     pub(crate) fn data(&self, window: &RemoteWindow, f: impl FnOnce(&[u8])) {
-        if self.link.interface.info().is_loopback {
+        if self.link.is_loopback() {
             let session = self.link.session(window.session);
             f(session.as_ref().map_or(&[][..], |session| session.data()));
         } else {

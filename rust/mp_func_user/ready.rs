@@ -192,6 +192,14 @@ impl Ready {
         }
     }
 
+    /// Events that a wait has taken have not reached the process: they happen anew.
+    pub(crate) fn give_back(self: &Arc<Self>, events: u32) {
+        let events = events & TAKEN;
+        if events != 0 {
+            self.raise(events);
+        }
+    }
+
     /// Takes what there is of `mask`; 0 if there is nothing.
     fn take(&self, mask: u32, one: bool) -> Result<u32> {
         let mut state = self.state.lock();

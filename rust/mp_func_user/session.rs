@@ -64,7 +64,7 @@ pub(crate) enum Phase {
     Posted,
     /// Has a partner, in this life of the link.
     Paired,
-    /// Has had one, in an earlier life of the link.
+    /// Has had one in an earlier life of the link, or one that it could not be told of.
     Lost,
 }
 
@@ -275,6 +275,12 @@ impl Session {
             state.is_parted = false;
         }
         self.partner.store(partner, Relaxed);
+    }
+
+    /// It has got a partner, and cannot be told of it: over before its process knows.
+    pub(crate) fn miss(&self, error: Error) {
+        self.state.lock().phase = Phase::Lost;
+        self.answer(Err(error));
     }
 
     /// The partner has been told as well: tells the process of a pair that it does not
