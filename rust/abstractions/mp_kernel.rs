@@ -12,6 +12,7 @@
 //! * [`uaccess`]: structures of programs older or younger than the kernel.
 //! * [`net`]: network devices, socket buffers, NAPI and ethtool.
 //! * [`shared_pages`]: pages that processes map and the kernel uses meanwhile.
+//! * [`contiguous`]: a large piece of memory in one run.
 //! * [`sync`]: locks and reference cells for softirq context.
 //! * [`pci`]: what a function on a PCI bus is, and where.
 //! * [`random`]: the kernel's random numbers.
@@ -33,6 +34,7 @@ use kernel::prelude::*;
 
 pub mod barrier;
 pub mod chardev;
+pub mod contiguous;
 pub mod cpu;
 pub mod dma_engine;
 pub mod error;

@@ -37,6 +37,8 @@ mod tests {
     use mp_transport::{
         memory::{
             Cache,
+            Far,
+            Further,
             Holder,
             Limits,
             Memory,
@@ -64,12 +66,13 @@ mod tests {
         fn new() -> Result<Self> {
             let pages = SharedPages::new((PAGES * PAGE) as usize / kernel::page::PAGE_SIZE)?;
             let pages = Arc::new(pages, GFP_KERNEL)?;
-            let pool = Pool::new(PAGES * PAGE, pages.clone())?;
+            let pool = Pool::new(PAGES * PAGE, pages.clone(), Further::default())?;
             Ok(Self { pages, pool })
         }
 
         fn begin(&self) -> Result<Arc<Memory>> {
-            Memory::begin(self.pool.clone(), self.pages.clone(), PAGES * PAGE)
+            let far = Far::arena(self.pages.clone(), PAGES * PAGE);
+            Memory::begin(self.pool.clone(), far)
         }
     }
 
@@ -261,7 +264,7 @@ mod tests {
         let memory = own()?;
         let shared = Shared::new()?;
         let piece = shared.begin()?.alloc(1)?;
-        assert_eq!(memory.grant(&piece).err(), Some(EINVAL));
+        assert_eq!(memory.grant(&piece).err(), Some(ENOSPC));
         Ok(())
     }
 

@@ -21,6 +21,7 @@
 //! | [`layout`] | the division of inbound memory |
 //! | [`ring`] | the record ring, doorbell suppression, large frames |
 //! | [`arena`] | segments cut from inbound memory |
+//! | [`reach`] | places in what a peer reaches, over all windows |
 //! | [`route`] | the way of a frame: delivered here, or forwarded |
 //! | [`flow`] | back-pressure of frames that are forwarded |
 //! | [`manage`] | messages between the message frame services of two hosts |
@@ -54,6 +55,7 @@ pub mod mailbox;
 pub mod manage;
 pub mod memory;
 pub mod pairing;
+pub mod reach;
 pub mod ring;
 pub mod route;
 pub mod sharing;

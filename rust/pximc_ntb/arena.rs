@@ -19,6 +19,8 @@ use mp_kernel::error;
 use mp_proto::layout::Layout;
 use mp_transport::memory::{
     Cache,
+    Far as FarMemory,
+    Further,
     LocalBytes,
     Memory,
     PageFrame,
@@ -143,7 +145,11 @@ impl Arena {
             memory: memory.clone(),
             start: layout.arena_off,
         };
-        let pool = Pool::new(layout.arena_len, Arc::new(near, GFP_KERNEL)?)?;
+        let pool = Pool::new(
+            layout.arena_len,
+            Arc::new(near, GFP_KERNEL)?,
+            Further::default(),
+        )?;
         Ok(Self(pool))
     }
 
@@ -162,7 +168,8 @@ impl Arena {
             memory: window.ok_or(error::no_link())?.clone(),
             start: peer.arena_off,
         };
-        Memory::begin(self.0.clone(), Arc::new(far, GFP_KERNEL)?, peer.arena_len)
+        let far = FarMemory::arena(Arc::new(far, GFP_KERNEL)?, peer.arena_len);
+        Memory::begin(self.0.clone(), far)
     }
 }
 
