@@ -11,6 +11,11 @@ use crate::{
     },
     link::Link,
     offer::Terms,
+    queue::{
+        Job,
+        Queue,
+        Source, //
+    },
     ready,
     session::Session,
     uapi::*, //
@@ -87,7 +92,13 @@ structures! {
     mp_notice 32
     mp_message 32
     mp_barrier 24
+    mp_queue_create 16
+    mp_queue_start 32
+    mp_queue 24
 }
+
+// SAFETY: Numbers, for which all bits will do, without padding.
+unsafe impl kernel::transmute::FromBytes for mp_copy {}
 
 // SAFETY: Numbers without padding.
 unsafe impl kernel::transmute::AsBytes for mp_event {}
@@ -128,6 +139,10 @@ pub(crate) fn call(context: &Context, command: u32, arg: UserPtr) -> Result {
         MP_IOC_SEND => take(arg, |message| send(context, message)),
         MP_IOC_RECEIVE => with(arg, |message| receive(context, message)),
         MP_IOC_BARRIER => take(arg, |barrier| wait_for_stores(context, barrier)),
+        MP_IOC_QUEUE_CREATE => create_queue(context, arg),
+        MP_IOC_QUEUE_START => take(arg, |start| start_queue(context, start)),
+        MP_IOC_QUEUE_ABORT => take(arg, |of: &mp_handle| abort_queue(context, of.handle)),
+        MP_IOC_QUEUE => with(arg, |info| describe_queue(context, info)),
         _ => Err(ENOTTY),
     }
 }
@@ -186,8 +201,13 @@ fn put_ids(ids: &[u32], address: u64, capacity: u32) -> Result<Told> {
 fn describe(context: &Context, info: &mut mp_info) -> Result<Told> {
     let shared = context.shared();
     info.version = MP_FABRIC_VERSION;
-    info.features =
-        u64::from(MP_FEATURE_SESSIONS | MP_FEATURE_SEGMENTS | MP_FEATURE_EVENTS | MP_FEATURE_PORTS);
+    info.features = u64::from(
+        MP_FEATURE_SESSIONS
+            | MP_FEATURE_SEGMENTS
+            | MP_FEATURE_EVENTS
+            | MP_FEATURE_PORTS
+            | MP_FEATURE_QUEUES,
+    );
     info.sessions_max = shared.limits.sessions;
     info.user_sessions_max = shared.limits.user_sessions;
     info.objects_max = shared.limits.objects;
@@ -558,8 +578,9 @@ fn remove_object(context: &Context, remove: &mp_remove) -> Result {
     if context.session(remove.handle).is_ok() {
         return Err(EINVAL);
     }
-    if let Object::Connection(_) = context.object(remove.handle)? {
-        return Err(EINVAL);
+    match context.object(remove.handle)? {
+        Object::Segment(_) | Object::Offer(_) => {}
+        _ => return Err(EINVAL),
     }
     context.remove(remove.handle, remove.flags & MP_REMOVE_FORCE != 0)
 }
@@ -641,7 +662,7 @@ fn take_notice(context: &Context, notice: &mut mp_notice) -> Result<Told> {
     let taken = match context.object(notice.handle)? {
         Object::Segment(holding) => holding.notices().take(until)?,
         Object::Connection(connection) => connection.notices().take(until)?,
-        Object::Offer(_) => return Err(EINVAL),
+        _ => return Err(EINVAL),
     };
     notice.notice = taken.kind;
     notice.interface = taken.interface;
@@ -700,4 +721,79 @@ fn wait_for_stores(context: &Context, barrier: &mp_barrier) -> Result {
         }
     };
     link.barrier(context.shared().next_handle(), deadline(barrier.deadline))
+}
+
+fn create_queue(context: &Context, arg: UserPtr) -> Result {
+    let (mut create, size) = read_sized::<mp_queue_create>(arg)?;
+    let link = context.shared().links.get(create.interface)?;
+    if create.entries == 0 || create.entries > MP_QUEUE_ENTRIES_MAX {
+        return Err(EINVAL);
+    }
+    let object = context.make(|| {
+        let number = context.shared().next_handle();
+        let word = context.status().word()?;
+        let queue = Queue::new(number, link.clone(), create.entries, word)?;
+        Ok(Object::Queue(queue))
+    })?;
+    if let Object::Queue(queue) = &object {
+        create.handle = queue.target().number();
+    }
+    answer(context, arg, size, &create, create.handle)
+}
+
+/// The copies that are asked for, which end at `local` and `remote` at the latest.
+fn copies(start: &mp_queue_start, local: Option<u64>, remote: u64) -> Result<KVec<mp_copy>> {
+    let count = start.count as usize;
+    let len = count * core::mem::size_of::<mp_copy>();
+    let mut reader = user(start.copies, len)?.reader();
+    let mut copies = KVec::with_capacity(count, GFP_KERNEL)?;
+    let is_inside = |off: u64, len: u64, end: u64| off.checked_add(len).is_some_and(|at| at <= end);
+    for _ in 0..count {
+        let copy: mp_copy = reader.read()?;
+        let reads_inside = local.is_none_or(|end| is_inside(copy.local, copy.length, end));
+        if !reads_inside || !is_inside(copy.remote, copy.length, remote) {
+            return Err(ERANGE);
+        }
+        copies.push(copy, GFP_KERNEL)?;
+    }
+    Ok(copies)
+}
+
+fn start_queue(context: &Context, start: &mp_queue_start) -> Result {
+    expect_zero(start.reserved)?;
+    let worker = context.queue(start.handle)?;
+    let segment = match start.segment {
+        0 => None,
+        handle => Some(context.segment(handle)?),
+    };
+    let connection = context.connection(start.connection)?;
+    let queue = worker.target();
+    queue.check_idle()?;
+    let is_here = Arc::ptr_eq(queue.link(), connection.link());
+    let is_segment = connection.want().object == sharing::Object::Segment;
+    if start.count == 0 || start.count > queue.entries() || !is_here || !is_segment {
+        return Err(EINVAL);
+    }
+    let local = segment.as_ref().map(|segment| segment.len());
+    let copies = copies(start, local, connection.len())?;
+    let source = match segment {
+        Some(segment) => Source::Segment(segment.begin_use(queue.link().interface().id())?),
+        None => Source::Process,
+    };
+    connection.check()?;
+    let job = Job {
+        source,
+        connection,
+        copies,
+    };
+    Queue::start(&worker, job)
+}
+
+fn abort_queue(context: &Context, handle: u32) -> Result {
+    context.queue(handle)?.target().abort()
+}
+
+fn describe_queue(context: &Context, info: &mut mp_queue) -> Result<Told> {
+    context.queue(info.handle)?.target().describe(info);
+    Ok(Told::Done)
 }

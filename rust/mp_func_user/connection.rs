@@ -309,6 +309,27 @@ impl Connection {
         self.inner.lock().check()
     }
 
+    /// Bytes of the segment; 0 if it leads elsewhere.
+    pub(crate) fn len(&self) -> u64 {
+        self.inner.lock().len
+    }
+
+    /// Copies all of `data` to `at` in the segment that it leads to.
+    ///
+    /// # Errors
+    ///
+    /// `ECONNRESET`, `ENETDOWN`, `EINVAL` outside, `ENOTCONN` if the epoch is over.
+    pub(crate) fn store(&self, at: u64, data: &[u8]) -> Result {
+        // Under the lock: once it is lost, down or closed, nothing is written.
+        let inner = self.inner.lock();
+        inner.check()?;
+        match inner.piece.as_deref() {
+            Some(Piece::Local(local)) => local.write(at, data),
+            Some(Piece::Remote(remote)) => remote.write(at, data),
+            None => Err(error::net_down()),
+        }
+    }
+
     /// Triggers the event that it leads to (`SI-TRINT-2`).
     ///
     /// # Errors

@@ -8,6 +8,10 @@ use crate::{
     host::Links,
     link::Link,
     offer::Offer,
+    queue::{
+        Queue,
+        QueueRef, //
+    },
     quota::{
         Kind,
         Share, //
@@ -118,6 +122,8 @@ pub(crate) enum Object {
     Connection(Arc<Connection>),
     /// An event or port.
     Offer(Arc<Offer>),
+    /// Copies into segments of peers.
+    Queue(QueueRef),
 }
 
 impl Object {
@@ -126,6 +132,7 @@ impl Object {
             Object::Segment(holding) => holding.number(),
             Object::Connection(connection) => connection.number(),
             Object::Offer(offer) => offer.number(),
+            Object::Queue(queue) => queue.target().number(),
         }
     }
 
@@ -136,6 +143,7 @@ impl Object {
             Object::Connection(it) => (it.ready().clone(), ready::OF_CONNECTIONS),
             Object::Offer(offer) if offer.is_port() => (offer.ready().clone(), ready::OF_PORTS),
             Object::Offer(offer) => (offer.ready().clone(), ready::OF_EVENTS),
+            Object::Queue(queue) => (queue.target().ready().clone(), ready::OF_QUEUES),
         }
     }
 
@@ -150,6 +158,10 @@ impl Object {
             Object::Offer(offer) => offer.remove(force),
             Object::Connection(connection) => {
                 connection.link().disconnect(connection);
+                Ok(())
+            }
+            Object::Queue(queue) => {
+                Queue::close(queue);
                 Ok(())
             }
         }
@@ -418,6 +430,18 @@ impl Context {
         }
     }
 
+    /// Finds a queue.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`, `ESHUTDOWN`.
+    pub(crate) fn queue(&self, handle: u32) -> Result<QueueRef> {
+        match self.object(handle)? {
+            Object::Queue(queue) => Ok(queue),
+            _ => Err(ENOENT),
+        }
+    }
+
     /// The events of an object, and which there can be.
     ///
     /// # Errors
@@ -509,9 +533,14 @@ impl Context {
             owned.session.link().end(&owned.session);
         }
         // Those who use something of peers before those whom peers use.
-        for connections in [true, false] {
+        let rank = |object: &Object| match object {
+            Object::Queue(_) => 0,
+            Object::Connection(_) => 1,
+            _ => 2,
+        };
+        for turn in 0..3 {
             for OwnedObject { object, .. } in &objects.objects {
-                if matches!(object, Object::Connection(_)) == connections {
+                if rank(object) == turn {
                     // By force that is possible, unless another thread is just doing it.
                     let _ = object.remove(&self.shared.links, true);
                 }

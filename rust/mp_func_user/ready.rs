@@ -41,6 +41,8 @@ pub(crate) const CLOSED: u32 = uapi::MP_EVENT_CLOSED;
 pub(crate) const DOWN: u32 = uapi::MP_EVENT_DOWN;
 /// There is a notice.
 pub(crate) const NOTICE: u32 = uapi::MP_EVENT_NOTICE;
+/// A queue is in a final state.
+pub(crate) const DONE: u32 = uapi::MP_EVENT_DONE;
 /// There is a message.
 pub(crate) const MESSAGE: u32 = uapi::MP_EVENT_MESSAGE;
 
@@ -53,7 +55,9 @@ pub(crate) const OF_INTERFACES: u32 = STATE | WINDOWS;
 pub(crate) const OF_SESSIONS: u32 = PAIRED | SIGNAL | CLOSED | DOWN;
 /// Events of all objects.
 pub(crate) const OF_OBJECTS: u32 =
-    OF_SESSIONS | OF_SEGMENTS | OF_CONNECTIONS | OF_EVENTS | OF_PORTS;
+    OF_SESSIONS | OF_SEGMENTS | OF_CONNECTIONS | OF_EVENTS | OF_PORTS | OF_QUEUES;
+/// Events of queues.
+pub(crate) const OF_QUEUES: u32 = DONE;
 /// Events of segments.
 pub(crate) const OF_SEGMENTS: u32 = NOTICE;
 /// Events of connections.

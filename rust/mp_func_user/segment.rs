@@ -50,6 +50,8 @@ struct State {
     shown: KVec<(u32, Shown)>,
     /// Connections of all links.
     guests: usize,
+    /// Queues that copy from it.
+    copies: usize,
     holdings: KVec<Arc<Holding>>,
 }
 
@@ -137,6 +139,29 @@ impl Segment {
     /// An interface has gone (`SI-LSM-5`).
     fn forget(&self, interface: u32) {
         self.state.lock().shown.retain(|(at, _)| *at != interface);
+    }
+}
+
+/// A segment that a queue copies from.
+pub(crate) struct Used(Arc<Segment>);
+
+impl Used {
+    /// Fills all of `to` from `at`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` outside, `ENOTCONN` if the memory has gone.
+    pub(crate) fn read(&self, at: u64, to: &mut [u8]) -> Result {
+        match &*self.0.piece {
+            Piece::Local(local) => local.read(at, to),
+            Piece::Remote(_) => Err(EINVAL),
+        }
+    }
+}
+
+impl Drop for Used {
+    fn drop(&mut self) {
+        self.0.state.lock().copies -= 1;
     }
 }
 
@@ -234,6 +259,7 @@ impl Segments {
                     is_gone: false,
                     shown: KVec::new(),
                     guests: 0,
+                    copies: 0,
                     holdings: KVec::new(),
                 }),
             }),
@@ -389,6 +415,24 @@ impl Holding {
         Ok(())
     }
 
+    /// Has a queue copy from it.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if it has ended, `ENXIO` if it is not prepared at that interface.
+    pub(crate) fn begin_use(&self, interface: u32) -> Result<Used> {
+        if self.segment.shown(interface) == Shown::Unprepared {
+            return Err(ENXIO);
+        }
+        let mut state = self.segment.state.lock();
+        if state.is_gone {
+            return Err(ENOENT);
+        }
+        state.copies += 1;
+        drop(state);
+        Ok(Used(self.segment.clone()))
+    }
+
     /// Tells what there is to know, with the place where the process may map it.
     ///
     /// # Errors
@@ -436,7 +480,8 @@ impl Holding {
             let at = state.holdings.iter().position(|h| Arc::ptr_eq(h, self));
             let at = at.ok_or(ENOENT)?;
             let is_last = state.holdings.len() == 1;
-            if is_last && state.guests != 0 && !force {
+            let is_used = state.guests != 0 || state.copies != 0;
+            if is_last && is_used && !force {
                 return Err(EBUSY);
             }
             state.is_gone = is_last;

@@ -335,8 +335,8 @@ struct mp_watch {
  * MP_IOC_SEGMENT_CREATE: memory of this host, all zero, with an id that is unique on this
  * host. No peer can do anything with it yet.
  *
- * In this order: EINVAL: no bytes. EADDRINUSE: all ids that would do are taken. EDQUOT:
- * too many objects. ENOSPC: so much memory cannot be had. ENOMEM.
+ * In this order: EINVAL: no bytes. EDQUOT: too many objects. EADDRINUSE: all ids that
+ * would do are taken. ENOSPC: so much memory cannot be had. ENOMEM.
  */
 struct mp_segment_create {
 	__u32 size;
@@ -434,8 +434,8 @@ struct mp_remove {
  * MP_IOC_OFFER: an event or a port to which peers at an interface may connect at once.
  * Each of the two has numbers of its own at each interface.
  *
- * In this order: EINVAL: another object. ENODEV. EADDRINUSE: the number is used, and not
- * shared by both, or one counts and the other does not. EDQUOT: too many objects. ENOMEM.
+ * In this order: EINVAL: another object. ENODEV. EDQUOT: too many objects. EADDRINUSE: the
+ * number is used, and not shared by both, or one counts and the other does not. ENOMEM.
  */
 struct mp_offer {
 	__u32 size;
@@ -584,15 +584,17 @@ struct mp_copy {
 };
 
 /*
- * MP_IOC_QUEUE_START: copies from a segment, or from memory of the process, into a
- * segment of the peer, in order and in the background. MP_IOC_QUEUE_ABORT (struct
+ * MP_IOC_QUEUE_START: copies from a segment into a segment of the peer, in order and in
+ * the background; or from memory of the process, before the call returns.
+ * MP_IOC_QUEUE_ABORT (struct
  * mp_handle): nothing is read or written by it any more when the call returns; does
  * nothing in a final state. MP_IOC_CLOSE does both.
  *
  * In this order: ENOENT: no such queue, segment or connection. EBUSY: it is posted.
  * EINVAL: no copies or too many, another interface, not to a segment. EFAULT. ERANGE:
  * beyond a segment's end. ENXIO: the segment is not prepared there. ECONNRESET: the
- * connection is lost, ENETDOWN. ENOMEM. Aborting: ENXIO: it is idle.
+ * connection is lost, ENETDOWN. ENOMEM. Aborting: ENXIO: it is idle. ENOENT: it is closed
+ * meanwhile. EINTR: the process is being killed.
  */
 struct mp_queue_start {
 	__u32 size;
