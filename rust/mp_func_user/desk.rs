@@ -43,11 +43,9 @@ use mp_proto::{
 };
 use mp_transport::memory::Memory;
 
-/// Finds the piece that starts at `off`.
+/// Finds the piece of this host that starts at `off`.
 fn position(pieces: &[Arc<Piece>], off: u64) -> Option<usize> {
-    pieces
-        .iter()
-        .position(|piece| matches!(&**piece, Piece::Local(local) if local.off() == off))
+    pieces.iter().position(|piece| piece.off() == Some(off))
 }
 
 /// Gives memory back that the engine has asked for.
@@ -256,6 +254,21 @@ impl Carrier<'_> {
     }
 }
 
+impl Carrier<'_> {
+    fn lead(&mut self, address: u64, len: u64) -> Result<u64> {
+        self.pieces.reserve(1, GFP_KERNEL)?;
+        let exposure = self.memory.expose(address, len)?;
+        let off = exposure.off();
+        let piece = Arc::new(Piece::Exposed(exposure), GFP_KERNEL);
+        let piece = piece.inspect_err(|_| {
+            // The peer has not been told of it.
+            let _ = self.memory.peer_let_go(off);
+        })?;
+        self.pieces.push(piece, GFP_KERNEL)?;
+        Ok(off)
+    }
+}
+
 impl Host for Carrier<'_> {
     fn largest(&self) -> u64 {
         self.memory.limits().local_largest_free
@@ -263,6 +276,10 @@ impl Host for Carrier<'_> {
 
     fn alloc(&mut self, len: u64) -> Option<u64> {
         self.cut(len).ok()
+    }
+
+    fn expose(&mut self, address: u64, len: u64) -> Option<u64> {
+        self.lead(address, len).ok()
     }
 
     fn free(&mut self, off: u64) {
@@ -335,6 +352,10 @@ impl Host for Ending<'_> {
     }
 
     fn alloc(&mut self, _len: u64) -> Option<u64> {
+        None
+    }
+
+    fn expose(&mut self, _address: u64, _len: u64) -> Option<u64> {
         None
     }
 

@@ -79,7 +79,11 @@ use mp_proto::{
         Life, //
     },
     pairing::{
-        terms::Location,
+        terms::{
+            Connection,
+            Location,
+            Params, //
+        },
         Engine,
         Far,
         Mode,
@@ -627,9 +631,7 @@ impl Link {
             return Err(error::net_down());
         };
         let params = session.params();
-        if params.location == Location::Physical && !up.memory.has_physical_windows() {
-            return Err(ENOSPC);
-        }
+        check_physical(&up.memory, &params)?;
         self.sessions.lock().push(session.clone(), GFP_ATOMIC)?;
         let outbox = outbox.clone();
         let mut desk = Desk::new(self, &outbox, up);
@@ -923,6 +925,22 @@ impl Work for Link {
         }
         // Others want the mutex as well, however many messages a peer may send.
         Some(0)
+    }
+}
+
+/// Whether physical windows are possible here, and to the addresses of a server
+/// (`PXI-REQPS-5`, `PXI-REQPS-12`, `PXI-REQPC-4`).
+///
+/// # Errors
+///
+/// `ENOSPC` without such windows or for too much memory, `EOPNOTSUPP` for addresses that
+/// none can lead to.
+fn check_physical(memory: &Memory, params: &Params) -> Result {
+    match (params.location, params.connection) {
+        (Location::Logical, _) => Ok(()),
+        (_, Connection::Server) => memory.can_expose(params.address, params.local.max),
+        _ if memory.sees_exposures() => Ok(()),
+        _ => Err(ENOSPC),
     }
 }
 

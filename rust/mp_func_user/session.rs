@@ -429,6 +429,8 @@ fn place(
     mapper: &Mapper,
     is_gone: bool,
 ) -> Result<Place> {
+    // The addresses of a physical server are not its own to map (`PXI-REQPS-13`).
+    let piece = piece.as_ref().filter(|piece| piece.is_mappable());
     if let (Some(piece), None) = (piece, &window) {
         let new = mapper.window(piece)?;
         if is_gone {

@@ -21,6 +21,7 @@ use mp_kernel::{
 };
 use mp_transport::memory::{
     self,
+    Exposure,
     Hold,
     Holder,
     Local,
@@ -37,6 +38,8 @@ pub(crate) enum Piece {
     Local(Local),
     /// Memory of the partner's host.
     Remote(Remote),
+    /// Physical memory of this host, which the partner alone reaches (`PXI-REQPS-13`).
+    Exposed(Exposure),
 }
 
 impl Piece {
@@ -45,13 +48,29 @@ impl Piece {
         match self {
             Piece::Local(local) => local.len(),
             Piece::Remote(remote) => remote.len(),
+            Piece::Exposed(exposure) => exposure.len(),
         }
+    }
+
+    /// Where the partner reaches it, if it is memory of this host.
+    pub(crate) fn off(&self) -> Option<u64> {
+        match self {
+            Piece::Local(local) => Some(local.off()),
+            Piece::Exposed(exposure) => Some(exposure.off()),
+            Piece::Remote(_) => None,
+        }
+    }
+
+    /// Whether a process may map it.
+    pub(crate) fn is_mappable(&self) -> bool {
+        !matches!(self, Piece::Exposed(_))
     }
 
     fn page(&self, page: u64) -> Result<PageFrame> {
         match self {
             Piece::Local(local) => local.page(page),
             Piece::Remote(remote) => remote.page(page),
+            Piece::Exposed(_) => Err(error::unsupported()),
         }
     }
 
@@ -59,6 +78,7 @@ impl Piece {
         match self {
             Piece::Local(local) => local.hold(holder),
             Piece::Remote(remote) => remote.hold(holder),
+            Piece::Exposed(_) => Err(error::unsupported()),
         }
     }
 }

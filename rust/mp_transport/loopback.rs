@@ -22,6 +22,7 @@ use crate::{
     },
     memory::{
         commons::OwnCommons,
+        physical::OwnWindows,
         Commons,
         Far,
         Further,
@@ -229,14 +230,16 @@ impl OwnMemory {
     fn new(len: usize, commons: &Arc<Commons>) -> Result<(Self, Arc<Memory>)> {
         let pages = Arc::new(SharedPages::new(len / PAGE_SIZE)?, GFP_KERNEL)?;
         let len = pages.len() as u64;
+        let windows = OwnWindows::new()?;
         let further = Further {
             commons: Some((commons.clone(), commons.max_len())),
-            windows: None,
+            windows: Some(windows.clone()),
         };
         let pool = Pool::new(len, pages.clone(), further)?;
         let own = Arc::new(OwnCommons(commons.clone()), GFP_KERNEL)?;
         let far = Far {
             commons: Some((own, commons.max_len())),
+            windows: Some(windows),
             ..Far::arena(pages, len)
         };
         let memory = Memory::begin(pool.clone(), far)?;

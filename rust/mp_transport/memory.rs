@@ -66,6 +66,8 @@ pub(crate) mod commons;
 mod exposed;
 #[path = "memory/holders.rs"]
 mod holders;
+#[path = "memory/physical.rs"]
+pub(crate) mod physical;
 #[path = "memory/pieces.rs"]
 mod pieces;
 #[path = "memory/pool.rs"]
@@ -245,13 +247,21 @@ pub trait LeadWindows: Send + Sync + 'static {
     /// How many there are, always the same.
     fn count(&self) -> u32;
 
-    /// Leads a window, which leads nowhere, to `len` bytes of physical memory: the peer
-    /// reaches these from offset 0 of the window, and nothing else. Sleeps.
+    /// Whether a window could lead to `len` bytes of physical memory. Sleeps.
     ///
     /// # Errors
     ///
     /// `ENOSPC` if there are too many bytes for the window, `EOPNOTSUPP` if it cannot
-    /// begin or end there, or what the bridge's driver reports.
+    /// begin or end there, or must not.
+    fn check(&self, window: u32, phys: u64, len: u64) -> Result;
+
+    /// Leads a window, which leads nowhere, to `len` bytes of physical memory: the peer
+    /// reaches these from offset 0 of the window, and nothing else but the rest of a
+    /// page. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check), or what the bridge's driver reports.
     fn lead(&self, window: u32, phys: u64, len: u64) -> Result;
 
     /// Ends [`lead`](Self::lead): the peer reaches the memory no longer when this
@@ -428,10 +438,9 @@ impl Memory {
         window.map_or(0, |window| window.len)
     }
 
-    /// Whether a window can be led to memory of the caller's choice, by its physical
-    /// address: on this host, or on the peer's.
-    pub fn has_physical_windows(&self) -> bool {
-        self.pool.windows() != 0 || self.windows.len() > usize::from(reach::FIRST_EXPOSED)
+    /// Whether there are windows that the peer can lead to memory of its choice.
+    pub fn sees_exposures(&self) -> bool {
+        self.windows.len() > usize::from(reach::FIRST_EXPOSED)
     }
 
     /// Cuts a piece of `len` bytes, all zero, from the arena that the peer reaches.
@@ -470,15 +479,24 @@ impl Memory {
         self.pool.peer_let_go(self.epoch, off)
     }
 
+    /// Whether a window of the peer could be led to that memory, if it were free.
+    ///
+    /// # Errors
+    ///
+    /// As [`expose`](Self::expose).
+    pub fn can_expose(&self, phys: u64, len: u64) -> Result {
+        self.pool.can_expose(self.epoch, phys, len)
+    }
+
     /// Leads a window of the peer to `len` bytes of physical memory of this host, which
     /// the caller may name: of a device, or memory that is not the kernel's. The peer
     /// may reach it from now on, until it [lets go](Self::peer_let_go).
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` if the bridge has no window for that or none that can begin and end
-    /// there, `ENOSPC` if none is free or large enough, or what the bridge's driver
-    /// reports; `ENOTCONN` once the epoch is over.
+    /// `ENOSPC` if the bridge has no window for that, or none that is free or large enough;
+    /// `EOPNOTSUPP` if none can begin and end there, or must not: the kernel's own memory is
+    /// not shown; what the bridge's driver reports; `ENOTCONN` once the epoch is over.
     pub fn expose(&self, phys: u64, len: u64) -> Result<Exposure> {
         let led = self.pool.expose(self.epoch, phys, len)?;
         Ok(Exposure::new(&self.pool, led, len))

@@ -508,7 +508,7 @@ def test_minima_that_nobody_has_are_not_available(systems, kind):
 def test_arguments_of_physical_servers(systems):
     """PXI-REQPS-2, PXI-REQPS-3, PXI-REQPS-4, PXI-REQPS-5, PXI-REQPS-12: no size, no
     address, and addresses beyond the last one are refused; as is every address where
-    a bridge has no windows to physical ones."""
+    the bridge has no windows besides its first two."""
     s0, s1 = systems
     request = s0.request_window_physical_as_server
     invalid = (Status.INVALID_ARGUMENT, None)
@@ -521,8 +521,8 @@ def test_arguments_of_physical_servers(systems):
 
 
 def test_arguments_of_physical_clients(systems):
-    """PXI-REQPC-2, PXI-REQPC-3, PXI-REQPC-4: no bridge of the fabric has windows to
-    physical addresses, whatever is posted."""
+    """PXI-REQPC-2, PXI-REQPC-3, PXI-REQPC-4: this bridge has no windows to physical
+    addresses, whatever is posted."""
     s0, s1 = systems
     request = s0.request_window_physical_as_client
     for most, least in ((0, 0), (PAGE, 0), (0, PAGE), (PAGE, PAGE + 1)):

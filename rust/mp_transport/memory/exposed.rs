@@ -64,8 +64,26 @@ impl Exposed {
     }
 
     /// How many there are.
-    pub(super) fn count(&self) -> u32 {
+    fn count(&self) -> u32 {
         self.windows.len() as u32
+    }
+
+    /// Whether any window could be led to physical memory.
+    ///
+    /// # Errors
+    ///
+    /// See [`Memory::expose`](super::Memory::expose).
+    pub(super) fn can_expose(&self, phys: u64, len: u64) -> Result {
+        let way = self.way.as_ref().ok_or(error::not_connected())?;
+        // What the last one says if none will do.
+        let mut answer = Err(ENOSPC);
+        for window in 0..self.count() {
+            answer = way.check(window, phys, len);
+            if answer.is_ok() {
+                break;
+            }
+        }
+        answer
     }
 
     /// Leads a free window to physical memory. The peer may reach it from now on.
@@ -74,9 +92,6 @@ impl Exposed {
     ///
     /// See [`Memory::expose`](super::Memory::expose).
     pub(super) fn expose(&mut self, phys: u64, len: u64) -> Result<Led> {
-        if self.windows.is_empty() {
-            return Err(error::unsupported());
-        }
         let way = self.way.as_ref().ok_or(error::not_connected())?;
         let mut refused = ENOSPC;
         for (number, window) in (0..).zip(&mut self.windows) {

@@ -110,8 +110,8 @@ impl Pool {
     pub fn close(&self) {
         self.arena.close();
         self.exposed.lock().close();
-        if let Some(share) = &self.share {
-            share.commons.forget(self.link);
+        if let Ok(commons) = Commons::get() {
+            commons.forget(self.link);
         }
     }
 }
@@ -135,11 +135,6 @@ impl Pool {
     /// How many bytes of the commons the peer reaches.
     pub(super) fn commons_reach(&self) -> u64 {
         self.share.as_ref().map_or(0, |share| share.reach)
-    }
-
-    /// How many windows can be led to memory of the caller's choice.
-    pub(super) fn windows(&self) -> u32 {
-        self.exposed.lock().count()
     }
 
     /// Begins an epoch and says its number.
@@ -216,6 +211,12 @@ impl Pool {
             }
             window => self.exposed.lock().let_go(window, off),
         }
+    }
+
+    /// See [`Memory::can_expose`](super::Memory::can_expose).
+    pub(super) fn can_expose(&self, epoch: u64, phys: u64, len: u64) -> Result {
+        let _epoch = self.in_epoch(epoch)?;
+        self.exposed.lock().can_expose(phys, len)
     }
 
     /// See [`Memory::expose`](super::Memory::expose).

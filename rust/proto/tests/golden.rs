@@ -7,7 +7,7 @@ mod common;
 
 use common::Ram;
 use mp_proto::layout::Layout;
-use mp_proto::link::{Hello, Identity, Role};
+use mp_proto::link::{Further, Hello, Identity, Role};
 use mp_proto::mailbox::{Mail, MessageTx};
 use mp_proto::memory::Inbound;
 use mp_proto::pairing::message::{Message, Pairing, What};
@@ -59,6 +59,11 @@ fn hello() -> Hello {
             features: 0,
         },
         layout: Layout::plan(4 << 20, 4).expect("large enough"),
+        further: Further {
+            commons_len: 4 << 20,
+            commons_addr: 0x1_2380_0000,
+            exposed: 2,
+        },
     }
 }
 
