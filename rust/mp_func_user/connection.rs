@@ -326,7 +326,7 @@ impl Connection {
         match inner.piece.as_deref() {
             Some(Piece::Local(local)) => local.write(at, data),
             Some(Piece::Remote(remote)) => remote.write(at, data),
-            None => Err(error::net_down()),
+            _ => Err(error::net_down()),
         }
     }
 

@@ -154,7 +154,7 @@ impl Used {
     pub(crate) fn read(&self, at: u64, to: &mut [u8]) -> Result {
         match &*self.0.piece {
             Piece::Local(local) => local.read(at, to),
-            Piece::Remote(_) => Err(EINVAL),
+            _ => Err(EINVAL),
         }
     }
 }

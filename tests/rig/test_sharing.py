@@ -3,6 +3,7 @@
 and within one host."""
 
 import errno
+import struct
 import time
 from contextlib import contextmanager
 
@@ -322,5 +323,103 @@ def test_a_connection_outlives_a_short_outage(fabric):
             time.sleep(0.01)
         user.signal(to)
         assert owner.wait(event, MP.EVENT_SIGNAL) == MP.EVENT_SIGNAL
-        seen = [owner.notice(segment) for _ in range(1)]
-        assert seen == [MP.NOTICE_CONNECTED]
+        # What the owner has missed of the outage is nothing.
+        assert owner.notice(segment) == MP.NOTICE_CONNECTED
+        with fails(errno.ETIMEDOUT):
+            owner.notice(segment, PAST)
+
+
+def copy_list(process, *copies):
+    """Writes a list of copies to the process; its fields in a call."""
+    data = b"".join(struct.pack("=QQQ", *copy) for copy in copies)
+    process.write(process.buffer, data)
+    return {"copies": process.buffer, "count": len(copies)}
+
+
+def start(process, queue, segment, connection, *copies):
+    fields = {"handle": queue, "segment": segment, "connection": connection}
+    process.call("QUEUE_START", "mp_queue_start", **fields, **copy_list(process, *copies))
+
+
+def queue_state(process, queue):
+    return process.call("QUEUE", "mp_queue", handle=queue).state
+
+
+def test_a_queue_copies_all_of_its_list_to_the_peer(ends):
+    """SI-SDMA-1, SI-SDMA-2, SI-SDMA-3, SI-SDMA-9, SI-SDMAV-1, SI-DSM-1, SI-DSM-2, SI-DSM-3"""
+    owner, back, user, there = ends
+    segment = owner.segment(17, 64 * PAGE, back)
+    local = owner.map_segment(segment)
+    source = user.call("SEGMENT_CREATE", "mp_segment_create", id=18, length=32 * PAGE).handle
+    data = bytes(range(256)) * 4
+    for at in (0, 9 * PAGE + 3):
+        user.write(user.map_segment(source) + at, data)
+    connection = user.connect(there, MP.OBJECT_SEGMENT, 17)
+    queue = user.call("QUEUE_CREATE", "mp_queue_create", interface=there, entries=2).handle
+    assert queue_state(user, queue) == MP.QUEUE_IDLE
+    with fails(errno.ENXIO):
+        user.call("QUEUE_ABORT", "mp_handle", handle=queue)
+    copies = ((0, 5, 1024), (9 * PAGE + 3, 40 * PAGE, 20 * PAGE))
+    with fails(errno.ENXIO):
+        start(user, queue, source, connection, *copies)
+    user.at("PREPARE", source, there)
+    with fails(errno.EINVAL):
+        start(user, queue, source, connection, *copies, *copies)
+    with fails(errno.ERANGE):
+        start(user, queue, source, connection, (0, 63 * PAGE, PAGE + 1))
+    start(user, queue, source, connection, *copies)
+    assert user.wait(queue, MP.EVENT_DONE) == MP.EVENT_DONE
+    assert queue_state(user, queue) == MP.QUEUE_DONE
+    assert owner.read(local + 5, 1024) == data
+    assert owner.read(local + 40 * PAGE, 1024) == data
+    user.call("QUEUE_ABORT", "mp_handle", handle=queue)
+    assert queue_state(user, queue) == MP.QUEUE_DONE
+    user.remove(source)
+    # From its own memory, in the call.
+    user.write(user.buffer + PAGE, b"of its own")
+    start(user, queue, 0, connection, (user.buffer + PAGE, 100, 10))
+    assert queue_state(user, queue) == MP.QUEUE_DONE
+    assert owner.read(local + 100, 10) == b"of its own"
+
+
+def test_a_queue_fails_with_its_connection_and_can_be_aborted(ends):
+    """SI-SDMA-4, SI-SDMA-10, SI-ABDMA-1, SI-ABDMA-3, SI-RMDMA-2, SI-DSM-5"""
+    owner, back, user, there = ends
+    segment = owner.segment(19, 512 * PAGE, back)
+    source = user.segment(20, 512 * PAGE, there)
+    connection = user.connect(there, MP.OBJECT_SEGMENT, 19)
+    queue = user.call("QUEUE_CREATE", "mp_queue_create", interface=there, entries=256).handle
+    copies = [(0, 0, 512 * PAGE)] * 256
+    start(user, queue, source, connection, *copies)
+    with fails(errno.EBUSY):
+        start(user, queue, source, connection, (0, 0, 1))
+    with fails(errno.EBUSY):
+        user.remove(source)
+    user.call("QUEUE_ABORT", "mp_handle", handle=queue)
+    assert queue_state(user, queue) == MP.QUEUE_ABORTED
+    start(user, queue, source, connection, *copies)
+    owner.close(segment)
+    assert user.wait(queue, MP.EVENT_DONE) == MP.EVENT_DONE
+    assert queue_state(user, queue) == MP.QUEUE_ERROR
+    with fails(errno.ECONNRESET):
+        start(user, queue, source, connection, *copies)
+    user.close(queue)
+
+
+def test_memory_of_a_segment_is_had_again_once_it_is_let_go(ends):
+    """SI-NTB-10, SI-RMSEG-6, SI-CRSEG-6"""
+    owner, back, user, there = ends
+    length = 1 << 20
+    for _ in range(40):
+        segment = owner.segment(21, length, back)
+        user.connect(there, MP.OBJECT_SEGMENT, 21)
+        owner.remove(segment, MP.REMOVE_FORCE)
+        user.call(
+            "BARRIER",
+            "mp_barrier",
+            flags=MP.WAIT_INTERFACE,
+            target=there,
+            deadline=sharing.FOREVER,
+        )
+    with fails(errno.ENOSPC):
+        owner.call("SEGMENT_CREATE", "mp_segment_create", id=22, length=1 << 40)
