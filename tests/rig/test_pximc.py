@@ -549,7 +549,8 @@ def test_an_identifier_is_used_once_on_a_system(fabric, systems):
         opened(server(s1, uid=40))
         opened(peer(s1, uid=41, protocol=3))
         assert s0.close_window(session) == OK
-        opened(server(other, uid=40))
+        # The other system hears of it a little later.
+        until(lambda: server(other, uid=40).status == OK)
 
 
 def test_identifiers_that_are_assigned_are_free_ones(systems):
