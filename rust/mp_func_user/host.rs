@@ -12,7 +12,8 @@ use crate::{
         Link,
         AGAIN_MS, //
     },
-    outbox::Outbox, //
+    outbox::Outbox,
+    segment::Segments, //
 };
 use kernel::{
     new_mutex,
@@ -42,6 +43,10 @@ use mp_transport::{
         Interface,
         Watcher, //
     },
+    memory::{
+        Commons,
+        Local, //
+    },
     peer::Peer,
     service::MAX_PEERS, //
 };
@@ -64,6 +69,7 @@ struct Entry {
 pub(crate) struct Links {
     /// The life of this service.
     life: Life,
+    segments: Arc<Segments>,
     #[pin]
     entries: Mutex<KVec<Entry>>,
     /// Links with a peer, in no order; read under RCU.
@@ -80,11 +86,43 @@ impl Links {
         Arc::pin_init(
             pin_init!(Self {
                 life: Life::new(mp_kernel::random::next_u64() as u32),
+                segments: Segments::new()?,
                 entries <- new_mutex!(KVec::new()),
                 routes: [const { RcuArc::empty() }; MAX_PEERS],
-            }),
+            }? Error),
             GFP_KERNEL,
         )
+    }
+
+    /// All segments of this host.
+    pub(crate) fn segments(&self) -> &Segments {
+        &self.segments
+    }
+
+    /// Cuts memory for a segment, which the peers of links reach.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for no bytes, `ENOSPC`, `ENOMEM`.
+    pub(crate) fn cut(&self, len: u64) -> Result<Local> {
+        // That there are no commons, or no longer, is no other case than that they are full.
+        Commons::get()
+            .and_then(|commons| commons.alloc(len))
+            .map_err(|e| match e == EINVAL || e == ENOMEM {
+                true => e,
+                false => ENOSPC,
+            })
+    }
+
+    /// Calls `f` with each link.
+    pub(crate) fn for_each(&self, mut f: impl FnMut(&Arc<Link>)) {
+        let mut at = 0;
+        loop {
+            let link = self.entries.lock().get(at).map(|e| e.link.clone());
+            let Some(link) = link else { break };
+            f(&link);
+            at += 1;
+        }
     }
 
     /// Finds the link of an interface.
@@ -100,12 +138,12 @@ impl Links {
         Ok(entry.ok_or(ENODEV)?.link.clone())
     }
 
-    /// Whether any link has a session of that number.
-    pub(crate) fn has_session(&self, number: u32) -> bool {
+    /// Whether any object has that number.
+    pub(crate) fn has_object(&self, number: u32) -> bool {
         let entries = self.entries.lock();
-        entries
-            .iter()
-            .any(|entry| entry.link.session(number).is_some())
+        let of_links = entries.iter().any(|entry| entry.link.has_object(number));
+        drop(entries);
+        of_links || self.segments.has_number(number)
     }
 
     /// The ids of all interfaces, in ascending order.
@@ -132,7 +170,7 @@ impl Links {
     }
 
     fn add(&self, interface: &Arc<Interface>) -> Result {
-        let link = Link::new(interface.clone(), self.life)?;
+        let link = Link::new(interface.clone(), self.life, self.segments.clone())?;
         let worker: Arc<Worker> = new_worker!(link.clone())?;
         Ok(self
             .entries
@@ -193,6 +231,7 @@ impl Watcher for Links {
         if let Some(Entry { link, worker }) = gone {
             worker.stop();
             link.removed();
+            self.segments.forget(interface.id());
         }
     }
 
@@ -220,8 +259,10 @@ impl Watcher for Links {
                 drop(cell.replace(None));
             }
         }
-        if let Some((link, _)) = self.entry(interface) {
+        if let Some((link, worker)) = self.entry(interface) {
             link.peer_down();
+            // Connections are given up if that lasts.
+            worker.kick();
         }
     }
 }
@@ -241,6 +282,14 @@ impl Function for Links {
             match header {
                 Header::Signal { life, to, from } if life == self.life && inbox.is_empty() => {
                     route.link.signalled(to, from);
+                    Ok(())
+                }
+                Header::Trigger { life, from } => {
+                    let mut total = [0; 4];
+                    frame.copy_to(0, &mut total)?;
+                    if life == self.life {
+                        route.link.triggered(from, u32::from_le_bytes(total));
+                    }
                     Ok(())
                 }
                 _ => {

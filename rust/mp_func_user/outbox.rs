@@ -106,6 +106,36 @@ impl Signal {
         };
         Ok(Arc::new(signal, GFP_KERNEL)?)
     }
+
+    /// The trigger of an event by that connection, to the service with that life: tells
+    /// how often there was one by the time at which it leaves.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn trigger(life: Life, from: u32, total: Arc<Atomic<u32>>) -> Result<Arc<Self>> {
+        let header = Header::Trigger { life, from }.encode();
+        let signal = Self {
+            frame: Frame::new(FUNC, &header, Priority::High, Total(total))?,
+            waits: Atomic::new(false),
+        };
+        Ok(Arc::new(signal, GFP_KERNEL)?)
+    }
+}
+
+/// How often there was a trigger.
+struct Total(Arc<Atomic<u32>>);
+
+impl FrameBody for Total {
+    fn len(&self) -> usize {
+        core::mem::size_of::<u32>()
+    }
+
+    fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
+        f(&self.0.load(Relaxed).to_le_bytes())
+    }
+
+    fn complete(&mut self, _status: Result) {}
 }
 
 /// Data of a message.

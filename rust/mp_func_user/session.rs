@@ -110,6 +110,16 @@ pub(crate) struct Place {
     pub(crate) offset: u64,
 }
 
+impl Place {
+    /// Where a window is to be mapped.
+    pub(crate) fn of(window: &Window) -> Self {
+        Self {
+            len: window.len(),
+            offset: window.offset(),
+        }
+    }
+}
+
 /// Where a context maps things.
 pub(crate) struct Mapper {
     pub(crate) space: Arc<AddressSpace>,
@@ -119,7 +129,12 @@ pub(crate) struct Mapper {
 }
 
 impl Mapper {
-    fn window(&self, piece: &Arc<Piece>) -> Result<Window> {
+    /// A window onto a piece.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` without a free offset, `ENOMEM`.
+    pub(crate) fn window(&self, piece: &Arc<Piece>) -> Result<Window> {
         Window::new(piece.clone(), &self.space, self.owner, self.scrap.clone())
     }
 }
@@ -471,8 +486,5 @@ fn place(
         }
         *window = Some(new);
     }
-    Ok(window.as_ref().map_or(Place::default(), |window| Place {
-        len: window.len(),
-        offset: window.offset(),
-    }))
+    Ok(window.as_ref().map_or(Place::default(), Place::of))
 }

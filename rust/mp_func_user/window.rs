@@ -185,6 +185,29 @@ impl Window {
         self.published.mapping().first() as u64 * PAGE
     }
 
+    /// Shows a piece again in place of one that was taken away, of the same size. If its
+    /// memory has gone already, nothing changes.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn restore(&mut self, piece: Arc<Piece>) -> Result {
+        drop(self.hold.take());
+        self.published.mapping().restore(piece.clone());
+        self.piece = piece;
+        let revoker = Revoker(self.published.mapping().clone());
+        match self.piece.hold(Arc::new(revoker, GFP_KERNEL)?) {
+            Ok(hold) => self.hold = Some(hold),
+            Err(e) => {
+                self.forsake();
+                if e != error::not_connected() {
+                    return Err(e);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Takes the memory away from all processes.
     pub(crate) fn forsake(&self) {
         drop(self.published.mapping().revoke());

@@ -27,6 +27,7 @@
 //! | [`manage`] | messages between the message frame services of two hosts |
 //! | [`herald`] | what the RP tells the endpoints of each other |
 //! | [`pairing`] | sessions of two hosts and how they become pairs |
+//! | [`sharing`] | segments, events and ports of a host, and connections to them |
 //! | [`fdb`] | MAC learning |
 //! | [`ether`] | the function header of the virtual Ethernet |
 //!
@@ -57,4 +58,5 @@ pub mod pairing;
 pub mod reach;
 pub mod ring;
 pub mod route;
+pub mod sharing;
 pub mod wire;

@@ -55,7 +55,7 @@ mod hear;
 mod loopback;
 pub mod message;
 mod say;
-mod table;
+pub(crate) mod table;
 pub mod terms;
 
 use crate::layout::PAGE;

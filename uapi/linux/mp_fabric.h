@@ -45,26 +45,31 @@
 /* Types of objects that have handles; the other numbers are reserved. */
 enum {
 	MP_OBJECT_SESSION = 1,	/* a use of windows that is shared with one peer process */
-	MP_OBJECT_SEGMENT = 2,	/* reserved: memory that many peers may connect to */
-	MP_OBJECT_CONNECTION = 3, /* reserved: a use of a remote segment */
-	MP_OBJECT_PORT = 4,	/* reserved: an addressed queue of messages */
-	MP_OBJECT_EVENT = 5,	/* reserved: a flag or counter that peers trigger */
+	MP_OBJECT_SEGMENT = 2,	/* memory with an id that many peers may connect to */
+	MP_OBJECT_CONNECTION = 3, /* a use of a segment, event or port of a peer */
+	MP_OBJECT_PORT = 4,	/* a numbered queue of messages */
+	MP_OBJECT_EVENT = 5,	/* a numbered flag or counter that peers trigger */
 	MP_OBJECT_REGION = 6,	/* reserved: user memory that is registered */
-	MP_OBJECT_QUEUE = 7,	/* reserved: asynchronous copies */
+	MP_OBJECT_QUEUE = 7,	/* asynchronous copies */
 };
 
 /*
  * What may have happened to an object, as bits. PAIRED, CLOSED and DOWN stay set,
- * except for DOWN of a session without a partner, which ends when the link is back;
- * the others are taken by MP_IOC_WAIT. A pair whose link was down, and one whose
- * interface has been removed, has both CLOSED and DOWN from then on.
+ * except for DOWN of a session without a partner, and of a connection, which ends when
+ * the link is back. NOTICE and MESSAGE are there as long as there is one to take, DONE
+ * until a queue is started again. The others are taken by MP_IOC_WAIT: SIGNAL of an
+ * event that counts once for each time that it was triggered. A pair whose link was
+ * down, and one whose interface has been removed, has both CLOSED and DOWN from then on.
  */
 #define MP_EVENT_STATE		0x01	/* interface: it has gone up or down */
 #define MP_EVENT_WINDOWS	0x02	/* interface: the peer's windows have changed */
 #define MP_EVENT_PAIRED		0x04	/* session: has a partner, or has had one */
-#define MP_EVENT_SIGNAL		0x08	/* session: the partner has signalled */
-#define MP_EVENT_CLOSED		0x10	/* session: the partner is gone for good */
-#define MP_EVENT_DOWN		0x20	/* session: the link is down */
+#define MP_EVENT_SIGNAL		0x08	/* session: the partner has signalled; event: triggered */
+#define MP_EVENT_CLOSED		0x10	/* the partner, the owner or the interface is gone for good */
+#define MP_EVENT_DOWN		0x20	/* session, connection: the link is down */
+#define MP_EVENT_NOTICE		0x40	/* segment, connection: MP_IOC_NOTICE has something */
+#define MP_EVENT_MESSAGE	0x80	/* port: MP_IOC_RECEIVE has something */
+#define MP_EVENT_DONE		0x100	/* queue: it is in a final state */
 
 /* MP_IOC_INFO */
 struct mp_info {
@@ -73,9 +78,26 @@ struct mp_info {
 	__aligned_u64 features;		/* out: MP_FEATURE_* */
 	__u32 sessions_max;		/* out: most sessions of a context */
 	__u32 user_sessions_max;	/* out: most sessions of all contexts of a user */
+	__u32 objects_max;		/* out: most other objects of a context */
+	__u32 user_objects_max;		/* out: most other objects of a user */
+	__aligned_u64 status_offset;	/* out: for mmap() of the status words, PROT_READ only */
+	__aligned_u64 status_length;	/* out: their bytes, whole pages; 0 without */
 };
 
+/* What this kernel has; the calls of the others are unknown numbers. */
 #define MP_FEATURE_SESSIONS	0x1
+#define MP_FEATURE_SEGMENTS	0x2	/* also connections, notices and status words */
+#define MP_FEATURE_EVENTS	0x4
+#define MP_FEATURE_PORTS	0x8
+#define MP_FEATURE_QUEUES	0x10
+
+/*
+ * A status word is an aligned __u64 that tells the state of a connection or queue of the
+ * context without a call. The lower half is its state, the upper half counts how often a
+ * connection has ceased to be operational, or how often a queue was started, modulo 2^32.
+ */
+#define MP_STATUS_STATE(word) ((__u32)(word))
+#define MP_STATUS_COUNT(word) ((__u32)((word) >> 32))
 
 /* MP_IOC_INTERFACES: the local ends of all links. ENOSPC: see count. */
 struct mp_interfaces {
@@ -242,7 +264,10 @@ struct mp_session {
 	__aligned_u64 remote_offset;
 };
 
-/* MP_IOC_CLOSE and MP_IOC_SIGNAL. ENOENT: no such object. */
+/*
+ * MP_IOC_CLOSE and MP_IOC_SIGNAL. ENOENT: no such object. A segment, event or port is
+ * closed as MP_IOC_REMOVE does it by force, a connection is disconnected, a queue aborted.
+ */
 struct mp_handle {
 	__u32 size;
 	__u32 handle;
@@ -252,6 +277,10 @@ struct mp_handle {
  * MP_IOC_SIGNAL: the partner's SIGNAL is set once all that this process has written
  * before is in the partner's memory. In this order: ECONNRESET: the partner is gone,
  * ENETDOWN, ENOTCONN: no partner yet.
+ *
+ * Of a connection to an event: the event is triggered once all that this process has
+ * written before is in the memory of the event's host. ECONNRESET: the connection is
+ * lost, ENETDOWN, EINVAL: not to an event.
  */
 
 /*
@@ -307,6 +336,293 @@ struct mp_watch {
 	__aligned_u64 cookie;		/* what read() names it by */
 };
 
+#define MP_SEGMENT_PRIVATE	0x1	/* has no id, and is never published */
+
+/*
+ * MP_IOC_SEGMENT_CREATE: memory of this host, all zero, with an id that is unique on this
+ * host. No peer can do anything with it yet.
+ *
+ * In this order: EINVAL: no bytes. EDQUOT: too many objects. EADDRINUSE: all ids that
+ * would do are taken. ENOSPC: so much memory cannot be had. ENOMEM.
+ */
+struct mp_segment_create {
+	__u32 size;
+	__u32 flags;			/* MP_SEGMENT_PRIVATE */
+	__u32 id;			/* in: wanted, not looked at if private; out: that it has */
+	__u32 id_more;			/* in: how many ids after that would do as well */
+	__aligned_u64 length;		/* bytes */
+	__u32 handle;			/* out */
+	__u32 reserved;
+};
+
+/*
+ * MP_IOC_SEGMENT_ATTACH: one more handle of a segment that another context of the same
+ * user has shared by MP_IOC_SEGMENT_SHARE (struct mp_handle; EOPNOTSUPP: it is private).
+ * All handles are equal, and the segment goes with the last one. Each has notices of its
+ * own, from now on.
+ *
+ * ENOENT: no such id. EPERM: it is not shared, or another user's. EDQUOT, ENOMEM.
+ */
+struct mp_segment_attach {
+	__u32 size;
+	__u32 id;
+	__u32 handle;			/* out */
+	__u32 reserved;
+	__aligned_u64 length;		/* out: bytes */
+};
+
+/* What peers at an interface may do with a segment. */
+enum {
+	MP_SEGMENT_UNPREPARED = 0,	/* nothing */
+	MP_SEGMENT_PREPARED = 1,	/* nothing new; it can be published */
+	MP_SEGMENT_PUBLISHED = 2,	/* connect to it */
+};
+
+#define MP_WITHDRAW_NOTIFY	0x1	/* asks those who are connected to leave */
+#define MP_WITHDRAW_FORCE	0x2	/* ends their connections */
+
+/*
+ * MP_IOC_SEGMENT_PREPARE: has the memory reachable at an interface, now and whenever a
+ * peer is there. MP_IOC_SEGMENT_PUBLISH: lets peers connect. Both do nothing if that is
+ * so. MP_IOC_SEGMENT_WITHDRAW: lets no more peers connect; those that are stay, unless
+ * the flags say otherwise. After MP_WITHDRAW_FORCE no connection is left when the call
+ * returns, and the memory is not given to anybody else before no peer can reach it.
+ *
+ * ENOENT, ENODEV. Preparing: ENOSPC: the peers there do not reach the memory. Publishing:
+ * EOPNOTSUPP: it is private, ENXIO: not prepared there. Withdrawing: ENXIO: not published
+ * there.
+ */
+struct mp_segment_interface {
+	__u32 size;
+	__u32 handle;
+	__u32 interface;
+	__u32 flags;			/* MP_WITHDRAW_*, only for that call */
+};
+
+#define MP_SEGMENT_SHARED	0x2	/* only in mp_segment */
+
+/*
+ * MP_IOC_SEGMENT. ENOENT; ENODEV: there is no such interface. mmap() is that of
+ * MP_IOC_SESSION.
+ */
+struct mp_segment {
+	__u32 size;
+	__u32 handle;			/* in */
+	__u32 interface;		/* in: 0 for none */
+	__u32 state;			/* out: there, MP_SEGMENT_* */
+	__u32 id;			/* out */
+	__u32 flags;			/* out: MP_SEGMENT_PRIVATE, MP_SEGMENT_SHARED */
+	__u32 connections;		/* out: of all peers, this host's included */
+	__u32 reserved;
+	__aligned_u64 length;		/* out: bytes */
+	__aligned_u64 offset;		/* out: for mmap() */
+};
+
+#define MP_REMOVE_FORCE		0x1
+
+/*
+ * MP_IOC_REMOVE: of a segment, event or port. EBUSY: there are connections, or a queue
+ * that is not in a final state uses it; an event or port takes no new connections from
+ * then on, nothing else has changed. With MP_REMOVE_FORCE the connections are lost. A
+ * segment with other handles is never busy. ENOENT: no such object, EINVAL: another kind.
+ */
+struct mp_remove {
+	__u32 size;
+	__u32 handle;
+	__u32 flags;			/* MP_REMOVE_FORCE */
+	__u32 reserved;
+};
+
+#define MP_OFFER_ANY		0x1	/* a number that nobody uses */
+#define MP_OFFER_SHARED		0x2	/* with all who say so: each gets everything */
+#define MP_OFFER_COUNTED	0x4	/* of an event: no trigger is merged with another one */
+
+/*
+ * MP_IOC_OFFER: an event or a port to which peers at an interface may connect at once.
+ * Each of the two has numbers of its own at each interface.
+ *
+ * In this order: EINVAL: another object. ENODEV. EDQUOT: too many objects. EADDRINUSE: the
+ * number is used, and not shared by both, or one counts and the other does not. ENOMEM.
+ */
+struct mp_offer {
+	__u32 size;
+	__u32 flags;			/* MP_OFFER_* */
+	__u32 interface;
+	__u32 object;			/* MP_OBJECT_EVENT or MP_OBJECT_PORT */
+	__u32 number;			/* in, unless MP_OFFER_ANY; out */
+	__u32 handle;			/* out */
+};
+
+#define MP_CONNECT_COUNTED	0x1	/* to an event: fails unless it counts */
+
+/*
+ * MP_IOC_CONNECT: to a segment, event or port of the peer, or of this host itself. Never
+ * waits for one to appear.
+ *
+ * In this order: EINVAL: another object. ENODEV. EDQUOT: too many objects. ENETDOWN.
+ * ENOENT: none of that number is there, or it is not published. ECONNREFUSED: there is
+ * one, but it cannot have more connections, or does not count. ENOSPC: this host does not
+ * reach the memory. ETIMEDOUT: no answer. EINTR: the process is being killed. ENOMEM.
+ */
+struct mp_connect {
+	__u32 size;
+	__u32 flags;			/* MP_CONNECT_COUNTED */
+	__u32 interface;
+	__u32 object;			/* MP_OBJECT_SEGMENT, _EVENT or _PORT */
+	__u32 number;			/* the segment's id */
+	__u32 handle;			/* out */
+	__aligned_u64 deadline;
+};
+
+/* The state of a connection, as bits: the status word has them, too. */
+#define MP_CONNECTION_OPERATIONAL 0x1	/* what is written arrives */
+#define MP_CONNECTION_WITHDRAWN	0x2	/* the owner would like it to end */
+#define MP_CONNECTION_LOST	0x4	/* it has ended for good */
+
+/*
+ * MP_IOC_CONNECTION. ENOENT: no such connection. mmap() is that of MP_IOC_SESSION.
+ *
+ * As long as a connection is not operational, and when it is lost, mappings are scrap.
+ * When the link is back, and both services are those that they were, it is operational
+ * again, with the same mappings; else, and when the link stays away for long, it is lost.
+ */
+struct mp_connection {
+	__u32 size;
+	__u32 handle;			/* in */
+	__u32 interface;		/* out */
+	__u32 object;			/* out: what it leads to, MP_OBJECT_* */
+	__u32 number;			/* out */
+	__u32 state;			/* out: MP_CONNECTION_* */
+	__u32 status;			/* out: bytes from the status words' start to its own */
+	__u32 reserved;
+	__aligned_u64 length;		/* out: bytes of the segment; else 0 */
+	__aligned_u64 offset;		/* out: for mmap() */
+};
+
+/* What has happened to a connection. */
+enum {
+	MP_NOTICE_CONNECTED = 1,	/* segment: a peer's process has connected */
+	MP_NOTICE_DISCONNECTED = 2,	/* segment: it has left; connection: asked to leave */
+	MP_NOTICE_DOWN = 3,		/* not operational: the link is down */
+	MP_NOTICE_UP = 4,		/* operational again */
+	MP_NOTICE_LOST = 5,		/* ended for good */
+};
+
+/*
+ * MP_IOC_NOTICE: waits for the next thing that has happened, and takes it. Of a segment:
+ * one for each connection. They are kept in order, and none is lost, except for UP
+ * directly after a DOWN that nobody has taken: both vanish.
+ *
+ * ENOENT: no such object; also if it is closed meanwhile. EINVAL: it has no notices.
+ * ETIMEDOUT. EINTR: the process is being killed.
+ */
+struct mp_notice {
+	__u32 size;
+	__u32 handle;			/* in: segment or connection */
+	__aligned_u64 deadline;		/* in */
+	__u32 notice;			/* out: MP_NOTICE_* */
+	__u32 interface;		/* out: where it came from */
+	__u32 peer;			/* out: id of the peer there */
+	__u32 reserved;
+};
+
+/* Most bytes of a message. */
+#define MP_MESSAGE_MAX 4096
+
+/*
+ * MP_IOC_SEND: a message to the port of a connection. It arrives once and in order, as
+ * long as the connection is not lost. MP_IOC_RECEIVE: takes the next message of a port.
+ *
+ * ENOENT, EINVAL: not to a port, or no port. EMSGSIZE: longer than MP_MESSAGE_MAX; or
+ * than the room, then length has been filled in, and the message can be taken again.
+ * ETIMEDOUT: no message, or no room for one at the port's host. EINTR: the process is
+ * being killed. Sending: ECONNRESET: the connection is lost, ENETDOWN. ENOMEM.
+ */
+struct mp_message {
+	__u32 size;
+	__u32 handle;
+	__aligned_u64 data;		/* address */
+	__u32 length;			/* in: bytes or room at data; out, receiving: bytes */
+	__u32 peer;			/* out, receiving: id of the sender's host */
+	__aligned_u64 deadline;
+};
+
+/*
+ * MP_IOC_BARRIER: returns when all that this process has written to segments at an
+ * interface is in the peer's memory, which the peer's service has confirmed. Takes a
+ * connection, or with MP_WAIT_INTERFACE an interface, whose peer is alive then.
+ *
+ * ENOENT, ENODEV. ECONNRESET: the connection is lost. ENETDOWN. ETIMEDOUT: no answer.
+ * EINTR: the process is being killed. ENOMEM.
+ */
+struct mp_barrier {
+	__u32 size;
+	__u32 flags;			/* MP_WAIT_INTERFACE */
+	__u32 target;
+	__u32 reserved;
+	__aligned_u64 deadline;
+};
+
+/* The state of a queue; the status word has it, too. */
+enum {
+	MP_QUEUE_IDLE = 0,	/* never started */
+	MP_QUEUE_POSTED = 1,	/* copies */
+	MP_QUEUE_DONE = 2,	/* all is in the peer's memory */
+	MP_QUEUE_ERROR = 3,	/* the connection was lost or down, or a copy has failed */
+	MP_QUEUE_ABORTED = 4,
+};
+
+/* Most copies of one start. */
+#define MP_QUEUE_ENTRIES_MAX 256
+
+/* MP_IOC_QUEUE_CREATE. ENODEV. EINVAL: entries. EDQUOT: too many objects. ENOMEM. */
+struct mp_queue_create {
+	__u32 size;
+	__u32 interface;
+	__u32 entries;			/* most copies of one start */
+	__u32 handle;			/* out */
+};
+
+/* A copy; bytes. */
+struct mp_copy {
+	__aligned_u64 local;		/* offset in the segment, or address */
+	__aligned_u64 remote;		/* offset in the connection's segment */
+	__aligned_u64 length;
+};
+
+/*
+ * MP_IOC_QUEUE_START: copies from a segment into a segment of the peer, in order and in
+ * the background; or from memory of the process, before the call returns.
+ * MP_IOC_QUEUE_ABORT (struct
+ * mp_handle): nothing is read or written by it any more when the call returns; does
+ * nothing in a final state. MP_IOC_CLOSE does both.
+ *
+ * In this order: ENOENT: no such queue, segment or connection. EBUSY: it is posted.
+ * EINVAL: no copies or too many, another interface, not to a segment. EFAULT. ERANGE:
+ * beyond a segment's end. ENXIO: the segment is not prepared there. ECONNRESET: the
+ * connection is lost, ENETDOWN. ENOMEM. Aborting: ENXIO: it is idle. ENOENT: it is closed
+ * meanwhile. EINTR: the process is being killed.
+ */
+struct mp_queue_start {
+	__u32 size;
+	__u32 handle;
+	__u32 segment;			/* handle; 0 for memory of the process */
+	__u32 connection;		/* handle */
+	__u32 count;			/* of copies */
+	__u32 reserved;
+	__aligned_u64 copies;		/* address of an array of struct mp_copy */
+};
+
+/* MP_IOC_QUEUE. ENOENT. */
+struct mp_queue {
+	__u32 size;
+	__u32 handle;			/* in */
+	__u32 interface;		/* out */
+	__u32 state;			/* out: MP_QUEUE_* */
+	__u32 status;			/* out: bytes from the status words' start to its own */
+	__u32 entries;			/* out */
+};
+
 /* The calls; the argument is the address of the structure beside. */
 enum {
 	MP_IOC_INFO = _IO(MP_IOC_MAGIC, 0x00),	/* struct mp_info */
@@ -323,6 +639,25 @@ enum {
 	MP_IOC_SESSION = _IO(MP_IOC_MAGIC, 0x21),	/* struct mp_session */
 	MP_IOC_SESSION_ADDRESS = _IO(MP_IOC_MAGIC, 0x22),	/* struct mp_session_address */
 	MP_IOC_SESSION_ACCESS = _IO(MP_IOC_MAGIC, 0x23),	/* struct mp_session_access */
+	MP_IOC_SEGMENT_CREATE = _IO(MP_IOC_MAGIC, 0x30),	/* struct mp_segment_create */
+	MP_IOC_SEGMENT_SHARE = _IO(MP_IOC_MAGIC, 0x31),	/* struct mp_handle */
+	MP_IOC_SEGMENT_ATTACH = _IO(MP_IOC_MAGIC, 0x32),	/* struct mp_segment_attach */
+	MP_IOC_SEGMENT_PREPARE = _IO(MP_IOC_MAGIC, 0x33),	/* struct mp_segment_interface */
+	MP_IOC_SEGMENT_PUBLISH = _IO(MP_IOC_MAGIC, 0x34),	/* struct mp_segment_interface */
+	MP_IOC_SEGMENT_WITHDRAW = _IO(MP_IOC_MAGIC, 0x35),	/* struct mp_segment_interface */
+	MP_IOC_SEGMENT = _IO(MP_IOC_MAGIC, 0x36),	/* struct mp_segment */
+	MP_IOC_REMOVE = _IO(MP_IOC_MAGIC, 0x40),	/* struct mp_remove */
+	MP_IOC_OFFER = _IO(MP_IOC_MAGIC, 0x41),	/* struct mp_offer */
+	MP_IOC_CONNECT = _IO(MP_IOC_MAGIC, 0x42),	/* struct mp_connect */
+	MP_IOC_CONNECTION = _IO(MP_IOC_MAGIC, 0x43),	/* struct mp_connection */
+	MP_IOC_NOTICE = _IO(MP_IOC_MAGIC, 0x44),	/* struct mp_notice */
+	MP_IOC_SEND = _IO(MP_IOC_MAGIC, 0x45),	/* struct mp_message */
+	MP_IOC_RECEIVE = _IO(MP_IOC_MAGIC, 0x46),	/* struct mp_message */
+	MP_IOC_BARRIER = _IO(MP_IOC_MAGIC, 0x47),	/* struct mp_barrier */
+	MP_IOC_QUEUE_CREATE = _IO(MP_IOC_MAGIC, 0x50),	/* struct mp_queue_create */
+	MP_IOC_QUEUE_START = _IO(MP_IOC_MAGIC, 0x51),	/* struct mp_queue_start */
+	MP_IOC_QUEUE_ABORT = _IO(MP_IOC_MAGIC, 0x52),	/* struct mp_handle */
+	MP_IOC_QUEUE = _IO(MP_IOC_MAGIC, 0x53),	/* struct mp_queue */
 };
 
 #endif /* _UAPI_LINUX_MP_FABRIC_H */
