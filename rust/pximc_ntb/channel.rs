@@ -499,6 +499,9 @@ impl Channel {
             }
             tx.producer.commit(slot);
         }
+        // Whoever publishes it may run on another processor, and a fence there does not
+        // empty this one's write-combining buffers.
+        self.out.wmb();
         let units = mp_proto::ring::units_for(chunk.hdr.buffer_len);
         tx.sent = tx.sent.wrapping_add(units);
         Ok(units)
