@@ -400,7 +400,7 @@ impl Link {
                 let answer = answer.then(|| greeting.hello());
                 if matches!(change, Change::Closed | Change::Reopened) {
                     // Before the answer: then the other service may use its memory anew.
-                    self.close(core, false);
+                    self.partner_ended(core);
                 }
                 if let Some(hello) = answer {
                     outbox.send(&Header::Hello(hello), KVec::new())?;
@@ -456,7 +456,7 @@ impl Link {
             );
         }
         if change == Change::Closed {
-            self.close(core, false);
+            self.partner_ended(core);
         }
         if matches!(change, Change::Opened | Change::Reopened) {
             let life = core.peer.as_ref().and_then(|(_, g)| g.partner());
@@ -508,6 +508,16 @@ impl Link {
             outbox.peer().reset();
         }
         self.tell(ready::OF_INTERFACES);
+    }
+
+    /// The other service has ended, and its processes have let go of everything: what
+    /// they reached need not wait for the end of the epoch.
+    fn partner_ended(&self, core: &mut Core) {
+        if let Some(up) = &core.up {
+            let memory = up.memory.clone();
+            self.for_each_session(|session| session.let_go(&memory));
+        }
+        self.close(core, false);
     }
 
     /// Calls `f` with the engine of connections, and what carries out its decisions.

@@ -53,6 +53,7 @@ use mp_kernel::{
     }, //
 };
 use mp_proto::pairing::terms::Params;
+use mp_transport::memory::Memory;
 
 /// The request has not ended; all other outcomes are 0 or a negative errno.
 const PENDING: i32 = 1;
@@ -341,6 +342,14 @@ impl Session {
         match self.phase() {
             Phase::Lost => self.ready.raise(ready::CLOSED),
             _ => self.ready.clear(ready::DOWN),
+        }
+    }
+
+    /// Nobody on the partner's host reaches the local window any more.
+    pub(crate) fn let_go(&self, memory: &Memory) {
+        if let Some(Piece::Local(local)) = self.state.lock().local.as_deref() {
+            // One of an earlier epoch is not granted any more.
+            let _ = memory.peer_let_go(local.off());
         }
     }
 
