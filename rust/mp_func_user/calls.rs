@@ -30,6 +30,7 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
+    error,
     eventfd::EventFd,
     iommu::Rights,
     process,
