@@ -63,6 +63,18 @@ impl Exposed {
         Ok(Self { way, windows })
     }
 
+    /// The way to lead windows.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` if there are none, `ENOTCONN` once the link has gone.
+    fn way(&self) -> Result<Arc<dyn LeadWindows>> {
+        if self.windows.is_empty() {
+            return Err(ENOSPC);
+        }
+        self.way.clone().ok_or(error::not_connected())
+    }
+
     /// How many there are.
     fn count(&self) -> u32 {
         self.windows.len() as u32
@@ -74,7 +86,7 @@ impl Exposed {
     ///
     /// See [`Memory::expose`](super::Memory::expose).
     pub(super) fn can_expose(&self, phys: u64, len: u64) -> Result {
-        let way = self.way.as_ref().ok_or(error::not_connected())?;
+        let way = self.way()?;
         // What the last one says if none will do.
         let mut answer = Err(ENOSPC);
         for window in 0..self.count() {
@@ -92,7 +104,7 @@ impl Exposed {
     ///
     /// See [`Memory::expose`](super::Memory::expose).
     pub(super) fn expose(&mut self, phys: u64, len: u64) -> Result<Led> {
-        let way = self.way.as_ref().ok_or(error::not_connected())?;
+        let way = self.way()?;
         let mut refused = ENOSPC;
         for (number, window) in (0..).zip(&mut self.windows) {
             if !window.is_free() {
