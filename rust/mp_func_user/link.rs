@@ -80,7 +80,7 @@ use mp_proto::{
     },
     pairing::{
         terms::{
-            Connection,
+            Connection as Role,
             Location,
             Params, //
         },
@@ -940,7 +940,7 @@ impl Work for Link {
 fn check_physical(memory: &Memory, params: &Params) -> Result {
     match (params.location, params.connection) {
         (Location::Logical, _) => Ok(()),
-        (_, Connection::Server) => memory.can_expose(params.address, params.local.max),
+        (_, Role::Server) => memory.can_expose(params.address, params.local.max),
         _ if memory.sees_exposures() => Ok(()),
         _ => Err(ENOSPC),
     }
