@@ -137,9 +137,9 @@ pub(crate) fn call(context: &Context, command: u32, arg: UserPtr) -> Result {
         MP_IOC_OFFER => offer(context, arg),
         MP_IOC_CONNECT => connect(context, arg),
         MP_IOC_CONNECTION => with(arg, |info| describe_connection(context, info)),
-        MP_IOC_NOTICE => with(arg, |notice| take_notice(context, notice)),
+        MP_IOC_NOTICE => with_taken(arg, |notice| take_notice(context, notice)),
         MP_IOC_SEND => take(arg, |message| send(context, message)),
-        MP_IOC_RECEIVE => with(arg, |message| receive(context, message)),
+        MP_IOC_RECEIVE => with_taken(arg, |message| receive(context, message)),
         MP_IOC_BARRIER => take(arg, |barrier| wait_for_stores(context, barrier)),
         MP_IOC_QUEUE_CREATE => create_queue(context, arg),
         MP_IOC_QUEUE_START => take(arg, |start| start_queue(context, start)),
@@ -166,6 +166,13 @@ fn with<T: Versioned>(arg: UserPtr, f: impl FnOnce(&mut T) -> Result<Told>) -> R
         Told::Done => Ok(()),
         Told::Short(e) => Err(e),
     }
+}
+
+/// As [`with`], for a call that takes something: not before it is clear that it can be given.
+fn with_taken<T: Versioned>(arg: UserPtr, f: impl FnOnce(&mut T) -> Result<Told>) -> Result {
+    let (value, size) = read_sized::<T>(arg)?;
+    write_versioned(arg, size, &value)?;
+    with(arg, f)
 }
 
 /// A call that gives nothing back.

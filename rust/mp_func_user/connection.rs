@@ -342,7 +342,7 @@ impl Connection {
         let way = {
             let inner = self.inner.lock();
             inner.check()?;
-            // Under the lock: what is counted here is told by this signal, or when the link is back.
+            // Under the lock: it is told by this signal, or when the link is back.
             self.total.fetch_add(1, Relaxed);
             inner.way.clone()
         };

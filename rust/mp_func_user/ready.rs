@@ -270,7 +270,10 @@ impl Ready {
         }
         let mut taken = found & TAKEN;
         if let Some(signals) = state.signals.as_mut().filter(|_| found & SIGNAL != 0) {
-            signals.take();
+            if !signals.take() {
+                // Somebody was faster than the event that tells of it.
+                found &= !SIGNAL;
+            }
             if signals.is_there() {
                 taken &= !SIGNAL;
             }

@@ -14,7 +14,7 @@
 //! | a process connects | CONNECT | CONNECTED or REFUSED |
 //! | it leaves | LEAVE | |
 //! | the owner asks it to leave | | WITHDRAWN |
-//! | the owner ends the connection | takes mappings away, GONE | ENDED; lets memory rest until GONE |
+//! | the owner ends the connection | takes mappings away, GONE | ENDED; memory rests until GONE |
 //! | the link is back | RESUME for each connection, then RESUMED | CONNECTED or REFUSED for each |
 //!
 //! The rules that make it hold together:

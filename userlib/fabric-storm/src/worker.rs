@@ -225,12 +225,12 @@ impl Worker {
         }
     }
 
-    /// Some of these bits, one in sixteen times with one more; whether that is none of them.
+    /// Some of these bits, one in sixteen times with one that no object knows; whether that is so.
     fn mask(&mut self, known: u32) -> (u32, bool) {
         let random = self.random();
         let mut mask = random.next() as u32 & known;
         if random.one_in(16) {
-            mask |= 1 << random.below(32);
+            mask |= 1 << (9 + random.below(23));
         }
         (mask, mask & !known != 0)
     }
