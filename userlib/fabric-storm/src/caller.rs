@@ -33,6 +33,8 @@ pub struct Caller {
     pub random: Random,
     pub log: &'static Log,
     pub arena: Arena,
+    /// Where the last structure was.
+    pub place: Place,
 }
 
 /// A structure as bytes.
@@ -165,6 +167,7 @@ impl Caller {
             }
             _ => {}
         }
+        self.place = place;
         bytes[..4].copy_from_slice(&size.to_ne_bytes());
         let address = self.arena.put(&bytes, place, &mut self.random);
         self.log.begin(&format!(

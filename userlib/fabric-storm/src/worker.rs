@@ -99,6 +99,7 @@ impl Worker {
             random,
             log,
             arena: Arena::new(),
+            place: Place::Good,
         };
         Worker {
             caller,
@@ -339,11 +340,27 @@ impl Worker {
         };
         let text = format!("target {target:#x} flags {flags:#x} mask {mask:#x}");
         let waited = self.ask(of, &WAIT, wait, allowed, &text);
+        if waited.is_err_and(|error| error == EFAULT) && self.caller.place == Place::ReadOnly {
+            return self.wait_again(of.1, wait);
+        }
         if let Ok(wait) = waited {
             if wait.events == 0 || wait.events & !mask != 0 {
                 self.caller.fail(&format!("events {:#x}", wait.events));
             }
         }
+    }
+
+    /// What a wait has taken that could not tell of it, is there for the next one.
+    fn wait_again(&mut self, fd: i32, wait: mp_wait) {
+        let mut again = mp_wait {
+            size: size_of::<mp_wait>() as u32,
+            deadline: MP_DEADLINE_PAST,
+            ..wait
+        };
+        let _ = self.caller.plain("WAIT", "again", &[OK], || {
+            // SAFETY: The structure that goes with the number.
+            i64::from(unsafe { libc::ioctl(fd, u64::from(MP_IOC_WAIT), &mut again) })
+        });
     }
 
     /// A descriptor for notifications, and whether it will do.
