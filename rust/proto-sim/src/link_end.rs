@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use mp_proto::layout::{Layout, STATUS_LEN};
 use mp_proto::link::{
-    read_beat, write_beat, Action, Actions, Hello, Identity, Link, Local, Role, State,
+    read_beat, write_beat, Action, Actions, Further, Hello, Identity, Link, Local, Role, State,
 };
 use mp_proto::mailbox::{self, MailRead, MessageRx, MessageTx};
 use mp_proto::memory::Inbound;
@@ -244,6 +244,7 @@ impl Host {
             addr: 0x1_0000 * (1 + self.index as u64),
             layout,
             identity,
+            further: Further::default(),
         };
         let dice = self.env.dice.clone();
         port.live = Some(Live {

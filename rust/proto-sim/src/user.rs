@@ -132,6 +132,10 @@ impl EngineHost for Desk<'_> {
         Some(off)
     }
 
+    fn expose(&mut self, _address: u64, _len: u64) -> Option<u64> {
+        None // Bridges of the simulation have one window.
+    }
+
     fn free(&mut self, off: u64) {
         give_back(self.memory, self.pieces, off);
     }
@@ -211,6 +215,9 @@ impl EngineHost for Ending<'_> {
         0
     }
     fn alloc(&mut self, _len: u64) -> Option<u64> {
+        None
+    }
+    fn expose(&mut self, _address: u64, _len: u64) -> Option<u64> {
         None
     }
     fn free(&mut self, off: u64) {
@@ -363,6 +370,8 @@ impl Host {
                 self.user_follow(k, change);
             }
             Header::Signal { .. } => {}
+            // Processes of the simulation share memory by sessions only.
+            Header::Sharing(_) | Header::Trigger { .. } | Header::Message { .. } => {}
             Header::Pairing(life) => {
                 if greeting.accepts(life) {
                     return self.user_pairing(k, data);

@@ -7,7 +7,7 @@ use mp_proto::fabric::{Greeting, Header, Life};
 use mp_proto::flow::{Meter, Window, WINDOW};
 use mp_proto::layout::{Layout, MIN_LEN};
 use mp_proto::link::{
-    Action, Actions, Config, Hello, Identity, Link, Local, Rng, Role, State, HELLO_SIZE,
+    Action, Actions, Config, Further, Hello, Identity, Link, Local, Rng, Role, State, HELLO_SIZE,
 };
 use mp_proto::mailbox::{self, Mail, MailRead, MessageRx};
 use mp_proto::memory::Inbound;
@@ -67,6 +67,14 @@ fn some_layout(input: &mut Input<'_>) -> Layout {
     }
 }
 
+fn some_further(input: &mut Input<'_>) -> Further {
+    Further {
+        commons_len: input.u64(),
+        commons_addr: input.u64(),
+        exposed: input.u32(),
+    }
+}
+
 fn some_hello(input: &mut Input<'_>) -> Hello {
     Hello {
         goodbye: input.byte().is_multiple_of(4),
@@ -74,6 +82,7 @@ fn some_hello(input: &mut Input<'_>) -> Hello {
         echo: input.u64(),
         identity: identity(input),
         layout: some_layout(input),
+        further: some_further(input),
     }
 }
 
@@ -167,6 +176,7 @@ pub fn link(data: &[u8]) {
         addr: 0x1_0000,
         layout,
         identity: identity(&mut input),
+        further: some_further(&mut input),
     };
     let mut link = Link::new(Config::default(), local, Told(input.u64()));
     let mut driver = Driver {
@@ -472,7 +482,11 @@ pub fn fabric(data: &[u8]) {
             Header::Bye(life) => {
                 let _ = greeting.bye(life);
             }
-            Header::Pairing(life) | Header::Signal { life, .. } => {
+            Header::Pairing(life)
+            | Header::Sharing(life)
+            | Header::Signal { life, .. }
+            | Header::Trigger { life, .. }
+            | Header::Message { life, .. } => {
                 let _ = greeting.accepts(life);
             }
         }
@@ -509,6 +523,9 @@ impl Host for Desk {
     }
     fn alloc(&mut self, len: u64) -> Option<u64> {
         self.0.alloc(len).ok().map(|extent| extent.off)
+    }
+    fn expose(&mut self, _address: u64, _len: u64) -> Option<u64> {
+        None
     }
     fn free(&mut self, off: u64) {
         self.0.free(off).expect("it was cut");
