@@ -29,7 +29,7 @@ static struct connection s1(const struct scenario *s)
 	struct device_memory memory;
 	struct connection c = scenario_device_server(s, DATA, &memory);
 
-	scenario_told(&c, s->timeout);
+	scenario_event(&c, s->timeout, PXIMC_EVENT_ASSERTED);
 	for (uint64_t place = 0; place < memory.size; place++)
 		ensure(window_read(memory.bytes + place) == value(place),
 		       "what was written is in the device");

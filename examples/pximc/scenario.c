@@ -461,7 +461,7 @@ void scenario_exchange(const struct scenario *s, const struct connection *c)
 	}
 }
 
-static uint32_t next_event(const struct connection *c, uint32_t timeout)
+void scenario_event(const struct connection *c, uint32_t timeout, uint32_t expected)
 {
 	static const char *const names[] = { "none", "ASSERTED", "CONNECTION_CLOSED",
 					     "INTERFACE_DOWN" };
@@ -469,20 +469,7 @@ static uint32_t next_event(const struct connection *c, uint32_t timeout)
 
 	CALL(waitForSessionEvent, PXIMC_SUCCESS, c->session, timeout, &event);
 	printf("    event %s\n", event < 4 ? names[event] : "unknown");
-	return event;
-}
-
-void scenario_event(const struct connection *c, uint32_t timeout, uint32_t expected)
-{
-	ensure(next_event(c, timeout) == expected, "it is the expected event");
-}
-
-void scenario_told(const struct connection *c, uint32_t timeout)
-{
-	uint32_t event = next_event(c, timeout);
-
-	ensure(event == PXIMC_EVENT_ASSERTED || event == PXIMC_EVENT_CONNECTION_CLOSED,
-	       "the other side has come to its end");
+	ensure(event == expected, "it is the expected event");
 }
 
 void scenario_flag(const struct connection *c, uint8_t value)

@@ -97,8 +97,6 @@ void scenario_exchange(const struct scenario *s, const struct connection *c);
 /* S0 closes; S1 is told and closes as well. */
 void scenario_close(const struct scenario *s, const struct connection *c);
 void scenario_event(const struct connection *c, uint32_t timeout, uint32_t expected);
-/* The other side asserts its last event and closes, which hides an event not yet seen. */
-void scenario_told(const struct connection *c, uint32_t timeout);
 
 /* A byte of the window that is this system's to write, for steps without events. */
 void scenario_flag(const struct connection *c, uint8_t value);

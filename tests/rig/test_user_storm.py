@@ -28,11 +28,11 @@ def program():
     return path
 
 
-def run(fabric, seed, calls):
+def run(fabric, seed, calls, more=""):
     """Runs the program on all hosts; how often each kind of call has succeeded there."""
     storms = []
     for number, guest in enumerate(fabric.hosts):
-        options = f"--seed {seed + number} --calls {calls} --workers {WORKERS}"
+        options = f"--seed {seed + number} --calls {calls} --workers {WORKERS} {more}"
         storms.append(guest.spawn(f"{program()} {options}"))
     outputs = []
     for storm in storms:
@@ -41,6 +41,15 @@ def run(fabric, seed, calls):
         outputs.append(ended.out)
     found = [re.findall(r"^(\w+): (\d+) succeeded", out, re.M) for out in outputs]
     return [{name: int(count) for name, count in counts} for counts in found], outputs
+
+
+def fail_allocations(guest):
+    """Has those fail that a thread asks for; whether the kernel can do that."""
+    there = "/sys/kernel/debug/failslab"
+    if guest.run(f"test -d {there}", check=False).rc != 0:
+        return False
+    guest.run(f"echo 0 > {there}/verbose; echo N > {there}/ignore-gfp-wait")
+    return True
 
 
 def assert_nothing_is_left(guest):
@@ -62,6 +71,17 @@ def test_every_answer_to_random_calls_is_one_that_may_be(fabric, seed, calls):
         # There are no devices for which a window has an address, nor must there be.
         rare = {"SESSION_ADDRESS", "SESSION_ACCESS"}
         assert all(count for name, count in counts.items() if name not in rare), output
+    for guest in fabric.hosts:
+        assert_nothing_is_left(guest)
+    stack.unload(*fabric.hosts, modules=pximc.MODULES)
+
+
+def test_calls_that_find_no_memory_leave_everything_in_order(fabric):
+    if not all([fail_allocations(guest) for guest in fabric.hosts]):
+        pytest.skip("this kernel's allocations do not fail")
+    pximc.load(*fabric.hosts)
+    run(fabric, 7, 700, "--faults 1")
+    pximc.wait_until_up(*fabric.hosts)
     for guest in fabric.hosts:
         assert_nothing_is_left(guest)
     stack.unload(*fabric.hosts, modules=pximc.MODULES)

@@ -4,6 +4,7 @@
 //! `uapi/linux/mp_fabric.h` allows.
 
 use crate::{
+    faults::Faults,
     log::Log,
     memory::{Arena, Place},
     random::Random,
@@ -35,6 +36,7 @@ pub struct Caller {
     pub arena: Arena,
     /// Where the last structure was.
     pub place: Place,
+    pub faults: Faults,
 }
 
 /// A structure as bytes.
@@ -73,6 +75,17 @@ impl Caller {
             self.fail(&format!("{name} gave {error}; allowed are {allowed:?}"));
         }
         self.log.count(name, got == OK);
+    }
+
+    /// What a call comes to that may find no memory, and is allowed to say so then.
+    fn with_faults(&mut self, allowed: &mut Vec<i32>, call: impl FnOnce() -> i64) -> i32 {
+        if !self.faults.0 || !self.random.one_in(3) {
+            return outcome(call());
+        }
+        let nth = 1 + self.random.below(12);
+        allowed.push(libc::ENOMEM);
+        self.log.end(&format!("fault {nth}"));
+        self.faults.during(nth, || outcome(call()))
     }
 
     /// Makes a call of the C library, described by `text`, that must have one of these
@@ -174,10 +187,10 @@ impl Caller {
             "{} fd {fd} number {number:#x} size {size} at {address:#x} {place:?} {text}",
             form.name
         ));
-        // SAFETY: The kernel writes to what is at the address only, which is memory for that.
-        let got = outcome(i64::from(unsafe {
-            libc::ioctl(fd, u64::from(number), address)
-        }));
+        let got = self.with_faults(&mut allowed, || {
+            // SAFETY: The kernel writes to what is at the address only, memory for that.
+            i64::from(unsafe { libc::ioctl(fd, u64::from(number), address) })
+        });
         self.expect(form.name, got, &allowed);
         if place != Place::Good {
             return if got == OK { Ok(value) } else { Err(got) };

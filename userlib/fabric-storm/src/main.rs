@@ -2,22 +2,24 @@
 
 //! Random calls of the fabric's character device by several processes, of which some are
 //! killed: `fabric_storm --seed N --calls N --workers N`, on a host with the module. Each worker
-//! makes so many calls. An answer that `uapi/linux/mp_fabric.h` does not allow, a fault, or a
+//! makes so many calls; with `--faults 1`, some of them find no memory. An answer that `uapi/linux/mp_fabric.h` does not allow, a fault, or a
 //! worker that hangs is a failure: then the last calls of that worker are printed.
 //!
 //! * [`worker`] has what is called, and what it may answer.
 //! * [`caller`] knows how it is called, well or badly, and whether the answer is right.
 //! * [`memory`] has places for arguments.
+//! * [`faults`] takes the kernel's memory away.
 //! * [`log`] keeps what a worker has done.
 //! * [`random`] makes numbers.
 
 mod caller;
+mod faults;
 mod log;
 mod memory;
 mod random;
 mod worker;
 
-use crate::{log::Log, random::Random, worker::Worker};
+use crate::{faults::Faults, log::Log, random::Random, worker::Worker};
 use std::{
     env,
     process::ExitCode,
@@ -37,6 +39,7 @@ struct Options {
     seed: u64,
     calls: u64,
     workers: usize,
+    faults: Faults,
 }
 
 fn options() -> Result<Options, String> {
@@ -44,6 +47,7 @@ fn options() -> Result<Options, String> {
         seed: 1,
         calls: 1000,
         workers: 3,
+        faults: Faults(false),
     };
     let mut words = env::args().skip(1);
     while let Some(name) = words.next() {
@@ -53,6 +57,7 @@ fn options() -> Result<Options, String> {
             "--seed" => options.seed = value,
             "--calls" => options.calls = value,
             "--workers" => options.workers = value.clamp(1, 64) as usize,
+            "--faults" => options.faults = Faults(value != 0),
             _ => return Err(format!("{name} is unknown")),
         }
     }
@@ -84,7 +89,7 @@ impl Charge {
             // SAFETY: No pointers; whoever dies leaves no workers behind.
             unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
             let random = Random::new(options.seed, part);
-            Worker::new(random, self.log).run(options.calls);
+            Worker::new(random, self.log, options.faults).run(options.calls);
             std::process::exit(0);
         }
     }

@@ -4,6 +4,7 @@
 
 use crate::{
     caller::{errno, Caller, Form, OK},
+    faults::Faults,
     log::Log,
     memory::{Arena, Place},
     random::Random,
@@ -94,12 +95,13 @@ fn now() -> u64 {
 
 impl Worker {
     /// In this process, with these random numbers.
-    pub fn new(random: Random, log: &'static Log) -> Self {
+    pub fn new(random: Random, log: &'static Log, faults: Faults) -> Self {
         let caller = Caller {
             random,
             log,
             arena: Arena::new(),
             place: Place::Good,
+            faults,
         };
         Worker {
             caller,
@@ -357,7 +359,13 @@ impl Worker {
             deadline: MP_DEADLINE_PAST,
             ..wait
         };
-        let _ = self.caller.plain("WAIT", "again", &[OK], || {
+        // A link that has found no memory starts over: that it was down is not so any more.
+        let allowed: &[i32] = if self.caller.faults.0 {
+            &[OK, ETIMEDOUT]
+        } else {
+            &[OK]
+        };
+        let _ = self.caller.plain("WAIT", "again", allowed, || {
             // SAFETY: The structure that goes with the number.
             i64::from(unsafe { libc::ioctl(fd, u64::from(MP_IOC_WAIT), &mut again) })
         });

@@ -26,6 +26,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("fabric", targets::fabric),
     ("ether", targets::ether),
     ("pairing_message", targets::pairing_message),
+    ("sharing_message", targets::sharing_message),
     ("pairing_arbiter", targets::pairing_arbiter),
     ("pairing_asker", targets::pairing_asker),
 ];

@@ -17,7 +17,7 @@ use mp_proto::pairing::{Engine, Event, Host, Mode, SESSIONS};
 use mp_proto::ring::{Consumer, NextError, Place, Producer, Reassembly, ReserveError};
 use mp_proto::route::verdict;
 use mp_proto::wire::{BlockHdr, Envelope, MsgHdr, PeerData, PeerId, Tag, TaggedIndex};
-use mp_proto::{ether, manage};
+use mp_proto::{ether, manage, sharing};
 
 use crate::input::{Input, Memory};
 
@@ -508,6 +508,14 @@ pub fn pairing_message(data: &[u8]) {
     if let Some(message) = Message::decode(data) {
         assert_eq!(data.len(), SIZE);
         assert_eq!(Message::decode(&message.encode()), Some(message));
+    }
+}
+
+/// The same of messages on segments, events and ports.
+pub fn sharing_message(data: &[u8]) {
+    if let Some(message) = sharing::message::Message::decode(data) {
+        let again = sharing::message::Message::decode(&message.encode());
+        assert_eq!(again, Some(message));
     }
 }
 

@@ -39,7 +39,7 @@ pub fn process_to_device<D: Device>(system: &System<'_, D>) -> Outcome<()> {
         }
         Role::S1 => {
             let (pair, memory) = offer_device(system, DIGITIZER)?;
-            pair.told()?;
+            pair.event(SessionEvent::Asserted)?;
             verify(&memory.volatile(), 0, by_process)?;
             pair
         }

@@ -256,29 +256,13 @@ impl<D: Device> Pair<D> {
         verify(&local, PATTERN, |place| pattern(self.role.other(), place))
     }
 
-    fn next_event(&self) -> Outcome<SessionEvent> {
-        let deadline = Deadline::after(self.patience);
-        let found = self.session.wait_for_event(deadline)?;
-        println!("  event {found:?}");
-        Ok(found)
-    }
-
     /// Waits for an event, which is to be this one.
     pub fn event(&self, expected: SessionEvent) -> Outcome<()> {
-        ensure(self.next_event()? == expected, "it is the expected event")
-    }
-
-    /// Waits for the last event of the other side, which then closes: that hides an event
-    /// that has not been seen yet.
-    pub fn told(&self) -> Outcome<()> {
-        let found = self.next_event()?;
-        ensure(
-            matches!(
-                found,
-                SessionEvent::Asserted | SessionEvent::ConnectionClosed
-            ),
-            "the other system has come to its end",
-        )
+        let found = self
+            .session
+            .wait_for_event(Deadline::after(self.patience))?;
+        println!("  event {found:?}");
+        ensure(found == expected, "it is the expected event")
     }
 
     /// Tells the other side how far this one is, without an event.
