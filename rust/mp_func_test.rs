@@ -7,7 +7,9 @@
 //! many frames of `size=` bytes, in two fragments, to the peer `dst=`; with
 //! `mix=1` every other frame is short. With `keep=` it keeps that many of the
 //! frames it receives, and checks the data of each when a later one takes its
-//! place. What happened stands in `/sys/kernel/mp_func_test`:
+//! place. With `share=1` it offers memory of the commons to all peers that arrive; with
+//! `mark=` it stores a one to word `word=` of such memory, at that place of the peer
+//! `dst=`. What happened stands in `/sys/kernel/mp_func_test`:
 //!
 //! ```text
 //! sent_ok, sent_failed      frames by the status their destructor got
@@ -16,6 +18,8 @@
 //! checked, cut_off          frames that were kept: intact, or without their data
 //!                           because their link went down
 //! peers_added, peers_removed
+//! share                     the place of the memory that is offered, all ones if none is
+//! marks                     the words of it that are not zero, a bit each
 //! done                      1 once all frames have been completed
 //! ```
 
@@ -65,6 +69,10 @@ use mp_transport::{
     },
     function,
     kept::KeptFrame,
+    memory::{
+        Commons,
+        Local, //
+    },
     peer::Peer,
     service,
     stats::Counter, //
@@ -87,6 +95,9 @@ const PEERS: usize = 64;
 
 /// Frames sent in one run of the worker.
 const BATCH: u32 = 64;
+
+/// Words of shared memory.
+const WORDS: u64 = 64;
 
 /// Pause after a full queue or a failure, in milliseconds.
 const RETRY_MS: u32 = 1;
@@ -212,10 +223,19 @@ struct TestFunction {
     /// These frames with their sequence numbers, oldest first; within its capacity.
     #[pin]
     kept: SpinLockBh<KVec<(u32, KeptFrame)>>,
+    /// What all peers are offered.
+    share: Option<Local>,
+    /// Where to store a one at the peer: the place, and the word of it.
+    mark: Option<(u64, u64)>,
 }
 
 impl TestFunction {
-    fn new(order: Order, keep: usize) -> impl PinInit<Self, Error> {
+    fn new(
+        order: Order,
+        keep: usize,
+        share: Option<Local>,
+        mark: Option<(u64, u64)>,
+    ) -> impl PinInit<Self, Error> {
         let room = KVec::with_capacity(keep, GFP_KERNEL);
         try_pin_init!(Self {
             order,
@@ -225,7 +245,34 @@ impl TestFunction {
             expected: [const { Atomic::new(0) }; PEERS],
             keep,
             kept <- new_spinlock_bh!(room?),
+            share,
+            mark,
         })
+    }
+
+    /// Offers a peer what all are offered, and stores to what it offers.
+    fn meet(&self, peer: &Peer) -> Result {
+        let Some(memory) = peer.memory() else {
+            return Ok(());
+        };
+        if let Some(share) = &self.share {
+            memory.grant(share)?;
+        }
+        if let Some((at, word)) = self.mark.filter(|_| peer.id() == self.order.dst) {
+            let remote = memory.reach(at, WORDS * 8)?;
+            remote.store_u64(word * 8, 1)?;
+            remote.flush()?;
+        }
+        Ok(())
+    }
+
+    /// The words of the shared memory that are not zero.
+    fn marks(&self) -> u64 {
+        let Some(share) = &self.share else { return 0 };
+        let is_marked = |word: &u64| share.load_u64(word * 8).is_ok_and(|value| value != 0);
+        (0..WORDS)
+            .filter(is_marked)
+            .fold(0, |set, word| set | 1 << word)
     }
 
     /// Makes frame `seq`.
@@ -292,8 +339,15 @@ impl TestFunction {
 }
 
 impl function::Function for TestFunction {
-    fn peer_add(&self, _peer: &Arc<Peer>) {
+    fn peer_add(&self, peer: &Arc<Peer>) {
         self.tally.peers_added.add(1);
+        if let Err(e) = self.meet(peer) {
+            pr_info!(
+                "peer {:08x}: no shared memory: error {}\n",
+                peer.id().0,
+                e.to_errno()
+            );
+        }
     }
 
     fn peer_del(&self, _peer: &Arc<Peer>) {
@@ -350,6 +404,8 @@ impl Attributes for TestFunction {
             c"peers_removed",
             c"checked",
             c"cut_off",
+            c"share",
+            c"marks",
             c"done",
         ]
     }
@@ -366,6 +422,8 @@ impl Attributes for TestFunction {
             6 => t.peers_removed.get(),
             7 => t.checked.get(),
             8 => t.cut_off.get(),
+            9 => self.share.as_ref().map_or(u64::MAX, Local::off),
+            10 => self.marks(),
             _ => u64::from(t.sent_ok.get() + t.sent_failed.get() >= u64::from(self.order.count)),
         };
         writeln!(out, "{value}")
@@ -381,7 +439,10 @@ struct TestModule {
 
 impl kernel::Module for TestModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        let function = Arc::pin_init(TestFunction::new(order()?, keep()?), GFP_KERNEL)?;
+        let function = Arc::pin_init(
+            TestFunction::new(order()?, keep()?, share()?, mark()?),
+            GFP_KERNEL,
+        )?;
         let directory = Directory::new(c"mp_func_test", None, function.clone())?;
         let registration = function::Registration::new(FUNC, function.clone())?;
         let worker = new_worker!(function)?;
@@ -411,6 +472,24 @@ fn order() -> Result<Order> {
             _ => Priority::High,
         },
     })
+}
+
+/// Memory of the commons, if it is to be offered.
+fn share() -> Result<Option<Local>> {
+    match param!(share) {
+        0 => Ok(None),
+        _ => Ok(Some(Commons::get()?.alloc(WORDS * 8)?)),
+    }
+}
+
+/// Where to store a one, checked.
+fn mark() -> Result<Option<(u64, u64)>> {
+    let (at, word) = (param!(mark), u64::from(param!(word)));
+    if word >= WORDS {
+        pr_err!("parameter word={} is not below {}\n", word, WORDS);
+        return Err(EINVAL);
+    }
+    Ok((at != u64::MAX).then_some((at, word)))
 }
 
 /// How many frames to keep, checked.
@@ -453,6 +532,18 @@ module! {
         keep: u32 {
             default: 0,
             description: "received frames to keep before they are checked, up to 4096",
+        },
+        share: u8 {
+            default: 0,
+            description: "1: offer memory of the commons to all peers",
+        },
+        mark: u64 {
+            default: u64::MAX,
+            description: "place where the peer dst offers such memory, to store a one there",
+        },
+        word: u32 {
+            default: 0,
+            description: "word of that memory to store to, below 64",
         },
     },
 }
