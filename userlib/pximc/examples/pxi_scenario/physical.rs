@@ -35,12 +35,15 @@ pub fn process_to_device<D: Device>(system: &System<'_, D>) -> Outcome<()> {
             let pair = reach_device(system, DIGITIZER)?;
             fill(&pair.remote()?, 0, by_process)?;
             pair.session.assert_event()?;
+            // Who closes at once may be gone before S1 has seen that it was there.
+            pair.event(SessionEvent::Asserted)?;
             pair
         }
         Role::S1 => {
             let (pair, memory) = offer_device(system, DIGITIZER)?;
             pair.event(SessionEvent::Asserted)?;
             verify(&memory.volatile(), 0, by_process)?;
+            pair.session.assert_event()?;
             pair
         }
     };
