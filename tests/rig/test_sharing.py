@@ -329,6 +329,31 @@ def test_a_connection_outlives_a_short_outage(fabric):
             owner.notice(segment, PAST)
 
 
+def test_a_connection_is_given_up_when_the_link_stays_away(fabric):
+    """SI-EVT-6, SI-EVT-7, SI-MAPR-10, SI-DISSEG-4"""
+    with pair(fabric) as (owner, back, user, there):
+        segment = owner.segment(23, PAGE, back)
+        connection = user.connect(there, MP.OBJECT_SEGMENT, 23)
+        remote = user.map_connection(connection)
+        assert owner.notice(segment) == MP.NOTICE_CONNECTED
+        fabric.unplug(fabric.hosts[1])
+        try:
+            for process, handle in ((owner, segment), (user, connection)):
+                assert process.notice(handle) == MP.NOTICE_DOWN
+                assert process.notice(handle) == MP.NOTICE_LOST
+        finally:
+            fabric.plug(fabric.hosts[1])
+        user.wait_until_up(there)
+        assert user.state(connection) == MP.CONNECTION_LOST
+        assert user.read(remote, 8) == ONES
+        again = user.connect(there, MP.OBJECT_SEGMENT, 23)
+        user.close(connection)
+        user.close(again)
+        assert owner.notice(segment) == MP.NOTICE_CONNECTED
+        assert owner.notice(segment) == MP.NOTICE_DISCONNECTED
+        owner.remove(segment)
+
+
 def copy_list(process, *copies):
     """Writes a list of copies to the process; its fields in a call."""
     data = b"".join(struct.pack("=QQQ", *copy) for copy in copies)
