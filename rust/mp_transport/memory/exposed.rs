@@ -74,6 +74,9 @@ impl Exposed {
     ///
     /// See [`Memory::expose`](super::Memory::expose).
     pub(super) fn can_expose(&self, phys: u64, len: u64) -> Result {
+        if self.windows.is_empty() {
+            return Err(ENOSPC);
+        }
         let way = self.way.as_ref().ok_or(error::not_connected())?;
         // What the last one says if none will do.
         let mut answer = Err(ENOSPC);
