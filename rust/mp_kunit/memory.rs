@@ -538,6 +538,15 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_exposed_without_a_window() -> Result {
+        let memory = Shared::new()?.begin()?;
+        assert_eq!(memory.can_expose(0x1000, 1).err(), Some(ENOSPC));
+        assert_eq!(memory.expose(0x1000, 1).err(), Some(ENOSPC));
+        assert!(!memory.sees_exposures());
+        Ok(())
+    }
+
+    #[test]
     fn an_exposure_ends_with_the_epoch_or_the_link() -> Result {
         let (shared, led) = led_windows()?;
         let memory = shared.begin()?;
