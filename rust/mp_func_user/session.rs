@@ -52,7 +52,10 @@ use mp_kernel::{
         WaitQueue, //
     }, //
 };
-use mp_proto::pairing::terms::Params;
+use mp_proto::pairing::terms::{
+    Location,
+    Params, //
+};
 
 /// The request has not ended; all other outcomes are 0 or a negative errno.
 const PENDING: i32 = 1;
@@ -323,9 +326,15 @@ impl Session {
         }
     }
 
-    /// The partner, or the interface, is gone for good.
+    /// The partner, or the interface, is gone for good. The addresses of a physical server
+    /// are there as long as the link is (`PXI-CW-12`).
     pub(crate) fn forsaken(&self) {
-        self.state.lock().part();
+        let mut state = self.state.lock();
+        match self.params.location {
+            Location::Logical => state.part(),
+            Location::Physical => state.partner = None,
+        }
+        drop(state);
         self.partner.store(0, Relaxed);
         self.ready.raise(ready::CLOSED);
     }
