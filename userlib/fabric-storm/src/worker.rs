@@ -773,10 +773,14 @@ impl Worker {
             (true, false) => &[EINVAL],
             _ => &[EINVAL, ENOENT],
         };
-        // Guessed offsets may be those of a window all the same.
+        // Guessed offsets may be those of a window all the same, or of the status words, which
+        // are there to be read only.
         let mut allowed = allowed.to_vec();
         if !is_known && shared == libc::MAP_SHARED && allowed != [EACCES] {
             allowed.push(OK);
+            if protection & libc::PROT_WRITE != 0 {
+                allowed.push(EACCES);
+            }
         }
         let len = (pages * PAGE) as usize;
         let text = format!("fd {fd} offset {offset:#x} bytes {len:#x} flags {shared} {protection}");
