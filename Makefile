@@ -112,6 +112,7 @@ install: modules userlib
 	@install -D -m 644 -t "$(DESTDIR)$(PREFIX)/lib/udev/rules.d" scripts/system/70-mp-fabric.rules
 	@install -D -m 644 -t "$(DESTDIR)$(PREFIX)/lib/sysusers.d" scripts/system/mp-fabric.conf
 	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/pximc.sh install
+	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/sisci.sh
 
 ## lint: formatters, clippy, checkpatch, shellcheck
 lint: setup $(kernel_step)

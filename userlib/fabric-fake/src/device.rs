@@ -415,7 +415,7 @@ impl Device for FakeDevice {
     }
 
     fn map_with(&self, offset: u64, len: u64, options: MapOptions) -> Result<Map> {
-        let mut state = self.world.lock();
+        let state = self.world.lock();
         if !state.mappable {
             return Err(Errno::NOMEM);
         }

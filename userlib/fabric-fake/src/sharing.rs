@@ -845,6 +845,12 @@ impl State {
         }
     }
 
+    pub fn enter_objects(&mut self, context: u32) -> Result<()> {
+        let status = file("status", STATUS_LEN)?;
+        self.sharing.status.insert(context, status);
+        Ok(())
+    }
+
     pub fn leave_objects(&mut self, context: u32) {
         let own = self.sharing.objects.iter();
         let own: Vec<u32> = own
@@ -907,14 +913,10 @@ impl State {
     }
 
     /// The file and its length that an offset for mapping leads to.
-    pub fn mappable_object(&mut self, context: u32, offset: u64) -> Result<(Arc<OwnedFd>, u64)> {
+    pub fn mappable_object(&self, context: u32, offset: u64) -> Result<(Arc<OwnedFd>, u64)> {
         if offset == STATUS_OFFSET {
-            let status = match self.sharing.status.get(&context) {
-                Some(status) => status.clone(),
-                None => file("status", STATUS_LEN)?,
-            };
-            self.sharing.status.insert(context, status.clone());
-            return Ok((status, STATUS_LEN));
+            let status = self.sharing.status.get(&context).ok_or(Errno::SHUTDOWN)?;
+            return Ok((status.clone(), STATUS_LEN));
         }
         let body = match &self.object(context, (offset >> 32) as u32)?.kind {
             Kind::Segment { body, .. } => Some(*body),

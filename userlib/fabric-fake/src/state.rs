@@ -153,6 +153,7 @@ impl State {
             interfaces: HashMap::new(),
         };
         let number = self.number();
+        self.enter_objects(number)?;
         self.contexts.insert(number, context);
         Ok((number, copy))
     }

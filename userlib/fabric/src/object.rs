@@ -71,12 +71,17 @@ impl<D: Device> Object<D> {
         self.handle
     }
 
+    /// Whether it has been ended, by this value.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
     /// The handle, as long as it is this object's: the kernel may give the number again later.
     ///
     /// # Errors
     /// [`Error::NotFound`].
     pub(crate) fn open_handle(&self) -> Result<u32> {
-        match self.closed.load(Ordering::Acquire) {
+        match self.is_closed() {
             false => Ok(self.handle),
             true => Err(Error::NotFound),
         }

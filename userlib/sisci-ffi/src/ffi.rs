@@ -75,7 +75,7 @@ fn checked(error: Error, function: impl FnOnce(&Process<CharDevice>) -> (u32, Re
 unsafe fn handle_out<T>(pointer: *mut *mut T) -> HandleOut {
     // SAFETY: The caller's promise; all handles are pointers.
     let out: Output<Handle> = unsafe { Output::new(pointer.cast()) };
-    out.write(Handle::from_pointer(ptr::null_mut::<T>()));
+    out.write(Handle::NULL);
     out
 }
 

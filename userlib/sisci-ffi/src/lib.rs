@@ -22,6 +22,8 @@ mod functions;
 mod process;
 mod query;
 mod table;
+#[cfg(test)]
+mod tests;
 
 /// Numbers and signatures of `sisci_api.h`.
 mod sys {

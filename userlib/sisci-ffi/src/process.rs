@@ -149,7 +149,7 @@ pub struct Process<D: Device> {
 }
 
 impl<D: Device> Process<D> {
-    fn new(id: u32, load: Load<D>, initialized: usize) -> Self {
+    pub fn new(id: u32, load: Load<D>, initialized: usize) -> Self {
         Process {
             id,
             load,
@@ -210,10 +210,9 @@ impl<D: Device> Process<D> {
         if self.initialized.fetch_update(set, fetch, less) != Ok(1) {
             return;
         }
-        *self.slot() = None;
         // What the program has mapped it may still use: that stays until the process ends.
-        for desc in self.descs.all() {
-            desc.stop();
+        if let Some(library) = self.slot().take() {
+            library.stop();
         }
     }
 }

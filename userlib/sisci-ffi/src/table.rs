@@ -44,6 +44,9 @@ pub enum Kind {
 pub struct Handle(u64);
 
 impl Handle {
+    /// No handle.
+    pub const NULL: Handle = Handle(0);
+
     /// The number that a program has passed.
     pub fn from_pointer<T>(pointer: *mut T) -> Self {
         Handle(pointer.addr() as u64)
@@ -118,11 +121,6 @@ impl<T: Clone> Table<T> {
     /// Makes a handle lead nowhere: what a function does that destroys the object.
     pub fn forget(&self, handle: Handle) {
         self.write().remove(&handle.0);
-    }
-
-    /// All objects.
-    pub fn all(&self) -> Vec<T> {
-        self.read().values().cloned().collect()
     }
 }
 

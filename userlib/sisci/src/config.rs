@@ -235,7 +235,7 @@ mod tests {
         adapter 1 0001:42:1f.5
     ";
 
-    /// SI-NIDNAME-1, SI-NTB-1: names and hosts are found by what the file says.
+    /// SI-NIDNAME-1: names and hosts are found by what the file says.
     #[test]
     fn nodes_have_names_and_peers() {
         let config = Config::parse(TEXT).unwrap();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Virtual devices: a context of the fabric each, with the numbers of nodes and adapters.
+//! Virtual devices, with the numbers of nodes and adapters. All of a process share one context of
+//! the fabric: programs that have a virtual device for each resource copy from the segment of one
+//! of them to that of another one (SI-OPEN-2).
 
 use crate::{
     config::NODES,
@@ -16,12 +18,15 @@ use std::{
 };
 
 /// A channel to the driver. Copies are the same one.
-pub struct Desc<D: Device>(pub(crate) Arc<Shared<D>>);
+pub struct Desc<D: Device> {
+    pub(crate) context: Arc<Context<D>>,
+    users: Users,
+}
 
-pub(crate) struct Shared<D: Device> {
+/// What all virtual devices of a process have in common.
+pub(crate) struct Context<D: Device> {
     pub(crate) fabric: Fabric<D>,
     config: Arc<Config>,
-    users: Users,
     status: OnceLock<Option<Status>>,
     dispatcher: Mutex<Option<Arc<Dispatcher>>>,
     pub(crate) queues: Mutex<Vec<Weak<dma::Inner<D>>>>,
@@ -29,7 +34,10 @@ pub(crate) struct Shared<D: Device> {
 
 impl<D: Device> Clone for Desc<D> {
     fn clone(&self) -> Self {
-        Desc(Arc::clone(&self.0))
+        Desc {
+            context: Arc::clone(&self.context),
+            users: self.users.clone(),
+        }
     }
 }
 
@@ -66,24 +74,20 @@ impl Adapter {
 }
 
 impl<D: Device> Desc<D> {
-    pub(crate) fn new(fabric: Fabric<D>, config: Arc<Config>) -> Self {
-        Desc(Arc::new(Shared {
-            fabric,
-            config,
+    pub(crate) fn new(context: Arc<Context<D>>) -> Self {
+        Desc {
+            context,
             users: Users::default(),
-            status: OnceLock::new(),
-            dispatcher: Mutex::new(None),
-            queues: Mutex::new(Vec::new()),
-        }))
+        }
     }
 
     pub(crate) fn fabric(&self) -> &Fabric<D> {
-        &self.0.fabric
+        &self.context.fabric
     }
 
     /// Makes the virtual device stay.
     pub(crate) fn enter(&self) -> Result<User> {
-        self.0.users.enter()
+        self.users.enter()
     }
 
     /// Closes the virtual device.
@@ -91,19 +95,7 @@ impl<D: Device> Desc<D> {
     /// # Errors
     /// [`Error::Busy`]: something that was made on it is still there.
     pub fn close(&self) -> Result<()> {
-        self.0.users.release(|| Ok(()))?;
-        self.stop();
-        Ok(())
-    }
-
-    /// Ends callbacks: when it returns, none runs or will run, except for the one that calls it.
-    pub fn stop(&self) {
-        let mut slot = self.0.dispatcher();
-        let dispatcher = slot.take();
-        drop(slot);
-        if let Some(dispatcher) = dispatcher {
-            dispatcher.stop();
-        }
+        self.users.release(|| Ok(()))
     }
 
     /// The thread that runs callbacks; started if there is none.
@@ -111,7 +103,7 @@ impl<D: Device> Desc<D> {
     /// # Errors
     /// [`Error::System`]: there are no more threads or descriptors to be had.
     pub(crate) fn dispatcher(&self) -> Result<Arc<Dispatcher>> {
-        let mut slot = self.0.dispatcher();
+        let mut slot = self.context.dispatcher();
         if let Some(dispatcher) = &*slot {
             return Ok(Arc::clone(dispatcher));
         }
@@ -122,11 +114,11 @@ impl<D: Device> Desc<D> {
 
     /// The status words of this context; nothing if the driver has none.
     pub(crate) fn status(&self) -> Result<Option<&Status>> {
-        if let Some(status) = self.0.status.get() {
+        if let Some(status) = self.context.status.get() {
             return Ok(status.as_ref());
         }
         let status = self.fabric().status()?;
-        Ok(self.0.status.get_or_init(|| status).as_ref())
+        Ok(self.context.status.get_or_init(|| status).as_ref())
     }
 
     fn interface_list(&self) -> Result<Vec<Interface>> {
@@ -155,7 +147,7 @@ impl<D: Device> Desc<D> {
             .interface_list()?
             .into_iter()
             .partition(|interface| interface.loopback);
-        let config = &self.0.config;
+        let config = &self.context.config;
         let links: Vec<_> = links
             .into_iter()
             .filter(|link| config.has(number, link))
@@ -185,7 +177,9 @@ impl<D: Device> Desc<D> {
 
     /// The node id of this host at an adapter, if it has one.
     pub fn node_at(&self, adapter: &Adapter) -> Option<u32> {
-        self.0.config.node_of(adapter.loopback.peer, adapter.number)
+        self.context
+            .config
+            .node_of(adapter.loopback.peer, adapter.number)
     }
 
     /// The interface of an adapter that leads to a node.
@@ -202,7 +196,7 @@ impl<D: Device> Desc<D> {
         if self.node_at(&adapter) == Some(node) {
             return Ok(adapter.loopback.id);
         }
-        let known = self.0.config.node(node).ok_or(Error::NoSuchNodeId)?;
+        let known = self.context.config.node(node).ok_or(Error::NoSuchNodeId)?;
         if Some(known.peer) == adapter.loopback.peer {
             return Ok(adapter.loopback.id);
         }
@@ -242,7 +236,7 @@ impl<D: Device> Desc<D> {
 
     /// The node that a notice came from, and the adapter; 0 for a host that has no number.
     pub(crate) fn origin(&self, peer: Peer) -> (u32, u32) {
-        let config = &self.0.config;
+        let config = &self.context.config;
         let interface = self.fabric().interface(peer.interface).ok();
         let loopback = interface.as_ref().is_some_and(|it| it.loopback);
         let adapter = interface
@@ -265,7 +259,25 @@ pub(crate) fn no_call(error: Error) -> Error {
     }
 }
 
-impl<D: Device> Shared<D> {
+impl<D: Device> Context<D> {
+    pub(crate) fn new(fabric: Fabric<D>, config: Arc<Config>) -> Self {
+        Context {
+            fabric,
+            config,
+            status: OnceLock::new(),
+            dispatcher: Mutex::new(None),
+            queues: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Ends callbacks: when it returns, none runs or will run, except for the one that calls it.
+    pub(crate) fn stop(&self) {
+        let dispatcher = self.dispatcher().take();
+        if let Some(dispatcher) = dispatcher {
+            dispatcher.stop();
+        }
+    }
+
     fn dispatcher(&self) -> std::sync::MutexGuard<'_, Option<Arc<Dispatcher>>> {
         self.dispatcher
             .lock()
@@ -273,10 +285,8 @@ impl<D: Device> Shared<D> {
     }
 }
 
-impl<D: Device> Drop for Shared<D> {
+impl<D: Device> Drop for Context<D> {
     fn drop(&mut self) {
-        if let Some(dispatcher) = self.dispatcher().take() {
-            dispatcher.stop();
-        }
+        self.stop();
     }
 }

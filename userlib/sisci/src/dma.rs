@@ -151,7 +151,10 @@ impl<D: Device> Desc<D> {
     }
 
     fn queues(&self) -> MutexGuard<'_, Vec<std::sync::Weak<Inner<D>>>> {
-        self.0.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        self.context
+            .queues
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets go of what transfers use that have ended since.

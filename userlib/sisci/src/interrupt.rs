@@ -66,18 +66,22 @@ impl<D: Device> Local<D> {
         })
     }
 
+    /// The offers, except for those that an attempt to remove it has removed.
+    fn open_offers(&self) -> impl Iterator<Item = &Offer<D>> {
+        self.offers.iter().filter(|offer| !offer.is_closed())
+    }
+
     fn objects(&self) -> impl Iterator<Item = &Object<D>> {
-        self.offers.iter().map(|offer| &**offer)
+        self.open_offers().map(|offer| &**offer)
     }
 
     /// Busy as long as somebody is connected; nobody new can connect from then on (SI-RMINT-3).
     fn remove(&self) -> Result<()> {
         self.users.release(|| {
             let mut busy = false;
-            for offer in &self.offers {
+            for offer in self.open_offers() {
                 match offer.remove(false) {
-                    // An attempt before this one has removed it.
-                    Ok(()) | Err(mp_fabric::Error::NotFound) => {}
+                    Ok(()) => {}
                     Err(mp_fabric::Error::System(Errno::BUSY)) => busy = true,
                     Err(other) => return Err(other.into()),
                 }
@@ -305,7 +309,7 @@ impl<D: Device> Desc<D> {
 impl<D: Device> Local<D> {
     /// Takes one trigger, if there is one.
     fn take(&self) -> Result<Option<()>> {
-        for offer in &self.offers {
+        for offer in self.open_offers() {
             if taken(offer.wait(EventMask::SIGNAL, NOW))?.is_some() {
                 return Ok(Some(()));
             }
@@ -315,7 +319,7 @@ impl<D: Device> Local<D> {
 
     /// Takes one message, if there is one: its length, or that of one that does not fit.
     fn receive(&self, room: &mut [u8]) -> Result<Option<std::result::Result<usize, usize>>> {
-        for offer in &self.offers {
+        for offer in self.open_offers() {
             if let Some(received) = taken(offer.receive(room, NOW))? {
                 return Ok(Some(received.map(|message| message.len)));
             }

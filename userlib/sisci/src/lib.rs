@@ -53,6 +53,7 @@ mod users;
 mod wait;
 
 pub use config::{Config, Mistake, Node, CONFIG_PATH, CONFIG_VARIABLE, DEFAULT_NODE};
+use desc::Context;
 pub use desc::{Adapter, Desc};
 pub use dispatch::Action;
 pub use dma::{DmaQueue, DmaSource, DmaState, Piece, VECTOR_MAX};
@@ -68,7 +69,10 @@ pub use sequence::{CheckFlags, Sequence, SequenceStatus};
 
 use mp_fabric::{CharDevice, Deadline, Device, Fabric};
 use rustix::io::Errno;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
 
 /// Adapters are numbered from 0 to this.
 pub const ADAPTERS: u32 = 4;
@@ -89,6 +93,8 @@ type Open<D> = Arc<dyn Fn() -> mp_fabric::Result<Fabric<D>> + Send + Sync>;
 pub struct Library<D: Device = CharDevice> {
     config: Arc<Config>,
     open: Open<D>,
+    /// The context of the fabric, as long as there is a virtual device.
+    context: Arc<Mutex<Weak<Context<D>>>>,
 }
 
 impl Library {
@@ -114,6 +120,7 @@ impl<D: Device> Library<D> {
         Library {
             config: Arc::new(config),
             open: Arc::new(open),
+            context: Arc::default(),
         }
     }
 
@@ -123,6 +130,10 @@ impl<D: Device> Library<D> {
     /// [`Error::System`]: there is no driver (`ENODEV`), or the user may not open it (`EACCES`).
     /// [`Error::InconsistentVersions`]: the driver is of another version.
     pub fn open(&self) -> Result<Desc<D>> {
+        let mut slot = self.context();
+        if let Some(context) = slot.upgrade() {
+            return Ok(Desc::new(context));
+        }
         let fabric = (self.open)().map_err(|error| match error {
             mp_fabric::Error::NotFound | mp_fabric::Error::NoWindow => Error::System(Errno::NODEV),
             other => Error::System(Errno::from(other)),
@@ -130,7 +141,21 @@ impl<D: Device> Library<D> {
         if fabric.info()?.version != mp_fabric::sys::MP_FABRIC_VERSION {
             return Err(Error::InconsistentVersions);
         }
-        Ok(Desc::new(fabric, Arc::clone(&self.config)))
+        let context = Arc::new(Context::new(fabric, Arc::clone(&self.config)));
+        *slot = Arc::downgrade(&context);
+        Ok(Desc::new(context))
+    }
+
+    /// Ends callbacks: when it returns, none runs or will run, except for the one that calls it.
+    pub fn stop(&self) {
+        let context = self.context().upgrade();
+        if let Some(context) = context {
+            context.stop();
+        }
+    }
+
+    fn context(&self) -> MutexGuard<'_, Weak<Context<D>>> {
+        self.context.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The numbers of nodes and adapters.
@@ -144,6 +169,7 @@ impl<D: Device> Clone for Library<D> {
         Library {
             config: Arc::clone(&self.config),
             open: Arc::clone(&self.open),
+            context: Arc::clone(&self.context),
         }
     }
 }
