@@ -57,7 +57,9 @@ fn functions() -> BTreeSet<String> {
 /// Names of flags and queries that the header defines.
 fn constants() -> BTreeSet<String> {
     let text = header("sisci_types.h");
-    let defined = text.lines().filter_map(|line| line.strip_prefix("#define "));
+    let defined = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("#define "));
     let names = defined.filter_map(|line| line.split([' ', '\t']).next());
     let wanted = |name: &&str| name.starts_with("SCI_FLAG_") || name.starts_with("SCI_Q_");
     names.filter(wanted).map(str::to_owned).collect()
