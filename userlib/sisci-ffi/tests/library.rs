@@ -134,3 +134,40 @@ fn a_program_in_c_finds_what_the_library_has() {
         String::from_utf8_lossy(&output.stderr)
     );
 }
+
+/// The examples in C compile without a warning, and say what is missing where there is no fabric.
+#[test]
+fn the_examples_in_c_can_be_built_and_run() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/sisci");
+    let place = directory().join(format!("sisci-examples-{}", std::process::id()));
+    fs::create_dir_all(&place).unwrap();
+    // By the name that programs are linked to.
+    fs::copy(library(), place.join("libsisci.so")).unwrap();
+    for name in ["intr_bench", "sci_query", "scibench", "scipp"] {
+        let program = place.join(name);
+        run(Command::new("gcc")
+            .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-I"])
+            .arg(include())
+            .arg("-o")
+            .arg(&program)
+            .arg(examples.join(name).with_extension("c"))
+            .arg(examples.join("common.c"))
+            .arg("-L")
+            .arg(&place)
+            .arg("-lsisci"));
+        let output = Command::new(&program)
+            .args(if name == "sci_query" {
+                &[][..]
+            } else {
+                &["client", "4"]
+            })
+            .env("LD_LIBRARY_PATH", &place)
+            .env("SISCI_CONF", "/dev/null")
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.starts_with("FAILED: SCIOpen: "), "{said}");
+    }
+    fs::remove_dir_all(&place).unwrap();
+}

@@ -226,6 +226,7 @@ fn memory_of_the_program_is_copied() {
     let t = transfer();
     let mut data: Vec<u8> = (0..=99).collect();
     let whole = bytes(&mut data);
+    // SAFETY: A part of the data, which live to the end of the test.
     let odd = unsafe { Bytes::new(ptr::with_exposed_provenance_mut(whole.address() + 1), 97) };
     let start = |memory, size| {
         let source = Source::Memory(memory);
@@ -234,6 +235,7 @@ fn memory_of_the_program_is_copied() {
     assert_eq!(start(odd, 97), Ok(()));
     assert_eq!(t.wait(1000), Ok(SCI_DMAQUEUE_DONE));
     assert_eq!((read(t.to + 3), read(t.to + 99)), (1, 97));
+    // SAFETY: NULL.
     let nothing = unsafe { Bytes::new(ptr::null_mut(), 8) };
     assert_eq!(start(nothing, 8), Err(Error::IllegalParameter));
 }
@@ -269,6 +271,7 @@ fn a_vector_is_copied_piece_by_piece() {
         flags: 1,
         ..entry(1, 0, 0)
     };
+    // SAFETY: The entry lives to the end of the test.
     let marked = Pieces::Vector(unsafe { Array::new(&marked, 1) });
     assert_eq!(t.start(marked, 0), Err(Error::IllegalFlag));
 }

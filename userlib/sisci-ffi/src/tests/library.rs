@@ -341,10 +341,8 @@ fn copying_is_asked_for_by_its_mode() {
     let mode = sys::SCI_FLAG_DMA_SYSDMA;
     assert_eq!(ask(sys::SCI_Q_DMA_CAPABILITIES, all, mode), Ok(()));
     // SAFETY: The pointer is that of the numbers.
-    assert_eq!(
-        unsafe { all.cast::<[u32; 8]>().read() }[2],
-        sisci::VECTOR_MAX
-    );
+    let told = unsafe { all.cast::<[u32; 8]>().read() };
+    assert_eq!(told[2], sisci::VECTOR_MAX);
     let none = ask(sys::SCI_Q_DMA_CAPABILITIES, all, sys::SCI_FLAG_DMA_GLOBAL);
     assert_eq!(none, Err(Error::DmaNotAvailable));
 }

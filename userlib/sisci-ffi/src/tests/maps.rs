@@ -301,6 +301,7 @@ fn any_number_of_bytes_is_written_anywhere() {
         }
     }
     let mut data = [1; 4];
+    // SAFETY: NULL.
     let nothing = unsafe { Bytes::new(ptr::null_mut(), 4) };
     let missing = mem_write(&s.b, bytes(&mut data), nothing, 0);
     assert_eq!(missing, Err(Error::IllegalParameter));
@@ -316,6 +317,7 @@ fn any_number_of_bytes_is_written_anywhere() {
 fn writing_to_a_lost_peer_is_no_error() {
     let s = shared(4096);
     s.world.lose(0);
+    // SAFETY: A part of the map.
     let to = unsafe { Bytes::new(ptr::with_exposed_provenance_mut(s.address), 4) };
     assert_eq!(mem_write(&s.b, bytes(&mut [1, 2, 3, 4]), to, 0), Ok(()));
 }

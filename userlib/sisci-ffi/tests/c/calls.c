@@ -334,10 +334,11 @@ static void check_names(void)
 		"SCIUnmapRemoteSegmentForDevice",
 		"SCIGetDeviceList",
 		"SCIGetFabricDeviceId",
+		NULL,
 	};
 	size_t i;
 
-	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+	for (i = 0; names[i]; i++) {
 		lookup("", names[i]);
 		lookup("_SISCI_PUBLIC_FUNC_ST_", names[i]);
 		lookup("_SISCI_PUBLIC_FUNC_MT_", names[i]);
