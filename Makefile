@@ -25,12 +25,15 @@ static_target := x86_64-unknown-linux-gnu
 rig_programs := $(patsubst scripts/rig/%/Cargo.toml,%,$(wildcard scripts/rig/*/Cargo.toml))
 export CARGO_TARGET_DIR
 export RIG_PROGRAMS ?= $(CARGO_TARGET_DIR)/$(static_target)/release
+# Those of 32 bits.
+export PROGRAMS32 ?= $(CARGO_TARGET_DIR)/rust32/i686-unknown-linux-gnu/release
 
 # Where the examples find an installation; read by the demo.
 export STAGE ?= $(CURDIR)/build/stage
 
 # What tests run on hosts of the fabric, linked to the libraries of userlib/.
 test_programs := $(patsubst tests/programs/%.c,$(RIG_PROGRAMS)/%,$(wildcard tests/programs/*.c))
+test_programs32 := $(patsubst tests/programs/%.c,$(PROGRAMS32)/%,$(wildcard tests/programs/*.c))
 
 # Crates in userlib/ that are vendors' libraries of PXImc.
 export PXIMC_VENDORS ?= pximc-ntb
@@ -80,11 +83,18 @@ examples: userlib
 	@$(MAKE) --no-print-directory -C examples/sisci SISCI="$(STAGE)/opt/sisci" OUT="$(STAGE)/bin"
 
 ## programs: build the programs that tests run on hosts of the fabric
-programs: userlib $(test_programs)
+programs: userlib $(test_programs) $(test_programs32)
 
-$(test_programs): $(RIG_PROGRAMS)/%: tests/programs/%.c userlib/include/pximc.h | userlib
-	@$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -pthread -Iuserlib/include -o $@ $< \
-		-L$(RIG_PROGRAMS) -lpximc64 '-Wl,-rpath,$$ORIGIN'
+test_cflags := -std=gnu11 -O2 -Wall -Wextra -Werror -pthread -Iuserlib/include
+
+test_headers := userlib/include/pximc.h $(wildcard examples/pximc/engine.[ch])
+
+$(test_programs): $(RIG_PROGRAMS)/%: tests/programs/%.c $(test_headers) | userlib
+	@$(CC) $(test_cflags) -o $@ $< -L$(RIG_PROGRAMS) -lpximc64 '-Wl,-rpath,$$ORIGIN'
+
+$(test_programs32): $(PROGRAMS32)/%: tests/programs/%.c $(test_headers) | userlib
+	@[ ! -e $(@D)/libpximc64.so ] || $(CC) -m32 $(test_cflags) -o $@ $< \
+		-L$(@D) -lpximc64 '-Wl,-rpath,$$ORIGIN'
 
 ## demo: boot HOSTS=2|3|4 hosts and show them talking over the NTB
 demo: setup modules rig examples

@@ -9,15 +9,21 @@
 //! * [`context`]: open files, what they own, and how they end.
 //! * [`calls`]: the calls, from structures to methods and back.
 //! * [`session`], [`window`]: what a pair is for its process; memory that is mapped and
-//!   taken away.
+//!   taken away. [`access`]: devices that reach it as well.
+//! * [`segment`], [`offer`]: what processes offer to peers: memory, events, ports.
+//! * [`connection`], [`notices`], [`status`]: the use of what a peer offers, and what
+//!   happens to it; [`queue`]: copies into it.
 //! * [`ready`], [`stream`]: events, and everybody who waits for them.
 //! * [`link`], [`host`]: the end of a link; all links of the host.
-//! * [`desk`]: what the pairing engine decides, carried out.
+//! * [`desk`], [`sharing`]: what the pairing engine and the sharing engine decide, carried
+//!   out.
 //! * [`inbox`], [`outbox`]: messages that wait.
 //! * [`quota`]: what a user may have.
 //!
 //! Locks, the outer ones first: the registry's of `mp_transport`; a context's objects;
-//! a link's core; a session's state; then those of mappings and of memory. A process's
+//! a link's core; a session's state, or a connection's, or the list of segments and then
+//! a segment's state and its notices; the access of a session's devices; then those of
+//! mappings and of memory. A process's
 //! `mmap_lock` comes before those of mappings only, and nothing is copied from or to a
 //! process under any of these. Spin locks are innermost: that of a link's watchers comes
 //! before that of an object's events, which comes before the stream's. Under the
@@ -42,8 +48,12 @@ use mp_transport::{
     interface, //
 };
 
+#[path = "mp_func_user/access.rs"]
+mod access;
 #[path = "mp_func_user/calls.rs"]
 mod calls;
+#[path = "mp_func_user/connection.rs"]
+mod connection;
 #[path = "mp_func_user/context.rs"]
 mod context;
 #[path = "mp_func_user/desk.rs"]
@@ -54,14 +64,26 @@ mod host;
 mod inbox;
 #[path = "mp_func_user/link.rs"]
 mod link;
+#[path = "mp_func_user/notices.rs"]
+mod notices;
+#[path = "mp_func_user/offer.rs"]
+mod offer;
 #[path = "mp_func_user/outbox.rs"]
 mod outbox;
+#[path = "mp_func_user/queue.rs"]
+mod queue;
 #[path = "mp_func_user/quota.rs"]
 mod quota;
 #[path = "mp_func_user/ready.rs"]
 mod ready;
+#[path = "mp_func_user/segment.rs"]
+mod segment;
 #[path = "mp_func_user/session.rs"]
 mod session;
+#[path = "mp_func_user/sharing.rs"]
+mod sharing;
+#[path = "mp_func_user/status.rs"]
+mod status;
 #[path = "mp_func_user/stream.rs"]
 mod stream;
 #[path = "mp_func_user/uapi.rs"]
@@ -71,6 +93,7 @@ mod window;
 
 use context::{
     Context,
+    Limits,
     Shared, //
 };
 use host::Links;
@@ -84,6 +107,9 @@ static DEVICE: Device<Context> = Device::new();
 /// Who may open it until a udev rule says otherwise: root.
 const MODE: u16 = 0o600;
 
+/// Most objects that an open file can be allowed: each may have a status word.
+const MOST_OBJECTS: u32 = 1 << 16;
+
 /// The module: gone in this order.
 struct UserService {
     _device: chardev::Registration<Context>,
@@ -94,12 +120,20 @@ struct UserService {
 impl kernel::Module for UserService {
     fn init(module: &'static ThisModule) -> Result<Self> {
         // SAFETY: Called exactly once, before there are contexts.
-        unsafe { quota::USERS.init() };
+        unsafe { quota::SESSIONS.init() };
+        // SAFETY: As above.
+        unsafe { quota::OBJECTS.init() };
         let links = Links::new()?;
         let function = function::Registration::new(FUNC, links.clone())
             .inspect_err(|e| pr_err!("cannot register the function service: {:?}\n", e))?;
         let watch = interface::Watch::new(links.clone())?;
-        let shared = Shared::new(links, param!(sessions), param!(user_sessions));
+        let limits = Limits {
+            sessions: param!(sessions),
+            user_sessions: param!(user_sessions),
+            objects: param!(objects).min(MOST_OBJECTS),
+            user_objects: param!(user_objects),
+        };
+        let shared = Shared::new(links, limits);
         let options = Options {
             name: c"mp_fabric",
             node: None,
@@ -130,6 +164,14 @@ module! {
         user_sessions: u32 {
             default: 256,
             description: "Most sessions of a user (default 256)",
+        },
+        objects: u32 {
+            default: 1024,
+            description: "Most other objects of an open file (default 1024)",
+        },
+        user_objects: u32 {
+            default: 4096,
+            description: "Most other objects of a user (default 4096)",
         },
     },
 }

@@ -83,6 +83,8 @@ mod via;
 struct MessageFrameService {
     netlink: Option<netlink::Registration>,
     loopback: Option<loopback::Loopback>,
+    /// Behind the loopback, which uses it.
+    commons: memory::commons::Open,
     /// Modules may go while frames of theirs are under way.
     _watch: Notifier<ModuleGoes, capi::Watch>,
 }
@@ -99,33 +101,45 @@ impl kernel::Module for MessageFrameService {
         let mut this = Self {
             netlink: None,
             loopback: None,
+            commons: memory::commons::Commons::open(commons_memory()?)?,
             _watch: watch,
         };
-        this.loopback = Some(loopback::Loopback::new(loopback_memory()?)?);
+        let commons = this.commons.commons();
+        this.loopback = Some(loopback::Loopback::new(loopback_memory()?, commons)?);
         this.netlink = Some(netlink::start(module)?);
         Ok(this)
     }
+}
+
+/// A parameter that must lie in a range.
+///
+/// # Errors
+///
+/// `EINVAL`, with a message that names the parameter and the range.
+fn ranged(name: &str, value: u32, min: u32, max: u32) -> Result<usize> {
+    if (min..=max).contains(&value) {
+        return Ok(value as usize);
+    }
+    pr_err!("parameter {}={} is not in {}..{}\n", name, value, min, max);
+    Err(EINVAL)
 }
 
 /// Most bytes of memory of this host as a peer of itself, as the parameter says.
 ///
 /// # Errors
 ///
-/// `EINVAL`, with a message that names the parameter and the range.
+/// As [`ranged`].
 fn loopback_memory() -> Result<usize> {
-    let range = 64..=1 << 20;
-    let kib = param!(loopback_kib);
-    if !range.contains(&kib) {
-        let (min, max) = (range.start(), range.end());
-        pr_err!(
-            "parameter loopback_kib={} is not in {}..{}\n",
-            kib,
-            min,
-            max
-        );
-        return Err(EINVAL);
-    }
-    Ok(kib as usize * 1024)
+    Ok(ranged("loopback_kib", param!(loopback_kib), 64, 1 << 20)? * 1024)
+}
+
+/// Most bytes of the commons, as the parameter says.
+///
+/// # Errors
+///
+/// As [`ranged`].
+fn commons_memory() -> Result<usize> {
+    Ok(ranged("commons_mib", param!(commons_mib), 0, 1 << 10)? << 20)
 }
 
 impl Drop for MessageFrameService {
@@ -143,6 +157,10 @@ module! {
     description: "Message frame service for NTB fabrics",
     license: "GPL",
     params: {
+        commons_mib: u32 {
+            default: 4,
+            description: "most memory of this host that many peers reach at once, in MiB, up to 1024, rounded down to a power of two; taken when it is used; 0: none",
+        },
         loopback_kib: u32 {
             default: 16384,
             description: "most memory of this host as a peer of itself, in KiB, 64 to 1048576; taken when it is used",

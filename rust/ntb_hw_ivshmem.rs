@@ -26,11 +26,17 @@
 //!
 //! # Limits
 //!
-//! Windows cannot be moved: an outbound window always leads to the same slot of
-//! the peer's memory, and the peer's client must use memory at that slot.
-//! `ntb_mw_get_align()` arranges that; see [`slots`]. Where the sender programs
-//! the translation, it can only say what is so already. Nothing stops a peer from
-//! writing to a window whose translation is not set.
+//! An outbound window has no address of its own: it is a part of the BAR that shows
+//! the peer's RAM. A client that asks where it is before it enables the link, as
+//! mainline's do, is told the window's slot in the peer's memory, and the peer's
+//! client must use memory at that slot; `ntb_mw_get_align()` arranges that, see
+//! [`slots`]. Any other window may be led elsewhere in RAM, or to the memory of one PCI
+//! function, the *target*; then it is found where it leads to by who asks afterwards, and
+//! who asked before still writes to where it led. Nothing stops a peer from writing to a
+//! window whose translation is not set.
+//!
+//! A peer sees the target's memory as the BAR of function 1 of the device that shows the
+//! RAM. That stands for peer-to-peer routing in a root complex.
 //!
 //! `ntb_msi_test` and the MSI mode of `ntb_transport` do not apply: they need a
 //! window onto the receiver's interrupt controller, and the BARs show RAM only.
@@ -123,4 +129,8 @@ module! {
 param::word_param!(
     personality,
     "Whose limits to imitate: generic (default), intel, amd, switchtec, epf, idt or tiny; the same on all hosts"
+);
+param::word_param!(
+    target,
+    "PCI function whose memory, BAR 2, windows may lead to, as 0000:00:0e.0; default: none"
 );

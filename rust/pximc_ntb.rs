@@ -21,6 +21,7 @@
 //! * [`mailbox`], [`messages`]: bootstrap by scratchpads or by messages.
 //! * [`bell`]: how doorbell bits are shared out.
 //! * [`arena`]: the memory of both ends that other services use.
+//! * [`further`]: windows beside that of the inbound memory.
 //! * [`memory`]: windows as the protocol crate sees memory.
 
 use kernel::{
@@ -60,6 +61,8 @@ mod channel_link;
 mod device;
 #[path = "pximc_ntb/dma.rs"]
 mod dma;
+#[path = "pximc_ntb/further.rs"]
+mod further;
 #[path = "pximc_ntb/host.rs"]
 mod host;
 #[path = "pximc_ntb/inward.rs"]

@@ -3,7 +3,7 @@
 #
 # The PXImc Dispatcher and what belongs to it, below /opt/pximc.
 #
-#   pximc.sh build32    builds the libraries for 32-bit processes, where that is possible
+#   pximc.sh build32    builds the libraries for 32-bit processes
 #   pximc.sh install    installs what has been built
 #
 # DESTDIR= is put before all paths. PXIMC_VENDORS= names crates that are vendors'
@@ -14,27 +14,24 @@
 target32=i686-unknown-linux-gnu
 target_dir=${CARGO_TARGET_DIR:-$checkout/build/target}
 programs=${RIG_PROGRAMS:-$target_dir/x86_64-unknown-linux-gnu/release}
-programs32=${PROGRAMS32:-$target_dir/$target32/release}
+target32_dir=$target_dir/rust32
+programs32=${PROGRAMS32:-$target32_dir/$target32/release}
 prefix=${PREFIX:-/usr/local}
 root=${DESTDIR:-}/opt/pximc
 read -ra vendors <<<"${PXIMC_VENDORS:-}"
 
-# Whether there is all that it takes to build for 32 bits; says what is missing.
-can_build32() {
-	if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target32/lib" ]; then
-		say "no libraries for 32-bit processes: to have them, rustup target add $target32"
-		return 1
-	fi
-	if ! cc -m32 -shared -o /dev/null -x c /dev/null 2>/dev/null; then
-		say "no libraries for 32-bit processes: to have them, apt-get install gcc-multilib"
-		return 1
-	fi
-}
-
 build32() {
-	local crates=(pximc-dispatcher "${vendors[@]}")
-	! can_build32 || cargo build --quiet --locked --release --target "$target32" \
+	local crates=(pximc-dispatcher "${vendors[@]}") rust32
+	rust32=$("$checkout/scripts/rust32.sh") || {
+		say "no libraries for 32-bit processes then"
+		return
+	}
+	LD_LIBRARY_PATH=$rust32/lib/x86_64-linux-gnu RUSTC=$rust32/bin/rustc \
+		CARGO_TARGET_DIR=$target32_dir \
+		cargo build --quiet --locked --release --target "$target32" \
 		--manifest-path "$checkout/userlib/Cargo.toml" "${crates[@]/#/--package=}"
+	# Programs that are run where it has been built look for it by its right name.
+	ln -sf libpximc64.so "$programs32/libpximc32.so"
 }
 
 # put MODE SOURCE TARGET: installs a file, with its time, unless there is a newer one:

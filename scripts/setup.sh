@@ -19,6 +19,8 @@ packages=(
 	util-linux procps
 	# tests and checks
 	python3 python3-pytest python3-pytest-timeout shellcheck man-db binutils
+	# libraries for 32-bit processes
+	gcc-multilib
 )
 
 missing_packages() {

@@ -20,6 +20,9 @@ from ntbrig import Fabric, stack  # noqa: E402
 
 _LOGS = CHECKOUT / "build/logs"
 
+# Characters: traces of the first few pieces.
+_LEAKS_SHOWN = 12_000
+
 
 def pytest_collection_modifyitems(items):
     if os.environ.get("LONG") == "1":
@@ -55,7 +58,6 @@ class Booter:
             guest.forget_reports()
         return found
 
-
     def find_leaks(self):
         """Memory that has been lost by kernels that look for it."""
         guests = [guest for fabric in self.fabrics for guest in fabric.hosts]
@@ -68,7 +70,8 @@ def boot(request):
     with ExitStack() as stack:
         booter = Booter(stack, _LOGS / request.module.__name__)
         yield booter
-        assert booter.find_leaks() == {}
+        for name, leaks in booter.find_leaks().items():
+            pytest.fail(f"{name} has lost memory:\n{leaks[:_LEAKS_SHOWN]}", pytrace=False)
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * S-5: a device of System 1 writes into the memory of a process of System 0. Devices raise no
- * events: a process of System 1 does that for them, and here it stands in for the device that
- * writes as well.
+ * S-5: a device of System 1, which --engine names there, writes into the memory of a process
+ * of System 0. Devices raise no events: a process of System 1 does that for them.
  */
 #include "scenario.h"
 
@@ -22,10 +21,7 @@ static struct connection s1(const struct scenario *s)
 	ensure(c.remote && s->min <= c.remote_size && c.remote_size <= s->max,
 	       "the size of the remote window");
 	ensure(!c.local && !c.local_size, "there is no local window");
-	scenario_master(s, &c);
-	for (uint64_t place = 0; place < c.remote_size; place++)
-		window_write(c.remote + place, (uint8_t)(place * 3 + 1));
-	CALL(assertEvent, PXIMC_SUCCESS, session);
+	scenario_engine_writes(s, &c);
 	return c;
 }
 
@@ -45,10 +41,7 @@ static struct connection s0(const struct scenario *s)
 	       "the size of the local window");
 	ensure(!c.remote && !c.remote_size, "there is no remote window");
 	CALL(getPhysicalAddress, PXIMC_NO_WINDOW, session, &address);
-	scenario_event(&c, s->timeout, PXIMC_EVENT_ASSERTED);
-	for (uint64_t place = 0; place < c.local_size; place++)
-		ensure(window_read(c.local + place) == (uint8_t)(place * 3 + 1),
-		       "what was written arrives there");
+	scenario_verify_engine(s, &c, c.local, c.local_size);
 	return c;
 }
 

@@ -26,9 +26,9 @@ static const struct option long_options[] = {
 	{ "min", required_argument, NULL, 'm' },
 	{ "timeout", required_argument, NULL, 't' },
 	{ "variant", required_argument, NULL, 'v' },
-	{ "address", required_argument, NULL, 'a' },
+	{ "target", required_argument, NULL, 'T' },
 	{ "length", required_argument, NULL, 'l' },
-	{ "master", required_argument, NULL, 'd' },
+	{ "engine", required_argument, NULL, 'e' },
 	{ NULL, 0, NULL, 0 },
 };
 
@@ -44,9 +44,9 @@ static void help(const char *program, const char *about)
 		"  --min BYTES      smallest one, 0x400\n"
 		"  --timeout MS     for the partner, 60000\n"
 		"  --variant NAME   where the scenario has any\n"
-		"  --address ADDR   physical address of a device's memory, and its size:\n"
-		"  --length BYTES   0x10000\n"
-		"  --master B:D.F   device that is to reach the other system\n",
+		"  --target B:D.F   device of this system whose memory the other one reaches\n"
+		"  --length BYTES   most bytes of it, 0x10000\n"
+		"  --engine B:D.F   device of this system that reaches the other one\n",
 		program, about, program);
 	exit(1);
 }
@@ -88,14 +88,18 @@ void scenario_start(struct scenario *s, int argc, char **argv, const char *about
 		case 'v':
 			s->variant = optarg;
 			break;
-		case 'a':
-			s->address = number;
-			break;
 		case 'l':
 			s->length = number;
 			break;
-		case 'd':
-			if (sscanf(optarg, "%x:%x.%x", &s->bus, &s->device, &s->function) == 3)
+		case 'T':
+			s->has_target = place_parse(&s->target, optarg);
+			if (s->has_target)
+				break;
+			help(argv[0], about);
+			break;
+		case 'e':
+			s->has_engine = place_parse(&s->engine, optarg);
+			if (s->has_engine)
 				break;
 			/* fall through */
 		default:
@@ -296,25 +300,46 @@ struct connection scenario_pair(const struct scenario *s)
 	return c;
 }
 
-struct connection scenario_device_server(const struct scenario *s, const char *data)
+struct connection scenario_device_server(const struct scenario *s, const char *data,
+					 struct device_memory *memory)
 {
 	uint32_t interface = scenario_interface(s);
 	struct connection c;
 	uint32_t session;
 
-	ensure(s->address, "--address says where the device's memory is");
-	CALL(requestWindowPhysicalAsServer, PXIMC_SUCCESS, interface, s->protocol, s->length, 0,
-	     s->address, (const uint8_t *)data, strlen(data), &session);
+	ensure(s->has_target, "--target names the device");
+	if (!device_memory_open(memory, &s->target))
+		exit(1);
+	memory->size = memory->size < s->length ? memory->size : s->length;
+	printf("    %llu bytes of the device are at %#llx\n",
+	       (unsigned long long)memory->size, (unsigned long long)memory->address);
+	/* What an earlier run has left. */
+	for (uint64_t place = 0; place < memory->size; place++)
+		window_write(memory->bytes + place, 0);
+	CALL(requestWindowPhysicalAsServer, PXIMC_SUCCESS, interface, s->protocol, memory->size, 0,
+	     memory->address, (const uint8_t *)data, strlen(data), &session);
 	c = scenario_connect(session, s->timeout);
 	ensure(!c.remote && !c.local && !c.remote_size, "this process reaches nothing");
-	ensure(c.local_size == s->length, "the other system reaches the device's memory");
+	ensure(c.local_size == memory->size, "the other system reaches the device's memory");
 	return c;
+}
+
+/* The size of what the other system offers. */
+static uint64_t offered_size(uint32_t interface, uint32_t window)
+{
+	uint64_t size = 0;
+	uint32_t actual;
+
+	CALL(queryWindowInformation, PXIMC_SUCCESS, interface, window,
+	     PXIMC_U64_WINDOW_MAX_LOCAL_SIZE, sizeof(size), &size, &actual);
+	return size;
 }
 
 struct connection scenario_device_client(const struct scenario *s, const char *data)
 {
 	uint32_t interface = scenario_interface(s), session = 0;
 	uint32_t window = scenario_window(s, interface, 0, data, strlen(data));
+	uint64_t size = offered_size(interface, window);
 	struct connection c;
 
 	scenario_attribute(interface, window, PXIMC_U32_WINDOW_CONNECTION_TYPE,
@@ -323,25 +348,63 @@ struct connection scenario_device_client(const struct scenario *s, const char *d
 			   PXIMC_WINDOW_UNPAIRED);
 	scenario_attribute(interface, window, PXIMC_U32_WINDOW_LOCATION_TYPE, "LOCATION_TYPE",
 			   PXIMC_LOCATION_PHYSICAL);
-	CALL(requestWindowPhysicalAsClient, PXIMC_INVALID_ARGUMENT, interface, s->protocol,
-	     s->length, 0, window, &session);
-	CALL(requestWindowPhysicalAsClient, PXIMC_SUCCESS, interface, s->protocol, s->length,
-	     s->length, window, &session);
+	CALL(requestWindowPhysicalAsClient, PXIMC_INVALID_ARGUMENT, interface, s->protocol, size, 0,
+	     window, &session);
+	CALL(requestWindowPhysicalAsClient, PXIMC_SUCCESS, interface, s->protocol, size, size,
+	     window, &session);
 	c = scenario_connect(session, 0);
-	ensure(c.remote && c.remote_size == s->length, "the device's memory is reached");
+	ensure(c.remote && c.remote_size == size, "the device's memory is reached");
 	ensure(!c.local && !c.local_size, "the other system reaches nothing");
 	return c;
 }
 
-void scenario_master(const struct scenario *s, const struct connection *c)
+/* What an engine writes to a place. */
+static uint8_t engine_pattern(uint64_t place)
 {
+	return (uint8_t)(place * 3 + place / 241 + 1);
+}
+
+/* The engine's memory is smaller than a window may be. */
+static void engine_fill(struct engine *engine, uint64_t address, uint64_t window_size)
+{
+	uint8_t data[ENGINE_SIZE];
+	size_t size;
+
+	for (uint64_t from = 0; from < window_size; from += size) {
+		size = window_size - from < sizeof(data) ? window_size - from : sizeof(data);
+		for (size_t i = 0; i < size; i++)
+			data[i] = engine_pattern(from + i);
+		if (!engine_load(engine, data, size) ||
+		    !engine_store(engine, address + from, size))
+			exit(1);
+	}
+}
+
+void scenario_engine_writes(const struct scenario *s, const struct connection *c)
+{
+	struct engine engine;
 	uint64_t address = 0;
 
-	CALL(enableDeviceAccess, PXIMC_SUCCESS, c->session, PXIMC_DEVICE_ACCESS_WRITE, s->bus,
-	     s->device, s->function);
+	ensure(s->has_engine, "--engine names the device");
+	if (!engine_open(&engine, &s->engine))
+		exit(1);
+	CALL(enableDeviceAccess, PXIMC_SUCCESS, c->session, PXIMC_DEVICE_ACCESS_WRITE,
+	     s->engine.bus, s->engine.device, s->engine.function);
 	CALL(getPhysicalAddress, PXIMC_SUCCESS, c->session, &address);
-	printf("    device %x:%x.%x may write %llu bytes at %#llx\n", s->bus, s->device,
-	       s->function, (unsigned long long)c->remote_size, (unsigned long long)address);
+	engine_fill(&engine, address, c->remote_size);
+	printf("    the device has written %llu bytes at %#llx\n",
+	       (unsigned long long)c->remote_size, (unsigned long long)address);
+	CALL(assertEvent, PXIMC_SUCCESS, c->session);
+}
+
+void scenario_verify_engine(const struct scenario *s, const struct connection *c,
+			    const uint8_t *bytes, uint64_t size)
+{
+	scenario_event(c, s->timeout, PXIMC_EVENT_ASSERTED);
+	for (uint64_t place = 0; place < size; place++)
+		ensure(window_read(bytes + place) == engine_pattern(place),
+		       "what the device has written arrives there");
+	printf("    all %llu bytes have arrived\n", (unsigned long long)size);
 }
 
 /* What a system writes to a place. */

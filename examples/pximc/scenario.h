@@ -10,6 +10,8 @@
 #ifndef PXIMC_SCENARIO_H
 #define PXIMC_SCENARIO_H
 
+#include "engine.h"
+
 #include <pximc.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,9 +26,10 @@ struct scenario {
 	uint64_t min;
 	uint32_t timeout;		/* for the partner, in milliseconds */
 	const char *variant;
-	uint64_t address;		/* of a device's memory, and its size */
-	uint64_t length;
-	uint32_t bus, device, function;	/* of a device that masters the window */
+	bool has_target, has_engine;
+	struct place target;		/* a device with memory that the other system reaches */
+	uint64_t length;		/* most bytes of it */
+	struct place engine;		/* one that reaches the other system */
 };
 
 struct connection {
@@ -73,12 +76,22 @@ void scenario_attribute(uint32_t interface, uint32_t window, uint32_t attribute,
 struct connection scenario_connect(uint32_t session, uint32_t timeout);
 /* S1 serves a window of each kind, S0 pairs with it; both connect. */
 struct connection scenario_pair(const struct scenario *s);
-/* Offers a device's memory, whose partner comes within the time of the scenario. */
-struct connection scenario_device_server(const struct scenario *s, const char *data);
-/* Reaches the memory that the other system offers. */
+/*
+ * Offers the memory of the device of --target, whose partner comes within the time of the
+ * scenario; the device's driver, which is this process as well, sees it at `memory`.
+ */
+struct connection scenario_device_server(const struct scenario *s, const char *data,
+					 struct device_memory *memory);
+/* Reaches the memory that the other system offers, all of it. */
 struct connection scenario_device_client(const struct scenario *s, const char *data);
-/* Lets the device of --master reach the remote window, and prints where. */
-void scenario_master(const struct scenario *s, const struct connection *c);
+/*
+ * Lets the device of --engine reach the remote window, and has it write what the other
+ * system expects; tells that by an event, which devices cannot do.
+ */
+void scenario_engine_writes(const struct scenario *s, const struct connection *c);
+/* The event, and what a device of the other system has written. */
+void scenario_verify_engine(const struct scenario *s, const struct connection *c,
+			    const uint8_t *bytes, uint64_t size);
 /* Each side sees what the other one has written to all bytes, and their sizes. */
 void scenario_exchange(const struct scenario *s, const struct connection *c);
 /* S0 closes; S1 is told and closes as well. */

@@ -7,9 +7,9 @@
 //! of that type, which lives until the file is released.
 //!
 //! The device is one of the misc class. Compared with the kernel crate's own
-//! `miscdevice` there are polling, a callback for every `close()`, an address space
-//! of the device's own for mappings ([`vma`](crate::vma)) and a mode; and a file keeps
-//! its module loaded.
+//! `miscdevice` there are polling, a callback for the end of the process whose file it
+//! is, an address space of the device's own for mappings ([`vma`](crate::vma)) and a
+//! mode; and a file keeps its module loaded.
 //!
 //! C headers: [`include/linux/fs.h`](srctree/include/linux/fs.h),
 //! [`include/linux/miscdevice.h`](srctree/include/linux/miscdevice.h)
@@ -44,7 +44,10 @@ use kernel::{
 
 use crate::{
     new_wait_queue,
-    process::is_exiting,
+    process::{
+        ExitWatch,
+        Owner, //
+    },
     vma::{
         AddressSpace,
         NewVma, //
@@ -52,6 +55,11 @@ use crate::{
     wait::{
         Events,
         WaitQueue, //
+    },
+    worker::{
+        new_worker,
+        Work,
+        Worker, //
     }, //
 };
 
@@ -59,6 +67,8 @@ use crate::{
 pub struct Opening<'a, F: File> {
     /// What the device's files have in common.
     pub shared: ArcBorrow<'a, F::Shared>,
+    /// The process that opens it, whose file it is.
+    pub owner: &'a Arc<Owner>,
     /// Where to publish what programs may map.
     pub space: &'a Arc<AddressSpace>,
     /// Those who poll this file, to be woken when [`File::poll`] may say more than
@@ -112,13 +122,10 @@ pub trait File: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// A process closes one of its descriptors of the file, by a call or because it
-    /// ends ([`is_exiting`](crate::process::is_exiting)).
-    ///
-    /// `last`: this process has no other descriptor of it. Another one may have, and there
-    /// may be areas that are mapped. [`Owner::is_closing`](crate::process::Owner::is_closing)
-    /// tells whether it is the owner.
-    fn flush(_this: ArcBorrow<'_, Self>, _last: bool) {
+    /// The process that opened the file has ended, or none of its threads has a descriptor
+    /// of it any more. Other processes may have, and there may be areas that are mapped.
+    /// May be told more than once, and by any task.
+    fn abandoned(_this: ArcBorrow<'_, Self>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
@@ -278,10 +285,29 @@ impl<F: File> Drop for Registration<F> {
 /// The private data of a file.
 struct Open<F: File> {
     context: Arc<F>,
+    owner: Arc<Owner>,
+    /// Tells the context of its owner's end: nobody closes the descriptors of a process
+    /// that shares its table with another one.
+    exit: Option<Pin<KBox<ExitWatch<Heir<F>>>>>,
     /// On which polls may stay until the file is released.
     pollers: Arc<WaitQueue>,
     /// Where the file's mappings lie.
     _space: Arc<AddressSpace>,
+}
+
+/// A context and the process whose it is.
+struct Heir<F: File> {
+    context: Arc<F>,
+    owner: Arc<Owner>,
+}
+
+impl<F: File> Work for Heir<F> {
+    fn run(&self) -> Option<u32> {
+        if self.owner.is_over() {
+            F::abandoned(self.context.as_arc_borrow());
+        }
+        None
+    }
 }
 
 /// The callbacks of the files of a device.
@@ -304,7 +330,7 @@ impl<F: File> Calls<F> {
             poll: if F::HAS_POLL { Some(Self::poll) } else { None },
             mmap: if F::HAS_MMAP { Some(Self::mmap) } else { None },
             read: if F::HAS_READ { Some(Self::read) } else { None },
-            flush: if F::HAS_FLUSH {
+            flush: if F::HAS_ABANDONED {
                 Some(Self::flush)
             } else {
                 None
@@ -337,17 +363,35 @@ impl<F: File> Calls<F> {
     /// The private data of a new file.
     fn make(common: &Common<F>) -> Result<KBox<Open<F>>> {
         let pollers = Arc::pin_init(new_wait_queue!("mp_file"), GFP_KERNEL)?;
+        let owner = Arc::new(Owner::current()?, GFP_KERNEL)?;
         let context = F::open(Opening {
             shared: common.shared.as_arc_borrow(),
+            owner: &owner,
             space: &common.space,
             pollers: &pollers,
         })?;
+        let exit = match F::HAS_ABANDONED {
+            true => Some(Self::watch(&context, &owner)?),
+            false => None,
+        };
         let open = Open {
             context,
+            owner,
+            exit,
             pollers,
             _space: common.space.clone(),
         };
         Ok(KBox::new(open, GFP_KERNEL)?)
+    }
+
+    /// Has the context of a new file told of the end of its owner.
+    fn watch(context: &Arc<F>, owner: &Arc<Owner>) -> Result<Pin<KBox<ExitWatch<Heir<F>>>>> {
+        let heir = Heir {
+            context: context.clone(),
+            owner: owner.clone(),
+        };
+        let worker: Arc<Worker<_>> = new_worker!(Arc::new(heir, GFP_KERNEL)?)?;
+        KBox::pin_init(ExitWatch::new(owner.clone(), worker), GFP_KERNEL)
     }
 
     /// # Safety
@@ -391,7 +435,10 @@ impl<F: File> Calls<F> {
         unsafe { AddressSpace::forget(file) };
         // SAFETY: `open` has put it there, and nobody else uses it any more.
         let open = unsafe { KBox::<Open<F>>::from_raw((*file).private_data.cast()) };
-        F::release(KBox::into_inner(open).context);
+        let Open { context, exit, .. } = KBox::into_inner(open);
+        // It has a reference to the context.
+        drop(exit);
+        F::release(context);
         0
     }
 
@@ -464,10 +511,12 @@ impl<F: File> Calls<F> {
     ///
     /// As above.
     unsafe extern "C" fn flush(file: *mut bindings::file, _owner: bindings::fl_owner_t) -> c_int {
-        // SAFETY: The pointer is compared only. What is closed has left the table before.
-        let last = is_exiting() || !unsafe { mp_bindings::current_has_file(file.cast()) };
         // SAFETY: As the caller promises.
-        F::flush(unsafe { Self::context(file) }, last);
+        let open = unsafe { Self::data(file) };
+        // What is closed has left the table before.
+        if !open.owner.has_file(file) {
+            F::abandoned(open.context.as_arc_borrow());
+        }
         0
     }
 }

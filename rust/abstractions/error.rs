@@ -23,6 +23,8 @@ codes! {
     not_connected ENOTCONN
     /// `EBADMSG`: what arrived is not what it says it is.
     bad_message EBADMSG
+    /// `EMSGSIZE`: longer than there is room for.
+    message_size EMSGSIZE
     /// `EPROTO`: the other side does not keep to the protocol.
     protocol EPROTO
     /// `EHOSTUNREACH`: no way leads to that host.

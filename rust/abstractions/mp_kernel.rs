@@ -12,6 +12,7 @@
 //! * [`uaccess`]: structures of programs older or younger than the kernel.
 //! * [`net`]: network devices, socket buffers, NAPI and ethtool.
 //! * [`shared_pages`]: pages that processes map and the kernel uses meanwhile.
+//! * [`contiguous`]: a large piece of memory in one run.
 //! * [`sync`]: locks and reference cells for softirq context.
 //! * [`pci`]: what a function on a PCI bus is, and where.
 //! * [`random`]: the kernel's random numbers.
@@ -22,6 +23,7 @@
 //! * [`cpu`]: the number of processors.
 //! * [`dma_engine`]: copies by a DMA engine.
 //! * [`idle`]: threads for the time in which there is nothing else to do.
+//! * [`iommu`]: what an IOMMU lets devices reach.
 //! * [`kobject`]: directories of attributes in sysfs.
 //! * [`notifier`]: modules that go, the machine that stops.
 //!
@@ -33,6 +35,7 @@ use kernel::prelude::*;
 
 pub mod barrier;
 pub mod chardev;
+pub mod contiguous;
 pub mod cpu;
 pub mod dma_engine;
 pub mod error;
@@ -40,6 +43,7 @@ pub mod eventfd;
 pub mod fifo;
 pub mod genl;
 pub mod idle;
+pub mod iommu;
 pub mod kobject;
 pub mod net;
 pub mod notifier;

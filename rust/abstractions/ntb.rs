@@ -34,6 +34,7 @@ pub mod device;
 pub mod events;
 pub mod inbound;
 pub mod provider;
+pub mod range;
 pub mod window;
 
 pub use self::{

@@ -9,9 +9,19 @@ use core::ptr::NonNull;
 
 use kernel::{
     bindings,
+    container_of,
     mm::Mm,
     prelude::*,
-    sync::aref::ARef, //
+    sync::{
+        aref::ARef,
+        Arc, //
+    },
+    types::Opaque, //
+};
+
+use crate::worker::{
+    Work,
+    Worker, //
 };
 
 /// A process that owns something: a thread group with its address space.
@@ -61,18 +71,24 @@ impl Owner {
     /// its child, even if they share memory, and not the program that it became by
     /// `execve()`.
     pub fn is_current(&self) -> bool {
-        // SAFETY: The pointer is compared only.
-        self.is_closing() && unsafe { mp_bindings::current_mm_is(self.mm.as_raw().cast()) }
+        // SAFETY: By the invariants; the pointers are compared only.
+        unsafe {
+            mp_bindings::thread_group_is_current(self.group.as_ptr())
+                && mp_bindings::current_mm_is(self.mm.as_raw().cast())
+        }
     }
 
-    /// Whether the caller is a thread of the owner, as far as closing its files goes:
-    /// also if the process ends, and has no address space any more, or has become
-    /// another program.
-    ///
-    /// For [`File::flush`](crate::chardev::File::flush).
-    pub fn is_closing(&self) -> bool {
-        // SAFETY: By the invariants; the pointer is compared only.
-        unsafe { mp_bindings::thread_group_is_current(self.group.as_ptr()) }
+    /// Whether a thread of the owner has a descriptor of the file; not once they all
+    /// exit. Any process may ask.
+    pub(crate) fn has_file(&self, file: *const bindings::file) -> bool {
+        // SAFETY: By the invariants; the pointer to the file is compared only.
+        unsafe { mp_bindings::thread_group_has_file(self.group.as_ptr(), file.cast()) }
+    }
+
+    /// Whether all its threads have begun to exit.
+    pub fn is_over(&self) -> bool {
+        // SAFETY: By the invariants.
+        unsafe { mp_bindings::thread_group_is_over(self.group.as_ptr()) }
     }
 }
 
@@ -80,6 +96,67 @@ impl Drop for Owner {
     fn drop(&mut self) {
         // SAFETY: By the invariants.
         unsafe { mp_bindings::thread_group_put(self.group.as_ptr()) };
+    }
+}
+
+/// Kicks a worker when a process has ended, and maybe at other times:
+/// [`Owner::is_over`] tells. Dropping it waits for the worker.
+///
+/// # Invariants
+///
+/// `entry` is in the queue of those who are told of the end of `owner`'s thread group.
+#[pin_data(PinnedDrop)]
+pub struct ExitWatch<W: Work> {
+    #[pin]
+    entry: Opaque<mp_bindings::wait_queue_entry>,
+    owner: Arc<Owner>,
+    worker: Arc<Worker<W>>,
+}
+
+// SAFETY: The entry is protected by its queue's lock; the rest may be sent and shared.
+unsafe impl<W: Work> Send for ExitWatch<W> {}
+// SAFETY: As above.
+unsafe impl<W: Work> Sync for ExitWatch<W> {}
+
+impl<W: Work> ExitWatch<W> {
+    /// Has `worker` kicked at the end of `owner`, which has not ended yet.
+    pub fn new(owner: Arc<Owner>, worker: Arc<Worker<W>>) -> impl PinInit<Self> {
+        let group = owner.group.as_ptr();
+        // INVARIANT: Entered here, and removed when it is dropped.
+        pin_init!(Self {
+            owner,
+            worker,
+            // The last field: a callback finds the others.
+            entry <- Opaque::ffi_init(move |slot| {
+                // SAFETY: `slot` is valid for writes and pinned; it leaves the queue before it
+                // goes, and until then `owner` keeps the `struct pid` that has the queue.
+                unsafe { mp_bindings::thread_group_watch(group, slot, Some(Self::callback)) }
+            }),
+        })
+    }
+
+    /// # Safety
+    ///
+    /// Called by the queue for the entry of a live `ExitWatch<W>`.
+    unsafe extern "C" fn callback(
+        entry: *mut mp_bindings::wait_queue_entry,
+        _mode: c_uint,
+        _flags: c_int,
+        _key: *mut c_void,
+    ) -> c_int {
+        // SAFETY: As the caller promises; dropping it waits for this call.
+        let this = unsafe { &*container_of!(Opaque::cast_from(entry), Self, entry) };
+        this.worker.kick();
+        0
+    }
+}
+
+#[pinned_drop]
+impl<W: Work> PinnedDrop for ExitWatch<W> {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: By the invariants.
+        unsafe { mp_bindings::thread_group_unwatch(self.owner.group.as_ptr(), self.entry.get()) };
+        self.worker.stop();
     }
 }
 
@@ -99,13 +176,6 @@ impl UserId {
 pub fn may_use_physical_addresses() -> bool {
     // SAFETY: A capability that there is.
     unsafe { bindings::capable(bindings::CAP_SYS_RAWIO as c_int) }
-}
-
-/// Whether the calling task is about to end: what it closes now, it does not close
-/// by a call.
-pub fn is_exiting() -> bool {
-    // SAFETY: Always safe.
-    unsafe { mp_bindings::current_is_exiting() }
 }
 
 /// Whether the call under way is that of a 32-bit program on a 64-bit kernel.

@@ -4,8 +4,19 @@
 //! out.
 
 use crate::{
-    context::Context,
+    access::Requester,
+    connection::Connection,
+    context::{
+        Context,
+        Object, //
+    },
     link::Link,
+    offer::Terms,
+    queue::{
+        Job,
+        Queue,
+        Source, //
+    },
     ready,
     session::Session,
     uapi::*, //
@@ -21,6 +32,7 @@ use kernel::{
 use mp_kernel::{
     error,
     eventfd::EventFd,
+    iommu::Rights,
     process,
     uaccess::{
         read_sized,
@@ -31,14 +43,15 @@ use mp_kernel::{
 use mp_proto::{
     pairing::{
         terms::{
-            Connection,
+            Connection as Role,
             Limits,
             Location,
             Params,
             DATA_MAX, //
         },
         RemoteWindow, //
-    }, //
+    },
+    sharing, //
 };
 
 /// Structures without padding, of numbers only, with the size of their first version.
@@ -70,7 +83,24 @@ structures! {
     mp_session 48
     mp_session_address 16
     mp_session_access 16
+    mp_segment_create 32
+    mp_segment_attach 24
+    mp_segment_interface 16
+    mp_segment 48
+    mp_remove 16
+    mp_offer 24
+    mp_connect 32
+    mp_connection 48
+    mp_notice 32
+    mp_message 32
+    mp_barrier 24
+    mp_queue_create 16
+    mp_queue_start 32
+    mp_queue 24
 }
+
+// SAFETY: Numbers, for which all bits will do, without padding.
+unsafe impl kernel::transmute::FromBytes for mp_copy {}
 
 // SAFETY: Numbers without padding.
 unsafe impl kernel::transmute::AsBytes for mp_event {}
@@ -83,13 +113,11 @@ unsafe impl kernel::transmute::AsBytes for mp_event {}
 pub(crate) fn call(context: &Context, command: u32, arg: UserPtr) -> Result {
     match command {
         MP_IOC_INFO => with(arg, |info| describe(context, info)),
-        MP_IOC_CLOSE => take(arg, |close: &mp_handle| context.close_session(close.handle)),
-        MP_IOC_WAIT => with(arg, |wait| wait_for(context, wait)),
+        MP_IOC_CLOSE => take(arg, |close: &mp_handle| context.close(close.handle)),
+        MP_IOC_WAIT => wait_for(context, arg),
         MP_IOC_NOTIFY => take(arg, |notify| notify_of(context, notify)),
         MP_IOC_WATCH => take(arg, |watch| watch_for(context, watch)),
-        MP_IOC_SIGNAL => take(arg, |signal: &mp_handle| {
-            context.session(signal.handle)?.signal()
-        }),
+        MP_IOC_SIGNAL => take(arg, |of: &mp_handle| signal(context, of.handle)),
         MP_IOC_INTERFACES => with(arg, |list| list_interfaces(context, list)),
         MP_IOC_INTERFACE => with(arg, |info| describe_interface(context, info)),
         MP_IOC_WINDOWS => with(arg, |list| list_windows(context, list)),
@@ -98,6 +126,25 @@ pub(crate) fn call(context: &Context, command: u32, arg: UserPtr) -> Result {
         MP_IOC_SESSION => with(arg, |info| describe_session(context, info)),
         MP_IOC_SESSION_ADDRESS => with(arg, |address| address_of(context, address)),
         MP_IOC_SESSION_ACCESS => take(arg, |access| grant_access(context, access)),
+        MP_IOC_SEGMENT_CREATE => create_segment(context, arg),
+        MP_IOC_SEGMENT_SHARE => take(arg, |of: &mp_handle| context.segment(of.handle)?.share()),
+        MP_IOC_SEGMENT_ATTACH => attach_segment(context, arg),
+        MP_IOC_SEGMENT_PREPARE => take(arg, |at| prepare_segment(context, at)),
+        MP_IOC_SEGMENT_PUBLISH => take(arg, |at| publish_segment(context, at)),
+        MP_IOC_SEGMENT_WITHDRAW => take(arg, |at| withdraw_segment(context, at)),
+        MP_IOC_SEGMENT => with(arg, |info| describe_segment(context, info)),
+        MP_IOC_REMOVE => take(arg, |remove| remove_object(context, remove)),
+        MP_IOC_OFFER => offer(context, arg),
+        MP_IOC_CONNECT => connect(context, arg),
+        MP_IOC_CONNECTION => with(arg, |info| describe_connection(context, info)),
+        MP_IOC_NOTICE => with(arg, |notice| take_notice(context, notice)),
+        MP_IOC_SEND => take(arg, |message| send(context, message)),
+        MP_IOC_RECEIVE => with(arg, |message| receive(context, message)),
+        MP_IOC_BARRIER => take(arg, |barrier| wait_for_stores(context, barrier)),
+        MP_IOC_QUEUE_CREATE => create_queue(context, arg),
+        MP_IOC_QUEUE_START => take(arg, |start| start_queue(context, start)),
+        MP_IOC_QUEUE_ABORT => take(arg, |of: &mp_handle| abort_queue(context, of.handle)),
+        MP_IOC_QUEUE => with(arg, |info| describe_queue(context, info)),
         _ => Err(ENOTTY),
     }
 }
@@ -156,9 +203,18 @@ fn put_ids(ids: &[u32], address: u64, capacity: u32) -> Result<Told> {
 fn describe(context: &Context, info: &mut mp_info) -> Result<Told> {
     let shared = context.shared();
     info.version = MP_FABRIC_VERSION;
-    info.features = u64::from(MP_FEATURE_SESSIONS);
-    info.sessions_max = shared.sessions_max;
-    info.user_sessions_max = shared.user_sessions_max;
+    info.features = u64::from(
+        MP_FEATURE_SESSIONS
+            | MP_FEATURE_SEGMENTS
+            | MP_FEATURE_EVENTS
+            | MP_FEATURE_PORTS
+            | MP_FEATURE_QUEUES,
+    );
+    info.sessions_max = shared.limits.sessions;
+    info.user_sessions_max = shared.limits.user_sessions;
+    info.objects_max = shared.limits.objects;
+    info.user_objects_max = shared.limits.user_objects;
+    (info.status_offset, info.status_length) = context.status().place();
     Ok(Told::Done)
 }
 
@@ -169,29 +225,41 @@ fn target(
     target: u32,
     mask: u32,
 ) -> Result<Arc<crate::ready::Ready>> {
-    let is_interface = flags & MP_WAIT_INTERFACE != 0;
-    let known = match is_interface {
-        true => ready::OF_INTERFACES,
-        false => ready::OF_SESSIONS,
-    };
+    if flags & MP_WAIT_INTERFACE != 0 {
+        expect_zero(mask & !ready::OF_INTERFACES)?;
+        return context.interface(target);
+    }
+    expect_zero(mask & !ready::OF_OBJECTS)?;
+    let (ready, known) = context.ready(target)?;
     expect_zero(mask & !known)?;
-    match is_interface {
-        true => context.interface(target),
-        false => Ok(context.session(target)?.ready().clone()),
+    Ok(ready)
+}
+
+fn signal(context: &Context, handle: u32) -> Result {
+    match context.session(handle) {
+        Ok(session) => session.signal(),
+        Err(_) => context.connection(handle)?.trigger(),
     }
 }
 
-fn wait_for(context: &Context, wait: &mut mp_wait) -> Result<Told> {
+/// A deadline, if it is one.
+fn deadline(at: u64) -> Option<u64> {
+    Some(at).filter(|at| *at != u64::MAX)
+}
+
+fn wait_for(context: &Context, arg: UserPtr) -> Result {
+    let (mut wait, size) = read_sized::<mp_wait>(arg)?;
     expect_zero(wait.reserved)?;
     expect_zero(wait.flags & !(MP_WAIT_INTERFACE | MP_WAIT_ONE))?;
     if wait.mask == 0 {
         return Err(EINVAL);
     }
     let ready = target(context, wait.flags, wait.target, wait.mask)?;
-    let deadline = Some(wait.deadline).filter(|at| *at != u64::MAX);
+    let deadline = deadline(wait.deadline);
     let one = wait.flags & MP_WAIT_ONE != 0;
     wait.events = ready.wait(wait.mask, deadline, one)?;
-    Ok(Told::Done)
+    // Nothing of a signal is left but this.
+    write_versioned(arg, size, &wait).inspect_err(|_| ready.give_back(wait.events))
 }
 
 fn notify_of(context: &Context, notify: &mp_notify) -> Result {
@@ -301,9 +369,9 @@ fn describe_window(context: &Context, info: &mut mp_window) -> Result<Told> {
 
 fn describe_posted(window: &RemoteWindow, info: &mut mp_window) {
     info.role = match window.connection {
-        Connection::Server => MP_ROLE_SERVER,
-        Connection::Client => MP_ROLE_CLIENT,
-        Connection::Peer => MP_ROLE_PEER,
+        Role::Server => MP_ROLE_SERVER,
+        Role::Client => MP_ROLE_CLIENT,
+        Role::Peer => MP_ROLE_PEER,
     };
     info.location = match window.location {
         Location::Logical => MP_LOCATION_LOGICAL,
@@ -326,9 +394,9 @@ fn address_bits() -> u8 {
 /// What is asked for; the sizes that make no sense together are found later.
 fn parameters(open: &mp_session_open) -> Result<Params> {
     let connection = match open.role {
-        MP_ROLE_SERVER => Connection::Server,
-        MP_ROLE_CLIENT => Connection::Client,
-        MP_ROLE_PEER => Connection::Peer,
+        MP_ROLE_SERVER => Role::Server,
+        MP_ROLE_CLIENT => Role::Client,
+        MP_ROLE_PEER => Role::Peer,
         _ => return Err(EINVAL),
     };
     let location = match open.location {
@@ -414,11 +482,323 @@ fn grant_access(context: &Context, access: &mp_session_access) -> Result {
         return Err(EPERM);
     }
     session.check_paired()?;
-    let reached = session.bus_address().map(|_| ());
-    match reached {
-        // Nothing translates between devices and the bridge: all of them reach it.
-        Ok(()) => Ok(()),
-        Err(e) if e == ENXIO => Err(e),
-        Err(_) => Err(error::unsupported()),
+    let device = Requester {
+        domain: access.pci_domain,
+        bus: access.pci_bus,
+        devfn: access.pci_devfn,
+    };
+    let rights = (!is_clear).then_some(Rights {
+        read: access.mode & MP_ACCESS_READ != 0,
+        write: access.mode & MP_ACCESS_WRITE != 0,
+    });
+    session.allow(device, rights)
+}
+
+/// Answers a call that has made an object, or closes that again: nobody would know its
+/// handle.
+fn answer<T: Versioned>(
+    context: &Context,
+    arg: UserPtr,
+    size: usize,
+    value: &T,
+    handle: u32,
+) -> Result {
+    let written = write_versioned(arg, size, value);
+    if written.is_err() {
+        context.close(handle)?;
     }
+    written
+}
+
+fn create_segment(context: &Context, arg: UserPtr) -> Result {
+    let (mut create, size) = read_sized::<mp_segment_create>(arg)?;
+    expect_zero(create.reserved)?;
+    expect_zero(create.flags & !MP_SEGMENT_PRIVATE)?;
+    if create.length == 0 {
+        return Err(EINVAL);
+    }
+    let shared = context.shared();
+    let object = context.make(|| {
+        let numbers = (shared.next_handle(), shared.next_handle());
+        let links = &shared.links;
+        let holding = links
+            .segments()
+            .create(links, numbers, context.user(), &create)?;
+        Ok(Object::Segment(holding))
+    })?;
+    if let Object::Segment(holding) = &object {
+        (create.handle, create.id) = (holding.number(), holding.id());
+    }
+    answer(context, arg, size, &create, create.handle)
+}
+
+fn attach_segment(context: &Context, arg: UserPtr) -> Result {
+    let (mut attach, size) = read_sized::<mp_segment_attach>(arg)?;
+    expect_zero(attach.reserved)?;
+    let shared = context.shared();
+    let object = context.make(|| {
+        let number = shared.next_handle();
+        let segments = shared.links.segments();
+        let holding = segments.attach(number, attach.id, context.user())?;
+        Ok(Object::Segment(holding))
+    })?;
+    if let Object::Segment(holding) = &object {
+        (attach.handle, attach.length) = (holding.number(), holding.len());
+    }
+    answer(context, arg, size, &attach, attach.handle)
+}
+
+fn prepare_segment(context: &Context, at: &mp_segment_interface) -> Result {
+    expect_zero(at.flags)?;
+    let segment = context.segment(at.handle)?;
+    segment.prepare(&*context.shared().links.get(at.interface)?)
+}
+
+fn publish_segment(context: &Context, at: &mp_segment_interface) -> Result {
+    expect_zero(at.flags)?;
+    let segment = context.segment(at.handle)?;
+    context.shared().links.get(at.interface)?;
+    segment.publish(at.interface)
+}
+
+fn withdraw_segment(context: &Context, at: &mp_segment_interface) -> Result {
+    expect_zero(at.flags & !(MP_WITHDRAW_NOTIFY | MP_WITHDRAW_FORCE))?;
+    let segment = context.segment(at.handle)?;
+    let links = &context.shared().links;
+    segment.withdraw(&*links.get(at.interface)?, at.flags)
+}
+
+fn describe_segment(context: &Context, info: &mut mp_segment) -> Result<Told> {
+    let segment = context.segment(info.handle)?;
+    if info.interface != 0 {
+        context.shared().links.get(info.interface)?;
+    }
+    segment.describe(context.mapper(), info)?;
+    Ok(Told::Done)
+}
+
+fn remove_object(context: &Context, remove: &mp_remove) -> Result {
+    expect_zero(remove.reserved)?;
+    expect_zero(remove.flags & !MP_REMOVE_FORCE)?;
+    if context.session(remove.handle).is_ok() {
+        return Err(EINVAL);
+    }
+    match context.object(remove.handle)? {
+        Object::Segment(_) | Object::Offer(_) => {}
+        _ => return Err(EINVAL),
+    }
+    context.remove(remove.handle, remove.flags & MP_REMOVE_FORCE != 0)
+}
+
+/// The kind of object that peers connect to.
+fn kind_of(object: u32) -> Result<sharing::Object> {
+    match object {
+        MP_OBJECT_SEGMENT => Ok(sharing::Object::Segment),
+        MP_OBJECT_EVENT => Ok(sharing::Object::Event),
+        MP_OBJECT_PORT => Ok(sharing::Object::Port),
+        _ => Err(EINVAL),
+    }
+}
+
+fn offer(context: &Context, arg: UserPtr) -> Result {
+    let (mut offer, size) = read_sized::<mp_offer>(arg)?;
+    let known = MP_OFFER_ANY | MP_OFFER_SHARED | MP_OFFER_COUNTED;
+    expect_zero(offer.flags & !known)?;
+    let object = kind_of(offer.object)?;
+    let is_counted = offer.flags & MP_OFFER_COUNTED != 0;
+    if object == sharing::Object::Segment || is_counted && object != sharing::Object::Event {
+        return Err(EINVAL);
+    }
+    let terms = Terms {
+        object,
+        number: Some(offer.number).filter(|_| offer.flags & MP_OFFER_ANY == 0),
+        is_counted,
+        is_shared: offer.flags & MP_OFFER_SHARED != 0,
+    };
+    let shared = context.shared();
+    let link = shared.links.get(offer.interface)?;
+    let object = context.make(|| {
+        let numbers = (shared.next_handle(), shared.next_handle());
+        Ok(Object::Offer(link.offer(numbers, &terms)?))
+    })?;
+    if let Object::Offer(made) = &object {
+        (offer.handle, offer.number) = (made.number(), made.offered());
+    }
+    answer(context, arg, size, &offer, offer.handle)
+}
+
+fn connect(context: &Context, arg: UserPtr) -> Result {
+    let (mut connect, size) = read_sized::<mp_connect>(arg)?;
+    expect_zero(connect.flags & !MP_CONNECT_COUNTED)?;
+    let want = sharing::Want {
+        object: kind_of(connect.object)?,
+        number: connect.number,
+        counted: connect.flags & MP_CONNECT_COUNTED != 0,
+    };
+    if want.counted && want.object != sharing::Object::Event {
+        return Err(EINVAL);
+    }
+    let link = context.shared().links.get(connect.interface)?;
+    let object = context.make(|| {
+        let number = context.shared().next_handle();
+        let word = context.status().word()?;
+        let connection = Connection::new(number, link.clone(), want, word)?;
+        link.connect(&connection, deadline(connect.deadline))?;
+        Ok(Object::Connection(connection))
+    })?;
+    if let Object::Connection(connection) = &object {
+        connect.handle = connection.number();
+    }
+    answer(context, arg, size, &connect, connect.handle)
+}
+
+fn describe_connection(context: &Context, info: &mut mp_connection) -> Result<Told> {
+    let connection = context.connection(info.handle)?;
+    connection.describe(context.mapper(), info)?;
+    Ok(Told::Done)
+}
+
+fn take_notice(context: &Context, notice: &mut mp_notice) -> Result<Told> {
+    expect_zero(notice.reserved)?;
+    if context.session(notice.handle).is_ok() {
+        return Err(EINVAL);
+    }
+    let until = deadline(notice.deadline);
+    let taken = match context.object(notice.handle)? {
+        Object::Segment(holding) => holding.notices().take(until)?,
+        Object::Connection(connection) => connection.notices().take(until)?,
+        _ => return Err(EINVAL),
+    };
+    notice.notice = taken.kind;
+    notice.interface = taken.interface;
+    notice.peer = taken.peer;
+    Ok(Told::Done)
+}
+
+fn send(context: &Context, message: &mp_message) -> Result {
+    let connection = context.connection(message.handle)?;
+    if connection.want().object != sharing::Object::Port {
+        return Err(EINVAL);
+    }
+    if message.length > MP_MESSAGE_MAX {
+        return Err(error::message_size());
+    }
+    let mut data = KVec::from_elem(0, message.length as usize, GFP_KERNEL)?;
+    user(message.data, data.len())?
+        .reader()
+        .read_slice(&mut data)?;
+    connection.send(data, deadline(message.deadline))
+}
+
+fn receive(context: &Context, message: &mut mp_message) -> Result<Told> {
+    let port = match context.object(message.handle) {
+        Ok(Object::Offer(offer)) if offer.is_port() => offer,
+        Ok(_) => return Err(EINVAL),
+        Err(e) => return Err(e),
+    };
+    let room = message.length as usize;
+    let (mut len, mut is_short) = (0, false);
+    let received = port.receive(deadline(message.deadline), |mail| {
+        len = mail.data.len();
+        is_short = len > room;
+        if is_short {
+            return Err(error::message_size());
+        }
+        user(message.data, len)?.writer().write_slice(&mail.data)
+    });
+    message.length = len as u32;
+    message.peer = port.link().peer_id();
+    match received {
+        Err(e) if is_short => Ok(Told::Short(e)),
+        received => received.map(|()| Told::Done),
+    }
+}
+
+fn wait_for_stores(context: &Context, barrier: &mp_barrier) -> Result {
+    expect_zero(barrier.reserved)?;
+    expect_zero(barrier.flags & !MP_WAIT_INTERFACE)?;
+    let link = match barrier.flags & MP_WAIT_INTERFACE != 0 {
+        true => context.shared().links.get(barrier.target)?,
+        false => {
+            let connection = context.connection(barrier.target)?;
+            connection.check()?;
+            connection.link().clone()
+        }
+    };
+    link.barrier(context.shared().next_handle(), deadline(barrier.deadline))
+}
+
+fn create_queue(context: &Context, arg: UserPtr) -> Result {
+    let (mut create, size) = read_sized::<mp_queue_create>(arg)?;
+    let link = context.shared().links.get(create.interface)?;
+    if create.entries == 0 || create.entries > MP_QUEUE_ENTRIES_MAX {
+        return Err(EINVAL);
+    }
+    let object = context.make(|| {
+        let number = context.shared().next_handle();
+        let word = context.status().word()?;
+        let queue = Queue::new(number, link.clone(), create.entries, word)?;
+        Ok(Object::Queue(queue))
+    })?;
+    if let Object::Queue(queue) = &object {
+        create.handle = queue.target().number();
+    }
+    answer(context, arg, size, &create, create.handle)
+}
+
+/// The copies that are asked for, which end at `local` and `remote` at the latest.
+fn copies(start: &mp_queue_start, local: Option<u64>, remote: u64) -> Result<KVec<mp_copy>> {
+    let count = start.count as usize;
+    let len = count * core::mem::size_of::<mp_copy>();
+    let mut reader = user(start.copies, len)?.reader();
+    let mut copies = KVec::with_capacity(count, GFP_KERNEL)?;
+    let is_inside = |off: u64, len: u64, end: u64| off.checked_add(len).is_some_and(|at| at <= end);
+    for _ in 0..count {
+        let copy: mp_copy = reader.read()?;
+        let reads_inside = local.is_none_or(|end| is_inside(copy.local, copy.length, end));
+        if !reads_inside || !is_inside(copy.remote, copy.length, remote) {
+            return Err(ERANGE);
+        }
+        copies.push(copy, GFP_KERNEL)?;
+    }
+    Ok(copies)
+}
+
+fn start_queue(context: &Context, start: &mp_queue_start) -> Result {
+    expect_zero(start.reserved)?;
+    let worker = context.queue(start.handle)?;
+    let segment = match start.segment {
+        0 => None,
+        handle => Some(context.segment(handle)?),
+    };
+    let connection = context.connection(start.connection)?;
+    let queue = worker.target();
+    queue.check_idle()?;
+    let is_here = Arc::ptr_eq(queue.link(), connection.link());
+    let is_segment = connection.want().object == sharing::Object::Segment;
+    if start.count == 0 || start.count > queue.entries() || !is_here || !is_segment {
+        return Err(EINVAL);
+    }
+    let local = segment.as_ref().map(|segment| segment.len());
+    let copies = copies(start, local, connection.len())?;
+    let source = match segment {
+        Some(segment) => Source::Segment(segment.begin_use(queue.link().interface().id())?),
+        None => Source::Process,
+    };
+    connection.check()?;
+    let job = Job {
+        source,
+        connection,
+        copies,
+    };
+    Queue::start(&worker, job)
+}
+
+fn abort_queue(context: &Context, handle: u32) -> Result {
+    context.queue(handle)?.target().abort()
+}
+
+fn describe_queue(context: &Context, info: &mut mp_queue) -> Result<Told> {
+    context.queue(info.handle)?.target().describe(info);
+    Ok(Told::Done)
 }

@@ -4,17 +4,28 @@
 
 use crate::{
     calls,
+    connection::Connection,
     host::Links,
     link::Link,
-    quota::Share,
+    offer::Offer,
+    queue::{
+        Queue,
+        QueueRef, //
+    },
+    quota::{
+        Kind,
+        Share, //
+    },
     ready::{
         self,
         Ready, //
     },
+    segment::Holding,
     session::{
         Mapper,
         Session, //
     },
+    status::Status,
     stream::Stream, //
 };
 use kernel::{
@@ -51,13 +62,22 @@ use mp_kernel::{
     wait::Events, //
 };
 
+/// How many objects there may be.
+pub(crate) struct Limits {
+    /// Most sessions of a context.
+    pub(crate) sessions: u32,
+    /// Most sessions of all contexts of a user.
+    pub(crate) user_sessions: u32,
+    /// Most other objects of a context.
+    pub(crate) objects: u32,
+    /// Most other objects of all contexts of a user.
+    pub(crate) user_objects: u32,
+}
+
 /// What all contexts share.
 pub(crate) struct Shared {
     pub(crate) links: Arc<Links>,
-    /// Most sessions of a context.
-    pub(crate) sessions_max: u32,
-    /// Most sessions of all contexts of a user.
-    pub(crate) user_sessions_max: u32,
+    pub(crate) limits: Limits,
     /// The last handle that was given.
     last_handle: Atomic<u32>,
     /// The last number of a context.
@@ -66,11 +86,10 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// For contexts on these links.
-    pub(crate) fn new(links: Arc<Links>, sessions_max: u32, user_sessions_max: u32) -> Self {
+    pub(crate) fn new(links: Arc<Links>, limits: Limits) -> Self {
         Self {
             links,
-            sessions_max,
-            user_sessions_max,
+            limits,
             last_handle: Atomic::new(0),
             last_context: Atomic::new(0),
         }
@@ -81,7 +100,7 @@ impl Shared {
         loop {
             let handle = self.last_handle.fetch_add(1, Relaxed).wrapping_add(1);
             // After a turn, those that live still have theirs.
-            if handle != 0 && !self.links.has_session(handle) {
+            if handle != 0 && !self.links.has_object(handle) {
                 return handle;
             }
         }
@@ -91,6 +110,67 @@ impl Shared {
 /// A session with what it counts as.
 struct Owned {
     session: Arc<Session>,
+    _share: Share,
+}
+
+/// An object that is no session.
+#[derive(Clone)]
+pub(crate) enum Object {
+    /// The use of a segment.
+    Segment(Arc<Holding>),
+    /// A connection.
+    Connection(Arc<Connection>),
+    /// An event or port.
+    Offer(Arc<Offer>),
+    /// Copies into segments of peers.
+    Queue(QueueRef),
+}
+
+impl Object {
+    fn number(&self) -> u32 {
+        match self {
+            Object::Segment(holding) => holding.number(),
+            Object::Connection(connection) => connection.number(),
+            Object::Offer(offer) => offer.number(),
+            Object::Queue(queue) => queue.target().number(),
+        }
+    }
+
+    /// Its events, and which there can be.
+    fn ready(&self) -> (Arc<Ready>, u32) {
+        match self {
+            Object::Segment(holding) => (holding.ready().clone(), ready::OF_SEGMENTS),
+            Object::Connection(it) => (it.ready().clone(), ready::OF_CONNECTIONS),
+            Object::Offer(offer) if offer.is_port() => (offer.ready().clone(), ready::OF_PORTS),
+            Object::Offer(offer) => (offer.ready().clone(), ready::OF_EVENTS),
+            Object::Queue(queue) => (queue.target().ready().clone(), ready::OF_QUEUES),
+        }
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if others use it, unless `force`; `ENOENT` if it has ended.
+    fn remove(&self, links: &Links, force: bool) -> Result {
+        match self {
+            Object::Segment(holding) => holding.remove(links, force),
+            Object::Offer(offer) => offer.remove(force),
+            Object::Connection(connection) => {
+                connection.link().disconnect(connection);
+                Ok(())
+            }
+            Object::Queue(queue) => {
+                Queue::close(queue);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// An object with what it counts as.
+struct OwnedObject {
+    object: Object,
     _share: Share,
 }
 
@@ -133,16 +213,24 @@ struct Objects {
     interfaces: KVec<Watched>,
     /// Sessions that are being opened.
     opening: u32,
+    /// All that is no session.
+    objects: KVec<OwnedObject>,
+    /// Such that are being made.
+    making: u32,
 }
 
 /// A context.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Context {
     shared: Arc<Shared>,
-    owner: Owner,
+    owner: Arc<Owner>,
     user: UserId,
     mapper: Mapper,
     stream: Arc<Stream>,
+    /// The status words of its connections.
+    status: Arc<Status>,
+    /// Whether it has ended, or is just ending.
+    ended: Atomic<bool>,
     /// `None` once it has ended.
     #[pin]
     objects: Mutex<Option<Objects>>,
@@ -157,6 +245,16 @@ impl Context {
     /// Where its windows are mapped.
     pub(crate) fn mapper(&self) -> &Mapper {
         &self.mapper
+    }
+
+    /// The status words of its connections.
+    pub(crate) fn status(&self) -> &Arc<Status> {
+        &self.status
+    }
+
+    /// The user who pays for it.
+    pub(crate) fn user(&self) -> UserId {
+        self.user
     }
 
     /// Where events are reported.
@@ -189,6 +287,20 @@ impl Context {
         }
     }
 
+    /// Whether the caller may use it, and it has not ended. Takes no lock: `mmap()` asks
+    /// under the process's own.
+    ///
+    /// # Errors
+    ///
+    /// `EACCES`, `ESHUTDOWN`.
+    fn check(&self) -> Result {
+        self.check_caller()?;
+        match self.ended.load(Relaxed) {
+            true => Err(error::shut_down()),
+            false => Ok(()),
+        }
+    }
+
     /// Finds a session.
     ///
     /// # Errors
@@ -213,10 +325,11 @@ impl Context {
         &self,
         f: impl FnOnce() -> Result<Arc<Session>>,
     ) -> Result<Arc<Session>> {
-        let share = Share::new(self.user, self.shared.user_sessions_max)?;
+        let most = self.shared.limits.user_sessions;
+        let share = Share::new(self.user, Kind::Session, most)?;
         self.with_objects(|objects| {
             let there = objects.sessions.len() as u32 + objects.opening;
-            if there >= self.shared.sessions_max {
+            if there >= self.shared.limits.sessions {
                 return Err(error::quota());
             }
             objects
@@ -242,6 +355,131 @@ impl Context {
             return Err(e);
         }
         Ok(session)
+    }
+
+    /// Has an object made by `f`, which may wait, within the quotas.
+    ///
+    /// # Errors
+    ///
+    /// `EDQUOT`, `ESHUTDOWN`, `ENOMEM`, or that of `f`; it is not there then.
+    pub(crate) fn make(&self, f: impl FnOnce() -> Result<Object>) -> Result<Object> {
+        let most = self.shared.limits.user_objects;
+        let share = Share::new(self.user, Kind::Object, most)?;
+        self.with_objects(|objects| {
+            let there = objects.objects.len() as u32 + objects.making;
+            if there >= self.shared.limits.objects {
+                return Err(error::quota());
+            }
+            objects
+                .objects
+                .reserve(objects.making as usize + 1, GFP_KERNEL)?;
+            objects.making += 1;
+            Ok(())
+        })?;
+        let made = f();
+        let entered = self.with_objects(|objects| {
+            objects.making -= 1;
+            let owned = OwnedObject {
+                object: made.clone()?,
+                _share: share,
+            };
+            Ok(objects.objects.push(owned, GFP_KERNEL)?)
+        });
+        let object = made?;
+        if let Err(e) = entered {
+            // It has ended meanwhile.
+            object.remove(&self.shared.links, true)?;
+            return Err(e);
+        }
+        Ok(object)
+    }
+
+    /// Finds an object that is no session.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`, `ESHUTDOWN`.
+    pub(crate) fn object(&self, handle: u32) -> Result<Object> {
+        self.with_objects(|objects| {
+            let owned = objects.objects.iter().find(|o| o.object.number() == handle);
+            Ok(owned.ok_or(ENOENT)?.object.clone())
+        })
+    }
+
+    /// Finds the use of a segment.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`, `ESHUTDOWN`.
+    pub(crate) fn segment(&self, handle: u32) -> Result<Arc<Holding>> {
+        match self.object(handle)? {
+            Object::Segment(holding) => Ok(holding),
+            _ => Err(ENOENT),
+        }
+    }
+
+    /// Finds a connection.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`, `ESHUTDOWN`.
+    pub(crate) fn connection(&self, handle: u32) -> Result<Arc<Connection>> {
+        match self.object(handle)? {
+            Object::Connection(connection) => Ok(connection),
+            _ => Err(ENOENT),
+        }
+    }
+
+    /// Finds a queue.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`, `ESHUTDOWN`.
+    pub(crate) fn queue(&self, handle: u32) -> Result<QueueRef> {
+        match self.object(handle)? {
+            Object::Queue(queue) => Ok(queue),
+            _ => Err(ENOENT),
+        }
+    }
+
+    /// The events of an object, and which there can be.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`, `ESHUTDOWN`.
+    pub(crate) fn ready(&self, handle: u32) -> Result<(Arc<Ready>, u32)> {
+        match self.session(handle) {
+            Ok(session) => Ok((session.ready().clone(), ready::OF_SESSIONS)),
+            Err(_) => Ok(self.object(handle)?.ready()),
+        }
+    }
+
+    /// Ends an object that is no session.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if others use it, unless `force`; `ENOENT`, `ESHUTDOWN`.
+    pub(crate) fn remove(&self, handle: u32, force: bool) -> Result {
+        self.object(handle)?.remove(&self.shared.links, force)?;
+        let gone = self.with_objects(|objects| {
+            let objects = &mut objects.objects;
+            let at = objects.iter().position(|o| o.object.number() == handle);
+            Ok(at.and_then(|at| objects.remove(at).ok()))
+        })?;
+        drop(gone);
+        Ok(())
+    }
+
+    /// Closes an object of whatever kind.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`, `ESHUTDOWN`.
+    pub(crate) fn close(&self, handle: u32) -> Result {
+        match self.close_session(handle) {
+            Err(e) if e == ENOENT => self.remove(handle, true),
+            closed => closed,
+        }
     }
 
     /// Closes a session.
@@ -287,11 +525,26 @@ impl Context {
 
     /// Ends it: everything that it owns is closed.
     fn end(&self) {
+        self.ended.store(true, Relaxed);
         let Some(objects) = self.objects.lock().take() else {
             return;
         };
         for owned in &objects.sessions {
             owned.session.link().end(&owned.session);
+        }
+        // Those who use something of peers before those whom peers use.
+        let rank = |object: &Object| match object {
+            Object::Queue(_) => 0,
+            Object::Connection(_) => 1,
+            _ => 2,
+        };
+        for turn in 0..3 {
+            for OwnedObject { object, .. } in &objects.objects {
+                if rank(object) == turn {
+                    // By force that is possible, unless another thread is just doing it.
+                    let _ = object.remove(&self.shared.links, true);
+                }
+            }
         }
         for watched in &objects.interfaces {
             watched.link.unwatch(&watched.ready);
@@ -315,6 +568,7 @@ impl File for Context {
     fn open(opening: Opening<'_, Self>) -> Result<Arc<Self>> {
         let Opening {
             shared,
+            owner,
             space,
             pollers,
         } = opening;
@@ -324,19 +578,23 @@ impl File for Context {
             owner: number,
             scrap: ScrapPage::new()?,
         };
-        let owner = Owner::current()?;
         let stream = Stream::new(pollers.clone())?;
+        let status = Status::new(shared.limits.objects, &mapper)?;
         Arc::pin_init(
             pin_init!(Self {
                 shared: shared.into(),
-                owner,
+                owner: owner.clone(),
                 user: UserId::current(),
                 mapper,
                 stream,
+                status,
+                ended: Atomic::new(false),
                 objects <- new_mutex!(Some(Objects {
                     sessions: KVec::new(),
                     interfaces: KVec::new(),
                     opening: 0,
+                    objects: KVec::new(),
+                    making: 0,
                 })),
             }),
             GFP_KERNEL,
@@ -344,10 +602,7 @@ impl File for Context {
     }
 
     fn ioctl(this: ArcBorrow<'_, Self>, command: u32, arg: UserPtr) -> Result<c_int> {
-        this.check_caller()?;
-        if this.objects.lock().is_none() {
-            return Err(error::shut_down());
-        }
+        this.check()?;
         calls::call(&this, command, arg)?;
         Ok(0)
     }
@@ -357,10 +612,12 @@ impl File for Context {
     }
 
     fn mmap(this: ArcBorrow<'_, Self>, area: NewVma<'_>) -> Result {
-        this.check_caller()?;
-        this.with_objects(|_| Ok(()))?;
+        this.check()?;
         let mapping = this.mapper.space.find(area.first(), 1);
         let mapping = mapping.filter(|mapping| mapping.owner() == this.mapper.owner);
+        if this.status.has(area.first()) {
+            area.forbid_write()?;
+        }
         area.attach(mapping.ok_or(ENOENT)?)
     }
 
@@ -369,9 +626,7 @@ impl File for Context {
         this.stream.read(to, nonblock)
     }
 
-    fn flush(this: ArcBorrow<'_, Self>, last: bool) {
-        if last && this.owner.is_closing() {
-            this.end();
-        }
+    fn abandoned(this: ArcBorrow<'_, Self>) {
+        this.end();
     }
 }

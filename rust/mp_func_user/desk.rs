@@ -13,7 +13,10 @@ use crate::{
         Signal, //
     },
     ready,
-    session::Session,
+    session::{
+        Phase,
+        Session, //
+    },
     window::Piece, //
 };
 use kernel::{
@@ -40,11 +43,9 @@ use mp_proto::{
 };
 use mp_transport::memory::Memory;
 
-/// Finds the piece that starts at `off`.
+/// Finds the piece of this host that starts at `off`.
 fn position(pieces: &[Arc<Piece>], off: u64) -> Option<usize> {
-    pieces
-        .iter()
-        .position(|piece| matches!(&**piece, Piece::Local(local) if local.off() == off))
+    pieces.iter().position(|piece| piece.off() == Some(off))
 }
 
 /// Gives memory back that the engine has asked for.
@@ -160,11 +161,28 @@ impl<'a> Desk<'a> {
     ///
     /// `ENOMEM`, `ENOBUFS`: the two sides do not agree any more.
     pub(crate) fn finish(mut self) -> Result {
+        if self.host.link.is_loopback() {
+            self.close_missed();
+        }
         let said = self.say();
         if self.host.has_paired {
             self.host.link.announce();
         }
         said.and(self.host.failed)
+    }
+
+    /// On a host's link with itself, there is nobody to start over with: closes the
+    /// sessions that could not be told of a partner. Their partners are, and hear that it
+    /// has gone.
+    fn close_missed(&mut self) {
+        let link = self.host.link;
+        while core::mem::replace(&mut self.host.failed, Ok(())).is_err() {
+            link.for_each_session(|session| {
+                if session.phase() == Phase::Lost {
+                    self.close(session.number());
+                }
+            });
+        }
     }
 
     fn say(&mut self) -> Result {
@@ -236,6 +254,21 @@ impl Carrier<'_> {
     }
 }
 
+impl Carrier<'_> {
+    fn lead(&mut self, address: u64, len: u64) -> Result<u64> {
+        self.pieces.reserve(1, GFP_KERNEL)?;
+        let exposure = self.memory.expose(address, len)?;
+        let off = exposure.off();
+        let piece = Arc::new(Piece::Exposed(exposure), GFP_KERNEL);
+        let piece = piece.inspect_err(|_| {
+            // The peer has not been told of it.
+            let _ = self.memory.peer_let_go(off);
+        })?;
+        self.pieces.push(piece, GFP_KERNEL)?;
+        Ok(off)
+    }
+}
+
 impl Host for Carrier<'_> {
     fn largest(&self) -> u64 {
         self.memory.limits().local_largest_free
@@ -243,6 +276,10 @@ impl Host for Carrier<'_> {
 
     fn alloc(&mut self, len: u64) -> Option<u64> {
         self.cut(len).ok()
+    }
+
+    fn expose(&mut self, address: u64, len: u64) -> Option<u64> {
+        self.lead(address, len).ok()
     }
 
     fn free(&mut self, off: u64) {
@@ -281,6 +318,9 @@ impl Host for Carrier<'_> {
                 let remote = remote.map(|span| (span.off, span.len));
                 if let Err(e) = self.paired(session, partner, local, remote) {
                     self.failed = Err(e);
+                    if let Some(session) = self.link.session(session) {
+                        session.miss(e);
+                    }
                 }
             }
             Event::PartnerClosed { session } => {
@@ -312,6 +352,10 @@ impl Host for Ending<'_> {
     }
 
     fn alloc(&mut self, _len: u64) -> Option<u64> {
+        None
+    }
+
+    fn expose(&mut self, _address: u64, _len: u64) -> Option<u64> {
         None
     }
 

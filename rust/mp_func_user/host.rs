@@ -8,8 +8,12 @@ use crate::{
         Worker,
         WorkerRef, //
     },
-    link::Link,
-    outbox::Outbox, //
+    link::{
+        Link,
+        AGAIN_MS, //
+    },
+    outbox::Outbox,
+    segment::Segments, //
 };
 use kernel::{
     new_mutex,
@@ -39,6 +43,10 @@ use mp_transport::{
         Interface,
         Watcher, //
     },
+    memory::{
+        Commons,
+        Local, //
+    },
     peer::Peer,
     service::MAX_PEERS, //
 };
@@ -61,6 +69,7 @@ struct Entry {
 pub(crate) struct Links {
     /// The life of this service.
     life: Life,
+    segments: Arc<Segments>,
     #[pin]
     entries: Mutex<KVec<Entry>>,
     /// Links with a peer, in no order; read under RCU.
@@ -77,11 +86,43 @@ impl Links {
         Arc::pin_init(
             pin_init!(Self {
                 life: Life::new(mp_kernel::random::next_u64() as u32),
+                segments: Segments::new()?,
                 entries <- new_mutex!(KVec::new()),
                 routes: [const { RcuArc::empty() }; MAX_PEERS],
-            }),
+            }? Error),
             GFP_KERNEL,
         )
+    }
+
+    /// All segments of this host.
+    pub(crate) fn segments(&self) -> &Segments {
+        &self.segments
+    }
+
+    /// Cuts memory for a segment, which the peers of links reach.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for no bytes, `ENOSPC`, `ENOMEM`.
+    pub(crate) fn cut(&self, len: u64) -> Result<Local> {
+        // That there are no commons, or no longer, is no other case than that they are full.
+        Commons::get()
+            .and_then(|commons| commons.alloc(len))
+            .map_err(|e| match e == EINVAL || e == ENOMEM {
+                true => e,
+                false => ENOSPC,
+            })
+    }
+
+    /// Calls `f` with each link.
+    pub(crate) fn for_each(&self, mut f: impl FnMut(&Arc<Link>)) {
+        let mut at = 0;
+        loop {
+            let link = self.entries.lock().get(at).map(|e| e.link.clone());
+            let Some(link) = link else { break };
+            f(&link);
+            at += 1;
+        }
     }
 
     /// Finds the link of an interface.
@@ -97,12 +138,12 @@ impl Links {
         Ok(entry.ok_or(ENODEV)?.link.clone())
     }
 
-    /// Whether any link has a session of that number.
-    pub(crate) fn has_session(&self, number: u32) -> bool {
+    /// Whether any object has that number.
+    pub(crate) fn has_object(&self, number: u32) -> bool {
         let entries = self.entries.lock();
-        entries
-            .iter()
-            .any(|entry| entry.link.session(number).is_some())
+        let of_links = entries.iter().any(|entry| entry.link.has_object(number));
+        drop(entries);
+        of_links || self.segments.has_number(number)
     }
 
     /// The ids of all interfaces, in ascending order.
@@ -129,7 +170,7 @@ impl Links {
     }
 
     fn add(&self, interface: &Arc<Interface>) -> Result {
-        let link = Link::new(interface.clone(), self.life)?;
+        let link = Link::new(interface.clone(), self.life, self.segments.clone())?;
         let worker: Arc<Worker> = new_worker!(link.clone())?;
         Ok(self
             .entries
@@ -139,10 +180,10 @@ impl Links {
 
     fn connect(&self, interface: &Interface, peer: &Arc<Peer>) -> Result {
         let (link, worker) = self.entry(interface).ok_or(ENODEV)?;
-        let outbox = Outbox::new(peer.clone())?;
+        let outbox = Outbox::new(peer.clone(), worker.clone())?;
         let route = Route {
             link: link.clone(),
-            worker,
+            worker: worker.clone(),
             outbox: outbox.clone(),
         };
         let cell = self.routes.iter().find(|cell| cell.get().is_none());
@@ -150,7 +191,13 @@ impl Links {
             cell.ok_or(ENOSPC)?
                 .replace(Some(Arc::new(route, GFP_KERNEL)?)),
         );
-        link.peer_up(outbox)
+        link.peer_up(outbox).or_else(|e| {
+            if e != ENOMEM {
+                return Err(e);
+            }
+            worker.kick_in(AGAIN_MS);
+            Ok(())
+        })
     }
 
     /// Calls `f` with the route to a peer, under RCU.
@@ -184,6 +231,7 @@ impl Watcher for Links {
         if let Some(Entry { link, worker }) = gone {
             worker.stop();
             link.removed();
+            self.segments.forget(interface.id());
         }
     }
 
@@ -195,6 +243,10 @@ impl Watcher for Links {
                 peer.id().0,
                 e.to_errno()
             );
+            if e == ENOMEM {
+                // Perhaps there is some when the link has started over.
+                peer.reset();
+            }
         }
     }
 
@@ -207,8 +259,10 @@ impl Watcher for Links {
                 drop(cell.replace(None));
             }
         }
-        if let Some((link, _)) = self.entry(interface) {
+        if let Some((link, worker)) = self.entry(interface) {
             link.peer_down();
+            // Connections are given up if that lasts.
+            worker.kick();
         }
     }
 }
@@ -228,6 +282,14 @@ impl Function for Links {
             match header {
                 Header::Signal { life, to, from } if life == self.life && inbox.is_empty() => {
                     route.link.signalled(to, from);
+                    Ok(())
+                }
+                Header::Trigger { life, from } => {
+                    let mut total = [0; 4];
+                    frame.copy_to(0, &mut total)?;
+                    if life == self.life {
+                        route.link.triggered(from, u32::from_le_bytes(total));
+                    }
                     Ok(())
                 }
                 _ => {

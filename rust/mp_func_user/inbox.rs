@@ -2,6 +2,7 @@
 
 //! What has arrived from a peer and waits for the link's worker, in order.
 
+use crate::uapi::MP_MESSAGE_MAX;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -24,6 +25,13 @@ use mp_transport::frame::RxFrame;
 /// Most messages that wait. An honest peer has a few on their way for each session.
 const MAX: usize = 2048;
 
+/// Most bytes of a message's data.
+const LONGEST: usize = if MP_MESSAGE_MAX as usize > message::SIZE + DATA_MAX {
+    MP_MESSAGE_MAX as usize
+} else {
+    message::SIZE + DATA_MAX
+};
+
 /// A message.
 pub(crate) struct Mail {
     pub(crate) header: Header,
@@ -38,7 +46,7 @@ impl Mail {
     /// `EPROTO` if it is too long, `ENOMEM`.
     fn new(header: Header, frame: &RxFrame<'_>) -> Result<Self> {
         let len = frame.len();
-        if len > message::SIZE + DATA_MAX {
+        if len > LONGEST {
             return Err(error::protocol());
         }
         let mut data = KVec::from_elem(0, len, GFP_ATOMIC)?;
@@ -122,7 +130,7 @@ impl Inbox {
         let old = {
             let mut state = self.state.lock();
             state.lost = None;
-            core::mem::replace(&mut state.queue, Fifo::new())
+            core::mem::take(&mut state.queue)
         };
         drop(old);
     }

@@ -9,6 +9,7 @@
 //! the mutex is released.
 
 use crate::{
+    connection::Connection,
     desk::{
         Desk,
         Ending, //
@@ -17,29 +18,57 @@ use crate::{
         Inbox,
         Mail, //
     },
+    offer::{
+        self,
+        Number,
+        Offer,
+        Terms, //
+    },
     outbox::Outbox,
     ready::{
         self,
         Ready, //
     },
+    segment::Segments,
     session::{
         Phase,
         Session, //
     },
+    sharing::{
+        Bell,
+        Clerk,
+        Far as FarEnd,
+        Reached,
+        Sharing, //
+    },
+    uapi::MP_PEER_NONE,
     window::Piece, //
 };
 use kernel::{
     new_mutex,
     prelude::*,
     sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
         Arc,
         Mutex, //
     }, //
 };
 use mp_kernel::{
+    barrier,
     error,
     new_spinlock_bh,
+    new_wait_queue,
     sync::SpinLockBh,
+    time::monotonic_ns,
+    wait::{
+        Events,
+        WaitQueue, //
+    },
     worker::Work, //
 };
 use mp_proto::{
@@ -50,13 +79,23 @@ use mp_proto::{
         Life, //
     },
     pairing::{
-        terms::Location,
+        terms::{
+            Connection as Role,
+            Location,
+            Params, //
+        },
         Engine,
         Far,
         Mode,
         Own,
         RemoteWindow,
         SESSIONS, //
+    },
+    sharing::{
+        self,
+        message::Message,
+        Object,
+        Refusal, //
     }, //
 };
 use mp_transport::{
@@ -71,6 +110,13 @@ use mp_transport::{
 
 /// Most messages that the worker deals with before it lets others run.
 const BATCH: usize = 64;
+
+/// Milliseconds until something is tried again for which there was no memory.
+pub(crate) const AGAIN_MS: u32 = 100;
+
+/// Milliseconds after which connections do not wait for the link any more
+/// (`SI-EVT-6`).
+const GIVE_UP_MS: u64 = 10_000;
 
 /// The engine with tables on the heap.
 pub(crate) type Pairing = Engine<KVVec<Option<Own>>, KVVec<Option<Far>>>;
@@ -87,11 +133,35 @@ pub(crate) struct Up {
     pub(crate) data: KVec<(u32, KVec<u8>)>,
 }
 
+/// Connections of both ends, over all lives of the link.
+struct Shared {
+    engine: Sharing,
+    reached: KVec<Reached>,
+    /// When connections do not wait for the link any more, in nanoseconds.
+    give_up_at: Option<u64>,
+}
+
+/// A question to the peer, whether it is there.
+#[pin_data]
+struct Question {
+    number: u32,
+    /// [`UNANSWERED`], 0 or a negative errno.
+    outcome: Atomic<i32>,
+    #[pin]
+    asking: WaitQueue,
+}
+
+/// No outcome.
+const UNANSWERED: i32 = 1;
+
 /// What the link's mutex protects.
 struct Core {
+    shared: KBox<Shared>,
     /// While a peer is at the far end.
     peer: Option<(Arc<Outbox>, Greeting)>,
     up: Option<KBox<Up>>,
+    /// The peer has been told of this service.
+    is_greeted: bool,
     /// The peer's version has been reported as another one.
     is_version_told: bool,
     /// The interface has gone.
@@ -104,6 +174,10 @@ pub(crate) struct Link {
     interface: Arc<Interface>,
     /// The life of this service.
     life: Life,
+    /// All segments of the host.
+    segments: Arc<Segments>,
+    /// The last peer's id.
+    peer_id: Atomic<u32>,
     #[pin]
     core: Mutex<Core>,
     /// All sessions of this link that are not closed.
@@ -112,6 +186,17 @@ pub(crate) struct Link {
     /// Contexts that want to know of changes.
     #[pin]
     watchers: SpinLockBh<KVec<Arc<Ready>>>,
+    /// All connections of this host's processes.
+    #[pin]
+    connections: SpinLockBh<KVec<Arc<Connection>>>,
+    /// Events and ports that are offered here.
+    #[pin]
+    numbers: SpinLockBh<KVec<Arc<Number>>>,
+    /// The ways from the peer's connections to them.
+    #[pin]
+    pub(crate) bells: SpinLockBh<KVec<Bell>>,
+    #[pin]
+    questions: SpinLockBh<KVec<Arc<Question>>>,
     #[pin]
     pub(crate) inbox: Inbox,
 }
@@ -122,19 +207,39 @@ impl Link {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(interface: Arc<Interface>, life: Life) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        interface: Arc<Interface>,
+        life: Life,
+        segments: Arc<Segments>,
+    ) -> Result<Arc<Self>> {
+        let own = KVVec::from_elem(None, sharing::CONNECTIONS, GFP_KERNEL)?;
+        let guests = KVVec::from_elem(None, sharing::CONNECTIONS, GFP_KERNEL)?;
+        let shared = Shared {
+            engine: Sharing::new(own, guests),
+            reached: KVec::new(),
+            give_up_at: None,
+        };
+        let shared = KBox::new(shared, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 interface,
                 life,
+                segments,
+                peer_id: Atomic::new(MP_PEER_NONE),
                 core <- new_mutex!(Core {
+                    shared,
                     peer: None,
                     up: None,
+                    is_greeted: false,
                     is_version_told: false,
                     removed: false,
                 }),
                 sessions <- new_spinlock_bh!(KVec::new()),
                 watchers <- new_spinlock_bh!(KVec::new()),
+                connections <- new_spinlock_bh!(KVec::new()),
+                numbers <- new_spinlock_bh!(KVec::new()),
+                bells <- new_spinlock_bh!(KVec::new()),
+                questions <- new_spinlock_bh!(KVec::new()),
                 inbox <- Inbox::new(),
             }),
             GFP_KERNEL,
@@ -181,7 +286,13 @@ impl Link {
         sessions.iter().find(|s| s.number() == number).cloned()
     }
 
-    fn for_each_session(&self, mut f: impl FnMut(&Arc<Session>)) {
+    /// Whether it is the host's with itself, which has one end and no messages.
+    pub(crate) fn is_loopback(&self) -> bool {
+        self.interface.info().is_loopback
+    }
+
+    /// Calls `f` with each session.
+    pub(crate) fn for_each_session(&self, mut f: impl FnMut(&Arc<Session>)) {
         let mut at = 0;
         loop {
             let session = self.sessions.lock().get(at).cloned();
@@ -207,44 +318,69 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
+    /// `ENOMEM`: the worker is to [run](Work::run), which tries again.
     pub(crate) fn peer_up(&self, outbox: Arc<Outbox>) -> Result {
         let mut core = self.core.lock();
+        self.peer_id.store(outbox.peer().id().0, Relaxed);
+        core.peer = Some((outbox, Greeting::new(self.life)));
+        core.is_greeted = false;
         core.is_version_told = false;
-        let greeting = Greeting::new(self.life);
-        if self.interface.info().is_loopback {
+        self.greet(&mut core)
+    }
+
+    /// Says hello to the peer, unless it has.
+    fn greet(&self, core: &mut Core) -> Result {
+        let Some((outbox, greeting)) = &core.peer else {
+            return Ok(());
+        };
+        if core.is_greeted {
+            return Ok(());
+        }
+        if self.is_loopback() {
             // This service is its own partner.
+            let outbox = outbox.clone();
             core.up = Some(self.open(outbox.peer(), self.life)?);
-            self.opened(&mut core, &outbox);
+            self.opened(core, &outbox);
         } else {
             outbox.send(&Header::Hello(greeting.hello()), KVec::new())?;
         }
-        core.peer = Some((outbox, greeting));
+        core.is_greeted = true;
         Ok(())
     }
 
-    /// The peer leaves, or this service does, and says goodbye.
+    /// The peer leaves, or this service does, and says goodbye. Sleeps until that is sent.
     pub(crate) fn peer_down(&self) {
-        let mut core = self.core.lock();
-        if let Some((outbox, greeting)) = core.peer.take() {
-            if let Some(life) = greeting.partner() {
-                // It may have left already.
-                let _ = outbox.send(&Header::Bye(life), KVec::new());
+        let peer = {
+            let mut core = self.core.lock();
+            let peer = core.peer.take();
+            self.close(&mut core, false);
+            self.inbox.clear();
+            peer
+        };
+        let Some((outbox, greeting)) = peer else {
+            return;
+        };
+        if let Some(life) = greeting.partner() {
+            let said = outbox.send(&Header::Bye(life), KVec::new());
+            if said.is_err() || !outbox.drain() {
+                // Unless it has left already, it hears of the end in this way.
+                outbox.peer().reset();
             }
         }
-        self.close(&mut core);
-        self.inbox.clear();
     }
 
     /// The interface has gone.
     pub(crate) fn removed(&self) {
         let mut core = self.core.lock();
         core.removed = true;
-        self.close(&mut core);
+        self.close(&mut core, true);
         self.for_each_session(|session| {
             session.answer_if_pending(Err(ENODEV));
             session.forsaken();
         });
+        for number in self.numbers.lock().iter() {
+            offer::Offer::each_of(number, Offer::forsaken);
+        }
         self.tell(ready::OF_INTERFACES);
     }
 
@@ -254,13 +390,17 @@ impl Link {
             return Ok(());
         };
         let outbox = outbox.clone();
+        let is_for_me = |greeting: &Greeting, life| match self.is_loopback() {
+            true => life == self.life,
+            false => greeting.accepts(life),
+        };
         match mail.header {
             Header::Hello(hello) => {
                 let (answer, change) = greeting.receive(hello);
                 let answer = answer.then(|| greeting.hello());
                 if matches!(change, Change::Closed | Change::Reopened) {
                     // Before the answer: then the other service may use its memory anew.
-                    self.close(core);
+                    self.partner_ended(core);
                 }
                 if let Some(hello) = answer {
                     outbox.send(&Header::Hello(hello), KVec::new())?;
@@ -269,14 +409,28 @@ impl Link {
             }
             Header::Bye(life) => {
                 let change = greeting.bye(life);
+                if change == Change::Closed {
+                    // It does not come back, and reaches nothing any more.
+                    self.close(core, true);
+                }
                 self.follow(core, &outbox, change)
             }
             Header::Signal { life, to, from } => {
-                if greeting.accepts(life) {
+                if is_for_me(greeting, life) {
                     self.signalled(to, from);
                 }
                 Ok(())
             }
+            Header::Sharing(life) if is_for_me(greeting, life) => {
+                let message = Message::decode(&mail.data).ok_or_else(error::protocol)?;
+                self.with_shared(core, |engine, clerk| engine.receive(&message, clerk))?
+                    .map_err(|_| error::protocol())
+            }
+            Header::Message { life, from, number } if is_for_me(greeting, life) => {
+                self.arrived(from, number, mail.data)
+            }
+            // Triggers do not wait.
+            Header::Sharing(_) | Header::Message { .. } | Header::Trigger { .. } => Ok(()),
             Header::Pairing(life) => match &mut core.up {
                 Some(up) if greeting.accepts(life) => {
                     let mut desk = Desk::new(self, &outbox, up);
@@ -302,7 +456,7 @@ impl Link {
             );
         }
         if change == Change::Closed {
-            self.close(core);
+            self.partner_ended(core);
         }
         if matches!(change, Change::Opened | Change::Reopened) {
             let life = core.peer.as_ref().and_then(|(_, g)| g.partner());
@@ -316,7 +470,7 @@ impl Link {
     /// Makes the engine for a new life of the link.
     fn open(&self, peer: &Arc<Peer>, life: Life) -> Result<KBox<Up>> {
         let memory = peer.memory().ok_or_else(error::unsupported)?;
-        let mode = match self.interface.info().is_loopback {
+        let mode = match self.is_loopback() {
             true => Mode::Loopback,
             false if service::self_id().0 < peer.id().0 => Mode::Arbiter,
             false => Mode::Asker,
@@ -347,11 +501,87 @@ impl Link {
         if desk.finish().is_err() {
             outbox.peer().reset();
         }
+        let life = up.life;
+        core.shared.give_up_at = None;
+        let shared = self.with_shared(core, |engine, clerk| engine.up(life, clerk));
+        if shared.is_err() {
+            outbox.peer().reset();
+        }
         self.tell(ready::OF_INTERFACES);
     }
 
-    /// Processes do not reach each other any more.
-    fn close(&self, core: &mut Core) {
+    /// The other service has ended, and its processes have let go of everything: what
+    /// they reached need not wait for the end of the epoch.
+    fn partner_ended(&self, core: &mut Core) {
+        if let Some(up) = &core.up {
+            let memory = up.memory.clone();
+            self.for_each_session(|session| session.let_go(&memory));
+        }
+        self.close(core, false);
+    }
+
+    /// Calls `f` with the engine of connections, and what carries out its decisions.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, `ENOBUFS`, `EPROTO`: the two sides do not agree any more.
+    fn with_shared<R>(
+        &self,
+        core: &mut Core,
+        f: impl FnOnce(&mut Sharing, &mut Clerk<'_>) -> R,
+    ) -> Result<R> {
+        let far = match (&core.peer, &core.up) {
+            (Some((outbox, _)), Some(up)) => Some(FarEnd {
+                outbox: outbox.clone(),
+                life: up.life,
+                memory: up.memory.clone(),
+            }),
+            _ => None,
+        };
+        let Shared {
+            engine, reached, ..
+        } = &mut *core.shared;
+        let mut clerk = Clerk {
+            link: self,
+            far,
+            reached,
+            failed: Ok(()),
+        };
+        let result = f(engine, &mut clerk);
+        clerk.failed.map(|()| result)
+    }
+
+    /// As [`with_shared`](Self::with_shared), for a process; the link starts over if that
+    /// fails.
+    fn share<R>(&self, f: impl FnOnce(&mut Sharing, &mut Clerk<'_>) -> R) -> Result<R> {
+        let mut core = self.core.lock();
+        if core.removed {
+            return Err(ENODEV);
+        }
+        let shared = self.with_shared(&mut core, f);
+        let failed = shared.as_ref().err().and(core.peer.as_ref());
+        if let Some((outbox, _)) = failed {
+            outbox.peer().reset();
+        }
+        shared
+    }
+
+    /// Processes do not reach each other any more; and with `for_good` the other service, or
+    /// this interface, does not come back.
+    fn close(&self, core: &mut Core, for_good: bool) {
+        // What is ended here is not told to the other side.
+        let ended = self.with_shared(core, |engine, clerk| {
+            engine.down(clerk);
+            if for_good {
+                engine.give_up(clerk);
+            }
+        });
+        debug_assert!(ended.is_ok());
+        core.shared.give_up_at = match for_good {
+            true => None,
+            false => Some(monotonic_ns() + GIVE_UP_MS * 1_000_000),
+        };
+        self.answer_all(error::net_down());
         let Some(mut up) = core.up.take() else { return };
         let Up {
             engine,
@@ -411,9 +641,7 @@ impl Link {
             return Err(error::net_down());
         };
         let params = session.params();
-        if params.location == Location::Physical && !up.memory.has_physical_windows() {
-            return Err(ENOSPC);
-        }
+        check_physical(&up.memory, &params)?;
         self.sessions.lock().push(session.clone(), GFP_ATOMIC)?;
         let outbox = outbox.clone();
         let mut desk = Desk::new(self, &outbox, up);
@@ -452,6 +680,220 @@ impl Link {
         drop(gone);
     }
 
+    /// Connects a process to what the peer offers.
+    ///
+    /// # Errors
+    ///
+    /// Those of `MP_IOC_CONNECT`; the connection is closed then.
+    pub(crate) fn connect(&self, connection: &Arc<Connection>, deadline: Option<u64>) -> Result {
+        self.connections
+            .lock()
+            .push(connection.clone(), GFP_ATOMIC)?;
+        let asked = self.share(|engine, clerk| {
+            let asked = engine.connect(connection.number(), connection.want(), clerk);
+            asked.map_err(|refusal| match refusal {
+                Refusal::Down => error::net_down(),
+                Refusal::Full => error::refused(),
+                Refusal::Number => EINVAL,
+            })
+        });
+        let answered = asked
+            .and_then(|asked| asked)
+            .and_then(|()| connection.outcome(deadline));
+        answered.inspect_err(|_| self.disconnect(connection))
+    }
+
+    /// Ends a connection: its process has done so, or is gone.
+    pub(crate) fn disconnect(&self, connection: &Arc<Connection>) {
+        // Before the peer hears of it: then it may use its memory anew.
+        connection.strip();
+        // Where the interface has gone, there is nobody to be told.
+        let _ = self.share(|engine, clerk| engine.leave(connection.number(), clerk));
+        let gone = {
+            let mut connections = self.connections.lock();
+            let at = connections.iter().position(|c| Arc::ptr_eq(c, connection));
+            at.and_then(|at| connections.remove(at).ok())
+        };
+        drop(gone);
+    }
+
+    /// Finds a connection. Any context.
+    pub(crate) fn connection(&self, number: u32) -> Option<Arc<Connection>> {
+        let connections = self.connections.lock();
+        connections.iter().find(|c| c.number() == number).cloned()
+    }
+
+    /// Whether an object of this link has that number.
+    pub(crate) fn has_object(&self, number: u32) -> bool {
+        let is_offered = || self.numbers.lock().iter().any(|n| n.has_offer(number));
+        self.session(number).is_some() || self.connection(number).is_some() || is_offered()
+    }
+
+    /// All segments of the host.
+    pub(crate) fn segments(&self) -> &Segments {
+        &self.segments
+    }
+
+    /// The id of the peer at the far end, or of the last one.
+    pub(crate) fn peer_id(&self) -> u32 {
+        self.peer_id.load(Relaxed)
+    }
+
+    /// Asks those who are connected to what has that token to leave.
+    pub(crate) fn ask_guests_to_leave(&self, token: u32) {
+        // Where the interface has gone, nobody is.
+        let _ = self.share(|engine, clerk| engine.withdraw(token, clerk));
+    }
+
+    /// Ends the connections to what has that token, and says how many there were.
+    pub(crate) fn end_guests(&self, token: u32) -> usize {
+        let mut ended = 0;
+        // Also if the link starts over, as not all of them could be told.
+        let _ = self.share(|engine, clerk| ended = engine.end(token, clerk));
+        ended
+    }
+
+    /// Offers an event or port, see [`Offer::new`].
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if the interface has gone, `EADDRINUSE`, `ENOMEM`.
+    pub(crate) fn offer(
+        self: &Arc<Self>,
+        numbers: (u32, u32),
+        terms: &Terms,
+    ) -> Result<Arc<Offer>> {
+        let core = self.core.lock();
+        if core.removed {
+            return Err(ENODEV);
+        }
+        Offer::new(numbers, self.clone(), &self.numbers, terms)
+    }
+
+    /// The event or port of that number.
+    pub(crate) fn offered(&self, object: Object, number: u32) -> Option<Arc<Number>> {
+        let numbers = self.numbers.lock();
+        numbers.iter().find(|n| n.is(object, number)).cloned()
+    }
+
+    /// An event or port is not offered any more.
+    pub(crate) fn withdraw_number(&self, number: &Arc<Number>) {
+        let gone = {
+            let mut numbers = self.numbers.lock();
+            let at = numbers.iter().position(|n| Arc::ptr_eq(n, number));
+            at.and_then(|at| numbers.remove(at).ok())
+        };
+        self.end_guests(number.token());
+        drop(gone);
+    }
+
+    /// A connection of the peer has triggered its event so often. Any context.
+    pub(crate) fn triggered(&self, from: u32, total: u32) {
+        let found = {
+            let mut bells = self.bells.lock();
+            let bell = bells.iter_mut().find(|bell| bell.guest == from);
+            bell.map(|bell| (bell.number.clone(), bell.heard.total(total)))
+        };
+        if let Some((number, count)) = found {
+            number.trigger(count);
+        }
+    }
+
+    /// A message to the port of a connection of the peer has arrived.
+    fn arrived(&self, from: u32, number: u32, data: KVec<u8>) -> Result {
+        let port = {
+            let mut bells = self.bells.lock();
+            let Some(bell) = bells.iter_mut().find(|bell| bell.guest == from) else {
+                return Ok(());
+            };
+            let arrived = bell.receiver.arrived(number);
+            arrived.map_err(|_| error::protocol())?;
+            bell.number.clone()
+        };
+        port.deliver(offer::Mail { guest: from, data })
+    }
+
+    /// A message has been taken; its sender is told if nobody else has to take it.
+    pub(crate) fn taken(&self, mail: Arc<offer::Mail>) {
+        let Some(mail) = Arc::into_unique_or_drop(mail) else {
+            return;
+        };
+        let guest = mail.guest;
+        let total = {
+            let mut bells = self.bells.lock();
+            let bell = bells.iter_mut().find(|bell| bell.guest == guest);
+            bell.and_then(|bell| bell.receiver.take())
+        };
+        if let Some(total) = total {
+            // Where the interface has gone, there is nobody to be told.
+            let _ = self.share(|engine, clerk| engine.taken(guest, total, clerk));
+        }
+    }
+
+    /// Returns when all that was stored before is in the peer's memory.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if the interface has gone, `ENETDOWN`, `ETIMEDOUT`, `EINTR` if the process is
+    /// being killed, `ENOMEM`.
+    pub(crate) fn barrier(&self, number: u32, deadline: Option<u64>) -> Result {
+        let question = Arc::pin_init(
+            pin_init!(Question {
+                number,
+                outcome: Atomic::new(UNANSWERED),
+                asking <- new_wait_queue!("mp_question"),
+            }),
+            GFP_KERNEL,
+        )?;
+        self.questions.lock().push(question.clone(), GFP_ATOMIC)?;
+        let asked = self.share(|engine, clerk| {
+            barrier::wmb();
+            engine.ask(number, clerk).map_err(|_| error::net_down())
+        });
+        let answered = asked.and_then(|asked| asked).and_then(|()| {
+            let is_answered = || question.outcome.load(Acquire) != UNANSWERED;
+            question.asking.wait_until(deadline, is_answered).ok()?;
+            kernel::error::to_result(question.outcome.load(Acquire))
+        });
+        let gone = {
+            let mut questions = self.questions.lock();
+            let at = questions.iter().position(|q| Arc::ptr_eq(q, &question));
+            at.and_then(|at| questions.remove(at).ok())
+        };
+        drop(gone);
+        answered
+    }
+
+    /// A question has been answered.
+    pub(crate) fn answered(&self, number: u32) {
+        for question in self.questions.lock().iter() {
+            if question.number == number {
+                question.outcome.store(0, Release);
+                question.asking.wake(Events::IN);
+            }
+        }
+    }
+
+    /// No question will be answered.
+    fn answer_all(&self, error: Error) {
+        for question in self.questions.lock().iter() {
+            question.outcome.store(error.to_errno(), Release);
+            question.asking.wake(Events::IN);
+        }
+    }
+
+    /// Gives connections up whose link was down for too long; the milliseconds until then.
+    fn give_up(&self, core: &mut Core) -> Option<u32> {
+        let left = core.shared.give_up_at?.saturating_sub(monotonic_ns());
+        if left != 0 {
+            return Some((left / 1_000_000 + 1) as u32);
+        }
+        core.shared.give_up_at = None;
+        // Nothing is told to the other side.
+        let _ = self.with_shared(core, |engine, clerk| engine.give_up(clerk));
+        None
+    }
+
     /// Calls `f` with the windows of the peer.
     ///
     /// # Errors
@@ -473,8 +915,15 @@ impl Work for Link {
 
     fn run(&self) -> Option<u32> {
         let mut core = self.core.lock();
+        if let Some((outbox, _)) = &core.peer {
+            outbox.resume();
+        }
+        let due = self.greet(&mut core).err().map(|_| AGAIN_MS);
         for _ in 0..BATCH {
-            let mail = self.inbox.next()?;
+            let Some(mail) = self.inbox.next() else {
+                let give_up = self.give_up(&mut core);
+                return [due, give_up].into_iter().flatten().min();
+            };
             let received = mail.and_then(|mail| self.receive(&mut core, mail));
             if let Err(e) = received {
                 // The two engines do not agree any more.
@@ -488,6 +937,22 @@ impl Work for Link {
         }
         // Others want the mutex as well, however many messages a peer may send.
         Some(0)
+    }
+}
+
+/// Whether physical windows are possible here, and to the addresses of a server
+/// (`PXI-REQPS-5`, `PXI-REQPS-12`, `PXI-REQPC-4`).
+///
+/// # Errors
+///
+/// `ENOSPC` without such windows or for too much memory, `EOPNOTSUPP` for addresses that
+/// none can lead to.
+fn check_physical(memory: &Memory, params: &Params) -> Result {
+    match (params.location, params.connection) {
+        (Location::Logical, _) => Ok(()),
+        (_, Role::Server) => memory.can_expose(params.address, params.local.max),
+        _ if memory.sees_exposures() => Ok(()),
+        _ => Err(ENOSPC),
     }
 }
 
@@ -514,7 +979,7 @@ impl Windows<'_> {
 
     /// What a window was posted with.
     pub(crate) fn data(&self, window: &RemoteWindow, f: impl FnOnce(&[u8])) {
-        if self.link.interface.info().is_loopback {
+        if self.link.is_loopback() {
             let session = self.link.session(window.session);
             f(session.as_ref().map_or(&[][..], |session| session.data()));
         } else {

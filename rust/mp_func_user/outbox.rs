@@ -2,7 +2,10 @@
 
 //! What is to be sent to a peer: in order, and without loss as long as the peer is there.
 
-use crate::FUNC;
+use crate::{
+    inbox::WorkerRef,
+    FUNC, //
+};
 use kernel::{
     prelude::*,
     sync::{
@@ -11,6 +14,10 @@ use kernel::{
             Relaxed, //
         },
         Arc, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
     }, //
 };
 use mp_kernel::{
@@ -44,6 +51,15 @@ const QUEUE: u16 = 0;
 /// Most messages that wait. Two honest services have a few under way for each session,
 /// and each waits for the other's answers.
 const MAX: usize = 4096;
+
+/// How often a queue that is full is tried again at once because it says that it has
+/// room; then the link's worker goes on after a millisecond. A transport that says so
+/// for ever keeps nobody busy.
+const TRIES: u32 = 16;
+
+/// Milliseconds that the last messages may take. A peer that takes nothing for so long
+/// is about to be given up.
+const DRAIN_MS: u32 = 500;
 
 /// What waits.
 enum Mail {
@@ -90,6 +106,36 @@ impl Signal {
         };
         Ok(Arc::new(signal, GFP_KERNEL)?)
     }
+
+    /// The trigger of an event by that connection, to the service with that life: tells
+    /// how often there was one by the time at which it leaves.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn trigger(life: Life, from: u32, total: Arc<Atomic<u32>>) -> Result<Arc<Self>> {
+        let header = Header::Trigger { life, from }.encode();
+        let signal = Self {
+            frame: Frame::new(FUNC, &header, Priority::High, Total(total))?,
+            waits: Atomic::new(false),
+        };
+        Ok(Arc::new(signal, GFP_KERNEL)?)
+    }
+}
+
+/// How often there was a trigger.
+struct Total(Arc<Atomic<u32>>);
+
+impl FrameBody for Total {
+    fn len(&self) -> usize {
+        core::mem::size_of::<u32>()
+    }
+
+    fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
+        f(&self.0.load(Relaxed).to_le_bytes())
+    }
+
+    fn complete(&mut self, _status: Result) {}
 }
 
 /// Data of a message.
@@ -120,6 +166,8 @@ fn frame(header: &Header, data: KVec<u8>) -> Result<Frame> {
 #[pin_data]
 pub(crate) struct Outbox {
     peer: Arc<Peer>,
+    /// That of the link, whose work calls [`resume`](Outbox::resume).
+    worker: WorkerRef,
     #[pin]
     waiting: SpinLockBh<Fifo<Mail>>,
 }
@@ -130,10 +178,11 @@ impl Outbox {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(peer: Arc<Peer>) -> Result<Arc<Self>> {
+    pub(crate) fn new(peer: Arc<Peer>, worker: WorkerRef) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 peer,
+                worker,
                 waiting <- new_spinlock_bh!(Fifo::new()),
             }),
             GFP_KERNEL,
@@ -192,13 +241,32 @@ impl Outbox {
         }
     }
 
+    /// Waits until nothing is left to be sent, for a while; whether that is so. Nothing
+    /// more is entered meanwhile. Sleeps.
+    pub(crate) fn drain(&self) -> bool {
+        for _ in 0..DRAIN_MS {
+            self.resume();
+            if self.waiting.lock().is_empty() {
+                return true;
+            }
+            fsleep(Delta::from_millis(1));
+        }
+        false
+    }
+
     /// Sends what waits, as far as there is room.
     fn flush(&self, waiting: &mut Fifo<Mail>) {
         let mut sent = false;
+        let mut tries = 0;
         while let Some(mail) = waiting.front() {
             match self.peer.send(mail.frame(), QUEUE) {
                 Err(SendError::Full) => {
                     if !self.peer.arm_priority() {
+                        break;
+                    }
+                    tries += 1;
+                    if tries == TRIES {
+                        self.worker.kick_in(1);
                         break;
                     }
                 }
@@ -207,6 +275,7 @@ impl Outbox {
                     mail.leaves();
                     drop(waiting.pop());
                     sent = true;
+                    tries = 0;
                 }
             }
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How many sessions a user has, over all contexts.
+//! How many sessions, and how many other objects, a user has over all contexts.
 
 use kernel::prelude::*;
 use mp_kernel::{
@@ -10,33 +10,53 @@ use mp_kernel::{
 
 kernel::sync::global_lock! {
     // SAFETY: Initialised in the module's `init`, before there are contexts.
-    pub(crate) unsafe(uninit) static USERS: Mutex<KVec<(UserId, u32)>> = KVec::new();
+    pub(crate) unsafe(uninit) static SESSIONS: Mutex<KVec<(UserId, u32)>> = KVec::new();
 }
 
-/// One session of a user.
-pub(crate) struct Share(UserId);
+kernel::sync::global_lock! {
+    // SAFETY: As above.
+    pub(crate) unsafe(uninit) static OBJECTS: Mutex<KVec<(UserId, u32)>> = KVec::new();
+}
+
+/// What is counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Sessions.
+    Session,
+    /// All other objects.
+    Object,
+}
+
+/// Runs `f` on what users have of a kind.
+fn with_users<R>(kind: Kind, f: impl FnOnce(&mut KVec<(UserId, u32)>) -> R) -> R {
+    match kind {
+        Kind::Session => f(&mut SESSIONS.lock()),
+        Kind::Object => f(&mut OBJECTS.lock()),
+    }
+}
+
+/// One session, or other object, of a user.
+pub(crate) struct Share(UserId, Kind);
 
 impl Share {
-    /// One more session of `user`, who may have so many.
+    /// One more of that kind for `user`, who may have so many.
     ///
     /// # Errors
     ///
     /// `EDQUOT`, `ENOMEM`.
-    pub(crate) fn new(user: UserId, most: u32) -> Result<Self> {
-        let mut users = USERS.lock();
-        match users.iter_mut().find(|(id, _)| *id == user) {
-            Some((_, count)) if *count >= most => return Err(error::quota()),
-            Some((_, count)) => *count += 1,
-            None if most == 0 => return Err(error::quota()),
-            None => users.push((user, 1), GFP_KERNEL)?,
-        }
-        Ok(Self(user))
+    pub(crate) fn new(user: UserId, kind: Kind, most: u32) -> Result<Self> {
+        with_users(kind, |users| {
+            match users.iter_mut().find(|(id, _)| *id == user) {
+                Some((_, count)) if *count >= most => return Err(error::quota()),
+                Some((_, count)) => *count += 1,
+                None if most == 0 => return Err(error::quota()),
+                None => users.push((user, 1), GFP_KERNEL)?,
+            }
+            Ok(Self(user, kind))
+        })
     }
-}
 
-impl Drop for Share {
-    fn drop(&mut self) {
-        let mut users = USERS.lock();
+    fn give_back(&self, users: &mut KVec<(UserId, u32)>) {
         let Some(at) = users.iter().position(|(id, _)| *id == self.0) else {
             return;
         };
@@ -50,5 +70,11 @@ impl Drop for Share {
             // Nobody drops what is static.
             *users = KVec::new();
         }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        with_users(self.1, |users| self.give_back(users));
     }
 }

@@ -25,6 +25,7 @@ use mp_kernel::{
         WaitQueue, //
     }, //
 };
+use mp_proto::sharing::tally::Pending;
 
 /// An interface has gone up or down.
 pub(crate) const STATE: u32 = uapi::MP_EVENT_STATE;
@@ -32,12 +33,18 @@ pub(crate) const STATE: u32 = uapi::MP_EVENT_STATE;
 pub(crate) const WINDOWS: u32 = uapi::MP_EVENT_WINDOWS;
 /// A session has a partner, or has had one.
 pub(crate) const PAIRED: u32 = uapi::MP_EVENT_PAIRED;
-/// The partner has signalled.
+/// The partner has signalled; an event was triggered.
 pub(crate) const SIGNAL: u32 = uapi::MP_EVENT_SIGNAL;
 /// The partner is gone for good.
 pub(crate) const CLOSED: u32 = uapi::MP_EVENT_CLOSED;
 /// The link is down.
 pub(crate) const DOWN: u32 = uapi::MP_EVENT_DOWN;
+/// There is a notice.
+pub(crate) const NOTICE: u32 = uapi::MP_EVENT_NOTICE;
+/// A queue is in a final state.
+pub(crate) const DONE: u32 = uapi::MP_EVENT_DONE;
+/// There is a message.
+pub(crate) const MESSAGE: u32 = uapi::MP_EVENT_MESSAGE;
 
 /// Events that are gone once a wait has returned them (`PXI-WIE-1`, `PXI-WSE-1`).
 const TAKEN: u32 = STATE | WINDOWS | SIGNAL;
@@ -46,6 +53,19 @@ const TAKEN: u32 = STATE | WINDOWS | SIGNAL;
 pub(crate) const OF_INTERFACES: u32 = STATE | WINDOWS;
 /// Events of sessions.
 pub(crate) const OF_SESSIONS: u32 = PAIRED | SIGNAL | CLOSED | DOWN;
+/// Events of all objects.
+pub(crate) const OF_OBJECTS: u32 =
+    OF_SESSIONS | OF_SEGMENTS | OF_CONNECTIONS | OF_EVENTS | OF_PORTS | OF_QUEUES;
+/// Events of queues.
+pub(crate) const OF_QUEUES: u32 = DONE;
+/// Events of segments.
+pub(crate) const OF_SEGMENTS: u32 = NOTICE;
+/// Events of connections.
+pub(crate) const OF_CONNECTIONS: u32 = NOTICE | CLOSED | DOWN;
+/// Events of events.
+pub(crate) const OF_EVENTS: u32 = SIGNAL | CLOSED;
+/// Events of ports.
+pub(crate) const OF_PORTS: u32 = MESSAGE | CLOSED;
 
 /// The most important first (`PXI-WSE-4`).
 const RANKS: [u32; 3] = [CLOSED, DOWN, SIGNAL];
@@ -62,6 +82,8 @@ struct Watch {
 
 struct State {
     events: u32,
+    /// How many signals wait, if that is not simply one.
+    signals: Option<Pending>,
     /// The object has been closed.
     gone: bool,
     notify: Option<(EventFd, u32)>,
@@ -87,11 +109,25 @@ impl Ready {
     ///
     /// `ENOMEM`.
     pub(crate) fn new(events: u32, needs: u32) -> Result<Arc<Self>> {
+        Self::with(events, needs, None)
+    }
+
+    /// Of an event, which is triggered by [`count`](Self::count).
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn counting(counts: bool) -> Result<Arc<Self>> {
+        Self::with(0, 0, Some(Pending::new(counts)))
+    }
+
+    fn with(events: u32, needs: u32, signals: Option<Pending>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 needs,
                 state <- new_spinlock_bh!(State {
                     events,
+                    signals,
                     gone: false,
                     notify: None,
                     watch: None,
@@ -100,6 +136,17 @@ impl Ready {
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// It was triggered so often. Any context but hard interrupts.
+    pub(crate) fn count(self: &Arc<Self>, count: u32) {
+        if count == 0 {
+            return;
+        }
+        if let Some(signals) = &mut self.state.lock().signals {
+            signals.add(count);
+        }
+        self.raise(SIGNAL);
     }
 
     /// The events that are there.
@@ -192,6 +239,19 @@ impl Ready {
         }
     }
 
+    /// Events that a wait has taken have not reached the process: they happen anew.
+    pub(crate) fn give_back(self: &Arc<Self>, events: u32) {
+        let events = events & TAKEN;
+        if events & SIGNAL != 0 {
+            if let Some(signals) = &mut self.state.lock().signals {
+                signals.add(1);
+            }
+        }
+        if events != 0 {
+            self.raise(events);
+        }
+    }
+
     /// Takes what there is of `mask`; 0 if there is nothing.
     fn take(&self, mask: u32, one: bool) -> Result<u32> {
         let mut state = self.state.lock();
@@ -208,7 +268,14 @@ impl Ready {
                 .find(|rank| found & rank != 0)
                 .unwrap_or(found);
         }
-        state.events &= !(found & TAKEN);
+        let mut taken = found & TAKEN;
+        if let Some(signals) = state.signals.as_mut().filter(|_| found & SIGNAL != 0) {
+            signals.take();
+            if signals.is_there() {
+                taken &= !SIGNAL;
+            }
+        }
+        state.events &= !taken;
         Ok(found)
     }
 

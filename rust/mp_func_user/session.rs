@@ -6,6 +6,10 @@
 //! what its process needs: windows, events, and the way to its partner.
 
 use crate::{
+    access::{
+        Access,
+        Requester, //
+    },
     link::Link,
     outbox::{
         Outbox,
@@ -36,6 +40,7 @@ use kernel::{
 };
 use mp_kernel::{
     error,
+    iommu::Rights,
     new_wait_queue,
     time::monotonic_ns,
     vma::{
@@ -47,7 +52,11 @@ use mp_kernel::{
         WaitQueue, //
     }, //
 };
-use mp_proto::pairing::terms::Params;
+use mp_proto::pairing::terms::{
+    Location,
+    Params, //
+};
+use mp_transport::memory::Memory;
 
 /// The request has not ended; all other outcomes are 0 or a negative errno.
 const PENDING: i32 = 1;
@@ -64,7 +73,7 @@ pub(crate) enum Phase {
     Posted,
     /// Has a partner, in this life of the link.
     Paired,
-    /// Has had one, in an earlier life of the link.
+    /// Has had one in an earlier life of the link, or one that it could not be told of.
     Lost,
 }
 
@@ -76,6 +85,8 @@ struct State {
     remote: Option<Arc<Piece>>,
     local_window: Option<Window>,
     remote_window: Option<Window>,
+    /// The devices that reach the remote piece, once there is one.
+    access: Option<Access>,
     /// The way to the partner.
     partner: Option<(Arc<Outbox>, Arc<Signal>)>,
     /// Nothing of the partner is to be seen any more.
@@ -90,6 +101,9 @@ impl State {
         if let Some(window) = &self.remote_window {
             window.forsake();
         }
+        if let Some(access) = &self.access {
+            access.forsake();
+        }
     }
 }
 
@@ -98,6 +112,16 @@ impl State {
 pub(crate) struct Place {
     pub(crate) len: u64,
     pub(crate) offset: u64,
+}
+
+impl Place {
+    /// Where a window is to be mapped.
+    pub(crate) fn of(window: &Window) -> Self {
+        Self {
+            len: window.len(),
+            offset: window.offset(),
+        }
+    }
 }
 
 /// Where a context maps things.
@@ -109,7 +133,12 @@ pub(crate) struct Mapper {
 }
 
 impl Mapper {
-    fn window(&self, piece: &Arc<Piece>) -> Result<Window> {
+    /// A window onto a piece.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` without a free offset, `ENOMEM`.
+    pub(crate) fn window(&self, piece: &Arc<Piece>) -> Result<Window> {
         Window::new(piece.clone(), &self.space, self.owner, self.scrap.clone())
     }
 }
@@ -162,6 +191,7 @@ impl Session {
                     remote: None,
                     local_window: None,
                     remote_window: None,
+                    access: None,
                     partner: None,
                     is_parted: false,
                 }),
@@ -277,6 +307,12 @@ impl Session {
         self.partner.store(partner, Relaxed);
     }
 
+    /// It has got a partner, and cannot be told of it: over before its process knows.
+    pub(crate) fn miss(&self, error: Error) {
+        self.state.lock().phase = Phase::Lost;
+        self.answer(Err(error));
+    }
+
     /// The partner has been told as well: tells the process of a pair that it does not
     /// know of.
     pub(crate) fn announce(&self) {
@@ -312,9 +348,23 @@ impl Session {
         }
     }
 
-    /// The partner, or the interface, is gone for good.
+    /// Nobody on the partner's host reaches the local window any more.
+    pub(crate) fn let_go(&self, memory: &Memory) {
+        if let Some(Piece::Local(local)) = self.state.lock().local.as_deref() {
+            // One of an earlier epoch is not granted any more.
+            let _ = memory.peer_let_go(local.off());
+        }
+    }
+
+    /// The partner, or the interface, is gone for good. The addresses of a physical server
+    /// are there as long as the link is (`PXI-CW-12`).
     pub(crate) fn forsaken(&self) {
-        self.state.lock().part();
+        let mut state = self.state.lock();
+        match self.params.location {
+            Location::Logical => state.part(),
+            Location::Physical => state.partner = None,
+        }
+        drop(state);
         self.partner.store(0, Relaxed);
         self.ready.raise(ready::CLOSED);
     }
@@ -378,8 +428,39 @@ impl Session {
     /// `ENOTCONN` when the link is down.
     pub(crate) fn bus_address(&self) -> Result<u64> {
         match self.state.lock().remote.as_deref() {
-            Some(Piece::Remote(remote)) => remote.bus_address(0),
-            _ => Err(ENXIO),
+            Some(piece) => Ok(piece.bus_range()?.bus),
+            None => Err(ENXIO),
+        }
+    }
+
+    /// Lets a device of this host reach the remote window, in addition to what it may, or
+    /// takes all back without rights.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`bus_address`](Self::bus_address); `EOPNOTSUPP` also if somebody else says
+    /// what the device reaches, or if it is one too many; `ENETDOWN`, `ENOMEM`.
+    pub(crate) fn allow(&self, device: Requester, rights: Option<Rights>) -> Result {
+        let group = device.group()?;
+        let mut state = self.state.lock();
+        let State {
+            remote,
+            access,
+            is_parted,
+            ..
+        } = &mut *state;
+        if *is_parted {
+            return Err(error::net_down());
+        }
+        let piece = remote.as_deref().ok_or(ENXIO)?;
+        // Also to take back what nobody has been given: the window has to be there.
+        let access = match access {
+            Some(access) => access,
+            None => access.insert(Access::new(piece)?),
+        };
+        match rights {
+            Some(rights) => access.allow(device, group, rights),
+            None => access.clear(device),
         }
     }
 
@@ -392,6 +473,7 @@ impl Session {
             (
                 state.local_window.take(),
                 state.remote_window.take(),
+                state.access.take(),
                 state.local.take(),
                 state.remote.take(),
             )
@@ -408,6 +490,13 @@ fn place(
     mapper: &Mapper,
     is_gone: bool,
 ) -> Result<Place> {
+    // The addresses of a physical server are not its own to map (`PXI-REQPS-13`).
+    if let Some(piece) = piece.as_ref().filter(|piece| !piece.is_mappable()) {
+        return Ok(Place {
+            len: piece.len(),
+            offset: 0,
+        });
+    }
     if let (Some(piece), None) = (piece, &window) {
         let new = mapper.window(piece)?;
         if is_gone {
@@ -415,8 +504,5 @@ fn place(
         }
         *window = Some(new);
     }
-    Ok(window.as_ref().map_or(Place::default(), |window| Place {
-        len: window.len(),
-        offset: window.offset(),
-    }))
+    Ok(window.as_ref().map_or(Place::default(), Place::of))
 }

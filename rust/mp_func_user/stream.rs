@@ -85,7 +85,7 @@ impl Stream {
         let queue = {
             let mut state = self.state.lock();
             state.ended = true;
-            core::mem::replace(&mut state.queue, Fifo::new())
+            core::mem::take(&mut state.queue)
         };
         drop(queue);
         self.readers.wake(Events::ALL);

@@ -9,6 +9,7 @@ use kernel::{
 };
 use mp_kernel::{
     error,
+    iommu::Range,
     vma::{
         AddressSpace,
         Cache,
@@ -21,6 +22,7 @@ use mp_kernel::{
 };
 use mp_transport::memory::{
     self,
+    Exposure,
     Hold,
     Holder,
     Local,
@@ -37,6 +39,8 @@ pub(crate) enum Piece {
     Local(Local),
     /// Memory of the partner's host.
     Remote(Remote),
+    /// Physical memory of this host, which the partner alone reaches (`PXI-REQPS-13`).
+    Exposed(Exposure),
 }
 
 impl Piece {
@@ -45,20 +49,64 @@ impl Piece {
         match self {
             Piece::Local(local) => local.len(),
             Piece::Remote(remote) => remote.len(),
+            Piece::Exposed(exposure) => exposure.len(),
         }
+    }
+
+    /// Where the partner reaches it, if it is memory of this host.
+    pub(crate) fn off(&self) -> Option<u64> {
+        match self {
+            Piece::Local(local) => Some(local.off()),
+            Piece::Exposed(exposure) => Some(exposure.off()),
+            Piece::Remote(_) => None,
+        }
+    }
+
+    /// Whether a process may map it.
+    pub(crate) fn is_mappable(&self) -> bool {
+        !matches!(self, Piece::Exposed(_))
     }
 
     fn page(&self, page: u64) -> Result<PageFrame> {
         match self {
             Piece::Local(local) => local.page(page),
             Piece::Remote(remote) => remote.page(page),
+            Piece::Exposed(_) => Err(error::unsupported()),
         }
     }
 
-    fn hold(&self, holder: Arc<dyn Holder>) -> Result<Hold> {
+    /// Where devices of this host reach a remote piece.
+    ///
+    /// # Errors
+    ///
+    /// `ENXIO` of a local one, `EOPNOTSUPP` if devices cannot reach it, `ENOTCONN` when
+    /// the link is down.
+    pub(crate) fn bus_range(&self) -> Result<Range> {
+        let Piece::Remote(remote) = self else {
+            return Err(ENXIO);
+        };
+        let (bus, phys) = (remote.bus_address(0)?, remote.page(0)?.phys);
+        let len = remote.len().checked_next_multiple_of(PAGE).ok_or(EINVAL)?;
+        if !bus.is_multiple_of(PAGE) {
+            return Err(error::unsupported());
+        }
+        Ok(Range {
+            bus,
+            phys,
+            len: usize::try_from(len)?,
+        })
+    }
+
+    /// Has `holder` told when the memory goes. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN` if it has gone, `ENOMEM`.
+    pub(crate) fn hold(&self, holder: Arc<dyn Holder>) -> Result<Hold> {
         match self {
             Piece::Local(local) => local.hold(holder),
             Piece::Remote(remote) => remote.hold(holder),
+            Piece::Exposed(_) => Err(error::unsupported()),
         }
     }
 }
@@ -135,6 +183,29 @@ impl Window {
     /// The offset for `mmap()`, in bytes.
     pub(crate) fn offset(&self) -> u64 {
         self.published.mapping().first() as u64 * PAGE
+    }
+
+    /// Shows a piece again in place of one that was taken away, of the same size. If its
+    /// memory has gone already, nothing changes.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn restore(&mut self, piece: Arc<Piece>) -> Result {
+        drop(self.hold.take());
+        self.published.mapping().restore(piece.clone());
+        self.piece = piece;
+        let revoker = Revoker(self.published.mapping().clone());
+        match self.piece.hold(Arc::new(revoker, GFP_KERNEL)?) {
+            Ok(hold) => self.hold = Some(hold),
+            Err(e) => {
+                self.forsake();
+                if e != error::not_connected() {
+                    return Err(e);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Takes the memory away from all processes.

@@ -246,6 +246,13 @@ static void copied(int status, void *cb_data)
 	copy_status = status;
 }
 
+/* What a function does that has no more use for the frame. */
+static void copied_and_freed(int status, void *cb_data)
+{
+	copy_status = status;
+	mp_frame_free(cb_data);
+}
+
 /* --- cases ------------------------------------------------------------------- */
 
 static void the_ids_are_those_of_the_guide(struct kunit *test)
@@ -587,6 +594,18 @@ static void a_received_frame_is_the_functions_own(struct kunit *test)
 	func_end(test, func);
 }
 
+static void a_frame_ends_when_its_copy_frees_it(struct kunit *test)
+{
+	mp_frame *frame = frame_new(test);
+	u8 a[DATA_LEN];
+	mp_frag buffer = { a, sizeof(a) };
+
+	copy_status = -EBUSY;
+	KUNIT_EXPECT_EQ(test, mp_frame_sync(frame, 1, &buffer, copied_and_freed, frame), 0);
+	KUNIT_EXPECT_EQ(test, copy_status, 0);
+	KUNIT_EXPECT_EQ(test, ends(), 1);
+}
+
 static void a_frame_that_is_not_received_stays_with_the_transport(struct kunit *test)
 {
 	mp_func *func = func_new(test);
@@ -764,6 +783,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(a_frame_that_cannot_be_sent_tells_its_destructor),
 	KUNIT_CASE(a_broadcast_ends_once_after_its_last_copy),
 	KUNIT_CASE(a_received_frame_is_the_functions_own),
+	KUNIT_CASE(a_frame_ends_when_its_copy_frees_it),
 	KUNIT_CASE(a_frame_that_is_not_received_stays_with_the_transport),
 	KUNIT_CASE(a_transport_may_copy_by_itself_and_later),
 	KUNIT_CASE(a_transport_that_ends_takes_its_frames_back),

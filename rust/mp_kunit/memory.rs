@@ -37,7 +37,11 @@ mod tests {
     use mp_transport::{
         memory::{
             Cache,
+            Commons,
+            Far,
+            Further,
             Holder,
+            LeadWindows,
             Limits,
             Memory,
             Pool, //
@@ -64,12 +68,13 @@ mod tests {
         fn new() -> Result<Self> {
             let pages = SharedPages::new((PAGES * PAGE) as usize / kernel::page::PAGE_SIZE)?;
             let pages = Arc::new(pages, GFP_KERNEL)?;
-            let pool = Pool::new(PAGES * PAGE, pages.clone())?;
+            let pool = Pool::new(PAGES * PAGE, pages.clone(), Further::default())?;
             Ok(Self { pages, pool })
         }
 
         fn begin(&self) -> Result<Arc<Memory>> {
-            Memory::begin(self.pool.clone(), self.pages.clone(), PAGES * PAGE)
+            let far = Far::arena(self.pages.clone(), PAGES * PAGE);
+            Memory::begin(self.pool.clone(), far)
         }
     }
 
@@ -261,7 +266,7 @@ mod tests {
         let memory = own()?;
         let shared = Shared::new()?;
         let piece = shared.begin()?.alloc(1)?;
-        assert_eq!(memory.grant(&piece).err(), Some(EINVAL));
+        assert_eq!(memory.grant(&piece).err(), Some(ENOSPC));
         Ok(())
     }
 
@@ -364,6 +369,224 @@ mod tests {
         assert_eq!(slow.begun.load(Relaxed), 1);
         drop(hold);
         assert_eq!(slow.told(), 1);
+        Ok(())
+    }
+
+    /// A link whose ends share some pages, and whose peer reaches so much of the commons.
+    fn with_commons(reach: u64) -> Result<(Shared, Arc<Memory>)> {
+        let pages = SharedPages::new((PAGES * PAGE) as usize / kernel::page::PAGE_SIZE)?;
+        let pages = Arc::new(pages, GFP_KERNEL)?;
+        let further = Further {
+            commons: Some((Commons::get()?, reach)),
+            windows: None,
+        };
+        let pool = Pool::new(PAGES * PAGE, pages.clone(), further)?;
+        let shared = Shared { pages, pool };
+        let memory = shared.begin()?;
+        Ok((shared, memory))
+    }
+
+    #[test]
+    fn a_common_piece_is_at_the_same_place_for_all() -> Result {
+        let commons = Commons::get()?;
+        let before = commons.limits();
+        let piece = commons.alloc(PAGE + 1)?;
+        let (one, first) = with_commons(u64::MAX)?;
+        let (two, second) = with_commons(u64::MAX)?;
+        let me = own()?;
+        for memory in [&first, &second, &me] {
+            assert!(memory.can_grant(&piece));
+            memory.grant(&piece)?;
+        }
+        // The own host reaches it where it tells others that it is.
+        let remote = me.reach(piece.off(), piece.len())?;
+        assert_eq!(
+            (remote.off(), remote.page(1)?),
+            (piece.off(), piece.page(1)?)
+        );
+        remote.write(PAGE, &[7])?;
+        let mut byte = [0];
+        piece.read(PAGE, &mut byte)?;
+        assert_eq!(byte, [7]);
+        // It is in quarantine until the last has let go, in each of the three ways.
+        let off = piece.off();
+        drop((remote, piece));
+        let largest = || commons.limits().largest_free;
+        assert_eq!(largest(), before.largest_free - 2 * PAGE);
+        me.peer_let_go(off)?;
+        assert_eq!(me.peer_let_go(off).err(), Some(ENOENT));
+        first.end();
+        let again = one.begin()?;
+        assert_eq!(largest(), before.largest_free - 2 * PAGE);
+        second.end();
+        two.pool.close();
+        assert_eq!(commons.limits(), before);
+        assert_eq!(again.peer_let_go(off).err(), Some(ENOENT));
+        again.end();
+        one.pool.close();
+        Ok(())
+    }
+
+    #[test]
+    fn a_common_piece_beyond_the_window_is_not_granted() -> Result {
+        let commons = Commons::get()?;
+        let (near, far) = (commons.alloc(PAGE)?, commons.alloc(2 * PAGE)?);
+        let (shared, memory) = with_commons(2 * PAGE)?;
+        assert_eq!(memory.limits().local_commons, 2 * PAGE);
+        assert!(memory.can_grant(&near) && !memory.can_grant(&far));
+        memory.grant(&near)?;
+        assert_eq!(memory.grant(&far).err(), Some(ENOSPC));
+        let none = Shared::new()?;
+        assert_eq!(none.begin()?.grant(&near).err(), Some(ENOSPC));
+        memory.end();
+        shared.pool.close();
+        Ok(())
+    }
+
+    #[test]
+    fn one_link_with_one_window_is_home() -> Result {
+        let commons = Commons::get()?;
+        let home = Shared::new()?;
+        let memory = home.begin()?;
+        commons.join(&home.pool)?;
+        assert_eq!(commons.limits().total, PAGES * PAGE);
+        let piece = commons.alloc(PAGE)?;
+        assert!(memory.can_grant(&piece) && !own()?.can_grant(&piece));
+        memory.grant(&piece)?;
+        drop(piece);
+        // A second link ends that.
+        let other = Shared::new()?;
+        commons.join(&other.pool)?;
+        let piece = commons.alloc(PAGE)?;
+        assert!(!memory.can_grant(&piece) && own()?.can_grant(&piece));
+        memory.end();
+        other.pool.close();
+        home.pool.close();
+        Ok(())
+    }
+
+    /// Windows that lead anywhere, and remember where.
+    struct Led {
+        at: [Atomic<u64>; 2],
+    }
+
+    impl LeadWindows for Led {
+        fn count(&self) -> u32 {
+            self.at.len() as u32
+        }
+
+        fn check(&self, _window: u32, _phys: u64, len: u64) -> Result {
+            (len <= PAGE).then_some(()).ok_or(ENOSPC)
+        }
+
+        fn lead(&self, window: u32, phys: u64, len: u64) -> Result {
+            self.check(window, phys, len)?;
+            self.at[window as usize].store(phys, Relaxed);
+            Ok(())
+        }
+
+        fn withdraw(&self, window: u32) {
+            self.at[window as usize].store(0, Relaxed);
+        }
+    }
+
+    fn led_windows() -> Result<(Shared, Arc<Led>)> {
+        let pages = Arc::new(SharedPages::new(1)?, GFP_KERNEL)?;
+        let led = Led {
+            at: [Atomic::new(0), Atomic::new(0)],
+        };
+        let led = Arc::new(led, GFP_KERNEL)?;
+        let further = Further {
+            commons: None,
+            windows: Some(led.clone()),
+        };
+        let pool = Pool::new(PAGE, pages.clone(), further)?;
+        Ok((Shared { pages, pool }, led))
+    }
+
+    impl Led {
+        fn now(&self) -> [u64; 2] {
+            [self.at[0].load(Relaxed), self.at[1].load(Relaxed)]
+        }
+    }
+
+    #[test]
+    fn an_exposure_stays_until_the_peer_lets_go() -> Result {
+        let (shared, led) = led_windows()?;
+        let memory = shared.begin()?;
+        assert_eq!(memory.expose(0x1000, PAGE + 1).err(), Some(ENOSPC));
+        let first = memory.expose(0x1000, PAGE)?;
+        let second = memory.expose(0x2000, 1)?;
+        assert!(first.off() != second.off());
+        assert_eq!(memory.expose(0x3000, 1).err(), Some(ENOSPC));
+        assert_eq!(memory.can_expose(0x3000, 1), Ok(()));
+        assert_eq!(led.now(), [0x1000, 0x2000]);
+        // The owner first, then the peer; and the other way round.
+        let off = first.off();
+        drop(first);
+        assert_eq!(led.now(), [0x1000, 0x2000]);
+        memory.peer_let_go(off)?;
+        assert_eq!(led.now(), [0, 0x2000]);
+        assert_eq!(memory.peer_let_go(off).err(), Some(ENOENT));
+        memory.peer_let_go(second.off())?;
+        assert_eq!(led.now(), [0, 0x2000]);
+        drop(second);
+        assert_eq!(led.now(), [0, 0]);
+        memory.end();
+        shared.pool.close();
+        Ok(())
+    }
+
+    #[test]
+    fn an_exposure_ends_with_the_epoch_or_the_link() -> Result {
+        let (shared, led) = led_windows()?;
+        let memory = shared.begin()?;
+        drop(memory.expose(0x1000, 1)?);
+        let kept = memory.expose(0x2000, 1)?;
+        memory.end();
+        assert_eq!(memory.expose(0x3000, 1).err(), Some(error::not_connected()));
+        assert_eq!(led.now(), [0x1000, 0x2000]);
+        let next = shared.begin()?;
+        assert_eq!(led.now(), [0, 0x2000]);
+        next.end();
+        shared.pool.close();
+        assert_eq!(led.now(), [0, 0]);
+        drop(kept);
+        Ok(())
+    }
+
+    #[test]
+    fn the_kernels_own_memory_is_not_exposed() -> Result {
+        let memory = own()?;
+        let piece = memory.alloc(PAGE)?;
+        let page = piece.page(0)?.phys;
+        let refused = Some(error::unsupported());
+        assert_eq!(memory.expose(page, PAGE).err(), refused);
+        assert_eq!(memory.can_expose(page, PAGE).err(), refused);
+        assert_eq!(memory.can_expose(page + 1, 1).err(), refused);
+        assert_eq!(memory.can_expose(u64::MAX - PAGE + 1, PAGE).err(), refused);
+        Ok(())
+    }
+
+    #[test]
+    fn an_exposure_of_the_own_host_is_its_pages() -> Result {
+        /// The old adapters' memory, which is never the kernel's.
+        const ADAPTER: u64 = 0xa_0000;
+        let memory = own()?;
+        let exposure = memory.expose(ADAPTER, 2 * PAGE)?;
+        assert_eq!(
+            memory.reach(exposure.off(), 2 * PAGE + 1).err(),
+            Some(EINVAL)
+        );
+        let remote = memory.reach(exposure.off(), 2 * PAGE)?;
+        assert_eq!(remote.off(), exposure.off());
+        assert_eq!(remote.page(1)?.phys, ADAPTER + PAGE);
+        assert_eq!(remote.bus_address(8)?, ADAPTER + 8);
+        assert_eq!(remote.page(2).err(), Some(EINVAL));
+        memory.peer_let_go(exposure.off())?;
+        let off = exposure.off();
+        drop((remote, exposure));
+        assert_eq!(memory.reach(off, PAGE).err(), Some(EINVAL));
         Ok(())
     }
 }

@@ -154,6 +154,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_shown_again_takes_the_place_of_what_was_revoked() -> Result {
+        let space = AddressSpace::new()?;
+        let freed = Arc::new(Atomic::new(false), GFP_KERNEL)?;
+        let memory = Arc::new(Noted(freed.clone()), GFP_KERNEL)?;
+        let published = space.publish(1, 0, memory, ScrapPage::new()?)?;
+        drop(published.mapping().revoke());
+        assert!(freed.load(Relaxed) && !published.mapping().is_live());
+
+        let again = Arc::new(Atomic::new(false), GFP_KERNEL)?;
+        let memory = Arc::new(Noted(again.clone()), GFP_KERNEL)?;
+        published.mapping().restore(memory);
+        assert!(published.mapping().is_live() && !again.load(Relaxed));
+        drop(published.mapping().revoke());
+        assert!(again.load(Relaxed));
+        Ok(())
+    }
+
+    #[test]
     fn what_nobody_publishes_or_maps_is_freed() -> Result {
         let space = AddressSpace::new()?;
         let freed = Arc::new(Atomic::new(false), GFP_KERNEL)?;

@@ -21,6 +21,11 @@ use crate::{
         Info, //
     },
     memory::{
+        commons::OwnCommons,
+        physical::OwnWindows,
+        Commons,
+        Far,
+        Further,
         Memory,
         Pool, //
     },
@@ -217,16 +222,27 @@ impl Link for LoopbackLink {
 struct OwnMemory(Arc<Pool>);
 
 impl OwnMemory {
-    /// At most `len` bytes, none of which is taken yet.
+    /// At most `len` bytes, none of which is taken yet, and all of the commons.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    fn new(len: usize) -> Result<(Self, Arc<Memory>)> {
+    fn new(len: usize, commons: &Arc<Commons>) -> Result<(Self, Arc<Memory>)> {
         let pages = Arc::new(SharedPages::new(len / PAGE_SIZE)?, GFP_KERNEL)?;
         let len = pages.len() as u64;
-        let pool = Pool::new(len, pages.clone())?;
-        let memory = Memory::begin(pool.clone(), pages, len)?;
+        let windows = OwnWindows::new()?;
+        let further = Further {
+            commons: Some((commons.clone(), commons.max_len())),
+            windows: Some(windows.clone()),
+        };
+        let pool = Pool::new(len, pages.clone(), further)?;
+        let own = Arc::new(OwnCommons(commons.clone()), GFP_KERNEL)?;
+        let far = Far {
+            commons: Some((own, commons.max_len())),
+            windows: Some(windows),
+            ..Far::arena(pages, len)
+        };
+        let memory = Memory::begin(pool.clone(), far)?;
         Ok((Self(pool), memory))
     }
 }
@@ -252,19 +268,19 @@ pub(crate) struct Loopback {
 }
 
 impl Loopback {
-    /// Enters the self peer, with at most so many bytes of memory.
+    /// Enters the self peer, with at most so many bytes of memory, and the commons.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(memory_len: usize) -> Result<Self> {
+    pub(crate) fn new(memory_len: usize, commons: &Arc<Commons>) -> Result<Self> {
         let transport = transport::Registration::new(TRANSPORT_ID, c"loopback")?;
         let mut queue = Fifo::new();
         queue.reserve(DEPTH, GFP_KERNEL)?;
         let engine = Arc::pin_init(Engine::new(queue), GFP_KERNEL)?;
         let napi = NapiHost::new()?.add(engine.clone())?;
         napi.enable()?;
-        let (own_memory, memory) = OwnMemory::new(memory_len)?;
+        let (own_memory, memory) = OwnMemory::new(memory_len, commons)?;
         let link = LoopbackLink {
             engine,
             napi,

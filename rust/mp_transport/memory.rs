@@ -8,25 +8,29 @@
 //! reaches; the service tells the peer its offset and length in a frame of its own,
 //! and calls [`Memory::grant`] before that. [`Memory::reach`] makes a [`Remote`] piece
 //! of what the peer has told. Both give page frames for mappings, and are read and
-//! written by the kernel itself.
+//! written by the kernel itself. [`Commons::alloc`] cuts pieces that many peers can be
+//! granted, and [`Memory::expose`] leads a window to physical memory of the caller's
+//! choice, as an [`Exposure`].
 //!
 //! * *Epochs.* A [`Memory`] belongs to one epoch of a link, and so do all [`Remote`]
 //!   pieces. A [`Local`] piece stays the owner's over epochs.
 //! * *Quarantine.* A piece that was granted in the present epoch is given to nobody
 //!   else when its owner drops it, until the peer has let go
 //!   ([`Memory::peer_let_go`]) or the next epoch begins: by then the peer has ended the
-//!   old one, and with it all that it could write by.
+//!   old one, and with it all that it could write by. A piece of the commons waits for
+//!   all peers that it was granted to; an exposure's window stays led there meanwhile.
 //! * *Revocation.* Whoever maps pages of a piece keeps a [`Hold`] on it and is told when
 //!   nobody may reach the memory any more: for a [`Remote`] piece at the end of the
 //!   epoch, before this host says so to the peer; for a [`Local`] one when the memory
 //!   itself goes. What the kernel does by the methods of a piece fails from then on.
 //! * *Windows.* Offsets count from the start of what a peer may reach, over all windows
-//!   that lead there, and no piece spans two of them. Today there is one.
+//!   that lead there ([`mp_proto::reach`]), and no piece spans two of them: the arena,
+//!   the commons, and windows that can be led elsewhere.
 //!
 //! Transports offer memory by [`Pool`] and [`Memory`], which refer to the transport by
-//! the two traits [`LocalBytes`] and [`RemoteBytes`] only and are cut off from it
-//! ([`Pool::close`], [`Memory::end`]) before its memory or code may vanish; pieces
-//! that are still there are empty shells then.
+//! the traits [`LocalBytes`], [`RemoteBytes`], [`LeadWindows`] and [`SeeWindows`] only
+//! and are cut off from it ([`Pool::close`], [`Memory::end`]) before its memory or code
+//! may vanish; pieces that are still there are empty shells then.
 //!
 //! # Contexts
 //!
@@ -46,24 +50,46 @@ use mp_kernel::{
     error,
     sync::RcuArc, //
 };
-use mp_proto::layout::PAGE;
+use mp_proto::{
+    layout::PAGE,
+    reach::{
+        self,
+        Place, //
+    }, //
+};
 
 #[path = "memory/bytes.rs"]
 mod bytes;
+#[path = "memory/commons.rs"]
+pub(crate) mod commons;
+#[path = "memory/exposed.rs"]
+mod exposed;
 #[path = "memory/holders.rs"]
 mod holders;
+#[path = "memory/physical.rs"]
+pub(crate) mod physical;
 #[path = "memory/pieces.rs"]
 mod pieces;
 #[path = "memory/pool.rs"]
 mod pool;
+#[path = "memory/stock.rs"]
+mod stock;
 
 pub use self::{
+    commons::{
+        Commons,
+        CommonsLimits, //
+    },
+    exposed::Exposure,
     holders::Hold,
     pieces::{
         Local,
         Remote, //
     },
-    pool::Pool, //
+    pool::{
+        Further,
+        Pool, //
+    }, //
 };
 
 /// How a page is to be mapped.
@@ -215,18 +241,119 @@ pub trait RemoteBytes: Send + Sync + 'static {
     fn flush(&self);
 }
 
+/// Windows of a link that can be led to memory of the caller's choice, as the transport
+/// sees them on the host whose memory that is. Numbered from zero.
+pub trait LeadWindows: Send + Sync + 'static {
+    /// How many there are, always the same.
+    fn count(&self) -> u32;
+
+    /// Whether a window could lead to `len` bytes of physical memory. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` if there are too many bytes for the window, `EOPNOTSUPP` if it cannot
+    /// begin or end there, or must not.
+    fn check(&self, window: u32, phys: u64, len: u64) -> Result;
+
+    /// Leads a window, which leads nowhere, to `len` bytes of physical memory: the peer
+    /// reaches these from offset 0 of the window, and nothing else but the rest of a
+    /// page. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check), or what the bridge's driver reports.
+    fn lead(&self, window: u32, phys: u64, len: u64) -> Result;
+
+    /// Ends [`lead`](Self::lead): the peer reaches the memory no longer when this
+    /// returns. Sleeps.
+    fn withdraw(&self, window: u32);
+}
+
+/// The same windows as the other host's transport sees them.
+pub trait SeeWindows: Send + Sync + 'static {
+    /// How many there are, always the same.
+    fn count(&self) -> u32;
+
+    /// What a window leads to now, and how many bytes of it. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, or what the bridge's driver reports.
+    fn look(&self, window: u32) -> Result<(Arc<dyn RemoteBytes>, u64)>;
+}
+
 /// A [`RemoteBytes`] behind a thin pointer.
 struct RemoteRef(Arc<dyn RemoteBytes>);
+
+/// Most windows to a peer.
+const MAX_WINDOWS: usize = (reach::FIRST_EXPOSED as u32 + exposed::MAX_WINDOWS) as usize;
+
+/// A window to the peer's memory.
+struct Window {
+    bytes: RcuArc<RemoteRef>,
+    /// Bytes; of the windows that can be led elsewhere, as many as can be.
+    len: u64,
+}
+
+impl Window {
+    fn new(bytes: Option<Arc<dyn RemoteBytes>>, len: u64) -> Result<Self> {
+        let cell = RcuArc::empty();
+        if let Some(bytes) = bytes {
+            cell.replace(Some(Arc::new(RemoteRef(bytes), GFP_KERNEL)?));
+        }
+        Ok(Self { bytes: cell, len })
+    }
+}
+
+/// The peer's memory in one epoch, as its transport reaches it.
+pub struct Far {
+    /// The peer's arena, and its bytes.
+    pub arena: (Arc<dyn RemoteBytes>, u64),
+    /// What is reached of the peer's commons, and how many bytes.
+    pub commons: Option<(Arc<dyn RemoteBytes>, u64)>,
+    /// Windows that the peer can lead to memory of its choice.
+    pub windows: Option<Arc<dyn SeeWindows>>,
+}
+
+impl Far {
+    /// The peer's arena alone.
+    pub fn arena(bytes: Arc<dyn RemoteBytes>, len: u64) -> Self {
+        Self {
+            arena: (bytes, len),
+            commons: None,
+            windows: None,
+        }
+    }
+
+    /// By their numbers.
+    fn open(self) -> Result<(KVec<Window>, Option<Arc<dyn SeeWindows>>)> {
+        let mut all = KVec::new();
+        let (arena, len) = self.arena;
+        all.push(Window::new(Some(arena), len)?, GFP_KERNEL)?;
+        let (commons, len) = self.commons.map_or((None, 0), |(b, len)| (Some(b), len));
+        all.push(Window::new(commons, len)?, GFP_KERNEL)?;
+        let count = self.windows.as_ref().map_or(0, |windows| windows.count());
+        for _ in 0..count.min(exposed::MAX_WINDOWS) {
+            // How long one is, is seen when it leads somewhere.
+            all.push(Window::new(None, u64::MAX)?, GFP_KERNEL)?;
+        }
+        Ok((all, self.windows))
+    }
+}
 
 /// How much memory there is; bytes. All are zero once the epoch is over.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Limits {
-    /// What the peer may reach at most, all pieces together.
+    /// What the peer may reach of the arena at most, all pieces together.
     pub local_total: u64,
     /// The largest piece that [`Memory::alloc`] can cut now.
     pub local_largest_free: u64,
-    /// What this host may reach at the peer at most.
+    /// What this host may reach of the peer's arena at most.
     pub remote_total: u64,
+    /// What the peer may reach of this host's commons at most.
+    pub local_commons: u64,
+    /// What this host may reach of the peer's commons at most.
+    pub remote_commons: u64,
 }
 
 /// The memory of both ends of a link in one epoch.
@@ -234,41 +361,53 @@ pub struct Memory {
     pool: Arc<Pool>,
     /// Number of the epoch among those of the pool.
     epoch: u64,
-    remote: RcuArc<RemoteRef>,
-    remote_len: u64,
+    /// Of the peer, by their numbers.
+    windows: KVec<Window>,
+    see: RcuArc<SeeRef>,
     holders: Arc<Holders>,
 }
 
+/// A [`SeeWindows`] behind a thin pointer.
+struct SeeRef(Arc<dyn SeeWindows>);
+
 /// For transports.
 impl Memory {
-    /// Begins an epoch, in which this host reaches `len` bytes of the peer's memory.
+    /// Begins an epoch, in which this host reaches that much of the peer's memory.
     /// What is in quarantine becomes free: call it when the peer has ended the epoch
     /// before. That one has been [ended](Self::end) here as well.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub fn begin(pool: Arc<Pool>, remote: Arc<dyn RemoteBytes>, len: u64) -> Result<Arc<Self>> {
+    pub fn begin(pool: Arc<Pool>, far: Far) -> Result<Arc<Self>> {
+        let (windows, see) = far.open()?;
         let cell = RcuArc::empty();
-        cell.replace(Some(Arc::new(RemoteRef(remote), GFP_KERNEL)?));
+        if let Some(see) = see {
+            cell.replace(Some(Arc::new(SeeRef(see), GFP_KERNEL)?));
+        }
         let this = Self {
             epoch: pool.begin_epoch(),
             pool,
-            remote: cell,
-            remote_len: len,
+            windows,
+            see: cell,
             holders: Holders::new()?,
         };
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
     /// Ends the epoch: this host does not reach the peer's memory any more when this
-    /// returns, and no call into the transport's [`RemoteBytes`] is under way. Sleeps.
+    /// returns, and no call into the transport's [`RemoteBytes`] or [`SeeWindows`] is
+    /// under way. Sleeps.
     pub fn end(&self) {
         self.pool.end_epoch(self.epoch);
-        let remote = self.remote.replace(None);
+        drop(self.see.replace(None));
+        let mut gone = [const { None }; MAX_WINDOWS];
+        for (window, gone) in self.windows.iter().zip(&mut gone) {
+            *gone = window.bytes.replace(None);
+        }
         self.holders.revoke();
-        // The window may go with it: nobody maps it any more.
-        drop(remote);
+        // The windows may go with it: nobody maps them any more.
+        drop(gone);
     }
 }
 
@@ -285,42 +424,53 @@ impl Memory {
             Some(largest) => Limits {
                 local_total: self.pool.len(),
                 local_largest_free: largest,
-                remote_total: self.remote_len,
+                remote_total: self.len_of(reach::ARENA),
+                local_commons: self.pool.commons_reach(),
+                remote_commons: self.len_of(reach::COMMONS),
             },
             None => Limits::default(),
         }
     }
 
-    /// Whether a window can be led to memory of the caller's choice, by its physical
-    /// address. No transport can do that: windows lead to memory of their own.
-    pub fn has_physical_windows(&self) -> bool {
-        false
+    /// Bytes of a window to the peer.
+    fn len_of(&self, window: u16) -> u64 {
+        let window = self.windows.get(usize::from(window));
+        window.map_or(0, |window| window.len)
     }
 
-    /// Cuts a piece of `len` bytes, all zero, from what the peer may reach.
+    /// Whether there are windows that the peer can lead to memory of its choice.
+    pub fn sees_exposures(&self) -> bool {
+        self.windows.len() > usize::from(reach::FIRST_EXPOSED)
+    }
+
+    /// Cuts a piece of `len` bytes, all zero, from the arena that the peer reaches.
     ///
     /// # Errors
     ///
     /// `EINVAL` for no bytes, `ENOSPC` if no free run is long enough, `ENOBUFS` if there
     /// are too many pieces, `ENOMEM`, `ENOTCONN` once the epoch is over.
     pub fn alloc(&self, len: u64) -> Result<Local> {
-        Local::cut(&self.pool, self.epoch, len)
+        self.pool.alloc(self.epoch, len)
+    }
+
+    /// Whether the peer can reach a piece once it is granted: its own arena's, and those
+    /// of the commons that lie in the part that its window leads to.
+    pub fn can_grant(&self, local: &Local) -> bool {
+        self.pool.can_reach(local)
     }
 
     /// The peer is about to be told of a piece, and may reach it from now on.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a piece that another peer reaches, `ENOTCONN` once the epoch is over.
+    /// `ENOSPC` for a piece that it [cannot reach](Self::can_grant), `ENOBUFS` if too
+    /// many pieces are granted to too many peers, `ENOTCONN` once the epoch is over.
     pub fn grant(&self, local: &Local) -> Result {
-        if !local.is_of(&self.pool) {
-            return Err(EINVAL);
-        }
-        self.pool.grant(self.epoch, local.off())
+        self.pool.grant(self.epoch, local)
     }
 
     /// The peer has said that it does not reach the piece at `off` any more: it is not
-    /// granted now, and free if its owner has dropped it.
+    /// granted now, and free if its owner has dropped it and no other peer reaches it.
     ///
     /// # Errors
     ///
@@ -329,30 +479,82 @@ impl Memory {
         self.pool.peer_let_go(self.epoch, off)
     }
 
+    /// Whether a window of the peer could be led to that memory, if it were free.
+    ///
+    /// # Errors
+    ///
+    /// As [`expose`](Self::expose).
+    pub fn can_expose(&self, phys: u64, len: u64) -> Result {
+        self.pool.can_expose(self.epoch, phys, len)
+    }
+
+    /// Leads a window of the peer to `len` bytes of physical memory of this host, which
+    /// the caller may name: of a device, or memory that is not the kernel's. The peer
+    /// may reach it from now on, until it [lets go](Self::peer_let_go).
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` if the bridge has no window for that, or none that is free or large enough;
+    /// `EOPNOTSUPP` if none can begin and end there, or must not: the kernel's own memory is
+    /// not shown; what the bridge's driver reports; `ENOTCONN` once the epoch is over.
+    pub fn expose(&self, phys: u64, len: u64) -> Result<Exposure> {
+        let led = self.pool.expose(self.epoch, phys, len)?;
+        Ok(Exposure::new(&self.pool, led, len))
+    }
+
     /// The piece of the peer's memory that it has granted at `off`, as this host reaches
     /// it. That the place lies in what this host may reach is checked; what the peer has
-    /// granted is between it and the service.
+    /// granted is between it and the service. Sleeps.
     ///
     /// # Errors
     ///
     /// `EINVAL` if it does not begin on a page, has no bytes or does not lie in the
-    /// peer's memory; `ENOTCONN` once the epoch is over.
+    /// peer's memory; `ENOTCONN` once the epoch is over; of a window that the peer leads
+    /// elsewhere also those of [`SeeWindows::look`].
     pub fn reach(self: &Arc<Self>, off: u64, len: u64) -> Result<Remote> {
-        let end = off.checked_add(len).ok_or(EINVAL)?;
-        if len == 0 || !off.is_multiple_of(PAGE) || end > self.remote_len {
+        let at = Place::decode(off);
+        let end = at.off.checked_add(len).ok_or(EINVAL)?;
+        if len == 0 || !off.is_multiple_of(PAGE) || end > self.len_of(at.window) {
             return Err(EINVAL);
         }
-        self.with_remote(|_| Ok(()))?;
-        Ok(Remote::new(self, off, len))
+        if at.window >= reach::FIRST_EXPOSED {
+            self.look(at.window, end)?;
+        }
+        self.with_remote(at.window, |_| Ok(()))?;
+        Ok(Remote::new(self, at, len))
     }
 
-    /// Runs `f` on the peer's memory.
+    /// Finds out where a window leads now, which is to have that many bytes.
+    fn look(&self, window: u16, len: u64) -> Result {
+        let number = u32::from(window - reach::FIRST_EXPOSED);
+        let see = self.see.get().ok_or(error::not_connected())?;
+        let (bytes, seen) = see.0.look(number)?;
+        if len > seen {
+            return Err(EINVAL);
+        }
+        let bytes = Arc::new(RemoteRef(bytes), GFP_KERNEL)?;
+        let window = self.windows.get(usize::from(window)).ok_or(EINVAL)?;
+        drop(window.bytes.replace(Some(bytes)));
+        // The epoch may have ended meanwhile, and did not see it.
+        if self.see.get().is_none() {
+            drop(window.bytes.replace(None));
+        }
+        Ok(())
+    }
+
+    /// Runs `f` on a window to the peer's memory.
     ///
     /// # Errors
     ///
     /// `ENOTCONN` once the epoch is over, or that of `f`.
-    fn with_remote<R>(&self, f: impl FnOnce(&dyn RemoteBytes) -> Result<R>) -> Result<R> {
-        match self.remote.load(&rcu::read_lock()) {
+    fn with_remote<R>(
+        &self,
+        window: u16,
+        f: impl FnOnce(&dyn RemoteBytes) -> Result<R>,
+    ) -> Result<R> {
+        let guard = rcu::read_lock();
+        let window = self.windows.get(usize::from(window));
+        match window.and_then(|window| window.bytes.load(&guard)) {
             Some(remote) => f(&*remote.0),
             None => Err(error::not_connected()),
         }

@@ -20,6 +20,10 @@ use kernel::{
         Bound,
         Core, //
     },
+    dma::{
+        Device as DmaDevice,
+        DmaMask, //
+    },
     pci,
     prelude::*,
     sync::Arc, //
@@ -140,6 +144,8 @@ impl pci::Driver for IvshmemDriver {
         }
         pdev.enable_device_mem()?;
         pdev.set_master();
+        // SAFETY: Nothing is allocated or mapped for the device yet.
+        unsafe { pdev.dma_set_mask_and_coherent(DmaMask::new::<64>())? };
         let bridge = Bridge::new(pdev)?;
         dev_info!(
             pdev,

@@ -42,6 +42,8 @@ pub(crate) struct Params {
     pub(crate) db_count: u32,
     /// Scratchpads of each port.
     pub(crate) spad_count: u32,
+    /// The function whose memory windows may lead to.
+    pub(crate) target: Option<Address>,
     /// Every so many interrupts of peers get lost; zero: none.
     pub(crate) lose_doorbells: u32,
     /// Every so many reads of scratchpads are all ones; zero: none.
@@ -70,6 +72,7 @@ impl Params {
                 personality.spad_count,
                 SPAD_COUNT,
             )?,
+            target: target()?,
             lose_doorbells: param!(lose_doorbells),
             dead_reads: param!(dead_reads),
         })
@@ -83,6 +86,44 @@ impl Params {
             | self.spad_count << 16
             | self.personality.index() << 26
     }
+}
+
+/// Where a function is on the PCI bus.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Address {
+    pub(crate) domain: u32,
+    pub(crate) bus: u32,
+    pub(crate) devfn: u32,
+}
+
+impl Address {
+    /// Reads `domain:bus:device.function`, as `lspci -D` writes it.
+    fn parse(text: &str) -> Option<Self> {
+        let (domain, rest) = text.split_once(':')?;
+        let (bus, rest) = rest.split_once(':')?;
+        let (device, function) = rest.split_once('.')?;
+        let hex = |digits: &str, max: u32| {
+            let value = u32::from_str_radix(digits, 16).ok();
+            value.filter(|value| *value <= max)
+        };
+        Some(Self {
+            domain: hex(domain, 0xffff)?,
+            bus: hex(bus, 0xff)?,
+            devfn: hex(device, 0x1f)? << 3 | hex(function, 7)?,
+        })
+    }
+}
+
+/// The target that was named.
+fn target() -> Result<Option<Address>> {
+    let Some(text) = super::target.get() else {
+        return Ok(None);
+    };
+    let address = Address::parse(text);
+    if address.is_none() {
+        pr_err!("target={} is no address like 0000:00:0e.0\n", text);
+    }
+    address.map(Some).ok_or(EINVAL)
 }
 
 /// The personality that was asked for.

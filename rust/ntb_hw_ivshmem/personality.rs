@@ -244,6 +244,11 @@ impl Personality {
         place.map_or(0, |place| place as u32)
     }
 
+    /// Whether the host that writes leads a window to memory.
+    pub(crate) fn sender_translates(&self) -> bool {
+        matches!(self.translation, Translation::Sender)
+    }
+
     /// How the device joins this host to the others.
     pub(crate) fn topology(&self, ports: &Ports) -> Topology {
         match self.sides {

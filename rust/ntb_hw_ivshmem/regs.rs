@@ -95,6 +95,8 @@ pub(crate) mod header {
 pub(crate) const PORTS_MAX: u32 = 8;
 /// Message registers in each direction.
 pub(crate) const MSG_COUNT: u32 = 4;
+/// Most windows between two ports.
+pub(crate) const MOVED_COUNT: u32 = 8;
 /// Most scratchpads of a port.
 pub(crate) const SPAD_MAX: u32 = 256;
 
@@ -143,6 +145,10 @@ pub(crate) mod block {
     pub(crate) const MSG_SEEN: Array32 = Array32(0x1c0);
     /// The messages, `MSG_COUNT` of each sender; written by the sender.
     pub(crate) const MSG_DATA: Array32 = Array32(0x200);
+    /// Where windows of each port lead that its owner has led elsewhere than to
+    /// their slots, `MOVED_COUNT` of each port, or zero. Bit 0 is set in all others;
+    /// with bit 1 it is a place in the owner's target, else in its RAM.
+    pub(crate) const MOVED: Array64 = Array64(0x400);
     /// Scratchpads; written by anybody.
     pub(crate) const SPADS: Array32 = Array32(0x1000);
 

@@ -8,7 +8,14 @@
 //! the outbound window at the peer.
 //!
 //! On parts whose sender programs the translation, a window belongs to no peer
-//! before that; here it does, and leads to its slot all the time.
+//! before that; here it does, and leads to its slot until it is led elsewhere.
+//!
+//! # Windows that lead elsewhere
+//!
+//! Who may rely on a window's slot has asked for its address in time. All others may
+//! be led anywhere in the RAM of the host that they lead to, or in its target, by the
+//! host that programs the translation: then it is written in that host's registers, and
+//! whoever asks for the address from then on gets another one.
 //!
 //! # Which slot a client is about to fill
 //!
@@ -24,11 +31,15 @@ use super::{
         Board,
         Geometry, //
     },
-    params::Params,
+    params::{
+        Address,
+        Params, //
+    },
     personality::WindowPlan,
     regs::{
         block,
         BAR_MEMORY,
+        MOVED_COUNT,
         PORTS_MAX, //
     },
     slots::Slots, //
@@ -52,7 +63,10 @@ use kernel::{
     }, //
 };
 use mp_kernel::ntb::{
-    bus::Neighbour,
+    bus::{
+        self,
+        Neighbour, //
+    },
     coherent::CoherentSource,
     device::{
         AddressRange,
@@ -64,19 +78,56 @@ use mp_kernel::ntb::{
 const HOLD_ATTEMPTS: u32 = 10;
 const HOLD_PAUSE: Delta = Delta::from_millis(20);
 
-/// The RAM of a peer, as this host sees it.
-struct Aperture {
+/// The function of a peer's device that shows its RAM.
+const RAM_FUNCTION: u32 = 0;
+/// The one that shows its target's memory, if that is seen here.
+const TARGET_FUNCTION: u32 = 1;
+
+/// Memory of a peer, as this host sees it.
+struct View {
     base: u64,
+    len: u64,
     _function: Neighbour,
 }
 
+impl View {
+    fn claim(pdev: &pci::Device<Bound>, at: (u32, u32)) -> Result<Self> {
+        let function = Neighbour::claim(pdev, at, BAR_MEMORY, c"ntb_hw_ivshmem")?;
+        let (base, len) = function.resource()?;
+        Ok(Self {
+            base,
+            len,
+            _function: function,
+        })
+    }
+
+    /// Up to `size` bytes from `off` on.
+    fn part(&self, off: u64, size: u64) -> Option<AddressRange> {
+        let left = self.len.checked_sub(off).filter(|left| *left != 0)?;
+        Some(AddressRange {
+            addr: self.base + off,
+            size: size.min(left),
+        })
+    }
+}
+
+/// What is seen of a peer.
+struct Aperture {
+    ram: View,
+    target: Option<View>,
+}
+
 impl Aperture {
-    /// Claims the RAM of all peers, in the order of their indices.
+    /// Claims what is seen of all peers, in the order of their indices.
     fn claim_all(pdev: &pci::Device<Bound>, board: &Board) -> Result<KVec<Self>> {
         let mut all = KVec::with_capacity(board.ports.peer_count().get() as usize, GFP_KERNEL)?;
         for (_, port) in board.ports.peers() {
             let slot = board.geometry.plain_slot_base + port;
-            let aperture = Self::claim(pdev, slot, board.geometry.ram_size).inspect_err(|e| {
+            let ram = View::claim(pdev, (slot, RAM_FUNCTION)).and_then(|ram| {
+                let fits = ram.len == board.geometry.ram_size;
+                fits.then_some(ram).ok_or(ENXIO)
+            });
+            let ram = ram.inspect_err(|e| {
                 dev_err!(
                     pdev,
                     "PCI device {:#x} does not show the RAM of port {}: {:?}\n",
@@ -85,21 +136,43 @@ impl Aperture {
                     e
                 );
             })?;
-            all.push(aperture, GFP_KERNEL)?;
+            // Most peers have no target.
+            let target = View::claim(pdev, (slot, TARGET_FUNCTION)).ok();
+            all.push(Self { ram, target }, GFP_KERNEL)?;
         }
         Ok(all)
     }
+}
 
-    fn claim(pdev: &pci::Device<Bound>, slot: u32, ram_size: u64) -> Result<Self> {
-        let function = Neighbour::claim(pdev, slot, BAR_MEMORY, c"ntb_hw_ivshmem")?;
-        let (base, size) = function.resource()?;
-        if size != ram_size {
-            return Err(ENXIO);
+/// A place in the memory of the host that a window leads to.
+#[derive(Clone, Copy)]
+enum Spot {
+    Ram(u64),
+    Target(u64),
+}
+
+/// Marks a place that a register names.
+const SPOT_VALID: u64 = 1;
+/// Marks one in the target.
+const SPOT_TARGET: u64 = 2;
+/// The bits of both; places are aligned to more.
+const SPOT_MARKS: u64 = 3;
+
+impl Spot {
+    fn encode(self) -> u64 {
+        match self {
+            Self::Ram(off) => off | SPOT_VALID,
+            Self::Target(off) => off | SPOT_VALID | SPOT_TARGET,
         }
-        Ok(Self {
-            base,
-            _function: function,
-        })
+    }
+
+    fn decode(word: u64) -> Option<Self> {
+        let off = word & !SPOT_MARKS;
+        match word & SPOT_MARKS {
+            SPOT_VALID => Some(Self::Ram(off)),
+            SPOT_MARKS => Some(Self::Target(off)),
+            _ => None,
+        }
     }
 }
 
@@ -121,8 +194,12 @@ pub(crate) struct Windows {
     dev: ARef<Device>,
     /// Windows for each peer.
     plan: WindowPlan,
+    /// Who writes leads a window to memory, not the host whose memory that is.
+    sender_programs: bool,
     /// By peer index.
     apertures: KVec<Aperture>,
+    /// Physical address and bytes of the own target's memory.
+    target: Option<(u64, u64)>,
     #[pin]
     slots: Slots,
     /// The windows that are exposed, a mask for each peer.
@@ -145,17 +222,21 @@ impl Windows {
         let size = params.mw_size;
         let count = board.ports.peer_count().get() * plan.count();
         let geometry = board.geometry;
+        let (target, personality) = (params.target, params.personality);
         try_pin_init!(Self {
             _: { check_area(pdev, &geometry, size, count)? },
+            target: find_target(pdev, target)?,
             apertures: Aperture::claim_all(pdev, &board)?,
             board,
             dev: ARef::from(pdev.as_ref()),
             plan,
+            sender_programs: personality.sender_translates(),
             slots <- Slots::new(CoherentSource::new(pdev), &geometry, size, count),
             exposed <- new_mutex!([0; PORTS_MAX as usize]),
             _: {
                 hold(pdev, &slots)?;
                 Self::forget_asked(board);
+                Self::forget_moved(board);
             },
         })
     }
@@ -230,7 +311,8 @@ impl Windows {
         let own = self.board.ports.own();
         let port = self.board.ports.port(pidx)?;
         let way = self.way(port, own, widx)?;
-        self.check_end(&way, addr, size)?;
+        let spot = self.end_of(&way, addr, size)?;
+        self.move_to(&way, spot);
         self.mark(pidx, way.number, true)
     }
 
@@ -244,10 +326,12 @@ impl Windows {
         let number = self
             .number(port, self.board.ports.own(), widx)
             .ok_or(EINVAL)?;
+        let own = self.board.own();
+        own.set64(block::MOVED.at(port * MOVED_COUNT + number), 0);
         self.mark(pidx, number, false)
     }
 
-    /// Leads an outbound window to memory of a peer, where it leads anyway.
+    /// Leads an outbound window to memory of a peer.
     ///
     /// # Errors
     ///
@@ -255,17 +339,35 @@ impl Windows {
     pub(crate) fn lead(&self, pidx: u32, widx: u32, addr: u64, size: u64) -> Result {
         let own = self.board.ports.own();
         let port = self.board.ports.port(pidx)?;
-        self.check_end(&self.way(own, port, widx)?, addr, size)
+        let way = self.way(own, port, widx)?;
+        let spot = self.end_of(&way, addr, size)?;
+        self.move_to(&way, spot);
+        Ok(())
     }
 
-    /// Ends [`lead`](Self::lead), which has no effect.
+    /// Ends [`lead`](Self::lead).
     ///
     /// # Errors
     ///
     /// `EINVAL` if there is no such window.
     pub(crate) fn let_go(&self, pidx: u32, widx: u32) -> Result {
         let port = self.board.ports.port(pidx)?;
-        self.way(self.board.ports.own(), port, widx).map(|_| ())
+        let way = self.way(self.board.ports.own(), port, widx)?;
+        self.move_to(&way, None);
+        Ok(())
+    }
+
+    /// Notes where a window leads, in the registers of this host, which programs its
+    /// translation: to its slot, or elsewhere.
+    fn move_to(&self, way: &Way, spot: Option<Spot>) {
+        let own = self.board.ports.own();
+        let other = match way.owner == own {
+            true => way.sender,
+            false => way.owner,
+        };
+        let register = block::MOVED.at(other * MOVED_COUNT + way.number);
+        let word = spot.map_or(0, Spot::encode);
+        self.board.own().set64(register, word);
     }
 
     /// The way from window `widx` of `sender` to `owner`.
@@ -292,19 +394,32 @@ impl Windows {
         })
     }
 
-    /// Whether the owner's memory is where a way ends.
+    /// Where a way is to end that is led to an address of its owner: elsewhere, or at
+    /// its slot.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if not, with a line in the log that says what was wanted.
-    fn check_end(&self, way: &Way, addr: u64, size: u64) -> Result {
+    /// `EINVAL` if it cannot, with a line in the log that says what was wanted.
+    fn end_of(&self, way: &Way, addr: u64, size: u64) -> Result<Option<Spot>> {
         let wanted = self
             .slots
             .address(self.slot(way.owner, way.sender, way.number));
         let limits = self.limits_of(way.number);
         let fits = size <= limits.size_max && size.checked_rem(limits.size_align) == Some(0);
         if addr == wanted && fits {
-            return Ok(());
+            return Ok(None);
+        }
+        let asked = self
+            .board
+            .block(way.sender)
+            .get32(block::ASKED.at(way.owner));
+        let is_movable = asked & 1 << way.number == 0;
+        let is_aligned = addr.checked_rem(limits.addr_align) == Some(0) && addr & SPOT_MARKS == 0;
+        if is_movable && fits && is_aligned {
+            let spot = self.spot(way, addr, size);
+            if spot.is_some() {
+                return Ok(spot);
+            }
         }
         dev_err!(
             self.dev,
@@ -319,6 +434,20 @@ impl Windows {
             addr
         );
         Err(EINVAL)
+    }
+
+    /// The place of some memory of a way's owner: in its RAM, or in its target, which
+    /// only the owner itself can name.
+    fn spot(&self, way: &Way, addr: u64, size: u64) -> Option<Spot> {
+        let end = addr.checked_add(size)?;
+        if end <= self.board.geometry.ram_size {
+            return Some(Spot::Ram(addr));
+        }
+        let (base, len) = self
+            .target
+            .filter(|_| way.owner == self.board.ports.own())?;
+        let off = addr.checked_sub(base)?;
+        (off.checked_add(size)? <= len).then_some(Spot::Target(off))
     }
 
     fn mark(&self, pidx: u32, number: u32, exposed: bool) -> Result {
@@ -348,10 +477,34 @@ impl Windows {
             let asked = own.get32(block::ASKED.at(port));
             own.set32(block::ASKED.at(port), asked | 1 << number);
         }
-        Ok(AddressRange {
-            addr: aperture.base + self.slots.address(self.slot(port, ports.own(), number)),
-            size: self.limits_of(number).size_max,
-        })
+        let size = self.limits_of(number).size_max;
+        let spot = self.moved(port, number);
+        let slot = self.slots.address(self.slot(port, ports.own(), number));
+        let (view, off) = match spot.unwrap_or(Spot::Ram(slot)) {
+            Spot::Ram(off) => (&aperture.ram, off),
+            Spot::Target(off) => (aperture.target.as_ref().ok_or(EINVAL)?, off),
+        };
+        view.part(off, size).ok_or(EINVAL)
+    }
+
+    /// Where the window of that number to a peer leads, if not to its slot, as the host
+    /// says that programs the translation.
+    fn moved(&self, port: u32, number: u32) -> Option<Spot> {
+        let own = self.board.ports.own();
+        let by_peer = block::MOVED.at(own * MOVED_COUNT + number);
+        let by_self = block::MOVED.at(port * MOVED_COUNT + number);
+        let word = match self.sender_programs {
+            true => self.board.own().get64(by_self),
+            false => self.board.block(port).get64(by_peer),
+        };
+        Spot::decode(word)
+    }
+
+    /// Forgets where windows were led.
+    fn forget_moved(board: &Board) {
+        for at in 0..PORTS_MAX * MOVED_COUNT {
+            board.own().set64(block::MOVED.at(at), 0);
+        }
     }
 
     /// Forgets which windows a client has asked for.
@@ -360,6 +513,28 @@ impl Windows {
             board.own().set32(block::ASKED.at(port), 0);
         }
     }
+}
+
+/// The memory of the target that was named.
+///
+/// # Errors
+///
+/// `ENODEV` if there is none, with a line in the log.
+fn find_target(pdev: &pci::Device<Bound>, target: Option<Address>) -> Result<Option<(u64, u64)>> {
+    let Some(Address { domain, bus, devfn }) = target else {
+        return Ok(None);
+    };
+    let found = bus::find_bar(domain, bus, devfn, BAR_MEMORY).inspect_err(|_| {
+        dev_err!(
+            pdev,
+            "target {:04x}:{:02x}:{:02x}.{} has no memory\n",
+            domain,
+            bus,
+            devfn >> 3,
+            devfn & 7
+        );
+    })?;
+    Ok(Some(found))
 }
 
 /// Whether the slots fit the contiguous area.

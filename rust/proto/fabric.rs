@@ -13,7 +13,7 @@ use crate::wire::{get_u32, put_u32};
 pub const FUNC_ID: u32 = 0x5553_4552;
 
 /// Version of everything that the services tell each other.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Size of a header on the wire, in bytes.
 pub const SIZE: usize = 16;
@@ -62,12 +62,33 @@ pub enum Header {
         /// The sender's session.
         from: u32,
     },
+    /// The data is a message of the sharing engine.
+    Sharing(Life),
+    /// The sender's connection has triggered an event; the data is how often altogether.
+    Trigger {
+        /// The receiver's life.
+        life: Life,
+        /// The sender's connection.
+        from: u32,
+    },
+    /// The data is a message to the port of the sender's connection.
+    Message {
+        /// The receiver's life.
+        life: Life,
+        /// The sender's connection.
+        from: u32,
+        /// How many messages of the connection came before, modulo 2^32.
+        number: u32,
+    },
 }
 
 const HELLO: u32 = 1;
 const BYE: u32 = 2;
 const PAIRING: u32 = 3;
 const SIGNAL: u32 = 4;
+const SHARING: u32 = 5;
+const TRIGGER: u32 = 6;
+const MESSAGE: u32 = 7;
 
 impl Header {
     /// The bytes on the wire.
@@ -82,6 +103,9 @@ impl Header {
             Header::Bye(life) => [BYE, life.0, 0, 0],
             Header::Pairing(life) => [PAIRING, life.0, 0, 0],
             Header::Signal { life, to, from } => [SIGNAL, life.0, to, from],
+            Header::Sharing(life) => [SHARING, life.0, 0, 0],
+            Header::Trigger { life, from } => [TRIGGER, life.0, from, 0],
+            Header::Message { life, from, number } => [MESSAGE, life.0, from, number],
         };
         let mut b = [0; SIZE];
         for (n, word) in words.into_iter().enumerate() {
@@ -90,7 +114,7 @@ impl Header {
         b
     }
 
-    /// The header in `b`; `None` if it is none. Numbers of sessions are unchecked.
+    /// The header in `b`; `None` if it is none. Numbers are unchecked.
     pub fn decode(b: &[u8]) -> Option<Header> {
         let b: &[u8; SIZE] = b.try_into().ok()?;
         let life = Life::from_wire(get_u32(b, 4));
@@ -106,6 +130,16 @@ impl Header {
                 life: life?,
                 to: get_u32(b, 8),
                 from: get_u32(b, 12),
+            },
+            SHARING => Header::Sharing(life?),
+            TRIGGER => Header::Trigger {
+                life: life?,
+                from: get_u32(b, 8),
+            },
+            MESSAGE => Header::Message {
+                life: life?,
+                from: get_u32(b, 8),
+                number: get_u32(b, 12),
             },
             _ => return None,
         })
@@ -326,7 +360,7 @@ mod tests {
         #[test]
         fn headers_survive_the_wire(
             b in prop::collection::vec(any::<u8>(), 0..20),
-            kind in 0u8..6,
+            kind in 0u8..9,
         ) {
             let mut b = b;
             if let Some(first) = b.first_mut() {
@@ -337,7 +371,7 @@ mod tests {
                 let again = Header::decode(&header.encode());
                 prop_assert_eq!(again, Some(header));
             } else {
-                prop_assert!(b.len() != SIZE || !(1..5).contains(&kind) || b[4..8] == [0; 4]
+                prop_assert!(b.len() != SIZE || !(1..8).contains(&kind) || b[4..8] == [0; 4]
                     || b[8..12] == [0; 4]);
             }
         }

@@ -97,6 +97,17 @@ pub struct Identity {
     pub features: u32,
 }
 
+/// What leads to a host besides the window of its inbound memory; zero: nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Further {
+    /// Bytes of the commons that the writer leads its second window to; whole pages.
+    pub commons_len: u64,
+    /// Bus address of the commons; needed where the sender programs the translation.
+    pub commons_addr: u64,
+    /// Windows behind the second one that the writer leads to memory of its choice.
+    pub exposed: u32,
+}
+
 /// What a host writes at the start of its peer's status page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello {
@@ -110,6 +121,8 @@ pub struct Hello {
     pub identity: Identity,
     /// How the writer divided its inbound memory for the reader.
     pub layout: Layout,
+    /// The writer's further windows for the reader.
+    pub further: Further,
 }
 
 /// Size of a [`Hello`] in memory, in bytes.
@@ -145,6 +158,9 @@ impl Hello {
         put_u32(&mut b, 76, self.layout.data_size);
         put_u64(&mut b, 80, self.layout.arena_off);
         put_u64(&mut b, 88, self.layout.arena_len);
+        put_u64(&mut b, 96, self.further.commons_len);
+        put_u64(&mut b, 104, self.further.commons_addr);
+        put_u32(&mut b, 112, self.further.exposed);
         let seal = seal(&b);
         put_u64(&mut b, SEAL_OFF, seal);
         b
@@ -184,6 +200,11 @@ impl Hello {
                 data_size: get_u32(b, 76),
                 arena_off: get_u64(b, 80),
                 arena_len: get_u64(b, 88),
+            },
+            further: Further {
+                commons_len: get_u64(b, 96),
+                commons_addr: get_u64(b, 104),
+                exposed: get_u32(b, 112),
             },
         })
     }
@@ -342,6 +363,8 @@ pub struct Local {
     pub addr: u64,
     /// Its division.
     pub layout: Layout,
+    /// The further windows for this peer.
+    pub further: Further,
     /// Who this host is to the peer.
     pub identity: Identity,
 }
@@ -618,6 +641,7 @@ impl<R: Rng> Link<R> {
             echo: self.peer.map_or(0, |p| p.epoch),
             identity: self.local.identity,
             layout: self.local.layout,
+            further: self.local.further,
         }
     }
 
@@ -700,7 +724,7 @@ impl<R: Rng> Link<R> {
         } else if hello.goodbye {
             self.leave(DownReason::PeerLeft, todo);
             self.boot(now, todo);
-        } else if hello.layout != peer.layout {
+        } else if hello.layout != peer.layout || hello.further != peer.further {
             self.reject(now, todo);
         } else if hello.identity != peer.identity {
             self.peer = Some(hello);

@@ -21,11 +21,13 @@
 //! | [`layout`] | the division of inbound memory |
 //! | [`ring`] | the record ring, doorbell suppression, large frames |
 //! | [`arena`] | segments cut from inbound memory |
+//! | [`reach`] | places in what a peer reaches, over all windows |
 //! | [`route`] | the way of a frame: delivered here, or forwarded |
 //! | [`flow`] | back-pressure of frames that are forwarded |
 //! | [`manage`] | messages between the message frame services of two hosts |
 //! | [`herald`] | what the RP tells the endpoints of each other |
 //! | [`pairing`] | sessions of two hosts and how they become pairs |
+//! | [`sharing`] | segments, events and ports of a host, and connections to them |
 //! | [`fdb`] | MAC learning |
 //! | [`ether`] | the function header of the virtual Ethernet |
 //!
@@ -53,6 +55,8 @@ pub mod mailbox;
 pub mod manage;
 pub mod memory;
 pub mod pairing;
+pub mod reach;
 pub mod ring;
 pub mod route;
+pub mod sharing;
 pub mod wire;

@@ -55,10 +55,11 @@ mod hear;
 mod loopback;
 pub mod message;
 mod say;
-mod table;
+pub(crate) mod table;
 pub mod terms;
 
 use crate::layout::PAGE;
+use crate::reach::{Place, FIRST_EXPOSED};
 use arbiter::Deal;
 use table::{find, find_mut, insert, remove, FarStage, Hold, Stage};
 use terms::{Connection, Invalid, Limits, Location, Params, Span};
@@ -80,7 +81,7 @@ pub enum Mode {
     Loopback,
 }
 
-/// What an engine needs of its host, at once: the arena that the peer reaches, and a listener.
+/// What an engine needs of its host, at once: the memory that the peer reaches, and a listener.
 pub trait Host {
     /// Bytes of the longest free run.
     fn largest(&self) -> u64;
@@ -88,10 +89,14 @@ pub trait Host {
     /// Cuts `len` bytes, not zero: the offset, at a page boundary, or `None` if that is impossible.
     fn alloc(&mut self, len: u64) -> Option<u64>;
 
-    /// Nobody uses what was cut at `off` any more.
+    /// Leads a window of the peer to `len` bytes, not zero, at a physical address: the place of
+    /// the first, in a window that leads to what is exposed, or `None` if that is impossible.
+    fn expose(&mut self, address: u64, len: u64) -> Option<u64>;
+
+    /// Nobody uses what was cut or exposed at `off` any more.
     fn free(&mut self, off: u64);
 
-    /// The owner of what was cut at `off` has closed its session; the peer may still reach it. It
+    /// The owner of what was cut or exposed at `off` has closed its session; the peer may still reach it. It
     /// is freed later.
     fn retire(&mut self, off: u64);
 
@@ -132,7 +137,7 @@ pub enum Event {
         session: u32,
         /// The other host's session, or the other own one.
         partner: u32,
-        /// Its window backed here: in the arena, or a physical server's own addresses.
+        /// Its window backed here: in the arena, or the exposure of a physical server.
         local: Option<Span>,
         /// Its window backed on the other host.
         remote: Option<Span>,
@@ -337,7 +342,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             Stage::Posting => own.ask == 0,
             _ => self.mode != Mode::Loopback,
         };
-        let (stage, params) = (own.stage, own.params);
+        let stage = own.stage;
         if is_known {
             self.count += 1;
             own.close = self.count;
@@ -348,9 +353,9 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         self.abandon(Side::Own, session, host);
         if let Stage::Paired(pair) = stage {
             match pair.partner_closed {
-                true => self.give_back(&params, pair.local, host),
+                true => self.give_back(pair.local, host),
                 false => {
-                    if let Some(span) = pair.local.filter(|_| params.is_backed()) {
+                    if let Some(span) = pair.local {
                         host.retire(span.off);
                     }
                 }
@@ -383,7 +388,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
                 (_, Stage::Paired(pair)) if own.closed && !pair.partner_closed => pair.local,
                 _ => None,
             };
-            if let Some(span) = span.filter(|_| own.params.is_backed()) {
+            if let Some(span) = span {
                 host.free(span.off);
             }
         }
@@ -508,14 +513,14 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         let Some(own) = find_mut(&mut self.own, session) else {
             return;
         };
-        let (closed, params) = (own.closed, own.params);
+        let closed = own.closed;
         let Stage::Paired(pair) = &mut own.stage else {
             return;
         };
         pair.partner_closed = true;
         let local = pair.local;
         if closed {
-            self.give_back(&params, local, host);
+            self.give_back(local, host);
             self.bury_own(session, host);
         } else {
             host.event(Event::PartnerClosed { session });
@@ -523,8 +528,8 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     }
 
     /// Both of a pair are closed: its memory is free.
-    fn give_back(&mut self, params: &Params, span: Option<Span>, host: &mut impl Host) {
-        drop_span(params, span, host);
+    fn give_back(&mut self, span: Option<Span>, host: &mut impl Host) {
+        drop_span(span, host);
         self.space_came();
     }
 
@@ -580,6 +585,17 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         self.count
     }
 
+    /// Whether a window of the peer's session is where it may be.
+    fn is_placed(&self, params: &Params, span: Option<Span>) -> bool {
+        if params.is_backed() {
+            return self.is_in_peer(span);
+        }
+        span.is_none_or(|span| {
+            let exposed = Place::decode(span.off).window >= FIRST_EXPOSED;
+            exposed && span.off.is_multiple_of(PAGE)
+        }) && terms::len(span) == params.offered()
+    }
+
     /// Whether a window lies in the peer's arena as one must.
     fn is_in_peer(&self, span: Option<Span>) -> bool {
         span.is_none_or(|span| {
@@ -592,7 +608,12 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
 /// Takes the own window of a session, as large as possible within `limits` (PXI-PAIR-12).
 fn grab(params: &Params, limits: Limits, host: &mut impl Host) -> Result<Option<Span>, NoRoom> {
     if !params.is_backed() {
-        return Ok(params.physical());
+        let len = params.offered();
+        let off = (len != 0).then(|| host.expose(params.address, len));
+        return match off {
+            Some(off) => off.map(|off| Some(Span { off, len })).ok_or(NoRoom),
+            None => Ok(None),
+        };
     }
     let len = limits.max.min(host.largest());
     let off = (len >= limits.min && len != 0).then(|| host.alloc(len));
@@ -604,8 +625,8 @@ fn grab(params: &Params, limits: Limits, host: &mut impl Host) -> Result<Option<
 }
 
 /// Frees what [`grab`] took.
-fn drop_span(params: &Params, span: Option<Span>, host: &mut impl Host) {
-    if let Some(span) = span.filter(|_| params.is_backed()) {
+fn drop_span(span: Option<Span>, host: &mut impl Host) {
+    if let Some(span) = span {
         host.free(span.off);
     }
 }

@@ -1,24 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The arenas at both ends of a link as memory for other services
-//! ([`mp_transport::memory`]).
+//! ([`mp_transport::memory`]), with what [`further`] windows lead to.
 //!
 //! The arena of this host lives with the inbound memory, over all epochs; that of the
 //! peer is reached through the window for as long as an epoch lasts. Neither touches
 //! what lies before the arena: the status page and the rings.
 
-use crate::memory::{
-    LocalMemory,
-    RemoteMemory, //
+use crate::{
+    device::Shared,
+    further::{
+        self,
+        Windows, //
+    },
+    memory::{
+        LocalMemory,
+        RemoteMemory, //
+    }, //
 };
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
 use mp_kernel::error;
-use mp_proto::layout::Layout;
+use mp_proto::{
+    layout::Layout,
+    link::Hello, //
+};
 use mp_transport::memory::{
+    self,
     Cache,
+    Commons,
+    Further,
     LocalBytes,
     Memory,
     PageFrame,
@@ -128,41 +141,70 @@ impl RemoteBytes for Far {
     }
 }
 
-/// The arena of this host for one peer. Dropping it takes it away from everybody on
-/// this host, and sleeps; the inbound memory goes after that.
+/// The memory of this host for one peer: the arena, and what further windows lead to.
+/// Dropping it takes it away from everybody on this host, and sleeps; the inbound memory
+/// goes after that, and the windows before.
 pub(crate) struct Arena(Arc<Pool>);
 
 impl Arena {
-    /// The arena that `layout` has in `memory`.
+    /// The arena that `layout` has in `memory`, and the further windows of peer `pidx`.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(memory: &LocalMemory, layout: &Layout) -> Result<Self> {
+    pub(crate) fn new(
+        memory: &LocalMemory,
+        layout: &Layout,
+        windows: &Windows,
+        shared: &Arc<Shared>,
+        pidx: u32,
+    ) -> Result<Self> {
         let near = Near {
             memory: memory.clone(),
             start: layout.arena_off,
         };
-        let pool = Pool::new(layout.arena_len, Arc::new(near, GFP_KERNEL)?)?;
+        let further = Further {
+            commons: windows.commons(),
+            windows: windows.lead(shared, pidx)?,
+        };
+        let pool = Pool::new(layout.arena_len, Arc::new(near, GFP_KERNEL)?, further)?;
+        Commons::get()?.join(&pool)?;
         Ok(Self(pool))
     }
 
-    /// Begins an epoch, in which the peer's memory is behind `window` and has that
-    /// layout, which has been checked.
+    /// Begins an epoch, in which the peer's inbound memory is behind `window` and has the
+    /// layout of its Hello, which has been checked.
     ///
     /// # Errors
     ///
     /// `ENOMEM`, `ENOLINK` without a window.
     pub(crate) fn begin(
         &self,
+        shared: &Arc<Shared>,
+        pidx: u32,
         window: Option<&RemoteMemory>,
-        peer: &Layout,
+        peer: &Hello,
     ) -> Result<Arc<Memory>> {
         let far = Far {
             memory: window.ok_or(error::no_link())?.clone(),
-            start: peer.arena_off,
+            start: peer.layout.arena_off,
         };
-        Memory::begin(self.0.clone(), Arc::new(far, GFP_KERNEL)?, peer.arena_len)
+        let commons = further::commons_of(shared, pidx, &peer.further);
+        let commons = commons.unwrap_or_else(|e| {
+            dev_warn!(
+                shared.ntb(),
+                "peer {}: its commons are not reached: error {}\n",
+                pidx,
+                e.to_errno(),
+            );
+            None
+        });
+        let far = memory::Far {
+            arena: (Arc::new(far, GFP_KERNEL)?, peer.layout.arena_len),
+            commons,
+            windows: further::see(shared, pidx, &peer.further)?,
+        };
+        Memory::begin(self.0.clone(), far)
     }
 }
 

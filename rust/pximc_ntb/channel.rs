@@ -373,8 +373,12 @@ impl Channel {
         Some((number, ring.as_ref()))
     }
 
-    /// Publishes what is committed on a ring and rings if the peer sleeps.
+    /// Publishes what is committed on a ring and rings if the peer sleeps. Whoever calls
+    /// after the end of the epoch writes nothing: the peer may be in the next one.
     fn publish(&self, number: u32, tx: &mut Tx) {
+        if !self.is_open() {
+            return;
+        }
         if let Ok(true) = tx.producer.publish(&self.out, &self.inb) {
             self.ring_bell(number);
         }
@@ -495,6 +499,9 @@ impl Channel {
             }
             tx.producer.commit(slot);
         }
+        // Whoever publishes it may run on another processor, and a fence there does not
+        // empty this one's write-combining buffers.
+        self.out.wmb();
         let units = mp_proto::ring::units_for(chunk.hdr.buffer_len);
         tx.sent = tx.sent.wrapping_add(units);
         Ok(units)
@@ -820,8 +827,12 @@ impl Channel {
         self.engine.finish_inward(&self.inb);
     }
 
-    /// Tells the peer what was consumed, and wakes it if it waits for that.
+    /// Tells the peer what was consumed, and wakes it if it waits for that; unless the
+    /// epoch is over.
     fn give_back(&self, number: u32, half: &mut Rx) {
+        if !self.is_open() {
+            return;
+        }
         if let Ok(true) = half.consumer.publish_cons(&self.out, &self.inb) {
             self.ring_bell(number);
         }
@@ -930,8 +941,12 @@ impl Channel {
     }
 
     /// Asks for a doorbell once half of what is under way has been consumed;
-    /// `true` if it has, or if nothing is under way.
+    /// `true` if it has, or if nothing is under way. Once the epoch is over, the next
+    /// that happens is that the peer leaves.
     fn arm_space(&self, number: u32, tx: &mut Tx) -> bool {
+        if !self.is_open() {
+            return false;
+        }
         self.publish(number, tx);
         let free = tx.producer.free_units();
         let outstanding = tx.producer.units() - free;

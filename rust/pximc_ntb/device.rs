@@ -215,6 +215,23 @@ impl Shared {
         }
     }
 
+    /// The NTB core's number of this host's inbound window `number` for peer `pidx`;
+    /// `None` if there is none. With several peers, the windows of all take turns.
+    pub(crate) fn inbound_widx(&self, pidx: u32, number: u32) -> Option<u32> {
+        let first = self.ntb.peer_resource_idx(pidx).ok()?;
+        let skip = self.ntb.peer_port_count().checked_mul(number)?;
+        let widx = first.checked_add(skip)?;
+        (widx < self.ntb.mw_count(pidx)).then_some(widx)
+    }
+
+    /// The NTB core's number of outbound window `number` to peer `pidx`; `None` if there
+    /// is none.
+    pub(crate) fn outbound_widx(&self, pidx: u32, number: u32) -> Option<u32> {
+        let skip = self.ntb.peer_port_count().checked_mul(number)?;
+        let widx = pidx.checked_add(skip)?;
+        (widx < self.ntb.peer_mw_count()).then_some(widx)
+    }
+
     /// Allocates the inbound memory for peer `pidx` and lets the peer reach it:
     /// as much as the settings, the window and the kernel's memory allow.
     ///
@@ -240,17 +257,33 @@ impl Shared {
         }
     }
 
-    /// Maps the window to peer `pidx`: the outbound window of that number, as the
-    /// NTB core's resource indices have it. The peer's inbound memory is `len`
-    /// bytes at bus address `addr`.
+    /// Maps the window to the inbound memory of peer `pidx`: the outbound window of that
+    /// number, as the NTB core's resource indices have it. That memory is `len` bytes at
+    /// bus address `addr`.
     ///
     /// # Errors
     ///
     /// `ENOMEM`, or what the bridge's driver reports.
     pub(crate) fn map_peer(&self, pidx: u32, len: u64, addr: u64) -> Result<Arc<PeerWindow>> {
+        self.map_window(pidx, pidx, len, addr)
+    }
+
+    /// Maps outbound window `widx`, which leads to `len` bytes at bus address `addr` of
+    /// peer `pidx`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, or what the bridge's driver reports.
+    pub(crate) fn map_window(
+        &self,
+        pidx: u32,
+        widx: u32,
+        len: u64,
+        addr: u64,
+    ) -> Result<Arc<PeerWindow>> {
         // Where the receiver programs the translation this does nothing.
-        self.ntb.peer_mw_set_trans(pidx, pidx, addr, len)?;
-        Ok(Arc::new(self.ntb.map_peer_window(pidx)?, GFP_KERNEL)?)
+        self.ntb.peer_mw_set_trans(pidx, widx, addr, len)?;
+        Ok(Arc::new(self.ntb.map_peer_window(widx)?, GFP_KERNEL)?)
     }
 
     /// Shows or hides the live channel to the doorbell handler.
@@ -430,8 +463,11 @@ impl Drop for Device {
         }
         // Inbound memory, which the workers own, stays for as long as peers could reach it.
         for (pidx, slot) in (0..).zip(&self.shared.slots) {
-            if ntb.peer_mw_clear_trans(pidx, pidx).is_err() {
-                dev_warn!(ntb, "peer {}: its window is still led to it\n", pidx);
+            let windows = (0..).map_while(|number| self.shared.outbound_widx(pidx, number));
+            for widx in windows {
+                if ntb.peer_mw_clear_trans(pidx, widx).is_err() {
+                    dev_warn!(ntb, "peer {}: window {} still leads there\n", pidx, widx);
+                }
             }
             drop(slot.worker.replace(None));
         }

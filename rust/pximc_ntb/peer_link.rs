@@ -15,6 +15,7 @@ use crate::{
     channel_link::ChannelLink,
     device::Shared,
     dma::Engine,
+    further::Windows,
     host::{
         LinkKey,
         Order, //
@@ -72,6 +73,7 @@ use mp_proto::{
 };
 use mp_transport::{
     local::Registration,
+    memory::Memory,
     service, //
 };
 
@@ -105,6 +107,8 @@ struct Live {
     /// `None` if there are too many.
     _inbound: Option<Registration>,
     machine: Link<KernelRng>,
+    /// Go before what they lead to.
+    _windows: Windows,
     /// Goes before the memory.
     arena: Arena,
     inb: LocalMemory,
@@ -158,18 +162,22 @@ impl PeerLink {
     /// memory only while the link is up.
     fn prepare(&self) -> Result<Live> {
         let settings = self.shared.settings();
+        let windows = Windows::open(&self.shared, self.pidx);
         let inb = self.shared.inbound_memory(self.pidx)?;
         let layout = Layout::plan(inb.size() as u64, settings.queues).map_err(|_| ENOSPC)?;
         let identity = self.shared.identity_for(self.pidx);
         let local = Local {
             addr: inb.0.dma_address(),
             layout,
+            further: windows.told(),
             identity,
         };
+        let arena = Arena::new(&inb, &layout, &windows, &self.shared, self.pidx)?;
         Ok(Live {
             _inbound: local::inbound(&inb).ok(),
             machine: Link::new(settings.config, local, KernelRng),
-            arena: Arena::new(&inb, &layout)?,
+            _windows: windows,
+            arena,
             inb,
             layout,
             mailbox: Mailbox::new(&self.shared, self.pidx)?,
@@ -370,11 +378,16 @@ impl PeerLink {
             Tags { tx, rx },
         )?;
         let channel = Arc::new(channel, GFP_KERNEL)?;
-        let memory = live.arena.begin(live.window.as_ref(), &peer.layout)?;
+        let memory = self.begin_memory(live, peer)?;
         // The link is up because the peer echoes the own epoch.
         let epochs = (peer.echo, peer.epoch);
         let link = ChannelLink::new(channel, memory, self.shared.bridge(), epochs);
         Ok(Arc::new(link, GFP_KERNEL)?)
+    }
+
+    fn begin_memory(&self, live: &Live, peer: &Hello) -> Result<Arc<Memory>> {
+        let window = live.window.as_ref();
+        live.arena.begin(&self.shared, self.pidx, window, peer)
     }
 
     /// An endpoint learns from the RP who it is.

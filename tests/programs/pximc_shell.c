@@ -19,12 +19,14 @@
 
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -669,12 +671,20 @@ static void consume(struct call *call)
 /* A child that has everything that this process had, and lives until it is killed. */
 static void linger(struct call *call)
 {
-	pid_t child = fork();
+	/* With the very same descriptors, or with copies of them. */
+	unsigned long flags = number(call) ? CLONE_FILES : 0;
+	pid_t child = syscall(SYS_clone, flags | SIGCHLD, NULL, NULL, NULL, NULL);
 
 	if (!child)
 		for (;;)
 			pause();
 	answer(call, ", \"pid\": %d", child);
+}
+
+/* The calling thread has descriptors of its own from now on. */
+static void part(struct call *call)
+{
+	answer(call, ", \"failed\": %d", unshare(CLONE_FILES));
 }
 
 static void identify(struct call *call)
@@ -719,7 +729,8 @@ static const struct command commands[] = {
 	{ "poll", poll_word },		/* ADDRESS WORD MILLISECONDS: until it is another */
 	{ "produce", produce },		/* SESSION ADDRESS LENGTH ROUNDS */
 	{ "consume", consume },		/* SESSION ADDRESS LENGTH ROUNDS */
-	{ "linger", linger },
+	{ "linger", linger },		/* SHARED */
+	{ "part", part },
 	{ "identify", identify },
 	{ "exit", quit },		/* STATUS: without what is to be done at exits */
 	{ "die", die },			/* by SIGKILL */

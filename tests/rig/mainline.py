@@ -127,12 +127,22 @@ exit "$status"
 """
 
 
+# Runs one command after the other, and answers with its status and its output, which
+# may be any bytes where the rig passes text only.
+_REMOTE = r"""
+while IFS= read -r -d $'\36' command; do
+	out=$({ eval "$command"; } < /dev/null | base64 -w0; exit "${PIPESTATUS[0]}")
+	printf '%s %s\n' "$?" "$out"
+done
+"""
+
+
 class RemoteShell:
     """A program `ssh` in guest `local` that runs commands in guest `remote`.
 
     The way is through this process: a pipe in `local` carries requests out and
     replies in. Put `directory` in front of the script's PATH. Commands run with
-    `env` added to their environment.
+    `env` added to their environment, all in children of one shell.
     """
 
     directory = "/run/remote-shell"
@@ -154,6 +164,7 @@ class RemoteShell:
         # Open in both directions, the pipes outlive the programs at their ends.
         self._requests = self._local.spawn(f"exec cat <> {self.directory}/request")
         self._replies = self._local.spawn(f"exec cat 1<> {self.directory}/reply", stdin=True)
+        self._shell = self._remote.spawn(["bash", "-c", _REMOTE], env=self._env, stdin=True)
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
         return self
@@ -161,8 +172,8 @@ class RemoteShell:
     def __exit__(self, *_):
         self._done.set()
         self._thread.join(60)
-        self._requests.kill()
-        self._replies.kill()
+        for process in (self._requests, self._replies, self._shell):
+            process.kill()
 
     def _serve(self):
         while not self._done.wait(0.002):
@@ -172,9 +183,10 @@ class RemoteShell:
                 self._answer(command)
 
     def _answer(self, command):
-        # Output may be any bytes, of which the rig passes text only.
-        wrapped = f"( {command}\n) | base64 -w0; exit ${{PIPESTATUS[0]}}"
-        result = self._remote.run(["bash", "-c", wrapped], timeout=120, check=False, env=self._env)
-        status = result.rc if 0 <= result.rc < 256 else 255
-        out = base64.b64decode(result.out)
+        self._shell.write(f"{command}\36".encode())
+        while (answers := self._shell.output).count("\n") < self._served:
+            if self._done.wait(0.002):
+                return
+        status, _, out = answers.splitlines()[-1].partition(" ")
+        out = base64.b64decode(out)
         self._replies.write(f"{status} {len(out)}\n".encode() + out)

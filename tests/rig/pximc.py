@@ -15,6 +15,7 @@ checked at every call.
 """
 
 import enum
+import functools
 import itertools
 import json
 import re
@@ -24,7 +25,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 from ntbrig import CommandFailed, GuestGone, RigError, stack
-from ntbrig.settings import CHECKOUT, PATIENCE, programs_dir
+from ntbrig.settings import CHECKOUT, PATIENCE, programs32_dir, programs_dir
 
 from frames import TRANSPORT
 
@@ -204,6 +205,10 @@ def _no_fault(answer):
     return answer
 
 
+def _no_failure(answer):
+    assert answer["failed"] == 0
+
+
 def _wrong(answer):
     _no_fault(answer)
     return Wrong(answer["wrong"], answer["first"])
@@ -328,6 +333,10 @@ class Caller:
     def cleanup(self):
         return self._order(_status, "cleanup")
 
+    def part(self):
+        """Gives the thread that runs this a table of descriptors of its own."""
+        return self._order(_no_failure, "part")
+
     # Memory, by its address in the process.
 
     def fill(self, address, length, seed):
@@ -394,9 +403,9 @@ class Call:
         return self._decode(answer)
 
 
-def programs():
-    """Where the program and the libraries are."""
-    directory = programs_dir()
+def programs(bits=64):
+    """Where the program and the libraries are, for processes of so many bits."""
+    directory = programs_dir() if bits == 64 else programs32_dir()
     for name in ("pximc_shell", "libpximc64.so", "libpximc_ntb.so"):
         if not (directory / name).exists():
             raise RigError(f"{directory}/{name} is missing: run `make programs`")
@@ -410,18 +419,18 @@ class Process(Caller):
     which is forked for the call.
     """
 
-    def __init__(self, guest, interface=None):
+    def __init__(self, guest, interface=None, bits=64):
         super().__init__(self._run)
         self.guest = guest
         self._tags = itertools.count(1)
-        directory = programs()
+        directory = programs(bits)
         self._process = guest.spawn(
             [directory / "pximc_shell"], env={"PXIMC_LIBRARY_PATH": str(directory)}, stdin=True
         )
         self.later = Caller(lambda *command: self._send("&", *command))
         self.child = Caller(lambda *command: self._send("fork", *command).result())
         self.seconds = None
-        self.pid = self._run(_pid, "identify")
+        self._identity = self._send("", _pid, "identify")
         # The one that tests use that do not name another.
         self._interface = interface
 
@@ -429,9 +438,26 @@ class Process(Caller):
         return self
 
     def __exit__(self, *_):
+        self.kill()
+        self.reap()
+
+    def begin(self):
+        """Makes the first call, and does not wait for its answer."""
+        self._send("", _ids, "findInterfaces", 8, OWN, OWN)
+
+    @functools.cached_property
+    def pid(self):
+        return self._identity.result()
+
+    def kill(self):
         try:
             if not self._process.ended():
                 self._process.kill()
+        except (GuestGone, CommandFailed):
+            pass  # with its host
+
+    def reap(self):
+        try:
             self._process.wait(20)
         except (GuestGone, CommandFailed):
             pass  # with its host
@@ -451,9 +477,9 @@ class Process(Caller):
 
     # --- its end
 
-    def linger(self):
-        """Leaves a child that has inherited everything. Its id."""
-        return self._run(_pid, "linger")
+    def linger(self, shared=False):
+        """Leaves a child that has inherited everything, or shares it. Its id."""
+        return self._run(_pid, "linger", int(shared))
 
     def die(self):
         """Is killed, without its children."""
@@ -521,6 +547,39 @@ class Process(Caller):
             Window(self, connection.remote, connection.remote_size),
             Window(self, connection.local, connection.local_size),
         )
+
+
+class Spares:
+    """Processes that have been started for later: what a test takes is there already,
+    with its libraries loaded and the device open."""
+
+    def __init__(self, *guests):
+        self._ready = {}
+        for guest in guests:
+            self._prepare(guest)
+
+    def _prepare(self, guest):
+        process = self._ready[guest] = Process(guest)
+        process.begin()
+
+    def take(self, guest):
+        process = self._ready[guest]
+        self._prepare(guest)
+        return process
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        end(*self._ready.values())
+
+
+def end(*processes):
+    """Kills processes, all at the same time."""
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.reap()
 
 
 class Window:

@@ -17,7 +17,7 @@ FLAPS = 500 if os.environ.get("LONG") == "1" else 5
 OUT, IN = 0.1, 1.0
 
 
-@pytest.fixture(scope="module", params=("switch", "star"))
+@pytest.fixture(scope="module", params=(pytest.param("switch", marks=pytest.mark.long), "star"))
 def fabric(request, boot):
     fabric = boot(hosts=3, topology=request.param)
     stack.bring_up(*fabric.hosts)

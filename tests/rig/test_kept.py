@@ -123,7 +123,7 @@ def test_modules_go_while_frames_are_kept_and_fly(pair):
     order = f"dst={peer_id(receiver)} count=1000000 size=2000"
     stack.load(sender, modules=TEST, parameters={"mp_func_test": order})
     try:
-        for _ in range(3):
+        for _ in range(2):
             with keeper(receiver, 50):
                 assert wait_until_received(receiver, 200)["corrupt"] == 0
             with keeper(receiver, 50):

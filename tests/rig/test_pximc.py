@@ -11,7 +11,7 @@ import struct
 import time
 
 import pytest
-from ntbrig.settings import PATIENCE
+from ntbrig.settings import PATIENCE, programs32_dir
 
 import pximc
 from pximc import (
@@ -60,13 +60,22 @@ def fabric(boot):
     return fabric
 
 
+@pytest.fixture(scope="module")
+def spares(fabric):
+    with pximc.Spares(*fabric.hosts) as spares:
+        yield spares
+
+
 @pytest.fixture
-def systems(fabric):
+def systems(fabric, spares):
     """A process on each host; nothing is left of those of the test before."""
-    with Process(fabric.rp) as s0, Process(fabric.eps[0]) as s1:
-        s0.wait_for_windows()
-        s1.wait_for_windows()
-        yield s0, s1
+    processes = [spares.take(guest) for guest in fabric.hosts]
+    try:
+        for process in processes:
+            process.wait_for_windows()
+        yield tuple(processes)
+    finally:
+        pximc.end(*processes)
 
 
 def u32(system, window, attribute):
@@ -508,7 +517,7 @@ def test_minima_that_nobody_has_are_not_available(systems, kind):
 def test_arguments_of_physical_servers(systems):
     """PXI-REQPS-2, PXI-REQPS-3, PXI-REQPS-4, PXI-REQPS-5, PXI-REQPS-12: no size, no
     address, and addresses beyond the last one are refused; as is every address where
-    a bridge has no windows to physical ones."""
+    the bridge has no windows besides its first two."""
     s0, s1 = systems
     request = s0.request_window_physical_as_server
     invalid = (Status.INVALID_ARGUMENT, None)
@@ -521,8 +530,8 @@ def test_arguments_of_physical_servers(systems):
 
 
 def test_arguments_of_physical_clients(systems):
-    """PXI-REQPC-2, PXI-REQPC-3, PXI-REQPC-4: no bridge of the fabric has windows to
-    physical addresses, whatever is posted."""
+    """PXI-REQPC-2, PXI-REQPC-3, PXI-REQPC-4: this bridge has no windows to physical
+    addresses, whatever is posted."""
     s0, s1 = systems
     request = s0.request_window_physical_as_client
     for most, least in ((0, 0), (PAGE, 0), (0, PAGE), (PAGE, PAGE + 1)):
@@ -549,7 +558,8 @@ def test_an_identifier_is_used_once_on_a_system(fabric, systems):
         opened(server(s1, uid=40))
         opened(peer(s1, uid=41, protocol=3))
         assert s0.close_window(session) == OK
-        opened(server(other, uid=40))
+        # The other system hears of it a little later.
+        until(lambda: server(other, uid=40).status == OK)
 
 
 def test_identifiers_that_are_assigned_are_free_ones(systems):
@@ -818,6 +828,29 @@ def test_a_process_finds_a_process(fabric, systems, serving, waits):
     # As often as one likes, with the same answer.
     assert s0.wait_for_connection(here) == ours
     assert s1.wait_for_connection(there, 0) == theirs
+
+
+@pytest.mark.skipif(
+    not (programs32_dir() / "pximc_shell").exists(), reason="there is no compiler for 32 bits"
+)
+@pytest.mark.parametrize("bits", [(32, 64), (64, 32), (32, 32)], ids=str)
+def test_processes_of_32_bits_share_windows(fabric, bits):
+    """PXI-INSL-8, PXI-REQLP-8, PXI-WFC-12, PXI-AE-1, PXI-CW-1: with processes of
+    either kind, by the Dispatcher and the library for theirs."""
+    with Process(fabric.rp, bits=bits[0]) as s0, Process(fabric.eps[0], bits=bits[1]) as s1:
+        both = s0, s1
+        for system in both:
+            system.wait_for_windows()
+        sessions = pair(*both)
+        (out, into), (back_out, back_into) = windows(both, sessions)
+        for source, sink in ((out, back_into), (back_out, into)):
+            source.fill(1)
+            until(lambda: sink.check(1) == INTACT)
+        for here, there in (both, both[::-1]):
+            number = dict(zip(both, sessions))
+            assert here.assert_event(number[here]) == OK
+            assert there.wait_for_session_event(number[there]).status == OK
+        close(both, sessions)
 
 
 @pytest.mark.parametrize("order", ["rp first", "ep1 first", "both at once"])
@@ -1338,13 +1371,15 @@ def test_a_process_that_ends_leaves_nothing(fabric, systems, way):
     opened(server(s0, uid=80))
 
 
-def test_a_child_that_stays_does_not_keep_its_parents_sessions(fabric, systems):
-    """PXI-CW-10, PXI-SES-2: although it has inherited everything that was open."""
+@pytest.mark.parametrize("shared", (False, True), ids=("inherits", "shares"))
+def test_a_child_that_stays_does_not_keep_its_parents_sessions(fabric, systems, shared):
+    """PXI-CW-10, PXI-SES-2: although it has inherited everything that was open, or has
+    the very same descriptors, which nobody closes then."""
     _, s1 = systems
     with Process(fabric.rp) as parent:
         here, there = pair(parent, s1)
         opened(server(parent, uid=90, protocol=1))
-        child = parent.linger()
+        child = parent.linger(shared)
         try:
             waiting = s1.later.wait_for_session_event(there)
             parent.die()
@@ -1352,6 +1387,18 @@ def test_a_child_that_stays_does_not_keep_its_parents_sessions(fabric, systems):
             s1.wait_for_windows()
         finally:
             fabric.rp.run(f"kill -9 {child}")
+
+
+def test_the_end_of_a_thread_with_descriptors_of_its_own_ends_no_session(systems):
+    """PXI-CW-10: it closes its copies; the process still has its own."""
+    here, there = pair(*systems)
+    windows(systems, (here, there))
+    systems[0].later.part().result()
+    # The thread ends behind its answer.
+    for _ in range(5):
+        time.sleep(0.05)
+        assert systems[0].assert_event(here) == OK
+        assert systems[1].wait_for_session_event(there, 5000) == (OK, ASSERTED)
 
 
 def test_two_processes_do_not_notice_each_other(fabric, systems):

@@ -152,9 +152,9 @@ def test_a_killed_peer_costs_frames_and_nothing_else(fabric):
 def test_samples_come_and_go_while_frames_fly(fabric):
     rp, ep1, ep2 = fabric.hosts
     with loaded(rp, ep2):
-        floods = [rp.spawn(order(peer_id(ep1), 150000, 3000), 120)]
-        floods.append(ep2.spawn(order(peer_id(ep1), 150000, 3000), 120))
-        for _ in range(5):
+        floods = [rp.spawn(order(peer_id(ep1), 40000, 3000), 120)]
+        floods.append(ep2.spawn(order(peer_id(ep1), 40000, 3000), 120))
+        for _ in range(3):
             with loaded(ep1):
                 seen = wait_for(ep1, C, received=50)
                 assert (seen["corrupt"], seen["repeated"]) == (0, 0)

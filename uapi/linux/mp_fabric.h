@@ -259,7 +259,7 @@ struct mp_session {
 	__u32 events;			/* out: all MP_EVENT_* that are there; takes none */
 	__u32 interface;		/* out */
 	__aligned_u64 local_size;	/* out, in bytes; 0: no such window, or not paired */
-	__aligned_u64 local_offset;	/* out: for mmap() */
+	__aligned_u64 local_offset;	/* out: for mmap(); not of a physical server */
 	__aligned_u64 remote_size;
 	__aligned_u64 remote_offset;
 };
@@ -296,9 +296,16 @@ struct mp_session_address {
 
 #define MP_ACCESS_READ		0x1
 #define MP_ACCESS_WRITE		0x2
-#define MP_ACCESS_CLEAR		0x80000000	/* alone: takes all back */
+#define MP_ACCESS_CLEAR		0x80000000	/* alone: takes back what the device has */
 
-/* MP_IOC_SESSION_ACCESS: lets a device of this host reach the remote window. */
+/*
+ * MP_IOC_SESSION_ACCESS: lets a device of this host reach the remote window, at its
+ * address on the PCI bus, as long as the session is open and paired. Without an IOMMU
+ * between the device and the bus nothing has to be done. Whether there is such a device is
+ * not looked at.
+ * EINVAL, and those of MP_IOC_SESSION_ADDRESS; EOPNOTSUPP also: another process says what
+ * the device reaches, or too many devices do.
+ */
 struct mp_session_access {
 	__u32 size;
 	__u32 handle;
@@ -335,8 +342,8 @@ struct mp_watch {
  * MP_IOC_SEGMENT_CREATE: memory of this host, all zero, with an id that is unique on this
  * host. No peer can do anything with it yet.
  *
- * In this order: EINVAL: no bytes. EADDRINUSE: all ids that would do are taken. EDQUOT:
- * too many objects. ENOSPC: so much memory cannot be had. ENOMEM.
+ * In this order: EINVAL: no bytes. EDQUOT: too many objects. EADDRINUSE: all ids that
+ * would do are taken. ENOSPC: so much memory cannot be had. ENOMEM.
  */
 struct mp_segment_create {
 	__u32 size;
@@ -434,8 +441,8 @@ struct mp_remove {
  * MP_IOC_OFFER: an event or a port to which peers at an interface may connect at once.
  * Each of the two has numbers of its own at each interface.
  *
- * In this order: EINVAL: another object. ENODEV. EADDRINUSE: the number is used, and not
- * shared by both, or one counts and the other does not. EDQUOT: too many objects. ENOMEM.
+ * In this order: EINVAL: another object. ENODEV. EDQUOT: too many objects. EADDRINUSE: the
+ * number is used, and not shared by both, or one counts and the other does not. ENOMEM.
  */
 struct mp_offer {
 	__u32 size;
@@ -584,15 +591,17 @@ struct mp_copy {
 };
 
 /*
- * MP_IOC_QUEUE_START: copies from a segment, or from memory of the process, into a
- * segment of the peer, in order and in the background. MP_IOC_QUEUE_ABORT (struct
+ * MP_IOC_QUEUE_START: copies from a segment into a segment of the peer, in order and in
+ * the background; or from memory of the process, before the call returns.
+ * MP_IOC_QUEUE_ABORT (struct
  * mp_handle): nothing is read or written by it any more when the call returns; does
  * nothing in a final state. MP_IOC_CLOSE does both.
  *
  * In this order: ENOENT: no such queue, segment or connection. EBUSY: it is posted.
  * EINVAL: no copies or too many, another interface, not to a segment. EFAULT. ERANGE:
  * beyond a segment's end. ENXIO: the segment is not prepared there. ECONNRESET: the
- * connection is lost, ENETDOWN. ENOMEM. Aborting: ENXIO: it is idle.
+ * connection is lost, ENETDOWN. ENOMEM. Aborting: ENXIO: it is idle. ENOENT: it is closed
+ * meanwhile. EINTR: the process is being killed.
  */
 struct mp_queue_start {
 	__u32 size;

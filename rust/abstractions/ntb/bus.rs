@@ -139,7 +139,7 @@ pub struct Neighbour {
 }
 
 impl Neighbour {
-    /// Claims function 0 of device `slot` on the bus of `pdev`, if it is of the
+    /// Claims a function of device `slot` on the bus of `pdev`, if it is of the
     /// same kind and has `bar`.
     ///
     /// # Errors
@@ -147,11 +147,12 @@ impl Neighbour {
     /// `ENODEV` if there is nothing of that kind, `EBUSY` if somebody owns it.
     pub fn claim(
         pdev: &pci::Device<Bound>,
-        slot: u32,
+        (slot, function): (u32, u32),
         bar: u32,
         name: &'static CStr,
     ) -> Result<Self> {
-        let devfn = slot.checked_mul(8).filter(|&d| d < 256).ok_or(ENODEV)?;
+        let devfn = slot.checked_mul(8).filter(|&d| d < 256 && function < 8);
+        let devfn = devfn.ok_or(ENODEV)? + function;
         // SAFETY: The function is valid, hence its bus.
         let found = unsafe { mp_bindings::pci_get_slot((*raw(pdev)).bus.cast(), devfn) }
             .cast::<pci::Device>();
@@ -194,6 +195,25 @@ impl Drop for Neighbour {
             bindings::pci_release_region(raw(&self.pdev), self.bar as c_int);
             mp_bindings::pci_disable_device(raw(&self.pdev).cast());
         }
+    }
+}
+
+/// Where a memory BAR of some function is, whoever drives that: physical address and
+/// size.
+///
+/// # Errors
+///
+/// `ENODEV` if there is no such function, or it has no such BAR.
+pub fn find_bar(domain: u32, bus: u32, devfn: u32, bar: u32) -> Result<(u64, u64)> {
+    let domain = c_int::try_from(domain).map_err(|_| ENODEV)?;
+    // SAFETY: No requirements.
+    let found = unsafe { mp_bindings::pci_get_domain_bus_and_slot(domain, bus, devfn) };
+    let found = NonNull::new(found.cast::<pci::Device>()).ok_or(ENODEV)?;
+    // SAFETY: The call returned a function with a reference for us.
+    let found = unsafe { ARef::from_raw(found) };
+    match found.resource_len(bar)? {
+        0 => Err(ENODEV),
+        len => Ok((found.resource_start(bar)?, len)),
     }
 }
 

@@ -317,6 +317,13 @@ impl NtbDev {
         }
     }
 
+    /// Whether the translation of inbound windows is this host's to program; else it is
+    /// that of the peers, by [`peer_mw_set_trans`](Self::peer_mw_set_trans).
+    pub fn receiver_translates(&self) -> bool {
+        // SAFETY: `self` is valid.
+        unsafe { bindings::ntb_receiver_translates(self.as_raw()) }
+    }
+
     /// Number of outbound windows, for all peers together.
     pub fn peer_mw_count(&self) -> u32 {
         // SAFETY: `self` is valid.

@@ -136,7 +136,7 @@ impl Mapping {
         self.memory.lock().is_some()
     }
 
-    /// Takes the memory away from all processes, for good: they see the scrap page
+    /// Takes the memory away from all processes: they see the scrap page
     /// where they had it. Sleeps; may be called with `mmap_lock` held.
     ///
     /// When it returns no process reaches the memory any more. Returns the memory to
@@ -146,6 +146,15 @@ impl Mapping {
         // Also if somebody else has taken it: who may still be at this.
         self.inode.unmap(self.first, self.pages);
         memory
+    }
+
+    /// Has processes see memory again after [`revoke`](Self::revoke), where they see the
+    /// scrap page now: as many pages as before. Sleeps.
+    pub fn restore(&self, memory: Arc<dyn Frames>) {
+        let old = self.memory.lock().replace(memory);
+        // The pages of ones are not asked for again as long as they are there.
+        self.inode.unmap(self.first, self.pages);
+        drop(old);
     }
 
     /// Whether these pages of the address space are its own.

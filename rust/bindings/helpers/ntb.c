@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#include <linux/dma-mapping.h>
 #include <linux/io.h>
+#include <linux/ioport.h>
+#include <linux/mm.h>
 #include <linux/ntb.h>
 #include <linux/pci.h>
 
@@ -262,4 +265,45 @@ __mp_helper u64 mp_helper_ntb_window_bus(struct ntb_dev *ntb, phys_addr_t addr,
 
 	pcibios_resource_to_bus(ntb->pdev->bus, &region, &res);
 	return region.start;
+}
+
+/* Whether the host whose memory it is leads windows to it, and not the one that writes. */
+__mp_helper bool mp_helper_ntb_receiver_translates(struct ntb_dev *ntb)
+{
+	return ntb->ops->mw_set_trans;
+}
+
+/*
+ * Lets the bridge reach a range: memory of the kernel's, which must be coherent for
+ * it, or what belongs to a device. DMA_MAPPING_ERROR if that is impossible.
+ */
+__mp_helper dma_addr_t mp_helper_ntb_map_range(struct device *dev, phys_addr_t phys,
+					       size_t len, bool is_device)
+{
+	unsigned long attrs = DMA_ATTR_MMIO;
+	dma_addr_t addr;
+
+	if (!is_device) {
+		attrs = DMA_ATTR_SKIP_CPU_SYNC;
+#ifdef DMA_ATTR_REQUIRE_COHERENT
+		attrs |= DMA_ATTR_REQUIRE_COHERENT;
+#endif
+	}
+	addr = dma_map_phys(dev, phys, len, DMA_BIDIRECTIONAL, attrs);
+	return dma_mapping_error(dev, addr) ? DMA_MAPPING_ERROR : addr;
+}
+
+__mp_helper void mp_helper_ntb_unmap_range(struct device *dev, dma_addr_t addr, size_t len,
+					   bool is_device)
+{
+	unsigned long attrs = is_device ? DMA_ATTR_MMIO : DMA_ATTR_SKIP_CPU_SYNC;
+
+	dma_unmap_phys(dev, addr, len, DMA_BIDIRECTIONAL, attrs);
+}
+
+/* Whether the kernel uses any of a range as memory. */
+__mp_helper bool mp_helper_range_is_system_ram(phys_addr_t phys, size_t len)
+{
+	return region_intersects(phys, len, IORESOURCE_SYSTEM_RAM, IORES_DESC_NONE) !=
+	       REGION_DISJOINT;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#include <linux/gfp.h>
 #include <linux/mm.h>
 
 /* The address of a page that is always mapped, which is all but high memory. */
@@ -11,4 +12,34 @@ __mp_helper void *mp_helper_page_address(struct page *page)
 __mp_helper phys_addr_t mp_helper_page_to_phys(struct page *page)
 {
 	return page_to_phys(page);
+}
+
+/*
+ * A run of 2^order zeroed pages that are always mapped, aligned to its size; larger
+ * than the page allocator's largest only where the kernel can make such runs.
+ * NULL without memory.
+ */
+__mp_helper struct page *mp_helper_contiguous_alloc(unsigned int order)
+{
+	const gfp_t gfp = GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN | __GFP_NORETRY;
+
+	if (order <= MAX_PAGE_ORDER)
+		return alloc_pages(gfp, order);
+#ifdef CONFIG_CONTIG_ALLOC
+	return alloc_contig_pages(1UL << order, GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN,
+				  numa_node_id(), NULL);
+#else
+	return NULL;
+#endif
+}
+
+__mp_helper void mp_helper_contiguous_free(struct page *page, unsigned int order)
+{
+#ifdef CONFIG_CONTIG_ALLOC
+	if (order > MAX_PAGE_ORDER) {
+		free_contig_range(page_to_pfn(page), 1UL << order);
+		return;
+	}
+#endif
+	__free_pages(page, order);
 }

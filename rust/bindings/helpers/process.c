@@ -6,6 +6,8 @@
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
+#include <linux/sched/task.h>
+#include <linux/wait.h>
 
 /*
  * What is known of the calling task is read here: where a member with an alignment
@@ -44,20 +46,71 @@ __mp_helper void mp_helper_thread_group_put(void *pid)
 	put_pid(pid);
 }
 
-__mp_helper bool mp_helper_current_is_exiting(void)
-{
-	return current->flags & PF_EXITING;
-}
-
 static int mp_is_file(const void *wanted, struct file *file, unsigned int fd)
 {
 	return file == wanted;
 }
 
-/* Whether the calling process has a descriptor of the file; not while it exits. */
-__mp_helper bool mp_helper_current_has_file(const void *file)
+/* A task that exits has given its table up before the table is emptied. */
+static bool mp_task_has_file(struct task_struct *task, const void *file)
 {
-	return current->files && iterate_fd(current->files, 0, mp_is_file, file);
+	bool found;
+
+	task_lock(task);
+	found = task->files && iterate_fd(task->files, 0, mp_is_file, file);
+	task_unlock(task);
+	return found;
+}
+
+/* Whether any thread of a group has a descriptor of the file: each may have its own. */
+__mp_helper bool mp_helper_thread_group_has_file(void *pid, const void *file)
+{
+	struct files_struct *seen = NULL;
+	struct task_struct *leader, *task;
+
+	guard(rcu)();
+	leader = pid_task(pid, PIDTYPE_TGID);
+	if (!leader)
+		return false;
+	for_each_thread(leader, task) {
+		struct files_struct *files = READ_ONCE(task->files);
+
+		/* As a rule they all have the same one. */
+		if (files && files != seen && mp_task_has_file(task, file))
+			return true;
+		seen = files;
+	}
+	return false;
+}
+
+/* Whether all threads of a group have begun to exit. */
+__mp_helper bool mp_helper_thread_group_is_over(void *pid)
+{
+	struct task_struct *leader;
+
+	guard(rcu)();
+	leader = pid_task(pid, PIDTYPE_TGID);
+	return !leader || !atomic_read(&leader->signal->live);
+}
+
+/* Has a function called, in any context, when a group may have ended. */
+__mp_helper void mp_helper_thread_group_watch(void *pid,
+					      struct wait_queue_entry *entry,
+					      wait_queue_func_t func)
+{
+	struct pid *group = pid;
+
+	init_waitqueue_func_entry(entry, func);
+	add_wait_queue(&group->wait_pidfd, entry);
+}
+
+/* It is not being called any more when this returns. */
+__mp_helper void mp_helper_thread_group_unwatch(void *pid,
+						struct wait_queue_entry *entry)
+{
+	struct pid *group = pid;
+
+	remove_wait_queue(&group->wait_pidfd, entry);
 }
 
 __mp_helper bool mp_helper_in_compat_syscall(void)

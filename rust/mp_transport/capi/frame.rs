@@ -261,6 +261,13 @@ impl FrameObject {
         unsafe { replace(&raw mut (*self.c()).src, peer) };
     }
 
+    /// Takes the reference to the frame that it is a clone of, if it has one.
+    fn take_from(&self) -> Option<Arc<FrameObject>> {
+        // SAFETY: By the type invariants this is null or a reference, and valid for writes; who
+        // ends a frame has it alone.
+        unsafe { take((&raw mut (*self.c()).from).replace(ptr::null_mut())) }
+    }
+
     /// Sets the status for the destructor.
     pub(super) fn set_status(&self, status: c_int) {
         // SAFETY: Valid; whoever has the frame sets it.
@@ -329,28 +336,26 @@ unsafe fn replace(place: *mut *mut mp_peer, peer: Option<Arc<Peer>>) {
     drop(old);
 }
 
-/// Drops a reference to a frame. The last one ends it (`IDT-FRM-4`).
-pub(super) fn put(frame: Arc<FrameObject>) {
-    let Some(frame) = Arc::into_unique_or_drop(frame) else {
-        return;
-    };
-    let c = frame.c();
-    // SAFETY: The frame is valid, and nobody else has it.
-    if let Some(ds) = unsafe { (*c).ds } {
-        // SAFETY: The header's contract: the destructor works until the frame is gone.
-        unsafe { ds(c) };
-    }
-    if let Origin::Outgoing(carried) = &frame.origin {
-        // SAFETY: As above.
-        carried.returned(unsafe { (*c).status });
-    }
-    frame.set_dst(None);
-    frame.set_src(None);
-    // SAFETY: By the type invariants this is null or a reference, and nobody looks at it again.
-    let from = unsafe { take::<FrameObject, _>((*c).from) };
-    drop(frame);
-    if let Some(from) = from {
-        put(from);
+/// The last reference ends a frame (`IDT-FRM-4`).
+impl Drop for FrameObject {
+    fn drop(&mut self) {
+        let c = self.c();
+        // SAFETY: The frame is valid, and nobody else has it.
+        if let Some(ds) = unsafe { (*c).ds } {
+            // SAFETY: The header's contract: the destructor works until the frame is gone.
+            unsafe { ds(c) };
+        }
+        if let Origin::Outgoing(carried) = &self.origin {
+            // SAFETY: As above.
+            carried.returned(unsafe { (*c).status });
+        }
+        self.set_dst(None);
+        self.set_src(None);
+        // Clones of clones end one after the other: a stack has no room for all of them.
+        let mut next = self.take_from();
+        while let Some(frame) = next {
+            next = Arc::into_unique_or_drop(frame).and_then(|frame| frame.take_from());
+        }
     }
 }
 
@@ -370,9 +375,7 @@ exported! {
     /// `IDT-FRM-4`.
     fn mp_frame_free(frame: *mut mp_frame) {
         // SAFETY: The header's contract.
-        if let Some(frame) = unsafe { take::<FrameObject, _>(frame) } {
-            put(frame);
-        }
+        drop(unsafe { take::<FrameObject, _>(frame) });
     }
 
     /// `IDT-FRM-4`.
@@ -384,9 +387,7 @@ exported! {
     /// `IDT-FRM-4`.
     fn mp_frame_dec(frame: *mut mp_frame) {
         // SAFETY: The header's contract.
-        if let Some(frame) = unsafe { take::<FrameObject, _>(frame) } {
-            put(frame);
-        }
+        drop(unsafe { take::<FrameObject, _>(frame) });
     }
 
     /// `IDT-FRM-5`.

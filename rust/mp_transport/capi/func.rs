@@ -6,7 +6,6 @@ use super::{
     area::Area,
     exported,
     frame::{
-        put,
         FrameObject, //
     },
     give,
@@ -139,9 +138,7 @@ impl Function for Service {
         let result = to_result(unsafe { receive(frame) });
         if result.is_err() {
             // SAFETY: The callback has left the frame to us.
-            if let Some(frame) = unsafe { take::<FrameObject, _>(frame) } {
-                put(frame);
-            }
+            drop(unsafe { take::<FrameObject, _>(frame) });
         }
         result
     }

@@ -6,7 +6,6 @@ use super::{
     area::Area,
     exported,
     frame::{
-        put,
         FrameObject,
         Origin, //
     },
@@ -211,7 +210,7 @@ impl TransObject {
         for frame in held {
             // SAFETY: A reference that was entered, and is not in the list any more; nobody
             // releases it through the anchor, which is closed.
-            put(unsafe { Arc::from_raw(frame as *const FrameObject) });
+            drop(unsafe { Arc::from_raw(frame as *const FrameObject) });
         }
         let mine = |cell: &&RcuArc<Self>| cell.get().is_some_and(|t| ptr::eq(&*t, self));
         if let Some(cell) = REGISTERED.iter().find(mine) {
@@ -327,7 +326,7 @@ impl Holder for TransObject {
         drop(held);
         if known {
             // SAFETY: The list's reference, which has just been taken out.
-            put(unsafe { Arc::from_raw(token as *const FrameObject) });
+            drop(unsafe { Arc::from_raw(token as *const FrameObject) });
         }
     }
 }
@@ -483,7 +482,7 @@ impl Link for CLink {
             if let Origin::Outgoing(carried) = object.origin() {
                 carried.refused.store(true, Relaxed);
             }
-            put(object);
+            drop(object);
         }
         Err(match error {
             e if e == EAGAIN => SendError::Full,

@@ -5,7 +5,6 @@
 use super::{
     exported,
     frame::{
-        put,
         FrameObject,
         Origin, //
     },
@@ -65,7 +64,6 @@ impl FrameBody for Body {
     fn complete(&mut self, result: Result) {
         if let Some(frame) = self.0.take() {
             frame.set_status(status(result));
-            put(frame);
         }
     }
 }
@@ -103,7 +101,7 @@ fn send(frame: Arc<FrameObject>, dst: PeerId, func: u32) -> Result {
             Err(e)
         }
         result => {
-            put(frame);
+            drop(frame);
             result.map_err(|e| match e {
                 e if e == EAGAIN => error::no_buffers(),
                 e => e,
@@ -140,7 +138,7 @@ impl RxData for Local<'_> {
 
 /// A copy that goes on, with the frame it copies.
 struct Copying {
-    frame: Arc<FrameObject>,
+    _frame: Arc<FrameObject>,
     cb: mp_dma_cb,
     cb_data: *mut c_void,
 }
@@ -151,7 +149,6 @@ impl Copying {
             // SAFETY: The header's contract; this is the one call.
             unsafe { cb(status, self.cb_data) };
         }
-        put(self.frame);
     }
 
     /// # Safety
@@ -172,35 +169,26 @@ fn sync(
     cb_data: *mut c_void,
 ) -> Result {
     let copying = Copying {
-        frame: frame.clone(),
+        _frame: frame.clone(),
         cb,
         cb_data,
     };
     let root = frame.root();
     let Origin::Received(kept) = root.origin() else {
         let copied = buffers.fill(&Local(root));
-        return match copied {
-            Ok(()) => {
-                copying.end(0);
-                Ok(())
-            }
-            Err(e) => {
-                put(copying.frame);
-                Err(e)
-            }
-        };
+        copied?;
+        copying.end(0);
+        return Ok(());
     };
     let copying = match KBox::new(copying, GFP_ATOMIC) {
         Ok(copying) => KBox::into_raw(copying),
-        // The box has dropped a reference that was not the last one.
         Err(e) => return Err(e.into()),
     };
     // SAFETY: The box is given up by the call.
     let done = unsafe { Completion::new(Copying::ended, copying.cast()) };
     kept.data().sync(buffers, done).inspect_err(|_| {
         // SAFETY: The box is still ours: nobody has been told.
-        let copying = KBox::into_inner(unsafe { KBox::from_raw(copying) });
-        put(copying.frame);
+        drop(unsafe { KBox::from_raw(copying) });
     })
 }
 
@@ -220,7 +208,7 @@ exported! {
         };
         let result = receive(&frame);
         match result {
-            Ok(()) => put(frame),
+            Ok(()) => drop(frame),
             // It is the caller's, as before.
             Err(_) => {
                 let _: *mut mp_frame = give(frame);

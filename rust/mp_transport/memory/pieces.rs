@@ -3,17 +3,23 @@
 //! Pieces of memory that somebody holds, at this end of a link or at the other one.
 
 use super::{
+    stock::Stock,
     Hold,
     Holder,
     Memory,
-    PageFrame,
-    Pool, //
+    PageFrame, //
 };
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use mp_proto::layout::PAGE;
+use mp_proto::{
+    layout::PAGE,
+    reach::{
+        self,
+        Place, //
+    }, //
+};
 
 /// Bytes that are copied without a pause.
 const STRETCH: usize = 1 << 14;
@@ -42,36 +48,47 @@ fn page_at(off: u64, len: u64, page: u64) -> Result<u64> {
     inside(off, len, at, 1)
 }
 
-/// A piece of this host's memory that a peer may be granted.
+/// A piece of this host's memory that peers may be granted.
 ///
 /// Its owner takes all mappings of it away before it drops it, which sleeps.
 pub struct Local {
-    pool: Arc<Pool>,
+    stock: Arc<Stock>,
     off: u64,
     len: u64,
 }
 
 impl Local {
     /// Cuts a piece; see [`Memory::alloc`].
-    pub(super) fn cut(pool: &Arc<Pool>, epoch: u64, len: u64) -> Result<Self> {
+    pub(super) fn cut(stock: &Arc<Stock>, len: u64) -> Result<Self> {
         let local = Self {
-            off: pool.cut(epoch, len)?,
-            pool: pool.clone(),
+            off: stock.cut(len)?,
+            stock: stock.clone(),
             len,
         };
-        pool.prepare(local.off, len)?;
+        stock.prepare(local.off, len)?;
         Ok(local)
     }
 
-    /// Whether it was cut from that pool.
-    pub(super) fn is_of(&self, pool: &Arc<Pool>) -> bool {
-        Arc::ptr_eq(&self.pool, pool)
+    /// Whether it was cut from that.
+    pub(super) fn is_of(&self, stock: &Arc<Stock>) -> bool {
+        Arc::ptr_eq(&self.stock, stock)
     }
 
-    /// Where it begins among what the peer may reach, in bytes; a multiple of
-    /// [`PAGE`]. The peer is told this.
+    /// Where its pages end in what it was cut from.
+    pub(super) fn pages_end(&self) -> u64 {
+        self.off.saturating_add(self.len.next_multiple_of(PAGE))
+    }
+
+    /// The peer of a link may reach it.
+    pub(super) fn grant(&self, link: u64) -> Result {
+        self.stock.grant(link, self.off)
+    }
+
+    /// Where it begins among what the peer may reach, a place as
+    /// [`reach`](mp_proto::reach) has them; a multiple of [`PAGE`]. The peer is told
+    /// this. It is the same for all peers that may be granted the piece.
     pub fn off(&self) -> u64 {
-        self.off
+        self.stock.place(self.off)
     }
 
     /// Bytes, as they were asked for.
@@ -86,7 +103,7 @@ impl Local {
     ///
     /// `ENOTCONN` if it has gone, `ENOMEM`.
     pub fn hold(&self, holder: Arc<dyn Holder>) -> Result<Hold> {
-        self.pool.hold(holder)
+        self.stock.hold(holder)
     }
 
     /// Its page number `page`, for a mapping. The bytes behind the end of the piece in
@@ -100,14 +117,14 @@ impl Local {
     /// `ENOTCONN` if the memory has gone.
     pub fn page(&self, page: u64) -> Result<PageFrame> {
         let at = page_at(self.off, self.len, page)?;
-        self.pool.with_bytes(|bytes| bytes.page(at))
+        self.stock.with_bytes(|bytes| bytes.page(at))
     }
 
     /// Its address for the kernel, if it is in one run: valid while the piece is there
     /// and until [`Holder::revoke`] has returned, for one who has a [hold](Self::hold)
     /// on it. The peer may write there at any time.
     pub fn address(&self) -> Option<*mut u8> {
-        let address = self.pool.with_bytes(|bytes| Ok(bytes.address(self.off)));
+        let address = self.stock.with_bytes(|bytes| Ok(bytes.address(self.off)));
         address.ok().flatten()
     }
 
@@ -118,7 +135,7 @@ impl Local {
     /// `EINVAL` if it is unaligned or outside, `ENOTCONN` if the memory has gone.
     pub fn load_u64(&self, at: u64) -> Result<u64> {
         let at = inside(self.off, self.len, at, size_of::<u64>())?;
-        self.pool.with_bytes(|bytes| bytes.load_u64(at))
+        self.stock.with_bytes(|bytes| bytes.load_u64(at))
     }
 
     /// Stores an aligned word in one piece.
@@ -128,7 +145,7 @@ impl Local {
     /// As for [`load_u64`](Self::load_u64).
     pub fn store_u64(&self, at: u64, val: u64) -> Result {
         let at = inside(self.off, self.len, at, size_of::<u64>())?;
-        self.pool.with_bytes(|bytes| bytes.store_u64(at, val))
+        self.stock.with_bytes(|bytes| bytes.store_u64(at, val))
     }
 
     /// Fills all of `dst` from `at`; bytes that the peer writes meanwhile may be seen
@@ -140,7 +157,7 @@ impl Local {
     pub fn read(&self, at: u64, dst: &mut [u8]) -> Result {
         let mut at = inside(self.off, self.len, at, dst.len())?;
         for part in dst.chunks_mut(STRETCH) {
-            self.pool.with_bytes(|bytes| bytes.read(at, part))?;
+            self.stock.with_bytes(|bytes| bytes.read(at, part))?;
             at += part.len() as u64;
         }
         Ok(())
@@ -154,7 +171,7 @@ impl Local {
     pub fn write(&self, at: u64, src: &[u8]) -> Result {
         let mut at = inside(self.off, self.len, at, src.len())?;
         for part in src.chunks(STRETCH) {
-            self.pool.with_bytes(|bytes| bytes.write(at, part))?;
+            self.stock.with_bytes(|bytes| bytes.write(at, part))?;
             at += part.len() as u64;
         }
         Ok(())
@@ -163,30 +180,33 @@ impl Local {
 
 impl Drop for Local {
     fn drop(&mut self) {
-        self.pool.give_up(self.off);
+        self.stock.give_up(self.off);
     }
 }
 
 /// A piece of a peer's memory, as this host reaches it in one epoch.
 pub struct Remote {
     memory: Arc<Memory>,
+    window: u16,
+    /// In the window.
     off: u64,
     len: u64,
 }
 
 impl Remote {
     /// See [`Memory::reach`], which has checked the place.
-    pub(super) fn new(memory: &Arc<Memory>, off: u64, len: u64) -> Self {
+    pub(super) fn new(memory: &Arc<Memory>, at: Place, len: u64) -> Self {
         Self {
             memory: memory.clone(),
-            off,
+            window: at.window,
+            off: at.off,
             len,
         }
     }
 
-    /// Where it begins in the peer's memory, in bytes.
+    /// Where it begins in the peer's memory, as the peer has said.
     pub fn off(&self) -> u64 {
-        self.off
+        reach::start_of(self.window) + self.off
     }
 
     /// Bytes.
@@ -214,7 +234,7 @@ impl Remote {
     /// `ENOTCONN` once the epoch is over.
     pub fn page(&self, page: u64) -> Result<PageFrame> {
         let at = page_at(self.off, self.len, page)?;
-        self.memory.with_remote(|bytes| bytes.page(at))
+        self.memory.with_remote(self.window, |bytes| bytes.page(at))
     }
 
     /// The address on the PCI bus of its byte `at`, and of all behind it: where other
@@ -228,7 +248,8 @@ impl Remote {
     /// is over.
     pub fn bus_address(&self, at: u64) -> Result<u64> {
         let at = inside(self.off, self.len, at, 1)?;
-        self.memory.with_remote(|bytes| bytes.bus_address(at))
+        self.memory
+            .with_remote(self.window, |bytes| bytes.bus_address(at))
     }
 
     /// Stores an aligned word in one piece.
@@ -238,7 +259,8 @@ impl Remote {
     /// `EINVAL` if it is unaligned or outside, `ENOTCONN` once the epoch is over.
     pub fn store_u64(&self, at: u64, val: u64) -> Result {
         let at = inside(self.off, self.len, at, size_of::<u64>())?;
-        self.memory.with_remote(|bytes| bytes.store_u64(at, val))
+        self.memory
+            .with_remote(self.window, |bytes| bytes.store_u64(at, val))
     }
 
     /// Copies all of `src` to `at`, in any order and any pieces.
@@ -250,7 +272,8 @@ impl Remote {
     pub fn write(&self, at: u64, src: &[u8]) -> Result {
         let mut at = inside(self.off, self.len, at, src.len())?;
         for part in src.chunks(STRETCH) {
-            self.memory.with_remote(|bytes| bytes.write(at, part))?;
+            self.memory
+                .with_remote(self.window, |bytes| bytes.write(at, part))?;
             at += part.len() as u64;
         }
         Ok(())
@@ -262,7 +285,7 @@ impl Remote {
     ///
     /// `ENOTCONN` once the epoch is over.
     pub fn flush(&self) -> Result {
-        self.memory.with_remote(|bytes| {
+        self.memory.with_remote(self.window, |bytes| {
             bytes.flush();
             Ok(())
         })

@@ -1,257 +1,237 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What one peer may reach of this host's memory, and who has which piece of it.
+//! What the peer of one link may reach of this host's memory, over all epochs.
 
 use super::{
-    holders::{
-        Hold,
-        Holders, //
+    commons::Commons,
+    exposed::{
+        Exposed,
+        Led, //
     },
-    Holder,
+    pieces::Local,
+    stock::Stock,
+    LeadWindows,
     LocalBytes, //
 };
 use kernel::{
     new_mutex,
     prelude::*,
     sync::{
-        rcu,
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc,
         Mutex,
         MutexGuard, //
     }, //
 };
-use mp_kernel::{
-    error,
-    sync::RcuArc, //
-};
-use mp_proto::{
-    arena::{
-        AllocError,
-        Arena,
-        Extent, //
-    },
-    layout::PAGE, //
+use mp_kernel::error;
+use mp_proto::reach::{
+    self,
+    Place, //
 };
 
-/// Most pieces of one pool, those in quarantine included.
-const MAX_PIECES: usize = 1024;
+/// The number of the next pool.
+static NEXT: Atomic<u64> = Atomic::new(1);
 
-/// Bytes that are zeroed without a pause.
-const STRETCH: u64 = 1 << 16;
-
-/// A [`LocalBytes`] behind a thin pointer.
-struct LocalRef(Arc<dyn LocalBytes>);
-
-/// Who has which piece.
-struct Pieces {
-    arena: Arena<KVVec<Option<Extent>>>,
-    /// Offsets of the pieces that have an owner and that the peer may reach. Has room
-    /// for all that can be.
-    granted: KVec<u64>,
-    /// Number of the epoch, zero before the first one.
-    epoch: u64,
+/// The epoch of a link.
+struct Epoch {
+    /// Zero before the first one.
+    number: u64,
     is_up: bool,
 }
 
-impl Pieces {
-    /// # Errors
-    ///
-    /// `ENOTCONN` unless `epoch` is the present one.
-    fn check(&self, epoch: u64) -> Result {
-        let is_now = self.is_up && self.epoch == epoch;
-        is_now.then_some(()).ok_or(error::not_connected())
-    }
-
-    /// Forgets that a piece was granted, and says whether it was.
-    fn take_grant(&mut self, off: u64) -> bool {
-        let at = self.granted.iter().position(|granted| *granted == off);
-        at.is_some_and(|at| self.granted.remove(at).is_ok())
-    }
+/// The commons, as the peer of a link reaches them.
+struct Share {
+    commons: Arc<Commons>,
+    /// How many bytes from the start.
+    reach: u64,
 }
 
-/// The memory of this host that one peer may reach, over all epochs of the link.
+/// The memory of this host that the peer of one link may reach, over all epochs of the
+/// link: its own arena, a share of the commons, and windows that can be led elsewhere.
 ///
 /// Belongs to the transport that has the memory, and lives for as long as pieces do.
 #[pin_data]
 pub struct Pool {
-    len: u64,
-    bytes: RcuArc<LocalRef>,
-    /// Held while a piece is made ready, for which the memory must stay.
+    /// Names the link among those of this host.
+    link: u64,
+    arena: Arc<Stock>,
+    share: Option<Share>,
     #[pin]
-    preparing: Mutex<()>,
+    epoch: Mutex<Epoch>,
+    /// The inner one of the two.
     #[pin]
-    pieces: Mutex<Pieces>,
-    holders: Arc<Holders>,
+    exposed: Mutex<Exposed>,
+}
+
+/// What a pool has besides its arena.
+#[derive(Default)]
+pub struct Further {
+    /// The commons, and how many bytes from their start the peer reaches.
+    pub commons: Option<(Arc<Commons>, u64)>,
+    /// Windows that can be led to memory of the caller's choice.
+    pub windows: Option<Arc<dyn LeadWindows>>,
 }
 
 /// For transports.
 impl Pool {
-    /// A pool of the first `len` bytes of some memory, rounded down to pages.
+    /// A pool of the first `len` bytes of some memory, rounded down to pages, and of
+    /// what the link has besides.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub fn new(len: u64, bytes: Arc<dyn LocalBytes>) -> Result<Arc<Self>> {
-        let table = KVVec::from_elem(None, MAX_PIECES, GFP_KERNEL)?;
-        let granted = KVec::with_capacity(MAX_PIECES, GFP_KERNEL)?;
-        let arena = Arena::new(len, table);
-        let holders = Holders::new()?;
-        let cell = RcuArc::empty();
-        cell.replace(Some(Arc::new(LocalRef(bytes), GFP_KERNEL)?));
-        Arc::pin_init(
+    pub fn new(len: u64, bytes: Arc<dyn LocalBytes>, further: Further) -> Result<Arc<Self>> {
+        let arena = Stock::new(reach::ARENA, len, bytes, 1)?;
+        let exposed = Exposed::new(further.windows)?;
+        let share = further.commons;
+        let this = Arc::pin_init(
             pin_init!(Self {
-                len: arena.size(),
-                bytes: cell,
-                preparing <- new_mutex!(()),
-                pieces <- new_mutex!(Pieces {
-                    arena,
-                    granted,
-                    epoch: 0,
+                link: NEXT.fetch_add(1, Relaxed),
+                arena,
+                share: share.map(|(commons, reach)| Share { commons, reach }),
+                epoch <- new_mutex!(Epoch {
+                    number: 0,
                     is_up: false,
                 }),
-                holders,
+                exposed <- new_mutex!(exposed),
             }),
             GFP_KERNEL,
-        )
+        )?;
+        Ok(this)
     }
 
     /// The memory is about to go: nobody on this host reaches it any more when this
-    /// returns, and no call into the transport's [`LocalBytes`] is under way. Sleeps.
+    /// returns, and no call into the transport's [`LocalBytes`] or [`LeadWindows`] is
+    /// under way. The peer does not reach the commons any more when it is called.
+    /// Sleeps.
     pub fn close(&self) {
-        let preparing = self.preparing.lock();
-        let bytes = self.bytes.replace(None);
-        drop(preparing);
-        self.holders.revoke();
-        // Its pages may go with it: nobody maps them any more.
-        drop(bytes);
+        self.arena.close();
+        self.exposed.lock().close();
+        if let Ok(commons) = Commons::get() {
+            commons.forget(self.link);
+        }
     }
 }
 
 impl Pool {
-    /// Bytes of the whole pool.
+    /// Bytes of the arena.
     pub(super) fn len(&self) -> u64 {
-        self.len
+        self.arena.len()
+    }
+
+    /// Names the link.
+    pub(super) fn link(&self) -> u64 {
+        self.link
+    }
+
+    /// The arena.
+    pub(super) fn arena(&self) -> &Arc<Stock> {
+        &self.arena
+    }
+
+    /// How many bytes of the commons the peer reaches.
+    pub(super) fn commons_reach(&self) -> u64 {
+        self.share.as_ref().map_or(0, |share| share.reach)
     }
 
     /// Begins an epoch and says its number.
     pub(super) fn begin_epoch(&self) -> u64 {
-        let mut pieces = self.pieces.lock();
-        pieces.arena.end_epoch();
-        pieces.granted.clear();
-        pieces.epoch += 1;
-        pieces.is_up = true;
-        pieces.epoch
+        let mut epoch = self.epoch.lock();
+        self.arena.let_all_go(self.link);
+        if let Some(commons) = self.commons() {
+            commons.let_all_go(self.link);
+        }
+        self.exposed.lock().let_all_go();
+        epoch.number += 1;
+        epoch.is_up = true;
+        epoch.number
     }
 
     /// Ends an epoch. What is in quarantine stays there: the peer may not know yet.
-    pub(super) fn end_epoch(&self, epoch: u64) {
-        let mut pieces = self.pieces.lock();
-        if pieces.epoch == epoch {
-            pieces.is_up = false;
+    pub(super) fn end_epoch(&self, number: u64) {
+        let mut epoch = self.epoch.lock();
+        if epoch.number == number {
+            epoch.is_up = false;
         }
     }
 
-    /// The pieces, in an epoch.
+    /// Has the epoch last while the guard lives.
     ///
     /// # Errors
     ///
-    /// `ENOTCONN` unless it is the present one.
-    fn in_epoch(&self, epoch: u64) -> Result<MutexGuard<'_, Pieces>> {
-        let pieces = self.pieces.lock();
-        pieces.check(epoch)?;
-        Ok(pieces)
+    /// `ENOTCONN` unless that is the present one.
+    fn in_epoch(&self, number: u64) -> Result<MutexGuard<'_, Epoch>> {
+        let epoch = self.epoch.lock();
+        let is_now = epoch.is_up && epoch.number == number;
+        is_now.then_some(epoch).ok_or(error::not_connected())
     }
 
-    /// The largest piece that can be cut; `None` once the epoch is over.
+    /// The largest piece that can be cut from the arena; `None` once the epoch is over.
     pub(super) fn largest(&self, epoch: u64) -> Option<u64> {
-        Some(self.in_epoch(epoch).ok()?.arena.largest())
+        let _epoch = self.in_epoch(epoch).ok()?;
+        Some(self.arena.largest())
     }
 
-    /// Cuts a piece, and says where.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL`, `ENOSPC`, `ENOBUFS`, `ENOTCONN`; see [`Memory::alloc`](super::Memory::alloc).
-    pub(super) fn cut(&self, epoch: u64, len: u64) -> Result<u64> {
-        let extent = self.in_epoch(epoch)?.arena.alloc(len);
-        extent.map(|extent| extent.off).map_err(|e| match e {
-            AllocError::Zero => EINVAL,
-            AllocError::NoSpace => ENOSPC,
-            AllocError::TooMany => error::no_buffers(),
-        })
+    /// See [`Memory::alloc`](super::Memory::alloc).
+    pub(super) fn alloc(&self, epoch: u64, len: u64) -> Result<Local> {
+        drop(self.in_epoch(epoch)?);
+        Local::cut(&self.arena, len)
     }
 
-    /// Makes a piece ready that was just cut: present, and all zero, also behind its end
-    /// in the last page, which whoever maps it sees as well.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`, `ENOTCONN` if the memory has gone.
-    pub(super) fn prepare(&self, off: u64, len: u64) -> Result {
-        let len = len.next_multiple_of(PAGE);
-        let _preparing = self.preparing.lock();
-        let bytes = self.bytes.get().ok_or(error::not_connected())?;
-        bytes.0.prepare(off, len)?;
-        let mut done = 0;
-        while done < len {
-            let n = STRETCH.min(len - done);
-            bytes.0.zero(off + done, n)?;
-            done += n;
+    /// See [`Memory::can_grant`](super::Memory::can_grant).
+    pub(super) fn can_reach(&self, local: &Local) -> bool {
+        if local.is_of(&self.arena) {
+            return true;
         }
-        Ok(())
+        let is_common = self.commons().is_some_and(|stock| local.is_of(&stock));
+        is_common && local.pages_end() <= self.commons_reach()
     }
 
     /// See [`Memory::grant`](super::Memory::grant).
-    pub(super) fn grant(&self, epoch: u64, off: u64) -> Result {
-        let mut pieces = self.in_epoch(epoch)?;
-        if pieces.granted.contains(&off) {
-            return Ok(());
+    pub(super) fn grant(&self, epoch: u64, local: &Local) -> Result {
+        if !self.can_reach(local) {
+            return Err(ENOSPC);
         }
-        pieces
-            .granted
-            .push_within_capacity(off)
-            .map_err(|_| error::no_buffers())
+        let _epoch = self.in_epoch(epoch)?;
+        local.grant(self.link)
     }
 
     /// See [`Memory::peer_let_go`](super::Memory::peer_let_go).
-    pub(super) fn peer_let_go(&self, epoch: u64, off: u64) -> Result {
-        let mut pieces = self.in_epoch(epoch)?;
-        if pieces.take_grant(off) {
-            return Ok(());
+    pub(super) fn peer_let_go(&self, epoch: u64, number: u64) -> Result {
+        let _epoch = self.in_epoch(epoch)?;
+        let Place { window, off } = Place::decode(number);
+        match window {
+            reach::ARENA => self.arena.let_go(self.link, off),
+            reach::COMMONS => {
+                let commons = self.commons().ok_or(ENOENT)?;
+                commons.let_go(self.link, off)
+            }
+            window => self.exposed.lock().let_go(window, off),
         }
-        if !pieces.arena.get(off).is_some_and(|extent| extent.retired) {
-            return Err(ENOENT);
-        }
-        pieces.arena.free(off).map_err(|_| ENOENT)
     }
 
-    /// The owner gives a piece up. Those that the peer may reach wait for it.
-    pub(super) fn give_up(&self, off: u64) {
-        let mut pieces = self.pieces.lock();
-        let granted = pieces.take_grant(off);
-        let arena = &mut pieces.arena;
-        // The piece is there: it was cut for the one who gives it up, once.
-        let _ = if granted {
-            arena.retire(off)
-        } else {
-            arena.free(off)
-        };
+    /// See [`Memory::can_expose`](super::Memory::can_expose).
+    pub(super) fn can_expose(&self, epoch: u64, phys: u64, len: u64) -> Result {
+        let _epoch = self.in_epoch(epoch)?;
+        self.exposed.lock().can_expose(phys, len)
     }
 
-    /// Adds a holder, who is told by [`close`](Self::close).
-    pub(super) fn hold(&self, holder: Arc<dyn Holder>) -> Result<Hold> {
-        self.holders.add(holder)
+    /// See [`Memory::expose`](super::Memory::expose).
+    pub(super) fn expose(&self, epoch: u64, phys: u64, len: u64) -> Result<Led> {
+        let _epoch = self.in_epoch(epoch)?;
+        self.exposed.lock().expose(phys, len)
     }
 
-    /// Runs `f` on the memory.
-    ///
-    /// # Errors
-    ///
-    /// `ENOTCONN` if it has gone, or that of `f`.
-    pub(super) fn with_bytes<R>(&self, f: impl FnOnce(&dyn LocalBytes) -> Result<R>) -> Result<R> {
-        match self.bytes.load(&rcu::read_lock()) {
-            Some(bytes) => f(&*bytes.0),
-            None => Err(error::not_connected()),
-        }
+    /// The owner of an exposure gives it up.
+    pub(super) fn conceal(&self, led: Led) {
+        self.exposed.lock().give_up(led);
+    }
+
+    /// The memory of the commons, if there is any yet.
+    fn commons(&self) -> Option<Arc<Stock>> {
+        self.share.as_ref()?.commons.stock()
     }
 }

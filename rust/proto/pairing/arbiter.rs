@@ -21,8 +21,6 @@ pub(super) struct Deal {
     tried: u64,
     /// What the asker is to reserve.
     limits: Limits,
-    /// The parameters of the own session, which may be closed and forgotten meanwhile.
-    params: Params,
     /// The own window.
     local: Option<Span>,
     /// One of the two was closed; the own window has been freed.
@@ -178,7 +176,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         let now = self.tick();
         let far_entry = find_mut(&mut self.far, far).filter(|_| limits.min <= limits.max);
         let Some(entry) = far_entry else {
-            drop_span(&params, local, host);
+            drop_span(local, host);
             return false;
         };
         entry.step = now;
@@ -190,7 +188,6 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             far,
             tried: candidate.order,
             limits,
-            params,
             local,
             dead: false,
         });
@@ -231,7 +228,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
                     far.step_is = Step::Release;
                 }
             }
-            None if !deal.dead => drop_span(&deal.params, deal.local, host),
+            None if !deal.dead => drop_span(deal.local, host),
             None => {}
         }
         let asks = match deal.asks {
@@ -251,10 +248,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             0 => self.is_new_uid(uid),
             posted => posted == uid,
         };
-        let placed = match far.params.is_backed() {
-            true => self.is_in_peer(span),
-            false => span == far.params.physical(),
-        };
+        let placed = self.is_placed(&far.params, span);
         named && placed && deal.limits.contain(len(span))
     }
 
@@ -344,7 +338,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     /// The pair that is being tried, if there is one, comes to nothing. The asker still answers.
     pub(super) fn abandon_deal(&mut self, host: &mut impl Host) {
         if let Some(deal) = self.deal.as_mut().filter(|deal| !deal.dead) {
-            drop_span(&deal.params, deal.local, host);
+            drop_span(deal.local, host);
             deal.dead = true;
         }
     }

@@ -32,7 +32,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         let (params, hold, closed) = (own.params, own.hold, own.closed);
         let had = own.uid;
         if let Hold::Window(span) = hold {
-            drop_span(&params, span, host);
+            drop_span(span, host);
         }
         let hold = match closed {
             true => Hold::Denied,
@@ -64,7 +64,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         if own.answer != 0 || own.stage == Stage::Asking {
             return Err(Corrupt);
         }
-        drop_span(&own.params, span, host);
+        drop_span(span, host);
         own.hold = Hold::Nothing;
         Ok(())
     }
@@ -98,7 +98,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         if let Some(own) = find_mut(&mut self.own, pairing.session) {
             own.hold = Hold::Nothing;
         }
-        if let Some(span) = pairing.yours.filter(|_| closed && params.is_backed()) {
+        if let Some(span) = pairing.yours.filter(|_| closed) {
             host.retire(span.off);
         }
         let pair = Pair {
@@ -116,13 +116,13 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     fn suits(&self, own: &Own, pairing: &Pairing) -> bool {
         let (theirs, yours) = (len(pairing.theirs), len(pairing.yours));
         let partner = find(&self.far, pairing.partner);
-        let (params, physical) = match partner {
+        let params = match partner {
             Some(far) => {
                 let open = far.stage == FarStage::Open && far.uid == pairing.uid;
                 if !open || pairing.unposted {
                     return false;
                 }
-                (far.params, far.params.physical())
+                far.params
             }
             None => {
                 let serves = own.params.connection != Connection::Client;
@@ -130,14 +130,11 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
                 if !pairing.unposted || !named || !serves {
                     return false;
                 }
-                (unposted(pairing, &own.params).params, None)
+                unposted(pairing, &own.params).params
             }
         };
         let named = own.params.uid == 0 || own.params.uid == pairing.uid;
-        let placed = match own.params.is_backed() {
-            true => self.is_in_peer(pairing.theirs),
-            false => pairing.theirs == physical,
-        };
+        let placed = self.is_placed(&params, pairing.theirs);
         let sized = agree(&own.params, &params)
             .is_some_and(|terms| terms.remote.contain(theirs) && terms.local.contain(yours));
         let asked = own.stage == Stage::Asking;

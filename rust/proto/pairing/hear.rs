@@ -134,7 +134,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             return Err(Corrupt);
         }
         if let Hold::Window(span) = own.hold {
-            drop_span(&own.params, span, host);
+            drop_span(span, host);
         }
         own.hold = Hold::Nothing;
         if own.closed {
@@ -192,7 +192,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         }
         own.stage = Stage::Over;
         if let Hold::Window(span) = own.hold {
-            drop_span(&own.params, span, host);
+            drop_span(span, host);
             own.hold = Hold::Denied;
         }
         self.bury_own(session, host);

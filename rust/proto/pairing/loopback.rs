@@ -59,12 +59,12 @@ fn grab_both(
         grab(params, Limits::exactly(limits.min), host)
     };
     let first = minimum(x, host)?;
-    let second = minimum(y, host).inspect_err(|_| drop_span(x.0, first, host))?;
+    let second = minimum(y, host).inspect_err(|_| drop_span(first, host))?;
     // Each gives its minimum back for as much as there is, which is no less.
-    drop_span(x.0, first, host);
-    let first = grab(x.0, x.1, host).inspect_err(|_| drop_span(y.0, second, host))?;
-    drop_span(y.0, second, host);
-    let second = grab(y.0, y.1, host).inspect_err(|_| drop_span(x.0, first, host))?;
+    drop_span(first, host);
+    let first = grab(x.0, x.1, host).inspect_err(|_| drop_span(second, host))?;
+    drop_span(second, host);
+    let second = grab(y.0, y.1, host).inspect_err(|_| drop_span(first, host))?;
     match (first, second) {
         (None, None) => Err(NoRoom),
         windows => Ok(windows),

@@ -158,21 +158,22 @@ impl Params {
         }
     }
 
-    /// The window that a physical server offers.
-    pub(super) fn physical(&self) -> Option<Span> {
+    /// Bytes of the window that a physical server offers; zero for all others.
+    pub(super) fn offered(&self) -> u64 {
         let offers = !self.is_backed() && self.connection == Connection::Server;
-        offers.then_some(Span {
-            off: self.address,
-            len: self.local.max,
-        })
+        if offers {
+            self.local.max
+        } else {
+            0
+        }
     }
 }
 
 /// A window that was given to a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// Byte offset from the start of the owner's arena; the physical address of a physical
-    /// server's window.
+    /// Where it begins in what the peer reaches, as [`reach`](crate::reach) has it: in the arena,
+    /// or a physical server's window where that is exposed.
     pub off: u64,
     /// Bytes, never zero.
     pub len: u64,

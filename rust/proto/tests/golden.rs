@@ -7,12 +7,13 @@ mod common;
 
 use common::Ram;
 use mp_proto::layout::Layout;
-use mp_proto::link::{Hello, Identity, Role};
+use mp_proto::link::{Further, Hello, Identity, Role};
 use mp_proto::mailbox::{Mail, MessageTx};
 use mp_proto::memory::Inbound;
 use mp_proto::pairing::message::{Message, Pairing, What};
 use mp_proto::pairing::terms::{Connection, Limits, Location, Params, Span};
 use mp_proto::ring::{Producer, Split};
+use mp_proto::sharing::{self, Grant, Object, Want};
 use mp_proto::wire::{MsgHdr, PeerData, PeerId, Tag};
 
 const DOC: &str = include_str!("../../../Documentation/wire-format.md");
@@ -58,6 +59,11 @@ fn hello() -> Hello {
             features: 0,
         },
         layout: Layout::plan(4 << 20, 4).expect("large enough"),
+        further: Further {
+            commons_len: 4 << 20,
+            commons_addr: 0x1_2380_0000,
+            exposed: 2,
+        },
     }
 }
 
@@ -201,4 +207,28 @@ fn the_pairing_messages_are_as_documented() {
         }),
     };
     documented(&hex(&paired.encode()));
+}
+
+/// SI-NTB-7
+#[test]
+fn the_messages_of_sharing_engines_are_as_documented() {
+    let connect = sharing::message::What::Connect(Want {
+        object: Object::Segment,
+        number: 2,
+        counted: false,
+    });
+    let connected = sharing::message::What::Connected(Grant {
+        token: 9,
+        off: 0x10000,
+        len: 0x2000,
+    });
+    for what in [connect, connected] {
+        let connection = 5;
+        let message = sharing::message::Message { connection, what };
+        documented(&hex(&message.encode()));
+        assert_eq!(
+            sharing::message::Message::decode(&message.encode()),
+            Some(message)
+        );
+    }
 }

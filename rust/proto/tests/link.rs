@@ -7,8 +7,8 @@ mod common;
 use common::{Dice, Ram};
 use mp_proto::layout::{Layout, STATUS_LEN};
 use mp_proto::link::{
-    read_beat, write_beat, Action, Actions, Config, DownReason, Hello, Identity, Link, Local, Role,
-    State, HELLO_SIZE,
+    read_beat, write_beat, Action, Actions, Config, DownReason, Further, Hello, Identity, Link,
+    Local, Role, State, HELLO_SIZE,
 };
 use mp_proto::mailbox::{Mail, MailRead};
 use mp_proto::memory::Inbound;
@@ -34,6 +34,7 @@ fn local(id: u32) -> Local {
         addr: 0x10_0000,
         layout: Layout::plan(LEN, 1).expect("large enough"),
         identity: identity(id),
+        further: Further::default(),
     }
 }
 
@@ -378,6 +379,7 @@ fn a_layout_that_does_not_fit_the_window_is_rejected() {
         echo: 0,
         identity: identity(1),
         layout: bad,
+        further: Further::default(),
     };
     let todo = t.a.link.observe(Some(hello), 1, t.now);
     t.a.carry_out(&t.b.ram, todo, t.now);
@@ -390,6 +392,17 @@ fn a_layout_that_changes_within_the_epoch_is_corrupt() {
     let mut t = Two::up();
     let mut hello = Hello::read(&t.a.ram).expect("up");
     hello.layout.queues += 1;
+    let todo = t.a.link.observe(Some(hello), 1, t.now);
+    t.a.carry_out(&t.b.ram, todo, t.now);
+    assert_eq!(t.a.down_reasons(), [DownReason::Corrupt]);
+}
+
+/// design 4.4: so are the further windows
+#[test]
+fn further_windows_that_change_within_the_epoch_are_corrupt() {
+    let mut t = Two::up();
+    let mut hello = Hello::read(&t.a.ram).expect("up");
+    hello.further.commons_len = 1 << 20;
     let todo = t.a.link.observe(Some(hello), 1, t.now);
     t.a.carry_out(&t.b.ram, todo, t.now);
     assert_eq!(t.a.down_reasons(), [DownReason::Corrupt]);
@@ -467,8 +480,9 @@ fn any_hello() -> impl Strategy<Value = Hello> {
         0u64..5,
         any::<[u32; 5]>(),
         any_layout(),
+        any::<(u64, u64, u32)>(),
     )
-        .prop_map(|((goodbye, root), epoch, echo, i, layout)| Hello {
+        .prop_map(|((goodbye, root), epoch, echo, i, layout, w)| Hello {
             goodbye,
             epoch,
             echo,
@@ -484,6 +498,11 @@ fn any_hello() -> impl Strategy<Value = Hello> {
                 local(1).layout
             } else {
                 layout
+            },
+            further: Further {
+                commons_len: w.0,
+                commons_addr: w.1,
+                exposed: w.2,
             },
         })
 }

@@ -5,7 +5,9 @@
 #[path = "common/hosts.rs"]
 mod hosts;
 
-use hosts::{logical, pages, physical_client, physical_server, Site, Two, ARBITER, ASKER, PAGE};
+use hosts::{
+    exposed_at, logical, pages, physical_client, physical_server, Site, Two, ARBITER, ASKER, PAGE,
+};
 use mp_proto::arena::Arena;
 use mp_proto::pairing::message::{Message, Pairing, What, Why};
 use mp_proto::pairing::terms::{Connection, Limits, Params, Span};
@@ -217,8 +219,8 @@ fn a_client_is_paired_within_its_request() {
     }
 }
 
-/// PXI-REQPS-11, PXI-REQPC-10: the window of a physical pair is the server's own addresses; no
-/// memory is taken.
+/// PXI-REQPS-11, PXI-REQPC-7, PXI-REQPC-10, PXI-CW-12: the window of a physical pair leads to the
+/// server's addresses, also when the server has closed, until the client has; no memory is taken.
 #[test]
 fn a_physical_window_is_where_the_server_says() {
     for (at, there) in BOTH_WAYS {
@@ -232,17 +234,47 @@ fn a_physical_window_is_where_the_server_says() {
         let client = physical_client(0x10000, 0x10000);
         let session = two.request(at, &client).expect("taken");
         let pair = two.sites[at].pair(session).expect("paired");
-        let window = Span {
-            off: 0xf000_0000,
-            len: 0x10000,
-        };
-        assert_eq!((pair.local, pair.remote), (None, Some(window)));
+        let window = pair.remote.expect("exposed");
+        assert_eq!((pair.local, window.len), (None, 0x10000));
+        let number = exposed_at(window.off).expect("a window of its own");
+        let led = |two: &Two| two.sites[there].desk.exposed[number];
+        assert_eq!(led(&two), Some((0xf000_0000, 0x10000)));
         for site in &two.sites {
             assert_eq!(site.desk.arena.free_bytes(), 4 * PAGE);
         }
         two.close(there, 1);
+        assert!(led(&two).is_some(), "the client reaches it");
         two.close(at, session);
+        assert_eq!(led(&two), None);
         assert_eq!(two.sites[there].desk.sessions.len(), 0);
+    }
+}
+
+/// PXI-REQPC-4, PXI-REQPC-7: who finds all windows of the server's host taken fails, and gets one
+/// when it is free.
+#[test]
+fn physical_pairs_are_as_many_as_windows() {
+    for (at, there) in BOTH_WAYS {
+        let mut two = Two::new([4, 4]);
+        let client = physical_client(PAGE, PAGE);
+        let windows = two.sites[there].desk.exposed.len();
+        let mut taken = Vec::new();
+        for _ in 0..windows {
+            let server = physical_server(0x1000, PAGE);
+            assert_eq!(two.outcome(there, &server), Outcome::Posted);
+            taken.push(two.request(at, &client).expect("taken"));
+        }
+        let server = two.request(there, &physical_server(0x5000, PAGE));
+        let server = server.expect("taken");
+        assert_eq!(two.outcome(at, &client), Outcome::NoPairing);
+        two.close(at, taken[0]);
+        let partner = two.sites[there].desk.sessions.iter();
+        let mut partner = partner.filter(|(_, s)| s.partner_closed).map(|(n, _)| *n);
+        let partner = partner.next().expect("told of the close");
+        assert_eq!(two.outcome(at, &client), Outcome::NoPairing);
+        two.close(there, partner);
+        assert_eq!(two.outcome(at, &client), Outcome::Paired);
+        assert!(two.sites[there].pair(server).is_some());
     }
 }
 

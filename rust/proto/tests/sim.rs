@@ -13,7 +13,8 @@ use std::rc::Rc;
 use common::{Dice, Ram};
 use mp_proto::layout::{Layout, BEAT_OFF, HELLO_OFF, STATUS_LEN};
 use mp_proto::link::{
-    read_beat, write_beat, Action, Actions, Config, Hello, Identity, Link, Local, Role, State,
+    read_beat, write_beat, Action, Actions, Config, Further, Hello, Identity, Link, Local, Role,
+    State,
 };
 use mp_proto::mailbox::{self, MailRead, MessageRx, MessageTx};
 use mp_proto::memory::{Inbound, OutOfBounds, Outbound};
@@ -430,6 +431,7 @@ impl Sim {
                     your_index: j as u32,
                     features: 0,
                 },
+                further: Further::default(),
             };
             self.bridges[j][i].borrow_mut().target = Some(ram.clone());
             let port = Port {

@@ -92,7 +92,8 @@ class Fabric:
 
     def start(self):
         """Boots all guests at once."""
-        self._run = Run(self.settings.hosts * self.settings.ram + 16 * MIB)
+        of_each = self.settings.ram + self.settings.instrument
+        self._run = Run(self.settings.hosts * of_each + 16 * MIB)
         try:
             self._prepare()
             for guest in self.hosts:
@@ -122,6 +123,9 @@ class Fabric:
         for port, name in enumerate(names):
             with open(qemu.ram_file(directory, port), "wb") as ram:
                 ram.truncate(self.settings.ram)
+            if self.settings.instrument:
+                with open(qemu.instrument_file(directory, port), "wb") as memory:
+                    memory.truncate(self.settings.instrument)
             guest = Guest(self.settings, self._run, port, name, logs)
             guest.console_path.unlink(missing_ok=True)
             self.hosts.append(guest)

@@ -5,7 +5,8 @@ The guest's PCI bus, by device number: for each board that it is at, from its
 `plain_slot_base` on, one `ivshmem-plain` for each *other* port, at base + port,
 whose BAR is that guest's RAM; above them for each board the `ivshmem-doorbell`
 with the shared registers. The drivers learn these numbers from the registers'
-header.
+header. On request there are an `ENGINE` and an `INSTRUMENT`; the memory of a
+peer's instrument is function 1 of the device that is that peer's RAM.
 """
 
 from .settings import MIB, CHECKOUT
@@ -14,10 +15,17 @@ from .settings import MIB, CHECKOUT
 # QEMU does byte by byte (a quarter of the TCP throughput), and SMAP costs more.
 _CPU = {"tcg": "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt,+rdrand", "kvm": "host"}
 _DOORBELL_OFFSET = 12
+# Device numbers below those of the boards, above those that QEMU gives.
+_ENGINE_SLOT, _INSTRUMENT_SLOT = 0x0D, 0x0E
+ENGINE, INSTRUMENT = f"0000:00:{_ENGINE_SLOT:02x}.0", f"0000:00:{_INSTRUMENT_SLOT:02x}.0"
 
 
 def ram_file(directory, port):
     return directory / f"ram{port}"
+
+
+def instrument_file(directory, port):
+    return directory / f"instrument{port}"
 
 
 def board_directory(directory, board):
@@ -42,6 +50,10 @@ def kernel_command_line(settings, name):
     ]
     if settings.modules_dir:
         options.append(f"rig.modules={settings.modules_dir}")
+    if settings.iommu:
+        # Nothing is translated but for devices that a test chooses: the windows of the
+        # emulated bridge have to be where they are.
+        options.append("intel_iommu=on iommu=pt")
     if settings.kernel_options:
         options.append(settings.kernel_options)
     return " ".join(options)
@@ -62,14 +74,28 @@ def _machine(settings):
     ]  # fmt: skip
 
 
-def _file(settings, directory, name, host):
-    path = ram_file(directory, host)
-    backend = f"memory-backend-file,id={name},size={settings.ram},share=on,mem-path={path}"
-    return ["-object", backend]
+def _file(name, path, size):
+    return ["-object", f"memory-backend-file,id={name},size={size},share=on,mem-path={path}"]
 
 
 def _memory(settings, directory, host):
-    return _file(settings, directory, "ram", host)
+    return _file("ram", ram_file(directory, host), settings.ram)
+
+
+def _devices(settings, directory, host):
+    """What the host has beside the bridge."""
+    arguments = []
+    if settings.iommu:
+        # The emulated interrupts stay as they are.
+        arguments += ["-device", "intel-iommu,intremap=off,aw-bits=48"]
+    if settings.engine:
+        arguments += ["-device", f"edu,dma_mask={(1 << 64) - 1:#x},addr={_ENGINE_SLOT:#x}"]
+    if settings.instrument:
+        path = instrument_file(directory, host)
+        arguments += _file("instrument", path, settings.instrument)
+        place = f"addr={_INSTRUMENT_SLOT:#x}"
+        arguments += ["-device", f"ivshmem-plain,memdev=instrument,{place}"]
+    return arguments
 
 
 def _boards(settings, directory, host):
@@ -83,9 +109,14 @@ def _boards(settings, directory, host):
             if other == host:
                 continue
             name = f"peer{board.number}.{port}"
-            place = f"addr={board.plain_slot_base + port:#x}"
-            arguments += _file(settings, directory, name, other)
-            arguments += ["-device", f"ivshmem-plain,memdev={name},{place}"]
+            place = f"{board.plain_slot_base + port:#x}"
+            many = ",multifunction=on" if settings.instrument else ""
+            arguments += _file(name, ram_file(directory, other), settings.ram)
+            arguments += ["-device", f"ivshmem-plain,memdev={name},addr={place}{many}"]
+            if settings.instrument:
+                path, target = instrument_file(directory, other), f"target{board.number}.{port}"
+                arguments += _file(target, path, settings.instrument)
+                arguments += ["-device", f"ivshmem-plain,memdev={target},addr={place}.1"]
         name = f"ntb{board.number}"
         path = board_directory(directory, board) / f"port{board.port(host)}.sock"
         arguments += [
@@ -124,6 +155,7 @@ def command(settings, directory, port, name, console):
         "qemu-system-x86_64",
         *_machine(settings),
         *_memory(settings, directory, port),
+        *_devices(settings, directory, port),
         *_boards(settings, directory, port),
         *_files(),
         *_consoles(directory, port, console),

@@ -86,6 +86,13 @@ def programs_dir():
     return CHECKOUT / "build/target" / STATIC_TARGET / "release"
 
 
+def programs32_dir():
+    """Programs and libraries of 32 bits, which are there if a compiler for them is."""
+    if named := os.environ.get("PROGRAMS32"):
+        return Path(named)
+    return CHECKOUT / "build/target/rust32/i686-unknown-linux-gnu/release"
+
+
 @dataclass(frozen=True)
 class Settings:
     """Defaults fit two cores and the rig's kernel; all sizes are in bytes."""
@@ -97,6 +104,12 @@ class Settings:
     area_size: int = 64 * MIB
     vectors: int = 8
     plain_slot_base: int = 16
+    # Devices beside the bridge, in each guest. One that masters the bus: QEMU's edu.
+    engine: bool = False
+    # One with memory of so many bytes, which peers may reach; 0: none.
+    instrument: int = 0
+    # What translates for them.
+    iommu: bool = False
     cpus: int = 0  # per guest; 0 chooses by the number of hosts and cores
     boot_timeout: float = 120.0
     kernel_options: str = field(default_factory=lambda: os.environ.get("RIG_KERNEL_OPTIONS", ""))
@@ -116,6 +129,10 @@ class Settings:
             raise RigError(f"{self.hosts} hosts are too many for the topology {self.topology}")
         if self.ram & (self.ram - 1) or not 256 * MIB <= self.ram <= 2048 * MIB:
             raise RigError("a guest's RAM is a power of two from 256 MiB to 2 GiB")
+        if self.instrument and (
+            self.instrument & (self.instrument - 1) or not 4096 <= self.instrument <= 16 * MIB
+        ):
+            raise RigError("an instrument's memory is a power of two from 4 KiB to 16 MiB")
         if self.area_base + self.area_size > self.ram:
             raise RigError("the area for memory windows lies outside of the guests' RAM")
         if self.accel not in ("tcg", "kvm"):

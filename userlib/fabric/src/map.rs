@@ -5,7 +5,7 @@
 //! The other host changes this memory at any time: there is no reference to it, neither here nor
 //! elsewhere. [`Map::volatile`] gives the `VolatileSlice` of the crate `vm-memory`, which has the
 //! bounds checks, copies and atomic accesses that this needs and is maintained for exactly this
-//! purpose; an own type would repeat it.
+//! purpose; an own type would repeat it. It is for 64-bit processes only; others have the address.
 
 use rustix::{
     fd::AsFd,
@@ -16,6 +16,7 @@ use std::{
     process,
     ptr::{self, NonNull},
 };
+#[cfg(target_pointer_width = "64")]
 use vm_memory::VolatileSlice;
 
 /// How memory is mapped.
@@ -93,6 +94,7 @@ impl Map {
     }
 
     /// The window's memory.
+    #[cfg(target_pointer_width = "64")]
     pub fn volatile(&self) -> VolatileSlice<'_> {
         // SAFETY: The range stays mapped as long as the object is borrowed, and has no references.
         unsafe { VolatileSlice::new(self.start.as_ptr(), self.len) }

@@ -71,7 +71,7 @@ impl<T: Copy> Buffer<T> {
             return Err(Failure::InsufficientSpace);
         }
         self.required()?;
-        if count > 0 && !self.start.addr().is_multiple_of(alignment) {
+        if count > 0 && self.start.addr() % alignment != 0 {
             return Err(Failure::Alignment);
         }
         if count > 0 {

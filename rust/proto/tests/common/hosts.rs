@@ -13,6 +13,7 @@ use mp_proto::pairing::terms::{Connection, Limits, Location, Params, Span};
 use mp_proto::pairing::{
     Corrupt, Engine, Event, Far, Host, Mode, Outcome, Own, Refusal, RemoteWindow, SESSIONS,
 };
+use mp_proto::reach::{start_of, Place, FIRST_EXPOSED};
 
 pub const PAGE: u64 = 4096;
 
@@ -69,12 +70,17 @@ pub struct Session {
     pub closed: bool,
 }
 
+/// Windows that a host can lead to memory of its choice.
+const WINDOWS: usize = 3;
+
 /// What a host keeps besides its engine.
 pub struct Desk {
     pub arena: Arena<Vec<Option<Extent>>>,
-    /// Which allocation lies at an offset: numbers that never come again.
+    /// Which allocation or exposure lies at an offset: numbers that never come again.
     pub life: BTreeMap<u64, u64>,
     lives: u64,
+    /// What windows lead to: address and length.
+    pub exposed: Vec<Option<(u64, u64)>>,
     pub sessions: BTreeMap<u32, Session>,
     /// Sessions of the other host whose data is kept.
     pub known: BTreeSet<u32>,
@@ -88,6 +94,7 @@ impl Desk {
             arena: Arena::new(pages * PAGE, vec![None; extents]),
             life: BTreeMap::new(),
             lives: 0,
+            exposed: vec![None; WINDOWS],
             sessions: BTreeMap::new(),
             known: BTreeSet::new(),
             changed: false,
@@ -101,6 +108,12 @@ impl Desk {
     }
 }
 
+/// The window of a place that is exposed, counted from the first.
+pub fn exposed_at(off: u64) -> Option<usize> {
+    let window = Place::decode(off).window.checked_sub(FIRST_EXPOSED);
+    window.map(usize::from)
+}
+
 impl Host for Desk {
     fn largest(&self) -> u64 {
         self.arena.largest()
@@ -111,12 +124,26 @@ impl Host for Desk {
         self.life.insert(extent.off, self.lives);
         Some(extent.off)
     }
+    fn expose(&mut self, address: u64, len: u64) -> Option<u64> {
+        let window = self.exposed.iter().position(Option::is_none)?;
+        self.exposed[window] = Some((address, len));
+        let off = start_of(FIRST_EXPOSED + window as u16);
+        self.lives += 1;
+        self.life.insert(off, self.lives);
+        Some(off)
+    }
     fn free(&mut self, off: u64) {
-        self.arena.free(off).expect("allocated");
+        match exposed_at(off) {
+            Some(window) => assert!(self.exposed[window].take().is_some(), "exposed"),
+            None => self.arena.free(off).expect("allocated"),
+        }
         self.life.remove(&off);
     }
     fn retire(&mut self, off: u64) {
-        self.arena.retire(off).expect("allocated and in use");
+        match exposed_at(off) {
+            Some(window) => assert!(self.exposed[window].is_some(), "exposed"),
+            None => self.arena.retire(off).expect("allocated and in use"),
+        }
     }
     fn event(&mut self, event: Event) {
         self.log.push(event);
@@ -409,16 +436,12 @@ impl Two {
                         assert_eq!((back.local, back.remote), (pair.remote, pair.local));
                     }
                 }
-                if let Some(span) = pair
-                    .remote
-                    .filter(|_| s.params.location == Location::Logical)
-                {
-                    let extent = other
-                        .desk
-                        .arena
-                        .get(span.off)
-                        .expect("reachable memory is kept");
-                    assert_eq!(extent.len, span.len);
+                if let Some(span) = pair.remote {
+                    let kept = match exposed_at(span.off) {
+                        Some(window) => other.desk.exposed[window].map(|(_, len)| len),
+                        None => other.desk.arena.get(span.off).map(|extent| extent.len),
+                    };
+                    assert_eq!(kept, Some(span.len), "reachable memory is kept");
                     let life = other.desk.life[&span.off];
                     let before = self.reach.get(&(at, *number)).copied();
                     assert_eq!(before.unwrap_or(life), life, "memory was reused");

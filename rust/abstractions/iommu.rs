@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What an IOMMU lets PCI functions of this host reach, beside memory of their drivers.
+//!
+//! A driver, or a program, may have one device write to another one's addresses, at the
+//! number that these have on the bus. Where an IOMMU translates for the device, it does
+//! not get there until a [`Mapping`] of the same number leads there. The kernel's DMA
+//! interface keeps the numbers of the bus's windows out of what it gives to drivers, so
+//! nothing else of the device has them.
+//!
+//! C header: [`include/linux/iommu.h`](srctree/include/linux/iommu.h)
+
+use core::ptr::NonNull;
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::Arc, //
+};
+use mp_bindings as bindings;
+use mp_bindings::device;
+
+use crate::error;
+
+/// Addresses of one device's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Range {
+    /// Where it begins on the bus.
+    pub bus: u64,
+    /// Its physical address for processors.
+    pub phys: u64,
+    /// Bytes, of whole pages.
+    pub len: usize,
+}
+
+/// What a device may do at addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rights {
+    /// It may read.
+    pub read: bool,
+    /// It may write.
+    pub write: bool,
+}
+
+impl Rights {
+    /// Both together.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            read: self.read || other.read,
+            write: self.write || other.write,
+        }
+    }
+}
+
+/// Functions that an IOMMU cannot tell apart: what one of them reaches, all of them do.
+///
+/// # Invariants
+///
+/// The pointer is a `struct iommu_group`, to which this value has a reference.
+pub struct Group(NonNull<c_void>);
+
+// SAFETY: Groups are counted and have a lock.
+unsafe impl Send for Group {}
+// SAFETY: As above.
+unsafe impl Sync for Group {}
+
+impl Group {
+    /// The group of a function; `None` if no IOMMU knows of it, or if there is none.
+    ///
+    /// Sleeps, also until functions that come or go have done so: not for those who hold
+    /// a lock that is taken while a driver is being unbound.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn of(domain: u16, bus: u8, devfn: u8) -> Result<Option<Arc<Self>>> {
+        // SAFETY: Any place will do.
+        let group = unsafe { bindings::iommu_group_find(domain.into(), bus.into(), devfn.into()) };
+        let Some(group) = NonNull::new(group) else {
+            return Ok(None);
+        };
+        // INVARIANT: With a reference that is ours.
+        Ok(Some(Arc::new(Self(group), GFP_KERNEL)?))
+    }
+
+    /// Whether that is the same group.
+    pub fn is(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+
+    /// Calls `visit` with the domain that the group's devices are in, unless it has none;
+    /// the domain does not change meanwhile. `None` if there is no device any more.
+    fn with_domain<R>(&self, visit: impl FnOnce(Option<Domain>) -> R) -> Option<R> {
+        struct Visit<R, F> {
+            visit: Option<F>,
+            result: Option<R>,
+        }
+
+        /// Ends the visits with the first one.
+        ///
+        /// # Safety
+        ///
+        /// Called by `iommu_group_for_each_dev()` with a `Visit`.
+        unsafe extern "C" fn first<R, F: FnOnce(Option<Domain>) -> R>(
+            dev: *mut device,
+            data: *mut c_void,
+        ) -> c_int {
+            // SAFETY: As the caller promises; nobody else uses it meanwhile.
+            let this = unsafe { &mut *data.cast::<Visit<R, F>>() };
+            // SAFETY: Within a visit.
+            let domain = NonNull::new(unsafe { bindings::iommu_visited_domain(dev) });
+            this.result = this.visit.take().map(|visit| visit(domain.map(Domain)));
+            1
+        }
+
+        fn of<R, F: FnOnce(Option<Domain>) -> R>(
+            _: &Visit<R, F>,
+        ) -> unsafe extern "C" fn(*mut device, *mut c_void) -> c_int {
+            first::<R, F>
+        }
+
+        let mut this = Visit {
+            visit: Some(visit),
+            result: None,
+        };
+        let function = of(&this);
+        // SAFETY: By the invariants; the function gets what it expects, which outlives the call.
+        unsafe {
+            bindings::iommu_group_visit(self.0.as_ptr(), Some(function), (&raw mut this).cast());
+        }
+        this.result
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // SAFETY: By the invariants.
+        unsafe { bindings::iommu_group_release(self.0.as_ptr()) };
+    }
+}
+
+/// A domain that stays as it is while a group is visited.
+struct Domain(NonNull<c_void>);
+
+impl Domain {
+    /// Leads addresses on the bus to the memory there. Whether that took a mapping.
+    fn map(&self, range: &Range, rights: Rights) -> Result<bool> {
+        let domain = self.0.as_ptr();
+        // SAFETY: The domain is valid while it is visited.
+        if unsafe { bindings::iommu_domain_is_identity(domain) } {
+            return Ok(false);
+        }
+        // Of a process that manages the device, or one in which nothing is let through.
+        // SAFETY: As above.
+        if !unsafe { bindings::iommu_domain_is_managed(domain) } {
+            return Err(error::unsupported());
+        }
+        let Range { bus, phys, len } = *range;
+        let Rights { read, write } = rights;
+        // SAFETY: As above; nothing but the memory of a device is there.
+        to_result(unsafe { bindings::iommu_domain_map(domain, bus, phys, len, read, write) })?;
+        Ok(true)
+    }
+}
+
+/// Addresses that lead all devices of a group to a device's memory, until it is dropped.
+/// The drop sleeps, and returns when they do not lead there any more.
+pub struct Mapping {
+    group: Arc<Group>,
+    /// It may be gone, and is compared only.
+    domain: NonNull<c_void>,
+    range: Range,
+}
+
+// SAFETY: The domain is not used without its group's lock.
+unsafe impl Send for Mapping {}
+// SAFETY: As above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Lets a group reach a device's memory at its addresses on the bus; `None` if it
+    /// does so anyway.
+    ///
+    /// # Safety
+    ///
+    /// The range is memory of a device that the group's devices may reach as long as the
+    /// mapping lives.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if somebody else says what the group reaches, or if it cannot reach
+    /// those addresses.
+    pub unsafe fn new(group: &Arc<Group>, range: Range, rights: Rights) -> Result<Option<Self>> {
+        let mapped = group.with_domain(|domain| match domain {
+            Some(domain) => Ok(domain.map(&range, rights)?.then_some(domain.0)),
+            None => Ok(None),
+        });
+        match mapped {
+            Some(Ok(domain)) => Ok(domain.map(|domain| Self {
+                group: group.clone(),
+                domain,
+                range,
+            })),
+            Some(Err(e)) if e == ENOMEM => Err(e),
+            Some(Err(_)) => Err(error::unsupported()),
+            // The devices have been removed.
+            None => Ok(None),
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let Range { bus, phys, len } = self.range;
+        let wanted = self.domain;
+        self.group.with_domain(|domain| {
+            // Another domain has no such mapping, and the one that had it is gone.
+            if domain.is_some_and(|domain| domain.0 == wanted) {
+                // SAFETY: The domain is valid while it is visited.
+                unsafe { bindings::iommu_domain_unmap(wanted.as_ptr(), bus, phys, len) };
+            }
+        });
+    }
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which devices of this host reach a session's remote window (`PXI-EDA-*`).
+//!
+//! Addresses of a window on the bus are what they are; a grant sees to it that no IOMMU
+//! stands between them and a device. All grants end with the window's memory: when the
+//! link is lost, when the partner or this side closes.
+
+use crate::window::Piece;
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
+};
+use mp_kernel::{
+    error,
+    iommu::{
+        Group,
+        Mapping,
+        Range,
+        Rights, //
+    }, //
+};
+use mp_transport::memory::{
+    Hold,
+    Holder, //
+};
+
+/// Most devices that reach one window.
+const GRANTS_MAX: usize = 64;
+
+/// A function on a PCI bus of this host, whether or not it is there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Requester {
+    pub(crate) domain: u16,
+    pub(crate) bus: u8,
+    pub(crate) devfn: u8,
+}
+
+impl Requester {
+    /// What an IOMMU takes it for. Before any lock of this service.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn group(&self) -> Result<Option<Arc<Group>>> {
+        Group::of(self.domain, self.bus, self.devfn)
+    }
+}
+
+/// What a device may do.
+struct Grant {
+    device: Requester,
+    rights: Rights,
+    group: Option<Arc<Group>>,
+}
+
+/// What a group's devices may do, all together.
+struct Way {
+    group: Arc<Group>,
+    rights: Rights,
+    /// None if the group reaches the window without.
+    _mapping: Option<Mapping>,
+}
+
+struct List {
+    /// Until the memory has gone.
+    is_open: bool,
+    grants: KVec<Grant>,
+    ways: KVec<Way>,
+}
+
+impl List {
+    fn place(&self, device: Requester) -> Option<usize> {
+        self.grants.iter().position(|g| g.device == device)
+    }
+
+    /// Takes off what a device has.
+    fn take(&mut self, device: Requester) -> Option<Grant> {
+        let at = self.place(device)?;
+        self.grants.remove(at).ok()
+    }
+}
+
+/// The grants of one window.
+#[pin_data]
+struct Grants {
+    range: Range,
+    #[pin]
+    list: Mutex<List>,
+}
+
+impl Grants {
+    /// See [`Access::allow`].
+    fn allow(&self, device: Requester, group: Option<Arc<Group>>, rights: Rights) -> Result {
+        let mut list = self.list.lock();
+        if !list.is_open {
+            return Err(error::net_down());
+        }
+        if list.grants.len() == GRANTS_MAX && list.place(device).is_none() {
+            return Err(error::unsupported());
+        }
+        let had = list.take(device).map(|grant| grant.rights);
+        let grant = Grant {
+            device,
+            rights: had.map_or(rights, |had| had.and(rights)),
+            group: group.clone(),
+        };
+        list.grants.push(grant, GFP_KERNEL)?;
+        let Some(group) = group else { return Ok(()) };
+        let led = self.lead(&mut list, &group);
+        if led.is_err() {
+            // What this device had is lost as well: nobody is to think otherwise.
+            list.take(device);
+        }
+        led
+    }
+
+    /// See [`Access::clear`].
+    fn clear(&self, device: Requester) -> Result {
+        let mut list = self.list.lock();
+        match list.take(device).and_then(|grant| grant.group) {
+            Some(group) => self.lead(&mut list, &group),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets the devices of a group do what the grants say, and nothing else.
+    fn lead(&self, list: &mut List, group: &Arc<Group>) -> Result {
+        let rights = rights_of(&list.grants, group);
+        let at = list.ways.iter().position(|way| way.group.is(group));
+        if at.and_then(|at| list.ways.get(at)).map(|way| way.rights) == rights {
+            return Ok(());
+        }
+        // Ends the old mapping: a new one takes its place.
+        drop(at.and_then(|at| list.ways.remove(at).ok()));
+        let Some(rights) = rights else { return Ok(()) };
+        // SAFETY: The range is the remote window's, which leads into a window of the bridge in any
+        // case; the mapping ends before somebody else may have it.
+        let mapping = unsafe { Mapping::new(group, self.range, rights) }?;
+        list.ways.push(
+            Way {
+                group: group.clone(),
+                rights,
+                _mapping: mapping,
+            },
+            GFP_KERNEL,
+        )?;
+        Ok(())
+    }
+}
+
+/// What the devices of a group may do, if they may do anything.
+fn rights_of(grants: &[Grant], group: &Group) -> Option<Rights> {
+    let of_group = |grant: &&Grant| grant.group.as_ref().is_some_and(|g| g.is(group));
+    grants
+        .iter()
+        .filter(of_group)
+        .map(|grant| grant.rights)
+        .reduce(Rights::and)
+}
+
+impl Holder for Grants {
+    fn revoke(&self) {
+        let mut list = self.list.lock();
+        list.is_open = false;
+        list.ways.clear();
+        list.grants.clear();
+    }
+}
+
+/// The devices that reach a remote window. Dropping it ends that.
+pub(crate) struct Access {
+    grants: Arc<Grants>,
+    /// Told when the memory goes; ends before the piece does.
+    hold: Option<Hold>,
+}
+
+impl Access {
+    /// No device reaches the window yet.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if devices cannot, `ENOTCONN` once the epoch is over, `ENOMEM`.
+    pub(crate) fn new(piece: &Piece) -> Result<Self> {
+        let range = piece.bus_range()?;
+        let grants = Arc::pin_init(
+            pin_init!(Grants {
+                range,
+                list <- new_mutex!(List {
+                    is_open: true,
+                    grants: KVec::new(),
+                    ways: KVec::new(),
+                }),
+            }),
+            GFP_KERNEL,
+        )?;
+        let hold = piece.hold(grants.clone())?;
+        Ok(Self {
+            grants,
+            hold: Some(hold),
+        })
+    }
+
+    /// Lets a device, of that group, reach the window, in addition to what it may.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if it cannot, or if there are too many, `ENETDOWN` once the window
+    /// has gone, `ENOMEM`.
+    pub(crate) fn allow(
+        &self,
+        device: Requester,
+        group: Option<Arc<Group>>,
+        rights: Rights,
+    ) -> Result {
+        self.grants.allow(device, group, rights)
+    }
+
+    /// Takes all back that a device may.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`allow`](Self::allow), if others of its group may go on: then they do not.
+    pub(crate) fn clear(&self, device: Requester) -> Result {
+        self.grants.clear(device)
+    }
+
+    /// Takes all back from all.
+    pub(crate) fn forsake(&self) {
+        self.grants.revoke();
+    }
+}
+
+impl Drop for Access {
+    fn drop(&mut self) {
+        self.forsake();
+        drop(self.hold.take());
+    }
+}

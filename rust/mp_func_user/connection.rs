@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connections: the use that a process makes of a segment, event or port of a peer.
+//!
+//! The sharing engine of the link moves a connection through its states; this keeps what its
+//! process needs: the window, events and notices, and the way to the object.
+
+use crate::{
+    link::Link,
+    notices::{
+        Notice,
+        Notices, //
+    },
+    outbox::{
+        Outbox,
+        Signal, //
+    },
+    ready::{
+        self,
+        Ready, //
+    },
+    session::{
+        Mapper,
+        Place, //
+    },
+    status::Word,
+    uapi::*,
+    window::{
+        Piece,
+        Window, //
+    }, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
+        Arc,
+        Mutex, //
+    }, //
+};
+use mp_kernel::{
+    error,
+    new_wait_queue,
+    wait::{
+        Events,
+        WaitQueue, //
+    }, //
+};
+use mp_proto::{
+    fabric::{
+        Header,
+        Life, //
+    },
+    sharing::{
+        state::{
+            Change,
+            State, //
+        },
+        window::Sender,
+        Object,
+        Want, //
+    }, //
+};
+
+/// The request has not been answered; all other outcomes are 0 or a negative errno.
+const PENDING: i32 = 1;
+
+/// Most notices of one connection that nobody has taken.
+const NOTICES: usize = 2;
+
+struct Inner {
+    state: State,
+    /// How often it has ceased to be operational.
+    losses: u32,
+    /// Bytes of the segment.
+    len: u64,
+    piece: Option<Arc<Piece>>,
+    window: Option<Window>,
+    /// The way to the peer, while it is operational.
+    way: Option<Way>,
+    sender: Sender,
+}
+
+/// The way to what a connection leads to.
+#[derive(Clone)]
+pub(crate) struct Way {
+    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) life: Life,
+    /// What triggers an event.
+    pub(crate) signal: Option<Arc<Signal>>,
+}
+
+/// A connection.
+#[pin_data]
+pub(crate) struct Connection {
+    number: u32,
+    link: Arc<Link>,
+    want: Want,
+    ready: Arc<Ready>,
+    #[pin]
+    notices: Notices,
+    outcome: Atomic<i32>,
+    #[pin]
+    asking: WaitQueue,
+    /// A message waits for room.
+    is_full: Atomic<bool>,
+    /// How often it has triggered its event.
+    total: Arc<Atomic<u32>>,
+    word: Word,
+    #[pin]
+    inner: Mutex<Inner>,
+}
+
+impl Connection {
+    /// A connection that is about to be asked for.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(number: u32, link: Arc<Link>, want: Want, word: Word) -> Result<Arc<Self>> {
+        let ready = Ready::new(0, 0)?;
+        let total = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+        let of = ready.clone();
+        let connection = Arc::pin_init(
+            pin_init!(Self {
+                number,
+                link,
+                want,
+                ready,
+                notices <- Notices::new(of),
+                outcome: Atomic::new(PENDING),
+                asking <- new_wait_queue!("mp_connection"),
+                is_full: Atomic::new(false),
+                total,
+                word,
+                inner <- new_mutex!(Inner {
+                    state: State::CONNECTING,
+                    losses: 0,
+                    len: 0,
+                    piece: None,
+                    window: None,
+                    way: None,
+                    sender: Sender::default(),
+                }),
+            }),
+            GFP_KERNEL,
+        )?;
+        connection.notices.reserve(NOTICES)?;
+        Ok(connection)
+    }
+
+    /// Its number, unique on this host.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The link that it is of.
+    pub(crate) fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
+    /// What it leads to.
+    pub(crate) fn want(&self) -> &Want {
+        &self.want
+    }
+
+    /// Its events.
+    pub(crate) fn ready(&self) -> &Arc<Ready> {
+        &self.ready
+    }
+
+    /// What has happened to it.
+    pub(crate) fn notices(&self) -> &Notices {
+        &self.notices
+    }
+
+    /// How often it has triggered its event, to be told to the peer.
+    pub(crate) fn total(&self) -> &Arc<Atomic<u32>> {
+        &self.total
+    }
+
+    /// Waits for the answer.
+    ///
+    /// # Errors
+    ///
+    /// What the request failed with, `ETIMEDOUT`, `EINTR` if the process is being killed.
+    pub(crate) fn outcome(&self, deadline: Option<u64>) -> Result {
+        let ended = || self.outcome.load(Acquire) != PENDING;
+        self.asking.wait_until(deadline, ended).ok()?;
+        kernel::error::to_result(self.outcome.load(Acquire))
+    }
+
+    /// The request has failed.
+    pub(crate) fn refused(&self, error: Error) {
+        self.outcome.store(error.to_errno(), Release);
+        self.asking.wake(Events::IN);
+    }
+
+    fn tell(&self, kind: u32) {
+        self.notices.push(Notice {
+            kind,
+            interface: self.link.interface().id(),
+            peer: self.link.peer_id(),
+            connection: self.number,
+        });
+    }
+
+    /// Has the state of the connection change, and shows that.
+    fn apply(&self, inner: &mut Inner, change: Change) {
+        let was_operational = inner.state.is_operational();
+        inner.state.apply(change);
+        if was_operational && !inner.state.is_operational() {
+            inner.losses = inner.losses.wrapping_add(1);
+            inner.way = None;
+            if let Some(window) = &inner.window {
+                window.forsake();
+            }
+            inner.piece = None;
+        }
+        self.word.set(inner.bits(), inner.losses);
+        self.has_room();
+    }
+
+    /// Has those who wait for room look again.
+    fn has_room(&self) {
+        self.is_full.store(false, Release);
+        self.asking.wake(Events::OUT);
+    }
+
+    /// The object is there, or there again: its memory, and the way to it.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; it is as it was.
+    pub(crate) fn found(&self, piece: Option<Arc<Piece>>, way: Way) -> Result {
+        let mut inner = self.inner.lock();
+        let is_new = inner.state == State::CONNECTING;
+        if let (Some(piece), Some(window)) = (&piece, &mut inner.window) {
+            window.restore(piece.clone())?;
+        }
+        if let Some(piece) = &piece {
+            inner.len = piece.len();
+        }
+        inner.piece = piece;
+        inner.way = Some(way.clone());
+        self.apply(&mut inner, Change::Up);
+        drop(inner);
+        if is_new {
+            self.outcome.store(0, Release);
+            self.asking.wake(Events::IN);
+            return Ok(());
+        }
+        self.ready.clear(ready::DOWN);
+        self.tell(MP_NOTICE_UP);
+        match way.signal {
+            // What was triggered last may not have arrived.
+            Some(signal) => way.outbox.signal(&signal),
+            None => Ok(()),
+        }
+    }
+
+    /// The link is down.
+    pub(crate) fn down(&self) {
+        self.apply(&mut self.inner.lock(), Change::Down);
+        self.ready.raise(ready::DOWN);
+        self.tell(MP_NOTICE_DOWN);
+    }
+
+    /// The owner asks to leave.
+    pub(crate) fn withdrawn(&self) {
+        self.apply(&mut self.inner.lock(), Change::Withdraw);
+        self.tell(MP_NOTICE_DISCONNECTED);
+    }
+
+    /// It has ended for good.
+    pub(crate) fn lost(&self) {
+        {
+            let mut inner = self.inner.lock();
+            self.apply(&mut inner, Change::Lose);
+        }
+        self.ready.raise(ready::CLOSED);
+        self.tell(MP_NOTICE_LOST);
+    }
+
+    /// The port has taken so many messages.
+    ///
+    /// # Errors
+    ///
+    /// `EPROTO` if there were not so many.
+    pub(crate) fn taken(&self, total: u32) -> Result {
+        let mut inner = self.inner.lock();
+        inner.sender.taken(total).map_err(|_| error::protocol())?;
+        self.has_room();
+        Ok(())
+    }
+
+    /// Whether what is written arrives.
+    ///
+    /// # Errors
+    ///
+    /// `ECONNRESET` if it is lost, `ENETDOWN`.
+    pub(crate) fn check(&self) -> Result {
+        self.inner.lock().check()
+    }
+
+    /// Bytes of the segment; 0 if it leads elsewhere.
+    pub(crate) fn len(&self) -> u64 {
+        self.inner.lock().len
+    }
+
+    /// Copies all of `data` to `at` in the segment that it leads to.
+    ///
+    /// # Errors
+    ///
+    /// `ECONNRESET`, `ENETDOWN`, `EINVAL` outside, `ENOTCONN` if the epoch is over.
+    pub(crate) fn store(&self, at: u64, data: &[u8]) -> Result {
+        // Under the lock: once it is lost, down or closed, nothing is written.
+        let inner = self.inner.lock();
+        inner.check()?;
+        match inner.piece.as_deref() {
+            Some(Piece::Local(local)) => local.write(at, data),
+            Some(Piece::Remote(remote)) => remote.write(at, data),
+            _ => Err(error::net_down()),
+        }
+    }
+
+    /// Triggers the event that it leads to (`SI-TRINT-2`).
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it leads elsewhere, `ECONNRESET`, `ENETDOWN`, `ENOMEM`.
+    pub(crate) fn trigger(&self) -> Result {
+        if self.want.object != Object::Event {
+            return Err(EINVAL);
+        }
+        let way = {
+            let inner = self.inner.lock();
+            inner.check()?;
+            // Under the lock: what is counted here is told by this signal, or when the link is back.
+            self.total.fetch_add(1, Relaxed);
+            inner.way.clone()
+        };
+        match way {
+            Some(Way {
+                outbox,
+                signal: Some(signal),
+                ..
+            }) => outbox.signal(&signal),
+            _ => Err(error::net_down()),
+        }
+    }
+
+    /// Sends a message to the port that it leads to, once there is room.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it leads elsewhere, `ECONNRESET`, `ENETDOWN`, `ETIMEDOUT`, `EINTR`,
+    /// `ENOMEM`.
+    pub(crate) fn send(&self, data: KVec<u8>, deadline: Option<u64>) -> Result {
+        if self.want.object != Object::Port {
+            return Err(EINVAL);
+        }
+        loop {
+            {
+                let mut inner = self.inner.lock();
+                inner.check()?;
+                let way = inner.way.clone().ok_or_else(error::net_down)?;
+                let mut sender = inner.sender;
+                if let Some(number) = sender.send() {
+                    let header = Header::Message {
+                        life: way.life,
+                        from: self.number,
+                        number,
+                    };
+                    // Under the lock: messages are sent in the order of their numbers.
+                    way.outbox.send(&header, data)?;
+                    inner.sender = sender;
+                    return Ok(());
+                }
+                self.is_full.store(true, Release);
+            }
+            let has_room = || !self.is_full.load(Acquire);
+            self.asking.wait_until(deadline, has_room).ok()?;
+        }
+    }
+
+    /// Tells what there is to know, with the place where the process may map it.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` without free offsets, `ENOMEM`.
+    pub(crate) fn describe(&self, mapper: &Mapper, info: &mut mp_connection) -> Result {
+        info.interface = self.link.interface().id();
+        info.object = match self.want.object {
+            Object::Segment => MP_OBJECT_SEGMENT,
+            Object::Event => MP_OBJECT_EVENT,
+            Object::Port => MP_OBJECT_PORT,
+        };
+        info.number = self.want.number;
+        info.status = self.word.position();
+        let mut inner = self.inner.lock();
+        info.state = inner.bits();
+        let inner = &mut *inner;
+        if let (Some(piece), None) = (&inner.piece, &inner.window) {
+            inner.window = Some(mapper.window(piece)?);
+        }
+        let place = inner.window.as_ref().map_or(Place::default(), Place::of);
+        (info.length, info.offset) = (inner.len, place.offset);
+        Ok(())
+    }
+
+    /// Takes the window away from the process, and ends all waits.
+    pub(crate) fn strip(&self) {
+        let stripped = {
+            let mut inner = self.inner.lock();
+            inner.way = None;
+            (inner.window.take(), inner.piece.take())
+        };
+        self.ready.close();
+        drop(stripped);
+    }
+}
+
+impl Inner {
+    fn bits(&self) -> u32 {
+        let mut bits = 0;
+        if self.state.is_operational() {
+            bits |= MP_CONNECTION_OPERATIONAL;
+        }
+        if self.state.is_withdrawn() {
+            bits |= MP_CONNECTION_WITHDRAWN;
+        }
+        if self.state.is_lost() {
+            bits |= MP_CONNECTION_LOST;
+        }
+        bits
+    }
+
+    fn check(&self) -> Result {
+        if self.state.is_lost() {
+            Err(error::reset())
+        } else if !self.state.is_operational() {
+            Err(error::net_down())
+        } else {
+            Ok(())
+        }
+    }
+}

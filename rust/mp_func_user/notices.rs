@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What has happened to connections, in order, until somebody takes it (`SI-EVT-10`).
+
+use crate::ready::{
+    self,
+    Ready, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
+};
+use mp_kernel::fifo::Fifo;
+
+/// Most notices of one object; who connects beyond that is refused.
+const MAX: usize = 8192;
+
+/// Most notices of one connection that nobody has taken: it was made, the link is back, the
+/// link is down, it has ended.
+const EACH: usize = 4;
+
+/// Something has happened to a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Notice {
+    /// `MP_NOTICE_*`.
+    pub(crate) kind: u32,
+    /// Where it came from.
+    pub(crate) interface: u32,
+    /// The peer there.
+    pub(crate) peer: u32,
+    /// The connection, by its number at the host that uses it.
+    pub(crate) connection: u32,
+}
+
+/// The notices of an object.
+#[pin_data]
+pub(crate) struct Notices {
+    ready: Arc<Ready>,
+    /// Also held while the event that tells of notices changes.
+    #[pin]
+    queue: Mutex<Fifo<Notice>>,
+}
+
+impl Notices {
+    /// None yet, of the object with these events.
+    pub(crate) fn new(ready: Arc<Ready>) -> impl PinInit<Self> {
+        pin_init!(Self {
+            ready,
+            queue <- new_mutex!(Fifo::new()),
+        })
+    }
+
+    /// Makes sure that there is room for all that may happen to so many connections.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` if nobody takes notices, `ENOMEM`.
+    pub(crate) fn reserve(&self, connections: usize) -> Result {
+        let mut queue = self.queue.lock();
+        let places = queue.len() + EACH * connections;
+        if places > MAX {
+            return Err(ENOSPC);
+        }
+        queue.reserve(places, GFP_KERNEL)
+    }
+
+    /// That has happened.
+    pub(crate) fn push(&self, notice: Notice) {
+        let mut queue = self.queue.lock();
+        let down = Notice {
+            kind: crate::uapi::MP_NOTICE_DOWN,
+            ..notice
+        };
+        let is_up = notice.kind == crate::uapi::MP_NOTICE_UP;
+        if is_up && queue.remove(|waiting| *waiting == down).is_some() {
+            // Nobody has seen that it was down.
+            if queue.is_empty() {
+                self.ready.clear(ready::NOTICE);
+            }
+            return;
+        }
+        // There is room, by `reserve`.
+        if queue.push(notice).is_ok() {
+            self.ready.raise(ready::NOTICE);
+        }
+    }
+
+    /// Waits for the next one, and takes it.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if the object is closed, `ETIMEDOUT`, `EINTR` if the process is being killed.
+    pub(crate) fn take(&self, deadline: Option<u64>) -> Result<Notice> {
+        loop {
+            self.ready.wait(ready::NOTICE, deadline, false)?;
+            let mut queue = self.queue.lock();
+            let notice = queue.pop();
+            if queue.is_empty() {
+                self.ready.clear(ready::NOTICE);
+            }
+            if let Some(notice) = notice {
+                return Ok(notice);
+            }
+        }
+    }
+}

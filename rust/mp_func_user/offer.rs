@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Events and ports that processes of this host offer at a link, by number.
+//!
+//! A [`Number`] is what peers connect to; each [`Offer`] is the part of one process in it.
+//! Usually there is one; processes that agree to share get everything each. The sharing
+//! engine knows a number by its token.
+
+use crate::{
+    link::Link,
+    ready::{
+        self,
+        Ready, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use mp_kernel::{
+    error,
+    fifo::Fifo,
+    new_spinlock_bh,
+    sync::SpinLockBh, //
+};
+use mp_proto::sharing::{
+    Object,
+    Want,
+    Why, //
+};
+
+/// Most connections of an event or port: each may have messages that wait.
+const GUESTS: usize = 256;
+
+/// A message to a port, which waits in the queue of each offer.
+pub(crate) struct Mail {
+    /// The connection that it came from.
+    pub(crate) guest: u32,
+    pub(crate) data: KVec<u8>,
+}
+
+struct State {
+    offers: KVec<Arc<Offer>>,
+    /// Connections.
+    guests: usize,
+    /// It takes no further ones (`SI-RMINT-3`).
+    is_closing: bool,
+}
+
+/// What peers connect to.
+#[pin_data]
+pub(crate) struct Number {
+    object: Object,
+    number: u32,
+    token: u32,
+    is_counted: bool,
+    is_shared: bool,
+    #[pin]
+    state: SpinLockBh<State>,
+}
+
+impl Number {
+    /// Names it among all that this service has ever offered.
+    pub(crate) fn token(&self) -> u32 {
+        self.token
+    }
+
+    /// Whether it is offered under that number.
+    pub(crate) fn is(&self, object: Object, number: u32) -> bool {
+        self.object == object && self.number == number
+    }
+
+    /// Whether the part of a process in it has that number.
+    pub(crate) fn has_offer(&self, number: u32) -> bool {
+        let state = self.state.lock();
+        self.token == number || state.offers.iter().any(|offer| offer.number == number)
+    }
+
+    /// A process of the peer would like to connect. It counts until [`left`](Self::left).
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot.
+    pub(crate) fn accept(&self, want: &Want) -> Result<(), Why> {
+        let mut state = self.state.lock();
+        if state.is_closing || state.guests >= GUESTS || (want.counted && !self.is_counted) {
+            return Err(Why::Refused);
+        }
+        state.guests += 1;
+        Ok(())
+    }
+
+    /// So many connections do not count any more.
+    pub(crate) fn left(&self, count: usize) {
+        let mut state = self.state.lock();
+        state.guests = state.guests.saturating_sub(count);
+    }
+
+    /// It was triggered so often. Any context.
+    pub(crate) fn trigger(&self, count: u32) {
+        for offer in &self.state.lock().offers {
+            offer.ready.count(count);
+        }
+    }
+
+    /// A message has arrived.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; some offers may have it.
+    pub(crate) fn deliver(&self, mail: Mail) -> Result {
+        let mail = Arc::new(mail, GFP_KERNEL)?;
+        let state = self.state.lock();
+        for offer in &state.offers {
+            offer.push(mail.clone())?;
+        }
+        Ok(())
+    }
+}
+
+/// What makes an event or port.
+pub(crate) struct Terms {
+    pub(crate) object: Object,
+    /// None for one that nobody uses.
+    pub(crate) number: Option<u32>,
+    pub(crate) is_counted: bool,
+    pub(crate) is_shared: bool,
+}
+
+/// The part of a process in an event or port.
+#[pin_data]
+pub(crate) struct Offer {
+    number: u32,
+    link: Arc<Link>,
+    shares: Arc<Number>,
+    ready: Arc<Ready>,
+    /// Also held while the event that tells of messages changes.
+    #[pin]
+    mails: SpinLockBh<Fifo<Arc<Mail>>>,
+}
+
+/// The first number that is given to who does not ask for one.
+const FIRST_FREE: u32 = 0x8000_0000;
+
+/// Finds a number that nobody uses, or the one that is asked for.
+fn choose(list: &[Arc<Number>], terms: &Terms) -> Result<(u32, Option<Arc<Number>>)> {
+    let find = |number| list.iter().find(|n| n.is(terms.object, number));
+    let Some(number) = terms.number else {
+        // Ends after as many as there are.
+        let free = (FIRST_FREE..=u32::MAX).find(|number| find(*number).is_none());
+        return Ok((free.ok_or_else(error::in_use)?, None));
+    };
+    let Some(known) = find(number) else {
+        return Ok((number, None));
+    };
+    let agrees = known.is_shared && terms.is_shared && known.is_counted == terms.is_counted;
+    match agrees {
+        true => Ok((number, Some(known.clone()))),
+        false => Err(error::in_use()),
+    }
+}
+
+impl Offer {
+    /// Offers an event or port at a link, whose list of numbers is `list`; `numbers` has
+    /// those of the offer and, if it is new, of what is offered.
+    ///
+    /// # Errors
+    ///
+    /// `EADDRINUSE`, `ENOMEM`.
+    pub(crate) fn new(
+        numbers: (u32, u32),
+        link: Arc<Link>,
+        list: &SpinLockBh<KVec<Arc<Number>>>,
+        terms: &Terms,
+    ) -> Result<Arc<Self>> {
+        let counts = (terms.object == Object::Event).then_some(terms.is_counted);
+        let ready = match counts {
+            Some(counts) => Ready::counting(counts)?,
+            None => Ready::new(0, 0)?,
+        };
+        let mut list = list.lock();
+        let (number, known) = choose(&list, terms)?;
+        let shares = match known {
+            Some(known) => known,
+            None => {
+                let new = Arc::pin_init(
+                    pin_init!(Number {
+                        object: terms.object,
+                        number,
+                        token: numbers.1,
+                        is_counted: terms.is_counted,
+                        is_shared: terms.is_shared,
+                        state <- new_spinlock_bh!(State {
+                            offers: KVec::new(),
+                            guests: 0,
+                            is_closing: false,
+                        }),
+                    }),
+                    GFP_ATOMIC,
+                )?;
+                list.reserve(1, GFP_ATOMIC)?;
+                new
+            }
+        };
+        let of = shares.clone();
+        let offer = Arc::pin_init(
+            pin_init!(Self {
+                number: numbers.0,
+                link,
+                shares: of,
+                ready,
+                mails <- new_spinlock_bh!(Fifo::new()),
+            }),
+            GFP_ATOMIC,
+        )?;
+        shares.state.lock().offers.push(offer.clone(), GFP_ATOMIC)?;
+        if !list.iter().any(|known| Arc::ptr_eq(known, &shares)) {
+            // There is room.
+            let _ = list.push_within_capacity(shares);
+        }
+        drop(list);
+        Ok(offer)
+    }
+
+    /// Its number, unique on this host.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The number under which it is offered.
+    pub(crate) fn offered(&self) -> u32 {
+        self.shares.number
+    }
+
+    /// The link that it is of.
+    pub(crate) fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
+    /// Its events.
+    pub(crate) fn ready(&self) -> &Arc<Ready> {
+        &self.ready
+    }
+
+    /// Whether it is a port.
+    pub(crate) fn is_port(&self) -> bool {
+        self.shares.object == Object::Port
+    }
+
+    fn push(&self, mail: Arc<Mail>) -> Result {
+        let mut mails = self.mails.lock();
+        mails.push(mail)?;
+        self.ready.raise(ready::MESSAGE);
+        Ok(())
+    }
+
+    fn front(&self) -> Option<Arc<Mail>> {
+        self.mails.lock().front().cloned()
+    }
+
+    /// Takes a message out, if it is still the next one.
+    fn pop(&self, mail: &Arc<Mail>) -> bool {
+        let mut mails = self.mails.lock();
+        let is_next = mails.front().is_some_and(|next| Arc::ptr_eq(next, mail));
+        let taken = is_next.then(|| mails.pop()).flatten();
+        if mails.is_empty() {
+            self.ready.clear(ready::MESSAGE);
+        }
+        drop(mails);
+        taken.is_some()
+    }
+
+    /// Waits for a message, has `f` look at it, and takes it if that succeeds.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if the port is closed, `ETIMEDOUT`, `EINTR` if the process is being killed, or
+    /// that of `f`.
+    pub(crate) fn receive(
+        &self,
+        deadline: Option<u64>,
+        mut f: impl FnMut(&Mail) -> Result,
+    ) -> Result {
+        loop {
+            self.ready.wait(ready::MESSAGE, deadline, false)?;
+            let Some(mail) = self.front() else { continue };
+            f(&mail)?;
+            // Another thread may have been faster.
+            if self.pop(&mail) {
+                self.link.taken(mail);
+                return Ok(());
+            }
+        }
+    }
+
+    /// The interface has gone.
+    pub(crate) fn forsaken(&self) {
+        self.ready.raise(ready::CLOSED);
+    }
+
+    /// Ends this part, and with the last one what is offered.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if it is the last one and there are connections, unless they are to be ended by
+    /// `force`; there will be no more then. `ENOENT` if it has ended.
+    pub(crate) fn remove(self: &Arc<Self>, force: bool) -> Result {
+        let (gone, is_last) = {
+            let mut state = self.shares.state.lock();
+            let at = state.offers.iter().position(|o| Arc::ptr_eq(o, self));
+            let at = at.ok_or(ENOENT)?;
+            let is_last = state.offers.len() == 1;
+            if is_last {
+                state.is_closing = true;
+                if state.guests != 0 && !force {
+                    return Err(EBUSY);
+                }
+            }
+            (state.offers.remove(at).ok(), is_last)
+        };
+        if is_last {
+            self.link.withdraw_number(&self.shares);
+        }
+        self.ready.close();
+        while let Some(mail) = self.front() {
+            if self.pop(&mail) {
+                self.link.taken(mail);
+            }
+        }
+        drop(gone);
+        Ok(())
+    }
+
+    /// All parts of processes in it.
+    pub(crate) fn each_of(number: &Number, f: impl Fn(&Offer)) {
+        number.state.lock().offers.iter().for_each(|o| f(o));
+    }
+}

@@ -1,0 +1,502 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Segments: memory of this host with an id, which many processes of peers may use.
+//!
+//! A [`Segment`] has the memory and what peers may do with it; a [`Holding`] is the use that
+//! one context makes of it: its creator, or one that has attached itself. The segment ends
+//! with the last of them. The sharing engines of links know a segment by its token.
+
+use crate::{
+    host::Links,
+    link::Link,
+    notices::{
+        Notice,
+        Notices, //
+    },
+    ready::Ready,
+    session::{
+        Mapper,
+        Place, //
+    },
+    uapi::*,
+    window::{
+        Piece,
+        Window, //
+    }, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
+};
+use mp_kernel::{
+    error,
+    process::UserId, //
+};
+use mp_proto::sharing::{
+    state::Shown,
+    Why, //
+};
+
+struct State {
+    /// Other contexts of the user may attach themselves.
+    is_shared: bool,
+    /// It has ended.
+    is_gone: bool,
+    /// At which interfaces it is prepared or published.
+    shown: KVec<(u32, Shown)>,
+    /// Connections of all links.
+    guests: usize,
+    /// Queues that copy from it.
+    copies: usize,
+    holdings: KVec<Arc<Holding>>,
+}
+
+/// A segment.
+#[pin_data]
+pub(crate) struct Segment {
+    /// None if it is private.
+    id: Option<u32>,
+    token: u32,
+    user: UserId,
+    piece: Arc<Piece>,
+    #[pin]
+    state: Mutex<State>,
+}
+
+impl Segment {
+    /// Names it among all that this service has ever offered.
+    pub(crate) fn token(&self) -> u32 {
+        self.token
+    }
+
+    /// Its memory.
+    pub(crate) fn piece(&self) -> &Arc<Piece> {
+        &self.piece
+    }
+
+    /// A process of the peer at that interface would like to connect. It counts until
+    /// [`left`](Self::left).
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot.
+    pub(crate) fn accept(&self, interface: u32) -> Result<(), Why> {
+        let mut state = self.state.lock();
+        let is_published = |at: &&(u32, Shown)| **at == (interface, Shown::Published);
+        if state.is_gone || !state.shown.iter().any(|at| is_published(&at)) {
+            return Err(Why::NotFound);
+        }
+        let guests = state.guests + 1;
+        for holding in &state.holdings {
+            holding.notices.reserve(guests).map_err(|_| Why::Refused)?;
+        }
+        state.guests = guests;
+        Ok(())
+    }
+
+    /// So many connections do not count any more.
+    pub(crate) fn left(&self, count: usize) {
+        let mut state = self.state.lock();
+        state.guests = state.guests.saturating_sub(count);
+    }
+
+    /// That has happened to one of its connections.
+    pub(crate) fn tell(&self, notice: Notice) {
+        for holding in &self.state.lock().holdings {
+            holding.notices.push(notice);
+        }
+    }
+
+    fn change<R>(&self, interface: u32, f: impl FnOnce(&mut Shown) -> Result<R>) -> Result<R> {
+        let mut state = self.state.lock();
+        if state.is_gone {
+            return Err(ENOENT);
+        }
+        let known = state.shown.iter().position(|(at, _)| *at == interface);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                state
+                    .shown
+                    .push((interface, Shown::Unprepared), GFP_KERNEL)?;
+                state.shown.len() - 1
+            }
+        };
+        f(&mut state.shown.get_mut(at).ok_or(ENOENT)?.1)
+    }
+
+    /// What peers at that interface may do with it.
+    fn shown(&self, interface: u32) -> Shown {
+        let state = self.state.lock();
+        let known = state.shown.iter().find(|(at, _)| *at == interface);
+        known.map_or(Shown::Unprepared, |(_, shown)| *shown)
+    }
+
+    /// An interface has gone (`SI-LSM-5`).
+    fn forget(&self, interface: u32) {
+        self.state.lock().shown.retain(|(at, _)| *at != interface);
+    }
+}
+
+/// A segment that a queue copies from.
+pub(crate) struct Used(Arc<Segment>);
+
+impl Used {
+    /// Fills all of `to` from `at`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` outside, `ENOTCONN` if the memory has gone.
+    pub(crate) fn read(&self, at: u64, to: &mut [u8]) -> Result {
+        match &*self.0.piece {
+            Piece::Local(local) => local.read(at, to),
+            _ => Err(EINVAL),
+        }
+    }
+}
+
+impl Drop for Used {
+    fn drop(&mut self) {
+        self.0.state.lock().copies -= 1;
+    }
+}
+
+/// All segments of this host.
+#[pin_data]
+pub(crate) struct Segments {
+    #[pin]
+    list: Mutex<KVec<Arc<Segment>>>,
+}
+
+impl Segments {
+    /// None.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        let init = pin_init!(Self {
+            list <- new_mutex!(KVec::new()),
+        });
+        Arc::pin_init(init, GFP_KERNEL)
+    }
+
+    fn find(&self, is_it: impl Fn(&Segment) -> bool) -> Option<Arc<Segment>> {
+        self.list.lock().iter().find(|s| is_it(s)).cloned()
+    }
+
+    /// The segment of that id.
+    pub(crate) fn by_id(&self, id: u32) -> Option<Arc<Segment>> {
+        self.find(|segment| segment.id == Some(id))
+    }
+
+    /// The segment with that token.
+    pub(crate) fn by_token(&self, token: u32) -> Option<Arc<Segment>> {
+        self.find(|segment| segment.token == token)
+    }
+
+    /// Whether a segment, or the use that a context makes of one, has that number.
+    pub(crate) fn has_number(&self, number: u32) -> bool {
+        let is_its = |segment: &Segment| {
+            let state = segment.state.lock();
+            segment.token == number || state.holdings.iter().any(|h| h.number == number)
+        };
+        self.find(is_its).is_some()
+    }
+
+    /// An interface has gone.
+    pub(crate) fn forget(&self, interface: u32) {
+        self.list.lock().iter().for_each(|s| s.forget(interface));
+    }
+
+    /// The first id of a range that no segment has.
+    ///
+    /// # Errors
+    ///
+    /// `EADDRINUSE`.
+    fn free_id(list: &[Arc<Segment>], first: u32, more: u32) -> Result<u32> {
+        let ids = first..=first.saturating_add(more);
+        let is_free = |id: &u32| !list.iter().any(|segment| segment.id == Some(*id));
+        // Ends after as many as there are segments.
+        ids.into_iter().find(is_free).ok_or_else(error::in_use)
+    }
+
+    /// Makes a segment, for the context's object `number`.
+    ///
+    /// # Errors
+    ///
+    /// Those of `MP_IOC_SEGMENT_CREATE`.
+    pub(crate) fn create(
+        &self,
+        links: &Links,
+        numbers: (u32, u32),
+        user: UserId,
+        wanted: &mp_segment_create,
+    ) -> Result<Arc<Holding>> {
+        let is_private = wanted.flags & MP_SEGMENT_PRIVATE != 0;
+        let free_id = |list: &[Arc<Segment>]| match is_private {
+            true => Ok(None),
+            false => Self::free_id(list, wanted.id, wanted.id_more).map(Some),
+        };
+        free_id(&self.list.lock())?;
+        // Takes its time: not under the lock.
+        let piece = Arc::new(Piece::Local(links.cut(wanted.length)?), GFP_KERNEL)?;
+        let (number, token) = numbers;
+        let mut list = self.list.lock();
+        let id = free_id(&list)?;
+        let segment = Arc::pin_init(
+            pin_init!(Segment {
+                id,
+                token,
+                user,
+                piece,
+                state <- new_mutex!(State {
+                    is_shared: false,
+                    is_gone: false,
+                    shown: KVec::new(),
+                    guests: 0,
+                    copies: 0,
+                    holdings: KVec::new(),
+                }),
+            }),
+            GFP_KERNEL,
+        )?;
+        let holding = Holding::new(number, &segment)?;
+        segment
+            .state
+            .lock()
+            .holdings
+            .push(holding.clone(), GFP_KERNEL)?;
+        list.push(segment, GFP_KERNEL)?;
+        Ok(holding)
+    }
+
+    /// One more use of a segment that is shared (`SI-ATTSEG-1`).
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`, `EPERM` if it is not shared or another user's, `ENOMEM`.
+    pub(crate) fn attach(&self, number: u32, id: u32, user: UserId) -> Result<Arc<Holding>> {
+        let segment = self.by_id(id).ok_or(ENOENT)?;
+        let holding = Holding::new(number, &segment)?;
+        let mut state = segment.state.lock();
+        if state.is_gone {
+            return Err(ENOENT);
+        }
+        if !state.is_shared || segment.user != user {
+            return Err(EPERM);
+        }
+        holding.notices.reserve(state.guests)?;
+        state.holdings.push(holding.clone(), GFP_KERNEL)?;
+        drop(state);
+        Ok(holding)
+    }
+
+    fn take_out(&self, segment: &Arc<Segment>) {
+        let gone = {
+            let mut list = self.list.lock();
+            let at = list.iter().position(|s| Arc::ptr_eq(s, segment));
+            at.and_then(|at| list.remove(at).ok())
+        };
+        drop(gone);
+    }
+}
+
+/// The use that a context makes of a segment.
+#[pin_data]
+pub(crate) struct Holding {
+    number: u32,
+    segment: Arc<Segment>,
+    ready: Arc<Ready>,
+    #[pin]
+    notices: Notices,
+    #[pin]
+    window: Mutex<Option<Window>>,
+}
+
+impl Holding {
+    fn new(number: u32, segment: &Arc<Segment>) -> Result<Arc<Self>> {
+        let ready = Ready::new(0, 0)?;
+        let of = ready.clone();
+        let init = pin_init!(Self {
+            number,
+            segment: segment.clone(),
+            ready,
+            notices <- Notices::new(of),
+            window <- new_mutex!(None),
+        });
+        Arc::pin_init(init, GFP_KERNEL)
+    }
+
+    /// Its number, unique on this host.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Its events.
+    pub(crate) fn ready(&self) -> &Arc<Ready> {
+        &self.ready
+    }
+
+    /// What has happened to the segment's connections.
+    pub(crate) fn notices(&self) -> &Notices {
+        &self.notices
+    }
+
+    /// Bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.segment.piece.len()
+    }
+
+    /// The segment's id; zero if it is private.
+    pub(crate) fn id(&self) -> u32 {
+        self.segment.id.unwrap_or(0)
+    }
+
+    /// Lets other contexts of the user attach themselves (`SI-SHSEG-1`, `SI-SHSEG-2`).
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if it is private.
+    pub(crate) fn share(&self) -> Result {
+        self.segment.id.ok_or_else(error::unsupported)?;
+        self.segment.state.lock().is_shared = true;
+        Ok(())
+    }
+
+    /// See [`Shown::prepare`].
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` if the peer there does not reach the memory, `ENOMEM`.
+    pub(crate) fn prepare(&self, link: &Link) -> Result {
+        let interface = link.interface().id();
+        if let (Piece::Local(local), Some(memory)) = (&*self.segment.piece, link.memory()) {
+            if !link.is_loopback() && !memory.can_grant(local) {
+                return Err(ENOSPC);
+            }
+        }
+        self.segment.change(interface, |shown| {
+            shown.prepare();
+            Ok(())
+        })
+    }
+
+    /// See [`Shown::publish`].
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if it is private, `ENXIO` if it is not prepared there, `ENOMEM`.
+    pub(crate) fn publish(&self, interface: u32) -> Result {
+        self.segment.id.ok_or_else(error::unsupported)?;
+        self.segment
+            .change(interface, |shown| shown.publish().map_err(|_| ENXIO))
+    }
+
+    /// See [`Shown::withdraw`]. With `how`, those who are connected are asked to leave, or
+    /// put out.
+    ///
+    /// # Errors
+    ///
+    /// `ENXIO` if it is not published there, `ENOMEM`.
+    pub(crate) fn withdraw(&self, link: &Link, how: u32) -> Result {
+        let interface = link.interface().id();
+        self.segment
+            .change(interface, |shown| shown.withdraw().map_err(|_| ENXIO))?;
+        if how & MP_WITHDRAW_FORCE != 0 {
+            self.segment.left(link.end_guests(self.segment.token));
+        } else if how & MP_WITHDRAW_NOTIFY != 0 {
+            link.ask_guests_to_leave(self.segment.token);
+        }
+        Ok(())
+    }
+
+    /// Has a queue copy from it.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if it has ended, `ENXIO` if it is not prepared at that interface.
+    pub(crate) fn begin_use(&self, interface: u32) -> Result<Used> {
+        if self.segment.shown(interface) == Shown::Unprepared {
+            return Err(ENXIO);
+        }
+        let mut state = self.segment.state.lock();
+        if state.is_gone {
+            return Err(ENOENT);
+        }
+        state.copies += 1;
+        drop(state);
+        Ok(Used(self.segment.clone()))
+    }
+
+    /// Tells what there is to know, with the place where the process may map it.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` without free offsets, `ENOMEM`.
+    pub(crate) fn describe(&self, mapper: &Mapper, info: &mut mp_segment) -> Result {
+        let place = self.place(mapper)?;
+        (info.length, info.offset) = (place.len, place.offset);
+        info.id = self.id();
+        info.state = match self.segment.shown(info.interface) {
+            Shown::Unprepared => MP_SEGMENT_UNPREPARED,
+            Shown::Prepared => MP_SEGMENT_PREPARED,
+            Shown::Published => MP_SEGMENT_PUBLISHED,
+        };
+        let state = self.segment.state.lock();
+        info.connections = state.guests as u32;
+        info.flags = 0;
+        if self.segment.id.is_none() {
+            info.flags |= MP_SEGMENT_PRIVATE;
+        }
+        if state.is_shared {
+            info.flags |= MP_SEGMENT_SHARED;
+        }
+        Ok(())
+    }
+
+    fn place(&self, mapper: &Mapper) -> Result<Place> {
+        let mut window = self.window.lock();
+        if window.is_none() {
+            *window = Some(mapper.window(&self.segment.piece)?);
+        }
+        Ok(window.as_ref().map_or(Place::default(), Place::of))
+    }
+
+    /// Ends this use of the segment, and with the last one the segment.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if it is the last one and there are connections, unless they are to be ended by
+    /// `force`; then nothing has changed. `ENOENT` if it has ended.
+    pub(crate) fn remove(self: &Arc<Self>, links: &Links, force: bool) -> Result {
+        let segment = &self.segment;
+        let (gone, is_last) = {
+            let mut state = segment.state.lock();
+            let at = state.holdings.iter().position(|h| Arc::ptr_eq(h, self));
+            let at = at.ok_or(ENOENT)?;
+            let is_last = state.holdings.len() == 1;
+            let is_used = state.guests != 0 || state.copies != 0;
+            if is_last && is_used && !force {
+                return Err(EBUSY);
+            }
+            state.is_gone = is_last;
+            (state.holdings.remove(at).ok(), is_last)
+        };
+        if is_last {
+            links.segments().take_out(segment);
+            links.for_each(|link| {
+                link.end_guests(segment.token);
+            });
+        }
+        self.ready.close();
+        let window = self.window.lock().take();
+        drop(window);
+        drop(gone);
+        Ok(())
+    }
+}

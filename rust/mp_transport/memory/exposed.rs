@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Windows of a link that are led to physical memory of somebody's choice.
+
+use super::{
+    LeadWindows,
+    Pool, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use mp_kernel::error;
+use mp_proto::reach::{
+    self,
+    Place,
+    FIRST_EXPOSED, //
+};
+
+/// Most such windows that are used of one link.
+pub(super) const MAX_WINDOWS: u32 = 16;
+
+/// A window that is led somewhere; names the time for which it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Led {
+    window: u32,
+    turn: u64,
+}
+
+/// A window.
+#[derive(Clone, Copy, Default)]
+struct Window {
+    /// How often it has been led somewhere.
+    turn: u64,
+    /// Somebody has it led somewhere.
+    is_owned: bool,
+    /// The peer may reach it.
+    is_granted: bool,
+}
+
+impl Window {
+    fn is_free(&self) -> bool {
+        !self.is_owned && !self.is_granted
+    }
+}
+
+/// The windows of a link.
+pub(super) struct Exposed {
+    /// Until the link has gone.
+    way: Option<Arc<dyn LeadWindows>>,
+    windows: KVec<Window>,
+}
+
+impl Exposed {
+    /// The windows that there are; none without a way to lead them.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(way: Option<Arc<dyn LeadWindows>>) -> Result<Self> {
+        let count = way.as_ref().map_or(0, |way| way.count().min(MAX_WINDOWS));
+        let windows = KVec::from_elem(Window::default(), count as usize, GFP_KERNEL)?;
+        Ok(Self { way, windows })
+    }
+
+    /// How many there are.
+    fn count(&self) -> u32 {
+        self.windows.len() as u32
+    }
+
+    /// Whether any window could be led to physical memory.
+    ///
+    /// # Errors
+    ///
+    /// See [`Memory::expose`](super::Memory::expose).
+    pub(super) fn can_expose(&self, phys: u64, len: u64) -> Result {
+        let way = self.way.as_ref().ok_or(error::not_connected())?;
+        // What the last one says if none will do.
+        let mut answer = Err(ENOSPC);
+        for window in 0..self.count() {
+            answer = way.check(window, phys, len);
+            if answer.is_ok() {
+                break;
+            }
+        }
+        answer
+    }
+
+    /// Leads a free window to physical memory. The peer may reach it from now on.
+    ///
+    /// # Errors
+    ///
+    /// See [`Memory::expose`](super::Memory::expose).
+    pub(super) fn expose(&mut self, phys: u64, len: u64) -> Result<Led> {
+        let way = self.way.as_ref().ok_or(error::not_connected())?;
+        let mut refused = ENOSPC;
+        for (number, window) in (0..).zip(&mut self.windows) {
+            if !window.is_free() {
+                continue;
+            }
+            // Windows differ in what they demand: another one may do.
+            match way.lead(number, phys, len) {
+                Ok(()) => {
+                    window.turn += 1;
+                    (window.is_owned, window.is_granted) = (true, true);
+                    return Ok(Led {
+                        window: number,
+                        turn: window.turn,
+                    });
+                }
+                Err(e) => refused = e,
+            }
+        }
+        Err(refused)
+    }
+
+    /// Its owner gives a window up; while the peer may reach it, it stays led there.
+    pub(super) fn give_up(&mut self, led: Led) {
+        if let Some(window) = self.windows.get_mut(led.window as usize) {
+            if window.turn == led.turn && window.is_owned {
+                window.is_owned = false;
+                self.settle(led.window);
+            }
+        }
+    }
+
+    /// The peer does not reach a window any more.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if it did not before, or if nothing begins at that offset.
+    pub(super) fn let_go(&mut self, window: u16, off: u64) -> Result {
+        let number = window.checked_sub(FIRST_EXPOSED).ok_or(ENOENT)?;
+        let known = self.windows.get_mut(usize::from(number)).ok_or(ENOENT)?;
+        if off != 0 || !known.is_granted {
+            return Err(ENOENT);
+        }
+        known.is_granted = false;
+        self.settle(number.into());
+        Ok(())
+    }
+
+    /// The peer reaches no window any more that it could reach.
+    pub(super) fn let_all_go(&mut self) {
+        for number in 0..self.count() {
+            if let Some(window) = self.windows.get_mut(number as usize) {
+                if core::mem::take(&mut window.is_granted) {
+                    self.settle(number);
+                }
+            }
+        }
+    }
+
+    /// The link goes: windows lead nowhere any more.
+    pub(super) fn close(&mut self) {
+        let Some(way) = self.way.take() else { return };
+        for (number, window) in (0..).zip(&mut self.windows) {
+            if !window.is_free() {
+                way.withdraw(number);
+                *window = Window::default();
+            }
+        }
+    }
+
+    /// Leads a window nowhere that nobody needs any more.
+    fn settle(&mut self, number: u32) {
+        let window = self.windows.get(number as usize);
+        if let (Some(way), true) = (&self.way, window.is_some_and(Window::is_free)) {
+            way.withdraw(number);
+        }
+    }
+}
+
+/// Physical memory of this host that the peer of a link reaches by a window of its own.
+///
+/// Dropping it leads the window nowhere: at once if the peer has let go, else when it
+/// does or the next epoch begins. Sleeps.
+pub struct Exposure {
+    pool: Arc<Pool>,
+    led: Led,
+    len: u64,
+}
+
+impl Exposure {
+    pub(super) fn new(pool: &Arc<Pool>, led: Led, len: u64) -> Self {
+        Self {
+            pool: pool.clone(),
+            led,
+            len,
+        }
+    }
+
+    /// Where it begins among what the peer may reach: the peer is told this.
+    pub fn off(&self) -> u64 {
+        let window = u16::try_from(self.led.window).unwrap_or(u16::MAX);
+        reach::start_of(FIRST_EXPOSED.saturating_add(window))
+    }
+
+    /// The window, among all that lead to this host, and the offset in it.
+    pub fn place(&self) -> Place {
+        Place::decode(self.off())
+    }
+
+    /// Bytes, as they were asked for.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+impl Drop for Exposure {
+    fn drop(&mut self) {
+        self.pool.conceal(self.led);
+    }
+}

@@ -1,0 +1,509 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Objects that a host offers to many processes of another one: segments, events and ports, and
+//! the connections to them (SI-CONSEG-*, SI-RSM-*, SI-EVT-*).
+//!
+//! Each of the two hosts has one [`Engine`] per link, for as long as the interface exists. It has
+//! the connections of this host's processes to what the other host offers (*own* ones), and those
+//! of the other host's processes to what this one offers (*guests*). What is offered, the caller
+//! knows: the engine asks it through the trait [`Host`], which also takes messages and hears what
+//! happens. A host that is its own peer has one engine, which hears what it says itself.
+//!
+//! | step | host of the process | host of the object |
+//! |---|---|---|
+//! | a process connects | CONNECT | CONNECTED or REFUSED |
+//! | it leaves | LEAVE | |
+//! | the owner asks it to leave | | WITHDRAWN |
+//! | the owner ends the connection | takes mappings away, GONE | ENDED; lets memory rest until GONE |
+//! | the link is back | RESUME for each connection, then RESUMED | CONNECTED or REFUSED for each |
+//!
+//! The rules that make it hold together:
+//!
+//! 1. A connection has the number of its process's object, which is not given again before all
+//!    others; so LEAVE needs no answer. What arrives for a number that is not known any more has
+//!    crossed a LEAVE, and means nothing.
+//! 2. Memory may be somebody else's only after LEAVE or GONE, or in another epoch of the link.
+//! 3. A connection outlives the link if both services do: who has it resumes it, and gets the same
+//!    object, or has lost it. What is not resumed has left. Connections to ports are not resumed:
+//!    nobody could tell which messages had arrived.
+//!
+//! The channel between the engines keeps order and loses nothing within an epoch. Everything in a
+//! message is checked before anything is changed; what cannot be is [`Corrupt`], and the caller
+//! resets the link.
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`message`] | what the engines tell each other |
+//! | [`state`] | the states of a connection, and of a segment at an interface |
+//! | [`tally`] | triggers of events that are counted by totals |
+//! | [`window`] | how many messages to a port may be under way |
+
+mod guest;
+pub mod message;
+pub mod state;
+pub mod tally;
+pub mod window;
+
+use crate::fabric::Life;
+use crate::pairing::table::{find, find_mut, insert, remove, Numbered, Table};
+use message::{Message, What};
+use state::{Change, State};
+
+pub use crate::pairing::Corrupt;
+
+/// Most own connections of one link, and most guests.
+pub const CONNECTIONS: usize = 1024;
+
+/// What a connection leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Object {
+    /// Memory.
+    Segment,
+    /// A flag or counter.
+    Event,
+    /// A queue of messages.
+    Port,
+}
+
+/// What a process would like to be connected to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Want {
+    /// The kind of object.
+    pub object: Object,
+    /// The number under which it is offered.
+    pub number: u32,
+    /// It must be an event that counts.
+    pub counted: bool,
+}
+
+/// What a connection gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grant {
+    /// Names what is offered, among all that its host has ever offered; not zero.
+    pub token: u32,
+    /// Where a segment's memory begins, among what the other host may reach.
+    pub off: u64,
+    /// Bytes of a segment; zero for others.
+    pub len: u64,
+}
+
+/// Why there is no connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// Nothing of that number is offered.
+    NotFound,
+    /// It takes no further connections, or does not count.
+    Refused,
+    /// The memory is not reached.
+    Unreachable,
+    /// The link went down; never in a message.
+    Down,
+}
+
+/// A connection of the other host's process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Guest {
+    /// Its number, of the other host.
+    pub number: u32,
+    /// What it has asked for.
+    pub want: Want,
+    /// The token of what it is connected to.
+    pub token: u32,
+}
+
+/// What has happened. Connections are own ones unless they are guests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// A connection is there.
+    Connected(u32, Grant),
+    /// It will not be: the engine has forgotten it.
+    Refused(u32, Why),
+    /// The link is down.
+    Down(u32),
+    /// The link is back; the memory may be elsewhere.
+    Up(u32, Grant),
+    /// The owner asks to leave.
+    Withdrawn(u32),
+    /// It has ended for good. Nobody reaches the memory through it any more when the call returns.
+    Lost(u32),
+    /// A guest's link is down.
+    GuestDown(Guest),
+    /// A guest has resumed its connection.
+    GuestUp(Guest),
+    /// A guest has left, and does not reach the memory any more.
+    GuestLeft(Guest),
+    /// A guest's connection has ended with its host's service.
+    GuestLost(Guest),
+    /// A guest whose connection was ended does not reach the memory any more.
+    LetGo(Guest),
+    /// The answer to [`Engine::ask`]: all that was stored before has arrived.
+    Answered(u32),
+    /// So many messages of a connection have been taken, altogether.
+    Taken(u32, u32),
+}
+
+/// What an engine needs of its host, at once.
+pub trait Host {
+    /// A guest asks for an object. Whatever is granted is the guest's until an event says that it
+    /// has left, was lost, or has let go.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    fn accept(&mut self, guest: u32, want: &Want) -> Result<Grant, Why>;
+
+    /// A guest that was down asks for the same again.
+    ///
+    /// # Errors
+    /// Why it is refused; the guest is lost then.
+    fn accept_again(&mut self, guest: &Guest) -> Result<Grant, Why>;
+
+    /// Sends a message to the other engine, in order.
+    fn say(&mut self, message: Message);
+
+    /// Something has happened.
+    fn event(&mut self, event: Event);
+}
+
+/// Why a process cannot connect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The link is down.
+    Down,
+    /// There are too many connections.
+    Full,
+    /// The number is zero, or in use.
+    Number,
+}
+
+/// A connection of this host's process.
+#[derive(Debug, Clone, Copy)]
+pub struct Own {
+    number: u32,
+    want: Want,
+    /// Nothing until the other host has answered.
+    grant: Option<Grant>,
+    state: State,
+}
+
+impl Numbered for Own {
+    fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+/// Where a guest stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Connected.
+    Up,
+    /// The link is down; perhaps it is to be asked to leave when it is back.
+    Down { withdrawn: bool },
+    /// Ended: has not let go.
+    Ended,
+}
+
+/// An entry for a guest.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    guest: Guest,
+    stage: Stage,
+}
+
+impl Numbered for Entry {
+    fn number(&self) -> u32 {
+        self.guest.number
+    }
+}
+
+/// The connections of one link.
+#[derive(Debug)]
+pub struct Engine<O: Table<Own>, G: Table<Entry>> {
+    own: O,
+    guests: G,
+    is_up: bool,
+    /// The other service, as long as connections to it can be resumed.
+    partner: Option<Life>,
+}
+
+impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
+    /// No connections, in tables that are empty.
+    pub fn new(own: O, guests: G) -> Self {
+        Engine {
+            own,
+            guests,
+            is_up: false,
+            partner: None,
+        }
+    }
+
+    /// Both services listen to each other from now on; the other one has that life.
+    pub fn up(&mut self, partner: Life, host: &mut impl Host) {
+        self.down(host);
+        if self.partner != Some(partner) {
+            self.give_up(host);
+        }
+        self.is_up = true;
+        self.partner = Some(partner);
+        for own in self.own.iter().flatten() {
+            let (false, Some(grant)) = (own.state.is_lost(), own.grant) else {
+                continue;
+            };
+            host.say(Message {
+                connection: own.number,
+                what: What::Resume(own.want, grant.token),
+            });
+        }
+        host.say(Message {
+            connection: 0,
+            what: What::Resumed,
+        });
+    }
+
+    /// The services do not listen to each other any more.
+    pub fn down(&mut self, host: &mut impl Host) {
+        if !core::mem::replace(&mut self.is_up, false) {
+            return;
+        }
+        for place in self.own.iter_mut() {
+            let Some(own) = place else { continue };
+            if own.grant.is_none() {
+                host.event(Event::Refused(own.number, Why::Down));
+                *place = None;
+            } else if own.want.object == Object::Port {
+                lose(own, host);
+            } else if own.state.apply(Change::Down) {
+                host.event(Event::Down(own.number));
+            }
+        }
+        for place in self.guests.iter_mut() {
+            let Some(entry) = place else { continue };
+            let guest = entry.guest;
+            match entry.stage {
+                // Its memory rests until the next epoch in any case.
+                Stage::Ended => {
+                    host.event(Event::LetGo(guest));
+                    *place = None;
+                }
+                _ if guest.want.object == Object::Port => {
+                    host.event(Event::GuestLost(guest));
+                    *place = None;
+                }
+                Stage::Up => {
+                    entry.stage = Stage::Down { withdrawn: false };
+                    host.event(Event::GuestDown(guest));
+                }
+                Stage::Down { .. } => {}
+            }
+        }
+    }
+
+    /// The link was down for so long that nothing is resumed.
+    pub fn give_up(&mut self, host: &mut impl Host) {
+        if self.is_up {
+            return;
+        }
+        self.partner = None;
+        for own in self.own.iter_mut().flatten() {
+            lose(own, host);
+        }
+        for place in self.guests.iter_mut() {
+            if let Some(entry) = place.take() {
+                host.event(Event::GuestLost(entry.guest));
+            }
+        }
+    }
+
+    /// A process connects: [`Event::Connected`] or [`Event::Refused`] follows.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn connect(
+        &mut self,
+        number: u32,
+        want: &Want,
+        host: &mut impl Host,
+    ) -> Result<(), Refusal> {
+        if !self.is_up {
+            return Err(Refusal::Down);
+        }
+        if number == 0 || find(&self.own, number).is_some() {
+            return Err(Refusal::Number);
+        }
+        let own = Own {
+            number,
+            want: *want,
+            grant: None,
+            state: State::CONNECTING,
+        };
+        insert(&mut self.own, own).ok_or(Refusal::Full)?;
+        host.say(Message {
+            connection: number,
+            what: What::Connect(*want),
+        });
+        Ok(())
+    }
+
+    /// A process has left, and does not reach the memory any more; or it does not wait for the
+    /// answer.
+    pub fn leave(&mut self, number: u32, host: &mut impl Host) {
+        let Some(own) = find(&self.own, number) else {
+            return;
+        };
+        if self.is_up && !own.state.is_lost() {
+            host.say(Message {
+                connection: number,
+                what: What::Leave,
+            });
+        }
+        remove(&mut self.own, number);
+    }
+
+    /// Asks the other host for a sign of life, which comes behind all that was stored before.
+    ///
+    /// # Errors
+    /// [`Refusal::Down`].
+    pub fn ask(&mut self, question: u32, host: &mut impl Host) -> Result<(), Refusal> {
+        if !self.is_up {
+            return Err(Refusal::Down);
+        }
+        host.say(Message {
+            connection: question,
+            what: What::Ask,
+        });
+        Ok(())
+    }
+
+    /// The state of a connection.
+    pub fn state(&self, number: u32) -> Option<State> {
+        Some(find(&self.own, number)?.state)
+    }
+
+    /// The other engine has said something.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if it cannot have said that; the epoch must end.
+    pub fn receive(&mut self, message: &Message, host: &mut impl Host) -> Result<(), Corrupt> {
+        if !self.is_up {
+            return Ok(());
+        }
+        let number = message.connection;
+        match message.what {
+            What::Connect(want) => self.hear_connect(number, want, host),
+            What::Resume(want, token) => self.hear_resume(number, want, token, host),
+            What::Resumed => {
+                self.hear_resumed(host);
+                Ok(())
+            }
+            What::Leave => {
+                self.hear_leave(number, host);
+                Ok(())
+            }
+            What::Gone => self.hear_gone(number, host),
+            What::Connected(grant) => self.hear_connected(number, grant, host),
+            What::Refused(why) => self.hear_refused(number, why, host),
+            What::Withdrawn => self.hear_withdrawn(number, host),
+            What::Ended => self.hear_ended(number, host),
+            What::Ask => {
+                host.say(Message {
+                    connection: number,
+                    what: What::Answer,
+                });
+                Ok(())
+            }
+            What::Answer => {
+                host.event(Event::Answered(number));
+                Ok(())
+            }
+            What::Taken(total) => {
+                if find(&self.own, number).is_some_and(|own| own.want.object != Object::Port) {
+                    return Err(Corrupt);
+                }
+                host.event(Event::Taken(number, total));
+                Ok(())
+            }
+        }
+    }
+
+    fn hear_connected(
+        &mut self,
+        number: u32,
+        grant: Grant,
+        host: &mut impl Host,
+    ) -> Result<(), Corrupt> {
+        let Some(own) = find_mut(&mut self.own, number) else {
+            return Ok(());
+        };
+        let is_segment = own.want.object == Object::Segment;
+        if grant.token == 0 || is_segment != (grant.len != 0) {
+            return Err(Corrupt);
+        }
+        if own.state == State::CONNECTING {
+            own.state.apply(Change::Up);
+            own.grant = Some(grant);
+            host.event(Event::Connected(number, grant));
+            return Ok(());
+        }
+        let before = own.grant.ok_or(Corrupt)?;
+        let is_same = before.token == grant.token && before.len == grant.len;
+        if !is_same || !own.state.apply(Change::Up) {
+            return Err(Corrupt);
+        }
+        own.grant = Some(grant);
+        host.event(Event::Up(number, grant));
+        Ok(())
+    }
+
+    fn hear_refused(&mut self, number: u32, why: Why, host: &mut impl Host) -> Result<(), Corrupt> {
+        let Some(own) = find_mut(&mut self.own, number) else {
+            return Ok(());
+        };
+        if own.state == State::CONNECTING {
+            remove(&mut self.own, number);
+            host.event(Event::Refused(number, why));
+            return Ok(());
+        }
+        if own.state.is_operational() || own.state.is_lost() {
+            return Err(Corrupt);
+        }
+        lose(own, host);
+        Ok(())
+    }
+
+    fn hear_withdrawn(&mut self, number: u32, host: &mut impl Host) -> Result<(), Corrupt> {
+        let Some(own) = find_mut(&mut self.own, number) else {
+            return Ok(());
+        };
+        if !own.state.is_operational() {
+            return Err(Corrupt);
+        }
+        if own.state.apply(Change::Withdraw) {
+            host.event(Event::Withdrawn(number));
+        }
+        Ok(())
+    }
+
+    fn hear_ended(&mut self, number: u32, host: &mut impl Host) -> Result<(), Corrupt> {
+        let Some(own) = find_mut(&mut self.own, number) else {
+            return Ok(());
+        };
+        if !own.state.is_operational() {
+            return Err(Corrupt);
+        }
+        if own.state.apply(Change::Withdraw) {
+            host.event(Event::Withdrawn(number));
+        }
+        lose(own, host);
+        host.say(Message {
+            connection: number,
+            what: What::Gone,
+        });
+        Ok(())
+    }
+}
+
+/// Ends a connection for good, once.
+fn lose(own: &mut Own, host: &mut impl Host) {
+    if own.state.apply(Change::Lose) {
+        host.event(Event::Lost(own.number));
+    }
+}

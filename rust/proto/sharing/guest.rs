@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The host of the object: what its guests do, and what its owner does to them.
+
+use crate::pairing::table::{find, find_mut, insert, remove, Table};
+use crate::sharing::message::{Message, What};
+use crate::sharing::{Corrupt, Engine, Entry, Event, Guest, Host, Own, Stage, Want, Why};
+
+impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
+    /// How many guests are connected to what has that token, whether or not their link is up.
+    pub fn guests(&self, token: u32) -> usize {
+        let connected = |entry: &&Entry| entry.guest.token == token && entry.stage != Stage::Ended;
+        self.guests.iter().flatten().filter(connected).count()
+    }
+
+    /// A guest that is connected, and whose link is up.
+    pub fn guest(&self, number: u32) -> Option<Guest> {
+        let entry = find(&self.guests, number)?;
+        (entry.stage == Stage::Up).then_some(entry.guest)
+    }
+
+    /// Asks all guests of what has that token to leave.
+    pub fn withdraw(&mut self, token: u32, host: &mut impl Host) {
+        let entries = self.guests.iter_mut().flatten();
+        for entry in entries.filter(|entry| entry.guest.token == token) {
+            match &mut entry.stage {
+                Stage::Up => host.say(Message {
+                    connection: entry.guest.number,
+                    what: What::Withdrawn,
+                }),
+                Stage::Down { withdrawn } => *withdrawn = true,
+                Stage::Ended => {}
+            }
+        }
+    }
+
+    /// Ends the connections of all guests of what has that token, and says how many there were.
+    /// [`Event::LetGo`] follows for each.
+    pub fn end(&mut self, token: u32, host: &mut impl Host) -> usize {
+        let mut ended = 0;
+        for place in self.guests.iter_mut() {
+            let Some(entry) = place else { continue };
+            let guest = entry.guest;
+            if guest.token != token {
+                continue;
+            }
+            match entry.stage {
+                Stage::Up => {
+                    entry.stage = Stage::Ended;
+                    host.say(Message {
+                        connection: guest.number,
+                        what: What::Ended,
+                    });
+                    ended += 1;
+                }
+                // Nothing to be resumed is found.
+                Stage::Down { .. } => {
+                    *place = None;
+                    host.event(Event::LetGo(guest));
+                    ended += 1;
+                }
+                Stage::Ended => {}
+            }
+        }
+        ended
+    }
+
+    /// A guest's messages have been taken, so many altogether.
+    pub fn taken(&mut self, number: u32, total: u32, host: &mut impl Host) {
+        if self.guest(number).is_some() {
+            host.say(Message {
+                connection: number,
+                what: What::Taken(total),
+            });
+        }
+    }
+
+    pub(super) fn hear_connect(
+        &mut self,
+        number: u32,
+        want: Want,
+        host: &mut impl Host,
+    ) -> Result<(), Corrupt> {
+        if number == 0 || find(&self.guests, number).is_some() {
+            return Err(Corrupt);
+        }
+        let has_place = self.guests.iter().any(Option::is_none);
+        let accepted = match has_place {
+            true => host.accept(number, &want),
+            false => Err(Why::Refused),
+        };
+        let what = match accepted {
+            Ok(grant) => {
+                let guest = Guest {
+                    number,
+                    want,
+                    token: grant.token,
+                };
+                let stage = Stage::Up;
+                // There is a place.
+                let _ = insert(&mut self.guests, Entry { guest, stage });
+                What::Connected(grant)
+            }
+            Err(why) => What::Refused(why),
+        };
+        host.say(Message {
+            connection: number,
+            what,
+        });
+        Ok(())
+    }
+
+    pub(super) fn hear_resume(
+        &mut self,
+        number: u32,
+        want: Want,
+        token: u32,
+        host: &mut impl Host,
+    ) -> Result<(), Corrupt> {
+        let refuse = |host: &mut _, why| {
+            Host::say(
+                host,
+                Message {
+                    connection: number,
+                    what: What::Refused(why),
+                },
+            );
+        };
+        let Some(entry) = find_mut(&mut self.guests, number) else {
+            refuse(host, Why::NotFound);
+            return Ok(());
+        };
+        let Stage::Down { withdrawn } = entry.stage else {
+            return Err(Corrupt);
+        };
+        let guest = entry.guest;
+        if guest.token != token || guest.want != want {
+            return Err(Corrupt);
+        }
+        match host.accept_again(&guest) {
+            Ok(grant) => {
+                entry.stage = Stage::Up;
+                host.event(Event::GuestUp(guest));
+                host.say(Message {
+                    connection: number,
+                    what: What::Connected(grant),
+                });
+                if withdrawn {
+                    host.say(Message {
+                        connection: number,
+                        what: What::Withdrawn,
+                    });
+                }
+            }
+            Err(why) => {
+                remove(&mut self.guests, number);
+                host.event(Event::GuestLost(guest));
+                refuse(host, why);
+            }
+        }
+        Ok(())
+    }
+
+    /// Who has not resumed by now has left meanwhile.
+    pub(super) fn hear_resumed(&mut self, host: &mut impl Host) {
+        for place in self.guests.iter_mut() {
+            let is_down = |entry: &mut Entry| matches!(entry.stage, Stage::Down { .. });
+            if let Some(entry) = place.take_if(is_down) {
+                host.event(Event::GuestLeft(entry.guest));
+            }
+        }
+    }
+
+    pub(super) fn hear_leave(&mut self, number: u32, host: &mut impl Host) {
+        let Some(entry) = find(&self.guests, number) else {
+            return;
+        };
+        let (guest, stage) = (entry.guest, entry.stage);
+        remove(&mut self.guests, number);
+        host.event(match stage {
+            Stage::Ended => Event::LetGo(guest),
+            _ => Event::GuestLeft(guest),
+        });
+    }
+
+    pub(super) fn hear_gone(&mut self, number: u32, host: &mut impl Host) -> Result<(), Corrupt> {
+        let Some(entry) = find(&self.guests, number) else {
+            return Ok(());
+        };
+        if entry.stage != Stage::Ended {
+            return Err(Corrupt);
+        }
+        let guest = entry.guest;
+        remove(&mut self.guests, number);
+        host.event(Event::LetGo(guest));
+        Ok(())
+    }
+}

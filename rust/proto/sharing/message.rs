@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the sharing engines of two hosts tell each other: 32 bytes, little-endian.
+//!
+//! Codecs only: a decoded message holds whatever the peer wrote, and the engine checks it.
+
+use crate::sharing::{Grant, Object, Want, Why};
+use crate::wire::{get_u32, get_u64, put_u32, put_u64};
+
+/// A message between sharing engines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// The writer's process would like to be connected.
+    Connect(Want),
+    /// The writer had that connection before the link was lost, to what has that token.
+    Resume(Want, u32),
+    /// The writer has resumed all that it had.
+    Resumed,
+    /// The writer's process has left.
+    Leave,
+    /// The writer's process does not reach the memory of a connection that was ended.
+    Gone,
+    /// The reader's connection is there.
+    Connected(Grant),
+    /// It is not.
+    Refused(Why),
+    /// The owner asks the reader's process to leave.
+    Withdrawn,
+    /// The owner has ended the reader's connection.
+    Ended,
+    /// Are you there?
+    Ask,
+    /// Yes, and all that was stored before the question is.
+    Answer,
+    /// The reader's connection: so many messages have been taken altogether.
+    Taken(u32),
+}
+
+/// A message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Message {
+    /// The connection, by the number of the host whose process has it; or the question's number.
+    pub connection: u32,
+    /// The message itself.
+    pub what: What,
+}
+
+/// Size of a message on the wire, in bytes.
+pub const SIZE: usize = 32;
+
+const CONNECT: u32 = 1;
+const RESUME: u32 = 2;
+const RESUMED: u32 = 3;
+const LEAVE: u32 = 4;
+const GONE: u32 = 5;
+const CONNECTED: u32 = 6;
+const REFUSED: u32 = 7;
+const WITHDRAWN: u32 = 8;
+const ENDED: u32 = 9;
+const ASK: u32 = 10;
+const ANSWER: u32 = 11;
+const TAKEN: u32 = 12;
+
+/// In the first word: it must be an event that counts.
+const COUNTED: u32 = 1 << 16;
+
+impl Message {
+    /// The bytes on the wire.
+    pub fn encode(&self) -> [u8; SIZE] {
+        let mut b = [0; SIZE];
+        let kind = match self.what {
+            What::Connect(want) => CONNECT | put_want(&mut b, &want),
+            What::Resume(want, token) => {
+                put_u32(&mut b, 12, token);
+                RESUME | put_want(&mut b, &want)
+            }
+            What::Resumed => RESUMED,
+            What::Leave => LEAVE,
+            What::Gone => GONE,
+            What::Connected(grant) => {
+                put_u32(&mut b, 12, grant.token);
+                put_u64(&mut b, 16, grant.off);
+                put_u64(&mut b, 24, grant.len);
+                CONNECTED
+            }
+            What::Refused(why) => {
+                let why = match why {
+                    Why::NotFound | Why::Down => 1,
+                    Why::Refused => 2,
+                    Why::Unreachable => 3,
+                };
+                put_u32(&mut b, 8, why);
+                REFUSED
+            }
+            What::Withdrawn => WITHDRAWN,
+            What::Ended => ENDED,
+            What::Ask => ASK,
+            What::Answer => ANSWER,
+            What::Taken(total) => {
+                put_u32(&mut b, 8, total);
+                TAKEN
+            }
+        };
+        put_u32(&mut b, 0, kind);
+        put_u32(&mut b, 4, self.connection);
+        b
+    }
+
+    /// The message in `b`; `None` if it is none. Only the form is checked.
+    pub fn decode(b: &[u8]) -> Option<Message> {
+        let b: &[u8; SIZE] = b.try_into().ok()?;
+        let word = get_u32(b, 0);
+        let what = match word & 0xff {
+            CONNECT => What::Connect(get_want(b, word)?),
+            RESUME => What::Resume(get_want(b, word)?, get_u32(b, 12)),
+            RESUMED => What::Resumed,
+            LEAVE => What::Leave,
+            GONE => What::Gone,
+            CONNECTED => What::Connected(Grant {
+                token: get_u32(b, 12),
+                off: get_u64(b, 16),
+                len: get_u64(b, 24),
+            }),
+            REFUSED => What::Refused(match get_u32(b, 8) {
+                1 => Why::NotFound,
+                2 => Why::Refused,
+                3 => Why::Unreachable,
+                _ => return None,
+            }),
+            WITHDRAWN => What::Withdrawn,
+            ENDED => What::Ended,
+            ASK => What::Ask,
+            ANSWER => What::Answer,
+            TAKEN => What::Taken(get_u32(b, 8)),
+            _ => return None,
+        };
+        Some(Message {
+            connection: get_u32(b, 4),
+            what,
+        })
+    }
+}
+
+/// What is wanted: its number in place, and its part of the first word.
+fn put_want(b: &mut [u8; SIZE], want: &Want) -> u32 {
+    put_u32(b, 8, want.number);
+    let object = match want.object {
+        Object::Segment => 1,
+        Object::Event => 2,
+        Object::Port => 3,
+    };
+    object << 8 | u32::from(want.counted) * COUNTED
+}
+
+fn get_want(b: &[u8; SIZE], word: u32) -> Option<Want> {
+    let object = match word >> 8 & 0xff {
+        1 => Object::Segment,
+        2 => Object::Event,
+        3 => Object::Port,
+        _ => return None,
+    };
+    Some(Want {
+        object,
+        number: get_u32(b, 8),
+        counted: word & COUNTED != 0,
+    })
+}

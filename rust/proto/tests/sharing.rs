@@ -1,0 +1,484 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Two hosts that share objects, under a seeded scheduler: processes connect and leave, owners
+//! withdraw and end, messages take their time, the link is lost and comes back, services start
+//! anew. What must hold is checked after every step, and in the end that both hosts agree.
+
+mod common;
+
+use common::Dice;
+use mp_proto::fabric::Life;
+use mp_proto::sharing::message::{Message, What};
+use mp_proto::sharing::{
+    Corrupt, Engine, Entry, Event, Grant, Guest, Host, Object, Own, Refusal, Want, Why,
+};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+type Tables = Engine<Vec<Option<Own>>, Vec<Option<Entry>>>;
+
+/// What a host has beside its engine.
+#[derive(Default)]
+struct Site {
+    out: VecDeque<Message>,
+    events: Vec<Event>,
+    /// Tokens of what is offered, by number of a segment.
+    offered: BTreeMap<u32, u32>,
+    /// Guests that may reach memory, with its token.
+    reached_by: BTreeMap<u32, u32>,
+    /// Own connections that processes write by, with the token.
+    writes: BTreeMap<u32, u32>,
+}
+
+const OBJECTS: u32 = 3;
+
+impl Host for Site {
+    fn accept(&mut self, guest: u32, want: &Want) -> Result<Grant, Why> {
+        let token = *self.offered.get(&want.number).ok_or(Why::NotFound)?;
+        assert_eq!(self.reached_by.insert(guest, token), None);
+        Ok(grant(want, token))
+    }
+
+    fn accept_again(&mut self, guest: &Guest) -> Result<Grant, Why> {
+        assert_eq!(self.reached_by.get(&guest.number), Some(&guest.token));
+        Ok(grant(&guest.want, guest.token))
+    }
+
+    fn say(&mut self, message: Message) {
+        let bytes = message.encode();
+        assert_eq!(Message::decode(&bytes), Some(message));
+        self.out.push_back(message);
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Connected(n, grant) => assert_eq!(self.writes.insert(n, grant.token), None),
+            Event::Up(n, grant) => assert_eq!(self.writes.insert(n, grant.token), None),
+            Event::Down(n) => assert!(self.writes.remove(&n).is_some()),
+            Event::Lost(n) => drop(self.writes.remove(&n)),
+            Event::GuestLeft(g) | Event::GuestLost(g) | Event::LetGo(g) => {
+                assert_eq!(self.reached_by.remove(&g.number), Some(g.token));
+            }
+            _ => {}
+        }
+        self.events.push(event);
+    }
+}
+
+fn grant(want: &Want, token: u32) -> Grant {
+    let len = match want.object {
+        Object::Segment => 0x1000,
+        _ => 0,
+    };
+    Grant { token, off: 0, len }
+}
+
+fn segment(number: u32) -> Want {
+    Want {
+        object: Object::Segment,
+        number,
+        counted: false,
+    }
+}
+
+struct Two {
+    engines: [Tables; 2],
+    sites: [Site; 2],
+    lives: [u32; 2],
+    is_up: bool,
+    last: u32,
+}
+
+impl Two {
+    fn new() -> Two {
+        let table = || Engine::new(vec![None; 8], vec![None; 8]);
+        Two {
+            engines: [table(), table()],
+            sites: Default::default(),
+            lives: [1, 2],
+            is_up: false,
+            last: 10,
+        }
+    }
+
+    fn fresh(&mut self) -> u32 {
+        self.last += 1;
+        self.last
+    }
+
+    fn up(&mut self) {
+        self.is_up = true;
+        for n in 0..2 {
+            let partner = Life::new(self.lives[1 - n]);
+            self.engines[n].up(partner, &mut self.sites[n]);
+        }
+    }
+
+    fn down(&mut self) {
+        self.is_up = false;
+        for n in 0..2 {
+            self.sites[n].out.clear();
+            self.engines[n].down(&mut self.sites[n]);
+        }
+    }
+
+    fn connect(&mut self, who: usize, want: Want) -> Result<u32, Refusal> {
+        let number = self.fresh();
+        self.engines[who].connect(number, &want, &mut self.sites[who])?;
+        Ok(number)
+    }
+
+    fn leave(&mut self, who: usize, number: u32) {
+        self.sites[who].writes.remove(&number);
+        self.engines[who].leave(number, &mut self.sites[who]);
+    }
+
+    fn end(&mut self, who: usize, token: u32) {
+        let before = self.engines[who].guests(token);
+        let ended = self.engines[who].end(token, &mut self.sites[who]);
+        assert_eq!(ended, before);
+    }
+
+    /// Delivers the oldest message of a host.
+    fn deliver(&mut self, from: usize) -> bool {
+        let Some(message) = self.sites[from].out.pop_front() else {
+            return false;
+        };
+        let to = 1 - from;
+        let heard = self.engines[to].receive(&message, &mut self.sites[to]);
+        assert_eq!(heard, Ok(()), "{message:?}");
+        true
+    }
+
+    fn settle(&mut self) {
+        while self.deliver(0) || self.deliver(1) {}
+    }
+
+    /// Nobody writes where the owner thinks that nobody can.
+    fn check(&self) {
+        for n in 0..2 {
+            for (number, token) in &self.sites[n].writes {
+                let owner = &self.sites[1 - n];
+                assert_eq!(owner.reached_by.get(number), Some(token));
+            }
+        }
+    }
+}
+
+fn connected() -> (Two, u32) {
+    let mut two = Two::new();
+    two.up();
+    two.sites[1].offered.insert(1, 77);
+    let number = two.connect(0, segment(1)).unwrap();
+    two.settle();
+    two.sites.iter_mut().for_each(|site| site.events.clear());
+    (two, number)
+}
+
+fn names(site: &Site) -> Vec<&'static str> {
+    let name = |event: &Event| match event {
+        Event::Connected(..) => "connected",
+        Event::Refused(..) => "refused",
+        Event::Down(_) => "down",
+        Event::Up(..) => "up",
+        Event::Withdrawn(_) => "withdrawn",
+        Event::Lost(_) => "lost",
+        Event::GuestDown(_) => "guest down",
+        Event::GuestUp(_) => "guest up",
+        Event::GuestLeft(_) => "guest left",
+        Event::GuestLost(_) => "guest lost",
+        Event::LetGo(_) => "let go",
+        Event::Answered(_) => "answered",
+        Event::Taken(..) => "taken",
+    };
+    site.events.iter().map(name).collect()
+}
+
+/// SI-CONSEG-2, SI-EVT-2, SI-DISSEG-1
+#[test]
+fn a_process_connects_and_leaves() {
+    let (mut two, number) = connected();
+    assert!(two.engines[0].state(number).unwrap().is_operational());
+    assert_eq!(two.engines[1].guests(77), 1);
+    two.leave(0, number);
+    two.settle();
+    assert_eq!(names(&two.sites[1]), ["guest left"]);
+    assert_eq!(two.engines[1].guests(77), 0);
+}
+
+/// SI-CONSEG-6, SI-CONSEG-7
+#[test]
+fn what_is_not_offered_is_refused_at_once() {
+    let mut two = Two::new();
+    assert_eq!(two.connect(0, segment(5)), Err(Refusal::Down));
+    two.up();
+    two.settle();
+    let number = two.connect(0, segment(5)).unwrap();
+    two.settle();
+    assert_eq!(two.sites[0].events, [Event::Refused(number, Why::NotFound)]);
+    assert_eq!(two.engines[0].state(number), None);
+}
+
+/// SI-UNAVAIL-3, SI-EVT-3
+#[test]
+fn who_is_asked_to_leave_is_asked_once_and_stays_connected() {
+    let (mut two, number) = connected();
+    for _ in 0..2 {
+        two.engines[1].withdraw(77, &mut two.sites[1]);
+    }
+    two.settle();
+    assert_eq!(names(&two.sites[0]), ["withdrawn"]);
+    let state = two.engines[0].state(number).unwrap();
+    assert!(state.is_operational() && state.is_withdrawn());
+    assert_eq!(two.engines[1].guests(77), 1);
+}
+
+/// SI-UNAVAIL-4, SI-EVT-3, SI-EVT-6
+#[test]
+fn who_is_put_out_hears_both_and_lets_go() {
+    let (mut two, number) = connected();
+    two.engines[1].end(77, &mut two.sites[1]);
+    assert_eq!(two.engines[1].guests(77), 0);
+    assert!(two.sites[1].reached_by.contains_key(&number), "not yet");
+    two.settle();
+    assert_eq!(names(&two.sites[0]), ["withdrawn", "lost"]);
+    assert_eq!(names(&two.sites[1]), ["let go"]);
+    two.leave(0, number);
+    assert!(two.sites[0].out.is_empty(), "all is told");
+}
+
+/// SI-EVT-4, SI-EVT-5
+#[test]
+fn a_connection_outlives_the_link_if_both_services_do() {
+    let (mut two, number) = connected();
+    two.down();
+    assert!(!two.engines[0].state(number).unwrap().is_operational());
+    two.up();
+    two.settle();
+    assert_eq!(names(&two.sites[0]), ["down", "up"]);
+    assert_eq!(names(&two.sites[1]), ["guest down", "guest up"]);
+    assert_eq!(two.engines[1].guests(77), 1);
+}
+
+/// SI-EVT-6, SI-EVT-7
+#[test]
+fn a_connection_is_lost_with_either_service() {
+    for who in 0..2 {
+        let (mut two, _) = connected();
+        two.down();
+        two.lives[who] = 9;
+        two.engines[who] = Engine::new(vec![None; 8], vec![None; 8]);
+        two.sites[who] = Site::default();
+        two.up();
+        two.settle();
+        let expected: [&[&str]; 2] = match who {
+            0 => [&[], &["guest down", "guest lost"]],
+            _ => [&["down", "lost"], &[]],
+        };
+        assert_eq!(names(&two.sites[0]), expected[0]);
+        assert_eq!(names(&two.sites[1]), expected[1]);
+    }
+}
+
+/// SI-EVT-6, SI-DISSEG-4
+#[test]
+fn what_is_given_up_or_left_meanwhile_is_not_resumed() {
+    let (mut two, number) = connected();
+    two.down();
+    two.leave(0, number);
+    two.up();
+    two.settle();
+    assert_eq!(names(&two.sites[1]), ["guest down", "guest left"]);
+
+    let (mut two, number) = connected();
+    two.down();
+    two.engines[1].give_up(&mut two.sites[1]);
+    two.up();
+    two.settle();
+    assert_eq!(names(&two.sites[0]), ["down", "lost"]);
+    assert!(two.engines[0].state(number).unwrap().is_lost());
+}
+
+/// SI-UNAVAIL-3
+#[test]
+fn who_is_asked_to_leave_while_the_link_is_down_hears_it_later() {
+    let (mut two, _) = connected();
+    two.down();
+    two.engines[1].withdraw(77, &mut two.sites[1]);
+    two.up();
+    two.settle();
+    assert_eq!(names(&two.sites[0]), ["down", "up", "withdrawn"]);
+}
+
+/// SI-ISM-2
+#[test]
+fn a_connection_to_a_port_does_not_outlive_the_link() {
+    let mut two = Two::new();
+    two.up();
+    two.sites[1].offered.insert(1, 77);
+    let want = Want {
+        object: Object::Port,
+        ..segment(1)
+    };
+    let number = two.connect(0, want).unwrap();
+    two.settle();
+    two.engines[1].taken(number, 3, &mut two.sites[1]);
+    two.settle();
+    assert_eq!(two.sites[0].events.last(), Some(&Event::Taken(number, 3)));
+    two.down();
+    assert!(two.engines[0].state(number).unwrap().is_lost());
+    assert_eq!(names(&two.sites[1]), ["guest lost"]);
+}
+
+/// SI-PROBE-2
+#[test]
+fn a_question_is_answered_behind_what_was_said_before() {
+    let (mut two, number) = connected();
+    two.leave(0, number);
+    two.engines[0].ask(5, &mut two.sites[0]).unwrap();
+    two.settle();
+    assert_eq!(names(&two.sites[1]), ["guest left"]);
+    assert_eq!(two.sites[0].events, [Event::Answered(5)]);
+}
+
+/// design 2, never 5
+#[test]
+fn what_cannot_be_said_is_found() {
+    let say = |connection, what| Message { connection, what };
+    let bad = |engine: &mut Tables, site: &mut Site, message| {
+        assert_eq!(engine.receive(&message, site), Err(Corrupt), "{message:?}");
+    };
+    let (mut two, number) = connected();
+    let Two { engines, sites, .. } = &mut two;
+    let [importer, exporter] = engines;
+    let [at_importer, at_exporter] = sites;
+    let place = |token, len| Grant { token, off: 0, len };
+    for grant in [place(77, 0x1000), place(0, 1), place(77, 0)] {
+        bad(importer, at_importer, say(number, What::Connected(grant)));
+    }
+    bad(
+        importer,
+        at_importer,
+        say(number, What::Refused(Why::NotFound)),
+    );
+    bad(importer, at_importer, say(number, What::Taken(1)));
+    bad(
+        exporter,
+        at_exporter,
+        say(number, What::Connect(segment(1))),
+    );
+    bad(exporter, at_exporter, say(0, What::Connect(segment(1))));
+    bad(
+        exporter,
+        at_exporter,
+        say(number, What::Resume(segment(1), 77)),
+    );
+    bad(exporter, at_exporter, say(number, What::Gone));
+    for what in [What::Leave, What::Gone, What::Ended, What::Withdrawn] {
+        assert_eq!(exporter.receive(&say(99, what), at_exporter), Ok(()));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// SI-CONSEG-10, SI-RSM-6, SI-EVT-10, SI-NTB-10
+    #[test]
+    fn nobody_writes_where_the_owner_thinks_that_nobody_can(seed in any::<u64>()) {
+        let dice = Dice::new(seed);
+        let mut two = Two::new();
+        two.up();
+        for _ in 0..300 {
+            let who = dice.below(2) as usize;
+            match dice.below(14) {
+                0 | 1 => {
+                    let number = 1 + dice.below(u64::from(OBJECTS)) as u32;
+                    let _ = two.connect(who, segment(number));
+                }
+                2 => {
+                    let writes: Vec<u32> = two.sites[who].writes.keys().copied().collect();
+                    if !writes.is_empty() {
+                        two.leave(who, writes[dice.below(writes.len() as u64) as usize]);
+                    }
+                }
+                3 => {
+                    let number = 1 + dice.below(u64::from(OBJECTS)) as u32;
+                    let token = two.fresh();
+                    two.sites[who].offered.entry(number).or_insert(token);
+                }
+                4 => {
+                    let offered: Vec<(u32, u32)> =
+                        two.sites[who].offered.iter().map(|(n, t)| (*n, *t)).collect();
+                    if let Some((number, token)) = offered.first().copied() {
+                        two.sites[who].offered.remove(&number);
+                        two.end(who, token);
+                        prop_assert_eq!(two.engines[who].guests(token), 0);
+                    }
+                }
+                5 => {
+                    let token = two.sites[who].offered.values().next().copied();
+                    if let Some(token) = token {
+                        two.engines[who].withdraw(token, &mut two.sites[who]);
+                    }
+                }
+                6 if two.is_up && dice.once_in(3) => two.down(),
+                7 if !two.is_up => two.up(),
+                8 if !two.is_up && dice.once_in(3) => {
+                    two.engines[who].give_up(&mut two.sites[who]);
+                }
+                _ => {
+                    two.deliver(who);
+                }
+            }
+            two.check();
+        }
+        if !two.is_up {
+            two.up();
+        }
+        two.settle();
+        two.check();
+        // All that is left is what both agree upon.
+        for n in 0..2 {
+            let mine: BTreeSet<_> = two.sites[n].writes.iter().collect();
+            let theirs: BTreeSet<_> = two.sites[1 - n].reached_by.iter().collect();
+            prop_assert_eq!(mine, theirs);
+        }
+    }
+
+    /// design 2, never 5
+    #[test]
+    fn messages_survive_the_wire(words in prop::collection::vec(any::<u32>(), 8), kind in 0u32..14) {
+        let mut bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        bytes[0] = kind as u8;
+        bytes[1] %= 4;
+        bytes[8..12].copy_from_slice(&(words[2] % 5).to_le_bytes());
+        if let Some(message) = Message::decode(&bytes) {
+            prop_assert_eq!(Message::decode(&message.encode()), Some(message));
+        }
+    }
+
+    /// design 2, never 5
+    #[test]
+    fn no_message_harms_an_engine(
+        all in prop::collection::vec((0u32..14, 0u32..4, 0u32..4, 0u32..4, 0u64..2), 0..60),
+    ) {
+        let mut two = Two::new();
+        two.up();
+        two.sites[0].offered.insert(1, 1);
+        two.connect(0, segment(1)).unwrap();
+        for (kind, connection, number, token, len) in all {
+            let mut bytes = [0; 32];
+            bytes[0] = kind as u8;
+            bytes[1] = 1;
+            bytes[4] = if connection == 3 { 11 } else { connection as u8 };
+            bytes[8] = number as u8;
+            bytes[12] = token as u8;
+            bytes[25] = len as u8;
+            let Some(message) = Message::decode(&bytes) else { continue };
+            if two.engines[0].receive(&message, &mut two.sites[0]).is_err() {
+                two.engines[0].down(&mut two.sites[0]);
+                two.engines[0].up(Life::new(2), &mut two.sites[0]);
+            }
+        }
+    }
+}

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Windows beside that of the inbound memory.
+//!
+//! The windows between two hosts are numbered from zero, the same at both ends: as many
+//! as either end has are used. Number 0 leads to the inbound memory, number 1 to the
+//! commons of its host, if there are any, and all others to what their host exposes
+//! there at the time.
+//!
+//! Where the sender programs the translation, it leads number 1 to the address that the
+//! owner's Hello tells, and there are no others: their owner could not lead them.
+
+use crate::{
+    device::Shared,
+    memory::{
+        RemoteMemory, //
+    }, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
+};
+use mp_kernel::{
+    contiguous::ContiguousPages,
+    error,
+    ntb::{
+        device::WindowLimits,
+        range::{
+            is_system_ram,
+            MappedRange,
+            RangeOf, //
+        }, //
+    }, //
+};
+use mp_proto::{
+    layout::PAGE,
+    link::Further, //
+};
+use mp_transport::memory::{
+    Cache,
+    Commons,
+    LeadWindows,
+    PageFrame,
+    RemoteBytes,
+    SeeWindows, //
+};
+
+/// The window that leads to the commons.
+const COMMONS: u32 = 1;
+/// The first of those that lead to what is exposed.
+const EXPOSED: u32 = 2;
+
+/// The commons, as a peer reaches them. Dropping it ends that.
+struct CommonsWindow {
+    range: MappedRange,
+    /// Go after the mapping.
+    _pages: Arc<ContiguousPages>,
+    commons: Arc<Commons>,
+    len: u64,
+}
+
+impl CommonsWindow {
+    /// Leads the window of peer `pidx` to the commons; the peer does it where it
+    /// programs the translation.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if there is no such window, `EOPNOTSUPP` if it cannot lead there, those
+    /// of [`Commons::pages`], or what the bridge's driver reports.
+    fn open(shared: &Shared, pidx: u32) -> Result<Self> {
+        let widx = shared.inbound_widx(pidx, COMMONS).ok_or(ENODEV)?;
+        let commons = Commons::get()?;
+        let pages = commons.pages()?;
+        let limits = shared.ntb().mw_get_align(pidx, widx)?;
+        let len = reach(&limits, pages.len() as u64);
+        let phys = pages.phys_address();
+        let mut range = MappedRange::new(shared.ntb(), phys, pages.len(), RangeOf::Kernel)?;
+        if len == 0 || !range.dma_address().is_multiple_of(limits.addr_align) {
+            return Err(error::unsupported());
+        }
+        range.expose(pidx, widx, len)?;
+        Ok(Self {
+            range,
+            _pages: pages,
+            commons,
+            len,
+        })
+    }
+}
+
+/// How much of `len` bytes a window can lead to: whole pages.
+fn reach(limits: &WindowLimits, len: u64) -> u64 {
+    let len = len.min(limits.size_max);
+    let unit = limits.size_align.max(PAGE);
+    len - len % unit
+}
+
+/// The further windows of one peer, at this host's end. To be dropped before the
+/// memory that it offers by them is closed.
+pub(crate) struct Windows {
+    commons: Option<CommonsWindow>,
+    exposed: u32,
+}
+
+impl Windows {
+    /// Opens what can be opened; what cannot, is not there.
+    pub(crate) fn open(shared: &Shared, pidx: u32) -> Self {
+        let commons = CommonsWindow::open(shared, pidx);
+        if let Err(e) = &commons {
+            if *e != ENODEV && *e != ENOSPC {
+                dev_warn!(
+                    shared.ntb(),
+                    "peer {}: its second window does not reach the commons: error {}\n",
+                    pidx,
+                    e.to_errno(),
+                );
+            }
+        }
+        let exposed = match shared.ntb().receiver_translates() {
+            true => (EXPOSED..)
+                .take_while(|number| shared.inbound_widx(pidx, *number).is_some())
+                .count() as u32,
+            false => 0,
+        };
+        Self {
+            commons: commons.ok(),
+            exposed,
+        }
+    }
+
+    /// What the peer is told of them.
+    pub(crate) fn told(&self) -> Further {
+        let commons = self.commons.as_ref();
+        Further {
+            commons_len: commons.map_or(0, |commons| commons.len),
+            commons_addr: commons.map_or(0, |commons| commons.range.dma_address()),
+            exposed: self.exposed,
+        }
+    }
+
+    /// The commons, and how many of their bytes the peer reaches.
+    pub(crate) fn commons(&self) -> Option<(Arc<Commons>, u64)> {
+        let window = self.commons.as_ref()?;
+        Some((window.commons.clone(), window.len))
+    }
+
+    /// The windows that can be led elsewhere, if there are any.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn lead(
+        &self,
+        shared: &Arc<Shared>,
+        pidx: u32,
+    ) -> Result<Option<Arc<dyn LeadWindows>>> {
+        if self.exposed == 0 {
+            return Ok(None);
+        }
+        let mut led = KVec::new();
+        for _ in 0..self.exposed {
+            led.push(None, GFP_KERNEL)?;
+        }
+        let lead = Arc::pin_init(
+            pin_init!(Lead {
+                shared: shared.clone(),
+                pidx,
+                led <- new_mutex!(led),
+            }),
+            GFP_KERNEL,
+        )?;
+        Ok(Some(lead))
+    }
+}
+
+/// Leads windows of one peer to physical memory.
+#[pin_data]
+struct Lead {
+    shared: Arc<Shared>,
+    pidx: u32,
+    /// What each leads to.
+    #[pin]
+    led: Mutex<KVec<Option<MappedRange>>>,
+}
+
+impl Lead {
+    /// The NTB core's number of a window, and the bytes that it leads to when it leads
+    /// to some memory.
+    ///
+    /// # Errors
+    ///
+    /// See [`LeadWindows::check`].
+    fn plan(&self, window: u32, phys: u64, len: u64) -> Result<(u32, u64)> {
+        let number = EXPOSED.checked_add(window).ok_or(ENODEV)?;
+        let widx = self.shared.inbound_widx(self.pidx, number).ok_or(ENODEV)?;
+        let limits = self.shared.ntb().mw_get_align(self.pidx, widx)?;
+        let whole = len.checked_next_multiple_of(PAGE).ok_or(ENOSPC)?;
+        if whole > limits.size_max {
+            return Err(ENOSPC);
+        }
+        // Nothing else is shown to the peer than what was named, but for the rest of a page.
+        let is_aligned = phys.is_multiple_of(PAGE) && phys.is_multiple_of(limits.addr_align);
+        if !is_aligned || !whole.is_multiple_of(limits.size_align) || is_system_ram(phys, whole) {
+            return Err(error::unsupported());
+        }
+        Ok((widx, whole))
+    }
+}
+
+impl LeadWindows for Lead {
+    fn count(&self) -> u32 {
+        self.led.lock().len() as u32
+    }
+
+    fn check(&self, window: u32, phys: u64, len: u64) -> Result {
+        self.plan(window, phys, len).map(|_| ())
+    }
+
+    fn lead(&self, window: u32, phys: u64, len: u64) -> Result {
+        let (widx, whole) = self.plan(window, phys, len)?;
+        let bytes = usize::try_from(whole)?;
+        let mut range = MappedRange::new(self.shared.ntb(), phys, bytes, RangeOf::Device)?;
+        let limits = self.shared.ntb().mw_get_align(self.pidx, widx)?;
+        if !range.dma_address().is_multiple_of(limits.addr_align) {
+            return Err(error::unsupported());
+        }
+        range.expose(self.pidx, widx, whole)?;
+        let mut led = self.led.lock();
+        let place = led.get_mut(window as usize).ok_or(ENODEV)?;
+        *place = Some(range);
+        Ok(())
+    }
+
+    fn withdraw(&self, window: u32) {
+        let range = self
+            .led
+            .lock()
+            .get_mut(window as usize)
+            .and_then(Option::take);
+        drop(range);
+    }
+}
+
+/// Memory that a window leads to from its start.
+struct Seen(RemoteMemory);
+
+impl Seen {
+    fn place(&self, base: u64, off: u64) -> Result<u64> {
+        if off >= self.0 .0.len() as u64 {
+            return Err(EINVAL);
+        }
+        base.checked_add(off).ok_or(EINVAL)
+    }
+}
+
+impl RemoteBytes for Seen {
+    fn page(&self, off: u64) -> Result<PageFrame> {
+        let phys = self.place(self.0 .0.phys_addr(), off)?;
+        PageFrame::at(phys, Cache::WriteCombining)
+    }
+
+    fn bus_address(&self, off: u64) -> Result<u64> {
+        self.place(self.0 .0.bus_addr(), off)
+    }
+
+    fn store_u64(&self, off: u64, val: u64) -> Result {
+        self.0 .0.write_u64(usize::try_from(off)?, val)
+    }
+
+    fn write(&self, off: u64, src: &[u8]) -> Result {
+        self.0 .0.copy_from_slice(usize::try_from(off)?, src)
+    }
+
+    fn flush(&self) {
+        self.0 .0.flush();
+    }
+}
+
+/// What is reached of a peer's memory, and how many bytes.
+pub(crate) type Reached = (Arc<dyn RemoteBytes>, u64);
+
+/// The commons of peer `pidx`, of which it has told that; `None` if this end has no
+/// window for them.
+///
+/// # Errors
+///
+/// `ENOMEM`, or what the bridge's driver reports.
+pub(crate) fn commons_of(shared: &Shared, pidx: u32, told: &Further) -> Result<Option<Reached>> {
+    let widx = shared.outbound_widx(pidx, COMMONS);
+    let (Some(widx), true) = (widx, told.commons_len != 0) else {
+        return Ok(None);
+    };
+    let window = shared.map_window(pidx, widx, told.commons_len, told.commons_addr)?;
+    let len = told.commons_len.min(window.len() as u64);
+    let seen = Arc::new(Seen(RemoteMemory(window)), GFP_KERNEL)?;
+    Ok(Some((seen, len - len % PAGE)))
+}
+
+/// The windows that peer `pidx`, which has told that, leads to memory of its choice;
+/// `None` if there are none.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+pub(crate) fn see(
+    shared: &Arc<Shared>,
+    pidx: u32,
+    told: &Further,
+) -> Result<Option<Arc<dyn SeeWindows>>> {
+    let here = (EXPOSED..)
+        .take_while(|number| shared.outbound_widx(pidx, *number).is_some())
+        .count() as u32;
+    let count = told.exposed.min(here);
+    if count == 0 {
+        return Ok(None);
+    }
+    let see = See {
+        shared: shared.clone(),
+        pidx,
+        count,
+    };
+    Ok(Some(Arc::new(see, GFP_KERNEL)?))
+}
+
+/// Windows that one peer leads to memory of its choice.
+struct See {
+    shared: Arc<Shared>,
+    pidx: u32,
+    count: u32,
+}
+
+impl SeeWindows for See {
+    fn count(&self) -> u32 {
+        self.count
+    }
+
+    fn look(&self, window: u32) -> Result<Reached> {
+        let number = EXPOSED.checked_add(window).ok_or(ENODEV)?;
+        let widx = self.shared.outbound_widx(self.pidx, number).ok_or(ENODEV)?;
+        let window = Arc::new(self.shared.ntb().map_peer_window(widx)?, GFP_KERNEL)?;
+        let len = window.len() as u64;
+        Ok((Arc::new(Seen(RemoteMemory(window)), GFP_KERNEL)?, len))
+    }
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Makes calls of the fabric's device as its input tells, for tests; tests/rig/sharing.py
+ * is the other end. Each line of input is a command, each line of output the answer:
+ *
+ *	TAG [&] COMMAND [ARGUMENT...]
+ *	{"tag": TAG, ...}
+ *
+ * With "&" the command is run in a thread, and the next line is read at once.
+ *
+ *	ioctl NUMBER HEX	the structure; its errno and bytes are answered
+ *	buffer			the address of BUFFER bytes that structures may point to
+ *	map OFFSET LENGTH [ro]	the address, or errno
+ *	unmap ADDRESS LENGTH
+ *	write ADDRESS HEX
+ *	read ADDRESS LENGTH
+ *	repeat COUNT NUMBER HEX	many calls; how many succeeded before one failed
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define DEVICE "/dev/mp_fabric"
+#define BUFFER 8192
+#define LONGEST (4 * BUFFER)
+
+static int device;
+static uint8_t buffer[BUFFER];
+static pthread_mutex_t output = PTHREAD_MUTEX_INITIALIZER;
+
+/* The bytes that a word says; how many there are. */
+static size_t bytes(const char *text, uint8_t *room, size_t most)
+{
+	unsigned int byte;
+	size_t n;
+
+	for (n = 0; text && n < most && sscanf(text, "%2x", &byte) == 1 && text[1]; n++) {
+		room[n] = byte;
+		text += 2;
+	}
+	return n;
+}
+
+/* Answers with a number and bytes. */
+static void answer(const char *tag, const char *name, long long number, const uint8_t *data,
+		   size_t length)
+{
+	size_t n;
+
+	pthread_mutex_lock(&output);
+	printf("{\"tag\": %s, \"%s\": %lld, \"bytes\": \"", tag, name, number);
+	for (n = 0; n < length; n++)
+		printf("%02x", data[n]);
+	printf("\"}\n");
+	fflush(stdout);
+	pthread_mutex_unlock(&output);
+}
+
+/* Copies as programs do that share memory: each byte once. */
+static void copy(volatile uint8_t *to, const volatile uint8_t *from, size_t length)
+{
+	while (length--)
+		*to++ = *from++;
+}
+
+static void *run(void *argument)
+{
+	char *line = argument, *state, *word;
+	char *words[8] = { NULL };
+	uint8_t data[BUFFER];
+	uint64_t numbers[8] = { 0 };
+	int count = 0, first = 1, failed = 0;
+	size_t length;
+
+	for (word = strtok_r(line, " \n", &state); word && count < 8;
+	     word = strtok_r(NULL, " \n", &state))
+		words[count++] = word;
+	if (count > 1 && !strcmp(words[1], "&"))
+		first = 2;
+	for (int n = first + 1; n < count; n++)
+		numbers[n - first - 1] = strtoull(words[n], NULL, 0);
+	word = count > first ? words[first] : "";
+
+	if (!strcmp(word, "ioctl")) {
+		length = bytes(words[first + 2], data, sizeof(data));
+		failed = ioctl(device, numbers[0], data) ? errno : 0;
+		answer(words[0], "errno", failed, data, length);
+	} else if (!strcmp(word, "repeat")) {
+		uint64_t done = 0;
+
+		bytes(words[first + 3], data, sizeof(data));
+		while (done < numbers[0] && !ioctl(device, numbers[1], data))
+			done++;
+		answer(words[0], "done", done, NULL, 0);
+	} else if (!strcmp(word, "buffer")) {
+		answer(words[0], "address", (uintptr_t)buffer, NULL, 0);
+	} else if (!strcmp(word, "map")) {
+		int access = count > first + 3 ? PROT_READ : PROT_READ | PROT_WRITE;
+		void *at = mmap(NULL, numbers[1], access, MAP_SHARED, device, numbers[0]);
+
+		if (at == MAP_FAILED)
+			answer(words[0], "errno", errno, NULL, 0);
+		else
+			answer(words[0], "address", (uintptr_t)at, NULL, 0);
+	} else if (!strcmp(word, "unmap")) {
+		failed = munmap((void *)(uintptr_t)numbers[0], numbers[1]) ? errno : 0;
+		answer(words[0], "errno", failed, NULL, 0);
+	} else if (!strcmp(word, "write")) {
+		length = bytes(words[first + 2], data, sizeof(data));
+		copy((volatile uint8_t *)(uintptr_t)numbers[0], data, length);
+		answer(words[0], "errno", 0, NULL, 0);
+	} else if (!strcmp(word, "read") && numbers[1] <= sizeof(data)) {
+		copy(data, (volatile uint8_t *)(uintptr_t)numbers[0], numbers[1]);
+		answer(words[0], "errno", 0, data, numbers[1]);
+	} else {
+		answer(words[0] ? words[0] : "0", "errno", -1, NULL, 0);
+	}
+	free(line);
+	return NULL;
+}
+
+int main(void)
+{
+	static char line[LONGEST];
+	pthread_t thread;
+
+	device = open(DEVICE, O_RDWR | O_CLOEXEC);
+	if (device < 0) {
+		perror(DEVICE);
+		return 1;
+	}
+	while (fgets(line, sizeof(line), stdin)) {
+		char *copied = strdup(line);
+
+		if (!copied)
+			return 1;
+		if (!strstr(copied, " & "))
+			run(copied);
+		else if (pthread_create(&thread, NULL, run, copied))
+			return 1;
+		else
+			pthread_detach(thread);
+	}
+	return 0;
+}

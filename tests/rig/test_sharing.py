@@ -1,0 +1,425 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Segments, events and ports that processes offer to others, on both hosts of a pair
+and within one host."""
+
+import errno
+import struct
+import time
+from contextlib import contextmanager
+
+import pytest
+import sharing
+from ntbrig import stack
+from pximc import MODULES
+from sharing import MP, PAST
+
+PAGE = 0x1000
+ONES = b"\xff" * 8
+PLACES = ("another host", "the same host")
+
+
+@pytest.fixture(scope="module")
+def fabric(boot):
+    fabric = boot(hosts=2)
+    stack.load(*fabric.hosts, modules=MODULES)
+    return fabric
+
+
+@pytest.fixture(params=PLACES)
+def ends(request, fabric):
+    """A process that offers, one that uses, and the interfaces between them."""
+    with pair(fabric, request.param == "the same host") as both:
+        yield both
+
+
+@contextmanager
+def pair(fabric, same=False):
+    here = fabric.rp if same else fabric.hosts[1]
+    with sharing.Process(here) as owner, sharing.Process(fabric.rp) as user:
+        there, back = user.interface(loopback=same), owner.interface(loopback=same)
+        user.wait_until_up(there)
+        owner.wait_until_up(back)
+        yield owner, back, user, there
+
+
+@contextmanager
+def fails(number):
+    with pytest.raises(OSError) as raised:
+        yield
+    assert raised.value.errno == number
+
+
+def test_stores_of_a_user_are_seen_by_the_owner(ends):
+    """SI-CRSEG-10, SI-CONSEG-2, SI-CONSEG-3, SI-EVT-1, SI-EVT-2, SI-MAPR-1, SI-RSIZE-1"""
+    owner, back, user, there = ends
+    segment = owner.segment(7, 2 * PAGE + 12, back)
+    local = owner.map_segment(segment)
+    assert owner.read(local, 64) == bytes(64)
+    connection = user.connect(there, MP.OBJECT_SEGMENT, 7)
+    assert owner.notice(segment) == MP.NOTICE_CONNECTED
+    assert user.call("CONNECTION", "mp_connection", handle=connection).length == 2 * PAGE + 12
+    remote = user.map_connection(connection)
+    user.write(remote + PAGE, b"over there")
+    user.call("BARRIER", "mp_barrier", target=connection, deadline=sharing.FOREVER)
+    assert owner.read(local + PAGE, 10) == b"over there"
+    with fails(errno.EBUSY):
+        owner.remove(segment)
+    user.close(connection)
+    assert owner.notice(segment) == MP.NOTICE_DISCONNECTED
+    owner.remove(segment)
+
+
+def test_only_what_is_published_is_found(ends):
+    """SI-CONSEG-6, SI-CONSEG-7, SI-AVAIL-2, SI-UNAVAIL-1, SI-UNAVAIL-2, SI-CRSEG-2"""
+    owner, back, user, there = ends
+    made = owner.call("SEGMENT_CREATE", "mp_segment_create", id=8, length=PAGE)
+    with fails(errno.EADDRINUSE):
+        owner.call("SEGMENT_CREATE", "mp_segment_create", id=8, length=PAGE)
+    more = owner.call("SEGMENT_CREATE", "mp_segment_create", id=8, id_more=128, length=PAGE)
+    assert more.id == 9
+    with fails(errno.ENXIO):
+        owner.at("PUBLISH", made.handle, back)
+    for what in ("PREPARE", "PREPARE"):
+        owner.at(what, made.handle, back)
+        with fails(errno.ENOENT):
+            user.connect(there, MP.OBJECT_SEGMENT, 8)
+    owner.at("PUBLISH", made.handle, back)
+    kept = user.connect(there, MP.OBJECT_SEGMENT, 8)
+    owner.at("WITHDRAW", made.handle, back)
+    with fails(errno.ENXIO):
+        owner.at("WITHDRAW", made.handle, back)
+    with fails(errno.ENOENT):
+        user.connect(there, MP.OBJECT_SEGMENT, 8)
+    assert user.state(kept) == MP.CONNECTION_OPERATIONAL
+
+
+def test_who_is_put_out_sees_ones_and_the_owner_is_free(ends):
+    """SI-UNAVAIL-3, SI-UNAVAIL-4, SI-MAPR-9, SI-RMSEG-4, SI-EVT-3, SI-EVT-6"""
+    owner, back, user, there = ends
+    segment = owner.segment(10, PAGE, back)
+    local = owner.map_segment(segment)
+    connection = user.connect(there, MP.OBJECT_SEGMENT, 10)
+    remote = user.map_connection(connection)
+    owner.at("WITHDRAW", segment, back, MP.WITHDRAW_NOTIFY)
+    assert user.notice(connection) == MP.NOTICE_DISCONNECTED
+    user.write(remote, b"still in")
+    user.call("BARRIER", "mp_barrier", target=connection, deadline=sharing.FOREVER)
+    assert owner.read(local, 8) == b"still in"
+    owner.remove(segment, MP.REMOVE_FORCE)
+    assert user.notice(connection) == MP.NOTICE_LOST
+    assert user.state(connection) & MP.CONNECTION_LOST
+    assert user.read(remote, 8) == ONES
+    user.write(remote, b"vanishes")
+    with fails(errno.ECONNRESET):
+        user.call("BARRIER", "mp_barrier", target=connection, deadline=sharing.FOREVER)
+    user.close(connection)
+
+
+def test_the_end_of_a_process_is_told_to_the_other_side(ends, fabric):
+    """SI-CONSEG-11, SI-EVT-2, SI-EVT-3, SI-GEN-13"""
+    owner, back, user, there = ends
+    segment = owner.segment(11, PAGE, back)
+    connection = user.connect(there, MP.OBJECT_SEGMENT, 11)
+    assert owner.notice(segment) == MP.NOTICE_CONNECTED
+    with sharing.Process(user.guest) as other:
+        other.connect(there, MP.OBJECT_SEGMENT, 11)
+        assert owner.notice(segment) == MP.NOTICE_CONNECTED
+        other.kill()
+        assert owner.notice(segment) == MP.NOTICE_DISCONNECTED
+    owner.kill()
+    assert user.notice(connection) == MP.NOTICE_DISCONNECTED
+    assert user.notice(connection) == MP.NOTICE_LOST
+
+
+def test_who_waits_for_a_notice_of_what_is_removed_goes_on(ends):
+    """SI-RMSEG-3, SI-DISSEG-3"""
+    owner, back, _, _ = ends
+    segment = owner.segment(12, PAGE, back)
+    waiting = owner.later("NOTICE", "mp_notice", handle=segment, deadline=sharing.FOREVER)
+    time.sleep(0.1)
+    assert not waiting.returned()
+    owner.remove(segment)
+    with fails(errno.ENOENT):
+        waiting.result()
+
+
+def test_a_shared_segment_lives_until_its_last_user_has_left(ends):
+    """SI-SHSEG-1, SI-ATTSEG-1, SI-ATTSEG-2, SI-ATTSEG-3, SI-ATTSEG-5, SI-RMSEG-5"""
+    owner, back, user, there = ends
+    segment = owner.segment(13, PAGE, back)
+    with sharing.Process(owner.guest) as other:
+        with fails(errno.EPERM):
+            other.call("SEGMENT_ATTACH", "mp_segment_attach", id=13)
+        with fails(errno.ENOENT):
+            other.call("SEGMENT_ATTACH", "mp_segment_attach", id=14)
+        owner.call("SEGMENT_SHARE", "mp_handle", handle=segment)
+        attached = other.call("SEGMENT_ATTACH", "mp_segment_attach", id=13)
+        assert attached.length == PAGE
+        connection = user.connect(there, MP.OBJECT_SEGMENT, 13)
+        assert other.notice(attached.handle) == MP.NOTICE_CONNECTED
+        assert owner.notice(segment) == MP.NOTICE_CONNECTED
+        owner.remove(segment)
+        remote = user.map_connection(connection)
+        user.write(remote, b"for both")
+        user.call("BARRIER", "mp_barrier", target=connection, deadline=sharing.FOREVER)
+        assert other.read(other.map_segment(attached.handle), 8) == b"for both"
+        with fails(errno.EBUSY):
+            other.remove(attached.handle)
+
+
+def test_a_counting_event_tells_of_every_trigger_and_a_flag_of_the_last(ends):
+    """SI-CRINT-2, SI-CRINT-4, SI-CRINT-5, SI-WINT-1, SI-WINT-3, SI-CONINT-3, SI-TRINT-1"""
+    owner, back, user, there = ends
+    counting = owner.offer(back, MP.OBJECT_EVENT, 1, MP.OFFER_COUNTED)
+    with fails(errno.EADDRINUSE):
+        owner.offer(back, MP.OBJECT_EVENT, 1, MP.OFFER_COUNTED)
+    flag = owner.offer(back, MP.OBJECT_EVENT, 2)
+    with fails(errno.ENOENT):
+        user.connect(there, MP.OBJECT_EVENT, 3)
+    with fails(errno.ECONNREFUSED):
+        user.connect(there, MP.OBJECT_EVENT, 2, MP.CONNECT_COUNTED)
+    to = user.connect(there, MP.OBJECT_EVENT, 1, MP.CONNECT_COUNTED)
+    assert user.repeat(1000, "SIGNAL", "mp_handle", handle=to) == 1000
+    user.call("BARRIER", "mp_barrier", target=to, deadline=sharing.FOREVER)
+    fields = {"target": counting, "mask": MP.EVENT_SIGNAL, "deadline": PAST}
+    assert owner.repeat(2000, "WAIT", "mp_wait", **fields) == 1000
+    with fails(errno.ETIMEDOUT):
+        owner.wait(counting, MP.EVENT_SIGNAL, PAST)
+    to = user.connect(there, MP.OBJECT_EVENT, 2)
+    waiting = owner.later(
+        "WAIT", "mp_wait", target=flag, mask=MP.EVENT_SIGNAL, deadline=sharing.FOREVER
+    )
+    assert user.repeat(100, "SIGNAL", "mp_handle", handle=to) == 100
+    assert waiting.result().events == MP.EVENT_SIGNAL
+
+
+def test_processes_that_share_a_number_get_everything_each(ends):
+    """SI-CRINT-3, SI-CRDINT-2"""
+    owner, back, user, there = ends
+    shared = MP.OFFER_SHARED
+    with sharing.Process(owner.guest) as other:
+        for kind, number in ((MP.OBJECT_EVENT, 5), (MP.OBJECT_PORT, 5)):
+            first = owner.offer(back, kind, number, shared)
+            with fails(errno.EADDRINUSE):
+                other.offer(back, kind, number)
+            second = other.offer(back, kind, number, shared)
+            to = user.connect(there, kind, number)
+            if kind == MP.OBJECT_PORT:
+                user.send(to, b"to all")
+                assert owner.receive(first) == b"to all"
+                assert other.receive(second) == b"to all"
+            else:
+                user.signal(to)
+                assert owner.wait(first, MP.EVENT_SIGNAL) == MP.EVENT_SIGNAL
+                assert other.wait(second, MP.EVENT_SIGNAL) == MP.EVENT_SIGNAL
+
+
+def test_an_event_that_is_used_is_busy_and_closing(ends):
+    """SI-RMINT-2, SI-RMINT-3, SI-TRINT-3, SI-DISINT-1"""
+    owner, back, user, there = ends
+    event = owner.offer(back, MP.OBJECT_EVENT, 6)
+    to = user.connect(there, MP.OBJECT_EVENT, 6)
+    with fails(errno.EBUSY):
+        owner.remove(event)
+    with fails(errno.ECONNREFUSED):
+        user.connect(there, MP.OBJECT_EVENT, 6)
+    user.signal(to)
+    assert owner.wait(event, MP.EVENT_SIGNAL) == MP.EVENT_SIGNAL
+    owner.close(event)
+    assert user.wait(to, MP.EVENT_CLOSED) == MP.EVENT_CLOSED
+    with fails(errno.ECONNRESET):
+        user.signal(to)
+    user.close(to)
+
+
+def test_messages_arrive_in_order_and_wait_for_a_slow_receiver(ends):
+    """SI-CRDINT-2, SI-WDINT-1, SI-WDINT-2, SI-TRDINT-1, SI-TRDINT-2, SI-TRDINT-3"""
+    owner, back, user, there = ends
+    port = owner.offer(back, MP.OBJECT_PORT, 1)
+    to = user.connect(there, MP.OBJECT_PORT, 1)
+    user.send(to, b"")
+    user.send(to, bytes(range(256)) * 16)
+    with fails(errno.EMSGSIZE):
+        user.send(to, bytes(4097))
+    assert owner.receive(port) == b""
+    with fails(errno.EMSGSIZE):
+        owner.receive(port, room=16)
+    assert owner.receive(port) == bytes(range(256)) * 16
+    with fails(errno.ETIMEDOUT):
+        owner.receive(port, deadline=PAST)
+    sent = 0
+    with fails(errno.ETIMEDOUT):
+        for sent in range(100):
+            user.send(to, bytes([sent]), PAST)
+    assert sent == 16
+    fields = {"handle": to, "data": user.buffer, "length": 1, "deadline": sharing.FOREVER}
+    waiting = user.later("SEND", "mp_message", **fields)
+    assert [owner.receive(port) for _ in range(16)] == [bytes([n]) for n in range(16)]
+    waiting.result()
+    assert len(owner.receive(port)) == 1
+
+
+def test_numbers_are_given_out_and_handles_are_only_good_for_their_kind(ends):
+    """SI-CRINT-1, SI-GEN-4"""
+    owner, back, user, there = ends
+    fields = {"interface": back, "object": MP.OBJECT_EVENT, "flags": MP.OFFER_ANY}
+    first = owner.call("OFFER", "mp_offer", **fields)
+    second = owner.call("OFFER", "mp_offer", **fields)
+    assert first.number != second.number
+    to = user.connect(there, MP.OBJECT_EVENT, second.number)
+    with fails(errno.ENOENT):
+        owner.call("CONNECTION", "mp_connection", handle=first.handle)
+    with fails(errno.EINVAL):
+        user.remove(to)
+    with fails(errno.EINVAL):
+        user.send(to, b"no")
+    with fails(errno.EINVAL):
+        owner.notice(first.handle, PAST)
+    with fails(errno.EINVAL):
+        owner.wait(first.handle, MP.EVENT_PAIRED, PAST)
+
+
+def test_a_status_word_tells_of_a_connection_and_cannot_be_written(ends):
+    """SI-SEQ-10"""
+    owner, back, user, there = ends
+    segment = owner.segment(15, PAGE, back)
+    connection = user.connect(there, MP.OBJECT_SEGMENT, 15)
+    info = user.call("INFO", "mp_info")
+    with fails(errno.EACCES):
+        user.map(info.status_offset, info.status_length)
+    words = user.map(info.status_offset, info.status_length, "ro")
+    at = words + user.call("CONNECTION", "mp_connection", handle=connection).status
+    word = lambda: int.from_bytes(user.read(at, 8), "little")
+    assert word() == MP.CONNECTION_OPERATIONAL
+    owner.close(segment)
+    assert user.wait(connection, MP.EVENT_CLOSED) == MP.EVENT_CLOSED
+    assert word() == 1 << 32 | MP.CONNECTION_WITHDRAWN | MP.CONNECTION_LOST
+    user.close(connection)
+    assert word() == 0
+
+
+def test_a_connection_outlives_a_short_outage(fabric):
+    """SI-EVT-4, SI-EVT-5, SI-RSM-2, SI-TRINT-3"""
+    with pair(fabric) as (owner, back, user, there):
+        segment = owner.segment(16, PAGE, back)
+        event = owner.offer(back, MP.OBJECT_EVENT, 16, MP.OFFER_COUNTED)
+        local = owner.map_segment(segment)
+        connection = user.connect(there, MP.OBJECT_SEGMENT, 16)
+        to = user.connect(there, MP.OBJECT_EVENT, 16)
+        remote = user.map_connection(connection)
+        user.write(remote, b"before")
+        fabric.unplug(fabric.hosts[1])
+        assert user.notice(connection) == MP.NOTICE_DOWN
+        with fails(errno.ENETDOWN):
+            user.signal(to)
+        assert user.read(remote, 8) == ONES
+        fabric.plug(fabric.hosts[1])
+        assert user.notice(connection) == MP.NOTICE_UP
+        user.write(remote, b"behind")
+        user.wait_until_up(there)
+        user.call("BARRIER", "mp_barrier", target=connection, deadline=sharing.FOREVER)
+        assert owner.read(local, 6) == b"behind"
+        while user.state(to) != MP.CONNECTION_OPERATIONAL:
+            time.sleep(0.01)
+        user.signal(to)
+        assert owner.wait(event, MP.EVENT_SIGNAL) == MP.EVENT_SIGNAL
+        # What the owner has missed of the outage is nothing.
+        assert owner.notice(segment) == MP.NOTICE_CONNECTED
+        with fails(errno.ETIMEDOUT):
+            owner.notice(segment, PAST)
+
+
+def copy_list(process, *copies):
+    """Writes a list of copies to the process; its fields in a call."""
+    data = b"".join(struct.pack("=QQQ", *copy) for copy in copies)
+    process.write(process.buffer, data)
+    return {"copies": process.buffer, "count": len(copies)}
+
+
+def start(process, queue, segment, connection, *copies):
+    fields = {"handle": queue, "segment": segment, "connection": connection}
+    process.call("QUEUE_START", "mp_queue_start", **fields, **copy_list(process, *copies))
+
+
+def queue_state(process, queue):
+    return process.call("QUEUE", "mp_queue", handle=queue).state
+
+
+def test_a_queue_copies_all_of_its_list_to_the_peer(ends):
+    """SI-SDMA-1, SI-SDMA-2, SI-SDMA-3, SI-SDMA-9, SI-SDMAV-1, SI-DSM-1, SI-DSM-2, SI-DSM-3"""
+    owner, back, user, there = ends
+    segment = owner.segment(17, 64 * PAGE, back)
+    local = owner.map_segment(segment)
+    source = user.call("SEGMENT_CREATE", "mp_segment_create", id=18, length=32 * PAGE).handle
+    data = bytes(range(256)) * 4
+    for at in (0, 9 * PAGE + 3):
+        user.write(user.map_segment(source) + at, data)
+    connection = user.connect(there, MP.OBJECT_SEGMENT, 17)
+    queue = user.call("QUEUE_CREATE", "mp_queue_create", interface=there, entries=2).handle
+    assert queue_state(user, queue) == MP.QUEUE_IDLE
+    with fails(errno.ENXIO):
+        user.call("QUEUE_ABORT", "mp_handle", handle=queue)
+    copies = ((0, 5, 1024), (9 * PAGE + 3, 40 * PAGE, 20 * PAGE))
+    with fails(errno.ENXIO):
+        start(user, queue, source, connection, *copies)
+    user.at("PREPARE", source, there)
+    with fails(errno.EINVAL):
+        start(user, queue, source, connection, *copies, *copies)
+    with fails(errno.ERANGE):
+        start(user, queue, source, connection, (0, 63 * PAGE, PAGE + 1))
+    start(user, queue, source, connection, *copies)
+    assert user.wait(queue, MP.EVENT_DONE) == MP.EVENT_DONE
+    assert queue_state(user, queue) == MP.QUEUE_DONE
+    assert owner.read(local + 5, 1024) == data
+    assert owner.read(local + 40 * PAGE, 1024) == data
+    user.call("QUEUE_ABORT", "mp_handle", handle=queue)
+    assert queue_state(user, queue) == MP.QUEUE_DONE
+    user.remove(source)
+    # From its own memory, in the call.
+    user.write(user.buffer + PAGE, b"of its own")
+    start(user, queue, 0, connection, (user.buffer + PAGE, 100, 10))
+    assert queue_state(user, queue) == MP.QUEUE_DONE
+    assert owner.read(local + 100, 10) == b"of its own"
+
+
+def test_a_queue_fails_with_its_connection_and_can_be_aborted(ends):
+    """SI-SDMA-4, SI-SDMA-10, SI-ABDMA-1, SI-ABDMA-3, SI-RMDMA-2, SI-DSM-5"""
+    owner, back, user, there = ends
+    segment = owner.segment(19, 512 * PAGE, back)
+    source = user.segment(20, 512 * PAGE, there)
+    connection = user.connect(there, MP.OBJECT_SEGMENT, 19)
+    queue = user.call("QUEUE_CREATE", "mp_queue_create", interface=there, entries=256).handle
+    copies = [(0, 0, 512 * PAGE)] * 256
+    start(user, queue, source, connection, *copies)
+    with fails(errno.EBUSY):
+        start(user, queue, source, connection, (0, 0, 1))
+    with fails(errno.EBUSY):
+        user.remove(source)
+    user.call("QUEUE_ABORT", "mp_handle", handle=queue)
+    assert queue_state(user, queue) == MP.QUEUE_ABORTED
+    start(user, queue, source, connection, *copies)
+    owner.close(segment)
+    assert user.wait(queue, MP.EVENT_DONE) == MP.EVENT_DONE
+    assert queue_state(user, queue) == MP.QUEUE_ERROR
+    with fails(errno.ECONNRESET):
+        start(user, queue, source, connection, *copies)
+    user.close(queue)
+
+
+def test_memory_of_a_segment_is_had_again_once_it_is_let_go(ends):
+    """SI-NTB-10, SI-RMSEG-6, SI-CRSEG-6"""
+    owner, back, user, there = ends
+    length = 1 << 20
+    for _ in range(40):
+        segment = owner.segment(21, length, back)
+        user.connect(there, MP.OBJECT_SEGMENT, 21)
+        owner.remove(segment, MP.REMOVE_FORCE)
+        user.call(
+            "BARRIER",
+            "mp_barrier",
+            flags=MP.WAIT_INTERFACE,
+            target=there,
+            deadline=sharing.FOREVER,
+        )
+    with fails(errno.ENOSPC):
+        owner.call("SEGMENT_CREATE", "mp_segment_create", id=22, length=1 << 40)

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Makes calls, well or badly put, and checks their answers against those that
+//! `uapi/linux/mp_fabric.h` allows.
+
+use crate::{
+    log::Log,
+    memory::{Arena, Place},
+    random::Random,
+};
+use mp_fabric::sys::MP_IOC_MAGIC;
+use std::io;
+
+/// What `errno` is after a call that has succeeded.
+pub const OK: i32 = 0;
+
+/// A call of the device, as the header has it.
+pub struct Form {
+    /// Its name, without prefix.
+    pub name: &'static str,
+    /// Its number.
+    pub number: u32,
+    /// Bytes of the structure's first version.
+    pub first: u32,
+    /// Whether it writes to the structure.
+    pub writes: bool,
+    /// Errors with which it writes as well.
+    pub short: &'static [i32],
+}
+
+/// The one who calls, in one process.
+pub struct Caller {
+    pub random: Random,
+    pub log: &'static Log,
+    pub arena: Arena,
+}
+
+/// A structure as bytes.
+fn bytes_of<T: Copy>(value: &T) -> Vec<u8> {
+    let start = std::ptr::from_ref(value).cast::<u8>();
+    // SAFETY: Structures of the header are numbers without padding.
+    unsafe { std::slice::from_raw_parts(start, size_of::<T>()) }.to_vec()
+}
+
+/// The error of the last call of the C library.
+pub fn errno() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(-1)
+}
+
+/// What a call that returned this came to.
+fn outcome(returned: i64) -> i32 {
+    if returned < 0 {
+        errno()
+    } else {
+        OK
+    }
+}
+
+impl Caller {
+    /// Ends this process because of an answer that must not be.
+    pub fn fail(&self, why: &str) -> ! {
+        self.log.end(&format!("WRONG: {why}"));
+        std::process::exit(1);
+    }
+
+    /// Whatever else the answer is, it is one of these; counts it.
+    pub fn expect(&self, name: &str, got: i32, allowed: &[i32]) {
+        self.log.end(&format!("= {got}"));
+        if !allowed.contains(&got) {
+            let error = io::Error::from_raw_os_error(got);
+            self.fail(&format!("{name} gave {error}; allowed are {allowed:?}"));
+        }
+        self.log.count(name, got == OK);
+    }
+
+    /// Makes a call of the C library, described by `text`, that must have one of these
+    /// results; what it has returned, or the error.
+    pub fn plain(
+        &self,
+        name: &str,
+        text: &str,
+        allowed: &[i32],
+        call: impl FnOnce() -> i64,
+    ) -> Result<i64, i32> {
+        self.log.begin(&format!("{name} {text}"));
+        let returned = call();
+        let got = outcome(returned);
+        self.expect(name, got, allowed);
+        match got {
+            OK => Ok(returned),
+            error => Err(error),
+        }
+    }
+
+    /// Makes a call of the device, in one of six cases badly put, and returns the structure as
+    /// it is afterwards, or the error. `allowed` are the results if it is well put.
+    pub fn ask<T: Copy>(
+        &mut self,
+        fd: i32,
+        form: &Form,
+        value: T,
+        allowed: &[i32],
+        text: &str,
+    ) -> Result<T, i32> {
+        let whole = size_of::<T>();
+        let mut bytes = bytes_of(&value);
+        let mut size = whole as u32;
+        let (mut number, mut place) = (form.number, Place::Good);
+        let mut allowed = allowed.to_vec();
+        let flaw = if self.random.one_in(6) {
+            self.random.below(8)
+        } else {
+            u64::MAX
+        };
+        // A context that the caller may not use says so before it looks at anything.
+        let mut only = |error| {
+            if allowed != [libc::EACCES] {
+                allowed = vec![error];
+            }
+        };
+        match flaw {
+            0 => {
+                size = self.random.below(u64::from(form.first)) as u32;
+                only(libc::EINVAL);
+            }
+            1 => {
+                size = self.random.pick(&[4097, 8192, 1 << 31, u32::MAX]);
+                only(libc::E2BIG);
+            }
+            2 | 3 => {
+                size += 1 + self.random.below(4096 - whole as u64) as u32;
+                bytes.resize(size as usize, 0);
+                if flaw == 3 {
+                    let beyond = whole + self.random.index(bytes.len() - whole);
+                    bytes[beyond] = 1;
+                    only(libc::E2BIG);
+                }
+            }
+            4 => {
+                place = Place::Nowhere;
+                only(libc::EFAULT);
+            }
+            5 => {
+                place = Place::Cut;
+                only(libc::EFAULT);
+            }
+            6 => {
+                place = Place::ReadOnly;
+                if form.writes {
+                    let written = |error: i32| error == OK || form.short.contains(&error);
+                    let faults = allowed.iter_mut().filter(|error| written(**error));
+                    faults.for_each(|error| *error = libc::EFAULT);
+                }
+            }
+            7 => {
+                let magic = MP_IOC_MAGIC << 8;
+                number = self.random.pick(&[
+                    magic | 0x7F,
+                    magic | 0xFF,
+                    (MP_IOC_MAGIC - 1) << 8,
+                    form.number | 1 << 30,
+                    u32::MAX,
+                ]);
+                only(libc::ENOTTY);
+            }
+            _ => {}
+        }
+        bytes[..4].copy_from_slice(&size.to_ne_bytes());
+        let address = self.arena.put(&bytes, place, &mut self.random);
+        self.log.begin(&format!(
+            "{} fd {fd} number {number:#x} size {size} at {address:#x} {place:?} {text}",
+            form.name
+        ));
+        // SAFETY: The kernel writes to what is at the address only, which is memory for that.
+        let got = outcome(i64::from(unsafe {
+            libc::ioctl(fd, u64::from(number), address)
+        }));
+        self.expect(form.name, got, &allowed);
+        if place != Place::Good {
+            return if got == OK { Ok(value) } else { Err(got) };
+        }
+        let after = self.arena.get(address, bytes.len());
+        let wrote = form.writes && (got == OK || form.short.contains(&got));
+        let from = if wrote { whole } else { 0 };
+        if after[from..] != bytes[from..] || after[..4] != bytes[..4] {
+            self.fail("it has written where it must not");
+        }
+        match got {
+            // SAFETY: All bits will do for structures of numbers, and it has so many bytes.
+            OK => Ok(unsafe { after.as_ptr().cast::<T>().read_unaligned() }),
+            error => Err(error),
+        }
+    }
+}

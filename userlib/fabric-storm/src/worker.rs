@@ -1,0 +1,1013 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A worker: contexts and what it knows of them, from which follows what each call may answer.
+
+use crate::{
+    caller::{errno, Caller, Form, OK},
+    log::Log,
+    memory::{Arena, Place},
+    random::Random,
+};
+use libc::{
+    EACCES, EADDRINUSE, EAGAIN, EBADF, ECONNREFUSED, ECONNRESET, EDQUOT, EFAULT, EINVAL, ENETDOWN,
+    ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN, ENXIO, EOPNOTSUPP, ETIMEDOUT,
+};
+use mp_fabric::sys::*;
+use std::{ptr::null_mut, time::Duration};
+
+/// Most contexts of a worker, sessions of one, and mappings.
+const CONTEXTS: usize = 3;
+const SESSIONS: usize = 6;
+const MAPS: usize = 12;
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+/// Handles and identifiers that nobody has.
+const NOBODY: [u32; 3] = [0, 0x7FFF_FFF1, u32::MAX];
+
+macro_rules! forms {
+    ($($form:ident $number:ident $first:literal $writes:literal $short:expr;)*) => {$(
+        const $form: Form = Form {
+            name: stringify!($form),
+            number: $number,
+            first: $first,
+            writes: $writes,
+            short: $short,
+        };
+    )*};
+}
+
+forms! {
+    INFO MP_IOC_INFO 24 true &[];
+    CLOSE MP_IOC_CLOSE 8 false &[];
+    WAIT MP_IOC_WAIT 32 true &[];
+    NOTIFY MP_IOC_NOTIFY 24 false &[];
+    WATCH MP_IOC_WATCH 24 false &[];
+    SIGNAL MP_IOC_SIGNAL 8 false &[];
+    INTERFACES MP_IOC_INTERFACES 24 true &[ENOSPC];
+    INTERFACE MP_IOC_INTERFACE 96 true &[];
+    WINDOWS MP_IOC_WINDOWS 24 true &[ENOSPC];
+    WINDOW MP_IOC_WINDOW 72 true &[ENOSPC];
+    SESSION_OPEN MP_IOC_SESSION_OPEN 80 true &[];
+    SESSION MP_IOC_SESSION 48 true &[];
+    SESSION_ADDRESS MP_IOC_SESSION_ADDRESS 16 true &[];
+    SESSION_ACCESS MP_IOC_SESSION_ACCESS 16 false &[];
+}
+
+/// A session that is open.
+#[derive(Clone, Copy)]
+struct Session {
+    handle: u32,
+    /// Windows as they were last described: offset and bytes.
+    windows: [(u64, u64); 2],
+}
+
+/// An open file.
+struct Context {
+    fds: Vec<i32>,
+    sessions: Vec<Session>,
+    /// Handles that were sessions of this context, or are of another one.
+    strangers: Vec<u32>,
+    /// Whether another process has opened it.
+    is_inherited: bool,
+}
+
+/// One worker, in one process.
+pub struct Worker {
+    caller: Caller,
+    /// For arrays, apart from the structures that name them.
+    arrays: Arena,
+    contexts: Vec<Context>,
+    maps: Vec<(usize, usize)>,
+    interfaces: Vec<u32>,
+}
+
+/// Now, as deadlines have it.
+fn now() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: It is written to.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+impl Worker {
+    /// In this process, with these random numbers.
+    pub fn new(random: Random, log: &'static Log) -> Self {
+        let caller = Caller {
+            random,
+            log,
+            arena: Arena::new(),
+        };
+        Worker {
+            caller,
+            arrays: Arena::new(),
+            contexts: Vec::new(),
+            maps: Vec::new(),
+            interfaces: Vec::new(),
+        }
+    }
+
+    /// Makes calls until as many have been made, by this process or those before it.
+    pub fn run(&mut self, calls: u64) {
+        while self
+            .caller
+            .log
+            .calls
+            .load(std::sync::atomic::Ordering::Relaxed)
+            < calls
+        {
+            if self.contexts.is_empty() {
+                self.open();
+                while self.interfaces.is_empty() {
+                    self.interfaces();
+                }
+            }
+            // Without sessions, little else succeeds.
+            let sessions: usize = self.contexts.iter().map(|c| c.sessions.len()).sum();
+            match sessions < SESSIONS && self.random().one_in(4) {
+                true => self.open_session(),
+                false => self.step(),
+            }
+        }
+    }
+
+    fn random(&mut self) -> &mut Random {
+        &mut self.caller.random
+    }
+
+    fn step(&mut self) {
+        match self.random().below(100) {
+            0..2 => self.open(),
+            2..4 => self.close_file(),
+            4..6 => self.duplicate(),
+            6..9 => self.info(),
+            9..13 => self.close(),
+            13..22 => self.wait(),
+            22..27 => self.notify(),
+            27..32 => self.watch(),
+            32..41 => self.signal(),
+            41..43 => self.interfaces(),
+            43..46 => self.interface(),
+            46..50 => self.windows(),
+            50..55 => self.window(),
+            55..68 => self.open_session(),
+            68..76 => self.describe(),
+            76..78 => self.address(),
+            78..80 => self.access(),
+            80..86 => self.map(),
+            86..89 => self.unmap(),
+            89..92 => self.touch(),
+            92..95 => self.read(),
+            95..97 => self.poll(),
+            97 => self.race(),
+            98 => self.child(),
+            _ => self.victim(),
+        }
+    }
+
+    /// One of the contexts, and one of its descriptors.
+    fn context(&mut self) -> (usize, i32) {
+        let n = self.contexts.len();
+        let at = self.caller.random.index(n);
+        let fds = &self.contexts[at].fds;
+        (at, self.caller.random.pick(fds))
+    }
+
+    /// A call of a context, with what it may answer to its owner.
+    fn ask<T: Copy>(
+        &mut self,
+        (at, fd): (usize, i32),
+        form: &Form,
+        value: T,
+        allowed: &[i32],
+        text: &str,
+    ) -> Result<T, i32> {
+        match self.contexts[at].is_inherited {
+            true => self.caller.ask(fd, form, value, &[EACCES], text),
+            false => self.caller.ask(fd, form, value, allowed, text),
+        }
+    }
+
+    /// A session, and whether it is one of the context.
+    fn session(&mut self, at: usize) -> (u32, bool) {
+        let context = &self.contexts[at];
+        let random = &mut self.caller.random;
+        if !context.sessions.is_empty() && !random.one_in(8) {
+            return (random.pick(&context.sessions).handle, true);
+        }
+        if !context.strangers.is_empty() && random.one_in(2) {
+            return (random.pick(&context.strangers), false);
+        }
+        (random.pick(&NOBODY), false)
+    }
+
+    /// An interface, and whether it is there.
+    fn an_interface(&mut self) -> (u32, bool) {
+        let random = &mut self.caller.random;
+        if self.interfaces.is_empty() || random.one_in(10) {
+            return (random.pick(&NOBODY), false);
+        }
+        (random.pick(&self.interfaces), true)
+    }
+
+    /// What is waited for: a target, flags, whether it is there, and all of its events.
+    fn target(&mut self, at: usize) -> (u32, u32, bool, u32) {
+        if self.random().one_in(3) {
+            let (interface, is_there) = self.an_interface();
+            let events = MP_EVENT_STATE | MP_EVENT_WINDOWS;
+            (interface, MP_WAIT_INTERFACE, is_there, events)
+        } else {
+            let (session, is_there) = self.session(at);
+            let events = MP_EVENT_PAIRED | MP_EVENT_SIGNAL | MP_EVENT_CLOSED | MP_EVENT_DOWN;
+            (session, 0, is_there, events)
+        }
+    }
+
+    /// Some of these bits, one in sixteen times with one more; whether that is none of them.
+    fn mask(&mut self, known: u32) -> (u32, bool) {
+        let random = self.random();
+        let mut mask = random.next() as u32 & known;
+        if random.one_in(16) {
+            mask |= 1 << random.below(32);
+        }
+        (mask, mask & !known != 0)
+    }
+
+    fn open(&mut self) {
+        if self.contexts.len() >= CONTEXTS {
+            return;
+        }
+        let opened = self.caller.plain("open", "", &[OK], || {
+            let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
+            // SAFETY: A path.
+            i64::from(unsafe { libc::open(c"/dev/mp_fabric".as_ptr(), flags) })
+        });
+        let strangers = self.contexts.iter().flat_map(|c| &c.sessions);
+        let strangers = strangers.map(|session| session.handle).collect();
+        if let Ok(fd) = opened {
+            self.contexts.push(Context {
+                fds: vec![fd as i32],
+                sessions: Vec::new(),
+                strangers,
+                is_inherited: false,
+            });
+        }
+    }
+
+    fn close_file(&mut self) {
+        let (at, fd) = self.context();
+        // SAFETY: A descriptor of this process, which forgets it.
+        unsafe { libc::close(fd) };
+        let context = &mut self.contexts[at];
+        context.fds.retain(|other| *other != fd);
+        if context.fds.is_empty() {
+            drop(self.contexts.remove(at));
+        }
+    }
+
+    fn duplicate(&mut self) {
+        let (at, fd) = self.context();
+        if self.contexts[at].fds.len() > 3 {
+            return;
+        }
+        // SAFETY: A descriptor of this process.
+        let new = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
+        if new >= 0 {
+            self.contexts[at].fds.push(new);
+        }
+    }
+
+    fn info(&mut self) {
+        let of = self.context();
+        let info = self.ask(of, &INFO, mp_info::default(), &[OK], "");
+        if info.is_ok_and(|info| info.version != MP_FABRIC_VERSION && info.version != 0) {
+            self.caller.fail("another version");
+        }
+    }
+
+    fn close(&mut self) {
+        let of = self.context();
+        let (handle, is_there) = self.session(of.0);
+        let close = mp_handle { size: 0, handle };
+        let allowed = [if is_there { OK } else { ENOENT }];
+        let closed = self.ask(of, &CLOSE, close, &allowed, &format!("{handle:#x}"));
+        if closed.is_ok() {
+            let context = &mut self.contexts[of.0];
+            context.sessions.retain(|session| session.handle != handle);
+            context.strangers.push(handle);
+        }
+    }
+
+    fn wait(&mut self) {
+        let of = self.context();
+        let (target, mut flags, is_there, known) = self.target(of.0);
+        let (mask, mut is_wrong) = self.mask(known);
+        is_wrong |= mask == 0;
+        let random = self.random();
+        if random.one_in(3) {
+            flags |= MP_WAIT_ONE;
+        }
+        let reserved = u32::from(random.one_in(40));
+        if random.one_in(40) {
+            flags |= 0x8000_0000;
+        }
+        is_wrong |= reserved != 0 || flags & 0x8000_0000 != 0;
+        let deadline = match random.below(3) {
+            0 => MP_DEADLINE_PAST,
+            _ => now() + random.below(2_000_000),
+        };
+        let absent = if flags & MP_WAIT_INTERFACE != 0 {
+            ENODEV
+        } else {
+            ENOENT
+        };
+        let allowed: &[i32] = match (is_wrong, is_there) {
+            (true, _) => &[EINVAL],
+            (_, false) => &[absent],
+            _ if flags & MP_WAIT_INTERFACE != 0 || mask & MP_EVENT_PAIRED != 0 => &[OK, ETIMEDOUT],
+            _ => &[OK, ETIMEDOUT, ENOTCONN],
+        };
+        let wait = mp_wait {
+            flags,
+            target,
+            mask,
+            deadline,
+            reserved,
+            ..Default::default()
+        };
+        let text = format!("target {target:#x} flags {flags:#x} mask {mask:#x}");
+        let waited = self.ask(of, &WAIT, wait, allowed, &text);
+        if let Ok(wait) = waited {
+            if wait.events == 0 || wait.events & !mask != 0 {
+                self.caller.fail(&format!("events {:#x}", wait.events));
+            }
+        }
+    }
+
+    /// A descriptor for notifications, and whether it will do.
+    fn eventfd(&mut self, of: i32) -> (i32, bool) {
+        match self.random().below(6) {
+            0 => (-1, true),
+            1 => (of, false),
+            2 => (9999, false),
+            3 => (i32::MIN, false),
+            // SAFETY: Makes a descriptor.
+            _ => (
+                unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) },
+                true,
+            ),
+        }
+    }
+
+    fn notify(&mut self) {
+        let of = self.context();
+        let (target, flags, is_there, known) = self.target(of.0);
+        let (mask, is_wrong) = self.mask(known);
+        let (eventfd, is_right) = self.eventfd(of.1);
+        let absent = if flags & MP_WAIT_INTERFACE != 0 {
+            ENODEV
+        } else {
+            ENOENT
+        };
+        let allowed = [match (is_wrong, is_there, is_right) {
+            (true, _, _) => EINVAL,
+            (_, false, _) => absent,
+            (_, _, false) => EBADF,
+            _ => OK,
+        }];
+        let notify = mp_notify {
+            flags,
+            target,
+            mask,
+            eventfd,
+            ..Default::default()
+        };
+        let text = format!("target {target:#x} mask {mask:#x} eventfd {eventfd}");
+        let _ = self.ask(of, &NOTIFY, notify, &allowed, &text);
+        if is_right && eventfd >= 0 {
+            // SAFETY: Made for this call.
+            unsafe { libc::close(eventfd) };
+        }
+    }
+
+    fn watch(&mut self) {
+        let of = self.context();
+        let (target, flags, is_there, known) = self.target(of.0);
+        let (mask, is_wrong) = self.mask(known);
+        let absent = if flags & MP_WAIT_INTERFACE != 0 {
+            ENODEV
+        } else {
+            ENOENT
+        };
+        let allowed = [match (is_wrong, is_there) {
+            (true, _) => EINVAL,
+            (_, false) => absent,
+            _ => OK,
+        }];
+        let watch = mp_watch {
+            flags,
+            target,
+            mask,
+            cookie: u64::from(target),
+            ..Default::default()
+        };
+        let text = format!("target {target:#x} flags {flags:#x} mask {mask:#x}");
+        let _ = self.ask(of, &WATCH, watch, &allowed, &text);
+    }
+
+    fn signal(&mut self) {
+        let of = self.context();
+        let (handle, is_there) = self.session(of.0);
+        let allowed: &[i32] = match is_there {
+            true => &[OK, ECONNRESET, ENETDOWN, ENOTCONN],
+            false => &[ENOENT],
+        };
+        let signal = mp_handle { size: 0, handle };
+        let _ = self.ask(of, &SIGNAL, signal, allowed, &format!("{handle:#x}"));
+    }
+
+    /// Room for an array of so many numbers, in a place that is good or not.
+    fn array(&mut self, len: usize) -> (u64, Place) {
+        let random = &mut self.caller.random;
+        let place = match random.below(8) {
+            0 => Place::Nowhere,
+            1 => Place::ReadOnly,
+            _ => Place::Good,
+        };
+        let bytes = vec![0; len];
+        (self.arrays.put(&bytes, place, random) as u64, place)
+    }
+
+    fn interfaces(&mut self) {
+        let of = self.context();
+        let capacity = self.random().pick(&[0, 1, 64]);
+        let (ids, place) = self.array(256);
+        let is_wrong = self.random().one_in(30);
+        let allowed: &[i32] = match (is_wrong, capacity, place) {
+            (true, _, _) => &[EINVAL],
+            (_, 64, Place::Good) => &[OK],
+            (_, 64, _) => &[EFAULT],
+            (_, _, Place::Good) => &[OK, ENOSPC],
+            _ => &[OK, ENOSPC, EFAULT],
+        };
+        let list = mp_interfaces {
+            capacity,
+            ids,
+            reserved: u32::from(is_wrong),
+            ..Default::default()
+        };
+        let text = format!("capacity {capacity} {place:?}");
+        let listed = self.ask(of, &INTERFACES, list, allowed, &text);
+        if let (Ok(list), Place::Good) = (listed, place) {
+            let bytes = self.arrays.get(ids as usize, 4 * list.count as usize);
+            let words = bytes
+                .chunks_exact(4)
+                .map(|word| word.try_into().unwrap_or_default());
+            self.interfaces = words.map(u32::from_ne_bytes).collect();
+        }
+    }
+
+    fn interface(&mut self) {
+        let of = self.context();
+        let (id, is_there) = self.an_interface();
+        let info = mp_interface {
+            id,
+            ..Default::default()
+        };
+        let allowed = [if is_there { OK } else { ENODEV }];
+        let _ = self.ask(of, &INTERFACE, info, &allowed, &format!("{id:#x}"));
+    }
+
+    fn windows(&mut self) {
+        let of = self.context();
+        let (interface, is_there) = self.an_interface();
+        let capacity = self.random().pick(&[0, 1, 256]);
+        let (ids, place) = self.array(1024);
+        let allowed: &[i32] = match (is_there, place) {
+            (false, _) => &[ENODEV],
+            (_, Place::Good) if capacity == 256 => &[OK, ENETDOWN],
+            (_, Place::Good) => &[OK, ENETDOWN, ENOSPC],
+            _ => &[OK, ENETDOWN, ENOSPC, EFAULT],
+        };
+        let list = mp_windows {
+            interface,
+            capacity,
+            ids,
+            ..Default::default()
+        };
+        let text = format!("{interface:#x} capacity {capacity} {place:?}");
+        let _ = self.ask(of, &WINDOWS, list, allowed, &text);
+    }
+
+    /// The first of the windows that there are.
+    fn a_window(&mut self, fd: i32, interface: u32) -> u32 {
+        let mut ids = [0_u32; 256];
+        let mut list = mp_windows {
+            size: size_of::<mp_windows>() as u32,
+            interface,
+            capacity: 256,
+            ids: ids.as_mut_ptr().expose_provenance() as u64,
+            ..Default::default()
+        };
+        // SAFETY: The structure that goes with the number, and an array as long as it says.
+        let got = unsafe { libc::ioctl(fd, u64::from(MP_IOC_WINDOWS), &mut list) };
+        match got == 0 && list.count != 0 {
+            true => ids[self.caller.random.index(list.count as usize)],
+            false => self.caller.random.pick(&NOBODY),
+        }
+    }
+
+    fn window(&mut self) {
+        let of = self.context();
+        let (interface, is_there) = self.an_interface();
+        let id = self.a_window(of.1, interface);
+        let data_size = self.random().pick(&[0, 1, 1024]);
+        let (data, place) = self.array(1024);
+        let allowed: &[i32] = match (is_there, place) {
+            (false, _) => &[ENODEV],
+            (_, Place::Good) if data_size == 1024 => &[OK, ENETDOWN, ENOENT],
+            (_, Place::Good) => &[OK, ENETDOWN, ENOENT, ENOSPC],
+            _ => &[OK, ENETDOWN, ENOENT, ENOSPC, EFAULT],
+        };
+        let window = mp_window {
+            interface,
+            id,
+            data_size,
+            data,
+            ..Default::default()
+        };
+        let text = format!("{interface:#x} {id:#x} room {data_size} {place:?}");
+        let _ = self.ask(of, &WINDOW, window, allowed, &text);
+    }
+
+    /// What is asked for, as it should be.
+    fn request(&mut self, interface: u32) -> mp_session_open {
+        let random = self.random();
+        let role = random.pick(&[MP_ROLE_SERVER, MP_ROLE_CLIENT, MP_ROLE_PEER]);
+        // As a rule such that two of them fit, and there is room for more.
+        let mut sizes = || {
+            let max = match random.one_in(40) {
+                true => MP_SIZE_MAX,
+                false => random.pick(&[0, 1, PAGE, PAGE, 3 * PAGE, 3 * PAGE, 1 << 16]),
+            };
+            let min = match random.below(6) {
+                0 => max.min(PAGE),
+                1 => max.min(1),
+                _ => 0,
+            };
+            (min, max)
+        };
+        let ((local_min, mut local_max), (remote_min, remote_max)) = (sizes(), sizes());
+        if local_max == 0 && remote_max == 0 {
+            local_max = PAGE;
+        }
+        mp_session_open {
+            interface,
+            role,
+            location: MP_LOCATION_LOGICAL,
+            protocol: 0x5701_0000 + random.below(2) as u32,
+            uid: random.pick(&[0, 0, 0, 1, 2, 3]),
+            local_min,
+            local_max,
+            remote_min,
+            remote_max,
+            ..Default::default()
+        }
+    }
+
+    /// Spoils a request, with the errors that this may have.
+    fn spoil(&mut self, open: &mut mp_session_open) -> &'static [i32] {
+        match self.random().below(6) {
+            0 => open.role = 4,
+            1 => open.location = 3,
+            2 => {
+                (
+                    open.local_max,
+                    open.remote_max,
+                    open.local_min,
+                    open.remote_min,
+                ) = (0, 0, 0, 0)
+            }
+            3 => (open.remote_min, open.remote_max) = (2, 1),
+            4 => open.data_size = MP_WINDOW_DATA_MAX + 1,
+            _ => open.address = 1,
+        }
+        &[EINVAL]
+    }
+
+    fn open_session(&mut self) {
+        let of = self.context();
+        if self.contexts[of.0].sessions.len() >= SESSIONS {
+            return self.close();
+        }
+        let (interface, is_there) = self.an_interface();
+        let mut open = self.request(interface);
+        let mut allowed = vec![OK, ENETDOWN, ENOSPC, EADDRINUSE, EDQUOT, ENOMEM];
+        if open.role == MP_ROLE_CLIENT {
+            allowed.push(ECONNREFUSED);
+        }
+        if open.role != MP_ROLE_CLIENT && self.random().one_in(2) {
+            let (data, place) = self.array(1024);
+            open.data = data;
+            open.data_size = 1 + self.random().below(1024) as u32;
+            if place == Place::Nowhere {
+                allowed = vec![EFAULT];
+            }
+        }
+        if self.random().one_in(10) {
+            allowed = self.spoil(&mut open).to_vec();
+        }
+        if !is_there {
+            allowed = vec![ENODEV];
+        }
+        let text = format!(
+            "{interface:#x} role {} location {} protocol {:#x} uid {} data {:#x}+{} local {:#x}-{:#x} remote {:#x}-{:#x}",
+            open.role, open.location, open.protocol, open.uid, open.data, open.data_size,
+            open.local_min, open.local_max, open.remote_min, open.remote_max,
+        );
+        let Ok(open) = self.ask(of, &SESSION_OPEN, open, &allowed, &text) else {
+            return;
+        };
+        if open.handle == 0 || open.uid == 0 {
+            self.caller.fail("a session without a name");
+        }
+        self.contexts[of.0].sessions.push(Session {
+            handle: open.handle,
+            windows: [(0, 0); 2],
+        });
+    }
+
+    fn describe(&mut self) {
+        let of = self.context();
+        let (handle, is_there) = self.session(of.0);
+        let allowed = [if is_there { OK } else { ENOENT }];
+        let session = mp_session {
+            handle,
+            ..Default::default()
+        };
+        let text = format!("{handle:#x}");
+        let Ok(told) = self.ask(of, &SESSION, session, &allowed, &text) else {
+            return;
+        };
+        let windows = [
+            (told.local_offset, told.local_size),
+            (told.remote_offset, told.remote_size),
+        ];
+        if windows.iter().any(|(offset, _)| offset % PAGE != 0) {
+            self.caller.fail("an offset that is in no page's beginning");
+        }
+        let mut sessions = self.contexts[of.0].sessions.iter_mut();
+        if let Some(known) = sessions.find(|session| session.handle == handle) {
+            known.windows = windows;
+        }
+    }
+
+    fn address(&mut self) {
+        let of = self.context();
+        let (handle, is_there) = self.session(of.0);
+        let allowed: &[i32] = match is_there {
+            true => &[OK, ENETDOWN, ENOTCONN, ECONNRESET, ENXIO, EOPNOTSUPP],
+            false => &[ENOENT],
+        };
+        let address = mp_session_address {
+            handle,
+            ..Default::default()
+        };
+        let _ = self.ask(
+            of,
+            &SESSION_ADDRESS,
+            address,
+            allowed,
+            &format!("{handle:#x}"),
+        );
+    }
+
+    fn access(&mut self) {
+        let of = self.context();
+        let (handle, is_there) = self.session(of.0);
+        let mode = self
+            .random()
+            .pick(&[0, 1, 2, 3, 4, MP_ACCESS_CLEAR, MP_ACCESS_CLEAR | 1]);
+        let is_wrong = !matches!(mode, 1..=3 | MP_ACCESS_CLEAR);
+        let allowed: &[i32] = match (is_there, is_wrong) {
+            (false, true) => &[ENOENT, EINVAL],
+            (false, _) => &[ENOENT],
+            (_, true) => &[EINVAL],
+            _ => &[OK, ENETDOWN, ENOTCONN, ECONNRESET, ENXIO, EOPNOTSUPP],
+        };
+        let access = mp_session_access {
+            handle,
+            mode,
+            ..Default::default()
+        };
+        let _ = self.ask(
+            of,
+            &SESSION_ACCESS,
+            access,
+            allowed,
+            &format!("{handle:#x} {mode:#x}"),
+        );
+    }
+
+    fn map(&mut self) {
+        if self.maps.len() >= MAPS {
+            return self.unmap();
+        }
+        let (at, fd) = self.context();
+        let known = self.contexts[at].sessions.iter().flat_map(|s| s.windows);
+        let known: Vec<_> = known.filter(|(_, len)| *len != 0).collect();
+        let random = &mut self.caller.random;
+        let is_known = !known.is_empty() && !random.one_in(6);
+        let (offset, len) = match is_known {
+            true => random.pick(&known),
+            false => (random.pick(&[0, PAGE, 7 * PAGE, 1 << 40, 1 << 43]), PAGE),
+        };
+        // The whole window, a part, or more than there is.
+        let pages = len.div_ceil(PAGE).min(1024);
+        let pages = match random.below(6) {
+            0 => 1 + random.below(pages),
+            1 => pages + 1,
+            _ => pages,
+        };
+        let is_whole = pages <= len.div_ceil(PAGE) && is_known;
+        let shared = match random.one_in(12) {
+            true => libc::MAP_PRIVATE,
+            false => libc::MAP_SHARED,
+        };
+        let protection = random.pick(&[
+            libc::PROT_NONE,
+            libc::PROT_READ,
+            libc::PROT_WRITE,
+            libc::PROT_READ | libc::PROT_WRITE,
+        ]);
+        let allowed: &[i32] = match (is_whole, shared == libc::MAP_SHARED) {
+            _ if self.contexts[at].is_inherited => &[EACCES],
+            (true, true) => &[OK, ENOMEM],
+            (true, false) => &[EINVAL],
+            _ => &[EINVAL, ENOENT],
+        };
+        // Guessed offsets may be those of a window all the same.
+        let mut allowed = allowed.to_vec();
+        if !is_known && shared == libc::MAP_SHARED && allowed != [EACCES] {
+            allowed.push(OK);
+        }
+        let len = (pages * PAGE) as usize;
+        let text = format!("fd {fd} offset {offset:#x} bytes {len:#x} flags {shared} {protection}");
+        let mapped = self.caller.plain("mmap", &text, &allowed, || {
+            // SAFETY: Where the kernel chooses.
+            let memory =
+                unsafe { libc::mmap(null_mut(), len, protection, shared, fd, offset as i64) };
+            match memory == libc::MAP_FAILED {
+                true => -1,
+                false => memory as i64,
+            }
+        });
+        if let Ok(address) = mapped {
+            self.maps.push((address as usize, len));
+        }
+    }
+
+    fn unmap(&mut self) {
+        if self.maps.is_empty() {
+            return;
+        }
+        let at = self.caller.random.index(self.maps.len());
+        let (start, len) = self.maps.swap_remove(at);
+        let pages = len / PAGE as usize;
+        // Sometimes a part first, so that what is left is split.
+        if pages > 2 && self.caller.random.one_in(2) {
+            let middle = start + PAGE as usize * (1 + self.caller.random.index(pages - 2));
+            // SAFETY: A mapping of this module, without references into it.
+            unsafe { libc::munmap(middle as *mut _, PAGE as usize) };
+        }
+        let text = format!("{start:#x} bytes {len:#x}");
+        let _ = self.caller.plain("munmap", &text, &[OK], || {
+            // SAFETY: As above.
+            i64::from(unsafe { libc::munmap(start as *mut _, len) })
+        });
+    }
+
+    /// Uses memory that is mapped, or has its protection changed: whatever has become of the
+    /// window, that is no fault.
+    fn touch(&mut self) {
+        if self.maps.is_empty() {
+            return;
+        }
+        let (start, len) = self.caller.random.pick(&self.maps);
+        self.caller
+            .log
+            .begin(&format!("touch {start:#x} bytes {len:#x}"));
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: A mapping of this module, without references into it.
+        if unsafe { libc::mprotect(start as *mut _, len, protection) } != 0 {
+            self.caller.fail("mprotect");
+        }
+        for _ in 0..4 {
+            let at = start + 8 * self.caller.random.index(len / 8);
+            let word = self.caller.random.next();
+            // SAFETY: Inside of the mapping, aligned, shared with processes that do the same.
+            unsafe {
+                (at as *mut u64).write_volatile(word);
+                (at as *const u64).read_volatile();
+            }
+        }
+        if self.caller.random.one_in(4) {
+            // SAFETY: As above; the pages come back when they are touched.
+            unsafe { libc::madvise(start as *mut _, len, libc::MADV_DONTNEED) };
+        }
+    }
+
+    fn read(&mut self) {
+        let (at, fd) = self.context();
+        let record = size_of::<mp_event>();
+        let len = self
+            .random()
+            .pick(&[0, 1, record - 1, record, record + 1, 8 * record]);
+        let (address, place) = self.array(8 * record);
+        let allowed: &[i32] = match place {
+            // The kernel does not come to the device with nothing to fill, or nowhere.
+            _ if self.contexts[at].is_inherited => &[EACCES, EFAULT],
+            Place::Nowhere if len < record => &[EINVAL, EFAULT],
+            _ if len < record => &[EINVAL],
+            Place::Good => &[OK, EAGAIN],
+            _ => &[EAGAIN, EFAULT],
+        };
+        let text = format!("fd {fd} bytes {len} {place:?}");
+        let read = self.caller.plain("read", &text, allowed, || {
+            // SAFETY: The kernel writes to the arena only, or not at all.
+            unsafe { libc::read(fd, address as *mut _, len) as i64 }
+        });
+        let Ok(read) = read else { return };
+        let bytes = self.arrays.get(address as usize, read as usize);
+        if read == 0 || !bytes.len().is_multiple_of(record) {
+            self.caller.fail("a part of a record");
+        }
+        for record in bytes.chunks_exact(record) {
+            let word = |at: usize| {
+                record[at..at + 4]
+                    .iter()
+                    .rev()
+                    .fold(0_u32, |word, byte| word << 8 | u32::from(*byte))
+            };
+            // Cookies are the targets.
+            if word(0) != word(8) || word(12) == 0 {
+                self.caller.fail(&format!("record {record:x?}"));
+            }
+        }
+    }
+
+    fn poll(&mut self) {
+        let (_, fd) = self.context();
+        let mut poll = libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let timeout = self.random().below(3) as i32;
+        let _ = self.caller.plain("poll", &format!("fd {fd}"), &[OK], || {
+            // SAFETY: One descriptor.
+            i64::from(unsafe { libc::poll(&mut poll, 1, timeout) })
+        });
+        if poll.revents & !libc::POLLIN != 0 {
+            self.caller.fail(&format!("events {:#x}", poll.revents));
+        }
+    }
+
+    /// Closes a session, or its context, while another thread waits for it.
+    fn race(&mut self) {
+        let (at, fd) = self.context();
+        let context = &self.contexts[at];
+        let Some(session) = context.sessions.first().copied() else {
+            return;
+        };
+        if context.is_inherited {
+            return;
+        }
+        self.caller
+            .log
+            .begin(&format!("race for {:#x}", session.handle));
+        let pause = Duration::from_micros(self.caller.random.below(300));
+        let waiter = std::thread::spawn(move || {
+            let mut wait = mp_wait {
+                size: size_of::<mp_wait>() as u32,
+                target: session.handle,
+                mask: MP_EVENT_SIGNAL | MP_EVENT_PAIRED,
+                deadline: now() + 5_000_000,
+                ..Default::default()
+            };
+            // SAFETY: The structure that goes with the number.
+            let got = unsafe { libc::ioctl(fd, u64::from(MP_IOC_WAIT), &mut wait) };
+            if got == 0 {
+                OK
+            } else {
+                errno()
+            }
+        });
+        std::thread::sleep(pause);
+        let mut close = mp_handle {
+            size: size_of::<mp_handle>() as u32,
+            handle: session.handle,
+        };
+        // SAFETY: As above.
+        if unsafe { libc::ioctl(fd, u64::from(MP_IOC_CLOSE), &mut close) } != 0 {
+            self.caller.fail("it was closed already");
+        }
+        let got = waiter.join().expect("it does not panic");
+        self.caller.expect("WAIT", got, &[OK, ENOENT, ETIMEDOUT]);
+        let context = &mut self.contexts[at];
+        context.sessions.remove(0);
+        context.strangers.push(session.handle);
+    }
+
+    /// Forks; in the child, does as `f` does.
+    fn fork(&mut self, f: impl FnOnce(&mut Worker)) -> i32 {
+        // SAFETY: No arguments.
+        let parent = unsafe { libc::getpid() };
+        // SAFETY: There is one thread only, and the child uses what it has a copy of.
+        match unsafe { libc::fork() } {
+            0 => {
+                // SAFETY: No pointers; nobody is left behind by who is killed.
+                unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+                // SAFETY: No arguments.
+                if unsafe { libc::getppid() } != parent {
+                    std::process::exit(0);
+                }
+                self.contexts
+                    .iter_mut()
+                    .for_each(|context| context.is_inherited = true);
+                // Windows are not inherited.
+                self.maps.clear();
+                f(self);
+                std::process::exit(0);
+            }
+            child => child,
+        }
+    }
+
+    /// Waits for a child.
+    fn reap(&self, child: i32) -> i32 {
+        let mut status = 0;
+        // SAFETY: A status is written.
+        while unsafe { libc::waitpid(child, &mut status, 0) } == -1 && errno() == libc::EINTR {}
+        status
+    }
+
+    /// A child that inherits contexts, which are useless to it, and uses one of its own.
+    fn child(&mut self) {
+        let child = self.fork(|worker| {
+            worker.close_file();
+            worker.contexts.truncate(CONTEXTS - 1);
+            worker.open();
+            for _ in 0..12 {
+                match worker.random().below(8) {
+                    0 => worker.open_session(),
+                    1 => worker.signal(),
+                    2 => worker.map(),
+                    3 => worker.read(),
+                    4 => worker.wait(),
+                    5 => worker.close(),
+                    6 => worker.describe(),
+                    _ => worker.info(),
+                }
+            }
+        });
+        if child > 0 && self.reap(child) != 0 {
+            std::process::exit(1);
+        }
+    }
+
+    /// A child that waits for ever, with a session of its own, and is killed.
+    fn victim(&mut self) {
+        let child = self.fork(|worker| {
+            worker.contexts.clear();
+            worker.open();
+            for _ in 0..4 {
+                worker.open_session();
+            }
+            let Some(session) = worker.contexts[0].sessions.first() else {
+                return;
+            };
+            let mut wait = mp_wait {
+                size: size_of::<mp_wait>() as u32,
+                target: session.handle,
+                mask: MP_EVENT_PAIRED | MP_EVENT_SIGNAL,
+                deadline: MP_DEADLINE_NEVER,
+                ..Default::default()
+            };
+            let fd = worker.contexts[0].fds[0];
+            // SAFETY: The structure that goes with the number.
+            unsafe { libc::ioctl(fd, u64::from(MP_IOC_WAIT), &mut wait) };
+        });
+        if child > 0 {
+            std::thread::sleep(Duration::from_micros(self.caller.random.below(4000)));
+            // SAFETY: A child of this process that has not been waited for.
+            unsafe { libc::kill(child, libc::SIGKILL) };
+            let status = self.reap(child);
+            if libc::WIFEXITED(status) && libc::WEXITSTATUS(status) != 0 {
+                std::process::exit(1);
+            }
+        }
+    }
+}
