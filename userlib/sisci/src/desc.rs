@@ -13,9 +13,12 @@ use crate::{
 };
 use mp_fabric::{Deadline, Device, Fabric, Interface, InterfaceId, Peer, Status};
 use std::{
-    fmt,
+    fmt, fs,
     sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
 };
+
+/// What the system tells of the fabric's id of this host.
+const SELF: &str = "/sys/kernel/mp/self";
 
 /// A channel to the driver. Copies are the same one.
 pub struct Desc<D: Device> {
@@ -177,9 +180,20 @@ impl<D: Device> Desc<D> {
 
     /// The node id of this host at an adapter, if it has one.
     pub fn node_at(&self, adapter: &Adapter) -> Option<u32> {
-        self.context
-            .config
-            .node_of(adapter.loopback.peer, adapter.number)
+        let own = self.own_peer(&adapter.loopback);
+        self.context.config.node_of(own, adapter.number)
+    }
+
+    /// The fabric's id of this host. The loopback interface may have one that means the host
+    /// itself everywhere; the system tells the other one.
+    fn own_peer(&self, loopback: &Interface) -> Option<u32> {
+        let config = &self.context.config;
+        let known = |peer: &u32| config.node_of_peer(*peer).is_some();
+        loopback.peer.filter(known).or_else(|| {
+            let text = fs::read_to_string(SELF).ok()?;
+            let digits = text.trim().trim_start_matches("0x");
+            u32::from_str_radix(digits, 16).ok()
+        })
     }
 
     /// The interface of an adapter that leads to a node.
@@ -197,7 +211,7 @@ impl<D: Device> Desc<D> {
             return Ok(adapter.loopback.id);
         }
         let known = self.context.config.node(node).ok_or(Error::NoSuchNodeId)?;
-        if Some(known.peer) == adapter.loopback.peer {
+        if Some(known.peer) == self.own_peer(&adapter.loopback) {
             return Ok(adapter.loopback.id);
         }
         let mut links = adapter.links.iter();
@@ -244,7 +258,9 @@ impl<D: Device> Desc<D> {
             .and_then(|it| (0..ADAPTERS).find(|adapter| config.has(*adapter, it)));
         let adapter = adapter.unwrap_or(0);
         let node = match loopback {
-            true => config.node_of(Some(peer.id), adapter),
+            true => interface
+                .as_ref()
+                .and_then(|loopback| config.node_of(self.own_peer(loopback), adapter)),
             false => config.node_of_peer(peer.id),
         };
         (node.unwrap_or(0), adapter)
