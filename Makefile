@@ -74,11 +74,13 @@ userlib: setup
 		--target $(static_target) --workspace --lib --bins --examples
 	@scripts/pximc.sh build32
 
-## examples: build the examples of PXImc in C, against an installation in build/stage
+## examples: build the examples in C, against an installation in build/stage
 examples: userlib
 	@DESTDIR="$(STAGE)" scripts/pximc.sh install
 	@mkdir -p "$(STAGE)/bin"
 	@$(MAKE) --no-print-directory -C examples/pximc PXIMC="$(STAGE)/opt/pximc" OUT="$(STAGE)/bin"
+	@DESTDIR="$(STAGE)" PREFIX=/opt/sisci scripts/sisci.sh
+	@$(MAKE) --no-print-directory -C examples/sisci SISCI="$(STAGE)/opt/sisci" OUT="$(STAGE)/bin"
 
 ## programs: build the programs that tests run on hosts of the fabric
 programs: userlib $(test_programs) $(test_programs32)
@@ -122,6 +124,7 @@ install: modules userlib
 	@install -D -m 644 -t "$(DESTDIR)$(PREFIX)/lib/udev/rules.d" scripts/system/70-mp-fabric.rules
 	@install -D -m 644 -t "$(DESTDIR)$(PREFIX)/lib/sysusers.d" scripts/system/mp-fabric.conf
 	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/pximc.sh install
+	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/sisci.sh
 
 ## lint: formatters, clippy, checkpatch, shellcheck
 lint: setup $(kernel_step)

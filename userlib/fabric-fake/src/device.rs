@@ -3,12 +3,13 @@
 //! A context on one of the hosts: takes calls apart, and waits.
 
 use crate::{
+    sharing::{STATUS_LEN, STATUS_OFFSET},
     state::{interface, Key, State, BOTH},
     Host, World, LOOPBACK,
 };
 use mp_fabric::{
     sys::{self, *},
-    Call, Deadline, Device, Map,
+    Call, Deadline, Device, Map, MapOptions,
 };
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
@@ -59,6 +60,7 @@ impl FakeDevice {
         };
         if id == LOOPBACK {
             out.flags = MP_INTERFACE_LOOPBACK;
+            out.peer = self.host as u32;
             return Ok(());
         }
         let number = state.link(self.host, id)?;
@@ -138,6 +140,9 @@ impl FakeDevice {
             }
             return Ok(0);
         }
+        if let Ok(events) = state.object_events(self.context, wait.target) {
+            return Ok(events & wait.mask);
+        }
         let session = state.session(self.context, wait.target)?;
         if wait.mask & MP_EVENT_PAIRED == 0 && session.events & MP_EVENT_PAIRED == 0 {
             return Err(Errno::NOTCONN);
@@ -165,6 +170,37 @@ impl FakeDevice {
             }
         } else if let Ok(session) = state.session_mut(self.context, wait.target) {
             session.events &= !(events & MP_EVENT_SIGNAL);
+        } else {
+            state.take_object_events(self.context, wait.target, events);
+        }
+    }
+
+    /// Repeats what says that it has to wait, until the deadline.
+    fn until<T>(
+        &self,
+        deadline: u64,
+        mut attempt: impl FnMut(&mut State) -> Result<T>,
+    ) -> Result<T> {
+        let deadline = Deadline::at(deadline);
+        let mut state = self.world.lock();
+        loop {
+            match attempt(&mut state) {
+                Err(Errno::AGAIN) => {}
+                done => {
+                    drop(state);
+                    self.world.0.changed.notify_all();
+                    return done;
+                }
+            }
+            let left = deadline.remaining();
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(Errno::TIMEDOUT);
+            }
+            state.waiting += 1;
+            let left = left.unwrap_or(Duration::from_secs(3600));
+            let woken = self.world.0.changed.wait_timeout(state, left);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+            state.waiting -= 1;
         }
     }
 
@@ -194,6 +230,7 @@ impl FakeDevice {
         match is_interface {
             true if target == LOOPBACK => Ok(()),
             true => state.link(self.host, target).map(|_| ()),
+            false if state.object_events(self.context, target).is_ok() => Ok(()),
             false => state.session(self.context, target).map(|_| ()),
         }
     }
@@ -206,9 +243,12 @@ impl FakeDevice {
                 let events = context.and_then(|context| context.interfaces.get(&target));
                 events.copied().unwrap_or(BOTH)
             }
-            false => state
-                .session(self.context, target)
-                .map_or(0, |session| session.events),
+            false => match state.object_events(self.context, target) {
+                Ok(events) => events,
+                Err(_) => state
+                    .session(self.context, target)
+                    .map_or(0, |session| session.events),
+            },
         }
     }
 }
@@ -227,14 +267,26 @@ impl Device for FakeDevice {
         match call {
             Call::Info(info) => {
                 info.version = sys::MP_FABRIC_VERSION;
-                info.features = u64::from(MP_FEATURE_SESSIONS);
+                info.features = u64::from(
+                    MP_FEATURE_SESSIONS
+                        | MP_FEATURE_SEGMENTS
+                        | MP_FEATURE_EVENTS
+                        | MP_FEATURE_PORTS
+                        | MP_FEATURE_QUEUES,
+                );
+                (info.status_offset, info.status_length) = (STATUS_OFFSET, STATUS_LEN);
                 info.sessions_max = self.world.lock().quota as u32;
                 info.user_sessions_max = info.sessions_max;
+                (info.objects_max, info.user_objects_max) = (info.sessions_max, info.sessions_max);
                 Ok(())
             }
-            Call::Close(handle) => self
-                .world
-                .change(|state| state.close(self.context, handle.handle)),
+            Call::Close(handle) => {
+                self.world
+                    .change(|state| match state.is_object(handle.handle) {
+                        true => state.close_object(self.context, handle.handle),
+                        false => state.close(self.context, handle.handle),
+                    })
+            }
             Call::Wait(wait) => self.wait(wait),
             Call::Notify(notify, eventfd) => self.world.change(|state| {
                 let key = (notify.target, notify.flags & MP_WAIT_INTERFACE != 0);
@@ -264,9 +316,13 @@ impl Device for FakeDevice {
                 context.report(key, present);
                 Ok(())
             }),
-            Call::Signal(handle) => self
-                .world
-                .change(|state| state.signal(self.context, handle.handle)),
+            Call::Signal(handle) => {
+                self.world
+                    .change(|state| match state.is_object(handle.handle) {
+                        true => state.trigger(self.context, handle.handle),
+                        false => state.signal(self.context, handle.handle),
+                    })
+            }
             Call::Interfaces(interfaces, ids) => {
                 let present = self.interfaces(&self.world.lock());
                 fill(ids, &mut interfaces.count, &present)
@@ -306,11 +362,69 @@ impl Device for FakeDevice {
                 }
                 Ok(())
             }
+            Call::SegmentCreate(create) => self
+                .world
+                .change(|state| state.segment_create(self.context, create)),
+            Call::SegmentShare(handle) => self
+                .world
+                .change(|state| state.segment_share(self.context, handle.handle)),
+            Call::SegmentAttach(attach) => self
+                .world
+                .change(|state| state.segment_attach(self.context, attach)),
+            Call::SegmentPrepare(at) => self
+                .world
+                .change(|state| state.segment_at(self.context, at, MP_SEGMENT_PREPARED, false)),
+            Call::SegmentPublish(at) => self
+                .world
+                .change(|state| state.segment_at(self.context, at, MP_SEGMENT_PUBLISHED, false)),
+            Call::SegmentWithdraw(at) => self
+                .world
+                .change(|state| state.segment_at(self.context, at, MP_SEGMENT_PREPARED, true)),
+            Call::Segment(segment) => self.world.lock().segment_info(self.context, segment),
+            Call::Remove(remove) => self
+                .world
+                .change(|state| state.remove_object(self.context, remove.handle, remove.flags)),
+            Call::Offer(offer) => self.world.change(|state| state.offer(self.context, offer)),
+            Call::Connect(connect) => self
+                .world
+                .change(|state| state.connect(self.context, connect)),
+            Call::Connection(connection) => {
+                self.world.lock().connection_info(self.context, connection)
+            }
+            Call::Notice(notice) => {
+                self.until(notice.deadline, |state| state.notice(self.context, notice))
+            }
+            Call::Send(message, data) => self.until(message.deadline, |state| {
+                state.send(self.context, message.handle, data)
+            }),
+            Call::Receive(message, room) => self.until(message.deadline, |state| {
+                state.receive(self.context, message, room)
+            }),
+            Call::Barrier(barrier) => self.world.lock().barrier(self.context, barrier),
+            Call::QueueCreate(create) => self
+                .world
+                .change(|state| state.queue_create(self.context, create)),
+            Call::QueueStart(start, copies) => self
+                .world
+                .change(|state| state.queue_start(self.context, start, copies)),
+            Call::QueueAbort(handle) => self
+                .world
+                .change(|state| state.queue_abort(self.context, handle.handle)),
+            Call::Queue(queue) => self.world.lock().queue_info(self.context, queue),
         }
     }
 
-    fn map(&self, offset: u64, len: u64) -> Result<Map> {
+    fn map_with(&self, offset: u64, len: u64, options: MapOptions) -> Result<Map> {
         let state = self.world.lock();
+        if !state.mappable {
+            return Err(Errno::NOMEM);
+        }
+        let start = offset & 0xffff_ffff;
+        match state.mappable_object(self.context, offset - start) {
+            Ok((_, end)) if start + len > end => return Err(Errno::INVAL),
+            Ok((file, _)) => return Map::with_options(file, start, len, options),
+            Err(_) => {}
+        }
         let session = state.session(self.context, (offset >> 32) as u32)?;
         if !state.mappable {
             return Err(Errno::NOMEM);
@@ -324,7 +438,7 @@ impl Device for FakeDevice {
             .as_ref()
             .filter(|_| len <= place.size)
             .ok_or(Errno::INVAL)?;
-        Map::new(file, 0, len)
+        Map::with_options(file, 0, len, options)
     }
 
     fn read(&self, events: &mut Vec<mp_event>) -> Result<()> {

@@ -8,6 +8,7 @@
 //! go wrong is a function of [`World`].
 
 mod device;
+mod sharing;
 mod state;
 
 pub use device::FakeDevice;
@@ -114,6 +115,32 @@ impl World {
     /// Most sessions of a context.
     pub fn set_quota(&self, quota: usize) {
         self.lock().quota = quota;
+    }
+
+    /// Ends all connections over a link for good, as when the other host starts anew.
+    pub fn lose(&self, link: usize) {
+        self.change(|state| state.connections_changed(link, mp_fabric::sys::MP_NOTICE_LOST));
+    }
+
+    /// Whether the other host does not answer. It does at first.
+    pub fn set_silent(&self, silent: bool) {
+        self.lock().sharing.silent = silent;
+    }
+
+    /// Has queues that are started from now on wait for [`release_queues`](Self::release_queues).
+    pub fn hold_queues(&self) {
+        self.lock().sharing.held = true;
+    }
+
+    /// Lets queues do their work.
+    pub fn release_queues(&self) {
+        self.change(State::release_queues);
+    }
+
+    /// Most bytes of a segment, and of one that peers reach.
+    pub fn set_memory(&self, bytes: u64, reached: u64) {
+        let mut state = self.lock();
+        (state.memory, state.window) = (bytes, reached);
     }
 
     /// Contexts that are open.

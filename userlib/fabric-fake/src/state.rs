@@ -3,7 +3,7 @@
 //! What both hosts know, and how sessions find each other: the criteria of PXImc's section on
 //! pairing, tried in the order of opening.
 
-use crate::Host;
+use crate::{sharing::Sharing, Host};
 use mp_fabric::sys::*;
 use rustix::{
     event::{eventfd, EventfdFlags},
@@ -109,6 +109,10 @@ pub struct State {
     pub pci: bool,
     pub quota: usize,
     pub name: Vec<u8>,
+    pub sharing: Sharing,
+    /// Most bytes of a segment, and of one that peers reach.
+    pub memory: u64,
+    pub window: u64,
 }
 
 impl State {
@@ -126,10 +130,13 @@ impl State {
             pci: true,
             quota: 1024,
             name: b"ntb0".to_vec(),
+            sharing: Sharing::default(),
+            memory: 1 << 32,
+            window: 1 << 24,
         }
     }
 
-    fn number(&mut self) -> u32 {
+    pub fn number(&mut self) -> u32 {
         self.next += 1;
         self.next
     }
@@ -146,6 +153,7 @@ impl State {
             interfaces: HashMap::new(),
         };
         let number = self.number();
+        self.enter_objects(number)?;
         self.contexts.insert(number, context);
         Ok((number, copy))
     }
@@ -156,6 +164,7 @@ impl State {
         for handle in own {
             let _ = self.close(context, handle);
         }
+        self.leave_objects(context);
         self.contexts.remove(&context);
     }
 
@@ -440,14 +449,21 @@ impl State {
     }
 
     pub fn set_up(&mut self, link: usize, up: bool) {
+        let was = self.is_up(link);
         self.links[link].up = up;
         self.links[link].epoch += u64::from(up);
         self.link_changed(link);
+        match (was, self.is_up(link)) {
+            (true, false) => self.connections_changed(link, MP_NOTICE_DOWN),
+            (false, true) => self.connections_changed(link, MP_NOTICE_UP),
+            _ => {}
+        }
     }
 
     pub fn remove(&mut self, link: usize, host: Host) {
         self.links[link].present[host as usize] = false;
         self.link_changed(link);
+        self.connections_changed(link, MP_NOTICE_LOST);
         let here = self
             .sessions
             .iter()

@@ -5,7 +5,7 @@
 //! place that hands addresses to it.
 
 use crate::{
-    map::Map,
+    map::{Map, MapOptions},
     sys::{self, *},
 };
 use rustix::{
@@ -54,6 +54,44 @@ pub enum Call<'a> {
     SessionAddress(&'a mut mp_session_address),
     /// `MP_IOC_SESSION_ACCESS`
     SessionAccess(&'a mut mp_session_access),
+    /// `MP_IOC_SEGMENT_CREATE`
+    SegmentCreate(&'a mut mp_segment_create),
+    /// `MP_IOC_SEGMENT_SHARE`
+    SegmentShare(&'a mut mp_handle),
+    /// `MP_IOC_SEGMENT_ATTACH`
+    SegmentAttach(&'a mut mp_segment_attach),
+    /// `MP_IOC_SEGMENT_PREPARE`
+    SegmentPrepare(&'a mut mp_segment_interface),
+    /// `MP_IOC_SEGMENT_PUBLISH`
+    SegmentPublish(&'a mut mp_segment_interface),
+    /// `MP_IOC_SEGMENT_WITHDRAW`
+    SegmentWithdraw(&'a mut mp_segment_interface),
+    /// `MP_IOC_SEGMENT`
+    Segment(&'a mut mp_segment),
+    /// `MP_IOC_REMOVE`
+    Remove(&'a mut mp_remove),
+    /// `MP_IOC_OFFER`
+    Offer(&'a mut mp_offer),
+    /// `MP_IOC_CONNECT`
+    Connect(&'a mut mp_connect),
+    /// `MP_IOC_CONNECTION`
+    Connection(&'a mut mp_connection),
+    /// `MP_IOC_NOTICE`
+    Notice(&'a mut mp_notice),
+    /// `MP_IOC_SEND`, with the message
+    Send(&'a mut mp_message, &'a [u8]),
+    /// `MP_IOC_RECEIVE`, with room for a message
+    Receive(&'a mut mp_message, &'a mut [u8]),
+    /// `MP_IOC_BARRIER`
+    Barrier(&'a mut mp_barrier),
+    /// `MP_IOC_QUEUE_CREATE`
+    QueueCreate(&'a mut mp_queue_create),
+    /// `MP_IOC_QUEUE_START`, with the copies
+    QueueStart(&'a mut mp_queue_start, &'a [mp_copy]),
+    /// `MP_IOC_QUEUE_ABORT`
+    QueueAbort(&'a mut mp_handle),
+    /// `MP_IOC_QUEUE`
+    Queue(&'a mut mp_queue),
 }
 
 /// A context: an open file of the fabric, or what stands in for it in a test.
@@ -64,11 +102,19 @@ pub trait Device: Send + Sync + 'static {
     /// Those that `uapi/linux/mp_fabric.h` lists for it.
     fn call(&self, call: Call<'_>) -> Result<(), Errno>;
 
-    /// Maps a window, by the offset that `MP_IOC_SESSION` gives.
+    /// Maps memory, by the offset that a call has given.
     ///
     /// # Errors
     /// Those of `mmap()`.
-    fn map(&self, offset: u64, len: u64) -> Result<Map, Errno>;
+    fn map_with(&self, offset: u64, len: u64, options: MapOptions) -> Result<Map, Errno>;
+
+    /// Maps memory for reading and writing, where the kernel likes.
+    ///
+    /// # Errors
+    /// Those of `mmap()`.
+    fn map(&self, offset: u64, len: u64) -> Result<Map, Errno> {
+        self.map_with(offset, len, MapOptions::default())
+    }
 
     /// Takes reported events. Never waits.
     ///
@@ -199,12 +245,94 @@ impl Device for CharDevice {
                     access.size = size::<mp_session_access>();
                     self.update::<{ MP_IOC_SESSION_ACCESS }, _>(access)
                 }
+                Call::SegmentCreate(argument) => {
+                    argument.size = size::<mp_segment_create>();
+                    self.update::<{ MP_IOC_SEGMENT_CREATE }, _>(argument)
+                }
+                Call::SegmentShare(argument) => {
+                    argument.size = size::<mp_handle>();
+                    self.update::<{ MP_IOC_SEGMENT_SHARE }, _>(argument)
+                }
+                Call::SegmentAttach(argument) => {
+                    argument.size = size::<mp_segment_attach>();
+                    self.update::<{ MP_IOC_SEGMENT_ATTACH }, _>(argument)
+                }
+                Call::SegmentPrepare(argument) => {
+                    argument.size = size::<mp_segment_interface>();
+                    self.update::<{ MP_IOC_SEGMENT_PREPARE }, _>(argument)
+                }
+                Call::SegmentPublish(argument) => {
+                    argument.size = size::<mp_segment_interface>();
+                    self.update::<{ MP_IOC_SEGMENT_PUBLISH }, _>(argument)
+                }
+                Call::SegmentWithdraw(argument) => {
+                    argument.size = size::<mp_segment_interface>();
+                    self.update::<{ MP_IOC_SEGMENT_WITHDRAW }, _>(argument)
+                }
+                Call::Segment(argument) => {
+                    argument.size = size::<mp_segment>();
+                    self.update::<{ MP_IOC_SEGMENT }, _>(argument)
+                }
+                Call::Remove(argument) => {
+                    argument.size = size::<mp_remove>();
+                    self.update::<{ MP_IOC_REMOVE }, _>(argument)
+                }
+                Call::Offer(argument) => {
+                    argument.size = size::<mp_offer>();
+                    self.update::<{ MP_IOC_OFFER }, _>(argument)
+                }
+                Call::Connect(argument) => {
+                    argument.size = size::<mp_connect>();
+                    self.update::<{ MP_IOC_CONNECT }, _>(argument)
+                }
+                Call::Connection(argument) => {
+                    argument.size = size::<mp_connection>();
+                    self.update::<{ MP_IOC_CONNECTION }, _>(argument)
+                }
+                Call::Notice(argument) => {
+                    argument.size = size::<mp_notice>();
+                    self.update::<{ MP_IOC_NOTICE }, _>(argument)
+                }
+                Call::Send(message, data) => {
+                    message.size = size::<mp_message>();
+                    message.length = capacity(data.len());
+                    message.data = address(data.as_ptr());
+                    self.update::<{ MP_IOC_SEND }, _>(message)
+                }
+                Call::Receive(message, room) => {
+                    message.size = size::<mp_message>();
+                    message.length = capacity(room.len());
+                    message.data = address(room.as_mut_ptr());
+                    self.update::<{ MP_IOC_RECEIVE }, _>(message)
+                }
+                Call::Barrier(argument) => {
+                    argument.size = size::<mp_barrier>();
+                    self.update::<{ MP_IOC_BARRIER }, _>(argument)
+                }
+                Call::QueueCreate(argument) => {
+                    argument.size = size::<mp_queue_create>();
+                    self.update::<{ MP_IOC_QUEUE_CREATE }, _>(argument)
+                }
+                Call::QueueStart(start, copies) => {
+                    start.size = size::<mp_queue_start>();
+                    start.count = capacity(copies.len());
+                    start.copies = address(copies.as_ptr());
+                    self.update::<{ MP_IOC_QUEUE_START }, _>(start)
+                }
+                Call::QueueAbort(argument) => {
+                    argument.size = size::<mp_handle>();
+                    self.update::<{ MP_IOC_QUEUE_ABORT }, _>(argument)
+                }
+                Call::Queue(argument) => {
+                    argument.size = size::<mp_queue>();
+                    self.update::<{ MP_IOC_QUEUE }, _>(argument)
+                }
             }
         }
     }
 
-    fn map(&self, offset: u64, len: u64) -> Result<Map, Errno> {
-        Map::new(&self.0, offset, len)
+    fn map_with(&self, offset: u64, len: u64, options: MapOptions) -> Result<Map, Errno> {
+        Map::with_options(&self.0, offset, len, options)
     }
 
     fn read(&self, events: &mut Vec<mp_event>) -> Result<(), Errno> {

@@ -18,6 +18,8 @@ pub enum Target {
     Interface(InterfaceId),
     /// A session, by its handle.
     Session(u32),
+    /// Any other object, by its handle.
+    Object(u32),
 }
 
 /// Something has happened to an object that is watched. It is not taken by that: a wait whose

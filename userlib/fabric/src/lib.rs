@@ -7,6 +7,11 @@
 //! windows are mapped as [`Map`]s. An [`Interface`] and a [`Window`] are only information. A window
 //! is written by plain stores ([`Map::volatile`]); calls are needed to sleep and to wake.
 //!
+//! Memory that any number of processes may connect to is a [`Segment`], and its use by one of them
+//! a [`Connection`]; connections also lead to what is [`offered`](Fabric::offer) for triggers or
+//! messages. A [`Queue`] copies in the background. They are what a kernel has that says so:
+//! [`Info::features`].
+//!
 //! Everything that waits takes a [`Deadline`]: in the past it only looks. Who does not want a
 //! thread to sleep has an eventfd per object ([`Session::notify`]) or one descriptor for all of
 //! them ([`Events`]), for `epoll` or any asynchronous runtime.
@@ -51,26 +56,36 @@
 //! # }
 //! ```
 
+mod connection;
 mod deadline;
 mod device;
 mod error;
 mod events;
 mod interface;
 mod map;
+mod object;
+mod queue;
+mod segment;
 mod session;
+mod status;
 pub mod sys;
 mod wait;
 
+pub use connection::{Connection, ConnectionInfo, ConnectionState, Goal};
 pub use deadline::Deadline;
 pub use device::{Call, CharDevice, Device};
 pub use error::{Error, Result};
 pub use events::{Event, Events, Target};
 pub use interface::{Info, Interface, InterfaceId, PciFunction, PciIds, Remote, Window};
-pub use map::Map;
+pub use map::{flush_stores, Map, MapOptions};
+pub use object::{Notice, Object, Offer, Peer, Received};
+pub use queue::{Copy, Queue, QueueState};
+pub use segment::{Segment, SegmentInfo, SegmentState, Withdrawal};
 pub use session::{
     Access, Location, Role, Session, SessionRequest, SessionState, WindowPlace, SIZE_MAX,
     WINDOW_DATA_MAX,
 };
+pub use status::{Status, StatusWord};
 pub use wait::EventMask;
 
 use std::{path::Path, sync::Arc};

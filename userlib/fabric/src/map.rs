@@ -19,6 +19,15 @@ use std::{
 #[cfg(target_pointer_width = "64")]
 use vm_memory::VolatileSlice;
 
+/// How memory is mapped.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MapOptions {
+    /// Whether stores fault.
+    pub read_only: bool,
+    /// An address that is tried first; 0 for none. What is mapped there already stays.
+    pub hint: usize,
+}
+
 /// A mapped window; unmapped when it is dropped.
 #[derive(Debug)]
 pub struct Map {
@@ -39,10 +48,28 @@ impl Map {
     /// # Errors
     /// Those of `mmap()`; `ENOMEM` also if `len` exceeds the address space.
     pub fn new(file: impl AsFd, offset: u64, len: u64) -> Result<Self, Errno> {
+        Self::with_options(file, offset, len, MapOptions::default())
+    }
+
+    /// As [`new()`](Self::new), with options.
+    ///
+    /// # Errors
+    /// As [`new()`](Self::new).
+    pub fn with_options(
+        file: impl AsFd,
+        offset: u64,
+        len: u64,
+        options: MapOptions,
+    ) -> Result<Self, Errno> {
         let len = usize::try_from(len).map_err(|_| Errno::NOMEM)?;
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: The kernel chooses a free range, and nothing has a reference to it.
-        let start = unsafe { mmap(ptr::null_mut(), len, access, MapFlags::SHARED, file, offset)? };
+        let access = match options.read_only {
+            true => ProtFlags::READ,
+            false => ProtFlags::READ | ProtFlags::WRITE,
+        };
+        let hint = ptr::without_provenance_mut(options.hint);
+        // SAFETY: The kernel chooses a free range, also with a hint, and nothing has a reference
+        // to it.
+        let start = unsafe { mmap(hint, len, access, MapFlags::SHARED, file, offset)? };
         Ok(Map {
             start: NonNull::new(start.cast()).ok_or(Errno::NOMEM)?,
             len,
@@ -72,6 +99,23 @@ impl Map {
         // SAFETY: The range stays mapped as long as the object is borrowed, and has no references.
         unsafe { VolatileSlice::new(self.start.as_ptr(), self.len) }
     }
+}
+
+/// Has everything that this thread has stored leave the processor, also what is still combined.
+/// It may be on its way after that.
+pub fn flush_stores() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: All processors of this kind have the instruction, and it only orders.
+    unsafe {
+        std::arch::x86_64::_mm_sfence()
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: The instruction only orders.
+    unsafe {
+        std::arch::asm!("dsb st", options(nostack, preserves_flags))
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
 }
 
 impl Drop for Map {

@@ -27,6 +27,12 @@ bitflags::bitflags! {
         const CLOSED = sys::MP_EVENT_CLOSED;
         /// A session's link is down.
         const DOWN = sys::MP_EVENT_DOWN;
+        /// A segment or connection has a notice to take.
+        const NOTICE = sys::MP_EVENT_NOTICE;
+        /// A port has a message to take.
+        const MESSAGE = sys::MP_EVENT_MESSAGE;
+        /// A queue is in a final state.
+        const DONE = sys::MP_EVENT_DONE;
         // A newer kernel may know more.
         const _ = !0;
     }
@@ -36,7 +42,7 @@ impl Target {
     /// The number and the flags by which the kernel knows it.
     fn number(self) -> (u32, u32) {
         match self {
-            Target::Session(handle) => (handle, 0),
+            Target::Session(handle) | Target::Object(handle) => (handle, 0),
             Target::Interface(id) => (id.0, sys::MP_WAIT_INTERFACE),
         }
     }

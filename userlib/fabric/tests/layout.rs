@@ -53,7 +53,11 @@ fn assertions() -> String {
             version,
             features,
             sessions_max,
-            user_sessions_max
+            user_sessions_max,
+            objects_max,
+            user_objects_max,
+            status_offset,
+            status_length
         }
     );
     check!(
@@ -195,6 +199,172 @@ fn assertions() -> String {
     );
     check!(
         out,
+        mp_segment_create {
+            size,
+            flags,
+            id,
+            id_more,
+            length,
+            handle,
+            reserved
+        }
+    );
+    check!(
+        out,
+        mp_segment_attach {
+            size,
+            id,
+            handle,
+            reserved,
+            length
+        }
+    );
+    check!(
+        out,
+        mp_segment_interface {
+            size,
+            handle,
+            interface,
+            flags
+        }
+    );
+    check!(
+        out,
+        mp_segment {
+            size,
+            handle,
+            interface,
+            state,
+            id,
+            flags,
+            connections,
+            reserved,
+            length,
+            offset
+        }
+    );
+    check!(
+        out,
+        mp_remove {
+            size,
+            handle,
+            flags,
+            reserved
+        }
+    );
+    check!(
+        out,
+        mp_offer {
+            size,
+            flags,
+            interface,
+            object,
+            number,
+            handle
+        }
+    );
+    check!(
+        out,
+        mp_connect {
+            size,
+            flags,
+            interface,
+            object,
+            number,
+            handle,
+            deadline
+        }
+    );
+    check!(
+        out,
+        mp_connection {
+            size,
+            handle,
+            interface,
+            object,
+            number,
+            state,
+            status,
+            reserved,
+            length,
+            offset
+        }
+    );
+    check!(
+        out,
+        mp_notice {
+            size,
+            handle,
+            deadline,
+            notice,
+            interface,
+            peer,
+            reserved
+        }
+    );
+    check!(
+        out,
+        mp_message {
+            size,
+            handle,
+            data,
+            length,
+            peer,
+            deadline
+        }
+    );
+    check!(
+        out,
+        mp_barrier {
+            size,
+            flags,
+            target,
+            reserved,
+            deadline
+        }
+    );
+    check!(
+        out,
+        mp_queue_create {
+            size,
+            interface,
+            entries,
+            handle
+        }
+    );
+    check!(
+        out,
+        mp_copy {
+            local,
+            remote,
+            length
+        }
+    );
+    check!(
+        out,
+        mp_queue_start {
+            size,
+            handle,
+            segment,
+            connection,
+            count,
+            reserved,
+            copies
+        }
+    );
+    check!(
+        out,
+        mp_queue {
+            size,
+            handle,
+            interface,
+            state,
+            status,
+            entries
+        }
+    );
+    check!(
+        out,
         mp_event {
             cookie,
             target,
@@ -232,6 +402,60 @@ fn assertions() -> String {
         MP_IOC_SESSION,
         MP_IOC_SESSION_ADDRESS,
         MP_IOC_SESSION_ACCESS,
+        MP_IOC_SEGMENT_CREATE,
+        MP_IOC_SEGMENT_SHARE,
+        MP_IOC_SEGMENT_ATTACH,
+        MP_IOC_SEGMENT_PREPARE,
+        MP_IOC_SEGMENT_PUBLISH,
+        MP_IOC_SEGMENT_WITHDRAW,
+        MP_IOC_SEGMENT,
+        MP_IOC_REMOVE,
+        MP_IOC_OFFER,
+        MP_IOC_CONNECT,
+        MP_IOC_CONNECTION,
+        MP_IOC_NOTICE,
+        MP_IOC_SEND,
+        MP_IOC_RECEIVE,
+        MP_IOC_BARRIER,
+        MP_IOC_QUEUE_CREATE,
+        MP_IOC_QUEUE_START,
+        MP_IOC_QUEUE_ABORT,
+        MP_IOC_QUEUE,
+        MP_FEATURE_SESSIONS,
+        MP_FEATURE_SEGMENTS,
+        MP_FEATURE_EVENTS,
+        MP_FEATURE_PORTS,
+        MP_FEATURE_QUEUES,
+        MP_SEGMENT_PRIVATE,
+        MP_WITHDRAW_NOTIFY,
+        MP_WITHDRAW_FORCE,
+        MP_SEGMENT_SHARED,
+        MP_REMOVE_FORCE,
+        MP_OFFER_ANY,
+        MP_OFFER_SHARED,
+        MP_OFFER_COUNTED,
+        MP_CONNECT_COUNTED,
+        MP_CONNECTION_OPERATIONAL,
+        MP_CONNECTION_WITHDRAWN,
+        MP_CONNECTION_LOST,
+        MP_MESSAGE_MAX,
+        MP_QUEUE_ENTRIES_MAX,
+        MP_SEGMENT_UNPREPARED,
+        MP_SEGMENT_PREPARED,
+        MP_SEGMENT_PUBLISHED,
+        MP_NOTICE_CONNECTED,
+        MP_NOTICE_DISCONNECTED,
+        MP_NOTICE_DOWN,
+        MP_NOTICE_UP,
+        MP_NOTICE_LOST,
+        MP_QUEUE_IDLE,
+        MP_QUEUE_POSTED,
+        MP_QUEUE_DONE,
+        MP_QUEUE_ERROR,
+        MP_QUEUE_ABORTED,
+        MP_EVENT_NOTICE,
+        MP_EVENT_MESSAGE,
+        MP_EVENT_DONE,
     );
     out
 }

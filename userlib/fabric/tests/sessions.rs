@@ -5,7 +5,7 @@
 use mio::{unix::SourceFd, Interest, Poll, Token};
 use mp_fabric::{
     sys::mp_event, Access, Call, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Location,
-    Map, PciFunction, Role, SIZE_MAX,
+    Map, MapOptions, PciFunction, Role, SIZE_MAX,
 };
 use mp_fabric_fake::{FakeDevice, Host, World, LOOPBACK};
 use rustix::{
@@ -373,8 +373,8 @@ impl Device for Counting {
         self.0.call(call)
     }
 
-    fn map(&self, offset: u64, len: u64) -> Result<Map, Errno> {
-        self.0.map(offset, len)
+    fn map_with(&self, offset: u64, len: u64, options: MapOptions) -> Result<Map, Errno> {
+        self.0.map_with(offset, len, options)
     }
 
     fn read(&self, events: &mut Vec<mp_event>) -> Result<(), Errno> {

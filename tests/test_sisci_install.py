@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The library of SISCI where it is installed."""
+
+import os
+import re
+import subprocess
+
+import pytest
+from ntbrig.settings import CHECKOUT, STATIC_TARGET
+
+
+def run(*command, **settings):
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, **settings)
+    assert result.returncode == 0, result.stderr
+    return result
+
+
+@pytest.fixture
+def prefix(tmp_path):
+    """Where it has been installed."""
+    target = os.environ.get("CARGO_TARGET_DIR") or CHECKOUT / "build/target"
+    programs = os.environ.get("RIG_PROGRAMS") or f"{target}/{STATIC_TARGET}/release"
+    env = os.environ | {"DESTDIR": str(tmp_path), "PREFIX": "/opt/sisci", "RIG_PROGRAMS": programs}
+    run(CHECKOUT / "scripts/sisci.sh", env=env)
+    return tmp_path / "opt/sisci"
+
+
+def test_library_headers_and_manual_are_installed(prefix):
+    """SI-ABI-1"""
+    files = {str(path.relative_to(prefix)) for path in prefix.rglob("*") if path.is_file()}
+    assert files == {
+        "include/sisci_api.h",
+        "include/sisci_error.h",
+        "include/sisci_types.h",
+        "lib/libsisci.so",
+        "share/man/man3/sisci.3",
+        "share/man/man5/sisci.conf.5",
+    }
+
+
+def test_the_manual_has_all_functions(prefix):
+    """SI-ABI-2: and it renders without a complaint."""
+    page = prefix / "share/man/man3/sisci.3"
+    shown = run("man", "--warnings", "-l", page, env=os.environ | {"MANWIDTH": "100"})
+    assert shown.stderr == ""
+    header = (prefix / "include/sisci_api.h").read_text()
+    functions = set(re.findall(r"\b(SCI[A-Z]\w+)\(", header))
+    assert len(functions) == 84
+    assert functions <= set(re.findall(r"\bSCI\w+", shown.stdout))
+    other = prefix / "share/man/man5/sisci.conf.5"
+    assert run("man", "--warnings", "-l", other).stderr == ""
+
+
+def test_the_example_in_the_manual_compiles_and_runs(prefix, tmp_path):
+    """SI-ABI-1: without the fabric it says what is missing."""
+    page = (prefix / "share/man/man3/sisci.3").read_text()
+    example = re.search(r'\.\\" BEGIN hello\.c\n(.*?)\.\\" END hello\.c\n', page, re.DOTALL)[1]
+    source, program = tmp_path / "hello.c", tmp_path / "hello"
+    source.write_text(example.replace("\\e", "\\"))
+    run("cc", "-Wall", "-Wextra", "-Werror", f"-I{prefix}/include", "-o", program, source,
+        f"-L{prefix}/lib", "-lsisci", f"-Wl,-rpath,{prefix}/lib")
+    env = os.environ | {"SISCI_CONF": "/dev/null"}
+    result = subprocess.run([program], capture_output=True, text=True, timeout=60, env=env)
+    assert (result.returncode, result.stderr) == (1, "SCIOpen: system error, see errno\n")

@@ -1,0 +1,929 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Segments, connections, offers and queues: what is published on one host and used on the other
+//! one, or on the same over the loopback interface.
+
+use crate::{
+    state::{interface, Context, State},
+    Host, LOOPBACK,
+};
+use mp_fabric::sys::*;
+use rustix::{
+    fd::OwnedFd,
+    fs::{ftruncate, memfd_create, open, MemfdFlags, Mode, OFlags},
+    io::{self, Errno},
+};
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::Arc,
+};
+
+type Result<T> = std::result::Result<T, Errno>;
+
+/// Bytes of the status words of a context.
+pub const STATUS_LEN: u64 = 0x10000;
+/// Where they are mapped.
+pub const STATUS_OFFSET: u64 = 0xffff_ffff << 32;
+
+/// Most messages that a port keeps.
+const MESSAGES: usize = 64;
+
+/// The memory behind one or more handles.
+#[derive(Debug)]
+struct Body {
+    host: Host,
+    id: Option<u32>,
+    len: u64,
+    file: Arc<OwnedFd>,
+    shared: bool,
+    at: HashMap<u32, u32>,
+}
+
+#[derive(Debug)]
+struct Object {
+    context: u32,
+    host: Host,
+    kind: Kind,
+}
+
+type Notices = VecDeque<(u32, u32, u32)>;
+
+#[derive(Debug)]
+enum Kind {
+    Segment { body: u32, notices: Notices },
+    Offer(Offer),
+    Connection(Connection),
+    Queue(Queue),
+}
+
+#[derive(Debug)]
+struct Offer {
+    object: u32,
+    interface: u32,
+    number: u32,
+    flags: u32,
+    closing: bool,
+    triggers: u32,
+    messages: VecDeque<(Vec<u8>, u32)>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    interface: u32,
+    object: u32,
+    number: u32,
+    body: Option<u32>,
+    state: u32,
+    count: u32,
+    notices: Notices,
+}
+
+#[derive(Debug)]
+struct Queue {
+    interface: u32,
+    entries: u32,
+    state: u32,
+    pending: Option<Transfer>,
+}
+
+#[derive(Clone, Debug)]
+struct Transfer {
+    segment: u32,
+    connection: u32,
+    copies: Vec<mp_copy>,
+}
+
+/// All objects of both hosts.
+#[derive(Debug, Default)]
+pub struct Sharing {
+    objects: BTreeMap<u32, Object>,
+    bodies: BTreeMap<u32, Body>,
+    status: HashMap<u32, Arc<OwnedFd>>,
+    /// Whether queues wait until a test lets them go on.
+    pub held: bool,
+    /// Whether peers answer.
+    pub silent: bool,
+}
+
+fn file(name: &str, len: u64) -> Result<Arc<OwnedFd>> {
+    let file = memfd_create(name, MemfdFlags::CLOEXEC)?;
+    ftruncate(&file, len.next_multiple_of(4096))?;
+    Ok(Arc::new(file))
+}
+
+/// Where the word of a connection or queue is.
+fn slot(handle: u32) -> u64 {
+    u64::from(handle) * 8 % STATUS_LEN
+}
+
+impl State {
+    /// The host and interface at the other end, and whether it can be reached.
+    fn other_end(&self, host: Host, id: u32) -> Result<(Host, u32, bool)> {
+        if id == LOOPBACK {
+            return Ok((host, LOOPBACK, true));
+        }
+        let link = self.link(host, id)?;
+        let other = host.other();
+        Ok((other, interface(link, other), self.is_up(link)))
+    }
+
+    /// An interface that is up, and the host there.
+    pub fn reach(&self, host: Host, id: u32) -> Result<(Host, u32)> {
+        let (other, there, up) = self.other_end(host, id)?;
+        match up {
+            true if self.sharing.silent && id != LOOPBACK => Err(Errno::TIMEDOUT),
+            true => Ok((other, there)),
+            false => Err(Errno::NETDOWN),
+        }
+    }
+
+    fn object(&self, context: u32, handle: u32) -> Result<&Object> {
+        let object = self.sharing.objects.get(&handle);
+        object.filter(|o| o.context == context).ok_or(Errno::NOENT)
+    }
+
+    fn object_mut(&mut self, context: u32, handle: u32) -> Result<&mut Object> {
+        let object = self.sharing.objects.get_mut(&handle);
+        object.filter(|o| o.context == context).ok_or(Errno::NOENT)
+    }
+
+    fn body_of(&self, context: u32, handle: u32) -> Result<u32> {
+        match &self.object(context, handle)?.kind {
+            Kind::Segment { body, .. } => Ok(*body),
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    fn connection(&self, context: u32, handle: u32) -> Result<&Connection> {
+        match &self.object(context, handle)?.kind {
+            Kind::Connection(connection) => Ok(connection),
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    fn queue(&mut self, context: u32, handle: u32) -> Result<&mut Queue> {
+        match &mut self.object_mut(context, handle)?.kind {
+            Kind::Queue(queue) => Ok(queue),
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    fn enter_object(&mut self, context: u32, kind: Kind) -> Result<u32> {
+        let host = self.contexts.get(&context).ok_or(Errno::SHUTDOWN)?.host;
+        let objects = self.sharing.objects.values();
+        if objects.filter(|object| object.context == context).count() >= self.quota {
+            return Err(Errno::DQUOT);
+        }
+        let handle = self.number();
+        let object = Object {
+            context,
+            host,
+            kind,
+        };
+        self.sharing.objects.insert(handle, object);
+        Ok(handle)
+    }
+
+    fn host_of(&self, context: u32) -> Result<Host> {
+        Ok(self.contexts.get(&context).ok_or(Errno::SHUTDOWN)?.host)
+    }
+
+    pub fn segment_create(&mut self, context: u32, create: &mut mp_segment_create) -> Result<()> {
+        let host = self.host_of(context)?;
+        if create.length == 0 {
+            return Err(Errno::INVAL);
+        }
+        let id = match create.flags & MP_SEGMENT_PRIVATE {
+            0 => {
+                let mut ids = create.id..=create.id.saturating_add(create.id_more);
+                let free = ids.find(|id| self.published(host, *id).is_none());
+                Some(free.ok_or(Errno::ADDRINUSE)?)
+            }
+            _ => None,
+        };
+        if create.length > self.memory {
+            return Err(Errno::NOSPC);
+        }
+        let body = self.number();
+        let file = file("segment", create.length)?;
+        let notices = Notices::new();
+        create.handle = self.enter_object(context, Kind::Segment { body, notices })?;
+        create.id = id.unwrap_or(0);
+        let body_of = Body {
+            host,
+            id,
+            len: create.length,
+            file,
+            shared: false,
+            at: HashMap::new(),
+        };
+        self.sharing.bodies.insert(body, body_of);
+        Ok(())
+    }
+
+    /// The segment of an id on a host.
+    fn published(&self, host: Host, id: u32) -> Option<u32> {
+        let mut bodies = self.sharing.bodies.iter();
+        let found = bodies.find(|(_, body)| body.host == host && body.id == Some(id));
+        found.map(|(key, _)| *key)
+    }
+
+    fn body(&self, key: u32) -> Result<&Body> {
+        self.sharing.bodies.get(&key).ok_or(Errno::NOENT)
+    }
+
+    pub fn segment_share(&mut self, context: u32, handle: u32) -> Result<()> {
+        let body = self.body_of(context, handle)?;
+        let body = self.sharing.bodies.get_mut(&body).ok_or(Errno::NOENT)?;
+        if body.id.is_none() {
+            return Err(Errno::OPNOTSUPP);
+        }
+        body.shared = true;
+        Ok(())
+    }
+
+    pub fn segment_attach(&mut self, context: u32, attach: &mut mp_segment_attach) -> Result<()> {
+        let host = self.host_of(context)?;
+        let body = self.published(host, attach.id).ok_or(Errno::NOENT)?;
+        if !self.body(body)?.shared {
+            return Err(Errno::PERM);
+        }
+        attach.length = self.body(body)?.len;
+        let notices = Notices::new();
+        attach.handle = self.enter_object(context, Kind::Segment { body, notices })?;
+        Ok(())
+    }
+
+    /// Prepares, publishes or withdraws.
+    pub fn segment_at(
+        &mut self,
+        context: u32,
+        argument: &mp_segment_interface,
+        to: u32,
+        withdraw: bool,
+    ) -> Result<()> {
+        let host = self.host_of(context)?;
+        let key = self.body_of(context, argument.handle)?;
+        self.other_end(host, argument.interface)?;
+        let short = self.body(key)?.len > self.window && argument.interface != LOOPBACK;
+        let body = self.sharing.bodies.get_mut(&key).ok_or(Errno::NOENT)?;
+        let state = body.at.entry(argument.interface).or_insert(0);
+        match (withdraw, to) {
+            (true, _) if *state != MP_SEGMENT_PUBLISHED => return Err(Errno::NXIO),
+            (false, MP_SEGMENT_PREPARED) if short => return Err(Errno::NOSPC),
+            (false, MP_SEGMENT_PREPARED) if *state != MP_SEGMENT_UNPREPARED => return Ok(()),
+            (false, MP_SEGMENT_PUBLISHED) if body.id.is_none() => return Err(Errno::OPNOTSUPP),
+            (false, MP_SEGMENT_PUBLISHED) if *state == MP_SEGMENT_UNPREPARED => {
+                return Err(Errno::NXIO)
+            }
+            _ => *state = to,
+        }
+        if withdraw && argument.flags != 0 {
+            let force = argument.flags & MP_WITHDRAW_FORCE != 0;
+            for handle in self.users(key, Some((host, argument.interface))) {
+                self.withdrawn(handle, force);
+            }
+        }
+        Ok(())
+    }
+
+    /// Connections to a segment; those over one interface of its owner.
+    fn users(&self, key: u32, over: Option<(Host, u32)>) -> Vec<u32> {
+        let uses = |(handle, object): (&u32, &Object)| match &object.kind {
+            Kind::Connection(c) if c.body == Some(key) && c.state & MP_CONNECTION_LOST == 0 => {
+                let there = self.other_end(object.host, c.interface).ok();
+                let fits = over.is_none() || there.map(|(h, i, _)| (h, i)) == over;
+                fits.then_some(*handle)
+            }
+            _ => None,
+        };
+        self.sharing.objects.iter().filter_map(uses).collect()
+    }
+
+    fn withdrawn(&mut self, handle: u32, force: bool) {
+        self.change_connection(handle, MP_NOTICE_DISCONNECTED);
+        if force {
+            self.change_connection(handle, MP_NOTICE_LOST);
+        }
+    }
+
+    /// Tells a connection's process, and the status word.
+    fn change_connection(&mut self, handle: u32, notice: u32) {
+        let Some(object) = self.sharing.objects.get_mut(&handle) else {
+            return;
+        };
+        let Kind::Connection(connection) = &mut object.kind else {
+            return;
+        };
+        let was = connection.state & MP_CONNECTION_OPERATIONAL;
+        match notice {
+            MP_NOTICE_DISCONNECTED => connection.state |= MP_CONNECTION_WITHDRAWN,
+            MP_NOTICE_DOWN => connection.state &= !MP_CONNECTION_OPERATIONAL,
+            MP_NOTICE_UP => connection.state |= MP_CONNECTION_OPERATIONAL,
+            _ => {
+                connection.state |= MP_CONNECTION_LOST;
+                connection.state &= !MP_CONNECTION_OPERATIONAL;
+            }
+        }
+        if was != 0 && connection.state & MP_CONNECTION_OPERATIONAL == 0 {
+            connection.count = connection.count.wrapping_add(1);
+        }
+        let entry = (notice, connection.interface, 0);
+        connection.notices.push_back(entry);
+        let word = u64::from(connection.count) << 32 | u64::from(connection.state);
+        let context = object.context;
+        self.put_status(context, handle, word);
+        self.tell(handle, MP_EVENT_NOTICE);
+    }
+
+    fn put_status(&self, context: u32, handle: u32, word: u64) {
+        if let Some(file) = self.sharing.status.get(&context) {
+            let written = io::pwrite(file, &word.to_ne_bytes(), slot(handle));
+            debug_assert_eq!(written, Ok(8));
+        }
+    }
+
+    fn tell(&mut self, handle: u32, events: u32) {
+        let object = self.sharing.objects.get(&handle);
+        let context = object.and_then(|object| self.contexts.get_mut(&object.context));
+        if let Some(context) = context {
+            Context::report(context, (handle, false), events);
+        }
+    }
+
+    /// Tells all handles of a segment of something that has happened to one connection.
+    fn tell_owner(&mut self, connection: u32, notice: u32) {
+        let Some(object) = self.sharing.objects.get(&connection) else {
+            return;
+        };
+        let Kind::Connection(c) = &object.kind else {
+            return;
+        };
+        let (body, importer) = (c.body, object.host);
+        let Ok((_, there, _)) = self.other_end(importer, c.interface) else {
+            return;
+        };
+        let mut told = Vec::new();
+        for (handle, object) in &mut self.sharing.objects {
+            if let Kind::Segment { body: own, notices } = &mut object.kind {
+                if Some(*own) == body {
+                    notices.push_back((notice, there, importer as u32));
+                    told.push(*handle);
+                }
+            }
+        }
+        for handle in told {
+            self.tell(handle, MP_EVENT_NOTICE);
+        }
+    }
+
+    pub fn segment_info(&self, context: u32, out: &mut mp_segment) -> Result<()> {
+        let host = self.host_of(context)?;
+        let key = self.body_of(context, out.handle)?;
+        if out.interface != 0 {
+            self.other_end(host, out.interface)?;
+        }
+        let body = self.body(key)?;
+        out.state = body.at.get(&out.interface).copied().unwrap_or(0);
+        out.id = body.id.unwrap_or(0);
+        let shared = if body.shared { MP_SEGMENT_SHARED } else { 0 };
+        out.flags = shared
+            | if body.id.is_none() {
+                MP_SEGMENT_PRIVATE
+            } else {
+                0
+            };
+        out.connections = self.users(key, None).len() as u32;
+        out.length = body.len;
+        out.offset = u64::from(out.handle) << 32;
+        Ok(())
+    }
+
+    pub fn offer(&mut self, context: u32, offer: &mut mp_offer) -> Result<()> {
+        let host = self.host_of(context)?;
+        if !matches!(offer.object, MP_OBJECT_EVENT | MP_OBJECT_PORT) {
+            return Err(Errno::INVAL);
+        }
+        self.other_end(host, offer.interface)?;
+        let key = (host, offer.interface, offer.object);
+        if offer.flags & MP_OFFER_ANY != 0 {
+            let mut numbers = 0x100..;
+            let free = numbers.find(|number| self.offers(key, *number).is_empty());
+            offer.number = free.unwrap_or(0);
+        } else {
+            let mask = MP_OFFER_SHARED | MP_OFFER_COUNTED;
+            for other in self.offers(key, offer.number) {
+                let Some(Kind::Offer(other)) = self.sharing.objects.get(&other).map(|o| &o.kind)
+                else {
+                    continue;
+                };
+                let shared = offer.flags & other.flags & MP_OFFER_SHARED != 0;
+                if !shared || offer.flags & mask != other.flags & mask {
+                    return Err(Errno::ADDRINUSE);
+                }
+            }
+        }
+        let kind = Kind::Offer(Offer {
+            object: offer.object,
+            interface: offer.interface,
+            number: offer.number,
+            flags: offer.flags,
+            closing: false,
+            triggers: 0,
+            messages: VecDeque::new(),
+        });
+        offer.handle = self.enter_object(context, kind)?;
+        Ok(())
+    }
+
+    /// Who offers a number.
+    fn offers(&self, (host, interface, object): (Host, u32, u32), number: u32) -> Vec<u32> {
+        let fits = |(handle, it): (&u32, &Object)| match &it.kind {
+            Kind::Offer(o) => {
+                let key = (it.host, o.interface, o.object, o.number);
+                (key == (host, interface, object, number)).then_some(*handle)
+            }
+            _ => None,
+        };
+        self.sharing.objects.iter().filter_map(fits).collect()
+    }
+
+    /// Connections that lead to an offer.
+    fn callers(&self, host: Host, offer: (u32, u32, u32)) -> Vec<u32> {
+        let (interface, object, number) = offer;
+        let fits = |(handle, it): (&u32, &Object)| match &it.kind {
+            Kind::Connection(c) if c.state & MP_CONNECTION_LOST == 0 => {
+                let (there, over, _) = self.other_end(it.host, c.interface).ok()?;
+                let same = (there, over, c.object, c.number) == (host, interface, object, number);
+                same.then_some(*handle)
+            }
+            _ => None,
+        };
+        self.sharing.objects.iter().filter_map(fits).collect()
+    }
+
+    pub fn connect(&mut self, context: u32, connect: &mut mp_connect) -> Result<()> {
+        let host = self.host_of(context)?;
+        if !matches!(
+            connect.object,
+            MP_OBJECT_SEGMENT | MP_OBJECT_EVENT | MP_OBJECT_PORT
+        ) {
+            return Err(Errno::INVAL);
+        }
+        let (other, there) = self.reach(host, connect.interface)?;
+        let mut body = None;
+        if connect.object == MP_OBJECT_SEGMENT {
+            let key = self.published(other, connect.number).ok_or(Errno::NOENT)?;
+            if self.body(key)?.at.get(&there) != Some(&MP_SEGMENT_PUBLISHED) {
+                return Err(Errno::NOENT);
+            }
+            body = Some(key);
+        } else {
+            let offers = self.offers((other, there, connect.object), connect.number);
+            let offer = offers.into_iter().find_map(|handle| {
+                match &self.sharing.objects.get(&handle)?.kind {
+                    Kind::Offer(offer) if !offer.closing => Some(offer.flags),
+                    _ => None,
+                }
+            });
+            let flags = offer.ok_or(Errno::NOENT)?;
+            let counted = connect.flags & MP_CONNECT_COUNTED != 0;
+            if counted && flags & MP_OFFER_COUNTED == 0 {
+                return Err(Errno::CONNREFUSED);
+            }
+        }
+        let kind = Kind::Connection(Connection {
+            interface: connect.interface,
+            object: connect.object,
+            number: connect.number,
+            body,
+            state: MP_CONNECTION_OPERATIONAL,
+            count: 0,
+            notices: Notices::new(),
+        });
+        connect.handle = self.enter_object(context, kind)?;
+        self.put_status(
+            context,
+            connect.handle,
+            u64::from(MP_CONNECTION_OPERATIONAL),
+        );
+        self.tell_owner(connect.handle, MP_NOTICE_CONNECTED);
+        Ok(())
+    }
+
+    pub fn connection_info(&self, context: u32, out: &mut mp_connection) -> Result<()> {
+        let connection = self.connection(context, out.handle)?;
+        out.interface = connection.interface;
+        out.object = connection.object;
+        out.number = connection.number;
+        out.state = connection.state;
+        out.status = slot(out.handle) as u32;
+        out.length = match connection.body {
+            Some(body) => self.body(body).map_or(0, |body| body.len),
+            None => 0,
+        };
+        out.offset = u64::from(out.handle) << 32;
+        Ok(())
+    }
+
+    /// A connection over which something can be sent now.
+    fn operational(&self, context: u32, handle: u32, object: u32) -> Result<(Host, u32, u32)> {
+        let connection = self.connection(context, handle)?;
+        if connection.object != object {
+            return Err(Errno::INVAL);
+        }
+        if connection.state & MP_CONNECTION_LOST != 0 {
+            return Err(Errno::CONNRESET);
+        }
+        if connection.state & MP_CONNECTION_OPERATIONAL == 0 {
+            return Err(Errno::NETDOWN);
+        }
+        let (host, there, _) = self.other_end(self.host_of(context)?, connection.interface)?;
+        Ok((host, there, connection.number))
+    }
+
+    /// Whether the handle is that of something in this file.
+    pub fn is_object(&self, handle: u32) -> bool {
+        self.sharing.objects.contains_key(&handle)
+    }
+
+    pub fn trigger(&mut self, context: u32, handle: u32) -> Result<()> {
+        let (host, there, number) = self.operational(context, handle, MP_OBJECT_EVENT)?;
+        for offer in self.offers((host, there, MP_OBJECT_EVENT), number) {
+            if let Some(Kind::Offer(o)) = self.sharing.objects.get_mut(&offer).map(|o| &mut o.kind)
+            {
+                o.triggers = match o.flags & MP_OFFER_COUNTED {
+                    0 => 1,
+                    _ => o.triggers + 1,
+                };
+            }
+            self.tell(offer, MP_EVENT_SIGNAL);
+        }
+        Ok(())
+    }
+
+    /// `EAGAIN` if there is no room.
+    pub fn send(&mut self, context: u32, handle: u32, data: &[u8]) -> Result<()> {
+        let (host, there, number) = self.operational(context, handle, MP_OBJECT_PORT)?;
+        if data.len() > MP_MESSAGE_MAX as usize {
+            return Err(Errno::MSGSIZE);
+        }
+        let from = self.host_of(context)? as u32;
+        let offers = self.offers((host, there, MP_OBJECT_PORT), number);
+        let full = |handle: &u32| match self.sharing.objects.get(handle).map(|o| &o.kind) {
+            Some(Kind::Offer(offer)) => offer.messages.len() >= MESSAGES,
+            _ => false,
+        };
+        if offers.iter().any(full) {
+            return Err(Errno::AGAIN);
+        }
+        for offer in offers {
+            if let Some(Kind::Offer(o)) = self.sharing.objects.get_mut(&offer).map(|o| &mut o.kind)
+            {
+                o.messages.push_back((data.into(), from));
+            }
+            self.tell(offer, MP_EVENT_MESSAGE);
+        }
+        Ok(())
+    }
+
+    /// `EAGAIN` if there is no message.
+    pub fn receive(&mut self, context: u32, out: &mut mp_message, room: &mut [u8]) -> Result<()> {
+        let Kind::Offer(offer) = &mut self.object_mut(context, out.handle)?.kind else {
+            return Err(Errno::INVAL);
+        };
+        if offer.object != MP_OBJECT_PORT {
+            return Err(Errno::INVAL);
+        }
+        let (message, peer) = offer.messages.front().ok_or(Errno::AGAIN)?;
+        (out.length, out.peer) = (message.len() as u32, *peer);
+        let room = room.get_mut(..message.len()).ok_or(Errno::MSGSIZE)?;
+        room.copy_from_slice(message);
+        offer.messages.pop_front();
+        Ok(())
+    }
+
+    /// `EAGAIN` if there is none.
+    pub fn notice(&mut self, context: u32, out: &mut mp_notice) -> Result<()> {
+        let notices = match &mut self.object_mut(context, out.handle)?.kind {
+            Kind::Segment { notices, .. } => notices,
+            Kind::Connection(connection) => &mut connection.notices,
+            _ => return Err(Errno::INVAL),
+        };
+        (out.notice, out.interface, out.peer) = notices.pop_front().ok_or(Errno::AGAIN)?;
+        Ok(())
+    }
+
+    pub fn barrier(&self, context: u32, barrier: &mp_barrier) -> Result<()> {
+        let host = self.host_of(context)?;
+        let id = if barrier.flags & MP_WAIT_INTERFACE != 0 {
+            barrier.target
+        } else {
+            let connection = self.connection(context, barrier.target)?;
+            if connection.state & MP_CONNECTION_LOST != 0 {
+                return Err(Errno::CONNRESET);
+            }
+            connection.interface
+        };
+        self.reach(host, id).map(|_| ())
+    }
+
+    pub fn queue_create(&mut self, context: u32, create: &mut mp_queue_create) -> Result<()> {
+        self.other_end(self.host_of(context)?, create.interface)?;
+        if create.entries == 0 || create.entries > MP_QUEUE_ENTRIES_MAX {
+            return Err(Errno::INVAL);
+        }
+        let kind = Kind::Queue(Queue {
+            interface: create.interface,
+            entries: create.entries,
+            state: MP_QUEUE_IDLE,
+            pending: None,
+        });
+        create.handle = self.enter_object(context, kind)?;
+        Ok(())
+    }
+
+    pub fn queue_info(&mut self, context: u32, out: &mut mp_queue) -> Result<()> {
+        let queue = self.queue(context, out.handle)?;
+        (out.interface, out.state, out.entries) = (queue.interface, queue.state, queue.entries);
+        out.status = slot(out.handle) as u32;
+        Ok(())
+    }
+
+    pub fn queue_start(
+        &mut self,
+        context: u32,
+        start: &mp_queue_start,
+        copies: &[mp_copy],
+    ) -> Result<()> {
+        let queue = self.queue(context, start.handle)?;
+        let (interface, entries, state) = (queue.interface, queue.entries, queue.state);
+        if state == MP_QUEUE_POSTED {
+            return Err(Errno::BUSY);
+        }
+        if copies.is_empty() || copies.len() > entries as usize {
+            return Err(Errno::INVAL);
+        }
+        let to = self.connection(context, start.connection)?;
+        if to.interface != interface || to.object != MP_OBJECT_SEGMENT {
+            return Err(Errno::INVAL);
+        }
+        let room = to
+            .body
+            .map_or(Ok(0), |body| self.body(body).map(|b| b.len))?;
+        let own = match start.segment {
+            0 => None,
+            segment => Some(self.body(self.body_of(context, segment)?)?),
+        };
+        let beyond = |at: u64, len: u64, end: u64| at.checked_add(len).is_none_or(|to| to > end);
+        for copy in copies {
+            let long = own.is_some_and(|own| beyond(copy.local, copy.length, own.len));
+            if long || beyond(copy.remote, copy.length, room) {
+                return Err(Errno::RANGE);
+            }
+        }
+        let unprepared = |body: &Body| body.at.get(&interface).copied().unwrap_or(0) == 0;
+        if own.is_some_and(unprepared) {
+            return Err(Errno::NXIO);
+        }
+        self.operational(context, start.connection, MP_OBJECT_SEGMENT)?;
+        let queue = self.queue(context, start.handle)?;
+        queue.state = MP_QUEUE_POSTED;
+        queue.pending = Some(Transfer {
+            segment: start.segment,
+            connection: start.connection,
+            copies: copies.into(),
+        });
+        if !self.sharing.held {
+            self.run(start.handle);
+        }
+        Ok(())
+    }
+
+    /// Has a queue that is posted do its work.
+    fn run(&mut self, handle: u32) {
+        let Some(object) = self.sharing.objects.get_mut(&handle) else {
+            return;
+        };
+        let context = object.context;
+        let Kind::Queue(queue) = &mut object.kind else {
+            return;
+        };
+        let Some(transfer) = queue.pending.take() else {
+            return;
+        };
+        let state = match self.copy(context, &transfer) {
+            Ok(()) => MP_QUEUE_DONE,
+            Err(_) => MP_QUEUE_ERROR,
+        };
+        self.finish(context, handle, state);
+    }
+
+    fn finish(&mut self, context: u32, handle: u32, state: u32) {
+        if let Ok(queue) = self.queue(context, handle) {
+            queue.state = state;
+            queue.pending = None;
+        }
+        self.tell(handle, MP_EVENT_DONE);
+    }
+
+    fn copy(&self, context: u32, transfer: &Transfer) -> Result<()> {
+        self.operational(context, transfer.connection, MP_OBJECT_SEGMENT)?;
+        let to = self.connection(context, transfer.connection)?.body;
+        let to = self.body(to.ok_or(Errno::INVAL)?)?;
+        let from = match transfer.segment {
+            0 => Arc::new(open(c"/proc/self/mem", OFlags::CLOEXEC, Mode::empty())?),
+            segment => self.body(self.body_of(context, segment)?)?.file.clone(),
+        };
+        for copy in &transfer.copies {
+            let mut data = vec![0; copy.length as usize];
+            if io::pread(&from, &mut data[..], copy.local)? != data.len() {
+                return Err(Errno::FAULT);
+            }
+            io::pwrite(&to.file, &data, copy.remote)?;
+        }
+        Ok(())
+    }
+
+    pub fn queue_abort(&mut self, context: u32, handle: u32) -> Result<()> {
+        match self.queue(context, handle)?.state {
+            MP_QUEUE_IDLE => return Err(Errno::NXIO),
+            MP_QUEUE_POSTED => self.finish(context, handle, MP_QUEUE_ABORTED),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Lets all queues go on.
+    pub fn release_queues(&mut self) {
+        self.sharing.held = false;
+        let all: Vec<u32> = self.sharing.objects.keys().copied().collect();
+        for handle in all {
+            self.run(handle);
+        }
+    }
+
+    /// Whether a queue that is posted uses an object.
+    fn in_transfer(&self, handle: u32) -> bool {
+        let uses = |object: &Object| match &object.kind {
+            Kind::Queue(queue) => queue
+                .pending
+                .as_ref()
+                .is_some_and(|t| t.segment == handle || t.connection == handle),
+            _ => false,
+        };
+        self.sharing.objects.values().any(uses)
+    }
+
+    pub fn remove_object(&mut self, context: u32, handle: u32, flags: u32) -> Result<()> {
+        let force = flags & MP_REMOVE_FORCE != 0;
+        let object = self.object(context, handle)?;
+        let host = object.host;
+        let users = match &object.kind {
+            Kind::Segment { body, .. } => match self.holders(*body) {
+                1 => self.users(*body, None),
+                _ => Vec::new(),
+            },
+            Kind::Offer(o) => match self.offers((host, o.interface, o.object), o.number).len() {
+                1 => self.callers(host, (o.interface, o.object, o.number)),
+                _ => Vec::new(),
+            },
+            _ => return Err(Errno::INVAL),
+        };
+        if !force && (!users.is_empty() || self.in_transfer(handle)) {
+            if let Kind::Offer(offer) = &mut self.object_mut(context, handle)?.kind {
+                offer.closing = true;
+            }
+            return Err(Errno::BUSY);
+        }
+        for user in users {
+            self.withdrawn(user, true);
+        }
+        self.forget(context, handle);
+        Ok(())
+    }
+
+    /// Handles of a segment.
+    fn holders(&self, key: u32) -> usize {
+        let holds =
+            |object: &&Object| matches!(&object.kind, Kind::Segment { body, .. } if *body == key);
+        self.sharing.objects.values().filter(holds).count()
+    }
+
+    fn forget(&mut self, context: u32, handle: u32) {
+        if let Some(context) = self.contexts.get_mut(&context) {
+            context.watches.remove(&(handle, false));
+            context.notifies.remove(&(handle, false));
+        }
+        let Some(object) = self.sharing.objects.remove(&handle) else {
+            return;
+        };
+        if let Kind::Segment { body, .. } = object.kind {
+            if self.holders(body) == 0 {
+                self.sharing.bodies.remove(&body);
+            }
+        }
+    }
+
+    /// Closes whatever the handle is of.
+    pub fn close_object(&mut self, context: u32, handle: u32) -> Result<()> {
+        match self.object(context, handle)?.kind {
+            Kind::Segment { .. } | Kind::Offer(_) => {
+                self.remove_object(context, handle, MP_REMOVE_FORCE)
+            }
+            Kind::Connection(ref connection) => {
+                if connection.state & MP_CONNECTION_LOST == 0 {
+                    self.tell_owner(handle, MP_NOTICE_DISCONNECTED);
+                }
+                self.forget(context, handle);
+                Ok(())
+            }
+            Kind::Queue(_) => {
+                self.forget(context, handle);
+                Ok(())
+            }
+        }
+    }
+
+    pub fn enter_objects(&mut self, context: u32) -> Result<()> {
+        let status = file("status", STATUS_LEN)?;
+        self.sharing.status.insert(context, status);
+        Ok(())
+    }
+
+    pub fn leave_objects(&mut self, context: u32) {
+        let own = self.sharing.objects.iter();
+        let own: Vec<u32> = own
+            .filter(|(_, object)| object.context == context)
+            .map(|(handle, _)| *handle)
+            .collect();
+        for handle in own {
+            let _ = self.close_object(context, handle);
+        }
+        self.sharing.status.remove(&context);
+    }
+
+    /// What a link does to the connections over it.
+    pub fn connections_changed(&mut self, link: usize, notice: u32) {
+        let over: Vec<u32> = self
+            .sharing
+            .objects
+            .iter()
+            .filter(|(_, object)| match &object.kind {
+                Kind::Connection(c) => {
+                    c.interface == interface(link, object.host) && c.state & MP_CONNECTION_LOST == 0
+                }
+                _ => false,
+            })
+            .map(|(handle, _)| *handle)
+            .collect();
+        for handle in over {
+            self.tell_owner(handle, notice);
+            self.change_connection(handle, notice);
+        }
+    }
+
+    /// What is there of an object.
+    pub fn object_events(&self, context: u32, handle: u32) -> Result<u32> {
+        let there = |is: bool, event| if is { event } else { 0 };
+        Ok(match &self.object(context, handle)?.kind {
+            Kind::Segment { notices, .. } => there(!notices.is_empty(), MP_EVENT_NOTICE),
+            Kind::Offer(offer) => {
+                there(offer.triggers > 0, MP_EVENT_SIGNAL)
+                    | there(!offer.messages.is_empty(), MP_EVENT_MESSAGE)
+            }
+            Kind::Connection(c) => there(!c.notices.is_empty(), MP_EVENT_NOTICE),
+            Kind::Queue(queue) => {
+                let running = matches!(queue.state, MP_QUEUE_IDLE | MP_QUEUE_POSTED);
+                there(!running, MP_EVENT_DONE)
+            }
+        })
+    }
+
+    pub fn take_object_events(&mut self, context: u32, handle: u32, events: u32) {
+        if let Ok(Object {
+            kind: Kind::Offer(offer),
+            ..
+        }) = self.object_mut(context, handle)
+        {
+            if events & MP_EVENT_SIGNAL != 0 {
+                offer.triggers -= 1;
+            }
+        }
+    }
+
+    /// The file and its length that an offset for mapping leads to.
+    pub fn mappable_object(&self, context: u32, offset: u64) -> Result<(Arc<OwnedFd>, u64)> {
+        if offset == STATUS_OFFSET {
+            let status = self.sharing.status.get(&context).ok_or(Errno::SHUTDOWN)?;
+            return Ok((status.clone(), STATUS_LEN));
+        }
+        let body = match &self.object(context, (offset >> 32) as u32)?.kind {
+            Kind::Segment { body, .. } => Some(*body),
+            Kind::Connection(connection) => connection.body,
+            _ => None,
+        };
+        let body = self.body(body.ok_or(Errno::INVAL)?)?;
+        Ok((body.file.clone(), body.len.next_multiple_of(4096)))
+    }
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connections: uses of what a peer has published or offered.
+
+use crate::{
+    sys::{self, mp_barrier, mp_connect, mp_connection, mp_handle, mp_message},
+    Call, Deadline, Device, Error, Fabric, InterfaceId, Map, MapOptions, Object, Result,
+};
+use rustix::io::retry_on_intr;
+
+bitflags::bitflags! {
+    /// What a connection is good for at this moment.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct ConnectionState: u32 {
+        /// What is written arrives.
+        const OPERATIONAL = sys::MP_CONNECTION_OPERATIONAL;
+        /// The owner would like it to end.
+        const WITHDRAWN = sys::MP_CONNECTION_WITHDRAWN;
+        /// It has ended for good.
+        const LOST = sys::MP_CONNECTION_LOST;
+        // A newer kernel may know more.
+        const _ = !0;
+    }
+}
+
+/// What a connection leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// A segment, by its id.
+    Segment(u32),
+    /// An event, by its number; only to one that counts, or to any.
+    Event {
+        /// The number.
+        number: u32,
+        /// Whether it has to count.
+        counted: bool,
+    },
+    /// A port, by its number.
+    Port(u32),
+}
+
+/// What is known of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionInfo {
+    /// The interface that leads to the peer.
+    pub interface: InterfaceId,
+    /// What it is good for.
+    pub state: ConnectionState,
+    /// Bytes from the start of [`Status`](crate::Status) to its own word.
+    pub status: u32,
+    /// Bytes of the segment; else 0.
+    pub len: u64,
+    offset: u64,
+}
+
+/// A use of something of a peer, or of this host itself.
+#[derive(Debug)]
+pub struct Connection<D: Device> {
+    object: Object<D>,
+}
+
+impl<D: Device> std::ops::Deref for Connection<D> {
+    type Target = Object<D>;
+
+    fn deref(&self) -> &Object<D> {
+        &self.object
+    }
+}
+
+impl<D: Device> Fabric<D> {
+    /// Connects to something that is there already.
+    ///
+    /// # Errors
+    /// In this order: [`Error::NoInterface`], [`Error::Quota`], [`Error::InterfaceDown`],
+    /// [`Error::NotFound`]: there is no such thing, or it is not published. [`Error::NoPartner`]:
+    /// it takes no more connections, or does not count. [`Error::NoSpace`]: this host does not
+    /// reach the memory. [`Error::TimedOut`]: the peer has not answered.
+    pub fn connect(
+        &self,
+        interface: InterfaceId,
+        goal: Goal,
+        deadline: Deadline,
+    ) -> Result<Connection<D>> {
+        let (object, number, flags) = match goal {
+            Goal::Segment(id) => (sys::MP_OBJECT_SEGMENT, id, 0),
+            Goal::Event { number, counted } => {
+                let flags = if counted { sys::MP_CONNECT_COUNTED } else { 0 };
+                (sys::MP_OBJECT_EVENT, number, flags)
+            }
+            Goal::Port(number) => (sys::MP_OBJECT_PORT, number, 0),
+        };
+        let mut connect = mp_connect {
+            flags,
+            interface: interface.0,
+            object,
+            number,
+            deadline: deadline.nanoseconds(),
+            ..Default::default()
+        };
+        self.device.call(Call::Connect(&mut connect))?;
+        Ok(Connection {
+            object: Object::new(&self.device, connect.handle),
+        })
+    }
+
+    /// Returns once the peer at an interface has answered.
+    ///
+    /// # Errors
+    /// [`Error::NoInterface`], [`Error::InterfaceDown`], [`Error::TimedOut`].
+    pub fn probe(&self, interface: InterfaceId, deadline: Deadline) -> Result<()> {
+        barrier(&*self.device, interface.0, sys::MP_WAIT_INTERFACE, deadline)
+    }
+}
+
+impl<D: Device> Connection<D> {
+    /// What is known of it.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub fn info(&self) -> Result<ConnectionInfo> {
+        let mut connection = mp_connection {
+            handle: self.object.open_handle()?,
+            ..Default::default()
+        };
+        self.object.device.call(Call::Connection(&mut connection))?;
+        Ok(ConnectionInfo {
+            interface: InterfaceId(connection.interface),
+            state: ConnectionState::from_bits_retain(connection.state),
+            status: connection.status,
+            len: connection.length,
+            offset: connection.offset,
+        })
+    }
+
+    /// Maps whole pages of the segment.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Invalid`]: beyond its end, and those of `mmap()`.
+    pub fn map(&self, start: u64, len: u64, options: MapOptions) -> Result<Map> {
+        let offset = self.info()?.offset;
+        let offset = offset.checked_add(start).ok_or(Error::Invalid)?;
+        Ok(self.object.device.map_with(offset, len, options)?)
+    }
+
+    /// Returns when all that this process has written to segments at the interface is in the
+    /// peer's memory.
+    ///
+    /// # Errors
+    /// [`Error::PartnerGone`]: the connection is lost. [`Error::InterfaceDown`],
+    /// [`Error::TimedOut`].
+    pub fn barrier(&self, deadline: Deadline) -> Result<()> {
+        let handle = self.object.open_handle()?;
+        barrier(&*self.object.device, handle, 0, deadline)
+    }
+
+    /// Triggers the event, once all that this process has written before is in the memory of its
+    /// host.
+    ///
+    /// # Errors
+    /// [`Error::PartnerGone`]: the connection is lost. [`Error::InterfaceDown`].
+    /// [`Error::Invalid`]: it does not lead to an event.
+    pub fn trigger(&self) -> Result<()> {
+        let mut handle = mp_handle {
+            handle: self.object.open_handle()?,
+            ..Default::default()
+        };
+        Ok(self.object.device.call(Call::Signal(&mut handle))?)
+    }
+
+    /// Sends a message to the port.
+    ///
+    /// # Errors
+    /// [`Error::PartnerGone`], [`Error::InterfaceDown`], [`Error::Invalid`]: it does not lead to
+    /// a port. [`Error::TimedOut`]: there is no room for it. [`Error::System`] with `EMSGSIZE`.
+    pub fn send(&self, data: &[u8], deadline: Deadline) -> Result<()> {
+        let mut message = mp_message {
+            handle: self.object.open_handle()?,
+            deadline: deadline.nanoseconds(),
+            ..Default::default()
+        };
+        let device = &self.object.device;
+        Ok(retry_on_intr(|| {
+            device.call(Call::Send(&mut message, data))
+        })?)
+    }
+}
+
+fn barrier(device: &impl Device, target: u32, flags: u32, deadline: Deadline) -> Result<()> {
+    let mut barrier = mp_barrier {
+        flags,
+        target,
+        deadline: deadline.nanoseconds(),
+        ..Default::default()
+    };
+    Ok(retry_on_intr(|| device.call(Call::Barrier(&mut barrier)))?)
+}

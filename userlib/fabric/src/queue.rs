@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queues: copies into segments of peers, in order and in the background.
+
+use crate::{
+    sys::{self, mp_copy, mp_handle, mp_queue, mp_queue_create, mp_queue_start},
+    Call, Connection, Device, Fabric, InterfaceId, Object, Result, Segment,
+};
+
+/// A copy: offset in the local segment, offset in the remote one, and length, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copy {
+    /// Where it starts in the local segment.
+    pub local: u64,
+    /// Where it starts in the remote segment.
+    pub remote: u64,
+    /// Its bytes.
+    pub len: u64,
+}
+
+/// How far a queue is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueState {
+    /// Never started.
+    Idle,
+    /// Copies.
+    Posted,
+    /// All is in the peer's memory.
+    Done,
+    /// The connection was lost or down, or a copy has failed.
+    Error,
+    /// Stopped by its owner.
+    Aborted,
+}
+
+/// Asynchronous copies over one interface.
+#[derive(Debug)]
+pub struct Queue<D: Device> {
+    object: Object<D>,
+}
+
+impl<D: Device> std::ops::Deref for Queue<D> {
+    type Target = Object<D>;
+
+    fn deref(&self) -> &Object<D> {
+        &self.object
+    }
+}
+
+impl<D: Device> Fabric<D> {
+    /// A queue for so many copies at a time.
+    ///
+    /// # Errors
+    /// [`Error::NoInterface`](crate::Error::NoInterface),
+    /// [`Error::Invalid`](crate::Error::Invalid): so many copies cannot be,
+    /// [`Error::Quota`](crate::Error::Quota).
+    pub fn create_queue(&self, interface: InterfaceId, entries: u32) -> Result<Queue<D>> {
+        let mut create = mp_queue_create {
+            interface: interface.0,
+            entries,
+            ..Default::default()
+        };
+        self.device.call(Call::QueueCreate(&mut create))?;
+        Ok(Queue {
+            object: Object::new(&self.device, create.handle),
+        })
+    }
+}
+
+impl<D: Device> Queue<D> {
+    /// Starts copies from a segment into that of a connection.
+    ///
+    /// # Errors
+    /// [`Error::System`](crate::Error::System) with `EBUSY`: it is posted, or with `ERANGE`:
+    /// beyond the end of a segment. [`Error::Invalid`](crate::Error::Invalid): none or too many
+    /// copies, or another interface. [`Error::NoWindow`](crate::Error::NoWindow): the local
+    /// segment is not prepared. [`Error::PartnerGone`](crate::Error::PartnerGone),
+    /// [`Error::InterfaceDown`](crate::Error::InterfaceDown).
+    pub fn start(
+        &self,
+        segment: &Segment<D>,
+        connection: &Connection<D>,
+        copies: &[Copy],
+    ) -> Result<()> {
+        self.start_from(segment.open_handle()?, connection, copies)
+    }
+
+    /// Starts copies from memory of this process, where their addresses are the local offsets.
+    /// It is only read.
+    ///
+    /// # Errors
+    /// As [`start()`](Self::start); [`Error::System`](crate::Error::System) with `EFAULT`: there
+    /// is no memory.
+    pub fn start_from_memory(&self, connection: &Connection<D>, copies: &[Copy]) -> Result<()> {
+        self.start_from(0, connection, copies)
+    }
+
+    fn start_from(&self, segment: u32, connection: &Connection<D>, copies: &[Copy]) -> Result<()> {
+        let mut start = mp_queue_start {
+            handle: self.object.open_handle()?,
+            segment,
+            connection: connection.open_handle()?,
+            ..Default::default()
+        };
+        let copies: Vec<mp_copy> = copies.iter().map(mp_copy::from).collect();
+        Ok(self
+            .object
+            .device
+            .call(Call::QueueStart(&mut start, &copies))?)
+    }
+
+    /// Stops the copies: when it returns, nothing is read or written by them any more.
+    ///
+    /// # Errors
+    /// [`Error::NoWindow`](crate::Error::NoWindow): it was never started.
+    pub fn abort(&self) -> Result<()> {
+        let mut handle = mp_handle {
+            handle: self.object.open_handle()?,
+            ..Default::default()
+        };
+        Ok(self.object.device.call(Call::QueueAbort(&mut handle))?)
+    }
+
+    /// How far it is.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`](crate::Error::NotFound).
+    pub fn state(&self) -> Result<QueueState> {
+        let mut queue = mp_queue {
+            handle: self.object.open_handle()?,
+            ..Default::default()
+        };
+        self.object.device.call(Call::Queue(&mut queue))?;
+        Ok(match queue.state {
+            sys::MP_QUEUE_IDLE => QueueState::Idle,
+            sys::MP_QUEUE_POSTED => QueueState::Posted,
+            sys::MP_QUEUE_DONE => QueueState::Done,
+            sys::MP_QUEUE_ABORTED => QueueState::Aborted,
+            _ => QueueState::Error,
+        })
+    }
+}
+
+impl From<&Copy> for mp_copy {
+    fn from(copy: &Copy) -> Self {
+        mp_copy {
+            local: copy.local,
+            remote: copy.remote,
+            length: copy.len,
+        }
+    }
+}

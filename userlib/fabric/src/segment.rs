@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Segments: memory of this host with an id that any number of processes may connect to.
+
+use crate::{
+    sys::{
+        self, mp_handle, mp_segment, mp_segment_attach, mp_segment_create, mp_segment_interface,
+    },
+    Call, Device, Error, Fabric, InterfaceId, Map, MapOptions, Object, Result,
+};
+
+/// What peers at an interface may do with a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentState {
+    /// Nothing.
+    Unprepared,
+    /// Nothing new; it can be published.
+    Prepared,
+    /// Connect to it.
+    Published,
+}
+
+/// What becomes of those who are connected to a segment that is withdrawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Withdrawal {
+    /// They stay.
+    Quiet,
+    /// They are asked to leave.
+    Notify,
+    /// Their connections are lost.
+    Force,
+}
+
+/// What is known of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentInfo {
+    /// Its state at the interface that was asked for; unprepared without one.
+    pub state: SegmentState,
+    /// Its id; of no meaning if it is private.
+    pub id: u32,
+    /// Whether it has no id.
+    pub private: bool,
+    /// Whether other processes may attach to it.
+    pub shared: bool,
+    /// Connections of all peers, this host's included.
+    pub connections: u32,
+    /// Its bytes.
+    pub len: u64,
+    offset: u64,
+}
+
+/// Memory of this host.
+#[derive(Debug)]
+pub struct Segment<D: Device> {
+    object: Object<D>,
+    id: u32,
+    len: u64,
+}
+
+impl<D: Device> std::ops::Deref for Segment<D> {
+    type Target = Object<D>;
+
+    fn deref(&self) -> &Object<D> {
+        &self.object
+    }
+}
+
+impl<D: Device> Fabric<D> {
+    /// Makes memory of this host, all zero. Its id is the first free one of `id` and so many after
+    /// it; without any it is private.
+    ///
+    /// # Errors
+    /// In this order: [`Error::Invalid`]: no bytes. [`Error::UidTaken`]: no such id is free.
+    /// [`Error::Quota`], [`Error::NoSpace`], [`Error::NoMemory`].
+    pub fn create_segment(&self, id: Option<(u32, u32)>, len: u64) -> Result<Segment<D>> {
+        let (first, more) = id.unwrap_or((0, 0));
+        let mut create = mp_segment_create {
+            flags: if id.is_none() {
+                sys::MP_SEGMENT_PRIVATE
+            } else {
+                0
+            },
+            id: first,
+            id_more: more,
+            length: len,
+            ..Default::default()
+        };
+        self.device.call(Call::SegmentCreate(&mut create))?;
+        Ok(Segment {
+            object: Object::new(&self.device, create.handle),
+            id: create.id,
+            len,
+        })
+    }
+
+    /// One more handle of a segment that is shared.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]: no such id. [`Error::NotPermitted`]: it is not shared, or another
+    /// user's. [`Error::Quota`], [`Error::NoMemory`].
+    pub fn attach_segment(&self, id: u32) -> Result<Segment<D>> {
+        let mut attach = mp_segment_attach {
+            id,
+            ..Default::default()
+        };
+        self.device.call(Call::SegmentAttach(&mut attach))?;
+        Ok(Segment {
+            object: Object::new(&self.device, attach.handle),
+            id,
+            len: attach.length,
+        })
+    }
+}
+
+impl<D: Device> Segment<D> {
+    /// Its id.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Its bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it has no bytes; the kernel makes no such segment.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Lets other processes of the user attach to it.
+    ///
+    /// # Errors
+    /// [`Error::NotSupported`]: it is private. [`Error::NotFound`].
+    pub fn share(&self) -> Result<()> {
+        let mut handle = mp_handle {
+            handle: self.object.open_handle()?,
+            ..Default::default()
+        };
+        Ok(self.object.device.call(Call::SegmentShare(&mut handle))?)
+    }
+
+    /// Has the memory reachable at an interface, now and whenever a peer is there.
+    ///
+    /// # Errors
+    /// [`Error::NoInterface`]; [`Error::NoSpace`]: the peers there do not reach it.
+    pub fn prepare(&self, interface: InterfaceId) -> Result<()> {
+        let mut argument = self.at(interface, 0)?;
+        Ok(self
+            .object
+            .device
+            .call(Call::SegmentPrepare(&mut argument))?)
+    }
+
+    /// Lets peers at an interface connect.
+    ///
+    /// # Errors
+    /// [`Error::NoInterface`]; [`Error::NotSupported`]: it is private. [`Error::NoWindow`]: it is
+    /// not prepared there.
+    pub fn publish(&self, interface: InterfaceId) -> Result<()> {
+        let mut argument = self.at(interface, 0)?;
+        Ok(self
+            .object
+            .device
+            .call(Call::SegmentPublish(&mut argument))?)
+    }
+
+    /// Lets no more peers at an interface connect.
+    ///
+    /// # Errors
+    /// [`Error::NoInterface`]; [`Error::NoWindow`]: it is not published there.
+    pub fn withdraw(&self, interface: InterfaceId, withdrawal: Withdrawal) -> Result<()> {
+        let flags = match withdrawal {
+            Withdrawal::Quiet => 0,
+            Withdrawal::Notify => sys::MP_WITHDRAW_NOTIFY,
+            Withdrawal::Force => sys::MP_WITHDRAW_FORCE,
+        };
+        let mut argument = self.at(interface, flags)?;
+        Ok(self
+            .object
+            .device
+            .call(Call::SegmentWithdraw(&mut argument))?)
+    }
+
+    fn at(&self, interface: InterfaceId, flags: u32) -> Result<mp_segment_interface> {
+        Ok(mp_segment_interface {
+            handle: self.object.open_handle()?,
+            interface: interface.0,
+            flags,
+            ..Default::default()
+        })
+    }
+
+    /// What is known of it, also at an interface.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NoInterface`].
+    pub fn info(&self, interface: Option<InterfaceId>) -> Result<SegmentInfo> {
+        let mut segment = mp_segment {
+            handle: self.object.open_handle()?,
+            interface: interface.map_or(0, |id| id.0),
+            ..Default::default()
+        };
+        self.object.device.call(Call::Segment(&mut segment))?;
+        let has = |flag| segment.flags & flag != 0;
+        Ok(SegmentInfo {
+            state: match segment.state {
+                sys::MP_SEGMENT_PUBLISHED => SegmentState::Published,
+                sys::MP_SEGMENT_PREPARED => SegmentState::Prepared,
+                _ => SegmentState::Unprepared,
+            },
+            id: segment.id,
+            private: has(sys::MP_SEGMENT_PRIVATE),
+            shared: has(sys::MP_SEGMENT_SHARED),
+            connections: segment.connections,
+            len: segment.length,
+            offset: segment.offset,
+        })
+    }
+
+    /// Maps whole pages of it.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Invalid`]: beyond its end, and those of `mmap()`.
+    pub fn map(&self, start: u64, len: u64, options: MapOptions) -> Result<Map> {
+        let offset = self.info(None)?.offset;
+        let offset = offset.checked_add(start).ok_or(Error::Invalid)?;
+        Ok(self.object.device.map_with(offset, len, options)?)
+    }
+}

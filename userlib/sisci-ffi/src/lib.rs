@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The functions of SISCI for programs in C: `libsisci.so`.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `ffi` | the exported functions: pointers become values of `buffer`, panics end here |
+//! | `constants` | the exported objects with the numbers of flags and queries |
+//! | `functions` | what each function does, in the order in which it looks at things |
+//! | `query` | `SCIQuery` |
+//! | `buffer` | memory of the caller, written only as far as it goes |
+//! | `table` | handles: numbers in the guise of pointers, which nobody follows |
+//! | `process` | what this process has open, which a forked child does not have |
+//!
+//! Everything below is in the crate `sisci`. No lock is held while a call waits or a callback
+//! runs. Identifiers like SI-GEN-2 are those of `Documentation/conformance/sisci.md`.
+
+mod buffer;
+mod constants;
+mod ffi;
+mod functions;
+mod process;
+mod query;
+mod table;
+#[cfg(test)]
+mod tests;
+
+/// Numbers and signatures of `sisci_api.h`.
+mod sys {
+    #![allow(
+        dead_code,
+        missing_docs,
+        non_camel_case_types,
+        non_snake_case,
+        non_upper_case_globals,
+        unused_imports,
+        clippy::all,
+        clippy::undocumented_unsafe_blocks
+    )]
+
+    include!(concat!(env!("OUT_DIR"), "/sisci.rs"));
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `SCIQuery`: what is known of the library, adapters and objects. What the system tells of a PCI
+//! function is read from sysfs.
+
+use crate::{
+    buffer::{Output, Query},
+    functions::only,
+    process::Process,
+    sys,
+    table::Handle,
+};
+use mp_fabric::{Device, Interface};
+use sisci::{Adapter, Desc, Error, Result};
+use std::{ffi::c_void, fs};
+
+/// What `SCI_Q_VENDORID` answers.
+const VENDOR: &str = "pximc-ntb";
+/// What `SCI_Q_API` answers: the version of the interface, and of this library.
+const API: &str = concat!("SISCI API 2.x (", env!("CARGO_PKG_VERSION"), ")");
+
+/// A line of a processor's cache, where the system does not tell.
+const LINE: u32 = 64;
+
+/// `SCIQuery`
+pub fn query<D: Device>(
+    process: &Process<D>,
+    command: u32,
+    query: Query,
+    flags: u32,
+) -> Result<()> {
+    process.ready()?;
+    query.required()?;
+    let modes = sys::SCI_FLAG_DMA_ADAPTER | sys::SCI_FLAG_DMA_GLOBAL | sys::SCI_FLAG_DMA_SYSDMA;
+    match command {
+        sys::SCI_Q_DMA => only(flags, modes)?,
+        sys::SCI_Q_ADAPTER => only(flags, sys::SCI_FLAG_DMA_SYSDMA)?,
+        _ => only(flags, 0)?,
+    }
+    match command {
+        sys::SCI_Q_VENDORID => text(query, VENDOR),
+        sys::SCI_Q_API => text(query, API),
+        sys::SCI_Q_ADAPTER => adapter(process, query),
+        sys::SCI_Q_SYSTEM => system(query),
+        sys::SCI_Q_LOCAL_SEGMENT => local_segment(process, query),
+        sys::SCI_Q_REMOTE_SEGMENT => remote_segment(process, query),
+        sys::SCI_Q_MAP => map(process, query),
+        sys::SCI_Q_DMA => dma(process, query, flags),
+        _ => Err(Error::IllegalQuery),
+    }
+}
+
+/// As much of the text as there is room for, and a NUL in any case.
+fn text(query: Query, text: &str) -> Result<()> {
+    let structure: sys::sci_query_string_t = query.structure().read()?;
+    let room = query.text(structure.str_, structure.length).required()?;
+    let Some(len) = room.len().checked_sub(1) else {
+        return Err(Error::OutOfRange);
+    };
+    let mut bytes: Vec<u8> = text.bytes().take(len).collect();
+    bytes.push(0);
+    room.fill(&bytes);
+    Ok(())
+}
+
+/// Answers a number.
+fn answer(query: Query, to: *mut c_void, number: u32) -> Result<()> {
+    let out: Output<u32> = query.answer(to).required()?;
+    out.write(number);
+    Ok(())
+}
+
+fn adapter<D: Device>(process: &Process<D>, query: Query) -> Result<()> {
+    let structure: sys::sci_query_adapter_t = query.structure().read()?;
+    query.answer::<u32>(structure.data).required()?;
+    let desc = process.library()?.open()?;
+    let adapter = desc.adapter(structure.localAdapterNo)?;
+    let number = about_adapter(&desc, &adapter, structure.portNo, structure.subcommand)?;
+    answer(query, structure.data, number)
+}
+
+fn about_adapter<D: Device>(
+    desc: &Desc<D>,
+    adapter: &Adapter,
+    port: u32,
+    subcommand: u32,
+) -> Result<u32> {
+    let link = || {
+        let link = adapter.links.get(port as usize);
+        link.ok_or(Error::IllegalParameter)
+    };
+    let pci = || {
+        let mut links = adapter.links.iter();
+        links.find_map(|link| link.pci).ok_or(Error::NotSupported)
+    };
+    match subcommand {
+        sys::SCI_Q_ADAPTER_CARD_TYPE => Ok(sys::DIS_ADAPTER_NTB),
+        sys::SCI_Q_ADAPTER_NODEID => desc.node_at(adapter).ok_or(Error::NoSuchNodeId),
+        sys::SCI_Q_ADAPTER_CONFIGURED => Ok(desc.node_at(adapter).is_some().into()),
+        // Without links the adapter is this host's own, which is always reached.
+        sys::SCI_Q_ADAPTER_LINK_OPERATIONAL if adapter.links.is_empty() => Ok(1),
+        sys::SCI_Q_ADAPTER_LINK_OPERATIONAL => Ok(link()?.up.into()),
+        sys::SCI_Q_ADAPTER_LINK_WIDTH => {
+            let width = attribute(link()?, "current_link_width")?;
+            width.parse().map_err(|_| Error::NotSupported)
+        }
+        sys::SCI_Q_ADAPTER_LINK_SPEED => {
+            generation(&attribute(link()?, "current_link_speed")?).ok_or(Error::NotSupported)
+        }
+        sys::SCI_Q_ADAPTER_LINK_ENABLED => link().map(|_| 1),
+        sys::SCI_Q_ADAPTER_NUMBER_OF_LINKS => Ok(adapter.links.len() as u32),
+        sys::SCI_Q_ADAPTER_DMA_MTU => Ok(u32::MAX),
+        sys::SCI_Q_ADAPTER_MCAST_MAX_GROUPS => Ok(0),
+        sys::SCI_Q_ADAPTER_BDF => {
+            let (_, at) = pci()?;
+            let devfn = u32::from(at.device) << 3 | u32::from(at.function);
+            Ok(u32::from(at.bus) << 8 | devfn)
+        }
+        // Nothing tells.
+        sys::SCI_Q_ADAPTER_SERIAL_NUMBER
+        | sys::SCI_Q_ADAPTER_LINK_UPTIME
+        | sys::SCI_Q_ADAPTER_LINK_DOWNTIME
+        | sys::SCI_Q_ADAPTER_LINK_CABLE_INSERTED
+        | sys::SCI_Q_ADAPTER_LINK_PARTNER_PORT_NO => Err(Error::NotSupported),
+        _ => Err(Error::IllegalQuery),
+    }
+}
+
+/// What the system tells of the bridge.
+fn attribute(link: &Interface, name: &str) -> Result<String> {
+    let (_, at) = link.pci.ok_or(Error::NotSupported)?;
+    let (domain, bus, device, function) = (at.domain, at.bus, at.device, at.function);
+    let directory = format!("/sys/bus/pci/devices/{domain:04x}:{bus:02x}:{device:02x}.{function}");
+    let text = fs::read_to_string(format!("{directory}/{name}"));
+    Ok(text.map_err(|_| Error::NotSupported)?.trim().into())
+}
+
+/// The generation of PCI Express that has a speed, which is written as `8.0 GT/s PCIe`.
+fn generation(speed: &str) -> Option<u32> {
+    let speeds = ["2.5", "5.0", "8.0", "16.0", "32.0", "64.0"];
+    let number = speed.split(' ').next()?;
+    let at = speeds.iter().position(|speed| *speed == number)?;
+    Some(at as u32 + 1)
+}
+
+fn system(query: Query) -> Result<()> {
+    let structure: sys::sci_query_system_t = query.structure().read()?;
+    query.answer::<u32>(structure.data).required()?;
+    if structure.subcommand != sys::SCI_Q_SYSTEM_CPU_CACHE_LINE_SIZE {
+        return Err(Error::IllegalQuery);
+    }
+    let file = "/sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size";
+    let text = fs::read_to_string(file).unwrap_or_default();
+    answer(query, structure.data, text.trim().parse().unwrap_or(LINE))
+}
+
+// The driver tells no addresses on the bus: they are 0, as for all who may not know them.
+
+fn local_segment<D: Device>(process: &Process<D>, query: Query) -> Result<()> {
+    let out = query.structure();
+    let mut structure: sys::sci_query_local_segment_t = out.read()?;
+    let handle = Handle::from_pointer(structure.segment);
+    process.local_segments.get(handle)?;
+    match structure.subcommand {
+        sys::SCI_Q_LOCAL_SEGMENT_IOADDR
+        | sys::SCI_Q_LOCAL_SEGMENT_VIRTUAL_KERNEL_ADDR
+        | sys::SCI_Q_LOCAL_SEGMENT_PHYS_ADDR => structure.data.ioaddr = 0,
+        _ => return Err(Error::IllegalQuery),
+    }
+    out.write(structure);
+    Ok(())
+}
+
+fn remote_segment<D: Device>(process: &Process<D>, query: Query) -> Result<()> {
+    let out = query.structure();
+    let mut structure: sys::sci_query_remote_segment_t = out.read()?;
+    let handle = Handle::from_pointer(structure.segment);
+    let segment = process.remote_segments.get(handle)?;
+    if structure.subcommand != sys::SCI_Q_REMOTE_SEGMENT_IOADDR {
+        return Err(Error::IllegalQuery);
+    }
+    if !segment.is_mapped() {
+        return Err(Error::IllegalOperation);
+    }
+    structure.data.ioaddr = 0;
+    out.write(structure);
+    Ok(())
+}
+
+fn map<D: Device>(process: &Process<D>, query: Query) -> Result<()> {
+    let out = query.structure();
+    let mut structure: sys::sci_query_map_t = out.read()?;
+    let map = process.maps.get(Handle::from_pointer(structure.map))?;
+    structure.data = match structure.subcommand {
+        sys::SCI_Q_MAP_MAPPED_TO_LOCAL_TARGET => map.is_local().into(),
+        sys::SCI_Q_MAP_PHYS_ADDR | sys::SCI_Q_MAP_IOADDR => 0,
+        _ => return Err(Error::IllegalQuery),
+    };
+    out.write(structure);
+    Ok(())
+}
+
+fn dma<D: Device>(process: &Process<D>, query: Query, mode: u32) -> Result<()> {
+    let structure: sys::sci_query_dma_t = query.structure().read()?;
+    if mode.count_ones() != 1 {
+        return Err(Error::IllegalFlag);
+    }
+    let desc = process.library()?.open()?;
+    desc.adapter(structure.localAdapterNo)?;
+    let there = mode == sys::SCI_FLAG_DMA_SYSDMA && desc.has_queues()?;
+    match structure.subcommand {
+        sys::SCI_Q_DMA_AVAILABLE => answer(query, structure.data, there.into()),
+        sys::SCI_Q_DMA_CAPABILITIES if !there => Err(Error::DmaNotAvailable),
+        sys::SCI_Q_DMA_CAPABILITIES => {
+            let out = query.answer(structure.data).required()?;
+            out.write(sys::sci_dma_capabilities_t {
+                num_channels: 1,
+                max_transfer_size: u32::MAX,
+                max_vector_length: sisci::VECTOR_MAX,
+                support_mem2io: 1,
+                support_io2mem: 0,
+                support_io2io: 0,
+                min_align_bytes: 1,
+                suggested_align_bytes: LINE,
+            });
+            Ok(())
+        }
+        _ => Err(Error::IllegalQuery),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::generation;
+
+    /// SI-QUERY-4: the speed of a link is the generation of PCI Express.
+    #[test]
+    fn speeds_are_generations() {
+        assert_eq!(generation("2.5 GT/s PCIe"), Some(1));
+        assert_eq!(generation("16.0 GT/s PCIe"), Some(4));
+        assert_eq!(generation("Unknown"), None);
+    }
+}

@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Interrupts: events that other nodes trigger by a number, plain or with a message. The driver
+//! offers them at one interface each; here they are an adapter's, at all of its interfaces.
+
+use crate::{
+    deadline,
+    desc::no_call,
+    dispatch::NOW,
+    remote::connect,
+    users::{User, Users},
+    wait::{taken, Waits},
+    Action, Adapter, Desc, Error, Result, BROADCAST_NODE,
+};
+use mp_fabric::{Connection, Deadline, Device, EventMask, Goal, InterfaceId, Object, Offer};
+use rustix::io::Errno;
+use std::{fmt, sync::Arc, time::Duration};
+
+/// Most bytes of a message.
+pub const MESSAGE_MAX: usize = 4096;
+
+/// How long a message waits for room at its receiver.
+const ROOM: Duration = Duration::from_secs(1);
+
+/// How often another number is looked for, if one is taken at some of the interfaces.
+const ATTEMPTS: u32 = 64;
+
+/// How an interrupt is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InterruptFlags {
+    /// The number that it is to have; any without.
+    pub number: Option<u32>,
+    /// Shared with all who say so: each is notified.
+    pub shared: bool,
+    /// Every trigger counts; of plain interrupts.
+    pub counting: bool,
+}
+
+/// What the two kinds have in common: offers at all interfaces of an adapter.
+struct Local<D: Device> {
+    desc: Desc<D>,
+    offers: Vec<Offer<D>>,
+    number: u32,
+    waits: Waits,
+    users: Users,
+    _user: User,
+}
+
+impl<D: Device> Local<D> {
+    fn new(
+        desc: &Desc<D>,
+        adapter: u32,
+        flags: InterruptFlags,
+        offer: impl Fn(InterfaceId, Option<u32>) -> mp_fabric::Result<Offer<D>>,
+    ) -> Result<Self> {
+        let user = desc.enter()?;
+        let adapter = desc.adapter(adapter)?;
+        let offers = offer_all(&adapter, flags.number, offer)?;
+        Ok(Local {
+            desc: desc.clone(),
+            number: offers.first().map_or(0, Offer::number),
+            offers,
+            waits: Waits::default(),
+            users: Users::default(),
+            _user: user,
+        })
+    }
+
+    /// The offers, except for those that an attempt to remove it has removed.
+    fn open_offers(&self) -> impl Iterator<Item = &Offer<D>> {
+        self.offers.iter().filter(|offer| !offer.is_closed())
+    }
+
+    fn objects(&self) -> impl Iterator<Item = &Object<D>> {
+        self.open_offers().map(|offer| &**offer)
+    }
+
+    /// Busy as long as somebody is connected; nobody new can connect from then on (SI-RMINT-3).
+    fn remove(&self) -> Result<()> {
+        self.users.release(|| {
+            let mut busy = false;
+            for offer in self.open_offers() {
+                match offer.remove(false) {
+                    Ok(()) => {}
+                    Err(mp_fabric::Error::System(Errno::BUSY)) => busy = true,
+                    Err(other) => return Err(other.into()),
+                }
+            }
+            if busy {
+                Err(Error::Busy)
+            } else {
+                Ok(())
+            }
+        })?;
+        self.waits.end();
+        Ok(())
+    }
+}
+
+impl<D: Device> Drop for Local<D> {
+    fn drop(&mut self) {
+        self.waits.end();
+    }
+}
+
+/// Offers one number at all interfaces.
+fn offer_all<D: Device>(
+    adapter: &Adapter,
+    number: Option<u32>,
+    offer: impl Fn(InterfaceId, Option<u32>) -> mp_fabric::Result<Offer<D>>,
+) -> Result<Vec<Offer<D>>> {
+    // Those that were in the way stay until the end, so that another number is found.
+    let mut rejected = Vec::new();
+    for _ in 0..ATTEMPTS {
+        let mut offers: Vec<Offer<D>> = Vec::new();
+        let mut clash = false;
+        for interface in adapter.interfaces() {
+            let wanted = number.or(offers.first().map(Offer::number));
+            match offer(interface, wanted) {
+                Ok(new) => offers.push(new),
+                Err(mp_fabric::Error::UidTaken) if number.is_none() => {
+                    clash = true;
+                    break;
+                }
+                Err(error) => return Err(no_call(error.into())),
+            }
+        }
+        if !clash {
+            return Ok(offers);
+        }
+        rejected.extend(offers);
+    }
+    Err(Error::HwNoSpace)
+}
+
+/// A callback of an interrupt.
+type Callback = Box<dyn FnMut() -> Action + Send>;
+/// A callback of an interrupt with a message.
+type DataCallback = Box<dyn FnMut(&[u8]) -> Action + Send>;
+
+/// An interrupt that other nodes trigger. Copies are the same one.
+pub struct LocalInterrupt<D: Device>(Arc<Local<D>>);
+
+/// An interrupt that other nodes trigger with a message. Copies are the same one.
+pub struct LocalDataInterrupt<D: Device>(Arc<Local<D>>);
+
+/// A connection to an interrupt of a node. Copies are the same one.
+pub struct RemoteInterrupt<D: Device>(Arc<Remote<D>>);
+
+/// A connection to interrupts with messages of one node or of all. Copies are the same one.
+pub struct RemoteDataInterrupt<D: Device>(Arc<Remote<D>>);
+
+struct Remote<D: Device> {
+    connections: Vec<Connection<D>>,
+    users: Users,
+    _user: User,
+}
+
+macro_rules! shared {
+    ($($name:ident)*) => {$(
+        impl<D: Device> Clone for $name<D> {
+            fn clone(&self) -> Self {
+                $name(Arc::clone(&self.0))
+            }
+        }
+
+        impl<D: Device> fmt::Debug for $name<D> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name)).finish_non_exhaustive()
+            }
+        }
+    )*};
+}
+
+shared!(LocalInterrupt LocalDataInterrupt RemoteInterrupt RemoteDataInterrupt);
+
+impl<D: Device> Desc<D> {
+    /// Makes an interrupt of an adapter.
+    ///
+    /// # Errors
+    /// Those of the adapter; [`Error::SegmentIdUsed`]: the number is used. [`Error::NoSpace`];
+    /// [`Error::System`]: no thread for callbacks.
+    pub fn create_interrupt(
+        &self,
+        adapter: u32,
+        flags: InterruptFlags,
+        callback: Option<Callback>,
+    ) -> Result<LocalInterrupt<D>> {
+        let local = Local::new(self, adapter, flags, |interface, number| {
+            let fabric = self.fabric();
+            fabric.offer_event(interface, number, flags.shared, flags.counting)
+        })?;
+        let interrupt = LocalInterrupt(Arc::new(local));
+        if let Some(mut callback) = callback {
+            let local = Arc::downgrade(&interrupt.0);
+            let run = move || {
+                local.upgrade()?.take().ok()??;
+                Some(callback())
+            };
+            let waits = &interrupt.0.waits;
+            waits.arm(self, interrupt.0.objects(), EventMask::SIGNAL, run)?;
+        }
+        Ok(interrupt)
+    }
+
+    /// Makes an interrupt of an adapter that carries messages.
+    ///
+    /// # Errors
+    /// As [`create_interrupt()`](Self::create_interrupt).
+    pub fn create_data_interrupt(
+        &self,
+        adapter: u32,
+        flags: InterruptFlags,
+        callback: Option<DataCallback>,
+    ) -> Result<LocalDataInterrupt<D>> {
+        let local = Local::new(self, adapter, flags, |interface, number| {
+            self.fabric().offer_port(interface, number, flags.shared)
+        })?;
+        let interrupt = LocalDataInterrupt(Arc::new(local));
+        if let Some(mut callback) = callback {
+            let local = Arc::downgrade(&interrupt.0);
+            let mut room = vec![0; MESSAGE_MAX];
+            let run = move || {
+                let len = local.upgrade()?.receive(&mut room).ok()??.ok()?;
+                Some(callback(room.get(..len)?))
+            };
+            let waits = &interrupt.0.waits;
+            waits.arm(self, interrupt.0.objects(), EventMask::MESSAGE, run)?;
+        }
+        Ok(interrupt)
+    }
+
+    /// Connects to an interrupt of a node; to one that counts, or to any.
+    ///
+    /// # Errors
+    /// As [`connect_segment()`](Self::connect_segment); [`Error::ConnectionRefused`]: it does not
+    /// count.
+    pub fn connect_interrupt(
+        &self,
+        node: u32,
+        adapter: u32,
+        number: u32,
+        milliseconds: u32,
+        counted: bool,
+    ) -> Result<RemoteInterrupt<D>> {
+        let user = self.enter()?;
+        let interface = self.route(adapter, node)?;
+        let goal = Goal::Event { number, counted };
+        Ok(RemoteInterrupt(Arc::new(Remote {
+            connections: vec![connect(self, interface, goal, milliseconds)?],
+            users: Users::default(),
+            _user: user,
+        })))
+    }
+
+    /// Connects to an interrupt with messages of a node.
+    ///
+    /// # Errors
+    /// As [`connect_segment()`](Self::connect_segment).
+    pub fn connect_data_interrupt(
+        &self,
+        node: u32,
+        adapter: u32,
+        number: u32,
+        milliseconds: u32,
+    ) -> Result<RemoteDataInterrupt<D>> {
+        let user = self.enter()?;
+        let interface = self.route(adapter, node)?;
+        let connections = vec![connect(self, interface, Goal::Port(number), milliseconds)?];
+        Ok(RemoteDataInterrupt(Arc::new(Remote {
+            connections,
+            users: Users::default(),
+            _user: user,
+        })))
+    }
+
+    /// Connects to the interrupts of that number on all nodes that can be reached, this one
+    /// included; the node id is [`BROADCAST_NODE`].
+    ///
+    /// # Errors
+    /// In this order: those of the adapter; [`Error::IllegalNodeId`]; [`Error::NoSuchSegment`]:
+    /// no node has it.
+    pub fn connect_data_interrupts(
+        &self,
+        node: u32,
+        adapter: u32,
+        number: u32,
+        milliseconds: u32,
+    ) -> Result<RemoteDataInterrupt<D>> {
+        let user = self.enter()?;
+        let adapter = self.adapter(adapter)?;
+        if node != BROADCAST_NODE {
+            return Err(Error::IllegalNodeId);
+        }
+        let all = adapter.interfaces();
+        let connected = all.map(|id| connect(self, id, Goal::Port(number), milliseconds));
+        let connections: Vec<_> = connected.filter_map(Result::ok).collect();
+        if connections.is_empty() {
+            return Err(Error::NoSuchSegment);
+        }
+        Ok(RemoteDataInterrupt(Arc::new(Remote {
+            connections,
+            users: Users::default(),
+            _user: user,
+        })))
+    }
+}
+
+impl<D: Device> Local<D> {
+    /// Takes one trigger, if there is one.
+    fn take(&self) -> Result<Option<()>> {
+        for offer in self.open_offers() {
+            if taken(offer.wait(EventMask::SIGNAL, NOW))?.is_some() {
+                return Ok(Some(()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes one message, if there is one: its length, or that of one that does not fit.
+    fn receive(&self, room: &mut [u8]) -> Result<Option<std::result::Result<usize, usize>>> {
+        for offer in self.open_offers() {
+            if let Some(received) = taken(offer.receive(room, NOW))? {
+                return Ok(Some(received.map(|message| message.len)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl<D: Device> LocalInterrupt<D> {
+    /// The number by which nodes connect.
+    pub fn number(&self) -> u32 {
+        self.0.number
+    }
+
+    /// The virtual device that it was made on.
+    pub fn desc(&self) -> &Desc<D> {
+        &self.0.desc
+    }
+
+    /// Waits so many milliseconds for one interrupt.
+    ///
+    /// # Errors
+    /// [`Error::IllegalOperation`]: there is a callback. [`Error::Timeout`].
+    /// [`Error::Cancelled`]: it has been removed, or a signal has come.
+    pub fn wait(&self, milliseconds: u32) -> Result<()> {
+        let (waits, deadline) = (&self.0.waits, deadline(milliseconds));
+        waits.wait(self.0.objects(), EventMask::SIGNAL, deadline, || {
+            self.0.take()
+        })
+    }
+
+    /// Removes it. The value is of no use afterwards.
+    ///
+    /// # Errors
+    /// [`Error::Busy`]: a node is connected; no other one can connect any more.
+    pub fn remove(&self) -> Result<()> {
+        self.0.remove()
+    }
+}
+
+impl<D: Device> LocalDataInterrupt<D> {
+    /// The number by which nodes connect.
+    pub fn number(&self) -> u32 {
+        self.0.number
+    }
+
+    /// Waits so many milliseconds for one message: its length, or the length of one that is too
+    /// long for the room and stays.
+    ///
+    /// # Errors
+    /// As [`LocalInterrupt::wait`].
+    pub fn wait(
+        &self,
+        room: &mut [u8],
+        milliseconds: u32,
+    ) -> Result<std::result::Result<usize, usize>> {
+        let (waits, deadline) = (&self.0.waits, deadline(milliseconds));
+        waits.wait(self.0.objects(), EventMask::MESSAGE, deadline, || {
+            self.0.receive(room)
+        })
+    }
+
+    /// Removes it, and what it has not given yet.
+    ///
+    /// # Errors
+    /// As [`LocalInterrupt::remove`].
+    pub fn remove(&self) -> Result<()> {
+        self.0.remove()
+    }
+}
+
+impl<D: Device> Remote<D> {
+    fn disconnect(&self) -> Result<()> {
+        self.users.release(|| {
+            for connection in &self.connections {
+                // It ends here in any case; the driver tells the other side.
+                let _ = connection.close();
+            }
+            Ok(())
+        })
+    }
+}
+
+/// What a connection's error means for a trigger.
+fn triggered(result: mp_fabric::Result<()>) -> Result<()> {
+    result.map_err(|error| match error {
+        mp_fabric::Error::NotFound => Error::IllegalParameter,
+        mp_fabric::Error::TimedOut => Error::RemoteBusy,
+        mp_fabric::Error::System(Errno::MSGSIZE) => Error::OutOfRange,
+        other => other.into(),
+    })
+}
+
+impl<D: Device> RemoteInterrupt<D> {
+    /// Triggers it, after everything that this process has written before.
+    ///
+    /// # Errors
+    /// [`Error::NoLinkAccess`], [`Error::NotConnected`]: its owner is gone.
+    pub fn trigger(&self) -> Result<()> {
+        let mut connections = self.0.connections.iter();
+        connections.try_for_each(|connection| triggered(connection.trigger()))
+    }
+
+    /// Disconnects. The value is of no use afterwards.
+    ///
+    /// # Errors
+    /// [`Error::IllegalParameter`]: that was done before.
+    pub fn disconnect(&self) -> Result<()> {
+        self.0.disconnect()
+    }
+}
+
+impl<D: Device> RemoteDataInterrupt<D> {
+    /// Sends a message; to all nodes, if it is connected to all.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`]: longer than [`MESSAGE_MAX`]. [`Error::RemoteBusy`]: a receiver has
+    /// no room. [`Error::NoLinkAccess`], [`Error::NotConnected`]: an owner is gone. With several
+    /// nodes the first error; the others have the message.
+    pub fn trigger(&self, data: &[u8]) -> Result<()> {
+        if data.len() > MESSAGE_MAX {
+            return Err(Error::OutOfRange);
+        }
+        let deadline = Deadline::after(ROOM);
+        let sent = self.0.connections.iter();
+        let sent = sent.map(|connection| triggered(connection.send(data, deadline)));
+        sent.fold(Ok(()), Result::and)
+    }
+
+    /// Disconnects. The value is of no use afterwards.
+    ///
+    /// # Errors
+    /// [`Error::IllegalParameter`]: that was done before.
+    pub fn disconnect(&self) -> Result<()> {
+        self.0.disconnect()
+    }
+}

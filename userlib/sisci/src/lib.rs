@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! SISCI for programs in Rust: memory that other nodes connect to, interrupts, messages and
+//! transfers between the nodes of a fabric.
+//!
+//! The names are the specification's. A [`Library`] opens virtual devices ([`Desc`]), on which
+//! everything else is made. What its functions return as a number of an error is an [`Error`]
+//! here. The crate `sisci-ffi` makes the functions of the specification from it.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `config`, `desc` | which numbers nodes and adapters have, and which link leads to a node |
+//! | `segment`, `remote`, `map` | local segments, connections to remote ones, maps of both |
+//! | `sequence` | whether what was written has arrived |
+//! | `interrupt` | interrupts, with and without a message |
+//! | `dma` | queues of copies |
+//! | `dispatch`, `wait` | callbacks, which run on a thread of the library, and waits |
+//! | `users` | which resource cannot be released before which |
+//!
+//! The objects are the kernel's. It has no numbers for nodes, no callbacks, and does not know of
+//! maps and sequences that a resource cannot be released before: that is this crate's. It is
+//! thread safe, and holds no lock while it waits or while a callback runs. Identifiers like
+//! SI-WLSEG-1 in the tests are those of `Documentation/conformance/sisci.md`.
+//!
+//! # Examples
+//! ```no_run
+//! use sisci::{Library, MapFlags, NewSegment};
+//!
+//! # fn main() -> sisci::Result<()> {
+//! let library = Library::load()?;
+//! let desc = library.open()?;
+//! let segment = desc.create_segment(NewSegment { id: 4711, ..NewSegment::of(8192) }, None)?;
+//! segment.prepare(0)?;
+//! segment.set_available(0)?;
+//! let event = segment.wait(u32::MAX)?;
+//! println!("node {} has connected", event.node);
+//! let map = segment.map(0, 8192, 0, MapFlags::empty())?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod config;
+mod desc;
+mod dispatch;
+mod dma;
+mod error;
+mod interrupt;
+mod map;
+mod remote;
+mod segment;
+mod sequence;
+mod users;
+mod wait;
+
+pub use config::{Config, Mistake, Node, CONFIG_PATH, CONFIG_VARIABLE, DEFAULT_NODE};
+use desc::Context;
+pub use desc::{Adapter, Desc};
+pub use dispatch::Action;
+pub use dma::{DmaQueue, DmaSource, DmaState, Piece, VECTOR_MAX};
+pub use error::{error_string, Error, Result};
+pub use interrupt::{
+    InterruptFlags, LocalDataInterrupt, LocalInterrupt, RemoteDataInterrupt, RemoteInterrupt,
+    MESSAGE_MAX,
+};
+pub use map::{Map, MapFlags};
+pub use remote::{RemoteEvent, RemoteSegment};
+pub use segment::{LocalEvent, LocalSegment, NewSegment, Reason, Unavailable};
+pub use sequence::{CheckFlags, Sequence, SequenceStatus};
+
+use mp_fabric::{CharDevice, Deadline, Device, Fabric};
+use rustix::io::Errno;
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+/// Adapters are numbered from 0 to this.
+pub const ADAPTERS: u32 = 4;
+
+/// The node id of all that share a segment; it is no node's.
+pub const BROADCAST_NODE: u32 = 252;
+
+/// A timeout in milliseconds that never comes.
+pub const INFINITE: u32 = u32::MAX;
+
+/// How long a peer may take to answer.
+const ANSWER: Duration = Duration::from_secs(1);
+
+/// How a virtual device is opened.
+type Open<D> = Arc<dyn Fn() -> mp_fabric::Result<Fabric<D>> + Send + Sync>;
+
+/// The library: the configuration, and the way to the driver.
+pub struct Library<D: Device = CharDevice> {
+    config: Arc<Config>,
+    open: Open<D>,
+    /// The context of the fabric, as long as there is a virtual device.
+    context: Arc<Mutex<Weak<Context<D>>>>,
+}
+
+impl Library {
+    /// The library with the configuration of this host.
+    ///
+    /// # Errors
+    /// [`Error::System`]: the configuration cannot be read, or has a mistake (`EINVAL`).
+    pub fn load() -> Result<Self> {
+        let config = Config::load().map_err(|error| match error.raw_os_error() {
+            Some(errno) => Error::System(Errno::from_raw_os_error(errno)),
+            None => Error::System(Errno::INVAL),
+        })?;
+        Ok(Library::new(config, Fabric::open))
+    }
+}
+
+impl<D: Device> Library<D> {
+    /// The library on a device of another kind.
+    pub fn new(
+        config: Config,
+        open: impl Fn() -> mp_fabric::Result<Fabric<D>> + Send + Sync + 'static,
+    ) -> Self {
+        Library {
+            config: Arc::new(config),
+            open: Arc::new(open),
+            context: Arc::default(),
+        }
+    }
+
+    /// Opens a virtual device.
+    ///
+    /// # Errors
+    /// [`Error::System`]: there is no driver (`ENODEV`), or the user may not open it (`EACCES`).
+    /// [`Error::InconsistentVersions`]: the driver is of another version.
+    pub fn open(&self) -> Result<Desc<D>> {
+        let mut slot = self.context();
+        if let Some(context) = slot.upgrade() {
+            return Ok(Desc::new(context));
+        }
+        let fabric = (self.open)().map_err(|error| match error {
+            mp_fabric::Error::NotFound | mp_fabric::Error::NoWindow => Error::System(Errno::NODEV),
+            other => Error::System(Errno::from(other)),
+        })?;
+        if fabric.info()?.version != mp_fabric::sys::MP_FABRIC_VERSION {
+            return Err(Error::InconsistentVersions);
+        }
+        let context = Arc::new(Context::new(fabric, Arc::clone(&self.config)));
+        *slot = Arc::downgrade(&context);
+        Ok(Desc::new(context))
+    }
+
+    /// Ends callbacks: when it returns, none runs or will run, except for the one that calls it.
+    pub fn stop(&self) {
+        let context = self.context().upgrade();
+        if let Some(context) = context {
+            context.stop();
+        }
+    }
+
+    fn context(&self) -> MutexGuard<'_, Weak<Context<D>>> {
+        self.context.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The numbers of nodes and adapters.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+}
+
+impl<D: Device> Clone for Library<D> {
+    fn clone(&self) -> Self {
+        Library {
+            config: Arc::clone(&self.config),
+            open: Arc::clone(&self.open),
+            context: Arc::clone(&self.context),
+        }
+    }
+}
+
+/// Until when a wait of so many milliseconds lasts.
+fn deadline(milliseconds: u32) -> Deadline {
+    match milliseconds {
+        INFINITE => Deadline::NEVER,
+        0 => Deadline::PAST,
+        other => Deadline::after(Duration::from_millis(other.into())),
+    }
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Maps: parts of segments as memory of this process. Whole pages are mapped; offsets and sizes
+//! are exact to the byte all the same (SI-MAPL-5).
+
+use crate::{
+    users::{User, Users},
+    Error, LocalSegment, RemoteSegment, Result, Sequence,
+};
+use mp_fabric::{flush_stores, Device, MapOptions};
+use std::{
+    fmt,
+    sync::{atomic::Ordering, Arc, Mutex, PoisonError, RwLock},
+};
+use vm_memory::Bytes;
+
+/// Bytes of a page; offsets of the driver are multiples of it.
+const PAGE: usize = 4096;
+
+/// How a segment is mapped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MapFlags {
+    /// The address given is tried first.
+    pub fixed: bool,
+    /// Stores fault.
+    pub read_only: bool,
+}
+
+impl MapFlags {
+    /// Anywhere, for reading and writing.
+    pub const fn empty() -> Self {
+        MapFlags {
+            fixed: false,
+            read_only: false,
+        }
+    }
+}
+
+/// What is mapped.
+#[derive(Debug)]
+pub(crate) enum Backing<D: Device> {
+    Local(LocalSegment<D>),
+    Remote(RemoteSegment<D>),
+}
+
+/// Bytes of a segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Range {
+    pub(crate) offset: usize,
+    pub(crate) size: usize,
+}
+
+/// A part of a segment as memory. Copies are the same map.
+pub struct Map<D: Device>(Arc<Inner<D>>);
+
+struct Inner<D: Device> {
+    backing: Backing<D>,
+    /// None once it is unmapped.
+    memory: RwLock<Option<mp_fabric::Map>>,
+    /// Of the first byte.
+    address: usize,
+    /// Bytes of the first page that are before the map.
+    before: usize,
+    size: usize,
+    read_only: bool,
+    users: Users,
+    user: Mutex<Option<User>>,
+}
+
+impl<D: Device> Clone for Map<D> {
+    fn clone(&self) -> Self {
+        Map(Arc::clone(&self.0))
+    }
+}
+
+impl<D: Device> fmt::Debug for Map<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Map")
+            .field("size", &self.0.size)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Maps a part of a segment.
+pub(crate) fn new<D: Device>(
+    backing: Backing<D>,
+    range: Range,
+    address: usize,
+    flags: MapFlags,
+) -> Result<Map<D>> {
+    let Range { offset, size } = range;
+    let (room, users) = match &backing {
+        Backing::Local(segment) => (segment.size(), segment.users()),
+        Backing::Remote(segment) => (segment.size(), segment.users()),
+    };
+    let user = users.enter()?;
+    if size == 0 {
+        return Err(Error::SizeAlignment);
+    }
+    let end = offset.checked_add(size).ok_or(Error::OutOfRange)?;
+    if end > room {
+        return Err(Error::OutOfRange);
+    }
+    let before = offset % PAGE;
+    if flags.fixed && address % PAGE != before {
+        return Err(Error::OffsetAlignment);
+    }
+    let options = MapOptions {
+        read_only: flags.read_only,
+        hint: if flags.fixed { address - before } else { 0 },
+    };
+    let start = (offset - before) as u64;
+    let len = (before + size).next_multiple_of(PAGE) as u64;
+    let memory = match &backing {
+        Backing::Local(segment) => segment.segment().map(start, len, options),
+        Backing::Remote(segment) => {
+            if !segment.is_operational() {
+                return Err(Error::NotConnected);
+            }
+            segment.connection().map(start, len, options)
+        }
+    }?;
+    if let Backing::Remote(segment) = &backing {
+        segment.maps().fetch_add(1, Ordering::AcqRel);
+    }
+    Ok(Map(Arc::new(Inner {
+        address: memory.as_ptr() as usize + before,
+        backing,
+        memory: RwLock::new(Some(memory)),
+        before,
+        size,
+        read_only: flags.read_only,
+        users: Users::default(),
+        user: Mutex::new(Some(user)),
+    })))
+}
+
+impl<D: Device> Inner<D> {
+    fn unmap(&self) {
+        let memory = self.memory.write();
+        let memory = memory.unwrap_or_else(PoisonError::into_inner).take();
+        if memory.is_some() {
+            if let Backing::Remote(segment) = &self.backing {
+                segment.maps().fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+        drop(memory);
+        let user = self.user.lock();
+        user.unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+impl<D: Device> Map<D> {
+    pub(crate) fn users(&self) -> &Users {
+        &self.0.users
+    }
+
+    /// The connection, if it is a map of one.
+    pub(crate) fn remote(&self) -> Option<&RemoteSegment<D>> {
+        match &self.0.backing {
+            Backing::Remote(segment) => Some(segment),
+            Backing::Local(_) => None,
+        }
+    }
+
+    pub(crate) fn is(&self, other: &Map<D>) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Address of the first byte. It changes at any time: every access has to be volatile.
+    pub fn address(&self) -> usize {
+        self.0.address
+    }
+
+    /// Its bytes.
+    pub fn size(&self) -> usize {
+        self.0.size
+    }
+
+    /// Whether it is memory of this host.
+    pub fn is_local(&self) -> bool {
+        self.remote().is_none_or(RemoteSegment::is_loopback)
+    }
+
+    /// Unmaps it.
+    ///
+    /// # Errors
+    /// [`Error::Busy`]: a sequence uses it.
+    pub fn unmap(&self) -> Result<()> {
+        self.0.users.release(|| {
+            self.0.unmap();
+            Ok(())
+        })
+    }
+
+    /// Works on the memory, which stays as long as that takes.
+    ///
+    /// # Errors
+    /// [`Error::IllegalParameter`]: it is unmapped.
+    fn with<R>(&self, work: impl FnOnce(vm_memory::VolatileSlice<'_>) -> R) -> Result<R> {
+        let memory = self.0.memory.read();
+        let memory = memory.unwrap_or_else(PoisonError::into_inner);
+        let whole = memory.as_ref().ok_or(Error::IllegalParameter)?;
+        let part = whole.volatile().subslice(self.0.before, self.0.size);
+        Ok(work(part.map_err(|_| Error::OutOfRange)?))
+    }
+
+    /// Reads one byte, and so pushes everything that was written before to where it belongs.
+    pub(crate) fn read_back(&self) {
+        // What is unmapped has nothing that is on its way.
+        let _ = self.with(|memory| memory.load::<u8>(0, Ordering::SeqCst).is_ok());
+    }
+
+    fn check(&self, offset: usize, size: usize) -> Result<()> {
+        let end = offset.checked_add(size).ok_or(Error::OutOfRange)?;
+        match end <= self.0.size {
+            true => Ok(()),
+            false => Err(Error::OutOfRange),
+        }
+    }
+
+    /// Copies from local memory into the map. With a sequence of the map it is checked whether
+    /// that has arrived.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`]; [`Error::IllegalParameter`]: the sequence is of another map.
+    /// [`Error::IllegalOperation`]: the map is read-only. [`Error::TransferFailed`].
+    pub fn write(
+        &self,
+        sequence: Option<&Sequence<D>>,
+        offset: usize,
+        data: vm_memory::VolatileSlice<'_>,
+    ) -> Result<()> {
+        self.check(offset, data.len())?;
+        if sequence.is_some_and(|sequence| !sequence.is_of(self)) {
+            return Err(Error::IllegalParameter);
+        }
+        if self.0.read_only {
+            return Err(Error::IllegalOperation);
+        }
+        self.checked(sequence, || {
+            self.with(|memory| {
+                if let Ok(to) = memory.subslice(offset, data.len()) {
+                    data.copy_to_volatile_slice(to);
+                }
+                flush_stores();
+            })
+        })
+    }
+
+    /// Copies from the map into local memory. With a sequence of the map it is checked whether
+    /// that was good.
+    ///
+    /// # Errors
+    /// As [`write()`](Self::write); a read-only map will do.
+    pub fn read(
+        &self,
+        sequence: Option<&Sequence<D>>,
+        offset: usize,
+        room: vm_memory::VolatileSlice<'_>,
+    ) -> Result<()> {
+        self.check(offset, room.len())?;
+        if sequence.is_some_and(|sequence| !sequence.is_of(self)) {
+            return Err(Error::IllegalParameter);
+        }
+        self.checked(sequence, || {
+            self.with(|memory| {
+                if let Ok(from) = memory.subslice(offset, room.len()) {
+                    from.copy_to_volatile_slice(room);
+                }
+            })
+        })
+    }
+
+    fn checked(
+        &self,
+        sequence: Option<&Sequence<D>>,
+        transfer: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let Some(sequence) = sequence else {
+            return transfer();
+        };
+        if !sequence.start().0.is_ok() {
+            return Err(Error::TransferFailed);
+        }
+        transfer()?;
+        match sequence.check(Default::default()).0.is_ok() {
+            true => Ok(()),
+            false => Err(Error::TransferFailed),
+        }
+    }
+}
+
+impl<D: Device> Drop for Inner<D> {
+    fn drop(&mut self) {
+        self.unmap();
+    }
+}

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Local segments: memory of this host that other nodes connect to.
+
+use crate::{
+    deadline,
+    desc::no_call,
+    map::{self, Backing},
+    users::{User, Users},
+    wait::{next_notice, Waits},
+    Action, Desc, Error, Map, MapFlags, Result,
+};
+use mp_fabric::{Device, EventMask, Notice, Segment, SegmentState, Withdrawal};
+use rustix::io::Errno;
+use std::{fmt, sync::Arc};
+
+/// Ids that will do as well when any is wanted (SI-CRSEG-5).
+const MORE_IDS: u32 = 128;
+
+/// What has happened to a segment. The numbers are those of `sisci_types.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// A process has connected to the local segment.
+    Connect = 1,
+    /// The other side has let go, or would like this side to.
+    Disconnect = 2,
+    /// The link is down.
+    NotOperational = 3,
+    /// The link is back.
+    Operational = 4,
+    /// The connection is gone for good.
+    Lost = 5,
+}
+
+impl From<Notice> for Reason {
+    fn from(notice: Notice) -> Self {
+        match notice {
+            Notice::Connected => Reason::Connect,
+            Notice::Disconnected => Reason::Disconnect,
+            Notice::Down => Reason::NotOperational,
+            Notice::Up => Reason::Operational,
+            Notice::Lost => Reason::Lost,
+        }
+    }
+}
+
+impl Reason {
+    /// What the reason means for the connection (SI-EVT-9).
+    pub fn status(self) -> Result<()> {
+        match self {
+            Reason::Connect | Reason::Disconnect | Reason::Operational => Ok(()),
+            Reason::NotOperational => Err(Error::NoLinkAccess),
+            Reason::Lost => Err(Error::NotConnected),
+        }
+    }
+}
+
+/// Something that has happened to a local segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalEvent {
+    /// What.
+    pub reason: Reason,
+    /// The node at the other end; 0 if it has no number.
+    pub node: u32,
+    /// The local adapter.
+    pub adapter: u32,
+}
+
+/// What a new segment is to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NewSegment {
+    /// Its id; of no meaning if it is private.
+    pub id: u32,
+    /// Its bytes.
+    pub size: usize,
+    /// Whether it has no id, and nobody can connect.
+    pub private: bool,
+    /// Whether one of the 128 ids after that will do as well.
+    pub auto_id: bool,
+}
+
+impl NewSegment {
+    /// A segment of so many bytes, with id 0.
+    pub fn of(size: usize) -> Self {
+        NewSegment {
+            size,
+            ..NewSegment::default()
+        }
+    }
+}
+
+/// What becomes of those who are connected to a segment that is no longer available.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unavailable {
+    /// They stay.
+    Quiet,
+    /// They are told.
+    Notify,
+    /// They are disconnected.
+    Force,
+}
+
+/// A callback of a local segment.
+pub(crate) type Callback = Box<dyn FnMut(LocalEvent) -> Action + Send>;
+
+/// Memory of this host. Copies are the same segment.
+pub struct LocalSegment<D: Device>(Arc<Inner<D>>);
+
+struct Inner<D: Device> {
+    desc: Desc<D>,
+    segment: Segment<D>,
+    private: bool,
+    users: Users,
+    waits: Waits,
+    _user: User,
+}
+
+impl<D: Device> Clone for LocalSegment<D> {
+    fn clone(&self) -> Self {
+        LocalSegment(Arc::clone(&self.0))
+    }
+}
+
+impl<D: Device> fmt::Debug for LocalSegment<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalSegment")
+            .field("id", &self.0.segment.id())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<D: Device> Desc<D> {
+    /// Makes a segment, with a callback for its events or without.
+    ///
+    /// # Errors
+    /// In this order: [`Error::SizeAlignment`]: no bytes. [`Error::SegmentIdUsed`],
+    /// [`Error::NoSpace`]; [`Error::System`]: no thread for callbacks.
+    pub fn create_segment(
+        &self,
+        new: NewSegment,
+        callback: Option<Callback>,
+    ) -> Result<LocalSegment<D>> {
+        if new.size == 0 {
+            return Err(Error::SizeAlignment);
+        }
+        let more = if new.auto_id { MORE_IDS } else { 0 };
+        let id = (!new.private).then_some((new.id, more));
+        let size = u64::try_from(new.size).map_err(|_| Error::NoSpace)?;
+        let segment = self.fabric().create_segment(id, size);
+        let segment = segment.map_err(|error| match error.into() {
+            // All of these are memory of the system; windows are looked at when it is prepared.
+            Error::HwNoSpace => Error::NoSpace,
+            other => no_call(other),
+        })?;
+        self.local(segment, new.private, callback)
+    }
+
+    /// Attaches to a segment that another process of this host shares.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchSegment`], [`Error::Access`]: it is not shared with this user.
+    pub fn attach_segment(&self, id: u32, callback: Option<Callback>) -> Result<LocalSegment<D>> {
+        let segment = self.fabric().attach_segment(id);
+        self.local(segment.map_err(|e| no_call(e.into()))?, false, callback)
+    }
+
+    fn local(
+        &self,
+        segment: Segment<D>,
+        private: bool,
+        callback: Option<Callback>,
+    ) -> Result<LocalSegment<D>> {
+        let segment = LocalSegment(Arc::new(Inner {
+            desc: self.clone(),
+            segment,
+            private,
+            users: Users::default(),
+            waits: Waits::default(),
+            _user: self.enter()?,
+        }));
+        if let Some(mut callback) = callback {
+            let inner = Arc::downgrade(&segment.0);
+            let object = std::iter::once(&*segment.0.segment);
+            let run = move || {
+                let inner = inner.upgrade()?;
+                let event = inner.next().ok()??;
+                Some(callback(event))
+            };
+            segment.0.waits.arm(self, object, EventMask::NOTICE, run)?;
+        }
+        Ok(segment)
+    }
+}
+
+impl<D: Device> Inner<D> {
+    fn next(&self) -> Result<Option<LocalEvent>> {
+        Ok(next_notice(&self.segment)?.map(|(notice, peer)| {
+            let (node, adapter) = self.desc.origin(peer);
+            LocalEvent {
+                reason: notice.into(),
+                node,
+                adapter,
+            }
+        }))
+    }
+}
+
+impl<D: Device> LocalSegment<D> {
+    /// The virtual device that it was made on.
+    pub fn desc(&self) -> &Desc<D> {
+        &self.0.desc
+    }
+
+    pub(crate) fn segment(&self) -> &Segment<D> {
+        &self.0.segment
+    }
+
+    pub(crate) fn users(&self) -> &Users {
+        &self.0.users
+    }
+
+    /// Its id.
+    pub fn id(&self) -> u32 {
+        self.0.segment.id()
+    }
+
+    /// Its bytes.
+    pub fn size(&self) -> usize {
+        usize::try_from(self.0.segment.len()).unwrap_or(usize::MAX)
+    }
+
+    /// Lets other processes of the user attach.
+    ///
+    /// # Errors
+    /// [`Error::IllegalOperation`]: it is private.
+    pub fn share(&self) -> Result<()> {
+        self.0.segment.share().map_err(|error| match error {
+            mp_fabric::Error::NotSupported => Error::IllegalOperation,
+            other => other.into(),
+        })
+    }
+
+    /// Has it reachable through an adapter.
+    ///
+    /// # Errors
+    /// Those of [`Desc::adapter`]; [`Error::HwNoSpace`]: peers do not reach it there.
+    pub fn prepare(&self, adapter: u32) -> Result<()> {
+        let adapter = self.0.desc.adapter(adapter)?;
+        for interface in adapter.interfaces() {
+            self.0.segment.prepare(interface)?;
+        }
+        Ok(())
+    }
+
+    /// Its state at an adapter.
+    ///
+    /// # Errors
+    /// Those of [`Desc::adapter`].
+    pub fn state(&self, adapter: u32) -> Result<SegmentState> {
+        let adapter = self.0.desc.adapter(adapter)?;
+        let mut state = SegmentState::Unprepared;
+        for interface in adapter.telling() {
+            match self.0.segment.info(Some(interface))?.state {
+                SegmentState::Published => return Ok(SegmentState::Published),
+                SegmentState::Prepared => state = SegmentState::Prepared,
+                SegmentState::Unprepared => {}
+            }
+        }
+        Ok(state)
+    }
+
+    /// Lets nodes connect over an adapter.
+    ///
+    /// # Errors
+    /// Those of [`Desc::adapter`]; [`Error::IllegalOperation`]: it is private.
+    /// [`Error::SegmentNotPrepared`].
+    pub fn set_available(&self, adapter: u32) -> Result<()> {
+        let state = self.state(adapter)?;
+        if self.0.private {
+            return Err(Error::IllegalOperation);
+        }
+        if state == SegmentState::Unprepared {
+            return Err(Error::SegmentNotPrepared);
+        }
+        for interface in self.0.desc.adapter(adapter)?.interfaces() {
+            // A link that has come since was not prepared: now it is.
+            self.0.segment.prepare(interface)?;
+            self.0.segment.publish(interface)?;
+        }
+        Ok(())
+    }
+
+    /// Lets no more nodes connect over an adapter.
+    ///
+    /// # Errors
+    /// Those of [`Desc::adapter`]; [`Error::IllegalOperation`]: it is not available there.
+    pub fn set_unavailable(&self, adapter: u32, how: Unavailable) -> Result<()> {
+        if self.state(adapter)? != SegmentState::Published {
+            return Err(Error::IllegalOperation);
+        }
+        let how = match how {
+            Unavailable::Quiet => Withdrawal::Quiet,
+            Unavailable::Notify => Withdrawal::Notify,
+            Unavailable::Force => Withdrawal::Force,
+        };
+        let adapter = self.0.desc.adapter(adapter)?;
+        let links = adapter.links.iter().map(|link| link.id);
+        let loopback = (!self.elsewhere(&adapter)).then_some(adapter.loopback.id);
+        for interface in links.chain(loopback) {
+            match self.0.segment.withdraw(interface, how) {
+                // A link that has come since is not published.
+                Ok(()) | Err(mp_fabric::Error::NoWindow) => {}
+                Err(other) => return Err(other.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this host's own processes may still connect, over another adapter.
+    fn elsewhere(&self, adapter: &crate::Adapter) -> bool {
+        let others = (0..crate::ADAPTERS).filter(|number| *number != adapter.number);
+        let mut states = others.map(|number| self.state(number));
+        states.any(|state| state == Ok(SegmentState::Published))
+    }
+
+    /// Removes it, or detaches if there are other holders. The value is of no use afterwards.
+    ///
+    /// # Errors
+    /// [`Error::Busy`]: maps, transfers or connections use it; connections only unless by force.
+    pub fn remove(&self, force: bool) -> Result<()> {
+        self.0.desc.settle_queues();
+        self.0.users.release(|| {
+            self.0.segment.remove(force).map_err(|error| match error {
+                mp_fabric::Error::System(Errno::BUSY) => Error::Busy,
+                mp_fabric::Error::NotFound => Error::IllegalParameter,
+                other => other.into(),
+            })
+        })?;
+        self.0.waits.end();
+        Ok(())
+    }
+
+    /// Waits so many milliseconds for the next event.
+    ///
+    /// # Errors
+    /// [`Error::IllegalOperation`]: there is a callback. [`Error::Timeout`].
+    /// [`Error::Cancelled`]: it has been removed, or a signal has come.
+    pub fn wait(&self, milliseconds: u32) -> Result<LocalEvent> {
+        let object = std::iter::once(&*self.0.segment);
+        let deadline = deadline(milliseconds);
+        let waits = &self.0.waits;
+        waits.wait(object, EventMask::NOTICE, deadline, || self.0.next())
+    }
+
+    /// Maps a part of it, at an address that is tried first or anywhere.
+    ///
+    /// # Errors
+    /// In this order: [`Error::SizeAlignment`]: no bytes. [`Error::OutOfRange`];
+    /// [`Error::OffsetAlignment`]: the address does not fit the offset. [`Error::NoSpace`].
+    pub fn map(
+        &self,
+        offset: usize,
+        size: usize,
+        address: usize,
+        flags: MapFlags,
+    ) -> Result<Map<D>> {
+        let range = map::Range { offset, size };
+        map::new(Backing::Local(self.clone()), range, address, flags)
+    }
+}
+
+impl<D: Device> Drop for Inner<D> {
+    fn drop(&mut self) {
+        self.waits.end();
+    }
+}
