@@ -3,8 +3,7 @@
 //! The status words of a context: states that are read without a call.
 
 use crate::{sys::mp_info, Call, ConnectionState, Device, Fabric, Map, MapOptions, Result};
-use std::sync::atomic::Ordering;
-use vm_memory::Bytes;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The mapped words.
 #[derive(Debug)]
@@ -48,9 +47,16 @@ impl<D: Device> Fabric<D> {
 }
 
 impl Status {
-    /// The word at so many bytes; nothing beyond the end.
+    /// The word at so many bytes; nothing beyond the end, or where none begins.
     pub fn word(&self, at: u32) -> Option<StatusWord> {
-        let word = self.0.volatile().load(at as usize, Ordering::Acquire);
-        word.ok().map(StatusWord)
+        let at = at as usize;
+        let end = at.checked_add(size_of::<u64>())?;
+        if end > self.0.len() || at % align_of::<AtomicU64>() != 0 {
+            return None;
+        }
+        // SAFETY: The word lies in the mapping, which begins at a page and lives as long as this
+        // borrow; the kernel writes it by whole words, and this process only reads it.
+        let word = unsafe { AtomicU64::from_ptr(self.0.as_ptr().add(at).cast()) };
+        Some(StatusWord(word.load(Ordering::Acquire)))
     }
 }
