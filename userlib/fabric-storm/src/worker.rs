@@ -776,8 +776,10 @@ impl Worker {
         // Guessed offsets may be those of a window all the same, or of the status words, which
         // are there to be read only.
         let mut allowed = allowed.to_vec();
-        if !is_known && shared == libc::MAP_SHARED && allowed != [EACCES] {
-            allowed.push(OK);
+        if !is_known && allowed != [EACCES] {
+            if shared == libc::MAP_SHARED {
+                allowed.push(OK);
+            }
             if protection & libc::PROT_WRITE != 0 {
                 allowed.push(EACCES);
             }

@@ -118,7 +118,7 @@ fn the_examples_in_c_can_be_built_and_run() {
         .map(|entry| entry.unwrap().path());
     let is_program = |path: &PathBuf| {
         let name = path.file_name().unwrap().to_string_lossy();
-        name.ends_with(".c") && name != "scenario.c"
+        name.ends_with(".c") && name.starts_with('s') && name != "scenario.c"
     };
     let programs: Vec<PathBuf> = all.filter(is_program).collect();
     assert!(!programs.is_empty());
@@ -133,15 +133,18 @@ fn the_examples_in_c_can_be_built_and_run() {
             .arg("-o")
             .arg(&program)
             .arg(&source)
-            .arg(examples.join("scenario.c"));
+            .arg(examples.join("scenario.c"))
+            .arg(examples.join("engine.c"));
         run(compiler.arg("-L").arg(directory()).arg("-lpximc_ntb"));
         let mut example = Command::new(&program);
         example.env("LD_LIBRARY_PATH", directory()).args([
             "s0",
             "--timeout",
             "1",
-            "--address",
-            "1",
+            "--target",
+            "00:1f.0",
+            "--engine",
+            "00:1f.1",
         ]);
         let output = example.output();
         std::fs::remove_file(&program).unwrap();
