@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One direction of a link: what a host stores through its window and how it gets into the other
+//! host's memory. `Documentation/simulator.md` says why the model is this one.
+//!
+//! 1. A store goes into a write-combining buffer of the processor that executes it: a line of 64
+//!    bytes of which it fills a part. Each processor has [`LINES`] of them. They are written out
+//!    in any order: when one is needed for another line, by chance at any time, all of them by a
+//!    fence or an access to a register, and after [`DRAIN`] at the latest. A whole line goes out
+//!    in one piece, a part of one in words, in any order.
+//! 2. What was written out is posted. Posted writes of one sender to one target stay in order,
+//!    registers among them; between senders there is no order. They take their time.
+//! 3. A line arrives in words of 8 bytes, in any order; the reader may look in between.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use mp_proto::mailbox;
+use mp_proto::memory::{Inbound, OutOfBounds, Outbound};
+
+use crate::dice::Dice;
+
+/// Processors of a host that store through windows.
+pub const CPUS: usize = 2;
+/// Write-combining buffers of a processor.
+const LINES: usize = 6;
+/// Bytes of a line.
+const LINE: usize = 64;
+/// Nanoseconds after which interrupts have emptied all buffers.
+const DRAIN: u64 = 2_000_000;
+
+/// Bytes of a host's memory.
+pub type Bytes = Rc<RefCell<Vec<u8>>>;
+
+/// What happens to writes under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cut {
+    /// They arrive.
+    No,
+    /// They wait, and arrive later.
+    Stalled,
+    /// They are lost.
+    Lost,
+}
+
+/// A line of which some bytes are set.
+#[derive(Clone)]
+struct Line {
+    at: usize,
+    set: u64,
+    data: [u8; LINE],
+}
+
+/// A write on its way.
+enum Posted {
+    Memory(Line),
+    Pad(usize, u32),
+    Message(u32),
+}
+
+struct Way {
+    at: u64,
+    what: Posted,
+}
+
+/// One direction of a link.
+pub struct Wire {
+    open: [Vec<Line>; CPUS],
+    opened: u64,
+    posted: VecDeque<Way>,
+    /// Where the window leads to; `None` while nobody is there.
+    pub target: Option<Bytes>,
+    /// The scratchpads that the sender writes for the target. They outlive both.
+    pub pads: [u32; mailbox::WORDS],
+    /// Messages that the target has not read.
+    pub messages: VecDeque<u32>,
+    /// What happens to what arrives now.
+    pub cut: Cut,
+    /// Writes that arrived, and that were lost.
+    pub arrived: u64,
+    /// See above.
+    pub lost: u64,
+    now: u64,
+    last: u64,
+    delay: u64,
+    dice: Dice,
+}
+
+impl Wire {
+    /// A wire on which writes take less than `delay` nanoseconds.
+    pub fn new(delay: u64, dice: Dice) -> Rc<RefCell<Wire>> {
+        Rc::new(RefCell::new(Wire {
+            open: Default::default(),
+            opened: 0,
+            posted: VecDeque::new(),
+            target: None,
+            pads: dice.one_of(&[[0; 4], [u32::MAX; 4]]),
+            messages: VecDeque::new(),
+            cut: Cut::No,
+            arrived: 0,
+            lost: 0,
+            now: 0,
+            last: 0,
+            delay,
+            dice,
+        }))
+    }
+
+    /// What was posted goes from here on at that time.
+    pub fn set_now(&mut self, now: u64) {
+        self.now = now;
+    }
+
+    fn store(&mut self, cpu: usize, off: usize, bytes: &[u8]) {
+        let mut done = 0;
+        while done < bytes.len() {
+            let (at, skip) = ((off + done) / LINE * LINE, (off + done) % LINE);
+            let n = (LINE - skip).min(bytes.len() - done);
+            let line = self.line(cpu, at);
+            line.data[skip..skip + n].copy_from_slice(&bytes[done..done + n]);
+            let all = if n == LINE { u64::MAX } else { (1 << n) - 1 };
+            line.set |= all << skip;
+            done += n;
+        }
+        if self.dice.once_in(16) {
+            self.evict(cpu);
+        }
+    }
+
+    /// The buffer for the line at `at`.
+    fn line(&mut self, cpu: usize, at: usize) -> &mut Line {
+        let found = self.open[cpu].iter().position(|line| line.at == at);
+        let found = found.unwrap_or_else(|| {
+            if self.open[cpu].len() >= LINES {
+                self.evict(cpu);
+            }
+            if self.open.iter().all(Vec::is_empty) {
+                self.opened = self.now;
+            }
+            self.open[cpu].push(Line {
+                at,
+                set: 0,
+                data: [0; LINE],
+            });
+            self.open[cpu].len() - 1
+        });
+        &mut self.open[cpu][found]
+    }
+
+    /// Writes one of the buffers out.
+    fn evict(&mut self, cpu: usize) {
+        if self.open[cpu].is_empty() {
+            return;
+        }
+        let pick = self.dice.pick(self.open[cpu].len());
+        let line = self.open[cpu].swap_remove(pick);
+        if line.set == u64::MAX {
+            return self.post(Posted::Memory(line));
+        }
+        let first = self.dice.pick(8);
+        for n in 0..8 {
+            let word = (first + n * 3) % 8;
+            let set = line.set & 0xff << (8 * word);
+            if set != 0 {
+                let part = Line {
+                    set,
+                    ..line.clone()
+                };
+                self.post(Posted::Memory(part));
+            }
+        }
+    }
+
+    /// Writes all buffers of a processor out.
+    pub fn flush(&mut self, cpu: usize) {
+        while !self.open[cpu].is_empty() {
+            self.evict(cpu);
+        }
+    }
+
+    /// Writes all buffers of all processors out: all have been interrupted.
+    pub fn flush_all(&mut self) {
+        for cpu in 0..CPUS {
+            self.flush(cpu);
+        }
+    }
+
+    /// A store to a scratchpad of the target.
+    pub fn store_pad(&mut self, cpu: usize, at: usize, val: u32) {
+        self.flush(cpu);
+        self.post(Posted::Pad(at, val));
+    }
+
+    /// Sends a message, if the target's register has room.
+    pub fn send_message(&mut self, cpu: usize, message: u32) -> bool {
+        let under_way = self.posted.iter();
+        let under_way = under_way.filter(|way| matches!(way.what, Posted::Message(_)));
+        if self.messages.len() + under_way.count() >= 4 {
+            return false;
+        }
+        self.flush(cpu);
+        self.post(Posted::Message(message));
+        true
+    }
+
+    fn post(&mut self, what: Posted) {
+        let late = match self.dice.once_in(64) {
+            true => self.delay,
+            false => self.delay / 16,
+        };
+        self.last = self.last.max(self.now + self.dice.below(late));
+        self.posted.push_back(Way {
+            at: self.last,
+            what,
+        });
+    }
+
+    /// When something happens here next.
+    pub fn due(&self) -> Option<u64> {
+        let front = self.posted.front().map(|way| way.at);
+        let open = self.open.iter().any(|open| !open.is_empty());
+        let drain = open.then_some(self.opened + DRAIN);
+        match (front, drain) {
+            _ if self.cut == Cut::Stalled => drain,
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Delivers what is due.
+    pub fn deliver(&mut self, now: u64) {
+        self.now = now;
+        if self.opened + DRAIN <= now {
+            self.flush_all();
+            self.opened = now;
+        }
+        while self.posted.front().is_some_and(|way| way.at <= now) && self.next() {}
+    }
+
+    /// Has the next write arrive before its time: the target looks just then.
+    pub fn deliver_one(&mut self) {
+        self.next();
+    }
+
+    /// Delivers the next write, or a part of it; `false` if nothing can arrive.
+    fn next(&mut self) -> bool {
+        if self.cut == Cut::Stalled {
+            return false;
+        }
+        let Some(mut way) = self.posted.pop_front() else {
+            return false;
+        };
+        if self.cut == Cut::Lost {
+            self.lost += 1;
+            return true;
+        }
+        self.arrived += 1;
+        match &mut way.what {
+            Posted::Pad(at, val) => self.pads[*at] = *val,
+            Posted::Message(message) => self.messages.push_back(*message),
+            Posted::Memory(line) => {
+                let now = match self.dice.once_in(32) {
+                    // A part of the words, the rest later.
+                    true => line.set & spread(self.dice.roll()),
+                    false => line.set,
+                };
+                if let Some(target) = &self.target {
+                    apply(&mut target.borrow_mut(), line, now);
+                }
+                line.set &= !now;
+                if line.set != 0 {
+                    self.posted.push_front(way);
+                }
+            }
+        }
+        true
+    }
+
+    /// Forgets what is under way: the sender has lost its power.
+    pub fn drop_open(&mut self) {
+        self.open = Default::default();
+    }
+
+    /// Loses what is under way for ever.
+    pub fn lose(&mut self) {
+        self.lost += self.posted.len() as u64;
+        self.posted.clear();
+    }
+}
+
+/// Whole words, by the low bits of a number.
+fn spread(bits: u64) -> u64 {
+    (0..8)
+        .filter(|word| bits >> word & 1 != 0)
+        .fold(0, |set, word| set | 0xff << (8 * word))
+}
+
+fn apply(target: &mut [u8], line: &Line, set: u64) {
+    let Some(room) = target.get_mut(line.at..line.at + LINE) else {
+        return;
+    };
+    if set == u64::MAX {
+        room.copy_from_slice(&line.data);
+        return;
+    }
+    for (n, byte) in room.iter_mut().enumerate() {
+        if set >> n & 1 != 0 {
+            *byte = line.data[n];
+        }
+    }
+}
+
+/// What a host can do with the peer's memory.
+#[derive(Clone)]
+pub struct Window {
+    /// The way there.
+    pub wire: Rc<RefCell<Wire>>,
+    /// Bytes that can be reached.
+    pub len: usize,
+    /// The processor that runs now.
+    pub cpu: Rc<Cell<usize>>,
+}
+
+impl Outbound for Window {
+    fn size(&self) -> usize {
+        self.len
+    }
+    fn store_u64(&self, off: usize, val: u64) -> Result<(), OutOfBounds> {
+        self.write(off, &val.to_le_bytes())
+    }
+    fn write(&self, off: usize, buf: &[u8]) -> Result<(), OutOfBounds> {
+        let end = off.checked_add(buf.len()).ok_or(OutOfBounds)?;
+        if end > self.len {
+            return Err(OutOfBounds);
+        }
+        self.wire.borrow_mut().store(self.cpu.get(), off, buf);
+        Ok(())
+    }
+    fn wmb(&self) {
+        self.wire.borrow_mut().flush(self.cpu.get());
+    }
+    fn release(&self) {
+        self.wmb();
+    }
+    fn mb(&self) {
+        self.wmb();
+    }
+}
+
+/// Memory of a host that a peer writes.
+#[derive(Clone)]
+pub struct Near {
+    /// The bytes.
+    pub bytes: Bytes,
+    /// The way from the peer: its writes may arrive between any two loads.
+    pub wire: Rc<RefCell<Wire>>,
+    /// Chance.
+    pub dice: Dice,
+}
+
+impl Near {
+    fn race(&self) {
+        if self.dice.once_in(8) {
+            self.wire.borrow_mut().deliver_one();
+        }
+    }
+}
+
+impl Inbound for Near {
+    fn size(&self) -> usize {
+        self.bytes.borrow().len()
+    }
+    fn load_u64(&self, off: usize) -> Result<u64, OutOfBounds> {
+        self.race();
+        let mem = self.bytes.borrow();
+        let word = mem.get(off..).and_then(|b| b.first_chunk());
+        word.map(|b| u64::from_le_bytes(*b)).ok_or(OutOfBounds)
+    }
+    fn read(&self, off: usize, buf: &mut [u8]) -> Result<(), OutOfBounds> {
+        let end = off.checked_add(buf.len()).ok_or(OutOfBounds)?;
+        // Another write may arrive between any two words; one place is as good as many.
+        let at = (buf.len() / 16 * 8).min(buf.len());
+        let (a, b) = buf.split_at_mut(at);
+        self.race();
+        a.copy_from_slice(self.bytes.borrow().get(off..off + at).ok_or(OutOfBounds)?);
+        self.race();
+        b.copy_from_slice(self.bytes.borrow().get(off + at..end).ok_or(OutOfBounds)?);
+        Ok(())
+    }
+    fn zero(&self, off: usize, len: usize) -> Result<(), OutOfBounds> {
+        let end = off.checked_add(len).ok_or(OutOfBounds)?;
+        let mut mem = self.bytes.borrow_mut();
+        mem.get_mut(off..end).ok_or(OutOfBounds)?.fill(0);
+        Ok(())
+    }
+    fn rmb(&self) {}
+}
