@@ -43,6 +43,12 @@ run_cargo() {
 	rm -f "$summary"
 }
 
+# run_long NAME COMMAND...: one long test.
+run_long() {
+	say "$1"
+	if "${@:2}"; then count 1 0 0; else count 0 1 0; fi
+}
+
 run_pytest() {
 	local report=$results/pytest.xml status=0 counts limit=600
 	[ "${DEBUG:-}" != 1 ] || limit=2400
@@ -67,6 +73,9 @@ mkdir -p "$results"
 cd "$checkout"
 run_cargo host Cargo.toml
 run_cargo userlib userlib/Cargo.toml
+if [ "${LONG:-}" = 1 ]; then
+	run_long "fuzzing of the protocol's parsers" scripts/fuzz.sh
+fi
 run_pytest "$@"
 echo
 printf '%s passed, %s failed' "$passed" "$failed"
