@@ -74,6 +74,7 @@ cd "$checkout"
 run_cargo host Cargo.toml
 run_cargo userlib userlib/Cargo.toml
 if [ "${LONG:-}" = 1 ]; then
+	run_long "broken protocol code is noticed" scripts/mutants.sh
 	run_long "fuzzing of the protocol's parsers" scripts/fuzz.sh
 fi
 run_pytest "$@"

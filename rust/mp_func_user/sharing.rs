@@ -121,7 +121,7 @@ impl Clerk<'_> {
     /// A guest reaches the memory of its segment no more.
     fn let_go(&mut self, guest: &Guest) {
         let at = self.reached.iter().position(|r| r.token == guest.token);
-        let Some(known) = at.and_then(|at| self.reached.get_mut(at)) else {
+        let Some((at, known)) = at.and_then(|at| Some((at, self.reached.get_mut(at)?))) else {
             return;
         };
         known.guests -= 1;
@@ -129,7 +129,8 @@ impl Clerk<'_> {
             return;
         }
         let off = known.off;
-        drop(at.map(|at| self.reached.remove(at)));
+        // It is there.
+        let _ = self.reached.remove(at);
         if let Some(far) = self.far.as_ref().filter(|_| !self.link.is_loopback()) {
             // If the epoch is over, nothing is left to be done.
             let _ = far.memory.peer_let_go(off);

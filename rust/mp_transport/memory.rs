@@ -315,6 +315,9 @@ pub struct Far {
     pub windows: Option<Arc<dyn SeeWindows>>,
 }
 
+/// Who sees where windows lead that the peer leads elsewhere, if there are any.
+type Sight = Option<Arc<dyn SeeWindows>>;
+
 impl Far {
     /// The peer's arena alone.
     pub fn arena(bytes: Arc<dyn RemoteBytes>, len: u64) -> Self {
@@ -325,8 +328,8 @@ impl Far {
         }
     }
 
-    /// By their numbers.
-    fn open(self) -> Result<(KVec<Window>, Option<Arc<dyn SeeWindows>>)> {
+    /// By their numbers; and who sees where the further ones lead.
+    fn open(self) -> Result<(KVec<Window>, Sight)> {
         let mut all = KVec::new();
         let (arena, len) = self.arena;
         all.push(Window::new(Some(arena), len)?, GFP_KERNEL)?;

@@ -75,13 +75,14 @@ static void *run(void *argument)
 {
 	char *line = argument, *state, *word;
 	char *words[8] = { NULL };
+	static const char separators[] = { ' ', '\n', 0 };
 	uint8_t data[BUFFER];
 	uint64_t numbers[8] = { 0 };
 	int count = 0, first = 1, failed = 0;
 	size_t length;
 
-	for (word = strtok_r(line, " \n", &state); word && count < 8;
-	     word = strtok_r(NULL, " \n", &state))
+	for (word = strtok_r(line, separators, &state); word && count < 8;
+	     word = strtok_r(NULL, separators, &state))
 		words[count++] = word;
 	if (count > 1 && !strcmp(words[1], "&"))
 		first = 2;
@@ -142,12 +143,13 @@ int main(void)
 
 		if (!copied)
 			return 1;
-		if (!strstr(copied, " & "))
+		if (!strstr(copied, " & ")) {
 			run(copied);
-		else if (pthread_create(&thread, NULL, run, copied))
+			continue;
+		}
+		if (pthread_create(&thread, NULL, run, copied))
 			return 1;
-		else
-			pthread_detach(thread);
+		pthread_detach(thread);
 	}
 	return 0;
 }

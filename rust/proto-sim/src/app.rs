@@ -41,7 +41,8 @@ impl Host {
         self.backlog = waits;
         for k in 0..self.ports.len() {
             if let Some(channel) = self.ports[k].polled() {
-                channel.borrow_mut().give_back_kept();
+                let urgent = channel.borrow_mut().give_back_kept();
+                self.poll_where(k, |queue| urgent.contains(&queue));
             }
         }
         let idle = self.backlog.is_empty() && !busy;

@@ -23,6 +23,8 @@ const TX_HELD: usize = 16;
 const RX_HELD: usize = 256;
 /// See `REPORT_PART` of the kernel module.
 const REPORT_PART: u32 = 16;
+/// See `URGENT_PART` of the kernel module.
+const URGENT_PART: u32 = 4;
 /// Most data bytes of a frame.
 pub const MAX_FRAME: usize = 128 << 10;
 
@@ -100,6 +102,8 @@ struct Rx {
     order: Reassembly,
     open: Option<(Vec<u8>, Vec<u8>)>,
     kept: Vec<Kept>,
+    /// What is given back is to be released at once.
+    urgent: bool,
 }
 
 /// What a poll found.
@@ -184,6 +188,7 @@ impl Channel {
                 order: Reassembly::new(),
                 open: None,
                 kept: Vec::new(),
+                urgent: false,
             };
             (half, other)
         };
@@ -481,6 +486,8 @@ impl Channel {
         }
         self.collect(number);
         while !self.rings[number].1.consumer.may_keep() && self.move_out(number) {}
+        let rx = &mut self.rings[number].1;
+        rx.urgent = rx.consumer.held_units() > rx.consumer.units() / URGENT_PART;
         self.give_back(number);
     }
 
@@ -495,8 +502,10 @@ impl Channel {
         });
     }
 
-    /// A function gives back something that it keeps, after a look at it.
-    pub fn give_back_kept(&mut self) {
+    /// A function gives back something that it keeps, after a look at it; the queues that are to
+    /// be polled for it.
+    pub fn give_back_kept(&mut self) -> Vec<u16> {
+        let mut urgent = Vec::new();
         for number in 0..self.rings.len() {
             let kept = &self.rings[number].1.kept;
             if kept.is_empty() {
@@ -504,8 +513,13 @@ impl Channel {
             }
             let pick = self.dice.pick(kept.len());
             self.look(number, pick);
-            self.rings[number].1.kept[pick].given_back = true;
+            let rx = &mut self.rings[number].1;
+            rx.kept[pick].given_back = true;
+            if rx.urgent {
+                urgent.push(queue_of(number));
+            }
         }
+        urgent
     }
 
     /// What is kept is still what has arrived.

@@ -97,6 +97,8 @@ pub struct Check {
     pub pairs: crate::pairs::Pairs,
     /// Somebody lies, and what he has said may still be about: nothing is promised now.
     pub lying: bool,
+    /// All epochs that began in the time of lies have been ended.
+    pub reset: bool,
 }
 
 /// Byte `at` of the data of a frame.

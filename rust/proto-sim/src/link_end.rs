@@ -322,8 +322,12 @@ impl Host {
         let near = self.live(k).near.clone();
         let hello = Hello::read(&near);
         let beat = read_beat(&near).unwrap_or(0);
+        let before = self.live(k).machine.state();
         let todo = self.live(k).machine.observe(hello, beat, now);
         self.carry_out(k, todo);
+        let rejected = before != State::Hold && self.live(k).machine.state() == State::Hold;
+        let lying = self.env.check.borrow().lying;
+        assert!(!rejected || lying, "an honest peer's Hello is rejected");
     }
 
     fn read_mail(&mut self, k: usize) -> Option<MailRead> {
@@ -488,7 +492,10 @@ impl Host {
     fn link_up(&mut self, k: usize, local_epoch: u64, peer: Hello) {
         let bells = self.bells.clone();
         let (dice, keeps) = (self.env.dice.clone(), self.env.plan.keeps);
-        let tainted = self.env.check.borrow().lying && self.now < self.env.plan.calm;
+        let tainted = {
+            let check = self.env.check.borrow();
+            check.lying && !check.reset
+        };
         let live = self.live(k);
         assert!(live.active.is_none());
         let far = live.window.clone().expect("mapped");

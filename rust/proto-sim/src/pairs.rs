@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 
 use mp_proto::pairing::terms::{Limits, Span};
 
-/// A life of a link between two user services: the hosts, lower number first, and their lives.
-pub type Key = (usize, usize, (u32, u32));
+/// A life of a link between two user services: the hosts, lower number first, their lives, and the
+/// link's epochs: a session that has lost a partner before it knew of it is posted again.
+pub type Key = (usize, usize, (u32, u32), (u64, u64));
 
 /// Host and session.
 pub type Place = (usize, u32);

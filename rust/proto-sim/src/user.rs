@@ -487,9 +487,11 @@ impl Host {
         (number, partner, local, remote): (u32, u32, Option<Span>, Option<Span>),
     ) {
         let (own, peer) = (self.index, self.ports[k].peer);
-        let lives = match own < peer {
-            true => (raw(self.life), raw(theirs)),
-            false => (raw(theirs), raw(self.life)),
+        let channel = self.ports[k].polled();
+        let (near, far) = channel.map_or((0, 0), |channel| channel.borrow().epochs);
+        let (lives, epochs) = match own < peer {
+            true => ((raw(self.life), raw(theirs)), (near, far)),
+            false => ((raw(theirs), raw(self.life)), (far, near)),
         };
         let mut sessions = self.ports[k].user.sessions.iter_mut();
         let Some(s) = sessions.find(|s| s.number == number) else {
@@ -504,7 +506,7 @@ impl Host {
             limits: (s.params.local, s.params.remote),
             tag: s.tag,
         };
-        let key = (own.min(peer), own.max(peer), lives);
+        let key = (own.min(peer), own.max(peer), lives, epochs);
         let mut check = self.env.check.borrow_mut();
         check.totals.pairs += 1;
         if !check.lying {

@@ -615,6 +615,7 @@ impl World {
                     self.with_host(host, Host::reset_links);
                 }
             }
+            self.env.check.borrow_mut().reset = true;
         }
         for at in 0..self.pairs.len() {
             if self.pairs[at].cut == Cut::Stalled {

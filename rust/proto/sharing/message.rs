@@ -149,7 +149,7 @@ fn put_want(b: &mut [u8; SIZE], want: &Want) -> u32 {
         Object::Event => 2,
         Object::Port => 3,
     };
-    object << 8 | u32::from(want.counted) * COUNTED
+    (object << 8) | (u32::from(want.counted) * COUNTED)
 }
 
 fn get_want(b: &[u8; SIZE], word: u32) -> Option<Want> {
