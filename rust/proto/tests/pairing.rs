@@ -257,7 +257,8 @@ fn physical_pairs_are_as_many_as_windows() {
     for (at, there) in BOTH_WAYS {
         let mut two = Two::new([4, 4]);
         let client = physical_client(PAGE, PAGE);
-        let windows = two.sites[there].desk.exposed.len();
+        let windows = 3;
+        two.sites[there].desk.exposed.truncate(windows);
         let mut taken = Vec::new();
         for _ in 0..windows {
             let server = physical_server(0x1000, PAGE);

@@ -876,7 +876,7 @@ impl Worker {
         });
         let Ok(read) = read else { return };
         let bytes = self.arrays.get(address as usize, read as usize);
-        if read == 0 || !bytes.len().is_multiple_of(record) {
+        if read == 0 || bytes.len() % record != 0 {
             self.caller.fail("a part of a record");
         }
         for record in bytes.chunks_exact(record) {
