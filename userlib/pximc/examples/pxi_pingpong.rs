@@ -314,7 +314,9 @@ fn open<D: Device>(
     let end = options.end();
     let session = loop {
         match interface.request_logical_as_client(PROTOCOL, sizes(size), options.uid) {
-            Err(Error::NoPairing) if Instant::now() < end => pause(),
+            // The server has not come yet, or has not yet closed the session before, whose
+            // memory both sides have to let go of.
+            Err(Error::NoPairing | Error::SpaceNotAvailable) if Instant::now() < end => pause(),
             other => break other?,
         }
     };
