@@ -273,6 +273,19 @@ __mp_helper bool mp_helper_ntb_receiver_translates(struct ntb_dev *ntb)
 	return ntb->ops->mw_set_trans;
 }
 
+/* How the bridge reaches a range: the same when it is mapped and when it is let go. */
+static unsigned long mp_range_attrs(bool is_device)
+{
+	unsigned long attrs = DMA_ATTR_SKIP_CPU_SYNC;
+
+	if (is_device)
+		return DMA_ATTR_MMIO;
+#ifdef DMA_ATTR_REQUIRE_COHERENT
+	attrs |= DMA_ATTR_REQUIRE_COHERENT;
+#endif
+	return attrs;
+}
+
 /*
  * Lets the bridge reach a range: memory of the kernel's, which must be coherent for
  * it, or what belongs to a device. DMA_MAPPING_ERROR if that is impossible.
@@ -280,25 +293,16 @@ __mp_helper bool mp_helper_ntb_receiver_translates(struct ntb_dev *ntb)
 __mp_helper dma_addr_t mp_helper_ntb_map_range(struct device *dev, phys_addr_t phys,
 					       size_t len, bool is_device)
 {
-	unsigned long attrs = DMA_ATTR_MMIO;
-	dma_addr_t addr;
+	dma_addr_t addr = dma_map_phys(dev, phys, len, DMA_BIDIRECTIONAL,
+				       mp_range_attrs(is_device));
 
-	if (!is_device) {
-		attrs = DMA_ATTR_SKIP_CPU_SYNC;
-#ifdef DMA_ATTR_REQUIRE_COHERENT
-		attrs |= DMA_ATTR_REQUIRE_COHERENT;
-#endif
-	}
-	addr = dma_map_phys(dev, phys, len, DMA_BIDIRECTIONAL, attrs);
 	return dma_mapping_error(dev, addr) ? DMA_MAPPING_ERROR : addr;
 }
 
 __mp_helper void mp_helper_ntb_unmap_range(struct device *dev, dma_addr_t addr, size_t len,
 					   bool is_device)
 {
-	unsigned long attrs = is_device ? DMA_ATTR_MMIO : DMA_ATTR_SKIP_CPU_SYNC;
-
-	dma_unmap_phys(dev, addr, len, DMA_BIDIRECTIONAL, attrs);
+	dma_unmap_phys(dev, addr, len, DMA_BIDIRECTIONAL, mp_range_attrs(is_device));
 }
 
 /* Whether the kernel uses any of a range as memory. */
