@@ -354,10 +354,10 @@ def test_tracepoints_tell_of_links(fabric, tracing, shown):
     stack.bring_up(second)
     wait_for_everyone(fabric)
     seen = [e for e in events(rp, "mp_link_state") if e["bridge"] == str(bridge)]
-    assert [(e["port"], e["up"], e["reason"]) for e in seen] == [
-        ("0", "0", "peer_left"),
-        ("0", "1", "up"),
-    ]
+    assert [(e["port"], e["up"]) for e in seen] == [("0", "0"), ("0", "1")]
+    # Its farewell and the news that its bridge is down may overtake each other.
+    assert seen[0]["reason"] in ("peer_left", "ntb_link")
+    assert seen[1]["reason"] == "up"
 
 
 def test_without_the_modules_it_says_so(fabric, ntbctl):
