@@ -18,7 +18,8 @@ packages=(
 	qemu-system-x86 iperf3 ethtool tcpdump iproute2 net-tools iputils-ping
 	util-linux procps
 	# tests and checks
-	python3 python3-pytest python3-pytest-timeout shellcheck man-db binutils
+	python3 python3-pytest python3-pytest-timeout python3-pytest-rerunfailures
+	shellcheck man-db binutils
 	# libraries for 32-bit processes
 	gcc-multilib
 )

@@ -3,6 +3,10 @@
 #
 # Runs all tests and ends with the line "N passed, N failed[, N skipped]".
 # Arguments go to pytest.
+#
+# Guests on emulated processors are not to be hurried: a test with guests that
+# fails is repeated once, and named among those that were. What a kernel
+# complained of, lost memory and tests that hang are not forgiven.
 
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 
@@ -55,7 +59,8 @@ run_pytest() {
 	say "tests with guests"
 	rm -f "$report"
 	/usr/bin/python3 -m pytest -c "$checkout/tests/pytest.ini" --junitxml "$report" \
-		--timeout "$limit" "$checkout/tests" "$@" || status=$?
+		--timeout "$limit" --reruns 1 --only-rerun '^(?!Failed: )' \
+		"$checkout/tests" "$@" || status=$?
 	counts=$(/usr/bin/python3 - "$report" <<-'EOF' || true
 		import sys, xml.etree.ElementTree as tree
 		suites = tree.parse(sys.argv[1]).getroot().iter("testsuite")

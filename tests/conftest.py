@@ -3,7 +3,9 @@
 
 `boot` boots sets of guests that live until the end of the test module. After
 each test, the consoles of all guests are searched for kernel complaints; after
-each module, kernels that can are asked for lost memory.
+each module, kernels that can are asked for lost memory. What a kernel says
+stands: a test that fails otherwise may be repeated (scripts/test.sh), a
+complaint is never taken back.
 """
 
 import os
@@ -40,6 +42,7 @@ class Booter:
         self._stack = stack
         self._logs = logs
         self.fabrics = []
+        self.complaints = []
 
     def __call__(self, hosts=2, **settings):
         """Boots a set of guests; arguments as for `Fabric`."""
@@ -56,6 +59,7 @@ class Booter:
         for guest in (guest for fabric in self.fabrics for guest in fabric.hosts):
             found += [f"{guest.name}: {line}" for line in guest.kernel_reports()]
             guest.forget_reports()
+        self.complaints += found
         return found
 
     def find_leaks(self):
@@ -71,7 +75,9 @@ def boot(request):
         booter = Booter(stack, _LOGS / request.module.__name__)
         yield booter
         for name, leaks in booter.find_leaks().items():
-            pytest.fail(f"{name} has lost memory:\n{leaks[:_LEAKS_SHOWN]}", pytrace=False)
+            pytest.fail(f"{name} has lost memory:\n{leaks[:_LEAKS_SHOWN]}")
+        if booter.complaints:
+            pytest.fail("kernels complained:\n" + "\n".join(booter.complaints))
 
 
 @pytest.fixture(autouse=True)
@@ -79,5 +85,5 @@ def no_kernel_complaints(request):
     """Fails a test that makes a guest's kernel complain."""
     booter = request.getfixturevalue("boot") if "boot" in request.fixturenames else None
     yield
-    if booter:
-        assert booter.take_reports() == []
+    if booter and (found := booter.take_reports()):
+        pytest.fail("kernels complained:\n" + "\n".join(found))
