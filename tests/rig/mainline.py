@@ -43,7 +43,10 @@ def client(*guests, module, parameters=""):
         yield
     finally:
         running = [guest for guest in guests if guest.is_running()]
-        everywhere(running, f"modprobe -r {module}")
+        if module == "ntb_netdev":
+            stack.unload_mainline_network(*running)
+        else:
+            everywhere(running, f"modprobe -r {module}")
 
 
 def eventually(condition, timeout=10.0):

@@ -278,8 +278,6 @@ class Network:
 def network(pair):
     with client(*pair, module="ntb_netdev"):
         yield Network(pair)
-    for guest in pair:
-        guest.run("modprobe -r ntb_transport", check=False)
 
 
 # 65,536 bytes of a transport frame without its header and Ethernet's.
@@ -377,8 +375,6 @@ def test_the_driver_is_unloaded_and_loaded_again_under_a_client(two, module):
             assert guest.run("ls /sys/bus/ntb/devices").out == ""
             mainline.stack.load(guest, modules=("ntb_hw_ivshmem",))
             assert guest.run("ls /sys/bus/ntb/devices").out.strip() == DEVICE
-    for guest in two.hosts:
-        guest.run("modprobe -r ntb_transport", check=False)
 
 
 def test_pingpong_goes_on_after_the_driver_was_loaded_again(two):

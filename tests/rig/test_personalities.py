@@ -194,8 +194,6 @@ def test_netdev_pings(pair):
         for guest in guests:
             guest.run(f"ip addr add 10.9.0.{guest.port + 1}/24 dev eth0 && ip link set eth0 up")
         guests[0].run("ping -q -c 1 -w 20 10.9.0.2", timeout=30)
-    for guest in guests:
-        guest.run("modprobe -r ntb_transport", check=False)
 
 
 @pytest.mark.parametrize("module", ("ntb_perf", "ntb_netdev"))

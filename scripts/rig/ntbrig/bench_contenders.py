@@ -31,16 +31,22 @@ def _insmod(module, parameters=""):
 
 @contextlib.contextmanager
 def _loaded(guests, load, unload):
-    """Runs shell commands before and, in guests that still work, after."""
+    """Runs a shell command before, and `unload` of the guests after; on each of
+    them that still works if something went wrong."""
     try:
         everywhere(guests, load)
         yield
     except BaseException:
         for guest in guests:
             with contextlib.suppress(Exception):
-                guest.run(unload, timeout=_TIMEOUT, check=False)
+                unload(guest)
         raise
-    everywhere(guests, unload)
+    unload(*guests)
+
+
+def _command(text):
+    """What runs a shell command in guests, all at once."""
+    return lambda *guests: everywhere(guests, text)
 
 
 @contextlib.contextmanager
@@ -52,7 +58,7 @@ def hardware(guests, window):
     load = " && ".join(
         [_insmod("mp_kernel"), _insmod("ntb_hw_ivshmem", f"mw_size={window}"), "modprobe ntb"]
     )
-    with _loaded(guests, load, "rmmod ntb_hw_ivshmem && rmmod mp_kernel"):
+    with _loaded(guests, load, _command("rmmod ntb_hw_ivshmem && rmmod mp_kernel")):
         yield
 
 
@@ -103,7 +109,7 @@ class Ours:
     def network(self, guests, program, mtu):
         load = " && ".join(map(_insmod, self._modules))
         unload = " && ".join(f"rmmod {name}" for name in reversed(self._modules))
-        with _loaded(guests, load, unload):
+        with _loaded(guests, load, _command(unload)):
             interface = Interface(guests, stack.INTERFACE, "10.77.0", program)
             interface.up(mtu)
             interface.reach()
@@ -131,7 +137,7 @@ class Mainline:
     @contextlib.contextmanager
     def network(self, guests, program, mtu):
         load = f"modprobe ntb_transport {self.parameters} && modprobe ntb_netdev"
-        with _loaded(guests, load, "rmmod ntb_netdev && rmmod ntb_transport"):
+        with _loaded(guests, load, stack.unload_mainline_network):
             interface = Interface(guests, "eth0", "10.9.0", program)
             interface.up(mtu)
             interface.reach()
@@ -141,7 +147,7 @@ class Mainline:
 @contextlib.contextmanager
 def ntb_perf(guests, parameters):
     """Mainline's measurement of windows. Gives the directory of its files."""
-    with _loaded(guests, f"modprobe ntb_perf {parameters}", "rmmod ntb_perf"):
+    with _loaded(guests, f"modprobe ntb_perf {parameters}", _command("rmmod ntb_perf")):
         yield f"/sys/kernel/debug/ntb_perf/{DEVICE}"
 
 
@@ -149,7 +155,7 @@ def ntb_perf(guests, parameters):
 def ntb_pingpong(guests):
     """Mainline's game of doorbells, without a pause. Gives the directory of its
     file."""
-    with _loaded(guests, "modprobe ntb_pingpong delay_ms=0", "rmmod ntb_pingpong"):
+    with _loaded(guests, "modprobe ntb_pingpong delay_ms=0", _command("rmmod ntb_pingpong")):
         yield f"/sys/kernel/debug/ntb_pingpong/{DEVICE}"
 
 
@@ -157,7 +163,7 @@ def ntb_pingpong(guests):
 def ntb_bench(guests, parameters):
     """Ours. Gives the directory of its files."""
     sender, receiver = guests
-    unload = "rmmod ntb_bench"
+    unload = _command("rmmod ntb_bench")
     with _loaded([receiver], _insmod("ntb_bench"), unload):
         with _loaded([sender], _insmod("ntb_bench", parameters), unload):
             yield "/sys/kernel/ntb_bench"

@@ -2,6 +2,7 @@
 """Loads the project's modules in guests and gives `ntb0` its address."""
 
 import os
+import time
 from pathlib import Path
 
 from .settings import CHECKOUT, RigError
@@ -22,6 +23,8 @@ _ALIKE = ("switchtec", "epf")
 _FEW_HOSTS = {"intel": 5, "amd": 3, "epf": 6, "tiny": 2}
 
 _LOAD_TIMEOUT = 30.0
+# How long the kernel's ntb_transport may take to notice that its peer has gone.
+_TRANSPORT_CLEANUP = 1.0
 _CARRIER_TIMEOUT = 20
 
 
@@ -88,6 +91,19 @@ def unload(*guests, modules=MODULES):
     command = " && ".join(f"rmmod {name}" for name in reversed(modules))
     for process in [guest.spawn(command, _LOAD_TIMEOUT) for guest in guests]:
         process.wait().check()
+
+
+def unload_mainline_network(*guests):
+    """Takes the kernel's `ntb_netdev` and `ntb_transport` out of guests.
+
+    One after the other, with a pause: `ntb_transport` frees its windows twice if it
+    is unloaded while it still cleans up after the peer's.
+    """
+    for number, guest in enumerate(guests):
+        if number:
+            time.sleep(_TRANSPORT_CLEANUP)
+        # The first takes the second along if it has a user, which may be none.
+        guest.run("modprobe -r ntb_netdev; modprobe -r ntb_transport", timeout=_LOAD_TIMEOUT)
 
 
 def configure(guest):
