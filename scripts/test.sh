@@ -53,10 +53,12 @@ run_long() {
 	if "${@:2}"; then count 1 0 0; else count 0 1 0; fi
 }
 
+# run_pytest NAME [ARGUMENT...]: tests with guests.
 run_pytest() {
-	local report=$results/pytest.xml status=0 counts limit=600
+	local name=$1 report=$results/pytest-$1.xml status=0 counts limit=600
+	shift
 	[ "${DEBUG:-}" != 1 ] || limit=2400
-	say "tests with guests"
+	say "tests with guests: $name"
 	rm -f "$report"
 	/usr/bin/python3 -m pytest -c "$checkout/tests/pytest.ini" --junitxml "$report" \
 		--timeout "$limit" --reruns 1 --only-rerun '^(?!Failed: )' \
@@ -74,6 +76,17 @@ run_pytest() {
 	[ "$status" -eq 0 ] || [ "$failed" -gt 0 ] || count 0 1 0
 }
 
+# What holds on any hardware, on each part and each way to connect hosts that the rig has.
+run_everywhere() {
+	local name
+	for name in amd epf idt intel switchtec tiny; do
+		RIG_PERSONALITY=$name run_pytest "$name" -m everywhere "$@"
+	done
+	for name in star mesh mixed; do
+		RIG_TOPOLOGY=$name run_pytest "$name" -m everywhere "$@"
+	done
+}
+
 mkdir -p "$results"
 cd "$checkout"
 run_cargo host Cargo.toml
@@ -82,7 +95,8 @@ if [ "${LONG:-}" = 1 ]; then
 	run_long "broken protocol code is noticed" scripts/mutants.sh
 	run_long "fuzzing of the protocol's parsers" scripts/fuzz.sh
 fi
-run_pytest "$@"
+run_pytest all "$@"
+[ "${LONG:-}" != 1 ] || run_everywhere "$@"
 echo
 printf '%s passed, %s failed' "$passed" "$failed"
 [ "$skipped" -eq 0 ] || printf ', %s skipped' "$skipped"

@@ -9,6 +9,8 @@ from ntbrig import stack
 
 from ether import link, lost, ping, python, stream, traffic, wait_for_everyone
 
+pytestmark = pytest.mark.everywhere
+
 BOTTOM = stack.MODULES[:-1]
 ETHER = ("mp_func_ether",)
 DEBUG = os.environ.get("DEBUG") == "1"

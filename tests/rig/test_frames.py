@@ -18,6 +18,8 @@ from frames import (
     wait_until_received,
 )
 
+pytestmark = pytest.mark.everywhere
+
 
 @pytest.fixture(scope="module")
 def fabric(boot):

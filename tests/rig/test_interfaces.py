@@ -6,6 +6,8 @@ from ntbrig import stack
 
 from frames import TRANSPORT, peer_id, wait_for_peers
 
+pytestmark = pytest.mark.everywhere
+
 DIRECTORY = "/sys/kernel/mp/interfaces"
 LOOPBACK = "00000001"
 NTB = ("pximc_ntb",)

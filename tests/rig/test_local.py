@@ -10,6 +10,8 @@ from ntbrig import stack
 
 from frames import LOWER, wait_for_peers
 
+pytestmark = pytest.mark.everywhere
+
 DIRECTORY = "/sys/kernel/mp_local_test"
 MEMORY_KIB = 1024
 # Behind all rings of a memory of that size.

@@ -13,6 +13,8 @@ from ntbrig import stack
 from pximc import MODULES
 from sharing import MP, PAST
 
+pytestmark = pytest.mark.everywhere
+
 PAGE = 0x1000
 ONES = b"\xff" * 8
 PLACES = ("another host", "the same host")

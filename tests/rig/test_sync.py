@@ -14,6 +14,8 @@ from ntbrig import stack
 from frames import LOWER, link_counter, peer_id, wait_for_peers
 from samples import SAMPLE, order, values, wait_for
 
+pytestmark = pytest.mark.everywhere
+
 C = "mp_sample_c"
 SIZE = 40000
 
