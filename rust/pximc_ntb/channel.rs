@@ -444,8 +444,7 @@ impl Channel {
             return (true, false);
         };
         let mut tx = ring.tx.lock();
-        tx.awaited = true;
-        let progress = self.arm_space(number, &mut tx);
+        let progress = self.await_room(number, &mut tx);
         (progress, progress || tx.unreported() != 0)
     }
 
@@ -454,13 +453,17 @@ impl Channel {
         let Some(ring) = self.rings.get(CONTROL_RING as usize) else {
             return true;
         };
-        let mut tx = ring.tx.lock();
+        self.await_room(CONTROL_RING, &mut ring.tx.lock())
+    }
+
+    /// Asks for a report of progress; `true` if there is room for another frame now.
+    fn await_room(&self, number: u32, tx: &mut Tx) -> bool {
         tx.awaited = true;
-        let progress = self.arm_space(CONTROL_RING, &mut tx);
+        let progress = self.arm_space(number, tx);
         if progress && tx.partial.is_some() {
             // The room is for the rest of the frame before; if that takes all of it, it has
             // asked for more.
-            self.go_on(CONTROL_RING, &mut tx);
+            self.go_on(number, tx);
         }
         progress && tx.partial.is_none()
     }
