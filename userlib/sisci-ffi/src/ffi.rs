@@ -138,7 +138,25 @@ mod tests {
         channel::*, device::*, dma::*, interrupt::*, library::*, map::*, query::*, remote::*,
         segment::*,
     };
+    use super::{map, plain, run};
     use crate::sys;
+
+    /// SI-ABI-8: a panic ends in the library, with an error and nothing that could be taken for a
+    /// result; so does one of a function that returns a status.
+    #[test]
+    fn a_panic_becomes_an_error() {
+        let mut error = sys::SCI_ERR_OK;
+        let value: u32 = run(&mut error, |_| panic!("a defect"));
+        assert_eq!((value, error), (0, sys::SCI_ERR_API_NOSPC));
+        error = sys::SCI_ERR_OK;
+        let status = map::checked(&mut error, |_| panic!("another one"));
+        assert_eq!(status, sys::SCI_SEQ_PENDING);
+        assert_eq!(error, sys::SCI_ERR_API_NOSPC);
+        assert_eq!(plain::<usize>(|_| panic!("a third one")), 0);
+        // The library goes on.
+        run(&mut error, |_| Ok(()));
+        assert_eq!(error, sys::SCI_ERR_OK);
+    }
 
     /// SI-ABI-2, SI-ABI-9: all 84 functions have the signatures of the header.
     #[test]

@@ -18,7 +18,10 @@ use std::{
 };
 
 /// Runs a function that returns a status beside the error.
-fn checked(error: Error, function: impl FnOnce(&Process<CharDevice>) -> (u32, Result<()>)) -> u32 {
+pub(super) fn checked(
+    error: Error,
+    function: impl FnOnce(&Process<CharDevice>) -> (u32, Result<()>),
+) -> u32 {
     let ran = caught(|process| Ok(function(process)));
     let (status, result) = ran.unwrap_or_else(|error| (sys::SCI_SEQ_PENDING, Err(error)));
     tell(error, result);

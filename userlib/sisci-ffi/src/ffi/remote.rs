@@ -16,14 +16,14 @@ fn remote_callback(
     argument: *mut c_void,
 ) -> Option<functions::RemoteCallback> {
     let (callback, argument) = (callback?, Argument(argument));
-    Some(Box::new(move |handle, reason| {
-        let status = functions::code(reason.status());
+    Some(Box::new(move |handle, event| {
+        let status = functions::code(event.status);
         // SAFETY: The program has asked for that, with the argument.
         action(unsafe {
             callback(
                 argument.pointer(),
                 handle.to_pointer(),
-                reason as u32,
+                event.reason as u32,
                 status,
             )
         })

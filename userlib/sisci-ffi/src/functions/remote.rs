@@ -5,10 +5,10 @@
 use super::{code, make, maker, only, wanted, Place};
 use crate::{buffer::Output, process::Process, sys, table::Handle};
 use mp_fabric::Device;
-use sisci::{Error, Reason, RemoteSegment, Result, BROADCAST_NODE};
+use sisci::{Error, RemoteEvent, RemoteSegment, Result, BROADCAST_NODE};
 
 /// Runs a callback of a remote segment.
-pub type RemoteCallback = Box<dyn Fn(Handle, Reason) -> sisci::Action + Send>;
+pub type RemoteCallback = Box<dyn Fn(Handle, RemoteEvent) -> sisci::Action + Send>;
 
 /// `SCIConnectSegment`
 pub fn connect_segment<D: Device>(
@@ -20,10 +20,10 @@ pub fn connect_segment<D: Device>(
     flags: u32,
 ) -> Result<()> {
     let desc = maker(process, desc, out)?;
-    let unbuilt = sys::SCI_FLAG_ASYNCHRONOUS_CONNECT;
+    let asynchronous = sys::SCI_FLAG_ASYNCHRONOUS_CONNECT;
     only(
         flags,
-        sys::SCI_FLAG_USE_CALLBACK | sys::SCI_FLAG_BROADCAST | unbuilt,
+        sys::SCI_FLAG_USE_CALLBACK | sys::SCI_FLAG_BROADCAST | asynchronous,
     )?;
     if flags & sys::SCI_FLAG_BROADCAST != 0 {
         desc.adapter(place.adapter)?;
@@ -32,14 +32,11 @@ pub fn connect_segment<D: Device>(
             _ => Error::IllegalNodeId,
         });
     }
-    if flags & unbuilt != 0 {
-        return Err(Error::FlagNotImplemented);
-    }
     let callback = wanted(flags, callback)?;
     make(&process.remote_segments, out, |handle| {
         let callback = callback.map(|callback| {
-            let run = move |event: sisci::RemoteEvent| callback(handle, event.reason);
-            Box::new(run) as Box<dyn FnMut(sisci::RemoteEvent) -> sisci::Action + Send>
+            let run = move |event| callback(handle, event);
+            Box::new(run) as Box<dyn FnMut(RemoteEvent) -> sisci::Action + Send>
         });
         let Place {
             node,
@@ -47,7 +44,10 @@ pub fn connect_segment<D: Device>(
             number,
             timeout,
         } = place;
-        desc.connect_segment(node, number, adapter, timeout, callback)
+        match flags & asynchronous {
+            0 => desc.connect_segment(node, number, adapter, timeout, callback),
+            _ => desc.begin_connect_segment(node, number, adapter, timeout, callback),
+        }
     })
 }
 
@@ -98,6 +98,6 @@ pub fn wait_for_remote_segment_event<D: Device>(
     flags: u32,
 ) -> Result<u32> {
     let event = remote(process, segment, flags)?.wait(timeout)?;
-    status.write(code(event.reason.status()));
+    status.write(code(event.status));
     Ok(event.reason as u32)
 }
