@@ -8,7 +8,7 @@ use crate::{
     Host, World, LOOPBACK,
 };
 use mp_fabric::{
-    sys::{self, *},
+    sys::*,
     Call, Deadline, Device, Map, MapOptions,
 };
 use rustix::{
@@ -266,7 +266,7 @@ impl Device for FakeDevice {
     fn call(&self, call: Call<'_>) -> Result<()> {
         match call {
             Call::Info(info) => {
-                info.version = sys::MP_FABRIC_VERSION;
+                info.version = self.world.lock().version;
                 info.features = u64::from(
                     MP_FEATURE_SESSIONS
                         | MP_FEATURE_SEGMENTS

@@ -117,6 +117,11 @@ impl World {
         self.lock().quota = quota;
     }
 
+    /// The version that the driver says it is of.
+    pub fn set_version(&self, version: u32) {
+        self.lock().version = version;
+    }
+
     /// Ends all connections over a link for good, as when the other host starts anew.
     pub fn lose(&self, link: usize) {
         self.change(|state| state.connections_changed(link, mp_fabric::sys::MP_NOTICE_LOST));

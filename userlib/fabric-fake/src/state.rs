@@ -108,6 +108,7 @@ pub struct State {
     pub mappable: bool,
     pub pci: bool,
     pub quota: usize,
+    pub version: u32,
     pub name: Vec<u8>,
     pub sharing: Sharing,
     /// Most bytes of a segment, and of one that peers reach.
@@ -129,6 +130,7 @@ impl State {
             mappable: true,
             pci: true,
             quota: 1024,
+            version: mp_fabric::sys::MP_FABRIC_VERSION,
             name: b"ntb0".to_vec(),
             sharing: Sharing::default(),
             memory: 1 << 32,

@@ -4,9 +4,9 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `ffi` | the exported functions: pointers become values of `buffer`, panics end here |
+//! | `ffi`, `ffi/` | the exported functions: pointers become values of `buffer`, panics end here |
 //! | `constants` | the exported objects with the numbers of flags and queries |
-//! | `functions` | what each function does, in the order in which it looks at things |
+//! | `functions`, `functions/` | what each function does, in the order in which it looks at things |
 //! | `query` | `SCIQuery` |
 //! | `buffer` | memory of the caller, written only as far as it goes |
 //! | `table` | handles: numbers in the guise of pointers, which nobody follows |

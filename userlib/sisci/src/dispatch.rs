@@ -14,7 +14,10 @@ use rustix::{
 };
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+    },
     thread::{self, JoinHandle, ThreadId},
 };
 
@@ -64,8 +67,11 @@ pub(crate) struct Dispatcher {
 
 struct Inner {
     handlers: Mutex<Handlers>,
-    /// Readable when the thread is to end.
-    stop: OwnedFd,
+    /// Callbacks that have something which no event of the driver tells of.
+    kicked: Mutex<Vec<u64>>,
+    stopped: AtomicBool,
+    /// Readable when the thread has to look at the two.
+    wake: OwnedFd,
 }
 
 #[derive(Default)]
@@ -84,10 +90,12 @@ impl Dispatcher {
     /// # Errors
     /// [`Error::System`].
     pub(crate) fn start<D: Device>(events: Events<D>) -> Result<Arc<Self>> {
-        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let inner = Arc::new(Inner {
             handlers: Mutex::default(),
-            stop: stop.map_err(Error::System)?,
+            kicked: Mutex::default(),
+            stopped: AtomicBool::new(false),
+            wake: wake.map_err(Error::System)?,
         });
         let own = Arc::clone(&inner);
         let thread = thread::Builder::new().name("sisci".into());
@@ -118,6 +126,12 @@ impl Dispatcher {
         cookie
     }
 
+    /// Has a callback look for an event that the driver does not report.
+    pub(crate) fn kick(&self, cookie: u64) {
+        lock(&self.inner.kicked).push(cookie);
+        self.inner.ring();
+    }
+
     /// Forgets a callback. When it returns, the callback does not run and will not, unless it is
     /// the caller.
     pub(crate) fn forget(&self, cookie: u64) {
@@ -144,8 +158,8 @@ impl Dispatcher {
 
     /// Ends the thread, unless it is the caller: then it ends when the callback returns.
     pub(crate) fn stop(&self) {
-        // A counter that is full is readable all the same.
-        let _ = io::write(&self.inner.stop, &1_u64.to_ne_bytes());
+        self.inner.stopped.store(true, Ordering::Release);
+        self.inner.ring();
         let thread = lock(&self.thread).take();
         if let Some(thread) = thread.filter(|_| !self.is_caller()) {
             // It does not panic: what a callback does is caught where it is called.
@@ -155,6 +169,11 @@ impl Dispatcher {
 }
 
 impl Inner {
+    fn ring(&self) {
+        // A counter that is full is readable all the same.
+        let _ = io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
+
     fn run<D: Device>(&self, events: &Events<D>) {
         let mut ready = VecDeque::new();
         loop {
@@ -165,14 +184,19 @@ impl Inner {
             };
             let mut fds = [
                 PollFd::new(events, PollFlags::IN),
-                PollFd::new(&self.stop, PollFlags::IN),
+                PollFd::new(&self.wake, PollFlags::IN),
             ];
             match poll(&mut fds, wait.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => return,
             }
             if !fds[1].revents().is_empty() {
-                return;
+                let _ = io::read(&self.wake, &mut [0; 8]);
+                if self.stopped.load(Ordering::Acquire) {
+                    return;
+                }
+                let kicked = std::mem::take(&mut *lock(&self.kicked));
+                self.add(&mut ready, kicked.into_iter());
             }
             if !fds[0].revents().is_empty() {
                 match events.read() {

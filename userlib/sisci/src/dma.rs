@@ -225,7 +225,6 @@ impl<D: Device> DmaQueue<D> {
         pieces: &[Piece],
         callback: Option<Callback>,
     ) -> Result<()> {
-        let interface = remote.interface();
         let mut used = vec![remote.users().enter()?];
         if let DmaSource::Segment(segment) = source {
             used.push(segment.users().enter()?);
@@ -240,6 +239,7 @@ impl<D: Device> DmaQueue<D> {
             return Err(Error::MaxEntries);
         }
         let copies = self.copies(&source, remote, pieces)?;
+        let (interface, connection) = (remote.interface()?, remote.connection()?);
         let adapter = self.0.desc.adapter(self.0.adapter)?;
         if !adapter.interfaces().any(|id| id == interface) || !remote.is_operational() {
             return Err(Error::SegmentNotConnected);
@@ -247,10 +247,8 @@ impl<D: Device> DmaQueue<D> {
         let queue = self.queue(&mut state, interface)?;
         let waits = Arc::new(Waits::default());
         let started = match &source {
-            DmaSource::Segment(segment) => {
-                queue.start(segment.segment(), remote.connection(), &copies)
-            }
-            DmaSource::Memory(_) => queue.start_from_memory(remote.connection(), &copies),
+            DmaSource::Segment(segment) => queue.start(segment.segment(), connection, &copies),
+            DmaSource::Memory(_) => queue.start_from_memory(connection, &copies),
         };
         started.map_err(|error| match error {
             mp_fabric::Error::System(Errno::BUSY) => Error::IllegalOperation,

@@ -97,6 +97,10 @@ pub(crate) fn new<D: Device>(
     if size == 0 {
         return Err(Error::SizeAlignment);
     }
+    if let Backing::Remote(segment) = &backing {
+        // Without a connection nothing is known of its size.
+        segment.connection()?;
+    }
     let end = offset.checked_add(size).ok_or(Error::OutOfRange)?;
     if end > room {
         return Err(Error::OutOfRange);
@@ -117,7 +121,7 @@ pub(crate) fn new<D: Device>(
             if !segment.is_operational() {
                 return Err(Error::NotConnected);
             }
-            segment.connection().map(start, len, options)
+            segment.connection()?.map(start, len, options)
         }
     }?;
     if let Backing::Remote(segment) = &backing {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Remote segments: connections to segments of other nodes, or of this one.
+//! Remote segments: connections to segments of other nodes, or of this one. A connection may be
+//! made while the program goes on; the segment has none as long as that takes.
 
 use crate::{
     deadline,
@@ -12,14 +13,16 @@ use crate::{
 };
 use mp_fabric::{
     Connection, ConnectionInfo, ConnectionState, Deadline, Device, EventMask, Goal, InterfaceId,
-    StatusWord,
+    Object, StatusWord,
 };
+use rustix::io::Errno;
 use std::{
-    fmt,
+    fmt, iter,
     sync::{
         atomic::{AtomicUsize, Ordering},
-        Arc,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
     },
+    thread,
 };
 
 /// Something that has happened to a remote segment.
@@ -27,6 +30,17 @@ use std::{
 pub struct RemoteEvent {
     /// What.
     pub reason: Reason,
+    /// What that means for the connection, or why there is none.
+    pub status: Result<()>,
+}
+
+impl From<Reason> for RemoteEvent {
+    fn from(reason: Reason) -> Self {
+        RemoteEvent {
+            reason,
+            status: reason.status(),
+        }
+    }
 }
 
 /// A callback of a remote segment.
@@ -37,15 +51,23 @@ pub struct RemoteSegment<D: Device>(Arc<Inner<D>>);
 
 struct Inner<D: Device> {
     desc: Desc<D>,
-    connection: Connection<D>,
-    info: ConnectionInfo,
-    loopback: bool,
+    /// None until it is connected. Set with the outcome's lock held.
+    link: OnceLock<Linked<D>>,
+    /// What became of an attempt to connect that the program did not wait for, until it is told.
+    outcome: Mutex<Option<RemoteEvent>>,
     node: u32,
     id: u32,
     maps: AtomicUsize,
     users: Users,
     waits: Waits,
     _user: User,
+}
+
+/// A connection, and what is known of it.
+struct Linked<D: Device> {
+    connection: Connection<D>,
+    info: ConnectionInfo,
+    loopback: bool,
 }
 
 impl<D: Device> Clone for RemoteSegment<D> {
@@ -101,49 +123,163 @@ impl<D: Device> Desc<D> {
         milliseconds: u32,
         callback: Option<Callback>,
     ) -> Result<RemoteSegment<D>> {
-        let user = self.enter()?;
-        let interface = self.route(adapter, node)?;
-        let connection = connect(self, interface, Goal::Segment(id), milliseconds)?;
-        let info = connection.info()?;
-        let loopback = self.fabric().interface(interface)?.loopback;
-        let segment = RemoteSegment(Arc::new(Inner {
+        let segment = self.remote(node, id)?;
+        let linked = self.link(node, id, adapter, milliseconds)?;
+        segment.0.linked(linked, None);
+        segment.arm(callback)?;
+        segment.0.attach()?;
+        Ok(segment)
+    }
+
+    /// Begins to connect to a segment, and does not wait: an event tells the outcome, which is
+    /// [`Reason::Operational`], or [`Reason::Lost`] with the error.
+    ///
+    /// # Errors
+    /// [`Error::System`]: no thread for that, or for callbacks.
+    pub fn begin_connect_segment(
+        &self,
+        node: u32,
+        id: u32,
+        adapter: u32,
+        milliseconds: u32,
+        callback: Option<Callback>,
+    ) -> Result<RemoteSegment<D>> {
+        let segment = self.remote(node, id)?;
+        segment.arm(callback)?;
+        let inner = Arc::downgrade(&segment.0);
+        let desc = self.clone();
+        let connecting = move || {
+            let linked = desc.link(node, id, adapter, milliseconds);
+            // If the segment is gone, so is the connection.
+            if let Some(inner) = inner.upgrade() {
+                inner.settle(linked);
+            }
+        };
+        let thread = thread::Builder::new().name("sisci-connect".into());
+        thread.spawn(connecting).map_err(|error| {
+            let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+            Error::System(errno.unwrap_or(Errno::AGAIN))
+        })?;
+        Ok(segment)
+    }
+
+    /// A segment that is not connected.
+    fn remote(&self, node: u32, id: u32) -> Result<RemoteSegment<D>> {
+        Ok(RemoteSegment(Arc::new(Inner {
+            _user: self.enter()?,
             desc: self.clone(),
-            connection,
-            info,
-            loopback,
+            link: OnceLock::new(),
+            outcome: Mutex::new(None),
             node,
             id,
             maps: AtomicUsize::new(0),
             users: Users::default(),
             waits: Waits::default(),
-            _user: user,
-        }));
-        if let Some(mut callback) = callback {
-            let inner = Arc::downgrade(&segment.0);
-            let object = std::iter::once(&*segment.0.connection);
-            let run = move || {
-                let inner = inner.upgrade()?;
-                let event = inner.next().ok()??;
-                Some(callback(event))
-            };
-            segment.0.waits.arm(self, object, EventMask::NOTICE, run)?;
+        })))
+    }
+
+    fn link(&self, node: u32, id: u32, adapter: u32, milliseconds: u32) -> Result<Linked<D>> {
+        let interface = self.route(adapter, node)?;
+        let connection = connect(self, interface, Goal::Segment(id), milliseconds)?;
+        Ok(Linked {
+            info: connection.info()?,
+            connection,
+            loopback: self.fabric().interface(interface)?.loopback,
+        })
+    }
+}
+
+impl<D: Device> Inner<D> {
+    fn outcome(&self) -> MutexGuard<'_, Option<RemoteEvent>> {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has it connected.
+    fn linked(&self, linked: Linked<D>, event: Option<RemoteEvent>) {
+        let mut outcome = self.outcome();
+        // Nobody else connects it.
+        let _ = self.link.set(linked);
+        *outcome = event;
+    }
+
+    /// Has those who wait, and the callback, learn of the connection's events.
+    fn attach(&self) -> Result<()> {
+        let object = self.objects().next();
+        object.map_or(Ok(()), |object| {
+            self.waits.attach(object, EventMask::NOTICE)
+        })
+    }
+
+    /// What there is to learn of events from. Looks when it is asked, and not before: who waits
+    /// has either been seen by who connects, or sees the connection.
+    fn objects(&self) -> impl Iterator<Item = &Object<D>> {
+        let look = || {
+            drop(self.outcome());
+            self.link.get()
+        };
+        let linked = iter::once_with(look).flatten();
+        linked.map(|linked| &*linked.connection)
+    }
+
+    /// Tells what became of an attempt to connect.
+    fn settle(&self, linked: Result<Linked<D>>) {
+        let failed = |error| RemoteEvent {
+            reason: Reason::Lost,
+            status: Err(error),
+        };
+        match linked {
+            Ok(linked) => {
+                self.linked(linked, Some(Reason::Operational.into()));
+                if let Err(error) = self.attach() {
+                    *self.outcome() = Some(failed(error));
+                }
+            }
+            Err(error) => *self.outcome() = Some(failed(error)),
         }
-        Ok(segment)
+        self.waits.look();
+    }
+}
+
+impl<D: Device> RemoteSegment<D> {
+    /// Has a callback run for events, if there is to be one.
+    fn arm(&self, callback: Option<Callback>) -> Result<()> {
+        let Some(mut callback) = callback else {
+            return Ok(());
+        };
+        let inner = Arc::downgrade(&self.0);
+        let run = move || {
+            let inner = inner.upgrade()?;
+            let event = inner.next().ok()??;
+            Some(callback(event))
+        };
+        self.0.waits.register(&self.0.desc, run)
     }
 }
 
 impl<D: Device> Inner<D> {
     fn next(&self) -> Result<Option<RemoteEvent>> {
-        let notice = next_notice(&self.connection)?;
-        Ok(notice.map(|(notice, _)| RemoteEvent {
-            reason: notice.into(),
-        }))
+        if let Some(event) = self.outcome().take() {
+            return Ok(Some(event));
+        }
+        let Some(linked) = self.link.get() else {
+            return Ok(None);
+        };
+        let notice = next_notice(&linked.connection)?;
+        Ok(notice.map(|(notice, _)| Reason::from(notice).into()))
     }
 }
 
 impl<D: Device> RemoteSegment<D> {
-    pub(crate) fn connection(&self) -> &Connection<D> {
-        &self.0.connection
+    /// The connection.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`]: there is none yet, or there could not be one.
+    fn linked(&self) -> Result<&Linked<D>> {
+        self.0.link.get().ok_or(Error::NotConnected)
+    }
+
+    pub(crate) fn connection(&self) -> Result<&Connection<D>> {
+        Ok(&self.linked()?.connection)
     }
 
     pub(crate) fn users(&self) -> &Users {
@@ -160,8 +296,8 @@ impl<D: Device> RemoteSegment<D> {
         self.0.maps.load(Ordering::Acquire) > 0
     }
 
-    pub(crate) fn interface(&self) -> InterfaceId {
-        self.0.info.interface
+    pub(crate) fn interface(&self) -> Result<InterfaceId> {
+        Ok(self.linked()?.info.interface)
     }
 
     /// The virtual device that it was made on.
@@ -171,12 +307,13 @@ impl<D: Device> RemoteSegment<D> {
 
     /// Whether it is a segment of this host.
     pub fn is_loopback(&self) -> bool {
-        self.0.loopback
+        self.linked().is_ok_and(|linked| linked.loopback)
     }
 
-    /// Its bytes.
+    /// Its bytes; 0 as long as it is not connected.
     pub fn size(&self) -> usize {
-        usize::try_from(self.0.info.len).unwrap_or(usize::MAX)
+        let bytes = self.linked().map_or(0, |linked| linked.info.len);
+        usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
     /// Its id.
@@ -193,10 +330,11 @@ impl<D: Device> RemoteSegment<D> {
     /// words for that.
     ///
     /// # Errors
-    /// Those of mapping the words.
+    /// Those of mapping the words; [`Error::NotConnected`].
     pub(crate) fn word(&self) -> Result<StatusWord> {
         let status = self.0.desc.status()?;
-        match status.and_then(|status| status.word(self.0.info.status)) {
+        let at = self.linked()?.info.status;
+        match status.and_then(|status| status.word(at)) {
             Some(word) => Ok(word),
             None => Ok(StatusWord(u64::from(self.state()?.bits()))),
         }
@@ -205,9 +343,9 @@ impl<D: Device> RemoteSegment<D> {
     /// What the connection is good for.
     ///
     /// # Errors
-    /// [`Error::IllegalParameter`]: it has been disconnected.
+    /// [`Error::IllegalParameter`]: it has been disconnected. [`Error::NotConnected`].
     pub fn state(&self) -> Result<ConnectionState> {
-        let info = self.0.connection.info();
+        let info = self.linked()?.connection.info();
         Ok(info.map_err(|_| Error::IllegalParameter)?.state)
     }
 
@@ -224,8 +362,10 @@ impl<D: Device> RemoteSegment<D> {
     pub fn disconnect(&self) -> Result<()> {
         self.0.desc.settle_queues();
         self.0.users.release(|| {
-            let closed = self.0.connection.close();
-            closed.map_err(|_| Error::IllegalParameter)
+            let closed = self.linked().map(|linked| linked.connection.close());
+            closed
+                .unwrap_or(Ok(()))
+                .map_err(|_| Error::IllegalParameter)
         })?;
         self.0.waits.end();
         Ok(())
@@ -237,10 +377,10 @@ impl<D: Device> RemoteSegment<D> {
     /// [`Error::IllegalOperation`]: there is a callback. [`Error::Timeout`].
     /// [`Error::Cancelled`]: it has been disconnected, or a signal has come.
     pub fn wait(&self, milliseconds: u32) -> Result<RemoteEvent> {
-        let object = std::iter::once(&*self.0.connection);
+        let objects = self.0.objects();
         let deadline = deadline(milliseconds);
         let waits = &self.0.waits;
-        waits.wait(object, EventMask::NOTICE, deadline, || self.0.next())
+        waits.wait(objects, EventMask::NOTICE, deadline, || self.0.next())
     }
 
     /// Maps a part of it, at an address that is tried first or anywhere.
@@ -248,7 +388,8 @@ impl<D: Device> RemoteSegment<D> {
     /// # Errors
     /// In this order: [`Error::SizeAlignment`]: no bytes. [`Error::OutOfRange`];
     /// [`Error::OffsetAlignment`]: the address does not fit the offset.
-    /// [`Error::NotConnected`]: the connection is not operational. [`Error::NoSpace`].
+    /// [`Error::NotConnected`]: the connection is not operational, or there is none yet.
+    /// [`Error::NoSpace`].
     pub fn map(
         &self,
         offset: usize,

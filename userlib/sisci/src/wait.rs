@@ -52,6 +52,19 @@ impl Waits {
         desc: &Desc<D>,
         objects: impl Iterator<Item = &'a Object<D>>,
         mask: EventMask,
+        run: impl FnMut() -> Option<Action> + Send + 'static,
+    ) -> Result<()> {
+        self.register(desc, run)?;
+        self.watch(objects, mask)
+    }
+
+    /// Has a callback run, for nothing yet.
+    ///
+    /// # Errors
+    /// [`Error::System`]: the thread cannot be started.
+    pub(crate) fn register<D: Device>(
+        &self,
+        desc: &Desc<D>,
         mut run: impl FnMut() -> Option<Action> + Send + 'static,
     ) -> Result<()> {
         let dispatcher = desc.dispatcher()?;
@@ -65,11 +78,26 @@ impl Waits {
                 Ran::Last
             }
         }));
-        {
-            let mut callback = self.callback();
-            callback.active = active;
-            callback.registered = Some((Arc::clone(&dispatcher), cookie));
-        }
+        let mut callback = self.callback();
+        callback.active = active;
+        callback.registered = Some((dispatcher, cookie));
+        Ok(())
+    }
+
+    /// Has the callback run for the events of objects, if there is one.
+    fn watch<'a, D: Device>(
+        &self,
+        objects: impl Iterator<Item = &'a Object<D>>,
+        mask: EventMask,
+    ) -> Result<()> {
+        let cookie = self
+            .callback()
+            .registered
+            .as_ref()
+            .map(|(_, cookie)| *cookie);
+        let Some(cookie) = cookie else {
+            return Ok(());
+        };
         for object in objects {
             if let Err(error) = object.watch(mask, cookie) {
                 self.disarm();
@@ -77,6 +105,26 @@ impl Waits {
             }
         }
         Ok(())
+    }
+
+    /// Has the callback and the waits that there are already learn of the events of an object
+    /// that there was not.
+    ///
+    /// # Errors
+    /// [`Error::System`]: the object cannot be watched.
+    pub(crate) fn attach<D: Device>(&self, object: &Object<D>, mask: EventMask) -> Result<()> {
+        if let Some(wake) = self.wake.get() {
+            object.notify(mask, Some(wake.as_fd()))?;
+        }
+        self.watch(std::iter::once(object), mask)
+    }
+
+    /// Has the callback or the waits look for something that no object tells of.
+    pub(crate) fn look(&self) {
+        self.ring();
+        if let Some((dispatcher, cookie)) = &self.callback().registered {
+            dispatcher.kick(*cookie);
+        }
     }
 
     /// Ends the callback: when it returns, it does not run and will not, unless it is the caller.

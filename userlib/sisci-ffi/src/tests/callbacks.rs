@@ -101,8 +101,8 @@ fn importers_have_callbacks() {
     let (world, a, b) = pair();
     let segment = offered(&a, 7, 4096);
     let (tell, events) = mpsc::channel();
-    let callback: functions::RemoteCallback = Box::new(move |handle, reason| {
-        tell.send((handle, reason)).unwrap();
+    let callback: functions::RemoteCallback = Box::new(move |handle, event| {
+        tell.send((handle, event.reason)).unwrap();
         Action::Continue
     });
     let desc = open(&b);

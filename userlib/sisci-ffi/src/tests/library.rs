@@ -128,6 +128,21 @@ fn without_a_driver_opening_fails() {
     assert_eq!(errno.raw_os_error(), libc::ENODEV);
 }
 
+/// SI-OPEN-4: with a driver of another version nothing is opened.
+#[test]
+fn a_driver_of_another_version_is_refused() {
+    let world = World::new(1, 1 << 20);
+    let p = program(&world, Host::A);
+    let version = mp_fabric::sys::MP_FABRIC_VERSION;
+    for other in [version + 1, 0] {
+        world.set_version(other);
+        let opened = made(|out| functions::open(&p, out, 0));
+        assert_eq!(opened, Err(Error::InconsistentVersions));
+    }
+    world.set_version(version);
+    open(&p);
+}
+
 /// SI-GEN-24: a child is initialized, has nothing, and the parent keeps what it has.
 #[test]
 fn a_forked_child_cannot_use_what_its_parent_has() {

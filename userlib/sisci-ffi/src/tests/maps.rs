@@ -7,6 +7,7 @@ use crate::functions::{
     cache_sync, check_sequence, create_map_sequence, map_pointer, mem_cpy, mem_write,
     remove_sequence, start_sequence, store_barrier, unmap_segment,
 };
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use sys::*;
 
 /// A segment of A, B's connection to it, and maps of both: handle and address.
@@ -383,4 +384,64 @@ fn caches_are_coherent() {
     let both = SCI_FLAG_CACHE_FLUSH | SCI_FLAG_CACHE_INVALIDATE;
     assert_eq!(cache_sync(&a, both), Ok(()));
     assert_eq!(cache_sync(&a, both | 1), Err(Error::IllegalOperation));
+}
+
+/// A page that is being read, how far that is, and the thread that reads waits for it.
+struct Reading {
+    page: AtomicUsize,
+    step: AtomicU32,
+}
+
+static READING: Reading = Reading {
+    page: AtomicUsize::new(0),
+    step: AtomicU32::new(0),
+};
+
+const UNTOUCHED: u32 = 0;
+const READ: u32 = 1;
+const GO_ON: u32 = 2;
+
+/// Whoever reads the page goes on when the test says so.
+extern "C" fn on_access(_: libc::c_int) {
+    READING.step.store(READ, Ordering::SeqCst);
+    while READING.step.load(Ordering::SeqCst) != GO_ON {
+        std::hint::spin_loop();
+    }
+    allow(libc::PROT_READ | libc::PROT_WRITE);
+}
+
+fn allow(access: libc::c_int) {
+    let page: *mut u8 = ptr::with_exposed_provenance_mut(READING.page.load(Ordering::SeqCst));
+    // SAFETY: The page of a map that is there until the test has ended.
+    assert_eq!(unsafe { libc::mprotect(page.cast(), 4096, access) }, 0);
+}
+
+/// SI-SEQ-3, SI-CKSEQ-6: a check reads over the map, and only then looks at the connection: it
+/// finds what has happened while it was reading. Without the barrier it does not read.
+#[test]
+fn a_check_reads_first_and_then_looks() {
+    let s = shared(4096);
+    let sequence = sequence(&s.b, s.map);
+    assert_eq!(start_sequence(&s.b, sequence, 0), (SCI_SEQ_OK, Ok(())));
+    READING.page.store(s.address, Ordering::SeqCst);
+    let handler = on_access as extern "C" fn(libc::c_int);
+    // SAFETY: The handler only does what handlers may; nothing else in these tests faults.
+    let before = unsafe { libc::signal(libc::SIGSEGV, handler as libc::sighandler_t) };
+    allow(libc::PROT_NONE);
+    let unread = check_sequence(&s.b, sequence, SCI_FLAG_NO_STORE_BARRIER);
+    assert_eq!(unread, (SCI_SEQ_OK, Ok(())));
+    assert_eq!(READING.step.load(Ordering::SeqCst), UNTOUCHED);
+    let checked = std::thread::scope(|scope| {
+        let checking = scope.spawn(|| check_sequence(&s.b, sequence, 0));
+        until("the check reads", || {
+            READING.step.load(Ordering::SeqCst) == READ
+        });
+        s.world.set_up(0, false);
+        s.world.set_up(0, true);
+        READING.step.store(GO_ON, Ordering::SeqCst);
+        checking.join().unwrap()
+    });
+    // SAFETY: What was there before.
+    unsafe { libc::signal(libc::SIGSEGV, before) };
+    assert_eq!(checked, (SCI_SEQ_RETRIABLE, Ok(())));
 }

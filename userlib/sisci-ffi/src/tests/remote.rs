@@ -73,7 +73,7 @@ fn a_node_that_does_not_answer_is_not_waited_for() {
     assert_eq!(within(SCI_INFINITE_TIMEOUT), Err(Error::NodeNotResponding));
 }
 
-/// SI-CONSEG-4, SI-CONSEG-9, SI-RSM-8: asynchronous connections are not built, and say so.
+/// SI-CONSEG-9
 #[test]
 fn flags_of_a_connection_that_cannot_be_are_refused() {
     let (_world, a, b) = pair();
@@ -81,10 +81,102 @@ fn flags_of_a_connection_that_cannot_be_are_refused() {
     let desc = open(&b);
     let with =
         |node, flags| made(|out| connect_segment(&b, desc, out, place(node, 7), None, flags));
-    let asynchronous = with(A, SCI_FLAG_ASYNCHRONOUS_CONNECT);
-    assert_eq!(asynchronous, Err(Error::FlagNotImplemented));
     assert_eq!(with(252, SCI_FLAG_BROADCAST), Err(Error::NotSupported));
     assert_eq!(with(A, SCI_FLAG_BROADCAST), Err(Error::IllegalNodeId));
+}
+
+/// Begins to connect; with so many milliseconds.
+fn begin(p: &Program, desc: Handle, id: u32, timeout: u32) -> Handle {
+    let place = Place {
+        timeout,
+        ..place(A, id)
+    };
+    let flags = SCI_FLAG_ASYNCHRONOUS_CONNECT;
+    made(|out| connect_segment(p, desc, out, place, None, flags)).unwrap()
+}
+
+/// SI-CONSEG-4, SI-RSM-1, SI-RSM-8: who does not wait is told what became of it.
+#[test]
+fn a_program_need_not_wait_for_a_connection() {
+    let (_world, a, b) = pair();
+    let segment = offered(&a, 7, 5001);
+    let desc = open(&b);
+    let remote = begin(&b, desc, 7, sisci::INFINITE);
+    assert_eq!(remote_segment_id(&b, remote), Ok(7));
+    let operational = (SCI_CB_OPERATIONAL, SCI_ERR_OK);
+    assert_eq!(remote_event(&b, remote, 10_000), Ok(operational));
+    assert_eq!(local_event(&a, segment, 1000), Ok((SCI_CB_CONNECT, B, 0)));
+    assert_eq!(remote_segment_size(&b, remote), Ok(5001));
+    map_remote(&b, remote, part(0, 5001), 0).unwrap();
+    // From then on it is a connection like any other.
+    functions::set_segment_unavailable(&a, segment, 0, SCI_FLAG_NOTIFY).unwrap();
+    let disconnect = (SCI_CB_DISCONNECT, SCI_ERR_OK);
+    assert_eq!(remote_event(&b, remote, 10_000), Ok(disconnect));
+
+    let missing = begin(&b, desc, 8, sisci::INFINITE);
+    let lost = (SCI_CB_LOST, SCI_ERR_NO_SUCH_SEGMENT);
+    assert_eq!(remote_event(&b, missing, 10_000), Ok(lost));
+    assert_eq!(remote_event(&b, missing, 0), Err(Error::Timeout));
+    assert_eq!(
+        map_remote(&b, missing, part(0, 1), 0),
+        Err(Error::NotConnected)
+    );
+    assert_eq!(functions::close(&b, desc, 0), Err(Error::Busy));
+    disconnect_segment(&b, missing, 0).unwrap();
+}
+
+/// SI-CONSEG-4, SI-RSM-7: as long as nobody has answered there is nothing to map.
+#[test]
+fn a_connection_that_is_on_its_way_can_be_given_up() {
+    let (world, a, b) = pair();
+    let segment = offered(&a, 7, 4096);
+    world.set_silent(true);
+    let desc = open(&b);
+    let slow = begin(&b, desc, 7, 300);
+    assert_eq!(remote_segment_size(&b, slow), Ok(0));
+    assert_eq!(
+        map_remote(&b, slow, part(0, 1), 0),
+        Err(Error::NotConnected)
+    );
+    assert_eq!(remote_event(&b, slow, 0), Err(Error::Timeout));
+    let lost = (SCI_CB_LOST, SCI_ERR_TIMEOUT);
+    assert_eq!(remote_event(&b, slow, 10_000), Ok(lost));
+    disconnect_segment(&b, slow, 0).unwrap();
+    let given_up = begin(&b, desc, 7, 300);
+    disconnect_segment(&b, given_up, 0).unwrap();
+    assert_eq!(functions::close(&b, desc, 0), Ok(()));
+    world.set_silent(false);
+    until("the exporter is free", || {
+        remove_segment(&a, segment, 0).is_ok()
+    });
+}
+
+/// SI-CONSEG-4, SI-EVT-9: a callback is told as well, with the error, and then of all that follows.
+#[test]
+fn a_callback_is_told_of_a_connection() {
+    let (world, a, b) = pair();
+    offered(&a, 7, 4096);
+    let desc = open(&b);
+    let (tell, events) = std::sync::mpsc::channel();
+    for id in [7, 8] {
+        let tell = tell.clone();
+        let callback: functions::RemoteCallback = Box::new(move |handle, event| {
+            let _ = tell.send((handle, event.reason as u32, functions::code(event.status)));
+            sisci::Action::Continue
+        });
+        let flags = SCI_FLAG_ASYNCHRONOUS_CONNECT | SCI_FLAG_USE_CALLBACK;
+        let place = place(A, id);
+        let remote = made(|out| connect_segment(&b, desc, out, place, Some(callback), flags));
+        let told = events.recv_timeout(Duration::from_secs(10)).unwrap();
+        let outcome = match id {
+            7 => (SCI_CB_OPERATIONAL, SCI_ERR_OK),
+            _ => (SCI_CB_LOST, SCI_ERR_NO_SUCH_SEGMENT),
+        };
+        assert_eq!(told, (remote.unwrap(), outcome.0, outcome.1));
+    }
+    world.lose(0);
+    let (_, reason, status) = events.recv_timeout(Duration::from_secs(10)).unwrap();
+    assert_eq!((reason, status), (SCI_CB_LOST, SCI_ERR_NOT_CONNECTED));
 }
 
 /// SI-CONSEG-10

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Interrupts, plain ones and those with a message.
+
+use super::{make, maker, only, wanted, Place};
+use crate::{
+    buffer::{Bytes, Output},
+    process::Process,
+    sys,
+    table::Handle,
+};
+use mp_fabric::Device;
+use sisci::{Desc, Error, InterruptFlags, Result};
+
+/// Runs a callback of an interrupt.
+pub type InterruptCallback = Box<dyn Fn(Handle) -> sisci::Action + Send>;
+/// Runs a callback of an interrupt with a message.
+pub type DataCallback = Box<dyn Fn(Handle, &[u8]) -> sisci::Action + Send>;
+
+fn interrupt_flags(flags: u32, number: Output<u32>) -> Result<InterruptFlags> {
+    Ok(InterruptFlags {
+        number: match flags & sys::SCI_FLAG_FIXED_INTNO {
+            0 => None,
+            _ => Some(number.read()?),
+        },
+        shared: flags & sys::SCI_FLAG_SHARED_INT != 0,
+        counting: flags & sys::SCI_FLAG_COUNTING_INT != 0,
+    })
+}
+
+/// What is looked at when an interrupt is made: the device, and how it is to be.
+fn interrupt_maker<D: Device>(
+    process: &Process<D>,
+    desc: Handle,
+    out: Output<Handle>,
+    number: Output<u32>,
+    flags: u32,
+    taken: u32,
+) -> Result<(Desc<D>, InterruptFlags)> {
+    let desc = maker(process, desc, out)?;
+    number.required()?;
+    let common = sys::SCI_FLAG_USE_CALLBACK | sys::SCI_FLAG_FIXED_INTNO | sys::SCI_FLAG_SHARED_INT;
+    only(flags, common | taken)?;
+    Ok((desc, interrupt_flags(flags, number)?))
+}
+
+/// `SCICreateInterrupt`
+pub fn create_interrupt<D: Device>(
+    process: &Process<D>,
+    desc: Handle,
+    out: Output<Handle>,
+    adapter: u32,
+    number: Output<u32>,
+    callback: Option<InterruptCallback>,
+    flags: u32,
+) -> Result<()> {
+    let counting = sys::SCI_FLAG_COUNTING_INT;
+    let (desc, how) = interrupt_maker(process, desc, out, number, flags, counting)?;
+    let callback = wanted(flags, callback)?;
+    make(&process.local_interrupts, out, |handle| {
+        let callback = callback.map(|callback| {
+            let run = move || callback(handle);
+            Box::new(run) as Box<dyn FnMut() -> sisci::Action + Send>
+        });
+        let interrupt = desc.create_interrupt(adapter, how, callback)?;
+        number.write(interrupt.number());
+        Ok(interrupt)
+    })
+}
+
+/// `SCIRemoveInterrupt`
+pub fn remove_interrupt<D: Device>(process: &Process<D>, handle: Handle, flags: u32) -> Result<()> {
+    process.ready()?;
+    let interrupt = process.local_interrupts.get(handle)?;
+    only(flags, 0)?;
+    interrupt.remove()?;
+    process.local_interrupts.forget(handle);
+    Ok(())
+}
+
+/// `SCIWaitForInterrupt`
+pub fn wait_for_interrupt<D: Device>(
+    process: &Process<D>,
+    handle: Handle,
+    timeout: u32,
+    flags: u32,
+) -> Result<()> {
+    process.ready()?;
+    let interrupt = process.local_interrupts.get(handle)?;
+    only(flags, 0)?;
+    interrupt.wait(timeout)
+}
+
+/// `SCIConnectInterrupt`
+pub fn connect_interrupt<D: Device>(
+    process: &Process<D>,
+    desc: Handle,
+    out: Output<Handle>,
+    place: Place,
+    flags: u32,
+) -> Result<()> {
+    let desc = maker(process, desc, out)?;
+    only(flags, sys::SCI_FLAG_COUNTING_INT)?;
+    make(&process.remote_interrupts, out, |_| {
+        let Place {
+            node,
+            adapter,
+            number,
+            timeout,
+        } = place;
+        desc.connect_interrupt(node, adapter, number, timeout, flags != 0)
+    })
+}
+
+/// `SCIDisconnectInterrupt`
+pub fn disconnect_interrupt<D: Device>(
+    process: &Process<D>,
+    handle: Handle,
+    flags: u32,
+) -> Result<()> {
+    process.ready()?;
+    let interrupt = process.remote_interrupts.get(handle)?;
+    only(flags, 0)?;
+    interrupt.disconnect()?;
+    process.remote_interrupts.forget(handle);
+    Ok(())
+}
+
+/// `SCITriggerInterrupt`
+pub fn trigger_interrupt<D: Device>(
+    process: &Process<D>,
+    handle: Handle,
+    flags: u32,
+) -> Result<()> {
+    process.ready()?;
+    let interrupt = process.remote_interrupts.get(handle)?;
+    only(flags, 0)?;
+    interrupt.trigger()
+}
+
+/// `SCICreateDataInterrupt`
+pub fn create_data_interrupt<D: Device>(
+    process: &Process<D>,
+    desc: Handle,
+    out: Output<Handle>,
+    adapter: u32,
+    number: Output<u32>,
+    callback: Option<DataCallback>,
+    flags: u32,
+) -> Result<()> {
+    let (desc, how) = interrupt_maker(process, desc, out, number, flags, 0)?;
+    let callback = wanted(flags, callback)?;
+    make(&process.local_data_interrupts, out, |handle| {
+        let callback = callback.map(|callback| {
+            let run = move |data: &[u8]| callback(handle, data);
+            Box::new(run) as Box<dyn FnMut(&[u8]) -> sisci::Action + Send>
+        });
+        let interrupt = desc.create_data_interrupt(adapter, how, callback)?;
+        number.write(interrupt.number());
+        Ok(interrupt)
+    })
+}
+
+/// `SCIRemoveDataInterrupt`
+pub fn remove_data_interrupt<D: Device>(
+    process: &Process<D>,
+    handle: Handle,
+    flags: u32,
+) -> Result<()> {
+    process.ready()?;
+    let interrupt = process.local_data_interrupts.get(handle)?;
+    only(flags, 0)?;
+    interrupt.remove()?;
+    process.local_data_interrupts.forget(handle);
+    Ok(())
+}
+
+/// `SCIWaitForDataInterrupt`; the room at the buffer is made of what its length says.
+pub fn wait_for_data_interrupt<D: Device>(
+    process: &Process<D>,
+    handle: Handle,
+    buffer: Bytes,
+    length: Output<u32>,
+    timeout: u32,
+    flags: u32,
+) -> Result<()> {
+    process.ready()?;
+    let interrupt = process.local_data_interrupts.get(handle)?;
+    length.required()?;
+    buffer.required()?;
+    only(flags, 0)?;
+    let mut room = vec![0; buffer.len().min(sisci::MESSAGE_MAX)];
+    match interrupt.wait(&mut room, timeout)? {
+        Ok(len) => {
+            buffer.fill(room.get(..len).unwrap_or_default());
+            length.write(len as u32);
+            Ok(())
+        }
+        Err(needed) => {
+            length.write(needed as u32);
+            Err(Error::OutOfRange)
+        }
+    }
+}
+
+/// `SCIConnectDataInterrupt`
+pub fn connect_data_interrupt<D: Device>(
+    process: &Process<D>,
+    desc: Handle,
+    out: Output<Handle>,
+    place: Place,
+    flags: u32,
+) -> Result<()> {
+    let desc = maker(process, desc, out)?;
+    only(flags, sys::SCI_FLAG_BROADCAST)?;
+    make(&process.remote_data_interrupts, out, |_| {
+        let Place {
+            node,
+            adapter,
+            number,
+            timeout,
+        } = place;
+        match flags {
+            0 => desc.connect_data_interrupt(node, adapter, number, timeout),
+            _ => desc.connect_data_interrupts(node, adapter, number, timeout),
+        }
+    })
+}
+
+/// `SCIDisconnectDataInterrupt`
+pub fn disconnect_data_interrupt<D: Device>(
+    process: &Process<D>,
+    handle: Handle,
+    flags: u32,
+) -> Result<()> {
+    process.ready()?;
+    let interrupt = process.remote_data_interrupts.get(handle)?;
+    only(flags, 0)?;
+    interrupt.disconnect()?;
+    process.remote_data_interrupts.forget(handle);
+    Ok(())
+}
+
+/// `SCITriggerDataInterrupt`
+pub fn trigger_data_interrupt<D: Device>(
+    process: &Process<D>,
+    handle: Handle,
+    data: Bytes,
+    flags: u32,
+) -> Result<()> {
+    process.ready()?;
+    let interrupt = process.remote_data_interrupts.get(handle)?;
+    data.required()?;
+    only(flags, 0)?;
+    if data.len() > sisci::MESSAGE_MAX {
+        return Err(Error::OutOfRange);
+    }
+    interrupt.trigger(&data.copy()?)
+}

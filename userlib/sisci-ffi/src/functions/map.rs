@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Maps, sequences, and transfers by the processor.
+
+use super::{make, only};
+use crate::{
+    buffer::{Bytes, Output},
+    process::Process,
+    sys,
+    table::Handle,
+};
+use mp_fabric::{flush_stores, Device};
+use sisci::{CheckFlags, Error, Map, MapFlags, Result, SequenceStatus};
+
+/// A part of a segment, and where it is to be mapped.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    pub offset: usize,
+    pub size: usize,
+    pub address: usize,
+}
+
+fn map_flags(flags: u32) -> MapFlags {
+    MapFlags {
+        fixed: flags & sys::SCI_FLAG_FIXED_MAP_ADDR != 0,
+        read_only: flags & sys::SCI_FLAG_READONLY_MAP != 0,
+    }
+}
+
+/// Enters a map: its address.
+fn enter_map<D: Device>(
+    process: &Process<D>,
+    out: Output<Handle>,
+    map: impl FnOnce() -> Result<Map<D>>,
+) -> Result<usize> {
+    let mut address = 0;
+    make(&process.maps, out, |_| {
+        let map = map()?;
+        address = map.address();
+        Ok(map)
+    })?;
+    Ok(address)
+}
+
+/// `SCIMapLocalSegment`
+pub fn map_local_segment<D: Device>(
+    process: &Process<D>,
+    segment: Handle,
+    out: Output<Handle>,
+    part: Part,
+    flags: u32,
+) -> Result<usize> {
+    process.ready()?;
+    let segment = process.local_segments.get(segment)?;
+    out.required()?;
+    only(
+        flags,
+        sys::SCI_FLAG_FIXED_MAP_ADDR | sys::SCI_FLAG_READONLY_MAP,
+    )?;
+    enter_map(process, out, || {
+        segment.map(part.offset, part.size, part.address, map_flags(flags))
+    })
+}
+
+/// `SCIMapRemoteSegment`
+pub fn map_remote_segment<D: Device>(
+    process: &Process<D>,
+    segment: Handle,
+    out: Output<Handle>,
+    part: Part,
+    flags: u32,
+) -> Result<usize> {
+    process.ready()?;
+    let segment = process.remote_segments.get(segment)?;
+    out.required()?;
+    let unbuilt = sys::SCI_FLAG_IO_MAP_IOSPACE;
+    // All maps of a window are of the same memory: sharing makes no difference.
+    let built =
+        sys::SCI_FLAG_FIXED_MAP_ADDR | sys::SCI_FLAG_READONLY_MAP | sys::SCI_FLAG_SHARED_MAP;
+    only(flags, built | unbuilt)?;
+    if flags & unbuilt != 0 {
+        return Err(Error::FlagNotImplemented);
+    }
+    enter_map(process, out, || {
+        segment.map(part.offset, part.size, part.address, map_flags(flags))
+    })
+}
+
+/// `SCIUnmapSegment`
+pub fn unmap_segment<D: Device>(process: &Process<D>, handle: Handle, flags: u32) -> Result<()> {
+    process.ready()?;
+    let map = process.maps.get(handle)?;
+    only(flags, 0)?;
+    map.unmap()?;
+    process.maps.forget(handle);
+    Ok(())
+}
+
+/// `SCIGetMapPointer`
+pub fn map_pointer<D: Device>(process: &Process<D>, map: Handle) -> Result<usize> {
+    process.ready()?;
+    Ok(process.maps.get(map)?.address())
+}
+
+/// `SCICreateMapSequence`
+pub fn create_map_sequence<D: Device>(
+    process: &Process<D>,
+    map: Handle,
+    out: Output<Handle>,
+    flags: u32,
+) -> Result<()> {
+    process.ready()?;
+    let map = process.maps.get(map)?;
+    out.required()?;
+    only(flags, 0)?;
+    make(&process.sequences, out, |_| map.sequence())
+}
+
+/// `SCIRemoveSequence`
+pub fn remove_sequence<D: Device>(process: &Process<D>, handle: Handle, flags: u32) -> Result<()> {
+    process.ready()?;
+    let sequence = process.sequences.get(handle)?;
+    only(flags, 0)?;
+    sequence.remove()?;
+    process.sequences.forget(handle);
+    Ok(())
+}
+
+/// A status, and the error beside it.
+type Checked = (u32, Result<()>);
+
+fn checked((status, result): (SequenceStatus, Result<()>)) -> Checked {
+    (status as u32, result)
+}
+
+fn pending(error: Error) -> Checked {
+    (sys::SCI_SEQ_PENDING, Err(error))
+}
+
+/// `SCIStartSequence`
+pub fn start_sequence<D: Device>(process: &Process<D>, sequence: Handle, flags: u32) -> Checked {
+    let found = process.ready().and_then(|()| {
+        let sequence = process.sequences.get(sequence)?;
+        only(flags, 0)?;
+        Ok(sequence)
+    });
+    found.map_or_else(pending, |sequence| checked(sequence.start()))
+}
+
+/// `SCICheckSequence`
+pub fn check_sequence<D: Device>(process: &Process<D>, sequence: Handle, flags: u32) -> Checked {
+    let found = process.ready().and_then(|()| {
+        let sequence = process.sequences.get(sequence)?;
+        only(
+            flags,
+            sys::SCI_FLAG_NO_FLUSH | sys::SCI_FLAG_NO_STORE_BARRIER,
+        )?;
+        Ok(sequence)
+    });
+    let flags = CheckFlags {
+        no_flush: flags & sys::SCI_FLAG_NO_FLUSH != 0,
+        no_store_barrier: flags & sys::SCI_FLAG_NO_STORE_BARRIER != 0,
+    };
+    found.map_or_else(pending, |sequence| checked(sequence.check(flags)))
+}
+
+/// `SCIStoreBarrier`
+pub fn store_barrier<D: Device>(process: &Process<D>, sequence: Handle, flags: u32) -> Result<()> {
+    process.ready()?;
+    let sequence = process.sequences.get(sequence)?;
+    only(flags, 0)?;
+    sequence.store_barrier();
+    Ok(())
+}
+
+/// `SCIMemWrite`
+pub fn mem_write<D: Device>(
+    process: &Process<D>,
+    from: Bytes,
+    to: Bytes,
+    flags: u32,
+) -> Result<()> {
+    process.ready()?;
+    let (from, to) = (from.required()?, to.required()?);
+    only(flags, sys::SCI_FLAG_WRITE_BACK_CACHE_MAP)?;
+    if flags != 0 {
+        return Err(Error::FlagNotImplemented);
+    }
+    from.volatile()?.copy_to_volatile_slice(to.volatile()?);
+    flush_stores();
+    Ok(())
+}
+
+/// `SCIMemCpy`
+pub fn mem_cpy<D: Device>(
+    process: &Process<D>,
+    sequence: Option<Handle>,
+    memory: Bytes,
+    map: Handle,
+    offset: usize,
+    flags: u32,
+) -> Result<()> {
+    process.ready()?;
+    let map = process.maps.get(map)?;
+    let memory = memory.required()?;
+    only(flags, sys::SCI_FLAG_BLOCK_READ | sys::SCI_FLAG_ERROR_CHECK)?;
+    let sequence = match flags & sys::SCI_FLAG_ERROR_CHECK {
+        0 => None,
+        _ => Some(
+            process
+                .sequences
+                .get(sequence.ok_or(Error::IllegalParameter)?)?,
+        ),
+    };
+    match flags & sys::SCI_FLAG_BLOCK_READ {
+        0 => map.write(sequence.as_ref(), offset, memory.volatile()?),
+        _ => map.read(sequence.as_ref(), offset, memory.volatile()?),
+    }
+}
+
+/// `SCICacheSync`: caches are coherent with all devices, so only the flags matter.
+pub fn cache_sync<D: Device>(process: &Process<D>, flags: u32) -> Result<()> {
+    process.ready()?;
+    let taken = sys::SCI_FLAG_CACHE_FLUSH | sys::SCI_FLAG_CACHE_INVALIDATE;
+    only(flags, taken).map_err(|_| Error::IllegalOperation)
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connections to segments of nodes.
+
+use super::{code, make, maker, only, wanted, Place};
+use crate::{buffer::Output, process::Process, sys, table::Handle};
+use mp_fabric::Device;
+use sisci::{Error, RemoteEvent, RemoteSegment, Result, BROADCAST_NODE};
+
+/// Runs a callback of a remote segment.
+pub type RemoteCallback = Box<dyn Fn(Handle, RemoteEvent) -> sisci::Action + Send>;
+
+/// `SCIConnectSegment`
+pub fn connect_segment<D: Device>(
+    process: &Process<D>,
+    desc: Handle,
+    out: Output<Handle>,
+    place: Place,
+    callback: Option<RemoteCallback>,
+    flags: u32,
+) -> Result<()> {
+    let desc = maker(process, desc, out)?;
+    let asynchronous = sys::SCI_FLAG_ASYNCHRONOUS_CONNECT;
+    only(
+        flags,
+        sys::SCI_FLAG_USE_CALLBACK | sys::SCI_FLAG_BROADCAST | asynchronous,
+    )?;
+    if flags & sys::SCI_FLAG_BROADCAST != 0 {
+        desc.adapter(place.adapter)?;
+        return Err(match place.node {
+            BROADCAST_NODE => Error::NotSupported,
+            _ => Error::IllegalNodeId,
+        });
+    }
+    let callback = wanted(flags, callback)?;
+    make(&process.remote_segments, out, |handle| {
+        let callback = callback.map(|callback| {
+            let run = move |event| callback(handle, event);
+            Box::new(run) as Box<dyn FnMut(RemoteEvent) -> sisci::Action + Send>
+        });
+        let Place {
+            node,
+            adapter,
+            number,
+            timeout,
+        } = place;
+        match flags & asynchronous {
+            0 => desc.connect_segment(node, number, adapter, timeout, callback),
+            _ => desc.begin_connect_segment(node, number, adapter, timeout, callback),
+        }
+    })
+}
+
+/// A remote segment, for a function that takes no flags.
+fn remote<D: Device>(
+    process: &Process<D>,
+    segment: Handle,
+    flags: u32,
+) -> Result<RemoteSegment<D>> {
+    process.ready()?;
+    let segment = process.remote_segments.get(segment)?;
+    only(flags, 0)?;
+    Ok(segment)
+}
+
+/// `SCIDisconnectSegment`
+pub fn disconnect_segment<D: Device>(
+    process: &Process<D>,
+    handle: Handle,
+    flags: u32,
+) -> Result<()> {
+    remote(process, handle, flags)?.disconnect()?;
+    process.remote_segments.forget(handle);
+    Ok(())
+}
+
+/// `SCIGetRemoteSegmentSize`
+pub fn remote_segment_size<D: Device>(process: &Process<D>, segment: Handle) -> Result<usize> {
+    Ok(remote(process, segment, 0)?.size())
+}
+
+/// `SCIGetRemoteSegmentId`
+pub fn remote_segment_id<D: Device>(process: &Process<D>, segment: Handle) -> Result<u32> {
+    Ok(remote(process, segment, 0)?.id())
+}
+
+/// `SCIGetRemoteSegmentNodeId`
+pub fn remote_segment_node<D: Device>(process: &Process<D>, segment: Handle) -> Result<u32> {
+    Ok(remote(process, segment, 0)?.node())
+}
+
+/// `SCIWaitForRemoteSegmentEvent`
+pub fn wait_for_remote_segment_event<D: Device>(
+    process: &Process<D>,
+    segment: Handle,
+    status: Output<u32>,
+    timeout: u32,
+    flags: u32,
+) -> Result<u32> {
+    let event = remote(process, segment, flags)?.wait(timeout)?;
+    status.write(code(event.status));
+    Ok(event.reason as u32)
+}

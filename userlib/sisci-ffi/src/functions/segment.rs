@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Local segments.
+
+use super::{make, maker, only, wanted};
+use crate::{buffer::Output, process::Process, sys, table::Handle};
+use mp_fabric::Device;
+use sisci::{Error, LocalEvent, LocalSegment, NewSegment, Result, Unavailable};
+
+/// Runs a callback of a local segment.
+pub type LocalCallback = Box<dyn Fn(Handle, LocalEvent) -> sisci::Action + Send>;
+
+/// `SCICreateSegment`
+pub fn create_segment<D: Device>(
+    process: &Process<D>,
+    desc: Handle,
+    out: Output<Handle>,
+    id: u32,
+    size: usize,
+    callback: Option<LocalCallback>,
+    flags: u32,
+) -> Result<()> {
+    let desc = maker(process, desc, out)?;
+    let broadcast = sys::SCI_FLAG_BROADCAST | sys::SCI_FLAG_ALLOW_UNICAST;
+    let unbuilt = sys::SCI_FLAG_EMPTY | sys::SCI_FLAG_DMA_GLOBAL;
+    let built = sys::SCI_FLAG_USE_CALLBACK | sys::SCI_FLAG_PRIVATE | sys::SCI_FLAG_AUTO_ID;
+    only(flags, built | unbuilt | broadcast)?;
+    if flags & broadcast == sys::SCI_FLAG_ALLOW_UNICAST {
+        return Err(Error::IllegalFlag);
+    }
+    if flags & broadcast != 0 {
+        return Err(Error::NotSupported);
+    }
+    if flags & unbuilt != 0 {
+        return Err(Error::FlagNotImplemented);
+    }
+    let callback = wanted(flags, callback)?;
+    let new = NewSegment {
+        id,
+        size,
+        private: flags & sys::SCI_FLAG_PRIVATE != 0,
+        auto_id: flags & sys::SCI_FLAG_AUTO_ID != 0,
+    };
+    make(&process.local_segments, out, |handle| {
+        desc.create_segment(new, callback.map(|c| local_callback(c, handle)))
+    })
+}
+
+fn local_callback(
+    callback: LocalCallback,
+    handle: Handle,
+) -> Box<dyn FnMut(LocalEvent) -> sisci::Action + Send> {
+    Box::new(move |event| callback(handle, event))
+}
+
+/// `SCIAttachLocalSegment`
+pub fn attach_local_segment<D: Device>(
+    process: &Process<D>,
+    desc: Handle,
+    out: Output<Handle>,
+    id: u32,
+    size: Output<usize>,
+    callback: Option<LocalCallback>,
+    flags: u32,
+) -> Result<()> {
+    let desc = maker(process, desc, out)?;
+    size.required()?;
+    only(flags, sys::SCI_FLAG_USE_CALLBACK | sys::SCI_FLAG_BROADCAST)?;
+    if flags & sys::SCI_FLAG_BROADCAST != 0 {
+        return Err(Error::NotSupported);
+    }
+    let callback = wanted(flags, callback)?;
+    make(&process.local_segments, out, |handle| {
+        let callback = callback.map(|c| local_callback(c, handle));
+        let segment = desc.attach_segment(id, callback)?;
+        size.write(segment.size());
+        Ok(segment)
+    })
+}
+
+/// A local segment, for a function that takes such flags.
+fn local<D: Device>(
+    process: &Process<D>,
+    segment: Handle,
+    flags: u32,
+    taken: u32,
+) -> Result<LocalSegment<D>> {
+    process.ready()?;
+    let segment = process.local_segments.get(segment)?;
+    only(flags, taken)?;
+    Ok(segment)
+}
+
+/// `SCIShareSegment`
+pub fn share_segment<D: Device>(process: &Process<D>, segment: Handle, flags: u32) -> Result<()> {
+    local(process, segment, flags, 0)?.share()
+}
+
+/// `SCIPrepareSegment`
+pub fn prepare_segment<D: Device>(
+    process: &Process<D>,
+    segment: Handle,
+    adapter: u32,
+    flags: u32,
+) -> Result<()> {
+    // That it is only the source of transfers makes no difference.
+    local(process, segment, flags, sys::SCI_FLAG_DMA_SOURCE_ONLY)?.prepare(adapter)
+}
+
+/// `SCISetSegmentAvailable`
+pub fn set_segment_available<D: Device>(
+    process: &Process<D>,
+    segment: Handle,
+    adapter: u32,
+    flags: u32,
+) -> Result<()> {
+    local(process, segment, flags, 0)?.set_available(adapter)
+}
+
+/// `SCISetSegmentUnavailable`
+pub fn set_segment_unavailable<D: Device>(
+    process: &Process<D>,
+    segment: Handle,
+    adapter: u32,
+    flags: u32,
+) -> Result<()> {
+    let taken = sys::SCI_FLAG_NOTIFY | sys::SCI_FLAG_FORCE_DISCONNECT;
+    let segment = local(process, segment, flags, taken)?;
+    let how = if flags & sys::SCI_FLAG_FORCE_DISCONNECT != 0 {
+        Unavailable::Force
+    } else if flags & sys::SCI_FLAG_NOTIFY != 0 {
+        Unavailable::Notify
+    } else {
+        Unavailable::Quiet
+    };
+    segment.set_unavailable(adapter, how)
+}
+
+/// `SCIRemoveSegment`
+pub fn remove_segment<D: Device>(process: &Process<D>, handle: Handle, flags: u32) -> Result<()> {
+    let segment = local(process, handle, flags, sys::SCI_FLAG_FORCE_REMOVE)?;
+    segment.remove(flags & sys::SCI_FLAG_FORCE_REMOVE != 0)?;
+    process.local_segments.forget(handle);
+    Ok(())
+}
+
+/// `SCIWaitForLocalSegmentEvent`
+pub fn wait_for_local_segment_event<D: Device>(
+    process: &Process<D>,
+    segment: Handle,
+    node: Output<u32>,
+    adapter: Output<u32>,
+    timeout: u32,
+    flags: u32,
+) -> Result<u32> {
+    let event = local(process, segment, flags, 0)?.wait(timeout)?;
+    node.write(event.node);
+    adapter.write(event.adapter);
+    Ok(event.reason as u32)
+}
+
+/// `SCIGetLocalSegmentSize`
+pub fn local_segment_size<D: Device>(process: &Process<D>, segment: Handle) -> Result<usize> {
+    Ok(local(process, segment, 0, 0)?.size())
+}
+
+/// `SCIGetLocalSegmentId`
+pub fn local_segment_id<D: Device>(process: &Process<D>, segment: Handle) -> Result<u32> {
+    Ok(local(process, segment, 0, 0)?.id())
+}
