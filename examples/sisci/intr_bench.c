@@ -6,26 +6,57 @@
 
 #include <stdlib.h>
 
+static const struct program about = { .about = "latency of interrupts to another node" };
+
+static void trigger(sci_remote_interrupt_t remote)
+{
+	sci_error_t error;
+
+	SCITriggerInterrupt(remote, 0, &error);
+	expect("SCITriggerInterrupt", error);
+}
+
+static void play(const struct options *options, sci_local_interrupt_t local,
+		 sci_remote_interrupt_t remote)
+{
+	double *seconds = calloc(options->rounds, sizeof(*seconds));
+	unsigned int round;
+	sci_error_t error;
+
+	if (!seconds)
+		exit(1);
+	for (round = 0; round < options->rounds; round++) {
+		double start = now();
+
+		if (!options->server)
+			trigger(remote);
+		SCIWaitForInterrupt(local, options->patience, 0, &error);
+		expect("SCIWaitForInterrupt", error);
+		if (options->server)
+			trigger(remote);
+		seconds[round] = (now() - start) / 2;
+	}
+	if (!options->server) {
+		report_head(options, TIMES);
+		report(options, "intr_bench", 0, seconds, options->rounds);
+	}
+	free(seconds);
+}
+
 int main(int argc, char **argv)
 {
 	sci_remote_interrupt_t remote;
 	sci_local_interrupt_t local;
 	struct options options;
-	unsigned int round, number, other;
-	double *seconds, start;
+	unsigned int number, other;
 	sci_error_t error;
 	sci_desc_t sd;
+	double start;
 
-	options_read(&options, argc, argv, "latency of interrupts to another node");
-	number = options.id + (unsigned int)options.server;
+	options_read(&options, argc, argv, &about);
+	number = options.id + !!options.server;
 	other = options.id + !options.server;
-	seconds = calloc(options.rounds, sizeof(*seconds));
-	if (!seconds)
-		return 1;
-	SCIInitialize(0, &error);
-	expect("SCIInitialize", error);
-	SCIOpen(&sd, 0, &error);
-	expect("SCIOpen", error);
+	sd = library_open();
 	SCICreateInterrupt(sd, &local, options.adapter, &number, NULL, NULL,
 			   SCI_FLAG_FIXED_INTNO, &error);
 	expect("SCICreateInterrupt", error);
@@ -36,34 +67,15 @@ int main(int argc, char **argv)
 	} while (again(&options, start, error));
 	expect("SCIConnectInterrupt", error);
 
-	for (round = 0; round < options.rounds; round++) {
-		start = now();
-		if (!options.server) {
-			SCITriggerInterrupt(remote, 0, &error);
-			expect("SCITriggerInterrupt", error);
-		}
-		SCIWaitForInterrupt(local, options.patience, 0, &error);
-		expect("SCIWaitForInterrupt", error);
-		if (options.server) {
-			SCITriggerInterrupt(remote, 0, &error);
-			expect("SCITriggerInterrupt", error);
-		}
-		seconds[round] = (now() - start) / 2;
-	}
-	if (!options.server)
-		report(&options, "intr_bench", seconds, options.rounds);
+	play(&options, local, remote);
 
 	SCIDisconnectInterrupt(remote, 0, &error);
 	expect("SCIDisconnectInterrupt", error);
-	/* As long as the other node has not disconnected. */
 	start = now();
 	do {
 		SCIRemoveInterrupt(local, 0, &error);
-	} while (error == SCI_ERR_BUSY && (now() - start) * 1000 < options.patience);
+	} while (busy(&options, start, error));
 	expect("SCIRemoveInterrupt", error);
-	SCIClose(sd, 0, &error);
-	expect("SCIClose", error);
-	SCITerminate();
-	free(seconds);
+	library_close(sd);
 	return 0;
 }

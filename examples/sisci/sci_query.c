@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Tells what is known of the library and of a local adapter, and whether nodes answer:
- * sci_query [--json] [ADAPTER [NODE...]]
+ * What is known of the library and of a local adapter, and whether nodes answer:
+ * sci_query [--adapter N] [--json] [NODE...]
  */
-#include <sisci_api.h>
+#include "common.h"
+
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const struct {
 	const char *name;
@@ -14,15 +13,11 @@ static const struct {
 } facts[] = {
 	{ "node", SCI_Q_ADAPTER_NODEID },
 	{ "configured", SCI_Q_ADAPTER_CONFIGURED },
-	{ "card_type", SCI_Q_ADAPTER_CARD_TYPE },
 	{ "links", SCI_Q_ADAPTER_NUMBER_OF_LINKS },
 	{ "link_operational", SCI_Q_ADAPTER_LINK_OPERATIONAL },
 	{ "link_width", SCI_Q_ADAPTER_LINK_WIDTH },
 	{ "link_speed", SCI_Q_ADAPTER_LINK_SPEED },
 	{ "bdf", SCI_Q_ADAPTER_BDF },
-	{ "dma_mtu", SCI_Q_ADAPTER_DMA_MTU },
-	{ "mcast_max_groups", SCI_Q_ADAPTER_MCAST_MAX_GROUPS },
-	{ NULL, 0 },
 };
 
 static void text(int json, const char *name, unsigned int command)
@@ -32,53 +27,76 @@ static void text(int json, const char *name, unsigned int command)
 	sci_error_t error;
 
 	SCIQuery(command, &query, 0, &error);
-	if (error == SCI_ERR_OK)
-		printf(json ? "\"%s\": \"%s\", " : "%-18s %s\n", name, buffer);
+	expect("SCIQuery", error);
+	printf(json ? "\"%s\": \"%s\", " : "%-18s %s\n", name, buffer);
 }
 
-int main(int argc, char **argv)
+static void dma(int json, unsigned int adapter)
 {
-	int json = argc > 1 && !strcmp(argv[1], "--json");
-	char **words = argv + 1 + json;
-	unsigned int adapter = *words ? (unsigned int)strtoul(*words++, NULL, 0) : 0;
+	unsigned int there;
+	sci_query_dma_t query = { adapter, SCI_Q_DMA_AVAILABLE, &there };
 	sci_error_t error;
-	sci_desc_t sd;
+
+	SCIQuery(SCI_Q_DMA, &query, SCI_FLAG_DMA_SYSDMA, &error);
+	expect("SCIQuery", error);
+	printf(json ? "\"%s\": %u, " : "%-18s %u\n", "dma", there);
+}
+
+/* What nothing is known of is left out. */
+static void about_adapter(int json, unsigned int adapter)
+{
 	size_t i;
 
-	SCIInitialize(0, &error);
-	SCIOpen(&sd, 0, &error);
-	if (error != SCI_ERR_OK) {
-		fprintf(stderr, "FAILED: SCIOpen: %s\n", SCIGetErrorString(error));
-		return 1;
-	}
-	if (json)
-		printf("{");
-	text(json, "vendor", SCI_Q_VENDORID);
-	text(json, "api", SCI_Q_API);
-	for (i = 0; facts[i].name; i++) {
+	for (i = 0; i < sizeof(facts) / sizeof(*facts); i++) {
 		unsigned int answer;
 		sci_query_adapter_t query = { adapter, 0, facts[i].subcommand, &answer };
+		sci_error_t error;
 
 		SCIQuery(SCI_Q_ADAPTER, &query, 0, &error);
 		if (error == SCI_ERR_OK)
 			printf(json ? "\"%s\": %u, " : "%-18s %u\n", facts[i].name, answer);
-		else if (!json)
-			printf("%-18s - (%s)\n", facts[i].name, SCIGetErrorString(error));
+		else if (error == SCI_ERR_ILLEGAL_ADAPTERNO || error == SCI_ERR_NO_SUCH_ADAPTERNO)
+			expect("SCIQuery", error);
 	}
+}
+
+static void about_nodes(int json, sci_desc_t sd, unsigned int adapter, char **words)
+{
+	unsigned int node;
+	sci_error_t error;
+
 	if (json)
 		printf("\"nodes\": {");
-	for (; *words; words++) {
-		unsigned int node = (unsigned int)strtoul(*words, NULL, 0);
+	for (; *words && number_read(*words, &node); words++) {
 		int answers = SCIProbeNode(sd, adapter, node, 0, &error);
 
 		if (json)
 			printf("\"%u\": %s%s", node, answers ? "true" : "false", words[1] ? ", " : "");
 		else
-			printf("node %-13u %s\n", node, answers ? "answers" : SCIGetErrorString(error));
+			printf("node %-13u %s\n", node,
+			       answers ? "answers" : SCIGetErrorString(error));
 	}
 	if (json)
-		printf("}}\n");
-	SCIClose(sd, 0, &error);
-	SCITerminate();
+		printf("}");
+}
+
+int main(int argc, char **argv)
+{
+	struct options options;
+	sci_desc_t sd;
+	int at;
+
+	at = nodes_read(&options, argc, argv, "what is known of a local adapter, and of nodes", 0);
+	sd = library_open();
+	if (options.json)
+		printf("{");
+	text(options.json, "vendor", SCI_Q_VENDORID);
+	text(options.json, "api", SCI_Q_API);
+	about_adapter(options.json, options.adapter);
+	dma(options.json, options.adapter);
+	about_nodes(options.json, sd, options.adapter, argv + at);
+	if (options.json)
+		printf("}\n");
+	library_close(sd);
 	return 0;
 }

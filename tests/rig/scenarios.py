@@ -3,8 +3,7 @@
 installed in build/stage, and in Rust."""
 
 import pytest
-from ntbrig import demo
-from ntbrig.settings import programs_dir
+from ntbrig.settings import programs_dir, stage_dir
 
 LANGUAGES = pytest.mark.parametrize("language", ["c", "rust"])
 
@@ -24,13 +23,13 @@ PROGRAMS = {
 
 def _command(language, scenario):
     if language == "c":
-        return [demo.stage() / "bin" / PROGRAMS[scenario]]
+        return [stage_dir() / "bin" / PROGRAMS[scenario]]
     return [programs_dir() / "examples/pxi_scenario", scenario]
 
 
 def start(guest, language, scenario, role, *options):
     """Starts one side of a scenario, and returns it."""
-    env = {"PXIMC_LIBRARY_PATH": str(demo.stage() / "opt/pximc/lib64")}
+    env = {"PXIMC_LIBRARY_PATH": str(stage_dir() / "opt/pximc/lib64")}
     command = [*_command(language, scenario), role, *options]
     return guest.spawn(command, _SECONDS, env=env)
 

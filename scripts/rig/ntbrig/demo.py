@@ -4,15 +4,13 @@ that share memory."""
 
 import itertools
 import json
-import os
 import re
 import time
-from pathlib import Path
 
 from . import stack
 from .agent import CommandFailed, GuestGone
 from .fabric import Fabric
-from .settings import CHECKOUT, programs_dir
+from .settings import programs_dir, stage_dir
 
 _STREAM_SECONDS = 3
 # The first packet may wait for address resolution and for a peer's peer.
@@ -134,17 +132,12 @@ def stream(sender, receiver):
     return rate
 
 
-def stage():
-    """Where `make examples` has installed PXImc."""
-    return Path(os.environ.get("STAGE") or CHECKOUT / "build/stage")
-
-
 def pximc(client, server):
     """Runs the scenarios in C and the measuring program between two hosts."""
     title(f"PXImc: processes of {client.name} and {server.name}")
     stack.load(client, server, modules=(stack.USER,))
-    env = {"PXIMC_LIBRARY_PATH": str(stage() / "opt/pximc/lib64")}
-    for scenario in sorted((stage() / "bin").glob("s[1-3]*_*")):
+    env = {"PXIMC_LIBRARY_PATH": str(stage_dir() / "opt/pximc/lib64")}
+    for scenario in sorted((stage_dir() / "bin").glob("s[1-3]*_*")):
         partner = server.spawn([scenario, "s1"], timeout=60, env=env)
         client.run([scenario, "s0"], timeout=60, env=env)
         partner.wait().check()

@@ -93,6 +93,11 @@ def programs32_dir():
     return CHECKOUT / "build/target/rust32/i686-unknown-linux-gnu/release"
 
 
+def stage_dir():
+    """Where `make examples` has installed the libraries, with the examples below `bin`."""
+    return Path(os.environ.get("STAGE") or CHECKOUT / "build/stage")
+
+
 @dataclass(frozen=True)
 class Settings:
     """Defaults fit two cores and the rig's kernel; all sizes are in bytes."""

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Programs of SISCI in guests: their configuration, and how they are run on two of them."""
+
+import json
+
+from .settings import programs_dir, stage_dir
+
+CONFIG = "/run/sisci.conf"
+_ENV = {"SISCI_CONF": CONFIG}
+_TIMEOUT = 120.0
+
+
+def configure(nodes):
+    """Gives guests, by the node ids that they are to have, their configuration."""
+    lines = []
+    for node, guest in nodes.items():
+        peer = int(guest.read("/sys/kernel/mp/self"), 16)
+        lines.append(f"node {node} peer {peer} name {guest.name}")
+    for guest in nodes.values():
+        guest.run("printf '%s\\n' " + " ".join(f"'{line}'" for line in lines) + f" > {CONFIG}")
+
+
+def tool(name):
+    """A program in Rust, as it is installed."""
+    return programs_dir() / name
+
+
+def example(name):
+    """The same in C."""
+    return stage_dir() / "bin" / name
+
+
+def run(guest, program, *words, timeout=_TIMEOUT):
+    """Runs a program on one guest."""
+    return guest.run([program, *map(str, words)], timeout, env=_ENV, check=False)
+
+
+def both(program, nodes, *words, timeout=_TIMEOUT):
+    """Runs a program on two guests, the first one's as client and the other one's as server; what
+    both tell, a value for each line."""
+    (first, one), (second, other) = nodes.items()
+    words = ["--json", *map(str, words)]
+    server = other.spawn([program, "server", str(first), *words], timeout=timeout, env=_ENV)
+    try:
+        client = one.run([program, "client", str(second), *words], timeout, env=_ENV)
+        ended = server.wait(timeout).check()
+    finally:
+        server.kill()
+    return tuple([json.loads(line) for line in told.out.splitlines()] for told in (client, ended))
+
+
+def play(program, nodes, *words, timeout=_TIMEOUT):
+    """The same; what the client tells."""
+    return both(program, nodes, *words, timeout=timeout)[0]

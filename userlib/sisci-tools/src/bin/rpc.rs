@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! See [`sisci_tools::rpc`] and `rpc(1)`.
+
+fn main() -> std::process::ExitCode {
+    sisci_tools::start::<sisci_tools::rpc::Options>()
+}

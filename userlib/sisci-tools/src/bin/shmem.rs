@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! See [`sisci_tools::shmem`] and `shmem(1)`.
+
+fn main() -> std::process::ExitCode {
+    sisci_tools::start::<sisci_tools::shmem::Options>()
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the command lines of tools have in common.
+
+use clap::{Args, ValueEnum};
+
+/// Which of the two nodes this one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Role {
+    /// Answers the client
+    Server,
+    /// Measures, and prints
+    Client,
+}
+
+/// Options of the tools that run on two nodes. Both are given the same ones.
+#[derive(Args, Clone, Debug)]
+pub struct Pair {
+    /// Which of the two this node is
+    #[arg(value_enum)]
+    pub role: Role,
+
+    /// The other node
+    pub node: u32,
+
+    /// Local adapter
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub adapter: u32,
+
+    /// First of the numbers of segments and interrupts
+    #[arg(long, value_name = "N", default_value_t = 4096)]
+    pub id: u32,
+
+    /// Milliseconds to be patient with the other node
+    #[arg(long, value_name = "MS", default_value_t = 30_000)]
+    pub patience: u32,
+
+    /// Print JSON, a line for each result
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Pair {
+    /// Whether this is the server.
+    pub fn is_server(&self) -> bool {
+        self.role == Role::Server
+    }
+
+    /// The number of this node's own segment or interrupt, where each has one.
+    pub fn own_id(&self) -> u32 {
+        self.id.wrapping_add(self.is_server().into())
+    }
+
+    /// That of the other node.
+    pub fn other_id(&self) -> u32 {
+        self.id.wrapping_add((!self.is_server()).into())
+    }
+}
+
+/// How often something is measured.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Rounds {
+    /// Rounds of each measurement
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: u32,
+}
+
+/// A size in bytes that a segment may have.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn size(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(size @ 1..=0x7fff_ffff) => Ok(size),
+        _ => Err("not a number of bytes".into()),
+    }
+}
+
+/// The largest size.
+pub fn largest(sizes: &[usize]) -> usize {
+    sizes.iter().copied().max().unwrap_or(0)
+}

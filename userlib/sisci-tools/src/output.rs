@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Results: tables for people, JSON for programs. Rates are bytes per microsecond (MB/s), times
+//! microseconds.
+
+use crate::failure::Outcome;
+use serde_json::{json, Value};
+use std::{fmt, io::Write, time::Duration};
+
+/// Where results go.
+pub struct Output<'a> {
+    json: bool,
+    to: &'a mut (dyn Write + Send),
+}
+
+impl fmt::Debug for Output<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Output")
+            .field("json", &self.json)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Output<'a> {
+    /// Results as tables or as JSON.
+    pub fn new(json: bool, to: &'a mut (dyn Write + Send)) -> Self {
+        Output { json, to }
+    }
+
+    /// Prints a line at once: the value as JSON, or the words.
+    ///
+    /// # Errors
+    /// Those of writing; so below.
+    pub fn line(&mut self, value: &Value, words: &str) -> Outcome {
+        match self.json {
+            true => writeln!(self.to, "{value}")?,
+            false => writeln!(self.to, "{words}")?,
+        }
+        Ok(self.to.flush()?)
+    }
+
+    fn head(&mut self, columns: &str) -> Outcome {
+        if self.json {
+            return Ok(());
+        }
+        Ok(writeln!(
+            self.to,
+            "{:<12} {:>10} {:>10}{columns}",
+            "name", "bytes", "rounds"
+        )?)
+    }
+
+    /// Prints the head of a table of times.
+    pub fn head_of_times(&mut self) -> Outcome {
+        self.head("        min us     median us        99 % us")
+    }
+
+    /// Prints the head of a table of rates.
+    pub fn head_of_rates(&mut self) -> Outcome {
+        self.head("          MB/s")
+    }
+
+    /// Prints the least, the median and the 99th percentile of times; nothing if there are none.
+    pub fn times(&mut self, name: &str, bytes: usize, rounds: u32, times: &[Duration]) -> Outcome {
+        let mut sorted = times.to_vec();
+        sorted.sort_unstable();
+        let at = |part: usize| {
+            let found = sorted.get(sorted.len() * part / 100);
+            found.map(|time| time.as_secs_f64() * 1e6)
+        };
+        let (Some(min), Some(median), Some(p99)) = (at(0), at(50), at(99)) else {
+            return Ok(());
+        };
+        let value = json!({
+            "name": name, "bytes": bytes, "rounds": rounds,
+            "min": min, "median": median, "p99": p99,
+        });
+        let words =
+            format!("{name:<12} {bytes:>10} {rounds:>10} {min:>13.3} {median:>13.3} {p99:>14.3}");
+        self.line(&value, &words)
+    }
+
+    /// Prints the rate at which so many rounds have taken a time.
+    pub fn rate(&mut self, name: &str, bytes: usize, rounds: u32, time: Duration) -> Outcome {
+        let rate = bytes as f64 * f64::from(rounds) / time.as_secs_f64() / 1e6;
+        let value = json!({ "name": name, "bytes": bytes, "rounds": rounds, "mb_s": rate });
+        let words = format!("{name:<12} {bytes:>10} {rounds:>10} {rate:>13.3}");
+        self.line(&value, &words)
+    }
+
+    /// Prints what has happened, and at which node; at none if that is 0.
+    pub fn event(&mut self, event: &str, node: u32) -> Outcome {
+        let words = match node {
+            0 => event.to_string(),
+            node => format!("{event:<14} node {node}"),
+        };
+        self.line(&json!({ "event": event, "node": node }), &words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(json: bool, print: impl FnOnce(&mut Output<'_>) -> Outcome) -> String {
+        let mut bytes = Vec::new();
+        print(&mut Output::new(json, &mut bytes)).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn times_are_sorted_microseconds_below_their_heads() {
+        let times: Vec<_> = (1..=200).rev().map(Duration::from_micros).collect();
+        let text = printed(false, |out| {
+            out.head_of_times()?;
+            out.times("scipp", 64, 200, &times)
+        });
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "name              bytes     rounds        min us     median us        99 % us",
+                "scipp                64        200         1.000       101.000        199.000",
+            ]
+        );
+    }
+
+    #[test]
+    fn rates_are_megabytes_per_second() {
+        let rate = |out: &mut Output<'_>| {
+            out.head_of_rates()?;
+            out.rate("write", 1000, 500, Duration::from_millis(10))
+        };
+        let lines = printed(false, rate);
+        assert_eq!(
+            lines,
+            "name              bytes     rounds          MB/s\n\
+             write              1000        500        50.000\n"
+        );
+        let value: Value = serde_json::from_str(&printed(true, rate)).unwrap();
+        assert_eq!(
+            value,
+            json!({ "name": "write", "bytes": 1000, "rounds": 500, "mb_s": 50.0 })
+        );
+    }
+
+    #[test]
+    fn without_times_nothing_is_printed() {
+        assert_eq!(printed(true, |out| out.times("scipp", 4, 0, &[])), "");
+    }
+
+    #[test]
+    fn events_name_a_node_if_there_is_one() {
+        let both = |out: &mut Output<'_>| {
+            out.event("created", 0)?;
+            out.event("connected", 8)
+        };
+        assert_eq!(printed(false, both), "created\nconnected      node 8\n");
+        assert_eq!(
+            printed(true, both),
+            "{\"event\":\"created\",\"node\":0}\n{\"event\":\"connected\",\"node\":8}\n"
+        );
+    }
+}
