@@ -228,27 +228,42 @@ impl Fabric {
         Self::with(peers, true)
     }
 
-    fn with(peers: usize, is_star: bool) -> Result<Self> {
-        service::set_self_id(PeerId::RP)?;
+    fn of(id: PeerId, is_star: bool) -> Result<Self> {
+        service::set_self_id(id)?;
         let id = OwnId;
-        let mut this = Self {
+        Ok(Self {
             peers: KVec::new(),
             transport: Registration::new(TRANSPORT_ID, c"kunit")?,
             is_star,
             _id: id,
-        };
+        })
+    }
+
+    fn with(peers: usize, is_star: bool) -> Result<Self> {
+        let mut this = Self::of(PeerId::RP, is_star)?;
         for _ in 0..peers {
             this.add()?;
         }
         Ok(this)
     }
 
+    /// A host that is an endpoint, on bus 9, with the RP as its only peer, which is number 1.
+    pub(crate) fn endpoint() -> Result<Self> {
+        let mut this = Self::of(PeerId::from_bdf(9, 0, 0), true)?;
+        this.enter(PeerId::RP, 0)?;
+        Ok(this)
+    }
+
     /// Adds the next peer.
     pub(crate) fn add(&mut self) -> Result {
         let number = self.peers.len() as u32 + 1;
-        let sink = Sink::new(if self.is_star { number } else { 0 })?;
-        let id = PeerId::from_bdf(number, 0, 0);
-        let peer = self.transport.add_peer(id, number, sink.clone())?;
+        self.enter(PeerId::from_bdf(number, 0, 0), number)
+    }
+
+    fn enter(&mut self, id: PeerId, index: u32) -> Result {
+        let bridge = if self.is_star { index } else { 0 };
+        let sink = Sink::new(bridge)?;
+        let peer = self.transport.add_peer(id, index, sink.clone())?;
         self.peers.push((peer, sink), GFP_KERNEL)?;
         Ok(())
     }
@@ -305,6 +320,7 @@ impl RxData for Bytes<'_> {
 pub(crate) struct Listener {
     present: Atomic<i32>,
     received: Atomic<u32>,
+    completed: Atomic<u32>,
     /// Bytes that the two buffers got, intact and in order.
     copied: Atomic<u64>,
     /// What buffers that are too small came to.
@@ -321,6 +337,7 @@ impl Listener {
             pin_init!(Self {
                 present: Atomic::new(0),
                 received: Atomic::new(0),
+                completed: Atomic::new(0),
                 copied: Atomic::new(0),
                 short <- new_spinlock_bh!(None),
             }),
@@ -336,6 +353,11 @@ impl Listener {
     /// Frames received.
     pub(crate) fn received(&self) -> u32 {
         self.received.load(Relaxed)
+    }
+
+    /// How often a peer was said to have room.
+    pub(crate) fn completed(&self) -> u32 {
+        self.completed.load(Relaxed)
     }
 
     /// How many bytes the first and the second buffer got of the last frame.
@@ -384,6 +406,10 @@ impl Function for Listener {
 
     fn peer_del(&self, _peer: &Arc<Peer>) {
         self.present.fetch_sub(1, Relaxed);
+    }
+
+    fn tx_completed(&self, _peer: &Peer, _queue: u16, _units: u32) {
+        self.completed.fetch_add(1, Relaxed);
     }
 
     fn receive(&self, _rx: &RxContext<'_>, frame: RxFrame<'_>) -> Result {

@@ -9,8 +9,18 @@ mod tests {
     use super::*;
     use crate::fixture::{
         self,
+        Attempt,
         Bytes,
-        Fabric, //
+        Fabric,
+        Listener,
+        Outcome, //
+    };
+    use kernel::{
+        sync::Arc,
+        time::{
+            delay::fsleep,
+            Delta, //
+        }, //
     };
     use mp_kernel::error;
     use mp_proto::{
@@ -23,12 +33,20 @@ mod tests {
         wire::{
             Envelope,
             MsgHdr,
+            PeerData,
             PeerId,
+            Priority,
             WayTag, //
         }, //
     };
     use mp_transport::{
+        frame::{
+            Frame,
+            FuncId, //
+        },
+        function,
         management,
+        peer::Peer,
         service, //
     };
 
@@ -160,6 +178,90 @@ mod tests {
         send(&fabric, MSG, way.value())
     }
 
+    /// What the first peer, the RP, tells this host.
+    fn hear(fabric: &Fabric, message: &Message) -> Result {
+        let bytes = message.encode();
+        let msg = MsgHdr {
+            dst: service::self_id(),
+            src: PeerId::RP,
+            len: bytes.len() as u32,
+            func: mp_proto::manage::FUNC_ID,
+        };
+        let peer = fabric.peer(1)?;
+        service::receive(&fixture::context(), &peer, msg, &bytes, &Bytes(&[]))
+    }
+
+    /// An endpoint, and its peer behind the RP, which takes frames.
+    fn distance(way: WayTag) -> Result<(Fabric, Arc<Peer>)> {
+        let fabric = Fabric::endpoint()?;
+        let far = Announced {
+            id: TWO,
+            way: Some(way),
+            data: PeerData {
+                peer_index: 2,
+                ..PeerData::default()
+            },
+        };
+        hear(&fabric, &Message::Here(far))?;
+        let told = fabric.link(1)?.await_messages(1);
+        assert_eq!(told.as_slice(), [Message::Ready(TWO, way)]);
+        let peer = service::peer_get(TWO).ok_or(ENOENT)?;
+        assert!(!peer.arm_priority());
+        hear(&fabric, &Message::Go(TWO, way))?;
+        for _ in 0..1000 {
+            if peer.arm_priority() {
+                break;
+            }
+            fsleep(Delta::from_millis(1));
+        }
+        Ok((fabric, peer))
+    }
+
+    #[test]
+    fn who_waits_for_priority_frames_to_a_peer_at_a_distance_is_told_of_their_room() -> Result {
+        let (fabric, peer) = distance(WayTag::new(7))?;
+        let outcome = Outcome::new()?;
+        let frame = || {
+            Frame::new(
+                FuncId(FUNC),
+                &[0; 8],
+                Priority::High,
+                Attempt::new(&outcome),
+            )
+        };
+        let mut taken = 0;
+        while peer.send(&frame()?, 0).is_ok() {
+            taken += 1;
+        }
+        assert_eq!(taken, flow::WINDOW / flow::cost(8));
+        fabric.link(1)?.take_messages();
+        // They wait for their own credits, and for nobody else's.
+        assert!(!peer.arm_priority());
+        let lane = Lane {
+            dst: TWO,
+            way: WayTag::new(7),
+            number: 0,
+        };
+        let half = (taken * flow::cost(8)).div_ceil(2);
+        let asked = fabric.link(1)?.take_messages();
+        assert_eq!(asked.as_slice(), [Message::Want(lane, half)]);
+        assert!(peer.arm_tx(0));
+        let listener = Listener::new()?;
+        let listens = function::Registration::new(FuncId(FUNC), listener.clone())?;
+        hear(&fabric, &Message::Passed(lane, half))?;
+        assert_eq!(listener.completed(), 1);
+        assert!(peer.arm_priority());
+        assert!(peer.send(&frame()?, 0).is_ok());
+        // With credits, they wait for room in the ring of the RP.
+        fabric.link(1)?.refuse(true);
+        assert!(peer.send(&frame()?, 0).is_err() && !peer.arm_priority());
+        fabric.link(1)?.refuse(false);
+        fabric.peer(1)?.tx_completed(0, 0);
+        assert!(listener.completed() >= 2);
+        drop((listens, peer, fabric));
+        Ok(())
+    }
+
     #[test]
     fn a_report_that_is_wanted_comes_as_soon_as_it_can() -> Result {
         let (fabric, way) = star()?;
@@ -223,7 +325,7 @@ mod tests {
         fabric.remove_last();
         fabric.remove_last();
         // The worker would have spoken by then.
-        kernel::time::delay::fsleep(kernel::time::Delta::from_millis(50));
+        fsleep(Delta::from_millis(50));
         assert!(fabric.link(1)?.take_messages().is_empty());
         Ok(())
     }

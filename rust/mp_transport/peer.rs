@@ -372,6 +372,12 @@ impl Peer {
         self.arm_tx(queue)
     }
 
+    /// The same for priority frames.
+    pub(crate) fn arm_priority_for(&self, index: u32) -> bool {
+        include(&self.waiting, index);
+        self.arm_priority()
+    }
+
     /// Notes that a frame from `queue` of this peer was forwarded to peer `index`.
     pub(crate) fn forwarded_to(&self, index: u32, queue: u16) {
         if let Some(untold) = self.untold.get(usize::from(queue)) {

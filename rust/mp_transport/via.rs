@@ -133,8 +133,11 @@ impl Via {
             return;
         };
         let new = lane.window.lock().passed(total);
-        if let (Some(units), Some(queue)) = (new, number.checked_sub(1)) {
-            peer.tx_completed(queue as u16, units);
+        match (new, number.checked_sub(1)) {
+            (Some(units), Some(queue)) => peer.tx_completed(queue as u16, units),
+            // Priority frames have no units: only who has found no room waits.
+            (Some(1..), None) => peer.tx_completed(0, 0),
+            _ => {}
         }
     }
 
@@ -160,6 +163,23 @@ impl Via {
         if sent == Err(SendError::Full) {
             management::retry();
         }
+    }
+
+    /// Asks for a completion of a lane. `hop_has_room` asks the hop for one, where there are
+    /// credits.
+    fn arm(&self, number: usize, hop_has_room: impl FnOnce() -> bool) -> bool {
+        let Some(lane) = self.lanes.get(number) else {
+            return true;
+        };
+        if !self.open.load(Acquire) {
+            return false;
+        }
+        let under_way = lane.window.lock().under_way();
+        if under_way != 0 {
+            self.ask(number, lane);
+        }
+        // Any frame has room in the other half: if one had none, then at the hop.
+        under_way <= WINDOW / 2 && hop_has_room()
     }
 }
 
@@ -194,18 +214,14 @@ impl Link for Via {
     }
 
     fn arm_tx(&self, queue: u16) -> bool {
-        let number = lane_number(queue, Priority::Bulk);
-        let Some(lane) = self.lanes.get(number) else {
-            return true;
-        };
-        if !self.open.load(Acquire) {
-            return false;
-        }
-        let under_way = lane.window.lock().under_way();
-        if under_way != 0 {
-            self.ask(number, lane);
-        }
-        // Any frame has room in the other half: if one had none, then at the hop.
-        under_way <= WINDOW / 2 && self.hop.arm_tx_for(self.index, queue)
+        self.arm(lane_number(queue, Priority::Bulk), || {
+            self.hop.arm_tx_for(self.index, queue)
+        })
+    }
+
+    fn arm_priority(&self) -> bool {
+        self.arm(lane_number(0, Priority::High), || {
+            self.hop.arm_priority_for(self.index)
+        })
     }
 }

@@ -23,13 +23,13 @@ impl Host {
     /// Sends, and gives back what is kept.
     pub fn run_app(&mut self) {
         let plan = &self.env.plan;
-        let (pace, dice) = (plan.pace, self.env.dice.clone());
+        let (pace, urgent, dice) = (plan.pace, plan.urgent, self.env.dice.clone());
         let busy = plan.traffic && self.now < plan.calm;
         if busy && !self.peers.is_empty() {
             for _ in 0..=dice.below(4) {
                 let peer = &self.peers[dice.pick(self.peers.len())];
                 let (life, queue) = (peer.life, dice.below(u64::from(peer.queues)) as u16);
-                let priority = match dice.once_in(5) {
+                let priority = match dice.once_in(urgent) {
                     true => Priority::High,
                     false => Priority::Bulk,
                 };
@@ -76,7 +76,6 @@ impl Host {
             return true;
         };
         let stream = peer.stream(lane_number(queue, priority));
-        let is_far = peer.via.is_some();
         let number = self.env.check.borrow().number(stream);
         let mut func_hdr = stream.to_le_bytes().to_vec();
         func_hdr.extend_from_slice(&number.to_le_bytes());
@@ -100,9 +99,7 @@ impl Host {
                 Err(SendError::Full) => {}
                 Err(_) => return true,
             }
-            // Nobody says when there is room for the priority frames of a peer at a distance.
             let more = match priority {
-                Priority::High if is_far => return false,
                 Priority::High => self.arm_priority(life),
                 Priority::Bulk => self.arm_tx(life, queue),
             };

@@ -3,7 +3,7 @@
 //! What must hold, seen from outside of all hosts. Who breaks it panics; the caller of a run
 //! catches that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Frames of one sender to one receiver in one lane, while both know each other. They arrive in
 /// order, once, and at one receiver only.
@@ -91,6 +91,8 @@ impl Totals {
 pub struct Check {
     streams: BTreeMap<u64, Stream>,
     next: u64,
+    /// Own epoch and that of the peer, as hosts have named them in a Hello.
+    named: BTreeSet<(u64, u64)>,
     /// See [`Totals`].
     pub totals: Totals,
     /// All pairs of sessions.
@@ -112,6 +114,18 @@ impl Check {
     pub fn unique(&mut self) -> u64 {
         self.next += 1;
         self.next
+    }
+
+    /// A host writes a Hello of its epoch `own` that names `echo` as the peer's.
+    pub fn hello(&mut self, own: u64, echo: u64) {
+        self.named.insert((own, echo));
+    }
+
+    /// A link is up at the end that has epoch `own`; both ends must know of both epochs.
+    pub fn up(&mut self, own: u64, peer: u64) {
+        let known = self.named.contains(&(peer, own));
+        assert!(known || self.lying, "up before the peer knows of the epoch");
+        self.totals.ups += 1;
     }
 
     /// A stream begins.

@@ -454,6 +454,8 @@ impl Host {
             Action::WriteHello(hello) => {
                 let window = self.live(k).window.clone();
                 let window = window.expect("mapped, or nothing is written");
+                let check = &self.env.check;
+                check.borrow_mut().hello(hello.epoch, hello.echo);
                 hello.write(&window).expect("inside");
                 if self.live(k).machine.state() != State::Up {
                     self.ring_link(k);
@@ -527,7 +529,7 @@ impl Host {
             remote: peer.identity,
             entered: false,
         });
-        self.env.check.borrow_mut().totals.ups += 1;
+        self.env.check.borrow_mut().up(local_epoch, peer.epoch);
         self.note(|| format!("link {k} is up: epochs {local_epoch:x} {:x}", peer.epoch));
         self.learn_identity(k, &peer.identity);
         self.enter_peer(k);

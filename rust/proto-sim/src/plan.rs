@@ -212,6 +212,8 @@ pub struct Plan {
     pub keeps: u64,
     /// Nanoseconds from one send of a host to the next one, about.
     pub pace: u64,
+    /// One frame in so many has priority.
+    pub urgent: u64,
     /// Frames are sent.
     pub traffic: bool,
     /// Processes have sessions.
@@ -286,6 +288,7 @@ impl Plan {
             bell_loss: dice.one_of(&[0, 100, 10, 2]),
             keeps: dice.one_of(&[0, 20, 3]),
             pace: dice.one_of(&[300_000, 2 * MS, 8 * MS, 8 * MS]),
+            urgent: dice.one_of(&[5, 5, 5, 1]),
             traffic: true,
             sessions: dice.once_in(2),
             longest: dice.one_of(&[60, 200, 200, 1500, 1500, 9000, 40_000]),

@@ -222,7 +222,7 @@ impl Host {
         };
         let port = peer.port;
         let Some(channel) = peer.channel.clone() else {
-            return self.arm_via(life, queue);
+            return self.arm_via(life, queue, Priority::Bulk);
         };
         let (progress, has_report) = channel.borrow_mut().arm_tx(queue);
         if has_report {
@@ -238,7 +238,7 @@ impl Host {
         };
         match peer.channel.clone() {
             Some(channel) => channel.borrow_mut().arm_priority(),
-            None => self.arm_tx(life, 0),
+            None => self.arm_via(life, 0, Priority::High),
         }
     }
 
@@ -248,6 +248,14 @@ impl Host {
             peer.waiting |= set_of(index);
         }
         self.arm_tx(life, queue)
+    }
+
+    /// The same for priority frames.
+    pub fn arm_priority_for(&mut self, life: u32, index: u32) -> bool {
+        if let Some(peer) = self.peer_mut(life) {
+            peer.waiting |= set_of(index);
+        }
+        self.arm_priority(life)
     }
 
     /// Notes that a frame of a queue of peer `life` was forwarded to peer `index`.

@@ -72,8 +72,10 @@ impl Host {
             return;
         };
         let new = lane.window.passed(total);
-        if let (Some(units), Some(queue)) = (new, number.checked_sub(1)) {
-            self.tx_completed(life, queue as u16, units);
+        match (new, number.checked_sub(1)) {
+            (Some(units), Some(queue)) => self.tx_completed(life, queue as u16, units),
+            (Some(1..), None) => self.tx_completed(life, 0, 0),
+            _ => {}
         }
     }
 
@@ -129,9 +131,9 @@ impl Host {
         Ok(if number == 0 { 0 } else { units })
     }
 
-    /// Asks for a completion of a queue.
-    pub fn arm_via(&mut self, life: u32, queue: u16) -> bool {
-        let number = lane_number(queue, Priority::Bulk);
+    /// Asks for a completion of a lane.
+    pub fn arm_via(&mut self, life: u32, queue: u16, priority: Priority) -> bool {
+        let number = lane_number(queue, priority);
         let Some(peer) = self.peer(life) else {
             return true;
         };
@@ -147,7 +149,11 @@ impl Host {
         if under_way != 0 {
             self.ask(life, number);
         }
-        under_way <= WINDOW / 2 && self.arm_tx_for(hop, index, queue)
+        under_way <= WINDOW / 2
+            && match priority {
+                Priority::High => self.arm_priority_for(hop, index),
+                Priority::Bulk => self.arm_tx_for(hop, index, queue),
+            }
     }
 
     /// Why a way does not work or something is still on it.

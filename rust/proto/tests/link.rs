@@ -259,6 +259,32 @@ fn a_peer_with_another_epoch_in_its_hello_has_restarted() {
     }
 }
 
+/// design 4.2: frames of an epoch that the peer does not know would be lost
+#[test]
+fn an_epoch_begins_only_when_the_peer_has_named_it() {
+    let mut t = Two::new();
+    while t.states().0 != State::Mapped || Hello::read(&t.a.ram).is_none() {
+        t.step(true, false);
+        t.b.run(&t.a.ram, t.a.mailbox, t.now);
+    }
+    let own = t.a.log.iter().rev().find_map(|action| match action {
+        Action::WriteHello(hello) => Some(hello.epoch),
+        _ => None,
+    });
+    let own = own.expect("it has spoken");
+    let said = Hello::read(&t.a.ram).expect("it has spoken");
+    for (echo, state) in [
+        (0, State::Mapped),
+        (own.wrapping_add(1), State::Mapped),
+        (said.epoch, State::Mapped),
+        (own, State::Up),
+    ] {
+        Hello { echo, ..said }.write(&t.a.ram).expect("inside");
+        t.step(true, false);
+        assert_eq!(t.a.link.state(), state, "echo {echo:x}");
+    }
+}
+
 /// design 4.1: what a peer left behind is gone before it can answer the next attempt
 #[test]
 fn the_status_page_is_zeroed_before_an_attempt_or_an_echo_is_announced() {
