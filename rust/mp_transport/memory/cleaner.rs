@@ -29,8 +29,8 @@ use mp_proto::layout::PAGE;
 /// Pages that are zeroed without a pause.
 const STRETCH: usize = 16;
 
-/// Stretches that are zeroed before others may run.
-const BATCH: usize = 64;
+/// Stretches that are zeroed before others on the same workqueue may run.
+const BATCH: usize = 16;
 
 /// A [`LocalBytes`] behind a thin pointer.
 pub(super) struct LocalRef(Arc<dyn LocalBytes>);
@@ -46,6 +46,11 @@ struct Stains {
 fn pages(off: u64, len: u64) -> Range<usize> {
     let end = off.saturating_add(len).div_ceil(PAGE);
     (off / PAGE) as usize..end as usize
+}
+
+/// Where pages begin, and how many bytes they are.
+fn place(pages: &Range<usize>) -> (u64, u64) {
+    (pages.start as u64 * PAGE, pages.len() as u64 * PAGE)
 }
 
 impl Stains {
@@ -139,19 +144,31 @@ impl Cleaner {
     }
 
     /// Makes a piece ready that was just cut: present, and all zero, also behind its end
-    /// in the last page, which whoever maps it sees as well.
+    /// in the last page, which whoever maps it sees as well. A stretch at a time: nobody
+    /// waits until all of a large piece is ready but its owner.
     ///
     /// # Errors
     ///
     /// `ENOMEM`, `ENOTCONN` if the memory has gone.
     pub(super) fn prepare(&self, off: u64, len: u64) -> Result {
+        let Range { mut start, end } = pages(off, len);
+        while start < end {
+            let part = start..end.min(start + STRETCH);
+            start = part.end;
+            self.prepare_stretch(part)?;
+        }
+        Ok(())
+    }
+
+    fn prepare_stretch(&self, pages: Range<usize>) -> Result {
         let mut stains = self.stains.lock();
         let bytes = self.bytes.get().ok_or(error::not_connected())?;
-        bytes.0.prepare(off, len.next_multiple_of(PAGE))?;
-        let wanted = pages(off, len);
-        while let Some(stretch) = stains.stretch(wanted.clone()) {
-            zero(&*bytes.0, &stretch)?;
-            stains.set(stretch, false);
+        let (off, len) = place(&pages);
+        bytes.0.prepare(off, len)?;
+        while let Some(stained) = stains.stretch(pages.clone()) {
+            let (off, len) = place(&stained);
+            bytes.0.zero(off, len)?;
+            stains.set(stained, false);
         }
         Ok(())
     }
@@ -169,10 +186,6 @@ impl Cleaner {
     }
 }
 
-fn zero(bytes: &dyn LocalBytes, pages: &Range<usize>) -> Result {
-    bytes.zero(pages.start as u64 * PAGE, pages.len() as u64 * PAGE)
-}
-
 impl Work for Cleaner {
     fn run(&self) -> Option<u32> {
         for _ in 0..BATCH {
@@ -180,8 +193,9 @@ impl Work for Cleaner {
             let bytes = self.bytes.get()?;
             let stretch = stains.stretch(stains.next..self.pages)?;
             stains.next = stretch.end;
+            let (off, len) = place(&stretch);
             // What is not present yet stays stained.
-            if zero(&*bytes.0, &stretch).is_ok() {
+            if bytes.0.zero(off, len).is_ok() {
                 stains.set(stretch, false);
             }
         }
