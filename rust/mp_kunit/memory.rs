@@ -129,6 +129,41 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_back_is_zeroed_before_anybody_asks_for_it() -> Result {
+        let link = Shared::new()?;
+        let memory = link.begin()?;
+        let places = [0, PAGE + 8, 3 * PAGE - 8];
+        let piece = memory.alloc(3 * PAGE)?;
+        for at in places {
+            piece.store_u64(at, u64::MAX)?;
+        }
+        let off = piece.off();
+        drop(piece);
+        let is_zero = |at: &u64| link.pages.read_u64((off + at) as usize) == Ok(0);
+        for _ in 0..400 {
+            if places.iter().all(is_zero) {
+                return Ok(());
+            }
+            fsleep(Delta::from_millis(5));
+        }
+        Err(ETIMEDOUT)
+    }
+
+    #[test]
+    fn what_is_cut_is_zero_however_soon_after_it_came_back() -> Result {
+        let link = Shared::new()?;
+        let memory = link.begin()?;
+        for _ in 0..200 {
+            let piece = memory.alloc(2 * PAGE)?;
+            for at in (0..2 * PAGE).step_by(8) {
+                assert_eq!(piece.load_u64(at), Ok(0));
+                piece.store_u64(at, u64::MAX)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
     fn what_cannot_be_cut_is_refused() -> Result {
         let memory = own()?;
         let largest = memory.limits().local_largest_free;

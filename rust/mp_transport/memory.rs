@@ -60,6 +60,8 @@ use mp_proto::{
 
 #[path = "memory/bytes.rs"]
 mod bytes;
+#[path = "memory/cleaner.rs"]
+mod cleaner;
 #[path = "memory/commons.rs"]
 pub(crate) mod commons;
 #[path = "memory/exposed.rs"]

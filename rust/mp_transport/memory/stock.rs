@@ -4,6 +4,7 @@
 //! them.
 
 use super::{
+    cleaner::Cleaner,
     holders::{
         Hold,
         Holders, //
@@ -15,14 +16,16 @@ use kernel::{
     new_mutex,
     prelude::*,
     sync::{
-        rcu,
         Arc,
         Mutex, //
     }, //
 };
 use mp_kernel::{
     error,
-    sync::RcuArc, //
+    worker::{
+        new_worker,
+        Worker, //
+    }, //
 };
 use mp_proto::{
     arena::{
@@ -30,18 +33,11 @@ use mp_proto::{
         Arena,
         Extent, //
     },
-    layout::PAGE,
     reach, //
 };
 
 /// Most pieces of one stock, those in quarantine included.
 const MAX_PIECES: usize = 1024;
-
-/// Bytes that are zeroed without a pause.
-const STRETCH: u64 = 1 << 16;
-
-/// A [`LocalBytes`] behind a thin pointer.
-struct LocalRef(Arc<dyn LocalBytes>);
 
 /// The peer of a link may reach a piece.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,6 +49,7 @@ struct Grant {
 /// Who has which piece.
 struct Pieces {
     arena: Arena<KVVec<Option<Extent>>>,
+    cleaner: Arc<Cleaner>,
     /// Each at most once; as many as there is room for.
     grants: KVVec<Grant>,
 }
@@ -62,12 +59,20 @@ impl Pieces {
         self.grants.iter().any(|grant| grant.off == off)
     }
 
+    /// A piece is nobody's any more.
+    fn free(&mut self, off: u64) {
+        if let Some(extent) = self.arena.get(off) {
+            self.cleaner.stain(extent.off, extent.len);
+            // It is there.
+            let _ = self.arena.free(off);
+        }
+    }
+
     /// Frees a piece that its owner has given up, if nobody may reach it any more.
     fn settle(&mut self, off: u64) {
         let is_retired = self.arena.get(off).is_some_and(|extent| extent.retired);
         if is_retired && !self.is_granted(off) {
-            // It is there.
-            let _ = self.arena.free(off);
+            self.free(off);
         }
     }
 }
@@ -80,10 +85,9 @@ impl Pieces {
 pub(super) struct Stock {
     window: u16,
     len: u64,
-    bytes: RcuArc<LocalRef>,
-    /// Held while a piece is made ready, for which the memory must stay.
-    #[pin]
-    preparing: Mutex<()>,
+    cleaner: Arc<Cleaner>,
+    /// Has the cleaner at its work.
+    worker: Arc<Worker<Cleaner>>,
     #[pin]
     pieces: Mutex<Pieces>,
     holders: Arc<Holders>,
@@ -106,15 +110,22 @@ impl Stock {
         let grants = KVVec::with_capacity(MAX_PIECES * links, GFP_KERNEL)?;
         let arena = Arena::new(len, table);
         let holders = Holders::new()?;
-        let cell = RcuArc::empty();
-        cell.replace(Some(Arc::new(LocalRef(bytes), GFP_KERNEL)?));
+        let cleaner = Cleaner::new(arena.size(), bytes)?;
+        let worker = new_worker!(cleaner.clone())?;
+        worker.kick();
+        let len = arena.size();
+        let pieces = Pieces {
+            arena,
+            cleaner: cleaner.clone(),
+            grants,
+        };
         Arc::pin_init(
             pin_init!(Self {
                 window,
-                len: arena.size(),
-                bytes: cell,
-                preparing <- new_mutex!(()),
-                pieces <- new_mutex!(Pieces { arena, grants }),
+                len,
+                cleaner,
+                worker,
+                pieces <- new_mutex!(pieces),
                 holders,
             }),
             GFP_KERNEL,
@@ -123,9 +134,8 @@ impl Stock {
 
     /// See [`Pool::close`](super::Pool::close).
     pub(super) fn close(&self) {
-        let preparing = self.preparing.lock();
-        let bytes = self.bytes.replace(None);
-        drop(preparing);
+        self.worker.stop();
+        let bytes = self.cleaner.close();
         self.holders.revoke();
         // Its pages may go with it: nobody maps them any more.
         drop(bytes);
@@ -160,24 +170,9 @@ impl Stock {
         })
     }
 
-    /// Makes a piece ready that was just cut: present, and all zero, also behind its end
-    /// in the last page, which whoever maps it sees as well.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`, `ENOTCONN` if the memory has gone.
+    /// See [`Cleaner::prepare`].
     pub(super) fn prepare(&self, off: u64, len: u64) -> Result {
-        let len = len.next_multiple_of(PAGE);
-        let _preparing = self.preparing.lock();
-        let bytes = self.bytes.get().ok_or(error::not_connected())?;
-        bytes.0.prepare(off, len)?;
-        let mut done = 0;
-        while done < len {
-            let n = STRETCH.min(len - done);
-            bytes.0.zero(off + done, n)?;
-            done += n;
-        }
-        Ok(())
+        self.cleaner.prepare(off, len)
     }
 
     /// The peer of a link may reach the piece at `off` from now on.
@@ -211,6 +206,7 @@ impl Stock {
             .remove(at.ok_or(ENOENT)?)
             .map_err(|_| ENOENT)?;
         pieces.settle(off);
+        self.worker.kick();
         Ok(())
     }
 
@@ -222,16 +218,19 @@ impl Stock {
                 pieces.settle(grant.off);
             }
         }
+        self.worker.kick();
     }
 
     /// The owner gives a piece up. Those that peers may reach wait for them.
     pub(super) fn give_up(&self, off: u64) {
         let mut pieces = self.pieces.lock();
         // The piece is there: it was cut for the one who gives it up, once.
-        let _ = match pieces.is_granted(off) {
-            true => pieces.arena.retire(off),
-            false => pieces.arena.free(off),
-        };
+        if pieces.is_granted(off) {
+            let _ = pieces.arena.retire(off);
+        } else {
+            pieces.free(off);
+            self.worker.kick();
+        }
     }
 
     /// Adds a holder, who is told by [`close`](Self::close).
@@ -245,9 +244,6 @@ impl Stock {
     ///
     /// `ENOTCONN` if it has gone, or that of `f`.
     pub(super) fn with_bytes<R>(&self, f: impl FnOnce(&dyn LocalBytes) -> Result<R>) -> Result<R> {
-        match self.bytes.load(&rcu::read_lock()) {
-            Some(bytes) => f(&*bytes.0),
-            None => Err(error::not_connected()),
-        }
+        self.cleaner.with_bytes(f)
     }
 }

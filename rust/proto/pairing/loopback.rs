@@ -60,13 +60,24 @@ fn grab_both(
     };
     let first = minimum(x, host)?;
     let second = minimum(y, host).inspect_err(|_| drop_span(first, host))?;
-    // Each gives its minimum back for as much as there is, which is no less.
-    drop_span(first, host);
-    let first = grab(x.0, x.1, host).inspect_err(|_| drop_span(second, host))?;
-    drop_span(second, host);
-    let second = grab(y.0, y.1, host).inspect_err(|_| drop_span(first, host))?;
+    let first = widen(x, first, host).inspect_err(|_| drop_span(second, host))?;
+    let second = widen(y, second, host).inspect_err(|_| drop_span(first, host))?;
     match (first, second) {
         (None, None) => Err(NoRoom),
         windows => Ok(windows),
     }
+}
+
+/// Gives a window's minimum back for as much as there is, which is no less; a window of one
+/// size stays what it is.
+fn widen(
+    (params, limits): Wanted<'_>,
+    minimum: Option<Span>,
+    host: &mut impl Host,
+) -> Result<Option<Span>, NoRoom> {
+    if limits.min == limits.max {
+        return Ok(minimum);
+    }
+    drop_span(minimum, host);
+    grab(params, limits, host)
 }

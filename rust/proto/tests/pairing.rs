@@ -864,6 +864,17 @@ fn in_loopback_both_minimums_find_their_place() {
     }
 }
 
+/// Memory is zeroed each time that it is cut: windows of one size are cut once.
+#[test]
+fn in_loopback_windows_of_one_size_are_cut_once() {
+    let mut site = Site::new(Mode::Loopback, 8, 8);
+    let of_one_size = |c| logical(c, pages(2, 2), pages(2, 2));
+    site.request(&of_one_size(Server)).expect("taken");
+    let client = site.request(&of_one_size(Client)).expect("taken");
+    site.pair(client).expect("paired");
+    assert_eq!(site.desk.life.values().max(), Some(&2));
+}
+
 /// PXI-PAIR-1: in loopback, too, space that comes back joins posted peers.
 #[test]
 fn in_loopback_posted_peers_pair_when_space_comes_back() {
