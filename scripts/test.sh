@@ -55,7 +55,7 @@ run_long() {
 
 run_pytest() {
 	local report=$results/pytest.xml status=0 counts limit=600
-	[ "${DEBUG:-}" != 1 ] || limit=2400
+	[ "${DEBUG:-}${RACES:-}" != 1 ] || limit=2400
 	say "tests with guests"
 	rm -f "$report"
 	/usr/bin/python3 -m pytest -c "$checkout/tests/pytest.ini" --junitxml "$report" \
