@@ -9,13 +9,14 @@ SHELL := /bin/bash
 HOSTS ?= 3
 HOST ?=
 DEBUG ?=
+RACES ?=
 LONG ?=
 KERNEL_SERIES ?=
 PREFIX ?= /usr/local
-export DEBUG LONG KERNEL_SERIES
+export DEBUG RACES LONG KERNEL_SERIES
 
-flavour := $(if $(filter 1,$(DEBUG)),debug,rig)
-debug_option := $(if $(filter debug,$(flavour)),--debug)
+flavour := $(if $(filter 1,$(DEBUG)),debug,$(if $(filter 1,$(RACES)),races,rig))
+flavour_option := $(if $(filter-out rig,$(flavour)),--$(flavour))
 MODULES ?= $(CURDIR)/build/modules/$(flavour)$(addprefix -,$(KERNEL_SERIES))
 export MODULES
 
@@ -41,7 +42,7 @@ export PXIMC_VENDORS ?= pximc-ntb
 # Asked for only when a recipe runs: by then the kernel has been built.
 ifeq ($(KDIR),)
 kernel_step := kernel
-kdir = $(shell scripts/kernel.sh --print-dir $(debug_option))
+kdir = $(shell scripts/kernel.sh --print-dir $(flavour_option))
 else
 export KDIR
 kdir = $(KDIR)
@@ -61,7 +62,7 @@ setup:
 
 ## kernel: obtain and build the rig's kernel, once; it stays in the cache
 kernel: setup
-	@scripts/kernel.sh $(debug_option)
+	@scripts/kernel.sh $(flavour_option)
 
 ## rig: build the programs of the test rig
 rig:
@@ -104,7 +105,7 @@ demo: setup modules rig examples
 shell: setup modules rig
 	@scripts/rig/rig shell --hosts $(HOSTS) $(HOST)
 
-## test: all tests; LONG=1 adds the long ones, DEBUG=1 takes the checking kernel
+## test: all tests; LONG=1 adds the long ones, DEBUG=1 or RACES=1 takes a checking kernel
 test: setup modules rig examples programs
 	@scripts/test.sh
 
@@ -136,6 +137,6 @@ clean:
 
 ## help: this list
 help:
-	@echo "make TARGET [DEBUG=1] [KDIR=a built kernel] [KERNEL_SERIES=7.2]"
+	@echo "make TARGET [DEBUG=1 | RACES=1] [KDIR=a built kernel] [KERNEL_SERIES=7.2]"
 	@echo
 	@sed -n 's/^## \([a-z]*\): /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12

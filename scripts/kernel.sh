@@ -3,11 +3,12 @@
 #
 # Obtains Debian's packaged kernel source and builds the rig's kernel from it.
 #
-#   kernel.sh [--debug] [--update]       build unless it is built
-#   kernel.sh [--debug] --print-dir      where the built kernel is
+#   kernel.sh [--debug | --races] [--update]     build unless it is built
+#   kernel.sh [--debug | --races] --print-dir    where the built kernel is
 #   kernel.sh --print-source             where its source is
 #
-# --debug selects the kernel with KASAN, lockdep and kmemleak; --update looks
+# --debug selects the kernel with KASAN, lockdep and kmemleak, --races the one with
+# KCSAN, which cannot be had together with KASAN; --update looks
 # for a newer source than the one in the cache. Everything stays in the cache,
 # keyed by source version, configuration and compilers. KERNEL_SERIES=7.2 asks
 # for another series than the newest one.
@@ -27,13 +28,13 @@ update=
 flavour=rig
 while [ $# -gt 0 ]; do
 	case $1 in
-	--debug)
-		flavour=debug
-		fragments+=("$checkout/scripts/kernel/debug.config")
+	--debug | --races)
+		flavour=${1#--}
+		fragments=("${fragments[0]}" "$checkout/scripts/kernel/$flavour.config")
 		;;
 	--update) update=1 ;;
 	--print-dir | --print-source) action=${1#--} ;;
-	*) die "unknown option $1" "options: --debug --update --print-dir --print-source" ;;
+	*) die "unknown option $1" "options: --debug --races --update --print-dir --print-source" ;;
 	esac
 	shift
 done
@@ -235,7 +236,7 @@ print-source | print-dir)
 	fi
 	name_build
 	[ -e "$build_dir/.complete" ] ||
-		die "the $flavour kernel has not been built" "run: make kernel$([ $flavour = rig ] || printf ' DEBUG=1')"
+		die "the $flavour kernel has not been built" "run: make kernel$([ "$flavour" = rig ] || printf ' %s=1' "${flavour^^}")"
 	printf '%s\n' "$build_dir"
 	;;
 build)

@@ -73,6 +73,7 @@ check "clippy, host side" cargo clippy --quiet --workspace --locked --all-target
 check "rustfmt, userlib" cargo fmt --manifest-path userlib/Cargo.toml --all --check
 check "clippy, userlib" cargo clippy --manifest-path userlib/Cargo.toml --quiet --workspace \
 	--locked --all-targets -- -D warnings
+check "unsafe, by file" scripts/unsafe.sh
 check checkpatch checkpatch
 check shellcheck shell_scripts
 check "python syntax" python_syntax

@@ -57,7 +57,7 @@ run_long() {
 run_pytest() {
 	local name=$1 report=$results/pytest-$1.xml status=0 counts limit=600
 	shift
-	[ "${DEBUG:-}" != 1 ] || limit=2400
+	[ "${DEBUG:-}${RACES:-}" != 1 ] || limit=2400
 	say "tests with guests: $name"
 	rm -f "$report"
 	/usr/bin/python3 -m pytest -c "$checkout/tests/pytest.ini" --junitxml "$report" \

@@ -19,6 +19,7 @@ use crate::{
         MAX_PEERS,
         REGISTRY, //
     },
+    stats::Counter,
     sysfs::InterfaceDirectory, //
 };
 use kernel::{
@@ -88,6 +89,7 @@ pub struct Info {
 pub struct Interface {
     info: Info,
     peer: RcuArc<Peer>,
+    resets: Counter,
 }
 
 impl Interface {
@@ -104,6 +106,11 @@ impl Interface {
     /// The peer at the far end, while frames can be sent to it.
     pub fn peer(&self) -> Option<Arc<Peer>> {
         self.peer.get()
+    }
+
+    /// How often its transport has ended an epoch because the peer wrote what cannot be.
+    pub fn resets(&self) -> u64 {
+        self.resets.get()
     }
 
     /// Whether there is a peer at the far end.
@@ -248,6 +255,7 @@ impl Registration {
             Interface {
                 info,
                 peer: RcuArc::empty(),
+                resets: Counter::new(),
             },
             GFP_KERNEL,
         )?;
@@ -265,6 +273,11 @@ impl Registration {
     /// The interface.
     pub fn interface(&self) -> &Arc<Interface> {
         &self.interface
+    }
+
+    /// Counts an epoch that has ended because the peer wrote what cannot be.
+    pub fn count_reset(&self) {
+        self.interface.resets.add(1);
     }
 
     /// Says which peer is at the far end: one that has been entered, and that leaves

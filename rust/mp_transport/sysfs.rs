@@ -12,7 +12,7 @@
 //! /sys/kernel/mp/peers/<id>/{id,index,type,state,route,queues,max_frame}
 //! /sys/kernel/mp/peers/<id>/{tx,rx}_{frames,bytes,errors}
 //! /sys/kernel/mp/peers/<id>/link/            the transport's own counters
-//! /sys/kernel/mp/interfaces/<id>/{name,state,peer}
+//! /sys/kernel/mp/interfaces/<id>/{name,state,peer,resets}
 //! /sys/kernel/mp/interfaces/<id>/{location,vendor,device,subsystem_vendor,
 //!                                 subsystem_device}  of a bridge on a PCI bus
 //! ```
@@ -139,13 +139,14 @@ impl Attributes for InterfaceAttributes {
                 c"name",
                 c"state",
                 c"peer",
+                c"resets",
                 c"location",
                 c"vendor",
                 c"device",
                 c"subsystem_vendor",
                 c"subsystem_device",
             ],
-            3,
+            4,
         );
         match self.0.info().location {
             Some(_) => all,
@@ -160,11 +161,12 @@ impl Attributes for InterfaceAttributes {
             (1, _, Some(_)) => writeln!(out, "up"),
             (1, _, None) => writeln!(out, "down"),
             (2, _, Some(peer)) => writeln!(out, "{:08x}", peer.id().0),
-            (3, Some(function), _) => writeln!(out, "{function}"),
-            (4, Some(function), _) => writeln!(out, "{:04x}", function.vendor_id),
-            (5, Some(function), _) => writeln!(out, "{:04x}", function.device_id),
-            (6, Some(function), _) => writeln!(out, "{:04x}", function.subsystem_vendor_id),
-            (7, Some(function), _) => writeln!(out, "{:04x}", function.subsystem_id),
+            (3, _, _) => writeln!(out, "{}", self.0.resets()),
+            (4, Some(function), _) => writeln!(out, "{function}"),
+            (5, Some(function), _) => writeln!(out, "{:04x}", function.vendor_id),
+            (6, Some(function), _) => writeln!(out, "{:04x}", function.device_id),
+            (7, Some(function), _) => writeln!(out, "{:04x}", function.subsystem_vendor_id),
+            (8, Some(function), _) => writeln!(out, "{:04x}", function.subsystem_id),
             _ => writeln!(out, "none"),
         }
     }

@@ -489,6 +489,9 @@ impl PeerLink {
             self.pidx,
             reason
         );
+        if reason == DownReason::Corrupt {
+            self.upper.target().count_reset();
+        }
         trace::link_state(self.shared.bridge(), self.pidx, false, name_of(reason));
         self.shared.host().link_down(self.key());
         active.link.channel().close();

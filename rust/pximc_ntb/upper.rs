@@ -128,6 +128,11 @@ impl Upper {
         *self.wanted.lock() = session;
     }
 
+    /// The peer wrote what cannot be: its epoch has ended because of that.
+    pub(crate) fn count_reset(&self) {
+        self.interface.count_reset();
+    }
+
     fn enter(&self, session: Arc<Session>) -> Entered {
         let mut entered = Entered {
             session,

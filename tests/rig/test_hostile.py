@@ -5,16 +5,22 @@ speaks another version of the protocol. It costs them their link, nobody else.
 
 import contextlib
 import mmap
+import os
 import random
+import subprocess
+import threading
 import time
 
 import pytest
-from ntbrig import qemu, stack
+from ntbrig import RigError, qemu, stack
+from ntbrig.settings import PATIENCE, programs_dir
 
+from ether import stream
 from frames import (
     TRANSPORT,
     Receivers,
     counters,
+    peer_counter,
     peer_id,
     send,
     wait_for_peers,
@@ -26,6 +32,10 @@ WINDOWS_PER_PEER = 2
 STATUS_PAGE = 4096
 RING_WORDS = range(0x200, 0x200 + 9 * 128, 8)
 RINGS = range(STATUS_PAGE, 2 << 20)
+# The peer that lies in all ways: for how long, and what its lies follow from.
+LONG = os.environ.get("LONG") == "1"
+LIES_SECONDS = float(os.environ.get("LIES_SECONDS") or (600 if LONG else 15))
+LIES_SEED = int(os.environ.get("LIES_SEED") or (time.time_ns() if LONG else 1))
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +115,107 @@ def test_garbage_in_rings_and_control_words_under_traffic_is_survived(fabric):
     expect_traffic(ep1, rp)
     expect_traffic(ep2, rp)
     expect_traffic(rp, ep1)
+
+
+class Streams:
+    """Verified streams between two hosts, both ways, again and again."""
+
+    def __init__(self, *guests):
+        self.pairs = [guests, guests[::-1]]
+        self.rounds = [0, 0]
+        self.errors = []
+        self.stopped = threading.Event()
+        self.threads = [threading.Thread(target=self.run, args=(n,), daemon=True) for n in (0, 1)]
+
+    def run(self, number):
+        source, sink = self.pairs[number]
+        try:
+            while not self.stopped.is_set():
+                stream(source, sink, mib=4)
+                self.rounds[number] += 1
+        except BaseException as error:
+            self.errors.append(error)
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stopped.set()
+        for thread in self.threads:
+            thread.join(120 * PATIENCE)
+
+
+def hostile_peer(fabric, victim, liar, seed, seconds):
+    """The command that lies to one host in the name of another one."""
+    program = programs_dir() / "hostile-peer"
+    if not program.exists():
+        raise RigError(f"{program} is missing: run `make rig`")
+    index = liar.port - (liar.port > victim.port)
+    place = fabric.settings.area_base + index * WINDOWS_PER_PEER * SLOT
+    queues = peer_counter(victim, peer_id(liar), "queues")
+    (board,) = fabric.settings.boards
+    server = qemu.board_directory(fabric.directory, board) / "control.sock"
+    return [
+        program, "--ram", qemu.ram_file(fabric.directory, victim.port), "--at", place,
+        "--len", SLOT, "--server", server, "--victim", victim.port, "--liar", liar.port,
+        "--queues", queues, "--vectors", fabric.settings.vectors,
+        "--seed", seed, "--seconds", seconds,
+    ]  # fmt: skip
+
+
+def resets(guest, peer):
+    """How often a host has ended an epoch because of what that peer wrote."""
+    number = f"{peer_id(peer):08x}"
+    found = guest.run(
+        f"cd /sys/kernel/mp/interfaces; for i in *; do "
+        f'[ "$(cat $i/peer)" = {number} ] && cat $i/resets; done; true'
+    ).out
+    return int(found or 0)
+
+
+@pytest.mark.timeout(900 + 2 * LIES_SECONDS)
+def test_a_peer_that_lies_costs_its_own_link_and_no_other(fabric):
+    """Whatever it writes at whatever time, the victim goes on, says why it has reset the link,
+    and traffic with the other host never stops."""
+    rp, ep1, ep2 = fabric.hosts
+    print(f"LIES_SEED={LIES_SEED} LIES_SECONDS={LIES_SECONDS:.0f}")
+    stack.load(*fabric.hosts, modules=("mp_func_user", "mp_func_ether"))
+    for guest in fabric.hosts:
+        stack.configure(guest)
+    stack.wait_for_carrier(*fabric.hosts)
+    command = hostile_peer(fabric, rp, ep1, LIES_SEED, LIES_SECONDS)
+    before = resets(rp, ep1)
+    rp.run("dmesg -C")
+    with Streams(rp, ep2) as streams:
+        while min(streams.rounds) == 0 and not streams.errors:
+            time.sleep(0.05)
+        start = list(streams.rounds)
+        told = subprocess.run(
+            [str(word) for word in command],
+            capture_output=True, text=True, timeout=60 + 2 * LIES_SECONDS,
+        )  # fmt: skip
+        assert told.returncode == 0, told.stderr
+        during = [end - begin for begin, end in zip(start, streams.rounds)]
+        assert not streams.errors, streams.errors
+    assert not streams.errors, streams.errors
+    assert min(during) > 0, during
+    log = rp.run("dmesg").out
+    for guest in fabric.hosts:
+        wait_for_peers(guest, 2, timeout=20)
+    count = resets(rp, ep1) - before
+    said = log.count("impossible value")
+    print(f"{told.stdout}{count} resets, {said} said so, streams meanwhile: {during}")
+    assert count > 0 and said > 0, log
+    # No liar fills the log: so many lines at once, and these each second.
+    assert len(log.splitlines()) < 200 + 50 * LIES_SECONDS, log
+    # The other host has not noticed anything, and the liar's host gets on again.
+    assert resets(rp, ep2) == 0
+    stack.unload(*fabric.hosts, modules=("mp_func_user", "mp_func_ether"))
+    expect_traffic(ep1, rp)
+    expect_traffic(rp, ep1)
+    expect_traffic(ep2, rp)
 
 
 def test_a_hung_peer_is_noticed_and_returns_in_a_new_epoch(fabric):

@@ -16,9 +16,16 @@ PRINT_DIR_TIMEOUT = 60
 class RigError(Exception):
     """Something the rig needs is missing or did not happen; says what to do."""
 
+
+def flavour():
+    """Which kernel is asked for, with the modules for it: `rig`, `debug` or `races`."""
+    asked = (name for name in ("debug", "races") if os.environ.get(name.upper()) == "1")
+    return next(asked, "rig")
+
+
 # Every time limit is multiplied by this: for kernels that check everything, and
 # for machines that are busy.
-PATIENCE = float(os.environ.get("RIG_PATIENCE") or (4 if os.environ.get("DEBUG") == "1" else 1))
+PATIENCE = float(os.environ.get("RIG_PATIENCE") or (1 if flavour() == "rig" else 4))
 
 
 def host_names(hosts):
@@ -68,8 +75,8 @@ def _kernel_dir():
     if named := os.environ.get("KDIR"):
         return Path(named)
     command = [CHECKOUT / "scripts/kernel.sh", "--print-dir"]
-    if os.environ.get("DEBUG") == "1":
-        command.append("--debug")
+    if flavour() != "rig":
+        command.append(f"--{flavour()}")
     try:
         found = subprocess.run(
             command, capture_output=True, text=True, timeout=PRINT_DIR_TIMEOUT, check=True

@@ -5,7 +5,7 @@ import os
 import time
 from pathlib import Path
 
-from .settings import CHECKOUT, RigError
+from .settings import CHECKOUT, RigError, flavour
 
 # In the order of loading; each needs those before it.
 MODULES = ("mp_kernel", "ntb_hw_ivshmem", "mp_transport", "pximc_ntb", "mp_func_ether")
@@ -32,9 +32,9 @@ def modules_dir():
     """Where the built modules are: `MODULES`, or the checkout's build."""
     if named := os.environ.get("MODULES"):
         return Path(named)
-    flavour = "debug" if os.environ.get("DEBUG") == "1" else "rig"
     series = os.environ.get("KERNEL_SERIES")
-    return CHECKOUT / "build/modules" / (f"{flavour}-{series}" if series else flavour)
+    name = f"{flavour()}-{series}" if series else flavour()
+    return CHECKOUT / "build/modules" / name
 
 
 def address(guest):

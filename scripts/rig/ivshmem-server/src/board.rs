@@ -134,6 +134,18 @@ impl Board {
         self.count_loss(port)
     }
 
+    /// Writes a word among those of the ports, as a guest can; nothing elsewhere.
+    ///
+    /// # Errors
+    /// Whatever `pwrite(2)` reports.
+    pub fn store(&self, offset: u64, word: u32) -> io::Result<()> {
+        let blocks = PORTS_OFFSET..SIZE - 3;
+        if !offset.is_multiple_of(4) || !blocks.contains(&offset) {
+            return Ok(());
+        }
+        self.memory.write_all_at(&word.to_le_bytes(), offset)
+    }
+
     fn count_loss(&mut self, port: usize) -> io::Result<()> {
         let Some(lost) = self.lost.get_mut(port) else {
             return Ok(());

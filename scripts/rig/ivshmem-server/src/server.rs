@@ -83,7 +83,11 @@ impl Port {
     }
 
     fn ring(&self) {
-        if let (Some(_), Some(doorbell)) = (&self.client, self.doorbells.first()) {
+        self.ring_at(0);
+    }
+
+    fn ring_at(&self, vector: usize) {
+        if let (Some(_), Some(doorbell)) = (&self.client, self.doorbells.get(vector)) {
             // A full counter already means "ring": nothing is lost.
             let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
         }
@@ -112,8 +116,10 @@ impl Server {
         dir.join(format!("port{port}.sock"))
     }
 
-    /// Path of the socket that takes the orders `plug N` and `unplug N`, one in a
-    /// datagram.
+    /// Path of the socket that takes orders, one in a datagram: `plug N` and
+    /// `unplug N`; for peers that lie `ring N VECTOR`, which raises an interrupt of a
+    /// port, and `store OFFSET WORD`, which writes 32 bits into the registers of the
+    /// ports. Numbers are decimal.
     pub fn control_path(dir: &Path) -> PathBuf {
         dir.join("control.sock")
     }
@@ -178,6 +184,13 @@ impl Server {
 
     /// Carries out an order; what is none is ignored.
     fn obey(&mut self, order: &str) -> io::Result<Option<Event>> {
+        let words: Vec<_> = order.split_whitespace().collect();
+        if let [what @ ("ring" | "store"), place, value] = words[..] {
+            if let (Ok(place), Ok(value)) = (place.parse(), value.parse()) {
+                self.lie(what, place, value)?;
+            }
+            return Ok(None);
+        }
         let (plugged, port) = match order.trim().split_once(' ') {
             Some(("plug", port)) => (true, port),
             Some(("unplug", port)) => (false, port),
@@ -194,6 +207,16 @@ impl Server {
             true => Event::Plugged(port),
             false => Event::Unplugged(port),
         }))
+    }
+
+    /// Does what a peer could do as well.
+    fn lie(&self, what: &str, place: usize, value: u32) -> io::Result<()> {
+        match (what, self.ports.get(place)) {
+            ("ring", Some(port)) => port.ring_at(value as usize),
+            ("store", _) => self.board.store(place as u64, value)?,
+            _ => {}
+        }
+        Ok(())
     }
 
     fn wait(&self, timeout: Option<&Timespec>) -> io::Result<()> {

@@ -264,6 +264,21 @@ fn a_cable_is_taken_out_and_put_in_on_order() {
 }
 
 #[test]
+fn what_a_peer_that_lies_can_do_is_done_on_order() {
+    let mut rig = Rig::new();
+    let guest = rig.boot(1);
+    let orders = UnixDatagram::unbound().unwrap();
+    let control = Server::control_path(rig.dir.path());
+    let word = block(1) + 0x100;
+    let store = format!("store {word} 4026531840");
+    orders.send_to(store.as_bytes(), &control).unwrap();
+    orders.send_to(b"ring 1 1", &control).unwrap();
+    assert_eq!(rig.step(), []);
+    assert_eq!(guest.word(word), 0xf000_0000);
+    assert_eq!((guest.rings(1, 0), guest.rings(1, 1)), (0, 1));
+}
+
+#[test]
 fn orders_that_are_none_are_ignored() {
     let mut rig = Rig::new();
     let orders = UnixDatagram::unbound().unwrap();
@@ -275,6 +290,13 @@ fn orders_that_are_none_are_ignored() {
         "unplug -1",
         "pull 1",
         "unplug 1 now",
+        "ring 1",
+        "ring 3 0",
+        "ring 1 2",
+        "store 4096 -1",
+        "store 0 1",
+        "store 4097 1",
+        "store 1048574 1",
     ] {
         orders.send_to(order.as_bytes(), &control).unwrap();
         assert_eq!(rig.step(), [], "{order:?}");

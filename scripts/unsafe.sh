@@ -1,0 +1,81 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Counts `unsafe` by file, and fails for files that may not have it.
+#
+#   unsafe.sh [REPORT]
+#
+# REPORT, by default build/lint/unsafe.txt, gets the counts, the largest first. The lints see to it that each block argues
+# its safety.
+
+. "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
+
+# Where it may be, and why there. A directory stands for everything below it; tests of
+# what is named here stand beside it.
+places() {
+	cat <<-'EOF'
+		rust/abstractions/              wraps the kernel's interfaces
+		rust/bindings/                  declares them
+		rust/dma_test/                  a DMA engine in Rust, for tests: no wrapper exists
+		rust/mp_transport/capi          the interface for modules in C
+		rust/mp_transport/capi.rs       the same
+		rust/mp_transport/copy.rs       copies from and to memory that others change
+		rust/mp_transport/local.rs      names memory to a DMA engine
+		rust/mp_transport.rs            initialises static locks
+		rust/mp_transport/service.rs    has one
+		rust/pximc_ntb/dma.rs           names memory to a DMA engine
+		rust/pximc_ntb/inward.rs        the same
+		rust/pximc_ntb/local.rs         the same
+		rust/mp_func_user.rs            initialises static locks
+		rust/mp_func_user/quota.rs      has them
+		rust/mp_func_user/access.rs     lets devices reach a window
+		rust/mp_func_user/calls.rs      says which structures are plain bytes
+		rust/mp_func_user/status.rs     says which pages a mapping has
+		rust/mp_func_user/window.rs     the same
+		rust/mp_kunit/user.rs           both, for tests
+		rust/ntb_hw_ivshmem/driver.rs   sets the DMA mask
+		userlib/fabric/src/device.rs    system calls
+		userlib/fabric/src/map.rs       memory that others change
+		userlib/fabric/src/status.rs    the same
+		userlib/fabric-storm/           makes calls that no library would make
+		userlib/pximc-dispatcher/       loads libraries in C and stands for them
+		userlib/pximc-ntb/              the interface for programs in C
+		userlib/sisci-ffi/              the same
+	EOF
+}
+
+# FILE COUNT of each file that has any; comments and attributes do not count.
+counts() {
+	git ls-files -z --cached --others --exclude-standard -- '*.rs' |
+		xargs -0 awk '
+			{ sub(/\/\/.*/, "") }
+			/unsafe_op_in_unsafe_fn|undocumented_unsafe|(forbid|deny)\(unsafe/ { next }
+			{ count[FILENAME] += gsub(/(^|[^[:alnum:]_])unsafe([^[:alnum:]_]|$)/, "") }
+			END { for (file in count) if (count[file]) print file, count[file] }'
+}
+
+is_allowed() {
+	local place
+	while read -r place _; do
+		case $1 in
+		"$place" | "${place%/}"/*) return 0 ;;
+		esac
+	done < <(places)
+	return 1
+}
+
+cd "$checkout"
+report=${1:-build/lint/unsafe.txt}
+mkdir -p "$(dirname -- "$report")"
+counts | sort -k 2,2nr -k 1,1 >"$report.new"
+trap 'rm -f "$report.new"' EXIT
+others=()
+while read -r file count; do
+	is_allowed "$file" || others+=("$file ($count)")
+done <"$report.new"
+say "$(awk '{ sum += $2 } END { printf "unsafe: %d in %d files\n", sum, NR }' "$report.new")"
+awk '{ split($1, name, "/"); sum[name[1] "/" name[2]] += $2 }
+	END { for (part in sum) printf "  %5d %s\n", sum[part], part }' "$report.new" | sort -rn
+cp "$report.new" "$report"
+[ ${#others[@]} -eq 0 ] || die "unsafe where it may not be: ${others[*]}" \
+	"write it with rust/abstractions or userlib/fabric, or say in $0 why it must be there"
