@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Installs the library of SISCI that has been built, its headers and manual pages, below
-# PREFIX=; DESTDIR= is put before all paths.
+# Installs the library of SISCI that has been built, its headers, the tools and manual pages,
+# below PREFIX=; DESTDIR= is put before all paths.
 
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 
@@ -11,6 +11,7 @@ programs=${RIG_PROGRAMS:-$target_dir/x86_64-unknown-linux-gnu/release}
 prefix=${DESTDIR:-}${PREFIX:-/usr/local}
 include=$checkout/userlib/include
 man=$checkout/userlib/sisci-ffi/man
+tools=$checkout/userlib/sisci-tools
 
 # Cargo calls it by the name of the crate; inside, it has that which programs are linked to.
 [ -e "$programs/libsisci_ffi.so" ] || die "libsisci is not built" "run: make userlib"
@@ -18,3 +19,10 @@ install -D -m 755 "$programs/libsisci_ffi.so" "$prefix/lib/libsisci.so"
 install -D -m 644 -t "$prefix/include" "$include"/sisci_{api,types,error}.h
 install -D -m 644 -t "$prefix/share/man/man3" "$man/sisci.3"
 install -D -m 644 -t "$prefix/share/man/man5" "$man/sisci.conf.5"
+
+for page in "$tools"/man/*.1; do
+	tool=$(basename "$page" .1)
+	[ -e "$programs/$tool" ] || die "$tool is not built" "run: make userlib"
+	install -D -m 755 -t "$prefix/bin" "$programs/$tool"
+	install -D -m 644 -t "$prefix/share/man/man1" "$page"
+done

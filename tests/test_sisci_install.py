@@ -9,6 +9,9 @@ import pytest
 from ntbrig.settings import CHECKOUT, STATIC_TARGET
 
 
+TOOLS = ("dmabench", "intr_bench", "rpc", "sci_probe", "sci_query", "scibench", "scipp", "shmem")
+
+
 def run(*command, **settings):
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, **settings)
     assert result.returncode == 0, result.stderr
@@ -25,7 +28,14 @@ def prefix(tmp_path):
     return tmp_path / "opt/sisci"
 
 
-def test_library_headers_and_manual_are_installed(prefix):
+def shown(page):
+    """A manual page as it is read."""
+    told = run("man", "--warnings", "-l", page, env=os.environ | {"MANWIDTH": "100"})
+    assert told.stderr == ""
+    return told.stdout
+
+
+def test_library_headers_tools_and_manual_are_installed(prefix):
     """SI-ABI-1"""
     files = {str(path.relative_to(prefix)) for path in prefix.rglob("*") if path.is_file()}
     assert files == {
@@ -35,20 +45,37 @@ def test_library_headers_and_manual_are_installed(prefix):
         "lib/libsisci.so",
         "share/man/man3/sisci.3",
         "share/man/man5/sisci.conf.5",
+        *(f"bin/{tool}" for tool in TOOLS),
+        *(f"share/man/man1/{tool}.1" for tool in TOOLS),
     }
 
 
 def test_the_manual_has_all_functions(prefix):
     """SI-ABI-2: and it renders without a complaint."""
-    page = prefix / "share/man/man3/sisci.3"
-    shown = run("man", "--warnings", "-l", page, env=os.environ | {"MANWIDTH": "100"})
-    assert shown.stderr == ""
+    page = shown(prefix / "share/man/man3/sisci.3")
     header = (prefix / "include/sisci_api.h").read_text()
     functions = set(re.findall(r"\b(SCI[A-Z]\w+)\(", header))
     assert len(functions) == 84
-    assert functions <= set(re.findall(r"\bSCI\w+", shown.stdout))
-    other = prefix / "share/man/man5/sisci.conf.5"
-    assert run("man", "--warnings", "-l", other).stderr == ""
+    assert functions <= set(re.findall(r"\bSCI\w+", page))
+    assert "node" in shown(prefix / "share/man/man5/sisci.conf.5")
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_the_manual_of_a_tool_has_all_that_its_help_has(prefix, tool):
+    page = shown(prefix / f"share/man/man1/{tool}.1")
+    told = run(prefix / "bin" / tool, "--help").stdout
+    options = set(re.findall(r"(?<!\S)--?[a-zA-Z][a-z]*", told))
+    assert {"--json", "--adapter", "--help"} <= options
+    # Hyphens at the ends of lines are the formatter's.
+    assert options <= set(re.findall(r"--?[a-zA-Z][a-z]*", page))
+
+
+def test_a_tool_without_the_fabric_says_what_is_missing(prefix):
+    env = os.environ | {"SISCI_CONF": "/dev/null"}
+    command = [prefix / "bin/sci_probe", "4"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env)
+    assert result.returncode == 1
+    assert result.stderr.startswith("FAILED: SCIOpen: ")
 
 
 def test_the_example_in_the_manual_compiles_and_runs(prefix, tmp_path):

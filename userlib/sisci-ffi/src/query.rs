@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `SCIQuery`: what is known of the library, adapters and objects. What the system tells of a PCI
-//! function is read from sysfs.
+//! `SCIQuery`: what is known of the library, adapters and objects.
 
 use crate::{
     buffer::{Output, Query},
@@ -10,14 +9,9 @@ use crate::{
     sys,
     table::Handle,
 };
-use mp_fabric::{Device, Interface};
-use sisci::{Adapter, Desc, Error, Result};
+use mp_fabric::Device;
+use sisci::{Adapter, Desc, Error, Result, API, VENDOR};
 use std::{ffi::c_void, fs};
-
-/// What `SCI_Q_VENDORID` answers.
-const VENDOR: &str = "pximc-ntb";
-/// What `SCI_Q_API` answers: the version of the interface, and of this library.
-const API: &str = concat!("SISCI API 2.x (", env!("CARGO_PKG_VERSION"), ")");
 
 /// A line of a processor's cache, where the system does not tell.
 const LINE: u32 = 64;
@@ -85,37 +79,22 @@ fn about_adapter<D: Device>(
     port: u32,
     subcommand: u32,
 ) -> Result<u32> {
-    let link = || {
-        let link = adapter.links.get(port as usize);
-        link.ok_or(Error::IllegalParameter)
-    };
-    let pci = || {
-        let mut links = adapter.links.iter();
-        links.find_map(|link| link.pci).ok_or(Error::NotSupported)
-    };
+    let port = port as usize;
     match subcommand {
         sys::SCI_Q_ADAPTER_CARD_TYPE => Ok(sys::DIS_ADAPTER_NTB),
         sys::SCI_Q_ADAPTER_NODEID => desc.node_at(adapter).ok_or(Error::NoSuchNodeId),
         sys::SCI_Q_ADAPTER_CONFIGURED => Ok(desc.node_at(adapter).is_some().into()),
-        // Without links the adapter is this host's own, which is always reached.
-        sys::SCI_Q_ADAPTER_LINK_OPERATIONAL if adapter.links.is_empty() => Ok(1),
-        sys::SCI_Q_ADAPTER_LINK_OPERATIONAL => Ok(link()?.up.into()),
-        sys::SCI_Q_ADAPTER_LINK_WIDTH => {
-            let width = attribute(link()?, "current_link_width")?;
-            width.parse().map_err(|_| Error::NotSupported)
+        sys::SCI_Q_ADAPTER_LINK_OPERATIONAL => adapter.is_operational(port).map(u32::from),
+        sys::SCI_Q_ADAPTER_LINK_WIDTH => adapter.link_width(port),
+        sys::SCI_Q_ADAPTER_LINK_SPEED => adapter.link_speed(port),
+        sys::SCI_Q_ADAPTER_LINK_ENABLED => {
+            let there = port < adapter.links.len();
+            there.then_some(1).ok_or(Error::IllegalParameter)
         }
-        sys::SCI_Q_ADAPTER_LINK_SPEED => {
-            generation(&attribute(link()?, "current_link_speed")?).ok_or(Error::NotSupported)
-        }
-        sys::SCI_Q_ADAPTER_LINK_ENABLED => link().map(|_| 1),
         sys::SCI_Q_ADAPTER_NUMBER_OF_LINKS => Ok(adapter.links.len() as u32),
         sys::SCI_Q_ADAPTER_DMA_MTU => Ok(u32::MAX),
         sys::SCI_Q_ADAPTER_MCAST_MAX_GROUPS => Ok(0),
-        sys::SCI_Q_ADAPTER_BDF => {
-            let (_, at) = pci()?;
-            let devfn = u32::from(at.device) << 3 | u32::from(at.function);
-            Ok(u32::from(at.bus) << 8 | devfn)
-        }
+        sys::SCI_Q_ADAPTER_BDF => adapter.bdf(),
         // Nothing tells.
         sys::SCI_Q_ADAPTER_SERIAL_NUMBER
         | sys::SCI_Q_ADAPTER_LINK_UPTIME
@@ -124,23 +103,6 @@ fn about_adapter<D: Device>(
         | sys::SCI_Q_ADAPTER_LINK_PARTNER_PORT_NO => Err(Error::NotSupported),
         _ => Err(Error::IllegalQuery),
     }
-}
-
-/// What the system tells of the bridge.
-fn attribute(link: &Interface, name: &str) -> Result<String> {
-    let (_, at) = link.pci.ok_or(Error::NotSupported)?;
-    let (domain, bus, device, function) = (at.domain, at.bus, at.device, at.function);
-    let directory = format!("/sys/bus/pci/devices/{domain:04x}:{bus:02x}:{device:02x}.{function}");
-    let text = fs::read_to_string(format!("{directory}/{name}"));
-    Ok(text.map_err(|_| Error::NotSupported)?.trim().into())
-}
-
-/// The generation of PCI Express that has a speed, which is written as `8.0 GT/s PCIe`.
-fn generation(speed: &str) -> Option<u32> {
-    let speeds = ["2.5", "5.0", "8.0", "16.0", "32.0", "64.0"];
-    let number = speed.split(' ').next()?;
-    let at = speeds.iter().position(|speed| *speed == number)?;
-    Some(at as u32 + 1)
 }
 
 fn system(query: Query) -> Result<()> {
@@ -226,18 +188,5 @@ fn dma<D: Device>(process: &Process<D>, query: Query, mode: u32) -> Result<()> {
             Ok(())
         }
         _ => Err(Error::IllegalQuery),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::generation;
-
-    /// SI-QUERY-4: the speed of a link is the generation of PCI Express.
-    #[test]
-    fn speeds_are_generations() {
-        assert_eq!(generation("2.5 GT/s PCIe"), Some(1));
-        assert_eq!(generation("16.0 GT/s PCIe"), Some(4));
-        assert_eq!(generation("Unknown"), None);
     }
 }

@@ -30,18 +30,19 @@ pub struct Side<'a, D: Device> {
 }
 
 impl<'a, D: Device> Side<'a, D> {
-    /// Opens a virtual device.
+    /// Opens a virtual device, has something done with it and closes it again.
     ///
     /// # Errors
-    /// Those of the call; so below.
-    pub fn open(library: &Library<D>, options: &'a Pair) -> Outcome<Self> {
+    /// Those of the calls; so below.
+    pub fn on(
+        library: &Library<D>,
+        options: &'a Pair,
+        work: impl FnOnce(&Self) -> Outcome,
+    ) -> Outcome {
         let desc = library.open().called("SCIOpen")?;
-        Ok(Side { desc, options })
-    }
-
-    /// Closes it.
-    pub fn close(self) -> Outcome {
-        self.desc.close().called("SCIClose")
+        let side = Side { desc, options };
+        work(&side)?;
+        side.desc.close().called("SCIClose")
     }
 
     /// When the patience that begins now is over.

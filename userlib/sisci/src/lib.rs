@@ -10,6 +10,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `config`, `desc` | which numbers nodes and adapters have, and which link leads to a node |
+//! | `facts` | what is known of the library and of adapters |
 //! | `segment`, `remote`, `map` | local segments, connections to remote ones, maps of both |
 //! | `sequence` | whether what was written has arrived |
 //! | `interrupt` | interrupts, with and without a message |
@@ -44,6 +45,7 @@ mod desc;
 mod dispatch;
 mod dma;
 mod error;
+mod facts;
 mod interrupt;
 mod map;
 mod remote;
@@ -58,6 +60,7 @@ pub use desc::{Adapter, Desc};
 pub use dispatch::Action;
 pub use dma::{DmaQueue, DmaSource, DmaState, Piece, VECTOR_MAX};
 pub use error::{error_string, Error, Result};
+pub use facts::{API, VENDOR};
 pub use interrupt::{
     InterruptFlags, LocalDataInterrupt, LocalInterrupt, RemoteDataInterrupt, RemoteInterrupt,
     MESSAGE_MAX,
@@ -66,6 +69,8 @@ pub use map::{Map, MapFlags};
 pub use remote::{RemoteEvent, RemoteSegment};
 pub use segment::{LocalEvent, LocalSegment, NewSegment, Reason, Unavailable};
 pub use sequence::{CheckFlags, Sequence, SequenceStatus};
+
+pub use mp_fabric::flush_stores;
 
 use mp_fabric::{CharDevice, Deadline, Device, Fabric};
 use rustix::io::Errno;

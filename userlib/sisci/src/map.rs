@@ -197,11 +197,12 @@ impl<D: Device> Map<D> {
         })
     }
 
-    /// Works on the memory, which stays as long as that takes.
+    /// Works on the memory, which stays as long as that takes: an unmap waits. It changes at any
+    /// time, and what is written may have to be flushed ([`flush_stores`]).
     ///
     /// # Errors
     /// [`Error::IllegalParameter`]: it is unmapped.
-    fn with<R>(&self, work: impl FnOnce(vm_memory::VolatileSlice<'_>) -> R) -> Result<R> {
+    pub fn with<R>(&self, work: impl FnOnce(vm_memory::VolatileSlice<'_>) -> R) -> Result<R> {
         let memory = self.0.memory.read();
         let memory = memory.unwrap_or_else(PoisonError::into_inner);
         let whole = memory.as_ref().ok_or(Error::IllegalParameter)?;

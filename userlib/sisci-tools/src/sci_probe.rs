@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `sci_probe`: whether nodes answer, and how long that takes.
+
+use crate::{
+    failure::{Called, Failure, Outcome},
+    output::Output,
+    Tool,
+};
+use clap::Parser;
+use mp_fabric::Device;
+use serde_json::json;
+use sisci::Library;
+use std::time::Instant;
+
+/// Tells whether nodes answer, and after how long; the exit status is 0 if all do.
+#[derive(Parser, Clone, Debug)]
+#[command(name = "sci_probe", version, after_help = "sci_probe(1) tells more.")]
+pub struct Options {
+    /// The nodes to ask
+    #[arg(required = true)]
+    nodes: Vec<u32>,
+
+    /// Local adapter
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    adapter: u32,
+
+    /// Print JSON, a line for each node
+    #[arg(long)]
+    json: bool,
+}
+
+impl Tool for Options {
+    fn json(&self) -> bool {
+        self.json
+    }
+
+    fn run<D: Device>(&self, library: &Library<D>, out: &mut Output<'_>) -> Outcome {
+        let desc = library.open().called("SCIOpen")?;
+        let mut all = true;
+        for &node in &self.nodes {
+            let start = Instant::now();
+            match desc.probe(self.adapter, node) {
+                Ok(()) => {
+                    let us = start.elapsed().as_secs_f64() * 1e6;
+                    let value = json!({ "node": node, "answers": true, "us": us });
+                    out.line(&value, &format!("node {node:<5} answers after {us:.3} us"))?;
+                }
+                Err(error) => {
+                    all = false;
+                    let error = error.to_string();
+                    let value = json!({ "node": node, "answers": false, "error": error });
+                    out.line(&value, &format!("node {node:<5} {error}"))?;
+                }
+            }
+        }
+        desc.close().called("SCIClose")?;
+        match all {
+            true => Ok(()),
+            false => Err(Failure::NoAnswer),
+        }
+    }
+}

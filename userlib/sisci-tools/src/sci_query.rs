@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `sci_query`: what is known of the library and of a local adapter, and whether nodes answer.
+
+use crate::{
+    failure::{Called, Outcome},
+    output::Output,
+    Tool,
+};
+use clap::Parser;
+use mp_fabric::Device;
+use serde_json::{json, Map, Value};
+use sisci::{Desc, Library, API, VENDOR};
+
+/// Tells what is known of a local adapter, and whether nodes answer.
+#[derive(Parser, Clone, Debug)]
+#[command(name = "sci_query", version, after_help = "sci_query(1) tells more.")]
+pub struct Options {
+    /// Nodes to ask
+    nodes: Vec<u32>,
+
+    /// Local adapter
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    adapter: u32,
+
+    /// Print JSON, all of it in one line
+    #[arg(long)]
+    json: bool,
+}
+
+impl Tool for Options {
+    fn json(&self) -> bool {
+        self.json
+    }
+
+    fn run<D: Device>(&self, library: &Library<D>, out: &mut Output<'_>) -> Outcome {
+        let desc = library.open().called("SCIOpen")?;
+        let mut facts = vec![("vendor", json!(VENDOR)), ("api", json!(API))];
+        let numbers = self.numbers(&desc)?;
+        facts.extend(
+            numbers
+                .into_iter()
+                .map(|(name, number)| (name, json!(number))),
+        );
+        let answers = self.nodes.iter().map(|&node| {
+            let answer = desc.probe(self.adapter, node);
+            (node, answer.err().map(|error| error.to_string()))
+        });
+        let answers: Vec<(u32, Option<String>)> = answers.collect();
+        desc.close().called("SCIClose")?;
+
+        let mut lines: Vec<String> = Vec::new();
+        for (name, value) in &facts {
+            let value = value.as_str().map_or(value.to_string(), String::from);
+            lines.push(format!("{name:<18} {value}"));
+        }
+        for (node, error) in &answers {
+            let words = error.as_deref().unwrap_or("answers");
+            lines.push(format!("node {node:<13} {words}"));
+        }
+        let nodes = answers
+            .iter()
+            .map(|(node, error)| (node.to_string(), json!(error.is_none())));
+        let nodes = Value::Object(nodes.collect());
+        let mut all: Map<String, Value> = Map::new();
+        all.extend(facts.into_iter().map(|(name, value)| (name.into(), value)));
+        all.insert("nodes".into(), nodes);
+        out.line(&Value::Object(all), &lines.join("\n"))
+    }
+}
+
+impl Options {
+    /// What there is to know about the adapter; what nothing is known of is left out.
+    fn numbers<D: Device>(&self, desc: &Desc<D>) -> Outcome<Vec<(&'static str, u32)>> {
+        let adapter = desc.adapter(self.adapter).called("SCIQuery")?;
+        let node = desc.node_at(&adapter);
+        let dma = desc.has_queues().called("SCIQuery")?;
+        let all = [
+            ("node", node),
+            ("configured", Some(node.is_some().into())),
+            ("links", Some(adapter.links.len() as u32)),
+            (
+                "link_operational",
+                adapter.is_operational(0).ok().map(u32::from),
+            ),
+            ("link_width", adapter.link_width(0).ok()),
+            ("link_speed", adapter.link_speed(0).ok()),
+            ("bdf", adapter.bdf().ok()),
+            ("dma", Some(dma.into())),
+        ];
+        let known = all
+            .into_iter()
+            .filter_map(|(name, fact)| Some((name, fact?)));
+        Ok(known.collect())
+    }
+}
