@@ -117,6 +117,16 @@ impl World {
         self.lock().quota = quota;
     }
 
+    /// Whether segments can be filled with memory. They can at first.
+    pub fn set_fills(&self, fills: bool) {
+        self.lock().fills = fills;
+    }
+
+    /// Most bytes of a program that can be pinned.
+    pub fn set_pinned(&self, bytes: u64) {
+        self.lock().pinned = bytes;
+    }
+
     /// The version that the driver says it is of.
     pub fn set_version(&self, version: u32) {
         self.lock().version = version;

@@ -109,6 +109,9 @@ pub struct State {
     pub pci: bool,
     pub quota: usize,
     pub version: u32,
+    pub fills: bool,
+    /// Most bytes that can be pinned.
+    pub pinned: u64,
     pub name: Vec<u8>,
     pub sharing: Sharing,
     /// Most bytes of a segment, and of one that peers reach.
@@ -131,6 +134,8 @@ impl State {
             pci: true,
             quota: 1024,
             version: mp_fabric::sys::MP_FABRIC_VERSION,
+            fills: true,
+            pinned: 1 << 24,
             name: b"ntb0".to_vec(),
             sharing: Sharing::default(),
             memory: 1 << 32,

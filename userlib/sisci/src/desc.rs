@@ -244,8 +244,12 @@ impl<D: Device> Desc<D> {
     /// # Errors
     /// Those of the driver.
     pub fn has_queues(&self) -> Result<bool> {
-        let features = self.fabric().info()?.features;
-        Ok(features & u64::from(mp_fabric::sys::MP_FEATURE_QUEUES) != 0)
+        self.has(mp_fabric::sys::MP_FEATURE_QUEUES)
+    }
+
+    /// Whether the driver has a feature.
+    pub(crate) fn has(&self, feature: u32) -> Result<bool> {
+        Ok(self.fabric().info()?.features & u64::from(feature) != 0)
     }
 
     /// The node that a notice came from, and the adapter; 0 for a host that has no number.
