@@ -70,6 +70,7 @@ impl FakeDevice {
             out.local_free = link.free[self.host as usize];
             out.remote_total = link.total;
             out.remote_word_size = 64;
+            out.remote_big_endian = state.big_endian.into();
         }
         if state.pci {
             out.flags |= MP_INTERFACE_PCI;

@@ -127,6 +127,12 @@ impl World {
         self.lock().pinned = bytes;
     }
 
+    /// Whether the other host's numbers have the most significant byte first. They have not at
+    /// first.
+    pub fn set_big_endian(&self, big_endian: bool) {
+        self.lock().big_endian = big_endian;
+    }
+
     /// The version that the driver says it is of.
     pub fn set_version(&self, version: u32) {
         self.lock().version = version;

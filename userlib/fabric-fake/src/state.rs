@@ -110,6 +110,7 @@ pub struct State {
     pub quota: usize,
     pub version: u32,
     pub fills: bool,
+    pub big_endian: bool,
     /// Most bytes that can be pinned.
     pub pinned: u64,
     pub name: Vec<u8>,
@@ -135,6 +136,7 @@ impl State {
             quota: 1024,
             version: mp_fabric::sys::MP_FABRIC_VERSION,
             fills: true,
+            big_endian: false,
             pinned: 1 << 24,
             name: b"ntb0".to_vec(),
             sharing: Sharing::default(),
