@@ -772,7 +772,7 @@ fn copies(start: &mp_queue_start, local: Option<u64>, remote: u64) -> Result<KVe
 }
 
 fn start_queue(context: &Context, start: &mp_queue_start) -> Result {
-    expect_zero(start.reserved)?;
+    expect_zero(start.flags)?;
     let worker = context.queue(start.handle)?;
     let segment = match start.segment {
         0 => None,

@@ -90,6 +90,8 @@ struct mp_info {
 #define MP_FEATURE_EVENTS	0x4
 #define MP_FEATURE_PORTS	0x8
 #define MP_FEATURE_QUEUES	0x10
+#define MP_FEATURE_FILL		0x20	/* MP_SEGMENT_EMPTY */
+#define MP_FEATURE_PINNED	0x40	/* MP_QUEUE_PINNED */
 
 /*
  * A status word is an aligned __u64 that tells the state of a connection or queue of the
@@ -337,17 +339,19 @@ struct mp_watch {
 };
 
 #define MP_SEGMENT_PRIVATE	0x1	/* has no id, and is never published */
+#define MP_SEGMENT_EMPTY	0x4	/* without memory; see MP_IOC_SEGMENT_FILL */
 
 /*
  * MP_IOC_SEGMENT_CREATE: memory of this host, all zero, with an id that is unique on this
- * host. No peer can do anything with it yet.
+ * host. No peer can do anything with it yet. An empty one has no memory: its length is
+ * the most that it can be filled with.
  *
  * In this order: EINVAL: no bytes. EDQUOT: too many objects. EADDRINUSE: all ids that
  * would do are taken. ENOSPC: so much memory cannot be had. ENOMEM.
  */
 struct mp_segment_create {
 	__u32 size;
-	__u32 flags;			/* MP_SEGMENT_PRIVATE */
+	__u32 flags;			/* MP_SEGMENT_PRIVATE, MP_SEGMENT_EMPTY */
 	__u32 id;			/* in: wanted, not looked at if private; out: that it has */
 	__u32 id_more;			/* in: how many ids after that would do as well */
 	__aligned_u64 length;		/* bytes */
@@ -371,6 +375,35 @@ struct mp_segment_attach {
 	__aligned_u64 length;		/* out: bytes */
 };
 
+#define MP_FILL_PHYSICAL	0x1	/* the address is a physical one */
+
+/*
+ * MP_IOC_SEGMENT_FILL: gives a segment that is empty its memory, once: that of the calling
+ * process at an address, which must be writable, or physical memory of a device. Address and
+ * length are multiples of a page.
+ *
+ * Memory of a process is pinned, and counts for RLIMIT_MEMLOCK of its user, until nobody
+ * reaches it any more: the process may unmap it. What is mapped there later is other memory.
+ * Physical memory is the caller's to keep. The kernel does not copy to it or from it: a queue
+ * that is told to fails.
+ *
+ * Each host can use such a segment itself, also for copies of queues; whether peers reach it
+ * is found when it is published.
+ *
+ * In this order: ENOENT. EINVAL: no bytes, or no multiples of a page. ERANGE: more than it
+ * can be filled with. EEXIST: it has memory. Of a process: EFAULT: there is none that is
+ * writable, or none that can be pinned, EDQUOT: RLIMIT_MEMLOCK. Physical: EPERM: that needs
+ * CAP_SYS_RAWIO, EOPNOTSUPP: it is memory of the kernel's. ENOMEM.
+ */
+struct mp_segment_fill {
+	__u32 size;
+	__u32 handle;
+	__u32 flags;			/* MP_FILL_PHYSICAL */
+	__u32 reserved;
+	__aligned_u64 address;
+	__aligned_u64 length;		/* bytes */
+};
+
 /* What peers at an interface may do with a segment. */
 enum {
 	MP_SEGMENT_UNPREPARED = 0,	/* nothing */
@@ -388,8 +421,11 @@ enum {
  * the flags say otherwise. After MP_WITHDRAW_FORCE no connection is left when the call
  * returns, and the memory is not given to anybody else before no peer can reach it.
  *
- * ENOENT, ENODEV. Preparing: ENOSPC: the peers there do not reach the memory. Publishing:
- * EOPNOTSUPP: it is private, ENXIO: not prepared there. Withdrawing: ENXIO: not published
+ * ENOENT, ENODEV. Preparing: ENXIO: it is empty, ENOSPC: the peers there do not reach the
+ * memory. Publishing: EOPNOTSUPP: it is private, ENXIO: not prepared there. If it was filled
+ * also ENOSPC: the bridge has no window to lead there that is free and large enough,
+ * EOPNOTSUPP: none can be led there: pages of a process must be one run for the bridge, which
+ * they are on one page, on a huge page, or behind an IOMMU. Withdrawing: ENXIO: not published
  * there.
  */
 struct mp_segment_interface {
@@ -411,11 +447,11 @@ struct mp_segment {
 	__u32 interface;		/* in: 0 for none */
 	__u32 state;			/* out: there, MP_SEGMENT_* */
 	__u32 id;			/* out */
-	__u32 flags;			/* out: MP_SEGMENT_PRIVATE, MP_SEGMENT_SHARED */
+	__u32 flags;			/* out: MP_SEGMENT_*; EMPTY also once it is filled */
 	__u32 connections;		/* out: of all peers, this host's included */
 	__u32 reserved;
-	__aligned_u64 length;		/* out: bytes */
-	__aligned_u64 offset;		/* out: for mmap() */
+	__aligned_u64 length;		/* out: bytes; 0 as long as it is empty */
+	__aligned_u64 offset;		/* out: for mmap(); 0 as long as it is empty */
 };
 
 #define MP_REMOVE_FORCE		0x1
@@ -590,9 +626,14 @@ struct mp_copy {
 	__aligned_u64 length;
 };
 
+#define MP_QUEUE_PINNED		0x1	/* see below */
+
 /*
  * MP_IOC_QUEUE_START: copies from a segment into a segment of the peer, in order and in
- * the background; or from memory of the process, before the call returns.
+ * the background; or from memory of the process: before the call returns, or with
+ * MP_QUEUE_PINNED in the background as well, for which the memory is pinned meanwhile and
+ * counts for RLIMIT_MEMLOCK. A DMA engine copies where the system has one that reaches
+ * both, and the processor all that the engine does not.
  * MP_IOC_QUEUE_ABORT (struct
  * mp_handle): nothing is read or written by it any more when the call returns; does
  * nothing in a final state. MP_IOC_CLOSE does both.
@@ -600,7 +641,7 @@ struct mp_copy {
  * In this order: ENOENT: no such queue, segment or connection. EBUSY: it is posted.
  * EINVAL: no copies or too many, another interface, not to a segment. EFAULT. ERANGE:
  * beyond a segment's end. ENXIO: the segment is not prepared there. ECONNRESET: the
- * connection is lost, ENETDOWN. ENOMEM. Aborting: ENXIO: it is idle. ENOENT: it is closed
+ * connection is lost, ENETDOWN. EDQUOT: RLIMIT_MEMLOCK. ENOMEM. Aborting: ENXIO: it is idle. ENOENT: it is closed
  * meanwhile. EINTR: the process is being killed.
  */
 struct mp_queue_start {
@@ -609,7 +650,7 @@ struct mp_queue_start {
 	__u32 segment;			/* handle; 0 for memory of the process */
 	__u32 connection;		/* handle */
 	__u32 count;			/* of copies */
-	__u32 reserved;
+	__u32 flags;			/* MP_QUEUE_PINNED, only for memory of the process */
 	__aligned_u64 copies;		/* address of an array of struct mp_copy */
 };
 
@@ -646,6 +687,7 @@ enum {
 	MP_IOC_SEGMENT_PUBLISH = _IO(MP_IOC_MAGIC, 0x34),	/* struct mp_segment_interface */
 	MP_IOC_SEGMENT_WITHDRAW = _IO(MP_IOC_MAGIC, 0x35),	/* struct mp_segment_interface */
 	MP_IOC_SEGMENT = _IO(MP_IOC_MAGIC, 0x36),	/* struct mp_segment */
+	MP_IOC_SEGMENT_FILL = _IO(MP_IOC_MAGIC, 0x37),	/* struct mp_segment_fill */
 	MP_IOC_REMOVE = _IO(MP_IOC_MAGIC, 0x40),	/* struct mp_remove */
 	MP_IOC_OFFER = _IO(MP_IOC_MAGIC, 0x41),	/* struct mp_offer */
 	MP_IOC_CONNECT = _IO(MP_IOC_MAGIC, 0x42),	/* struct mp_connect */

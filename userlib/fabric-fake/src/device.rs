@@ -7,10 +7,7 @@ use crate::{
     state::{interface, Key, State, BOTH},
     Host, World, LOOPBACK,
 };
-use mp_fabric::{
-    sys::*,
-    Call, Deadline, Device, Map, MapOptions,
-};
+use mp_fabric::{sys::*, Call, Deadline, Device, Map, MapOptions};
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
     io::{self, Errno},
@@ -73,6 +70,7 @@ impl FakeDevice {
             out.local_free = link.free[self.host as usize];
             out.remote_total = link.total;
             out.remote_word_size = 64;
+            out.remote_big_endian = state.big_endian.into();
         }
         if state.pci {
             out.flags |= MP_INTERFACE_PCI;
@@ -274,6 +272,9 @@ impl Device for FakeDevice {
                         | MP_FEATURE_PORTS
                         | MP_FEATURE_QUEUES,
                 );
+                if self.world.lock().fills {
+                    info.features |= u64::from(MP_FEATURE_FILL);
+                }
                 (info.status_offset, info.status_length) = (STATUS_OFFSET, STATUS_LEN);
                 info.sessions_max = self.world.lock().quota as u32;
                 info.user_sessions_max = info.sessions_max;
@@ -365,6 +366,9 @@ impl Device for FakeDevice {
             Call::SegmentCreate(create) => self
                 .world
                 .change(|state| state.segment_create(self.context, create)),
+            Call::SegmentFill(fill) => self
+                .world
+                .change(|state| state.segment_fill(self.context, fill)),
             Call::SegmentShare(handle) => self
                 .world
                 .change(|state| state.segment_share(self.context, handle.handle)),

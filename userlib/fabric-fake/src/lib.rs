@@ -117,6 +117,22 @@ impl World {
         self.lock().quota = quota;
     }
 
+    /// Whether segments can be filled with memory. They can at first.
+    pub fn set_fills(&self, fills: bool) {
+        self.lock().fills = fills;
+    }
+
+    /// Most bytes of a program that can be pinned.
+    pub fn set_pinned(&self, bytes: u64) {
+        self.lock().pinned = bytes;
+    }
+
+    /// Whether the other host's numbers have the most significant byte first. They have not at
+    /// first.
+    pub fn set_big_endian(&self, big_endian: bool) {
+        self.lock().big_endian = big_endian;
+    }
+
     /// The version that the driver says it is of.
     pub fn set_version(&self, version: u32) {
         self.lock().version = version;

@@ -35,6 +35,9 @@ struct Body {
     id: Option<u32>,
     len: u64,
     file: Arc<OwnedFd>,
+    /// Whether it was made without memory, and whether it has none yet.
+    fillable: bool,
+    empty: bool,
     shared: bool,
     at: HashMap<u32, u32>,
 }
@@ -209,15 +212,53 @@ impl State {
         let notices = Notices::new();
         create.handle = self.enter_object(context, Kind::Segment { body, notices })?;
         create.id = id.unwrap_or(0);
+        let fillable = create.flags & MP_SEGMENT_EMPTY != 0;
         let body_of = Body {
             host,
             id,
             len: create.length,
             file,
+            fillable,
+            empty: fillable,
             shared: false,
             at: HashMap::new(),
         };
         self.sharing.bodies.insert(body, body_of);
+        Ok(())
+    }
+
+    /// Gives a segment its memory. That of a process is what it has there at this moment:
+    /// others do not see what it writes later.
+    pub fn segment_fill(&mut self, context: u32, fill: &mp_segment_fill) -> Result<()> {
+        let key = self.body_of(context, fill.handle)?;
+        let physical = fill.flags & MP_FILL_PHYSICAL != 0;
+        let (privileged, pinned) = (self.privileged, self.pinned);
+        let body = self.sharing.bodies.get_mut(&key).ok_or(Errno::NOENT)?;
+        if fill.length == 0 || (fill.length | fill.address) % 4096 != 0 {
+            return Err(Errno::INVAL);
+        }
+        if fill.length > body.len {
+            return Err(Errno::RANGE);
+        }
+        if !body.empty {
+            return Err(Errno::EXIST);
+        }
+        if physical && !privileged {
+            return Err(Errno::PERM);
+        }
+        if !physical {
+            let memory = open(c"/proc/self/mem", OFlags::CLOEXEC, Mode::empty())?;
+            let mut data = vec![0; fill.length as usize];
+            let read = io::pread(&memory, &mut data[..], fill.address);
+            if read.map_err(|_| Errno::FAULT)? != data.len() {
+                return Err(Errno::FAULT);
+            }
+            if fill.length > pinned {
+                return Err(Errno::DQUOT);
+            }
+            io::pwrite(&body.file, &data, 0)?;
+        }
+        (body.empty, body.len) = (false, fill.length);
         Ok(())
     }
 
@@ -266,16 +307,20 @@ impl State {
         let key = self.body_of(context, argument.handle)?;
         self.other_end(host, argument.interface)?;
         let short = self.body(key)?.len > self.window && argument.interface != LOOPBACK;
+        let reachable = self.reachable || argument.interface == LOOPBACK;
         let body = self.sharing.bodies.get_mut(&key).ok_or(Errno::NOENT)?;
+        let unreachable = body.fillable && !reachable;
         let state = body.at.entry(argument.interface).or_insert(0);
         match (withdraw, to) {
             (true, _) if *state != MP_SEGMENT_PUBLISHED => return Err(Errno::NXIO),
+            (false, MP_SEGMENT_PREPARED) if body.empty => return Err(Errno::NXIO),
             (false, MP_SEGMENT_PREPARED) if short => return Err(Errno::NOSPC),
             (false, MP_SEGMENT_PREPARED) if *state != MP_SEGMENT_UNPREPARED => return Ok(()),
             (false, MP_SEGMENT_PUBLISHED) if body.id.is_none() => return Err(Errno::OPNOTSUPP),
             (false, MP_SEGMENT_PUBLISHED) if *state == MP_SEGMENT_UNPREPARED => {
                 return Err(Errno::NXIO)
             }
+            (false, MP_SEGMENT_PUBLISHED) if unreachable => return Err(Errno::OPNOTSUPP),
             _ => *state = to,
         }
         if withdraw && argument.flags != 0 {

@@ -109,6 +109,10 @@ pub struct State {
     pub pci: bool,
     pub quota: usize,
     pub version: u32,
+    pub fills: bool,
+    pub big_endian: bool,
+    /// Most bytes that can be pinned.
+    pub pinned: u64,
     pub name: Vec<u8>,
     pub sharing: Sharing,
     /// Most bytes of a segment, and of one that peers reach.
@@ -131,6 +135,9 @@ impl State {
             pci: true,
             quota: 1024,
             version: mp_fabric::sys::MP_FABRIC_VERSION,
+            fills: true,
+            big_endian: false,
+            pinned: 1 << 24,
             name: b"ntb0".to_vec(),
             sharing: Sharing::default(),
             memory: 1 << 32,

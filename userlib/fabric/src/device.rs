@@ -56,6 +56,8 @@ pub enum Call<'a> {
     SessionAccess(&'a mut mp_session_access),
     /// `MP_IOC_SEGMENT_CREATE`
     SegmentCreate(&'a mut mp_segment_create),
+    /// `MP_IOC_SEGMENT_FILL`
+    SegmentFill(&'a mut mp_segment_fill),
     /// `MP_IOC_SEGMENT_SHARE`
     SegmentShare(&'a mut mp_handle),
     /// `MP_IOC_SEGMENT_ATTACH`
@@ -248,6 +250,10 @@ impl Device for CharDevice {
                 Call::SegmentCreate(argument) => {
                     argument.size = size::<mp_segment_create>();
                     self.update::<{ MP_IOC_SEGMENT_CREATE }, _>(argument)
+                }
+                Call::SegmentFill(argument) => {
+                    argument.size = size::<mp_segment_fill>();
+                    self.update::<{ MP_IOC_SEGMENT_FILL }, _>(argument)
                 }
                 Call::SegmentShare(argument) => {
                     argument.size = size::<mp_handle>();

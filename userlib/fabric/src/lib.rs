@@ -80,7 +80,7 @@ pub use interface::{Info, Interface, InterfaceId, PciFunction, PciIds, Remote, W
 pub use map::{flush_stores, Map, MapOptions};
 pub use object::{Notice, Object, Offer, Peer, Received};
 pub use queue::{Copy, Queue, QueueState};
-pub use segment::{Segment, SegmentInfo, SegmentState, Withdrawal};
+pub use segment::{Filling, Segment, SegmentInfo, SegmentState, Withdrawal};
 pub use session::{
     Access, Location, Role, Session, SessionRequest, SessionState, WindowPlace, SIZE_MAX,
     WINDOW_DATA_MAX,

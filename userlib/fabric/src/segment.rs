@@ -4,10 +4,12 @@
 
 use crate::{
     sys::{
-        self, mp_handle, mp_segment, mp_segment_attach, mp_segment_create, mp_segment_interface,
+        self, mp_handle, mp_segment, mp_segment_attach, mp_segment_create, mp_segment_fill,
+        mp_segment_interface,
     },
     Call, Device, Error, Fabric, InterfaceId, Map, MapOptions, Object, Result,
 };
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What peers at an interface may do with a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +56,16 @@ pub struct SegmentInfo {
 pub struct Segment<D: Device> {
     object: Object<D>,
     id: u32,
-    len: u64,
+    len: AtomicU64,
+}
+
+/// Memory that a segment is filled with: addresses and lengths are multiples of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filling {
+    /// Memory of this process, at an address.
+    Own(usize),
+    /// Physical memory of a device, at an address.
+    Physical(u64),
 }
 
 impl<D: Device> std::ops::Deref for Segment<D> {
@@ -73,13 +84,25 @@ impl<D: Device> Fabric<D> {
     /// In this order: [`Error::Invalid`]: no bytes. [`Error::UidTaken`]: no such id is free.
     /// [`Error::Quota`], [`Error::NoSpace`], [`Error::NoMemory`].
     pub fn create_segment(&self, id: Option<(u32, u32)>, len: u64) -> Result<Segment<D>> {
+        self.new_segment(id, len, 0)
+    }
+
+    /// Makes a segment without memory, which can be filled with as many bytes at most.
+    ///
+    /// # Errors
+    /// As [`create_segment()`](Self::create_segment).
+    pub fn create_empty_segment(&self, id: Option<(u32, u32)>, len: u64) -> Result<Segment<D>> {
+        self.new_segment(id, len, sys::MP_SEGMENT_EMPTY)
+    }
+
+    fn new_segment(&self, id: Option<(u32, u32)>, len: u64, flags: u32) -> Result<Segment<D>> {
         let (first, more) = id.unwrap_or((0, 0));
+        let private = match id {
+            None => sys::MP_SEGMENT_PRIVATE,
+            Some(_) => 0,
+        };
         let mut create = mp_segment_create {
-            flags: if id.is_none() {
-                sys::MP_SEGMENT_PRIVATE
-            } else {
-                0
-            },
+            flags: flags | private,
             id: first,
             id_more: more,
             length: len,
@@ -89,7 +112,7 @@ impl<D: Device> Fabric<D> {
         Ok(Segment {
             object: Object::new(&self.device, create.handle),
             id: create.id,
-            len,
+            len: len.into(),
         })
     }
 
@@ -107,7 +130,7 @@ impl<D: Device> Fabric<D> {
         Ok(Segment {
             object: Object::new(&self.device, attach.handle),
             id,
-            len: attach.length,
+            len: attach.length.into(),
         })
     }
 }
@@ -118,14 +141,40 @@ impl<D: Device> Segment<D> {
         self.id
     }
 
-    /// Its bytes.
+    /// Its bytes; of one without memory as many as it can be filled with.
     pub fn len(&self) -> u64 {
-        self.len
+        self.len.load(Ordering::Relaxed)
     }
 
     /// Whether it has no bytes; the kernel makes no such segment.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
+    }
+
+    /// Gives one that was made empty its memory, once. That of this process is pinned until
+    /// nobody reaches it any more; physical memory is the caller's to keep.
+    ///
+    /// # Errors
+    /// In this order: [`Error::Invalid`]: no bytes, or no whole pages. [`Error::System`] with
+    /// `ERANGE`: more than it can be filled with, with `EEXIST`: it has memory, with `EFAULT`:
+    /// there is none that can be written. [`Error::Quota`]: too much is pinned.
+    /// [`Error::NotPermitted`]: physical memory is for privileged callers.
+    /// [`Error::NotSupported`]: it is the kernel's. [`Error::NoMemory`].
+    pub fn fill(&self, filling: Filling, len: u64) -> Result<()> {
+        let (address, flags) = match filling {
+            Filling::Own(address) => (address as u64, 0),
+            Filling::Physical(address) => (address, sys::MP_FILL_PHYSICAL),
+        };
+        let mut fill = mp_segment_fill {
+            handle: self.object.open_handle()?,
+            flags,
+            address,
+            length: len,
+            ..Default::default()
+        };
+        self.object.device.call(Call::SegmentFill(&mut fill))?;
+        self.len.store(len, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Lets other processes of the user attach to it.

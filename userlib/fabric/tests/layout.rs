@@ -245,6 +245,17 @@ fn assertions() -> String {
     );
     check!(
         out,
+        mp_segment_fill {
+            size,
+            handle,
+            flags,
+            reserved,
+            address,
+            length
+        }
+    );
+    check!(
+        out,
         mp_remove {
             size,
             handle,
@@ -348,7 +359,7 @@ fn assertions() -> String {
             segment,
             connection,
             count,
-            reserved,
+            flags,
             copies
         }
     );
@@ -409,6 +420,7 @@ fn assertions() -> String {
         MP_IOC_SEGMENT_PUBLISH,
         MP_IOC_SEGMENT_WITHDRAW,
         MP_IOC_SEGMENT,
+        MP_IOC_SEGMENT_FILL,
         MP_IOC_REMOVE,
         MP_IOC_OFFER,
         MP_IOC_CONNECT,

@@ -140,6 +140,7 @@ mod tests {
     };
     use super::{map, plain, run};
     use crate::sys;
+    use std::ptr;
 
     /// SI-ABI-8: a panic ends in the library, with an error and nothing that could be taken for a
     /// result; so does one of a function that returns a status.
@@ -156,6 +157,63 @@ mod tests {
         // The library goes on.
         run(&mut error, |_| Ok(()));
         assert_eq!(error, sys::SCI_ERR_OK);
+    }
+
+    fn n<T>() -> *mut T {
+        ptr::null_mut()
+    }
+
+    /// SI-GEN-3, SI-GEN-11, SI-BORROW-1, SI-RELEXC-1: what is not built says so in each function,
+    /// leaves no handle and calls nobody, but not with flags that it would not take.
+    #[test]
+    fn what_is_not_built_says_so() {
+        let mut error = sys::SCI_ERR_OK;
+        // SAFETY: Not more is passed than what is there.
+        unsafe { SCIInitialize(0, &mut error) };
+        macro_rules! missing {
+            ($($name:ident($($argument:expr),*) $flags:expr),* $(,)?) => {$(
+                for (flags, expected) in [
+                    ($flags, sys::SCI_ERR_NOT_IMPLEMENTED),
+                    ($flags | 1 << 31, sys::SCI_ERR_ILLEGAL_FLAG),
+                ] {
+                    // SAFETY: As above; functions that are not built look at nothing else.
+                    unsafe { $name($($argument,)* flags, &mut error) };
+                    assert_eq!(error, expected, stringify!($name));
+                }
+            )*};
+        }
+        let mut device = ptr::dangling_mut();
+        let mut segment = ptr::dangling_mut();
+        let mut channel = ptr::dangling_mut();
+        missing!(
+            SCIRequestDMAChannel(n(), &mut channel, 0, sys::SCI_DMA_TYPE_SYSTEM, 0)
+                sys::SCI_FLAG_DMA_CHANNEL_SHARED,
+            SCIAssignDMAChannel(n(), n()) 0,
+            SCIPrepareLocalSegmentForDMA(n(), n()) 0,
+            SCIUnprepareLocalSegmentForDMA(n(), n()) 0,
+            SCIPrepareRemoteSegmentForDMA(n(), n()) 0,
+            SCIUnprepareRemoteSegmentForDMA(n(), n()) 0,
+            SCIBorrowDevice(n(), &mut device, 1) sys::SCI_FLAG_EXCLUSIVE,
+            SCIReturnDevice(n()) 0,
+            SCIReleaseExclusiveBorrow(n()) 0,
+            SCIConnectDeviceSegment(n(), &mut segment, 1, 1, None, n()) sys::SCI_FLAG_USE_CALLBACK,
+            SCIConnectDeviceSegmentPath(n(), &mut segment, 4, 1, 1, 0, None, n()) 0,
+            SCICreateDeviceSegment(n(), 1, 4096, 1, 1) sys::SCI_FLAG_DEVICE_SIDE_ONLY,
+            SCIMapLocalSegmentForDevice(n(), 0, n(), n(), 0, 0, None, n()) 0,
+            SCIUnmapLocalSegmentForDevice(n(), 0, n()) 0,
+            SCIMapRemoteSegmentForDevice(n(), n(), n(), 0, 0, None, n()) 0,
+            SCIUnmapRemoteSegmentForDevice(n(), n()) 0,
+            SCIGetDeviceList(n(), n(), 0, n()) sys::SCI_FLAG_SPECIFY_SLOT,
+        );
+        assert!(device.is_null() && segment.is_null() && channel.is_null());
+        // SAFETY: As above.
+        unsafe {
+            SCIReturnDMAChannel(n(), &mut error);
+            assert_eq!(error, sys::SCI_ERR_NOT_IMPLEMENTED);
+            assert_eq!(SCIGetDMAChannelType(n()), sys::SCI_DMA_TYPE_DONTCARE);
+            assert_eq!(SCIGetFabricDeviceId(n()), 0);
+            assert_eq!(SCIGetDeviceList(n(), n(), 0, n(), 0, &mut error), 0);
+        }
     }
 
     /// SI-ABI-2, SI-ABI-9: all 84 functions have the signatures of the header.

@@ -9,6 +9,7 @@ mod library;
 mod map;
 mod node;
 mod remote;
+mod requester;
 mod segment;
 
 pub use dma::*;
@@ -17,6 +18,7 @@ pub use library::*;
 pub use map::*;
 pub use node::*;
 pub use remote::*;
+pub use requester::*;
 pub use segment::*;
 
 use crate::{

@@ -20,6 +20,9 @@ use std::{
 /// What the system tells of the fabric's id of this host.
 const SELF: &str = "/sys/kernel/mp/self";
 
+/// Whether this host's numbers have the most significant byte first.
+const BIG_ENDIAN: bool = cfg!(target_endian = "big");
+
 /// A channel to the driver. Copies are the same one.
 pub struct Desc<D: Device> {
     pub(crate) context: Arc<Context<D>>,
@@ -201,7 +204,8 @@ impl<D: Device> Desc<D> {
     /// # Errors
     /// In this order: those of [`adapter()`](Self::adapter); [`Error::IllegalNodeId`],
     /// [`Error::NoSuchNodeId`]; [`Error::NoLinkAccess`]: a link is down that may lead there,
-    /// [`Error::NoRemoteLinkAccess`]: none does.
+    /// [`Error::NoRemoteLinkAccess`]: none does. [`Error::InconsistentVersions`]: the node has the
+    /// bytes of numbers in another order.
     pub(crate) fn route(&self, adapter: u32, node: u32) -> Result<InterfaceId> {
         let adapter = self.adapter(adapter)?;
         if !NODES.contains(&node) {
@@ -216,6 +220,14 @@ impl<D: Device> Desc<D> {
         }
         let mut links = adapter.links.iter();
         match links.find(|link| link.up && link.peer == Some(known.peer)) {
+            // What programs write would mean something else there.
+            Some(link)
+                if link
+                    .remote
+                    .is_some_and(|host| host.big_endian != BIG_ENDIAN) =>
+            {
+                Err(Error::InconsistentVersions)
+            }
             Some(link) => Ok(link.id),
             None if adapter.links.iter().all(|link| link.up) && !adapter.links.is_empty() => {
                 Err(Error::NoRemoteLinkAccess)
@@ -244,8 +256,12 @@ impl<D: Device> Desc<D> {
     /// # Errors
     /// Those of the driver.
     pub fn has_queues(&self) -> Result<bool> {
-        let features = self.fabric().info()?.features;
-        Ok(features & u64::from(mp_fabric::sys::MP_FEATURE_QUEUES) != 0)
+        self.has(mp_fabric::sys::MP_FEATURE_QUEUES)
+    }
+
+    /// Whether the driver has a feature.
+    pub(crate) fn has(&self, feature: u32) -> Result<bool> {
+        Ok(self.fabric().info()?.features & u64::from(feature) != 0)
     }
 
     /// The node that a notice came from, and the adapter; 0 for a host that has no number.

@@ -311,6 +311,7 @@ impl<D: Device> DmaQueue<D> {
     ) -> Result<Vec<Copy>> {
         let (base, room) = match source {
             DmaSource::Segment(segment) => {
+                segment.filled()?;
                 if segment.state(self.0.adapter)? == SegmentState::Unprepared {
                     return Err(Error::SegmentNotPrepared);
                 }

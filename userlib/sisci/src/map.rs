@@ -15,7 +15,7 @@ use std::{
 use vm_memory::Bytes;
 
 /// Bytes of a page; offsets of the driver are multiples of it.
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 
 /// How a segment is mapped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,9 +97,10 @@ pub(crate) fn new<D: Device>(
     if size == 0 {
         return Err(Error::SizeAlignment);
     }
-    if let Backing::Remote(segment) = &backing {
+    match &backing {
+        Backing::Local(segment) => segment.filled()?,
         // Without a connection nothing is known of its size.
-        segment.connection()?;
+        Backing::Remote(segment) => segment.connection().map(|_| ())?,
     }
     let end = offset.checked_add(size).ok_or(Error::OutOfRange)?;
     if end > room {

@@ -5,14 +5,17 @@
 use crate::{
     deadline,
     desc::no_call,
-    map::{self, Backing},
+    map::{self, Backing, PAGE},
     users::{User, Users},
     wait::{next_notice, Waits},
     Action, Desc, Error, Map, MapFlags, Result,
 };
-use mp_fabric::{Device, EventMask, Notice, Segment, SegmentState, Withdrawal};
+use mp_fabric::{Device, EventMask, Filling, Notice, Segment, SegmentState, Withdrawal};
 use rustix::io::Errno;
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 /// Ids that will do as well when any is wanted (SI-CRSEG-5).
 const MORE_IDS: u32 = 128;
@@ -77,6 +80,8 @@ pub struct NewSegment {
     pub private: bool,
     /// Whether one of the 128 ids after that will do as well.
     pub auto_id: bool,
+    /// Whether it has no memory, and can be filled with as many bytes.
+    pub empty: bool,
 }
 
 impl NewSegment {
@@ -110,9 +115,21 @@ struct Inner<D: Device> {
     desc: Desc<D>,
     segment: Segment<D>,
     private: bool,
+    memory: Mutex<Memory>,
     users: Users,
     waits: Waits,
     _user: User,
+}
+
+/// Where a segment's memory comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Memory {
+    /// From the system.
+    System,
+    /// From the program, which has not given any yet.
+    Missing,
+    /// From the program.
+    Given,
 }
 
 impl<D: Device> Clone for LocalSegment<D> {
@@ -133,7 +150,8 @@ impl<D: Device> Desc<D> {
     /// Makes a segment, with a callback for its events or without.
     ///
     /// # Errors
-    /// In this order: [`Error::SizeAlignment`]: no bytes. [`Error::SegmentIdUsed`],
+    /// In this order: [`Error::SizeAlignment`]: no bytes. [`Error::FlagNotImplemented`]: the
+    /// driver has no segments without memory. [`Error::SegmentIdUsed`],
     /// [`Error::NoSpace`]; [`Error::System`]: no thread for callbacks.
     pub fn create_segment(
         &self,
@@ -146,13 +164,23 @@ impl<D: Device> Desc<D> {
         let more = if new.auto_id { MORE_IDS } else { 0 };
         let id = (!new.private).then_some((new.id, more));
         let size = u64::try_from(new.size).map_err(|_| Error::NoSpace)?;
-        let segment = self.fabric().create_segment(id, size);
+        if new.empty && !self.has(mp_fabric::sys::MP_FEATURE_FILL)? {
+            return Err(Error::FlagNotImplemented);
+        }
+        let segment = match new.empty {
+            true => self.fabric().create_empty_segment(id, size),
+            false => self.fabric().create_segment(id, size),
+        };
         let segment = segment.map_err(|error| match error.into() {
             // All of these are memory of the system; windows are looked at when it is prepared.
             Error::HwNoSpace => Error::NoSpace,
             other => no_call(other),
         })?;
-        self.local(segment, new.private, callback)
+        let memory = match new.empty {
+            true => Memory::Missing,
+            false => Memory::System,
+        };
+        self.local(segment, new.private, memory, callback)
     }
 
     /// Attaches to a segment that another process of this host shares.
@@ -161,19 +189,22 @@ impl<D: Device> Desc<D> {
     /// [`Error::NoSuchSegment`], [`Error::Access`]: it is not shared with this user.
     pub fn attach_segment(&self, id: u32, callback: Option<Callback>) -> Result<LocalSegment<D>> {
         let segment = self.fabric().attach_segment(id);
-        self.local(segment.map_err(|e| no_call(e.into()))?, false, callback)
+        let segment = segment.map_err(|e| no_call(e.into()))?;
+        self.local(segment, false, Memory::System, callback)
     }
 
     fn local(
         &self,
         segment: Segment<D>,
         private: bool,
+        memory: Memory,
         callback: Option<Callback>,
     ) -> Result<LocalSegment<D>> {
         let segment = LocalSegment(Arc::new(Inner {
             desc: self.clone(),
             segment,
             private,
+            memory: Mutex::new(memory),
             users: Users::default(),
             waits: Waits::default(),
             _user: self.enter()?,
@@ -224,9 +255,71 @@ impl<D: Device> LocalSegment<D> {
         self.0.segment.id()
     }
 
-    /// Its bytes.
+    /// Its bytes; without memory as many as it can be filled with.
     pub fn size(&self) -> usize {
         usize::try_from(self.0.segment.len()).unwrap_or(usize::MAX)
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.0.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether there is memory to map or to prepare.
+    ///
+    /// # Errors
+    /// [`Error::IllegalOperation`]: none has been given.
+    pub(crate) fn filled(&self) -> Result<()> {
+        match *self.memory() {
+            Memory::Missing => Err(Error::IllegalOperation),
+            Memory::System | Memory::Given => Ok(()),
+        }
+    }
+
+    /// Gives one that was made empty memory of this process, which stays pinned until nobody
+    /// reaches it.
+    ///
+    /// # Errors
+    /// In this order: [`Error::IllegalOperation`]: it was not made empty, or it has memory.
+    /// [`Error::IllegalAddress`]: not at a page's start. [`Error::SizeAlignment`]: no bytes, or
+    /// no whole pages. [`Error::OutOfRange`]: more than it was made for.
+    /// [`Error::IllegalAddress`]: there is no such memory. [`Error::NoSpace`]: too much is pinned.
+    pub fn register(&self, address: usize, size: usize) -> Result<()> {
+        self.fill(Filling::Own(address), size)
+    }
+
+    /// Gives one that was made empty physical memory of a device.
+    ///
+    /// # Errors
+    /// As [`register()`](Self::register); [`Error::Access`]: that is for privileged users.
+    /// [`Error::NotSupported`]: it is memory of the system.
+    pub fn attach_physical(&self, address: u64, size: usize) -> Result<()> {
+        self.fill(Filling::Physical(address), size)
+    }
+
+    fn fill(&self, filling: Filling, size: usize) -> Result<()> {
+        let mut memory = self.memory();
+        if *memory != Memory::Missing {
+            return Err(Error::IllegalOperation);
+        }
+        let address = match filling {
+            Filling::Own(address) => address as u64,
+            Filling::Physical(address) => address,
+        };
+        if address % PAGE as u64 != 0 {
+            return Err(Error::IllegalAddress);
+        }
+        if size == 0 || size % PAGE != 0 {
+            return Err(Error::SizeAlignment);
+        }
+        let filled = self.0.segment.fill(filling, size as u64);
+        filled.map_err(|error| match error {
+            mp_fabric::Error::System(Errno::RANGE) => Error::OutOfRange,
+            mp_fabric::Error::System(Errno::FAULT) => Error::IllegalAddress,
+            mp_fabric::Error::System(Errno::EXIST) => Error::IllegalOperation,
+            other => no_call(other.into()),
+        })?;
+        *memory = Memory::Given;
+        Ok(())
     }
 
     /// Lets other processes of the user attach.
@@ -243,9 +336,11 @@ impl<D: Device> LocalSegment<D> {
     /// Has it reachable through an adapter.
     ///
     /// # Errors
-    /// Those of [`Desc::adapter`]; [`Error::HwNoSpace`]: peers do not reach it there.
+    /// Those of [`Desc::adapter`]; [`Error::IllegalOperation`]: it has no memory.
+    /// [`Error::HwNoSpace`]: peers do not reach it there.
     pub fn prepare(&self, adapter: u32) -> Result<()> {
         let adapter = self.0.desc.adapter(adapter)?;
+        self.filled()?;
         for interface in adapter.interfaces() {
             self.0.segment.prepare(interface)?;
         }
@@ -273,7 +368,9 @@ impl<D: Device> LocalSegment<D> {
     ///
     /// # Errors
     /// Those of [`Desc::adapter`]; [`Error::IllegalOperation`]: it is private.
-    /// [`Error::SegmentNotPrepared`].
+    /// [`Error::SegmentNotPrepared`]. Of memory of the program: [`Error::HwNoSpace`],
+    /// [`Error::NotSupported`]: no window of the bridge can lead there; then it is as available as
+    /// it was.
     pub fn set_available(&self, adapter: u32) -> Result<()> {
         let state = self.state(adapter)?;
         if self.0.private {
@@ -282,10 +379,25 @@ impl<D: Device> LocalSegment<D> {
         if state == SegmentState::Unprepared {
             return Err(Error::SegmentNotPrepared);
         }
+        let mut new = Vec::new();
         for interface in self.0.desc.adapter(adapter)?.interfaces() {
+            let before = self.0.segment.info(Some(interface))?.state;
             // A link that has come since was not prepared: now it is.
-            self.0.segment.prepare(interface)?;
-            self.0.segment.publish(interface)?;
+            let published = self
+                .0
+                .segment
+                .prepare(interface)
+                .and_then(|()| self.0.segment.publish(interface));
+            if let Err(error) = published {
+                for interface in new {
+                    // Whoever has found it meanwhile is out of luck.
+                    let _ = self.0.segment.withdraw(interface, Withdrawal::Force);
+                }
+                return Err(error.into());
+            }
+            if before != SegmentState::Published {
+                new.push(interface);
+            }
         }
         Ok(())
     }
@@ -355,8 +467,9 @@ impl<D: Device> LocalSegment<D> {
     /// Maps a part of it, at an address that is tried first or anywhere.
     ///
     /// # Errors
-    /// In this order: [`Error::SizeAlignment`]: no bytes. [`Error::OutOfRange`];
-    /// [`Error::OffsetAlignment`]: the address does not fit the offset. [`Error::NoSpace`].
+    /// In this order: [`Error::SizeAlignment`]: no bytes. [`Error::IllegalOperation`]: it has no
+    /// memory. [`Error::OutOfRange`]; [`Error::OffsetAlignment`]: the address does not fit the
+    /// offset. [`Error::NoSpace`].
     pub fn map(
         &self,
         offset: usize,

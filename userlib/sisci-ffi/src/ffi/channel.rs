@@ -2,7 +2,7 @@
 
 //! DMA channels, which are not built: all say so.
 
-use super::{run, Error};
+use super::{handle_out, run, Error};
 use crate::{functions, sys};
 use std::ffi::c_uint;
 
@@ -17,7 +17,9 @@ export! {
         flags: c_uint,
         error: Error,
     ) {
-        let _ = (sd, channel, local_adapter_no, type_, channel_id);
+        // SAFETY: The caller's promise.
+        unsafe { handle_out(channel) };
+        let _ = (sd, local_adapter_no, type_, channel_id);
         run(error, |process| {
             functions::missing(process, flags, sys::SCI_FLAG_DMA_CHANNEL_SHARED)
         });

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Devices of other nodes, and those that send through the bridge, which are not built: all say so.
+//! Devices of other nodes, which are not built: all say so. And devices that send through the
+//! bridge, of which bridges do not know.
 
-use super::{run, Error};
-use crate::{functions, sys};
+use super::{handle_out, run, Error};
+use crate::{
+    functions::{self, Requester},
+    sys,
+    table::Handle,
+};
 use std::ffi::{c_uint, c_ulonglong, c_void};
 
 /// Flags of what connects to a segment of a device.
@@ -11,7 +16,7 @@ const CONNECT: u32 =
     sys::SCI_FLAG_USE_CALLBACK | sys::SCI_FLAG_ASYNCHRONOUS_CONNECT | sys::SCI_FLAG_BROADCAST;
 
 export! {
-    /// Would be for devices of other nodes.
+    /// Would let a device of this host send through the bridge.
     fn SCIRegisterPCIeRequester(
         sd: sys::sci_desc_t,
         local_adapter_no: c_uint,
@@ -20,17 +25,17 @@ export! {
         flags: c_uint,
         error: Error,
     ) {
-        let _ = (sd, local_adapter_no, bus, devfn);
+        let requester = Requester {
+            adapter: local_adapter_no,
+            bus,
+            devfn,
+        };
         run(error, |process| {
-            functions::missing(
-                process,
-                flags,
-                sys::SCI_FLAG_BROADCAST | sys::SCI_FLAG_PCIE_REQUESTER_GLOBAL,
-            )
+            functions::register_requester(process, Handle::from_pointer(sd), requester, flags)
         });
     }
 
-    /// Would be for devices of other nodes.
+    /// Would take that back.
     fn SCIUnregisterPCIeRequester(
         sd: sys::sci_desc_t,
         local_adapter_no: c_uint,
@@ -39,8 +44,14 @@ export! {
         flags: c_uint,
         error: Error,
     ) {
-        let _ = (sd, local_adapter_no, bus, devfn);
-        run(error, |process| functions::missing(process, flags, 0));
+        let requester = Requester {
+            adapter: local_adapter_no,
+            bus,
+            devfn,
+        };
+        run(error, |process| {
+            functions::unregister_requester(process, Handle::from_pointer(sd), requester, flags)
+        });
     }
 
     /// Would be for devices of other nodes.
@@ -51,7 +62,9 @@ export! {
         flags: c_uint,
         error: Error,
     ) {
-        let _ = (sd, device, fdid);
+        // SAFETY: The caller's promise.
+        unsafe { handle_out(device) };
+        let _ = (sd, fdid);
         run(error, |process| {
             functions::missing(process, flags, sys::SCI_FLAG_EXCLUSIVE)
         });
@@ -80,14 +93,9 @@ export! {
         flags: c_uint,
         error: Error,
     ) {
-        let _ = (
-            device,
-            segment,
-            segment_id,
-            segment_type,
-            callback,
-            callback_arg,
-        );
+        // SAFETY: The caller's promise.
+        unsafe { handle_out(segment) };
+        let _ = (device, segment_id, segment_type, callback, callback_arg);
         run(error, |process| functions::missing(process, flags, CONNECT));
     }
 
@@ -104,16 +112,9 @@ export! {
         flags: c_uint,
         error: Error,
     ) {
-        let _ = (
-            device,
-            segment,
-            node_id,
-            segment_id,
-            segment_type,
-            local_adapter_no,
-            callback,
-            callback_arg,
-        );
+        // SAFETY: The caller's promise.
+        unsafe { handle_out(segment) };
+        let _ = (device, node_id, segment_id, segment_type, local_adapter_no, callback, callback_arg);
         run(error, |process| functions::missing(process, flags, CONNECT));
     }
 

@@ -55,7 +55,7 @@ export! {
         });
     }
 
-    /// Would make memory of the program a segment.
+    /// Gives a segment memory of the program.
     fn SCIRegisterSegmentMemory(
         address: *mut c_void,
         size: usize,
@@ -63,13 +63,18 @@ export! {
         flags: c_uint,
         error: Error,
     ) {
-        let _ = (address, size, segment);
         run(error, |process| {
-            functions::missing(process, flags, sys::SCI_FLAG_LOCK_USER_MEM)
+            functions::register_segment_memory(
+                process,
+                Handle::from_pointer(segment),
+                address.expose_provenance(),
+                size,
+                flags,
+            )
         });
     }
 
-    /// Would make physical memory a segment.
+    /// Gives a segment physical memory.
     fn SCIAttachPhysicalMemory(
         ioaddress: sys::sci_ioaddr_t,
         address: *mut c_void,
@@ -79,12 +84,15 @@ export! {
         flags: c_uint,
         error: Error,
     ) {
-        let _ = (ioaddress, address, bus_no, size, segment);
+        let _ = address;
         run(error, |process| {
-            functions::missing(
+            functions::attach_physical_memory(
                 process,
+                Handle::from_pointer(segment),
+                ioaddress,
+                bus_no,
+                size,
                 flags,
-                sys::SCI_FLAG_CUDA_BUFFER | sys::SCI_FLAG_SCIF_BUFFER,
             )
         });
     }

@@ -22,8 +22,11 @@ pub fn create_segment<D: Device>(
 ) -> Result<()> {
     let desc = maker(process, desc, out)?;
     let broadcast = sys::SCI_FLAG_BROADCAST | sys::SCI_FLAG_ALLOW_UNICAST;
-    let unbuilt = sys::SCI_FLAG_EMPTY | sys::SCI_FLAG_DMA_GLOBAL;
-    let built = sys::SCI_FLAG_USE_CALLBACK | sys::SCI_FLAG_PRIVATE | sys::SCI_FLAG_AUTO_ID;
+    let unbuilt = sys::SCI_FLAG_DMA_GLOBAL;
+    let built = sys::SCI_FLAG_USE_CALLBACK
+        | sys::SCI_FLAG_PRIVATE
+        | sys::SCI_FLAG_AUTO_ID
+        | sys::SCI_FLAG_EMPTY;
     only(flags, built | unbuilt | broadcast)?;
     if flags & broadcast == sys::SCI_FLAG_ALLOW_UNICAST {
         return Err(Error::IllegalFlag);
@@ -40,6 +43,7 @@ pub fn create_segment<D: Device>(
         size,
         private: flags & sys::SCI_FLAG_PRIVATE != 0,
         auto_id: flags & sys::SCI_FLAG_AUTO_ID != 0,
+        empty: flags & sys::SCI_FLAG_EMPTY != 0,
     };
     make(&process.local_segments, out, |handle| {
         desc.create_segment(new, callback.map(|c| local_callback(c, handle)))
@@ -89,6 +93,38 @@ fn local<D: Device>(
     let segment = process.local_segments.get(segment)?;
     only(flags, taken)?;
     Ok(segment)
+}
+
+/// `SCIRegisterSegmentMemory`
+pub fn register_segment_memory<D: Device>(
+    process: &Process<D>,
+    segment: Handle,
+    address: usize,
+    size: usize,
+    flags: u32,
+) -> Result<()> {
+    // Memory is pinned at once, with the flag or without.
+    local(process, segment, flags, sys::SCI_FLAG_LOCK_USER_MEM)?.register(address, size)
+}
+
+/// `SCIAttachPhysicalMemory`; of use on this platform is only the address on the bus.
+pub fn attach_physical_memory<D: Device>(
+    process: &Process<D>,
+    segment: Handle,
+    address: u64,
+    bus: u32,
+    size: usize,
+    flags: u32,
+) -> Result<()> {
+    let unbuilt = sys::SCI_FLAG_CUDA_BUFFER | sys::SCI_FLAG_SCIF_BUFFER;
+    let segment = local(process, segment, flags, unbuilt)?;
+    if flags != 0 {
+        return Err(Error::FlagNotImplemented);
+    }
+    if bus != 0 {
+        return Err(Error::IllegalParameter);
+    }
+    segment.attach_physical(address, size)
 }
 
 /// `SCIShareSegment`

@@ -365,14 +365,46 @@ fn adapters_are_looked_up_by_all_functions() {
     }
 }
 
-/// SI-GEN-3, SI-BORROW-1, SI-RELEXC-1: what is not built says so, but not to flags that it would
-/// not take.
+/// SI-GEN-3: what is not built says so, but not to flags that it would not take.
 #[test]
 fn what_is_not_built_says_so() {
     let (_world, a, _b) = pair();
     assert_eq!(f::missing(&a, 0, 0), Err(Error::NotImplemented));
     assert_eq!(f::missing(&a, 4, 4), Err(Error::NotImplemented));
     assert_eq!(f::missing(&a, 4, 0), Err(Error::IllegalFlag));
+}
+
+/// SI-REGPCI-2, SI-UNRPCI-1: no bridge knows of requesters; what is said of them is looked at.
+#[test]
+fn requesters_are_not_supported() {
+    let (_world, a, _b) = pair();
+    let desc = open(&a);
+    let good = f::Requester {
+        adapter: 0,
+        bus: 5,
+        devfn: 8,
+    };
+    let flags = SCI_FLAG_BROADCAST | SCI_FLAG_PCIE_REQUESTER_GLOBAL;
+    let register = |requester, flags| f::register_requester(&a, desc, requester, flags);
+    let unregister = |requester, flags| f::unregister_requester(&a, desc, requester, flags);
+    assert_eq!(register(good, flags), Err(Error::NotSupported));
+    assert_eq!(register(good, 2), Err(Error::IllegalFlag));
+    // What is not registered cannot be taken back.
+    assert_eq!(unregister(good, 0), Err(Error::IllegalOperation));
+    assert_eq!(unregister(good, flags), Err(Error::IllegalFlag));
+    for (wrong, error) in [
+        (f::Requester { adapter: 1, ..good }, Error::NoSuchAdapterNo),
+        (f::Requester { adapter: 4, ..good }, Error::IllegalAdapterNo),
+        (f::Requester { bus: 256, ..good }, Error::IllegalParameter),
+        (f::Requester { devfn: 256, ..good }, Error::IllegalParameter),
+    ] {
+        assert_eq!(register(wrong, 0), Err(error));
+        assert_eq!(unregister(wrong, 0), Err(error));
+    }
+    assert_eq!(
+        f::register_requester(&a, NONE, good, 0),
+        Err(Error::IllegalParameter)
+    );
 }
 
 /// SI-GEN-22: many threads on the same objects.

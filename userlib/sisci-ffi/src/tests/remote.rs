@@ -55,6 +55,22 @@ fn a_connection_that_cannot_be_is_refused_at_once() {
     assert_eq!(connect(&b, A, 7), Err(Error::NoLinkAccess));
 }
 
+/// SI-GEN-23: nothing is shared with a node whose numbers are written in another order.
+#[test]
+fn a_node_of_another_byte_order_is_refused() {
+    let (world, a, b) = pair();
+    offered(&a, 7, 4096);
+    world.set_big_endian(true);
+    assert_eq!(connect(&b, A, 7), Err(Error::InconsistentVersions));
+    let desc = open(&b);
+    let interrupt = made(|out| functions::connect_interrupt(&b, desc, out, place(A, 7), 0));
+    assert_eq!(interrupt, Err(Error::InconsistentVersions));
+    let probed = functions::probe_node(&b, desc, 0, A, 0);
+    assert_eq!(probed, Err(Error::InconsistentVersions));
+    // This host's own bytes are in order.
+    assert_eq!(connect(&b, B, 7), Err(Error::NoSuchSegment));
+}
+
 /// SI-CONSEG-5, SI-CONSEG-8, SI-GEN-26: a silent node, with a time limit of the caller's or without.
 #[test]
 fn a_node_that_does_not_answer_is_not_waited_for() {

@@ -4,8 +4,9 @@
 
 use super::*;
 use crate::functions::{
-    attach_local_segment, close, local_segment_id, local_segment_size, prepare_segment,
-    remove_segment, set_segment_available, set_segment_unavailable, share_segment,
+    attach_local_segment, attach_physical_memory, close, local_segment_id, local_segment_size,
+    prepare_segment, register_segment_memory, remove_segment, set_segment_available,
+    set_segment_unavailable, share_segment,
 };
 use sys::*;
 
@@ -125,7 +126,8 @@ fn a_segment_is_as_large_as_asked_for_and_zero() {
 /// SI-CRSEG-8, SI-GEN-3, SI-NTB-23: flags that need what is not there.
 #[test]
 fn flags_for_what_is_missing_are_refused() {
-    let (_world, a, _b) = pair();
+    let (world, a, _b) = pair();
+    world.set_fills(false);
     let desc = open(&a);
     let with = |flags| create(&a, desc, 7, 4096, flags);
     assert_eq!(with(SCI_FLAG_BROADCAST), Err(Error::NotSupported));
@@ -427,4 +429,105 @@ fn a_virtual_device_with_resources_is_busy() {
     functions::disconnect_data_interrupt(&a, caller, 0).unwrap();
     functions::remove_data_interrupt(&a, one, 0).unwrap();
     assert_eq!(close(&a, desc, 0), Ok(()));
+}
+
+/// Memory of this program: whole pages.
+fn pages(count: usize) -> usize {
+    let layout = std::alloc::Layout::from_size_align(count * 4096, 4096).unwrap();
+    // SAFETY: There are bytes; they stay for ever.
+    unsafe { std::alloc::alloc_zeroed(layout) }.expose_provenance()
+}
+
+/// SI-CRSEG-4, SI-REGMEM-6: a segment without memory is of no use until it is given some.
+#[test]
+fn a_program_gives_a_segment_its_memory() {
+    let (_world, a, b) = pair();
+    let desc = open(&a);
+    let segment = create(&a, desc, 7, 5 * 4096, SCI_FLAG_EMPTY).unwrap();
+    let early = [
+        functions::prepare_segment(&a, segment, 0, 0),
+        functions::set_segment_available(&a, segment, 0, 0),
+        map_local(&a, segment, part(0, 4096), 0).map(|_| ()),
+    ];
+    let wrong = Err(Error::IllegalOperation);
+    assert_eq!(early, [wrong, Err(Error::SegmentNotPrepared), wrong]);
+    let memory = pages(2);
+    write(memory + 4096, 77);
+    let lock = SCI_FLAG_LOCK_USER_MEM;
+    register_segment_memory(&a, segment, memory, 8192, lock).unwrap();
+    assert_eq!(local_segment_size(&a, segment), Ok(8192));
+    publish(&a, segment).unwrap();
+    let remote = connect(&b, A, 7).unwrap();
+    assert_eq!(functions::remote_segment_size(&b, remote), Ok(8192));
+    let (_, address) = map_remote(&b, remote, part(0, 8192), 0).unwrap();
+    assert_eq!(read(address + 4096), 77);
+    // With connections it goes only by force, as any other.
+    assert_eq!(remove_segment(&a, segment, 0), Err(Error::Busy));
+    assert_eq!(remove_segment(&a, segment, SCI_FLAG_FORCE_REMOVE), Ok(()));
+}
+
+/// SI-REGMEM-1, SI-REGMEM-2, SI-REGMEM-3, SI-REGMEM-4, SI-REGMEM-7: what memory has to be like.
+#[test]
+fn memory_that_a_segment_cannot_have_is_refused() {
+    let (world, a, _b) = pair();
+    let desc = open(&a);
+    let ordinary = create(&a, desc, 8, 4096, 0).unwrap();
+    let segment = create(&a, desc, 7, 3 * 4096, SCI_FLAG_EMPTY).unwrap();
+    let memory = pages(4);
+    let register = |at, size| register_segment_memory(&a, segment, at, size, 0);
+    let of_ordinary = register_segment_memory(&a, ordinary, memory, 4096, 0);
+    assert_eq!(of_ordinary, Err(Error::IllegalOperation));
+    for (at, size, error) in [
+        (memory + 8, 4096, Error::IllegalAddress),
+        (4096, 4096, Error::IllegalAddress),
+        (memory, 4097, Error::SizeAlignment),
+        (memory, 0, Error::SizeAlignment),
+        (memory, 4 * 4096, Error::OutOfRange),
+    ] {
+        assert_eq!(register(at, size), Err(error));
+    }
+    world.set_pinned(4096);
+    assert_eq!(register(memory, 8192), Err(Error::NoSpace));
+    world.set_pinned(1 << 20);
+    assert_eq!(register(memory, 3 * 4096), Ok(()));
+    assert_eq!(register(memory, 4096), Err(Error::IllegalOperation));
+}
+
+/// SI-REGMEM-5: where no window leads to such memory, other hosts do not reach it, and nobody
+/// takes it for available.
+#[test]
+fn memory_that_no_window_leads_to_is_not_supported() {
+    let (world, a, b) = pair();
+    world.set_reachable(false);
+    let segment = create(&a, open(&a), 7, 8192, SCI_FLAG_EMPTY).unwrap();
+    register_segment_memory(&a, segment, pages(2), 8192, 0).unwrap();
+    assert_eq!(publish(&a, segment), Err(Error::NotSupported));
+    assert_eq!(connect(&b, A, 7), Err(Error::NoSuchSegment));
+    assert_eq!(connect(&a, A, 7), Err(Error::NoSuchSegment));
+    assert_eq!(remove_segment(&a, segment, 0), Ok(()));
+}
+
+/// SI-APHYS-1, SI-APHYS-2, SI-APHYS-3, SI-APHYS-4
+#[test]
+fn physical_memory_is_for_the_privileged() {
+    let (world, a, b) = pair();
+    let desc = open(&a);
+    let segment = create(&a, desc, 7, 8192, SCI_FLAG_EMPTY).unwrap();
+    let at = 0xE000_0000;
+    let attach = |bus, size, flags| attach_physical_memory(&a, segment, at, bus, size, flags);
+    world.set_privileged(false);
+    assert_eq!(attach(0, 8192, 0), Err(Error::Access));
+    world.set_privileged(true);
+    assert_eq!(attach(1, 8192, 0), Err(Error::IllegalParameter));
+    assert_eq!(attach(0, 3 * 4096, 0), Err(Error::OutOfRange));
+    for flag in [SCI_FLAG_CUDA_BUFFER, SCI_FLAG_SCIF_BUFFER] {
+        assert_eq!(attach(0, 8192, flag), Err(Error::FlagNotImplemented));
+    }
+    assert_eq!(attach(0, 8192, 0), Ok(()));
+    assert_eq!(attach(0, 8192, 0), Err(Error::IllegalOperation));
+    publish(&a, segment).unwrap();
+    let remote = connect(&b, A, 7).unwrap();
+    map_remote(&b, remote, part(0, 8192), 0).unwrap();
+    assert_eq!(remove_segment(&a, segment, 0), Err(Error::Busy));
+    assert_eq!(remove_segment(&a, segment, SCI_FLAG_FORCE_REMOVE), Ok(()));
 }
