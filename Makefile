@@ -109,10 +109,10 @@ shell: setup modules rig
 test: setup modules rig examples programs
 	@scripts/test.sh
 
-## bench: measure against mainline's NTB clients; ROUNDS=, SECONDS= of a sample, QUICK=1
+## bench: measure against mainline's NTB clients; ROUNDS=, SECONDS= of a sample, QUICK=1, ONLY=
 bench: setup modules rig userlib
 	@scripts/rig/rig bench $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) \
-		$(if $(filter 1,$(QUICK)),--quick)
+		$(if $(filter 1,$(QUICK)),--quick) $(if $(ONLY),--only $(ONLY))
 
 ## install: install the modules for the kernel in KDIR=, programs and libraries; DESTDIR=, PREFIX=
 install: modules userlib

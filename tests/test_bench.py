@@ -6,9 +6,10 @@ import re
 from types import SimpleNamespace
 
 import pytest
-from ntbrig import CommandFailed, bench, bench_plot, bench_pximc
+from ntbrig import CommandFailed, bench, bench_plot, bench_pximc, bench_sisci
 from ntbrig.bench_metrics import Sample, half_round_trip
 from ntbrig.bench_pximc import NAME, PingPong
+from ntbrig.settings import RigError
 
 TUNED = "ntb_netdev (transport_mtu=2048)"
 
@@ -31,6 +32,13 @@ def samples():
         ("", NAME, "tcp_connect"): of(600.0, 500.0),
         ("", "ntb0", "tcp_rr"): of(5000.0, 5000.0),
         ("", TUNED, "tcp_rr"): of(2500.0, 2500.0),
+        ("", "sisci", "sisci_window_write"): of(940.0, 950.0),
+        ("", "sisci", "sisci_store_latency"): of(0.55, 0.54),
+        ("", "sisci", "sisci_interrupt"): of(60.0, 70.0),
+        ("", "sisci", "sisci_dma"): of(900.0, 890.0),
+        ("", "sisci", "raw_window_latency"): of(0.5, 0.5),
+        ("", "sisci", "raw_event_latency"): of(50.0, 50.0),
+        ("", "sisci", "raw_engine"): of(1000.0, 1000.0),
         ("", "default", "window_write_1mib"): of(500.0, 500.0),
         ("", "tuned", "window_write_1mib"): of(1000.0, 1000.0),
     }
@@ -103,6 +111,87 @@ def test_the_plot_has_a_row_for_each_comparison(samples):
     assert "window write vs tuned" not in texts
 
 
+# --- SISCI
+
+
+@pytest.mark.parametrize(
+    "name,ratio,target,met",
+    [
+        ("sisci_window_write_vs_tuned", 0.945, 0.95, False),
+        ("sisci_store_latency_vs_window", 1.09, 1.1, True),
+        ("sisci_interrupt_vs_event", 1.3, 1.3, True),
+        ("sisci_dma_vs_engine", 0.895, 0.9, False),
+    ],
+)
+def test_sisci_is_compared_with_what_is_below(samples, name, ratio, target, met):
+    found = results(samples)[name]
+    assert found["ratio"] == pytest.approx(ratio)
+    assert (found["target"], found["met"]) == (target, met)
+
+
+def test_latencies_of_sisci_that_are_too_long_miss_their_targets(samples):
+    samples["", "sisci", "sisci_store_latency"] = of(0.6, 0.6)
+    samples["", "sisci", "sisci_interrupt"] = of(70.0, 70.0)
+    found = results(samples)
+    assert not found["sisci_store_latency_vs_window"]["met"]
+    assert not found["sisci_interrupt_vs_event"]["met"]
+
+
+def test_the_plot_has_a_panel_for_sisci(samples):
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", bench_plot.draw(list(bench.compare(samples))))
+    for label in ("sisci_window_write", "store latency vs window", "dma vs engine"):
+        assert texts.count(label) == 1, label
+    assert "processes by SISCI against what stands behind vs" in texts
+
+
+def test_the_engines_rate_is_that_of_all_its_copies():
+    # 100 copies of a megabyte in a tenth of a second.
+    assert bench_sisci.engine_rate(["0", "100", "100000000"], 1e6, 100) == 1000.0
+
+
+@pytest.mark.parametrize("told", [["-19", "0", "5"], ["0", "99", "100"], ["-5", "100", "100"]])
+def test_copies_that_were_not_made_are_no_measurement(told):
+    with pytest.raises(CommandFailed, match="mp_dma_start"):
+        bench_sisci.engine_rate(told, 1e6, 100)
+
+
+def test_each_result_belongs_to_a_part(samples):
+    parts = {}
+    for name in results(samples):
+        parts.setdefault(bench.part_of(name), set()).add(name.split("_vs_")[0])
+    assert set(parts) == set(bench.PARTS)
+    assert parts["writes"] == {"window_write_1mib"}
+    assert "tcp_rr" in parts["ethernet"]
+    assert "pximc_window_write" in parts["pximc"]
+    assert parts["sisci"] == {
+        "sisci_window_write", "sisci_store_latency", "sisci_interrupt", "sisci_dma"
+    }
+
+
+@pytest.mark.parametrize(
+    "only,expected",
+    [
+        (("sisci",), ["window writes", "SISCI", "SISCI with an engine"]),
+        (("pximc",), ["window writes", "PXImc", "doorbells"]),
+        (("writes",), ["window writes", "window writes"]),
+    ],
+)
+def test_a_part_is_measured_with_what_it_is_compared_with(only, expected):
+    bench_ = bench.Bench(fabric=None, program=None, seconds=1, only=only)
+    order = []
+    bench_.attempt = lambda what, action: order.append(what.split(",")[0])
+    bench_.round(0)
+    assert order == expected
+
+
+def test_a_part_that_is_not_known_is_refused():
+    with pytest.raises(RigError, match="not network"):
+        bench.run(1, 1, ["sisci", "network"])
+
+
+# --- both
+
+
 def test_both_orders_of_turns_give_the_same_metrics():
     taken = {
         bench.Bench._processes: {"pximc_event_latency": Sample(1.0, {})},
@@ -117,7 +206,8 @@ def test_both_orders_of_turns_give_the_same_metrics():
 
     bench_.attempt = attempt
     for number in range(2):
-        bench_._pximc(number)
+        parts = [("PXImc", bench_._processes), ("doorbells", bench_._doorbells)]
+        bench_._parts(parts, NAME, bench_pximc.MEASURED, number)
     assert order == ["PXImc", "doorbells", "doorbells", "PXImc"]
     assert bench_.samples["", NAME, "pximc_event_latency"] == of(1.0, 1.0)
     assert bench_.samples["", NAME, "doorbell"] == of(2.0, 2.0)

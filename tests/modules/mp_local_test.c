@@ -11,6 +11,10 @@
  *	dma DIR OFFSET LEN N	copies N pieces of LEN bytes each to OFFSET of the
  *				peer's memory. Result: what mp_dma_start() returned,
  *				calls of the callback within a second, its status
+ *	rate OFFSET LEN N ROUNDS
+ *				copies N pieces of LEN bytes each to OFFSET of the peer's
+ *				memory, one time after the other. Result: status of the
+ *				last one, calls of the callback, nanoseconds in all
  *	check OFFSET LEN	bytes at OFFSET of the memory that a peer reaches which
  *				are as "dma" writes them
  *	spoil OFFSET LEN	overwrites these
@@ -20,6 +24,7 @@
 #include <linux/completion.h>
 #include <linux/io.h>
 #include <linux/kobject.h>
+#include <linux/ktime.h>
 #include <linux/module.h>
 #include <linux/slab.h>
 #include <linux/sysfs.h>
@@ -124,6 +129,54 @@ static void dma(u32 dir, u32 offset, u32 len, u32 count)
 	sprintf(result, "%d %d %d", ret, calls, status);
 }
 
+static void end_of_round(int how, void *data)
+{
+	calls++;
+	status = how;
+	complete(&copied);
+}
+
+static int copy_round(mp_dma_frag *frags, u32 count)
+{
+	int ret;
+
+	reinit_completion(&copied);
+	status = 1;
+	ret = mp_dma_start(MP_DMA_DIR_L2P, count, frags, end_of_round, NULL, 0, 0);
+	if (ret)
+		return ret;
+	return wait_for_completion_timeout(&copied, HZ) ? status : -ETIMEDOUT;
+}
+
+static void rate(u32 offset, u32 len, u32 count, u32 rounds)
+{
+	mp_dma_frag frags[MAX_FRAGS];
+	u64 start;
+	int ret = 0;
+	u8 *buf;
+	u32 i;
+
+	if (!len || len > MAX_LEN || count > MAX_FRAGS)
+		return;
+	buf = kmalloc(len, GFP_KERNEL);
+	if (!buf)
+		return;
+	memset(buf, 1, len);
+	for (i = 0; i < count; i++) {
+		frags[i].src = virt_to_phys(buf);
+		frags[i].dst = out_pci + offset + i * len;
+		frags[i].len = len;
+	}
+	calls = 0;
+	start = ktime_get_ns();
+	for (i = 0; i < rounds && !ret; i++)
+		ret = copy_round(frags, count);
+	sprintf(result, "%d %d %llu", ret, calls, ktime_get_ns() - start);
+	/* An engine that has stopped may come back to it. */
+	if (ret != -ETIMEDOUT)
+		kfree(buf);
+}
+
 static void check(u32 offset, u32 len)
 {
 	const u8 *memory = mp_in_pci_to_virt(in_pci + offset);
@@ -158,6 +211,8 @@ static ssize_t command_store(struct kobject *kobj, struct kobj_attribute *attr,
 		find(find_out, &out_pci, a, b, c);
 	else if (!strcmp(word, "dma"))
 		dma(a, b, c, d);
+	else if (!strcmp(word, "rate"))
+		rate(a, b, c, d);
 	else if (!strcmp(word, "check"))
 		check(a, b);
 	else if (!strcmp(word, "spoil"))

@@ -133,6 +133,15 @@ def test_a_copy_that_the_engine_refuses_is_not_started(pair):
         assert dma(sender) == [-errno.EAGAIN, 0, 1]
 
 
+def test_copies_are_made_one_after_the_other_and_timed(pair):
+    """What the benchmark takes for the engine's own rate."""
+    with linked(pair, "") as (sender, _):
+        find_outbound(sender)
+        status, ended, nanoseconds = command(sender, f"rate {ARENA:#x} 4096 4 50")
+        assert (status, ended) == (0, 50)
+        assert nanoseconds > 0
+
+
 def test_a_copy_that_does_not_end_ends_with_the_link(pair):
     with linked(pair, "stall_every=1") as (sender, _):
         assert dma(sender) == [0, 0, 1]

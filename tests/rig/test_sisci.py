@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""SISCI between hosts: its programs in C, one of them on each host."""
+"""SISCI between hosts: its programs, one of them on each host: the tools that are installed, which
+are in Rust, and the same as examples in C."""
 
 import json
 
@@ -19,20 +20,26 @@ def hosts(boot):
     return fabric.hosts
 
 
+@pytest.fixture(params=["c", "rust"])
+def program(request):
+    """Where a program is: the example in C, or the tool in Rust."""
+    return sisci.example if request.param == "c" else sisci.tool
+
+
 @pytest.fixture
-def play(hosts):
+def play(hosts, program):
     """Runs a program on both hosts; what the client tells."""
 
-    def run(program, *words):
-        return sisci.play(sisci.example(program), dict(zip(NODES, hosts)), *words)
+    def run(name, *words):
+        return sisci.play(program(name), dict(zip(NODES, hosts)), *words)
 
     return run
 
 
-def test_nodes_find_each_other(hosts):
+def test_nodes_find_each_other(hosts, program):
     """SI-PROBE-1, SI-LNODE-1, SI-QUERY-1"""
     for host, node in zip(hosts, NODES):
-        told = sisci.run(host, sisci.example("sci_query"), "--json", *NODES, 12)
+        told = sisci.run(host, program("sci_query"), "--json", *NODES, 12)
         told = json.loads(told.check().out)
         assert told["node"] == node
         assert told["links"] == 1
@@ -41,16 +48,15 @@ def test_nodes_find_each_other(hosts):
         assert told["nodes"] == {"4": True, "8": True, "12": False}
 
 
-def test_a_probe_tells_why_a_node_does_not_answer(hosts):
+def test_a_probe_tells_why_a_node_does_not_answer(hosts, program):
     """SI-PROBE-1"""
-    program = sisci.example("sci_probe")
-    told = sisci.run(hosts[0], program, "--json", 8, 12, 300)
+    told = sisci.run(hosts[0], program("sci_probe"), "--json", 8, 12, 300)
     assert told.rc == 1
     found, unknown, illegal = map(json.loads, told.out.splitlines())
     assert (found["node"], found["answers"], found["us"] > 0) == (8, True, True)
     assert unknown == {"node": 12, "answers": False, "error": "no such node"}
     assert illegal == {"node": 300, "answers": False, "error": "illegal node id"}
-    assert sisci.run(hosts[0], program, 8).rc == 0
+    assert sisci.run(hosts[0], program("sci_probe"), 8).rc == 0
 
 
 def test_stores_go_to_and_fro(play):
@@ -92,10 +98,9 @@ def test_calls_have_answers(play):
     assert [(line["name"], line["bytes"]) for line in told] == [("rpc", 1), ("rpc", 4088)]
 
 
-def test_callbacks_tell_the_life_of_a_segment(hosts):
+def test_callbacks_tell_the_life_of_a_segment(hosts, program):
     """SI-EVT-1, SI-EVT-2, SI-EVT-3: of the owner, and of who is connected."""
-    program, nodes = sisci.example("shmem"), dict(zip(NODES, hosts))
-    client, server = sisci.both(program, nodes)
+    client, server = sisci.both(program("shmem"), dict(zip(NODES, hosts)))
     at_server = ["created", "prepared", "available", "connected", "greeted", "unavailable"]
     assert [line["event"] for line in server] == [*at_server, "disconnected", "removed"]
     assert [line["node"] for line in server] == [0, 0, 0, 4, 4, 0, 4, 0]
@@ -104,7 +109,39 @@ def test_callbacks_tell_the_life_of_a_segment(hosts):
     assert [line["node"] for line in client] == [8, 0, 0, 8, 0]
 
 
-def test_a_node_that_is_not_there_is_waited_for_only_so_long(hosts):
-    told = sisci.run(hosts[0], sisci.example("intr_bench"), "client", 8, "--patience", 100)
+def test_a_node_that_is_not_there_is_waited_for_only_so_long(hosts, program):
+    told = sisci.run(hosts[0], program("intr_bench"), "client", 8, "--patience", 100)
     assert told.rc == 1
     assert told.err.startswith("FAILED: SCIConnectInterrupt: no such segment")
+
+
+SHORT = {
+    "scipp": ("--rounds", 20, "--sizes", 8),
+    "intr_bench": ("--rounds", 20),
+    "scibench": ("--rounds", 2, "--sizes", 64),
+    "dmabench": ("--rounds", 2, "--sizes", 64),
+    "rpc": ("--rounds", 5, "--sizes", 8),
+    "shmem": (),
+}
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_c_and_rust_understand_each_other_and_tell_the_same(hosts, name):
+    """A client of one language with a server of the other one: the same results by name."""
+    nodes = dict(zip(NODES, hosts))
+    told = [
+        sisci.both(client(name), nodes, *SHORT[name], server=server(name))
+        for client, server in ((sisci.tool, sisci.example), (sisci.example, sisci.tool))
+    ]
+    rust, c = ([list(map(set, lines)) for lines in sides] for sides in told)
+    assert rust == c
+    assert rust[0]
+
+
+def test_queries_tell_the_same_in_c_and_rust(hosts):
+    """SI-QUERY-1, SI-QUERY-4"""
+    told = [
+        json.loads(sisci.run(hosts[0], program("sci_query"), "--json", *NODES).check().out)
+        for program in (sisci.tool, sisci.example)
+    ]
+    assert told[0] == told[1]

@@ -14,6 +14,7 @@ from . import bench_contenders as contenders
 from . import bench_metrics as metrics
 from . import bench_pximc as pximc
 from . import bench_report as report
+from . import bench_sisci as sisci
 from .agent import CommandFailed, GuestGone
 from .bench_format import number
 from .bench_metrics import Metric
@@ -51,6 +52,9 @@ DEFAULT = contenders.Mainline()
 _SMALL_SLOTS = contenders.Mainline("transport_mtu=2048")
 TUNED = {metric.name: _SMALL_SLOTS for metric in NETWORK}
 TUNED["tcp_stream_mtumax"] = DEFAULT
+
+# What can be measured by itself.
+PARTS = ("ethernet", "writes", "pximc", "sisci")
 
 # Options of ntb_perf, by the suffix of the results.
 PERF = {"default": "", "tuned": "chunk_order=20"}
@@ -92,7 +96,8 @@ class Bench:
     """Takes samples: `samples[window suffix, contender's name, metric's name]`
     is a list with one `Sample`, or `None`, for each round."""
 
-    def __init__(self, fabric, program, seconds):
+    def __init__(self, fabric, program, seconds, only=PARTS):
+        self.only = only
         self.fabric = fabric
         self.program = program
         self.seconds = seconds
@@ -100,30 +105,40 @@ class Bench:
         self.troubles = []
 
     def round(self, number):
-        """Measures everything once."""
+        """Measures everything that is wanted once."""
         for suffix, window in WINDOWS.items():
-            order = turns()
-            shift = number % len(order)
-            for turn in order[shift:] + order[:shift]:
-                what = f"{turn}, windows of {window // MIB} MiB"
-                taken = self.attempt(what, lambda t=turn, w=window: self.network(t, w))
-                for metric in turn.metrics:
-                    self._note(suffix, turn.contender.name, metric, number, taken)
-            what = f"window writes, windows of {window // MIB} MiB"
-            taken = self.attempt(what, lambda w=window: self._writes(w))
-            for name in (OURS.name, *PERF):
-                self._note(suffix, name, WRITE, number, taken, key=name)
-        self._pximc(number)
+            if "ethernet" in self.only:
+                self._ethernet(suffix, window, number)
+            # What stores of processes are compared with has windows of one size.
+            if "writes" in self.only or window == MAIN_WINDOW and self.only != ("ethernet",):
+                what = f"window writes, windows of {window // MIB} MiB"
+                taken = self.attempt(what, lambda w=window: self._writes(w))
+                for name in (OURS.name, *PERF):
+                    self._note(suffix, name, WRITE, number, taken, key=name)
+        if "pximc" in self.only:
+            parts = [("PXImc", self._processes), ("doorbells", self._doorbells)]
+            self._parts(parts, pximc.NAME, pximc.MEASURED, number)
+        if "sisci" in self.only:
+            parts = [("SISCI", self._nodes), ("SISCI with an engine", self._copies)]
+            self._parts(parts, sisci.NAME, sisci.MEASURED, number)
 
-    def _pximc(self, number):
+    def _ethernet(self, suffix, window, number):
+        order = turns()
+        shift = number % len(order)
+        for turn in order[shift:] + order[:shift]:
+            what = f"{turn}, windows of {window // MIB} MiB"
+            taken = self.attempt(what, lambda t=turn, w=window: self.network(t, w))
+            for metric in turn.metrics:
+                self._note(suffix, turn.contender.name, metric, number, taken)
+
+    def _parts(self, parts, name, measured, number):
         """Processes, and what they are compared with, in turn."""
-        parts = [("PXImc", self._processes), ("doorbells", self._doorbells)]
         taken = {}
         for what, action in parts if number % 2 == 0 else reversed(parts):
             what = f"{what}, windows of {MAIN_WINDOW // MIB} MiB"
             taken |= self.attempt(what, action) or {}
-        for metric in pximc.MEASURED:
-            self._note("", pximc.NAME, metric, number, taken)
+        for metric in measured:
+            self._note("", name, metric, number, taken)
 
     def _note(self, suffix, contender, metric, number, taken, key=None):
         column = self.samples.setdefault((suffix, contender, metric.name), [])
@@ -183,6 +198,19 @@ class Bench:
         with contenders.hardware(guests, MAIN_WINDOW):
             return {pximc.DOORBELL.name: metrics.doorbell(guests, self.seconds)}
 
+    def _nodes(self):
+        guests = self.fabric.hosts
+        network = sisci.CONTENDER.network(guests, self.program, 1500)
+        with contenders.hardware(guests, MAIN_WINDOW), network as interface:
+            return sisci.measure(interface, self.seconds)
+
+    def _copies(self):
+        guests = self.fabric.hosts
+        network = sisci.COPIES.network(guests, self.program, 1500)
+        with contenders.hardware(guests, MAIN_WINDOW), contenders.engine(guests[0]):
+            with network as interface:
+                return sisci.measure_copies(interface, self.seconds)
+
     def _writes(self, window):
         guests = self.fabric.hosts
         with contenders.hardware(guests, window):
@@ -199,26 +227,29 @@ def _check(fabric):
     for needed, way_out in (
         (program, "make rig"),
         (fabric.settings.programs / "examples/pxi_pingpong", "make userlib"),
+        (fabric.settings.programs / "scipp", "make userlib"),
     ):
         if not needed.exists():
             raise RigError(f"{needed} is missing: run `{way_out}`")
     return program
 
 
-def run(rounds, seconds):
+def run(rounds, seconds, only=PARTS):
     """Whether everything could be measured; prints the table, writes the files."""
+    if unknown := set(only) - set(PARTS):
+        raise RigError(f"ONLY is some of {', '.join(PARTS)}, not {', '.join(sorted(unknown))}")
     if rounds < 1 or seconds < 1:
         raise RigError("ROUNDS and SECONDS are at least 1")
     start = time.monotonic()
     with Fabric(hosts=2, logs=_LOGS) as fabric:
-        bench = Bench(fabric, _check(fabric), seconds)
+        bench = Bench(fabric, _check(fabric), seconds, tuple(only))
         for index in range(rounds):
             if index and time.monotonic() - start > _TIME_FOR_ROUNDS:
                 print(f"out of time: {index} of {rounds} rounds were run")
                 break
             print(f"round {index + 1} of {rounds}", flush=True)
             bench.round(index)
-    results = list(compare(bench.samples))
+    results = [found for found in compare(bench.samples) if part_of(found["name"]) in only]
     report.write(results, RESULTS)
     report.table(results, time.monotonic() - start)
     for trouble in bench.troubles:
@@ -239,6 +270,13 @@ def explore(seconds, candidates):
                     notes = " ".join(f"{k} {number(v)}" for k, v in sample.notes.items())
                     print(f"    {name + suffix:28} {number(sample.value):>10} {notes}")
     return not bench.troubles
+
+
+def part_of(name):
+    """Which part a result belongs to."""
+    if name.startswith(WRITE.name):
+        return "writes"
+    return next((part for part in PARTS if name.startswith(f"{part}_")), "ethernet")
 
 
 def compare(samples):
@@ -267,10 +305,12 @@ def compare(samples):
         )
     for kind in PERF:
         yield _against_perf(samples, pximc.WRITE, pximc.NAME, kind, "")
+        yield _against_perf(samples, sisci.WRITE, sisci.NAME, kind, "")
     others = (OURS, TUNED["tcp_rr"])
     yield from pximc.compare(
         samples, {other.name: samples.get(("", other.name, "tcp_rr"), []) for other in others}
     )
+    yield from sisci.compare(samples)
 
 
 def _against_perf(samples, metric, name, kind, suffix):

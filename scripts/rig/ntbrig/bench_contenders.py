@@ -160,6 +160,13 @@ def ntb_pingpong(guests):
 
 
 @contextlib.contextmanager
+def engine(guest):
+    """A DMA engine, that of the tests. It copies as fast as a thread of the kernel does."""
+    with _loaded([guest], _insmod("dma_test"), _command("rmmod dma_test")):
+        yield
+
+
+@contextlib.contextmanager
 def ntb_bench(guests, parameters):
     """Ours. Gives the directory of its files."""
     sender, receiver = guests

@@ -152,12 +152,12 @@ def _rows(by_name, kind, other, suffix):
     return rows
 
 
-def _rows_of_processes(by_name):
+def _rows_of_processes(by_name, prefix):
     """What is compared with something else than mainline's own such figure."""
     rows = []
     for name, found in by_name.items():
-        metric, _, rest = name.removeprefix("pximc_").partition("_vs_")
-        if name.startswith("pximc_") and rest not in ("tuned", "default"):
+        metric, _, rest = name.removeprefix(prefix).partition("_vs_")
+        if name.startswith(prefix) and rest not in ("tuned", "default"):
             rows.append((f"{metric} vs {rest}".replace("_", " "), found, None))
     return rows
 
@@ -176,8 +176,10 @@ def draw(results):
     for title, kind, other, suffix in _PANELS:
         if rows := _rows(by_name, kind, other, suffix):
             y = _panel(drawing, axis, y, title, rows)
-    if rows := _rows_of_processes(by_name):
-        y = _panel(drawing, axis, y, "processes by PXImc against what stands behind vs", rows)
+    for prefix, library in (("pximc_", "PXImc"), ("sisci_", "SISCI")):
+        if rows := _rows_of_processes(by_name, prefix):
+            title = f"processes by {library} against what stands behind vs"
+            y = _panel(drawing, axis, y, title, rows)
     _legend(drawing, y + 18)
     height = y + _FOOT - 26
     body = "\n".join(drawing.parts)

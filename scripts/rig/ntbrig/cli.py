@@ -24,6 +24,7 @@ def _parser():
     add.add_argument("--rounds", type=int, help="default 5")
     add.add_argument("--seconds", type=int, help="for one sample, default 3")
     add.add_argument("--quick", action="store_true", help="one round of short samples")
+    add.add_argument("--only", help=f"some of {', '.join(bench.PARTS)}, with commas between")
     add.add_argument("--explore", metavar="SETTINGS", action="append", help=argparse.SUPPRESS)
     for name, text in (
         ("shell", "a terminal in a host of the running set, or of a new one"),
@@ -46,7 +47,8 @@ def _bench(options):
     if options.explore:
         done = bench.explore(seconds, options.explore)
     else:
-        done = bench.run(rounds, seconds)
+        only = options.only.split(",") if options.only else bench.PARTS
+        done = bench.run(rounds, seconds, only)
     return 0 if done else 1
 
 

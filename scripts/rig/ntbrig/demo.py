@@ -7,6 +7,7 @@ import json
 import re
 import time
 
+from . import sisci as tools
 from . import stack
 from .agent import CommandFailed, GuestGone
 from .fabric import Fabric
@@ -24,7 +25,7 @@ class Demo:
         self.hosts = hosts
         self.logs = logs
         self.rows = []
-        self.processes = None
+        self.processes = []
         self.failures = []
 
     def run(self):
@@ -38,7 +39,9 @@ class Demo:
                 for one, other in itertools.combinations(fabric.hosts, 2):
                     self.pair(one, other)
                 one, other = fabric.hosts[:2]
-                self.processes = self.attempt("PXImc", lambda: pximc(one, other))
+                self.attempt("user services", lambda: load_user_services(one, other))
+                for what, action in (("PXImc", pximc), ("SISCI", sisci)):
+                    self.processes.append(self.attempt(what, lambda a=action: a(one, other)))
                 for guest in fabric.hosts:
                     self.attempt(f"statistics of {guest.name}", lambda g=guest: show_state(g))
             self.kernel_reports(fabric)
@@ -83,8 +86,8 @@ class Demo:
         for name, *values in self.rows:
             shown = ["failed" if value is None else f"{value:.2f}" for value in values]
             print(f"  {name:12} {shown[0]:>10} {shown[1]:>18} {shown[2]:>18}")
-        if self.processes:
-            print(f"\n  {self.processes}")
+        if told := [line for line in self.processes if line]:
+            print("\n  " + "\n  ".join(told))
         if self.failures:
             print(f"\nFAILED: {', '.join(dict.fromkeys(self.failures))}")
         else:
@@ -132,10 +135,14 @@ def stream(sender, receiver):
     return rate
 
 
+def load_user_services(*guests):
+    """Loads what processes need."""
+    stack.load(*guests, modules=(stack.USER,))
+
+
 def pximc(client, server):
     """Runs the scenarios in C and the measuring program between two hosts."""
     title(f"PXImc: processes of {client.name} and {server.name}")
-    stack.load(client, server, modules=(stack.USER,))
     env = {"PXIMC_LIBRARY_PATH": str(stage_dir() / "opt/pximc/lib64")}
     for scenario in sorted((stage_dir() / "bin").glob("s[1-3]*_*")):
         partner = server.spawn([scenario, "s1"], timeout=60, env=env)
@@ -152,6 +159,23 @@ def pximc(client, server):
         f"PXImc: event and answer {seen['event_us']['median']:.0f} us, "
         f"polled memory {seen['polling_us']['median']:.2f} us, "
         f"writing {seen['write_mb_s']['best']:.0f} MB/s"
+    )
+
+
+def sisci(client, server):
+    """Runs two of the tools between two hosts."""
+    title(f"SISCI: processes of {client.name} and {server.name}")
+    nodes = {4: client, 8: server}
+    tools.configure(nodes)
+    stores = ("--sizes", "4", "--rounds", "2000")
+    writes = ("--sizes", "65536", "--rounds", "200", "--only", "write")
+    (store,) = tools.play(tools.tool("scipp"), nodes, *stores)
+    print(f"{client.name}# scipp client 8 {' '.join(stores)}   {server.name}# scipp server 4 ...")
+    (write,) = tools.play(tools.tool("scibench"), nodes, *writes)
+    print(f"{client.name}# scibench client 8 {' '.join(writes)}   {server.name}# ...")
+    return (
+        f"SISCI: a store is seen after {store['median']:.2f} us (scipp), "
+        f"writing {write['mb_s']:.0f} MB/s (scibench)"
     )
 
 

@@ -8,10 +8,15 @@ from .settings import programs_dir, stage_dir
 CONFIG = "/run/sisci.conf"
 _ENV = {"SISCI_CONF": CONFIG}
 _TIMEOUT = 120.0
+_LINK_SECONDS = 30.0
 
 
 def configure(nodes):
     """Gives guests, by the node ids that they are to have, their configuration."""
+    # A host has its id as soon as it has a peer.
+    count = f'[ "$(ls /sys/kernel/mp/peers | wc -l)" -ge {len(nodes) - 1} ]'
+    for guest in nodes.values():
+        guest.run(f"until {count}; do sleep 0.05; done", timeout=_LINK_SECONDS)
     lines = []
     for node, guest in nodes.items():
         peer = int(guest.read("/sys/kernel/mp/self"), 16)
@@ -35,17 +40,18 @@ def run(guest, program, *words, timeout=_TIMEOUT):
     return guest.run([program, *map(str, words)], timeout, env=_ENV, check=False)
 
 
-def both(program, nodes, *words, timeout=_TIMEOUT):
-    """Runs a program on two guests, the first one's as client and the other one's as server; what
-    both tell, a value for each line."""
+def both(program, nodes, *words, timeout=_TIMEOUT, server=None):
+    """Runs a program on two guests, the first one's as client and the other one's as server,
+    which may be of another language; what both tell, a value for each line."""
     (first, one), (second, other) = nodes.items()
     words = ["--json", *map(str, words)]
-    server = other.spawn([program, "server", str(first), *words], timeout=timeout, env=_ENV)
+    command = [server or program, "server", str(first), *words]
+    started = other.spawn(command, timeout=timeout, env=_ENV)
     try:
         client = one.run([program, "client", str(second), *words], timeout, env=_ENV)
-        ended = server.wait(timeout).check()
+        ended = started.wait(timeout).check()
     finally:
-        server.kill()
+        started.kill()
     return tuple([json.loads(line) for line in told.out.splitlines()] for told in (client, ended))
 
 

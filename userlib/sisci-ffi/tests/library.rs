@@ -143,24 +143,30 @@ fn the_examples_in_c_can_be_built_and_run() {
     fs::create_dir_all(&place).unwrap();
     // By the name that programs are linked to.
     fs::copy(library(), place.join("libsisci.so")).unwrap();
-    for name in ["intr_bench", "sci_query", "scibench", "scipp"] {
+    for (name, words) in [
+        ("dmabench", &["client", "4"][..]),
+        ("intr_bench", &["client", "4"]),
+        ("rpc", &["client", "4"]),
+        ("sci_probe", &["4"]),
+        ("sci_query", &[]),
+        ("scibench", &["client", "4"]),
+        ("scipp", &["client", "4"]),
+        ("shmem", &["server", "4"]),
+    ] {
         let program = place.join(name);
         run(Command::new("gcc")
-            .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-I"])
+            .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-pthread", "-I"])
             .arg(include())
             .arg("-o")
             .arg(&program)
             .arg(examples.join(name).with_extension("c"))
             .arg(examples.join("common.c"))
+            .arg(examples.join("mirror.c"))
             .arg("-L")
             .arg(&place)
             .arg("-lsisci"));
         let output = Command::new(&program)
-            .args(if name == "sci_query" {
-                &[][..]
-            } else {
-                &["client", "4"]
-            })
+            .args(words)
             .env("LD_LIBRARY_PATH", &place)
             .env("SISCI_CONF", "/dev/null")
             .output()

@@ -67,7 +67,7 @@ impl<D: Device> Local<D> {
     }
 
     /// The offers, except for those that an attempt to remove it has removed.
-    fn open_offers(&self) -> impl Iterator<Item = &Offer<D>> {
+    fn open_offers(&self) -> impl DoubleEndedIterator<Item = &Offer<D>> {
         self.offers.iter().filter(|offer| !offer.is_closed())
     }
 
@@ -309,7 +309,8 @@ impl<D: Device> Desc<D> {
 impl<D: Device> Local<D> {
     /// Takes one trigger, if there is one.
     fn take(&self) -> Result<Option<()>> {
-        for offer in self.open_offers() {
+        // The links are behind the loopback interface, and most comes over them.
+        for offer in self.open_offers().rev() {
             if taken(offer.wait(EventMask::SIGNAL, NOW))?.is_some() {
                 return Ok(Some(()));
             }
@@ -319,7 +320,7 @@ impl<D: Device> Local<D> {
 
     /// Takes one message, if there is one: its length, or that of one that does not fit.
     fn receive(&self, room: &mut [u8]) -> Result<Option<std::result::Result<usize, usize>>> {
-        for offer in self.open_offers() {
+        for offer in self.open_offers().rev() {
             if let Some(received) = taken(offer.receive(room, NOW))? {
                 return Ok(Some(received.map(|message| message.len)));
             }

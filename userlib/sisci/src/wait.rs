@@ -14,7 +14,7 @@ use rustix::{
     io::{self, Errno},
 };
 use std::sync::{
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
     Arc, Mutex, MutexGuard, OnceLock, PoisonError,
 };
 
@@ -23,8 +23,30 @@ use std::sync::{
 pub(crate) struct Waits {
     /// Readable when a wait has to look again; there once somebody has waited.
     wake: OnceLock<OwnedFd>,
+    /// Threads in a wait.
+    waiting: AtomicUsize,
     cancelled: AtomicBool,
     callback: Mutex<Callback>,
+}
+
+/// A thread in a wait.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn enter(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Waiting(count)
+    }
+
+    fn alone(&self) -> bool {
+        self.0.load(Ordering::SeqCst) == 1
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 #[derive(Default)]
@@ -192,23 +214,21 @@ impl Waits {
             Err(_) if self.cancelled.load(Ordering::Acquire) => return Err(Error::Cancelled),
             other => other?,
         };
+        // Before looking: whoever takes something then wakes this thread, in case there is more.
+        let waiting = Waiting::enter(&self.waiting);
         loop {
-            // Before looking: what comes later makes it readable again.
-            let _ = io::read(wake, &mut [0; 8]);
             let taken = take();
             if self.cancelled.load(Ordering::Acquire) {
                 // Others that wait have to see it as well.
                 self.ring();
                 return Err(Error::Cancelled);
             }
-            match taken {
-                Ok(None) => {}
-                Ok(Some(value)) => {
-                    // There may be more, for another thread.
+            if let Some(taken) = taken.transpose() {
+                // There may be more, for a thread whose wake this one has read.
+                if !waiting.alone() {
                     self.ring();
-                    return Ok(value);
                 }
-                Err(error) => return Err(error),
+                return taken;
             }
             let left = deadline.remaining();
             if left.is_some_and(|left| left.is_zero()) {
@@ -217,7 +237,8 @@ impl Waits {
             // Too long for the type is a time that nobody waits.
             let left = left.and_then(|left| Timespec::try_from(left).ok());
             match poll(&mut [PollFd::new(wake, PollFlags::IN)], left.as_ref()) {
-                Ok(_) => {}
+                // Before looking: what comes later makes it readable again.
+                Ok(_) => drop(io::read(wake, &mut [0; 8])),
                 Err(Errno::INTR) => return Err(Error::Cancelled),
                 Err(errno) => return Err(Error::System(errno)),
             }
