@@ -120,9 +120,7 @@ struct UserService {
 impl kernel::Module for UserService {
     fn init(module: &'static ThisModule) -> Result<Self> {
         // SAFETY: Called exactly once, before there are contexts.
-        unsafe { quota::SESSIONS.init() };
-        // SAFETY: As above.
-        unsafe { quota::OBJECTS.init() };
+        unsafe { quota::SHARES.init() };
         let links = Links::new()?;
         let function = function::Registration::new(FUNC, links.clone())
             .inspect_err(|e| pr_err!("cannot register the function service: {:?}\n", e))?;
@@ -132,6 +130,10 @@ impl kernel::Module for UserService {
             user_sessions: param!(user_sessions),
             objects: param!(objects).min(MOST_OBJECTS),
             user_objects: param!(user_objects),
+            user_segments: param!(user_segments),
+            user_connections: param!(user_connections),
+            user_contexts: param!(user_contexts),
+            user_memory: param!(user_memory),
         };
         let shared = Shared::new(links, limits);
         let options = Options {
@@ -162,8 +164,8 @@ module! {
             description: "Most sessions of an open file (default 64)",
         },
         user_sessions: u32 {
-            default: 256,
-            description: "Most sessions of a user (default 256)",
+            default: 192,
+            description: "Most sessions of a user (default 192, of 256 of a link)",
         },
         objects: u32 {
             default: 1024,
@@ -172,6 +174,22 @@ module! {
         user_objects: u32 {
             default: 4096,
             description: "Most other objects of a user (default 4096)",
+        },
+        user_segments: u32 {
+            default: 512,
+            description: "Most segments among them (default 512, half of all)",
+        },
+        user_connections: u32 {
+            default: 512,
+            description: "Most connections among them (default 512, half of a link's)",
+        },
+        user_contexts: u32 {
+            default: 1024,
+            description: "Most open files of a user (default 1024)",
+        },
+        user_memory: u32 {
+            default: 100,
+            description: "Percent of the memory for windows and segments that a user may have",
         },
     },
 }

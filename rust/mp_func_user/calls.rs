@@ -8,6 +8,7 @@ use crate::{
     connection::Connection,
     context::{
         Context,
+        Make,
         Object, //
     },
     link::Link,
@@ -442,7 +443,7 @@ fn open_session(context: &Context, arg: UserPtr) -> Result {
     user(open.data, data.len())?
         .reader()
         .read_slice(&mut data)?;
-    let session = context.open_session(|| {
+    let session = context.open_session(&link, params, |params| {
         let number = context.shared().next_handle();
         let session = Session::new(number, link.clone(), params, data)?;
         link.request(&session)?;
@@ -525,7 +526,11 @@ fn create_segment(context: &Context, arg: UserPtr) -> Result {
         return Err(EINVAL);
     }
     let shared = context.shared();
-    let object = context.make(|| {
+    let what = Make::Segment {
+        len: create.length,
+        total: shared.links.memory_total(),
+    };
+    let object = context.make(what, || {
         let numbers = (shared.next_handle(), shared.next_handle());
         let links = &shared.links;
         let holding = links
@@ -543,7 +548,7 @@ fn attach_segment(context: &Context, arg: UserPtr) -> Result {
     let (mut attach, size) = read_sized::<mp_segment_attach>(arg)?;
     expect_zero(attach.reserved)?;
     let shared = context.shared();
-    let object = context.make(|| {
+    let object = context.make(Make::Attachment, || {
         let number = shared.next_handle();
         let segments = shared.links.segments();
         let holding = segments.attach(number, attach.id, context.user())?;
@@ -624,7 +629,7 @@ fn offer(context: &Context, arg: UserPtr) -> Result {
     };
     let shared = context.shared();
     let link = shared.links.get(offer.interface)?;
-    let object = context.make(|| {
+    let object = context.make(Make::Other, || {
         let numbers = (shared.next_handle(), shared.next_handle());
         Ok(Object::Offer(link.offer(numbers, &terms)?))
     })?;
@@ -646,7 +651,7 @@ fn connect(context: &Context, arg: UserPtr) -> Result {
         return Err(EINVAL);
     }
     let link = context.shared().links.get(connect.interface)?;
-    let object = context.make(|| {
+    let object = context.make(Make::Connection, || {
         let number = context.shared().next_handle();
         let word = context.status().word()?;
         let connection = Connection::new(number, link.clone(), want, word)?;
@@ -741,7 +746,7 @@ fn create_queue(context: &Context, arg: UserPtr) -> Result {
     if create.entries == 0 || create.entries > MP_QUEUE_ENTRIES_MAX {
         return Err(EINVAL);
     }
-    let object = context.make(|| {
+    let object = context.make(Make::Other, || {
         let number = context.shared().next_handle();
         let word = context.status().word()?;
         let queue = Queue::new(number, link.clone(), create.entries, word)?;

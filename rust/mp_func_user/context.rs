@@ -61,6 +61,13 @@ use mp_kernel::{
     },
     wait::Events, //
 };
+use mp_proto::{
+    layout::PAGE,
+    pairing::terms::{
+        Location,
+        Params, //
+    }, //
+};
 
 /// How many objects there may be.
 pub(crate) struct Limits {
@@ -72,6 +79,29 @@ pub(crate) struct Limits {
     pub(crate) objects: u32,
     /// Most other objects of all contexts of a user.
     pub(crate) user_objects: u32,
+    /// Most segments among them, each use counted.
+    pub(crate) user_segments: u32,
+    /// Most connections among them.
+    pub(crate) user_connections: u32,
+    /// Most contexts of a user.
+    pub(crate) user_contexts: u32,
+    /// How much of the memory that peers reach a user may have, in percent.
+    pub(crate) user_memory: u32,
+}
+
+impl Limits {
+    /// Most bytes of a user of so many that there are, whole pages; none if that is not
+    /// limited, or if there are none anyway.
+    fn memory(&self, total: u64) -> Option<u64> {
+        let is_limited = self.user_memory < 100 && total != 0;
+        let most = || total.saturating_mul(self.user_memory.into()) / 100;
+        is_limited.then(|| most() / PAGE * PAGE)
+    }
+}
+
+/// The bytes that so many take, in whole pages.
+fn in_pages(len: u64) -> u64 {
+    len.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX)
 }
 
 /// What all contexts share.
@@ -107,10 +137,11 @@ impl Shared {
     }
 }
 
-/// A session with what it counts as.
+/// A session with what it counts as, and its memory.
 struct Owned {
     session: Arc<Session>,
     _share: Share,
+    _memory: Option<Share>,
 }
 
 /// An object that is no session.
@@ -168,10 +199,25 @@ impl Object {
     }
 }
 
-/// An object with what it counts as.
+/// An object with all that it counts as.
 struct OwnedObject {
     object: Object,
-    _share: Share,
+    _shares: Shares,
+}
+
+/// What an object counts as: as any, as one of its kind, and its memory.
+type Shares = [Option<Share>; 3];
+
+/// What is to be made.
+pub(crate) enum Make {
+    /// A segment of so many bytes, of `total` that there are.
+    Segment { len: u64, total: u64 },
+    /// One more use of a segment.
+    Attachment,
+    /// A connection.
+    Connection,
+    /// Anything else.
+    Other,
 }
 
 /// What a context has of an interface: its events.
@@ -225,6 +271,7 @@ pub(crate) struct Context {
     shared: Arc<Shared>,
     owner: Arc<Owner>,
     user: UserId,
+    _share: Share,
     mapper: Mapper,
     stream: Arc<Stream>,
     /// The status words of its connections.
@@ -316,17 +363,21 @@ impl Context {
         })
     }
 
-    /// Has a session opened by `f`, which may wait, within the quotas.
+    /// Has a session opened by `f`, which may wait, within the quotas. It is given the
+    /// parameters, with no larger local window than the user may have at `link`.
     ///
     /// # Errors
     ///
     /// `EDQUOT`, `ESHUTDOWN`, `ENOMEM`, or that of `f`; it is not there then.
     pub(crate) fn open_session(
         &self,
-        f: impl FnOnce() -> Result<Arc<Session>>,
+        link: &Link,
+        mut params: Params,
+        f: impl FnOnce(Params) -> Result<Arc<Session>>,
     ) -> Result<Arc<Session>> {
-        let most = self.shared.limits.user_sessions;
-        let share = Share::new(self.user, Kind::Session, most)?;
+        let limits = &self.shared.limits;
+        let share = Share::new(self.user, Kind::Session, 1, limits.user_sessions.into())?;
+        let memory = self.share_window(link, &mut params)?;
         self.with_objects(|objects| {
             let there = objects.sessions.len() as u32 + objects.opening;
             if there >= self.shared.limits.sessions {
@@ -338,13 +389,14 @@ impl Context {
             objects.opening += 1;
             Ok(())
         })?;
-        let opened = f();
+        let opened = f(params);
         let entered = self.with_objects(|objects| {
             objects.opening -= 1;
             let session = opened.clone()?;
             let owned = Owned {
                 session,
                 _share: share,
+                _memory: memory,
             };
             Ok(objects.sessions.push(owned, GFP_KERNEL)?)
         });
@@ -357,14 +409,64 @@ impl Context {
         Ok(session)
     }
 
+    /// What the local window of a session counts as, which is made smaller if need be. Where
+    /// the memory is the caller's own, it does not count.
+    ///
+    /// # Errors
+    ///
+    /// `EDQUOT`, `ENOMEM`.
+    fn share_window(&self, link: &Link, params: &mut Params) -> Result<Option<Share>> {
+        let memory = link.memory();
+        let total = memory.map_or(0, |memory| memory.limits().local_total);
+        let Some(most) = self.shared.limits.memory(total) else {
+            return Ok(None);
+        };
+        if params.location == Location::Physical || params.local.max == 0 {
+            return Ok(None);
+        }
+        let kind = Kind::Memory(Some(link.interface().id()));
+        let left = Share::left(self.user, kind, most);
+        if left == 0 && params.local.min == 0 && params.remote.max != 0 {
+            params.local.max = 0;
+            return Ok(None);
+        }
+        params.local.max = params.local.max.min(left.max(params.local.min).max(1));
+        Share::new(self.user, kind, in_pages(params.local.max), most).map(Some)
+    }
+
+    /// What an object counts as.
+    ///
+    /// # Errors
+    ///
+    /// `EDQUOT`, `ENOMEM`.
+    fn share_object(&self, what: Make) -> Result<Shares> {
+        let limits = &self.shared.limits;
+        let share = |kind, amount, most| Share::new(self.user, kind, amount, most).map(Some);
+        let any = share(Kind::Object, 1, limits.user_objects.into())?;
+        let segment = || share(Kind::Segment, 1, limits.user_segments.into());
+        let (own, memory) = match what {
+            Make::Segment { len, total } => {
+                let share = |most| Share::new(self.user, Kind::Memory(None), in_pages(len), most);
+                let memory = limits.memory(total).map(share).transpose()?;
+                (segment()?, memory)
+            }
+            Make::Attachment => (segment()?, None),
+            Make::Connection => {
+                let most = limits.user_connections.into();
+                (share(Kind::Connection, 1, most)?, None)
+            }
+            Make::Other => (None, None),
+        };
+        Ok([any, own, memory])
+    }
+
     /// Has an object made by `f`, which may wait, within the quotas.
     ///
     /// # Errors
     ///
     /// `EDQUOT`, `ESHUTDOWN`, `ENOMEM`, or that of `f`; it is not there then.
-    pub(crate) fn make(&self, f: impl FnOnce() -> Result<Object>) -> Result<Object> {
-        let most = self.shared.limits.user_objects;
-        let share = Share::new(self.user, Kind::Object, most)?;
+    pub(crate) fn make(&self, what: Make, f: impl FnOnce() -> Result<Object>) -> Result<Object> {
+        let shares = self.share_object(what)?;
         self.with_objects(|objects| {
             let there = objects.objects.len() as u32 + objects.making;
             if there >= self.shared.limits.objects {
@@ -381,7 +483,7 @@ impl Context {
             objects.making -= 1;
             let owned = OwnedObject {
                 object: made.clone()?,
-                _share: share,
+                _shares: shares,
             };
             Ok(objects.objects.push(owned, GFP_KERNEL)?)
         });
@@ -572,6 +674,8 @@ impl File for Context {
             space,
             pollers,
         } = opening;
+        let user = UserId::current();
+        let share = Share::new(user, Kind::Context, 1, shared.limits.user_contexts.into())?;
         let number = shared.last_context.fetch_add(1, Relaxed);
         let mapper = Mapper {
             space: space.clone(),
@@ -584,7 +688,8 @@ impl File for Context {
             pin_init!(Self {
                 shared: shared.into(),
                 owner: owner.clone(),
-                user: UserId::current(),
+                user,
+                _share: share,
                 mapper,
                 stream,
                 status,

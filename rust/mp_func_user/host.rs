@@ -114,6 +114,11 @@ impl Links {
             })
     }
 
+    /// Bytes of all memory that [`cut`](Self::cut) cuts from.
+    pub(crate) fn memory_total(&self) -> u64 {
+        Commons::get().map_or(0, |commons| commons.limits().total)
+    }
+
     /// Calls `f` with each link.
     pub(crate) fn for_each(&self, mut f: impl FnMut(&Arc<Link>)) {
         let mut at = 0;

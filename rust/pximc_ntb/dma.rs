@@ -219,14 +219,59 @@ enum Task {
     /// The data of a record, to be sent or in a function's buffers.
     Record(Ticket),
     /// A copy for another module.
-    Copy(Completion),
+    Copy(Completion, Watched),
 }
 
 impl Job for Task {
     fn done(self, outcome: Result<(), Failure>) {
         match self {
             Self::Record(ticket) => ticket.done(outcome),
-            Self::Copy(done) => done.tell(outcome.map_err(|_| EIO)),
+            Self::Copy(done, watched) => {
+                drop(watched);
+                done.tell(outcome.map_err(|_| EIO));
+            }
+        }
+    }
+}
+
+/// Copies for other modules under way: since when; zero where there is none.
+struct Foreign([Atomic<u64>; FOREIGN]);
+
+impl Foreign {
+    /// None.
+    fn new() -> Self {
+        Self([const { Atomic::new(0) }; FOREIGN])
+    }
+
+    /// A place for one more, from now on.
+    fn enter(self: &Arc<Self>) -> Option<Watched> {
+        let since = now().max(1);
+        let is_free = |place: &Atomic<u64>| place.cmpxchg(0, since, Relaxed).is_ok();
+        let place = self.0.iter().position(is_free)?;
+        Some(Watched {
+            foreign: self.clone(),
+            place,
+        })
+    }
+
+    /// Whether one was begun before `time`.
+    fn is_late(&self, time: u64) -> bool {
+        self.0
+            .iter()
+            .any(|since| (1..time).contains(&since.load(Relaxed)))
+    }
+}
+
+/// The place of a copy among those for other modules, until the engine has reported it.
+struct Watched {
+    foreign: Arc<Foreign>,
+    place: usize,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if let Some(since) = self.foreign.0.get(self.place) {
+            since.store(0, Relaxed);
         }
     }
 }
@@ -317,6 +362,7 @@ pub(crate) struct Engine {
     shared: Arc<Shared>,
     pidx: u32,
     inward: Pin<KBox<Inward>>,
+    foreign: Arc<Foreign>,
     pub(crate) counters: Counters,
 }
 
@@ -342,6 +388,7 @@ impl Engine {
             copier: RcuArc::empty(),
             threshold,
             inward: Inward::new(results(&shared, pidx, 0))?,
+            foreign: Arc::new(Foreign::new(), GFP_KERNEL)?,
             shared,
             pidx,
             counters: Counters::default(),
@@ -403,9 +450,11 @@ impl Engine {
         self.inward.abandon();
     }
 
-    /// Whether a copy into buffers has waited for longer than an engine may take.
+    /// Whether a copy into buffers, or for another module, has waited for longer than an
+    /// engine may take.
     pub(crate) fn is_late(&self) -> bool {
-        self.inward.is_late(now().saturating_sub(TIMEOUT))
+        let time = now().saturating_sub(TIMEOUT);
+        self.inward.is_late(time) || self.foreign.is_late(time)
     }
 
     /// The place for the records of queue `queue`; `None` without an engine.
@@ -504,8 +553,11 @@ impl Engine {
             // SAFETY: As the caller promises.
             unsafe { transfer.add_phys(piece.src, piece.len, piece.off as usize) }?;
         }
+        let watched = self.foreign.enter().ok_or(EAGAIN)?;
         // Who is refused has not been told.
-        transfer.start(Task::Copy(done)).map_err(|_| EAGAIN)
+        transfer
+            .start(Task::Copy(done, watched))
+            .map_err(|_| EAGAIN)
     }
 
     /// Stops the engine for this epoch: everything under way has been reported

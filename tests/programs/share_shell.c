@@ -15,6 +15,13 @@
  *	write ADDRESS HEX
  *	read ADDRESS LENGTH
  *	repeat COUNT NUMBER HEX	many calls; how many succeeded before one failed
+ *	guess FIRST COUNT STEP NUMBER HEX
+ *				calls with so many handles; how many have not failed with ENOENT
+ *	guessmap FIRST COUNT	maps so many pages one by one; how many are there
+ *	scan ADDRESS LENGTH	how many words are not zero
+ *	open COUNT		opens the device so often; how often that succeeded
+ *	child NUMBER HEX	the errno of a call that a child makes
+ *	pass NUMBER HEX		the same, of a process that has got the file over a socket
  */
 
 #include <errno.h>
@@ -26,6 +33,8 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define DEVICE "/dev/mp_fabric"
@@ -71,6 +80,64 @@ static void copy(volatile uint8_t *to, const volatile uint8_t *from, size_t leng
 		*to++ = *from++;
 }
 
+/* Takes a file from a socket, and passes it on if it is given one. */
+static int over_socket(int socket, int file)
+{
+	char byte = 0;
+	struct iovec vector = { &byte, 1 };
+	union {
+		char room[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control = { { 0 } };
+	struct msghdr message = {
+		.msg_iov = &vector,
+		.msg_iovlen = 1,
+		.msg_control = control.room,
+		.msg_controllen = sizeof(control.room),
+	};
+	struct cmsghdr *header;
+
+	if (file < 0) {
+		if (recvmsg(socket, &message, 0) != 1)
+			return -1;
+		header = CMSG_FIRSTHDR(&message);
+		if (header)
+			memcpy(&file, CMSG_DATA(header), sizeof(file));
+		return file;
+	}
+	header = CMSG_FIRSTHDR(&message);
+	header->cmsg_level = SOL_SOCKET;
+	header->cmsg_type = SCM_RIGHTS;
+	header->cmsg_len = CMSG_LEN(sizeof(file));
+	memcpy(CMSG_DATA(header), &file, sizeof(file));
+	return sendmsg(socket, &message, 0) == 1 ? file : -1;
+}
+
+/* The errno of a call by a child, which has the file from its parent, or over a socket. */
+static int by_child(int is_passed, unsigned long number, uint8_t *data)
+{
+	int sockets[2], status, file = device;
+	pid_t child;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets))
+		return -1;
+	child = fork();
+	if (!child) {
+		if (is_passed) {
+			close(device);
+			file = over_socket(sockets[1], -1);
+		}
+		_exit(file < 0 ? 255 : ioctl(file, number, data) ? errno : 0);
+	}
+	if (is_passed)
+		over_socket(sockets[0], device);
+	close(sockets[0]);
+	close(sockets[1]);
+	if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
+		return -1;
+	return WEXITSTATUS(status);
+}
+
 static void *run(void *argument)
 {
 	char *line = argument, *state, *word;
@@ -101,6 +168,48 @@ static void *run(void *argument)
 		while (done < numbers[0] && !ioctl(device, numbers[1], data))
 			done++;
 		answer(words[0], "done", done, NULL, 0);
+	} else if (!strcmp(word, "guess")) {
+		uint32_t handle = numbers[0];
+		uint64_t found = 0;
+
+		for (uint64_t n = 0; n < numbers[1]; n++, handle += numbers[2]) {
+			/* A call that has succeeded may have changed it. */
+			if (!n || found)
+				bytes(words[first + 5], data, sizeof(data));
+			memcpy(data + sizeof(handle), &handle, sizeof(handle));
+			if (!ioctl(device, numbers[3], data) || errno != ENOENT)
+				found++;
+		}
+		answer(words[0], "done", found, NULL, 0);
+	} else if (!strcmp(word, "guessmap")) {
+		uint64_t found = 0;
+
+		for (uint64_t page = numbers[0]; page < numbers[0] + numbers[1]; page++) {
+			void *at = mmap(NULL, 4096, PROT_READ, MAP_SHARED, device, page * 4096);
+
+			if (at != MAP_FAILED) {
+				munmap(at, 4096);
+				found++;
+			}
+		}
+		answer(words[0], "done", found, NULL, 0);
+	} else if (!strcmp(word, "scan")) {
+		const volatile uint64_t *at = (void *)(uintptr_t)numbers[0];
+		uint64_t found = 0;
+
+		for (uint64_t n = 0; n < numbers[1] / sizeof(*at); n++)
+			found += at[n] != 0;
+		answer(words[0], "done", found, NULL, 0);
+	} else if (!strcmp(word, "open")) {
+		uint64_t done = 0;
+
+		while (done < numbers[0] && open(DEVICE, O_RDWR | O_CLOEXEC) >= 0)
+			done++;
+		answer(words[0], "done", done, NULL, 0);
+	} else if (!strcmp(word, "child") || !strcmp(word, "pass")) {
+		bytes(words[first + 2], data, sizeof(data));
+		failed = by_child(!strcmp(word, "pass"), numbers[0], data);
+		answer(words[0], "done", failed, NULL, 0);
 	} else if (!strcmp(word, "buffer")) {
 		answer(words[0], "address", (uintptr_t)buffer, NULL, 0);
 	} else if (!strcmp(word, "map")) {

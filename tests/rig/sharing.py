@@ -79,15 +79,18 @@ def _bytes(answer):
 
 
 class Process:
-    """A process in a guest, with one context."""
+    """A process in a guest, with one context; that of another user, with a group of the same
+    number, if there is one."""
 
-    def __init__(self, guest):
+    def __init__(self, guest, user=None):
         self.guest = guest
         self._tags = itertools.count(1)
         program = programs_dir() / "share_shell"
         if not program.exists():
             raise RigError(f"{program} is missing: run `make programs`")
-        self._process = guest.spawn([program], stdin=True)
+        become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
+        command = [program] if user is None else [*become, program]
+        self._process = guest.spawn(command, stdin=True)
         self.buffer = self._run(lambda answer: answer["address"], "buffer")
 
     def __enter__(self):
@@ -138,9 +141,41 @@ class Process:
         """The same call many times; how many have succeeded."""
         data, _ = self._structure(kind, fields)
         number = getattr(MP, "IOC_" + name)
-        return self._run(lambda answer: answer["done"], "repeat", count, number, data)
+        return self._done("repeat", count, number, data)
+
+    def repeat_later(self, count, name, kind, **fields):
+        """As `repeat`, in a thread."""
+        data, _ = self._structure(kind, fields)
+        number = getattr(MP, "IOC_" + name)
+        return self._send("&", lambda answer: answer["done"], "repeat", count, number, data)
+
+    def guess(self, first, count, step, name, kind, **fields):
+        """Calls with so many handles; how many are there."""
+        data, _ = self._structure(kind, fields)
+        words = ("guess", first, count, step, getattr(MP, "IOC_" + name), data)
+        return self._done(*words)
+
+    def elsewhere(self, how, name, kind, **fields):
+        """The errno of a call of this context that a child makes, `how`: `child`, `pass`."""
+        data, _ = self._structure(kind, fields)
+        return self._done(how, getattr(MP, "IOC_" + name), data)
+
+    def _done(self, *words):
+        return self._run(lambda answer: answer["done"], *words)
+
+    def open(self, count):
+        """Opens so many contexts more; how many there are."""
+        return self._done("open", count)
 
     # --- memory
+
+    def guess_pages(self, first, count):
+        """How many pages of the device can be mapped."""
+        return self._done("guessmap", first, count)
+
+    def scan(self, address, length):
+        """How many words are not zero."""
+        return self._done("scan", address, length)
 
     def map(self, offset, length, *access):
         return self._run(lambda answer: answer["address"], "map", offset, length, *access)

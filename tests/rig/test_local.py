@@ -4,9 +4,11 @@ DMA engine `dma_test`, by way of tests/modules/mp_local_test.c."""
 
 import contextlib
 import errno
+import time
 
 import pytest
 from ntbrig import stack
+from ntbrig.settings import PATIENCE
 
 from frames import LOWER, wait_for_peers
 
@@ -144,5 +146,17 @@ def test_copies_are_made_one_after_the_other_and_timed(pair):
 
 def test_a_copy_that_does_not_end_ends_with_the_link(pair):
     with linked(pair, "stall_every=1") as (sender, _):
-        assert dma(sender) == [0, 0, 1]
+        assert dma(sender)[0] == 0
     assert command(pair[0], "end 0 0") == [1, -errno.EIO]
+
+
+def test_a_copy_that_does_not_end_is_given_up_in_time(pair):
+    with linked(pair, "stall_every=1") as (sender, _):
+        assert dma(sender)[0] == 0
+        end = time.monotonic() + 5 * PATIENCE
+        while command(sender, "end 0 0") != [1, -errno.EIO]:
+            assert time.monotonic() < end, "it goes on"
+            time.sleep(0.1)
+        # Nothing is left to the engine any more; the link goes on.
+        assert dma(sender) == [-errno.ENODEV, 0, 1]
+        wait_for_peers(sender, 1)

@@ -17,6 +17,8 @@
  * otherwise. Addresses of user memory are 64 bits wide for all callers, and the
  * layout is the same for 32-bit and 64-bit callers.
  *
+ * open(): EDQUOT: too many contexts of the user. ENOMEM.
+ *
  * Errors of all calls: EFAULT, EINVAL (size too small, unknown flag, reserved field
  * not zero), E2BIG (see above), EACCES (the context belongs to another process),
  * ESHUTDOWN (it has ended), ENOTTY (unknown number).

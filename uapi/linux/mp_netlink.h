@@ -62,8 +62,12 @@ enum {
 	MP_A_ROUND_TRIP_NS,	/* uint */
 };
 
+/*
+ * While a question waits, nobody can register or remove a family of generic netlink: who
+ * would like to wait for longer asks again.
+ */
 #define MP_TIMEOUT_MS_DEFAULT 1000
-#define MP_TIMEOUT_MS_MAX 5000
+#define MP_TIMEOUT_MS_MAX 1000
 
 /* States of a peer. */
 enum {

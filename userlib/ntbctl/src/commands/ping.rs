@@ -10,7 +10,7 @@ use crate::{
     uapi,
 };
 use serde_json::{json, Value};
-use std::{io::ErrorKind, thread::sleep};
+use std::{io::ErrorKind, iter, thread::sleep, time::Duration};
 
 /// Round trips, in nanoseconds.
 #[derive(Default)]
@@ -84,17 +84,33 @@ pub fn run(kernel: &mut Connection, options: &cli::Ping, json: bool) -> Result<(
     }
 }
 
+/// The longest time that the kernel waits for an answer.
+const LONGEST: Duration = Duration::from_millis(uapi::MP_TIMEOUT_MS_MAX as u64);
+
+/// The times of the questions that wait for so long together.
+fn parts(timeout: Duration) -> impl Iterator<Item = Duration> {
+    let mut left = timeout;
+    iter::from_fn(move || {
+        let part = left.min(LONGEST);
+        left -= part;
+        (part.as_millis() != 0).then_some(part)
+    })
+}
+
 /// The round trip in nanoseconds; `None` if the peer does not answer in time.
 fn ask(kernel: &mut Connection, options: &cli::Ping) -> Result<Option<u64>, Failure> {
-    let request = [
-        (uapi::MP_A_PEER_ID, options.peer.0),
-        (uapi::MP_A_TIMEOUT_MS, options.timeout.as_millis() as u32),
-    ];
-    match kernel.ask(uapi::MP_CMD_PING, &request) {
-        Ok(answer) => answer.required(uapi::MP_A_ROUND_TRIP_NS).map(Some),
-        Err(failure) if failure.is_kernel(ErrorKind::TimedOut) => Ok(None),
-        Err(failure) => Err(failure),
+    for part in parts(options.timeout) {
+        let request = [
+            (uapi::MP_A_PEER_ID, options.peer.0),
+            (uapi::MP_A_TIMEOUT_MS, part.as_millis() as u32),
+        ];
+        match kernel.ask(uapi::MP_CMD_PING, &request) {
+            Ok(answer) => return answer.required(uapi::MP_A_ROUND_TRIP_NS).map(Some),
+            Err(failure) if failure.is_kernel(ErrorKind::TimedOut) => {}
+            Err(failure) => return Err(failure),
+        }
     }
+    Ok(None)
 }
 
 fn line(options: &cli::Ping, number: u64, answer: Option<u64>) -> String {
@@ -123,6 +139,17 @@ mod tests {
             summary.text(),
             "4 asked, 3 answered; least 1.000 us, mean 2.166 us, most 3.000 us"
         );
+    }
+
+    #[test]
+    fn who_waits_for_long_asks_again() {
+        let parts = |ms| {
+            let parts = super::parts(Duration::from_millis(ms));
+            parts.map(|part| part.as_millis()).collect::<Vec<_>>()
+        };
+        assert_eq!(parts(300), [300]);
+        assert_eq!(parts(1000), [1000]);
+        assert_eq!(parts(2500), [1000, 1000, 500]);
     }
 
     #[test]

@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: GPL-2.0
+"""No process reads or writes what it was not granted, and none takes what all others need:
+handles and offsets that are guessed, contexts in the wrong hands, memory that had another
+owner, and quotas of contexts and users."""
+
+import errno
+from contextlib import contextmanager
+
+import pytest
+import sharing
+from ntbrig import stack
+from ntbrig.settings import MIB
+from pximc import MODULES
+from sharing import MP, PAST
+
+PAGE = 0x1000
+DEVICE = "/dev/mp_fabric"
+# A user without privilege, and its group.
+NOBODY = 65534
+# Small quotas, so that a test gets there soon.
+SESSIONS, USER_SESSIONS = 12, 18
+OBJECTS, USER_OBJECTS = 40, 60
+USER_SEGMENTS, USER_CONNECTIONS, USER_CONTEXTS = 16, 20, 10
+USER_MEMORY = 50
+QUOTAS = (
+    f"sessions={SESSIONS} user_sessions={USER_SESSIONS}"
+    f" objects={OBJECTS} user_objects={USER_OBJECTS}"
+    f" user_segments={USER_SEGMENTS} user_connections={USER_CONNECTIONS}"
+    f" user_contexts={USER_CONTEXTS} user_memory={USER_MEMORY}"
+)
+# Handles that are tried one by one, and then so many others all over their space.
+DENSE, SPARSE, STEP = 4096, 8192, 524287
+
+
+@pytest.fixture(scope="module")
+def fabric(boot):
+    fabric = boot(hosts=2)
+    stack.load(*fabric.hosts, modules=MODULES, parameters={"mp_func_user": QUOTAS})
+    for guest in fabric.hosts:
+        guest.run(f"chgrp {NOBODY} {DEVICE} && chmod 660 {DEVICE}")
+    return fabric
+
+
+@contextmanager
+def fails(number):
+    with pytest.raises(OSError) as raised:
+        yield
+    assert raised.value.errno == number
+
+
+def interfaces(process):
+    """Those to this host, and to the other one, when they are up."""
+    found = [process.interface(loopback=is_same) for is_same in (True, False)]
+    for interface in found:
+        process.wait_until_up(interface)
+    return found
+
+
+@pytest.fixture
+def owner(fabric):
+    with sharing.Process(fabric.rp) as process:
+        yield process
+
+
+@pytest.fixture
+def stranger(fabric):
+    with sharing.Process(fabric.rp, user=NOBODY) as process:
+        yield process
+
+
+def event(process, interface, number):
+    return process.offer(interface, MP.OBJECT_EVENT, number)
+
+
+def session(process, interface, **fields):
+    """Posts a window, as a server if nothing else is said."""
+    known = {"role": 1, "location": 1, "protocol": 7, "local_max": PAGE}
+    fields = {"interface": interface, **known, **fields}
+    return process.call("SESSION_OPEN", "mp_session_open", **fields)
+
+
+def one_of_each(process):
+    """An object of each kind, and where memory of them is mapped."""
+    here, _ = interfaces(process)
+    segment = process.segment(3, 2 * PAGE, here)
+    port = process.offer(here, MP.OBJECT_PORT, 3)
+    handles = {
+        "segment": segment,
+        "event": event(process, here, 3),
+        "port": port,
+        "connection": process.connect(here, MP.OBJECT_SEGMENT, 3),
+        "to port": process.connect(here, MP.OBJECT_PORT, 3),
+        "queue": process.call(
+            "QUEUE_CREATE", "mp_queue_create", interface=here, entries=4
+        ).handle,
+        "session": session(process, here).handle,
+    }
+    offsets = [
+        process.call("SEGMENT", "mp_segment", handle=segment).offset,
+        process.call("CONNECTION", "mp_connection", handle=handles["connection"]).offset,
+    ]
+    return handles, offsets
+
+
+# Calls that name an object, for all that a stranger may try.
+CALLS = (
+    ("SESSION", "mp_session"),
+    ("SEGMENT", "mp_segment"),
+    ("CONNECTION", "mp_connection"),
+    ("QUEUE", "mp_queue"),
+    ("QUEUE_ABORT", "mp_handle"),
+    ("SIGNAL", "mp_handle"),
+    ("SEGMENT_SHARE", "mp_handle"),
+    ("NOTICE", "mp_notice"),
+    ("SEND", "mp_message"),
+    ("RECEIVE", "mp_message"),
+    ("REMOVE", "mp_remove"),
+    ("CLOSE", "mp_handle"),
+)
+
+
+def test_handles_that_are_guessed_are_nobodys(owner, stranger):
+    """Neither those of processes that are there, nor any other."""
+    handles, _ = one_of_each(owner)
+    assert max(handles.values()) < DENSE
+    for name, kind in CALLS:
+        assert stranger.guess(0, DENSE, 1, name, kind) == 0, name
+    for name, kind in (("CLOSE", "mp_handle"), ("SEGMENT", "mp_segment")):
+        assert stranger.guess(DENSE, SPARSE, STEP, name, kind) == 0, name
+    # Nothing has happened to them.
+    state = owner.state(handles["connection"])
+    assert state == MP.CONNECTION_OPERATIONAL
+    assert owner.call("SESSION", "mp_session", handle=handles["session"]).events == 0
+    for handle in handles.values():
+        owner.close(handle)
+
+
+def test_the_same_user_in_another_context_is_a_stranger_as_well(fabric, owner):
+    handles, _ = one_of_each(owner)
+    with sharing.Process(fabric.rp) as other:
+        for name, kind in CALLS:
+            assert other.guess(0, DENSE, 1, name, kind) == 0, name
+    assert owner.state(handles["connection"]) == MP.CONNECTION_OPERATIONAL
+
+
+def test_offsets_that_are_guessed_lead_nowhere(owner, stranger):
+    """A context maps what is its own: here, nothing but its status words."""
+    _, offsets = one_of_each(owner)
+    for offset in offsets:
+        with fails(errno.ENOENT):
+            stranger.map(offset, PAGE)
+    own = stranger.call("INFO", "mp_info")
+    pages = own.status_length // PAGE
+    last = max(*offsets, own.status_offset + own.status_length) // PAGE
+    assert stranger.guess_pages(0, last + 256) == pages
+    with fails(errno.EACCES):
+        stranger.map(own.status_offset, PAGE)
+
+
+@pytest.mark.parametrize("how", ["child", "pass"])
+def test_a_context_is_of_no_use_to_another_process(owner, how):
+    """Not to a child, and not to one that has got the file over a socket."""
+    handles, _ = one_of_each(owner)
+    for name, kind in (("INFO", "mp_info"), *CALLS):
+        handle = {} if kind == "mp_info" else {"handle": handles["segment"]}
+        assert owner.elsewhere(how, name, kind, **handle) == errno.EACCES, name
+    assert owner.call("SEGMENT", "mp_segment", handle=handles["segment"]).length == 2 * PAGE
+
+
+def test_a_segment_that_is_shared_is_so_for_its_user_only(fabric, owner, stranger):
+    """SI-ATTSEG-1, SI-SHSEG-1"""
+    segment = owner.call("SEGMENT_CREATE", "mp_segment_create", id=5, length=PAGE).handle
+    with sharing.Process(fabric.rp) as other:
+        with fails(errno.EPERM):
+            other.call("SEGMENT_ATTACH", "mp_segment_attach", id=5)
+        owner.call("SEGMENT_SHARE", "mp_handle", handle=segment)
+        with fails(errno.EPERM):
+            stranger.call("SEGMENT_ATTACH", "mp_segment_attach", id=5)
+        attached = other.call("SEGMENT_ATTACH", "mp_segment_attach", id=5).handle
+        local, same = owner.map_segment(segment), other.map_segment(attached)
+        owner.write(local, b"for both")
+        assert other.read(same, 8) == b"for both"
+
+
+def test_physical_addresses_are_for_the_privileged(stranger):
+    """PXI-REQPS-10"""
+    here, there = interfaces(stranger)
+    for interface in (here, there):
+        fields = {"location": 2, "local_min": PAGE, "address": 1 << 20}
+        with fails(errno.EPERM):
+            session(stranger, interface, **fields)
+
+
+def test_memory_of_one_who_has_gone_is_zero_and_out_of_reach(fabric, stranger):
+    """What was written to it is not there any more, and who could write to it cannot."""
+    far, near = fabric.hosts[1], fabric.rp
+    with sharing.Process(far) as reader, sharing.Process(near) as owner:
+        _, there = interfaces(reader)
+        _, back = interfaces(owner)
+        free = owner.call("INTERFACE", "mp_interface", id=back).local_free
+        length = min(free // 4, 4 * MIB) & -PAGE
+        segment = owner.segment(9, length, back)
+        local = owner.map_segment(segment)
+        for at in range(0, length, length // 8):
+            owner.write(local + at, b"secret!!")
+        connection = reader.connect(there, MP.OBJECT_SEGMENT, 9)
+        remote = reader.map_connection(connection)
+        assert owner.scan(local, length) == 8
+        owner.kill()
+        while reader.notice(connection) != MP.NOTICE_LOST:
+            pass
+        # As much as there may be of it, by many.
+        mine = []
+        for _ in range(USER_SEGMENTS):
+            try:
+                mine.append(stranger.segment(0, length // 4))
+            except OSError as error:
+                assert error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EADDRINUSE)
+                break
+            mapped = stranger.map_segment(mine[-1])
+            assert stranger.scan(mapped, length // 4) == 0
+            reader.write(remote, b"too late")
+            assert stranger.scan(mapped, length // 4) == 0
+        assert mine
+
+
+# --- quotas
+
+
+def counted(process, most, name, kind, **fields):
+    """How many objects can be made, of at most so many, before there is a quota."""
+    done = process.repeat(most + 1, name, kind, **fields)
+    with fails(errno.EDQUOT):
+        process.call(name, kind, **fields)
+    return done
+
+
+def test_a_context_and_a_user_have_so_many_objects(fabric, owner, stranger):
+    here, _ = interfaces(stranger)
+    any_event = {"interface": here, "object": MP.OBJECT_EVENT, "flags": MP.OFFER_ANY}
+    assert counted(stranger, OBJECTS, "OFFER", "mp_offer", **any_event) == OBJECTS
+    with sharing.Process(fabric.rp, user=NOBODY) as other:
+        rest = USER_OBJECTS - OBJECTS
+        assert counted(other, USER_OBJECTS, "OFFER", "mp_offer", **any_event) == rest
+    # That is the user's own affair.
+    for number in range(OBJECTS):
+        event(owner, here, number)
+    # With one who ends, what it had comes back.
+    with sharing.Process(fabric.rp, user=NOBODY) as other:
+        assert counted(other, USER_OBJECTS, "OFFER", "mp_offer", **any_event) == rest
+
+
+def sessions_of(process, interface):
+    """How many sessions can be opened before there is a quota."""
+    for number in range(USER_SESSIONS + 1):
+        try:
+            session(process, interface, local_max=1)
+        except OSError as error:
+            assert error.errno == errno.EDQUOT
+            return number
+    return None
+
+
+def test_a_user_has_so_many_sessions(fabric, owner, stranger):
+    here, _ = interfaces(stranger)
+    assert sessions_of(stranger, here) == SESSIONS
+    with sharing.Process(fabric.rp, user=NOBODY) as other:
+        assert sessions_of(other, here) == USER_SESSIONS - SESSIONS
+    session(owner, here)
+
+
+def test_a_user_has_so_many_segments_connections_and_queues(owner, stranger):
+    here, _ = interfaces(stranger)
+    event(owner, here, 1)
+    to_event = {"interface": here, "object": MP.OBJECT_EVENT, "number": 1}
+    to_event["deadline"] = sharing.FOREVER
+    done = counted(stranger, OBJECTS, "CONNECT", "mp_connect", **to_event)
+    assert done == USER_CONNECTIONS
+    private = {"flags": MP.SEGMENT_PRIVATE, "length": PAGE}
+    done = counted(stranger, OBJECTS, "SEGMENT_CREATE", "mp_segment_create", **private)
+    assert done == USER_SEGMENTS
+    rest = OBJECTS - USER_CONNECTIONS - USER_SEGMENTS
+    queue = {"interface": here, "entries": 1}
+    assert counted(stranger, OBJECTS, "QUEUE_CREATE", "mp_queue_create", **queue) == rest
+    # Others have theirs.
+    owner.connect(here, MP.OBJECT_EVENT, 1)
+    owner.segment(1, PAGE, here)
+
+
+def test_a_user_has_so_many_contexts(fabric, owner, stranger):
+    # It has one.
+    assert stranger.open(USER_CONTEXTS + 3) == USER_CONTEXTS - 1
+    assert owner.open(3) == 3
+    stranger.kill()
+    with sharing.Process(fabric.rp, user=NOBODY) as other:
+        assert other.open(USER_CONTEXTS) == USER_CONTEXTS - 1
+
+
+def test_a_user_has_so_much_memory(owner, stranger):
+    """A segment counts with its length, a session with the most that it may have."""
+    here, _ = interfaces(stranger)
+    total = stranger.call("INTERFACE", "mp_interface", id=here).local_total
+    half = total * USER_MEMORY // 100
+    windows = {"local_max": MP.SIZE_MAX, "remote_max": 1, "role": 3}
+    pair = [session(stranger, here, **windows).handle, None]
+    pair[1] = session(owner, here, local_max=1, remote_max=MP.SIZE_MAX, role=3).handle
+    taken = stranger.call("SESSION", "mp_session", handle=pair[0]).local_size
+    assert half - PAGE < taken <= half
+    # There is nothing left for it; but for others there is.
+    with fails(errno.EDQUOT):
+        session(stranger, here, local_min=PAGE)
+    others = [session(owner, here, local_min=PAGE, remote_max=PAGE, role=3) for _ in range(2)]
+    assert owner.call("SESSION", "mp_session", handle=others[0].handle).local_size == PAGE
+    stranger.close(pair[0])
+    owner.close(pair[1])
+    # What has come back can be had again.
+    session(stranger, here, local_min=PAGE)
+
+
+def test_a_user_has_so_much_memory_for_segments(owner, stranger):
+    here, _ = interfaces(stranger)
+    with fails(errno.EDQUOT):
+        stranger.call("SEGMENT_CREATE", "mp_segment_create", id=40, length=MP.SIZE_MAX)
+    # Pieces of which half of all is a few.
+    free = owner.call("INTERFACE", "mp_interface", id=here).local_total
+    private = {"flags": MP.SEGMENT_PRIVATE, "length": free // 8}
+    done = counted(stranger, USER_SEGMENTS, "SEGMENT_CREATE", "mp_segment_create", **private)
+    assert 0 < done < USER_SEGMENTS
+    owner.call("SEGMENT_CREATE", "mp_segment_create", **private)
+
+
+def test_who_fills_a_port_holds_up_itself_only(owner, stranger):
+    here, _ = interfaces(stranger)
+    ports = [process.offer(here, MP.OBJECT_PORT, n) for n, process in enumerate((owner, stranger))]
+    crowded = stranger.connect(here, MP.OBJECT_PORT, 1)
+    sent = {"handle": crowded, "data": stranger.buffer, "length": 4096, "deadline": PAST}
+    assert 0 < stranger.repeat(1 << 16, "SEND", "mp_message", **sent) < 1 << 16
+    with fails(errno.ETIMEDOUT):
+        stranger.call("SEND", "mp_message", **sent)
+    free = owner.connect(here, MP.OBJECT_PORT, 0)
+    owner.send(free, b"at once")
+    assert owner.receive(ports[0]) == b"at once"
+
+
+def test_who_rings_all_the_time_holds_up_nobody(fabric, stranger):
+    """Doorbells are shared by all: signals of others arrive all the same."""
+    with sharing.Process(fabric.hosts[1]) as far, sharing.Process(fabric.rp) as near:
+        _, back = interfaces(far)
+        _, there = interfaces(near)
+        noisy, quiet = event(far, back, 20), event(far, back, 21)
+        noise = stranger.connect(there, MP.OBJECT_EVENT, 20)
+        to = near.connect(there, MP.OBJECT_EVENT, 21)
+        ringing = stranger.repeat_later(20_000, "SIGNAL", "mp_handle", handle=noise)
+        for _ in range(20):
+            near.signal(to)
+            assert far.wait(quiet, MP.EVENT_SIGNAL) == MP.EVENT_SIGNAL
+        assert ringing.result() == 20_000
+        assert far.wait(noisy, MP.EVENT_SIGNAL) == MP.EVENT_SIGNAL
