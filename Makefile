@@ -34,7 +34,9 @@ export STAGE ?= $(CURDIR)/build/stage
 
 # What tests run on hosts of the fabric, linked to the libraries of userlib/.
 test_programs := $(patsubst tests/programs/%.c,$(RIG_PROGRAMS)/%,$(wildcard tests/programs/*.c))
-test_programs32 := $(patsubst tests/programs/%.c,$(PROGRAMS32)/%,$(wildcard tests/programs/*.c))
+# The library of SISCI is for processes of 64 bits.
+test_programs32 := $(patsubst tests/programs/%.c,$(PROGRAMS32)/%,\
+	$(filter-out tests/programs/sisci_%,$(wildcard tests/programs/*.c)))
 
 # Crates in userlib/ that are vendors' libraries of PXImc.
 export PXIMC_VENDORS ?= pximc-ntb
@@ -88,10 +90,13 @@ programs: userlib $(test_programs) $(test_programs32)
 
 test_cflags := -std=gnu11 -O2 -Wall -Wextra -Werror -pthread -Iuserlib/include
 
-test_headers := userlib/include/pximc.h $(wildcard examples/pximc/engine.[ch])
+test_headers := $(wildcard userlib/include/*.h) $(wildcard examples/pximc/engine.[ch])
 
+# Cargo calls the library of SISCI by its crate; programs look for it by its right name.
 $(test_programs): $(RIG_PROGRAMS)/%: tests/programs/%.c $(test_headers) | userlib
-	@$(CC) $(test_cflags) -o $@ $< -L$(RIG_PROGRAMS) -lpximc64 '-Wl,-rpath,$$ORIGIN'
+	@ln -sf libsisci_ffi.so $(RIG_PROGRAMS)/libsisci.so
+	@$(CC) $(test_cflags) -o $@ $< -L$(RIG_PROGRAMS) \
+		$(if $(filter sisci_%,$*),-lsisci -ldl,-lpximc64) '-Wl,-rpath,$$ORIGIN'
 
 $(test_programs32): $(PROGRAMS32)/%: tests/programs/%.c $(test_headers) | userlib
 	@[ ! -e $(@D)/libpximc64.so ] || $(CC) -m32 $(test_cflags) -o $@ $< \

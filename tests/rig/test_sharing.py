@@ -253,10 +253,10 @@ def test_messages_arrive_in_order_and_wait_for_a_slow_receiver(ends):
     with fails(errno.ETIMEDOUT):
         for sent in range(100):
             user.send(to, bytes([sent]), PAST)
-    assert sent == 16
+    assert sent == 64
     fields = {"handle": to, "data": user.buffer, "length": 1, "deadline": sharing.FOREVER}
     waiting = user.later("SEND", "mp_message", **fields)
-    assert [owner.receive(port) for _ in range(16)] == [bytes([n]) for n in range(16)]
+    assert [owner.receive(port) for _ in range(64)] == [bytes([n]) for n in range(64)]
     waiting.result()
     assert len(owner.receive(port)) == 1
 

@@ -5,8 +5,9 @@
 
 use crate::sharing::Corrupt;
 
-/// Most messages of one connection that the port has not taken.
-pub const MESSAGES: u32 = 16;
+/// Most messages of one connection that the port has not taken: as many as `sisci_types.h`
+/// promises.
+pub const MESSAGES: u32 = 64;
 
 /// The sender's side of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

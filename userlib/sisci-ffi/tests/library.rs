@@ -177,3 +177,47 @@ fn the_examples_in_c_can_be_built_and_run() {
     }
     fs::remove_dir_all(&place).unwrap();
 }
+
+/// SI-ABI-1, SI-ABI-3, SI-ABI-4: a program in the customary style needs no change, by whatever
+/// names its headers have it linked to the library.
+#[test]
+fn a_customary_program_is_linked_by_all_names() {
+    let source =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/sisci_customary.c");
+    let place = directory().join(format!("sisci-customary-{}", std::process::id()));
+    fs::create_dir_all(&place).unwrap();
+    fs::copy(library(), place.join("libsisci.so")).unwrap();
+    let ways: [(&str, &[&str]); 5] = [
+        ("gcc", &["-std=c99", "-Werror"]),
+        ("gcc", &["-std=gnu17", "-DFAMILY=ST"]),
+        ("gcc", &["-std=gnu17", "-DFAMILY=MT"]),
+        ("g++", &["-x", "c++", "-fpermissive", "-w"]),
+        ("g++", &["-x", "c++", "-fpermissive", "-w", "-DFAMILY=MT"]),
+    ];
+    for (compiler, options) in ways {
+        let program = place.join("customary");
+        run(Command::new(compiler)
+            .args(["-Wall", "-Wextra", "-I"])
+            .arg(include())
+            .args(options)
+            .arg(&source)
+            .arg("-o")
+            .arg(&program)
+            .arg("-L")
+            .arg(&place)
+            .arg("-lsisci"));
+        let output = Command::new(&program)
+            .arg("8")
+            .env("LD_LIBRARY_PATH", &place)
+            .env("SISCI_CONF", "/dev/null")
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1), "{options:?}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            said.starts_with("SCIOpen failed - Error code 0x40000919"),
+            "{said}"
+        );
+    }
+    fs::remove_dir_all(&place).unwrap();
+}

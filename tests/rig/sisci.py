@@ -1,0 +1,486 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Programs in guests that use SISCI, driven by tests.
+
+    with Program(host) as program:
+        sd = program.SCIOpen(0)
+        segment = program.SCICreateSegment(sd, 7, 4096, None, 0)
+
+Each is `tests/programs/sisci_shell.c`, linked to libsisci. Functions have the names and
+arguments of `sisci_api.h`, which is read for them, without the pointers for what they
+return: that is returned here. A callback is a `Callback` or None, and stands for its
+argument as well. An error is a `SisciError`.
+"""
+
+import itertools
+import json
+import re
+import time
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+from frames import peer_id, wait_for_peers
+from ntbrig import CommandFailed, GuestGone, RigError, stack
+from ntbrig.settings import CHECKOUT, PATIENCE, programs_dir
+from pximc import MODULES
+
+INCLUDE = CHECKOUT / "userlib/include"
+CONFIG = "/run/sisci.conf"
+# Node ids of the hosts, in their order.
+NODES = (4, 8, 12)
+PAGE = 0x1000
+FOREVER = 0xFFFFFFFF
+ONES = 0xFF
+
+_POINTERS = {"sci_error_t": 4, "unsigned int": 4, "dis_adapter_type_t": 4, "size_t": 8}
+_SLOT = 64
+
+
+def _text(name):
+    return re.sub(r"/\*.*?\*/", "", (INCLUDE / name).read_text(), flags=re.DOTALL)
+
+
+def _numbers(text):
+    pattern = r"^\s*(?:#define )?(SCI_\w+|DIS_\w+)(?: =)?\s+(0x[0-9A-Fa-f]+|\d+)U?,?\s*$"
+    found = re.findall(pattern, text, re.M)
+    return {name.removeprefix("SCI_"): int(value, 0) for name, value in found}
+
+
+SCI = SimpleNamespace(**_numbers(_text("sisci_types.h")))
+# By number; some have two names.
+_ERRORS = {}
+for _name, _value in _numbers(_text("sisci_error.h")).items():
+    if _name.startswith("ERR_"):
+        _ERRORS.setdefault(_value, _name.removeprefix("ERR_"))
+REASONS = {
+    value: name.removeprefix("CB_") for name, value in vars(SCI).items() if name.startswith("CB_")
+}
+DMA = {
+    value: name.removeprefix("DMAQUEUE_")
+    for name, value in vars(SCI).items()
+    if name.startswith("DMAQUEUE_")
+}
+SEQUENCE = {
+    value: name.removeprefix("SEQ_")
+    for name, value in vars(SCI).items()
+    if name.startswith("SEQ_")
+}
+
+
+def error_name(number):
+    return _ERRORS.get(number, hex(number))
+
+
+class SisciError(Exception):
+    """What a function has said."""
+
+    def __init__(self, name, errno, outs):
+        super().__init__(name)
+        self.name, self.errno, self.outs = name, errno, outs
+
+
+@contextmanager
+def fails(name):
+    """Inside, a function says this error."""
+    with pytest.raises(SisciError) as raised:
+        yield raised
+    assert raised.value.name == name
+
+
+class _Function:
+    """What the header says of a function."""
+
+    def __init__(self, result, name, arguments):
+        self.name = name
+        self.result = result.strip()
+        # How many bytes of what it returns are meant.
+        self.wide = "*" in result or "size_t" in result or "long" in result
+        self.arguments = []
+        for argument in arguments.split(","):
+            if argument.strip() == "void":
+                continue
+            kind, star, name = re.match(r"\s*(.*?)\s*(\*?)(\w+)\s*$", argument, re.DOTALL).groups()
+            self.arguments.append((" ".join(kind.split()), bool(star), name))
+
+    def returned(self, value):
+        return value if self.wide else value & 0xFFFFFFFF
+
+
+_API = "".join(_text("sisci_api.h").split("SISCI_API_EXPORT ")[1:])
+FUNCTIONS = {
+    name: _Function(result, name, arguments)
+    for result, name, arguments in re.findall(r"([\w\s]+[\s*])(SCI\w+)\(([^)]*)\);", _API)
+}
+
+
+class Callback:
+    """A callback of a program, which tells of each time that it runs."""
+
+    _cookies = itertools.count(1)
+
+    def __init__(self, cancel=False):
+        self.cookie = next(self._cookies) | (1 << 32 if cancel else 0)
+        self.process = None
+
+    def calls(self):
+        """What it was called with, so far; numbers, and a message if there is one."""
+        start = f'{{"callback": {self.cookie}, '
+        whole = self.process.output.split("\n")[:-1]
+        answers = (json.loads(line) for line in whole if line.startswith(start))
+        return [(*a["values"], *([bytes.fromhex(a["data"])] if a["data"] else [])) for a in answers]
+
+    def reasons(self):
+        """Of the callback of a segment: why it was called."""
+        return [REASONS[call[0]] for call in self.calls()]
+
+    def wait(self, count, timeout=20.0):
+        """Waits until it was called so often; what it was called with."""
+        until(lambda: len(self.calls()) >= count, timeout)
+        return self.calls()
+
+
+def until(condition, timeout=20.0):
+    """Waits until a function returns something."""
+    end = time.monotonic() + timeout * PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < end, "it does not come"
+        time.sleep(0.02)
+    return found
+
+
+class Call:
+    """A command that the program runs, or has run."""
+
+    def __init__(self, process, tag, decode):
+        self._process, self._decode = process, decode
+        self._start = f'{{"tag": {tag}, '
+        self.seconds = None
+
+    def _answer(self):
+        output = self._process.output
+        start = output.find(self._start)
+        end = output.find("\n", start)
+        return json.loads(output[start:end]) if 0 <= start < end else None
+
+    def returned(self):
+        return self._answer() is not None
+
+    def result(self, timeout=30.0):
+        self._process.wait_for_output(self._start, timeout * PATIENCE)
+        while not (answer := self._answer()):
+            time.sleep(0.001)
+        if "complaint" in answer:
+            raise CommandFailed(f"the program does not understand: {answer['complaint']}")
+        self.seconds = answer["us"] / 1e6
+        return self._decode(answer)
+
+
+def _fields(answer):
+    return SimpleNamespace(**answer)
+
+
+def _memory(answer):
+    assert answer["fault"] == 0, "the memory is not there"
+    return SimpleNamespace(**answer)
+
+
+class Caller:
+    """What the program can do, run in one of its ways."""
+
+    def __init__(self, order):
+        self._order = order
+        self.process = None
+
+    def __getattr__(self, name):
+        if name not in FUNCTIONS:
+            raise AttributeError(name)
+        return lambda *arguments, **given: self._call("call", FUNCTIONS[name], arguments, given)
+
+    def repeat(self, count, name, *arguments):
+        """The same call many times, until it fails: how often, and the error."""
+        done = self._call(f"repeat {count}", FUNCTIONS[name], arguments, {})
+        return done
+
+    def _call(self, how, function, arguments, given):
+        words, outs, arguments = [function.name], [], list(arguments)
+        callback = None
+        for kind, star, name in function.arguments:
+            if kind.startswith("sci_cb_"):
+                callback = arguments.pop(0)
+                words.append("0" if callback is None else f"cb={_KINDS[kind]}")
+                if callback is not None:
+                    callback.process = self.process
+            elif name == "callbackArg":
+                words.append("0" if callback is None else str(callback.cookie))
+            elif star and (kind in _POINTERS or kind.startswith("sci_") and kind.endswith("_t")):
+                size = _POINTERS.get(kind, 8)
+                start = given.pop(name, None)
+                outs.append((name, size))
+                words.append("out" if start is None else "out=" + start.to_bytes(size, "little").hex())
+            else:
+                words.append(str(arguments.pop(0)))
+        assert not arguments and not given, f"too much for {function.name}"
+        return self._order(lambda answer: _returned(function, outs, answer), how, *words)
+
+    # --- memory, by its address in the process
+
+    def fill(self, address, length, seed):
+        return self._order(_memory, "fill", address, length, seed)
+
+    def check(self, address, length, seed):
+        """How many bytes differ from what `fill` writes."""
+        return self._order(lambda a: _memory(a).wrong, "check", address, length, seed)
+
+    def same(self, address, length, byte):
+        """How many bytes are another one."""
+        return self._order(lambda a: _memory(a).wrong, "same", address, length, byte)
+
+    def write(self, address, data):
+        return self._order(_memory, "write", address, data.hex())
+
+    def read(self, address, length):
+        return self._order(lambda a: bytes.fromhex(_memory(a).bytes), "read", address, length)
+
+    def storm(self, address, length, byte, milliseconds):
+        """Stores a byte everywhere, again and again."""
+        return self._order(_memory, "storm", address, length, byte, milliseconds)
+
+    def await_change(self, address, word, milliseconds):
+        return self._order(lambda a: _memory(a).word, "await", address, word, milliseconds)
+
+    def allocate(self, length):
+        return self._order(lambda answer: answer["address"], "allocate", length)
+
+    def protect(self, address, length):
+        """Has everybody who reads or writes there end the program."""
+        assert self._order(lambda answer: answer["failed"], "protect", address, length) == 0
+
+    # --- loops
+
+    def cycle(self, sd, node, number, count):
+        return self._order(_fields, "cycle", sd, node, number, count)
+
+    def drain(self, segment, count):
+        return self._order(_fields, "drain", segment, count)
+
+    def announce(self, sequence, data, flag, count, barrier=False):
+        return self._order(_fields, "announce", sequence, data, flag, int(barrier), count)
+
+    def observe(self, data, flag, count, milliseconds=20000):
+        return self._order(_fields, "observe", data, flag, count, milliseconds)
+
+    def transfer(self, sequence, address, length, rounds, milliseconds=20000):
+        return self._order(_fields, "transfer", sequence, address, length, rounds, milliseconds)
+
+    def post(self, remote, local, data, rounds):
+        return self._order(_fields, "post", remote, local, data, rounds)
+
+    def collect(self, local, remote, data, rounds):
+        return self._order(_fields, "collect", local, remote, data, rounds)
+
+
+_KINDS = {
+    "sci_cb_local_segment_t": "local",
+    "sci_cb_remote_segment_t": "remote",
+    "sci_cb_dma_t": "dma",
+    "sci_cb_interrupt_t": "interrupt",
+    "sci_cb_data_interrupt_t": "data",
+}
+
+
+def _returned(function, outs, answer):
+    if "out" not in answer:
+        return SimpleNamespace(done=answer["done"], error=error_name(answer["error"]))
+    values = {
+        name: int.from_bytes(bytes.fromhex(slot)[:size], "little")
+        for (name, size), slot in zip(outs, answer["out"])
+    }
+    error = values.pop("error", 0)
+    if error:
+        raise SisciError(error_name(error), answer["errno"], SimpleNamespace(**values))
+    value = function.returned(answer["value"])
+    if function.result == "void":
+        return next(iter(values.values())) if len(values) == 1 else SimpleNamespace(**values)
+    return SimpleNamespace(value=value, **values) if values else value
+
+
+class Program(Caller):
+    """A program in a guest, which has initialized the library and opened a virtual device.
+
+    Its methods wait for the answer. Those of `later` run in threads and return a `Call`.
+    """
+
+    def __init__(self, guest, adapter=0):
+        super().__init__(self._run)
+        self.guest, self.adapter = guest, adapter
+        self._tags = itertools.count(1)
+        program = programs_dir() / "sisci_shell"
+        if not program.exists():
+            raise RigError(f"{program} is missing: run `make programs`")
+        self.process = guest.spawn([program], env={"SISCI_CONF": CONFIG}, stdin=True)
+        self.later = Caller(lambda *command: self._send("&", *command))
+        self.later.process = self.process
+        self.seconds = None
+        self.SCIInitialize(0)
+        self.sd = self.SCIOpen(0)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        end(self)
+
+    def _send(self, how, decode, *words):
+        tag = next(self._tags)
+        line = " ".join(str(word) for word in (tag, how, *words) if word != "")
+        self.process.write((line + "\n").encode())
+        return Call(self.process, tag, decode)
+
+    def _run(self, decode, *words):
+        call = self._send("", decode, *words)
+        result = call.result()
+        # How long it took, by the guest's own clock.
+        self.seconds = call.seconds
+        return result
+
+    @property
+    def pid(self):
+        return self._run(lambda answer: answer["pid"], "identify")
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(20)
+
+    def interrupt(self):
+        """Sends a signal that is handled to a thread that waits."""
+        self.guest.run(f"kill -USR1 {self.pid}")
+
+    # --- what tests need often
+
+    def segment(self, number, size=PAGE, callback=None):
+        """A segment that is available."""
+        flags = SCI.FLAG_USE_CALLBACK if callback else 0
+        segment = self.SCICreateSegment(self.sd, number, size, callback, flags)
+        self.SCIPrepareSegment(segment, self.adapter, 0)
+        self.SCISetSegmentAvailable(segment, self.adapter, 0)
+        return segment
+
+    def connect(self, node, number, callback=None, timeout=FOREVER):
+        flags = SCI.FLAG_USE_CALLBACK if callback else 0
+        return self.SCIConnectSegment(
+            self.sd, node, number, self.adapter, callback, timeout, flags
+        )
+
+    def map_local(self, segment, size=PAGE, offset=0):
+        """A map and its address."""
+        mapped = self.SCIMapLocalSegment(segment, offset, size, 0, 0)
+        return mapped.map, mapped.value
+
+    def map_remote(self, segment, size=PAGE, offset=0, flags=0):
+        mapped = self.SCIMapRemoteSegment(segment, offset, size, 0, flags)
+        return mapped.map, mapped.value
+
+    def sequence(self, mapped):
+        return self.SCICreateMapSequence(mapped, 0)
+
+    def start(self, sequence):
+        return SEQUENCE[self.SCIStartSequence(sequence, 0)]
+
+    def look(self, sequence, flags=0):
+        """What a check says."""
+        return SEQUENCE[self.SCICheckSequence(sequence, flags)]
+
+    def local_event(self, segment, timeout=10000):
+        """Reason, node, adapter."""
+        event = self.SCIWaitForLocalSegmentEvent(segment, timeout, 0)
+        return REASONS[event.value], event.sourcenodeId, event.localAdapterNo
+
+    def remote_event(self, segment, timeout=10000):
+        """Reason and status."""
+        event = self.SCIWaitForRemoteSegmentEvent(segment, timeout, 0)
+        return REASONS[event.value], error_name(event.status)
+
+    def interrupt_of(self, number, flags=0, callback=None):
+        """An interrupt of a number."""
+        flags |= SCI.FLAG_FIXED_INTNO | (SCI.FLAG_USE_CALLBACK if callback else 0)
+        made = self.SCICreateInterrupt(self.sd, self.adapter, callback, flags, interruptNo=number)
+        return made.interrupt
+
+    def data_interrupt_of(self, number, flags=0, callback=None):
+        flags |= SCI.FLAG_FIXED_INTNO | (SCI.FLAG_USE_CALLBACK if callback else 0)
+        made = self.SCICreateDataInterrupt(
+            self.sd, self.adapter, callback, flags, interruptNo=number
+        )
+        return made.interrupt
+
+    def connect_interrupt(self, node, number, flags=0):
+        return self.SCIConnectInterrupt(self.sd, node, self.adapter, number, FOREVER, flags)
+
+    def connect_data_interrupt(self, node, number, flags=0):
+        return self.SCIConnectDataInterrupt(self.sd, node, self.adapter, number, FOREVER, flags)
+
+    def send(self, remote, data):
+        """Sends a message."""
+        if not hasattr(self, "_buffer"):
+            self._buffer = self.allocate(2 * PAGE)
+        self.write(self._buffer, data)
+        self.SCITriggerDataInterrupt(remote, self._buffer, len(data), 0)
+
+    def receive(self, interrupt, timeout=10000, room=4096):
+        """Takes a message."""
+        if not hasattr(self, "_room"):
+            self._room = self.allocate(2 * PAGE)
+        length = self.SCIWaitForDataInterrupt(interrupt, self._room, timeout, 0, length=room)
+        return self.read(self._room, length)
+
+    def queue(self, entries=256):
+        return self.SCICreateDMAQueue(self.sd, self.adapter, entries, 0)
+
+    def dma_state(self, queue):
+        return DMA[self.SCIDMAQueueState(queue)]
+
+    def reaches(self, node):
+        """Whether a node answers."""
+        try:
+            return self.SCIProbeNode(self.sd, self.adapter, node, 0) == 1
+        except SisciError:
+            return False
+
+
+def end(*programs):
+    """Kills programs, all at the same time."""
+    for program in programs:
+        try:
+            if not program.process.ended():
+                program.process.kill()
+        except (GuestGone, CommandFailed):
+            pass  # with its host
+    for program in programs:
+        try:
+            program.process.wait(20)
+        except (GuestGone, CommandFailed):
+            pass  # with its host
+
+
+def configure(*guests, extra=()):
+    """Tells hosts of each other's node ids."""
+    lines = [
+        f"node {node} peer {peer_id(guest)} name {guest.name}"
+        for node, guest in zip(NODES, guests)
+    ]
+    for guest in guests:
+        words = " ".join(f"'{line}'" for line in (*lines, *extra))
+        guest.run(f"printf '%s\\n' {words} > {CONFIG}")
+
+
+def load(*guests, parameters=None):
+    """Loads all modules; each host reaches all others."""
+    stack.load(*guests, modules=MODULES, parameters=parameters)
+    for guest in guests:
+        wait_for_peers(guest, len(guests) - 1)
+    configure(*guests)
+
+
+def wait_until_reached(program, *nodes):
+    for node in nodes:
+        until(lambda: program.reaches(node))
