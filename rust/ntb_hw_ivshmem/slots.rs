@@ -32,6 +32,12 @@ const BLOCK_MAX: usize = 1 << 20;
 /// Smaller ones do not come out of the area.
 const BLOCK_MIN: usize = 8 << 10;
 
+/// Sizes of blocks from the largest down.
+fn sizes(largest: usize) -> impl Iterator<Item = usize> {
+    core::iter::successors(Some(largest), |size| Some(size / 2))
+        .take_while(|&size| size >= BLOCK_MIN)
+}
+
 /// The slots of this host.
 #[pin_data]
 pub(crate) struct Slots {
@@ -107,13 +113,15 @@ impl Slots {
         Ok(())
     }
 
-    /// Takes what is free below the slots.
+    /// Takes what is free below the slots, which another board may have left.
     fn hold_below(&self, blocks: &mut KVec<CoherentBlock>) -> Result {
-        while let Ok(block) = self.source.alloc(BLOCK_MAX) {
-            if block.dma_address() >= self.base {
-                break;
+        for size in sizes(BLOCK_MAX) {
+            while let Ok(block) = self.source.alloc(size) {
+                if block.dma_address() >= self.base {
+                    break;
+                }
+                blocks.push(block, GFP_KERNEL)?;
             }
-            blocks.push(block, GFP_KERNEL)?;
         }
         Ok(())
     }
@@ -121,8 +129,7 @@ impl Slots {
     /// Takes ever smaller blocks until each size is found only outside.
     fn fill(&self, blocks: &mut KVec<CoherentBlock>) -> Result {
         let largest = usize::try_from(self.size)?.min(BLOCK_MAX);
-        let sizes = core::iter::successors(Some(largest), |size| Some(size / 2));
-        for size in sizes.take_while(|&size| size >= BLOCK_MIN) {
+        for size in sizes(largest) {
             while let Ok(block) = self.source.alloc(size) {
                 if !(self.base..self.end()).contains(&block.dma_address()) {
                     break;
