@@ -168,13 +168,15 @@ def test_the_transport_may_be_loaded_in_any_order(fabric, order):
 
 def test_unloading_the_transport_under_traffic_harms_nobody(fabric):
     sender, receiver, third = fabric.hosts
+    # Where the third is at a bridge of its own, the sender is its way to everybody.
+    left = {receiver: 1, sender: 0 if fabric.settings.topology in ("star", "mixed") else 1}
     order = f"dst={peer_id(receiver)} count=100000000 size=3000"
     with Receivers(receiver):
         stack.load(sender, modules=TEST, parameters={"mp_func_test": order})
         wait_until_received(receiver, 100)
         for host in (receiver, sender):
             stack.unload(host, modules=("pximc_ntb",))
-            wait_for_peers(third, 1, timeout=5)
+            wait_for_peers(third, left[host], timeout=5)
             stack.load(host, modules=("pximc_ntb",))
             for guest in fabric.hosts:
                 wait_for_peers(guest, 2)
