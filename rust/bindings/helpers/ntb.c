@@ -6,6 +6,8 @@
 #include <linux/mm.h>
 #include <linux/ntb.h>
 #include <linux/pci.h>
+#include <linux/scatterlist.h>
+#include <linux/slab.h>
 
 __mp_helper int mp_helper_ntb_port_number(struct ntb_dev *ntb)
 {
