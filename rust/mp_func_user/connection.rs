@@ -67,6 +67,10 @@ use mp_proto::{
         Want, //
     }, //
 };
+use mp_transport::memory::{
+    Source,
+    Told, //
+};
 
 /// The request has not been answered; all other outcomes are 0 or a negative errno.
 const PENDING: i32 = 1;
@@ -218,10 +222,12 @@ impl Connection {
         if was_operational && !inner.state.is_operational() {
             inner.losses = inner.losses.wrapping_add(1);
             inner.way = None;
-            if let Some(window) = &inner.window {
-                window.forsake();
+            if let Some(window) = &mut inner.window {
+                window.release();
             }
-            inner.piece = None;
+            if let Some(piece) = inner.piece.take() {
+                piece.stop_copies();
+            }
         }
         self.word.set(inner.bits(), inner.losses);
         self.has_room();
@@ -318,15 +324,38 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// `ECONNRESET`, `ENETDOWN`, `EINVAL` outside, `ENOTCONN` if the epoch is over.
+    /// `ECONNRESET`, `ENETDOWN`, `EINVAL` outside, `ENOTCONN` if the epoch is over,
+    /// `EOPNOTSUPP` to physical memory of this host.
     pub(crate) fn store(&self, at: u64, data: &[u8]) -> Result {
         // Under the lock: once it is lost, down or closed, nothing is written.
         let inner = self.inner.lock();
         inner.check()?;
         match inner.piece.as_deref() {
-            Some(Piece::Local(local)) => local.write(at, data),
-            Some(Piece::Remote(remote)) => remote.write(at, data),
-            _ => Err(error::net_down()),
+            Some(piece) => piece.write(at, data),
+            None => Err(error::net_down()),
+        }
+    }
+
+    /// Has an engine copy to `at` in the segment that it leads to; see
+    /// [`mp_transport::memory::Remote::copy`].
+    ///
+    /// # Errors
+    ///
+    /// Those of that, `ECONNRESET`, `ENETDOWN`, `ENODEV` on this host itself.
+    pub(crate) fn copy(
+        &self,
+        at: u64,
+        source: &Source,
+        from: u64,
+        len: u64,
+        told: (Arc<dyn Told>, usize),
+    ) -> Result<u64> {
+        // Under the lock: what begins before it is lost, down or closed is waited for.
+        let inner = self.inner.lock();
+        inner.check()?;
+        match inner.piece.as_deref() {
+            Some(Piece::Remote(remote)) => remote.copy(at, source, from, len, told),
+            _ => Err(ENODEV),
         }
     }
 
@@ -422,6 +451,9 @@ impl Connection {
             inner.way = None;
             (inner.window.take(), inner.piece.take())
         };
+        if let (_, Some(piece)) = &stripped {
+            piece.stop_copies();
+        }
         self.ready.close();
         drop(stripped);
     }

@@ -3,7 +3,6 @@
 and within one host."""
 
 import errno
-import struct
 import time
 from contextlib import contextmanager
 
@@ -356,16 +355,9 @@ def test_a_connection_is_given_up_when_the_link_stays_away(fabric):
         owner.remove(segment)
 
 
-def copy_list(process, *copies):
-    """Writes a list of copies to the process; its fields in a call."""
-    data = b"".join(struct.pack("=QQQ", *copy) for copy in copies)
-    process.write(process.buffer, data)
-    return {"copies": process.buffer, "count": len(copies)}
-
-
 def start(process, queue, segment, connection, *copies):
     fields = {"handle": queue, "segment": segment, "connection": connection}
-    process.call("QUEUE_START", "mp_queue_start", **fields, **copy_list(process, *copies))
+    process.call("QUEUE_START", "mp_queue_start", **fields, **sharing.copy_list(process, *copies))
 
 
 def queue_state(process, queue):
