@@ -732,7 +732,7 @@ fn send(context: &Context, message: &mp_message) -> Result {
     user(message.data, data.len())?
         .reader()
         .read_slice(&mut data)?;
-    connection.send(data, deadline(message.deadline))
+    connection.send(&data, deadline(message.deadline))
 }
 
 fn receive(context: &Context, message: &mut mp_message) -> Result<Told> {

@@ -47,6 +47,7 @@ use kernel::{
 use mp_kernel::{
     error,
     new_wait_queue,
+    time::monotonic_ns,
     wait::{
         Events,
         WaitQueue, //
@@ -391,11 +392,12 @@ impl Connection {
     ///
     /// `EINVAL` if it leads elsewhere, `ECONNRESET`, `ENETDOWN`, `ETIMEDOUT`, `EINTR`,
     /// `ENOMEM`.
-    pub(crate) fn send(&self, data: KVec<u8>, deadline: Option<u64>) -> Result {
+    pub(crate) fn send(&self, data: &[u8], deadline: Option<u64>) -> Result {
         if self.want.object != Object::Port {
             return Err(EINVAL);
         }
         loop {
+            let soon;
             {
                 let mut inner = self.inner.lock();
                 inner.check()?;
@@ -408,14 +410,30 @@ impl Connection {
                         number,
                     };
                     // Under the lock: messages are sent in the order of their numbers.
-                    way.outbox.send(&header, data)?;
-                    inner.sender = sender;
-                    return Ok(());
+                    match way.outbox.send_to_port(&header, data) {
+                        // Others' messages are in the way.
+                        Err(e) if e == EAGAIN => {}
+                        Err(e) => return Err(e),
+                        Ok(()) => {
+                            inner.sender = sender;
+                            return Ok(());
+                        }
+                    }
+                    soon = Some(monotonic_ns() + SOON_NS);
+                } else {
+                    soon = None;
                 }
                 self.is_full.store(true, Release);
             }
             let has_room = || !self.is_full.load(Acquire);
-            self.asking.wait_until(deadline, has_room).ok()?;
+            let until = [soon, deadline].into_iter().flatten().min();
+            let waited = self.asking.wait_until(until, has_room).ok();
+            let is_over = deadline.is_some_and(|at| monotonic_ns() >= at);
+            match waited {
+                // Nobody tells that the link has room again: look.
+                Err(e) if e == ETIMEDOUT && !is_over => {}
+                waited => waited?,
+            }
         }
     }
 

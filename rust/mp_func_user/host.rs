@@ -298,7 +298,7 @@ impl Function for Links {
                     Ok(())
                 }
                 _ => {
-                    let entered = inbox.enter(header, &frame);
+                    let entered = inbox.enter(header, &frame, route.link.bells.lock().len());
                     route.worker.kick();
                     entered
                 }
