@@ -76,7 +76,10 @@ use mp_transport::memory::{
 /// The request has not been answered; all other outcomes are 0 or a negative errno.
 const PENDING: i32 = 1;
 
-/// Most notices of one connection that nobody has taken.
+/// How soon a message is tried again that others are in the way of, in nanoseconds.
+const SOON_NS: u64 = 1_000_000;
+
+/// How many connections' notices there is room for: one asks to leave, and one may be fatal.
 const NOTICES: usize = 2;
 
 struct Inner {
@@ -283,6 +286,14 @@ impl Connection {
     pub(crate) fn withdrawn(&self) {
         self.apply(&mut self.inner.lock(), Change::Withdraw);
         self.tell(MP_NOTICE_DISCONNECTED);
+    }
+
+    /// The bridge has failed; it is lost after that.
+    pub(crate) fn failed(&self) {
+        let is_lost = self.inner.lock().state.is_lost();
+        if !is_lost {
+            self.tell(MP_NOTICE_FATAL);
+        }
     }
 
     /// It has ended for good.

@@ -227,6 +227,21 @@ impl Segments {
         self.list.lock().iter().for_each(|s| s.forget(interface));
     }
 
+    /// The bridge of an interface has failed (`SI-EVT-8`).
+    pub(crate) fn failed(&self, interface: u32, peer: u32) {
+        let notice = Notice {
+            kind: MP_NOTICE_FATAL,
+            interface,
+            peer,
+            connection: 0,
+        };
+        for segment in self.list.lock().iter() {
+            if segment.shown(interface) != Shown::Unprepared {
+                segment.tell(notice);
+            }
+        }
+    }
+
     /// The first id of a range that no segment has.
     ///
     /// # Errors

@@ -223,10 +223,14 @@ impl PeerLink {
     /// Shows the machine everything there is to see.
     fn observe(&self, live: &mut Live) {
         let now = now();
-        let todo = live
-            .machine
-            .ntb_link(self.shared.is_link_up(self.pidx), now);
+        let ntb = self.shared.ntb();
+        let is_up = !ntb.is_offline() && self.shared.is_link_up(self.pidx);
+        let todo = live.machine.ntb_link(is_up, now);
         self.carry_out(live, todo);
+        if ntb.has_failed() && self.upper.target().fail() {
+            dev_err!(ntb, "peer {}: the bridge has failed\n", self.pidx);
+            self.upper.kick();
+        }
 
         while let Some(mail) = live.mailbox.read(&self.shared) {
             let todo = live.machine.mailbox(mail, now);

@@ -6,9 +6,11 @@ wrong.
 """
 
 import contextlib
+import errno
 import time
 
 import pytest
+import local
 import sharing
 from ntbrig import stack
 from sharing import MP
@@ -177,3 +179,34 @@ def test_nothing_is_written_once_the_peer_is_gone(fabric, how):
             stack.unload(fabric.hosts[1], modules=("pximc_ntb",))
             assert both.final() == MP.QUEUE_ERROR
             stack.load(fabric.hosts[1], modules=("pximc_ntb",))
+
+
+def test_a_bridge_that_fails_is_told_to_all_that_was_there(fabric):
+    """SI-EVT-8"""
+    stack.load(fabric.rp, modules=("mp_local_test",))
+    try:
+        with ends(fabric) as both:
+            bridge = both.user.call("INTERFACE", "mp_interface", id=both.there)
+            place = f"{bridge.pci_bus} {bridge.pci_devfn}"
+            local.command(fabric.rp, f"channel {place} 3")
+            assert both.user.notice(both.source) == MP.NOTICE_FATAL
+            seen = []
+            while not seen or seen[-1] != MP.NOTICE_LOST:
+                seen.append(both.user.notice(both.connection))
+            assert [notice for notice in seen if notice != MP.NOTICE_DOWN] == [
+                MP.NOTICE_FATAL,
+                MP.NOTICE_LOST,
+            ]
+            with pytest.raises(OSError) as refused:
+                both.user.connect(both.there, MP.OBJECT_SEGMENT, 1)
+            assert refused.value.errno == errno.ENETDOWN
+            # It stays away, whatever the bridge does, until it is taken into use anew.
+            local.command(fabric.rp, f"channel {place} 1")
+            time.sleep(1)
+            both.user.wait_until_up(both.there, up=False)
+            # One is enough.
+            with pytest.raises(OSError) as none:
+                both.user.notice(both.source, 0)
+            assert none.value.errno == errno.ETIMEDOUT
+    finally:
+        stack.unload(fabric.rp, modules=("mp_local_test",))

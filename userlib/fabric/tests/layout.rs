@@ -465,6 +465,7 @@ fn assertions() -> String {
         MP_NOTICE_DOWN,
         MP_NOTICE_UP,
         MP_NOTICE_LOST,
+        MP_NOTICE_FATAL,
         MP_QUEUE_IDLE,
         MP_QUEUE_POSTED,
         MP_QUEUE_DONE,
