@@ -184,8 +184,8 @@ impl<'a> Pipeline<'a> {
     /// Waits until nothing is under way to where `part` goes, and a place is free.
     fn make_way(&mut self, part: &Stretch, reader: &dyn Reader) -> Result {
         let is_in_way = |flight: &Option<Stretch>| flight.is_some_and(|f| f.overlaps(part));
-        if self.flights.iter().any(is_in_way) {
-            self.finish(reader)?;
+        while self.flights.iter().any(is_in_way) {
+            self.settle_oldest(reader)?;
         }
         self.settle(self.next, reader)
     }

@@ -149,8 +149,7 @@ static void *memory(size_t length)
 
 	if (start == MAP_FAILED)
 		return NULL;
-	if (length < huge)
-		madvise(start, length + huge, MADV_NOHUGEPAGE);
+	madvise(start, length + huge, length < huge ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
 	start += -(uintptr_t)start & (huge - 1);
 	/* The kernel gives pages in a row as a rule: not in this direction. */
 	for (size_t at = length; at; at -= at < 4096 ? at : 4096)

@@ -34,6 +34,9 @@ def fabric(boot):
     fabric = boot(hosts=2, kernel_options=f"memmap={SIZE // MIB}M${ADDRESS // MIB}M")
     parameters = {"ntb_hw_ivshmem": "personality=amd"}
     stack.load(*fabric.hosts, modules=MODULES, parameters=parameters)
+    for guest in fabric.hosts:
+        # So small a machine has none otherwise.
+        guest.run("echo madvise > /sys/kernel/mm/transparent_hugepage/enabled")
     return fabric
 
 
