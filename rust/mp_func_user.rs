@@ -12,7 +12,7 @@
 //!   taken away. [`access`]: devices that reach it as well.
 //! * [`segment`], [`offer`]: what processes offer to peers: memory, events, ports.
 //! * [`connection`], [`notices`], [`status`]: the use of what a peer offers, and what
-//!   happens to it; [`queue`]: copies into it.
+//!   happens to it; [`queue`], [`pipeline`]: copies into it.
 //! * [`ready`], [`stream`]: events, and everybody who waits for them.
 //! * [`link`], [`host`]: the end of a link; all links of the host.
 //! * [`desk`], [`sharing`]: what the pairing engine and the sharing engine decide, carried
@@ -70,6 +70,8 @@ mod notices;
 mod offer;
 #[path = "mp_func_user/outbox.rs"]
 mod outbox;
+#[path = "mp_func_user/pipeline.rs"]
+mod pipeline;
 #[path = "mp_func_user/queue.rs"]
 mod queue;
 #[path = "mp_func_user/quota.rs"]

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A DMA engine's channel, as a client that copies memory into a window.
+//! A DMA engine's channel, as a client that copies memory into windows.
 //!
-//! A [`Channel`] belongs to its owner alone and has one destination, the
-//! [`PeerWindow`] it was opened for. A [`Transfer`] collects pieces of memory,
-//! each with its place in the window, and is started as a whole; what became of
-//! it is told to its [`Job`].
+//! A [`Channel`] belongs to its owner alone and copies to the [`PeerWindow`]s it
+//! was opened for. A [`Transfer`] collects pieces of memory, each with its place in
+//! a window, and is started as a whole; what became of it is told to its [`Job`].
 //!
 //! * A transfer that was accepted ends exactly once (`IDT-DMA-2`): when the
 //!   engine has reported all pieces, or when the channel is dropped. One that
@@ -83,6 +82,18 @@ pub trait Job: Send + 'static {
     fn done(self, outcome: Result<(), Failure>);
 }
 
+/// A window that a channel copies into.
+///
+/// # Invariants
+///
+/// `base..base + len`, unless `base` is `None`, are the bus addresses of the
+/// window's first `len` bytes for the engine's device.
+struct Target {
+    window: Arc<PeerWindow>,
+    base: Option<u64>,
+    len: usize,
+}
+
 /// A channel of a DMA engine.
 ///
 /// Dropping it stops the engine; transfers under way end as
@@ -93,15 +104,11 @@ pub trait Job: Send + 'static {
 ///
 /// - `chan` is a channel that was requested and belongs to this object, `dev`
 ///   its engine's device.
-/// - `base..base + len`, unless `base` is `None`, are the bus addresses of the
-///   window's first `len` bytes for `dev`.
 /// - `flights` does not grow or move once the channel is open.
 pub struct Channel<J: Job> {
     chan: NonNull<bindings::dma_chan>,
     dev: ARef<Device>,
-    window: Arc<PeerWindow>,
-    base: Option<u64>,
-    len: usize,
+    targets: KVec<Target>,
     flights: KVec<Flight<J>>,
 }
 
@@ -112,17 +119,31 @@ unsafe impl<J: Job> Send for Channel<J> {}
 unsafe impl<J: Job> Sync for Channel<J> {}
 
 impl<J: Job> Channel<J> {
-    /// Opens a channel that copies into the first `len` bytes of `window`, on an
-    /// engine of the NUMA node of `near`, with up to `depth` transfers under way.
-    /// Sleeps.
+    /// Opens a channel that copies into windows, of each the first so many bytes, on
+    /// an engine of the NUMA node of `near`, with up to `depth` transfers under way.
+    /// Transfers name a window by its place among them. Sleeps.
     ///
     /// # Errors
     ///
-    /// `ENODEV` if no channel is free, `EINVAL` if the window is shorter, `EIO`
-    /// if the engine cannot reach it, `ENOMEM`.
-    pub fn open(near: &Device, window: Arc<PeerWindow>, len: usize, depth: usize) -> Result<Self> {
-        if len == 0 || len > window.len() {
-            return Err(EINVAL);
+    /// `ENODEV` if no channel is free, `EINVAL` if a window is shorter, `EIO`
+    /// if the engine cannot reach the first one, `ENOMEM`. Those of the others that it
+    /// cannot reach are of no use.
+    pub fn open<'a>(
+        near: &Device,
+        windows: impl Iterator<Item = (&'a Arc<PeerWindow>, usize)>,
+        depth: usize,
+    ) -> Result<Self> {
+        let mut targets = KVec::new();
+        for (window, len) in windows {
+            if len == 0 || len > window.len() {
+                return Err(EINVAL);
+            }
+            let target = Target {
+                window: window.clone(),
+                base: None,
+                len,
+            };
+            targets.push(target, GFP_KERNEL)?;
         }
         let flights = KVec::with_capacity(depth, GFP_KERNEL)?;
         // SAFETY: `near` is a valid device.
@@ -133,12 +154,10 @@ impl<J: Job> Channel<J> {
         let mut this = Self {
             chan,
             dev: dev.into(),
-            window,
-            base: None,
-            len,
+            targets,
             flights,
         };
-        this.map_window()?;
+        this.map_windows()?;
         for _ in 0..depth {
             let flight = Flight::new(raw(&this.dev));
             this.flights.push(flight, GFP_KERNEL)?;
@@ -163,12 +182,13 @@ impl<J: Job> Channel<J> {
         })
     }
 
-    /// The engine's address of `len` bytes at `off` in the window.
-    fn target(&self, off: usize, len: usize) -> Result<u64> {
-        if off > self.len || len > self.len - off {
+    /// The engine's address of `len` bytes at `off` in a window.
+    fn target(&self, window: usize, off: usize, len: usize) -> Result<u64> {
+        let target = self.targets.get(window).ok_or(EINVAL)?;
+        if off > target.len || len > target.len - off {
             return Err(EINVAL);
         }
-        Ok(self.base.ok_or(EIO)? + off as u64)
+        Ok(target.base.ok_or(EIO)? + off as u64)
     }
 
     /// Maps memory for the engine to read; its address there.
@@ -270,22 +290,26 @@ impl<J: Job> Channel<J> {
         unsafe { bindings::dma_release(self.chan.as_ptr()) };
     }
 
-    fn map_window(&mut self) -> Result {
-        let phys = self.window.phys_addr();
-        // SAFETY: `dev` is valid, and the range is device memory, as the window says.
-        let base = unsafe { bindings::dma_map_window(raw(&self.dev), phys, self.len) };
-        // SAFETY: `dev` is valid and has made the mapping.
-        if unsafe { bindings::dma_addr_failed(raw(&self.dev), base) } {
-            return Err(EIO);
+    fn map_windows(&mut self) -> Result {
+        for target in &mut self.targets {
+            let phys = target.window.phys_addr();
+            // SAFETY: `dev` is valid, and the range is device memory, as the window says.
+            let base = unsafe { bindings::dma_map_window(raw(&self.dev), phys, target.len) };
+            // SAFETY: `dev` is valid and has made the mapping.
+            let failed = unsafe { bindings::dma_addr_failed(raw(&self.dev), base) };
+            // INVARIANT: Just mapped.
+            target.base = (!failed).then_some(base);
         }
-        self.base = Some(base);
-        Ok(())
+        let first = self.targets.first().and_then(|target| target.base);
+        first.map(|_| ()).ok_or(EIO)
     }
 
-    fn unmap_window(&mut self) {
-        if let Some(base) = self.base.take() {
-            // SAFETY: Mapped by `map_window`, and the engine has stopped.
-            unsafe { bindings::dma_unmap_window(raw(&self.dev), base, self.len) };
+    fn unmap_windows(&mut self) {
+        for target in &mut self.targets {
+            if let Some(base) = target.base.take() {
+                // SAFETY: Mapped by `map_windows`, and the engine has stopped.
+                unsafe { bindings::dma_unmap_window(raw(&self.dev), base, target.len) };
+            }
         }
     }
 }
@@ -294,14 +318,14 @@ impl<J: Job> Drop for Channel<J> {
     fn drop(&mut self) {
         if self.stop() {
             self.abort_all();
-            self.unmap_window();
+            self.unmap_windows();
             self.release();
         } else {
             // An engine without an orderly way to stop ends its work as its channel is released.
             self.drain();
             self.release();
             self.abort_all();
-            self.unmap_window();
+            self.unmap_windows();
         }
     }
 }
@@ -318,7 +342,7 @@ pub struct Transfer<'c, J: Job> {
 }
 
 impl<J: Job> Transfer<'_, J> {
-    /// Adds a piece: all of `src` goes to `off` in the window.
+    /// Adds a piece: all of `src` goes to `off` in the first window.
     ///
     /// # Errors
     ///
@@ -332,13 +356,23 @@ impl<J: Job> Transfer<'_, J> {
     /// The memory of `src` must stay allocated until the transfer is dropped
     /// unstarted, or its job is told or given back.
     pub unsafe fn add(&mut self, src: &[u8], off: usize) -> Result {
+        // SAFETY: As the caller promises.
+        unsafe { self.add_to(src, 0, off) }
+    }
+
+    /// As [`add`](Self::add), to a window.
+    ///
+    /// # Safety
+    ///
+    /// As for [`add`](Self::add).
+    unsafe fn add_to(&mut self, src: &[u8], window: usize, off: usize) -> Result {
         if src.is_empty() {
             return Ok(());
         }
         // SAFETY: The flight was claimed by this transfer and has not been started.
         let plan = unsafe { self.flight.plan() };
         let place = plan.vacancy().ok_or(E2BIG)?;
-        let dst = self.channel.target(off, src.len())?;
+        let dst = self.channel.target(window, off, src.len())?;
         *place = Piece {
             src: self.channel.map(src.as_ptr(), src.len())?,
             dst,
@@ -381,7 +415,7 @@ impl<J: Job> Transfer<'_, J> {
         aligned.then_some(()).ok_or(EINVAL)
     }
 
-    /// Adds a piece: `len` bytes at the physical address `src` go to `off` in the
+    /// Adds a piece: `len` bytes at the physical address `src` go to `off` in a
     /// window.
     ///
     /// # Errors
@@ -391,7 +425,7 @@ impl<J: Job> Transfer<'_, J> {
     /// # Safety
     ///
     /// As for [`add`](Self::add), if there is such memory.
-    pub unsafe fn add_phys(&mut self, src: u64, len: usize, off: usize) -> Result {
+    pub unsafe fn add_phys(&mut self, src: u64, len: usize, window: usize, off: usize) -> Result {
         // SAFETY: The function only looks at the addresses.
         let src = unsafe { bindings::phys_ram(src, len) };
         let src = NonNull::new(src).ok_or(EFAULT)?;
@@ -399,7 +433,7 @@ impl<J: Job> Transfer<'_, J> {
         // address and length.
         let src = unsafe { core::slice::from_raw_parts(src.as_ptr().cast(), len) };
         // SAFETY: As the caller promises.
-        unsafe { self.add(src, off) }
+        unsafe { self.add_to(src, window, off) }
     }
 
     /// Starts the transfer. `job` may be told before this returns.

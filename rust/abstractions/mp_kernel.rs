@@ -5,6 +5,7 @@
 //! * [`ntb`]: the NTB core, both as provider of a device and as client of one.
 //! * [`genl`]: commands and events for programs, by generic netlink.
 //! * [`chardev`]: a character device whose open files are contexts.
+//! * [`user_pages`]: memory of a process that stays where it is.
 //! * [`vma`]: mappings of page frames into processes, which can be revoked.
 //! * [`wait`]: sleeping until something is the case, and polling for it.
 //! * [`eventfd`]: counters of programs that the kernel adds to.
@@ -57,6 +58,7 @@ pub mod sync;
 pub mod time;
 pub mod trace;
 pub mod uaccess;
+pub mod user_pages;
 pub mod vma;
 pub mod wait;
 pub mod worker;

@@ -23,5 +23,6 @@
 #include "helpers/sync.c"
 #include "helpers/sysfs.c"
 #include "helpers/time.c"
+#include "helpers/user_pages.c"
 #include "helpers/wait.c"
 #include "helpers/workqueue.c"

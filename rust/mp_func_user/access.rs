@@ -199,10 +199,7 @@ impl Access {
             GFP_KERNEL,
         )?;
         let hold = piece.hold(grants.clone())?;
-        Ok(Self {
-            grants,
-            hold: Some(hold),
-        })
+        Ok(Self { grants, hold })
     }
 
     /// Lets a device, of that group, reach the window, in addition to what it may.

@@ -20,9 +20,14 @@ use crate::{
     },
     ready,
     session::Session,
-    uapi::*, //
+    uapi::*,
+    window::{
+        Physical,
+        Piece, //
+    }, //
 };
 use kernel::{
+    page::PAGE_SIZE,
     prelude::*,
     sync::Arc,
     uaccess::{
@@ -39,6 +44,10 @@ use mp_kernel::{
         read_sized,
         write_versioned,
         Versioned, //
+    },
+    user_pages::{
+        Purpose,
+        UserPages, //
     }, //
 };
 use mp_proto::{
@@ -88,6 +97,7 @@ structures! {
     mp_segment_attach 24
     mp_segment_interface 16
     mp_segment 48
+    mp_segment_fill 32
     mp_remove 16
     mp_offer 24
     mp_connect 32
@@ -133,6 +143,7 @@ pub(crate) fn call(context: &Context, command: u32, arg: UserPtr) -> Result {
         MP_IOC_SEGMENT_PREPARE => take(arg, |at| prepare_segment(context, at)),
         MP_IOC_SEGMENT_PUBLISH => take(arg, |at| publish_segment(context, at)),
         MP_IOC_SEGMENT_WITHDRAW => take(arg, |at| withdraw_segment(context, at)),
+        MP_IOC_SEGMENT_FILL => take(arg, |fill| fill_segment(context, fill)),
         MP_IOC_SEGMENT => with(arg, |info| describe_segment(context, info)),
         MP_IOC_REMOVE => take(arg, |remove| remove_object(context, remove)),
         MP_IOC_OFFER => offer(context, arg),
@@ -216,7 +227,9 @@ fn describe(context: &Context, info: &mut mp_info) -> Result<Told> {
             | MP_FEATURE_SEGMENTS
             | MP_FEATURE_EVENTS
             | MP_FEATURE_PORTS
-            | MP_FEATURE_QUEUES,
+            | MP_FEATURE_QUEUES
+            | MP_FEATURE_FILL
+            | MP_FEATURE_PINNED,
     );
     info.sessions_max = shared.limits.sessions;
     info.user_sessions_max = shared.limits.user_sessions;
@@ -521,7 +534,7 @@ fn answer<T: Versioned>(
 fn create_segment(context: &Context, arg: UserPtr) -> Result {
     let (mut create, size) = read_sized::<mp_segment_create>(arg)?;
     expect_zero(create.reserved)?;
-    expect_zero(create.flags & !MP_SEGMENT_PRIVATE)?;
+    expect_zero(create.flags & !(MP_SEGMENT_PRIVATE | MP_SEGMENT_EMPTY))?;
     if create.length == 0 {
         return Err(EINVAL);
     }
@@ -560,6 +573,27 @@ fn attach_segment(context: &Context, arg: UserPtr) -> Result {
     answer(context, arg, size, &attach, attach.handle)
 }
 
+fn fill_segment(context: &Context, fill: &mp_segment_fill) -> Result {
+    expect_zero(fill.reserved)?;
+    expect_zero(fill.flags & !MP_FILL_PHYSICAL)?;
+    let segment = context.segment(fill.handle)?;
+    let page = PAGE_SIZE as u64;
+    let is_whole = fill.address.is_multiple_of(page) && fill.length.is_multiple_of(page);
+    if fill.length == 0 || !is_whole {
+        return Err(EINVAL);
+    }
+    segment.check_room(fill.length)?;
+    if fill.flags & MP_FILL_PHYSICAL == 0 {
+        let pages = UserPages::pin(fill.address, fill.length, Purpose::Write)?;
+        return segment.fill(Piece::Pages(Arc::new(pages, GFP_KERNEL)?));
+    }
+    if !process::may_use_physical_addresses() {
+        return Err(EPERM);
+    }
+    let range = Physical::new(fill.address, fill.length)?;
+    segment.fill(Piece::Physical(range))
+}
+
 fn prepare_segment(context: &Context, at: &mp_segment_interface) -> Result {
     expect_zero(at.flags)?;
     let segment = context.segment(at.handle)?;
@@ -569,8 +603,7 @@ fn prepare_segment(context: &Context, at: &mp_segment_interface) -> Result {
 fn publish_segment(context: &Context, at: &mp_segment_interface) -> Result {
     expect_zero(at.flags)?;
     let segment = context.segment(at.handle)?;
-    context.shared().links.get(at.interface)?;
-    segment.publish(at.interface)
+    segment.publish(&*context.shared().links.get(at.interface)?)
 }
 
 fn withdraw_segment(context: &Context, at: &mp_segment_interface) -> Result {
@@ -699,7 +732,7 @@ fn send(context: &Context, message: &mp_message) -> Result {
     user(message.data, data.len())?
         .reader()
         .read_slice(&mut data)?;
-    connection.send(data, deadline(message.deadline))
+    connection.send(&data, deadline(message.deadline))
 }
 
 fn receive(context: &Context, message: &mut mp_message) -> Result<Told> {
@@ -777,7 +810,11 @@ fn copies(start: &mp_queue_start, local: Option<u64>, remote: u64) -> Result<KVe
 }
 
 fn start_queue(context: &Context, start: &mp_queue_start) -> Result {
-    expect_zero(start.flags)?;
+    let is_pinned = start.flags & MP_QUEUE_PINNED != 0;
+    expect_zero(start.flags & !MP_QUEUE_PINNED)?;
+    if is_pinned && start.segment != 0 {
+        return Err(EINVAL);
+    }
     let worker = context.queue(start.handle)?;
     let segment = match start.segment {
         0 => None,
@@ -798,6 +835,10 @@ fn start_queue(context: &Context, start: &mp_queue_start) -> Result {
         None => Source::Process,
     };
     connection.check()?;
+    let source = match is_pinned {
+        true => Source::pin(&copies)?,
+        false => source,
+    };
     let job = Job {
         source,
         connection,

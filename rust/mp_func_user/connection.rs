@@ -47,6 +47,7 @@ use kernel::{
 use mp_kernel::{
     error,
     new_wait_queue,
+    time::monotonic_ns,
     wait::{
         Events,
         WaitQueue, //
@@ -67,11 +68,18 @@ use mp_proto::{
         Want, //
     }, //
 };
+use mp_transport::memory::{
+    Source,
+    Told, //
+};
 
 /// The request has not been answered; all other outcomes are 0 or a negative errno.
 const PENDING: i32 = 1;
 
-/// Most notices of one connection that nobody has taken.
+/// How soon a message is tried again that others are in the way of, in nanoseconds.
+const SOON_NS: u64 = 1_000_000;
+
+/// How many connections' notices there is room for: one asks to leave, and one may be fatal.
 const NOTICES: usize = 2;
 
 struct Inner {
@@ -218,10 +226,12 @@ impl Connection {
         if was_operational && !inner.state.is_operational() {
             inner.losses = inner.losses.wrapping_add(1);
             inner.way = None;
-            if let Some(window) = &inner.window {
-                window.forsake();
+            if let Some(window) = &mut inner.window {
+                window.release();
             }
-            inner.piece = None;
+            if let Some(piece) = inner.piece.take() {
+                piece.stop_copies();
+            }
         }
         self.word.set(inner.bits(), inner.losses);
         self.has_room();
@@ -278,6 +288,14 @@ impl Connection {
         self.tell(MP_NOTICE_DISCONNECTED);
     }
 
+    /// The bridge has failed; it is lost after that.
+    pub(crate) fn failed(&self) {
+        let is_lost = self.inner.lock().state.is_lost();
+        if !is_lost {
+            self.tell(MP_NOTICE_FATAL);
+        }
+    }
+
     /// It has ended for good.
     pub(crate) fn lost(&self) {
         {
@@ -318,15 +336,38 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// `ECONNRESET`, `ENETDOWN`, `EINVAL` outside, `ENOTCONN` if the epoch is over.
+    /// `ECONNRESET`, `ENETDOWN`, `EINVAL` outside, `ENOTCONN` if the epoch is over,
+    /// `EOPNOTSUPP` to physical memory of this host.
     pub(crate) fn store(&self, at: u64, data: &[u8]) -> Result {
         // Under the lock: once it is lost, down or closed, nothing is written.
         let inner = self.inner.lock();
         inner.check()?;
         match inner.piece.as_deref() {
-            Some(Piece::Local(local)) => local.write(at, data),
-            Some(Piece::Remote(remote)) => remote.write(at, data),
-            _ => Err(error::net_down()),
+            Some(piece) => piece.write(at, data),
+            None => Err(error::net_down()),
+        }
+    }
+
+    /// Has an engine copy to `at` in the segment that it leads to; see
+    /// [`mp_transport::memory::Remote::copy`].
+    ///
+    /// # Errors
+    ///
+    /// Those of that, `ECONNRESET`, `ENETDOWN`, `ENODEV` on this host itself.
+    pub(crate) fn copy(
+        &self,
+        at: u64,
+        source: &Source,
+        from: u64,
+        len: u64,
+        told: (Arc<dyn Told>, usize),
+    ) -> Result<u64> {
+        // Under the lock: what begins before it is lost, down or closed is waited for.
+        let inner = self.inner.lock();
+        inner.check()?;
+        match inner.piece.as_deref() {
+            Some(Piece::Remote(remote)) => remote.copy(at, source, from, len, told),
+            _ => Err(ENODEV),
         }
     }
 
@@ -362,11 +403,12 @@ impl Connection {
     ///
     /// `EINVAL` if it leads elsewhere, `ECONNRESET`, `ENETDOWN`, `ETIMEDOUT`, `EINTR`,
     /// `ENOMEM`.
-    pub(crate) fn send(&self, data: KVec<u8>, deadline: Option<u64>) -> Result {
+    pub(crate) fn send(&self, data: &[u8], deadline: Option<u64>) -> Result {
         if self.want.object != Object::Port {
             return Err(EINVAL);
         }
         loop {
+            let soon;
             {
                 let mut inner = self.inner.lock();
                 inner.check()?;
@@ -379,14 +421,30 @@ impl Connection {
                         number,
                     };
                     // Under the lock: messages are sent in the order of their numbers.
-                    way.outbox.send(&header, data)?;
-                    inner.sender = sender;
-                    return Ok(());
+                    match way.outbox.send_to_port(&header, data) {
+                        // Others' messages are in the way.
+                        Err(e) if e == EAGAIN => {}
+                        Err(e) => return Err(e),
+                        Ok(()) => {
+                            inner.sender = sender;
+                            return Ok(());
+                        }
+                    }
+                    soon = Some(monotonic_ns() + SOON_NS);
+                } else {
+                    soon = None;
                 }
                 self.is_full.store(true, Release);
             }
             let has_room = || !self.is_full.load(Acquire);
-            self.asking.wait_until(deadline, has_room).ok()?;
+            let until = [soon, deadline].into_iter().flatten().min();
+            let waited = self.asking.wait_until(until, has_room).ok();
+            let is_over = deadline.is_some_and(|at| monotonic_ns() >= at);
+            match waited {
+                // Nobody tells that the link has room again: look.
+                Err(e) if e == ETIMEDOUT && !is_over => {}
+                waited => waited?,
+            }
         }
     }
 
@@ -422,6 +480,9 @@ impl Connection {
             inner.way = None;
             (inner.window.take(), inner.piece.take())
         };
+        if let (_, Some(piece)) = &stripped {
+            piece.stop_copies();
+        }
         self.ready.close();
         drop(stripped);
     }

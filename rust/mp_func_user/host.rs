@@ -240,6 +240,13 @@ impl Watcher for Links {
         }
     }
 
+    fn failed(&self, interface: &Arc<Interface>) {
+        if let Some((link, _)) = self.entry(interface) {
+            self.segments.failed(interface.id(), link.peer_id());
+            link.failed();
+        }
+    }
+
     fn peer_up(&self, interface: &Arc<Interface>, peer: &Arc<Peer>) {
         if let Err(e) = self.connect(interface, peer) {
             pr_err!(
@@ -298,7 +305,7 @@ impl Function for Links {
                     Ok(())
                 }
                 _ => {
-                    let entered = inbox.enter(header, &frame);
+                    let entered = inbox.enter(header, &frame, route.link.bells.lock().len());
                     route.worker.kick();
                     entered
                 }

@@ -18,11 +18,13 @@ use mp_proto::{
     pairing::{
         message,
         terms::DATA_MAX, //
-    }, //
+    },
+    sharing::window::MESSAGES, //
 };
 use mp_transport::frame::RxFrame;
 
-/// Most messages that wait. An honest peer has a few on their way for each session.
+/// Most messages that wait, besides those to ports. An honest peer has a few on their way
+/// for each session.
 const MAX: usize = 2048;
 
 /// Most bytes of a message's data.
@@ -57,6 +59,8 @@ impl Mail {
 
 struct State {
     queue: Fifo<Mail>,
+    /// How many of them are for ports.
+    for_ports: usize,
     /// The worker has taken a message, and may not be done with it.
     busy: bool,
     /// Why a message was lost, until the worker knows.
@@ -76,6 +80,7 @@ impl Inbox {
         pin_init!(Self {
             state <- new_spinlock_bh!(State {
                 queue: Fifo::new(),
+                for_ports: 0,
                 busy: false,
                 lost: None,
             }),
@@ -89,12 +94,14 @@ impl Inbox {
         state.queue.is_empty() && !state.busy && state.lost.is_none()
     }
 
-    /// Has a message wait for the worker, which the caller wakes.
+    /// Has a message wait for the worker, which the caller wakes. The peer has so many
+    /// connections to ports: each of them may have as many messages under way as its window
+    /// lets it, and no more.
     ///
     /// # Errors
     ///
     /// Why it is lost; the worker will find out.
-    pub(crate) fn enter(&self, header: Header, frame: &RxFrame<'_>) -> Result {
+    pub(crate) fn enter(&self, header: Header, frame: &RxFrame<'_>, connections: usize) -> Result {
         let mail = Mail::new(header, frame);
         let mut state = self.state.lock();
         let is_signal = matches!(header, Header::Signal { .. });
@@ -102,11 +109,19 @@ impl Inbox {
             // However often a process signals, what waits tells of it (PXI-AE-4).
             return Ok(());
         }
+        let is_for_port = matches!(header, Header::Message { .. });
+        let is_full = match is_for_port {
+            true => state.for_ports >= connections.saturating_mul(MESSAGES as usize),
+            false => state.queue.len() - state.for_ports >= MAX,
+        };
         let entered = match mail {
-            Ok(_) if state.queue.len() >= MAX => Err(ENOSPC),
+            Ok(_) if is_full => Err(ENOSPC),
             Ok(mail) => state.queue.push(mail),
             Err(e) => Err(e),
         };
+        if entered.is_ok() {
+            state.for_ports += usize::from(is_for_port);
+        }
         if let Err(e) = entered {
             state.lost = Some(e);
         }
@@ -121,6 +136,10 @@ impl Inbox {
             Some(e) => Some(Err(e)),
             None => state.queue.pop().map(Ok),
         };
+        let is_for_port = |mail: &Mail| matches!(mail.header, Header::Message { .. });
+        if matches!(&next, Some(Ok(mail)) if is_for_port(mail)) {
+            state.for_ports -= 1;
+        }
         state.busy = next.is_some();
         next
     }
@@ -130,6 +149,7 @@ impl Inbox {
         let old = {
             let mut state = self.state.lock();
             state.lost = None;
+            state.for_ports = 0;
             core::mem::take(&mut state.queue)
         };
         drop(old);

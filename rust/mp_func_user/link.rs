@@ -369,6 +369,19 @@ impl Link {
         }
     }
 
+    /// The bridge has failed: connections do not wait for the link (`SI-EVT-8`).
+    pub(crate) fn failed(&self) {
+        let mut core = self.core.lock();
+        let mut at = 0;
+        loop {
+            let connection = self.connections.lock().get(at).cloned();
+            let Some(connection) = connection else { break };
+            connection.failed();
+            at += 1;
+        }
+        self.close(&mut core, true);
+    }
+
     /// The interface has gone.
     pub(crate) fn removed(&self) {
         let mut core = self.core.lock();

@@ -52,6 +52,10 @@ const QUEUE: u16 = 0;
 /// and each waits for the other's answers.
 const MAX: usize = 4096;
 
+/// Most that wait when a process may add a message to a port: the others wait in their
+/// processes, and leave room for what the services tell each other.
+const MAX_FOR_PORTS: usize = MAX / 2;
+
 /// How often a queue that is full is tried again at once because it says that it has
 /// room; then the link's worker goes on after a millisecond. A transport that says so
 /// for ever keeps nobody busy.
@@ -202,6 +206,20 @@ impl Outbox {
     /// agree any more.
     pub(crate) fn send(&self, header: &Header, data: KVec<u8>) -> Result {
         self.enter(Mail::Frame(frame(header, data)?))
+    }
+
+    /// As [`send`](Self::send), of a message of a process to a port.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` if too much waits: nothing has been sent. `ENOMEM`.
+    pub(crate) fn send_to_port(&self, header: &Header, data: &[u8]) -> Result {
+        if self.waiting.lock().len() >= MAX_FOR_PORTS {
+            return Err(EAGAIN);
+        }
+        let mut copied = KVec::with_capacity(data.len(), GFP_KERNEL)?;
+        copied.extend_from_slice(data, GFP_KERNEL)?;
+        self.send(header, copied)
     }
 
     /// Sends a signal after everything that this processor has stored, as soon as there

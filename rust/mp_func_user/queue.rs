@@ -3,19 +3,26 @@
 //! Queues: copies into segments of peers, in order and in the background.
 //!
 //! A queue has a worker of its own, which copies a stretch at a time through the
-//! connection: as soon as that is lost, down or closed, nothing more is written. What is
-//! read from the process itself is read in its own call.
+//! connection, by an engine where there is one ([`pipeline`](crate::pipeline)): as soon as
+//! the connection is lost, down or closed, nothing more is written. What is read from the
+//! process itself is read in its own call.
 
 use crate::{
     connection::Connection,
     link::Link,
+    pipeline::{
+        Pipeline,
+        Reader,
+        Stretch, //
+    },
     ready::{
         self,
         Ready, //
     },
     segment::Used,
     status::Word,
-    uapi::*, //
+    uapi::*,
+    window::Piece, //
 };
 use kernel::{
     new_mutex,
@@ -34,17 +41,18 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
-    error,
     time::monotonic_ns,
+    user_pages::{
+        Purpose,
+        UserPages, //
+    },
     worker::{
         new_worker,
         Work,
         Worker, //
     }, //
 };
-
-/// Bytes that are copied without a pause.
-const STRETCH: usize = 1 << 14;
+use mp_transport::memory;
 
 /// A peer that has not confirmed the copies after so long is not there.
 const CONFIRM_NS: u64 = 5_000_000_000;
@@ -55,6 +63,54 @@ pub(crate) enum Source {
     Segment(Used),
     /// The memory of the calling process.
     Process,
+    /// Pinned memory of the calling process, of each copy; none for those of no bytes.
+    Pinned(KVec<Option<Arc<Piece>>>),
+}
+
+impl Source {
+    /// Pins the memory of the calling process that copies name.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT`, `EDQUOT`, `ENOMEM`.
+    pub(crate) fn pin(copies: &[mp_copy]) -> Result<Self> {
+        let mut all = KVec::with_capacity(copies.len(), GFP_KERNEL)?;
+        for copy in copies.iter() {
+            let piece = match copy.length {
+                0 => None,
+                len => {
+                    let pages = UserPages::pin(copy.local, len, Purpose::Read)?;
+                    let pages = Arc::new(pages, GFP_KERNEL)?;
+                    Some(Arc::new(Piece::Pages(pages), GFP_KERNEL)?)
+                }
+            };
+            all.push(piece, GFP_KERNEL)?;
+        }
+        Ok(Self::Pinned(all))
+    }
+}
+
+impl Reader for Used {
+    fn read(&self, at: u64, to: &mut [u8]) -> Result {
+        Used::read(self, at, to)
+    }
+}
+
+impl Reader for Piece {
+    fn read(&self, at: u64, to: &mut [u8]) -> Result {
+        Piece::read(self, at, to)
+    }
+}
+
+/// Reads the memory of the calling process, at its addresses.
+struct Caller;
+
+impl Reader for Caller {
+    fn read(&self, at: u64, to: &mut [u8]) -> Result {
+        let at = usize::try_from(at).map_err(|_| EFAULT)?;
+        let from = UserSlice::new(UserPtr::from_addr(at), to.len());
+        from.reader().read_slice(to)
+    }
 }
 
 /// Copies of one start.
@@ -212,26 +268,34 @@ impl Queue {
     }
 
     fn copy(&self, job: &Job) -> Result {
-        let mut buffer = KVec::from_elem(0, STRETCH, GFP_KERNEL)?;
-        for copy in &job.copies {
-            let mut done = 0;
-            while done < copy.length {
-                if self.is_aborted.load(Relaxed) {
-                    return Err(error::cancelled());
+        let mut pipeline = Pipeline::new(&job.connection, &self.is_aborted)?;
+        let ranges = job.copies.iter().map(|copy| Stretch {
+            local: copy.local,
+            remote: copy.remote,
+            len: copy.length,
+        });
+        match &job.source {
+            Source::Segment(used) => {
+                // Dropping it waits for what an engine still reads.
+                let source = used.source()?;
+                for range in ranges {
+                    pipeline.copy(range, used, Some(&source))?;
                 }
-                let count = (copy.length - done).min(STRETCH as u64) as usize;
-                let part = buffer.get_mut(..count).ok_or(EINVAL)?;
-                match &job.source {
-                    Source::Segment(used) => used.read(copy.local + done, part)?,
-                    Source::Process => {
-                        let at = copy.local.checked_add(done).ok_or(EFAULT)?;
-                        let at = usize::try_from(at).map_err(|_| EFAULT)?;
-                        let from = UserSlice::new(UserPtr::from_addr(at), count);
-                        from.reader().read_slice(part)?;
-                    }
+                pipeline.finish(used)?;
+            }
+            Source::Process => {
+                for range in ranges {
+                    pipeline.copy(range, &Caller, None)?;
                 }
-                job.connection.store(copy.remote + done, part)?;
-                done += count as u64;
+            }
+            Source::Pinned(pieces) => {
+                for (range, piece) in ranges.zip(pieces) {
+                    let Some(piece) = piece else { continue };
+                    let source = memory::Source::new(piece.clone())?;
+                    pipeline.copy(Stretch { local: 0, ..range }, &**piece, Some(&source))?;
+                    // The next one has another source.
+                    pipeline.finish(&**piece)?;
+                }
             }
         }
         // All is there when the peer says so.

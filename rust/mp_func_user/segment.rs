@@ -29,7 +29,8 @@ use kernel::{
     prelude::*,
     sync::{
         Arc,
-        Mutex, //
+        Mutex,
+        SetOnce, //
     }, //
 };
 use mp_kernel::{
@@ -40,6 +41,7 @@ use mp_proto::sharing::{
     state::Shown,
     Why, //
 };
+use mp_transport::memory::Source;
 
 struct State {
     /// Other contexts of the user may attach themselves.
@@ -62,7 +64,10 @@ pub(crate) struct Segment {
     id: Option<u32>,
     token: u32,
     user: UserId,
-    piece: Arc<Piece>,
+    /// Its memory; none as long as it is empty.
+    piece: SetOnce<Arc<Piece>>,
+    /// The most that it can be filled with; none if it was made with memory.
+    room: Option<u64>,
     #[pin]
     state: Mutex<State>,
 }
@@ -73,9 +78,9 @@ impl Segment {
         self.token
     }
 
-    /// Its memory.
-    pub(crate) fn piece(&self) -> &Arc<Piece> {
-        &self.piece
+    /// Its memory, unless it is empty.
+    pub(crate) fn piece(&self) -> Option<&Arc<Piece>> {
+        self.piece.as_ref()
     }
 
     /// A process of the peer at that interface would like to connect. It counts until
@@ -150,12 +155,21 @@ impl Used {
     ///
     /// # Errors
     ///
-    /// `EINVAL` outside, `ENOTCONN` if the memory has gone.
+    /// `EINVAL` outside, `ENOTCONN` if the memory has gone, `EOPNOTSUPP` if the kernel does not
+    /// read it.
     pub(crate) fn read(&self, at: u64, to: &mut [u8]) -> Result {
-        match &*self.0.piece {
-            Piece::Local(local) => local.read(at, to),
-            _ => Err(EINVAL),
-        }
+        self.0.piece().ok_or(EINVAL)?.read(at, to)
+    }
+}
+
+impl Used {
+    /// The same for engines.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN` if the memory has gone, `ENOMEM`.
+    pub(crate) fn source(&self) -> Result<Source> {
+        Source::new(self.0.piece().ok_or(EINVAL)?.clone())
     }
 }
 
@@ -213,6 +227,21 @@ impl Segments {
         self.list.lock().iter().for_each(|s| s.forget(interface));
     }
 
+    /// The bridge of an interface has failed (`SI-EVT-8`).
+    pub(crate) fn failed(&self, interface: u32, peer: u32) {
+        let notice = Notice {
+            kind: MP_NOTICE_FATAL,
+            interface,
+            peer,
+            connection: 0,
+        };
+        for segment in self.list.lock().iter() {
+            if segment.shown(interface) != Shown::Unprepared {
+                segment.tell(notice);
+            }
+        }
+    }
+
     /// The first id of a range that no segment has.
     ///
     /// # Errors
@@ -244,7 +273,12 @@ impl Segments {
         };
         free_id(&self.list.lock())?;
         // Takes its time: not under the lock.
-        let piece = Arc::new(Piece::Local(links.cut(wanted.length)?), GFP_KERNEL)?;
+        let piece = SetOnce::new();
+        let is_empty = wanted.flags & MP_SEGMENT_EMPTY != 0;
+        if !is_empty {
+            let memory = Piece::Local(links.cut(wanted.length)?);
+            piece.populate(Arc::new(memory, GFP_KERNEL)?);
+        }
         let (number, token) = numbers;
         let mut list = self.list.lock();
         let id = free_id(&list)?;
@@ -254,6 +288,7 @@ impl Segments {
                 token,
                 user,
                 piece,
+                room: is_empty.then_some(wanted.length),
                 state <- new_mutex!(State {
                     is_shared: false,
                     is_gone: false,
@@ -347,9 +382,41 @@ impl Holding {
         &self.notices
     }
 
-    /// Bytes.
+    /// Bytes; none as long as it is empty.
     pub(crate) fn len(&self) -> u64 {
-        self.segment.piece.len()
+        self.segment.piece().map_or(0, |piece| piece.len())
+    }
+
+    /// Whether it can be filled with so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// `ERANGE`, `EEXIST` if it has memory.
+    pub(crate) fn check_room(&self, len: u64) -> Result {
+        let piece = self.segment.piece();
+        let had = piece.map_or(0, |piece| piece.len());
+        if len > self.segment.room.unwrap_or(had) {
+            return Err(ERANGE);
+        }
+        match piece {
+            Some(_) => Err(EEXIST),
+            None => Ok(()),
+        }
+    }
+
+    /// Fills it (`SI-REGMEM-6`, `SI-APHYS-1`).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`check_room`](Self::check_room), `ENOMEM`.
+    pub(crate) fn fill(&self, memory: Piece) -> Result {
+        self.check_room(memory.len())?;
+        let memory = Arc::new(memory, GFP_KERNEL)?;
+        // Another thread may have been faster (`SI-REGMEM-4`).
+        match self.segment.piece.populate(memory) {
+            true => Ok(()),
+            false => Err(EEXIST),
+        }
     }
 
     /// The segment's id; zero if it is private.
@@ -372,10 +439,11 @@ impl Holding {
     ///
     /// # Errors
     ///
-    /// `ENOSPC` if the peer there does not reach the memory, `ENOMEM`.
+    /// `ENXIO` if it is empty, `ENOSPC` if the peer there does not reach the memory, `ENOMEM`.
     pub(crate) fn prepare(&self, link: &Link) -> Result {
         let interface = link.interface().id();
-        if let (Piece::Local(local), Some(memory)) = (&*self.segment.piece, link.memory()) {
+        let piece = self.segment.piece().ok_or(ENXIO)?;
+        if let (Piece::Local(local), Some(memory)) = (&**piece, link.memory()) {
             if !link.is_loopback() && !memory.can_grant(local) {
                 return Err(ENOSPC);
             }
@@ -390,11 +458,34 @@ impl Holding {
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` if it is private, `ENXIO` if it is not prepared there, `ENOMEM`.
-    pub(crate) fn publish(&self, interface: u32) -> Result {
+    /// `EOPNOTSUPP` if it is private, `ENXIO` if it is not prepared there, `ENOSPC` or
+    /// `EOPNOTSUPP` if the peer there cannot reach the memory that it was filled with, `ENOMEM`.
+    pub(crate) fn publish(&self, link: &Link) -> Result {
         self.segment.id.ok_or_else(error::unsupported)?;
+        let interface = link.interface().id();
+        if self.segment.shown(interface) == Shown::Prepared {
+            self.check_exposure(link)?;
+        }
         self.segment
             .change(interface, |shown| shown.publish().map_err(|_| ENXIO))
+    }
+
+    /// Whether the peer of a link can reach the memory that the segment was filled with. When
+    /// the link is down, that is found when somebody connects.
+    fn check_exposure(&self, link: &Link) -> Result {
+        let piece = self.segment.piece().ok_or(ENXIO)?;
+        let Some(memory) = link.memory().filter(|_| !link.is_loopback()) else {
+            return Ok(());
+        };
+        let checked = match &**piece {
+            Piece::Pages(pages) => memory.can_expose_pages(pages),
+            Piece::Physical(range) => memory.can_expose(range.phys, piece.len()),
+            _ => Ok(()),
+        };
+        match checked {
+            Err(e) if e == error::not_connected() => Ok(()),
+            checked => checked,
+        }
     }
 
     /// See [`Shown::withdraw`]. With `how`, those who are connected are asked to leave, or
@@ -453,6 +544,9 @@ impl Holding {
         if self.segment.id.is_none() {
             info.flags |= MP_SEGMENT_PRIVATE;
         }
+        if self.segment.room.is_some() {
+            info.flags |= MP_SEGMENT_EMPTY;
+        }
         if state.is_shared {
             info.flags |= MP_SEGMENT_SHARED;
         }
@@ -461,8 +555,8 @@ impl Holding {
 
     fn place(&self, mapper: &Mapper) -> Result<Place> {
         let mut window = self.window.lock();
-        if window.is_none() {
-            *window = Some(mapper.window(&self.segment.piece)?);
+        if let (None, Some(piece)) = (&*window, self.segment.piece()) {
+            *window = Some(mapper.window(piece)?);
         }
         Ok(window.as_ref().map_or(Place::default(), Place::of))
     }

@@ -41,7 +41,10 @@ use mp_proto::{
         Why, //
     }, //
 };
-use mp_transport::memory::Memory;
+use mp_transport::memory::{
+    Exposure,
+    Memory, //
+};
 
 /// The engine with tables on the heap.
 pub(crate) type Sharing = Engine<KVVec<Option<Own>>, KVVec<Option<Entry>>>;
@@ -59,6 +62,9 @@ pub(crate) struct Reached {
     token: u32,
     off: u64,
     guests: usize,
+    /// Leads a window to memory that is neither the link's nor the commons', in the epoch of
+    /// that number.
+    exposure: Option<(Exposure, u64)>,
 }
 
 /// Who is at the other end, while both services listen to each other.
@@ -67,6 +73,38 @@ pub(crate) struct Far {
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) life: Life,
     pub(crate) memory: Arc<Memory>,
+}
+
+impl Reached {
+    /// Lets the peer reach the memory, and finds out where it does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Memory::grant`], [`Memory::expose`] and [`Memory::expose_pages`].
+    fn show(&mut self, piece: &Piece, memory: &Memory) -> Result {
+        let is_exposed = self.exposure.as_ref().map(|(_, epoch)| *epoch) == Some(memory.epoch());
+        let exposure = match piece {
+            Piece::Local(local) => {
+                memory.grant(local)?;
+                self.off = local.off();
+                return Ok(());
+            }
+            _ if is_exposed => return Ok(()),
+            Piece::Pages(pages) => {
+                // The window of the epoch before may be the only one.
+                drop(self.exposure.take());
+                memory.expose_pages(pages)?
+            }
+            Piece::Physical(range) => {
+                drop(self.exposure.take());
+                memory.expose(range.phys, piece.len())?
+            }
+            Piece::Remote(_) | Piece::Exposed(_) => return Err(error::unsupported()),
+        };
+        self.off = exposure.off();
+        self.exposure = Some((exposure, memory.epoch()));
+        Ok(())
+    }
 }
 
 /// Carries out what the engine decides.
@@ -88,33 +126,39 @@ impl Clerk<'_> {
     fn grant(&mut self, guest: &Guest, is_again: bool) -> Result<Grant, Why> {
         let segment = self.link.segments().by_token(guest.token);
         let segment = segment.ok_or(Why::NotFound)?;
-        let Piece::Local(local) = &**segment.piece() else {
-            return Err(Why::NotFound);
-        };
+        let piece = segment.piece().ok_or(Why::NotFound)?;
         let far = self.far.as_ref().ok_or(Why::NotFound)?;
-        let (mut off, len) = (0, local.len());
-        if !self.link.is_loopback() {
-            far.memory.grant(local).map_err(|_| Why::Unreachable)?;
-            off = local.off();
-        }
-        let known = self.reached.iter_mut().find(|r| r.token == guest.token);
-        match known {
-            Some(known) => known.guests += usize::from(!is_again),
+        let reached = &mut *self.reached;
+        let known = reached.iter().position(|r| r.token == guest.token);
+        let at = match known {
+            Some(at) => at,
             None => {
                 let new = Reached {
                     token: guest.token,
-                    off,
-                    guests: 1,
+                    off: 0,
+                    guests: 0,
+                    exposure: None,
                 };
-                self.reached
-                    .push(new, GFP_KERNEL)
-                    .map_err(|e| why(e.into()))?;
+                reached.push(new, GFP_KERNEL).map_err(|e| why(e.into()))?;
+                reached.len() - 1
             }
+        };
+        let entry = reached.get_mut(at).ok_or(Why::Refused)?;
+        let shown = match self.link.is_loopback() {
+            true => Ok(()),
+            false => entry.show(piece, &far.memory),
+        };
+        if shown.is_err() && known.is_none() {
+            // It was entered here.
+            let _ = reached.remove(at);
+            return Err(Why::Unreachable);
         }
+        shown.map_err(|_| Why::Unreachable)?;
+        entry.guests += usize::from(!is_again || known.is_none());
         Ok(Grant {
             token: guest.token,
-            off,
-            len,
+            off: entry.off,
+            len: piece.len(),
         })
     }
 
@@ -130,11 +174,12 @@ impl Clerk<'_> {
         }
         let off = known.off;
         // It is there.
-        let _ = self.reached.remove(at);
+        let gone = self.reached.remove(at);
         if let Some(far) = self.far.as_ref().filter(|_| !self.link.is_loopback()) {
             // If the epoch is over, nothing is left to be done.
             let _ = far.memory.peer_let_go(off);
         }
+        drop(gone);
     }
 
     /// Tells the owners of a guest's segment.
@@ -219,7 +264,8 @@ impl Clerk<'_> {
         let piece = match connection.want().object {
             Object::Segment if self.link.is_loopback() => {
                 let segment = self.link.segments().by_token(grant.token);
-                Some(segment.ok_or(ENOENT)?.piece().clone())
+                let segment = segment.ok_or(ENOENT)?;
+                Some(segment.piece().ok_or(ENOENT)?.clone())
             }
             Object::Segment => {
                 let piece = Piece::Remote(far.memory.reach(grant.off, grant.len)?);

@@ -10,6 +10,8 @@ use kernel::{
 use mp_kernel::{
     error,
     iommu::Range,
+    ntb::range::is_system_ram,
+    user_pages::UserPages,
     vma::{
         AddressSpace,
         Cache,
@@ -22,12 +24,14 @@ use mp_kernel::{
 };
 use mp_transport::memory::{
     self,
+    run_of,
     Exposure,
     Hold,
     Holder,
     Local,
     PageFrame,
-    Remote, //
+    Remote,
+    Runs, //
 };
 
 /// Bytes of a page.
@@ -41,6 +45,31 @@ pub(crate) enum Piece {
     Remote(Remote),
     /// Physical memory of this host, which the partner alone reaches (`PXI-REQPS-13`).
     Exposed(Exposure),
+    /// Memory of a process of this host.
+    Pages(Arc<UserPages>),
+    /// Physical memory of this host, which is not the kernel's.
+    Physical(Physical),
+}
+
+/// A range of physical addresses; bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Physical {
+    pub(crate) phys: u64,
+    len: u64,
+}
+
+impl Physical {
+    /// That range, of whole pages, which the caller may name.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if the kernel uses any of it as its memory, or if there is no such range.
+    pub(crate) fn new(phys: u64, len: u64) -> Result<Self> {
+        if phys.checked_add(len).is_none() || is_system_ram(phys, len) {
+            return Err(error::unsupported());
+        }
+        Ok(Self { phys, len })
+    }
 }
 
 impl Piece {
@@ -50,6 +79,8 @@ impl Piece {
             Piece::Local(local) => local.len(),
             Piece::Remote(remote) => remote.len(),
             Piece::Exposed(exposure) => exposure.len(),
+            Piece::Pages(pages) => pages.len() as u64,
+            Piece::Physical(range) => range.len,
         }
     }
 
@@ -58,7 +89,7 @@ impl Piece {
         match self {
             Piece::Local(local) => Some(local.off()),
             Piece::Exposed(exposure) => Some(exposure.off()),
-            Piece::Remote(_) => None,
+            Piece::Remote(_) | Piece::Pages(_) | Piece::Physical(_) => None,
         }
     }
 
@@ -72,6 +103,44 @@ impl Piece {
             Piece::Local(local) => local.page(page),
             Piece::Remote(remote) => remote.page(page),
             Piece::Exposed(_) => Err(error::unsupported()),
+            Piece::Pages(pages) => {
+                let phys = pages.phys_address(usize::try_from(page)?)?;
+                PageFrame::at(phys, memory::Cache::Cached)
+            }
+            Piece::Physical(Physical { phys, len }) => {
+                let off = page.checked_mul(PAGE).filter(|off| off < len);
+                let at = off.and_then(|off| phys.checked_add(off)).ok_or(EINVAL)?;
+                PageFrame::at(at, memory::Cache::WriteCombining)
+            }
+        }
+    }
+
+    /// Fills all of `to` from `at`, in memory of this host.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` outside, `ENOTCONN` if it has gone, `EOPNOTSUPP` if the kernel does not read
+    /// it.
+    pub(crate) fn read(&self, at: u64, to: &mut [u8]) -> Result {
+        match self {
+            Piece::Local(local) => local.read(at, to),
+            Piece::Pages(pages) => pages.read(usize::try_from(at)?, to),
+            _ => Err(error::unsupported()),
+        }
+    }
+
+    /// Copies all of `from` to `at`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` outside, `ENOTCONN` if it has gone, `EOPNOTSUPP` if the kernel does not write
+    /// there.
+    pub(crate) fn write(&self, at: u64, from: &[u8]) -> Result {
+        match self {
+            Piece::Local(local) => local.write(at, from),
+            Piece::Remote(remote) => remote.write(at, from),
+            Piece::Pages(pages) => pages.write(usize::try_from(at)?, from),
+            Piece::Exposed(_) | Piece::Physical(_) => Err(error::unsupported()),
         }
     }
 
@@ -97,23 +166,33 @@ impl Piece {
         })
     }
 
-    /// Has `holder` told when the memory goes. Sleeps.
+    /// No engine copies to a remote piece any more when this returns. Sleeps.
+    pub(crate) fn stop_copies(&self) {
+        if let Piece::Remote(remote) = self {
+            remote.stop();
+        }
+    }
+
+    /// Has `holder` told when the memory goes; `None` if it is there as long as the piece.
+    /// Sleeps.
     ///
     /// # Errors
     ///
     /// `ENOTCONN` if it has gone, `ENOMEM`.
-    pub(crate) fn hold(&self, holder: Arc<dyn Holder>) -> Result<Hold> {
+    pub(crate) fn hold(&self, holder: Arc<dyn Holder>) -> Result<Option<Hold>> {
         match self {
-            Piece::Local(local) => local.hold(holder),
-            Piece::Remote(remote) => remote.hold(holder),
+            Piece::Local(local) => local.hold(holder).map(Some),
+            Piece::Remote(remote) => remote.hold(holder).map(Some),
             Piece::Exposed(_) => Err(error::unsupported()),
+            Piece::Pages(_) | Piece::Physical(_) => Ok(None),
         }
     }
 }
 
 // SAFETY: A piece is its owner's alone, and of the partner whose memory it shares on purpose,
 // until it is dropped; a remote one leads into a window of the bridge in any case. Nothing of
-// the kernel's is in its pages.
+// the kernel's is in its pages: those of a process are pinned, physical memory is not the
+// kernel's.
 unsafe impl Frames for Piece {
     fn frame(&self, page: usize) -> Option<Frame> {
         let frame = self.page(page as u64).ok()?;
@@ -122,6 +201,26 @@ unsafe impl Frames for Piece {
             memory::Cache::WriteCombining => Cache::WriteCombining,
         };
         Some(Frame::at(frame.phys, cache))
+    }
+}
+
+// SAFETY: A local piece stays allocated as long as it is there and its memory does, of which
+// the holder is told; pages of a process stay pinned as long as it is there.
+unsafe impl Runs for Piece {
+    fn run(&self, at: u64, most: u64) -> Result<(u64, u64)> {
+        match self {
+            Piece::Local(local) => local.run(at, most),
+            Piece::Pages(pages) => {
+                let most = most.min((pages.len() as u64).saturating_sub(at));
+                let at = at.checked_add(pages.start() as u64).ok_or(EINVAL)?;
+                run_of(at, most, |page| pages.phys_address(usize::try_from(page)?))
+            }
+            _ => Err(error::unsupported()),
+        }
+    }
+
+    fn hold(&self, holder: Arc<dyn Holder>) -> Result<Option<Hold>> {
+        Piece::hold(self, holder)
     }
 }
 
@@ -139,9 +238,11 @@ impl Holder for Revoker {
 /// Dropping it takes the memory away from all processes, and gives the piece back.
 pub(crate) struct Window {
     published: Published,
+    len: u64,
     /// Told when the memory goes; ends before the piece does.
     hold: Option<Hold>,
-    piece: Arc<Piece>,
+    /// None once it was taken away.
+    piece: Option<Arc<Piece>>,
 }
 
 impl Window {
@@ -163,12 +264,13 @@ impl Window {
         // takes that away again.
         let mut window = Self {
             published: space.publish(pages, owner, piece.clone(), scrap)?,
+            len: piece.len(),
             hold: None,
-            piece,
+            piece: Some(piece.clone()),
         };
         let revoker = Revoker(window.published.mapping().clone());
-        match window.piece.hold(Arc::new(revoker, GFP_KERNEL)?) {
-            Ok(hold) => window.hold = Some(hold),
+        match piece.hold(Arc::new(revoker, GFP_KERNEL)?) {
+            Ok(hold) => window.hold = hold,
             Err(e) if e == error::not_connected() => window.forsake(),
             Err(e) => return Err(e),
         }
@@ -177,7 +279,7 @@ impl Window {
 
     /// Bytes.
     pub(crate) fn len(&self) -> u64 {
-        self.piece.len()
+        self.len
     }
 
     /// The offset for `mmap()`, in bytes.
@@ -194,10 +296,10 @@ impl Window {
     pub(crate) fn restore(&mut self, piece: Arc<Piece>) -> Result {
         drop(self.hold.take());
         self.published.mapping().restore(piece.clone());
-        self.piece = piece;
+        self.piece = Some(piece.clone());
         let revoker = Revoker(self.published.mapping().clone());
-        match self.piece.hold(Arc::new(revoker, GFP_KERNEL)?) {
-            Ok(hold) => self.hold = Some(hold),
+        match piece.hold(Arc::new(revoker, GFP_KERNEL)?) {
+            Ok(hold) => self.hold = hold,
             Err(e) => {
                 self.forsake();
                 if e != error::not_connected() {
@@ -206,6 +308,13 @@ impl Window {
             }
         }
         Ok(())
+    }
+
+    /// Takes the memory away from all processes, and lets go of it.
+    pub(crate) fn release(&mut self) {
+        self.forsake();
+        drop(self.hold.take());
+        self.piece = None;
     }
 
     /// Takes the memory away from all processes.

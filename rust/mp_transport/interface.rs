@@ -153,6 +153,11 @@ pub trait Watcher: Send + Sync + 'static {
 
     /// The peer is not there any more.
     fn peer_down(&self, interface: &Arc<Interface>, peer: &Arc<Peer>);
+
+    /// The interface has failed: until it goes, there will be no peer any more.
+    fn failed(&self, interface: &Arc<Interface>) {
+        let _ = interface;
+    }
 }
 
 /// The watchers, and the name of the next one.
@@ -292,6 +297,15 @@ impl Registration {
             interface.peer.replace(Some(peer.clone()));
             registry.watchers.tell(|w| w.peer_up(interface, &peer));
         }
+    }
+}
+
+impl Registration {
+    /// The hardware has failed for good: no peer is at the far end, and none will be. Sleeps.
+    pub fn fail(&self) {
+        self.set_peer(None);
+        let registry = REGISTRY.lock();
+        registry.watchers.tell(|w| w.failed(&self.interface));
     }
 }
 

@@ -23,6 +23,8 @@
 //!   nobody may reach the memory any more: for a [`Remote`] piece at the end of the
 //!   epoch, before this host says so to the peer; for a [`Local`] one when the memory
 //!   itself goes. What the kernel does by the methods of a piece fails from then on.
+//! * *Engines.* [`Remote::copy`] has a DMA engine copy what a [`Source`] has, in the
+//!   background; what is under way is over before either end of it goes.
 //! * *Windows.* Offsets count from the start of what a peer may reach, over all windows
 //!   that lead there ([`mp_proto::reach`]), and no piece spans two of them: the arena,
 //!   the commons, and windows that can be led elsewhere.
@@ -37,7 +39,14 @@
 //! Loads, stores and page frames: any context. Everything else sleeps. No lock of this
 //! module that anything else takes is held while a holder is told.
 
-use crate::memory::holders::Holders;
+use crate::{
+    copy::Completion,
+    local::Piece,
+    memory::{
+        exposed::What,
+        holders::Holders, //
+    }, //
+};
 use kernel::{
     page::PAGE_SIZE,
     prelude::*,
@@ -48,7 +57,8 @@ use kernel::{
 };
 use mp_kernel::{
     error,
-    sync::RcuArc, //
+    sync::RcuArc,
+    user_pages::UserPages, //
 };
 use mp_proto::{
     layout::PAGE,
@@ -66,6 +76,8 @@ mod cleaner;
 pub(crate) mod commons;
 #[path = "memory/exposed.rs"]
 mod exposed;
+#[path = "memory/flights.rs"]
+mod flights;
 #[path = "memory/holders.rs"]
 mod holders;
 #[path = "memory/physical.rs"]
@@ -83,8 +95,14 @@ pub use self::{
         CommonsLimits, //
     },
     exposed::Exposure,
+    flights::{
+        Runs,
+        Source,
+        Told, //
+    },
     holders::Hold,
     pieces::{
+        run_of,
         Local,
         Remote, //
     },
@@ -239,6 +257,23 @@ pub trait RemoteBytes: Send + Sync + 'static {
     /// `EINVAL` outside.
     fn write(&self, off: u64, src: &[u8]) -> Result;
 
+    /// Starts to copy pieces of this host's memory by an engine, to places that count
+    /// from `off`, and tells `done` at the end. Called under RCU. What is under way has
+    /// been told before the transport [ends](Memory::end) the epoch.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` without an engine, `EAGAIN` if it has too much to do, others if the
+    /// processor is to copy this; `done` is not told then.
+    ///
+    /// # Safety
+    ///
+    /// The pieces stay allocated until `done` has been told.
+    unsafe fn copy(&self, off: u64, pieces: &[Piece], done: Completion) -> Result {
+        let _ = (off, pieces, done);
+        Err(ENODEV)
+    }
+
     /// Pushes all stores before it out, ahead of all stores after it.
     fn flush(&self);
 }
@@ -265,6 +300,27 @@ pub trait LeadWindows: Send + Sync + 'static {
     ///
     /// As [`check`](Self::check), or what the bridge's driver reports.
     fn lead(&self, window: u32, phys: u64, len: u64) -> Result;
+
+    /// Whether a window could lead to pages of a process. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check); `EOPNOTSUPP` also if they are not in one run for the bridge.
+    fn check_pages(&self, window: u32, pages: &Arc<UserPages>) -> Result {
+        let _ = (window, pages);
+        Err(error::unsupported())
+    }
+
+    /// As [`lead`](Self::lead), to all pages, which it keeps until it is
+    /// [withdrawn](Self::withdraw). Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// As [`check_pages`](Self::check_pages), or what the bridge's driver reports.
+    fn lead_pages(&self, window: u32, pages: &Arc<UserPages>) -> Result {
+        let _ = (window, pages);
+        Err(error::unsupported())
+    }
 
     /// Ends [`lead`](Self::lead): the peer reaches the memory no longer when this
     /// returns. Sleeps.
@@ -490,7 +546,34 @@ impl Memory {
     ///
     /// As [`expose`](Self::expose).
     pub fn can_expose(&self, phys: u64, len: u64) -> Result {
-        self.pool.can_expose(self.epoch, phys, len)
+        let what = What::Physical { phys, len };
+        self.pool.can_expose(self.epoch, &what)
+    }
+
+    /// Whether a window of the peer could be led to pages of a process, if it were free.
+    ///
+    /// # Errors
+    ///
+    /// As [`expose_pages`](Self::expose_pages).
+    pub fn can_expose_pages(&self, pages: &Arc<UserPages>) -> Result {
+        self.pool.can_expose(self.epoch, &What::Pages(pages))
+    }
+
+    /// As [`expose`](Self::expose), to pages of a process, which stay pinned until the peer
+    /// does not reach them any more.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` if the bridge has no window for that, or none that is free or large enough;
+    /// `EOPNOTSUPP` if none can begin and end there, or the pages are not in one run for the
+    /// bridge; what the bridge's driver reports; `ENOTCONN` once the epoch is over.
+    pub fn expose_pages(&self, pages: &Arc<UserPages>) -> Result<Exposure> {
+        self.lead(&What::Pages(pages))
+    }
+
+    fn lead(&self, what: &What<'_>) -> Result<Exposure> {
+        let led = self.pool.expose(self.epoch, what)?;
+        Ok(Exposure::new(&self.pool, led, what.len()))
     }
 
     /// Leads a window of the peer to `len` bytes of physical memory of this host, which
@@ -503,8 +586,7 @@ impl Memory {
     /// `EOPNOTSUPP` if none can begin and end there, or must not: the kernel's own memory is
     /// not shown; what the bridge's driver reports; `ENOTCONN` once the epoch is over.
     pub fn expose(&self, phys: u64, len: u64) -> Result<Exposure> {
-        let led = self.pool.expose(self.epoch, phys, len)?;
-        Ok(Exposure::new(&self.pool, led, len))
+        self.lead(&What::Physical { phys, len })
     }
 
     /// The piece of the peer's memory that it has granted at `off`, as this host reaches
@@ -515,7 +597,7 @@ impl Memory {
     ///
     /// `EINVAL` if it does not begin on a page, has no bytes or does not lie in the
     /// peer's memory; `ENOTCONN` once the epoch is over; of a window that the peer leads
-    /// elsewhere also those of [`SeeWindows::look`].
+    /// elsewhere also those of [`SeeWindows::look`]; `ENOMEM`.
     pub fn reach(self: &Arc<Self>, off: u64, len: u64) -> Result<Remote> {
         let at = Place::decode(off);
         let end = at.off.checked_add(len).ok_or(EINVAL)?;
@@ -526,7 +608,7 @@ impl Memory {
             self.look(at.window, end)?;
         }
         self.with_remote(at.window, |_| Ok(()))?;
-        Ok(Remote::new(self, at, len))
+        Remote::new(self, at, len)
     }
 
     /// Finds out where a window leads now, which is to have that many bytes.

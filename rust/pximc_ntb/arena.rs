@@ -9,6 +9,10 @@
 
 use crate::{
     device::Shared,
+    dma::{
+        Engine,
+        INBOUND, //
+    },
     further::{
         self,
         Windows, //
@@ -22,21 +26,24 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use mp_kernel::error;
 use mp_proto::{
     layout::Layout,
     link::Hello, //
 };
-use mp_transport::memory::{
-    self,
-    Cache,
-    Commons,
-    Further,
-    LocalBytes,
-    Memory,
-    PageFrame,
-    Pool,
-    RemoteBytes, //
+use mp_transport::{
+    copy::Completion,
+    local::Piece,
+    memory::{
+        self,
+        Cache,
+        Commons,
+        Further,
+        LocalBytes,
+        Memory,
+        PageFrame,
+        Pool,
+        RemoteBytes, //
+    }, //
 };
 
 /// Where a byte of an arena is in the memory that begins `start` bytes before it.
@@ -101,6 +108,7 @@ impl LocalBytes for Near {
 struct Far {
     memory: RemoteMemory,
     start: u64,
+    engine: Arc<Engine>,
 }
 
 impl Far {
@@ -134,6 +142,12 @@ impl RemoteBytes for Far {
 
     fn write(&self, off: u64, src: &[u8]) -> Result {
         self.memory.0.copy_from_slice(self.place(off)?, src)
+    }
+
+    unsafe fn copy(&self, off: u64, pieces: &[Piece], done: Completion) -> Result {
+        let start = self.start.checked_add(off).ok_or(EINVAL)?;
+        // SAFETY: As the caller promises.
+        unsafe { self.engine.copy_much(INBOUND, start, pieces, done) }
     }
 
     fn flush(&self) {
@@ -173,35 +187,30 @@ impl Arena {
     }
 
     /// Begins an epoch, in which the peer's inbound memory is behind `window` and has the
-    /// layout of its Hello, which has been checked.
+    /// layout of its Hello, which has been checked, and its `commons` behind another one;
+    /// `engine` copies there.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, `ENOLINK` without a window.
+    /// `ENOMEM`.
     pub(crate) fn begin(
         &self,
         shared: &Arc<Shared>,
         pidx: u32,
-        window: Option<&RemoteMemory>,
+        window: &RemoteMemory,
+        commons: Option<(RemoteMemory, u64)>,
+        engine: &Arc<Engine>,
         peer: &Hello,
     ) -> Result<Arc<Memory>> {
         let far = Far {
-            memory: window.ok_or(error::no_link())?.clone(),
+            memory: window.clone(),
             start: peer.layout.arena_off,
+            engine: engine.clone(),
         };
-        let commons = further::commons_of(shared, pidx, &peer.further);
-        let commons = commons.unwrap_or_else(|e| {
-            dev_warn!(
-                shared.ntb(),
-                "peer {}: its commons are not reached: error {}\n",
-                pidx,
-                e.to_errno(),
-            );
-            None
-        });
+        let commons = commons.map(|commons| further::reached(commons, engine));
         let far = memory::Far {
             arena: (Arc::new(far, GFP_KERNEL)?, peer.layout.arena_len),
-            commons,
+            commons: commons.transpose()?,
             windows: further::see(shared, pidx, &peer.further)?,
         };
         Memory::begin(self.0.clone(), far)

@@ -71,7 +71,12 @@ use mp_transport::{
 pub(crate) const TIMEOUT: u64 = 1_000_000_000;
 
 /// Copies for other modules that may be under way.
-const FOREIGN: usize = 16;
+const FOREIGN: usize = 32;
+
+/// The window to a peer's inbound memory, among those that an engine reaches.
+pub(crate) const INBOUND: usize = 0;
+/// The window to a peer's commons.
+pub(crate) const COMMONS: usize = 1;
 
 /// What the engine did, for the statistics.
 #[derive(Default)]
@@ -368,7 +373,8 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// Looks for an engine that reaches peer `pidx`, whose memory has the layout
-    /// `theirs`. That there is none is no error.
+    /// `theirs`, and whose `commons` are behind another window. That there is none is
+    /// no error.
     ///
     /// # Errors
     ///
@@ -378,8 +384,9 @@ impl Engine {
         pidx: u32,
         out: &RemoteMemory,
         theirs: &Layout,
+        commons: Option<&(RemoteMemory, u64)>,
     ) -> Result<Arc<Self>> {
-        let copier = open(&shared, pidx, out, theirs);
+        let copier = open(&shared, pidx, out, theirs, commons);
         let threshold = match copier {
             Some(_) => shared.settings().dma_threshold.unwrap_or(u32::MAX),
             None => u32::MAX,
@@ -536,7 +543,8 @@ impl Engine {
         transfer.start(Task::Record(ticket)).ok()
     }
 
-    /// Copies memory for another module (`IDT-DMA-3`).
+    /// Copies memory for another module (`IDT-DMA-3`), to places that count from `start`
+    /// in one of the windows.
     ///
     /// # Errors
     ///
@@ -545,19 +553,54 @@ impl Engine {
     /// # Safety
     ///
     /// The sources stay allocated until `done` has been told.
-    pub(crate) unsafe fn copy(&self, pieces: &[Piece], done: Completion) -> Result {
+    pub(crate) unsafe fn copy(
+        &self,
+        window: usize,
+        start: u64,
+        pieces: &[Piece],
+        done: Completion,
+    ) -> Result {
         let guard = rcu::read_lock();
         let copier = self.copier.load(&guard).ok_or(ENODEV)?;
         let mut transfer = copier.transfer().ok_or(EAGAIN)?;
         for piece in pieces {
+            let off = usize::try_from(start.checked_add(piece.off).ok_or(EINVAL)?)?;
             // SAFETY: As the caller promises.
-            unsafe { transfer.add_phys(piece.src, piece.len, piece.off as usize) }?;
+            unsafe { transfer.add_phys(piece.src, piece.len, window, off) }?;
         }
         let watched = self.foreign.enter().ok_or(EAGAIN)?;
         // Who is refused has not been told.
         transfer
             .start(Task::Copy(done, watched))
             .map_err(|_| EAGAIN)
+    }
+
+    /// As [`copy`](Self::copy), if there is enough of it for the engine.
+    ///
+    /// # Errors
+    ///
+    /// Also `EINVAL` if the processor is as fast.
+    ///
+    /// # Safety
+    ///
+    /// As for [`copy`](Self::copy).
+    pub(crate) unsafe fn copy_much(
+        &self,
+        window: usize,
+        start: u64,
+        pieces: &[Piece],
+        done: Completion,
+    ) -> Result {
+        let lengths = pieces.iter().map(|piece| piece.len);
+        let len = lengths.fold(0, usize::saturating_add);
+        if !self.is_there() {
+            return Err(ENODEV);
+        }
+        if !self.wants(u32::try_from(len).unwrap_or(u32::MAX - 1)) {
+            return Err(EINVAL);
+        }
+        // SAFETY: As the caller promises.
+        unsafe { self.copy(window, start, pieces, done) }
     }
 
     /// Stops the engine for this epoch: everything under way has been reported
@@ -579,12 +622,22 @@ impl Engine {
 }
 
 /// Opens a channel of an engine, if there is one and the settings want it.
-fn open(shared: &Shared, pidx: u32, out: &RemoteMemory, theirs: &Layout) -> Option<Arc<Copier>> {
+fn open(
+    shared: &Shared,
+    pidx: u32,
+    out: &RemoteMemory,
+    theirs: &Layout,
+    commons: Option<&(RemoteMemory, u64)>,
+) -> Option<Arc<Copier>> {
     shared.settings().dma_threshold?;
     let ntb = shared.ntb();
-    let len = theirs.len as usize;
+    let inbound = (&out.0, theirs.len as usize);
+    let commons = commons.filter(|(_, len)| *len != 0);
+    let commons = commons.map(|(memory, len)| (&memory.0, *len as usize));
+    // In the order of their numbers.
+    let windows = [Some(inbound), commons].into_iter().flatten();
     let depth = TX_HELD * (theirs.queues as usize + 1) + FOREIGN;
-    match Copier::open(ntb.dma_device(), out.0.clone(), len, depth) {
+    match Copier::open(ntb.dma_device(), windows, depth) {
         Ok(copier) => {
             dev_info!(ntb, "peer {}: DMA channel {}\n", pidx, copier.name());
             Arc::new(copier, GFP_KERNEL).ok()

@@ -12,9 +12,11 @@
 
 use crate::{
     device::Shared,
-    memory::{
-        RemoteMemory, //
-    }, //
+    dma::{
+        self,
+        Engine, //
+    },
+    memory::RemoteMemory, //
 };
 use kernel::{
     new_mutex,
@@ -34,19 +36,24 @@ use mp_kernel::{
             MappedRange,
             RangeOf, //
         }, //
-    }, //
+    },
+    user_pages::UserPages, //
 };
 use mp_proto::{
     layout::PAGE,
     link::Further, //
 };
-use mp_transport::memory::{
-    Cache,
-    Commons,
-    LeadWindows,
-    PageFrame,
-    RemoteBytes,
-    SeeWindows, //
+use mp_transport::{
+    copy::Completion,
+    local::Piece,
+    memory::{
+        Cache,
+        Commons,
+        LeadWindows,
+        PageFrame,
+        RemoteBytes,
+        SeeWindows, //
+    }, //
 };
 
 /// The window that leads to the commons.
@@ -195,6 +202,21 @@ impl Lead {
     ///
     /// See [`LeadWindows::check`].
     fn plan(&self, window: u32, phys: u64, len: u64) -> Result<(u32, u64)> {
+        let (widx, limits, whole) = self.room(window, len)?;
+        let is_aligned = phys.is_multiple_of(PAGE) && phys.is_multiple_of(limits.addr_align);
+        if !is_aligned || is_system_ram(phys, whole) {
+            return Err(error::unsupported());
+        }
+        Ok((widx, whole))
+    }
+
+    /// The NTB core's number of a window, its limits, and the bytes that it leads to when it
+    /// is to lead to `len`.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV`, `ENOSPC`, `EOPNOTSUPP` if it cannot end there.
+    fn room(&self, window: u32, len: u64) -> Result<(u32, WindowLimits, u64)> {
         let number = EXPOSED.checked_add(window).ok_or(ENODEV)?;
         let widx = self.shared.inbound_widx(self.pidx, number).ok_or(ENODEV)?;
         let limits = self.shared.ntb().mw_get_align(self.pidx, widx)?;
@@ -203,11 +225,35 @@ impl Lead {
             return Err(ENOSPC);
         }
         // Nothing else is shown to the peer than what was named, but for the rest of a page.
-        let is_aligned = phys.is_multiple_of(PAGE) && phys.is_multiple_of(limits.addr_align);
-        if !is_aligned || !whole.is_multiple_of(limits.size_align) || is_system_ram(phys, whole) {
+        match whole.is_multiple_of(limits.size_align) {
+            true => Ok((widx, limits, whole)),
+            false => Err(error::unsupported()),
+        }
+    }
+
+    /// Pages of a process as a window can lead to them, with its number and their bytes.
+    ///
+    /// # Errors
+    ///
+    /// See [`LeadWindows::check_pages`].
+    fn map(&self, window: u32, pages: &Arc<UserPages>) -> Result<(MappedRange, u32, u64)> {
+        let (widx, limits, whole) = self.room(window, pages.len() as u64)?;
+        if pages.start() != 0 {
             return Err(error::unsupported());
         }
-        Ok((widx, whole))
+        let range = MappedRange::of_pages(self.shared.ntb(), pages)?;
+        match range.dma_address().is_multiple_of(limits.addr_align) {
+            true => Ok((range, widx, whole)),
+            false => Err(error::unsupported()),
+        }
+    }
+
+    /// A window leads there now.
+    fn led(&self, window: u32, range: MappedRange) -> Result {
+        let mut led = self.led.lock();
+        let place = led.get_mut(window as usize).ok_or(ENODEV)?;
+        *place = Some(range);
+        Ok(())
     }
 }
 
@@ -229,10 +275,17 @@ impl LeadWindows for Lead {
             return Err(error::unsupported());
         }
         range.expose(self.pidx, widx, whole)?;
-        let mut led = self.led.lock();
-        let place = led.get_mut(window as usize).ok_or(ENODEV)?;
-        *place = Some(range);
-        Ok(())
+        self.led(window, range)
+    }
+
+    fn check_pages(&self, window: u32, pages: &Arc<UserPages>) -> Result {
+        self.map(window, pages).map(|_| ())
+    }
+
+    fn lead_pages(&self, window: u32, pages: &Arc<UserPages>) -> Result {
+        let (mut range, widx, whole) = self.map(window, pages)?;
+        range.expose(self.pidx, widx, whole)?;
+        self.led(window, range)
     }
 
     fn withdraw(&self, window: u32) {
@@ -246,11 +299,15 @@ impl LeadWindows for Lead {
 }
 
 /// Memory that a window leads to from its start.
-struct Seen(RemoteMemory);
+struct Seen {
+    memory: RemoteMemory,
+    /// What copies there as the window with that number; `None` if nothing does.
+    engine: Option<(Arc<Engine>, usize)>,
+}
 
 impl Seen {
     fn place(&self, base: u64, off: u64) -> Result<u64> {
-        if off >= self.0 .0.len() as u64 {
+        if off >= self.memory.0.len() as u64 {
             return Err(EINVAL);
         }
         base.checked_add(off).ok_or(EINVAL)
@@ -259,45 +316,65 @@ impl Seen {
 
 impl RemoteBytes for Seen {
     fn page(&self, off: u64) -> Result<PageFrame> {
-        let phys = self.place(self.0 .0.phys_addr(), off)?;
+        let phys = self.place(self.memory.0.phys_addr(), off)?;
         PageFrame::at(phys, Cache::WriteCombining)
     }
 
     fn bus_address(&self, off: u64) -> Result<u64> {
-        self.place(self.0 .0.bus_addr(), off)
+        self.place(self.memory.0.bus_addr(), off)
     }
 
     fn store_u64(&self, off: u64, val: u64) -> Result {
-        self.0 .0.write_u64(usize::try_from(off)?, val)
+        self.memory.0.write_u64(usize::try_from(off)?, val)
     }
 
     fn write(&self, off: u64, src: &[u8]) -> Result {
-        self.0 .0.copy_from_slice(usize::try_from(off)?, src)
+        self.memory.0.copy_from_slice(usize::try_from(off)?, src)
+    }
+
+    unsafe fn copy(&self, off: u64, pieces: &[Piece], done: Completion) -> Result {
+        let (engine, window) = self.engine.as_ref().ok_or(ENODEV)?;
+        // SAFETY: As the caller promises.
+        unsafe { engine.copy_much(*window, off, pieces, done) }
     }
 
     fn flush(&self) {
-        self.0 .0.flush();
+        self.memory.0.flush();
     }
 }
 
 /// What is reached of a peer's memory, and how many bytes.
 pub(crate) type Reached = (Arc<dyn RemoteBytes>, u64);
 
-/// The commons of peer `pidx`, of which it has told that; `None` if this end has no
-/// window for them.
+/// The window to the commons of peer `pidx`, of which it has told that, and how many of
+/// their bytes are reached; `None` if this end has no window for them.
 ///
 /// # Errors
 ///
 /// `ENOMEM`, or what the bridge's driver reports.
-pub(crate) fn commons_of(shared: &Shared, pidx: u32, told: &Further) -> Result<Option<Reached>> {
+pub(crate) fn commons_of(
+    shared: &Shared,
+    pidx: u32,
+    told: &Further,
+) -> Result<Option<(RemoteMemory, u64)>> {
     let widx = shared.outbound_widx(pidx, COMMONS);
     let (Some(widx), true) = (widx, told.commons_len != 0) else {
         return Ok(None);
     };
     let window = shared.map_window(pidx, widx, told.commons_len, told.commons_addr)?;
     let len = told.commons_len.min(window.len() as u64);
-    let seen = Arc::new(Seen(RemoteMemory(window)), GFP_KERNEL)?;
-    Ok(Some((seen, len - len % PAGE)))
+    Ok(Some((RemoteMemory(window), len - len % PAGE)))
+}
+
+/// A peer's commons behind a window, and what copies there.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+pub(crate) fn reached(commons: (RemoteMemory, u64), engine: &Arc<Engine>) -> Result<Reached> {
+    let (memory, len) = commons;
+    let engine = Some((engine.clone(), dma::COMMONS));
+    Ok((Arc::new(Seen { memory, engine }, GFP_KERNEL)?, len))
 }
 
 /// The windows that peer `pidx`, which has told that, leads to memory of its choice;
@@ -343,6 +420,10 @@ impl SeeWindows for See {
         let widx = self.shared.outbound_widx(self.pidx, number).ok_or(ENODEV)?;
         let window = Arc::new(self.shared.ntb().map_peer_window(widx)?, GFP_KERNEL)?;
         let len = window.len() as u64;
-        Ok((Arc::new(Seen(RemoteMemory(window)), GFP_KERNEL)?, len))
+        let seen = Seen {
+            memory: RemoteMemory(window),
+            engine: None,
+        };
+        Ok((Arc::new(seen, GFP_KERNEL)?, len))
     }
 }

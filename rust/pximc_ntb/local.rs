@@ -5,6 +5,7 @@
 
 use crate::{
     channel::Channel,
+    dma::INBOUND,
     memory::{
         LocalMemory,
         RemoteMemory, //
@@ -67,6 +68,6 @@ pub(crate) fn outbound(
 impl Copier for Channel {
     unsafe fn start(&self, pieces: &[Piece], done: Completion) -> Result {
         // SAFETY: As the caller promises.
-        unsafe { self.engine().copy(pieces, done) }
+        unsafe { self.engine().copy(INBOUND, 0, pieces, done) }
     }
 }

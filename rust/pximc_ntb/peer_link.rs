@@ -15,7 +15,10 @@ use crate::{
     channel_link::ChannelLink,
     device::Shared,
     dma::Engine,
-    further::Windows,
+    further::{
+        self,
+        Windows, //
+    },
     host::{
         LinkKey,
         Order, //
@@ -73,7 +76,6 @@ use mp_proto::{
 };
 use mp_transport::{
     local::Registration,
-    memory::Memory,
     service, //
 };
 
@@ -221,10 +223,14 @@ impl PeerLink {
     /// Shows the machine everything there is to see.
     fn observe(&self, live: &mut Live) {
         let now = now();
-        let todo = live
-            .machine
-            .ntb_link(self.shared.is_link_up(self.pidx), now);
+        let ntb = self.shared.ntb();
+        let is_up = !ntb.is_offline() && self.shared.is_link_up(self.pidx);
+        let todo = live.machine.ntb_link(is_up, now);
         self.carry_out(live, todo);
+        if ntb.has_failed() && self.upper.target().fail() {
+            dev_err!(ntb, "peer {}: the bridge has failed\n", self.pidx);
+            self.upper.kick();
+        }
 
         while let Some(mail) = live.mailbox.read(&self.shared) {
             let todo = live.machine.mailbox(mail, now);
@@ -367,27 +373,46 @@ impl PeerLink {
     fn open_channel(&self, live: &mut Live, peer: &Hello) -> Result<Arc<ChannelLink>> {
         let (tx, rx) = live.machine.tags().ok_or(error::no_link())?;
         let out = live.window.clone().ok_or(error::no_link())?;
-        let engine = Engine::new(self.shared.clone(), self.pidx, &out, &peer.layout)?;
+        let commons = self.commons_of(peer);
+        let engine = Engine::new(
+            self.shared.clone(),
+            self.pidx,
+            &out,
+            &peer.layout,
+            commons.as_ref(),
+        )?;
         let channel = Channel::new(
             live.inb.clone(),
-            out,
+            out.clone(),
             self.shared.bell(self.pidx),
-            engine,
+            engine.clone(),
             &live.layout,
             &peer.layout,
             Tags { tx, rx },
         )?;
         let channel = Arc::new(channel, GFP_KERNEL)?;
-        let memory = self.begin_memory(live, peer)?;
+        let shared = &self.shared;
+        let memory = live
+            .arena
+            .begin(shared, self.pidx, &out, commons, &engine, peer)?;
         // The link is up because the peer echoes the own epoch.
         let epochs = (peer.echo, peer.epoch);
         let link = ChannelLink::new(channel, memory, self.shared.bridge(), epochs);
         Ok(Arc::new(link, GFP_KERNEL)?)
     }
 
-    fn begin_memory(&self, live: &Live, peer: &Hello) -> Result<Arc<Memory>> {
-        let window = live.window.as_ref();
-        live.arena.begin(&self.shared, self.pidx, window, peer)
+    /// The window to the peer's commons, if there is one.
+    fn commons_of(&self, peer: &Hello) -> Option<(RemoteMemory, u64)> {
+        let commons = further::commons_of(&self.shared, self.pidx, &peer.further);
+        commons.unwrap_or_else(|e| {
+            dev_warn!(
+                self.shared.ntb(),
+                "peer {}: its commons are not reached: error {}\n",
+                self.pidx,
+                e.to_errno(),
+            );
+            None
+        })
     }
 
     /// An endpoint learns from the RP who it is.

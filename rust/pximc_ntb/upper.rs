@@ -23,6 +23,10 @@ use kernel::{
     prelude::*,
     str::CString,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc,
         Mutex, //
     }, //
@@ -98,6 +102,10 @@ fn info(shared: &Shared, pidx: u32) -> Result<Info> {
 pub(crate) struct Upper {
     shared: Arc<Shared>,
     interface: interface::Registration,
+    /// The bridge has failed.
+    is_failed: Atomic<bool>,
+    /// That has been told.
+    is_failure_told: Atomic<bool>,
     #[pin]
     wanted: Mutex<Option<Arc<Session>>>,
     #[pin]
@@ -116,6 +124,8 @@ impl Upper {
             pin_init!(Self {
                 shared,
                 interface,
+                is_failed: Atomic::new(false),
+                is_failure_told: Atomic::new(false),
                 wanted <- new_mutex!(None),
                 current <- new_mutex!(None),
             }),
@@ -131,6 +141,11 @@ impl Upper {
     /// The peer wrote what cannot be: its epoch has ended because of that.
     pub(crate) fn count_reset(&self) {
         self.interface.count_reset();
+    }
+
+    /// The bridge has failed for good; takes effect when the worker runs. Whether that is new.
+    pub(crate) fn fail(&self) -> bool {
+        !self.is_failed.xchg(true, Relaxed)
     }
 
     fn enter(&self, session: Arc<Session>) -> Entered {
@@ -186,7 +201,8 @@ impl Upper {
 impl Work for Upper {
     fn run(&self) -> Option<u32> {
         let mut current = self.current.lock();
-        let wanted = self.wanted.lock().clone();
+        let is_failed = self.is_failed.load(Relaxed);
+        let wanted = self.wanted.lock().clone().filter(|_| !is_failed);
         let same = match (&*current, &wanted) {
             (Some(entered), Some(wanted)) => Arc::ptr_eq(&entered.session, wanted),
             (None, None) => true,
@@ -200,6 +216,9 @@ impl Work for Upper {
             let peer = current.as_ref().and_then(|entered| entered.peer.as_ref());
             self.interface
                 .set_peer(peer.map(|peer| peer.peer().clone()));
+        }
+        if is_failed && !self.is_failure_told.xchg(true, Relaxed) {
+            self.interface.fail();
         }
         None
     }

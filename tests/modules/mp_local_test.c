@@ -19,6 +19,8 @@
  *				are as "dma" writes them
  *	spoil OFFSET LEN	overwrites these
  *	end 0 0			calls of the callback by now, its status
+ *	channel BUS DEVFN STATE	what the PCI error handling thinks of that function:
+ *				1 it works, 3 it has failed for good
  */
 
 #include <linux/completion.h>
@@ -26,6 +28,7 @@
 #include <linux/kobject.h>
 #include <linux/ktime.h>
 #include <linux/module.h>
+#include <linux/pci.h>
 #include <linux/slab.h>
 #include <linux/sysfs.h>
 #include <mp/mp.h>
@@ -177,6 +180,16 @@ static void rate(u32 offset, u32 len, u32 count, u32 rounds)
 		kfree(buf);
 }
 
+static void channel(u32 bus, u32 devfn, u32 state)
+{
+	struct pci_dev *pdev = pci_get_domain_bus_and_slot(0, bus, devfn);
+
+	sprintf(result, "%d", pdev ? 1 : 0);
+	if (pdev)
+		WRITE_ONCE(pdev->error_state, (__force pci_channel_state_t)state);
+	pci_dev_put(pdev);
+}
+
 static void check(u32 offset, u32 len)
 {
 	const u8 *memory = mp_in_pci_to_virt(in_pci + offset);
@@ -217,6 +230,8 @@ static ssize_t command_store(struct kobject *kobj, struct kobj_attribute *attr,
 		check(a, b);
 	else if (!strcmp(word, "spoil"))
 		spoil(a, b);
+	else if (!strcmp(word, "channel"))
+		channel(a, b, c);
 	else if (!strcmp(word, "end"))
 		sprintf(result, "%d %d", calls, status);
 	else

@@ -12,6 +12,8 @@
  *	buffer			the address of BUFFER bytes that structures may point to
  *	map OFFSET LENGTH [ro]	the address, or errno
  *	unmap ADDRESS LENGTH
+ *	memory LENGTH		the address of memory of the process, all zero: huge pages
+ *				if there is room for one, else pages that are no run
  *	write ADDRESS HEX
  *	read ADDRESS LENGTH
  *	repeat COUNT NUMBER HEX	many calls; how many succeeded before one failed
@@ -138,6 +140,23 @@ static int by_child(int is_passed, unsigned long number, uint8_t *data)
 	return WEXITSTATUS(status);
 }
 
+/* Memory that begins where a huge page can. */
+static void *memory(size_t length)
+{
+	const size_t huge = 2 << 20;
+	uint8_t *start = mmap(NULL, length + huge, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (start == MAP_FAILED)
+		return NULL;
+	madvise(start, length + huge, length < huge ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+	start += -(uintptr_t)start & (huge - 1);
+	/* The kernel gives pages in a row as a rule: not in this direction. */
+	for (size_t at = length; at; at -= at < 4096 ? at : 4096)
+		((volatile uint8_t *)start)[at - 1] = 0;
+	return start;
+}
+
 static void *run(void *argument)
 {
 	char *line = argument, *state, *word;
@@ -223,6 +242,8 @@ static void *run(void *argument)
 	} else if (!strcmp(word, "unmap")) {
 		failed = munmap((void *)(uintptr_t)numbers[0], numbers[1]) ? errno : 0;
 		answer(words[0], "errno", failed, NULL, 0);
+	} else if (!strcmp(word, "memory")) {
+		answer(words[0], "address", (uintptr_t)memory(numbers[0]), NULL, 0);
 	} else if (!strcmp(word, "write")) {
 		length = bytes(words[first + 2], data, sizeof(data));
 		copy((volatile uint8_t *)(uintptr_t)numbers[0], data, length);

@@ -82,14 +82,15 @@ class Process:
     """A process in a guest, with one context; that of another user, with a group of the same
     number, if there is one."""
 
-    def __init__(self, guest, user=None):
+    def __init__(self, guest, user=None, how=()):
+        """`how` is a command that starts the program."""
         self.guest = guest
         self._tags = itertools.count(1)
         program = programs_dir() / "share_shell"
         if not program.exists():
             raise RigError(f"{program} is missing: run `make programs`")
         become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
-        command = [program] if user is None else [*become, program]
+        command = [*how, program] if user is None else [*become, program]
         self._process = guest.spawn(command, stdin=True)
         self.buffer = self._run(lambda answer: answer["address"], "buffer")
 
@@ -180,6 +181,12 @@ class Process:
     def map(self, offset, length, *access):
         return self._run(lambda answer: answer["address"], "map", offset, length, *access)
 
+    def memory(self, length):
+        return self._run(lambda answer: answer["address"], "memory", length)
+
+    def unmap(self, address, length):
+        self._run(lambda _: None, "unmap", address, length)
+
     def write(self, address, data):
         self._run(lambda _: None, "write", address, data.hex())
 
@@ -260,3 +267,10 @@ class Process:
         fields = {"handle": port, "data": self.buffer, "length": room}
         message = self.call("RECEIVE", "mp_message", deadline=deadline, **fields)
         return self.read(self.buffer, message.length)
+
+
+def copy_list(process, *copies):
+    """Writes a list of copies to the process; its fields in a call."""
+    data = b"".join(struct.pack("=QQQ", *copy) for copy in copies)
+    process.write(process.buffer, data)
+    return {"copies": process.buffer, "count": len(copies)}

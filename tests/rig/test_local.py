@@ -11,10 +11,10 @@ from ntbrig import stack
 from ntbrig.settings import PATIENCE
 
 from frames import LOWER, wait_for_peers
+from local import command, find_outbound
 
 pytestmark = pytest.mark.everywhere
 
-DIRECTORY = "/sys/kernel/mp_local_test"
 MEMORY_KIB = 1024
 # Behind all rings of a memory of that size.
 ARENA = 0xE0000
@@ -47,23 +47,9 @@ def linked(pair, engine=None):
             stack.unload(sender, modules=("dma_test",))
 
 
-def command(guest, words):
-    """What came of a command, as numbers; none for an address that is not found."""
-    out = guest.run(f"echo '{words}' > {DIRECTORY}/command; cat {DIRECTORY}/result").out
-    return None if out.strip() == "none" else [int(word, 0) for word in out.split()]
-
-
 def find_inbound(guest):
     """The memory that the peer reaches, in the area for windows."""
     return command(guest, "in 0x10000000 0x20000000 0x10000")
-
-
-def find_outbound(guest):
-    """The peer's memory, in the largest BAR there is."""
-    lines = guest.run("cat /sys/bus/pci/devices/*/resource").out.splitlines()
-    bars = [tuple(int(word, 16) for word in line.split()[:2]) for line in lines]
-    start, end = max(bars, key=lambda bar: bar[1] - bar[0])
-    return command(guest, f"out {start:#x} {end:#x} 0x10000")
 
 
 def dma(guest, direction=L2P, offset=ARENA, length=1000, pieces=3):

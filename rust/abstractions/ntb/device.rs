@@ -138,6 +138,20 @@ impl NtbDev {
         (!pdev.is_null()).then(|| unsafe { pci::Function::of(pdev) })
     }
 
+    /// Whether the bridge cannot be reached now, as an error at its slot is being handled, or
+    /// was not handled. What is read from it means nothing then.
+    pub fn is_offline(&self) -> bool {
+        // SAFETY: `self` is valid; its driver keeps the function for as long.
+        unsafe { bindings::ntb_is_offline(self.as_raw()) }
+    }
+
+    /// Whether an error at the bridge's slot was not handled: it will not be reached again
+    /// before its driver binds to it anew.
+    pub fn has_failed(&self) -> bool {
+        // SAFETY: As above.
+        unsafe { bindings::ntb_has_failed(self.as_raw()) }
+    }
+
     /// The device for DMA allocations and mappings.
     pub fn dma_device(&self) -> &device::Device {
         // SAFETY: The parent of a device stays for as long as the device does.

@@ -3,9 +3,14 @@
 //! Physical memory that a window leads to, and that was not allocated for it.
 
 use super::NtbDev;
+use crate::user_pages::UserPages;
+use core::ptr::NonNull;
 use kernel::{
     prelude::*,
-    sync::aref::ARef, //
+    sync::{
+        aref::ARef,
+        Arc, //
+    }, //
 };
 use mp_bindings as bindings;
 
@@ -27,22 +32,39 @@ pub enum RangeOf {
     Device,
 }
 
-/// A range of physical addresses, as the bridge reaches it: mapped where something
-/// translates between them.
+/// How a range was mapped.
+enum Mapping {
+    /// By its physical address, as memory of whom it is.
+    Range(RangeOf),
+    /// By this table of its pages.
+    Pages {
+        table: NonNull<c_void>,
+        /// Go after the mapping.
+        _pages: Arc<UserPages>,
+    },
+}
+
+/// A range of physical addresses, or pages that are one for the bridge, as the bridge
+/// reaches them: mapped where something translates between them.
 ///
 /// [`expose`](Self::expose) lets a peer write it; the translation is taken away again
 /// before the mapping is.
 ///
 /// # Invariants
 ///
-/// `dma` is the mapping of `len` bytes, made for `of`.
+/// `dma` is the mapping of `len` bytes, made as `mapping` says.
 pub struct MappedRange {
     dma: u64,
     len: usize,
-    of: RangeOf,
+    mapping: Mapping,
     exposed: Option<(u32, u32)>,
     dev: ARef<NtbDev>,
 }
+
+// SAFETY: A table may be used, and freed, by whoever has it.
+unsafe impl Send for MappedRange {}
+// SAFETY: It does not change.
+unsafe impl Sync for MappedRange {}
 
 impl MappedRange {
     /// Maps `len` bytes at `phys`. Sleeps.
@@ -62,7 +84,36 @@ impl MappedRange {
         Ok(Self {
             dma,
             len,
-            of,
+            mapping: Mapping::Range(of),
+            exposed: None,
+            dev: dev.into(),
+        })
+    }
+
+    /// Maps pages of a process in one run, all of them. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if they are not in one run and nothing makes them one, or the bridge
+    /// cannot reach them; `EINVAL` unless the pages may be written.
+    pub fn of_pages(dev: &NtbDev, pages: &Arc<UserPages>) -> Result<Self> {
+        let list = pages.writable().ok_or(EINVAL)?;
+        let count = u32::try_from(list.len())?;
+        let mut dma = 0;
+        // SAFETY: The DMA device is valid while the NTB device is; the pages stay while this
+        // does, and the list is only read.
+        let table = unsafe {
+            bindings::ntb_map_pages(dev.dma_dev_raw(), list.as_ptr().cast_mut(), count, &mut dma)
+        };
+        let table = NonNull::new(table).ok_or_else(crate::error::unsupported)?;
+        // INVARIANT: Just mapped.
+        Ok(Self {
+            dma,
+            len: list.len() * kernel::page::PAGE_SIZE,
+            mapping: Mapping::Pages {
+                table,
+                _pages: pages.clone(),
+            },
             exposed: None,
             dev: dev.into(),
         })
@@ -97,8 +148,17 @@ impl Drop for MappedRange {
         if let Some((pidx, widx)) = self.exposed.take() {
             self.dev.mw_clear_trans(pidx, widx);
         }
-        let is_device = self.of == RangeOf::Device;
-        // SAFETY: The mapping that the invariants describe; no translation leads to it.
-        unsafe { bindings::ntb_unmap_range(self.dev.dma_dev_raw(), self.dma, self.len, is_device) };
+        let dev = self.dev.dma_dev_raw();
+        match &self.mapping {
+            Mapping::Range(of) => {
+                let is_device = *of == RangeOf::Device;
+                // SAFETY: The mapping that the invariants describe; no translation leads to it.
+                unsafe { bindings::ntb_unmap_range(dev, self.dma, self.len, is_device) };
+            }
+            // SAFETY: As above. The pages go after that.
+            Mapping::Pages { table, .. } => unsafe {
+                bindings::ntb_unmap_pages(dev, table.as_ptr());
+            },
+        }
     }
 }

@@ -6,6 +6,8 @@
 #include <linux/mm.h>
 #include <linux/ntb.h>
 #include <linux/pci.h>
+#include <linux/scatterlist.h>
+#include <linux/slab.h>
 
 __mp_helper int mp_helper_ntb_port_number(struct ntb_dev *ntb)
 {
@@ -303,6 +305,72 @@ __mp_helper void mp_helper_ntb_unmap_range(struct device *dev, dma_addr_t addr, 
 					   bool is_device)
 {
 	dma_unmap_phys(dev, addr, len, DMA_BIDIRECTIONAL, mp_range_attrs(is_device));
+}
+
+/* Whether the bridge sees a table's pages in one run. */
+static bool mp_is_one_run(struct sg_table *table)
+{
+	struct scatterlist *sg;
+	dma_addr_t next = 0;
+	int i;
+
+	for_each_sgtable_dma_sg(table, sg, i) {
+		if (i && sg_dma_address(sg) != next)
+			return false;
+		next = sg_dma_address(sg) + sg_dma_len(sg);
+	}
+	return true;
+}
+
+/*
+ * Lets the bridge reach pages in one run, which they are, or which an IOMMU makes of
+ * them. NULL if that is impossible.
+ */
+__mp_helper void *mp_helper_ntb_map_pages(struct device *dev, struct page **pages,
+					  unsigned int count, dma_addr_t *addr)
+{
+	unsigned long attrs = mp_range_attrs(false);
+	struct sg_table *table;
+
+	table = kzalloc_obj(*table);
+	if (!table)
+		return NULL;
+	if (sg_alloc_table_from_pages(table, pages, count, 0, (size_t)count << PAGE_SHIFT,
+				      GFP_KERNEL))
+		goto free;
+	if (dma_map_sgtable(dev, table, DMA_BIDIRECTIONAL, attrs))
+		goto free_table;
+	if (mp_is_one_run(table)) {
+		*addr = sg_dma_address(table->sgl);
+		return table;
+	}
+	dma_unmap_sgtable(dev, table, DMA_BIDIRECTIONAL, attrs);
+free_table:
+	sg_free_table(table);
+free:
+	kfree(table);
+	return NULL;
+}
+
+__mp_helper void mp_helper_ntb_unmap_pages(struct device *dev, void *map)
+{
+	struct sg_table *table = map;
+
+	dma_unmap_sgtable(dev, table, DMA_BIDIRECTIONAL, mp_range_attrs(false));
+	sg_free_table(table);
+	kfree(table);
+}
+
+/* Whether the PCI error handling says that the bridge cannot be reached now. */
+__mp_helper bool mp_helper_ntb_is_offline(struct ntb_dev *ntb)
+{
+	return ntb->pdev && pci_channel_offline(ntb->pdev);
+}
+
+/* Whether it says that the bridge will not be reached again. */
+__mp_helper bool mp_helper_ntb_has_failed(struct ntb_dev *ntb)
+{
+	return ntb->pdev && ntb->pdev->error_state == pci_channel_io_perm_failure;
 }
 
 /* Whether the kernel uses any of a range as memory. */

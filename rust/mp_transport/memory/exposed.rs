@@ -10,7 +10,10 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use mp_kernel::error;
+use mp_kernel::{
+    error,
+    user_pages::UserPages, //
+};
 use mp_proto::reach::{
     self,
     Place,
@@ -19,6 +22,24 @@ use mp_proto::reach::{
 
 /// Most such windows that are used of one link.
 pub(super) const MAX_WINDOWS: u32 = 16;
+
+/// What a window is led to.
+pub(super) enum What<'a> {
+    /// Physical memory.
+    Physical { phys: u64, len: u64 },
+    /// Pages of a process.
+    Pages(&'a Arc<UserPages>),
+}
+
+impl What<'_> {
+    /// Bytes.
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Self::Physical { len, .. } => *len,
+            Self::Pages(pages) => pages.len() as u64,
+        }
+    }
+}
 
 /// A window that is led somewhere; names the time for which it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -80,17 +101,20 @@ impl Exposed {
         self.windows.len() as u32
     }
 
-    /// Whether any window could be led to physical memory.
+    /// Whether any window could be led to some memory.
     ///
     /// # Errors
     ///
     /// See [`Memory::expose`](super::Memory::expose).
-    pub(super) fn can_expose(&self, phys: u64, len: u64) -> Result {
+    pub(super) fn can_expose(&self, what: &What<'_>) -> Result {
         let way = self.way()?;
         // What the last one says if none will do.
         let mut answer = Err(ENOSPC);
         for window in 0..self.count() {
-            answer = way.check(window, phys, len);
+            answer = match *what {
+                What::Physical { phys, len } => way.check(window, phys, len),
+                What::Pages(pages) => way.check_pages(window, pages),
+            };
             if answer.is_ok() {
                 break;
             }
@@ -98,12 +122,12 @@ impl Exposed {
         answer
     }
 
-    /// Leads a free window to physical memory. The peer may reach it from now on.
+    /// Leads a free window to some memory. The peer may reach it from now on.
     ///
     /// # Errors
     ///
     /// See [`Memory::expose`](super::Memory::expose).
-    pub(super) fn expose(&mut self, phys: u64, len: u64) -> Result<Led> {
+    pub(super) fn expose(&mut self, what: &What<'_>) -> Result<Led> {
         let way = self.way()?;
         let mut refused = ENOSPC;
         for (number, window) in (0..).zip(&mut self.windows) {
@@ -111,7 +135,11 @@ impl Exposed {
                 continue;
             }
             // Windows differ in what they demand: another one may do.
-            match way.lead(number, phys, len) {
+            let led = match *what {
+                What::Physical { phys, len } => way.lead(number, phys, len),
+                What::Pages(pages) => way.lead_pages(number, pages),
+            };
+            match led {
                 Ok(()) => {
                     window.turn += 1;
                     (window.is_owned, window.is_granted) = (true, true);
@@ -183,7 +211,8 @@ impl Exposed {
     }
 }
 
-/// Physical memory of this host that the peer of a link reaches by a window of its own.
+/// Physical memory of this host, or pages of a process, that the peer of a link reaches by a
+/// window of its own.
 ///
 /// Dropping it leads the window nowhere: at once if the peer has let go, else when it
 /// does or the next epoch begins. Sleeps.

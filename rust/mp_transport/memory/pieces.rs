@@ -3,11 +3,17 @@
 //! Pieces of memory that somebody holds, at this end of a link or at the other one.
 
 use super::{
+    flights::{
+        self,
+        Flights, //
+    },
     stock::Stock,
     Hold,
     Holder,
     Memory,
-    PageFrame, //
+    PageFrame,
+    Source,
+    Told, //
 };
 use kernel::{
     prelude::*,
@@ -46,6 +52,30 @@ fn inside(off: u64, len: u64, at: u64, count: usize) -> Result<u64> {
 fn page_at(off: u64, len: u64, page: u64) -> Result<u64> {
     let at = page.checked_mul(PAGE).ok_or(EINVAL)?;
     inside(off, len, at, 1)
+}
+
+/// How far pages that `phys` finds are in one run, which begins with byte `at`: the physical
+/// address of that, and the bytes, at most `most`.
+///
+/// # Errors
+///
+/// `EINVAL` for nothing, or that of `phys`.
+pub fn run_of(at: u64, most: u64, phys: impl Fn(u64) -> Result<u64>) -> Result<(u64, u64)> {
+    if most == 0 {
+        return Err(EINVAL);
+    }
+    let (page, inside) = (at / PAGE, at % PAGE);
+    let first = phys(page)?;
+    let mut len = (PAGE - inside).min(most);
+    while len < most {
+        let done = inside + len;
+        let next = phys(page + done / PAGE);
+        if next != first.checked_add(done).ok_or(EINVAL) {
+            break;
+        }
+        len = most.min(len + PAGE);
+    }
+    Ok((first + inside, len))
 }
 
 /// A piece of this host's memory that peers may be granted.
@@ -120,6 +150,20 @@ impl Local {
         self.stock.with_bytes(|bytes| bytes.page(at))
     }
 
+    /// The physical address of its byte `at`, and how many bytes are in one run behind it, at
+    /// most `most`: for an engine.
+    ///
+    /// For one who has a [hold](Self::hold) on it.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` outside, `ENOTCONN` if the memory has gone, or that of
+    /// [`PageFrame::at`].
+    pub fn run(&self, at: u64, most: u64) -> Result<(u64, u64)> {
+        let most = most.min(self.len.saturating_sub(at));
+        run_of(at, most, |page| Ok(self.page(page)?.phys))
+    }
+
     /// Its address for the kernel, if it is in one run: valid while the piece is there
     /// and until [`Holder::revoke`] has returned, for one who has a [hold](Self::hold)
     /// on it. The peer may write there at any time.
@@ -184,24 +228,32 @@ impl Drop for Local {
     }
 }
 
-/// A piece of a peer's memory, as this host reaches it in one epoch.
+/// A piece of a peer's memory, as this host reaches it in one epoch. Dropping it waits for
+/// copies by an engine.
 pub struct Remote {
     memory: Arc<Memory>,
     window: u16,
     /// In the window.
     off: u64,
     len: u64,
+    /// Copies to it by an engine.
+    flights: Arc<Flights>,
 }
 
 impl Remote {
     /// See [`Memory::reach`], which has checked the place.
-    pub(super) fn new(memory: &Arc<Memory>, at: Place, len: u64) -> Self {
-        Self {
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(memory: &Arc<Memory>, at: Place, len: u64) -> Result<Self> {
+        Ok(Self {
             memory: memory.clone(),
             window: at.window,
             off: at.off,
             len,
-        }
+            flights: Flights::new()?,
+        })
     }
 
     /// Where it begins in the peer's memory, as the peer has said.
@@ -279,6 +331,38 @@ impl Remote {
         Ok(())
     }
 
+    /// Has an engine copy at most `len` bytes, which are not zero, that begin at `from` in
+    /// `source` to `at`, in the background; `told` is told of its end with the tag, maybe
+    /// before this returns. Says how many bytes these are: fewer if the source is in many
+    /// runs. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` without an engine, `EAGAIN` if it has too much to do, others if the processor
+    /// is to copy this, or will find out what is wrong; nobody is told then.
+    pub fn copy(
+        &self,
+        at: u64,
+        source: &Source,
+        from: u64,
+        len: u64,
+        told: (Arc<dyn Told>, usize),
+    ) -> Result<u64> {
+        let off = inside(self.off, self.len, at, usize::try_from(len)?)?;
+        flights::launch(source, from, len, &self.flights, told, |pieces, done| {
+            self.memory.with_remote(self.window, |bytes| {
+                // SAFETY: The source stays until the copy has been told: `Source` and its hold
+                // wait for that.
+                unsafe { bytes.copy(off, pieces, done) }
+            })
+        })
+    }
+
+    /// No engine copies there any more when this returns, nor will one. Sleeps.
+    pub fn stop(&self) {
+        self.flights.close();
+    }
+
     /// Pushes all stores before it out, ahead of all stores after it.
     ///
     /// # Errors
@@ -289,5 +373,11 @@ impl Remote {
             bytes.flush();
             Ok(())
         })
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        self.stop();
     }
 }

@@ -6,7 +6,8 @@ use super::{
     commons::Commons,
     exposed::{
         Exposed,
-        Led, //
+        Led,
+        What, //
     },
     pieces::Local,
     stock::Stock,
@@ -214,15 +215,15 @@ impl Pool {
     }
 
     /// See [`Memory::can_expose`](super::Memory::can_expose).
-    pub(super) fn can_expose(&self, epoch: u64, phys: u64, len: u64) -> Result {
+    pub(super) fn can_expose(&self, epoch: u64, what: &What<'_>) -> Result {
         let _epoch = self.in_epoch(epoch)?;
-        self.exposed.lock().can_expose(phys, len)
+        self.exposed.lock().can_expose(what)
     }
 
     /// See [`Memory::expose`](super::Memory::expose).
-    pub(super) fn expose(&self, epoch: u64, phys: u64, len: u64) -> Result<Led> {
+    pub(super) fn expose(&self, epoch: u64, what: &What<'_>) -> Result<Led> {
         let _epoch = self.in_epoch(epoch)?;
-        self.exposed.lock().expose(phys, len)
+        self.exposed.lock().expose(what)
     }
 
     /// The owner of an exposure gives it up.

@@ -82,7 +82,7 @@ impl<D: Device> Queue<D> {
         connection: &Connection<D>,
         copies: &[Copy],
     ) -> Result<()> {
-        self.start_from(segment.open_handle()?, connection, copies)
+        self.start_from(segment.open_handle()?, 0, connection, copies)
     }
 
     /// Starts copies from memory of this process, where their addresses are the local offsets.
@@ -92,13 +92,30 @@ impl<D: Device> Queue<D> {
     /// As [`start()`](Self::start); [`Error::System`](crate::Error::System) with `EFAULT`: there
     /// is no memory.
     pub fn start_from_memory(&self, connection: &Connection<D>, copies: &[Copy]) -> Result<()> {
-        self.start_from(0, connection, copies)
+        self.start_from(0, 0, connection, copies)
     }
 
-    fn start_from(&self, segment: u32, connection: &Connection<D>, copies: &[Copy]) -> Result<()> {
+    /// As [`start_from_memory()`](Self::start_from_memory), in the background: the memory is
+    /// pinned meanwhile, and what is in it then is copied.
+    ///
+    /// # Errors
+    /// As [`start_from_memory()`](Self::start_from_memory); [`Error::Quota`](crate::Error::Quota):
+    /// more than `RLIMIT_MEMLOCK` lets the user pin.
+    pub fn start_pinned(&self, connection: &Connection<D>, copies: &[Copy]) -> Result<()> {
+        self.start_from(0, sys::MP_QUEUE_PINNED, connection, copies)
+    }
+
+    fn start_from(
+        &self,
+        segment: u32,
+        flags: u32,
+        connection: &Connection<D>,
+        copies: &[Copy],
+    ) -> Result<()> {
         let mut start = mp_queue_start {
             handle: self.object.open_handle()?,
             segment,
+            flags,
             connection: connection.open_handle()?,
             ..Default::default()
         };

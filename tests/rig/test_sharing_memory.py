@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Segments over memory of a process, and over physical memory; copies from pinned memory.
+
+The bridges have three windows, of which the third can be led to any page.
+"""
+
+import errno
+import time
+from contextlib import contextmanager
+
+import pytest
+import sharing
+from ntbrig import stack
+from ntbrig.settings import MIB, PATIENCE
+from pximc import MODULES
+from sharing import MP
+
+PAGE = 0x1000
+# Memory that the kernel leaves alone, and what it uses.
+ADDRESS, SIZE = 384 * MIB, MIB
+SYSTEM_RAM = 16 * MIB
+# Root without the privileges that go beyond limits.
+MEMLOCK = 16 * PAGE
+UNPRIVILEGED = (
+    "prlimit",
+    f"--memlock={MEMLOCK}:{MEMLOCK}",
+    "setpriv",
+    "--bounding-set=-ipc_lock,-sys_rawio",
+)
+
+
+@pytest.fixture(scope="module")
+def fabric(boot):
+    fabric = boot(hosts=2, kernel_options=f"memmap={SIZE // MIB}M${ADDRESS // MIB}M")
+    parameters = {"ntb_hw_ivshmem": "personality=amd"}
+    stack.load(*fabric.hosts, modules=MODULES, parameters=parameters)
+    for guest in fabric.hosts:
+        # So small a machine has none otherwise.
+        guest.run("echo madvise > /sys/kernel/mm/transparent_hugepage/enabled")
+    return fabric
+
+
+@contextmanager
+def pair(fabric, same=False, how=()):
+    here = fabric.rp if same else fabric.hosts[1]
+    with sharing.Process(here, how=how) as owner, sharing.Process(fabric.rp) as user:
+        there, back = user.interface(loopback=same), owner.interface(loopback=same)
+        user.wait_until_up(there)
+        owner.wait_until_up(back)
+        yield owner, back, user, there
+
+
+@pytest.fixture(params=("another host", "the same host"))
+def ends(request, fabric):
+    with pair(fabric, request.param == "the same host") as both:
+        yield both
+
+
+@contextmanager
+def fails(number):
+    with pytest.raises(OSError) as raised:
+        yield
+    assert raised.value.errno == number
+
+
+def empty(process, number, room, flags=0):
+    fields = {"id": number, "length": room, "flags": MP.SEGMENT_EMPTY | flags}
+    return process.call("SEGMENT_CREATE", "mp_segment_create", **fields).handle
+
+
+def fill(process, handle, address, length, flags=0):
+    fields = {"handle": handle, "address": address, "length": length, "flags": flags}
+    process.call("SEGMENT_FILL", "mp_segment_fill", **fields)
+
+
+def show(process, handle, interface):
+    process.at("PREPARE", handle, interface)
+    process.at("PUBLISH", handle, interface)
+
+
+def pinned(guest):
+    """Pages that are pinned now."""
+    # Each processor keeps some of the counts to itself until then.
+    lines = guest.run("echo 1 > /proc/sys/vm/stat_refresh; cat /proc/vmstat").out.splitlines()
+    numbers = dict(line.split() for line in lines)
+    return int(numbers["nr_foll_pin_acquired"]) - int(numbers["nr_foll_pin_released"])
+
+
+def wait_until_unpinned(guest, before):
+    end = time.monotonic() + 15 * PATIENCE
+    while pinned(guest) != before:
+        assert time.monotonic() < end, f"{guest}: pages stay pinned"
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("length", [PAGE, 2 * MIB])
+def test_memory_of_a_process_is_a_segment_for_others(ends, length):
+    """SI-REGMEM-6, SI-CRSEG-4"""
+    owner, back, user, there = ends
+    memory = owner.memory(length)
+    before = pinned(owner.guest)
+    segment = empty(owner, 31, length)
+    with fails(errno.ENXIO):
+        owner.at("PREPARE", segment, back)
+    fill(owner, segment, memory, length)
+    assert pinned(owner.guest) - before == length // PAGE
+    show(owner, segment, back)
+    connection = user.connect(there, MP.OBJECT_SEGMENT, 31)
+    remote = user.map_connection(connection)
+    for at in (0, length - 16):
+        user.write(remote + at, b"from the other one"[:16])
+        assert owner.read(memory + at, 16) == b"from the other o"
+    # A second handle's mapping shows the same, also when the owner's is gone.
+    shown = owner.map_segment(segment)
+    owner.write(memory, b"here")
+    assert owner.read(shown, 4) == b"here"
+    owner.unmap(memory, length)
+    user.write(remote, b"gone")
+    assert owner.read(shown, 4) == b"gone"
+    again = user.connect(there, MP.OBJECT_SEGMENT, 31)
+    user.close(again)
+    with fails(errno.EBUSY):
+        owner.remove(segment)
+    user.close(connection)
+    while owner.notice(segment) != MP.NOTICE_DISCONNECTED:
+        pass
+    while owner.notice(segment) != MP.NOTICE_DISCONNECTED:
+        pass
+    owner.remove(segment)
+    wait_until_unpinned(owner.guest, before)
+
+
+def test_pages_that_are_no_run_are_for_this_host_only(fabric):
+    """SI-REGMEM-5"""
+    length = 16 * PAGE
+    with pair(fabric) as (owner, back, user, there), sharing.Process(owner.guest) as friend:
+        memory = owner.memory(length)
+        segment = empty(owner, 32, length)
+        fill(owner, segment, memory, length)
+        owner.at("PREPARE", segment, back)
+        with fails(errno.EOPNOTSUPP):
+            owner.at("PUBLISH", segment, back)
+        show(owner, segment, owner.interface(loopback=True))
+        connection = friend.connect(friend.interface(loopback=True), MP.OBJECT_SEGMENT, 32)
+        remote = friend.map_connection(connection)
+        friend.write(remote + 9 * PAGE - 3, b"across")
+        assert owner.read(memory + 9 * PAGE - 3, 6) == b"across"
+        # It can be copied from.
+        target = user.segment(33, length, there)
+        where = user.map_segment(target)
+        connection = owner.connect(back, MP.OBJECT_SEGMENT, 33)
+        queue = owner.call("QUEUE_CREATE", "mp_queue_create", interface=back, entries=1).handle
+        start(owner, queue, segment, connection, (PAGE, 0, length - PAGE))
+        assert owner.wait(queue, MP.EVENT_DONE) == MP.EVENT_DONE
+        assert user.read(where + 8 * PAGE - 3, 6) == b"across"
+
+
+def start(process, queue, segment, connection, *copies, flags=0):
+    fields = {"handle": queue, "segment": segment, "connection": connection, "flags": flags}
+    fields |= sharing.copy_list(process, *copies)
+    process.call("QUEUE_START", "mp_queue_start", **fields)
+
+
+def test_a_segment_is_filled_once_with_whole_pages_of_its_process(fabric):
+    """SI-REGMEM-1, SI-REGMEM-2, SI-REGMEM-3, SI-REGMEM-4"""
+    with sharing.Process(fabric.rp) as owner:
+        memory = owner.memory(4 * PAGE)
+        full = owner.segment(34, PAGE)
+        with fails(errno.EEXIST):
+            fill(owner, full, memory, PAGE)
+        segment = empty(owner, 35, 2 * PAGE)
+        with fails(errno.EADDRINUSE):
+            empty(owner, 35, PAGE)
+        with fails(errno.ERANGE):
+            fill(owner, segment, memory, 3 * PAGE)
+        for address, length in ((memory + 8, PAGE), (memory, PAGE + 8), (memory, 0)):
+            with fails(errno.EINVAL):
+                fill(owner, segment, address, length)
+        owner.unmap(memory + PAGE, PAGE)
+        before = pinned(owner.guest)
+        with fails(errno.EFAULT):
+            fill(owner, segment, memory, 2 * PAGE)
+        assert pinned(owner.guest) == before
+        assert owner.call("SEGMENT", "mp_segment", handle=segment).length == 0
+        fill(owner, segment, memory + 2 * PAGE, 2 * PAGE)
+        with fails(errno.EEXIST):
+            fill(owner, segment, memory + 2 * PAGE, PAGE)
+        with fails(errno.ERANGE):
+            fill(owner, segment, memory, 3 * PAGE)
+        info = owner.call("SEGMENT", "mp_segment", handle=segment)
+        assert (info.length, info.flags) == (2 * PAGE, MP.SEGMENT_EMPTY)
+
+
+def test_who_may_not_pin_so_much_or_name_addresses_is_told_so(fabric):
+    """SI-REGMEM-7, SI-APHYS-2"""
+    with sharing.Process(fabric.rp, how=UNPRIVILEGED) as owner:
+        memory = owner.memory(2 * MEMLOCK)
+        segments = [empty(owner, number, 2 * MEMLOCK) for number in (36, 37, 38)]
+        with fails(errno.EDQUOT):
+            fill(owner, segments[0], memory, MEMLOCK + PAGE)
+        fill(owner, segments[0], memory, MEMLOCK - PAGE)
+        with fails(errno.EDQUOT):
+            fill(owner, segments[1], memory, 2 * PAGE)
+        owner.remove(segments[0])
+        fill(owner, segments[1], memory, MEMLOCK)
+        with fails(errno.EPERM):
+            fill(owner, segments[2], ADDRESS, PAGE, MP.FILL_PHYSICAL)
+
+
+def test_pages_stay_pinned_until_nobody_reaches_them(fabric):
+    """SI-REGMEM-7, SI-NTB-9"""
+    before = pinned(fabric.hosts[1])
+    with pair(fabric) as (owner, back, user, there):
+        memory = owner.memory(PAGE)
+        segment = empty(owner, 39, PAGE)
+        fill(owner, segment, memory, PAGE)
+        show(owner, segment, back)
+        connection = user.connect(there, MP.OBJECT_SEGMENT, 39)
+        remote = user.map_connection(connection)
+        user.write(remote, b"while it lives")
+        owner.kill()
+        assert user.notice(connection) == MP.NOTICE_DISCONNECTED
+        assert user.notice(connection) == MP.NOTICE_LOST
+        assert user.read(remote, 8) == b"\xff" * 8
+        wait_until_unpinned(fabric.hosts[1], before)
+
+
+def test_a_connection_to_memory_of_a_process_outlives_an_outage(fabric):
+    """SI-EVT-5, SI-REGMEM-6"""
+    with pair(fabric) as (owner, back, user, there):
+        memory = owner.memory(PAGE)
+        segment = empty(owner, 40, PAGE)
+        fill(owner, segment, memory, PAGE)
+        show(owner, segment, back)
+        connection = user.connect(there, MP.OBJECT_SEGMENT, 40)
+        remote = user.map_connection(connection)
+        fabric.unplug(fabric.hosts[1])
+        assert user.notice(connection) == MP.NOTICE_DOWN
+        fabric.plug(fabric.hosts[1])
+        assert user.notice(connection) == MP.NOTICE_UP
+        user.write(remote, b"again")
+        assert owner.read(memory, 5) == b"again"
+
+
+def test_physical_memory_is_a_segment_for_others(ends):
+    """SI-APHYS-1, SI-APHYS-2, SI-APHYS-4"""
+    owner, back, user, there = ends
+    segment = empty(owner, 41, SIZE)
+    with fails(errno.EOPNOTSUPP):
+        fill(owner, segment, SYSTEM_RAM, PAGE, MP.FILL_PHYSICAL)
+    with fails(errno.ERANGE):
+        fill(owner, segment, ADDRESS, 2 * SIZE, MP.FILL_PHYSICAL)
+    fill(owner, segment, ADDRESS, SIZE, MP.FILL_PHYSICAL)
+    with fails(errno.EEXIST):
+        fill(owner, segment, ADDRESS, SIZE, MP.FILL_PHYSICAL)
+    show(owner, segment, back)
+    local = owner.map_segment(segment)
+    owner.write(local + SIZE - 8, bytes(8))
+    connection = user.connect(there, MP.OBJECT_SEGMENT, 41)
+    user.write(user.map_connection(connection) + SIZE - 8, b"physical")
+    assert owner.read(local + SIZE - 8, 8) == b"physical"
+    with fails(errno.EBUSY):
+        owner.remove(segment)
+    owner.remove(segment, MP.REMOVE_FORCE)
+    assert user.notice(connection) == MP.NOTICE_DISCONNECTED
+
+
+def test_pinned_memory_is_copied_in_the_background(ends):
+    """SI-SDMAM-1, SI-SDMAM-2, SI-SDMAM-3"""
+    owner, back, user, there = ends
+    length = 64 * PAGE
+    local = owner.map_segment(owner.segment(42, length, back))
+    connection = user.connect(there, MP.OBJECT_SEGMENT, 42)
+    memory = user.memory(length)
+    for at in range(0, length, 8 * PAGE):
+        user.write(memory + at + 5, b"%08x" % at)
+    queue = user.call("QUEUE_CREATE", "mp_queue_create", interface=there, entries=4).handle
+    before = pinned(user.guest)
+    copies = ((memory + 5, 0, 8), (memory, 0, 0), (memory + 5, 1, length - 5))
+    start(user, queue, 0, connection, *copies, flags=MP.QUEUE_PINNED)
+    assert user.wait(queue, MP.EVENT_DONE) == MP.EVENT_DONE
+    assert user.call("QUEUE", "mp_queue", handle=queue).state == MP.QUEUE_DONE
+    for at in range(0, length, 8 * PAGE):
+        assert owner.read(local + at + 1, 8) == b"%08x" % at
+    wait_until_unpinned(user.guest, before)
+    user.unmap(memory + PAGE, PAGE)
+    with fails(errno.EFAULT):
+        start(user, queue, 0, connection, (memory, 0, length), flags=MP.QUEUE_PINNED)
+    with fails(errno.EINVAL):
+        source = user.segment(43, PAGE, there)
+        start(user, queue, source, connection, (0, 0, 1), flags=MP.QUEUE_PINNED)
