@@ -544,12 +544,17 @@ enum {
 	MP_NOTICE_DOWN = 3,		/* not operational: the link is down */
 	MP_NOTICE_UP = 4,		/* operational again */
 	MP_NOTICE_LOST = 5,		/* ended for good */
+	MP_NOTICE_FATAL = 6,		/* the bridge has failed, at which it was */
 };
 
 /*
  * MP_IOC_NOTICE: waits for the next thing that has happened, and takes it. Of a segment:
  * one for each connection. They are kept in order, and none is lost, except for UP
  * directly after a DOWN that nobody has taken: both vanish.
+ *
+ * FATAL: an error at the slot of the bridge was not corrected. Connections there are lost,
+ * and have it before LOST; segments that are prepared there have it once, whether or not
+ * there are connections. The interface stays down until the bridge is taken into use anew.
  *
  * ENOENT: no such object; also if it is closed meanwhile. EINVAL: it has no notices.
  * ETIMEDOUT. EINTR: the process is being killed.

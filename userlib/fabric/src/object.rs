@@ -46,6 +46,8 @@ pub enum Notice {
     Up,
     /// It has ended for good.
     Lost,
+    /// The bridge has failed; of a segment, one at which peers could reach it.
+    Fatal,
 }
 
 /// A message that was taken.
@@ -177,6 +179,7 @@ impl<D: Device> Object<D> {
             sys::MP_NOTICE_DISCONNECTED => Notice::Disconnected,
             sys::MP_NOTICE_DOWN => Notice::Down,
             sys::MP_NOTICE_UP => Notice::Up,
+            sys::MP_NOTICE_FATAL => Notice::Fatal,
             // What a newer kernel tells of a connection that is beyond this library.
             _ => Notice::Lost,
         };

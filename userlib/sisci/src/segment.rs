@@ -33,6 +33,8 @@ pub enum Reason {
     Operational = 4,
     /// The connection is gone for good.
     Lost = 5,
+    /// The adapter is out of order.
+    Fatal = 6,
 }
 
 impl From<Notice> for Reason {
@@ -43,6 +45,7 @@ impl From<Notice> for Reason {
             Notice::Down => Reason::NotOperational,
             Notice::Up => Reason::Operational,
             Notice::Lost => Reason::Lost,
+            Notice::Fatal => Reason::Fatal,
         }
     }
 }
@@ -54,6 +57,7 @@ impl Reason {
             Reason::Connect | Reason::Disconnect | Reason::Operational => Ok(()),
             Reason::NotOperational => Err(Error::NoLinkAccess),
             Reason::Lost => Err(Error::NotConnected),
+            Reason::Fatal => Err(Error::System(Errno::IO)),
         }
     }
 }
