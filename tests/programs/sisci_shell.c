@@ -671,6 +671,26 @@ static void transfer(struct call *call)
 	answer_number(call, "broken", broken);
 }
 
+/* Keeps a queue busy with the same transfer, until one does not come to a good end. */
+static void churn(struct call *call)
+{
+	sci_dma_queue_t queue = address(call);
+	sci_local_segment_t from = address(call);
+	sci_remote_segment_t to = address(call);
+	unsigned int length = number(call), n;
+	dis_dma_vec_t vector[DIS_DMA_MAX_VECLEN];
+	sci_error_t error = SCI_ERR_OK;
+	uint64_t done;
+
+	for (n = 0; n < DIS_DMA_MAX_VECLEN; n++)
+		vector[n] = (dis_dma_vec_t){ .size = length };
+	for (done = 0; error == SCI_ERR_OK; done++)
+		SCIStartDmaTransferVec(queue, from, to, DIS_DMA_MAX_VECLEN, vector, NULL, NULL,
+				       SCI_FLAG_DMA_WAIT, &error);
+	answer_number(call, "done", done - 1);
+	answer_number(call, "error", error);
+}
+
 /* Stores a number and triggers, for one that looks when it is told. */
 static void post(struct call *call)
 {
@@ -716,6 +736,13 @@ static void identify(struct call *call)
 	answer_number(call, "pid", getpid());
 }
 
+/* Interrupts a thread that waits, after some milliseconds. */
+static void interrupt(struct call *call)
+{
+	usleep(1000 * number(call));
+	kill(getpid(), SIGUSR1);
+}
+
 static void quit(struct call *call)
 {
 	_exit(number(call));
@@ -738,9 +765,11 @@ static const struct command commands[] = {
 	{ "announce", announce },	/* SEQUENCE DATA FLAG BARRIER COUNT */
 	{ "observe", observe },		/* DATA FLAG COUNT MILLISECONDS */
 	{ "transfer", transfer },	/* SEQUENCE ADDRESS LENGTH ROUNDS MILLISECONDS */
+	{ "churn", churn },		/* QUEUE SEGMENT REMOTE LENGTH */
 	{ "post", post },		/* REMOTE LOCAL DATA ROUNDS */
 	{ "collect", collect },		/* LOCAL REMOTE DATA ROUNDS */
 	{ "identify", identify },
+	{ "interrupt", interrupt },	/* MILLISECONDS */
 	{ "exit", quit },		/* STATUS: without what is to be done at exits */
 	{ NULL, NULL },
 };
