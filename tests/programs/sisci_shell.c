@@ -231,7 +231,7 @@ static sci_callback_action_t on_data(void *arg, sci_local_data_interrupt_t inter
 	return tell(arg, 1, values, data, length);
 }
 
-static uintptr_t callback(struct call *call, const char *kind)
+static uintptr_t callback_of(struct call *call, const char *kind)
 {
 	if (!strcmp(kind, "local"))
 		return (uintptr_t)on_local;
@@ -283,7 +283,7 @@ static void prepare(struct call *call, struct prepared *p)
 		} else if (!strncmp(text, "text=", 5)) {
 			p->a[n] = (uintptr_t)(text + 5);
 		} else if (!strncmp(text, "cb=", 3)) {
-			p->a[n] = callback(call, text + 3);
+			p->a[n] = callback_of(call, text + 3);
 		} else {
 			p->a[n] = number(call);
 			continue;
@@ -359,21 +359,19 @@ static void cycle(struct call *call)
 	answer_number(call, "error", error);
 }
 
-/* Takes events of a local segment: how many there are of each reason, and whether they
- * alternate, beginning with a connection. */
+/* Takes events of a local segment, which alternate, beginning with a connection. */
 static void drain(struct call *call)
 {
 	sci_local_segment_t segment = address(call);
-	uint64_t count = number(call), taken, of[SCI_CB_FATAL + 1] = { 0 };
+	uint64_t count = number(call), taken;
 	unsigned int node, adapter, reason, disorder = 0;
 	sci_error_t error = SCI_ERR_OK;
 
 	for (taken = 0; taken < count; taken++) {
 		reason = SCIWaitForLocalSegmentEvent(segment, &node, &adapter, 5000, 0, &error);
-		if (error != SCI_ERR_OK || reason > SCI_CB_FATAL)
+		if (error != SCI_ERR_OK)
 			break;
 		disorder += reason != (taken % 2 ? SCI_CB_DISCONNECT : SCI_CB_CONNECT);
-		of[reason]++;
 	}
 	answer_number(call, "taken", taken);
 	answer_number(call, "disorder", disorder);
@@ -601,11 +599,10 @@ static void announce(struct call *call)
 		count = 0;
 	while (n < count) {
 		*data = ++n;
-		if (how) {
+		if (how)
 			SCIStoreBarrier(sequence, 0);
-		} else if (SCICheckSequence(sequence, 0, &error) != SCI_SEQ_OK) {
+		else if (SCICheckSequence(sequence, 0, &error) != SCI_SEQ_OK)
 			break;
-		}
 		*flag = n;
 	}
 	answer_number(call, "done", n);
