@@ -231,7 +231,7 @@ static sci_callback_action_t on_data(void *arg, sci_local_data_interrupt_t inter
 	return tell(arg, 1, values, data, length);
 }
 
-static uintptr_t callback(struct call *call, const char *kind)
+static uintptr_t callback_of(struct call *call, const char *kind)
 {
 	if (!strcmp(kind, "local"))
 		return (uintptr_t)on_local;
@@ -283,7 +283,7 @@ static void prepare(struct call *call, struct prepared *p)
 		} else if (!strncmp(text, "text=", 5)) {
 			p->a[n] = (uintptr_t)(text + 5);
 		} else if (!strncmp(text, "cb=", 3)) {
-			p->a[n] = callback(call, text + 3);
+			p->a[n] = callback_of(call, text + 3);
 		} else {
 			p->a[n] = number(call);
 			continue;
@@ -359,21 +359,19 @@ static void cycle(struct call *call)
 	answer_number(call, "error", error);
 }
 
-/* Takes events of a local segment: how many there are of each reason, and whether they
- * alternate, beginning with a connection. */
+/* Takes events of a local segment, which alternate, beginning with a connection. */
 static void drain(struct call *call)
 {
 	sci_local_segment_t segment = address(call);
-	uint64_t count = number(call), taken, of[SCI_CB_FATAL + 1] = { 0 };
+	uint64_t count = number(call), taken;
 	unsigned int node, adapter, reason, disorder = 0;
 	sci_error_t error = SCI_ERR_OK;
 
 	for (taken = 0; taken < count; taken++) {
 		reason = SCIWaitForLocalSegmentEvent(segment, &node, &adapter, 5000, 0, &error);
-		if (error != SCI_ERR_OK || reason > SCI_CB_FATAL)
+		if (error != SCI_ERR_OK)
 			break;
 		disorder += reason != (taken % 2 ? SCI_CB_DISCONNECT : SCI_CB_CONNECT);
-		of[reason]++;
 	}
 	answer_number(call, "taken", taken);
 	answer_number(call, "disorder", disorder);
@@ -601,11 +599,10 @@ static void announce(struct call *call)
 		count = 0;
 	while (n < count) {
 		*data = ++n;
-		if (how) {
+		if (how)
 			SCIStoreBarrier(sequence, 0);
-		} else if (SCICheckSequence(sequence, 0, &error) != SCI_SEQ_OK) {
+		else if (SCICheckSequence(sequence, 0, &error) != SCI_SEQ_OK)
 			break;
-		}
 		*flag = n;
 	}
 	answer_number(call, "done", n);
@@ -671,6 +668,26 @@ static void transfer(struct call *call)
 	answer_number(call, "broken", broken);
 }
 
+/* Keeps a queue busy with the same transfer, until one does not come to a good end. */
+static void churn(struct call *call)
+{
+	sci_dma_queue_t queue = address(call);
+	sci_local_segment_t from = address(call);
+	sci_remote_segment_t to = address(call);
+	unsigned int length = number(call), n;
+	dis_dma_vec_t vector[DIS_DMA_MAX_VECLEN];
+	sci_error_t error = SCI_ERR_OK;
+	uint64_t done;
+
+	for (n = 0; n < DIS_DMA_MAX_VECLEN; n++)
+		vector[n] = (dis_dma_vec_t){ .size = length };
+	for (done = 0; error == SCI_ERR_OK; done++)
+		SCIStartDmaTransferVec(queue, from, to, DIS_DMA_MAX_VECLEN, vector, NULL, NULL,
+				       SCI_FLAG_DMA_WAIT, &error);
+	answer_number(call, "done", done - 1);
+	answer_number(call, "error", error);
+}
+
 /* Stores a number and triggers, for one that looks when it is told. */
 static void post(struct call *call)
 {
@@ -716,6 +733,13 @@ static void identify(struct call *call)
 	answer_number(call, "pid", getpid());
 }
 
+/* Interrupts a thread that waits, after some milliseconds. */
+static void interrupt(struct call *call)
+{
+	usleep(1000 * number(call));
+	kill(getpid(), SIGUSR1);
+}
+
 static void quit(struct call *call)
 {
 	_exit(number(call));
@@ -738,9 +762,11 @@ static const struct command commands[] = {
 	{ "announce", announce },	/* SEQUENCE DATA FLAG BARRIER COUNT */
 	{ "observe", observe },		/* DATA FLAG COUNT MILLISECONDS */
 	{ "transfer", transfer },	/* SEQUENCE ADDRESS LENGTH ROUNDS MILLISECONDS */
+	{ "churn", churn },		/* QUEUE SEGMENT REMOTE LENGTH */
 	{ "post", post },		/* REMOTE LOCAL DATA ROUNDS */
 	{ "collect", collect },		/* LOCAL REMOTE DATA ROUNDS */
 	{ "identify", identify },
+	{ "interrupt", interrupt },	/* MILLISECONDS */
 	{ "exit", quit },		/* STATUS: without what is to be done at exits */
 	{ NULL, NULL },
 };

@@ -14,7 +14,7 @@ import time
 from types import SimpleNamespace
 
 from ntbrig import CommandFailed, GuestGone, RigError
-from ntbrig.settings import CHECKOUT, PATIENCE, programs_dir
+from ntbrig.settings import CHECKOUT, PATIENCE, programs32_dir, programs_dir
 
 HEADER = CHECKOUT / "uapi/linux/mp_fabric.h"
 TEXT = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.DOTALL)
@@ -82,11 +82,11 @@ class Process:
     """A process in a guest, with one context; that of another user, with a group of the same
     number, if there is one."""
 
-    def __init__(self, guest, user=None, how=()):
+    def __init__(self, guest, user=None, how=(), bits=64):
         """`how` is a command that starts the program."""
         self.guest = guest
         self._tags = itertools.count(1)
-        program = programs_dir() / "share_shell"
+        program = (programs_dir() if bits == 64 else programs32_dir()) / "share_shell"
         if not program.exists():
             raise RigError(f"{program} is missing: run `make programs`")
         become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]

@@ -272,6 +272,10 @@ class Caller:
     def transfer(self, sequence, address, length, rounds, milliseconds=20000):
         return self._order(_fields, "transfer", sequence, address, length, rounds, milliseconds)
 
+    def churn(self, queue, segment, remote, length):
+        """Keeps a queue busy until a transfer fails: how many have not, and the error."""
+        return self._order(_fields, "churn", queue, segment, remote, length)
+
     def post(self, remote, local, data, rounds):
         return self._order(_fields, "post", remote, local, data, rounds)
 
@@ -351,9 +355,9 @@ class Program(Caller):
         self.process.kill()
         self.process.wait(20)
 
-    def interrupt(self):
-        """Sends a signal that is handled to a thread that waits."""
-        self.guest.run(f"kill -USR1 {self.pid}")
+    def interrupt(self, milliseconds):
+        """Sends a signal that is handled to a thread that waits, a little later."""
+        self._send("", _fields, "interrupt", milliseconds)
 
     # --- what tests need often
 

@@ -143,6 +143,11 @@ impl World {
         self.change(|state| state.connections_changed(link, mp_fabric::sys::MP_NOTICE_LOST));
     }
 
+    /// Has the bridge of a link fail on a host: it stays down.
+    pub fn fail(&self, link: usize, host: Host) {
+        self.change(|state| state.bridge_failed(link, host));
+    }
+
     /// Whether the other host does not answer. It does at first.
     pub fn set_silent(&self, silent: bool) {
         self.lock().sharing.silent = silent;

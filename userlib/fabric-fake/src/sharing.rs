@@ -909,6 +909,38 @@ impl State {
     }
 
     /// What a link does to the connections over it.
+    pub fn bridge_failed(&mut self, link: usize, host: Host) {
+        let at = interface(link, host);
+        let mut told = Vec::new();
+        let mut lost = Vec::new();
+        for (handle, object) in &mut self.sharing.objects {
+            if object.host != host {
+                continue;
+            }
+            match &mut object.kind {
+                Kind::Segment { body, notices } => {
+                    let body = self.sharing.bodies.get(body);
+                    let state = body.and_then(|body| body.at.get(&at)).copied();
+                    if state.unwrap_or(MP_SEGMENT_UNPREPARED) != MP_SEGMENT_UNPREPARED {
+                        notices.push_back((MP_NOTICE_FATAL, at, 0));
+                        told.push(*handle);
+                    }
+                }
+                Kind::Connection(connection) if connection.interface == at => {
+                    connection.notices.push_back((MP_NOTICE_FATAL, at, 0));
+                    lost.push(*handle);
+                }
+                _ => {}
+            }
+        }
+        for handle in told {
+            self.tell(handle, MP_EVENT_NOTICE);
+        }
+        for handle in lost {
+            self.change_connection(handle, MP_NOTICE_LOST);
+        }
+    }
+
     pub fn connections_changed(&mut self, link: usize, notice: u32) {
         let over: Vec<u32> = self
             .sharing

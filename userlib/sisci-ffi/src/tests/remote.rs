@@ -353,3 +353,32 @@ fn what_is_not_operational_cannot_be_mapped() {
     world.set_up(0, true);
     assert_eq!(map(), Err(Error::NotConnected));
 }
+
+/// SI-EVT-8, SI-EVT-9: a bridge that has failed is told to all segments there, once, whether or
+/// not they have connections; what was connected over it is lost.
+#[test]
+fn a_bridge_that_has_failed_is_told_to_all() {
+    let (world, a, b) = pair();
+    let connected = offered(&a, 7, 4096);
+    let alone = offered(&a, 8, 4096);
+    let unprepared = create(&a, open(&a), 9, 4096, 0).unwrap();
+    offered(&b, 7, 4096);
+    let remote = connect(&a, B, 7).unwrap();
+    connect(&b, A, 7).unwrap();
+    assert_eq!(local_event(&a, connected, 0), Ok((SCI_CB_CONNECT, B, 0)));
+    world.fail(0, Host::A);
+    for segment in [connected, alone] {
+        let (reason, _, adapter) = local_event(&a, segment, 0).unwrap();
+        assert_eq!((reason, adapter), (SCI_CB_FATAL, 0));
+        assert_eq!(local_event(&a, segment, 0), Err(Error::Timeout));
+    }
+    assert_eq!(local_event(&a, unprepared, 0), Err(Error::Timeout));
+    let fatal = (SCI_CB_FATAL, SCI_ERR_SYSTEM);
+    assert_eq!(remote_event(&a, remote, 0), Ok(fatal));
+    let lost = (SCI_CB_LOST, SCI_ERR_NOT_CONNECTED);
+    assert_eq!(remote_event(&a, remote, 0), Ok(lost));
+    assert_eq!(
+        map_remote(&a, remote, part(0, 4096), 0),
+        Err(Error::NotConnected)
+    );
+}
