@@ -304,7 +304,8 @@ pub enum Action {
     LinkDown(DownReason),
     /// The peer's identity or features changed within the epoch.
     PeerChanged(Identity),
-    /// The peer speaks another version; once per version.
+    /// The peer speaks another version; once per version, and at most once in
+    /// [`Config::backoff_max`].
     ReportVersion(u8),
 }
 
@@ -381,6 +382,8 @@ pub struct Link<R> {
     /// The peer's mail as last read; in `Mapping` and later the one that was engaged.
     mail: Option<Mail>,
     version_reported: Option<u8>,
+    /// No version is reported before, so that a peer with many of them does not fill a log.
+    quiet_until: u64,
     epoch: u64,
     peer: Option<Hello>,
     window: u64,
@@ -405,6 +408,7 @@ impl<R: Rng> Link<R> {
             echo: 0,
             mail: None,
             version_reported: None,
+            quiet_until: 0,
             epoch: 0,
             peer: None,
             window: 0,
@@ -468,8 +472,10 @@ impl<R: Rng> Link<R> {
         match read {
             MailRead::Nobody | MailRead::Unclear => {}
             MailRead::Version(v) => {
-                if self.version_reported != Some(v) && self.listens() {
+                let is_new = self.version_reported != Some(v) && now >= self.quiet_until;
+                if is_new && self.listens() {
                     self.version_reported = Some(v);
+                    self.quiet_until = now.saturating_add(self.config.backoff_max);
                     todo.push(Action::ReportVersion(v));
                 }
             }

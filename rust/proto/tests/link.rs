@@ -379,15 +379,42 @@ fn corrupt_memory_resets_the_link_and_each_pause_is_longer() {
 fn a_peer_of_another_version_is_reported_once() {
     let mut a = Side::new(0, 1);
     a.run(&Ram::new(0), None, MS);
-    let mut reports = 0;
-    for v in [2, 2, 2, 3, 3] {
-        let todo = a.link.mailbox(MailRead::Version(v), MS);
-        reports += todo
-            .into_iter()
-            .filter(|x| *x == Action::ReportVersion(v))
-            .count();
+    let mut reports = Vec::new();
+    for (ms, v) in [(1, 2), (2, 2), (1500, 2), (1501, 3), (1502, 3), (3000, 3)] {
+        let todo = a.link.mailbox(MailRead::Version(v), ms * MS);
+        let told = todo.into_iter().filter(|x| *x == Action::ReportVersion(v));
+        reports.extend(told.map(|_| (ms, v)));
     }
-    assert_eq!(reports, 2);
+    assert_eq!(reports, [(1, 2), (1501, 3)]);
+}
+
+/// design 2, never 5: a peer that changes its version, or says something else in between, is
+/// reported no more than once a second
+#[test]
+fn a_peer_of_many_versions_does_not_fill_the_log() {
+    let mut a = Side::new(0, 1);
+    a.run(&Ram::new(0), None, MS);
+    let mail = Mail {
+        generation: 7,
+        echo: 0,
+        len: LEN,
+        addr: 0x10_0000,
+    };
+    let mut reports = 0;
+    for n in 0..10_000 {
+        let said = match n % 3 {
+            0 => MailRead::Version(2),
+            1 => MailRead::Version(3),
+            _ => MailRead::Mail(mail),
+        };
+        let todo = a.link.mailbox(said, MS + n * MS);
+        let told = |x: &Action| matches!(x, Action::ReportVersion(_));
+        reports += todo.into_iter().filter(told).count();
+    }
+    assert!(
+        (9..=11).contains(&reports),
+        "{reports} reports in 10 seconds"
+    );
 }
 
 /// design 2, never 5
