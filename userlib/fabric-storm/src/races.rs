@@ -170,7 +170,7 @@ fn with_message<R>(control: &mut Control, f: impl FnOnce(&mut libc::msghdr) -> R
     message.msg_iovlen = 1;
     message.msg_control = control.0.as_mut_ptr().cast();
     // SAFETY: Arithmetic.
-    message.msg_controllen = unsafe { libc::CMSG_SPACE(4) } as _;
+    message.msg_controllen = unsafe { libc::CMSG_SPACE(4) } as usize;
     f(&mut message)
 }
 
@@ -183,7 +183,7 @@ fn give(socket: i32, fd: i32) -> bool {
             let header = libc::CMSG_FIRSTHDR(message);
             (*header).cmsg_level = libc::SOL_SOCKET;
             (*header).cmsg_type = libc::SCM_RIGHTS;
-            (*header).cmsg_len = libc::CMSG_LEN(4) as _;
+            (*header).cmsg_len = libc::CMSG_LEN(4) as usize;
             libc::CMSG_DATA(header).cast::<i32>().write_unaligned(fd);
             libc::sendmsg(socket, message, libc::MSG_NOSIGNAL) == 1
         }
