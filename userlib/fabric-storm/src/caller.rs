@@ -5,6 +5,7 @@
 
 use crate::{
     faults::Faults,
+    forms::{Answers, Form},
     log::Log,
     memory::{Arena, Place},
     random::Random,
@@ -14,20 +15,6 @@ use std::io;
 
 /// What `errno` is after a call that has succeeded.
 pub const OK: i32 = 0;
-
-/// A call of the device, as the header has it.
-pub struct Form {
-    /// Its name, without prefix.
-    pub name: &'static str,
-    /// Its number.
-    pub number: u32,
-    /// Bytes of the structure's first version.
-    pub first: u32,
-    /// Whether it writes to the structure.
-    pub writes: bool,
-    /// Errors with which it writes as well.
-    pub short: &'static [i32],
-}
 
 /// The one who calls, in one process.
 pub struct Caller {
@@ -135,7 +122,7 @@ impl Caller {
         };
         match flaw {
             0 => {
-                size = self.random.below(u64::from(form.first)) as u32;
+                size = self.random.index(form.first) as u32;
                 only(libc::EINVAL);
             }
             1 => {
@@ -161,11 +148,13 @@ impl Caller {
             }
             6 => {
                 place = Place::ReadOnly;
-                if form.writes {
-                    let written = |error: i32| error == OK || form.short.contains(&error);
-                    let faults = allowed.iter_mut().filter(|error| written(**error));
-                    faults.for_each(|error| *error = libc::EFAULT);
-                }
+                let written = |error: i32| match form.answers {
+                    Answers::Never => false,
+                    Answers::Late => error == OK || form.short.contains(&error),
+                    Answers::Early => error != libc::EACCES,
+                };
+                let faults = allowed.iter_mut().filter(|error| written(**error));
+                faults.for_each(|error| *error = libc::EFAULT);
             }
             7 => {
                 let magic = MP_IOC_MAGIC << 8;
@@ -196,7 +185,7 @@ impl Caller {
             return if got == OK { Ok(value) } else { Err(got) };
         }
         let after = self.arena.get(address, bytes.len());
-        let wrote = form.writes && (got == OK || form.short.contains(&got));
+        let wrote = form.answers != Answers::Never && (got == OK || form.short.contains(&got));
         let from = if wrote { whole } else { 0 };
         if after[from..] != bytes[from..] || after[..4] != bytes[..4] {
             self.fail("it has written where it must not");

@@ -3,6 +3,7 @@
 //! What a worker has done last, in memory that outlives it: whoever looks after the workers
 //! prints it when one has failed, hangs, or has been killed by a fault.
 
+use crate::forms;
 use std::sync::atomic::{AtomicU64, AtomicU8, Ordering::Relaxed};
 
 /// Lines that are kept.
@@ -10,36 +11,13 @@ const LINES: usize = 24;
 /// Most bytes of a line.
 const WIDTH: usize = 200;
 
-/// The kinds of calls that are counted.
-pub const KINDS: [&str; 19] = [
-    "INFO",
-    "CLOSE",
-    "WAIT",
-    "NOTIFY",
-    "WATCH",
-    "SIGNAL",
-    "INTERFACES",
-    "INTERFACE",
-    "WINDOWS",
-    "WINDOW",
-    "SESSION_OPEN",
-    "SESSION",
-    "SESSION_ADDRESS",
-    "SESSION_ACCESS",
-    "mmap",
-    "munmap",
-    "read",
-    "poll",
-    "open",
-];
-
 /// The log of one worker.
 pub struct Log {
     /// Calls begun so far, over all processes that were this worker.
     pub calls: AtomicU64,
     lines: [[AtomicU8; WIDTH]; LINES],
     /// Calls that have succeeded, and those that have failed as they must, by kind.
-    tallies: [[AtomicU64; 2]; KINDS.len()],
+    tallies: [[AtomicU64; 2]; forms::KINDS],
 }
 
 impl Log {
@@ -78,7 +56,7 @@ impl Log {
 
     /// Counts a call that has ended as it may.
     pub fn count(&self, kind: &str, succeeded: bool) {
-        let at = KINDS.iter().position(|known| *known == kind);
+        let at = (0..forms::KINDS).find(|at| forms::name(*at) == kind);
         let [good, bad] = &self.tallies[at.expect("a kind")];
         if succeeded { good } else { bad }.fetch_add(1, Relaxed);
     }

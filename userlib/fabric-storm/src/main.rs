@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Random calls of the fabric's character device by several processes, of which some are
-//! killed: `fabric_storm --seed N --calls N --workers N`, on a host with the module. Each worker
-//! makes so many calls; with `--faults 1`, some of them find no memory. An answer that `uapi/linux/mp_fabric.h` does not allow, a fault, or a
-//! worker that hangs is a failure: then the last calls of that worker are printed.
+//! killed: `fabric_storm --seed N --calls N --workers N`, on a host with the module. Each
+//! worker makes so many calls. With `--faults 1`, some of them find no memory; with
+//! `--nobody UID`, every other worker is that user, with a group of the same number; with
+//! `--spare ADDRESS`, those who may expose physical memory that begins there, two pages that
+//! nobody uses. An answer that `uapi/linux/mp_fabric.h` does not allow, a fault, or a worker
+//! that hangs is a failure: then the last calls of that worker are printed.
 //!
-//! * [`worker`] has what is called, and what it may answer.
+//! * [`forms`] has all calls.
+//! * [`worker`], [`objects`] have what is called, and what it may answer; [`races`] what
+//!   several threads and processes do at once.
 //! * [`caller`] knows how it is called, well or badly, and whether the answer is right.
 //! * [`memory`] has places for arguments.
 //! * [`faults`] takes the kernel's memory away.
@@ -14,12 +19,20 @@
 
 mod caller;
 mod faults;
+mod forms;
 mod log;
 mod memory;
+mod objects;
+mod races;
 mod random;
 mod worker;
 
-use crate::{faults::Faults, log::Log, random::Random, worker::Worker};
+use crate::{
+    faults::Faults,
+    log::Log,
+    random::Random,
+    worker::{Powers, Worker},
+};
 use std::{
     env,
     process::ExitCode,
@@ -40,6 +53,8 @@ struct Options {
     calls: u64,
     workers: usize,
     faults: Faults,
+    nobody: Option<u32>,
+    spare: Option<u64>,
 }
 
 fn options() -> Result<Options, String> {
@@ -48,6 +63,8 @@ fn options() -> Result<Options, String> {
         calls: 1000,
         workers: 3,
         faults: Faults(false),
+        nobody: None,
+        spare: None,
     };
     let mut words = env::args().skip(1);
     while let Some(name) = words.next() {
@@ -58,6 +75,8 @@ fn options() -> Result<Options, String> {
             "--calls" => options.calls = value,
             "--workers" => options.workers = value.clamp(1, 64) as usize,
             "--faults" => options.faults = Faults(value != 0),
+            "--nobody" => options.nobody = u32::try_from(value).ok(),
+            "--spare" => options.spare = Some(value),
             _ => return Err(format!("{name} is unknown")),
         }
     }
@@ -86,10 +105,18 @@ impl Charge {
         self.pid = unsafe { libc::fork() };
         assert!(self.pid >= 0, "fork");
         if self.pid == 0 {
+            let nobody = options.nobody.filter(|_| number % 2 == 1);
+            if let Some(user) = nobody {
+                become_user(user);
+            }
             // SAFETY: No pointers; whoever dies leaves no workers behind.
             unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            let powers = Powers {
+                is_privileged: nobody.is_none(),
+                spare: options.spare,
+            };
             let random = Random::new(options.seed, part);
-            Worker::new(random, self.log, options.faults).run(options.calls);
+            Worker::new(random, self.log, options.faults, powers).run(options.calls);
             std::process::exit(0);
         }
     }
@@ -127,6 +154,17 @@ impl Charge {
     }
 }
 
+/// Has this process be that of a user, with a group of the same number and no privilege.
+fn become_user(user: u32) {
+    // SAFETY: No pointer but one to no groups.
+    let result = unsafe {
+        libc::setgroups(0, std::ptr::null())
+            | libc::setresgid(user, user, user)
+            | libc::setresuid(user, user, user)
+    };
+    assert_eq!(result, 0, "no other user");
+}
+
 /// Runs all workers to their end, or to the first failure; how many were killed.
 fn run(options: &Options, charges: &mut [Charge]) -> Result<u64, ()> {
     let mut killed = 0;
@@ -159,7 +197,26 @@ fn run(options: &Options, charges: &mut [Charge]) -> Result<u64, ()> {
     Ok(killed)
 }
 
+/// As the program that a worker has become.
+fn heir() -> Option<ExitCode> {
+    let mut words = env::args().skip(1);
+    if words.next()? != "--heir" {
+        return None;
+    }
+    let fds: Vec<_> = words.filter_map(|word| word.parse().ok()).collect();
+    Some(match races::heir(&fds) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            println!("{why}");
+            ExitCode::FAILURE
+        }
+    })
+}
+
 fn main() -> ExitCode {
+    if let Some(ended) = heir() {
+        return ended;
+    }
     let options = match options() {
         Ok(options) => options,
         Err(why) => {
@@ -187,7 +244,8 @@ fn main() -> ExitCode {
         .filter(|charge| charge.pid != 0)
         .for_each(Charge::kill);
     let calls: u64 = logs.iter().map(|log| log.calls.load(Relaxed)).sum();
-    for (kind, name) in log::KINDS.iter().enumerate() {
+    for kind in 0..forms::KINDS {
+        let name = forms::name(kind);
         let sum = |which: usize| logs.iter().map(|log| log.tally(kind)[which]).sum::<u64>();
         println!("{name}: {} succeeded, {} failed", sum(0), sum(1));
     }

@@ -3,87 +3,77 @@
 //! A worker: contexts and what it knows of them, from which follows what each call may answer.
 
 use crate::{
-    caller::{errno, Caller, Form, OK},
+    caller::{errno, Caller, OK},
     faults::Faults,
+    forms::*,
     log::Log,
     memory::{Arena, Place},
+    objects::{Kind, Thing},
     random::Random,
 };
 use libc::{
     EACCES, EADDRINUSE, EAGAIN, EBADF, ECONNREFUSED, ECONNRESET, EDQUOT, EFAULT, EINVAL, ENETDOWN,
-    ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN, ENXIO, EOPNOTSUPP, ETIMEDOUT,
+    ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN, ENXIO, EOPNOTSUPP, EPERM, ETIMEDOUT,
 };
 use mp_fabric::sys::*;
-use std::{ptr::null_mut, time::Duration};
+use std::ptr::null_mut;
 
 /// Most contexts of a worker, sessions of one, and mappings.
-const CONTEXTS: usize = 3;
+pub const CONTEXTS: usize = 3;
 const SESSIONS: usize = 6;
 const MAPS: usize = 12;
 /// Bytes of a page.
-const PAGE: u64 = 4096;
+pub const PAGE: u64 = 4096;
 /// Handles and identifiers that nobody has.
-const NOBODY: [u32; 3] = [0, 0x7FFF_FFF1, u32::MAX];
-
-macro_rules! forms {
-    ($($form:ident $number:ident $first:literal $writes:literal $short:expr;)*) => {$(
-        const $form: Form = Form {
-            name: stringify!($form),
-            number: $number,
-            first: $first,
-            writes: $writes,
-            short: $short,
-        };
-    )*};
-}
-
-forms! {
-    INFO MP_IOC_INFO 24 true &[];
-    CLOSE MP_IOC_CLOSE 8 false &[];
-    WAIT MP_IOC_WAIT 32 true &[];
-    NOTIFY MP_IOC_NOTIFY 24 false &[];
-    WATCH MP_IOC_WATCH 24 false &[];
-    SIGNAL MP_IOC_SIGNAL 8 false &[];
-    INTERFACES MP_IOC_INTERFACES 24 true &[ENOSPC];
-    INTERFACE MP_IOC_INTERFACE 96 true &[];
-    WINDOWS MP_IOC_WINDOWS 24 true &[ENOSPC];
-    WINDOW MP_IOC_WINDOW 72 true &[ENOSPC];
-    SESSION_OPEN MP_IOC_SESSION_OPEN 80 true &[];
-    SESSION MP_IOC_SESSION 48 true &[];
-    SESSION_ADDRESS MP_IOC_SESSION_ADDRESS 16 true &[];
-    SESSION_ACCESS MP_IOC_SESSION_ACCESS 16 false &[];
-}
+pub const NOBODY: [u32; 3] = [0, 0x7FFF_FFF1, u32::MAX];
 
 /// A session that is open.
 #[derive(Clone, Copy)]
-struct Session {
-    handle: u32,
+pub struct Session {
+    pub handle: u32,
     /// Windows as they were last described: offset and bytes.
     windows: [(u64, u64); 2],
 }
 
 /// An open file.
-struct Context {
-    fds: Vec<i32>,
-    sessions: Vec<Session>,
-    /// Handles that were sessions of this context, or are of another one.
-    strangers: Vec<u32>,
+pub struct Context {
+    pub fds: Vec<i32>,
+    pub sessions: Vec<Session>,
+    /// All other objects.
+    pub things: Vec<Thing>,
+    /// Handles that were of this context, or are of another one.
+    pub strangers: Vec<u32>,
+    /// Where its status words can be mapped, and how many bytes they are.
+    pub status: (u64, u64),
     /// Whether another process has opened it.
-    is_inherited: bool,
+    pub is_inherited: bool,
 }
 
 /// One worker, in one process.
 pub struct Worker {
-    caller: Caller,
+    pub caller: Caller,
     /// For arrays, apart from the structures that name them.
-    arrays: Arena,
-    contexts: Vec<Context>,
-    maps: Vec<(usize, usize)>,
-    interfaces: Vec<u32>,
+    pub arrays: Arena,
+    pub contexts: Vec<Context>,
+    pub maps: Vec<(usize, usize)>,
+    pub interfaces: Vec<u32>,
+    /// What the kernel has: `MP_FEATURE_*`.
+    pub features: u64,
+    /// What the user may do.
+    pub powers: Powers,
+}
+
+/// What the user who runs a worker may do.
+#[derive(Debug, Clone, Copy)]
+pub struct Powers {
+    /// Work with physical addresses.
+    pub is_privileged: bool,
+    /// Memory that nobody uses, a page at least, if there is such.
+    pub spare: Option<u64>,
 }
 
 /// Now, as deadlines have it.
-fn now() -> u64 {
+pub fn now() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
@@ -93,9 +83,29 @@ fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Maps so many bytes to be read and written, where the kernel chooses; -1 if it does not.
+pub fn map(fd: i32, offset: u64, len: usize) -> i64 {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: Where the kernel chooses.
+    let memory = unsafe {
+        libc::mmap(
+            null_mut(),
+            len,
+            protection,
+            libc::MAP_SHARED,
+            fd,
+            offset as i64,
+        )
+    };
+    match memory == libc::MAP_FAILED {
+        true => -1,
+        false => memory as i64,
+    }
+}
+
 impl Worker {
     /// In this process, with these random numbers.
-    pub fn new(random: Random, log: &'static Log, faults: Faults) -> Self {
+    pub fn new(random: Random, log: &'static Log, faults: Faults, powers: Powers) -> Self {
         let caller = Caller {
             random,
             log,
@@ -109,6 +119,8 @@ impl Worker {
             contexts: Vec::new(),
             maps: Vec::new(),
             interfaces: Vec::new(),
+            features: 0,
+            powers,
         }
     }
 
@@ -123,8 +135,9 @@ impl Worker {
         {
             if self.contexts.is_empty() {
                 self.open();
-                while self.interfaces.is_empty() {
+                while self.interfaces.is_empty() || self.features == 0 {
                     self.interfaces();
+                    self.info();
                 }
             }
             // Without sessions, little else succeeds.
@@ -136,42 +149,91 @@ impl Worker {
         }
     }
 
-    fn random(&mut self) -> &mut Random {
+    pub fn random(&mut self) -> &mut Random {
         &mut self.caller.random
     }
 
     fn step(&mut self) {
-        match self.random().below(100) {
+        match self.random().below(16) {
+            0..2 => self.step_of_files(),
+            2..8 => self.step_of_sessions(),
+            8..15 => self.step_of_objects(),
+            _ => self.step_of_processes(),
+        }
+    }
+
+    fn step_of_files(&mut self) {
+        match self.random().below(16) {
             0..2 => self.open(),
-            2..4 => self.close_file(),
-            4..6 => self.duplicate(),
-            6..9 => self.info(),
-            9..13 => self.close(),
-            13..22 => self.wait(),
-            22..27 => self.notify(),
-            27..32 => self.watch(),
-            32..41 => self.signal(),
-            41..43 => self.interfaces(),
-            43..46 => self.interface(),
-            46..50 => self.windows(),
-            50..55 => self.window(),
-            55..68 => self.open_session(),
-            68..76 => self.describe(),
-            76..78 => self.address(),
-            78..80 => self.access(),
-            80..86 => self.map(),
-            86..89 => self.unmap(),
-            89..92 => self.touch(),
-            92..95 => self.read(),
-            95..97 => self.poll(),
-            97 => self.race(),
-            98 => self.child(),
+            2 => self.close_file(),
+            3 => self.duplicate(),
+            4..7 => self.info(),
+            7..9 => self.interfaces(),
+            9..11 => self.interface(),
+            11..14 => self.read(),
+            _ => self.poll(),
+        }
+    }
+
+    fn step_of_sessions(&mut self) {
+        match self.random().below(64) {
+            0..4 => self.close(),
+            4..13 => self.wait(),
+            13..18 => self.notify(),
+            18..22 => self.watch(),
+            22..29 => self.signal(),
+            29..33 => self.windows(),
+            33..37 => self.window(),
+            37..43 => self.open_session(),
+            43 => self.open_physical(),
+            44..50 => self.describe(),
+            50..52 => self.address(),
+            52..54 => self.access(),
+            54..59 => self.map(),
+            59..62 => self.unmap(),
+            _ => self.touch(),
+        }
+    }
+
+    fn step_of_objects(&mut self) {
+        match self.random().below(64) {
+            0..5 => self.create_segment(),
+            5 => self.fill_segment(),
+            6 => self.share_segment(),
+            7..10 => self.attach_segment(),
+            10..13 => self.show_segment(),
+            13..17 => self.describe_segment(),
+            17..20 => self.remove(),
+            20 => self.remove_wrongly(),
+            21..25 => self.offer(),
+            25..33 => self.connect(),
+            33..37 => self.describe_connection(),
+            37..41 => self.notice(),
+            41..45 => self.send(),
+            45..49 => self.receive(),
+            49..52 => self.barrier(),
+            52..54 => self.create_queue(),
+            54..59 => self.start_queue(),
+            59..61 => self.abort_queue(),
+            61..63 => self.describe_queue(),
+            _ => self.close(),
+        }
+    }
+
+    fn step_of_processes(&mut self) {
+        match self.random().below(16) {
+            0..3 => self.race(),
+            3..5 => self.race_for_memory(),
+            5..8 => self.crowd(),
+            8..10 => self.child(),
+            10..12 => self.become_another(),
+            12..14 => self.pass(),
             _ => self.victim(),
         }
     }
 
     /// One of the contexts, and one of its descriptors.
-    fn context(&mut self) -> (usize, i32) {
+    pub fn context(&mut self) -> (usize, i32) {
         let n = self.contexts.len();
         let at = self.caller.random.index(n);
         let fds = &self.contexts[at].fds;
@@ -179,7 +241,7 @@ impl Worker {
     }
 
     /// A call of a context, with what it may answer to its owner.
-    fn ask<T: Copy>(
+    pub fn ask<T: Copy>(
         &mut self,
         (at, fd): (usize, i32),
         form: &Form,
@@ -207,7 +269,7 @@ impl Worker {
     }
 
     /// An interface, and whether it is there.
-    fn an_interface(&mut self) -> (u32, bool) {
+    pub fn an_interface(&mut self) -> (u32, bool) {
         let random = &mut self.caller.random;
         if self.interfaces.is_empty() || random.one_in(10) {
             return (random.pick(&NOBODY), false);
@@ -221,11 +283,19 @@ impl Worker {
             let (interface, is_there) = self.an_interface();
             let events = MP_EVENT_STATE | MP_EVENT_WINDOWS;
             (interface, MP_WAIT_INTERFACE, is_there, events)
+        } else if let (Some(thing), false) = (self.a_thing(at), self.random().one_in(2)) {
+            (thing.handle, 0, true, thing.events())
         } else {
             let (session, is_there) = self.session(at);
             let events = MP_EVENT_PAIRED | MP_EVENT_SIGNAL | MP_EVENT_CLOSED | MP_EVENT_DOWN;
             (session, 0, is_there, events)
         }
+    }
+
+    /// An object of the context that is no session.
+    fn a_thing(&mut self, at: usize) -> Option<Thing> {
+        let things = &self.contexts[at].things;
+        (!things.is_empty()).then(|| self.caller.random.pick(things))
     }
 
     /// Some of these bits, one in sixteen times with one that no object knows; whether that is so.
@@ -238,7 +308,7 @@ impl Worker {
         (mask, mask & !known != 0)
     }
 
-    fn open(&mut self) {
+    pub fn open(&mut self) {
         if self.contexts.len() >= CONTEXTS {
             return;
         }
@@ -247,19 +317,25 @@ impl Worker {
             // SAFETY: A path.
             i64::from(unsafe { libc::open(c"/dev/mp_fabric".as_ptr(), flags) })
         });
-        let strangers = self.contexts.iter().flat_map(|c| &c.sessions);
-        let strangers = strangers.map(|session| session.handle).collect();
+        let of = |c: &Context| {
+            let sessions = c.sessions.iter().map(|session| session.handle);
+            let things = c.things.iter().map(|thing| thing.handle);
+            sessions.chain(things).collect::<Vec<_>>()
+        };
+        let strangers = self.contexts.iter().flat_map(of).collect();
         if let Ok(fd) = opened {
             self.contexts.push(Context {
                 fds: vec![fd as i32],
                 sessions: Vec::new(),
+                things: Vec::new(),
                 strangers,
+                status: (0, 0),
                 is_inherited: false,
             });
         }
     }
 
-    fn close_file(&mut self) {
+    pub fn close_file(&mut self) {
         let (at, fd) = self.context();
         // SAFETY: A descriptor of this process, which forgets it.
         unsafe { libc::close(fd) };
@@ -282,28 +358,34 @@ impl Worker {
         }
     }
 
-    fn info(&mut self) {
+    pub fn info(&mut self) {
         let of = self.context();
         let info = self.ask(of, &INFO, mp_info::default(), &[OK], "");
-        if info.is_ok_and(|info| info.version != MP_FABRIC_VERSION && info.version != 0) {
+        let Ok(info) = info else { return };
+        if info.version != MP_FABRIC_VERSION {
             self.caller.fail("another version");
         }
+        self.features = info.features;
+        self.contexts[of.0].status = (info.status_offset, info.status_length);
     }
 
-    fn close(&mut self) {
+    pub fn close(&mut self) {
         let of = self.context();
-        let (handle, is_there) = self.session(of.0);
+        let (mut handle, mut is_there) = self.session(of.0);
+        if let (Some(thing), true) = (self.a_thing(of.0), self.random().one_in(2)) {
+            (handle, is_there) = (thing.handle, true);
+        }
         let close = mp_handle { size: 0, handle };
         let allowed = [if is_there { OK } else { ENOENT }];
         let closed = self.ask(of, &CLOSE, close, &allowed, &format!("{handle:#x}"));
         if closed.is_ok() {
             let context = &mut self.contexts[of.0];
             context.sessions.retain(|session| session.handle != handle);
-            context.strangers.push(handle);
+            self.forget(of.0, handle);
         }
     }
 
-    fn wait(&mut self) {
+    pub fn wait(&mut self) {
         let of = self.context();
         let (target, mut flags, is_there, known) = self.target(of.0);
         let (mask, mut is_wrong) = self.mask(known);
@@ -330,6 +412,7 @@ impl Worker {
             (true, _) => &[EINVAL],
             (_, false) => &[absent],
             _ if flags & MP_WAIT_INTERFACE != 0 || mask & MP_EVENT_PAIRED != 0 => &[OK, ETIMEDOUT],
+            _ if self.thing(of.0, target).is_some() => &[OK, ETIMEDOUT],
             _ => &[OK, ETIMEDOUT, ENOTCONN],
         };
         let wait = mp_wait {
@@ -343,7 +426,7 @@ impl Worker {
         let text = format!("target {target:#x} flags {flags:#x} mask {mask:#x}");
         let waited = self.ask(of, &WAIT, wait, allowed, &text);
         if waited.is_err_and(|error| error == EFAULT) && self.caller.place == Place::ReadOnly {
-            return self.wait_again(of.1, wait);
+            return self.wait_again(of, wait);
         }
         if let Ok(wait) = waited {
             if wait.events == 0 || wait.events & !mask != 0 {
@@ -353,14 +436,17 @@ impl Worker {
     }
 
     /// What a wait has taken that could not tell of it, is there for the next one.
-    fn wait_again(&mut self, fd: i32, wait: mp_wait) {
+    fn wait_again(&mut self, (at, fd): (usize, i32), wait: mp_wait) {
         let mut again = mp_wait {
             size: size_of::<mp_wait>() as u32,
             deadline: MP_DEADLINE_PAST,
             ..wait
         };
         // A link that has found no memory starts over: that it was down is not so any more.
-        let allowed: &[i32] = if self.caller.faults.0 {
+        let may_end = self
+            .thing(at, wait.target)
+            .is_some_and(|thing| wait.mask & !thing.lasting() != 0);
+        let allowed: &[i32] = if self.caller.faults.0 || may_end {
             &[OK, ETIMEDOUT]
         } else {
             &[OK]
@@ -369,6 +455,12 @@ impl Worker {
             // SAFETY: The structure that goes with the number.
             i64::from(unsafe { libc::ioctl(fd, u64::from(MP_IOC_WAIT), &mut again) })
         });
+    }
+
+    /// The object of a context with that handle.
+    fn thing(&self, at: usize, handle: u32) -> Option<Thing> {
+        let mut things = self.contexts[at].things.iter();
+        things.find(|thing| thing.handle == handle).copied()
     }
 
     /// A descriptor for notifications, and whether it will do.
@@ -442,19 +534,27 @@ impl Worker {
         let _ = self.ask(of, &WATCH, watch, &allowed, &text);
     }
 
-    fn signal(&mut self) {
+    pub fn signal(&mut self) {
         let of = self.context();
-        let (handle, is_there) = self.session(of.0);
-        let allowed: &[i32] = match is_there {
+        let (mut handle, is_there) = self.session(of.0);
+        let mut allowed: &[i32] = match is_there {
             true => &[OK, ECONNRESET, ENETDOWN, ENOTCONN],
             false => &[ENOENT],
         };
+        if let (Some(thing), true) = (self.a_thing(of.0), self.random().one_in(2)) {
+            handle = thing.handle;
+            allowed = match thing.kind {
+                Kind::Connection(MP_OBJECT_EVENT) => &[OK, ECONNRESET, ENETDOWN],
+                Kind::Connection(_) => &[EINVAL],
+                _ => &[ENOENT],
+            };
+        }
         let signal = mp_handle { size: 0, handle };
         let _ = self.ask(of, &SIGNAL, signal, allowed, &format!("{handle:#x}"));
     }
 
     /// Room for an array of so many numbers, in a place that is good or not.
-    fn array(&mut self, len: usize) -> (u64, Place) {
+    pub fn array(&mut self, len: usize) -> (u64, Place) {
         let random = &mut self.caller.random;
         let place = match random.below(8) {
             0 => Place::Nowhere,
@@ -622,7 +722,7 @@ impl Worker {
         &[EINVAL]
     }
 
-    fn open_session(&mut self) {
+    pub fn open_session(&mut self) {
         let of = self.context();
         if self.contexts[of.0].sessions.len() >= SESSIONS {
             return self.close();
@@ -664,7 +764,64 @@ impl Worker {
         });
     }
 
-    fn describe(&mut self) {
+    /// Asks for windows to physical addresses: those of memory that nobody uses, unless the
+    /// kernel refuses them anyway.
+    fn open_physical(&mut self) {
+        let of = self.context();
+        if self.contexts[of.0].sessions.len() >= SESSIONS {
+            return self.close();
+        }
+        let (interface, is_there) = self.an_interface();
+        let powers = self.powers;
+        let random = self.random();
+        let mut open = mp_session_open {
+            interface,
+            location: MP_LOCATION_PHYSICAL,
+            protocol: 0x5702_0000,
+            ..Default::default()
+        };
+        match random.one_in(2) {
+            true => {
+                open.role = MP_ROLE_SERVER;
+                (open.local_min, open.local_max) = (PAGE, PAGE);
+                open.address = match (powers.is_privileged, powers.spare) {
+                    (true, Some(spare)) => spare + random.pick(&[0, 1, PAGE]),
+                    (true, None) => return,
+                    (false, _) => random.pick(&[1, PAGE, 1 << 20, 1 << 32, u64::MAX - PAGE]),
+                };
+            }
+            false => {
+                open.role = MP_ROLE_CLIENT;
+                (open.remote_min, open.remote_max) = (1, random.pick(&[1, PAGE, MP_SIZE_MAX]));
+            }
+        }
+        let allowed: &[i32] = match (is_there, powers.is_privileged) {
+            (false, _) => &[ENODEV],
+            (_, false) => &[EPERM],
+            _ => &[
+                OK,
+                ENETDOWN,
+                ENOSPC,
+                EOPNOTSUPP,
+                ECONNREFUSED,
+                EADDRINUSE,
+                EDQUOT,
+                ENOMEM,
+            ],
+        };
+        let text = format!(
+            "{interface:#x} physical role {} {:#x}",
+            open.role, open.address
+        );
+        if let Ok(open) = self.ask(of, &SESSION_OPEN, open, allowed, &text) {
+            self.contexts[of.0].sessions.push(Session {
+                handle: open.handle,
+                windows: [(0, 0); 2],
+            });
+        }
+    }
+
+    pub fn describe(&mut self) {
         let of = self.context();
         let (handle, is_there) = self.session(of.0);
         let allowed = [if is_there { OK } else { ENOENT }];
@@ -693,6 +850,7 @@ impl Worker {
         let of = self.context();
         let (handle, is_there) = self.session(of.0);
         let allowed: &[i32] = match is_there {
+            _ if !self.powers.is_privileged => &[EPERM, ENOENT],
             true => &[OK, ENETDOWN, ENOTCONN, ECONNRESET, ENXIO, EOPNOTSUPP],
             false => &[ENOENT],
         };
@@ -717,6 +875,7 @@ impl Worker {
             .pick(&[0, 1, 2, 3, 4, MP_ACCESS_CLEAR, MP_ACCESS_CLEAR | 1]);
         let is_wrong = !matches!(mode, 1..=3 | MP_ACCESS_CLEAR);
         let allowed: &[i32] = match (is_there, is_wrong) {
+            _ if !self.powers.is_privileged => &[EPERM, ENOENT, EINVAL],
             (false, true) => &[ENOENT, EINVAL],
             (false, _) => &[ENOENT],
             (_, true) => &[EINVAL],
@@ -736,13 +895,17 @@ impl Worker {
         );
     }
 
-    fn map(&mut self) {
+    pub fn map(&mut self) {
         if self.maps.len() >= MAPS {
             return self.unmap();
         }
         let (at, fd) = self.context();
         let known = self.contexts[at].sessions.iter().flat_map(|s| s.windows);
-        let known: Vec<_> = known.filter(|(_, len)| *len != 0).collect();
+        let things = self.contexts[at].things.iter().map(|thing| thing.window);
+        let known = known
+            .chain(things)
+            .filter(|(offset, len)| *offset != 0 && *len != 0);
+        let known: Vec<_> = known.collect();
         let random = &mut self.caller.random;
         let is_known = !known.is_empty() && !random.one_in(6);
         let (offset, len) = match is_known {
@@ -800,6 +963,24 @@ impl Worker {
         }
     }
 
+    /// Maps so many bytes to be read and written.
+    pub fn map_at(&self, fd: i32, offset: u64, len: usize, allowed: &[i32]) -> Option<usize> {
+        let text = format!("fd {fd} offset {offset:#x} bytes {len:#x}");
+        let mapped = self
+            .caller
+            .plain("mmap", &text, allowed, || map(fd, offset, len));
+        mapped.ok().map(|address| address as usize)
+    }
+
+    /// Takes away what was mapped.
+    pub fn unmap_at(&self, start: usize, len: usize) {
+        let text = format!("{start:#x} bytes {len:#x}");
+        let _ = self.caller.plain("munmap", &text, &[OK], || {
+            // SAFETY: A mapping of this process, without references into it.
+            i64::from(unsafe { libc::munmap(start as *mut _, len) })
+        });
+    }
+
     fn unmap(&mut self) {
         if self.maps.is_empty() {
             return;
@@ -813,11 +994,7 @@ impl Worker {
             // SAFETY: A mapping of this module, without references into it.
             unsafe { libc::munmap(middle as *mut _, PAGE as usize) };
         }
-        let text = format!("{start:#x} bytes {len:#x}");
-        let _ = self.caller.plain("munmap", &text, &[OK], || {
-            // SAFETY: As above.
-            i64::from(unsafe { libc::munmap(start as *mut _, len) })
-        });
+        self.unmap_at(start, len);
     }
 
     /// Uses memory that is mapped, or has its protection changed: whatever has become of the
@@ -854,7 +1031,7 @@ impl Worker {
         }
     }
 
-    fn read(&mut self) {
+    pub fn read(&mut self) {
         let (at, fd) = self.context();
         let record = size_of::<mp_event>();
         let len = self
@@ -907,142 +1084,6 @@ impl Worker {
         });
         if poll.revents & !libc::POLLIN != 0 {
             self.caller.fail(&format!("events {:#x}", poll.revents));
-        }
-    }
-
-    /// Closes a session, or its context, while another thread waits for it.
-    fn race(&mut self) {
-        let (at, fd) = self.context();
-        let context = &self.contexts[at];
-        let Some(session) = context.sessions.first().copied() else {
-            return;
-        };
-        if context.is_inherited {
-            return;
-        }
-        self.caller
-            .log
-            .begin(&format!("race for {:#x}", session.handle));
-        let pause = Duration::from_micros(self.caller.random.below(300));
-        let waiter = std::thread::spawn(move || {
-            let mut wait = mp_wait {
-                size: size_of::<mp_wait>() as u32,
-                target: session.handle,
-                mask: MP_EVENT_SIGNAL | MP_EVENT_PAIRED,
-                deadline: now() + 5_000_000,
-                ..Default::default()
-            };
-            // SAFETY: The structure that goes with the number.
-            let got = unsafe { libc::ioctl(fd, u64::from(MP_IOC_WAIT), &mut wait) };
-            if got == 0 {
-                OK
-            } else {
-                errno()
-            }
-        });
-        std::thread::sleep(pause);
-        let mut close = mp_handle {
-            size: size_of::<mp_handle>() as u32,
-            handle: session.handle,
-        };
-        // SAFETY: As above.
-        if unsafe { libc::ioctl(fd, u64::from(MP_IOC_CLOSE), &mut close) } != 0 {
-            self.caller.fail("it was closed already");
-        }
-        let got = waiter.join().expect("it does not panic");
-        self.caller.expect("WAIT", got, &[OK, ENOENT, ETIMEDOUT]);
-        let context = &mut self.contexts[at];
-        context.sessions.remove(0);
-        context.strangers.push(session.handle);
-    }
-
-    /// Forks; in the child, does as `f` does.
-    fn fork(&mut self, f: impl FnOnce(&mut Worker)) -> i32 {
-        // SAFETY: No arguments.
-        let parent = unsafe { libc::getpid() };
-        // SAFETY: There is one thread only, and the child uses what it has a copy of.
-        match unsafe { libc::fork() } {
-            0 => {
-                // SAFETY: No pointers; nobody is left behind by who is killed.
-                unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-                // SAFETY: No arguments.
-                if unsafe { libc::getppid() } != parent {
-                    std::process::exit(0);
-                }
-                self.contexts
-                    .iter_mut()
-                    .for_each(|context| context.is_inherited = true);
-                // Windows are not inherited.
-                self.maps.clear();
-                f(self);
-                std::process::exit(0);
-            }
-            child => child,
-        }
-    }
-
-    /// Waits for a child.
-    fn reap(&self, child: i32) -> i32 {
-        let mut status = 0;
-        // SAFETY: A status is written.
-        while unsafe { libc::waitpid(child, &mut status, 0) } == -1 && errno() == libc::EINTR {}
-        status
-    }
-
-    /// A child that inherits contexts, which are useless to it, and uses one of its own.
-    fn child(&mut self) {
-        let child = self.fork(|worker| {
-            worker.close_file();
-            worker.contexts.truncate(CONTEXTS - 1);
-            worker.open();
-            for _ in 0..12 {
-                match worker.random().below(8) {
-                    0 => worker.open_session(),
-                    1 => worker.signal(),
-                    2 => worker.map(),
-                    3 => worker.read(),
-                    4 => worker.wait(),
-                    5 => worker.close(),
-                    6 => worker.describe(),
-                    _ => worker.info(),
-                }
-            }
-        });
-        if child > 0 && self.reap(child) != 0 {
-            std::process::exit(1);
-        }
-    }
-
-    /// A child that waits for ever, with a session of its own, and is killed.
-    fn victim(&mut self) {
-        let child = self.fork(|worker| {
-            worker.contexts.clear();
-            worker.open();
-            for _ in 0..4 {
-                worker.open_session();
-            }
-            let Some(session) = worker.contexts[0].sessions.first() else {
-                return;
-            };
-            let mut wait = mp_wait {
-                size: size_of::<mp_wait>() as u32,
-                target: session.handle,
-                mask: MP_EVENT_PAIRED | MP_EVENT_SIGNAL,
-                deadline: MP_DEADLINE_NEVER,
-                ..Default::default()
-            };
-            let fd = worker.contexts[0].fds[0];
-            // SAFETY: The structure that goes with the number.
-            unsafe { libc::ioctl(fd, u64::from(MP_IOC_WAIT), &mut wait) };
-        });
-        if child > 0 {
-            std::thread::sleep(Duration::from_micros(self.caller.random.below(4000)));
-            // SAFETY: A child of this process that has not been waited for.
-            unsafe { libc::kill(child, libc::SIGKILL) };
-            let status = self.reap(child);
-            if libc::WIFEXITED(status) && libc::WEXITSTATUS(status) != 0 {
-                std::process::exit(1);
-            }
         }
     }
 }
