@@ -568,9 +568,12 @@ mod tests {
         }
     }
 
-    impl Told for Atomic<u32> {
+    /// The sum of the tags that have ended.
+    struct Ended(Atomic<u32>);
+
+    impl Told for Ended {
         fn told(&self, tag: usize, _result: Result) {
-            self.fetch_add(tag as u32, Relaxed);
+            self.0.fetch_add(tag as u32, Relaxed);
         }
     }
 
@@ -591,7 +594,7 @@ mod tests {
         let engine = new_worker!(slow.clone())?;
         let memory = Memory::begin(pool.clone(), Far::arena(slow, PAGE))?;
         let reader = Arc::new(Reader(memory.alloc(PAGE)?), GFP_KERNEL)?;
-        let told = Arc::new(Atomic::new(0u32), GFP_KERNEL)?;
+        let told = Arc::new(Ended(Atomic::new(0)), GFP_KERNEL)?;
         // The destination ends first, then the source.
         let source = Source::new(reader.clone())?;
         let remote = memory.reach(0, PAGE)?;
@@ -601,10 +604,10 @@ mod tests {
         );
         let second = remote.copy(0, &source, 0, PAGE, (told.clone(), 100));
         assert_eq!(second.err(), Some(EAGAIN));
-        assert_eq!(told.load(Relaxed), 0);
+        assert_eq!(told.0.load(Relaxed), 0);
         engine.kick();
         remote.stop();
-        assert_eq!(told.load(Relaxed), 1);
+        assert_eq!(told.0.load(Relaxed), 1);
         let late = remote.copy(0, &source, 0, PAGE, (told.clone(), 100));
         assert_eq!(late.err(), Some(error::not_connected()));
         let remote = memory.reach(0, PAGE)?;
@@ -614,7 +617,7 @@ mod tests {
         );
         engine.kick();
         drop(source);
-        assert_eq!(told.load(Relaxed), 3);
+        assert_eq!(told.0.load(Relaxed), 3);
         memory.end();
         drop((remote, reader));
         pool.close();
