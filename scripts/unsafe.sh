@@ -21,9 +21,13 @@ places() {
 		rust/mp_transport/capi.rs       the same
 		rust/mp_transport/copy.rs       copies from and to memory that others change
 		rust/mp_transport/local.rs      names memory to a DMA engine
+		rust/mp_transport/memory        copies by an engine: the same
+		rust/mp_transport/memory.rs     the same
 		rust/mp_transport.rs            initialises static locks
 		rust/mp_transport/service.rs    has one
 		rust/pximc_ntb/dma.rs           names memory to a DMA engine
+		rust/pximc_ntb/arena.rs         the same
+		rust/pximc_ntb/further.rs       the same
 		rust/pximc_ntb/inward.rs        the same
 		rust/pximc_ntb/local.rs         the same
 		rust/mp_func_user.rs            initialises static locks
@@ -33,6 +37,7 @@ places() {
 		rust/mp_func_user/status.rs     says which pages a mapping has
 		rust/mp_func_user/window.rs     the same
 		rust/mp_kunit/user.rs           both, for tests
+		rust/mp_kunit/memory.rs         has such an engine, for tests
 		rust/ntb_hw_ivshmem/driver.rs   sets the DMA mask
 		userlib/fabric/src/device.rs    system calls
 		userlib/fabric/src/map.rs       memory that others change
