@@ -216,14 +216,19 @@ impl Waits {
         };
         // Before looking: whoever takes something then wakes this thread, in case there is more.
         let waiting = Waiting::enter(&self.waiting);
-        loop {
+        let mut look = || {
             let taken = take();
             if self.cancelled.load(Ordering::Acquire) {
                 // Others that wait have to see it as well.
                 self.ring();
-                return Err(Error::Cancelled);
+                return Some(Err(Error::Cancelled));
             }
-            if let Some(taken) = taken.transpose() {
+            taken.transpose()
+        };
+        loop {
+            // Before looking: what comes later makes it readable again.
+            let _ = io::read(wake, &mut [0; 8]);
+            if let Some(taken) = look() {
                 // There may be more, for a thread whose wake this one has read.
                 if !waiting.alone() {
                     self.ring();
@@ -237,10 +242,13 @@ impl Waits {
             // Too long for the type is a time that nobody waits.
             let left = left.and_then(|left| Timespec::try_from(left).ok());
             match poll(&mut [PollFd::new(wake, PollFlags::IN)], left.as_ref()) {
-                // Before looking: what comes later makes it readable again.
-                Ok(_) => drop(io::read(wake, &mut [0; 8])),
+                Ok(_) => {}
                 Err(Errno::INTR) => return Err(Error::Cancelled),
                 Err(errno) => return Err(Error::System(errno)),
+            }
+            // At once: it stays readable, also for others, until the next wait reads it.
+            if let Some(taken) = look() {
+                return taken;
             }
         }
     }
