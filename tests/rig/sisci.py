@@ -33,7 +33,6 @@ FOREVER = 0xFFFFFFFF
 ONES = 0xFF
 
 _POINTERS = {"sci_error_t": 4, "unsigned int": 4, "dis_adapter_type_t": 4, "size_t": 8}
-_SLOT = 64
 
 
 def _text(name):
