@@ -539,8 +539,10 @@ fn create_segment(context: &Context, arg: UserPtr) -> Result {
         return Err(EINVAL);
     }
     let shared = context.shared();
+    // One that is empty is filled with memory that is not the fabric's.
+    let is_empty = create.flags & MP_SEGMENT_EMPTY != 0;
     let what = Make::Segment {
-        len: create.length,
+        len: if is_empty { 0 } else { create.length },
         total: shared.links.memory_total(),
     };
     let object = context.make(what, || {
