@@ -24,9 +24,7 @@ mod tests {
     };
     use mp_kernel::{
         error,
-        new_spinlock_bh,
         shared_pages::SharedPages,
-        sync::SpinLockBh,
         worker::{
             new_worker,
             Work, //
@@ -37,26 +35,16 @@ mod tests {
         wire::PeerId, //
     };
     use mp_transport::{
-        copy::Completion,
-        local,
         memory::{
-            run_of,
             Cache,
             Commons,
             Far,
             Further,
-            Hold,
             Holder,
             LeadWindows,
             Limits,
-            Local,
             Memory,
-            PageFrame,
-            Pool,
-            RemoteBytes,
-            Runs,
-            Source,
-            Told, //
+            Pool, //
         },
         service, //
     };
@@ -510,130 +498,6 @@ mod tests {
         other.pool.close();
         home.pool.close();
         Ok(())
-    }
-
-    /// Memory of a peer with an engine that copies nothing, and takes its time for that.
-    #[pin_data]
-    struct Slow {
-        #[pin]
-        waiting: SpinLockBh<Option<Completion>>,
-    }
-
-    impl RemoteBytes for Slow {
-        fn page(&self, _off: u64) -> Result<PageFrame> {
-            Err(EINVAL)
-        }
-
-        fn store_u64(&self, _off: u64, _val: u64) -> Result {
-            Ok(())
-        }
-
-        fn write(&self, _off: u64, _src: &[u8]) -> Result {
-            Ok(())
-        }
-
-        unsafe fn copy(&self, _off: u64, pieces: &[local::Piece], done: Completion) -> Result {
-            let mut waiting = self.waiting.lock();
-            if waiting.is_some() || pieces.is_empty() {
-                return Err(EAGAIN);
-            }
-            *waiting = Some(done);
-            Ok(())
-        }
-
-        fn flush(&self) {}
-    }
-
-    impl Work for Slow {
-        fn run(&self) -> Option<u32> {
-            fsleep(Delta::from_millis(20));
-            let done = self.waiting.lock().take();
-            if let Some(done) = done {
-                done.tell(Ok(()));
-            }
-            None
-        }
-    }
-
-    struct Reader(Local);
-
-    // SAFETY: The piece stays, and tells when its memory goes.
-    unsafe impl Runs for Reader {
-        fn run(&self, at: u64, most: u64) -> Result<(u64, u64)> {
-            self.0.run(at, most)
-        }
-
-        fn hold(&self, holder: Arc<dyn Holder>) -> Result<Option<Hold>> {
-            self.0.hold(holder).map(Some)
-        }
-    }
-
-    impl Told for Atomic<u32> {
-        fn told(&self, tag: usize, _result: Result) {
-            self.fetch_add(tag as u32, Relaxed);
-        }
-    }
-
-    #[test]
-    fn both_ends_of_a_copy_wait_for_the_engine() -> Result {
-        let pages = SharedPages::new((PAGES * PAGE) as usize / kernel::page::PAGE_SIZE)?;
-        let pool = Pool::new(
-            PAGES * PAGE,
-            Arc::new(pages, GFP_KERNEL)?,
-            Further::default(),
-        )?;
-        let slow = Arc::pin_init(
-            pin_init!(Slow {
-                waiting <- new_spinlock_bh!(None),
-            }),
-            GFP_KERNEL,
-        )?;
-        let engine = new_worker!(slow.clone())?;
-        let memory = Memory::begin(pool.clone(), Far::arena(slow, PAGE))?;
-        let reader = Arc::new(Reader(memory.alloc(PAGE)?), GFP_KERNEL)?;
-        let told = Arc::new(Atomic::new(0u32), GFP_KERNEL)?;
-        // The destination ends first, then the source.
-        let source = Source::new(reader.clone())?;
-        let remote = memory.reach(0, PAGE)?;
-        assert_eq!(
-            remote.copy(8, &source, 8, PAGE - 8, (told.clone(), 1)),
-            Ok(PAGE - 8)
-        );
-        let second = remote.copy(0, &source, 0, PAGE, (told.clone(), 100));
-        assert_eq!(second.err(), Some(EAGAIN));
-        assert_eq!(told.load(Relaxed), 0);
-        engine.kick();
-        remote.stop();
-        assert_eq!(told.load(Relaxed), 1);
-        let late = remote.copy(0, &source, 0, PAGE, (told.clone(), 100));
-        assert_eq!(late.err(), Some(error::not_connected()));
-        let remote = memory.reach(0, PAGE)?;
-        assert_eq!(
-            remote.copy(0, &source, 0, PAGE, (told.clone(), 2)),
-            Ok(PAGE)
-        );
-        engine.kick();
-        drop(source);
-        assert_eq!(told.load(Relaxed), 3);
-        memory.end();
-        drop((remote, reader));
-        pool.close();
-        Ok(())
-    }
-
-    #[test]
-    fn a_run_ends_where_the_next_page_is_elsewhere() {
-        let places = [0x10000, 0x11000, 0x20000];
-        let phys = |page: u64| places.get(page as usize).copied().ok_or(EINVAL);
-        assert_eq!(run_of(8, 2 * PAGE, phys), Ok((0x10008, 2 * PAGE - 8)));
-        assert_eq!(run_of(8, 16, phys), Ok((0x10008, 16)));
-        assert_eq!(run_of(PAGE, PAGE, phys), Ok((0x11000, PAGE)));
-        assert_eq!(
-            run_of(2 * PAGE + 1, 2 * PAGE, phys),
-            Ok((0x20001, PAGE - 1))
-        );
-        assert_eq!(run_of(3 * PAGE, 1, phys), Err(EINVAL));
-        assert_eq!(run_of(0, 0, phys), Err(EINVAL));
     }
 
     /// Windows that lead anywhere, and remember where.

@@ -9,12 +9,15 @@ from contextlib import contextmanager
 import pytest
 import sharing
 from ntbrig import stack
+from ntbrig.settings import PATIENCE
 from pximc import MODULES
 from sharing import MP, PAST
 
 pytestmark = pytest.mark.everywhere
 
 PAGE = 0x1000
+# Messages of a connection that its port has not taken.
+EACH = 64
 ONES = b"\xff" * 8
 PLACES = ("another host", "the same host")
 
@@ -258,6 +261,32 @@ def test_messages_arrive_in_order_and_wait_for_a_slow_receiver(ends):
     assert [owner.receive(port) for _ in range(64)] == [bytes([n]) for n in range(64)]
     waiting.result()
     assert len(owner.receive(port)) == 1
+
+
+def test_a_port_takes_all_that_its_connections_may_send(fabric):
+    """SI-TRDINT-3, SI-CONDINT-1"""
+    with pair(fabric) as (owner, back, user, there):
+        port = owner.offer(back, MP.OBJECT_PORT, 77)
+        connections = [user.connect(there, MP.OBJECT_PORT, 77) for _ in range(256)]
+        with fails(errno.ECONNREFUSED):
+            user.connect(there, MP.OBJECT_PORT, 77)
+        message = {"length": 256, "deadline": PAST}
+        for connection in connections:
+            fields = {"handle": connection, "data": user.buffer, **message}
+            sent = 0
+            while sent < EACH:
+                # The link may have too much to do just now.
+                sent += user.repeat(EACH - sent, "SEND", "mp_message", **fields)
+            assert user.repeat(1, "SEND", "mp_message", **fields) == 0
+        fields = {"handle": port, "data": owner.buffer, **message}
+        received, end = 0, time.monotonic() + 20 * PATIENCE
+        while received < 256 * EACH and time.monotonic() < end:
+            received += owner.repeat(256 * EACH, "RECEIVE", "mp_message", **fields)
+        assert received == 256 * EACH
+        for connection in (connections[0], connections[-1]):
+            assert user.state(connection) == MP.CONNECTION_OPERATIONAL
+            user.send(connection, b"one more")
+            assert owner.receive(port) == b"one more"
 
 
 def test_numbers_are_given_out_and_handles_are_only_good_for_their_kind(ends):
