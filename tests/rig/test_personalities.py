@@ -250,7 +250,7 @@ def test_the_fabric_runs_and_comes_back(pair):
     stack.unload(*guests, modules=UPPER)
 
 
-@pytest.mark.parametrize("name", ("switchtec", "idt"))
+@pytest.mark.parametrize("name", ("switchtec", pytest.param("idt", marks=pytest.mark.long)))
 def test_the_fabric_joins_three_hosts(boot, three, name, monkeypatch):
     monkeypatch.setenv("RIG_PERSONALITY", name)
     stack.bring_up(*three.hosts)
