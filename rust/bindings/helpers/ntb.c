@@ -329,14 +329,16 @@ static bool mp_is_one_run(struct sg_table *table)
 __mp_helper void *mp_helper_ntb_map_pages(struct device *dev, struct page **pages,
 					  unsigned int count, dma_addr_t *addr)
 {
+	/* What the device is said to take in a piece; windows take what lies in a row. */
+	unsigned int most = dma_get_max_seg_size(dev) & PAGE_MASK;
 	unsigned long attrs = mp_range_attrs(false);
 	struct sg_table *table;
 
 	table = kzalloc_obj(*table);
 	if (!table)
 		return NULL;
-	if (sg_alloc_table_from_pages(table, pages, count, 0, (size_t)count << PAGE_SHIFT,
-				      GFP_KERNEL))
+	if (sg_alloc_table_from_pages_segment(table, pages, count, 0,
+					      (size_t)count << PAGE_SHIFT, most, GFP_KERNEL))
 		goto free;
 	if (dma_map_sgtable(dev, table, DMA_BIDIRECTIONAL, attrs))
 		goto free_table;
