@@ -123,7 +123,7 @@ impl kernel::Module for UserService {
     fn init(module: &'static ThisModule) -> Result<Self> {
         // SAFETY: Called exactly once, before there are contexts.
         unsafe { quota::SHARES.init() };
-        let links = Links::new()?;
+        let links = Links::new(param!(give_up_ms))?;
         let function = function::Registration::new(FUNC, links.clone())
             .inspect_err(|e| pr_err!("cannot register the function service: {:?}\n", e))?;
         let watch = interface::Watch::new(links.clone())?;
@@ -192,6 +192,10 @@ module! {
         user_memory: u32 {
             default: 100,
             description: "Percent of the memory for windows and segments that a user may have",
+        },
+        give_up_ms: u32 {
+            default: 10000,
+            description: "Milliseconds after which connections do not wait for a link that is down any more (default 10000)",
         },
     },
 }

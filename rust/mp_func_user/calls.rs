@@ -12,6 +12,7 @@ use crate::{
         Object, //
     },
     link::Link,
+    notices::Notice,
     offer::Terms,
     queue::{
         Job,
@@ -149,9 +150,9 @@ pub(crate) fn call(context: &Context, command: u32, arg: UserPtr) -> Result {
         MP_IOC_OFFER => offer(context, arg),
         MP_IOC_CONNECT => connect(context, arg),
         MP_IOC_CONNECTION => with(arg, |info| describe_connection(context, info)),
-        MP_IOC_NOTICE => with_taken(arg, |notice| take_notice(context, notice)),
+        MP_IOC_NOTICE => with_taken(arg, |notice, give| take_notice(context, notice, give)),
         MP_IOC_SEND => take(arg, |message| send(context, message)),
-        MP_IOC_RECEIVE => with_taken(arg, |message| receive(context, message)),
+        MP_IOC_RECEIVE => with_taken(arg, |message, give| receive(context, message, give)),
         MP_IOC_BARRIER => take(arg, |barrier| wait_for_stores(context, barrier)),
         MP_IOC_QUEUE_CREATE => create_queue(context, arg),
         MP_IOC_QUEUE_START => take(arg, |start| start_queue(context, start)),
@@ -180,12 +181,34 @@ fn with<T: Versioned>(arg: UserPtr, f: impl FnOnce(&mut T) -> Result<Told>) -> R
     }
 }
 
-/// As [`with`], for a call that takes something: not before it is clear that it can be given.
-fn with_taken<T: Versioned>(arg: UserPtr, f: impl FnOnce(&mut T) -> Result<Told>) -> Result {
+/// A call that takes something, which it does once the caller has it: what `f` gets gives the
+/// structure.
+fn with_taken<T: Versioned>(
+    arg: UserPtr,
+    f: impl FnOnce(&T, Give<'_, T>) -> Result<Told>,
+) -> Result {
     let (value, size) = read_sized::<T>(arg)?;
-    write_versioned(arg, size, &value)?;
-    with(arg, f)
+    let mut is_given = false;
+    let told = f(&value, &mut |given| {
+        is_given = true;
+        write_versioned(arg, size, given)
+    });
+    match told {
+        Ok(Told::Done) => Ok(()),
+        Ok(Told::Short(e)) => Err(e),
+        Err(e) => {
+            if is_given {
+                // Another thread has taken it meanwhile. Where it cannot be written any more,
+                // it was not given either.
+                let _ = write_versioned(arg, size, &value);
+            }
+            Err(e)
+        }
+    }
 }
+
+/// See [`with_taken`].
+type Give<'a, T> = &'a mut dyn FnMut(&T) -> Result;
 
 /// A call that gives nothing back.
 fn take<T: Versioned>(arg: UserPtr, f: impl FnOnce(&T) -> Result) -> Result {
@@ -464,12 +487,7 @@ fn open_session(context: &Context, arg: UserPtr) -> Result {
     })?;
     open.uid = session.params().uid;
     open.handle = session.number();
-    let written = write_versioned(arg, size, &open);
-    if written.is_err() {
-        // Nobody would know its handle.
-        context.close_session(open.handle)?;
-    }
-    written
+    answer(context, arg, size, &open, open.handle)
 }
 
 fn describe_session(context: &Context, info: &mut mp_session) -> Result<Told> {
@@ -524,11 +542,10 @@ fn answer<T: Versioned>(
     value: &T,
     handle: u32,
 ) -> Result {
-    let written = write_versioned(arg, size, value);
-    if written.is_err() {
-        context.close(handle)?;
-    }
-    written
+    write_versioned(arg, size, value).inspect_err(|_| {
+        // Unless another thread has guessed it, and has closed it already.
+        let _ = context.close(handle);
+    })
 }
 
 fn create_segment(context: &Context, arg: UserPtr) -> Result {
@@ -705,20 +722,25 @@ fn describe_connection(context: &Context, info: &mut mp_connection) -> Result<To
     Ok(Told::Done)
 }
 
-fn take_notice(context: &Context, notice: &mut mp_notice) -> Result<Told> {
+fn take_notice(context: &Context, notice: &mp_notice, give: Give<'_, mp_notice>) -> Result<Told> {
     expect_zero(notice.reserved)?;
     if context.session(notice.handle).is_ok() {
         return Err(EINVAL);
     }
     let until = deadline(notice.deadline);
-    let taken = match context.object(notice.handle)? {
-        Object::Segment(holding) => holding.notices().take(until)?,
-        Object::Connection(connection) => connection.notices().take(until)?,
-        _ => return Err(EINVAL),
+    let give = |taken: &Notice| {
+        give(&mp_notice {
+            notice: taken.kind,
+            interface: taken.interface,
+            peer: taken.peer,
+            ..*notice
+        })
     };
-    notice.notice = taken.kind;
-    notice.interface = taken.interface;
-    notice.peer = taken.peer;
+    match context.object(notice.handle)? {
+        Object::Segment(holding) => holding.notices().take(until, give)?,
+        Object::Connection(connection) => connection.notices().take(until, give)?,
+        _ => return Err(EINVAL),
+    }
     Ok(Told::Done)
 }
 
@@ -737,24 +759,29 @@ fn send(context: &Context, message: &mp_message) -> Result {
     connection.send(&data, deadline(message.deadline))
 }
 
-fn receive(context: &Context, message: &mut mp_message) -> Result<Told> {
+fn receive(context: &Context, message: &mp_message, give: Give<'_, mp_message>) -> Result<Told> {
     let port = match context.object(message.handle) {
         Ok(Object::Offer(offer)) if offer.is_port() => offer,
         Ok(_) => return Err(EINVAL),
         Err(e) => return Err(e),
     };
-    let room = message.length as usize;
-    let (mut len, mut is_short) = (0, false);
+    let mut is_short = false;
     let received = port.receive(deadline(message.deadline), |mail| {
-        len = mail.data.len();
-        is_short = len > room;
-        if is_short {
+        let told = mp_message {
+            length: mail.data.len() as u32,
+            peer: port.link().peer_id(),
+            ..*message
+        };
+        if told.length > message.length {
+            give(&told)?;
+            is_short = true;
             return Err(error::message_size());
         }
-        user(message.data, len)?.writer().write_slice(&mail.data)
+        user(message.data, mail.data.len())?
+            .writer()
+            .write_slice(&mail.data)?;
+        give(&told)
     });
-    message.length = len as u32;
-    message.peer = port.link().peer_id();
     match received {
         Err(e) if is_short => Ok(Told::Short(e)),
         received => received.map(|()| Told::Done),
@@ -772,7 +799,7 @@ fn wait_for_stores(context: &Context, barrier: &mp_barrier) -> Result {
             connection.link().clone()
         }
     };
-    link.barrier(context.shared().next_handle(), deadline(barrier.deadline))
+    link.barrier(deadline(barrier.deadline))
 }
 
 fn create_queue(context: &Context, arg: UserPtr) -> Result {

@@ -589,7 +589,7 @@ impl Context {
     /// # Errors
     ///
     /// `ENOENT`, `ESHUTDOWN`.
-    pub(crate) fn close_session(&self, handle: u32) -> Result {
+    fn close_session(&self, handle: u32) -> Result {
         let owned = self.with_objects(|objects| {
             let sessions = &mut objects.sessions;
             let at = sessions.iter().position(|o| o.session.number() == handle);

@@ -29,9 +29,15 @@ use mp_kernel::{
     sync::RcuArc,
     worker::new_worker, //
 };
-use mp_proto::fabric::{
-    Header,
-    Life, //
+use mp_proto::{
+    fabric::{
+        Header,
+        Life, //
+    },
+    sharing::message::{
+        Message,
+        SIZE, //
+    }, //
 };
 use mp_transport::{
     frame::{
@@ -69,6 +75,8 @@ struct Entry {
 pub(crate) struct Links {
     /// The life of this service.
     life: Life,
+    /// See [`Link::new`].
+    give_up_ms: u32,
     segments: Arc<Segments>,
     #[pin]
     entries: Mutex<KVec<Entry>>,
@@ -77,15 +85,16 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// No links.
+    /// No links; see [`Link::new`].
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new() -> Result<Arc<Self>> {
+    pub(crate) fn new(give_up_ms: u32) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 life: Life::new(mp_kernel::random::next_u64() as u32),
+                give_up_ms,
                 segments: Segments::new()?,
                 entries <- new_mutex!(KVec::new()),
                 routes: [const { RcuArc::empty() }; MAX_PEERS],
@@ -175,7 +184,8 @@ impl Links {
     }
 
     fn add(&self, interface: &Arc<Interface>) -> Result {
-        let link = Link::new(interface.clone(), self.life, self.segments.clone())?;
+        let segments = self.segments.clone();
+        let link = Link::new(interface.clone(), self.life, segments, self.give_up_ms)?;
         let worker: Arc<Worker> = new_worker!(link.clone())?;
         Ok(self
             .entries
@@ -279,6 +289,17 @@ impl Watcher for Links {
     }
 }
 
+/// Whether a frame with a message of the sharing engine was a question or an answer, and has
+/// been dealt with.
+fn is_question(route: &Route, frame: &RxFrame<'_>) -> bool {
+    let mut data = [0; SIZE];
+    if frame.len() != SIZE || frame.copy_to(0, &mut data).is_err() {
+        return false;
+    }
+    let message = Message::decode(&data);
+    message.is_some_and(|message| route.link.take_question(&message, &route.outbox))
+}
+
 impl Function for Links {
     fn peer_add(&self, _peer: &Arc<Peer>) {
         // Peers without an interface are reached by frames only.
@@ -304,6 +325,7 @@ impl Function for Links {
                     }
                     Ok(())
                 }
+                Header::Sharing(life) if life == self.life && is_question(route, &frame) => Ok(()),
                 _ => {
                     let entered = inbox.enter(header, &frame, route.link.bells.lock().len());
                     route.worker.kick();

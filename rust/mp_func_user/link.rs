@@ -93,7 +93,10 @@ use mp_proto::{
     },
     sharing::{
         self,
-        message::Message,
+        message::{
+            Message,
+            What, //
+        },
         Object,
         Refusal, //
     }, //
@@ -113,10 +116,6 @@ const BATCH: usize = 64;
 
 /// Milliseconds until something is tried again for which there was no memory.
 pub(crate) const AGAIN_MS: u32 = 100;
-
-/// Milliseconds after which connections do not wait for the link any more
-/// (`SI-EVT-6`).
-const GIVE_UP_MS: u64 = 10_000;
 
 /// The engine with tables on the heap.
 pub(crate) type Pairing = Engine<KVVec<Option<Own>>, KVVec<Option<Far>>>;
@@ -174,12 +173,17 @@ pub(crate) struct Link {
     interface: Arc<Interface>,
     /// The life of this service.
     life: Life,
+    give_up_ms: u32,
     /// All segments of the host.
     segments: Arc<Segments>,
     /// The last peer's id.
     peer_id: Atomic<u32>,
     #[pin]
     core: Mutex<Core>,
+    /// The life of the other service, while both listen to each other: for questions that
+    /// are answered without the mutex.
+    #[pin]
+    partner: SpinLockBh<Option<Life>>,
     /// All sessions of this link that are not closed.
     #[pin]
     sessions: SpinLockBh<KVec<Arc<Session>>>,
@@ -197,12 +201,15 @@ pub(crate) struct Link {
     pub(crate) bells: SpinLockBh<KVec<Bell>>,
     #[pin]
     questions: SpinLockBh<KVec<Arc<Question>>>,
+    /// How many there were.
+    asked: Atomic<u32>,
     #[pin]
     pub(crate) inbox: Inbox,
 }
 
 impl Link {
-    /// The end of the link that `interface` is, of the service with that life.
+    /// The end of the link that `interface` is, of the service with that life. When it is
+    /// down, connections wait for it for `give_up_ms` milliseconds (`SI-EVT-6`).
     ///
     /// # Errors
     ///
@@ -211,6 +218,7 @@ impl Link {
         interface: Arc<Interface>,
         life: Life,
         segments: Arc<Segments>,
+        give_up_ms: u32,
     ) -> Result<Arc<Self>> {
         let own = KVVec::from_elem(None, sharing::CONNECTIONS, GFP_KERNEL)?;
         let guests = KVVec::from_elem(None, sharing::CONNECTIONS, GFP_KERNEL)?;
@@ -224,6 +232,7 @@ impl Link {
             pin_init!(Self {
                 interface,
                 life,
+                give_up_ms,
                 segments,
                 peer_id: Atomic::new(MP_PEER_NONE),
                 core <- new_mutex!(Core {
@@ -234,12 +243,14 @@ impl Link {
                     is_version_told: false,
                     removed: false,
                 }),
+                partner <- new_spinlock_bh!(None),
                 sessions <- new_spinlock_bh!(KVec::new()),
                 watchers <- new_spinlock_bh!(KVec::new()),
                 connections <- new_spinlock_bh!(KVec::new()),
                 numbers <- new_spinlock_bh!(KVec::new()),
                 bells <- new_spinlock_bh!(KVec::new()),
                 questions <- new_spinlock_bh!(KVec::new()),
+                asked: Atomic::new(0),
                 inbox <- Inbox::new(),
             }),
             GFP_KERNEL,
@@ -515,6 +526,7 @@ impl Link {
             outbox.peer().reset();
         }
         let life = up.life;
+        *self.partner.lock() = Some(life);
         core.shared.give_up_at = None;
         let shared = self.with_shared(core, |engine, clerk| engine.up(life, clerk));
         if shared.is_err() {
@@ -582,6 +594,7 @@ impl Link {
     /// Processes do not reach each other any more; and with `for_good` the other service, or
     /// this interface, does not come back.
     fn close(&self, core: &mut Core, for_good: bool) {
+        *self.partner.lock() = None;
         // What is ended here is not told to the other side.
         let ended = self.with_shared(core, |engine, clerk| {
             engine.down(clerk);
@@ -592,7 +605,7 @@ impl Link {
         debug_assert!(ended.is_ok());
         core.shared.give_up_at = match for_good {
             true => None,
-            false => Some(monotonic_ns() + GIVE_UP_MS * 1_000_000),
+            false => Some(monotonic_ns() + u64::from(self.give_up_ms) * 1_000_000),
         };
         self.answer_all(error::net_down());
         let Some(mut up) = core.up.take() else { return };
@@ -849,7 +862,9 @@ impl Link {
     ///
     /// `ENODEV` if the interface has gone, `ENETDOWN`, `ETIMEDOUT`, `EINTR` if the process is
     /// being killed, `ENOMEM`.
-    pub(crate) fn barrier(&self, number: u32, deadline: Option<u64>) -> Result {
+    pub(crate) fn barrier(&self, deadline: Option<u64>) -> Result {
+        // A number of its own: an answer that comes too late is not the next one's.
+        let number = self.asked.fetch_add(1, Relaxed);
         let question = Arc::pin_init(
             pin_init!(Question {
                 number,
@@ -875,6 +890,28 @@ impl Link {
         };
         drop(gone);
         answered
+    }
+
+    /// Deals at once with a question, or with the answer to one, as somebody waits for it:
+    /// what was stored before has arrived before, whatever else waits in the inbox. Whether
+    /// that could be done. Softirq context.
+    pub(crate) fn take_question(&self, message: &Message, outbox: &Outbox) -> bool {
+        let number = message.connection;
+        match message.what {
+            What::Ask => {
+                let partner = *self.partner.lock();
+                let answer = Message {
+                    connection: number,
+                    what: What::Answer,
+                };
+                partner.is_some_and(|life| outbox.say(life, &answer).is_ok())
+            }
+            What::Answer => {
+                self.answered(number);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// A question has been answered.

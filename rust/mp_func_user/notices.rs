@@ -89,22 +89,42 @@ impl Notices {
         }
     }
 
-    /// Waits for the next one, and takes it.
+    /// Waits for the next one, has `f` look at it, and takes it if that succeeds.
     ///
     /// # Errors
     ///
-    /// `ENOENT` if the object is closed, `ETIMEDOUT`, `EINTR` if the process is being killed.
-    pub(crate) fn take(&self, deadline: Option<u64>) -> Result<Notice> {
+    /// `ENOENT` if the object is closed, `ETIMEDOUT`, `EINTR` if the process is being killed, or
+    /// that of `f`.
+    pub(crate) fn take(
+        &self,
+        deadline: Option<u64>,
+        mut f: impl FnMut(&Notice) -> Result,
+    ) -> Result {
         loop {
             self.ready.wait(ready::NOTICE, deadline, false)?;
-            let mut queue = self.queue.lock();
-            let notice = queue.pop();
-            if queue.is_empty() {
-                self.ready.clear(ready::NOTICE);
-            }
-            if let Some(notice) = notice {
-                return Ok(notice);
+            let Some(notice) = self.front() else { continue };
+            f(&notice)?;
+            // Another thread may have been faster, or what was down is up again.
+            if self.pop(&notice) {
+                return Ok(());
             }
         }
+    }
+
+    fn front(&self) -> Option<Notice> {
+        self.queue.lock().front().copied()
+    }
+
+    /// Takes a notice out, if it is the next one.
+    fn pop(&self, notice: &Notice) -> bool {
+        let mut queue = self.queue.lock();
+        let is_next = queue.front() == Some(notice);
+        if is_next {
+            queue.pop();
+        }
+        if queue.is_empty() {
+            self.ready.clear(ready::NOTICE);
+        }
+        is_next
     }
 }

@@ -32,6 +32,7 @@ use mp_proto::{
         Header,
         Life, //
     },
+    sharing::message::Message,
     wire::Priority, //
 };
 use mp_transport::{
@@ -198,7 +199,7 @@ impl Outbox {
         &self.peer
     }
 
-    /// Sends a message, as soon as there is room. Process context.
+    /// Sends a message, as soon as there is room. Any context but hard interrupts.
     ///
     /// # Errors
     ///
@@ -206,6 +207,18 @@ impl Outbox {
     /// agree any more.
     pub(crate) fn send(&self, header: &Header, data: KVec<u8>) -> Result {
         self.enter(Mail::Frame(frame(header, data)?))
+    }
+
+    /// Tells the sharing engine of the service with that life something. Any context but hard
+    /// interrupts.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    pub(crate) fn say(&self, life: Life, message: &Message) -> Result {
+        let mut data = KVec::new();
+        data.extend_from_slice(&message.encode(), GFP_ATOMIC)?;
+        self.send(&Header::Sharing(life), data)
     }
 
     /// As [`send`](Self::send), of a message of a process to a port.

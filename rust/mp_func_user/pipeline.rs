@@ -126,6 +126,7 @@ pub(crate) struct Pipeline<'a> {
     next: usize,
     /// Until it is known that there is none.
     has_engine: bool,
+    /// Empty until the processor copies.
     buffer: KVec<u8>,
 }
 
@@ -143,7 +144,7 @@ impl<'a> Pipeline<'a> {
             flights: [None; FLIGHTS],
             next: 0,
             has_engine: true,
-            buffer: KVec::from_elem(0, STRETCH, GFP_KERNEL)?,
+            buffer: KVec::new(),
         })
     }
 
@@ -228,6 +229,9 @@ impl<'a> Pipeline<'a> {
 
     /// The processor copies a part.
     fn by_processor(&mut self, part: Stretch, reader: &dyn Reader) -> Result {
+        if self.buffer.is_empty() {
+            self.buffer.resize(STRETCH, 0, GFP_KERNEL)?;
+        }
         let mut left = part;
         while left.len != 0 {
             if self.is_aborted.load(Relaxed) {

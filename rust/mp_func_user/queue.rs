@@ -299,8 +299,7 @@ impl Queue {
             }
         }
         // All is there when the peer says so.
-        self.link
-            .barrier(self.number, Some(monotonic_ns() + CONFIRM_NS))
+        self.link.barrier(Some(monotonic_ns() + CONFIRM_NS))
     }
 
     /// Stops the copies, which are over when this returns.

@@ -21,10 +21,7 @@ use kernel::{
 };
 use mp_kernel::error;
 use mp_proto::{
-    fabric::{
-        Header,
-        Life, //
-    },
+    fabric::Life,
     sharing::{
         message::Message,
         tally::Heard,
@@ -311,12 +308,7 @@ impl Host for Clerk<'_> {
 
     fn say(&mut self, message: Message) {
         let Some(far) = &self.far else { return };
-        let mut data = KVec::new();
-        let copied = data.extend_from_slice(&message.encode(), GFP_KERNEL);
-        let sent = copied
-            .map_err(Error::from)
-            .and_then(|()| far.outbox.send(&Header::Sharing(far.life), data));
-        if let Err(e) = sent {
+        if let Err(e) = far.outbox.say(far.life, &message) {
             self.failed = Err(e);
         }
     }

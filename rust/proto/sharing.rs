@@ -401,7 +401,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
             What::Gone => self.hear_gone(number, host),
             What::Connected(grant) => self.hear_connected(number, grant, host),
             What::Refused(why) => self.hear_refused(number, why, host),
-            What::Withdrawn => self.hear_withdrawn(number, host),
+            What::Withdrawn => self.hear_withdrawn(number, host).map(drop),
             What::Ended => self.hear_ended(number, host),
             What::Ask => {
                 host.say(Message {
@@ -469,9 +469,14 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
         Ok(())
     }
 
-    fn hear_withdrawn(&mut self, number: u32, host: &mut impl Host) -> Result<(), Corrupt> {
+    /// The connection that is to leave, if it is still there.
+    fn hear_withdrawn(
+        &mut self,
+        number: u32,
+        host: &mut impl Host,
+    ) -> Result<Option<&mut Own>, Corrupt> {
         let Some(own) = find_mut(&mut self.own, number) else {
-            return Ok(());
+            return Ok(None);
         };
         if !own.state.is_operational() {
             return Err(Corrupt);
@@ -479,19 +484,14 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
         if own.state.apply(Change::Withdraw) {
             host.event(Event::Withdrawn(number));
         }
-        Ok(())
+        Ok(Some(own))
     }
 
+    /// Whoever is ended was to leave, whether that was said before or not.
     fn hear_ended(&mut self, number: u32, host: &mut impl Host) -> Result<(), Corrupt> {
-        let Some(own) = find_mut(&mut self.own, number) else {
+        let Some(own) = self.hear_withdrawn(number, host)? else {
             return Ok(());
         };
-        if !own.state.is_operational() {
-            return Err(Corrupt);
-        }
-        if own.state.apply(Change::Withdraw) {
-            host.event(Event::Withdrawn(number));
-        }
         lose(own, host);
         host.say(Message {
             connection: number,

@@ -22,6 +22,10 @@
  * Errors of all calls: EFAULT, EINVAL (size too small, unknown flag, reserved field
  * not zero), E2BIG (see above), EACCES (the context belongs to another process),
  * ESHUTDOWN (it has ended), ENOTTY (unknown number).
+ *
+ * A call that fails with EFAULT has taken nothing, sent nothing, and closed again what it
+ * had made, as MP_IOC_CLOSE does; a peer may have seen that. Arrays may have been written
+ * in part.
  */
 #ifndef _UAPI_LINUX_MP_FABRIC_H
 #define _UAPI_LINUX_MP_FABRIC_H
@@ -650,6 +654,9 @@ struct mp_copy {
  * beyond a segment's end. ENXIO: the segment is not prepared there. ECONNRESET: the
  * connection is lost, ENETDOWN. EDQUOT: RLIMIT_MEMLOCK. ENOMEM. Aborting: ENXIO: it is idle. ENOENT: it is closed
  * meanwhile. EINTR: the process is being killed.
+ *
+ * EFAULT may also be found on the way, if memory of the process is copied before the call
+ * returns: then the queue is in MP_QUEUE_ERROR, and some has been copied.
  */
 struct mp_queue_start {
 	__u32 size;

@@ -270,7 +270,8 @@ impl Device for FakeDevice {
                         | MP_FEATURE_SEGMENTS
                         | MP_FEATURE_EVENTS
                         | MP_FEATURE_PORTS
-                        | MP_FEATURE_QUEUES,
+                        | MP_FEATURE_QUEUES
+                        | MP_FEATURE_PINNED,
                 );
                 if self.world.lock().fills {
                     info.features |= u64::from(MP_FEATURE_FILL);

@@ -9,7 +9,7 @@ use crate::{
 };
 use mp_fabric::sys::*;
 use rustix::{
-    fd::OwnedFd,
+    fd::{AsFd, OwnedFd},
     fs::{ftruncate, memfd_create, open, MemfdFlags, Mode, OFlags},
     io::{self, Errno},
 };
@@ -86,6 +86,7 @@ struct Queue {
     interface: u32,
     entries: u32,
     state: u32,
+    starts: u32,
     pending: Option<Transfer>,
 }
 
@@ -112,6 +113,21 @@ fn file(name: &str, len: u64) -> Result<Arc<OwnedFd>> {
     let file = memfd_create(name, MemfdFlags::CLOEXEC)?;
     ftruncate(&file, len.next_multiple_of(4096))?;
     Ok(Arc::new(file))
+}
+
+/// All bytes of a part of a file.
+fn read(file: impl AsFd, at: u64, len: u64) -> Result<Vec<u8>> {
+    let mut data = vec![0; len as usize];
+    match io::pread(file, &mut data[..], at) {
+        Ok(read) if read == data.len() => Ok(data),
+        _ => Err(Errno::FAULT),
+    }
+}
+
+/// What this process has at an address.
+fn memory_of_caller(at: u64, len: u64) -> Result<Vec<u8>> {
+    let memory = open(c"/proc/self/mem", OFlags::CLOEXEC, Mode::empty())?;
+    read(memory, at, len)
 }
 
 /// Where the word of a connection or queue is.
@@ -247,12 +263,7 @@ impl State {
             return Err(Errno::PERM);
         }
         if !physical {
-            let memory = open(c"/proc/self/mem", OFlags::CLOEXEC, Mode::empty())?;
-            let mut data = vec![0; fill.length as usize];
-            let read = io::pread(&memory, &mut data[..], fill.address);
-            if read.map_err(|_| Errno::FAULT)? != data.len() {
-                return Err(Errno::FAULT);
-            }
+            let data = memory_of_caller(fill.address, fill.length)?;
             if fill.length > pinned {
                 return Err(Errno::DQUOT);
             }
@@ -682,6 +693,7 @@ impl State {
             interface: create.interface,
             entries: create.entries,
             state: MP_QUEUE_IDLE,
+            starts: 0,
             pending: None,
         });
         create.handle = self.enter_object(context, kind)?;
@@ -706,7 +718,9 @@ impl State {
         if state == MP_QUEUE_POSTED {
             return Err(Errno::BUSY);
         }
-        if copies.is_empty() || copies.len() > entries as usize {
+        let is_pinned = start.flags == MP_QUEUE_PINNED;
+        let flags_fit = start.flags == 0 || is_pinned && start.segment == 0;
+        if copies.is_empty() || copies.len() > entries as usize || !flags_fit {
             return Err(Errno::INVAL);
         }
         let to = self.connection(context, start.connection)?;
@@ -732,14 +746,25 @@ impl State {
             return Err(Errno::NXIO);
         }
         self.operational(context, start.connection, MP_OBJECT_SEGMENT)?;
+        let lengths = copies.iter().map(|copy| copy.length);
+        if is_pinned && lengths.sum::<u64>() > self.pinned {
+            return Err(Errno::DQUOT);
+        }
+        if start.segment == 0 {
+            for copy in copies {
+                memory_of_caller(copy.local, copy.length)?;
+            }
+        }
         let queue = self.queue(context, start.handle)?;
-        queue.state = MP_QUEUE_POSTED;
+        queue.starts += 1;
         queue.pending = Some(Transfer {
             segment: start.segment,
             connection: start.connection,
             copies: copies.into(),
         });
-        if !self.sharing.held {
+        self.enter_state(context, start.handle, MP_QUEUE_POSTED);
+        // Memory of the caller that is not pinned is read at once.
+        if !self.sharing.held || start.segment == 0 && !is_pinned {
             self.run(start.handle);
         }
         Ok(())
@@ -766,25 +791,34 @@ impl State {
 
     fn finish(&mut self, context: u32, handle: u32, state: u32) {
         if let Ok(queue) = self.queue(context, handle) {
-            queue.state = state;
             queue.pending = None;
         }
+        self.enter_state(context, handle, state);
         self.tell(handle, MP_EVENT_DONE);
+    }
+
+    /// A queue has another state, which its status word tells.
+    fn enter_state(&mut self, context: u32, handle: u32, state: u32) {
+        if let Ok(queue) = self.queue(context, handle) {
+            queue.state = state;
+            let word = u64::from(queue.starts) << 32 | u64::from(state);
+            self.put_status(context, handle, word);
+        }
     }
 
     fn copy(&self, context: u32, transfer: &Transfer) -> Result<()> {
         self.operational(context, transfer.connection, MP_OBJECT_SEGMENT)?;
         let to = self.connection(context, transfer.connection)?.body;
         let to = self.body(to.ok_or(Errno::INVAL)?)?;
-        let from = match transfer.segment {
-            0 => Arc::new(open(c"/proc/self/mem", OFlags::CLOEXEC, Mode::empty())?),
-            segment => self.body(self.body_of(context, segment)?)?.file.clone(),
+        let own = match transfer.segment {
+            0 => None,
+            segment => Some(self.body(self.body_of(context, segment)?)?),
         };
         for copy in &transfer.copies {
-            let mut data = vec![0; copy.length as usize];
-            if io::pread(&from, &mut data[..], copy.local)? != data.len() {
-                return Err(Errno::FAULT);
-            }
+            let data = match own {
+                Some(own) => read(&own.file, copy.local, copy.length)?,
+                None => memory_of_caller(copy.local, copy.length)?,
+            };
             io::pwrite(&to.file, &data, copy.remote)?;
         }
         Ok(())

@@ -16,6 +16,9 @@ use std::io;
 /// What `errno` is after a call that has succeeded.
 pub const OK: i32 = 0;
 
+/// What a call may say that has found no memory, or has not reached that of the process.
+const FAULTS: [i32; 2] = [libc::ENOMEM, libc::EFAULT];
+
 /// The one who calls, in one process.
 pub struct Caller {
     pub random: Random,
@@ -27,7 +30,7 @@ pub struct Caller {
 }
 
 /// A structure as bytes.
-fn bytes_of<T: Copy>(value: &T) -> Vec<u8> {
+pub fn bytes_of<T: Copy>(value: &T) -> Vec<u8> {
     let start = std::ptr::from_ref(value).cast::<u8>();
     // SAFETY: Structures of the header are numbers without padding.
     unsafe { std::slice::from_raw_parts(start, size_of::<T>()) }.to_vec()
@@ -64,15 +67,43 @@ impl Caller {
         self.log.count(name, got == OK);
     }
 
-    /// What a call comes to that may find no memory, and is allowed to say so then.
-    fn with_faults(&mut self, allowed: &mut Vec<i32>, call: impl FnOnce() -> i64) -> i32 {
+    /// What a call comes to that may find no memory, or not reach that of the process, and is
+    /// allowed to say so then.
+    pub fn with_faults(&mut self, allowed: &mut Vec<i32>, call: impl FnOnce() -> i64) -> i32 {
         if !self.faults.0 || !self.random.one_in(3) {
             return outcome(call());
         }
         let nth = 1 + self.random.below(12);
-        allowed.push(libc::ENOMEM);
+        allowed.extend(FAULTS);
         self.log.end(&format!("fault {nth}"));
         self.faults.during(nth, || outcome(call()))
+    }
+
+    /// As [`plain`](Self::plain), of a call that may fail for the same reasons.
+    pub fn plain_with_faults(
+        &mut self,
+        name: &str,
+        text: &str,
+        allowed: &[i32],
+        call: impl FnOnce() -> i64,
+    ) -> Result<i64, i32> {
+        self.log.begin(&format!("{name} {text}"));
+        let mut allowed = allowed.to_vec();
+        let mut returned = -1;
+        let got = self.with_faults(&mut allowed, || {
+            returned = call();
+            returned
+        });
+        self.told(name, got, returned, &allowed)
+    }
+
+    /// What a call has returned, or its error, once that is seen to be one of these.
+    fn told(&self, name: &str, got: i32, returned: i64, allowed: &[i32]) -> Result<i64, i32> {
+        self.expect(name, got, allowed);
+        match got {
+            OK => Ok(returned),
+            error => Err(error),
+        }
     }
 
     /// Makes a call of the C library, described by `text`, that must have one of these
@@ -87,11 +118,7 @@ impl Caller {
         self.log.begin(&format!("{name} {text}"));
         let returned = call();
         let got = outcome(returned);
-        self.expect(name, got, allowed);
-        match got {
-            OK => Ok(returned),
-            error => Err(error),
-        }
+        self.told(name, got, returned, allowed)
     }
 
     /// Makes a call of the device, in one of six cases badly put, and returns the structure as
@@ -151,7 +178,6 @@ impl Caller {
                 let written = |error: i32| match form.answers {
                     Answers::Never => false,
                     Answers::Late => error == OK || form.short.contains(&error),
-                    Answers::Early => error != libc::EACCES,
                 };
                 let faults = allowed.iter_mut().filter(|error| written(**error));
                 faults.for_each(|error| *error = libc::EFAULT);

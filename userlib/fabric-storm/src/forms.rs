@@ -14,10 +14,8 @@ use std::mem::offset_of;
 pub enum Answers {
     /// Never.
     Never,
-    /// When all is done.
+    /// When all is done that can fail otherwise.
     Late,
-    /// Also before anything else, as what it takes would be lost otherwise.
-    Early,
 }
 
 /// A call of the device.
@@ -112,10 +110,10 @@ forms! {
         &[ENODEV, EDQUOT, ENETDOWN, ENOENT, ECONNREFUSED, ENOSPC, ETIMEDOUT, ENOMEM],
         [deadline] [];
     CONNECTION MP_IOC_CONNECTION mp_connection 48 Late &[], &[ENOENT], [] [];
-    NOTICE MP_IOC_NOTICE mp_notice 32 Early &[], &[ENOENT, ETIMEDOUT], [deadline] [];
+    NOTICE MP_IOC_NOTICE mp_notice 32 Late &[], &[ENOENT, ETIMEDOUT], [deadline] [];
     SEND MP_IOC_SEND mp_message 32 Never &[],
         &[ENOENT, EMSGSIZE, ETIMEDOUT, ECONNRESET, ENETDOWN, ENOMEM], [deadline] [data];
-    RECEIVE MP_IOC_RECEIVE mp_message 32 Early &[EMSGSIZE],
+    RECEIVE MP_IOC_RECEIVE mp_message 32 Late &[EMSGSIZE],
         &[ENOENT, EMSGSIZE, ETIMEDOUT, ENOMEM], [deadline] [data];
     BARRIER MP_IOC_BARRIER mp_barrier 24 Never &[],
         &[ENOENT, ENODEV, ECONNRESET, ENETDOWN, ETIMEDOUT, ENOMEM], [deadline] [];

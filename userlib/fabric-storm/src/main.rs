@@ -2,22 +2,25 @@
 
 //! Random calls of the fabric's character device by several processes, of which some are
 //! killed: `fabric_storm --seed N --calls N --workers N`, on a host with the module. Each
-//! worker makes so many calls. With `--faults 1`, some of them find no memory; with
-//! `--nobody UID`, every other worker is that user, with a group of the same number; with
-//! `--spare ADDRESS`, those who may expose physical memory that begins there, two pages that
-//! nobody uses. An answer that `uapi/linux/mp_fabric.h` does not allow, a fault, or a worker
-//! that hangs is a failure: then the last calls of that worker are printed.
+//! worker makes so many calls. With `--faults 1`, some of them find no memory, or do not reach
+//! that of the process; with `--nobody UID`, every other worker is that user, with a group of
+//! the same number; with `--spare ADDRESS`, those who may expose physical memory that begins
+//! there, two pages that nobody uses. An answer that `uapi/linux/mp_fabric.h` does not allow, a
+//! fault, or a worker that hangs is a failure: then the last calls of that worker are printed.
+//! With `--copies 1`, it fails each copy of each call once instead, and none at random.
 //!
 //! * [`forms`] has all calls.
 //! * [`worker`], [`objects`] have what is called, and what it may answer; [`races`] what
 //!   several threads and processes do at once.
 //! * [`caller`] knows how it is called, well or badly, and whether the answer is right.
 //! * [`memory`] has places for arguments.
-//! * [`faults`] takes the kernel's memory away.
+//! * [`copies`] has all calls fail for each of their copies.
+//! * [`faults`] takes the kernel's memory away, and its way to that of a process.
 //! * [`log`] keeps what a worker has done.
 //! * [`random`] makes numbers.
 
 mod caller;
+mod copies;
 mod faults;
 mod forms;
 mod log;
@@ -55,6 +58,7 @@ struct Options {
     faults: Faults,
     nobody: Option<u32>,
     spare: Option<u64>,
+    copies: bool,
 }
 
 fn options() -> Result<Options, String> {
@@ -65,6 +69,7 @@ fn options() -> Result<Options, String> {
         faults: Faults(false),
         nobody: None,
         spare: None,
+        copies: false,
     };
     let mut words = env::args().skip(1);
     while let Some(name) = words.next() {
@@ -77,6 +82,7 @@ fn options() -> Result<Options, String> {
             "--faults" => options.faults = Faults(value != 0),
             "--nobody" => options.nobody = u32::try_from(value).ok(),
             "--spare" => options.spare = Some(value),
+            "--copies" => options.copies = value != 0,
             _ => return Err(format!("{name} is unknown")),
         }
     }
@@ -204,13 +210,18 @@ fn heir() -> Option<ExitCode> {
         return None;
     }
     let fds: Vec<_> = words.filter_map(|word| word.parse().ok()).collect();
-    Some(match races::heir(&fds) {
+    Some(report(races::heir(&fds)))
+}
+
+/// What a process ends with that does nothing at random.
+fn report(ended: Result<(), String>) -> ExitCode {
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             println!("{why}");
             ExitCode::FAILURE
         }
-    })
+    }
 }
 
 fn main() -> ExitCode {
@@ -224,6 +235,9 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if options.copies {
+        return report(copies::run());
+    }
     println!("seed {}", options.seed);
     let logs = Log::shared(options.workers);
     let mut charges: Vec<Charge> = Vec::new();

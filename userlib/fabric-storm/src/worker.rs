@@ -312,11 +312,16 @@ impl Worker {
         if self.contexts.len() >= CONTEXTS {
             return;
         }
-        let opened = self.caller.plain("open", "", &[OK], || {
+        let open = || {
             let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
             // SAFETY: A path.
             i64::from(unsafe { libc::open(c"/dev/mp_fabric".as_ptr(), flags) })
-        });
+        };
+        // Without any, nothing can be done.
+        let opened = match self.contexts.is_empty() {
+            true => self.caller.plain("open", "", &[OK], open),
+            false => self.caller.plain_with_faults("open", "", &[OK], open),
+        };
         let of = |c: &Context| {
             let sessions = c.sessions.iter().map(|session| session.handle);
             let things = c.things.iter().map(|thing| thing.handle);
@@ -337,8 +342,10 @@ impl Worker {
 
     pub fn close_file(&mut self) {
         let (at, fd) = self.context();
-        // SAFETY: A descriptor of this process, which forgets it.
-        unsafe { libc::close(fd) };
+        self.caller.with_faults(&mut Vec::new(), || {
+            // SAFETY: A descriptor of this process, which forgets it.
+            i64::from(unsafe { libc::close(fd) })
+        });
         let context = &mut self.contexts[at];
         context.fds.retain(|other| *other != fd);
         if context.fds.is_empty() {
@@ -949,7 +956,7 @@ impl Worker {
         }
         let len = (pages * PAGE) as usize;
         let text = format!("fd {fd} offset {offset:#x} bytes {len:#x} flags {shared} {protection}");
-        let mapped = self.caller.plain("mmap", &text, &allowed, || {
+        let mapped = self.caller.plain_with_faults("mmap", &text, &allowed, || {
             // SAFETY: Where the kernel chooses.
             let memory =
                 unsafe { libc::mmap(null_mut(), len, protection, shared, fd, offset as i64) };
@@ -1047,7 +1054,7 @@ impl Worker {
             _ => &[EAGAIN, EFAULT],
         };
         let text = format!("fd {fd} bytes {len} {place:?}");
-        let read = self.caller.plain("read", &text, allowed, || {
+        let read = self.caller.plain_with_faults("read", &text, allowed, || {
             // SAFETY: The kernel writes to the arena only, or not at all.
             unsafe { libc::read(fd, address as *mut _, len) as i64 }
         });
@@ -1078,7 +1085,8 @@ impl Worker {
             revents: 0,
         };
         let timeout = self.random().below(3) as i32;
-        let _ = self.caller.plain("poll", &format!("fd {fd}"), &[OK], || {
+        let text = format!("fd {fd}");
+        let _ = self.caller.plain_with_faults("poll", &text, &[OK], || {
             // SAFETY: One descriptor.
             i64::from(unsafe { libc::poll(&mut poll, 1, timeout) })
         });

@@ -79,7 +79,7 @@ pub use events::{Event, Events, Target};
 pub use interface::{Info, Interface, InterfaceId, PciFunction, PciIds, Remote, Window};
 pub use map::{flush_stores, Map, MapOptions};
 pub use object::{Notice, Object, Offer, Peer, Received};
-pub use queue::{Copy, Queue, QueueState};
+pub use queue::{Copy, Queue, QueueInfo, QueueState};
 pub use segment::{Filling, Segment, SegmentInfo, SegmentState, Withdrawal};
 pub use session::{
     Access, Location, Role, Session, SessionRequest, SessionState, WindowPlace, SIZE_MAX,

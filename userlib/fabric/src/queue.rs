@@ -33,6 +33,28 @@ pub enum QueueState {
     Aborted,
 }
 
+impl QueueState {
+    /// What the driver calls so.
+    pub(crate) fn from_number(number: u32) -> Self {
+        match number {
+            sys::MP_QUEUE_IDLE => QueueState::Idle,
+            sys::MP_QUEUE_POSTED => QueueState::Posted,
+            sys::MP_QUEUE_DONE => QueueState::Done,
+            sys::MP_QUEUE_ABORTED => QueueState::Aborted,
+            _ => QueueState::Error,
+        }
+    }
+}
+
+/// What is known of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueInfo {
+    /// How far it is.
+    pub state: QueueState,
+    /// Bytes from the start of [`Status`](crate::Status) to its own word.
+    pub status: u32,
+}
+
 /// Asynchronous copies over one interface.
 #[derive(Debug)]
 pub struct Queue<D: Device> {
@@ -138,22 +160,19 @@ impl<D: Device> Queue<D> {
         Ok(self.object.device.call(Call::QueueAbort(&mut handle))?)
     }
 
-    /// How far it is.
+    /// What is known of it.
     ///
     /// # Errors
     /// [`Error::NotFound`](crate::Error::NotFound).
-    pub fn state(&self) -> Result<QueueState> {
+    pub fn info(&self) -> Result<QueueInfo> {
         let mut queue = mp_queue {
             handle: self.object.open_handle()?,
             ..Default::default()
         };
         self.object.device.call(Call::Queue(&mut queue))?;
-        Ok(match queue.state {
-            sys::MP_QUEUE_IDLE => QueueState::Idle,
-            sys::MP_QUEUE_POSTED => QueueState::Posted,
-            sys::MP_QUEUE_DONE => QueueState::Done,
-            sys::MP_QUEUE_ABORTED => QueueState::Aborted,
-            _ => QueueState::Error,
+        Ok(QueueInfo {
+            state: QueueState::from_number(queue.state),
+            status: queue.status,
         })
     }
 }

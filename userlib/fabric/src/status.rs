@@ -2,7 +2,9 @@
 
 //! The status words of a context: states that are read without a call.
 
-use crate::{sys::mp_info, Call, ConnectionState, Device, Fabric, Map, MapOptions, Result};
+use crate::{
+    sys::mp_info, Call, ConnectionState, Device, Fabric, Map, MapOptions, QueueState, Result,
+};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The mapped words.
@@ -17,10 +19,19 @@ pub struct StatusWord(pub u64);
 impl StatusWord {
     /// The state of a connection.
     pub fn connection(self) -> ConnectionState {
-        ConnectionState::from_bits_retain((self.0 & 0xffff_ffff) as u32)
+        ConnectionState::from_bits_retain(self.state())
     }
 
-    /// How often the connection has ceased to be operational.
+    /// The state of a queue.
+    pub fn queue(self) -> QueueState {
+        QueueState::from_number(self.state())
+    }
+
+    fn state(self) -> u32 {
+        (self.0 & 0xffff_ffff) as u32
+    }
+
+    /// How often the connection has ceased to be operational, or the queue was started.
     pub fn count(self) -> u32 {
         (self.0 >> 32) as u32
     }

@@ -11,15 +11,20 @@
 use std::ffi::c_void;
 use std::panic::{self, AssertUnwindSafe};
 
+use mp_processes::Processes;
+
 use crate::dispatch::{Dispatcher, Listing};
 use crate::library::Directory;
-use crate::process;
 use crate::status::{self, Status};
 
-/// Calls with the dispatcher of this process; `SPACE_NOT_AVAILABLE` if there is none, or if it
-/// panics.
+/// A child begins with a new one, for sessions work in the process that has opened them only
+/// (PXI-SES-2).
+static DISPATCHERS: Processes<Dispatcher<Directory>> =
+    Processes::new(&|_| Dispatcher::new(Directory));
+
+/// Calls with the dispatcher of this process; `SPACE_NOT_AVAILABLE` if it panics.
 fn guarded(call: impl FnOnce(&Dispatcher<Directory>) -> Status) -> Status {
-    let call = || process::dispatcher().map_or(status::SPACE_NOT_AVAILABLE, call);
+    let call = || call(DISPATCHERS.current());
     panic::catch_unwind(AssertUnwindSafe(call)).unwrap_or(status::SPACE_NOT_AVAILABLE)
 }
 
@@ -236,5 +241,14 @@ mod tests {
         let status = guarded(|_| panic!("the program shall not see this"));
         assert_eq!(status, status::SPACE_NOT_AVAILABLE);
         assert_eq!(guarded(|_| status::SUCCESS), status::SUCCESS);
+    }
+
+    /// PXI-SES-2: a lock of the parent's dispatcher may be held for ever.
+    #[test]
+    fn a_child_waits_for_no_thread_of_its_parent() {
+        mp_forks::children_of_threads(|| {
+            DISPATCHERS.current().find_interfaces();
+            DISPATCHERS.current().cleanup();
+        });
     }
 }

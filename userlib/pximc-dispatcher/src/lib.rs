@@ -10,7 +10,7 @@
 //! - [`dispatch`] has the maps and decides where a call goes; [`numbers`] keeps what different
 //!   vendors number apart. Both are free of C and of `unsafe`.
 //! - [`scan`] finds the libraries, [`library`] loads them.
-//! - [`process`] has the one dispatcher of a process, [`exports`] the functions that C calls.
+//! - [`exports`] has the functions that C calls, and the one dispatcher of a process.
 //!
 //! It never looks into a window, never answers for a vendor, and holds no lock while it calls
 //! one: calls may block, and may come back.
@@ -19,6 +19,5 @@ pub mod dispatch;
 pub mod exports;
 pub mod library;
 pub mod numbers;
-pub mod process;
 pub mod scan;
 pub mod status;

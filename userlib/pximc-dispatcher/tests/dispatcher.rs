@@ -8,30 +8,11 @@ use std::env;
 use std::fs::{self, Permissions};
 use std::io::Write;
 use std::os::unix::fs::{symlink, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use common::{build, dispatcher, include_directory, source, Scratch};
-
-const FUNCTIONS: [&str; 17] = [
-    "PXIMC_assertEvent",
-    "PXIMC_cleanup",
-    "PXIMC_closeWindow",
-    "PXIMC_enableDeviceAccess",
-    "PXIMC_findInterfaces",
-    "PXIMC_findWindows",
-    "PXIMC_getPhysicalAddress",
-    "PXIMC_queryInterfaceInformation",
-    "PXIMC_queryWindowInformation",
-    "PXIMC_requestWindowLogicalAsClient",
-    "PXIMC_requestWindowLogicalAsPeer",
-    "PXIMC_requestWindowLogicalAsServer",
-    "PXIMC_requestWindowPhysicalAsClient",
-    "PXIMC_requestWindowPhysicalAsServer",
-    "PXIMC_waitForConnection",
-    "PXIMC_waitForInterfaceEvent",
-    "PXIMC_waitForSessionEvent",
-];
+use common::{dispatcher, source};
+use mp_built::{build, compiler, Scratch};
 
 /// A system with a directory for vendors' libraries, and a program.
 struct System {
@@ -46,22 +27,20 @@ impl System {
         fs::create_dir(system.vendors()).expect("there is room for a directory");
         symlink(dispatcher(), system.path("libpximc64.so")).expect("links can be made");
         let run_path = format!("-Wl,-rpath,{}", system.scratch.0.display());
-        build([
-            "-O1".as_ref(),
-            "-pthread".as_ref(),
-            "-o".as_ref(),
-            system.path("program").as_os_str(),
-            source("program.c").as_os_str(),
-            "-L".as_ref(),
-            system.scratch.0.as_os_str(),
-            "-lpximc64".as_ref(),
-            run_path.as_ref(),
-        ]);
+        build(
+            compiler("cc")
+                .args(["-O1", "-pthread", "-o"])
+                .arg(system.path("program"))
+                .arg(source("program.c"))
+                .arg("-L")
+                .arg(&system.scratch.0)
+                .args(["-lpximc64", &run_path]),
+        );
         system
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.scratch.0.join(name)
+        self.scratch.path(name)
     }
 
     fn vendors(&self) -> PathBuf {
@@ -71,11 +50,13 @@ impl System {
     /// Installs a vendor's library, built with more arguments for the compiler.
     fn install(&self, file: &str, vendor: &str, more: &[&str]) {
         let name = format!("-DVENDOR=\"{vendor}\"");
-        let (library, source) = (self.vendors().join(file), source("vendor.c"));
-        let usual = ["-shared", "-fPIC", "-O1", "-pthread", &name, "-o"].map(AsRef::as_ref);
-        let files = [library.as_os_str(), source.as_os_str()];
-        let more = more.iter().map(AsRef::as_ref);
-        build(usual.into_iter().chain(files).chain(more));
+        build(
+            compiler("cc")
+                .args(["-shared", "-fPIC", "-O1", "-pthread", &name, "-o"])
+                .arg(self.vendors().join(file))
+                .arg(source("vendor.c"))
+                .args(more),
+        );
     }
 
     /// Two vendors with an interface each that is called alike.
@@ -140,25 +121,12 @@ fn lines_of(text: &str) -> Vec<String> {
 /// PXI-GEN-1, PXI-GEN-4, PXI-DSP-22: the 17 functions, and nothing else.
 #[test]
 fn the_library_exports_the_functions_by_name_and_nothing_else() {
-    let output = Command::new("nm")
-        .args(["--dynamic", "--defined-only", "--format=just-symbols"])
-        .arg(dispatcher())
-        .output()
-        .expect("nm can be run");
-    let mut names = lines_of(&String::from_utf8_lossy(&output.stdout));
-    names.sort();
-    assert_eq!(names, FUNCTIONS);
+    assert_eq!(mp_built::exports(&dispatcher()), mp_built::PXIMC);
 }
 
 #[test]
 fn the_library_bears_the_name_that_programs_are_linked_to() {
-    let output = Command::new("objdump").arg("-p").arg(dispatcher()).output();
-    let headers = output.expect("objdump can be run").stdout;
-    let headers = String::from_utf8_lossy(&headers);
-    let name = headers
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("SONAME"));
-    assert_eq!(name.map(str::trim), Some("libpximc64.so"));
+    assert_eq!(mp_built::soname(&dispatcher()), "libpximc64.so");
 }
 
 /// PXI-DSP-3, PXI-FI-10, PXI-INSL-11: without vendors for its bitness, a program finds no provider.
@@ -214,9 +182,12 @@ fn all_libraries_of_vendors_are_loaded_once() {
     );
     fs::write(vendors.join("liba-garbage.so"), "no library").expect("there is room");
     let other_bitness = ["-m32", "-shared", "-nostdlib", "-fPIC", "-x", "c", "-o"];
-    let library = vendors.join("liba-32.so");
-    let files = [library.as_os_str(), "/dev/null".as_ref()];
-    build(other_bitness.map(AsRef::as_ref).into_iter().chain(files));
+    build(
+        compiler("cc")
+            .args(other_bitness)
+            .arg(vendors.join("liba-32.so"))
+            .arg("/dev/null"),
+    );
     symlink(dispatcher(), vendors.join("libself.so")).expect("links can be made");
     assert_eq!(
         system.run("find 10\n"),
@@ -656,19 +627,16 @@ fn a_child_begins_anew() {
 /// A program in C is all that it takes: the header and the library.
 #[test]
 fn the_header_and_the_library_are_all_that_a_program_needs() {
-    assert!(Path::new(&include_directory()).join("pximc.h").is_file());
+    assert!(mp_built::include().join("pximc.h").is_file());
     let system = System::new();
-    build([
-        "-O2".as_ref(),
-        "-o".as_ref(),
-        system.path("all").as_os_str(),
-        source("header.c").as_os_str(),
-        "-L".as_ref(),
-        system.scratch.0.as_os_str(),
-        "-lpximc64".as_ref(),
-    ]);
-    let status = Command::new(system.path("all"))
-        .env("LD_LIBRARY_PATH", &system.scratch.0)
-        .status();
-    assert!(status.expect("the program can be run").success());
+    build(
+        compiler("cc")
+            .args(["-O2", "-o"])
+            .arg(system.path("all"))
+            .arg(source("header.c"))
+            .arg("-L")
+            .arg(&system.scratch.0)
+            .arg("-lpximc64"),
+    );
+    mp_built::run(Command::new(system.path("all")).env("LD_LIBRARY_PATH", &system.scratch.0));
 }

@@ -6,7 +6,8 @@ mod common;
 
 use std::process::Command;
 
-use common::{compile, source};
+use common::source;
+use mp_built::compiler;
 
 const C: [&str; 7] = ["c89", "c99", "c11", "c17", "c2x", "gnu89", "gnu17"];
 const CXX: [&str; 7] = [
@@ -24,36 +25,31 @@ fn compilers(names: &[&'static str]) -> Vec<&'static str> {
 }
 
 /// Whether the compiler has the standard.
-fn knows(compiler: &str, language: &str, standard: &str) -> bool {
+fn knows(name: &str, language: &str, standard: &str) -> bool {
     let standard = format!("-std={standard}");
-    compile(
-        compiler,
-        ["-x", language, &standard, "-fsyntax-only", "/dev/null"],
-    )
-    .status
-    .success()
+    let output = compiler(name)
+        .args(["-x", language, &standard, "-fsyntax-only", "/dev/null"])
+        .output();
+    output.expect("the compiler can be run").status.success()
 }
 
 /// Compiles everything in the header, in all standards; how many there were.
 fn compile_in_all(compilers: &[&str], language: &str, standards: &[&str], more: &[&str]) -> usize {
     let program = source("header.c");
-    let program = program.to_str().expect("the path is text");
     let mut tried = 0;
-    for compiler in compilers {
+    for name in compilers {
         for standard in standards
             .iter()
-            .filter(|standard| knows(compiler, language, standard))
+            .filter(|standard| knows(name, language, standard))
         {
             let standard = format!("-std={standard}");
             let strict = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-Wno-long-long"];
-            let mut arguments = vec!["-x", language, &standard, "-fsyntax-only"];
-            arguments.extend(strict.iter().chain(more));
-            arguments.push(program);
-            let output = compile(compiler, &arguments);
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(
-                output.status.success(),
-                "{compiler} {standard} {more:?}: {said}"
+            mp_built::run(
+                compiler(name)
+                    .args(["-x", language, &standard, "-fsyntax-only"])
+                    .args(strict)
+                    .args(more)
+                    .arg(&program),
             );
             tried += 1;
         }

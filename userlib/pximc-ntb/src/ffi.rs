@@ -6,24 +6,25 @@
 use crate::{
     buffer::{Buffer, Input, Output},
     functions::{self, Range, WindowOutput},
-    process::{Process, Processes},
+    process::Process,
     status::{self, Failure, Outcome},
     sys::tPXIMC_Status,
 };
 use mp_fabric::CharDevice;
+use mp_processes::Processes;
 use pximc::{Error, Library, Sizes};
 use std::{
     ffi::c_void,
     panic::{catch_unwind, AssertUnwindSafe},
-    process,
 };
 
-static PROCESSES: Processes<CharDevice> = Processes::new(&Library::open);
+static PROCESSES: Processes<Process<CharDevice>> =
+    Processes::new(&|_| Process::new(&Library::open));
 
 /// Runs a function for the process that calls. A panic is a defect of this library, which the
 /// specification has no status for: the caller is told that a resource is missing.
 fn run(function: impl FnOnce(&Process<CharDevice>) -> Outcome) -> tPXIMC_Status {
-    let outcome = catch_unwind(AssertUnwindSafe(|| function(PROCESSES.of(process::id()))));
+    let outcome = catch_unwind(AssertUnwindSafe(|| function(PROCESSES.current())));
     status::number(outcome.unwrap_or(Err(Failure::Library(Error::SpaceNotAvailable))))
 }
 

@@ -3,18 +3,14 @@
 //! What this process has open: a context of the fabric, and the sessions by their numbers.
 //!
 //! Nothing of it is of use to a forked child: the kernel refuses its calls, and the windows are
-//! not mapped there. The child starts with nothing, and never touches the parent's part, whose
-//! locks may be held for ever by threads that it does not have.
+//! not mapped there. The child starts with nothing.
 
 use mp_fabric::Device;
 use pximc::{Error, Library, Result, Session};
 use std::{
     collections::HashMap,
-    mem, ptr,
-    sync::{
-        atomic::{AtomicPtr, Ordering},
-        Arc, Mutex, MutexGuard, PoisonError,
-    },
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 /// A session, and what its request has asked for.
@@ -51,60 +47,15 @@ impl<D: Device> Context<D> {
 /// fabric.
 pub type Open<D> = &'static (dyn Fn() -> Result<Library<D>> + Sync);
 
-/// The process that is calling, of all those that this memory has been copied to by `fork()`.
-pub struct Processes<D: Device> {
-    open: Open<D>,
-    /// Those of parents are never freed.
-    current: AtomicPtr<Process<D>>,
-}
-
-impl<D: Device> Processes<D> {
-    /// No process has called yet.
-    pub const fn new(open: Open<D>) -> Self {
-        Processes {
-            open,
-            current: AtomicPtr::new(ptr::null_mut()),
-        }
-    }
-
-    /// The process of that id, which is the one that is calling. Takes no lock: a thread that the
-    /// child does not have may hold it.
-    pub fn of(&self, id: u32) -> &Process<D> {
-        let mut current = self.current.load(Ordering::Acquire);
-        loop {
-            // SAFETY: NULL, or made below and never freed.
-            match unsafe { current.as_ref() } {
-                Some(process) if process.id == id => return process,
-                _ => {}
-            }
-            let new = Box::into_raw(Box::new(Process::new(id, self.open)));
-            let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-            match self
-                .current
-                .compare_exchange(current, new, success, failure)
-            {
-                Ok(_) => current = new,
-                Err(other) => {
-                    // SAFETY: It has just been made, and nobody else has seen it.
-                    drop(unsafe { Box::from_raw(new) });
-                    current = other;
-                }
-            }
-        }
-    }
-}
-
 /// What a process has open.
 pub struct Process<D: Device> {
-    id: u32,
     open: Open<D>,
     context: Mutex<Option<Arc<Context<D>>>>,
 }
 
 impl<D: Device> Process<D> {
-    fn new(id: u32, open: Open<D>) -> Self {
+    pub fn new(open: Open<D>) -> Self {
         Process {
-            id,
             open,
             context: Mutex::new(None),
         }

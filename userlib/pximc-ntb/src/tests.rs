@@ -12,12 +12,13 @@ mod windows;
 use crate::{
     buffer::{Buffer, Input, Output},
     functions::{self, Range, WindowOutput},
-    process::{Process, Processes},
+    process::{Open, Process},
     status,
     sys::*,
 };
 use mp_fabric::Fabric;
 use mp_fabric_fake::{FakeDevice, Host, World};
+use mp_processes::Processes;
 use pximc::{Library, Sizes};
 use std::{ffi::c_void, ptr, thread};
 
@@ -32,7 +33,7 @@ type Answer<T> = Result<T, tPXIMC_Status>;
 /// A process on one of the systems.
 #[derive(Clone, Copy)]
 struct Side {
-    processes: &'static Processes<FakeDevice>,
+    processes: &'static Processes<Process<FakeDevice>>,
     /// Its id: a forked child has another one.
     id: u32,
     /// Its end of the first link.
@@ -47,7 +48,8 @@ fn side(world: &World, host: Host) -> Side {
             false,
         ))
     };
-    let processes = Processes::new(Box::leak(Box::new(open)));
+    let open: Open<FakeDevice> = Box::leak(Box::new(open));
+    let processes = Processes::new(Box::leak(Box::new(move |_: Option<&_>| Process::new(open))));
     Side {
         processes: Box::leak(Box::new(processes)),
         id: 1,

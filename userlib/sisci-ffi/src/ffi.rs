@@ -4,21 +4,17 @@
 //! values of [`buffer`](crate::buffer) of them; what they do with a panic is to end it. And this is
 //! where callbacks of the program are called.
 
-use crate::{
-    buffer::Output,
-    functions,
-    process::{Process, Processes},
-    sys,
-    table::Handle,
-};
+use crate::{buffer::Output, functions, process::Process, sys, table::Handle};
 use mp_fabric::CharDevice;
+use mp_processes::Processes;
 use sisci::{Action, Library, Result};
 use std::{
     ffi::c_void,
     panic::{catch_unwind, AssertUnwindSafe},
 };
 
-static PROCESSES: Processes<CharDevice> = Processes::new(&Library::load);
+static PROCESSES: Processes<Process<CharDevice>> =
+    Processes::new(&|parent| Process::new(&Library::load, parent));
 
 /// Where the error goes.
 type Error = *mut sys::sci_error_t;

@@ -65,12 +65,51 @@ pub fn missing<D: Device>(process: &Process<D>, flags: u32, taken: u32) -> Resul
     Err(Error::NotImplemented)
 }
 
-/// The descriptor and the out-pointer of a function that makes something.
-fn maker<D: Device>(process: &Process<D>, desc: Handle, out: Output<Handle>) -> Result<Desc<D>> {
+/// The object of a handle, for a function that takes such flags and nothing else to look at.
+fn found<D: Device, T: Clone>(
+    process: &Process<D>,
+    table: &Table<T>,
+    handle: Handle,
+    flags: u32,
+    taken: u32,
+) -> Result<T> {
     process.ready()?;
-    let desc = process.descs.get(desc)?;
+    let object = table.get(handle)?;
+    only(flags, taken)?;
+    Ok(object)
+}
+
+/// Ends an object, whose handle leads nowhere then, for a function that takes no flags. It goes
+/// when the table is not locked any more: callbacks that it waits for may look there.
+fn end<D: Device, T: Clone>(
+    process: &Process<D>,
+    table: &Table<T>,
+    handle: Handle,
+    flags: u32,
+    end: impl FnOnce(&T) -> Result<()>,
+) -> Result<()> {
+    let object = found(process, table, handle, flags, 0)?;
+    end(&object)?;
+    table.forget(handle);
+    Ok(())
+}
+
+/// The object that another one is made of; the out-pointer is looked at as well.
+fn made_of<D: Device, T: Clone>(
+    process: &Process<D>,
+    table: &Table<T>,
+    handle: Handle,
+    out: Output<Handle>,
+) -> Result<T> {
+    process.ready()?;
+    let object = table.get(handle)?;
     out.required()?;
-    Ok(desc)
+    Ok(object)
+}
+
+/// As [`made_of`], for what is made on a virtual device.
+fn maker<D: Device>(process: &Process<D>, desc: Handle, out: Output<Handle>) -> Result<Desc<D>> {
+    made_of(process, &process.descs, desc, out)
 }
 
 /// Where something is that a function connects to.

@@ -3,9 +3,8 @@
 //! What this process has open: all objects, by their handles.
 //!
 //! Nothing of it is of use to a forked child: the driver refuses its calls, and what is mapped is
-//! not mapped there. The child starts with nothing, and never touches the parent's part, whose
-//! locks may be held for ever by threads that it does not have. It need not initialize the library
-//! again (SI-GEN-24).
+//! not mapped there. The child starts with nothing, but need not initialize the library again
+//! (SI-GEN-24).
 
 use crate::table::{Kind, Table};
 use mp_fabric::Device;
@@ -13,125 +12,16 @@ use sisci::{
     Desc, DmaQueue, Error, Library, LocalDataInterrupt, LocalInterrupt, LocalSegment, Map,
     RemoteDataInterrupt, RemoteInterrupt, RemoteSegment, Result, Sequence,
 };
-use std::{
-    ptr,
-    sync::{
-        atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering},
-        Mutex, MutexGuard, PoisonError,
-    },
+use std::sync::{
+    atomic::{AtomicUsize, Ordering},
+    Mutex, MutexGuard, PoisonError,
 };
-
-/// Bytes of the page that tells of a fork.
-const PAGE: usize = 4096;
 
 /// How the library is loaded when a process initializes it.
 pub type Load<D> = &'static (dyn Fn() -> Result<Library<D>> + Sync);
 
-/// The process that is calling, of all those that this memory has been copied to by `fork()`.
-pub struct Processes<D: Device> {
-    load: Load<D>,
-    /// Those of parents are never freed.
-    current: AtomicPtr<Process<D>>,
-}
-
-impl<D: Device> Processes<D> {
-    /// No process has called yet.
-    pub const fn new(load: Load<D>) -> Self {
-        Processes {
-            load,
-            current: AtomicPtr::new(ptr::null_mut()),
-        }
-    }
-
-    /// The process that is calling. That it is the one of the call before is known without a
-    /// system call.
-    pub fn current(&self) -> &Process<D> {
-        if MARK.is_set() {
-            // SAFETY: NULL, or made below and never freed.
-            if let Some(process) = unsafe { self.current.load(Ordering::Acquire).as_ref() } {
-                return process;
-            }
-        }
-        let process = self.of(std::process::id());
-        MARK.set();
-        process
-    }
-
-    /// The process of that id, which is the one that is calling. Takes no lock: a thread that the
-    /// child does not have may hold it.
-    pub fn of(&self, id: u32) -> &Process<D> {
-        let mut current = self.current.load(Ordering::Acquire);
-        loop {
-            // SAFETY: NULL, or made below and never freed.
-            let initialized = match unsafe { current.as_ref() } {
-                Some(process) if process.id == id => return process,
-                Some(parent) => parent.initialized.load(Ordering::Acquire),
-                None => 0,
-            };
-            let new = Box::into_raw(Box::new(Process::new(id, self.load, initialized)));
-            let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-            match self
-                .current
-                .compare_exchange(current, new, success, failure)
-            {
-                Ok(_) => current = new,
-                Err(other) => {
-                    // SAFETY: It has just been made, and nobody else has seen it.
-                    drop(unsafe { Box::from_raw(new) });
-                    current = other;
-                }
-            }
-        }
-    }
-}
-
-/// Memory that a child finds empty.
-struct Mark(AtomicPtr<AtomicU32>);
-
-static MARK: Mark = Mark(AtomicPtr::new(ptr::null_mut()));
-
-impl Mark {
-    fn is_set(&self) -> bool {
-        // SAFETY: NULL, or a page of its own that is never unmapped.
-        let word = unsafe { self.0.load(Ordering::Acquire).as_ref() };
-        word.is_some_and(|word| word.load(Ordering::Acquire) != 0)
-    }
-
-    /// Sets it in this process. Without such memory it stays as it is.
-    fn set(&self) {
-        if self.0.load(Ordering::Acquire).is_null() {
-            self.map();
-        }
-        // SAFETY: As above.
-        if let Some(word) = unsafe { self.0.load(Ordering::Acquire).as_ref() } {
-            word.store(1, Ordering::Release);
-        }
-    }
-
-    fn map(&self) {
-        let (protection, flags) = (
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-        );
-        // SAFETY: New memory of this process, at a place that the kernel chooses.
-        let page = unsafe { libc::mmap(ptr::null_mut(), PAGE, protection, flags, -1, 0) };
-        if page == libc::MAP_FAILED {
-            return;
-        }
-        // SAFETY: The page has just been mapped.
-        let wiped = unsafe { libc::madvise(page, PAGE, libc::MADV_WIPEONFORK) } == 0;
-        let (none, word) = (ptr::null_mut(), page.cast::<AtomicU32>());
-        let (set, fetch) = (Ordering::AcqRel, Ordering::Acquire);
-        if !wiped || self.0.compare_exchange(none, word, set, fetch).is_err() {
-            // SAFETY: Nobody else knows of the page.
-            unsafe { libc::munmap(page, PAGE) };
-        }
-    }
-}
-
 /// What a process has open.
 pub struct Process<D: Device> {
-    id: u32,
     load: Load<D>,
     /// How often the library was initialized without having been terminated.
     initialized: AtomicUsize,
@@ -149,9 +39,10 @@ pub struct Process<D: Device> {
 }
 
 impl<D: Device> Process<D> {
-    pub fn new(id: u32, load: Load<D>, initialized: usize) -> Self {
+    /// One that has nothing; it is initialized as often as its parent is, if there is one.
+    pub fn new(load: Load<D>, parent: Option<&Self>) -> Self {
+        let initialized = parent.map_or(0, |parent| parent.initialized.load(Ordering::Acquire));
         Process {
-            id,
             load,
             initialized: AtomicUsize::new(initialized),
             library: Mutex::new(None),

@@ -60,7 +60,7 @@ fn uninitialized(world: &World, host: Host, config: &'static str) -> Arc<Program
             Ok(Fabric::with_device(world.open(host)))
         }))
     };
-    Arc::new(Process::new(1, Box::leak(Box::new(load)), 0))
+    Arc::new(Process::new(Box::leak(Box::new(load)), None))
 }
 
 /// Two hosts with one link, and a program on each.

@@ -3,39 +3,23 @@
 //! The library as programs load it: its symbols, the headers, and its functions called from C on
 //! a system without the fabric.
 
+use mp_built::{build, compiler, exports, include, run, soname, Scratch};
 use std::{
     collections::BTreeSet,
-    env, fs,
+    fs,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::Command,
 };
 
-/// Cargo puts the library beside this test.
-fn directory() -> PathBuf {
-    env::current_exe().unwrap().parent().unwrap().into()
-}
-
 fn library() -> PathBuf {
-    directory().join("libsisci_ffi.so")
+    mp_built::library("libsisci_ffi.so")
 }
 
-fn include() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../include")
-}
-
-fn run(command: &mut Command) -> Output {
-    let output = command.output().unwrap();
-    let messages = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{command:?}: {} {messages}",
-        output.status
-    );
-    output
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
+/// A directory with the library by the name that programs are linked to.
+fn installed() -> Scratch {
+    let place = Scratch::new();
+    fs::copy(library(), place.path("libsisci.so")).unwrap();
+    place
 }
 
 fn header(name: &str) -> String {
@@ -68,13 +52,7 @@ fn constants() -> BTreeSet<String> {
 /// SI-ABI-2, SI-ABI-3, SI-ABI-4: the functions by all their names, the constants, nothing else.
 #[test]
 fn exactly_what_the_headers_have_is_exported() {
-    let symbols = text(&run(Command::new("nm")
-        .args(["-D", "--defined-only"])
-        .arg(library())));
-    let found: BTreeSet<String> = symbols
-        .lines()
-        .filter_map(|line| line.split(' ').nth(2).map(str::to_owned))
-        .collect();
+    let found: BTreeSet<String> = exports(&library()).into_iter().collect();
     let functions = functions();
     assert_eq!(functions.len(), 84);
     let mut expected = BTreeSet::new();
@@ -90,8 +68,7 @@ fn exactly_what_the_headers_have_is_exported() {
 
 #[test]
 fn the_library_has_the_name_that_programs_are_linked_to() {
-    let dynamic = text(&run(Command::new("readelf").arg("-d").arg(library())));
-    assert!(dynamic.contains("[libsisci.so]"), "{dynamic}");
+    assert_eq!(soname(&library()), "libsisci.so");
 }
 
 /// SI-ABI-1: each header alone, in every language that programs are written in.
@@ -99,12 +76,13 @@ fn the_library_has_the_name_that_programs_are_linked_to() {
 fn the_headers_compile_alone() {
     for (language, standard) in [("c", "c89"), ("c", "c99"), ("c", "c17"), ("c++", "c++11")] {
         for name in ["sisci_api.h", "sisci_types.h", "sisci_error.h"] {
-            let compiler = if language == "c" { "gcc" } else { "g++" };
-            run(Command::new(compiler)
-                .args(["-x", language, &format!("-std={standard}")])
-                .args(["-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I"])
-                .arg(include())
-                .arg(include().join(name)));
+            let name_of = if language == "c" { "gcc" } else { "g++" };
+            build(
+                compiler(name_of)
+                    .args(["-x", language, &format!("-std={standard}")])
+                    .args(["-Wall", "-Wextra", "-fsyntax-only"])
+                    .arg(include().join(name)),
+            );
         }
     }
 }
@@ -114,35 +92,25 @@ fn the_headers_compile_alone() {
 #[test]
 fn a_program_in_c_finds_what_the_library_has() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/calls.c");
-    let program = directory().join(format!("sisci-calls-{}", std::process::id()));
-    run(Command::new("gcc")
-        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I"])
-        .arg(include())
-        .arg("-o")
-        .arg(&program)
-        .arg(source)
-        .args(["-ldl"]));
-    let output = Command::new(&program)
-        .env("SISCI_CONF", "/dev/null")
-        .arg(library())
-        .output();
-    fs::remove_file(&program).unwrap();
-    let output = output.unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
+    let place = Scratch::new();
+    let program = place.path("calls");
+    build(
+        compiler("gcc")
+            .args(["-std=gnu11", "-Wall", "-Wextra", "-o"])
+            .arg(&program)
+            .arg(source)
+            .arg("-ldl"),
     );
+    run(Command::new(&program)
+        .env("SISCI_CONF", "/dev/null")
+        .arg(library()));
 }
 
 /// The examples in C compile without a warning, and say what is missing where there is no fabric.
 #[test]
 fn the_examples_in_c_can_be_built_and_run() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/sisci");
-    let place = directory().join(format!("sisci-examples-{}", std::process::id()));
-    fs::create_dir_all(&place).unwrap();
-    // By the name that programs are linked to.
-    fs::copy(library(), place.join("libsisci.so")).unwrap();
+    let place = installed();
     for (name, words) in [
         ("dmabench", &["client", "4"][..]),
         ("intr_bench", &["client", "4"]),
@@ -153,21 +121,21 @@ fn the_examples_in_c_can_be_built_and_run() {
         ("scipp", &["client", "4"]),
         ("shmem", &["server", "4"]),
     ] {
-        let program = place.join(name);
-        run(Command::new("gcc")
-            .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-pthread", "-I"])
-            .arg(include())
-            .arg("-o")
-            .arg(&program)
-            .arg(examples.join(name).with_extension("c"))
-            .arg(examples.join("common.c"))
-            .arg(examples.join("mirror.c"))
-            .arg("-L")
-            .arg(&place)
-            .arg("-lsisci"));
+        let program = place.path(name);
+        build(
+            compiler("gcc")
+                .args(["-std=c99", "-Wall", "-Wextra", "-pthread", "-o"])
+                .arg(&program)
+                .arg(examples.join(name).with_extension("c"))
+                .arg(examples.join("common.c"))
+                .arg(examples.join("mirror.c"))
+                .arg("-L")
+                .arg(&place.0)
+                .arg("-lsisci"),
+        );
         let output = Command::new(&program)
             .args(words)
-            .env("LD_LIBRARY_PATH", &place)
+            .env("LD_LIBRARY_PATH", &place.0)
             .env("SISCI_CONF", "/dev/null")
             .output()
             .unwrap();
@@ -175,7 +143,6 @@ fn the_examples_in_c_can_be_built_and_run() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(said.starts_with("FAILED: SCIOpen: "), "{said}");
     }
-    fs::remove_dir_all(&place).unwrap();
 }
 
 /// SI-ABI-1, SI-ABI-3, SI-ABI-4: a program in the customary style needs no change, by whatever
@@ -184,9 +151,7 @@ fn the_examples_in_c_can_be_built_and_run() {
 fn a_customary_program_is_linked_by_all_names() {
     let source =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/sisci_customary.c");
-    let place = directory().join(format!("sisci-customary-{}", std::process::id()));
-    fs::create_dir_all(&place).unwrap();
-    fs::copy(library(), place.join("libsisci.so")).unwrap();
+    let place = installed();
     let ways: [(&str, &[&str]); 5] = [
         ("gcc", &["-std=c99", "-Werror"]),
         ("gcc", &["-std=gnu17", "-DFAMILY=ST"]),
@@ -194,21 +159,22 @@ fn a_customary_program_is_linked_by_all_names() {
         ("g++", &["-x", "c++", "-fpermissive", "-w"]),
         ("g++", &["-x", "c++", "-fpermissive", "-w", "-DFAMILY=MT"]),
     ];
-    for (compiler, options) in ways {
-        let program = place.join("customary");
-        run(Command::new(compiler)
-            .args(["-Wall", "-Wextra", "-I"])
-            .arg(include())
-            .args(options)
-            .arg(&source)
-            .arg("-o")
-            .arg(&program)
-            .arg("-L")
-            .arg(&place)
-            .arg("-lsisci"));
+    for (name, options) in ways {
+        let program = place.path("customary");
+        build(
+            compiler(name)
+                .args(["-Wall", "-Wextra"])
+                .args(options)
+                .arg(&source)
+                .arg("-o")
+                .arg(&program)
+                .arg("-L")
+                .arg(&place.0)
+                .arg("-lsisci"),
+        );
         let output = Command::new(&program)
             .arg("8")
-            .env("LD_LIBRARY_PATH", &place)
+            .env("LD_LIBRARY_PATH", &place.0)
             .env("SISCI_CONF", "/dev/null")
             .output()
             .unwrap();
@@ -219,5 +185,4 @@ fn a_customary_program_is_linked_by_all_names() {
             "{said}"
         );
     }
-    fs::remove_dir_all(&place).unwrap();
 }

@@ -5,7 +5,7 @@
 use crate::{
     failure::{Called, Failure, Outcome},
     mirror::{self, Mirror},
-    options::{largest, size, Pair, Rounds},
+    options::{largest, size, Only, Pair, Rounds},
     output::Output,
     side::Side,
     Tool,
@@ -39,9 +39,8 @@ pub struct Options {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(VECTOR_MAX)))]
     pieces: u32,
 
-    /// What to measure; all of it by default
-    #[arg(long, value_name = "KIND", value_enum, value_delimiter = ',')]
-    only: Vec<Kind>,
+    #[command(flatten)]
+    only: Only<Kind>,
 }
 
 /// What is copied, and how.
@@ -55,19 +54,9 @@ enum Kind {
     Memory,
 }
 
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Kind::Dma => "dma",
-            Kind::Vector => "vector",
-            Kind::Memory => "memory",
-        }
-    }
-}
-
 impl Tool for Options {
     fn json(&self) -> bool {
-        self.pair.json
+        self.pair.local.json
     }
 
     fn run<D: Device>(&self, library: &Library<D>, out: &mut Output<'_>) -> Outcome {
@@ -85,20 +74,17 @@ impl Options {
         let mut source = Source::open(side, room)?;
         let queue = side
             .desc
-            .create_dma_queue(self.pair.adapter, self.pieces)
+            .create_dma_queue(self.pair.adapter(), self.pieces)
             .called("SCICreateDMAQueue")?;
         out.head_of_rates()?;
         for &size in &self.sizes {
-            for &kind in Kind::value_variants() {
-                if !self.only.is_empty() && !self.only.contains(&kind) {
-                    continue;
-                }
+            for (&kind, name) in self.only.kinds() {
                 source.fill(&mut mirror, kind, size)?;
                 let start = Instant::now();
                 for _ in 0..self.rounds.rounds {
                     self.copy(&mirror, &source, &queue, kind, size)?;
                 }
-                out.rate(kind.name(), size, self.rounds.rounds, start.elapsed())?;
+                out.rate(&name, size, self.rounds.rounds, start.elapsed())?;
                 mirror.check(size)?;
             }
         }
@@ -123,7 +109,7 @@ impl<D: Device> Source<D> {
         };
         let segment = side.desc.create_segment(new, None);
         let segment = segment.called("SCICreateSegment")?;
-        let prepared = segment.prepare(side.options.adapter);
+        let prepared = segment.prepare(side.options.adapter());
         prepared.called("SCIPrepareSegment")?;
         let map = segment.map(0, size, 0, MapFlags::empty());
         Ok(Source {

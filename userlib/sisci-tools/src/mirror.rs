@@ -72,7 +72,7 @@ fn fixed(id: u32) -> InterruptFlags {
 /// # Errors
 /// Those of the calls; [`Failure::Wrong`]: what the client has written is not there.
 pub fn serve<D: Device>(side: &Side<'_, D>, size: usize) -> Outcome {
-    let (id, adapter) = (side.options.id, side.options.adapter);
+    let (id, adapter) = (side.options.id, side.options.adapter());
     let questions = side.desc.create_data_interrupt(adapter, fixed(id), None);
     let questions = questions.called("SCICreateDataInterrupt")?;
     let new = NewSegment {
@@ -122,7 +122,7 @@ fn answer_all<D: Device>(
             Some(connected) => connected,
             None => answer.insert(
                 side.desc
-                    .connect_interrupt(options.node, options.adapter, options.id, INFINITE, false)
+                    .connect_interrupt(options.node, options.adapter(), options.id, INFINITE, false)
                     .called("SCIConnectInterrupt")?,
             ),
         };
@@ -156,12 +156,12 @@ impl<'a, D: Device> Mirror<'a, D> {
         let options = side.options;
         let answer = side
             .desc
-            .create_interrupt(options.adapter, fixed(options.id), None)
+            .create_interrupt(options.adapter(), fixed(options.id), None)
             .called("SCICreateInterrupt")?;
         let segment = side.connect_segment(options.id)?;
         let question = side
             .desc
-            .connect_data_interrupt(options.node, options.adapter, options.id, INFINITE)
+            .connect_data_interrupt(options.node, options.adapter(), options.id, INFINITE)
             .called("SCIConnectDataInterrupt")?;
         let map = map_remote(&segment, size)?;
         Ok(Mirror {

@@ -13,6 +13,18 @@ pub enum Role {
     Client,
 }
 
+/// Options of all tools.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Local {
+    /// Local adapter
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub adapter: u32,
+
+    /// Print JSON, a line for each result
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Options of the tools that run on two nodes. Both are given the same ones.
 #[derive(Args, Clone, Debug)]
 pub struct Pair {
@@ -23,9 +35,9 @@ pub struct Pair {
     /// The other node
     pub node: u32,
 
-    /// Local adapter
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub adapter: u32,
+    /// Options of all tools.
+    #[command(flatten)]
+    pub local: Local,
 
     /// First of the numbers of segments and interrupts
     #[arg(long, value_name = "N", default_value_t = 4096)]
@@ -34,13 +46,14 @@ pub struct Pair {
     /// Milliseconds to be patient with the other node
     #[arg(long, value_name = "MS", default_value_t = 30_000)]
     pub patience: u32,
-
-    /// Print JSON, a line for each result
-    #[arg(long)]
-    pub json: bool,
 }
 
 impl Pair {
+    /// The local adapter.
+    pub fn adapter(&self) -> u32 {
+        self.local.adapter
+    }
+
     /// Whether this is the server.
     pub fn is_server(&self) -> bool {
         self.role == Role::Server
@@ -64,6 +77,24 @@ pub struct Rounds {
     #[arg(long, value_name = "N", default_value_t = 1000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,
+}
+
+/// Options of the tools that measure copies, of several kinds.
+#[derive(Args, Clone, Debug)]
+pub struct Only<K: ValueEnum + Send + Sync + 'static> {
+    /// What to measure; all of it by default
+    #[arg(long, value_name = "KIND", value_enum, value_delimiter = ',')]
+    only: Vec<K>,
+}
+
+impl<K: ValueEnum + PartialEq + Send + Sync> Only<K> {
+    /// The kinds to be measured, with their names.
+    pub fn kinds(&self) -> impl Iterator<Item = (&K, String)> {
+        let kinds = K::value_variants().iter();
+        kinds
+            .filter(|kind| self.only.is_empty() || self.only.contains(kind))
+            .filter_map(|kind| Some((kind, kind.to_possible_value()?.get_name().into())))
+    }
 }
 
 /// A size in bytes that a segment may have.

@@ -69,7 +69,7 @@ fn add_up(bytes: &[u8]) -> u32 {
 
 impl Tool for Options {
     fn json(&self) -> bool {
-        self.pair.json
+        self.pair.local.json
     }
 
     fn run<D: Device>(&self, library: &Library<D>, out: &mut Output<'_>) -> Outcome {
@@ -79,7 +79,7 @@ impl Tool for Options {
 
 impl Options {
     fn talk<D: Device>(&self, side: &Side<'_, D>, out: &mut Output<'_>) -> Outcome {
-        let Pair { node, adapter, .. } = self.pair;
+        let (node, adapter) = (self.pair.node, self.pair.adapter());
         let flags = InterruptFlags {
             number: Some(self.pair.own_id()),
             ..InterruptFlags::default()

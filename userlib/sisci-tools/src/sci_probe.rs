@@ -4,6 +4,7 @@
 
 use crate::{
     failure::{Called, Failure, Outcome},
+    options::Local,
     output::Output,
     Tool,
 };
@@ -21,18 +22,13 @@ pub struct Options {
     #[arg(required = true)]
     nodes: Vec<u32>,
 
-    /// Local adapter
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    adapter: u32,
-
-    /// Print JSON, a line for each node
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    local: Local,
 }
 
 impl Tool for Options {
     fn json(&self) -> bool {
-        self.json
+        self.local.json
     }
 
     fn run<D: Device>(&self, library: &Library<D>, out: &mut Output<'_>) -> Outcome {
@@ -40,7 +36,7 @@ impl Tool for Options {
         let mut all = true;
         for &node in &self.nodes {
             let start = Instant::now();
-            match desc.probe(self.adapter, node) {
+            match desc.probe(self.local.adapter, node) {
                 Ok(()) => {
                     let us = start.elapsed().as_secs_f64() * 1e6;
                     let value = json!({ "node": node, "answers": true, "us": us });

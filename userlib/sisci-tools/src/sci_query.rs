@@ -4,6 +4,7 @@
 
 use crate::{
     failure::{Called, Outcome},
+    options::Local,
     output::Output,
     Tool,
 };
@@ -19,18 +20,13 @@ pub struct Options {
     /// Nodes to ask
     nodes: Vec<u32>,
 
-    /// Local adapter
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    adapter: u32,
-
-    /// Print JSON, all of it in one line
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    local: Local,
 }
 
 impl Tool for Options {
     fn json(&self) -> bool {
-        self.json
+        self.local.json
     }
 
     fn run<D: Device>(&self, library: &Library<D>, out: &mut Output<'_>) -> Outcome {
@@ -43,7 +39,7 @@ impl Tool for Options {
                 .map(|(name, number)| (name, json!(number))),
         );
         let answers = self.nodes.iter().map(|&node| {
-            let answer = desc.probe(self.adapter, node);
+            let answer = desc.probe(self.local.adapter, node);
             (node, answer.err().map(|error| error.to_string()))
         });
         let answers: Vec<(u32, Option<String>)> = answers.collect();
@@ -72,7 +68,7 @@ impl Tool for Options {
 impl Options {
     /// What there is to know about the adapter; what nothing is known of is left out.
     fn numbers<D: Device>(&self, desc: &Desc<D>) -> Outcome<Vec<(&'static str, u32)>> {
-        let adapter = desc.adapter(self.adapter).called("SCIQuery")?;
+        let adapter = desc.adapter(self.local.adapter).called("SCIQuery")?;
         let node = desc.node_at(&adapter);
         let dma = desc.has_queues().called("SCIQuery")?;
         let all = [

@@ -5,7 +5,7 @@
 use crate::{
     failure::{Called, Failure, Outcome},
     mirror::{self, Mirror},
-    options::{largest, size, Pair, Rounds},
+    options::{largest, size, Only, Pair, Rounds},
     output::Output,
     side::{start_sequence, Side},
     Tool,
@@ -37,9 +37,8 @@ pub struct Options {
     #[arg(default_value = "64,1024,16384,65536")]
     sizes: Vec<usize>,
 
-    /// What to measure; all of it by default
-    #[arg(long, value_name = "KIND", value_enum, value_delimiter = ',')]
-    only: Vec<Kind>,
+    #[command(flatten)]
+    only: Only<Kind>,
 }
 
 /// A way to copy.
@@ -55,20 +54,9 @@ enum Kind {
     Read,
 }
 
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Kind::Write => "write",
-            Kind::Barrier => "barrier",
-            Kind::Memcpy => "memcpy",
-            Kind::Read => "read",
-        }
-    }
-}
-
 impl Tool for Options {
     fn json(&self) -> bool {
-        self.pair.json
+        self.pair.local.json
     }
 
     fn run<D: Device>(&self, library: &Library<D>, out: &mut Output<'_>) -> Outcome {
@@ -87,10 +75,7 @@ impl Options {
         let mut memory = vec![0_u8; room.saturating_add((SHIFTS - 1) * SHIFT)];
         out.head_of_rates()?;
         for &size in &self.sizes {
-            for &kind in Kind::value_variants() {
-                if !self.only.is_empty() && !self.only.contains(&kind) {
-                    continue;
-                }
+            for (&kind, name) in self.only.kinds() {
                 let mut copies = Copies {
                     mirror: &mut mirror,
                     sequence: &sequence,
@@ -98,7 +83,7 @@ impl Options {
                     rounds: self.rounds.rounds,
                 };
                 let time = copies.least_time(&mut memory, size)?;
-                out.rate(kind.name(), size, self.rounds.rounds, time)?;
+                out.rate(&name, size, self.rounds.rounds, time)?;
             }
         }
         sequence.remove().called("SCIRemoveSequence")?;

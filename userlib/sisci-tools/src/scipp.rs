@@ -53,7 +53,7 @@ fn words(text: &str) -> Result<usize, String> {
 
 impl Tool for Options {
     fn json(&self) -> bool {
-        self.pair.json
+        self.pair.local.json
     }
 
     fn run<D: Device>(&self, library: &Library<D>, out: &mut Output<'_>) -> Outcome {
@@ -63,7 +63,7 @@ impl Tool for Options {
 
 impl Options {
     fn play_on<D: Device>(&self, side: &Side<'_, D>, out: &mut Output<'_>) -> Outcome {
-        let (room, adapter) = (largest(&self.sizes), self.pair.adapter);
+        let (room, adapter) = (largest(&self.sizes), self.pair.adapter());
         let new = NewSegment {
             id: self.pair.own_id(),
             ..NewSegment::of(room)

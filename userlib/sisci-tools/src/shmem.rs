@@ -41,7 +41,7 @@ pub struct Options {
 
 impl Tool for Options {
     fn json(&self) -> bool {
-        self.pair.json
+        self.pair.local.json
     }
 
     fn run<D: Device>(&self, library: &Library<D>, out: &mut Output<'_>) -> Outcome {
@@ -106,7 +106,7 @@ fn greeting(memory: &VolatileSlice<'_>) -> Outcome {
 
 impl Options {
     fn serve<D: Device>(&self, side: &Side<'_, D>, out: &mut Output<'_>) -> Outcome {
-        let Pair { id, adapter, .. } = self.pair;
+        let (id, adapter) = (self.pair.id, self.pair.adapter());
         let (news, events) = channel();
         let new = NewSegment {
             id,
@@ -143,15 +143,13 @@ impl Options {
     }
 
     fn visit<D: Device>(&self, side: &Side<'_, D>, out: &mut Output<'_>) -> Outcome {
-        let Pair {
-            node, id, adapter, ..
-        } = self.pair;
+        let Pair { node, id, .. } = self.pair;
         let (news, events) = channel();
         let segment = side.connect("SCIConnectSegment", || {
             let news = news.clone();
             let callback = Box::new(move |event| tell(&news, event));
             side.desc
-                .connect_segment(node, id, adapter, INFINITE, Some(callback))
+                .connect_segment(node, id, self.pair.adapter(), INFINITE, Some(callback))
         })?;
         out.event("connected", node)?;
         let map = segment.map(0, ROOM, 0, MapFlags::empty());

@@ -91,7 +91,7 @@ impl<'a, D: Device> Side<'a, D> {
 
     /// Connects to a segment of the other node.
     pub fn connect_segment(&self, id: u32) -> Outcome<RemoteSegment<D>> {
-        let Pair { node, adapter, .. } = *self.options;
+        let (node, adapter) = (self.options.node, self.options.adapter());
         self.connect("SCIConnectSegment", || {
             self.desc.connect_segment(node, id, adapter, INFINITE, None)
         })

@@ -11,7 +11,7 @@ use crate::{
     wait::Waits,
     Action, Desc, Error, LocalSegment, RemoteSegment, Result,
 };
-use mp_fabric::{Copy, Device, EventMask, InterfaceId, Queue, QueueState, SegmentState};
+use mp_fabric::{Connection, Copy, Device, EventMask, InterfaceId, Queue, QueueState};
 use rustix::io::Errno;
 use std::{
     fmt,
@@ -59,7 +59,7 @@ impl DmaState {
 pub enum DmaSource<'a, D: Device> {
     /// A local segment; it has to be prepared.
     Segment(&'a LocalSegment<D>),
-    /// Memory of this process at an address, which is only read.
+    /// Memory of this process at an address, which is only read, until the transfer ends.
     Memory(usize),
 }
 
@@ -74,6 +74,58 @@ pub struct Piece {
     pub size: usize,
 }
 
+/// The copies that the pieces are.
+fn copies<D: Device>(
+    source: &DmaSource<'_, D>,
+    remote: &RemoteSegment<D>,
+    pieces: &[Piece],
+) -> Result<Vec<Copy>> {
+    let (base, room) = match source {
+        DmaSource::Segment(segment) => {
+            segment.filled()?;
+            (0, segment.size())
+        }
+        DmaSource::Memory(address) => (*address, usize::MAX),
+    };
+    let fits = |start: usize, size: usize, room: usize| {
+        start.checked_add(size).is_some_and(|end| end <= room)
+    };
+    let mut copies = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        let local = base.checked_add(piece.local).ok_or(Error::OutOfRange)?;
+        if !fits(local, piece.size, room) || !fits(piece.remote, piece.size, remote.size()) {
+            return Err(Error::OutOfRange);
+        }
+        if piece.size == 0 {
+            return Err(Error::SizeAlignment);
+        }
+        copies.push(Copy {
+            local: local as u64,
+            remote: piece.remote as u64,
+            len: piece.size as u64,
+        });
+    }
+    Ok(copies)
+}
+
+/// Starts copies of memory of this process, which stays where it is meanwhile. What cannot be
+/// pinned has been read when this returns: more than the user may pin, memory of a device, or
+/// all of it if the driver does not pin.
+fn start_from_memory<D: Device>(
+    queue: &Queue<D>,
+    connection: &Connection<D>,
+    copies: &[Copy],
+) -> mp_fabric::Result<()> {
+    match queue.start_pinned(connection, copies) {
+        Err(
+            mp_fabric::Error::Quota
+            | mp_fabric::Error::System(Errno::FAULT)
+            | mp_fabric::Error::Invalid,
+        ) => queue.start_from_memory(connection, copies),
+        other => other,
+    }
+}
+
 /// A callback for the end of a transfer.
 type Callback = Box<dyn FnOnce(Result<()>) + Send>;
 
@@ -86,18 +138,25 @@ pub(crate) struct Inner<D: Device> {
     entries: u32,
     state: Mutex<State<D>>,
     users: Users,
-    _user: User,
 }
 
 struct State<D: Device> {
-    queues: Vec<(InterfaceId, Arc<Queue<D>>)>,
+    queues: Vec<Arc<Driven<D>>>,
     /// The transfer that was started last.
     last: Option<Transfer<D>>,
 }
 
+/// A queue of the driver's.
+struct Driven<D: Device> {
+    interface: InterfaceId,
+    queue: Queue<D>,
+    /// Where its status word is.
+    status: u32,
+    waits: Waits,
+}
+
 struct Transfer<D: Device> {
-    queue: Arc<Queue<D>>,
-    waits: Arc<Waits>,
+    queue: Arc<Driven<D>>,
     /// Whether its callback has run, or there is none.
     told: Arc<AtomicBool>,
     /// What stays as long as it is under way.
@@ -131,18 +190,16 @@ impl<D: Device> Desc<D> {
             _ => return Err(Error::NoSpace),
         }
         // So that a driver without queues is found now.
-        let first = self.fabric().create_queue(loopback, entries);
-        let first = first.map_err(|error| no_call(error.into()))?;
+        let first = Driven::new(self, loopback, entries)?;
         let inner = Arc::new(Inner {
             desc: self.clone(),
             adapter,
             entries,
             state: Mutex::new(State {
-                queues: vec![(loopback, Arc::new(first))],
+                queues: vec![Arc::new(first)],
                 last: None,
             }),
-            users: Users::default(),
-            _user: user,
+            users: Users::below(user),
         });
         let mut queues = self.queues();
         queues.retain(|queue| queue.strong_count() > 0);
@@ -172,23 +229,57 @@ impl<D: Device> Inner<D> {
     }
 
     fn current(&self) -> Result<DmaState> {
-        self.state().current()
+        self.state().current(&self.desc)
+    }
+
+    /// Ends all waits and callbacks.
+    fn end(&self) {
+        // Not with the lock held: a callback that runs may want it.
+        let (queues, last) = {
+            let mut state = self.state();
+            (std::mem::take(&mut state.queues), state.last.take())
+        };
+        queues.iter().for_each(|driven| driven.waits.end());
+        drop((queues, last));
     }
 }
 
-impl<D: Device> State<D> {
-    /// The state of the transfer that was started last; what it uses is let go if it has ended.
-    fn current(&mut self) -> Result<DmaState> {
-        let Some(last) = &mut self.last else {
-            return Ok(DmaState::Idle);
+impl<D: Device> Driven<D> {
+    fn new(desc: &Desc<D>, interface: InterfaceId, entries: u32) -> Result<Self> {
+        let queue = desc.fabric().create_queue(interface, entries);
+        let queue = queue.map_err(|error| no_call(error.into()))?;
+        Ok(Driven {
+            interface,
+            status: queue.info()?.status,
+            queue,
+            waits: Waits::default(),
+        })
+    }
+
+    /// Its state, without a call if the driver has words for that.
+    fn state(&self, desc: &Desc<D>) -> Result<DmaState> {
+        let word = desc.status()?.and_then(|status| status.word(self.status));
+        let state = match word {
+            Some(word) => word.queue(),
+            None => self.queue.info()?.state,
         };
-        let state = match last.queue.state()? {
+        Ok(match state {
             QueueState::Idle => DmaState::Idle,
             QueueState::Posted => DmaState::Posted,
             QueueState::Done => DmaState::Done,
             QueueState::Error => DmaState::Error,
             QueueState::Aborted => DmaState::Aborted,
+        })
+    }
+}
+
+impl<D: Device> State<D> {
+    /// The state of the transfer that was started last; what it uses is let go if it has ended.
+    fn current(&mut self, desc: &Desc<D>) -> Result<DmaState> {
+        let Some(last) = &mut self.last else {
+            return Ok(DmaState::Idle);
         };
+        let state = last.queue.state(desc)?;
         if state.is_final() {
             last.used.clear();
         }
@@ -217,7 +308,8 @@ impl<D: Device> DmaQueue<D> {
     /// yet, or the remote segment is not mapped. [`Error::MaxEntries`]: none or too many pieces. [`Error::OutOfRange`].
     /// [`Error::SegmentNotPrepared`], [`Error::SegmentNotConnected`]: not operational, or over
     /// another adapter. [`Error::IllegalAddress`], [`Error::NoSpace`]; [`Error::System`]: no
-    /// thread for callbacks. A transfer that cannot be started leaves the state as it was.
+    /// thread for callbacks. A transfer that cannot be started leaves the state as it was, but for
+    /// one from memory that turns out not to be there: that has failed.
     pub fn start(
         &self,
         source: DmaSource<'_, D>,
@@ -231,24 +323,24 @@ impl<D: Device> DmaQueue<D> {
         }
         let mut state = self.0.state();
         let told = |last: &Transfer<D>| last.told.load(Ordering::Acquire);
-        let running = state.current()? == DmaState::Posted || !state.last.as_ref().is_none_or(told);
+        let running = state.current(&self.0.desc)? == DmaState::Posted
+            || !state.last.as_ref().is_none_or(told);
         if running || !remote.is_mapped() {
             return Err(Error::IllegalOperation);
         }
         if pieces.is_empty() || pieces.len() > self.0.entries as usize {
             return Err(Error::MaxEntries);
         }
-        let copies = self.copies(&source, remote, pieces)?;
-        let (interface, connection) = (remote.interface()?, remote.connection()?);
-        let adapter = self.0.desc.adapter(self.0.adapter)?;
-        if !adapter.interfaces().any(|id| id == interface) || !remote.is_operational() {
+        let copies = copies(&source, remote, pieces)?;
+        if !remote.is_over(self.0.adapter) {
             return Err(Error::SegmentNotConnected);
         }
-        let queue = self.queue(&mut state, interface)?;
-        let waits = Arc::new(Waits::default());
+        let connection = remote.connection()?;
+        let driven = self.driven(&mut state, remote.interface()?)?;
+        let queue = &driven.queue;
         let started = match &source {
             DmaSource::Segment(segment) => queue.start(segment.segment(), connection, &copies),
-            DmaSource::Memory(_) => queue.start_from_memory(connection, &copies),
+            DmaSource::Memory(_) => start_from_memory(queue, connection, &copies),
         };
         started.map_err(|error| match error {
             mp_fabric::Error::System(Errno::BUSY) => Error::IllegalOperation,
@@ -262,25 +354,18 @@ impl<D: Device> DmaQueue<D> {
         })?;
         let told = Arc::new(AtomicBool::new(callback.is_none()));
         state.last = Some(Transfer {
-            queue: Arc::clone(&queue),
-            waits: Arc::clone(&waits),
+            queue: Arc::clone(&driven),
             told: Arc::clone(&told),
             used,
         });
         drop(state);
         match callback {
-            Some(callback) => self.arm(&queue, &waits, told, callback),
+            Some(callback) => self.arm(&driven, told, callback),
             None => Ok(()),
         }
     }
 
-    fn arm(
-        &self,
-        queue: &Queue<D>,
-        waits: &Waits,
-        told: Arc<AtomicBool>,
-        callback: Callback,
-    ) -> Result<()> {
+    fn arm(&self, driven: &Driven<D>, told: Arc<AtomicBool>, callback: Callback) -> Result<()> {
         let inner = Arc::downgrade(&self.0);
         let mut callback = Some(callback);
         let run = move || {
@@ -293,6 +378,7 @@ impl<D: Device> DmaQueue<D> {
             callback.take()?(state.status());
             Some(Action::Cancel)
         };
+        let Driven { queue, waits, .. } = driven;
         let object = std::iter::once(&**queue);
         let armed = waits.arm(&self.0.desc, object, EventMask::DONE, run);
         if armed.is_err() {
@@ -302,51 +388,19 @@ impl<D: Device> DmaQueue<D> {
         armed
     }
 
-    /// The copies that the pieces are.
-    fn copies(
-        &self,
-        source: &DmaSource<'_, D>,
-        remote: &RemoteSegment<D>,
-        pieces: &[Piece],
-    ) -> Result<Vec<Copy>> {
-        let (base, room) = match source {
-            DmaSource::Segment(segment) => {
-                segment.filled()?;
-                if segment.state(self.0.adapter)? == SegmentState::Unprepared {
-                    return Err(Error::SegmentNotPrepared);
-                }
-                (0, segment.size())
-            }
-            DmaSource::Memory(address) => (*address, usize::MAX),
-        };
-        let fits = |start: usize, size: usize, room: usize| {
-            start.checked_add(size).is_some_and(|end| end <= room)
-        };
-        let mut copies = Vec::with_capacity(pieces.len());
-        for piece in pieces {
-            let local = base.checked_add(piece.local).ok_or(Error::OutOfRange)?;
-            if !fits(local, piece.size, room) || !fits(piece.remote, piece.size, remote.size()) {
-                return Err(Error::OutOfRange);
-            }
-            if piece.size == 0 {
-                return Err(Error::SizeAlignment);
-            }
-            copies.push(Copy {
-                local: local as u64,
-                remote: piece.remote as u64,
-                len: piece.size as u64,
-            });
-        }
-        Ok(copies)
-    }
-
-    fn queue(&self, state: &mut State<D>, interface: InterfaceId) -> Result<Arc<Queue<D>>> {
-        if let Some((_, queue)) = state.queues.iter().find(|(id, _)| *id == interface) {
+    /// The driver's queue for an interface.
+    fn driven(&self, state: &mut State<D>, interface: InterfaceId) -> Result<Arc<Driven<D>>> {
+        let mut known = state.queues.iter();
+        if let Some(queue) = known.find(|queue| queue.interface == interface) {
             return Ok(Arc::clone(queue));
         }
-        let queue = self.0.desc.fabric().create_queue(interface, self.0.entries);
-        let queue = Arc::new(queue?);
-        state.queues.push((interface, Arc::clone(&queue)));
+        let queue = Driven::new(&self.0.desc, interface, self.0.entries);
+        let queue = Arc::new(queue.map_err(|error| match error {
+            // The link is gone, and with it the connection.
+            Error::NoSuchAdapterNo => Error::SegmentNotConnected,
+            other => other,
+        })?);
+        state.queues.push(Arc::clone(&queue));
         Ok(queue)
     }
 
@@ -358,8 +412,9 @@ impl<D: Device> DmaQueue<D> {
     pub fn wait(&self, milliseconds: u32) -> Result<DmaState> {
         let state = self.0.state();
         let last = state.last.as_ref().ok_or(Error::IllegalOperation)?;
-        let (queue, waits) = (Arc::clone(&last.queue), Arc::clone(&last.waits));
+        let driven = Arc::clone(&last.queue);
         drop(state);
+        let Driven { queue, waits, .. } = &*driven;
         let object = std::iter::once(&**queue);
         waits.wait(object, EventMask::DONE, deadline(milliseconds), || {
             let state = self.0.current()?;
@@ -375,8 +430,8 @@ impl<D: Device> DmaQueue<D> {
     pub fn abort(&self) -> Result<()> {
         let mut state = self.0.state();
         let last = state.last.as_ref().ok_or(Error::IllegalOperation)?;
-        last.queue.abort()?;
-        state.current().map(|_| ())
+        last.queue.queue.abort()?;
+        state.current(&self.0.desc).map(|_| ())
     }
 
     /// Removes the queue. The value is of no use afterwards.
@@ -389,23 +444,13 @@ impl<D: Device> DmaQueue<D> {
             _ => Ok(()),
         });
         last?;
-        let mut state = self.0.state();
-        let (queues, last) = (std::mem::take(&mut state.queues), state.last.take());
-        drop(state);
-        if let Some(last) = last {
-            last.waits.end();
-        }
-        drop(queues);
+        self.0.end();
         Ok(())
     }
 }
 
 impl<D: Device> Drop for Inner<D> {
     fn drop(&mut self) {
-        let state = self.state.get_mut();
-        let state = state.unwrap_or_else(PoisonError::into_inner);
-        if let Some(last) = state.last.take() {
-            last.waits.end();
-        }
+        self.end();
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     desc::no_call,
     dispatch::NOW,
     remote::connect,
-    users::{User, Users},
+    users::Users,
     wait::{taken, Waits},
     Action, Adapter, Desc, Error, Result, BROADCAST_NODE,
 };
@@ -43,7 +43,6 @@ struct Local<D: Device> {
     number: u32,
     waits: Waits,
     users: Users,
-    _user: User,
 }
 
 impl<D: Device> Local<D> {
@@ -61,8 +60,7 @@ impl<D: Device> Local<D> {
             number: offers.first().map_or(0, Offer::number),
             offers,
             waits: Waits::default(),
-            users: Users::default(),
-            _user: user,
+            users: Users::below(user),
         })
     }
 
@@ -153,7 +151,6 @@ pub struct RemoteDataInterrupt<D: Device>(Arc<Remote<D>>);
 struct Remote<D: Device> {
     connections: Vec<Connection<D>>,
     users: Users,
-    _user: User,
 }
 
 macro_rules! shared {
@@ -248,8 +245,7 @@ impl<D: Device> Desc<D> {
         let goal = Goal::Event { number, counted };
         Ok(RemoteInterrupt(Arc::new(Remote {
             connections: vec![connect(self, interface, goal, milliseconds)?],
-            users: Users::default(),
-            _user: user,
+            users: Users::below(user),
         })))
     }
 
@@ -269,8 +265,7 @@ impl<D: Device> Desc<D> {
         let connections = vec![connect(self, interface, Goal::Port(number), milliseconds)?];
         Ok(RemoteDataInterrupt(Arc::new(Remote {
             connections,
-            users: Users::default(),
-            _user: user,
+            users: Users::below(user),
         })))
     }
 
@@ -300,8 +295,7 @@ impl<D: Device> Desc<D> {
         }
         Ok(RemoteDataInterrupt(Arc::new(Remote {
             connections,
-            users: Users::default(),
-            _user: user,
+            users: Users::below(user),
         })))
     }
 }

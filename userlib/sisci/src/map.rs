@@ -3,14 +3,11 @@
 //! Maps: parts of segments as memory of this process. Whole pages are mapped; offsets and sizes
 //! are exact to the byte all the same (SI-MAPL-5).
 
-use crate::{
-    users::{User, Users},
-    Error, LocalSegment, RemoteSegment, Result, Sequence,
-};
+use crate::{users::Users, Error, LocalSegment, RemoteSegment, Result, Sequence};
 use mp_fabric::{flush_stores, Device, MapOptions};
 use std::{
     fmt,
-    sync::{atomic::Ordering, Arc, Mutex, PoisonError, RwLock},
+    sync::{atomic::Ordering, Arc, PoisonError, RwLock},
 };
 use vm_memory::Bytes;
 
@@ -64,7 +61,6 @@ struct Inner<D: Device> {
     size: usize,
     read_only: bool,
     users: Users,
-    user: Mutex<Option<User>>,
 }
 
 impl<D: Device> Clone for Map<D> {
@@ -135,8 +131,7 @@ pub(crate) fn new<D: Device>(
         before,
         size,
         read_only: flags.read_only,
-        users: Users::default(),
-        user: Mutex::new(Some(user)),
+        users: Users::below(user),
     })))
 }
 
@@ -149,9 +144,6 @@ impl<D: Device> Inner<D> {
                 segment.maps().fetch_sub(1, Ordering::AcqRel);
             }
         }
-        drop(memory);
-        let user = self.user.lock();
-        user.unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{
     deadline,
     desc::no_call,
     map::{self, Backing},
-    users::{User, Users},
+    users::Users,
     wait::{next_notice, Waits},
     Action, Desc, Error, Map, MapFlags, Reason, Result, ANSWER,
 };
@@ -57,10 +57,10 @@ struct Inner<D: Device> {
     outcome: Mutex<Option<RemoteEvent>>,
     node: u32,
     id: u32,
+    adapter: u32,
     maps: AtomicUsize,
     users: Users,
     waits: Waits,
-    _user: User,
 }
 
 /// A connection, and what is known of it.
@@ -123,7 +123,7 @@ impl<D: Device> Desc<D> {
         milliseconds: u32,
         callback: Option<Callback>,
     ) -> Result<RemoteSegment<D>> {
-        let segment = self.remote(node, id)?;
+        let segment = self.remote(node, id, adapter)?;
         let linked = self.link(node, id, adapter, milliseconds)?;
         segment.0.linked(linked, None);
         segment.arm(callback)?;
@@ -144,7 +144,7 @@ impl<D: Device> Desc<D> {
         milliseconds: u32,
         callback: Option<Callback>,
     ) -> Result<RemoteSegment<D>> {
-        let segment = self.remote(node, id)?;
+        let segment = self.remote(node, id, adapter)?;
         segment.arm(callback)?;
         let inner = Arc::downgrade(&segment.0);
         let desc = self.clone();
@@ -164,16 +164,16 @@ impl<D: Device> Desc<D> {
     }
 
     /// A segment that is not connected.
-    fn remote(&self, node: u32, id: u32) -> Result<RemoteSegment<D>> {
+    fn remote(&self, node: u32, id: u32, adapter: u32) -> Result<RemoteSegment<D>> {
         Ok(RemoteSegment(Arc::new(Inner {
-            _user: self.enter()?,
             desc: self.clone(),
             link: OnceLock::new(),
             outcome: Mutex::new(None),
             node,
             id,
+            adapter,
             maps: AtomicUsize::new(0),
-            users: Users::default(),
+            users: Users::below(self.enter()?),
             waits: Waits::default(),
         })))
     }
@@ -308,6 +308,11 @@ impl<D: Device> RemoteSegment<D> {
     /// Whether it is a segment of this host.
     pub fn is_loopback(&self) -> bool {
         self.linked().is_ok_and(|linked| linked.loopback)
+    }
+
+    /// Whether an adapter leads there. To this host itself all do.
+    pub(crate) fn is_over(&self, adapter: u32) -> bool {
+        self.0.adapter == adapter || self.is_loopback()
     }
 
     /// Its bytes; 0 as long as it is not connected.

@@ -6,7 +6,7 @@ use crate::{
     deadline,
     desc::no_call,
     map::{self, Backing, PAGE},
-    users::{User, Users},
+    users::Users,
     wait::{next_notice, Waits},
     Action, Desc, Error, Map, MapFlags, Result,
 };
@@ -122,7 +122,6 @@ struct Inner<D: Device> {
     memory: Mutex<Memory>,
     users: Users,
     waits: Waits,
-    _user: User,
 }
 
 /// Where a segment's memory comes from.
@@ -209,9 +208,8 @@ impl<D: Device> Desc<D> {
             segment,
             private,
             memory: Mutex::new(memory),
-            users: Users::default(),
+            users: Users::below(self.enter()?),
             waits: Waits::default(),
-            _user: self.enter()?,
         }));
         if let Some(mut callback) = callback {
             let inner = Arc::downgrade(&segment.0);

@@ -7,10 +7,7 @@
 //! byte over the map, which is answered only after them, and then looks at the word again: if it
 //! is the same, everything between has arrived. None of this is a system call.
 
-use crate::{
-    users::{User, Users},
-    Error, Map, Result,
-};
+use crate::{users::Users, Error, Map, Result};
 use mp_fabric::{flush_stores, ConnectionState, Device, StatusWord};
 use std::{
     fmt,
@@ -54,7 +51,6 @@ struct Inner<D: Device> {
     /// The word that a check has to find; none without a successful start.
     armed: Mutex<Option<StatusWord>>,
     users: Users,
-    user: Mutex<Option<User>>,
 }
 
 impl<D: Device> Clone for Sequence<D> {
@@ -79,8 +75,7 @@ impl<D: Device> Map<D> {
         Ok(Sequence(Arc::new(Inner {
             map: self.clone(),
             armed: Mutex::new(None),
-            users: Users::default(),
-            user: Mutex::new(Some(user)),
+            users: Users::below(user),
         })))
     }
 }
@@ -171,9 +166,6 @@ impl<D: Device> Sequence<D> {
     /// # Errors
     /// [`Error::IllegalParameter`]: it was removed before.
     pub fn remove(&self) -> Result<()> {
-        self.0.users.release(|| Ok(()))?;
-        let user = self.0.user.lock();
-        user.unwrap_or_else(PoisonError::into_inner).take();
-        Ok(())
+        self.0.users.release(|| Ok(()))
     }
 }

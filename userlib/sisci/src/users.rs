@@ -13,6 +13,8 @@ pub(crate) struct Users(Arc<Mutex<Count>>);
 struct Count {
     users: usize,
     released: bool,
+    /// What the resource depends on itself, until it is released.
+    below: Option<User>,
 }
 
 /// A dependant; no longer, once it is dropped.
@@ -20,6 +22,16 @@ struct Count {
 pub(crate) struct User(Users);
 
 impl Users {
+    /// Those of a resource that is a dependant itself: no longer once it is released, however
+    /// long somebody still holds it, or once it is gone without that.
+    pub(crate) fn below(user: User) -> Self {
+        let count = Count {
+            below: Some(user),
+            ..Count::default()
+        };
+        Users(Arc::new(Mutex::new(count)))
+    }
+
     fn count(&self) -> MutexGuard<'_, Count> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -52,6 +64,9 @@ impl Users {
         }
         release()?;
         count.released = true;
+        let below = count.below.take();
+        drop(count);
+        drop(below);
         Ok(())
     }
 }

@@ -85,14 +85,13 @@ fn a_list_of_interfaces_is_complete_or_not_written() {
 #[test]
 fn no_fabric_is_no_interface_and_no_error() {
     let open: crate::process::Open<FakeDevice> = &|| Err(pximc::Error::InvalidInterface);
-    let processes = Processes::new(open);
     let (mut ids, mut actual) = ([SENTINEL; 1], SENTINEL);
-    let process = processes.of(1);
-    let outcome = functions::find_interfaces(process, buffer(&mut ids, 1), output(&mut actual));
+    let process = Process::new(open);
+    let outcome = functions::find_interfaces(&process, buffer(&mut ids, 1), output(&mut actual));
     assert_eq!((outcome, actual, ids), (Ok(()), 0, [SENTINEL]));
-    let outcome = functions::find_windows(process, 1, buffer(&mut ids, 1), output(&mut actual));
+    let outcome = functions::find_windows(&process, 1, buffer(&mut ids, 1), output(&mut actual));
     assert_eq!(status::number(outcome), PXIMC_INVALID_INTERFACE);
-    assert_eq!(status::number(functions::cleanup(process)), PXIMC_SUCCESS);
+    assert_eq!(status::number(functions::cleanup(&process)), PXIMC_SUCCESS);
 }
 
 /// The loopback interface is not one of another system, unless a user wants it.

@@ -396,6 +396,30 @@ fn a_forked_child_starts_anew() {
     unsafe { connection.remote.0.write_volatile(1) };
 }
 
+/// PXI-SES-2: whatever threads of its parent are at, a child can have sessions.
+#[test]
+fn a_child_waits_for_no_thread_of_its_parent() {
+    // The stand-in is no place that processes share: each has its own.
+    let open: Open<FakeDevice> = &|| {
+        let fabric = Fabric::with_device(World::new(1, POOL).open(Host::A));
+        Ok(Library::with_fabric(fabric, false))
+    };
+    let processes = Processes::new(Box::leak(Box::new(move |_: Option<&_>| Process::new(open))));
+    let processes: &'static _ = Box::leak(Box::new(processes));
+    let interface = World::new(1, POOL).interface(0, Host::A);
+    mp_forks::children_of_threads(|| {
+        let id = std::process::id();
+        let process = Side {
+            processes,
+            id,
+            interface,
+        };
+        let server = process.server(PAGE, 0, b"").unwrap();
+        assert_eq!(process.connect(server, 0), Err(PXIMC_TIMEOUT));
+        assert_eq!(process.close(server), OK);
+    });
+}
+
 /// PXI-GEN-3, PXI-SES-4: threads that open, use and close at the same time.
 #[test]
 fn many_threads_may_call_at_the_same_time() {

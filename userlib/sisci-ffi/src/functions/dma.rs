@@ -2,7 +2,7 @@
 
 //! Queues of transfers by DMA.
 
-use super::{make, maker, only, wanted};
+use super::{end, found, make, maker, only, wanted};
 use crate::{
     buffer::{Array, Bytes, Output},
     process::Process,
@@ -30,17 +30,14 @@ pub fn create_dma_queue<D: Device>(
 
 /// A queue, for a function that takes no flags.
 fn queue<D: Device>(process: &Process<D>, queue: Handle, flags: u32) -> Result<DmaQueue<D>> {
-    process.ready()?;
-    let queue = process.dma_queues.get(queue)?;
-    only(flags, 0)?;
-    Ok(queue)
+    found(process, &process.dma_queues, queue, flags, 0)
 }
 
 /// `SCIRemoveDMAQueue`
 pub fn remove_dma_queue<D: Device>(process: &Process<D>, handle: Handle, flags: u32) -> Result<()> {
-    queue(process, handle, flags)?.remove()?;
-    process.dma_queues.forget(handle);
-    Ok(())
+    end(process, &process.dma_queues, handle, flags, |queue| {
+        queue.remove()
+    })
 }
 
 /// Runs the callback of a queue.

@@ -2,7 +2,7 @@
 
 //! Interrupts, plain ones and those with a message.
 
-use super::{make, maker, only, wanted, Place};
+use super::{end, found, make, maker, only, wanted, Place};
 use crate::{
     buffer::{Bytes, Output},
     process::Process,
@@ -70,12 +70,13 @@ pub fn create_interrupt<D: Device>(
 
 /// `SCIRemoveInterrupt`
 pub fn remove_interrupt<D: Device>(process: &Process<D>, handle: Handle, flags: u32) -> Result<()> {
-    process.ready()?;
-    let interrupt = process.local_interrupts.get(handle)?;
-    only(flags, 0)?;
-    interrupt.remove()?;
-    process.local_interrupts.forget(handle);
-    Ok(())
+    end(
+        process,
+        &process.local_interrupts,
+        handle,
+        flags,
+        |interrupt| interrupt.remove(),
+    )
 }
 
 /// `SCIWaitForInterrupt`
@@ -85,9 +86,7 @@ pub fn wait_for_interrupt<D: Device>(
     timeout: u32,
     flags: u32,
 ) -> Result<()> {
-    process.ready()?;
-    let interrupt = process.local_interrupts.get(handle)?;
-    only(flags, 0)?;
+    let interrupt = found(process, &process.local_interrupts, handle, flags, 0)?;
     interrupt.wait(timeout)
 }
 
@@ -118,12 +117,13 @@ pub fn disconnect_interrupt<D: Device>(
     handle: Handle,
     flags: u32,
 ) -> Result<()> {
-    process.ready()?;
-    let interrupt = process.remote_interrupts.get(handle)?;
-    only(flags, 0)?;
-    interrupt.disconnect()?;
-    process.remote_interrupts.forget(handle);
-    Ok(())
+    end(
+        process,
+        &process.remote_interrupts,
+        handle,
+        flags,
+        |interrupt| interrupt.disconnect(),
+    )
 }
 
 /// `SCITriggerInterrupt`
@@ -132,9 +132,7 @@ pub fn trigger_interrupt<D: Device>(
     handle: Handle,
     flags: u32,
 ) -> Result<()> {
-    process.ready()?;
-    let interrupt = process.remote_interrupts.get(handle)?;
-    only(flags, 0)?;
+    let interrupt = found(process, &process.remote_interrupts, handle, flags, 0)?;
     interrupt.trigger()
 }
 
@@ -167,12 +165,13 @@ pub fn remove_data_interrupt<D: Device>(
     handle: Handle,
     flags: u32,
 ) -> Result<()> {
-    process.ready()?;
-    let interrupt = process.local_data_interrupts.get(handle)?;
-    only(flags, 0)?;
-    interrupt.remove()?;
-    process.local_data_interrupts.forget(handle);
-    Ok(())
+    end(
+        process,
+        &process.local_data_interrupts,
+        handle,
+        flags,
+        |interrupt| interrupt.remove(),
+    )
 }
 
 /// `SCIWaitForDataInterrupt`; the room at the buffer is made of what its length says.
@@ -233,12 +232,13 @@ pub fn disconnect_data_interrupt<D: Device>(
     handle: Handle,
     flags: u32,
 ) -> Result<()> {
-    process.ready()?;
-    let interrupt = process.remote_data_interrupts.get(handle)?;
-    only(flags, 0)?;
-    interrupt.disconnect()?;
-    process.remote_data_interrupts.forget(handle);
-    Ok(())
+    end(
+        process,
+        &process.remote_data_interrupts,
+        handle,
+        flags,
+        |interrupt| interrupt.disconnect(),
+    )
 }
 
 /// `SCITriggerDataInterrupt`

@@ -2,7 +2,7 @@
 
 //! Initialization and virtual devices.
 
-use super::{make, only};
+use super::{end, make, only};
 use crate::{buffer::Output, process::Process, table::Handle};
 use mp_fabric::Device;
 use sisci::Result;
@@ -24,10 +24,5 @@ pub fn open<D: Device>(process: &Process<D>, out: Output<Handle>, flags: u32) ->
 
 /// `SCIClose`
 pub fn close<D: Device>(process: &Process<D>, desc: Handle, flags: u32) -> Result<()> {
-    process.ready()?;
-    let open = process.descs.get(desc)?;
-    only(flags, 0)?;
-    open.close()?;
-    process.descs.forget(desc);
-    Ok(())
+    end(process, &process.descs, desc, flags, |open| open.close())
 }

@@ -2,7 +2,7 @@
 
 //! Maps, sequences, and transfers by the processor.
 
-use super::{make, only};
+use super::{end, found, made_of, make, only};
 use crate::{
     buffer::{Bytes, Output},
     process::Process,
@@ -50,9 +50,7 @@ pub fn map_local_segment<D: Device>(
     part: Part,
     flags: u32,
 ) -> Result<usize> {
-    process.ready()?;
-    let segment = process.local_segments.get(segment)?;
-    out.required()?;
+    let segment = made_of(process, &process.local_segments, segment, out)?;
     only(
         flags,
         sys::SCI_FLAG_FIXED_MAP_ADDR | sys::SCI_FLAG_READONLY_MAP,
@@ -70,9 +68,7 @@ pub fn map_remote_segment<D: Device>(
     part: Part,
     flags: u32,
 ) -> Result<usize> {
-    process.ready()?;
-    let segment = process.remote_segments.get(segment)?;
-    out.required()?;
+    let segment = made_of(process, &process.remote_segments, segment, out)?;
     let unbuilt = sys::SCI_FLAG_IO_MAP_IOSPACE;
     // All maps of a window are of the same memory: sharing makes no difference.
     let built =
@@ -88,12 +84,7 @@ pub fn map_remote_segment<D: Device>(
 
 /// `SCIUnmapSegment`
 pub fn unmap_segment<D: Device>(process: &Process<D>, handle: Handle, flags: u32) -> Result<()> {
-    process.ready()?;
-    let map = process.maps.get(handle)?;
-    only(flags, 0)?;
-    map.unmap()?;
-    process.maps.forget(handle);
-    Ok(())
+    end(process, &process.maps, handle, flags, |map| map.unmap())
 }
 
 /// `SCIGetMapPointer`
@@ -109,21 +100,16 @@ pub fn create_map_sequence<D: Device>(
     out: Output<Handle>,
     flags: u32,
 ) -> Result<()> {
-    process.ready()?;
-    let map = process.maps.get(map)?;
-    out.required()?;
+    let map = made_of(process, &process.maps, map, out)?;
     only(flags, 0)?;
     make(&process.sequences, out, |_| map.sequence())
 }
 
 /// `SCIRemoveSequence`
 pub fn remove_sequence<D: Device>(process: &Process<D>, handle: Handle, flags: u32) -> Result<()> {
-    process.ready()?;
-    let sequence = process.sequences.get(handle)?;
-    only(flags, 0)?;
-    sequence.remove()?;
-    process.sequences.forget(handle);
-    Ok(())
+    end(process, &process.sequences, handle, flags, |sequence| {
+        sequence.remove()
+    })
 }
 
 /// A status, and the error beside it.
@@ -166,9 +152,7 @@ pub fn check_sequence<D: Device>(process: &Process<D>, sequence: Handle, flags: 
 
 /// `SCIStoreBarrier`
 pub fn store_barrier<D: Device>(process: &Process<D>, sequence: Handle, flags: u32) -> Result<()> {
-    process.ready()?;
-    let sequence = process.sequences.get(sequence)?;
-    only(flags, 0)?;
+    let sequence = found(process, &process.sequences, sequence, flags, 0)?;
     sequence.store_barrier();
     Ok(())
 }

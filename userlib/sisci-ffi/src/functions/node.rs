@@ -2,7 +2,7 @@
 
 //! Nodes and their names.
 
-use super::only;
+use super::{found, only};
 use crate::{buffer::Output, process::Process, sys, table::Handle};
 use mp_fabric::Device;
 use sisci::{Error, Result};
@@ -15,9 +15,7 @@ pub fn probe_node<D: Device>(
     node: u32,
     flags: u32,
 ) -> Result<()> {
-    process.ready()?;
-    let desc = process.descs.get(desc)?;
-    only(flags, 0)?;
+    let desc = found(process, &process.descs, desc, flags, 0)?;
     desc.probe(adapter, node)
 }
 

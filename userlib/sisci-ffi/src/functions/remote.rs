@@ -2,7 +2,7 @@
 
 //! Connections to segments of nodes.
 
-use super::{code, make, maker, only, wanted, Place};
+use super::{code, end, found, make, maker, only, wanted, Place};
 use crate::{buffer::Output, process::Process, sys, table::Handle};
 use mp_fabric::Device;
 use sisci::{Error, RemoteEvent, RemoteSegment, Result, BROADCAST_NODE};
@@ -57,10 +57,7 @@ fn remote<D: Device>(
     segment: Handle,
     flags: u32,
 ) -> Result<RemoteSegment<D>> {
-    process.ready()?;
-    let segment = process.remote_segments.get(segment)?;
-    only(flags, 0)?;
-    Ok(segment)
+    found(process, &process.remote_segments, segment, flags, 0)
 }
 
 /// `SCIDisconnectSegment`
@@ -69,9 +66,13 @@ pub fn disconnect_segment<D: Device>(
     handle: Handle,
     flags: u32,
 ) -> Result<()> {
-    remote(process, handle, flags)?.disconnect()?;
-    process.remote_segments.forget(handle);
-    Ok(())
+    end(
+        process,
+        &process.remote_segments,
+        handle,
+        flags,
+        |segment| segment.disconnect(),
+    )
 }
 
 /// `SCIGetRemoteSegmentSize`

@@ -3,7 +3,7 @@
 //! Devices of this host that send through the bridge themselves: bridges know no requesters of
 //! which the driver could tell them, and so nothing is ever registered.
 
-use super::only;
+use super::found;
 use crate::{process::Process, sys, table::Handle};
 use mp_fabric::Device;
 use sisci::{Error, Result};
@@ -24,9 +24,7 @@ impl Requester {
         flags: u32,
         taken: u32,
     ) -> Result<()> {
-        process.ready()?;
-        let desc = process.descs.get(desc)?;
-        only(flags, taken)?;
+        let desc = found(process, &process.descs, desc, flags, taken)?;
         desc.adapter(self.adapter)?;
         match self.bus.max(self.devfn) > u8::MAX.into() {
             true => Err(Error::IllegalParameter),

@@ -2,7 +2,7 @@
 
 //! Local segments.
 
-use super::{make, maker, only, wanted};
+use super::{found, make, maker, only, wanted};
 use crate::{buffer::Output, process::Process, sys, table::Handle};
 use mp_fabric::Device;
 use sisci::{Error, LocalEvent, LocalSegment, NewSegment, Result, Unavailable};
@@ -89,10 +89,7 @@ fn local<D: Device>(
     flags: u32,
     taken: u32,
 ) -> Result<LocalSegment<D>> {
-    process.ready()?;
-    let segment = process.local_segments.get(segment)?;
-    only(flags, taken)?;
-    Ok(segment)
+    found(process, &process.local_segments, segment, flags, taken)
 }
 
 /// `SCIRegisterSegmentMemory`

@@ -240,6 +240,29 @@ fn memory_of_the_program_is_copied() {
     assert_eq!(start(nothing, 8), Err(Error::IllegalParameter));
 }
 
+/// SI-SDMA-1, SI-SDMAM-2: memory of the program is read in the background, as long as it may be
+/// pinned, and otherwise before the call returns.
+#[test]
+fn memory_of_the_program_is_pinned_while_it_is_read() {
+    let t = transfer();
+    let mut data = vec![5; 100];
+    let memory = bytes(&mut data);
+    let start = || {
+        let source = Source::Memory(memory);
+        start_dma(&t.b, t.queue, source, t.remote, piece(0, 0, 100), None, 0)
+    };
+    t.world.hold_queues();
+    assert_eq!(start(), Ok(()));
+    assert_eq!((t.state(), read(t.to)), (SCI_DMAQUEUE_POSTED, 0));
+    t.world.release_queues();
+    assert_eq!((t.wait(1000), read(t.to)), (Ok(SCI_DMAQUEUE_DONE), 5));
+    t.world.hold_queues();
+    t.world.set_pinned(99);
+    data.fill(6);
+    assert_eq!(start(), Ok(()));
+    assert_eq!((t.state(), read(t.to)), (SCI_DMAQUEUE_DONE, 6));
+}
+
 fn entry(size: u32, local_offset: u32, remote_offset: u32) -> dis_dma_vec_t {
     dis_dma_vec_t {
         size,

@@ -6,9 +6,10 @@ use super::*;
 use crate::{
     buffer::Query,
     functions::{close, local_node_id, nodes_by_name, probe_node, Slots},
-    process::Processes,
+    process::Load,
     query::query,
 };
+use mp_processes::Processes;
 use std::ffi::c_void;
 
 /// SI-INIT-1, SI-GEN-25: nothing works before, flags have to be 0.
@@ -119,7 +120,7 @@ fn without_a_driver_opening_fails() {
             Err(mp_fabric::Error::NotFound)
         }))
     };
-    let p = Process::new(1, Box::leak(Box::new(load)), 0);
+    let p = Process::new(Box::leak(Box::new(load)), None);
     p.initialize();
     let opened = made(|out| functions::open(&p, out, 0));
     let Err(Error::System(errno)) = opened else {
@@ -147,14 +148,15 @@ fn a_driver_of_another_version_is_refused() {
 #[test]
 fn a_forked_child_cannot_use_what_its_parent_has() {
     static WORLD: std::sync::OnceLock<World> = std::sync::OnceLock::new();
-    let load = || {
+    let load: Load<FakeDevice> = &|| {
         let config = Config::parse(CONFIG).unwrap();
         Ok(Library::new(config, || {
             let world = WORLD.get_or_init(|| World::new(1, 1 << 20));
             Ok(Fabric::with_device(world.open(Host::A)))
         }))
     };
-    let processes: Processes<FakeDevice> = Processes::new(Box::leak(Box::new(load)));
+    let make = move |parent: Option<&_>| Process::new(load, parent);
+    let processes = Processes::new(Box::leak(Box::new(make)));
     let parent = processes.of(100);
     parent.initialize();
     let desc = open(parent);
@@ -166,6 +168,29 @@ fn a_forked_child_cannot_use_what_its_parent_has() {
     let own = open(child);
     assert_eq!(close(child, own, 0), Ok(()));
     assert_eq!(functions::remove_segment(parent, segment, 0), Ok(()));
+}
+
+/// SI-GEN-24: whatever threads of its parent are at, a child can use the library.
+#[test]
+fn a_child_waits_for_no_thread_of_its_parent() {
+    // The stand-in is no place that processes share: each has its own.
+    let load: Load<FakeDevice> = &|| {
+        let config = Config::parse(CONFIG).unwrap();
+        Ok(Library::new(config, || {
+            Ok(Fabric::with_device(World::new(1, 1 << 20).open(Host::A)))
+        }))
+    };
+    let make = move |parent: Option<&_>| Process::new(load, parent);
+    let processes = Processes::new(Box::leak(Box::new(make)));
+    processes.current().initialize();
+    mp_forks::children_of_threads(|| {
+        let process = processes.current();
+        let desc = open(process);
+        let segment = create(process, desc, 0, 4096, sys::SCI_FLAG_AUTO_ID).unwrap();
+        publish(process, segment).unwrap();
+        assert_eq!(functions::remove_segment(process, segment, 0), Ok(()));
+        assert_eq!(close(process, desc, 0), Ok(()));
+    });
 }
 
 /// SI-LNODE-1, SI-GEN-7

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The library that Cargo has built for a test, and programs in C above it. Whatever goes wrong
+//! fails the test.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{self, Command},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+/// The functions that PXImc specifies, in alphabetical order.
+pub const PXIMC: [&str; 17] = [
+    "PXIMC_assertEvent",
+    "PXIMC_cleanup",
+    "PXIMC_closeWindow",
+    "PXIMC_enableDeviceAccess",
+    "PXIMC_findInterfaces",
+    "PXIMC_findWindows",
+    "PXIMC_getPhysicalAddress",
+    "PXIMC_queryInterfaceInformation",
+    "PXIMC_queryWindowInformation",
+    "PXIMC_requestWindowLogicalAsClient",
+    "PXIMC_requestWindowLogicalAsPeer",
+    "PXIMC_requestWindowLogicalAsServer",
+    "PXIMC_requestWindowPhysicalAsClient",
+    "PXIMC_requestWindowPhysicalAsServer",
+    "PXIMC_waitForConnection",
+    "PXIMC_waitForInterfaceEvent",
+    "PXIMC_waitForSessionEvent",
+];
+
+/// A library of this name, which Cargo puts beside the test.
+pub fn library(name: &str) -> PathBuf {
+    let test = env::current_exe().expect("the test is a file");
+    let library = test.with_file_name(name);
+    assert!(library.exists(), "{} is missing", library.display());
+    library
+}
+
+/// The headers that programs include.
+pub fn include() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../include")
+}
+
+/// Runs a program, which has to succeed; what it prints.
+pub fn run(command: &mut Command) -> String {
+    let output = command.output().expect("the program can be run");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    let status = output.status;
+    assert!(status.success(), "{command:?}: {status} {messages}");
+    String::from_utf8(output.stdout).expect("it prints text")
+}
+
+/// The names that a library exports, in alphabetical order.
+pub fn exports(library: &Path) -> Vec<String> {
+    let mut symbols = Command::new("nm");
+    symbols.args(["--dynamic", "--defined-only", "--format=just-symbols"]);
+    let mut names: Vec<String> = run(symbols.arg(library))
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    names.sort();
+    names
+}
+
+/// The name that programs which are linked to a library look for.
+pub fn soname(library: &Path) -> String {
+    let dynamic = run(Command::new("readelf").arg("-d").arg(library));
+    let name = dynamic.lines().find(|line| line.contains("(SONAME)"));
+    let name = name.and_then(|line| line.split_once('[')?.1.split_once(']'));
+    name.expect("it has a name").0.to_owned()
+}
+
+/// A compiler with the headers within reach.
+pub fn compiler(name: &str) -> Command {
+    let mut command = Command::new(name);
+    command.arg("-I").arg(include());
+    command
+}
+
+/// Runs a compiler, which has nothing to complain about.
+pub fn build(command: &mut Command) {
+    let output = command.output().expect("the compiler can be run");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let is_good = output.status.success() && said.is_empty();
+    assert!(is_good, "{command:?}: {said}");
+}
+
+/// A directory that goes when the test ends.
+#[derive(Debug)]
+pub struct Scratch(pub PathBuf);
+
+impl Scratch {
+    /// An empty one.
+    pub fn new() -> Scratch {
+        static NUMBERS: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let path = env::temp_dir().join(format!("mp-built-{}-{number}", process::id()));
+        fs::create_dir(&path).expect("there is room for a directory");
+        Scratch(path)
+    }
+
+    /// A file in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Scratch::new()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).ok();
+    }
+}

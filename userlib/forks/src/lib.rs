@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Children of a process with threads, for tests of libraries that such processes use: whatever
+//! the threads were at when the process forked, the child does not have them, and must not wait
+//! for a lock that one of them holds.
+
+use std::{
+    io,
+    panic::{catch_unwind, AssertUnwindSafe},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+};
+
+/// Threads of the parent, and children.
+const THREADS: usize = 4;
+const CHILDREN: usize = 64;
+/// Seconds after which a child that has not ended never will.
+const PATIENCE: u32 = 60;
+
+/// Does some work in threads, again and again, while one child is made after the other, each of
+/// which does it once.
+///
+/// # Panics
+/// If a child does not end well, or `work` panics.
+pub fn children_of_threads(work: impl Fn() + Sync) {
+    let is_over = AtomicBool::new(false);
+    let failed = thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    work();
+                }
+            });
+        }
+        let mut ends = (0..CHILDREN).map(|_| child(&work));
+        let failed = ends.find(|end| !matches!(end, Ok(0)));
+        is_over.store(true, Relaxed);
+        failed
+    });
+    match failed {
+        None => {}
+        Some(Ok(status)) => panic!("a child has ended with status {status:#x}"),
+        Some(Err(error)) => panic!("no child: {error}"),
+    }
+}
+
+/// Has a child do some work; its status when it has ended.
+fn child(work: &impl Fn()) -> io::Result<i32> {
+    // SAFETY: The child does the work, which is there to be tried in one, and never returns.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            // SAFETY: Nobody handles the signal: it ends the child.
+            unsafe { libc::alarm(PATIENCE) };
+            let done = catch_unwind(AssertUnwindSafe(work));
+            // SAFETY: Nothing of the parent's is torn down.
+            unsafe { libc::_exit(i32::from(done.is_err())) }
+        }
+        pid => {
+            let mut status = 0;
+            // SAFETY: A status is written.
+            match unsafe { libc::waitpid(pid, &mut status, 0) } {
+                -1 => Err(io::Error::last_os_error()),
+                _ => Ok(status),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_do_the_work() {
+        children_of_threads(|| {});
+    }
+
+    #[test]
+    #[should_panic = "a child has ended with status 0x100"]
+    fn children_that_fail_are_noticed() {
+        let parent = std::process::id();
+        children_of_threads(|| assert_eq!(std::process::id(), parent));
+    }
+}
