@@ -1,37 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Makes calls of the fabric's device as its input tells, for tests; tests/rig/sharing.py
- * is the other end. Each line of input is a command, each line of output the answer:
- *
- *	TAG [&] COMMAND [ARGUMENT...]
- *	{"tag": TAG, ...}
- *
- * With "&" the command is run in a thread, and the next line is read at once.
- *
- *	ioctl NUMBER HEX	the structure; its errno and bytes are answered
- *	buffer			the address of BUFFER bytes that structures may point to
- *	map OFFSET LENGTH [ro]	the address, or errno
- *	unmap ADDRESS LENGTH
- *	memory LENGTH		the address of memory of the process, all zero: huge pages
- *				if there is room for one, else pages that are no run
- *	write ADDRESS HEX
- *	read ADDRESS LENGTH
- *	repeat COUNT NUMBER HEX	many calls; how many succeeded before one failed
- *	guess FIRST COUNT STEP NUMBER HEX
- *				calls with so many handles; how many have not failed with ENOENT
- *	guessmap FIRST COUNT	maps so many pages one by one; how many are there
- *	scan ADDRESS LENGTH	how many words are not zero
- *	open COUNT		opens the device so often; how often that succeeded
- *	child NUMBER HEX	the errno of a call that a child makes
- *	pass NUMBER HEX		the same, of a process that has got the file over a socket
+ * is the other end, and common/shell.h says what the input looks like.
  */
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -39,47 +14,86 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/memory.h"
+#include "common/shell.h"
+
 #define DEVICE "/dev/mp_fabric"
-#define BUFFER 8192
-#define LONGEST (4 * BUFFER)
+#define PAGE 4096
 
 static int device;
-static uint8_t buffer[BUFFER];
-static pthread_mutex_t output = PTHREAD_MUTEX_INITIALIZER;
+/* What structures may point to. */
+static uint8_t buffer[ROOM];
 
-/* The bytes that a word says; how many there are. */
-static size_t bytes(const char *text, uint8_t *room, size_t most)
+/* A call of the device, with its structure. */
+struct request {
+	unsigned long number;
+	uint8_t data[ROOM];
+	size_t length;
+};
+
+static void take_request(struct call *call, struct request *request)
 {
-	unsigned int byte;
-	size_t n;
+	request->number = number(call);
+	request->length = bytes(call, word(call), request->data, sizeof(request->data));
+}
 
-	for (n = 0; text && n < most && sscanf(text, "%2x", &byte) == 1 && text[1]; n++) {
-		room[n] = byte;
-		text += 2;
+/* The errno of it, or 0. */
+static int perform(struct request *request)
+{
+	return ioctl(device, request->number, request->data) ? errno : 0;
+}
+
+static void call_device(struct call *call)
+{
+	struct request request;
+
+	take_request(call, &request);
+	answer_number(call, "errno", perform(&request));
+	answer_bytes(call, "bytes", request.data, request.length);
+}
+
+/* Many calls; how many succeeded before one failed. */
+static void repeat(struct call *call)
+{
+	uint64_t count = number(call), done = 0;
+	struct request request;
+
+	take_request(call, &request);
+	while (done < count && !perform(&request))
+		done++;
+	answer_number(call, "done", done);
+}
+
+/* Calls with so many handles; how many have not failed with ENOENT. */
+static void guess(struct call *call)
+{
+	uint32_t handle = number(call), step;
+	uint64_t count = number(call), found = 0;
+	struct request request;
+	uint8_t fresh[ROOM];
+
+	step = number(call);
+	take_request(call, &request);
+	memcpy(fresh, request.data, request.length);
+	while (count--) {
+		/* A call that has succeeded may have changed it. */
+		memcpy(request.data, fresh, request.length);
+		memcpy(request.data + sizeof(handle), &handle, sizeof(handle));
+		found += perform(&request) != ENOENT;
+		handle += step;
 	}
-	return n;
+	answer_number(call, "done", found);
 }
 
-/* Answers with a number and bytes. */
-static void answer(const char *tag, const char *name, long long number, const uint8_t *data,
-		   size_t length)
-{
-	size_t n;
+/* --- files and children */
 
-	pthread_mutex_lock(&output);
-	printf("{\"tag\": %s, \"%s\": %lld, \"bytes\": \"", tag, name, number);
-	for (n = 0; n < length; n++)
-		printf("%02x", data[n]);
-	printf("\"}\n");
-	fflush(stdout);
-	pthread_mutex_unlock(&output);
-}
-
-/* Copies as programs do that share memory: each byte once. */
-static void copy(volatile uint8_t *to, const volatile uint8_t *from, size_t length)
+static void open_device(struct call *call)
 {
-	while (length--)
-		*to++ = *from++;
+	uint64_t count = number(call), done = 0;
+
+	while (done < count && open(DEVICE, O_RDWR | O_CLOEXEC) >= 0)
+		done++;
+	answer_number(call, "done", done);
 }
 
 /* Takes a file from a socket, and passes it on if it is given one. */
@@ -116,9 +130,9 @@ static int over_socket(int socket, int file)
 }
 
 /* The errno of a call by a child, which has the file from its parent, or over a socket. */
-static int by_child(int is_passed, unsigned long number, uint8_t *data)
+static int by_child(int is_passed, struct request *request)
 {
-	int sockets[2], status, file = device;
+	int sockets[2], status;
 	pid_t child;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets))
@@ -127,9 +141,9 @@ static int by_child(int is_passed, unsigned long number, uint8_t *data)
 	if (!child) {
 		if (is_passed) {
 			close(device);
-			file = over_socket(sockets[1], -1);
+			device = over_socket(sockets[1], -1);
 		}
-		_exit(file < 0 ? 255 : ioctl(file, number, data) ? errno : 0);
+		_exit(device < 0 ? 255 : perform(request));
 	}
 	if (is_passed)
 		over_socket(sockets[0], device);
@@ -140,8 +154,79 @@ static int by_child(int is_passed, unsigned long number, uint8_t *data)
 	return WEXITSTATUS(status);
 }
 
+static void answer_by_child(struct call *call, int is_passed)
+{
+	struct request request;
+
+	take_request(call, &request);
+	answer(call, ", \"done\": %d", by_child(is_passed, &request));
+}
+
+static void inherit(struct call *call)
+{
+	answer_by_child(call, 0);
+}
+
+static void pass(struct call *call)
+{
+	answer_by_child(call, 1);
+}
+
+/* --- memory */
+
+static void tell_buffer(struct call *call)
+{
+	answer_number(call, "address", (uintptr_t)buffer);
+}
+
+static void map(struct call *call)
+{
+	uint64_t offset = number(call), length = number(call);
+	int access = call->next < call->count ? PROT_READ : PROT_READ | PROT_WRITE;
+	void *at = mmap(NULL, length, access, MAP_SHARED, device, offset);
+
+	answer_number(call, "errno", at == MAP_FAILED ? errno : 0);
+	answer_number(call, "address", (uintptr_t)at);
+}
+
+static void unmap(struct call *call)
+{
+	struct span s = span(call);
+
+	answer_number(call, "errno", munmap(s.start, s.length) ? errno : 0);
+}
+
+/* Maps so many pages one by one; how many are there. */
+static void guess_pages(struct call *call)
+{
+	uint64_t page = number(call), count = number(call), found = 0;
+	void *at;
+
+	for (; count--; page++) {
+		at = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, device, page * PAGE);
+		if (at == MAP_FAILED)
+			continue;
+		munmap(at, PAGE);
+		found++;
+	}
+	answer_number(call, "done", found);
+}
+
+/* How many words are not zero. */
+static void scan(struct call *call)
+{
+	struct span s = span(call);
+	const volatile uint64_t *at = (const volatile uint64_t *)s.start;
+	const volatile uint64_t *end = at + s.length / sizeof(*at);
+	uint64_t found = 0;
+
+	while (at < end)
+		found += *at++ != 0;
+	answer_number(call, "done", found);
+}
+
 /* Memory that begins where a huge page can. */
-static void *memory(size_t length)
+static void *aligned(size_t length)
 {
 	const size_t huge = 2 << 20;
 	uint8_t *start = mmap(NULL, length + huge, PROT_READ | PROT_WRITE,
@@ -152,134 +237,38 @@ static void *memory(size_t length)
 	madvise(start, length + huge, length < huge ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
 	start += -(uintptr_t)start & (huge - 1);
 	/* The kernel gives pages in a row as a rule: not in this direction. */
-	for (size_t at = length; at; at -= at < 4096 ? at : 4096)
+	for (size_t at = length; at; at -= at < PAGE ? at : PAGE)
 		((volatile uint8_t *)start)[at - 1] = 0;
 	return start;
 }
 
-static void *run(void *argument)
+static void memory(struct call *call)
 {
-	char *line = argument, *state, *word;
-	char *words[8] = { NULL };
-	static const char separators[] = { ' ', '\n', 0 };
-	uint8_t data[BUFFER];
-	uint64_t numbers[8] = { 0 };
-	int count = 0, first = 1, failed = 0;
-	size_t length;
-
-	for (word = strtok_r(line, separators, &state); word && count < 8;
-	     word = strtok_r(NULL, separators, &state))
-		words[count++] = word;
-	if (count > 1 && !strcmp(words[1], "&"))
-		first = 2;
-	for (int n = first + 1; n < count; n++)
-		numbers[n - first - 1] = strtoull(words[n], NULL, 0);
-	word = count > first ? words[first] : "";
-
-	if (!strcmp(word, "ioctl")) {
-		length = bytes(words[first + 2], data, sizeof(data));
-		failed = ioctl(device, numbers[0], data) ? errno : 0;
-		answer(words[0], "errno", failed, data, length);
-	} else if (!strcmp(word, "repeat")) {
-		uint64_t done = 0;
-
-		bytes(words[first + 3], data, sizeof(data));
-		while (done < numbers[0] && !ioctl(device, numbers[1], data))
-			done++;
-		answer(words[0], "done", done, NULL, 0);
-	} else if (!strcmp(word, "guess")) {
-		uint32_t handle = numbers[0];
-		uint64_t found = 0;
-
-		for (uint64_t n = 0; n < numbers[1]; n++, handle += numbers[2]) {
-			/* A call that has succeeded may have changed it. */
-			if (!n || found)
-				bytes(words[first + 5], data, sizeof(data));
-			memcpy(data + sizeof(handle), &handle, sizeof(handle));
-			if (!ioctl(device, numbers[3], data) || errno != ENOENT)
-				found++;
-		}
-		answer(words[0], "done", found, NULL, 0);
-	} else if (!strcmp(word, "guessmap")) {
-		uint64_t found = 0;
-
-		for (uint64_t page = numbers[0]; page < numbers[0] + numbers[1]; page++) {
-			void *at = mmap(NULL, 4096, PROT_READ, MAP_SHARED, device, page * 4096);
-
-			if (at != MAP_FAILED) {
-				munmap(at, 4096);
-				found++;
-			}
-		}
-		answer(words[0], "done", found, NULL, 0);
-	} else if (!strcmp(word, "scan")) {
-		const volatile uint64_t *at = (void *)(uintptr_t)numbers[0];
-		uint64_t found = 0;
-
-		for (uint64_t n = 0; n < numbers[1] / sizeof(*at); n++)
-			found += at[n] != 0;
-		answer(words[0], "done", found, NULL, 0);
-	} else if (!strcmp(word, "open")) {
-		uint64_t done = 0;
-
-		while (done < numbers[0] && open(DEVICE, O_RDWR | O_CLOEXEC) >= 0)
-			done++;
-		answer(words[0], "done", done, NULL, 0);
-	} else if (!strcmp(word, "child") || !strcmp(word, "pass")) {
-		bytes(words[first + 2], data, sizeof(data));
-		failed = by_child(!strcmp(word, "pass"), numbers[0], data);
-		answer(words[0], "done", failed, NULL, 0);
-	} else if (!strcmp(word, "buffer")) {
-		answer(words[0], "address", (uintptr_t)buffer, NULL, 0);
-	} else if (!strcmp(word, "map")) {
-		int access = count > first + 3 ? PROT_READ : PROT_READ | PROT_WRITE;
-		void *at = mmap(NULL, numbers[1], access, MAP_SHARED, device, numbers[0]);
-
-		if (at == MAP_FAILED)
-			answer(words[0], "errno", errno, NULL, 0);
-		else
-			answer(words[0], "address", (uintptr_t)at, NULL, 0);
-	} else if (!strcmp(word, "unmap")) {
-		failed = munmap((void *)(uintptr_t)numbers[0], numbers[1]) ? errno : 0;
-		answer(words[0], "errno", failed, NULL, 0);
-	} else if (!strcmp(word, "memory")) {
-		answer(words[0], "address", (uintptr_t)memory(numbers[0]), NULL, 0);
-	} else if (!strcmp(word, "write")) {
-		length = bytes(words[first + 2], data, sizeof(data));
-		copy((volatile uint8_t *)(uintptr_t)numbers[0], data, length);
-		answer(words[0], "errno", 0, NULL, 0);
-	} else if (!strcmp(word, "read") && numbers[1] <= sizeof(data)) {
-		copy(data, (volatile uint8_t *)(uintptr_t)numbers[0], numbers[1]);
-		answer(words[0], "errno", 0, data, numbers[1]);
-	} else {
-		answer(words[0] ? words[0] : "0", "errno", -1, NULL, 0);
-	}
-	free(line);
-	return NULL;
+	answer_number(call, "address", (uintptr_t)aligned(number(call)));
 }
+
+static const struct command commands[] = {
+	{ "ioctl", call_device },	/* NUMBER BYTES */
+	{ "repeat", repeat },		/* COUNT NUMBER BYTES */
+	{ "guess", guess },		/* FIRST COUNT STEP NUMBER BYTES */
+	{ "open", open_device },	/* COUNT: how often that has succeeded */
+	{ "child", inherit },		/* NUMBER BYTES */
+	{ "pass", pass },		/* NUMBER BYTES */
+	{ "buffer", tell_buffer },	/* its address */
+	{ "map", map },			/* OFFSET LENGTH [ro] */
+	{ "unmap", unmap },		/* ADDRESS LENGTH */
+	{ "guessmap", guess_pages },	/* FIRST COUNT */
+	{ "scan", scan },		/* ADDRESS LENGTH */
+	{ "memory", memory },		/* LENGTH: huge pages, or pages that are no run */
+	{ NULL, NULL },
+};
 
 int main(void)
 {
-	static char line[LONGEST];
-	pthread_t thread;
-
 	device = open(DEVICE, O_RDWR | O_CLOEXEC);
 	if (device < 0) {
 		perror(DEVICE);
 		return 1;
 	}
-	while (fgets(line, sizeof(line), stdin)) {
-		char *copied = strdup(line);
-
-		if (!copied)
-			return 1;
-		if (!strstr(copied, " & ")) {
-			run(copied);
-			continue;
-		}
-		if (pthread_create(&thread, NULL, run, copied))
-			return 1;
-		pthread_detach(thread);
-	}
-	return 0;
+	return shell(commands);
 }

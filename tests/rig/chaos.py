@@ -178,7 +178,7 @@ class Sessions(Work):
             for _ in range(ROUNDS):
                 words = [(sessions[0], there.address), (sessions[1], here.address)]
                 calls = [
-                    system._send("&", lambda answer: answer, name, *first, size, 10)
+                    system.command("&", lambda answer: answer, name, *first, size, 10)
                     for system, name, first in zip((s1, s0), ("consume", "produce"), words[::-1])
                 ]
                 consumed, produced = (call.result(60 * PATIENCE) for call in calls)

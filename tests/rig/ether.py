@@ -26,15 +26,6 @@ def lost(guest):
     }
 
 
-def wait_for_everyone(fabric, timeout=20):
-    count = len(fabric.hosts) - 1
-    for guest in fabric.hosts:
-        guest.run(
-            f'until [ "$(ls /sys/kernel/mp/peers | wc -l)" = {count} ]; do sleep 0.02; done',
-            timeout=timeout,
-        )
-
-
 def ping(guest, address, options=""):
     """Waits for an answer, within ten seconds."""
     return guest.run(f"ping -q -c 1 -w 10 {options} {address}", timeout=20)

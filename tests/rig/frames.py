@@ -25,6 +25,12 @@ def wait_for_peers(guest, count, timeout=20):
     )
 
 
+def wait_for_everyone(*guests, timeout=20):
+    """Waits until all these hosts know each other."""
+    for guest in guests:
+        wait_for_peers(guest, len(guests) - 1, timeout)
+
+
 def peer_id(guest):
     return int(guest.run("cat /sys/kernel/mp/self").out, 16)
 

@@ -8,6 +8,7 @@ one of the kernel's clients; `Tool` speaks to `ntb_tool`; `RemoteShell` is an
 
 import base64
 import contextlib
+import itertools
 import threading
 import time
 
@@ -18,12 +19,6 @@ DEBUGFS = "/sys/kernel/debug"
 DRIVER = ("mp_kernel", "ntb_hw_ivshmem")
 
 
-def everywhere(guests, command, timeout=30.0):
-    """Runs a command in all guests at once; it must succeed in each."""
-    for process in [guest.spawn(command, timeout) for guest in guests]:
-        process.wait().check()
-
-
 @contextlib.contextmanager
 def driver(*guests, parameters=""):
     """The hardware driver in all these guests."""
@@ -32,13 +27,13 @@ def driver(*guests, parameters=""):
         yield
     finally:
         running = [guest for guest in guests if guest.is_running()]
-        everywhere(running, "rmmod ntb_hw_ivshmem && rmmod mp_kernel")
+        stack.everywhere(running, "rmmod ntb_hw_ivshmem && rmmod mp_kernel")
 
 
 @contextlib.contextmanager
 def client(*guests, module, parameters=""):
     """One of the kernel's clients in all these guests, with all that it needs."""
-    everywhere(guests, f"modprobe {module} {parameters}")
+    stack.everywhere(guests, f"modprobe {module} {parameters}")
     try:
         yield
     finally:
@@ -46,7 +41,7 @@ def client(*guests, module, parameters=""):
         if module == "ntb_netdev":
             stack.unload_mainline_network(*running)
         else:
-            everywhere(running, f"modprobe -r {module}")
+            stack.everywhere(running, f"modprobe -r {module}")
 
 
 def eventually(condition, timeout=10.0):
@@ -102,14 +97,14 @@ class Tool:
 
 @contextlib.contextmanager
 def tools(guests):
-    """`ntb_tool` on two hosts, with the link up."""
+    """`ntb_tool` on hosts, with all links up."""
     with client(*guests, module="ntb_tool"):
-        both = [Tool(guest) for guest in guests]
-        for tool in both:
+        everyone = [Tool(guest) for guest in guests]
+        for tool in everyone:
             tool.write("link", "Y")
-        for tool in both:
-            tool.wait_link(0, up=True)
-        yield both
+        for tool, pidx in itertools.product(everyone, range(len(guests) - 1)):
+            tool.wait_link(pidx, up=True)
+        yield everyone
 
 
 # One request at a time: the words behind the host name are the command. Few

@@ -16,18 +16,16 @@ checked at every call.
 
 import enum
 import functools
-import itertools
-import json
 import re
 import struct
 import time
 from types import SimpleNamespace
 from typing import NamedTuple
 
-from ntbrig import CommandFailed, GuestGone, RigError, stack
-from ntbrig.settings import CHECKOUT, PATIENCE, programs32_dir, programs_dir
-
+import shell
 from frames import TRANSPORT
+from ntbrig import RigError, stack
+from ntbrig.settings import CHECKOUT, PATIENCE
 
 USER = "mp_func_user"
 MODULES = (*TRANSPORT, USER)
@@ -134,13 +132,6 @@ class Address(NamedTuple):
     address: int
 
 
-class Wrong(NamedTuple):
-    """How many bytes are not as expected, and where the first is."""
-
-    wrong: int
-    first: int
-
-
 class Rounds(NamedTuple):
     """How many rounds were completed; the bytes that were wrong in them."""
 
@@ -196,39 +187,9 @@ def _address(answer):
     return Address(_status(answer), _written(answer, "address"))
 
 
-def _fault(answer):
-    return answer["fault"]
-
-
-def _no_fault(answer):
-    assert answer["fault"] == 0, "the memory is not there"
-    return answer
-
-
-def _no_failure(answer):
-    assert answer["failed"] == 0
-
-
-def _wrong(answer):
-    _no_fault(answer)
-    return Wrong(answer["wrong"], answer["first"])
-
-
-def _bytes(answer):
-    return bytes.fromhex(_no_fault(answer)["bytes"])
-
-
-def _word(answer):
-    return _no_fault(answer)["word"]
-
-
 def _rounds(answer):
     assert "failed" not in answer, answer
     return Rounds(answer["rounds"], answer.get("wrong", 0))
-
-
-def _pid(answer):
-    return answer["pid"]
 
 
 # --- what processes can do
@@ -236,14 +197,11 @@ def _pid(answer):
 
 def _hex(data):
     """Window data as the program takes it; None is NULL."""
-    return NULL if data is None else data.hex() or "-"
+    return NULL if data is None else shell.word_of(data)
 
 
-class Caller:
+class Functions(shell.Caller):
     """What the program can do, run in one of its ways."""
-
-    def __init__(self, order):
-        self._order = order
 
     def find_interfaces(self, capacity=8, ids=OWN, actual=OWN):
         return self._order(_ids, "findInterfaces", capacity, ids, actual)
@@ -335,35 +293,7 @@ class Caller:
 
     def part(self):
         """Gives the thread that runs this a table of descriptors of its own."""
-        return self._order(_no_failure, "part")
-
-    # Memory, by its address in the process.
-
-    def fill(self, address, length, seed):
-        """Writes a pattern. The signal that has ended it, or 0."""
-        return self._order(_fault, "fill", address, length, seed)
-
-    def check(self, address, length, seed):
-        """Compares with a pattern."""
-        return self._order(_wrong, "check", address, length, seed)
-
-    def same(self, address, length, byte):
-        """Compares all bytes with one."""
-        return self._order(_wrong, "same", address, length, byte)
-
-    def touch(self, address, length):
-        """Reads. The signal that has ended it, or 0."""
-        return self._order(_fault, "same", address, length, 0)
-
-    def write(self, address, data):
-        return self._order(_no_fault, "write", address, data.hex())
-
-    def read(self, address, length):
-        return self._order(_bytes, "read", address, length)
-
-    def poll(self, address, word, timeout):
-        """Waits until a word of eight bytes is another one, and returns that."""
-        return self._order(_word, "poll", address, word, timeout)
+        return self._order(shell.no_failure, "part")
 
     # Many rounds of filling a window, an event, a check, and an event back.
 
@@ -374,45 +304,16 @@ class Caller:
         return self._order(_rounds, "consume", session, address, length, rounds)
 
 
-class Call:
-    """A command that the program runs, or has run."""
-
-    def __init__(self, process, tag, decode):
-        self._process = process
-        self._start = f'{{"tag": {tag}, '
-        self._decode = decode
-        self.seconds = None
-
-    def _answer(self):
-        """The answer, once all of it is there."""
-        output = self._process.output
-        start = output.find(self._start)
-        end = output.find("\n", start)
-        return json.loads(output[start:end]) if 0 <= start < end else None
-
-    def returned(self):
-        return self._answer() is not None
-
-    def result(self, timeout=20.0):
-        self._process.wait_for_output(self._start, timeout)
-        while not (answer := self._answer()):
-            time.sleep(0.001)
-        if "error" in answer:
-            raise CommandFailed(f"the program does not understand: {answer['error']}")
-        self.seconds = answer["us"] / 1e6
-        return self._decode(answer)
-
-
 def programs(bits=64):
     """Where the program and the libraries are, for processes of so many bits."""
-    directory = programs_dir() if bits == 64 else programs32_dir()
-    for name in ("pximc_shell", "libpximc64.so", "libpximc_ntb.so"):
-        if not (directory / name).exists():
-            raise RigError(f"{directory}/{name} is missing: run `make programs`")
-    return directory
+    where = shell.directory(bits)
+    for name in ("libpximc64.so", "libpximc_ntb.so"):
+        if not (where / name).exists():
+            raise RigError(f"{where}/{name} is missing: run `make programs`")
+    return where
 
 
-class Process(Caller):
+class Process(Functions, shell.Program):
     """A process in a guest. Its methods wait for the answer.
 
     Those of `later` run in threads and return a `Call`; those of `child` run in a child,
@@ -420,81 +321,32 @@ class Process(Caller):
     """
 
     def __init__(self, guest, interface=None, bits=64):
-        super().__init__(self._run)
-        self.guest = guest
-        self._tags = itertools.count(1)
-        directory = programs(bits)
-        self._process = guest.spawn(
-            [directory / "pximc_shell"], env={"PXIMC_LIBRARY_PATH": str(directory)}, stdin=True
-        )
-        self.later = Caller(lambda *command: self._send("&", *command))
-        self.child = Caller(lambda *command: self._send("fork", *command).result())
-        self.seconds = None
-        self._identity = self._send("", _pid, "identify")
+        env = {"PXIMC_LIBRARY_PATH": str(programs(bits))}
+        super().__init__(guest, "pximc_shell", bits, env=env)
+        self.later = Functions(functools.partial(self.command, "&"))
+        self.child = Functions(lambda *words: self.command("fork", *words).result())
         # The one that tests use that do not name another.
         self._interface = interface
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.kill()
-        self.reap()
-
     def begin(self):
         """Makes the first call, and does not wait for its answer."""
-        self._send("", _ids, "findInterfaces", 8, OWN, OWN)
-
-    @functools.cached_property
-    def pid(self):
-        return self._identity.result()
-
-    def kill(self):
-        try:
-            if not self._process.ended():
-                self._process.kill()
-        except (GuestGone, CommandFailed):
-            pass  # with its host
-
-    def reap(self):
-        try:
-            self._process.wait(20)
-        except (GuestGone, CommandFailed):
-            pass  # with its host
-
-    def _send(self, how, decode, name, *arguments):
-        tag = next(self._tags)
-        words = [str(word) for word in (tag, how, name, *arguments) if word != ""]
-        self._process.write((" ".join(words) + "\n").encode())
-        return Call(self._process, tag, decode)
-
-    def _run(self, decode, name, *arguments):
-        call = self._send("", decode, name, *arguments)
-        result = call.result()
-        # How long the function took, by the guest's own clock.
-        self.seconds = call.seconds
-        return result
+        self.command("", _ids, "findInterfaces", 8, OWN, OWN)
 
     # --- its end
 
     def linger(self, shared=False):
         """Leaves a child that has inherited everything, or shares it. Its id."""
-        return self._run(_pid, "linger", int(shared))
+        return self._run(shell.pid_of, "linger", int(shared))
 
     def die(self):
         """Is killed, without its children."""
-        self._send("", _status, "die")
-        assert self._process.wait(20).rc == -9
+        self.command("", _status, "die")
+        assert self.process.wait(20).rc == -9
 
     def leave(self):
         """Returns from its main function without having closed anything."""
-        self._process.write(b"")
-        assert self._process.wait(20).rc == 0
-
-    def exit(self, status=0):
-        """Ends without even what is done at exits."""
-        self._send("", _status, "exit", status)
-        assert self._process.wait(20).rc == status
+        self.process.write(b"")
+        assert self.process.wait(20).rc == 0
 
     def interrupt(self):
         """Sends a signal that is handled to the thread that waits."""
@@ -571,15 +423,7 @@ class Spares:
         return self
 
     def __exit__(self, *_):
-        end(*self._ready.values())
-
-
-def end(*processes):
-    """Kills processes, all at the same time."""
-    for process in processes:
-        process.kill()
-    for process in processes:
-        process.reap()
+        shell.end(*self._ready.values())
 
 
 class Window:
@@ -591,7 +435,7 @@ class Window:
         self.size = size
 
     def fill(self, seed):
-        assert self.process.fill(self.address, self.size, seed) == 0
+        self.process.fill(self.address, self.size, seed)
 
     def check(self, seed):
         return self.process.check(self.address, self.size, seed)
@@ -604,14 +448,6 @@ class Window:
 
     def read(self, offset, length):
         return self.process.read(self.address + offset, length)
-
-    def poll(self, offset, word, timeout=10000):
-        return self.process.poll(self.address + offset, word, timeout)
-
-
-# All bytes are as expected.
-INTACT = Wrong(0, 0)
-
 
 def load(*guests):
     """Loads all modules; waits until each host reaches all others."""

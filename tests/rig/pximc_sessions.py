@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Requests as the tests of PXImc make them most often, and what sessions answer."""
 
-import time
-
 from ntbrig.settings import PATIENCE
 
 from pximc import MAX, OK
@@ -68,15 +66,6 @@ def windows(systems, sessions):
 def close(systems, sessions):
     for system, session in zip(systems, sessions):
         assert system.close_window(session) == OK
-
-
-def until(condition, timeout=10.0):
-    """Waits until a function returns something."""
-    deadline = time.monotonic() + timeout * PATIENCE
-    while not (value := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return value
 
 
 def all_calls(system, session):

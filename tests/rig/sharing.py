@@ -5,16 +5,16 @@ Each is `tests/programs/share_shell.c`. The structures and numbers of calls are 
 `uapi/linux/mp_fabric.h`, which is read for them; an error is an `OSError`.
 """
 
-import itertools
-import json
 import os
 import re
 import struct
 import time
+from contextlib import contextmanager
 from types import SimpleNamespace
 
-from ntbrig import CommandFailed, GuestGone, RigError
-from ntbrig.settings import CHECKOUT, PATIENCE, programs32_dir, programs_dir
+import pytest
+import shell
+from ntbrig.settings import CHECKOUT, PATIENCE
 
 HEADER = CHECKOUT / "uapi/linux/mp_fabric.h"
 TEXT = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.DOTALL)
@@ -49,74 +49,29 @@ MP = SimpleNamespace(**_numbers())
 STRUCTURES = _structures()
 
 
-class Call:
-    """A command that the program runs, or has run."""
-
-    def __init__(self, process, tag, decode):
-        self._process, self._decode = process, decode
-        self._start = f'{{"tag": {tag}, '
-
-    def _answer(self):
-        output = self._process.output
-        start = output.find(self._start)
-        end = output.find("\n", start)
-        return json.loads(output[start:end]) if 0 <= start < end else None
-
-    def returned(self):
-        return self._answer() is not None
-
-    def result(self, timeout=30.0):
-        self._process.wait_for_output(self._start, timeout)
-        while not (answer := self._answer()):
-            time.sleep(0.001)
-        if answer.get("errno", 0):
-            raise OSError(answer["errno"], os.strerror(answer["errno"]))
-        return self._decode(answer)
-
-
 def _bytes(answer):
     return bytes.fromhex(answer["bytes"])
 
 
-class Process:
+def _accepted(answer):
+    if answer.get("errno", 0):
+        raise OSError(answer["errno"], os.strerror(answer["errno"]))
+    return answer
+
+
+class Process(shell.Program):
     """A process in a guest, with one context; that of another user, with a group of the same
     number, if there is one."""
 
     def __init__(self, guest, user=None, how=(), bits=64):
         """`how` is a command that starts the program."""
-        self.guest = guest
-        self._tags = itertools.count(1)
-        program = (programs_dir() if bits == 64 else programs32_dir()) / "share_shell"
-        if not program.exists():
-            raise RigError(f"{program} is missing: run `make programs`")
-        become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
-        command = [*how, program] if user is None else [*become, program]
-        self._process = guest.spawn(command, stdin=True)
+        if user is not None:
+            how = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
+        super().__init__(guest, "share_shell", bits, how)
         self.buffer = self._run(lambda answer: answer["address"], "buffer")
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        try:
-            if not self._process.ended():
-                self._process.kill()
-            self._process.wait(20)
-        except (GuestGone, CommandFailed):
-            pass  # with its host
-
-    def kill(self):
-        self._process.kill()
-        self._process.wait(20)
-
-    def _send(self, how, decode, *words):
-        tag = next(self._tags)
-        line = " ".join(str(word) for word in (tag, how, *words) if word != "")
-        self._process.write((line + "\n").encode())
-        return Call(self._process, tag, decode)
-
-    def _run(self, decode, *words):
-        return self._send("", decode, *words).result()
+    def command(self, how, decode, *words):
+        return super().command(how, lambda answer: decode(_accepted(answer)), *words)
 
     # --- calls
 
@@ -136,7 +91,7 @@ class Process:
     def later(self, name, kind, **fields):
         """As `call`, in a thread."""
         data, decode = self._structure(kind, fields)
-        return self._send("&", decode, "ioctl", getattr(MP, "IOC_" + name), data)
+        return self.command("&", decode, "ioctl", getattr(MP, "IOC_" + name), data)
 
     def repeat(self, count, name, kind, **fields):
         """The same call many times; how many have succeeded."""
@@ -148,7 +103,7 @@ class Process:
         """As `repeat`, in a thread."""
         data, _ = self._structure(kind, fields)
         number = getattr(MP, "IOC_" + name)
-        return self._send("&", lambda answer: answer["done"], "repeat", count, number, data)
+        return self.command("&", lambda answer: answer["done"], "repeat", count, number, data)
 
     def guess(self, first, count, step, name, kind, **fields):
         """Calls with so many handles; how many are there."""
@@ -186,12 +141,6 @@ class Process:
 
     def unmap(self, address, length):
         self._run(lambda _: None, "unmap", address, length)
-
-    def write(self, address, data):
-        self._run(lambda _: None, "write", address, data.hex())
-
-    def read(self, address, length):
-        return self._run(_bytes, "read", address, length)
 
     # --- what tests need often
 
@@ -269,8 +218,31 @@ class Process:
         return self.read(self.buffer, message.length)
 
 
+@contextmanager
+def fails(number):
+    """Inside, a call fails with this errno."""
+    with pytest.raises(OSError) as raised:
+        yield
+    assert raised.value.errno == number
+
+
 def copy_list(process, *copies):
     """Writes a list of copies to the process; its fields in a call."""
     data = b"".join(struct.pack("=QQQ", *copy) for copy in copies)
     process.write(process.buffer, data)
     return {"copies": process.buffer, "count": len(copies)}
+
+
+def pinned(guest):
+    """Pages that are pinned now."""
+    # Each processor keeps some of the counts to itself until then.
+    lines = guest.run("echo 1 > /proc/sys/vm/stat_refresh; cat /proc/vmstat").out.splitlines()
+    numbers = dict(line.split() for line in lines)
+    return int(numbers["nr_foll_pin_acquired"]) - int(numbers["nr_foll_pin_released"])
+
+
+def wait_until_unpinned(guest, before):
+    end = time.monotonic() + 15 * PATIENCE
+    while pinned(guest) != before:
+        assert time.monotonic() < end, f"{guest}: pages stay pinned"
+        time.sleep(0.1)

@@ -11,18 +11,20 @@ return: that is returned here. A callback is a `Callback` or None, and stands fo
 argument as well. An error is a `SisciError`.
 """
 
+import functools
 import itertools
 import json
 import re
-import time
 from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
-from frames import peer_id, wait_for_peers
-from ntbrig import CommandFailed, GuestGone, RigError, stack
-from ntbrig.settings import CHECKOUT, PATIENCE, programs_dir
+import shell
+from frames import peer_id, wait_for_everyone
+from ntbrig import stack
+from ntbrig.settings import CHECKOUT
 from pximc import MODULES
+from shell import until
 
 INCLUDE = CHECKOUT / "userlib/include"
 CONFIG = "/run/sisci.conf"
@@ -138,57 +140,12 @@ class Callback:
         return self.calls()
 
 
-def until(condition, timeout=20.0):
-    """Waits until a function returns something."""
-    end = time.monotonic() + timeout * PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < end, "it does not come"
-        time.sleep(0.02)
-    return found
-
-
-class Call:
-    """A command that the program runs, or has run."""
-
-    def __init__(self, process, tag, decode):
-        self._process, self._decode = process, decode
-        self._start = f'{{"tag": {tag}, '
-        self.seconds = None
-
-    def _answer(self):
-        output = self._process.output
-        start = output.find(self._start)
-        end = output.find("\n", start)
-        return json.loads(output[start:end]) if 0 <= start < end else None
-
-    def returned(self):
-        return self._answer() is not None
-
-    def result(self, timeout=30.0):
-        self._process.wait_for_output(self._start, timeout * PATIENCE)
-        while not (answer := self._answer()):
-            time.sleep(0.001)
-        if "complaint" in answer:
-            raise CommandFailed(f"the program does not understand: {answer['complaint']}")
-        self.seconds = answer["us"] / 1e6
-        return self._decode(answer)
-
-
 def _fields(answer):
     return SimpleNamespace(**answer)
 
 
-def _memory(answer):
-    assert answer["fault"] == 0, "the memory is not there"
-    return SimpleNamespace(**answer)
-
-
-class Caller:
+class Functions(shell.Caller):
     """What the program can do, run in one of its ways."""
-
-    def __init__(self, order):
-        self._order = order
-        self.process = None
 
     def __getattr__(self, name):
         if name not in FUNCTIONS:
@@ -220,39 +177,6 @@ class Caller:
                 words.append(str(arguments.pop(0)))
         assert not arguments and not given, f"too much for {function.name}"
         return self._order(lambda answer: _returned(function, outs, answer), how, *words)
-
-    # --- memory, by its address in the process
-
-    def fill(self, address, length, seed):
-        return self._order(_memory, "fill", address, length, seed)
-
-    def check(self, address, length, seed):
-        """How many bytes differ from what `fill` writes."""
-        return self._order(lambda a: _memory(a).wrong, "check", address, length, seed)
-
-    def same(self, address, length, byte):
-        """How many bytes are another one."""
-        return self._order(lambda a: _memory(a).wrong, "same", address, length, byte)
-
-    def write(self, address, data):
-        return self._order(_memory, "write", address, data.hex())
-
-    def read(self, address, length):
-        return self._order(lambda a: bytes.fromhex(_memory(a).bytes), "read", address, length)
-
-    def storm(self, address, length, byte, milliseconds):
-        """Stores a byte everywhere, again and again."""
-        return self._order(_memory, "storm", address, length, byte, milliseconds)
-
-    def await_change(self, address, word, milliseconds):
-        return self._order(lambda a: _memory(a).word, "await", address, word, milliseconds)
-
-    def allocate(self, length):
-        return self._order(lambda answer: answer["address"], "allocate", length)
-
-    def protect(self, address, length):
-        """Has everybody who reads or writes there end the program."""
-        assert self._order(lambda answer: answer["failed"], "protect", address, length) == 0
 
     # --- loops
 
@@ -307,56 +231,23 @@ def _returned(function, outs, answer):
     return SimpleNamespace(value=value, **values) if values else value
 
 
-class Program(Caller):
+class Program(Functions, shell.Program):
     """A program in a guest, which has initialized the library and opened a virtual device.
 
     Its methods wait for the answer. Those of `later` run in threads and return a `Call`.
     """
 
     def __init__(self, guest, adapter=0):
-        super().__init__(self._run)
-        self.guest, self.adapter = guest, adapter
-        self._tags = itertools.count(1)
-        program = programs_dir() / "sisci_shell"
-        if not program.exists():
-            raise RigError(f"{program} is missing: run `make programs`")
-        self.process = guest.spawn([program], env={"SISCI_CONF": CONFIG}, stdin=True)
-        self.later = Caller(lambda *command: self._send("&", *command))
+        super().__init__(guest, "sisci_shell", env={"SISCI_CONF": CONFIG})
+        self.adapter = adapter
+        self.later = Functions(functools.partial(self.command, "&"))
         self.later.process = self.process
-        self.seconds = None
         self.SCIInitialize(0)
         self.sd = self.SCIOpen(0)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        end(self)
-
-    def _send(self, how, decode, *words):
-        tag = next(self._tags)
-        line = " ".join(str(word) for word in (tag, how, *words) if word != "")
-        self.process.write((line + "\n").encode())
-        return Call(self.process, tag, decode)
-
-    def _run(self, decode, *words):
-        call = self._send("", decode, *words)
-        result = call.result()
-        # How long it took, by the guest's own clock.
-        self.seconds = call.seconds
-        return result
-
-    @property
-    def pid(self):
-        return self._run(lambda answer: answer["pid"], "identify")
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait(20)
-
     def interrupt(self, milliseconds):
         """Sends a signal that is handled to a thread that waits, a little later."""
-        self._send("", _fields, "interrupt", milliseconds)
+        self._order(lambda _: None, "interrupt", milliseconds)
 
     # --- what tests need often
 
@@ -450,21 +341,6 @@ class Program(Caller):
             return False
 
 
-def end(*programs):
-    """Kills programs, all at the same time."""
-    for program in programs:
-        try:
-            if not program.process.ended():
-                program.process.kill()
-        except (GuestGone, CommandFailed):
-            pass  # with its host
-    for program in programs:
-        try:
-            program.process.wait(20)
-        except (GuestGone, CommandFailed):
-            pass  # with its host
-
-
 def configure(*guests, extra=()):
     """Tells hosts of each other's node ids."""
     lines = [
@@ -476,14 +352,23 @@ def configure(*guests, extra=()):
         guest.run(f"printf '%s\\n' {words} > {CONFIG}")
 
 
-def load(*guests, parameters=None):
-    """Loads all modules; each host reaches all others."""
-    stack.load(*guests, modules=MODULES, parameters=parameters)
-    for guest in guests:
-        wait_for_peers(guest, len(guests) - 1)
+def load(*guests, modules=MODULES, parameters=None):
+    """Loads all modules, or what is left of them; each host reaches all others."""
+    stack.load(*guests, modules=modules, parameters=parameters)
+    wait_for_everyone(*guests)
     configure(*guests)
 
 
 def wait_until_reached(program, *nodes):
     for node in nodes:
         until(lambda: program.reaches(node))
+
+
+@contextmanager
+def pair(fabric, same=False):
+    """An exporter, an importer, and the node of the first."""
+    here = 0 if same else 1
+    with Program(fabric.hosts[here]) as owner, Program(fabric.hosts[0]) as user:
+        wait_until_reached(user, NODES[here])
+        wait_until_reached(owner, NODES[0])
+        yield owner, user, NODES[here]

@@ -21,7 +21,7 @@ from ntbrig import stack
 from ntbrig.settings import CHECKOUT, PATIENCE
 
 from chaos import Node, Segments, Sessions
-from frames import peer_id, wait_for_peers
+from frames import peer_id, wait_for_everyone
 from pximc import USER
 
 LONG = os.environ.get("LONG") == "1"
@@ -192,8 +192,7 @@ class Watch:
 
     def assert_back(self, after):
         """All hosts know each other, and all work gets on."""
-        for guest in self.fabric.hosts:
-            wait_for_peers(guest, len(self.fabric.hosts) - 1, timeout=BACK)
+        wait_for_everyone(*self.fabric.hosts, timeout=BACK)
         before = [work.done for work in self.work]
         end = time.monotonic() + ON * PATIENCE
         while any(work.done <= was for work, was in zip(self.work, before)):
@@ -209,8 +208,7 @@ def fabric(boot):
     fabric = boot(hosts=HOSTS, **({"cpus": 2} if LONG else {}))
     stack.bring_up(*fabric.hosts)
     stack.load(*fabric.hosts, modules=(USER,))
-    for guest in fabric.hosts:
-        wait_for_peers(guest, HOSTS - 1)
+    wait_for_everyone(*fabric.hosts)
     return fabric
 
 

@@ -15,7 +15,7 @@ import pytest
 from ntbrig import stack
 from ntbrig.settings import PATIENCE, host_names
 
-from frames import peer_counter, peer_id, wait_for_peers
+from frames import peer_counter, peer_id, wait_for_everyone
 
 ROUNDS = 20 if os.environ.get("LONG") == "1" else 1
 BACK = 2.0
@@ -96,8 +96,7 @@ def assert_flows(one, other, timeout=20):
 
 
 def wait_until_complete(fabric):
-    for guest in fabric.hosts:
-        wait_for_peers(guest, 2, timeout=30)
+    wait_for_everyone(*fabric.hosts, timeout=30)
 
 
 def load_and_return(fabric, guest, modules):
@@ -199,8 +198,7 @@ def test_a_host_is_lost_under_traffic_and_comes_back(fabric, traffic, way, name)
     for _ in range(ROUNDS):
         if way == "kill":
             guest.kill()
-            for survivor in (one, other):
-                wait_for_peers(survivor, 1, timeout=5)
+            wait_for_everyone(one, other, timeout=5)
             assert_flows(one, other)
             assert_flows(other, one)
             guest.boot()

@@ -4,7 +4,7 @@
 import time
 
 import pytest
-from frames import COUNTERS, TEST, TRANSPORT, counters, peer_id, wait_for_peers
+from frames import COUNTERS, TEST, TRANSPORT, counters, peer_id, wait_for_everyone, wait_for_peers
 from ntbrig import stack
 from ntbrig.settings import PATIENCE
 
@@ -17,8 +17,7 @@ def share(fabric, parameters=None):
     place."""
     stack.load(*fabric.hosts, modules=TRANSPORT, parameters=parameters)
     owner, *users = fabric.hosts
-    for guest in fabric.hosts:
-        wait_for_peers(guest, len(users))
+    wait_for_everyone(*fabric.hosts)
     stack.load(owner, modules=TEST, parameters={"mp_func_test": "share=1"})
     place = counters(owner)["share"]
     assert counters(owner)["marks"] == 0

@@ -7,7 +7,8 @@ import time
 import pytest
 from ntbrig import stack
 
-from ether import link, lost, ping, python, stream, traffic, wait_for_everyone
+from ether import link, lost, ping, python, stream, traffic
+from frames import wait_for_everyone
 
 pytestmark = pytest.mark.everywhere
 
@@ -21,7 +22,7 @@ def fabric(boot):
     """Three hosts whose interfaces have carrier and know each other."""
     fabric = boot(hosts=3)
     stack.bring_up(*fabric.hosts)
-    wait_for_everyone(fabric)
+    wait_for_everyone(*fabric.hosts)
     return fabric
 
 

@@ -7,14 +7,7 @@ import time
 import pytest
 from ntbrig import stack
 
-from frames import (
-    TRANSPORT,
-    Receivers,
-    peer_id,
-    send,
-    wait_for_peers,
-    wait_until_received,
-)
+from frames import TRANSPORT, Receivers, peer_id, send, wait_for_everyone, wait_until_received
 
 # Without this, rings are watched and few interrupts are needed.
 NO_LINGER = "timeout_ms=2000 linger_us=0"
@@ -30,8 +23,7 @@ def loaded(guests, modules, faults):
     parameters = {"ntb_hw_ivshmem": faults, "pximc_ntb": NO_LINGER}
     stack.load(*guests, modules=modules, parameters=parameters)
     try:
-        for guest in guests:
-            wait_for_peers(guest, 1, timeout=40)
+        wait_for_everyone(*guests, timeout=40)
         yield
     finally:
         stack.unload(*guests, modules=modules)

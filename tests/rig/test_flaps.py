@@ -9,8 +9,8 @@ import time
 import pytest
 from ntbrig import stack
 
-from ether import ping, stream, wait_for_everyone
-from frames import wait_for_peers
+from ether import ping, stream
+from frames import wait_for_everyone, wait_for_peers
 
 FLAPS = 500 if os.environ.get("LONG") == "1" else 5
 # Connections outlive this; with less, retransmissions back off for longer than the rest takes.
@@ -21,7 +21,7 @@ OUT, IN = 0.1, 1.0
 def fabric(request, boot):
     fabric = boot(hosts=3, topology=request.param)
     stack.bring_up(*fabric.hosts)
-    wait_for_everyone(fabric)
+    wait_for_everyone(*fabric.hosts)
     yield fabric
     fabric.close()
 
@@ -39,7 +39,7 @@ def test_a_host_without_cable_is_missed_and_found_again(fabric):
     wait_for_peers(last, 0)
     ping(first, stack.address(rp))
     fabric.plug(last)
-    wait_for_everyone(fabric)
+    wait_for_everyone(*fabric.hosts)
     ping(last, stack.address(first))
 
 
@@ -85,6 +85,6 @@ def test_streams_survive_cables_that_flap_and_no_memory_is_lost(fabric):
             time.sleep(IN)
             assert streams.error is None
     assert streams.error is None and streams.rounds > 0
-    wait_for_everyone(fabric)
+    wait_for_everyone(*fabric.hosts)
     for guest, used in zip(fabric.hosts, before):
         assert unreclaimable(guest) < used + (4 << 20)

@@ -14,6 +14,7 @@ from frames import (
     peer_counter,
     peer_id,
     send,
+    wait_for_everyone,
     wait_for_peers,
     wait_until_received,
 )
@@ -26,8 +27,7 @@ def fabric(boot):
     """Three hosts whose links are up."""
     fabric = boot(hosts=3)
     stack.load(*fabric.hosts, modules=TRANSPORT)
-    for guest in fabric.hosts:
-        wait_for_peers(guest, 2)
+    wait_for_everyone(*fabric.hosts)
     return fabric
 
 
@@ -143,15 +143,13 @@ def test_a_killed_peer_is_missed_by_the_others_and_found_again(fabric):
     gone = peer_id(victim)
     with Receivers(survivor):
         victim.kill()
-        for guest in (fabric.rp, survivor):
-            wait_for_peers(guest, 1, timeout=5)
+        wait_for_everyone(fabric.rp, survivor, timeout=5)
         assert counters(survivor)["peers_removed"] == 1
         assert send(fabric.rp, gone, 5, 100)["sent_failed"] == 5
         assert send(fabric.rp, peer_id(survivor), 5, 100)["sent_ok"] == 5
         victim.boot()
         stack.load(victim, modules=TRANSPORT)
-        for guest in fabric.hosts:
-            wait_for_peers(guest, 2)
+        wait_for_everyone(*fabric.hosts)
         assert counters(survivor)["peers_added"] == 3
     assert peer_id(victim) == gone
 
@@ -162,8 +160,7 @@ def test_the_transport_may_be_loaded_in_any_order(fabric, order):
     stack.unload(*fabric.hosts, modules=("pximc_ntb",))
     for guest in hosts:
         stack.load(guest, modules=("pximc_ntb",))
-    for guest in hosts:
-        wait_for_peers(guest, 2)
+    wait_for_everyone(*hosts)
 
 
 def test_unloading_the_transport_under_traffic_harms_nobody(fabric):
@@ -178,7 +175,6 @@ def test_unloading_the_transport_under_traffic_harms_nobody(fabric):
             stack.unload(host, modules=("pximc_ntb",))
             wait_for_peers(third, left[host], timeout=5)
             stack.load(host, modules=("pximc_ntb",))
-            for guest in fabric.hosts:
-                wait_for_peers(guest, 2)
+            wait_for_everyone(*fabric.hosts)
         stack.unload(sender, modules=TEST)
         assert counters(receiver)["corrupt"] == 0

@@ -23,6 +23,7 @@ from frames import (
     peer_counter,
     peer_id,
     send,
+    wait_for_everyone,
     wait_for_peers,
     wait_until_received,
 )
@@ -42,8 +43,7 @@ LIES_SEED = int(os.environ.get("LIES_SEED") or (time.time_ns() if LONG else 1))
 def fabric(boot):
     fabric = boot(hosts=3)
     stack.load(*fabric.hosts, modules=TRANSPORT)
-    for guest in fabric.hosts:
-        wait_for_peers(guest, 2)
+    wait_for_everyone(*fabric.hosts)
     return fabric
 
 
@@ -85,8 +85,7 @@ def test_an_impossible_index_costs_the_link_its_epoch_and_no_more(fabric, word):
         store(word, random.Random(word).randbytes(8))
         time.sleep(0.2)
         assert counters(ep2)["peers_removed"] == 0
-    for guest in fabric.hosts:
-        wait_for_peers(guest, 2, timeout=5)
+    wait_for_everyone(*fabric.hosts, timeout=5)
     expect_traffic(ep1, rp)
     expect_traffic(rp, ep1)
 
@@ -110,8 +109,7 @@ def test_garbage_in_rings_and_control_words_under_traffic_is_survived(fabric):
     finally:
         stack.unload(ep1, ep2, modules=("mp_func_test",))
     assert link_was_reset(rp)
-    for guest in fabric.hosts:
-        wait_for_peers(guest, 2, timeout=10)
+    wait_for_everyone(*fabric.hosts, timeout=10)
     expect_traffic(ep1, rp)
     expect_traffic(ep2, rp)
     expect_traffic(rp, ep1)
@@ -202,8 +200,7 @@ def test_a_peer_that_lies_costs_its_own_link_and_no_other(fabric):
     assert not streams.errors, streams.errors
     assert min(during) > 0, during
     log = rp.run("dmesg").out
-    for guest in fabric.hosts:
-        wait_for_peers(guest, 2, timeout=20)
+    wait_for_everyone(*fabric.hosts, timeout=20)
     count = resets(rp, ep1) - before
     said = log.count("impossible value")
     lines = len(log.splitlines())
@@ -223,13 +220,11 @@ def test_a_hung_peer_is_noticed_and_returns_in_a_new_epoch(fabric):
     rp, ep1, ep2 = fabric.hosts
     ep2.freeze()
     try:
-        for guest in (rp, ep1):
-            wait_for_peers(guest, 1, timeout=5)
+        wait_for_everyone(rp, ep1, timeout=5)
         expect_traffic(rp, ep1)
     finally:
         ep2.thaw()
-    for guest in fabric.hosts:
-        wait_for_peers(guest, 2, timeout=5)
+    wait_for_everyone(*fabric.hosts, timeout=5)
     expect_traffic(ep2, rp)
 
 
@@ -250,5 +245,4 @@ def test_a_peer_of_another_version_is_named_once(fabric):
     expect_traffic(rp, fabric.hosts[1])
     ep2.run("rmmod ntb_tool")
     stack.load(ep2, modules=("pximc_ntb",))
-    for guest in fabric.hosts:
-        wait_for_peers(guest, 2)
+    wait_for_everyone(*fabric.hosts)

@@ -4,14 +4,13 @@ handles and offsets that are guessed, contexts in the wrong hands, memory that h
 owner, and quotas of contexts and users."""
 
 import errno
-from contextlib import contextmanager
 
 import pytest
 import sharing
 from ntbrig import stack
 from ntbrig.settings import MIB
 from pximc import MODULES
-from sharing import MP, PAST
+from sharing import MP, PAST, fails
 
 PAGE = 0x1000
 DEVICE = "/dev/mp_fabric"
@@ -39,13 +38,6 @@ def fabric(boot):
     for guest in fabric.hosts:
         guest.run(f"chgrp {NOBODY} {DEVICE} && chmod 660 {DEVICE}")
     return fabric
-
-
-@contextmanager
-def fails(number):
-    with pytest.raises(OSError) as raised:
-        yield
-    assert raised.value.errno == number
 
 
 def interfaces(process):
@@ -206,7 +198,7 @@ def test_memory_of_one_who_has_gone_is_zero_and_out_of_reach(fabric, stranger):
         connection = reader.connect(there, MP.OBJECT_SEGMENT, 9)
         remote = reader.map_connection(connection)
         assert owner.scan(local, length) == 8
-        owner.kill()
+        owner.end()
         while reader.notice(connection) != MP.NOTICE_LOST:
             pass
         # As much as there may be of it, by many.
@@ -291,7 +283,7 @@ def test_a_user_has_so_many_contexts(fabric, owner, stranger):
     # It has one.
     assert stranger.open(USER_CONTEXTS + 3) == USER_CONTEXTS - 1
     assert owner.open(3) == 3
-    stranger.kill()
+    stranger.end()
     with sharing.Process(fabric.rp, user=NOBODY) as other:
         assert other.open(USER_CONTEXTS) == USER_CONTEXTS - 1
 

@@ -8,15 +8,7 @@ import time
 import pytest
 from ntbrig import stack
 
-from frames import (
-    TEST,
-    TRANSPORT,
-    counters,
-    peer_id,
-    send,
-    wait_for_peers,
-    wait_until_received,
-)
+from frames import TEST, TRANSPORT, counters, peer_id, send, wait_for_everyone, wait_until_received
 
 pytestmark = pytest.mark.everywhere
 
@@ -27,8 +19,7 @@ def pair(boot):
     fabric = boot(hosts=2)
     parameters = {"pximc_ntb": "timeout_ms=2000 memory_kib=512 queues=1"}
     stack.load(*fabric.hosts, modules=TRANSPORT, parameters=parameters)
-    for guest in fabric.hosts:
-        wait_for_peers(guest, 1)
+    wait_for_everyone(*fabric.hosts)
     return fabric.hosts
 
 
@@ -110,8 +101,7 @@ def test_frames_whose_link_goes_down_have_their_data_or_none(pair):
         exchange(pair, keep, 3000)
         stack.unload(receiver, modules=("pximc_ntb",))
         stack.load(receiver, modules=("pximc_ntb",))
-        for guest in pair:
-            wait_for_peers(guest, 1)
+        wait_for_everyone(*pair)
         send(sender, peer_id(receiver), keep, 3000)
         wait_until_received(receiver, 2 * keep)
         # The last one is checked a little later.
@@ -133,8 +123,7 @@ def test_modules_go_while_frames_are_kept_and_fly(pair):
                 for host in pair:
                     stack.unload(host, modules=("pximc_ntb",))
                     stack.load(host, modules=("pximc_ntb",))
-                    for guest in pair:
-                        wait_for_peers(guest, 1)
+                    wait_for_everyone(*pair)
                 assert counters(receiver)["corrupt"] == 0
     finally:
         stack.unload(sender, modules=TEST)

@@ -9,6 +9,7 @@ import time
 import mainline
 import pytest
 from mainline import DEBUGFS, DEVICE, RemoteShell, Tool, client, driver, eventually
+from ntbrig import stack
 
 MIB = 1 << 20
 
@@ -140,12 +141,7 @@ def test_a_message_to_a_full_register_is_refused_until_it_is_cleared(tools):
 
 
 def test_messages_of_two_senders_are_shown_one_after_the_other(three):
-    with driver(*three.hosts), client(*three.hosts, module="ntb_tool"):
-        rp, ep1, ep2 = (Tool(guest) for guest in three.hosts)
-        for tool in (rp, ep1, ep2):
-            tool.write("link", "Y")
-        for tool, pidx in itertools.product((rp, ep1, ep2), range(2)):
-            tool.wait_link(pidx, up=True)
+    with driver(*three.hosts), mainline.tools(three.hosts) as (rp, ep1, ep2):
         ep1.write("peer0/msg0", "0x11")
         ep2.write("peer0/msg0", "0x22")
         assert rp.read("msg0") == "0x00000011<-0"
@@ -190,12 +186,7 @@ def test_windows_are_set_up_in_any_order_and_again(tools):
 
 
 def test_each_peer_of_three_hosts_writes_to_a_window_of_its_own(three):
-    with driver(*three.hosts), client(*three.hosts, module="ntb_tool"):
-        tools = [Tool(guest) for guest in three.hosts]
-        for tool in tools:
-            tool.write("link", "Y")
-        for tool, pidx in itertools.product(tools, range(2)):
-            tool.wait_link(pidx, up=True)
+    with driver(*three.hosts), mainline.tools(three.hosts) as tools:
         for sender, owner in itertools.permutations(range(3), 2):
             # The sender's window for a peer has that peer's index.
             widx = owner if owner < sender else owner - 1
@@ -314,7 +305,7 @@ def test_the_kernels_selftest_passes_between_two_guests(two):
     env = {"BASH_ENV": "/run/echo.bash"}
     # A message-signalled interrupt cannot go through a window onto RAM.
     no_msi = "echo 'install ntb_msi_test /bin/false' > /etc/modprobe.d/no-ntb-msi.conf"
-    mainline.everywhere(two.hosts, f"{no_msi}\ncat > /run/echo.bash <<'END'\n{_ECHO}\nEND")
+    stack.everywhere(two.hosts, f"{no_msi}\ncat > /run/echo.bash <<'END'\n{_ECHO}\nEND")
     with driver(*two.hosts, parameters="mw_size=65536"):
         with RemoteShell(local, remote, env) as shell:
             result = local.run(
@@ -336,18 +327,13 @@ def test_the_kernels_selftest_passes_between_two_guests(two):
 
 def test_a_killed_host_goes_down_at_the_others_and_comes_back(three):
     rp, ep1, ep2 = three.hosts
-    with driver(*three.hosts), client(*three.hosts, module="ntb_tool"):
-        tools = [Tool(guest) for guest in three.hosts]
-        for tool in tools:
-            tool.write("link", "Y")
-        for tool, pidx in itertools.product(tools, range(2)):
-            tool.wait_link(pidx, up=True)
+    with driver(*three.hosts), mainline.tools(three.hosts) as tools:
         ep1.kill()
         tools[0].wait_link(0, up=False)
         tools[2].wait_link(1, up=False)
         assert tools[0].link(1) and tools[2].link(0)
         ep1.boot()
-        mainline.stack.load(ep1, modules=mainline.DRIVER)
+        stack.load(ep1, modules=mainline.DRIVER)
         ep1.run("modprobe ntb_tool")
         tools[1].write("link", "Y")
         tools[0].wait_link(0, up=True)
@@ -360,7 +346,7 @@ def test_pingpong_goes_on_after_a_reboot_of_one_host(two):
     with driver(*two.hosts), client(*two.hosts, module="ntb_pingpong", parameters="delay_ms=20"):
         assert eventually(lambda: int(rp.read(count)) > 5)
         ep1.reboot()
-        mainline.stack.load(ep1, modules=mainline.DRIVER)
+        stack.load(ep1, modules=mainline.DRIVER)
         ep1.run("modprobe ntb_pingpong delay_ms=20")
         before = int(rp.read(count))
         assert eventually(lambda: int(rp.read(count)) > before + 5)
@@ -373,7 +359,7 @@ def test_the_driver_is_unloaded_and_loaded_again_under_a_client(two, module):
         for guest in two.hosts:
             guest.run("rmmod ntb_hw_ivshmem")
             assert guest.run("ls /sys/bus/ntb/devices").out == ""
-            mainline.stack.load(guest, modules=("ntb_hw_ivshmem",))
+            stack.load(guest, modules=("ntb_hw_ivshmem",))
             assert guest.run("ls /sys/bus/ntb/devices").out.strip() == DEVICE
 
 
@@ -382,7 +368,7 @@ def test_pingpong_goes_on_after_the_driver_was_loaded_again(two):
     with driver(*two.hosts), client(*two.hosts, module="ntb_pingpong", parameters="delay_ms=20"):
         for guest in two.hosts:
             guest.run("rmmod ntb_hw_ivshmem")
-            mainline.stack.load(guest, modules=("ntb_hw_ivshmem",))
+            stack.load(guest, modules=("ntb_hw_ivshmem",))
             before = [int(guest.read(count)) for guest in two.hosts]
             assert eventually(
                 lambda: all(int(g.read(count)) > b + 3 for g, b in zip(two.hosts, before))
@@ -400,7 +386,7 @@ def test_an_absence_too_short_to_see_is_noticed(two):
         rp.freeze()
         try:
             ep1.run("modprobe -r ntb_netdev ntb_transport && rmmod ntb_hw_ivshmem")
-            mainline.stack.load(ep1, modules=("ntb_hw_ivshmem",))
+            stack.load(ep1, modules=("ntb_hw_ivshmem",))
             ep1.run("modprobe ntb_netdev")
         finally:
             rp.thaw()
@@ -429,7 +415,7 @@ def test_a_host_that_shuts_down_says_goodbye_and_a_killed_one_does_not(two, leav
             assert int(rp.run(show).out) == state
         assert eventually(lambda: int(rp.run(show).out) == ABSENT)
         ep1.boot()
-        mainline.stack.load(ep1, modules=mainline.DRIVER)
+        stack.load(ep1, modules=mainline.DRIVER)
 
 
 # --- parameters

@@ -7,12 +7,21 @@ The endpoints reach each other over the root processor.
 import json
 import re
 import time
+from collections import defaultdict
 
 import pytest
 from ntbrig import stack
 
-from ether import ping, wait_for_everyone
-from frames import TEST, Receivers, peer_id, send, wait_for_peers, wait_until_received
+from ether import ping
+from frames import (
+    TEST,
+    Receivers,
+    peer_id,
+    send,
+    wait_for_everyone,
+    wait_for_peers,
+    wait_until_received,
+)
 
 # Of mp_func_test.
 FUNC = "0x54534554"
@@ -23,7 +32,7 @@ STATS = ("tx_frames", "tx_bytes", "tx_errors", "rx_frames", "rx_bytes", "rx_erro
 def fabric(boot):
     fabric = boot(hosts=3, topology="star")
     stack.bring_up(*fabric.hosts)
-    wait_for_everyone(fabric)
+    wait_for_everyone(*fabric.hosts)
     return fabric
 
 
@@ -60,20 +69,14 @@ def table(text):
     return tables
 
 
-def sysfs(guest, directory):
-    """All files of a directory below /sys/kernel/mp, by name."""
-    command = f"cd /sys/kernel/mp/{directory} && grep -H '' $(find . -maxdepth 1 -type f)"
-    lines = guest.run(command).out.splitlines()
-    return dict(line.removeprefix("./").split(":", 1) for line in lines)
-
-
 def counters(guest):
-    """All counters of a host: its own, its peers' and its links'."""
-    found = {"host": sysfs(guest, ".")}
-    for peer in guest.run("ls /sys/kernel/mp/peers").out.split():
-        found[peer] = sysfs(guest, f"peers/{peer}")
-        if guest.run(f"ls /sys/kernel/mp/peers/{peer}/link").out:
-            found[f"{peer}/link"] = sysfs(guest, f"peers/{peer}/link")
+    """All files of a host below /sys/kernel/mp: its own, its peers' and its links', by name."""
+    command = "cd /sys/kernel/mp && grep -H '' $(find . -maxdepth 4 -type f)"
+    found = defaultdict(dict)
+    for line in guest.run(command).out.splitlines():
+        path, value = line.removeprefix("./").split(":", 1)
+        place, _, name = path.rpartition("/")
+        found[place.removeprefix("peers/") or "host"][name] = value
     return found
 
 
@@ -107,7 +110,7 @@ def test_peers_are_those_in_sysfs(fabric, ntbctl, shown):
     for guest in fabric.hosts:
         expected = []
         for peer in guest.run("ls /sys/kernel/mp/peers").out.split():
-            files = sysfs(guest, f"peers/{peer}")
+            files = counters(guest)[peer]
             expected.append({column: files[column] for column in columns})
         assert len(expected) == 2
         as_text = [{k: str(v) for k, v in peer.items()} for peer in shown(guest, "peers")]
@@ -134,7 +137,7 @@ def test_links_have_the_same_epochs_and_rings_at_both_ends(fabric, ntbctl, shown
             assert here["tx_size"] == there["rx_size"] >= 4096
             assert here["tx_used"] <= here["tx_size"]
             assert here["rx_used"] <= here["rx_size"]
-        queues = int(sysfs(guest, f"peers/{name(rp)}")["queues"])
+        queues = int(counters(guest)[name(rp)]["queues"])
         assert [ring["ring"] for ring in ours["rings"]] == list(range(queues + 1))
     links_table, rings_table = table(ntbctl(rp, "links").out)
     assert {row["PEER"]: row["EPOCH"] for row in links_table} == {
@@ -221,7 +224,7 @@ def test_pings_that_cannot_be_answered_fail_cleanly(fabric, ntbctl):
     finally:
         second.thaw()
     assert direct.rc == 1 and "no answer 1 in 0.3 s" in direct.out, direct
-    wait_for_everyone(fabric)
+    wait_for_everyone(*fabric.hosts)
 
 
 def name_of_frozen(guest):
@@ -275,7 +278,7 @@ def test_a_monitor_sees_a_peer_leave_and_return(fabric, ntbctl):
     wait_for_peers(first, 1)
     stack.bring_up(second)
     as_text.wait_for_output(f"{gone} arrived, index 2, ntb, direct\n")
-    wait_for_everyone(fabric)
+    wait_for_everyone(*fabric.hosts)
     for guest, monitor in watched:
         monitor.wait_for_output('"arrived"')
         events = [json.loads(line) for line in monitor.output.splitlines()]
@@ -352,7 +355,7 @@ def test_tracepoints_tell_of_links(fabric, tracing, shown):
     stack.unload(second)
     wait_for_peers(rp, 1)
     stack.bring_up(second)
-    wait_for_everyone(fabric)
+    wait_for_everyone(*fabric.hosts)
     seen = [e for e in events(rp, "mp_link_state") if e["bridge"] == str(bridge)]
     assert [(e["port"], e["up"]) for e in seen] == [("0", "0"), ("0", "1")]
     # Its farewell and the news that its bridge is down may overtake each other.
@@ -367,4 +370,4 @@ def test_without_the_modules_it_says_so(fabric, ntbctl):
     refused = ntbctl(rp, "peers", check=False)
     assert refused.rc == 2 and "mp_transport is not loaded" in refused.err, refused
     stack.bring_up(rp)
-    wait_for_everyone(fabric)
+    wait_for_everyone(*fabric.hosts)

@@ -15,7 +15,8 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 import pytest
-from ether import lost, stream, wait_for_everyone
+from ether import lost, stream
+from frames import wait_for_everyone
 from mainline import DEBUGFS, DEVICE, client, driver, eventually, tools
 from ntbrig import stack
 
@@ -96,7 +97,15 @@ def three(boot):
         return boot(hosts=3)
 
 
-@pytest.fixture(scope="module", params=PARTS)
+# What these have another one has as well, but for numbers.
+ALIKE = ("amd", "epf")
+
+
+def part(name):
+    return pytest.param(name, marks=pytest.mark.long if name in ALIKE else ())
+
+
+@pytest.fixture(scope="module", params=map(part, PARTS))
 def pair(request, two):
     """Two hosts on a part."""
     with pytest.MonkeyPatch.context() as patch:
@@ -254,10 +263,10 @@ def test_the_fabric_runs_and_comes_back(pair):
 def test_the_fabric_joins_three_hosts(boot, three, name, monkeypatch):
     monkeypatch.setenv("RIG_PERSONALITY", name)
     stack.bring_up(*three.hosts)
-    wait_for_everyone(three)
+    wait_for_everyone(*three.hosts)
     use(three.hosts)
     stack.unload(three.hosts[1])
     stack.bring_up(three.hosts[1])
-    wait_for_everyone(three)
+    wait_for_everyone(*three.hosts)
     use(three.hosts)
     stack.unload(*three.hosts)

@@ -14,11 +14,11 @@ import pytest
 from ntbrig.settings import PATIENCE, programs32_dir
 
 import pximc
+import shell
 from pximc import (
     ASSERTED,
     CLOSED,
     FOREVER,
-    INTACT,
     MAX,
     NULL,
     OK,
@@ -48,9 +48,9 @@ from pximc_sessions import (
     pair,
     peer,
     server,
-    until,
     windows,
 )
+from shell import INTACT, until
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def systems(fabric, spares):
             process.wait_for_windows()
         yield tuple(processes)
     finally:
-        pximc.end(*processes)
+        shell.end(*processes)
 
 
 def u32(system, window, attribute):
@@ -1268,7 +1268,7 @@ def test_many_sessions_at_once_have_windows_of_their_own(systems):
     for number, ((out, _), (back, _)) in enumerate(ends):
         for window, seed in ((out, 1000 * number), (back, 1000 * number + 500)):
             assert window.size == size
-            assert window.process.fill(window.address, pages, seed) == 0
+            window.process.fill(window.address, pages, seed)
     for numbers in sessions:
         for system, session in zip(systems, numbers):
             assert system.assert_event(session) == OK

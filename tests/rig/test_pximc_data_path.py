@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pximc
 import pytest
 from ntbrig.settings import programs_dir
+from tracing import system_calls
 
 NAME = "pxi_pingpong"
 # So long does a measurement take, of which a second is looked at.
@@ -42,23 +43,6 @@ def arguments(kind, option, count):
     return [program, "client", "--json", "--only", kind, option, max(1, int(count))]
 
 
-@contextmanager
-def counting(*guests):
-    """Counts system calls of the processes; the function that is given tells how many
-    there have been on each guest."""
-    everywhere = lambda command: [
-        p.wait().check().out for p in [guest.spawn(command, 30) for guest in guests]
-    ]
-    event = "/sys/kernel/tracing/events/raw_syscalls/sys_enter"
-    trace = "/sys/kernel/tracing/trace"
-    wanted = f"""echo 'comm == "{NAME}"' > {event}/filter"""
-    everywhere(f"{wanted} && echo > {trace} && echo 1 > {event}/enable")
-    try:
-        yield lambda: [int(n) for n in everywhere(f"grep -vc '^#' {trace} || true")]
-    finally:
-        everywhere(f"echo 0 > {event}/enable && echo 0 > {event}/filter && echo > {trace}")
-
-
 def ticks(guest, pid):
     """What a process has computed in its own code, in hundredths of a second."""
     return int(guest.read(f"/proc/{pid}/stat").rsplit(")", 1)[1].split()[11])
@@ -72,7 +56,7 @@ def busy_calls(fabric, kind, option, count):
         client = rp.spawn(arguments(kind, option, count), timeout=120)
         while not client.pid or ticks(rp, client.pid) < UNDER_WAY:
             assert not client.ended(), client.wait()
-        with counting(rp, ep) as calls:
+        with system_calls(NAME, rp, ep) as calls:
             before = ticks(rp, client.pid)
             rp.run("sleep 1")
             found = calls()
@@ -108,6 +92,6 @@ def test_writing_memory_takes_no_system_call(fabric):
 
 def test_system_calls_are_counted_where_there_are_some(fabric):
     """An event is asserted and waited for, on both sides."""
-    with counting(*fabric.hosts) as calls:
+    with system_calls(NAME, *fabric.hosts) as calls:
         measured(fabric, "events", "--rounds", 500)
         assert min(calls()) >= 1000

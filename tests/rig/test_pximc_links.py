@@ -13,7 +13,6 @@ from pximc import (
     ASSERTED,
     CLOSED,
     DOWN,
-    INTACT,
     LOST,
     NULL,
     OK,
@@ -38,9 +37,9 @@ from pximc_sessions import (
     pair,
     peer,
     server,
-    until,
     windows,
 )
+from shell import INTACT, until
 
 LINK = "pximc_ntb"
 

@@ -4,7 +4,7 @@
 import pytest
 from ntbrig import stack
 
-from frames import TRANSPORT, wait_for_peers
+from frames import TRANSPORT, wait_for_everyone
 
 BELOW = TRANSPORT[:-1]
 RANGES = {
@@ -47,8 +47,7 @@ def test_a_parameter_out_of_range_is_named_with_its_range(pair, parameter, limit
 
 def test_after_refusals_it_loads_as_ever(pair):
     stack.load(*pair, modules=TRANSPORT[-1:])
-    for guest in pair:
-        wait_for_peers(guest, 1)
+    wait_for_everyone(*pair)
     stack.unload(*pair, modules=TRANSPORT[-1:])
 
 
@@ -59,8 +58,7 @@ def test_without_a_device_it_says_so_and_waits_for_one(pair):
     assert "no NTB device is free" in guest.run("dmesg").out
     stack.load(guest, modules=("ntb_hw_ivshmem",))
     stack.load(pair[1], modules=TRANSPORT[-1:])
-    for guest in pair:
-        wait_for_peers(guest, 1)
+    wait_for_everyone(*pair)
     stack.unload(*pair, modules=TRANSPORT[-1:])
 
 

@@ -7,7 +7,7 @@ import contextlib
 import pytest
 from ntbrig import stack
 
-from frames import BROADCAST, SELF, TRANSPORT, peer_id, wait_for_peers
+from frames import BROADCAST, SELF, TRANSPORT, peer_id, wait_for_everyone, wait_for_peers
 from samples import ECHO, ECHO_ID, SAMPLE, order, values, wait_for
 
 RP = 0
@@ -19,8 +19,7 @@ def fabric(boot):
     """Three hosts whose links are up."""
     fabric = boot(hosts=3)
     stack.load(*fabric.hosts, modules=TRANSPORT)
-    for guest in fabric.hosts:
-        wait_for_peers(guest, 2)
+    wait_for_everyone(*fabric.hosts)
     return fabric
 
 
@@ -100,8 +99,7 @@ def test_peers_are_announced_to_a_function_in_c(fabric):
         stack.load(fabric.eps[0], modules=("pximc_ntb",))
         wait_for_peers(fabric.rp, 2)
         assert values(fabric.rp, C)["peers"] == 2
-        for guest in fabric.hosts:
-            wait_for_peers(guest, 2)
+        wait_for_everyone(*fabric.hosts)
 
 
 @pytest.mark.parametrize("size", [0, 100, 20000])
@@ -127,8 +125,7 @@ def test_a_killed_peer_costs_frames_and_nothing_else(fabric):
             wait_for(ep2, C, received=100)
             ep2.kill()
             victim.callback(ep2.boot)
-            for guest in (rp, ep1):
-                wait_for_peers(guest, 1, timeout=5)
+            wait_for_everyone(rp, ep1, timeout=5)
             flood.wait().check()
             seen = values(rp, C)
             assert seen["success"] + seen["fail"] == 100000
@@ -141,8 +138,7 @@ def test_a_killed_peer_costs_frames_and_nothing_else(fabric):
             assert again["fail"] == seen["fail"] + 5
             assert_nothing_is_lost(rp, ep1)
         stack.load(ep2, modules=TRANSPORT)
-        for guest in fabric.hosts:
-            wait_for_peers(guest, 2)
+        wait_for_everyone(*fabric.hosts)
         with loaded(ep2):
             rp.run(order(gone, 5, 100))
             assert wait_for(ep2, C, received=5)["received"] == 5
@@ -183,7 +179,6 @@ def test_the_transport_may_go_while_a_function_in_c_receives(fabric):
             for host in (ep1, rp):
                 stack.unload(host, modules=("pximc_ntb",))
                 stack.load(host, modules=("pximc_ntb",))
-                for guest in fabric.hosts:
-                    wait_for_peers(guest, 2)
+                wait_for_everyone(*fabric.hosts)
             flood.wait().check()
         assert_nothing_is_lost(rp, ep1)

@@ -167,7 +167,7 @@ def test_nothing_is_written_once_the_peer_is_gone(fabric, how):
         both.paint(1)
         both.start(*[ALL] * 256)
         if how == "killed":
-            both.user.kill()
+            both.user.end()
         elif how == "withdrawn":
             both.owner.remove(both.segment, MP.REMOVE_FORCE)
             # Its memory is somebody else's now.

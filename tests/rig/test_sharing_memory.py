@@ -5,15 +5,14 @@ The bridges have three windows, of which the third can be led to any page.
 """
 
 import errno
-import time
 from contextlib import contextmanager
 
 import pytest
 import sharing
 from ntbrig import stack
-from ntbrig.settings import MIB, PATIENCE
+from ntbrig.settings import MIB
 from pximc import MODULES
-from sharing import MP
+from sharing import MP, fails
 
 PAGE = 0x1000
 # Memory that the kernel leaves alone, and what it uses.
@@ -56,13 +55,6 @@ def ends(request, fabric):
         yield both
 
 
-@contextmanager
-def fails(number):
-    with pytest.raises(OSError) as raised:
-        yield
-    assert raised.value.errno == number
-
-
 def empty(process, number, room, flags=0):
     fields = {"id": number, "length": room, "flags": MP.SEGMENT_EMPTY | flags}
     return process.call("SEGMENT_CREATE", "mp_segment_create", **fields).handle
@@ -78,32 +70,17 @@ def show(process, handle, interface):
     process.at("PUBLISH", handle, interface)
 
 
-def pinned(guest):
-    """Pages that are pinned now."""
-    # Each processor keeps some of the counts to itself until then.
-    lines = guest.run("echo 1 > /proc/sys/vm/stat_refresh; cat /proc/vmstat").out.splitlines()
-    numbers = dict(line.split() for line in lines)
-    return int(numbers["nr_foll_pin_acquired"]) - int(numbers["nr_foll_pin_released"])
-
-
-def wait_until_unpinned(guest, before):
-    end = time.monotonic() + 15 * PATIENCE
-    while pinned(guest) != before:
-        assert time.monotonic() < end, f"{guest}: pages stay pinned"
-        time.sleep(0.1)
-
-
 @pytest.mark.parametrize("length", [PAGE, 2 * MIB])
 def test_memory_of_a_process_is_a_segment_for_others(ends, length):
     """SI-REGMEM-6, SI-CRSEG-4"""
     owner, back, user, there = ends
     memory = owner.memory(length)
-    before = pinned(owner.guest)
+    before = sharing.pinned(owner.guest)
     segment = empty(owner, 31, length)
     with fails(errno.ENXIO):
         owner.at("PREPARE", segment, back)
     fill(owner, segment, memory, length)
-    assert pinned(owner.guest) - before == length // PAGE
+    assert sharing.pinned(owner.guest) - before == length // PAGE
     show(owner, segment, back)
     connection = user.connect(there, MP.OBJECT_SEGMENT, 31)
     remote = user.map_connection(connection)
@@ -127,7 +104,7 @@ def test_memory_of_a_process_is_a_segment_for_others(ends, length):
     while owner.notice(segment) != MP.NOTICE_DISCONNECTED:
         pass
     owner.remove(segment)
-    wait_until_unpinned(owner.guest, before)
+    sharing.wait_until_unpinned(owner.guest, before)
 
 
 def test_pages_that_are_no_run_are_for_this_host_only(fabric):
@@ -177,10 +154,10 @@ def test_a_segment_is_filled_once_with_whole_pages_of_its_process(fabric):
             with fails(errno.EINVAL):
                 fill(owner, segment, address, length)
         owner.unmap(memory + PAGE, PAGE)
-        before = pinned(owner.guest)
+        before = sharing.pinned(owner.guest)
         with fails(errno.EFAULT):
             fill(owner, segment, memory, 2 * PAGE)
-        assert pinned(owner.guest) == before
+        assert sharing.pinned(owner.guest) == before
         assert owner.call("SEGMENT", "mp_segment", handle=segment).length == 0
         fill(owner, segment, memory + 2 * PAGE, 2 * PAGE)
         with fails(errno.EEXIST):
@@ -209,7 +186,7 @@ def test_who_may_not_pin_so_much_or_name_addresses_is_told_so(fabric):
 
 def test_pages_stay_pinned_until_nobody_reaches_them(fabric):
     """SI-REGMEM-7, SI-NTB-9"""
-    before = pinned(fabric.hosts[1])
+    before = sharing.pinned(fabric.hosts[1])
     with pair(fabric) as (owner, back, user, there):
         memory = owner.memory(PAGE)
         segment = empty(owner, 39, PAGE)
@@ -218,11 +195,11 @@ def test_pages_stay_pinned_until_nobody_reaches_them(fabric):
         connection = user.connect(there, MP.OBJECT_SEGMENT, 39)
         remote = user.map_connection(connection)
         user.write(remote, b"while it lives")
-        owner.kill()
+        owner.end()
         assert user.notice(connection) == MP.NOTICE_DISCONNECTED
         assert user.notice(connection) == MP.NOTICE_LOST
         assert user.read(remote, 8) == b"\xff" * 8
-        wait_until_unpinned(fabric.hosts[1], before)
+        sharing.wait_until_unpinned(fabric.hosts[1], before)
 
 
 def test_a_connection_to_memory_of_a_process_outlives_an_outage(fabric):
@@ -275,14 +252,14 @@ def test_pinned_memory_is_copied_in_the_background(ends):
     for at in range(0, length, 8 * PAGE):
         user.write(memory + at + 5, b"%08x" % at)
     queue = user.call("QUEUE_CREATE", "mp_queue_create", interface=there, entries=4).handle
-    before = pinned(user.guest)
+    before = sharing.pinned(user.guest)
     copies = ((memory + 5, 0, 8), (memory, 0, 0), (memory + 5, 1, length - 5))
     start(user, queue, 0, connection, *copies, flags=MP.QUEUE_PINNED)
     assert user.wait(queue, MP.EVENT_DONE) == MP.EVENT_DONE
     assert user.call("QUEUE", "mp_queue", handle=queue).state == MP.QUEUE_DONE
     for at in range(0, length, 8 * PAGE):
         assert owner.read(local + at + 1, 8) == b"%08x" % at
-    wait_until_unpinned(user.guest, before)
+    sharing.wait_until_unpinned(user.guest, before)
     user.unmap(memory + PAGE, PAGE)
     with fails(errno.EFAULT):
         start(user, queue, 0, connection, (memory, 0, length), flags=MP.QUEUE_PINNED)

@@ -8,10 +8,11 @@ from typing import NamedTuple, Optional
 
 import pytest
 import sisci
-from frames import wait_for_peers
+from frames import wait_for_everyone
 from ntbrig import stack
 from pximc import MODULES
-from sisci import NODES, ONES, PAGE, SCI, Callback, Program, fails, until
+from shell import INTACT, until
+from sisci import NODES, ONES, PAGE, SCI, Callback, Program, fails
 
 MIB = 1 << 20
 ROOT, EXPORTER, IMPORTER = range(3)
@@ -57,7 +58,7 @@ class Bystanders:
         self._rounds += 1
         program.fill(remote, PAGE, self._rounds)
         assert program.look(sequence) == "OK"
-        assert self._owner.check(self._local + host * PAGE, PAGE, self._rounds) == 0
+        assert self._owner.check(self._local + host * PAGE, PAGE, self._rounds) == INTACT
         assert told.calls() == []
 
     def close(self):
@@ -141,14 +142,14 @@ class Segment:
         """The id can be used again, and the memory has nobody else's traces."""
         segment = owner.segment(self.number, PAGE)
         _, local = owner.map_local(segment)
-        assert owner.same(local, PAGE, 0) == 0
+        assert owner.same(local, PAGE, 0) == INTACT
         connection = user.connect(self.scene.node, self.number)
         mapped, remote = user.map_remote(connection)
         sequence = user.sequence(mapped)
         assert user.start(sequence) == "OK"
         user.fill(remote, PAGE, 9)
         assert user.look(sequence) == "OK"
-        assert owner.check(local, PAGE, 9) == 0
+        assert owner.check(local, PAGE, 9) == INTACT
 
 
 _STATUS = {
@@ -173,7 +174,7 @@ class Mapped(Segment):
         assert self.user.look(self.sequence) == "OK"
 
     def during_outage(self):
-        assert self.user.same(self.remote, PAGE, ONES) == 0
+        assert self.user.same(self.remote, PAGE, ONES) == INTACT
         assert self.user.look(self.sequence) == "PENDING"
 
     def check(self, way):
@@ -186,7 +187,7 @@ class Mapped(Segment):
             user.fill(self.remote, PAGE, 6)
             assert user.look(self.sequence) == "OK"
             _, local = self.scene.owner.map_local(self.segment)
-            assert self.scene.owner.check(local, PAGE, 6) == 0
+            assert self.scene.owner.check(local, PAGE, 6) == INTACT
             return
         assert self.user.look(self.sequence) == "NOT_RETRIABLE" or way.outage
         with fails("NOT_CONNECTED"):
@@ -197,10 +198,10 @@ class Mapped(Segment):
         owner = self.scene.owner if way.owner is not None else self.scene.program(self.scene.there)
         _, theirs = owner.map_local(owner.segment(LATER, 16 * PAGE), 16 * PAGE)
         owner.fill(theirs, 16 * PAGE, 8)
-        assert self.user.same(self.remote, PAGE, ONES) == 0
+        assert self.user.same(self.remote, PAGE, ONES) == INTACT
         # What a program stores there it may find again itself.
         self.user.storm(self.remote, PAGE, 0x77, 100)
-        assert owner.check(theirs, 16 * PAGE, 8) == 0
+        assert owner.check(theirs, 16 * PAGE, 8) == INTACT
 
     def close(self, way):
         if way.user is not None:
@@ -375,11 +376,11 @@ KINDS["everything"] = tuple(kind for (kind,) in KINDS.values())
 
 
 def kill_importer(scene, _):
-    scene.user.kill()
+    scene.user.end()
 
 
 def kill_exporter(scene, _):
-    scene.owner.kill()
+    scene.owner.end()
 
 
 def notify(scene, held):
@@ -434,8 +435,7 @@ def unload(scene, _):
     exporter = scene.fabric.hosts[EXPORTER]
     stack.unload(exporter, modules=("pximc_ntb",))
     stack.load(exporter, modules=("pximc_ntb",))
-    for host in scene.fabric.hosts:
-        wait_for_peers(host, 2)
+    wait_for_everyone(*scene.fabric.hosts)
 
 
 def kill_host(which):
@@ -444,8 +444,7 @@ def kill_host(which):
         guest.kill()
         guest.boot()
         stack.load(guest, modules=MODULES)
-        for host in scene.fabric.hosts:
-            wait_for_peers(host, 2)
+        wait_for_everyone(*scene.fabric.hosts)
         sisci.configure(*scene.fabric.hosts)
 
     return kill

@@ -9,7 +9,7 @@ import itertools
 import pytest
 from ntbrig import stack
 
-from ether import ping, stream, wait_for_everyone
+from ether import ping, stream
 from frames import (
     BROADCAST,
     TEST,
@@ -17,11 +17,16 @@ from frames import (
     counters,
     peer_id,
     send,
+    wait_for_everyone,
     wait_for_peers,
     wait_until_received,
 )
 
-TOPOLOGIES = [("star", 3), ("mesh", 3), ("mixed", 4)]
+TOPOLOGIES = [
+    pytest.param(("star", 3), id="star"),
+    pytest.param(("mesh", 3), id="mesh", marks=pytest.mark.long),
+    pytest.param(("mixed", 4), id="mixed"),
+]
 
 
 def service(guest, name):
@@ -41,12 +46,12 @@ def share_a_bridge(fabric, a, b):
     return any({a.port, b.port} <= set(board.hosts) for board in fabric.settings.boards)
 
 
-@pytest.fixture(scope="module", params=TOPOLOGIES, ids=lambda p: p[0])
+@pytest.fixture(scope="module", params=TOPOLOGIES)
 def fabric(request, boot):
     topology, hosts = request.param
     fabric = boot(hosts=hosts, topology=topology)
     stack.bring_up(*fabric.hosts)
-    wait_for_everyone(fabric)
+    wait_for_everyone(*fabric.hosts)
     yield fabric
     fabric.close()
 
@@ -119,7 +124,7 @@ def test_an_endpoint_that_dies_is_missed_and_found_again_by_all(fabric):
     last.start()
     last.wait_ready()
     stack.bring_up(last)
-    wait_for_everyone(fabric)
+    wait_for_everyone(*fabric.hosts)
     ping(first, stack.address(last))
     stream(last, first, mib=4)
 
@@ -137,7 +142,7 @@ def test_hosts_may_come_in_any_order(fabric, order):
     for number in order:
         stack.load(hosts[number])
         stack.configure(hosts[number])
-    wait_for_everyone(fabric)
+    wait_for_everyone(*fabric.hosts)
     assert [peer_id(guest) for guest in fabric.hosts] == ids
     for guest, other in itertools.combinations(fabric.hosts, 2):
         ping(guest, stack.address(other))
@@ -154,7 +159,7 @@ def test_without_the_root_processor_only_neighbours_are_left(fabric):
         )
         wait_for_peers(guest, neighbours)
     stack.bring_up(fabric.rp)
-    wait_for_everyone(fabric)
+    wait_for_everyone(*fabric.hosts)
     for guest, other in itertools.permutations(fabric.hosts, 2):
         ping(guest, stack.address(other))
 
@@ -165,7 +170,7 @@ def test_a_receiver_that_stands_still_stops_nobody_elses_frames(boot):
     fabric = boot(hosts=4, topology="star")
     rp, first, frozen, last = fabric.hosts
     stack.bring_up(*fabric.hosts, parameters={"pximc_ntb": "timeout_ms=60000"})
-    wait_for_everyone(fabric)
+    wait_for_everyone(*fabric.hosts)
     for other in (rp, last):
         ping(first, stack.address(other))
     count = 5000

@@ -30,10 +30,10 @@ def fabric(boot):
     return boot(hosts=2, kernel_options=spare)
 
 
-def load(*guests):
+def load(*guests, **more):
     """Loads all modules, with windows that can be led to physical memory."""
-    windows = {"ntb_hw_ivshmem": "mw_count=4"}
-    stack.load(*guests, modules=pximc.MODULES, parameters=windows)
+    parameters = {"ntb_hw_ivshmem": "mw_count=4", **more}
+    stack.load(*guests, modules=pximc.MODULES, parameters=parameters)
     pximc.wait_until_up(*guests)
     for guest in guests:
         guest.run(f"chgrp {NOBODY} {DEVICE} && chmod 660 {DEVICE}")
@@ -62,17 +62,31 @@ def run(fabric, seed, calls, more=""):
     return [{name: int(count) for name, count in counts} for counts in found], outputs
 
 
-def fail_allocations(guest):
-    """Has those fail that a thread asks for; whether the kernel can do that."""
-    there = "/sys/kernel/debug"
-    if guest.run(f"test -d {there}/failslab", check=False).rc != 0:
+FAULTS = "/sys/kernel/debug"
+
+
+def can_fail(guest):
+    """Has allocations and copies fail that a thread asks for, without a word of the kernel;
+    whether the kernel can do that."""
+    if guest.run(f"test -d {FAULTS}/failslab", check=False).rc != 0:
         return False
     guest.run(
-        f"for kind in failslab fail_page_alloc; do"
-        f" echo 0 > {there}/$kind/verbose; echo N > {there}/$kind/ignore-gfp-wait; done;"
-        f" echo 0 > {there}/fail_page_alloc/min-order"
+        f"for kind in failslab fail_page_alloc fail_usercopy; do"
+        f" echo 0 > {FAULTS}/$kind/verbose; done;"
+        f" echo N > {FAULTS}/failslab/ignore-gfp-wait;"
+        f" echo N > {FAULTS}/fail_page_alloc/ignore-gfp-wait"
     )
+    fail_allocations(guest, True)
     return True
+
+
+def fail_allocations(guest, which):
+    """Has all allocations among those that fail, or none."""
+    cache_filter, order = ("N", 0) if which else ("Y", 20)
+    guest.run(
+        f"echo {cache_filter} > {FAULTS}/failslab/cache-filter;"
+        f" echo {order} > {FAULTS}/fail_page_alloc/min-order"
+    )
 
 
 def assert_nothing_is_left(guest):
@@ -102,11 +116,26 @@ def test_every_answer_to_random_calls_is_one_that_may_be(fabric, seed, calls):
 
 @pytest.mark.parametrize("calls", (700, pytest.param(25_000, marks=pytest.mark.long)))
 def test_calls_that_find_no_memory_leave_everything_in_order(fabric, calls):
-    if not all([fail_allocations(guest) for guest in fabric.hosts]):
+    if not all([can_fail(guest) for guest in fabric.hosts]):
         pytest.skip("this kernel's allocations do not fail")
     load(*fabric.hosts)
     run(fabric, 7, calls, "--faults 1")
     pximc.wait_until_up(*fabric.hosts)
     for guest in fabric.hosts:
         assert_nothing_is_left(guest)
+    stack.unload(*fabric.hosts, modules=pximc.MODULES)
+
+
+def test_a_copy_that_fails_changes_nothing(fabric):
+    rp = fabric.rp
+    if not can_fail(rp):
+        pytest.skip("this kernel's copies do not fail")
+    # With few objects it is soon seen whether one that nobody can name stays.
+    load(rp, fabric.hosts[1], mp_func_user="objects=64")
+    fail_allocations(rp, False)
+    try:
+        rp.run(f"{program()} --copies 1", timeout=120 * PATIENCE)
+    finally:
+        fail_allocations(rp, True)
+    assert_nothing_is_left(rp)
     stack.unload(*fabric.hosts, modules=pximc.MODULES)

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Programs in guests that do what tests tell them: `tests/programs/*_shell.c`.
+
+`Program` is a process that runs one; what all of them can do is in `Caller`, and
+`tests/programs/common/shell.h` says how they are told.
+"""
+
+import functools
+import itertools
+import json
+import time
+from typing import NamedTuple
+
+from ntbrig import CommandFailed, GuestGone, RigError
+from ntbrig.settings import PATIENCE, programs32_dir, programs_dir
+
+
+class Wrong(NamedTuple):
+    """How many bytes are not as expected, and where the first is."""
+
+    wrong: int
+    first: int
+
+
+# All bytes are as expected.
+INTACT = Wrong(0, 0)
+
+
+def _fault(answer):
+    return answer["fault"]
+
+
+def _no_fault(answer):
+    assert answer["fault"] == 0, "the memory is not there"
+    return answer
+
+
+def _nothing(answer):
+    _no_fault(answer)
+
+
+def _wrong(answer):
+    _no_fault(answer)
+    return Wrong(answer["wrong"], answer["first"])
+
+
+def _bytes(answer):
+    return bytes.fromhex(_no_fault(answer)["bytes"])
+
+
+def _address(answer):
+    assert answer["address"], "there is no memory"
+    return answer["address"]
+
+
+def no_failure(answer):
+    assert answer["failed"] == 0
+
+
+def pid_of(answer):
+    return answer["pid"]
+
+
+def word_of(data):
+    """Bytes as programs take them."""
+    return data.hex() or "-"
+
+
+class Caller:
+    """What every program can do, run in one of its ways: memory, by its address there."""
+
+    def __init__(self, order):
+        self._order = order
+
+    def fill(self, address, length, seed):
+        """Writes a pattern."""
+        return self._order(_nothing, "fill", address, length, seed)
+
+    def check(self, address, length, seed):
+        """Compares with a pattern."""
+        return self._order(_wrong, "check", address, length, seed)
+
+    def same(self, address, length, byte):
+        """Compares all bytes with one."""
+        return self._order(_wrong, "same", address, length, byte)
+
+    def touch(self, address, length):
+        """Reads. The signal that has ended it, or 0."""
+        return self._order(_fault, "same", address, length, 0)
+
+    def write(self, address, data):
+        return self._order(_nothing, "write", address, word_of(data))
+
+    def read(self, address, length):
+        return self._order(_bytes, "read", address, length)
+
+    def storm(self, address, length, byte, milliseconds):
+        """Stores a byte everywhere, again and again."""
+        return self._order(_nothing, "storm", address, length, byte, milliseconds)
+
+    def allocate(self, length):
+        """The address of new memory, all zero."""
+        return self._order(_address, "allocate", length)
+
+    def allocate_runs(self, length):
+        """As `allocate`, in huge pages, if the guest has them."""
+        return self._order(_address, "runs", length)
+
+    def protect(self, address, length):
+        """Has everybody who reads or writes there end the program."""
+        return self._order(no_failure, "protect", address, length)
+
+
+class Call:
+    """A command that a program runs, or has run."""
+
+    def __init__(self, process, tag, decode):
+        self._process = process
+        self._start = f'{{"tag": {tag}, '
+        self._decode = decode
+        # How long it took, by the guest's own clock.
+        self.seconds = None
+
+    def _answer(self):
+        """The answer, once all of it is there."""
+        output = self._process.output
+        start = output.find(self._start)
+        end = output.find("\n", start)
+        return json.loads(output[start:end]) if 0 <= start < end else None
+
+    def returned(self):
+        return self._answer() is not None
+
+    def result(self, timeout=30.0):
+        self._process.wait_for_output(self._start, timeout)
+        while not (answer := self._answer()):
+            time.sleep(0.001)
+        if "complaint" in answer:
+            raise CommandFailed(f"the program does not understand: {answer['complaint']}")
+        self.seconds = answer["us"] / 1e6
+        return self._decode(answer)
+
+
+def directory(bits=64):
+    """Where programs and libraries are, for processes of so many bits."""
+    return programs_dir() if bits == 64 else programs32_dir()
+
+
+class Program(Caller):
+    """A process in a guest. Its methods wait for the answer."""
+
+    def __init__(self, guest, name, bits=64, how=(), env=None):
+        """`how` is a command that starts the program."""
+        super().__init__(self._run)
+        program = directory(bits) / name
+        if not program.exists():
+            raise RigError(f"{program} is missing: run `make programs`")
+        self.guest = guest
+        self.process = guest.spawn([*how, program], env=env, stdin=True)
+        # Of the last command.
+        self.seconds = None
+        self._tags = itertools.count(1)
+        self._identity = self.command("", pid_of, "identify")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+
+    def command(self, how, decode, *words):
+        """Begins a command: `how` may be `&`, in a thread, or `fork`, in a child."""
+        tag = next(self._tags)
+        line = " ".join(str(word) for word in (tag, how, *words) if word != "")
+        self.process.write((line + "\n").encode())
+        return Call(self.process, tag, decode)
+
+    def _run(self, decode, *words):
+        call = self.command("", decode, *words)
+        result = call.result()
+        self.seconds = call.seconds
+        return result
+
+    @functools.cached_property
+    def pid(self):
+        return self._identity.result()
+
+    # --- its end
+
+    def exit(self, status=0):
+        """Ends without even what is done at exits."""
+        self.command("", _nothing, "exit", status)
+        assert self.process.wait(20).rc == status
+
+    def kill(self):
+        """Does not wait until it has gone."""
+        try:
+            if not self.process.ended():
+                self.process.kill()
+        except (GuestGone, CommandFailed):
+            pass  # with its host
+
+    def reap(self):
+        try:
+            self.process.wait(20)
+        except (GuestGone, CommandFailed):
+            pass  # with its host
+
+    def end(self):
+        """Kills it, and waits until it has gone."""
+        end(self)
+
+
+def end(*programs):
+    """Kills programs, all at the same time."""
+    for program in programs:
+        program.kill()
+    for program in programs:
+        program.reap()
+
+
+def until(condition, timeout=20.0):
+    """Waits until a function returns something."""
+    deadline = time.monotonic() + timeout * PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it does not come"
+        time.sleep(0.02)
+    return found

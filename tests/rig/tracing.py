@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the kernels of guests see of programs."""
+
+from contextlib import contextmanager
+
+from ntbrig import stack
+
+_TRACING = "/sys/kernel/tracing"
+_EVENT = f"{_TRACING}/events/raw_syscalls/sys_enter"
+
+
+@contextmanager
+def system_calls(name, *guests):
+    """Counts system calls of the programs of a name; the function that is given tells how
+    many there have been on each guest."""
+    wanted = f"""echo 'comm == "{name}"' > {_EVENT}/filter"""
+    stack.everywhere(guests, f"{wanted} && echo > {_TRACING}/trace && echo 1 > {_EVENT}/enable")
+    count = f"grep -vc '^#' {_TRACING}/trace || true"
+    try:
+        yield lambda: [int(result.out) for result in stack.everywhere(guests, count)]
+    finally:
+        stop = f"echo 0 > {_EVENT}/enable && echo 0 > {_EVENT}/filter"
+        stack.everywhere(guests, f"{stop} && echo > {_TRACING}/trace")
