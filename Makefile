@@ -15,6 +15,13 @@ KERNEL_SERIES ?=
 PREFIX ?= /usr/local
 export DEBUG RACES LONG KERNEL_SERIES
 
+# What does not need each other is built side by side.
+ifeq ($(filter -j% --jobs%,$(MAKEFLAGS)),)
+MAKEFLAGS += --jobs=$(shell nproc)
+endif
+# Cargo has its own idea of how many jobs there are.
+cargo := env -u MAKEFLAGS cargo
+
 flavour := $(if $(filter 1,$(DEBUG)),debug,$(if $(filter 1,$(RACES)),races,rig))
 flavour_option := $(if $(filter-out rig,$(flavour)),--$(flavour))
 MODULES ?= $(CURDIR)/build/modules/$(flavour)$(addprefix -,$(KERNEL_SERIES))
@@ -68,12 +75,12 @@ kernel: setup
 
 ## rig: build the programs of the test rig
 rig:
-	@RUSTFLAGS="-C target-feature=+crt-static" cargo build --quiet --locked --release \
+	@RUSTFLAGS="-C target-feature=+crt-static" $(cargo) build --quiet --locked --release \
 		--target $(static_target) $(addprefix -p ,$(rig_programs))
 
 ## userlib: build the programs and libraries for users of the fabric
 userlib: setup
-	@cargo build --quiet --locked --release --manifest-path userlib/Cargo.toml \
+	@$(cargo) build --quiet --locked --release --manifest-path userlib/Cargo.toml \
 		--target $(static_target) --workspace --lib --bins --examples
 	@scripts/pximc.sh build32
 
@@ -90,17 +97,20 @@ programs: userlib $(test_programs) $(test_programs32)
 
 test_cflags := -std=gnu11 -O2 -Wall -Wextra -Werror -pthread -Iuserlib/include
 
-test_headers := $(wildcard userlib/include/*.h) $(wildcard examples/pximc/engine.[ch])
+# What they have in common, and what they include.
+test_common := $(wildcard tests/programs/common/*.c)
+test_headers := $(wildcard userlib/include/*.h tests/programs/*.h tests/programs/common/*.h) \
+	$(wildcard examples/pximc/engine.[ch])
 
 # Cargo calls the library of SISCI by its crate; programs look for it by its right name.
-$(test_programs): $(RIG_PROGRAMS)/%: tests/programs/%.c $(test_headers) | userlib
+$(test_programs): $(RIG_PROGRAMS)/%: tests/programs/%.c $(test_common) $(test_headers) | userlib
 	@ln -sf libsisci_ffi.so $(RIG_PROGRAMS)/libsisci.so
-	@$(CC) $(test_cflags) -o $@ $< -L$(RIG_PROGRAMS) \
+	@$(CC) $(test_cflags) -o $@ $< $(test_common) -L$(RIG_PROGRAMS) \
 		$(if $(filter sisci_%,$*),-lsisci -ldl,-lpximc64) '-Wl,-rpath,$$ORIGIN'
 
-$(test_programs32): $(PROGRAMS32)/%: tests/programs/%.c $(test_headers) | userlib
+$(test_programs32): $(PROGRAMS32)/%: tests/programs/%.c $(test_common) $(test_headers) | userlib
 	@[ ! -e $(@D)/libpximc64.so ] || $(CC) -m32 $(test_cflags) -o $@ $< \
-		-L$(@D) -lpximc64 '-Wl,-rpath,$$ORIGIN'
+		$(test_common) -L$(@D) -lpximc64 '-Wl,-rpath,$$ORIGIN'
 
 ## demo: boot HOSTS=2|3|4 hosts and show them talking over the NTB
 demo: setup modules rig examples

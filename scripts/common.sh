@@ -18,6 +18,9 @@ program=$(basename -- "$0")
 kernel_path=$cache/tools/bin:/usr/sbin:/usr/bin:/sbin:/bin
 # shellcheck disable=SC2034
 llvm=19
+# A make that a script runs does not share the jobs of the one that runs the script.
+[ -z "${MAKEFLAGS:-}" ] ||
+	MAKEFLAGS=$(sed -E 's/(^| )(-j[0-9]*|--jobserver-[a-z]+=[^ ]*)//g' <<<"$MAKEFLAGS")
 export LIBCLANG_PATH=${LIBCLANG_PATH:-/usr/lib/llvm-$llvm/lib}
 
 say() {

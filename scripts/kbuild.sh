@@ -68,4 +68,4 @@ arguments=(--no-print-directory -C "$kdir" "M=$checkout" "MO=$output" "RUSTC=$ru
 compiler=$(compiler_arguments)
 [ -z "$compiler" ] || arguments+=("$compiler")
 mkdir -p "$output"
-PATH=$kernel_path:$PATH exec make "${arguments[@]}" "$@"
+PATH=$kernel_path:$PATH exec make -j"$(nproc)" "${arguments[@]}" "$@"

@@ -43,6 +43,8 @@ places() {
 		userlib/fabric/src/map.rs       memory that others change
 		userlib/fabric/src/status.rs    the same
 		userlib/fabric-storm/           makes calls that no library would make
+		userlib/forks/                  forks, for tests
+		userlib/processes/              shares what each process has between threads
 		userlib/pximc-dispatcher/       loads libraries in C and stands for them
 		userlib/pximc-ntb/              the interface for programs in C
 		userlib/sisci-ffi/              the same

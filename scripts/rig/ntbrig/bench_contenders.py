@@ -16,13 +16,7 @@ HARDWARE = ("mp_kernel", "ntb_hw_ivshmem")
 FABRIC = ("mp_transport", "pximc_ntb", "mp_func_ether")
 DEVICE = "0000:00:1c.0"
 
-_TIMEOUT = 40.0
 _LINK_SECONDS = 30
-
-
-def everywhere(guests, command, timeout=_TIMEOUT):
-    """Runs a command in all guests at once; it must succeed in each."""
-    return [p.wait().check() for p in [guest.spawn(command, timeout) for guest in guests]]
 
 
 def _insmod(module, parameters=""):
@@ -34,7 +28,7 @@ def _loaded(guests, load, unload):
     """Runs a shell command before, and `unload` of the guests after; on each of
     them that still works if something went wrong."""
     try:
-        everywhere(guests, load)
+        stack.everywhere(guests, load)
         yield
     except BaseException:
         for guest in guests:
@@ -46,7 +40,7 @@ def _loaded(guests, load, unload):
 
 def _command(text):
     """What runs a shell command in guests, all at once."""
-    return lambda *guests: everywhere(guests, text)
+    return lambda *guests: stack.everywhere(guests, text)
 
 
 @contextlib.contextmanager

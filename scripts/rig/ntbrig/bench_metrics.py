@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Callable
 
 from . import bench_contenders as contenders
+from . import stack
 from .agent import CommandFailed
 from .settings import MIB
 
@@ -76,7 +77,7 @@ def tcp_rr(interface, seconds):
 
 def _busy_poll(guests, microseconds):
     words = f"net.core.busy_poll={microseconds} net.core.busy_read={microseconds}"
-    contenders.everywhere(guests, f"sysctl -qw {words}")
+    stack.everywhere(guests, f"sysctl -qw {words}")
 
 
 def tcp_rr_busypoll(interface, seconds):

@@ -22,6 +22,7 @@ _PARAMETERS = {"pximc_ntb": "timeout_ms=2000"}
 _ALIKE = ("switchtec", "epf")
 _FEW_HOSTS = {"intel": 5, "amd": 3, "epf": 6, "tiny": 2}
 
+_TIMEOUT = 40.0
 _LOAD_TIMEOUT = 30.0
 # How long the kernel's ntb_transport may take to notice that its peer has gone.
 _TRANSPORT_CLEANUP = 1.0
@@ -74,6 +75,11 @@ def _insmod(guest, names, parameters):
     return " && ".join(words)
 
 
+def everywhere(guests, command, timeout=_TIMEOUT):
+    """Runs a command in all guests at once; it must succeed in each. Their results."""
+    return [p.wait().check() for p in [guest.spawn(command, timeout) for guest in guests]]
+
+
 def load(*guests, modules=MODULES, parameters=None):
     """Loads modules in all these guests at once.
 
@@ -89,8 +95,7 @@ def load(*guests, modules=MODULES, parameters=None):
 def unload(*guests, modules=MODULES):
     """Unloads modules, last loaded first."""
     command = " && ".join(f"rmmod {name}" for name in reversed(modules))
-    for process in [guest.spawn(command, _LOAD_TIMEOUT) for guest in guests]:
-        process.wait().check()
+    everywhere(guests, command, _LOAD_TIMEOUT)
 
 
 def unload_mainline_network(*guests):
