@@ -35,6 +35,13 @@ def pytest_collection_modifyitems(items):
             item.add_marker(skip)
 
 
+def pytest_terminal_summary(terminalreporter):
+    """Shows why a test was repeated, also when it passed then."""
+    for report in terminalreporter.stats.get("rerun", []):
+        terminalreporter.section(f"repeated: {report.nodeid}", sep="-")
+        terminalreporter.write_line(report.longreprtext)
+
+
 class Booter:
     """Boots fabrics; ends them all together."""
 

@@ -30,6 +30,9 @@ HOSTS = int(os.environ.get("CHAOS_HOSTS") or (4 if LONG else 3))
 SEED = int(os.environ.get("CHAOS_SEED") or (time.time_ns() if LONG else 1))
 MODULES = (*stack.MODULES, USER)
 LINK, ETHER = "pximc_ntb", "mp_func_ether"
+DEVICE = "/dev/mp_fabric"
+# Programs of whoever works.
+USERS = ("python3", "pximc_shell", "share_shell")
 
 # Seconds until all hosts know each other again, and until all work has got on.
 BACK, ON = 20, 60
@@ -71,14 +74,14 @@ class Faults:
             "cable": self.cable,
             "link module": lambda guest: self.module(guest, LINK),
             "ether module": lambda guest: self.module(guest, ETHER),
+            "user module": self.user_module,
             "freeze": self.freeze,
             "memory": self.memory,
             "processor": self.processor,
         }
 
     def process(self, guest):
-        names = ["python3", "pximc_shell", "share_shell"]
-        guest.run(f"pkill -9 -x {self.dice.choice(names)}", check=False)
+        guest.run(f"pkill -9 -x {self.dice.choice(USERS)}", check=False)
         return lambda: None
 
     def power(self, guest):
@@ -111,6 +114,15 @@ class Faults:
                 stack.configure(guest)
 
         return back
+
+    def user_module(self, guest):
+        # Nobody can open the device while those who have it open end.
+        end = "".join(f"pkill -9 -x {name}; " for name in USERS)
+        guest.run(
+            f"rm {DEVICE}; {end}until rmmod {USER}; do sleep 0.1; done",
+            timeout=30 * PATIENCE,
+        )
+        return lambda: stack.load(guest, modules=(USER,))
 
     def freeze(self, guest):
         guest.freeze()

@@ -5,6 +5,7 @@ allows, nobody hangs, and nothing is left. `userlib/fabric-storm` makes the call
 the answers."""
 
 import re
+from contextlib import contextmanager
 
 import pytest
 from ntbrig import RigError, stack
@@ -30,13 +31,29 @@ def fabric(boot):
     return boot(hosts=2, kernel_options=spare)
 
 
-def load(*guests, **more):
-    """Loads all modules, with windows that can be led to physical memory."""
+def assert_nothing_is_left(guest):
+    assert guest.run("pgrep fabric_storm", check=False).out == ""
+    # Who opens the device now finds it as it was.
+    with pximc.Process(guest) as process:
+        process.wait_for_windows()
+
+
+@contextmanager
+def loaded(guests, **more):
+    """All modules, with windows that can be led to physical memory."""
     parameters = {"ntb_hw_ivshmem": "mw_count=4", **more}
     stack.load(*guests, modules=pximc.MODULES, parameters=parameters)
-    pximc.wait_until_up(*guests)
-    for guest in guests:
-        guest.run(f"chgrp {NOBODY} {DEVICE} && chmod 660 {DEVICE}")
+    try:
+        pximc.wait_until_up(*guests)
+        for guest in guests:
+            guest.run(f"chgrp {NOBODY} {DEVICE} && chmod 660 {DEVICE}")
+        yield
+        for guest in guests:
+            assert_nothing_is_left(guest)
+    finally:
+        # Those who called belong to no failed test that is repeated.
+        stack.everywhere(guests, "pkill -9 fabric_storm; true")
+        stack.unload(*guests, modules=pximc.MODULES)
 
 
 def program():
@@ -89,41 +106,28 @@ def fail_allocations(guest, which):
     )
 
 
-def assert_nothing_is_left(guest):
-    assert guest.run("pgrep fabric_storm", check=False).out == ""
-    # Who opens the device now finds it as it was.
-    with pximc.Process(guest) as process:
-        process.wait_for_windows()
-
-
 @pytest.mark.parametrize(
     ("seed", "calls"),
     ((1, 2000), (3, 2000), pytest.param(1000, 250_000, marks=pytest.mark.long)),
 )
 def test_every_answer_to_random_calls_is_one_that_may_be(fabric, seed, calls):
-    load(*fabric.hosts)
-    succeeded, outputs = run(fabric, seed, calls, f"--nobody {NOBODY}")
+    with loaded(fabric.hosts):
+        succeeded, outputs = run(fabric, seed, calls, f"--nobody {NOBODY}")
     for counts, output in zip(succeeded, outputs):
         assert counts.keys() == NAMES, output
         # There are no devices for which a window has an address, nor must there be; and not
         # each of them fills a segment.
         rare = {"SESSION_ADDRESS", "SESSION_ACCESS", "SEGMENT_FILL"}
         assert all(count for name, count in counts.items() if name not in rare), output
-    for guest in fabric.hosts:
-        assert_nothing_is_left(guest)
-    stack.unload(*fabric.hosts, modules=pximc.MODULES)
 
 
 @pytest.mark.parametrize("calls", (700, pytest.param(25_000, marks=pytest.mark.long)))
 def test_calls_that_find_no_memory_leave_everything_in_order(fabric, calls):
     if not all([can_fail(guest) for guest in fabric.hosts]):
         pytest.skip("this kernel's allocations do not fail")
-    load(*fabric.hosts)
-    run(fabric, 7, calls, "--faults 1")
-    pximc.wait_until_up(*fabric.hosts)
-    for guest in fabric.hosts:
-        assert_nothing_is_left(guest)
-    stack.unload(*fabric.hosts, modules=pximc.MODULES)
+    with loaded(fabric.hosts):
+        run(fabric, 7, calls, "--faults 1")
+        pximc.wait_until_up(*fabric.hosts)
 
 
 def test_a_copy_that_fails_changes_nothing(fabric):
@@ -131,11 +135,9 @@ def test_a_copy_that_fails_changes_nothing(fabric):
     if not can_fail(rp):
         pytest.skip("this kernel's copies do not fail")
     # With few objects it is soon seen whether one that nobody can name stays.
-    load(rp, fabric.hosts[1], mp_func_user="objects=64")
-    fail_allocations(rp, False)
-    try:
-        rp.run(f"{program()} --copies 1", timeout=120 * PATIENCE)
-    finally:
-        fail_allocations(rp, True)
-    assert_nothing_is_left(rp)
-    stack.unload(*fabric.hosts, modules=pximc.MODULES)
+    with loaded(fabric.hosts, mp_func_user="objects=64"):
+        fail_allocations(rp, False)
+        try:
+            rp.run(f"{program()} --copies 1", timeout=120 * PATIENCE)
+        finally:
+            fail_allocations(rp, True)
