@@ -115,10 +115,10 @@ def test_every_answer_to_random_calls_is_one_that_may_be(fabric, seed, calls):
         succeeded, outputs = run(fabric, seed, calls, f"--nobody {NOBODY}")
     for counts, output in zip(succeeded, outputs):
         assert counts.keys() == NAMES, output
-        # There are no devices for which a window has an address, nor must there be; and not
-        # each of them fills a segment.
-        rare = {"SESSION_ADDRESS", "SESSION_ACCESS", "SEGMENT_FILL"}
-        assert all(count for name, count in counts.items() if name not in rare), output
+    # There need be no devices for which a window has an address, and few fill a segment.
+    rare = {"SESSION_ADDRESS", "SESSION_ACCESS", "SEGMENT_FILL"}
+    never = {name for name in NAMES if not any(counts[name] for counts in succeeded)}
+    assert never <= rare, outputs
 
 
 @pytest.mark.parametrize("calls", (700, pytest.param(25_000, marks=pytest.mark.long)))

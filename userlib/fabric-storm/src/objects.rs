@@ -46,6 +46,8 @@ pub struct Thing {
     pub window: (u64, u64),
     /// It was made without memory.
     is_empty: bool,
+    /// Others of the user can attach to it.
+    is_shared: bool,
     /// Of a queue: the most copies, and whether it was ever started.
     entries: u32,
     was_started: bool,
@@ -60,6 +62,7 @@ impl Thing {
             number: 0,
             window: (0, 0),
             is_empty: false,
+            is_shared: false,
             entries: 0,
             was_started: false,
         }
@@ -301,7 +304,19 @@ impl Worker {
             None => &[ENOENT],
         };
         let share = mp_handle { size: 0, handle };
-        let _ = self.ask(of, &SEGMENT_SHARE, share, allowed, &format!("{handle:#x}"));
+        let text = format!("{handle:#x}");
+        if self.ask(of, &SEGMENT_SHARE, share, allowed, &text).is_ok() {
+            let things = &mut self.contexts[of.0].things;
+            let shared = things.iter_mut().filter(|thing| thing.handle == handle);
+            shared.for_each(|thing| thing.is_shared = true);
+        }
+    }
+
+    /// The number of a segment that can be attached to, if this process has shared one.
+    fn shared_number(&mut self) -> Option<u32> {
+        let things = self.contexts.iter().flat_map(|context| &context.things);
+        let shared: Vec<_> = things.filter(|t| t.is_shared && t.number != 0).collect();
+        (!shared.is_empty()).then(|| self.caller.random.pick(&shared).number)
     }
 
     pub fn attach_segment(&mut self) {
@@ -309,8 +324,9 @@ impl Worker {
         if !self.has_room(of.0) {
             return;
         }
+        let shared = self.shared_number();
         let random = self.random();
-        let id = random.below(NUMBERS) as u32;
+        let id = shared.unwrap_or(random.below(NUMBERS) as u32);
         let reserved = u32::from(random.one_in(20));
         let allowed: &[i32] = match reserved {
             0 => &[OK, ENOENT, EPERM, EDQUOT, ENOMEM],
