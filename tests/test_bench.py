@@ -36,6 +36,7 @@ def samples():
         ("", "sisci", "sisci_store_latency"): of(0.55, 0.54),
         ("", "sisci", "sisci_interrupt"): of(60.0, 70.0),
         ("", "sisci", "sisci_dma"): of(900.0, 890.0),
+        ("", "sisci", "sisci_dma_single"): of(400.0, 410.0),
         ("", "sisci", "raw_window_latency"): of(0.5, 0.5),
         ("", "sisci", "raw_event_latency"): of(50.0, 50.0),
         ("", "sisci", "raw_engine"): of(1000.0, 1000.0),
@@ -164,8 +165,9 @@ def test_each_result_belongs_to_a_part(samples):
     assert "tcp_rr" in parts["ethernet"]
     assert "pximc_window_write" in parts["pximc"]
     assert parts["sisci"] == {
-        "sisci_window_write", "sisci_store_latency", "sisci_interrupt", "sisci_dma"
-    }
+        "sisci_window_write", "sisci_store_latency", "sisci_interrupt", "sisci_dma",
+        "sisci_dma_single",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

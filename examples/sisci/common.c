@@ -43,7 +43,7 @@ static void help(FILE *to, const char *name, const struct program *program)
 	if (program->sizes)
 		fprintf(to, "  --sizes LIST    bytes, %s\n", program->sizes);
 	if (program->pieces)
-		fprintf(to, "  --pieces N      of a vector, %u\n", program->pieces);
+		fprintf(to, "  --pieces N      entries of a vector, %u\n", program->pieces);
 	fprintf(to, "  --json          a line for each result\n");
 }
 

@@ -25,7 +25,7 @@ struct options {
 	unsigned int id;	/* of the segment or interrupt */
 	unsigned int rounds;
 	unsigned int patience;	/* milliseconds until the other one is there */
-	unsigned int pieces;	/* of a vector */
+	unsigned int pieces;	/* entries of a vector */
 	size_t sizes[MOST_SIZES];	/* bytes */
 	unsigned int count;	/* of sizes */
 	int json;

@@ -4,6 +4,7 @@
  *
  *	dma		SCIStartDmaTransfer(), from a segment of this node
  *	vector		SCIStartDmaTransferVec(), the same in pieces
+ *	series		SCIStartDmaTransferVec(), the same many times over by one start
  *	memory		SCIStartDmaTransferMem(), from memory of the program
  */
 #include "mirror.h"
@@ -17,9 +18,9 @@ static const struct program about = {
 	.pieces = 16,
 };
 
-enum kind { DMA, VECTOR, MEMORY, KINDS };
+enum kind { DMA, VECTOR, SERIES, MEMORY, KINDS };
 
-static const char *const names[KINDS] = { "dma", "vector", "memory" };
+static const char *const names[KINDS] = { "dma", "vector", "series", "memory" };
 
 struct source {
 	sci_local_segment_t segment;
@@ -76,17 +77,31 @@ static size_t cut(dis_dma_vec_t *vector, unsigned int pieces, size_t size)
 	return count;
 }
 
+/* The whole, so many times; how many they are. */
+static size_t repeat(dis_dma_vec_t *vector, unsigned int times, size_t size)
+{
+	unsigned int i;
+
+	for (i = 0; i < times; i++)
+		cut(&vector[i], 1, size);
+	return times;
+}
+
 static void start(struct mirror *mirror, sci_dma_queue_t queue, const struct source *source,
 		  enum kind kind, size_t size)
 {
+	unsigned int entries = mirror->options->pieces;
 	dis_dma_vec_t vector[DIS_DMA_MAX_VECLEN];
 	sci_error_t error;
+	size_t count;
 
 	switch (kind) {
 	case VECTOR:
-		SCIStartDmaTransferVec(queue, source->segment, mirror->segment,
-				       cut(vector, mirror->options->pieces, size), vector, NULL,
-				       NULL, 0, &error);
+	case SERIES:
+		count = kind == VECTOR ? cut(vector, entries, size) :
+					 repeat(vector, entries, size);
+		SCIStartDmaTransferVec(queue, source->segment, mirror->segment, count, vector,
+				       NULL, NULL, 0, &error);
 		expect("SCIStartDmaTransferVec", error);
 		break;
 	case MEMORY:
@@ -115,7 +130,7 @@ static void finish(const struct mirror *mirror, sci_dma_queue_t queue)
 static void measure(struct mirror *mirror, sci_dma_queue_t queue, const struct source *source,
 		    enum kind kind, size_t size)
 {
-	unsigned int round;
+	unsigned int round, times = kind == SERIES ? mirror->options->pieces : 1;
 	double begin;
 
 	mirror_fill(mirror, kind == MEMORY ? source->memory : source->mapped, size);
@@ -124,7 +139,7 @@ static void measure(struct mirror *mirror, sci_dma_queue_t queue, const struct s
 		start(mirror, queue, source, kind, size);
 		finish(mirror, queue);
 	}
-	report_rate(mirror->options, names[kind], size, now() - begin);
+	report_rate(mirror->options, names[kind], size, (now() - begin) / times);
 	mirror_check(mirror, size);
 }
 

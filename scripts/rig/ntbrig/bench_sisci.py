@@ -23,17 +23,20 @@ WRITE = Metric("sisci_window_write", "MB/s", None, target=0.95)
 STORE = Metric("sisci_store_latency", "us", None, target=1.1, better="lower")
 INTERRUPT = Metric("sisci_interrupt", "us", None, target=1.3, better="lower")
 DMA = Metric("sisci_dma", "MB/s", None, target=0.9)
+SINGLE = Metric("sisci_dma_single", "MB/s", None)
 WINDOW = Metric("raw_window_latency", "us", None, better="lower")
 EVENT = Metric("raw_event_latency", "us", None, better="lower")
 ENGINE = Metric("raw_engine", "MB/s", None)
-MEASURED = (WRITE, STORE, INTERRUPT, DMA, WINDOW, EVENT, ENGINE)
+MEASURED = (WRITE, STORE, INTERRUPT, DMA, SINGLE, WINDOW, EVENT, ENGINE)
 
 # By node id.
 _NODES = (4, 8)
 _SIZE = MIB
 _GRACE = 60.0
-# How the engine is given what a queue copies at once.
+# How the engine is given each copy.
 _PIECES = 4
+# Copies by one start of a queue.
+_SERIES = 16
 # In the peer's memory, behind its rings and before its end.
 _OFFSET = 2 * MIB
 _LOCAL_TEST = "/sys/kernel/mp_local_test"
@@ -74,11 +77,15 @@ def measure(interface, seconds):
 
 def measure_copies(interface, seconds):
     """Copies by a queue, and by the engine below it."""
-    rounds = 50 * seconds
-    words = ("--only", "dma", "--sizes", _SIZE, "--rounds", rounds)
-    queue = _play(interface.guests, seconds, "dmabench", *words)
+    rounds = _SERIES * 10 * seconds
+
+    def queue(kind, rounds):
+        words = ("--only", kind, "--sizes", _SIZE, "--pieces", _SERIES, "--rounds", rounds)
+        return Sample(_play(interface.guests, seconds, "dmabench", *words)["mb_s"], {})
+
     return {
-        DMA.name: Sample(queue["mb_s"], {}),
+        DMA.name: queue("series", rounds // _SERIES),
+        SINGLE.name: queue("dma", rounds // 2),
         ENGINE.name: Sample(_engine_rate(interface.guests[0], rounds), {}),
     }
 
@@ -113,6 +120,7 @@ def compare(samples):
         (STORE, "window", WINDOW, "pxi_pingpong, polling"),
         (INTERRUPT, "event", EVENT, "pxi_pingpong, events"),
         (DMA, "engine", ENGINE, "mp_dma_start"),
+        (SINGLE, "engine", ENGINE, "mp_dma_start"),
     ):
         yield report.result(
             f"{metric.name}_vs_{kind}", metric, of(metric), of(other), name, metric.target

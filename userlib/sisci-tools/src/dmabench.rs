@@ -34,7 +34,7 @@ pub struct Options {
     #[arg(default_value = "4096,65536,262144")]
     sizes: Vec<usize>,
 
-    /// Pieces of a vector
+    /// Entries of a vector
     #[arg(long, value_name = "N", default_value_t = 16)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(VECTOR_MAX)))]
     pieces: u32,
@@ -50,6 +50,8 @@ enum Kind {
     Dma,
     /// The same in many pieces
     Vector,
+    /// The same many times over by one start
+    Series,
     /// Memory of the program
     Memory,
 }
@@ -80,11 +82,13 @@ impl Options {
         for &size in &self.sizes {
             for (&kind, name) in self.only.kinds() {
                 source.fill(&mut mirror, kind, size)?;
+                let pieces = self.pieces(kind, size);
                 let start = Instant::now();
                 for _ in 0..self.rounds.rounds {
-                    self.copy(&mirror, &source, &queue, kind, size)?;
+                    self.copy(&mirror, &source, &queue, kind, &pieces)?;
                 }
-                out.rate(&name, size, self.rounds.rounds, start.elapsed())?;
+                let times = if kind == Kind::Series { self.pieces } else { 1 };
+                out.rate(&name, size, self.rounds.rounds, start.elapsed() / times)?;
                 mirror.check(size)?;
             }
         }
@@ -129,7 +133,9 @@ impl<D: Device> Source<D> {
         };
         match kind {
             Kind::Memory => fill(VolatileSlice::from(&mut self.memory[..])),
-            Kind::Dma | Kind::Vector => self.map.with(fill).called("SCIMapLocalSegment")?,
+            Kind::Dma | Kind::Vector | Kind::Series => {
+                self.map.with(fill).called("SCIMapLocalSegment")?
+            }
         }
     }
 
@@ -154,23 +160,31 @@ fn cut(size: usize, pieces: u32) -> Vec<Piece> {
 }
 
 impl Options {
+    /// What one start copies.
+    fn pieces(&self, kind: Kind, size: usize) -> Vec<Piece> {
+        match kind {
+            Kind::Dma | Kind::Memory => cut(size, 1),
+            Kind::Vector => cut(size, self.pieces),
+            Kind::Series => (0..self.pieces).flat_map(|_| cut(size, 1)).collect(),
+        }
+    }
+
     fn copy<D: Device>(
         &self,
         mirror: &Mirror<'_, D>,
         source: &Source<D>,
         queue: &DmaQueue<D>,
         kind: Kind,
-        size: usize,
+        pieces: &[Piece],
     ) -> Outcome {
-        let pieces = cut(size, if kind == Kind::Vector { self.pieces } else { 1 });
         let from = match kind {
             Kind::Memory => DmaSource::Memory(source.memory.as_ptr() as usize),
-            Kind::Dma | Kind::Vector => DmaSource::Segment(&source.segment),
+            Kind::Dma | Kind::Vector | Kind::Series => DmaSource::Segment(&source.segment),
         };
-        let started = queue.start(from, &mirror.segment, &pieces, None);
+        let started = queue.start(from, &mirror.segment, pieces, None);
         started.called(match kind {
             Kind::Dma => "SCIStartDmaTransfer",
-            Kind::Vector => "SCIStartDmaTransferVec",
+            Kind::Vector | Kind::Series => "SCIStartDmaTransferVec",
             Kind::Memory => "SCIStartDmaTransferMem",
         })?;
         let ended = queue.wait(self.pair.patience);

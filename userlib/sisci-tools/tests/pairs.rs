@@ -97,7 +97,7 @@ fn one_kind_of_copies_will_do() {
 #[test]
 fn copies_by_dma_are_looked_at() {
     let (told, _) = play::<dmabench::Options>("--rounds 2 --sizes 3,70000 --pieces 5");
-    let kinds = ["dma", "vector", "memory"];
+    let kinds = ["dma", "vector", "series", "memory"];
     let expected: Vec<_> = [3, 70000]
         .into_iter()
         .flat_map(|size| kinds.map(|kind| (kind, size)))
