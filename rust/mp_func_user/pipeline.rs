@@ -20,6 +20,7 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
+    barrier,
     error,
     new_wait_queue,
     wait::{
@@ -50,6 +51,8 @@ const FAILED: u32 = 2;
 #[pin_data]
 struct Outcomes {
     all: [Atomic<u32>; FLIGHTS],
+    /// Bits of the places that are waited for: nobody is woken before the last of them.
+    awaited: Atomic<u32>,
     #[pin]
     ended: WaitQueue,
 }
@@ -58,6 +61,7 @@ impl Outcomes {
     fn new() -> Result<Arc<Self>> {
         let this = pin_init!(Self {
             all: [const { Atomic::new(OPEN) }; FLIGHTS],
+            awaited: Atomic::new(0),
             ended <- new_wait_queue!("mp_queue"),
         });
         Arc::pin_init(this, GFP_KERNEL)
@@ -72,12 +76,28 @@ impl Outcomes {
             known.store(outcome, Release);
         }
     }
+
+    /// Whether all copies at these places have ended.
+    fn are_over(&self, places: u32) -> bool {
+        (0..FLIGHTS).all(|place| places & 1 << place == 0 || self.of(place) != OPEN)
+    }
+
+    /// Waits until all copies at these places have ended.
+    fn wait(&self, places: u32) -> Result {
+        self.awaited.store(places, Relaxed);
+        // Either this sees the last outcome, or whoever tells it sees what is awaited.
+        barrier::mb();
+        self.ended.wait_until(None, || self.are_over(places)).ok()
+    }
 }
 
 impl Told for Outcomes {
     fn told(&self, tag: usize, result: Result) {
         self.set(tag, if result.is_ok() { COPIED } else { FAILED });
-        self.ended.wake(Events::IN);
+        barrier::mb();
+        if self.are_over(self.awaited.load(Relaxed)) {
+            self.ended.wake(Events::IN);
+        }
     }
 }
 
@@ -185,10 +205,11 @@ impl<'a> Pipeline<'a> {
     /// Waits until nothing is under way to where `part` goes, and a place is free.
     fn make_way(&mut self, part: &Stretch, reader: &dyn Reader) -> Result {
         let is_in_way = |flight: &Option<Stretch>| flight.is_some_and(|f| f.overlaps(part));
-        while self.flights.iter().any(is_in_way) {
-            self.settle_oldest(reader)?;
+        let is_full = |flights: &[Option<Stretch>]| flights.iter().all(Option::is_some);
+        while is_full(&self.flights) || self.flights.iter().any(is_in_way) {
+            self.settle_half(reader)?;
         }
-        self.settle(self.next, reader)
+        Ok(())
     }
 
     /// Has the engine begin with a part, and says how many bytes it has taken; `None`: the
@@ -217,7 +238,7 @@ impl<'a> Pipeline<'a> {
                 }
                 Err(e) if e == EAGAIN && self.flights.iter().any(Option::is_some) => {
                     // Its own are in the way, or others' as well: one less may do.
-                    self.settle_oldest(reader)?;
+                    self.settle_half(reader)?;
                 }
                 Err(e) => {
                     self.has_engine &= e != ENODEV;
@@ -246,25 +267,37 @@ impl<'a> Pipeline<'a> {
         Ok(())
     }
 
-    /// Waits for the copy at a place, and has the processor copy it if the engine has failed.
+    /// Has the processor copy what the engine has failed to, of a place whose copy has ended.
     fn settle(&mut self, place: usize, reader: &dyn Reader) -> Result {
         let flight = self.flights.get_mut(place).and_then(Option::take);
         let Some(flight) = flight else { return Ok(()) };
-        let outcomes = self.outcomes.clone();
-        let is_over = || outcomes.of(place) != OPEN;
-        outcomes.ended.wait_until(None, is_over).ok()?;
-        match outcomes.of(place) {
+        match self.outcomes.of(place) {
             COPIED if self.is_aborted.load(Relaxed) => Err(error::cancelled()),
             COPIED => Ok(()),
             _ => self.by_processor(flight, reader),
         }
     }
 
-    fn settle_oldest(&mut self, reader: &dyn Reader) -> Result {
-        let places = (0..FLIGHTS).map(|n| (self.next + n) % FLIGHTS);
+    /// Waits for so many of the oldest copies that are under way.
+    fn settle_oldest(&mut self, count: usize, reader: &dyn Reader) -> Result {
         let is_taken = |place: &usize| self.flights.get(*place).is_some_and(Option::is_some);
-        let oldest = places.into_iter().find(is_taken);
-        oldest.map_or(Ok(()), |place| self.settle(place, reader))
+        let places = (0..FLIGHTS).map(|n| (self.next + n) % FLIGHTS);
+        let oldest = places.filter(is_taken).take(count);
+        let places = oldest.fold(0, |places, place| places | 1 << place);
+        self.outcomes.wait(places)?;
+        let first = self.next;
+        let is_awaited = |place: &usize| places & 1 << *place != 0;
+        (0..FLIGHTS)
+            .map(|n| (first + n) % FLIGHTS)
+            .filter(is_awaited)
+            .try_for_each(|place| self.settle(place, reader))
+    }
+
+    /// Waits for the older half of what is under way: the engine has the other half to copy
+    /// while this one goes on, which is woken less often.
+    fn settle_half(&mut self, reader: &dyn Reader) -> Result {
+        let under_way = self.flights.iter().flatten().count();
+        self.settle_oldest(under_way.div_ceil(2), reader)
     }
 
     /// Waits for all copies that are under way.
@@ -273,9 +306,6 @@ impl<'a> Pipeline<'a> {
     ///
     /// As [`copy`](Self::copy).
     pub(crate) fn finish(&mut self, reader: &dyn Reader) -> Result {
-        for _ in 0..FLIGHTS {
-            self.settle_oldest(reader)?;
-        }
-        Ok(())
+        self.settle_oldest(FLIGHTS, reader)
     }
 }
