@@ -237,9 +237,8 @@ class Program(Functions, shell.Program):
     Its methods wait for the answer. Those of `later` run in threads and return a `Call`.
     """
 
-    def __init__(self, guest, adapter=0, how=()):
-        """`how` is a command that starts the program."""
-        super().__init__(guest, "sisci_shell", how=how, env={"SISCI_CONF": CONFIG})
+    def __init__(self, guest, adapter=0):
+        super().__init__(guest, "sisci_shell", env={"SISCI_CONF": CONFIG})
         self.adapter = adapter
         self.later = Functions(functools.partial(self.command, "&"))
         self.later.process = self.process

@@ -13,8 +13,6 @@ use rustix::{
     mm::{mmap, munmap, MapFlags, ProtFlags},
 };
 use std::{
-    fs::File,
-    os::unix::fs::FileExt,
     process,
     ptr::{self, NonNull},
 };
@@ -95,46 +93,12 @@ impl Map {
         self.len == 0
     }
 
-    /// Physical address of the byte at `offset`, if this and all of the `len` bytes from there
-    /// are in one run, and if the process may know it: with `CAP_SYS_ADMIN`. Of a window that
-    /// leads to nobody any more it is that of memory which nobody uses. Reads a byte of each page.
-    pub fn physical_address(&self, offset: usize, len: usize) -> Option<u64> {
-        let end = offset.checked_add(len).filter(|end| *end <= self.len)?;
-        let size = rustix::param::page_size();
-        let pages = File::open("/proc/self/pagemap").ok()?;
-        let mut frames = (offset / size..end.div_ceil(size)).map(|page| {
-            let byte = self.start.as_ptr().wrapping_add(page * size);
-            // SAFETY: A byte of the mapping; it is not there for the kernel's table before
-            // somebody has looked.
-            let _ = unsafe { byte.read_volatile() };
-            frame_at(&pages, byte.addr() / size)
-        });
-        let first = frames.next()??;
-        let is_next = |(number, frame)| frame == Some(first + 1 + number);
-        let is_run = (0..).zip(frames).all(is_next);
-        is_run.then(|| first * size as u64 + (offset % size) as u64)
-    }
-
     /// The window's memory.
     #[cfg(target_pointer_width = "64")]
     pub fn volatile(&self) -> VolatileSlice<'_> {
         // SAFETY: The range stays mapped as long as the object is borrowed, and has no references.
         unsafe { VolatileSlice::new(self.start.as_ptr(), self.len) }
     }
-}
-
-/// Number of the physical page that a page of this process is, if the process may know it.
-fn frame_at(pages: &File, page: usize) -> Option<u64> {
-    const PRESENT: u64 = 1 << 63;
-    const FRAME: u64 = (1 << 55) - 1;
-    const ENTRY: usize = size_of::<u64>();
-    let mut entry = [0; ENTRY];
-    pages
-        .read_exact_at(&mut entry, page as u64 * ENTRY as u64)
-        .ok()?;
-    let entry = u64::from_ne_bytes(entry);
-    let frame = entry & FRAME;
-    (entry & PRESENT != 0 && frame != 0).then_some(frame)
 }
 
 /// Has everything that this thread has stored leave the processor, also what is still combined.

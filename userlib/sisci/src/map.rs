@@ -169,18 +169,6 @@ impl<D: Device> Map<D> {
         self.0.address
     }
 
-    /// Physical address of the first byte, for whoever may know it; none if the map is not in
-    /// one run, or leads to nobody (`SI-MAPPA-1`, `SI-MAPPA-2`).
-    pub fn physical_address(&self) -> Option<u64> {
-        let memory = self.0.memory.read();
-        let memory = memory.unwrap_or_else(PoisonError::into_inner);
-        let found = memory.as_ref()?;
-        let address = found.physical_address(self.0.before, self.0.size)?;
-        // What is lost has become other memory, which may be what was found.
-        let is_there = self.remote().is_none_or(RemoteSegment::is_operational);
-        is_there.then_some(address)
-    }
-
     /// Its bytes.
     pub fn size(&self) -> usize {
         self.0.size
