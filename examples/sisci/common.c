@@ -17,7 +17,7 @@
 /* As JSON; times are microseconds. */
 #define NUMBERS "{\"name\": \"%s\", \"bytes\": %zu, \"rounds\": %u, " \
 		"\"min\": %f, \"median\": %f, \"p99\": %f}\n"
-#define RATE "{\"name\": \"%s\", \"bytes\": %zu, \"rounds\": %u, \"mb_s\": %.3f}\n"
+#define RATE "{\"name\": \"%s\", \"bytes\": %zu, \"rounds\": %u, \"mb_s\": %.6f}\n"
 
 static const struct option long_options[] = {
 	{ "adapter", required_argument, NULL, 'a' },

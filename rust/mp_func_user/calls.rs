@@ -106,6 +106,7 @@ structures! {
     mp_notice 32
     mp_message 32
     mp_barrier 24
+    mp_address 32
     mp_queue_create 16
     mp_queue_start 32
     mp_queue 24
@@ -154,6 +155,7 @@ pub(crate) fn call(context: &Context, command: u32, arg: UserPtr) -> Result {
         MP_IOC_SEND => take(arg, |message| send(context, message)),
         MP_IOC_RECEIVE => with_taken(arg, |message, give| receive(context, message, give)),
         MP_IOC_BARRIER => take(arg, |barrier| wait_for_stores(context, barrier)),
+        MP_IOC_ADDRESS => with(arg, |range| find_address(context, range)),
         MP_IOC_QUEUE_CREATE => create_queue(context, arg),
         MP_IOC_QUEUE_START => take(arg, |start| start_queue(context, start)),
         MP_IOC_QUEUE_ABORT => take(arg, |of: &mp_handle| abort_queue(context, of.handle)),
@@ -507,6 +509,20 @@ fn address_of(context: &Context, info: &mut mp_session_address) -> Result<Told> 
     }
     session.check_paired()?;
     info.address = session.bus_address()?;
+    Ok(Told::Done)
+}
+
+fn find_address(context: &Context, range: &mut mp_address) -> Result<Told> {
+    let object = context.object(range.handle)?;
+    if !process::may_use_physical_addresses() {
+        return Err(EPERM);
+    }
+    let (offset, length) = (range.offset, range.length);
+    range.address = match object {
+        Object::Segment(holding) => holding.phys_address(offset, length)?,
+        Object::Connection(to) => to.phys_address(offset, length)?,
+        _ => return Err(ENOENT),
+    };
     Ok(Told::Done)
 }
 

@@ -348,6 +348,18 @@ impl Connection {
         }
     }
 
+    /// Where bytes of the segment are to which it leads; see [`Piece::phys_address`].
+    ///
+    /// # Errors
+    ///
+    /// Those of that, `ECONNRESET`, `ENETDOWN`, `EOPNOTSUPP` if it leads to no segment.
+    pub(crate) fn phys_address(&self, at: u64, len: u64) -> Result<u64> {
+        let inner = self.inner.lock();
+        inner.check()?;
+        let piece = inner.piece.as_deref();
+        piece.ok_or(error::unsupported())?.phys_address(at, len)
+    }
+
     /// Has an engine copy to `at` in the segment that it leads to; see
     /// [`mp_transport::memory::Remote::copy`].
     ///

@@ -387,6 +387,15 @@ impl Holding {
         self.segment.piece().map_or(0, |piece| piece.len())
     }
 
+    /// Where bytes of it are; see [`Piece::phys_address`].
+    ///
+    /// # Errors
+    ///
+    /// Those of that, `ENXIO` as long as it is empty.
+    pub(crate) fn phys_address(&self, at: u64, len: u64) -> Result<u64> {
+        self.segment.piece().ok_or(ENXIO)?.phys_address(at, len)
+    }
+
     /// Whether it can be filled with so many bytes.
     ///
     /// # Errors

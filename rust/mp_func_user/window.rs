@@ -115,6 +115,24 @@ impl Piece {
         }
     }
 
+    /// The physical address of its byte `at`, which is in one run with the `len` bytes from
+    /// there.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for nothing, `ERANGE` outside, `ENXIO` if it is not in one run, `EOPNOTSUPP`
+    /// if this host does not reach it, `ENOTCONN` if its memory has gone.
+    pub(crate) fn phys_address(&self, at: u64, len: u64) -> Result<u64> {
+        let end = at.checked_add(len);
+        if end.is_none_or(|end| end > self.len()) {
+            return Err(ERANGE);
+        }
+        match run_of(at, len, |page| Ok(self.page(page)?.phys))? {
+            (phys, found) if found == len => Ok(phys),
+            _ => Err(ENXIO),
+        }
+    }
+
     /// Fills all of `to` from `at`, in memory of this host.
     ///
     /// # Errors

@@ -95,7 +95,7 @@ class _Function:
         self.name = name
         self.result = result.strip()
         # How many bytes of what it returns are meant.
-        self.wide = "*" in result or "size_t" in result or "long" in result
+        self.wide = any(kind in result for kind in ("*", "size_t", "long", "ioaddr"))
         self.arguments = []
         for argument in arguments.split(","):
             if argument.strip() == "void":
@@ -237,8 +237,9 @@ class Program(Functions, shell.Program):
     Its methods wait for the answer. Those of `later` run in threads and return a `Call`.
     """
 
-    def __init__(self, guest, adapter=0):
-        super().__init__(guest, "sisci_shell", env={"SISCI_CONF": CONFIG})
+    def __init__(self, guest, adapter=0, how=()):
+        """`how` is a command that starts the program."""
+        super().__init__(guest, "sisci_shell", how=how, env={"SISCI_CONF": CONFIG})
         self.adapter = adapter
         self.later = Functions(functools.partial(self.command, "&"))
         self.later.process = self.process

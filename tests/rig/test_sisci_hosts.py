@@ -472,8 +472,8 @@ def gone(program, to):
 
 
 def test_what_is_mapped_is_not_inherited_and_does_not_grow(fabric):
-    """SI-NTB-8, SI-NTB-13, SI-NTB-24, SI-MAPPA-2: a program has its windows, its status and
-    nothing else of the device; no address is told."""
+    """SI-NTB-8, SI-NTB-13, SI-NTB-24: a program has its windows, its status and nothing else
+    of the device."""
     with pair(fabric) as ends:
         _, user, _ = ends
         _, _, connection, mapped, remote = connected(ends, 122)
@@ -487,9 +487,50 @@ def test_what_is_mapped_is_not_inherited_and_does_not_grow(fabric):
         assert "x" not in status.access
         for area in areas:
             assert {"dc", "de"} <= area.flags
-        assert user.SCIGetMapPhysAddr(mapped) == 0
         user.SCIMapRemoteSegment(connection, 0, PAGE, 0, 0)
         assert len(device_areas(user)) == len(areas) + 1
+
+
+def peers_memory(guest):
+    """First and last addresses of what leads to the memory of other hosts."""
+    bars = guest.run("cat /sys/bus/pci/devices/*/resource").out.splitlines()
+    bars = [[int(word, 16) for word in line.split()[:2]] for line in bars]
+    largest = max(end - start for start, end in bars)
+    return [(start, end) for start, end in bars if end - start == largest]
+
+
+def own_memory(guest):
+    """First and last addresses of what the host has itself."""
+    lines = re.findall(r"^(\w+)-(\w+) : System RAM$", guest.read("/proc/iomem"), re.M)
+    return [(int(start, 16), int(end, 16)) for start, end in lines]
+
+
+def is_inside(ranges, address):
+    return any(start <= address <= end for start, end in ranges)
+
+
+UNPRIVILEGED = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
+
+
+def test_privileged_programs_are_told_where_a_map_is(fabric):
+    """SI-MAPPA-1, SI-MAPPA-2: in memory of this host, or in the window to that of the other
+    one; 0 without privilege, of no map, and of what leads to nobody."""
+    with pair(fabric) as ends:
+        owner, user, node = ends
+        _, _, connection, mapped, _ = connected(ends, 126, 2 * PAGE)
+        local, _ = user.map_local(user.segment(127, 2 * PAGE), 2 * PAGE)
+        own = user.SCIGetMapPhysAddr(local)
+        assert is_inside(own_memory(user.guest), own)
+        far = user.SCIGetMapPhysAddr(mapped)
+        assert is_inside(peers_memory(user.guest), far)
+        part, _ = user.map_remote(connection, 16, PAGE + 32)
+        assert user.SCIGetMapPhysAddr(part) == far + PAGE + 32
+        assert user.SCIGetMapPhysAddr(0) == 0
+        with Program(user.guest, how=UNPRIVILEGED) as other:
+            theirs, _ = other.map_remote(other.connect(node, 126), PAGE)
+            assert other.SCIGetMapPhysAddr(theirs) == 0
+        owner.end()
+        until(lambda: user.SCIGetMapPhysAddr(mapped) == 0)
 
 
 def test_a_window_combines_stores(fabric):
@@ -497,16 +538,12 @@ def test_a_window_combines_stores(fabric):
     with pair(fabric) as ends:
         connected(ends, 125)
         guest = ends[1].guest
-        bars = guest.run("cat /sys/bus/pci/devices/*/resource").out.splitlines()
-        bars = [[int(word, 16) for word in line.split()[:2]] for line in bars]
-        # Those that lead to the memory of other hosts.
-        largest = max(end - start for start, end in bars)
-        windows = [(start, end) for start, end in bars if end - start == largest]
+        windows = peers_memory(guest)
         guest.run("mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug")
         told = guest.read("/sys/kernel/debug/x86/pat_memtype_list")
         found = re.findall(r"\[mem 0x(\w+)-0x\w+\] (\S+)", told)
-        is_inside = lambda at: any(start <= at <= end for start, end in windows)
-        assert {kind for at, kind in found if is_inside(int(at, 16))} == {"write-combining"}
+        inside = {kind for at, kind in found if is_inside(windows, int(at, 16))}
+        assert inside == {"write-combining"}
 
 
 class Area:

@@ -610,6 +610,22 @@ struct mp_barrier {
 	__aligned_u64 deadline;
 };
 
+/*
+ * MP_IOC_ADDRESS: where in this host's physical address space a range of a segment is, or
+ * that of a peer's segment to which a connection leads: in memory, or in a bridge's window.
+ * It says nothing of how long it stays there.
+ *
+ * ENOENT, EPERM. EINVAL: no length. ERANGE: outside. ENXIO: not in one run, or a segment
+ * without memory. EOPNOTSUPP: in no window. ECONNRESET, ENETDOWN, ENOTCONN: of a connection.
+ */
+struct mp_address {
+	__u32 size;
+	__u32 handle;			/* in: of a segment or a connection */
+	__aligned_u64 offset;		/* in: bytes from its start */
+	__aligned_u64 length;		/* in: bytes */
+	__aligned_u64 address;		/* out */
+};
+
 /* The state of a queue; the status word has it, too. */
 enum {
 	MP_QUEUE_IDLE = 0,	/* never started */
@@ -710,6 +726,7 @@ enum {
 	MP_IOC_SEND = _IO(MP_IOC_MAGIC, 0x45),	/* struct mp_message */
 	MP_IOC_RECEIVE = _IO(MP_IOC_MAGIC, 0x46),	/* struct mp_message */
 	MP_IOC_BARRIER = _IO(MP_IOC_MAGIC, 0x47),	/* struct mp_barrier */
+	MP_IOC_ADDRESS = _IO(MP_IOC_MAGIC, 0x48),	/* struct mp_address */
 	MP_IOC_QUEUE_CREATE = _IO(MP_IOC_MAGIC, 0x50),	/* struct mp_queue_create */
 	MP_IOC_QUEUE_START = _IO(MP_IOC_MAGIC, 0x51),	/* struct mp_queue_start */
 	MP_IOC_QUEUE_ABORT = _IO(MP_IOC_MAGIC, 0x52),	/* struct mp_handle */

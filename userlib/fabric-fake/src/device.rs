@@ -347,6 +347,8 @@ impl Device for FakeDevice {
                 address.address = self.world.lock().address(self.context, address.handle)?;
                 Ok(())
             }
+            // As for whoever may not know it.
+            Call::Address(_) => Err(Errno::PERM),
             Call::SessionAccess(access) => {
                 let mut state = self.world.lock();
                 state.address(self.context, access.handle)?;

@@ -277,7 +277,13 @@ impl Process {
             deadline: now() + SOON,
             ..Default::default()
         };
-        self.ask(&BARRIER, barrier).map(|_| ())
+        self.ask(&BARRIER, barrier)?;
+        let range = mp_address {
+            handle,
+            length: 1,
+            ..Default::default()
+        };
+        self.ask(&ADDRESS, range).map(|_| ())
     }
 
     fn offer(&self, object: u32, flags: u32) -> mp_offer {

@@ -117,6 +117,8 @@ forms! {
         &[ENOENT, EMSGSIZE, ETIMEDOUT, ENOMEM], [deadline] [data];
     BARRIER MP_IOC_BARRIER mp_barrier 24 Never &[],
         &[ENOENT, ENODEV, ECONNRESET, ENETDOWN, ETIMEDOUT, ENOMEM], [deadline] [];
+    ADDRESS MP_IOC_ADDRESS mp_address 32 Late &[],
+        &[ENOENT, EPERM, ERANGE, ENXIO, EOPNOTSUPP, ECONNRESET, ENETDOWN, ENOTCONN], [] [];
     QUEUE_CREATE MP_IOC_QUEUE_CREATE mp_queue_create 16 Late &[], &[ENODEV, EDQUOT, ENOMEM], [] [];
     QUEUE_START MP_IOC_QUEUE_START mp_queue_start 32 Never &[],
         &[ENOENT, EBUSY, ERANGE, ENXIO, ECONNRESET, ENETDOWN, EDQUOT, ENOMEM], [] [copies];

@@ -11,7 +11,8 @@ use crate::{
 };
 use libc::{
     EADDRINUSE, EBUSY, ECONNREFUSED, ECONNRESET, EDQUOT, EEXIST, EFAULT, EINVAL, EMSGSIZE,
-    ENETDOWN, ENODEV, ENOENT, ENOMEM, ENOSPC, ENXIO, EOPNOTSUPP, EPERM, ERANGE, ETIMEDOUT,
+    ENETDOWN, ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN, ENXIO, EOPNOTSUPP, EPERM, ERANGE,
+    ETIMEDOUT,
 };
 use mp_fabric::sys::*;
 
@@ -394,6 +395,39 @@ impl Worker {
             fill.flags, fill.address, fill.length
         );
         let _ = self.ask(of, &SEGMENT_FILL, fill, &allowed, &text);
+    }
+
+    /// Asks where a segment is, or that of a connection.
+    pub fn locate(&mut self) {
+        let is_memory = |thing: &Thing| {
+            matches!(
+                thing.kind,
+                Kind::Segment | Kind::Connection(MP_OBJECT_SEGMENT)
+            )
+        };
+        let of = self.context_with(is_memory);
+        let (handle, thing) = self.named_of(of.0, is_memory);
+        let random = self.random();
+        let (offset, length) = (
+            random.pick(&[0, 8, PAGE - 1, PAGE, u64::MAX]),
+            random.pick(&[0, 1, PAGE, 2 * PAGE, u64::MAX]),
+        );
+        let may = [
+            OK, EINVAL, ERANGE, ENXIO, EOPNOTSUPP, ECONNRESET, ENETDOWN, ENOTCONN,
+        ];
+        let allowed: &[i32] = match thing {
+            _ if !self.powers.is_privileged => &[EPERM, ENOENT],
+            Some(_) => &may,
+            None => &[ENOENT, EOPNOTSUPP, ECONNRESET, ENETDOWN],
+        };
+        let range = mp_address {
+            handle,
+            offset,
+            length,
+            ..Default::default()
+        };
+        let text = format!("{handle:#x} {offset:#x} {length:#x}");
+        let _ = self.ask(of, &ADDRESS, range, allowed, &text);
     }
 
     /// What a call that the kernel does not have answers.

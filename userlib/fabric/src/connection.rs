@@ -142,6 +142,16 @@ impl<D: Device> Connection<D> {
         Ok(self.object.device.map_with(offset, len, options)?)
     }
 
+    /// The physical address, in a window of this host, of `len` bytes of the segment, which begin
+    /// at `start` and are in one run.
+    ///
+    /// # Errors
+    /// As [`Segment::address()`](crate::Segment::address), [`Error::PartnerGone`]: the connection
+    /// is lost. [`Error::InterfaceDown`].
+    pub fn address(&self, start: u64, len: u64) -> Result<u64> {
+        self.object.address(start, len)
+    }
+
     /// Returns when all that this process has written to segments at the interface is in the
     /// peer's memory.
     ///

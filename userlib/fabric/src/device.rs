@@ -52,6 +52,8 @@ pub enum Call<'a> {
     Session(&'a mut mp_session),
     /// `MP_IOC_SESSION_ADDRESS`
     SessionAddress(&'a mut mp_session_address),
+    /// `MP_IOC_ADDRESS`
+    Address(&'a mut mp_address),
     /// `MP_IOC_SESSION_ACCESS`
     SessionAccess(&'a mut mp_session_access),
     /// `MP_IOC_SEGMENT_CREATE`
@@ -242,6 +244,10 @@ impl Device for CharDevice {
                 Call::SessionAddress(address) => {
                     address.size = size::<mp_session_address>();
                     self.update::<{ MP_IOC_SESSION_ADDRESS }, _>(address)
+                }
+                Call::Address(range) => {
+                    range.size = size::<mp_address>();
+                    self.update::<{ MP_IOC_ADDRESS }, _>(range)
                 }
                 Call::SessionAccess(access) => {
                     access.size = size::<mp_session_access>();

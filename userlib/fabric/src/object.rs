@@ -4,7 +4,7 @@
 //! value, notices, and the ways of waiting.
 
 use crate::{
-    sys::{self, mp_handle, mp_message, mp_notice, mp_offer, mp_remove},
+    sys::{self, mp_address, mp_handle, mp_message, mp_notice, mp_offer, mp_remove},
     wait, Call, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Result, Target,
 };
 use rustix::{
@@ -117,6 +117,18 @@ impl<D: Device> Object<D> {
             };
             device.call(Call::Remove(&mut remove))
         })
+    }
+
+    /// The physical address of so many bytes of the segment that it is or leads to.
+    pub(crate) fn address(&self, start: u64, len: u64) -> Result<u64> {
+        let mut range = mp_address {
+            handle: self.open_handle()?,
+            offset: start,
+            length: len,
+            ..Default::default()
+        };
+        self.device.call(Call::Address(&mut range))?;
+        Ok(range.address)
     }
 
     fn end(&self, end: impl FnOnce(&D, u32) -> std::result::Result<(), Errno>) -> Result<()> {

@@ -267,6 +267,15 @@ impl<D: Device> Segment<D> {
         })
     }
 
+    /// The physical address of `len` bytes of it, which begin at `start` and are in one run.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotPermitted`], [`Error::Invalid`]: no bytes.
+    /// [`Error::System`] with `ERANGE`: beyond its end. [`Error::NoWindow`]: not in one run. [`Error::NotSupported`].
+    pub fn address(&self, start: u64, len: u64) -> Result<u64> {
+        self.object.address(start, len)
+    }
+
     /// Maps whole pages of it.
     ///
     /// # Errors

@@ -336,6 +336,16 @@ fn assertions() -> String {
     );
     check!(
         out,
+        mp_address {
+            size,
+            handle,
+            offset,
+            length,
+            address
+        }
+    );
+    check!(
+        out,
         mp_queue_create {
             size,
             interface,
@@ -429,6 +439,7 @@ fn assertions() -> String {
         MP_IOC_SEND,
         MP_IOC_RECEIVE,
         MP_IOC_BARRIER,
+        MP_IOC_ADDRESS,
         MP_IOC_QUEUE_CREATE,
         MP_IOC_QUEUE_START,
         MP_IOC_QUEUE_ABORT,

@@ -155,7 +155,8 @@ fn map<D: Device>(process: &Process<D>, query: Query) -> Result<()> {
     let map = process.maps.get(Handle::from_pointer(structure.map))?;
     structure.data = match structure.subcommand {
         sys::SCI_Q_MAP_MAPPED_TO_LOCAL_TARGET => map.is_local().into(),
-        sys::SCI_Q_MAP_PHYS_ADDR | sys::SCI_Q_MAP_IOADDR => 0,
+        sys::SCI_Q_MAP_PHYS_ADDR => map.physical_address().unwrap_or(0),
+        sys::SCI_Q_MAP_IOADDR => 0,
         _ => return Err(Error::IllegalQuery),
     };
     out.write(structure);

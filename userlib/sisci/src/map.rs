@@ -56,6 +56,8 @@ struct Inner<D: Device> {
     memory: RwLock<Option<mp_fabric::Map>>,
     /// Of the first byte.
     address: usize,
+    /// Of the first byte in the segment.
+    offset: usize,
     /// Bytes of the first page that are before the map.
     before: usize,
     size: usize,
@@ -128,6 +130,7 @@ pub(crate) fn new<D: Device>(
         address: memory.as_ptr() as usize + before,
         backing,
         memory: RwLock::new(Some(memory)),
+        offset,
         before,
         size,
         read_only: flags.read_only,
@@ -167,6 +170,17 @@ impl<D: Device> Map<D> {
     /// Address of the first byte. It changes at any time: every access has to be volatile.
     pub fn address(&self) -> usize {
         self.0.address
+    }
+
+    /// Physical address of the first byte, in memory or in the adapter's window, for whoever
+    /// may know it; none if the map is not in one run, or leads to nobody (`SI-MAPPA-1`,
+    /// `SI-MAPPA-2`).
+    pub fn physical_address(&self) -> Option<u64> {
+        let (start, len) = (self.0.offset as u64, self.0.size as u64);
+        match &self.0.backing {
+            Backing::Local(segment) => segment.segment().address(start, len).ok(),
+            Backing::Remote(segment) => segment.connection().ok()?.address(start, len).ok(),
+        }
     }
 
     /// Its bytes.

@@ -88,10 +88,10 @@ export! {
         ptr::with_exposed_provenance_mut(address)
     }
 
-    /// Tells no physical address: 0.
+    /// Tells the physical address of a map; 0 if it is not in one run, of none, and for
+    /// programs without privilege.
     fn SCIGetMapPhysAddr(map: sys::sci_map_t) -> sys::sci_ioaddr_t {
-        let _ = map;
-        0
+        plain(|process| functions::map_physical_address(process, Handle::from_pointer(map)))
     }
 
     /// Makes a sequence for a map.

@@ -93,6 +93,12 @@ pub fn map_pointer<D: Device>(process: &Process<D>, map: Handle) -> Result<usize
     Ok(process.maps.get(map)?.address())
 }
 
+/// `SCIGetMapPhysAddr`
+pub fn map_physical_address<D: Device>(process: &Process<D>, map: Handle) -> Result<u64> {
+    process.ready()?;
+    Ok(process.maps.get(map)?.physical_address().unwrap_or(0))
+}
+
 /// `SCICreateMapSequence`
 pub fn create_map_sequence<D: Device>(
     process: &Process<D>,
