@@ -237,7 +237,7 @@ impl<'a> Pipeline<'a> {
                     return Ok(Some(len));
                 }
                 Err(e) if e == EAGAIN && self.flights.iter().any(Option::is_some) => {
-                    // Its own are in the way, or others' as well: one less may do.
+                    // Its own are in the way, or others' as well: fewer may do.
                     self.settle_half(reader)?;
                 }
                 Err(e) => {
