@@ -12,8 +12,9 @@ DEBUG ?=
 RACES ?=
 LONG ?=
 KERNEL_SERIES ?=
+WORKERS ?=
 PREFIX ?= /usr/local
-export DEBUG RACES LONG KERNEL_SERIES
+export DEBUG RACES LONG KERNEL_SERIES WORKERS
 
 # What does not need each other is built side by side.
 ifeq ($(filter -j% --jobs%,$(MAKEFLAGS)),)
@@ -120,7 +121,7 @@ demo: setup modules rig examples
 shell: setup modules rig
 	@scripts/rig/rig shell --hosts $(HOSTS) $(HOST)
 
-## test: all tests; LONG=1 adds the long ones, DEBUG=1 or RACES=1 takes a checking kernel
+## test: all tests; LONG=1 adds the long ones, DEBUG=1 or RACES=1 takes a checking kernel, WORKERS=
 test: setup modules rig examples programs
 	@scripts/test.sh
 

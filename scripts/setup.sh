@@ -19,6 +19,7 @@ packages=(
 	util-linux procps
 	# tests and checks
 	python3 python3-pytest python3-pytest-timeout python3-pytest-rerunfailures
+	python3-pytest-xdist
 	shellcheck man-db binutils
 	# libraries for 32-bit processes
 	gcc-multilib
@@ -94,7 +95,12 @@ install_bindgen() {
 
 check_system
 check_cargo
+# Building it needs none of the packages: both at once.
+install_bindgen &
+bindgen=$!
+trap 'kill "$bindgen" 2>/dev/null || true' EXIT
 mapfile -t missing < <(missing_packages)
 [ ${#missing[@]} -eq 0 ] || install_packages "${missing[@]}"
-install_bindgen
+wait "$bindgen"
+trap - EXIT
 say "everything needed is installed"

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Runs all tests and ends with the line "N passed, N failed[, N skipped]".
-# Arguments go to pytest.
+# Arguments go to pytest. Tests with guests run in WORKERS processes, by default
+# one for each processor with the usual kernel, and one with those that check;
+# those that are marked `alone` run one after the other at the end.
 #
 # Guests on emulated processors are not to be hurried: a test with guests that
 # fails is repeated once, and named among those that were. What a kernel
@@ -14,6 +16,11 @@ results=$checkout/build/results
 passed=0
 failed=0
 skipped=0
+
+# More than these would run short of memory before they run short of processors.
+most_workers=8
+# What pytest ends with when no test is left to run.
+nothing_chosen=5
 
 # count PASSED FAILED SKIPPED
 count() {
@@ -53,7 +60,29 @@ run_long() {
 	if "${@:2}"; then count 1 0 0; else count 0 1 0; fi
 }
 
-# run_pytest NAME [ARGUMENT...]: tests with guests.
+# How many sets of guests run side by side.
+workers() {
+	local processors
+	processors=$(nproc)
+	if [ -n "${WORKERS:-}" ]; then
+		printf %s "$WORKERS"
+	elif [ "${DEBUG:-}${RACES:-}" = 1 ]; then
+		printf 1
+	else
+		printf %s "$((processors < most_workers ? processors : most_workers))"
+	fi
+}
+
+# run_guests NAME [ARGUMENT...]: tests with guests, several modules at a time and
+# then those that are measured against a clock.
+run_guests() {
+	local name=$1
+	shift
+	run_pytest "$name" --company together -n "$(workers)" --dist loadfile "$@"
+	run_pytest "$name-alone" --company alone "$@"
+}
+
+# run_pytest NAME [ARGUMENT...]: one run of pytest.
 run_pytest() {
 	local name=$1 report=$results/pytest-$1.xml status=0 counts limit=600
 	shift
@@ -73,6 +102,8 @@ run_pytest() {
 	)
 	# shellcheck disable=SC2086 # three numbers
 	count ${counts:-0 1 0}
+	# Not each company has tests of the chosen ones.
+	[ "$status" -ne "$nothing_chosen" ] || return 0
 	[ "$status" -eq 0 ] || [ "$failed" -gt 0 ] || count 0 1 0
 }
 
@@ -80,10 +111,10 @@ run_pytest() {
 run_everywhere() {
 	local name
 	for name in amd epf idt intel switchtec tiny; do
-		RIG_PERSONALITY=$name run_pytest "$name" -m everywhere "$@"
+		RIG_PERSONALITY=$name run_guests "$name" -m everywhere "$@"
 	done
 	for name in star mesh mixed; do
-		RIG_TOPOLOGY=$name run_pytest "$name" -m everywhere "$@"
+		RIG_TOPOLOGY=$name run_guests "$name" -m everywhere "$@"
 	done
 }
 
@@ -95,7 +126,7 @@ if [ "${LONG:-}" = 1 ]; then
 	run_long "broken protocol code is noticed" scripts/mutants.sh
 	run_long "fuzzing of the protocol's parsers" scripts/fuzz.sh
 fi
-run_pytest all "$@"
+run_guests all "$@"
 [ "${LONG:-}" != 1 ] || run_everywhere "$@"
 echo
 printf '%s passed, %s failed' "$passed" "$failed"

@@ -26,7 +26,21 @@ _LOGS = CHECKOUT / "build/logs"
 _LEAKS_SHOWN = 12_000
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    parser.addoption(
+        "--company", choices=("alone", "together"),
+        help="only tests that need the machine for themselves, or only the others",
+    )  # fmt: skip
+
+
+def pytest_collection_modifyitems(config, items):
+    if company := config.getoption("company"):
+        chosen = {True: [], False: []}
+        for item in items:
+            fits = bool(item.get_closest_marker("alone")) == (company == "alone")
+            chosen[fits].append(item)
+        config.hook.pytest_deselected(items=chosen[False])
+        items[:] = chosen[True]
     if os.environ.get("LONG") == "1":
         return
     skip = pytest.mark.skip(reason="long test: set LONG=1")

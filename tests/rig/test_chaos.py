@@ -24,8 +24,10 @@ from chaos import Node, Segments, Sessions
 from frames import peer_id, wait_for_everyone
 from pximc import USER
 
+pytestmark = pytest.mark.alone
+
 LONG = os.environ.get("LONG") == "1"
-SECONDS = float(os.environ.get("CHAOS_SECONDS") or (600 if LONG else 40))
+SECONDS = float(os.environ.get("CHAOS_SECONDS") or (600 if LONG else 60))
 HOSTS = int(os.environ.get("CHAOS_HOSTS") or (4 if LONG else 3))
 SEED = int(os.environ.get("CHAOS_SEED") or (time.time_ns() if LONG else 1))
 MODULES = (*stack.MODULES, USER)

@@ -16,6 +16,8 @@ from ntbrig.settings import PATIENCE, host_names
 
 from frames import peer_id, wait_for_everyone
 
+pytestmark = pytest.mark.alone
+
 ROUNDS = 20 if os.environ.get("LONG") == "1" else 1
 BACK = 2.0
 HOSTS = host_names(3)

@@ -12,6 +12,8 @@ from ntbrig import stack
 from ether import ping, stream
 from frames import wait_for_everyone, wait_for_peers
 
+pytestmark = pytest.mark.alone
+
 FLAPS = 500 if os.environ.get("LONG") == "1" else 5
 # Connections outlive this; with less, retransmissions back off for longer than the rest takes.
 OUT, IN = 0.1, 1.0

@@ -12,6 +12,8 @@ import pytest
 from ntbrig.settings import programs_dir
 from tracing import system_calls
 
+pytestmark = pytest.mark.alone
+
 NAME = "pxi_pingpong"
 # So long does a measurement take, of which a second is looked at.
 SECONDS = 4
