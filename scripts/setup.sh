@@ -86,7 +86,8 @@ install_bindgen() {
 	[ "$("$cache/tools/bin/bindgen" --version 2>/dev/null)" != "bindgen $bindgen_version" ] || return 0
 	say "building bindgen $bindgen_version"
 	mkdir -p "$cache/tools"
-	run_logged "$log" bindgen \
+	# Not where the project is built, which would make one wait for the other.
+	run_logged "$log" bindgen env -u CARGO_TARGET_DIR \
 		cargo install bindgen-cli --version "$bindgen_version" --locked --force --root "$cache/tools" || {
 		show_end "$log"
 		die "bindgen could not be built" "cargo needs the crates.io registry: check the network, then run this again"

@@ -300,7 +300,7 @@ def test_a_client_lives_through_outages(fabric):
     """SI-SEQ-1, SI-EVT-5: every block is where it belongs, whatever happens to the cable."""
     with pair(fabric) as ends:
         owner, user, _ = ends
-        block, rounds = PAGE, 4000
+        block, rounds = PAGE, 40_000
         segment, local, _, mapped, remote = connected(ends, 115, 16 * block)
         sequence = user.sequence(mapped)
         working = user.later.transfer(sequence, remote, block, rounds, 60_000)
