@@ -18,7 +18,8 @@
 supported=(7.3 7.2)
 read -ra series <<<"${KERNEL_SERIES:-${supported[*]}}"
 suites=(trixie-backports forky sid)
-fragments=("$checkout/scripts/kernel/rig.config")
+configs=$checkout/scripts/kernel
+fragments=("$configs/rig.config")
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 apt_dir=$cache/apt
 sources=$cache/sources
@@ -30,7 +31,7 @@ while [ $# -gt 0 ]; do
 	case $1 in
 	--debug | --races)
 		flavour=${1#--}
-		fragments=("${fragments[0]}" "$checkout/scripts/kernel/$flavour.config")
+		fragments=("${fragments[0]}" "$configs/$flavour.config")
 		;;
 	--update) update=1 ;;
 	--print-dir | --print-source) action=${1#--} ;;
@@ -167,10 +168,18 @@ compilers() {
 	done
 }
 
+# Adds what only the chosen series asks for to the configuration.
+add_series_fragment() {
+	local version=${source_dir##*_} fragment
+	fragment=$configs/series-$(cut -d . -f 1-2 <<<"$version").config
+	[ ! -e "$fragment" ] || fragments+=("$fragment")
+}
+
 # Sets build_dir from everything that determines the result.
 name_build() {
 	local key versions
 	versions=$(compilers)
+	add_series_fragment
 	key=$({
 		basename -- "$source_dir"
 		cat "${fragments[@]}"
