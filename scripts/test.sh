@@ -76,10 +76,12 @@ workers() {
 # run_guests NAME [ARGUMENT...]: tests with guests, several modules at a time and
 # then those that are measured against a clock.
 run_guests() {
-	local name=$1
+	local name=$1 before=$((passed + failed + skipped))
 	shift
 	run_pytest "$name" --company together -n "$(workers)" --dist loadfile "$@"
 	run_pytest "$name-alone" --company alone "$@"
+	# Arguments that choose nothing at all are a mistake.
+	[ $((passed + failed + skipped)) -gt "$before" ] || count 0 1 0
 }
 
 # run_pytest NAME [ARGUMENT...]: one run of pytest.
@@ -102,7 +104,7 @@ run_pytest() {
 	)
 	# shellcheck disable=SC2086 # three numbers
 	count ${counts:-0 1 0}
-	# Not each company has tests of the chosen ones.
+	# One of the two companies may have none of the chosen tests.
 	[ "$status" -ne "$nothing_chosen" ] || return 0
 	[ "$status" -eq 0 ] || [ "$failed" -gt 0 ] || count 0 1 0
 }
