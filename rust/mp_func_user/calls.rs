@@ -474,8 +474,8 @@ fn open_session(context: &Context, arg: UserPtr) -> Result {
     let params = parameters(&open)?;
     let len = open.data_size as usize;
     params.check(len).map_err(|_| EINVAL)?;
-    if params.location == Location::Physical && !process::may_use_physical_addresses() {
-        return Err(EPERM);
+    if params.location == Location::Physical {
+        need_physical_addresses()?;
     }
     let mut data = KVec::from_elem(0, len.min(DATA_MAX), GFP_KERNEL)?;
     user(open.data, data.len())?
@@ -502,11 +502,17 @@ fn describe_session(context: &Context, info: &mut mp_session) -> Result<Told> {
     Ok(Told::Done)
 }
 
+/// `EPERM` unless the process may name physical addresses, and be told them.
+fn need_physical_addresses() -> Result {
+    match process::may_use_physical_addresses() {
+        true => Ok(()),
+        false => Err(EPERM),
+    }
+}
+
 fn address_of(context: &Context, info: &mut mp_session_address) -> Result<Told> {
     let session = context.session(info.handle)?;
-    if !process::may_use_physical_addresses() {
-        return Err(EPERM);
-    }
+    need_physical_addresses()?;
     session.check_paired()?;
     info.address = session.bus_address()?;
     Ok(Told::Done)
@@ -514,9 +520,7 @@ fn address_of(context: &Context, info: &mut mp_session_address) -> Result<Told> 
 
 fn find_address(context: &Context, range: &mut mp_address) -> Result<Told> {
     let object = context.object(range.handle)?;
-    if !process::may_use_physical_addresses() {
-        return Err(EPERM);
-    }
+    need_physical_addresses()?;
     let (offset, length) = (range.offset, range.length);
     range.address = match object {
         Object::Segment(holding) => holding.phys_address(offset, length)?,
@@ -533,9 +537,7 @@ fn grant_access(context: &Context, access: &mp_session_access) -> Result {
     if !is_clear && (access.mode == 0 || access.mode & !known != 0) {
         return Err(EINVAL);
     }
-    if !process::may_use_physical_addresses() {
-        return Err(EPERM);
-    }
+    need_physical_addresses()?;
     session.check_paired()?;
     let device = Requester {
         domain: access.pci_domain,
@@ -622,9 +624,7 @@ fn fill_segment(context: &Context, fill: &mp_segment_fill) -> Result {
         let pages = UserPages::pin(fill.address, fill.length, Purpose::Write)?;
         return segment.fill(Piece::Pages(Arc::new(pages, GFP_KERNEL)?));
     }
-    if !process::may_use_physical_addresses() {
-        return Err(EPERM);
-    }
+    need_physical_addresses()?;
     let range = Physical::new(fill.address, fill.length)?;
     segment.fill(Piece::Physical(range))
 }
