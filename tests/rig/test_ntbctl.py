@@ -23,6 +23,8 @@ from frames import (
     wait_until_received,
 )
 
+pytestmark = pytest.mark.everywhere
+
 # Of mp_func_test.
 FUNC = "0x54534554"
 STATS = ("tx_frames", "tx_bytes", "tx_errors", "rx_frames", "rx_bytes", "rx_errors")

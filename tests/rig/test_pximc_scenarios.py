@@ -7,6 +7,8 @@ import pytest
 import pximc
 from scenarios import LANGUAGES, finish, play, start
 
+pytestmark = pytest.mark.everywhere
+
 # Who ends the connection: options of the two languages.
 _ENDS = {
     "s0": {"c": (), "rust": ()},
