@@ -53,4 +53,5 @@ def test_modules_are_unloaded_under_traffic(pair):
         stack.configure(ep1)
         rp.run("pkill -x ping", check=False)
         flood.wait()
+        stack.wait_for_carrier(rp, ep1)
         rp.run(f"ping -q -c 1 -w 10 {stack.address(ep1)}", timeout=20)

@@ -123,9 +123,10 @@ def configure(guest):
 
 
 def wait_for_carrier(*guests, timeout=_CARRIER_TIMEOUT):
-    """Waits until each guest has a peer."""
-    carrier = f"/sys/class/net/{INTERFACE}/carrier"
-    command = f'until [ "$(cat {carrier} 2>/dev/null)" = 1 ]; do sleep 0.05; done'
+    """Waits until each guest has a peer, and its kernel has heard of it: between carrier and
+    that it drops what is sent."""
+    state = f"/sys/class/net/{INTERFACE}/operstate"
+    command = f'until [ "$(cat {state} 2>/dev/null)" = up ]; do sleep 0.05; done'
     for process in [guest.spawn(command, timeout) for guest in guests]:
         result = process.wait()
         if result.rc != 0:
