@@ -323,7 +323,7 @@ pub trait LeadWindows: Send + Sync + 'static {
     }
 
     /// Ends [`lead`](Self::lead): the peer reaches the memory no longer when this
-    /// returns. Sleeps.
+    /// returns; where it leads the window itself, as soon as it knows. Sleeps.
     fn withdraw(&self, window: u32);
 }
 
@@ -344,7 +344,7 @@ pub trait SeeWindows: Send + Sync + 'static {
 struct RemoteRef(Arc<dyn RemoteBytes>);
 
 /// Most windows to a peer.
-const MAX_WINDOWS: usize = (reach::FIRST_EXPOSED as u32 + exposed::MAX_WINDOWS) as usize;
+const MAX_WINDOWS: usize = (reach::FIRST_EXPOSED as u32 + reach::MAX_EXPOSED) as usize;
 
 /// A window to the peer's memory.
 struct Window {
@@ -394,7 +394,7 @@ impl Far {
         let (commons, len) = self.commons.map_or((None, 0), |(b, len)| (Some(b), len));
         all.push(Window::new(commons, len)?, GFP_KERNEL)?;
         let count = self.windows.as_ref().map_or(0, |windows| windows.count());
-        for _ in 0..count.min(exposed::MAX_WINDOWS) {
+        for _ in 0..count.min(reach::MAX_EXPOSED) {
             // How long one is, is seen when it leads somewhere.
             all.push(Window::new(None, u64::MAX)?, GFP_KERNEL)?;
         }

@@ -129,6 +129,10 @@ pub(crate) mod block {
     pub(crate) const MSG_MASK: Reg32 = Reg32(0x014);
     /// Doorbells that raise no interrupt.
     pub(crate) const DB_MASK: Reg64 = Reg64(0x018);
+    /// Physical address of the memory of the owner's target.
+    pub(crate) const TARGET_BASE: Reg64 = Reg64(0x020);
+    /// Its bytes, zero without a target.
+    pub(crate) const TARGET_LEN: Reg64 = Reg64(0x028);
     /// Which slots of each port the owner's client has asked the address of,
     /// before it enabled the link.
     pub(crate) const ASKED: Array32 = Array32(0x040);

@@ -198,8 +198,6 @@ pub(crate) struct Windows {
     sender_programs: bool,
     /// By peer index.
     apertures: KVec<Aperture>,
-    /// Physical address and bytes of the own target's memory.
-    target: Option<(u64, u64)>,
     #[pin]
     slots: Slots,
     /// The windows that are exposed, a mask for each peer.
@@ -225,7 +223,7 @@ impl Windows {
         let (target, personality) = (params.target, params.personality);
         try_pin_init!(Self {
             _: { check_area(pdev, &geometry, size, count)? },
-            target: find_target(pdev, target)?,
+            _: { tell_target(&board, find_target(pdev, target)?) },
             apertures: Aperture::claim_all(pdev, &board)?,
             board,
             dev: ARef::from(pdev.as_ref()),
@@ -436,18 +434,16 @@ impl Windows {
         Err(EINVAL)
     }
 
-    /// The place of some memory of a way's owner: in its RAM, or in its target, which
-    /// only the owner itself can name.
+    /// The place of some memory of a way's owner: in its RAM, or in its target.
     fn spot(&self, way: &Way, addr: u64, size: u64) -> Option<Spot> {
         let end = addr.checked_add(size)?;
         if end <= self.board.geometry.ram_size {
             return Some(Spot::Ram(addr));
         }
-        let (base, len) = self
-            .target
-            .filter(|_| way.owner == self.board.ports.own())?;
-        let off = addr.checked_sub(base)?;
-        (off.checked_add(size)? <= len).then_some(Spot::Target(off))
+        let owner = self.board.block(way.owner);
+        let off = addr.checked_sub(owner.get64(block::TARGET_BASE))?;
+        let fits = off.checked_add(size)? <= owner.get64(block::TARGET_LEN);
+        fits.then_some(Spot::Target(off))
     }
 
     fn mark(&self, pidx: u32, number: u32, exposed: bool) -> Result {
@@ -535,6 +531,13 @@ fn find_target(pdev: &pci::Device<Bound>, target: Option<Address>) -> Result<Opt
         );
     })?;
     Ok(Some(found))
+}
+
+/// Tells all hosts where the memory of this one's target is.
+fn tell_target(board: &Board, target: Option<(u64, u64)>) {
+    let (base, len) = target.unwrap_or((0, 0));
+    board.own().set64(block::TARGET_BASE, base);
+    board.own().set64(block::TARGET_LEN, len);
 }
 
 /// Whether the slots fit the contiguous area.

@@ -13,10 +13,12 @@
 //! | 0x100 | 8 | the peer's heartbeat |
 //! | 0x200 + 128 r | 64 | ring r, owner receives: `prod`, `want_space` |
 //! | 0x240 + 128 r | 64 | ring r, owner sends: `cons`, `want_data` |
+//! | 0x700 + 16 e | 16 | where the peer's exposed window e leads: address, length |
 //!
 //! Ring 0 is the control ring, rings 1 to [`MAX_QUEUES`] are data rings. The two words of a line
 //! have the same writer and the same reader.
 
+use crate::reach::MAX_EXPOSED;
 use crate::ring::{Place, MAX_RING, MIN_RING};
 
 /// Bytes of the status page.
@@ -29,6 +31,10 @@ pub const BEAT_OFF: usize = 0x100;
 const WORDS_OFF: usize = 0x200;
 /// Control words of one ring: a line for either direction.
 const WORDS_LEN: usize = 128;
+/// Offset of the first exposed window's words in the status page.
+const TARGETS_OFF: usize = 0x700;
+/// Words of one exposed window.
+const TARGET_LEN: usize = 16;
 
 /// Most data rings.
 pub const MAX_QUEUES: u32 = 8;
@@ -76,6 +82,15 @@ pub const fn words(ring: u32) -> Option<Words> {
         cons: at + 64,
         want_data: at + 72,
     })
+}
+
+/// Where the words of the peer's exposed window `window`, counted from zero, lie in the status
+/// page: address, then length; `None` for a window that cannot be. See [`crate::target`].
+pub const fn target(window: u32) -> Option<usize> {
+    if window >= MAX_EXPOSED {
+        return None;
+    }
+    Some(TARGETS_OFF + TARGET_LEN * window as usize)
 }
 
 /// The inbound memory is too small for a status page and two rings.
@@ -261,10 +276,14 @@ mod tests {
 
     /// design 4.4
     #[test]
-    fn control_words_of_all_rings_fit_into_the_status_page() {
+    fn words_of_all_rings_and_windows_fit_into_the_status_page() {
         let last = words(MAX_RINGS - 1).expect("exists");
         assert!(last.want_data + 8 <= STATUS_LEN);
         assert_eq!(words(MAX_RINGS), None);
+        assert!(last.want_data + 8 <= TARGETS_OFF);
+        let last = target(MAX_EXPOSED - 1).expect("exists");
+        assert!(last + TARGET_LEN <= STATUS_LEN);
+        assert_eq!(target(MAX_EXPOSED), None);
     }
 
     /// design 2, never 5

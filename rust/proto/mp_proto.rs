@@ -22,6 +22,7 @@
 //! | [`ring`] | the record ring, doorbell suppression, large frames |
 //! | [`arena`] | segments cut from inbound memory |
 //! | [`reach`] | places in what a peer reaches, over all windows |
+//! | [`target`] | where exposed windows lead, for senders that lead them |
 //! | [`route`] | the way of a frame: delivered here, or forwarded |
 //! | [`flow`] | back-pressure of frames that are forwarded |
 //! | [`manage`] | messages between the message frame services of two hosts |
@@ -59,4 +60,5 @@ pub mod reach;
 pub mod ring;
 pub mod route;
 pub mod sharing;
+pub mod target;
 pub mod wire;

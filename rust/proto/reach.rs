@@ -18,6 +18,8 @@ pub const ARENA: u16 = 0;
 pub const COMMONS: u16 = 1;
 /// The first window that can be led to memory of the owner's choice.
 pub const FIRST_EXPOSED: u16 = 2;
+/// Most of those windows that are used between two hosts.
+pub const MAX_EXPOSED: u32 = 16;
 
 /// Bits of an offset in a window.
 const SHIFT: u32 = 48;

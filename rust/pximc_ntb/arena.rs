@@ -15,6 +15,7 @@ use crate::{
     },
     further::{
         self,
+        Lead,
         Windows, //
     },
     memory::{
@@ -38,6 +39,7 @@ use mp_transport::{
         Cache,
         Commons,
         Further,
+        LeadWindows,
         LocalBytes,
         Memory,
         PageFrame,
@@ -158,7 +160,12 @@ impl RemoteBytes for Far {
 /// The memory of this host for one peer: the arena, and what further windows lead to.
 /// Dropping it takes it away from everybody on this host, and sleeps; the inbound memory
 /// goes after that, and the windows before.
-pub(crate) struct Arena(Arc<Pool>);
+pub(crate) struct Arena {
+    pool: Arc<Pool>,
+    near: LocalMemory,
+    /// `None` if there are no windows to be led elsewhere.
+    lead: Option<Arc<Lead>>,
+}
 
 impl Arena {
     /// The arena that `layout` has in `memory`, and the further windows of peer `pidx`.
@@ -177,13 +184,18 @@ impl Arena {
             memory: memory.clone(),
             start: layout.arena_off,
         };
+        let lead = windows.lead(shared, pidx)?;
         let further = Further {
             commons: windows.commons(),
-            windows: windows.lead(shared, pidx)?,
+            windows: lead.clone().map(|lead| lead as Arc<dyn LeadWindows>),
         };
         let pool = Pool::new(layout.arena_len, Arc::new(near, GFP_KERNEL)?, further)?;
         Commons::get()?.join(&pool)?;
-        Ok(Self(pool))
+        Ok(Self {
+            pool,
+            near: memory.clone(),
+            lead,
+        })
     }
 
     /// Begins an epoch, in which the peer's inbound memory is behind `window` and has the
@@ -211,14 +223,24 @@ impl Arena {
         let far = memory::Far {
             arena: (Arc::new(far, GFP_KERNEL)?, peer.layout.arena_len),
             commons: commons.transpose()?,
-            windows: further::see(shared, pidx, &peer.further)?,
+            windows: further::see(shared, pidx, &peer.further, &self.near)?,
         };
-        Memory::begin(self.0.clone(), far)
+        if let Some(lead) = &self.lead {
+            lead.begin(window);
+        }
+        Memory::begin(self.pool.clone(), far)
+    }
+
+    /// The peer's inbound memory goes; the epoch has ended.
+    pub(crate) fn end(&self) {
+        if let Some(lead) = &self.lead {
+            lead.end();
+        }
     }
 }
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        self.0.close();
+        self.pool.close();
     }
 }

@@ -8,7 +8,8 @@
 //! there at the time.
 //!
 //! Where the sender programs the translation, it leads number 1 to the address that the
-//! owner's Hello tells, and there are no others: their owner could not lead them.
+//! owner's Hello tells, and the others to those that the owner writes into its status page
+//! ([`Target`]). The owner cannot end that at once, so it shows no pages of processes there.
 
 use crate::{
     device::Shared,
@@ -16,7 +17,10 @@ use crate::{
         self,
         Engine, //
     },
-    memory::RemoteMemory, //
+    memory::{
+        LocalMemory,
+        RemoteMemory, //
+    }, //
 };
 use kernel::{
     new_mutex,
@@ -35,13 +39,15 @@ use mp_kernel::{
             is_system_ram,
             MappedRange,
             RangeOf, //
-        }, //
+        },
+        PeerWindow, //
     },
     user_pages::UserPages, //
 };
 use mp_proto::{
     layout::PAGE,
-    link::Further, //
+    link::Further,
+    target::Target, //
 };
 use mp_transport::{
     copy::Completion,
@@ -127,12 +133,9 @@ impl Windows {
                 );
             }
         }
-        let exposed = match shared.ntb().receiver_translates() {
-            true => (EXPOSED..)
-                .take_while(|number| shared.inbound_widx(pidx, *number).is_some())
-                .count() as u32,
-            false => 0,
-        };
+        let exposed = (EXPOSED..)
+            .take_while(|number| shared.inbound_widx(pidx, *number).is_some())
+            .count() as u32;
         Self {
             commons: commons.ok(),
             exposed,
@@ -160,11 +163,7 @@ impl Windows {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn lead(
-        &self,
-        shared: &Arc<Shared>,
-        pidx: u32,
-    ) -> Result<Option<Arc<dyn LeadWindows>>> {
+    pub(crate) fn lead(&self, shared: &Arc<Shared>, pidx: u32) -> Result<Option<Arc<Lead>>> {
         if self.exposed == 0 {
             return Ok(None);
         }
@@ -176,7 +175,7 @@ impl Windows {
             pin_init!(Lead {
                 shared: shared.clone(),
                 pidx,
-                led <- new_mutex!(led),
+                state <- new_mutex!(Leading { led, far: None }),
             }),
             GFP_KERNEL,
         )?;
@@ -184,14 +183,55 @@ impl Windows {
     }
 }
 
+/// What windows lead to, and who is to be told of it.
+struct Leading {
+    /// What each leads to.
+    led: KVec<Option<MappedRange>>,
+    /// The status page of a peer that programs the translation itself, in an epoch.
+    far: Option<RemoteMemory>,
+}
+
+impl Leading {
+    /// Tells the peer where a window leads, if it has to know.
+    fn tell(&self, window: u32) {
+        let Some(far) = &self.far else { return };
+        // Every peer has words for as many windows as are used.
+        let _ = match self.led.get(window as usize) {
+            Some(Some(range)) => Target {
+                addr: range.dma_address(),
+                len: range.len() as u64,
+            }
+            .write(window, far),
+            _ => Target::clear(window, far),
+        };
+    }
+}
+
 /// Leads windows of one peer to physical memory.
 #[pin_data]
-struct Lead {
+pub(crate) struct Lead {
     shared: Arc<Shared>,
     pidx: u32,
-    /// What each leads to.
     #[pin]
-    led: Mutex<KVec<Option<MappedRange>>>,
+    state: Mutex<Leading>,
+}
+
+impl Lead {
+    /// Begins an epoch, in which the peer's inbound memory is behind `far`.
+    pub(crate) fn begin(&self, far: &RemoteMemory) {
+        if self.shared.ntb().receiver_translates() {
+            return;
+        }
+        let mut state = self.state.lock();
+        state.far = Some(far.clone());
+        (0..state.led.len() as u32).for_each(|window| state.tell(window));
+    }
+
+    /// The peer's inbound memory is not reached any more.
+    pub(crate) fn end(&self) {
+        let far = self.state.lock().far.take();
+        drop(far);
+    }
 }
 
 impl Lead {
@@ -238,7 +278,8 @@ impl Lead {
     /// See [`LeadWindows::check_pages`].
     fn map(&self, window: u32, pages: &Arc<UserPages>) -> Result<(MappedRange, u32, u64)> {
         let (widx, limits, whole) = self.room(window, pages.len() as u64)?;
-        if pages.start() != 0 {
+        // A peer that leads the window itself could reach them when they are somebody else's.
+        if pages.start() != 0 || !self.shared.ntb().receiver_translates() {
             return Err(error::unsupported());
         }
         let range = MappedRange::of_pages(self.shared.ntb(), pages)?;
@@ -250,16 +291,17 @@ impl Lead {
 
     /// A window leads there now.
     fn led(&self, window: u32, range: MappedRange) -> Result {
-        let mut led = self.led.lock();
-        let place = led.get_mut(window as usize).ok_or(ENODEV)?;
+        let mut state = self.state.lock();
+        let place = state.led.get_mut(window as usize).ok_or(ENODEV)?;
         *place = Some(range);
+        state.tell(window);
         Ok(())
     }
 }
 
 impl LeadWindows for Lead {
     fn count(&self) -> u32 {
-        self.led.lock().len() as u32
+        self.state.lock().led.len() as u32
     }
 
     fn check(&self, window: u32, phys: u64, len: u64) -> Result {
@@ -289,11 +331,10 @@ impl LeadWindows for Lead {
     }
 
     fn withdraw(&self, window: u32) {
-        let range = self
-            .led
-            .lock()
-            .get_mut(window as usize)
-            .and_then(Option::take);
+        let mut state = self.state.lock();
+        let range = state.led.get_mut(window as usize).and_then(Option::take);
+        state.tell(window);
+        drop(state);
         drop(range);
     }
 }
@@ -377,8 +418,9 @@ pub(crate) fn reached(commons: (RemoteMemory, u64), engine: &Arc<Engine>) -> Res
     Ok((Arc::new(Seen { memory, engine }, GFP_KERNEL)?, len))
 }
 
-/// The windows that peer `pidx`, which has told that, leads to memory of its choice;
-/// `None` if there are none.
+/// The windows that peer `pidx`, which has told that, leads to memory of its choice, or
+/// has this host lead there by its words in the `near` inbound memory; `None` if there
+/// are none.
 ///
 /// # Errors
 ///
@@ -387,6 +429,7 @@ pub(crate) fn see(
     shared: &Arc<Shared>,
     pidx: u32,
     told: &Further,
+    near: &LocalMemory,
 ) -> Result<Option<Arc<dyn SeeWindows>>> {
     let here = (EXPOSED..)
         .take_while(|number| shared.outbound_widx(pidx, *number).is_some())
@@ -399,6 +442,7 @@ pub(crate) fn see(
         shared: shared.clone(),
         pidx,
         count,
+        near: near.clone(),
     };
     Ok(Some(Arc::new(see, GFP_KERNEL)?))
 }
@@ -408,6 +452,27 @@ struct See {
     shared: Arc<Shared>,
     pidx: u32,
     count: u32,
+    near: LocalMemory,
+}
+
+impl See {
+    /// Maps a window where it leads, and says how many bytes of it do.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it leads nowhere, `ENOMEM`, or what the bridge's driver reports.
+    fn map(&self, window: u32, widx: u32) -> Result<(Arc<PeerWindow>, u64)> {
+        let ntb = self.shared.ntb();
+        if ntb.receiver_translates() {
+            let mapped = Arc::new(ntb.map_peer_window(widx)?, GFP_KERNEL)?;
+            let len = mapped.len() as u64;
+            return Ok((mapped, len));
+        }
+        let Target { addr, len } = Target::read(window, &self.near).ok_or(EINVAL)?;
+        let mapped = self.shared.map_window(self.pidx, widx, len, addr)?;
+        let len = len.min(mapped.len() as u64);
+        Ok((mapped, len))
+    }
 }
 
 impl SeeWindows for See {
@@ -418,10 +483,9 @@ impl SeeWindows for See {
     fn look(&self, window: u32) -> Result<Reached> {
         let number = EXPOSED.checked_add(window).ok_or(ENODEV)?;
         let widx = self.shared.outbound_widx(self.pidx, number).ok_or(ENODEV)?;
-        let window = Arc::new(self.shared.ntb().map_peer_window(widx)?, GFP_KERNEL)?;
-        let len = window.len() as u64;
+        let (mapped, len) = self.map(window, widx)?;
         let seen = Seen {
-            memory: RemoteMemory(window),
+            memory: RemoteMemory(mapped),
             engine: None,
         };
         Ok((Arc::new(seen, GFP_KERNEL)?, len))

@@ -291,7 +291,10 @@ impl PeerLink {
             }
             Action::ClearMailbox => live.mailbox.clear(&self.shared),
             Action::MapWindow { len, addr } => self.map(live, len, addr),
-            Action::UnmapWindow => live.window = None,
+            Action::UnmapWindow => {
+                live.arena.end();
+                live.window = None;
+            }
             Action::WriteHello(hello) => {
                 if let Some(window) = &live.window {
                     // Only a window below a status page refuses, and none such is mapped.

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """Devices that reach remote windows, and windows that are devices' memory.
 
-Each host has an engine, which masters the bus. On one set of hosts nothing stands
-between it and the bridge; on the other one an IOMMU does.
+Each host has an engine, which masters the bus. On some hosts nothing stands between it
+and the bridge, whose windows the receiver or the sender leads to devices; on others an
+IOMMU does.
 """
 
 import pytest
@@ -33,11 +34,11 @@ sys.stdin.read()
 """
 
 
-@pytest.fixture(scope="module")
-def plain(boot):
+@pytest.fixture(scope="module", params=("generic", "idt"))
+def plain(boot, request):
     # As large as a window, so that any bridge can lead one there.
     fabric = boot(hosts=2, engine=True, instrument=4 * MIB)
-    target = {"ntb_hw_ivshmem": f"mw_count=4 target={INSTRUMENT}"}
+    target = {"ntb_hw_ivshmem": f"personality={request.param} mw_count=4 target={INSTRUMENT}"}
     stack.load(*fabric.hosts, modules=pximc.MODULES, parameters=target)
     pximc.wait_until_up(*fabric.hosts)
     return fabric

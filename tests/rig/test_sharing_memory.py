@@ -107,6 +107,20 @@ def test_memory_of_a_process_is_a_segment_for_others(ends, length):
     sharing.wait_until_unpinned(owner.guest, before)
 
 
+def test_a_peer_that_leads_the_window_is_shown_no_pages(boot):
+    """SI-REGMEM-5: they might be somebody else's when it writes there."""
+    fabric = boot(hosts=2)
+    parameters = {"ntb_hw_ivshmem": "personality=idt mw_count=3"}
+    stack.load(*fabric.hosts, modules=MODULES, parameters=parameters)
+    with pair(fabric) as (owner, back, _, _):
+        segment = empty(owner, 31, PAGE)
+        fill(owner, segment, owner.memory(PAGE), PAGE)
+        owner.at("PREPARE", segment, back)
+        with fails(errno.EOPNOTSUPP):
+            owner.at("PUBLISH", segment, back)
+        show(owner, segment, owner.interface(loopback=True))
+
+
 def test_pages_that_are_no_run_are_for_this_host_only(fabric):
     """SI-REGMEM-5"""
     length = 16 * PAGE

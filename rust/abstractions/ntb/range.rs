@@ -124,6 +124,12 @@ impl MappedRange {
         self.dma
     }
 
+    /// Bytes.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
     /// Lets peer `pidx` write `size` bytes, at most all, through its window `widx`.
     ///
     /// # Errors

@@ -17,11 +17,9 @@ use mp_kernel::{
 use mp_proto::reach::{
     self,
     Place,
-    FIRST_EXPOSED, //
+    FIRST_EXPOSED,
+    MAX_EXPOSED, //
 };
-
-/// Most such windows that are used of one link.
-pub(super) const MAX_WINDOWS: u32 = 16;
 
 /// What a window is led to.
 pub(super) enum What<'a> {
@@ -79,7 +77,7 @@ impl Exposed {
     ///
     /// `ENOMEM`.
     pub(super) fn new(way: Option<Arc<dyn LeadWindows>>) -> Result<Self> {
-        let count = way.as_ref().map_or(0, |way| way.count().min(MAX_WINDOWS));
+        let count = way.as_ref().map_or(0, |way| way.count().min(MAX_EXPOSED));
         let windows = KVec::from_elem(Window::default(), count as usize, GFP_KERNEL)?;
         Ok(Self { way, windows })
     }

@@ -6,7 +6,7 @@
 mod common;
 
 use common::Ram;
-use mp_proto::layout::Layout;
+use mp_proto::layout::{target, Layout};
 use mp_proto::link::{Further, Hello, Identity, Role};
 use mp_proto::mailbox::{Mail, MessageTx};
 use mp_proto::memory::Inbound;
@@ -14,6 +14,7 @@ use mp_proto::pairing::message::{Message, Pairing, What};
 use mp_proto::pairing::terms::{Connection, Limits, Location, Params, Span};
 use mp_proto::ring::{Producer, Split};
 use mp_proto::sharing::{self, Grant, Object, Want};
+use mp_proto::target::Target;
 use mp_proto::wire::{MsgHdr, PeerData, PeerId, Tag};
 
 const DOC: &str = include_str!("../../../Documentation/wire-format.md");
@@ -171,6 +172,21 @@ fn the_plans_are_as_documented() {
             l.arena_len >> 10
         ));
     }
+}
+
+/// design 4.4
+#[test]
+fn the_words_of_exposed_windows_are_as_documented() {
+    documented("| 0x700 + 16 *e* | 8 |");
+    documented("| 0x708 + 16 *e* | 8 |");
+    assert_eq!((target(0), target(15)), (Some(0x700), Some(0x7f0)));
+    let page = Ram::new(4096);
+    let there = Target {
+        addr: WRITER,
+        len: 8192,
+    };
+    there.write(1, &page).expect("exists");
+    assert_eq!((page.word(0x710), page.word(0x718)), (WRITER, 8192));
 }
 
 /// PXI-REQLS-9, PXI-REQPS-8, PXI-GEN-10

@@ -5,7 +5,7 @@
 use mp_proto::arena::{Arena, Extent};
 use mp_proto::fabric::{Greeting, Header, Life};
 use mp_proto::flow::{Meter, Window, WINDOW};
-use mp_proto::layout::{Layout, MIN_LEN};
+use mp_proto::layout::{Layout, MIN_LEN, PAGE, STATUS_LEN};
 use mp_proto::link::{
     Action, Actions, Config, Further, Hello, Identity, Link, Local, Rng, Role, State, HELLO_SIZE,
 };
@@ -16,6 +16,7 @@ use mp_proto::pairing::terms::{Connection, Limits, Location, Params};
 use mp_proto::pairing::{Engine, Event, Host, Mode, SESSIONS};
 use mp_proto::ring::{Consumer, NextError, Place, Producer, Reassembly, ReserveError};
 use mp_proto::route::verdict;
+use mp_proto::target::Target;
 use mp_proto::wire::{BlockHdr, Envelope, MsgHdr, PeerData, PeerId, Tag, TaggedIndex};
 use mp_proto::{ether, manage, sharing};
 
@@ -250,11 +251,19 @@ pub fn link(data: &[u8]) {
     }
 }
 
-/// A layout that passes the check has rings inside the window.
+/// A layout that passes the check has rings inside the window; where an exposed window is said
+/// to lead has an end.
 pub fn layout(data: &[u8]) {
     let mut input = Input(data);
     let layout = some_layout(&mut input);
     let window = input.u64() % (1 << 30);
+    let (number, said) = (u32::from(input.byte()), Memory::new(STATUS_LEN));
+    said.put(input.u32() as usize % STATUS_LEN, &input.array::<16>());
+    if let Some(there) = Target::read(number, &said) {
+        assert!(there.len.is_multiple_of(PAGE) && there.addr.checked_add(there.len).is_some());
+        assert_eq!(there.write(number, &said), Ok(()));
+        assert_eq!(Target::read(number, &said), Some(there));
+    }
     if layout.validate(window).is_err() {
         return;
     }
@@ -519,7 +528,6 @@ pub fn sharing_message(data: &[u8]) {
     }
 }
 
-const PAGE: u64 = 4096;
 const PAGES: u64 = 16;
 
 /// The memory behind an engine, which checks what is asked of it.
