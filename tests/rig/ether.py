@@ -46,35 +46,41 @@ def python(guest, program, timeout=60, **kwargs):
     return guest.spawn(["/usr/bin/python3", "-c", textwrap.dedent(program)], timeout, **kwargs)
 
 
+# Gives up when nothing has come for 20 seconds.
 SINK = """
     import hashlib, socket
     server = socket.create_server(("::", 5005), family=socket.AF_INET6, dualstack_ipv6=True)
     print("ready", flush=True)
     connection, _ = server.accept()
+    connection.settimeout(20)
     digest = hashlib.sha256()
     while data := connection.recv(1 << 20):
         digest.update(data)
     print(digest.hexdigest())
 """
 
+# Stays until the other end has everything.
 SOURCE = """
     import hashlib, os, socket
     block = os.urandom(1 << 20)
     digest = hashlib.sha256()
     connection = socket.create_connection(({address!r}, 5005), 20)
+    connection.settimeout(None)
     for n in range({mib}):
         block = block[n + 1:] + block[:n + 1]
         connection.sendall(block)
         digest.update(block)
-    connection.close()
+    connection.shutdown(socket.SHUT_WR)
+    connection.recv(1)
     print(digest.hexdigest())
 """
 
 
-def stream(source, sink, mib=16, address=None):
+def stream(source, sink, mib=16, address=None, timeout=60):
     """Sends data over TCP and compares its checksum at both ends."""
-    receiver = python(sink, SINK)
+    receiver = python(sink, SINK, timeout)
     sink.run("until ss -ltn | grep -q :5005; do sleep 0.05; done", timeout=20)
-    sent = python(source, SOURCE.format(address=address or stack.address(sink), mib=mib)).wait()
+    program = SOURCE.format(address=address or stack.address(sink), mib=mib)
+    sent = python(source, program, timeout).wait()
     received = receiver.wait()
     assert sent.check().out.split()[-1] == received.check().out.split()[-1]

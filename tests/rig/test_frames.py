@@ -141,16 +141,20 @@ def test_functions_come_and_go_while_frames_fly(fabric):
 def test_a_killed_peer_is_missed_by_the_others_and_found_again(fabric):
     victim, survivor = fabric.eps[1], fabric.eps[0]
     gone = peer_id(victim)
+    # In a mesh the way over the root processor may outlive the direct one, and come before it.
+    detours = 1 if fabric.settings.topology == "mesh" else 0
     with Receivers(survivor):
         victim.kill()
         wait_for_everyone(fabric.rp, survivor, timeout=5)
-        assert counters(survivor)["peers_removed"] == 1
+        assert 1 <= counters(survivor)["peers_removed"] <= 1 + detours
         assert send(fabric.rp, gone, 5, 100)["sent_failed"] == 5
         assert send(fabric.rp, peer_id(survivor), 5, 100)["sent_ok"] == 5
         victim.boot()
         stack.load(victim, modules=TRANSPORT)
         wait_for_everyone(*fabric.hosts)
-        assert counters(survivor)["peers_added"] == 3
+        seen = counters(survivor)
+        assert 1 <= seen["peers_removed"] <= 1 + 2 * detours
+        assert seen["peers_added"] == 2 + seen["peers_removed"]
     assert peer_id(victim) == gone
 
 
