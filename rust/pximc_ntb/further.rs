@@ -232,9 +232,7 @@ impl Lead {
         let far = self.state.lock().far.take();
         drop(far);
     }
-}
 
-impl Lead {
     /// The NTB core's number of a window, and the bytes that it leads to when it leads
     /// to some memory.
     ///

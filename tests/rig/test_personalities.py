@@ -15,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 import pytest
-from ether import nothing_lost, stream
+from ether import lost, stream
 from frames import wait_for_everyone
 from mainline import DEBUGFS, DEVICE, client, driver, eventually, tools
 from ntbrig import stack
@@ -251,8 +251,8 @@ def test_ports_of_one_number_need_roles(pair):
 def test_the_fabric_runs_and_comes_back(pair):
     _, guests = pair
     come_up(guests)
-    with nothing_lost(*guests):
-        use(guests)
+    use(guests)
+    assert {guest.name: lost(guest) for guest in guests} == {guest.name: {} for guest in guests}
     stack.unload(guests[1], modules=UPPER)
     come_up(guests[1:])
     use(guests)
