@@ -57,13 +57,14 @@ def pytest_terminal_summary(terminalreporter):
 
 
 class Booter:
-    """Boots fabrics; ends them all together."""
+    """Boots fabrics, and ends them."""
 
     def __init__(self, stack, logs):
         self._stack = stack
         self._logs = logs
         self.fabrics = []
         self.complaints = []
+        self.leaks = []
 
     def __call__(self, hosts=2, **settings):
         """Boots a set of guests; arguments as for `Fabric`."""
@@ -88,11 +89,17 @@ class Booter:
         self.complaints += found
         return found
 
-    def find_leaks(self):
-        """Memory that has been lost by kernels that look for it."""
-        guests = [guest for fabric in self.fabrics for guest in fabric.hosts]
-        found = {guest.name: guest.leaks() for guest in guests if guest.is_running()}
-        return {name: leaks for name, leaks in found.items() if leaks}
+    def end(self, fabric):
+        """Ends one of them, after a last look at what its kernels have lost or complained of."""
+        for guest in fabric.hosts:
+            if guest.is_running() and (leaks := guest.leaks()):
+                self.leaks.append(f"{guest.name} has lost memory:\n{leaks[:_LEAKS_SHOWN]}")
+        self.take_reports()
+        fabric.close()
+
+    def end_all(self):
+        for fabric in self.fabrics:
+            self.end(fabric)
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +107,9 @@ def boot(request):
     with ExitStack() as stack:
         booter = Booter(stack, _LOGS / request.module.__name__)
         yield booter
-        for name, leaks in booter.find_leaks().items():
-            pytest.fail(f"{name} has lost memory:\n{leaks[:_LEAKS_SHOWN]}")
+        booter.end_all()
+        if booter.leaks:
+            pytest.fail("\n".join(booter.leaks))
         if booter.complaints:
             pytest.fail("kernels complained:\n" + "\n".join(booter.complaints))
 
