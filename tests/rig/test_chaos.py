@@ -12,7 +12,6 @@ and with how many hosts.
 import json
 import os
 import random
-import re
 import time
 
 import pytest
@@ -22,6 +21,7 @@ from ntbrig.settings import CHECKOUT, PATIENCE
 
 from chaos import Node, Segments, Sessions
 from frames import peer_id, wait_for_everyone
+from memory import grown, lasting
 from pximc import USER
 
 pytestmark = pytest.mark.alone
@@ -41,13 +41,6 @@ BACK, ON = 20, 60
 # Bytes of memory by which a host may differ at rest.
 SLACK = 6 << 20
 RESULTS = CHECKOUT / "build/results/chaos.json"
-
-
-def memory(guest):
-    """Memory that cannot be had back, in bytes, by kind."""
-    text = guest.run("grep -E 'SUnreclaim|VmallocUsed|CmaFree' /proc/meminfo").out
-    found = {name: int(kib) << 10 for name, kib in re.findall(r"(\w+): +(\d+)", text)}
-    return {**found, "CmaFree": -found.get("CmaFree", 0)}
 
 
 def windows(guest):
@@ -244,7 +237,7 @@ def test_nothing_wrong_is_delivered_and_everything_comes_back(fabric):
     rest = {guest: windows(guest) for guest in fabric.hosts}
     with Watch(fabric) as watch:
         watch.assert_back("the start")
-        used = {guest: memory(guest) for guest in fabric.hosts}
+        used = {guest: lasting(guest) for guest in fabric.hosts}
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
             one = Round(faults, kinds)
@@ -254,14 +247,14 @@ def test_nothing_wrong_is_delivered_and_everything_comes_back(fabric):
             for guest, kind in one.parts:
                 if kind in ("power", "reboot"):
                     starts += 1
-                    used[guest] = memory(guest)
+                    used[guest] = lasting(guest)
             rounds, survived = rounds + 1, survived + len(one.parts)
             print(f"{one}: back after {time.monotonic() - start:.1f} s")
-        after = {guest: memory(guest) for guest in fabric.hosts}
+        more = {guest: grown(guest, used[guest]) for guest in fabric.hosts}
     watch.assert_all_right()
     for guest in fabric.hosts:
-        grown = {name: after[guest][name] - used[guest][name] for name in used[guest]}
-        assert max(grown.values()) < SLACK, f"CHAOS_SEED={SEED}: {guest.name} has lost {grown}"
+        lost = more[guest]
+        assert max(lost.values()) < SLACK, f"CHAOS_SEED={SEED}: {guest.name} has lost {lost}"
         wait_for_windows(guest, rest[guest])
     done = {work.name: work.done for work in watch.work}
     result = {
