@@ -433,8 +433,10 @@ impl Worker {
         };
         let text = format!("target {target:#x} flags {flags:#x} mask {mask:#x}");
         let waited = self.ask(of, &WAIT, wait, allowed, &text);
-        if waited.is_err_and(|error| error == EFAULT) && self.caller.place == Place::ReadOnly {
-            return self.wait_again(of, wait);
+        // Where the first copy fails there need not be anything to wait for.
+        let may_take = is_there && !is_wrong && self.caller.place == Place::ReadOnly;
+        if may_take && waited.is_err_and(|error| error == EFAULT) {
+            return self.wait_again(of, wait, allowed);
         }
         if let Ok(wait) = waited {
             if wait.events == 0 || wait.events & !mask != 0 {
@@ -443,8 +445,9 @@ impl Worker {
         }
     }
 
-    /// What a wait has taken that could not tell of it, is there for the next one.
-    fn wait_again(&mut self, (at, fd): (usize, i32), wait: mp_wait) {
+    /// What a wait has taken that could not tell of it, is there for the next one. One that did
+    /// not get so far has taken nothing, and the next one may say what it `might`.
+    fn wait_again(&mut self, (at, fd): (usize, i32), wait: mp_wait, might: &[i32]) {
         let mut again = mp_wait {
             size: size_of::<mp_wait>() as u32,
             deadline: MP_DEADLINE_PAST,
@@ -454,10 +457,10 @@ impl Worker {
         let may_end = self
             .thing(at, wait.target)
             .is_some_and(|thing| wait.mask & !thing.lasting() != 0);
-        let allowed: &[i32] = if self.caller.faults.0 || may_end {
-            &[OK, ETIMEDOUT]
-        } else {
-            &[OK]
+        let allowed = match (self.caller.faults.0, may_end) {
+            (true, _) => might,
+            (_, true) => &[OK, ETIMEDOUT],
+            _ => &[OK],
         };
         let _ = self.caller.plain("WAIT", "again", allowed, || {
             // SAFETY: The structure that goes with the number.
