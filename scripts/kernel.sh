@@ -14,14 +14,13 @@
 # for another series than the newest one.
 
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
+. "$(dirname -- "${BASH_SOURCE[0]}")/debian.sh"
 
 supported=(7.3 7.2)
 read -ra series <<<"${KERNEL_SERIES:-${supported[*]}}"
 suites=(trixie-backports forky sid)
 configs=$checkout/scripts/kernel
 fragments=("$configs/rig.config")
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-apt_dir=$cache/apt
 sources=$cache/sources
 
 action=build
@@ -41,48 +40,6 @@ while [ $# -gt 0 ]; do
 done
 
 # --- source -------------------------------------------------------------------
-
-# The mirror that this system's own apt uses for Debian.
-debian_mirror() {
-	local uri
-	# shellcheck disable=SC2016 # for apt to expand
-	uri=$(apt-get indextargets --format '$(REPO_URI) $(LABEL)' "Identifier: Packages" 2>/dev/null |
-		sed -n 's/ Debian$//p' | head -n 1)
-	[ -n "$uri" ] || uri=$(sed -nE 's/^URIs: *([^ ]+).*/\1/p;s/^deb (\[[^]]*\] )?([^ ]+).*/\2/p' \
-		/etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
-		grep -E '/debian/?$' | head -n 1)
-	[ -n "$uri" ] || die "apt's sources name no Debian mirror" "add one to /etc/apt/sources.list"
-	printf '%s' "$uri"
-}
-
-# Package lists of other suites, apart from the system's own.
-private_apt() {
-	APT_CONFIG=$apt_dir/apt.conf "$@"
-}
-
-read_package_lists() {
-	local mirror suite
-	mirror=$(debian_mirror)
-	[ -r "$keyring" ] || die "$keyring is missing" "install the package debian-archive-keyring"
-	mkdir -p "$apt_dir/lists/partial" "$apt_dir/archives/partial"
-	for suite in "${suites[@]}"; do
-		printf 'deb [signed-by=%s] %s %s main\n' "$keyring" "$mirror" "$suite"
-	done >"$apt_dir/sources.list"
-	cat >"$apt_dir/apt.conf" <<-EOF
-		Dir::Etc::sourcelist "$apt_dir/sources.list";
-		Dir::Etc::sourceparts "-";
-		Dir::State::lists "$apt_dir/lists";
-		Dir::Cache "$apt_dir";
-		Acquire::Languages "none";
-		Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
-		APT::Sandbox::User "root";
-		// Signed, but a mirror may be a snapshot.
-		Acquire::Check-Valid-Until "false";
-	EOF
-	say "reading the package lists of ${suites[*]} at $mirror"
-	private_apt apt-get update >"$apt_dir/update.log" 2>&1 ||
-		say "not all lists could be read: $(grep -m 1 -E '^(E|W):' "$apt_dir/update.log")"
-}
 
 # "PACKAGE VERSION" of the newest source of the newest supported series.
 newest_source() {
@@ -152,7 +109,7 @@ obtain_source() {
 obtain_newest_source() {
 	local package version target
 	find "$sources" -maxdepth 1 -name '.unpack-*' -exec rm -rf {} +
-	read_package_lists
+	read_package_lists deb "${suites[@]}"
 	read -r package version < <(newest_source) || exit 1
 	target=$sources/${package}_${version//[~+]/-}
 	[ -d "$target" ] || fetch_source "$package" "$version" "$target"
