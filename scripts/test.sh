@@ -120,6 +120,19 @@ run_everywhere() {
 	done
 }
 
+# On the kernel that looks for data races, which is built for it: what moves data,
+# and everything at once.
+run_races() {
+	local modules=$checkout/build/modules/races
+	say "a kernel that looks for data races, and the modules for it"
+	make --no-print-directory RACES=1 MODULES="$modules" modules || {
+		count 0 1 0
+		return
+	}
+	RACES=1 LONG='' MODULES=$modules run_guests races \
+		-k "test_frames or test_ether or test_sharing or test_chaos" "$@"
+}
+
 mkdir -p "$results"
 cd "$checkout"
 run_cargo host Cargo.toml
@@ -129,7 +142,11 @@ if [ "${LONG:-}" = 1 ]; then
 	run_long "fuzzing of the protocol's parsers" scripts/fuzz.sh
 fi
 run_guests all "$@"
-[ "${LONG:-}" != 1 ] || run_everywhere "$@"
+if [ "${LONG:-}" = 1 ]; then
+	run_everywhere "$@"
+	# Somebody's own kernel is the only one to test, as is another that checks.
+	[ -n "${KDIR:-}${DEBUG:-}${RACES:-}" ] || run_races "$@"
+fi
 echo
 printf '%s passed, %s failed' "$passed" "$failed"
 [ "$skipped" -eq 0 ] || printf ', %s skipped' "$skipped"
