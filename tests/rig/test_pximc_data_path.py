@@ -9,17 +9,18 @@ from contextlib import contextmanager
 
 import pximc
 import pytest
-from ntbrig.settings import programs_dir
+from ntbrig.settings import PATIENCE, programs_dir
 from tracing import system_calls
 
 pytestmark = pytest.mark.alone
 
 NAME = "pxi_pingpong"
-# So long does a measurement take, of which a second is looked at.
-SECONDS = 4
+# So long does a measurement take, of which a second is looked at. To ask a busy guest takes
+# time as well: seconds on a kernel that checks.
+SECONDS = 4 * PATIENCE
 # What a process has computed once it has left its beginning behind, and what it
 # computes in a second at least if it does not sleep; hundredths of a second.
-UNDER_WAY = 20
+UNDER_WAY = 20 * PATIENCE
 BUSY = 20
 
 
