@@ -5,6 +5,7 @@
 
 use crate::{
     inbox::{
+        Kind,
         Worker,
         WorkerRef, //
     },
@@ -36,6 +37,7 @@ use mp_proto::{
     },
     sharing::message::{
         Message,
+        What,
         SIZE, //
     }, //
 };
@@ -289,15 +291,35 @@ impl Watcher for Links {
     }
 }
 
-/// Whether a frame with a message of the sharing engine was a question or an answer, and has
-/// been dealt with.
-fn is_question(route: &Route, frame: &RxFrame<'_>) -> bool {
+/// The message of the sharing engine that a frame has.
+fn sharing_message(frame: &RxFrame<'_>) -> Option<Message> {
     let mut data = [0; SIZE];
     if frame.len() != SIZE || frame.copy_to(0, &mut data).is_err() {
-        return false;
+        return None;
     }
-    let message = Message::decode(&data);
-    message.is_some_and(|message| route.link.take_question(&message, &route.outbox))
+    Message::decode(&data)
+}
+
+impl Route {
+    /// Leaves a frame to the worker.
+    fn leave(&self, header: Header, frame: &RxFrame<'_>, kind: Kind) -> Result {
+        let entered = self.link.inbox.enter(header, frame, kind);
+        self.worker.kick();
+        entered
+    }
+
+    /// Deals with a message of the sharing engine, or leaves it to the worker.
+    fn share(&self, header: Header, frame: &RxFrame<'_>) -> Result {
+        let message = sharing_message(frame);
+        if message.is_some_and(|message| self.link.take_question(&message, &self.outbox)) {
+            return Ok(());
+        }
+        let kind = match message.map(|message| message.what) {
+            Some(What::Taken(_)) => Kind::Receipt,
+            _ => Kind::Other,
+        };
+        self.leave(header, frame, kind)
+    }
 }
 
 impl Function for Links {
@@ -325,12 +347,12 @@ impl Function for Links {
                     }
                     Ok(())
                 }
-                Header::Sharing(life) if life == self.life && is_question(route, &frame) => Ok(()),
-                _ => {
-                    let entered = inbox.enter(header, &frame, route.link.bells.lock().len());
-                    route.worker.kick();
-                    entered
+                Header::Sharing(life) if life == self.life => route.share(header, &frame),
+                Header::Message { .. } => {
+                    let kind = Kind::ForPort(route.link.bells.lock().len());
+                    route.leave(header, &frame, kind)
                 }
+                _ => route.leave(header, &frame, Kind::Other),
             }
         });
         // Before the interface is known to be up: the peer will say hello again.

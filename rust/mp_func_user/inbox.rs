@@ -19,13 +19,21 @@ use mp_proto::{
         message,
         terms::DATA_MAX, //
     },
-    sharing::window::MESSAGES, //
+    sharing::{
+        window::MESSAGES,
+        CONNECTIONS, //
+    }, //
 };
 use mp_transport::frame::RxFrame;
 
-/// Most messages that wait, besides those to ports. An honest peer has a few on their way
-/// for each session.
-const MAX: usize = 2048;
+/// Most others that wait. An honest peer has a few on their way for each session and each
+/// connection, and so many connections that are not answered as
+/// [`UNANSWERED`](mp_proto::sharing::UNANSWERED) tells.
+const MAX: usize = 4096;
+
+/// Most receipts that wait: one for each message under way, and one for what the receipt before
+/// it has told already.
+const MAX_RECEIPTS: usize = 2 * CONNECTIONS * MESSAGES as usize;
 
 /// Most bytes of a message's data.
 const LONGEST: usize = if MP_MESSAGE_MAX as usize > message::SIZE + DATA_MAX {
@@ -34,10 +42,34 @@ const LONGEST: usize = if MP_MESSAGE_MAX as usize > message::SIZE + DATA_MAX {
     message::SIZE + DATA_MAX
 };
 
+/// What a message is about, of which so many may wait.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    /// A message to a port. The peer has so many connections: each of them may have as many
+    /// messages under way as its window lets it.
+    ForPort(usize),
+    /// Tells that a port has taken messages.
+    Receipt,
+    /// Anything else.
+    Other,
+}
+
+impl Kind {
+    /// Most that wait.
+    fn most(self) -> usize {
+        match self {
+            Kind::ForPort(connections) => connections.saturating_mul(MESSAGES as usize),
+            Kind::Receipt => MAX_RECEIPTS,
+            Kind::Other => MAX,
+        }
+    }
+}
+
 /// A message.
 pub(crate) struct Mail {
     pub(crate) header: Header,
     pub(crate) data: KVec<u8>,
+    kind: Kind,
 }
 
 impl Mail {
@@ -46,21 +78,38 @@ impl Mail {
     /// # Errors
     ///
     /// `EPROTO` if it is too long, `ENOMEM`.
-    fn new(header: Header, frame: &RxFrame<'_>) -> Result<Self> {
+    fn new(header: Header, frame: &RxFrame<'_>, kind: Kind) -> Result<Self> {
         let len = frame.len();
         if len > LONGEST {
             return Err(error::protocol());
         }
         let mut data = KVec::from_elem(0, len, GFP_ATOMIC)?;
         frame.copy_to(0, &mut data)?;
-        Ok(Self { header, data })
+        Ok(Self { header, data, kind })
+    }
+}
+
+/// How many messages of each kind wait.
+#[derive(Default)]
+struct Counts {
+    for_ports: usize,
+    receipts: usize,
+    others: usize,
+}
+
+impl Counts {
+    fn of(&mut self, kind: Kind) -> &mut usize {
+        match kind {
+            Kind::ForPort(_) => &mut self.for_ports,
+            Kind::Receipt => &mut self.receipts,
+            Kind::Other => &mut self.others,
+        }
     }
 }
 
 struct State {
     queue: Fifo<Mail>,
-    /// How many of them are for ports.
-    for_ports: usize,
+    counts: Counts,
     /// The worker has taken a message, and may not be done with it.
     busy: bool,
     /// Why a message was lost, until the worker knows.
@@ -80,7 +129,7 @@ impl Inbox {
         pin_init!(Self {
             state <- new_spinlock_bh!(State {
                 queue: Fifo::new(),
-                for_ports: 0,
+                counts: Counts::default(),
                 busy: false,
                 lost: None,
             }),
@@ -94,33 +143,27 @@ impl Inbox {
         state.queue.is_empty() && !state.busy && state.lost.is_none()
     }
 
-    /// Has a message wait for the worker, which the caller wakes. The peer has so many
-    /// connections to ports: each of them may have as many messages under way as its window
-    /// lets it, and no more.
+    /// Has a message wait for the worker, which the caller wakes.
     ///
     /// # Errors
     ///
     /// Why it is lost; the worker will find out.
-    pub(crate) fn enter(&self, header: Header, frame: &RxFrame<'_>, connections: usize) -> Result {
-        let mail = Mail::new(header, frame);
+    pub(crate) fn enter(&self, header: Header, frame: &RxFrame<'_>, kind: Kind) -> Result {
+        let mail = Mail::new(header, frame, kind);
         let mut state = self.state.lock();
         let is_signal = matches!(header, Header::Signal { .. });
         if is_signal && state.queue.any(|waiting| waiting.header == header) {
             // However often a process signals, what waits tells of it (PXI-AE-4).
             return Ok(());
         }
-        let is_for_port = matches!(header, Header::Message { .. });
-        let is_full = match is_for_port {
-            true => state.for_ports >= connections.saturating_mul(MESSAGES as usize),
-            false => state.queue.len() - state.for_ports >= MAX,
-        };
+        let is_full = *state.counts.of(kind) >= kind.most();
         let entered = match mail {
             Ok(_) if is_full => Err(ENOSPC),
             Ok(mail) => state.queue.push(mail),
             Err(e) => Err(e),
         };
         if entered.is_ok() {
-            state.for_ports += usize::from(is_for_port);
+            *state.counts.of(kind) += 1;
         }
         if let Err(e) = entered {
             state.lost = Some(e);
@@ -136,9 +179,8 @@ impl Inbox {
             Some(e) => Some(Err(e)),
             None => state.queue.pop().map(Ok),
         };
-        let is_for_port = |mail: &Mail| matches!(mail.header, Header::Message { .. });
-        if matches!(&next, Some(Ok(mail)) if is_for_port(mail)) {
-            state.for_ports -= 1;
+        if let Some(Ok(mail)) = &next {
+            *state.counts.of(mail.kind) -= 1;
         }
         state.busy = next.is_some();
         next
@@ -149,7 +191,7 @@ impl Inbox {
         let old = {
             let mut state = self.state.lock();
             state.lost = None;
-            state.for_ports = 0;
+            state.counts = Counts::default();
             core::mem::take(&mut state.queue)
         };
         drop(old);

@@ -51,6 +51,7 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            Full,
             Relaxed,
             Release, //
         },
@@ -144,14 +145,17 @@ struct Shared {
 #[pin_data]
 struct Question {
     number: u32,
-    /// [`UNANSWERED`], 0 or a negative errno.
+    /// [`PENDING`], 0 or a negative errno.
     outcome: Atomic<i32>,
     #[pin]
     asking: WaitQueue,
 }
 
 /// No outcome.
-const UNANSWERED: i32 = 1;
+const PENDING: i32 = 1;
+
+/// Most questions that the peer has not answered, whether or not somebody still waits.
+const QUESTIONS: usize = 256;
 
 /// What the link's mutex protects.
 struct Core {
@@ -199,10 +203,16 @@ pub(crate) struct Link {
     /// The ways from the peer's connections to them.
     #[pin]
     pub(crate) bells: SpinLockBh<KVec<Bell>>,
+    /// Those that the peer has not answered.
     #[pin]
     questions: SpinLockBh<KVec<Arc<Question>>>,
     /// How many there were.
     asked: Atomic<u32>,
+    /// Somebody waits for the peer to answer others: whoever sets this has found some that are
+    /// not answered, and what answers them clears it.
+    is_busy: Atomic<bool>,
+    #[pin]
+    answering: WaitQueue,
     #[pin]
     pub(crate) inbox: Inbox,
 }
@@ -251,6 +261,8 @@ impl Link {
                 bells <- new_spinlock_bh!(KVec::new()),
                 questions <- new_spinlock_bh!(KVec::new()),
                 asked: Atomic::new(0),
+                is_busy: Atomic::new(false),
+                answering <- new_wait_queue!("mp_link"),
                 inbox <- Inbox::new(),
             }),
             GFP_KERNEL,
@@ -447,8 +459,12 @@ impl Link {
             }
             Header::Sharing(life) if is_for_me(greeting, life) => {
                 let message = Message::decode(&mail.data).ok_or_else(error::protocol)?;
-                self.with_shared(core, |engine, clerk| engine.receive(&message, clerk))?
-                    .map_err(|_| error::protocol())
+                let received =
+                    self.with_shared(core, |engine, clerk| engine.receive(&message, clerk))?;
+                if message.what.is_answer() {
+                    self.has_answered();
+                }
+                received.map_err(|_| error::protocol())
             }
             Header::Message { life, from, number } if is_for_me(greeting, life) => {
                 self.arrived(from, number, mail.data)
@@ -715,18 +731,42 @@ impl Link {
         self.connections
             .lock()
             .push(connection.clone(), GFP_ATOMIC)?;
-        let asked = self.share(|engine, clerk| {
-            let asked = engine.connect(connection.number(), connection.want(), clerk);
-            asked.map_err(|refusal| match refusal {
-                Refusal::Down => error::net_down(),
-                Refusal::Full => error::refused(),
-                Refusal::Number => EINVAL,
-            })
-        });
-        let answered = asked
-            .and_then(|asked| asked)
-            .and_then(|()| connection.outcome(deadline));
+        let asked = self.ask_to_connect(connection, deadline);
+        let answered = asked.and_then(|()| connection.outcome(deadline));
         answered.inspect_err(|_| self.disconnect(connection))
+    }
+
+    /// Asks the peer for a connection, once it has answered enough of what it was asked before.
+    fn ask_to_connect(&self, connection: &Connection, deadline: Option<u64>) -> Result {
+        loop {
+            let asked = self.share(|engine, clerk| {
+                let asked = engine.connect(connection.number(), connection.want(), clerk);
+                if asked == Err(Refusal::Busy) {
+                    self.is_busy.store(true, Release);
+                }
+                asked
+            })?;
+            match asked {
+                Ok(()) => return Ok(()),
+                Err(Refusal::Busy) => self.wait_for_answers(deadline)?,
+                Err(Refusal::Down) => return Err(error::net_down()),
+                Err(Refusal::Full) => return Err(error::refused()),
+                Err(Refusal::Number) => return Err(EINVAL),
+            }
+        }
+    }
+
+    /// Waits until the peer has answered something, which the caller has asked for.
+    fn wait_for_answers(&self, deadline: Option<u64>) -> Result {
+        let has_answered = || !self.is_busy.load(Acquire);
+        self.answering.wait_until(deadline, has_answered).ok()
+    }
+
+    /// Something has been answered, or will not be: has those look again who wait for that.
+    fn has_answered(&self) {
+        if self.is_busy.xchg(false, Full) {
+            self.answering.wake(Events::IN);
+        }
     }
 
     /// Ends a connection: its process has done so, or is gone.
@@ -844,15 +884,20 @@ impl Link {
         let Some(mail) = Arc::into_unique_or_drop(mail) else {
             return;
         };
-        let guest = mail.guest;
-        let total = {
+        let way = {
             let mut bells = self.bells.lock();
-            let bell = bells.iter_mut().find(|bell| bell.guest == guest);
-            bell.and_then(|bell| bell.receiver.take())
+            let bell = bells.iter_mut().find(|bell| bell.guest == mail.guest);
+            bell.and_then(|bell| {
+                let receipt = bell.receipt.as_ref()?;
+                receipt.count(bell.receiver.take()?);
+                Some(receipt.way())
+            })
         };
-        if let Some(total) = total {
-            // Where the interface has gone, there is nobody to be told.
-            let _ = self.share(|engine, clerk| engine.taken(guest, total, clerk));
+        if let Some((outbox, receipt)) = way {
+            if outbox.signal(&receipt).is_err() {
+                // The sender would wait for ever.
+                outbox.peer().reset();
+            }
         }
     }
 
@@ -868,28 +913,38 @@ impl Link {
         let question = Arc::pin_init(
             pin_init!(Question {
                 number,
-                outcome: Atomic::new(UNANSWERED),
+                outcome: Atomic::new(PENDING),
                 asking <- new_wait_queue!("mp_question"),
             }),
             GFP_KERNEL,
         )?;
-        self.questions.lock().push(question.clone(), GFP_ATOMIC)?;
+        while !self.enter_question(&question)? {
+            self.wait_for_answers(deadline)?;
+        }
         let asked = self.share(|engine, clerk| {
             barrier::wmb();
             engine.ask(number, clerk).map_err(|_| error::net_down())
         });
-        let answered = asked.and_then(|asked| asked).and_then(|()| {
-            let is_answered = || question.outcome.load(Acquire) != UNANSWERED;
-            question.asking.wait_until(deadline, is_answered).ok()?;
-            kernel::error::to_result(question.outcome.load(Acquire))
-        });
-        let gone = {
-            let mut questions = self.questions.lock();
-            let at = questions.iter().position(|q| Arc::ptr_eq(q, &question));
-            at.and_then(|at| questions.remove(at).ok())
-        };
-        drop(gone);
-        answered
+        if let Err(e) = asked.and_then(|asked| asked) {
+            // Nobody will answer it.
+            self.answered(number);
+            return Err(e);
+        }
+        let is_answered = || question.outcome.load(Acquire) != PENDING;
+        question.asking.wait_until(deadline, is_answered).ok()?;
+        kernel::error::to_result(question.outcome.load(Acquire))
+    }
+
+    /// Enters a question among those that the peer has not answered; `false` if there are too
+    /// many.
+    fn enter_question(&self, question: &Arc<Question>) -> Result<bool> {
+        let mut questions = self.questions.lock();
+        if questions.len() >= QUESTIONS {
+            self.is_busy.store(true, Release);
+            return Ok(false);
+        }
+        questions.push(question.clone(), GFP_ATOMIC)?;
+        Ok(true)
     }
 
     /// Deals at once with a question, or with the answer to one, as somebody waits for it:
@@ -916,20 +971,26 @@ impl Link {
 
     /// A question has been answered.
     pub(crate) fn answered(&self, number: u32) {
-        for question in self.questions.lock().iter() {
-            if question.number == number {
-                question.outcome.store(0, Release);
-                question.asking.wake(Events::IN);
-            }
+        let question = {
+            let mut questions = self.questions.lock();
+            let at = questions.iter().position(|q| q.number == number);
+            at.and_then(|at| questions.remove(at).ok())
+        };
+        if let Some(question) = question {
+            question.outcome.store(0, Release);
+            question.asking.wake(Events::IN);
+            self.has_answered();
         }
     }
 
     /// No question will be answered.
     fn answer_all(&self, error: Error) {
-        for question in self.questions.lock().iter() {
+        let questions = core::mem::take(&mut *self.questions.lock());
+        for question in questions {
             question.outcome.store(error.to_errno(), Release);
             question.asking.wake(Events::IN);
         }
+        self.has_answered();
     }
 
     /// Gives connections up whose link was down for too long; the milliseconds until then.

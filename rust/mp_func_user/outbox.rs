@@ -32,7 +32,11 @@ use mp_proto::{
         Header,
         Life, //
     },
-    sharing::message::Message,
+    sharing::message::{
+        Message,
+        What,
+        SIZE, //
+    },
     wire::Priority, //
 };
 use mp_transport::{
@@ -90,7 +94,8 @@ impl Mail {
     }
 }
 
-/// The signal of a session to its partner: made once, sent often.
+/// What is told to the other side again and again, to a session or about a connection: made
+/// once, sent often.
 pub(crate) struct Signal {
     frame: Frame,
     /// Whether it waits in the outbox, under whose lock this changes.
@@ -126,6 +131,70 @@ impl Signal {
         };
         Ok(Arc::new(signal, GFP_KERNEL)?)
     }
+}
+
+/// Tells the sender of messages to a port how many of them have been taken.
+pub(crate) struct Receipt {
+    outbox: Arc<Outbox>,
+    signal: Arc<Signal>,
+    total: Arc<Atomic<u32>>,
+}
+
+impl Receipt {
+    /// For a connection of the service with that life.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(outbox: Arc<Outbox>, life: Life, connection: u32) -> Result<Self> {
+        let total = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+        let body = Taken {
+            connection,
+            total: total.clone(),
+        };
+        let header = Header::Sharing(life).encode();
+        let signal = Signal {
+            frame: Frame::new(FUNC, &header, Priority::High, body)?,
+            waits: Atomic::new(false),
+        };
+        Ok(Self {
+            outbox,
+            signal: Arc::new(signal, GFP_KERNEL)?,
+            total,
+        })
+    }
+
+    /// So many have been taken: what waits to be sent tells that, too.
+    pub(crate) fn count(&self, total: u32) {
+        self.total.store(total, Relaxed);
+    }
+
+    /// The signal that tells it, and its way.
+    pub(crate) fn way(&self) -> (Arc<Outbox>, Arc<Signal>) {
+        (self.outbox.clone(), self.signal.clone())
+    }
+}
+
+/// How many messages of a connection were taken by the time at which this leaves.
+struct Taken {
+    connection: u32,
+    total: Arc<Atomic<u32>>,
+}
+
+impl FrameBody for Taken {
+    fn len(&self) -> usize {
+        SIZE
+    }
+
+    fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
+        let message = Message {
+            connection: self.connection,
+            what: What::Taken(self.total.load(Relaxed)),
+        };
+        f(&message.encode())
+    }
+
+    fn complete(&mut self, _status: Result) {}
 }
 
 /// How often there was a trigger.

@@ -10,6 +10,7 @@ use crate::{
     offer::Number,
     outbox::{
         Outbox,
+        Receipt,
         Signal, //
     },
     uapi::*,
@@ -52,6 +53,8 @@ pub(crate) struct Bell {
     pub(crate) number: Arc<Number>,
     pub(crate) heard: Heard,
     pub(crate) receiver: Receiver,
+    /// Of messages to a port.
+    pub(crate) receipt: Option<Receipt>,
 }
 
 /// Memory of a segment that the peer may reach by so many connections.
@@ -211,6 +214,13 @@ impl Clerk<'_> {
     fn accept_number(&mut self, guest: u32, want: &Want) -> Result<Grant, Why> {
         let number = self.link.offered(want.object, want.number);
         let number = number.ok_or(Why::NotFound)?;
+        let receipt = match (want.object, &self.far) {
+            (Object::Port, Some(far)) => {
+                let receipt = Receipt::new(far.outbox.clone(), far.life, guest);
+                Some(receipt.map_err(why)?)
+            }
+            _ => None,
+        };
         number.accept(want)?;
         let token = number.token();
         let bell = Bell {
@@ -218,6 +228,7 @@ impl Clerk<'_> {
             number: number.clone(),
             heard: Heard::default(),
             receiver: Receiver::default(),
+            receipt,
         };
         if let Err(e) = self.link.bells.lock().push(bell, GFP_ATOMIC) {
             number.left(1);

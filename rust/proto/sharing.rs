@@ -54,6 +54,10 @@ pub use crate::pairing::Corrupt;
 /// Most own connections of one link, and most guests.
 pub const CONNECTIONS: usize = 1024;
 
+/// Most connections that were asked for and have not been answered, whether or not somebody still
+/// waits for them: what a process asks for again and again is not more than the peer can keep.
+pub const UNANSWERED: usize = 256;
+
 /// What a connection leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Object {
@@ -171,6 +175,8 @@ pub enum Refusal {
     Down,
     /// There are too many connections.
     Full,
+    /// The peer has too much to answer just now: there may be room after each of its answers.
+    Busy,
     /// The number is zero, or in use.
     Number,
 }
@@ -196,8 +202,8 @@ impl Numbered for Own {
 enum Stage {
     /// Connected.
     Up,
-    /// The link is down; perhaps it is to be asked to leave when it is back.
-    Down { withdrawn: bool },
+    /// The link is down.
+    Down,
     /// Ended: has not let go.
     Ended,
 }
@@ -207,6 +213,8 @@ enum Stage {
 pub struct Entry {
     guest: Guest,
     stage: Stage,
+    /// It was asked to leave, or is to be asked when the link is back.
+    withdrawn: bool,
 }
 
 impl Numbered for Entry {
@@ -221,6 +229,8 @@ pub struct Engine<O: Table<Own>, G: Table<Entry>> {
     own: O,
     guests: G,
     is_up: bool,
+    /// Connections that the other host has not answered, some of them left.
+    unanswered: usize,
     /// The other service, as long as connections to it can be resumed.
     partner: Option<Life>,
 }
@@ -232,6 +242,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
             own,
             guests,
             is_up: false,
+            unanswered: 0,
             partner: None,
         }
     }
@@ -248,6 +259,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
             let (false, Some(grant)) = (own.state.is_lost(), own.grant) else {
                 continue;
             };
+            self.unanswered += 1;
             host.say(Message {
                 connection: own.number,
                 what: What::Resume(own.want, grant.token),
@@ -264,6 +276,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
         if !core::mem::replace(&mut self.is_up, false) {
             return;
         }
+        self.unanswered = 0;
         for place in self.own.iter_mut() {
             let Some(own) = place else { continue };
             if own.grant.is_none() {
@@ -289,10 +302,10 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
                     *place = None;
                 }
                 Stage::Up => {
-                    entry.stage = Stage::Down { withdrawn: false };
+                    entry.stage = Stage::Down;
                     host.event(Event::GuestDown(guest));
                 }
-                Stage::Down { .. } => {}
+                Stage::Down => {}
             }
         }
     }
@@ -329,6 +342,9 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
         if number == 0 || find(&self.own, number).is_some() {
             return Err(Refusal::Number);
         }
+        if self.unanswered >= UNANSWERED {
+            return Err(Refusal::Busy);
+        }
         let own = Own {
             number,
             want: *want,
@@ -336,6 +352,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
             state: State::CONNECTING,
         };
         insert(&mut self.own, own).ok_or(Refusal::Full)?;
+        self.unanswered += 1;
         host.say(Message {
             connection: number,
             what: What::Connect(*want),
@@ -387,6 +404,9 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
             return Ok(());
         }
         let number = message.connection;
+        if message.what.is_answer() {
+            self.unanswered = self.unanswered.saturating_sub(1);
+        }
         match message.what {
             What::Connect(want) => self.hear_connect(number, want, host),
             What::Resume(want, token) => self.hear_resume(number, want, token, host),

@@ -13,23 +13,16 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
         self.guests.iter().flatten().filter(connected).count()
     }
 
-    /// A guest that is connected, and whose link is up.
-    pub fn guest(&self, number: u32) -> Option<Guest> {
-        let entry = find(&self.guests, number)?;
-        (entry.stage == Stage::Up).then_some(entry.guest)
-    }
-
-    /// Asks all guests of what has that token to leave.
+    /// Asks all guests of what has that token to leave, each once.
     pub fn withdraw(&mut self, token: u32, host: &mut impl Host) {
         let entries = self.guests.iter_mut().flatten();
         for entry in entries.filter(|entry| entry.guest.token == token) {
-            match &mut entry.stage {
-                Stage::Up => host.say(Message {
+            let was_asked = core::mem::replace(&mut entry.withdrawn, true);
+            if entry.stage == Stage::Up && !was_asked {
+                host.say(Message {
                     connection: entry.guest.number,
                     what: What::Withdrawn,
-                }),
-                Stage::Down { withdrawn } => *withdrawn = true,
-                Stage::Ended => {}
+                });
             }
         }
     }
@@ -54,7 +47,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
                     ended += 1;
                 }
                 // Nothing to be resumed is found.
-                Stage::Down { .. } => {
+                Stage::Down => {
                     *place = None;
                     host.event(Event::LetGo(guest));
                     ended += 1;
@@ -63,16 +56,6 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
             }
         }
         ended
-    }
-
-    /// A guest's messages have been taken, so many altogether.
-    pub fn taken(&mut self, number: u32, total: u32, host: &mut impl Host) {
-        if self.guest(number).is_some() {
-            host.say(Message {
-                connection: number,
-                what: What::Taken(total),
-            });
-        }
     }
 
     pub(super) fn hear_connect(
@@ -96,9 +79,13 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
                     want,
                     token: grant.token,
                 };
-                let stage = Stage::Up;
+                let entry = Entry {
+                    guest,
+                    stage: Stage::Up,
+                    withdrawn: false,
+                };
                 // There is a place.
-                let _ = insert(&mut self.guests, Entry { guest, stage });
+                let _ = insert(&mut self.guests, entry);
                 What::Connected(grant)
             }
             Err(why) => What::Refused(why),
@@ -130,9 +117,9 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
             refuse(host, Why::NotFound);
             return Ok(());
         };
-        let Stage::Down { withdrawn } = entry.stage else {
+        if entry.stage != Stage::Down {
             return Err(Corrupt);
-        };
+        }
         let guest = entry.guest;
         if guest.token != token || guest.want != want {
             return Err(Corrupt);
@@ -145,7 +132,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
                     connection: number,
                     what: What::Connected(grant),
                 });
-                if withdrawn {
+                if entry.withdrawn {
                     host.say(Message {
                         connection: number,
                         what: What::Withdrawn,
@@ -164,7 +151,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
     /// Who has not resumed by now has left meanwhile.
     pub(super) fn hear_resumed(&mut self, host: &mut impl Host) {
         for place in self.guests.iter_mut() {
-            let is_down = |entry: &mut Entry| matches!(entry.stage, Stage::Down { .. });
+            let is_down = |entry: &mut Entry| entry.stage == Stage::Down;
             if let Some(entry) = place.take_if(is_down) {
                 host.event(Event::GuestLeft(entry.guest));
             }

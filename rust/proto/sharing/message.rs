@@ -36,6 +36,13 @@ pub enum What {
     Taken(u32),
 }
 
+impl What {
+    /// Whether it answers that a process would like to be connected, or was.
+    pub fn is_answer(&self) -> bool {
+        matches!(self, What::Connected(_) | What::Refused(_))
+    }
+}
+
 /// A message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message {

@@ -10,7 +10,7 @@ use common::Dice;
 use mp_proto::fabric::Life;
 use mp_proto::sharing::message::{Message, What};
 use mp_proto::sharing::{
-    Corrupt, Engine, Entry, Event, Grant, Guest, Host, Object, Own, Refusal, Want, Why,
+    Corrupt, Engine, Entry, Event, Grant, Guest, Host, Object, Own, Refusal, Want, Why, UNANSWERED,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -226,6 +226,7 @@ fn who_is_asked_to_leave_is_asked_once_and_stays_connected() {
     for _ in 0..2 {
         two.engines[1].withdraw(77, &mut two.sites[1]);
     }
+    assert_eq!(two.sites[1].out.len(), 1);
     two.settle();
     assert_eq!(names(&two.sites[0]), ["withdrawn"]);
     let state = two.engines[0].state(number).unwrap();
@@ -310,6 +311,42 @@ fn who_is_asked_to_leave_while_the_link_is_down_hears_it_later() {
     assert_eq!(names(&two.sites[0]), ["down", "up", "withdrawn"]);
 }
 
+/// SI-UNAVAIL-3
+#[test]
+fn who_did_not_hear_that_it_was_asked_to_leave_hears_it_when_the_link_is_back() {
+    let (mut two, _) = connected();
+    two.engines[1].withdraw(77, &mut two.sites[1]);
+    two.down();
+    two.up();
+    two.settle();
+    assert_eq!(names(&two.sites[0]), ["down", "up", "withdrawn"]);
+}
+
+/// design 2, never 5: however often a process asks and leaves, the peer has so much to keep.
+#[test]
+fn a_peer_that_does_not_answer_is_not_asked_for_ever() {
+    let mut two = Two::new();
+    two.up();
+    two.settle();
+    for _ in 0..UNANSWERED {
+        let number = two.connect(0, segment(5)).unwrap();
+        two.leave(0, number);
+    }
+    assert_eq!(two.connect(0, segment(5)), Err(Refusal::Busy));
+    assert_eq!(two.sites[0].out.len(), 2 * UNANSWERED);
+    // An answer makes room, also for what has been left.
+    while two.sites[1].out.is_empty() {
+        two.deliver(0);
+    }
+    two.deliver(1);
+    let number = two.connect(0, segment(5)).unwrap();
+    assert_eq!(two.connect(0, segment(5)), Err(Refusal::Busy));
+    two.leave(0, number);
+    two.down();
+    two.up();
+    assert!(two.connect(0, segment(5)).is_ok(), "nobody waits any more");
+}
+
 /// SI-ISM-2
 #[test]
 fn a_connection_to_a_port_does_not_outlive_the_link() {
@@ -322,7 +359,10 @@ fn a_connection_to_a_port_does_not_outlive_the_link() {
     };
     let number = two.connect(0, want).unwrap();
     two.settle();
-    two.engines[1].taken(number, 3, &mut two.sites[1]);
+    two.sites[1].say(Message {
+        connection: number,
+        what: What::Taken(3),
+    });
     two.settle();
     assert_eq!(two.sites[0].events.last(), Some(&Event::Taken(number, 3)));
     two.down();
