@@ -33,6 +33,7 @@ def test_the_ram_disk_is_an_archive_that_cpio_reads(tmp_path):
         "rust_kernel: panicked at rust/x.rs:1:2:",
         "BUG: sleeping function called from invalid context",
         "refcount_t: underflow; use-after-free.",
+        "BUG: KCSAN: data-race in tick_nohz_handler / net_rx_action",
     ],
 )
 def test_a_kernel_complaint_is_recognised(line):
@@ -47,6 +48,7 @@ def test_a_kernel_complaint_is_recognised(line):
         "kmemleak: 3 new suspected memory leaks",
         "ntb0: warning threshold is 3",
         "DEBUG: nothing",
+        "BUG: KCSAN: data-race in tick_nohz_handler / tick_nohz_idle_got_tick",
     ],
 )
 def test_an_ordinary_line_is_no_complaint(line):
