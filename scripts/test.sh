@@ -130,7 +130,7 @@ run_races() {
 		return
 	}
 	RACES=1 LONG='' MODULES=$modules run_guests races \
-		-k "test_frames or test_ether or test_sharing or test_chaos" "$@"
+		-k "test_frames or test_ether or test_sharing or test_flooding or test_chaos" "$@"
 }
 
 mkdir -p "$results"

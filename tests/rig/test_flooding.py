@@ -56,23 +56,27 @@ def frozen(guest, *others):
     assert told() == before
 
 
+def fill(user, connection):
+    """Sends as many messages as a connection takes."""
+    fields = {"handle": connection, "data": user.buffer, "length": 256, "deadline": PAST}
+    sent = 0
+    while sent < EACH:
+        # The link may have too much to do just now.
+        sent += user.repeat(EACH - sent, "SEND", "mp_message", **fields)
+
+
 def test_all_messages_are_taken_while_their_sender_stands_still(fabric, ends):
     """SI-TRDINT-3"""
     owner, back, user, there = ends
     port = owner.offer(back, MP.OBJECT_PORT, NUMBER)
     connections = [user.connect(there, MP.OBJECT_PORT, NUMBER) for _ in range(CONNECTIONS)]
-    message = {"length": 256, "deadline": PAST}
     user.write(user.buffer, bytes(range(256)))
     for connection in connections:
-        fields = {"handle": connection, "data": user.buffer, **message}
-        sent = 0
-        while sent < EACH:
-            # The link may have too much to do just now.
-            sent += user.repeat(EACH - sent, "SEND", "mp_message", **fields)
-    # The last of all is behind them.
+        fill(user, connection)
+    # There is room for one more, behind all others.
     assert owner.receive(port) == bytes(range(256))
     user.send(connections[0], b"the last")
-    fields = {"handle": port, "data": owner.buffer, **message}
+    fields = {"handle": port, "data": owner.buffer, "length": 256, "deadline": PAST}
     with frozen(*fabric.hosts):
         received = owner.repeat(CONNECTIONS * EACH, "RECEIVE", "mp_message", **fields)
     assert received > MANY
@@ -81,8 +85,7 @@ def test_all_messages_are_taken_while_their_sender_stands_still(fabric, ends):
     # The sender is told of each.
     for connection in connections:
         assert user.state(connection) == MP.CONNECTION_OPERATIONAL
-    fields = {"handle": connections[-1], "data": user.buffer, **message}
-    assert user.repeat(EACH, "SEND", "mp_message", **fields) == EACH
+    fill(user, connections[-1])
     for _ in range(EACH):
         owner.receive(port)
 
