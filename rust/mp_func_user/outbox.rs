@@ -109,12 +109,7 @@ impl Signal {
     ///
     /// `ENOMEM`.
     pub(crate) fn new(life: Life, from: u32, to: u32) -> Result<Arc<Self>> {
-        let header = Header::Signal { life, to, from };
-        let signal = Self {
-            frame: frame(&header, KVec::new())?,
-            waits: Atomic::new(false),
-        };
-        Ok(Arc::new(signal, GFP_KERNEL)?)
+        Self::with(&Header::Signal { life, to, from }, Data(KVec::new()))
     }
 
     /// The trigger of an event by that connection, to the service with that life: tells
@@ -124,9 +119,12 @@ impl Signal {
     ///
     /// `ENOMEM`.
     pub(crate) fn trigger(life: Life, from: u32, total: Arc<Atomic<u32>>) -> Result<Arc<Self>> {
-        let header = Header::Trigger { life, from }.encode();
+        Self::with(&Header::Trigger { life, from }, Total(total))
+    }
+
+    fn with(header: &Header, body: impl FrameBody + 'static) -> Result<Arc<Self>> {
         let signal = Self {
-            frame: Frame::new(FUNC, &header, Priority::High, Total(total))?,
+            frame: frame(header, body)?,
             waits: Atomic::new(false),
         };
         Ok(Arc::new(signal, GFP_KERNEL)?)
@@ -152,14 +150,9 @@ impl Receipt {
             connection,
             total: total.clone(),
         };
-        let header = Header::Sharing(life).encode();
-        let signal = Signal {
-            frame: Frame::new(FUNC, &header, Priority::High, body)?,
-            waits: Atomic::new(false),
-        };
         Ok(Self {
             outbox,
-            signal: Arc::new(signal, GFP_KERNEL)?,
+            signal: Signal::with(&Header::Sharing(life), body)?,
             total,
         })
     }
@@ -227,13 +220,13 @@ impl FrameBody for Data {
     fn complete(&mut self, _status: Result) {}
 }
 
-/// The message with that header and data.
+/// The message with that header and body.
 ///
 /// # Errors
 ///
 /// `ENOMEM`.
-fn frame(header: &Header, data: KVec<u8>) -> Result<Frame> {
-    Frame::new(FUNC, &header.encode(), Priority::High, Data(data))
+fn frame(header: &Header, body: impl FrameBody + 'static) -> Result<Frame> {
+    Frame::new(FUNC, &header.encode(), Priority::High, body)
 }
 
 /// The frames to one peer.
@@ -275,7 +268,7 @@ impl Outbox {
     /// `ENOMEM`, `ENOBUFS` if the peer takes nothing: it is lost, and the two sides do not
     /// agree any more.
     pub(crate) fn send(&self, header: &Header, data: KVec<u8>) -> Result {
-        self.enter(Mail::Frame(frame(header, data)?))
+        self.enter(Mail::Frame(frame(header, Data(data))?))
     }
 
     /// Tells the sharing engine of the service with that life something. Any context but hard

@@ -20,6 +20,8 @@ HEADER = CHECKOUT / "uapi/linux/mp_fabric.h"
 TEXT = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.DOTALL)
 FOREVER = (1 << 64) - 1
 PAST = 0
+# Messages of a connection that its port has not taken.
+EACH = 64
 
 _TYPES = {"__u8": "B", "__u16": "H", "__u32": "I", "__s32": "i", "__aligned_u64": "Q"}
 
@@ -216,6 +218,26 @@ class Process(shell.Program):
         fields = {"handle": port, "data": self.buffer, "length": room}
         message = self.call("RECEIVE", "mp_message", deadline=deadline, **fields)
         return self.read(self.buffer, message.length)
+
+
+@contextmanager
+def pair(fabric, same=False):
+    """A process that offers, one that uses, and the interfaces between them."""
+    here = fabric.rp if same else fabric.hosts[1]
+    with Process(here) as owner, Process(fabric.rp) as user:
+        there, back = user.interface(loopback=same), owner.interface(loopback=same)
+        user.wait_until_up(there)
+        owner.wait_until_up(back)
+        yield owner, back, user, there
+
+
+def fill(user, connection):
+    """Sends as many messages as a connection takes."""
+    fields = {"handle": connection, "data": user.buffer, "length": 256, "deadline": PAST}
+    sent = 0
+    while sent < EACH:
+        # The link may have too much to do just now.
+        sent += user.repeat(EACH - sent, "SEND", "mp_message", **fields)
 
 
 @contextmanager

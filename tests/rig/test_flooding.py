@@ -9,12 +9,11 @@ import pytest
 import sharing
 from ntbrig import stack
 from pximc import MODULES
-from sharing import MP, PAST, fails
+from sharing import EACH, MP, PAST, fails, fill, pair
 
 PAGE = 0x1000
-# Of a port, each with so many messages that were not taken.
+# Of a port.
 CONNECTIONS = 256
-EACH = 64
 # More than wait for a peer.
 MANY = 5000
 NUMBER = 77
@@ -33,11 +32,8 @@ def fabric(boot):
 @pytest.fixture
 def ends(fabric):
     """A process that offers, one that uses, and the interfaces between them."""
-    with sharing.Process(fabric.hosts[1]) as owner, sharing.Process(fabric.rp) as user:
-        there, back = user.interface(), owner.interface()
-        user.wait_until_up(there)
-        owner.wait_until_up(back)
-        yield owner, back, user, there
+    with pair(fabric) as both:
+        yield both
 
 
 @contextmanager
@@ -54,15 +50,6 @@ def frozen(guest, *others):
     finally:
         guest.thaw()
     assert told() == before
-
-
-def fill(user, connection):
-    """Sends as many messages as a connection takes."""
-    fields = {"handle": connection, "data": user.buffer, "length": 256, "deadline": PAST}
-    sent = 0
-    while sent < EACH:
-        # The link may have too much to do just now.
-        sent += user.repeat(EACH - sent, "SEND", "mp_message", **fields)
 
 
 def test_all_messages_are_taken_while_their_sender_stands_still(fabric, ends):
@@ -91,7 +78,7 @@ def test_all_messages_are_taken_while_their_sender_stands_still(fabric, ends):
 
 
 def test_connections_are_asked_for_of_a_host_that_stands_still(fabric, ends):
-    """SI-CONINT-3: each time somebody has no patience."""
+    """Each time somebody has no patience."""
     owner, back, user, there = ends
     fields = {"interface": there, "object": MP.OBJECT_EVENT, "number": NUMBER, "deadline": PAST}
     with frozen(fabric.hosts[1], fabric.rp):

@@ -11,13 +11,11 @@ import sharing
 from ntbrig import stack
 from ntbrig.settings import PATIENCE
 from pximc import MODULES
-from sharing import MP, PAST, fails
+from sharing import EACH, MP, PAST, fails, fill, pair
 
 pytestmark = pytest.mark.everywhere
 
 PAGE = 0x1000
-# Messages of a connection that its port has not taken.
-EACH = 64
 ONES = b"\xff" * 8
 PLACES = ("another host", "the same host")
 
@@ -34,16 +32,6 @@ def ends(request, fabric):
     """A process that offers, one that uses, and the interfaces between them."""
     with pair(fabric, request.param == "the same host") as both:
         yield both
-
-
-@contextmanager
-def pair(fabric, same=False):
-    here = fabric.rp if same else fabric.hosts[1]
-    with sharing.Process(here) as owner, sharing.Process(fabric.rp) as user:
-        there, back = user.interface(loopback=same), owner.interface(loopback=same)
-        user.wait_until_up(there)
-        owner.wait_until_up(back)
-        yield owner, back, user, there
 
 
 def fits(process, interface, length):
@@ -288,11 +276,8 @@ def test_a_port_takes_all_that_its_connections_may_send(fabric):
             user.connect(there, MP.OBJECT_PORT, 77)
         message = {"length": 256, "deadline": PAST}
         for connection in connections:
+            fill(user, connection)
             fields = {"handle": connection, "data": user.buffer, **message}
-            sent = 0
-            while sent < EACH:
-                # The link may have too much to do just now.
-                sent += user.repeat(EACH - sent, "SEND", "mp_message", **fields)
             assert user.repeat(1, "SEND", "mp_message", **fields) == 0
         fields = {"handle": port, "data": owner.buffer, **message}
         received, end = 0, time.monotonic() + 20 * PATIENCE

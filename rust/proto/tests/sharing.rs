@@ -322,7 +322,7 @@ fn who_did_not_hear_that_it_was_asked_to_leave_hears_it_when_the_link_is_back() 
     assert_eq!(names(&two.sites[0]), ["down", "up", "withdrawn"]);
 }
 
-/// design 2, never 5: however often a process asks and leaves, the peer has so much to keep.
+/// However often a process asks and leaves, the peer has so much to keep.
 #[test]
 fn a_peer_that_does_not_answer_is_not_asked_for_ever() {
     let mut two = Two::new();
