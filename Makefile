@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 #
 # The commands of the project; `make help` lists them. The modules themselves
 # are described in Kbuild.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! A DMA engine for tests: copies memory as a hardware engine would, and
 //! misbehaves as told.

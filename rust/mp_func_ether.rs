@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Virtual Ethernet over message frames: one interface, `ntb0`, per host.
 //!

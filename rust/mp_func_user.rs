@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! User services: the character device `/dev/mp_fabric`, and what the services of two
 //! hosts tell each other about the sessions of their processes.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Measures how fast a peer's memory is written through its window: what
 //! `ntb_perf` does, with the copy that the fabric's transport uses.

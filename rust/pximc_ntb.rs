@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! NTB transport service: moves message frames through the memory windows of
 //! non-transparent bridges.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A function service in C: counts how the frames it sends fare, apart for the root
  * processor and for all others, and checks what it receives.

@@ -1,5 +1,5 @@
 #!/bin/bash
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 #
 # Coverage-guided fuzzing of the protocol crate's parsers with libFuzzer, on the stable
 # compiler: the coverage passes need no nightly feature.

@@ -1,5 +1,5 @@
 #!/bin/bash
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 #
 # Checks form: formatters and lints of every language in the tree.
 #
@@ -86,6 +86,7 @@ check "clippy, host side" cargo clippy --quiet --workspace --locked --all-target
 check "rustfmt, userlib" cargo fmt --manifest-path userlib/Cargo.toml --all --check
 check "clippy, userlib" cargo clippy --manifest-path userlib/Cargo.toml --quiet --workspace \
 	--locked --all-targets -- -D warnings
+check "licences" scripts/reuse.sh
 check "unsafe, by file" scripts/unsafe.sh
 check checkpatch checkpatch
 check shellcheck shell_scripts

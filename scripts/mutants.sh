@@ -1,5 +1,5 @@
 #!/bin/bash
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 #
 # Breaks the protocol crate on purpose, one patch of rust/proto/mutants at a time, in a
 # copy, and demands that its tests notice. The second line of a patch says which do:

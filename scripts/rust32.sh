@@ -1,5 +1,5 @@
 #!/bin/bash
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 #
 # Obtains a Rust compiler for 32-bit x86 and prints where it is: below it are
 # bin/rustc and lib. Debian has the library for i386 as a package of that

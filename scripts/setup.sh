@@ -1,5 +1,5 @@
 #!/bin/bash
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 #
 # Installs what the project needs on Debian 12: packages by apt, bindgen by
 # cargo into the project's cache. Does nothing, quickly, when all is there.
@@ -20,7 +20,7 @@ packages=(
 	# tests and checks
 	python3 python3-pytest python3-pytest-timeout python3-pytest-rerunfailures
 	python3-pytest-xdist
-	shellcheck man-db binutils
+	shellcheck man-db binutils python3-pip
 	# libraries for 32-bit processes
 	gcc-multilib
 )

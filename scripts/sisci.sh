@@ -1,5 +1,5 @@
 #!/bin/bash
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 #
 # Installs the library of SISCI that has been built, its headers, the tools and manual pages,
 # below PREFIX=; DESTDIR= is put before all paths.

@@ -1,5 +1,5 @@
 #!/bin/bash
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 #
 # Runs all tests and ends with the line "N passed, N failed[, N skipped]".
 # Arguments go to pytest. Tests with guests run in WORKERS processes, by default

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Fixtures shared by all tests that need guests.
 
 `boot` boots sets of guests that live until the end of the test module. After

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """What the benchmark makes of its samples. The samples themselves need guests."""
 
 import json

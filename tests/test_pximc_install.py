@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """The PXImc Dispatcher where it is installed: below /opt/pximc."""
 
 import gzip

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 /*
  * S-1: a process of System 0 finds the window that a process of System 1 has posted, and pairs
  * with it. Both write to the other's memory.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 /*
  * S-1 with peers: both systems make the same request. Whoever comes first waits; it does not
  * matter who that is.

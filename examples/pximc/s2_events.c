@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 /*
  * S-2: events. An event that somebody waits for, one that nobody waits for, and three that are
  * told as one.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 /*
  * S-3: the end of a connection. Variants: "close", which is that of the specification, "exit",
  * where S0's process ends without closing, and "server", where S1 closes first.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 /*
  * S-5: a device of System 1, which --engine names there, writes into the memory of a process
  * of System 0. Devices raise no events: a process of System 1 does that for them.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 /*
  * S-6: a device of System 1, which --engine names there, writes to the memory of a device of
  * System 0, which --target names there.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What the examples have in common: options, printed steps, the way to a partner.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What the example programs have in common: options, errors, what each of them does first and last,
  * and results as a table or JSON.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 /*
  * Ping-pong with interrupts: each node waits for one of its own and triggers that of the other.
  */

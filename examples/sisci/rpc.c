@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 /*
  * Calls of a function on another node, by data interrupts there and back. The function adds up
  * bytes. A call of no bytes ends the server.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 /*
  * Whether nodes answer, and how long that takes: sci_probe [--adapter N] [--json] NODE...
  * The exit status is 0 if all do.

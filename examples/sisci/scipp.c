@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 /*
  * Ping-pong over shared memory: each node polls its own segment and writes messages into that of
  * the other one. A message ends with its number, which is written once all else of it has left.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 /*
  * The life of a segment, told by callbacks: the server makes it, the client connects, writes a
  * greeting and stays until the server wants it to go.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Mandatory memory barriers: they order accesses as devices and other hosts
 //! see them, also on a kernel built for one processor, where the `smp_*`

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /* Exports the Rust symbols of mp_kernel and mp_bindings to the other modules. */
 
 #include <linux/export.h>

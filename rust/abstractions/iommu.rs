@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! What an IOMMU lets PCI functions of this host reach, beside memory of their drivers.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Tracepoints of the fabric: the events of `/sys/kernel/tracing/events/mp`.
 //!

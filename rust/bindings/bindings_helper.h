@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What `mp_bindings` is generated from: the kernel headers that the kernel
  * crate's own bindings leave out. Only items declared in the headers that the

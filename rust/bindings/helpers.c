@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Out-of-line copies of `static inline` kernel functions and macros, for the
  * Rust side: `mp_helper_foo()` appears in `mp_bindings` as `foo()`. One file

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Raw bindings to the C interfaces that the kernel crate does not bind: the
 //! NTB core, network devices, socket buffers, NAPI, ethtool, generic netlink and the

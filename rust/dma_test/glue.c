@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /* What dma_test needs of macros and of memory at physical addresses. */
 
 #include <linux/dmaengine.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* What the Rust side of dma_test calls. */
 #ifndef DMA_TEST_GLUE_H
 #define DMA_TEST_GLUE_H

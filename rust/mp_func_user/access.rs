@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Which devices of this host reach a session's remote window (`PXI-EDA-*`).
 //!

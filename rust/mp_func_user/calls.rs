@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The calls of `uapi/linux/mp_fabric.h`: structures in, objects' methods, structures
 //! out.

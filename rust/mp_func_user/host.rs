@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The links of this host: follows interfaces and their peers, and takes frames to the
 //! link that they are for.

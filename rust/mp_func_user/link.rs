@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The user service's end of a link: finds out whether the other host's service is
 //! there, and has the two pairing engines agree.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! What has happened to connections, in order, until somebody takes it (`SI-EVT-10`).
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Copies of a queue on their way: by an engine, a few at a time, or by the processor.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! What a user has over all contexts, of what there is not enough for everybody: places in
 //! tables that all users share, memory of the kernel, and memory that peers reach.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! What has happened to an object, and who wants to know: threads that wait, an
 //! eventfd, and the context's stream of records.

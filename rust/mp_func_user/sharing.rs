@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Carries out what a link's sharing engine decides: memory, connections' states, notices,
 //! messages.

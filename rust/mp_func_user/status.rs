@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Status words: what a context's process reads of its connections without a call
 //! (`SI-SEQ-10`).

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! What programs share with the device, generated from `uapi/linux/mp_fabric.h`.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Windows of sessions: memory that processes map, and that can be taken away from
 //! them at any time.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * KUnit suite of the interface for modules in C: every function of mp/mp.h that
  * needs no hardware, with a transport that keeps what it is given to send.

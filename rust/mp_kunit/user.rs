@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! What serves programs, as far as it can be seen without one: offsets, mappings
 //! that nobody maps, waits, sizes of structures.

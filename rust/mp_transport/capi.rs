@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The fabric for kernel modules in C: the functions that `include/mp/mp.h`
 //! declares, by the names of the guide.

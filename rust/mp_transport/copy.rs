@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Copies that may go on after the call that starts them: where their data goes, and
 //! who is told of their end.

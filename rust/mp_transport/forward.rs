@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Forwarding between peers that share no bridge: the root processor in the
 //! middle of a star (`IDT-MSG-7`).

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Frames: data fragments with a function header, on the way out
 //! ([`Frame`]) and on the way in ([`RxFrame`]).

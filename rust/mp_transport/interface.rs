@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Interfaces: the local ends of links, whether or not anybody is at the far end.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Received frames that a function keeps beyond the call that gave them to it
 //! (`IDT-FN-2`, `IDT-MSG-6`).

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The local processor of the guide: what addresses memory has for this host and
 //! for others, and copies by a DMA engine (`IDT-LP-*`, `IDT-DMA-*`).

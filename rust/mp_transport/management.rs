@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! What the message frame services of the hosts tell each other
 //! ([`mp_proto::manage`]): who is there (`IDT-PEER-13`), how far forwarded

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Memory as a capability of links, beside frames: memory of this host that a peer may
 //! reach, and memory of the peer that this host reaches.

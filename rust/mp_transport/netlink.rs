@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Management over generic netlink: the family that `uapi/linux/mp_netlink.h`
 //! describes.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! `/sys/kernel/mp`: one directory per peer and per interface, and the service's own
 //! counters (`IDT-PEER-4`).

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The way to a peer that another one forwards to: on an endpoint, over the root
 //! processor (`IDT-MSG-7`).

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! What real bridges do now and then, and shared memory never: on demand, for
 //! tests of the clients above.

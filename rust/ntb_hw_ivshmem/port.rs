@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The port of this host: the operations table of the NTB core and the
 //! interrupt service, spread over the parts.

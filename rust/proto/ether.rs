@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! What the virtual Ethernet function says about a packet: its function header (IDT-ETH-1 to
 //! IDT-ETH-4).

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! The forwarding database of the virtual Ethernet: which port a MAC address was last seen behind
 //! (IDT-ETH-2).

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! How the inbound memory of one peer is divided: status page, control ring, data rings, arena
 //! (design 4.4).

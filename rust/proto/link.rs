@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! The link to one peer: from nobody there to an epoch with rings, and back (design 4.1 to 4.3).
 //!

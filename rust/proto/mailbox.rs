@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! The bootstrap mailbox: how two hosts find each other before either can reach the other's
 //! memory (design 4.1).

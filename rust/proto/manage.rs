@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! What the message frame services of two hosts tell each other: function headers of frames to
 //! function [`FUNC_ID`], without data (IDT-PEER-3, IDT-PEER-13).

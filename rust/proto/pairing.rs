@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! Sessions of two hosts that are joined directly, and how they become pairs (PXI-PAIR-*).
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! Places in what a peer reaches of a host, over all windows that lead there: the offsets by
 //! which hosts tell each other of memory.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! Which way a frame goes that has come over a link: to this host, or on to another one
 //! (IDT-MSG-7, IDT-MSG-8, design 4.9).

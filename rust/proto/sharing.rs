@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! Objects that a host offers to many processes of another one: segments, events and ports, and
 //! the connections to them (SI-CONSEG-*, SI-RSM-*, SI-EVT-*).

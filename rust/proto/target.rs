@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! Where a window leads that its owner [exposes](crate::reach) memory by, for a peer that
 //! programs the translation itself.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! Headers and identifiers as they cross the bridge: little-endian, fixed size, fields in the
 //! order of the specification (IDT-ID-*, IDT-MSG-1, IDT-EP-2, IDT-EP-3).

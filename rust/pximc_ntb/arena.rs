@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The arenas at both ends of a link as memory for other services
 //! ([`mp_transport::memory`]), with what [`further`] windows lead to.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The data path of one link in one epoch: its rings, filled by
 //! [`Link::send`] and emptied by NAPI polls.

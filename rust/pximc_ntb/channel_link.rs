@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! A channel as the layer above sees it: a [`Link`] to send by, and NAPI polls
 //! that deliver.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! This host in the fabric, over all its NTB devices: its part, its id, and on
 //! the root processor the indices that it gives to the others (`IDT-ID-5`).

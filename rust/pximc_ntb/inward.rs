@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Copies of received data into the buffers of functions by the DMA engine
 //! (`IDT-MSG-5`).

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The windows of a link as the local processor's: where memory is that a peer
 //! reaches, and a peer's memory behind the bridge (`IDT-LP-9`).

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The bootstrap mailbox of one peer, over scratchpads or over messages.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Shared memory as the protocol crate sees it: the two places where it meets
 //! the NTB's windows.

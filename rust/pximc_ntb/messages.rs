@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Message registers as a way for mail: a port's inbound registers are shared
 //! by all its peers, so what arrives is sorted by sender first; and so is the

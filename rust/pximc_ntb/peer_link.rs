@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The life of the link to one peer: feeds the state machine of
 //! [`mp_proto::link`] with what the hardware shows and carries out its actions.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * The local processor's functions, by commands of the tests: each is written to
  * /sys/kernel/mp_local_test/command, and `result` there says what came of it.

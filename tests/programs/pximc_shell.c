@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Calls the functions of PXImc as its input tells, for tests; tests/rig/pximc.py is the
  * other end, and common/shell.h says what the input looks like.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Makes calls of the fabric's device as its input tells, for tests; tests/rig/sharing.py
  * is the other end, and common/shell.h says what the input looks like.

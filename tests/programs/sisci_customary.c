@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * A program as it is customary: everything in main(), names for what is not given, a loop
  * that connects until the other side is there. It is compiled as it is, and with the macros

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What headers of other implementations do to a program: functions go by a name with the
  * FAMILY in it, ST or MT, and flags are objects.

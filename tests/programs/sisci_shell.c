@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Calls the functions of SISCI as its input tells, for tests; tests/rig/sisci.py is the
  * other end, which knows their arguments from the header. What the input looks like is said

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """What works between hosts while everything goes wrong, and tells what was wrong with it.
 
 Each kind of work runs for ever, for a pair of hosts or in each host, and starts over when

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Devices of guests other than the bridge, driven by tests.
 
 The engine, QEMU's `edu`, copies between the bus and memory of its own; the instrument

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Helpers of the tests that send frames with the test function service.
 
 `mp_func_test` sends frames with a known pattern and checks those it receives;

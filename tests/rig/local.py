@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Commands of tests/modules/mp_local_test.c."""
 
 DIRECTORY = "/sys/kernel/mp_local_test"

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """The kernel's own NTB clients in guests, and a way from one guest to another.
 
 `driver` loads our hardware driver and takes it away again, `client` does so for

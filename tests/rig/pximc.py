@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Processes in guests that use PXImc, driven by tests.
 
     with Process(fabric.rp) as system:

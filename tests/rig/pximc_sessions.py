@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Requests as the tests of PXImc make them most often, and what sessions answer."""
 
 from ntbrig.settings import PATIENCE

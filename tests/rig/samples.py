@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Helpers of the tests that run the sample function services.
 
 See samples/mp_sample_c.c and samples/mp_sample_echo.rs for what they count.

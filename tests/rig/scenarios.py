@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """The scenarios of PXImc as programs that users see: in C, with the Dispatcher that is
 installed in build/stage, and in Rust."""
 

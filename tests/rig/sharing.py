@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Processes in guests that offer objects to others, and use them, driven by tests.
 
 Each is `tests/programs/share_shell.c`. The structures and numbers of calls are those of

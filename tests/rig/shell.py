@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Programs in guests that do what tests tell them: `tests/programs/*_shell.c`.
 
 `Program` is a process that runs one; what all of them can do is in `Caller`, and

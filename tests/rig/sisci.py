@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Programs in guests that use SISCI, driven by tests.
 
     with Program(host) as program:

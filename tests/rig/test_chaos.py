@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Everything goes wrong at random, while everything is in use: processes are killed, hosts
 lose their power, start again or stand still, cables are pulled, modules go, memory runs
 short, processors go.

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """However a run ends, no guest, no server and no memory file is left."""
 
 import os

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Hosts and modules that come and go at any time, under full traffic.
 
 Whatever one host does, the other two go on, and it is a peer again within two

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Large frames are copied by a DMA engine, and by the CPU whenever that fails.
 
 The engine is `dma_test`, in the sender; see rust/dma_test.rs for what it can do

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """The virtual Ethernet: what a user expects of `ntb0`."""
 
 import time

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Bridges that lose interrupts or answer with all ones: it costs time, nothing else."""
 
 import contextlib

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Processes that have more said to a peer than it takes, while it stands still: the link
 outlives it."""
 

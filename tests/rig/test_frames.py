@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Message frame service and NTB transport, driven by the test function service."""
 
 import pytest

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Peers that lie: garbage in the memory that a peer can write, and a peer that
 speaks another version of the protocol. It costs them their link, nobody else.
 """

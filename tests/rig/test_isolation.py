@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """No process reads or writes what it was not granted, and none takes what all others need:
 handles and offsets that are guessed, contexts in the wrong hands, memory that had another
 owner, and quotas of contexts and users."""

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Received frames that a function keeps, still in the ring, for longer than it takes
 to receive them."""
 

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """The local processor of the C interface: addresses of windows, and copies by the
 DMA engine `dma_test`, by way of tests/modules/mp_local_test.c."""
 

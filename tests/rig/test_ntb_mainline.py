@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """The kernel's own NTB clients run on the emulated NTB, unmodified."""
 
 import itertools

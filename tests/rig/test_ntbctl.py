@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """ntbctl and tracepoints on the hosts of a star.
 
 The endpoints reach each other over the root processor.

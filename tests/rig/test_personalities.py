@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """The emulated NTB with the limits of real parts, and what runs on each.
 
 Clients of the kernel that a part does not carry, and why:

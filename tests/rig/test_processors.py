@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Hosts with two processors: two queues for each peer, polls side by side."""
 
 import json

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """PXImc between processes of two hosts, while the link between them is up.
 
 What happens when it is not is in test_pximc_links.py.

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Processes that share memory need the kernel to sleep and to wake, not to move data.
 
 The kernel's own tracepoint counts their system calls, while `pxi_pingpong` plays.

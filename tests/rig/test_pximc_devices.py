@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Devices that reach remote windows, and windows that are devices' memory.
 
 Each host has an engine, which masters the bus. On some hosts nothing stands between it

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """PXImc over several links, which are lost and return, and hosts that go and come."""
 
 import contextlib

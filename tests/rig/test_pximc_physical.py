@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Windows to physical addresses: memory that the kernel leaves alone, and that a
 program on its host looks at by /dev/mem. Over a bridge that the server's host leads there,
 and over one that the client's host does."""

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """The scenarios of PXImc between processes of two hosts, by the programs that show users
 how it is done. Those with devices are in `test_pximc_devices.py`."""
 

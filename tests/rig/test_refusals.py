@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Wrong input to the transport: one message that names it, nothing half loaded."""
 
 import pytest

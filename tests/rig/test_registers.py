@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """The shared register memory, as guests see it before any driver is loaded."""
 
 import struct

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """The C interface, by the guide's worked example: samples/mp_sample_c.c on all hosts,
 and samples/mp_sample_echo.rs that answers it."""
 

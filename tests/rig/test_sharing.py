@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Segments, events and ports that processes offer to others, on both hosts of a pair
 and within one host."""
 

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Queues copy by a DMA engine, and by the processor whatever the engine does not.
 
 The engine is `dma_test`, in the host that copies; see rust/dma_test.rs for what it can do

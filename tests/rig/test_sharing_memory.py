@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Segments over memory of a process, and over physical memory; copies from pinned memory.
 
 The bridges have three windows, of which the third can be led to any page.

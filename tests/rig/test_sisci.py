@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """SISCI between hosts: its programs, one of them on each host: the tools that are installed, which
 are in Rust, and the same as examples in C."""
 

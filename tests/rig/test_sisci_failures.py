@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """What becomes of everything that programs of SISCI hold when one side goes away, in each way
 to go: who is left is told once and for the right reason, stores go nowhere, names can be used
 again, and nobody else notices."""

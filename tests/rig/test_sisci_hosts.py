@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """What SISCI promises between hosts, and within one: two and three programs in C."""
 
 import os

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Memory that programs of SISCI give to segments, and that is copied for them.
 
 The bridges have three windows, of which the third can be led to any page. A DMA engine

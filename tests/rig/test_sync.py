@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Large received frames are copied into a function's buffers by a DMA engine, and by
 the CPU whenever that fails.
 

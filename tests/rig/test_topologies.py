@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Hosts that are not all at one bridge: the root processor forwards between them.
 
 Each topology has the same hosts, with the same ids, and the same Ethernet.

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Random calls of the character device on two hosts at once, by processes of which some
 are killed, and some have no privilege: every answer is one that `uapi/linux/mp_fabric.h`
 allows, nobody hangs, and nothing is left. `userlib/fabric-storm` makes the calls and judges

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Watching the source of a NAPI instance where a processor has nothing else to
 //! do; see [`napi`](super::napi).

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! NAPI: polling of packet sources with interrupt mitigation and busy polling.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Socket buffers: packets, owned, read in pieces and built from foreign memory.
 //!

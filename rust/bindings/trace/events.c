@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /* The code of the tracepoints, which modules above this one fire as well. */
 
 #include <linux/export.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Tracepoints of the fabric, see Documentation/tracing.md. Their Rust side is
  * rust/abstractions/trace.rs.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /* Exports what include/mp/mp.h declares; the functions are those of capi. */
 
 #include <linux/export.h>

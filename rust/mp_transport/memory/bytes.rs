@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Ordinary pages as memory that both ends of a link reach, when they are the same
 //! host.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Zeroes memory that nobody has, so that who gets it next need not wait for that.
 //!

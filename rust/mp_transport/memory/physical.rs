@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Physical memory that this host, as its own peer, reaches as the peers of a bridge do
 //! by a window: processes map its pages. The kernel itself does not write there.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Numbers of commands and attributes, generated from `uapi/linux/mp_netlink.h`.
 

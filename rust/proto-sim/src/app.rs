@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! A function service that sends whatever it can, waits where it cannot, and looks at all that it
 //! gets.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The rings of a link in one epoch, driven as `rust/pximc_ntb/channel.rs` does: the same calls of
 //! [`mp_proto::ring`] in the same order. Copies by a DMA engine are left out.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! What must hold, seen from outside of all hosts. Who breaks it panics; the caller of a run
 //! catches that.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Forwarding between peers that share no bridge, in the order of `rust/mp_transport/forward.rs`.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! A host: all that its kernel modules keep, and the order in which their workers, polls and
 //! interrupts run. What they do is in the files beside this one.

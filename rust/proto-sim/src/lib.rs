@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Whole hosts over the protocol crate, in one thread, under a clock that a seed drives.
 //!

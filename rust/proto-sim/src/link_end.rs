@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! One end of a link: feeds [`mp_proto::link`] and carries out its actions, in the order of
 //! `rust/pximc_ntb/peer_link.rs`; and its upper side, in that of `upper.rs` there.

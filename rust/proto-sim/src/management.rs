@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! What the message frame services tell each other, in the order of
 //! `rust/mp_transport/management.rs`.

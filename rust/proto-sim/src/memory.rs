@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The memory at both ends of a link as services use it, as `rust/mp_transport/memory` does: a
 //! pool of pieces that outlives epochs, grants, and a quarantine.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! What a run is made of: topology, times, chances and faults, all of them from one seed, and made
 //! smaller by a [`Reduction`].

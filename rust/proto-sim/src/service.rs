@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The message frame service: peers, sending by peer, and the way of what arrives, in the order of
 //! `rust/mp_transport/service.rs` and `peer.rs`.

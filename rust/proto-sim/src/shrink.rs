@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Makes a failure smaller: fewer hosts, fewer faults, less time, less going on. A smaller run
 //! counts if it fails in the same place.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The user service: greetings, the pairing engine and its memory, and processes that open and
 //! close sessions and store into their windows. In the order of `rust/mp_func_user`: `link.rs`,

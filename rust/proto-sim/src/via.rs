@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The way to a peer that another one forwards to, in the order of `rust/mp_transport/via.rs`.
 

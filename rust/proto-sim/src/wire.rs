@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! One direction of a link: what a host stores through its window and how it gets into the other
 //! host's memory. `Documentation/simulator.md` says why the model is this one.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! All hosts, all wires, one clock: runs a [`Plan`] to its end, step by step.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Seeds of the simulator: many short ones with every test, as many as fit into half an hour with
 //! `LONG=1`, and those that once failed.

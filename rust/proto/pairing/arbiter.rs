@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! Who is tried with whom: one pair at a time, requests in the order of their arrival, and posted
 //! peers when no request waits.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! What the arbiter's messages do: the asker takes memory when it is told to, keeps it until the
 //! arbiter has decided, and believes a pair only if it suits what both sessions asked for.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! What the pairing engines of two hosts tell each other: 64 bytes, little-endian. Behind a
 //! message that brings a session to the reader's knowledge comes that session's window data.

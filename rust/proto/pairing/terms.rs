@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! What a process asks of a session, and whether two sessions fit: the criteria that need no
 //! knowledge of free space. Pure functions; the engine calls them for own requests, the caller

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! Triggers of an event (SI-CRINT-4, SI-CRINT-5, SI-NTB-12). The sender tells how often it has
 //! triggered altogether, since it connected and modulo 2^32; what it tells may be merged, repeated

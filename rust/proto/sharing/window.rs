@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! How many messages to a port may be under way (SI-TRDINT-3). The receiver tells how many it has
 //! taken altogether, modulo 2^32; the sender has at most [`MESSAGES`] that are not taken.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! The bytes in shared memory, pinned: the examples of `Documentation/wire-format.md` are what
 //! this crate writes. A change here is a change of the protocol and needs a new version.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! The ring and its two doorbell suppressions under a model checker: all interleavings of two
 //! threads, and all stale values that the fences do not forbid.

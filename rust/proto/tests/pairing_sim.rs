@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! Two hosts under a seeded scheduler: processes request and close at any time, messages take
 //! their time, memory is taken and given back by others. After every step all that

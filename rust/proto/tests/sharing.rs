@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! Two hosts that share objects, under a seeded scheduler: processes connect and leave, owners
 //! withdraw and end, messages take their time, the link is lost and comes back, services start

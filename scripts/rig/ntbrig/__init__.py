@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """The test rig: QEMU guests joined by an emulated PCIe NTB.
 
     with Fabric(hosts=3) as fabric:

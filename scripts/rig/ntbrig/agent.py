@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Talks to the agent in a guest; `guest-init`'s `protocol.rs` is the other end."""
 
 import base64

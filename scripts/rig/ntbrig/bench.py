@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """What `make bench` runs: the fabric against the kernel's own NTB clients.
 
 Absolute figures mean little under emulation and on a shared machine. So all

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """What is measured against each other, and how it gets into the guests.
 
 All contenders are clients of the same NTB device, which takes one at a time:

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """The plot of a benchmark: how many times better than each baseline.
 
 One row for each metric, one panel for each size of windows, one for what the

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Processes that share memory by PXImc: what is measured, and against what.
 
 The fabric is loaded with everything that it has, so TCP over `ntb0` can be measured

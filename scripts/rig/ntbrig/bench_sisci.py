@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """SISCI between processes: what is measured, and against what the fabric does below.
 
 The tools are those that are installed. A latency and what it is compared with are

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """What `make demo` shows: hosts that ping each other and stream TCP, and processes
 that share memory."""
 

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """A set of guests and the ivshmem servers between them, one for each NTB."""
 
 import contextlib

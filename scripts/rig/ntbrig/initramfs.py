@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """A cpio archive ("newc" format) with one program in it."""
 
 _REGULAR = 0o100755

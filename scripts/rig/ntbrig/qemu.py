@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """QEMU's command line for one guest.
 
 The guest's PCI bus, by device number: for each board that it is at, from its

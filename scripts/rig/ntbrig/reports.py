@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Finds what a kernel complains about on its console.
 
 Not kmemleak's word that it suspects something: a single scan may be wrong. What

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """One run of the rig: its directory, its warden, its processes."""
 
 import fcntl

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Lets other programs on this machine open terminals in a running set.
 
 The program that booted the guests listens on `share.sock` in the run's

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Programs of SISCI in guests: their configuration, and how they are run on two of them."""
 
 import json

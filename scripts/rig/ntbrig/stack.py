@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Loads the project's modules in guests and gives `ntb0` its address."""
 
 import os

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Parent of every process of a rig, so that none of them outlives it.
 
 Runs as a process of its own (`python3 -m ntbrig.warden DIR`), out of reach of

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A program that does what its input tells, for tests; tests/rig/shell.py is the other end.
  * Each line of input is a command, each line of output the answer to one:

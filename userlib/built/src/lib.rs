@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! The library that Cargo has built for a test, and programs in C above it. Whatever goes wrong
 //! fails the test.

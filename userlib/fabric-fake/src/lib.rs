@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Two hosts in one process, for tests: a [`World`] of links between them, and [`FakeDevice`]s
 //! that behave like open files of the character device on either of them.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Segments, connections, offers and queues: what is published on one host and used on the other
 //! one, or on the same over the loopback interface.

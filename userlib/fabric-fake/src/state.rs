@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! What both hosts know, and how sessions find each other: the criteria of PXImc's section on
 //! pairing, tried in the order of opening.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Makes calls, well or badly put, and checks their answers against those that
 //! `uapi/linux/mp_fabric.h` allows.

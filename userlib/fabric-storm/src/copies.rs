@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! All calls of the device, well put, of which each copy from or to the process fails once: they
 //! give `EFAULT` then, have written nothing to their structure, and have changed nothing. What

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Allocations of the kernel, and its copies from and to a process, that fail for a call, in
 //! kernels that can do that.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! What a worker has done last, in memory that outlives it: whoever looks after the workers
 //! prints it when one has failed, hangs, or has been killed by a fault.

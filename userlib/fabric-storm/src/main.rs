@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Random calls of the fabric's character device by several processes, of which some are
 //! killed: `fabric_storm --seed N --calls N --workers N`, on a host with the module. Each

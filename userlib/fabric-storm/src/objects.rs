@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Calls of segments, events, ports, connections and queues, and what a worker knows of its
 //! own, from which follows what each may answer.

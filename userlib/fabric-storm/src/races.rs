@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! What several threads and processes do at once: objects that are closed while they are used,
 //! contexts in the wrong hands, and processes that end in the midst of it.

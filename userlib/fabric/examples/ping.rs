@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Time of a round trip through windows and signals, on a host with an interface that is up:
 //! `ping serve` on one host, `ping` on the other.

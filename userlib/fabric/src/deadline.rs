@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Until when a call waits. Computed once by the caller, so that a wait that is resumed does not
 //! last longer. Never waits itself.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! The way to the kernel. [`Device`] is what the rest of the crate needs of it, so that a
 //! program's logic can be tested without a kernel; [`CharDevice`] is the real one and the only

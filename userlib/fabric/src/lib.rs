@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Safe access to the fabric's character device: which hosts are reachable, and memory that is
 //! shared with a process on one of them.

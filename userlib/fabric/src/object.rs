@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! What segments, connections, queues and offers have in common: a handle that ends with its
 //! value, notices, and the ways of waiting.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! The structures and numbers of the character device, generated from
 //! `uapi/linux/mp_fabric.h`, which explains them. For those who implement

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! What can happen to an object, and the calls that wait for it: the same for interfaces and
 //! sessions.

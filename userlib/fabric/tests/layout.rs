@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! The header means the same to every compiler: C and C++, for 64-bit and 32-bit programs, find
 //! the sizes, offsets and numbers that the generated types have.

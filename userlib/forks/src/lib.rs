@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Children of a process with threads, for tests of libraries that such processes use: whatever
 //! the threads were at when the process forked, the child does not have them, and must not wait

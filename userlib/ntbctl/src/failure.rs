@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! What can go wrong, and the exit status for it: 1 if the command line makes no sense or a ping
 //! has no answer at all, 2 if the kernel refuses.

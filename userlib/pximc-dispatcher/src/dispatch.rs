@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! The maps of the Dispatcher: which vendor has which interface and which session, and under what
 //! number.

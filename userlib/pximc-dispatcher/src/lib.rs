@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! The PXImc Dispatcher: `libpximc64.so` (for 32-bit processes, `libpximc32.so`).
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! The statuses that the Dispatcher itself returns; all others come from vendors, and pass
 //! unchanged. Numbers as in `pximc.h`: negative ones are errors, positive ones are warnings.

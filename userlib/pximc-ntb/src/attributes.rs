@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! The attributes of interfaces and of windows. Two tables: equal numbers mean different things
 //! in them.

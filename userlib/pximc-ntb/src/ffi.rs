@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! The exported functions. What they do with pointers is to make values of
 //! [`buffer`](crate::buffer) of them; what they do with a panic is to end it.

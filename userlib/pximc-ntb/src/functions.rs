@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! What the functions do. Each looks first at the interface or session it is for, then at its
 //! other arguments, then at states: the order that the specification gives, or where it gives

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! The 17 functions of PXImc 1.1 for programs in C: the vendor library `libpximc_ntb.so`, which
 //! the Dispatcher loads, or a program links to directly.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 /*
  * Calls every function of the library that is named on the command line, on a system without the
  * fabric. Exits with 0 if all of them return what they should.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! How fast two systems are over PXImc: a round trip by events, a round trip by looking at memory
 //! all the time, writing into the other system's memory, and opening and closing sessions.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! The statuses of the specification, other than success, and which of them an error of the
 //! fabric is. Statuses about buffers of callers in C are not here: Rust has no such buffers.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! PXI MultiComputing (PXImc) 1.1 for programs in Rust: memory windows that are shared with a
 //! process on a system at the other end of a link, over the fabric's sessions.

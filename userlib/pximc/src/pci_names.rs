@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Names of the bridges that the kernel's NTB drivers know, by their PCI ids. All text is
 //! printable ASCII.

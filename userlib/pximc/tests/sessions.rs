@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! The interface for programs in Rust, where it differs from that for C. The rules of the
 //! specification are tested through the functions in C, which are made of this.

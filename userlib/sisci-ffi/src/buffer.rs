@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Memory of the caller. Whoever makes such a value vouches for the pointer; from then on it is
 //! safe to use, because it is written only as far as it goes and never read as anything.

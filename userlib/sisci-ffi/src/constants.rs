@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Numbers of flags and queries as objects of the library, by the names that programs for other
 //! implementations look for (SI-ABI-4).

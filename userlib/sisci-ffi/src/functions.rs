@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! What each function does. All look at things in the same order (SI-GEN-9): whether the library
 //! is initialized, handles and pointers, flags, and then what the crate `sisci` looks at.

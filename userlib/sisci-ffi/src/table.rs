@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Handles. A program has them as pointers, but they are numbers that no pointer has: a kind and
 //! a serial number that is never given again. Whatever a program passes is looked up, and nothing

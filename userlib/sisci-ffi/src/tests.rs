@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! The functions on a stand-in for the device: two hosts in one process, each with a program that
 //! has initialized the library. Names of tests say the rule, doc comments its id.

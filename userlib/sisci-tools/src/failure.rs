@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Why a tool ends before its time: exit status 1, and 2 if the command line makes no sense.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! `intr_bench`: ping-pong with interrupts. Each node waits for one of its own and triggers that
 //! of the other.

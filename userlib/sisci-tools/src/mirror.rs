@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! A segment of the server that the client writes into, and a server that looks whether all of it
 //! has arrived: what the tools that measure copies have in common.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Results: tables for people, JSON for programs. Rates are bytes per microsecond (MB/s), times
 //! microseconds.

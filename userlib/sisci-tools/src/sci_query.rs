@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! `sci_query`: what is known of the library and of a local adapter, and whether nodes answer.
 

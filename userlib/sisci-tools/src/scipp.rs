@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! `scipp`: ping-pong over shared memory. Each node looks at its own segment all the time and
 //! writes messages into that of the other one. A message ends with its number, which is written

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! One side of a tool that runs on two nodes: its virtual device, and the patience with the other
 //! side, which may come later and go earlier.

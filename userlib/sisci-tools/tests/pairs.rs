@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! The tools on a stand-in for the device: two hosts in one process, nodes 4 and 8.
 

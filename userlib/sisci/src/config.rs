@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! The configuration, which tells nodes and adapters by numbers: the format of `sisci.conf(5)`.
 //! Whether a host of the file is reachable is not known here.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Virtual devices, with the numbers of nodes and adapters. All of a process share one context of
 //! the fabric: programs that have a virtual device for each resource copy from the segment of one

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Callbacks: one thread for each virtual device that has any. It sleeps until the driver reports
 //! an event of a watched object, takes one event at a time and runs the callback, in turn for

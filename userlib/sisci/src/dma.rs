@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! DMA queues. The driver's queues are each for one interface, and copy with an engine or a
 //! thread of their own; here a queue is an adapter's, with one of the driver's for each interface

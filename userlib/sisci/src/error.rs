@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! The errors of the specification, and which of them an error of the fabric is where a call has
 //! no meaning of its own for it.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Interrupts: events that other nodes trigger by a number, plain or with a message. The driver
 //! offers them at one interface each; here they are an adapter's, at all of its interfaces.

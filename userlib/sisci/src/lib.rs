@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! SISCI for programs in Rust: memory that other nodes connect to, interrupts, messages and
 //! transfers between the nodes of a fabric.

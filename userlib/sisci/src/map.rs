@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Maps: parts of segments as memory of this process. Whole pages are mapped; offsets and sizes
 //! are exact to the byte all the same (SI-MAPL-5).

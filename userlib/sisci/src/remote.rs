@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Remote segments: connections to segments of other nodes, or of this one. A connection may be
 //! made while the program goes on; the segment has none as long as that takes.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! How threads learn of an object's events: each in a wait of its own, or the callback. A wait
 //! sleeps on an eventfd, so that a signal ends it, and so does the release of the object.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! What the parsers of the protocol crate must do with bytes that a peer has chosen: never panic,
 //! accept nothing that they would not write themselves, and keep their own books in order.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
 //! Two hosts with pairing engines, and the wires between them. What an engine asks of its host, and
 //! what it tells it, is checked as it happens; [`Two::check`] looks at both hosts together.

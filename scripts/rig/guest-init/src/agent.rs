@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 //! The agent: reads requests, keeps the table of running commands.
 
 use std::collections::BTreeMap;

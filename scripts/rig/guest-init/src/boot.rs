@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 //! From the initial RAM disk to a root file system that looks like the host's.
 //!
 //! The host's `/` comes over 9p, read-only; a tmpfs above it takes every write,

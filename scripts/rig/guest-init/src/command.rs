@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 //! One running program: its output, its input, its time limit, its end.
 //!
 //! Each program leads a process group of its own, so that killing it takes its

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 //! The only program in a guest's initial RAM disk.
 //!
 //! As process 1 ([`boot`], [`reaper`]) it puts a scratch overlay over the

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 //! The loopback interface, brought up by one netlink message: running `ip`
 //! would read half the host's libraries over 9p before the guest is ready.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 //! The virtio serial port to the rig: lines in, lines out.
 
 use std::fs::{self, File, OpenOptions};

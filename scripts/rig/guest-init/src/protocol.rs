@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 //! What the rig asks and what the agent answers: one JSON object per line.
 //!
 //! The rig chooses an id for every command; all events about it carry that id.

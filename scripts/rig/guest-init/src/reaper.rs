@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 //! Process 1 after boot: keeps an agent running and buries orphans.
 
 use std::io;

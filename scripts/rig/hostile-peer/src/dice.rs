@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 //! Numbers that look random and follow from a seed.
 
 use std::cell::Cell;

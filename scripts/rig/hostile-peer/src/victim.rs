@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 //! What a peer reaches of a guest: its inbound memory, its registers, its doorbells.
 
 use std::fs::File;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 //! The shared register memory: BAR 2 of every guest's `ivshmem-doorbell`.
 //!
 //! The server writes a header that describes the rig and says which ports are

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 //! The rig's ivshmem server: one Unix socket per NTB port, one shared page set.
 //!
 //! QEMU's `ivshmem-doorbell` device connects to a server, which hands it a

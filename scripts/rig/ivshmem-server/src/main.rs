@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 //! Command line of the rig's ivshmem server; see the library for what it does.
 //!
 //! Prints one line per event. The line `ready` says that all sockets listen.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 //! Ports, their sockets and their event descriptors.
 //!
 //! One thread, one `poll(2)`. Whatever a client does, the worst that happens is

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 //! Messages from the server to QEMU: eight bytes, little-endian, each with at
 //! most one file descriptor. QEMU never sends anything.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 //! The server against clients that behave like QEMU, and worse.
 
 use std::fs::File;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 //! Measures what a network between two guests does with small messages, and what
 //! a guest's scheduler does.
 //!

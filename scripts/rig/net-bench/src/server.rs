@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 //! The passive side: echoes bytes, counts datagrams, closes connections.
 
 use std::io::{self, Read, Write};

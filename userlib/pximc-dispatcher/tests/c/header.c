@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Everything in pximc.h, to be compiled as C and as C++ of any age: the value of each constant,
  * the type of each function, and a switch over statuses.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The names of statuses, by a switch as programs have it. */
 #ifndef TESTS_STATUSES_H
 #define TESTS_STATUSES_H

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! The scenarios of the specification's appendix A, of two systems, S0 and S1: the same program
 //! is run on both. The interfaces and identifiers there are examples; here, they are found.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! S-4 to S-8: devices that write to the other system, and devices' memory that the other
 //! system writes to.

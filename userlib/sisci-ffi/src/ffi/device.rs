@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Devices of other nodes, which are not built: all say so. And devices that send through the
 //! bridge, of which bridges do not know.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Devices of this host that send through the bridge themselves: bridges know no requesters of
 //! which the driver could tell them, and so nothing is ever registered.

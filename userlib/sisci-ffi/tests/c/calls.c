@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 /*
  * Looks at the library that is named on the command line, on a system without the fabric: its
  * names, its numbers, and what functions answer. Exits with 0 if all is as it should be.
