@@ -45,6 +45,10 @@ use mp_proto::{
     link::{
         Config,
         Role, //
+    },
+    version::{
+        Support,
+        WIRE, //
     }, //
 };
 use mp_transport::transport;
@@ -221,6 +225,21 @@ fn settings() -> Result<device::Settings> {
             timeout: u64::from(ranged("timeout_ms", timeout, 3 * beat, 60_000)?) * NS_PER_MS,
             ..Config::default()
         },
+        support: support()?,
+    })
+}
+
+/// The wire versions that the parameters leave.
+fn support() -> Result<Support> {
+    let Support { oldest, newest, .. } = WIRE;
+    let at_least = ranged("wire_oldest", param!(wire_oldest).into(), 0, newest.into())?;
+    let at_most = match param!(wire_newest) {
+        0 => newest,
+        most => ranged("wire_newest", most.into(), oldest.into(), newest.into())? as u8,
+    };
+    WIRE.narrowed(at_least as u8, at_most).ok_or_else(|| {
+        pr_err!("parameters wire_oldest and wire_newest leave no version\n");
+        EINVAL
     })
 }
 
@@ -262,6 +281,14 @@ module! {
         timeout_ms: u32 {
             default: 600,
             description: "silence after which a peer counts as gone, in milliseconds",
+        },
+        wire_oldest: u8 {
+            default: 0,
+            description: "oldest wire version to speak; 0: the oldest that this release speaks",
+        },
+        wire_newest: u8 {
+            default: 0,
+            description: "newest wire version to speak; 0: the newest that this release speaks",
         },
     },
 }

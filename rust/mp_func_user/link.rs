@@ -77,6 +77,7 @@ use mp_proto::{
         Change,
         Greeting,
         Header,
+        Hello,
         Life, //
     },
     pairing::{
@@ -365,7 +366,7 @@ impl Link {
             core.up = Some(self.open(outbox.peer(), self.life)?);
             self.opened(core, &outbox);
         } else {
-            outbox.send(&Header::Hello(greeting.hello()), KVec::new())?;
+            say_hello(outbox, &greeting.hello())?;
         }
         core.is_greeted = true;
         Ok(())
@@ -432,6 +433,7 @@ impl Link {
         };
         match mail.header {
             Header::Hello(hello) => {
+                let hello = hello.with_data(&mail.data).ok_or_else(error::protocol)?;
                 let (answer, change) = greeting.receive(hello);
                 let answer = answer.then(|| greeting.hello());
                 if matches!(change, Change::Closed | Change::Reopened) {
@@ -439,7 +441,7 @@ impl Link {
                     self.partner_ended(core);
                 }
                 if let Some(hello) = answer {
-                    outbox.send(&Header::Hello(hello), KVec::new())?;
+                    say_hello(&outbox, &hello)?;
                 }
                 self.follow(core, &outbox, change)
             }
@@ -484,15 +486,19 @@ impl Link {
 
     /// Carries out what the greeting has found.
     fn follow(&self, core: &mut Core, outbox: &Arc<Outbox>, change: Change) -> Result {
-        if let Change::Version(version) = change {
+        if let Change::Version(theirs) = change {
             if core::mem::replace(&mut core.is_version_told, true) {
                 return Ok(());
             }
+            let own = mp_proto::fabric::SUPPORT;
             pr_err!(
-                "peer {:08x} has version {} of mp_func_user's messages, this host {}\n",
+                "peer {:08x}: its mp_func_user speaks versions {} to {}, this host's {} to {}: load a newer release on {}\n",
                 outbox.peer().id().0,
-                version,
-                mp_proto::fabric::VERSION,
+                theirs.oldest,
+                theirs.newest,
+                own.oldest,
+                own.newest,
+                if own.is_older_than(theirs) { "this host" } else { "the peer" },
             );
         }
         if change == Change::Closed {
@@ -1049,6 +1055,13 @@ impl Work for Link {
         // Others want the mutex as well, however many messages a peer may send.
         Some(0)
     }
+}
+
+/// Says hello to the other service, with what this one speaks.
+fn say_hello(outbox: &Outbox, hello: &Hello) -> Result {
+    let mut data = KVec::with_capacity(hello.data().len(), GFP_KERNEL)?;
+    data.extend_from_slice(&hello.data(), GFP_KERNEL)?;
+    outbox.send(&Header::Hello(*hello), data)
 }
 
 /// Whether physical windows are possible here, and to the addresses of a server

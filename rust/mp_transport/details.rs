@@ -27,6 +27,8 @@ pub struct LinkDetails {
     pub epoch: u64,
     /// Epoch number of the peer.
     pub peer_epoch: u64,
+    /// Version of the wire format that both ends have agreed on.
+    pub version: u8,
     /// Memory that the peer writes into, in bytes.
     pub inbound: u64,
     /// The peer's memory that this host can write into, in bytes.

@@ -7,13 +7,22 @@
 //! life, and a [`Greeting`] finds out whether the other one is there and listens. Every further
 //! message carries the receiver's number: what was meant for an earlier life is dropped.
 
+use crate::version::{Support, Terms};
 use crate::wire::{get_u32, put_u32};
 
 /// Function id of the user service: "USER".
 pub const FUNC_ID: u32 = 0x5553_4552;
 
-/// Version of everything that the services tell each other.
-pub const VERSION: u32 = 2;
+/// The versions of what services tell each other that this source speaks. Version 2 is that of
+/// the first release.
+pub const SUPPORT: Support = Support {
+    oldest: FIRST,
+    newest: FIRST,
+    features: 0,
+};
+
+/// The first release listens to no Hello that names another version in its header.
+const FIRST: u8 = 2;
 
 /// Size of a header on the wire, in bytes.
 pub const SIZE: usize = 16;
@@ -33,15 +42,35 @@ impl Life {
     }
 }
 
-/// I am here, and this is whom I have seen.
+/// I am here, and this is whom I have seen. What the sender speaks is the data of the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello {
-    /// The sender's version.
-    pub version: u32,
+    /// What the sender speaks; of a header alone, the version that is named there.
+    pub support: Support,
     /// The sender's life.
     pub from: Life,
     /// The receiver's life, if the sender has heard of it.
     pub seen: Option<Life>,
+}
+
+impl Hello {
+    /// The data of its frame.
+    pub fn data(&self) -> [u8; 4] {
+        self.support.encode().to_le_bytes()
+    }
+
+    /// The Hello of a frame with this data. The first release sends none, later ones may send
+    /// more. `None` if it is of no version.
+    pub fn with_data(self, data: &[u8]) -> Option<Hello> {
+        let word = data.first_chunk().map_or(0, |b| u32::from_le_bytes(*b));
+        let support = Support::decode(word, self.support)?;
+        Some(Hello { support, ..self })
+    }
+
+    /// The version that the header names: that of the first release, as long as it is spoken.
+    fn version(&self) -> u8 {
+        self.support.newest.min(FIRST.max(self.support.oldest))
+    }
 }
 
 /// The header of a frame between user services.
@@ -98,7 +127,7 @@ impl Header {
                 HELLO,
                 hello.seen.map_or(0, |life| life.0),
                 hello.from.0,
-                hello.version,
+                u32::from(hello.version()),
             ],
             Header::Bye(life) => [BYE, life.0, 0, 0],
             Header::Pairing(life) => [PAIRING, life.0, 0, 0],
@@ -120,7 +149,7 @@ impl Header {
         let life = Life::from_wire(get_u32(b, 4));
         Some(match get_u32(b, 0) {
             HELLO => Header::Hello(Hello {
-                version: get_u32(b, 12),
+                support: version_of(get_u32(b, 12))?,
                 from: Life::from_wire(get_u32(b, 8))?,
                 seen: life,
             }),
@@ -146,6 +175,12 @@ impl Header {
     }
 }
 
+/// What a header says alone: one version.
+fn version_of(word: u32) -> Option<Support> {
+    let version = u8::try_from(word).ok().filter(|&v| v != 0)?;
+    Some(Support::only(version))
+}
+
 /// What a message has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
@@ -157,24 +192,36 @@ pub enum Change {
     Closed,
     /// The other service is another one now, and both listen to each other.
     Reopened,
-    /// The other service speaks another version.
-    Version(u32),
+    /// The other service speaks these versions, and this one none of them.
+    Version(Support),
 }
 
 /// Finds out whether the other service is there.
 #[derive(Debug)]
 pub struct Greeting {
+    support: Support,
     mine: Life,
     theirs: Option<Life>,
+    /// A service that cannot be understood.
+    foreign: Option<Life>,
+    terms: Option<Terms>,
     open: bool,
 }
 
 impl Greeting {
     /// Of the service with this life; [`hello`](Self::hello) goes to the other one.
     pub fn new(mine: Life) -> Greeting {
+        Greeting::speaking(SUPPORT, mine)
+    }
+
+    /// Of a service that speaks these versions.
+    pub fn speaking(support: Support, mine: Life) -> Greeting {
         Greeting {
+            support,
             mine,
             theirs: None,
+            foreign: None,
+            terms: None,
             open: false,
         }
     }
@@ -182,7 +229,7 @@ impl Greeting {
     /// What to tell the other service: at the start, and when [`receive`](Self::receive) says so.
     pub fn hello(&self) -> Hello {
         Hello {
-            version: VERSION,
+            support: self.support,
             from: self.mine,
             seen: self.theirs,
         }
@@ -193,6 +240,11 @@ impl Greeting {
         self.theirs.filter(|_| self.open)
     }
 
+    /// What both speak, while both listen to each other.
+    pub fn terms(&self) -> Option<Terms> {
+        self.terms.filter(|_| self.open)
+    }
+
     /// Whether a message to that life is for this service, and from one that it listens to.
     pub fn accepts(&self, life: Life) -> bool {
         self.open && life == self.mine
@@ -201,9 +253,13 @@ impl Greeting {
     /// The other service has said hello. Whether it is to be answered, before anything else is
     /// sent, and what has changed.
     pub fn receive(&mut self, hello: Hello) -> (bool, Change) {
-        if hello.version != VERSION {
-            return (false, Change::Version(hello.version));
+        let terms = self.support.agree(hello.support);
+        if terms.is_none() {
+            // It may have come later, and is told once what this service speaks.
+            let is_new = self.foreign.replace(hello.from) != Some(hello.from);
+            return (is_new, Change::Version(hello.support));
         }
+        self.terms = terms;
         let was_open = self.open;
         let is_new = self.theirs != Some(hello.from);
         let knows_me = hello.seen == Some(self.mine);
@@ -311,15 +367,66 @@ mod tests {
 
     /// design 4.1
     #[test]
-    fn another_version_is_reported_and_changes_nothing() {
-        let mut end = Greeting::new(Life(1));
+    fn services_without_a_common_version_both_hear_of_it_and_stay_apart() {
+        for first in 0..2 {
+            let (old, new) = (Support::only(2), Support::only(3));
+            let mut two = Two::new();
+            two.ends[0] = Greeting::speaking(old, Life(1));
+            two.ends[1] = Greeting::speaking(new, Life(2));
+            two.greet(first);
+            let mut heard = [None; 2];
+            for n in 0..20 {
+                let change = two.deliver(n % 2);
+                heard[n % 2] = heard[n % 2].or(change);
+            }
+            assert_eq!(heard, [new, old].map(|s| Some(Change::Version(s))));
+            assert!(two.ways.iter().all(VecDeque::is_empty), "never ends");
+            assert!(two.ends.iter().all(|end| end.partner().is_none()));
+        }
+    }
+
+    /// design 4.1
+    #[test]
+    fn services_of_different_releases_agree_on_the_newest_common_version() {
+        let newer = Support {
+            oldest: 2,
+            newest: 4,
+            features: 3,
+        };
+        let mut two = Two::new();
+        two.ends[1] = Greeting::speaking(newer, Life(2));
+        two.greet(0);
+        two.settle();
+        let terms = two.ends.each_ref().map(Greeting::terms);
+        assert_eq!(terms, [Some(newer.agree(SUPPORT).expect("shared")); 2]);
+    }
+
+    /// design 4.1: what the first release sends and listens to
+    #[test]
+    fn the_first_release_is_spoken_to() {
         let hello = Hello {
-            version: VERSION + 1,
-            from: Life(2),
+            support: Support {
+                oldest: 2,
+                newest: 9,
+                features: 1,
+            },
+            from: Life(7),
             seen: None,
         };
-        assert_eq!(end.receive(hello), (false, Change::Version(VERSION + 1)));
-        assert_eq!(end.hello().seen, None);
+        let header = Header::Hello(hello).encode();
+        assert_eq!(header[12..], [2, 0, 0, 0]);
+        let Some(Header::Hello(heard)) = Header::decode(&header) else {
+            panic!("not a Hello");
+        };
+        assert_eq!(
+            heard.with_data(&[]),
+            Some(Hello {
+                support: Support::only(2),
+                ..hello
+            })
+        );
+        assert_eq!(heard.with_data(&hello.data()), Some(hello));
+        assert_eq!(heard.with_data(&[3, 2, 0, 0]), None);
     }
 
     proptest! {
@@ -372,7 +479,7 @@ mod tests {
                 prop_assert_eq!(again, Some(header));
             } else {
                 prop_assert!(b.len() != SIZE || !(1..8).contains(&kind) || b[4..8] == [0; 4]
-                    || b[8..12] == [0; 4]);
+                    || b[8..12] == [0; 4] || kind == 1 && version_of(get_u32(&b, 12)).is_none());
             }
         }
     }

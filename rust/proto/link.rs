@@ -31,6 +31,7 @@
 use crate::layout::{Layout, BEAT_OFF, HELLO_OFF};
 use crate::mailbox::{Mail, MailRead, VERSION};
 use crate::memory::{Inbound, OutOfBounds, Outbound};
+use crate::version::{Support, Terms};
 use crate::wire::{get_u32, get_u64, mix, put_u32, put_u64, PeerId, Tag};
 
 const MS: u64 = 1_000_000;
@@ -123,6 +124,8 @@ pub struct Hello {
     pub layout: Layout,
     /// The writer's further windows for the reader.
     pub further: Further,
+    /// The wire versions that the writer speaks.
+    pub support: Support,
 }
 
 /// Size of a [`Hello`] in memory, in bytes.
@@ -161,12 +164,14 @@ impl Hello {
         put_u64(&mut b, 96, self.further.commons_len);
         put_u64(&mut b, 104, self.further.commons_addr);
         put_u32(&mut b, 112, self.further.exposed);
+        put_u32(&mut b, 116, self.support.encode());
         let seal = seal(&b);
         put_u64(&mut b, SEAL_OFF, seal);
         b
     }
 
-    /// The Hello in `b`; `None` when there is none, when it is torn, or of another version.
+    /// The Hello in `b`; `None` when there is none, when it is torn, or when it is of another
+    /// bootstrap.
     pub fn decode(b: &[u8; HELLO_SIZE]) -> Option<Hello> {
         let flags = get_u32(b, 4);
         let sealed = get_u64(b, SEAL_OFF) == seal(b);
@@ -178,6 +183,8 @@ impl Hello {
         } else {
             Role::Endpoint
         };
+        // The first release left this word zero.
+        let support = Support::decode(get_u32(b, 116), Support::only(1))?;
         let epoch = get_u64(b, 8);
         (epoch != 0).then_some(Hello {
             goodbye: flags & FLAG_GOODBYE != 0,
@@ -206,6 +213,7 @@ impl Hello {
                 commons_addr: get_u64(b, 104),
                 exposed: get_u32(b, 112),
             },
+            support,
         })
     }
 
@@ -246,6 +254,11 @@ pub fn write_beat(out: &(impl Outbound + ?Sized), beat: u64) -> Result<(), OutOf
     out.store_u64(BEAT_OFF, beat)?;
     out.wmb();
     Ok(())
+}
+
+/// Whether what a Hello says for a whole epoch differs.
+fn is_altered(now: &Hello, before: &Hello) -> bool {
+    now.layout != before.layout || now.further != before.further || now.support != before.support
 }
 
 fn seal(b: &[u8; HELLO_SIZE]) -> u64 {
@@ -299,14 +312,25 @@ pub enum Action {
         local_epoch: u64,
         /// The peer.
         peer: Hello,
+        /// The version and the features of this epoch.
+        terms: Terms,
     },
     /// The epoch is over: stop its rings and tell the upper layers, before the actions that follow.
     LinkDown(DownReason),
     /// The peer's identity or features changed within the epoch.
     PeerChanged(Identity),
-    /// The peer speaks another version; once per version, and at most once in
+    /// The peer cannot be understood; once per reason until a link was up, and at most once in
     /// [`Config::backoff_max`].
-    ReportVersion(u8),
+    ReportVersion(Mismatch),
+}
+
+/// In what two hosts differ that cannot understand each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mismatch {
+    /// The peer has this version of the bootstrap.
+    Bootstrap(u8),
+    /// The peer speaks these wire versions, and this host none of them.
+    Wire(Support),
 }
 
 const MAX_ACTIONS: usize = 6;
@@ -368,6 +392,8 @@ pub struct Local {
     pub further: Further,
     /// Who this host is to the peer.
     pub identity: Identity,
+    /// The wire versions that this host speaks.
+    pub support: Support,
 }
 
 /// The machine.
@@ -381,8 +407,8 @@ pub struct Link<R> {
     echo: u16,
     /// The peer's mail as last read; in `Mapping` and later the one that was engaged.
     mail: Option<Mail>,
-    version_reported: Option<u8>,
-    /// No version is reported before, so that a peer with many of them does not fill a log.
+    reported: Option<Mismatch>,
+    /// Nothing is reported before, so that a peer of many versions does not fill a log.
     quiet_until: u64,
     epoch: u64,
     peer: Option<Hello>,
@@ -407,7 +433,7 @@ impl<R: Rng> Link<R> {
             generation: 0,
             echo: 0,
             mail: None,
-            version_reported: None,
+            reported: None,
             quiet_until: 0,
             epoch: 0,
             peer: None,
@@ -472,15 +498,11 @@ impl<R: Rng> Link<R> {
         match read {
             MailRead::Nobody | MailRead::Unclear => {}
             MailRead::Version(v) => {
-                let is_new = self.version_reported != Some(v) && now >= self.quiet_until;
-                if is_new && self.listens() {
-                    self.version_reported = Some(v);
-                    self.quiet_until = now.saturating_add(self.config.backoff_max);
-                    todo.push(Action::ReportVersion(v));
+                if self.listens() {
+                    self.report(Mismatch::Bootstrap(v), now, &mut todo);
                 }
             }
             MailRead::Mail(mail) if self.listens() => {
-                self.version_reported = None;
                 self.peer_mail(mail, now, &mut todo);
             }
             MailRead::Mail(_) => {}
@@ -497,7 +519,7 @@ impl<R: Rng> Link<R> {
         }
         match window {
             None => {
-                self.leave(DownReason::NtbLink, &mut todo);
+                self.disengage(&mut todo);
                 self.hold(now, &mut todo);
             }
             Some(window) => {
@@ -608,7 +630,12 @@ impl<R: Rng> Link<R> {
             hello.goodbye = true;
             todo.push(Action::WriteHello(hello));
         }
-        if reachable || self.state == State::Mapping {
+        self.disengage(todo);
+    }
+
+    /// Lets the peer's memory go, without a word to the peer.
+    fn disengage(&mut self, todo: &mut Actions) {
+        if matches!(self.state, State::Mapping | State::Mapped | State::Up) {
             todo.push(Action::UnmapWindow);
         }
         self.peer = None;
@@ -648,6 +675,15 @@ impl<R: Rng> Link<R> {
             identity: self.local.identity,
             layout: self.local.layout,
             further: self.local.further,
+            support: self.local.support,
+        }
+    }
+
+    fn report(&mut self, what: Mismatch, now: u64, todo: &mut Actions) {
+        if self.reported != Some(what) && now >= self.quiet_until {
+            self.reported = Some(what);
+            self.quiet_until = now.saturating_add(self.config.backoff_max);
+            todo.push(Action::ReportVersion(what));
         }
     }
 
@@ -702,6 +738,13 @@ impl<R: Rng> Link<R> {
         if hello.goodbye {
             return;
         }
+        // The peer finds the same, in the Hello that was written when its window was mapped.
+        let Some(terms) = self.local.support.agree(hello.support) else {
+            self.report(Mismatch::Wire(hello.support), now, todo);
+            self.disengage(todo);
+            self.hold(now, todo);
+            return;
+        };
         if hello.layout.validate(self.window).is_err() {
             self.reject(now, todo);
             return;
@@ -715,9 +758,11 @@ impl<R: Rng> Link<R> {
         if hello.echo == self.epoch {
             self.state = State::Up;
             self.up_since = now;
+            self.reported = None;
             todo.push(Action::LinkUp {
                 local_epoch: self.epoch,
                 peer: hello,
+                terms,
             });
         }
     }
@@ -730,7 +775,7 @@ impl<R: Rng> Link<R> {
         } else if hello.goodbye {
             self.leave(DownReason::PeerLeft, todo);
             self.boot(now, todo);
-        } else if hello.layout != peer.layout || hello.further != peer.further {
+        } else if is_altered(&hello, &peer) {
             self.reject(now, todo);
         } else if hello.identity != peer.identity {
             self.peer = Some(hello);

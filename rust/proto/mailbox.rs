@@ -25,7 +25,9 @@ use crate::wire::mix;
 
 /// Number of words.
 pub const WORDS: usize = 4;
-/// Version of everything this crate puts into shared memory.
+/// Version of the bootstrap: of the mailbox, and of the place and meaning of what a
+/// [`Hello`](crate::link::Hello) says. Everything behind it has the versions of
+/// [`version::WIRE`](crate::version::WIRE), on which two hosts agree in their Hellos.
 pub const VERSION: u8 = 1;
 /// Alignment of the inbound memory in bytes.
 pub const ALIGN: u64 = 64 << 10;
@@ -65,7 +67,7 @@ pub enum MailRead {
     Nobody,
     /// Being written, or not ours; look again.
     Unclear,
-    /// A host that speaks another version.
+    /// A host with another version of the bootstrap.
     Version(u8),
     /// A host.
     Mail(Mail),

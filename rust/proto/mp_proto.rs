@@ -16,6 +16,7 @@
 //! |---|---|
 //! | [`wire`] | ids, message and block headers, epoch tags |
 //! | [`memory`] | the traits through which shared memory is reached |
+//! | [`version`] | versions and features that two hosts agree on |
 //! | [`mailbox`] | the bootstrap over scratchpads or messages |
 //! | [`link`] | the state machine of a link: epochs, Hello, heartbeat |
 //! | [`layout`] | the division of inbound memory |
@@ -61,4 +62,5 @@ pub mod ring;
 pub mod route;
 pub mod sharing;
 pub mod target;
+pub mod version;
 pub mod wire;

@@ -94,13 +94,23 @@ impl Poll for Poller {
     }
 }
 
+/// The epoch of a link.
+#[derive(Clone, Copy)]
+pub(crate) struct Epoch {
+    /// Its number at this host.
+    pub(crate) own: u64,
+    /// Its number at the peer.
+    pub(crate) peers: u64,
+    /// The wire version that both speak in it.
+    pub(crate) version: u8,
+}
+
 /// A channel with its pollers: what a peer is reached by.
 pub(crate) struct ChannelLink {
     channel: Arc<Channel>,
     memory: Arc<Memory>,
     bridge: u32,
-    /// The numbers of this host and of the peer.
-    epochs: (u64, u64),
+    epoch: Epoch,
     napis: SetOnceNapis,
 }
 
@@ -115,13 +125,13 @@ impl ChannelLink {
         channel: Arc<Channel>,
         memory: Arc<Memory>,
         bridge: u32,
-        epochs: (u64, u64),
+        epoch: Epoch,
     ) -> Self {
         Self {
             channel,
             memory,
             bridge,
-            epochs,
+            epoch,
             napis: SetOnceNapis::new(),
         }
     }
@@ -240,8 +250,9 @@ impl Link for ChannelLink {
 
     fn details(&self) -> Option<LinkDetails> {
         Some(LinkDetails {
-            epoch: self.epochs.0,
-            peer_epoch: self.epochs.1,
+            epoch: self.epoch.own,
+            peer_epoch: self.epoch.peers,
+            version: self.epoch.version,
             ..self.channel.details()
         })
     }

@@ -51,6 +51,7 @@ use mp_proto::{
         FEATURE_OTHER_ROOT, //
     },
     mailbox::ALIGN,
+    version::Support,
     wire::PeerId, //
 };
 use mp_transport::transport::Registration as Transport;
@@ -71,6 +72,8 @@ pub(crate) struct Settings {
     pub(crate) linger_ns: u64,
     /// Times of the links.
     pub(crate) config: Config,
+    /// Wire versions to speak.
+    pub(crate) support: Support,
 }
 
 /// What the link to one peer shows to interrupts.

@@ -12,7 +12,10 @@ use crate::{
         Channel,
         Tags, //
     },
-    channel_link::ChannelLink,
+    channel_link::{
+        ChannelLink,
+        Epoch, //
+    },
     device::Shared,
     dma::Engine,
     further::{
@@ -66,12 +69,14 @@ use mp_proto::{
         Identity,
         Link,
         Local,
+        Mismatch,
         Rng,
         Role,
         State,
         FEATURE_OTHER_ROOT, //
     },
     memory::Inbound,
+    version::Terms,
     wire::PeerId, //
 };
 use mp_transport::{
@@ -173,6 +178,7 @@ impl PeerLink {
             layout,
             further: windows.told(),
             identity,
+            support: settings.support,
         };
         let arena = Arena::new(&inb, &layout, &windows, &self.shared, self.pidx)?;
         Ok(Live {
@@ -309,18 +315,38 @@ impl PeerLink {
                     let _ = proto_link::write_beat(window, beat);
                 }
             }
-            Action::LinkUp { peer, .. } => self.link_up(live, peer),
+            Action::LinkUp { peer, terms, .. } => self.link_up(live, peer, terms),
             Action::LinkDown(reason) => self.link_down(live, reason),
             Action::PeerChanged(identity) => self.peer_changed(live, identity),
-            Action::ReportVersion(version) => {
-                dev_err!(
-                    self.shared.ntb(),
-                    "peer {} speaks protocol version {}, this host {}: load the same version of the modules on both\n",
-                    self.pidx,
-                    version,
-                    mp_proto::mailbox::VERSION,
-                );
-            }
+            Action::ReportVersion(mismatch) => self.report_version(mismatch),
+        }
+    }
+
+    fn report_version(&self, mismatch: Mismatch) {
+        let ntb = self.shared.ntb();
+        let own = self.shared.settings().support;
+        match mismatch {
+            Mismatch::Bootstrap(version) => dev_err!(
+                ntb,
+                "peer {} has bootstrap version {}, this host {}: load modules of the same release on both\n",
+                self.pidx,
+                version,
+                mp_proto::mailbox::VERSION,
+            ),
+            Mismatch::Wire(theirs) => dev_err!(
+                ntb,
+                "peer {} speaks wire versions {} to {}, this host {} to {}: load modules of a newer release on {}\n",
+                self.pidx,
+                theirs.oldest,
+                theirs.newest,
+                own.oldest,
+                own.newest,
+                if own.is_older_than(theirs) {
+                    "this host"
+                } else {
+                    "the peer"
+                },
+            ),
         }
     }
 
@@ -341,15 +367,20 @@ impl PeerLink {
         self.carry_out(live, todo);
     }
 
-    fn link_up(&self, live: &mut Live, peer: Hello) {
-        match self.open_channel(live, &peer) {
+    fn link_up(&self, live: &mut Live, peer: Hello, terms: Terms) {
+        match self.open_channel(live, &peer, terms) {
             Ok(link) => {
                 self.shared.set_active(self.pidx, Some(link.clone()));
                 let channel = link.channel().clone();
                 let outbound = live.window.as_ref();
                 let outbound =
                     outbound.and_then(|w| local::outbound(w, peer.layout.len, channel).ok());
-                dev_info!(self.shared.ntb(), "link to peer {} is up\n", self.pidx);
+                dev_info!(
+                    self.shared.ntb(),
+                    "link to peer {} is up, wire version {}\n",
+                    self.pidx,
+                    terms.version
+                );
                 trace::link_state(self.shared.bridge(), self.pidx, true, c"up");
                 live.active = Some(Active {
                     link,
@@ -373,7 +404,12 @@ impl PeerLink {
         }
     }
 
-    fn open_channel(&self, live: &mut Live, peer: &Hello) -> Result<Arc<ChannelLink>> {
+    fn open_channel(
+        &self,
+        live: &mut Live,
+        peer: &Hello,
+        terms: Terms,
+    ) -> Result<Arc<ChannelLink>> {
         let (tx, rx) = live.machine.tags().ok_or(error::no_link())?;
         let out = live.window.clone().ok_or(error::no_link())?;
         let commons = self.commons_of(peer);
@@ -399,8 +435,12 @@ impl PeerLink {
             .arena
             .begin(shared, self.pidx, &out, commons, &engine, peer)?;
         // The link is up because the peer echoes the own epoch.
-        let epochs = (peer.echo, peer.epoch);
-        let link = ChannelLink::new(channel, memory, self.shared.bridge(), epochs);
+        let epoch = Epoch {
+            own: peer.echo,
+            peers: peer.epoch,
+            version: terms.version,
+        };
+        let link = ChannelLink::new(channel, memory, self.shared.bridge(), epoch);
         Ok(Arc::new(link, GFP_KERNEL)?)
     }
 

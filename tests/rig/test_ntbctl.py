@@ -133,6 +133,7 @@ def test_links_have_the_same_epochs_and_rings_at_both_ends(fabric, ntbctl, shown
         [theirs], ours = shown(guest, "links"), links[name(guest)]
         assert theirs["peer"] == name(rp)
         assert (theirs["epoch"], theirs["peer_epoch"]) == (ours["peer_epoch"], ours["epoch"])
+        assert theirs["version"] == ours["version"] == 2
         assert (theirs["inbound"], theirs["outbound"]) == (ours["outbound"], ours["inbound"])
         for here, there in zip(ours["rings"], theirs["rings"], strict=True):
             assert here["ring"] == there["ring"]

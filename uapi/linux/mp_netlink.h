@@ -102,6 +102,7 @@ enum {
 	MP_LINK_A_INBOUND,	/* uint: bytes of memory that the peer writes into */
 	MP_LINK_A_OUTBOUND,	/* uint: bytes of the peer's memory that are mapped */
 	MP_LINK_A_RING,		/* nest: MP_RING_A_*; one for each ring */
+	MP_LINK_A_VERSION,	/* uint: wire version that both ends have agreed on */
 };
 
 /* Attributes of MP_LINK_A_RING, all uint; sizes and fill levels in bytes. */

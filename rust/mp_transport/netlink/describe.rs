@@ -83,7 +83,7 @@ fn link(message: &mut Message<'_>, peer: &Peer, details: &LinkDetails) -> Result
                 ring(message, number, details)?;
             }
         }
-        Ok(())
+        message.number(uapi::MP_LINK_A_VERSION, details.version.into())
     })
 }
 

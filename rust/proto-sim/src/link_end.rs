@@ -12,6 +12,7 @@ use mp_proto::link::{
 };
 use mp_proto::mailbox::{self, MailRead, MessageRx, MessageTx};
 use mp_proto::memory::Inbound;
+use mp_proto::version::WIRE;
 use mp_proto::wire::PeerId;
 
 use crate::channel::{queue_of, Channel, Parts};
@@ -245,6 +246,7 @@ impl Host {
             layout,
             identity,
             further: Further::default(),
+            support: WIRE,
         };
         let dice = self.env.dice.clone();
         port.live = Some(Live {
@@ -465,7 +467,9 @@ impl Host {
                 let window = self.live(k).window.as_ref();
                 write_beat(window.expect("mapped"), beat).expect("inside");
             }
-            Action::LinkUp { local_epoch, peer } => self.link_up(k, local_epoch, peer),
+            Action::LinkUp {
+                local_epoch, peer, ..
+            } => self.link_up(k, local_epoch, peer),
             Action::LinkDown(reason) => {
                 self.note(|| format!("link {k} is down: {reason:?}"));
                 self.link_down(k);
@@ -473,7 +477,7 @@ impl Host {
             Action::PeerChanged(identity) => self.peer_changed(k, identity),
             Action::ReportVersion(version) => {
                 let lying = self.env.check.borrow().lying;
-                assert!(lying, "no host speaks version {version}");
+                assert!(lying, "no host is another release: {version:?}");
             }
         }
     }

@@ -15,6 +15,7 @@ use mp_proto::pairing::terms::{Connection, Limits, Location, Params, Span};
 use mp_proto::ring::{Producer, Split};
 use mp_proto::sharing::{self, Grant, Object, Want};
 use mp_proto::target::Target;
+use mp_proto::version::WIRE;
 use mp_proto::wire::{MsgHdr, PeerData, PeerId, Tag};
 
 const DOC: &str = include_str!("../../../Documentation/wire-format.md");
@@ -65,6 +66,7 @@ fn hello() -> Hello {
             commons_addr: 0x1_2380_0000,
             exposed: 2,
         },
+        support: WIRE,
     }
 }
 

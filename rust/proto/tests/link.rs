@@ -8,10 +8,11 @@ use common::{Dice, Ram};
 use mp_proto::layout::{Layout, STATUS_LEN};
 use mp_proto::link::{
     read_beat, write_beat, Action, Actions, Config, DownReason, Further, Hello, Identity, Link,
-    Local, Role, State, HELLO_SIZE,
+    Local, Mismatch, Role, State, HELLO_SIZE,
 };
 use mp_proto::mailbox::{Mail, MailRead};
 use mp_proto::memory::Inbound;
+use mp_proto::version::{Support, Terms, WIRE};
 use mp_proto::wire::PeerId;
 use proptest::prelude::*;
 
@@ -35,6 +36,7 @@ fn local(id: u32) -> Local {
         layout: Layout::plan(LEN, 1).expect("large enough"),
         identity: identity(id),
         further: Further::default(),
+        support: WIRE,
     }
 }
 
@@ -49,8 +51,16 @@ struct Side {
 
 impl Side {
     fn new(id: u32, seed: u64) -> Side {
+        Side::speaking(WIRE, id, seed)
+    }
+
+    fn speaking(support: Support, id: u32, seed: u64) -> Side {
+        let local = Local {
+            support,
+            ..local(id)
+        };
         Side {
-            link: Link::new(Config::default(), local(id), Dice::new(seed)),
+            link: Link::new(Config::default(), local, Dice::new(seed)),
             ram: Ram::new(LEN as usize),
             mailbox: None,
             mapped: false,
@@ -114,9 +124,14 @@ struct Two {
 
 impl Two {
     fn new() -> Two {
+        Two::of(WIRE, WIRE)
+    }
+
+    /// Hosts of two releases.
+    fn of(a: Support, b: Support) -> Two {
         Two {
-            a: Side::new(0, 1),
-            b: Side::new(1, 2),
+            a: Side::speaking(a, 0, 1),
+            b: Side::speaking(b, 1, 2),
             now: 1000 * MS,
         }
     }
@@ -382,10 +397,101 @@ fn a_peer_of_another_version_is_reported_once() {
     let mut reports = Vec::new();
     for (ms, v) in [(1, 2), (2, 2), (1500, 2), (1501, 3), (1502, 3), (3000, 3)] {
         let todo = a.link.mailbox(MailRead::Version(v), ms * MS);
-        let told = todo.into_iter().filter(|x| *x == Action::ReportVersion(v));
+        let told = todo
+            .into_iter()
+            .filter(|x| *x == Action::ReportVersion(Mismatch::Bootstrap(v)));
         reports.extend(told.map(|_| (ms, v)));
     }
     assert_eq!(reports, [(1, 2), (1501, 3)]);
+}
+
+/// design 4.1: releases that share a version work together, with the newest that both speak
+#[test]
+fn hosts_of_different_releases_agree_on_the_newest_common_version() {
+    let releases = [
+        Support::only(1),
+        Support {
+            features: 5,
+            ..WIRE
+        },
+        Support {
+            oldest: 2,
+            newest: 9,
+            features: 6,
+        },
+    ];
+    for (a, b, version, features) in [(0, 1, 1, 0), (1, 1, 2, 5), (1, 2, 2, 4), (2, 2, 9, 6)] {
+        let mut t = Two::of(releases[a], releases[b]);
+        t.run(200);
+        for side in [&t.a, &t.b] {
+            let terms = side.log.iter().find_map(|x| match x {
+                Action::LinkUp { terms, .. } => Some(*terms),
+                _ => None,
+            });
+            assert_eq!(terms, Some(Terms { version, features }));
+        }
+    }
+}
+
+/// design 4.1: others never come up, and each side says once what the other one speaks,
+/// whichever is seen first
+#[test]
+fn hosts_without_a_common_version_both_report_it_once() {
+    for b_starts_at in 0..12 {
+        let (old, new) = (Support::only(1), Support::only(2));
+        let mut t = Two::of(old, new);
+        for n in 0..1000 {
+            t.step(true, n >= b_starts_at);
+        }
+        for (side, other) in [(&t.a, new), (&t.b, old)] {
+            let told: Vec<_> = side
+                .log
+                .iter()
+                .filter(|x| matches!(x, Action::ReportVersion(_)))
+                .collect();
+            assert_eq!(told, [&Action::ReportVersion(Mismatch::Wire(other))]);
+            assert!(side.log.iter().all(|x| !matches!(x, Action::LinkUp { .. })));
+        }
+    }
+}
+
+/// design 4.1: another release on the other side is met as if nothing had been before
+#[test]
+fn a_peer_that_is_updated_is_met() {
+    let mut t = Two::of(Support::only(2), Support::only(1));
+    t.run(3000);
+    let memory = t.b.ram;
+    t.b = Side::new(1, 5);
+    t.b.ram = memory;
+    t.run(3000);
+    assert_eq!(t.states(), (State::Up, State::Up));
+}
+
+/// design 2, never 5: what a host speaks is for a whole epoch
+#[test]
+fn versions_that_change_within_the_epoch_are_corrupt() {
+    let mut t = Two::up();
+    let mut hello = Hello::read(&t.a.ram).expect("up");
+    hello.support = Support::only(1);
+    let todo = t.a.link.observe(Some(hello), 1, t.now);
+    t.a.carry_out(&t.b.ram, todo, t.now);
+    assert_eq!(t.a.down_reasons(), [DownReason::Corrupt]);
+}
+
+/// design 2, never 5: a range that is none makes no Hello
+#[test]
+fn a_hello_without_a_version_is_none() {
+    let mut t = Two::up();
+    let mut hello = Hello::read(&t.a.ram).expect("up");
+    hello.support = Support {
+        oldest: 3,
+        newest: 2,
+        features: 0,
+    };
+    hello.write(&t.a.ram).expect("inside");
+    assert_eq!(Hello::read(&t.a.ram), None);
+    t.run(100);
+    assert_eq!(t.states(), (State::Up, State::Up));
 }
 
 /// design 2, never 5: a peer that changes its version, or says something else in between, is
@@ -433,6 +539,7 @@ fn a_layout_that_does_not_fit_the_window_is_rejected() {
         identity: identity(1),
         layout: bad,
         further: Further::default(),
+        support: WIRE,
     };
     let todo = t.a.link.observe(Some(hello), 1, t.now);
     t.a.carry_out(&t.b.ram, todo, t.now);
@@ -556,6 +663,11 @@ fn any_hello() -> impl Strategy<Value = Hello> {
                 commons_len: w.0,
                 commons_addr: w.1,
                 exposed: w.2,
+            },
+            support: Support {
+                oldest: 1 + (w.2 & 1) as u8,
+                newest: 2 + (w.2 >> 1 & 3) as u8,
+                features: (w.2 >> 16) as u16,
             },
         })
 }

@@ -160,6 +160,8 @@ pub struct Link {
     pub epoch: u64,
     /// Epoch number of the peer.
     pub peer_epoch: u64,
+    /// Version of the wire format; modules of the first release do not tell it.
+    pub version: Option<u64>,
     /// Bytes of memory that the peer writes into.
     pub inbound: u64,
     /// Bytes of the peer's memory that are mapped.
@@ -175,6 +177,7 @@ impl Link {
             bridge: nest.required(uapi::MP_LINK_A_BRIDGE)?,
             epoch: nest.required(uapi::MP_LINK_A_EPOCH)?,
             peer_epoch: nest.required(uapi::MP_LINK_A_PEER_EPOCH)?,
+            version: nest.number(uapi::MP_LINK_A_VERSION),
             inbound: nest.required(uapi::MP_LINK_A_INBOUND)?,
             outbound: nest.required(uapi::MP_LINK_A_OUTBOUND)?,
             rings: rings

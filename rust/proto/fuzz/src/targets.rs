@@ -17,6 +17,7 @@ use mp_proto::pairing::{Engine, Event, Host, Mode, SESSIONS};
 use mp_proto::ring::{Consumer, NextError, Place, Producer, Reassembly, ReserveError};
 use mp_proto::route::verdict;
 use mp_proto::target::Target;
+use mp_proto::version::{Support, WIRE};
 use mp_proto::wire::{BlockHdr, Envelope, MsgHdr, PeerData, PeerId, Tag, TaggedIndex};
 use mp_proto::{ether, manage, sharing};
 
@@ -76,6 +77,15 @@ fn some_further(input: &mut Input<'_>) -> Further {
     }
 }
 
+fn some_support(input: &mut Input<'_>) -> Support {
+    let oldest = input.byte().max(1);
+    Support {
+        oldest,
+        newest: input.byte().max(oldest),
+        features: input.u32() as u16,
+    }
+}
+
 fn some_hello(input: &mut Input<'_>) -> Hello {
     Hello {
         goodbye: input.byte().is_multiple_of(4),
@@ -84,6 +94,7 @@ fn some_hello(input: &mut Input<'_>) -> Hello {
         identity: identity(input),
         layout: some_layout(input),
         further: some_further(input),
+        support: some_support(input),
     }
 }
 
@@ -178,6 +189,7 @@ pub fn link(data: &[u8]) {
         layout,
         identity: identity(&mut input),
         further: some_further(&mut input),
+        support: WIRE,
     };
     let mut link = Link::new(Config::default(), local, Told(input.u64()));
     let mut driver = Driver {
@@ -485,7 +497,11 @@ pub fn fabric(data: &[u8]) {
         assert_eq!(Header::decode(&header.encode()), Some(header));
         match header {
             Header::Hello(hello) => {
+                let Some(hello) = hello.with_data(input.0) else {
+                    continue;
+                };
                 heard = true;
+                assert_eq!(hello.with_data(&hello.data()), Some(hello));
                 let _ = greeting.receive(hello);
             }
             Header::Bye(life) => {

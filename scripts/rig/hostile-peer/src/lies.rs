@@ -277,7 +277,7 @@ impl<'a> Liar<'a> {
         let wide = self
             .dice
             .one_of(&[0, 1, 63, 64, 4095, 4096, 1 << 20, 1 << 40, u64::MAX]);
-        match self.dice.below(14) {
+        match self.dice.below(17) {
             0 => hello.goodbye = true,
             1 => hello.epoch = self.dice.roll(),
             2 => hello.echo = self.dice.roll(),
@@ -291,6 +291,9 @@ impl<'a> Liar<'a> {
             10 => hello.layout.control_off = wide,
             11 => hello.layout.data_size = self.limit(),
             12 => hello.layout.arena_len = wide,
+            13 => hello.support.oldest = self.limit() as u8,
+            14 => hello.support.newest = self.limit() as u8,
+            15 => hello.support.features = self.limit() as u16,
             _ => hello.further.commons_len = wide,
         }
         self.victim.store(HELLO_OFF as u64, &hello.encode())?;
@@ -380,6 +383,7 @@ mod tests {
     use super::*;
     use crate::victim::Ports;
     use mp_proto::link::{Further, Identity, Role};
+    use mp_proto::version::WIRE;
     use std::fs;
     use std::os::unix::net::UnixDatagram;
     use std::path::Path;
@@ -403,6 +407,7 @@ mod tests {
             },
             layout: Layout::plan(LEN, 1).unwrap(),
             further: Further::default(),
+            support: WIRE,
         };
         let mut ram = vec![OUTSIDE; 3 * LEN as usize];
         ram[LEN as usize..2 * LEN as usize].fill(0);

@@ -54,6 +54,7 @@ pub fn show_links(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
         "bridge",
         "epoch",
         "peer_epoch",
+        "version",
         "inbound",
         "outbound",
     ]);
@@ -64,6 +65,8 @@ pub fn show_links(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
             link.bridge.to_string(),
             epoch(link.epoch),
             epoch(link.peer_epoch),
+            link.version
+                .map_or("-".into(), |version| version.to_string()),
             link.inbound.to_string(),
             link.outbound.to_string(),
         ]);
@@ -94,6 +97,7 @@ fn link_json(peer: &Peer, link: &Link) -> Value {
         "bridge": link.bridge,
         "epoch": epoch(link.epoch),
         "peer_epoch": epoch(link.peer_epoch),
+        "version": link.version,
         "inbound": link.inbound,
         "outbound": link.outbound,
         "rings": link.rings.iter().map(ring_json).collect::<Value>(),
