@@ -58,7 +58,7 @@ export KDIR
 kdir = $(KDIR)
 endif
 
-.PHONY: all modules kernel setup rig userlib examples programs demo bench test shell install lint clean help
+.PHONY: all modules kernel release setup rig userlib examples programs demo bench test shell install lint clean help
 
 all: modules rig userlib
 
@@ -73,6 +73,10 @@ setup:
 ## kernel: obtain and build the rig's kernel, once; it stays in the cache
 kernel: setup
 	@scripts/kernel.sh $(flavour_option)
+
+## release: build the last release, from its tag, for tests that mix releases; kept in the cache
+release: $(kernel_step) setup
+	@scripts/release.sh "$(kdir)"
 
 ## rig: build the programs of the test rig
 rig:
@@ -122,7 +126,7 @@ shell: setup modules rig
 	@scripts/rig/rig shell --hosts $(HOSTS) $(HOST)
 
 ## test: all tests; LONG=1 adds the long ones, DEBUG=1 or RACES=1 takes a checking kernel, WORKERS=
-test: setup modules rig examples programs
+test: setup modules release rig examples programs
 	@scripts/test.sh
 
 ## bench: measure against mainline's NTB clients; ROUNDS=, SECONDS= of a sample, QUICK=1, ONLY=

@@ -304,9 +304,9 @@ class Functions(shell.Caller):
         return self._order(_rounds, "consume", session, address, length, rounds)
 
 
-def programs(bits=64):
-    """Where the program and the libraries are, for processes of so many bits."""
-    where = shell.directory(bits)
+def programs(guest, bits=64):
+    """Where a guest's program and libraries are, for processes of so many bits."""
+    where = shell.directory(guest, bits)
     for name in ("libpximc64.so", "libpximc_ntb.so"):
         if not (where / name).exists():
             raise RigError(f"{where}/{name} is missing: run `make programs`")
@@ -321,7 +321,7 @@ class Process(Functions, shell.Program):
     """
 
     def __init__(self, guest, interface=None, bits=64):
-        env = {"PXIMC_LIBRARY_PATH": str(programs(bits))}
+        env = {"PXIMC_LIBRARY_PATH": str(programs(guest, bits))}
         super().__init__(guest, "pximc_shell", bits, env=env)
         self.later = Functions(functools.partial(self.command, "&"))
         self.child = Functions(lambda *words: self.command("fork", *words).result())

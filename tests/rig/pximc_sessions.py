@@ -68,6 +68,20 @@ def close(systems, sessions):
         assert system.close_window(session) == OK
 
 
+def meet(one, other):
+    """The interfaces of two processes by which they reach each other's host."""
+    uid = 0x3EE7
+    for mine in one.find_interfaces().ids:
+        posted = one.request_window_logical_as_server(mine, PROTOCOL, *USUAL, *USUAL, uid).session
+        seen = [theirs for theirs in other.find_interfaces().ids if uid in other.windows(theirs)]
+        assert one.close_window(posted) == OK
+        if seen:
+            (theirs,) = seen
+            other.wait_for_windows(interface=theirs)
+            return mine, theirs
+    raise AssertionError(f"{one.guest} and {other.guest} do not reach each other")
+
+
 def all_calls(system, session):
     """What each function says to a session, but for closing it."""
     return {

@@ -141,8 +141,10 @@ class Call:
         return self._decode(answer)
 
 
-def directory(bits=64):
-    """Where programs and libraries are, for processes of so many bits."""
+def directory(guest, bits=64):
+    """Where a guest's programs and libraries are, for processes of so many bits."""
+    if guest.release:
+        return guest.release.programs
     return programs_dir() if bits == 64 else programs32_dir()
 
 
@@ -152,7 +154,7 @@ class Program(Caller):
     def __init__(self, guest, name, bits=64, how=(), env=None):
         """`how` is a command that starts the program."""
         super().__init__(self._run)
-        program = directory(bits) / name
+        program = directory(guest, bits) / name
         if not program.exists():
             raise RigError(f"{program} is missing: run `make programs`")
         self.guest = guest

@@ -33,6 +33,7 @@ from pximc_sessions import (
     USUAL,
     all_calls,
     client,
+    meet,
     opened,
     pair,
     peer,
@@ -49,20 +50,6 @@ def fabric(boot):
     fabric = boot(hosts=3)
     pximc.load(*fabric.hosts)
     return fabric
-
-
-def meet(one, other):
-    """The interfaces of two processes by which they reach each other's host."""
-    uid = 0x3EE7
-    for mine in one.find_interfaces().ids:
-        posted = one.request_window_logical_as_server(mine, PROTOCOL, *USUAL, *USUAL, uid).session
-        seen = [theirs for theirs in other.find_interfaces().ids if uid in other.windows(theirs)]
-        assert one.close_window(posted) == OK
-        if seen:
-            (theirs,) = seen
-            other.wait_for_windows(interface=theirs)
-            return mine, theirs
-    raise AssertionError(f"{one.guest} and {other.guest} do not reach each other")
 
 
 @pytest.fixture(scope="module")

@@ -37,6 +37,8 @@ class Guest:
         self.port = port
         self.name = name
         self.boot_seconds = None
+        # What its modules and programs are of; None: this checkout.
+        self.release = None
         self.console_path = logs / f"{name}.console"
         self._output_path = logs / f"{name}.qemu"
 

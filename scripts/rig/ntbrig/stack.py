@@ -29,8 +29,10 @@ _TRANSPORT_CLEANUP = 1.0
 _CARRIER_TIMEOUT = 20
 
 
-def modules_dir():
-    """Where the built modules are: `MODULES`, or the checkout's build."""
+def modules_dir(guest=None):
+    """Where modules are: of a guest's release, in `MODULES`, or in the checkout's build."""
+    if guest and guest.release:
+        return guest.release.modules
     if named := os.environ.get("MODULES"):
         return Path(named)
     series = os.environ.get("KERNEL_SERIES")
@@ -63,7 +65,7 @@ def _parameters(guest, name, given):
 
 
 def _insmod(guest, names, parameters):
-    directory = modules_dir()
+    directory = modules_dir(guest)
     for name in names:
         if not (directory / f"{name}.ko").exists():
             raise RigError(f"{directory}/{name}.ko is missing: run `make modules`")
