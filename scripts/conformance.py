@@ -1,82 +1,253 @@
 #!/usr/bin/env python3
-# SPDX-License-Identifier: GPL-2.0-only
-"""Checks the conformance ledgers.
+# SPDX-License-Identifier: GPL-2.0
+"""Check the conformance ledgers.
 
 For each `Documentation/conformance/SPEC.ids`, a list of rule ids, the ledger
-`SPEC.md` beside it has a table row per id:
+`SPEC.md` beside it has a table row for each id:
 
     | id | state | proof or reason |
 
-`tested` rows name at least one test as `path::name`, which must exist; `open`
-and `n/a` rows give a reason. Every id has exactly one row, and no row has an
-unknown id. With `--complete`, `open` rows are errors as well.
+| state   | meaning                                             | the last column has            |
+|---------|-----------------------------------------------------|--------------------------------|
+| hosts   | the effect is asserted on another guest, and the    | tests, one of them in          |
+|         | test fails when that guest is stopped               | tests/rig with several guests  |
+| unit    | shown on the development host or on the stand-in    | tests                          |
+| part    | shown in part                                       | tests, then `missing:` and     |
+|         |                                                     | what is missing                |
+| refused | the call answers that it is not there               | tests that show the answer     |
+| n/a     | cannot apply to any NTB fabric                      | the reason                     |
+
+A test is named as `path::name` and has to be a test: a function `test_*` of
+pytest, a `#[test]` function of Rust, or a `KUNIT_CASE`. A test in Python and
+the rows of its rules name each other: the docstring of a test that a row names
+has the row's id, and a row names each test whose docstring has its id.
+
+The line `Rows: hosts 1, unit 2, part 0, refused 0, n/a 0.` of a ledger counts
+them. `--write` brings it up to date. `--hosts` prints the tests with guests that
+`hosts` rows name, as arguments for pytest.
 """
 
 import argparse
+import ast
+import functools
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 
-CHECKOUT = Path(__file__).resolve().parents[1]
-LEDGERS = CHECKOUT / "Documentation/conformance"
+LEDGERS = "Documentation/conformance"
+STATES = ("hosts", "unit", "part", "refused", "n/a")
+# Those of a ledger in which no row has one of the states above, but for n/a.
+FORMER_STATES = ("tested", "open")
+
+ID = re.compile(r"\b[A-Z]+(?:-[A-Z0-9]+)*-[0-9]+\b")
 ROW = re.compile(r"^\|\s*([A-Z]+(?:-[A-Z0-9]+)+)\s*\|\s*(\S+)\s*\|\s*(.*?)\s*\|$")
 PROOF = re.compile(r"`([^`\s]+)::(\w+)`")
-STATES = ("tested", "open", "n/a")
+MISSING = re.compile(r"missing: *\S")
+COUNTS = re.compile(r"^Rows: .*$", re.MULTILINE)
+
+# What may stand between the attribute of a test in Rust and its name.
+RUST_TEST = r"^\s*#\[test\]\n(?:\s*(?:#\[.*\]|//.*)\n)*\s*fn {name}\b"
+KUNIT_CASE = r"^\s*KUNIT_CASE\({name}\)"
 
 
-def test_exists(path, name):
-    """Whether the file defines a test function of that name."""
-    try:
-        text = (CHECKOUT / path).read_text()
-    except OSError:
+class PythonTests:
+    """The tests of one file for pytest."""
+
+    def __init__(self, path):
+        tree = ast.parse(path.read_text())
+        self.functions = {
+            node.name: node
+            for node in ast.walk(tree)
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        }
+
+    def __iter__(self):
+        return (name for name in self.functions if name.startswith("test_"))
+
+    def rules(self, name):
+        """The ids in a test's docstring."""
+        return set(ID.findall(ast.get_docstring(self.functions[name]) or ""))
+
+    def has_other_guests(self, name):
+        """Whether a test, or a fixture or function that it uses, boots several guests, and
+        does not keep the first of them only."""
+        seen, left = set(), {name}
+        while left:
+            function = self.functions[left.pop()]
+            seen.add(function.name)
+            used = {argument.arg for argument in function.args.args}
+            nodes = list(ast.walk(function))
+            alone = {n.value for n in nodes if isinstance(n, ast.Attribute) and n.attr == "rp"}
+            for node in nodes:
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                    used.add(node.func.id)
+                    if node.func.id == "boot" and node not in alone:
+                        return True
+                elif isinstance(node, ast.Constant):
+                    # The name of a fixture in `pytest.mark.usefixtures`.
+                    used.add(node.value)
+            left |= {each for each in used - seen if each in self.functions}
         return False
-    return re.search(rf"\b(?:fn|def|void) {name}\b", text) is not None
 
 
-def row_errors(rule, state, rest, complete):
-    """What is wrong with one row."""
-    if state not in STATES:
-        yield f"{rule}: state {state!r} is none of {', '.join(STATES)}"
-    elif state == "tested":
+class Checkout:
+    """The ledgers and the tests of a checkout."""
+
+    def __init__(self, root):
+        self.root = root
+
+    @functools.lru_cache(maxsize=None)
+    def text(self, path):
+        try:
+            return (self.root / path).read_text()
+        except OSError:
+            return ""
+
+    @functools.lru_cache(maxsize=None)
+    def python(self, path):
+        return PythonTests(self.root / path)
+
+    @property
+    def python_tests(self):
+        """Each test for pytest, as path and name."""
+        for path in sorted((self.root / "tests").rglob("test_*.py")):
+            relative = str(path.relative_to(self.root))
+            for name in self.python(relative):
+                yield relative, name
+
+    def is_test(self, path, name):
+        """Whether the file has a test of that name."""
+        if path.endswith(".py"):
+            is_named = Path(path).name.startswith("test_") and (self.root / path).exists()
+            return is_named and name in set(self.python(path))
+        pattern = KUNIT_CASE if path.endswith(".c") else RUST_TEST
+        text = self.text(path)
+        return re.search(pattern.format(name=name), text, re.MULTILINE) is not None
+
+    def has_other_guests(self, path, name):
+        return path.startswith("tests/rig/") and self.python(path).has_other_guests(name)
+
+
+class Ledger:
+    """One specification's ids and rows."""
+
+    def __init__(self, checkout, ids_file):
+        self.checkout = checkout
+        self.name = ids_file.stem
+        self.path = ids_file.with_suffix(".md")
+        self.ids = ids_file.read_text().split()
+        self.text = self.path.read_text() if self.path.exists() else ""
+        self.rows = [m.groups() for m in map(ROW.match, self.text.splitlines()) if m]
+
+    @property
+    def is_former(self):
+        """Whether no row has been written by today's states yet."""
+        return not any(state in STATES[:-1] for _, state, _ in self.rows)
+
+    @property
+    def counts(self):
+        counted = Counter(state for _, state, _ in self.rows)
+        return f"Rows: {', '.join(f'{state} {counted[state]}' for state in STATES)}."
+
+    def errors(self):
+        """What is wrong with it."""
+        seen = Counter(rule for rule, _, _ in self.rows)
+        for rule in self.ids:
+            if seen[rule] != 1:
+                yield f"{rule}: {seen[rule]} rows instead of one"
+        for rule, state, rest in self.rows:
+            if rule not in self.ids:
+                yield f"{rule}: not an id of {self.name}.ids"
+            yield from self._row_errors(rule, state, rest)
+        if not self.is_former:
+            yield from self._claim_errors()
+            if COUNTS.findall(self.text) != [self.counts]:
+                yield f"the line that counts rows has to be: {self.counts}"
+
+    def _row_errors(self, rule, state, rest):
+        states = (*FORMER_STATES, "n/a") if self.is_former else STATES
         proofs = PROOF.findall(rest)
-        if not proofs:
-            yield f"{rule}: tested, but no test is named"
+        if state not in states:
+            yield f"{rule}: state {state!r} is none of {', '.join(states)}"
+        elif state in ("n/a", "open"):
+            if not rest:
+                yield f"{rule}: {state} without a reason"
+        elif not proofs:
+            yield f"{rule}: {state}, but no test is named"
         for path, name in proofs:
-            if not test_exists(path, name):
-                yield f"{rule}: there is no test {path}::{name}"
-    elif not rest:
-        yield f"{rule}: {state} without a reason"
-    elif state == "open" and complete:
-        yield f"{rule}: open: {rest}"
+            if not self.checkout.is_test(path, name):
+                yield f"{rule}: {path}::{name} is no test"
+            elif not self.is_former and path.endswith(".py"):
+                if rule not in self.checkout.python(path).rules(name):
+                    yield f"{rule}: the docstring of {path}::{name} does not have the id"
+        if state == "part" and not MISSING.search(rest):
+            yield f"{rule}: part, but it does not say what is `missing:`"
+        if state == "hosts" and not any(
+            self.checkout.is_test(*proof) and self.checkout.has_other_guests(*proof)
+            for proof in proofs
+        ):
+            yield f"{rule}: hosts, but no test with several guests is named"
+
+    def _claim_errors(self):
+        """What tests claim without their rows' knowledge."""
+        named = {rule: PROOF.findall(rest) for rule, _, rest in self.rows}
+        for path, name in self.checkout.python_tests:
+            for rule in sorted(self.checkout.python(path).rules(name)):
+                if rule in named and (path, name) not in named[rule]:
+                    yield f"{rule}: the row does not name {path}::{name}"
+
+    def write_counts(self):
+        self.path.write_text(COUNTS.sub(self.counts, self.text, count=1))
+
+    def tests_with_other_guests(self):
+        """The tests that `hosts` rows name and that are run with guests."""
+        for _, state, rest in self.rows:
+            if state == "hosts":
+                for path, name in PROOF.findall(rest):
+                    if path.startswith("tests/rig/"):
+                        yield f"{path}::{name}"
 
 
-def ledger_errors(ids_file, complete):
-    """What is wrong with one ledger."""
-    ids = ids_file.read_text().split()
-    ledger = ids_file.with_suffix(".md")
-    if not ledger.exists():
-        yield f"{ledger.name} is missing"
-        return
-    rows = [m.groups() for m in map(ROW.match, ledger.read_text().splitlines()) if m]
-    seen = [rule for rule, _, _ in rows]
-    for rule in ids:
-        if seen.count(rule) != 1:
-            yield f"{rule}: {seen.count(rule)} rows instead of one"
-    for rule, state, rest in rows:
-        if rule not in ids:
-            yield f"{rule}: not an id of {ids_file.name}"
-        yield from row_errors(rule, state, rest, complete)
+def unknown_claims(checkout, ledgers):
+    """Ids in docstrings of tests that no specification has."""
+    known = {rule for ledger in ledgers for rule in ledger.ids}
+    specifications = {specification(rule) for rule in known}
+    for path, name in checkout.python_tests:
+        for rule in sorted(checkout.python(path).rules(name) - known):
+            if specification(rule) in specifications:
+                yield f"{path}::{name}: there is no rule {rule}"
+
+
+def specification(rule):
+    return rule.partition("-")[0]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--complete", action="store_true", help="open rows are errors")
-    complete = parser.parse_args().complete
-    errors = 0
-    for ids_file in sorted(LEDGERS.glob("*.ids")):
-        for error in ledger_errors(ids_file, complete):
-            print(f"{ids_file.stem}: {error}", file=sys.stderr)
-            errors += 1
+    parser.add_argument(
+        "--checkout", type=Path, default=Path(__file__).resolve().parents[1],
+        help="what to check, by default the checkout that has this script",
+    )  # fmt: skip
+    parser.add_argument("--write", action="store_true", help="bring the counts up to date")
+    parser.add_argument(
+        "--hosts", action="store_true", help="print the tests with guests of `hosts` rows"
+    )
+    options = parser.parse_args()
+    checkout = Checkout(options.checkout)
+    files = sorted((checkout.root / LEDGERS).glob("*.ids"))
+    ledgers = [Ledger(checkout, ids_file) for ids_file in files]
+    if options.hosts:
+        print(*sorted({test for each in ledgers for test in each.tests_with_other_guests()}))
+        return
+    if options.write:
+        for ledger in ledgers:
+            ledger.write_counts()
+        ledgers = [Ledger(checkout, ids_file) for ids_file in files]
+    errors = [f"{ledger.name}: {error}" for ledger in ledgers for error in ledger.errors()]
+    errors += unknown_claims(checkout, ledgers)
+    for error in errors:
+        print(error, file=sys.stderr)
     sys.exit(1 if errors else 0)
 
 

@@ -1,13 +1,174 @@
-# SPDX-License-Identifier: GPL-2.0-only
-"""The conformance ledgers."""
+# SPDX-License-Identifier: GPL-2.0
+"""The conformance ledgers, and what checks them."""
 
 import subprocess
+from types import SimpleNamespace
+
+import pytest
 
 from ntbrig.settings import CHECKOUT
 
 CHECK = CHECKOUT / "scripts/conformance.py"
+LEDGERS = "Documentation/conformance"
+
+HELPERS = '''
+import pytest
+
+@pytest.fixture(scope="module")
+def two(boot):
+    return boot(hosts=2)
+
+@pytest.fixture
+def both(two):
+    return two.hosts
+
+@pytest.fixture
+def one(boot):
+    return boot(hosts=2).rp
+'''
+IN_RIG = f'''{HELPERS}
+def helper(two):
+    """AB-X-1"""
+
+def test_both(both):
+    """It crosses. AB-X-1, AB-X-2"""
+
+def test_one(one):
+    """AB-X-3"""
+
+@pytest.mark.usefixtures("two")
+def test_marked():
+    """AB-X-4"""
+
+def test_silent(both):
+    pass
+'''
+IN_RUST = """
+fn helper() {}
+
+#[test]
+fn plain() {}
+
+/// Words.
+#[test]
+#[cfg_attr(miri, ignore)]
+// Why.
+fn annotated() {}
+
+proptest! {
+    #[test]
+    fn of_any(a: u32) {}
+}
+"""
+IN_C = """
+static void a_case(struct kunit *test) {}
+static void no_case(struct kunit *test) {}
+static struct kunit_case cases[] = {
+	KUNIT_CASE(a_case),
+"""
+RIG = "tests/rig/test_it.py"
+RUST = "rust/it.rs"
+PROVEN = {
+    "AB-X-1": f"hosts | `{RIG}::test_both`",
+    "AB-X-2": f"hosts | `{RIG}::test_both`, `{RUST}::plain`",
+    "AB-X-3": f"unit | `{RIG}::test_one`, `{RUST}::annotated`",
+    "AB-X-4": f"part | `{RIG}::test_marked`; missing: the rest of it",
+    "AB-X-5": f"refused | `{RUST}::of_any`, `rust/it.c::a_case`",
+    "AB-X-6": "n/a | there are no switches of that kind",
+}
+COUNTS = "Rows: hosts 2, unit 1, part 1, refused 1, n/a 1."
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A small checkout; `check` puts rows into its ledger and returns the complaints."""
+    for path, text in ((RIG, IN_RIG), (RUST, IN_RUST), ("rust/it.c", IN_C)):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    (tmp_path / LEDGERS).mkdir(parents=True)
+    (tmp_path / LEDGERS / "it.ids").write_text("\n".join(PROVEN))
+    ledger = tmp_path / LEDGERS / "it.md"
+
+    def run(*arguments):
+        command = [CHECK, "--checkout", tmp_path, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    def check(rows, counts=COUNTS):
+        table = "".join(f"| {rule} | {row} |\n" for rule, row in rows.items())
+        ledger.write_text(f"# It\n\n{counts}\n\n| id | state | proof |\n|---|---|---|\n{table}")
+        result = run()
+        assert (result.returncode == 0) == (result.stderr == "")
+        return result.stderr.splitlines()
+
+    return SimpleNamespace(root=tmp_path, ledger=ledger, run=run, check=check)
 
 
 def test_every_rule_is_mapped_and_every_named_test_exists():
     result = subprocess.run([CHECK], capture_output=True, text=True, timeout=60)
     assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_ledger_with_all_states_is_accepted(checkout):
+    assert checkout.check(PROVEN) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "row", "complaint"),
+    (
+        ("AB-X-5", "tested | `rust/it.rs::plain`", "state 'tested' is none of"),
+        ("AB-X-5", "open | nothing yet", "state 'open' is none of"),
+        ("AB-X-5", "refused | it is", "refused, but no test is named"),
+        ("AB-X-5", "unit | `rust/it.rs::gone`", "rust/it.rs::gone is no test"),
+        ("AB-X-5", "unit | `rust/gone.rs::plain`", "rust/gone.rs::plain is no test"),
+        ("AB-X-5", "unit | `tests/rig/test_gone.py::test_it`", "test_it is no test"),
+        ("AB-X-5", "unit | `rust/it.rs::helper`", "rust/it.rs::helper is no test"),
+        ("AB-X-5", "unit | `rust/it.c::no_case`", "rust/it.c::no_case is no test"),
+        ("AB-X-1", f"unit | `{RIG}::helper`, `{RIG}::test_both`", "helper is no test"),
+        ("AB-X-5", "part | `rust/it.rs::plain`", "does not say what is `missing:`"),
+        ("AB-X-5", "part | `rust/it.rs::plain`; missing:", "does not say what is `missing:`"),
+        ("AB-X-5", "part | missing: all of it", "part, but no test is named"),
+        ("AB-X-6", "n/a |", "n/a without a reason"),
+        ("AB-X-5", "hosts | `rust/it.rs::plain`", "hosts, but no test with several guests"),
+        ("AB-X-3", f"hosts | `{RIG}::test_one`", "hosts, but no test with several guests"),
+        ("AB-X-5", f"hosts | `{RIG}::test_silent`", "test_silent does not have the id"),
+        ("AB-X-2", "unit | `rust/it.rs::plain`", f"the row does not name {RIG}::test_both"),
+    ),
+)
+def test_a_row_that_claims_too_much_is_noticed(checkout, rule, row, complaint):
+    """So are one that names something else than a test, and one that does not name a test
+    which claims its rule."""
+    complaints = checkout.check(PROVEN | {rule: row})
+    assert any(line.startswith(f"it: {rule}: ") and complaint in line for line in complaints)
+
+
+def test_a_fixture_that_a_marker_names_counts(checkout):
+    rows = PROVEN | {"AB-X-4": f"hosts | `{RIG}::test_marked`"}
+    assert checkout.check(rows, "Rows: hosts 3, unit 1, part 0, refused 1, n/a 1.") == []
+
+
+def test_each_rule_has_one_row(checkout):
+    rows = {rule: row for rule, row in PROVEN.items() if rule != "AB-X-6"}
+    assert "it: AB-X-6: 0 rows instead of one" in checkout.check(rows)
+    assert "it: AB-X-7: not an id of it.ids" in checkout.check(PROVEN | {"AB-X-7": "n/a | no"})
+    twice = PROVEN["AB-X-6"] + " |\n| AB-X-6 | n/a | again"
+    assert "it: AB-X-6: 2 rows instead of one" in checkout.check(PROVEN | {"AB-X-6": twice})
+
+
+def test_a_rule_that_is_not_there_is_not_claimed(checkout):
+    test = checkout.root / RIG
+    test.write_text(test.read_text() + '\ndef test_more(both):\n    """AB-X-9, RFC-793"""\n')
+    assert checkout.check(PROVEN) == [f"{RIG}::test_more: there is no rule AB-X-9"]
+
+
+def test_rows_are_counted(checkout):
+    wrong = checkout.check(PROVEN, "Rows: hosts 6, unit 0, part 0, refused 0, n/a 0.")
+    assert wrong == [f"it: the line that counts rows has to be: {COUNTS}"]
+    assert checkout.run("--write").returncode == 0
+    assert COUNTS in checkout.ledger.read_text().splitlines()
+    assert checkout.check(PROVEN, "") == [f"it: the line that counts rows has to be: {COUNTS}"]
+
+
+def test_tests_that_need_other_guests_are_listed(checkout):
+    checkout.check(PROVEN)
+    result = checkout.run("--hosts")
+    assert (result.returncode, result.stdout) == (0, f"{RIG}::test_both\n")
