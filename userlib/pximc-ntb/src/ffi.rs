@@ -10,16 +10,16 @@ use crate::{
     status::{self, Failure, Outcome},
     sys::tPXIMC_Status,
 };
+use mp_c_abi::PerProcess;
 use mp_fabric::CharDevice;
-use mp_processes::Processes;
 use pximc::{Error, Library, Sizes};
 use std::{
     ffi::c_void,
     panic::{catch_unwind, AssertUnwindSafe},
 };
 
-static PROCESSES: Processes<Process<CharDevice>> =
-    Processes::new(&|_| Process::new(&Library::open));
+static PROCESSES: PerProcess<Process<CharDevice>> =
+    PerProcess::new(&|_| Process::new(&Library::open));
 
 /// Runs a function for the process that calls. A panic is a defect of this library, which the
 /// specification has no status for: the caller is told that a resource is missing.

@@ -16,9 +16,9 @@ use crate::{
     status,
     sys::*,
 };
+use mp_c_abi::PerProcess;
 use mp_fabric::Fabric;
 use mp_fabric_fake::{FakeDevice, Host, World};
-use mp_processes::Processes;
 use pximc::{Library, Sizes};
 use std::{ffi::c_void, ptr, thread};
 
@@ -33,7 +33,7 @@ type Answer<T> = Result<T, tPXIMC_Status>;
 /// A process on one of the systems.
 #[derive(Clone, Copy)]
 struct Side {
-    processes: &'static Processes<Process<FakeDevice>>,
+    processes: &'static PerProcess<Process<FakeDevice>>,
     /// Its id: a forked child has another one.
     id: u32,
     /// Its end of the first link.
@@ -49,7 +49,7 @@ fn side(world: &World, host: Host) -> Side {
         ))
     };
     let open: Open<FakeDevice> = Box::leak(Box::new(open));
-    let processes = Processes::new(Box::leak(Box::new(move |_: Option<&_>| Process::new(open))));
+    let processes = PerProcess::new(Box::leak(Box::new(move |_: Option<&_>| Process::new(open))));
     Side {
         processes: Box::leak(Box::new(processes)),
         id: 1,
