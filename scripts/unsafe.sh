@@ -46,8 +46,9 @@ places() {
 		userlib/fabric-storm/           makes calls that no library would make
 		userlib/forks/                  forks, for tests
 		userlib/pximc-dispatcher/       loads libraries in C and stands for them
-		userlib/pximc-ntb/              the interface for programs in C
-		userlib/sisci-ffi/              the same
+		userlib/pximc-ntb/src/tests     calls functions as programs in C do
+		userlib/pximc-ntb/src/tests.rs  the same
+		userlib/sisci-ffi/              the interface for programs in C
 	EOF
 }
 
