@@ -39,15 +39,16 @@ places() {
 		rust/mp_kunit/user.rs           both, for tests
 		rust/mp_kunit/memory.rs         has such an engine, for tests
 		rust/ntb_hw_ivshmem/driver.rs   sets the DMA mask
+		userlib/c-abi/                  memory of callers in C, and what all libraries share
 		userlib/fabric/src/device.rs    system calls
 		userlib/fabric/src/map.rs       memory that others change
 		userlib/fabric/src/status.rs    the same
 		userlib/fabric-storm/           makes calls that no library would make
 		userlib/forks/                  forks, for tests
-		userlib/processes/              shares what each process has between threads
 		userlib/pximc-dispatcher/       loads libraries in C and stands for them
-		userlib/pximc-ntb/              the interface for programs in C
-		userlib/sisci-ffi/              the same
+		userlib/pximc-ntb/src/tests     calls functions as programs in C do
+		userlib/pximc-ntb/src/tests.rs  the same
+		userlib/sisci-ffi/              the interface for programs in C
 	EOF
 }
 

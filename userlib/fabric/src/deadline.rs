@@ -24,6 +24,16 @@ impl Deadline {
         Deadline(now().saturating_add(time).min(MP_DEADLINE_NEVER - 1))
     }
 
+    /// Milliseconds from now on: [`PAST`](Self::PAST) for 0, [`NEVER`](Self::NEVER) for the
+    /// largest number, which is how the interfaces in C write a time without an end.
+    pub fn after_milliseconds(milliseconds: u32) -> Self {
+        match milliseconds {
+            0 => Deadline::PAST,
+            u32::MAX => Deadline::NEVER,
+            finite => Deadline::after(Duration::from_millis(finite.into())),
+        }
+    }
+
     /// A moment of `CLOCK_MONOTONIC`, in nanoseconds.
     pub fn at(nanoseconds: u64) -> Self {
         Deadline(nanoseconds)
@@ -57,6 +67,17 @@ mod tests {
         assert!(left.is_some_and(|left| left <= Duration::from_secs(10)));
         assert!(left.is_some_and(|left| left > Duration::from_secs(9)));
         assert_eq!(Deadline::PAST.remaining(), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn milliseconds_are_none_some_or_no_end() {
+        assert_eq!(Deadline::after_milliseconds(0), Deadline::PAST);
+        assert_eq!(Deadline::after_milliseconds(u32::MAX), Deadline::NEVER);
+        let left = Deadline::after_milliseconds(10_000).remaining();
+        assert!(left.is_some_and(|left| left <= Duration::from_secs(10)));
+        assert!(left.is_some_and(|left| left > Duration::from_secs(9)));
+        let longest = Deadline::after_milliseconds(u32::MAX - 1).remaining();
+        assert!(longest.is_some_and(|left| left > Duration::from_secs(49 * 24 * 3600)));
     }
 
     #[test]

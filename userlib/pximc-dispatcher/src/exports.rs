@@ -11,7 +11,7 @@
 use std::ffi::c_void;
 use std::panic::{self, AssertUnwindSafe};
 
-use mp_processes::Processes;
+use mp_c_abi::PerProcess;
 
 use crate::dispatch::{Dispatcher, Listing};
 use crate::library::Directory;
@@ -19,8 +19,8 @@ use crate::status::{self, Status};
 
 /// A child begins with a new one, for sessions work in the process that has opened them only
 /// (PXI-SES-2).
-static DISPATCHERS: Processes<Dispatcher<Directory>> =
-    Processes::new(&|_| Dispatcher::new(Directory));
+static DISPATCHERS: PerProcess<Dispatcher<Directory>> =
+    PerProcess::new(&|_| Dispatcher::new(Directory));
 
 /// Calls with the dispatcher of this process; `SPACE_NOT_AVAILABLE` if it panics.
 fn guarded(call: impl FnOnce(&Dispatcher<Directory>) -> Status) -> Status {

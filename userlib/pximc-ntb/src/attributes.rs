@@ -3,11 +3,8 @@
 //! The attributes of interfaces and of windows. Two tables: equal numbers mean different things
 //! in them.
 
-use crate::{
-    buffer::{Buffer, Output},
-    status::Outcome,
-    sys::*,
-};
+use crate::{functions::fill, status::Outcome, sys::*};
+use mp_c_abi::{Out, Room};
 use pximc::{Information, Location, Role, Window};
 
 /// Instead of a vendor id: the interface is no PCI device. Nobody has that id.
@@ -34,13 +31,13 @@ impl Value {
     ///
     /// # Errors
     /// In this order: too small, not aligned.
-    pub fn write(&self, buffer: &Buffer<u8>, actual: &Output<u32>) -> Outcome {
+    pub fn write(&self, room: Room<u8>, actual: Out<u32>) -> Outcome {
         match self {
-            Value::Text(text) => buffer.fill(&printable(text), 1, actual),
-            Value::Bytes(bytes) => buffer.fill(bytes, 1, actual),
-            Value::U32(number) => buffer.fill(&number.to_ne_bytes(), 4, actual),
+            Value::Text(text) => fill(room, &printable(text), 1, actual),
+            Value::Bytes(bytes) => fill(room, bytes, 1, actual),
+            Value::U32(number) => fill(room, &number.to_ne_bytes(), 4, actual),
             // Also where the compiler would be content with 4.
-            Value::U64(number) => buffer.fill(&number.to_ne_bytes(), 8, actual),
+            Value::U64(number) => fill(room, &number.to_ne_bytes(), 8, actual),
         }
     }
 }

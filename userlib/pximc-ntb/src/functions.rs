@@ -6,33 +6,55 @@
 
 use crate::{
     attributes,
-    buffer::{Buffer, Input, Output},
     process::{Entry, Process},
     status::{Failure, Outcome, INVALID_ARGUMENT},
     sys,
 };
+use mp_c_abi::{Input, Out, Room};
 use mp_fabric::Device;
-use pximc::{Access, Deadline, Error, Interface, Result, Session, SessionEvent, Sizes};
-use std::{ffi::c_void, time::Duration};
-
-/// Until when a call waits for a time in milliseconds.
-fn deadline(milliseconds: u32) -> Deadline {
-    match milliseconds {
-        0 => Deadline::PAST,
-        sys::PXIMC_TIMEOUT_INFINITE => Deadline::NEVER,
-        finite => Deadline::after(Duration::from_millis(finite.into())),
-    }
-}
+use pximc::{
+    Access, Deadline, Error, Interface, Result, Session, SessionEvent, Sizes, WINDOW_DATA_MAX,
+};
+use std::ffi::c_void;
 
 fn interface<D: Device>(process: &Process<D>, id: u32) -> Result<Interface<D>> {
     process.context()?.library.interface(id)
 }
 
+/// Writes all elements and how many they are; or, if there is no room for them, only how many
+/// they are. Memory that is to hold elements has to be aligned.
+///
+/// # Errors
+/// In this order: no room, no alignment.
+pub fn fill<T: Copy>(room: Room<T>, elements: &[T], alignment: usize, actual: Out<u32>) -> Outcome {
+    // All lists are far shorter; one that is not would not fit.
+    let count = u32::try_from(elements.len()).unwrap_or(u32::MAX);
+    if elements.len() > room.len() {
+        actual.write(count);
+        return Err(Failure::InsufficientSpace);
+    }
+    room.required()?;
+    if count > 0 && room.address() % alignment != 0 {
+        return Err(Failure::Alignment);
+    }
+    room.fill(elements);
+    actual.write(count);
+    Ok(())
+}
+
+/// A copy of the data for a window, if they are not too long.
+fn window_data(data: Input<u8>) -> std::result::Result<Vec<u8>, Failure> {
+    match data.len() {
+        0..=WINDOW_DATA_MAX => Ok(data.copy()?),
+        _ => Err(INVALID_ARGUMENT),
+    }
+}
+
 /// `PXIMC_findInterfaces`
 pub fn find_interfaces<D: Device>(
     process: &Process<D>,
-    ids: Buffer<u32>,
-    actual: Output<u32>,
+    ids: Room<u32>,
+    actual: Out<u32>,
 ) -> Outcome {
     actual.required()?;
     ids.required()?;
@@ -41,7 +63,7 @@ pub fn find_interfaces<D: Device>(
         .context()
         .map_or(Vec::new(), |context| context.library.interfaces());
     let found: Vec<u32> = interfaces.iter().map(Interface::id).collect();
-    ids.fill(&found, 1, &actual)
+    fill(ids, &found, 1, actual)
 }
 
 /// `PXIMC_queryInterfaceInformation`
@@ -49,8 +71,8 @@ pub fn query_interface_information<D: Device>(
     process: &Process<D>,
     id: u32,
     attribute: u32,
-    value: Buffer<u8>,
-    actual: Output<u32>,
+    value: Room<u8>,
+    actual: Out<u32>,
 ) -> Outcome {
     let information = interface(process, id)?.information()?;
     actual.required()?;
@@ -58,7 +80,7 @@ pub fn query_interface_information<D: Device>(
     let attribute = attributes::interface(&information, attribute);
     attribute
         .ok_or(Failure::NsupAttribute)?
-        .write(&value, &actual)
+        .write(value, actual)
 }
 
 /// `PXIMC_waitForInterfaceEvent`
@@ -66,9 +88,9 @@ pub fn wait_for_interface_event<D: Device>(
     process: &Process<D>,
     id: u32,
     milliseconds: u32,
-    reason: Output<u32>,
+    reason: Out<u32>,
 ) -> Outcome {
-    let deadline = deadline(milliseconds);
+    let deadline = Deadline::after_milliseconds(milliseconds);
     let interface = interface(process, id)?;
     reason.required()?;
     let events = interface.wait_for_event(deadline)?;
@@ -84,13 +106,13 @@ pub fn wait_for_interface_event<D: Device>(
 pub fn find_windows<D: Device>(
     process: &Process<D>,
     id: u32,
-    windows: Buffer<u32>,
-    actual: Output<u32>,
+    windows: Room<u32>,
+    actual: Out<u32>,
 ) -> Outcome {
     let interface = interface(process, id)?;
     actual.required()?;
     windows.required()?;
-    windows.fill(&interface.windows()?, 1, &actual)
+    fill(windows, &interface.windows()?, 1, actual)
 }
 
 /// `PXIMC_queryWindowInformation`
@@ -99,8 +121,8 @@ pub fn query_window_information<D: Device>(
     id: u32,
     window: u32,
     attribute: u32,
-    value: Buffer<u8>,
-    actual: Output<u32>,
+    value: Room<u8>,
+    actual: Out<u32>,
 ) -> Outcome {
     let interface = interface(process, id)?;
     actual.required()?;
@@ -108,7 +130,7 @@ pub fn query_window_information<D: Device>(
     let attribute = attributes::window(&interface.window(window)?, attribute);
     attribute
         .ok_or(Failure::NsupAttribute)?
-        .write(&value, &actual)
+        .write(value, actual)
 }
 
 /// Opens a session and tells its number.
@@ -116,7 +138,7 @@ fn request<D: Device>(
     process: &Process<D>,
     id: u32,
     sizes: Sizes,
-    number: Output<u32>,
+    number: Out<u32>,
     open: impl FnOnce(&Interface<D>) -> std::result::Result<Session<D>, Failure>,
 ) -> Outcome {
     let context = process.context()?;
@@ -138,11 +160,11 @@ pub fn request_window_logical_as_server<D: Device>(
     protocol: u32,
     sizes: Sizes,
     uid: u32,
-    data: Input,
-    number: Output<u32>,
+    data: Input<u8>,
+    number: Out<u32>,
 ) -> Outcome {
     request(process, id, sizes, number, |interface| {
-        let data = data.read()?;
+        let data = window_data(data)?;
         Ok(interface.request_logical_as_server(protocol, sizes, uid, &data)?)
     })
 }
@@ -154,7 +176,7 @@ pub fn request_window_logical_as_client<D: Device>(
     protocol: u32,
     sizes: Sizes,
     uid: u32,
-    number: Output<u32>,
+    number: Out<u32>,
 ) -> Outcome {
     request(process, id, sizes, number, |interface| {
         Ok(interface.request_logical_as_client(protocol, sizes, uid)?)
@@ -168,11 +190,11 @@ pub fn request_window_logical_as_peer<D: Device>(
     protocol: u32,
     sizes: Sizes,
     uid: u32,
-    data: Input,
-    number: Output<u32>,
+    data: Input<u8>,
+    number: Out<u32>,
 ) -> Outcome {
     request(process, id, sizes, number, |interface| {
-        let data = data.read()?;
+        let data = window_data(data)?;
         Ok(interface.request_logical_as_peer(protocol, sizes, uid, &data)?)
     })
 }
@@ -191,15 +213,15 @@ pub fn request_window_physical_as_server<D: Device>(
     protocol: u32,
     range: Range,
     uid: u32,
-    data: Input,
-    number: Output<u32>,
+    data: Input<u8>,
+    number: Out<u32>,
 ) -> Outcome {
     let sizes = Sizes {
         max_local: range.size,
         ..Sizes::default()
     };
     request(process, id, sizes, number, |interface| {
-        let (data, Range { address, size }) = (data.read()?, range);
+        let (data, Range { address, size }) = (window_data(data)?, range);
         Ok(interface.request_physical_as_server(protocol, size, uid, address, &data)?)
     })
 }
@@ -211,7 +233,7 @@ pub fn request_window_physical_as_client<D: Device>(
     protocol: u32,
     (max_remote, min_remote): (u64, u64),
     uid: u32,
-    number: Output<u32>,
+    number: Out<u32>,
 ) -> Outcome {
     let sizes = Sizes {
         max_remote,
@@ -225,14 +247,15 @@ pub fn request_window_physical_as_client<D: Device>(
 /// Where a window's address and size go.
 #[derive(Debug)]
 pub struct WindowOutput {
-    pub address: Output<*mut c_void>,
-    pub size: Output<u64>,
+    pub address: Out<*mut c_void>,
+    pub size: Out<u64>,
 }
 
 impl WindowOutput {
     fn required(&self) -> Outcome {
         self.address.required()?;
-        self.size.required()
+        self.size.required()?;
+        Ok(())
     }
 
     fn write(&self, address: Option<*mut u8>, size: u64) {
@@ -250,7 +273,7 @@ pub fn wait_for_connection<D: Device>(
     remote: WindowOutput,
     local: WindowOutput,
 ) -> Outcome {
-    let deadline = deadline(milliseconds);
+    let deadline = Deadline::after_milliseconds(milliseconds);
     let entry = process.session(number)?;
     if entry.remote {
         remote.required()?;
@@ -269,7 +292,7 @@ pub fn wait_for_connection<D: Device>(
 pub fn get_physical_address<D: Device>(
     process: &Process<D>,
     number: u32,
-    address: Output<u64>,
+    address: Out<u64>,
 ) -> Outcome {
     let entry = process.session(number)?;
     address.required()?;
@@ -315,9 +338,9 @@ pub fn wait_for_session_event<D: Device>(
     process: &Process<D>,
     number: u32,
     milliseconds: u32,
-    reason: Output<u32>,
+    reason: Out<u32>,
 ) -> Outcome {
-    let deadline = deadline(milliseconds);
+    let deadline = Deadline::after_milliseconds(milliseconds);
     let entry = process.session(number)?;
     reason.required()?;
     reason.write(match entry.session.wait_for_event(deadline)? {

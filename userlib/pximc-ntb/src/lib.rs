@@ -5,17 +5,16 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `ffi` | the exported functions: pointers become values of `buffer`, panics end here |
+//! | `ffi` | which function is exported by which name, and with which arguments |
 //! | `functions` | what each function does, in the order in which it looks at things |
 //! | `attributes` | which numbers and texts describe an interface or a window |
-//! | `buffer` | memory of the caller, written only as far as it goes |
 //! | `process` | the sessions of this process, which a forked child does not have |
 //! | `status` | the numbers of what went wrong |
 //!
-//! Everything below is in the crate `pximc`. No lock is held while a call waits.
+//! Pointers, panics and what a forked child has are the crate `mp_c_abi`'s; everything below is in
+//! the crate `pximc`. No lock is held while a call waits.
 
 mod attributes;
-mod buffer;
 mod ffi;
 mod functions;
 mod process;

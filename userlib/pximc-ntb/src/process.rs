@@ -5,13 +5,10 @@
 //! Nothing of it is of use to a forked child: the kernel refuses its calls, and the windows are
 //! not mapped there. The child starts with nothing.
 
+use mp_c_abi::Objects;
 use mp_fabric::Device;
 use pximc::{Error, Library, Result, Session};
-use std::{
-    collections::HashMap,
-    mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A session, and what its request has asked for.
 #[derive(Debug)]
@@ -27,19 +24,15 @@ pub struct Entry<D: Device> {
 #[derive(Debug)]
 pub struct Context<D: Device> {
     pub library: Library<D>,
-    sessions: Mutex<HashMap<u32, Arc<Entry<D>>>>,
+    sessions: Objects<u32, Arc<Entry<D>>>,
 }
 
 impl<D: Device> Context<D> {
     /// Makes a session known; its number.
     pub fn enter(&self, entry: Entry<D>) -> u32 {
         let number = entry.session.number();
-        self.sessions().insert(number, Arc::new(entry));
+        self.sessions.insert(number, Arc::new(entry));
         number
-    }
-
-    fn sessions(&self) -> MutexGuard<'_, HashMap<u32, Arc<Entry<D>>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -76,7 +69,7 @@ impl<D: Device> Process<D> {
         }
         let context = Arc::new(Context {
             library: (self.open)()?,
-            sessions: Mutex::new(HashMap::new()),
+            sessions: Objects::default(),
         });
         *slot = Some(Arc::clone(&context));
         Ok(context)
@@ -88,8 +81,7 @@ impl<D: Device> Process<D> {
     /// [`Error::InvalidSession`].
     pub fn session(&self, number: u32) -> Result<Arc<Entry<D>>> {
         let context = self.context_slot().clone().ok_or(Error::InvalidSession)?;
-        let entry = context.sessions().get(&number).cloned();
-        entry.ok_or(Error::InvalidSession)
+        context.sessions.get(&number).ok_or(Error::InvalidSession)
     }
 
     /// Takes a session out of the table: no later call finds it.
@@ -98,16 +90,15 @@ impl<D: Device> Process<D> {
     /// [`Error::InvalidSession`].
     pub fn take_session(&self, number: u32) -> Result<Arc<Entry<D>>> {
         let context = self.context_slot().clone().ok_or(Error::InvalidSession)?;
-        let entry = context.sessions().remove(&number);
-        entry.ok_or(Error::InvalidSession)
+        context
+            .sessions
+            .remove(&number)
+            .ok_or(Error::InvalidSession)
     }
 
     /// Takes everything: the next call starts anew.
     pub fn take_all(&self) -> Vec<Arc<Entry<D>>> {
-        let Some(context) = self.context_slot().take() else {
-            return Vec::new();
-        };
-        let sessions = mem::take(&mut *context.sessions());
-        sessions.into_values().collect()
+        let context = self.context_slot().take();
+        context.map_or(Vec::new(), |context| context.sessions.take())
     }
 }

@@ -3,6 +3,7 @@
 //! What went wrong, and its number.
 
 use crate::sys;
+use mp_c_abi::Null;
 use pximc::Error;
 
 /// Why a function does not return success.
@@ -27,6 +28,12 @@ pub const INVALID_ARGUMENT: Failure = Failure::Library(Error::InvalidArgument);
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Failure::Library(error)
+    }
+}
+
+impl From<Null> for Failure {
+    fn from(Null: Null) -> Self {
+        INVALID_ARGUMENT
     }
 }
 

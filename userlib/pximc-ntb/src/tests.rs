@@ -10,15 +10,14 @@ mod sessions;
 mod windows;
 
 use crate::{
-    buffer::{Buffer, Input, Output},
     functions::{self, Range, WindowOutput},
     process::{Open, Process},
     status,
     sys::*,
 };
+use mp_c_abi::{Input, Out, PerProcess, Room};
 use mp_fabric::Fabric;
 use mp_fabric_fake::{FakeDevice, Host, World};
-use mp_processes::Processes;
 use pximc::{Library, Sizes};
 use std::{ffi::c_void, ptr, thread};
 
@@ -33,7 +32,7 @@ type Answer<T> = Result<T, tPXIMC_Status>;
 /// A process on one of the systems.
 #[derive(Clone, Copy)]
 struct Side {
-    processes: &'static Processes<Process<FakeDevice>>,
+    processes: &'static PerProcess<Process<FakeDevice>>,
     /// Its id: a forked child has another one.
     id: u32,
     /// Its end of the first link.
@@ -49,7 +48,7 @@ fn side(world: &World, host: Host) -> Side {
         ))
     };
     let open: Open<FakeDevice> = Box::leak(Box::new(open));
-    let processes = Processes::new(Box::leak(Box::new(move |_: Option<&_>| Process::new(open))));
+    let processes = PerProcess::new(Box::leak(Box::new(move |_: Option<&_>| Process::new(open))));
     Side {
         processes: Box::leak(Box::new(processes)),
         id: 1,
@@ -64,30 +63,29 @@ fn systems() -> (World, Side, Side) {
     (world, s0, s1)
 }
 
-fn output<T>(value: &mut T) -> Output<T> {
+fn output<T: Copy>(value: &mut T) -> Out<T> {
     // SAFETY: Tests use the output before they look at the value again.
-    unsafe { Output::new(value) }
+    unsafe { Out::new(value) }
 }
 
-fn null<T>() -> Output<T> {
-    // SAFETY: NULL is allowed.
-    unsafe { Output::new(ptr::null_mut()) }
+fn null<T: Copy>() -> Out<T> {
+    Out::NULL
 }
 
-fn buffer<T: Copy>(elements: &mut [T], capacity: u32) -> Buffer<T> {
+fn buffer<T: Copy>(elements: &mut [T], capacity: u32) -> Room<T> {
     assert!(capacity as usize <= elements.len());
     // SAFETY: So many elements are there; tests use the buffer before they look again.
-    unsafe { Buffer::new(elements.as_mut_ptr(), capacity) }
+    unsafe { Room::new(elements.as_mut_ptr(), capacity as usize) }
 }
 
-fn null_buffer<T: Copy>(capacity: u32) -> Buffer<T> {
+fn null_buffer<T: Copy>(capacity: u32) -> Room<T> {
     // SAFETY: NULL is allowed.
-    unsafe { Buffer::new(ptr::null_mut(), capacity) }
+    unsafe { Room::new(ptr::null_mut(), capacity as usize) }
 }
 
-fn input(data: &[u8]) -> Input {
+fn input(data: &[u8]) -> Input<u8> {
     // SAFETY: All data outlive the call.
-    unsafe { Input::new(data.as_ptr(), data.len() as u32) }
+    unsafe { Input::new(data.as_ptr(), data.len()) }
 }
 
 /// Sizes as the functions take them: most and least local, most and least remote bytes.

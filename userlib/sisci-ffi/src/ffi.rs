@@ -5,16 +5,16 @@
 //! where callbacks of the program are called.
 
 use crate::{buffer::Output, functions, process::Process, sys, table::Handle};
+use mp_c_abi::PerProcess;
 use mp_fabric::CharDevice;
-use mp_processes::Processes;
 use sisci::{Action, Library, Result};
 use std::{
     ffi::c_void,
     panic::{catch_unwind, AssertUnwindSafe},
 };
 
-static PROCESSES: Processes<Process<CharDevice>> =
-    Processes::new(&|parent| Process::new(&Library::load, parent));
+static PROCESSES: PerProcess<Process<CharDevice>> =
+    PerProcess::new(&|parent| Process::new(&Library::load, parent));
 
 /// Where the error goes.
 type Error = *mut sys::sci_error_t;

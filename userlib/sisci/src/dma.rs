@@ -5,13 +5,12 @@
 //! that it has been used over. It copies from this host to remote segments.
 
 use crate::{
-    deadline,
     desc::no_call,
     users::{User, Users},
     wait::Waits,
     Action, Desc, Error, LocalSegment, RemoteSegment, Result,
 };
-use mp_fabric::{Connection, Copy, Device, EventMask, InterfaceId, Queue, QueueState};
+use mp_fabric::{Connection, Copy, Deadline, Device, EventMask, InterfaceId, Queue, QueueState};
 use rustix::io::Errno;
 use std::{
     fmt,
@@ -416,10 +415,15 @@ impl<D: Device> DmaQueue<D> {
         drop(state);
         let Driven { queue, waits, .. } = &*driven;
         let object = std::iter::once(&**queue);
-        waits.wait(object, EventMask::DONE, deadline(milliseconds), || {
-            let state = self.0.current()?;
-            Ok(state.is_final().then_some(state))
-        })
+        waits.wait(
+            object,
+            EventMask::DONE,
+            Deadline::after_milliseconds(milliseconds),
+            || {
+                let state = self.0.current()?;
+                Ok(state.is_final().then_some(state))
+            },
+        )
     }
 
     /// Aborts the transfer: nothing is read or written by it when this returns. In a final state

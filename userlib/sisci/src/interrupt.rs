@@ -4,7 +4,6 @@
 //! offers them at one interface each; here they are an adapter's, at all of its interfaces.
 
 use crate::{
-    deadline,
     desc::no_call,
     dispatch::NOW,
     remote::connect,
@@ -340,7 +339,7 @@ impl<D: Device> LocalInterrupt<D> {
     /// [`Error::IllegalOperation`]: there is a callback. [`Error::Timeout`].
     /// [`Error::Cancelled`]: it has been removed, or a signal has come.
     pub fn wait(&self, milliseconds: u32) -> Result<()> {
-        let (waits, deadline) = (&self.0.waits, deadline(milliseconds));
+        let (waits, deadline) = (&self.0.waits, Deadline::after_milliseconds(milliseconds));
         waits.wait(self.0.objects(), EventMask::SIGNAL, deadline, || {
             self.0.take()
         })
@@ -371,7 +370,7 @@ impl<D: Device> LocalDataInterrupt<D> {
         room: &mut [u8],
         milliseconds: u32,
     ) -> Result<std::result::Result<usize, usize>> {
-        let (waits, deadline) = (&self.0.waits, deadline(milliseconds));
+        let (waits, deadline) = (&self.0.waits, Deadline::after_milliseconds(milliseconds));
         waits.wait(self.0.objects(), EventMask::MESSAGE, deadline, || {
             self.0.receive(room)
         })

@@ -72,7 +72,7 @@ pub use sequence::{CheckFlags, Sequence, SequenceStatus};
 
 pub use mp_fabric::flush_stores;
 
-use mp_fabric::{CharDevice, Deadline, Device, Fabric};
+use mp_fabric::{CharDevice, Device, Fabric};
 use rustix::io::Errno;
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -176,14 +176,5 @@ impl<D: Device> Clone for Library<D> {
             open: Arc::clone(&self.open),
             context: Arc::clone(&self.context),
         }
-    }
-}
-
-/// Until when a wait of so many milliseconds lasts.
-fn deadline(milliseconds: u32) -> Deadline {
-    match milliseconds {
-        INFINITE => Deadline::NEVER,
-        0 => Deadline::PAST,
-        other => Deadline::after(Duration::from_millis(other.into())),
     }
 }

@@ -4,7 +4,6 @@
 //! made while the program goes on; the segment has none as long as that takes.
 
 use crate::{
-    deadline,
     desc::no_call,
     map::{self, Backing},
     users::Users,
@@ -97,7 +96,7 @@ pub(crate) fn connect<D: Device>(
     goal: Goal,
     milliseconds: u32,
 ) -> Result<Connection<D>> {
-    let wanted = deadline(milliseconds);
+    let wanted = Deadline::after_milliseconds(milliseconds);
     let answer = Deadline::after(ANSWER);
     let connected = desc.fabric().connect(interface, goal, wanted.min(answer));
     connected.map_err(|error| match error.into() {
@@ -383,7 +382,7 @@ impl<D: Device> RemoteSegment<D> {
     /// [`Error::Cancelled`]: it has been disconnected, or a signal has come.
     pub fn wait(&self, milliseconds: u32) -> Result<RemoteEvent> {
         let objects = self.0.objects();
-        let deadline = deadline(milliseconds);
+        let deadline = Deadline::after_milliseconds(milliseconds);
         let waits = &self.0.waits;
         waits.wait(objects, EventMask::NOTICE, deadline, || self.0.next())
     }

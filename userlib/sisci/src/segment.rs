@@ -3,14 +3,13 @@
 //! Local segments: memory of this host that other nodes connect to.
 
 use crate::{
-    deadline,
     desc::no_call,
     map::{self, Backing, PAGE},
     users::Users,
     wait::{next_notice, Waits},
     Action, Desc, Error, Map, MapFlags, Result,
 };
-use mp_fabric::{Device, EventMask, Filling, Notice, Segment, SegmentState, Withdrawal};
+use mp_fabric::{Deadline, Device, EventMask, Filling, Notice, Segment, SegmentState, Withdrawal};
 use rustix::io::Errno;
 use std::{
     fmt,
@@ -461,7 +460,7 @@ impl<D: Device> LocalSegment<D> {
     /// [`Error::Cancelled`]: it has been removed, or a signal has come.
     pub fn wait(&self, milliseconds: u32) -> Result<LocalEvent> {
         let object = std::iter::once(&*self.0.segment);
-        let deadline = deadline(milliseconds);
+        let deadline = Deadline::after_milliseconds(milliseconds);
         let waits = &self.0.waits;
         waits.wait(object, EventMask::NOTICE, deadline, || self.0.next())
     }

@@ -404,7 +404,7 @@ fn a_child_waits_for_no_thread_of_its_parent() {
         let fabric = Fabric::with_device(World::new(1, POOL).open(Host::A));
         Ok(Library::with_fabric(fabric, false))
     };
-    let processes = Processes::new(Box::leak(Box::new(move |_: Option<&_>| Process::new(open))));
+    let processes = PerProcess::new(Box::leak(Box::new(move |_: Option<&_>| Process::new(open))));
     let processes: &'static _ = Box::leak(Box::new(processes));
     let interface = World::new(1, POOL).interface(0, Host::A);
     mp_forks::children_of_threads(|| {

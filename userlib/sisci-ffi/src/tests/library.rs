@@ -9,7 +9,7 @@ use crate::{
     process::Load,
     query::query,
 };
-use mp_processes::Processes;
+use mp_c_abi::PerProcess;
 use std::ffi::c_void;
 
 /// SI-INIT-1, SI-GEN-25: nothing works before, flags have to be 0.
@@ -156,7 +156,7 @@ fn a_forked_child_cannot_use_what_its_parent_has() {
         }))
     };
     let make = move |parent: Option<&_>| Process::new(load, parent);
-    let processes = Processes::new(Box::leak(Box::new(make)));
+    let processes = PerProcess::new(Box::leak(Box::new(make)));
     let parent = processes.of(100);
     parent.initialize();
     let desc = open(parent);
@@ -181,7 +181,7 @@ fn a_child_waits_for_no_thread_of_its_parent() {
         }))
     };
     let make = move |parent: Option<&_>| Process::new(load, parent);
-    let processes = Processes::new(Box::leak(Box::new(make)));
+    let processes = PerProcess::new(Box::leak(Box::new(make)));
     processes.current().initialize();
     mp_forks::children_of_threads(|| {
         let process = processes.current();

@@ -4,7 +4,7 @@
 //!
 //! What a process has open is of no use to a forked child. The child starts with its own, and never
 //! touches its parent's part more than to look at it: locks there may be held for ever by threads
-//! that it does not have, and a call that forks returns through it. So [`Processes`] finds the part
+//! that it does not have, and a call that forks returns through it. So [`PerProcess`] finds the part
 //! of the process that is calling without a lock, and frees none.
 
 mod mark;
@@ -20,7 +20,7 @@ use std::{
 pub type Make<T> = &'static (dyn Fn(Option<&T>) -> T + Sync);
 
 /// The part of the process that is calling.
-pub struct Processes<T: 'static> {
+pub struct PerProcess<T: 'static> {
     make: Make<T>,
     /// NULL, or what `of` has made. Those of parents are never freed.
     current: AtomicPtr<Part<T>>,
@@ -34,10 +34,10 @@ struct Part<T> {
 }
 
 // Any thread may be given what another one has made.
-impl<T: Send + Sync> Processes<T> {
+impl<T: Send + Sync> PerProcess<T> {
     /// No process has called yet.
     pub const fn new(make: Make<T>) -> Self {
-        Processes {
+        PerProcess {
             make,
             current: AtomicPtr::new(ptr::null_mut()),
             mark: Mark::new(),
@@ -95,17 +95,17 @@ mod tests {
     };
 
     /// Counts generations.
-    static GENERATIONS: Processes<AtomicU32> = Processes::new(&|parent: Option<&AtomicU32>| {
+    static GENERATIONS: PerProcess<AtomicU32> = PerProcess::new(&|parent: Option<&AtomicU32>| {
         AtomicU32::new(parent.map_or(1, |parent| parent.load(Ordering::Relaxed) + 1))
     });
 
-    fn generation(processes: &Processes<AtomicU32>) -> u32 {
+    fn generation(processes: &PerProcess<AtomicU32>) -> u32 {
         processes.current().load(Ordering::Relaxed)
     }
 
     #[test]
     fn all_threads_share_one() {
-        static SHARED: Processes<AtomicU32> = Processes::new(&|_| {
+        static SHARED: PerProcess<AtomicU32> = PerProcess::new(&|_| {
             // All threads are at it.
             thread::sleep(Duration::from_millis(20));
             AtomicU32::new(0)
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn each_process_has_its_own() {
-        let processes = Processes::new(&|parent: Option<&AtomicU32>| {
+        let processes = PerProcess::new(&|parent: Option<&AtomicU32>| {
             AtomicU32::new(parent.map_or(10, |parent| parent.load(Ordering::Relaxed) + 1))
         });
         let parent = processes.of(100);
@@ -172,8 +172,8 @@ mod tests {
     /// One library's call says nothing of another's.
     #[test]
     fn a_child_that_has_called_one_has_not_called_the_other() {
-        static OTHER: Processes<u32> = Processes::new(&|_| process::id());
-        static ONE: Processes<u32> = Processes::new(&|_| process::id());
+        static OTHER: PerProcess<u32> = PerProcess::new(&|_| process::id());
+        static ONE: PerProcess<u32> = PerProcess::new(&|_| process::id());
         assert_eq!(
             (*ONE.current(), *OTHER.current()),
             (process::id(), process::id())
