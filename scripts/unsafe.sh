@@ -41,11 +41,16 @@ places() {
 		rust/ntb_hw_ivshmem/driver.rs   sets the DMA mask
 		userlib/fabric/src/device.rs    system calls
 		userlib/fabric/src/map.rs       memory that others change
-		userlib/fabric/src/status.rs    the same
+		userlib/fabric/src/memory.rs    what of it is given away
+		userlib/fabric/src/queue.rs     the same
+		userlib/fabric/src/segment.rs   the same
+		userlib/fabric/src/session.rs   the same
+		userlib/fabric/tests/sessions.rs    names physical memory that is not there
 		userlib/fabric-storm/           makes calls that no library would make
 		userlib/forks/                  forks, for tests
 		userlib/processes/              shares what each process has between threads
 		userlib/pximc-dispatcher/       loads libraries in C and stands for them
+		userlib/pximc/examples/pxi_scenario/devices.rs   gives away memory of a device
 		userlib/pximc-ntb/              the interface for programs in C
 		userlib/sisci-ffi/              the same
 	EOF

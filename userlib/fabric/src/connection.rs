@@ -4,7 +4,7 @@
 
 use crate::{
     sys::{self, mp_barrier, mp_connect, mp_connection, mp_handle, mp_message},
-    Call, Deadline, Device, Error, Fabric, InterfaceId, Map, MapOptions, Object, Result,
+    Call, Deadline, Device, Error, Fabric, InterfaceId, Map, Object, Protection, Result,
 };
 use rustix::io::retry_on_intr;
 
@@ -132,14 +132,14 @@ impl<D: Device> Connection<D> {
         })
     }
 
-    /// Maps whole pages of the segment.
+    /// Maps whole pages of the segment; the address `hint` is tried first, unless it is 0.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Invalid`]: beyond its end, and those of `mmap()`.
-    pub fn map(&self, start: u64, len: u64, options: MapOptions) -> Result<Map> {
+    pub fn map<P: Protection>(&self, start: u64, len: u64, hint: usize) -> Result<Map<P>> {
         let offset = self.info()?.offset;
         let offset = offset.checked_add(start).ok_or(Error::Invalid)?;
-        Ok(self.object.device.map_with(offset, len, options)?)
+        Ok(self.object.device.map(offset, len, hint)?)
     }
 
     /// The physical address, in a window of this host, of `len` bytes of the segment, which begin

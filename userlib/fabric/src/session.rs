@@ -4,8 +4,8 @@
 
 use crate::{
     sys::{self, mp_handle, mp_session, mp_session_access, mp_session_address, mp_session_open},
-    wait, Call, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Map, PciFunction, Result,
-    Target,
+    wait, Call, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Map, PciFunction,
+    PhysicalRange, Result, Target, Vouched,
 };
 use rustix::fd::BorrowedFd;
 use std::{
@@ -136,10 +136,10 @@ impl<'a, D: Device> SessionRequest<'a, D> {
 
     /// A server's local window is a range of physical addresses of this host. Needs
     /// `CAP_SYS_RAWIO`.
-    pub fn physical(mut self, address: u64, size: u64) -> Self {
+    pub fn physical(mut self, range: PhysicalRange) -> Self {
         self.open.location = sys::MP_LOCATION_PHYSICAL;
-        self.open.address = address;
-        self.local(size..=size)
+        self.open.address = range.start();
+        self.local(range.len()..=range.len())
     }
 
     /// A client reaches physical addresses that a server has named.
@@ -157,8 +157,9 @@ impl<'a, D: Device> SessionRequest<'a, D> {
     /// [`Error::NotSupported`]: the peer cannot reach them; [`Error::UidTaken`];
     /// [`Error::NoPartner`]: a client found nobody; [`Error::Quota`], [`Error::NoMemory`].
     pub fn open(mut self) -> Result<Session<D>> {
-        self.device
-            .call(Call::SessionOpen(&mut self.open, self.data))?;
+        // SAFETY: Its only address is that of a range that somebody vouches for.
+        let open = unsafe { Vouched::new(&mut self.open) };
+        self.device.call(Call::SessionOpen(open, self.data))?;
         Ok(Session {
             device: Arc::clone(self.device),
             handle: self.open.handle,
@@ -328,7 +329,7 @@ impl<D: Device> Session<D> {
     pub fn map(&self, window: WindowPlace) -> Result<Map> {
         self.open_handle()?;
         self.device
-            .map(window.offset, window.size)
+            .map(window.offset, window.size, 0)
             .map_err(Error::from)
     }
 

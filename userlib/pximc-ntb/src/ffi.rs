@@ -5,14 +5,14 @@
 
 use crate::{
     buffer::{Buffer, Input, Output},
-    functions::{self, Range, WindowOutput},
+    functions::{self, WindowOutput},
     process::Process,
     status::{self, Failure, Outcome},
     sys::tPXIMC_Status,
 };
 use mp_fabric::CharDevice;
 use mp_processes::Processes;
-use pximc::{Error, Library, Sizes};
+use pximc::{Error, Library, PhysicalRange, Sizes};
 use std::{
     ffi::c_void,
     panic::{catch_unwind, AssertUnwindSafe},
@@ -258,7 +258,8 @@ pub unsafe extern "C" fn PXIMC_requestWindowPhysicalAsServer(
             Output::new(session_number),
         )
     };
-    let range = Range { address, size };
+    // SAFETY: A program that offers physical addresses answers for what is there.
+    let range = unsafe { PhysicalRange::new(address, size) };
     run(|process| {
         let id = interface_id;
         functions::request_window_physical_as_server(

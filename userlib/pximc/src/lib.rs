@@ -42,7 +42,9 @@ mod session;
 
 pub use error::{Error, Result};
 pub use interface::{Information, Interface, InterfaceEvents, Sizes};
-pub use mp_fabric::{Access, Deadline, Location, Map, Role, Window, SIZE_MAX, WINDOW_DATA_MAX};
+pub use mp_fabric::{
+    Access, Deadline, Location, Map, PhysicalRange, Role, Window, SIZE_MAX, WINDOW_DATA_MAX,
+};
 pub use session::{Connection, Session, SessionEvent};
 
 use mp_fabric::{CharDevice, Device, Fabric, InterfaceId};

@@ -10,7 +10,10 @@ use crate::{
     wait::{next_notice, Waits},
     Action, Desc, Error, Map, MapFlags, Result,
 };
-use mp_fabric::{Device, EventMask, Filling, Notice, Segment, SegmentState, Withdrawal};
+use mp_fabric::{
+    Device, EventMask, Filling, Notice, PhysicalRange, ProcessMemory, Segment, SegmentState,
+    Withdrawal,
+};
 use rustix::io::Errno;
 use std::{
     fmt,
@@ -285,8 +288,9 @@ impl<D: Device> LocalSegment<D> {
     /// [`Error::IllegalAddress`]: not at a page's start. [`Error::SizeAlignment`]: no bytes, or
     /// no whole pages. [`Error::OutOfRange`]: more than it was made for.
     /// [`Error::IllegalAddress`]: there is no such memory. [`Error::NoSpace`]: too much is pinned.
-    pub fn register(&self, address: usize, size: usize) -> Result<()> {
-        self.fill(Filling::Own(address), size)
+    pub fn register(&self, memory: ProcessMemory<'_>) -> Result<()> {
+        let (start, len) = (memory.start() as u64, memory.len() as u64);
+        self.fill(Filling::Own(memory), start, len)
     }
 
     /// Gives one that was made empty physical memory of a device.
@@ -294,27 +298,22 @@ impl<D: Device> LocalSegment<D> {
     /// # Errors
     /// As [`register()`](Self::register); [`Error::Access`]: that is for privileged users.
     /// [`Error::NotSupported`]: it is memory of the system.
-    pub fn attach_physical(&self, address: u64, size: usize) -> Result<()> {
-        self.fill(Filling::Physical(address), size)
+    pub fn attach_physical(&self, range: PhysicalRange) -> Result<()> {
+        self.fill(Filling::Physical(range), range.start(), range.len())
     }
 
-    fn fill(&self, filling: Filling, size: usize) -> Result<()> {
+    fn fill(&self, filling: Filling<'_>, start: u64, len: u64) -> Result<()> {
         let mut memory = self.memory();
         if *memory != Memory::Missing {
             return Err(Error::IllegalOperation);
         }
-        let address = match filling {
-            Filling::Own(address) => address as u64,
-            Filling::Physical(address) => address,
-        };
-        if address % PAGE as u64 != 0 {
+        if start % PAGE as u64 != 0 {
             return Err(Error::IllegalAddress);
         }
-        if size == 0 || size % PAGE != 0 {
+        if len == 0 || len % PAGE as u64 != 0 {
             return Err(Error::SizeAlignment);
         }
-        let filled = self.0.segment.fill(filling, size as u64);
-        filled.map_err(|error| match error {
+        self.0.segment.fill(filling).map_err(|error| match error {
             mp_fabric::Error::System(Errno::RANGE) => Error::OutOfRange,
             mp_fabric::Error::System(Errno::FAULT) => Error::IllegalAddress,
             mp_fabric::Error::System(Errno::EXIST) => Error::IllegalOperation,

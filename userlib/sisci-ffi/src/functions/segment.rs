@@ -4,7 +4,7 @@
 
 use super::{found, make, maker, only, wanted};
 use crate::{buffer::Output, process::Process, sys, table::Handle};
-use mp_fabric::Device;
+use mp_fabric::{Device, PhysicalRange, ProcessMemory};
 use sisci::{Error, LocalEvent, LocalSegment, NewSegment, Result, Unavailable};
 
 /// Runs a callback of a local segment.
@@ -96,21 +96,19 @@ fn local<D: Device>(
 pub fn register_segment_memory<D: Device>(
     process: &Process<D>,
     segment: Handle,
-    address: usize,
-    size: usize,
+    memory: ProcessMemory<'_>,
     flags: u32,
 ) -> Result<()> {
     // Memory is pinned at once, with the flag or without.
-    local(process, segment, flags, sys::SCI_FLAG_LOCK_USER_MEM)?.register(address, size)
+    local(process, segment, flags, sys::SCI_FLAG_LOCK_USER_MEM)?.register(memory)
 }
 
 /// `SCIAttachPhysicalMemory`; of use on this platform is only the address on the bus.
 pub fn attach_physical_memory<D: Device>(
     process: &Process<D>,
     segment: Handle,
-    address: u64,
+    range: PhysicalRange,
     bus: u32,
-    size: usize,
     flags: u32,
 ) -> Result<()> {
     let unbuilt = sys::SCI_FLAG_CUDA_BUFFER | sys::SCI_FLAG_SCIF_BUFFER;
@@ -121,7 +119,7 @@ pub fn attach_physical_memory<D: Device>(
     if bus != 0 {
         return Err(Error::IllegalParameter);
     }
-    segment.attach_physical(address, size)
+    segment.attach_physical(range)
 }
 
 /// `SCIShareSegment`
