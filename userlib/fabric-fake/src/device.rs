@@ -12,7 +12,7 @@ use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
     io::{self, Errno},
 };
-use std::{ffi::c_char, sync::PoisonError, time::Duration};
+use std::{ffi::c_char, sync::PoisonError, thread, time::Duration};
 
 type Result<T> = std::result::Result<T, Errno>;
 
@@ -392,9 +392,17 @@ impl Device for FakeDevice {
                 .world
                 .change(|state| state.remove_object(self.context, remove.handle, remove.flags)),
             Call::Offer(offer) => self.world.change(|state| state.offer(self.context, offer)),
-            Call::Connect(connect) => self
-                .world
-                .change(|state| state.connect(self.context, connect)),
+            Call::Connect(connect) => {
+                let until = Deadline::at(connect.deadline);
+                let connected = self
+                    .world
+                    .change(|state| state.connect(self.context, connect));
+                // A host that does not answer is waited for.
+                if connected == Err(Errno::TIMEDOUT) {
+                    thread::sleep(until.remaining().unwrap_or(Duration::MAX));
+                }
+                connected
+            }
             Call::Connection(connection) => {
                 self.world.lock().connection_info(self.context, connection)
             }
