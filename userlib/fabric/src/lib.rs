@@ -81,7 +81,7 @@ pub use events::{Event, Events, Target};
 pub use interface::{Info, Interface, InterfaceId, PciFunction, PciIds, Remote, Window};
 pub use map::{flush_stores, Map, Protection, ReadOnly, ReadWrite};
 pub use memory::{PhysicalRange, ProcessMemory, Vouched};
-pub use object::{Notice, Object, Offer, Peer, Received};
+pub use object::{Notice, Number, Object, Offer, Peer, Received, Removal, Triggers};
 pub use queue::{Copy, Queue, QueueInfo, QueueState};
 pub use segment::{Filling, Segment, SegmentInfo, SegmentState, Withdrawal};
 pub use session::{
@@ -91,6 +91,10 @@ pub use session::{
 #[cfg(target_pointer_width = "64")]
 pub use status::{Status, StatusWord};
 pub use wait::EventMask;
+
+pub use rustix::io::Errno;
+#[cfg(target_pointer_width = "64")]
+pub use vm_memory;
 
 use std::{path::Path, sync::Arc};
 

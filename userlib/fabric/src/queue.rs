@@ -4,8 +4,8 @@
 
 use crate::{
     sys::{self, mp_copy, mp_handle, mp_queue, mp_queue_create, mp_queue_start},
-    Call, Connection, Device, Error, Fabric, InterfaceId, Object, ProcessMemory, Result, Segment,
-    Vouched,
+    Call, CharDevice, Connection, Device, Error, Fabric, InterfaceId, Object, ProcessMemory,
+    Result, Segment, Vouched,
 };
 use rustix::io::Errno;
 
@@ -59,7 +59,7 @@ pub struct QueueInfo {
 
 /// Asynchronous copies over one interface.
 #[derive(Debug)]
-pub struct Queue<D: Device> {
+pub struct Queue<D: Device = CharDevice> {
     object: Object<D>,
 }
 

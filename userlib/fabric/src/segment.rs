@@ -7,8 +7,8 @@ use crate::{
         self, mp_handle, mp_segment, mp_segment_attach, mp_segment_create, mp_segment_fill,
         mp_segment_interface,
     },
-    Call, Device, Error, Fabric, InterfaceId, Map, Object, PhysicalRange, ProcessMemory,
-    Protection, Result, Vouched,
+    Call, CharDevice, Deadline, Device, Error, Fabric, InterfaceId, Map, Notice, Object, Peer,
+    PhysicalRange, ProcessMemory, Protection, Removal, Result, Vouched,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -54,7 +54,7 @@ pub struct SegmentInfo {
 
 /// Memory of this host.
 #[derive(Debug)]
-pub struct Segment<D: Device> {
+pub struct Segment<D: Device = CharDevice> {
     object: Object<D>,
     id: u32,
     len: AtomicU64,
@@ -178,6 +178,22 @@ impl<D: Device> Segment<D> {
         self.object.device.call(Call::SegmentFill(fill))?;
         self.len.store(length, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Ends it for this process.
+    ///
+    /// # Errors
+    /// [`Error::System`] with `EBUSY`: it is used, and that is not by force. [`Error::NotFound`].
+    pub fn remove(&self, removal: Removal) -> Result<()> {
+        self.object.remove(removal)
+    }
+
+    /// Takes what has happened next to one of its connections, and who is at the other end.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`]; [`Error::NotFound`], also if it is closed meanwhile.
+    pub fn notice(&self, deadline: Deadline) -> Result<(Notice, Peer)> {
+        self.object.notice(deadline)
     }
 
     /// Lets other processes of the user attach to it.

@@ -7,13 +7,13 @@
 
 use crate::{pci_names, Error, Result, Session};
 use mp_fabric::{
-    Deadline, Device, EventMask, Fabric, InterfaceId, PhysicalRange, SessionRequest, Window,
-    WINDOW_DATA_MAX,
+    CharDevice, Deadline, Device, EventMask, Fabric, InterfaceId, PhysicalRange, SessionRequest,
+    Window, WINDOW_DATA_MAX,
 };
 
 /// The local end of a link.
 #[derive(Debug)]
-pub struct Interface<D> {
+pub struct Interface<D = CharDevice> {
     fabric: Fabric<D>,
     id: InterfaceId,
 }

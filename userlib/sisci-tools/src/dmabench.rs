@@ -142,7 +142,9 @@ impl<D: Device> Source<D> {
 
     fn close(self) -> Outcome {
         self.map.unmap().called("SCIUnmapSegment")?;
-        self.segment.remove(false).called("SCIRemoveSegment")
+        self.segment
+            .remove(sisci::Removal::Unused)
+            .called("SCIRemoveSegment")
     }
 }
 

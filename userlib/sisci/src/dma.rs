@@ -11,7 +11,9 @@ use crate::{
     wait::Waits,
     Action, Desc, Error, LocalSegment, RemoteSegment, Result,
 };
-use mp_fabric::{Copy, Device, EventMask, InterfaceId, ProcessMemory, Queue, QueueState};
+use mp_fabric::{
+    CharDevice, Copy, Device, EventMask, InterfaceId, ProcessMemory, Queue, QueueState,
+};
 use rustix::io::Errno;
 use std::{
     fmt,
@@ -56,7 +58,7 @@ impl DmaState {
 
 /// Where a transfer comes from.
 #[derive(Debug)]
-pub enum DmaSource<'a, D: Device> {
+pub enum DmaSource<'a, D: Device = CharDevice> {
     /// A local segment; it has to be prepared.
     Segment(&'a LocalSegment<D>),
     /// Memory of this process, which is only read, until the transfer ends.
@@ -111,7 +113,7 @@ fn copies<D: Device>(
 type Callback = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// Transfers, one after the other. Copies are the same queue.
-pub struct DmaQueue<D: Device>(Arc<Inner<D>>);
+pub struct DmaQueue<D: Device = CharDevice>(Arc<Inner<D>>);
 
 pub(crate) struct Inner<D: Device> {
     desc: Desc<D>,

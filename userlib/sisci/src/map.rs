@@ -4,7 +4,7 @@
 //! are exact to the byte all the same (SI-MAPL-5).
 
 use crate::{users::Users, Error, LocalSegment, RemoteSegment, Result, Sequence};
-use mp_fabric::{flush_stores, Device, Protection, ReadOnly, ReadWrite};
+use mp_fabric::{flush_stores, CharDevice, Device, Protection, ReadOnly, ReadWrite};
 use std::{
     fmt,
     sync::{atomic::Ordering, Arc, PoisonError, RwLock},
@@ -60,7 +60,7 @@ pub(crate) struct Range {
 }
 
 /// A part of a segment as memory. Copies are the same map.
-pub struct Map<D: Device>(Arc<Inner<D>>);
+pub struct Map<D: Device = CharDevice>(Arc<Inner<D>>);
 
 struct Inner<D: Device> {
     backing: Backing<D>,

@@ -5,14 +5,15 @@
 use crate::{
     deadline,
     desc::no_call,
+    dispatch::NOW,
     map::{self, Backing, PAGE},
     users::Users,
-    wait::{next_notice, Waits},
+    wait::{taken, Waits},
     Action, Desc, Error, Map, MapFlags, Result,
 };
 use mp_fabric::{
-    Device, EventMask, Filling, Notice, PhysicalRange, ProcessMemory, Segment, SegmentState,
-    Withdrawal,
+    CharDevice, Device, EventMask, Filling, Notice, PhysicalRange, ProcessMemory, Removal, Segment,
+    SegmentState, Withdrawal,
 };
 use rustix::io::Errno;
 use std::{
@@ -116,7 +117,7 @@ pub enum Unavailable {
 pub(crate) type Callback = Box<dyn FnMut(LocalEvent) -> Action + Send>;
 
 /// Memory of this host. Copies are the same segment.
-pub struct LocalSegment<D: Device>(Arc<Inner<D>>);
+pub struct LocalSegment<D: Device = CharDevice>(Arc<Inner<D>>);
 
 struct Inner<D: Device> {
     desc: Desc<D>,
@@ -230,7 +231,7 @@ impl<D: Device> Desc<D> {
 
 impl<D: Device> Inner<D> {
     fn next(&self) -> Result<Option<LocalEvent>> {
-        Ok(next_notice(&self.segment)?.map(|(notice, peer)| {
+        Ok(taken(self.segment.notice(NOW))?.map(|(notice, peer)| {
             let (node, adapter) = self.desc.origin(peer);
             LocalEvent {
                 reason: notice.into(),
@@ -440,10 +441,10 @@ impl<D: Device> LocalSegment<D> {
     ///
     /// # Errors
     /// [`Error::Busy`]: maps, transfers or connections use it; connections only unless by force.
-    pub fn remove(&self, force: bool) -> Result<()> {
+    pub fn remove(&self, removal: Removal) -> Result<()> {
         self.0.desc.settle_queues();
         self.0.users.release(|| {
-            self.0.segment.remove(force).map_err(|error| match error {
+            self.0.segment.remove(removal).map_err(|error| match error {
                 mp_fabric::Error::System(Errno::BUSY) => Error::Busy,
                 mp_fabric::Error::NotFound => Error::IllegalParameter,
                 other => other.into(),

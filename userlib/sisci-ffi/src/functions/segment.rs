@@ -5,7 +5,7 @@
 use super::{found, make, maker, only, wanted};
 use crate::{buffer::Output, process::Process, sys, table::Handle};
 use mp_fabric::{Device, PhysicalRange, ProcessMemory};
-use sisci::{Error, LocalEvent, LocalSegment, NewSegment, Result, Unavailable};
+use sisci::{Error, LocalEvent, LocalSegment, NewSegment, Removal, Result, Unavailable};
 
 /// Runs a callback of a local segment.
 pub type LocalCallback = Box<dyn Fn(Handle, LocalEvent) -> sisci::Action + Send>;
@@ -170,7 +170,10 @@ pub fn set_segment_unavailable<D: Device>(
 /// `SCIRemoveSegment`
 pub fn remove_segment<D: Device>(process: &Process<D>, handle: Handle, flags: u32) -> Result<()> {
     let segment = local(process, handle, flags, sys::SCI_FLAG_FORCE_REMOVE)?;
-    segment.remove(flags & sys::SCI_FLAG_FORCE_REMOVE != 0)?;
+    segment.remove(match flags {
+        0 => Removal::Unused,
+        _ => Removal::Force,
+    })?;
     process.local_segments.forget(handle);
     Ok(())
 }
