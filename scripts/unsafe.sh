@@ -42,13 +42,17 @@ places() {
 		userlib/c-abi/                  memory of callers in C, and what all libraries share
 		userlib/fabric/src/device.rs    system calls
 		userlib/fabric/src/map.rs       memory that others change
-		userlib/fabric/src/status.rs    the same
+		userlib/fabric/src/memory.rs    what of it is given away
+		userlib/fabric/src/queue.rs     the same
+		userlib/fabric/src/segment.rs   the same
+		userlib/fabric/src/session.rs   the same
+		userlib/fabric/tests/sessions.rs    names physical memory that is not there
 		userlib/fabric-storm/           makes calls that no library would make
 		userlib/forks/                  forks, for tests
 		userlib/pximc-dispatcher/       loads libraries in C and stands for them
-		userlib/pximc-ntb/src/tests     calls functions as programs in C do
-		userlib/pximc-ntb/src/tests.rs  the same
-		userlib/sisci-ffi/              the interface for programs in C
+		userlib/pximc/examples/pxi_scenario/devices.rs   gives away memory of a device
+		userlib/pximc-ntb/              the interface for programs in C
+		userlib/sisci-ffi/              the same
 	EOF
 }
 

@@ -7,12 +7,12 @@ use crate::{
     state::{interface, Key, State, BOTH},
     Host, World, LOOPBACK,
 };
-use mp_fabric::{sys::*, Call, Deadline, Device, Map, MapOptions};
+use mp_fabric::{sys::*, Call, Deadline, Device, Map, Protection};
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
     io::{self, Errno},
 };
-use std::{ffi::c_char, sync::PoisonError, time::Duration};
+use std::{ffi::c_char, sync::PoisonError, thread, time::Duration};
 
 type Result<T> = std::result::Result<T, Errno>;
 
@@ -341,7 +341,7 @@ impl Device for FakeDevice {
             Call::Window(window, data) => self.window(&self.world.lock(), window, data),
             Call::SessionOpen(open, data) => self
                 .world
-                .change(|state| state.open(self.context, open, data)),
+                .change(|state| state.open(self.context, open.into_inner(), data)),
             Call::Session(session) => self.session(&self.world.lock(), session),
             Call::SessionAddress(address) => {
                 address.address = self.world.lock().address(self.context, address.handle)?;
@@ -371,7 +371,7 @@ impl Device for FakeDevice {
                 .change(|state| state.segment_create(self.context, create)),
             Call::SegmentFill(fill) => self
                 .world
-                .change(|state| state.segment_fill(self.context, fill)),
+                .change(|state| state.segment_fill(self.context, fill.into_inner())),
             Call::SegmentShare(handle) => self
                 .world
                 .change(|state| state.segment_share(self.context, handle.handle)),
@@ -392,9 +392,17 @@ impl Device for FakeDevice {
                 .world
                 .change(|state| state.remove_object(self.context, remove.handle, remove.flags)),
             Call::Offer(offer) => self.world.change(|state| state.offer(self.context, offer)),
-            Call::Connect(connect) => self
-                .world
-                .change(|state| state.connect(self.context, connect)),
+            Call::Connect(connect) => {
+                let until = Deadline::at(connect.deadline);
+                let connected = self
+                    .world
+                    .change(|state| state.connect(self.context, connect));
+                // A host that does not answer is waited for.
+                if connected == Err(Errno::TIMEDOUT) {
+                    thread::sleep(until.remaining().unwrap_or(Duration::MAX));
+                }
+                connected
+            }
             Call::Connection(connection) => {
                 self.world.lock().connection_info(self.context, connection)
             }
@@ -413,7 +421,7 @@ impl Device for FakeDevice {
                 .change(|state| state.queue_create(self.context, create)),
             Call::QueueStart(start, copies) => self
                 .world
-                .change(|state| state.queue_start(self.context, start, copies)),
+                .change(|state| state.queue_start(self.context, start, copies.into_inner())),
             Call::QueueAbort(handle) => self
                 .world
                 .change(|state| state.queue_abort(self.context, handle.handle)),
@@ -421,7 +429,7 @@ impl Device for FakeDevice {
         }
     }
 
-    fn map_with(&self, offset: u64, len: u64, options: MapOptions) -> Result<Map> {
+    fn map<P: Protection>(&self, offset: u64, len: u64, hint: usize) -> Result<Map<P>> {
         let state = self.world.lock();
         if !state.mappable {
             return Err(Errno::NOMEM);
@@ -429,7 +437,7 @@ impl Device for FakeDevice {
         let start = offset & 0xffff_ffff;
         match state.mappable_object(self.context, offset - start) {
             Ok((_, end)) if start + len > end => return Err(Errno::INVAL),
-            Ok((file, _)) => return Map::with_options(file, start, len, options),
+            Ok((file, _)) => return Map::with_hint(file, start, len, hint),
             Err(_) => {}
         }
         let session = state.session(self.context, (offset >> 32) as u32)?;
@@ -445,7 +453,7 @@ impl Device for FakeDevice {
             .as_ref()
             .filter(|_| len <= place.size)
             .ok_or(Errno::INVAL)?;
-        Map::with_options(file, 0, len, options)
+        Map::with_hint(file, 0, len, hint)
     }
 
     fn read(&self, events: &mut Vec<mp_event>) -> Result<()> {

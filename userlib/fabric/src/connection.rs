@@ -4,7 +4,8 @@
 
 use crate::{
     sys::{self, mp_barrier, mp_connect, mp_connection, mp_handle, mp_message},
-    Call, Deadline, Device, Error, Fabric, InterfaceId, Map, MapOptions, Object, Result,
+    Call, CharDevice, Deadline, Device, Error, Fabric, InterfaceId, Map, Notice, Object,
+    Protection, Result,
 };
 use rustix::io::retry_on_intr;
 
@@ -28,13 +29,10 @@ bitflags::bitflags! {
 pub enum Goal {
     /// A segment, by its id.
     Segment(u32),
-    /// An event, by its number; only to one that counts, or to any.
-    Event {
-        /// The number.
-        number: u32,
-        /// Whether it has to count.
-        counted: bool,
-    },
+    /// An event, by its number.
+    Event(u32),
+    /// An event that counts, by its number.
+    CountedEvent(u32),
     /// A port, by its number.
     Port(u32),
 }
@@ -55,7 +53,7 @@ pub struct ConnectionInfo {
 
 /// A use of something of a peer, or of this host itself.
 #[derive(Debug)]
-pub struct Connection<D: Device> {
+pub struct Connection<D: Device = CharDevice> {
     object: Object<D>,
 }
 
@@ -83,10 +81,8 @@ impl<D: Device> Fabric<D> {
     ) -> Result<Connection<D>> {
         let (object, number, flags) = match goal {
             Goal::Segment(id) => (sys::MP_OBJECT_SEGMENT, id, 0),
-            Goal::Event { number, counted } => {
-                let flags = if counted { sys::MP_CONNECT_COUNTED } else { 0 };
-                (sys::MP_OBJECT_EVENT, number, flags)
-            }
+            Goal::Event(number) => (sys::MP_OBJECT_EVENT, number, 0),
+            Goal::CountedEvent(number) => (sys::MP_OBJECT_EVENT, number, sys::MP_CONNECT_COUNTED),
             Goal::Port(number) => (sys::MP_OBJECT_PORT, number, 0),
         };
         let mut connect = mp_connect {
@@ -132,14 +128,22 @@ impl<D: Device> Connection<D> {
         })
     }
 
-    /// Maps whole pages of the segment.
+    /// Takes what has happened next to it.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`]; [`Error::NotFound`], also if it is closed meanwhile.
+    pub fn notice(&self, deadline: Deadline) -> Result<Notice> {
+        Ok(self.object.notice(deadline)?.0)
+    }
+
+    /// Maps whole pages of the segment; the address `hint` is tried first, unless it is 0.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Invalid`]: beyond its end, and those of `mmap()`.
-    pub fn map(&self, start: u64, len: u64, options: MapOptions) -> Result<Map> {
+    pub fn map<P: Protection>(&self, start: u64, len: u64, hint: usize) -> Result<Map<P>> {
         let offset = self.info()?.offset;
         let offset = offset.checked_add(start).ok_or(Error::Invalid)?;
-        Ok(self.object.device.map_with(offset, len, options)?)
+        Ok(self.object.device.map(offset, len, hint)?)
     }
 
     /// The physical address, in a window of this host, of `len` bytes of the segment, which begin

@@ -5,14 +5,15 @@
 //! place that hands addresses to it.
 
 use crate::{
-    map::{Map, MapOptions},
+    map::{Map, Protection},
+    memory::Vouched,
     sys::{self, *},
 };
 use rustix::{
     fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     fs::{open, Mode, OFlags},
     io::{self, Errno},
-    ioctl::{ioctl, Opcode, Updater},
+    ioctl::{ioctl, Updater},
 };
 use std::{
     mem::{offset_of, size_of},
@@ -23,7 +24,7 @@ use std::{
 const EVENTS: usize = 64;
 
 /// A call with its structure, and the arrays that the structure has the addresses of. The device
-/// fills in sizes, capacities and addresses.
+/// fills in sizes, capacities and the addresses of arrays; for others somebody vouches.
 #[derive(Debug)]
 pub enum Call<'a> {
     /// `MP_IOC_INFO`
@@ -47,7 +48,7 @@ pub enum Call<'a> {
     /// `MP_IOC_WINDOW`, with room for data
     Window(&'a mut mp_window, &'a mut [u8]),
     /// `MP_IOC_SESSION_OPEN`, with the data
-    SessionOpen(&'a mut mp_session_open, &'a [u8]),
+    SessionOpen(Vouched<'a, mp_session_open>, &'a [u8]),
     /// `MP_IOC_SESSION`
     Session(&'a mut mp_session),
     /// `MP_IOC_SESSION_ADDRESS`
@@ -59,7 +60,7 @@ pub enum Call<'a> {
     /// `MP_IOC_SEGMENT_CREATE`
     SegmentCreate(&'a mut mp_segment_create),
     /// `MP_IOC_SEGMENT_FILL`
-    SegmentFill(&'a mut mp_segment_fill),
+    SegmentFill(Vouched<'a, mp_segment_fill>),
     /// `MP_IOC_SEGMENT_SHARE`
     SegmentShare(&'a mut mp_handle),
     /// `MP_IOC_SEGMENT_ATTACH`
@@ -91,7 +92,7 @@ pub enum Call<'a> {
     /// `MP_IOC_QUEUE_CREATE`
     QueueCreate(&'a mut mp_queue_create),
     /// `MP_IOC_QUEUE_START`, with the copies
-    QueueStart(&'a mut mp_queue_start, &'a [mp_copy]),
+    QueueStart(&'a mut mp_queue_start, Vouched<'a, [mp_copy]>),
     /// `MP_IOC_QUEUE_ABORT`
     QueueAbort(&'a mut mp_handle),
     /// `MP_IOC_QUEUE`
@@ -106,19 +107,12 @@ pub trait Device: Send + Sync + 'static {
     /// Those that `uapi/linux/mp_fabric.h` lists for it.
     fn call(&self, call: Call<'_>) -> Result<(), Errno>;
 
-    /// Maps memory, by the offset that a call has given.
+    /// Maps memory, by the offset that a call has given; the address `hint` is tried first, unless
+    /// it is 0.
     ///
     /// # Errors
     /// Those of `mmap()`.
-    fn map_with(&self, offset: u64, len: u64, options: MapOptions) -> Result<Map, Errno>;
-
-    /// Maps memory for reading and writing, where the kernel likes.
-    ///
-    /// # Errors
-    /// Those of `mmap()`.
-    fn map(&self, offset: u64, len: u64) -> Result<Map, Errno> {
-        self.map_with(offset, len, MapOptions::default())
-    }
+    fn map<P: Protection>(&self, offset: u64, len: u64, hint: usize) -> Result<Map<P>, Errno>;
 
     /// Takes reported events. Never waits.
     ///
@@ -144,14 +138,6 @@ impl CharDevice {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
         Ok(CharDevice(open(path, flags, Mode::empty())?))
     }
-
-    /// # Safety
-    /// `OP` takes a `T`, and the addresses in `argument` are those of arrays that the kernel may
-    /// write to as far as `T` says.
-    unsafe fn update<const OP: Opcode, T>(&self, argument: &mut T) -> Result<(), Errno> {
-        // SAFETY: The caller's promise.
-        unsafe { ioctl(&self.0, Updater::<OP, T>::new(argument)) }
-    }
 }
 
 /// Length of an array as the kernel takes it: what does not fit is not used.
@@ -159,192 +145,118 @@ fn capacity(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
-/// Address of an array as the kernel takes it.
-fn address<T>(array: *const T) -> u64 {
-    array.expose_provenance() as u64
+/// Address of an array as the kernel takes it; 0 if there is nothing in it.
+fn address<T>(array: &[T]) -> u64 {
+    match array {
+        [] => 0,
+        _ => array.as_ptr().expose_provenance() as u64,
+    }
 }
 
-/// The size of a structure as the kernel is told it.
-const fn size<T>() -> u32 {
-    size_of::<T>() as u32
+/// As [`address`], of an array that the kernel writes to.
+fn address_mut<T>(array: &mut [T]) -> u64 {
+    match array {
+        [] => 0,
+        _ => array.as_mut_ptr().expose_provenance() as u64,
+    }
 }
 
 impl Device for CharDevice {
     fn call(&self, call: Call<'_>) -> Result<(), Errno> {
-        // SAFETY: Each number goes with the structure that the header names beside it. Addresses
-        // are those of arrays that are borrowed for as long as the call takes, mutably if the
-        // kernel writes, with their own lengths.
-        unsafe {
-            match call {
-                Call::Info(info) => {
-                    info.size = size::<mp_info>();
-                    self.update::<{ MP_IOC_INFO }, _>(info)
-                }
-                Call::Close(handle) => {
-                    handle.size = size::<mp_handle>();
-                    self.update::<{ MP_IOC_CLOSE }, _>(handle)
-                }
-                Call::Wait(wait) => {
-                    wait.size = size::<mp_wait>();
-                    self.update::<{ MP_IOC_WAIT }, _>(wait)
-                }
-                Call::Notify(notify, eventfd) => {
-                    notify.size = size::<mp_notify>();
-                    notify.eventfd = eventfd.map_or(-1, |fd| fd.as_raw_fd());
-                    self.update::<{ MP_IOC_NOTIFY }, _>(notify)
-                }
-                Call::Watch(watch) => {
-                    watch.size = size::<mp_watch>();
-                    self.update::<{ MP_IOC_WATCH }, _>(watch)
-                }
-                Call::Signal(handle) => {
-                    handle.size = size::<mp_handle>();
-                    self.update::<{ MP_IOC_SIGNAL }, _>(handle)
-                }
-                Call::Interfaces(interfaces, ids) => {
-                    interfaces.size = size::<mp_interfaces>();
-                    interfaces.capacity = capacity(ids.len());
-                    interfaces.ids = address(ids.as_mut_ptr());
-                    self.update::<{ MP_IOC_INTERFACES }, _>(interfaces)
-                }
-                Call::Interface(interface) => {
-                    interface.size = size::<mp_interface>();
-                    self.update::<{ MP_IOC_INTERFACE }, _>(interface)
-                }
-                Call::Windows(windows, ids) => {
-                    windows.size = size::<mp_windows>();
-                    windows.capacity = capacity(ids.len());
-                    windows.ids = address(ids.as_mut_ptr());
-                    self.update::<{ MP_IOC_WINDOWS }, _>(windows)
-                }
-                Call::Window(window, data) => {
-                    window.size = size::<mp_window>();
-                    window.data_size = capacity(data.len());
-                    window.data = if data.is_empty() {
-                        0
-                    } else {
-                        address(data.as_mut_ptr())
-                    };
-                    self.update::<{ MP_IOC_WINDOW }, _>(window)
-                }
-                Call::SessionOpen(open, data) => {
-                    open.size = size::<mp_session_open>();
-                    open.data_size = capacity(data.len());
-                    open.data = if data.is_empty() {
-                        0
-                    } else {
-                        address(data.as_ptr())
-                    };
-                    self.update::<{ MP_IOC_SESSION_OPEN }, _>(open)
-                }
-                Call::Session(session) => {
-                    session.size = size::<mp_session>();
-                    self.update::<{ MP_IOC_SESSION }, _>(session)
-                }
-                Call::SessionAddress(address) => {
-                    address.size = size::<mp_session_address>();
-                    self.update::<{ MP_IOC_SESSION_ADDRESS }, _>(address)
-                }
-                Call::Address(range) => {
-                    range.size = size::<mp_address>();
-                    self.update::<{ MP_IOC_ADDRESS }, _>(range)
-                }
-                Call::SessionAccess(access) => {
-                    access.size = size::<mp_session_access>();
-                    self.update::<{ MP_IOC_SESSION_ACCESS }, _>(access)
-                }
-                Call::SegmentCreate(argument) => {
-                    argument.size = size::<mp_segment_create>();
-                    self.update::<{ MP_IOC_SEGMENT_CREATE }, _>(argument)
-                }
-                Call::SegmentFill(argument) => {
-                    argument.size = size::<mp_segment_fill>();
-                    self.update::<{ MP_IOC_SEGMENT_FILL }, _>(argument)
-                }
-                Call::SegmentShare(argument) => {
-                    argument.size = size::<mp_handle>();
-                    self.update::<{ MP_IOC_SEGMENT_SHARE }, _>(argument)
-                }
-                Call::SegmentAttach(argument) => {
-                    argument.size = size::<mp_segment_attach>();
-                    self.update::<{ MP_IOC_SEGMENT_ATTACH }, _>(argument)
-                }
-                Call::SegmentPrepare(argument) => {
-                    argument.size = size::<mp_segment_interface>();
-                    self.update::<{ MP_IOC_SEGMENT_PREPARE }, _>(argument)
-                }
-                Call::SegmentPublish(argument) => {
-                    argument.size = size::<mp_segment_interface>();
-                    self.update::<{ MP_IOC_SEGMENT_PUBLISH }, _>(argument)
-                }
-                Call::SegmentWithdraw(argument) => {
-                    argument.size = size::<mp_segment_interface>();
-                    self.update::<{ MP_IOC_SEGMENT_WITHDRAW }, _>(argument)
-                }
-                Call::Segment(argument) => {
-                    argument.size = size::<mp_segment>();
-                    self.update::<{ MP_IOC_SEGMENT }, _>(argument)
-                }
-                Call::Remove(argument) => {
-                    argument.size = size::<mp_remove>();
-                    self.update::<{ MP_IOC_REMOVE }, _>(argument)
-                }
-                Call::Offer(argument) => {
-                    argument.size = size::<mp_offer>();
-                    self.update::<{ MP_IOC_OFFER }, _>(argument)
-                }
-                Call::Connect(argument) => {
-                    argument.size = size::<mp_connect>();
-                    self.update::<{ MP_IOC_CONNECT }, _>(argument)
-                }
-                Call::Connection(argument) => {
-                    argument.size = size::<mp_connection>();
-                    self.update::<{ MP_IOC_CONNECTION }, _>(argument)
-                }
-                Call::Notice(argument) => {
-                    argument.size = size::<mp_notice>();
-                    self.update::<{ MP_IOC_NOTICE }, _>(argument)
-                }
-                Call::Send(message, data) => {
-                    message.size = size::<mp_message>();
-                    message.length = capacity(data.len());
-                    message.data = address(data.as_ptr());
-                    self.update::<{ MP_IOC_SEND }, _>(message)
-                }
-                Call::Receive(message, room) => {
-                    message.size = size::<mp_message>();
-                    message.length = capacity(room.len());
-                    message.data = address(room.as_mut_ptr());
-                    self.update::<{ MP_IOC_RECEIVE }, _>(message)
-                }
-                Call::Barrier(argument) => {
-                    argument.size = size::<mp_barrier>();
-                    self.update::<{ MP_IOC_BARRIER }, _>(argument)
-                }
-                Call::QueueCreate(argument) => {
-                    argument.size = size::<mp_queue_create>();
-                    self.update::<{ MP_IOC_QUEUE_CREATE }, _>(argument)
-                }
-                Call::QueueStart(start, copies) => {
-                    start.size = size::<mp_queue_start>();
-                    start.count = capacity(copies.len());
-                    start.copies = address(copies.as_ptr());
-                    self.update::<{ MP_IOC_QUEUE_START }, _>(start)
-                }
-                Call::QueueAbort(argument) => {
-                    argument.size = size::<mp_handle>();
-                    self.update::<{ MP_IOC_QUEUE_ABORT }, _>(argument)
-                }
-                Call::Queue(argument) => {
-                    argument.size = size::<mp_queue>();
-                    self.update::<{ MP_IOC_QUEUE }, _>(argument)
-                }
+        macro_rules! call {
+            ($number:ident, $type:ident, $argument:expr) => {{
+                let argument: &mut $type = $argument;
+                argument.size = size_of::<$type>() as u32;
+                // SAFETY: The number goes with the structure that the header names beside it. The
+                // addresses in it are those of arrays that are borrowed for as long as the call
+                // takes, mutably if the kernel writes, with their own lengths; or somebody has
+                // vouched for them.
+                unsafe { ioctl(&self.0, Updater::<{ $number }, $type>::new(argument)) }
+            }};
+        }
+        match call {
+            Call::Info(argument) => call!(MP_IOC_INFO, mp_info, argument),
+            Call::Close(argument) => call!(MP_IOC_CLOSE, mp_handle, argument),
+            Call::Wait(argument) => call!(MP_IOC_WAIT, mp_wait, argument),
+            Call::Watch(argument) => call!(MP_IOC_WATCH, mp_watch, argument),
+            Call::Signal(argument) => call!(MP_IOC_SIGNAL, mp_handle, argument),
+            Call::Interface(argument) => call!(MP_IOC_INTERFACE, mp_interface, argument),
+            Call::Session(argument) => call!(MP_IOC_SESSION, mp_session, argument),
+            Call::SessionAddress(argument) => {
+                call!(MP_IOC_SESSION_ADDRESS, mp_session_address, argument)
+            }
+            Call::Address(argument) => call!(MP_IOC_ADDRESS, mp_address, argument),
+            Call::SessionAccess(argument) => {
+                call!(MP_IOC_SESSION_ACCESS, mp_session_access, argument)
+            }
+            Call::SegmentCreate(argument) => {
+                call!(MP_IOC_SEGMENT_CREATE, mp_segment_create, argument)
+            }
+            Call::SegmentShare(argument) => call!(MP_IOC_SEGMENT_SHARE, mp_handle, argument),
+            Call::SegmentAttach(argument) => {
+                call!(MP_IOC_SEGMENT_ATTACH, mp_segment_attach, argument)
+            }
+            Call::SegmentPrepare(argument) => {
+                call!(MP_IOC_SEGMENT_PREPARE, mp_segment_interface, argument)
+            }
+            Call::SegmentPublish(argument) => {
+                call!(MP_IOC_SEGMENT_PUBLISH, mp_segment_interface, argument)
+            }
+            Call::SegmentWithdraw(argument) => {
+                call!(MP_IOC_SEGMENT_WITHDRAW, mp_segment_interface, argument)
+            }
+            Call::Segment(argument) => call!(MP_IOC_SEGMENT, mp_segment, argument),
+            Call::Remove(argument) => call!(MP_IOC_REMOVE, mp_remove, argument),
+            Call::Offer(argument) => call!(MP_IOC_OFFER, mp_offer, argument),
+            Call::Connect(argument) => call!(MP_IOC_CONNECT, mp_connect, argument),
+            Call::Connection(argument) => call!(MP_IOC_CONNECTION, mp_connection, argument),
+            Call::Notice(argument) => call!(MP_IOC_NOTICE, mp_notice, argument),
+            Call::Barrier(argument) => call!(MP_IOC_BARRIER, mp_barrier, argument),
+            Call::QueueCreate(argument) => call!(MP_IOC_QUEUE_CREATE, mp_queue_create, argument),
+            Call::QueueAbort(argument) => call!(MP_IOC_QUEUE_ABORT, mp_handle, argument),
+            Call::Queue(argument) => call!(MP_IOC_QUEUE, mp_queue, argument),
+            Call::SegmentFill(argument) => {
+                call!(MP_IOC_SEGMENT_FILL, mp_segment_fill, argument.into_inner())
+            }
+            Call::Notify(argument, eventfd) => {
+                argument.eventfd = eventfd.map_or(-1, |fd| fd.as_raw_fd());
+                call!(MP_IOC_NOTIFY, mp_notify, argument)
+            }
+            Call::Interfaces(argument, ids) => {
+                (argument.capacity, argument.ids) = (capacity(ids.len()), address_mut(ids));
+                call!(MP_IOC_INTERFACES, mp_interfaces, argument)
+            }
+            Call::Windows(argument, ids) => {
+                (argument.capacity, argument.ids) = (capacity(ids.len()), address_mut(ids));
+                call!(MP_IOC_WINDOWS, mp_windows, argument)
+            }
+            Call::Window(argument, data) => {
+                (argument.data_size, argument.data) = (capacity(data.len()), address_mut(data));
+                call!(MP_IOC_WINDOW, mp_window, argument)
+            }
+            Call::SessionOpen(argument, data) => {
+                let argument = argument.into_inner();
+                (argument.data_size, argument.data) = (capacity(data.len()), address(data));
+                call!(MP_IOC_SESSION_OPEN, mp_session_open, argument)
+            }
+            Call::Send(argument, data) => {
+                (argument.length, argument.data) = (capacity(data.len()), address(data));
+                call!(MP_IOC_SEND, mp_message, argument)
+            }
+            Call::Receive(argument, room) => {
+                (argument.length, argument.data) = (capacity(room.len()), address_mut(room));
+                call!(MP_IOC_RECEIVE, mp_message, argument)
+            }
+            Call::QueueStart(argument, copies) => {
+                let copies = copies.into_inner();
+                (argument.count, argument.copies) = (capacity(copies.len()), address(copies));
+                call!(MP_IOC_QUEUE_START, mp_queue_start, argument)
             }
         }
     }
 
-    fn map_with(&self, offset: u64, len: u64, options: MapOptions) -> Result<Map, Errno> {
-        Map::with_options(&self.0, offset, len, options)
+    fn map<P: Protection>(&self, offset: u64, len: u64, hint: usize) -> Result<Map<P>, Errno> {
+        Map::with_hint(&self.0, offset, len, hint)
     }
 
     fn read(&self, events: &mut Vec<mp_event>) -> Result<(), Errno> {

@@ -46,6 +46,11 @@ pub enum Error {
     Foreign,
     /// The context has ended: the process has closed a descriptor of it (`ESHUTDOWN`).
     Ended,
+    /// A message is longer than the room for it (`EMSGSIZE`).
+    TooLong {
+        /// Its length in bytes.
+        len: usize,
+    },
     /// Any other error of the system.
     System(Errno),
 }
@@ -95,6 +100,7 @@ impl From<Error> for Errno {
             Error::TimedOut => Errno::TIMEDOUT,
             Error::Foreign => Errno::ACCESS,
             Error::Ended => Errno::SHUTDOWN,
+            Error::TooLong { .. } => Errno::MSGSIZE,
             Error::System(errno) => errno,
         }
     }
@@ -126,6 +132,7 @@ impl fmt::Display for Error {
             Error::TimedOut => "timed out",
             Error::Foreign => "access denied: the context belongs to another process",
             Error::Ended => "the context has ended",
+            Error::TooLong { len } => return write!(f, "a message of {len} bytes has no room"),
             Error::System(errno) => return errno.fmt(f),
         })
     }

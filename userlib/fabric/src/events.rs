@@ -2,7 +2,9 @@
 
 //! Events of all watched objects of a context, by one descriptor.
 
-use crate::{sys::mp_event, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Result};
+use crate::{
+    sys::mp_event, CharDevice, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Result,
+};
 use rustix::{
     event::{poll, PollFd, PollFlags},
     fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
@@ -16,8 +18,6 @@ use std::sync::Arc;
 pub enum Target {
     /// An interface.
     Interface(InterfaceId),
-    /// A session, by its handle.
-    Session(u32),
     /// Any other object, by its handle.
     Object(u32),
 }
@@ -60,7 +60,7 @@ pub struct Event {
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Events<D> {
+pub struct Events<D = CharDevice> {
     device: Arc<D>,
 }
 

@@ -63,10 +63,12 @@ mod error;
 mod events;
 mod interface;
 mod map;
+mod memory;
 mod object;
 mod queue;
 mod segment;
 mod session;
+#[cfg(target_pointer_width = "64")]
 mod status;
 pub mod sys;
 mod wait;
@@ -77,16 +79,22 @@ pub use device::{Call, CharDevice, Device};
 pub use error::{Error, Result};
 pub use events::{Event, Events, Target};
 pub use interface::{Info, Interface, InterfaceId, PciFunction, PciIds, Remote, Window};
-pub use map::{flush_stores, Map, MapOptions};
-pub use object::{Notice, Object, Offer, Peer, Received};
+pub use map::{flush_stores, Map, Protection, ReadOnly, ReadWrite};
+pub use memory::{PhysicalRange, ProcessMemory, Vouched};
+pub use object::{Notice, Number, Object, Offer, Peer, Received, Removal, Triggers};
 pub use queue::{Copy, Queue, QueueInfo, QueueState};
 pub use segment::{Filling, Segment, SegmentInfo, SegmentState, Withdrawal};
 pub use session::{
     Access, Location, Role, Session, SessionRequest, SessionState, WindowPlace, SIZE_MAX,
     WINDOW_DATA_MAX,
 };
+#[cfg(target_pointer_width = "64")]
 pub use status::{Status, StatusWord};
 pub use wait::EventMask;
+
+pub use rustix::io::Errno;
+#[cfg(target_pointer_width = "64")]
+pub use vm_memory;
 
 use std::{path::Path, sync::Arc};
 

@@ -1,103 +1,197 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Windows as memory of this process.
+//! Windows and memory of this process that others reach.
 //!
 //! The other host changes this memory at any time: there is no reference to it, neither here nor
 //! elsewhere. [`Map::volatile`] gives the `VolatileSlice` of the crate `vm-memory`, which has the
 //! bounds checks, copies and atomic accesses that this needs and is maintained for exactly this
 //! purpose; an own type would repeat it. It is for 64-bit processes only; others have the address.
 
+use crate::ProcessMemory;
 use rustix::{
     fd::AsFd,
     io::Errno,
-    mm::{mmap, munmap, MapFlags, ProtFlags},
+    mm::{mmap, mmap_anonymous, munmap, MapFlags, ProtFlags},
 };
 use std::{
+    fmt::Debug,
+    marker::PhantomData,
     process,
     ptr::{self, NonNull},
 };
 #[cfg(target_pointer_width = "64")]
-use vm_memory::VolatileSlice;
+use {
+    std::sync::atomic::{fence, Ordering},
+    vm_memory::{AtomicAccess, Bytes, VolatileSlice},
+};
 
-/// How memory is mapped.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct MapOptions {
-    /// Whether stores fault.
-    pub read_only: bool,
-    /// An address that is tried first; 0 for none. What is mapped there already stays.
-    pub hint: usize,
+/// What may be done with mapped memory: [`ReadWrite`] or [`ReadOnly`].
+pub trait Protection: private::Sealed + Debug + Send + Sync + 'static {}
+
+/// Loads and stores.
+#[derive(Debug)]
+pub enum ReadWrite {}
+
+/// Loads only: a store would fault, and there is no function for one.
+///
+/// ```compile_fail
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let file = std::fs::File::open("/dev/zero")?;
+/// let map = mp_fabric::Map::<mp_fabric::ReadOnly>::with_hint(file, 0, 4096, 0)?;
+/// map.volatile();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub enum ReadOnly {}
+
+impl Protection for ReadWrite {}
+impl Protection for ReadOnly {}
+
+mod private {
+    use rustix::mm::ProtFlags;
+
+    pub trait Sealed {
+        const FLAGS: ProtFlags;
+    }
+
+    impl Sealed for super::ReadWrite {
+        const FLAGS: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+    }
+
+    impl Sealed for super::ReadOnly {
+        const FLAGS: ProtFlags = ProtFlags::READ;
+    }
 }
 
-/// A mapped window; unmapped when it is dropped.
+/// Mapped memory; unmapped when it is dropped.
 #[derive(Debug)]
-pub struct Map {
+pub struct Map<P: Protection = ReadWrite> {
     start: NonNull<u8>,
     len: usize,
     /// A forked child has this object, but not the memory.
     process: u32,
+    protection: PhantomData<P>,
 }
 
 // SAFETY: The memory belongs to the whole process, and is accessed by raw pointers only.
-unsafe impl Send for Map {}
+unsafe impl<P: Protection> Send for Map<P> {}
 // SAFETY: As above; nothing in the object changes.
-unsafe impl Sync for Map {}
+unsafe impl<P: Protection> Sync for Map<P> {}
+
+impl<P: Protection> Map<P> {
+    /// Maps `len` bytes at an offset of a file, shared. The address `hint` is tried first, unless
+    /// it is 0 or something is mapped there.
+    ///
+    /// # Errors
+    /// Those of `mmap()`; `ENOMEM` also if `len` exceeds the address space.
+    pub fn with_hint(file: impl AsFd, offset: u64, len: u64, hint: usize) -> Result<Self, Errno> {
+        let len = usize::try_from(len).map_err(|_| Errno::NOMEM)?;
+        let hint = ptr::without_provenance_mut(hint);
+        // SAFETY: The kernel chooses a free range, also with a hint, and nothing has a reference
+        // to it.
+        let start = unsafe { mmap(hint, len, P::FLAGS, MapFlags::SHARED, file, offset)? };
+        Self::of(start.cast(), len)
+    }
+
+    fn of(start: *mut u8, len: usize) -> Result<Self, Errno> {
+        Ok(Map {
+            start: NonNull::new(start).ok_or(Errno::NOMEM)?,
+            len,
+            process: process::id(),
+            protection: PhantomData,
+        })
+    }
+
+    /// The size in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no byte; the kernel maps no such memory.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Address of the first byte. Every access has to be volatile or atomic: the other host
+    /// reads and writes the same memory.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.start.as_ptr()
+    }
+
+    /// The memory, whatever may be done with it: callers do not store to what is only read.
+    #[cfg(target_pointer_width = "64")]
+    fn slice(&self) -> VolatileSlice<'_> {
+        // SAFETY: The range stays mapped as long as the object is borrowed, and has no references.
+        unsafe { VolatileSlice::new(self.start.as_ptr(), self.len) }
+    }
+
+    /// Copies bytes from an offset on into a room, all of which is filled.
+    ///
+    /// # Errors
+    /// `ERANGE`: the memory has fewer bytes.
+    #[cfg(target_pointer_width = "64")]
+    pub fn read(&self, offset: usize, room: VolatileSlice<'_>) -> Result<(), Errno> {
+        let from = self.slice().subslice(offset, room.len());
+        from.map_err(|_| Errno::RANGE)?.copy_to_volatile_slice(room);
+        Ok(())
+    }
+
+    /// Loads one byte. What this thread has stored over the same link before, and flushed, has
+    /// arrived when that returns; what it loads later is loaded later.
+    #[cfg(target_pointer_width = "64")]
+    pub fn read_back(&self, offset: usize) -> Option<u8> {
+        self.load(offset)
+    }
+
+    /// Loads an aligned value; what is loaded later is loaded later.
+    #[cfg(target_pointer_width = "64")]
+    pub(crate) fn load<T: AtomicAccess>(&self, offset: usize) -> Option<T> {
+        // No other order is allowed for memory that cannot be written to; the fence makes up for
+        // it.
+        let value = self.slice().load(offset, Ordering::Relaxed).ok()?;
+        fence(Ordering::Acquire);
+        Some(value)
+    }
+}
 
 impl Map {
     /// Maps `len` bytes at an offset of a file, for reading and writing, shared.
     ///
     /// # Errors
-    /// Those of `mmap()`; `ENOMEM` also if `len` exceeds the address space.
+    /// As [`with_hint()`](Self::with_hint).
     pub fn new(file: impl AsFd, offset: u64, len: u64) -> Result<Self, Errno> {
-        Self::with_options(file, offset, len, MapOptions::default())
+        Self::with_hint(file, offset, len, 0)
     }
 
-    /// As [`new()`](Self::new), with options.
+    /// Makes memory of this process, all zero, which begins at a page. Peers and devices can be
+    /// given it ([`memory()`](Self::memory)): nothing else of the process ever lies there.
     ///
     /// # Errors
-    /// As [`new()`](Self::new).
-    pub fn with_options(
-        file: impl AsFd,
-        offset: u64,
-        len: u64,
-        options: MapOptions,
-    ) -> Result<Self, Errno> {
-        let len = usize::try_from(len).map_err(|_| Errno::NOMEM)?;
-        let access = match options.read_only {
-            true => ProtFlags::READ,
-            false => ProtFlags::READ | ProtFlags::WRITE,
-        };
-        let hint = ptr::without_provenance_mut(options.hint);
-        // SAFETY: The kernel chooses a free range, also with a hint, and nothing has a reference
-        // to it.
-        let start = unsafe { mmap(hint, len, access, MapFlags::SHARED, file, offset)? };
-        Ok(Map {
-            start: NonNull::new(start.cast()).ok_or(Errno::NOMEM)?,
-            len,
-            process: process::id(),
-        })
+    /// Those of `mmap()`.
+    pub fn allocate(len: usize) -> Result<Self, Errno> {
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: The kernel chooses a free range, and nothing has a reference to it.
+        let start = unsafe { mmap_anonymous(ptr::null_mut(), len, access, flags)? };
+        Self::of(start.cast(), len)
     }
 
-    /// Address of the first byte. Every access has to be volatile or atomic: the other host
-    /// reads and writes the same memory.
-    pub fn as_ptr(&self) -> *mut u8 {
+    /// The memory, for [`Segment::fill`](crate::Segment::fill) and queues.
+    pub fn memory(&self) -> ProcessMemory<'_> {
+        // SAFETY: There are no references to the memory, and the kernel keeps pages that it has
+        // given away also when they are no longer mapped.
+        unsafe { ProcessMemory::new(self.start.as_ptr() as usize, self.len) }
+    }
+
+    /// As [`as_ptr()`](Self::as_ptr), for stores.
+    pub fn as_mut_ptr(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 
-    /// The window's size in bytes.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether the window has no byte; the kernel maps no such window.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The window's memory.
+    /// The memory.
     #[cfg(target_pointer_width = "64")]
     pub fn volatile(&self) -> VolatileSlice<'_> {
-        // SAFETY: The range stays mapped as long as the object is borrowed, and has no references.
-        unsafe { VolatileSlice::new(self.start.as_ptr(), self.len) }
+        self.slice()
     }
 }
 
@@ -118,7 +212,7 @@ pub fn flush_stores() {
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
 }
 
-impl Drop for Map {
+impl<P: Protection> Drop for Map<P> {
     fn drop(&mut self) {
         if self.process != process::id() {
             return;

@@ -1,27 +1,40 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What segments, connections, queues and offers have in common: a handle that ends with its
-//! value, notices, and the ways of waiting.
+//! What sessions, segments, connections, queues and offers have in common: a handle that ends
+//! with its value, and the ways of waiting.
 
 use crate::{
     sys::{self, mp_address, mp_handle, mp_message, mp_notice, mp_offer, mp_remove},
-    wait, Call, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Result, Target,
+    wait, Call, CharDevice, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Result,
+    Target,
 };
 use rustix::{
     fd::BorrowedFd,
     io::{retry_on_intr, Errno},
 };
-use std::sync::{
-    atomic::{AtomicBool, Ordering},
-    Arc,
+use std::{
+    fmt,
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        Arc,
+    },
 };
 
-/// A handle of the kernel's. It is closed when it is dropped.
-#[derive(Debug)]
-pub struct Object<D: Device> {
+/// What every object of the kernel's is: a handle, which is closed when it is dropped. The types of
+/// objects dereference to it.
+pub struct Object<D: Device = CharDevice> {
     pub(crate) device: Arc<D>,
     handle: u32,
     closed: AtomicBool,
+}
+
+/// How a segment or an offer ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// Only if nobody is connected. An offer takes no new connections from then on.
+    Unused,
+    /// In any case: connections are lost.
+    Force,
 }
 
 /// Somebody at the other end of a connection.
@@ -103,16 +116,15 @@ impl<D: Device> Object<D> {
         })
     }
 
-    /// Ends a segment or an offer, unless it is used.
-    ///
-    /// # Errors
-    /// [`Error::System`] with `EBUSY` if it is used, unless by force. An offer takes no new
-    /// connections from then on. [`Error::NotFound`], [`Error::Invalid`].
-    pub fn remove(&self, force: bool) -> Result<()> {
+    /// Ends a segment or an offer, unless it is used and that is not by force.
+    pub(crate) fn remove(&self, removal: Removal) -> Result<()> {
         self.end(|device, handle| {
             let mut remove = mp_remove {
                 handle,
-                flags: if force { sys::MP_REMOVE_FORCE } else { 0 },
+                flags: match removal {
+                    Removal::Unused => 0,
+                    Removal::Force => sys::MP_REMOVE_FORCE,
+                },
                 ..Default::default()
             };
             device.call(Call::Remove(&mut remove))
@@ -142,13 +154,23 @@ impl<D: Device> Object<D> {
         Ok(ended?)
     }
 
-    /// Waits for an event of the mask, and takes what can be taken.
+    /// Waits for an event of the mask; gives those that are there, and takes what can be taken.
     ///
     /// # Errors
     /// [`Error::NotFound`], also if it is closed meanwhile; [`Error::TimedOut`].
+    /// [`Error::NotPaired`]: a session without a partner, and the mask has not `PAIRED`.
     pub fn wait(&self, mask: EventMask, deadline: Deadline) -> Result<EventMask> {
+        self.wait_by(0, mask, deadline)
+    }
+
+    pub(crate) fn wait_by(
+        &self,
+        flags: u32,
+        mask: EventMask,
+        deadline: Deadline,
+    ) -> Result<EventMask> {
         let target = Target::Object(self.open_handle()?);
-        wait::wait(&*self.device, target, mask, 0, deadline)
+        wait::wait(&*self.device, target, mask, flags, deadline)
     }
 
     /// Signals an eventfd whenever an event of the mask comes, and at once if one is there;
@@ -172,10 +194,7 @@ impl<D: Device> Object<D> {
     }
 
     /// Takes what has happened next to a segment or connection, and to whom of its peers.
-    ///
-    /// # Errors
-    /// [`Error::TimedOut`]; [`Error::NotFound`], also if it is closed meanwhile.
-    pub fn notice(&self, deadline: Deadline) -> Result<(Notice, Peer)> {
+    pub(crate) fn notice(&self, deadline: Deadline) -> Result<(Notice, Peer)> {
         let mut notice = mp_notice {
             handle: self.open_handle()?,
             deadline: deadline.nanoseconds(),
@@ -199,6 +218,15 @@ impl<D: Device> Object<D> {
     }
 }
 
+impl<D: Device> fmt::Debug for Object<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Object")
+            .field("handle", &self.handle)
+            .field("closed", &self.is_closed())
+            .finish_non_exhaustive()
+    }
+}
+
 impl<D: Device> Drop for Object<D> {
     fn drop(&mut self) {
         // What was closed before needs nothing; the rest ends with the context at the latest.
@@ -206,9 +234,31 @@ impl<D: Device> Drop for Object<D> {
     }
 }
 
+/// The number of an offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Number {
+    /// Any that is free.
+    Any,
+    /// Any that is free; others may share it.
+    AnyShared,
+    /// This one, for nobody else.
+    Own(u32),
+    /// This one, with all who share it.
+    Shared(u32),
+}
+
+/// What becomes of triggers that nobody has taken yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Triggers {
+    /// They are one.
+    Merged,
+    /// Each counts.
+    Counted,
+}
+
 /// An event or a port, to which peers at one interface may connect by its number.
 #[derive(Debug)]
-pub struct Offer<D: Device> {
+pub struct Offer<D: Device = CharDevice> {
     object: Object<D>,
     number: u32,
 }
@@ -222,8 +272,7 @@ impl<D: Device> std::ops::Deref for Offer<D> {
 }
 
 impl<D: Device> Fabric<D> {
-    /// Offers an event that peers can trigger. With a number, or any that is free; shared with
-    /// all who say so, or not; counted, or merged as long as nobody takes it.
+    /// Offers an event that peers can trigger.
     ///
     /// # Errors
     /// In this order: [`Error::NoInterface`]; [`Error::UidTaken`]: the number is used,
@@ -231,46 +280,42 @@ impl<D: Device> Fabric<D> {
     pub fn offer_event(
         &self,
         interface: InterfaceId,
-        number: Option<u32>,
-        shared: bool,
-        counted: bool,
+        number: Number,
+        triggers: Triggers,
     ) -> Result<Offer<D>> {
-        let counted = if counted { sys::MP_OFFER_COUNTED } else { 0 };
-        self.offer(sys::MP_OBJECT_EVENT, interface, number, shared, counted)
+        let flags = match triggers {
+            Triggers::Merged => 0,
+            Triggers::Counted => sys::MP_OFFER_COUNTED,
+        };
+        self.offer(sys::MP_OBJECT_EVENT, interface, number, flags)
     }
 
     /// Offers a port that peers can send messages to.
     ///
     /// # Errors
     /// As [`offer_event()`](Self::offer_event).
-    pub fn offer_port(
-        &self,
-        interface: InterfaceId,
-        number: Option<u32>,
-        shared: bool,
-    ) -> Result<Offer<D>> {
-        self.offer(sys::MP_OBJECT_PORT, interface, number, shared, 0)
+    pub fn offer_port(&self, interface: InterfaceId, number: Number) -> Result<Offer<D>> {
+        self.offer(sys::MP_OBJECT_PORT, interface, number, 0)
     }
 
     fn offer(
         &self,
         object: u32,
         interface: InterfaceId,
-        number: Option<u32>,
-        shared: bool,
+        number: Number,
         flags: u32,
     ) -> Result<Offer<D>> {
-        let shared = if shared { sys::MP_OFFER_SHARED } else { 0 };
-        let any = if number.is_none() {
-            sys::MP_OFFER_ANY
-        } else {
-            0
+        let (number, kind) = match number {
+            Number::Any => (0, sys::MP_OFFER_ANY),
+            Number::AnyShared => (0, sys::MP_OFFER_ANY | sys::MP_OFFER_SHARED),
+            Number::Own(number) => (number, 0),
+            Number::Shared(number) => (number, sys::MP_OFFER_SHARED),
         };
         let mut offer = mp_offer {
-            flags: flags | shared | any,
+            flags: flags | kind,
             interface: interface.0,
             object,
-            number: number.unwrap_or(0),
+            number,
             ..Default::default()
         };
         self.device.call(Call::Offer(&mut offer))?;
@@ -287,16 +332,20 @@ impl<D: Device> Offer<D> {
         self.number
     }
 
+    /// Ends it.
+    ///
+    /// # Errors
+    /// [`Error::System`] with `EBUSY`: it is used, and that is not by force. [`Error::NotFound`].
+    pub fn remove(&self, removal: Removal) -> Result<()> {
+        self.object.remove(removal)
+    }
+
     /// Takes the next message of a port.
     ///
     /// # Errors
-    /// [`Error::TimedOut`]; [`Error::NotFound`]; [`Error::Invalid`]: not a port. A message that
-    /// is longer than the room stays: `Ok(Err(length))`.
-    pub fn receive(
-        &self,
-        room: &mut [u8],
-        deadline: Deadline,
-    ) -> Result<std::result::Result<Received, usize>> {
+    /// [`Error::TimedOut`]; [`Error::NotFound`]; [`Error::Invalid`]: not a port.
+    /// [`Error::TooLong`]: the message is longer than the room, and stays.
+    pub fn receive(&self, room: &mut [u8], deadline: Deadline) -> Result<Received> {
         let mut message = mp_message {
             handle: self.object.open_handle()?,
             deadline: deadline.nanoseconds(),
@@ -306,11 +355,11 @@ impl<D: Device> Offer<D> {
         let received = retry_on_intr(|| device.call(Call::Receive(&mut message, room)));
         let len = message.length as usize;
         match received {
-            Ok(()) => Ok(Ok(Received {
+            Ok(()) => Ok(Received {
                 len: len.min(room.len()),
                 peer: message.peer,
-            })),
-            Err(Errno::MSGSIZE) => Ok(Err(len)),
+            }),
+            Err(Errno::MSGSIZE) => Err(Error::TooLong { len }),
             Err(errno) => Err(errno.into()),
         }
     }

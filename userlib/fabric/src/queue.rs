@@ -4,8 +4,10 @@
 
 use crate::{
     sys::{self, mp_copy, mp_handle, mp_queue, mp_queue_create, mp_queue_start},
-    Call, Connection, Device, Fabric, InterfaceId, Object, Result, Segment,
+    Call, CharDevice, Connection, Device, Error, Fabric, InterfaceId, Object, ProcessMemory,
+    Result, Segment, Vouched,
 };
+use rustix::io::Errno;
 
 /// A copy: offset in the local segment, offset in the remote one, and length, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +59,7 @@ pub struct QueueInfo {
 
 /// Asynchronous copies over one interface.
 #[derive(Debug)]
-pub struct Queue<D: Device> {
+pub struct Queue<D: Device = CharDevice> {
     object: Object<D>,
 }
 
@@ -73,9 +75,9 @@ impl<D: Device> Fabric<D> {
     /// A queue for so many copies at a time.
     ///
     /// # Errors
-    /// [`Error::NoInterface`](crate::Error::NoInterface),
-    /// [`Error::Invalid`](crate::Error::Invalid): so many copies cannot be,
-    /// [`Error::Quota`](crate::Error::Quota).
+    /// [`Error::NoInterface`],
+    /// [`Error::Invalid`]: so many copies cannot be,
+    /// [`Error::Quota`].
     pub fn create_queue(&self, interface: InterfaceId, entries: u32) -> Result<Queue<D>> {
         let mut create = mp_queue_create {
             interface: interface.0,
@@ -93,46 +95,59 @@ impl<D: Device> Queue<D> {
     /// Starts copies from a segment into that of a connection.
     ///
     /// # Errors
-    /// [`Error::System`](crate::Error::System) with `EBUSY`: it is posted, or with `ERANGE`:
-    /// beyond the end of a segment. [`Error::Invalid`](crate::Error::Invalid): none or too many
-    /// copies, or another interface. [`Error::NoWindow`](crate::Error::NoWindow): the local
-    /// segment is not prepared. [`Error::PartnerGone`](crate::Error::PartnerGone),
-    /// [`Error::InterfaceDown`](crate::Error::InterfaceDown).
+    /// [`Error::System`] with `EBUSY`: it is posted, or with `ERANGE`:
+    /// beyond the end of a segment. [`Error::Invalid`]: none or too many
+    /// copies, or another interface. [`Error::NoWindow`]: the local
+    /// segment is not prepared. [`Error::PartnerGone`],
+    /// [`Error::InterfaceDown`].
     pub fn start(
         &self,
         segment: &Segment<D>,
         connection: &Connection<D>,
         copies: &[Copy],
     ) -> Result<()> {
-        self.start_from(segment.open_handle()?, 0, connection, copies)
+        let copies: Vec<mp_copy> = copies.iter().map(mp_copy::from).collect();
+        // SAFETY: The offsets are those of a segment, and no addresses.
+        unsafe { self.start_from(segment.open_handle()?, 0, connection, copies) }
     }
 
-    /// Starts copies from memory of this process, where their addresses are the local offsets.
-    /// It is only read.
+    /// Starts copies from memory of this process. It is pinned and copied in the background as it
+    /// is then; what cannot be pinned has been read when this returns: more than
+    /// `RLIMIT_MEMLOCK` lets the user pin, memory of a device, or all of it if the kernel does
+    /// not pin.
     ///
     /// # Errors
-    /// As [`start()`](Self::start); [`Error::System`](crate::Error::System) with `EFAULT`: there
-    /// is no memory.
-    pub fn start_from_memory(&self, connection: &Connection<D>, copies: &[Copy]) -> Result<()> {
-        self.start_from(0, 0, connection, copies)
+    /// As [`start()`](Self::start); [`Error::System`] with `EFAULT`: there is no memory.
+    pub fn start_from_memory(
+        &self,
+        memory: ProcessMemory<'_>,
+        connection: &Connection<D>,
+        copies: &[Copy],
+    ) -> Result<()> {
+        let (start, len) = (memory.start() as u64, memory.len() as u64);
+        let absolute = |copy: &Copy| {
+            let end = copy.local.checked_add(copy.len)?;
+            let local = start.checked_add(copy.local).filter(|_| end <= len)?;
+            Some(mp_copy::from(&Copy { local, ..*copy }))
+        };
+        let copies: Option<Vec<mp_copy>> = copies.iter().map(absolute).collect();
+        let copies = copies.ok_or(Error::System(Errno::RANGE))?;
+        // SAFETY: All that is read lies in the memory, which its maker vouches for.
+        let start = |flags| unsafe { self.start_from(0, flags, connection, copies.clone()) };
+        match start(sys::MP_QUEUE_PINNED) {
+            Err(Error::Quota | Error::Invalid | Error::System(Errno::FAULT)) => start(0),
+            other => other,
+        }
     }
 
-    /// As [`start_from_memory()`](Self::start_from_memory), in the background: the memory is
-    /// pinned meanwhile, and what is in it then is copied.
-    ///
-    /// # Errors
-    /// As [`start_from_memory()`](Self::start_from_memory); [`Error::Quota`](crate::Error::Quota):
-    /// more than `RLIMIT_MEMLOCK` lets the user pin.
-    pub fn start_pinned(&self, connection: &Connection<D>, copies: &[Copy]) -> Result<()> {
-        self.start_from(0, sys::MP_QUEUE_PINNED, connection, copies)
-    }
-
-    fn start_from(
+    /// # Safety
+    /// Without a segment somebody vouches for what lies at the local offsets.
+    unsafe fn start_from(
         &self,
         segment: u32,
         flags: u32,
         connection: &Connection<D>,
-        copies: &[Copy],
+        mut copies: Vec<mp_copy>,
     ) -> Result<()> {
         let mut start = mp_queue_start {
             handle: self.object.open_handle()?,
@@ -141,17 +156,16 @@ impl<D: Device> Queue<D> {
             connection: connection.open_handle()?,
             ..Default::default()
         };
-        let copies: Vec<mp_copy> = copies.iter().map(mp_copy::from).collect();
-        Ok(self
-            .object
-            .device
-            .call(Call::QueueStart(&mut start, &copies))?)
+        // SAFETY: Promised by the caller.
+        let copies = unsafe { Vouched::new(&mut *copies) };
+        let device = &self.object.device;
+        Ok(device.call(Call::QueueStart(&mut start, copies))?)
     }
 
     /// Stops the copies: when it returns, nothing is read or written by them any more.
     ///
     /// # Errors
-    /// [`Error::NoWindow`](crate::Error::NoWindow): it was never started.
+    /// [`Error::NoWindow`]: it was never started.
     pub fn abort(&self) -> Result<()> {
         let mut handle = mp_handle {
             handle: self.object.open_handle()?,
@@ -163,7 +177,7 @@ impl<D: Device> Queue<D> {
     /// What is known of it.
     ///
     /// # Errors
-    /// [`Error::NotFound`](crate::Error::NotFound).
+    /// [`Error::NotFound`].
     pub fn info(&self) -> Result<QueueInfo> {
         let mut queue = mp_queue {
             handle: self.object.open_handle()?,

@@ -7,7 +7,8 @@ use crate::{
         self, mp_handle, mp_segment, mp_segment_attach, mp_segment_create, mp_segment_fill,
         mp_segment_interface,
     },
-    Call, Device, Error, Fabric, InterfaceId, Map, MapOptions, Object, Result,
+    Call, CharDevice, Deadline, Device, Error, Fabric, InterfaceId, Map, Notice, Object, Peer,
+    PhysicalRange, ProcessMemory, Protection, Removal, Result, Vouched,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -53,19 +54,19 @@ pub struct SegmentInfo {
 
 /// Memory of this host.
 #[derive(Debug)]
-pub struct Segment<D: Device> {
+pub struct Segment<D: Device = CharDevice> {
     object: Object<D>,
     id: u32,
     len: AtomicU64,
 }
 
 /// Memory that a segment is filled with: addresses and lengths are multiples of a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Filling {
-    /// Memory of this process, at an address.
-    Own(usize),
-    /// Physical memory of a device, at an address.
-    Physical(u64),
+#[derive(Clone, Copy, Debug)]
+pub enum Filling<'a> {
+    /// Memory of this process.
+    Own(ProcessMemory<'a>),
+    /// Physical memory of a device.
+    Physical(PhysicalRange),
 }
 
 impl<D: Device> std::ops::Deref for Segment<D> {
@@ -160,21 +161,39 @@ impl<D: Device> Segment<D> {
     /// there is none that can be written. [`Error::Quota`]: too much is pinned.
     /// [`Error::NotPermitted`]: physical memory is for privileged callers.
     /// [`Error::NotSupported`]: it is the kernel's. [`Error::NoMemory`].
-    pub fn fill(&self, filling: Filling, len: u64) -> Result<()> {
-        let (address, flags) = match filling {
-            Filling::Own(address) => (address as u64, 0),
-            Filling::Physical(address) => (address, sys::MP_FILL_PHYSICAL),
+    pub fn fill(&self, filling: Filling<'_>) -> Result<()> {
+        let (address, length, flags) = match filling {
+            Filling::Own(memory) => (memory.start() as u64, memory.len() as u64, 0),
+            Filling::Physical(range) => (range.start(), range.len(), sys::MP_FILL_PHYSICAL),
         };
         let mut fill = mp_segment_fill {
             handle: self.object.open_handle()?,
             flags,
             address,
-            length: len,
+            length,
             ..Default::default()
         };
-        self.object.device.call(Call::SegmentFill(&mut fill))?;
-        self.len.store(len, Ordering::Relaxed);
+        // SAFETY: Whoever has made the filling vouches for its bytes, and these are they.
+        let fill = unsafe { Vouched::new(&mut fill) };
+        self.object.device.call(Call::SegmentFill(fill))?;
+        self.len.store(length, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Ends it for this process.
+    ///
+    /// # Errors
+    /// [`Error::System`] with `EBUSY`: it is used, and that is not by force. [`Error::NotFound`].
+    pub fn remove(&self, removal: Removal) -> Result<()> {
+        self.object.remove(removal)
+    }
+
+    /// Takes what has happened next to one of its connections, and who is at the other end.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`]; [`Error::NotFound`], also if it is closed meanwhile.
+    pub fn notice(&self, deadline: Deadline) -> Result<(Notice, Peer)> {
+        self.object.notice(deadline)
     }
 
     /// Lets other processes of the user attach to it.
@@ -276,13 +295,13 @@ impl<D: Device> Segment<D> {
         self.object.address(start, len)
     }
 
-    /// Maps whole pages of it.
+    /// Maps whole pages of it; the address `hint` is tried first, unless it is 0.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Invalid`]: beyond its end, and those of `mmap()`.
-    pub fn map(&self, start: u64, len: u64, options: MapOptions) -> Result<Map> {
+    pub fn map<P: Protection>(&self, start: u64, len: u64, hint: usize) -> Result<Map<P>> {
         let offset = self.info(None)?.offset;
         let offset = offset.checked_add(start).ok_or(Error::Invalid)?;
-        Ok(self.object.device.map_with(offset, len, options)?)
+        Ok(self.object.device.map(offset, len, hint)?)
     }
 }

@@ -4,18 +4,10 @@
 
 use crate::{
     sys::{self, mp_handle, mp_session, mp_session_access, mp_session_address, mp_session_open},
-    wait, Call, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Map, PciFunction, Result,
-    Target,
+    Call, CharDevice, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Map, Object,
+    PciFunction, PhysicalRange, Result, Vouched,
 };
-use rustix::fd::BorrowedFd;
-use std::{
-    fmt,
-    ops::RangeInclusive,
-    sync::{
-        atomic::{AtomicBool, Ordering},
-        Arc,
-    },
-};
+use std::{ops::RangeInclusive, sync::Arc};
 
 /// Most bytes that a window is posted with.
 pub const WINDOW_DATA_MAX: usize = sys::MP_WINDOW_DATA_MAX as usize;
@@ -70,7 +62,7 @@ impl TryFrom<u32> for Location {
 /// What a session is to be. Sizes that are not set are 0: no such window.
 #[must_use = "a request does nothing until it is opened"]
 #[derive(Debug)]
-pub struct SessionRequest<'a, D> {
+pub struct SessionRequest<'a, D = CharDevice> {
     device: &'a Arc<D>,
     open: mp_session_open,
     data: &'a [u8],
@@ -136,10 +128,10 @@ impl<'a, D: Device> SessionRequest<'a, D> {
 
     /// A server's local window is a range of physical addresses of this host. Needs
     /// `CAP_SYS_RAWIO`.
-    pub fn physical(mut self, address: u64, size: u64) -> Self {
+    pub fn physical(mut self, range: PhysicalRange) -> Self {
         self.open.location = sys::MP_LOCATION_PHYSICAL;
-        self.open.address = address;
-        self.local(size..=size)
+        self.open.address = range.start();
+        self.local(range.len()..=range.len())
     }
 
     /// A client reaches physical addresses that a server has named.
@@ -157,13 +149,12 @@ impl<'a, D: Device> SessionRequest<'a, D> {
     /// [`Error::NotSupported`]: the peer cannot reach them; [`Error::UidTaken`];
     /// [`Error::NoPartner`]: a client found nobody; [`Error::Quota`], [`Error::NoMemory`].
     pub fn open(mut self) -> Result<Session<D>> {
-        self.device
-            .call(Call::SessionOpen(&mut self.open, self.data))?;
+        // SAFETY: Its only address is that of a range that somebody vouches for.
+        let open = unsafe { Vouched::new(&mut self.open) };
+        self.device.call(Call::SessionOpen(open, self.data))?;
         Ok(Session {
-            device: Arc::clone(self.device),
-            handle: self.open.handle,
+            object: Object::new(self.device, self.open.handle),
             uid: self.open.uid,
-            closed: AtomicBool::new(false),
         })
     }
 }
@@ -203,21 +194,24 @@ bitflags::bitflags! {
     }
 }
 
-/// A session; dropping closes it. Maps of its windows have to be dropped by their owner, and
+/// A session; dropping closes it. Calls that wait when it is closed end with
+/// [`Error::NotFound`]. Its handle is unique on this host and never 0. Maps of its windows have to be dropped by their owner, and
 /// stay usable until then also if the partner or the link has gone.
-pub struct Session<D: Device> {
-    device: Arc<D>,
-    handle: u32,
+#[derive(Debug)]
+pub struct Session<D: Device = CharDevice> {
+    object: Object<D>,
     uid: u32,
-    closed: AtomicBool,
+}
+
+impl<D: Device> std::ops::Deref for Session<D> {
+    type Target = Object<D>;
+
+    fn deref(&self) -> &Object<D> {
+        &self.object
+    }
 }
 
 impl<D: Device> Session<D> {
-    /// The session's number, unique on this host and never 0.
-    pub fn handle(&self) -> u32 {
-        self.handle
-    }
-
     /// The unique identifier of the session on this host.
     pub fn uid(&self) -> u32 {
         self.uid
@@ -226,13 +220,13 @@ impl<D: Device> Session<D> {
     /// How the session stands; takes no event.
     ///
     /// # Errors
-    /// [`Error::NotFound`]: closed, as of all calls below.
+    /// [`Error::NotFound`]: closed, as of all calls.
     pub fn state(&self) -> Result<SessionState> {
         let mut session = mp_session {
             handle: self.open_handle()?,
             ..Default::default()
         };
-        self.device.call(Call::Session(&mut session))?;
+        self.object.device.call(Call::Session(&mut session))?;
         let place = |size, offset| (size > 0).then_some(WindowPlace { size, offset });
         Ok(SessionState {
             events: EventMask::from_bits_retain(session.events),
@@ -242,45 +236,13 @@ impl<D: Device> Session<D> {
         })
     }
 
-    /// Waits until an event of the mask is there; gives those that are, and takes what can be
-    /// taken.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`]: also if it is closed meanwhile. [`Error::TimedOut`].
-    /// [`Error::NotPaired`]: no partner, and the mask has not `PAIRED`.
-    pub fn wait(&self, mask: EventMask, deadline: Deadline) -> Result<EventMask> {
-        let target = Target::Session(self.open_handle()?);
-        wait::wait(&*self.device, target, mask, 0, deadline)
-    }
-
     /// As [`wait()`](Self::wait), but gives and takes only the most important event: `CLOSED`
     /// before `DOWN` before `SIGNAL`.
     ///
     /// # Errors
     /// As [`wait()`](Self::wait).
     pub fn wait_one(&self, mask: EventMask, deadline: Deadline) -> Result<EventMask> {
-        let target = Target::Session(self.open_handle()?);
-        wait::wait(&*self.device, target, mask, sys::MP_WAIT_ONE, deadline)
-    }
-
-    /// Signals an eventfd whenever an event of the mask comes, and at once if one is there;
-    /// without an eventfd no longer.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`]; [`Error::System`] with `EBADF`: not an eventfd.
-    pub fn notify(&self, mask: EventMask, eventfd: Option<BorrowedFd<'_>>) -> Result<()> {
-        let target = Target::Session(self.open_handle()?);
-        wait::notify(&*self.device, target, mask, eventfd)
-    }
-
-    /// Reports events of the mask to [`Events`](crate::Events) by a cookie; with an empty mask no
-    /// longer.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`].
-    pub fn watch(&self, mask: EventMask, cookie: u64) -> Result<()> {
-        let target = Target::Session(self.open_handle()?);
-        wait::watch(&*self.device, target, mask, cookie)
+        self.wait_by(sys::MP_WAIT_ONE, mask, deadline)
     }
 
     /// Wakes the partner, once all that this process has written before is in its memory.
@@ -293,7 +255,8 @@ impl<D: Device> Session<D> {
             handle: self.open_handle()?,
             ..Default::default()
         };
-        self.device
+        self.object
+            .device
             .call(Call::Signal(&mut handle))
             .map_err(Error::from)
     }
@@ -327,8 +290,9 @@ impl<D: Device> Session<D> {
     /// Those of `mmap()`.
     pub fn map(&self, window: WindowPlace) -> Result<Map> {
         self.open_handle()?;
-        self.device
-            .map(window.offset, window.size)
+        self.object
+            .device
+            .map(window.offset, window.size, 0)
             .map_err(Error::from)
     }
 
@@ -343,7 +307,9 @@ impl<D: Device> Session<D> {
             handle: self.open_handle()?,
             ..Default::default()
         };
-        self.device.call(Call::SessionAddress(&mut address))?;
+        self.object
+            .device
+            .call(Call::SessionAddress(&mut address))?;
         Ok(address.address)
     }
 
@@ -360,51 +326,9 @@ impl<D: Device> Session<D> {
             pci_devfn: device.device << 3 | device.function & 7,
             ..Default::default()
         };
-        self.device
+        self.object
+            .device
             .call(Call::SessionAccess(&mut access))
             .map_err(Error::from)
-    }
-
-    /// Closes the session, also while other threads wait for it; their calls end with
-    /// [`Error::NotFound`].
-    ///
-    /// # Errors
-    /// [`Error::NotFound`]: it is closed already.
-    pub fn close(&self) -> Result<()> {
-        let mut handle = mp_handle {
-            handle: self.handle,
-            ..Default::default()
-        };
-        // The number may name another session from then on.
-        if self.closed.swap(true, Ordering::AcqRel) {
-            return Err(Error::NotFound);
-        }
-        self.device
-            .call(Call::Close(&mut handle))
-            .map_err(Error::from)
-    }
-
-    /// The handle, unless the session is closed.
-    fn open_handle(&self) -> Result<u32> {
-        match self.closed.load(Ordering::Acquire) {
-            false => Ok(self.handle),
-            true => Err(Error::NotFound),
-        }
-    }
-}
-
-impl<D: Device> Drop for Session<D> {
-    fn drop(&mut self) {
-        // Closed before, or the context has ended: nothing is left to be done.
-        let _ = self.close();
-    }
-}
-
-impl<D: Device> fmt::Debug for Session<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session")
-            .field("handle", &self.handle)
-            .field("uid", &self.uid)
-            .finish_non_exhaustive()
     }
 }

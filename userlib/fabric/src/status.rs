@@ -3,13 +3,12 @@
 //! The status words of a context: states that are read without a call.
 
 use crate::{
-    sys::mp_info, Call, ConnectionState, Device, Fabric, Map, MapOptions, QueueState, Result,
+    sys::mp_info, Call, ConnectionState, Device, Fabric, Map, QueueState, ReadOnly, Result,
 };
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The mapped words.
 #[derive(Debug)]
-pub struct Status(Map);
+pub struct Status(Map<ReadOnly>);
 
 /// A word at some moment. Two that are equal tell that a connection has not ceased to be
 /// operational between them.
@@ -48,26 +47,14 @@ impl<D: Device> Fabric<D> {
         if info.status_length == 0 {
             return Ok(None);
         }
-        let options = MapOptions {
-            read_only: true,
-            ..MapOptions::default()
-        };
         let (offset, len) = (info.status_offset, info.status_length);
-        Ok(Some(Status(self.device.map_with(offset, len, options)?)))
+        Ok(Some(Status(self.device.map(offset, len, 0)?)))
     }
 }
 
 impl Status {
     /// The word at so many bytes; nothing beyond the end, or where none begins.
     pub fn word(&self, at: u32) -> Option<StatusWord> {
-        let at = at as usize;
-        let end = at.checked_add(size_of::<u64>())?;
-        if end > self.0.len() || at % align_of::<AtomicU64>() != 0 {
-            return None;
-        }
-        // SAFETY: The word lies in the mapping, which begins at a page and lives as long as this
-        // borrow; the kernel writes it by whole words, and this process only reads it.
-        let word = unsafe { AtomicU64::from_ptr(self.0.as_ptr().add(at).cast()) };
-        Some(StatusWord(word.load(Ordering::Acquire)))
+        self.0.load(at as usize).map(StatusWord)
     }
 }

@@ -42,7 +42,7 @@ impl Target {
     /// The number and the flags by which the kernel knows it.
     fn number(self) -> (u32, u32) {
         match self {
-            Target::Session(handle) | Target::Object(handle) => (handle, 0),
+            Target::Object(handle) => (handle, 0),
             Target::Interface(id) => (id.0, sys::MP_WAIT_INTERFACE),
         }
     }

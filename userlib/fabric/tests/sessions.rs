@@ -5,7 +5,7 @@
 use mio::{unix::SourceFd, Interest, Poll, Token};
 use mp_fabric::{
     sys::mp_event, Access, Call, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Location,
-    Map, MapOptions, PciFunction, Role, SIZE_MAX,
+    Map, PciFunction, PhysicalRange, Protection, Role, SIZE_MAX,
 };
 use mp_fabric_fake::{FakeDevice, Host, World, LOOPBACK};
 use rustix::{
@@ -211,7 +211,9 @@ fn refusals_have_names() {
     let server = || a.fabric.server(a.interface, PROTOCOL).uid(3).local(1..=1);
     let _posted = server().open().unwrap();
     assert_eq!(refused(server()), Error::UidTaken);
-    let physical = || a.fabric.server(a.interface, PROTOCOL).physical(0x1000, 16);
+    // SAFETY: The hosts are in this process, and have no physical memory.
+    let range = unsafe { PhysicalRange::new(0x1000, 16) };
+    let physical = || a.fabric.server(a.interface, PROTOCOL).physical(range);
     world.set_reachable(false);
     assert_eq!(refused(physical()), Error::NotSupported);
     world.set_privileged(false);
@@ -373,8 +375,8 @@ impl Device for Counting {
         self.0.call(call)
     }
 
-    fn map_with(&self, offset: u64, len: u64, options: MapOptions) -> Result<Map, Errno> {
-        self.0.map_with(offset, len, options)
+    fn map<P: Protection>(&self, offset: u64, len: u64, hint: usize) -> Result<Map<P>, Errno> {
+        self.0.map(offset, len, hint)
     }
 
     fn read(&self, events: &mut Vec<mp_event>) -> Result<(), Errno> {

@@ -13,9 +13,18 @@ use crate::{
 use mp_c_abi::{Input, Out, Room};
 use mp_fabric::Device;
 use pximc::{
-    Access, Deadline, Error, Interface, Result, Session, SessionEvent, Sizes, WINDOW_DATA_MAX,
+    Access, Deadline, Error, Interface, PhysicalRange, Result, Session, SessionEvent, Sizes,
 };
-use std::ffi::c_void;
+use std::{ffi::c_void, time::Duration};
+
+/// Until when a call waits for a time in milliseconds.
+fn deadline(milliseconds: u32) -> Deadline {
+    match milliseconds {
+        0 => Deadline::PAST,
+        sys::PXIMC_TIMEOUT_INFINITE => Deadline::NEVER,
+        finite => Deadline::after(Duration::from_millis(finite.into())),
+    }
+}
 
 fn interface<D: Device>(process: &Process<D>, id: u32) -> Result<Interface<D>> {
     process.context()?.library.interface(id)
@@ -199,30 +208,22 @@ pub fn request_window_logical_as_peer<D: Device>(
     })
 }
 
-/// Physical addresses that a server offers.
-#[derive(Clone, Copy, Debug)]
-pub struct Range {
-    pub address: u64,
-    pub size: u64,
-}
-
 /// `PXIMC_requestWindowPhysicalAsServer`
 pub fn request_window_physical_as_server<D: Device>(
     process: &Process<D>,
     id: u32,
     protocol: u32,
-    range: Range,
+    range: PhysicalRange,
     uid: u32,
     data: Input<u8>,
     number: Out<u32>,
 ) -> Outcome {
     let sizes = Sizes {
-        max_local: range.size,
+        max_local: range.len(),
         ..Sizes::default()
     };
     request(process, id, sizes, number, |interface| {
-        let (data, Range { address, size }) = (window_data(data)?, range);
-        Ok(interface.request_physical_as_server(protocol, size, uid, address, &data)?)
+        Ok(interface.request_physical_as_server(protocol, range, uid, &data.read()?)?)
     })
 }
 
@@ -282,7 +283,8 @@ pub fn wait_for_connection<D: Device>(
         local.required()?;
     }
     let connection = entry.session.wait_for_connection(deadline)?;
-    let address = |map: &Option<std::sync::Arc<pximc::Map>>| map.as_ref().map(|map| map.as_ptr());
+    let address =
+        |map: &Option<std::sync::Arc<pximc::Map>>| map.as_ref().map(|map| map.as_mut_ptr());
     remote.write(address(&connection.remote), connection.remote_size);
     local.write(address(&connection.local), connection.local_size);
     Ok(())

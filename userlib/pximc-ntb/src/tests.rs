@@ -10,7 +10,8 @@ mod sessions;
 mod windows;
 
 use crate::{
-    functions::{self, Range, WindowOutput},
+    buffer::{Buffer, Input, Output},
+    functions::{self, WindowOutput},
     process::{Open, Process},
     status,
     sys::*,
@@ -208,7 +209,9 @@ impl Side {
     fn physical_server(&self, address: u64, size: u64, uid: u32, data: &[u8]) -> Answer<u32> {
         let (id, mut number) = (self.interface, SENTINEL);
         let (data, out) = (input(data), output(&mut number));
-        let (process, range) = (self.process(), Range { address, size });
+        // SAFETY: The hosts are in this process, and have no physical memory.
+        let range = unsafe { pximc::PhysicalRange::new(address, size) };
+        let process = self.process();
         let outcome = functions::request_window_physical_as_server(
             process, id, PROTOCOL, range, uid, data, out,
         );

@@ -7,12 +7,13 @@
 
 use crate::{pci_names, Error, Result, Session};
 use mp_fabric::{
-    Deadline, Device, EventMask, Fabric, InterfaceId, SessionRequest, Window, WINDOW_DATA_MAX,
+    CharDevice, Deadline, Device, EventMask, Fabric, InterfaceId, PhysicalRange, SessionRequest,
+    Window, WINDOW_DATA_MAX,
 };
 
 /// The local end of a link.
 #[derive(Debug)]
-pub struct Interface<D> {
+pub struct Interface<D = CharDevice> {
     fabric: Fabric<D>,
     id: InterfaceId,
 }
@@ -191,7 +192,7 @@ impl<D: Device> Interface<D> {
         Session::open(&self.fabric, self.id, sizes.of(request), true)
     }
 
-    /// Posts a window to `size` bytes at a physical address of this system.
+    /// Posts a window to physical addresses of this system.
     ///
     /// # Errors
     /// In this order: [`Error::InvalidInterface`], [`Error::InvalidArgument`],
@@ -200,22 +201,17 @@ impl<D: Device> Interface<D> {
     pub fn request_physical_as_server(
         &self,
         protocol: u32,
-        size: u64,
+        range: PhysicalRange,
         uid: u32,
-        address: u64,
         data: &[u8],
     ) -> Result<Session<D>> {
         check_data(data)?;
+        let (address, size) = (range.start(), range.len());
         if size == 0 || address == 0 || address.checked_add(size - 1).is_none() {
             return Err(Error::InvalidArgument);
         }
         let request = self.fabric.server(self.id, protocol).uid(uid).data(data);
-        Session::open(
-            &self.fabric,
-            self.id,
-            request.physical(address, size),
-            false,
-        )
+        Session::open(&self.fabric, self.id, request.physical(range), false)
     }
 
     /// Pairs with a physical server of the other system, by its unique identifier unless that is

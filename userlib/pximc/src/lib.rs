@@ -42,10 +42,14 @@ mod session;
 
 pub use error::{Error, Result};
 pub use interface::{Information, Interface, InterfaceEvents, Sizes};
-pub use mp_fabric::{Access, Deadline, Location, Map, Role, Window, SIZE_MAX, WINDOW_DATA_MAX};
+#[cfg(target_pointer_width = "64")]
+pub use mp_fabric::vm_memory;
+pub use mp_fabric::{
+    Access, CharDevice, Deadline, Device, Fabric, InterfaceId, Location, Map, PciFunction, PciIds,
+    PhysicalRange, Remote, Role, Window, SIZE_MAX, WINDOW_DATA_MAX,
+};
 pub use session::{Connection, Session, SessionEvent};
 
-use mp_fabric::{CharDevice, Device, Fabric, InterfaceId};
 use std::env;
 
 /// Set to 1, the loopback interface is one of PXImc's: both ends of it are this system.

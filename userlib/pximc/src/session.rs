@@ -4,8 +4,8 @@
 
 use crate::{Error, Result};
 use mp_fabric::{
-    Access, Deadline, Device, EventMask, Fabric, InterfaceId, Map, PciFunction, SessionRequest,
-    WindowPlace,
+    Access, CharDevice, Deadline, Device, EventMask, Fabric, InterfaceId, Map, PciFunction,
+    SessionRequest, WindowPlace,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -47,7 +47,7 @@ enum Windows {
 
 /// The use of a pair of windows. Dropping it closes.
 #[derive(Debug)]
-pub struct Session<D: Device> {
+pub struct Session<D: Device = CharDevice> {
     session: mp_fabric::Session<D>,
     fabric: Fabric<D>,
     interface: InterfaceId,

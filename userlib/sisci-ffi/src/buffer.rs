@@ -3,6 +3,7 @@
 //! Memory of the caller. Whoever makes such a value vouches for the pointer; from then on it is
 //! safe to use, because it is written only as far as it goes and never read as anything.
 
+use mp_fabric::ProcessMemory;
 use sisci::{Error, Result};
 use std::{ffi::c_void, ptr, slice};
 use vm_memory::VolatileSlice;
@@ -80,9 +81,11 @@ impl Bytes {
         self.len
     }
 
-    /// Where they are.
-    pub fn address(self) -> usize {
-        self.start.addr()
+    /// The bytes, for a transfer that goes on when the function has returned.
+    pub fn lent(&self) -> ProcessMemory<'_> {
+        // SAFETY: Promised to `new()`; a program that starts a transfer keeps the memory until it
+        // ends, and the transfer only reads.
+        unsafe { ProcessMemory::new(self.start.expose_provenance(), self.len) }
     }
 
     /// Refuses NULL, unless there are no bytes.

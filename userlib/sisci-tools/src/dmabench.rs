@@ -102,7 +102,7 @@ impl Options {
 struct Source<D: Device> {
     segment: LocalSegment<D>,
     map: Map<D>,
-    memory: Vec<u8>,
+    memory: mp_fabric::Map,
 }
 
 impl<D: Device> Source<D> {
@@ -116,10 +116,11 @@ impl<D: Device> Source<D> {
         let prepared = segment.prepare(side.options.adapter());
         prepared.called("SCIPrepareSegment")?;
         let map = segment.map(0, size, 0, MapFlags::empty());
+        let memory = mp_fabric::Map::allocate(size);
         Ok(Source {
             map: map.called("SCIMapLocalSegment")?,
             segment,
-            memory: vec![0; size],
+            memory: memory.map_err(|error| Failure::Wrong(error.to_string()))?,
         })
     }
 
@@ -132,7 +133,7 @@ impl<D: Device> Source<D> {
             Err(error) => Err(Failure::Wrong(error.to_string())),
         };
         match kind {
-            Kind::Memory => fill(VolatileSlice::from(&mut self.memory[..])),
+            Kind::Memory => fill(self.memory.volatile()),
             Kind::Dma | Kind::Vector | Kind::Series => {
                 self.map.with(fill).called("SCIMapLocalSegment")?
             }
@@ -141,7 +142,9 @@ impl<D: Device> Source<D> {
 
     fn close(self) -> Outcome {
         self.map.unmap().called("SCIUnmapSegment")?;
-        self.segment.remove(false).called("SCIRemoveSegment")
+        self.segment
+            .remove(sisci::Removal::Unused)
+            .called("SCIRemoveSegment")
     }
 }
 
@@ -178,7 +181,7 @@ impl Options {
         pieces: &[Piece],
     ) -> Outcome {
         let from = match kind {
-            Kind::Memory => DmaSource::Memory(source.memory.as_ptr() as usize),
+            Kind::Memory => DmaSource::Memory(source.memory.memory()),
             Kind::Dma | Kind::Vector | Kind::Series => DmaSource::Segment(&source.segment),
         };
         let started = queue.start(from, &mirror.segment, pieces, None);

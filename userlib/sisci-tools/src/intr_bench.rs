@@ -48,7 +48,7 @@ impl Options {
         let other = self.pair.other_id();
         let remote = side.connect("SCIConnectInterrupt", || {
             side.desc
-                .connect_interrupt(node, adapter, other, INFINITE, false)
+                .connect_interrupt(node, adapter, other, INFINITE, sisci::Triggers::Merged)
         })?;
 
         let rounds = 0..self.rounds.rounds;

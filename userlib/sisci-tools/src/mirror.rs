@@ -90,7 +90,9 @@ pub fn serve<D: Device>(side: &Side<'_, D>, size: usize) -> Outcome {
     answer_all(side, &questions, &map)?;
 
     map.unmap().called("SCIUnmapSegment")?;
-    side.remove("SCIRemoveSegment", || segment.remove(false))?;
+    side.remove("SCIRemoveSegment", || {
+        segment.remove(sisci::Removal::Unused)
+    })?;
     side.remove("SCIRemoveDataInterrupt", || questions.remove())
 }
 
@@ -104,7 +106,7 @@ fn answer_all<D: Device>(
     loop {
         let mut room = [0; QUESTION];
         let received = questions.wait(&mut room, options.patience);
-        let len = received.called("SCIWaitForDataInterrupt")?.unwrap_or(0);
+        let len = received.called("SCIWaitForDataInterrupt")?;
         let question = room.get(..len).and_then(asked);
         let (turn, size) = match question {
             Some((turn, size)) if size <= map.size() => (turn, size),
@@ -122,7 +124,13 @@ fn answer_all<D: Device>(
             Some(connected) => connected,
             None => answer.insert(
                 side.desc
-                    .connect_interrupt(options.node, options.adapter(), options.id, INFINITE, false)
+                    .connect_interrupt(
+                        options.node,
+                        options.adapter(),
+                        options.id,
+                        INFINITE,
+                        sisci::Triggers::Merged,
+                    )
                     .called("SCIConnectInterrupt")?,
             ),
         };

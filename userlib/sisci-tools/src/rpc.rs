@@ -138,8 +138,8 @@ impl<D: Device> Line<'_, D> {
 
     fn receive(&mut self) -> Outcome<&[u8]> {
         let received = self.local.wait(&mut self.room, self.patience);
-        let received = received.called("SCIWaitForDataInterrupt")?;
-        let message = received.ok().and_then(|len| self.room.get(..len));
+        let len = received.called("SCIWaitForDataInterrupt")?;
+        let message = self.room.get(..len);
         message.ok_or_else(|| Failure::Wrong("a message is too long".into()))
     }
 

@@ -89,7 +89,7 @@ impl Options {
         other.unmap().called("SCIUnmapSegment")?;
         remote.disconnect().called("SCIDisconnectSegment")?;
         own.unmap().called("SCIUnmapSegment")?;
-        side.remove("SCIRemoveSegment", || local.remove(false))
+        side.remove("SCIRemoveSegment", || local.remove(sisci::Removal::Unused))
     }
 }
 

@@ -138,7 +138,9 @@ impl Options {
         out.event("disconnected", node)?;
 
         map.unmap().called("SCIUnmapSegment")?;
-        side.remove("SCIRemoveSegment", || segment.remove(false))?;
+        side.remove("SCIRemoveSegment", || {
+            segment.remove(sisci::Removal::Unused)
+        })?;
         out.event("removed", 0)
     }
 

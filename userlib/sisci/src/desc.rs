@@ -11,7 +11,7 @@ use crate::{
     users::{User, Users},
     Config, Error, Result, ADAPTERS, ANSWER,
 };
-use mp_fabric::{Deadline, Device, Fabric, Interface, InterfaceId, Peer, Status};
+use mp_fabric::{CharDevice, Deadline, Device, Fabric, Interface, InterfaceId, Peer, Status};
 use std::{
     fmt, fs,
     sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
@@ -24,7 +24,7 @@ const SELF: &str = "/sys/kernel/mp/self";
 const BIG_ENDIAN: bool = cfg!(target_endian = "big");
 
 /// A channel to the driver. Copies are the same one.
-pub struct Desc<D: Device> {
+pub struct Desc<D: Device = CharDevice> {
     pub(crate) context: Arc<Context<D>>,
     users: Users,
 }

@@ -10,7 +10,9 @@ use crate::{
     wait::Waits,
     Action, Desc, Error, LocalSegment, RemoteSegment, Result,
 };
-use mp_fabric::{Connection, Copy, Deadline, Device, EventMask, InterfaceId, Queue, QueueState};
+use mp_fabric::{
+    CharDevice, Copy, Device, EventMask, InterfaceId, ProcessMemory, Queue, QueueState,
+};
 use rustix::io::Errno;
 use std::{
     fmt,
@@ -55,11 +57,11 @@ impl DmaState {
 
 /// Where a transfer comes from.
 #[derive(Debug)]
-pub enum DmaSource<'a, D: Device> {
+pub enum DmaSource<'a, D: Device = CharDevice> {
     /// A local segment; it has to be prepared.
     Segment(&'a LocalSegment<D>),
-    /// Memory of this process at an address, which is only read, until the transfer ends.
-    Memory(usize),
+    /// Memory of this process, which is only read, until the transfer ends.
+    Memory(ProcessMemory<'a>),
 }
 
 /// A piece of a transfer, in bytes.
@@ -79,27 +81,26 @@ fn copies<D: Device>(
     remote: &RemoteSegment<D>,
     pieces: &[Piece],
 ) -> Result<Vec<Copy>> {
-    let (base, room) = match source {
+    let room = match source {
         DmaSource::Segment(segment) => {
             segment.filled()?;
-            (0, segment.size())
+            segment.size()
         }
-        DmaSource::Memory(address) => (*address, usize::MAX),
+        DmaSource::Memory(memory) => memory.len(),
     };
     let fits = |start: usize, size: usize, room: usize| {
         start.checked_add(size).is_some_and(|end| end <= room)
     };
     let mut copies = Vec::with_capacity(pieces.len());
     for piece in pieces {
-        let local = base.checked_add(piece.local).ok_or(Error::OutOfRange)?;
-        if !fits(local, piece.size, room) || !fits(piece.remote, piece.size, remote.size()) {
+        if !fits(piece.local, piece.size, room) || !fits(piece.remote, piece.size, remote.size()) {
             return Err(Error::OutOfRange);
         }
         if piece.size == 0 {
             return Err(Error::SizeAlignment);
         }
         copies.push(Copy {
-            local: local as u64,
+            local: piece.local as u64,
             remote: piece.remote as u64,
             len: piece.size as u64,
         });
@@ -107,29 +108,11 @@ fn copies<D: Device>(
     Ok(copies)
 }
 
-/// Starts copies of memory of this process, which stays where it is meanwhile. What cannot be
-/// pinned has been read when this returns: more than the user may pin, memory of a device, or
-/// all of it if the driver does not pin.
-fn start_from_memory<D: Device>(
-    queue: &Queue<D>,
-    connection: &Connection<D>,
-    copies: &[Copy],
-) -> mp_fabric::Result<()> {
-    match queue.start_pinned(connection, copies) {
-        Err(
-            mp_fabric::Error::Quota
-            | mp_fabric::Error::System(Errno::FAULT)
-            | mp_fabric::Error::Invalid,
-        ) => queue.start_from_memory(connection, copies),
-        other => other,
-    }
-}
-
 /// A callback for the end of a transfer.
 type Callback = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// Transfers, one after the other. Copies are the same queue.
-pub struct DmaQueue<D: Device>(Arc<Inner<D>>);
+pub struct DmaQueue<D: Device = CharDevice>(Arc<Inner<D>>);
 
 pub(crate) struct Inner<D: Device> {
     desc: Desc<D>,
@@ -339,7 +322,7 @@ impl<D: Device> DmaQueue<D> {
         let queue = &driven.queue;
         let started = match &source {
             DmaSource::Segment(segment) => queue.start(segment.segment(), connection, &copies),
-            DmaSource::Memory(_) => start_from_memory(queue, connection, &copies),
+            DmaSource::Memory(memory) => queue.start_from_memory(*memory, connection, &copies),
         };
         started.map_err(|error| match error {
             mp_fabric::Error::System(Errno::BUSY) => Error::IllegalOperation,

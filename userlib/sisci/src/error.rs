@@ -15,18 +15,24 @@ macro_rules! errors {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Error {
             $(#[doc = $text] $variant,)*
+            /// A message has no room, and stays.
+            TooLong {
+                /// Its length in bytes.
+                len: usize,
+            },
             /// The operating system has refused; the error tells why.
             System(Errno),
         }
 
         impl Error {
-            /// All errors except for [`Error::System`].
+            /// All errors that are nothing but a number.
             pub const ALL: &[Error] = &[$(Error::$variant),*];
 
             /// The number that `sisci_error.h` gives it.
             pub const fn code(self) -> u32 {
                 match self {
                     $(Error::$variant => $code,)*
+                    Error::TooLong { .. } => Error::OutOfRange.code(),
                     Error::System(_) => SYSTEM,
                 }
             }
@@ -35,6 +41,7 @@ macro_rules! errors {
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Error::$variant => $name,)*
+                    Error::TooLong { .. } => Error::OutOfRange.name(),
                     Error::System(_) => "SCI_ERR_SYSTEM",
                 }
             }
@@ -42,6 +49,7 @@ macro_rules! errors {
             const fn text(self) -> &'static CStr {
                 match self {
                     $(Error::$variant => c_text(concat!($text, "\0")),)*
+                    Error::TooLong { .. } => Error::OutOfRange.text(),
                     Error::System(_) => c"system error, see errno",
                 }
             }
@@ -133,6 +141,7 @@ impl From<mp_fabric::Error> for Error {
             mp_fabric::Error::NotPermitted => Error::Access,
             mp_fabric::Error::NotSupported => Error::NotSupported,
             mp_fabric::Error::TimedOut => Error::Timeout,
+            mp_fabric::Error::TooLong { len } => Error::TooLong { len },
             // The context is a parent process's, or has ended with its descriptor.
             mp_fabric::Error::Foreign | mp_fabric::Error::Ended => Error::IllegalOperation,
             other => Error::System(Errno::from(other)),

@@ -11,7 +11,10 @@ use crate::{
     wait::{taken, Waits},
     Action, Adapter, Desc, Error, Result, BROADCAST_NODE,
 };
-use mp_fabric::{Connection, Deadline, Device, EventMask, Goal, InterfaceId, Object, Offer};
+use mp_fabric::{
+    CharDevice, Connection, Deadline, Device, EventMask, Goal, InterfaceId, Number, Object, Offer,
+    Removal, Triggers,
+};
 use rustix::io::Errno;
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -49,11 +52,11 @@ impl<D: Device> Local<D> {
         desc: &Desc<D>,
         adapter: u32,
         flags: InterruptFlags,
-        offer: impl Fn(InterfaceId, Option<u32>) -> mp_fabric::Result<Offer<D>>,
+        offer: impl Fn(InterfaceId, Number) -> mp_fabric::Result<Offer<D>>,
     ) -> Result<Self> {
         let user = desc.enter()?;
         let adapter = desc.adapter(adapter)?;
-        let offers = offer_all(&adapter, flags.number, offer)?;
+        let offers = offer_all(&adapter, flags, offer)?;
         Ok(Local {
             desc: desc.clone(),
             number: offers.first().map_or(0, Offer::number),
@@ -77,7 +80,7 @@ impl<D: Device> Local<D> {
         self.users.release(|| {
             let mut busy = false;
             for offer in self.open_offers() {
-                match offer.remove(false) {
+                match offer.remove(Removal::Unused) {
                     Ok(()) => {}
                     Err(mp_fabric::Error::System(Errno::BUSY)) => busy = true,
                     Err(other) => return Err(other.into()),
@@ -103,8 +106,8 @@ impl<D: Device> Drop for Local<D> {
 /// Offers one number at all interfaces.
 fn offer_all<D: Device>(
     adapter: &Adapter,
-    number: Option<u32>,
-    offer: impl Fn(InterfaceId, Option<u32>) -> mp_fabric::Result<Offer<D>>,
+    flags: InterruptFlags,
+    offer: impl Fn(InterfaceId, Number) -> mp_fabric::Result<Offer<D>>,
 ) -> Result<Vec<Offer<D>>> {
     // Those that were in the way stay until the end, so that another number is found.
     let mut rejected = Vec::new();
@@ -112,10 +115,15 @@ fn offer_all<D: Device>(
         let mut offers: Vec<Offer<D>> = Vec::new();
         let mut clash = false;
         for interface in adapter.interfaces() {
-            let wanted = number.or(offers.first().map(Offer::number));
+            let wanted = match flags.number.or(offers.first().map(Offer::number)) {
+                None if flags.shared => Number::AnyShared,
+                None => Number::Any,
+                Some(number) if flags.shared => Number::Shared(number),
+                Some(number) => Number::Own(number),
+            };
             match offer(interface, wanted) {
                 Ok(new) => offers.push(new),
-                Err(mp_fabric::Error::UidTaken) if number.is_none() => {
+                Err(mp_fabric::Error::UidTaken) if flags.number.is_none() => {
                     clash = true;
                     break;
                 }
@@ -136,16 +144,16 @@ type Callback = Box<dyn FnMut() -> Action + Send>;
 type DataCallback = Box<dyn FnMut(&[u8]) -> Action + Send>;
 
 /// An interrupt that other nodes trigger. Copies are the same one.
-pub struct LocalInterrupt<D: Device>(Arc<Local<D>>);
+pub struct LocalInterrupt<D: Device = CharDevice>(Arc<Local<D>>);
 
 /// An interrupt that other nodes trigger with a message. Copies are the same one.
-pub struct LocalDataInterrupt<D: Device>(Arc<Local<D>>);
+pub struct LocalDataInterrupt<D: Device = CharDevice>(Arc<Local<D>>);
 
 /// A connection to an interrupt of a node. Copies are the same one.
-pub struct RemoteInterrupt<D: Device>(Arc<Remote<D>>);
+pub struct RemoteInterrupt<D: Device = CharDevice>(Arc<Remote<D>>);
 
 /// A connection to interrupts with messages of one node or of all. Copies are the same one.
-pub struct RemoteDataInterrupt<D: Device>(Arc<Remote<D>>);
+pub struct RemoteDataInterrupt<D: Device = CharDevice>(Arc<Remote<D>>);
 
 struct Remote<D: Device> {
     connections: Vec<Connection<D>>,
@@ -183,8 +191,11 @@ impl<D: Device> Desc<D> {
         callback: Option<Callback>,
     ) -> Result<LocalInterrupt<D>> {
         let local = Local::new(self, adapter, flags, |interface, number| {
-            let fabric = self.fabric();
-            fabric.offer_event(interface, number, flags.shared, flags.counting)
+            let triggers = match flags.counting {
+                true => Triggers::Counted,
+                false => Triggers::Merged,
+            };
+            self.fabric().offer_event(interface, number, triggers)
         })?;
         let interrupt = LocalInterrupt(Arc::new(local));
         if let Some(mut callback) = callback {
@@ -210,14 +221,14 @@ impl<D: Device> Desc<D> {
         callback: Option<DataCallback>,
     ) -> Result<LocalDataInterrupt<D>> {
         let local = Local::new(self, adapter, flags, |interface, number| {
-            self.fabric().offer_port(interface, number, flags.shared)
+            self.fabric().offer_port(interface, number)
         })?;
         let interrupt = LocalDataInterrupt(Arc::new(local));
         if let Some(mut callback) = callback {
             let local = Arc::downgrade(&interrupt.0);
             let mut room = vec![0; MESSAGE_MAX];
             let run = move || {
-                let len = local.upgrade()?.receive(&mut room).ok()??.ok()?;
+                let len = local.upgrade()?.receive(&mut room).ok()??;
                 Some(callback(room.get(..len)?))
             };
             let waits = &interrupt.0.waits;
@@ -226,22 +237,25 @@ impl<D: Device> Desc<D> {
         Ok(interrupt)
     }
 
-    /// Connects to an interrupt of a node; to one that counts, or to any.
+    /// Connects to an interrupt of a node.
     ///
     /// # Errors
-    /// As [`connect_segment()`](Self::connect_segment); [`Error::ConnectionRefused`]: it does not
-    /// count.
+    /// As [`connect_segment()`](Self::connect_segment); [`Error::ConnectionRefused`]: each trigger
+    /// is to count, and does not.
     pub fn connect_interrupt(
         &self,
         node: u32,
         adapter: u32,
         number: u32,
         milliseconds: u32,
-        counted: bool,
+        triggers: Triggers,
     ) -> Result<RemoteInterrupt<D>> {
         let user = self.enter()?;
         let interface = self.route(adapter, node)?;
-        let goal = Goal::Event { number, counted };
+        let goal = match triggers {
+            Triggers::Merged => Goal::Event(number),
+            Triggers::Counted => Goal::CountedEvent(number),
+        };
         Ok(RemoteInterrupt(Arc::new(Remote {
             connections: vec![connect(self, interface, goal, milliseconds)?],
             users: Users::below(user),
@@ -311,11 +325,11 @@ impl<D: Device> Local<D> {
         Ok(None)
     }
 
-    /// Takes one message, if there is one: its length, or that of one that does not fit.
-    fn receive(&self, room: &mut [u8]) -> Result<Option<std::result::Result<usize, usize>>> {
+    /// Takes one message, if there is one: its length.
+    fn receive(&self, room: &mut [u8]) -> Result<Option<usize>> {
         for offer in self.open_offers().rev() {
             if let Some(received) = taken(offer.receive(room, NOW))? {
-                return Ok(Some(received.map(|message| message.len)));
+                return Ok(Some(received.len));
             }
         }
         Ok(None)
@@ -360,17 +374,12 @@ impl<D: Device> LocalDataInterrupt<D> {
         self.0.number
     }
 
-    /// Waits so many milliseconds for one message: its length, or the length of one that is too
-    /// long for the room and stays.
+    /// Waits so many milliseconds for one message: its length.
     ///
     /// # Errors
-    /// As [`LocalInterrupt::wait`].
-    pub fn wait(
-        &self,
-        room: &mut [u8],
-        milliseconds: u32,
-    ) -> Result<std::result::Result<usize, usize>> {
-        let (waits, deadline) = (&self.0.waits, Deadline::after_milliseconds(milliseconds));
+    /// As [`LocalInterrupt::wait`]; [`Error::TooLong`]: it has no room, and stays.
+    pub fn wait(&self, room: &mut [u8], milliseconds: u32) -> Result<usize> {
+        let (waits, deadline) = (&self.0.waits, deadline(milliseconds));
         waits.wait(self.0.objects(), EventMask::MESSAGE, deadline, || {
             self.0.receive(room)
         })

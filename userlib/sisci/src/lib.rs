@@ -70,10 +70,12 @@ pub use remote::{RemoteEvent, RemoteSegment};
 pub use segment::{LocalEvent, LocalSegment, NewSegment, Reason, Unavailable};
 pub use sequence::{CheckFlags, Sequence, SequenceStatus};
 
-pub use mp_fabric::flush_stores;
+pub use mp_fabric::{
+    flush_stores, vm_memory, CharDevice, ConnectionState, Device, Errno, Fabric, Interface,
+    InterfaceId, PhysicalRange, ProcessMemory, Removal, SegmentState, Triggers,
+};
 
-use mp_fabric::{CharDevice, Device, Fabric};
-use rustix::io::Errno;
+use mp_fabric::Deadline;
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,

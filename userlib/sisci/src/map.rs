@@ -4,12 +4,11 @@
 //! are exact to the byte all the same (SI-MAPL-5).
 
 use crate::{users::Users, Error, LocalSegment, RemoteSegment, Result, Sequence};
-use mp_fabric::{flush_stores, Device, MapOptions};
+use mp_fabric::{flush_stores, CharDevice, Device, Protection, ReadOnly, ReadWrite};
 use std::{
     fmt,
     sync::{atomic::Ordering, Arc, PoisonError, RwLock},
 };
-use vm_memory::Bytes;
 
 /// Bytes of a page; offsets of the driver are multiples of it.
 pub(crate) const PAGE: usize = 4096;
@@ -40,6 +39,19 @@ pub(crate) enum Backing<D: Device> {
     Remote(RemoteSegment<D>),
 }
 
+impl<D: Device> Backing<D> {
+    /// Maps whole pages.
+    fn map<P: Protection>(&self, start: u64, len: u64, hint: usize) -> Result<mp_fabric::Map<P>> {
+        Ok(match self {
+            Backing::Local(segment) => segment.segment().map(start, len, hint),
+            Backing::Remote(segment) if segment.is_operational() => {
+                segment.connection()?.map(start, len, hint)
+            }
+            Backing::Remote(_) => return Err(Error::NotConnected),
+        }?)
+    }
+}
+
 /// Bytes of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Range {
@@ -48,12 +60,12 @@ pub(crate) struct Range {
 }
 
 /// A part of a segment as memory. Copies are the same map.
-pub struct Map<D: Device>(Arc<Inner<D>>);
+pub struct Map<D: Device = CharDevice>(Arc<Inner<D>>);
 
 struct Inner<D: Device> {
     backing: Backing<D>,
     /// None once it is unmapped.
-    memory: RwLock<Option<mp_fabric::Map>>,
+    memory: RwLock<Option<Memory>>,
     /// Of the first byte.
     address: usize,
     /// Of the first byte in the segment.
@@ -61,8 +73,13 @@ struct Inner<D: Device> {
     /// Bytes of the first page that are before the map.
     before: usize,
     size: usize,
-    read_only: bool,
     users: Users,
+}
+
+/// Mapped memory, with what may be done with it.
+enum Memory {
+    Writable(mp_fabric::Map),
+    ReadOnly(mp_fabric::Map<ReadOnly>),
 }
 
 impl<D: Device> Clone for Map<D> {
@@ -108,32 +125,28 @@ pub(crate) fn new<D: Device>(
     if flags.fixed && address % PAGE != before {
         return Err(Error::OffsetAlignment);
     }
-    let options = MapOptions {
-        read_only: flags.read_only,
-        hint: if flags.fixed { address - before } else { 0 },
-    };
+    let hint = if flags.fixed { address - before } else { 0 };
     let start = (offset - before) as u64;
     let len = (before + size).next_multiple_of(PAGE) as u64;
-    let memory = match &backing {
-        Backing::Local(segment) => segment.segment().map(start, len, options),
-        Backing::Remote(segment) => {
-            if !segment.is_operational() {
-                return Err(Error::NotConnected);
-            }
-            segment.connection()?.map(start, len, options)
-        }
-    }?;
+    let (memory, at) = if flags.read_only {
+        let map = backing.map::<ReadOnly>(start, len, hint)?;
+        let at = map.as_ptr();
+        (Memory::ReadOnly(map), at)
+    } else {
+        let map = backing.map::<ReadWrite>(start, len, hint)?;
+        let at = map.as_ptr();
+        (Memory::Writable(map), at)
+    };
     if let Backing::Remote(segment) = &backing {
         segment.maps().fetch_add(1, Ordering::AcqRel);
     }
     Ok(Map(Arc::new(Inner {
-        address: memory.as_ptr() as usize + before,
+        address: at as usize + before,
         backing,
         memory: RwLock::new(Some(memory)),
         offset,
         before,
         size,
-        read_only: flags.read_only,
         users: Users::below(user),
     })))
 }
@@ -208,19 +221,34 @@ impl<D: Device> Map<D> {
     /// time, and what is written may have to be flushed ([`flush_stores`]).
     ///
     /// # Errors
-    /// [`Error::IllegalParameter`]: it is unmapped.
+    /// [`Error::IllegalParameter`]: it is unmapped. [`Error::IllegalOperation`]: it is read-only.
     pub fn with<R>(&self, work: impl FnOnce(vm_memory::VolatileSlice<'_>) -> R) -> Result<R> {
+        self.held(|memory| match memory {
+            Memory::Writable(map) => {
+                let part = map.volatile().subslice(self.0.before, self.0.size);
+                Ok(work(part.map_err(|_| Error::OutOfRange)?))
+            }
+            Memory::ReadOnly(_) => Err(Error::IllegalOperation),
+        })
+    }
+
+    /// Works on the memory, however it is mapped.
+    fn held<R>(&self, work: impl FnOnce(&Memory) -> Result<R>) -> Result<R> {
         let memory = self.0.memory.read();
         let memory = memory.unwrap_or_else(PoisonError::into_inner);
-        let whole = memory.as_ref().ok_or(Error::IllegalParameter)?;
-        let part = whole.volatile().subslice(self.0.before, self.0.size);
-        Ok(work(part.map_err(|_| Error::OutOfRange)?))
+        work(memory.as_ref().ok_or(Error::IllegalParameter)?)
     }
 
     /// Reads one byte, and so pushes everything that was written before to where it belongs.
     pub(crate) fn read_back(&self) {
+        let at = self.0.before;
         // What is unmapped has nothing that is on its way.
-        let _ = self.with(|memory| memory.load::<u8>(0, Ordering::SeqCst).is_ok());
+        let _ = self.held(|memory| {
+            Ok(match memory {
+                Memory::Writable(map) => map.read_back(at),
+                Memory::ReadOnly(map) => map.read_back(at),
+            })
+        });
     }
 
     fn check(&self, offset: usize, size: usize) -> Result<()> {
@@ -247,8 +275,9 @@ impl<D: Device> Map<D> {
         if sequence.is_some_and(|sequence| !sequence.is_of(self)) {
             return Err(Error::IllegalParameter);
         }
-        if self.0.read_only {
-            return Err(Error::IllegalOperation);
+        // Before a sequence is started.
+        if sequence.is_some() {
+            self.with(|_| ())?;
         }
         self.checked(sequence, || {
             self.with(|memory| {
@@ -276,11 +305,14 @@ impl<D: Device> Map<D> {
             return Err(Error::IllegalParameter);
         }
         self.checked(sequence, || {
-            self.with(|memory| {
-                if let Ok(from) = memory.subslice(offset, room.len()) {
-                    from.copy_to_volatile_slice(room);
-                }
-            })
+            let at = self.0.before + offset;
+            let read = |memory: &Memory| {
+                Ok(match memory {
+                    Memory::Writable(map) => map.read(at, room),
+                    Memory::ReadOnly(map) => map.read(at, room),
+                })
+            };
+            self.held(read)?.map_err(Error::System)
         })
     }
 

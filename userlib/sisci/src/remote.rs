@@ -5,14 +5,15 @@
 
 use crate::{
     desc::no_call,
+    dispatch::NOW,
     map::{self, Backing},
     users::Users,
-    wait::{next_notice, Waits},
+    wait::{taken, Waits},
     Action, Desc, Error, Map, MapFlags, Reason, Result, ANSWER,
 };
 use mp_fabric::{
-    Connection, ConnectionInfo, ConnectionState, Deadline, Device, EventMask, Goal, InterfaceId,
-    Object, StatusWord,
+    CharDevice, Connection, ConnectionInfo, ConnectionState, Deadline, Device, EventMask, Goal,
+    InterfaceId, Object, StatusWord,
 };
 use rustix::io::Errno;
 use std::{
@@ -46,7 +47,7 @@ impl From<Reason> for RemoteEvent {
 pub(crate) type Callback = Box<dyn FnMut(RemoteEvent) -> Action + Send>;
 
 /// A connection to a segment. Copies are the same one.
-pub struct RemoteSegment<D: Device>(Arc<Inner<D>>);
+pub struct RemoteSegment<D: Device = CharDevice>(Arc<Inner<D>>);
 
 struct Inner<D: Device> {
     desc: Desc<D>,
@@ -263,8 +264,8 @@ impl<D: Device> Inner<D> {
         let Some(linked) = self.link.get() else {
             return Ok(None);
         };
-        let notice = next_notice(&linked.connection)?;
-        Ok(notice.map(|(notice, _)| Reason::from(notice).into()))
+        let notice = taken(linked.connection.notice(NOW))?;
+        Ok(notice.map(|notice| Reason::from(notice).into()))
     }
 }
 

@@ -4,12 +4,16 @@
 
 use crate::{
     desc::no_call,
+    dispatch::NOW,
     map::{self, Backing, PAGE},
     users::Users,
-    wait::{next_notice, Waits},
+    wait::{taken, Waits},
     Action, Desc, Error, Map, MapFlags, Result,
 };
-use mp_fabric::{Deadline, Device, EventMask, Filling, Notice, Segment, SegmentState, Withdrawal};
+use mp_fabric::{
+    CharDevice, Device, EventMask, Filling, Notice, PhysicalRange, ProcessMemory, Removal, Segment,
+    SegmentState, Withdrawal,
+};
 use rustix::io::Errno;
 use std::{
     fmt,
@@ -112,7 +116,7 @@ pub enum Unavailable {
 pub(crate) type Callback = Box<dyn FnMut(LocalEvent) -> Action + Send>;
 
 /// Memory of this host. Copies are the same segment.
-pub struct LocalSegment<D: Device>(Arc<Inner<D>>);
+pub struct LocalSegment<D: Device = CharDevice>(Arc<Inner<D>>);
 
 struct Inner<D: Device> {
     desc: Desc<D>,
@@ -226,7 +230,7 @@ impl<D: Device> Desc<D> {
 
 impl<D: Device> Inner<D> {
     fn next(&self) -> Result<Option<LocalEvent>> {
-        Ok(next_notice(&self.segment)?.map(|(notice, peer)| {
+        Ok(taken(self.segment.notice(NOW))?.map(|(notice, peer)| {
             let (node, adapter) = self.desc.origin(peer);
             LocalEvent {
                 reason: notice.into(),
@@ -284,8 +288,9 @@ impl<D: Device> LocalSegment<D> {
     /// [`Error::IllegalAddress`]: not at a page's start. [`Error::SizeAlignment`]: no bytes, or
     /// no whole pages. [`Error::OutOfRange`]: more than it was made for.
     /// [`Error::IllegalAddress`]: there is no such memory. [`Error::NoSpace`]: too much is pinned.
-    pub fn register(&self, address: usize, size: usize) -> Result<()> {
-        self.fill(Filling::Own(address), size)
+    pub fn register(&self, memory: ProcessMemory<'_>) -> Result<()> {
+        let (start, len) = (memory.start() as u64, memory.len() as u64);
+        self.fill(Filling::Own(memory), start, len)
     }
 
     /// Gives one that was made empty physical memory of a device.
@@ -293,27 +298,22 @@ impl<D: Device> LocalSegment<D> {
     /// # Errors
     /// As [`register()`](Self::register); [`Error::Access`]: that is for privileged users.
     /// [`Error::NotSupported`]: it is memory of the system.
-    pub fn attach_physical(&self, address: u64, size: usize) -> Result<()> {
-        self.fill(Filling::Physical(address), size)
+    pub fn attach_physical(&self, range: PhysicalRange) -> Result<()> {
+        self.fill(Filling::Physical(range), range.start(), range.len())
     }
 
-    fn fill(&self, filling: Filling, size: usize) -> Result<()> {
+    fn fill(&self, filling: Filling<'_>, start: u64, len: u64) -> Result<()> {
         let mut memory = self.memory();
         if *memory != Memory::Missing {
             return Err(Error::IllegalOperation);
         }
-        let address = match filling {
-            Filling::Own(address) => address as u64,
-            Filling::Physical(address) => address,
-        };
-        if address % PAGE as u64 != 0 {
+        if start % PAGE as u64 != 0 {
             return Err(Error::IllegalAddress);
         }
-        if size == 0 || size % PAGE != 0 {
+        if len == 0 || len % PAGE as u64 != 0 {
             return Err(Error::SizeAlignment);
         }
-        let filled = self.0.segment.fill(filling, size as u64);
-        filled.map_err(|error| match error {
+        self.0.segment.fill(filling).map_err(|error| match error {
             mp_fabric::Error::System(Errno::RANGE) => Error::OutOfRange,
             mp_fabric::Error::System(Errno::FAULT) => Error::IllegalAddress,
             mp_fabric::Error::System(Errno::EXIST) => Error::IllegalOperation,
@@ -440,10 +440,10 @@ impl<D: Device> LocalSegment<D> {
     ///
     /// # Errors
     /// [`Error::Busy`]: maps, transfers or connections use it; connections only unless by force.
-    pub fn remove(&self, force: bool) -> Result<()> {
+    pub fn remove(&self, removal: Removal) -> Result<()> {
         self.0.desc.settle_queues();
         self.0.users.release(|| {
-            self.0.segment.remove(force).map_err(|error| match error {
+            self.0.segment.remove(removal).map_err(|error| match error {
                 mp_fabric::Error::System(Errno::BUSY) => Error::Busy,
                 mp_fabric::Error::NotFound => Error::IllegalParameter,
                 other => other.into(),

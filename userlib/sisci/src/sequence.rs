@@ -8,7 +8,7 @@
 //! is the same, everything between has arrived. None of this is a system call.
 
 use crate::{users::Users, Error, Map, Result};
-use mp_fabric::{flush_stores, ConnectionState, Device, StatusWord};
+use mp_fabric::{flush_stores, CharDevice, ConnectionState, Device, StatusWord};
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -44,7 +44,7 @@ pub struct CheckFlags {
 }
 
 /// Checks of transfers over a map. Copies are the same sequence.
-pub struct Sequence<D: Device>(Arc<Inner<D>>);
+pub struct Sequence<D: Device = CharDevice>(Arc<Inner<D>>);
 
 struct Inner<D: Device> {
     map: Map<D>,

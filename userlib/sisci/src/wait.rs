@@ -4,7 +4,7 @@
 //! sleeps on an eventfd, so that a signal ends it, and so does the release of the object.
 
 use crate::{
-    dispatch::{Dispatcher, Ran, NOW},
+    dispatch::{Dispatcher, Ran},
     Action, Desc, Error, Result,
 };
 use mp_fabric::{Deadline, Device, EventMask, Object};
@@ -262,11 +262,4 @@ pub(crate) fn taken<T>(result: mp_fabric::Result<T>) -> Result<Option<T>> {
         Err(mp_fabric::Error::NotFound) => Err(Error::Cancelled),
         Err(other) => Err(other.into()),
     }
-}
-
-/// The next notice, if there is one.
-pub(crate) fn next_notice<D: Device>(
-    object: &Object<D>,
-) -> Result<Option<(mp_fabric::Notice, mp_fabric::Peer)>> {
-    taken(object.notice(NOW))
 }

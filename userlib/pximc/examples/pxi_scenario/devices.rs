@@ -7,7 +7,7 @@
 //! `-device edu,dma_mask=0xffffffffffffffff` adds one to a guest.
 
 use crate::system::{ensure, Outcome};
-use pximc::Map;
+use pximc::{Map, PhysicalRange};
 use rustix::fs::{ftruncate, memfd_create, MemfdFlags};
 use std::{
     fs::{self, File, OpenOptions},
@@ -123,9 +123,13 @@ impl Memory {
         Ok(Memory { address, map })
     }
 
-    /// Its physical address.
-    pub fn address(&self) -> u64 {
-        self.address
+    /// Its physical addresses.
+    pub fn range(&self) -> PhysicalRange {
+        // SAFETY: It is memory of a device, which this process alone uses, by the map.
+        #[expect(unsafe_code)]
+        unsafe {
+            PhysicalRange::new(self.address, self.size())
+        }
     }
 
     /// Bytes.

@@ -125,14 +125,13 @@ pub fn both_directions<D: Device>(library: &Library<D>, system: &System<'_, D>) 
 fn offer_device<D: Device>(system: &System<'_, D>, data: &[u8]) -> Outcome<(Pair<D>, Memory)> {
     let place = system.options.target.ok_or("--target names a device")?;
     let memory = Memory::open(place, system.options.length)?;
-    println!("  {} bytes at {:#x}", memory.size(), memory.address());
+    println!("  {} bytes at {:#x}", memory.size(), memory.range().start());
     // What an earlier run has left.
     fill(&memory.volatile(), 0, |_| 0)?;
     let session = system.interface().request_physical_as_server(
         system.options.protocol,
-        memory.size(),
+        memory.range(),
         0,
-        memory.address(),
         data,
     )?;
     let pair = system.connect(session, system.deadline())?;

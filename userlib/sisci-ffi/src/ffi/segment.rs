@@ -4,6 +4,7 @@
 
 use super::{action, handle_out, plain, run, Argument, Error};
 use crate::{buffer::Output, functions, sys, table::Handle};
+use mp_fabric::{PhysicalRange, ProcessMemory};
 use std::ffi::{c_uint, c_void};
 
 fn local_callback(
@@ -63,14 +64,11 @@ export! {
         flags: c_uint,
         error: Error,
     ) {
+        // SAFETY: A program that makes memory a segment gives it to whoever connects.
+        let memory = unsafe { ProcessMemory::new(address.expose_provenance(), size) };
         run(error, |process| {
-            functions::register_segment_memory(
-                process,
-                Handle::from_pointer(segment),
-                address.expose_provenance(),
-                size,
-                flags,
-            )
+            let segment = Handle::from_pointer(segment);
+            functions::register_segment_memory(process, segment, memory, flags)
         });
     }
 
@@ -85,15 +83,11 @@ export! {
         error: Error,
     ) {
         let _ = address;
+        // SAFETY: A program that makes physical memory a segment answers for what is there.
+        let range = unsafe { PhysicalRange::new(ioaddress, size as u64) };
         run(error, |process| {
-            functions::attach_physical_memory(
-                process,
-                Handle::from_pointer(segment),
-                ioaddress,
-                bus_no,
-                size,
-                flags,
-            )
+            let segment = Handle::from_pointer(segment);
+            functions::attach_physical_memory(process, segment, range, bus_no, flags)
         });
     }
 

@@ -102,9 +102,9 @@ pub fn start_dma<D: Device>(
     dma_flags(flags)?;
     let callback = wanted(flags, callback)?;
     let pieces = pieces.list(sisci::VECTOR_MAX as usize)?;
-    let source = match (&segment, source) {
+    let source = match (&segment, &source) {
         (Some(segment), _) => DmaSource::Segment(segment),
-        (None, Source::Memory(memory)) => DmaSource::Memory(memory.address()),
+        (None, Source::Memory(memory)) => DmaSource::Memory(memory.lent()),
         (None, Source::Segment(_)) => return Err(Error::IllegalParameter),
     };
     let callback = callback.map(|callback| {

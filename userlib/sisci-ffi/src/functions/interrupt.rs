@@ -10,7 +10,7 @@ use crate::{
     table::Handle,
 };
 use mp_fabric::Device;
-use sisci::{Desc, Error, InterruptFlags, Result};
+use sisci::{Desc, Error, InterruptFlags, Result, Triggers};
 
 /// Runs a callback of an interrupt.
 pub type InterruptCallback = Box<dyn Fn(Handle) -> sisci::Action + Send>;
@@ -107,7 +107,11 @@ pub fn connect_interrupt<D: Device>(
             number,
             timeout,
         } = place;
-        desc.connect_interrupt(node, adapter, number, timeout, flags != 0)
+        let triggers = match flags {
+            0 => Triggers::Merged,
+            _ => Triggers::Counted,
+        };
+        desc.connect_interrupt(node, adapter, number, timeout, triggers)
     })
 }
 
@@ -189,16 +193,17 @@ pub fn wait_for_data_interrupt<D: Device>(
     buffer.required()?;
     only(flags, 0)?;
     let mut room = vec![0; buffer.len().min(sisci::MESSAGE_MAX)];
-    match interrupt.wait(&mut room, timeout)? {
+    match interrupt.wait(&mut room, timeout) {
         Ok(len) => {
             buffer.fill(room.get(..len).unwrap_or_default());
             length.write(len as u32);
             Ok(())
         }
-        Err(needed) => {
-            length.write(needed as u32);
+        Err(Error::TooLong { len }) => {
+            length.write(len as u32);
             Err(Error::OutOfRange)
         }
+        Err(error) => Err(error),
     }
 }
 

@@ -4,8 +4,8 @@
 
 use super::{found, make, maker, only, wanted};
 use crate::{buffer::Output, process::Process, sys, table::Handle};
-use mp_fabric::Device;
-use sisci::{Error, LocalEvent, LocalSegment, NewSegment, Result, Unavailable};
+use mp_fabric::{Device, PhysicalRange, ProcessMemory};
+use sisci::{Error, LocalEvent, LocalSegment, NewSegment, Removal, Result, Unavailable};
 
 /// Runs a callback of a local segment.
 pub type LocalCallback = Box<dyn Fn(Handle, LocalEvent) -> sisci::Action + Send>;
@@ -96,21 +96,19 @@ fn local<D: Device>(
 pub fn register_segment_memory<D: Device>(
     process: &Process<D>,
     segment: Handle,
-    address: usize,
-    size: usize,
+    memory: ProcessMemory<'_>,
     flags: u32,
 ) -> Result<()> {
     // Memory is pinned at once, with the flag or without.
-    local(process, segment, flags, sys::SCI_FLAG_LOCK_USER_MEM)?.register(address, size)
+    local(process, segment, flags, sys::SCI_FLAG_LOCK_USER_MEM)?.register(memory)
 }
 
 /// `SCIAttachPhysicalMemory`; of use on this platform is only the address on the bus.
 pub fn attach_physical_memory<D: Device>(
     process: &Process<D>,
     segment: Handle,
-    address: u64,
+    range: PhysicalRange,
     bus: u32,
-    size: usize,
     flags: u32,
 ) -> Result<()> {
     let unbuilt = sys::SCI_FLAG_CUDA_BUFFER | sys::SCI_FLAG_SCIF_BUFFER;
@@ -121,7 +119,7 @@ pub fn attach_physical_memory<D: Device>(
     if bus != 0 {
         return Err(Error::IllegalParameter);
     }
-    segment.attach_physical(address, size)
+    segment.attach_physical(range)
 }
 
 /// `SCIShareSegment`
@@ -172,7 +170,10 @@ pub fn set_segment_unavailable<D: Device>(
 /// `SCIRemoveSegment`
 pub fn remove_segment<D: Device>(process: &Process<D>, handle: Handle, flags: u32) -> Result<()> {
     let segment = local(process, handle, flags, sys::SCI_FLAG_FORCE_REMOVE)?;
-    segment.remove(flags & sys::SCI_FLAG_FORCE_REMOVE != 0)?;
+    segment.remove(match flags {
+        0 => Removal::Unused,
+        _ => Removal::Force,
+    })?;
     process.local_segments.forget(handle);
     Ok(())
 }

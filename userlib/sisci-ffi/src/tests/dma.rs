@@ -227,7 +227,12 @@ fn memory_of_the_program_is_copied() {
     let mut data: Vec<u8> = (0..=99).collect();
     let whole = bytes(&mut data);
     // SAFETY: A part of the data, which live to the end of the test.
-    let odd = unsafe { Bytes::new(ptr::with_exposed_provenance_mut(whole.address() + 1), 97) };
+    let odd = unsafe {
+        Bytes::new(
+            ptr::with_exposed_provenance_mut(whole.lent().start() + 1),
+            97,
+        )
+    };
     let start = |memory, size| {
         let source = Source::Memory(memory);
         start_dma(&t.b, t.queue, source, t.remote, piece(0, 3, size), None, 0)

@@ -8,6 +8,7 @@ use crate::functions::{
     prepare_segment, register_segment_memory, remove_segment, set_segment_available,
     set_segment_unavailable, share_segment,
 };
+use mp_fabric::{PhysicalRange, ProcessMemory};
 use sys::*;
 
 /// SI-CRSEG-1, SI-LSM-1, SI-LSM-2, SI-PREP-1, SI-AVAIL-1, SI-UNAVAIL-1, SI-UNAVAIL-2, SI-RMSEG-1,
@@ -438,6 +439,19 @@ fn pages(count: usize) -> usize {
     unsafe { std::alloc::alloc_zeroed(layout) }.expose_provenance()
 }
 
+/// Gives a segment memory of [`pages`].
+fn register(
+    process: &Process<FakeDevice>,
+    segment: Handle,
+    at: usize,
+    size: usize,
+    flags: u32,
+) -> Result<()> {
+    // SAFETY: Pages have no references, and stay until the process ends.
+    let memory = unsafe { ProcessMemory::new(at, size) };
+    register_segment_memory(process, segment, memory, flags)
+}
+
 /// SI-CRSEG-4, SI-REGMEM-6: a segment without memory is of no use until it is given some.
 #[test]
 fn a_program_gives_a_segment_its_memory() {
@@ -454,7 +468,7 @@ fn a_program_gives_a_segment_its_memory() {
     let memory = pages(2);
     write(memory + 4096, 77);
     let lock = SCI_FLAG_LOCK_USER_MEM;
-    register_segment_memory(&a, segment, memory, 8192, lock).unwrap();
+    register(&a, segment, memory, 8192, lock).unwrap();
     assert_eq!(local_segment_size(&a, segment), Ok(8192));
     publish(&a, segment).unwrap();
     let remote = connect(&b, A, 7).unwrap();
@@ -474,8 +488,8 @@ fn memory_that_a_segment_cannot_have_is_refused() {
     let ordinary = create(&a, desc, 8, 4096, 0).unwrap();
     let segment = create(&a, desc, 7, 3 * 4096, SCI_FLAG_EMPTY).unwrap();
     let memory = pages(4);
-    let register = |at, size| register_segment_memory(&a, segment, at, size, 0);
-    let of_ordinary = register_segment_memory(&a, ordinary, memory, 4096, 0);
+    let of_ordinary = register(&a, ordinary, memory, 4096, 0);
+    let register = |at, size| register(&a, segment, at, size, 0);
     assert_eq!(of_ordinary, Err(Error::IllegalOperation));
     for (at, size, error) in [
         (memory + 8, 4096, Error::IllegalAddress),
@@ -500,7 +514,7 @@ fn memory_that_no_window_leads_to_is_not_supported() {
     let (world, a, b) = pair();
     world.set_reachable(false);
     let segment = create(&a, open(&a), 7, 8192, SCI_FLAG_EMPTY).unwrap();
-    register_segment_memory(&a, segment, pages(2), 8192, 0).unwrap();
+    register(&a, segment, pages(2), 8192, 0).unwrap();
     assert_eq!(publish(&a, segment), Err(Error::NotSupported));
     assert_eq!(connect(&b, A, 7), Err(Error::NoSuchSegment));
     assert_eq!(connect(&a, A, 7), Err(Error::NoSuchSegment));
@@ -513,8 +527,11 @@ fn physical_memory_is_for_the_privileged() {
     let (world, a, b) = pair();
     let desc = open(&a);
     let segment = create(&a, desc, 7, 8192, SCI_FLAG_EMPTY).unwrap();
-    let at = 0xE000_0000;
-    let attach = |bus, size, flags| attach_physical_memory(&a, segment, at, bus, size, flags);
+    let attach = |bus, size, flags| {
+        // SAFETY: The hosts are in this process, and have no physical memory.
+        let range = unsafe { PhysicalRange::new(0xE000_0000, size) };
+        attach_physical_memory(&a, segment, range, bus, flags)
+    };
     world.set_privileged(false);
     assert_eq!(attach(0, 8192, 0), Err(Error::Access));
     world.set_privileged(true);
