@@ -72,12 +72,16 @@ def error_name(number):
     return _ERRORS.get(number, hex(number))
 
 
-class SisciError(Exception):
-    """What a function has said."""
+def error_number(name):
+    return next(number for number, known in _ERRORS.items() if known == name)
 
-    def __init__(self, name, errno, outs):
+
+class SisciError(Exception):
+    """What a function has said, beside what it returned."""
+
+    def __init__(self, name, errno, value, outs):
         super().__init__(name)
-        self.name, self.errno, self.outs = name, errno, outs
+        self.name, self.errno, self.value, self.outs = name, errno, value, outs
 
 
 @contextmanager
@@ -222,10 +226,10 @@ def _returned(function, outs, answer):
         name: int.from_bytes(bytes.fromhex(slot)[:size], "little")
         for (name, size), slot in zip(outs, answer["out"])
     }
+    value = function.returned(answer["value"])
     error = values.pop("error", 0)
     if error:
-        raise SisciError(error_name(error), answer["errno"], SimpleNamespace(**values))
-    value = function.returned(answer["value"])
+        raise SisciError(error_name(error), answer["errno"], value, SimpleNamespace(**values))
     if function.result == "void":
         return next(iter(values.values())) if len(values) == 1 else SimpleNamespace(**values)
     return SimpleNamespace(value=value, **values) if values else value
