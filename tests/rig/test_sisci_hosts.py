@@ -423,7 +423,7 @@ def test_a_full_queue_of_messages_says_so_and_loses_nothing(ends):
     queue = owner.data_interrupt_of(120)
     to = user.connect_data_interrupt(node, 120)
     sent = 0
-    with fails("REMOTE_BUSY"):
+    with fails("NOSPC"):
         while sent < 5000:
             user.send(to, sent.to_bytes(4, "little") * 256)
             sent += 1
