@@ -15,6 +15,7 @@ import functools
 import itertools
 import json
 import re
+import struct
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -33,6 +34,8 @@ NODES = (4, 8, 12)
 PAGE = 0x1000
 FOREVER = 0xFFFFFFFF
 ONES = 0xFF
+# Room for what a query answers.
+SLOT = 64
 
 _POINTERS = {"sci_error_t": 4, "unsigned int": 4, "dis_adapter_type_t": 4, "size_t": 8}
 
@@ -337,6 +340,20 @@ class Program(Functions, shell.Program):
 
     def dma_state(self, queue):
         return DMA[self.SCIDMAQueueState(queue)]
+
+    def about(self, command, handle, subcommand):
+        """What a query tells of an object: a number."""
+        structure = struct.pack("<QI4xQ", handle, subcommand, 9)
+        memory = self.allocate(len(structure))
+        self.write(memory, structure)
+        self.SCIQuery(command, memory, 0)
+        return struct.unpack("<QI4xQ", self.read(memory, len(structure)))[2]
+
+    def about_adapter(self, subcommand, port=0):
+        memory = self.allocate(2 * SLOT)
+        self.write(memory, struct.pack("<3I4xQ", self.adapter, port, subcommand, memory + SLOT))
+        self.SCIQuery(SCI.Q_ADAPTER, memory, 0)
+        return struct.unpack("<I", self.read(memory + SLOT, 4))[0]
 
     def reaches(self, node):
         """Whether a node answers."""
