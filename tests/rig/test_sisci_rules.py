@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The rules of SISCI whose effect is on another host: one program or more on each of two hosts,
-each test for what belongs together. What a rule says of both sides is asserted on both."""
+"""The rules of SISCI whose effect is on another host: one program or more on each of two hosts or
+three, each test for what belongs together. What a rule says of both sides is asserted on both."""
 
 import struct
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 import pytest
@@ -26,8 +26,8 @@ from sisci import (
 
 MIB = 1 << 20
 # Node ids of the hosts, and one that is configured where no link leads to.
-USER, OWNER, NOWHERE = NODES
-UNKNOWN = 16
+USER, OWNER, THIRD = NODES
+NOWHERE, UNKNOWN = 16, 20
 # Nobody's peer id.
 NO_PEER = 7777
 # Of a number that is given out.
@@ -36,13 +36,18 @@ ANY = 0
 
 @pytest.fixture(scope="module")
 def fabric(boot):
-    """Two hosts. Their links outlive that a host stands still: then it is silent, not gone."""
-    fabric = boot(hosts=2)
+    """Three hosts, the first of them with a bridge to each other one. Links outlive that a host
+    stands still: then it is silent, not gone."""
+    fabric = boot(hosts=3, topology="star")
     sisci.load(*fabric.hosts, parameters={"pximc_ntb": "timeout_ms=60000"})
-    sisci.configure(*fabric.hosts, extra=[f"node {NOWHERE} peer {NO_PEER}"])
+    configure(fabric)
     for guest in fabric.hosts:
         guest.run("sysctl -e -w kernel.watchdog=0")
     return fabric
+
+
+def configure(fabric, *extra):
+    sisci.configure(*fabric.hosts, extra=[f"node {NOWHERE} peer {NO_PEER}", *extra])
 
 
 @pytest.fixture
@@ -173,6 +178,59 @@ def test_a_segment_is_found_in_one_of_its_states_only(ends):
             owner.SCIPrepareSegment(segment, 0, 0)
         with fails("NO_SUCH_SEGMENT"):
             user.connect(OWNER, number)
+
+
+def test_a_segment_has_a_state_at_each_adapter(fabric):
+    """SI-LSM-3, SI-AVAIL-2, SI-NTB-21, SI-GEN-7: it is found over the one where it is available,
+    and by its id and memory it is the same at both."""
+    host = fabric.rp
+    bridges = host.run("ls /sys/bus/pci/drivers/ntb_hw_ivshmem | grep :").out.split()
+    configure(fabric, *(f"adapter {n} {place}" for n, place in enumerate(bridges)))
+    try:
+        with ExitStack() as programs:
+            owner, *users = (programs.enter_context(Program(guest)) for guest in fabric.hosts)
+            for user in users:
+                sisci.wait_until_reached(user, USER)
+            # Which of the others each adapter leads to.
+            found = [
+                [node for node in NODES[1:] if reached(owner, adapter, node)] for adapter in (0, 1)
+            ]
+            assert sorted(found) == [[OWNER], [THIRD]]
+            if found[0] == [THIRD]:
+                users.reverse()
+            segment = owner.SCICreateSegment(owner.sd, 7, PAGE, None, 0)
+            _, local = owner.map_local(segment)
+            owner.SCIPrepareSegment(segment, 1, 0)
+            with fails("SEGMENT_NOT_PREPARED"):
+                owner.SCISetSegmentAvailable(segment, 0, 0)
+            owner.SCISetSegmentAvailable(segment, 1, 0)
+            with fails("NO_SUCH_SEGMENT"):
+                users[0].connect(USER, 7)
+            _, remote = users[1].map_remote(users[1].connect(USER, 7))
+            assert owner.local_event(segment)[::2] == ("CONNECT", 1)
+            users[1].write(remote, b"over one")
+            owner.SCIPrepareSegment(segment, 0, 0)
+            owner.SCISetSegmentAvailable(segment, 0, 0)
+            _, remote = users[0].map_remote(users[0].connect(USER, 7))
+            assert owner.local_event(segment)[::2] == ("CONNECT", 0)
+            assert users[0].read(remote, 8) == owner.read(local, 8) == b"over one"
+            owner.SCISetSegmentUnavailable(segment, 1, 0)
+            with fails("NO_SUCH_SEGMENT"):
+                users[1].connect(USER, 7)
+            users[0].connect(USER, 7)
+            with fails("NO_SUCH_ADAPTERNO"):
+                owner.SCIPrepareSegment(segment, 2, 0)
+    finally:
+        configure(fabric)
+
+
+def reached(program, adapter, node):
+    """Whether a node answers at an adapter."""
+    try:
+        return program.SCIProbeNode(program.sd, adapter, node, 0) == 1
+    except sisci.SisciError as error:
+        assert error.name in ("NO_REMOTE_LINK_ACCESS", "NO_SUCH_NODEID")
+        return False
 
 
 def test_ids_are_unique_on_a_host(ends):
@@ -356,8 +414,8 @@ def test_a_node_connects_to_itself_as_to_another_one(ends):
     owner.fill(at, PAGE, 5)
     until(lambda: user.check(held.remote, PAGE, 5) == INTACT)
     target = SCI.Q_MAP_MAPPED_TO_LOCAL_TARGET
-    assert [about_map(owner, one, target) for one in (held.local_map, own_map)] == [1, 1]
-    assert about_map(user, held.map, target) == 0
+    assert [owner.about(SCI.Q_MAP, one, target) for one in (held.local_map, own_map)] == [1, 1]
+    assert user.about(SCI.Q_MAP, held.map, target) == 0
     interrupt = owner.interrupt_of(35, SCI.FLAG_COUNTING_INT)
     for program in (owner, user):
         program.SCITriggerInterrupt(program.connect_interrupt(OWNER, 35), 0)
@@ -638,9 +696,9 @@ def test_interrupts_wait_for_the_end_of_an_outage(fabric, ends):
     user.SCITriggerInterrupt(to, 0)
     owner.SCIWaitForInterrupt(plain, 10000, 0)
     waiting = owner.later.SCIWaitForInterrupt(plain, FOREVER, 0)
-    assert [link_is_up(program) for program in ends] == [1, 1]
+    assert [program.about_adapter(SCI.Q_ADAPTER_LINK_OPERATIONAL) for program in ends] == [1, 1]
     with unplugged(fabric, user), within(20):
-        assert [link_is_up(program) for program in ends] == [0, 0]
+        assert [program.about_adapter(SCI.Q_ADAPTER_LINK_OPERATIONAL) for program in ends] == [0, 0]
         with fails("NO_LINK_ACCESS"):
             user.SCITriggerInterrupt(to, 0)
         # Of messages under way nobody knows the fate: their connection ends with the link.
@@ -656,7 +714,7 @@ def test_interrupts_wait_for_the_end_of_an_outage(fabric, ends):
         user.SCIDisconnectInterrupt(to_other, 0)
         user.SCIDisconnectDataInterrupt(out, 0)
         assert not waiting.returned()
-    until(lambda: [link_is_up(program) for program in ends] == [1, 1])
+    until(lambda: [program.about_adapter(SCI.Q_ADAPTER_LINK_OPERATIONAL) for program in ends] == [1, 1])
     assert not waiting.returned()
     until(lambda: triggers(user, to))
     waiting.result()
@@ -1317,43 +1375,12 @@ def test_the_end_of_a_transfer_is_told_once(ends):
 # --- questions
 
 
-def ask(program, command, structure, length=0, flags=0):
-    """Asks with a structure, in which the address of so many bytes comes last if there are any:
-    these, or the structure as it is then."""
-    memory = program.allocate(PAGE)
-    if length:
-        structure += struct.pack("<Q", memory + 64)
-    program.write(memory, structure)
-    program.SCIQuery(command, memory, flags)
-    return program.read(*((memory + 64, length) if length else (memory, len(structure))))
-
-
-def about_adapter(program, subcommand, port=0, flags=0):
-    # Three numbers, and the address at a multiple of its size.
-    structure = struct.pack("<3I4x", 0, port, subcommand)
-    return struct.unpack("<I", ask(program, SCI.Q_ADAPTER, structure, 4, flags))[0]
-
-
-def link_is_up(program):
-    return about_adapter(program, SCI.Q_ADAPTER_LINK_OPERATIONAL)
-
-
-def about(program, command, handle, subcommand):
-    """Of an object: a number."""
-    structure = struct.pack("<QI4xQ", handle, subcommand, 9)
-    return struct.unpack("<QI4xQ", ask(program, command, structure))[2]
-
-
-def about_map(program, handle, subcommand):
-    return about(program, SCI.Q_MAP, handle, subcommand)
-
-
 def test_nodes_know_themselves_and_who_is_there(ends):
     """SI-LNODE-1, SI-NIDNAME-1, SI-NIDNAME-2, SI-NINFNAME-1, SI-PROBE-1, SI-QUERY-1, SI-QUERY-3,
     SI-GEN-7, SI-GEN-8: the names of both hosts lead to the nodes that answer to them."""
     for program, node in zip(ends, (OWNER, USER)):
         assert program.SCIGetLocalNodeId(0, 0) == node
-        assert about_adapter(program, SCI.Q_ADAPTER_NODEID) == node
+        assert program.about_adapter(SCI.Q_ADAPTER_NODEID) == node
         for adapter, error in ((1, "NO_SUCH_ADAPTERNO"), (4, "ILLEGAL_ADAPTERNO")):
             with fails(error):
                 program.SCIGetLocalNodeId(adapter, 0)
