@@ -88,6 +88,10 @@ class Caller:
         """Reads. The signal that has ended it, or 0."""
         return self._order(_fault, "same", address, length, 0)
 
+    def store(self, address, data):
+        """Writes. The signal that has ended it, or 0."""
+        return self._order(_fault, "write", address, word_of(data))
+
     def write(self, address, data):
         return self._order(_nothing, "write", address, word_of(data))
 

@@ -15,6 +15,7 @@ import functools
 import itertools
 import json
 import re
+import struct
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -33,6 +34,8 @@ NODES = (4, 8, 12)
 PAGE = 0x1000
 FOREVER = 0xFFFFFFFF
 ONES = 0xFF
+# Room for what a query answers.
+SLOT = 64
 
 _POINTERS = {"sci_error_t": 4, "unsigned int": 4, "dis_adapter_type_t": 4, "size_t": 8}
 
@@ -72,12 +75,16 @@ def error_name(number):
     return _ERRORS.get(number, hex(number))
 
 
-class SisciError(Exception):
-    """What a function has said."""
+def error_number(name):
+    return next(number for number, known in _ERRORS.items() if known == name)
 
-    def __init__(self, name, errno, outs):
+
+class SisciError(Exception):
+    """What a function has said, beside what it returned."""
+
+    def __init__(self, name, errno, value, outs):
         super().__init__(name)
-        self.name, self.errno, self.outs = name, errno, outs
+        self.name, self.errno, self.value, self.outs = name, errno, value, outs
 
 
 @contextmanager
@@ -222,10 +229,10 @@ def _returned(function, outs, answer):
         name: int.from_bytes(bytes.fromhex(slot)[:size], "little")
         for (name, size), slot in zip(outs, answer["out"])
     }
+    value = function.returned(answer["value"])
     error = values.pop("error", 0)
     if error:
-        raise SisciError(error_name(error), answer["errno"], SimpleNamespace(**values))
-    value = function.returned(answer["value"])
+        raise SisciError(error_name(error), answer["errno"], value, SimpleNamespace(**values))
     if function.result == "void":
         return next(iter(values.values())) if len(values) == 1 else SimpleNamespace(**values)
     return SimpleNamespace(value=value, **values) if values else value
@@ -333,6 +340,20 @@ class Program(Functions, shell.Program):
 
     def dma_state(self, queue):
         return DMA[self.SCIDMAQueueState(queue)]
+
+    def about(self, command, handle, subcommand):
+        """What a query tells of an object: a number."""
+        structure = struct.pack("<QI4xQ", handle, subcommand, 9)
+        memory = self.allocate(len(structure))
+        self.write(memory, structure)
+        self.SCIQuery(command, memory, 0)
+        return struct.unpack("<QI4xQ", self.read(memory, len(structure)))[2]
+
+    def about_adapter(self, subcommand, port=0):
+        memory = self.allocate(2 * SLOT)
+        self.write(memory, struct.pack("<3I4xQ", self.adapter, port, subcommand, memory + SLOT))
+        self.SCIQuery(SCI.Q_ADAPTER, memory, 0)
+        return struct.unpack("<I", self.read(memory + SLOT, 4))[0]
 
     def reaches(self, node):
         """Whether a node answers."""

@@ -423,7 +423,7 @@ def test_a_full_queue_of_messages_says_so_and_loses_nothing(ends):
     queue = owner.data_interrupt_of(120)
     to = user.connect_data_interrupt(node, 120)
     sent = 0
-    with fails("REMOTE_BUSY"):
+    with fails("NOSPC"):
         while sent < 5000:
             user.send(to, sent.to_bytes(4, "little") * 256)
             sent += 1
@@ -513,24 +513,49 @@ UNPRIVILEGED = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
 
 
 def test_privileged_programs_are_told_where_a_map_is(fabric):
-    """SI-MAPPA-1, SI-MAPPA-2: in memory of this host, or in the window to that of the other
-    one; 0 without privilege, of no map, and of what leads to nobody."""
+    """SI-MAPPA-1, SI-MAPPA-2, SI-QUERY-6, SI-QUERY-7, SI-QUERY-8, SI-QUERY-9, SI-QUERY-10,
+    SI-QUERY-11: in memory of this host, or in the window to that of the other one; 0 without
+    privilege, of no map, and of what leads to nobody."""
+    of_map = (SCI.Q_MAP_PHYS_ADDR, SCI.Q_MAP_IOADDR)
     with pair(fabric) as ends:
         owner, user, node = ends
-        _, _, connection, mapped, _ = connected(ends, 126, 2 * PAGE)
-        local, _ = user.map_local(user.segment(127, 2 * PAGE), 2 * PAGE)
+        owner.segment(126, 2 * PAGE)
+        connection = user.connect(node, 126)
+
+        def base(program=user, segment=connection):
+            return program.about(SCI.Q_REMOTE_SEGMENT, segment, SCI.Q_REMOTE_SEGMENT_IOADDR)
+
+        with fails("ILLEGAL_OPERATION"):
+            base()
+        mapped, _ = user.map_remote(connection, 2 * PAGE)
+        segment = user.segment(127, 2 * PAGE)
+
+        def about_segment(subcommand):
+            return user.about(SCI.Q_LOCAL_SEGMENT, segment, subcommand)
+
+        local, _ = user.map_local(segment, PAGE, PAGE)
         own = user.SCIGetMapPhysAddr(local)
         assert is_inside(own_memory(user.guest), own)
+        assert user.about(SCI.Q_MAP, local, SCI.Q_MAP_PHYS_ADDR) == own
+        assert about_segment(SCI.Q_LOCAL_SEGMENT_PHYS_ADDR) == own - PAGE
+        assert about_segment(SCI.Q_LOCAL_SEGMENT_VIRTUAL_KERNEL_ADDR) == 0
         far = user.SCIGetMapPhysAddr(mapped)
         assert is_inside(peers_memory(user.guest), far)
+        assert base() == far
         part, _ = user.map_remote(connection, 16, PAGE + 32)
         assert user.SCIGetMapPhysAddr(part) == far + PAGE + 32
+        for subcommand in of_map:
+            assert user.about(SCI.Q_MAP, part, subcommand) == far + PAGE + 32
         assert user.SCIGetMapPhysAddr(0) == 0
         with Program(user.guest, how=UNPRIVILEGED) as other:
-            theirs, _ = other.map_remote(other.connect(node, 126), PAGE)
-            assert other.SCIGetMapPhysAddr(theirs) == 0
+            theirs = other.connect(node, 126)
+            view, _ = other.map_remote(theirs, PAGE)
+            assert other.SCIGetMapPhysAddr(view) == base(other, theirs) == 0
+            for subcommand in of_map:
+                assert other.about(SCI.Q_MAP, view, subcommand) == 0
         owner.end()
         until(lambda: user.SCIGetMapPhysAddr(mapped) == 0)
+        assert base() == user.about(SCI.Q_MAP, mapped, SCI.Q_MAP_IOADDR) == 0
 
 
 def test_a_window_combines_stores(fabric):

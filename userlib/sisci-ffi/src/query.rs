@@ -116,19 +116,19 @@ fn system(query: Query) -> Result<()> {
     answer(query, structure.data, text.trim().parse().unwrap_or(LINE))
 }
 
-// The driver tells no addresses on the bus: they are 0, as for all who may not know them.
+// Addresses are 0 for all who may not know them, as is that of a local segment on the bus: the
+// driver does not tell it.
 
 fn local_segment<D: Device>(process: &Process<D>, query: Query) -> Result<()> {
     let out = query.structure();
     let mut structure: sys::sci_query_local_segment_t = out.read()?;
     let handle = Handle::from_pointer(structure.segment);
-    process.local_segments.get(handle)?;
-    match structure.subcommand {
-        sys::SCI_Q_LOCAL_SEGMENT_IOADDR
-        | sys::SCI_Q_LOCAL_SEGMENT_VIRTUAL_KERNEL_ADDR
-        | sys::SCI_Q_LOCAL_SEGMENT_PHYS_ADDR => structure.data.ioaddr = 0,
+    let segment = process.local_segments.get(handle)?;
+    structure.data.ioaddr = match structure.subcommand {
+        sys::SCI_Q_LOCAL_SEGMENT_IOADDR | sys::SCI_Q_LOCAL_SEGMENT_VIRTUAL_KERNEL_ADDR => 0,
+        sys::SCI_Q_LOCAL_SEGMENT_PHYS_ADDR => segment.physical_address().unwrap_or(0),
         _ => return Err(Error::IllegalQuery),
-    }
+    };
     out.write(structure);
     Ok(())
 }
@@ -144,7 +144,7 @@ fn remote_segment<D: Device>(process: &Process<D>, query: Query) -> Result<()> {
     if !segment.is_mapped() {
         return Err(Error::IllegalOperation);
     }
-    structure.data.ioaddr = 0;
+    structure.data.ioaddr = segment.physical_address().unwrap_or(0);
     out.write(structure);
     Ok(())
 }
@@ -156,7 +156,8 @@ fn map<D: Device>(process: &Process<D>, query: Query) -> Result<()> {
     structure.data = match structure.subcommand {
         sys::SCI_Q_MAP_MAPPED_TO_LOCAL_TARGET => map.is_local().into(),
         sys::SCI_Q_MAP_PHYS_ADDR => map.physical_address().unwrap_or(0),
-        sys::SCI_Q_MAP_IOADDR => 0,
+        sys::SCI_Q_MAP_IOADDR if map.is_local() => 0,
+        sys::SCI_Q_MAP_IOADDR => map.physical_address().unwrap_or(0),
         _ => return Err(Error::IllegalQuery),
     };
     out.write(structure);

@@ -410,7 +410,7 @@ impl<D: Device> Remote<D> {
 fn triggered(result: mp_fabric::Result<()>) -> Result<()> {
     result.map_err(|error| match error {
         mp_fabric::Error::NotFound => Error::IllegalParameter,
-        mp_fabric::Error::TimedOut => Error::RemoteBusy,
+        mp_fabric::Error::TimedOut => Error::NoSpace,
         mp_fabric::Error::System(Errno::MSGSIZE) => Error::OutOfRange,
         other => other.into(),
     })
@@ -439,7 +439,7 @@ impl<D: Device> RemoteDataInterrupt<D> {
     /// Sends a message; to all nodes, if it is connected to all.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`]: longer than [`MESSAGE_MAX`]. [`Error::RemoteBusy`]: a receiver has
+    /// [`Error::OutOfRange`]: longer than [`MESSAGE_MAX`]. [`Error::NoSpace`]: a receiver has
     /// no room. [`Error::NoLinkAccess`], [`Error::NotConnected`]: an owner is gone. With several
     /// nodes the first error; the others have the message.
     pub fn trigger(&self, data: &[u8]) -> Result<()> {

@@ -296,6 +296,13 @@ impl<D: Device> RemoteSegment<D> {
         self.0.maps.load(Ordering::Acquire) > 0
     }
 
+    /// The physical address of its first byte in the adapter's window, for whoever may know it;
+    /// none if it leads to nobody (`SI-QUERY-11`).
+    pub fn physical_address(&self) -> Option<u64> {
+        let size = self.size();
+        self.connection().ok()?.address(0, size as u64).ok()
+    }
+
     pub(crate) fn interface(&self) -> Result<InterfaceId> {
         Ok(self.linked()?.info.interface)
     }

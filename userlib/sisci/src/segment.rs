@@ -251,6 +251,12 @@ impl<D: Device> LocalSegment<D> {
         &self.0.segment
     }
 
+    /// The physical address of its first byte, for whoever may know it; none if it is not in one
+    /// run (`SI-QUERY-11`).
+    pub fn physical_address(&self) -> Option<u64> {
+        self.segment().address(0, self.size() as u64).ok()
+    }
+
     pub(crate) fn users(&self) -> &Users {
         &self.0.users
     }

@@ -255,14 +255,14 @@ fn a_message_that_does_not_fit_stays() {
 
 /// SI-TRDINT-3: a slow receiver loses nothing; its sender is told.
 #[test]
-fn a_full_queue_is_busy() {
+fn a_full_queue_is_told() {
     let (_world, a, b) = pair();
     let (interrupt, number) = new_data(&a, 0, 0).unwrap();
     let sender = call_data(&b, A, number, 0).unwrap();
     let sent = (0..=255_u8).take_while(|n| send(&b, sender, &[*n]).is_ok());
     let sent = sent.count();
     assert!(sent >= SCI_DATA_INTERRUPT_QUEUE as usize);
-    assert_eq!(send(&b, sender, b"more"), Err(Error::RemoteBusy));
+    assert_eq!(send(&b, sender, b"more"), Err(Error::NoSpace));
     for n in 0..sent {
         assert_eq!(receive(&a, interrupt, 8, 0).0, Ok(vec![n as u8]));
     }
