@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """Check the conformance ledgers.
 
 For each `Documentation/conformance/SPEC.ids`, a list of rule ids, the ledger

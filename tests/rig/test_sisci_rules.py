@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only
 """The rules of SISCI whose effect is on another host: one program or more on each of two hosts or
 three, each test for what belongs together. What a rule says of both sides is asserted on both."""
 

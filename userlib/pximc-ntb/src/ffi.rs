@@ -3,23 +3,28 @@
 //! The exported functions, as `pximc.h` declares them, and the function that does what each does.
 
 use crate::{
-    buffer::{Buffer, Input, Output},
     functions::{self, WindowOutput},
     process::Process,
     status::{self, Failure, Outcome},
     sys::{self, tPXIMC_Status},
 };
-use mp_c_abi::{export, guarded, Out, PerProcess};
+use mp_c_abi::{export, guarded, Extent, Out, PerProcess};
 use mp_fabric::CharDevice;
-use mp_processes::Processes;
 use pximc::{Error, Library, PhysicalRange, Sizes};
-use std::{
-    ffi::c_void,
-    panic::{catch_unwind, AssertUnwindSafe},
-};
+use std::ffi::c_void;
 
 static PROCESSES: PerProcess<Process<CharDevice>> =
     PerProcess::new(&|_| Process::new(&Library::open));
+
+/// Physical addresses, for which the program answers that offers them.
+pub struct Physical(pub PhysicalRange);
+
+impl Extent<u64, u64> for Physical {
+    unsafe fn of(start: u64, length: u64) -> Self {
+        // SAFETY: The caller's promise.
+        Physical(unsafe { PhysicalRange::new(start, length) })
+    }
+}
 
 /// Runs a function for the process that calls. A panic is a defect of this library, which the
 /// specification has no status for: the caller is told that a resource is missing.
@@ -83,37 +88,15 @@ export! {
             interface_id, protocol, (Sizes { max_local, min_local, max_remote, min_remote }),
             uid, session_number);
 
-/// Offers physical addresses to clients.
-///
-/// # Safety
-/// As [`PXIMC_findInterfaces`].
-#[no_mangle]
-pub unsafe extern "C" fn PXIMC_requestWindowPhysicalAsServer(
-    interface_id: u32,
-    protocol: u32,
-    size: u64,
-    uid: u32,
-    address: u64,
-    window_data: *const u8,
-    window_data_size: u32,
-    session_number: *mut u32,
-) -> tPXIMC_Status {
-    // SAFETY: The caller's promise.
-    let (data, number) = unsafe {
-        (
-            Input::new(window_data, window_data_size),
-            Output::new(session_number),
-        )
-    };
-    // SAFETY: A program that offers physical addresses answers for what is there.
-    let range = unsafe { PhysicalRange::new(address, size) };
-    run(|process| {
-        let id = interface_id;
-        functions::request_window_physical_as_server(
-            process, id, protocol, range, uid, data, number,
-        )
-    })
-}
+    /// Pairs with a peer, or waits for one.
+    PXIMC_requestWindowLogicalAsPeer(
+        interface_id: u32, protocol: u32,
+        max_local: u64, min_local: u64, max_remote: u64, min_remote: u64,
+        uid: u32, window_data: *const u8, window_data_size: u32, session_number: Out<u32>,
+    ) -> tPXIMC_Status
+        = functions::request_window_logical_as_peer(
+            interface_id, protocol, (Sizes { max_local, min_local, max_remote, min_remote }),
+            uid, [window_data; window_data_size], session_number);
 
     /// Offers physical addresses to clients.
     PXIMC_requestWindowPhysicalAsServer(
@@ -121,7 +104,7 @@ pub unsafe extern "C" fn PXIMC_requestWindowPhysicalAsServer(
         window_data: *const u8, window_data_size: u32, session_number: Out<u32>,
     ) -> tPXIMC_Status
         = functions::request_window_physical_as_server(
-            interface_id, protocol, (Range { address, size }), uid,
+            interface_id, protocol, [address; size], uid,
             [window_data; window_data_size], session_number);
 
     /// Pairs with a physical server.

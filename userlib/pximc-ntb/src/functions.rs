@@ -6,6 +6,7 @@
 
 use crate::{
     attributes,
+    ffi::Physical,
     process::{Entry, Process},
     status::{Failure, Outcome, INVALID_ARGUMENT},
     sys,
@@ -13,18 +14,9 @@ use crate::{
 use mp_c_abi::{Input, Out, Room};
 use mp_fabric::Device;
 use pximc::{
-    Access, Deadline, Error, Interface, PhysicalRange, Result, Session, SessionEvent, Sizes,
+    Access, Deadline, Error, Interface, Result, Session, SessionEvent, Sizes, WINDOW_DATA_MAX,
 };
-use std::{ffi::c_void, time::Duration};
-
-/// Until when a call waits for a time in milliseconds.
-fn deadline(milliseconds: u32) -> Deadline {
-    match milliseconds {
-        0 => Deadline::PAST,
-        sys::PXIMC_TIMEOUT_INFINITE => Deadline::NEVER,
-        finite => Deadline::after(Duration::from_millis(finite.into())),
-    }
-}
+use std::ffi::c_void;
 
 fn interface<D: Device>(process: &Process<D>, id: u32) -> Result<Interface<D>> {
     process.context()?.library.interface(id)
@@ -213,7 +205,7 @@ pub fn request_window_physical_as_server<D: Device>(
     process: &Process<D>,
     id: u32,
     protocol: u32,
-    range: PhysicalRange,
+    Physical(range): Physical,
     uid: u32,
     data: Input<u8>,
     number: Out<u32>,
@@ -223,7 +215,8 @@ pub fn request_window_physical_as_server<D: Device>(
         ..Sizes::default()
     };
     request(process, id, sizes, number, |interface| {
-        Ok(interface.request_physical_as_server(protocol, range, uid, &data.read()?)?)
+        let data = window_data(data)?;
+        Ok(interface.request_physical_as_server(protocol, range, uid, &data)?)
     })
 }
 

@@ -10,7 +10,7 @@ mod sessions;
 mod windows;
 
 use crate::{
-    buffer::{Buffer, Input, Output},
+    ffi::Physical,
     functions::{self, WindowOutput},
     process::{Open, Process},
     status,
@@ -209,8 +209,8 @@ impl Side {
     fn physical_server(&self, address: u64, size: u64, uid: u32, data: &[u8]) -> Answer<u32> {
         let (id, mut number) = (self.interface, SENTINEL);
         let (data, out) = (input(data), output(&mut number));
-        // SAFETY: The hosts are in this process, and have no physical memory.
-        let range = unsafe { pximc::PhysicalRange::new(address, size) };
+        // SAFETY: There is no memory in the tests, and nothing is reached.
+        let range = Physical(unsafe { pximc::PhysicalRange::new(address, size) });
         let process = self.process();
         let outcome = functions::request_window_physical_as_server(
             process, id, PROTOCOL, range, uid, data, out,

@@ -11,7 +11,7 @@ use crate::{
     Action, Desc, Error, LocalSegment, RemoteSegment, Result,
 };
 use mp_fabric::{
-    CharDevice, Copy, Device, EventMask, InterfaceId, ProcessMemory, Queue, QueueState,
+    CharDevice, Copy, Deadline, Device, EventMask, InterfaceId, ProcessMemory, Queue, QueueState,
 };
 use rustix::io::Errno;
 use std::{

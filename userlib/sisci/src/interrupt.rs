@@ -379,7 +379,7 @@ impl<D: Device> LocalDataInterrupt<D> {
     /// # Errors
     /// As [`LocalInterrupt::wait`]; [`Error::TooLong`]: it has no room, and stays.
     pub fn wait(&self, room: &mut [u8], milliseconds: u32) -> Result<usize> {
-        let (waits, deadline) = (&self.0.waits, deadline(milliseconds));
+        let (waits, deadline) = (&self.0.waits, Deadline::after_milliseconds(milliseconds));
         waits.wait(self.0.objects(), EventMask::MESSAGE, deadline, || {
             self.0.receive(room)
         })

@@ -75,7 +75,6 @@ pub use mp_fabric::{
     InterfaceId, PhysicalRange, ProcessMemory, Removal, SegmentState, Triggers,
 };
 
-use mp_fabric::Deadline;
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,

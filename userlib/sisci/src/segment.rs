@@ -11,8 +11,8 @@ use crate::{
     Action, Desc, Error, Map, MapFlags, Result,
 };
 use mp_fabric::{
-    CharDevice, Device, EventMask, Filling, Notice, PhysicalRange, ProcessMemory, Removal, Segment,
-    SegmentState, Withdrawal,
+    CharDevice, Deadline, Device, EventMask, Filling, Notice, PhysicalRange, ProcessMemory,
+    Removal, Segment, SegmentState, Withdrawal,
 };
 use rustix::io::Errno;
 use std::{
