@@ -48,7 +48,10 @@ places() {
 		userlib/pximc-dispatcher/       loads libraries in C and stands for them
 		userlib/pximc-ntb/src/tests     calls functions as programs in C do
 		userlib/pximc-ntb/src/tests.rs  the same
-		userlib/sisci-ffi/              the interface for programs in C
+		userlib/sisci-ffi/src/ffi.rs    calls functions of programs in C
+		userlib/sisci-ffi/src/query.rs  knows what a query's pointers lead to
+		userlib/sisci-ffi/src/tests     calls functions as programs in C do
+		userlib/sisci-ffi/src/tests.rs  the same
 	EOF
 }
 
