@@ -21,12 +21,8 @@ pub use remote::*;
 pub use requester::*;
 pub use segment::*;
 
-use crate::{
-    buffer::Output,
-    process::Process,
-    sys,
-    table::{Handle, Table},
-};
+use crate::{process::Process, sys};
+use mp_c_abi::{Handle, Out, Table};
 use mp_fabric::Device;
 use sisci::{Desc, Error, Result};
 
@@ -46,23 +42,51 @@ fn wanted<C>(flags: u32, callback: Option<C>) -> Result<Option<C>> {
     }
 }
 
-/// Makes an object and the handle for it, which a callback gets before anybody else.
+/// Makes an object and the handle for it.
 fn make<T: Clone>(
     table: &Table<T>,
-    out: Output<Handle>,
-    make: impl FnOnce(Handle) -> Result<T>,
+    out: Out<Handle>,
+    make: impl FnOnce() -> Result<T>,
+) -> Result<()> {
+    make_armed(table, out, make, |_, _| Ok(()))
+}
+
+/// Makes an object and the handle for it, and then has its events run a callback: however soon
+/// that is, the handle leads to the object, and is where the program looks for it.
+fn make_armed<T: Clone>(
+    table: &Table<T>,
+    out: Out<Handle>,
+    make: impl FnOnce() -> Result<T>,
+    arm: impl FnOnce(&T, Handle) -> Result<()>,
 ) -> Result<()> {
     let handle = table.reserve()?;
-    table.enter(handle, make(handle)?);
+    let object = make()?;
+    table.enter(handle, object.clone());
     out.write(handle);
-    Ok(())
+    let armed = arm(&object, handle);
+    if armed.is_err() {
+        out.write(Handle::NULL);
+        table.forget(handle);
+    }
+    armed
 }
 
 /// A function that this library does not have: flags are looked at all the same.
-pub fn missing<D: Device>(process: &Process<D>, flags: u32, taken: u32) -> Result<()> {
+pub fn missing<D: Device, T>(process: &Process<D>, flags: u32, taken: u32) -> Result<T> {
     process.ready()?;
     only(flags, taken)?;
     Err(Error::NotImplemented)
+}
+
+/// As [`missing`], for a function that makes something.
+pub fn missing_maker<D: Device>(
+    process: &Process<D>,
+    out: Out<Handle>,
+    flags: u32,
+    taken: u32,
+) -> Result<()> {
+    out.write(Handle::NULL);
+    missing(process, flags, taken)
 }
 
 /// The object of a handle, for a function that takes such flags and nothing else to look at.
@@ -94,13 +118,15 @@ fn end<D: Device, T: Clone>(
     Ok(())
 }
 
-/// The object that another one is made of; the out-pointer is looked at as well.
+/// The object that another one is made of; the out-pointer is looked at as well, and NULL goes
+/// there at once, which stays if the function fails (SI-GEN-11).
 fn made_of<D: Device, T: Clone>(
     process: &Process<D>,
     table: &Table<T>,
     handle: Handle,
-    out: Output<Handle>,
+    out: Out<Handle>,
 ) -> Result<T> {
+    out.write(Handle::NULL);
     process.ready()?;
     let object = table.get(handle)?;
     out.required()?;
@@ -108,7 +134,7 @@ fn made_of<D: Device, T: Clone>(
 }
 
 /// As [`made_of`], for what is made on a virtual device.
-fn maker<D: Device>(process: &Process<D>, desc: Handle, out: Output<Handle>) -> Result<Desc<D>> {
+fn maker<D: Device>(process: &Process<D>, desc: Handle, out: Out<Handle>) -> Result<Desc<D>> {
     made_of(process, &process.descs, desc, out)
 }
 

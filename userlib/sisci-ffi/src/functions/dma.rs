@@ -3,12 +3,8 @@
 //! Queues of transfers by DMA.
 
 use super::{end, found, make, maker, only, wanted};
-use crate::{
-    buffer::{Array, Bytes, Output},
-    process::Process,
-    sys,
-    table::Handle,
-};
+use crate::{ffi::lent, process::Process, sys};
+use mp_c_abi::{Handle, Input, Out, Room};
 use mp_fabric::Device;
 use sisci::{DmaQueue, DmaSource, DmaState, Error, Piece, Result};
 
@@ -16,14 +12,14 @@ use sisci::{DmaQueue, DmaSource, DmaState, Error, Piece, Result};
 pub fn create_dma_queue<D: Device>(
     process: &Process<D>,
     desc: Handle,
-    out: Output<Handle>,
+    out: Out<Handle>,
     adapter: u32,
     entries: u32,
     flags: u32,
 ) -> Result<()> {
     let desc = maker(process, desc, out)?;
     only(flags, 0)?;
-    make(&process.dma_queues, out, |_| {
+    make(&process.dma_queues, out, || {
         desc.create_dma_queue(adapter, entries)
     })
 }
@@ -47,14 +43,14 @@ pub type DmaCallback = Box<dyn FnOnce(Handle, Result<()>) + Send>;
 #[derive(Clone, Copy, Debug)]
 pub enum Source {
     Segment(Handle),
-    Memory(Bytes),
+    Memory(Room<u8>),
 }
 
 /// The pieces of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub enum Pieces {
     One(Piece),
-    Vector(Array<sys::dis_dma_vec_t>),
+    Vector(Input<sys::dis_dma_vec_t>),
 }
 
 impl Pieces {
@@ -63,7 +59,7 @@ impl Pieces {
             Pieces::One(piece) => return Ok(vec![piece]),
             Pieces::Vector(vector) => vector,
         };
-        if vector.len() == 0 || vector.len() > entries {
+        if vector.is_empty() || vector.len() > entries {
             return Err(Error::MaxEntries);
         }
         let list = vector.copy()?;
@@ -79,7 +75,7 @@ impl Pieces {
     }
 }
 
-/// `SCIStartDmaTransfer`, `SCIStartDmaTransferMem`, `SCIStartDmaTransferVec`
+/// `SCIStartDmaTransfer`, and what is common to the other two
 pub fn start_dma<D: Device>(
     process: &Process<D>,
     handle: Handle,
@@ -104,7 +100,7 @@ pub fn start_dma<D: Device>(
     let pieces = pieces.list(sisci::VECTOR_MAX as usize)?;
     let source = match (&segment, &source) {
         (Some(segment), _) => DmaSource::Segment(segment),
-        (None, Source::Memory(memory)) => DmaSource::Memory(memory.lent()),
+        (None, Source::Memory(memory)) => DmaSource::Memory(lent(memory)),
         (None, Source::Segment(_)) => return Err(Error::IllegalParameter),
     };
     let callback = callback.map(|callback| {
@@ -117,6 +113,40 @@ pub fn start_dma<D: Device>(
         true => queue.wait(sisci::INFINITE)?.status(),
         false => Ok(()),
     }
+}
+
+/// `SCIStartDmaTransferMem`
+pub fn start_dma_from_memory<D: Device>(
+    process: &Process<D>,
+    queue: Handle,
+    memory: Room<u8>,
+    segment: Handle,
+    remote: usize,
+    callback: Option<DmaCallback>,
+    flags: u32,
+) -> Result<()> {
+    let (local, size) = (0, memory.len());
+    let pieces = Pieces::One(Piece {
+        local,
+        remote,
+        size,
+    });
+    let source = Source::Memory(memory);
+    start_dma(process, queue, source, segment, pieces, callback, flags)
+}
+
+/// `SCIStartDmaTransferVec`
+pub fn start_dma_of_vector<D: Device>(
+    process: &Process<D>,
+    queue: Handle,
+    local: Handle,
+    remote: Handle,
+    vector: Input<sys::dis_dma_vec_t>,
+    callback: Option<DmaCallback>,
+    flags: u32,
+) -> Result<()> {
+    let (source, pieces) = (Source::Segment(local), Pieces::Vector(vector));
+    start_dma(process, queue, source, remote, pieces, callback, flags)
 }
 
 /// Which ways of copying there are: that of the system, which is also the default one.

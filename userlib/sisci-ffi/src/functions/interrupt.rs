@@ -2,13 +2,9 @@
 
 //! Interrupts, plain ones and those with a message.
 
-use super::{end, found, make, maker, only, wanted, Place};
-use crate::{
-    buffer::{Bytes, Output},
-    process::Process,
-    sys,
-    table::Handle,
-};
+use super::{end, found, make, make_armed, maker, only, wanted, Place};
+use crate::{process::Process, sys};
+use mp_c_abi::{Handle, Input, Out, Room};
 use mp_fabric::Device;
 use sisci::{Desc, Error, InterruptFlags, Result, Triggers};
 
@@ -17,7 +13,7 @@ pub type InterruptCallback = Box<dyn Fn(Handle) -> sisci::Action + Send>;
 /// Runs a callback of an interrupt with a message.
 pub type DataCallback = Box<dyn Fn(Handle, &[u8]) -> sisci::Action + Send>;
 
-fn interrupt_flags(flags: u32, number: Output<u32>) -> Result<InterruptFlags> {
+fn interrupt_flags(flags: u32, number: Out<u32>) -> Result<InterruptFlags> {
     Ok(InterruptFlags {
         number: match flags & sys::SCI_FLAG_FIXED_INTNO {
             0 => None,
@@ -32,8 +28,8 @@ fn interrupt_flags(flags: u32, number: Output<u32>) -> Result<InterruptFlags> {
 fn interrupt_maker<D: Device>(
     process: &Process<D>,
     desc: Handle,
-    out: Output<Handle>,
-    number: Output<u32>,
+    out: Out<Handle>,
+    number: Out<u32>,
     flags: u32,
     taken: u32,
 ) -> Result<(Desc<D>, InterruptFlags)> {
@@ -48,23 +44,24 @@ fn interrupt_maker<D: Device>(
 pub fn create_interrupt<D: Device>(
     process: &Process<D>,
     desc: Handle,
-    out: Output<Handle>,
+    out: Out<Handle>,
     adapter: u32,
-    number: Output<u32>,
+    number: Out<u32>,
     callback: Option<InterruptCallback>,
     flags: u32,
 ) -> Result<()> {
     let counting = sys::SCI_FLAG_COUNTING_INT;
     let (desc, how) = interrupt_maker(process, desc, out, number, flags, counting)?;
     let callback = wanted(flags, callback)?;
-    make(&process.local_interrupts, out, |handle| {
-        let callback = callback.map(|callback| {
-            let run = move || callback(handle);
-            Box::new(run) as Box<dyn FnMut() -> sisci::Action + Send>
-        });
-        let interrupt = desc.create_interrupt(adapter, how, callback)?;
+    let make = || {
+        let interrupt = desc.create_interrupt(adapter, how, None)?;
         number.write(interrupt.number());
         Ok(interrupt)
+    };
+    make_armed(&process.local_interrupts, out, make, |interrupt, handle| {
+        callback.map_or(Ok(()), |callback| {
+            interrupt.set_callback(Box::new(move || callback(handle)))
+        })
     })
 }
 
@@ -94,13 +91,13 @@ pub fn wait_for_interrupt<D: Device>(
 pub fn connect_interrupt<D: Device>(
     process: &Process<D>,
     desc: Handle,
-    out: Output<Handle>,
+    out: Out<Handle>,
     place: Place,
     flags: u32,
 ) -> Result<()> {
     let desc = maker(process, desc, out)?;
     only(flags, sys::SCI_FLAG_COUNTING_INT)?;
-    make(&process.remote_interrupts, out, |_| {
+    make(&process.remote_interrupts, out, || {
         let Place {
             node,
             adapter,
@@ -144,22 +141,24 @@ pub fn trigger_interrupt<D: Device>(
 pub fn create_data_interrupt<D: Device>(
     process: &Process<D>,
     desc: Handle,
-    out: Output<Handle>,
+    out: Out<Handle>,
     adapter: u32,
-    number: Output<u32>,
+    number: Out<u32>,
     callback: Option<DataCallback>,
     flags: u32,
 ) -> Result<()> {
     let (desc, how) = interrupt_maker(process, desc, out, number, flags, 0)?;
     let callback = wanted(flags, callback)?;
-    make(&process.local_data_interrupts, out, |handle| {
-        let callback = callback.map(|callback| {
-            let run = move |data: &[u8]| callback(handle, data);
-            Box::new(run) as Box<dyn FnMut(&[u8]) -> sisci::Action + Send>
-        });
-        let interrupt = desc.create_data_interrupt(adapter, how, callback)?;
+    let make = || {
+        let interrupt = desc.create_data_interrupt(adapter, how, None)?;
         number.write(interrupt.number());
         Ok(interrupt)
+    };
+    let table = &process.local_data_interrupts;
+    make_armed(table, out, make, |interrupt, handle| {
+        callback.map_or(Ok(()), |callback| {
+            interrupt.set_callback(Box::new(move |data| callback(handle, data)))
+        })
     })
 }
 
@@ -182,8 +181,8 @@ pub fn remove_data_interrupt<D: Device>(
 pub fn wait_for_data_interrupt<D: Device>(
     process: &Process<D>,
     handle: Handle,
-    buffer: Bytes,
-    length: Output<u32>,
+    buffer: Room<u8>,
+    length: Out<u32>,
     timeout: u32,
     flags: u32,
 ) -> Result<()> {
@@ -211,13 +210,13 @@ pub fn wait_for_data_interrupt<D: Device>(
 pub fn connect_data_interrupt<D: Device>(
     process: &Process<D>,
     desc: Handle,
-    out: Output<Handle>,
+    out: Out<Handle>,
     place: Place,
     flags: u32,
 ) -> Result<()> {
     let desc = maker(process, desc, out)?;
     only(flags, sys::SCI_FLAG_BROADCAST)?;
-    make(&process.remote_data_interrupts, out, |_| {
+    make(&process.remote_data_interrupts, out, || {
         let Place {
             node,
             adapter,
@@ -250,7 +249,7 @@ pub fn disconnect_data_interrupt<D: Device>(
 pub fn trigger_data_interrupt<D: Device>(
     process: &Process<D>,
     handle: Handle,
-    data: Bytes,
+    data: Input<u8>,
     flags: u32,
 ) -> Result<()> {
     process.ready()?;

@@ -2,8 +2,9 @@
 
 //! Connections to segments of nodes.
 
-use super::{code, end, found, make, maker, only, wanted, Place};
-use crate::{buffer::Output, process::Process, sys, table::Handle};
+use super::{code, end, found, make_armed, maker, only, wanted, Place};
+use crate::{process::Process, sys};
+use mp_c_abi::{Handle, Out};
 use mp_fabric::Device;
 use sisci::{Error, RemoteEvent, RemoteSegment, Result, BROADCAST_NODE};
 
@@ -14,7 +15,7 @@ pub type RemoteCallback = Box<dyn Fn(Handle, RemoteEvent) -> sisci::Action + Sen
 pub fn connect_segment<D: Device>(
     process: &Process<D>,
     desc: Handle,
-    out: Output<Handle>,
+    out: Out<Handle>,
     place: Place,
     callback: Option<RemoteCallback>,
     flags: u32,
@@ -33,21 +34,20 @@ pub fn connect_segment<D: Device>(
         });
     }
     let callback = wanted(flags, callback)?;
-    make(&process.remote_segments, out, |handle| {
-        let callback = callback.map(|callback| {
-            let run = move |event| callback(handle, event);
-            Box::new(run) as Box<dyn FnMut(RemoteEvent) -> sisci::Action + Send>
-        });
-        let Place {
-            node,
-            adapter,
-            number,
-            timeout,
-        } = place;
-        match flags & asynchronous {
-            0 => desc.connect_segment(node, number, adapter, timeout, callback),
-            _ => desc.begin_connect_segment(node, number, adapter, timeout, callback),
-        }
+    let Place {
+        node,
+        adapter,
+        number,
+        timeout,
+    } = place;
+    let make = || match flags & asynchronous {
+        0 => desc.connect_segment(node, number, adapter, timeout, None),
+        _ => desc.begin_connect_segment(node, number, adapter, timeout, None),
+    };
+    make_armed(&process.remote_segments, out, make, |segment, handle| {
+        callback.map_or(Ok(()), |callback| {
+            segment.set_callback(Box::new(move |event| callback(handle, event)))
+        })
     })
 }
 
@@ -94,7 +94,7 @@ pub fn remote_segment_node<D: Device>(process: &Process<D>, segment: Handle) -> 
 pub fn wait_for_remote_segment_event<D: Device>(
     process: &Process<D>,
     segment: Handle,
-    status: Output<u32>,
+    status: Out<u32>,
     timeout: u32,
     flags: u32,
 ) -> Result<u32> {

@@ -2,9 +2,14 @@
 
 //! Local segments.
 
-use super::{found, make, maker, only, wanted};
-use crate::{buffer::Output, process::Process, sys, table::Handle};
-use mp_fabric::{Device, PhysicalRange, ProcessMemory};
+use super::{found, make_armed, maker, only, wanted};
+use crate::{
+    ffi::{Memory, Physical},
+    process::Process,
+    sys,
+};
+use mp_c_abi::{Handle, Out};
+use mp_fabric::Device;
 use sisci::{Error, LocalEvent, LocalSegment, NewSegment, Removal, Result, Unavailable};
 
 /// Runs a callback of a local segment.
@@ -14,7 +19,7 @@ pub type LocalCallback = Box<dyn Fn(Handle, LocalEvent) -> sisci::Action + Send>
 pub fn create_segment<D: Device>(
     process: &Process<D>,
     desc: Handle,
-    out: Output<Handle>,
+    out: Out<Handle>,
     id: u32,
     size: usize,
     callback: Option<LocalCallback>,
@@ -45,25 +50,28 @@ pub fn create_segment<D: Device>(
         auto_id: flags & sys::SCI_FLAG_AUTO_ID != 0,
         empty: flags & sys::SCI_FLAG_EMPTY != 0,
     };
-    make(&process.local_segments, out, |handle| {
-        desc.create_segment(new, callback.map(|c| local_callback(c, handle)))
-    })
+    let make = || desc.create_segment(new, None);
+    make_armed(&process.local_segments, out, make, arm(callback))
 }
 
-fn local_callback(
-    callback: LocalCallback,
-    handle: Handle,
-) -> Box<dyn FnMut(LocalEvent) -> sisci::Action + Send> {
-    Box::new(move |event| callback(handle, event))
+/// Has the events of a segment run a callback, if there is one.
+fn arm<D: Device>(
+    callback: Option<LocalCallback>,
+) -> impl FnOnce(&LocalSegment<D>, Handle) -> Result<()> {
+    move |segment, handle| {
+        callback.map_or(Ok(()), |callback| {
+            segment.set_callback(Box::new(move |event| callback(handle, event)))
+        })
+    }
 }
 
 /// `SCIAttachLocalSegment`
 pub fn attach_local_segment<D: Device>(
     process: &Process<D>,
     desc: Handle,
-    out: Output<Handle>,
+    out: Out<Handle>,
     id: u32,
-    size: Output<usize>,
+    size: Out<usize>,
     callback: Option<LocalCallback>,
     flags: u32,
 ) -> Result<()> {
@@ -74,12 +82,12 @@ pub fn attach_local_segment<D: Device>(
         return Err(Error::NotSupported);
     }
     let callback = wanted(flags, callback)?;
-    make(&process.local_segments, out, |handle| {
-        let callback = callback.map(|c| local_callback(c, handle));
-        let segment = desc.attach_segment(id, callback)?;
+    let make = || {
+        let segment = desc.attach_segment(id, None)?;
         size.write(segment.size());
         Ok(segment)
-    })
+    };
+    make_armed(&process.local_segments, out, make, arm(callback))
 }
 
 /// A local segment, for a function that takes such flags.
@@ -96,7 +104,7 @@ fn local<D: Device>(
 pub fn register_segment_memory<D: Device>(
     process: &Process<D>,
     segment: Handle,
-    memory: ProcessMemory<'_>,
+    Memory(memory): Memory,
     flags: u32,
 ) -> Result<()> {
     // Memory is pinned at once, with the flag or without.
@@ -107,7 +115,7 @@ pub fn register_segment_memory<D: Device>(
 pub fn attach_physical_memory<D: Device>(
     process: &Process<D>,
     segment: Handle,
-    range: PhysicalRange,
+    Physical(range): Physical,
     bus: u32,
     flags: u32,
 ) -> Result<()> {
@@ -182,8 +190,8 @@ pub fn remove_segment<D: Device>(process: &Process<D>, handle: Handle, flags: u3
 pub fn wait_for_local_segment_event<D: Device>(
     process: &Process<D>,
     segment: Handle,
-    node: Output<u32>,
-    adapter: Output<u32>,
+    node: Out<u32>,
+    adapter: Out<u32>,
     timeout: u32,
     flags: u32,
 ) -> Result<u32> {
