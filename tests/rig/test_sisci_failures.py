@@ -517,7 +517,10 @@ def cases():
 @pytest.mark.parametrize("name, what, same", cases())
 def test_who_is_left_is_told_and_nobody_else(fabric, bystanders, name, what, same):
     """SI-EVT-2, SI-EVT-3, SI-EVT-4, SI-EVT-5, SI-EVT-6, SI-EVT-7, SI-EVT-9, SI-NTB-2, SI-NTB-10,
-    SI-NTB-18, SI-GEN-13, SI-MAPR-9, SI-ISM-2, SI-RMDMA-2"""
+    SI-NTB-18, SI-GEN-13, SI-GEN-28, SI-MAPR-9, SI-MAPR-10, SI-UNMAP-3, SI-ISM-2, SI-RMDMA-2,
+    SI-SDMA-10, SI-UNAVAIL-3, SI-UNAVAIL-4, SI-RMSEG-4, SI-RMSEG-6, SI-RMINT-3, SI-RSM-5, SI-RSM-6,
+    SI-CKSEQ-4, SI-STSEQ-4, SI-SEQ-7, SI-CONSEG-11, SI-TRINT-3, SI-TRDINT-3: whoever has nothing to
+    do with it goes on."""
     way = WAYS[name]
     with Scene(fabric, same) as scene:
         held = [kind(scene) for kind in KINDS[what]]

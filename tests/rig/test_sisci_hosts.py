@@ -255,7 +255,7 @@ def test_a_check_that_skips_the_barrier_reads_nothing(ends):
 
 
 def test_transfers_make_no_system_call(fabric):
-    """SI-SEQ-10, SI-GEN-27: neither stores nor checks do, as long as nothing happens."""
+    """SI-SEQ-10, SI-MAPR-1: neither stores nor checks do, as long as nothing happens."""
     with pair(fabric) as ends:
         owner, user, node = ends
         _, _, _, mapped, remote = connected(ends, 112)
@@ -705,7 +705,7 @@ def link_to(process, peer):
 
 
 def test_the_largest_segment_that_fits_is_found(fabric):
-    """SI-NTB-20, SI-CRSEG-6: a page more has no room."""
+    """SI-NTB-20, SI-CRSEG-6, SI-PREP-3, SI-GEN-5: a page more has no room."""
     with Program(fabric.hosts[1]) as owner:
 
         def fits(pages):

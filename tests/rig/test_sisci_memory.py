@@ -73,7 +73,8 @@ def copied(guest):
 
 @pytest.mark.parametrize("length", [PAGE, 2 * MIB])
 def test_memory_of_a_program_is_a_segment_for_others(ends, length):
-    """SI-REGMEM-4, SI-REGMEM-6, SI-CRSEG-4, SI-SDMA-3"""
+    """SI-REGMEM-1, SI-REGMEM-4, SI-REGMEM-6, SI-CRSEG-4, SI-SDMA-3, SI-PREP-3, SI-RMSEG-1: and is the
+    program's again when the segment is gone."""
     owner, user, node = ends
     memory = owner.allocate_runs(length)
     owner.fill(memory, length, 1)
@@ -92,7 +93,7 @@ def test_memory_of_a_program_is_a_segment_for_others(ends, length):
     user.fill(remote, length, 2)
     until(lambda: owner.check(memory, length, 2) == INTACT)
     # A map of the segment is the same memory.
-    _, local = owner.map_local(segment, length)
+    local_map, local = owner.map_local(segment, length)
     owner.fill(local, length, 3)
     assert owner.check(memory, length, 3) == INTACT
     # It is copied to as any other segment, and from.
@@ -106,8 +107,20 @@ def test_memory_of_a_program_is_a_segment_for_others(ends, length):
         owner.SCIRemoveSegment(segment, 0)
     user.SCIUnmapSegment(mapped, 0)
     user.SCIDisconnectSegment(connection, 0)
-    owner.kill()
+    owner.SCIUnmapSegment(local_map, 0)
+    until(lambda: removed(owner, segment))
+    assert owner.check(memory, length, 3) == INTACT
     sharing.wait_until_unpinned(owner.guest, before)
+
+
+def removed(program, segment):
+    """Whether nobody keeps it any longer."""
+    try:
+        program.SCIRemoveSegment(segment, 0)
+    except sisci.SisciError as error:
+        assert error.name == "BUSY"
+        return False
+    return True
 
 
 def test_pages_that_are_no_run_are_for_this_host_only(fabric):
@@ -132,7 +145,8 @@ def test_pages_that_are_no_run_are_for_this_host_only(fabric):
 
 
 def test_physical_memory_is_a_segment_for_others(ends):
-    """SI-APHYS-1, SI-APHYS-2, SI-APHYS-4"""
+    """SI-APHYS-1, SI-APHYS-2, SI-APHYS-4: as long as the segment lasts, and the memory outlives
+    it."""
     owner, user, node = ends
     segment = empty(owner, 35, SIZE)
 
@@ -147,11 +161,20 @@ def test_physical_memory_is_a_segment_for_others(ends):
     with fails("ILLEGAL_OPERATION"):
         attach(ADDRESS, SIZE)
     show(owner, segment)
-    _, local = owner.map_local(segment, SIZE)
+    local_map, local = owner.map_local(segment, SIZE)
     connection = user.connect(node, 35)
     _, remote = user.map_remote(connection, SIZE)
     user.fill(remote, SIZE, 5)
     until(lambda: owner.check(local, SIZE, 5) == INTACT)
+    owner.SCIUnmapSegment(local_map, 0)
+    with fails("BUSY"):
+        owner.SCIRemoveSegment(segment, 0)
+    owner.SCIRemoveSegment(segment, SCI.FLAG_FORCE_REMOVE)
+    assert [user.remote_event(connection)[0] for _ in range(2)] == ["DISCONNECT", "LOST"]
+    segment = empty(owner, 35, SIZE)
+    attach(ADDRESS, SIZE)
+    _, local = owner.map_local(segment, SIZE)
+    assert owner.check(local, SIZE, 5) == INTACT
 
 
 def test_memory_of_a_program_is_copied_where_it_is(ends):
