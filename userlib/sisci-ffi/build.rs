@@ -20,13 +20,5 @@ fn main() {
         .expect("bindgen needs libclang: scripts/setup.sh installs it")
         .write_to_file(target)
         .expect("the output directory can be written to");
-    // The compiler exports the functions of the specification and nothing else. A thread may still
-    // be in here when a program lets go of the library: it stays until the process ends.
-    for argument in [
-        "-Wl,-soname,libsisci.so",
-        "-Wl,-Bsymbolic-functions",
-        "-Wl,-z,nodelete",
-    ] {
-        println!("cargo:rustc-cdylib-link-arg={argument}");
-    }
+    mp_c_abi::shared_library("libsisci.so");
 }

@@ -56,7 +56,7 @@ impl<K: Eq + Hash, T: Clone> Objects<K, T> {
 #[cfg(target_pointer_width = "64")]
 mod handles {
     use super::Objects;
-    use crate::export::Abi;
+    use crate::{export::Abi, memory::Out};
     use std::{
         ffi::c_void,
         ptr,
@@ -110,6 +110,13 @@ mod handles {
     unsafe impl<T> Abi<*mut T> for Handle {
         fn to_c(self) -> *mut T {
             self.0.cast()
+        }
+    }
+
+    // SAFETY: A pointer to where a pointer goes, and both are transparent.
+    unsafe impl<T> Abi<*mut *mut T> for Out<Handle> {
+        fn to_c(self) -> *mut *mut T {
+            Abi::<*mut Handle>::to_c(self).cast()
         }
     }
 

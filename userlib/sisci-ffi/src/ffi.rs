@@ -1,39 +1,41 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The exported functions, each by three names (SI-ABI-3). What they do with pointers is to make
-//! values of [`buffer`](crate::buffer) of them; what they do with a panic is to end it. And this is
-//! where callbacks of the program are called.
+//! The exported functions, as `sisci_api.h` declares them, each by three names (SI-ABI-3), and the
+//! function that does what each does. And this is where callbacks of the program are called.
 
-use crate::{buffer::Output, functions, process::Process, sys, table::Handle};
-use mp_c_abi::PerProcess;
-use mp_fabric::CharDevice;
-use sisci::{Action, Library, Result};
+use crate::{
+    functions::{self, Part, Pieces, Place, Requester, Slots, Source, SLOTS},
+    process::Process,
+    query::{query, Query},
+    sys,
+};
+use mp_c_abi::{export, guarded, set_errno, Abi, Handle, Opaque, Out, PerProcess, Text};
+use mp_fabric::{CharDevice, PhysicalRange, ProcessMemory};
+use sisci::{Action, Library, Piece, Result};
 use std::{
-    ffi::c_void,
-    panic::{catch_unwind, AssertUnwindSafe},
+    ffi::{c_char, c_int, c_uint, c_ulonglong, c_void},
+    ptr,
 };
 
 static PROCESSES: PerProcess<Process<CharDevice>> =
     PerProcess::new(&|parent| Process::new(&Library::load, parent));
 
 /// Where the error goes.
-type Error = *mut sys::sci_error_t;
+type Error = Out<sys::sci_error_t>;
 
 /// Runs a function for the process that calls. A panic is a defect of this library, which the
 /// specification has no error for: the caller is told that a resource is missing.
 fn caught<T>(function: impl FnOnce(&Process<CharDevice>) -> Result<T>) -> Result<T> {
-    let result = catch_unwind(AssertUnwindSafe(|| function(PROCESSES.current())));
+    let result = guarded(|| function(PROCESSES.current()));
     result.unwrap_or(Err(sisci::Error::ApiNoSpace))
 }
 
 /// Writes an error, and `errno` if it is one of the system's.
 fn tell(error: Error, result: Result<()>) {
     if let Err(sisci::Error::System(errno)) = result {
-        // SAFETY: The address is that of this thread's variable.
-        unsafe { *libc::__errno_location() = errno.raw_os_error() }
+        set_errno(errno.raw_os_error());
     }
-    // SAFETY: Promised by the caller of the exported function.
-    unsafe { Output::new(error) }.write(functions::code(result));
+    error.write(functions::code(result));
 }
 
 /// Runs a function that writes an error; a value of nothing if it fails.
@@ -46,36 +48,40 @@ fn run<T: Default>(error: Error, function: impl FnOnce(&Process<CharDevice>) -> 
     value
 }
 
+/// As [`run`], for an address; NULL if it fails.
+fn mapped(
+    error: Error,
+    function: impl FnOnce(&Process<CharDevice>) -> Result<usize>,
+) -> *mut c_void {
+    ptr::with_exposed_provenance_mut(run(error, function))
+}
+
+/// Runs a function that returns a status beside the error.
+fn checked(error: Error, function: impl FnOnce(&Process<CharDevice>) -> (u32, Result<()>)) -> u32 {
+    let ran = caught(|process| Ok(function(process)));
+    let (status, result) = ran.unwrap_or_else(|error| (sys::SCI_SEQ_PENDING, Err(error)));
+    tell(error, result);
+    status
+}
+
 /// Runs a function without an error; a value of nothing if it fails.
 fn plain<T: Default>(function: impl FnOnce(&Process<CharDevice>) -> Result<T>) -> T {
     caught(function).unwrap_or_default()
 }
 
-/// Where a handle goes; NULL goes there at once, which stays if the function fails (SI-GEN-11).
-///
-/// # Safety
-/// The pointer is NULL, or one may write a handle there as long as the value exists.
-unsafe fn handle_out<T>(pointer: *mut *mut T) -> HandleOut {
-    // SAFETY: The caller's promise; all handles are pointers.
-    let out: Output<Handle> = unsafe { Output::new(pointer.cast()) };
-    out.write(Handle::NULL);
-    out
+/// As [`plain`], for an address; NULL if it fails.
+fn pointer(function: impl FnOnce(&Process<CharDevice>) -> Result<usize>) -> *mut c_void {
+    ptr::with_exposed_provenance_mut(plain(function))
 }
 
-type HandleOut = Output<Handle>;
+/// As [`plain`], for the type of a channel, which has a value of its own for none.
+fn channel_type(function: impl FnOnce(&Process<CharDevice>) -> Result<u32>) -> u32 {
+    caught(function).unwrap_or(sys::SCI_DMA_TYPE_DONTCARE)
+}
 
-/// What a program gives a callback, which may run on another thread.
-#[derive(Clone, Copy)]
-struct Argument(*mut c_void);
-
-// SAFETY: It is only handed back to the program, which knows that callbacks have a thread.
-unsafe impl Send for Argument {}
-
-impl Argument {
-    /// Also has closures take the whole of it, rather than the pointer in it.
-    fn pointer(self) -> *mut c_void {
-        self.0
-    }
+/// Runs a function that needs no process.
+fn text(function: impl FnOnce(&()) -> *const c_char) -> *const c_char {
+    guarded(|| function(&())).unwrap_or(c"".as_ptr())
 }
 
 fn action(number: sys::sci_callback_action_t) -> Action {
@@ -85,74 +91,545 @@ fn action(number: sys::sci_callback_action_t) -> Action {
     }
 }
 
-/// Exports functions by their own name, and by the two that programs for other implementations
-/// are linked to.
-macro_rules! export {
-    ($(
-        $(#[$doc:meta])*
-        fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block
-    )*) => {$(
-        $(#[$doc])*
-        ///
-        /// # Safety
-        /// Of `sisci_api.h`, as for all functions: a pointer is NULL, or leads to as much memory
-        /// as the other arguments say, which is the call's until it returns. Handles are not
-        /// followed.
-        #[no_mangle]
-        pub unsafe extern "C" fn $name($($argument: $type),*) $(-> $result)? $body
-
-        const _: () = {
-            #[export_name = concat!("_SISCI_PUBLIC_FUNC_ST_", stringify!($name))]
-            unsafe extern "C" fn single($($argument: $type),*) $(-> $result)? {
-                // SAFETY: The caller's promise.
-                unsafe { $name($($argument),*) }
-            }
-
-            #[export_name = concat!("_SISCI_PUBLIC_FUNC_MT_", stringify!($name))]
-            unsafe extern "C" fn multiple($($argument: $type),*) $(-> $result)? {
-                // SAFETY: The caller's promise.
-                unsafe { $name($($argument),*) }
-            }
-        };
-    )*};
+fn local_callback(
+    callback: sys::sci_cb_local_segment_t,
+    argument: Opaque,
+) -> Option<functions::LocalCallback> {
+    let callback = callback?;
+    Some(Box::new(move |handle, event| {
+        let (argument, segment, reason) = (argument.pointer(), handle.to_c(), event.reason as u32);
+        let status = functions::code(event.reason.status());
+        // SAFETY: The program has asked for that, with the argument.
+        action(unsafe { callback(argument, segment, reason, event.node, event.adapter, status) })
+    }))
 }
 
-// After the macro that they are made with.
-mod channel;
-mod device;
-mod dma;
-mod interrupt;
-mod library;
-mod map;
-mod query;
-mod remote;
-mod segment;
+fn remote_callback(
+    callback: sys::sci_cb_remote_segment_t,
+    argument: Opaque,
+) -> Option<functions::RemoteCallback> {
+    let callback = callback?;
+    Some(Box::new(move |handle, event| {
+        let (argument, segment, reason) = (argument.pointer(), handle.to_c(), event.reason as u32);
+        let status = functions::code(event.status);
+        // SAFETY: The program has asked for that, with the argument.
+        action(unsafe { callback(argument, segment, reason, status) })
+    }))
+}
+
+fn interrupt_callback(
+    callback: sys::sci_cb_interrupt_t,
+    argument: Opaque,
+) -> Option<functions::InterruptCallback> {
+    let callback = callback?;
+    Some(Box::new(move |handle| {
+        // SAFETY: The program has asked for that, with the argument.
+        action(unsafe { callback(argument.pointer(), handle.to_c(), sys::SCI_ERR_OK) })
+    }))
+}
+
+fn data_callback(
+    callback: sys::sci_cb_data_interrupt_t,
+    argument: Opaque,
+) -> Option<functions::DataCallback> {
+    let callback = callback?;
+    Some(Box::new(move |handle, data| {
+        let (argument, interrupt, status) = (argument.pointer(), handle.to_c(), sys::SCI_ERR_OK);
+        let (start, len) = (data.as_ptr().cast_mut().cast(), data.len() as u32);
+        // SAFETY: The program has asked for that, with the argument; the message is a copy of its
+        // own.
+        action(unsafe { callback(argument, interrupt, start, len, status) })
+    }))
+}
+
+fn dma_callback(callback: sys::sci_cb_dma_t, argument: Opaque) -> Option<functions::DmaCallback> {
+    let callback = callback?;
+    Some(Box::new(move |handle, status| {
+        // SAFETY: The program has asked for that, with the argument. It runs once: what it wants
+        // does not matter.
+        unsafe { callback(argument.pointer(), handle.to_c(), functions::code(status)) };
+    }))
+}
+
+/// Exports functions by all their names.
+macro_rules! sisci {
+    (run = $run:ident; $($functions:tt)*) => {
+        export! {
+            header = sys; run = $run;
+            aliases = ["_SISCI_PUBLIC_FUNC_ST_", "_SISCI_PUBLIC_FUNC_MT_"];
+            $($functions)*
+        }
+    };
+}
+
+sisci! {
+    run = run;
+
+    /// Initializes the library.
+    SCIInitialize(flags: c_uint; error: Error) = functions::initialize;
+
+    /// Opens a virtual device.
+    SCIOpen(sd: Out<Handle>, flags: c_uint; error: Error) = functions::open;
+
+    /// Closes a virtual device.
+    SCIClose(sd: Handle, flags: c_uint; error: Error) = functions::close;
+
+    /// Makes a local segment.
+    SCICreateSegment(
+        sd: Handle, segment: Out<Handle>, segment_id: c_uint, size: usize,
+        callback: sys::sci_cb_local_segment_t, argument: Opaque, flags: c_uint; error: Error
+    ) = functions::create_segment(
+        sd, segment, segment_id, size, (local_callback(callback, argument)), flags);
+
+    /// Gives a segment memory of the program.
+    SCIRegisterSegmentMemory(
+        address: *mut c_void, size: usize, segment: Handle, flags: c_uint; error: Error
+    ) = functions::register_segment_memory(
+        segment, { ProcessMemory::new(address.expose_provenance(), size) }, flags);
+
+    /// Gives a segment physical memory.
+    SCIAttachPhysicalMemory(
+        ioaddress: sys::sci_ioaddr_t, _address: *mut c_void, bus_no: c_uint, size: usize,
+        segment: Handle, flags: c_uint; error: Error
+    ) = functions::attach_physical_memory(
+        segment, { PhysicalRange::new(ioaddress, size as u64) }, bus_no, flags);
+
+    /// Attaches to a segment of another process.
+    SCIAttachLocalSegment(
+        sd: Handle, segment: Out<Handle>, segment_id: c_uint, size: Out<usize>,
+        callback: sys::sci_cb_local_segment_t, argument: Opaque, flags: c_uint; error: Error
+    ) = functions::attach_local_segment(
+        sd, segment, segment_id, size, (local_callback(callback, argument)), flags);
+
+    /// Lets other processes attach to a segment.
+    SCIShareSegment(segment: Handle, flags: c_uint; error: Error) = functions::share_segment;
+
+    /// Has a segment reachable through an adapter.
+    SCIPrepareSegment(segment: Handle, adapter: c_uint, flags: c_uint; error: Error)
+        = functions::prepare_segment;
+
+    /// Lets nodes connect to a segment.
+    SCISetSegmentAvailable(segment: Handle, adapter: c_uint, flags: c_uint; error: Error)
+        = functions::set_segment_available;
+
+    /// Lets no more nodes connect to a segment.
+    SCISetSegmentUnavailable(segment: Handle, adapter: c_uint, flags: c_uint; error: Error)
+        = functions::set_segment_unavailable;
+
+    /// Removes a local segment.
+    SCIRemoveSegment(segment: Handle, flags: c_uint; error: Error) = functions::remove_segment;
+
+    /// Waits for an event of a local segment.
+    SCIWaitForLocalSegmentEvent(
+        segment: Handle, node_id: Out<c_uint>, adapter: Out<c_uint>, timeout: c_uint,
+        flags: c_uint; error: Error
+    ) -> sys::sci_segment_cb_reason_t = functions::wait_for_local_segment_event;
+
+    /// Connects to a segment of a node.
+    SCIConnectSegment(
+        sd: Handle, segment: Out<Handle>, node: c_uint, number: c_uint, adapter: c_uint,
+        callback: sys::sci_cb_remote_segment_t, argument: Opaque, timeout: c_uint,
+        flags: c_uint; error: Error
+    ) = functions::connect_segment(
+        sd, segment, (Place { node, adapter, number, timeout }),
+        (remote_callback(callback, argument)), flags);
+
+    /// Disconnects from a segment.
+    SCIDisconnectSegment(segment: Handle, flags: c_uint; error: Error)
+        = functions::disconnect_segment;
+
+    /// Waits for an event of a remote segment.
+    SCIWaitForRemoteSegmentEvent(
+        segment: Handle, status: Error, timeout: c_uint, flags: c_uint; error: Error
+    ) -> sys::sci_segment_cb_reason_t = functions::wait_for_remote_segment_event;
+
+    /// Unmaps a map.
+    SCIUnmapSegment(map: Handle, flags: c_uint; error: Error) = functions::unmap_segment;
+
+    /// Makes a sequence for a map.
+    SCICreateMapSequence(map: Handle, sequence: Out<Handle>, flags: c_uint; error: Error)
+        = functions::create_map_sequence;
+
+    /// Removes a sequence.
+    SCIRemoveSequence(sequence: Handle, flags: c_uint; error: Error) = functions::remove_sequence;
+
+    /// Copies into a map.
+    SCIMemWrite(
+        mem_addr: *mut c_void, remote_addr: *mut c_void, size: usize, flags: c_uint; error: Error
+    ) = functions::mem_write([mem_addr; size], [remote_addr; size], flags);
+
+    /// Copies into a map or out of it, checked or not.
+    SCIMemCpy(
+        sequence: Handle, mem_addr: *mut c_void, remote_map: Handle, remote_offset: usize,
+        size: usize, flags: c_uint; error: Error
+    ) = functions::mem_cpy(sequence, [mem_addr; size], remote_map, remote_offset, flags);
+
+    /// Does nothing: caches are coherent.
+    SCICacheSync(_map: Handle, _addr: *mut c_void, _length: usize, flags: c_uint; error: Error)
+        = functions::cache_sync(flags);
+
+    /// Makes a queue for transfers.
+    SCICreateDMAQueue(
+        sd: Handle, dq: Out<Handle>, adapter: c_uint, max_entries: c_uint, flags: c_uint;
+        error: Error
+    ) = functions::create_dma_queue;
+
+    /// Removes a queue.
+    SCIRemoveDMAQueue(dq: Handle, flags: c_uint; error: Error) = functions::remove_dma_queue;
+
+    /// Starts a transfer from a local segment.
+    SCIStartDmaTransfer(
+        dq: Handle, local_segment: Handle, remote_segment: Handle, local: usize, size: usize,
+        remote: usize, callback: sys::sci_cb_dma_t, argument: Opaque, flags: c_uint; error: Error
+    ) = functions::start_dma(
+        dq, (Source::Segment(local_segment)), remote_segment,
+        (Pieces::One(Piece { local, remote, size })), (dma_callback(callback, argument)), flags);
+
+    /// Starts a transfer from memory of the program.
+    SCIStartDmaTransferMem(
+        dq: Handle, address: *mut c_void, remote_segment: Handle, size: usize, remote: usize,
+        callback: sys::sci_cb_dma_t, argument: Opaque, flags: c_uint; error: Error
+    ) = functions::start_dma_from_memory(
+        dq, { ProcessMemory::new(address.expose_provenance(), size) }, remote_segment, remote,
+        (dma_callback(callback, argument)), flags);
+
+    /// Starts transfers from a local segment.
+    SCIStartDmaTransferVec(
+        dq: Handle, local_segment: Handle, remote_segment: Handle, length: usize,
+        vector: *mut sys::dis_dma_vec_t, callback: sys::sci_cb_dma_t, argument: Opaque,
+        flags: c_uint; error: Error
+    ) = functions::start_dma_of_vector(
+        dq, local_segment, remote_segment, [vector; length], (dma_callback(callback, argument)),
+        flags);
+
+    /// Waits until a transfer has ended.
+    SCIWaitForDMAQueue(dq: Handle, timeout: c_uint, flags: c_uint; error: Error)
+        -> sys::sci_dma_queue_state_t
+        = functions::wait_for_dma_queue;
+
+    /// Aborts a transfer.
+    SCIAbortDMAQueue(dq: Handle, flags: c_uint; error: Error) = functions::abort_dma_queue;
+
+    /// Makes an interrupt.
+    SCICreateInterrupt(
+        sd: Handle, interrupt: Out<Handle>, adapter: c_uint, number: Out<c_uint>,
+        callback: sys::sci_cb_interrupt_t, argument: Opaque, flags: c_uint; error: Error
+    ) = functions::create_interrupt(
+        sd, interrupt, adapter, number, (interrupt_callback(callback, argument)), flags);
+
+    /// Removes an interrupt.
+    SCIRemoveInterrupt(interrupt: Handle, flags: c_uint; error: Error)
+        = functions::remove_interrupt;
+
+    /// Waits for an interrupt.
+    SCIWaitForInterrupt(interrupt: Handle, timeout: c_uint, flags: c_uint; error: Error)
+        = functions::wait_for_interrupt;
+
+    /// Connects to an interrupt of a node.
+    SCIConnectInterrupt(
+        sd: Handle, interrupt: Out<Handle>, node: c_uint, adapter: c_uint, number: c_uint,
+        timeout: c_uint, flags: c_uint; error: Error
+    ) = functions::connect_interrupt(
+        sd, interrupt, (Place { node, adapter, number, timeout }), flags);
+
+    /// Disconnects from an interrupt.
+    SCIDisconnectInterrupt(interrupt: Handle, flags: c_uint; error: Error)
+        = functions::disconnect_interrupt;
+
+    /// Triggers an interrupt.
+    SCITriggerInterrupt(interrupt: Handle, flags: c_uint; error: Error)
+        = functions::trigger_interrupt;
+
+    /// Makes an interrupt with messages.
+    SCICreateDataInterrupt(
+        sd: Handle, interrupt: Out<Handle>, adapter: c_uint, number: Out<c_uint>,
+        callback: sys::sci_cb_data_interrupt_t, argument: Opaque, flags: c_uint; error: Error
+    ) = functions::create_data_interrupt(
+        sd, interrupt, adapter, number, (data_callback(callback, argument)), flags);
+
+    /// Removes an interrupt with messages.
+    SCIRemoveDataInterrupt(interrupt: Handle, flags: c_uint; error: Error)
+        = functions::remove_data_interrupt;
+
+    /// Waits for a message.
+    SCIWaitForDataInterrupt(
+        interrupt: Handle, data: *mut c_void, length: Out<c_uint>, timeout: c_uint,
+        flags: c_uint; error: Error
+    ) = functions::wait_for_data_interrupt(interrupt, [data; length], length, timeout, flags);
+
+    /// Connects to an interrupt with messages.
+    SCIConnectDataInterrupt(
+        sd: Handle, interrupt: Out<Handle>, node: c_uint, adapter: c_uint, number: c_uint,
+        timeout: c_uint, flags: c_uint; error: Error
+    ) = functions::connect_data_interrupt(
+        sd, interrupt, (Place { node, adapter, number, timeout }), flags);
+
+    /// Disconnects from an interrupt with messages.
+    SCIDisconnectDataInterrupt(interrupt: Handle, flags: c_uint; error: Error)
+        = functions::disconnect_data_interrupt;
+
+    /// Sends a message.
+    SCITriggerDataInterrupt(
+        interrupt: Handle, data: *mut c_void, length: c_uint, flags: c_uint; error: Error
+    ) = functions::trigger_data_interrupt(interrupt, [data; length], flags);
+
+    /// Tells whether a node answers: 1 or 0.
+    SCIProbeNode(sd: Handle, adapter: c_uint, node_id: c_uint, flags: c_uint; error: Error)
+        -> c_int
+        = functions::probe_node;
+
+    /// Tells what is asked for.
+    SCIQuery(command: c_uint, data: Query, flags: c_uint; error: Error) = query;
+
+    /// Tells this host's node id at an adapter.
+    SCIGetLocalNodeId(adapter: c_uint, node_id: Out<c_uint>, flags: c_uint; error: Error)
+        = functions::local_node_id;
+
+    /// Tells the node ids of a name.
+    SCIGetNodeIdByAdapterName(
+        name: Text, node_ids: Out<Slots>, kind: Out<sys::dis_adapter_type_t>, flags: c_uint;
+        error: Error
+    ) = functions::node_ids_by_name;
+
+    /// Tells the node ids and adapters of a name.
+    SCIGetNodeInfoByAdapterName(
+        name: Text, adapters: *mut c_uint, node_ids: Out<Slots>,
+        kind: Out<sys::dis_adapter_type_t>, flags: c_uint; error: Error
+    ) = functions::node_info_by_name(name, [adapters; SLOTS], node_ids, kind, flags);
+
+    /// Would let a device of this host send through the bridge, of which bridges do not know.
+    SCIRegisterPCIeRequester(
+        sd: Handle, adapter: c_uint, bus: c_uint, devfn: c_uint, flags: c_uint; error: Error
+    ) = functions::register_requester(sd, (Requester { adapter, bus, devfn }), flags);
+
+    /// Would take that back.
+    SCIUnregisterPCIeRequester(
+        sd: Handle, adapter: c_uint, bus: c_uint, devfn: c_uint, flags: c_uint; error: Error
+    ) = functions::unregister_requester(sd, (Requester { adapter, bus, devfn }), flags);
+}
+
+sisci! {
+    run = mapped;
+
+    /// Maps a part of a local segment.
+    SCIMapLocalSegment(
+        segment: Handle, map: Out<Handle>, offset: usize, size: usize, address: *mut c_void,
+        flags: c_uint; error: Error
+    ) -> *mut c_void = functions::map_local_segment(
+        segment, map, (Part { offset, size, address: address.addr() }), flags);
+
+    /// Maps a part of a remote segment.
+    SCIMapRemoteSegment(
+        segment: Handle, map: Out<Handle>, offset: usize, size: usize, address: *mut c_void,
+        flags: c_uint; error: Error
+    ) -> *mut c_void = functions::map_remote_segment(
+        segment, map, (Part { offset, size, address: address.addr() }), flags);
+}
+
+sisci! {
+    run = checked;
+
+    /// Looks whether transfers can begin.
+    SCIStartSequence(sequence: Handle, flags: c_uint; error: Error) -> sys::sci_sequence_status_t
+        = functions::start_sequence;
+
+    /// Looks whether transfers have arrived.
+    SCICheckSequence(sequence: Handle, flags: c_uint; error: Error) -> sys::sci_sequence_status_t
+        = functions::check_sequence;
+}
+
+sisci! {
+    run = plain;
+
+    /// Undoes an initialization.
+    SCITerminate() = functions::terminate;
+
+    /// Tells the bytes of a local segment; 0 of none.
+    SCIGetLocalSegmentSize(segment: Handle) -> usize = functions::local_segment_size;
+
+    /// Tells the id of a local segment; 0 of none.
+    SCIGetLocalSegmentId(segment: Handle) -> c_uint = functions::local_segment_id;
+
+    /// Tells the bytes of a remote segment; 0 of none.
+    SCIGetRemoteSegmentSize(segment: Handle) -> usize = functions::remote_segment_size;
+
+    /// Tells the id of a remote segment; 0 of none.
+    SCIGetRemoteSegmentId(segment: Handle) -> c_uint = functions::remote_segment_id;
+
+    /// Tells the node of a remote segment; 0 of none.
+    SCIGetRemoteSegmentNodeId(segment: Handle) -> c_uint = functions::remote_segment_node;
+
+    /// Tells the physical address of a map; 0 if it is not in one run, of none, and for
+    /// programs without privilege.
+    SCIGetMapPhysAddr(map: Handle) -> sys::sci_ioaddr_t = functions::map_physical_address;
+
+    /// Waits until stores have arrived.
+    SCIStoreBarrier(sequence: Handle, flags: c_uint) = functions::store_barrier;
+
+    /// Has stores leave the processor.
+    SCIFlush(_sequence: Handle, _flags: c_uint) = functions::flush();
+
+    /// Tells the state of a queue.
+    SCIDMAQueueState(dq: Handle) -> sys::sci_dma_queue_state_t = functions::dma_queue_state;
+}
+
+sisci! {
+    run = pointer;
+
+    /// Tells the address of a map; NULL of none.
+    SCIGetMapPointer(map: Handle) -> *mut c_void = functions::map_pointer;
+}
+
+sisci! {
+    run = text;
+
+    /// Tells what an error is.
+    SCIGetErrorString(error: sys::sci_error_t) -> *const c_char = functions::error_string;
+}
+
+/// Flags of what connects to a segment of a device.
+const CONNECT: u32 =
+    sys::SCI_FLAG_USE_CALLBACK | sys::SCI_FLAG_ASYNCHRONOUS_CONNECT | sys::SCI_FLAG_BROADCAST;
+/// Flags of what makes a segment of a device.
+const CREATE: u32 = sys::SCI_FLAG_DEVICE_SIDE_ONLY
+    | sys::SCI_FLAG_LOCAL_ONLY
+    | sys::SCI_FLAG_DEVICE_PREFER_BANDWIDTH
+    | sys::SCI_FLAG_HOST_PREFER_BANDWIDTH;
+/// Flags of what lists devices.
+const LIST: u32 = sys::SCI_FLAG_SPECIFY_PATH | sys::SCI_FLAG_SPECIFY_SLOT;
+
+// DMA channels and devices of other nodes, which are not built: all say so.
+
+sisci! {
+    run = run;
+
+    /// Would reserve a DMA channel.
+    SCIRequestDMAChannel(
+        _sd: Handle, channel: Out<Handle>, _adapter: c_uint, _type: sys::sci_dma_type_t,
+        _id: c_uint, flags: c_uint; error: Error
+    ) = functions::missing_maker(channel, flags, (sys::SCI_FLAG_DMA_CHANNEL_SHARED));
+
+    /// Would return a DMA channel.
+    SCIReturnDMAChannel(_channel: Handle; error: Error) = functions::missing((0), (0));
+
+    /// Would have a queue use a DMA channel.
+    SCIAssignDMAChannel(_channel: Handle, _dq: Handle, flags: c_uint; error: Error)
+        = functions::missing(flags, (0));
+
+    /// Would have a DMA channel reach a local segment.
+    SCIPrepareLocalSegmentForDMA(_channel: Handle, _segment: Handle, flags: c_uint; error: Error)
+        = functions::missing(flags, (0));
+
+    /// Would undo that.
+    SCIUnprepareLocalSegmentForDMA(_channel: Handle, _segment: Handle, flags: c_uint; error: Error)
+        = functions::missing(flags, (0));
+
+    /// Would have a DMA channel reach a remote segment.
+    SCIPrepareRemoteSegmentForDMA(_channel: Handle, _segment: Handle, flags: c_uint; error: Error)
+        = functions::missing(flags, (0));
+
+    /// Would undo that.
+    SCIUnprepareRemoteSegmentForDMA(
+        _channel: Handle, _segment: Handle, flags: c_uint; error: Error
+    ) = functions::missing(flags, (0));
+
+    /// Would be for devices of other nodes.
+    SCIBorrowDevice(
+        _sd: Handle, device: Out<Handle>, _fdid: c_ulonglong, flags: c_uint; error: Error
+    ) = functions::missing_maker(device, flags, (sys::SCI_FLAG_EXCLUSIVE));
+
+    /// Would be for devices of other nodes.
+    SCIReturnDevice(_device: Handle, flags: c_uint; error: Error) = functions::missing(flags, (0));
+
+    /// Would be for devices of other nodes.
+    SCIReleaseExclusiveBorrow(_device: Handle, flags: c_uint; error: Error)
+        = functions::missing(flags, (0));
+
+    /// Would be for devices of other nodes.
+    SCIConnectDeviceSegment(
+        _device: Handle, segment: Out<Handle>, _id: c_uint, _type: c_uint,
+        _callback: sys::sci_cb_device_segment_t, _argument: Opaque, flags: c_uint; error: Error
+    ) = functions::missing_maker(segment, flags, (CONNECT));
+
+    /// Would be for devices of other nodes.
+    SCIConnectDeviceSegmentPath(
+        _device: Handle, segment: Out<Handle>, _node: c_uint, _id: c_uint, _type: c_uint,
+        _adapter: c_uint, _callback: sys::sci_cb_device_segment_t, _argument: Opaque,
+        flags: c_uint; error: Error
+    ) = functions::missing_maker(segment, flags, (CONNECT));
+
+    /// Would be for devices of other nodes.
+    SCICreateDeviceSegment(
+        _device: Handle, _id: c_uint, _size: usize, _type: c_uint, _hints: c_uint, flags: c_uint;
+        error: Error
+    ) = functions::missing(flags, (CREATE));
+
+    /// Would be for devices of other nodes.
+    SCIMapLocalSegmentForDevice(
+        _segment: Handle, _adapter: c_uint, _device: Handle, _address: Out<sys::sci_ioaddr_t>,
+        _offset: usize, _size: usize, _callback: sys::sci_cb_device_mapping_t,
+        _argument: Opaque, flags: c_uint; error: Error
+    ) = functions::missing(flags, (0));
+
+    /// Would be for devices of other nodes.
+    SCIUnmapLocalSegmentForDevice(
+        _segment: Handle, _adapter: c_uint, _device: Handle, flags: c_uint; error: Error
+    ) = functions::missing(flags, (0));
+
+    /// Would be for devices of other nodes.
+    SCIMapRemoteSegmentForDevice(
+        _segment: Handle, _device: Handle, _address: Out<sys::sci_ioaddr_t>, _offset: usize,
+        _size: usize, _callback: sys::sci_cb_device_mapping_t, _argument: Opaque, flags: c_uint;
+        error: Error
+    ) = functions::missing(flags, (0));
+
+    /// Would be for devices of other nodes.
+    SCIUnmapRemoteSegmentForDevice(
+        _segment: Handle, _device: Handle, flags: c_uint; error: Error
+    ) = functions::missing(flags, (0));
+
+    /// Would be for devices of other nodes.
+    SCIGetDeviceList(
+        _sd: Handle, _fdids: Out<c_ulonglong>, _length: usize,
+        _filter: *const sys::sci_smartio_device_info_t, flags: c_uint; error: Error
+    ) -> usize = functions::missing(flags, (LIST));
+}
+
+sisci! {
+    run = channel_type;
+
+    /// Would tell the type of a DMA channel.
+    SCIGetDMAChannelType(_channel: Handle) -> sys::sci_dma_type_t = functions::missing((0), (0));
+}
+
+sisci! {
+    run = plain;
+
+    /// Would be for devices of other nodes.
+    SCIGetFabricDeviceId(_device: Handle) -> c_ulonglong = functions::missing((0), (0));
+}
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        channel::*, device::*, dma::*, interrupt::*, library::*, map::*, query::*, remote::*,
-        segment::*,
-    };
-    use super::{map, plain, run};
-    use crate::sys;
-    use std::ptr;
+    use super::*;
 
     /// SI-ABI-8: a panic ends in the library, with an error and nothing that could be taken for a
     /// result; so does one of a function that returns a status.
     #[test]
     fn a_panic_becomes_an_error() {
         let mut error = sys::SCI_ERR_OK;
-        let value: u32 = run(&mut error, |_| panic!("a defect"));
-        assert_eq!((value, error), (0, sys::SCI_ERR_API_NOSPC));
-        error = sys::SCI_ERR_OK;
-        let status = map::checked(&mut error, |_| panic!("another one"));
+        // SAFETY: It outlives the calls.
+        let place = unsafe { Out::new(&raw mut error) };
+        let value: u32 = run(place, |_| panic!("a defect"));
+        assert_eq!((value, place.read()), (0, Ok(sys::SCI_ERR_API_NOSPC)));
+        place.write(sys::SCI_ERR_OK);
+        let status = checked(place, |_| panic!("another one"));
         assert_eq!(status, sys::SCI_SEQ_PENDING);
-        assert_eq!(error, sys::SCI_ERR_API_NOSPC);
+        assert_eq!(place.read(), Ok(sys::SCI_ERR_API_NOSPC));
         assert_eq!(plain::<usize>(|_| panic!("a third one")), 0);
         // The library goes on.
-        run(&mut error, |_| Ok(()));
-        assert_eq!(error, sys::SCI_ERR_OK);
+        run(place, |_| Ok(()));
+        assert_eq!(place.read(), Ok(sys::SCI_ERR_OK));
     }
 
     fn n<T>() -> *mut T {
@@ -165,7 +642,7 @@ mod tests {
     fn what_is_not_built_says_so() {
         let mut error = sys::SCI_ERR_OK;
         // SAFETY: Not more is passed than what is there.
-        unsafe { SCIInitialize(0, &mut error) };
+        unsafe { sys::SCIInitialize(0, &mut error) };
         macro_rules! missing {
             ($($name:ident($($argument:expr),*) $flags:expr),* $(,)?) => {$(
                 for (flags, expected) in [
@@ -173,7 +650,7 @@ mod tests {
                     ($flags | 1 << 31, sys::SCI_ERR_ILLEGAL_FLAG),
                 ] {
                     // SAFETY: As above; functions that are not built look at nothing else.
-                    unsafe { $name($($argument,)* flags, &mut error) };
+                    unsafe { sys::$name($($argument,)* flags, &mut error) };
                     assert_eq!(error, expected, stringify!($name));
                 }
             )*};
@@ -204,113 +681,11 @@ mod tests {
         assert!(device.is_null() && segment.is_null() && channel.is_null());
         // SAFETY: As above.
         unsafe {
-            SCIReturnDMAChannel(n(), &mut error);
+            sys::SCIReturnDMAChannel(n(), &mut error);
             assert_eq!(error, sys::SCI_ERR_NOT_IMPLEMENTED);
-            assert_eq!(SCIGetDMAChannelType(n()), sys::SCI_DMA_TYPE_DONTCARE);
-            assert_eq!(SCIGetFabricDeviceId(n()), 0);
-            assert_eq!(SCIGetDeviceList(n(), n(), 0, n(), 0, &mut error), 0);
+            assert_eq!(sys::SCIGetDMAChannelType(n()), sys::SCI_DMA_TYPE_DONTCARE);
+            assert_eq!(sys::SCIGetFabricDeviceId(n()), 0);
+            assert_eq!(sys::SCIGetDeviceList(n(), n(), 0, n(), 0, &mut error), 0);
         }
-    }
-
-    /// SI-ABI-2, SI-ABI-9: all 84 functions have the signatures of the header.
-    #[test]
-    fn signatures_are_those_of_the_header() {
-        let mut count = 0;
-        macro_rules! same {
-            ($($name:ident($($argument:tt),*)),* $(,)?) => {$({
-                // The arrays compile only if both are functions of one type.
-                let header: unsafe extern "C" fn($(same!(@ $argument)),*) -> _ = sys::$name;
-                let types = [header, $name as unsafe extern "C" fn($(same!(@ $argument)),*) -> _];
-                count += types.len() / 2;
-            })*};
-            (@ $argument:tt) => { _ };
-        }
-        same!(
-            SCIInitialize(a, b),
-            SCITerminate(),
-            SCIOpen(a, b, c),
-            SCIClose(a, b, c),
-            SCICreateSegment(a, b, c, d, e, f, g, h),
-            SCIRegisterSegmentMemory(a, b, c, d, e),
-            SCIAttachPhysicalMemory(a, b, c, d, e, f, g),
-            SCIAttachLocalSegment(a, b, c, d, e, f, g, h),
-            SCIShareSegment(a, b, c),
-            SCIPrepareSegment(a, b, c, d),
-            SCISetSegmentAvailable(a, b, c, d),
-            SCISetSegmentUnavailable(a, b, c, d),
-            SCIRemoveSegment(a, b, c),
-            SCIWaitForLocalSegmentEvent(a, b, c, d, e, f),
-            SCIGetLocalSegmentSize(a),
-            SCIGetLocalSegmentId(a),
-            SCIMapLocalSegment(a, b, c, d, e, f, g),
-            SCIConnectSegment(a, b, c, d, e, f, g, h, i, j),
-            SCIDisconnectSegment(a, b, c),
-            SCIGetRemoteSegmentSize(a),
-            SCIGetRemoteSegmentId(a),
-            SCIGetRemoteSegmentNodeId(a),
-            SCIWaitForRemoteSegmentEvent(a, b, c, d, e),
-            SCIMapRemoteSegment(a, b, c, d, e, f, g),
-            SCIUnmapSegment(a, b, c),
-            SCIGetMapPointer(a),
-            SCIGetMapPhysAddr(a),
-            SCICreateMapSequence(a, b, c, d),
-            SCIRemoveSequence(a, b, c),
-            SCIStartSequence(a, b, c),
-            SCICheckSequence(a, b, c),
-            SCIStoreBarrier(a, b),
-            SCIFlush(a, b),
-            SCIMemWrite(a, b, c, d, e),
-            SCIMemCpy(a, b, c, d, e, f, g),
-            SCICacheSync(a, b, c, d, e),
-            SCICreateDMAQueue(a, b, c, d, e, f),
-            SCIRemoveDMAQueue(a, b, c),
-            SCIStartDmaTransfer(a, b, c, d, e, f, g, h, i, j),
-            SCIStartDmaTransferMem(a, b, c, d, e, f, g, h, i),
-            SCIStartDmaTransferVec(a, b, c, d, e, f, g, h, i),
-            SCIDMAQueueState(a),
-            SCIWaitForDMAQueue(a, b, c, d),
-            SCIAbortDMAQueue(a, b, c),
-            SCIRequestDMAChannel(a, b, c, d, e, f, g),
-            SCIReturnDMAChannel(a, b),
-            SCIAssignDMAChannel(a, b, c, d),
-            SCIGetDMAChannelType(a),
-            SCIPrepareLocalSegmentForDMA(a, b, c, d),
-            SCIUnprepareLocalSegmentForDMA(a, b, c, d),
-            SCIPrepareRemoteSegmentForDMA(a, b, c, d),
-            SCIUnprepareRemoteSegmentForDMA(a, b, c, d),
-            SCICreateInterrupt(a, b, c, d, e, f, g, h),
-            SCIRemoveInterrupt(a, b, c),
-            SCIWaitForInterrupt(a, b, c, d),
-            SCIConnectInterrupt(a, b, c, d, e, f, g, h),
-            SCIDisconnectInterrupt(a, b, c),
-            SCITriggerInterrupt(a, b, c),
-            SCICreateDataInterrupt(a, b, c, d, e, f, g, h),
-            SCIRemoveDataInterrupt(a, b, c),
-            SCIWaitForDataInterrupt(a, b, c, d, e, f),
-            SCIConnectDataInterrupt(a, b, c, d, e, f, g, h),
-            SCIDisconnectDataInterrupt(a, b, c),
-            SCITriggerDataInterrupt(a, b, c, d, e),
-            SCIProbeNode(a, b, c, d, e),
-            SCIQuery(a, b, c, d),
-            SCIGetLocalNodeId(a, b, c, d),
-            SCIGetNodeIdByAdapterName(a, b, c, d, e),
-            SCIGetNodeInfoByAdapterName(a, b, c, d, e, f),
-            SCIGetErrorString(a),
-            SCIRegisterPCIeRequester(a, b, c, d, e, f),
-            SCIUnregisterPCIeRequester(a, b, c, d, e, f),
-            SCIBorrowDevice(a, b, c, d, e),
-            SCIReturnDevice(a, b, c),
-            SCIReleaseExclusiveBorrow(a, b, c),
-            SCIConnectDeviceSegment(a, b, c, d, e, f, g, h),
-            SCIConnectDeviceSegmentPath(a, b, c, d, e, f, g, h, i, j),
-            SCICreateDeviceSegment(a, b, c, d, e, f, g),
-            SCIMapLocalSegmentForDevice(a, b, c, d, e, f, g, h, i, j),
-            SCIUnmapLocalSegmentForDevice(a, b, c, d, e),
-            SCIMapRemoteSegmentForDevice(a, b, c, d, e, f, g, h, i),
-            SCIUnmapRemoteSegmentForDevice(a, b, c, d),
-            SCIGetDeviceList(a, b, c, d, e, f),
-            SCIGetFabricDeviceId(a),
-        );
-        assert_eq!(count, 84);
     }
 }

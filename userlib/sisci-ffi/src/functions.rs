@@ -21,12 +21,8 @@ pub use remote::*;
 pub use requester::*;
 pub use segment::*;
 
-use crate::{
-    buffer::Output,
-    process::Process,
-    sys,
-    table::{Handle, Table},
-};
+use crate::{process::Process, sys};
+use mp_c_abi::{Handle, Out, Table};
 use mp_fabric::Device;
 use sisci::{Desc, Error, Result};
 
@@ -49,7 +45,7 @@ fn wanted<C>(flags: u32, callback: Option<C>) -> Result<Option<C>> {
 /// Makes an object and the handle for it, which a callback gets before anybody else.
 fn make<T: Clone>(
     table: &Table<T>,
-    out: Output<Handle>,
+    out: Out<Handle>,
     make: impl FnOnce(Handle) -> Result<T>,
 ) -> Result<()> {
     let handle = table.reserve()?;
@@ -59,10 +55,21 @@ fn make<T: Clone>(
 }
 
 /// A function that this library does not have: flags are looked at all the same.
-pub fn missing<D: Device>(process: &Process<D>, flags: u32, taken: u32) -> Result<()> {
+pub fn missing<D: Device, T>(process: &Process<D>, flags: u32, taken: u32) -> Result<T> {
     process.ready()?;
     only(flags, taken)?;
     Err(Error::NotImplemented)
+}
+
+/// As [`missing`], for a function that makes something.
+pub fn missing_maker<D: Device>(
+    process: &Process<D>,
+    out: Out<Handle>,
+    flags: u32,
+    taken: u32,
+) -> Result<()> {
+    out.write(Handle::NULL);
+    missing(process, flags, taken)
 }
 
 /// The object of a handle, for a function that takes such flags and nothing else to look at.
@@ -94,13 +101,15 @@ fn end<D: Device, T: Clone>(
     Ok(())
 }
 
-/// The object that another one is made of; the out-pointer is looked at as well.
+/// The object that another one is made of; the out-pointer is looked at as well, and NULL goes
+/// there at once, which stays if the function fails (SI-GEN-11).
 fn made_of<D: Device, T: Clone>(
     process: &Process<D>,
     table: &Table<T>,
     handle: Handle,
-    out: Output<Handle>,
+    out: Out<Handle>,
 ) -> Result<T> {
+    out.write(Handle::NULL);
     process.ready()?;
     let object = table.get(handle)?;
     out.required()?;
@@ -108,7 +117,7 @@ fn made_of<D: Device, T: Clone>(
 }
 
 /// As [`made_of`], for what is made on a virtual device.
-fn maker<D: Device>(process: &Process<D>, desc: Handle, out: Output<Handle>) -> Result<Desc<D>> {
+fn maker<D: Device>(process: &Process<D>, desc: Handle, out: Out<Handle>) -> Result<Desc<D>> {
     made_of(process, &process.descs, desc, out)
 }
 

@@ -4,24 +4,21 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `ffi`, `ffi/` | the exported functions: pointers become values of `buffer`, panics end here |
+//! | `ffi` | which function is exported by which names, and with which arguments; callbacks |
 //! | `constants` | the exported objects with the numbers of flags and queries |
 //! | `functions`, `functions/` | what each function does, in the order in which it looks at things |
 //! | `query` | `SCIQuery` |
-//! | `buffer` | memory of the caller, written only as far as it goes |
-//! | `table` | handles: numbers in the guise of pointers, which nobody follows |
 //! | `process` | what this process has open, which a forked child does not have |
 //!
-//! Everything below is in the crate `sisci`. No lock is held while a call waits or a callback
-//! runs. Identifiers like SI-GEN-2 are those of `Documentation/conformance/sisci.md`.
+//! Pointers, handles, panics and what a forked child has are the crate `mp_c_abi`'s; everything
+//! below is in the crate `sisci`. No lock is held while a call waits or a callback runs.
+//! Identifiers like SI-GEN-2 are those of `Documentation/conformance/sisci.md`.
 
-mod buffer;
 mod constants;
 mod ffi;
 mod functions;
 mod process;
 mod query;
-mod table;
 #[cfg(test)]
 mod tests;
 

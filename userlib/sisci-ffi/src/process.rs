@@ -6,7 +6,7 @@
 //! not mapped there. The child starts with nothing, but need not initialize the library again
 //! (SI-GEN-24).
 
-use crate::table::{Kind, Table};
+use mp_c_abi::Table;
 use mp_fabric::Device;
 use sisci::{
     Desc, DmaQueue, Error, Library, LocalDataInterrupt, LocalInterrupt, LocalSegment, Map,
@@ -19,6 +19,22 @@ use std::sync::{
 
 /// How the library is loaded when a process initializes it.
 pub type Load<D> = &'static (dyn Fn() -> Result<Library<D>> + Sync);
+
+/// What a handle is of. The numbers are the upper bits of every handle: not canonical on any
+/// processor, so of no address (SI-ABI-7).
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Desc = 0x5C11,
+    LocalSegment,
+    RemoteSegment,
+    Map,
+    Sequence,
+    DmaQueue,
+    LocalInterrupt,
+    RemoteInterrupt,
+    LocalDataInterrupt,
+    RemoteDataInterrupt,
+}
 
 /// What a process has open.
 pub struct Process<D: Device> {
@@ -46,16 +62,16 @@ impl<D: Device> Process<D> {
             load,
             initialized: AtomicUsize::new(initialized),
             library: Mutex::new(None),
-            descs: Table::new(Kind::Desc),
-            local_segments: Table::new(Kind::LocalSegment),
-            remote_segments: Table::new(Kind::RemoteSegment),
-            maps: Table::new(Kind::Map),
-            sequences: Table::new(Kind::Sequence),
-            dma_queues: Table::new(Kind::DmaQueue),
-            local_interrupts: Table::new(Kind::LocalInterrupt),
-            remote_interrupts: Table::new(Kind::RemoteInterrupt),
-            local_data_interrupts: Table::new(Kind::LocalDataInterrupt),
-            remote_data_interrupts: Table::new(Kind::RemoteDataInterrupt),
+            descs: Table::new(Kind::Desc as u16),
+            local_segments: Table::new(Kind::LocalSegment as u16),
+            remote_segments: Table::new(Kind::RemoteSegment as u16),
+            maps: Table::new(Kind::Map as u16),
+            sequences: Table::new(Kind::Sequence as u16),
+            dma_queues: Table::new(Kind::DmaQueue as u16),
+            local_interrupts: Table::new(Kind::LocalInterrupt as u16),
+            remote_interrupts: Table::new(Kind::RemoteInterrupt as u16),
+            local_data_interrupts: Table::new(Kind::LocalDataInterrupt as u16),
+            remote_data_interrupts: Table::new(Kind::RemoteDataInterrupt as u16),
         }
     }
 

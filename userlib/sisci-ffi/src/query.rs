@@ -2,16 +2,62 @@
 
 //! `SCIQuery`: what is known of the library, adapters and objects.
 
-use crate::{
-    buffer::{Output, Query},
-    functions::only,
-    process::Process,
-    sys,
-    table::Handle,
-};
+use crate::{functions::only, process::Process, sys};
+use mp_c_abi::{Abi, Handle, Out, Room};
 use mp_fabric::Device;
 use sisci::{Adapter, Desc, Error, Result, API, VENDOR};
-use std::{ffi::c_void, fs};
+use std::{
+    ffi::{c_char, c_void},
+    fs,
+};
+
+/// The structure of a query, with the pointers in it.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug)]
+pub struct Query(*mut c_void);
+
+impl Query {
+    /// # Safety
+    /// The pointer is NULL, or leads to the structure that belongs to the command of the query as
+    /// long as the value exists; and so do the pointers in it to what its subcommand answers.
+    #[cfg(test)]
+    pub unsafe fn new(structure: *mut c_void) -> Self {
+        Query(structure)
+    }
+
+    /// Refuses NULL.
+    fn required(self) -> Result<Self> {
+        match self.0.is_null() {
+            false => Ok(self),
+            true => Err(Error::IllegalParameter),
+        }
+    }
+
+    /// The structure. The type is the one that belongs to the command.
+    fn structure<T: Copy>(self) -> Out<T> {
+        // SAFETY: The caller's promise.
+        unsafe { Out::new(self.0.cast()) }
+    }
+
+    /// Where a pointer in the structure leads to. The type is the one that the subcommand answers.
+    fn answer<T: Copy>(self, pointer: *mut c_void) -> Out<T> {
+        // SAFETY: The caller's promise.
+        unsafe { Out::new(pointer.cast()) }
+    }
+
+    /// The text that a pointer in the structure leads to, with room for so many bytes.
+    fn text(self, start: *mut c_char, len: u32) -> Room<u8> {
+        // SAFETY: The caller's promise.
+        unsafe { Room::new(start.cast(), len as usize) }
+    }
+}
+
+// SAFETY: A pointer, and transparent.
+unsafe impl Abi<*mut c_void> for Query {
+    fn to_c(self) -> *mut c_void {
+        self.0
+    }
+}
 
 /// A line of a processor's cache, where the system does not tell.
 const LINE: u32 = 64;
@@ -59,7 +105,7 @@ fn text(query: Query, text: &str) -> Result<()> {
 
 /// Answers a number.
 fn answer(query: Query, to: *mut c_void, number: u32) -> Result<()> {
-    let out: Output<u32> = query.answer(to).required()?;
+    let out: Out<u32> = query.answer(to).required()?;
     out.write(number);
     Ok(())
 }

@@ -13,13 +13,12 @@ mod remote;
 mod segments;
 
 use crate::{
-    buffer::{Bytes, Output},
     functions::{self, LocalCallback, Part, Place},
     process::Process,
     sys,
-    table::Handle,
 };
-use mp_fabric::Fabric;
+use mp_c_abi::{Handle, Input, Out, Room};
+use mp_fabric::{Fabric, ProcessMemory};
 use mp_fabric_fake::{FakeDevice, Host, World};
 use sisci::{Config, Error, Library, Result};
 use std::{
@@ -70,23 +69,33 @@ fn pair() -> (World, Arc<Program>, Arc<Program>) {
     (world, a, b)
 }
 
-fn out<T: Copy>(value: &mut T) -> Output<T> {
+fn out<T: Copy>(value: &mut T) -> Out<T> {
     // SAFETY: The value outlives the call that it is for.
-    unsafe { Output::new(value) }
+    unsafe { Out::new(value) }
 }
 
-fn nowhere<T: Copy>() -> Output<T> {
-    // SAFETY: NULL.
-    unsafe { Output::new(ptr::null_mut()) }
+fn nowhere<T: Copy>() -> Out<T> {
+    Out::NULL
 }
 
-fn bytes(data: &mut [u8]) -> Bytes {
+fn bytes(data: &mut [u8]) -> Room<u8> {
     // SAFETY: The data outlive the call that they are for.
-    unsafe { Bytes::new(data.as_mut_ptr().cast(), data.len()) }
+    unsafe { Room::new(data.as_mut_ptr(), data.len()) }
+}
+
+/// Bytes that a transfer reads.
+fn lent(data: &mut [u8]) -> ProcessMemory<'static> {
+    // SAFETY: The data outlive the transfer that they are for.
+    unsafe { ProcessMemory::new(data.as_mut_ptr().expose_provenance(), data.len()) }
+}
+
+fn input(data: &[u8]) -> Input<u8> {
+    // SAFETY: The data outlive the call that they are for.
+    unsafe { Input::new(data.as_ptr(), data.len()) }
 }
 
 /// Runs what writes a handle; NULL if it fails.
-fn made(make: impl FnOnce(Output<Handle>) -> Result<()>) -> Result<Handle> {
+fn made(make: impl FnOnce(Out<Handle>) -> Result<()>) -> Result<Handle> {
     let mut handle = NONE;
     let result = make(out(&mut handle));
     assert_eq!(result.is_ok(), handle != NONE);

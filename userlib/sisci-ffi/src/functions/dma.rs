@@ -3,20 +3,16 @@
 //! Queues of transfers by DMA.
 
 use super::{end, found, make, maker, only, wanted};
-use crate::{
-    buffer::{Array, Bytes, Output},
-    process::Process,
-    sys,
-    table::Handle,
-};
-use mp_fabric::Device;
+use crate::{process::Process, sys};
+use mp_c_abi::{Handle, Input, Out};
+use mp_fabric::{Device, ProcessMemory};
 use sisci::{DmaQueue, DmaSource, DmaState, Error, Piece, Result};
 
 /// `SCICreateDMAQueue`
 pub fn create_dma_queue<D: Device>(
     process: &Process<D>,
     desc: Handle,
-    out: Output<Handle>,
+    out: Out<Handle>,
     adapter: u32,
     entries: u32,
     flags: u32,
@@ -45,16 +41,16 @@ pub type DmaCallback = Box<dyn FnOnce(Handle, Result<()>) + Send>;
 
 /// Where a transfer comes from.
 #[derive(Clone, Copy, Debug)]
-pub enum Source {
+pub enum Source<'a> {
     Segment(Handle),
-    Memory(Bytes),
+    Memory(ProcessMemory<'a>),
 }
 
 /// The pieces of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub enum Pieces {
     One(Piece),
-    Vector(Array<sys::dis_dma_vec_t>),
+    Vector(Input<sys::dis_dma_vec_t>),
 }
 
 impl Pieces {
@@ -63,7 +59,7 @@ impl Pieces {
             Pieces::One(piece) => return Ok(vec![piece]),
             Pieces::Vector(vector) => vector,
         };
-        if vector.len() == 0 || vector.len() > entries {
+        if vector.is_empty() || vector.len() > entries {
             return Err(Error::MaxEntries);
         }
         let list = vector.copy()?;
@@ -79,11 +75,11 @@ impl Pieces {
     }
 }
 
-/// `SCIStartDmaTransfer`, `SCIStartDmaTransferMem`, `SCIStartDmaTransferVec`
+/// `SCIStartDmaTransfer`, and what is common to the other two
 pub fn start_dma<D: Device>(
     process: &Process<D>,
     handle: Handle,
-    source: Source,
+    source: Source<'_>,
     remote: Handle,
     pieces: Pieces,
     callback: Option<DmaCallback>,
@@ -93,10 +89,10 @@ pub fn start_dma<D: Device>(
     let queue = process.dma_queues.get(handle)?;
     let segment = match source {
         Source::Segment(segment) => Some(process.local_segments.get(segment)?),
-        Source::Memory(memory) => {
-            memory.required()?;
-            None
+        Source::Memory(memory) if memory.start() == 0 && !memory.is_empty() => {
+            return Err(Error::IllegalParameter);
         }
+        Source::Memory(_) => None,
     };
     let remote = process.remote_segments.get(remote)?;
     dma_flags(flags)?;
@@ -104,7 +100,7 @@ pub fn start_dma<D: Device>(
     let pieces = pieces.list(sisci::VECTOR_MAX as usize)?;
     let source = match (&segment, &source) {
         (Some(segment), _) => DmaSource::Segment(segment),
-        (None, Source::Memory(memory)) => DmaSource::Memory(memory.lent()),
+        (None, Source::Memory(memory)) => DmaSource::Memory(*memory),
         (None, Source::Segment(_)) => return Err(Error::IllegalParameter),
     };
     let callback = callback.map(|callback| {
@@ -117,6 +113,40 @@ pub fn start_dma<D: Device>(
         true => queue.wait(sisci::INFINITE)?.status(),
         false => Ok(()),
     }
+}
+
+/// `SCIStartDmaTransferMem`
+pub fn start_dma_from_memory<D: Device>(
+    process: &Process<D>,
+    queue: Handle,
+    memory: ProcessMemory<'_>,
+    segment: Handle,
+    remote: usize,
+    callback: Option<DmaCallback>,
+    flags: u32,
+) -> Result<()> {
+    let (local, size) = (0, memory.len());
+    let pieces = Pieces::One(Piece {
+        local,
+        remote,
+        size,
+    });
+    let source = Source::Memory(memory);
+    start_dma(process, queue, source, segment, pieces, callback, flags)
+}
+
+/// `SCIStartDmaTransferVec`
+pub fn start_dma_of_vector<D: Device>(
+    process: &Process<D>,
+    queue: Handle,
+    local: Handle,
+    remote: Handle,
+    vector: Input<sys::dis_dma_vec_t>,
+    callback: Option<DmaCallback>,
+    flags: u32,
+) -> Result<()> {
+    let (source, pieces) = (Source::Segment(local), Pieces::Vector(vector));
+    start_dma(process, queue, source, remote, pieces, callback, flags)
 }
 
 /// Which ways of copying there are: that of the system, which is also the default one.

@@ -3,12 +3,8 @@
 //! Interrupts, plain ones and those with a message.
 
 use super::{end, found, make, maker, only, wanted, Place};
-use crate::{
-    buffer::{Bytes, Output},
-    process::Process,
-    sys,
-    table::Handle,
-};
+use crate::{process::Process, sys};
+use mp_c_abi::{Handle, Input, Out, Room};
 use mp_fabric::Device;
 use sisci::{Desc, Error, InterruptFlags, Result, Triggers};
 
@@ -17,7 +13,7 @@ pub type InterruptCallback = Box<dyn Fn(Handle) -> sisci::Action + Send>;
 /// Runs a callback of an interrupt with a message.
 pub type DataCallback = Box<dyn Fn(Handle, &[u8]) -> sisci::Action + Send>;
 
-fn interrupt_flags(flags: u32, number: Output<u32>) -> Result<InterruptFlags> {
+fn interrupt_flags(flags: u32, number: Out<u32>) -> Result<InterruptFlags> {
     Ok(InterruptFlags {
         number: match flags & sys::SCI_FLAG_FIXED_INTNO {
             0 => None,
@@ -32,8 +28,8 @@ fn interrupt_flags(flags: u32, number: Output<u32>) -> Result<InterruptFlags> {
 fn interrupt_maker<D: Device>(
     process: &Process<D>,
     desc: Handle,
-    out: Output<Handle>,
-    number: Output<u32>,
+    out: Out<Handle>,
+    number: Out<u32>,
     flags: u32,
     taken: u32,
 ) -> Result<(Desc<D>, InterruptFlags)> {
@@ -48,9 +44,9 @@ fn interrupt_maker<D: Device>(
 pub fn create_interrupt<D: Device>(
     process: &Process<D>,
     desc: Handle,
-    out: Output<Handle>,
+    out: Out<Handle>,
     adapter: u32,
-    number: Output<u32>,
+    number: Out<u32>,
     callback: Option<InterruptCallback>,
     flags: u32,
 ) -> Result<()> {
@@ -94,7 +90,7 @@ pub fn wait_for_interrupt<D: Device>(
 pub fn connect_interrupt<D: Device>(
     process: &Process<D>,
     desc: Handle,
-    out: Output<Handle>,
+    out: Out<Handle>,
     place: Place,
     flags: u32,
 ) -> Result<()> {
@@ -144,9 +140,9 @@ pub fn trigger_interrupt<D: Device>(
 pub fn create_data_interrupt<D: Device>(
     process: &Process<D>,
     desc: Handle,
-    out: Output<Handle>,
+    out: Out<Handle>,
     adapter: u32,
-    number: Output<u32>,
+    number: Out<u32>,
     callback: Option<DataCallback>,
     flags: u32,
 ) -> Result<()> {
@@ -182,8 +178,8 @@ pub fn remove_data_interrupt<D: Device>(
 pub fn wait_for_data_interrupt<D: Device>(
     process: &Process<D>,
     handle: Handle,
-    buffer: Bytes,
-    length: Output<u32>,
+    buffer: Room<u8>,
+    length: Out<u32>,
     timeout: u32,
     flags: u32,
 ) -> Result<()> {
@@ -211,7 +207,7 @@ pub fn wait_for_data_interrupt<D: Device>(
 pub fn connect_data_interrupt<D: Device>(
     process: &Process<D>,
     desc: Handle,
-    out: Output<Handle>,
+    out: Out<Handle>,
     place: Place,
     flags: u32,
 ) -> Result<()> {
@@ -250,7 +246,7 @@ pub fn disconnect_data_interrupt<D: Device>(
 pub fn trigger_data_interrupt<D: Device>(
     process: &Process<D>,
     handle: Handle,
-    data: Bytes,
+    data: Input<u8>,
     flags: u32,
 ) -> Result<()> {
     process.ready()?;

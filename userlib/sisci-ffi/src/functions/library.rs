@@ -3,9 +3,11 @@
 //! Initialization and virtual devices.
 
 use super::{end, make, only};
-use crate::{buffer::Output, process::Process, table::Handle};
+use crate::process::Process;
+use mp_c_abi::{Handle, Out};
 use mp_fabric::Device;
 use sisci::Result;
+use std::ffi::c_char;
 
 /// `SCIInitialize`
 pub fn initialize<D: Device>(process: &Process<D>, flags: u32) -> Result<()> {
@@ -14,8 +16,20 @@ pub fn initialize<D: Device>(process: &Process<D>, flags: u32) -> Result<()> {
     Ok(())
 }
 
+/// `SCITerminate`
+pub fn terminate<D: Device>(process: &Process<D>) -> Result<()> {
+    process.terminate();
+    Ok(())
+}
+
+/// `SCIGetErrorString`, which needs no process.
+pub fn error_string((): &(), error: u32) -> *const c_char {
+    sisci::error_string(error).as_ptr()
+}
+
 /// `SCIOpen`
-pub fn open<D: Device>(process: &Process<D>, out: Output<Handle>, flags: u32) -> Result<()> {
+pub fn open<D: Device>(process: &Process<D>, out: Out<Handle>, flags: u32) -> Result<()> {
+    out.write(Handle::NULL);
     process.ready()?;
     out.required()?;
     only(flags, 0)?;

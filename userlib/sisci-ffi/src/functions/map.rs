@@ -3,12 +3,8 @@
 //! Maps, sequences, and transfers by the processor.
 
 use super::{end, found, made_of, make, only};
-use crate::{
-    buffer::{Bytes, Output},
-    process::Process,
-    sys,
-    table::Handle,
-};
+use crate::{process::Process, sys};
+use mp_c_abi::{Handle, Out, Room};
 use mp_fabric::{flush_stores, Device};
 use sisci::{CheckFlags, Error, Map, MapFlags, Result, SequenceStatus};
 
@@ -30,7 +26,7 @@ fn map_flags(flags: u32) -> MapFlags {
 /// Enters a map: its address.
 fn enter_map<D: Device>(
     process: &Process<D>,
-    out: Output<Handle>,
+    out: Out<Handle>,
     map: impl FnOnce() -> Result<Map<D>>,
 ) -> Result<usize> {
     let mut address = 0;
@@ -46,7 +42,7 @@ fn enter_map<D: Device>(
 pub fn map_local_segment<D: Device>(
     process: &Process<D>,
     segment: Handle,
-    out: Output<Handle>,
+    out: Out<Handle>,
     part: Part,
     flags: u32,
 ) -> Result<usize> {
@@ -64,7 +60,7 @@ pub fn map_local_segment<D: Device>(
 pub fn map_remote_segment<D: Device>(
     process: &Process<D>,
     segment: Handle,
-    out: Output<Handle>,
+    out: Out<Handle>,
     part: Part,
     flags: u32,
 ) -> Result<usize> {
@@ -103,7 +99,7 @@ pub fn map_physical_address<D: Device>(process: &Process<D>, map: Handle) -> Res
 pub fn create_map_sequence<D: Device>(
     process: &Process<D>,
     map: Handle,
-    out: Output<Handle>,
+    out: Out<Handle>,
     flags: u32,
 ) -> Result<()> {
     let map = made_of(process, &process.maps, map, out)?;
@@ -163,11 +159,17 @@ pub fn store_barrier<D: Device>(process: &Process<D>, sequence: Handle, flags: u
     Ok(())
 }
 
+/// `SCIFlush`, which looks at nothing.
+pub fn flush<D: Device>(_process: &Process<D>) -> Result<()> {
+    flush_stores();
+    Ok(())
+}
+
 /// `SCIMemWrite`
 pub fn mem_write<D: Device>(
     process: &Process<D>,
-    from: Bytes,
-    to: Bytes,
+    from: Room<u8>,
+    to: Room<u8>,
     flags: u32,
 ) -> Result<()> {
     process.ready()?;
@@ -184,8 +186,8 @@ pub fn mem_write<D: Device>(
 /// `SCIMemCpy`
 pub fn mem_cpy<D: Device>(
     process: &Process<D>,
-    sequence: Option<Handle>,
-    memory: Bytes,
+    sequence: Handle,
+    memory: Room<u8>,
     map: Handle,
     offset: usize,
     flags: u32,
@@ -196,11 +198,7 @@ pub fn mem_cpy<D: Device>(
     only(flags, sys::SCI_FLAG_BLOCK_READ | sys::SCI_FLAG_ERROR_CHECK)?;
     let sequence = match flags & sys::SCI_FLAG_ERROR_CHECK {
         0 => None,
-        _ => Some(
-            process
-                .sequences
-                .get(sequence.ok_or(Error::IllegalParameter)?)?,
-        ),
+        _ => Some(process.sequences.get(sequence)?),
     };
     match flags & sys::SCI_FLAG_BLOCK_READ {
         0 => map.write(sequence.as_ref(), offset, memory.volatile()?),

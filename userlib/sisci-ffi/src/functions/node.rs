@@ -3,9 +3,10 @@
 //! Nodes and their names.
 
 use super::{found, only};
-use crate::{buffer::Output, process::Process, sys, table::Handle};
+use crate::{process::Process, sys};
+use mp_c_abi::{Handle, Out, Room, Text};
 use mp_fabric::Device;
-use sisci::{Error, Result};
+use sisci::Result;
 
 /// `SCIProbeNode`
 pub fn probe_node<D: Device>(
@@ -14,16 +15,17 @@ pub fn probe_node<D: Device>(
     adapter: u32,
     node: u32,
     flags: u32,
-) -> Result<()> {
+) -> Result<i32> {
     let desc = found(process, &process.descs, desc, flags, 0)?;
-    desc.probe(adapter, node)
+    desc.probe(adapter, node)?;
+    Ok(1)
 }
 
 /// `SCIGetLocalNodeId`
 pub fn local_node_id<D: Device>(
     process: &Process<D>,
     adapter: u32,
-    node: Output<u32>,
+    node: Out<u32>,
     flags: u32,
 ) -> Result<()> {
     process.ready()?;
@@ -34,27 +36,52 @@ pub fn local_node_id<D: Device>(
 }
 
 /// Slots of a list of nodes.
-pub type Slots = [u32; sys::DIS_MAX_NSCIS as usize];
+pub type Slots = [u32; SLOTS];
 
-/// `SCIGetNodeIdByAdapterName`, `SCIGetNodeInfoByAdapterName`
-pub fn nodes_by_name<D: Device>(
+/// How many there are.
+pub const SLOTS: usize = sys::DIS_MAX_NSCIS as usize;
+
+/// `SCIGetNodeIdByAdapterName`
+pub fn node_ids_by_name<D: Device>(
     process: &Process<D>,
-    name: Option<&str>,
-    adapters: Option<Output<Slots>>,
-    nodes: Output<Slots>,
-    kind: Output<u32>,
+    name: Text,
+    nodes: Out<Slots>,
+    kind: Out<u32>,
+    flags: u32,
+) -> Result<()> {
+    nodes_by_name(process, name, None, nodes, kind, flags)
+}
+
+/// `SCIGetNodeInfoByAdapterName`; there are as many adapters as nodes.
+pub fn node_info_by_name<D: Device>(
+    process: &Process<D>,
+    name: Text,
+    adapters: Room<u32>,
+    nodes: Out<Slots>,
+    kind: Out<u32>,
+    flags: u32,
+) -> Result<()> {
+    nodes_by_name(process, name, Some(adapters), nodes, kind, flags)
+}
+
+fn nodes_by_name<D: Device>(
+    process: &Process<D>,
+    name: Text,
+    adapters: Option<Room<u32>>,
+    nodes: Out<Slots>,
+    kind: Out<u32>,
     flags: u32,
 ) -> Result<()> {
     process.ready()?;
-    let name = name.ok_or(Error::IllegalParameter)?;
+    let name = name.read()?;
     nodes.required()?;
-    adapters.map_or(Ok(()), |out| out.required().map(|_| ()))?;
+    adapters.map(Room::required).transpose()?;
     only(flags, 0)?;
     let library = process.library()?;
     let (mut ids, mut numbers) = (Slots::default(), Slots::default());
     let mut slots = ids.iter_mut().zip(&mut numbers);
     let mut found = false;
-    for node in library.config().named(name) {
+    for node in library.config().named(&name) {
         if let Some((id, number)) = slots.next() {
             (*id, *number) = (node.id, node.adapter);
             found = true;
@@ -62,7 +89,7 @@ pub fn nodes_by_name<D: Device>(
     }
     nodes.write(ids);
     if let Some(out) = adapters {
-        out.write(numbers);
+        out.fill(&numbers);
     }
     kind.write(match found {
         true => sys::DIS_ADAPTER_NTB,

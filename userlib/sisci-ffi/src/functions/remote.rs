@@ -3,7 +3,8 @@
 //! Connections to segments of nodes.
 
 use super::{code, end, found, make, maker, only, wanted, Place};
-use crate::{buffer::Output, process::Process, sys, table::Handle};
+use crate::{process::Process, sys};
+use mp_c_abi::{Handle, Out};
 use mp_fabric::Device;
 use sisci::{Error, RemoteEvent, RemoteSegment, Result, BROADCAST_NODE};
 
@@ -14,7 +15,7 @@ pub type RemoteCallback = Box<dyn Fn(Handle, RemoteEvent) -> sisci::Action + Sen
 pub fn connect_segment<D: Device>(
     process: &Process<D>,
     desc: Handle,
-    out: Output<Handle>,
+    out: Out<Handle>,
     place: Place,
     callback: Option<RemoteCallback>,
     flags: u32,
@@ -94,7 +95,7 @@ pub fn remote_segment_node<D: Device>(process: &Process<D>, segment: Handle) -> 
 pub fn wait_for_remote_segment_event<D: Device>(
     process: &Process<D>,
     segment: Handle,
-    status: Output<u32>,
+    status: Out<u32>,
     timeout: u32,
     flags: u32,
 ) -> Result<u32> {

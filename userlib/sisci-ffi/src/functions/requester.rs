@@ -4,7 +4,8 @@
 //! which the driver could tell them, and so nothing is ever registered.
 
 use super::found;
-use crate::{process::Process, sys, table::Handle};
+use crate::{process::Process, sys};
+use mp_c_abi::Handle;
 use mp_fabric::Device;
 use sisci::{Error, Result};
 

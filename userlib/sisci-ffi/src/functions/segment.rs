@@ -3,7 +3,8 @@
 //! Local segments.
 
 use super::{found, make, maker, only, wanted};
-use crate::{buffer::Output, process::Process, sys, table::Handle};
+use crate::{process::Process, sys};
+use mp_c_abi::{Handle, Out};
 use mp_fabric::{Device, PhysicalRange, ProcessMemory};
 use sisci::{Error, LocalEvent, LocalSegment, NewSegment, Removal, Result, Unavailable};
 
@@ -14,7 +15,7 @@ pub type LocalCallback = Box<dyn Fn(Handle, LocalEvent) -> sisci::Action + Send>
 pub fn create_segment<D: Device>(
     process: &Process<D>,
     desc: Handle,
-    out: Output<Handle>,
+    out: Out<Handle>,
     id: u32,
     size: usize,
     callback: Option<LocalCallback>,
@@ -61,9 +62,9 @@ fn local_callback(
 pub fn attach_local_segment<D: Device>(
     process: &Process<D>,
     desc: Handle,
-    out: Output<Handle>,
+    out: Out<Handle>,
     id: u32,
-    size: Output<usize>,
+    size: Out<usize>,
     callback: Option<LocalCallback>,
     flags: u32,
 ) -> Result<()> {
@@ -182,8 +183,8 @@ pub fn remove_segment<D: Device>(process: &Process<D>, handle: Handle, flags: u3
 pub fn wait_for_local_segment_event<D: Device>(
     process: &Process<D>,
     segment: Handle,
-    node: Output<u32>,
-    adapter: Output<u32>,
+    node: Out<u32>,
+    adapter: Out<u32>,
     timeout: u32,
     flags: u32,
 ) -> Result<u32> {

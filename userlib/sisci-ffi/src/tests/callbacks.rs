@@ -196,7 +196,7 @@ fn interrupts_have_callbacks() {
     trigger_interrupt(&b, caller, 0).unwrap();
     assert_eq!(soon(&events), (first, Vec::new()));
     for n in 0..100 {
-        trigger_data_interrupt(&b, sender, bytes(&mut [n, n]), 0).unwrap();
+        trigger_data_interrupt(&b, sender, input(&[n, n]), 0).unwrap();
         if n % 32 == 31 {
             std::thread::sleep(Duration::from_millis(5));
         }

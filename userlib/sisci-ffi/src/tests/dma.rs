@@ -3,12 +3,9 @@
 //! DMA queues.
 
 use super::*;
-use crate::{
-    buffer::Array,
-    functions::{
-        abort_dma_queue, create_dma_queue, dma_queue_state, remove_dma_queue, start_dma,
-        wait_for_dma_queue, DmaCallback, Pieces, Source,
-    },
+use crate::functions::{
+    abort_dma_queue, create_dma_queue, dma_queue_state, remove_dma_queue, start_dma,
+    wait_for_dma_queue, DmaCallback, Pieces, Source,
 };
 use sisci::Piece;
 use std::sync::mpsc;
@@ -225,14 +222,9 @@ fn modes_that_are_not_there_are_refused() {
 fn memory_of_the_program_is_copied() {
     let t = transfer();
     let mut data: Vec<u8> = (0..=99).collect();
-    let whole = bytes(&mut data);
+    let whole = lent(&mut data);
     // SAFETY: A part of the data, which live to the end of the test.
-    let odd = unsafe {
-        Bytes::new(
-            ptr::with_exposed_provenance_mut(whole.lent().start() + 1),
-            97,
-        )
-    };
+    let odd = unsafe { ProcessMemory::new(whole.start() + 1, 97) };
     let start = |memory, size| {
         let source = Source::Memory(memory);
         start_dma(&t.b, t.queue, source, t.remote, piece(0, 3, size), None, 0)
@@ -241,7 +233,7 @@ fn memory_of_the_program_is_copied() {
     assert_eq!(t.wait(1000), Ok(SCI_DMAQUEUE_DONE));
     assert_eq!((read(t.to + 3), read(t.to + 99)), (1, 97));
     // SAFETY: NULL.
-    let nothing = unsafe { Bytes::new(ptr::null_mut(), 8) };
+    let nothing = unsafe { ProcessMemory::new(0, 8) };
     assert_eq!(start(nothing, 8), Err(Error::IllegalParameter));
 }
 
@@ -251,7 +243,7 @@ fn memory_of_the_program_is_copied() {
 fn memory_of_the_program_is_pinned_while_it_is_read() {
     let t = transfer();
     let mut data = vec![5; 100];
-    let memory = bytes(&mut data);
+    let memory = lent(&mut data);
     let start = || {
         let source = Source::Memory(memory);
         start_dma(&t.b, t.queue, source, t.remote, piece(0, 0, 100), None, 0)
@@ -286,21 +278,21 @@ fn a_vector_is_copied_piece_by_piece() {
     }
     let vector: Vec<_> = (0..65).map(|n| entry(1, n * 100, 6400 - n * 100)).collect();
     // SAFETY: The vector lives to the end of the test.
-    let pieces = |len| Pieces::Vector(unsafe { Array::new(vector.as_ptr(), len) });
+    let pieces = |len| Pieces::Vector(unsafe { Input::new(vector.as_ptr(), len) });
     assert_eq!(t.start(pieces(64), SCI_FLAG_DMA_WAIT), Ok(()));
     assert_eq!(t.state(), SCI_DMAQUEUE_DONE);
     assert!((0..64).all(|n| read(t.to + 6400 - n * 100) == n as u8 + 1));
     assert_eq!(t.start(pieces(0), 0), Err(Error::MaxEntries));
     assert_eq!(t.start(pieces(65), 0), Err(Error::MaxEntries));
     // SAFETY: NULL.
-    let nothing = Pieces::Vector(unsafe { Array::new(ptr::null(), 4) });
+    let nothing = Pieces::Vector(unsafe { Input::new(ptr::null(), 4) });
     assert_eq!(t.start(nothing, 0), Err(Error::IllegalParameter));
     let marked = dis_dma_vec_t {
         flags: 1,
         ..entry(1, 0, 0)
     };
     // SAFETY: The entry lives to the end of the test.
-    let marked = Pieces::Vector(unsafe { Array::new(&marked, 1) });
+    let marked = Pieces::Vector(unsafe { Input::new(&marked, 1) });
     assert_eq!(t.start(marked, 0), Err(Error::IllegalFlag));
 }
 

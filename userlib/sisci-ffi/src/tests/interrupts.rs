@@ -40,7 +40,7 @@ fn call_data(p: &Program, node: u32, number: u32, flags: u32) -> Result<Handle> 
 }
 
 fn send(p: &Program, interrupt: Handle, data: &[u8]) -> Result<()> {
-    trigger_data_interrupt(p, interrupt, bytes(&mut data.to_vec()), 0)
+    trigger_data_interrupt(p, interrupt, input(data), 0)
 }
 
 /// The next message, into so much room; the length is told in any case.

@@ -4,13 +4,12 @@
 
 use super::*;
 use crate::{
-    buffer::Query,
-    functions::{close, local_node_id, nodes_by_name, probe_node, Slots},
+    functions::{close, local_node_id, node_ids_by_name, node_info_by_name, probe_node},
     process::Load,
-    query::query,
+    query::{query, Query},
 };
-use mp_c_abi::PerProcess;
-use std::ffi::c_void;
+use mp_c_abi::{Abi, PerProcess, Text};
+use std::ffi::{c_void, CStr};
 
 /// SI-INIT-1, SI-GEN-25: nothing works before, flags have to be 0.
 #[test]
@@ -221,8 +220,8 @@ fn a_node_is_reachable_or_the_error_tells_why_not() {
     let (world, a, _b) = pair();
     let desc = open(&a);
     let probe = |adapter, node| probe_node(&a, desc, adapter, node, 0);
-    assert_eq!(probe(0, B), Ok(()));
-    assert_eq!(probe(0, A), Ok(()));
+    assert_eq!(probe(0, B), Ok(1));
+    assert_eq!(probe(0, A), Ok(1));
     assert_eq!(probe(0, C), Err(Error::NoRemoteLinkAccess));
     assert_eq!(probe(0, 16), Err(Error::NoSuchNodeId));
     for node in [0, 252, 253, u32::MAX] {
@@ -232,10 +231,15 @@ fn a_node_is_reachable_or_the_error_tells_why_not() {
     assert_eq!(probe(9, 0), Err(Error::IllegalAdapterNo));
     world.set_silent(true);
     assert_eq!(probe(0, B), Err(Error::NoRemoteLinkAccess));
-    assert_eq!(probe(0, A), Ok(()));
+    assert_eq!(probe(0, A), Ok(1));
     world.set_up(0, false);
     assert_eq!(probe(0, B), Err(Error::NoLinkAccess));
-    assert_eq!(probe(0, A), Ok(()));
+    assert_eq!(probe(0, A), Ok(1));
+}
+
+fn text(name: &'static CStr) -> Text {
+    // SAFETY: It ends with NUL and stays.
+    unsafe { Text::new(name.as_ptr()) }
 }
 
 /// SI-NIDNAME-1, SI-NIDNAME-2, SI-NINFNAME-1
@@ -246,17 +250,27 @@ fn names_are_looked_up_in_the_configuration() {
     let a = configured(&world, Host::A, config);
     let ask = |name| {
         let (mut nodes, mut adapters, mut kind) = ([9; 4], [9; 4], 9);
-        let to = Some(out::<Slots>(&mut adapters));
-        nodes_by_name(&a, Some(name), to, out(&mut nodes), out(&mut kind), 0).unwrap();
+        // SAFETY: The adapters outlive the call.
+        let to = unsafe { Room::new(adapters.as_mut_ptr(), 4) };
+        node_info_by_name(&a, text(name), to, out(&mut nodes), out(&mut kind), 0).unwrap();
         (nodes, adapters, kind)
     };
-    assert_eq!(ask("x"), ([4, 8, 0, 0], [0, 3, 0, 0], sys::DIS_ADAPTER_NTB));
-    assert_eq!(ask("y"), ([12, 0, 0, 0], [0; 4], sys::DIS_ADAPTER_NTB));
-    assert_eq!(ask("z"), ([0; 4], [0; 4], sys::DIS_ADAPTER_UNKNOWN));
-    let nameless = nodes_by_name(&a, None, None, out(&mut [0; 4]), nowhere(), 0);
+    assert_eq!(
+        ask(c"x"),
+        ([4, 8, 0, 0], [0, 3, 0, 0], sys::DIS_ADAPTER_NTB)
+    );
+    assert_eq!(ask(c"y"), ([12, 0, 0, 0], [0; 4], sys::DIS_ADAPTER_NTB));
+    assert_eq!(ask(c"z"), ([0; 4], [0; 4], sys::DIS_ADAPTER_UNKNOWN));
+    // SAFETY: NULL.
+    let null = unsafe { Text::new(ptr::null()) };
+    let nameless = node_ids_by_name(&a, null, out(&mut [0; 4]), nowhere(), 0);
     assert_eq!(nameless, Err(Error::IllegalParameter));
-    let only = nodes_by_name(&a, Some("x"), None, out(&mut [0; 4]), nowhere(), 0);
+    let only = node_ids_by_name(&a, text(c"x"), out(&mut [0; 4]), nowhere(), 0);
     assert_eq!(only, Ok(()));
+    // SAFETY: NULL.
+    let nowhere_to = unsafe { Room::new(ptr::null_mut(), 4) };
+    let lacking = node_info_by_name(&a, text(c"x"), nowhere_to, out(&mut [0; 4]), nowhere(), 0);
+    assert_eq!(lacking, Err(Error::IllegalParameter));
 }
 
 fn asked<T>(p: &Program, command: u32, structure: &mut T, flags: u32) -> Result<()> {
@@ -398,7 +412,7 @@ fn addresses_are_not_told() {
         sys::SCI_Q_LOCAL_SEGMENT_PHYS_ADDR,
     ] {
         let mut structure = sys::sci_query_local_segment_t {
-            segment: segment.to_pointer(),
+            segment: segment.to_c(),
             subcommand,
             data: sys::sci_query_local_segment_t__bindgen_ty_1 { ioaddr: 9 },
         };
@@ -409,7 +423,7 @@ fn addresses_are_not_told() {
     let remote = connect(&b, A, 3).unwrap();
     let ask = || {
         let mut structure = sys::sci_query_remote_segment_t {
-            segment: remote.to_pointer(),
+            segment: remote.to_c(),
             subcommand: sys::SCI_Q_REMOTE_SEGMENT_IOADDR,
             data: sys::sci_query_remote_segment_t__bindgen_ty_1 { ioaddr: 9 },
         };
@@ -429,7 +443,7 @@ fn a_map_knows_whether_it_is_of_this_host() {
     let segment = offered(&a, 3, 4096);
     let ask = |p: &Program, map: Handle, subcommand| {
         let mut structure = sys::sci_query_map_t {
-            map: map.to_pointer(),
+            map: map.to_c(),
             subcommand,
             data: 9,
         };

@@ -130,11 +130,11 @@ fn a_read_only_map_takes_no_stores() {
     assert_eq!(protection(there), "r--s");
     assert_eq!(protection(s.address), "rw-s");
     let mut data = [1; 8];
-    let copied = mem_cpy(&s.b, None, bytes(&mut data), map, 0, 0);
+    let copied = mem_cpy(&s.b, NONE, bytes(&mut data), map, 0, 0);
     assert_eq!(copied, Err(Error::IllegalOperation));
     let block_read = SCI_FLAG_BLOCK_READ;
     assert_eq!(
-        mem_cpy(&s.b, None, bytes(&mut data), map, 0, block_read),
+        mem_cpy(&s.b, NONE, bytes(&mut data), map, 0, block_read),
         Ok(())
     );
     assert_eq!(data, [0; 8]);
@@ -293,7 +293,7 @@ fn any_number_of_bytes_is_written_anywhere() {
             // SAFETY: A part of the map.
             let to = unsafe {
                 let start = ptr::with_exposed_provenance_mut(s.address + shift);
-                Bytes::new(start, size)
+                Room::new(start, size)
             };
             assert_eq!(mem_write(&s.b, from, to, 0), Ok(()));
             for (at, byte) in data.iter().enumerate() {
@@ -303,7 +303,7 @@ fn any_number_of_bytes_is_written_anywhere() {
     }
     let mut data = [1; 4];
     // SAFETY: NULL.
-    let nothing = unsafe { Bytes::new(ptr::null_mut(), 4) };
+    let nothing = unsafe { Room::new(ptr::null_mut(), 4) };
     let missing = mem_write(&s.b, bytes(&mut data), nothing, 0);
     assert_eq!(missing, Err(Error::IllegalParameter));
     let missing = mem_write(&s.b, nothing, bytes(&mut data), 0);
@@ -319,7 +319,7 @@ fn writing_to_a_lost_peer_is_no_error() {
     let s = shared(4096);
     s.world.lose(0);
     // SAFETY: A part of the map.
-    let to = unsafe { Bytes::new(ptr::with_exposed_provenance_mut(s.address), 4) };
+    let to = unsafe { Room::new(ptr::with_exposed_provenance_mut(s.address), 4) };
     assert_eq!(mem_write(&s.b, bytes(&mut [1, 2, 3, 4]), to, 0), Ok(()));
 }
 
@@ -332,14 +332,14 @@ fn copies_go_both_ways_within_the_map() {
     for (program, map) in [(&s.b, part_of), (&s.a, local)] {
         let mut data: Vec<u8> = (0..=99).collect();
         assert_eq!(
-            mem_cpy(program, None, bytes(&mut data), map, 900, 0),
+            mem_cpy(program, NONE, bytes(&mut data), map, 900, 0),
             Ok(())
         );
         data.fill(0);
         assert_eq!((read(s.own + 1000), read(s.own + 1099)), (0, 99));
         let back = mem_cpy(
             program,
-            None,
+            NONE,
             bytes(&mut data),
             map,
             900,
@@ -347,9 +347,9 @@ fn copies_go_both_ways_within_the_map() {
         );
         assert_eq!(back, Ok(()));
         assert_eq!(data, (0..=99).collect::<Vec<_>>());
-        let beyond = mem_cpy(program, None, bytes(&mut data), map, 901, 0);
+        let beyond = mem_cpy(program, NONE, bytes(&mut data), map, 901, 0);
         assert_eq!(beyond, Err(Error::OutOfRange));
-        let wrapped = mem_cpy(program, None, bytes(&mut data), map, usize::MAX, 0);
+        let wrapped = mem_cpy(program, NONE, bytes(&mut data), map, usize::MAX, 0);
         assert_eq!(wrapped, Err(Error::OutOfRange));
     }
 }
@@ -364,17 +364,16 @@ fn a_checked_copy_tells_of_an_outage() {
     let mut data = [5; 16];
     let mut copy = |sequence, flags| mem_cpy(&s.b, sequence, bytes(&mut data), s.map, 0, flags);
     let check = SCI_FLAG_ERROR_CHECK;
-    assert_eq!(copy(Some(sequence), check), Ok(()));
-    assert_eq!(copy(Some(foreign), check), Err(Error::IllegalParameter));
-    assert_eq!(copy(None, check), Err(Error::IllegalParameter));
-    assert_eq!(copy(Some(NONE), check), Err(Error::IllegalParameter));
-    assert_eq!(copy(Some(foreign), 0), Ok(()));
+    assert_eq!(copy(sequence, check), Ok(()));
+    assert_eq!(copy(foreign, check), Err(Error::IllegalParameter));
+    assert_eq!(copy(NONE, check), Err(Error::IllegalParameter));
+    assert_eq!(copy(foreign, 0), Ok(()));
     s.world.set_up(0, false);
-    assert_eq!(copy(Some(sequence), check), Err(Error::TransferFailed));
-    assert_eq!(copy(Some(sequence), 0), Ok(()));
+    assert_eq!(copy(sequence, check), Err(Error::TransferFailed));
+    assert_eq!(copy(sequence, 0), Ok(()));
     s.world.set_up(0, true);
-    assert_eq!(copy(Some(sequence), check), Ok(()));
-    assert_eq!(copy(Some(sequence), check | SCI_FLAG_BLOCK_READ), Ok(()));
+    assert_eq!(copy(sequence, check), Ok(()));
+    assert_eq!(copy(sequence, check | SCI_FLAG_BLOCK_READ), Ok(()));
 }
 
 /// SI-CSYNC-1, SI-CSYNC-2

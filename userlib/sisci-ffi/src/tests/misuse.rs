@@ -4,24 +4,23 @@
 
 use super::*;
 use crate::{
-    buffer::Query,
     functions::{self as f, Pieces, Source},
-    query::query,
+    query::{query, Query},
 };
 use sisci::Piece;
 use sys::*;
 
 type Call<'a> = (&'a str, u32, Box<dyn Fn(Handle, u32) -> Result<()> + 'a>);
 
-fn anywhere() -> Output<Handle> {
-    Output::clone(&out(Box::leak(Box::new(NONE))))
+fn anywhere() -> Out<Handle> {
+    Out::clone(&out(Box::leak(Box::new(NONE))))
 }
 
-fn number() -> Output<u32> {
+fn number() -> Out<u32> {
     out(Box::leak(Box::new(0)))
 }
 
-fn few() -> Bytes {
+fn few() -> Room<u8> {
     bytes(Box::leak(Box::new([0; 8])))
 }
 
@@ -115,14 +114,7 @@ fn calls(p: &Program) -> Vec<Call<'_>> {
         call!("StartSequence", 0, |h, g| f::start_sequence(p, h, g).1),
         call!("CheckSequence", check, |h, g| f::check_sequence(p, h, g).1),
         call!("StoreBarrier", 0, |h, g| f::store_barrier(p, h, g)),
-        call!("MemCpy", copy, |h, g| f::mem_cpy(
-            p,
-            Some(h),
-            few(),
-            h,
-            0,
-            g
-        )),
+        call!("MemCpy", copy, |h, g| f::mem_cpy(p, h, few(), h, 0, g)),
         call!("CreateDMAQueue", 0, |h, g| {
             f::create_dma_queue(p, h, anywhere(), 0, 1, g)
         }),
@@ -131,7 +123,15 @@ fn calls(p: &Program) -> Vec<Call<'_>> {
             f::start_dma(p, h, Source::Segment(h), h, one(), None, g)
         }),
         call!("StartDmaTransferMem", dma, |h, g| {
-            f::start_dma(p, h, Source::Memory(few()), h, one(), None, g)
+            f::start_dma(
+                p,
+                h,
+                Source::Memory(lent(Box::leak(Box::new([0; 8])))),
+                h,
+                one(),
+                None,
+                g,
+            )
         }),
         call!("WaitForDMAQueue", 0, |h, g| {
             f::wait_for_dma_queue(p, h, 0, g).map(|_| ())
@@ -169,9 +169,10 @@ fn calls(p: &Program) -> Vec<Call<'_>> {
             f::disconnect_data_interrupt(p, h, g)
         }),
         call!("TriggerDataInterrupt", 0, |h, g| {
-            f::trigger_data_interrupt(p, h, few(), g)
+            f::trigger_data_interrupt(p, h, input(&[0; 4]), g)
         }),
-        call!("ProbeNode", 0, |h, g| f::probe_node(p, h, 0, B, g)),
+        call!("ProbeNode", 0, |h, g| f::probe_node(p, h, 0, B, g)
+            .map(|_| ())),
     ]
 }
 
@@ -266,7 +267,7 @@ fn every_function_takes_its_flags_and_no_others() {
         let source = Source::Segment(handles[1]);
         f::start_dma(&a, handles[5], source, handles[2], one(), None, flag)
     };
-    let copy = |flag| f::mem_cpy(&a, None, few(), handles[3], 0, flag);
+    let copy = |flag| f::mem_cpy(&a, NONE, few(), handles[3], 0, flag);
     for flag in [2, 8, 0x20, 0x80, 0x200, 0x400, 0x1000, 0x8000_0000] {
         assert_eq!(dma(flag), Err(Error::IllegalFlag), "{flag:#x}");
     }
@@ -287,7 +288,7 @@ fn nothing_works_without_the_library() {
     let nothing = unsafe { Query::new(ptr::null_mut()) };
     assert_eq!(query(&p, 1, nothing, 0), Err(Error::NotInitialized));
     assert_eq!(f::cache_sync(&p, 1), Err(Error::NotInitialized));
-    assert_eq!(f::missing(&p, 1, 0), Err(Error::NotInitialized));
+    assert_eq!(f::missing::<_, ()>(&p, 1, 0), Err(Error::NotInitialized));
     let node = f::local_node_id(&p, 0, nowhere(), 0);
     assert_eq!(node, Err(Error::NotInitialized));
     p.initialize();
@@ -356,7 +357,7 @@ fn adapters_are_looked_up_by_all_functions() {
             f::create_data_interrupt(&a, desc, to(), adapter, number(), None, 0),
             f::connect_interrupt(&a, desc, to(), at(adapter), 0),
             f::connect_data_interrupt(&a, desc, to(), at(adapter), 0),
-            f::probe_node(&a, desc, adapter, B, 0),
+            f::probe_node(&a, desc, adapter, B, 0).map(|_| ()),
             f::local_node_id(&a, adapter, number(), 0),
         ];
         for result in results {
@@ -369,9 +370,9 @@ fn adapters_are_looked_up_by_all_functions() {
 #[test]
 fn what_is_not_built_says_so() {
     let (_world, a, _b) = pair();
-    assert_eq!(f::missing(&a, 0, 0), Err(Error::NotImplemented));
-    assert_eq!(f::missing(&a, 4, 4), Err(Error::NotImplemented));
-    assert_eq!(f::missing(&a, 4, 0), Err(Error::IllegalFlag));
+    assert_eq!(f::missing::<_, ()>(&a, 0, 0), Err(Error::NotImplemented));
+    assert_eq!(f::missing::<_, ()>(&a, 4, 4), Err(Error::NotImplemented));
+    assert_eq!(f::missing::<_, ()>(&a, 4, 0), Err(Error::IllegalFlag));
 }
 
 /// SI-REGPCI-2, SI-UNRPCI-1: no bridge knows of requesters; what is said of them is looked at.
