@@ -42,16 +42,33 @@ fn wanted<C>(flags: u32, callback: Option<C>) -> Result<Option<C>> {
     }
 }
 
-/// Makes an object and the handle for it, which a callback gets before anybody else.
+/// Makes an object and the handle for it.
 fn make<T: Clone>(
     table: &Table<T>,
     out: Out<Handle>,
-    make: impl FnOnce(Handle) -> Result<T>,
+    make: impl FnOnce() -> Result<T>,
+) -> Result<()> {
+    make_armed(table, out, make, |_, _| Ok(()))
+}
+
+/// Makes an object and the handle for it, and then has its events run a callback: however soon
+/// that is, the handle leads to the object, and is where the program looks for it.
+fn make_armed<T: Clone>(
+    table: &Table<T>,
+    out: Out<Handle>,
+    make: impl FnOnce() -> Result<T>,
+    arm: impl FnOnce(&T, Handle) -> Result<()>,
 ) -> Result<()> {
     let handle = table.reserve()?;
-    table.enter(handle, make(handle)?);
+    let object = make()?;
+    table.enter(handle, object.clone());
     out.write(handle);
-    Ok(())
+    let armed = arm(&object, handle);
+    if armed.is_err() {
+        out.write(Handle::NULL);
+        table.forget(handle);
+    }
+    armed
 }
 
 /// A function that this library does not have: flags are looked at all the same.

@@ -198,14 +198,8 @@ impl<D: Device> Desc<D> {
             self.fabric().offer_event(interface, number, triggers)
         })?;
         let interrupt = LocalInterrupt(Arc::new(local));
-        if let Some(mut callback) = callback {
-            let local = Arc::downgrade(&interrupt.0);
-            let run = move || {
-                local.upgrade()?.take().ok()??;
-                Some(callback())
-            };
-            let waits = &interrupt.0.waits;
-            waits.arm(self, interrupt.0.objects(), EventMask::SIGNAL, run)?;
+        if let Some(callback) = callback {
+            interrupt.set_callback(callback)?;
         }
         Ok(interrupt)
     }
@@ -224,15 +218,8 @@ impl<D: Device> Desc<D> {
             self.fabric().offer_port(interface, number)
         })?;
         let interrupt = LocalDataInterrupt(Arc::new(local));
-        if let Some(mut callback) = callback {
-            let local = Arc::downgrade(&interrupt.0);
-            let mut room = vec![0; MESSAGE_MAX];
-            let run = move || {
-                let len = local.upgrade()?.receive(&mut room).ok()??;
-                Some(callback(room.get(..len)?))
-            };
-            let waits = &interrupt.0.waits;
-            waits.arm(self, interrupt.0.objects(), EventMask::MESSAGE, run)?;
+        if let Some(callback) = callback {
+            interrupt.set_callback(callback)?;
         }
         Ok(interrupt)
     }
@@ -337,6 +324,21 @@ impl<D: Device> Local<D> {
 }
 
 impl<D: Device> LocalInterrupt<D> {
+    /// Has a callback run for triggers, those that there were already first. Once for each
+    /// interrupt.
+    ///
+    /// # Errors
+    /// [`Error::System`]: no thread for callbacks.
+    pub fn set_callback(&self, mut callback: Callback) -> Result<()> {
+        let local = Arc::downgrade(&self.0);
+        let run = move || {
+            local.upgrade()?.take().ok()??;
+            Some(callback())
+        };
+        let Local { desc, waits, .. } = &*self.0;
+        waits.arm(desc, self.0.objects(), EventMask::SIGNAL, run)
+    }
+
     /// The number by which nodes connect.
     pub fn number(&self) -> u32 {
         self.0.number
@@ -369,6 +371,22 @@ impl<D: Device> LocalInterrupt<D> {
 }
 
 impl<D: Device> LocalDataInterrupt<D> {
+    /// Has a callback run for messages, those that there are already first. Once for each
+    /// interrupt.
+    ///
+    /// # Errors
+    /// [`Error::System`]: no thread for callbacks.
+    pub fn set_callback(&self, mut callback: DataCallback) -> Result<()> {
+        let local = Arc::downgrade(&self.0);
+        let mut room = vec![0; MESSAGE_MAX];
+        let run = move || {
+            let len = local.upgrade()?.receive(&mut room).ok()??;
+            Some(callback(room.get(..len)?))
+        };
+        let Local { desc, waits, .. } = &*self.0;
+        waits.arm(desc, self.0.objects(), EventMask::MESSAGE, run)
+    }
+
     /// The number by which nodes connect.
     pub fn number(&self) -> u32 {
         self.0.number

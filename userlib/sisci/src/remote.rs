@@ -126,8 +126,10 @@ impl<D: Device> Desc<D> {
         let segment = self.remote(node, id, adapter)?;
         let linked = self.link(node, id, adapter, milliseconds)?;
         segment.0.linked(linked, None);
-        segment.arm(callback)?;
-        segment.0.attach()?;
+        match callback {
+            Some(callback) => segment.set_callback(callback)?,
+            None => segment.0.attach()?,
+        }
         Ok(segment)
     }
 
@@ -145,7 +147,9 @@ impl<D: Device> Desc<D> {
         callback: Option<Callback>,
     ) -> Result<RemoteSegment<D>> {
         let segment = self.remote(node, id, adapter)?;
-        segment.arm(callback)?;
+        if let Some(callback) = callback {
+            segment.set_callback(callback)?;
+        }
         let inner = Arc::downgrade(&segment.0);
         let desc = self.clone();
         let connecting = move || {
@@ -241,18 +245,21 @@ impl<D: Device> Inner<D> {
 }
 
 impl<D: Device> RemoteSegment<D> {
-    /// Has a callback run for events, if there is to be one.
-    fn arm(&self, callback: Option<Callback>) -> Result<()> {
-        let Some(mut callback) = callback else {
-            return Ok(());
-        };
+    /// Has a callback run for events, those that there are already first. Once for each segment.
+    ///
+    /// # Errors
+    /// [`Error::System`]: no thread for callbacks.
+    pub fn set_callback(&self, mut callback: Callback) -> Result<()> {
         let inner = Arc::downgrade(&self.0);
         let run = move || {
             let inner = inner.upgrade()?;
             let event = inner.next().ok()??;
             Some(callback(event))
         };
-        self.0.waits.register(&self.0.desc, run)
+        self.0.waits.register(&self.0.desc, run)?;
+        self.0.attach()?;
+        self.0.waits.look();
+        Ok(())
     }
 }
 

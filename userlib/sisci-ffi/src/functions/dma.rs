@@ -19,7 +19,7 @@ pub fn create_dma_queue<D: Device>(
 ) -> Result<()> {
     let desc = maker(process, desc, out)?;
     only(flags, 0)?;
-    make(&process.dma_queues, out, |_| {
+    make(&process.dma_queues, out, || {
         desc.create_dma_queue(adapter, entries)
     })
 }

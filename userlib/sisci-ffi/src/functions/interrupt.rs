@@ -2,7 +2,7 @@
 
 //! Interrupts, plain ones and those with a message.
 
-use super::{end, found, make, maker, only, wanted, Place};
+use super::{end, found, make, make_armed, maker, only, wanted, Place};
 use crate::{process::Process, sys};
 use mp_c_abi::{Handle, Input, Out, Room};
 use mp_fabric::Device;
@@ -53,14 +53,15 @@ pub fn create_interrupt<D: Device>(
     let counting = sys::SCI_FLAG_COUNTING_INT;
     let (desc, how) = interrupt_maker(process, desc, out, number, flags, counting)?;
     let callback = wanted(flags, callback)?;
-    make(&process.local_interrupts, out, |handle| {
-        let callback = callback.map(|callback| {
-            let run = move || callback(handle);
-            Box::new(run) as Box<dyn FnMut() -> sisci::Action + Send>
-        });
-        let interrupt = desc.create_interrupt(adapter, how, callback)?;
+    let make = || {
+        let interrupt = desc.create_interrupt(adapter, how, None)?;
         number.write(interrupt.number());
         Ok(interrupt)
+    };
+    make_armed(&process.local_interrupts, out, make, |interrupt, handle| {
+        callback.map_or(Ok(()), |callback| {
+            interrupt.set_callback(Box::new(move || callback(handle)))
+        })
     })
 }
 
@@ -96,7 +97,7 @@ pub fn connect_interrupt<D: Device>(
 ) -> Result<()> {
     let desc = maker(process, desc, out)?;
     only(flags, sys::SCI_FLAG_COUNTING_INT)?;
-    make(&process.remote_interrupts, out, |_| {
+    make(&process.remote_interrupts, out, || {
         let Place {
             node,
             adapter,
@@ -148,14 +149,16 @@ pub fn create_data_interrupt<D: Device>(
 ) -> Result<()> {
     let (desc, how) = interrupt_maker(process, desc, out, number, flags, 0)?;
     let callback = wanted(flags, callback)?;
-    make(&process.local_data_interrupts, out, |handle| {
-        let callback = callback.map(|callback| {
-            let run = move |data: &[u8]| callback(handle, data);
-            Box::new(run) as Box<dyn FnMut(&[u8]) -> sisci::Action + Send>
-        });
-        let interrupt = desc.create_data_interrupt(adapter, how, callback)?;
+    let make = || {
+        let interrupt = desc.create_data_interrupt(adapter, how, None)?;
         number.write(interrupt.number());
         Ok(interrupt)
+    };
+    let table = &process.local_data_interrupts;
+    make_armed(table, out, make, |interrupt, handle| {
+        callback.map_or(Ok(()), |callback| {
+            interrupt.set_callback(Box::new(move |data| callback(handle, data)))
+        })
     })
 }
 
@@ -213,7 +216,7 @@ pub fn connect_data_interrupt<D: Device>(
 ) -> Result<()> {
     let desc = maker(process, desc, out)?;
     only(flags, sys::SCI_FLAG_BROADCAST)?;
-    make(&process.remote_data_interrupts, out, |_| {
+    make(&process.remote_data_interrupts, out, || {
         let Place {
             node,
             adapter,

@@ -33,7 +33,7 @@ pub fn open<D: Device>(process: &Process<D>, out: Out<Handle>, flags: u32) -> Re
     process.ready()?;
     out.required()?;
     only(flags, 0)?;
-    make(&process.descs, out, |_| process.library()?.open())
+    make(&process.descs, out, || process.library()?.open())
 }
 
 /// `SCIClose`

@@ -30,7 +30,7 @@ fn enter_map<D: Device>(
     map: impl FnOnce() -> Result<Map<D>>,
 ) -> Result<usize> {
     let mut address = 0;
-    make(&process.maps, out, |_| {
+    make(&process.maps, out, || {
         let map = map()?;
         address = map.address();
         Ok(map)
@@ -104,7 +104,7 @@ pub fn create_map_sequence<D: Device>(
 ) -> Result<()> {
     let map = made_of(process, &process.maps, map, out)?;
     only(flags, 0)?;
-    make(&process.sequences, out, |_| map.sequence())
+    make(&process.sequences, out, || map.sequence())
 }
 
 /// `SCIRemoveSequence`

@@ -2,7 +2,7 @@
 
 //! Connections to segments of nodes.
 
-use super::{code, end, found, make, maker, only, wanted, Place};
+use super::{code, end, found, make_armed, maker, only, wanted, Place};
 use crate::{process::Process, sys};
 use mp_c_abi::{Handle, Out};
 use mp_fabric::Device;
@@ -34,21 +34,20 @@ pub fn connect_segment<D: Device>(
         });
     }
     let callback = wanted(flags, callback)?;
-    make(&process.remote_segments, out, |handle| {
-        let callback = callback.map(|callback| {
-            let run = move |event| callback(handle, event);
-            Box::new(run) as Box<dyn FnMut(RemoteEvent) -> sisci::Action + Send>
-        });
-        let Place {
-            node,
-            adapter,
-            number,
-            timeout,
-        } = place;
-        match flags & asynchronous {
-            0 => desc.connect_segment(node, number, adapter, timeout, callback),
-            _ => desc.begin_connect_segment(node, number, adapter, timeout, callback),
-        }
+    let Place {
+        node,
+        adapter,
+        number,
+        timeout,
+    } = place;
+    let make = || match flags & asynchronous {
+        0 => desc.connect_segment(node, number, adapter, timeout, None),
+        _ => desc.begin_connect_segment(node, number, adapter, timeout, None),
+    };
+    make_armed(&process.remote_segments, out, make, |segment, handle| {
+        callback.map_or(Ok(()), |callback| {
+            segment.set_callback(Box::new(move |event| callback(handle, event)))
+        })
     })
 }
 

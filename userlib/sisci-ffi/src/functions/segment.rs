@@ -2,7 +2,7 @@
 
 //! Local segments.
 
-use super::{found, make, maker, only, wanted};
+use super::{found, make_armed, maker, only, wanted};
 use crate::{process::Process, sys};
 use mp_c_abi::{Handle, Out};
 use mp_fabric::{Device, PhysicalRange, ProcessMemory};
@@ -46,16 +46,19 @@ pub fn create_segment<D: Device>(
         auto_id: flags & sys::SCI_FLAG_AUTO_ID != 0,
         empty: flags & sys::SCI_FLAG_EMPTY != 0,
     };
-    make(&process.local_segments, out, |handle| {
-        desc.create_segment(new, callback.map(|c| local_callback(c, handle)))
-    })
+    let make = || desc.create_segment(new, None);
+    make_armed(&process.local_segments, out, make, arm(callback))
 }
 
-fn local_callback(
-    callback: LocalCallback,
-    handle: Handle,
-) -> Box<dyn FnMut(LocalEvent) -> sisci::Action + Send> {
-    Box::new(move |event| callback(handle, event))
+/// Has the events of a segment run a callback, if there is one.
+fn arm<D: Device>(
+    callback: Option<LocalCallback>,
+) -> impl FnOnce(&LocalSegment<D>, Handle) -> Result<()> {
+    move |segment, handle| {
+        callback.map_or(Ok(()), |callback| {
+            segment.set_callback(Box::new(move |event| callback(handle, event)))
+        })
+    }
 }
 
 /// `SCIAttachLocalSegment`
@@ -75,12 +78,12 @@ pub fn attach_local_segment<D: Device>(
         return Err(Error::NotSupported);
     }
     let callback = wanted(flags, callback)?;
-    make(&process.local_segments, out, |handle| {
-        let callback = callback.map(|c| local_callback(c, handle));
-        let segment = desc.attach_segment(id, callback)?;
+    let make = || {
+        let segment = desc.attach_segment(id, None)?;
         size.write(segment.size());
         Ok(segment)
-    })
+    };
+    make_armed(&process.local_segments, out, make, arm(callback))
 }
 
 /// A local segment, for a function that takes such flags.

@@ -143,6 +143,77 @@ fn a_callback_may_release_its_own_object() {
     });
 }
 
+/// Where a handle goes that a callback looks for.
+#[derive(Clone, Copy)]
+struct Variable(usize);
+
+impl Variable {
+    fn new() -> Self {
+        Variable(std::ptr::from_mut(Box::leak(Box::new(NONE))).expose_provenance())
+    }
+
+    fn place(self) -> Out<Handle> {
+        // SAFETY: It is never freed.
+        unsafe { Out::new(ptr::with_exposed_provenance_mut(self.0)) }
+    }
+}
+
+/// SI-GEN-11, SI-GEN-20: however soon a callback runs, its handle leads to the object, and the
+/// program has it.
+#[test]
+fn a_callback_finds_its_own_object() {
+    let (_world, a, b) = pair();
+    let (first, desc) = (open(&a), open(&b));
+    offered(&a, 7, 4096);
+    let (tell, found) = mpsc::channel();
+    for _ in 0..3000 {
+        let (own, variable, tell) = (Arc::clone(&b), Variable::new(), tell.clone());
+        let callback: functions::RemoteCallback = Box::new(move |handle, _| {
+            let id = functions::remote_segment_id(&own, handle);
+            let _ = tell.send((id, variable.place().read() == Ok(handle)));
+            Action::Continue
+        });
+        let flags = CALLBACK | SCI_FLAG_ASYNCHRONOUS_CONNECT;
+        let out = variable.place();
+        connect_segment(&b, desc, out, place(A, 7), Some(callback), flags).unwrap();
+        assert_eq!(soon(&found), (Ok(7), true));
+        disconnect_segment(&b, variable.place().read().unwrap(), 0).unwrap();
+    }
+    // Somebody else's interrupt of that number is triggered all the time.
+    let (mut number, over) = (5, Arc::new(AtomicBool::new(false)));
+    let to = out(&mut number);
+    let shared = SCI_FLAG_FIXED_INTNO | SCI_FLAG_SHARED_INT;
+    made(|out| create_interrupt(&a, first, out, 0, to, None, shared)).unwrap();
+    let caller = made(|out| connect_interrupt(&b, desc, out, place(A, 5), 0)).unwrap();
+    let (trigger, done) = (Arc::clone(&b), Arc::clone(&over));
+    let triggering = std::thread::spawn(move || {
+        while !done.load(Ordering::Relaxed) {
+            trigger_interrupt(&trigger, caller, 0).unwrap();
+        }
+    });
+    for _ in 0..3000 {
+        let (own, variable, tell) = (Arc::clone(&a), Variable::new(), tell.clone());
+        let callback: functions::InterruptCallback = Box::new(move |handle| {
+            // Flags are looked at once the object is found.
+            let no_flag = wait_for_interrupt(&own, handle, 0, 1);
+            let is_found = if no_flag == Err(Error::IllegalFlag) {
+                Ok(7)
+            } else {
+                Err(Error::Busy)
+            };
+            let _ = tell.send((is_found, variable.place().read() == Ok(handle)));
+            Action::Cancel
+        });
+        let flags = CALLBACK | shared;
+        let out = variable.place();
+        create_interrupt(&a, first, out, 0, to, Some(callback), flags).unwrap();
+        assert_eq!(soon(&found), (Ok(7), true));
+        remove_interrupt(&a, variable.place().read().unwrap(), 0).unwrap();
+    }
+    over.store(true, Ordering::Relaxed);
+    triggering.join().unwrap();
+}
+
 /// SI-GEN-21, SI-EVT-11: no callback runs once the function that releases has returned.
 #[test]
 fn release_waits_for_the_callback() {
