@@ -46,6 +46,7 @@ places() {
 		userlib/fabric/src/queue.rs     the same
 		userlib/fabric/src/segment.rs   the same
 		userlib/fabric/src/session.rs   the same
+		userlib/fabric/src/thread.rs    keeps signals from threads
 		userlib/fabric/tests/sessions.rs    names physical memory that is not there
 		userlib/fabric-storm/           makes calls that no library would make
 		userlib/forks/                  forks, for tests

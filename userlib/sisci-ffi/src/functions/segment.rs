@@ -46,7 +46,7 @@ pub fn create_segment<D: Device>(
         auto_id: flags & sys::SCI_FLAG_AUTO_ID != 0,
         empty: flags & sys::SCI_FLAG_EMPTY != 0,
     };
-    let make = || desc.create_segment(new, None);
+    let make = || desc.create_segment(new);
     make_armed(&process.local_segments, out, make, arm(callback))
 }
 
@@ -56,7 +56,7 @@ fn arm<D: Device>(
 ) -> impl FnOnce(&LocalSegment<D>, Handle) -> Result<()> {
     move |segment, handle| {
         callback.map_or(Ok(()), |callback| {
-            segment.set_callback(Box::new(move |event| callback(handle, event)))
+            segment.set_callback(move |event| callback(handle, event))
         })
     }
 }
@@ -79,7 +79,7 @@ pub fn attach_local_segment<D: Device>(
     }
     let callback = wanted(flags, callback)?;
     let make = || {
-        let segment = desc.attach_segment(id, None)?;
+        let segment = desc.attach_segment(id)?;
         size.write(segment.size());
         Ok(segment)
     };
