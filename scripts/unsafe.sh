@@ -46,12 +46,13 @@ places() {
 		userlib/fabric/src/queue.rs     the same
 		userlib/fabric/src/segment.rs   the same
 		userlib/fabric/src/session.rs   the same
+		userlib/fabric/src/thread.rs    keeps signals from threads
 		userlib/fabric/tests/sessions.rs    names physical memory that is not there
 		userlib/fabric-storm/           makes calls that no library would make
 		userlib/forks/                  forks, for tests
 		userlib/pximc-dispatcher/       loads libraries in C and stands for them
 		userlib/pximc/examples/pxi_scenario/devices.rs   gives away memory of a device
-		userlib/pximc-ntb/src/ffi.rs    takes physical addresses of programs
+		userlib/pximc-ntb/src/ffi.rs    names physical memory of programs in C
 		userlib/pximc-ntb/src/tests     calls functions as programs in C do
 		userlib/pximc-ntb/src/tests.rs  the same
 		userlib/sisci-ffi/src/ffi.rs    calls functions of programs in C

@@ -13,7 +13,6 @@
 //! | `guard` | [`guarded`]: no panic reaches C, and `errno` stays as it is |
 //! | `table` | [`Objects`] by number; [`Table`]s of objects by handle |
 //! | `process` | [`PerProcess`]: what a forked child does not share with its parent |
-//! | `thread` | [`spawn`]: threads of a library, which handle no signals of the program |
 //! | `link` | [`shared_library`]: how the library is linked, for its build script |
 //!
 //! It knows no API and no fabric. Errors are the library's: this crate says only what is wrong
@@ -67,7 +66,6 @@ mod link;
 mod memory;
 mod process;
 mod table;
-mod thread;
 
 pub use export::{Abi, Extent};
 pub use guard::{guarded, set_errno};
@@ -77,4 +75,3 @@ pub use process::{Make, PerProcess};
 pub use table::Objects;
 #[cfg(target_pointer_width = "64")]
 pub use table::{Full, Handle, NoObject, Table};
-pub use thread::spawn;

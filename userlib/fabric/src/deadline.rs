@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Until when a call waits. Computed once by the caller, so that a wait that is resumed does not
-//! last longer. Never waits itself.
+//! last longer; and the one place that sleeps for descriptors.
 
-use crate::sys::{MP_DEADLINE_NEVER, MP_DEADLINE_PAST};
-use rustix::time::{clock_gettime, ClockId, Timespec};
+use crate::{
+    sys::{MP_DEADLINE_NEVER, MP_DEADLINE_PAST},
+    Result,
+};
+use rustix::{
+    event::{self, PollFd},
+    time::{clock_gettime, ClockId, Timespec},
+};
 use std::time::Duration;
 
 /// A moment of the monotonic clock, or one that is over or never comes.
@@ -47,6 +53,17 @@ impl Deadline {
     /// The time until then; nothing if it never comes.
     pub fn remaining(self) -> Option<Duration> {
         (self != Self::NEVER).then(|| Duration::from_nanos(self.0.saturating_sub(now())))
+    }
+
+    /// Sleeps until one of the descriptors is ready: how many are, 0 if none is until then.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`](crate::Error::Interrupted): a signal handler has run.
+    pub(crate) fn poll(self, fds: &mut [PollFd<'_>]) -> Result<usize> {
+        // Too long for the type is a time that nobody waits.
+        let left = self.remaining();
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        Ok(event::poll(fds, left.as_ref())?)
     }
 }
 

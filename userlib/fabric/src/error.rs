@@ -46,6 +46,10 @@ pub enum Error {
     Foreign,
     /// The context has ended: the process has closed a descriptor of it (`ESHUTDOWN`).
     Ended,
+    /// Whoever has released the object has ended the wait (`ECANCELED`).
+    Cancelled,
+    /// A signal has ended the wait (`EINTR`).
+    Interrupted,
     /// A message is longer than the room for it (`EMSGSIZE`).
     TooLong {
         /// Its length in bytes.
@@ -75,6 +79,8 @@ impl From<Errno> for Error {
             Errno::TIMEDOUT => Error::TimedOut,
             Errno::ACCESS => Error::Foreign,
             Errno::SHUTDOWN => Error::Ended,
+            Errno::CANCELED => Error::Cancelled,
+            Errno::INTR => Error::Interrupted,
             other => Error::System(other),
         }
     }
@@ -100,6 +106,8 @@ impl From<Error> for Errno {
             Error::TimedOut => Errno::TIMEDOUT,
             Error::Foreign => Errno::ACCESS,
             Error::Ended => Errno::SHUTDOWN,
+            Error::Cancelled => Errno::CANCELED,
+            Error::Interrupted => Errno::INTR,
             Error::TooLong { .. } => Errno::MSGSIZE,
             Error::System(errno) => errno,
         }
@@ -132,6 +140,8 @@ impl fmt::Display for Error {
             Error::TimedOut => "timed out",
             Error::Foreign => "access denied: the context belongs to another process",
             Error::Ended => "the context has ended",
+            Error::Cancelled => "the wait was cancelled",
+            Error::Interrupted => "a signal has ended the wait",
             Error::TooLong { len } => return write!(f, "a message of {len} bytes has no room"),
             Error::System(errno) => return errno.fmt(f),
         })

@@ -6,10 +6,9 @@ use crate::{
     sys::mp_event, CharDevice, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Result,
 };
 use rustix::{
-    event::{poll, PollFd, PollFlags},
+    event::{PollFd, PollFlags},
     fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
     io::Errno,
-    time::Timespec,
 };
 use std::sync::Arc;
 
@@ -96,16 +95,10 @@ impl<D: Device> Events<D> {
             if !events.is_empty() {
                 return Ok(events);
             }
-            let left = deadline.remaining();
-            if left.is_some_and(|left| left.is_zero()) {
-                return Err(Error::TimedOut);
-            }
-            // Too long for the type is a time that nobody waits.
-            let left = left.and_then(|left| Timespec::try_from(left).ok());
-            let mut fds = [PollFd::new(self, PollFlags::IN)];
-            match poll(&mut fds, left.as_ref()) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
+            match deadline.poll(&mut [PollFd::new(self, PollFlags::IN)]) {
+                Ok(0) => return Err(Error::TimedOut),
+                Ok(_) | Err(Error::Interrupted) => {}
+                Err(error) => return Err(error),
             }
         }
     }

@@ -14,7 +14,8 @@
 //!
 //! Everything that waits takes a [`Deadline`]: in the past it only looks. Who does not want a
 //! thread to sleep has an eventfd per object ([`Session::notify`]) or one descriptor for all of
-//! them ([`Events`]), for `epoll` or any asynchronous runtime.
+//! them ([`Events`]), for `epoll` or any asynchronous runtime. Who wants callbacks has a
+//! [`Reactor`], and [`Waits`] for objects that have both.
 //!
 //! A context belongs to the process that opened it. A forked child finds all its calls refused
 //! ([`Error::Foreign`]) and its windows not mapped; it opens its own.
@@ -66,12 +67,15 @@ mod map;
 mod memory;
 mod object;
 mod queue;
+mod reactor;
 mod segment;
 mod session;
 #[cfg(target_pointer_width = "64")]
 mod status;
 pub mod sys;
+pub mod thread;
 mod wait;
+mod waits;
 
 pub use connection::{Connection, ConnectionInfo, ConnectionState, Goal};
 pub use deadline::Deadline;
@@ -83,6 +87,7 @@ pub use map::{flush_stores, Map, Protection, ReadOnly, ReadWrite};
 pub use memory::{PhysicalRange, ProcessMemory, Vouched};
 pub use object::{Notice, Number, Object, Offer, Peer, Received, Removal, Triggers};
 pub use queue::{Copy, Queue, QueueInfo, QueueState};
+pub use reactor::{Next, Reactor, Registration};
 pub use segment::{Filling, Segment, SegmentInfo, SegmentState, Withdrawal};
 pub use session::{
     Access, Location, Role, Session, SessionRequest, SessionState, WindowPlace, SIZE_MAX,
@@ -91,6 +96,7 @@ pub use session::{
 #[cfg(target_pointer_width = "64")]
 pub use status::{Status, StatusWord};
 pub use wait::EventMask;
+pub use waits::{taken, Waits};
 
 pub use rustix::io::Errno;
 #[cfg(target_pointer_width = "64")]

@@ -8,23 +8,13 @@ use crate::{
     status::{self, Failure, Outcome},
     sys::{self, tPXIMC_Status},
 };
-use mp_c_abi::{export, guarded, Extent, Out, PerProcess};
+use mp_c_abi::{export, guarded, Out, PerProcess};
 use mp_fabric::CharDevice;
 use pximc::{Error, Library, PhysicalRange, Sizes};
 use std::ffi::c_void;
 
 static PROCESSES: PerProcess<Process<CharDevice>> =
     PerProcess::new(&|_| Process::new(&Library::open));
-
-/// Physical addresses, for which the program answers that offers them.
-pub struct Physical(pub PhysicalRange);
-
-impl Extent<u64, u64> for Physical {
-    unsafe fn of(start: u64, length: u64) -> Self {
-        // SAFETY: The caller's promise.
-        Physical(unsafe { PhysicalRange::new(start, length) })
-    }
-}
 
 /// Runs a function for the process that calls. A panic is a defect of this library, which the
 /// specification has no status for: the caller is told that a resource is missing.
@@ -104,7 +94,7 @@ export! {
         window_data: *const u8, window_data_size: u32, session_number: Out<u32>,
     ) -> tPXIMC_Status
         = functions::request_window_physical_as_server(
-            interface_id, protocol, [address; size], uid,
+            interface_id, protocol, { PhysicalRange::new(address, size) }, uid,
             [window_data; window_data_size], session_number);
 
     /// Pairs with a physical server.

@@ -6,7 +6,6 @@
 
 use crate::{
     attributes,
-    ffi::Physical,
     process::{Entry, Process},
     status::{Failure, Outcome, INVALID_ARGUMENT},
     sys,
@@ -14,7 +13,8 @@ use crate::{
 use mp_c_abi::{Input, Out, Room};
 use mp_fabric::Device;
 use pximc::{
-    Access, Deadline, Error, Interface, Result, Session, SessionEvent, Sizes, WINDOW_DATA_MAX,
+    Access, Deadline, Error, Interface, PhysicalRange, Result, Session, SessionEvent, Sizes,
+    WINDOW_DATA_MAX,
 };
 use std::ffi::c_void;
 
@@ -205,7 +205,7 @@ pub fn request_window_physical_as_server<D: Device>(
     process: &Process<D>,
     id: u32,
     protocol: u32,
-    Physical(range): Physical,
+    range: PhysicalRange,
     uid: u32,
     data: Input<u8>,
     number: Out<u32>,

@@ -10,7 +10,6 @@ mod sessions;
 mod windows;
 
 use crate::{
-    ffi::Physical,
     functions::{self, WindowOutput},
     process::{Open, Process},
     status,
@@ -210,7 +209,7 @@ impl Side {
         let (id, mut number) = (self.interface, SENTINEL);
         let (data, out) = (input(data), output(&mut number));
         // SAFETY: There is no memory in the tests, and nothing is reached.
-        let range = Physical(unsafe { pximc::PhysicalRange::new(address, size) });
+        let range = unsafe { pximc::PhysicalRange::new(address, size) };
         let process = self.process();
         let outcome = functions::request_window_physical_as_server(
             process, id, PROTOCOL, range, uid, data, out,

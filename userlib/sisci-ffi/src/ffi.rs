@@ -9,9 +9,7 @@ use crate::{
     query::{query, Query},
     sys,
 };
-use mp_c_abi::{
-    export, guarded, set_errno, Abi, Extent, Handle, Opaque, Out, PerProcess, Room, Text,
-};
+use mp_c_abi::{export, guarded, set_errno, Abi, Handle, Opaque, Out, PerProcess, Text};
 use mp_fabric::{CharDevice, PhysicalRange, ProcessMemory};
 use sisci::{Action, Library, Piece, Result};
 use std::{
@@ -24,33 +22,6 @@ static PROCESSES: PerProcess<Process<CharDevice>> =
 
 /// Where the error goes.
 type Error = Out<sys::sci_error_t>;
-
-/// Memory that the program gives to whoever connects.
-pub struct Memory(pub ProcessMemory<'static>);
-
-impl Extent<*mut c_void, usize> for Memory {
-    unsafe fn of(start: *mut c_void, length: usize) -> Self {
-        // SAFETY: The caller's promise; a program that makes memory a segment keeps it.
-        Memory(unsafe { ProcessMemory::new(start.expose_provenance(), length) })
-    }
-}
-
-/// Physical memory, for which the program answers that makes it a segment.
-pub struct Physical(pub PhysicalRange);
-
-impl Extent<sys::sci_ioaddr_t, usize> for Physical {
-    unsafe fn of(start: sys::sci_ioaddr_t, length: usize) -> Self {
-        // SAFETY: The caller's promise.
-        Physical(unsafe { PhysicalRange::new(start, length as u64) })
-    }
-}
-
-/// The bytes that a transfer reads, which goes on when the function has returned.
-pub fn lent(memory: &Room<u8>) -> ProcessMemory<'_> {
-    // SAFETY: Promised to whoever made it; a program that starts a transfer keeps the memory until
-    // it ends, and the transfer only reads.
-    unsafe { ProcessMemory::new(memory.address(), memory.len()) }
-}
 
 /// Runs a function for the process that calls. A panic is a defect of this library, which the
 /// specification has no error for: the caller is told that a resource is missing.
@@ -213,13 +184,15 @@ sisci! {
     /// Gives a segment memory of the program.
     SCIRegisterSegmentMemory(
         address: *mut c_void, size: usize, segment: Handle, flags: c_uint; error: Error
-    ) = functions::register_segment_memory(segment, [address; size], flags);
+    ) = functions::register_segment_memory(
+        segment, { ProcessMemory::new(address.expose_provenance(), size) }, flags);
 
     /// Gives a segment physical memory.
     SCIAttachPhysicalMemory(
         ioaddress: sys::sci_ioaddr_t, _address: *mut c_void, bus_no: c_uint, size: usize,
         segment: Handle, flags: c_uint; error: Error
-    ) = functions::attach_physical_memory(segment, [ioaddress; size], bus_no, flags);
+    ) = functions::attach_physical_memory(
+        segment, { PhysicalRange::new(ioaddress, size as u64) }, bus_no, flags);
 
     /// Attaches to a segment of another process.
     SCIAttachLocalSegment(
@@ -317,7 +290,8 @@ sisci! {
         dq: Handle, address: *mut c_void, remote_segment: Handle, size: usize, remote: usize,
         callback: sys::sci_cb_dma_t, argument: Opaque, flags: c_uint; error: Error
     ) = functions::start_dma_from_memory(
-        dq, [address; size], remote_segment, remote, (dma_callback(callback, argument)), flags);
+        dq, { ProcessMemory::new(address.expose_provenance(), size) }, remote_segment, remote,
+        (dma_callback(callback, argument)), flags);
 
     /// Starts transfers from a local segment.
     SCIStartDmaTransferVec(

@@ -18,7 +18,7 @@ use crate::{
     sys,
 };
 use mp_c_abi::{Handle, Input, Out, Room};
-use mp_fabric::Fabric;
+use mp_fabric::{Fabric, ProcessMemory};
 use mp_fabric_fake::{FakeDevice, Host, World};
 use sisci::{Config, Error, Library, Result};
 use std::{
@@ -81,6 +81,12 @@ fn nowhere<T: Copy>() -> Out<T> {
 fn bytes(data: &mut [u8]) -> Room<u8> {
     // SAFETY: The data outlive the call that they are for.
     unsafe { Room::new(data.as_mut_ptr(), data.len()) }
+}
+
+/// Bytes that a transfer reads.
+fn lent(data: &mut [u8]) -> ProcessMemory<'static> {
+    // SAFETY: The data outlive the transfer that they are for.
+    unsafe { ProcessMemory::new(data.as_mut_ptr().expose_provenance(), data.len()) }
 }
 
 fn input(data: &[u8]) -> Input<u8> {

@@ -111,7 +111,7 @@ impl<D: Device> Source<D> {
             private: true,
             ..NewSegment::of(size)
         };
-        let segment = side.desc.create_segment(new, None);
+        let segment = side.desc.create_segment(new);
         let segment = segment.called("SCICreateSegment")?;
         let prepared = segment.prepare(side.options.adapter());
         prepared.called("SCIPrepareSegment")?;

@@ -43,7 +43,7 @@ impl Options {
             number: Some(self.pair.own_id()),
             ..InterruptFlags::default()
         };
-        let local = side.desc.create_interrupt(adapter, flags, None);
+        let local = side.desc.create_interrupt(adapter, flags);
         let local = local.called("SCICreateInterrupt")?;
         let other = self.pair.other_id();
         let remote = side.connect("SCIConnectInterrupt", || {

@@ -73,13 +73,13 @@ fn fixed(id: u32) -> InterruptFlags {
 /// Those of the calls; [`Failure::Wrong`]: what the client has written is not there.
 pub fn serve<D: Device>(side: &Side<'_, D>, size: usize) -> Outcome {
     let (id, adapter) = (side.options.id, side.options.adapter());
-    let questions = side.desc.create_data_interrupt(adapter, fixed(id), None);
+    let questions = side.desc.create_data_interrupt(adapter, fixed(id));
     let questions = questions.called("SCICreateDataInterrupt")?;
     let new = NewSegment {
         id,
         ..NewSegment::of(size)
     };
-    let segment = side.desc.create_segment(new, None);
+    let segment = side.desc.create_segment(new);
     let segment = segment.called("SCICreateSegment")?;
     segment.prepare(adapter).called("SCIPrepareSegment")?;
     let map = segment.map(0, size, 0, MapFlags::empty());
@@ -164,7 +164,7 @@ impl<'a, D: Device> Mirror<'a, D> {
         let options = side.options;
         let answer = side
             .desc
-            .create_interrupt(options.adapter(), fixed(options.id), None)
+            .create_interrupt(options.adapter(), fixed(options.id))
             .called("SCICreateInterrupt")?;
         let segment = side.connect_segment(options.id)?;
         let question = side

@@ -84,7 +84,7 @@ impl Options {
             number: Some(self.pair.own_id()),
             ..InterruptFlags::default()
         };
-        let local = side.desc.create_data_interrupt(adapter, flags, None);
+        let local = side.desc.create_data_interrupt(adapter, flags);
         let local = local.called("SCICreateDataInterrupt")?;
         let other = self.pair.other_id();
         let remote = side.connect("SCIConnectDataInterrupt", || {

@@ -68,7 +68,7 @@ impl Options {
             id: self.pair.own_id(),
             ..NewSegment::of(room)
         };
-        let local = side.desc.create_segment(new, None);
+        let local = side.desc.create_segment(new);
         let local = local.called("SCICreateSegment")?;
         local.prepare(adapter).called("SCIPrepareSegment")?;
         let own = local.map(0, room, 0, MapFlags::empty());

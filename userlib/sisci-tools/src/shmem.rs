@@ -112,9 +112,10 @@ impl Options {
             id,
             ..NewSegment::of(ROOM)
         };
-        let callback = Box::new(move |event| tell(&news, event));
-        let segment = side.desc.create_segment(new, Some(callback));
+        let segment = side.desc.create_segment(new);
         let segment = segment.called("SCICreateSegment")?;
+        let called = segment.set_callback(move |event| tell(&news, event));
+        called.called("SCICreateSegment")?;
         out.event("created", 0)?;
         segment.prepare(adapter).called("SCIPrepareSegment")?;
         out.event("prepared", 0)?;
@@ -148,11 +149,11 @@ impl Options {
         let Pair { node, id, .. } = self.pair;
         let (news, events) = channel();
         let segment = side.connect("SCIConnectSegment", || {
-            let news = news.clone();
-            let callback = Box::new(move |event| tell(&news, event));
             side.desc
-                .connect_segment(node, id, self.pair.adapter(), INFINITE, Some(callback))
+                .connect_segment(node, id, self.pair.adapter(), INFINITE)
         })?;
+        let called = segment.set_callback(move |event| tell(&news, event));
+        called.called("SCIConnectSegment")?;
         out.event("connected", node)?;
         let map = segment.map(0, ROOM, 0, MapFlags::empty());
         let map = map.called("SCIMapRemoteSegment")?;

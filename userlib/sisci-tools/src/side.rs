@@ -93,7 +93,7 @@ impl<'a, D: Device> Side<'a, D> {
     pub fn connect_segment(&self, id: u32) -> Outcome<RemoteSegment<D>> {
         let (node, adapter) = (self.options.node, self.options.adapter());
         self.connect("SCIConnectSegment", || {
-            self.desc.connect_segment(node, id, adapter, INFINITE, None)
+            self.desc.connect_segment(node, id, adapter, INFINITE)
         })
     }
 

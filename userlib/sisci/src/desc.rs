@@ -6,15 +6,16 @@
 
 use crate::{
     config::NODES,
-    dispatch::Dispatcher,
     dma,
     users::{User, Users},
     Config, Error, Result, ADAPTERS, ANSWER,
 };
-use mp_fabric::{CharDevice, Deadline, Device, Fabric, Interface, InterfaceId, Peer, Status};
+use mp_fabric::{
+    CharDevice, Deadline, Device, Fabric, Interface, InterfaceId, Peer, Reactor, Status,
+};
 use std::{
     fmt, fs,
-    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
+    sync::{Arc, Mutex, OnceLock, Weak},
 };
 
 /// What the system tells of the fabric's id of this host.
@@ -34,7 +35,7 @@ pub(crate) struct Context<D: Device> {
     pub(crate) fabric: Fabric<D>,
     config: Arc<Config>,
     status: OnceLock<Option<Status>>,
-    dispatcher: Mutex<Option<Arc<Dispatcher>>>,
+    pub(crate) reactor: Reactor<D>,
     pub(crate) queues: Mutex<Vec<Weak<dma::Inner<D>>>>,
 }
 
@@ -102,20 +103,6 @@ impl<D: Device> Desc<D> {
     /// [`Error::Busy`]: something that was made on it is still there.
     pub fn close(&self) -> Result<()> {
         self.users.release(|| Ok(()))
-    }
-
-    /// The thread that runs callbacks; started if there is none.
-    ///
-    /// # Errors
-    /// [`Error::System`]: there are no more threads or descriptors to be had.
-    pub(crate) fn dispatcher(&self) -> Result<Arc<Dispatcher>> {
-        let mut slot = self.context.dispatcher();
-        if let Some(dispatcher) = &*slot {
-            return Ok(Arc::clone(dispatcher));
-        }
-        let dispatcher = Dispatcher::start(self.fabric().events())?;
-        *slot = Some(Arc::clone(&dispatcher));
-        Ok(dispatcher)
     }
 
     /// The status words of this context; nothing if the driver has none.
@@ -294,31 +281,11 @@ pub(crate) fn no_call(error: Error) -> Error {
 impl<D: Device> Context<D> {
     pub(crate) fn new(fabric: Fabric<D>, config: Arc<Config>) -> Self {
         Context {
+            reactor: Reactor::new(&fabric, "sisci"),
             fabric,
             config,
             status: OnceLock::new(),
-            dispatcher: Mutex::new(None),
             queues: Mutex::new(Vec::new()),
         }
-    }
-
-    /// Ends callbacks: when it returns, none runs or will run, except for the one that calls it.
-    pub(crate) fn stop(&self) {
-        let dispatcher = self.dispatcher().take();
-        if let Some(dispatcher) = dispatcher {
-            dispatcher.stop();
-        }
-    }
-
-    fn dispatcher(&self) -> std::sync::MutexGuard<'_, Option<Arc<Dispatcher>>> {
-        self.dispatcher
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<D: Device> Drop for Context<D> {
-    fn drop(&mut self) {
-        self.stop();
     }
 }

@@ -6,12 +6,13 @@
 
 use crate::{
     desc::no_call,
+    next, refuse_callback,
     users::{User, Users},
-    wait::Waits,
     Action, Desc, Error, LocalSegment, RemoteSegment, Result,
 };
 use mp_fabric::{
     CharDevice, Copy, Deadline, Device, EventMask, InterfaceId, ProcessMemory, Queue, QueueState,
+    Waits,
 };
 use rustix::io::Errno;
 use std::{
@@ -221,7 +222,7 @@ impl<D: Device> Inner<D> {
             let mut state = self.state();
             (std::mem::take(&mut state.queues), state.last.take())
         };
-        queues.iter().for_each(|driven| driven.waits.end());
+        queues.iter().for_each(|driven| driven.waits.cancel());
         drop((queues, last));
     }
 }
@@ -350,7 +351,7 @@ impl<D: Device> DmaQueue<D> {
     fn arm(&self, driven: &Driven<D>, told: Arc<AtomicBool>, callback: Callback) -> Result<()> {
         let inner = Arc::downgrade(&self.0);
         let mut callback = Some(callback);
-        let run = move || {
+        let mut run = move || {
             let state = inner.upgrade()?.current().ok()?;
             if !state.is_final() {
                 return None;
@@ -362,12 +363,14 @@ impl<D: Device> DmaQueue<D> {
         };
         let Driven { queue, waits, .. } = driven;
         let object = std::iter::once(&**queue);
-        let armed = waits.arm(&self.0.desc, object, EventMask::DONE, run);
+        let run = move || next(run());
+        let reactor = &self.0.desc.context.reactor;
+        let armed = waits.call(reactor, object, EventMask::DONE, run);
         if armed.is_err() {
             // Nobody would hear of its end.
             let _ = queue.abort();
         }
-        armed
+        Ok(armed?)
     }
 
     /// The driver's queue for an interface.
@@ -397,6 +400,7 @@ impl<D: Device> DmaQueue<D> {
         let driven = Arc::clone(&last.queue);
         drop(state);
         let Driven { queue, waits, .. } = &*driven;
+        refuse_callback(waits)?;
         let object = std::iter::once(&**queue);
         waits.wait(
             object,

@@ -142,6 +142,7 @@ impl From<mp_fabric::Error> for Error {
             mp_fabric::Error::NotPermitted => Error::Access,
             mp_fabric::Error::NotSupported => Error::NotSupported,
             mp_fabric::Error::TimedOut => Error::Timeout,
+            mp_fabric::Error::Cancelled | mp_fabric::Error::Interrupted => Error::Cancelled,
             mp_fabric::Error::TooLong { len } => Error::TooLong { len },
             // The context is a parent process's, or has ended with its descriptor.
             mp_fabric::Error::Foreign | mp_fabric::Error::Ended => Error::IllegalOperation,

@@ -4,16 +4,12 @@
 //! offers them at one interface each; here they are an adapter's, at all of its interfaces.
 
 use crate::{
-    desc::no_call,
-    dispatch::NOW,
-    remote::connect,
-    users::Users,
-    wait::{taken, Waits},
-    Action, Adapter, Desc, Error, Result, BROADCAST_NODE,
+    desc::no_call, next, refuse_callback, remote::connect, users::Users, Action, Adapter, Desc,
+    Error, Result, BROADCAST_NODE,
 };
 use mp_fabric::{
-    CharDevice, Connection, Deadline, Device, EventMask, Goal, InterfaceId, Number, Object, Offer,
-    Removal, Triggers,
+    taken, CharDevice, Connection, Deadline, Device, EventMask, Goal, InterfaceId, Number, Object,
+    Offer, Removal, Triggers, Waits,
 };
 use rustix::io::Errno;
 use std::{fmt, sync::Arc, time::Duration};
@@ -75,6 +71,31 @@ impl<D: Device> Local<D> {
         self.open_offers().map(|offer| &**offer)
     }
 
+    /// Lets a callback run for events; the function takes one of them and runs it.
+    fn call(
+        self: &Arc<Self>,
+        mask: EventMask,
+        mut run: impl FnMut(&Self) -> Option<Action> + Send + 'static,
+    ) -> Result<()> {
+        let local = Arc::downgrade(self);
+        let run = move || next(local.upgrade().and_then(|local| run(&local)));
+        let reactor = &self.desc.context.reactor;
+        Ok(self.waits.call(reactor, self.objects(), mask, run)?)
+    }
+
+    /// Waits until the function has taken something.
+    fn wait<T>(
+        &self,
+        mask: EventMask,
+        milliseconds: u32,
+        mut take: impl FnMut(&Self) -> Result<Option<T>>,
+    ) -> Result<T> {
+        refuse_callback(&self.waits)?;
+        let deadline = Deadline::after_milliseconds(milliseconds);
+        self.waits
+            .wait(self.objects(), mask, deadline, || take(self))
+    }
+
     /// Busy as long as somebody is connected; nobody new can connect from then on (SI-RMINT-3).
     fn remove(&self) -> Result<()> {
         self.users.release(|| {
@@ -92,14 +113,14 @@ impl<D: Device> Local<D> {
                 Ok(())
             }
         })?;
-        self.waits.end();
+        self.waits.cancel();
         Ok(())
     }
 }
 
 impl<D: Device> Drop for Local<D> {
     fn drop(&mut self) {
-        self.waits.end();
+        self.waits.cancel();
     }
 }
 
@@ -137,11 +158,6 @@ fn offer_all<D: Device>(
     }
     Err(Error::HwNoSpace)
 }
-
-/// A callback of an interrupt.
-type Callback = Box<dyn FnMut() -> Action + Send>;
-/// A callback of an interrupt with a message.
-type DataCallback = Box<dyn FnMut(&[u8]) -> Action + Send>;
 
 /// An interrupt that other nodes trigger. Copies are the same one.
 pub struct LocalInterrupt<D: Device = CharDevice>(Arc<Local<D>>);
@@ -182,13 +198,11 @@ impl<D: Device> Desc<D> {
     /// Makes an interrupt of an adapter.
     ///
     /// # Errors
-    /// Those of the adapter; [`Error::SegmentIdUsed`]: the number is used. [`Error::NoSpace`];
-    /// [`Error::System`]: no thread for callbacks.
+    /// Those of the adapter; [`Error::SegmentIdUsed`]: the number is used. [`Error::NoSpace`].
     pub fn create_interrupt(
         &self,
         adapter: u32,
         flags: InterruptFlags,
-        callback: Option<Callback>,
     ) -> Result<LocalInterrupt<D>> {
         let local = Local::new(self, adapter, flags, |interface, number| {
             let triggers = match flags.counting {
@@ -197,11 +211,7 @@ impl<D: Device> Desc<D> {
             };
             self.fabric().offer_event(interface, number, triggers)
         })?;
-        let interrupt = LocalInterrupt(Arc::new(local));
-        if let Some(callback) = callback {
-            interrupt.set_callback(callback)?;
-        }
-        Ok(interrupt)
+        Ok(LocalInterrupt(Arc::new(local)))
     }
 
     /// Makes an interrupt of an adapter that carries messages.
@@ -212,16 +222,11 @@ impl<D: Device> Desc<D> {
         &self,
         adapter: u32,
         flags: InterruptFlags,
-        callback: Option<DataCallback>,
     ) -> Result<LocalDataInterrupt<D>> {
         let local = Local::new(self, adapter, flags, |interface, number| {
             self.fabric().offer_port(interface, number)
         })?;
-        let interrupt = LocalDataInterrupt(Arc::new(local));
-        if let Some(callback) = callback {
-            interrupt.set_callback(callback)?;
-        }
-        Ok(interrupt)
+        Ok(LocalDataInterrupt(Arc::new(local)))
     }
 
     /// Connects to an interrupt of a node.
@@ -305,7 +310,7 @@ impl<D: Device> Local<D> {
     fn take(&self) -> Result<Option<()>> {
         // The links are behind the loopback interface, and most comes over them.
         for offer in self.open_offers().rev() {
-            if taken(offer.wait(EventMask::SIGNAL, NOW))?.is_some() {
+            if taken(offer.wait(EventMask::SIGNAL, Deadline::PAST))?.is_some() {
                 return Ok(Some(()));
             }
         }
@@ -315,7 +320,7 @@ impl<D: Device> Local<D> {
     /// Takes one message, if there is one: its length.
     fn receive(&self, room: &mut [u8]) -> Result<Option<usize>> {
         for offer in self.open_offers().rev() {
-            if let Some(received) = taken(offer.receive(room, NOW))? {
+            if let Some(received) = taken(offer.receive(room, Deadline::PAST))? {
                 return Ok(Some(received.len));
             }
         }
@@ -349,16 +354,28 @@ impl<D: Device> LocalInterrupt<D> {
         &self.0.desc
     }
 
+    /// Lets a callback run for each interrupt, also for those that have come already.
+    ///
+    /// # Errors
+    /// [`Error::System`]: no thread for callbacks.
+    pub fn set_callback(
+        &self,
+        mut callback: impl FnMut() -> Action + Send + 'static,
+    ) -> Result<()> {
+        self.0.call(EventMask::SIGNAL, move |local| {
+            local.take().ok()??;
+            Some(callback())
+        })
+    }
+
     /// Waits so many milliseconds for one interrupt.
     ///
     /// # Errors
     /// [`Error::IllegalOperation`]: there is a callback. [`Error::Timeout`].
     /// [`Error::Cancelled`]: it has been removed, or a signal has come.
     pub fn wait(&self, milliseconds: u32) -> Result<()> {
-        let (waits, deadline) = (&self.0.waits, Deadline::after_milliseconds(milliseconds));
-        waits.wait(self.0.objects(), EventMask::SIGNAL, deadline, || {
-            self.0.take()
-        })
+        let take = |local: &Local<D>| local.take();
+        self.0.wait(EventMask::SIGNAL, milliseconds, take)
     }
 
     /// Removes it. The value is of no use afterwards.
@@ -392,15 +409,28 @@ impl<D: Device> LocalDataInterrupt<D> {
         self.0.number
     }
 
+    /// Lets a callback run for each message, also for those that have come already.
+    ///
+    /// # Errors
+    /// [`Error::System`]: no thread for callbacks.
+    pub fn set_callback(
+        &self,
+        mut callback: impl FnMut(&[u8]) -> Action + Send + 'static,
+    ) -> Result<()> {
+        let mut room = vec![0; MESSAGE_MAX];
+        self.0.call(EventMask::MESSAGE, move |local| {
+            let len = local.receive(&mut room).ok()??;
+            Some(callback(room.get(..len)?))
+        })
+    }
+
     /// Waits so many milliseconds for one message: its length.
     ///
     /// # Errors
     /// As [`LocalInterrupt::wait`]; [`Error::TooLong`]: it has no room, and stays.
     pub fn wait(&self, room: &mut [u8], milliseconds: u32) -> Result<usize> {
-        let (waits, deadline) = (&self.0.waits, Deadline::after_milliseconds(milliseconds));
-        waits.wait(self.0.objects(), EventMask::MESSAGE, deadline, || {
-            self.0.receive(room)
-        })
+        let take = |local: &Local<D>| local.receive(room);
+        self.0.wait(EventMask::MESSAGE, milliseconds, take)
     }
 
     /// Removes it, and what it has not given yet.

@@ -15,11 +15,10 @@
 //! | `sequence` | whether what was written has arrived |
 //! | `interrupt` | interrupts, with and without a message |
 //! | `dma` | queues of copies |
-//! | `dispatch`, `wait` | callbacks, which run on a thread of the library, and waits |
 //! | `users` | which resource cannot be released before which |
 //!
-//! The objects are the kernel's. It has no numbers for nodes, no callbacks, and does not know of
-//! maps and sequences that a resource cannot be released before: that is this crate's. It is
+//! The objects are the kernel's, and callbacks and waits those of `mp_fabric`. The kernel has no
+//! numbers for nodes, and does not know of maps and sequences that a resource cannot be released before: that is this crate's. It is
 //! thread safe, and holds no lock while it waits or while a callback runs. Identifiers like
 //! SI-WLSEG-1 in the tests are those of `Documentation/conformance/sisci.md`.
 //!
@@ -30,7 +29,7 @@
 //! # fn main() -> sisci::Result<()> {
 //! let library = Library::load()?;
 //! let desc = library.open()?;
-//! let segment = desc.create_segment(NewSegment { id: 4711, ..NewSegment::of(8192) }, None)?;
+//! let segment = desc.create_segment(NewSegment { id: 4711, ..NewSegment::of(8192) })?;
 //! segment.prepare(0)?;
 //! segment.set_available(0)?;
 //! let event = segment.wait(u32::MAX)?;
@@ -42,7 +41,6 @@
 
 mod config;
 mod desc;
-mod dispatch;
 mod dma;
 mod error;
 mod facts;
@@ -52,12 +50,10 @@ mod remote;
 mod segment;
 mod sequence;
 mod users;
-mod wait;
 
 pub use config::{Config, Mistake, Node, CONFIG_PATH, CONFIG_VARIABLE, DEFAULT_NODE};
 use desc::Context;
 pub use desc::{Adapter, Desc};
-pub use dispatch::Action;
 pub use dma::{DmaQueue, DmaSource, DmaState, Piece, VECTOR_MAX};
 pub use error::{error_string, Error, Result};
 pub use facts::{API, VENDOR};
@@ -75,6 +71,7 @@ pub use mp_fabric::{
     InterfaceId, PhysicalRange, ProcessMemory, Removal, SegmentState, Triggers,
 };
 
+use mp_fabric::{Next, Waits};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
@@ -91,6 +88,32 @@ pub const INFINITE: u32 = u32::MAX;
 
 /// How long a peer may take to answer.
 const ANSWER: Duration = Duration::from_secs(1);
+
+/// What a callback wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Never to be called again.
+    Cancel,
+    /// To be called for every further event.
+    Continue,
+}
+
+/// What the reactor does after a callback, or after there was nothing to call it for.
+fn next(ran: Option<Action>) -> Next {
+    match ran {
+        None => Next::Wait,
+        Some(Action::Continue) => Next::Again,
+        Some(Action::Cancel) => Next::End,
+    }
+}
+
+/// Refuses a wait for events that a callback takes.
+fn refuse_callback(waits: &Waits) -> Result<()> {
+    match waits.has_callback() {
+        true => Err(Error::IllegalOperation),
+        false => Ok(()),
+    }
+}
 
 /// How a virtual device is opened.
 type Open<D> = Arc<dyn Fn() -> mp_fabric::Result<Fabric<D>> + Send + Sync>;
@@ -156,7 +179,7 @@ impl<D: Device> Library<D> {
     pub fn stop(&self) {
         let context = self.context().upgrade();
         if let Some(context) = context {
-            context.stop();
+            context.reactor.stop();
         }
     }
 

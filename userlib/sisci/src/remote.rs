@@ -5,24 +5,21 @@
 
 use crate::{
     desc::no_call,
-    dispatch::NOW,
     map::{self, Backing},
+    next, refuse_callback,
     users::Users,
-    wait::{taken, Waits},
     Action, Desc, Error, Map, MapFlags, Reason, Result, ANSWER,
 };
 use mp_fabric::{
-    CharDevice, Connection, ConnectionInfo, ConnectionState, Deadline, Device, EventMask, Goal,
-    InterfaceId, Object, StatusWord,
+    taken, thread, CharDevice, Connection, ConnectionInfo, ConnectionState, Deadline, Device,
+    EventMask, Goal, InterfaceId, Object, StatusWord, Waits,
 };
-use rustix::io::Errno;
 use std::{
     fmt, iter,
     sync::{
         atomic::{AtomicUsize, Ordering},
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
     },
-    thread,
 };
 
 /// Something that has happened to a remote segment.
@@ -42,9 +39,6 @@ impl From<Reason> for RemoteEvent {
         }
     }
 }
-
-/// A callback of a remote segment.
-pub(crate) type Callback = Box<dyn FnMut(RemoteEvent) -> Action + Send>;
 
 /// A connection to a segment. Copies are the same one.
 pub struct RemoteSegment<D: Device = CharDevice>(Arc<Inner<D>>);
@@ -107,29 +101,22 @@ pub(crate) fn connect<D: Device>(
 }
 
 impl<D: Device> Desc<D> {
-    /// Connects to a segment that a node has made available, with a callback for events or
-    /// without.
+    /// Connects to a segment that a node has made available.
     ///
     /// # Errors
     /// In this order: those of the adapter and of the node; [`Error::NoLinkAccess`],
     /// [`Error::NoRemoteLinkAccess`], [`Error::NoSuchSegment`], [`Error::ConnectionRefused`],
-    /// [`Error::HwNoSpace`], [`Error::Timeout`], [`Error::NodeNotResponding`];
-    /// [`Error::System`]: no thread for callbacks.
+    /// [`Error::HwNoSpace`], [`Error::Timeout`], [`Error::NodeNotResponding`].
     pub fn connect_segment(
         &self,
         node: u32,
         id: u32,
         adapter: u32,
         milliseconds: u32,
-        callback: Option<Callback>,
     ) -> Result<RemoteSegment<D>> {
         let segment = self.remote(node, id, adapter)?;
         let linked = self.link(node, id, adapter, milliseconds)?;
         segment.0.linked(linked, None);
-        match callback {
-            Some(callback) => segment.set_callback(callback)?,
-            None => segment.0.attach()?,
-        }
         Ok(segment)
     }
 
@@ -137,19 +124,15 @@ impl<D: Device> Desc<D> {
     /// [`Reason::Operational`], or [`Reason::Lost`] with the error.
     ///
     /// # Errors
-    /// [`Error::System`]: no thread for that, or for callbacks.
+    /// [`Error::System`]: no thread for that.
     pub fn begin_connect_segment(
         &self,
         node: u32,
         id: u32,
         adapter: u32,
         milliseconds: u32,
-        callback: Option<Callback>,
     ) -> Result<RemoteSegment<D>> {
         let segment = self.remote(node, id, adapter)?;
-        if let Some(callback) = callback {
-            segment.set_callback(callback)?;
-        }
         let inner = Arc::downgrade(&segment.0);
         let desc = self.clone();
         let connecting = move || {
@@ -159,11 +142,7 @@ impl<D: Device> Desc<D> {
                 inner.settle(linked);
             }
         };
-        let thread = thread::Builder::new().name("sisci-connect".into());
-        thread.spawn(connecting).map_err(|error| {
-            let errno = error.raw_os_error().map(Errno::from_raw_os_error);
-            Error::System(errno.unwrap_or(Errno::AGAIN))
-        })?;
+        thread::spawn("sisci-connect", connecting)?;
         Ok(segment)
     }
 
@@ -210,7 +189,7 @@ impl<D: Device> Inner<D> {
     fn attach(&self) -> Result<()> {
         let object = self.objects().next();
         object.map_or(Ok(()), |object| {
-            self.waits.attach(object, EventMask::NOTICE)
+            Ok(self.waits.attach(object, EventMask::NOTICE)?)
         })
     }
 
@@ -244,25 +223,6 @@ impl<D: Device> Inner<D> {
     }
 }
 
-impl<D: Device> RemoteSegment<D> {
-    /// Has a callback run for events, those that there are already first. Once for each segment.
-    ///
-    /// # Errors
-    /// [`Error::System`]: no thread for callbacks.
-    pub fn set_callback(&self, mut callback: Callback) -> Result<()> {
-        let inner = Arc::downgrade(&self.0);
-        let run = move || {
-            let inner = inner.upgrade()?;
-            let event = inner.next().ok()??;
-            Some(callback(event))
-        };
-        self.0.waits.register(&self.0.desc, run)?;
-        self.0.attach()?;
-        self.0.waits.look();
-        Ok(())
-    }
-}
-
 impl<D: Device> Inner<D> {
     fn next(&self) -> Result<Option<RemoteEvent>> {
         if let Some(event) = self.outcome().take() {
@@ -271,7 +231,7 @@ impl<D: Device> Inner<D> {
         let Some(linked) = self.link.get() else {
             return Ok(None);
         };
-        let notice = taken(linked.connection.notice(NOW))?;
+        let notice = taken(linked.connection.notice(Deadline::PAST))?;
         Ok(notice.map(|notice| Reason::from(notice).into()))
     }
 }
@@ -386,8 +346,27 @@ impl<D: Device> RemoteSegment<D> {
                 .unwrap_or(Ok(()))
                 .map_err(|_| Error::IllegalParameter)
         })?;
-        self.0.waits.end();
+        self.0.waits.cancel();
         Ok(())
+    }
+
+    /// Lets a callback run for its events, also for those that have happened already.
+    ///
+    /// # Errors
+    /// [`Error::System`]: no thread for callbacks.
+    pub fn set_callback(
+        &self,
+        mut callback: impl FnMut(RemoteEvent) -> Action + Send + 'static,
+    ) -> Result<()> {
+        let inner = Arc::downgrade(&self.0);
+        let mut run = move || {
+            let inner = inner.upgrade()?;
+            let event = inner.next().ok()??;
+            Some(callback(event))
+        };
+        let Inner { desc, waits, .. } = &*self.0;
+        let (objects, run) = (self.0.objects(), move || next(run()));
+        Ok(waits.call(&desc.context.reactor, objects, EventMask::NOTICE, run)?)
     }
 
     /// Waits so many milliseconds for the next event.
@@ -396,6 +375,7 @@ impl<D: Device> RemoteSegment<D> {
     /// [`Error::IllegalOperation`]: there is a callback. [`Error::Timeout`].
     /// [`Error::Cancelled`]: it has been disconnected, or a signal has come.
     pub fn wait(&self, milliseconds: u32) -> Result<RemoteEvent> {
+        refuse_callback(&self.0.waits)?;
         let objects = self.0.objects();
         let deadline = Deadline::after_milliseconds(milliseconds);
         let waits = &self.0.waits;
@@ -423,6 +403,6 @@ impl<D: Device> RemoteSegment<D> {
 
 impl<D: Device> Drop for Inner<D> {
     fn drop(&mut self) {
-        self.waits.end();
+        self.waits.cancel();
     }
 }

@@ -4,19 +4,18 @@
 
 use crate::{
     desc::no_call,
-    dispatch::NOW,
     map::{self, Backing, PAGE},
+    next, refuse_callback,
     users::Users,
-    wait::{taken, Waits},
     Action, Desc, Error, Map, MapFlags, Result,
 };
 use mp_fabric::{
-    CharDevice, Deadline, Device, EventMask, Filling, Notice, PhysicalRange, ProcessMemory,
-    Removal, Segment, SegmentState, Withdrawal,
+    taken, CharDevice, Deadline, Device, EventMask, Filling, Notice, PhysicalRange, ProcessMemory,
+    Removal, Segment, SegmentState, Waits, Withdrawal,
 };
 use rustix::io::Errno;
 use std::{
-    fmt,
+    fmt, iter,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -112,9 +111,6 @@ pub enum Unavailable {
     Force,
 }
 
-/// A callback of a local segment.
-pub(crate) type Callback = Box<dyn FnMut(LocalEvent) -> Action + Send>;
-
 /// Memory of this host. Copies are the same segment.
 pub struct LocalSegment<D: Device = CharDevice>(Arc<Inner<D>>);
 
@@ -153,17 +149,13 @@ impl<D: Device> fmt::Debug for LocalSegment<D> {
 }
 
 impl<D: Device> Desc<D> {
-    /// Makes a segment, with a callback for its events or without.
+    /// Makes a segment.
     ///
     /// # Errors
     /// In this order: [`Error::SizeAlignment`]: no bytes. [`Error::FlagNotImplemented`]: the
     /// driver has no segments without memory. [`Error::SegmentIdUsed`],
-    /// [`Error::NoSpace`]; [`Error::System`]: no thread for callbacks.
-    pub fn create_segment(
-        &self,
-        new: NewSegment,
-        callback: Option<Callback>,
-    ) -> Result<LocalSegment<D>> {
+    /// [`Error::NoSpace`].
+    pub fn create_segment(&self, new: NewSegment) -> Result<LocalSegment<D>> {
         if new.size == 0 {
             return Err(Error::SizeAlignment);
         }
@@ -186,51 +178,43 @@ impl<D: Device> Desc<D> {
             true => Memory::Missing,
             false => Memory::System,
         };
-        self.local(segment, new.private, memory, callback)
+        self.local(segment, new.private, memory)
     }
 
     /// Attaches to a segment that another process of this host shares.
     ///
     /// # Errors
     /// [`Error::NoSuchSegment`], [`Error::Access`]: it is not shared with this user.
-    pub fn attach_segment(&self, id: u32, callback: Option<Callback>) -> Result<LocalSegment<D>> {
+    pub fn attach_segment(&self, id: u32) -> Result<LocalSegment<D>> {
         let segment = self.fabric().attach_segment(id);
         let segment = segment.map_err(|e| no_call(e.into()))?;
-        self.local(segment, false, Memory::System, callback)
+        self.local(segment, false, Memory::System)
     }
 
-    fn local(
-        &self,
-        segment: Segment<D>,
-        private: bool,
-        memory: Memory,
-        callback: Option<Callback>,
-    ) -> Result<LocalSegment<D>> {
-        let segment = LocalSegment(Arc::new(Inner {
+    fn local(&self, segment: Segment<D>, private: bool, memory: Memory) -> Result<LocalSegment<D>> {
+        Ok(LocalSegment(Arc::new(Inner {
             desc: self.clone(),
             segment,
             private,
             memory: Mutex::new(memory),
             users: Users::below(self.enter()?),
             waits: Waits::default(),
-        }));
-        if let Some(callback) = callback {
-            segment.set_callback(callback)?;
-        }
-        Ok(segment)
+        })))
     }
 }
 
 impl<D: Device> Inner<D> {
     fn next(&self) -> Result<Option<LocalEvent>> {
-        Ok(taken(self.segment.notice(NOW))?.map(|(notice, peer)| {
-            let (node, adapter) = self.desc.origin(peer);
-            LocalEvent {
-                reason: notice.into(),
-                node,
-                adapter,
-            }
-        }))
+        Ok(
+            taken(self.segment.notice(Deadline::PAST))?.map(|(notice, peer)| {
+                let (node, adapter) = self.desc.origin(peer);
+                LocalEvent {
+                    reason: notice.into(),
+                    node,
+                    adapter,
+                }
+            }),
+        )
     }
 }
 
@@ -464,8 +448,28 @@ impl<D: Device> LocalSegment<D> {
                 other => other.into(),
             })
         })?;
-        self.0.waits.end();
+        self.0.waits.cancel();
         Ok(())
+    }
+
+    /// Lets a callback run for its events, also for those that have happened already.
+    ///
+    /// # Errors
+    /// [`Error::System`]: no thread for callbacks.
+    pub fn set_callback(
+        &self,
+        mut callback: impl FnMut(LocalEvent) -> Action + Send + 'static,
+    ) -> Result<()> {
+        let inner = Arc::downgrade(&self.0);
+        let mut run = move || {
+            let inner = inner.upgrade()?;
+            let event = inner.next().ok()??;
+            Some(callback(event))
+        };
+        let Inner { desc, waits, .. } = &*self.0;
+        let object = iter::once(&*self.0.segment);
+        let run = move || next(run());
+        Ok(waits.call(&desc.context.reactor, object, EventMask::NOTICE, run)?)
     }
 
     /// Waits so many milliseconds for the next event.
@@ -474,9 +478,10 @@ impl<D: Device> LocalSegment<D> {
     /// [`Error::IllegalOperation`]: there is a callback. [`Error::Timeout`].
     /// [`Error::Cancelled`]: it has been removed, or a signal has come.
     pub fn wait(&self, milliseconds: u32) -> Result<LocalEvent> {
-        let object = std::iter::once(&*self.0.segment);
-        let deadline = Deadline::after_milliseconds(milliseconds);
         let waits = &self.0.waits;
+        refuse_callback(waits)?;
+        let object = iter::once(&*self.0.segment);
+        let deadline = Deadline::after_milliseconds(milliseconds);
         waits.wait(object, EventMask::NOTICE, deadline, || self.0.next())
     }
 
@@ -500,6 +505,6 @@ impl<D: Device> LocalSegment<D> {
 
 impl<D: Device> Drop for Inner<D> {
     fn drop(&mut self) {
-        self.waits.end();
+        self.waits.cancel();
     }
 }

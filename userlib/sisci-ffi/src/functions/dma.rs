@@ -3,9 +3,9 @@
 //! Queues of transfers by DMA.
 
 use super::{end, found, make, maker, only, wanted};
-use crate::{ffi::lent, process::Process, sys};
-use mp_c_abi::{Handle, Input, Out, Room};
-use mp_fabric::Device;
+use crate::{process::Process, sys};
+use mp_c_abi::{Handle, Input, Out};
+use mp_fabric::{Device, ProcessMemory};
 use sisci::{DmaQueue, DmaSource, DmaState, Error, Piece, Result};
 
 /// `SCICreateDMAQueue`
@@ -41,9 +41,9 @@ pub type DmaCallback = Box<dyn FnOnce(Handle, Result<()>) + Send>;
 
 /// Where a transfer comes from.
 #[derive(Clone, Copy, Debug)]
-pub enum Source {
+pub enum Source<'a> {
     Segment(Handle),
-    Memory(Room<u8>),
+    Memory(ProcessMemory<'a>),
 }
 
 /// The pieces of a transfer.
@@ -79,7 +79,7 @@ impl Pieces {
 pub fn start_dma<D: Device>(
     process: &Process<D>,
     handle: Handle,
-    source: Source,
+    source: Source<'_>,
     remote: Handle,
     pieces: Pieces,
     callback: Option<DmaCallback>,
@@ -89,10 +89,10 @@ pub fn start_dma<D: Device>(
     let queue = process.dma_queues.get(handle)?;
     let segment = match source {
         Source::Segment(segment) => Some(process.local_segments.get(segment)?),
-        Source::Memory(memory) => {
-            memory.required()?;
-            None
+        Source::Memory(memory) if memory.start() == 0 && !memory.is_empty() => {
+            return Err(Error::IllegalParameter);
         }
+        Source::Memory(_) => None,
     };
     let remote = process.remote_segments.get(remote)?;
     dma_flags(flags)?;
@@ -100,7 +100,7 @@ pub fn start_dma<D: Device>(
     let pieces = pieces.list(sisci::VECTOR_MAX as usize)?;
     let source = match (&segment, &source) {
         (Some(segment), _) => DmaSource::Segment(segment),
-        (None, Source::Memory(memory)) => DmaSource::Memory(lent(memory)),
+        (None, Source::Memory(memory)) => DmaSource::Memory(*memory),
         (None, Source::Segment(_)) => return Err(Error::IllegalParameter),
     };
     let callback = callback.map(|callback| {
@@ -119,7 +119,7 @@ pub fn start_dma<D: Device>(
 pub fn start_dma_from_memory<D: Device>(
     process: &Process<D>,
     queue: Handle,
-    memory: Room<u8>,
+    memory: ProcessMemory<'_>,
     segment: Handle,
     remote: usize,
     callback: Option<DmaCallback>,

@@ -54,13 +54,13 @@ pub fn create_interrupt<D: Device>(
     let (desc, how) = interrupt_maker(process, desc, out, number, flags, counting)?;
     let callback = wanted(flags, callback)?;
     let make = || {
-        let interrupt = desc.create_interrupt(adapter, how, None)?;
+        let interrupt = desc.create_interrupt(adapter, how)?;
         number.write(interrupt.number());
         Ok(interrupt)
     };
     make_armed(&process.local_interrupts, out, make, |interrupt, handle| {
         callback.map_or(Ok(()), |callback| {
-            interrupt.set_callback(Box::new(move || callback(handle)))
+            interrupt.set_callback(move || callback(handle))
         })
     })
 }
@@ -150,14 +150,14 @@ pub fn create_data_interrupt<D: Device>(
     let (desc, how) = interrupt_maker(process, desc, out, number, flags, 0)?;
     let callback = wanted(flags, callback)?;
     let make = || {
-        let interrupt = desc.create_data_interrupt(adapter, how, None)?;
+        let interrupt = desc.create_data_interrupt(adapter, how)?;
         number.write(interrupt.number());
         Ok(interrupt)
     };
     let table = &process.local_data_interrupts;
     make_armed(table, out, make, |interrupt, handle| {
         callback.map_or(Ok(()), |callback| {
-            interrupt.set_callback(Box::new(move |data| callback(handle, data)))
+            interrupt.set_callback(move |data| callback(handle, data))
         })
     })
 }

@@ -41,12 +41,12 @@ pub fn connect_segment<D: Device>(
         timeout,
     } = place;
     let make = || match flags & asynchronous {
-        0 => desc.connect_segment(node, number, adapter, timeout, None),
-        _ => desc.begin_connect_segment(node, number, adapter, timeout, None),
+        0 => desc.connect_segment(node, number, adapter, timeout),
+        _ => desc.begin_connect_segment(node, number, adapter, timeout),
     };
     make_armed(&process.remote_segments, out, make, |segment, handle| {
         callback.map_or(Ok(()), |callback| {
-            segment.set_callback(Box::new(move |event| callback(handle, event)))
+            segment.set_callback(move |event| callback(handle, event))
         })
     })
 }

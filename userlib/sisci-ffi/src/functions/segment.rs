@@ -3,13 +3,9 @@
 //! Local segments.
 
 use super::{found, make_armed, maker, only, wanted};
-use crate::{
-    ffi::{Memory, Physical},
-    process::Process,
-    sys,
-};
+use crate::{process::Process, sys};
 use mp_c_abi::{Handle, Out};
-use mp_fabric::Device;
+use mp_fabric::{Device, PhysicalRange, ProcessMemory};
 use sisci::{Error, LocalEvent, LocalSegment, NewSegment, Removal, Result, Unavailable};
 
 /// Runs a callback of a local segment.
@@ -50,7 +46,7 @@ pub fn create_segment<D: Device>(
         auto_id: flags & sys::SCI_FLAG_AUTO_ID != 0,
         empty: flags & sys::SCI_FLAG_EMPTY != 0,
     };
-    let make = || desc.create_segment(new, None);
+    let make = || desc.create_segment(new);
     make_armed(&process.local_segments, out, make, arm(callback))
 }
 
@@ -60,7 +56,7 @@ fn arm<D: Device>(
 ) -> impl FnOnce(&LocalSegment<D>, Handle) -> Result<()> {
     move |segment, handle| {
         callback.map_or(Ok(()), |callback| {
-            segment.set_callback(Box::new(move |event| callback(handle, event)))
+            segment.set_callback(move |event| callback(handle, event))
         })
     }
 }
@@ -83,7 +79,7 @@ pub fn attach_local_segment<D: Device>(
     }
     let callback = wanted(flags, callback)?;
     let make = || {
-        let segment = desc.attach_segment(id, None)?;
+        let segment = desc.attach_segment(id)?;
         size.write(segment.size());
         Ok(segment)
     };

@@ -222,9 +222,9 @@ fn modes_that_are_not_there_are_refused() {
 fn memory_of_the_program_is_copied() {
     let t = transfer();
     let mut data: Vec<u8> = (0..=99).collect();
-    let whole = bytes(&mut data);
+    let whole = lent(&mut data);
     // SAFETY: A part of the data, which live to the end of the test.
-    let odd = unsafe { Room::new(ptr::with_exposed_provenance_mut(whole.address() + 1), 97) };
+    let odd = unsafe { ProcessMemory::new(whole.start() + 1, 97) };
     let start = |memory, size| {
         let source = Source::Memory(memory);
         start_dma(&t.b, t.queue, source, t.remote, piece(0, 3, size), None, 0)
@@ -233,7 +233,7 @@ fn memory_of_the_program_is_copied() {
     assert_eq!(t.wait(1000), Ok(SCI_DMAQUEUE_DONE));
     assert_eq!((read(t.to + 3), read(t.to + 99)), (1, 97));
     // SAFETY: NULL.
-    let nothing = unsafe { Room::new(ptr::null_mut(), 8) };
+    let nothing = unsafe { ProcessMemory::new(0, 8) };
     assert_eq!(start(nothing, 8), Err(Error::IllegalParameter));
 }
 
@@ -243,7 +243,7 @@ fn memory_of_the_program_is_copied() {
 fn memory_of_the_program_is_pinned_while_it_is_read() {
     let t = transfer();
     let mut data = vec![5; 100];
-    let memory = bytes(&mut data);
+    let memory = lent(&mut data);
     let start = || {
         let source = Source::Memory(memory);
         start_dma(&t.b, t.queue, source, t.remote, piece(0, 0, 100), None, 0)

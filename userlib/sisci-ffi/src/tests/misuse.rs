@@ -123,7 +123,15 @@ fn calls(p: &Program) -> Vec<Call<'_>> {
             f::start_dma(p, h, Source::Segment(h), h, one(), None, g)
         }),
         call!("StartDmaTransferMem", dma, |h, g| {
-            f::start_dma(p, h, Source::Memory(few()), h, one(), None, g)
+            f::start_dma(
+                p,
+                h,
+                Source::Memory(lent(Box::leak(Box::new([0; 8])))),
+                h,
+                one(),
+                None,
+                g,
+            )
         }),
         call!("WaitForDMAQueue", 0, |h, g| {
             f::wait_for_dma_queue(p, h, 0, g).map(|_| ())
