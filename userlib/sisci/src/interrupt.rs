@@ -329,21 +329,6 @@ impl<D: Device> Local<D> {
 }
 
 impl<D: Device> LocalInterrupt<D> {
-    /// Has a callback run for triggers, those that there were already first. Once for each
-    /// interrupt.
-    ///
-    /// # Errors
-    /// [`Error::System`]: no thread for callbacks.
-    pub fn set_callback(&self, mut callback: Callback) -> Result<()> {
-        let local = Arc::downgrade(&self.0);
-        let run = move || {
-            local.upgrade()?.take().ok()??;
-            Some(callback())
-        };
-        let Local { desc, waits, .. } = &*self.0;
-        waits.arm(desc, self.0.objects(), EventMask::SIGNAL, run)
-    }
-
     /// The number by which nodes connect.
     pub fn number(&self) -> u32 {
         self.0.number
@@ -388,22 +373,6 @@ impl<D: Device> LocalInterrupt<D> {
 }
 
 impl<D: Device> LocalDataInterrupt<D> {
-    /// Has a callback run for messages, those that there are already first. Once for each
-    /// interrupt.
-    ///
-    /// # Errors
-    /// [`Error::System`]: no thread for callbacks.
-    pub fn set_callback(&self, mut callback: DataCallback) -> Result<()> {
-        let local = Arc::downgrade(&self.0);
-        let mut room = vec![0; MESSAGE_MAX];
-        let run = move || {
-            let len = local.upgrade()?.receive(&mut room).ok()??;
-            Some(callback(room.get(..len)?))
-        };
-        let Local { desc, waits, .. } = &*self.0;
-        waits.arm(desc, self.0.objects(), EventMask::MESSAGE, run)
-    }
-
     /// The number by which nodes connect.
     pub fn number(&self) -> u32 {
         self.0.number

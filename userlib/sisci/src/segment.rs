@@ -219,22 +219,6 @@ impl<D: Device> Inner<D> {
 }
 
 impl<D: Device> LocalSegment<D> {
-    /// Has a callback run for events, those that there are already first. Once for each segment.
-    ///
-    /// # Errors
-    /// [`Error::System`]: no thread for callbacks.
-    pub fn set_callback(&self, mut callback: Callback) -> Result<()> {
-        let inner = Arc::downgrade(&self.0);
-        let object = std::iter::once(&*self.0.segment);
-        let run = move || {
-            let inner = inner.upgrade()?;
-            let event = inner.next().ok()??;
-            Some(callback(event))
-        };
-        let Inner { desc, waits, .. } = &*self.0;
-        waits.arm(desc, object, EventMask::NOTICE, run)
-    }
-
     /// The virtual device that it was made on.
     pub fn desc(&self) -> &Desc<D> {
         &self.0.desc

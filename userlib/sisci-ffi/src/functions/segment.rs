@@ -100,7 +100,7 @@ fn local<D: Device>(
 pub fn register_segment_memory<D: Device>(
     process: &Process<D>,
     segment: Handle,
-    Memory(memory): Memory,
+    memory: ProcessMemory<'_>,
     flags: u32,
 ) -> Result<()> {
     // Memory is pinned at once, with the flag or without.
@@ -111,7 +111,7 @@ pub fn register_segment_memory<D: Device>(
 pub fn attach_physical_memory<D: Device>(
     process: &Process<D>,
     segment: Handle,
-    Physical(range): Physical,
+    range: PhysicalRange,
     bus: u32,
     flags: u32,
 ) -> Result<()> {

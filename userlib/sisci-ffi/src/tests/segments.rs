@@ -3,7 +3,6 @@
 //! Local segments.
 
 use super::*;
-use crate::ffi::{Memory, Physical};
 use crate::functions::{
     attach_local_segment, attach_physical_memory, close, local_segment_id, local_segment_size,
     prepare_segment, register_segment_memory, remove_segment, set_segment_available,
@@ -449,7 +448,7 @@ fn register(
     flags: u32,
 ) -> Result<()> {
     // SAFETY: Pages have no references, and stay until the process ends.
-    let memory = Memory(unsafe { ProcessMemory::new(at, size) });
+    let memory = unsafe { ProcessMemory::new(at, size) };
     register_segment_memory(process, segment, memory, flags)
 }
 
@@ -530,7 +529,7 @@ fn physical_memory_is_for_the_privileged() {
     let segment = create(&a, desc, 7, 8192, SCI_FLAG_EMPTY).unwrap();
     let attach = |bus, size, flags| {
         // SAFETY: The hosts are in this process, and have no physical memory.
-        let range = Physical(unsafe { PhysicalRange::new(0xE000_0000, size) });
+        let range = unsafe { PhysicalRange::new(0xE000_0000, size) };
         attach_physical_memory(&a, segment, range, bus, flags)
     };
     world.set_privileged(false);
