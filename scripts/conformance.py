@@ -22,6 +22,8 @@ pytest, a `#[test]` function of Rust, or a `KUNIT_CASE`. A test in Python and
 the rows of its rules name each other: the docstring of a test that a row names
 has the row's id, and a row names each test whose docstring has its id.
 
+The tests that Documentation/trust.md names in that way have to be tests as well.
+
 The line `Rows: hosts 1, unit 2, part 0, refused 0, n/a 0.` of a ledger counts
 them. `--write` brings it up to date. `--hosts` prints the tests with guests that
 `hosts` rows name, as arguments for pytest.
@@ -36,6 +38,7 @@ from collections import Counter
 from pathlib import Path
 
 LEDGERS = "Documentation/conformance"
+TRUST = "Documentation/trust.md"
 STATES = ("hosts", "unit", "part", "refused", "n/a")
 # Those of a ledger in which no row has one of the states above, but for n/a.
 FORMER_STATES = ("tested", "open")
@@ -219,6 +222,13 @@ def unknown_claims(checkout, ledgers):
                 yield f"{path}::{name}: there is no rule {rule}"
 
 
+def unknown_proofs(checkout):
+    """What Documentation/trust.md names as a test and is none."""
+    for path, name in PROOF.findall(checkout.text(TRUST)):
+        if not checkout.is_test(path, name):
+            yield f"{TRUST}: {path}::{name} is no test"
+
+
 def specification(rule):
     return rule.partition("-")[0]
 
@@ -246,6 +256,7 @@ def main():
         ledgers = [Ledger(checkout, ids_file) for ids_file in files]
     errors = [f"{ledger.name}: {error}" for ledger in ledgers for error in ledger.errors()]
     errors += unknown_claims(checkout, ledgers)
+    errors += unknown_proofs(checkout)
     for error in errors:
         print(error, file=sys.stderr)
     sys.exit(1 if errors else 0)

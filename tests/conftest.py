@@ -33,6 +33,13 @@ def pytest_addoption(parser):
     )  # fmt: skip
 
 
+def pytest_configure(config):
+    if os.environ.get("RIG_STOPPED") == "1":
+        import stopped
+
+        config.pluginmanager.register(stopped)
+
+
 def pytest_collection_modifyitems(config, items):
     if company := config.getoption("company"):
         chosen = {True: [], False: []}

@@ -160,6 +160,11 @@ def test_a_rule_that_is_not_there_is_not_claimed(checkout):
     assert checkout.check(PROVEN) == [f"{RIG}::test_more: there is no rule AB-X-9"]
 
 
+def test_trust_names_tests(checkout):
+    (checkout.root / "Documentation/trust.md").write_text(f"`{RUST}::plain`, `{RUST}::helper`")
+    assert checkout.check(PROVEN) == [f"Documentation/trust.md: {RUST}::helper is no test"]
+
+
 def test_rows_are_counted(checkout):
     wrong = checkout.check(PROVEN, "Rows: hosts 6, unit 0, part 0, refused 0, n/a 0.")
     assert wrong == [f"it: the line that counts rows has to be: {COUNTS}"]

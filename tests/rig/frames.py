@@ -77,7 +77,9 @@ def send(guest, dst, count, size, priority=0, timeout=60):
 
 
 def wait_until_received(guest, count, timeout=10):
+    """Waits until so many frames have arrived, which they must; what the guest has counted."""
     deadline = time.monotonic() + timeout * PATIENCE
-    while (seen := counters(guest))["received"] < count and time.monotonic() < deadline:
+    while (seen := counters(guest))["received"] < count:
+        assert time.monotonic() < deadline, f"{guest.name} has received {seen}, not {count} frames"
         time.sleep(0.02)
     return seen

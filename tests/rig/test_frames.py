@@ -32,10 +32,12 @@ def fabric(boot):
 
 
 def test_the_rp_has_id_zero_and_gives_each_ep_an_id_of_its_own(fabric):
+    """IDT-ID-2, IDT-ID-5"""
     assert [peer_id(guest) for guest in fabric.hosts] == [0, 0x100, 0x200]
 
 
 def test_every_host_lists_all_others_with_id_index_type_and_state(fabric):
+    """IDT-ID-5, IDT-PEER-2, IDT-PEER-4"""
     for guest in fabric.hosts:
         others = [peer_id(other) for other in fabric.hosts if other is not guest]
         listed = guest.run("ls /sys/kernel/mp/peers").out.split()
@@ -49,6 +51,7 @@ def test_every_host_lists_all_others_with_id_index_type_and_state(fabric):
 
 @pytest.mark.parametrize("size", [0, 1, 100, 4096, 65536, 131072])
 def test_frames_to_a_peer_arrive_once_in_order_and_intact(fabric, size):
+    """IDT-FRAG-1, IDT-FRM-9, IDT-FN-2, IDT-MSG-2, IDT-MSG-4, IDT-MSG-6"""
     count = 50 if size > 60000 else 500
     for sender, receiver in ((fabric.rp, fabric.eps[0]), (fabric.eps[1], fabric.eps[0])):
         with Receivers(receiver):
@@ -59,6 +62,7 @@ def test_frames_to_a_peer_arrive_once_in_order_and_intact(fabric, size):
 
 
 def test_priority_frames_take_the_control_ring_and_arrive_intact(fabric):
+    """IDT-ID-6: each of them once and in order."""
     with Receivers(fabric.rp):
         sent = send(fabric.eps[0], 0, 300, 1000, priority=1)
         seen = wait_until_received(fabric.rp, 300)
@@ -67,6 +71,7 @@ def test_priority_frames_take_the_control_ring_and_arrive_intact(fabric):
 
 
 def test_a_broadcast_reaches_every_other_host_once_and_is_completed_once(fabric):
+    """IDT-ID-4, IDT-MSG-3"""
     count = 40
     with Receivers(*fabric.eps):
         sent = send(fabric.rp, BROADCAST, count, 700)
@@ -78,29 +83,35 @@ def test_a_broadcast_reaches_every_other_host_once_and_is_completed_once(fabric)
 
 @pytest.mark.parametrize("size", [0, 100, 70000])
 def test_frames_to_self_are_delivered_locally(fabric, size):
+    """IDT-ID-3, IDT-PEER-11"""
     own = send(fabric.rp, SELF, 100, size)
     assert own["sent_ok"] == 100
     assert (own["received"], own["corrupt"], own["repeated"]) == (100, 0, 0)
 
 
 def test_a_frame_to_nobody_fails_in_its_destructor(fabric):
+    """IDT-FRM-4"""
     sent = send(fabric.rp, 0x7700, 10, 100)
     assert (sent["sent_ok"], sent["sent_failed"]) == (0, 10)
 
 
 def test_a_frame_for_an_unknown_function_is_dropped_and_counted(fabric):
+    """IDT-FN-4: and nobody is told."""
     receiver = fabric.eps[0]
     counter = "cat /sys/kernel/mp/dropped_unknown_function"
     before = int(receiver.run(counter).out)
     errors = peer_counter(receiver, 0, "rx_errors")
+    answers = peer_counter(fabric.rp, peer_id(receiver), "rx_frames")
     sent = send(fabric.rp, peer_id(receiver), 25, 100)
     assert sent["sent_ok"] == 25
     receiver.run(f'until [ "$({counter})" -ge {before + 25} ]; do sleep 0.02; done')
     assert int(receiver.run(counter).out) == before + 25
     assert peer_counter(receiver, 0, "rx_errors") == errors + 25
+    assert peer_counter(fabric.rp, peer_id(receiver), "rx_frames") == answers
 
 
 def test_both_sides_count_the_same_frames_and_data_bytes(fabric):
+    """IDT-PEER-1, IDT-PEER-4"""
     sender, receiver = fabric.rp, fabric.eps[0]
 
     def totals():
@@ -120,12 +131,14 @@ def test_both_sides_count_the_same_frames_and_data_bytes(fabric):
 
 
 def test_a_function_learns_of_the_peers_that_are_there_when_it_registers(fabric):
+    """IDT-PEER-12"""
     guest = fabric.eps[1]
     with Receivers(guest):
         assert counters(guest)["peers_added"] == 2
 
 
 def test_functions_come_and_go_while_frames_fly(fabric):
+    """IDT-FN-3, IDT-FN-5"""
     sender, receiver = fabric.rp, fabric.eps[0]
     order = f"dst={peer_id(receiver)} count=200000 size=2000"
     stack.load(sender, modules=TEST, parameters={"mp_func_test": order})
@@ -139,6 +152,7 @@ def test_functions_come_and_go_while_frames_fly(fabric):
 
 
 def test_a_killed_peer_is_missed_by_the_others_and_found_again(fabric):
+    """IDT-PEER-12, IDT-FRM-9"""
     victim, survivor = fabric.eps[1], fabric.eps[0]
     gone = peer_id(victim)
     # In a mesh the way over the root processor may outlive the direct one, and come before it.
@@ -168,6 +182,7 @@ def test_the_transport_may_be_loaded_in_any_order(fabric, order):
 
 
 def test_unloading_the_transport_under_traffic_harms_nobody(fabric):
+    """IDT-TR-4"""
     sender, receiver, third = fabric.hosts
     # Where the third is at a bridge of its own, the sender is its way to everybody.
     left = {receiver: 1, sender: 0 if fabric.settings.topology in ("star", "mixed") else 1}

@@ -175,7 +175,7 @@ def test_a_segment_that_is_shared_is_so_for_its_user_only(fabric, owner, strange
 
 
 def test_physical_addresses_are_for_the_privileged(stranger):
-    """PXI-REQPS-10"""
+    """A session over them needs CAP_SYS_RAWIO."""
     here, there = interfaces(stranger)
     for interface in (here, there):
         fields = {"location": 2, "local_min": PAGE, "address": 1 << 20}

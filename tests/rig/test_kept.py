@@ -58,6 +58,7 @@ def moved_out(pair):
 @pytest.mark.parametrize("size", [0, 100, 5000, 60000])
 @pytest.mark.parametrize("keep", [1, 7])
 def test_frames_that_are_kept_stay_intact_while_others_pass(pair, keep, size):
+    """IDT-FN-2"""
     count = 300
     with keeper(pair[1], keep):
         seen = exchange(pair, count, size)
@@ -67,6 +68,7 @@ def test_frames_that_are_kept_stay_intact_while_others_pass(pair, keep, size):
 
 @pytest.mark.parametrize("size", [100, 20000])
 def test_a_function_may_keep_more_than_the_ring_holds(pair, size):
+    """IDT-FN-2, IDT-MSG-6"""
     count, keep = 600, 200
     with keeper(pair[1], keep):
         seen = exchange(pair, count, size)

@@ -74,6 +74,7 @@ def dma(guest, direction=L2P, offset=None, length=1000, pieces=3):
 
 
 def test_inbound_addresses_convert_both_ways(pair):
+    """IDT-LP-1, IDT-LP-2, IDT-LP-3, IDT-LP-4"""
     with linked(pair):
         for guest in pair:
             phys, pci, right = find_inbound(guest)
@@ -83,12 +84,14 @@ def test_inbound_addresses_convert_both_ways(pair):
 
 
 def test_outbound_addresses_convert_both_ways(pair):
+    """IDT-LP-5, IDT-LP-6, IDT-LP-7, IDT-LP-8"""
     with linked(pair):
         for guest in pair:
             assert find_outbound(guest)[2] == 6
 
 
 def test_addresses_outside_all_windows_are_not_converted(pair):
+    """IDT-LP-10"""
     with linked(pair):
         assert command(pair[0], "in 0 0x10000000 0x10000") is None
         assert command(pair[0], "out 0 0x20000000 0x10000") is None
@@ -98,6 +101,7 @@ def test_addresses_outside_all_windows_are_not_converted(pair):
 
 @pytest.mark.parametrize("length,pieces", [(1, 1), (1000, 3), (4096, 16), (555, 24)])
 def test_the_engine_copies_into_the_peers_memory(pair, length, pieces):
+    """IDT-LP-9, IDT-DMA-1, IDT-DMA-2, IDT-DMA-3"""
     with linked(pair, "") as (sender, receiver):
         arena, room = find_arena(sender)
         if length * pieces > room:
@@ -111,11 +115,13 @@ def test_the_engine_copies_into_the_peers_memory(pair, length, pieces):
 
 @pytest.mark.parametrize("direction", [L2L, P2L, P2P, 7])
 def test_directions_that_are_not_supported_are_refused(pair, direction):
+    """IDT-ID-7, IDT-DMA-4"""
     with linked(pair, "") as (sender, _):
         assert dma(sender, direction) == [-errno.EOPNOTSUPP, 0, 1]
 
 
 def test_copies_that_cannot_be_are_refused(pair):
+    """IDT-DMA-3"""
     with linked(pair, "") as (sender, _):
         memory = find_memory(sender)
         assert dma(sender, offset=memory) == [-errno.EINVAL, 0, 1]
@@ -126,16 +132,19 @@ def test_copies_that_cannot_be_are_refused(pair):
 
 
 def test_without_an_engine_nothing_is_started(pair):
+    """IDT-DMA-4"""
     with linked(pair) as (sender, _):
         assert dma(sender) == [-errno.ENODEV, 0, 1]
 
 
 def test_a_copy_that_fails_tells_so_once(pair):
+    """IDT-DMA-2, IDT-DMA-5"""
     with linked(pair, "fail_every=1 garbage=1") as (sender, _):
         assert dma(sender) == [0, 1, -errno.EIO]
 
 
 def test_a_copy_that_the_engine_refuses_is_not_started(pair):
+    """IDT-DMA-3"""
     with linked(pair, "refuse_every=1") as (sender, _):
         assert dma(sender) == [-errno.EAGAIN, 0, 1]
 
@@ -150,6 +159,7 @@ def test_copies_are_made_one_after_the_other_and_timed(pair):
 
 
 def test_a_copy_that_does_not_end_ends_with_the_link(pair):
+    """IDT-DMA-2"""
     with linked(pair, "stall_every=1") as (sender, _):
         assert dma(sender)[0] == 0
     assert command(pair[0], "end 0 0") == [1, -errno.EIO]

@@ -165,8 +165,8 @@ def test_access_is_of_one_device_and_one_window(guarded):
 
 @pytest.mark.parametrize("end", ["close", "process", "link"])
 def test_access_ends_with_the_window(guarded, translated, end):
-    """PXI-EDA-7: access is cleared when the session closes; also when its process ends,
-    and when the link is lost while the session is still open."""
+    """PXI-EDA-7, PXI-CW-2: access is cleared when the session closes; also when its process
+    ends, and when the link is lost while the session is still open."""
     s0, s1, engine = guarded
     with pximc.Process(translated.rp) as other:
         sessions, local = pair_to_remote(other, s1)

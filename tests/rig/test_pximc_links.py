@@ -305,7 +305,7 @@ def test_sessions_can_be_closed_while_the_link_is_down(fabric, systems):
 
 
 def test_a_partner_that_has_gone_stays_gone_when_the_link_is_lost(fabric, systems):
-    """PXI-WSE-2, PXI-WSE-4: the loss is not what is told then."""
+    """PXI-WSE-2, PXI-WSE-4, PXI-WSE-14: the loss is not what is told then."""
     s0, s1, _ = systems
     here, there = pair(s0, s1)
     assert s1.close_window(there) == OK
@@ -317,7 +317,7 @@ def test_a_partner_that_has_gone_stays_gone_when_the_link_is_lost(fabric, system
 
 
 def test_a_signal_that_nobody_took_does_not_hide_the_loss(fabric, systems):
-    """PXI-WSE-1, PXI-WSE-12: of the two, the loss is told."""
+    """PXI-WSE-1, PXI-WSE-12, PXI-WSE-14: of the two, the loss is told."""
     s0, s1, _ = systems
     here, there = pair(s0, s1)
     assert s1.assert_event(there) == OK

@@ -8,8 +8,10 @@ from ntbrig import stack
 from ntbrig.settings import MIB
 
 import pximc
-from pximc import OK, Status
+from pximc import OK, PXIMC, Status
 from pximc_sessions import PAGE, PROMPT, PROTOCOL, opened
+from pximc_sessions import client as logical_client
+from pximc_sessions import server as logical_server
 
 # Aligned as the emulated bridge's windows want it, and as large as one.
 ADDRESS, SIZE = 384 * MIB, 4 * MIB
@@ -50,12 +52,14 @@ def systems(fabric):
         yield s0, s1
 
 
-def server(system, address=ADDRESS, size=PAGE):
-    return system.request_window_physical_as_server(system.interface, PROTOCOL, size, 0, address)
+def server(system, address=ADDRESS, size=PAGE, uid=0, data=b""):
+    return system.request_window_physical_as_server(
+        system.interface, PROTOCOL, size, uid, address, data
+    )
 
 
-def client(system, most=SIZE, least=1):
-    return system.request_window_physical_as_client(system.interface, PROTOCOL, most, least)
+def client(system, most=SIZE, least=1, uid=0):
+    return system.request_window_physical_as_client(system.interface, PROTOCOL, most, least, uid)
 
 
 def take(system, address, length):
@@ -67,8 +71,8 @@ def take(system, address, length):
 @pytest.mark.parametrize("size", [PAGE, 3 * PAGE, SIZE])
 @pytest.mark.parametrize("there", [0, 1])
 def test_a_physical_window_leads_to_the_servers_addresses(systems, there, size):
-    """PXI-REQPS-10, PXI-REQPS-11, PXI-REQPS-13, PXI-REQPC-9, PXI-REQPC-10, PXI-CW-2: first
-    and last byte are where the server says; the server has no windows itself."""
+    """PXI-REQPS-10, PXI-REQPS-11, PXI-REQPS-13, PXI-REQPC-9, PXI-REQPC-10: first and last
+    byte are where the server says; the server has no windows itself."""
     far, near = systems[there], systems[1 - there]
     posted = opened(server(far, size=size))
     session = opened(client(near))
@@ -84,6 +88,58 @@ def test_a_physical_window_leads_to_the_servers_addresses(systems, there, size):
     assert remote.read(0, 8) == bytes(8)
     assert near.close_window(session) == OK
     assert far.close_window(posted) == OK
+
+
+def test_a_physical_server_is_listed_as_it_was_asked_for(systems):
+    """PXI-REQPS-6, PXI-REQPS-7, PXI-REQPS-8, PXI-REQPS-9, PXI-QW-1, PXI-FW-3: by an identifier
+    of its own, if none is named, which no other window has; with its size, and without a
+    remote one."""
+    s0, s1 = systems
+    numbers = [opened(server(s1, uid=30, data=b"instrument")), opened(logical_server(s1))]
+    for uid in (30, *s0.windows()):
+        assert server(s1, uid=uid) == (Status.UID_CONFLICT, None)
+    before = set(s0.windows())
+    numbers.append(opened(server(s1, size=SIZE)))
+    assert len(set(numbers)) == 3
+    (assigned,) = set(s0.windows()) - before
+    assert assigned not in (0, 30)
+    for window, size, data in ((30, PAGE, b"instrument"), (assigned, SIZE, b"")):
+        ask = lambda name, room=8: s0.query_window_information(
+            s0.interface, window, getattr(PXIMC, name), room
+        )
+        assert ask("U32_WINDOW_LOCATION_TYPE").u32 == PXIMC.LOCATION_PHYSICAL
+        assert ask("U32_WINDOW_CONNECTION_TYPE").u32 == PXIMC.CONNECTION_SERVER
+        assert ask("U32_WINDOW_PROTOCOL_NUMBER").u32 == PROTOCOL
+        assert ask("U32_WINDOW_PAIRING_STATE").u32 == PXIMC.WINDOW_UNPAIRED
+        assert ask("U8_WINDOW_DATA", 64) == (OK, len(data), data)
+        for name, expected in (("LOCAL", size), ("REMOTE", 0)):
+            for end in ("MIN", "MAX"):
+                assert ask(f"U64_WINDOW_{end}_{name}_SIZE").u64 == expected
+
+
+def test_a_physical_client_meets_the_server_that_it_names(systems):
+    """PXI-REQPC-5, PXI-REQPC-6, PXI-REQPC-7, PXI-REQPC-8, PXI-REQPC-10, PXI-REQPC-11,
+    PXI-PAIR-2: one of the size that it takes, which nobody else has, and a physical one; it
+    has a session number of its own then, and none before."""
+    s0, s1 = systems
+    nobody = (Status.NO_PAIRING, None)
+    assert client(s0) == nobody
+    logical = opened(logical_server(s1, uid=31))
+    assert client(s0) == client(s0, uid=31) == nobody
+    assert s1.wait_for_connection(logical, 0).status == Status.TIMEOUT
+    posted = {uid: opened(server(s1, size=size, uid=uid)) for uid, size in ((32, PAGE), (33, SIZE))}
+    assert logical_client(s0, uid=32) == nobody
+    assert client(s0, most=PAGE, uid=33) == client(s0, least=PAGE + 1, uid=32) == nobody
+    assert client(s0, uid=34) == nobody
+    waiting = s1.later.wait_for_connection(posted[33])
+    sessions = [opened(client(s0, uid=33))]
+    assert waiting.result() == (OK, 0, 0, 0, SIZE)
+    assert s0.connect(sessions[0])[0].size == SIZE
+    assert s1.wait_for_connection(posted[32], 0).status == Status.TIMEOUT
+    assert client(s0, uid=33) == nobody
+    sessions += [opened(client(s0, most=PAGE, least=PAGE)), opened(logical_client(s0))]
+    assert s1.wait_for_connection(posted[32], 5000).status == OK
+    assert len(set(sessions)) == 3 and 0 not in sessions
 
 
 def test_the_partner_reaches_the_addresses_until_it_closes(systems):

@@ -41,7 +41,7 @@ def assert_nothing_is_lost(*guests):
 
 
 def test_one_frame_to_the_rp_and_one_to_all(fabric):
-    """The worked example itself."""
+    """IDT-FRM-9, IDT-MSG-3: the worked example itself."""
     rp, ep1, ep2 = fabric.hosts
     with loaded(*fabric.hosts):
         ep1.run(order(RP, 1, 1000))
@@ -57,6 +57,7 @@ def test_one_frame_to_the_rp_and_one_to_all(fabric):
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 1000, 65536])
 def test_header_and_both_fragments_arrive_intact_and_once(fabric, size):
+    """IDT-FRAG-1, IDT-MSG-6"""
     rp, ep1, _ = fabric.hosts
     count = 200
     with loaded(rp, ep1):
@@ -67,6 +68,7 @@ def test_header_and_both_fragments_arrive_intact_and_once(fabric, size):
 
 
 def test_a_broadcast_reaches_all_others_and_is_counted_once(fabric):
+    """IDT-MSG-3"""
     # As many at once as the smallest ring holds: a copy that meets a full one has failed.
     count, at_once = 100, 10
     with loaded(*fabric.hosts):
@@ -95,6 +97,7 @@ def test_a_frame_to_nobody_fails_in_its_destructor(fabric):
 
 
 def test_peers_are_announced_to_a_function_in_c(fabric):
+    """IDT-PEER-12"""
     with loaded(fabric.rp):
         assert values(fabric.rp, C)["peers"] == 2
         stack.unload(fabric.eps[0], modules=("pximc_ntb",))
@@ -108,6 +111,7 @@ def test_peers_are_announced_to_a_function_in_c(fabric):
 
 @pytest.mark.parametrize("size", [0, 100, 20000])
 def test_a_function_in_rust_answers_one_in_c(fabric, size):
+    """IDT-FN-5"""
     rp, ep1, _ = fabric.hosts
     count = 50
     with loaded(rp), loaded(ep1, modules=ECHO):
@@ -119,7 +123,7 @@ def test_a_function_in_rust_answers_one_in_c(fabric, size):
 
 
 def test_a_killed_peer_costs_frames_and_nothing_else(fabric):
-    """Counters add up to the number of frames, and no buffer is lost."""
+    """IDT-FRM-9: counters add up to the number of frames, and no buffer is lost."""
     rp, ep1, ep2 = fabric.hosts
     gone = peer_id(ep2)
     with loaded(rp, ep1):
@@ -150,6 +154,7 @@ def test_a_killed_peer_costs_frames_and_nothing_else(fabric):
 
 
 def test_samples_come_and_go_while_frames_fly(fabric):
+    """IDT-FN-5"""
     rp, ep1, ep2 = fabric.hosts
     with loaded(rp, ep2):
         floods = [rp.spawn(order(peer_id(ep1), 40000, 3000), 120)]
@@ -176,6 +181,7 @@ def test_a_sample_may_go_while_its_frames_are_under_way(fabric):
 
 
 def test_the_transport_may_go_while_a_function_in_c_receives(fabric):
+    """IDT-TR-4"""
     rp, ep1, _ = fabric.hosts
     with loaded(rp, ep1):
         for _ in range(3):

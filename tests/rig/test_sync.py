@@ -67,6 +67,7 @@ def is_one_record(guest, size):
 
 @pytest.mark.parametrize("size", [4096, SIZE, LARGE, 65536])
 def test_the_engine_copies_into_the_functions_buffers(pair, size):
+    """IDT-MSG-5"""
     with linked(pair):
         exchange(pair, 200, size)
         copied = link_counter(*reversed(pair), "dma_received") > 0

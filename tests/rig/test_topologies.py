@@ -164,12 +164,19 @@ def test_without_the_root_processor_only_neighbours_are_left(fabric):
         ping(guest, stack.address(other))
 
 
-def test_a_receiver_that_stands_still_stops_nobody_elses_frames(boot):
-    """IDT-MSG-7: what waits for it does not stand in the way of others."""
+@pytest.fixture
+def patient(boot):
+    """A star of hosts that nobody takes for dead when they stand still."""
     fabric = boot(hosts=4, topology="star")
-    rp, first, frozen, last = fabric.hosts
     stack.bring_up(*fabric.hosts, parameters={"pximc_ntb": "timeout_ms=60000"})
     wait_for_everyone(*fabric.hosts)
+    yield fabric
+    boot.end(fabric)
+
+
+def test_a_receiver_that_stands_still_stops_nobody_elses_frames(patient):
+    """IDT-MSG-7: what waits for it does not stand in the way of others."""
+    rp, first, frozen, last = patient.hosts
     # Its own clock shows how long it has stood still.
     frozen.run("sysctl -e -w kernel.watchdog=0")
     for other in (rp, last):
@@ -192,11 +199,17 @@ def test_a_receiver_that_stands_still_stops_nobody_elses_frames(boot):
     assert dropped(rp) == {}
 
 
-@pytest.mark.parametrize("topology", ("switch", "mesh"))
-def test_a_second_root_processor_is_an_error_on_both(boot, topology):
+@pytest.fixture(params=("switch", "mesh"))
+def bare(boot, request):
+    """Three hosts without modules."""
+    fabric = boot(hosts=3, topology=request.param)
+    yield fabric
+    boot.end(fabric)
+
+
+def test_a_second_root_processor_is_an_error_on_both(bare):
     """IDT-ID-2: no fabric has two."""
-    fabric = boot(hosts=3, topology=topology)
-    first, second, endpoint = fabric.hosts
+    first, second, endpoint = bare.hosts
     bottom = stack.MODULES[:-1]
     stack.load(first, second, modules=bottom, parameters={"pximc_ntb": "timeout_ms=2000 role=1"})
     for guest in (first, second):
@@ -209,4 +222,3 @@ def test_a_second_root_processor_is_an_error_on_both(boot, topology):
     assert peers[1 - obeyed] == []
     refused = (first, second)[1 - obeyed]
     refused.run("until dmesg | grep -q 'obeys another root processor'; do sleep 0.1; done")
-    boot.end(fabric)

@@ -33,6 +33,7 @@ class Guest:
         self._pid = None
         self._agent = None
         self._marked = 0
+        self._asked = None
         self._started_at = 0.0
         self.port = port
         self.name = name
@@ -113,7 +114,19 @@ class Guest:
         self._run.signal(self._pid, signal.SIGSTOP)
 
     def thaw(self):
-        self._run.signal(self._pid, signal.SIGCONT)
+        if not self._asked:
+            self._run.signal(self._pid, signal.SIGCONT)
+
+    def hold(self, asked):
+        """As `freeze`, and `thaw` has no effect until `release`. What would wait for an answer
+        calls `asked(guest)` before."""
+        self._asked = asked
+        self.freeze()
+
+    def release(self):
+        self._asked = None
+        if self.is_running():
+            self.thaw()
 
     def _await_end(self, timeout):
         timeout *= PATIENCE
@@ -133,6 +146,10 @@ class Guest:
             raise GuestGone(f"{self.name} is not running")
         return self._agent
 
+    def _expect_answer(self):
+        if self._asked:
+            self._asked(self)
+
     def spawn(self, command, timeout=3600.0, env=None, stdin=False):
         """Starts a command and returns it, a `Process`.
 
@@ -145,11 +162,13 @@ class Guest:
 
     def run(self, command, timeout=30.0, check=True, env=None):
         """Runs a command to its end. Returns a `Result`."""
+        self._expect_answer()
         result = self.spawn(command, timeout, env).wait()
         return result.check() if check else result
 
     def read(self, path, timeout=20.0):
         """A file's contents as text."""
+        self._expect_answer()
         return self._connection().read(path, timeout)
 
     def terminal(self, argv, size, on_output, env):
