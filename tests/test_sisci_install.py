@@ -60,6 +60,12 @@ def test_the_manual_has_all_functions(prefix):
     assert "node" in shown(prefix / "share/man/man5/sisci.conf.5")
 
 
+def test_the_manual_says_what_counting_costs(prefix):
+    """SI-CRINT-7"""
+    page = " ".join(shown(prefix / "share/man/man3/sisci.3").split())
+    assert "stores in a segment beside a plain interrupt counts at less cost" in page
+
+
 @pytest.mark.parametrize("tool", TOOLS)
 def test_the_manual_of_a_tool_has_all_that_its_help_has(prefix, tool):
     page = shown(prefix / f"share/man/man1/{tool}.1")

@@ -89,7 +89,7 @@ def test_an_impossible_index_costs_the_link_its_epoch_and_no_more(fabric, word):
 
 
 def test_garbage_in_rings_and_control_words_under_traffic_is_survived(fabric):
-    """IDT-EP-4: the lengths of records as well as the indices of rings."""
+    """IDT-EP-4, SI-NTB-3: the lengths of records as well as the indices of rings."""
     rp, ep1, ep2 = fabric.hosts
     earlier = resets(rp, ep1)
     order = f"dst={peer_id(rp)} count=100000000 size=3000"
@@ -244,6 +244,7 @@ def test_a_hung_peer_is_noticed_and_returns_in_a_new_epoch(fabric):
 
 
 def test_a_peer_of_another_version_is_named_once(fabric):
+    """SI-NTB-1"""
     rp, _, ep2 = fabric.hosts
     stack.unload(ep2, modules=("pximc_ntb",))
     wait_for_peers(rp, 1)

@@ -183,7 +183,7 @@ def test_a_segment_is_filled_once_with_whole_pages_of_its_process(fabric):
 
 
 def test_who_may_not_pin_so_much_or_name_addresses_is_told_so(fabric):
-    """SI-REGMEM-7, SI-APHYS-2"""
+    """SI-REGMEM-7, SI-APHYS-2, SI-NTB-17"""
     with sharing.Process(fabric.rp, how=UNPRIVILEGED) as owner:
         memory = owner.memory(2 * MEMLOCK)
         segments = [empty(owner, number, 2 * MEMLOCK) for number in (36, 37, 38)]
@@ -199,7 +199,7 @@ def test_who_may_not_pin_so_much_or_name_addresses_is_told_so(fabric):
 
 
 def test_pages_stay_pinned_until_nobody_reaches_them(fabric):
-    """SI-REGMEM-7, SI-NTB-9"""
+    """SI-REGMEM-7, SI-NTB-5, SI-NTB-9"""
     before = sharing.pinned(fabric.hosts[1])
     with pair(fabric) as (owner, back, user, there):
         memory = owner.memory(PAGE)

@@ -23,6 +23,8 @@ PLACES = ("another host", "the same host")
 LONG = os.environ.get("LONG") == "1"
 MANY = 10_000 if LONG else 400
 MIB = 1 << 20
+# Seconds without a sign of life after which a host is taken for dead: what is set by default.
+TIMEOUT = 0.6
 LINK = ("ntb_hw_ivshmem", "pximc_ntb")
 
 
@@ -197,7 +199,7 @@ def test_memory_stays_until_its_last_user_is_gone(ends):
 
 @pytest.mark.parametrize("barrier", (False, True), ids=("check", "barrier"))
 def test_what_is_announced_has_arrived(ends, barrier):
-    """SI-SEQ-8, SI-CKSEQ-6, SI-STBAR-1: what was stored over one map is there before what is
+    """SI-SEQ-8, SI-SEQ-9, SI-CKSEQ-1, SI-CKSEQ-6, SI-STBAR-1: what was stored over one map is there before what is
     stored over another one, after a check or a barrier."""
     owner, user, node = ends
     _, data, _, mapped, remote = connected(ends, 106)
@@ -632,15 +634,19 @@ def test_programs_of_32_and_of_64_bits_share_memory(fabric):
 
 
 def test_a_program_ends_although_its_peer_is_dead(fabric):
-    """SI-NTB-18, SI-GEN-13: with everything that it has, and nobody who answers."""
+    """SI-NTB-15, SI-NTB-18, SI-GEN-13: with everything that it has, and nobody who answers. It has
+    been told of that when no sign of life has come for the time that is set."""
     with pair(fabric) as ends:
         owner, user, node = ends
-        connected(ends, 126)
+        connection = connected(ends, 126)[2]
         user.segment(127)
         user.connect_interrupt(node, owner_interrupt(owner, 126))
         hung = fabric.hosts[1]
+        start = time.monotonic()
         hung.freeze()
         try:
+            assert user.remote_event(connection) == ("NOT_OPERATIONAL", "NO_LINK_ACCESS")
+            assert 0.8 * TIMEOUT < time.monotonic() - start < TIMEOUT + 1 * PATIENCE
             start = time.monotonic()
             user.end()
             assert time.monotonic() - start < 5 * PATIENCE

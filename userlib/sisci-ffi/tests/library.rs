@@ -87,8 +87,8 @@ fn the_headers_compile_alone() {
     }
 }
 
-/// SI-ABI-3, SI-ABI-4, SI-ABI-5, SI-ABI-6, SI-INIT-2, SI-ERRSTR-1, SI-GEN-1, SI-FLUSH-2: numbers and
-/// layouts are those that a compiler of C finds, and functions can be called from C.
+/// SI-ABI-3, SI-ABI-4, SI-ABI-5, SI-ABI-6, SI-INIT-2, SI-ERRSTR-1, SI-GEN-1, SI-GEN-29, SI-FLUSH-2:
+/// numbers and layouts are those that a compiler of C finds, and functions can be called from C.
 #[test]
 fn a_program_in_c_finds_what_the_library_has() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/calls.c");

@@ -11,6 +11,9 @@
 
 #include "sisci_api.h"
 
+/* What the interface counts on. */
+_Static_assert(sizeof(short) >= 2 && sizeof(int) >= 4, "the sizes of native types");
+
 /* Numbers and layouts that programs elsewhere have been built with. */
 _Static_assert((unsigned int)SCI_ERR_OK == 0x00000000U, "SCI_ERR_OK");
 _Static_assert((unsigned int)SCI_ERR_BUSY == 0x40000900U, "SCI_ERR_BUSY");
