@@ -58,7 +58,7 @@ export KDIR
 kdir = $(KDIR)
 endif
 
-.PHONY: all modules kernel release setup rig userlib examples programs demo bench test shell install lint clean help
+.PHONY: all modules kernel release setup rig userlib bindings examples programs demo bench test shell install lint clean help
 
 all: modules rig userlib
 
@@ -84,10 +84,15 @@ rig:
 		--target $(static_target) $(addprefix -p ,$(rig_programs))
 
 ## userlib: build the programs and libraries for users of the fabric
-userlib: setup
+userlib:
 	@$(cargo) build --quiet --locked --release --manifest-path userlib/Cargo.toml \
 		--target $(static_target) --workspace --lib --bins --examples
 	@scripts/pximc.sh build32
+
+## bindings: write the bindings of the libraries anew, from the headers; needs libclang
+bindings:
+	@MP_BINDINGS=write $(cargo) test --quiet --locked --manifest-path userlib/Cargo.toml \
+		--package mp_bindings
 
 ## examples: build the examples in C, against an installation in build/stage
 examples: userlib

@@ -52,9 +52,11 @@ places() {
 		userlib/forks/                  forks, for tests
 		userlib/pximc-dispatcher/       loads libraries in C and stands for them
 		userlib/pximc/examples/pxi_scenario/devices.rs   gives away memory of a device
+		userlib/pximc-ntb/src/bindings.rs   declares functions in C
 		userlib/pximc-ntb/src/ffi.rs    names physical memory of programs in C
 		userlib/pximc-ntb/src/tests     calls functions as programs in C do
 		userlib/pximc-ntb/src/tests.rs  the same
+		userlib/sisci-ffi/src/bindings.rs   declares functions in C
 		userlib/sisci-ffi/src/ffi.rs    calls functions of programs in C
 		userlib/sisci-ffi/src/query.rs  knows what a query's pointers lead to
 		userlib/sisci-ffi/src/tests     calls functions as programs in C do

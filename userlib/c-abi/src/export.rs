@@ -47,8 +47,7 @@ pub trait Extent<Start, Length> {
 ///
 /// - an argument,
 /// - `[start; length]`, two arguments that make one value by [`Extent`],
-/// - `(expression)`, a value that is made of arguments,
-/// - `{ expression }`, one that is made with `unsafe`, for the caller vouches for the arguments.
+/// - `(expression)`, a value that is made of arguments.
 ///
 /// Every function is `unsafe`, for its arguments are what the caller says. It does not compile
 /// unless `header` declares a function of the name, with arguments and a result that are passed
@@ -141,10 +140,6 @@ macro_rules! export {
         unsafe { $crate::Extent::of($start, $length) }
     };
     (@pass ($value:expr)) => { $value };
-    (@pass {$value:expr}) => {
-        // SAFETY: The caller's promise.
-        unsafe { $value }
-    };
     (@pass $argument:ident) => { $argument };
 
     (@type) => { () };
@@ -199,9 +194,8 @@ mod tests {
         Ok(())
     }
 
-    fn fill(process: &u32, bytes: Room<u8>, same: Room<u8>) -> Result<u32, Null> {
+    fn fill(process: &u32, bytes: Room<u8>) -> Result<u32, Null> {
         bytes.required()?.fill(&[1, 2, 3]);
-        assert_eq!(bytes.address(), same.address());
         Ok(*process)
     }
 
@@ -219,7 +213,7 @@ mod tests {
 
         /// Fills.
         demo_fill(bytes: *mut core::ffi::c_void, len: usize; error: Out<u32>) -> u32
-            = fill([bytes; len], { Room::new(bytes.cast(), len) });
+            = fill([bytes; len]);
     }
 
     export! {

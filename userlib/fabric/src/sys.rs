@@ -6,4 +6,4 @@
 
 #![allow(missing_docs, non_camel_case_types, clippy::all)]
 
-include!(concat!(env!("OUT_DIR"), "/uapi.rs"));
+include!("bindings.rs");

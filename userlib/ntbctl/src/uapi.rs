@@ -4,4 +4,4 @@
 
 #![allow(dead_code, missing_docs, non_camel_case_types, clippy::all)]
 
-include!(concat!(env!("OUT_DIR"), "/uapi.rs"));
+include!("bindings.rs");

@@ -94,8 +94,10 @@ export! {
         window_data: *const u8, window_data_size: u32, session_number: Out<u32>,
     ) -> tPXIMC_Status
         = functions::request_window_physical_as_server(
-            interface_id, protocol, { PhysicalRange::new(address, size) }, uid,
-            [window_data; window_data_size], session_number);
+            interface_id, protocol,
+            // SAFETY: A program that offers physical addresses answers for what is there.
+            (unsafe { PhysicalRange::new(address, size) }),
+            uid, [window_data; window_data_size], session_number);
 
     /// Pairs with a physical server.
     PXIMC_requestWindowPhysicalAsClient(

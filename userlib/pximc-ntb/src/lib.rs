@@ -32,5 +32,5 @@ mod sys {
         clippy::all
     )]
 
-    include!(concat!(env!("OUT_DIR"), "/pximc.rs"));
+    include!("bindings.rs");
 }

@@ -185,14 +185,20 @@ sisci! {
     SCIRegisterSegmentMemory(
         address: *mut c_void, size: usize, segment: Handle, flags: c_uint; error: Error
     ) = functions::register_segment_memory(
-        segment, { ProcessMemory::new(address.expose_provenance(), size) }, flags);
+        segment,
+        // SAFETY: A program that makes memory a segment gives it to whoever connects.
+        (unsafe { ProcessMemory::new(address.expose_provenance(), size) }),
+        flags);
 
     /// Gives a segment physical memory.
     SCIAttachPhysicalMemory(
         ioaddress: sys::sci_ioaddr_t, _address: *mut c_void, bus_no: c_uint, size: usize,
         segment: Handle, flags: c_uint; error: Error
     ) = functions::attach_physical_memory(
-        segment, { PhysicalRange::new(ioaddress, size as u64) }, bus_no, flags);
+        segment,
+        // SAFETY: A program that makes physical memory a segment answers for what is there.
+        (unsafe { PhysicalRange::new(ioaddress, size as u64) }),
+        bus_no, flags);
 
     /// Attaches to a segment of another process.
     SCIAttachLocalSegment(
@@ -290,8 +296,11 @@ sisci! {
         dq: Handle, address: *mut c_void, remote_segment: Handle, size: usize, remote: usize,
         callback: sys::sci_cb_dma_t, argument: Opaque, flags: c_uint; error: Error
     ) = functions::start_dma_from_memory(
-        dq, { ProcessMemory::new(address.expose_provenance(), size) }, remote_segment, remote,
-        (dma_callback(callback, argument)), flags);
+        dq,
+        // SAFETY: A program that starts a transfer keeps the memory until it ends, and the transfer
+        // only reads.
+        (unsafe { ProcessMemory::new(address.expose_provenance(), size) }),
+        remote_segment, remote, (dma_callback(callback, argument)), flags);
 
     /// Starts transfers from a local segment.
     SCIStartDmaTransferVec(

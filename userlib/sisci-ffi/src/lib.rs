@@ -35,5 +35,5 @@ mod sys {
         clippy::undocumented_unsafe_blocks
     )]
 
-    include!(concat!(env!("OUT_DIR"), "/sisci.rs"));
+    include!("bindings.rs");
 }
