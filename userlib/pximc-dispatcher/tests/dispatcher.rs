@@ -129,6 +129,13 @@ fn the_library_bears_the_name_that_programs_are_linked_to() {
     assert_eq!(mp_built::soname(&dispatcher()), "libpximc64.so");
 }
 
+/// A thread may be in it, or in a vendor's library, when a program lets go of it.
+#[test]
+fn the_library_stays_when_a_program_lets_go_of_it() {
+    let dynamic = mp_built::run(Command::new("readelf").arg("-d").arg(dispatcher()));
+    assert!(dynamic.contains("NODELETE"), "{dynamic}");
+}
+
 /// PXI-DSP-3, PXI-FI-10, PXI-INSL-11: without vendors for its bitness, a program finds no provider.
 #[test]
 fn without_vendors_there_is_no_provider() {
