@@ -240,7 +240,7 @@ mod tests {
     /// PXI-SES-2: a lock of the parent's dispatcher may be held for ever.
     #[test]
     fn a_child_waits_for_no_thread_of_its_parent() {
-        mp_forks::children_of_threads(|| {
+        mp_testing::children_of_threads(|| {
             DISPATCHERS.current().find_interfaces();
             DISPATCHERS.current().cleanup();
         });
