@@ -24,7 +24,7 @@ fn of(header: &str) -> Builder {
         .formatter(Formatter::Prettyplease)
         // Sizes and offsets are those of the processor that this runs on.
         .layout_tests(false)
-        .raw_line("// SPDX-License-Identifier: MIT OR Apache-2.0")
+        .raw_line(concat!("// SPDX-License-", "Identifier: MIT OR Apache-2.0"))
 }
 
 /// Gives numbers of 64 bits their type: the largest of them would be taken for -1.
