@@ -49,7 +49,7 @@ places() {
 		userlib/fabric/src/thread.rs    keeps signals from threads
 		userlib/fabric/tests/sessions.rs    names physical memory that is not there
 		userlib/fabric-storm/           makes calls that no library would make
-		userlib/forks/                  forks, for tests
+		userlib/testing/src/forks.rs    forks, for tests
 		userlib/pximc-dispatcher/       loads libraries in C and stands for them
 		userlib/pximc/examples/pxi_scenario/devices.rs   gives away memory of a device
 		userlib/pximc-ntb/src/bindings.rs   declares functions in C

@@ -5,7 +5,6 @@
 use std::env;
 
 fn main() {
-    println!("cargo:rerun-if-changed=build.rs");
     let bits = env::var("CARGO_CFG_TARGET_POINTER_WIDTH").expect("cargo sets it");
-    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libpximc{bits}.so");
+    mp_c_abi::shared_library(&format!("libpximc{bits}.so"));
 }

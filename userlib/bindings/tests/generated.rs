@@ -24,7 +24,7 @@ fn of(header: &str) -> Builder {
         .formatter(Formatter::Prettyplease)
         // Sizes and offsets are those of the processor that this runs on.
         .layout_tests(false)
-        .raw_line("// SPDX-License-Identifier: MIT OR Apache-2.0")
+        .raw_line(concat!("// SPDX-License-", "Identifier: MIT OR Apache-2.0"))
 }
 
 /// Gives numbers of 64 bits their type: the largest of them would be taken for -1.
@@ -40,6 +40,11 @@ impl ParseCallbacks for Wide {
 
 /// Each file below userlib, and what is in it.
 fn files() -> Vec<(&'static str, Builder)> {
+    let pximc = || {
+        of("include/pximc.h")
+            .allowlist_item("[_et]?PXI(MC|NTB)_.*")
+            .prepend_enum_name(false)
+    };
     vec![
         (
             "fabric/src/bindings.rs",
@@ -54,11 +59,11 @@ fn files() -> Vec<(&'static str, Builder)> {
             "ntbctl/src/bindings.rs",
             of("../uapi/linux/mp_netlink.h").allowlist_var("MP_.*"),
         ),
+        ("pximc-ntb/src/bindings.rs", pximc()),
         (
-            "pximc-ntb/src/bindings.rs",
-            of("include/pximc.h")
-                .allowlist_item("[_et]?PXI(MC|NTB)_.*")
-                .prepend_enum_name(false),
+            // The functions as a library has them that is loaded.
+            "pximc-dispatcher/src/bindings.rs",
+            pximc().dynamic_library_name("Functions"),
         ),
         (
             "sisci-ffi/src/bindings.rs",

@@ -15,9 +15,10 @@
 //! | `process` | [`PerProcess`]: what a forked child does not share with its parent |
 //! | `link` | [`shared_library`]: how the library is linked, for its build script |
 //!
-//! It knows no API and no fabric. Errors are the library's: this crate says only what is wrong
-//! with a pointer ([`Null`]) or a handle ([`NoObject`], [`Full`]), and the library says which of
-//! its statuses that is.
+//! It knows no API and no fabric: deadlines, and threads that handle no signals of the program, are
+//! in `mp_fabric`, where Rust programs have them as well. Errors are the library's: this crate says
+//! only what is wrong with a pointer ([`Null`]) or a handle ([`NoObject`], [`Full`]), and the
+//! library says which of its statuses that is.
 //!
 //! # Examples
 //! ```

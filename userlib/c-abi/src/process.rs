@@ -88,11 +88,8 @@ impl<T: Send + Sync> PerProcess<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{
-        sync::atomic::AtomicU32,
-        thread,
-        time::{Duration, Instant},
-    };
+    use mp_testing::child;
+    use std::{sync::atomic::AtomicU32, thread, time::Duration};
 
     /// Counts generations.
     static GENERATIONS: PerProcess<AtomicU32> = PerProcess::new(&|parent: Option<&AtomicU32>| {
@@ -131,42 +128,17 @@ mod tests {
         assert_eq!(parent.load(Ordering::Relaxed), 20);
     }
 
-    /// The exit status of a child, which has to end within seconds.
-    fn in_child(run: impl FnOnce() -> u8) -> i32 {
-        // SAFETY: The child calls nothing but what it is given, which takes no lock that another
-        // thread may hold, and ends without returning.
-        let child = unsafe { libc::fork() };
-        assert!(child >= 0);
-        if child == 0 {
-            let status = run();
-            // SAFETY: Ends the process.
-            unsafe { libc::_exit(status.into()) };
-        }
-        let (mut status, end) = (0, Instant::now() + Duration::from_secs(20));
-        loop {
-            // SAFETY: A child of this process, and a place for its status.
-            let found = unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) };
-            if found == child {
-                break;
-            }
-            assert!(found == 0 && Instant::now() < end, "the child does not end");
-            thread::sleep(Duration::from_millis(1));
-        }
-        assert!(libc::WIFEXITED(status));
-        libc::WEXITSTATUS(status)
-    }
-
     #[test]
     fn a_forked_child_notices() {
         assert_eq!(generation(&GENERATIONS), 1);
         let of_children = || {
             // The second call finds what the first one has made.
             let own = generation(&GENERATIONS) == 2 && generation(&GENERATIONS) == 2;
-            u8::from(own && in_child(|| u8::from(generation(&GENERATIONS) == 3)) == 1)
+            u8::from(own && child(|| u8::from(generation(&GENERATIONS) == 3)) == 1)
         };
-        assert_eq!(in_child(of_children), 1);
+        assert_eq!(child(of_children), 1);
         assert_eq!(generation(&GENERATIONS), 1);
-        assert_eq!(in_child(of_children), 1);
+        assert_eq!(child(of_children), 1);
     }
 
     /// One library's call says nothing of another's.
@@ -179,6 +151,6 @@ mod tests {
             (process::id(), process::id())
         );
         let of_child = || u8::from([*ONE.current(), *OTHER.current()] == [process::id(); 2]);
-        assert_eq!(in_child(of_child), 1);
+        assert_eq!(child(of_child), 1);
     }
 }

@@ -5,7 +5,7 @@
 use mp_fabric::{
     Copy, Deadline, Error, EventMask, Fabric, Filling, Goal, InterfaceId, Map, QueueState, ReadOnly,
 };
-use mp_fabric_fake::{Host, World, LOOPBACK};
+use mp_testing::{Host, World, LOOPBACK};
 use rustix::io::Errno;
 use vm_memory::{Bytes, VolatileSlice};
 

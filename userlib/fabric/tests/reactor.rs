@@ -6,7 +6,7 @@ use mp_fabric::{
     taken, Connection, Deadline, Error, EventMask, Fabric, Goal, InterfaceId, Next, Number, Offer,
     Reactor, Result, Triggers, Waits,
 };
-use mp_fabric_fake::{FakeDevice, Host, World, LOOPBACK};
+use mp_testing::{FakeDevice, Host, World, LOOPBACK};
 use std::{
     fs, iter,
     sync::{

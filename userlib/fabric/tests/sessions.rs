@@ -7,7 +7,7 @@ use mp_fabric::{
     sys::mp_event, Access, Call, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Location,
     Map, PciFunction, PhysicalRange, Protection, Role, SIZE_MAX,
 };
-use mp_fabric_fake::{FakeDevice, Host, World, LOOPBACK};
+use mp_testing::{FakeDevice, Host, World, LOOPBACK};
 use rustix::{
     event::{eventfd, EventfdFlags},
     fd::{AsFd, AsRawFd, BorrowedFd},

@@ -9,9 +9,8 @@
 #![allow(non_snake_case, unsafe_code)]
 
 use std::ffi::c_void;
-use std::panic::{self, AssertUnwindSafe};
 
-use mp_c_abi::PerProcess;
+use mp_c_abi::{Null, Out, PerProcess, Room};
 
 use crate::dispatch::{Dispatcher, Listing};
 use crate::library::Directory;
@@ -24,8 +23,7 @@ static DISPATCHERS: PerProcess<Dispatcher<Directory>> =
 
 /// Calls with the dispatcher of this process; `SPACE_NOT_AVAILABLE` if it panics.
 fn guarded(call: impl FnOnce(&Dispatcher<Directory>) -> Status) -> Status {
-    let call = || call(DISPATCHERS.current());
-    panic::catch_unwind(AssertUnwindSafe(call)).unwrap_or(status::SPACE_NOT_AVAILABLE)
+    mp_c_abi::guarded(|| call(DISPATCHERS.current())).unwrap_or(status::SPACE_NOT_AVAILABLE)
 }
 
 /// Functions that go to the vendor that has the interface.
@@ -40,9 +38,9 @@ macro_rules! by_interface {
         pub unsafe extern "C" fn $name(interface: u32, $($argument: $type),*) -> Status {
             guarded(|dispatcher| match dispatcher.interface(interface) {
                 Ok(route) => {
-                    let function = route.vendor().functions.$name;
+                    let (functions, number) = (&route.vendor().functions, route.number());
                     // SAFETY: The arguments are those that the caller answers for.
-                    unsafe { function(route.number(), $($argument),*) }
+                    unsafe { functions.$name(number, $($argument),*) }
                 }
                 Err(status) => status,
             })
@@ -60,25 +58,22 @@ macro_rules! by_interface_for_session {
         ///
         /// As for the vendor's function: pointers lead to what `pximc.h` says.
         #[no_mangle]
-        pub unsafe extern "C" fn $name(interface: u32, $($argument: $type,)* session: *mut u32) -> Status {
+        pub unsafe extern "C" fn $name(interface: u32, $($argument: $type,)* session: Out<u32>) -> Status {
             guarded(|dispatcher| {
                 let opened = dispatcher.open(interface, |route| {
-                    if session.is_null() {
-                        return Err(status::INVALID_ARGUMENT);
-                    }
-                    let function = route.vendor().functions.$name;
+                    session.required().map_err(|Null| status::INVALID_ARGUMENT)?;
+                    let functions = &route.vendor().functions;
                     let mut number = 0;
                     // SAFETY: The arguments are those that the caller answers for; the number is
                     // kept here until it is known how the program shall call it.
-                    match unsafe { function(route.number(), $($argument,)* &mut number) } {
+                    match unsafe { functions.$name(route.number(), $($argument,)* &mut number) } {
                         status::SUCCESS => Ok(number),
                         status => Err(status),
                     }
                 });
                 match opened {
                     Ok(number) => {
-                        // SAFETY: It is not null, and the caller says that it leads to a number.
-                        unsafe { session.write(number) };
+                        session.write(number);
                         status::SUCCESS
                     }
                     Err(status) => status,
@@ -100,9 +95,9 @@ macro_rules! by_session {
         pub unsafe extern "C" fn $name(session: u32, $($argument: $type),*) -> Status {
             guarded(|dispatcher| match dispatcher.session(session) {
                 Ok(route) => {
-                    let function = route.vendor().functions.$name;
+                    let (functions, number) = (&route.vendor().functions, route.number());
                     // SAFETY: The arguments are those that the caller answers for.
-                    unsafe { function(route.number(), $($argument),*) }
+                    unsafe { functions.$name(number, $($argument),*) }
                 }
                 Err(status) => status,
             })
@@ -123,10 +118,12 @@ macro_rules! by_session {
 pub unsafe extern "C" fn PXIMC_findInterfaces(
     capacity: u32,
     ids: *mut u32,
-    actual: *mut u32,
+    actual: Out<u32>,
 ) -> Status {
+    // SAFETY: The caller's promise.
+    let ids = unsafe { Room::new(ids, capacity as usize) };
     guarded(|dispatcher| {
-        if actual.is_null() || (ids.is_null() && capacity != 0) {
+        if actual.required().is_err() || ids.required().is_err() {
             return status::INVALID_ARGUMENT;
         }
         let (status, count, found) = match dispatcher.find_interfaces() {
@@ -140,12 +137,8 @@ pub unsafe extern "C" fn PXIMC_findInterfaces(
                 count => (status::INSUFFICIENT_SPACE, count.unwrap_or(u32::MAX), None),
             },
         };
-        for (index, id) in found.iter().flatten().enumerate() {
-            // SAFETY: There are no more of them than the array has room for.
-            unsafe { ids.add(index).write(*id) };
-        }
-        // SAFETY: It is not null, and the caller says that it leads to a number.
-        unsafe { actual.write(count) };
+        ids.fill(&found.unwrap_or_default());
+        actual.write(count);
         status
     })
 }
@@ -197,11 +190,12 @@ pub unsafe extern "C" fn PXIMC_enableDeviceAccess(
     function: u32,
 ) -> Status {
     guarded(|dispatcher| match dispatcher.session(session) {
-        Ok(route) => match route.vendor().functions.PXIMC_enableDeviceAccess {
+        Ok(route) if route.vendor().has_device_access => {
+            let (functions, number) = (&route.vendor().functions, route.number());
             // SAFETY: It takes any numbers.
-            Some(enable) => unsafe { enable(route.number(), mode, bus, device, function) },
-            None => status::PHY_RESOURCE_NOT_AVAILABLE,
-        },
+            unsafe { functions.PXIMC_enableDeviceAccess(number, mode, bus, device, function) }
+        }
+        Ok(_) => status::PHY_RESOURCE_NOT_AVAILABLE,
         Err(status) => status,
     })
 }
@@ -216,7 +210,7 @@ pub unsafe extern "C" fn PXIMC_closeWindow(session: u32) -> Status {
     guarded(|dispatcher| {
         let closed = dispatcher.close(session, |route| {
             // SAFETY: It takes any number.
-            unsafe { (route.vendor().functions.PXIMC_closeWindow)(route.number()) }
+            unsafe { route.vendor().functions.PXIMC_closeWindow(route.number()) }
         });
         closed.unwrap_or_else(|status| status)
     })
@@ -246,7 +240,7 @@ mod tests {
     /// PXI-SES-2: a lock of the parent's dispatcher may be held for ever.
     #[test]
     fn a_child_waits_for_no_thread_of_its_parent() {
-        mp_forks::children_of_threads(|| {
+        mp_testing::children_of_threads(|| {
             DISPATCHERS.current().find_interfaces();
             DISPATCHERS.current().cleanup();
         });

@@ -21,3 +21,20 @@ pub mod library;
 pub mod numbers;
 pub mod scan;
 pub mod status;
+
+/// Numbers of `pximc.h`, and its functions in a library that is loaded.
+#[allow(
+    dead_code,
+    missing_docs,
+    non_camel_case_types,
+    non_snake_case,
+    non_upper_case_globals,
+    unsafe_code,
+    unsafe_op_in_unsafe_fn,
+    clippy::all,
+    clippy::undocumented_unsafe_blocks,
+    missing_debug_implementations
+)]
+mod sys {
+    include!("bindings.rs");
+}

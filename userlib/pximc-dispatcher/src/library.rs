@@ -10,16 +10,19 @@
 #![allow(unsafe_code)]
 
 use std::env;
-use std::ffi::{c_char, c_int, c_void, CStr, CString, OsStr};
+use std::ffi::{c_char, c_void, CStr, OsStr};
 use std::fmt;
 use std::mem;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
+use std::ptr;
+
+use libloading::os::unix::{Library as Object, RTLD_LOCAL, RTLD_NOW};
 
 use crate::dispatch::{Registry, Vendor};
 use crate::scan::{self, FileId};
 use crate::status::Status;
+use crate::sys::Functions;
 
 /// Names another directory than the one below `/opt`; not heeded in privileged programs.
 const DIRECTORY_VARIABLE: &CStr = c"PXIMC_LIBRARY_PATH";
@@ -32,65 +35,6 @@ const DIRECTORIES: [&str; 2] = ["/opt/pximc/lib32", "/opt/pximc/lib"];
 
 extern "C" {
     fn secure_getenv(name: *const c_char) -> *mut c_char;
-}
-
-macro_rules! functions {
-    ($($name:ident($($type:ty),*);)*) => {
-        /// The functions of a library, by the names of the specification.
-        #[allow(non_snake_case, missing_docs)]
-        #[derive(Clone, Copy)]
-        pub struct Functions {
-            $(pub $name: unsafe extern "C" fn($($type),*) -> Status,)*
-            /// Absent in libraries for the first revision of the specification.
-            pub PXIMC_enableDeviceAccess:
-                Option<unsafe extern "C" fn(u32, u32, u32, u32, u32) -> Status>,
-        }
-
-        impl Functions {
-            /// The functions in a library; none if one lacks that has to be there.
-            ///
-            /// # Safety
-            ///
-            /// The library keeps to `pximc.h`, and is not unloaded as long as the functions are
-            /// used.
-            unsafe fn of(handle: &Handle) -> Option<Functions> {
-                Some(Functions {
-                    $($name: {
-                        let symbol = handle.symbol(name(concat!(stringify!($name), "\0"))?)?;
-                        // SAFETY: A function of this name has this type, says the caller.
-                        unsafe { mem::transmute::<NonNull<c_void>, unsafe extern "C" fn($($type),*) -> Status>(symbol) }
-                    },)*
-                    PXIMC_enableDeviceAccess: handle.symbol(c"PXIMC_enableDeviceAccess").map(|symbol| {
-                        // SAFETY: As above.
-                        unsafe { mem::transmute::<NonNull<c_void>, unsafe extern "C" fn(u32, u32, u32, u32, u32) -> Status>(symbol) }
-                    }),
-                })
-            }
-        }
-    };
-}
-
-functions! {
-    PXIMC_findInterfaces(u32, *mut u32, *mut u32);
-    PXIMC_queryInterfaceInformation(u32, u32, u32, *mut c_void, *mut u32);
-    PXIMC_waitForInterfaceEvent(u32, u32, *mut u32);
-    PXIMC_findWindows(u32, u32, *mut u32, *mut u32);
-    PXIMC_queryWindowInformation(u32, u32, u32, u32, *mut c_void, *mut u32);
-    PXIMC_requestWindowLogicalAsServer(u32, u32, u64, u64, u64, u64, u32, *const u8, u32, *mut u32);
-    PXIMC_requestWindowLogicalAsClient(u32, u32, u64, u64, u64, u64, u32, *mut u32);
-    PXIMC_requestWindowLogicalAsPeer(u32, u32, u64, u64, u64, u64, u32, *const u8, u32, *mut u32);
-    PXIMC_requestWindowPhysicalAsServer(u32, u32, u64, u32, u64, *const u8, u32, *mut u32);
-    PXIMC_requestWindowPhysicalAsClient(u32, u32, u64, u64, u32, *mut u32);
-    PXIMC_waitForConnection(u32, u32, *mut *mut c_void, *mut u64, *mut *mut c_void, *mut u64);
-    PXIMC_getPhysicalAddress(u32, *mut u64);
-    PXIMC_assertEvent(u32);
-    PXIMC_waitForSessionEvent(u32, u32, *mut u32);
-    PXIMC_closeWindow(u32);
-    PXIMC_cleanup();
-}
-
-fn name(bytes: &'static str) -> Option<&'static CStr> {
-    CStr::from_bytes_with_nul(bytes.as_bytes()).ok()
 }
 
 /// What `dladdr` knows of an address.
@@ -119,67 +63,73 @@ fn own_file() -> Option<FileId> {
     FileId::of(Path::new(OsStr::from_bytes(name.to_bytes())))
 }
 
-/// A loaded object; unloaded when it is dropped as often as it was loaded.
-#[derive(Debug)]
-struct Handle(NonNull<c_void>);
-
-impl Handle {
-    fn open(path: &Path) -> Option<Handle> {
-        const FLAGS: c_int = libc::RTLD_NOW | libc::RTLD_LOCAL;
-        let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-        // SAFETY: The path ends in NUL. What the object does when it is loaded is as trusted as
-        // the directory, which is as trusted as the Dispatcher's own.
-        NonNull::new(unsafe { libc::dlopen(path.as_ptr(), FLAGS) }).map(Handle)
-    }
-
-    /// Something in the object, or in one that it depends on, but nothing of the Dispatcher: who
-    /// depends on that would answer by calling it.
-    fn symbol(&self, name: &CStr) -> Option<NonNull<c_void>> {
-        // SAFETY: The handle is open and the name ends in NUL.
-        let symbol = NonNull::new(unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) })?;
-        let own = own_object()?.dli_fbase;
-        let foreign = object_of(symbol.as_ptr()).is_some_and(|object| object.dli_fbase != own);
-        foreign.then_some(symbol)
-    }
+/// Whether a function is not the Dispatcher's: a library that depends on the Dispatcher, and
+/// lacks the function, would answer by calling it.
+fn is_foreign(function: *const c_void) -> bool {
+    let own = own_object().map(|object| object.dli_fbase);
+    object_of(function).is_some_and(|object| Some(object.dli_fbase) != own)
 }
 
-impl Drop for Handle {
-    fn drop(&mut self) {
-        // SAFETY: It was opened, and nothing of it is used any more.
-        unsafe { libc::dlclose(self.0.as_ptr()) };
-    }
+/// Whether a library, or one that it depends on, has all of these functions.
+macro_rules! has {
+    ($functions:ident: $($name:ident)*) => {
+        $($functions.$name.as_ref().is_ok_and(|function| is_foreign(*function as *const c_void)))&&*
+    };
 }
-
-// SAFETY: The functions of the dynamic linker may be called from any thread.
-unsafe impl Send for Handle {}
-// SAFETY: As above.
-unsafe impl Sync for Handle {}
 
 /// A vendor's library.
 pub struct Library {
-    /// What the Dispatcher's callers are passed on to.
+    /// What the Dispatcher's callers are passed on to: all of them are there, except that
+    /// libraries for the first revision of the specification lack one.
     pub functions: Functions,
-    /// Last, so that it outlives the functions.
-    handle: Handle,
+    /// Whether that one is there: `PXIMC_enableDeviceAccess`.
+    pub has_device_access: bool,
 }
 
 impl fmt::Debug for Library {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_tuple("Library")
-            .field(&self.handle)
-            .finish()
+        formatter.debug_struct("Library").finish_non_exhaustive()
     }
 }
 
 impl Library {
     /// Loads the library, if it is one, and has all functions.
     fn load(path: &Path) -> Option<Library> {
-        let handle = Handle::open(path)?;
+        // SAFETY: What the object does when it is loaded is as trusted as the directory, which is
+        // as trusted as the Dispatcher's own.
+        let object = unsafe { Object::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.ok()?;
         // SAFETY: Who puts a library with these names here says that it keeps to the header; it
         // stays loaded as long as the functions are there.
-        let functions = unsafe { Functions::of(&handle) }?;
-        Some(Library { functions, handle })
+        let functions = unsafe { Functions::from_library(object) }.ok()?;
+        let is_complete = has!(functions:
+            PXIMC_findInterfaces
+            PXIMC_queryInterfaceInformation
+            PXIMC_waitForInterfaceEvent
+            PXIMC_findWindows
+            PXIMC_queryWindowInformation
+            PXIMC_requestWindowLogicalAsServer
+            PXIMC_requestWindowLogicalAsClient
+            PXIMC_requestWindowLogicalAsPeer
+            PXIMC_requestWindowPhysicalAsServer
+            PXIMC_requestWindowPhysicalAsClient
+            PXIMC_waitForConnection
+            PXIMC_getPhysicalAddress
+            PXIMC_assertEvent
+            PXIMC_waitForSessionEvent
+            PXIMC_closeWindow
+            PXIMC_cleanup
+        );
+        let has_device_access = has!(functions: PXIMC_enableDeviceAccess);
+        is_complete.then_some(Library {
+            functions,
+            has_device_access,
+        })
+    }
+
+    /// An address that only this library has.
+    fn address(&self) -> *const c_void {
+        let cleanup = self.functions.PXIMC_cleanup.as_ref();
+        cleanup.map_or(ptr::null(), |function| *function as *const c_void)
     }
 }
 
@@ -189,23 +139,24 @@ impl Vendor for Library {
         let mut actual = 0;
         // SAFETY: There is room for as many ids as `capacity` says.
         let status = unsafe {
-            (self.functions.PXIMC_findInterfaces)(capacity, ids.as_mut_ptr(), &mut actual)
+            self.functions
+                .PXIMC_findInterfaces(capacity, ids.as_mut_ptr(), &mut actual)
         };
         (status, actual)
     }
 
     fn close_window(&self, session: u32) -> Status {
         // SAFETY: Any number may be passed.
-        unsafe { (self.functions.PXIMC_closeWindow)(session) }
+        unsafe { self.functions.PXIMC_closeWindow(session) }
     }
 
     fn cleanup(&self) -> Status {
         // SAFETY: May be called at any time.
-        unsafe { (self.functions.PXIMC_cleanup)() }
+        unsafe { self.functions.PXIMC_cleanup() }
     }
 
     fn is_same(&self, other: &Library) -> bool {
-        self.handle.0 == other.handle.0
+        self.address() == other.address()
     }
 }
 

@@ -3,28 +3,27 @@
 //! The statuses that the Dispatcher itself returns; all others come from vendors, and pass
 //! unchanged. Numbers as in `pximc.h`: negative ones are errors, positive ones are warnings.
 
-/// What every function returns.
-pub type Status = i32;
+use crate::sys;
 
-const ERROR_BASE: i32 = i32::MIN;
-const WARNING_BASE: i32 = 0x1000_0000;
+/// What every function returns.
+pub type Status = sys::tPXIMC_Status;
 
 /// All went well.
-pub const SUCCESS: Status = 0;
+pub const SUCCESS: Status = sys::PXIMC_SUCCESS;
 /// The caller's array is too small.
-pub const INSUFFICIENT_SPACE: Status = ERROR_BASE + 0x1000;
+pub const INSUFFICIENT_SPACE: Status = sys::PXIMC_INSUFFICIENT_SPACE;
 /// No vendor has such an interface.
-pub const INVALID_INTERFACE: Status = ERROR_BASE + 0x1001;
+pub const INVALID_INTERFACE: Status = sys::PXIMC_INVALID_INTERFACE;
 /// A mandatory output is a null pointer.
-pub const INVALID_ARGUMENT: Status = ERROR_BASE + 0x1004;
+pub const INVALID_ARGUMENT: Status = sys::PXIMC_INVALID_ARGUMENT;
 /// No numbers, or no memory, are left.
-pub const SPACE_NOT_AVAILABLE: Status = ERROR_BASE + 0x1005;
+pub const SPACE_NOT_AVAILABLE: Status = sys::PXIMC_SPACE_NOT_AVAILABLE;
 /// The vendor's library cannot give devices access.
-pub const PHY_RESOURCE_NOT_AVAILABLE: Status = ERROR_BASE + 0x1008;
+pub const PHY_RESOURCE_NOT_AVAILABLE: Status = sys::PXIMC_PHY_RESOURCE_NOT_AVAILABLE;
 /// This process has opened no such session.
-pub const INVALID_SESSION: Status = ERROR_BASE + 0x1009;
+pub const INVALID_SESSION: Status = sys::PXIMC_INVALID_SESSION;
 /// There is no vendor's library.
-pub const NO_PROVIDER: Status = WARNING_BASE + 0x1000;
+pub const NO_PROVIDER: Status = sys::PXIMC_NO_PROVIDER;
 
 /// Whether it tells of an error, and not of success or a warning.
 pub fn is_error(status: Status) -> bool {

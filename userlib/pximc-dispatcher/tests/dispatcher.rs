@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use common::{dispatcher, source};
-use mp_built::{build, compiler, Scratch};
+use mp_testing::built::{build, compiler, Scratch};
 
 /// A system with a directory for vendors' libraries, and a program.
 struct System {
@@ -121,12 +121,22 @@ fn lines_of(text: &str) -> Vec<String> {
 /// PXI-GEN-1, PXI-GEN-4, PXI-DSP-22: the 17 functions, and nothing else.
 #[test]
 fn the_library_exports_the_functions_by_name_and_nothing_else() {
-    assert_eq!(mp_built::exports(&dispatcher()), mp_built::PXIMC);
+    assert_eq!(
+        mp_testing::built::exports(&dispatcher()),
+        mp_testing::built::PXIMC
+    );
 }
 
 #[test]
 fn the_library_bears_the_name_that_programs_are_linked_to() {
-    assert_eq!(mp_built::soname(&dispatcher()), "libpximc64.so");
+    assert_eq!(mp_testing::built::soname(&dispatcher()), "libpximc64.so");
+}
+
+/// A thread may be in it, or in a vendor's library, when a program lets go of it.
+#[test]
+fn the_library_stays_when_a_program_lets_go_of_it() {
+    let dynamic = mp_testing::built::run(Command::new("readelf").arg("-d").arg(dispatcher()));
+    assert!(dynamic.contains("NODELETE"), "{dynamic}");
 }
 
 /// PXI-DSP-3, PXI-FI-10, PXI-INSL-11: without vendors for its bitness, a program finds no provider.
@@ -627,7 +637,7 @@ fn a_child_begins_anew() {
 /// A program in C is all that it takes: the header and the library.
 #[test]
 fn the_header_and_the_library_are_all_that_a_program_needs() {
-    assert!(mp_built::include().join("pximc.h").is_file());
+    assert!(mp_testing::built::include().join("pximc.h").is_file());
     let system = System::new();
     build(
         compiler("cc")
@@ -638,5 +648,7 @@ fn the_header_and_the_library_are_all_that_a_program_needs() {
             .arg(&system.scratch.0)
             .arg("-lpximc64"),
     );
-    mp_built::run(Command::new(system.path("all")).env("LD_LIBRARY_PATH", &system.scratch.0));
+    mp_testing::built::run(
+        Command::new(system.path("all")).env("LD_LIBRARY_PATH", &system.scratch.0),
+    );
 }

@@ -7,7 +7,7 @@ mod common;
 use std::process::Command;
 
 use common::source;
-use mp_built::compiler;
+use mp_testing::built::compiler;
 
 const C: [&str; 7] = ["c89", "c99", "c11", "c17", "c2x", "gnu89", "gnu17"];
 const CXX: [&str; 7] = [
@@ -44,7 +44,7 @@ fn compile_in_all(compilers: &[&str], language: &str, standards: &[&str], more: 
         {
             let standard = format!("-std={standard}");
             let strict = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-Wno-long-long"];
-            mp_built::run(
+            mp_testing::built::run(
                 compiler(name)
                     .args(["-x", language, &standard, "-fsyntax-only"])
                     .args(strict)

@@ -17,7 +17,7 @@ use crate::{
 };
 use mp_c_abi::{Input, Out, PerProcess, Room};
 use mp_fabric::Fabric;
-use mp_fabric_fake::{FakeDevice, Host, World};
+use mp_testing::{FakeDevice, Host, World};
 use pximc::{Library, Sizes};
 use std::{ffi::c_void, ptr, thread};
 

@@ -3,7 +3,7 @@
 //! The library as programs load it: its symbols, and its functions called from C on a system
 //! without the fabric.
 
-use mp_built::{build, compiler, exports, run, soname, Scratch, PXIMC};
+use mp_testing::built::{build, compiler, exports, run, soname, Scratch, PXIMC};
 use std::{
     path::{Path, PathBuf},
     process::Command,
@@ -11,7 +11,7 @@ use std::{
 
 /// The library.
 fn library() -> PathBuf {
-    mp_built::library("libpximc_ntb.so")
+    mp_testing::built::library("libpximc_ntb.so")
 }
 
 /// PXI-GEN-1, PXI-GEN-4, PXI-GEN-5

@@ -4,7 +4,7 @@
 //! specification are tested through the functions in C, which are made of this.
 
 use mp_fabric::Fabric;
-use mp_fabric_fake::{FakeDevice, Host, World, LOOPBACK};
+use mp_testing::{FakeDevice, Host, World, LOOPBACK};
 use pximc::{Access, Deadline, Error, Interface, Library, SessionEvent, Sizes};
 use std::sync::Arc;
 use vm_memory::Bytes;

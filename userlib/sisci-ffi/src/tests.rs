@@ -19,7 +19,7 @@ use crate::{
 };
 use mp_c_abi::{Handle, Input, Out, Room};
 use mp_fabric::{Fabric, ProcessMemory};
-use mp_fabric_fake::{FakeDevice, Host, World};
+use mp_testing::{FakeDevice, Host, World};
 use sisci::{Config, Error, Library, Result};
 use std::{
     ptr,

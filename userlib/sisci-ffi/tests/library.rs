@@ -3,7 +3,7 @@
 //! The library as programs load it: its symbols, the headers, and its functions called from C on
 //! a system without the fabric.
 
-use mp_built::{build, compiler, exports, include, run, soname, Scratch};
+use mp_testing::built::{build, compiler, exports, include, run, soname, Scratch};
 use std::{
     collections::BTreeSet,
     fs,
@@ -12,7 +12,7 @@ use std::{
 };
 
 fn library() -> PathBuf {
-    mp_built::library("libsisci_ffi.so")
+    mp_testing::built::library("libsisci_ffi.so")
 }
 
 /// A directory with the library by the name that programs are linked to.

@@ -4,7 +4,7 @@
 
 use clap::{CommandFactory, Parser};
 use mp_fabric::Fabric;
-use mp_fabric_fake::{FakeDevice, Host, World};
+use mp_testing::{FakeDevice, Host, World};
 use serde_json::Value;
 use sisci::{Config, Library};
 use sisci_tools::{

@@ -97,7 +97,7 @@ fn no_fabric_is_no_interface_and_no_error() {
 /// The loopback interface is not one of another system, unless a user wants it.
 #[test]
 fn loopback_is_hidden_from_all_functions_unless_asked_for() {
-    use mp_fabric_fake::LOOPBACK;
+    use mp_testing::LOOPBACK;
     let (world, s0, _) = systems();
     let hidden = Side {
         interface: LOOPBACK,

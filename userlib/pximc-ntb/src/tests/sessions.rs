@@ -407,7 +407,7 @@ fn a_child_waits_for_no_thread_of_its_parent() {
     let processes = PerProcess::new(Box::leak(Box::new(move |_: Option<&_>| Process::new(open))));
     let processes: &'static _ = Box::leak(Box::new(processes));
     let interface = World::new(1, POOL).interface(0, Host::A);
-    mp_forks::children_of_threads(|| {
+    mp_testing::children_of_threads(|| {
         let id = std::process::id();
         let process = Side {
             processes,

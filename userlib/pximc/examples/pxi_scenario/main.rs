@@ -168,7 +168,7 @@ fn main() -> ExitCode {
 mod tests {
     use super::*;
     use mp_fabric::Fabric;
-    use mp_fabric_fake::{FakeDevice, Host, World};
+    use mp_testing::{FakeDevice, Host, World};
     use std::thread;
 
     type Play = fn(&System<'_, FakeDevice>) -> Outcome<()>;

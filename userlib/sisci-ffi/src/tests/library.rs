@@ -182,7 +182,7 @@ fn a_child_waits_for_no_thread_of_its_parent() {
     let make = move |parent: Option<&_>| Process::new(load, parent);
     let processes = PerProcess::new(Box::leak(Box::new(make)));
     processes.current().initialize();
-    mp_forks::children_of_threads(|| {
+    mp_testing::children_of_threads(|| {
         let process = processes.current();
         let desc = open(process);
         let segment = create(process, desc, 0, 4096, sys::SCI_FLAG_AUTO_ID).unwrap();

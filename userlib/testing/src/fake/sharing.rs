@@ -3,7 +3,7 @@
 //! Segments, connections, offers and queues: what is published on one host and used on the other
 //! one, or on the same over the loopback interface.
 
-use crate::{
+use super::{
     state::{interface, Context, State},
     Host, LOOPBACK,
 };

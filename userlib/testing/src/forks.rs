@@ -15,7 +15,7 @@ use std::{
 const THREADS: usize = 4;
 const CHILDREN: usize = 64;
 /// Seconds after which a child that has not ended never will.
-const PATIENCE: u32 = 60;
+const TIME_LIMIT: u32 = 60;
 
 /// Does some work in threads, again and again, while one child is made after the other, each of
 /// which does it once.
@@ -32,7 +32,11 @@ pub fn children_of_threads(work: impl Fn() + Sync) {
                 }
             });
         }
-        let mut ends = (0..CHILDREN).map(|_| child(&work));
+        let once = || {
+            work();
+            0
+        };
+        let mut ends = (0..CHILDREN).map(|_| fork(once));
         let failed = ends.find(|end| !matches!(end, Ok(0)));
         is_over.store(true, Relaxed);
         failed
@@ -44,17 +48,30 @@ pub fn children_of_threads(work: impl Fn() + Sync) {
     }
 }
 
-/// Has a child do some work; its status when it has ended.
-fn child(work: &impl Fn()) -> io::Result<i32> {
+/// Does some work in a child; what it returns, or 1 if it panics.
+///
+/// # Panics
+/// If there is no child, or it does not end in time.
+pub fn child(work: impl FnOnce() -> u8) -> i32 {
+    let status = fork(work).expect("there can be a child");
+    assert!(
+        libc::WIFEXITED(status),
+        "a child has ended with status {status:#x}"
+    );
+    libc::WEXITSTATUS(status)
+}
+
+/// The status of a child that has done some work.
+fn fork(work: impl FnOnce() -> u8) -> io::Result<i32> {
     // SAFETY: The child does the work, which is there to be tried in one, and never returns.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
             // SAFETY: Nobody handles the signal: it ends the child.
-            unsafe { libc::alarm(PATIENCE) };
+            unsafe { libc::alarm(TIME_LIMIT) };
             let done = catch_unwind(AssertUnwindSafe(work));
             // SAFETY: Nothing of the parent's is torn down.
-            unsafe { libc::_exit(i32::from(done.is_err())) }
+            unsafe { libc::_exit(done.unwrap_or(1).into()) }
         }
         pid => {
             let mut status = 0;

@@ -7,6 +7,8 @@
 //! messages and rings. Windows are files in memory and are really mapped. Whatever a test wants to
 //! go wrong is a function of [`World`].
 
+#![forbid(unsafe_code)]
+
 mod device;
 mod sharing;
 mod state;

@@ -3,7 +3,7 @@
 //! What both hosts know, and how sessions find each other: the criteria of PXImc's section on
 //! pairing, tried in the order of opening.
 
-use crate::{sharing::Sharing, Host};
+use super::{sharing::Sharing, Host};
 use mp_fabric::sys::*;
 use rustix::{
     event::{eventfd, EventfdFlags},

@@ -2,7 +2,7 @@
 
 //! A context on one of the hosts: takes calls apart, and waits.
 
-use crate::{
+use super::{
     sharing::{STATUS_LEN, STATUS_OFFSET},
     state::{interface, Key, State, BOTH},
     Host, World, LOOPBACK,
