@@ -19,6 +19,7 @@ use std::{
     mem::{offset_of, size_of},
     path::Path,
 };
+use tracing::{debug, trace};
 
 /// Most events that are read at once.
 const EVENTS: usize = 64;
@@ -140,6 +141,14 @@ impl CharDevice {
     }
 }
 
+/// Tells of a call that has failed; of one that only looks nothing else was expected.
+fn tell(call: &str, errno: Errno) {
+    match errno {
+        Errno::TIMEDOUT | Errno::INTR => trace!("{call}: {errno}"),
+        _ => debug!("{call}: {errno}"),
+    }
+}
+
 /// Length of an array as the kernel takes it: what does not fit is not used.
 fn capacity(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
@@ -172,6 +181,7 @@ impl Device for CharDevice {
                 // takes, mutably if the kernel writes, with their own lengths; or somebody has
                 // vouched for them.
                 unsafe { ioctl(&self.0, Updater::<{ $number }, $type>::new(argument)) }
+                    .inspect_err(|errno| tell(stringify!($number), *errno))
             }};
         }
         match call {
@@ -256,7 +266,8 @@ impl Device for CharDevice {
     }
 
     fn map<P: Protection>(&self, offset: u64, len: u64, hint: usize) -> Result<Map<P>, Errno> {
-        Map::with_hint(&self.0, offset, len, hint)
+        let map = Map::with_hint(&self.0, offset, len, hint);
+        map.inspect_err(|errno| tell("mmap", *errno))
     }
 
     fn read(&self, events: &mut Vec<mp_event>) -> Result<(), Errno> {

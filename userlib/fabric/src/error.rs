@@ -3,59 +3,86 @@
 //! What the kernel's errors mean here. Every call documents which of them it returns and when.
 
 use rustix::io::Errno;
-use std::{error, fmt, io};
+use std::io;
 
 /// Result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call has failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why a call has failed. The text is for any call: each says in its documentation what it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// The device's file is not there, or nobody serves it.
+    #[error("there is no fabric on this host: load the module mp_func_user")]
+    NotLoaded,
+    /// The user may not open the device's file.
+    #[error("no permission to use the fabric: it takes membership of the group mp")]
+    NoPermission,
     /// There is no such interface, or it has been removed (`ENODEV`).
+    #[error("there is no such interface")]
     NoInterface,
     /// The other host cannot be reached (`ENETDOWN`).
+    #[error("the interface is down: the other host is not reached")]
     InterfaceDown,
-    /// The session is closed, or there is no such window of the peer (`ENOENT`).
+    /// The object is closed, or the peer has nothing of that id or number (`ENOENT`).
+    #[error("there is nothing of that id, or it is closed or not published")]
     NotFound,
     /// An argument makes no sense (`EINVAL`).
+    #[error("invalid argument")]
     Invalid,
-    /// The space asked for cannot be had (`ENOSPC`).
+    /// The space asked for cannot be had, or is not reached by the peer (`ENOSPC`).
+    #[error("not enough memory in the windows of the interface")]
     NoSpace,
-    /// Too many sessions (`EDQUOT`).
+    /// The user has too many objects, or too much memory pinned (`EDQUOT`).
+    #[error("too many objects, or more memory to pin than RLIMIT_MEMLOCK allows")]
     Quota,
     /// The kernel, or this process, is out of memory (`ENOMEM`).
+    #[error("out of memory")]
     NoMemory,
-    /// The unique identifier is in use on this host (`EADDRINUSE`).
+    /// The id or number is in use on this host (`EADDRINUSE`).
+    #[error("the id or number is in use on this host")]
     UidTaken,
-    /// No window of the peer fits (`ECONNREFUSED`).
+    /// No partner fits, or it takes no more connections (`ECONNREFUSED`).
+    #[error("nobody at the other host takes the connection")]
     NoPartner,
     /// The session has not been paired yet (`ENOTCONN`).
+    #[error("the session has no partner yet")]
     NotPaired,
-    /// The partner has closed its session for good (`ECONNRESET`).
+    /// The other end has closed for good (`ECONNRESET`).
+    #[error("the other end is gone for good")]
     PartnerGone,
-    /// The session has no such window (`ENXIO`).
+    /// There is no such window, or the segment is not prepared or published there (`ENXIO`).
+    #[error("there is no such window, or the memory is not prepared there")]
     NoWindow,
-    /// Physical addresses need `CAP_SYS_RAWIO` (`EPERM`).
+    /// That is for its owner, or takes a privilege (`EPERM`).
+    #[error("not permitted: another user's, or CAP_SYS_RAWIO is missing")]
     NotPermitted,
     /// The hardware or the platform cannot do it (`EOPNOTSUPP`).
+    #[error("the hardware or the platform cannot do it")]
     NotSupported,
     /// Nothing has happened in time (`ETIMEDOUT`).
+    #[error("timed out")]
     TimedOut,
-    /// The context belongs to another process, or the device may not be opened (`EACCES`).
+    /// The context belongs to another process (`EACCES`).
+    #[error("the context belongs to another process: open one after fork()")]
     Foreign,
     /// The context has ended: the process has closed a descriptor of it (`ESHUTDOWN`).
+    #[error("the context has ended: a descriptor of it was closed")]
     Ended,
     /// Whoever has released the object has ended the wait (`ECANCELED`).
+    #[error("the wait was cancelled")]
     Cancelled,
     /// A signal has ended the wait (`EINTR`).
+    #[error("a signal has ended the wait")]
     Interrupted,
     /// A message is longer than the room for it (`EMSGSIZE`).
+    #[error("there is no room for a message of {len} bytes")]
     TooLong {
         /// Its length in bytes.
         len: usize,
     },
     /// Any other error of the system.
+    #[error("{0}")]
     System(Errno),
 }
 
@@ -89,7 +116,7 @@ impl From<Errno> for Error {
 impl From<Error> for Errno {
     fn from(error: Error) -> Self {
         match error {
-            Error::NoInterface => Errno::NODEV,
+            Error::NotLoaded | Error::NoInterface => Errno::NODEV,
             Error::InterfaceDown => Errno::NETDOWN,
             Error::NotFound => Errno::NOENT,
             Error::Invalid => Errno::INVAL,
@@ -104,7 +131,7 @@ impl From<Error> for Errno {
             Error::NotPermitted => Errno::PERM,
             Error::NotSupported => Errno::OPNOTSUPP,
             Error::TimedOut => Errno::TIMEDOUT,
-            Error::Foreign => Errno::ACCESS,
+            Error::NoPermission | Error::Foreign => Errno::ACCESS,
             Error::Ended => Errno::SHUTDOWN,
             Error::Cancelled => Errno::CANCELED,
             Error::Interrupted => Errno::INTR,
@@ -119,36 +146,6 @@ impl From<Error> for io::Error {
         Errno::from(error).into()
     }
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Error::NoInterface => "no such interface",
-            Error::InterfaceDown => "the interface is down",
-            Error::NotFound => "no such session or window",
-            Error::Invalid => "invalid argument",
-            Error::NoSpace => "not enough space",
-            Error::Quota => "too many sessions",
-            Error::NoMemory => "out of memory",
-            Error::UidTaken => "the unique identifier is in use",
-            Error::NoPartner => "no window of the peer fits",
-            Error::NotPaired => "the session is not paired",
-            Error::PartnerGone => "the partner has closed",
-            Error::NoWindow => "the session has no such window",
-            Error::NotPermitted => "physical addresses need CAP_SYS_RAWIO",
-            Error::NotSupported => "not supported by the hardware",
-            Error::TimedOut => "timed out",
-            Error::Foreign => "access denied: the context belongs to another process",
-            Error::Ended => "the context has ended",
-            Error::Cancelled => "the wait was cancelled",
-            Error::Interrupted => "a signal has ended the wait",
-            Error::TooLong { len } => return write!(f, "a message of {len} bytes has no room"),
-            Error::System(errno) => return errno.fmt(f),
-        })
-    }
-}
-
-impl error::Error for Error {}
 
 #[cfg(test)]
 mod tests {

@@ -17,6 +17,9 @@
 //! them ([`Events`]), for `epoll` or any asynchronous runtime. Who wants callbacks has a
 //! [`Reactor`], and [`Waits`] for objects that have both.
 //!
+//! What fails is told to the crate `tracing`; with `MP_LOG=debug` in the environment it is
+//! printed to standard error.
+//!
 //! A context belongs to the process that opened it. A forked child finds all its calls refused
 //! ([`Error::Foreign`]) and its windows not mapped; it opens its own.
 //!
@@ -103,6 +106,7 @@ pub use rustix::io::Errno;
 pub use vm_memory;
 
 use std::{path::Path, sync::Arc};
+use tracing::{debug, error};
 
 /// A context of the fabric. Copies share it; it ends with the last of them and of the sessions.
 #[derive(Debug)]
@@ -122,8 +126,8 @@ impl Fabric {
     /// Opens the device at its usual place.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if the kernel module is not loaded, [`Error::Foreign`] if the user may
-    /// not open the file, and other errors of `open()`.
+    /// [`Error::NotLoaded`]: the kernel module is not loaded. [`Error::NoPermission`]: the user may
+    /// not open the file. Other errors of `open()`.
     pub fn open() -> Result<Self> {
         Self::open_at(Path::new(&device::path()))
     }
@@ -133,7 +137,15 @@ impl Fabric {
     /// # Errors
     /// As [`open()`](Self::open).
     pub fn open_at(path: &Path) -> Result<Self> {
-        Ok(Self::with_device(CharDevice::open(path)?))
+        mp_log::init();
+        let opened = CharDevice::open(path).map_err(|errno| match errno {
+            Errno::NOENT | Errno::NXIO | Errno::NODEV => Error::NotLoaded,
+            Errno::ACCESS | Errno::PERM => Error::NoPermission,
+            other => other.into(),
+        });
+        let device = opened.inspect_err(|error| error!("{}: {error}", path.display()))?;
+        debug!("{}: opened", path.display());
+        Ok(Self::with_device(device))
     }
 }
 

@@ -23,6 +23,7 @@ use std::{
     },
     thread::{JoinHandle, ThreadId},
 };
+use tracing::{error, warn};
 
 /// What a callback wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,7 +245,7 @@ impl Shared {
             ];
             match until.poll(&mut fds) {
                 Ok(_) | Err(Error::Interrupted) => {}
-                Err(_) => return,
+                Err(error) => return warn!("no more callbacks: {error}"),
             }
             if !fds[1].revents().is_empty() {
                 self.wake.read();
@@ -258,7 +259,7 @@ impl Shared {
                 match events.read() {
                     Ok(read) => self.add(&mut ready, read.iter().map(|event| event.cookie)),
                     // The context has ended.
-                    Err(_) => return,
+                    Err(error) => return warn!("no more callbacks: {error}"),
                 }
             }
             if let Some(handler) = ready.pop_front() {
@@ -303,7 +304,10 @@ impl Handler {
             next
         });
         // What it has left in the middle nobody sees: it does not run again.
-        let next = catch_unwind(run).unwrap_or(Next::End);
+        let next = catch_unwind(run).unwrap_or_else(|_| {
+            error!("a callback has panicked, and does not run again");
+            Next::End
+        });
         let mut state = lock(&self.state);
         state.running = false;
         state.ended |= next == Next::End;

@@ -13,8 +13,12 @@ use mp_fabric::CharDevice;
 use pximc::{Error, Library, PhysicalRange, Sizes};
 use std::ffi::c_void;
 
-static PROCESSES: PerProcess<Process<CharDevice>> =
-    PerProcess::new(&|_| Process::new(&Library::open));
+static PROCESSES: PerProcess<Process<CharDevice>> = PerProcess::new(&|_| {
+    Process::new(&|| {
+        // Why there is none has been told.
+        Library::open().map_err(|_| Error::InvalidInterface)
+    })
+});
 
 /// Runs a function for the process that calls. A panic is a defect of this library, which the
 /// specification has no status for: the caller is told that a resource is missing.

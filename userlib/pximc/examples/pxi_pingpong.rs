@@ -132,11 +132,18 @@ impl Client {
 /// Why nothing was measured.
 #[derive(Debug, PartialEq, Eq)]
 enum Failure {
+    Unopened(mp_fabric::Error),
     Pximc(Error),
     NoInterface,
     NoWindow,
     Gone,
     Memory,
+}
+
+impl From<mp_fabric::Error> for Failure {
+    fn from(error: mp_fabric::Error) -> Self {
+        Failure::Unopened(error)
+    }
 }
 
 impl From<Error> for Failure {
@@ -154,6 +161,7 @@ impl From<VolatileMemoryError> for Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Failure::Unopened(error) => error.fmt(f),
             Failure::Pximc(error) => error.fmt(f),
             Failure::NoInterface => f.write_str("no interface is up"),
             Failure::NoWindow => f.write_str("the partner has too small a window"),

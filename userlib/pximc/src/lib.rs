@@ -21,7 +21,7 @@
 //! use pximc::{Library, Sizes};
 //! use vm_memory::Bytes;
 //!
-//! # fn main() -> pximc::Result<()> {
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let library = Library::open()?;
 //! let interface = library.interfaces().remove(0);
 //! let sizes = Sizes { max_remote: 0x1000, min_remote: 0x400, ..Sizes::default() };
@@ -66,10 +66,10 @@ impl Library {
     /// Opens the fabric's device, as the environment wants it.
     ///
     /// # Errors
-    /// [`Error::InvalidInterface`]: the kernel module is not loaded, or the user may not open the
-    /// device; there is no interface then.
-    pub fn open() -> Result<Self> {
-        let fabric = Fabric::open().map_err(|_| Error::InvalidInterface)?;
+    /// [`mp_fabric::Error::NotLoaded`]: the kernel module is not loaded.
+    /// [`mp_fabric::Error::NoPermission`]: the user may not open the device. Others of `open()`.
+    pub fn open() -> mp_fabric::Result<Self> {
+        let fabric = Fabric::open()?;
         let loopback = env::var_os(LOOPBACK_VARIABLE).is_some_and(|value| value == "1");
         Ok(Self::with_fabric(fabric, loopback))
     }
@@ -84,7 +84,10 @@ impl<D: Device> Library<D> {
     /// All interfaces that are there at this moment, whether up or down.
     pub fn interfaces(&self) -> Vec<Interface<D>> {
         // Without a list there is nothing that could be used.
-        let ids = self.fabric.interfaces().unwrap_or_default();
+        let ids = self.fabric.interfaces().unwrap_or_else(|error| {
+            tracing::error!("no list of interfaces: {error}");
+            Vec::new()
+        });
         ids.into_iter()
             .filter_map(|id| self.interface(id.0).ok())
             .collect()

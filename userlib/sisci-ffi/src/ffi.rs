@@ -18,7 +18,7 @@ use std::{
 };
 
 static PROCESSES: PerProcess<Process<CharDevice>> =
-    PerProcess::new(&|parent| Process::new(&Library::load, parent));
+    PerProcess::new(&|parent| Process::new(&|| Ok(Library::load()?), parent));
 
 /// Where the error goes.
 type Error = Out<sys::sci_error_t>;
@@ -32,7 +32,7 @@ fn caught<T>(function: impl FnOnce(&Process<CharDevice>) -> Result<T>) -> Result
 
 /// Writes an error, and `errno` if it is one of the system's.
 fn tell(error: Error, result: Result<()>) {
-    if let Err(sisci::Error::System(errno)) = result {
+    if let Some(errno) = result.err().and_then(sisci::Error::errno) {
         set_errno(errno.raw_os_error());
     }
     error.write(functions::code(result));

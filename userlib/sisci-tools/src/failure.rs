@@ -2,8 +2,8 @@
 
 //! Why a tool ends before its time: exit status 1, and 2 if the command line makes no sense.
 
-use sisci::Error;
-use std::{fmt, io, process::ExitCode};
+use sisci::{ConfigError, Error};
+use std::{io, process::ExitCode};
 
 /// Exit status for a command line that makes no sense.
 pub const USAGE: u8 = 2;
@@ -14,38 +14,26 @@ const FAILED: u8 = 1;
 pub type Outcome<T = ()> = Result<T, Failure>;
 
 /// Why a tool ends before its time.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Failure {
+    /// The configuration makes no sense.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// A function of the specification has failed.
+    #[error("{0}: {1} (0x{code:08X})", code = .1.code())]
     Call(&'static str, Error),
-    /// The other node has not done its part in time.
+    /// The other node has fallen silent.
+    #[error("the other node has fallen silent")]
     Silent,
     /// The other node has said or written something that makes no sense.
+    #[error("{0}")]
     Wrong(String),
     /// A node does not answer, which has been printed.
+    #[error("a node does not answer")]
     NoAnswer,
     /// There is no way to print.
-    Output(io::Error),
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Call(function, error) => {
-                write!(f, "{function}: {error} (0x{:08X})", error.code())
-            }
-            Failure::Silent => f.write_str("the other node has fallen silent"),
-            Failure::Wrong(what) => f.write_str(what),
-            Failure::NoAnswer => f.write_str("a node does not answer"),
-            Failure::Output(error) => error.fmt(f),
-        }
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Failure::Output(error)
-    }
+    #[error(transparent)]
+    Output(#[from] io::Error),
 }
 
 impl Failure {

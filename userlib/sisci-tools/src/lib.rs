@@ -30,7 +30,7 @@ pub mod shmem;
 pub mod side;
 
 use clap::Parser;
-use failure::{Called, Outcome, USAGE};
+use failure::{Failure, Outcome, USAGE};
 use mp_fabric::Device;
 use output::Output;
 use sisci::Library;
@@ -63,7 +63,7 @@ pub fn start<T: Tool>() -> ExitCode {
     };
     let mut stdout = io::stdout();
     let mut out = Output::new(tool.json(), &mut stdout);
-    let library = Library::load().called("SCIInitialize");
+    let library = Library::load().map_err(Failure::from);
     match library.and_then(|library| tool.run(&library, &mut out)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),

@@ -3,9 +3,13 @@
 //! The configuration, which tells nodes and adapters by numbers: the format of `sisci.conf(5)`.
 //! Whether a host of the file is reachable is not known here.
 
-use crate::ADAPTERS;
-use mp_fabric::{Interface, PciFunction};
-use std::{env, fs, io, path::Path};
+use crate::{Error, ADAPTERS};
+use mp_fabric::{Errno, Interface, PciFunction};
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+};
+use tracing::info;
 
 /// Where the configuration is, unless the environment says otherwise.
 pub const CONFIG_PATH: &str = "/etc/sisci.conf";
@@ -40,7 +44,8 @@ pub struct Config {
 }
 
 /// A line that makes no sense.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {what}")]
 pub struct Mistake {
     /// Its number, from 1.
     pub line: usize,
@@ -48,24 +53,42 @@ pub struct Mistake {
     pub what: &'static str,
 }
 
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {why}", path.display())]
+pub struct ConfigError {
+    path: PathBuf,
+    why: io::Error,
+}
+
+impl From<ConfigError> for Error {
+    fn from(error: ConfigError) -> Self {
+        let errno = error.why.raw_os_error().map(Errno::from_raw_os_error);
+        Error::System(errno.unwrap_or(Errno::INVAL))
+    }
+}
+
 impl Config {
     /// Reads the configuration of this host. Without a file there is this host alone.
     ///
     /// # Errors
-    /// Those of reading the file, if there is one; `InvalidData` if it has a mistake.
-    pub fn load() -> io::Result<Self> {
+    /// The file cannot be read, or has a mistake in a line.
+    pub fn load() -> Result<Self, ConfigError> {
         let named = env::var_os(CONFIG_VARIABLE);
         let path = named.as_ref().map_or(Path::new(CONFIG_PATH), Path::new);
-        match fs::read_to_string(path) {
-            Ok(text) => Self::parse(&text).map_err(|mistake| {
-                let Mistake { line, what } = mistake;
-                let message = format!("{}: line {line}: {what}", path.display());
-                io::Error::new(io::ErrorKind::InvalidData, message)
-            }),
+        let parsed = fs::read_to_string(path).and_then(|text| {
+            let invalid = |mistake| io::Error::new(io::ErrorKind::InvalidData, mistake);
+            Self::parse(&text).map_err(invalid)
+        });
+        match parsed {
             Err(error) if error.kind() == io::ErrorKind::NotFound && named.is_none() => {
+                info!("no {CONFIG_PATH}: this host is alone, as node {DEFAULT_NODE}");
                 Ok(Self::default())
             }
-            Err(error) => Err(error),
+            other => other.map_err(|why| {
+                let path = path.into();
+                ConfigError { path, why }
+            }),
         }
     }
 

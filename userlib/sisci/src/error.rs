@@ -5,7 +5,7 @@
 
 use mp_c_abi::{Full, NoObject, Null};
 use rustix::io::Errno;
-use std::{error, ffi::CStr, fmt};
+use std::ffi::CStr;
 
 /// Result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -13,15 +13,20 @@ pub type Result<T> = std::result::Result<T, Error>;
 macro_rules! errors {
     ($($variant:ident $name:literal $code:literal $text:literal;)*) => {
         /// Why a call did not do what it should.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
         pub enum Error {
-            $(#[doc = $text] $variant,)*
+            $(#[doc = $text] #[error($text)] $variant,)*
+            /// The fabric cannot be opened.
+            #[error("{0}")]
+            Unopened(mp_fabric::Error),
             /// A message has no room, and stays.
+            #[error("there is no room for a message of {len} bytes")]
             TooLong {
                 /// Its length in bytes.
                 len: usize,
             },
             /// The operating system has refused; the error tells why.
+            #[error("{0}")]
             System(Errno),
         }
 
@@ -34,7 +39,7 @@ macro_rules! errors {
                 match self {
                     $(Error::$variant => $code,)*
                     Error::TooLong { .. } => Error::OutOfRange.code(),
-                    Error::System(_) => SYSTEM,
+                    Error::Unopened(_) | Error::System(_) => SYSTEM,
                 }
             }
 
@@ -43,7 +48,16 @@ macro_rules! errors {
                 match self {
                     $(Error::$variant => $name,)*
                     Error::TooLong { .. } => Error::OutOfRange.name(),
-                    Error::System(_) => "SCI_ERR_SYSTEM",
+                    Error::Unopened(_) | Error::System(_) => "SCI_ERR_SYSTEM",
+                }
+            }
+
+            /// What `errno` tells of it.
+            pub fn errno(self) -> Option<Errno> {
+                match self {
+                    Error::System(errno) => Some(errno),
+                    Error::Unopened(error) => Some(error.into()),
+                    _ => None,
                 }
             }
 
@@ -51,7 +65,7 @@ macro_rules! errors {
                 match self {
                     $(Error::$variant => c_text(concat!($text, "\0")),)*
                     Error::TooLong { .. } => Error::OutOfRange.text(),
-                    Error::System(_) => c"system error, see errno",
+                    Error::Unopened(_) | Error::System(_) => c"system error, see errno",
                 }
             }
         }
@@ -172,17 +186,6 @@ impl From<Full> for Error {
         Error::ApiNoSpace
     }
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::System(errno) => errno.fmt(f),
-            other => f.write_str(&other.text().to_string_lossy()),
-        }
-    }
-}
-
-impl error::Error for Error {}
 
 #[cfg(test)]
 mod tests {

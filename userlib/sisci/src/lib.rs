@@ -26,7 +26,7 @@
 //! ```no_run
 //! use sisci::{Library, MapFlags, NewSegment};
 //!
-//! # fn main() -> sisci::Result<()> {
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let library = Library::load()?;
 //! let desc = library.open()?;
 //! let segment = desc.create_segment(NewSegment { id: 4711, ..NewSegment::of(8192) })?;
@@ -51,7 +51,7 @@ mod segment;
 mod sequence;
 mod users;
 
-pub use config::{Config, Mistake, Node, CONFIG_PATH, CONFIG_VARIABLE, DEFAULT_NODE};
+pub use config::{Config, ConfigError, Mistake, Node, CONFIG_PATH, CONFIG_VARIABLE, DEFAULT_NODE};
 use desc::Context;
 pub use desc::{Adapter, Desc};
 pub use dma::{DmaQueue, DmaSource, DmaState, Piece, VECTOR_MAX};
@@ -76,6 +76,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
+use tracing::error;
 
 /// Adapters are numbered from 0 to this.
 pub const ADAPTERS: u32 = 4;
@@ -130,12 +131,11 @@ impl Library {
     /// The library with the configuration of this host.
     ///
     /// # Errors
-    /// [`Error::System`]: the configuration cannot be read, or has a mistake (`EINVAL`).
-    pub fn load() -> Result<Self> {
-        let config = Config::load().map_err(|error| match error.raw_os_error() {
-            Some(errno) => Error::System(Errno::from_raw_os_error(errno)),
-            None => Error::System(Errno::INVAL),
-        })?;
+    /// The configuration cannot be read, or has a mistake; as an [`Error`] it is `EINVAL`, or the
+    /// system's.
+    pub fn load() -> std::result::Result<Self, ConfigError> {
+        mp_log::init();
+        let config = Config::load().inspect_err(|error| error!("{error}"))?;
         Ok(Library::new(config, Fabric::open))
     }
 }
@@ -156,18 +156,17 @@ impl<D: Device> Library<D> {
     /// Opens a virtual device.
     ///
     /// # Errors
-    /// [`Error::System`]: there is no driver (`ENODEV`), or the user may not open it (`EACCES`).
+    /// [`Error::Unopened`]: there is no driver, or the user may not open it.
     /// [`Error::InconsistentVersions`]: the driver is of another version.
     pub fn open(&self) -> Result<Desc<D>> {
         let mut slot = self.context();
         if let Some(context) = slot.upgrade() {
             return Ok(Desc::new(context));
         }
-        let fabric = (self.open)().map_err(|error| match error {
-            mp_fabric::Error::NotFound | mp_fabric::Error::NoWindow => Error::System(Errno::NODEV),
-            other => Error::System(Errno::from(other)),
-        })?;
-        if fabric.info()?.version != mp_fabric::sys::MP_FABRIC_VERSION {
+        let fabric = (self.open)().map_err(Error::Unopened)?;
+        let (version, own) = (fabric.info()?.version, mp_fabric::sys::MP_FABRIC_VERSION);
+        if version != own {
+            error!("the driver is of version {version}, and this library of {own}");
             return Err(Error::InconsistentVersions);
         }
         let context = Arc::new(Context::new(fabric, Arc::clone(&self.config)));

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! What a user is told when the library cannot be used. Each test runs itself again with another
+//! environment.
+
+use sisci::{Config, Error, Fabric, Library};
+use std::{
+    env, fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+/// Set in the process that a test starts.
+const INNER: &str = "DIAGNOSTICS_INNER";
+
+/// Runs a test of this file again, with variables.
+fn again(test: &str, variables: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]);
+    command.env_remove("MP_LOG").env(INNER, "1");
+    command.envs(variables.iter().copied()).output().unwrap()
+}
+
+fn is_inner() -> bool {
+    env::var_os(INNER).is_some()
+}
+
+fn told(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// A file of the configuration with a mistake in its third line.
+fn mistaken() -> String {
+    let path = env::temp_dir().join(format!("sisci-{}.conf", std::process::id()));
+    fs::write(&path, "# hosts\nnode 4 peer 0\nnode x peer 1\n").unwrap();
+    path.to_str().unwrap().into()
+}
+
+/// SI-INIT-2: a mistake in the configuration is told with file and line.
+#[test]
+fn a_mistake_in_the_configuration_is_told_with_file_and_line() {
+    if is_inner() {
+        let error = Library::load().map(|_| ()).unwrap_err();
+        println!("{error}");
+        assert_eq!(Error::from(error), Error::System(sisci::Errno::INVAL));
+        return;
+    }
+    let path = mistaken();
+    let expected = format!("{path}: line 3: no node id");
+    let run = |variables: &[(&str, &str)]| {
+        let mut all = vec![("SISCI_CONF", &*path)];
+        all.extend(variables);
+        again(
+            "a_mistake_in_the_configuration_is_told_with_file_and_line",
+            &all,
+        )
+    };
+    let quiet = run(&[]);
+    assert_eq!(told(&quiet), "");
+    assert!(String::from_utf8_lossy(&quiet.stdout).contains(&expected));
+    for level in ["error", "warn", "debug"] {
+        let told = told(&run(&[("MP_LOG", level)]));
+        assert!(told.contains("ERROR") && told.contains(&expected), "{told}");
+    }
+    assert_eq!(told(&run(&[("MP_LOG", "off")])), "");
+    let unknown = told(&run(&[("MP_LOG", "loud")]));
+    assert!(unknown.starts_with("MP_LOG=loud: "), "{unknown}");
+    fs::remove_file(path).unwrap();
+}
+
+/// What to do is told: which module to load, and which group the user has to be in.
+#[test]
+fn a_device_that_cannot_be_opened_is_told_with_what_would_help() {
+    if is_inner() {
+        let missing = Fabric::open_at(Path::new("/dev/mp_fabric-missing"));
+        assert_eq!(missing.unwrap_err(), mp_fabric::Error::NotLoaded);
+        return;
+    }
+    let test = "a_device_that_cannot_be_opened_is_told_with_what_would_help";
+    let told = told(&again(test, &[("MP_LOG", "error")]));
+    let help =
+        "/dev/mp_fabric-missing: there is no fabric on this host: load the module mp_func_user";
+    assert!(told.contains(help), "{told}");
+    let denied = mp_fabric::Error::NoPermission.to_string();
+    assert!(denied.contains("group mp"), "{denied}");
+}
+
+/// Without a file there is this host alone, which is no mistake.
+#[test]
+fn a_missing_configuration_is_not_told_as_an_error() {
+    if is_inner() {
+        assert_eq!(
+            Config::load().map_err(|error| error.to_string()),
+            Ok(Config::default())
+        );
+        return;
+    }
+    if Path::new(sisci::CONFIG_PATH).exists() {
+        return;
+    }
+    let output = again(
+        "a_missing_configuration_is_not_told_as_an_error",
+        &[("MP_LOG", "warn")],
+    );
+    assert_eq!(told(&output), "");
+}
