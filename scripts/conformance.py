@@ -11,11 +11,13 @@ For each `Documentation/conformance/SPEC.ids`, a list of rule ids, the ledger
 |---------|-----------------------------------------------------|--------------------------------|
 | hosts   | the effect is asserted on another guest, and the    | tests, one of them in          |
 |         | test fails when that guest is stopped               | tests/rig with several guests  |
-| unit    | shown on the development host or on the stand-in    | tests                          |
+| unit    | shown within one host: on the development host, on  | tests                          |
+|         | the stand-in, or in one guest                       |                                |
 | part    | shown in part                                       | tests, then `missing:` and     |
 |         |                                                     | what is missing                |
 | refused | the call answers that it is not there               | tests that show the answer     |
-| n/a     | cannot apply to any NTB fabric                      | the reason                     |
+| n/a     | cannot apply to a fabric of NTBs on Linux, or asks  | the reason                     |
+|         | something of programs only                          |                                |
 
 A test is named as `path::name` and has to be a test: a function `test_*` of
 pytest, a `#[test]` function of Rust, or a `KUNIT_CASE`. A test in Python and
@@ -40,8 +42,6 @@ from pathlib import Path
 LEDGERS = "Documentation/conformance"
 TRUST = "Documentation/trust.md"
 STATES = ("hosts", "unit", "part", "refused", "n/a")
-# Those of a ledger in which no row has one of the states above, but for n/a.
-FORMER_STATES = ("tested", "open")
 
 ID = re.compile(r"\b[A-Z]+(?:-[A-Z0-9]+)*-[0-9]+\b")
 ROW = re.compile(r"^\|\s*([A-Z]+(?:-[A-Z0-9]+)+)\s*\|\s*(\S+)\s*\|\s*(.*?)\s*\|$")
@@ -144,11 +144,6 @@ class Ledger:
         self.rows = [m.groups() for m in map(ROW.match, self.text.splitlines()) if m]
 
     @property
-    def is_former(self):
-        """Whether no row has been written by today's states yet."""
-        return not any(state in STATES[:-1] for _, state, _ in self.rows)
-
-    @property
     def counts(self):
         counted = Counter(state for _, state, _ in self.rows)
         return f"Rows: {', '.join(f'{state} {counted[state]}' for state in STATES)}."
@@ -163,25 +158,23 @@ class Ledger:
             if rule not in self.ids:
                 yield f"{rule}: not an id of {self.name}.ids"
             yield from self._row_errors(rule, state, rest)
-        if not self.is_former:
-            yield from self._claim_errors()
-            if COUNTS.findall(self.text) != [self.counts]:
-                yield f"the line that counts rows has to be: {self.counts}"
+        yield from self._claim_errors()
+        if COUNTS.findall(self.text) != [self.counts]:
+            yield f"the line that counts rows has to be: {self.counts}"
 
     def _row_errors(self, rule, state, rest):
-        states = (*FORMER_STATES, "n/a") if self.is_former else STATES
         proofs = PROOF.findall(rest)
-        if state not in states:
-            yield f"{rule}: state {state!r} is none of {', '.join(states)}"
-        elif state in ("n/a", "open"):
+        if state not in STATES:
+            yield f"{rule}: state {state!r} is none of {', '.join(STATES)}"
+        elif state == "n/a":
             if not rest:
-                yield f"{rule}: {state} without a reason"
+                yield f"{rule}: n/a without a reason"
         elif not proofs:
             yield f"{rule}: {state}, but no test is named"
         for path, name in proofs:
             if not self.checkout.is_test(path, name):
                 yield f"{rule}: {path}::{name} is no test"
-            elif not self.is_former and path.endswith(".py"):
+            elif path.endswith(".py"):
                 if rule not in self.checkout.python(path).rules(name):
                     yield f"{rule}: the docstring of {path}::{name} does not have the id"
         if state == "part" and not MISSING.search(rest):

@@ -117,7 +117,7 @@ def _stopped(item, limit):
     def fail(why):
         """What has failed already is given the time to end properly."""
         for guest in others:
-            guest.release()
+            guest.let_go()
         signal.setitimer(signal.ITIMER_REAL, _END)
         if sys.exc_info()[1] is None:
             raise OthersStopped(why)
@@ -133,7 +133,7 @@ def _stopped(item, limit):
         yield
     finally:
         for guest in others:
-            guest.release()
+            guest.let_go()
         signal.signal(signal.SIGALRM, handler)
         left = timer - (time.monotonic() - begin)
         signal.setitimer(signal.ITIMER_REAL, max(left, 0.1) if timer else 0)

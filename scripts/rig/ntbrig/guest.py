@@ -118,12 +118,12 @@ class Guest:
             self._run.signal(self._pid, signal.SIGCONT)
 
     def hold(self, asked):
-        """As `freeze`, and `thaw` has no effect until `release`. What would wait for an answer
+        """As `freeze`, and `thaw` has no effect until `let_go`. What would wait for an answer
         calls `asked(guest)` before."""
         self._asked = asked
         self.freeze()
 
-    def release(self):
+    def let_go(self):
         self._asked = None
         if self.is_running():
             self.thaw()
