@@ -2,11 +2,13 @@
 """The rules of SISCI whose effect is on another host: one program or more on each of two hosts or
 three, each test for what belongs together. What a rule says of both sides is asserted on both."""
 
+import re
 import struct
 import time
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
+import local
 import pytest
 import sisci
 from ntbrig import stack
@@ -1513,3 +1515,50 @@ def nodes_of(program, name):
     memory = program.allocate(PAGE)
     program.SCIGetNodeIdByAdapterName(f"text={name}", memory, 0)
     return struct.unpack("<4I", program.read(memory, 16))
+
+
+# --- the end of a bridge
+
+
+def test_a_bridge_that_fails_is_told_to_all_at_its_adapter(fabric):
+    """SI-EVT-8, SI-EVT-9, SI-RSM-5, SI-CONSEG-8: to each segment once, and nobody connects over
+    it any more; the other adapter goes on. The last test here: the bridge stays away."""
+    host = fabric.rp
+    places = host.run("ls /sys/bus/pci/drivers/ntb_hw_ivshmem | grep :").out.split()
+    configure(fabric, *(f"adapter {n} {place}" for n, place in enumerate(places)))
+    bus, device, function = (int(word, 16) for word in re.split("[:.]", places[1])[1:])
+    stack.load(host, modules=("mp_local_test",))
+    with ExitStack() as programs:
+        at, *others = (programs.enter_context(Program(guest)) for guest in fabric.hosts)
+        sisci.wait_until_reached(others[0], USER)
+        sisci.wait_until_reached(others[1], USER)
+        there = OWNER if reached(at, 1, OWNER) else THIRD
+        partner, bystander = others if there == OWNER else others[::-1]
+        at.adapter = 1
+        told, alone, apart, heard = (Callback() for _ in range(4))
+        at.segment(160, callback=told)
+        at.segment(161, callback=alone)
+        at.SCICreateSegment(at.sd, 162, PAGE, apart, SCI.FLAG_USE_CALLBACK)
+        partner.connect(USER, 160)
+        told.wait(1)
+        partner.segment(163)
+        connection = at.connect(there, 163, heard)
+        local.command(host, f"channel {bus} {device << 3 | function} 3")
+        for callback in (told, heard):
+            until(lambda: "LOST" in callback.reasons())
+        # The link goes down before or after.
+        down = (SCI.CB_NOT_OPERATIONAL, error_number("NO_LINK_ACCESS"))
+        fatal = (SCI.CB_FATAL, error_number("SYSTEM"))
+        lost = (SCI.CB_LOST, error_number("NOT_CONNECTED"))
+        assert [call for call in heard.calls() if call != down] == [fatal, lost]
+        reasons = [reason for reason in told.reasons() if reason != "NOT_OPERATIONAL"]
+        assert reasons == ["CONNECT", "FATAL", "LOST"]
+        assert (alone.reasons(), apart.calls()) == (["FATAL"], [])
+        with fails("NOT_CONNECTED"):
+            at.map_remote(connection)
+        with fails("NO_LINK_ACCESS"):
+            at.connect(there, 163)
+        at.adapter = 0
+        at.segment(164)
+        bystander.map_remote(bystander.connect(USER, 164))
+    stack.unload(host, modules=("mp_local_test",))
