@@ -1444,8 +1444,8 @@ def test_a_vector_is_copied_in_its_order(ends):
 
 
 def test_the_end_of_a_transfer_is_told_once(ends):
-    """SI-SDMA-5, SI-SDMA-10, SI-WDMA-3, SI-ABDMA-3, SI-DSM-1, SI-DSM-3, SI-RMDMA-1, SI-GEN-12,
-    SI-GEN-16: by a callback, good or bad; its segments stay until then."""
+    """SI-SDMA-5, SI-SDMA-10, SI-WDMA-3, SI-ABDMA-3, SI-DSM-1, SI-DSM-3, SI-RMDMA-1, SI-UNMAP-2,
+    SI-GEN-12, SI-GEN-16: by a callback, good or bad; its segments and the map stay until then."""
     owner, user = ends
     t = Transfers(ends, 150)
     user.SCIPrepareSegment(t.source, 0, 0)
@@ -1465,7 +1465,8 @@ def test_the_end_of_a_transfer_is_told_once(ends):
     t.remove()
     t.queue = user.queue()
     t.long(callback=failed)
-    user.SCIUnmapSegment(t.held.map, 0)
+    with fails("BUSY"):
+        user.SCIUnmapSegment(t.held.map, 0)
     with fails("BUSY"):
         user.SCIDisconnectSegment(t.held.connection, 0)
     owner.SCISetSegmentUnavailable(t.held.segment, 0, SCI.FLAG_FORCE_DISCONNECT)
@@ -1476,6 +1477,7 @@ def test_the_end_of_a_transfer_is_told_once(ends):
     assert (t.state(), t.wait(0)) == ("ERROR", "ERROR")
     owner.fill(t.held.local, t.size, 5)
     t.remove()
+    user.SCIUnmapSegment(t.held.map, 0)
     user.SCIDisconnectSegment(t.held.connection, 0)
     user.SCIRemoveSegment(t.source, 0)
     assert owner.check(t.held.local, t.size, 5) == INTACT
