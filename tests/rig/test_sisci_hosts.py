@@ -199,8 +199,8 @@ def test_memory_stays_until_its_last_user_is_gone(ends):
 
 @pytest.mark.parametrize("barrier", (False, True), ids=("check", "barrier"))
 def test_what_is_announced_has_arrived(ends, barrier):
-    """SI-SEQ-8, SI-SEQ-9, SI-CKSEQ-1, SI-CKSEQ-6, SI-STBAR-1: what was stored over one map is there before what is
-    stored over another one, after a check or a barrier."""
+    """SI-SEQ-8, SI-SEQ-9, SI-CKSEQ-1, SI-CKSEQ-6, SI-STBAR-1: what was stored over one map is
+    there before what is stored over another one, after a check or a barrier."""
     owner, user, node = ends
     _, data, _, mapped, remote = connected(ends, 106)
     _, flag, _, _, remote_flag = connected(ends, 107)

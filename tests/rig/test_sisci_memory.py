@@ -73,8 +73,8 @@ def copied(guest):
 
 @pytest.mark.parametrize("length", [PAGE, 2 * MIB])
 def test_memory_of_a_program_is_a_segment_for_others(ends, length):
-    """SI-REGMEM-1, SI-REGMEM-4, SI-REGMEM-6, SI-CRSEG-4, SI-SDMA-3, SI-PREP-3, SI-RMSEG-1: and is the
-    program's again when the segment is gone."""
+    """SI-REGMEM-1, SI-REGMEM-4, SI-REGMEM-6, SI-CRSEG-4, SI-SDMA-3, SI-PREP-3, SI-RMSEG-1: and it
+    is the program's again when the segment is gone."""
     owner, user, node = ends
     memory = owner.allocate_runs(length)
     owner.fill(memory, length, 1)

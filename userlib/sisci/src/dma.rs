@@ -300,7 +300,7 @@ impl<D: Device> DmaQueue<D> {
         pieces: &[Piece],
         callback: Option<Callback>,
     ) -> Result<()> {
-        let mut used = vec![remote.users().enter()?];
+        let mut used = vec![remote.users().enter()?, remote.transfers().enter()?];
         if let DmaSource::Segment(segment) = source {
             used.push(segment.users().enter()?);
         }

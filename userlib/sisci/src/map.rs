@@ -209,9 +209,15 @@ impl<D: Device> Map<D> {
     /// Unmaps it.
     ///
     /// # Errors
-    /// [`Error::Busy`]: a sequence uses it.
+    /// [`Error::Busy`]: a sequence uses it, or a transfer relies on it.
     pub fn unmap(&self) -> Result<()> {
+        if let Some(segment) = self.remote() {
+            segment.desc().settle_queues();
+        }
         self.0.users.release(|| {
+            if self.remote().is_some_and(RemoteSegment::needs_its_map) {
+                return Err(Error::Busy);
+            }
             self.0.unmap();
             Ok(())
         })

@@ -53,6 +53,8 @@ struct Inner<D: Device> {
     id: u32,
     adapter: u32,
     maps: AtomicUsize,
+    /// Those that copy to it, as long as there is a map.
+    transfers: Users,
     users: Users,
     waits: Waits,
 }
@@ -156,6 +158,7 @@ impl<D: Device> Desc<D> {
             id,
             adapter,
             maps: AtomicUsize::new(0),
+            transfers: Users::default(),
             users: Users::below(self.enter()?),
             waits: Waits::default(),
         })))
@@ -256,6 +259,15 @@ impl<D: Device> RemoteSegment<D> {
     /// How many maps there are.
     pub(crate) fn maps(&self) -> &AtomicUsize {
         &self.0.maps
+    }
+
+    pub(crate) fn transfers(&self) -> &Users {
+        &self.0.transfers
+    }
+
+    /// Whether one map is left, and a transfer relies on it (SI-UNMAP-2).
+    pub(crate) fn needs_its_map(&self) -> bool {
+        self.0.maps.load(Ordering::Acquire) == 1 && self.0.transfers.are_there()
     }
 
     /// Whether there are maps of it.

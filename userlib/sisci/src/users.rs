@@ -49,6 +49,11 @@ impl Users {
         Ok(User(self.clone()))
     }
 
+    /// Whether there are any.
+    pub(crate) fn are_there(&self) -> bool {
+        self.count().users > 0
+    }
+
     /// Releases the resource if the function succeeds. Nobody can begin to depend on it meanwhile.
     ///
     /// # Errors

@@ -346,15 +346,20 @@ fn a_callback_runs_once_for_each_transfer() {
     });
 }
 
-/// SI-SDMA-10, SI-GEN-12: segments of a transfer stay until its end.
+/// SI-SDMA-10, SI-UNMAP-2, SI-GEN-12: segments of a transfer stay until its end, as does the last
+/// map of the remote one.
 #[test]
 fn segments_in_a_transfer_are_busy() {
     let t = transfer();
+    let unmap = |map| functions::unmap_segment(&t.b, map, 0);
+    let (other, _) = map_remote(&t.b, t.remote, part(0, 8), 0).unwrap();
     t.world.hold_queues();
     t.start(piece(0, 0, 8), 0).unwrap();
-    functions::unmap_segment(&t.b, t.map, 0).unwrap();
+    assert_eq!(unmap(other), Ok(()));
+    assert_eq!(unmap(t.map), Err(Error::Busy));
     let disconnect = || functions::disconnect_segment(&t.b, t.remote, 0);
     assert_eq!(disconnect(), Err(Error::Busy));
     t.world.release_queues();
+    assert_eq!(unmap(t.map), Ok(()));
     assert_eq!(disconnect(), Ok(()));
 }
