@@ -4,8 +4,35 @@
 //! microseconds.
 
 use crate::failure::Outcome;
-use serde_json::{json, Value};
+use serde::Serialize;
 use std::{fmt, io::Write, time::Duration};
+
+/// Times of so many rounds, in microseconds.
+#[derive(Serialize)]
+struct Times<'a> {
+    name: &'a str,
+    bytes: usize,
+    rounds: u32,
+    min: f64,
+    median: f64,
+    p99: f64,
+}
+
+/// The rate of so many rounds.
+#[derive(Serialize)]
+struct Rate<'a> {
+    name: &'a str,
+    bytes: usize,
+    rounds: u32,
+    mb_s: f64,
+}
+
+/// Something that has happened.
+#[derive(Serialize)]
+struct Event<'a> {
+    event: &'a str,
+    node: u32,
+}
 
 /// Where results go.
 pub struct Output<'a> {
@@ -31,9 +58,12 @@ impl<'a> Output<'a> {
     ///
     /// # Errors
     /// Those of writing; so below.
-    pub fn line(&mut self, value: &Value, words: &str) -> Outcome {
+    pub fn line(&mut self, value: &impl Serialize, words: &str) -> Outcome {
         match self.json {
-            true => writeln!(self.to, "{value}")?,
+            true => {
+                let value = serde_json::to_string(value).map_err(std::io::Error::from)?;
+                writeln!(self.to, "{value}")?;
+            }
             false => writeln!(self.to, "{words}")?,
         }
         Ok(self.to.flush()?)
@@ -71,10 +101,14 @@ impl<'a> Output<'a> {
         let (Some(min), Some(median), Some(p99)) = (at(0), at(50), at(99)) else {
             return Ok(());
         };
-        let value = json!({
-            "name": name, "bytes": bytes, "rounds": rounds,
-            "min": min, "median": median, "p99": p99,
-        });
+        let value = Times {
+            name,
+            bytes,
+            rounds,
+            min,
+            median,
+            p99,
+        };
         let words =
             format!("{name:<12} {bytes:>10} {rounds:>10} {min:>13.3} {median:>13.3} {p99:>14.3}");
         self.line(&value, &words)
@@ -83,8 +117,13 @@ impl<'a> Output<'a> {
     /// Prints the rate at which so many rounds have taken a time.
     pub fn rate(&mut self, name: &str, bytes: usize, rounds: u32, time: Duration) -> Outcome {
         let rate = bytes as f64 * f64::from(rounds) / time.as_secs_f64() / 1e6;
-        let value = json!({ "name": name, "bytes": bytes, "rounds": rounds, "mb_s": rate });
         let words = format!("{name:<12} {bytes:>10} {rounds:>10} {rate:>13.3}");
+        let value = Rate {
+            name,
+            bytes,
+            rounds,
+            mb_s: rate,
+        };
         self.line(&value, &words)
     }
 
@@ -94,13 +133,14 @@ impl<'a> Output<'a> {
             0 => event.to_string(),
             node => format!("{event:<14} node {node}"),
         };
-        self.line(&json!({ "event": event, "node": node }), &words)
+        self.line(&Event { event, node }, &words)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{json, Value};
 
     fn printed(json: bool, print: impl FnOnce(&mut Output<'_>) -> Outcome) -> String {
         let mut bytes = Vec::new();

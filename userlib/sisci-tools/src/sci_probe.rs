@@ -10,7 +10,7 @@ use crate::{
 };
 use clap::Parser;
 use mp_fabric::Device;
-use serde_json::json;
+use serde::Serialize;
 use sisci::Library;
 use std::time::Instant;
 
@@ -26,6 +26,18 @@ pub struct Options {
     local: Local,
 }
 
+/// Whether a node answers.
+#[derive(Serialize)]
+struct Probe {
+    node: u32,
+    answers: bool,
+    /// Microseconds that it has taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
 impl Tool for Options {
     fn json(&self) -> bool {
         self.local.json
@@ -39,14 +51,25 @@ impl Tool for Options {
             match desc.probe(self.local.adapter, node) {
                 Ok(()) => {
                     let us = start.elapsed().as_secs_f64() * 1e6;
-                    let value = json!({ "node": node, "answers": true, "us": us });
+                    let value = Probe {
+                        node,
+                        answers: true,
+                        us: Some(us),
+                        error: None,
+                    };
                     out.line(&value, &format!("node {node:<5} answers after {us:.3} us"))?;
                 }
                 Err(error) => {
                     all = false;
                     let error = error.to_string();
-                    let value = json!({ "node": node, "answers": false, "error": error });
-                    out.line(&value, &format!("node {node:<5} {error}"))?;
+                    let words = format!("node {node:<5} {error}");
+                    let value = Probe {
+                        node,
+                        answers: false,
+                        us: None,
+                        error: Some(error),
+                    };
+                    out.line(&value, &words)?;
                 }
             }
         }

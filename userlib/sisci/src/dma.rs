@@ -15,12 +15,9 @@ use mp_fabric::{
     Waits,
 };
 use rustix::io::Errno;
-use std::{
-    fmt,
-    sync::{
-        atomic::{AtomicBool, Ordering},
-        Arc, Mutex, MutexGuard, PoisonError,
-    },
+use std::sync::{
+    atomic::{AtomicBool, Ordering},
+    Arc, Mutex, MutexGuard, PoisonError,
 };
 
 /// Most entries of a vector.
@@ -146,17 +143,7 @@ struct Transfer<D: Device> {
     used: Vec<User>,
 }
 
-impl<D: Device> Clone for DmaQueue<D> {
-    fn clone(&self) -> Self {
-        DmaQueue(Arc::clone(&self.0))
-    }
-}
-
-impl<D: Device> fmt::Debug for DmaQueue<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DmaQueue").finish_non_exhaustive()
-    }
-}
+crate::shared!(DmaQueue);
 
 impl<D: Device> Desc<D> {
     /// Makes a queue of an adapter, for vectors of so many entries.

@@ -12,7 +12,7 @@ use mp_fabric::{
     Offer, Removal, Triggers, Waits,
 };
 use rustix::io::Errno;
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 /// Most bytes of a message.
 pub const MESSAGE_MAX: usize = 4096;
@@ -176,23 +176,7 @@ struct Remote<D: Device> {
     users: Users,
 }
 
-macro_rules! shared {
-    ($($name:ident)*) => {$(
-        impl<D: Device> Clone for $name<D> {
-            fn clone(&self) -> Self {
-                $name(Arc::clone(&self.0))
-            }
-        }
-
-        impl<D: Device> fmt::Debug for $name<D> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.debug_struct(stringify!($name)).finish_non_exhaustive()
-            }
-        }
-    )*};
-}
-
-shared!(LocalInterrupt LocalDataInterrupt RemoteInterrupt RemoteDataInterrupt);
+crate::shared!(LocalInterrupt LocalDataInterrupt RemoteInterrupt RemoteDataInterrupt);
 
 impl<D: Device> Desc<D> {
     /// Makes an interrupt of an adapter.

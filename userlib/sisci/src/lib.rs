@@ -39,6 +39,24 @@
 //! # }
 //! ```
 
+/// Copies of an object are the same one.
+macro_rules! shared {
+    ($($name:ident)*) => {$(
+        impl<D: mp_fabric::Device> Clone for $name<D> {
+            fn clone(&self) -> Self {
+                $name(std::sync::Arc::clone(&self.0))
+            }
+        }
+
+        impl<D: mp_fabric::Device> std::fmt::Debug for $name<D> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($name)).finish_non_exhaustive()
+            }
+        }
+    )*};
+}
+use shared;
+
 mod config;
 mod desc;
 mod dma;

@@ -9,10 +9,7 @@
 
 use crate::{users::Users, Error, Map, Result};
 use mp_fabric::{flush_stores, CharDevice, ConnectionState, Device, StatusWord};
-use std::{
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How transfers have gone. The numbers are those of `sisci_types.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,17 +50,7 @@ struct Inner<D: Device> {
     users: Users,
 }
 
-impl<D: Device> Clone for Sequence<D> {
-    fn clone(&self) -> Self {
-        Sequence(Arc::clone(&self.0))
-    }
-}
-
-impl<D: Device> fmt::Debug for Sequence<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sequence").finish_non_exhaustive()
-    }
-}
+crate::shared!(Sequence);
 
 impl<D: Device> Map<D> {
     /// Makes a sequence; the map stays as long as there is one.
