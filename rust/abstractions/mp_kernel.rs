@@ -18,6 +18,7 @@
 //! * [`pci`]: what a function on a PCI bus is, and where.
 //! * [`random`]: the kernel's random numbers.
 //! * [`time`]: the monotonic clock as a number.
+//! * [`timer`]: timers with its resolution.
 //! * [`trace`]: tracepoints of links and frames.
 //! * [`worker`]: background work that ends with its owner.
 //! * [`barrier`]: barriers against devices and other hosts.
@@ -56,6 +57,7 @@ pub mod random;
 pub mod shared_pages;
 pub mod sync;
 pub mod time;
+pub mod timer;
 pub mod trace;
 pub mod uaccess;
 pub mod user_pages;
