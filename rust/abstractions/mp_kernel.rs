@@ -35,6 +35,8 @@
 
 use kernel::prelude::*;
 
+const NS_PER_US: u64 = 1000;
+
 pub mod barrier;
 pub mod chardev;
 pub mod contiguous;
@@ -70,7 +72,16 @@ struct Abstractions;
 
 impl kernel::Module for Abstractions {
     fn init(_module: &'static ThisModule) -> Result<Self> {
+        let delay = u64::from(param!(posted_us)) * NS_PER_US;
+        ntb::posted::set_delay(delay)?;
         Ok(Self)
+    }
+}
+
+impl Drop for Abstractions {
+    fn drop(&mut self) {
+        // Taking a delay away cannot fail.
+        let _ = ntb::posted::set_delay(0);
     }
 }
 
@@ -80,4 +91,10 @@ module! {
     authors: ["The pximc-ntb authors"],
     description: "Rust abstractions for NTB and network devices",
     license: "GPL",
+    params: {
+        posted_us: u32 {
+            default: 0,
+            description: "For tests: words and doorbells reach a peer so many microseconds late, in order; 0: at once",
+        },
+    },
 }
