@@ -13,6 +13,7 @@
 //! * [`upper`]: enters the peer of a live link into the message frame service.
 //! * [`channel`]: the data path of one epoch: rings, back-pressure.
 //! * [`channel_link`]: what the layer above sees of it, and the NAPI polls.
+//! * [`look`]: the second look at a queue that sleeps.
 //! * [`dma`]: large copies by a DMA engine, if there is one.
 //! * [`inward`]: its copies of received data.
 //! * [`kept`]: records that functions keep in the rings.
@@ -75,6 +76,8 @@ mod inward;
 mod kept;
 #[path = "pximc_ntb/local.rs"]
 mod local;
+#[path = "pximc_ntb/look.rs"]
+mod look;
 #[path = "pximc_ntb/mailbox.rs"]
 mod mailbox;
 #[path = "pximc_ntb/memory.rs"]
@@ -215,11 +218,13 @@ fn settings() -> Result<device::Settings> {
         channel::MAX_FRAME as u32,
     )?;
     let linger = ranged("linger_us", param!(linger_us), 0, 10_000)?;
+    let look = ranged("look_us", param!(look_us), 0, 10_000)?;
     Ok(device::Settings {
         memory: memory as usize * 1024,
         queues,
         dma_threshold: (ranged("dma", dma, 0, 1)? == 1).then_some(threshold),
         linger_ns: u64::from(linger) * NS_PER_US,
+        look_ns: u64::from(look) * NS_PER_US,
         config: Config {
             beat: u64::from(beat) * NS_PER_MS,
             timeout: u64::from(ranged("timeout_ms", timeout, 3 * beat, 60_000)?) * NS_PER_MS,
@@ -273,6 +278,10 @@ module! {
         linger_us: u32 {
             default: 1000,
             description: "longest time for which an idle processor watches a ring before it sleeps, in microseconds, up to 10000; 0: never",
+        },
+        look_us: u32 {
+            default: 50,
+            description: "time from going to sleep to a second look at the rings, in microseconds, up to 10000: longer than a write takes through the bridge and one back; 0: no second look",
         },
         heartbeat_ms: u32 {
             default: 50,

@@ -6,7 +6,7 @@
 #
 #   simulator   some seeds of rust/proto-sim
 #   loom        the model checker's tests
-#   proto       the crate's unit tests, or those of links, rings and pairing
+#   proto       the crate's unit tests, or those of links, rings, crossing and pairing
 #
 #   mutants.sh [PATCH...]
 #
@@ -33,7 +33,7 @@ detect() {
 		return
 		;;
 	loom) tests+=(--release --test loom) ;;
-	proto) tests+=(--lib --test link --test ring --test pairing) ;;
+	proto) tests+=(--lib --test link --test ring --test crossing --test pairing) ;;
 	*) die "unknown tests: $1" ;;
 	esac
 	cargo_here "${tests[@]}" --no-run || return

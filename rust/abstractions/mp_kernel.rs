@@ -18,6 +18,7 @@
 //! * [`pci`]: what a function on a PCI bus is, and where.
 //! * [`random`]: the kernel's random numbers.
 //! * [`time`]: the monotonic clock as a number.
+//! * [`timer`]: timers with its resolution.
 //! * [`trace`]: tracepoints of links and frames.
 //! * [`worker`]: background work that ends with its owner.
 //! * [`barrier`]: barriers against devices and other hosts.
@@ -33,6 +34,8 @@
 //! function of its own.
 
 use kernel::prelude::*;
+
+const NS_PER_US: u64 = 1000;
 
 pub mod barrier;
 pub mod chardev;
@@ -56,6 +59,7 @@ pub mod random;
 pub mod shared_pages;
 pub mod sync;
 pub mod time;
+pub mod timer;
 pub mod trace;
 pub mod uaccess;
 pub mod user_pages;
@@ -68,7 +72,16 @@ struct Abstractions;
 
 impl kernel::Module for Abstractions {
     fn init(_module: &'static ThisModule) -> Result<Self> {
+        let delay = u64::from(param!(posted_us)) * NS_PER_US;
+        ntb::posted::set_delay(delay)?;
         Ok(Self)
+    }
+}
+
+impl Drop for Abstractions {
+    fn drop(&mut self) {
+        // Taking a delay away cannot fail.
+        let _ = ntb::posted::set_delay(0);
     }
 }
 
@@ -78,4 +91,10 @@ module! {
     authors: ["The pximc-ntb authors"],
     description: "Rust abstractions for NTB and network devices",
     license: "GPL",
+    params: {
+        posted_us: u32 {
+            default: 0,
+            description: "For tests: words and doorbells reach a peer so many microseconds late, in order; 0: at once",
+        },
+    },
 }

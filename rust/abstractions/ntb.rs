@@ -33,6 +33,7 @@ pub mod coherent;
 pub mod device;
 pub mod events;
 pub mod inbound;
+pub(crate) mod posted;
 pub mod provider;
 pub mod range;
 pub mod window;

@@ -3,8 +3,8 @@
 //! The single-producer, single-consumer record ring, write-only across the bridge.
 //!
 //! The ring's bytes lie in the consumer's memory. Each side owns one index and writes it into the
-//! *other* side's memory, next to its wish for a doorbell, so that everything a side reads is
-//! local (design 4.5):
+//! *other* side's memory, next to its *event index*, which says when it wants a doorbell, so that
+//! everything a side reads is local (design 4.5):
 //!
 //! | word | written by | lies in the memory of | meaning |
 //! |---|---|---|---|
@@ -25,12 +25,18 @@
 //! are therefore never taken for a record.
 //!
 //! # Doorbells
-//! A side rings only when the index it published passed the other side's wish (design 4.7). Before
-//! it sleeps a side writes its wish, executes a full barrier and looks at the index again. Over
-//! coherent memory no wake-up can be lost that way (the loom model proves it). Over a real bridge
-//! writes are posted: the wish may still be under way while the other side publishes and the
-//! published index may still be under way at the second look, so a doorbell can be lost. The
-//! callers' slow safety poll covers that; it costs latency, never progress.
+//! A side rings when the index that it publishes has passed the other side's event index (design
+//! 4.7); [`Ringing`] says when exactly. Before it sleeps a side writes its event index,
+//! executes a full barrier and looks at the index again. Over coherent memory no wake-up can be
+//! lost that way (the loom model proves it). Over a real bridge writes are posted: the event index
+//! may still be under way while the other side publishes, and the published index may still be
+//! under way at the look, so that both cross and nobody rings.
+//!
+//! With [`Ringing::Level`] the next publication rings in such a case. What is left is the last
+//! publication before a silence. A side that has gone to sleep ([`Armed::Asleep`]) therefore looks
+//! once more after the time that a write takes there and back: whatever was published later than
+//! that has met the event index and rings. With [`Ringing::Edge`], callers' slow safety poll has to
+//! cover both.
 //!
 //! # Large frames
 //! A record is at most half of the ring ([`record_cap`]). [`Split`] cuts a frame into records and
@@ -72,6 +78,87 @@ pub const fn units_for(bytes: u32) -> u32 {
 #[inline]
 pub const fn passed(event: u32, new: u32, old: u32) -> bool {
     new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)
+}
+
+/// Half of the range of an index.
+const HALF: u32 = 1 << 31;
+
+/// Whether the index `event` lies behind `index`, by less than half of the range.
+#[inline]
+const fn is_behind(event: u32, index: u32) -> bool {
+    passed(event, index, index.wrapping_sub(HALF - 1))
+}
+
+/// When a side that publishes an index rings, and what it is told not to. Both ends of an epoch
+/// have the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ringing {
+    /// When this very publication passes the event index: version 1 of the wire format.
+    Edge,
+    /// When the event index lies behind what is published, by less than half of the range, and
+    /// was not rung for yet: version 2. An event index that comes late is met by the next
+    /// publication.
+    Level,
+}
+
+impl Ringing {
+    /// That of a wire version.
+    #[inline]
+    pub const fn of(version: u8) -> Self {
+        match version {
+            0 | 1 => Ringing::Edge,
+            _ => Ringing::Level,
+        }
+    }
+
+    /// An event index that asks for no doorbell, to a side that has published `index`.
+    #[inline]
+    const fn never(self, index: u32) -> u32 {
+        match self {
+            Ringing::Edge => index.wrapping_sub(1),
+            Ringing::Level => index.wrapping_add(HALF),
+        }
+    }
+}
+
+/// What a side that publishes knows of the other side's event index.
+#[derive(Debug)]
+struct Event {
+    ringing: Ringing,
+    /// The event index that the index has passed: a doorbell was rung for it.
+    rung: Option<u32>,
+}
+
+impl Event {
+    const fn new(ringing: Ringing) -> Self {
+        Event {
+            ringing,
+            rung: None,
+        }
+    }
+
+    /// Whether to ring for the event index `event` after a publication from `old` to `new`.
+    #[inline]
+    fn is_due(&mut self, event: u32, new: u32, old: u32) -> bool {
+        let behind = match self.ringing {
+            Ringing::Edge => passed(event, new, old),
+            Ringing::Level => is_behind(event, new),
+        };
+        let due = behind && self.rung != Some(event);
+        self.rung = behind.then_some(event);
+        due
+    }
+}
+
+/// What a side that wants to sleep is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Armed {
+    /// Do not sleep: what it would wait for is there.
+    Ready,
+    /// It sleeps from now on and has just written the event index: look once more a little later.
+    Asleep,
+    /// It sleeps; nothing was written.
+    StillAsleep,
 }
 
 /// Writes `index` under `tag` to a control word.
@@ -148,11 +235,11 @@ pub struct Place {
     pub size: u32,
     /// Units published.
     pub prod: usize,
-    /// The producer's wish for a doorbell.
+    /// The producer's event index.
     pub want_space: usize,
     /// Units given back.
     pub cons: usize,
-    /// The consumer's wish for a doorbell.
+    /// The consumer's event index.
     pub want_data: usize,
 }
 
@@ -363,6 +450,10 @@ pub struct Producer<const N: usize> {
     committed: u32,
     published: u32,
     cons: u32,
+    /// The consumer's event index.
+    event: Event,
+    /// The own event index, unless what it was for was there.
+    armed: Option<u32>,
     /// Whether the consumer has spoken in this epoch: from then on its word has its tag.
     heard: bool,
     held: InFlight<N>,
@@ -370,11 +461,11 @@ pub struct Producer<const N: usize> {
 
 impl<const N: usize> Producer<N> {
     /// A producer at the start of an epoch. `tx` marks the words this side writes, `rx` those of
-    /// the peer.
+    /// the peer; `ringing` is that of the epoch's version.
     ///
     /// # Errors
     /// See [`Place::check`].
-    pub fn new(place: Place, tx: Tag, rx: Tag) -> Result<Self, BadPlace> {
+    pub fn new(place: Place, tx: Tag, rx: Tag, ringing: Ringing) -> Result<Self, BadPlace> {
         place.check()?;
         Ok(Producer {
             place,
@@ -384,6 +475,8 @@ impl<const N: usize> Producer<N> {
             committed: 0,
             published: 0,
             cons: 0,
+            event: Event::new(ringing),
+            armed: None,
             heard: false,
             held: InFlight::new(),
         })
@@ -506,25 +599,39 @@ impl<const N: usize> Producer<N> {
         store_index(out, self.place.prod, self.tx, new)?;
         self.published = new;
         out.mb();
-        let wish = inb.load_u64(self.place.want_data)?;
+        let event = inb.load_u64(self.place.want_data)?;
         // A consumer that has not spoken in this epoch sleeps until its first doorbell.
-        Ok(match TaggedIndex::index_of(wish, self.rx) {
-            Some(event) => passed(event, new, old),
+        Ok(match TaggedIndex::index_of(event, self.rx) {
+            Some(event) => self.event.is_due(event, new, old),
             None => true,
         })
     }
 
-    /// Writes the published index again. A word that never arrived, or was destroyed before the
-    /// consumer has looked at it, would otherwise stay lost while the ring is full.
+    /// Writes the published index and the event index again. A word that never arrived, or was
+    /// destroyed before the consumer has looked at it, would otherwise stay lost while the ring
+    /// is full.
     ///
     /// # Errors
-    /// [`OutOfBounds`] when the control word lies outside its memory.
+    /// [`OutOfBounds`] when a control word lies outside its memory.
     pub fn repeat(&self, out: &(impl Outbound + ?Sized)) -> Result<(), OutOfBounds> {
+        if let Some(event) = self.armed {
+            repeat_index(out, self.place.want_space, self.tx, event)?;
+        }
         repeat_index(out, self.place.prod, self.tx, self.published)
     }
 
-    /// Asks for a doorbell once a record of `bytes` fits; `true` when it already does. Publish
-    /// first: what is not published will not be given back.
+    /// Whether the consumer has given back what [`Self::arm_space`] has last asked for in vain.
+    /// The index is not taken over.
+    #[inline]
+    pub fn is_overdue(&self, inb: &(impl Inbound + ?Sized)) -> bool {
+        let word = inb.load_u64(self.place.cons).unwrap_or(0);
+        let cons = TaggedIndex::index_of(word, self.rx);
+        let mut both = self.armed.iter().zip(cons);
+        both.any(|(&event, cons)| is_behind(event, cons))
+    }
+
+    /// Asks for a doorbell once a record of `bytes` fits, unless it already does. Publish first:
+    /// what is not published will not be given back.
     ///
     /// # Errors
     /// [`Corrupt`] when the consumer's index is impossible.
@@ -534,17 +641,28 @@ impl<const N: usize> Producer<N> {
         out: &(impl Outbound + ?Sized),
         inb: &(impl Inbound + ?Sized),
         bytes: u32,
-    ) -> Result<bool, Corrupt> {
+    ) -> Result<Armed, Corrupt> {
         let total = self.place.units();
         let units = units_for(bytes).min(total);
         if self.refresh(inb)? >= units {
-            return Ok(true);
+            self.armed = None;
+            return Ok(Armed::Ready);
         }
         let missing = units - self.free_units();
-        let target = self.cons.wrapping_add(missing.min(self.unread_units()));
-        store_index(out, self.place.want_space, self.tx, target.wrapping_sub(1))?;
+        let awaited = missing.min(self.unread_units());
+        let event = self.cons.wrapping_add(awaited).wrapping_sub(1);
+        // The consumer has nothing to give back, or knows already.
+        if awaited == 0 || self.armed == Some(event) {
+            return Ok(Armed::StillAsleep);
+        }
+        store_index(out, self.place.want_space, self.tx, event)?;
+        self.armed = Some(event);
         out.mb();
-        Ok(self.refresh(inb)? >= units)
+        if self.refresh(inb)? >= units {
+            self.armed = None;
+            return Ok(Armed::Ready);
+        }
+        Ok(Armed::Asleep)
     }
 }
 
@@ -595,8 +713,10 @@ pub struct Consumer<const N: usize> {
     head: u32,
     released: u32,
     published: u32,
-    /// The index from which on the producer has been asked to ring.
-    armed: Option<u32>,
+    /// The producer's event index.
+    event: Event,
+    /// The own event index, once there is one.
+    want: Option<u32>,
     /// Whether the producer has spoken in this epoch: from then on its word has its tag.
     heard: bool,
     held: InFlight<N>,
@@ -604,11 +724,11 @@ pub struct Consumer<const N: usize> {
 
 impl<const N: usize> Consumer<N> {
     /// A consumer at the start of an epoch. `tx` marks the words this side writes, `rx` those of
-    /// the peer.
+    /// the peer; `ringing` is that of the epoch's version.
     ///
     /// # Errors
     /// See [`Place::check`].
-    pub fn new(place: Place, tx: Tag, rx: Tag) -> Result<Self, BadPlace> {
+    pub fn new(place: Place, tx: Tag, rx: Tag, ringing: Ringing) -> Result<Self, BadPlace> {
         place.check()?;
         Ok(Consumer {
             place,
@@ -618,7 +738,8 @@ impl<const N: usize> Consumer<N> {
             head: 0,
             released: 0,
             published: 0,
-            armed: None,
+            event: Event::new(ringing),
+            want: None,
             heard: false,
             held: InFlight::new(),
         })
@@ -764,21 +885,23 @@ impl<const N: usize> Consumer<N> {
         store_index(out, self.place.cons, self.tx, new)?;
         self.published = new;
         out.mb();
-        let wish = inb.load_u64(self.place.want_space)?;
+        let event = inb.load_u64(self.place.want_space)?;
         // A producer that has not spoken in this epoch never met a full ring.
-        Ok(match TaggedIndex::index_of(wish, self.rx) {
-            Some(event) => passed(event, new, old),
+        Ok(match TaggedIndex::index_of(event, self.rx) {
+            Some(event) => self.event.is_due(event, new, old),
             None => false,
         })
     }
 
-    /// Writes the published index again, for the same reason as [`Producer::repeat`], and has the
-    /// next [`Self::arm_data`] write its wish again.
+    /// Writes the published index and the event index again, for the same reason as
+    /// [`Producer::repeat`].
     ///
     /// # Errors
-    /// [`OutOfBounds`] when the control word lies outside its memory.
-    pub fn repeat(&mut self, out: &(impl Outbound + ?Sized)) -> Result<(), OutOfBounds> {
-        self.armed = None;
+    /// [`OutOfBounds`] when a control word lies outside its memory.
+    pub fn repeat(&self, out: &(impl Outbound + ?Sized)) -> Result<(), OutOfBounds> {
+        if let Some(event) = self.want {
+            repeat_index(out, self.place.want_data, self.tx, event)?;
+        }
         repeat_index(out, self.place.cons, self.tx, self.published)
     }
 
@@ -789,25 +912,29 @@ impl<const N: usize> Consumer<N> {
         TaggedIndex::index_of(word, self.rx).is_some_and(|prod| prod != self.head)
     }
 
-    /// Takes the wish for a doorbell back until [`Self::arm_data`]: the caller polls. The producer
-    /// may ring nevertheless, once.
+    /// Whether this side sleeps, and the producer has published more. It is not taken over.
+    #[inline]
+    pub fn is_overdue(&self, inb: &(impl Inbound + ?Sized)) -> bool {
+        self.want == Some(self.head) && self.is_ready(inb)
+    }
+
+    /// Asks for no doorbell until [`Self::arm_data`]: the caller polls. The producer may ring
+    /// nevertheless, once.
     ///
     /// # Errors
     /// [`OutOfBounds`] when the control word lies outside its memory.
     #[inline]
     pub fn mute(&mut self, out: &(impl Outbound + ?Sized)) -> Result<(), OutOfBounds> {
-        self.armed = None;
-        // An index that the producer has passed already.
-        store_index(
-            out,
-            self.place.want_data,
-            self.tx,
-            self.prod.wrapping_sub(1),
-        )
+        let never = self.event.ringing.never(self.prod);
+        self.want = Some(never);
+        store_index(out, self.place.want_data, self.tx, never)?;
+        // Another processor may write the next one: this must not overtake it.
+        out.wmb();
+        Ok(())
     }
 
-    /// Asks for a doorbell with the next record; `true` when there is one already, so that the
-    /// caller goes on polling instead of sleeping.
+    /// Asks for a doorbell with the next record, unless there is one already: the caller goes on
+    /// polling then.
     ///
     /// # Errors
     /// [`Corrupt`] when the producer's index is impossible.
@@ -816,14 +943,21 @@ impl<const N: usize> Consumer<N> {
         &mut self,
         out: &(impl Outbound + ?Sized),
         inb: &(impl Inbound + ?Sized),
-    ) -> Result<bool, Corrupt> {
-        if self.armed != Some(self.prod) {
-            store_index(out, self.place.want_data, self.tx, self.prod)?;
-            self.armed = Some(self.prod);
-            out.mb();
-        }
+    ) -> Result<Armed, Corrupt> {
+        let armed = match self.want == Some(self.prod) {
+            true => Armed::StillAsleep,
+            false => {
+                store_index(out, self.place.want_data, self.tx, self.prod)?;
+                self.want = Some(self.prod);
+                out.mb();
+                Armed::Asleep
+            }
+        };
         self.refresh(inb)?;
-        Ok(self.head != self.prod)
+        Ok(match self.head != self.prod {
+            true => Armed::Ready,
+            false => armed,
+        })
     }
 }
 

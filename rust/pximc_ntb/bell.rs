@@ -70,7 +70,7 @@ impl Group {
     }
 }
 
-/// Rings one peer.
+/// The doorbells of one port: rings a peer, or tells what this host's own are.
 #[derive(Clone)]
 pub(crate) struct Bell {
     pub(crate) ntb: ARef<NtbDev>,
@@ -86,6 +86,12 @@ impl Bell {
     /// Has the peer look at the link state. Any context.
     pub(crate) fn ring_link(&self) {
         self.set(self.group.link_bit());
+    }
+
+    /// Whether this host, whose doorbells these are, has been asked to look at the rings of
+    /// `queue` and has not done so yet. Any context.
+    pub(crate) fn is_rung(&self, queue: u16) -> bool {
+        self.ntb.db_read() & self.group.queue_bit(queue) != 0
     }
 
     fn set(&self, bits: u64) {

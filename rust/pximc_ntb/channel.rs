@@ -20,6 +20,10 @@ use crate::{
         Keeper,
         RX_HELD, //
     },
+    look::{
+        self,
+        LookTimer, //
+    },
     memory::{
         LocalMemory,
         RemoteMemory, //
@@ -35,6 +39,7 @@ use kernel::{
             Full,
             Relaxed, //
         },
+        rcu,
         Arc, //
     },
     time::{
@@ -46,7 +51,10 @@ use mp_kernel::{
     error,
     net::napi::Napi,
     new_spinlock_bh,
-    sync::SpinLockBh,
+    sync::{
+        RcuArc,
+        SpinLockBh, //
+    },
     time::monotonic_ns as now, //
 };
 use mp_proto::{
@@ -60,6 +68,7 @@ use mp_proto::{
         Parts, //
     },
     ring::{
+        Armed,
         Chunk,
         Consumer,
         Corrupt,
@@ -68,6 +77,7 @@ use mp_proto::{
         Producer,
         Record,
         ReserveError,
+        Ringing,
         Slot,
         Split,
         UNIT, //
@@ -144,6 +154,12 @@ pub(crate) struct Counters {
     pub(crate) polls: Counter,
     /// Kept frames that were moved out of the ring.
     pub(crate) moved_out: Counter,
+    /// Sleeps that a second look has ended.
+    pub(crate) crossed_wakeups: Counter,
+    /// Sleeps that nothing but the heartbeat has ended.
+    pub(crate) late_wakeups: Counter,
+    /// Microseconds that both have lasted too long, at most.
+    pub(crate) lost_us: Counter,
 }
 
 /// A frame of which only some records fitted so far.
@@ -231,6 +247,8 @@ pub(crate) struct Channel {
     keeper: Arc<Keeper>,
     anchor: Arc<Anchor>,
     counters: Counters,
+    /// The second looks, by queue, while there are pollers. They refer to the channel.
+    looks: RcuArc<KVec<LookTimer>>,
 }
 
 /// The tags of an epoch: of the words this side writes and of those it reads.
@@ -242,11 +260,13 @@ pub(crate) struct Tags {
 
 impl Channel {
     /// Builds the channel of a new epoch. `ours` is the layout of the inbound
-    /// memory `inb`, `theirs` that of the peer's, seen through `out`.
+    /// memory `inb`, `theirs` that of the peer's, seen through `out`; `ringing` is
+    /// that of the version that both speak.
     ///
     /// # Errors
     ///
     /// `EPROTO` for a layout that does not work, `ENOMEM`.
+    #[allow(clippy::too_many_arguments)]
     pub(crate) fn new(
         inb: LocalMemory,
         out: RemoteMemory,
@@ -255,6 +275,7 @@ impl Channel {
         ours: &Layout,
         theirs: &Layout,
         tags: Tags,
+        ringing: Ringing,
     ) -> Result<Self> {
         let queues = ours.queues.min(theirs.queues);
         let mut rings = KVec::new();
@@ -266,7 +287,7 @@ impl Channel {
                 CONTROL_RING => None,
                 _ => engine.copies(queue_of(ring))?,
             };
-            rings.push(Ring::new(tx, rx, tags, copies)?, GFP_KERNEL)?;
+            rings.push(Ring::new(tx, rx, tags, ringing, copies)?, GFP_KERNEL)?;
         }
         let keeper = Arc::new(engine.keeper(&inb, rings.len())?, GFP_KERNEL)?;
         Ok(Self {
@@ -279,7 +300,72 @@ impl Channel {
             anchor: Anchor::new(keeper.clone())?,
             keeper,
             counters: Counters::default(),
+            looks: RcuArc::empty(),
         })
+    }
+
+    /// Sets the second looks, or takes them away: none of them runs any more when this
+    /// returns. Sleeps.
+    pub(crate) fn set_looks(&self, looks: Option<Arc<KVec<LookTimer>>>) {
+        drop(self.looks.replace(looks));
+    }
+
+    /// What becomes of ring `number` now that a doorbell has been asked for: `true` if its
+    /// side need not sleep. If it sleeps from now on, there is a second look.
+    #[inline]
+    fn follow(&self, number: u32, armed: Armed) -> bool {
+        if armed == Armed::Asleep {
+            let guard = rcu::read_lock();
+            let looks = self.looks.load(&guard);
+            if let Some(look) = looks
+                .as_ref()
+                .and_then(|l| l.get(usize::from(queue_of(number))))
+            {
+                look::asleep(look);
+            }
+        }
+        armed == Armed::Ready
+    }
+
+    /// A heartbeat: has all queues polled, those that are overdue after `grace` nanoseconds.
+    pub(crate) fn watch_sleep(&self, grace: u64) {
+        let guard = rcu::read_lock();
+        for look in self
+            .looks
+            .load(&guard)
+            .iter()
+            .flat_map(|looks| looks.iter())
+        {
+            look::heartbeat(look, grace);
+        }
+    }
+
+    /// Whether a side of a queue sleeps although the peer has done what it waits for.
+    pub(crate) fn is_overdue(&self, queue: u16) -> bool {
+        let is_overdue = |ring: &Pin<KBox<Ring>>| {
+            let half = ring.rx.lock();
+            let has_data = half.consumer.is_overdue(&self.inb) && !half.consumer.is_full();
+            drop(half);
+            let tx = ring.tx.lock();
+            let waits = tx.awaited || tx.partial.is_some();
+            has_data || waits && tx.producer.is_overdue(&self.inb)
+        };
+        let mut rings = (0..).zip(&self.rings);
+        self.is_open() && rings.any(|(number, ring)| queue_of(number) == queue && is_overdue(ring))
+    }
+
+    /// A side has slept for up to so many microseconds too long: until the heartbeat if `late`,
+    /// else until the second look.
+    pub(crate) fn count_overdue(&self, late: bool, us: u64) {
+        let Counters {
+            crossed_wakeups,
+            late_wakeups,
+            lost_us,
+            ..
+        } = &self.counters;
+        let wakeups = if late { late_wakeups } else { crossed_wakeups };
+        wakeups.add(1);
+        lost_us.add(us);
     }
 
     /// What other hosts are told of the peer: where its memory is for this host
@@ -914,7 +1000,7 @@ impl Channel {
         }
         match half.consumer.arm_data(&self.out, &self.inb) {
             // Who gives a record back has the ring polled.
-            Ok(more) => more && !half.consumer.is_full(),
+            Ok(armed) => self.follow(number, armed) && !half.consumer.is_full(),
             Err(cause) => {
                 self.fail(cause);
                 false
@@ -922,7 +1008,7 @@ impl Channel {
         }
     }
 
-    /// Takes the wish for a doorbell back.
+    /// Asks for no doorbell.
     pub(crate) fn mute(&self, number: u32) {
         let Some(ring) = self.rings.get(number as usize) else {
             return;
@@ -955,7 +1041,8 @@ impl Channel {
         let outstanding = tx.producer.units() - free;
         let target = free + outstanding.div_ceil(2);
         match tx.producer.arm_space(&self.out, &self.inb, target * UNIT) {
-            Ok(there) => {
+            Ok(armed) => {
+                let there = self.follow(number, armed);
                 // The peer is asked for what it knows of only.
                 let copying = tx.copies.as_ref().is_some_and(|c| !c.is_empty());
                 tx.rearm = !there && copying;
@@ -994,6 +1081,9 @@ impl Channel {
             c"cpu_fallbacks",
             c"moved_out",
             c"dma_received",
+            c"crossed_wakeups",
+            c"late_wakeups",
+            c"lost_us",
         ]
     }
 
@@ -1011,16 +1101,29 @@ impl Channel {
             6 => &dma.errors,
             7 => &dma.fallbacks,
             8 => &counters.moved_out,
-            _ => &dma.received,
+            9 => &dma.received,
+            10 => &counters.crossed_wakeups,
+            11 => &counters.late_wakeups,
+            _ => &counters.lost_us,
         };
         counter.get()
     }
 }
 
 impl Ring {
-    fn new(tx: Place, rx: Place, tags: Tags, copies: Option<Copies>) -> Result<Pin<KBox<Self>>> {
+    fn new(
+        tx: Place,
+        rx: Place,
+        tags: Tags,
+        ringing: Ringing,
+        copies: Option<Copies>,
+    ) -> Result<Pin<KBox<Self>>> {
+        let Tags {
+            tx: own,
+            rx: theirs,
+        } = tags;
         let tx = Tx {
-            producer: Producer::new(tx, tags.tx, tags.rx).map_err(|_| error::protocol())?,
+            producer: Producer::new(tx, own, theirs, ringing).map_err(|_| error::protocol())?,
             partial: None,
             sent: 0,
             reported: 0,
@@ -1029,7 +1132,7 @@ impl Ring {
             rearm: false,
         };
         let rx = Rx {
-            consumer: Consumer::new(rx, tags.tx, tags.rx).map_err(|_| error::protocol())?,
+            consumer: Consumer::new(rx, own, theirs, ringing).map_err(|_| error::protocol())?,
             assembly: Assembly::default(),
             kept: KVec::with_capacity(RX_HELD / 2, GFP_KERNEL)?,
         };

@@ -3,9 +3,13 @@
 //! A channel as the layer above sees it: a [`Link`] to send by, and NAPI polls
 //! that deliver.
 
-use crate::channel::{
-    Channel,
-    MAX_FRAME, //
+use crate::{
+    bell::Bell,
+    channel::{
+        Channel,
+        MAX_FRAME, //
+    },
+    look::Look, //
 };
 use kernel::{
     prelude::*,
@@ -105,6 +109,9 @@ pub(crate) struct Epoch {
     pub(crate) version: u8,
 }
 
+/// The part of a heartbeat interval for which a doorbell may be on its way.
+const GRACE_PART: u64 = 10;
+
 /// A channel with its pollers: what a peer is reached by.
 pub(crate) struct ChannelLink {
     channel: Arc<Channel>,
@@ -146,15 +153,26 @@ impl ChannelLink {
         self.memory.end();
     }
 
-    /// Adds the pollers and starts them.
+    /// Adds the pollers and starts them; `bell` is what wakes them. A queue of which a side has
+    /// gone to sleep is looked at once more after `look_ns` nanoseconds. Sleeps.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if it was called before, or an error of enabling NAPI.
-    pub(crate) fn start(&self, napis: KVec<Arc<Instance<Poller>>>) -> Result {
-        for napi in &napis {
+    /// `EBUSY` if it was called before, `ENOMEM`, or an error of enabling NAPI.
+    pub(crate) fn start(
+        &self,
+        napis: KVec<Arc<Instance<Poller>>>,
+        bell: &Bell,
+        look_ns: u64,
+    ) -> Result {
+        let mut looks = KVec::new();
+        for (queue, napi) in (0..).zip(&napis) {
+            let channel = self.channel.clone();
+            let look = Look::new(channel, napi.clone(), bell.clone(), queue, look_ns)?;
+            looks.push(look, GFP_KERNEL)?;
             napi.enable()?;
         }
+        self.channel.set_looks(Some(Arc::new(looks, GFP_KERNEL)?));
         if !self.napis.populate(napis) {
             return Err(EBUSY);
         }
@@ -164,14 +182,21 @@ impl ChannelLink {
 
     /// Stops the pollers for good. May sleep.
     pub(crate) fn stop(&self) {
+        self.channel.set_looks(None);
         for napi in self.napis.as_ref().into_iter().flatten() {
             napi.close();
         }
     }
 
-    /// Has every queue polled: the safety net under lost doorbells.
-    pub(crate) fn poll_all(&self) {
+    /// Has every queue polled.
+    fn poll_all(&self) {
         self.poll_where(|_| true);
+    }
+
+    /// A heartbeat, `interval` nanoseconds after the last one: the safety net under lost
+    /// doorbells.
+    pub(crate) fn heartbeat(&self, interval: u64) {
+        self.channel.watch_sleep(interval / GRACE_PART);
     }
 
     /// Has those queues polled that `wanted` chooses. Any context.

@@ -70,6 +70,8 @@ pub(crate) struct Settings {
     pub(crate) dma_threshold: Option<u32>,
     /// For how many nanoseconds, at most, an idle processor watches a ring.
     pub(crate) linger_ns: u64,
+    /// Nanoseconds from going to sleep to a second look at the rings; zero: none.
+    pub(crate) look_ns: u64,
     /// Times of the links.
     pub(crate) config: Config,
     /// Wire versions to speak.
@@ -193,6 +195,14 @@ impl Shared {
         Bell {
             ntb: self.ntb.clone(),
             group: self.group.of_port(self.peer_logical_port(pidx)),
+        }
+    }
+
+    /// The doorbells of this host.
+    pub(crate) fn own_bell(&self) -> Bell {
+        Bell {
+            ntb: self.ntb.clone(),
+            group: self.group,
         }
     }
 

@@ -76,6 +76,7 @@ use mp_proto::{
         FEATURE_OTHER_ROOT, //
     },
     memory::Inbound,
+    ring::Ringing,
     version::Terms,
     wire::PeerId, //
 };
@@ -428,6 +429,7 @@ impl PeerLink {
             &live.layout,
             &peer.layout,
             Tags { tx, rx },
+            Ringing::of(terms.version),
         )?;
         let channel = Arc::new(channel, GFP_KERNEL)?;
         let shared = &self.shared;
@@ -590,7 +592,7 @@ impl Work for PeerLink {
             // The safety net under lost writes and lost doorbells.
             active.link.channel().repeat_indices();
             active.link.channel().age_kept();
-            active.link.poll_all();
+            active.link.heartbeat(self.shared.settings().config.beat);
         }
         Some(next_look(live))
     }

@@ -194,7 +194,8 @@ impl Upper {
             };
             napis.push(host.add(Arc::new(poller, GFP_KERNEL)?)?, GFP_KERNEL)?;
         }
-        session.link.start(napis)
+        let look_ns = self.shared.settings().look_ns;
+        session.link.start(napis, &self.shared.own_bell(), look_ns)
     }
 }
 

@@ -62,7 +62,7 @@ impl Region {
 
     /// The address of an aligned `T` at `off`.
     #[inline(always)]
-    fn word<T>(&self, off: usize) -> Result<*mut T> {
+    pub(super) fn word<T>(&self, off: usize) -> Result<*mut T> {
         if off % size_of::<T>() != 0 {
             return Err(EINVAL);
         }

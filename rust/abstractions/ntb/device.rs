@@ -3,6 +3,7 @@
 //! An NTB device as its client sees it.
 
 use super::{
+    posted,
     InboundBuffer,
     PeerWindow, //
 };
@@ -471,6 +472,14 @@ impl NtbDev {
     /// What the device's driver reports.
     #[inline]
     pub fn peer_db_set(&self, bits: u64) -> Result {
+        if posted::ring(self, bits) {
+            return Ok(());
+        }
+        self.ring_now(bits)
+    }
+
+    /// See [`peer_db_set`](Self::peer_db_set).
+    pub(super) fn ring_now(&self, bits: u64) -> Result {
         // SAFETY: `self` is valid.
         to_result(unsafe { bindings::ntb_peer_db_set(self.as_raw(), bits) })
     }

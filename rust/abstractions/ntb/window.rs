@@ -5,12 +5,16 @@
 use super::{
     access::Region,
     device::AddressRange,
+    posted::Posted,
     NtbDev, //
 };
 use crate::barrier;
 use kernel::{
     prelude::*,
-    sync::aref::ARef, //
+    sync::{
+        aref::ARef,
+        Arc, //
+    }, //
 };
 use mp_bindings as bindings;
 
@@ -25,6 +29,8 @@ use mp_bindings as bindings;
 /// `map` is the whole of what `ntb_map_window()` has mapped.
 pub struct PeerWindow {
     map: Region,
+    /// What words take their time in, for tests.
+    posted: Option<Arc<Posted>>,
     phys: u64,
     dev: ARef<NtbDev>,
 }
@@ -46,6 +52,7 @@ impl PeerWindow {
         Ok(Self {
             // SAFETY: Mapped until the drop; `Region` is volatile throughout.
             map: unsafe { Region::new(base.cast(), len) },
+            posted: Posted::get(),
             phys: addr,
             dev: dev.into(),
         })
@@ -94,7 +101,15 @@ impl PeerWindow {
     /// `EINVAL` if `off` is unaligned or outside.
     #[inline]
     pub fn write_u64(&self, off: usize, val: u64) -> Result {
-        self.map.write_u64(off, val)
+        match &self.posted {
+            None => self.map.write_u64(off, val),
+            Some(posted) => {
+                let at = self.map.word(off)?;
+                // SAFETY: In the mapping, as `word` has checked; flushed before it is unmapped.
+                unsafe { posted.store(at, val) };
+                Ok(())
+            }
+        }
     }
 
     /// Stores a word in one piece.
@@ -116,6 +131,9 @@ impl PeerWindow {
 
 impl Drop for PeerWindow {
     fn drop(&mut self) {
+        if let Some(posted) = &self.posted {
+            posted.flush();
+        }
         // SAFETY: Mapped by `ntb_map_window()`, and nobody else can reach it any more.
         unsafe { bindings::ntb_unmap_window(self.map.base().cast()) };
     }

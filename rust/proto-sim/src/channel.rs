@@ -9,8 +9,8 @@ use std::rc::Rc;
 use mp_proto::layout::{Layout, CONTROL_RING};
 use mp_proto::memory::Outbound;
 use mp_proto::ring::{
-    Chunk, Consumer, Corrupt, NextError, Producer, Reassembly, Record, ReserveError, Slot, Split,
-    Step, UNIT,
+    Armed, Chunk, Consumer, Corrupt, NextError, Producer, Reassembly, Record, ReserveError,
+    Ringing, Slot, Split, Step, UNIT,
 };
 use mp_proto::wire::{BlockHdr, Envelope, Priority, Tag};
 
@@ -142,6 +142,8 @@ pub struct Channel {
     rings: Vec<(Tx, Rx)>,
     state: State,
     bells: Rc<RefCell<Vec<(usize, u16)>>>,
+    /// Queues of which a side has gone to sleep: they are to be looked at once more.
+    pub asleep: Vec<u16>,
     dice: Dice,
     keeps: u64,
 }
@@ -154,6 +156,8 @@ pub struct Parts {
     pub epochs: (u64, u64),
     /// The tags of what this host writes and of what it reads.
     pub tags: (Tag, Tag),
+    /// When doorbells are rung.
+    pub ringing: Ringing,
     /// This host's memory.
     pub near: Near,
     /// The peer's.
@@ -177,14 +181,14 @@ impl Channel {
             let (to, from) = (theirs.ring(ring), ours.ring(ring));
             let (to, from) = (to.expect("validated"), from.expect("planned"));
             let half = Tx {
-                producer: Producer::new(to, tx, rx).expect("validated"),
+                producer: Producer::new(to, tx, rx, parts.ringing).expect("validated"),
                 partial: None,
                 sent: 0,
                 reported: 0,
                 awaited: false,
             };
             let other = Rx {
-                consumer: Consumer::new(from, tx, rx).expect("planned"),
+                consumer: Consumer::new(from, tx, rx, parts.ringing).expect("planned"),
                 order: Reassembly::new(),
                 open: None,
                 kept: Vec::new(),
@@ -202,6 +206,7 @@ impl Channel {
             rings: (CONTROL_RING..=queues).map(ring).collect(),
             state: State::Open,
             bells: parts.bells,
+            asleep: Vec::new(),
             dice: parts.dice,
             keeps: parts.keeps,
         }
@@ -665,7 +670,7 @@ impl Channel {
         }
         let rx = &mut self.rings[number].1;
         match rx.consumer.arm_data(&self.far, &self.near) {
-            Ok(more) => more && !rx.consumer.is_full(),
+            Ok(armed) => self.note(number, armed) && !self.rings[number].1.consumer.is_full(),
             Err(cause) => {
                 self.fail(cause);
                 false
@@ -673,7 +678,28 @@ impl Channel {
         }
     }
 
-    /// Takes the wish for a doorbell back.
+    /// Notes the queue of a side that goes to sleep; whether it need not sleep.
+    fn note(&mut self, number: usize, armed: Armed) -> bool {
+        if armed == Armed::Asleep {
+            self.asleep.push(queue_of(number));
+        }
+        armed == Armed::Ready
+    }
+
+    /// Whether a side of a queue sleeps although the peer has done what it waits for. Nothing
+    /// arrives meanwhile.
+    pub fn is_overdue(&self, queue: u16) -> bool {
+        let near = self.near.still();
+        let ring = |number: usize| {
+            let (tx, rx) = &self.rings[number];
+            let has_data = rx.consumer.is_overdue(&near) && !rx.consumer.is_full();
+            let waits = tx.awaited || tx.partial.is_some();
+            has_data || waits && tx.producer.is_overdue(&near)
+        };
+        self.is_open() && rings(queue).any(ring)
+    }
+
+    /// Asks for no doorbell.
     pub fn mute(&mut self, number: usize) {
         if number < self.rings.len() && self.is_open() {
             let rx = &mut self.rings[number].1;
@@ -698,7 +724,7 @@ impl Channel {
         let outstanding = tx.producer.units() - free;
         let target = free + outstanding.div_ceil(2);
         match tx.producer.arm_space(&self.far, &self.near, target * UNIT) {
-            Ok(there) => there,
+            Ok(armed) => self.note(number, armed),
             Err(cause) => {
                 self.fail(cause);
                 true
@@ -724,6 +750,15 @@ impl Channel {
             }
         }
         None
+    }
+}
+
+/// The rings of a data queue; the control ring goes with queue 0.
+pub fn rings(queue: u16) -> std::ops::RangeInclusive<usize> {
+    let data = usize::from(queue) + 1;
+    match queue {
+        0 => 0..=data,
+        _ => data..=data,
     }
 }
 

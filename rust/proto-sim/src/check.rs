@@ -46,6 +46,10 @@ pub struct Totals {
     pub moved_out: u64,
     /// Words that processes have found in their windows.
     pub words: u64,
+    /// Sleeps that ended with something that had been there for a while, in runs without faults.
+    pub sleeps: u64,
+    /// The nanoseconds for which it had been there, altogether.
+    pub slept: u64,
     /// Virtual nanoseconds.
     pub time: u64,
     /// Steps of the scheduler.
@@ -67,6 +71,8 @@ impl Totals {
             resets,
             moved_out,
             words,
+            sleeps,
+            slept,
             time,
             steps,
         } = other;
@@ -81,6 +87,8 @@ impl Totals {
         self.resets += resets;
         self.moved_out += moved_out;
         self.words += words;
+        self.sleeps += sleeps;
+        self.slept += slept;
         self.time += time;
         self.steps += steps;
     }
@@ -101,6 +109,8 @@ pub struct Check {
     pub lying: bool,
     /// All epochs that began in the time of lies have been ended.
     pub reset: bool,
+    /// For how long a side may sleep although there is something for it; `None`: for any time.
+    pub longest: Option<u64>,
 }
 
 /// Byte `at` of the data of a frame.
@@ -126,6 +136,14 @@ impl Check {
         let known = self.named.contains(&(peer, own));
         assert!(known || self.lying, "up before the peer knows of the epoch");
         self.totals.ups += 1;
+    }
+
+    /// A side has slept for so many nanoseconds although there was something for it.
+    pub fn slept(&mut self, ns: u64) {
+        let Some(longest) = self.longest else { return };
+        self.totals.sleeps += 1;
+        self.totals.slept += ns;
+        assert!(ns <= longest, "asleep for {ns} ns with something to do");
     }
 
     /// A stream begins.

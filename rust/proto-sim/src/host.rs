@@ -28,7 +28,7 @@ pub const MAX_PEERS: usize = 64;
 pub type AnyHerald = Herald<MAX_PEERS>;
 
 /// Entities of one port.
-const STRIDE: usize = 8;
+const STRIDE: usize = 9;
 /// Number of entities of a host.
 pub const ENTITIES: usize = crate::plan::MAX_HOSTS * STRIDE + 4;
 
@@ -45,6 +45,8 @@ pub enum Entity {
     Napi(usize, u16),
     /// The thread that watches a queue.
     Linger(usize, u16),
+    /// The timer of a queue of which a side sleeps.
+    Look(usize, u16),
     /// The worker of the message frame service.
     Manager,
     /// Functions that send and receive.
@@ -63,6 +65,7 @@ impl Entity {
             Entity::User(k) => k * STRIDE + 2,
             Entity::Napi(k, q) => k * STRIDE + 3 + usize::from(q),
             Entity::Linger(k, q) => k * STRIDE + 5 + usize::from(q),
+            Entity::Look(k, q) => k * STRIDE + 7 + usize::from(q),
             Entity::Manager => base,
             Entity::App => base + 1,
             Entity::Process => base + 2,
@@ -82,7 +85,8 @@ impl Entity {
                 1 => Entity::Upper(k),
                 2 => Entity::User(k),
                 m @ 3..5 => Entity::Napi(k, m as u16 - 3),
-                m => Entity::Linger(k, m as u16 - 5),
+                m @ 5..7 => Entity::Linger(k, m as u16 - 5),
+                m => Entity::Look(k, m as u16 - 7),
             },
         }
     }
@@ -305,9 +309,16 @@ impl Host {
 
     /// Has an entity run after so many nanoseconds, or before.
     pub fn kick_in(&mut self, entity: Entity, ns: u64) {
+        if self.now + ns + 1 < self.due[entity.number()] {
+            self.run_in(entity, ns);
+        }
+    }
+
+    /// Has an entity run after so many nanoseconds, and not before.
+    pub fn run_in(&mut self, entity: Entity, ns: u64) {
         let at = self.now + ns + 1;
         let number = entity.number();
-        if self.alive && at < self.due[number] {
+        if self.alive {
             self.due[number] = at;
             self.woken.push((at, number));
         }
@@ -322,6 +333,7 @@ impl Host {
             Entity::User(k) => self.run_user(k),
             Entity::Napi(k, q) => self.run_poll(k, q),
             Entity::Linger(k, q) => self.run_linger(k, q),
+            Entity::Look(k, q) => self.run_look(k, q),
             Entity::Manager => self.run_manager(),
             Entity::App => self.run_app(),
             Entity::Process => self.run_process(),

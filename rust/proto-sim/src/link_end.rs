@@ -12,10 +12,11 @@ use mp_proto::link::{
 };
 use mp_proto::mailbox::{self, MailRead, MessageRx, MessageTx};
 use mp_proto::memory::Inbound;
-use mp_proto::version::WIRE;
+use mp_proto::ring::Ringing;
+use mp_proto::version::{Terms, WIRE};
 use mp_proto::wire::PeerId;
 
-use crate::channel::{queue_of, Channel, Parts};
+use crate::channel::{queue_of, rings, Channel, Parts};
 use crate::dice::Dice;
 use crate::host::{Entity, Env, Host, LINK_BELL};
 use crate::memory::{Memory, Pool};
@@ -94,6 +95,8 @@ pub struct Port {
     /// The user service's end.
     pub user: UserLink,
     live: Option<Live>,
+    /// Since when a side of a queue sleeps although there is something for it.
+    overdue: [Option<u64>; 2],
     wanted: Option<Rc<Session>>,
     current: Option<Entered>,
 }
@@ -120,6 +123,7 @@ impl Port {
             no_window: false,
             user: UserLink::default(),
             live: None,
+            overdue: [None; 2],
             wanted: None,
             current: None,
         }
@@ -232,13 +236,14 @@ impl Host {
             return false;
         }
         let identity = self.identity_for(k);
-        let queues = self.env.plan.hosts[self.index].queues;
+        let crate::plan::HostPlan { queues, newest, .. } = self.env.plan.hosts[self.index];
         let port = &mut self.ports[k];
         let len = port.bytes.borrow().len() as u64;
         let layout = Layout::plan(len, queues).expect("large enough");
         let near = Near {
             bytes: port.bytes.clone(),
             wire: port.inw.clone(),
+            races: true,
             dice: self.env.dice.clone(),
         };
         let local = Local {
@@ -246,7 +251,7 @@ impl Host {
             layout,
             identity,
             further: Further::default(),
-            support: WIRE,
+            support: WIRE.narrowed(0, newest).expect("a version is left"),
         };
         let dice = self.env.dice.clone();
         port.live = Some(Live {
@@ -468,8 +473,10 @@ impl Host {
                 write_beat(window.expect("mapped"), beat).expect("inside");
             }
             Action::LinkUp {
-                local_epoch, peer, ..
-            } => self.link_up(k, local_epoch, peer),
+                local_epoch,
+                peer,
+                terms,
+            } => self.link_up(k, local_epoch, peer, terms),
             Action::LinkDown(reason) => {
                 self.note(|| format!("link {k} is down: {reason:?}"));
                 self.link_down(k);
@@ -495,7 +502,7 @@ impl Host {
         self.carry_out(k, todo);
     }
 
-    fn link_up(&mut self, k: usize, local_epoch: u64, peer: Hello) {
+    fn link_up(&mut self, k: usize, local_epoch: u64, peer: Hello, terms: Terms) {
         let bells = self.bells.clone();
         let (dice, keeps) = (self.env.dice.clone(), self.env.plan.keeps);
         let tainted = {
@@ -509,6 +516,7 @@ impl Host {
             port: k,
             epochs: (local_epoch, peer.epoch),
             tags: live.machine.tags().expect("the link is up"),
+            ringing: Ringing::of(terms.version),
             near: live.near.clone(),
             far: far.clone(),
             bells,
@@ -687,6 +695,42 @@ impl Host {
         }
     }
 
+    /// A second look at a queue of which a side went to sleep.
+    pub fn run_look(&mut self, k: usize, queue: u16) {
+        let channel = self.ports[k].polled();
+        if channel.is_some_and(|channel| channel.borrow().is_overdue(queue)) {
+            self.kick(Entity::Napi(k, queue));
+        }
+    }
+
+    /// Sees to it that queues are looked at once more of which a side has gone to sleep, and
+    /// measures how long sides sleep although there is something for them.
+    pub fn follow_sleep(&mut self) {
+        let look = 2 * self.env.plan.delay;
+        for k in 0..self.ports.len() {
+            let Some(channel) = self.ports[k].polled() else {
+                self.ports[k].overdue = [None; 2];
+                continue;
+            };
+            let queues = channel.borrow().queues();
+            for queue in std::mem::take(&mut channel.borrow_mut().asleep) {
+                self.run_in(Entity::Look(k, queue), look);
+            }
+            for queue in 0..queues {
+                let overdue = channel.borrow().is_overdue(queue);
+                let since = &mut self.ports[k].overdue[usize::from(queue)];
+                match (overdue, since.take()) {
+                    (true, before) => *since = Some(before.unwrap_or(self.now)),
+                    (false, Some(before)) => {
+                        let slept = self.now - before;
+                        self.env.check.borrow_mut().slept(slept);
+                    }
+                    (false, None) => {}
+                }
+            }
+        }
+    }
+
     /// The end of watching a queue.
     pub fn run_linger(&mut self, k: usize, queue: u16) {
         let Some(channel) = self.ports[k].polled() else {
@@ -715,12 +759,4 @@ impl Host {
 
 fn arm(channel: &mut Channel, queue: u16) -> bool {
     rings(queue).fold(false, |more, number| channel.arm_data(number) | more)
-}
-
-fn rings(queue: u16) -> std::ops::RangeInclusive<usize> {
-    let data = usize::from(queue) + 1;
-    match queue {
-        0 => 0..=data,
-        _ => data..=data,
-    }
 }

@@ -216,6 +216,11 @@ impl Wire {
         });
     }
 
+    /// When all that is posted has arrived, if nothing holds it up.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
     /// When something happens here next.
     pub fn due(&self) -> Option<u64> {
         let front = self.posted.front().map(|way| way.at);
@@ -353,15 +358,25 @@ impl Outbound for Window {
 pub struct Near {
     /// The bytes.
     pub bytes: Bytes,
-    /// The way from the peer: its writes may arrive between any two loads.
+    /// The way from the peer.
     pub wire: Rc<RefCell<Wire>>,
+    /// Its writes may arrive between any two loads.
+    pub races: bool,
     /// Chance.
     pub dice: Dice,
 }
 
 impl Near {
+    /// The same, while nothing arrives.
+    pub fn still(&self) -> Near {
+        Near {
+            races: false,
+            ..self.clone()
+        }
+    }
+
     fn race(&self) {
-        if self.dice.once_in(8) {
+        if self.races && self.dice.once_in(8) {
             self.wire.borrow_mut().deliver_one();
         }
     }

@@ -89,6 +89,7 @@ impl World {
         let wires = wires.collect();
         let mut check = Check::default();
         check.lying = plan.hostile;
+        check.longest = plan.longest_sleep();
         let env = Rc::new(Env {
             dice: dice.clone(),
             check: RefCell::new(check),
@@ -169,6 +170,7 @@ impl World {
                     self.wire_due[at] = u64::MAX;
                     self.wires[at].borrow_mut().deliver(self.now);
                     self.watch(from, to);
+                    self.with_host(to, |_| ());
                 }
             }
             Event::Bell(host, bridge, bits) => self.bell(host, bridge, bits),
@@ -215,6 +217,7 @@ impl World {
         let h = &mut self.hosts[host];
         h.now = now;
         what(h);
+        h.follow_sleep();
         let woken = std::mem::take(&mut h.woken);
         let bells = std::mem::take(&mut *h.bells.borrow_mut());
         for (time, number) in woken {
@@ -224,8 +227,8 @@ impl World {
         }
         for (k, queue) in bells {
             if let Some(port) = self.hosts[host].ports.get(k) {
-                let (peer, bridge) = (port.peer, port.bridge);
-                self.ring(peer, bridge, queue);
+                let (peer, bridge, last) = (port.peer, port.bridge, port.out.borrow().last());
+                self.ring(peer, bridge, queue, last);
             }
         }
         for to in 0..n {
@@ -248,10 +251,16 @@ impl World {
         }
     }
 
-    /// A doorbell is on its way: it may be lost, late or come twice, and overtake everything.
-    fn ring(&mut self, host: usize, bridge: usize, queue: u16) {
+    /// A doorbell is on its way, behind what was posted before it, which has arrived at `last`.
+    /// Where doorbells get lost it may also come twice and overtake everything.
+    fn ring(&mut self, host: usize, bridge: usize, queue: u16, last: u64) {
         let plan = &self.env.plan;
         let loss = plan.bell_loss;
+        let first = if loss == 0 {
+            self.now.max(last)
+        } else {
+            self.now
+        };
         if self.dice.once_in(loss) || self.hosts[host].no_bells_until > self.now {
             self.env.check.borrow_mut().totals.lost_bells += 1;
             return;
@@ -264,7 +273,7 @@ impl World {
         let times = 1 + u64::from(loss != 0 && self.dice.once_in(10));
         for _ in 0..times {
             let late = self.dice.below(delay);
-            self.at(self.now + late + 1, Event::Bell(host, bridge, bits));
+            self.at(first + late + 1, Event::Bell(host, bridge, bits));
         }
     }
 

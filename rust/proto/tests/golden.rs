@@ -12,7 +12,7 @@ use mp_proto::mailbox::{Mail, MessageTx};
 use mp_proto::memory::Inbound;
 use mp_proto::pairing::message::{Message, Pairing, What};
 use mp_proto::pairing::terms::{Connection, Limits, Location, Params, Span};
-use mp_proto::ring::{Producer, Split};
+use mp_proto::ring::{Armed, Consumer, Producer, Ringing, Split};
 use mp_proto::sharing::{self, Grant, Object, Want};
 use mp_proto::target::Target;
 use mp_proto::version::WIRE;
@@ -126,7 +126,7 @@ fn the_peer_data_is_as_documented() {
 fn the_ring_is_as_documented() {
     let place = hello().layout.ring(1).expect("exists");
     let (tx, rx) = (Tag::new(WRITER, READER), Tag::new(READER, WRITER));
-    let mut producer = Producer::<8>::new(place, tx, rx).expect("good place");
+    let mut producer = Producer::<8>::new(place, tx, rx, Ringing::Level).expect("good place");
     let (inb, out) = (Ram::new(4096), Ram::new(4 << 20));
     for n in 0..2u8 {
         let mut split = Split::new(16, 4, producer.record_cap()).expect("fits");
@@ -152,6 +152,17 @@ fn the_ring_is_as_documented() {
         documented(&hex(&bytes));
     }
     documented(&format!("prod = {:016x}", out.word(place.prod)));
+    for ringing in [Ringing::Edge, Ringing::Level] {
+        let mut consumer = Consumer::<8>::new(place, rx, tx, ringing).expect("good place");
+        while let Some(record) = consumer.next(&out).expect("honest") {
+            consumer.release(record.token);
+        }
+        let want = || format!("want_data = {:016x}", inb.word(place.want_data));
+        assert_eq!(consumer.arm_data(&inb, &out), Ok(Armed::Asleep));
+        documented(&want());
+        consumer.mute(&inb).expect("inside");
+        documented(&want());
+    }
 }
 
 /// design 4.4

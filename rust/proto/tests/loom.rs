@@ -16,7 +16,7 @@ use loom::sync::Arc;
 use loom::thread;
 
 use mp_proto::memory::{Inbound, OutOfBounds, Outbound};
-use mp_proto::ring::{record_cap, Consumer, Place, Producer, ReserveError};
+use mp_proto::ring::{record_cap, Armed, Consumer, Place, Producer, ReserveError, Ringing};
 use mp_proto::wire::{BlockHdr, Tag};
 
 const RING: u32 = 4096;
@@ -135,8 +135,8 @@ type Ends = (Producer<4>, Consumer<4>, Memory, Memory);
 /// Both ends, the producer's memory and the consumer's.
 fn ring(missing: Missing, data_words: usize) -> Ends {
     let (tx, rx) = (Tag::new(1, 2), Tag::new(2, 1));
-    let producer = Producer::new(PLACE, tx, rx).expect("good place");
-    let consumer = Consumer::new(PLACE, rx, tx).expect("good place");
+    let producer = Producer::new(PLACE, tx, rx, Ringing::Level).expect("good place");
+    let consumer = Consumer::new(PLACE, rx, tx, Ringing::Level).expect("good place");
     (
         producer,
         consumer,
@@ -213,7 +213,7 @@ fn data_doorbell(missing: Missing) {
     explore(move || {
         let (mut tx, mut rx, p, c) = ring(missing, 8);
         rx.mute(&p).expect("inside");
-        assert!(!rx.arm_data(&p, &c).expect("honest"));
+        assert_eq!(rx.arm_data(&p, &c), Ok(Armed::Asleep));
         let bell = Arc::new(AtomicBool::new(false));
         let (p1, c1, bell1) = (p.clone(), c.clone(), bell.clone());
         let producer = thread::spawn(move || {
@@ -227,7 +227,7 @@ fn data_doorbell(missing: Missing) {
         loop {
             bell.swap(false, AcqRel);
             drain(&mut rx, &c, &mut next);
-            if !rx.arm_data(&p, &c).expect("honest") {
+            if rx.arm_data(&p, &c).expect("honest") != Armed::Ready {
                 break;
             }
         }
@@ -277,7 +277,7 @@ fn space_doorbell(missing: Missing) {
                 tx.commit(slot);
                 false
             }
-            Err(ReserveError::Full) => !tx.arm_space(&c, &p, cap).expect("honest"),
+            Err(ReserveError::Full) => tx.arm_space(&c, &p, cap).expect("honest") != Armed::Ready,
             Err(e) => panic!("{e:?}"),
         };
         consumer.join().expect("no panic");

@@ -9,8 +9,9 @@ use std::collections::VecDeque;
 use common::Ram;
 use mp_proto::memory::{Inbound, OutOfBounds, Outbound};
 use mp_proto::ring::{
-    passed, record_cap, units_for, Consumer, Corrupt, NextError, Place, Producer, Reassembly,
-    Record, ReserveError, Split, SplitError, Step, MAX_DATA, MAX_HDR, MAX_RING, MIN_RING,
+    passed, record_cap, units_for, Armed, Consumer, Corrupt, NextError, Place, Producer,
+    Reassembly, Record, ReserveError, Ringing, Split, SplitError, Step, MAX_DATA, MAX_HDR,
+    MAX_RING, MIN_RING,
 };
 use mp_proto::wire::{BlockHdr, Tag, TaggedIndex};
 use proptest::prelude::*;
@@ -23,6 +24,8 @@ const PLACE: Place = Place {
     cons: 64,
     want_data: 72,
 };
+
+const BOTH: [Ringing; 2] = [Ringing::Edge, Ringing::Level];
 
 fn tags() -> (Tag, Tag) {
     (Tag::new(11, 22), Tag::new(22, 11))
@@ -40,10 +43,14 @@ struct Pair {
 
 impl Pair {
     fn new() -> Pair {
+        Pair::of(Ringing::Level)
+    }
+
+    fn of(ringing: Ringing) -> Pair {
         let (tx, rx) = tags();
         Pair {
-            tx: Producer::new(PLACE, tx, rx).expect("good place"),
-            rx: Consumer::new(PLACE, rx, tx).expect("good place"),
+            tx: Producer::new(PLACE, tx, rx, ringing).expect("good place"),
+            rx: Consumer::new(PLACE, rx, tx, ringing).expect("good place"),
             p: Ram::new(4096),
             c: Ram::new(4096 + PLACE.size as usize),
         }
@@ -80,8 +87,13 @@ impl Pair {
         self.rx.publish_cons(&self.p, &self.c).expect("inside")
     }
 
+    /// Whether the consumer has a reason not to sleep.
     fn arm_data(&mut self) -> bool {
-        self.rx.arm_data(&self.p, &self.c).expect("honest")
+        self.rx.arm_data(&self.p, &self.c).expect("honest") == Armed::Ready
+    }
+
+    fn arm_space(&mut self, bytes: u32) -> Armed {
+        self.tx.arm_space(&self.c, &self.p, bytes).expect("honest")
     }
 
     /// Fills the ring with its two largest records and publishes them.
@@ -308,35 +320,39 @@ fn a_place_names_the_record_that_is_held_there_on_every_lap() {
 /// design 4.7
 #[test]
 fn a_polling_consumer_is_not_rung_and_a_sleeping_one_is_rung_once() {
-    let mut r = Pair::new();
-    r.put(b"first").expect("space");
-    assert!(r.publish(), "a consumer that never spoke is rung");
-    r.get().expect("published");
-    assert!(!r.arm_data());
-    r.put(b"second").expect("space");
-    assert!(r.publish(), "armed");
-    r.put(b"third").expect("space");
-    assert!(!r.publish(), "it polls since the last doorbell");
-    assert!(r.arm_data(), "data arrived before it slept");
+    for ringing in BOTH {
+        let mut r = Pair::of(ringing);
+        r.put(b"first").expect("space");
+        assert!(r.publish(), "a consumer that never spoke is rung");
+        r.get().expect("published");
+        assert!(!r.arm_data());
+        r.put(b"second").expect("space");
+        assert!(r.publish(), "armed");
+        r.put(b"third").expect("space");
+        assert!(!r.publish(), "it polls since the last doorbell");
+        assert!(r.arm_data(), "data arrived before it slept");
+    }
 }
 
 /// design 4.7
 #[test]
 fn a_producer_is_rung_when_its_record_fits_and_not_before() {
-    let mut r = Pair::new();
-    for _ in 0..4 {
-        r.put(&vec![0; 2048 - 32]).expect("space");
+    for ringing in BOTH {
+        let mut r = Pair::of(ringing);
+        for _ in 0..4 {
+            r.put(&vec![0; 2048 - 32]).expect("space");
+        }
+        r.publish();
+        assert_eq!(r.arm_space(4096), Armed::Asleep);
+        let mut rung = Vec::new();
+        for _ in 0..4 {
+            let (rec, _) = r.get().expect("published");
+            r.rx.release(rec.token);
+            rung.push(r.give_back());
+        }
+        assert_eq!(rung, [false, true, false, false]);
+        assert_eq!(r.arm_space(4096), Armed::Ready);
     }
-    r.publish();
-    assert_eq!(r.tx.arm_space(&r.c, &r.p, 4096), Ok(false));
-    let mut rung = Vec::new();
-    for _ in 0..4 {
-        let (rec, _) = r.get().expect("published");
-        r.rx.release(rec.token);
-        rung.push(r.give_back());
-    }
-    assert_eq!(rung, [false, true, false, false]);
-    assert_eq!(r.tx.arm_space(&r.c, &r.p, 4096), Ok(true));
 }
 
 /// design 4.7
@@ -347,6 +363,98 @@ fn event_indices_work_across_the_wrap() {
     assert!(!passed(5, 9, 6));
     assert!(passed(u32::MAX, 3, u32::MAX - 3));
     assert!(!passed(3, 3, u32::MAX));
+}
+
+/// design 4.7, 8
+#[test]
+fn an_event_index_that_comes_late_is_rung_for_once_by_the_next_publication() {
+    for ringing in BOTH {
+        let mut r = Pair::of(ringing);
+        assert!(!r.arm_data());
+        let late = r.p.word(PLACE.want_data);
+        r.p.set_word(PLACE.want_data, 0);
+        r.rx.mute(&r.p).expect("inside");
+        r.put(b"crosses").expect("space");
+        assert!(!r.publish());
+        r.p.set_word(PLACE.want_data, late);
+        let rung = [b"one", b"two"].map(|data| {
+            r.put(data).expect("space");
+            r.publish()
+        });
+        assert_eq!(rung, [ringing == Ringing::Level, false]);
+    }
+}
+
+/// design 4.7: neither an event index of long ago, nor one that is the same a lap later
+#[test]
+fn a_consumer_is_rung_after_a_lap_of_the_whole_range() {
+    let (tx, rx) = tags();
+    let size = MAX_RING;
+    let place = Place { size, ..PLACE };
+    let step = record_cap(size) / 64;
+    for ringing in BOTH {
+        let mut p = Producer::<8>::new(place, tx, rx, ringing).expect("good place");
+        let (own, to) = (Ram::new(4096), Ram::new(4096));
+        let word = |index| TaggedIndex { tag: rx, index }.word();
+        let mut publish = |given_back: u32| {
+            own.set_word(PLACE.cons, word(given_back));
+            let slot = p.reserve(&own, record_cap(size)).expect("space");
+            p.commit(slot);
+            p.publish(&to, &own).expect("inside")
+        };
+        own.set_word(PLACE.want_data, word(0));
+        assert!(publish(0));
+        let mut index = step;
+        let mut bells = 0;
+        while index != 0 {
+            bells += u32::from(publish(index));
+            index = index.wrapping_add(step);
+        }
+        // The consumer polls all the time, then sleeps where it did before.
+        assert!(bells <= 1, "{bells} doorbells");
+        assert!(publish(0), "nobody rings");
+    }
+}
+
+/// design 4.7
+#[test]
+fn a_side_is_overdue_that_sleeps_although_the_index_has_moved() {
+    let mut r = Pair::new();
+    r.put(b"x").expect("space");
+    r.publish();
+    assert!(!r.rx.is_overdue(&r.c), "it has not gone to sleep yet");
+    r.get().expect("published");
+    assert!(!r.arm_data());
+    assert!(!r.rx.is_overdue(&r.c));
+    r.put(b"y").expect("space");
+    r.publish();
+    assert!(r.rx.is_overdue(&r.c));
+    r.rx.mute(&r.p).expect("inside");
+    assert!(!r.rx.is_overdue(&r.c), "it watches");
+
+    let mut r = Pair::new();
+    r.fill();
+    assert_eq!(r.arm_space(4096), Armed::Asleep);
+    assert_eq!(r.arm_space(4096), Armed::StillAsleep);
+    assert!(!r.tx.is_overdue(&r.p));
+    let (rec, _) = r.get().expect("published");
+    r.rx.release(rec.token);
+    assert!(r.give_back(), "it is rung");
+    assert!(r.tx.is_overdue(&r.p));
+    assert_eq!(r.arm_space(4096), Armed::Ready);
+    assert!(!r.tx.is_overdue(&r.p));
+}
+
+/// design 4.7: what is reserved and not published cannot be given back
+#[test]
+fn a_producer_that_nothing_can_wake_writes_no_event_index() {
+    let mut r = Pair::new();
+    let slot = r.tx.reserve(&r.p, 4096).expect("space");
+    assert_eq!(r.arm_space(PLACE.size), Armed::StillAsleep);
+    assert_eq!(r.c.word(PLACE.want_space), 0);
+    r.tx.commit(slot);
+    r.publish();
+    assert_eq!(r.arm_space(PLACE.size), Armed::Asleep);
 }
 
 /// design 4.2
@@ -376,7 +484,7 @@ fn bytes_of_an_older_epoch_are_not_taken_for_a_record() {
     old.put(b"old").expect("space");
     old.publish();
     let (tx, rx) = (Tag::new(33, 44), Tag::new(44, 33));
-    let mut fresh = Consumer::<8>::new(PLACE, rx, tx).expect("good place");
+    let mut fresh = Consumer::<8>::new(PLACE, rx, tx, Ringing::Level).expect("good place");
     let word = TaggedIndex { tag: tx, index: 1 };
     old.c.set_word(PLACE.prod, word.word());
     let mark = NextError::Corrupt(Corrupt::Mark);
@@ -454,18 +562,20 @@ fn an_index_word_that_loses_its_tag_is_corrupt() {
 /// design 4.7
 #[test]
 fn a_muted_producer_does_not_ring_until_it_is_armed_again() {
-    let mut r = Pair::new();
-    assert!(!r.arm_data());
-    r.rx.mute(&r.p).expect("inside");
-    assert!(!r.rx.is_ready(&r.c));
-    r.put(b"x").expect("space");
-    assert!(!r.publish(), "rings although it is muted");
-    assert!(r.rx.is_ready(&r.c));
-    assert!(r.arm_data(), "a record is there");
-    r.get().expect("published");
-    assert!(!r.arm_data());
-    r.put(b"y").expect("space");
-    assert!(r.publish(), "does not ring although it is armed");
+    for ringing in BOTH {
+        let mut r = Pair::of(ringing);
+        assert!(!r.arm_data());
+        r.rx.mute(&r.p).expect("inside");
+        assert!(!r.rx.is_ready(&r.c));
+        r.put(b"x").expect("space");
+        assert!(!r.publish(), "rings although it is muted");
+        assert!(r.rx.is_ready(&r.c));
+        assert!(r.arm_data(), "a record is there");
+        r.get().expect("published");
+        assert!(!r.arm_data());
+        r.put(b"y").expect("space");
+        assert!(r.publish(), "does not ring although it is armed");
+    }
 }
 
 /// design 4.3: what was lost before anyone saw it comes back
@@ -485,6 +595,17 @@ fn indices_lost_before_the_first_look_come_back_when_repeated() {
         assert_eq!(r.tx.refresh(&r.p), Ok(0), "nothing is known to be free");
         r.rx.repeat(&r.p).expect("inside");
         assert_eq!(r.tx.refresh(&r.p), Ok(r.tx.units()));
+        assert!(!r.arm_data());
+        r.p.set_word(PLACE.want_data, lost);
+        r.rx.repeat(&r.p).expect("inside");
+        r.fill();
+        assert_eq!(r.arm_space(4096), Armed::Asleep);
+        r.c.set_word(PLACE.want_space, lost);
+        r.tx.repeat(&r.c).expect("inside");
+        r.put(b"x").expect_err("full");
+        let (rec, _) = r.get().expect("published");
+        r.rx.release(rec.token);
+        assert!(r.give_back());
     }
 }
 
@@ -565,7 +686,8 @@ fn continuations_must_continue_what_was_begun() {
 #[test]
 fn a_place_that_cannot_be_is_refused() {
     let (tx, rx) = tags();
-    let bad = |p: Place| Producer::<8>::new(p, tx, rx).is_err() && p.check().is_err();
+    let bad =
+        |p: Place| Producer::<8>::new(p, tx, rx, Ringing::Level).is_err() && p.check().is_err();
     assert!(bad(Place {
         size: MIN_RING / 2,
         ..PLACE
@@ -594,13 +716,13 @@ fn a_ring_outside_its_memory_is_an_error_and_no_access() {
         data: 1 << 30,
         ..PLACE
     };
-    let mut p = Producer::<8>::new(far, tx, rx).expect("the place alone is fine");
+    let mut p = Producer::<8>::new(far, tx, rx, Ringing::Level).expect("the place alone is fine");
     let (a, b) = (Ram::new(4096), Ram::new(4096));
     let slot = p.reserve(&a, 64).expect("space");
     assert_eq!(slot.write(&b, 0, &[0; 64]), Err(OutOfBounds));
     p.commit(slot);
     assert_eq!(p.publish(&b, &a), Ok(true));
-    let mut c = Consumer::<8>::new(far, rx, tx).expect("the place alone is fine");
+    let mut c = Consumer::<8>::new(far, rx, tx, Ringing::Level).expect("the place alone is fine");
     assert_eq!(c.next(&b), Err(NextError::Corrupt(Corrupt::Memory)));
     let none = Ram::new(0);
     assert_eq!(c.publish_cons(&none, &none), Ok(false));
@@ -720,8 +842,9 @@ proptest! {
     #[test]
     fn no_side_sleeps_on_work_unrung(
         events in prop::collection::vec((0u8..5, 0usize..4000), 0..300),
+        level: bool,
     ) {
-        let mut r = Pair::new();
+        let mut r = Pair::of(BOTH[usize::from(level)]);
         let (mut consumer_sleeps, mut producer_sleeps) = (false, None);
         for (what, len) in events {
             match what {
@@ -731,7 +854,7 @@ proptest! {
                         consumer_sleeps = false;
                     }
                     let need = 32 + len as u32;
-                    if full && r.tx.arm_space(&r.c, &r.p, need) == Ok(false) {
+                    if full && r.arm_space(need) != Armed::Ready {
                         producer_sleeps = Some(need);
                     }
                 },
@@ -926,4 +1049,6 @@ fn publishing_keeps_the_order_payload_flush_index_barrier_wish() {
     assert_eq!(log.take(), ["release", "store", "mb", "load"]);
     r.rx.arm_data(&p, &c).expect("honest");
     assert_eq!(log.take(), ["store", "mb", "load", "rmb"]);
+    r.rx.mute(&p).expect("inside");
+    assert_eq!(log.take(), ["store", "wmb"]);
 }

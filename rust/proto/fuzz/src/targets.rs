@@ -14,7 +14,7 @@ use mp_proto::memory::Inbound;
 use mp_proto::pairing::message::{Message, SIZE};
 use mp_proto::pairing::terms::{Connection, Limits, Location, Params};
 use mp_proto::pairing::{Engine, Event, Host, Mode, SESSIONS};
-use mp_proto::ring::{Consumer, NextError, Place, Producer, Reassembly, ReserveError};
+use mp_proto::ring::{Consumer, NextError, Place, Producer, Reassembly, ReserveError, Ringing};
 use mp_proto::route::verdict;
 use mp_proto::target::Target;
 use mp_proto::version::{Support, WIRE};
@@ -324,10 +324,10 @@ pub fn consumer(data: &[u8]) {
     let mut input = Input(data);
     let (tx, rx) = tags();
     let (memory, far) = (Memory::new(4096 + RING as usize), Memory::new(4096));
-    let mut consumer = Consumer::<8>::new(PLACE, tx, rx).expect("a good place");
+    let mut consumer = Consumer::<8>::new(PLACE, tx, rx, Ringing::Level).expect("a good place");
     let mut order = Reassembly::new();
     // An honest producer gives the marks.
-    let mut honest = Producer::<8>::new(PLACE, rx, tx).expect("a good place");
+    let mut honest = Producer::<8>::new(PLACE, rx, tx, Ringing::Level).expect("a good place");
     let (nobody, mut near) = (Memory::new(4096), 0u32);
     let mut held = Vec::new();
     while !input.is_empty() {
@@ -390,7 +390,7 @@ pub fn consumer(data: &[u8]) {
                     return;
                 }
                 assert!(consumer.held_units() <= consumer.units());
-                let _ = (consumer.unread_units(&memory), consumer.is_ready(&memory));
+                let _ = (consumer.unread_units(&memory), consumer.is_overdue(&memory));
             }
         }
     }
@@ -401,7 +401,7 @@ pub fn producer(data: &[u8]) {
     let mut input = Input(data);
     let (tx, rx) = tags();
     let (memory, far) = (Memory::new(4096), Memory::new(4096 + RING as usize));
-    let mut producer = Producer::<8>::new(PLACE, tx, rx).expect("a good place");
+    let mut producer = Producer::<8>::new(PLACE, tx, rx, Ringing::Level).expect("a good place");
     let (mut near, mut open) = (0u32, Vec::new());
     while !input.is_empty() {
         match input.byte() % 5 {
