@@ -62,7 +62,8 @@ impl Status {
         let published =
             mapper
                 .space
-                .publish(count, mapper.owner, pages.clone(), mapper.scrap.clone())?;
+                .publish(count, mapper.owner, mapper.scrap.clone())?;
+        published.mapping().show(pages.clone());
         let free = KVec::from_elem(false, words, GFP_KERNEL)?;
         let init = pin_init!(Self {
             pages,

@@ -278,20 +278,15 @@ impl Window {
         scrap: Arc<ScrapPage>,
     ) -> Result<Self> {
         let pages = piece.len().div_ceil(PAGE) as usize;
-        // Another thread that guesses the offset may map it from here on; dropping the window
-        // takes that away again.
+        // Another thread that guesses the offset may map it from here on, and sees the scrap
+        // page until the piece is shown.
         let mut window = Self {
-            published: space.publish(pages, owner, piece.clone(), scrap)?,
+            published: space.publish(pages, owner, scrap)?,
             len: piece.len(),
             hold: None,
-            piece: Some(piece.clone()),
+            piece: None,
         };
-        let revoker = Revoker(window.published.mapping().clone());
-        match piece.hold(Arc::new(revoker, GFP_KERNEL)?) {
-            Ok(hold) => window.hold = hold,
-            Err(e) if e == error::not_connected() => window.forsake(),
-            Err(e) => return Err(e),
-        }
+        window.show(piece)?;
         Ok(window)
     }
 
@@ -305,26 +300,29 @@ impl Window {
         self.published.mapping().first() as u64 * PAGE
     }
 
-    /// Shows a piece again in place of one that was taken away, of the same size. If its
-    /// memory has gone already, nothing changes.
+    /// Shows a piece where nothing is shown, or no more, of the size of the one before. If its
+    /// memory has gone already, the scrap page stays there.
+    ///
+    /// The hold comes first. Whoever takes the memory away empties the place that
+    /// [`Piece::page`] asks before the holders are told: if that happens between the two
+    /// steps, what is shown has no frames.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
-    pub(crate) fn restore(&mut self, piece: Arc<Piece>) -> Result {
+    /// `ENOMEM`; nothing is shown.
+    pub(crate) fn show(&mut self, piece: Arc<Piece>) -> Result {
         drop(self.hold.take());
-        self.published.mapping().restore(piece.clone());
-        self.piece = Some(piece.clone());
-        let revoker = Revoker(self.published.mapping().clone());
-        match piece.hold(Arc::new(revoker, GFP_KERNEL)?) {
-            Ok(hold) => self.hold = hold,
-            Err(e) => {
-                self.forsake();
-                if e != error::not_connected() {
-                    return Err(e);
-                }
+        let mapping = self.published.mapping();
+        let revoker = Arc::new(Revoker(mapping.clone()), GFP_KERNEL)?;
+        match piece.hold(revoker) {
+            Ok(hold) => {
+                self.hold = hold;
+                mapping.show(piece.clone());
             }
+            Err(e) if e == error::not_connected() => {}
+            Err(e) => return Err(e),
         }
+        self.piece = Some(piece);
         Ok(())
     }
 

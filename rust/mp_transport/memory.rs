@@ -48,11 +48,13 @@ use crate::{
     }, //
 };
 use kernel::{
+    new_mutex,
     page::PAGE_SIZE,
     prelude::*,
     sync::{
         rcu,
-        Arc, //
+        Arc,
+        Mutex, //
     }, //
 };
 use mp_kernel::{
@@ -418,18 +420,19 @@ pub struct Limits {
 }
 
 /// The memory of both ends of a link in one epoch.
+#[pin_data]
 pub struct Memory {
     pool: Arc<Pool>,
     /// Number of the epoch among those of the pool.
     epoch: u64,
     /// Of the peer, by their numbers.
     windows: KVec<Window>,
-    see: RcuArc<SeeRef>,
+    /// Until the epoch ends. Locked while a window is entered of which it says where it leads:
+    /// none is once the epoch is over.
+    #[pin]
+    see: Mutex<Sight>,
     holders: Arc<Holders>,
 }
-
-/// A [`SeeWindows`] behind a thin pointer.
-struct SeeRef(Arc<dyn SeeWindows>);
 
 /// For transports.
 impl Memory {
@@ -442,18 +445,15 @@ impl Memory {
     /// `ENOMEM`.
     pub fn begin(pool: Arc<Pool>, far: Far) -> Result<Arc<Self>> {
         let (windows, see) = far.open()?;
-        let cell = RcuArc::empty();
-        if let Some(see) = see {
-            cell.replace(Some(Arc::new(SeeRef(see), GFP_KERNEL)?));
-        }
-        let this = Self {
+        let holders = Holders::new()?;
+        let this = pin_init!(Self {
             epoch: pool.begin_epoch(),
             pool,
             windows,
-            see: cell,
-            holders: Holders::new()?,
-        };
-        Ok(Arc::new(this, GFP_KERNEL)?)
+            see <- new_mutex!(see),
+            holders,
+        });
+        Arc::pin_init(this, GFP_KERNEL)
     }
 
     /// Ends the epoch: this host does not reach the peer's memory any more when this
@@ -461,7 +461,7 @@ impl Memory {
     /// under way. Sleeps.
     pub fn end(&self) {
         self.pool.end_epoch(self.epoch);
-        drop(self.see.replace(None));
+        drop(self.see.lock().take());
         let mut gone = [const { None }; MAX_WINDOWS];
         for (window, gone) in self.windows.iter().zip(&mut gone) {
             *gone = window.bytes.replace(None);
@@ -614,18 +614,14 @@ impl Memory {
     /// Finds out where a window leads now, which is to have that many bytes.
     fn look(&self, window: u16, len: u64) -> Result {
         let number = u32::from(window - reach::FIRST_EXPOSED);
-        let see = self.see.get().ok_or(error::not_connected())?;
-        let (bytes, seen) = see.0.look(number)?;
+        let see = self.see.lock();
+        let (bytes, seen) = see.as_ref().ok_or(error::not_connected())?.look(number)?;
         if len > seen {
             return Err(EINVAL);
         }
         let bytes = Arc::new(RemoteRef(bytes), GFP_KERNEL)?;
         let window = self.windows.get(usize::from(window)).ok_or(EINVAL)?;
         drop(window.bytes.replace(Some(bytes)));
-        // The epoch may have ended meanwhile, and did not see it.
-        if self.see.get().is_none() {
-            drop(window.bytes.replace(None));
-        }
         Ok(())
     }
 
