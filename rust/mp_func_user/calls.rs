@@ -22,10 +22,7 @@ use crate::{
     ready,
     session::Session,
     uapi::*,
-    window::{
-        Physical,
-        Piece, //
-    }, //
+    window::Piece, //
 };
 use kernel::{
     page::PAGE_SIZE,
@@ -39,8 +36,12 @@ use kernel::{
 use mp_kernel::{
     error,
     eventfd::EventFd,
+    iomem::DeviceRange,
     iommu::Rights,
-    process,
+    process::{
+        self,
+        PhysicalUse, //
+    },
     uaccess::{
         read_sized,
         write_versioned,
@@ -475,7 +476,7 @@ fn open_session(context: &Context, arg: UserPtr) -> Result {
     let len = open.data_size as usize;
     params.check(len).map_err(|_| EINVAL)?;
     if params.location == Location::Physical {
-        need_physical_addresses()?;
+        need_physical_addresses(PhysicalUse::Memory)?;
     }
     let mut data = KVec::from_elem(0, len.min(DATA_MAX), GFP_KERNEL)?;
     user(open.data, data.len())?
@@ -503,8 +504,8 @@ fn describe_session(context: &Context, info: &mut mp_session) -> Result<Told> {
 }
 
 /// `EPERM` unless the process may name physical addresses, and be told them.
-fn need_physical_addresses() -> Result {
-    match process::may_use_physical_addresses() {
+fn need_physical_addresses(wanted: PhysicalUse) -> Result {
+    match process::may_use_physical_addresses(wanted) {
         true => Ok(()),
         false => Err(EPERM),
     }
@@ -512,7 +513,7 @@ fn need_physical_addresses() -> Result {
 
 fn address_of(context: &Context, info: &mut mp_session_address) -> Result<Told> {
     let session = context.session(info.handle)?;
-    need_physical_addresses()?;
+    need_physical_addresses(PhysicalUse::Memory)?;
     session.check_paired()?;
     info.address = session.bus_address()?;
     Ok(Told::Done)
@@ -520,7 +521,7 @@ fn address_of(context: &Context, info: &mut mp_session_address) -> Result<Told> 
 
 fn find_address(context: &Context, range: &mut mp_address) -> Result<Told> {
     let object = context.object(range.handle)?;
-    need_physical_addresses()?;
+    need_physical_addresses(PhysicalUse::Memory)?;
     let (offset, length) = (range.offset, range.length);
     range.address = match object {
         Object::Segment(holding) => holding.phys_address(offset, length)?,
@@ -537,7 +538,7 @@ fn grant_access(context: &Context, access: &mp_session_access) -> Result {
     if !is_clear && (access.mode == 0 || access.mode & !known != 0) {
         return Err(EINVAL);
     }
-    need_physical_addresses()?;
+    need_physical_addresses(PhysicalUse::Device)?;
     session.check_paired()?;
     let device = Requester {
         domain: access.pci_domain,
@@ -624,8 +625,9 @@ fn fill_segment(context: &Context, fill: &mp_segment_fill) -> Result {
         let pages = UserPages::pin(fill.address, fill.length, Purpose::Write)?;
         return segment.fill(Piece::Pages(Arc::new(pages, GFP_KERNEL)?));
     }
-    need_physical_addresses()?;
-    let range = Physical::new(fill.address, fill.length)?;
+    need_physical_addresses(PhysicalUse::Memory)?;
+    // SAFETY: The process may name it.
+    let range = unsafe { DeviceRange::new(fill.address, fill.length)? };
     segment.fill(Piece::Physical(range))
 }
 

@@ -9,8 +9,8 @@ use kernel::{
 };
 use mp_kernel::{
     error,
+    iomem::DeviceRange,
     iommu::Range,
-    ntb::range::is_system_ram,
     user_pages::UserPages,
     vma::{
         AddressSpace,
@@ -47,29 +47,8 @@ pub(crate) enum Piece {
     Exposed(Exposure),
     /// Memory of a process of this host.
     Pages(Arc<UserPages>),
-    /// Physical memory of this host, which is not the kernel's.
-    Physical(Physical),
-}
-
-/// A range of physical addresses; bytes.
-#[derive(Clone, Copy)]
-pub(crate) struct Physical {
-    pub(crate) phys: u64,
-    len: u64,
-}
-
-impl Physical {
-    /// That range, of whole pages, which the caller may name.
-    ///
-    /// # Errors
-    ///
-    /// `EOPNOTSUPP` if the kernel uses any of it as its memory, or if there is no such range.
-    pub(crate) fn new(phys: u64, len: u64) -> Result<Self> {
-        if phys.checked_add(len).is_none() || is_system_ram(phys, len) {
-            return Err(error::unsupported());
-        }
-        Ok(Self { phys, len })
-    }
+    /// Physical memory of this host, of whole pages, which is not the kernel's.
+    Physical(DeviceRange),
 }
 
 impl Piece {
@@ -80,7 +59,7 @@ impl Piece {
             Piece::Remote(remote) => remote.len(),
             Piece::Exposed(exposure) => exposure.len(),
             Piece::Pages(pages) => pages.len() as u64,
-            Piece::Physical(range) => range.len,
+            Piece::Physical(range) => range.len(),
         }
     }
 
@@ -107,9 +86,10 @@ impl Piece {
                 let phys = pages.phys_address(usize::try_from(page)?)?;
                 PageFrame::at(phys, memory::Cache::Cached)
             }
-            Piece::Physical(Physical { phys, len }) => {
-                let off = page.checked_mul(PAGE).filter(|off| off < len);
-                let at = off.and_then(|off| phys.checked_add(off)).ok_or(EINVAL)?;
+            Piece::Physical(range) => {
+                let off = page.checked_mul(PAGE).filter(|off| *off < range.len());
+                let at = off.and_then(|off| range.phys().checked_add(off));
+                let at = at.ok_or(EINVAL)?;
                 PageFrame::at(at, memory::Cache::WriteCombining)
             }
         }

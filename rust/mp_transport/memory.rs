@@ -59,6 +59,7 @@ use kernel::{
 };
 use mp_kernel::{
     error,
+    iomem::DeviceRange,
     sync::RcuArc,
     user_pages::UserPages, //
 };
@@ -294,14 +295,14 @@ pub trait LeadWindows: Send + Sync + 'static {
     /// begin or end there, or must not.
     fn check(&self, window: u32, phys: u64, len: u64) -> Result;
 
-    /// Leads a window, which leads nowhere, to `len` bytes of physical memory: the peer
-    /// reaches these from offset 0 of the window, and nothing else but the rest of a
+    /// Leads a window, which leads nowhere, to a range of physical memory: the peer
+    /// reaches it from offset 0 of the window, and nothing else but the rest of a
     /// page. Sleeps.
     ///
     /// # Errors
     ///
     /// As [`check`](Self::check), or what the bridge's driver reports.
-    fn lead(&self, window: u32, phys: u64, len: u64) -> Result;
+    fn lead(&self, window: u32, range: &DeviceRange) -> Result;
 
     /// Whether a window could lead to pages of a process. Sleeps.
     ///
@@ -544,10 +545,11 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// As [`expose`](Self::expose).
+    /// As [`expose`](Self::expose); `EOPNOTSUPP` also unless that is memory of devices: the
+    /// kernel's own is not shown.
     pub fn can_expose(&self, phys: u64, len: u64) -> Result {
-        let what = What::Physical { phys, len };
-        self.pool.can_expose(self.epoch, &what)
+        let check = |way: &dyn LeadWindows, window| way.check(window, phys, len);
+        self.pool.can_expose(self.epoch, &check)
     }
 
     /// Whether a window of the peer could be led to pages of a process, if it were free.
@@ -556,7 +558,8 @@ impl Memory {
     ///
     /// As [`expose_pages`](Self::expose_pages).
     pub fn can_expose_pages(&self, pages: &Arc<UserPages>) -> Result {
-        self.pool.can_expose(self.epoch, &What::Pages(pages))
+        let check = |way: &dyn LeadWindows, window| way.check_pages(window, pages);
+        self.pool.can_expose(self.epoch, &check)
     }
 
     /// As [`expose`](Self::expose), to pages of a process, which stay pinned until the peer
@@ -576,17 +579,16 @@ impl Memory {
         Ok(Exposure::new(&self.pool, led, what.len()))
     }
 
-    /// Leads a window of the peer to `len` bytes of physical memory of this host, which
-    /// the caller may name: of a device, or memory that is not the kernel's. The peer
-    /// may reach it from now on, until it [lets go](Self::peer_let_go).
+    /// Leads a window of the peer to physical memory of this host. The peer may reach it from
+    /// now on, until it [lets go](Self::peer_let_go).
     ///
     /// # Errors
     ///
     /// `ENOSPC` if the bridge has no window for that, or none that is free or large enough;
-    /// `EOPNOTSUPP` if none can begin and end there, or must not: the kernel's own memory is
-    /// not shown; what the bridge's driver reports; `ENOTCONN` once the epoch is over.
-    pub fn expose(&self, phys: u64, len: u64) -> Result<Exposure> {
-        self.lead(&What::Physical { phys, len })
+    /// `EOPNOTSUPP` if none can begin and end there; what the bridge's driver reports; `ENOTCONN`
+    /// once the epoch is over.
+    pub fn expose(&self, range: &DeviceRange) -> Result<Exposure> {
+        self.lead(&What::Physical(range))
     }
 
     /// The piece of the peer's memory that it has granted at `off`, as this host reaches

@@ -135,6 +135,17 @@ def test_the_same_user_in_another_context_is_a_stranger_as_well(fabric, owner):
     assert owner.state(handles["connection"]) == MP.CONNECTION_OPERATIONAL
 
 
+def test_memory_that_others_write_holds_no_instructions(owner):
+    """Neither that of a segment, nor what is reached by a connection, nor a status word."""
+    _, offsets = one_of_each(owner)
+    info = owner.call("INFO", "mp_info")
+    for offset in (*offsets, info.status_offset):
+        with fails(errno.EACCES):
+            owner.map(offset, PAGE, "rx")
+        with fails(errno.EACCES):
+            owner.execute(owner.map(offset, PAGE, "ro"), PAGE)
+
+
 def test_offsets_that_are_guessed_lead_nowhere(owner, stranger):
     """A context maps what is its own: here, nothing but its status words."""
     _, offsets = one_of_each(owner)

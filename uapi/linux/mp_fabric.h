@@ -232,8 +232,9 @@ struct mp_window {
  *
  * In this order: ENODEV: no such interface. EINVAL: both maxima 0, a maximum below
  * its minimum, too much data. ENETDOWN: the interface is down. ENOSPC: the minima
- * cannot be had. EPERM: physical addresses need CAP_SYS_RAWIO. EOPNOTSUPP: the
- * physical addresses cannot be reached by the peer. EADDRINUSE: the uid is taken.
+ * cannot be had. EPERM: physical addresses need CAP_SYS_RAWIO and a kernel that is not
+ * locked down. EOPNOTSUPP: the physical addresses are not all memory of devices, or reserved,
+ * or cannot be reached by the peer. EADDRINUSE: the uid is taken.
  * ECONNREFUSED: a client found nobody. EDQUOT: too many sessions. ENOMEM. EINTR: the
  * process is being killed.
  */
@@ -259,7 +260,7 @@ struct mp_session_open {
  *
  * mmap() with MAP_SHARED takes the offset of a window and at most its size, rounded
  * up to pages. ENOENT: no such session, or it is closed, EINVAL: beyond the window,
- * EACCES, ESHUTDOWN, ENOMEM.
+ * EACCES (also for PROT_EXEC, by mprotect() as well), ESHUTDOWN, ENOMEM.
  */
 struct mp_session {
 	__u32 size;
@@ -294,7 +295,7 @@ struct mp_handle {
 /*
  * MP_IOC_SESSION_ADDRESS: where a device of this host reaches the remote window.
  * EPERM, ENETDOWN, ENOTCONN, ECONNRESET, ENXIO: no remote window, EOPNOTSUPP:
- * devices cannot reach it.
+ * devices cannot reach it. EPERM: see MP_IOC_SESSION_OPEN.
  */
 struct mp_session_address {
 	__u32 size;
@@ -399,7 +400,9 @@ struct mp_segment_attach {
  * In this order: ENOENT. EINVAL: no bytes, or no multiples of a page. ERANGE: more than it
  * can be filled with. EEXIST: it has memory. Of a process: EFAULT: there is none that is
  * writable, or none that can be pinned, EDQUOT: RLIMIT_MEMLOCK. Physical: EPERM: that needs
- * CAP_SYS_RAWIO, EOPNOTSUPP: it is memory of the kernel's. ENOMEM.
+ * CAP_SYS_RAWIO and a kernel that is not locked down, EOPNOTSUPP: by the kernel's resource tree
+ * (/proc/iomem) not all of it is memory of devices, or reserved: it is RAM or nowhere, belongs
+ * to firmware, or a driver has it for itself. ENOMEM.
  */
 struct mp_segment_fill {
 	__u32 size;

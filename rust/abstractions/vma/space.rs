@@ -96,12 +96,7 @@ impl AddressSpace {
     /// # Errors
     ///
     /// `EINVAL` if there are no pages, `ENOSPC` without a free offset, `ENOMEM`.
-    pub fn publish(
-        &self,
-        pages: usize,
-        owner: u64,
-        scrap: Arc<ScrapPage>,
-    ) -> Result<Published> {
+    pub fn publish(&self, pages: usize, owner: u64, scrap: Arc<ScrapPage>) -> Result<Published> {
         let make = |first| Mapping::new(self.inode.clone(), first, pages, owner, scrap);
         Ok(Published(OffsetSpace::reserve(&self.offsets, pages, make)?))
     }
