@@ -44,6 +44,7 @@ use mp_kernel::{
     },
     uaccess::{
         read_sized,
+        read_versioned,
         write_versioned,
         Versioned, //
     },
@@ -66,11 +67,12 @@ use mp_proto::{
     sharing, //
 };
 
-/// Structures without padding, of numbers only, with the size of their first version.
+/// Structures of numbers only, with the size of their first version. They have no padding:
+/// `layout.c` beside this file does not compile otherwise.
 macro_rules! structures {
     ($($name:ident $size:literal)*) => {$(
         const _: () = assert!(core::mem::size_of::<$name>() >= $size);
-        // SAFETY: Numbers, for which all bits will do, without padding: the header sees to it.
+        // SAFETY: Numbers, for which all bits will do, without padding: see above.
         unsafe impl kernel::transmute::FromBytes for $name {}
         // SAFETY: As above.
         unsafe impl kernel::transmute::AsBytes for $name {}
@@ -111,13 +113,9 @@ structures! {
     mp_queue_create 16
     mp_queue_start 32
     mp_queue 24
+    mp_copy 24
+    mp_event 16
 }
-
-// SAFETY: Numbers, for which all bits will do, without padding.
-unsafe impl kernel::transmute::FromBytes for mp_copy {}
-
-// SAFETY: Numbers without padding.
-unsafe impl kernel::transmute::AsBytes for mp_event {}
 
 /// Deals with a call.
 ///
@@ -227,10 +225,23 @@ fn expect_zero(value: u32) -> Result {
     }
 }
 
+/// An address of the caller.
+fn user_pointer(address: u64) -> Result<UserPtr> {
+    let address = usize::try_from(address).map_err(|_| EFAULT)?;
+    Ok(UserPtr::from_addr(address))
+}
+
 /// The memory of the caller at `address`.
 fn user(address: u64, len: usize) -> Result<UserSlice> {
-    let address = usize::try_from(address).map_err(|_| EFAULT)?;
-    Ok(UserSlice::new(UserPtr::from_addr(address), len))
+    Ok(UserSlice::new(user_pointer(address)?, len))
+}
+
+/// The size that the caller has named for elements of an array.
+fn element_size<T: Versioned>(named: u32) -> usize {
+    match named {
+        0 => T::FIRST_SIZE,
+        size => size as usize,
+    }
 }
 
 /// Gives as many numbers as fit, if all fit.
@@ -322,8 +333,12 @@ fn notify_of(context: &Context, notify: &mp_notify) -> Result {
 }
 
 fn watch_for(context: &Context, watch: &mp_watch) -> Result {
+    expect_zero(watch.reserved)?;
     expect_zero(watch.flags & !MP_WAIT_INTERFACE)?;
     let ready = target(context, watch.flags, watch.target, watch.mask)?;
+    context
+        .stream()
+        .set_record_size(watch.record_size as usize)?;
     ready.watch(context.stream(), watch.target, watch.mask, watch.cookie)
 }
 
@@ -367,7 +382,7 @@ fn describe_hardware(link: &Link, info: &mut mp_interface) {
         info.device = at.device_id;
         info.subsystem_vendor = at.subsystem_vendor_id;
         info.subsystem_device = at.subsystem_id;
-        info.pci_domain = at.domain as u16;
+        (info.pci_domain, info.pci_domain_high) = (at.domain as u16, (at.domain >> 16) as u16);
         info.pci_bus = at.bus;
         info.pci_devfn = at.device << 3 | at.function;
     }
@@ -532,6 +547,7 @@ fn find_address(context: &Context, range: &mut mp_address) -> Result<Told> {
 }
 
 fn grant_access(context: &Context, access: &mp_session_access) -> Result {
+    expect_zero(access.reserved.into())?;
     let session = context.session(access.handle)?;
     let is_clear = access.mode == MP_ACCESS_CLEAR;
     let known = MP_ACCESS_READ | MP_ACCESS_WRITE;
@@ -541,7 +557,7 @@ fn grant_access(context: &Context, access: &mp_session_access) -> Result {
     need_physical_addresses(PhysicalUse::Device)?;
     session.check_paired()?;
     let device = Requester {
-        domain: access.pci_domain,
+        domain: u32::from(access.pci_domain_high) << 16 | u32::from(access.pci_domain),
         bus: access.pci_bus,
         devfn: access.pci_devfn,
     };
@@ -571,6 +587,9 @@ fn create_segment(context: &Context, arg: UserPtr) -> Result {
     let (mut create, size) = read_sized::<mp_segment_create>(arg)?;
     expect_zero(create.reserved)?;
     expect_zero(create.flags & !(MP_SEGMENT_PRIVATE | MP_SEGMENT_EMPTY))?;
+    if create.flags & MP_SEGMENT_PRIVATE != 0 {
+        expect_zero(create.id_more)?;
+    }
     if create.length == 0 {
         return Err(EINVAL);
     }
@@ -651,6 +670,7 @@ fn withdraw_segment(context: &Context, at: &mp_segment_interface) -> Result {
 }
 
 fn describe_segment(context: &Context, info: &mut mp_segment) -> Result<Told> {
+    expect_zero(info.reserved)?;
     let segment = context.segment(info.handle)?;
     if info.interface != 0 {
         context.shared().links.get(info.interface)?;
@@ -735,6 +755,7 @@ fn connect(context: &Context, arg: UserPtr) -> Result {
 }
 
 fn describe_connection(context: &Context, info: &mut mp_connection) -> Result<Told> {
+    expect_zero(info.reserved)?;
     let connection = context.connection(info.handle)?;
     connection.describe(context.mapper(), info)?;
     Ok(Told::Done)
@@ -763,6 +784,7 @@ fn take_notice(context: &Context, notice: &mp_notice, give: Give<'_, mp_notice>)
 }
 
 fn send(context: &Context, message: &mp_message) -> Result {
+    expect_zero(message.peer)?;
     let connection = context.connection(message.handle)?;
     if connection.want().object != sharing::Object::Port {
         return Err(EINVAL);
@@ -841,12 +863,14 @@ fn create_queue(context: &Context, arg: UserPtr) -> Result {
 /// The copies that are asked for, which end at `local` and `remote` at the latest.
 fn copies(start: &mp_queue_start, local: Option<u64>, remote: u64) -> Result<KVec<mp_copy>> {
     let count = start.count as usize;
-    let len = count * core::mem::size_of::<mp_copy>();
-    let mut reader = user(start.copies, len)?.reader();
+    let size = element_size::<mp_copy>(start.copy_size);
     let mut copies = KVec::with_capacity(count, GFP_KERNEL)?;
     let is_inside = |off: u64, len: u64, end: u64| off.checked_add(len).is_some_and(|at| at <= end);
-    for _ in 0..count {
-        let copy: mp_copy = reader.read()?;
+    for n in 0..count {
+        let at = n
+            .checked_mul(size)
+            .and_then(|at| start.copies.checked_add(at as u64));
+        let copy: mp_copy = read_versioned(user_pointer(at.ok_or(EFAULT)?)?, size)?;
         let reads_inside = local.is_none_or(|end| is_inside(copy.local, copy.length, end));
         if !reads_inside || !is_inside(copy.remote, copy.length, remote) {
             return Err(ERANGE);
@@ -857,6 +881,7 @@ fn copies(start: &mp_queue_start, local: Option<u64>, remote: u64) -> Result<KVe
 }
 
 fn start_queue(context: &Context, start: &mp_queue_start) -> Result {
+    expect_zero(start.reserved)?;
     let is_pinned = start.flags & MP_QUEUE_PINNED != 0;
     expect_zero(start.flags & !MP_QUEUE_PINNED)?;
     if is_pinned && start.segment != 0 {
