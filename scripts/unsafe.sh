@@ -30,6 +30,7 @@ places() {
 		rust/pximc_ntb/further.rs       the same
 		rust/pximc_ntb/inward.rs        the same
 		rust/pximc_ntb/local.rs         the same
+		rust/mp_func_ether/port.rs      counts for a transmit queue alone
 		rust/mp_func_user.rs            initialises static locks
 		rust/mp_func_user/quota.rs      has them
 		rust/mp_func_user/access.rs     lets devices reach a window
