@@ -30,10 +30,12 @@ places() {
 		rust/pximc_ntb/further.rs       the same
 		rust/pximc_ntb/inward.rs        the same
 		rust/pximc_ntb/local.rs         the same
+		rust/mp_func_ether/port.rs      counts for a transmit queue alone
 		rust/mp_func_user.rs            initialises static locks
 		rust/mp_func_user/quota.rs      has them
 		rust/mp_func_user/access.rs     lets devices reach a window
-		rust/mp_func_user/calls.rs      says which structures are plain bytes
+		rust/mp_func_user/desk.rs       names physical memory of a session
+		rust/mp_func_user/calls.rs      says which structures are plain bytes, names physical memory
 		rust/mp_func_user/status.rs     says which pages a mapping has
 		rust/mp_func_user/window.rs     the same
 		rust/mp_kunit/user.rs           both, for tests

@@ -72,9 +72,12 @@ impl Group {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub fn of(domain: u16, bus: u8, devfn: u8) -> Result<Option<Arc<Self>>> {
+    pub fn of(domain: u32, bus: u8, devfn: u8) -> Result<Option<Arc<Self>>> {
+        let Ok(domain) = c_int::try_from(domain) else {
+            return Ok(None);
+        };
         // SAFETY: Any place will do.
-        let group = unsafe { bindings::iommu_group_find(domain.into(), bus.into(), devfn.into()) };
+        let group = unsafe { bindings::iommu_group_find(domain, bus.into(), devfn.into()) };
         let Some(group) = NonNull::new(group) else {
             return Ok(None);
         };

@@ -25,6 +25,7 @@
 //! * [`cpu`]: the number of processors.
 //! * [`dma_engine`]: copies by a DMA engine.
 //! * [`idle`]: threads for the time in which there is nothing else to do.
+//! * [`iomem`]: physical memory of devices.
 //! * [`iommu`]: what an IOMMU lets devices reach.
 //! * [`kobject`]: directories of attributes in sysfs.
 //! * [`notifier`]: modules that go, the machine that stops.
@@ -47,6 +48,7 @@ pub mod eventfd;
 pub mod fifo;
 pub mod genl;
 pub mod idle;
+pub mod iomem;
 pub mod iommu;
 pub mod kobject;
 pub mod net;

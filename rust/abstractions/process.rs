@@ -171,11 +171,29 @@ impl UserId {
     }
 }
 
-/// Whether the caller may work with physical addresses: `CAP_SYS_RAWIO` in the initial
-/// user namespace. Marks the privilege as used.
-pub fn may_use_physical_addresses() -> bool {
+/// What a process wants physical addresses for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PhysicalUse {
+    /// To reach the memory there, or to be told where memory is.
+    Memory,
+    /// To let a device reach the memory there.
+    Device,
+}
+
+/// Whether the caller may work with physical addresses: it has `CAP_SYS_RAWIO` in the initial
+/// user namespace, and the kernel is not locked down. Marks the privilege as used.
+pub fn may_use_physical_addresses(wanted: PhysicalUse) -> bool {
     // SAFETY: A capability that there is.
-    unsafe { bindings::capable(bindings::CAP_SYS_RAWIO as c_int) }
+    if !unsafe { bindings::capable(bindings::CAP_SYS_RAWIO as c_int) } {
+        return false;
+    }
+    // SAFETY: No requirements.
+    !unsafe {
+        match wanted {
+            PhysicalUse::Memory => mp_bindings::memory_is_locked_down(),
+            PhysicalUse::Device => mp_bindings::devices_are_locked_down(),
+        }
+    }
 }
 
 /// Whether the call under way is that of a 32-bit program on a 64-bit kernel.

@@ -21,7 +21,8 @@ use kernel::{
     uaccess::{
         UserPtr,
         UserSlice,
-        UserSliceReader, //
+        UserSliceReader,
+        UserSliceWriter, //
     }, //
 };
 
@@ -107,8 +108,32 @@ pub fn write_versioned<T: Versioned>(to: UserPtr, size: usize, value: &T) -> Res
     UserSlice::new(to, known).writer().write_slice(bytes)
 }
 
+/// Writes an element of an array, of which the program knows `size` bytes: what the kernel does
+/// not know of them is zero.
+///
+/// # Errors
+///
+/// As [`write_versioned`].
+pub fn write_element<T: Versioned>(to: &mut UserSliceWriter, size: usize, value: &T) -> Result {
+    check_size::<T>(size)?;
+    let known = size.min(size_of::<T>());
+    to.write_slice(value.as_bytes().get(..known).ok_or(EINVAL)?)?;
+    let zeroes = [0; 64];
+    let mut left = size - known;
+    while left != 0 {
+        let part = zeroes.get(..left.min(zeroes.len())).ok_or(EINVAL)?;
+        to.write_slice(part)?;
+        left -= part.len();
+    }
+    Ok(())
+}
+
 /// Whether a program can have that size of a structure in mind.
-fn check_size<T: Versioned>(size: usize) -> Result {
+///
+/// # Errors
+///
+/// `EINVAL` if it is less than that of the first version, `E2BIG` for more than a page.
+pub fn check_size<T: Versioned>(size: usize) -> Result {
     const { assert!(T::FIRST_SIZE >= size_of::<u32>() && T::FIRST_SIZE <= size_of::<T>()) };
     if size < T::FIRST_SIZE {
         Err(EINVAL)

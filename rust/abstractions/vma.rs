@@ -5,8 +5,8 @@
 //! * [`AddressSpace`]: the offsets at which programs find what they may map, and the
 //!   page tables that show it. A [`chardev::Device`](crate::chardev::Device) has one.
 //! * [`Mapping`]: something to map: at most one [`Frames`] object, behind which a
-//!   [`ScrapPage`] stands in. [`Mapping::revoke`] takes the frames away from all
-//!   processes at once; they see the scrap page from then on.
+//!   [`ScrapPage`] stands in. [`Mapping::show`] shows it, [`Mapping::revoke`] takes the frames
+//!   away from all processes at once; they see the scrap page before and after.
 //! * [`NewVma`]: an area that a program is just creating by `mmap()`.
 //! * [`offsets`]: the allocator of offsets.
 //!
@@ -140,17 +140,19 @@ impl NewVma<'_> {
 
     /// Has the area show what lies at its offset, which is in `mapping`.
     ///
-    /// It is not inherited by children, cannot grow, is not dumped, and the kernel
-    /// neither reads nor pins its memory for others.
+    /// It is not inherited by children, cannot grow, is not dumped, never holds instructions,
+    /// and the kernel neither reads nor pins its memory for others.
     ///
     /// # Errors
     ///
+    /// `EACCES` if the program wants to execute what is there: somebody else may write it.
     /// `EINVAL` if the area reaches beyond `mapping`, is private to the process
     /// (`MAP_PRIVATE`), or `mapping` is not of this device.
     pub fn attach(self, mapping: Arc<Mapping>) -> Result {
         if !mapping.has(self.first(), self.pages()) {
             return Err(EINVAL);
         }
+        self.area.try_clear_mayexec().map_err(|_| EACCES)?;
         let area = self.area.as_ptr();
         // SAFETY: By the invariants the area is in its callback; the inode belongs to the
         // mapping. The area's flags allow frames afterwards, and nothing else was set.
@@ -229,7 +231,7 @@ unsafe extern "C" fn fault(fault: *mut bindings::vm_fault) -> bindings::vm_fault
     let room = (end - address) / PAGE_SIZE;
     let group = AROUND - page % AROUND;
     let pages = room.min(group).max(1);
-    mapping.show(page, pages, |n, frame| {
+    mapping.enter(page, pages, |n, frame| {
         let combine = matches!(frame.cache, Cache::WriteCombining);
         let address = address + n * PAGE_SIZE;
         // SAFETY: The area has the flags for frames, the address is one of its own by the

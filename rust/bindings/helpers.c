@@ -12,6 +12,7 @@
 #include "helpers/dmaengine.c"
 #include "helpers/eventfd.c"
 #include "helpers/genl.c"
+#include "helpers/iomem.c"
 #include "helpers/iommu.c"
 #include "helpers/mm.c"
 #include "helpers/net.c"

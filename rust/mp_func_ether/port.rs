@@ -14,6 +14,7 @@ use mp_kernel::{
     error,
     net::{
         device::{
+            ByteLimit,
             Device,
             Loss,
             TxQueue, //
@@ -65,6 +66,8 @@ struct State {
     unannounced: u32,
     /// Ring units in flight that are not counted against the byte limit.
     uncounted: u32,
+    /// That of the transmit queue.
+    limit: ByteLimit,
 }
 
 #[pin_data]
@@ -93,7 +96,7 @@ impl Port {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
+    /// `EINVAL` if there are not so many queues, `ENOMEM`.
     pub(crate) fn new(
         peer: &Arc<Peer>,
         device: &Arc<Device>,
@@ -108,6 +111,9 @@ impl Port {
                 held: None,
                 unannounced: 0,
                 uncounted: 0,
+                // SAFETY: The interface lends a queue to one port at a time, and again when
+                // nothing is sent or completed by that any more; a port has one ring for it.
+                limit: unsafe { ByteLimit::new(device, queue).ok_or(EINVAL)? },
             };
             let ring = pin_init!(Ring {
                 state <- new_spinlock_bh!(state, "mp_func_ether::Ring"),
@@ -138,8 +144,10 @@ impl Port {
     pub(crate) fn open(&self) {
         for ring in &self.rings {
             if let Some(queue) = self.device.tx_queue(ring.queue) {
-                queue.reset();
-                queue.set_min_limit(MIN_LIMIT);
+                let mut state = ring.state.lock();
+                state.limit.reset();
+                state.limit.set_min(MIN_LIMIT);
+                drop(state);
                 queue.wake();
             }
         }
@@ -150,9 +158,7 @@ impl Port {
     pub(crate) fn close(&self) {
         self.drop_held();
         for ring in &self.rings {
-            if let Some(queue) = self.device.tx_queue(ring.queue) {
-                queue.reset();
-            }
+            ring.state.lock().limit.reset();
         }
     }
 
@@ -208,7 +214,7 @@ impl Port {
         match self.peer.send(&frame, ring.number) {
             Ok(units) => {
                 state.unannounced += 1;
-                let stopped = queue.sent(units * UNIT);
+                let stopped = state.limit.sent(units * UNIT);
                 if stopped || !more || state.unannounced >= batch {
                     state.unannounced = 0;
                     self.peer.kick(ring.number);
@@ -261,7 +267,8 @@ impl Port {
         let mut state = ring.state.lock();
         let aside = state.uncounted.min(units);
         state.uncounted -= aside;
-        queue.completed(1, (units - aside).saturating_mul(UNIT));
+        let bytes = (units - aside).saturating_mul(UNIT);
+        state.limit.completed(1, bytes);
         if state.held.is_some() || queue.is_stopped() {
             self.go_on(ring, &queue, &mut state);
         }
@@ -294,7 +301,7 @@ impl Port {
         };
         match self.peer.send(&frame, ring.number) {
             Ok(units) => {
-                queue.sent(units * UNIT);
+                state.limit.sent(units * UNIT);
                 state.unannounced = 0;
                 self.peer.kick(ring.number);
             }

@@ -35,7 +35,7 @@ const GRANTS_MAX: usize = 64;
 /// A function on a PCI bus of this host, whether or not it is there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Requester {
-    pub(crate) domain: u16,
+    pub(crate) domain: u32,
     pub(crate) bus: u8,
     pub(crate) devfn: u8,
 }

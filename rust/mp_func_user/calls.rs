@@ -22,10 +22,7 @@ use crate::{
     ready,
     session::Session,
     uapi::*,
-    window::{
-        Physical,
-        Piece, //
-    }, //
+    window::Piece, //
 };
 use kernel::{
     page::PAGE_SIZE,
@@ -39,10 +36,15 @@ use kernel::{
 use mp_kernel::{
     error,
     eventfd::EventFd,
+    iomem::DeviceRange,
     iommu::Rights,
-    process,
+    process::{
+        self,
+        PhysicalUse, //
+    },
     uaccess::{
         read_sized,
+        read_versioned,
         write_versioned,
         Versioned, //
     },
@@ -65,11 +67,12 @@ use mp_proto::{
     sharing, //
 };
 
-/// Structures without padding, of numbers only, with the size of their first version.
+/// Structures of numbers only, with the size of their first version. They have no padding:
+/// `layout.c` beside this file does not compile otherwise.
 macro_rules! structures {
     ($($name:ident $size:literal)*) => {$(
         const _: () = assert!(core::mem::size_of::<$name>() >= $size);
-        // SAFETY: Numbers, for which all bits will do, without padding: the header sees to it.
+        // SAFETY: Numbers, for which all bits will do, without padding: see above.
         unsafe impl kernel::transmute::FromBytes for $name {}
         // SAFETY: As above.
         unsafe impl kernel::transmute::AsBytes for $name {}
@@ -110,13 +113,9 @@ structures! {
     mp_queue_create 16
     mp_queue_start 32
     mp_queue 24
+    mp_copy 24
+    mp_event 16
 }
-
-// SAFETY: Numbers, for which all bits will do, without padding.
-unsafe impl kernel::transmute::FromBytes for mp_copy {}
-
-// SAFETY: Numbers without padding.
-unsafe impl kernel::transmute::AsBytes for mp_event {}
 
 /// Deals with a call.
 ///
@@ -226,10 +225,23 @@ fn expect_zero(value: u32) -> Result {
     }
 }
 
+/// An address of the caller.
+fn user_pointer(address: u64) -> Result<UserPtr> {
+    let address = usize::try_from(address).map_err(|_| EFAULT)?;
+    Ok(UserPtr::from_addr(address))
+}
+
 /// The memory of the caller at `address`.
 fn user(address: u64, len: usize) -> Result<UserSlice> {
-    let address = usize::try_from(address).map_err(|_| EFAULT)?;
-    Ok(UserSlice::new(UserPtr::from_addr(address), len))
+    Ok(UserSlice::new(user_pointer(address)?, len))
+}
+
+/// The size that the caller has named for elements of an array.
+fn element_size<T: Versioned>(named: u32) -> usize {
+    match named {
+        0 => T::FIRST_SIZE,
+        size => size as usize,
+    }
 }
 
 /// Gives as many numbers as fit, if all fit.
@@ -321,8 +333,12 @@ fn notify_of(context: &Context, notify: &mp_notify) -> Result {
 }
 
 fn watch_for(context: &Context, watch: &mp_watch) -> Result {
+    expect_zero(watch.reserved)?;
     expect_zero(watch.flags & !MP_WAIT_INTERFACE)?;
     let ready = target(context, watch.flags, watch.target, watch.mask)?;
+    context
+        .stream()
+        .set_record_size(watch.record_size as usize)?;
     ready.watch(context.stream(), watch.target, watch.mask, watch.cookie)
 }
 
@@ -366,7 +382,7 @@ fn describe_hardware(link: &Link, info: &mut mp_interface) {
         info.device = at.device_id;
         info.subsystem_vendor = at.subsystem_vendor_id;
         info.subsystem_device = at.subsystem_id;
-        info.pci_domain = at.domain as u16;
+        (info.pci_domain, info.pci_domain_high) = (at.domain as u16, (at.domain >> 16) as u16);
         info.pci_bus = at.bus;
         info.pci_devfn = at.device << 3 | at.function;
     }
@@ -475,7 +491,7 @@ fn open_session(context: &Context, arg: UserPtr) -> Result {
     let len = open.data_size as usize;
     params.check(len).map_err(|_| EINVAL)?;
     if params.location == Location::Physical {
-        need_physical_addresses()?;
+        need_physical_addresses(PhysicalUse::Memory)?;
     }
     let mut data = KVec::from_elem(0, len.min(DATA_MAX), GFP_KERNEL)?;
     user(open.data, data.len())?
@@ -503,8 +519,8 @@ fn describe_session(context: &Context, info: &mut mp_session) -> Result<Told> {
 }
 
 /// `EPERM` unless the process may name physical addresses, and be told them.
-fn need_physical_addresses() -> Result {
-    match process::may_use_physical_addresses() {
+fn need_physical_addresses(wanted: PhysicalUse) -> Result {
+    match process::may_use_physical_addresses(wanted) {
         true => Ok(()),
         false => Err(EPERM),
     }
@@ -512,7 +528,7 @@ fn need_physical_addresses() -> Result {
 
 fn address_of(context: &Context, info: &mut mp_session_address) -> Result<Told> {
     let session = context.session(info.handle)?;
-    need_physical_addresses()?;
+    need_physical_addresses(PhysicalUse::Memory)?;
     session.check_paired()?;
     info.address = session.bus_address()?;
     Ok(Told::Done)
@@ -520,7 +536,7 @@ fn address_of(context: &Context, info: &mut mp_session_address) -> Result<Told> 
 
 fn find_address(context: &Context, range: &mut mp_address) -> Result<Told> {
     let object = context.object(range.handle)?;
-    need_physical_addresses()?;
+    need_physical_addresses(PhysicalUse::Memory)?;
     let (offset, length) = (range.offset, range.length);
     range.address = match object {
         Object::Segment(holding) => holding.phys_address(offset, length)?,
@@ -531,16 +547,17 @@ fn find_address(context: &Context, range: &mut mp_address) -> Result<Told> {
 }
 
 fn grant_access(context: &Context, access: &mp_session_access) -> Result {
+    expect_zero(access.reserved.into())?;
     let session = context.session(access.handle)?;
     let is_clear = access.mode == MP_ACCESS_CLEAR;
     let known = MP_ACCESS_READ | MP_ACCESS_WRITE;
     if !is_clear && (access.mode == 0 || access.mode & !known != 0) {
         return Err(EINVAL);
     }
-    need_physical_addresses()?;
+    need_physical_addresses(PhysicalUse::Device)?;
     session.check_paired()?;
     let device = Requester {
-        domain: access.pci_domain,
+        domain: u32::from(access.pci_domain_high) << 16 | u32::from(access.pci_domain),
         bus: access.pci_bus,
         devfn: access.pci_devfn,
     };
@@ -570,6 +587,9 @@ fn create_segment(context: &Context, arg: UserPtr) -> Result {
     let (mut create, size) = read_sized::<mp_segment_create>(arg)?;
     expect_zero(create.reserved)?;
     expect_zero(create.flags & !(MP_SEGMENT_PRIVATE | MP_SEGMENT_EMPTY))?;
+    if create.flags & MP_SEGMENT_PRIVATE != 0 {
+        expect_zero(create.id_more)?;
+    }
     if create.length == 0 {
         return Err(EINVAL);
     }
@@ -624,8 +644,9 @@ fn fill_segment(context: &Context, fill: &mp_segment_fill) -> Result {
         let pages = UserPages::pin(fill.address, fill.length, Purpose::Write)?;
         return segment.fill(Piece::Pages(Arc::new(pages, GFP_KERNEL)?));
     }
-    need_physical_addresses()?;
-    let range = Physical::new(fill.address, fill.length)?;
+    need_physical_addresses(PhysicalUse::Memory)?;
+    // SAFETY: The process may name it.
+    let range = unsafe { DeviceRange::new(fill.address, fill.length)? };
     segment.fill(Piece::Physical(range))
 }
 
@@ -649,6 +670,7 @@ fn withdraw_segment(context: &Context, at: &mp_segment_interface) -> Result {
 }
 
 fn describe_segment(context: &Context, info: &mut mp_segment) -> Result<Told> {
+    expect_zero(info.reserved)?;
     let segment = context.segment(info.handle)?;
     if info.interface != 0 {
         context.shared().links.get(info.interface)?;
@@ -733,6 +755,7 @@ fn connect(context: &Context, arg: UserPtr) -> Result {
 }
 
 fn describe_connection(context: &Context, info: &mut mp_connection) -> Result<Told> {
+    expect_zero(info.reserved)?;
     let connection = context.connection(info.handle)?;
     connection.describe(context.mapper(), info)?;
     Ok(Told::Done)
@@ -761,6 +784,7 @@ fn take_notice(context: &Context, notice: &mp_notice, give: Give<'_, mp_notice>)
 }
 
 fn send(context: &Context, message: &mp_message) -> Result {
+    expect_zero(message.peer)?;
     let connection = context.connection(message.handle)?;
     if connection.want().object != sharing::Object::Port {
         return Err(EINVAL);
@@ -839,12 +863,14 @@ fn create_queue(context: &Context, arg: UserPtr) -> Result {
 /// The copies that are asked for, which end at `local` and `remote` at the latest.
 fn copies(start: &mp_queue_start, local: Option<u64>, remote: u64) -> Result<KVec<mp_copy>> {
     let count = start.count as usize;
-    let len = count * core::mem::size_of::<mp_copy>();
-    let mut reader = user(start.copies, len)?.reader();
+    let size = element_size::<mp_copy>(start.copy_size);
     let mut copies = KVec::with_capacity(count, GFP_KERNEL)?;
     let is_inside = |off: u64, len: u64, end: u64| off.checked_add(len).is_some_and(|at| at <= end);
-    for _ in 0..count {
-        let copy: mp_copy = reader.read()?;
+    for n in 0..count {
+        let at = n
+            .checked_mul(size)
+            .and_then(|at| start.copies.checked_add(at as u64));
+        let copy: mp_copy = read_versioned(user_pointer(at.ok_or(EFAULT)?)?, size)?;
         let reads_inside = local.is_none_or(|end| is_inside(copy.local, copy.length, end));
         if !reads_inside || !is_inside(copy.remote, copy.length, remote) {
             return Err(ERANGE);
@@ -855,6 +881,7 @@ fn copies(start: &mp_queue_start, local: Option<u64>, remote: u64) -> Result<KVe
 }
 
 fn start_queue(context: &Context, start: &mp_queue_start) -> Result {
+    expect_zero(start.reserved)?;
     let is_pinned = start.flags & MP_QUEUE_PINNED != 0;
     expect_zero(start.flags & !MP_QUEUE_PINNED)?;
     if is_pinned && start.segment != 0 {

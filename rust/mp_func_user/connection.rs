@@ -252,7 +252,7 @@ impl Connection {
         let mut inner = self.inner.lock();
         let is_new = inner.state == State::CONNECTING;
         if let (Some(piece), Some(window)) = (&piece, &mut inner.window) {
-            window.restore(piece.clone())?;
+            window.show(piece.clone())?;
         }
         if let Some(piece) = &piece {
             inner.len = piece.len();

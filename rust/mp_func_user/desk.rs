@@ -23,7 +23,10 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use mp_kernel::error;
+use mp_kernel::{
+    error,
+    iomem::DeviceRange, //
+};
 use mp_proto::{
     fabric::{
         Header,
@@ -257,7 +260,10 @@ impl Carrier<'_> {
 impl Carrier<'_> {
     fn lead(&mut self, address: u64, len: u64) -> Result<u64> {
         self.pieces.reserve(1, GFP_KERNEL)?;
-        let exposure = self.memory.expose(address, len)?;
+        // SAFETY: An address of a session of this host, whose process might name it when it
+        // opened the session.
+        let range = unsafe { DeviceRange::new(address, len)? };
+        let exposure = self.memory.expose(&range)?;
         let off = exposure.off();
         let piece = Arc::new(Piece::Exposed(exposure), GFP_KERNEL);
         let piece = piece.inspect_err(|_| {

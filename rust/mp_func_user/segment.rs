@@ -488,7 +488,7 @@ impl Holding {
         };
         let checked = match &**piece {
             Piece::Pages(pages) => memory.can_expose_pages(pages),
-            Piece::Physical(range) => memory.can_expose(range.phys, piece.len()),
+            Piece::Physical(range) => memory.can_expose(range.phys(), range.len()),
             _ => Ok(()),
         };
         match checked {

@@ -97,7 +97,7 @@ impl Reached {
             }
             Piece::Physical(range) => {
                 drop(self.exposure.take());
-                memory.expose(range.phys, piece.len())?
+                memory.expose(range)?
             }
             Piece::Remote(_) | Piece::Exposed(_) => return Err(error::unsupported()),
         };

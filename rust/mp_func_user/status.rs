@@ -59,10 +59,10 @@ impl Status {
         let pages = SharedPages::new(count)?;
         pages.populate(0, count * PAGE_SIZE)?;
         let pages = Arc::new(Pages(pages), GFP_KERNEL)?;
-        let published =
-            mapper
-                .space
-                .publish(count, mapper.owner, pages.clone(), mapper.scrap.clone())?;
+        let published = mapper
+            .space
+            .publish(count, mapper.owner, mapper.scrap.clone())?;
+        published.mapping().show(pages.clone());
         let free = KVec::from_elem(false, words, GFP_KERNEL)?;
         let init = pin_init!(Self {
             pages,

@@ -15,20 +15,27 @@ use mp_kernel::{
     fifo::Fifo,
     new_spinlock_bh,
     sync::SpinLockBh,
+    uaccess::{
+        check_size,
+        write_element,
+        Versioned, //
+    },
     wait::{
         Events,
         WaitQueue, //
     }, //
 };
 
-/// Bytes of a record.
-const RECORD: usize = core::mem::size_of::<uapi::mp_event>();
+/// Bytes of a record of the first version.
+const FIRST: usize = uapi::mp_event::FIRST_SIZE;
 
 struct State {
     /// Objects with something to tell, each once at most.
     queue: Fifo<Arc<Ready>>,
     /// Objects that may be in the queue.
     places: usize,
+    /// Bytes of a record, once the context has named them.
+    record_size: Option<usize>,
     ended: bool,
 }
 
@@ -53,12 +60,32 @@ impl Stream {
                 state <- new_spinlock_bh!(State {
                     queue: Fifo::new(),
                     places: 0,
+                    record_size: None,
                     ended: false,
                 }),
                 readers,
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// The context names the size of the records that it reads; 0 is that of the first version.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if that is too small, or not what it has named before; `E2BIG`.
+    pub(crate) fn set_record_size(&self, size: usize) -> Result {
+        let size = if size == 0 { FIRST } else { size };
+        check_size::<uapi::mp_event>(size)?;
+        let mut state = self.state.lock();
+        if *state.record_size.get_or_insert(size) != size {
+            return Err(EINVAL);
+        }
+        Ok(())
+    }
+
+    fn record_size(&self) -> usize {
+        self.state.lock().record_size.unwrap_or(FIRST)
     }
 
     /// An object that has a [`Place`], and is not in the queue, has something to tell; the
@@ -108,7 +135,7 @@ impl Stream {
     /// `EINVAL` if none fits, `EAGAIN` if there is none and the caller does not wait,
     /// `EINTR`, `EFAULT`.
     pub(crate) fn read(&self, to: &mut UserSliceWriter, nonblock: bool) -> Result<usize> {
-        if to.len() < RECORD {
+        if to.len() < self.record_size() {
             return Err(EINVAL);
         }
         loop {
@@ -129,16 +156,18 @@ impl Stream {
 
     fn give(&self, to: &mut UserSliceWriter) -> Result<usize> {
         let mut given = 0;
-        while to.len() >= RECORD {
+        // It may have been named while the caller slept.
+        let size = self.record_size();
+        while to.len() >= size {
             let Some(ready) = self.state.lock().queue.pop() else {
                 break;
             };
             if let Some(record) = ready.record() {
-                if let Err(e) = to.write(&record) {
+                if let Err(e) = write_element(to, size, &record) {
                     ready.tell_again();
                     return if given == 0 { Err(e) } else { Ok(given) };
                 }
-                given += RECORD;
+                given += size;
             }
         }
         Ok(given)

@@ -9,8 +9,8 @@ use kernel::{
 };
 use mp_kernel::{
     error,
+    iomem::DeviceRange,
     iommu::Range,
-    ntb::range::is_system_ram,
     user_pages::UserPages,
     vma::{
         AddressSpace,
@@ -47,29 +47,8 @@ pub(crate) enum Piece {
     Exposed(Exposure),
     /// Memory of a process of this host.
     Pages(Arc<UserPages>),
-    /// Physical memory of this host, which is not the kernel's.
-    Physical(Physical),
-}
-
-/// A range of physical addresses; bytes.
-#[derive(Clone, Copy)]
-pub(crate) struct Physical {
-    pub(crate) phys: u64,
-    len: u64,
-}
-
-impl Physical {
-    /// That range, of whole pages, which the caller may name.
-    ///
-    /// # Errors
-    ///
-    /// `EOPNOTSUPP` if the kernel uses any of it as its memory, or if there is no such range.
-    pub(crate) fn new(phys: u64, len: u64) -> Result<Self> {
-        if phys.checked_add(len).is_none() || is_system_ram(phys, len) {
-            return Err(error::unsupported());
-        }
-        Ok(Self { phys, len })
-    }
+    /// Physical memory of this host, of whole pages, which is not the kernel's.
+    Physical(DeviceRange),
 }
 
 impl Piece {
@@ -80,7 +59,7 @@ impl Piece {
             Piece::Remote(remote) => remote.len(),
             Piece::Exposed(exposure) => exposure.len(),
             Piece::Pages(pages) => pages.len() as u64,
-            Piece::Physical(range) => range.len,
+            Piece::Physical(range) => range.len(),
         }
     }
 
@@ -107,9 +86,10 @@ impl Piece {
                 let phys = pages.phys_address(usize::try_from(page)?)?;
                 PageFrame::at(phys, memory::Cache::Cached)
             }
-            Piece::Physical(Physical { phys, len }) => {
-                let off = page.checked_mul(PAGE).filter(|off| off < len);
-                let at = off.and_then(|off| phys.checked_add(off)).ok_or(EINVAL)?;
+            Piece::Physical(range) => {
+                let off = page.checked_mul(PAGE).filter(|off| *off < range.len());
+                let at = off.and_then(|off| range.phys().checked_add(off));
+                let at = at.ok_or(EINVAL)?;
                 PageFrame::at(at, memory::Cache::WriteCombining)
             }
         }
@@ -278,20 +258,15 @@ impl Window {
         scrap: Arc<ScrapPage>,
     ) -> Result<Self> {
         let pages = piece.len().div_ceil(PAGE) as usize;
-        // Another thread that guesses the offset may map it from here on; dropping the window
-        // takes that away again.
+        // Another thread that guesses the offset may map it from here on, and sees the scrap
+        // page until the piece is shown.
         let mut window = Self {
-            published: space.publish(pages, owner, piece.clone(), scrap)?,
+            published: space.publish(pages, owner, scrap)?,
             len: piece.len(),
             hold: None,
-            piece: Some(piece.clone()),
+            piece: None,
         };
-        let revoker = Revoker(window.published.mapping().clone());
-        match piece.hold(Arc::new(revoker, GFP_KERNEL)?) {
-            Ok(hold) => window.hold = hold,
-            Err(e) if e == error::not_connected() => window.forsake(),
-            Err(e) => return Err(e),
-        }
+        window.show(piece)?;
         Ok(window)
     }
 
@@ -305,26 +280,29 @@ impl Window {
         self.published.mapping().first() as u64 * PAGE
     }
 
-    /// Shows a piece again in place of one that was taken away, of the same size. If its
-    /// memory has gone already, nothing changes.
+    /// Shows a piece where nothing is shown, or no more, of the size of the one before. If its
+    /// memory has gone already, the scrap page stays there.
+    ///
+    /// The hold comes first. Whoever takes the memory away empties the place that
+    /// [`Piece::page`] asks before the holders are told: if that happens between the two
+    /// steps, what is shown has no frames.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
-    pub(crate) fn restore(&mut self, piece: Arc<Piece>) -> Result {
+    /// `ENOMEM`; nothing is shown.
+    pub(crate) fn show(&mut self, piece: Arc<Piece>) -> Result {
         drop(self.hold.take());
-        self.published.mapping().restore(piece.clone());
-        self.piece = Some(piece.clone());
-        let revoker = Revoker(self.published.mapping().clone());
-        match piece.hold(Arc::new(revoker, GFP_KERNEL)?) {
-            Ok(hold) => self.hold = hold,
-            Err(e) => {
-                self.forsake();
-                if e != error::not_connected() {
-                    return Err(e);
-                }
+        let mapping = self.published.mapping();
+        let revoker = Arc::new(Revoker(mapping.clone()), GFP_KERNEL)?;
+        match piece.hold(revoker) {
+            Ok(hold) => {
+                self.hold = hold;
+                mapping.show(piece.clone());
             }
+            Err(e) if e == error::not_connected() => {}
+            Err(e) => return Err(e),
         }
+        self.piece = Some(piece);
         Ok(())
     }
 

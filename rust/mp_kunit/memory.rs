@@ -24,6 +24,7 @@ mod tests {
     };
     use mp_kernel::{
         error,
+        iomem::DeviceRange,
         new_spinlock_bh,
         shared_pages::SharedPages,
         sync::SpinLockBh,
@@ -639,6 +640,15 @@ mod tests {
         assert_eq!(run_of(0, 0, phys), Err(EINVAL));
     }
 
+    /// The old adapters' memory, which is never the kernel's.
+    const ADAPTER: u64 = 0xa_0000;
+
+    /// A page of it, and how many bytes from there.
+    fn adapter(page: u64, len: u64) -> Result<DeviceRange> {
+        // SAFETY: Nobody uses what is there: no peer is, and no process.
+        unsafe { DeviceRange::new(ADAPTER + page * PAGE, len) }
+    }
+
     /// Windows that lead anywhere, and remember where.
     struct Led {
         at: [Atomic<u64>; 2],
@@ -653,9 +663,9 @@ mod tests {
             (len <= PAGE).then_some(()).ok_or(ENOSPC)
         }
 
-        fn lead(&self, window: u32, phys: u64, len: u64) -> Result {
-            self.check(window, phys, len)?;
-            self.at[window as usize].store(phys, Relaxed);
+        fn lead(&self, window: u32, range: &DeviceRange) -> Result {
+            self.check(window, range.phys(), range.len())?;
+            self.at[window as usize].store(range.phys(), Relaxed);
             Ok(())
         }
 
@@ -688,22 +698,22 @@ mod tests {
     fn an_exposure_stays_until_the_peer_lets_go() -> Result {
         let (shared, led) = led_windows()?;
         let memory = shared.begin()?;
-        assert_eq!(memory.expose(0x1000, PAGE + 1).err(), Some(ENOSPC));
-        let first = memory.expose(0x1000, PAGE)?;
-        let second = memory.expose(0x2000, 1)?;
+        assert_eq!(memory.expose(&adapter(1, PAGE + 1)?).err(), Some(ENOSPC));
+        let first = memory.expose(&adapter(1, PAGE)?)?;
+        let second = memory.expose(&adapter(2, 1)?)?;
         assert!(first.off() != second.off());
-        assert_eq!(memory.expose(0x3000, 1).err(), Some(ENOSPC));
+        assert_eq!(memory.expose(&adapter(3, 1)?).err(), Some(ENOSPC));
         assert_eq!(memory.can_expose(0x3000, 1), Ok(()));
-        assert_eq!(led.now(), [0x1000, 0x2000]);
+        assert_eq!(led.now(), [ADAPTER + PAGE, ADAPTER + 2 * PAGE]);
         // The owner first, then the peer; and the other way round.
         let off = first.off();
         drop(first);
-        assert_eq!(led.now(), [0x1000, 0x2000]);
+        assert_eq!(led.now(), [ADAPTER + PAGE, ADAPTER + 2 * PAGE]);
         memory.peer_let_go(off)?;
-        assert_eq!(led.now(), [0, 0x2000]);
+        assert_eq!(led.now(), [0, ADAPTER + 2 * PAGE]);
         assert_eq!(memory.peer_let_go(off).err(), Some(ENOENT));
         memory.peer_let_go(second.off())?;
-        assert_eq!(led.now(), [0, 0x2000]);
+        assert_eq!(led.now(), [0, ADAPTER + 2 * PAGE]);
         drop(second);
         assert_eq!(led.now(), [0, 0]);
         memory.end();
@@ -715,7 +725,7 @@ mod tests {
     fn nothing_is_exposed_without_a_window() -> Result {
         let memory = Shared::new()?.begin()?;
         assert_eq!(memory.can_expose(0x1000, 1).err(), Some(ENOSPC));
-        assert_eq!(memory.expose(0x1000, 1).err(), Some(ENOSPC));
+        assert_eq!(memory.expose(&adapter(1, 1)?).err(), Some(ENOSPC));
         assert!(!memory.sees_exposures());
         Ok(())
     }
@@ -724,13 +734,16 @@ mod tests {
     fn an_exposure_ends_with_the_epoch_or_the_link() -> Result {
         let (shared, led) = led_windows()?;
         let memory = shared.begin()?;
-        drop(memory.expose(0x1000, 1)?);
-        let kept = memory.expose(0x2000, 1)?;
+        drop(memory.expose(&adapter(1, 1)?)?);
+        let kept = memory.expose(&adapter(2, 1)?)?;
         memory.end();
-        assert_eq!(memory.expose(0x3000, 1).err(), Some(error::not_connected()));
-        assert_eq!(led.now(), [0x1000, 0x2000]);
+        assert_eq!(
+            memory.expose(&adapter(3, 1)?).err(),
+            Some(error::not_connected())
+        );
+        assert_eq!(led.now(), [ADAPTER + PAGE, ADAPTER + 2 * PAGE]);
         let next = shared.begin()?;
-        assert_eq!(led.now(), [0, 0x2000]);
+        assert_eq!(led.now(), [0, ADAPTER + 2 * PAGE]);
         next.end();
         shared.pool.close();
         assert_eq!(led.now(), [0, 0]);
@@ -744,19 +757,32 @@ mod tests {
         let piece = memory.alloc(PAGE)?;
         let page = piece.page(0)?.phys;
         let refused = Some(error::unsupported());
-        assert_eq!(memory.expose(page, PAGE).err(), refused);
+        // An address that the processor does not have leads to the page as well: page tables
+        // have no room for all its bits.
+        let beyond = page | 1 << 52;
+        for (phys, len) in [
+            (page, PAGE),
+            (page + 1, 1),
+            (beyond, PAGE),
+            (u64::MAX - PAGE + 1, PAGE),
+            (ADAPTER, 0),
+            (ADAPTER, u64::MAX),
+        ] {
+            // SAFETY: It is not used.
+            let range = unsafe { DeviceRange::new(phys, len) };
+            assert_eq!(range.err(), refused);
+        }
         assert_eq!(memory.can_expose(page, PAGE).err(), refused);
         assert_eq!(memory.can_expose(page + 1, 1).err(), refused);
+        assert_eq!(memory.can_expose(beyond, PAGE).err(), refused);
         assert_eq!(memory.can_expose(u64::MAX - PAGE + 1, PAGE).err(), refused);
         Ok(())
     }
 
     #[test]
     fn an_exposure_of_the_own_host_is_its_pages() -> Result {
-        /// The old adapters' memory, which is never the kernel's.
-        const ADAPTER: u64 = 0xa_0000;
         let memory = own()?;
-        let exposure = memory.expose(ADAPTER, 2 * PAGE)?;
+        let exposure = memory.expose(&adapter(0, 2 * PAGE)?)?;
         assert_eq!(
             memory.reach(exposure.off(), 2 * PAGE + 1).err(),
             Some(EINVAL)

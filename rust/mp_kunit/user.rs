@@ -134,8 +134,10 @@ mod tests {
         let space = AddressSpace::new()?;
         let freed = Arc::new(Atomic::new(false), GFP_KERNEL)?;
         let memory = Arc::new(Noted(freed.clone()), GFP_KERNEL)?;
-        let published = space.publish(4, 7, memory, ScrapPage::new()?)?;
+        let published = space.publish(4, 7, ScrapPage::new()?)?;
         assert_eq!((published.pages(), published.owner()), (4, 7));
+        assert!(!published.mapping().is_live());
+        published.mapping().show(memory);
 
         let mapping = space.find(published.first() + 3, 1).ok_or(ENOENT)?;
         assert!(Arc::ptr_eq(&mapping, published.mapping()));
@@ -158,13 +160,14 @@ mod tests {
         let space = AddressSpace::new()?;
         let freed = Arc::new(Atomic::new(false), GFP_KERNEL)?;
         let memory = Arc::new(Noted(freed.clone()), GFP_KERNEL)?;
-        let published = space.publish(1, 0, memory, ScrapPage::new()?)?;
+        let published = space.publish(1, 0, ScrapPage::new()?)?;
+        published.mapping().show(memory);
         drop(published.mapping().revoke());
         assert!(freed.load(Relaxed) && !published.mapping().is_live());
 
         let again = Arc::new(Atomic::new(false), GFP_KERNEL)?;
         let memory = Arc::new(Noted(again.clone()), GFP_KERNEL)?;
-        published.mapping().restore(memory);
+        published.mapping().show(memory);
         assert!(published.mapping().is_live() && !again.load(Relaxed));
         drop(published.mapping().revoke());
         assert!(again.load(Relaxed));
@@ -176,7 +179,8 @@ mod tests {
         let space = AddressSpace::new()?;
         let freed = Arc::new(Atomic::new(false), GFP_KERNEL)?;
         let memory = Arc::new(Noted(freed.clone()), GFP_KERNEL)?;
-        let published = space.publish(1, 0, memory, ScrapPage::new()?)?;
+        let published = space.publish(1, 0, ScrapPage::new()?)?;
+        published.mapping().show(memory);
         // The address space may go first.
         drop(space);
         assert!(!freed.load(Relaxed));

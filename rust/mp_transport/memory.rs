@@ -48,15 +48,18 @@ use crate::{
     }, //
 };
 use kernel::{
+    new_mutex,
     page::PAGE_SIZE,
     prelude::*,
     sync::{
         rcu,
-        Arc, //
+        Arc,
+        Mutex, //
     }, //
 };
 use mp_kernel::{
     error,
+    iomem::DeviceRange,
     sync::RcuArc,
     user_pages::UserPages, //
 };
@@ -292,14 +295,14 @@ pub trait LeadWindows: Send + Sync + 'static {
     /// begin or end there, or must not.
     fn check(&self, window: u32, phys: u64, len: u64) -> Result;
 
-    /// Leads a window, which leads nowhere, to `len` bytes of physical memory: the peer
-    /// reaches these from offset 0 of the window, and nothing else but the rest of a
+    /// Leads a window, which leads nowhere, to a range of physical memory: the peer
+    /// reaches it from offset 0 of the window, and nothing else but the rest of a
     /// page. Sleeps.
     ///
     /// # Errors
     ///
     /// As [`check`](Self::check), or what the bridge's driver reports.
-    fn lead(&self, window: u32, phys: u64, len: u64) -> Result;
+    fn lead(&self, window: u32, range: &DeviceRange) -> Result;
 
     /// Whether a window could lead to pages of a process. Sleeps.
     ///
@@ -418,18 +421,19 @@ pub struct Limits {
 }
 
 /// The memory of both ends of a link in one epoch.
+#[pin_data]
 pub struct Memory {
     pool: Arc<Pool>,
     /// Number of the epoch among those of the pool.
     epoch: u64,
     /// Of the peer, by their numbers.
     windows: KVec<Window>,
-    see: RcuArc<SeeRef>,
+    /// Until the epoch ends. Locked while a window is entered of which it says where it leads:
+    /// none is once the epoch is over.
+    #[pin]
+    see: Mutex<Sight>,
     holders: Arc<Holders>,
 }
-
-/// A [`SeeWindows`] behind a thin pointer.
-struct SeeRef(Arc<dyn SeeWindows>);
 
 /// For transports.
 impl Memory {
@@ -442,18 +446,15 @@ impl Memory {
     /// `ENOMEM`.
     pub fn begin(pool: Arc<Pool>, far: Far) -> Result<Arc<Self>> {
         let (windows, see) = far.open()?;
-        let cell = RcuArc::empty();
-        if let Some(see) = see {
-            cell.replace(Some(Arc::new(SeeRef(see), GFP_KERNEL)?));
-        }
-        let this = Self {
+        let holders = Holders::new()?;
+        let this = pin_init!(Self {
             epoch: pool.begin_epoch(),
             pool,
             windows,
-            see: cell,
-            holders: Holders::new()?,
-        };
-        Ok(Arc::new(this, GFP_KERNEL)?)
+            see <- new_mutex!(see),
+            holders,
+        });
+        Arc::pin_init(this, GFP_KERNEL)
     }
 
     /// Ends the epoch: this host does not reach the peer's memory any more when this
@@ -461,7 +462,7 @@ impl Memory {
     /// under way. Sleeps.
     pub fn end(&self) {
         self.pool.end_epoch(self.epoch);
-        drop(self.see.replace(None));
+        drop(self.see.lock().take());
         let mut gone = [const { None }; MAX_WINDOWS];
         for (window, gone) in self.windows.iter().zip(&mut gone) {
             *gone = window.bytes.replace(None);
@@ -544,10 +545,11 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// As [`expose`](Self::expose).
+    /// As [`expose`](Self::expose); `EOPNOTSUPP` also unless that is memory of devices: the
+    /// kernel's own is not shown.
     pub fn can_expose(&self, phys: u64, len: u64) -> Result {
-        let what = What::Physical { phys, len };
-        self.pool.can_expose(self.epoch, &what)
+        let check = |way: &dyn LeadWindows, window| way.check(window, phys, len);
+        self.pool.can_expose(self.epoch, &check)
     }
 
     /// Whether a window of the peer could be led to pages of a process, if it were free.
@@ -556,7 +558,8 @@ impl Memory {
     ///
     /// As [`expose_pages`](Self::expose_pages).
     pub fn can_expose_pages(&self, pages: &Arc<UserPages>) -> Result {
-        self.pool.can_expose(self.epoch, &What::Pages(pages))
+        let check = |way: &dyn LeadWindows, window| way.check_pages(window, pages);
+        self.pool.can_expose(self.epoch, &check)
     }
 
     /// As [`expose`](Self::expose), to pages of a process, which stay pinned until the peer
@@ -576,17 +579,16 @@ impl Memory {
         Ok(Exposure::new(&self.pool, led, what.len()))
     }
 
-    /// Leads a window of the peer to `len` bytes of physical memory of this host, which
-    /// the caller may name: of a device, or memory that is not the kernel's. The peer
-    /// may reach it from now on, until it [lets go](Self::peer_let_go).
+    /// Leads a window of the peer to physical memory of this host. The peer may reach it from
+    /// now on, until it [lets go](Self::peer_let_go).
     ///
     /// # Errors
     ///
     /// `ENOSPC` if the bridge has no window for that, or none that is free or large enough;
-    /// `EOPNOTSUPP` if none can begin and end there, or must not: the kernel's own memory is
-    /// not shown; what the bridge's driver reports; `ENOTCONN` once the epoch is over.
-    pub fn expose(&self, phys: u64, len: u64) -> Result<Exposure> {
-        self.lead(&What::Physical { phys, len })
+    /// `EOPNOTSUPP` if none can begin and end there; what the bridge's driver reports; `ENOTCONN`
+    /// once the epoch is over.
+    pub fn expose(&self, range: &DeviceRange) -> Result<Exposure> {
+        self.lead(&What::Physical(range))
     }
 
     /// The piece of the peer's memory that it has granted at `off`, as this host reaches
@@ -614,18 +616,14 @@ impl Memory {
     /// Finds out where a window leads now, which is to have that many bytes.
     fn look(&self, window: u16, len: u64) -> Result {
         let number = u32::from(window - reach::FIRST_EXPOSED);
-        let see = self.see.get().ok_or(error::not_connected())?;
-        let (bytes, seen) = see.0.look(number)?;
+        let see = self.see.lock();
+        let (bytes, seen) = see.as_ref().ok_or(error::not_connected())?.look(number)?;
         if len > seen {
             return Err(EINVAL);
         }
         let bytes = Arc::new(RemoteRef(bytes), GFP_KERNEL)?;
         let window = self.windows.get(usize::from(window)).ok_or(EINVAL)?;
         drop(window.bytes.replace(Some(bytes)));
-        // The epoch may have ended meanwhile, and did not see it.
-        if self.see.get().is_none() {
-            drop(window.bytes.replace(None));
-        }
         Ok(())
     }
 

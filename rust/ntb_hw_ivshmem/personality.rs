@@ -14,6 +14,7 @@
 use super::board::Ports;
 use kernel::{
     fmt,
+    prelude::*,
     sizes::{
         SZ_1M,
         SZ_2M,
@@ -220,6 +221,9 @@ pub(crate) struct Personality {
     pub(crate) spad_count: u32,
     /// Whether there are message registers.
     messages: bool,
+    /// Whether the driver reports an error for enabling and disabling the link at the
+    /// secondary side, although it has done what that side can do.
+    secondary_reports_error: bool,
 }
 
 impl Personality {
@@ -258,6 +262,19 @@ impl Personality {
             Sides::Differ(first, _) if ports.own() == 0 => first,
             Sides::Differ(_, second) => second,
         }
+    }
+
+    /// The result of `ntb_link_enable()` and `ntb_link_disable()`, which have had their effect.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` where the part's driver reports it.
+    pub(crate) fn link_result(&self, ports: &Ports) -> Result {
+        let is_secondary = matches!(self.topology(ports), Topology::Secondary);
+        if self.secondary_reports_error && is_secondary {
+            return Err(EINVAL);
+        }
+        Ok(())
     }
 
     /// The groups of operations that the device has.
@@ -307,6 +324,7 @@ const GENERIC: Personality = Personality {
     bell_state: true,
     spad_count: 32,
     messages: true,
+    secondary_reports_error: false,
 };
 
 /// Intel Xeon, third generation of the bridge, back to back.
@@ -332,6 +350,7 @@ const INTEL: Personality = Personality {
     // GEN3_SPAD_COUNT (ntb_hw_gen3.h).
     spad_count: 16,
     messages: false,
+    secondary_reports_error: false,
 };
 
 /// AMD, device 145b.
@@ -356,6 +375,9 @@ const AMD: Personality = Personality {
     // AMD_SPADS_CNT (ntb_hw_amd.h), of which amd_init_ntb() gives half to each side.
     spad_count: 8,
     messages: false,
+    // amd_ntb_link_enable() and amd_ntb_link_disable(): -EINVAL with NTB_TOPO_SEC, after the
+    // interrupts have been switched (ntb_hw_amd.c).
+    secondary_reports_error: true,
 };
 
 /// Microchip Switchtec, with its lookup table in use (use_lut_mws).
@@ -396,6 +418,7 @@ const SWITCHTEC: Personality = Personality {
     spad_count: 128,
     // The part has them, the driver keeps them for link changes.
     messages: false,
+    secondary_reports_error: false,
 };
 
 /// An endpoint controller that is programmed to be a bridge.
@@ -425,6 +448,7 @@ const EPF: Personality = Personality {
     // spad_count of pci-ntb-howto.rst.
     spad_count: 128,
     messages: false,
+    secondary_reports_error: false,
 };
 
 /// An IDT 89HPES switch.
@@ -458,6 +482,7 @@ const IDT: Personality = Personality {
     spad_count: 0,
     // IDT_MSG_CNT, as many as here (ntb_hw_idt.h).
     messages: true,
+    secondary_reports_error: false,
 };
 
 /// No part: the least that the fabric runs on.
@@ -476,6 +501,7 @@ const TINY: Personality = Personality {
     bell_state: false,
     spad_count: 4,
     messages: false,
+    secondary_reports_error: false,
 };
 
 static ALL: [Personality; 7] = [GENERIC, INTEL, AMD, SWITCHTEC, EPF, IDT, TINY];

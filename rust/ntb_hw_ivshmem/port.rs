@@ -18,6 +18,7 @@ use super::{
         Messages, //
     },
     params::Params,
+    personality::Personality,
     regs::MSG_COUNT,
     scratchpad::Scratchpads,
     windows::Windows, //
@@ -62,6 +63,7 @@ const LINK_CHANGES: u32 = 8;
 #[pin_data]
 pub(crate) struct Port {
     board: Arc<Board>,
+    personality: &'static Personality,
     #[pin]
     link: Link,
     #[pin]
@@ -90,6 +92,7 @@ impl Port {
             scratchpads: Scratchpads::new(board.clone(), params),
             messages <- Messages::new(board.clone()),
             windows <- Windows::new(pdev, board.clone(), params),
+            personality: params.personality,
             board,
         })
     }
@@ -157,13 +160,13 @@ impl Device for Port {
 
     fn link_enable(&self) -> Result {
         self.link.enable();
-        Ok(())
+        self.personality.link_result(&self.board.ports)
     }
 
     fn link_disable(&self) -> Result {
         self.link.disable();
         Windows::forget_asked(&self.board);
-        Ok(())
+        self.personality.link_result(&self.board.ports)
     }
 
     fn mw_count(&self, pidx: u32) -> u32 {

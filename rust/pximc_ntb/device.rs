@@ -439,7 +439,7 @@ impl Device {
         }
         this.shared.open_events()?;
         this.events = Some(EventRegistration::new(ntb, this.shared.clone())?);
-        ntb.link_enable()?;
+        ntb.link_enable();
         this.shared.kick_all();
         Ok(this)
     }
@@ -470,10 +470,10 @@ impl Drop for Device {
             worker.target().shutdown();
         }
         let ntb = &self.shared.ntb;
-        let masked = ntb.db_set_mask(ntb.db_valid_mask());
-        if masked.and(ntb.link_disable()).is_err() {
-            dev_warn!(ntb, "cannot take the links down\n");
+        if ntb.db_set_mask(ntb.db_valid_mask()).is_err() {
+            dev_warn!(ntb, "cannot mask the doorbells\n");
         }
+        ntb.link_disable();
         // Inbound memory, which the workers own, stays for as long as peers could reach it.
         for (pidx, slot) in (0..).zip(&self.shared.slots) {
             let windows = (0..).map_while(|number| self.shared.outbound_widx(pidx, number));

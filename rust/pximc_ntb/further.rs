@@ -31,15 +31,14 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
-    contiguous::ContiguousPages,
     error,
+    iomem::{
+        is_device_memory,
+        DeviceRange, //
+    },
     ntb::{
         device::WindowLimits,
-        range::{
-            is_system_ram,
-            MappedRange,
-            RangeOf, //
-        },
+        range::MappedRange,
         PeerWindow, //
     },
     user_pages::UserPages, //
@@ -70,8 +69,6 @@ const EXPOSED: u32 = 2;
 /// The commons, as a peer reaches them. Dropping it ends that.
 struct CommonsWindow {
     range: MappedRange,
-    /// Go after the mapping.
-    _pages: Arc<ContiguousPages>,
     commons: Arc<Commons>,
     len: u64,
 }
@@ -90,15 +87,13 @@ impl CommonsWindow {
         let pages = commons.pages()?;
         let limits = shared.ntb().mw_get_align(pidx, widx)?;
         let len = reach(&limits, pages.len() as u64);
-        let phys = pages.phys_address();
-        let mut range = MappedRange::new(shared.ntb(), phys, pages.len(), RangeOf::Kernel)?;
+        let mut range = MappedRange::of_run(shared.ntb(), &pages)?;
         if len == 0 || !range.dma_address().is_multiple_of(limits.addr_align) {
             return Err(error::unsupported());
         }
         range.expose(pidx, widx, len)?;
         Ok(Self {
             range,
-            _pages: pages,
             commons,
             len,
         })
@@ -242,7 +237,7 @@ impl Lead {
     fn plan(&self, window: u32, phys: u64, len: u64) -> Result<(u32, u64)> {
         let (widx, limits, whole) = self.room(window, len)?;
         let is_aligned = phys.is_multiple_of(PAGE) && phys.is_multiple_of(limits.addr_align);
-        if !is_aligned || is_system_ram(phys, whole) {
+        if !is_aligned || !is_device_memory(phys, whole) {
             return Err(error::unsupported());
         }
         Ok((widx, whole))
@@ -306,10 +301,9 @@ impl LeadWindows for Lead {
         self.plan(window, phys, len).map(|_| ())
     }
 
-    fn lead(&self, window: u32, phys: u64, len: u64) -> Result {
-        let (widx, whole) = self.plan(window, phys, len)?;
-        let bytes = usize::try_from(whole)?;
-        let mut range = MappedRange::new(self.shared.ntb(), phys, bytes, RangeOf::Device)?;
+    fn lead(&self, window: u32, range: &DeviceRange) -> Result {
+        let (widx, whole) = self.plan(window, range.phys(), range.len())?;
+        let mut range = MappedRange::of_device(self.shared.ntb(), range, whole)?;
         let limits = self.shared.ntb().mw_get_align(self.pidx, widx)?;
         if !range.dma_address().is_multiple_of(limits.addr_align) {
             return Err(error::unsupported());

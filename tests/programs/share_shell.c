@@ -182,7 +182,9 @@ static void tell_buffer(struct call *call)
 static void map(struct call *call)
 {
 	uint64_t offset = number(call), length = number(call);
-	int access = call->next < call->count ? PROT_READ : PROT_READ | PROT_WRITE;
+	const char *how = call->next < call->count ? word(call) : "rw";
+	int access = PROT_READ | (strcmp(how, "rw") ? 0 : PROT_WRITE) |
+		     (strcmp(how, "rx") ? 0 : PROT_EXEC);
 	void *at = mmap(NULL, length, access, MAP_SHARED, device, offset);
 
 	answer_number(call, "errno", at == MAP_FAILED ? errno : 0);
@@ -194,6 +196,14 @@ static void unmap(struct call *call)
 	struct span s = span(call);
 
 	answer_number(call, "errno", munmap(s.start, s.length) ? errno : 0);
+}
+
+/* Asks for the permission to execute what is mapped there. */
+static void execute(struct call *call)
+{
+	struct span s = span(call);
+
+	answer_number(call, "errno", mprotect(s.start, s.length, PROT_READ | PROT_EXEC) ? errno : 0);
 }
 
 /* Maps so many pages one by one; how many are there. */
@@ -255,8 +265,9 @@ static const struct command commands[] = {
 	{ "child", inherit },		/* NUMBER BYTES */
 	{ "pass", pass },		/* NUMBER BYTES */
 	{ "buffer", tell_buffer },	/* its address */
-	{ "map", map },			/* OFFSET LENGTH [ro] */
+	{ "map", map },			/* OFFSET LENGTH [ro|rx] */
 	{ "unmap", unmap },		/* ADDRESS LENGTH */
+	{ "execute", execute },		/* ADDRESS LENGTH */
 	{ "guessmap", guess_pages },	/* FIRST COUNT */
 	{ "scan", scan },		/* ADDRESS LENGTH */
 	{ "memory", memory },		/* LENGTH: huge pages, or pages that are no run */

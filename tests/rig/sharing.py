@@ -141,6 +141,9 @@ class Process(shell.Program):
     def memory(self, length):
         return self._run(lambda answer: answer["address"], "memory", length)
 
+    def execute(self, address, length):
+        self._run(lambda _: None, "execute", address, length)
+
     def unmap(self, address, length):
         self._run(lambda _: None, "unmap", address, length)
 

@@ -4,6 +4,7 @@ handles and offsets that are guessed, contexts in the wrong hands, memory that h
 owner, and quotas of contexts and users."""
 
 import errno
+import struct
 
 import pytest
 import sharing
@@ -133,6 +134,67 @@ def test_the_same_user_in_another_context_is_a_stranger_as_well(fabric, owner):
         for name, kind in CALLS:
             assert other.guess(0, DENSE, 1, name, kind) == 0, name
     assert owner.state(handles["connection"]) == MP.CONNECTION_OPERATIONAL
+
+
+def test_memory_that_others_write_holds_no_instructions(owner):
+    """Neither that of a segment, nor what is reached by a connection, nor a status word."""
+    _, offsets = one_of_each(owner)
+    info = owner.call("INFO", "mp_info")
+    for offset in (*offsets, info.status_offset):
+        with fails(errno.EACCES):
+            owner.map(offset, PAGE, "rx")
+        with fails(errno.EACCES):
+            owner.execute(owner.map(offset, PAGE, "ro"), PAGE)
+
+
+def test_reserved_fields_are_zero(owner):
+    handles, _ = one_of_each(owner)
+    for name, kind, fields in (
+        ("SEGMENT", "mp_segment", {"handle": handles["segment"], "reserved": 1}),
+        ("CONNECTION", "mp_connection", {"handle": handles["connection"], "reserved": 1}),
+        ("SEND", "mp_message", {"handle": handles["to port"], "peer": 1}),
+        ("SESSION_ACCESS", "mp_session_access", {"handle": handles["session"], "reserved": 1}),
+        ("WATCH", "mp_watch", {"target": handles["event"], "mask": 8, "reserved": 1}),
+        ("QUEUE_START", "mp_queue_start", {"handle": handles["queue"], "reserved": 1}),
+        ("SEGMENT_CREATE", "mp_segment_create", {"flags": 1, "id_more": 1, "length": 1}),
+    ):
+        with fails(errno.EINVAL):
+            owner.call(name, kind, **fields)
+
+
+def test_elements_may_be_longer_than_the_kernel_knows(owner):
+    """What it does not know of them is zero; shorter than in the first version they never are."""
+    handles, _ = one_of_each(owner)
+
+    def start(size, *words):
+        owner.write(owner.buffer, struct.pack(f"={len(words)}Q", *words))
+        fields = {"handle": handles["queue"], "segment": handles["segment"], "count": 2}
+        places = {"connection": handles["connection"], "copies": owner.buffer, "copy_size": size}
+        owner.call("QUEUE_START", "mp_queue_start", **fields, **places)
+        owner.wait(handles["queue"], MP.EVENT_DONE)
+
+    start(0, 0, 0, 8, 8, 8, 8)
+    start(24, 0, 0, 8, 8, 8, 8)
+    start(32, 0, 0, 8, 0, 8, 8, 8, 0)
+    for size, words, error in (
+        (32, (0, 0, 8, 0, 8, 8, 8, 1), errno.E2BIG),
+        (PAGE + 8, (0, 0, 8), errno.E2BIG),
+        (16, (0, 0, 8, 0), errno.EINVAL),
+    ):
+        with fails(error):
+            start(size, *words)
+
+    def watch(size):
+        fields = {"target": handles["event"], "mask": MP.EVENT_SIGNAL}
+        owner.call("WATCH", "mp_watch", **fields, record_size=size)
+
+    for size, error in ((15, errno.EINVAL), (PAGE + 1, errno.E2BIG)):
+        with fails(error):
+            watch(size)
+    watch(24)
+    watch(24)
+    with fails(errno.EINVAL):
+        watch(0)
 
 
 def test_offsets_that_are_guessed_lead_nowhere(owner, stranger):

@@ -18,6 +18,11 @@ PAGE = 0x1000
 # Memory that the kernel leaves alone, and what it uses.
 ADDRESS, SIZE = 384 * MIB, MIB
 SYSTEM_RAM = 16 * MIB
+# What firmware says to be its tables, and to be memory that keeps its content.
+TABLES, PERSISTENT = 386 * MIB, 388 * MIB
+# Addresses that processors have, at which nothing is; and that they do not have. Page tables
+# have no room for the upper bits of the last one.
+NOTHING, BEYOND, ALIAS = 1 << 39, 1 << 48, 1 << 52 | SYSTEM_RAM
 # Root without the privileges that go beyond limits.
 MEMLOCK = 16 * PAGE
 UNPRIVILEGED = (
@@ -30,7 +35,9 @@ UNPRIVILEGED = (
 
 @pytest.fixture(scope="module")
 def fabric(boot):
-    fabric = boot(hosts=2, kernel_options=f"memmap={SIZE // MIB}M${ADDRESS // MIB}M")
+    kinds = {"$": ADDRESS, "#": TABLES, "!": PERSISTENT}
+    options = " ".join(f"memmap={SIZE // MIB}M{kind}{at // MIB}M" for kind, at in kinds.items())
+    fabric = boot(hosts=2, kernel_options=options)
     parameters = {"ntb_hw_ivshmem": "personality=amd"}
     stack.load(*fabric.hosts, modules=MODULES, parameters=parameters)
     for guest in fabric.hosts:
@@ -254,6 +261,71 @@ def test_physical_memory_is_a_segment_for_others(ends):
         owner.remove(segment)
     owner.remove(segment, MP.REMOVE_FORCE)
     assert user.notice(connection) == MP.NOTICE_DISCONNECTED
+
+
+@pytest.mark.parametrize(
+    "address",
+    [SYSTEM_RAM, TABLES, PERSISTENT, NOTHING, BEYOND, ALIAS, ADDRESS + SIZE - PAGE, -2 * PAGE],
+)
+def test_only_memory_of_devices_is_named_by_its_address(fabric, address):
+    """SI-APHYS-2: neither the kernel's own, nor firmware's, nor what is nowhere."""
+    with pair(fabric) as (owner, back, _, _):
+        segment = empty(owner, 43, SIZE)
+        address %= 1 << 64
+        with fails(errno.EOPNOTSUPP):
+            fill(owner, segment, address, 2 * PAGE, MP.FILL_PHYSICAL)
+        for interface in (back, owner.interface(loopback=True)):
+            with fails(errno.EOPNOTSUPP):
+                physical_server(owner, interface, address, 2 * PAGE)
+
+
+def physical_server(process, interface, address, length):
+    sizes = {"local_min": length, "local_max": length}
+    fields = {"role": 1, "location": 2, "protocol": 7, "address": address, **sizes}
+    return process.call("SESSION_OPEN", "mp_session_open", interface=interface, **fields).handle
+
+
+@contextmanager
+def guard(guest, **parameters):
+    words = " ".join(f"{name}={value}" for name, value in parameters.items())
+    guest.run(f"insmod {stack.modules_dir()}/mp_guard_test.ko {words}")
+    try:
+        yield lambda name, on: guest.run(
+            f"echo {on:d} > /sys/module/mp_guard_test/parameters/{name}"
+        )
+    finally:
+        guest.run("rmmod mp_guard_test")
+
+
+def test_what_a_driver_has_for_itself_is_not_named(fabric):
+    with pair(fabric) as (owner, _, _, _), guard(owner.guest, start=ADDRESS, length=PAGE):
+        segment = empty(owner, 44, SIZE)
+        with fails(errno.EOPNOTSUPP):
+            fill(owner, segment, ADDRESS, SIZE, MP.FILL_PHYSICAL)
+        fill(owner, segment, ADDRESS + PAGE, SIZE - PAGE, MP.FILL_PHYSICAL)
+
+
+def test_a_kernel_that_is_locked_down_takes_no_physical_addresses(fabric):
+    with pair(fabric) as (owner, back, _, _), guard(owner.guest) as lock:
+        segment = empty(owner, 45, SIZE)
+        session = physical_server(owner, owner.interface(loopback=True), ADDRESS, PAGE)
+        access = {"handle": session, "mode": MP.ACCESS_READ}
+        lock("memory_locked", True)
+        with fails(errno.EPERM):
+            fill(owner, segment, ADDRESS, SIZE, MP.FILL_PHYSICAL)
+        with fails(errno.EPERM):
+            physical_server(owner, back, ADDRESS, PAGE)
+        with fails(errno.EPERM):
+            owner.call("ADDRESS", "mp_address", handle=segment, length=1)
+        with fails(errno.EPERM):
+            owner.call("SESSION_ADDRESS", "mp_session_address", handle=session)
+        with fails(errno.ENOTCONN):
+            owner.call("SESSION_ACCESS", "mp_session_access", **access)
+        lock("memory_locked", False)
+        lock("devices_locked", True)
+        with fails(errno.EPERM):
+            owner.call("SESSION_ACCESS", "mp_session_access", **access)
+        fill(owner, segment, ADDRESS, SIZE, MP.FILL_PHYSICAL)
 
 
 def test_pinned_memory_is_copied_in_the_background(ends):

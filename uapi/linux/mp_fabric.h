@@ -15,7 +15,11 @@
  * refuses with E2BIG if any that it does not know is not zero. Fields marked "out"
  * are ignored on the way in and untouched unless the call succeeds, unless stated
  * otherwise. Addresses of user memory are 64 bits wide for all callers, and the
- * layout is the same for 32-bit and 64-bit callers.
+ * layout is the same for 32-bit and 64-bit callers: no structure has padding that is not
+ * named here.
+ *
+ * Elements of arrays, and records, have a size as well, which the caller names beside them; 0
+ * is that of the first version. The same holds for what only one of the two sides knows.
  *
  * open(): EDQUOT: too many contexts of the user. ENOMEM.
  *
@@ -135,16 +139,19 @@ struct mp_interface {
 	__u16 device;
 	__u16 subsystem_vendor;
 	__u16 subsystem_device;
-	__u16 pci_domain;		/* out: where the bridge is */
+	__u16 pci_domain;		/* out: where the bridge is; see MP_PCI_DOMAIN() */
 	__u8 pci_bus;
 	__u8 pci_devfn;
 	__u8 remote_word_size;		/* out: 32 or 64 */
 	__u8 remote_big_endian;		/* out: 0 or 1 */
-	__u16 reserved;
+	__u16 pci_domain_high;		/* out */
 	char name[32];			/* out: ends with a zero byte */
 };
 
 #define MP_PEER_NONE 0xFFFFFFFF
+
+/* A PCI domain has 32 bits, in two fields of a structure. */
+#define MP_PCI_DOMAIN(of) ((__u32)(of)->pci_domain_high << 16 | (of)->pci_domain)
 
 /*
  * MP_IOC_WAIT: waits until an event of the mask is there, and takes what can be
@@ -232,8 +239,9 @@ struct mp_window {
  *
  * In this order: ENODEV: no such interface. EINVAL: both maxima 0, a maximum below
  * its minimum, too much data. ENETDOWN: the interface is down. ENOSPC: the minima
- * cannot be had. EPERM: physical addresses need CAP_SYS_RAWIO. EOPNOTSUPP: the
- * physical addresses cannot be reached by the peer. EADDRINUSE: the uid is taken.
+ * cannot be had. EPERM: physical addresses need CAP_SYS_RAWIO and a kernel that is not
+ * locked down. EOPNOTSUPP: the physical addresses are not all memory of devices, or reserved,
+ * or cannot be reached by the peer. EADDRINUSE: the uid is taken.
  * ECONNREFUSED: a client found nobody. EDQUOT: too many sessions. ENOMEM. EINTR: the
  * process is being killed.
  */
@@ -259,7 +267,7 @@ struct mp_session_open {
  *
  * mmap() with MAP_SHARED takes the offset of a window and at most its size, rounded
  * up to pages. ENOENT: no such session, or it is closed, EINVAL: beyond the window,
- * EACCES, ESHUTDOWN, ENOMEM.
+ * EACCES (also for PROT_EXEC, by mprotect() as well), ESHUTDOWN, ENOMEM.
  */
 struct mp_session {
 	__u32 size;
@@ -294,7 +302,7 @@ struct mp_handle {
 /*
  * MP_IOC_SESSION_ADDRESS: where a device of this host reaches the remote window.
  * EPERM, ENETDOWN, ENOTCONN, ECONNRESET, ENXIO: no remote window, EOPNOTSUPP:
- * devices cannot reach it.
+ * devices cannot reach it. EPERM: see MP_IOC_SESSION_OPEN.
  */
 struct mp_session_address {
 	__u32 size;
@@ -318,13 +326,16 @@ struct mp_session_access {
 	__u32 size;
 	__u32 handle;
 	__u32 mode;			/* MP_ACCESS_* */
-	__u16 pci_domain;
+	__u16 pci_domain;		/* see MP_PCI_DOMAIN() */
 	__u8 pci_bus;
 	__u8 pci_devfn;
+	__u16 pci_domain_high;
+	__u16 reserved;
 };
 
 /*
- * read() gives as many of these as there are and fit. It waits for the first one,
+ * read() gives as many of these as there are and fit, each of the size that the context has
+ * named by MP_IOC_WATCH. It waits for the first one,
  * unless the file was opened with O_NONBLOCK, which concerns no other call: EAGAIN.
  * EINVAL: there is no room for one. Only objects of MP_IOC_WATCH are reported; poll()
  * finds the file readable while there are any.
@@ -335,13 +346,19 @@ struct mp_event {
 	__u32 events;			/* MP_EVENT_*; they are not taken by that */
 };
 
-/* MP_IOC_WATCH: reports events of the mask by read(); 0 ends that. ENOENT, ENODEV. */
+/*
+ * MP_IOC_WATCH: reports events of the mask by read(); 0 ends that. ENOENT, ENODEV. EINVAL: the
+ * size of records is less than that of their first version, or not that which the context has
+ * named before. E2BIG: it is more than a page.
+ */
 struct mp_watch {
 	__u32 size;
 	__u32 flags;			/* MP_WAIT_INTERFACE */
 	__u32 target;
 	__u32 mask;			/* MP_EVENT_* */
 	__aligned_u64 cookie;		/* what read() names it by */
+	__u32 record_size;		/* of struct mp_event; 0: 16 bytes */
+	__u32 reserved;
 };
 
 #define MP_SEGMENT_PRIVATE	0x1	/* has no id, and is never published */
@@ -359,7 +376,7 @@ struct mp_segment_create {
 	__u32 size;
 	__u32 flags;			/* MP_SEGMENT_PRIVATE, MP_SEGMENT_EMPTY */
 	__u32 id;			/* in: wanted, not looked at if private; out: that it has */
-	__u32 id_more;			/* in: how many ids after that would do as well */
+	__u32 id_more;			/* in: how many ids after that would do as well; 0 if private */
 	__aligned_u64 length;		/* bytes */
 	__u32 handle;			/* out */
 	__u32 reserved;
@@ -399,7 +416,9 @@ struct mp_segment_attach {
  * In this order: ENOENT. EINVAL: no bytes, or no multiples of a page. ERANGE: more than it
  * can be filled with. EEXIST: it has memory. Of a process: EFAULT: there is none that is
  * writable, or none that can be pinned, EDQUOT: RLIMIT_MEMLOCK. Physical: EPERM: that needs
- * CAP_SYS_RAWIO, EOPNOTSUPP: it is memory of the kernel's. ENOMEM.
+ * CAP_SYS_RAWIO and a kernel that is not locked down, EOPNOTSUPP: by the kernel's resource tree
+ * (/proc/iomem) not all of it is memory of devices, or reserved: it is RAM or nowhere, belongs
+ * to firmware, or a driver has it for itself. ENOMEM.
  */
 struct mp_segment_fill {
 	__u32 size;
@@ -590,7 +609,7 @@ struct mp_message {
 	__u32 handle;
 	__aligned_u64 data;		/* address */
 	__u32 length;			/* in: bytes or room at data; out, receiving: bytes */
-	__u32 peer;			/* out, receiving: id of the sender's host */
+	__u32 peer;			/* out, receiving: id of the sender's host; sending: 0 */
 	__aligned_u64 deadline;
 };
 
@@ -661,15 +680,15 @@ struct mp_copy {
  * MP_QUEUE_PINNED in the background as well, for which the memory is pinned meanwhile and
  * counts for RLIMIT_MEMLOCK. A DMA engine copies where the system has one that reaches
  * both, and the processor all that the engine does not.
- * MP_IOC_QUEUE_ABORT (struct
- * mp_handle): nothing is read or written by it any more when the call returns; does
+ * MP_IOC_QUEUE_ABORT (struct mp_handle): nothing is read or written by it any more when the call returns; does
  * nothing in a final state. MP_IOC_CLOSE does both.
  *
  * In this order: ENOENT: no such queue, segment or connection. EBUSY: it is posted.
- * EINVAL: no copies or too many, another interface, not to a segment. EFAULT. ERANGE:
- * beyond a segment's end. ENXIO: the segment is not prepared there. ECONNRESET: the
- * connection is lost, ENETDOWN. EDQUOT: RLIMIT_MEMLOCK. ENOMEM. Aborting: ENXIO: it is idle. ENOENT: it is closed
- * meanwhile. EINTR: the process is being killed.
+ * EINVAL: no copies or too many, another interface, not to a segment. Of each copy: EFAULT,
+ * EINVAL: their size is less than that of the first version, E2BIG: more than a page, or this
+ * kernel does not know what is used of it. ERANGE: beyond a segment's end. ENXIO: the segment is not prepared there. ECONNRESET: the
+ * connection is lost, ENETDOWN. EDQUOT: RLIMIT_MEMLOCK. ENOMEM. Aborting: ENXIO: it is idle.
+ * ENOENT: it is closed meanwhile. EINTR: the process is being killed.
  *
  * EFAULT may also be found on the way, if memory of the process is copied before the call
  * returns: then the queue is in MP_QUEUE_ERROR, and some has been copied.
@@ -682,6 +701,8 @@ struct mp_queue_start {
 	__u32 count;			/* of copies */
 	__u32 flags;			/* MP_QUEUE_PINNED, only for memory of the process */
 	__aligned_u64 copies;		/* address of an array of struct mp_copy */
+	__u32 copy_size;		/* of one of them; 0: 24 bytes */
+	__u32 reserved;
 };
 
 /* MP_IOC_QUEUE. ENOENT. */

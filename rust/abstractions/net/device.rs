@@ -389,9 +389,9 @@ impl TxQueue<'_> {
     /// Lets the stack go on after [`stop`](Self::stop).
     #[inline]
     pub fn wake(&self) {
-        // SAFETY: The queue is valid by the type invariants; its queueing discipline is never
-        // null, and harmless to schedule while the device is down.
-        unsafe { mp_bindings::netif_tx_wake_queue(self.queue.as_ptr()) };
+        // SAFETY: The queue is valid by the type invariants. Its queueing discipline, which it has
+        // once the device has been registered, is harmless to schedule while that is down.
+        unsafe { mp_bindings::netdev_tx_queue_wake(self.queue.as_ptr()) };
     }
 
     /// Whether the stack holds packets back, for [`stop`](Self::stop) or for
@@ -401,36 +401,63 @@ impl TxQueue<'_> {
         // SAFETY: The queue is valid by the type invariants.
         unsafe { mp_bindings::netif_xmit_stopped(self.queue.as_ptr()) }
     }
+}
+
+/// Counts what is in flight of one transmit queue, against its byte limit.
+///
+/// # Invariants
+///
+/// `queue` is a queue of `device`, and nothing else counts for it at the same time.
+pub struct ByteLimit {
+    queue: NonNull<mp_bindings::netdev_queue>,
+    _device: Arc<Device>,
+}
+
+// SAFETY: A queue may be used by any task, and only one at a time has it mutably.
+unsafe impl Send for ByteLimit {}
+// SAFETY: Shared access does nothing.
+unsafe impl Sync for ByteLimit {}
+
+impl ByteLimit {
+    /// Counts for the transmit queue `index`; `None` beyond what the device was allocated with.
+    ///
+    /// # Safety
+    ///
+    /// As long as this is used, no other is for the same queue.
+    pub unsafe fn new(device: &Arc<Device>, index: u32) -> Option<Self> {
+        // INVARIANT: The queue belongs to the device, which stays; as the caller promises.
+        Some(Self {
+            queue: device.tx_queue(index)?.queue,
+            _device: device.clone(),
+        })
+    }
 
     /// Counts `bytes` as in flight against the byte queue limit, which may stop
     /// the queue, and returns whether it is stopped then.
-    ///
-    /// To be called by [`Operations::start_xmit`], for its own queue.
     #[inline]
-    pub fn sent(&self, bytes: u32) -> bool {
+    pub fn sent(&mut self, bytes: u32) -> bool {
         // SAFETY: The queue is valid by the type invariants.
         unsafe { mp_bindings::netdev_tx_sent_queue(self.queue.as_ptr(), bytes) }
     }
 
     /// Counts `bytes` of those in flight as gone, which may restart the queue.
-    /// What exceeds them is ignored. Calls for one queue must not overlap.
+    /// What exceeds them is ignored.
     #[inline]
-    pub fn completed(&self, packets: u32, bytes: u32) {
+    pub fn completed(&mut self, packets: u32, bytes: u32) {
         let queue = self.queue.as_ptr();
-        // SAFETY: The queue is valid by the type invariants.
+        // SAFETY: The queue is valid by the type invariants, by which nothing is counted meanwhile.
         unsafe { mp_bindings::netdev_tx_completed_queue(queue, packets, bytes) };
     }
 
     /// Sets the least that the byte limit may become.
-    pub fn set_min_limit(&self, bytes: u32) {
+    pub fn set_min(&mut self, bytes: u32) {
         // SAFETY: The queue is valid by the type invariants.
         unsafe { mp_bindings::netdev_queue_set_dql_min_limit(self.queue.as_ptr(), bytes) };
     }
 
-    /// Forgets what is in flight. Not while [`sent`](Self::sent) or
-    /// [`completed`](Self::completed) may run for the queue.
-    pub fn reset(&self) {
-        // SAFETY: The queue is valid by the type invariants.
+    /// Forgets what is in flight.
+    pub fn reset(&mut self) {
+        // SAFETY: The queue is valid by the type invariants, by which nothing is counted meanwhile.
         unsafe { mp_bindings::netdev_tx_reset_queue(self.queue.as_ptr()) };
     }
 }
@@ -497,7 +524,7 @@ impl Device {
             (*dev).min_mtu = min_mtu;
             (*dev).max_mtu = max_mtu;
             (*dev).set_pcpu_stat_type(mp_bindings::netdev_stat_type_NETDEV_PCPU_STAT_DSTATS);
-            mp_bindings::netdev_allow_live_changes(dev);
+            mp_bindings::netdev_set_up(dev);
             match config.address {
                 Some(address) => mp_bindings::eth_hw_addr_set(dev, address.as_ptr()),
                 None => mp_bindings::eth_hw_addr_random(dev),

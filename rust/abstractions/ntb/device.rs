@@ -215,28 +215,38 @@ impl NtbDev {
 
     /// Lets links come up, as fast and wide as they can. May sleep.
     ///
-    /// # Errors
-    ///
-    /// What the device's driver reports.
-    pub fn link_enable(&self) -> Result {
+    /// An error of the device's driver is logged only: some drivers, such as that of AMD's
+    /// bridge at its secondary side, report one although the link can come up. Whether it
+    /// does, [`link_is_up`](Self::link_is_up) says.
+    pub fn link_enable(&self) {
         // SAFETY: `self` is valid.
-        to_result(unsafe {
+        let ret = unsafe {
             bindings::ntb_link_enable(
                 self.as_raw(),
                 bindings::ntb_speed_NTB_SPEED_AUTO,
                 bindings::ntb_width_NTB_WIDTH_AUTO,
             )
-        })
+        };
+        self.log_link_error(ret, "enabling");
     }
 
-    /// Takes all links down. May sleep.
-    ///
-    /// # Errors
-    ///
-    /// What the device's driver reports.
-    pub fn link_disable(&self) -> Result {
+    /// Takes all links down. May sleep. An error of the device's driver is logged only, as by
+    /// [`link_enable`](Self::link_enable).
+    pub fn link_disable(&self) {
         // SAFETY: `self` is valid.
-        to_result(unsafe { bindings::ntb_link_disable(self.as_raw()) })
+        let ret = unsafe { bindings::ntb_link_disable(self.as_raw()) };
+        self.log_link_error(ret, "disabling");
+    }
+
+    fn log_link_error(&self, ret: c_int, action: &str) {
+        if ret < 0 {
+            dev_info!(
+                self,
+                "the bridge's driver reports error {} for {} the link, which this side may not control\n",
+                ret,
+                action
+            );
+        }
     }
 
     /// Raises a link event for this device's own client, as after

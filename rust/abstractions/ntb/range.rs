@@ -3,9 +3,14 @@
 //! Physical memory that a window leads to, and that was not allocated for it.
 
 use super::NtbDev;
-use crate::user_pages::UserPages;
+use crate::{
+    contiguous::ContiguousPages,
+    iomem::DeviceRange,
+    user_pages::UserPages, //
+};
 use core::ptr::NonNull;
 use kernel::{
+    page::PAGE_SIZE,
     prelude::*,
     sync::{
         aref::ARef,
@@ -14,28 +19,12 @@ use kernel::{
 };
 use mp_bindings as bindings;
 
-/// Whether the kernel uses any of a range of physical addresses as its memory.
-pub fn is_system_ram(phys: u64, len: u64) -> bool {
-    let Ok(len) = usize::try_from(len) else {
-        return true;
-    };
-    // SAFETY: No requirements.
-    unsafe { bindings::range_is_system_ram(phys, len) }
-}
-
-/// Whose memory a range is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RangeOf {
-    /// Pages of the kernel's, which their owner keeps for as long.
-    Kernel,
-    /// Memory of a device, or such as the kernel does not use.
-    Device,
-}
-
 /// How a range was mapped.
 enum Mapping {
-    /// By its physical address, as memory of whom it is.
-    Range(RangeOf),
+    /// By the physical address of these pages, which go after the mapping.
+    Run { _pages: Arc<ContiguousPages> },
+    /// By its physical address, as memory of a device.
+    Device,
     /// By this table of its pages.
     Pages {
         table: NonNull<c_void>,
@@ -67,15 +56,43 @@ unsafe impl Send for MappedRange {}
 unsafe impl Sync for MappedRange {}
 
 impl MappedRange {
-    /// Maps `len` bytes at `phys`. Sleeps.
+    /// Maps pages in one run, all of them, which stay as long as this does. Sleeps.
     ///
     /// # Errors
     ///
     /// `EOPNOTSUPP` if the bridge cannot reach them.
-    pub fn new(dev: &NtbDev, phys: u64, len: usize, of: RangeOf) -> Result<Self> {
-        let is_device = of == RangeOf::Device;
-        // SAFETY: The DMA device is valid while the NTB device is; what is mapped is the
-        // caller's to name, and what is behind it stays as `of` says.
+    pub fn of_run(dev: &NtbDev, pages: &Arc<ContiguousPages>) -> Result<Self> {
+        let mapping = Mapping::Run {
+            _pages: pages.clone(),
+        };
+        // SAFETY: The mapping keeps the pages, which the kernel itself only copies.
+        unsafe { Self::new(dev, pages.phys_address(), pages.len(), mapping) }
+    }
+
+    /// Maps memory of a device, from the start of the range `len` bytes: at most the whole
+    /// pages that it is on. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for more bytes, `EOPNOTSUPP` if the bridge cannot reach them.
+    pub fn of_device(dev: &NtbDev, range: &DeviceRange, len: u64) -> Result<Self> {
+        let whole = range.len().checked_next_multiple_of(PAGE_SIZE as u64);
+        if whole.is_none_or(|whole| len > whole) {
+            return Err(EINVAL);
+        }
+        // SAFETY: By its invariants the range is no memory of the kernel's, and who named it
+        // answers for what peers do there.
+        unsafe { Self::new(dev, range.phys(), usize::try_from(len)?, Mapping::Device) }
+    }
+
+    /// Maps `len` bytes at `phys`, as `mapping` says.
+    ///
+    /// # Safety
+    ///
+    /// Peers may write there, in any way, as long as the mapping is there.
+    unsafe fn new(dev: &NtbDev, phys: u64, len: usize, mapping: Mapping) -> Result<Self> {
+        let is_device = matches!(mapping, Mapping::Device);
+        // SAFETY: The DMA device is valid while the NTB device is; as the caller promises.
         let dma = unsafe { bindings::ntb_map_range(dev.dma_dev_raw(), phys, len, is_device) };
         if dma == u64::MAX {
             return Err(crate::error::unsupported());
@@ -84,7 +101,7 @@ impl MappedRange {
         Ok(Self {
             dma,
             len,
-            mapping: Mapping::Range(of),
+            mapping,
             exposed: None,
             dev: dev.into(),
         })
@@ -109,7 +126,7 @@ impl MappedRange {
         // INVARIANT: Just mapped.
         Ok(Self {
             dma,
-            len: list.len() * kernel::page::PAGE_SIZE,
+            len: list.len() * PAGE_SIZE,
             mapping: Mapping::Pages {
                 table,
                 _pages: pages.clone(),
@@ -156,8 +173,8 @@ impl Drop for MappedRange {
         }
         let dev = self.dev.dma_dev_raw();
         match &self.mapping {
-            Mapping::Range(of) => {
-                let is_device = *of == RangeOf::Device;
+            Mapping::Run { .. } | Mapping::Device => {
+                let is_device = matches!(self.mapping, Mapping::Device);
                 // SAFETY: The mapping that the invariants describe; no translation leads to it.
                 unsafe { bindings::ntb_unmap_range(dev, self.dma, self.len, is_device) };
             }

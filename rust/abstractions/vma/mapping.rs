@@ -96,13 +96,12 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// A mapping at that place in the address space.
+    /// A mapping at that place in the address space, without memory.
     pub(super) fn new(
         inode: Arc<Inode>,
         first: usize,
         pages: usize,
         owner: u64,
-        memory: Arc<dyn Frames>,
         scrap: Arc<ScrapPage>,
     ) -> Result<Arc<Self>> {
         let init = pin_init!(Self {
@@ -111,7 +110,7 @@ impl Mapping {
             pages,
             owner,
             scrap,
-            memory <- new_mutex!(Some(memory), "mp_mapping"),
+            memory <- new_mutex!(None, "mp_mapping"),
         });
         Arc::pin_init(init, GFP_KERNEL)
     }
@@ -131,7 +130,7 @@ impl Mapping {
         self.owner
     }
 
-    /// Whether it still shows its memory.
+    /// Whether it shows memory.
     pub fn is_live(&self) -> bool {
         self.memory.lock().is_some()
     }
@@ -148,9 +147,12 @@ impl Mapping {
         memory
     }
 
-    /// Has processes see memory again after [`revoke`](Self::revoke), where they see the
-    /// scrap page now: as many pages as before. Sleeps.
-    pub fn restore(&self, memory: Arc<dyn Frames>) {
+    /// Shows memory to processes, where they see the scrap page now: as many pages as the
+    /// mapping has. Sleeps.
+    ///
+    /// Memory that somebody else may take away is shown only to a mapping that is told then,
+    /// and revokes: if it has been told already, the memory must name no frames any more.
+    pub fn show(&self, memory: Arc<dyn Frames>) {
         let old = self.memory.lock().replace(memory);
         // The pages of ones are not asked for again as long as they are there.
         self.inode.unmap(self.first, self.pages);
@@ -171,10 +173,10 @@ impl Mapping {
         self.inode.as_ptr()
     }
 
-    /// Has `insert` enter frames into a page table: at first the one of `page`, an
+    /// Lets `insert` enter frames into a page table: at first the one of `page`, an
     /// offset in the address space, whose result counts, then up to `pages - 1` behind
     /// it as far as they are of the same memory.
-    pub(super) fn show(
+    pub(super) fn enter(
         &self,
         page: usize,
         pages: usize,

@@ -18,7 +18,6 @@ use super::{
         OffsetSpace,
         Reservation, //
     },
-    Frames,
     Mapping,
     ScrapPage, //
 };
@@ -88,8 +87,8 @@ impl AddressSpace {
         Ok(Arc::new(space, GFP_KERNEL)?)
     }
 
-    /// Gives `memory`, or its first `pages` pages, an offset at which programs may map
-    /// it, until the result is dropped. Sleeps.
+    /// Makes a mapping of `pages` pages, with an offset at which programs may map it until the
+    /// result is dropped. It has no memory until [`Mapping::show`] is called. Sleeps.
     ///
     /// `owner` is told to those who ask with [`Mapping::owner`]: programs can guess
     /// offsets, so that an `mmap` callback compares it with the file's own.
@@ -97,14 +96,8 @@ impl AddressSpace {
     /// # Errors
     ///
     /// `EINVAL` if there are no pages, `ENOSPC` without a free offset, `ENOMEM`.
-    pub fn publish(
-        &self,
-        pages: usize,
-        owner: u64,
-        memory: Arc<dyn Frames>,
-        scrap: Arc<ScrapPage>,
-    ) -> Result<Published> {
-        let make = |first| Mapping::new(self.inode.clone(), first, pages, owner, memory, scrap);
+    pub fn publish(&self, pages: usize, owner: u64, scrap: Arc<ScrapPage>) -> Result<Published> {
+        let make = |first| Mapping::new(self.inode.clone(), first, pages, owner, scrap);
         Ok(Published(OffsetSpace::reserve(&self.offsets, pages, make)?))
     }
 

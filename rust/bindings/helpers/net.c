@@ -239,9 +239,13 @@ __mp_helper void *mp_helper_netdev_priv(const struct net_device *dev)
 	return netdev_priv(dev);
 }
 
-__mp_helper void mp_helper_netdev_allow_live_changes(struct net_device *dev)
+/*
+ * The address may change while the device is up. Nobody may send with interrupts off, as
+ * netpoll does: drivers take locks that keep softirqs away only.
+ */
+__mp_helper void mp_helper_netdev_set_up(struct net_device *dev)
 {
-	dev->priv_flags |= IFF_LIVE_ADDR_CHANGE;
+	dev->priv_flags |= IFF_LIVE_ADDR_CHANGE | IFF_DISABLE_NETPOLL;
 }
 
 /* Under RTNL: gives the device an address unless someone chose one for it. */
@@ -405,6 +409,15 @@ __mp_helper void mp_helper_netif_tx_stop_queue(struct netdev_queue *queue)
 __mp_helper bool mp_helper_netif_xmit_stopped(const struct netdev_queue *queue)
 {
 	return netif_xmit_stopped(queue);
+}
+
+/* Also before the device is registered, when there is nothing to schedule. */
+__mp_helper void mp_helper_netdev_tx_queue_wake(struct netdev_queue *queue)
+{
+	if (rcu_access_pointer(queue->qdisc))
+		netif_tx_wake_queue(queue);
+	else
+		netif_tx_start_queue(queue);
 }
 
 __mp_helper bool mp_helper_netdev_tx_sent_queue(struct netdev_queue *queue,

@@ -374,10 +374,3 @@ __mp_helper bool mp_helper_ntb_has_failed(struct ntb_dev *ntb)
 {
 	return ntb->pdev && ntb->pdev->error_state == pci_channel_io_perm_failure;
 }
-
-/* Whether the kernel uses any of a range as memory. */
-__mp_helper bool mp_helper_range_is_system_ram(phys_addr_t phys, size_t len)
-{
-	return region_intersects(phys, len, IORESOURCE_SYSTEM_RAM, IORES_DESC_NONE) !=
-	       REGION_DISJOINT;
-}

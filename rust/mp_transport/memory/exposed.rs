@@ -12,6 +12,7 @@ use kernel::{
 };
 use mp_kernel::{
     error,
+    iomem::DeviceRange,
     user_pages::UserPages, //
 };
 use mp_proto::reach::{
@@ -24,7 +25,7 @@ use mp_proto::reach::{
 /// What a window is led to.
 pub(super) enum What<'a> {
     /// Physical memory.
-    Physical { phys: u64, len: u64 },
+    Physical(&'a DeviceRange),
     /// Pages of a process.
     Pages(&'a Arc<UserPages>),
 }
@@ -33,11 +34,14 @@ impl What<'_> {
     /// Bytes.
     pub(super) fn len(&self) -> u64 {
         match self {
-            Self::Physical { len, .. } => *len,
+            Self::Physical(range) => range.len(),
             Self::Pages(pages) => pages.len() as u64,
         }
     }
 }
+
+/// Whether a window could be led to some memory.
+pub(super) type Check<'a> = dyn Fn(&dyn LeadWindows, u32) -> Result + 'a;
 
 /// A window that is led somewhere; names the time for which it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -104,15 +108,12 @@ impl Exposed {
     /// # Errors
     ///
     /// See [`Memory::expose`](super::Memory::expose).
-    pub(super) fn can_expose(&self, what: &What<'_>) -> Result {
+    pub(super) fn can_expose(&self, check: &Check<'_>) -> Result {
         let way = self.way()?;
         // What the last one says if none will do.
         let mut answer = Err(ENOSPC);
         for window in 0..self.count() {
-            answer = match *what {
-                What::Physical { phys, len } => way.check(window, phys, len),
-                What::Pages(pages) => way.check_pages(window, pages),
-            };
+            answer = check(&*way, window);
             if answer.is_ok() {
                 break;
             }
@@ -134,7 +135,7 @@ impl Exposed {
             }
             // Windows differ in what they demand: another one may do.
             let led = match *what {
-                What::Physical { phys, len } => way.lead(number, phys, len),
+                What::Physical(range) => way.lead(number, range),
                 What::Pages(pages) => way.lead_pages(number, pages),
             };
             match led {

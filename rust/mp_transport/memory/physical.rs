@@ -21,33 +21,41 @@ use kernel::{
 use mp_kernel::{
     barrier,
     error,
-    ntb::range::is_system_ram, //
+    iomem::{
+        is_device_memory,
+        DeviceRange, //
+    }, //
 };
 use mp_proto::layout::PAGE;
 
 /// As many as the windows of some bridges.
 const COUNT: usize = 4;
 
-/// A range of physical addresses.
+/// Where a window leads.
 #[derive(Clone, Copy)]
-struct Range {
-    phys: u64,
-    len: u64,
+struct Range(DeviceRange);
+
+impl Range {
+    /// The address of its byte at `off`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` outside.
+    fn address(&self, off: u64) -> Result<u64> {
+        match off < self.0.len() {
+            true => Ok(self.0.phys() + off),
+            false => Err(EINVAL),
+        }
+    }
 }
 
 impl RemoteBytes for Range {
     fn page(&self, off: u64) -> Result<PageFrame> {
-        if off >= self.len {
-            return Err(EINVAL);
-        }
-        PageFrame::at(self.phys + off, Cache::WriteCombining)
+        PageFrame::at(self.address(off)?, Cache::WriteCombining)
     }
 
     fn bus_address(&self, off: u64) -> Result<u64> {
-        if off >= self.len {
-            return Err(EINVAL);
-        }
-        Ok(self.phys + off)
+        self.address(off)
     }
 
     fn store_u64(&self, _off: u64, _val: u64) -> Result {
@@ -91,18 +99,17 @@ impl LeadWindows for OwnWindows {
 
     fn check(&self, _window: u32, phys: u64, len: u64) -> Result {
         let whole = len.checked_next_multiple_of(PAGE).ok_or(ENOSPC)?;
-        let wraps = phys.checked_add(whole).is_none();
-        if wraps || !phys.is_multiple_of(PAGE) || is_system_ram(phys, whole) {
+        if !phys.is_multiple_of(PAGE) || !is_device_memory(phys, whole) {
             return Err(error::unsupported());
         }
         PageFrame::at(phys, Cache::WriteCombining).map(|_| ())
     }
 
-    fn lead(&self, window: u32, phys: u64, len: u64) -> Result {
-        self.check(window, phys, len)?;
+    fn lead(&self, window: u32, range: &DeviceRange) -> Result {
+        self.check(window, range.phys(), range.len())?;
         let mut led = self.led.lock();
         let place = led.get_mut(window as usize).ok_or(ENODEV)?;
-        *place = Some(Range { phys, len });
+        *place = Some(Range(*range));
         Ok(())
     }
 
@@ -122,6 +129,6 @@ impl SeeWindows for OwnWindows {
         let led = self.led.lock();
         let range = led.get(window as usize).copied().flatten().ok_or(EINVAL)?;
         drop(led);
-        Ok((Arc::new(range, GFP_KERNEL)?, range.len))
+        Ok((Arc::new(range, GFP_KERNEL)?, range.0.len()))
     }
 }

@@ -5,6 +5,7 @@
 use super::{
     commons::Commons,
     exposed::{
+        Check,
         Exposed,
         Led,
         What, //
@@ -215,9 +216,9 @@ impl Pool {
     }
 
     /// See [`Memory::can_expose`](super::Memory::can_expose).
-    pub(super) fn can_expose(&self, epoch: u64, what: &What<'_>) -> Result {
+    pub(super) fn can_expose(&self, epoch: u64, check: &Check<'_>) -> Result {
         let _epoch = self.in_epoch(epoch)?;
-        self.exposed.lock().can_expose(what)
+        self.exposed.lock().can_expose(check)
     }
 
     /// See [`Memory::expose`](super::Memory::expose).

@@ -207,7 +207,10 @@ impl Worker {
         let mut create = mp_segment_create {
             flags: flag(is_private, MP_SEGMENT_PRIVATE) | flag(is_empty, MP_SEGMENT_EMPTY),
             id: random.below(NUMBERS) as u32,
-            id_more: random.pick(&[0, 0, 8, u32::MAX]),
+            id_more: match is_private {
+                true => 0,
+                false => random.pick(&[0, 0, 8, u32::MAX]),
+            },
             length: match random.one_in(30) {
                 true => random.pick(&[MP_SIZE_MAX, 1 << 40, 1 << 63]),
                 false => random.pick(&[1, PAGE, PAGE, 2 * PAGE + 12, LOOK]),
@@ -216,9 +219,10 @@ impl Worker {
         };
         let mut allowed: &[i32] = &[OK, EDQUOT, EADDRINUSE, ENOSPC, ENOMEM];
         if random.one_in(15) {
-            match random.below(3) {
+            match random.below(4) {
                 0 => create.length = 0,
                 1 => create.flags |= 2,
+                2 => (create.flags, create.id_more) = (MP_SEGMENT_PRIVATE, 1),
                 _ => create.reserved = 1,
             }
             allowed = &[EINVAL];

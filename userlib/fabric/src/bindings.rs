@@ -107,7 +107,7 @@ pub struct mp_interface {
     pub pci_devfn: __u8,
     pub remote_word_size: __u8,
     pub remote_big_endian: __u8,
-    pub reserved: __u16,
+    pub pci_domain_high: __u16,
     pub name: [::std::os::raw::c_char; 32usize],
 }
 #[repr(C)]
@@ -216,6 +216,8 @@ pub struct mp_session_access {
     pub pci_domain: __u16,
     pub pci_bus: __u8,
     pub pci_devfn: __u8,
+    pub pci_domain_high: __u16,
+    pub reserved: __u16,
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -232,6 +234,8 @@ pub struct mp_watch {
     pub target: __u32,
     pub mask: __u32,
     pub cookie: __u64,
+    pub record_size: __u32,
+    pub reserved: __u32,
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -409,6 +413,8 @@ pub struct mp_queue_start {
     pub count: __u32,
     pub flags: __u32,
     pub copies: __u64,
+    pub copy_size: __u32,
+    pub reserved: __u32,
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]

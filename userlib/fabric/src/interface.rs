@@ -53,7 +53,7 @@ pub struct PciIds {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PciFunction {
     /// Domain, or segment.
-    pub domain: u16,
+    pub domain: u32,
     /// Bus.
     pub bus: u8,
     /// Device, 0 to 31.
@@ -296,7 +296,7 @@ fn pci(interface: &mp_interface) -> (PciIds, PciFunction) {
         subsystem_device: interface.subsystem_device,
     };
     let function = PciFunction {
-        domain: interface.pci_domain,
+        domain: u32::from(interface.pci_domain_high) << 16 | u32::from(interface.pci_domain),
         bus: interface.pci_bus,
         device: interface.pci_devfn >> 3,
         function: interface.pci_devfn & 7,

@@ -321,7 +321,8 @@ impl<D: Device> Session<D> {
         let mut access = mp_session_access {
             handle: self.open_handle()?,
             mode: mode.bits(),
-            pci_domain: device.domain,
+            pci_domain: device.domain as u16,
+            pci_domain_high: (device.domain >> 16) as u16,
             pci_bus: device.bus,
             pci_devfn: device.device << 3 | device.function & 7,
             ..Default::default()

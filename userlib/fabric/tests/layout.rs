@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! The header means the same to every compiler: C and C++, for 64-bit and 32-bit programs, find
-//! the sizes, offsets and numbers that the generated types have.
+//! the sizes, offsets and numbers that the generated types have, and no padding.
 
 use mp_fabric::sys::*;
 use std::{
@@ -39,7 +39,10 @@ macro_rules! check_numbers {
 
 fn assertions() -> String {
     let mut out = String::from(
-        "#include <linux/mp_fabric.h>\n\
+        "#include <linux/ioctl.h>\n\
+         #include <linux/types.h>\n\
+         #pragma GCC diagnostic error \"-Wpadded\"\n\
+         #include <linux/mp_fabric.h>\n\
          #ifdef __cplusplus\n\
          #define CHECK(what) static_assert(what, #what)\n\
          #else\n\
@@ -90,7 +93,7 @@ fn assertions() -> String {
             pci_devfn,
             remote_word_size,
             remote_big_endian,
-            reserved,
+            pci_domain_high,
             name,
         }
     );
@@ -194,7 +197,9 @@ fn assertions() -> String {
             mode,
             pci_domain,
             pci_bus,
-            pci_devfn
+            pci_devfn,
+            pci_domain_high,
+            reserved
         }
     );
     check!(
@@ -370,7 +375,9 @@ fn assertions() -> String {
             connection,
             count,
             flags,
-            copies
+            copies,
+            copy_size,
+            reserved
         }
     );
     check!(
@@ -399,7 +406,9 @@ fn assertions() -> String {
             flags,
             target,
             mask,
-            cookie
+            cookie,
+            record_size,
+            reserved
         }
     );
     check_numbers!(

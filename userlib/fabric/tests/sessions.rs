@@ -56,7 +56,7 @@ fn interfaces_are_listed_and_described() {
     let (ids, function) = interface.pci.unwrap();
     assert_eq!(ids.vendor, 0x111d);
     let expected = PciFunction {
-        domain: 3,
+        domain: 0x1_0003,
         bus: 0x42,
         device: 31,
         function: 5,
@@ -242,13 +242,16 @@ fn devices_reach_a_remote_window_after_permission() {
         .open()
         .unwrap();
     let device = PciFunction {
-        domain: 1,
+        domain: 0x2_0001,
         bus: 2,
         device: 3,
         function: 4,
     };
     client.allow(Access::READ | Access::WRITE, device).unwrap();
-    assert_eq!(world.access(client.handle()), [(3, 1, 2, 3 << 3 | 4)]);
+    assert_eq!(
+        world.access(client.handle()),
+        [(3, 0x2_0001, 2, 3 << 3 | 4)]
+    );
     client.allow(Access::CLEAR, device).unwrap();
     assert!(world.access(client.handle()).is_empty());
     assert!(client.address().is_ok());

@@ -230,7 +230,7 @@ fn adapter(word: &str) -> Option<u32> {
 fn function(word: &str) -> Option<PciFunction> {
     let (front, function) = word.split_once('.')?;
     let mut parts = front.split(':');
-    let mut part = || u16::from_str_radix(parts.next()?, 16).ok();
+    let mut part = || u32::from_str_radix(parts.next()?, 16).ok();
     let (domain, bus, device) = (part()?, part()?, part()?);
     let function = u8::from_str_radix(function, 16).ok()?;
     if parts.next().is_some() || device > 31 || function > 7 {

@@ -110,7 +110,7 @@ impl World {
     }
 
     /// Devices that may reach the remote window of a session: mode, domain, bus, devfn.
-    pub fn access(&self, handle: u32) -> Vec<(u32, u16, u8, u8)> {
+    pub fn access(&self, handle: u32) -> Vec<(u32, u32, u8, u8)> {
         self.lock().access(handle)
     }
 

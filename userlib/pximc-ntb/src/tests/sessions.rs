@@ -284,7 +284,7 @@ fn devices_get_access_one_by_one_and_lose_it_together_with_the_session() {
     assert_eq!(s0.access(client, clear, [1, 2, 3]), OK);
     assert_eq!(s0.access(client, both, [255, 31, 7]), OK);
     assert_eq!(s0.access(client, PXIMC_DEVICE_ACCESS_WRITE, [1, 2, 3]), OK);
-    let domain = 3;
+    let domain = 0x1_0003;
     let granted = [(3, domain, 255, 31 << 3 | 7), (2, domain, 1, 2 << 3 | 3)];
     assert_eq!(world.access(client), granted);
     assert_eq!(s0.access(client, clear, [255, 31, 7]), OK);

@@ -76,7 +76,8 @@ impl FakeDevice {
             out.flags |= MP_INTERFACE_PCI;
             (out.vendor, out.device) = IDS;
             (out.subsystem_vendor, out.subsystem_device) = (0x1234, 0x5678);
-            (out.pci_domain, out.pci_bus, out.pci_devfn) = (3, 0x42, 0x1f << 3 | 5);
+            (out.pci_domain, out.pci_domain_high) = (3, 1);
+            (out.pci_bus, out.pci_devfn) = (0x42, 0x1f << 3 | 5);
         }
         for (to, from) in out.name.iter_mut().zip(state.name.iter().take(31)) {
             *to = c_char::from_ne_bytes([*from]);
@@ -353,7 +354,8 @@ impl Device for FakeDevice {
                 let mut state = self.world.lock();
                 state.address(self.context, access.handle)?;
                 let session = state.session_mut(self.context, access.handle)?;
-                let (domain, bus) = (access.pci_domain, access.pci_bus);
+                let high = u32::from(access.pci_domain_high) << 16;
+                let (domain, bus) = (high | u32::from(access.pci_domain), access.pci_bus);
                 if access.mode == MP_ACCESS_CLEAR {
                     let function = (domain, bus, access.pci_devfn);
                     session

@@ -63,7 +63,7 @@ pub struct Session {
     pub partner: Option<u32>,
     pub local: Place,
     pub remote: Place,
-    pub access: Vec<(u32, u16, u8, u8)>,
+    pub access: Vec<(u32, u32, u8, u8)>,
 }
 
 /// What a pair holds until both sides have closed.
@@ -224,7 +224,7 @@ impl State {
         }
     }
 
-    pub fn access(&self, handle: u32) -> Vec<(u32, u16, u8, u8)> {
+    pub fn access(&self, handle: u32) -> Vec<(u32, u32, u8, u8)> {
         self.sessions
             .get(&handle)
             .map_or(Vec::new(), |session| session.access.clone())

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What keeps programs from physical memory, as tests want it:
+ *
+ *	start=, length=		a range that this module has for itself, as a driver has its
+ *				registers
+ *	memory_locked=, devices_locked=
+ *				1: the modules are told that the kernel is locked down. They
+ *				may be written to at any time
+ *
+ * The answer of the security modules is replaced where mp_kernel asks for it, so that a kernel
+ * without any will do.
+ */
+
+#include <linux/ioport.h>
+#include <linux/kprobes.h>
+#include <linux/module.h>
+
+static ulong start, length;
+module_param(start, ulong, 0);
+module_param(length, ulong, 0);
+
+static bool memory_locked, devices_locked;
+module_param(memory_locked, bool, 0644);
+module_param(devices_locked, bool, 0644);
+
+static int answer_for_memory(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	if (memory_locked)
+		regs_set_return_value(regs, true);
+	return 0;
+}
+
+static int answer_for_devices(struct kretprobe_instance *instance, struct pt_regs *regs)
+{
+	if (devices_locked)
+		regs_set_return_value(regs, true);
+	return 0;
+}
+
+static struct kretprobe memory_probe = {
+	.kp.symbol_name = "mp_helper_memory_is_locked_down",
+	.handler = answer_for_memory,
+};
+
+static struct kretprobe devices_probe = {
+	.kp.symbol_name = "mp_helper_devices_are_locked_down",
+	.handler = answer_for_devices,
+};
+
+static struct kretprobe *probes[] = { &memory_probe, &devices_probe };
+
+static int __init guard_init(void)
+{
+	int err;
+
+	if (length && !__request_region(&iomem_resource, start, length, KBUILD_MODNAME,
+					IORESOURCE_EXCLUSIVE))
+		return -EBUSY;
+	err = register_kretprobes(probes, ARRAY_SIZE(probes));
+	if (err && length)
+		release_mem_region(start, length);
+	return err;
+}
+module_init(guard_init);
+
+static void __exit guard_exit(void)
+{
+	unregister_kretprobes(probes, ARRAY_SIZE(probes));
+	if (length)
+		release_mem_region(start, length);
+}
+module_exit(guard_exit);
+
+MODULE_DESCRIPTION("Test of what programs may do with physical memory");
+MODULE_LICENSE("GPL");
