@@ -5,6 +5,7 @@
 
 use mp_testing::built::{build, compiler, exports, run, soname, Scratch, PXIMC};
 use std::{
+    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -49,6 +50,32 @@ fn a_program_in_c_calls_all_functions() {
             .arg("-ldl"),
     );
     run(Command::new(&program).arg(library()));
+}
+
+/// That there is no interface is success; why there is none can be asked for.
+#[test]
+fn a_program_is_told_why_there_is_no_interface() {
+    let place = Scratch::new();
+    let (source, program) = (place.path("list.c"), place.path("list"));
+    let text = "#include <pximc.h>\n\
+        int main(void) { uint32_t n = 7; return PXIMC_findInterfaces(0, 0, &n) || n; }\n";
+    fs::write(&source, text).unwrap();
+    let library = library();
+    let directory = library.parent().unwrap();
+    let mut build_it = compiler("gcc");
+    build_it.arg("-o").arg(&program).arg(&source);
+    build(build_it.arg("-L").arg(directory).arg("-lpximc_ntb"));
+    let told = |level: Option<&str>| {
+        let mut list = Command::new(&program);
+        list.env("LD_LIBRARY_PATH", directory).env_remove("MP_LOG");
+        level.map(|level| list.env("MP_LOG", level));
+        let output = list.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(told(None), "");
+    let why = told(Some("error"));
+    assert!(why.contains("mp_func_user"), "{why}");
 }
 
 /// The examples in C compile without a warning, and say what is missing where there is no fabric.
