@@ -361,7 +361,7 @@ fn removal_ends_all_waits() {
 fn states_are_kept_for_each_adapter() {
     let world = World::new(1, 1 << 20);
     // The stand-in's bridges are all at one place: the second adapter has none.
-    let config = "node 4 peer 0\nnode 8 peer 1\nadapter 0 0003:42:1f.5\nadapter 1 0000:00:01.0";
+    let config = "node 4 peer 0\nnode 8 peer 1\nadapter 0 10003:42:1f.5\nadapter 1 0000:00:01.0";
     let a = configured(&world, Host::A, config);
     let segment = create(&a, open(&a), 7, 4096, 0).unwrap();
     assert_eq!(prepare_segment(&a, segment, 0, 0), Ok(()));
