@@ -29,8 +29,8 @@ pub fn is_device_memory(phys: u64, len: u64) -> bool {
 ///
 /// # Invariants
 ///
-/// All of it was [memory of devices](is_device_memory) when the range was made, and who named it
-/// answers for what comes of its use.
+/// All of it was [memory of devices](is_device_memory) when the range was made, and the
+/// process that named it answers for what comes of its use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeviceRange {
     phys: u64,
@@ -42,8 +42,8 @@ impl DeviceRange {
     ///
     /// # Safety
     ///
-    /// Others will read and write there in any way: processes, peers, devices. Who has named the
-    /// range may have that done, and answers for it: see
+    /// Others will read and write there in any way: processes, peers, devices. The process
+    /// that named the range may have that done, and answers for it: see
     /// [`may_use_physical_addresses`](crate::process::may_use_physical_addresses).
     ///
     /// # Errors

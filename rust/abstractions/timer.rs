@@ -17,10 +17,6 @@ use kernel::{
 
 /// What a [`Timer`] does when its time has come.
 pub trait Expire: Send + Sync + 'static {
-    /// Whether it is called by the interrupt itself, with interrupts disabled, and
-    /// not in softirq context.
-    const HARD: bool = false;
-
     /// The time has come; when it comes again, unless the timer is started before. Never runs
     /// twice at the same time; must not drop the timer.
     fn expire(&self) -> Option<u64>;
@@ -44,11 +40,8 @@ unsafe impl<E: Expire> Send for Timer<E> {}
 unsafe impl<E: Expire> Sync for Timer<E> {}
 
 impl<E: Expire> Timer<E> {
-    const MODE: bindings::hrtimer_mode = if E::HARD {
-        bindings::hrtimer_mode_HRTIMER_MODE_ABS_HARD
-    } else {
-        bindings::hrtimer_mode_HRTIMER_MODE_ABS_SOFT
-    };
+    /// In softirq context, where all locks may be taken.
+    const MODE: bindings::hrtimer_mode = bindings::hrtimer_mode_HRTIMER_MODE_ABS_SOFT;
 
     /// Creates a timer that has not been started.
     ///
@@ -81,7 +74,7 @@ impl<E: Expire> Timer<E> {
         &self.target
     }
 
-    /// Has it expire at `ns` of [`monotonic_ns`](crate::time::monotonic_ns), in place of what it
+    /// Let it expire at `ns` of [`monotonic_ns`](crate::time::monotonic_ns), in place of what it
     /// was started for before. Any context.
     #[inline]
     pub fn start(&self, ns: u64) {

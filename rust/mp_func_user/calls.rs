@@ -784,7 +784,6 @@ fn take_notice(context: &Context, notice: &mp_notice, give: Give<'_, mp_notice>)
 }
 
 fn send(context: &Context, message: &mp_message) -> Result {
-    expect_zero(message.peer)?;
     let connection = context.connection(message.handle)?;
     if connection.want().object != sharing::Object::Port {
         return Err(EINVAL);

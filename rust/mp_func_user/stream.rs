@@ -135,10 +135,11 @@ impl Stream {
     /// `EINVAL` if none fits, `EAGAIN` if there is none and the caller does not wait,
     /// `EINTR`, `EFAULT`.
     pub(crate) fn read(&self, to: &mut UserSliceWriter, nonblock: bool) -> Result<usize> {
-        if to.len() < self.record_size() {
-            return Err(EINVAL);
-        }
         loop {
+            // Another thread may name the size while this one sleeps.
+            if to.len() < self.record_size() {
+                return Err(EINVAL);
+            }
             let given = self.give(to)?;
             if given != 0 || self.state.lock().ended {
                 return Ok(given);

@@ -462,7 +462,9 @@ impl Memory {
     /// under way. Sleeps.
     pub fn end(&self) {
         self.pool.end_epoch(self.epoch);
-        drop(self.see.lock().take());
+        let see = self.see.lock().take();
+        // Without the lock.
+        drop(see);
         let mut gone = [const { None }; MAX_WINDOWS];
         for (window, gone) in self.windows.iter().zip(&mut gone) {
             *gone = window.bytes.replace(None);

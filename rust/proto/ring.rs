@@ -651,8 +651,13 @@ impl<const N: usize> Producer<N> {
         let missing = units - self.free_units();
         let awaited = missing.min(self.unread_units());
         let event = self.cons.wrapping_add(awaited).wrapping_sub(1);
-        // The consumer has nothing to give back, or knows already.
-        if awaited == 0 || self.armed == Some(event) {
+        if awaited == 0 {
+            // The consumer has nothing to give back.
+            self.armed = None;
+            return Ok(Armed::StillAsleep);
+        }
+        // It knows already.
+        if self.armed == Some(event) {
             return Ok(Armed::StillAsleep);
         }
         store_index(out, self.place.want_space, self.tx, event)?;

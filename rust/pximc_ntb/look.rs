@@ -7,8 +7,8 @@
 //! side has looked ([`mp_proto::ring`]). Once the time is over that a store takes
 //! there and back, that is seen; what is published later rings.
 //!
-//! A timer looks then, one for each queue, started by each sleep anew. It costs
-//! nothing while the side is awake. The heartbeat uses it as well: what it finds
+//! A timer looks then, one for each queue, started by each sleep anew. It is not
+//! stopped by a wake-up: then it finds nothing, or a side that sleeps again. The heartbeat uses it as well: what it finds
 //! overdue may have its doorbell on the way and is looked at again a little later.
 
 use crate::{

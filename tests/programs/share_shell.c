@@ -222,6 +222,16 @@ static void guess_pages(struct call *call)
 	answer_number(call, "done", found);
 }
 
+/* Reads records of events, and waits for the first one; how many bytes there are. */
+static void records(struct call *call)
+{
+	struct span s = span(call);
+	ssize_t got = read(device, s.start, s.length);
+
+	answer_number(call, "errno", got < 0 ? errno : 0);
+	answer_number(call, "done", got < 0 ? 0 : got);
+}
+
 /* How many words are not zero. */
 static void scan(struct call *call)
 {
@@ -269,6 +279,7 @@ static const struct command commands[] = {
 	{ "unmap", unmap },		/* ADDRESS LENGTH */
 	{ "execute", execute },		/* ADDRESS LENGTH */
 	{ "guessmap", guess_pages },	/* FIRST COUNT */
+	{ "records", records },		/* ADDRESS LENGTH */
 	{ "scan", scan },		/* ADDRESS LENGTH */
 	{ "memory", memory },		/* LENGTH: huge pages, or pages that are no run */
 	{ NULL, NULL },

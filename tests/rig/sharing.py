@@ -131,6 +131,10 @@ class Process(shell.Program):
         """How many pages of the device can be mapped."""
         return self._done("guessmap", first, count)
 
+    def read_events(self, length):
+        """Begins to read records of events, with room for so many bytes; how many there are."""
+        return self.command("&", lambda answer: answer["done"], "records", self.buffer, length)
+
     def scan(self, address, length):
         """How many words are not zero."""
         return self._done("scan", address, length)

@@ -191,6 +191,11 @@ class Program(Caller):
     def pid(self):
         return self._identity.result()
 
+    def until_asleep(self):
+        """Waits until none of its threads has anything to do."""
+        states = f"cut -d' ' -f3 /proc/{self.pid}/task/*/stat"
+        until(lambda: set(self.guest.run(states).out.split()) == {"S"})
+
     # --- its end
 
     def exit(self, status=0):

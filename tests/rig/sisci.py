@@ -257,11 +257,6 @@ class Program(Functions, shell.Program):
         """Sends a signal that is handled to a thread that waits, a little later."""
         self._order(lambda _: None, "interrupt", milliseconds)
 
-    def until_asleep(self):
-        """Waits until none of its threads has anything to do."""
-        states = f"cut -d' ' -f3 /proc/{self.pid}/task/*/stat"
-        until(lambda: set(self.guest.run(states).out.split()) == {"S"})
-
     # --- what tests need often
 
     def segment(self, number, size=PAGE, callback=None):

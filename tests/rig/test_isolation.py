@@ -152,7 +152,6 @@ def test_reserved_fields_are_zero(owner):
     for name, kind, fields in (
         ("SEGMENT", "mp_segment", {"handle": handles["segment"], "reserved": 1}),
         ("CONNECTION", "mp_connection", {"handle": handles["connection"], "reserved": 1}),
-        ("SEND", "mp_message", {"handle": handles["to port"], "peer": 1}),
         ("SESSION_ACCESS", "mp_session_access", {"handle": handles["session"], "reserved": 1}),
         ("WATCH", "mp_watch", {"target": handles["event"], "mask": 8, "reserved": 1}),
         ("QUEUE_START", "mp_queue_start", {"handle": handles["queue"], "reserved": 1}),
@@ -195,6 +194,21 @@ def test_elements_may_be_longer_than_the_kernel_knows(owner):
     watch(24)
     with fails(errno.EINVAL):
         watch(0)
+
+
+def test_a_reader_without_room_for_a_record_does_not_wait_for_ever(fabric):
+    """Also if another thread names the size of records while it sleeps."""
+    with sharing.Process(fabric.rp) as owner:
+        handles, _ = one_of_each(owner)
+        trigger = owner.connect(interfaces(owner)[0], MP.OBJECT_EVENT, 3)
+        reading = owner.read_events(16)
+        owner.until_asleep()
+        fields = {"target": handles["event"], "mask": MP.EVENT_SIGNAL}
+        owner.call("WATCH", "mp_watch", **fields, record_size=32)
+        owner.call("SIGNAL", "mp_handle", handle=trigger)
+        with fails(errno.EINVAL):
+            reading.result()
+        assert owner.read_events(32).result() == 32
 
 
 def test_offsets_that_are_guessed_lead_nowhere(owner, stranger):

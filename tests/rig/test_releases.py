@@ -57,14 +57,14 @@ def log(guest):
 def versions(guest):
     """The wire version of each link that a host of this checkout has."""
     lines = log(guest).splitlines()
-    return sorted(line.rsplit(" ", 1)[1] for line in lines if "is up, wire version" in line)
+    return [line.rsplit(" ", 1)[1] for line in lines if "is up, wire version" in line]
 
 
 def test_each_pair_speaks_the_newest_version_that_both_know(fabric):
     for guest in fabric.hosts:
         if not guest.release:
             # One link to the other host of this checkout, one to that of the last release.
-            assert versions(guest) == ["1", "2"]
+            assert set(versions(guest)) == {"1", "2"}
 
 
 def test_packets_cross_in_both_directions(two):

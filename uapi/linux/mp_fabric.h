@@ -609,7 +609,7 @@ struct mp_message {
 	__u32 handle;
 	__aligned_u64 data;		/* address */
 	__u32 length;			/* in: bytes or room at data; out, receiving: bytes */
-	__u32 peer;			/* out, receiving: id of the sender's host; sending: 0 */
+	__u32 peer;			/* out, receiving: id of the sender's host */
 	__aligned_u64 deadline;
 };
 

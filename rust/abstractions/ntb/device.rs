@@ -233,6 +233,8 @@ impl NtbDev {
     /// Takes all links down. May sleep. An error of the device's driver is logged only, as by
     /// [`link_enable`](Self::link_enable).
     pub fn link_disable(&self) {
+        // What is under way was rung while the link was up.
+        posted::flush();
         // SAFETY: `self` is valid.
         let ret = unsafe { bindings::ntb_link_disable(self.as_raw()) };
         self.log_link_error(ret, "disabling");

@@ -79,7 +79,7 @@ struct UnderWay {
 }
 
 impl UnderWay {
-    /// Has all writes arrive that are due at time `now`, or `all`; when the next one is.
+    /// Let all writes arrive that are due at time `now`, or `all`; when the next one is.
     fn arrive(&self, now: u64, all: bool) -> Option<u64> {
         let mut writes = self.writes.lock();
         while writes.front().is_some_and(|(at, _)| all || *at <= now) {
@@ -101,12 +101,10 @@ impl Drop for Posted {
     }
 }
 
-/// Has the writes arrive in time.
+/// Lets the writes arrive in time.
 struct Arrival(Arc<UnderWay>);
 
 impl Expire for Arrival {
-    const HARD: bool = true;
-
     fn expire(&self) -> Option<u64> {
         self.0.arrive(monotonic_ns(), false)
     }
@@ -185,9 +183,16 @@ impl Posted {
         self.post(Write::Word(at, word));
     }
 
-    /// Has all arrive that is under way.
+    /// Let everything arrive that is under way.
     pub(super) fn flush(&self) {
         self.under_way.arrive(monotonic_ns(), true);
+    }
+}
+
+/// Lets everything arrive that is under way.
+pub(super) fn flush() {
+    if let Some(posted) = Posted::get() {
+        posted.flush();
     }
 }
 

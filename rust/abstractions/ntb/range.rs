@@ -74,10 +74,11 @@ impl MappedRange {
     ///
     /// # Errors
     ///
-    /// `EINVAL` for more bytes, `EOPNOTSUPP` if the bridge cannot reach them.
+    /// `EINVAL` for more bytes, or a range that does not start with a page, `EOPNOTSUPP` if the bridge cannot reach them.
     pub fn of_device(dev: &NtbDev, range: &DeviceRange, len: u64) -> Result<Self> {
-        let whole = range.len().checked_next_multiple_of(PAGE_SIZE as u64);
-        if whole.is_none_or(|whole| len > whole) {
+        let page = PAGE_SIZE as u64;
+        let whole = range.len().checked_next_multiple_of(page);
+        if !range.phys().is_multiple_of(page) || whole.is_none_or(|whole| len > whole) {
             return Err(EINVAL);
         }
         // SAFETY: By its invariants the range is no memory of the kernel's, and who named it

@@ -2,8 +2,8 @@
 
 //! Callbacks: one thread for a context, as soon as it has any. It sleeps until the kernel reports
 //! an event of a watched object, and runs the callback that is registered for it, in turn for
-//! objects that have more. No lock is held meanwhile: a callback may call any function, and end
-//! its own registration.
+//! objects that have more. No lock is held meanwhile that a function of this crate takes: a callback
+//! may call any of them, and end its own registration.
 
 use crate::{
     thread, CharDevice, Deadline, Device, Error, EventMask, Events, Fabric, Object, Result,
@@ -225,9 +225,16 @@ impl Drop for Registration {
         lock(&self.worker.shared.handlers).by_cookie.remove(cookie);
         let mut state = lock(&self.handler.state);
         state.ended = true;
-        while state.running && !self.worker.is_caller() {
+        if self.worker.is_caller() {
+            return;
+        }
+        while state.running {
             state = idle.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        drop(state);
+        // What it has captured goes now, although the worker may still hold the handler.
+        let run = lock(&self.handler.run).take();
+        drop(run);
     }
 }
 
@@ -304,7 +311,9 @@ impl Handler {
             next
         });
         // What it has left in the middle nobody sees: it does not run again.
-        let next = catch_unwind(run).unwrap_or_else(|_| {
+        let next = catch_unwind(run).unwrap_or_else(|payload| {
+            // Dropping it runs code that may panic again.
+            std::mem::forget(payload);
             error!("a callback has panicked, and does not run again");
             Next::End
         });

@@ -65,7 +65,8 @@ impl Waits {
     /// once for what has happened already.
     ///
     /// # Errors
-    /// Those of [`Reactor::register`] and [`Registration::arm`].
+    /// Those of [`Reactor::register`] and [`Registration::arm`]. [`Error::Cancelled`]: it has
+    /// been ended for good.
     pub fn call<'a, D: Device>(
         &self,
         reactor: &Reactor<D>,
@@ -77,6 +78,10 @@ impl Waits {
         let before = lock(&self.callback).replace(registration);
         // Not with the lock held: it may run, and want it.
         drop(before);
+        if self.cancelled.load(Ordering::Acquire) {
+            self.end_callback();
+            return Err(Error::Cancelled);
+        }
         for object in objects {
             self.arm(object, mask)
                 .inspect_err(|_| self.end_callback())?;
@@ -144,11 +149,13 @@ impl Waits {
         }
         let new = Wake::new()?;
         let wake = self.wake.get_or_init(|| new);
-        for object in objects {
-            object.notify(mask, Some(wake.0.as_fd()))?;
-        }
+        // All of them, also after an error: later waits rely on it.
+        let notified: Vec<_> = objects
+            .map(|object| object.notify(mask, Some(wake.0.as_fd())))
+            .collect();
         // Whoever came meanwhile may have looked before the objects knew of it.
         wake.ring();
+        notified.into_iter().collect::<Result<()>>()?;
         Ok(wake)
     }
 

@@ -118,7 +118,9 @@ impl<D: Device> Process<D> {
             return;
         }
         // What the program has mapped it may still use: that stays until the process ends.
-        if let Some(library) = self.slot().take() {
+        // The callback that this waits for may want the lock.
+        let library = self.slot().take();
+        if let Some(library) = library {
             library.stop();
         }
     }

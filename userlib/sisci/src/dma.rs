@@ -337,7 +337,7 @@ impl<D: Device> DmaQueue<D> {
 
     fn arm(&self, driven: &Driven<D>, told: Arc<AtomicBool>, callback: Callback) -> Result<()> {
         let inner = Arc::downgrade(&self.0);
-        let mut callback = Some(callback);
+        let (mut callback, unarmed) = (Some(callback), Arc::clone(&told));
         let mut run = move || {
             let state = inner.upgrade()?.current().ok()?;
             if !state.is_final() {
@@ -354,8 +354,9 @@ impl<D: Device> DmaQueue<D> {
         let reactor = &self.0.desc.context.reactor;
         let armed = waits.call(reactor, object, EventMask::DONE, run);
         if armed.is_err() {
-            // Nobody would hear of its end.
+            // Nobody would hear of its end, and the next transfer need not wait for that.
             let _ = queue.abort();
+            unarmed.store(true, Ordering::Release);
         }
         Ok(armed?)
     }
