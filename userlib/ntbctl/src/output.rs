@@ -3,7 +3,7 @@
 //! Tables for people, JSON for programs.
 
 use crate::failure::Failure;
-use serde_json::Value;
+use serde::Serialize;
 use std::io::{self, Write};
 
 /// A table: columns in the width of their widest cell, numbers to the right.
@@ -69,8 +69,8 @@ pub fn print(text: &str) -> Result<(), Failure> {
 }
 
 /// Prints a value on a line of its own.
-pub fn print_json(value: &Value) -> Result<(), Failure> {
-    print(&value.to_string())
+pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    print(&serde_json::to_string(value).map_err(io::Error::from)?)
 }
 
 /// A time in nanoseconds as people read it.
