@@ -6,8 +6,9 @@ use crate::{
     failure::Failure,
     model::{Link, PeerId},
     netlink::Connection,
-    output::{print, print_json, Table},
+    output::{print, print_json, print_table},
 };
+use mp_table::Table;
 use serde::Serialize;
 
 /// A link, and which peer it leads to.
@@ -45,7 +46,7 @@ pub fn show_peers(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
             peer.max_frame.to_string(),
         ]);
     }
-    table.print()
+    print_table(&table)
 }
 
 /// Shows the links of the peers that have one of their own.
@@ -93,7 +94,7 @@ pub fn show_links(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
             ]);
         }
     }
-    table.print()?;
+    print_table(&table)?;
     print("")?;
-    rings.print()
+    print_table(&rings)
 }

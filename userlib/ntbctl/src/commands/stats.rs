@@ -7,9 +7,10 @@ use crate::{
     failure::Failure,
     model::{as_map, Counters, Host, Peer, PeerId, Stats, STATS},
     netlink::Connection,
-    output::{print, print_json, Table},
+    output::{print, print_json, print_table},
     uapi,
 };
+use mp_table::Table;
 use serde::Serialize;
 use std::{
     thread::sleep,
@@ -78,7 +79,7 @@ fn show_remote(kernel: &mut Connection, peer: PeerId, json: bool) -> Result<(), 
     }
     let mut table = Table::new(["host"].iter().chain(&STATS));
     table.row(row(peer, stats.0.iter()));
-    table.print()
+    print_table(&table)
 }
 
 fn row<T: ToString>(peer: PeerId, values: impl Iterator<Item = T>) -> Vec<String> {
@@ -90,14 +91,14 @@ fn show(host: &Host, peers: &[Peer], json: bool) -> Result<(), Failure> {
     if json {
         return print_json(&Local::new(host, peers));
     }
-    stats_table(peers).print()?;
+    print_table(&stats_table(peers))?;
     print("")?;
-    links_table(peers).print()?;
+    print_table(&links_table(peers))?;
     print("")?;
     let names = host.counters.iter().map(|(name, _)| name.as_str());
     let mut table = Table::new(std::iter::once("host").chain(names));
     table.row(row(host.id, host.counters.iter().map(|(_, value)| value)));
-    table.print()
+    print_table(&table)
 }
 
 fn stats_table(peers: &[Peer]) -> Table {
@@ -137,7 +138,7 @@ fn watch(
     let (mut before, mut taken) = (super::peers(kernel)?, Instant::now());
     match json {
         true => print_json(&Local::new(&super::host(kernel)?, &before))?,
-        false => stats_table(&before).print()?,
+        false => print_table(&stats_table(&before))?,
     }
     for _ in 1..if count == 0 { u64::MAX } else { count } {
         sleep(interval);
@@ -146,7 +147,7 @@ fn watch(
             print_json(&Local::new(&super::host(kernel)?, &peers))?;
         } else {
             print("")?;
-            rates_table(&before, &peers, now - taken).print()?;
+            print_table(&rates_table(&before, &peers, now - taken))?;
         }
         (before, taken) = (peers, now);
     }
