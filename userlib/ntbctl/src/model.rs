@@ -3,7 +3,7 @@
 //! Hosts, peers and links as the kernel tells of them.
 
 use crate::{failure::Failure, netlink::Attributes, uapi};
-use serde_json::{json, Map, Value};
+use serde::{Serialize, Serializer};
 use std::{fmt, str::FromStr};
 
 /// The id of a host in the fabric.
@@ -21,6 +21,12 @@ impl PeerId {
 impl fmt::Display for PeerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:08x}", self.0)
+    }
+}
+
+impl Serialize for PeerId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -51,10 +57,12 @@ fn read_counters(attributes: &Attributes) -> Result<Counters, Failure> {
         .collect()
 }
 
-/// Counters as a JSON object.
-pub fn counters_json(counters: &Counters) -> Map<String, Value> {
-    let pair = |(name, value): &(String, u64)| (name.clone(), json!(value));
-    counters.iter().map(pair).collect()
+/// Serialises named numbers as a map.
+///
+/// # Errors
+/// The serialiser's.
+pub fn as_map<S: Serializer>(counters: &[(String, u64)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(counters.iter().map(|(name, value)| (name, value)))
 }
 
 /// This host.
@@ -116,18 +124,19 @@ impl Stats {
             nest.required(uapi::MP_STATS_A_RX_ERRORS)?,
         ]))
     }
+}
 
-    /// As named values.
-    pub fn json(&self) -> Map<String, Value> {
-        let names = STATS.iter().map(|name| String::from(*name));
-        names.zip(self.0.iter().map(|value| json!(value))).collect()
+impl Serialize for Stats {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(STATS.iter().zip(&self.0))
     }
 }
 
 /// A ring in both directions; sizes and fill levels in bytes.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct Ring {
     /// Its number; 0 is the control ring.
+    #[serde(rename = "ring")]
     pub number: u32,
     /// Size of the one that this host fills.
     pub tx_size: u64,
@@ -151,15 +160,31 @@ impl Ring {
     }
 }
 
+/// An epoch number; the letter keeps it from being read as a decimal number.
+#[derive(Clone, Copy, Debug)]
+pub struct Epoch(pub u64);
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "x{:016x}", self.0)
+    }
+}
+
+impl Serialize for Epoch {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// The link to a peer.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct Link {
     /// Number of the bridge.
     pub bridge: u32,
     /// Epoch number of this host.
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// Epoch number of the peer.
-    pub peer_epoch: u64,
+    pub peer_epoch: Epoch,
     /// Version of the wire format; modules of the first release do not tell it.
     pub version: Option<u64>,
     /// Bytes of memory that the peer writes into.
@@ -175,8 +200,8 @@ impl Link {
         let rings = nest.nests(uapi::MP_LINK_A_RING);
         Ok(Link {
             bridge: nest.required(uapi::MP_LINK_A_BRIDGE)?,
-            epoch: nest.required(uapi::MP_LINK_A_EPOCH)?,
-            peer_epoch: nest.required(uapi::MP_LINK_A_PEER_EPOCH)?,
+            epoch: Epoch(nest.required(uapi::MP_LINK_A_EPOCH)?),
+            peer_epoch: Epoch(nest.required(uapi::MP_LINK_A_PEER_EPOCH)?),
             version: nest.number(uapi::MP_LINK_A_VERSION),
             inbound: nest.required(uapi::MP_LINK_A_INBOUND)?,
             outbound: nest.required(uapi::MP_LINK_A_OUTBOUND)?,
@@ -187,28 +212,34 @@ impl Link {
     }
 }
 
-/// Another host.
-#[derive(Debug)]
+/// Another host. Its statistics, counters and link are serialised apart from it.
+#[derive(Debug, Serialize)]
 pub struct Peer {
     /// Its id.
     pub id: PeerId,
     /// Its number on this host.
     pub index: u32,
     /// Name of the transport that reaches it.
+    #[serde(rename = "type")]
     pub transport: String,
     /// Whether frames can be sent to it.
+    #[serde(rename = "state", serialize_with = "as_state")]
     pub connected: bool,
     /// The peer that forwards to it, if it has no link of its own.
+    #[serde(rename = "route", serialize_with = "as_route")]
     pub hop: Option<PeerId>,
     /// Number of transmit queues.
     pub queues: u32,
     /// Most bytes of data in a frame.
     pub max_frame: u64,
     /// Its statistics.
+    #[serde(skip)]
     pub stats: Stats,
     /// Counters of its link.
+    #[serde(skip)]
     pub counters: Counters,
     /// Its link, if it has one of its own.
+    #[serde(skip)]
     pub link: Option<Link>,
 }
 
@@ -233,41 +264,41 @@ impl Peer {
 
     /// Its state in one word.
     pub fn state(&self) -> &'static str {
-        match self.connected {
-            true => "connected",
-            false => "leaving",
-        }
+        state(self.connected)
     }
 
     /// How it is reached.
     pub fn route(&self) -> String {
-        match self.hop {
-            Some(hop) => format!("via {hop}"),
-            None => "direct".into(),
-        }
+        route(self.hop)
     }
+}
 
-    /// What there is to say of it apart from link and counters.
-    pub fn json(&self) -> Map<String, Value> {
-        let value = json!({
-            "id": self.id.to_string(),
-            "index": self.index,
-            "type": self.transport,
-            "state": self.state(),
-            "route": self.route(),
-            "queues": self.queues,
-            "max_frame": self.max_frame,
-        });
-        match value {
-            Value::Object(map) => map,
-            _ => Map::new(),
-        }
+fn state(connected: bool) -> &'static str {
+    match connected {
+        true => "connected",
+        false => "leaving",
     }
+}
+
+fn route(hop: Option<PeerId>) -> String {
+    match hop {
+        Some(hop) => format!("via {hop}"),
+        None => "direct".into(),
+    }
+}
+
+fn as_state<S: Serializer>(connected: &bool, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(state(*connected))
+}
+
+fn as_route<S: Serializer>(hop: &Option<PeerId>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&route(*hop))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn ids_are_hexadecimal() {
@@ -284,5 +315,56 @@ mod tests {
         assert!(matches!(Peer::read(&answer), Err(Failure::Malformed(_))));
         let host = Host::read(&answer).expect("an id is enough");
         assert_eq!((host.id, host.role()), (PeerId(0x100), "endpoint"));
+    }
+
+    #[test]
+    fn a_peer_is_told_without_what_is_shown_apart() {
+        let peer = Peer {
+            id: PeerId(0x100),
+            index: 1,
+            transport: "ntb".into(),
+            connected: true,
+            hop: Some(PeerId::RP),
+            queues: 2,
+            max_frame: 4096,
+            stats: Stats([1, 2, 3, 4, 5, 6]),
+            counters: vec![("dropped".into(), 7)],
+            link: None,
+        };
+        let expected = json!({
+            "id": "00000100", "index": 1, "type": "ntb", "state": "connected",
+            "route": "via 00000000", "queues": 2, "max_frame": 4096,
+        });
+        assert_eq!(json!(peer), expected);
+        let expected = json!({
+            "tx_frames": 1, "tx_bytes": 2, "tx_errors": 3,
+            "rx_frames": 4, "rx_bytes": 5, "rx_errors": 6,
+        });
+        assert_eq!(json!(peer.stats), expected);
+    }
+
+    #[test]
+    fn a_link_is_told_with_its_rings() {
+        let link = Link {
+            bridge: 1,
+            epoch: Epoch(0x1e5),
+            peer_epoch: Epoch(2),
+            version: None,
+            inbound: 3,
+            outbound: 4,
+            rings: vec![Ring {
+                number: 0,
+                tx_size: 5,
+                tx_used: 6,
+                rx_size: 7,
+                rx_used: 8,
+            }],
+        };
+        let ring = json!({ "ring": 0, "tx_size": 5, "tx_used": 6, "rx_size": 7, "rx_used": 8 });
+        let expected = json!({
+            "bridge": 1, "epoch": "x00000000000001e5", "peer_epoch": "x0000000000000002",
+            "version": null, "inbound": 3, "outbound": 4, "rings": [ring],
+        });
+        assert_eq!(json!(link), expected);
     }
 }

@@ -13,7 +13,10 @@
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tracing::debug;
 
 use crate::numbers::Numbers;
 use crate::status::{self, Status};
@@ -26,7 +29,8 @@ const MOST_INTERFACES: usize = 1 << 16;
 const MOST_ATTEMPTS: usize = 16;
 
 /// What the Dispatcher itself asks of a vendor's library. All else is passed through.
-pub trait Vendor {
+/// Its name in the log is what [`fmt::Debug`] shows.
+pub trait Vendor: fmt::Debug {
     /// Lists the interfaces into `ids`; the status, and how many there are.
     fn find_interfaces(&self, ids: &mut [u32]) -> (Status, u32);
 
@@ -179,14 +183,21 @@ impl<R: Registry> Dispatcher<R> {
             return known;
         }
         let loaded = self.registry.load();
+        let mut again = Vec::new();
         let mut tables = self.tables();
         for vendor in loaded {
             // Another thread may have been as fast, and names in a directory may be links.
-            if !tables.vendors.iter().any(|known| known.is_same(&vendor)) {
-                tables.vendors.push(Arc::new(vendor));
+            match tables.vendors.iter().any(|known| known.is_same(&vendor)) {
+                true => again.push(vendor),
+                false => tables.vendors.push(Arc::new(vendor)),
             }
         }
-        tables.vendors.clone()
+        let vendors = tables.vendors.clone();
+        drop(tables);
+        for vendor in again {
+            debug!(?vendor, "skipped: the same library as one that is loaded");
+        }
+        vendors
     }
 
     /// Asks all vendors, one after the other, for their interfaces, and enters them in the map.

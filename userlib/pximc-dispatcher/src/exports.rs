@@ -18,8 +18,10 @@ use crate::status::{self, Status};
 
 /// A child begins with a new one, for sessions work in the process that has opened them only
 /// (PXI-SES-2).
-static DISPATCHERS: PerProcess<Dispatcher<Directory>> =
-    PerProcess::new(&|_| Dispatcher::new(Directory));
+static DISPATCHERS: PerProcess<Dispatcher<Directory>> = PerProcess::new(&|_| {
+    mp_log::init();
+    Dispatcher::new(Directory)
+});
 
 /// Calls with the dispatcher of this process; `SPACE_NOT_AVAILABLE` if it panics.
 fn guarded(call: impl FnOnce(&Dispatcher<Directory>) -> Status) -> Status {

@@ -4,8 +4,8 @@
 //!
 //! A library is loaded so that its names are its own (`RTLD_LOCAL`): it exports the same ones as
 //! the Dispatcher, and as all other vendors. A file that is no library, or lacks a function, is
-//! passed over in silence; only `PXIMC_enableDeviceAccess` may lack, for it is younger than the
-//! first libraries.
+//! skipped with a warning in the log; only `PXIMC_enableDeviceAccess` may lack, for it is younger
+//! than the first libraries.
 
 #![allow(unsafe_code)]
 
@@ -18,6 +18,8 @@ use std::path::{Path, PathBuf};
 use std::ptr;
 
 use libloading::os::unix::{Library as Object, RTLD_LOCAL, RTLD_NOW};
+
+use tracing::{info, warn};
 
 use crate::dispatch::{Registry, Vendor};
 use crate::scan::{self, FileId};
@@ -70,15 +72,32 @@ fn is_foreign(function: *const c_void) -> bool {
     object_of(function).is_some_and(|object| Some(object.dli_fbase) != own)
 }
 
-/// Whether a library, or one that it depends on, has all of these functions.
-macro_rules! has {
-    ($functions:ident: $($name:ident)*) => {
-        $($functions.$name.as_ref().is_ok_and(|function| is_foreign(*function as *const c_void)))&&*
-    };
+/// Which of these functions neither a library nor one that it depends on has.
+macro_rules! lacking {
+    ($functions:ident: $($name:ident)*) => {{
+        let mut names: Vec<&'static str> = Vec::new();
+        $(
+            let function = $functions.$name.as_ref();
+            if !function.is_ok_and(|function| is_foreign(*function as *const c_void)) {
+                names.push(stringify!($name));
+            }
+        )*
+        names
+    }};
+}
+
+/// Why a file is not used as a vendor's library.
+#[derive(Debug, thiserror::Error)]
+enum Unfit {
+    #[error(transparent)]
+    NotLoaded(#[from] libloading::Error),
+    #[error("lacks {}", .0.join(", "))]
+    Incomplete(Vec<&'static str>),
 }
 
 /// A vendor's library.
 pub struct Library {
+    path: PathBuf,
     /// What the Dispatcher's callers are passed on to: all of them are there, except that
     /// libraries for the first revision of the specification lack one.
     pub functions: Functions,
@@ -88,20 +107,23 @@ pub struct Library {
 
 impl fmt::Debug for Library {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Library").finish_non_exhaustive()
+        formatter
+            .debug_struct("Library")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
     }
 }
 
 impl Library {
     /// Loads the library, if it is one, and has all functions.
-    fn load(path: &Path) -> Option<Library> {
+    fn load(path: &Path) -> Result<Library, Unfit> {
         // SAFETY: What the object does when it is loaded is as trusted as the directory, which is
         // as trusted as the Dispatcher's own.
-        let object = unsafe { Object::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.ok()?;
+        let object = unsafe { Object::open(Some(path), RTLD_NOW | RTLD_LOCAL) }?;
         // SAFETY: Who puts a library with these names here says that it keeps to the header; it
         // stays loaded as long as the functions are there.
-        let functions = unsafe { Functions::from_library(object) }.ok()?;
-        let is_complete = has!(functions:
+        let functions = unsafe { Functions::from_library(object) }?;
+        let lacking = lacking!(functions:
             PXIMC_findInterfaces
             PXIMC_queryInterfaceInformation
             PXIMC_waitForInterfaceEvent
@@ -119,11 +141,27 @@ impl Library {
             PXIMC_closeWindow
             PXIMC_cleanup
         );
-        let has_device_access = has!(functions: PXIMC_enableDeviceAccess);
-        is_complete.then_some(Library {
+        if !lacking.is_empty() {
+            return Err(Unfit::Incomplete(lacking));
+        }
+        let has_device_access = lacking!(functions: PXIMC_enableDeviceAccess).is_empty();
+        Ok(Library {
+            path: path.into(),
             functions,
             has_device_access,
         })
+    }
+
+    /// Loads the library, and tells how that went.
+    fn load_and_tell(path: &Path) -> Option<Library> {
+        let name = path.display();
+        let loaded = Library::load(path);
+        match &loaded {
+            Ok(library) if library.has_device_access => info!("{name}: loaded"),
+            Ok(_) => info!("{name}: loaded, without PXIMC_enableDeviceAccess"),
+            Err(reason) => warn!("{name}: skipped: {reason}"),
+        }
+        loaded.ok()
     }
 
     /// An address that only this library has.
@@ -172,7 +210,7 @@ impl Registry for Directory {
         let paths = scan::candidates(&directory(), own_file());
         paths
             .iter()
-            .filter_map(|path| Library::load(path))
+            .filter_map(|path| Library::load_and_tell(path))
             .collect()
     }
 }

@@ -6,10 +6,12 @@
 //! [`crate::library`] loads it.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use tracing::{debug, info, warn};
 
 /// Names, up to `.so`, that are the Dispatcher's (PXI-REG-7).
 const RESERVED: [&[u8]; 3] = [b"libpximc32", b"libpximc64", b"pximc64"];
@@ -24,25 +26,53 @@ pub struct FileId {
 impl FileId {
     /// The file that the path leads to.
     pub fn of(path: &Path) -> Option<FileId> {
-        let metadata = fs::metadata(path).ok()?;
-        Some(FileId {
+        fs::metadata(path).ok().as_ref().map(FileId::from)
+    }
+}
+
+impl From<&Metadata> for FileId {
+    fn from(metadata: &Metadata) -> FileId {
+        FileId {
             device: metadata.dev(),
             inode: metadata.ino(),
-        })
+        }
     }
 }
 
 /// The files in a directory that may be libraries of vendors, by name; not the one that is `own`.
 /// None if there is no such directory.
 pub fn candidates(directory: &Path, own: Option<FileId>) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut paths: Vec<_> = entries
-        .filter(|entry| is_vendors_name(&entry.file_name()))
-        .map(|entry| entry.path())
-        .filter(|path| path.is_file() && (own.is_none() || FileId::of(path) != own))
-        .collect();
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) => {
+            warn!("{}: cannot be searched: {error}", directory.display());
+            return Vec::new();
+        }
+    };
+    info!("{}: searched", directory.display());
+    let all = entries.flatten().map(|entry| entry.path());
+    let mut paths: Vec<_> = all.filter(|path| is_candidate(path, own)).collect();
     paths.sort();
     paths
+}
+
+/// Whether the file may be a vendor's library; tells why if not.
+fn is_candidate(path: &Path, own: Option<FileId>) -> bool {
+    let reason = if !path.file_name().is_some_and(is_vendors_name) {
+        "not the name of a vendor's library"
+    } else {
+        match fs::metadata(path) {
+            Err(error) => {
+                warn!("{}: skipped: {error}", path.display());
+                return false;
+            }
+            Ok(metadata) if !metadata.is_file() => "not a file",
+            Ok(metadata) if own == Some(FileId::from(&metadata)) => "the Dispatcher itself",
+            Ok(_) => return true,
+        }
+    };
+    debug!("{}: skipped: {reason}", path.display());
+    false
 }
 
 /// Whether it is `NAME.so` or `NAME.so.VERSION`, and not reserved.

@@ -216,6 +216,88 @@ fn all_libraries_of_vendors_are_loaded_once() {
     );
 }
 
+/// What the Dispatcher tells on standard error at a level, without the time.
+fn told(system: &System, level: Option<&str>) -> Vec<String> {
+    let mut program = system.program();
+    level.map(|level| program.env("MP_LOG", level));
+    let mut running = program
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program can be run");
+    let mut input = running.stdin.take().expect("it is a pipe");
+    input.write_all(b"find 10\n").expect("the program reads it");
+    drop(input);
+    let output = running.wait_with_output().expect("the program ends");
+    assert!(output.status.success(), "{:?}", output.status);
+    let text = String::from_utf8_lossy(&output.stderr);
+    let line = |line: &str| line.split_once(' ').map(|(_time, rest)| rest.trim().into());
+    text.lines().filter_map(line).collect()
+}
+
+/// A library that is passed over is told with the reason, to who asks for warnings only.
+#[test]
+fn a_library_that_cannot_be_loaded_is_told_with_its_reason() {
+    let system = System::new();
+    let vendors = system.vendors();
+    system.install("liba.so", "A", &[]);
+    system.install("libb-incomplete.so", "B", &["-DWITHOUT_CLEANUP"]);
+    fs::write(vendors.join("libc-garbage.so"), "no library").expect("there is room");
+    symlink("nowhere", vendors.join("libd-dangling.so")).expect("links can be made");
+    assert_eq!(told(&system, None), [""; 0]);
+    let told = told(&system, Some("warn"));
+    for (name, reason) in [
+        ("libb-incomplete.so", "lacks PXIMC_cleanup"),
+        ("libc-garbage.so", "file too short"),
+        ("libd-dangling.so", "No such file or directory"),
+    ] {
+        let is_it = |line: &&String| line.starts_with("WARN ") && line.contains(name);
+        let lines: Vec<_> = told.iter().filter(is_it).collect();
+        assert!(
+            matches!(&lines[..], [line] if line.contains(reason)),
+            "{name}: {told:#?}"
+        );
+    }
+    assert_eq!(told.len(), 3, "{told:#?}");
+}
+
+/// Where it has looked and what it has found is told to who asks for it.
+#[test]
+fn directories_and_libraries_are_told() {
+    let system = System::new();
+    let vendors = system.vendors();
+    system.install("libz.so.1", "A", &["-DWITHOUT_ACCESS"]);
+    symlink("libz.so.1", vendors.join("libz.so")).expect("links can be made");
+    symlink(dispatcher(), vendors.join("libself.so")).expect("links can be made");
+    fs::write(vendors.join("README"), "").expect("there is room");
+    let info = told(&system, Some("info")).join("\n");
+    let path = |name: &str| vendors.join(name).display().to_string();
+    let loaded = format!(
+        "{}: loaded, without PXIMC_enableDeviceAccess",
+        path("libz.so")
+    );
+    assert!(
+        info.contains(&format!("{}: searched", vendors.display())),
+        "{info}"
+    );
+    assert!(info.contains(&loaded), "{info}");
+    assert!(!info.contains("skipped"), "{info}");
+    let debug = told(&system, Some("debug"));
+    for (name, reason) in [
+        ("README", "not the name of a vendor's library"),
+        ("libself.so", "the Dispatcher itself"),
+        ("libz.so.1", "the same library as one that is loaded"),
+    ] {
+        let is_it = |line: &String| line.contains(reason) && line.contains(&path(name));
+        assert!(debug.iter().any(is_it), "{name}: {debug:#?}");
+    }
+    fs::rename(&vendors, system.path("elsewhere")).expect("it can be renamed");
+    let warned = told(&system, Some("warn")).join("\n");
+    let expected = format!("{}: cannot be searched: ", vendors.display());
+    assert!(warned.contains(&expected), "{warned}");
+}
+
 /// PXI-DSP-19: libraries of vendors have functions that are called alike, and each its own.
 #[test]
 fn vendors_do_not_see_each_others_names() {

@@ -4,8 +4,9 @@
 //! microseconds.
 
 use crate::failure::Outcome;
+use mp_table::{Align, Columns};
 use serde::Serialize;
-use std::{fmt, io::Write, time::Duration};
+use std::{fmt, io::Write, iter, time::Duration};
 
 /// Times of so many rounds, in microseconds.
 #[derive(Serialize)]
@@ -32,6 +33,16 @@ struct Rate<'a> {
 struct Event<'a> {
     event: &'a str,
     node: u32,
+}
+
+/// The names of the columns of a table of results; those from the fourth on are the results.
+const TIMES: [&str; 6] = ["name", "bytes", "rounds", "min us", "median us", "99 % us"];
+const RATES: [&str; 4] = ["name", "bytes", "rounds", "MB/s"];
+
+/// A line of a table of results.
+fn line_of<T: AsRef<str>>(cells: &[T]) -> String {
+    let widths = [10, 10, 13, 13, 14].map(|width| (width, Align::Right));
+    Columns::new(1, iter::once((12, Align::Left)).chain(widths)).line(cells)
 }
 
 /// Where results go.
@@ -69,25 +80,33 @@ impl<'a> Output<'a> {
         Ok(self.to.flush()?)
     }
 
-    fn head(&mut self, columns: &str) -> Outcome {
+    fn head(&mut self, names: &[&str]) -> Outcome {
         if self.json {
             return Ok(());
         }
-        Ok(writeln!(
-            self.to,
-            "{:<12} {:>10} {:>10}{columns}",
-            "name", "bytes", "rounds"
-        )?)
+        Ok(writeln!(self.to, "{}", line_of(names))?)
+    }
+
+    /// Prints what so many rounds have resulted in.
+    fn result(
+        &mut self,
+        value: &impl Serialize,
+        (name, bytes, rounds): (&str, usize, u32),
+        results: &[f64],
+    ) -> Outcome {
+        let mut cells = vec![name.into(), bytes.to_string(), rounds.to_string()];
+        cells.extend(results.iter().map(|result| format!("{result:.3}")));
+        self.line(value, &line_of(&cells))
     }
 
     /// Prints the head of a table of times.
     pub fn head_of_times(&mut self) -> Outcome {
-        self.head("        min us     median us        99 % us")
+        self.head(&TIMES)
     }
 
     /// Prints the head of a table of rates.
     pub fn head_of_rates(&mut self) -> Outcome {
-        self.head("          MB/s")
+        self.head(&RATES)
     }
 
     /// Prints the least, the median and the 99th percentile of times; nothing if there are none.
@@ -109,22 +128,19 @@ impl<'a> Output<'a> {
             median,
             p99,
         };
-        let words =
-            format!("{name:<12} {bytes:>10} {rounds:>10} {min:>13.3} {median:>13.3} {p99:>14.3}");
-        self.line(&value, &words)
+        self.result(&value, (name, bytes, rounds), &[min, median, p99])
     }
 
     /// Prints the rate at which so many rounds have taken a time.
     pub fn rate(&mut self, name: &str, bytes: usize, rounds: u32, time: Duration) -> Outcome {
         let rate = bytes as f64 * f64::from(rounds) / time.as_secs_f64() / 1e6;
-        let words = format!("{name:<12} {bytes:>10} {rounds:>10} {rate:>13.3}");
         let value = Rate {
             name,
             bytes,
             rounds,
             mb_s: rate,
         };
-        self.line(&value, &words)
+        self.result(&value, (name, bytes, rounds), &[rate])
     }
 
     /// Prints what has happened, and at which node; at none if that is 0.

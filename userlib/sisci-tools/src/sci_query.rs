@@ -10,8 +10,9 @@ use crate::{
 };
 use clap::Parser;
 use mp_fabric::Device;
-use serde_json::{json, Map, Value};
+use serde::{Serialize, Serializer};
 use sisci::{Desc, Library, API, VENDOR};
+use std::collections::BTreeMap;
 
 /// Tells what is known of a local adapter, and whether nodes answer.
 #[derive(Parser, Clone, Debug)]
@@ -24,6 +25,20 @@ pub struct Options {
     local: Local,
 }
 
+/// What is known, and which nodes answer.
+#[derive(Serialize)]
+struct Facts {
+    vendor: &'static str,
+    api: &'static str,
+    #[serde(flatten, serialize_with = "as_map")]
+    adapter: Vec<(&'static str, u32)>,
+    nodes: BTreeMap<u32, bool>,
+}
+
+fn as_map<S: Serializer>(numbers: &[(&str, u32)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(numbers.iter().copied())
+}
+
 impl Tool for Options {
     fn json(&self) -> bool {
         self.local.json
@@ -31,13 +46,7 @@ impl Tool for Options {
 
     fn run<D: Device>(&self, library: &Library<D>, out: &mut Output<'_>) -> Outcome {
         let desc = library.open().called("SCIOpen")?;
-        let mut facts = vec![("vendor", json!(VENDOR)), ("api", json!(API))];
-        let numbers = self.numbers(&desc)?;
-        facts.extend(
-            numbers
-                .into_iter()
-                .map(|(name, number)| (name, json!(number))),
-        );
+        let adapter = self.numbers(&desc)?;
         let answers = self.nodes.iter().map(|&node| {
             let answer = desc.probe(self.local.adapter, node);
             (node, answer.err().map(|error| error.to_string()))
@@ -45,23 +54,27 @@ impl Tool for Options {
         let answers: Vec<(u32, Option<String>)> = answers.collect();
         desc.close().called("SCIClose")?;
 
-        let mut lines: Vec<String> = Vec::new();
-        for (name, value) in &facts {
-            let value = value.as_str().map_or(value.to_string(), String::from);
-            lines.push(format!("{name:<18} {value}"));
+        let mut lines = vec![
+            format!("{:<18} {VENDOR}", "vendor"),
+            format!("{:<18} {API}", "api"),
+        ];
+        for (name, number) in &adapter {
+            lines.push(format!("{name:<18} {number}"));
         }
         for (node, error) in &answers {
             let words = error.as_deref().unwrap_or("answers");
             lines.push(format!("node {node:<13} {words}"));
         }
-        let nodes = answers
-            .iter()
-            .map(|(node, error)| (node.to_string(), json!(error.is_none())));
-        let nodes = Value::Object(nodes.collect());
-        let mut all: Map<String, Value> = Map::new();
-        all.extend(facts.into_iter().map(|(name, value)| (name.into(), value)));
-        all.insert("nodes".into(), nodes);
-        out.line(&Value::Object(all), &lines.join("\n"))
+        let facts = Facts {
+            vendor: VENDOR,
+            api: API,
+            adapter,
+            nodes: answers
+                .into_iter()
+                .map(|(node, error)| (node, error.is_none()))
+                .collect(),
+        };
+        out.line(&facts, &lines.join("\n"))
     }
 }
 

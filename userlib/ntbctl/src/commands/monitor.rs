@@ -12,7 +12,15 @@ use crate::{
     output::{print, print_json},
     uapi,
 };
-use serde_json::json;
+use serde::Serialize;
+
+/// What has happened to a peer.
+#[derive(Serialize)]
+struct Event<'a> {
+    event: &'a str,
+    #[serde(flatten)]
+    peer: &'a Peer,
+}
 
 /// Tells of events until it is interrupted.
 pub fn run(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
@@ -42,14 +50,12 @@ fn tell_all(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
         .try_for_each(|peer| tell("present", peer, json))
 }
 
-fn tell(what: &str, peer: &Peer, json: bool) -> Result<(), Failure> {
+fn tell(event: &str, peer: &Peer, json: bool) -> Result<(), Failure> {
     if json {
-        let mut object = peer.json();
-        object.insert("event".into(), json!(what));
-        return print_json(&object.into());
+        return print_json(&Event { event, peer });
     }
     print(&format!(
-        "{} {what}, index {}, {}, {}",
+        "{} {event}, index {}, {}, {}",
         peer.id,
         peer.index,
         peer.transport,

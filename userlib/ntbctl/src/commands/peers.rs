@@ -4,17 +4,26 @@
 
 use crate::{
     failure::Failure,
-    model::{Link, Peer, Ring},
+    model::{Link, PeerId},
     netlink::Connection,
-    output::{print, print_json, Table},
+    output::{print, print_json, print_table},
 };
-use serde_json::{json, Value};
+use mp_table::Table;
+use serde::Serialize;
+
+/// A link, and which peer it leads to.
+#[derive(Serialize)]
+struct LinkTo<'a> {
+    peer: PeerId,
+    #[serde(flatten)]
+    link: &'a Link,
+}
 
 /// Lists the peers.
 pub fn show_peers(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
     let peers = super::peers(kernel)?;
     if json {
-        return print_json(&peers.iter().map(|peer| Value::from(peer.json())).collect());
+        return print_json(&peers);
     }
     let columns = [
         "id",
@@ -37,17 +46,21 @@ pub fn show_peers(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
             peer.max_frame.to_string(),
         ]);
     }
-    table.print()
+    print_table(&table)
 }
 
 /// Shows the links of the peers that have one of their own.
 pub fn show_links(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
     let peers = super::peers(kernel)?;
-    let links = peers
-        .iter()
-        .filter_map(|peer| Some((peer, peer.link.as_ref()?)));
+    let links = peers.iter().filter_map(|peer| {
+        let link = peer.link.as_ref()?;
+        Some(LinkTo {
+            peer: peer.id,
+            link,
+        })
+    });
     if json {
-        return print_json(&links.map(|(peer, link)| link_json(peer, link)).collect());
+        return print_json(&links.collect::<Vec<_>>());
     }
     let mut table = Table::new([
         "peer",
@@ -59,12 +72,12 @@ pub fn show_links(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
         "outbound",
     ]);
     let mut rings = Table::new(["peer", "ring", "tx_size", "tx_used", "rx_size", "rx_used"]);
-    for (peer, link) in links {
+    for LinkTo { peer, link } in links {
         table.row([
-            peer.id.to_string(),
+            peer.to_string(),
             link.bridge.to_string(),
-            epoch(link.epoch),
-            epoch(link.peer_epoch),
+            link.epoch.to_string(),
+            link.peer_epoch.to_string(),
             link.version
                 .map_or("-".into(), |version| version.to_string()),
             link.inbound.to_string(),
@@ -72,7 +85,7 @@ pub fn show_links(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
         ]);
         for ring in &link.rings {
             rings.row([
-                peer.id.to_string(),
+                peer.to_string(),
                 ring.number.to_string(),
                 ring.tx_size.to_string(),
                 ring.tx_used.to_string(),
@@ -81,35 +94,7 @@ pub fn show_links(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
             ]);
         }
     }
-    table.print()?;
+    print_table(&table)?;
     print("")?;
-    rings.print()
-}
-
-/// An epoch number; the letter keeps it from being read as a decimal number.
-fn epoch(number: u64) -> String {
-    format!("x{number:016x}")
-}
-
-fn link_json(peer: &Peer, link: &Link) -> Value {
-    json!({
-        "peer": peer.id.to_string(),
-        "bridge": link.bridge,
-        "epoch": epoch(link.epoch),
-        "peer_epoch": epoch(link.peer_epoch),
-        "version": link.version,
-        "inbound": link.inbound,
-        "outbound": link.outbound,
-        "rings": link.rings.iter().map(ring_json).collect::<Value>(),
-    })
-}
-
-fn ring_json(ring: &Ring) -> Value {
-    json!({
-        "ring": ring.number,
-        "tx_size": ring.tx_size,
-        "tx_used": ring.tx_used,
-        "rx_size": ring.rx_size,
-        "rx_used": ring.rx_used,
-    })
+    print_table(&rings)
 }

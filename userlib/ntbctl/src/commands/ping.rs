@@ -5,12 +5,25 @@
 use crate::{
     cli,
     failure::Failure,
+    model::PeerId,
     netlink::Connection,
     output::{microseconds, print, print_json},
     uapi,
 };
-use serde_json::{json, Value};
+use serde::Serialize;
 use std::{io::ErrorKind, iter, thread::sleep, time::Duration};
+
+/// What is told of all questions.
+#[derive(Serialize)]
+struct Report<'a> {
+    peer: PeerId,
+    asked: u64,
+    answered: usize,
+    min_ns: Option<u64>,
+    mean_ns: Option<u64>,
+    max_ns: Option<u64>,
+    round_trip_ns: &'a [u64],
+}
 
 /// Round trips, in nanoseconds.
 #[derive(Default)]
@@ -44,17 +57,17 @@ impl Summary {
         }
     }
 
-    fn json(&self, options: &cli::Ping) -> Value {
+    fn report(&self, peer: PeerId) -> Report<'_> {
         let bounds = self.bounds();
-        json!({
-            "peer": options.peer.to_string(),
-            "asked": self.asked,
-            "answered": self.answers.len(),
-            "min_ns": bounds.map(|b| b.0),
-            "mean_ns": bounds.map(|b| b.1),
-            "max_ns": bounds.map(|b| b.2),
-            "round_trip_ns": self.answers,
-        })
+        Report {
+            peer,
+            asked: self.asked,
+            answered: self.answers.len(),
+            min_ns: bounds.map(|b| b.0),
+            mean_ns: bounds.map(|b| b.1),
+            max_ns: bounds.map(|b| b.2),
+            round_trip_ns: &self.answers,
+        }
     }
 }
 
@@ -75,7 +88,7 @@ pub fn run(kernel: &mut Connection, options: &cli::Ping, json: bool) -> Result<(
         }
     }
     match json {
-        true => print_json(&summary.json(options))?,
+        true => print_json(&summary.report(options.peer))?,
         false => print(&summary.text())?,
     }
     match summary.answers.is_empty() {

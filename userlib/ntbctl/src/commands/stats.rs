@@ -5,16 +5,59 @@
 use crate::{
     cli,
     failure::Failure,
-    model::{counters_json, Host, Peer, PeerId, Stats, STATS},
+    model::{as_map, Counters, Host, Peer, PeerId, Stats, STATS},
     netlink::Connection,
-    output::{print, print_json, Table},
+    output::{print, print_json, print_table},
     uapi,
 };
-use serde_json::{json, Value};
+use mp_table::Table;
+use serde::Serialize;
 use std::{
     thread::sleep,
     time::{Duration, Instant},
 };
+
+/// The statistics that a peer has of its own.
+#[derive(Serialize)]
+struct Remote {
+    peer: PeerId,
+    #[serde(flatten)]
+    stats: Stats,
+}
+
+/// What this host has counted.
+#[derive(Serialize)]
+struct Local<'a> {
+    host: PeerId,
+    #[serde(serialize_with = "as_map")]
+    counters: &'a Counters,
+    peers: Vec<OfPeer<'a>>,
+}
+
+/// What this host has counted of a peer and of the link to it.
+#[derive(Serialize)]
+struct OfPeer<'a> {
+    peer: PeerId,
+    #[serde(flatten)]
+    stats: Stats,
+    #[serde(serialize_with = "as_map")]
+    link: &'a Counters,
+}
+
+impl<'a> Local<'a> {
+    fn new(host: &'a Host, peers: &'a [Peer]) -> Self {
+        let of_peer = |peer: &'a Peer| OfPeer {
+            peer: peer.id,
+            stats: peer.stats,
+            link: &peer.counters,
+        };
+        Local {
+            host: host.id,
+            counters: &host.counters,
+            peers: peers.iter().map(of_peer).collect(),
+        }
+    }
+}
 
 /// Shows what was asked for.
 pub fn run(kernel: &mut Connection, options: &cli::Stats, json: bool) -> Result<(), Failure> {
@@ -28,18 +71,15 @@ pub fn run(kernel: &mut Connection, options: &cli::Stats, json: bool) -> Result<
     }
 }
 
-/// The statistics that a peer has of its own.
 fn show_remote(kernel: &mut Connection, peer: PeerId, json: bool) -> Result<(), Failure> {
     let request = [(uapi::MP_A_PEER_ID, peer.0)];
     let stats = Stats::read(&kernel.ask(uapi::MP_CMD_STATS_ASK, &request)?)?;
     if json {
-        let mut object = stats.json();
-        object.insert("peer".into(), json!(peer.to_string()));
-        return print_json(&object.into());
+        return print_json(&Remote { peer, stats });
     }
     let mut table = Table::new(["host"].iter().chain(&STATS));
     table.row(row(peer, stats.0.iter()));
-    table.print()
+    print_table(&table)
 }
 
 fn row<T: ToString>(peer: PeerId, values: impl Iterator<Item = T>) -> Vec<String> {
@@ -49,30 +89,16 @@ fn row<T: ToString>(peer: PeerId, values: impl Iterator<Item = T>) -> Vec<String
 
 fn show(host: &Host, peers: &[Peer], json: bool) -> Result<(), Failure> {
     if json {
-        return print_json(&stats_json(host, peers));
+        return print_json(&Local::new(host, peers));
     }
-    stats_table(peers).print()?;
+    print_table(&stats_table(peers))?;
     print("")?;
-    links_table(peers).print()?;
+    print_table(&links_table(peers))?;
     print("")?;
     let names = host.counters.iter().map(|(name, _)| name.as_str());
     let mut table = Table::new(std::iter::once("host").chain(names));
     table.row(row(host.id, host.counters.iter().map(|(_, value)| value)));
-    table.print()
-}
-
-fn stats_json(host: &Host, peers: &[Peer]) -> Value {
-    let peer = |peer: &Peer| {
-        let mut object = peer.stats.json();
-        object.insert("peer".into(), json!(peer.id.to_string()));
-        object.insert("link".into(), counters_json(&peer.counters).into());
-        Value::from(object)
-    };
-    json!({
-        "host": host.id.to_string(),
-        "counters": counters_json(&host.counters),
-        "peers": peers.iter().map(peer).collect::<Value>(),
-    })
+    print_table(&table)
 }
 
 fn stats_table(peers: &[Peer]) -> Table {
@@ -111,17 +137,17 @@ fn watch(
 ) -> Result<(), Failure> {
     let (mut before, mut taken) = (super::peers(kernel)?, Instant::now());
     match json {
-        true => print_json(&stats_json(&super::host(kernel)?, &before))?,
-        false => stats_table(&before).print()?,
+        true => print_json(&Local::new(&super::host(kernel)?, &before))?,
+        false => print_table(&stats_table(&before))?,
     }
     for _ in 1..if count == 0 { u64::MAX } else { count } {
         sleep(interval);
         let (peers, now) = (super::peers(kernel)?, Instant::now());
         if json {
-            print_json(&stats_json(&super::host(kernel)?, &peers))?;
+            print_json(&Local::new(&super::host(kernel)?, &peers))?;
         } else {
             print("")?;
-            rates_table(&before, &peers, now - taken).print()?;
+            print_table(&rates_table(&before, &peers, now - taken))?;
         }
         (before, taken) = (peers, now);
     }
@@ -143,4 +169,39 @@ fn rates_table(before: &[Peer], after: &[Peer], time: Duration) -> Table {
         table.row(row(peer.id, rates));
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn counters_are_told_by_name() {
+        let host = Host {
+            id: PeerId::RP,
+            counters: vec![("forwarded".into(), 9)],
+        };
+        let peer = Peer {
+            id: PeerId(0x100),
+            index: 1,
+            transport: "ntb".into(),
+            connected: true,
+            hop: None,
+            queues: 2,
+            max_frame: 4096,
+            stats: Stats([1, 2, 3, 4, 5, 6]),
+            counters: vec![("doorbells".into(), 7)],
+            link: None,
+        };
+        let peer_json = json!({
+            "peer": "00000100", "link": { "doorbells": 7 },
+            "tx_frames": 1, "tx_bytes": 2, "tx_errors": 3,
+            "rx_frames": 4, "rx_bytes": 5, "rx_errors": 6,
+        });
+        let expected = json!({
+            "host": "00000000", "counters": { "forwarded": 9 }, "peers": [peer_json],
+        });
+        assert_eq!(json!(Local::new(&host, &[peer])), expected);
+    }
 }

@@ -8,8 +8,33 @@ use crate::{
     netlink::Connection,
     output::{print, print_json},
 };
-use serde_json::{json, Value};
+use serde::Serialize;
 use std::collections::BTreeMap;
+
+/// This host, and the peers by what they are reached over.
+#[derive(Serialize)]
+struct Topology<'a> {
+    host: PeerId,
+    role: &'a str,
+    bridges: Vec<Bridge<'a>>,
+    forwarded: Vec<Forwarded>,
+}
+
+/// The peers that are reached over a bridge.
+#[derive(Serialize)]
+struct Bridge<'a> {
+    #[serde(rename = "type")]
+    transport: &'a str,
+    bridge: u32,
+    peers: Vec<PeerId>,
+}
+
+/// The peers that are reached by way of another one.
+#[derive(Serialize)]
+struct Forwarded {
+    hop: PeerId,
+    peers: Vec<PeerId>,
+}
 
 /// Peers by what they are reached over.
 #[derive(Default)]
@@ -49,24 +74,24 @@ impl<'a> Groups<'a> {
         lines
     }
 
-    fn json(&self, host: &Host) -> Value {
-        let ids = |peers: &[&Peer]| -> Value {
-            let id = |peer: &&Peer| Value::from(peer.id.to_string());
-            peers.iter().map(id).collect()
-        };
-        let bridges = self.bridges.iter().map(|((transport, bridge), peers)| {
-            json!({ "type": transport, "bridge": bridge, "peers": ids(peers) })
+    fn topology(&self, host: &Host) -> Topology<'_> {
+        let ids = |peers: &[&Peer]| peers.iter().map(|peer| peer.id).collect();
+        let bridges = self.bridges.iter();
+        let bridges = bridges.map(|(&(transport, bridge), peers)| Bridge {
+            transport,
+            bridge,
+            peers: ids(peers),
         });
-        let hops = self
-            .hops
-            .iter()
-            .map(|(hop, peers)| json!({ "hop": hop.to_string(), "peers": ids(peers) }));
-        json!({
-            "host": host.id.to_string(),
-            "role": host.role(),
-            "bridges": bridges.collect::<Value>(),
-            "forwarded": hops.collect::<Value>(),
-        })
+        let forwarded = self.hops.iter().map(|(&hop, peers)| Forwarded {
+            hop,
+            peers: ids(peers),
+        });
+        Topology {
+            host: host.id,
+            role: host.role(),
+            bridges: bridges.collect(),
+            forwarded: forwarded.collect(),
+        }
     }
 }
 
@@ -75,7 +100,7 @@ pub fn run(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
     let (host, peers) = (super::host(kernel)?, super::peers(kernel)?);
     let groups = Groups::new(&peers);
     match json {
-        true => print_json(&groups.json(&host)),
+        true => print_json(&groups.topology(&host)),
         false => print(&groups.lines(&host).join("\n")),
     }
 }
