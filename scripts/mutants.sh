@@ -6,7 +6,7 @@
 #
 #   simulator   some seeds of rust/proto-sim
 #   loom        the model checker's tests
-#   proto       the crate's unit tests, or those of links, rings, crossing and pairing
+#   proto       the crate's unit tests, or those of links, rings, crossing, pairing, queue pairs
 #
 #   mutants.sh [PATCH...]
 #
@@ -32,8 +32,8 @@ detect() {
 		! "$CARGO_TARGET_DIR/release/mp-sim" --count "$seeds" --no-shrink
 		return
 		;;
-	loom) tests+=(--release --test loom) ;;
-	proto) tests+=(--lib --test link --test ring --test crossing --test pairing) ;;
+	loom) tests+=(--release --test loom --test queue_pair_loom) ;;
+	proto) tests+=(--lib --test link --test ring --test crossing --test pairing --test queue_pair) ;;
 	*) die "unknown tests: $1" ;;
 	esac
 	cargo_here "${tests[@]}" --no-run || return

@@ -21,6 +21,18 @@ pub trait Inbound {
     /// Loads the aligned word at `off`, in one piece and without any ordering.
     fn load_u64(&self, off: usize) -> Result<u64, OutOfBounds>;
 
+    /// Loads the aligned line of 64 bytes at `off`: each word in one piece, in any order.
+    #[inline]
+    fn load_line(&self, off: usize) -> Result<[u64; 8], OutOfBounds> {
+        let mut line = [0; 8];
+        let mut at = off;
+        for word in &mut line {
+            *word = self.load_u64(at)?;
+            at = at.checked_add(8).ok_or(OutOfBounds)?;
+        }
+        Ok(line)
+    }
+
     /// Copies `buf.len()` bytes from `off`. Bytes written meanwhile may be seen old or new.
     fn read(&self, off: usize, buf: &mut [u8]) -> Result<(), OutOfBounds>;
 
@@ -41,6 +53,18 @@ pub trait Outbound {
 
     /// Copies `buf` to `off`, in any order and any pieces.
     fn write(&self, off: usize, buf: &[u8]) -> Result<(), OutOfBounds>;
+
+    /// Stores the aligned line of 64 bytes at `off`: each word in one piece, in any order. On an
+    /// error, some words may have been stored.
+    #[inline]
+    fn store_line(&self, off: usize, line: &[u64; 8]) -> Result<(), OutOfBounds> {
+        let mut at = off;
+        for word in line {
+            self.store_u64(at, *word)?;
+            at = at.checked_add(8).ok_or(OutOfBounds)?;
+        }
+        Ok(())
+    }
 
     /// Pushes all writes before it out (a write-combining flush) ahead of the writes after it:
     /// payload before index, index before doorbell.
@@ -63,6 +87,10 @@ impl<M: Inbound + ?Sized> Inbound for &M {
     #[inline]
     fn load_u64(&self, off: usize) -> Result<u64, OutOfBounds> {
         (**self).load_u64(off)
+    }
+    #[inline]
+    fn load_line(&self, off: usize) -> Result<[u64; 8], OutOfBounds> {
+        (**self).load_line(off)
     }
     #[inline]
     fn read(&self, off: usize, buf: &mut [u8]) -> Result<(), OutOfBounds> {
@@ -90,6 +118,10 @@ impl<M: Outbound + ?Sized> Outbound for &M {
     #[inline]
     fn write(&self, off: usize, buf: &[u8]) -> Result<(), OutOfBounds> {
         (**self).write(off, buf)
+    }
+    #[inline]
+    fn store_line(&self, off: usize, line: &[u64; 8]) -> Result<(), OutOfBounds> {
+        (**self).store_line(off, line)
     }
     #[inline]
     fn wmb(&self) {

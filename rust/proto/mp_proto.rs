@@ -30,6 +30,7 @@
 //! | [`herald`] | what the RP tells the endpoints of each other |
 //! | [`pairing`] | sessions of two hosts and how they become pairs |
 //! | [`sharing`] | segments, events and ports of a host, and connections to them |
+//! | [`queue_pair`] | messages between two processes, in the windows of their session |
 //! | [`fdb`] | MAC learning |
 //! | [`ether`] | the function header of the virtual Ethernet |
 //!
@@ -57,6 +58,7 @@ pub mod mailbox;
 pub mod manage;
 pub mod memory;
 pub mod pairing;
+pub mod queue_pair;
 pub mod reach;
 pub mod ring;
 pub mod route;

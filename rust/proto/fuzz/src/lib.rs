@@ -7,6 +7,7 @@
 //! test; `scripts/fuzz.sh` has libFuzzer look for more.
 
 mod input;
+mod queue_pair;
 mod targets;
 
 /// A target.
@@ -29,6 +30,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("sharing_message", targets::sharing_message),
     ("pairing_arbiter", targets::pairing_arbiter),
     ("pairing_asker", targets::pairing_asker),
+    ("queue_pair", queue_pair::run),
 ];
 
 /// The target with that name.
