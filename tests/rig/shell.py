@@ -194,7 +194,7 @@ class Program(Caller):
     def until_asleep(self):
         """Waits until none of its threads has anything to do."""
         states = f"cut -d' ' -f3 /proc/{self.pid}/task/*/stat"
-        until(lambda: set(self.guest.run(states).out.split()) == {"S"})
+        until(lambda: set(self.guest.run(states).out.split()) <= {"S", "D"})
 
     # --- its end
 
