@@ -94,7 +94,7 @@ def pytest_pyfunc_call(pyfuncitem):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item):
-    """Has the next test boot guests of its own."""
+    """Lets the next test boot guests of its own."""
     if item.nodeid in _left:
         item.session._setupstate.teardown_exact(None)
 
@@ -114,12 +114,15 @@ def _stopped(item, limit):
     others = [guest for fabric in fabrics for guest in fabric.eps if guest.is_running()]
     before = {guest: guest.run(_STATE).out for guest in hosts}
 
+    failures = []
+
     def fail(why):
-        """What has failed already is given the time to end properly."""
+        """What has failed already is given the time to end properly, once."""
         for guest in others:
             guest.let_go()
         signal.setitimer(signal.ITIMER_REAL, _END)
-        if sys.exc_info()[1] is None:
+        failures.append(why)
+        if sys.exc_info()[1] is None or len(failures) > 1:
             raise OthersStopped(why)
 
     late = lambda *_: fail(f"not within {limit:.1f} s")
@@ -127,9 +130,9 @@ def _stopped(item, limit):
     handler = signal.signal(signal.SIGALRM, late)
     timer, _ = signal.setitimer(signal.ITIMER_REAL, limit)
     begin = time.monotonic()
-    for guest in others:
-        guest.hold(asked)
     try:
+        for guest in others:
+            guest.hold(asked)
         yield
     finally:
         for guest in others:

@@ -12,9 +12,15 @@ use std::{
 /// [`set_errno`] when this has returned.
 pub fn guarded<T>(function: impl FnOnce() -> T) -> Option<T> {
     let before = errno();
-    let result = catch_unwind(AssertUnwindSafe(function));
+    let result = caught(function);
     set_errno(before);
-    match result {
+    result
+}
+
+/// Runs what a function of the library does; nothing if it panics. `errno` is what it has made of
+/// it: for functions that pass on what others do.
+pub fn caught<T>(function: impl FnOnce() -> T) -> Option<T> {
+    match catch_unwind(AssertUnwindSafe(function)) {
         Ok(value) => Some(value),
         Err(payload) => {
             // Dropping it runs code that may panic again.
@@ -54,6 +60,14 @@ mod tests {
             }
         }
         assert_eq!(guarded(|| std::panic::panic_any(Payload)), None::<()>);
+    }
+
+    #[test]
+    fn errno_is_passed_on() {
+        set_errno(5);
+        assert_eq!(caught(|| set_errno(7)), Some(()));
+        assert_eq!(errno(), 7);
+        assert_eq!(caught(|| -> u32 { panic!("a defect") }), None);
     }
 
     #[test]

@@ -69,7 +69,7 @@ mod process;
 mod table;
 
 pub use export::{Abi, Extent};
-pub use guard::{guarded, set_errno};
+pub use guard::{caught, guarded, set_errno};
 pub use link::shared_library;
 pub use memory::{Input, Null, Opaque, Out, Room, Text};
 pub use process::{Make, PerProcess};

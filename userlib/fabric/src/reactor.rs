@@ -43,7 +43,7 @@ type Run = Box<dyn FnMut() -> Next + Send>;
 /// [`Events`].
 ///
 /// A callback that panics ends itself alone. It runs on a thread that handles no signals but
-/// those of its own faults.
+/// those of its own faults; processes and threads that a callback starts inherit that mask.
 pub struct Reactor<D: Device = CharDevice> {
     fabric: Fabric<D>,
     name: &'static str,

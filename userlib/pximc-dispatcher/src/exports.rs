@@ -4,7 +4,7 @@
 //!
 //! Each finds out whom the call is for and passes it on: pointers as they are, and all outputs
 //! and the status as the vendor leaves them. Only interface and session numbers are replaced by
-//! the vendor's own. No panic leaves this module.
+//! the vendor's own. `errno` is what the vendor leaves as well. No panic leaves this module.
 
 #![allow(non_snake_case, unsafe_code)]
 
@@ -25,7 +25,7 @@ static DISPATCHERS: PerProcess<Dispatcher<Directory>> = PerProcess::new(&|_| {
 
 /// Calls with the dispatcher of this process; `SPACE_NOT_AVAILABLE` if it panics.
 fn guarded(call: impl FnOnce(&Dispatcher<Directory>) -> Status) -> Status {
-    mp_c_abi::guarded(|| call(DISPATCHERS.current())).unwrap_or(status::SPACE_NOT_AVAILABLE)
+    mp_c_abi::caught(|| call(DISPATCHERS.current())).unwrap_or(status::SPACE_NOT_AVAILABLE)
 }
 
 /// Functions that go to the vendor that has the interface.
