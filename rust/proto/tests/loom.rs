@@ -133,10 +133,10 @@ impl Outbound for Memory {
 type Ends = (Producer<4>, Consumer<4>, Memory, Memory);
 
 /// Both ends, the producer's memory and the consumer's.
-fn ring(missing: Missing, data_words: usize) -> Ends {
+fn ring(missing: Missing, data_words: usize, ringing: Ringing) -> Ends {
     let (tx, rx) = (Tag::new(1, 2), Tag::new(2, 1));
-    let producer = Producer::new(PLACE, tx, rx, Ringing::Level).expect("good place");
-    let consumer = Consumer::new(PLACE, rx, tx, Ringing::Level).expect("good place");
+    let producer = Producer::new(PLACE, tx, rx, ringing).expect("good place");
+    let consumer = Consumer::new(PLACE, rx, tx, ringing).expect("good place");
     (
         producer,
         consumer,
@@ -180,7 +180,7 @@ fn explore(model: impl Fn() + Sync + Send + 'static) {
 
 fn published_is_complete(missing: Missing) {
     explore(move || {
-        let (mut tx, mut rx, p, c) = ring(missing, 8);
+        let (mut tx, mut rx, p, c) = ring(missing, 8, Ringing::Level);
         let (p1, c1) = (p.clone(), c.clone());
         let producer = thread::spawn(move || {
             send(&mut tx, &p1, &c1, 0);
@@ -209,9 +209,9 @@ fn without_the_flush_before_the_index_the_model_finds_an_incomplete_record() {
 
 /// A doorbell is only ever swapped: the model lets plain loads see values that others have
 /// overwritten.
-fn data_doorbell(missing: Missing) {
+fn data_doorbell(missing: Missing, ringing: Ringing) {
     explore(move || {
-        let (mut tx, mut rx, p, c) = ring(missing, 8);
+        let (mut tx, mut rx, p, c) = ring(missing, 8, ringing);
         rx.mute(&p).expect("inside");
         assert_eq!(rx.arm_data(&p, &c), Ok(Armed::Asleep));
         let bell = Arc::new(AtomicBool::new(false));
@@ -245,19 +245,21 @@ fn data_doorbell(missing: Missing) {
 /// design 4.7
 #[test]
 fn a_consumer_that_sleeps_is_rung_for_new_data() {
-    data_doorbell(Missing::Nothing);
+    for ringing in [Ringing::Edge, Ringing::Level] {
+        data_doorbell(Missing::Nothing, ringing);
+    }
 }
 
 /// design 4.7
 #[test]
 #[should_panic(expected = "nobody rang")]
 fn without_the_full_barrier_the_model_finds_a_lost_data_doorbell() {
-    data_doorbell(Missing::Mb);
+    data_doorbell(Missing::Mb, Ringing::Level);
 }
 
-fn space_doorbell(missing: Missing) {
+fn space_doorbell(missing: Missing, ringing: Ringing) {
     explore(move || {
-        let (mut tx, mut rx, p, c) = ring(missing, 8);
+        let (mut tx, mut rx, p, c) = ring(missing, 8, ringing);
         send(&mut tx, &p, &c, 0);
         send(&mut tx, &p, &c, 1);
         let bell = Arc::new(AtomicBool::new(false));
@@ -292,12 +294,14 @@ fn space_doorbell(missing: Missing) {
 /// design 4.7
 #[test]
 fn a_producer_that_waits_for_space_is_rung() {
-    space_doorbell(Missing::Nothing);
+    for ringing in [Ringing::Edge, Ringing::Level] {
+        space_doorbell(Missing::Nothing, ringing);
+    }
 }
 
 /// design 4.7
 #[test]
 #[should_panic(expected = "nobody rang")]
 fn without_the_full_barrier_the_model_finds_a_lost_space_doorbell() {
-    space_doorbell(Missing::Mb);
+    space_doorbell(Missing::Mb, Ringing::Level);
 }

@@ -445,6 +445,22 @@ fn a_side_is_overdue_that_sleeps_although_the_index_has_moved() {
     assert!(!r.tx.is_overdue(&r.p));
 }
 
+/// design 4.7: an event that has come is not awaited any more
+#[test]
+fn a_producer_that_nothing_can_wake_is_not_overdue() {
+    let mut r = Pair::new();
+    r.fill();
+    assert_eq!(r.arm_space(4096), Armed::Asleep);
+    while let Some((rec, _)) = r.get() {
+        r.rx.release(rec.token);
+    }
+    r.give_back();
+    let slot = r.tx.reserve(&r.p, 4096).expect("space");
+    assert_eq!(r.arm_space(PLACE.size), Armed::StillAsleep);
+    assert!(!r.tx.is_overdue(&r.p), "it has published nothing");
+    r.tx.commit(slot);
+}
+
 /// design 4.7: what is reserved and not published cannot be given back
 #[test]
 fn a_producer_that_nothing_can_wake_writes_no_event_index() {
