@@ -9,7 +9,7 @@ import struct
 import pytest
 import sharing
 from ntbrig import stack
-from ntbrig.settings import MIB
+from ntbrig.settings import MIB, programs_dir
 from pximc import MODULES
 from sharing import MP, PAST, fails
 
@@ -194,6 +194,14 @@ def test_elements_may_be_longer_than_the_kernel_knows(owner):
     watch(24)
     with fails(errno.EINVAL):
         watch(0)
+
+
+def test_a_user_outside_of_the_group_is_told_of_it(fabric):
+    """By every program that uses the libraries, without being asked to tell more."""
+    user = "setpriv --reuid=4711 --regid=4711 --clear-groups"
+    refused = fabric.rp.run(f"{user} {programs_dir()}/sci_query", check=False)
+    assert refused.rc == 1
+    assert "it takes membership of the group mp" in refused.err
 
 
 def test_a_reader_without_room_for_a_record_does_not_wait_for_ever(fabric):
