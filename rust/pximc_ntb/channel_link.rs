@@ -188,7 +188,7 @@ impl ChannelLink {
         }
     }
 
-    /// Has every queue polled.
+    /// Poll every queue.
     fn poll_all(&self) {
         self.poll_where(|_| true);
     }
@@ -199,7 +199,7 @@ impl ChannelLink {
         self.channel.watch_sleep(interval / GRACE_PART);
     }
 
-    /// Has those queues polled that `wanted` chooses. Any context.
+    /// Poll the queues that `wanted` chooses. Any context.
     pub(crate) fn poll_where(&self, wanted: impl Fn(u16) -> bool) {
         let napis = self.napis.as_ref().into_iter().flatten();
         for (_, napi) in (0..).zip(napis).filter(|(queue, _)| wanted(*queue)) {

@@ -101,7 +101,7 @@ impl Drop for Posted {
     }
 }
 
-/// Lets the writes arrive in time.
+/// The timer by which writes arrive in time.
 struct Arrival(Arc<UnderWay>);
 
 impl Expire for Arrival {

@@ -296,7 +296,7 @@ impl Host {
         self.assigned.0
     }
 
-    /// Has an entity run soon.
+    /// Run an entity soon.
     pub fn kick(&mut self, entity: Entity) {
         let soon = match self.env.dice.below(40) {
             0 => 2_000_000,
@@ -307,14 +307,14 @@ impl Host {
         self.kick_in(entity, soon);
     }
 
-    /// Has an entity run after so many nanoseconds, or before.
+    /// Run an entity after so many nanoseconds, or before.
     pub fn kick_in(&mut self, entity: Entity, ns: u64) {
         if self.now + ns + 1 < self.due[entity.number()] {
             self.run_in(entity, ns);
         }
     }
 
-    /// Has an entity run after so many nanoseconds, and not before.
+    /// Run an entity after so many nanoseconds, and not before.
     pub fn run_in(&mut self, entity: Entity, ns: u64) {
         let at = self.now + ns + 1;
         let number = entity.number();
