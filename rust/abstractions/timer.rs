@@ -82,13 +82,6 @@ impl<E: Expire> Timer<E> {
         unsafe { bindings::hrtimer_start_range_ns(self.timer.get(), ns as i64, 0, Self::MODE) };
     }
 
-    /// Whether it has been started, and has not expired to the end. Any context.
-    #[inline]
-    pub fn is_active(&self) -> bool {
-        // SAFETY: By the type invariants the timer is set up.
-        unsafe { bindings::hrtimer_active(self.timer.get()) }
-    }
-
     /// # Safety
     ///
     /// Called by the kernel for the timer of a live `Timer<E>`.

@@ -311,9 +311,10 @@ impl Channel {
     }
 
     /// What becomes of ring `number` now that a doorbell has been asked for: `true` if its
-    /// side need not sleep. If it sleeps from now on, there is a second look.
+    /// side need not sleep. If it sleeps from now on, there is a second look, once a
+    /// processor that is idle has watched the ring for `watch_ns` nanoseconds.
     #[inline]
-    fn follow(&self, number: u32, armed: Armed) -> bool {
+    fn follow(&self, number: u32, armed: Armed, watch_ns: u64) -> bool {
         if armed == Armed::Asleep {
             let guard = rcu::read_lock();
             let looks = self.looks.load(&guard);
@@ -321,7 +322,7 @@ impl Channel {
                 .as_ref()
                 .and_then(|l| l.get(usize::from(queue_of(number))))
             {
-                look::asleep(look);
+                look::asleep(look, watch_ns);
             }
         }
         armed == Armed::Ready
@@ -989,8 +990,9 @@ impl Channel {
         }
     }
 
-    /// Asks for a doorbell with the next record; `true` if there is one now.
-    pub(crate) fn arm_data(&self, number: u32) -> bool {
+    /// Asks for a doorbell with the next record; `true` if there is one now. A processor
+    /// that is idle watches the ring for `watch_ns` nanoseconds.
+    pub(crate) fn arm_data(&self, number: u32, watch_ns: u64) -> bool {
         let Some(ring) = self.rings.get(number as usize) else {
             return false;
         };
@@ -1000,7 +1002,7 @@ impl Channel {
         }
         match half.consumer.arm_data(&self.out, &self.inb) {
             // Who gives a record back has the ring polled.
-            Ok(armed) => self.follow(number, armed) && !half.consumer.is_full(),
+            Ok(armed) => self.follow(number, armed, watch_ns) && !half.consumer.is_full(),
             Err(cause) => {
                 self.fail(cause);
                 false
@@ -1042,7 +1044,7 @@ impl Channel {
         let target = free + outstanding.div_ceil(2);
         match tx.producer.arm_space(&self.out, &self.inb, target * UNIT) {
             Ok(armed) => {
-                let there = self.follow(number, armed);
+                let there = self.follow(number, armed, 0);
                 // The peer is asked for what it knows of only.
                 let copying = tx.copies.as_ref().is_some_and(|c| !c.is_empty());
                 tx.rearm = !there && copying;

@@ -84,8 +84,8 @@ impl Poll for Poller {
         done
     }
 
-    fn arm(&self) -> bool {
-        let arm = |more, number| self.channel.arm_data(number) | more;
+    fn arm(&self, watch_ns: u64) -> bool {
+        let arm = |more, number| self.channel.arm_data(number, watch_ns) | more;
         self.rings().fold(false, arm)
     }
 

@@ -7,9 +7,13 @@
 //! side has looked ([`mp_proto::ring`]). Once the time is over that a store takes
 //! there and back, that is seen; what is published later rings.
 //!
-//! A timer looks then, one for each queue, started by each sleep anew. It is not
-//! stopped by a wake-up: then it finds nothing, or a side that sleeps again. The heartbeat uses it as well: what it finds
-//! overdue may have its doorbell on the way and is looked at again a little later.
+//! A timer looks then, one for each queue. Starting a timer is dear: a sleep starts it
+//! only if it does not run, and whoever sleeps later is looked at when it expires, or in
+//! one more turn. A wake-up does not stop it. While an idle processor watches the rings
+//! nothing is lost, and the look comes after that.
+//!
+//! The heartbeat looks as well: what it finds overdue may have its doorbell on the way
+//! and is looked at again a little later.
 
 use crate::{
     bell::Bell,
@@ -21,12 +25,14 @@ use kernel::{
     sync::{
         atomic::{
             Atomic,
+            Full,
             Relaxed, //
         },
         Arc, //
     }, //
 };
 use mp_kernel::{
+    barrier,
     net::napi::Instance,
     time::monotonic_ns,
     timer::{
@@ -48,6 +54,11 @@ pub(crate) struct Look {
     after: u64,
     /// When the queue had nothing to do for the last time, as far as is known.
     idle_at: Atomic<u64>,
+    /// When the last sleep is to be looked at; zero: there was none.
+    due: Atomic<u64>,
+    /// Whether the timer runs, or has not begun to look. Either who sets `due` sees that the
+    /// timer has begun to look, and starts it, or the timer sees the new `due`.
+    runs: Atomic<bool>,
     /// Whether the heartbeat has started the timer, and no sleep since.
     by_heartbeat: Atomic<bool>,
 }
@@ -76,6 +87,8 @@ impl Look {
             queue,
             after,
             idle_at: Atomic::new(0),
+            due: Atomic::new(0),
+            runs: Atomic::new(false),
             by_heartbeat: Atomic::new(false),
         })
     }
@@ -86,15 +99,22 @@ impl Look {
     }
 }
 
-/// A side has gone to sleep.
+/// A side has gone to sleep, and is watched for `watch_ns` nanoseconds by a processor that
+/// has nothing else to do.
 #[inline]
-pub(crate) fn asleep(timer: &Timer<Look>) {
+pub(crate) fn asleep(timer: &Timer<Look>, watch_ns: u64) {
     let look = timer.target();
     let now = monotonic_ns();
     look.idle_at.store(now, Relaxed);
     look.by_heartbeat.store(false, Relaxed);
     if look.after != 0 {
-        timer.start(now + look.after);
+        let due = now + watch_ns + look.after;
+        // Sleeps of a queue may coincide: then one of them is looked at somewhat late.
+        let is_sooner = due < look.due.load(Relaxed);
+        look.due.store(due, Relaxed);
+        if !look.runs.xchg(true, Full) || is_sooner {
+            timer.start(due);
+        }
     }
 }
 
@@ -107,7 +127,7 @@ pub(crate) fn heartbeat(timer: &Timer<Look>, grace: u64) {
         return look.napi.schedule();
     }
     // What has just gone to sleep is looked at soon.
-    if !timer.is_active() {
+    if !look.runs.xchg(true, Full) {
         look.by_heartbeat.store(true, Relaxed);
         timer.start(monotonic_ns() + grace);
     }
@@ -115,8 +135,15 @@ pub(crate) fn heartbeat(timer: &Timer<Look>, grace: u64) {
 
 impl Expire for Look {
     fn expire(&self) -> Option<u64> {
+        self.runs.store(false, Relaxed);
+        barrier::mb();
+        let due = self.due.load(Relaxed);
+        let late = self.by_heartbeat.load(Relaxed);
+        if !late && monotonic_ns() < due {
+            // Somebody has gone to sleep meanwhile, and may have started the timer by now.
+            return (!self.runs.xchg(true, Full)).then_some(due);
+        }
         if self.is_overdue() {
-            let late = self.by_heartbeat.load(Relaxed);
             // A doorbell that is there has been rung in time, however long its interrupt takes.
             if !self.bell.is_rung(self.queue) {
                 let most = monotonic_ns().saturating_sub(self.idle_at.load(Relaxed));

@@ -49,9 +49,9 @@ impl Patience {
         }
     }
 
-    /// A poll that found something came to its end; whether to watch for more.
-    /// After a short pause the next one is expected to be short.
-    fn rest(&self) -> bool {
+    /// A poll that found something came to its end; for how many nanoseconds to watch
+    /// for more. After a short pause the next one is expected to be short.
+    fn rest(&self) -> u64 {
         let now = monotonic_ns();
         let gap = now.saturating_sub(self.rested.load(Relaxed));
         let window = match gap <= self.max {
@@ -60,7 +60,7 @@ impl Patience {
         };
         self.rested.store(now, Relaxed);
         self.window.store(window, Relaxed);
-        window != 0
+        window
     }
 
     /// Until when to watch.
@@ -104,7 +104,7 @@ impl<P: Poll> IdleWork for Watch<P> {
                 return false;
             }
             self.owes.store(false, Relaxed);
-            poller.is_ready() || poller.arm()
+            poller.is_ready() || poller.arm(0)
         };
         let is_due = idle::spin(mute, || poller.is_ready() || is_late(), settle);
         if is_due {
@@ -142,13 +142,17 @@ impl<P: Poll> Lingering<P> {
         Ok(Some(Self(IdleThread::new(c"mp_linger", watch)?)))
     }
 
-    /// A poll that found something has armed the source: watches it, if the next
-    /// packet is likely to come soon.
+    /// A poll that found something arms the source: for how many nanoseconds it is to be
+    /// watched, which is zero unless the next packet is likely to come soon.
     #[inline]
-    pub(super) fn rest(&self) {
-        if self.0.work().patience.rest() {
-            self.0.kick();
-        }
+    pub(super) fn rest(&self) -> u64 {
+        self.0.work().patience.rest()
+    }
+
+    /// The source is armed: watches it for as long as [`rest`](Self::rest) has said.
+    #[inline]
+    pub(super) fn watch(&self) {
+        self.0.kick();
     }
 
     /// A poll has not armed the source: goes on behind other tasks.

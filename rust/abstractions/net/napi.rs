@@ -96,10 +96,12 @@ pub trait Poll: Send + Sync + 'static {
     }
 
     /// Enables the source's interrupt after a poll that left nothing to do.
-    /// `true` if something has come meanwhile: a poll follows at once.
+    /// `true` if something has come meanwhile: a poll follows at once. A processor
+    /// that has nothing else to do watches the source for `watch_ns` nanoseconds
+    /// from now on.
     ///
     /// Softirq context, or with preemption disabled.
-    fn arm(&self) -> bool {
+    fn arm(&self, _watch_ns: u64) -> bool {
         false
     }
 
@@ -279,14 +281,20 @@ impl<P: Poll> Active<P> {
                 After::Defer(LATEST_MS)
             }
             _ if done >= budget => After::Defer(0),
-            _ if self.poller.arm() => After::Again,
-            lingering => {
-                if let Some(lingering) = lingering.as_ref().filter(|_| done > 0) {
-                    lingering.rest();
-                }
-                After::Rest
-            }
+            lingering => self.arm(lingering.as_ref().filter(|_| done > 0)),
         }
+    }
+
+    /// Arms the source, and has it watched if that pays.
+    fn arm(&self, lingering: Option<&Lingering<P>>) -> After {
+        let watch_ns = lingering.map_or(0, Lingering::rest);
+        if self.poller.arm(watch_ns) {
+            return After::Again;
+        }
+        if let Some(lingering) = lingering.filter(|_| watch_ns != 0) {
+            lingering.watch();
+        }
+        After::Rest
     }
 
     /// Whether a poll that was deferred is still to go on.
