@@ -22,6 +22,7 @@ use kernel::{
 };
 use mp_kernel::{
     barrier,
+    bytes::SharedBytes,
     error,
     fifo::Fifo,
     new_spinlock_bh,
@@ -179,12 +180,12 @@ impl FrameBody for Taken {
         SIZE
     }
 
-    fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
+    fn for_each_fragment(&self, f: &mut dyn FnMut(SharedBytes<'_>) -> Result) -> Result {
         let message = Message {
             connection: self.connection,
             what: What::Taken(self.total.load(Relaxed)),
         };
-        f(&message.encode())
+        f(message.encode().as_slice().into())
     }
 
     fn complete(&mut self, _status: Result) {}
@@ -198,8 +199,8 @@ impl FrameBody for Total {
         core::mem::size_of::<u32>()
     }
 
-    fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
-        f(&self.0.load(Relaxed).to_le_bytes())
+    fn for_each_fragment(&self, f: &mut dyn FnMut(SharedBytes<'_>) -> Result) -> Result {
+        f(self.0.load(Relaxed).to_le_bytes().as_slice().into())
     }
 
     fn complete(&mut self, _status: Result) {}
@@ -213,8 +214,8 @@ impl FrameBody for Data {
         self.0.len()
     }
 
-    fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
-        f(&self.0)
+    fn for_each_fragment(&self, f: &mut dyn FnMut(SharedBytes<'_>) -> Result) -> Result {
+        f(self.0.as_slice().into())
     }
 
     fn complete(&mut self, _status: Result) {}
