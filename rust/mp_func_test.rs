@@ -146,7 +146,7 @@ impl FrameBody for TestBody {
         self.fragments.iter().map(|f| f.len()).sum()
     }
 
-    fn for_each_fragment(&self, f: &mut dyn FnMut(SharedBytes<'_>) -> Result) -> Result {
+    fn for_each_fragment<'a>(&'a self, f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
         let mut fragments = self.fragments.iter();
         fragments.try_for_each(|fragment| f(fragment.as_slice().into()))
     }

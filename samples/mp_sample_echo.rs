@@ -83,7 +83,7 @@ impl FrameBody for Answer {
         self.data.len()
     }
 
-    fn for_each_fragment(&self, f: &mut dyn FnMut(SharedBytes<'_>) -> Result) -> Result {
+    fn for_each_fragment<'a>(&'a self, f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
         f(self.data.as_slice().into())
     }
 

@@ -51,7 +51,7 @@ impl FrameBody for Body {
         self.0.as_ref().map_or(0, SkBuff::len)
     }
 
-    fn for_each_fragment(&self, f: &mut dyn FnMut(SharedBytes<'_>) -> Result) -> Result {
+    fn for_each_fragment<'a>(&'a self, f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
         self.0
             .as_ref()
             .map_or(Ok(()), |skb| skb.for_each_fragment(f))
@@ -73,7 +73,7 @@ impl FrameBody for Empty {
         0
     }
 
-    fn for_each_fragment(&self, _f: &mut dyn FnMut(SharedBytes<'_>) -> Result) -> Result {
+    fn for_each_fragment<'a>(&'a self, _f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
         Ok(())
     }
 

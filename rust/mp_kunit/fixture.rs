@@ -457,7 +457,7 @@ impl FrameBody for Attempt {
         0
     }
 
-    fn for_each_fragment(&self, _f: &mut dyn FnMut(SharedBytes<'_>) -> Result) -> Result {
+    fn for_each_fragment<'a>(&'a self, _f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
         Ok(())
     }
 

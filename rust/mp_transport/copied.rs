@@ -45,7 +45,10 @@ impl Copied {
     }
 
     /// Calls `f` with each piece in order and stops at the first error.
-    pub(crate) fn for_each_piece(&self, f: &mut dyn FnMut(SharedBytes<'_>) -> Result) -> Result {
+    pub(crate) fn for_each_piece<'a>(
+        &'a self,
+        f: &mut dyn FnMut(SharedBytes<'a>) -> Result,
+    ) -> Result {
         let mut pieces = self.pieces.iter();
         pieces.try_for_each(|piece| f(piece.as_slice().into()))
     }

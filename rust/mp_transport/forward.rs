@@ -403,7 +403,7 @@ impl FrameBody for Copied {
         Copied::len(self)
     }
 
-    fn for_each_fragment(&self, f: &mut dyn FnMut(SharedBytes<'_>) -> Result) -> Result {
+    fn for_each_fragment<'a>(&'a self, f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
         self.for_each_piece(f)
     }
 

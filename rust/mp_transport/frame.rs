@@ -46,12 +46,12 @@ pub trait FrameBody: Send + Sync + 'static {
     /// Number of data bytes in all fragments.
     fn len(&self) -> usize;
 
-    /// Calls `f` with each fragment in order and stops at the first error. They stay
-    /// where they are until the last reference to the frame is gone; their bytes may
-    /// change.
+    /// Calls `f` with each fragment in order and stops at the first error.
     ///
-    /// Called once per copy of the frame, in softirq or process context.
-    fn for_each_fragment(&self, f: &mut dyn FnMut(SharedBytes<'_>) -> Result) -> Result;
+    /// Called once per copy of the frame, in softirq or process context. Fragments live
+    /// as long as the body is borrowed. A transport may read them until it drops its
+    /// clone of the frame: nobody has the body mutably before. Their bytes may change.
+    fn for_each_fragment<'a>(&'a self, f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result;
 
     /// The destructor of the frame (`IDT-FRM-4`): runs exactly once, when the
     /// last reference is gone. `Err` if any copy failed (`IDT-MSG-3`), or if the
@@ -195,10 +195,10 @@ pub trait RxData {
 /// # Errors
 ///
 /// `EINVAL` if so many are not there, or that of `walk`.
-pub(crate) fn gather(
+pub(crate) fn gather<'a>(
     offset: usize,
     mut dst: Writer<'_>,
-    walk: impl FnOnce(&mut dyn FnMut(SharedBytes<'_>) -> Result) -> Result,
+    walk: impl FnOnce(&mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result,
 ) -> Result {
     let mut skip = offset;
     walk(&mut |fragment| {

@@ -1181,7 +1181,7 @@ impl FrameBody for Detached {
         self.0.len()
     }
 
-    fn for_each_fragment(&self, f: &mut dyn FnMut(SharedBytes<'_>) -> Result) -> Result {
+    fn for_each_fragment<'a>(&'a self, f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
         f(self.0.as_slice().into())
     }
 

@@ -110,9 +110,9 @@ impl Pending {
     ///
     /// Those of `put` and of the frame's body; `EINVAL` if the body is shorter
     /// than it said, which would leave old bytes in the record.
-    pub(crate) fn for_each_piece(
-        &self,
-        put: impl FnMut(usize, SharedBytes<'_>) -> Result,
+    pub(crate) fn for_each_piece<'a>(
+        &'a self,
+        put: impl FnMut(usize, SharedBytes<'a>) -> Result,
     ) -> Result {
         for_each_piece(&self.chunk, self.data_at, &self.frame, put)
     }
@@ -120,11 +120,11 @@ impl Pending {
 
 /// As [`Pending::for_each_piece`].
 #[inline]
-pub(crate) fn for_each_piece(
+pub(crate) fn for_each_piece<'a>(
     chunk: &Chunk,
     data_at: usize,
-    frame: &Frame,
-    mut put: impl FnMut(usize, SharedBytes<'_>) -> Result,
+    frame: &'a Frame,
+    mut put: impl FnMut(usize, SharedBytes<'a>) -> Result,
 ) -> Result {
     let mut cut = Cut {
         skip: chunk.data_off as usize,
@@ -533,9 +533,9 @@ impl Engine {
             let runs = flight.record.slot.parts.window(at, piece.len());
             let runs = runs.map_err(|_| EINVAL)?;
             let (head, tail) = piece.split_at(runs.first.len);
-            // SAFETY: The pieces are data of a frame, which stays as long as a clone of the frame
-            // does (`mp_transport::peer::Link::send`). The record has one, and is kept by the ring
-            // until the job has been told, or is given back once the engine has refused it.
+            // SAFETY: The pieces live as long as the body of a frame is borrowed, and nobody has it
+            // mutably while there is a clone of the frame. The record has one, and is kept by the
+            // ring until the job has been told, or is given back once the engine has refused it.
             unsafe {
                 transfer.add(head, runs.first.off)?;
                 transfer.add(tail, runs.second.off)

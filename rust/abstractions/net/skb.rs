@@ -209,14 +209,13 @@ impl SkBuff {
         Some(unsafe { SharedBytes::new(data.cast(), len as usize) })
     }
 
-    /// Calls `f` with all data, piece after piece, and stops at the first error. The
-    /// pieces live as long as the packet.
+    /// Calls `f` with all data, piece after piece, and stops at the first error.
     ///
     /// # Errors
     ///
     /// Those of `f`, and `EINVAL` if the packet has pieces that cannot be read in
     /// place. [`linearize`](Self::linearize) helps then.
-    pub fn for_each_fragment(&self, f: &mut dyn FnMut(SharedBytes<'_>) -> Result) -> Result {
+    pub fn for_each_fragment<'a>(&'a self, f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
         let head = self.head();
         if !head.is_empty() {
             f(head.into())?;

@@ -177,7 +177,10 @@ impl FrameObject {
     /// # Errors
     ///
     /// `EINVAL` for a fragment without buffer, or that of `f`.
-    pub(super) fn for_each_fragment(&self, f: &mut dyn FnMut(SharedBytes<'_>) -> Result) -> Result {
+    pub(super) fn for_each_fragment<'a>(
+        &'a self,
+        f: &mut dyn FnMut(SharedBytes<'a>) -> Result,
+    ) -> Result {
         for frag in self.frags().iter().filter(|frag| frag.len != 0) {
             let start = NonNull::new(frag.buf).ok_or(EINVAL)?;
             // SAFETY: The header's contract: so many bytes, which stay as long as the frame.

@@ -419,7 +419,7 @@ impl CLink {
     }
 
     /// Describes a frame for C. Its fragments stay as long as the clone does that
-    /// [`Carried`] has ([`Link::send`]).
+    /// [`Carried`] has ([`FrameBody::for_each_fragment`](crate::frame::FrameBody)).
     fn describe(head: &Envelope, frame: &Frame) -> Result<Arc<FrameObject>> {
         let mut rest = [0; WayTag::SIZE + FUNC_HDR_MAX];
         let rest = rest_of(head, frame, &mut rest)?;

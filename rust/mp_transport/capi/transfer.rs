@@ -61,7 +61,7 @@ impl FrameBody for Body {
         self.0.as_ref().map_or(0, |frame| frame.data_len() as usize)
     }
 
-    fn for_each_fragment(&self, f: &mut dyn FnMut(SharedBytes<'_>) -> Result) -> Result {
+    fn for_each_fragment<'a>(&'a self, f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
         self.0.as_ref().ok_or(EINVAL)?.for_each_fragment(f)
     }
 
