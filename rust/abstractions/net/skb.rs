@@ -44,7 +44,8 @@ pub const LINEAR_MAX: usize = 256;
 ///
 /// # Invariants
 ///
-/// `ptr` points to a valid `struct sk_buff` and owns one reference to it.
+/// `ptr` points to a valid `struct sk_buff`, to which nobody else has a reference. Clones
+/// of it may share its data, which nobody writes then.
 pub struct SkBuff {
     ptr: NonNull<mp_bindings::sk_buff>,
 }
@@ -147,7 +148,8 @@ impl SkBuff {
     ///
     /// # Safety
     ///
-    /// `ptr` must be a valid packet; its ownership passes to the result.
+    /// `ptr` must be a valid packet to which nobody else has a reference; its ownership passes
+    /// to the result.
     #[inline]
     pub unsafe fn from_raw(ptr: NonNull<mp_bindings::sk_buff>) -> Self {
         // INVARIANT: By the safety requirements.
@@ -190,7 +192,9 @@ impl SkBuff {
     #[inline]
     pub fn head(&self) -> &[u8] {
         // SAFETY: By the type invariants the packet is valid; its linear part has `len -
-        // data_len` initialised bytes from `data` on, which live as long as the packet.
+        // data_len` initialised bytes from `data` on, which live as long as the packet. It is
+        // memory of the kernel alone, and whoever has it mutably may write it only while no
+        // clone shares it.
         unsafe {
             let skb = self.raw();
             slice::from_raw_parts((*skb).data, ((*skb).len - (*skb).data_len) as usize)

@@ -255,10 +255,12 @@ __mp_helper void *mp_helper_netdev_priv(const struct net_device *dev)
 
 /*
  * The address may change while the device is up. Nobody may send with interrupts off, as
- * netpoll does: drivers take locks that keep softirqs away only.
+ * netpoll does: drivers take locks that keep softirqs away only. Nor may anybody send a
+ * packet again that a driver still has, as pktgen does: it is the driver's alone.
  */
 __mp_helper void mp_helper_netdev_set_up(struct net_device *dev)
 {
+	dev->priv_flags &= ~IFF_TX_SKB_SHARING;
 	dev->priv_flags |= IFF_LIVE_ADDR_CHANGE | IFF_DISABLE_NETPOLL;
 }
 
