@@ -47,6 +47,7 @@ use kernel::{
     time::msecs_to_jiffies, //
 };
 use mp_kernel::{
+    bytes::SharedBytes,
     error,
     fifo::Fifo,
     new_spinlock_bh,
@@ -671,7 +672,7 @@ impl FrameBody for Nothing {
         0
     }
 
-    fn for_each_fragment(&self, _f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
+    fn for_each_fragment<'a>(&'a self, _f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
         Ok(())
     }
 
