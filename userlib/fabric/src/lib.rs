@@ -71,6 +71,8 @@ mod memory;
 mod object;
 mod queue;
 mod reactor;
+#[cfg(target_pointer_width = "64")]
+mod remote;
 mod segment;
 mod session;
 #[cfg(target_pointer_width = "64")]
@@ -91,6 +93,8 @@ pub use memory::{PhysicalRange, ProcessMemory, Vouched};
 pub use object::{Notice, Number, Object, Offer, Peer, Received, Removal, Triggers};
 pub use queue::{Copy, Queue, QueueInfo, QueueState};
 pub use reactor::{Next, Reactor, Registration};
+#[cfg(target_pointer_width = "64")]
+pub use remote::RemoteMemory;
 pub use segment::{Filling, Segment, SegmentInfo, SegmentState, Withdrawal};
 pub use session::{
     Access, Location, Role, Session, SessionRequest, SessionState, WindowPlace, SIZE_MAX,
