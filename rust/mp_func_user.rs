@@ -14,7 +14,9 @@
 //! * [`connection`], [`notices`], [`status`]: the use of what a peer offers, and what
 //!   happens to it; [`queue`], [`pipeline`]: copies into it.
 //! * [`ready`], [`stream`]: events, and everybody who waits for them.
-//! * [`link`], [`host`]: the end of a link; all links of the host.
+//! * [`link`], [`host`]: the end of a link; all links of the host. [`question`]: what proves
+//!   that stores have arrived. [`leaving`]: waits until memory is let go of.
+//! * [`park`]: processes that sleep until memory changes.
 //! * [`desk`], [`sharing`]: what the pairing engine and the sharing engine decide, carried
 //!   out.
 //! * [`inbox`], [`outbox`]: messages that wait.
@@ -62,6 +64,8 @@ mod desk;
 mod host;
 #[path = "mp_func_user/inbox.rs"]
 mod inbox;
+#[path = "mp_func_user/leaving.rs"]
+mod leaving;
 #[path = "mp_func_user/link.rs"]
 mod link;
 #[path = "mp_func_user/notices.rs"]
@@ -70,8 +74,12 @@ mod notices;
 mod offer;
 #[path = "mp_func_user/outbox.rs"]
 mod outbox;
+#[path = "mp_func_user/park.rs"]
+mod park;
 #[path = "mp_func_user/pipeline.rs"]
 mod pipeline;
+#[path = "mp_func_user/question.rs"]
+mod question;
 #[path = "mp_func_user/queue.rs"]
 mod queue;
 #[path = "mp_func_user/quota.rs"]
@@ -137,7 +145,7 @@ impl kernel::Module for UserService {
             user_contexts: param!(user_contexts),
             user_memory: param!(user_memory),
         };
-        let shared = Shared::new(links, limits);
+        let shared = Shared::new(links, limits)?;
         let options = Options {
             name: c"mp_fabric",
             node: None,

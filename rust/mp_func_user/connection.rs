@@ -45,6 +45,7 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
+    barrier,
     error,
     new_wait_queue,
     time::monotonic_ns,
@@ -343,7 +344,12 @@ impl Connection {
         let inner = self.inner.lock();
         inner.check()?;
         match inner.piece.as_deref() {
-            Some(piece) => piece.write(at, data),
+            Some(piece) => {
+                let written = piece.write(at, data);
+                // Before the peer may hear that nothing is written any more.
+                barrier::wmb();
+                written
+            }
             None => Err(error::net_down()),
         }
     }

@@ -8,6 +8,7 @@ use crate::{
     host::Links,
     link::Link,
     offer::Offer,
+    park::Lookout,
     queue::{
         Queue,
         QueueRef, //
@@ -59,7 +60,11 @@ use mp_kernel::{
         NewVma,
         ScrapPage, //
     },
-    wait::Events, //
+    wait::Events,
+    worker::{
+        new_worker,
+        Worker, //
+    }, //
 };
 use mp_proto::{
     layout::PAGE,
@@ -108,6 +113,8 @@ fn in_pages(len: u64) -> u64 {
 pub(crate) struct Shared {
     pub(crate) links: Arc<Links>,
     pub(crate) limits: Limits,
+    /// Looks after those who sleep until memory changes.
+    pub(crate) lookout: Arc<Worker<Lookout>>,
     /// The last handle that was given.
     last_handle: Atomic<u32>,
     /// The last number of a context.
@@ -116,13 +123,18 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// For contexts on these links.
-    pub(crate) fn new(links: Arc<Links>, limits: Limits) -> Self {
-        Self {
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(links: Arc<Links>, limits: Limits) -> Result<Self> {
+        Ok(Self {
             links,
             limits,
+            lookout: new_worker!(Lookout::new()?)?,
             last_handle: Atomic::new(0),
             last_context: Atomic::new(0),
-        }
+        })
     }
 
     /// A handle that no object has.
@@ -556,27 +568,34 @@ impl Context {
         }
     }
 
-    /// Ends an object that is no session.
+    /// Ends an object that is no session; when that returns, no peer reaches a segment's memory
+    /// any more.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if others use it, unless `force`; `ENOENT`, `ESHUTDOWN`.
+    /// `EBUSY` if others use it, unless `force`; `ENOENT`, `ESHUTDOWN`; `EINTR` if the process is
+    /// being killed.
     pub(crate) fn remove(&self, handle: u32, force: bool) -> Result {
-        self.object(handle)?.remove(&self.shared.links, force)?;
+        let object = self.object(handle)?;
+        object.remove(&self.shared.links, force)?;
+        let waited = match &object {
+            Object::Segment(holding) => holding.wait_until_let_go(&self.shared.links),
+            _ => Ok(()),
+        };
         let gone = self.with_objects(|objects| {
             let objects = &mut objects.objects;
             let at = objects.iter().position(|o| o.object.number() == handle);
             Ok(at.and_then(|at| objects.remove(at).ok()))
         })?;
         drop(gone);
-        Ok(())
+        waited
     }
 
-    /// Closes an object of whatever kind.
+    /// Closes an object of whatever kind; see [`remove`](Self::remove).
     ///
     /// # Errors
     ///
-    /// `ENOENT`, `ESHUTDOWN`.
+    /// `ENOENT`, `ESHUTDOWN`; `EINTR` if the process is being killed.
     pub(crate) fn close(&self, handle: u32) -> Result {
         match self.close_session(handle) {
             Err(e) if e == ENOENT => self.remove(handle, true),

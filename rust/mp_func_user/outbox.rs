@@ -4,12 +4,14 @@
 
 use crate::{
     inbox::WorkerRef,
+    link::AGAIN_MS,
     FUNC, //
 };
 use kernel::{
     prelude::*,
     sync::{
         atomic::{
+            Acquire,
             Atomic,
             Relaxed, //
         },
@@ -105,6 +107,8 @@ enum Content {
     Plain(Frame),
     /// How often there was a trigger.
     Total(Header, Arc<Atomic<u32>>),
+    /// Which question is the last one.
+    Question(Header, Arc<Atomic<u32>>),
     /// How many messages of a connection were taken.
     Taken {
         header: Header,
@@ -141,6 +145,16 @@ impl Signal {
         Self::with(Content::Total(Header::Trigger { life, from }, total))
     }
 
+    /// A question to the service with that life: tells the number that is the last one by the
+    /// time at which it leaves.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn question(life: Life, last: Arc<Atomic<u32>>) -> Result<Arc<Self>> {
+        Self::with(Content::Question(Header::Sharing(life), last))
+    }
+
     fn with(content: Content) -> Result<Arc<Self>> {
         let signal = Self {
             content,
@@ -159,6 +173,13 @@ impl Signal {
             Content::Plain(frame) => Ok(frame.clone()),
             Content::Total(header, total) => {
                 frame(header, Value(total.load(Relaxed).to_le_bytes()))
+            }
+            Content::Question(header, last) => {
+                let message = Message {
+                    connection: last.load(Acquire),
+                    what: What::Ask,
+                };
+                frame(header, Value(message.encode()))
             }
             Content::Taken {
                 header,
@@ -355,6 +376,11 @@ impl Outbox {
         if !waiting.is_empty() {
             self.flush(&mut waiting);
         }
+    }
+
+    /// Has the link's worker try again what could not be entered.
+    pub(crate) fn resume_later(&self) {
+        self.worker.kick_in(AGAIN_MS);
     }
 
     /// Waits until nothing is left to be sent, for a while; whether that is so. Nothing

@@ -90,6 +90,8 @@ forms! {
         &[ENOENT, EPERM, ENETDOWN, ENOTCONN, ECONNRESET, ENXIO, EOPNOTSUPP], [] [];
     SESSION_ACCESS MP_IOC_SESSION_ACCESS mp_session_access 16 Never &[],
         &[ENOENT, EPERM, ENETDOWN, ENOTCONN, ECONNRESET, ENXIO, EOPNOTSUPP], [] [];
+    PARK MP_IOC_PARK mp_park 40 Late &[],
+        &[ENOENT, ERANGE, EOPNOTSUPP, ENOTCONN, ETIMEDOUT, ENOMEM], [deadline] [entries];
     SEGMENT_CREATE MP_IOC_SEGMENT_CREATE mp_segment_create 32 Late &[],
         &[EDQUOT, EADDRINUSE, ENOSPC, ENOMEM], [] [];
     SEGMENT_SHARE MP_IOC_SEGMENT_SHARE mp_handle 8 Never &[], &[ENOENT, EOPNOTSUPP], [] [];
@@ -163,7 +165,7 @@ mod tests {
     #[test]
     fn calls_that_wait_have_a_deadline() {
         let waits = |name: &str| {
-            let structures = HEADER.split("struct mp_");
+            let structures = HEADER.split("\nstruct mp_");
             structures
                 .filter(|text| text.starts_with(&format!("{name} {{")))
                 .any(|text| {

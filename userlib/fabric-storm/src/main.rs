@@ -26,6 +26,7 @@ mod forms;
 mod log;
 mod memory;
 mod objects;
+mod parks;
 mod races;
 mod random;
 mod worker;
