@@ -2,7 +2,7 @@
 
 //! Local segments.
 
-use super::{found, make_armed, maker, only, wanted};
+use super::{found, make_armed, maker, only, wanted, Legal};
 use crate::{process::Process, sys};
 use mp_c_abi::{Handle, Out};
 use mp_fabric::{Device, PhysicalRange, ProcessMemory};
@@ -72,7 +72,7 @@ pub fn attach_local_segment<D: Device>(
     flags: u32,
 ) -> Result<()> {
     let desc = maker(process, desc, out)?;
-    size.required()?;
+    size.required().legal()?;
     only(flags, sys::SCI_FLAG_USE_CALLBACK | sys::SCI_FLAG_BROADCAST)?;
     if flags & sys::SCI_FLAG_BROADCAST != 0 {
         return Err(Error::NotSupported);
