@@ -16,6 +16,7 @@ use std::{
     ffi::{c_char, c_int, c_uint, c_ulonglong, c_void},
     ptr,
 };
+use tracing::{debug, trace};
 
 static PROCESSES: PerProcess<Process<CharDevice>> =
     PerProcess::new(&|parent| Process::new(&|| Ok(Library::load()?), parent));
@@ -32,6 +33,11 @@ fn caught<T>(function: impl FnOnce(&Process<CharDevice>) -> Result<T>) -> Result
 
 /// Writes an error, and `errno` if it is one of the system's.
 fn tell(error: Error, result: Result<()>) {
+    match result {
+        Ok(()) => {}
+        Err(sisci::Error::Timeout) => trace!("{}", sisci::Error::Timeout),
+        Err(why) => debug!("{why}"),
+    }
     if let Some(errno) = result.err().and_then(sisci::Error::errno) {
         set_errno(errno.raw_os_error());
     }
