@@ -363,7 +363,7 @@ impl Context {
         })
     }
 
-    /// Has a session opened by `f`, which may wait, within the quotas. It is given the
+    /// Open a session by `f`, which may wait, within the quotas. It is given the
     /// parameters, with no larger local window than the user may have at `link`.
     ///
     /// # Errors
@@ -460,7 +460,7 @@ impl Context {
         Ok([any, own, memory])
     }
 
-    /// Has an object made by `f`, which may wait, within the quotas.
+    /// Make an object by `f`, which may wait, within the quotas.
     ///
     /// # Errors
     ///

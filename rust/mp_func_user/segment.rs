@@ -515,7 +515,7 @@ impl Holding {
         Ok(())
     }
 
-    /// Has a queue copy from it.
+    /// Let a queue copy from it.
     ///
     /// # Errors
     ///

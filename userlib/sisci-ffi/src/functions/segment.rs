@@ -50,7 +50,7 @@ pub fn create_segment<D: Device>(
     make_armed(&process.local_segments, out, make, arm(callback))
 }
 
-/// Has the events of a segment run a callback, if there is one.
+/// Let the events of a segment run a callback, if there is one.
 fn arm<D: Device>(
     callback: Option<LocalCallback>,
 ) -> impl FnOnce(&LocalSegment<D>, Handle) -> Result<()> {
