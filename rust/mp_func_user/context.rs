@@ -375,7 +375,7 @@ impl Context {
         })
     }
 
-    /// Has a session opened by `f`, which may wait, within the quotas. It is given the
+    /// Open a session by `f`, which may wait, within the quotas. It is given the
     /// parameters, with no larger local window than the user may have at `link`.
     ///
     /// # Errors
@@ -472,7 +472,7 @@ impl Context {
         Ok([any, own, memory])
     }
 
-    /// Has an object made by `f`, which may wait, within the quotas.
+    /// Make an object by `f`, which may wait, within the quotas.
     ///
     /// # Errors
     ///

@@ -144,7 +144,7 @@ impl Inbox {
         state.queue.is_empty() && !state.busy && state.lost.is_none()
     }
 
-    /// Has a message wait for the worker, which the caller wakes.
+    /// Queue a message for the worker, which the caller wakes.
     ///
     /// # Errors
     ///

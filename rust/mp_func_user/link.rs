@@ -266,7 +266,7 @@ impl Link {
         Some(self.core.lock().up.as_ref()?.memory.clone())
     }
 
-    /// Has a context know of changes.
+    /// Tell a context of changes.
     ///
     /// # Errors
     ///

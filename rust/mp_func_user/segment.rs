@@ -516,7 +516,7 @@ impl Holding {
         Ok(())
     }
 
-    /// Has a queue copy from it.
+    /// Let a queue copy from it.
     ///
     /// # Errors
     ///

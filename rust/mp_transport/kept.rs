@@ -191,7 +191,7 @@ impl Held {
 }
 
 impl Held {
-    /// Has the holder copy, and pins the data meanwhile.
+    /// Let the holder copy, and pin the data meanwhile.
     fn sync(&self, buffers: &Buffers<'_>, done: Completion) -> Result<(), Completion> {
         let guard = rcu::read_lock();
         let Some(holder) = self.anchor.holder.load(&guard) else {

@@ -192,7 +192,7 @@ pub(crate) fn stop() {
     forward::stop();
 }
 
-/// Has the worker look at what has changed. Any context.
+/// Let the worker look at what has changed. Any context.
 pub(crate) fn kick() {
     if let Some(worker) = WORKER.load(&rcu::read_lock()) {
         worker.kick();
@@ -384,7 +384,7 @@ impl Manager {
         self.inbox.lock().pop()
     }
 
-    /// Has heralds for the endpoints that are there, and no others.
+    /// Keep heralds for the endpoints that are there, and no others.
     fn follow_endpoints(&self, endpoints: &mut KVec<Endpoint>) -> Result {
         let mut unloading = KVec::new();
         endpoints.retain(|endpoint| {

@@ -432,7 +432,7 @@ impl Channel {
         self.state.load(Relaxed) == FAULTY
     }
 
-    /// Has the link reset because the layers above do not agree any more.
+    /// Reset the link because the layers above do not agree any more.
     pub(crate) fn give_up(&self) {
         let _ = self.state.cmpxchg(OPEN, FAULTY, Full);
     }
@@ -448,7 +448,7 @@ impl Channel {
         self.counters.polls.add(1);
     }
 
-    /// Has the link reset for a reason of this host.
+    /// Reset the link for a reason of this host.
     fn break_off(&self, cause: &str) {
         if self.state.cmpxchg(OPEN, FAULTY, Full).is_ok() {
             pr_warn!("{}\n", cause);

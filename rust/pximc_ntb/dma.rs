@@ -416,12 +416,12 @@ impl Engine {
         Keeper::new(inb, self.clone(), rings)
     }
 
-    /// Has data queue `queue` polled. Any context.
+    /// Let data queue `queue` be polled. Any context.
     pub(crate) fn poll_queue(&self, queue: u16) {
         self.shared.poll_queue(self.pidx, queue);
     }
 
-    /// Has received data copied into buffers.
+    /// Copy received data into buffers.
     ///
     /// # Errors
     ///
@@ -492,7 +492,7 @@ impl Engine {
         len >= self.threshold
     }
 
-    /// Has the engine copy a record's data.
+    /// Let the engine copy a record's data.
     ///
     /// # Errors
     ///

@@ -130,7 +130,7 @@ impl Inward {
         )
     }
 
-    /// Has a copy made by `transfer`, which is `None` if there is none; `job` makes its
+    /// Make a copy by `transfer`, which is `None` if there is none; `job` makes its
     /// job of a ticket.
     ///
     /// # Errors

@@ -509,7 +509,7 @@ fn under_way(phase: u32) -> &'static Atomic<u32> {
     }
 }
 
-/// Has modules that go wait for their frames.
+/// Let modules that go wait for their frames.
 #[pin_data]
 pub(crate) struct Watch {
     #[pin]

@@ -80,7 +80,7 @@ impl Process {
         Faults(true).during(nth, || self.call(form, value))
     }
 
-    /// Has each copy of a call fail, until none does any more; its result is one of `ends` then.
+    /// Let each copy of a call fail, until none does any more; its result is one of `ends` then.
     /// The structure, and how many copies there were.
     fn exhaust<T: Copy>(&mut self, form: &Form, value: T, ends: &[i32]) -> Result<(T, u64)> {
         for nth in 1..=MOST {
@@ -545,7 +545,7 @@ impl Process {
         }
     }
 
-    /// Has a segment with memory of this process.
+    /// Make a segment with memory of this process.
     fn fill(&mut self) -> Result<()> {
         let create = mp_segment_create {
             flags: MP_SEGMENT_PRIVATE | MP_SEGMENT_EMPTY,
