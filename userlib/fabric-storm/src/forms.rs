@@ -90,6 +90,10 @@ forms! {
         &[ENOENT, EPERM, ENETDOWN, ENOTCONN, ECONNRESET, ENXIO, EOPNOTSUPP], [] [];
     SESSION_ACCESS MP_IOC_SESSION_ACCESS mp_session_access 16 Never &[],
         &[ENOENT, EPERM, ENETDOWN, ENOTCONN, ECONNRESET, ENXIO, EOPNOTSUPP], [] [];
+    SESSION_PARTNER MP_IOC_SESSION_PARTNER mp_session_partner 72 Late &[ENOSPC],
+        &[ENOENT, ENOTCONN, ENOSPC], [] [data];
+    SESSION_ANSWER MP_IOC_SESSION_ANSWER mp_session_answer 40 Never &[],
+        &[ENOENT, ENETDOWN, ECONNRESET, EBUSY, ENOSPC, ETIMEDOUT, ENOMEM], [deadline] [data];
     PARK MP_IOC_PARK mp_park 40 Late &[],
         &[ENOENT, ERANGE, EOPNOTSUPP, ENOTCONN, ETIMEDOUT, ENOMEM], [deadline] [entries];
     SEGMENT_CREATE MP_IOC_SEGMENT_CREATE mp_segment_create 32 Late &[],

@@ -70,6 +70,7 @@ mod map;
 mod memory;
 mod object;
 mod park;
+mod partner;
 mod queue;
 mod reactor;
 #[cfg(target_pointer_width = "64")]
@@ -93,13 +94,14 @@ pub use map::{flush_stores, Map, Protection, ReadOnly, ReadWrite};
 pub use memory::{PhysicalRange, ProcessMemory, Vouched};
 pub use object::{Notice, Number, Object, Offer, Peer, Received, Removal, Triggers};
 pub use park::{Park, Parked, PARK_MAX};
+pub use partner::{Partner, PartnerState, RequestId};
 pub use queue::{Copy, Queue, QueueInfo, QueueState};
 pub use reactor::{Next, Reactor, Registration};
 #[cfg(target_pointer_width = "64")]
 pub use remote::RemoteMemory;
 pub use segment::{Filling, Segment, SegmentInfo, SegmentState, Withdrawal};
 pub use session::{
-    Access, Location, Role, Session, SessionRequest, SessionState, WindowPlace, SIZE_MAX,
+    Access, Location, Role, Session, SessionRequest, SessionState, WindowPlace, NAME_MAX, SIZE_MAX,
     WINDOW_DATA_MAX,
 };
 #[cfg(target_pointer_width = "64")]
