@@ -103,7 +103,12 @@ examples: userlib
 	@$(MAKE) --no-print-directory -C examples/sisci SISCI="$(STAGE)/opt/sisci" OUT="$(STAGE)/bin"
 
 ## programs: build the programs that tests run on hosts of the fabric
-programs: userlib $(test_programs) $(test_programs32)
+programs: userlib $(test_programs) $(test_programs32) $(RIG_PROGRAMS)/window
+
+# What a session's windows give without any library.
+$(RIG_PROGRAMS)/window: examples/window/window.c uapi/linux/mp_fabric.h
+	@mkdir -p $(@D)
+	@$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -Iuapi -static -o $@ $<
 
 test_cflags := -std=gnu11 -O2 -Wall -Wextra -Werror -pthread -Iuserlib/include
 
@@ -139,7 +144,7 @@ stopped: setup modules rig examples programs
 	@STOPPED=1 scripts/test.sh
 
 ## bench: measure against mainline's NTB clients; ROUNDS=, SECONDS= of a sample, QUICK=1, ONLY=
-bench: setup modules rig userlib
+bench: setup modules rig userlib $(RIG_PROGRAMS)/window
 	@scripts/rig/rig bench $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) \
 		$(if $(filter 1,$(QUICK)),--quick) $(if $(ONLY),--only $(ONLY))
 

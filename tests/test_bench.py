@@ -40,6 +40,17 @@ def samples():
         ("", "sisci", "raw_window_latency"): of(0.5, 0.5),
         ("", "sisci", "raw_event_latency"): of(50.0, 50.0),
         ("", "sisci", "raw_engine"): of(1000.0, 1000.0),
+        ("", "vi", "vi_send_latency"): of(0.6, 0.8),
+        ("", "vi", "vi_send_bandwidth"): of(900.0, 950.0),
+        ("", "vi", "vi_messages_8b"): of(2e6, 3e6),
+        ("", "vi", "vi_blocking_latency"): of(60.0, 70.0),
+        ("", "vi", "raw_message_latency"): of(0.5, 0.6),
+        ("", "vi", "raw_store_latency"): of(0.6, 0.5),
+        ("", "vi", "raw_message_bandwidth"): of(1000.0, 1000.0),
+        ("", "vi", "raw_messages_8b"): of(4e6, 4e6),
+        ("", "vi", "raw_signal_latency"): of(50.0, 50.0),
+        ("", "vi", "tcp_one_way"): of(100.0, 100.0),
+        ("", "vi", "tcp_bytes"): of(300.0, 300.0),
         ("", "default", "window_write_1mib"): of(500.0, 500.0),
         ("", "tuned", "window_write_1mib"): of(1000.0, 1000.0),
     }
@@ -128,6 +139,29 @@ def test_sisci_is_compared_with_what_is_below(samples, name, ratio, target, met)
     found = results(samples)[name]
     assert found["ratio"] == pytest.approx(ratio)
     assert (found["target"], found["met"]) == (target, met)
+
+
+@pytest.mark.parametrize(
+    "name, ratio, target, met",
+    [
+        # Of each round the faster of the two: 0.5 and 0.5.
+        ("vi_send_latency_vs_window", 1.4, 1.5, True),
+        ("vi_send_bandwidth_vs_window", 0.925, 0.9, True),
+        ("vi_blocking_latency_vs_event", 1.3, 1.3, True),
+        ("vi_messages_8b_vs_window", 0.625, None, None),
+        ("vi_send_latency_vs_ntb0", 0.007, None, None),
+        ("vi_send_bandwidth_vs_ntb0", 925 / 300, None, None),
+    ],
+)
+def test_messages_are_compared_with_windows_and_with_tcp(samples, name, ratio, target, met):
+    found = results(samples)[name]
+    assert found["ratio"] == pytest.approx(ratio)
+    assert (found.get("target"), found.get("met")) == (target, met)
+
+
+def test_messages_have_no_ratio_where_one_of_the_windows_could_not_be_measured(samples):
+    samples["", "vi", "raw_store_latency"] = of(None, None)
+    assert results(samples)["vi_send_latency_vs_window"]["ratio"] is None
 
 
 def test_latencies_of_sisci_that_are_too_long_miss_their_targets(samples):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Queue pairs between processes of two hosts: messages arrive as they were sent, and need the
-kernel to sleep and to wake, not to move data.
+kernel to sleep and to wake, not to move data. And what is measured beside them: windows alone.
 
 Both processes are `qp_pingpong`: the server returns each message, the client compares what comes
 back. The kernel's own tracepoint counts their system calls.
@@ -99,3 +99,29 @@ def test_processes_that_sleep_wake_each_other(fabric):
         out = played(ep, rp, *options, both=("--sleep",))
         assert min(calls()) > 0
     assert (out["messages"], out["rounds"]) == (2000, 500)
+
+
+@pytest.mark.parametrize("size", [8, 1 << 16])
+def test_messages_one_after_the_other_reach_a_server_that_returns_only_the_last(fabric, size):
+    a, b = fabric.hosts
+    both = ("--window", 1 << 20, "--slot-size", 1 << 16)
+    words = ("--messages", 0, "--rounds", 100, "--size", size, "--stream", 300)
+    found = played(b, a, *words, both=both)
+    assert found["messages_s"] > 0
+    assert found["mb_s"] == pytest.approx(found["messages_s"] * size / 1e6)
+
+
+@pytest.mark.parametrize("size", [8, 40, 1 << 16])
+def test_windows_carry_messages_without_any_library(fabric, size):
+    a, b = fabric.hosts
+    program = programs_dir() / "window"
+    server = b.spawn([program, "server"], timeout=240)
+    try:
+        words = ("client", "--size", size, "--rounds", 200, "--stream", 300)
+        found = json.loads(a.run([program, *words], timeout=120 * PATIENCE).out)
+        # It has heard that the client is done.
+        server.wait().check()
+    finally:
+        server.kill()
+    assert (found["size"], found["rounds"], found["stream"]) == (size, 200, 300)
+    assert found["one_way_us"] > 0 and found["messages_s"] > 0

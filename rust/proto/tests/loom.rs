@@ -4,18 +4,20 @@
 //! threads, and all stale values that the fences do not forbid.
 //!
 //! Each property has a twin in which one fence is missing, and which has to fail: it shows that
-//! the model would notice. The crate's code does not know loom: the model is one more
-//! implementation of its memory traits.
+//! the model would notice.
 //!
 //! The model is that of coherent memory. A bridge also delays posted writes, which no fence at
 //! the sender can wait for; see the doorbell section of `ring`.
 
-use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use loom::sync::atomic::{fence, AtomicBool, AtomicU64};
+#[path = "common/loomed.rs"]
+mod loomed;
+
+use loom::sync::atomic::AtomicBool;
+use loom::sync::atomic::Ordering::AcqRel;
 use loom::sync::Arc;
 use loom::thread;
 
-use mp_proto::memory::{Inbound, OutOfBounds, Outbound};
+use loomed::{explore, Memory, Missing};
 use mp_proto::ring::{record_cap, Armed, Consumer, Place, Producer, ReserveError, Ringing};
 use mp_proto::wire::{BlockHdr, Tag};
 
@@ -29,105 +31,15 @@ const PLACE: Place = Place {
     want_data: 72,
 };
 
-/// Which fence a model leaves out.
-#[derive(Clone, Copy, PartialEq)]
-enum Missing {
-    Nothing,
-    Wmb,
-    Mb,
-}
+/// Words of each half of the ring that are loom's: the header, and the start of what follows.
+const DATA: [usize; 8] = [0, 8, 16, 24, 2048, 2056, 2064, 2072];
 
-/// One side's memory. Only words that the models use exist; the rest of a record is not copied.
-struct Words {
-    control: Vec<AtomicU64>,
-    data: Vec<AtomicU64>,
-}
-
-#[derive(Clone)]
-struct Memory {
-    words: Arc<Words>,
-    missing: Missing,
-}
-
-impl Memory {
-    fn new(missing: Missing, data_words: usize) -> Memory {
-        let zeros = |n| (0..n).map(|_| AtomicU64::new(0)).collect();
-        let words = Words {
-            control: zeros(4),
-            data: zeros(data_words),
-        };
-        Memory {
-            words: Arc::new(words),
-            missing,
-        }
-    }
-
-    fn at(&self, off: usize) -> Result<&AtomicU64, OutOfBounds> {
-        match off {
-            0 => Ok(&self.words.control[0]),
-            8 => Ok(&self.words.control[1]),
-            64 => Ok(&self.words.control[2]),
-            72 => Ok(&self.words.control[3]),
-            _ => {
-                // Four words of every half of the ring: the header and the start of what follows.
-                let (half, word) = ((off - 4096) / 2048, (off % 2048) / 8);
-                self.words.data.get(half * 4 + word).ok_or(OutOfBounds)
-            }
-        }
-    }
-}
-
-impl Inbound for Memory {
-    fn size(&self) -> usize {
-        8192
-    }
-    fn load_u64(&self, off: usize) -> Result<u64, OutOfBounds> {
-        Ok(self.at(off)?.load(Relaxed))
-    }
-    fn read(&self, off: usize, buf: &mut [u8]) -> Result<(), OutOfBounds> {
-        for (i, b) in buf.chunks_mut(8).enumerate() {
-            b.copy_from_slice(&self.load_u64(off + 8 * i)?.to_le_bytes());
-        }
-        Ok(())
-    }
-    fn zero(&self, _: usize, _: usize) -> Result<(), OutOfBounds> {
-        Err(OutOfBounds)
-    }
-    fn rmb(&self) {
-        fence(Acquire);
-    }
-}
-
-impl Outbound for Memory {
-    fn size(&self) -> usize {
-        8192
-    }
-    fn store_u64(&self, off: usize, val: u64) -> Result<(), OutOfBounds> {
-        self.at(off)?.store(val, Relaxed);
-        Ok(())
-    }
-    fn write(&self, off: usize, buf: &[u8]) -> Result<(), OutOfBounds> {
-        for (i, b) in buf.chunks(8).enumerate() {
-            self.store_u64(
-                off + 8 * i,
-                u64::from_le_bytes(b.try_into().expect("words")),
-            )?;
-        }
-        Ok(())
-    }
-    fn wmb(&self) {
-        if self.missing != Missing::Wmb {
-            fence(Release);
-        }
-    }
-    fn release(&self) {
-        fence(Release);
-    }
-    fn mb(&self) {
-        if self.missing == Missing::Nothing {
-            fence(SeqCst);
-        }
-    }
+/// The memory of one side: its index and its request for a doorbell, and `data` words of the ring.
+fn memory(missing: Missing, data: usize) -> Memory {
+    let control = [PLACE.prod, PLACE.want_space, PLACE.cons, PLACE.want_data];
+    let data = DATA.iter().take(data).map(|at| PLACE.data + at);
+    let loomed: Vec<usize> = control.into_iter().chain(data).collect();
+    Memory::new(missing, 2 * RING as usize, &loomed)
 }
 
 type Ends = (Producer<4>, Consumer<4>, Memory, Memory);
@@ -140,8 +52,8 @@ fn ring(missing: Missing, data_words: usize, ringing: Ringing) -> Ends {
     (
         producer,
         consumer,
-        Memory::new(missing, 0),
-        Memory::new(missing, data_words),
+        memory(missing, 0),
+        memory(missing, data_words),
     )
 }
 
@@ -170,12 +82,6 @@ fn drain(rx: &mut Consumer<4>, own: &Memory, next: &mut u64) {
         *next += 1;
         assert!(rx.release(rec.token));
     }
-}
-
-fn explore(model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = None;
-    builder.check(model);
 }
 
 fn published_is_complete(missing: Missing) {

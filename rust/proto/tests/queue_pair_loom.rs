@@ -7,15 +7,16 @@
 //! Each property has a twin in which something is missing, and which has to fail. The model is that
 //! of coherent memory; `rust/proto-sim/tests/queue_pair.rs` has that of a bridge.
 
-use std::collections::BTreeMap;
-use std::sync::Mutex;
+#[path = "common/loomed.rs"]
+mod loomed;
 
-use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use loom::sync::atomic::{fence, AtomicBool, AtomicU64};
+use loom::sync::atomic::AtomicBool;
+use loom::sync::atomic::Ordering::AcqRel;
 use loom::sync::Arc;
 use loom::thread;
 
-use mp_proto::memory::{Inbound, OutOfBounds, Outbound};
+use loomed::{explore, Memory, Missing};
+use mp_proto::memory::{Inbound, Outbound};
 use mp_proto::queue_pair::{
     Body, Head, Held, Layout, Link, Queue, Receiver, SendError, Sender, Wants, INLINE_MAX,
 };
@@ -36,112 +37,6 @@ fn layout() -> Layout {
     Layout::plan(WINDOW as u64, &wants).expect("fits")
 }
 
-/// What a model leaves out.
-#[derive(Clone, Copy, PartialEq)]
-enum Missing {
-    Nothing,
-    Wmb,
-    Mb,
-    /// The receiver does not look at the tag of a line's last word.
-    Tag,
-    /// The receiver gives a slot before it has read it.
-    Patience,
-}
-
-struct Words {
-    loomed: BTreeMap<usize, AtomicU64>,
-    plain: Mutex<Vec<u64>>,
-}
-
-#[derive(Clone)]
-struct Memory {
-    words: Arc<Words>,
-    missing: Missing,
-}
-
-impl Memory {
-    fn new(missing: Missing, loomed: &[usize]) -> Memory {
-        let loomed = loomed.iter().map(|at| (*at, AtomicU64::new(0)));
-        let words = Words {
-            loomed: loomed.collect(),
-            plain: Mutex::new(vec![0; WINDOW / 8]),
-        };
-        Memory {
-            words: Arc::new(words),
-            missing,
-        }
-    }
-}
-
-impl Inbound for Memory {
-    fn size(&self) -> usize {
-        WINDOW
-    }
-    fn load_u64(&self, off: usize) -> Result<u64, OutOfBounds> {
-        let word = match self.words.loomed.get(&off) {
-            Some(word) => word.load(Relaxed),
-            None => {
-                let plain = self.words.plain.lock().expect("no panic");
-                *plain.get(off / 8).ok_or(OutOfBounds)?
-            }
-        };
-        let last = off == line(0, 7) || off == line(1, 7);
-        Ok(match self.missing {
-            Missing::Tag if last => word & !(0xff << 56) | 1 << 56,
-            _ => word,
-        })
-    }
-    fn read(&self, off: usize, buf: &mut [u8]) -> Result<(), OutOfBounds> {
-        for (i, b) in buf.chunks_mut(8).enumerate() {
-            b.copy_from_slice(&self.load_u64(off + 8 * i)?.to_le_bytes());
-        }
-        Ok(())
-    }
-    fn zero(&self, _: usize, _: usize) -> Result<(), OutOfBounds> {
-        Err(OutOfBounds)
-    }
-    fn rmb(&self) {
-        fence(Acquire);
-    }
-}
-
-impl Outbound for Memory {
-    fn size(&self) -> usize {
-        WINDOW
-    }
-    fn store_u64(&self, off: usize, val: u64) -> Result<(), OutOfBounds> {
-        if let Some(word) = self.words.loomed.get(&off) {
-            word.store(val, Relaxed);
-            return Ok(());
-        }
-        let mut plain = self.words.plain.lock().expect("no panic");
-        *plain.get_mut(off / 8).ok_or(OutOfBounds)? = val;
-        Ok(())
-    }
-    fn write(&self, off: usize, buf: &[u8]) -> Result<(), OutOfBounds> {
-        for (i, b) in buf.chunks(8).enumerate() {
-            self.store_u64(
-                off + 8 * i,
-                u64::from_le_bytes(b.try_into().expect("words")),
-            )?;
-        }
-        Ok(())
-    }
-    fn wmb(&self) {
-        if self.missing != Missing::Wmb {
-            fence(Release);
-        }
-    }
-    fn release(&self) {
-        fence(Release);
-    }
-    fn mb(&self) {
-        if self.missing != Missing::Mb {
-            fence(SeqCst);
-        }
-    }
-}
-
 /// Where a word of a line lies.
 fn line(n: usize, word: usize) -> usize {
     layout().lines_off as usize + 64 * n + 8 * word
@@ -158,8 +53,8 @@ fn ends(missing: Missing, near: &[usize], far: &[usize]) -> (Tx, Rx, Memory, Mem
     (
         tx,
         rx,
-        Memory::new(missing, near),
-        Memory::new(missing, far),
+        Memory::new(missing, WINDOW, near),
+        Memory::new(missing, WINDOW, far),
     )
 }
 
@@ -181,16 +76,19 @@ fn drain(rx: &mut Rx, r: &Memory, next: &mut u64) {
     }
 }
 
-fn explore(model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = None;
-    builder.check(model);
+/// The tag of a line's last word is what the reader waits for.
+fn tagged(off: usize, word: u64) -> u64 {
+    match off == line(0, 7) || off == line(1, 7) {
+        true => word & !(0xff << 56) | 1 << 56,
+        false => word,
+    }
 }
 
-fn a_line_is_whole(missing: Missing) {
+fn a_line_is_whole(seen: fn(usize, u64) -> u64) {
     explore(move || {
         let words = [line(0, 0), line(0, 7), line(1, 0), line(1, 7)];
-        let (mut tx, mut rx, s, r) = ends(missing, &[], &words);
+        let (mut tx, mut rx, s, mut r) = ends(Missing::Nothing, &[], &words);
+        r.seen = seen;
         let (s1, r1) = (s.clone(), r.clone());
         let sender = thread::spawn(move || {
             send(&mut tx, &s1, &r1, 0);
@@ -206,17 +104,18 @@ fn a_line_is_whole(missing: Missing) {
 
 #[test]
 fn a_line_is_received_whole_without_a_fence_among_its_words() {
-    a_line_is_whole(Missing::Nothing);
+    a_line_is_whole(|_, word| word);
 }
 
 #[test]
 #[should_panic(expected = "a torn line")]
 fn without_a_tag_in_each_word_the_model_finds_a_torn_line() {
-    a_line_is_whole(Missing::Tag);
+    a_line_is_whole(tagged);
 }
 
-/// Two messages through the same slot.
-fn a_slot_is_whole(missing: Missing) {
+/// Two messages through the same slot, which the receiver gives before it has read it if it is
+/// `hasty`.
+fn a_slot_is_whole(missing: Missing, hasty: bool) {
     explore(move || {
         let at = layout().slot(0).expect("two").off;
         let words = [line(0, 0), line(1, 0), at];
@@ -245,14 +144,14 @@ fn a_slot_is_whole(missing: Missing) {
                 let Body::Slot { slot, part } = message.body else {
                     panic!("{message:?}");
                 };
-                if missing == Missing::Patience {
+                if hasty {
                     rx.give(&s, slot, 0).expect("held");
                     thread::yield_now();
                 }
                 let data = r.load_u64(part.off).expect("inside");
                 assert_eq!(data, last + 1, "not the message's own data");
                 last = data;
-                if missing != Missing::Patience {
+                if !hasty {
                     rx.give(&s, slot, 0).expect("held");
                 }
                 rx.publish(&r, &s).expect("inside");
@@ -271,19 +170,19 @@ fn a_slot_is_whole(missing: Missing) {
 
 #[test]
 fn a_slot_holds_its_own_message_until_it_is_given() {
-    a_slot_is_whole(Missing::Nothing);
+    a_slot_is_whole(Missing::Nothing, false);
 }
 
 #[test]
 #[should_panic(expected = "not the message's own data")]
 fn without_the_fence_before_the_line_the_model_finds_old_data_in_a_slot() {
-    a_slot_is_whole(Missing::Wmb);
+    a_slot_is_whole(Missing::Wmb, false);
 }
 
 #[test]
 #[should_panic(expected = "not the message's own data")]
 fn a_slot_that_is_given_before_it_is_read_holds_what_comes_next() {
-    a_slot_is_whole(Missing::Patience);
+    a_slot_is_whole(Missing::Nothing, true);
 }
 
 /// A signal is only ever swapped: the model lets plain loads see values that others have

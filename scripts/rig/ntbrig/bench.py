@@ -15,6 +15,7 @@ from . import bench_metrics as metrics
 from . import bench_pximc as pximc
 from . import bench_report as report
 from . import bench_sisci as sisci
+from . import bench_vi as vi
 from .agent import CommandFailed, GuestGone
 from .bench_format import number
 from .bench_metrics import Metric
@@ -54,7 +55,9 @@ TUNED = {metric.name: _SMALL_SLOTS for metric in NETWORK}
 TUNED["tcp_stream_mtumax"] = DEFAULT
 
 # What can be measured by itself.
-PARTS = ("ethernet", "writes", "pximc", "sisci")
+PARTS = ("ethernet", "writes", "pximc", "sisci", "vi")
+# Those that stores through a window are measured for.
+_OF_WRITES = {"writes", "pximc", "sisci"}
 
 # Options of ntb_perf, by the suffix of the results.
 PERF = {"default": "", "tuned": "chunk_order=20"}
@@ -110,7 +113,7 @@ class Bench:
             if "ethernet" in self.only:
                 self._ethernet(suffix, window, number)
             # What stores of processes are compared with has windows of one size.
-            if "writes" in self.only or window == MAIN_WINDOW and self.only != ("ethernet",):
+            if "writes" in self.only or window == MAIN_WINDOW and _OF_WRITES & set(self.only):
                 what = f"window writes, windows of {window // MIB} MiB"
                 taken = self.attempt(what, lambda w=window: self._writes(w))
                 for name in (OURS.name, *PERF):
@@ -121,6 +124,8 @@ class Bench:
         if "sisci" in self.only:
             parts = [("SISCI", self._nodes), ("SISCI with an engine", self._copies)]
             self._parts(parts, sisci.NAME, sisci.MEASURED, number)
+        if "vi" in self.only:
+            self._parts([("VI", self._messages)], vi.NAME, vi.MEASURED, number)
 
     def _ethernet(self, suffix, window, number):
         order = turns()
@@ -211,6 +216,12 @@ class Bench:
             with network as interface:
                 return sisci.measure_copies(interface, self.seconds)
 
+    def _messages(self):
+        guests = self.fabric.hosts
+        network = vi.CONTENDER.network(guests, self.program, 1500)
+        with contenders.hardware(guests, MAIN_WINDOW), network as interface:
+            return vi.measure(interface, self.seconds)
+
     def _writes(self, window):
         guests = self.fabric.hosts
         with contenders.hardware(guests, window):
@@ -228,6 +239,7 @@ def _check(fabric):
         (program, "make rig"),
         (fabric.settings.programs / "examples/pxi_pingpong", "make userlib"),
         (fabric.settings.programs / "scipp", "make userlib"),
+        (fabric.settings.programs / "window", "make programs"),
     ):
         if not needed.exists():
             raise RigError(f"{needed} is missing: run `{way_out}`")
@@ -311,6 +323,7 @@ def compare(samples):
         samples, {other.name: samples.get(("", other.name, "tcp_rr"), []) for other in others}
     )
     yield from sisci.compare(samples)
+    yield from vi.compare(samples)
 
 
 def _against_perf(samples, metric, name, kind, suffix):

@@ -176,7 +176,7 @@ def draw(results):
     for title, kind, other, suffix in _PANELS:
         if rows := _rows(by_name, kind, other, suffix):
             y = _panel(drawing, axis, y, title, rows)
-    for prefix, library in (("pximc_", "PXImc"), ("sisci_", "SISCI")):
+    for prefix, library in (("pximc_", "PXImc"), ("sisci_", "SISCI"), ("vi_", "VI")):
         if rows := _rows_of_processes(by_name, prefix):
             title = f"processes by {library} against what stands behind vs"
             y = _panel(drawing, axis, y, title, rows)

@@ -6,8 +6,9 @@
 //! `qp_pingpong server` on one host, `qp_pingpong client` on the other, which prints what it has
 //! found. The server returns each message as it is, to one client after another, until it is
 //! ended. The client first sends messages of many lengths, several at a time, and compares what
-//! comes back; then it measures round trips. Neither side makes a system call meanwhile, unless
-//! `--sleep` lets both sleep.
+//! comes back; then it measures round trips, and messages that it sends one after the other: of
+//! those that say that more follow, the server copies the data and returns nothing. Neither side
+//! makes a system call meanwhile, unless `--sleep` lets both sleep.
 
 use clap::{Args, Parser, Subcommand};
 use mp_fabric::{Deadline, Error as FabricError, EventMask, Fabric, InterfaceId, Session};
@@ -64,6 +65,9 @@ struct Common {
     /// Seconds to wait for the interface, and for a server
     #[arg(long, default_value_t = 10)]
     patience: u64,
+    /// Bytes of a slot, for messages that have no room in lines
+    #[arg(long, default_value_t = 4096)]
+    slot_size: u32,
     /// Sleep when there is nothing, instead of looking all the time
     #[arg(long)]
     sleep: bool,
@@ -79,6 +83,9 @@ struct Client {
     /// Bytes of a message in them
     #[arg(long, default_value_t = 40)]
     size: usize,
+    /// Messages that are sent one after the other
+    #[arg(long, default_value_t = 0)]
+    stream: u64,
     /// Messages that are compared
     #[arg(long, default_value_t = 10_000)]
     messages: u64,
@@ -114,8 +121,13 @@ struct End {
 }
 
 impl End {
-    fn new(session: Session, sleeps: bool, deadline: Deadline) -> Outcome<End> {
-        let pair = QueuePair::open(session, &Shape::default(), deadline)?;
+    fn new(session: Session, options: &Common, deadline: Deadline) -> Outcome<End> {
+        let shape = Shape {
+            slot_size: options.slot_size,
+            ..Shape::default()
+        };
+        let pair = QueuePair::open(session, &shape, deadline)?;
+        let sleeps = options.sleep;
         Ok(End { pair, sleeps })
     }
 
@@ -168,7 +180,7 @@ fn serve(fabric: &Fabric, options: &Common) -> Outcome<()> {
         .uid(options.uid)
         .local(window.clone())
         .remote(window);
-    let mut end = End::new(request.open()?, options.sleep, Deadline::NEVER)?;
+    let mut end = End::new(request.open()?, options, Deadline::NEVER)?;
     let mut room = vec![0; end.pair.message_max()];
     loop {
         let received = match end.receive(&mut room) {
@@ -176,7 +188,9 @@ fn serve(fabric: &Fabric, options: &Common) -> Outcome<()> {
             Err(Error::Closed { .. } | Error::Fabric(FabricError::PartnerGone)) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
-        end.send(&received.head, &room[..received.len])?;
+        if !received.head.more {
+            end.send(&received.head, &room[..received.len])?;
+        }
     }
 }
 
@@ -266,12 +280,40 @@ fn measure(end: &mut End, rounds: u64, size: usize) -> Outcome<Vec<f64>> {
     Ok(times)
 }
 
+/// Seconds that messages take which are sent one after the other. The last one comes back.
+fn stream(end: &mut End, messages: u64, size: usize) -> Outcome<f64> {
+    let data = vec![0xa5; size];
+    let mut room = vec![0; end.pair.message_max()];
+    let start = Instant::now();
+    for left in (0..messages).rev() {
+        let head = Head {
+            more: left > 0,
+            ..Head::default()
+        };
+        end.send(&head, &data)?;
+    }
+    let received = end.receive(&mut room)?;
+    let took = start.elapsed().as_secs_f64();
+    if room.get(..received.len) != Some(&data[..]) {
+        return Err("something else came back than was sent".into());
+    }
+    Ok(took)
+}
+
 fn play(fabric: &Fabric, options: &Client) -> Outcome<()> {
     let session = connect(fabric, &options.common)?;
-    let mut end = End::new(session, options.common.sleep, Deadline::after(PATIENCE))?;
+    let mut end = End::new(session, &options.common, Deadline::after(PATIENCE))?;
     let bytes = compare(&mut end, options.messages)?;
     let times = measure(&mut end, options.rounds, options.size)?;
+    let streamed = match options.stream {
+        0 => None,
+        messages => Some(stream(&mut end, messages, options.size)?),
+    };
     end.pair.close(0)?;
+    let streamed = streamed.map(|seconds| {
+        let messages = options.stream as f64 / seconds;
+        (messages, messages * options.size as f64 / 1e6)
+    });
     let median = times.get(times.len() / 2).copied();
     if options.json {
         let found = json!({
@@ -280,6 +322,8 @@ fn play(fabric: &Fabric, options: &Client) -> Outcome<()> {
             "rounds": options.rounds,
             "size": options.size,
             "round_us": { "median": median, "min": times.first() },
+            "messages_s": streamed.map(|(messages, _)| messages),
+            "mb_s": streamed.map(|(_, megabytes)| megabytes),
         });
         println!("{found}");
     } else {
@@ -289,6 +333,12 @@ fn play(fabric: &Fabric, options: &Client) -> Outcome<()> {
         );
         if let Some(median) = median {
             println!("{} bytes: round trip {median:.2} us", options.size);
+        }
+        if let Some((messages, megabytes)) = streamed {
+            println!(
+                "{} bytes: {messages:.0} messages/s, {megabytes:.1} MB/s",
+                options.size
+            );
         }
     }
     Ok(())

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Messages between processes: what is measured, and against what windows give by themselves.
+
+The messages are those of queue pairs, on which VI is built. All of it is measured one after the
+other, in the same guests.
+"""
+
+import json
+
+from . import bench_contenders as contenders
+from . import bench_metrics as metrics
+from . import bench_report as report
+from . import sisci, stack
+from .agent import CommandFailed
+from .bench_metrics import Metric, Sample
+from .bench_pximc import PingPong
+from .settings import MIB, programs_dir
+
+# Whose samples they are, those of what is compared with them included.
+NAME = "vi"
+CONTENDER = contenders.Ours(stack.USER)
+
+LATENCY = Metric("vi_send_latency", "us", None, target=1.5, better="lower")
+BANDWIDTH = Metric("vi_send_bandwidth", "MB/s", None, target=0.9)
+MESSAGES = Metric("vi_messages_8b", "1/s", None)
+BLOCKING = Metric("vi_blocking_latency", "us", None, target=1.3, better="lower")
+WINDOW = Metric("raw_message_latency", "us", None, better="lower")
+STORES = Metric("raw_store_latency", "us", None, better="lower")
+STREAM = Metric("raw_message_bandwidth", "MB/s", None)
+RATE = Metric("raw_messages_8b", "1/s", None)
+EVENT = Metric("raw_signal_latency", "us", None, better="lower")
+TCP = Metric("tcp_one_way", "us", None, better="lower")
+TCP_STREAM = Metric("tcp_bytes", "MB/s", None)
+MEASURED = (
+    *(LATENCY, BANDWIDTH, MESSAGES, BLOCKING),
+    *(WINDOW, STORES, STREAM, RATE, EVENT, TCP, TCP_STREAM),
+)
+
+# Bytes of a message that counts for its latency, and of one that counts for its bytes.
+_SHORT, _LONG = 8, 64 << 10
+_NODES = (4, 8)
+_GRACE = 60.0
+
+
+def _told(guests, seconds, server, client):
+    """What a client tells in JSON, with a server on the other guest."""
+    here, there = guests
+    serving = there.spawn(server, timeout=seconds + _GRACE)
+    try:
+        return json.loads(here.run(client, timeout=seconds + _GRACE).out)
+    finally:
+        serving.kill()
+        serving.wait()
+
+
+def _window(guests, seconds, *options):
+    program = programs_dir() / "window"
+    return _told(guests, seconds, [program, "server"], [program, "client", *options])
+
+
+def _messages(guests, seconds, *options, both=()):
+    program = programs_dir() / "examples/qp_pingpong"
+    client = [program, "client", "--json", "--messages", 0, *both, *options]
+    return _told(guests, seconds, [program, "server", *both], client)
+
+
+def _scipp(guests, seconds, rounds):
+    nodes = dict(zip(_NODES, guests))
+    sisci.configure(nodes)
+    words = ("--sizes", _SHORT, "--rounds", rounds)
+    lines = sisci.play(sisci.tool("scipp"), nodes, *words, timeout=seconds + _GRACE)
+    if not lines:
+        raise CommandFailed("scipp has told nothing")
+    return lines[-1]["median"]
+
+
+def measure(interface, seconds):
+    """All samples, by the metrics' names. Each is measured for a part of `seconds`."""
+    guests = interface.guests
+    rounds, sleeps = 50_000 * seconds, 3_000 * seconds
+    short, copies = 100_000 * seconds, 2_000 * seconds
+    window = _window(guests, seconds, "--size", _SHORT, "--rounds", rounds, "--stream", short)
+    words = ("--size", _SHORT, "--rounds", rounds, "--stream", short)
+    messages = _messages(guests, seconds, *words)
+    stored = _scipp(guests, seconds, rounds)
+    stream = _window(guests, seconds, "--size", _LONG, "--stream", copies)
+    words = ("--size", _LONG, "--rounds", 0, "--stream", copies)
+    both = ("--window", MIB, "--slot-size", _LONG)
+    bulk = _messages(guests, seconds, *words, both=both)
+    event = PingPong(guests, seconds).measure("events", "--rounds", sleeps)["event_us"]
+    words = ("--size", _SHORT, "--rounds", sleeps)
+    asleep = _messages(guests, seconds, *words, both=("--sleep",))
+    request = metrics.tcp_rr(interface, seconds)
+    tcp = metrics.tcp_stream(interface, seconds)
+    one_way = lambda found: Sample(found["round_us"]["median"] / 2, {})
+    return {
+        WINDOW.name: Sample(window["one_way_us"], {}),
+        RATE.name: Sample(window["messages_s"], {}),
+        LATENCY.name: one_way(messages),
+        MESSAGES.name: Sample(messages["messages_s"], {}),
+        STORES.name: Sample(stored, {}),
+        STREAM.name: Sample(stream["mb_s"], {}),
+        BANDWIDTH.name: Sample(bulk["mb_s"], {}),
+        EVENT.name: Sample(event["median"] / 2, {}),
+        BLOCKING.name: one_way(asleep),
+        TCP.name: Sample(0.5e6 / request.value, {}),
+        TCP_STREAM.name: Sample(tcp.value / 8, {}),
+    }
+
+
+def _faster(*columns):
+    """Of each round the shorter time; nothing if one of them is missing."""
+    return [
+        min(samples, key=lambda sample: sample.value) if all(samples) else None
+        for samples in zip(*columns)
+    ]
+
+
+def compare(samples):
+    """All results."""
+    of = lambda metric: samples.get(("", NAME, metric.name), [])
+    row = lambda metric, kind, theirs, name, target=None: report.result(
+        f"{metric.name}_vs_{kind}", metric, of(metric), theirs, name, target
+    )
+    stores = _faster(of(WINDOW), of(STORES))
+    yield row(LATENCY, "window", stores, "window or scipp", LATENCY.target)
+    yield row(BANDWIDTH, "window", of(STREAM), "window", BANDWIDTH.target)
+    yield row(MESSAGES, "window", of(RATE), "window")
+    yield row(BLOCKING, "event", of(EVENT), "pxi_pingpong, events", BLOCKING.target)
+    for metric in (LATENCY, BLOCKING):
+        yield row(metric, "ntb0", of(TCP), "TCP over ntb0, half a round trip")
+    yield row(BANDWIDTH, "ntb0", of(TCP_STREAM), "TCP over ntb0")
