@@ -2,9 +2,8 @@
 """Answers of guests: recorded while they go, and given once more while they are stopped.
 
 All that a test learns from a guest goes through the methods that are wrapped here: commands
-and files, processes, and calls of the programs of `shell`. A request is known by its words;
-numbers of three digits and more in them, as addresses and process ids, may differ from one
-run to the next. Requests with the same words get their answers in the order in which they got
+and files, processes, and calls of the programs of `shell`. A request is known by its words
+without numbers: addresses, process ids and sessions differ from one run to the next. Requests with the same words get their answers in the order in which they got
 them when they were recorded, and the last one from then on.
 """
 
@@ -16,7 +15,7 @@ import threading
 from ntbrig.agent import CommandFailed, GuestGone, Process, Result
 from ntbrig.guest import Guest
 
-_NUMBER = re.compile(r"\b(?:0x)?[0-9a-f]{3,}\b")
+_NUMBER = re.compile(r"\b(?:0x[0-9a-f]+|\d+|[0-9a-f]{3,})\b")
 
 
 class NotRecorded(Exception):
@@ -74,9 +73,9 @@ class Tape:
             return self._record(key, real)
         if guest not in self._stopped:
             return real()
+        self.was_asked = True
         if key not in self._answers:
             raise NotRecorded(f"{guest.name}: {request}")
-        self.was_asked = True
         answers = self._answers[key]
         position = self._positions.get(key, 0)
         self._positions[key] = position + 1

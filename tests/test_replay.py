@@ -20,7 +20,7 @@ def tape(monkeypatch):
         with pytest.raises(OSError):
             tape.ask(THERE, ("run", "ls"), lambda: (_ for _ in ()).throw(OSError("gone")))
         tape.ask(HERE, ("run", "ls"), lambda: "mine")
-        tape.ask(THERE, ("read", "address 7fab00 of 4711"), lambda: "there")
+        tape.ask(THERE, ("read", "address 7fab00 of session 98"), lambda: "there")
     return tape
 
 
@@ -49,9 +49,9 @@ def test_each_run_begins_with_the_first_answer(tape):
             assert tape.ask(THERE, ("run", "ls"), real) == "one"
 
 
-def test_addresses_and_process_ids_may_be_others(tape):
+def test_addresses_and_numbers_may_be_others(tape):
     with tape.replaying([THERE]):
-        assert tape.ask(THERE, ("read", "address 55aa00 of 815"), real) == "there"
+        assert tape.ask(THERE, ("read", "address 55aa00 of session 101"), real) == "there"
 
 
 def test_what_was_not_asked_before_has_no_answer(tape):
