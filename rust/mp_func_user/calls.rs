@@ -486,6 +486,10 @@ fn parameters(open: &mp_session_open) -> Result<Params> {
 
 fn open_session(context: &Context, arg: UserPtr) -> Result {
     let (mut open, size) = read_sized::<mp_session_open>(arg)?;
+    expect_zero(open.reserved)?;
+    if open.name_size | open.name_own | open.flags != 0 {
+        return Err(error::unsupported());
+    }
     let link = context.shared().links.get(open.interface)?;
     let params = parameters(&open)?;
     let len = open.data_size as usize;

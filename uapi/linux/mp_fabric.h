@@ -46,8 +46,11 @@
 #define MP_DEADLINE_PAST 0ULL			/* do not wait */
 #define MP_DEADLINE_NEVER 0xFFFFFFFFFFFFFFFFULL
 
-/* Most bytes of opaque data that a window is posted with. */
+/* Most bytes of opaque data that a session has, and that it is answered with. */
 #define MP_WINDOW_DATA_MAX 1024
+
+/* Most bytes of a session's name. */
+#define MP_NAME_MAX 64
 
 /* A size as large as can be had. */
 #define MP_SIZE_MAX 0xFFFFFFFFFFFFFFFFULL
@@ -64,9 +67,9 @@ enum {
 };
 
 /*
- * What may have happened to an object, as bits. PAIRED, CLOSED and DOWN stay set,
+ * What may have happened to an object, as bits. PAIRED, REFUSED, CLOSED and DOWN stay set,
  * except for DOWN of a session without a partner, and of a connection, which ends when
- * the link is back. NOTICE and MESSAGE are there as long as there is one to take, DONE
+ * the link is back. NOTICE, MESSAGE and REQUEST are there as long as there is one, DONE
  * until a queue is started again. The others are taken by MP_IOC_WAIT: SIGNAL of an
  * event that counts once for each time that it was triggered. A pair whose link was
  * down, and one whose interface has been removed, has both CLOSED and DOWN from then on.
@@ -80,6 +83,8 @@ enum {
 #define MP_EVENT_NOTICE		0x40	/* segment, connection: MP_IOC_NOTICE has something */
 #define MP_EVENT_MESSAGE	0x80	/* port: MP_IOC_RECEIVE has something */
 #define MP_EVENT_DONE		0x100	/* queue: it is in a final state */
+#define MP_EVENT_REQUEST	0x200	/* session, MP_SESSION_HOLD: a client's request is at hand */
+#define MP_EVENT_REFUSED	0x400	/* session, MP_SESSION_PENDING: it will have no partner */
 
 /* MP_IOC_INFO */
 struct mp_info {
@@ -102,11 +107,16 @@ struct mp_info {
 #define MP_FEATURE_QUEUES	0x10
 #define MP_FEATURE_FILL		0x20	/* MP_SEGMENT_EMPTY */
 #define MP_FEATURE_PINNED	0x40	/* MP_QUEUE_PINNED */
+#define MP_FEATURE_ACCEPT	0x80	/* names and flags of sessions, MP_IOC_SESSION_ANSWER */
 
 /*
- * A status word is an aligned __u64 that tells the state of a connection or queue of the
- * context without a call. The lower half is its state, the upper half counts how often a
- * connection has ceased to be operational, or how often a queue was started, modulo 2^32.
+ * A status word is an aligned __u64 that tells the state of a connection, queue or session of
+ * the context without a call. The lower half is its state, the upper half counts how often a
+ * connection has ceased to be operational, or how often a queue was started, modulo 2^32; it
+ * is 0 for a session.
+ *
+ * The state of a session is those of its events that no wait takes: MP_EVENT_PAIRED, CLOSED,
+ * DOWN, REQUEST and REFUSED.
  */
 #define MP_STATUS_STATE(word) ((__u32)(word))
 #define MP_STATUS_COUNT(word) ((__u32)((word) >> 32))
@@ -159,8 +169,8 @@ struct mp_interface {
  * context finds both its events.
  *
  * ENOENT: no such object; also if it is closed meanwhile. ENODEV: no such interface.
- * ETIMEDOUT. ENOTCONN: a session without a partner, and the mask has not PAIRED.
- * EINTR: the process is being killed.
+ * ETIMEDOUT. ENOTCONN: a session without a partner, and the mask has none of PAIRED, REQUEST
+ * and REFUSED. EINTR: the process is being killed.
  */
 struct mp_wait {
 	__u32 size;
@@ -233,17 +243,41 @@ struct mp_window {
 	__aligned_u64 remote_max;
 };
 
+#define MP_SESSION_HOLD		0x1	/* server: its owner answers each request */
+#define MP_SESSION_ONCE		0x2	/* with HOLD: one request, then the session is over */
+#define MP_SESSION_PENDING	0x4	/* client, peer: the call does not wait for an answer */
+#define MP_SESSION_BARE		0x8	/* has no windows: both maxima are 0 */
+
 /*
  * MP_IOC_SESSION_OPEN: posts a window, or pairs with one of the peer. A session that
  * is posted is visible to the peer when the call returns.
  *
- * In this order: ENODEV: no such interface. EINVAL: both maxima 0, a maximum below
- * its minimum, too much data. ENETDOWN: the interface is down. ENOSPC: the minima
+ * Two sessions fit only if their names are equal, in length and in bytes; one without a name
+ * fits only others without. name_own divides the names of peers: the first name_own bytes
+ * are a peer's own name, the rest is that of the peer it wants. Two peers with such names fit
+ * if each has the name that the other one wants. A name does not replace protocol and uid,
+ * which have to fit as well. With MP_SESSION_BARE a session fits only others with that flag.
+ *
+ * A server with MP_SESSION_HOLD has no partner before MP_IOC_SESSION_ANSWER gives it one. It has
+ * one request at a time; meanwhile it is not there for other clients, who take the next
+ * server that fits, in the order of posting, or find nobody. When a request has been
+ * rejected or withdrawn, the server waits for the next one; with MP_SESSION_ONCE it is over:
+ * it has CLOSED, and no client finds it.
+ *
+ * The call of a client that finds such a server returns when the request is accepted; without
+ * a deadline: a signal that kills the process ends it. With MP_SESSION_PENDING it returns as
+ * soon as the server has the request: PAIRED or REFUSED tell what has become of it, and
+ * MP_IOC_CLOSE withdraws it. A server that is closed before it answers has refused.
+ *
+ * In this order: ENODEV: no such interface. EINVAL: both maxima 0, unless MP_SESSION_BARE, a
+ * maximum below its minimum, too much data, a name too long, a flag that is for other roles.
+ * ENETDOWN: the interface is down. ENOSPC: the minima
  * cannot be had. EPERM: physical addresses need CAP_SYS_RAWIO and a kernel that is not
  * locked down. EOPNOTSUPP: the physical addresses are not all memory of devices, or reserved,
- * or cannot be reached by the peer. EADDRINUSE: the uid is taken.
- * ECONNREFUSED: a client found nobody. EDQUOT: too many sessions. ENOMEM. EINTR: the
- * process is being killed.
+ * or cannot be reached by the peer; or the peer's service is of a release that knows no
+ * names, MP_SESSION_HOLD or MP_SESSION_BARE. EADDRINUSE: the uid is taken.
+ * ECONNREFUSED: a client found nobody, or its request was rejected. EDQUOT: too many
+ * sessions. ENOMEM. EINTR: the process is being killed.
  */
 struct mp_session_open {
 	__u32 size;
@@ -252,7 +286,7 @@ struct mp_session_open {
 	__u32 location;			/* MP_LOCATION_* */
 	__u32 protocol;
 	__u32 uid;			/* in: 0 for any; out: that of the session */
-	__aligned_u64 data;		/* address; of servers and peers */
+	__aligned_u64 data;		/* address; what the partner is told */
 	__u32 data_size;		/* in bytes, at most MP_WINDOW_DATA_MAX */
 	__u32 handle;			/* out: unique on this host, never 0 */
 	__aligned_u64 local_min;	/* bytes that the peer shall reach */
@@ -260,6 +294,11 @@ struct mp_session_open {
 	__aligned_u64 remote_min;	/* bytes of the peer that this process shall reach */
 	__aligned_u64 remote_max;
 	__aligned_u64 address;		/* of a physical server */
+	__aligned_u64 name;		/* address */
+	__u32 name_size;		/* in bytes, at most MP_NAME_MAX; 0 for none */
+	__u32 name_own;			/* bytes of it, of a peer; else 0 */
+	__u32 flags;			/* MP_SESSION_* */
+	__u32 reserved;
 };
 
 /*
@@ -278,6 +317,69 @@ struct mp_session {
 	__aligned_u64 local_offset;	/* out: for mmap(); not of a physical server */
 	__aligned_u64 remote_size;
 	__aligned_u64 remote_offset;
+	__u32 status;			/* out: bytes from the status words' start to its own */
+	__u32 reserved;
+};
+
+/* Who a session's partner is, or was. */
+enum {
+	MP_PARTNER_REQUEST = 1,		/* a client, which has not been answered */
+	MP_PARTNER_PAIRED = 2,		/* the session has it, or has had it */
+	MP_PARTNER_REJECTED = 3,	/* a server that has rejected the request */
+	MP_PARTNER_GONE = 4,		/* a server that has gone, or its link, before it answered */
+};
+
+/*
+ * MP_IOC_SESSION_PARTNER: whom a session has to do with. Of a server with MP_SESSION_HOLD: the
+ * request at hand, before it is answered. The sizes are as that session has asked for them, of
+ * a pair as they are, seen from its host. The data is what that session was opened with; for
+ * a client that a server has answered, what it was answered with.
+ *
+ * ENOENT: no such session. ENOTCONN: it has nobody. ENOSPC: data_size is too small,
+ * everything else has been filled in.
+ */
+struct mp_session_partner {
+	__u32 size;
+	__u32 handle;			/* in */
+	__u32 state;			/* out: MP_PARTNER_* */
+	__u32 request;			/* out: number of the request, never 0; 0 if there is none */
+	__u32 peer;			/* out: id of its host */
+	__u32 reason;			/* out: of a rejection; else 0 */
+	__aligned_u64 data;		/* address; 0 if data_size is 0 */
+	__u32 data_size;		/* in: room at data; out: bytes of data */
+	__u32 reserved;
+	__aligned_u64 local_min;	/* out, in bytes */
+	__aligned_u64 local_max;
+	__aligned_u64 remote_min;
+	__aligned_u64 remote_max;
+};
+
+#define MP_ANSWER_ACCEPT	0x1
+#define MP_ANSWER_REJECT	0x2
+
+/*
+ * MP_IOC_SESSION_ANSWER: accepts or rejects the request that a server has at hand.
+ *
+ * Accepting returns when both have a partner: the client's kernel has confirmed that the
+ * client is still there. Rejecting does not wait.
+ *
+ * In this order: ENOENT: no such session. EINVAL: neither or both flags, too much data, a
+ * reason without MP_ANSWER_REJECT, a session without MP_SESSION_HOLD. ENETDOWN: the link is
+ * down. ECONNRESET: the request is not there any more: it was answered, or the client has
+ * withdrawn it, or has gone. EBUSY: it is being accepted. ENOSPC: the memory cannot be had;
+ * the request stays. ETIMEDOUT: the client's kernel has not confirmed in time; EINTR: the
+ * process is being killed: the client is refused, and the session is over and has CLOSED.
+ * ENOMEM.
+ */
+struct mp_session_answer {
+	__u32 size;
+	__u32 handle;
+	__u32 request;			/* of MP_IOC_SESSION_PARTNER */
+	__u32 flags;			/* MP_ANSWER_* */
+	__u32 reason;			/* of a rejection: any */
+	__u32 data_size;		/* in bytes, at most MP_WINDOW_DATA_MAX */
+	__aligned_u64 data;		/* address; what the client is told */
+	__aligned_u64 deadline;
 };
 
 /*
@@ -731,6 +833,8 @@ enum {
 	MP_IOC_SESSION = _IO(MP_IOC_MAGIC, 0x21),	/* struct mp_session */
 	MP_IOC_SESSION_ADDRESS = _IO(MP_IOC_MAGIC, 0x22),	/* struct mp_session_address */
 	MP_IOC_SESSION_ACCESS = _IO(MP_IOC_MAGIC, 0x23),	/* struct mp_session_access */
+	MP_IOC_SESSION_PARTNER = _IO(MP_IOC_MAGIC, 0x24),	/* struct mp_session_partner */
+	MP_IOC_SESSION_ANSWER = _IO(MP_IOC_MAGIC, 0x25),	/* struct mp_session_answer */
 	MP_IOC_SEGMENT_CREATE = _IO(MP_IOC_MAGIC, 0x30),	/* struct mp_segment_create */
 	MP_IOC_SEGMENT_SHARE = _IO(MP_IOC_MAGIC, 0x31),	/* struct mp_handle */
 	MP_IOC_SEGMENT_ATTACH = _IO(MP_IOC_MAGIC, 0x32),	/* struct mp_segment_attach */

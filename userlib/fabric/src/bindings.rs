@@ -8,6 +8,7 @@ pub const MP_IOC_MAGIC: u32 = 187;
 pub const MP_DEADLINE_PAST: u64 = 0;
 pub const MP_DEADLINE_NEVER: u64 = 18446744073709551615;
 pub const MP_WINDOW_DATA_MAX: u32 = 1024;
+pub const MP_NAME_MAX: u32 = 64;
 pub const MP_SIZE_MAX: u64 = 18446744073709551615;
 pub const MP_EVENT_STATE: u32 = 1;
 pub const MP_EVENT_WINDOWS: u32 = 2;
@@ -18,6 +19,8 @@ pub const MP_EVENT_DOWN: u32 = 32;
 pub const MP_EVENT_NOTICE: u32 = 64;
 pub const MP_EVENT_MESSAGE: u32 = 128;
 pub const MP_EVENT_DONE: u32 = 256;
+pub const MP_EVENT_REQUEST: u32 = 512;
+pub const MP_EVENT_REFUSED: u32 = 1024;
 pub const MP_FEATURE_SESSIONS: u32 = 1;
 pub const MP_FEATURE_SEGMENTS: u32 = 2;
 pub const MP_FEATURE_EVENTS: u32 = 4;
@@ -25,6 +28,7 @@ pub const MP_FEATURE_PORTS: u32 = 8;
 pub const MP_FEATURE_QUEUES: u32 = 16;
 pub const MP_FEATURE_FILL: u32 = 32;
 pub const MP_FEATURE_PINNED: u32 = 64;
+pub const MP_FEATURE_ACCEPT: u32 = 128;
 pub const MP_INTERFACE_UP: u32 = 1;
 pub const MP_INTERFACE_LOOPBACK: u32 = 2;
 pub const MP_INTERFACE_PCI: u32 = 4;
@@ -32,6 +36,12 @@ pub const MP_INTERFACE_REMOTE: u32 = 8;
 pub const MP_PEER_NONE: u32 = 4294967295;
 pub const MP_WAIT_INTERFACE: u32 = 1;
 pub const MP_WAIT_ONE: u32 = 2;
+pub const MP_SESSION_HOLD: u32 = 1;
+pub const MP_SESSION_ONCE: u32 = 2;
+pub const MP_SESSION_PENDING: u32 = 4;
+pub const MP_SESSION_BARE: u32 = 8;
+pub const MP_ANSWER_ACCEPT: u32 = 1;
+pub const MP_ANSWER_REJECT: u32 = 2;
 pub const MP_ACCESS_READ: u32 = 1;
 pub const MP_ACCESS_WRITE: u32 = 2;
 pub const MP_ACCESS_CLEAR: u32 = 2147483648;
@@ -181,6 +191,11 @@ pub struct mp_session_open {
     pub remote_min: __u64,
     pub remote_max: __u64,
     pub address: __u64,
+    pub name: __u64,
+    pub name_size: __u32,
+    pub name_own: __u32,
+    pub flags: __u32,
+    pub reserved: __u32,
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -193,6 +208,42 @@ pub struct mp_session {
     pub local_offset: __u64,
     pub remote_size: __u64,
     pub remote_offset: __u64,
+    pub status: __u32,
+    pub reserved: __u32,
+}
+pub const MP_PARTNER_REQUEST: _bindgen_ty_4 = 1;
+pub const MP_PARTNER_PAIRED: _bindgen_ty_4 = 2;
+pub const MP_PARTNER_REJECTED: _bindgen_ty_4 = 3;
+pub const MP_PARTNER_GONE: _bindgen_ty_4 = 4;
+pub type _bindgen_ty_4 = ::std::os::raw::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct mp_session_partner {
+    pub size: __u32,
+    pub handle: __u32,
+    pub state: __u32,
+    pub request: __u32,
+    pub peer: __u32,
+    pub reason: __u32,
+    pub data: __u64,
+    pub data_size: __u32,
+    pub reserved: __u32,
+    pub local_min: __u64,
+    pub local_max: __u64,
+    pub remote_min: __u64,
+    pub remote_max: __u64,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct mp_session_answer {
+    pub size: __u32,
+    pub handle: __u32,
+    pub request: __u32,
+    pub flags: __u32,
+    pub reason: __u32,
+    pub data_size: __u32,
+    pub data: __u64,
+    pub deadline: __u64,
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -267,10 +318,10 @@ pub struct mp_segment_fill {
     pub address: __u64,
     pub length: __u64,
 }
-pub const MP_SEGMENT_UNPREPARED: _bindgen_ty_4 = 0;
-pub const MP_SEGMENT_PREPARED: _bindgen_ty_4 = 1;
-pub const MP_SEGMENT_PUBLISHED: _bindgen_ty_4 = 2;
-pub type _bindgen_ty_4 = ::std::os::raw::c_uint;
+pub const MP_SEGMENT_UNPREPARED: _bindgen_ty_5 = 0;
+pub const MP_SEGMENT_PREPARED: _bindgen_ty_5 = 1;
+pub const MP_SEGMENT_PUBLISHED: _bindgen_ty_5 = 2;
+pub type _bindgen_ty_5 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct mp_segment_interface {
@@ -336,13 +387,13 @@ pub struct mp_connection {
     pub length: __u64,
     pub offset: __u64,
 }
-pub const MP_NOTICE_CONNECTED: _bindgen_ty_5 = 1;
-pub const MP_NOTICE_DISCONNECTED: _bindgen_ty_5 = 2;
-pub const MP_NOTICE_DOWN: _bindgen_ty_5 = 3;
-pub const MP_NOTICE_UP: _bindgen_ty_5 = 4;
-pub const MP_NOTICE_LOST: _bindgen_ty_5 = 5;
-pub const MP_NOTICE_FATAL: _bindgen_ty_5 = 6;
-pub type _bindgen_ty_5 = ::std::os::raw::c_uint;
+pub const MP_NOTICE_CONNECTED: _bindgen_ty_6 = 1;
+pub const MP_NOTICE_DISCONNECTED: _bindgen_ty_6 = 2;
+pub const MP_NOTICE_DOWN: _bindgen_ty_6 = 3;
+pub const MP_NOTICE_UP: _bindgen_ty_6 = 4;
+pub const MP_NOTICE_LOST: _bindgen_ty_6 = 5;
+pub const MP_NOTICE_FATAL: _bindgen_ty_6 = 6;
+pub type _bindgen_ty_6 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct mp_notice {
@@ -382,12 +433,12 @@ pub struct mp_address {
     pub length: __u64,
     pub address: __u64,
 }
-pub const MP_QUEUE_IDLE: _bindgen_ty_6 = 0;
-pub const MP_QUEUE_POSTED: _bindgen_ty_6 = 1;
-pub const MP_QUEUE_DONE: _bindgen_ty_6 = 2;
-pub const MP_QUEUE_ERROR: _bindgen_ty_6 = 3;
-pub const MP_QUEUE_ABORTED: _bindgen_ty_6 = 4;
-pub type _bindgen_ty_6 = ::std::os::raw::c_uint;
+pub const MP_QUEUE_IDLE: _bindgen_ty_7 = 0;
+pub const MP_QUEUE_POSTED: _bindgen_ty_7 = 1;
+pub const MP_QUEUE_DONE: _bindgen_ty_7 = 2;
+pub const MP_QUEUE_ERROR: _bindgen_ty_7 = 3;
+pub const MP_QUEUE_ABORTED: _bindgen_ty_7 = 4;
+pub type _bindgen_ty_7 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct mp_queue_create {
@@ -426,39 +477,41 @@ pub struct mp_queue {
     pub status: __u32,
     pub entries: __u32,
 }
-pub const MP_IOC_INFO: _bindgen_ty_7 = 47872;
-pub const MP_IOC_CLOSE: _bindgen_ty_7 = 47873;
-pub const MP_IOC_WAIT: _bindgen_ty_7 = 47874;
-pub const MP_IOC_NOTIFY: _bindgen_ty_7 = 47875;
-pub const MP_IOC_WATCH: _bindgen_ty_7 = 47876;
-pub const MP_IOC_SIGNAL: _bindgen_ty_7 = 47877;
-pub const MP_IOC_INTERFACES: _bindgen_ty_7 = 47888;
-pub const MP_IOC_INTERFACE: _bindgen_ty_7 = 47889;
-pub const MP_IOC_WINDOWS: _bindgen_ty_7 = 47890;
-pub const MP_IOC_WINDOW: _bindgen_ty_7 = 47891;
-pub const MP_IOC_SESSION_OPEN: _bindgen_ty_7 = 47904;
-pub const MP_IOC_SESSION: _bindgen_ty_7 = 47905;
-pub const MP_IOC_SESSION_ADDRESS: _bindgen_ty_7 = 47906;
-pub const MP_IOC_SESSION_ACCESS: _bindgen_ty_7 = 47907;
-pub const MP_IOC_SEGMENT_CREATE: _bindgen_ty_7 = 47920;
-pub const MP_IOC_SEGMENT_SHARE: _bindgen_ty_7 = 47921;
-pub const MP_IOC_SEGMENT_ATTACH: _bindgen_ty_7 = 47922;
-pub const MP_IOC_SEGMENT_PREPARE: _bindgen_ty_7 = 47923;
-pub const MP_IOC_SEGMENT_PUBLISH: _bindgen_ty_7 = 47924;
-pub const MP_IOC_SEGMENT_WITHDRAW: _bindgen_ty_7 = 47925;
-pub const MP_IOC_SEGMENT: _bindgen_ty_7 = 47926;
-pub const MP_IOC_SEGMENT_FILL: _bindgen_ty_7 = 47927;
-pub const MP_IOC_REMOVE: _bindgen_ty_7 = 47936;
-pub const MP_IOC_OFFER: _bindgen_ty_7 = 47937;
-pub const MP_IOC_CONNECT: _bindgen_ty_7 = 47938;
-pub const MP_IOC_CONNECTION: _bindgen_ty_7 = 47939;
-pub const MP_IOC_NOTICE: _bindgen_ty_7 = 47940;
-pub const MP_IOC_SEND: _bindgen_ty_7 = 47941;
-pub const MP_IOC_RECEIVE: _bindgen_ty_7 = 47942;
-pub const MP_IOC_BARRIER: _bindgen_ty_7 = 47943;
-pub const MP_IOC_ADDRESS: _bindgen_ty_7 = 47944;
-pub const MP_IOC_QUEUE_CREATE: _bindgen_ty_7 = 47952;
-pub const MP_IOC_QUEUE_START: _bindgen_ty_7 = 47953;
-pub const MP_IOC_QUEUE_ABORT: _bindgen_ty_7 = 47954;
-pub const MP_IOC_QUEUE: _bindgen_ty_7 = 47955;
-pub type _bindgen_ty_7 = ::std::os::raw::c_uint;
+pub const MP_IOC_INFO: _bindgen_ty_8 = 47872;
+pub const MP_IOC_CLOSE: _bindgen_ty_8 = 47873;
+pub const MP_IOC_WAIT: _bindgen_ty_8 = 47874;
+pub const MP_IOC_NOTIFY: _bindgen_ty_8 = 47875;
+pub const MP_IOC_WATCH: _bindgen_ty_8 = 47876;
+pub const MP_IOC_SIGNAL: _bindgen_ty_8 = 47877;
+pub const MP_IOC_INTERFACES: _bindgen_ty_8 = 47888;
+pub const MP_IOC_INTERFACE: _bindgen_ty_8 = 47889;
+pub const MP_IOC_WINDOWS: _bindgen_ty_8 = 47890;
+pub const MP_IOC_WINDOW: _bindgen_ty_8 = 47891;
+pub const MP_IOC_SESSION_OPEN: _bindgen_ty_8 = 47904;
+pub const MP_IOC_SESSION: _bindgen_ty_8 = 47905;
+pub const MP_IOC_SESSION_ADDRESS: _bindgen_ty_8 = 47906;
+pub const MP_IOC_SESSION_ACCESS: _bindgen_ty_8 = 47907;
+pub const MP_IOC_SESSION_PARTNER: _bindgen_ty_8 = 47908;
+pub const MP_IOC_SESSION_ANSWER: _bindgen_ty_8 = 47909;
+pub const MP_IOC_SEGMENT_CREATE: _bindgen_ty_8 = 47920;
+pub const MP_IOC_SEGMENT_SHARE: _bindgen_ty_8 = 47921;
+pub const MP_IOC_SEGMENT_ATTACH: _bindgen_ty_8 = 47922;
+pub const MP_IOC_SEGMENT_PREPARE: _bindgen_ty_8 = 47923;
+pub const MP_IOC_SEGMENT_PUBLISH: _bindgen_ty_8 = 47924;
+pub const MP_IOC_SEGMENT_WITHDRAW: _bindgen_ty_8 = 47925;
+pub const MP_IOC_SEGMENT: _bindgen_ty_8 = 47926;
+pub const MP_IOC_SEGMENT_FILL: _bindgen_ty_8 = 47927;
+pub const MP_IOC_REMOVE: _bindgen_ty_8 = 47936;
+pub const MP_IOC_OFFER: _bindgen_ty_8 = 47937;
+pub const MP_IOC_CONNECT: _bindgen_ty_8 = 47938;
+pub const MP_IOC_CONNECTION: _bindgen_ty_8 = 47939;
+pub const MP_IOC_NOTICE: _bindgen_ty_8 = 47940;
+pub const MP_IOC_SEND: _bindgen_ty_8 = 47941;
+pub const MP_IOC_RECEIVE: _bindgen_ty_8 = 47942;
+pub const MP_IOC_BARRIER: _bindgen_ty_8 = 47943;
+pub const MP_IOC_ADDRESS: _bindgen_ty_8 = 47944;
+pub const MP_IOC_QUEUE_CREATE: _bindgen_ty_8 = 47952;
+pub const MP_IOC_QUEUE_START: _bindgen_ty_8 = 47953;
+pub const MP_IOC_QUEUE_ABORT: _bindgen_ty_8 = 47954;
+pub const MP_IOC_QUEUE: _bindgen_ty_8 = 47955;
+pub type _bindgen_ty_8 = ::std::os::raw::c_uint;

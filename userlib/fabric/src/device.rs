@@ -48,8 +48,8 @@ pub enum Call<'a> {
     Windows(&'a mut mp_windows, &'a mut [u32]),
     /// `MP_IOC_WINDOW`, with room for data
     Window(&'a mut mp_window, &'a mut [u8]),
-    /// `MP_IOC_SESSION_OPEN`, with the data
-    SessionOpen(Vouched<'a, mp_session_open>, &'a [u8]),
+    /// `MP_IOC_SESSION_OPEN`, with the data and the name
+    SessionOpen(Vouched<'a, mp_session_open>, &'a [u8], &'a [u8]),
     /// `MP_IOC_SESSION`
     Session(&'a mut mp_session),
     /// `MP_IOC_SESSION_ADDRESS`
@@ -58,6 +58,10 @@ pub enum Call<'a> {
     Address(&'a mut mp_address),
     /// `MP_IOC_SESSION_ACCESS`
     SessionAccess(&'a mut mp_session_access),
+    /// `MP_IOC_SESSION_PARTNER`, with room for data
+    SessionPartner(&'a mut mp_session_partner, &'a mut [u8]),
+    /// `MP_IOC_SESSION_ANSWER`, with the data
+    SessionAnswer(&'a mut mp_session_answer, &'a [u8]),
     /// `MP_IOC_SEGMENT_CREATE`
     SegmentCreate(&'a mut mp_segment_create),
     /// `MP_IOC_SEGMENT_FILL`
@@ -244,10 +248,19 @@ impl Device for CharDevice {
                 (argument.data_size, argument.data) = (capacity(data.len()), address_mut(data));
                 call!(MP_IOC_WINDOW, mp_window, argument)
             }
-            Call::SessionOpen(argument, data) => {
+            Call::SessionOpen(argument, data, name) => {
                 let argument = argument.into_inner();
                 (argument.data_size, argument.data) = (capacity(data.len()), address(data));
+                (argument.name_size, argument.name) = (capacity(name.len()), address(name));
                 call!(MP_IOC_SESSION_OPEN, mp_session_open, argument)
+            }
+            Call::SessionPartner(argument, data) => {
+                (argument.data_size, argument.data) = (capacity(data.len()), address_mut(data));
+                call!(MP_IOC_SESSION_PARTNER, mp_session_partner, argument)
+            }
+            Call::SessionAnswer(argument, data) => {
+                (argument.data_size, argument.data) = (capacity(data.len()), address(data));
+                call!(MP_IOC_SESSION_ANSWER, mp_session_answer, argument)
             }
             Call::Send(argument, data) => {
                 (argument.length, argument.data) = (capacity(data.len()), address(data));

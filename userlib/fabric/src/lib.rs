@@ -69,6 +69,7 @@ mod interface;
 mod map;
 mod memory;
 mod object;
+mod partner;
 mod queue;
 mod reactor;
 mod segment;
@@ -89,11 +90,12 @@ pub use interface::{Info, Interface, InterfaceId, PciFunction, PciIds, Remote, W
 pub use map::{flush_stores, Map, Protection, ReadOnly, ReadWrite};
 pub use memory::{PhysicalRange, ProcessMemory, Vouched};
 pub use object::{Notice, Number, Object, Offer, Peer, Received, Removal, Triggers};
+pub use partner::{Partner, PartnerState, RequestId};
 pub use queue::{Copy, Queue, QueueInfo, QueueState};
 pub use reactor::{Next, Reactor, Registration};
 pub use segment::{Filling, Segment, SegmentInfo, SegmentState, Withdrawal};
 pub use session::{
-    Access, Location, Role, Session, SessionRequest, SessionState, WindowPlace, SIZE_MAX,
+    Access, Location, Role, Session, SessionRequest, SessionState, WindowPlace, NAME_MAX, SIZE_MAX,
     WINDOW_DATA_MAX,
 };
 #[cfg(target_pointer_width = "64")]

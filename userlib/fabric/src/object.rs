@@ -158,7 +158,8 @@ impl<D: Device> Object<D> {
     ///
     /// # Errors
     /// [`Error::NotFound`], also if it is closed meanwhile; [`Error::TimedOut`].
-    /// [`Error::NotPaired`]: a session without a partner, and the mask has not `PAIRED`.
+    /// [`Error::NotPaired`]: a session without a partner, and the mask has none of `PAIRED`,
+    /// `REQUEST` and `REFUSED`.
     pub fn wait(&self, mask: EventMask, deadline: Deadline) -> Result<EventMask> {
         self.wait_by(0, mask, deadline)
     }

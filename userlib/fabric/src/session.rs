@@ -9,8 +9,10 @@ use crate::{
 };
 use std::{ops::RangeInclusive, sync::Arc};
 
-/// Most bytes that a window is posted with.
+/// Most bytes that a session is opened or answered with.
 pub const WINDOW_DATA_MAX: usize = sys::MP_WINDOW_DATA_MAX as usize;
+/// Most bytes of a name.
+pub const NAME_MAX: usize = sys::MP_NAME_MAX as usize;
 /// A size as large as can be had.
 pub const SIZE_MAX: u64 = sys::MP_SIZE_MAX;
 
@@ -66,6 +68,7 @@ pub struct SessionRequest<'a, D = CharDevice> {
     device: &'a Arc<D>,
     open: mp_session_open,
     data: &'a [u8],
+    name: &'a [u8],
 }
 
 impl<D: Device> Fabric<D> {
@@ -95,6 +98,7 @@ impl<D: Device> Fabric<D> {
                 ..Default::default()
             },
             data: &[],
+            name: &[],
         }
     }
 }
@@ -120,9 +124,50 @@ impl<'a, D: Device> SessionRequest<'a, D> {
         self
     }
 
-    /// What servers and peers are posted with, at most [`WINDOW_DATA_MAX`] bytes.
+    /// What the partner is told, at most [`WINDOW_DATA_MAX`] bytes; servers and peers are posted
+    /// with it.
     pub fn data(mut self, data: &'a [u8]) -> Self {
         self.data = data;
+        self
+    }
+
+    /// The name, at most [`NAME_MAX`] bytes: two sessions fit only if theirs are equal, in length
+    /// and in bytes. None, which is the default, fits only none.
+    pub fn name(mut self, name: &'a [u8]) -> Self {
+        self.name = name;
+        self
+    }
+
+    /// The first bytes of a peer's name are its own, the rest is that of the peer it wants: two
+    /// fit if each has the name that the other one wants.
+    pub fn own_name(mut self, len: u32) -> Self {
+        self.open.name_own = len;
+        self
+    }
+
+    /// A server's owner answers each request: [`Session::accept()`], [`Session::reject()`].
+    pub fn hold(mut self) -> Self {
+        self.open.flags |= sys::MP_SESSION_HOLD;
+        self
+    }
+
+    /// A server that [holds](Self::hold) requests is over after one that was rejected or
+    /// withdrawn.
+    pub fn once(mut self) -> Self {
+        self.open.flags |= sys::MP_SESSION_ONCE;
+        self
+    }
+
+    /// A client does not wait for an answer: [`open()`](Self::open) returns as soon as a server has
+    /// the request. `PAIRED` or `REFUSED` tell what has become of it; closing withdraws it.
+    pub fn pending(mut self) -> Self {
+        self.open.flags |= sys::MP_SESSION_PENDING;
+        self
+    }
+
+    /// The session has no windows, and fits only others without.
+    pub fn bare(mut self) -> Self {
+        self.open.flags |= sys::MP_SESSION_BARE;
         self
     }
 
@@ -144,14 +189,16 @@ impl<'a, D: Device> SessionRequest<'a, D> {
     ///
     /// # Errors
     /// In this order: [`Error::NoInterface`]; [`Error::Invalid`]: both maxima 0, a maximum below
-    /// its minimum, too much data; [`Error::InterfaceDown`]; [`Error::NoSpace`]: the minima cannot
-    /// be had; [`Error::NotPermitted`]: physical addresses need a privilege;
-    /// [`Error::NotSupported`]: the peer cannot reach them; [`Error::UidTaken`];
-    /// [`Error::NoPartner`]: a client found nobody; [`Error::Quota`], [`Error::NoMemory`].
+    /// its minimum, too much data, a name too long; [`Error::InterfaceDown`]; [`Error::NoSpace`]:
+    /// the minima cannot be had; [`Error::NotPermitted`]: physical addresses need a privilege;
+    /// [`Error::NotSupported`]: the peer cannot reach them, or is of a release without names;
+    /// [`Error::UidTaken`]; [`Error::NoPartner`]: a client found nobody, or was rejected;
+    /// [`Error::Quota`], [`Error::NoMemory`].
     pub fn open(mut self) -> Result<Session<D>> {
         // SAFETY: Its only address is that of a range that somebody vouches for.
         let open = unsafe { Vouched::new(&mut self.open) };
-        self.device.call(Call::SessionOpen(open, self.data))?;
+        self.device
+            .call(Call::SessionOpen(open, self.data, self.name))?;
         Ok(Session {
             object: Object::new(self.device, self.open.handle),
             uid: self.open.uid,
@@ -179,6 +226,9 @@ pub struct SessionState {
     pub local: Option<WindowPlace>,
     /// Memory of the partner that this process reaches, once paired.
     pub remote: Option<WindowPlace>,
+    /// Bytes from the first status word to its own; without meaning unless
+    /// [`Info::features`](crate::Info::features) has `MP_FEATURE_ACCEPT`.
+    pub status: u32,
 }
 
 bitflags::bitflags! {
@@ -233,6 +283,7 @@ impl<D: Device> Session<D> {
             interface: InterfaceId(session.interface),
             local: place(session.local_size, session.local_offset),
             remote: place(session.remote_size, session.remote_offset),
+            status: session.status,
         })
     }
 

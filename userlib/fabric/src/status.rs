@@ -3,7 +3,8 @@
 //! The status words of a context: states that are read without a call.
 
 use crate::{
-    sys::mp_info, Call, ConnectionState, Device, Fabric, Map, QueueState, ReadOnly, Result,
+    sys::mp_info, Call, ConnectionState, Device, EventMask, Fabric, Map, QueueState, ReadOnly,
+    Result,
 };
 
 /// The mapped words.
@@ -24,6 +25,11 @@ impl StatusWord {
     /// The state of a queue.
     pub fn queue(self) -> QueueState {
         QueueState::from_number(self.state())
+    }
+
+    /// The events of a session that no wait takes.
+    pub fn session(self) -> EventMask {
+        EventMask::from_bits_retain(self.state())
     }
 
     fn state(self) -> u32 {

@@ -33,6 +33,10 @@ bitflags::bitflags! {
         const MESSAGE = sys::MP_EVENT_MESSAGE;
         /// A queue is in a final state.
         const DONE = sys::MP_EVENT_DONE;
+        /// A server that answers requests itself has one at hand.
+        const REQUEST = sys::MP_EVENT_REQUEST;
+        /// A client whose request was pending will have no partner.
+        const REFUSED = sys::MP_EVENT_REFUSED;
         // A newer kernel may know more.
         const _ = !0;
     }

@@ -165,6 +165,11 @@ fn assertions() -> String {
             remote_min,
             remote_max,
             address,
+            name,
+            name_size,
+            name_own,
+            flags,
+            reserved,
         }
     );
     check!(
@@ -178,6 +183,39 @@ fn assertions() -> String {
             local_offset,
             remote_size,
             remote_offset,
+            status,
+            reserved,
+        }
+    );
+    check!(
+        out,
+        mp_session_partner {
+            size,
+            handle,
+            state,
+            request,
+            peer,
+            reason,
+            data,
+            data_size,
+            reserved,
+            local_min,
+            local_max,
+            remote_min,
+            remote_max,
+        }
+    );
+    check!(
+        out,
+        mp_session_answer {
+            size,
+            handle,
+            request,
+            flags,
+            reason,
+            data_size,
+            data,
+            deadline,
         }
     );
     check!(out, mp_handle { size, handle });
@@ -432,6 +470,8 @@ fn assertions() -> String {
         MP_IOC_SESSION,
         MP_IOC_SESSION_ADDRESS,
         MP_IOC_SESSION_ACCESS,
+        MP_IOC_SESSION_PARTNER,
+        MP_IOC_SESSION_ANSWER,
         MP_IOC_SEGMENT_CREATE,
         MP_IOC_SEGMENT_SHARE,
         MP_IOC_SEGMENT_ATTACH,
@@ -460,6 +500,18 @@ fn assertions() -> String {
         MP_FEATURE_QUEUES,
         MP_FEATURE_FILL,
         MP_FEATURE_PINNED,
+        MP_FEATURE_ACCEPT,
+        MP_SESSION_HOLD,
+        MP_SESSION_ONCE,
+        MP_SESSION_PENDING,
+        MP_SESSION_BARE,
+        MP_PARTNER_REQUEST,
+        MP_PARTNER_PAIRED,
+        MP_PARTNER_REJECTED,
+        MP_PARTNER_GONE,
+        MP_ANSWER_ACCEPT,
+        MP_ANSWER_REJECT,
+        MP_NAME_MAX,
         MP_SEGMENT_PRIVATE,
         MP_SEGMENT_EMPTY,
         MP_FILL_PHYSICAL,
@@ -494,6 +546,8 @@ fn assertions() -> String {
         MP_EVENT_NOTICE,
         MP_EVENT_MESSAGE,
         MP_EVENT_DONE,
+        MP_EVENT_REQUEST,
+        MP_EVENT_REFUSED,
     );
     out
 }

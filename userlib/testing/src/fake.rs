@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acceptance;
 mod device;
 mod sharing;
 mod state;
@@ -117,6 +118,11 @@ impl World {
     /// Most sessions of a context.
     pub fn set_quota(&self, quota: usize) {
         self.lock().quota = quota;
+    }
+
+    /// Whether names and held requests are known on both hosts. They are at first.
+    pub fn set_accepts(&self, accepts: bool) {
+        self.lock().accepts = accepts;
     }
 
     /// Whether segments can be filled with memory. They can at first.

@@ -3,7 +3,7 @@
 //! A context on one of the hosts: takes calls apart, and waits.
 
 use super::{
-    sharing::{STATUS_LEN, STATUS_OFFSET},
+    sharing::{slot, STATUS_LEN, STATUS_OFFSET},
     state::{interface, Key, State, BOTH},
     Host, World, LOOPBACK,
 };
@@ -112,6 +112,7 @@ impl FakeDevice {
         let session = state.session(self.context, out.handle)?;
         out.events = session.events;
         out.interface = session.open.interface;
+        out.status = slot(out.handle) as u32;
         let offset = u64::from(out.handle) << 32;
         (out.local_size, out.local_offset) = (session.local.size, offset);
         (out.remote_size, out.remote_offset) = (session.remote.size, offset | 0x1000);
@@ -143,7 +144,8 @@ impl FakeDevice {
             return Ok(events & wait.mask);
         }
         let session = state.session(self.context, wait.target)?;
-        if wait.mask & MP_EVENT_PAIRED == 0 && session.events & MP_EVENT_PAIRED == 0 {
+        let first = MP_EVENT_PAIRED | MP_EVENT_REQUEST | MP_EVENT_REFUSED;
+        if wait.mask & first == 0 && session.events & MP_EVENT_PAIRED == 0 {
             return Err(Errno::NOTCONN);
         }
         let found = session.events & wait.mask;
@@ -272,7 +274,8 @@ impl Device for FakeDevice {
                         | MP_FEATURE_EVENTS
                         | MP_FEATURE_PORTS
                         | MP_FEATURE_QUEUES
-                        | MP_FEATURE_PINNED,
+                        | MP_FEATURE_PINNED
+                        | MP_FEATURE_ACCEPT,
                 );
                 if self.world.lock().fills {
                     info.features |= u64::from(MP_FEATURE_FILL);
@@ -340,9 +343,24 @@ impl Device for FakeDevice {
                 fill(ids, &mut windows.count, &present.collect::<Vec<_>>())
             }
             Call::Window(window, data) => self.window(&self.world.lock(), window, data),
-            Call::SessionOpen(open, data) => self
+            Call::SessionOpen(open, data, name) => {
+                let open = open.into_inner();
+                open.name_size = name.len() as u32;
+                let opened = |state: &mut State| state.open(self.context, open, data, name);
+                self.world.change(opened)?;
+                match open.flags & MP_SESSION_PENDING {
+                    0 => self.until(MP_DEADLINE_NEVER, |state| {
+                        state.outcome(self.context, open.handle)
+                    }),
+                    _ => Ok(()),
+                }
+            }
+            Call::SessionPartner(partner, room) => {
+                self.world.lock().partner(self.context, partner, room)
+            }
+            Call::SessionAnswer(answer, data) => self
                 .world
-                .change(|state| state.open(self.context, open.into_inner(), data)),
+                .change(|state| state.answer(self.context, answer, data)),
             Call::Session(session) => self.session(&self.world.lock(), session),
             Call::SessionAddress(address) => {
                 address.address = self.world.lock().address(self.context, address.handle)?;

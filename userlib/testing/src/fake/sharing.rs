@@ -131,7 +131,7 @@ fn memory_of_caller(at: u64, len: u64) -> Result<Vec<u8>> {
 }
 
 /// Where the word of a connection or queue is.
-fn slot(handle: u32) -> u64 {
+pub fn slot(handle: u32) -> u64 {
     u64::from(handle) * 8 % STATUS_LEN
 }
 
@@ -392,7 +392,7 @@ impl State {
         self.tell(handle, MP_EVENT_NOTICE);
     }
 
-    fn put_status(&self, context: u32, handle: u32, word: u64) {
+    pub fn put_status(&self, context: u32, handle: u32, word: u64) {
         if let Some(file) = self.sharing.status.get(&context) {
             let written = io::pwrite(file, &word.to_ne_bytes(), slot(handle));
             debug_assert_eq!(written, Ok(8));

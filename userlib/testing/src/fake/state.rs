@@ -3,7 +3,11 @@
 //! What both hosts know, and how sessions find each other: the criteria of PXImc's section on
 //! pairing, tried in the order of opening.
 
-use super::{sharing::Sharing, Host};
+use super::{
+    acceptance::{self, Acceptance},
+    sharing::Sharing,
+    Host,
+};
 use mp_fabric::sys::*;
 use rustix::{
     event::{eventfd, EventfdFlags},
@@ -59,6 +63,8 @@ pub struct Session {
     pub link: usize,
     pub open: mp_session_open,
     pub data: Vec<u8>,
+    pub name: Vec<u8>,
+    pub acceptance: Acceptance,
     pub events: u32,
     pub partner: Option<u32>,
     pub local: Place,
@@ -99,7 +105,7 @@ pub struct Context {
 pub struct State {
     pub links: Vec<Link>,
     pub contexts: BTreeMap<u32, Context>,
-    sessions: BTreeMap<u32, Session>,
+    pub sessions: BTreeMap<u32, Session>,
     pairs: Vec<Pair>,
     next: u32,
     pub waiting: usize,
@@ -110,6 +116,7 @@ pub struct State {
     pub quota: usize,
     pub version: u32,
     pub fills: bool,
+    pub accepts: bool,
     pub big_endian: bool,
     /// Most bytes that can be pinned.
     pub pinned: u64,
@@ -136,6 +143,7 @@ impl State {
             quota: 1024,
             version: mp_fabric::sys::MP_FABRIC_VERSION,
             fills: true,
+            accepts: true,
             big_endian: false,
             pinned: 1 << 24,
             name: b"ntb0".to_vec(),
@@ -233,7 +241,9 @@ impl State {
     /// Windows of the other host, as a host sees them.
     pub fn windows(&self, host: Host, link: usize) -> impl Iterator<Item = &Session> {
         let all = self.sessions.values();
+        let is_there = |session: &&Session| !session.acceptance.is_over;
         all.filter(move |session| session.link == link && session.host != host)
+            .filter(is_there)
     }
 
     fn uid_in_use(&self, host: Host, link: usize, uid: u32) -> bool {
@@ -250,10 +260,19 @@ impl State {
     }
 
     /// Opens a session: the order of errors is that of the header.
-    pub fn open(&mut self, context: u32, open: &mut mp_session_open, data: &[u8]) -> Result<()> {
+    pub fn open(
+        &mut self,
+        context: u32,
+        open: &mut mp_session_open,
+        data: &[u8],
+        name: &[u8],
+    ) -> Result<()> {
         let host = self.contexts.get(&context).ok_or(Errno::SHUTDOWN)?.host;
         let link = self.link(host, open.interface)?;
-        let fits = (open.local_max > 0 || open.remote_max > 0)
+        let bare = open.flags & MP_SESSION_BARE != 0;
+        let windows = open.local_max > 0 || open.remote_max > 0;
+        let fits = windows != bare
+            && acceptance::may_be(open, name)
             && open.local_min <= open.local_max
             && open.remote_min <= open.remote_max
             && data.len() <= MP_WINDOW_DATA_MAX as usize;
@@ -275,6 +294,9 @@ impl State {
         if physical && server && !self.reachable {
             return Err(Errno::OPNOTSUPP);
         }
+        if !self.accepts && acceptance::is_new(open) {
+            return Err(Errno::OPNOTSUPP);
+        }
         if self
             .sessions
             .values()
@@ -287,7 +309,7 @@ impl State {
         let uid = open.uid;
         let partner = match server {
             true => None,
-            false => self.candidate(host, link, open, uid),
+            false => self.candidate(host, link, open, uid, name),
         };
         if partner.is_none() && open.role == MP_ROLE_CLIENT {
             return Err(Errno::CONNREFUSED);
@@ -310,6 +332,8 @@ impl State {
             link,
             open: *open,
             data: data.into(),
+            name: name.into(),
+            acceptance: Acceptance::default(),
             events: 0,
             partner: None,
             local: none.clone(),
@@ -317,8 +341,10 @@ impl State {
             access: Vec::new(),
         };
         self.sessions.insert(open.handle, session);
-        if let Some((partner, local, remote)) = partner {
-            self.pair(open.handle, partner, local, remote)?;
+        match partner {
+            Some((server, ..)) if self.holds(server) => self.ask(open.handle, server),
+            Some((partner, local, remote)) => self.pair(open.handle, partner, local, remote)?,
+            None => {}
         }
         self.windows_changed(link, host.other());
         Ok(())
@@ -331,6 +357,7 @@ impl State {
         link: usize,
         open: &mp_session_open,
         uid: u32,
+        name: &[u8],
     ) -> Option<(u32, u64, u64)> {
         let wanted = match open.role {
             MP_ROLE_CLIENT => MP_ROLE_SERVER,
@@ -344,30 +371,18 @@ impl State {
                 && theirs.role == wanted
                 && theirs.location == open.location
                 && theirs.protocol == open.protocol
+                && acceptance::meet((open, name), other)
                 && (uid == 0 || theirs.uid == uid);
             if !eligible {
                 return None;
             }
-            let own = free[host as usize];
-            let their = match open.location {
-                MP_LOCATION_PHYSICAL => u64::MAX,
-                _ => free[host.other() as usize],
-            };
-            let local = size(
-                open.local_min.max(theirs.remote_min),
-                open.local_max.min(theirs.remote_max),
-                own,
-            )?;
-            let remote = size(
-                open.remote_min.max(theirs.local_min),
-                open.remote_max.min(theirs.local_max),
-                their,
-            )?;
-            (local > 0 || remote > 0).then_some((theirs.handle, local, remote))
+            let (local, remote) = sizes(open, theirs, free, host)?;
+            let bare = open.flags & MP_SESSION_BARE != 0;
+            (local > 0 || remote > 0 || bare).then_some((theirs.handle, local, remote))
         })
     }
 
-    fn pair(&mut self, handle: u32, partner: u32, local: u64, remote: u64) -> Result<()> {
+    pub fn pair(&mut self, handle: u32, partner: u32, local: u64, remote: u64) -> Result<()> {
         let (local, remote) = (place(local)?, place(remote)?);
         let mut sides = Vec::new();
         let both = [
@@ -376,7 +391,11 @@ impl State {
         ];
         let mut on_link = 0;
         for (handle, partner, local, remote) in both {
+            let told = self.told(partner);
             let session = self.sessions.get_mut(&handle).ok_or(Errno::NOENT)?;
+            if session.acceptance.partner.is_none() {
+                session.acceptance.partner = told;
+            }
             let physical = session.open.location == MP_LOCATION_PHYSICAL;
             session.events |= MP_EVENT_PAIRED;
             session.partner = Some(partner);
@@ -400,7 +419,10 @@ impl State {
                 sides,
             });
         }
-        self.announce(partner, MP_EVENT_PAIRED);
+        for handle in [handle, partner] {
+            self.show(handle);
+            self.announce(handle, MP_EVENT_PAIRED);
+        }
         Ok(())
     }
 
@@ -413,6 +435,7 @@ impl State {
             context.watches.remove(&(handle, false));
             context.notifies.remove(&(handle, false));
         }
+        self.end_requests(handle, &session);
         if let Some(partner) = session.partner {
             self.raise(partner, MP_EVENT_CLOSED);
         }
@@ -497,24 +520,39 @@ impl State {
             match (up, events & MP_EVENT_PAIRED != 0) {
                 (false, _) if events & MP_EVENT_CLOSED == 0 => self.raise(handle, MP_EVENT_DOWN),
                 (true, true) => self.raise(handle, MP_EVENT_CLOSED),
-                (true, false) => {
-                    if let Some(session) = self.sessions.get_mut(&handle) {
-                        session.events &= !MP_EVENT_DOWN;
-                    }
-                }
+                (true, false) => self.clear(handle, MP_EVENT_DOWN),
                 _ => {}
             }
+        }
+        if !up {
+            self.requests_lost(link);
         }
         for host in [Host::A, Host::B] {
             self.interface_changed(link, host, MP_EVENT_STATE | MP_EVENT_WINDOWS);
         }
     }
 
-    fn raise(&mut self, handle: u32, events: u32) {
+    pub fn raise(&mut self, handle: u32, events: u32) {
         if let Some(session) = self.sessions.get_mut(&handle) {
             session.events |= events;
         }
+        self.show(handle);
         self.announce(handle, events);
+    }
+
+    pub fn clear(&mut self, handle: u32, events: u32) {
+        if let Some(session) = self.sessions.get_mut(&handle) {
+            session.events &= !events;
+        }
+        self.show(handle);
+    }
+
+    /// Shows the state of a session in its status word.
+    fn show(&self, handle: u32) {
+        if let Some(session) = self.sessions.get(&handle) {
+            let state = session.events & !MP_EVENT_SIGNAL;
+            self.put_status(session.context, handle, state.into());
+        }
     }
 
     /// Tells those who are not waiting in a call.
@@ -527,7 +565,7 @@ impl State {
         }
     }
 
-    fn windows_changed(&mut self, link: usize, host: Host) {
+    pub fn windows_changed(&mut self, link: usize, host: Host) {
         self.interface_changed(link, host, MP_EVENT_WINDOWS);
     }
 
@@ -571,6 +609,31 @@ impl Context {
 fn ring(eventfd: &OwnedFd) {
     // A counter that is full is readable all the same.
     let _ = io::write(eventfd, &1_u64.to_ne_bytes());
+}
+
+/// The sizes of the windows of a pair as `open`, on that host, sees them.
+pub fn sizes(
+    open: &mp_session_open,
+    theirs: &mp_session_open,
+    free: [u64; 2],
+    host: Host,
+) -> Option<(u64, u64)> {
+    let own = free[host as usize];
+    let their = match open.location {
+        MP_LOCATION_PHYSICAL => u64::MAX,
+        _ => free[host.other() as usize],
+    };
+    let local = size(
+        open.local_min.max(theirs.remote_min),
+        open.local_max.min(theirs.remote_max),
+        own,
+    )?;
+    let remote = size(
+        open.remote_min.max(theirs.local_min),
+        open.remote_max.min(theirs.local_max),
+        their,
+    )?;
+    Some((local, remote))
 }
 
 /// The largest size that can be served.
