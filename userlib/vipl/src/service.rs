@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The service thread of a NIC handle: moves messages while no thread of the program looks
+//! (VI-POST-2, VI-RDMA-7), and notices partners that have gone. It runs from the first connection
+//! on, and handles no signals.
+
+use crate::{lock, nic::NicShared, vi::ViShared, Error, Result};
+use mp_fabric::{thread, Device};
+use rustix::{
+    event::{poll, EventfdFlags, PollFd, PollFlags, Timespec},
+    fd::OwnedFd,
+    io,
+};
+use std::{
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        Arc, Mutex, Weak,
+    },
+    thread::JoinHandle,
+};
+
+/// Looks at all connections before the thread sleeps.
+const LOOKS: u32 = 50;
+/// How long it sleeps while there are connections, in nanoseconds.
+const NAP: i64 = 1_000_000;
+
+/// A counter that is readable until somebody reads it.
+///
+/// # Errors
+/// [`Error::Resource`]: there are no more descriptors.
+pub(crate) fn eventfd() -> Result<OwnedFd> {
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+    rustix::event::eventfd(0, flags).map_err(|_| Error::Resource)
+}
+
+/// The thread.
+#[derive(Debug)]
+pub(crate) struct Service {
+    wake: OwnedFd,
+    /// The thread sleeps, or is about to.
+    asleep: AtomicBool,
+    stopped: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Service {
+    /// # Errors
+    /// [`Error::Resource`]: there are no more descriptors.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Service {
+            wake: eventfd()?,
+            asleep: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            thread: Mutex::default(),
+        })
+    }
+
+    /// Lets the thread look.
+    pub(crate) fn kick(&self) {
+        if self.asleep.swap(false, Ordering::AcqRel) {
+            self.ring();
+        }
+    }
+
+    fn ring(&self) {
+        // A counter that is full is readable all the same.
+        let _ = io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
+
+    /// Makes sure that there is a thread.
+    ///
+    /// # Errors
+    /// [`Error::Resource`]: there are no more.
+    pub(crate) fn start<D: Device>(nic: &Arc<NicShared<D>>) -> Result<()> {
+        let mut slot = lock(&nic.service.thread);
+        if slot.is_some() || nic.service.stopped.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let own = Arc::clone(nic);
+        let spawned = thread::spawn("vipl-service", move || run(&own));
+        *slot = Some(spawned.map_err(|_| Error::Resource)?);
+        Ok(())
+    }
+
+    /// Ends the thread.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.ring();
+        let thread = lock(&self.thread).take();
+        let own = std::thread::current().id();
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != own) {
+            // It calls nothing of the program's, and does not panic.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run<D: Device>(nic: &NicShared<D>) {
+    let service = &nic.service;
+    let mut idle = 0;
+    while !service.stopped.load(Ordering::Acquire) {
+        let linked = nic.linked();
+        if linked.iter().any(serve) {
+            idle = 0;
+            continue;
+        }
+        idle += 1;
+        if idle < LOOKS && !linked.is_empty() {
+            std::hint::spin_loop();
+            continue;
+        }
+        service.asleep.store(true, Ordering::Release);
+        let nap = Timespec {
+            tv_sec: 0,
+            tv_nsec: NAP,
+        };
+        let mut fds = [PollFd::new(&service.wake, PollFlags::IN)];
+        // It looks again, whatever has ended the wait.
+        let _ = poll(&mut fds, (!linked.is_empty()).then_some(&nap));
+        service.asleep.store(false, Ordering::Release);
+        let _ = io::read(&service.wake, &mut [0; 8]);
+        idle = LOOKS;
+    }
+}
+
+/// Serves a connection, unless a thread of the program has done so since the last time.
+fn serve<D: Device>(vi: &Weak<ViShared<D>>) -> bool {
+    let Some(vi) = vi.upgrade() else {
+        return false;
+    };
+    vi.serve_link()
+}
