@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Connections between two hosts, and what crosses them.
+
+mod common;
+
+use common::{flushed, good, soon, Pair};
+use vipl::{Descriptor, Error, Level, State, Status};
+
+/// VI-RDMA-1, VI-DESC-11, VI-WQ-2, VI-REL-7, VI-LIM-5: messages of all sizes arrive at all levels,
+/// and both descriptors are completed.
+#[test]
+fn messages_of_all_sizes_arrive_at_all_levels() {
+    let pair = Pair::new();
+    for level in Level::ALL {
+        let (a, b) = pair.connected(level);
+        for len in [0, 1, 40, 41, 264, 265, 4096, 4097, 70_000, 1 << 20] {
+            let bytes: Vec<u8> = (0..len).map(|n| (n * 7 + len) as u8).collect();
+            let (receive, room) = pair.b.receive(&b, len);
+            let send = pair.a.send(&a, &bytes);
+            let got = b.recv_wait(soon());
+            assert_eq!(got, Ok(good(receive, Status::OP_RECEIVE, len)), "{level:?} {len}");
+            assert_eq!(pair.b.bytes(room, len), bytes);
+            let sent = a.send_wait(soon());
+            assert_eq!(sent, Ok(good(send, Status::OP_SEND, len)));
+        }
+        assert_eq!(a.send_done(), Err(Error::Descriptor));
+        assert_eq!(a.disconnect(), Ok(()));
+    }
+}
+
+/// VI-POST-2, VI-RDMA-7: a message arrives although neither side makes another call.
+#[test]
+fn messages_move_while_nobody_looks() {
+    let pair = Pair::new();
+    let (a, b) = pair.connected(Level::ReliableReception);
+    let len = 500_000;
+    let (_, room) = pair.b.receive(&b, len);
+    pair.a.send(&a, &vec![0x5a; len]);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(pair.b.bytes(room + len - 1, 1), [0x5a]);
+}
+
+/// VI-DISC-1 to VI-DISC-4, VI-STATE-8, VI-STATE-9: both ends flush; the other one is in error.
+#[test]
+fn a_disconnect_flushes_both_ends() {
+    let pair = Pair::new();
+    let (a, b) = pair.connected(Level::ReliableDelivery);
+    let [r1, r2] = [0; 2].map(|_| pair.b.receive(&b, 10).0);
+    let own = pair.a.receive(&a, 10).0;
+    assert_eq!(a.disconnect(), Ok(()));
+    assert_eq!(a.query().unwrap().state, State::Idle);
+    assert_eq!(a.recv_done(), Ok(flushed(own, Status::OP_RECEIVE)));
+    assert_eq!(b.recv_wait(soon()), Ok(flushed(r1, Status::OP_RECEIVE)));
+    assert_eq!(b.recv_done(), Ok(flushed(r2, Status::OP_RECEIVE)));
+    assert_eq!(b.query().unwrap().state, State::Error);
+    let late = pair.b.send(&b, b"late");
+    assert_eq!(b.send_done(), Ok(flushed(late, Status::OP_SEND)));
+    assert_eq!(b.disconnect(), Ok(()));
+    pair.connect(&a, &b);
+    pair.a.receive(&a, 4);
+    pair.b.post(&b, Descriptor::new().immediate(99), b"good");
+    assert_eq!(a.recv_wait(soon()).unwrap().immediate, Some(99));
+}
