@@ -19,7 +19,11 @@ fn messages_of_all_sizes_arrive_at_all_levels() {
             let (receive, room) = pair.b.receive(&b, len);
             let send = pair.a.send(&a, &bytes);
             let got = b.recv_wait(soon());
-            assert_eq!(got, Ok(good(receive, Status::OP_RECEIVE, len)), "{level:?} {len}");
+            assert_eq!(
+                got,
+                Ok(good(receive, Status::OP_RECEIVE, len)),
+                "{level:?} {len}"
+            );
             assert_eq!(pair.b.bytes(room, len), bytes);
             let sent = a.send_wait(soon());
             assert_eq!(sent, Ok(good(send, Status::OP_SEND, len)));

@@ -87,7 +87,8 @@ impl Side {
 
     /// An offset of so many bytes that nobody uses, at a multiple of 64.
     pub fn room(&self, len: usize) -> usize {
-        self.used.fetch_add(len.next_multiple_of(64), Ordering::Relaxed)
+        self.used
+            .fetch_add(len.next_multiple_of(64), Ordering::Relaxed)
     }
 
     pub fn at(&self, offset: usize) -> usize {
