@@ -74,7 +74,7 @@
 //! | payload in a slot or buffer | [`Outbound::wmb`] | the line that tells of it |
 //! | line, credit, free entry | [`Outbound::mb`] | load of the arm word |
 //! | loads of lines and slots | [`Outbound::release`] | credit, free entry |
-//! | load of a line, free entry or credit | [`Inbound::rmb`](crate::memory::Inbound::rmb) | use of the memory that it names |
+//! | load of a line, free entry or credit | [`Inbound::rmb`] | use of the memory that it names |
 //! | all else | [`Outbound::wmb`] | end |
 //!
 //! # Going to sleep
@@ -89,7 +89,7 @@
 //! Every value that the partner wrote is loaded once and checked. One that cannot be is a
 //! [`Broken`]; the half that found it gives the same error from then on.
 
-use crate::memory::{OutOfBounds, Outbound};
+use crate::memory::{Inbound, OutOfBounds, Outbound};
 use crate::version::Support;
 
 mod hello;
@@ -100,9 +100,9 @@ mod sender;
 
 pub use hello::{Hello, HELLO_SIZE, MAGIC};
 pub use layout::{BadLayout, Layout, Wants, HEADER_SIZE, LINE, MAX_LINES, MIN_LINES};
-pub use line::{Head, Operation, EXTRA_MAX, INLINE_MAX, PLACED_EXTRA_MAX};
+pub use line::{lines_for, Head, Operation, EXTRA_MAX, INLINE_MAX, PLACED_EXTRA_MAX};
 pub use receiver::{Body, GiveError, Held, Message, Receiver, Stop};
-pub use sender::{Link, Queue, SendError, Sender, Slot};
+pub use sender::{Link, Need, Queue, SendError, Sender, Slot};
 
 /// The versions of the layout in this source.
 ///
@@ -188,7 +188,7 @@ impl Broken {
 /// |---|---|
 /// | 63..56 | 1 closed, 2 broken |
 /// | 55..48 | zero |
-/// | 47..32 | reason, of the layer above; broken: [`Broken::reason`] |
+/// | 47..32 | reason, of the layer above; broken: [`Broken::reason`], from 256 on of the layer above |
 /// | 31..0 | closed: lines that the writer has sent altogether; broken: zero |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
@@ -251,6 +251,65 @@ pub fn tell_end(out: &(impl Outbound + ?Sized), end: End) -> Result<(), OutOfBou
     out.store_u64(END, end.encode())?;
     out.mb();
     Ok(())
+}
+
+/// What a kernel needs to let a side sleep: it sleeps while a word of the own window has a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Park {
+    /// Where the word is in the own window, in bytes.
+    pub word: usize,
+    /// What it is as long as there is nothing new.
+    pub value: u64,
+    /// Where the arm word is in the partner's window, in bytes.
+    pub arm: usize,
+    /// What is stored there.
+    pub arm_value: u64,
+}
+
+/// The two arm words of a half: the one that it stores at the partner before it sleeps, and the
+/// one that the partner stores here.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arms {
+    there: usize,
+    here: usize,
+    armed: u64,
+    signalled: u64,
+}
+
+impl Arms {
+    pub(crate) fn new(there: usize, here: usize) -> Arms {
+        Arms {
+            there,
+            here,
+            armed: 0,
+            signalled: 0,
+        }
+    }
+
+    /// Asks for a signal.
+    pub(crate) fn arm(&mut self, out: &(impl Outbound + ?Sized)) -> Result<(), OutOfBounds> {
+        self.armed += 1;
+        out.store_u64(self.there, self.armed)
+    }
+
+    /// Whether the partner has asked for a signal that it was not given yet. What it shall find
+    /// was published before.
+    #[inline]
+    pub(crate) fn must_signal(&mut self, inb: &(impl Inbound + ?Sized)) -> Result<bool, Broken> {
+        let arm = inb.load_u64(self.here)?;
+        let must = arm != 0 && arm != self.signalled;
+        self.signalled = arm;
+        Ok(must)
+    }
+
+    pub(crate) fn park(&self, word: usize, value: u64) -> Park {
+        Park {
+            word,
+            value,
+            arm: self.there,
+            arm_value: self.armed,
+        }
+    }
 }
 
 /// The tag of lap `lap`: never zero, never all ones.

@@ -114,7 +114,7 @@ impl First {
 
 /// Lines of an inline message of `len` bytes.
 #[inline]
-pub(crate) fn lines_for(len: usize) -> u32 {
+pub fn lines_for(len: usize) -> u32 {
     1 + len.saturating_sub(EXTRA_MAX).div_ceil(CONTENT) as u32
 }
 

@@ -7,7 +7,8 @@ use core::ops::DerefMut;
 use super::layout::BadLayout;
 use super::line::{lines_for, unpack, Content, First, Operation, CONTENT, HEAD, PLACE};
 use super::{
-    Broken, End, Head, Laps, Layout, ARM_DATA, ARM_SPACE, CREDIT, END, EXTRA_MAX, INLINE_MAX,
+    Arms, Broken, End, Head, Laps, Layout, Park, ARM_DATA, ARM_SPACE, CREDIT, END, EXTRA_MAX,
+    INLINE_MAX,
 };
 use crate::memory::{Inbound, OutOfBounds, Outbound, Part};
 
@@ -122,8 +123,7 @@ pub struct Receiver<H> {
     told_acknowledged: u64,
     /// Slots were given that were not published.
     gave: bool,
-    armed: u64,
-    signalled: u64,
+    arms: Arms,
     failed: Option<Broken>,
 }
 
@@ -149,8 +149,7 @@ impl<H: DerefMut<Target = [Held]>> Receiver<H> {
             acknowledged: 0,
             told_acknowledged: 0,
             gave: false,
-            armed: 0,
-            signalled: 0,
+            arms: Arms::new(ARM_DATA, ARM_SPACE),
             failed: None,
         })
     }
@@ -344,7 +343,7 @@ impl<H: DerefMut<Target = [Held]>> Receiver<H> {
         }
         self.gave = false;
         out.mb();
-        self.must_signal(inb)
+        self.arms.must_signal(inb)
     }
 
     fn tell_credit(&mut self, out: &(impl Outbound + ?Sized)) -> Result<(), Broken> {
@@ -355,14 +354,6 @@ impl<H: DerefMut<Target = [Held]>> Receiver<H> {
         self.told = taken;
         self.told_acknowledged = acknowledged;
         Ok(())
-    }
-
-    #[inline]
-    fn must_signal(&mut self, inb: &(impl Inbound + ?Sized)) -> Result<bool, Broken> {
-        let arm = inb.load_u64(ARM_SPACE)?;
-        let must = arm != 0 && arm != self.signalled;
-        self.signalled = arm;
-        Ok(must)
     }
 
     /// Publishes everything, and asks for a signal when the partner sends a line; says whether
@@ -378,11 +369,50 @@ impl<H: DerefMut<Target = [Held]>> Receiver<H> {
     ) -> Result<bool, Broken> {
         self.alive()?;
         self.tell_credit(out)?;
-        self.armed += 1;
-        out.store_u64(ARM_DATA, self.armed)?;
+        self.arms.arm(out)?;
         self.gave = false;
         out.mb();
-        self.must_signal(inb)
+        self.arms.must_signal(inb)
+    }
+
+    /// What a kernel needs to let this side sleep until a message may be whole; nothing if one is,
+    /// or the partner has ended. [`arm_data`](Self::arm_data) comes before.
+    ///
+    /// The word is the first one that the next message lacks: lines arrive in pieces, and one
+    /// that is there does not change any more when the rest arrives.
+    ///
+    /// # Errors
+    /// What [`receive`](Self::receive) would find.
+    pub fn park(&self, inb: &(impl Inbound + ?Sized)) -> Result<Option<Park>, Broken> {
+        self.alive()?;
+        if inb.load_u64(END)? != 0 {
+            return Ok(None);
+        }
+        let mut lines = self.lines;
+        let mut left = 1;
+        while left > 0 {
+            let start = self.own.line(lines.at());
+            let mut content = [0; 64];
+            for n in 0..8 {
+                let at = start + 8 * n;
+                let word = inb.load_u64(at)?;
+                if !lines.is_new(word, Broken::Line)? {
+                    return Ok(Some(self.arms.park(at, word)));
+                }
+                unpack(&mut content, n, word);
+            }
+            if lines.count() == self.lines.count() {
+                let raw = content.first_chunk::<HEAD>().ok_or(Broken::Memory)?;
+                let first = First::decode(raw)?;
+                left = match first.operation {
+                    Operation::Inline => lines_for(first.len.min(INLINE_MAX as u32) as usize),
+                    _ => 1,
+                };
+            }
+            lines.advance();
+            left -= 1;
+        }
+        Ok(None)
     }
 
     /// What must hold between any two calls, for tests.

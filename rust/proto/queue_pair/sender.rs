@@ -7,8 +7,8 @@ use core::ops::DerefMut;
 use super::layout::BadLayout;
 use super::line::{lines_for, pack, Content, First, Operation, CONTENT, HEAD, PLACE};
 use super::{
-    tell_end, Broken, End, Head, Laps, Layout, ARM_DATA, ARM_SPACE, CREDIT, EXTRA_MAX, INLINE_MAX,
-    PLACED_EXTRA_MAX,
+    tell_end, Arms, Broken, End, Head, Laps, Layout, Park, ARM_DATA, ARM_SPACE, CREDIT, END,
+    EXTRA_MAX, INLINE_MAX, PLACED_EXTRA_MAX,
 };
 use crate::memory::{Inbound, OutOfBounds, Outbound, Part};
 
@@ -39,6 +39,7 @@ pub struct Link {
 pub struct Queue {
     first: u32,
     last: u32,
+    len: u32,
 }
 
 impl Default for Queue {
@@ -46,8 +47,18 @@ impl Default for Queue {
         Queue {
             first: NONE,
             last: NONE,
+            len: 0,
         }
     }
+}
+
+/// What a sender waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// So many free lines.
+    Lines(u32),
+    /// A free slot of that stream.
+    Slot(u16),
 }
 
 /// A free slot of the partner, for one message. It has to go to [`Sender::send_slot`] or
@@ -121,8 +132,7 @@ pub struct Sender<L, Q> {
     published: u64,
     taken: u64,
     acknowledged: u64,
-    armed: u64,
-    signalled: u64,
+    arms: Arms,
     closed: bool,
     failed: Option<Broken>,
 }
@@ -148,8 +158,7 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
             published: 0,
             taken: 0,
             acknowledged: 0,
-            armed: 0,
-            signalled: 0,
+            arms: Arms::new(ARM_SPACE, ARM_DATA),
             closed: false,
             failed: None,
         })
@@ -187,8 +196,11 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
         result
     }
 
-    /// Looks at the partner's credit.
+    /// Looks at the partner's credit, and whether it has broken off.
     fn look_credit(&mut self, inb: &(impl Inbound + ?Sized)) -> Result<(), Broken> {
+        if let Some(End::Broken { reason }) = End::decode(inb.load_u64(END)?)? {
+            return Err(Broken::Partner(reason));
+        }
         let word = inb.load_u64(CREDIT)?;
         let (taken, acknowledged) = ((word >> 32) as u32, word as u32);
         let more = u64::from(taken.wrapping_sub(self.taken as u32));
@@ -209,7 +221,7 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
     /// Lines that are free now.
     ///
     /// # Errors
-    /// [`Broken::Credit`].
+    /// [`Broken::Credit`]; [`Broken::Partner`], [`Broken::End`]: the partner has broken off.
     pub fn room(&mut self, inb: &(impl Inbound + ?Sized)) -> Result<u32, Broken> {
         self.alive()?;
         let looked = self.look_credit(inb);
@@ -217,11 +229,30 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
         Ok(self.free_lines())
     }
 
+    /// Whether that many lines are free; looks only if it does not know.
+    ///
+    /// # Errors
+    /// As [`room`](Self::room).
+    #[inline]
+    pub fn has_room(&mut self, inb: &(impl Inbound + ?Sized), lines: u32) -> Result<bool, Broken> {
+        self.alive()?;
+        Ok(self.free_lines() >= lines || self.room(inb)? >= lines)
+    }
+
+    /// How many lines the partner has taken out of its ring.
+    ///
+    /// # Errors
+    /// As [`room`](Self::room).
+    pub fn taken(&mut self, inb: &(impl Inbound + ?Sized)) -> Result<u64, Broken> {
+        self.room(inb)?;
+        Ok(self.taken)
+    }
+
     /// How many lines the partner's layer has acknowledged: what was sent in them has taken
     /// effect there.
     ///
     /// # Errors
-    /// [`Broken::Credit`].
+    /// As [`room`](Self::room).
     pub fn acknowledged(&mut self, inb: &(impl Inbound + ?Sized)) -> Result<u64, Broken> {
         self.room(inb)?;
         Ok(self.acknowledged)
@@ -242,7 +273,7 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
         if u32::from(head.stream) >= self.peer.streams {
             return Err(SendError::Stream);
         }
-        if self.free_lines() < lines && self.room(inb)? < lines {
+        if !self.has_room(inb, lines)? {
             return Err(SendError::Full);
         }
         Ok(())
@@ -270,24 +301,52 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
         head: &Head,
         data: &[u8],
     ) -> Result<u64, SendError> {
-        if data.len() > INLINE_MAX {
+        let mut rest = data;
+        self.send_with(inb, out, head, data.len(), |room| {
+            if let Some((now, later)) = rest.split_at_checked(room.len()) {
+                room.copy_from_slice(now);
+                rest = later;
+            }
+        })
+    }
+
+    /// As [`send`](Self::send), of `len` bytes that `fill` writes, one run after the other. It is
+    /// not called if nothing is sent.
+    ///
+    /// # Errors
+    /// See [`SendError`].
+    #[inline]
+    pub fn send_with(
+        &mut self,
+        inb: &(impl Inbound + ?Sized),
+        out: &(impl Outbound + ?Sized),
+        head: &Head,
+        len: usize,
+        mut fill: impl FnMut(&mut [u8]),
+    ) -> Result<u64, SendError> {
+        if len > INLINE_MAX {
             return Err(SendError::Length);
         }
-        self.admit(inb, head, lines_for(data.len()))?;
+        self.admit(inb, head, lines_for(len))?;
         let first = First {
             head: *head,
             operation: Operation::Inline,
             slot: 0,
-            len: data.len() as u32,
+            len: len as u32,
         };
-        let (now, mut rest) = data.split_at(data.len().min(EXTRA_MAX));
-        self.put(out, &first_line(&first, &[], now))?;
-        while !rest.is_empty() {
-            let (now, later) = rest.split_at(rest.len().min(CONTENT));
-            let mut content = [0; 64];
-            fill(&mut content, 0, now);
+        let mut content = first_line(&first, &[], &[]);
+        let mut left = len;
+        for at in core::iter::once(HEAD).chain(core::iter::repeat(0)) {
+            let run = left.min(CONTENT - at);
+            if let Some(room) = content.get_mut(at..at + run) {
+                fill(room);
+            }
             self.put(out, &content)?;
-            rest = later;
+            left -= run;
+            if left == 0 {
+                break;
+            }
+            content = [0; 64];
         }
         Ok(self.sent())
     }
@@ -311,6 +370,19 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
         Ok(self.pop(stream))
     }
 
+    /// Free slots of a stream.
+    ///
+    /// # Errors
+    /// As [`take_slot`](Self::take_slot).
+    pub fn slots(&mut self, inb: &(impl Inbound + ?Sized), stream: u16) -> Result<u32, SendError> {
+        self.alive()?;
+        let looked = self.look_free(inb);
+        self.keep(looked)?;
+        let queue = self.queues.get(usize::from(stream));
+        let known = queue.filter(|_| u32::from(stream) < self.peer.streams);
+        Ok(known.ok_or(SendError::Stream)?.len)
+    }
+
     fn pop(&mut self, stream: u16) -> Option<Slot> {
         let queue = self.queues.get_mut(usize::from(stream))?;
         let number = queue.first;
@@ -320,6 +392,7 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
         if queue.first == NONE {
             queue.last = NONE;
         }
+        queue.len -= 1;
         link.place = Place::Taken(stream);
         Some(Slot {
             number,
@@ -360,6 +433,7 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
         };
         let queue = self.queues.get_mut(usize::from(stream));
         let queue = queue.ok_or(Broken::Stream)?;
+        queue.len += 1;
         let last = core::mem::replace(&mut queue.last, number);
         match self.links.get_mut(last as usize) {
             Some(before) => before.next = number,
@@ -378,6 +452,7 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
                 next: queue.first,
             };
             queue.first = slot.number;
+            queue.len += 1;
             if queue.last == NONE {
                 queue.last = slot.number;
             }
@@ -510,15 +585,7 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
         }
         self.published = self.lines.count();
         out.mb();
-        self.must_signal(inb)
-    }
-
-    #[inline]
-    fn must_signal(&mut self, inb: &(impl Inbound + ?Sized)) -> Result<bool, Broken> {
-        let arm = inb.load_u64(ARM_DATA)?;
-        let must = arm != 0 && arm != self.signalled;
-        self.signalled = arm;
-        Ok(must)
+        self.arms.must_signal(inb)
     }
 
     /// Publishes, and asks for a signal when the partner gives lines or slots; says whether the
@@ -532,11 +599,37 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
         out: &(impl Outbound + ?Sized),
     ) -> Result<bool, Broken> {
         self.alive()?;
-        self.armed += 1;
-        out.store_u64(ARM_SPACE, self.armed)?;
+        self.arms.arm(out)?;
         self.published = self.lines.count();
         out.mb();
-        self.must_signal(inb)
+        self.arms.must_signal(inb)
+    }
+
+    /// What a kernel needs to let this side sleep until it may have what it needs; nothing if it
+    /// has. [`arm_space`](Self::arm_space) comes before.
+    ///
+    /// # Errors
+    /// As [`room`](Self::room) and [`take_slot`](Self::take_slot).
+    pub fn park(
+        &mut self,
+        inb: &(impl Inbound + ?Sized),
+        need: Need,
+    ) -> Result<Option<Park>, SendError> {
+        // Loaded before the look: what comes after it changes the word.
+        let word = match need {
+            Need::Lines(_) => CREDIT,
+            Need::Slot(_) => {
+                let looked = self.look_free(inb);
+                self.keep(looked)?;
+                self.own.free_entry(self.free.at())
+            }
+        };
+        let value = inb.load_u64(word)?;
+        let there = match need {
+            Need::Lines(lines) => self.room(inb)? >= lines,
+            Need::Slot(stream) => self.slots(inb, stream)? > 0,
+        };
+        Ok((!there).then(|| self.arms.park(word, value)))
     }
 
     /// Ends this direction and the pair in order. The partner has to be signalled.
@@ -573,7 +666,7 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
             .count();
         let mut found = 0;
         for (stream, queue) in self.queues.iter().enumerate() {
-            let (mut at, mut last) = (queue.first, NONE);
+            let (mut at, mut last, before) = (queue.first, NONE, found);
             while at != NONE {
                 let link = self.links.get(at as usize).ok_or("a queue leads nowhere")?;
                 if link.place != Place::Queued(stream as u16) || found >= queued {
@@ -582,7 +675,7 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
                 found += 1;
                 (at, last) = (link.next, at);
             }
-            if queue.last != last {
+            if queue.last != last || queue.len as usize != found - before {
                 return Err("a queue ends elsewhere");
             }
         }

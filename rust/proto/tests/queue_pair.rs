@@ -11,8 +11,8 @@ use std::collections::{BTreeSet, VecDeque};
 use common::Ram;
 use mp_proto::memory::{Inbound, OutOfBounds, Outbound};
 use mp_proto::queue_pair::{
-    tell_end, Body, Broken, End, GiveError, Head, Hello, Layout, Link, Message, Queue, Receiver,
-    SendError, Sender, Stop, Wants, EXTRA_MAX, HELLO_SIZE, INLINE_MAX, PLACED_EXTRA_MAX,
+    tell_end, Body, Broken, End, GiveError, Head, Hello, Layout, Link, Message, Need, Park, Queue,
+    Receiver, SendError, Sender, Stop, Wants, EXTRA_MAX, HELLO_SIZE, INLINE_MAX, PLACED_EXTRA_MAX,
 };
 use mp_proto::ring::{Place, Producer, Ringing};
 use mp_proto::wire::{BlockHdr, Tag};
@@ -28,6 +28,7 @@ const WANTS: Wants = Wants {
 };
 const CREDIT: usize = 0x080;
 const ARM_DATA: usize = 0x0c0;
+const ARM_SPACE: usize = 0x100;
 const END: usize = 0x140;
 
 type Tx = Sender<Vec<Link>, Vec<Queue>>;
@@ -376,6 +377,108 @@ fn a_receiver_that_sleeps_has_told_all_its_credit() {
     b.get();
     assert!(b.rx.arm_data(&b.own, &a.own).expect("inside"), "signal");
     assert_eq!(a.tx.room(&a.own), Ok(1));
+}
+
+/// What a kernel compares while a receiver sleeps has to change with whatever makes the message
+/// whole: any of its words may be the last one.
+#[test]
+fn a_receiver_sleeps_on_a_word_that_its_message_lacks() {
+    let (mut a, mut b) = sides();
+    let lines = layout().lines_off as usize;
+    for round in 0..30usize {
+        let first = round * 2;
+        a.send(&b, on(0), &[round as u8; 96]).expect("room");
+        a.publish(&b);
+        let there: Vec<_> = (0..16)
+            .map(|n| lines + (first * 64 + n * 8) % (8 * 64))
+            .map(|at| (at, b.own.word(at)))
+            .collect();
+        // Lacks all words, then one after the other.
+        let old = match (first / 8) as u64 {
+            0 => 0,
+            lap => lap << 56,
+        };
+        there.iter().for_each(|(at, _)| b.own.set_word(*at, old));
+        b.rx.arm_data(&b.own, &a.own).expect("inside");
+        let (skip, mut left) = (round * 5 % 16, there.clone());
+        left.rotate_left(skip);
+        while let Some((at, word)) = left.pop() {
+            let park = b.rx.park(&b.own).expect("honest").expect("not whole");
+            let lacking = [left.as_slice(), &[(at, word)]].concat();
+            assert!(lacking.iter().any(|(at, _)| *at == park.word), "{park:?}");
+            assert_eq!(park.value, b.own.word(park.word));
+            assert_eq!((park.arm, park.arm_value), (ARM_DATA, round as u64 + 1));
+            b.own.set_word(at, word);
+        }
+        assert_eq!(b.rx.park(&b.own), Ok(None), "it is whole");
+        b.get();
+        b.publish(&a);
+    }
+}
+
+#[test]
+fn a_sender_sleeps_on_the_word_that_brings_what_it_needs() {
+    let (mut a, mut b) = sides();
+    while a.send(&b, on(0), b"").is_ok() {}
+    a.tx.arm_space(&a.own, &b.own).expect("inside");
+    let park = |word| Park {
+        word,
+        value: 0,
+        arm: ARM_SPACE,
+        arm_value: 1,
+    };
+    let lines = a.tx.park(&a.own, Need::Lines(2));
+    assert_eq!(lines, Ok(Some(park(CREDIT))));
+    let slot = a.tx.park(&a.own, Need::Slot(2));
+    assert_eq!(slot, Ok(Some(park(layout().free_off as usize))));
+    (0..2).for_each(|_| drop(b.get()));
+    b.give(&a, 3, 2).expect("here");
+    b.publish(&a);
+    assert_eq!(a.tx.park(&a.own, Need::Lines(2)), Ok(None));
+    assert_eq!(a.tx.park(&a.own, Need::Slot(2)), Ok(None));
+    // A slot of another stream is none.
+    let slot = a.tx.park(&a.own, Need::Slot(1));
+    assert_eq!(
+        slot.map(|p| p.map(|p| p.word)),
+        Ok(Some(layout().free_off as usize + 8))
+    );
+    assert_eq!(a.tx.park(&a.own, Need::Slot(3)), Err(SendError::Stream));
+    let room = a.tx.park(&a.own, Need::Lines(3)).expect("honest");
+    assert_eq!(room.map(|p| (p.word, p.value)), Some((CREDIT, 2 << 32)));
+}
+
+#[test]
+fn a_sender_counts_the_slots_of_a_stream() {
+    let (mut a, mut b) = sides();
+    for (slot, stream) in [(0, 1), (1, 1), (2, 0)] {
+        b.give(&a, slot, stream).expect("here");
+    }
+    assert_eq!(
+        [0, 1, 2].map(|s| a.tx.slots(&a.own, s)),
+        [Ok(1), Ok(2), Ok(0)]
+    );
+    assert_eq!(a.tx.slots(&a.own, 3), Err(SendError::Stream));
+    let slot = a.tx.take_slot(&a.own, 1).expect("honest").expect("two");
+    assert_eq!(a.tx.slots(&a.own, 1), Ok(1));
+    a.tx.put_back(slot);
+    assert_eq!(a.tx.slots(&a.own, 1), Ok(2));
+    a.check();
+}
+
+/// A side that only sends does not look at lines.
+#[test]
+fn a_sender_that_looks_for_room_finds_a_broken_end() {
+    let (mut a, b) = sides();
+    let reason = Broken::Line.reason();
+    tell_end(&a.own, End::Broken { reason }).expect("inside");
+    let told = Broken::Partner(reason);
+    assert_eq!(a.tx.room(&a.own), Err(told));
+    assert_eq!(a.send(&b, on(0), b""), Err(SendError::Broken(told)));
+    // An orderly one leaves it room.
+    let (mut a, mut b) = sides();
+    b.tx.close(&a.own, 0).expect("inside");
+    assert_eq!(a.tx.room(&a.own), Ok(8));
+    a.send(&b, on(0), b"").expect("room");
 }
 
 #[test]

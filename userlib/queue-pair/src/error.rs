@@ -33,6 +33,9 @@ pub enum Error {
         /// Why, as the partner says.
         reason: u16,
     },
+    /// The slot is another pair's.
+    #[error("the slot is not one of this queue pair")]
+    Foreign,
     /// This side has closed the pair.
     #[error("this side has closed")]
     Ended,

@@ -2,12 +2,13 @@
 
 //! The two windows of a session as the engine reaches them.
 
+use crate::piece::Cursor;
 use mp_fabric::{
     flush_stores,
     vm_memory::{Bytes, VolatileMemory, VolatileSlice},
     Map,
 };
-use mp_proto::memory::{Inbound, OutOfBounds, Outbound};
+use mp_proto::memory::{Inbound, OutOfBounds, Outbound, Part};
 use std::sync::atomic::{fence, AtomicU64, Ordering};
 
 /// The own window: the partner writes it, this process reads it.
@@ -28,6 +29,30 @@ fn word<'a>(memory: &'a VolatileSlice<'_>, off: usize) -> Result<&'a AtomicU64, 
 #[inline]
 fn line(map: &Map, off: usize) -> Result<VolatileSlice<'_>, OutOfBounds> {
     map.volatile().subslice(off, 64).map_err(|_| OutOfBounds)
+}
+
+impl Near {
+    /// A part of the window.
+    #[inline]
+    pub(crate) fn part(&self, part: Part) -> Result<VolatileSlice<'_>, OutOfBounds> {
+        let slice = self.0.volatile().subslice(part.off, part.len);
+        slice.map_err(|_| OutOfBounds)
+    }
+}
+
+impl Far {
+    /// Writes the next `len` bytes that a cursor has.
+    #[inline]
+    pub(crate) fn gather(
+        &self,
+        off: usize,
+        len: usize,
+        from: &mut Cursor<'_>,
+    ) -> Result<(), OutOfBounds> {
+        let room = self.0.volatile().subslice(off, len);
+        from.copy_to(room.map_err(|_| OutOfBounds)?);
+        Ok(())
+    }
 }
 
 impl Inbound for Near {

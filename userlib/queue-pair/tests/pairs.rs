@@ -2,35 +2,19 @@
 
 //! Queue pairs of two hosts in one process.
 
-use mp_fabric::{Deadline, Error as FabricError, Fabric, InterfaceId, Session};
+mod common;
+
+use common::{sessions, soon, Pair};
+use mp_fabric::{Deadline, Error as FabricError};
 use mp_queue_pair::{Broken, Error, Head, QueuePair, Shape, INLINE_MAX};
-use mp_testing::{FakeDevice, Host, World};
+use mp_testing::World;
 use std::{thread, time::Duration};
 
-const PROTOCOL: u32 = 0xF111_D005;
 const WINDOW: u64 = 0x1_0000;
-
-type Pair = QueuePair<FakeDevice>;
-
-fn sessions(world: &World) -> (Session<FakeDevice>, Session<FakeDevice>) {
-    let [a, b] = [Host::A, Host::B].map(|host| {
-        let fabric = Fabric::with_device(world.open(host));
-        (fabric, InterfaceId(world.interface(0, host)))
-    });
-    let size = WINDOW..=WINDOW;
-    let server = a.0.server(a.1, PROTOCOL).local(size.clone());
-    let server = server.remote(size.clone()).open().unwrap();
-    let client = b.0.client(b.1, PROTOCOL).local(size.clone());
-    (server, client.remote(size).open().unwrap())
-}
-
-fn soon() -> Deadline {
-    Deadline::after(Duration::from_secs(30))
-}
 
 fn pairs_of(shape: Shape) -> (World, Pair, Pair) {
     let world = World::new(1, 1 << 20);
-    let (a, b) = sessions(&world);
+    let (a, b) = sessions(&world, WINDOW);
     let other = thread::spawn(move || QueuePair::open(b, &shape, soon()).unwrap());
     let a = QueuePair::open(a, &shape, soon()).unwrap();
     (world, a, other.join().unwrap())
@@ -180,7 +164,7 @@ fn messages_of_a_partner_that_has_gone_are_received() {
 #[test]
 fn a_partner_that_writes_nonsense_ends_the_pair_and_is_told() {
     let world = World::new(1, 1 << 20);
-    let (a, b) = sessions(&world);
+    let (a, b) = sessions(&world, WINDOW);
     let shape = Shape::default();
     let scribbler = b.map_remote().unwrap().unwrap();
     let other = thread::spawn(move || QueuePair::open(b, &shape, soon()).unwrap());
@@ -201,7 +185,7 @@ fn a_partner_that_writes_nonsense_ends_the_pair_and_is_told() {
 #[test]
 fn a_pair_that_does_not_fit_into_its_windows_is_refused() {
     let world = World::new(1, 1 << 20);
-    let (a, _b) = sessions(&world);
+    let (a, _b) = sessions(&world, WINDOW);
     let shape = Shape {
         slots: 64,
         ..Shape::default()

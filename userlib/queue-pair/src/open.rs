@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! How a pair begins, and what its two halves share.
+
+use crate::{
+    receive::Receiving,
+    send::Sending,
+    window::{Far, Near},
+    Error, Result,
+};
+use mp_fabric::{CharDevice, Deadline, Device, EventMask, Session};
+use mp_proto::{
+    memory::{Inbound, Outbound},
+    queue_pair::{tell_end, Broken, End, Hello, Layout, Park, Wants},
+};
+use std::{
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        Arc, OnceLock,
+    },
+    time::Duration,
+};
+
+/// A side that sleeps looks again after this time: a message and the request for a signal can
+/// cross on the way, and then nobody signals.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// What a wait for the partner ends with.
+const NEWS: EventMask = EventMask::SIGNAL
+    .union(EventMask::CLOSED)
+    .union(EventMask::DOWN);
+
+/// What the own window is divided into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Lines of 64 bytes in the ring that the partner sends into: a power of two from 8 on.
+    pub lines: u32,
+    /// Slots for messages of the partner that are longer than [`INLINE_MAX`](crate::INLINE_MAX).
+    pub slots: u32,
+    /// Bytes of each, a multiple of 64.
+    pub slot_size: u32,
+    /// Streams that the partner may send on.
+    pub streams: u16,
+    /// Slots of the partner that this side can use: a power of two from 8 on.
+    pub partner_slots: u32,
+}
+
+impl Default for Shape {
+    /// Fits into 64 KiB: 128 lines, and 8 slots of 4096 bytes for one stream.
+    fn default() -> Self {
+        Shape {
+            lines: 128,
+            slots: 8,
+            slot_size: 4096,
+            streams: 1,
+            partner_slots: 8,
+        }
+    }
+}
+
+/// What both halves of a pair use.
+#[derive(Debug)]
+pub(crate) struct Shared<D: Device> {
+    pub(crate) session: Session<D>,
+    pub(crate) near: Arc<Near>,
+    pub(crate) far: Far,
+    /// What calls fail with since the pair has ended at once.
+    ended: OnceLock<Error>,
+    /// Whether the partner was told of an end: the first one counts.
+    told: AtomicBool,
+}
+
+impl<D: Device> Shared<D> {
+    /// Fails once the pair has ended at once, whichever half has found it.
+    #[inline]
+    pub(crate) fn alive(&self) -> Result<()> {
+        match self.ended.get() {
+            None => Ok(()),
+            Some(error) => Err(*error),
+        }
+    }
+
+    /// Ends both halves, and the partner's, if the partner broke the rules.
+    #[inline]
+    pub(crate) fn judge<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(error @ Error::Broken(broken)) = &result {
+            let _ = self.ended.set(*error);
+            if !matches!(broken, Broken::Partner(_)) {
+                self.break_off(broken.reason());
+            }
+        }
+        result
+    }
+
+    /// Ends both halves, and the partner's.
+    pub(crate) fn abort(&self, reason: u16) {
+        let _ = self.ended.set(Error::Ended);
+        self.break_off(reason);
+    }
+
+    #[cold]
+    fn break_off(&self, reason: u16) {
+        if self.may_tell() && tell_end(&self.far, End::Broken { reason }).is_ok() {
+            // One that has gone misses nothing.
+            let _ = self.session.signal();
+        }
+    }
+
+    /// Whether this is the first end that the partner is told.
+    pub(crate) fn may_tell(&self) -> bool {
+        !self.told.swap(true, Ordering::AcqRel)
+    }
+
+    /// Wakes the partner if it sleeps.
+    #[inline]
+    pub(crate) fn wake(&self, asleep: bool) -> Result<()> {
+        if asleep {
+            self.session.signal()?;
+        }
+        Ok(())
+    }
+}
+
+/// A pair whose partner has not announced its end of it yet.
+#[derive(Debug)]
+pub struct Opening<D: Device = CharDevice> {
+    shared: Arc<Shared<D>>,
+    own: Layout,
+    streams: u16,
+}
+
+/// How far an opening is.
+#[allow(clippy::large_enum_variant)] // moved once in the life of a pair
+#[derive(Debug)]
+pub enum Opened<D: Device = CharDevice> {
+    /// Both ends are there.
+    Ready(Sending<D>, Receiving<D>),
+    /// The partner has not announced its end. Its announcement comes with a signal.
+    NotYet(Opening<D>),
+}
+
+impl<D: Device> Opening<D> {
+    /// Divides the own window of a session that is paired, and announces that to the partner.
+    /// Never waits.
+    ///
+    /// # Errors
+    /// [`Error::Layout`]; [`Error::Fabric`]: what mapping and signalling fail with.
+    pub fn new(session: Session<D>, shape: &Shape) -> Result<Self> {
+        let near = Near(session.map_local()?.ok_or(Error::Layout)?);
+        let far = Far(session.map_remote()?.ok_or(Error::Layout)?);
+        let wants = Wants {
+            lines: shape.lines,
+            free: shape.partner_slots,
+            slots: shape.slots,
+            slot_size: shape.slot_size,
+            streams: u32::from(shape.streams),
+        };
+        let own = Layout::plan(near.size() as u64, &wants)?;
+        Hello::new(own).tell(&far).map_err(|_| Error::Layout)?;
+        session.signal()?;
+        let shared = Shared {
+            session,
+            near: Arc::new(near),
+            far,
+            ended: OnceLock::new(),
+            told: AtomicBool::new(false),
+        };
+        Ok(Opening {
+            shared: Arc::new(shared),
+            own,
+            streams: shape.streams,
+        })
+    }
+
+    /// The session, for its state and its events.
+    pub fn session(&self) -> &Session<D> {
+        &self.shared.session
+    }
+
+    /// Looks whether the partner has announced its end. Each slot is given to a stream then, one
+    /// stream after the other. Never waits.
+    ///
+    /// # Errors
+    /// [`Error::Broken`]: the partner announces what cannot be, or speaks another version;
+    /// [`Error::Fabric`]: what waking it fails with.
+    pub fn look(self) -> Result<Opened<D>> {
+        let shared = &self.shared;
+        let size = shared.far.size() as u64;
+        let hello = Hello::look(&*shared.near, size).map_err(Error::from);
+        let Some((hello, _)) = shared.judge(hello)? else {
+            return Ok(Opened::NotYet(self));
+        };
+        let sending = Sending::new(shared.clone(), self.own, hello.layout)?;
+        let receiving = Receiving::new(shared.clone(), self.own, hello.layout, self.streams)?;
+        Ok(Opened::Ready(sending, receiving))
+    }
+}
+
+/// Waits until a session is paired and the partner has announced its end of the pair.
+///
+/// # Errors
+/// [`Error::Fabric`]: what waiting fails with, [`TimedOut`](mp_fabric::Error::TimedOut) among
+/// it; else as [`Opening::new`] and [`Opening::look`].
+pub fn open<D: Device>(
+    session: Session<D>,
+    shape: &Shape,
+    deadline: Deadline,
+) -> Result<(Sending<D>, Receiving<D>)> {
+    session.wait(EventMask::PAIRED, deadline)?;
+    let mut opening = Opening::new(session, shape)?;
+    loop {
+        opening = match opening.look()? {
+            Opened::Ready(sending, receiving) => return Ok((sending, receiving)),
+            Opened::NotYet(opening) => opening,
+        };
+        sleep(opening.session(), None, deadline)?;
+    }
+}
+
+/// Sleeps until the partner signals, but not for long: who has slept looks again. `park` is what
+/// [`Sending::arm`] or [`Receiving::arm`] said.
+///
+/// # Errors
+/// [`Error::Fabric`] with [`TimedOut`](mp_fabric::Error::TimedOut),
+/// [`PartnerGone`](mp_fabric::Error::PartnerGone) or
+/// [`InterfaceDown`](mp_fabric::Error::InterfaceDown), and other errors of the session.
+pub fn sleep<D: Device>(
+    session: &Session<D>,
+    _park: Option<Park>,
+    deadline: Deadline,
+) -> Result<()> {
+    let left = deadline.remaining();
+    if left.is_some_and(|left| left.is_zero()) {
+        return Err(mp_fabric::Error::TimedOut.into());
+    }
+    let nap = left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN));
+    match session.wait_one(NEWS, Deadline::after(nap)) {
+        Ok(EventMask::CLOSED) => Err(mp_fabric::Error::PartnerGone.into()),
+        Ok(EventMask::DOWN) => Err(mp_fabric::Error::InterfaceDown.into()),
+        Ok(_) | Err(mp_fabric::Error::TimedOut) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

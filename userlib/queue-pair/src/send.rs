@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The sending half.
+
+use crate::{
+    open::Shared,
+    piece::{Cursor, Outgoing, Piece},
+    Error, Head, Place, Result, EXTRA_MAX, INLINE_MAX, PLACED_EXTRA_MAX,
+};
+use mp_fabric::{CharDevice, Device, Session};
+use mp_proto::queue_pair::{lines_for, Broken, Layout, Link, Need, Park, Queue, SendError, Sender};
+use std::sync::Arc;
+
+/// The half of a pair that sends. Nothing waits; what has no room now is not sent. The other half
+/// can be used by another thread at the same time.
+///
+/// Whatever is put stays with this side until [`publish()`](Self::publish): several messages cost
+/// one fence and at most one signal.
+#[derive(Debug)]
+pub struct Sending<D: Device = CharDevice> {
+    shared: Arc<Shared<D>>,
+    sender: Sender<Vec<Link>, Vec<Queue>>,
+}
+
+/// What the engine has said of a message: nothing if it is only for room.
+fn outcome<T>(result: std::result::Result<T, SendError>, most: usize) -> Result<Option<T>> {
+    match result {
+        Ok(done) => Ok(Some(done)),
+        Err(error) => match Error::of_send(error, most) {
+            None => Ok(None),
+            Some(error) => Err(error),
+        },
+    }
+}
+
+impl<D: Device> Sending<D> {
+    pub(crate) fn new(shared: Arc<Shared<D>>, own: Layout, peer: Layout) -> Result<Self> {
+        let links = vec![Link::default(); peer.slots as usize];
+        let queues = vec![Queue::default(); peer.streams as usize];
+        let sender = Sender::new(own, peer, links, queues)?;
+        Ok(Sending { shared, sender })
+    }
+
+    /// The session, for its state and its events.
+    pub fn session(&self) -> &Session<D> {
+        &self.shared.session
+    }
+
+    /// How the partner has divided its window: lines, slots and their size, streams, buffers.
+    pub fn partner(&self) -> &Layout {
+        self.sender.peer()
+    }
+
+    /// Sends a message, or as many of its parts as there is room for now; with the last one, the
+    /// number of lines sent altogether, which [`acknowledged()`](Self::acknowledged) reaches.
+    /// Nothing: call again with the same message, and send nothing else on its stream before.
+    ///
+    /// A part is inline if what is left of the message has room in lines, otherwise it fills a
+    /// slot. All parts but the last one say that more follow.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`]: of the bytes that accompany it; [`Error::Stream`], [`Error::Ended`],
+    /// [`Error::Broken`].
+    #[inline]
+    pub fn put(&mut self, message: &mut Outgoing<'_>) -> Result<Option<u64>> {
+        self.shared.alive()?;
+        if message.extra.len() > EXTRA_MAX {
+            return Err(Error::TooLong { most: EXTRA_MAX });
+        }
+        loop {
+            let inline = self.inline_max(message);
+            let put = if message.left() <= inline || self.sender.peer().slots == 0 {
+                self.put_inline(message, inline)
+            } else {
+                self.put_slot(message)
+            };
+            let put = self.shared.judge(outcome(put, INLINE_MAX))?;
+            if put.is_none() || message.left() == 0 {
+                return Ok(put);
+            }
+        }
+    }
+
+    fn inline_max(&self, message: &Outgoing<'_>) -> usize {
+        INLINE_MAX - message.extra.len()
+    }
+
+    #[inline]
+    fn put_inline(
+        &mut self,
+        message: &mut Outgoing<'_>,
+        most: usize,
+    ) -> std::result::Result<u64, SendError> {
+        let Outgoing { head, extra, data } = message;
+        let len = data.left().min(most);
+        let head = Head {
+            more: head.more || data.left() > len,
+            ..*head
+        };
+        let (near, far) = (&*self.shared.near, &self.shared.far);
+        if extra.is_empty() {
+            let fill = |room: &mut [u8]| data.fill(room);
+            return self.sender.send_with(near, far, &head, len, fill);
+        }
+        let mut extra = *extra;
+        self.sender
+            .send_with(near, far, &head, extra.len() + len, |room| {
+                let (to, room) = room.split_at_mut(extra.len().min(room.len()));
+                let (now, later) = extra.split_at(to.len());
+                to.copy_from_slice(now);
+                extra = later;
+                data.fill(room);
+            })
+    }
+
+    fn put_slot(&mut self, message: &mut Outgoing<'_>) -> std::result::Result<u64, SendError> {
+        let Outgoing { head, extra, data } = message;
+        let (near, far) = (&*self.shared.near, &self.shared.far);
+        if !self.sender.has_room(near, 1)? {
+            return Err(SendError::Full);
+        }
+        let slot = self.sender.take_slot(near, head.stream)?;
+        let slot = slot.ok_or(SendError::Full)?;
+        let mut rest = *data;
+        let len = rest.left().min(slot.part().len);
+        let written = far.gather(slot.part().off, len, &mut rest);
+        let head = Head {
+            more: head.more || rest.left() > 0,
+            ..*head
+        };
+        let sent = match written {
+            Ok(()) => {
+                let sender = &mut self.sender;
+                sender.send_slot(near, far, &head, slot, len as u32, extra)
+            }
+            Err(outside) => Err((slot, outside.into())),
+        };
+        match sent {
+            Ok(number) => {
+                *data = rest;
+                Ok(number)
+            }
+            Err((slot, error)) => {
+                self.sender.put_back(slot);
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes into the partner's buffers, from `off` on, and tells nobody. Only what the partner
+    /// has advertised is free to be written; that is for the layers to keep.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`]: outside of the buffers; [`Error::Broken`].
+    pub fn write(&mut self, off: u64, data: &[Piece<'_>]) -> Result<()> {
+        self.shared.alive()?;
+        let mut data = Cursor::new(data);
+        let most = self.sender.peer().buffers_len as usize;
+        let len = u32::try_from(data.left()).ok();
+        let part = len.and_then(|len| self.sender.peer().buffer(off, len));
+        let part = part.ok_or(Error::TooLong { most })?;
+        let written = self.shared.far.gather(part.off, part.len, &mut data);
+        written.map_err(|_| Broken::Memory.into())
+    }
+
+    /// Tells that a place in the partner's buffers has been written, with at most
+    /// [`PLACED_EXTRA_MAX`] bytes of the layer above. Result as that of [`put()`](Self::put).
+    ///
+    /// # Errors
+    /// As [`put()`](Self::put); [`Error::TooLong`]: also if the place is outside of the buffers.
+    pub fn put_placed(&mut self, head: &Head, place: Place, extra: &[u8]) -> Result<Option<u64>> {
+        self.shared.alive()?;
+        let Place { key, off, len } = place;
+        let (near, far) = (&*self.shared.near, &self.shared.far);
+        let sent = self
+            .sender
+            .send_placed(near, far, head, key, off, len, extra);
+        self.shared.judge(outcome(sent, PLACED_EXTRA_MAX))
+    }
+
+    /// Lets the partner write a place in the own buffers. Result as that of [`put()`](Self::put).
+    ///
+    /// # Errors
+    /// As [`put()`](Self::put); [`Error::TooLong`]: also if the place is outside of the buffers.
+    pub fn advertise(&mut self, head: &Head, place: Place) -> Result<Option<u64>> {
+        self.shared.alive()?;
+        let Place { key, off, len } = place;
+        let (near, far) = (&*self.shared.near, &self.shared.far);
+        let sent = self.sender.advertise(near, far, head, key, off, len);
+        self.shared.judge(outcome(sent, 0))
+    }
+
+    /// Pushes out what was put, and wakes the partner if it sleeps; no system call otherwise.
+    ///
+    /// # Errors
+    /// [`Error::Broken`]; [`Error::Fabric`]: what waking the partner fails with.
+    #[inline]
+    pub fn publish(&mut self) -> Result<()> {
+        let (near, far) = (&*self.shared.near, &self.shared.far);
+        let asleep = self.sender.publish(near, far).map_err(Error::from);
+        self.shared.wake(self.shared.judge(asleep)?)
+    }
+
+    /// Lines sent from the beginning on.
+    pub fn sent(&self) -> u64 {
+        self.sender.sent()
+    }
+
+    /// Lines that the partner has taken out of its ring.
+    ///
+    /// # Errors
+    /// [`Error::Broken`].
+    pub fn taken(&mut self) -> Result<u64> {
+        self.shared.alive()?;
+        let taken = self.sender.taken(&*self.shared.near);
+        self.shared.judge(taken.map_err(Error::from))
+    }
+
+    /// Lines that the partner's layer has acknowledged: what was sent in them has taken effect.
+    ///
+    /// # Errors
+    /// [`Error::Broken`].
+    pub fn acknowledged(&mut self) -> Result<u64> {
+        self.shared.alive()?;
+        let acknowledged = self.sender.acknowledged(&*self.shared.near);
+        self.shared.judge(acknowledged.map_err(Error::from))
+    }
+
+    /// Lines that are free now.
+    ///
+    /// # Errors
+    /// [`Error::Broken`].
+    pub fn room(&mut self) -> Result<u32> {
+        self.shared.alive()?;
+        let room = self.sender.room(&*self.shared.near);
+        self.shared.judge(room.map_err(Error::from))
+    }
+
+    /// Slots of a stream that are free now.
+    ///
+    /// # Errors
+    /// [`Error::Stream`], [`Error::Broken`].
+    pub fn slots(&mut self, stream: u16) -> Result<u32> {
+        self.shared.alive()?;
+        let slots = outcome(self.sender.slots(&*self.shared.near, stream), 0);
+        Ok(self.shared.judge(slots)?.unwrap_or(0))
+    }
+
+    /// What a message waits for that [`put()`](Self::put) had no room for.
+    pub fn need(&self, message: &Outgoing<'_>) -> Need {
+        let left = message.left();
+        if left > self.inline_max(message) && self.sender.peer().slots > 0 {
+            Need::Slot(message.head.stream)
+        } else {
+            let len = left.min(self.inline_max(message));
+            Need::Lines(lines_for(message.extra.len() + len))
+        }
+    }
+
+    /// Publishes, and asks the partner for a signal when it gives lines or slots. What to sleep
+    /// on; nothing if what is needed is there by now.
+    ///
+    /// # Errors
+    /// As [`publish()`](Self::publish); [`Error::Stream`].
+    pub fn arm(&mut self, need: Need) -> Result<Option<Park>> {
+        self.shared.alive()?;
+        let (near, far) = (&*self.shared.near, &self.shared.far);
+        let asleep = self.sender.arm_space(near, far).map_err(Error::from);
+        self.shared.wake(self.shared.judge(asleep)?)?;
+        // A message with a slot needs a line as well.
+        for need in [need, Need::Lines(1)] {
+            let park = outcome(self.sender.park(near, need), 0);
+            if let Some(park) = self.shared.judge(park)?.flatten() {
+                return Ok(Some(park));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Ends this direction in order: the partner receives what was sent before, and then the
+    /// reason. Messages of the partner can be received until it closes as well.
+    ///
+    /// # Errors
+    /// [`Error::Broken`]; [`Error::Fabric`]: what waking the partner fails with.
+    pub fn close(&mut self, reason: u16) -> Result<()> {
+        self.shared.alive()?;
+        if !self.shared.may_tell() {
+            return Ok(());
+        }
+        let told = self.sender.close(&self.shared.far, reason);
+        told.map_err(Broken::from)?;
+        match self.shared.session.signal() {
+            // It has looked, and gone, before it was woken; or will not come again.
+            Err(mp_fabric::Error::PartnerGone) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    /// Ends both directions at once. The partner's calls fail with
+    /// [`Broken::Partner`](crate::Broken::Partner) of the reason, which is at least 256; those of
+    /// this side with [`Error::Ended`].
+    pub fn abort(&mut self, reason: u16) {
+        self.shared.abort(reason);
+    }
+}
