@@ -543,7 +543,7 @@ impl<D: Device> ViShared<D> {
     ) -> Result<()> {
         let started = self.nic.link(self);
         let link = match linked {
-            Ok(link) if started.is_ok() => link,
+            Ok(link) if started.is_ok() && self.nic.service.watch(link.session()).is_ok() => link,
             Ok(_) => return Err(self.abandon(serial, Error::Resource)),
             Err(Some(End::Down)) => return Err(self.abandon(serial, Error::NotReachable)),
             Err(_) => return Err(self.abandon(serial, Error::Timeout)),

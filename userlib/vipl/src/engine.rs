@@ -341,16 +341,29 @@ impl Engine {
     /// Receives and sends as much as there is, within limits; whether there was anything.
     pub(crate) fn progress<W: Wire>(&mut self, memory: &Regions, wire: &mut W) -> bool {
         let (received, ended) = self.receive(memory, wire);
-        let sent = match ended {
-            Ok(()) => self.transmit(memory, wire),
-            Err(end) => Err(end),
+        let ended = match ended {
+            Err(end) => end,
+            Ok(()) => {
+                let sent = self.transmit(memory, wire);
+                match sent.and_then(|sent| wire.flush().map(|()| sent)) {
+                    Ok(sent) => return received || sent,
+                    // What the partner has said before it went is there.
+                    Err(end) => self.drain(memory, wire).unwrap_or(end),
+                }
+            }
         };
-        match sent {
-            Ok(sent) => received || sent,
-            Err(end) => {
-                self.lost(memory, end);
-                self.sending.finish();
-                true
+        self.lost(memory, ended);
+        self.sending.finish();
+        true
+    }
+
+    /// Receives until there is nothing more; how the partner has ended it, if it has said so.
+    pub(crate) fn drain<W: Wire>(&mut self, memory: &Regions, wire: &mut W) -> Option<End> {
+        loop {
+            match self.receive(memory, wire) {
+                (_, Err(end)) => return Some(end),
+                (false, Ok(())) => return None,
+                (true, Ok(())) => {}
             }
         }
     }

@@ -3,18 +3,34 @@
 //! A connection's way over the fabric: the queue pair in the windows of a session. One session for
 //! one connection; a [`Link`] is what a connection knows of it, so that connections of the same
 //! two processes can share a session by streams of its pair.
+//!
+//! Payload is gathered where the program has it and scattered from where it has arrived: this
+//! side's copies are the only ones.
 
 use crate::wire::{End, Frame, Header, Kind, Reason, Wire};
 use mp_fabric::{CharDevice, Deadline, Device, Error as FabricError, EventMask, Session};
-use mp_queue_pair::{Error, Head, QueuePair, Shape};
-use std::ops::RangeInclusive;
+use mp_queue_pair::{
+    open, Data, Error, Head, Held, Need, Outgoing, Piece, Receiving, Room, Sending, Shape,
+    INLINE_MAX,
+};
+use std::{mem, ops::RangeInclusive};
 use vm_memory::VolatileSlice;
 
 /// Bytes that cross in one piece.
 pub(crate) const MTU: usize = 4096;
 
-/// Bytes of a window: as much as a pair needs, and as much as is used if there is room.
-pub(crate) const WINDOW: RangeInclusive<u64> = 0x1_0000..=0x1_0000;
+/// Bytes of a window: the least that is useful, and the most that is used.
+pub(crate) const WINDOW: RangeInclusive<u64> = 0x4000..=0x1_0000;
+
+/// Bytes of a window that are neither lines nor slots, at most.
+const REST: u64 = 1024;
+/// Slots of the partner that are used.
+const PARTNER_SLOTS: u32 = 16;
+/// Bytes of a line.
+const LINE: u64 = 64;
+
+/// Lines of the longest message that has no slot.
+const INLINE_LINES: u32 = 5;
 
 /// The stream of the pair that a connection has.
 const STREAM: u16 = 0;
@@ -22,10 +38,30 @@ const STREAM: u16 = 0;
 /// The way to the other end of a connection.
 #[derive(Debug)]
 pub(crate) struct Link<D: Device = CharDevice> {
-    pair: QueuePair<D>,
-    /// A message on its way out, or in.
-    out: Vec<u8>,
-    room: Vec<u8>,
+    sending: Sending<D>,
+    receiving: Receiving<D>,
+    room: Box<Room>,
+    /// The slot of the last message.
+    held: Option<Held>,
+    /// Messages were sent, or received, that the partner does not know of.
+    put: bool,
+    took: bool,
+    /// The partner was asked for signals, and whether for such of room, and nothing has moved
+    /// since.
+    armed: Option<bool>,
+}
+
+/// How a window of so many bytes is divided: an eighth for lines, the rest for slots.
+fn shape(size: u64) -> Shape {
+    let lines = (size / 8 / LINE).next_power_of_two().clamp(8, 1024);
+    let slots = size.saturating_sub(lines * LINE + REST) / MTU as u64;
+    Shape {
+        lines: lines as u32,
+        slots: slots.clamp(1, PARTNER_SLOTS.into()) as u32,
+        slot_size: MTU as u32,
+        streams: 1,
+        partner_slots: PARTNER_SLOTS,
+    }
 }
 
 impl<D: Device> Link<D> {
@@ -34,32 +70,80 @@ impl<D: Device> Link<D> {
     /// # Errors
     /// The end that it has come to; nothing if the time is over.
     pub(crate) fn open(session: Session<D>, deadline: Deadline) -> Result<Self, Option<End>> {
-        let pair = QueuePair::open(session, &Shape::default(), deadline);
-        let pair = pair.map_err(|error| match error {
+        let window = session.state().ok().and_then(|state| state.local);
+        let size = window.map_or(*WINDOW.start(), |window| window.size);
+        let halves = open(session, &shape(size), deadline).map_err(|error| match error {
             Error::Fabric(FabricError::TimedOut) => None,
             other => Some(end_of(other)),
         })?;
+        let (sending, receiving) = halves;
         Ok(Link {
-            out: Vec::with_capacity(pair.message_max()),
-            room: vec![0; MTU],
-            pair,
+            sending,
+            receiving,
+            room: Box::default(),
+            held: None,
+            put: false,
+            took: false,
+            armed: None,
         })
+    }
+
+    pub(crate) fn session(&self) -> &Session<D> {
+        self.sending.session()
     }
 
     /// Whether the partner's process or the link has gone.
     pub(crate) fn gone(&self) -> Option<End> {
-        match self.pair.session().state() {
+        match self.session().state() {
             Ok(state) if state.events.contains(EventMask::CLOSED) => Some(End::Gone),
             Ok(state) if state.events.contains(EventMask::DOWN) => Some(End::Down),
             Ok(_) => None,
             Err(_) => Some(End::Gone),
         }
     }
+
+    /// Asks the partner for a signal when it sends, and when it makes room if that is needed;
+    /// unless it was asked, and nothing has moved since. False if there is something to do by now.
+    pub(crate) fn arm(&mut self, needs_room: bool) -> bool {
+        let asked = self.armed.is_some_and(|room| room || !needs_room);
+        if asked {
+            return true;
+        }
+        // A pair that has ended says so when it is looked at.
+        let room = match needs_room {
+            true => self.arm_room(),
+            false => true,
+        };
+        let armed = room && self.receiving.arm().is_ok_and(|park| park.is_some());
+        self.armed = armed.then_some(needs_room);
+        armed
+    }
+
+    fn arm_room(&mut self) -> bool {
+        let need = match self.sending.slots(STREAM) {
+            Ok(0) if self.sending.partner().slots > 0 => Need::Slot(STREAM),
+            _ => Need::Lines(INLINE_LINES),
+        };
+        self.sending.arm(need).is_ok_and(|park| park.is_some())
+    }
+
+    /// Gives back the slot of the last message.
+    fn give(&mut self) -> Result<(), End> {
+        let Some(held) = self.held.take() else {
+            return Ok(());
+        };
+        let given = self.receiving.give(held, STREAM);
+        given.map_err(|(_, error)| end_of(error))
+    }
 }
 
 impl<D: Device> Wire for Link<D> {
     fn most(&self, kind: Kind) -> usize {
-        self.pair.message_max() - kind.header()
+        let partner = self.sending.partner();
+        match partner.slots {
+            0 => INLINE_MAX - kind.header(),
+            _ => partner.slot_size as usize,
+        }
     }
 
     fn send(
@@ -69,49 +153,79 @@ impl<D: Device> Wire for Link<D> {
         header: &Header,
         payload: &[VolatileSlice<'_>],
     ) -> Result<bool, End> {
-        self.out.clear();
-        self.out
-            .extend(header.get(..kind.header()).unwrap_or_default());
-        for piece in payload {
-            let at = self.out.len();
-            self.out.resize(at + piece.len(), 0);
-            piece.copy_to(self.out.get_mut(at..).unwrap_or_default());
-        }
         let head = Head {
             stream: STREAM,
             kind: kind as u8,
             more: false,
             immediate,
         };
-        self.pair.try_send(&head, &self.out).map_err(end_of)
+        let header = header.get(..kind.header()).unwrap_or_default();
+        let put = match payload {
+            [one] => {
+                let pieces = [Piece::from(*one)];
+                self.sending.put(&mut Outgoing::new(head, header, &pieces))
+            }
+            many => {
+                let pieces: Vec<_> = many.iter().map(|piece| Piece::from(*piece)).collect();
+                self.sending.put(&mut Outgoing::new(head, header, &pieces))
+            }
+        };
+        let put = put.map_err(end_of)?.is_some();
+        self.put |= put;
+        if put {
+            self.armed = None;
+        }
+        Ok(put)
     }
 
     fn receive(&mut self) -> Result<Option<Frame<'_>>, End> {
-        let received = self.pair.try_receive(&mut self.room).map_err(end_of)?;
-        let Some(received) = received else {
+        self.give()?;
+        let received = self.receiving.receive(&mut self.room).map_err(end_of)?;
+        let Some(message) = received else {
             return Ok(None);
         };
-        let kind = Kind::of(received.head.kind).ok_or(End::Broken)?;
-        let bytes = self.room.get_mut(..received.len).ok_or(End::Broken)?;
-        let (front, payload) = bytes
-            .split_at_mut_checked(kind.header())
-            .ok_or(End::Broken)?;
+        self.took = true;
+        self.armed = None;
+        let kind = Kind::of(message.head.kind).ok_or(End::Broken)?;
+        let message = message.split(kind.header()).ok_or(End::Broken)?;
+        if message.head.more {
+            return Err(End::Broken);
+        }
         let mut header = Header::default();
-        header
-            .get_mut(..front.len())
-            .ok_or(End::Broken)?
-            .copy_from_slice(front);
+        for (to, from) in header.iter_mut().zip(message.extra) {
+            *to = *from;
+        }
+        let payload = match message.data {
+            Data::Inline(bytes) => Piece::Bytes(bytes),
+            Data::Held(held) => {
+                let held = self.held.insert(held);
+                Piece::Memory(held.area().volatile().map_err(end_of)?)
+            }
+            // This library advertises no buffers, and uses none.
+            Data::Placed(..) | Data::Advertised(_) => return Err(End::Broken),
+        };
         Ok(Some(Frame {
             kind,
-            immediate: received.head.immediate,
+            immediate: message.head.immediate,
             header,
-            payload: VolatileSlice::from(payload),
+            payload,
         }))
+    }
+
+    fn flush(&mut self) -> Result<(), End> {
+        if mem::take(&mut self.took) {
+            self.give()?;
+            self.receiving.publish().map_err(end_of)?;
+        }
+        if mem::take(&mut self.put) {
+            self.sending.publish().map_err(end_of)?;
+        }
+        Ok(())
     }
 
     fn close(&mut self, reason: Reason) {
         // A partner that has gone need not be told.
-        let _ = self.pair.close(reason as u16);
+        let _ = self.sending.close(reason as u16);
     }
 }
 
@@ -122,5 +236,28 @@ fn end_of(error: Error) -> End {
         Error::Fabric(FabricError::InterfaceDown | FabricError::NoInterface) => End::Down,
         Error::Fabric(_) => End::Gone,
         _ => End::Broken,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// VI-LIM-6: every window that a connection may get can be divided.
+    #[test]
+    fn windows_of_all_sizes_are_divided() {
+        for size in WINDOW.step_by(4096) {
+            let Shape {
+                lines,
+                slots,
+                slot_size,
+                ..
+            } = shape(size);
+            let used = u64::from(lines) * LINE + u64::from(slots) * u64::from(slot_size) + REST;
+            assert!(
+                used <= size && lines.is_power_of_two() && slots >= 2,
+                "{size:#x}"
+            );
+        }
     }
 }

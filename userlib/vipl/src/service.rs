@@ -4,11 +4,16 @@
 //! (VI-POST-2, VI-RDMA-7), and notices partners that have gone. It runs from the first connection
 //! on, and handles no signals.
 
-use crate::{lock, nic::NicShared, vi::ViShared, Error, Result};
-use mp_fabric::{thread, Device};
+use crate::{
+    lock,
+    nic::NicShared,
+    vi::{Rest, ViShared},
+    Error, Result,
+};
+use mp_fabric::{thread, Device, EventMask, Session};
 use rustix::{
     event::{poll, EventfdFlags, PollFd, PollFlags, Timespec},
-    fd::OwnedFd,
+    fd::{AsFd, OwnedFd},
     io,
 };
 use std::{
@@ -21,8 +26,9 @@ use std::{
 
 /// Looks at all connections before the thread sleeps.
 const LOOKS: u32 = 50;
-/// How long it sleeps while there are connections, in nanoseconds.
-const NAP: i64 = 1_000_000;
+/// How long it sleeps at most while there are connections, in nanoseconds: a message and the
+/// request for a signal can cross on the way.
+const NAP: i64 = 10_000_000;
 
 /// A counter that is readable until somebody reads it.
 ///
@@ -57,7 +63,7 @@ impl Service {
 
     /// Lets the thread look.
     pub(crate) fn kick(&self) {
-        if self.asleep.swap(false, Ordering::AcqRel) {
+        if self.asleep.swap(false, Ordering::SeqCst) {
             self.ring();
         }
     }
@@ -99,34 +105,44 @@ fn run<D: Device>(nic: &NicShared<D>) {
     let service = &nic.service;
     let mut idle = 0;
     while !service.stopped.load(Ordering::Acquire) {
-        let linked = nic.linked();
-        if linked.iter().any(serve) {
-            idle = 0;
-            continue;
-        }
-        idle += 1;
-        if idle < LOOKS && !linked.is_empty() {
+        let linked: Vec<_> = nic.linked().iter().filter_map(Weak::upgrade).collect();
+        // All of them, whoever is first.
+        let moved = linked.iter().filter(|vi| vi.serve_link()).count();
+        idle = if moved > 0 { 0 } else { idle + 1 };
+        if idle >= LOOKS || linked.is_empty() {
+            service.sleep(&linked);
+        } else {
             std::hint::spin_loop();
-            continue;
         }
-        service.asleep.store(true, Ordering::Release);
+    }
+}
+
+impl Service {
+    /// Sleeps until there is news, unless there is some.
+    fn sleep<D: Device>(&self, linked: &[Arc<ViShared<D>>]) {
+        // Before the last look: what is posted later rings.
+        self.asleep.store(true, Ordering::SeqCst);
+        let rests: Vec<Rest> = linked.iter().map(ViShared::before_sleep).collect();
         let nap = Timespec {
             tv_sec: 0,
             tv_nsec: NAP,
         };
-        let mut fds = [PollFd::new(&service.wake, PollFlags::IN)];
-        // It looks again, whatever has ended the wait.
-        let _ = poll(&mut fds, (!linked.is_empty()).then_some(&nap));
-        service.asleep.store(false, Ordering::Release);
-        let _ = io::read(&service.wake, &mut [0; 8]);
-        idle = LOOKS;
+        if !rests.iter().any(|rest| matches!(rest, Rest::Busy)) {
+            let connected = rests.iter().any(|rest| !matches!(rest, Rest::Over));
+            let mut fds = [PollFd::new(&self.wake, PollFlags::IN)];
+            // It looks again, whatever has ended the wait.
+            let _ = poll(&mut fds, connected.then_some(&nap));
+        }
+        self.asleep.store(false, Ordering::SeqCst);
+        let _ = io::read(&self.wake, &mut [0; 8]);
     }
-}
 
-/// Serves a connection, unless a thread of the program has done so since the last time.
-fn serve<D: Device>(vi: &Weak<ViShared<D>>) -> bool {
-    let Some(vi) = vi.upgrade() else {
-        return false;
-    };
-    vi.serve_link()
+    /// Lets events of a session wake the thread.
+    ///
+    /// # Errors
+    /// [`Error::Resource`], [`Error::Timeout`]: the session has ended.
+    pub(crate) fn watch<D: Device>(&self, session: &Session<D>) -> Result<()> {
+        let news = EventMask::SIGNAL | EventMask::CLOSED | EventMask::DOWN;
+        Ok(session.notify(news, Some(self.wake.as_fd()))?)
+    }
 }

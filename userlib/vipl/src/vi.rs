@@ -62,6 +62,18 @@ pub struct ViInfo {
     pub recv_empty: bool,
 }
 
+/// What a connection does while the service thread sleeps.
+pub(crate) enum Rest {
+    /// There is something to do.
+    Busy,
+    /// A thread of the program looks.
+    Watched,
+    /// The partner signals when something happens.
+    Armed,
+    /// There is no connection.
+    Over,
+}
+
 pub(crate) struct ViShared<D: Device> {
     pub(crate) nic: Arc<NicShared<D>>,
     pub(crate) id: u64,
@@ -371,18 +383,37 @@ impl<D: Device> ViShared<D> {
         let Ok(mut core) = self.core.try_lock() else {
             return false;
         };
-        let mut moved = self.progress(&mut core);
-        if !moved {
-            if let Some(end) = core.link.as_ref().and_then(Link::gone) {
-                // What it has said last may have come meanwhile.
-                while self.progress(&mut core) {}
-                core.engine.lost(&self.nic.regions, end);
-                core.link = None;
-                moved = true;
-            }
-        }
+        let moved = self.progress(&mut core);
         self.tell(core);
         moved
+    }
+
+    /// Before the service thread sleeps: looks whether the partner has gone, and asks it for
+    /// signals, unless a thread of the program looks at the same connection.
+    pub(crate) fn before_sleep(self: &Arc<Self>) -> Rest {
+        let Ok(mut core) = self.core.try_lock() else {
+            return Rest::Watched;
+        };
+        let Some(mut link) = core.link.take() else {
+            return Rest::Over;
+        };
+        if let Some(end) = link.gone() {
+            // What it has said last may have come meanwhile.
+            let (engine, regions) = (&mut core.engine, &self.nic.regions);
+            let end = engine.drain(regions, &mut link).unwrap_or(end);
+            engine.lost(regions, end);
+            drop(link);
+            self.tell(core);
+            return Rest::Busy;
+        }
+        let needs_room = core.engine.has_to_send();
+        let armed = match self.polled.swap(false, Ordering::Relaxed) {
+            true => Rest::Watched,
+            false if link.arm(needs_room) => Rest::Armed,
+            false => Rest::Busy,
+        };
+        core.link = Some(link);
+        armed
     }
 
     fn done(self: &Arc<Self>, kind: QueueKind) -> Result<Completion> {

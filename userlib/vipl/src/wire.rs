@@ -26,6 +26,7 @@
 //! A connection ends with a [`Reason`], as the end of the queue pair. An end that says none, or a
 //! message that cannot be, is an error of the transport.
 
+use mp_queue_pair::Piece;
 use vm_memory::VolatileSlice;
 
 /// Most reads that are not answered.
@@ -114,7 +115,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) kind: Kind,
     pub(crate) immediate: Option<u32>,
     pub(crate) header: Header,
-    pub(crate) payload: VolatileSlice<'a>,
+    pub(crate) payload: Piece<'a>,
 }
 
 /// Why a side ends a connection.
@@ -163,6 +164,9 @@ pub(crate) trait Wire {
 
     /// The next message. The one before is given back.
     fn receive(&mut self) -> Result<Option<Frame<'_>>, End>;
+
+    /// Lets the partner know of everything that was sent and received.
+    fn flush(&mut self) -> Result<(), End>;
 
     /// Ends the connection, behind everything that was sent.
     fn close(&mut self, reason: Reason);

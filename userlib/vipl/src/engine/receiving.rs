@@ -10,6 +10,8 @@ use crate::{
     report::{ErrorCode, Report},
     wire::{place_of, word, Frame, Kind},
 };
+use mp_queue_pair::Piece;
+use std::slice;
 use vm_memory::VolatileSlice;
 
 /// Where the bytes of a message go.
@@ -59,7 +61,7 @@ impl Engine {
             header,
             payload,
         } = frame;
-        if payload.len() > 0 && matches!(kind, Kind::Read | Kind::Ack | Kind::Refusal) {
+        if !payload.is_empty() && matches!(kind, Kind::Read | Kind::Ack | Kind::Refusal) {
             return None;
         }
         match kind {
@@ -219,7 +221,7 @@ impl Engine {
     }
 
     /// The next bytes of the message.
-    fn data(&mut self, view: &View<'_>, payload: &VolatileSlice<'_>) -> Option<()> {
+    fn data(&mut self, view: &View<'_>, payload: &Piece<'_>) -> Option<()> {
         let tag = self.attributes.ptag;
         let Some(message) = &mut self.receiving.message else {
             // One that could not be received and ended the connection, or none.
@@ -243,7 +245,7 @@ impl Engine {
                     ..*place
                 };
                 let to = view.slice(tag, place, Access::RemoteWrite);
-                to.map(|to| payload.copy_to_volatile_slice(to))
+                to.map(|to| scatter(payload, slice::from_ref(&to)))
             }
         };
         message.received = received;
@@ -344,7 +346,7 @@ impl Engine {
         Some(())
     }
 
-    fn read_data(&mut self, view: &View<'_>, payload: &VolatileSlice<'_>) -> Option<()> {
+    fn read_data(&mut self, view: &View<'_>, payload: &Piece<'_>) -> Option<()> {
         let tag = self.attributes.ptag;
         let read = self.sending.reads.front_mut()?;
         let len = u32::try_from(payload.len()).ok()?;
@@ -373,11 +375,19 @@ impl Engine {
 }
 
 /// Copies to pieces that have as many bytes altogether.
-fn scatter(from: &VolatileSlice<'_>, to: &[VolatileSlice<'_>]) {
+fn scatter(from: &Piece<'_>, to: &[VolatileSlice<'_>]) {
     let mut at = 0;
     for piece in to {
-        if let Ok(part) = from.subslice(at, piece.len().min(from.len() - at)) {
-            part.copy_to_volatile_slice(*piece);
+        match from {
+            Piece::Bytes(bytes) => {
+                let bytes = bytes.get(at..).unwrap_or_default();
+                piece.copy_from(bytes);
+            }
+            Piece::Memory(memory) => {
+                if let Ok(memory) = memory.offset(at) {
+                    memory.copy_to_volatile_slice(*piece);
+                }
+            }
         }
         at += piece.len();
     }

@@ -11,6 +11,7 @@ use crate::{
     Level, Ptag,
 };
 use mp_fabric::Map;
+use mp_queue_pair::Piece;
 use proptest::prelude::*;
 use std::{cell::RefCell, collections::VecDeque, rc::Rc};
 use vm_memory::{Bytes, VolatileSlice};
@@ -76,10 +77,14 @@ impl Wire for Fake {
                     kind,
                     immediate,
                     header,
-                    payload: VolatileSlice::from(&mut self.current[..]),
+                    payload: Piece::from(&self.current[..]),
                 }))
             }
         }
+    }
+
+    fn flush(&mut self) -> std::result::Result<(), End> {
+        Ok(())
     }
 
     fn close(&mut self, reason: Reason) {
