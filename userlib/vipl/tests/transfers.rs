@@ -5,7 +5,7 @@
 mod common;
 
 use common::{flushed, good, soon, Pair};
-use vipl::{Descriptor, Error, Level, State, Status};
+use vipl::{Descriptor, Error, Level, Remote, State, Status};
 
 /// VI-RDMA-1, VI-DESC-11, VI-WQ-2, VI-REL-7, VI-LIM-5: messages of all sizes arrive at all levels,
 /// and both descriptors are completed.
@@ -65,4 +65,78 @@ fn a_disconnect_flushes_both_ends() {
     pair.a.receive(&a, 4);
     pair.b.post(&b, Descriptor::new().immediate(99), b"good");
     assert_eq!(a.recv_wait(soon()).unwrap().immediate, Some(99));
+}
+
+/// VI-ADDR-6, VI-PEER-6: VIs of one program, on one host, connect in both models.
+#[test]
+fn a_host_connects_to_itself() {
+    let pair = Pair::new();
+    pair.world.set_loopback(1 << 20);
+    for peers in [false, true] {
+        let [one, two] = [0; 2].map(|_| pair.a.vi(Level::ReliableReception));
+        let here = pair.a.address(b"here");
+        if peers {
+            one.peer_request(&here, &here, soon()).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            assert_eq!(one.peer_done(), Err(Error::NotDone));
+            two.peer_request(&here, &here, soon()).unwrap();
+            assert!(one.peer_wait().is_ok() && two.peer_wait().is_ok());
+        } else {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let request = pair.a.nic.connect_wait(&here, soon()).unwrap();
+                    request.accept(&one).unwrap();
+                });
+                while two.connect_request(&here, &here, soon()) == Err(Error::NoMatch) {
+                    std::thread::yield_now();
+                }
+            });
+        }
+        let (receive, room) = pair.a.receive(&one, 9000);
+        pair.a.send(&two, &[0x42; 9000]);
+        assert_eq!(
+            one.recv_wait(soon()),
+            Ok(good(receive, Status::OP_RECEIVE, 9000))
+        );
+        assert_eq!(pair.a.bytes(room, 9000), [0x42; 9000]);
+        assert_eq!(one.disconnect(), Ok(()));
+    }
+}
+
+/// VI-RDMA-2 to VI-RDMA-4, VI-ORD-5, VI-RDMA-7: remote memory is written and read while the other
+/// program does nothing, and what was written is there when a later message is.
+#[test]
+fn remote_memory_is_written_and_read() {
+    let pair = Pair::new();
+    for level in [Level::ReliableDelivery, Level::ReliableReception] {
+        let (a, b) = pair.connected(level);
+        for len in [0, 1, 4096, 100_000, 1 << 20] {
+            let bytes: Vec<u8> = (0..len).map(|n| (n * 11 + len) as u8).collect();
+            let remote = pair.b.room(len);
+            let at = Remote {
+                address: pair.b.at(remote) as u64,
+                handle: pair.b.handle.0,
+            };
+            let write = pair.a.post(&a, Descriptor::write(at), &bytes);
+            let (receive, _) = pair.b.receive(&b, 1);
+            let send = pair.a.send(&a, b"!");
+            assert_eq!(
+                b.recv_wait(soon()),
+                Ok(good(receive, Status::OP_RECEIVE, 1))
+            );
+            assert_eq!(pair.b.bytes(remote, len), bytes);
+            let local = pair.a.room(len);
+            let read = pair.a.one(Descriptor::read(at), local, len);
+            a.post_send(read, pair.a.handle).unwrap();
+            for (descriptor, operation, len) in [
+                (write, Status::OP_RDMA_WRITE, len),
+                (send, Status::OP_SEND, 1),
+                (read, Status::OP_RDMA_READ, len),
+            ] {
+                assert_eq!(a.send_wait(soon()), Ok(good(descriptor, operation, len)));
+            }
+            assert_eq!(pair.a.bytes(local, len), bytes);
+        }
+        a.disconnect().unwrap();
+    }
 }
