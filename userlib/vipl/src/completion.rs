@@ -110,6 +110,10 @@ impl<D: Device> Cq<D> {
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(Error::Timeout);
             }
+            for vi in shared.bound() {
+                // From now on the service thread looks.
+                vi.unwatch();
+            }
             shared.nic.service.kick();
             let state = shared.state()?;
             if state.entries.is_empty() {

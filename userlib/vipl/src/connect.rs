@@ -15,7 +15,7 @@
 
 use crate::{
     attributes::ENCODED,
-    link::{Link, WINDOW},
+    link::{window, Link},
     lock,
     nic::NicShared,
     state::{Event, State},
@@ -30,6 +30,7 @@ use mp_fabric::{
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use std::{
     fmt,
+    ops::RangeInclusive,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -114,6 +115,12 @@ impl<D: Device> NicShared<D> {
         self.attributes.local_address
     }
 
+    /// Bytes of a window of a connection over an interface.
+    fn window(&self, interface: InterfaceId) -> RangeInclusive<u64> {
+        let interface = self.fabric.interface(interface);
+        window(interface.map_or(0, |interface| interface.local_free))
+    }
+
     /// Interfaces that lead to a host, those that are up.
     fn interfaces_to(&self, host: HostAddress) -> Result<Vec<InterfaceId>> {
         let own = host == self.local();
@@ -191,7 +198,8 @@ impl<'a, D: Device> Waiting<'a, D> {
                 continue;
             }
             let server = nic.fabric.server(interface, PROTOCOL).name(self.name);
-            let server = server.hold().once().local(WINDOW).remote(WINDOW);
+            let window = nic.window(interface);
+            let server = server.hold().once().local(window.clone()).remote(window);
             match server.open() {
                 Ok(session) => {
                     let mask = EventMask::REQUEST | EventMask::CLOSED | EventMask::DOWN;
@@ -605,7 +613,8 @@ impl<D: Device> ViShared<D> {
         let session = self.open(serial, host, |interface| {
             let client = self.nic.fabric.client(interface, PROTOCOL).name(&name);
             let client = client.data(data).pending();
-            client.local(WINDOW).remote(WINDOW).open()
+            let window = self.nic.window(interface);
+            client.local(window.clone()).remote(window).open()
         })?;
         let answer = answered(&session, deadline)?;
         let answer = RemoteViAttributes::decode(&answer).ok_or(Error::NoMatch)?;
@@ -627,7 +636,8 @@ impl<D: Device> ViShared<D> {
         let session = self.open(serial, host, |interface| {
             let peer = self.nic.fabric.peer(interface, PROTOCOL).name(&both);
             let peer = peer.own_name(mine.len() as u32).data(&data);
-            peer.local(WINDOW).remote(WINDOW).open()
+            let window = self.nic.window(interface);
+            peer.local(window.clone()).remote(window).open()
         })?;
         let theirs = answered(&session, deadline)?;
         let theirs = RemoteViAttributes::decode(&theirs).ok_or(Error::Timeout)?;

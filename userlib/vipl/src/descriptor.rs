@@ -442,8 +442,8 @@ pub(crate) fn check(
     access: Access,
 ) -> Result<(), Protected> {
     let used = segments.iter().filter(|place| place.len > 0);
-    used.map(|place| view.slice(tag, *place, access).map(|_| ()))
-        .collect()
+    used.map(|place| view.slice(tag, *place, access))
+        .try_for_each(|slice| slice.map(|_| ()))
 }
 
 /// The pieces of segments from `skip` bytes on, `len` bytes altogether, in order (VI-DESC-19).

@@ -20,7 +20,13 @@ use vm_memory::VolatileSlice;
 pub(crate) const MTU: usize = 4096;
 
 /// Bytes of a window: the least that is useful, and the most that is used.
-pub(crate) const WINDOW: RangeInclusive<u64> = 0x4000..=0x1_0000;
+const WINDOW: RangeInclusive<u64> = 0x4000..=0x1_0000;
+
+/// Bytes of a window where so many are free: the less there are, the less one connection takes.
+pub(crate) fn window(free: u64) -> RangeInclusive<u64> {
+    let share = free / 32 / MTU as u64 * MTU as u64;
+    *WINDOW.start()..=share.clamp(*WINDOW.start(), *WINDOW.end())
+}
 
 /// Bytes of a window that are neither lines nor slots, at most.
 const REST: u64 = 1024;
@@ -242,6 +248,19 @@ fn end_of(error: Error) -> End {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// VI-LIM-6: the less memory there is, the less a connection takes of it.
+    #[test]
+    fn windows_become_smaller_with_what_is_left() {
+        for (free, most) in [
+            (0, 0x4000),
+            (1 << 20, 0x8000),
+            (2 << 20, 0x1_0000),
+            (u64::MAX, 0x1_0000),
+        ] {
+            assert_eq!(window(free), 0x4000..=most);
+        }
+    }
 
     /// VI-LIM-6: every window that a connection may get can be divided.
     #[test]

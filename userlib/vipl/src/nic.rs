@@ -123,10 +123,25 @@ pub(crate) struct NicShared<D: Device> {
     objects: Mutex<Objects<D>>,
     last: AtomicU64,
     closed: AtomicBool,
-    handler: Arc<Mutex<Option<ErrorHandler<D>>>>,
+    handler: Arc<Mutex<Slot<D>>>,
     /// The NIC as handlers are given it.
     opened: Mutex<Weak<Opened<D>>>,
     notifier: Notifier,
+}
+
+/// Where the error handler is, unless it runs.
+struct Slot<D: Device> {
+    handler: Option<ErrorHandler<D>>,
+    ended: bool,
+}
+
+impl<D: Device> Default for Slot<D> {
+    fn default() -> Self {
+        Slot {
+            handler: None,
+            ended: false,
+        }
+    }
 }
 
 struct Objects<D: Device> {
@@ -347,7 +362,7 @@ impl<D: Device> Nic<D> {
         let next = Arc::clone(&shared.handler);
         // Not while one runs: it may be the one that asks for another one.
         shared.notifier.push(Box::new(move || {
-            let before = std::mem::replace(&mut *lock(&next), handler);
+            let before = std::mem::replace(&mut lock(&next).handler, handler);
             drop(before);
         }));
         Ok(())
@@ -466,7 +481,10 @@ impl<D: Device> NicShared<D> {
             cq.0.end();
         }
         self.notifier.stop();
-        let handler = lock(&self.handler).take();
+        let mut slot = lock(&self.handler);
+        slot.ended = true;
+        let handler = slot.handler.take();
+        drop(slot);
         drop(handler);
         self.regions.clear();
         self.tags.clear();
@@ -489,13 +507,15 @@ impl<D: Device> NicShared<D> {
         let nic = lock(&self.opened).upgrade().map(Nic);
         let handler = Arc::clone(&self.handler);
         self.notifier.push(Box::new(move || {
-            let mut handler = lock(&handler);
-            match (&mut *handler, nic) {
-                (Some(handler), Some(nic)) => handler(&nic, &event),
-                _ => error!(
-                    "asynchronous error: {:?} of a {:?}",
-                    event.code, event.resource
-                ),
+            // Not with the lock held: it may close the NIC.
+            let taken = lock(&handler).handler.take();
+            let (Some(mut run), Some(nic)) = (taken, nic) else {
+                return error!("{:?} of a {:?}", event.code, event.resource);
+            };
+            run(&nic, &event);
+            let mut slot = lock(&handler);
+            if !slot.ended {
+                slot.handler = Some(run);
             }
         }));
     }

@@ -84,7 +84,7 @@ pub(crate) struct ViShared<D: Device> {
     cqs: [Option<Cq<D>>; 2],
     notifiers: [Notifier; 2],
     /// A thread of the program has looked for messages.
-    pub(crate) polled: AtomicBool,
+    polled: AtomicBool,
 }
 
 /// What the lock of a VI is for.
@@ -377,8 +377,12 @@ impl<D: Device> ViShared<D> {
         }
     }
 
-    /// Moves messages for the service thread, and looks whether the partner has gone; whether
-    /// there was anything.
+    /// The threads of the program look no more: they sleep.
+    pub(crate) fn unwatch(&self) {
+        self.polled.store(false, Ordering::Relaxed);
+    }
+
+    /// Moves messages for the service thread; whether there were any.
     pub(crate) fn serve_link(self: &Arc<Self>) -> bool {
         let Ok(mut core) = self.core.try_lock() else {
             return false;
@@ -446,7 +450,7 @@ impl<D: Device> ViShared<D> {
             if deadline.remaining().is_some_and(|left| left.is_zero()) {
                 return Err(Error::Timeout);
             }
-            self.polled.store(false, Ordering::Relaxed);
+            self.unwatch();
             self.nic.service.kick();
             let core = self.alive()?;
             if core.engine.head(kind) == Head::Pending {

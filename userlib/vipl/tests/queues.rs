@@ -626,3 +626,25 @@ fn nics_are_opened_by_name() {
     let none = vipl::Library::<FakeDevice>::new(|| Err(mp_fabric::Error::NotLoaded));
     assert_eq!(none.open_nic("VINIC").unwrap_err(), Error::Resource);
 }
+
+/// VI-NIC-8, VI-ERR-19: an error handler closes the NIC that it is told of.
+#[test]
+fn an_error_handler_closes_the_nic() {
+    let pair = Pair::new();
+    let (a, b) = pair.connected(Level::ReliableDelivery);
+    let (tell, told) = mpsc::channel();
+    let handler = move |nic: &vipl::Nic<FakeDevice>, event: &vipl::ErrorEvent<FakeDevice>| {
+        tell.send((event.code, nic.close(), nic.close())).unwrap();
+    };
+    let nic = &pair.a.nic;
+    nic.set_error_handler(Some(Box::new(handler))).unwrap();
+    pair.b.send(&b, b"nobody");
+    let closed = (ErrorCode::RecvqEmpty, Ok(()), Err(Error::InvalidParameter));
+    assert_eq!(told.recv_timeout(SOON), Ok(closed));
+    // CONN_LOST comes after that, to nobody; the handler is dropped.
+    assert!(told.recv_timeout(SOON).is_err());
+    assert_eq!(a.query(), Err(Error::InvalidParameter));
+    while b.query().unwrap().state != State::Error {
+        thread::yield_now();
+    }
+}

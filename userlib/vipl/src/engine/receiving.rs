@@ -25,6 +25,14 @@ enum Target {
     Nowhere,
 }
 
+/// The receive descriptor of a message.
+enum Receive {
+    /// Its position, and its segments.
+    Good(u64, Vec<Place>),
+    /// There is none, or a bad one: that was told, and the message is dropped.
+    Missing,
+}
+
 /// A message of which not all has arrived.
 #[derive(Debug)]
 struct Message {
@@ -104,7 +112,7 @@ impl Engine {
 
     fn begin_send(&mut self, view: &View<'_>, total: u32, immediate: Option<u32>) -> Option<()> {
         let receive = self.next_receive(view, total, Status::OP_RECEIVE)?;
-        let Some((position, segments)) = receive else {
+        let Receive::Good(position, segments) = receive else {
             return Some(());
         };
         let receive = Some(position);
@@ -138,15 +146,14 @@ impl Engine {
         });
     }
 
-    /// Takes the next receive descriptor for a message (VI-ORD-7). Some nothing: there is no good
-    /// one, and that was told. Nothing: a message is not finished.
-    #[allow(clippy::type_complete)] // two ways of none
+    /// Takes the next receive descriptor for a message (VI-ORD-7); nothing if another message is
+    /// not finished.
     fn next_receive(
         &mut self,
         view: &View<'_>,
         total: u32,
         operation: Status,
-    ) -> Option<Option<(u64, Vec<Place>)>> {
+    ) -> Option<Receive> {
         if self.receiving.message.is_some() {
             return None;
         }
@@ -155,18 +162,18 @@ impl Engine {
             self.reports
                 .push(Report::of_vi(ErrorCode::RecvqEmpty, operation));
             self.reject(view, Status::REMOTE_DESC_ERROR);
-            return Some(None);
+            return Some(Receive::Missing);
         };
         self.recv.start();
         let rules = self.rules(true);
         match entry.posted.sample(view, self.attributes.ptag, &rules) {
-            Ok(sampled) => Some(Some((position, sampled.segments))),
+            Ok(sampled) => Some(Receive::Good(position, sampled.segments)),
             Err(bits) => {
                 self.expect(Target::Nowhere, None, None, total);
                 let bits = bits.with(operation);
                 self.complete(view, QueueKind::Receive, position, bits, 0, None);
                 self.reject(view, Status::REMOTE_DESC_ERROR);
-                Some(None)
+                Some(Receive::Missing)
             }
         }
     }
@@ -178,8 +185,8 @@ impl Engine {
         let receive = match immediate {
             None => None,
             Some(_) => match self.next_receive(view, place.len, REMOTE_WRITE)? {
-                Some((position, _)) => Some(position),
-                None => return Some(()),
+                Receive::Good(position, _) => Some(position),
+                Receive::Missing => return Some(()),
             },
         };
         let allowed = self.attributes.rdma_write
