@@ -64,6 +64,7 @@ places() {
 		userlib/sisci-ffi/src/tests     calls functions as programs in C do
 		userlib/sisci-ffi/src/tests.rs  the same
 		userlib/vipl/src/memory.rs      memory that programs have registered
+		userlib/vipl/tests/limits.rs    names memory that is not there
 	EOF
 }
 

@@ -148,12 +148,7 @@ impl Engine {
 
     /// Takes the next receive descriptor for a message (VI-ORD-7); nothing if another message is
     /// not finished.
-    fn next_receive(
-        &mut self,
-        view: &View<'_>,
-        total: u32,
-        operation: Status,
-    ) -> Option<Receive> {
+    fn next_receive(&mut self, view: &View<'_>, total: u32, operation: Status) -> Option<Receive> {
         if self.receiving.message.is_some() {
             return None;
         }
