@@ -581,13 +581,14 @@ fn reads_bring_memory_and_sends_overtake_them() {
     }
 }
 
-/// VI-ORD-3: a fenced send waits for all reads before it, and sends what they have brought.
+/// VI-ORD-3: a fenced send waits for all reads before it, and sends what the last one has brought.
 #[test]
 fn a_fence_waits_for_reads() {
     let mut net = Net::new(Level::ReliableDelivery);
-    let from = net.b.data(&[0x77; 1000]);
     let to = net.a.room(1000);
-    for _ in 0..2 * READS_MAX {
+    let reads = 2 * READS_MAX;
+    for n in 1..=reads {
+        let from = net.b.data(&vec![n as u8; 1000]);
         let read = net.a.with(Descriptor::read(net.remote(from)), to, 1000);
         net.a.post(SEND, &read);
     }
@@ -595,14 +596,76 @@ fn a_fence_waits_for_reads() {
     net.a.post(SEND, &fenced);
     let at = net.b.receive(1000);
     net.run();
-    for _ in 0..2 * READS_MAX {
+    for _ in 0..reads {
         assert_eq!(
             net.a.status(SEND),
             done(Status::OP_RDMA_READ, Status::default())
         );
     }
     assert_eq!(net.a.status(SEND), done(Status::OP_SEND, Status::default()));
-    assert_eq!(net.b.bytes(at, 1000), [0x77; 1000]);
+    assert_eq!(net.b.bytes(at, 1000), vec![reads as u8; 1000]);
+}
+
+/// VI-REL-6, VI-STATE-20: what was sent before an own error still succeeds.
+#[test]
+fn an_own_error_waits_for_what_was_sent_before() {
+    let mut net = Net::new(Level::ReliableReception);
+    net.b.receive(8);
+    net.a.send(Descriptor::new(), b"good");
+    net.a.send(Descriptor::new(), &vec![0; 100_001]);
+    net.run();
+    let expected = [Status::default(), Status::LENGTH_ERROR];
+    for bits in expected {
+        assert_eq!(net.a.status(SEND), done(Status::OP_SEND, bits));
+    }
+    let got = done(Status::OP_RECEIVE, Status::default());
+    assert_eq!(net.b.status(RECEIVE), got);
+    assert_eq!(net.states(), (State::Error, State::Error));
+}
+
+/// VI-STS-2, VI-STS-4, VI-DESC-12: the memory that a read goes to is deregistered in between.
+#[test]
+fn a_read_into_memory_that_has_gone_is_cut() {
+    let mut net = Net::new(Level::ReliableDelivery);
+    let second = net
+        .a
+        .regions
+        .register(net.a.map.memory(), attributes(), u64::MAX);
+    let second = second.unwrap();
+    let read = Descriptor::read(net.remote(0)).segment(net.a.base() + 4096, second, 2000);
+    net.a.post(SEND, &read);
+    net.a.progress();
+    net.b.progress();
+    let rest = net.back.borrow_mut().split_off(2);
+    net.a.progress();
+    net.a.regions.deregister(net.a.base(), second).unwrap();
+    net.back.borrow_mut().extend(rest);
+    net.run();
+    let bits = Status::PROTECTION_ERROR.with(Status::PARTIAL_ERROR);
+    assert_eq!(net.a.status(SEND), done(Status::OP_RDMA_READ, bits));
+    assert_eq!(net.states(), (State::Error, State::Error));
+}
+
+/// VI-STS-8: a refusal is told before the end, also if there is no room for it at first.
+#[test]
+fn a_refusal_waits_for_room_and_the_end_for_it() {
+    let mut net = Net::new(Level::ReliableReception);
+    for _ in 0..ROOM {
+        net.a.receive(4);
+        net.b.send(Descriptor::new(), b"fill");
+    }
+    net.a.send(Descriptor::new(), b"nobody");
+    net.b.progress();
+    net.a
+        .engine
+        .transmit(&net.a.regions, &mut net.a.wire)
+        .unwrap();
+    net.b.progress();
+    assert_eq!(net.b.engine.state(), State::Error);
+    assert_eq!(net.back.borrow().len(), ROOM);
+    net.run();
+    let refused = done(Status::OP_SEND, Status::REMOTE_DESC_ERROR);
+    assert_eq!(net.a.status(SEND), refused);
 }
 
 /// VI-REL-3, VI-REL-6, VI-REL-7: only Reliable Reception waits for the target, and nothing behind a
