@@ -44,8 +44,8 @@ fresh_copy() {
 	rm -rf "$copy"
 	mkdir -p "$copy"
 	# New files all of them: Cargo must not take what the last mutant left for theirs.
-	tar -c --exclude target Cargo.toml Cargo.lock Documentation rust/proto rust/proto-sim \
-		scripts/rig | tar -x -m -C "$copy"
+	tar -c --exclude target Cargo.toml Cargo.lock Documentation rust/bridge-model rust/proto \
+		rust/proto-sim scripts/rig | tar -x -m -C "$copy"
 }
 
 cd "$checkout"

@@ -5,6 +5,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use mp_bridge_model::Chance;
 use mp_proto::link::Rng;
 
 /// A generator (splitmix64); clones share the state.
@@ -56,5 +57,11 @@ impl Dice {
 impl Rng for Dice {
     fn next_u64(&mut self) -> u64 {
         self.roll()
+    }
+}
+
+impl Chance for Dice {
+    fn below(&self, n: u64) -> u64 {
+        Dice::below(self, n)
     }
 }

@@ -3,11 +3,9 @@
 //! One direction of a link: what a host stores through its window and how it gets into the other
 //! host's memory. `Documentation/simulator.md` says why the model is this one.
 //!
-//! 1. A store goes into a write-combining buffer of the processor that executes it: a line of 64
-//!    bytes of which it fills a part. Each processor has [`LINES`] of them. They are written out
-//!    in any order: when one is needed for another line, by chance at any time, all of them by a
-//!    fence or an access to a register, and after [`DRAIN`] at the latest. A whole line goes out
-//!    in one piece, a part of one in words, in any order.
+//! 1. A store goes into the write-combining buffers of the processor that executes it, which are
+//!    `mp_bridge_model`'s. An access to a register empties them as a fence does, and [`DRAIN`] at
+//!    the latest.
 //! 2. What was written out is posted. Posted writes of one sender to one target stay in order,
 //!    registers among them; between senders there is no order. They take their time.
 //! 3. A line arrives in words of 8 bytes, in any order; the reader may look in between.
@@ -16,6 +14,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use mp_bridge_model::{Buffers, Line, LINE};
 use mp_proto::mailbox;
 use mp_proto::memory::{Inbound, OutOfBounds, Outbound};
 
@@ -23,10 +22,6 @@ use crate::dice::Dice;
 
 /// Processors of a host that store through windows.
 pub const CPUS: usize = 2;
-/// Write-combining buffers of a processor.
-const LINES: usize = 6;
-/// Bytes of a line.
-const LINE: usize = 64;
 /// Nanoseconds after which interrupts have emptied all buffers.
 const DRAIN: u64 = 2_000_000;
 
@@ -44,14 +39,6 @@ pub enum Cut {
     Lost,
 }
 
-/// A line of which some bytes are set.
-#[derive(Clone)]
-struct Line {
-    at: usize,
-    set: u64,
-    data: [u8; LINE],
-}
-
 /// A write on its way.
 enum Posted {
     Memory(Line),
@@ -66,7 +53,7 @@ struct Way {
 
 /// One direction of a link.
 pub struct Wire {
-    open: [Vec<Line>; CPUS],
+    open: [Buffers; CPUS],
     opened: u64,
     posted: VecDeque<Way>,
     /// Where the window leads to; `None` while nobody is there.
@@ -113,70 +100,28 @@ impl Wire {
     }
 
     fn store(&mut self, cpu: usize, off: usize, bytes: &[u8]) {
-        let mut done = 0;
-        while done < bytes.len() {
-            let (at, skip) = ((off + done) / LINE * LINE, (off + done) % LINE);
-            let n = (LINE - skip).min(bytes.len() - done);
-            let line = self.line(cpu, at);
-            line.data[skip..skip + n].copy_from_slice(&bytes[done..done + n]);
-            let all = if n == LINE { u64::MAX } else { (1 << n) - 1 };
-            line.set |= all << skip;
-            done += n;
+        if self.open.iter().all(Buffers::is_empty) {
+            self.opened = self.now;
         }
-        if self.dice.once_in(16) {
-            self.evict(cpu);
-        }
-    }
-
-    /// The buffer for the line at `at`.
-    fn line(&mut self, cpu: usize, at: usize) -> &mut Line {
-        let found = self.open[cpu].iter().position(|line| line.at == at);
-        let found = found.unwrap_or_else(|| {
-            if self.open[cpu].len() >= LINES {
-                self.evict(cpu);
-            }
-            if self.open.iter().all(Vec::is_empty) {
-                self.opened = self.now;
-            }
-            self.open[cpu].push(Line {
-                at,
-                set: 0,
-                data: [0; LINE],
-            });
-            self.open[cpu].len() - 1
-        });
-        &mut self.open[cpu][found]
-    }
-
-    /// Writes one of the buffers out.
-    fn evict(&mut self, cpu: usize) {
-        if self.open[cpu].is_empty() {
-            return;
-        }
-        let pick = self.dice.pick(self.open[cpu].len());
-        let line = self.open[cpu].swap_remove(pick);
-        if line.set == u64::MAX {
-            return self.post(Posted::Memory(line));
-        }
-        let first = self.dice.pick(8);
-        for n in 0..8 {
-            let word = (first + n * 3) % 8;
-            let set = line.set & 0xff << (8 * word);
-            if set != 0 {
-                let part = Line {
-                    set,
-                    ..line.clone()
-                };
-                self.post(Posted::Memory(part));
-            }
-        }
+        self.with_buffers(cpu, |open, dice, post| open.store(off, bytes, dice, post));
     }
 
     /// Writes all buffers of a processor out.
     pub fn flush(&mut self, cpu: usize) {
-        while !self.open[cpu].is_empty() {
-            self.evict(cpu);
-        }
+        self.with_buffers(cpu, |open, dice, post| open.flush(dice, post));
+    }
+
+    fn with_buffers(
+        &mut self,
+        cpu: usize,
+        work: impl FnOnce(&mut Buffers, &Dice, &mut dyn FnMut(Line)),
+    ) {
+        let mut open = std::mem::take(&mut self.open[cpu]);
+        let dice = self.dice.clone();
+        work(&mut open, &dice, &mut |line| {
+            self.post(Posted::Memory(line))
+        });
+        self.open[cpu] = open;
     }
 
     /// Writes all buffers of all processors out: all have been interrupted.
@@ -265,15 +210,10 @@ impl Wire {
             Posted::Pad(at, val) => self.pads[*at] = *val,
             Posted::Message(message) => self.messages.push_back(*message),
             Posted::Memory(line) => {
-                let now = match self.dice.once_in(32) {
-                    // A part of the words, the rest later.
-                    true => line.set & spread(self.dice.roll()),
-                    false => line.set,
-                };
+                let now = line.arriving(&self.dice);
                 if let Some(target) = &self.target {
                     apply(&mut target.borrow_mut(), line, now);
                 }
-                line.set &= !now;
                 if line.set != 0 {
                     self.posted.push_front(way);
                 }
@@ -292,13 +232,6 @@ impl Wire {
         self.lost += self.posted.len() as u64;
         self.posted.clear();
     }
-}
-
-/// Whole words, by the low bits of a number.
-fn spread(bits: u64) -> u64 {
-    (0..8)
-        .filter(|word| bits >> word & 1 != 0)
-        .fold(0, |set, word| set | 0xff << (8 * word))
 }
 
 fn apply(target: &mut [u8], line: &Line, set: u64) {

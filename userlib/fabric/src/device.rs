@@ -4,6 +4,8 @@
 //! program's logic can be tested without a kernel; [`CharDevice`] is the real one and the only
 //! place that hands addresses to it.
 
+#[cfg(target_pointer_width = "64")]
+use crate::RemoteMemory;
 use crate::{
     map::{Map, Protection},
     memory::Vouched,
@@ -106,6 +108,10 @@ pub enum Call<'a> {
 
 /// A context: an open file of the fabric, or what stands in for it in a test.
 pub trait Device: Send + Sync + 'static {
+    /// How memory of a partner is stored to.
+    #[cfg(target_pointer_width = "64")]
+    type Remote: RemoteMemory;
+
     /// Makes a call.
     ///
     /// # Errors
@@ -118,6 +124,10 @@ pub trait Device: Send + Sync + 'static {
     /// # Errors
     /// Those of `mmap()`.
     fn map<P: Protection>(&self, offset: u64, len: u64, hint: usize) -> Result<Map<P>, Errno>;
+
+    /// Mapped memory of a partner, to store to.
+    #[cfg(target_pointer_width = "64")]
+    fn remote(&self, map: Map) -> Self::Remote;
 
     /// Takes reported events. Never waits.
     ///
@@ -175,6 +185,14 @@ fn address_mut<T>(array: &mut [T]) -> u64 {
 }
 
 impl Device for CharDevice {
+    #[cfg(target_pointer_width = "64")]
+    type Remote = Map;
+
+    #[cfg(target_pointer_width = "64")]
+    fn remote(&self, map: Map) -> Map {
+        map
+    }
+
     fn call(&self, call: Call<'_>) -> Result<(), Errno> {
         macro_rules! call {
             ($number:ident, $type:ident, $argument:expr) => {{

@@ -72,6 +72,8 @@ mod object;
 mod partner;
 mod queue;
 mod reactor;
+#[cfg(target_pointer_width = "64")]
+mod remote;
 mod segment;
 mod session;
 #[cfg(target_pointer_width = "64")]
@@ -93,6 +95,8 @@ pub use object::{Notice, Number, Object, Offer, Peer, Received, Removal, Trigger
 pub use partner::{Partner, PartnerState, RequestId};
 pub use queue::{Copy, Queue, QueueInfo, QueueState};
 pub use reactor::{Next, Reactor, Registration};
+#[cfg(target_pointer_width = "64")]
+pub use remote::RemoteMemory;
 pub use segment::{Filling, Segment, SegmentInfo, SegmentState, Withdrawal};
 pub use session::{
     Access, Location, Role, Session, SessionRequest, SessionState, WindowPlace, NAME_MAX, SIZE_MAX,

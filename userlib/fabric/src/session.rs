@@ -335,6 +335,17 @@ impl<D: Device> Session<D> {
             .transpose()
     }
 
+    /// Maps the memory of the partner, to store to; nothing as of
+    /// [`map_remote()`](Self::map_remote).
+    ///
+    /// # Errors
+    /// As [`map_remote()`](Self::map_remote).
+    #[cfg(target_pointer_width = "64")]
+    pub fn remote(&self) -> Result<Option<D::Remote>> {
+        let map = self.map_remote()?;
+        Ok(map.map(|map| self.object.device.remote(map)))
+    }
+
     /// Maps a window of [`state()`](Self::state).
     ///
     /// # Errors

@@ -371,6 +371,12 @@ fn the_kernel_describes_itself() {
 struct Counting(FakeDevice, Arc<AtomicU32>);
 
 impl Device for Counting {
+    type Remote = Map;
+
+    fn remote(&self, map: Map) -> Map {
+        map
+    }
+
     fn call(&self, call: Call<'_>) -> Result<(), Errno> {
         if let Call::Close(_) = call {
             self.1.fetch_add(1, Ordering::Relaxed);

@@ -62,7 +62,7 @@ impl Default for Shape {
 pub(crate) struct Shared<D: Device> {
     pub(crate) session: Session<D>,
     pub(crate) near: Arc<Near>,
-    pub(crate) far: Far,
+    pub(crate) far: Far<D::Remote>,
     /// What calls fail with since the pair has ended at once.
     ended: OnceLock<Error>,
     /// Whether the partner was told of an end: the first one counts.
@@ -146,7 +146,7 @@ impl<D: Device> Opening<D> {
     /// [`Error::Layout`]; [`Error::Fabric`]: what mapping and signalling fail with.
     pub fn new(session: Session<D>, shape: &Shape) -> Result<Self> {
         let near = Near(session.map_local()?.ok_or(Error::Layout)?);
-        let far = Far(session.map_remote()?.ok_or(Error::Layout)?);
+        let far = Far(session.remote()?.ok_or(Error::Layout)?);
         let wants = Wants {
             lines: shape.lines,
             free: shape.partner_slots,

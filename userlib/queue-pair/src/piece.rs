@@ -4,6 +4,7 @@
 
 use crate::Head;
 use mp_fabric::vm_memory::VolatileSlice;
+use std::convert::Infallible;
 
 /// Bytes that are sent.
 #[derive(Clone, Copy, Debug)]
@@ -40,25 +41,16 @@ impl Piece<'_> {
         self.len() == 0
     }
 
-    /// Copies bytes from `at` on, as many as there are and fit; how many.
+    /// A part of it: at most `len` bytes from `at` on.
     #[inline]
-    fn copy(&self, at: usize, room: VolatileSlice<'_>) -> usize {
+    fn part(&self, at: usize, len: usize) -> Self {
+        let len = len.min(self.len().saturating_sub(at));
         match self {
-            Piece::Bytes(bytes) => {
-                let from = bytes.get(at..).unwrap_or_default();
-                let len = from.len().min(room.len());
-                let from = from.get(..len).unwrap_or_default();
-                room.copy_from(from);
-                len
-            }
-            Piece::Memory(memory) => {
-                let Ok(from) = memory.offset(at) else {
-                    return 0;
-                };
-                let len = from.len().min(room.len());
-                from.copy_to_volatile_slice(room);
-                len
-            }
+            Piece::Bytes(bytes) => Piece::Bytes(bytes.get(at..at + len).unwrap_or_default()),
+            Piece::Memory(memory) => match memory.subslice(at, len) {
+                Ok(memory) => Piece::Memory(memory),
+                Err(_) => Piece::Bytes(&[]),
+            },
         }
     }
 }
@@ -87,28 +79,46 @@ impl<'a> Cursor<'a> {
         self.left
     }
 
-    /// Copies the next bytes until the room is full or there are no more.
+    /// Takes the next bytes, at most `len`, in runs that each lie in one piece.
     #[inline]
-    pub(crate) fn copy_to(&mut self, room: VolatileSlice<'_>) {
-        let mut done = 0;
-        while let (Some((first, rest)), Ok(room)) = (self.pieces.split_first(), room.offset(done)) {
-            if room.is_empty() {
-                break;
-            }
-            let len = first.copy(self.at, room);
-            self.at += len;
-            self.left -= len;
-            done += len;
+    pub(crate) fn take<E>(
+        &mut self,
+        len: usize,
+        mut run: impl FnMut(Piece<'a>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut left = len;
+        while let (Some((first, rest)), 1..) = (self.pieces.split_first(), left) {
+            let part = first.part(self.at, left);
+            run(part)?;
+            self.at += part.len();
+            self.left -= part.len();
+            left -= part.len();
             if self.at >= first.len() {
                 (self.pieces, self.at) = (rest, 0);
             }
         }
+        Ok(())
     }
 
-    /// As [`copy_to`](Self::copy_to), to memory of this program.
+    /// Copies the next bytes until the room is full or there are no more.
     #[inline]
     pub(crate) fn fill(&mut self, room: &mut [u8]) {
-        self.copy_to(VolatileSlice::from(room));
+        let mut rest = room;
+        let len = rest.len();
+        let filled: Result<(), Infallible> = self.take(len, |piece| {
+            let room = std::mem::take(&mut rest);
+            if let Some((to, behind)) = room.split_at_mut_checked(piece.len()) {
+                match piece {
+                    Piece::Bytes(bytes) => to.copy_from_slice(bytes),
+                    Piece::Memory(memory) => {
+                        memory.copy_to(to);
+                    }
+                }
+                rest = behind;
+            }
+            Ok(())
+        });
+        let Ok(()) = filled;
     }
 }
 

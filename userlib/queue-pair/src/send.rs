@@ -15,7 +15,8 @@ use std::sync::Arc;
 /// can be used by another thread at the same time.
 ///
 /// Whatever is put stays with this side until [`publish()`](Self::publish): several messages cost
-/// one fence and at most one signal.
+/// one fence and at most one signal. The thread that has put them publishes: stores wait in the
+/// buffers of its processor.
 #[derive(Debug)]
 pub struct Sending<D: Device = CharDevice> {
     shared: Arc<Shared<D>>,

@@ -2,11 +2,10 @@
 
 //! The two windows of a session as the engine reaches them.
 
-use crate::piece::Cursor;
+use crate::piece::{Cursor, Piece};
 use mp_fabric::{
-    flush_stores,
     vm_memory::{Bytes, VolatileMemory, VolatileSlice},
-    Map,
+    Map, RemoteMemory,
 };
 use mp_proto::memory::{Inbound, OutOfBounds, Outbound, Part};
 use std::sync::atomic::{fence, AtomicU64, Ordering};
@@ -17,7 +16,7 @@ pub(crate) struct Near(pub(crate) Map);
 
 /// The partner's window: this process only writes it.
 #[derive(Debug)]
-pub(crate) struct Far(pub(crate) Map);
+pub(crate) struct Far<R>(pub(crate) R);
 
 /// A word, which is loaded and stored in one piece.
 #[inline]
@@ -40,7 +39,7 @@ impl Near {
     }
 }
 
-impl Far {
+impl<R: RemoteMemory> Far<R> {
     /// Writes the next `len` bytes that a cursor has.
     #[inline]
     pub(crate) fn gather(
@@ -49,9 +48,16 @@ impl Far {
         len: usize,
         from: &mut Cursor<'_>,
     ) -> Result<(), OutOfBounds> {
-        let room = self.0.volatile().subslice(off, len);
-        from.copy_to(room.map_err(|_| OutOfBounds)?);
-        Ok(())
+        let mut at = off;
+        from.take(len, |piece| {
+            let (here, len) = (at, piece.len());
+            at += len;
+            match piece {
+                Piece::Bytes(bytes) => self.0.write(here, bytes),
+                Piece::Memory(memory) => self.0.copy(here, memory),
+            }
+        })
+        .map_err(|_| OutOfBounds)
     }
 }
 
@@ -89,32 +95,25 @@ impl Inbound for Near {
     }
 }
 
-impl Outbound for Far {
+impl<R: RemoteMemory> Outbound for Far<R> {
     fn size(&self) -> usize {
-        self.0.len()
+        self.0.size()
     }
     #[inline]
     fn store_u64(&self, off: usize, val: u64) -> Result<(), OutOfBounds> {
-        word(&self.0.volatile(), off)?.store(val.to_le(), Ordering::Relaxed);
-        Ok(())
+        self.0.store(off, val).map_err(|_| OutOfBounds)
     }
     #[inline]
     fn write(&self, off: usize, buf: &[u8]) -> Result<(), OutOfBounds> {
-        let written = self.0.volatile().write_slice(buf, off);
-        written.map_err(|_| OutOfBounds)
+        self.0.write(off, buf).map_err(|_| OutOfBounds)
     }
     #[inline]
     fn store_line(&self, off: usize, words: &[u64; 8]) -> Result<(), OutOfBounds> {
-        let line = line(&self.0, off)?;
-        for (n, value) in words.iter().enumerate() {
-            word(&line, 8 * n)?.store(value.to_le(), Ordering::Relaxed);
-        }
-        Ok(())
+        self.0.store_line(off, words).map_err(|_| OutOfBounds)
     }
     #[inline]
     fn wmb(&self) {
-        flush_stores();
-        fence(Ordering::Release);
+        self.0.flush();
     }
     #[inline]
     fn release(&self) {
@@ -122,10 +121,6 @@ impl Outbound for Far {
     }
     #[inline]
     fn mb(&self) {
-        // On x86-64 the fence below pushes out combined stores as well.
-        if cfg!(not(target_arch = "x86_64")) {
-            flush_stores();
-        }
-        fence(Ordering::SeqCst);
+        self.0.barrier();
     }
 }

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{halves, sessions, Halves};
+use common::{halves, sessions, Halves, Patience};
 use mp_fabric::vm_memory::VolatileSlice;
 use mp_queue_pair::{
     Broken, Data, Error, Head, Message, Need, Opened, Opening, Outgoing, Piece, Place, Room, Shape,
@@ -84,26 +84,28 @@ fn the_halves_are_used_by_two_threads_at_once_in_both_directions() {
         .into_iter()
         .flat_map(|((mut tx, mut rx), seed)| {
             let sender = thread::spawn(move || {
+                let patience = Patience::new();
                 for n in 0..COUNT {
                     let data = pattern(length(n), n + seed);
                     let pieces = [Piece::from(&data[..])];
                     let mut message = Outgoing::new(on(n as u16 % 2), &[], &pieces);
                     while tx.put(&mut message).unwrap().is_none() {
                         tx.publish().unwrap();
-                        thread::yield_now();
+                        patience.wait();
                     }
                     tx.publish().unwrap();
                 }
                 tx.close(7).unwrap();
             });
             let receiver = thread::spawn(move || {
+                let patience = Patience::new();
                 let mut room = Room::default();
                 let mut n = 0;
                 loop {
                     let message = match rx.receive(&mut room) {
                         Ok(Some(message)) => message,
                         Ok(None) => {
-                            thread::yield_now();
+                            patience.wait();
                             continue;
                         }
                         Err(Error::Closed { reason: 7 }) => break,

@@ -5,12 +5,17 @@
 //! | file | owns |
 //! |---|---|
 //! | `fake` | [`World`]: two hosts in one process, and [`FakeDevice`]s that stand in for the driver |
+//! | `bridge` | [`Bridge`]: what a device's stores to partners pass through |
 //! | `forks` | [`children_of_threads`], [`child`]: what a forked child can do |
 //! | `built` | [`built`]: the library that Cargo has built, and programs in C above it |
 
+#[cfg(target_pointer_width = "64")]
+mod bridge;
 pub mod built;
 mod fake;
 mod forks;
 
+#[cfg(target_pointer_width = "64")]
+pub use bridge::{Bridge, BridgeDevice, BridgeMemory};
 pub use fake::{FakeDevice, Host, World, LOOPBACK};
 pub use forks::{child, children_of_threads};

@@ -267,6 +267,12 @@ fn fill(room: &mut [u32], count: &mut u32, ids: &[u32]) -> Result<()> {
 }
 
 impl Device for FakeDevice {
+    type Remote = Map;
+
+    fn remote(&self, map: Map) -> Map {
+        map
+    }
+
     fn call(&self, call: Call<'_>) -> Result<()> {
         match call {
             Call::Info(info) => {

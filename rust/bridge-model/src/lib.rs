@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
+
+//! What becomes of stores through a bridge, for tests. The simulator of whole hosts and the tests
+//! of libraries have the same model; each brings its own memory and its own time.
+//!
+//! 1. A store goes into a write-combining buffer of the processor that executes it
+//!    ([`Buffers`]): a line of 64 bytes of which it fills a part. They are written out in any
+//!    order: when one is needed for another line, by chance at any time, and all of them by a
+//!    fence. A whole line goes out in one piece, a part of one in words, in any order.
+//! 2. What was written out is posted: a queue, which the caller has.
+//! 3. A line arrives in words of 8 bytes, perhaps not all of them at once ([`Line::arriving`]).
+
+#![forbid(unsafe_code)]
+
+/// Write-combining buffers of a processor.
+const LINES: usize = 6;
+/// Bytes of a line.
+pub const LINE: usize = 64;
+
+/// Random numbers.
+pub trait Chance {
+    /// A number below `n`, which is not zero.
+    fn below(&self, n: u64) -> u64;
+
+    /// True once in `n` times.
+    fn once_in(&self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// A line of which some bytes are set.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Where it is in the memory, a multiple of [`LINE`].
+    pub at: usize,
+    /// Which bytes are set, a bit each.
+    pub set: u64,
+    /// The bytes.
+    pub data: [u8; LINE],
+}
+
+impl Line {
+    /// Which of its bytes become visible now: mostly all of them, else some of its words. What
+    /// it returns is not set any more.
+    pub fn arriving(&mut self, chance: &impl Chance) -> u64 {
+        let now = match chance.once_in(32) {
+            true => self.set & spread(chance.below(1 << 8)),
+            false => self.set,
+        };
+        self.set &= !now;
+        now
+    }
+
+    fn is_whole(&self) -> bool {
+        self.set == u64::MAX
+    }
+
+    fn word(&self, word: u64) -> Option<Line> {
+        let set = self.set & 0xff << (8 * word);
+        (set != 0).then(|| Line {
+            set,
+            ..self.clone()
+        })
+    }
+}
+
+/// Whole words, by the low bits of a number.
+fn spread(bits: u64) -> u64 {
+    (0..8)
+        .filter(|word| bits >> word & 1 != 0)
+        .fold(0, |set, word| set | 0xff << (8 * word))
+}
+
+/// The write-combining buffers of one processor.
+#[derive(Debug, Default)]
+pub struct Buffers(Vec<Line>);
+
+impl Buffers {
+    /// Whether nothing is held back.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Stores bytes; what is written out meanwhile goes to `post`.
+    pub fn store(
+        &mut self,
+        off: usize,
+        bytes: &[u8],
+        chance: &impl Chance,
+        mut post: impl FnMut(Line),
+    ) {
+        let mut done = 0;
+        while done < bytes.len() {
+            let (at, skip) = ((off + done) / LINE * LINE, (off + done) % LINE);
+            let n = (LINE - skip).min(bytes.len() - done);
+            let line = self.line(at, chance, &mut post);
+            line.data[skip..skip + n].copy_from_slice(&bytes[done..done + n]);
+            let all = if n == LINE { u64::MAX } else { (1 << n) - 1 };
+            line.set |= all << skip;
+            done += n;
+        }
+        if chance.once_in(16) {
+            self.evict(chance, &mut post);
+        }
+    }
+
+    /// The buffer for the line at `at`.
+    fn line(&mut self, at: usize, chance: &impl Chance, post: &mut impl FnMut(Line)) -> &mut Line {
+        let found = self.0.iter().position(|line| line.at == at);
+        let found = found.unwrap_or_else(|| {
+            if self.0.len() >= LINES {
+                self.evict(chance, post);
+            }
+            self.0.push(Line {
+                at,
+                set: 0,
+                data: [0; LINE],
+            });
+            self.0.len() - 1
+        });
+        &mut self.0[found]
+    }
+
+    /// Writes one of the buffers out.
+    pub fn evict(&mut self, chance: &impl Chance, post: &mut impl FnMut(Line)) {
+        if self.0.is_empty() {
+            return;
+        }
+        let pick = chance.below(self.0.len() as u64) as usize;
+        let line = self.0.swap_remove(pick);
+        if line.is_whole() {
+            return post(line);
+        }
+        let first = chance.below(8);
+        let words = (0..8).map(|n| (first + n * 3) % 8);
+        words.filter_map(|word| line.word(word)).for_each(post);
+    }
+
+    /// A fence: writes all buffers out.
+    pub fn flush(&mut self, chance: &impl Chance, mut post: impl FnMut(Line)) {
+        while !self.is_empty() {
+            self.evict(chance, &mut post);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    struct Counter(Cell<u64>);
+
+    impl Chance for Counter {
+        fn below(&self, n: u64) -> u64 {
+            self.0
+                .set(self.0.get().wrapping_mul(0x5851_f42d_4c95_7f2d) + 1);
+            (self.0.get() >> 33) % n
+        }
+    }
+
+    #[test]
+    fn whatever_is_stored_arrives_once_and_parts_of_lines_in_words() {
+        let chance = Counter(Cell::new(7));
+        let mut buffers = Buffers::default();
+        let (mut memory, mut wanted) = (vec![0; 4096], vec![0; 4096]);
+        let (mut torn, mut late) = (0, 0);
+        for n in 0..2000_usize {
+            let (off, len) = (n * 97 % 3900, n * 31 % 190);
+            let bytes = vec![n as u8; len];
+            wanted[off..off + len].copy_from_slice(&bytes);
+            let mut posted = Vec::new();
+            buffers.store(off, &bytes, &chance, |line| posted.push(line));
+            if n % 3 == 0 {
+                buffers.flush(&chance, |line| posted.push(line));
+            }
+            for mut line in posted {
+                torn += usize::from(!line.is_whole());
+                let mut times = 0;
+                while line.set != 0 {
+                    let now = line.arriving(&chance);
+                    for (n, byte) in line.data.iter().enumerate() {
+                        if now >> n & 1 != 0 {
+                            memory[line.at + n] = *byte;
+                        }
+                    }
+                    times += 1;
+                }
+                late += usize::from(times > 1);
+            }
+            if buffers.is_empty() {
+                assert!(memory == wanted, "after store {n}");
+            }
+        }
+        assert!(torn > 100 && late > 100, "{torn} {late}");
+    }
+}

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! A model of a bridge in front of the memory of partners.
+//!
+//! Emulated bridges are coherent memory: a store is there at once, whole and in order. Through a
+//! [`BridgeDevice`] stores wait in write-combining buffers, leave in pieces and in any order
+//! between fences, and arrive late and word by word; see `mp_bridge_model`. Only what is stored
+//! by [`RemoteMemory`] does: maps themselves are memory as ever.
+//!
+//! ```
+//! # use mp_fabric::Fabric;
+//! # use mp_testing::{Bridge, Host, World};
+//! let world = World::new(1, 1 << 20);
+//! let bridge = Bridge::new(7);
+//! let fabric = Fabric::with_device(bridge.device(world.open(Host::A)));
+//! ```
+
+#![forbid(unsafe_code)]
+
+use crate::FakeDevice;
+use mp_bridge_model::{Buffers, Chance, Line, LINE};
+use mp_fabric::{
+    sys::mp_event,
+    vm_memory::{Bytes, VolatileMemory, VolatileSlice},
+    Call, Device, Errno, Map, Protection, RemoteMemory,
+};
+use rustix::fd::BorrowedFd;
+use std::{
+    cell::Cell,
+    collections::{HashMap, VecDeque},
+    sync::{atomic::AtomicU64, atomic::Ordering, Arc, Mutex, MutexGuard, PoisonError, Weak},
+    thread::{self, ThreadId},
+    time::Duration,
+};
+
+/// Between two looks of the thread that makes writes arrive.
+const PAUSE: Duration = Duration::from_micros(20);
+/// Most writes that arrive in one look.
+const AT_ONCE: u64 = 64;
+
+/// Random numbers that a seed determines (splitmix64).
+#[derive(Debug)]
+struct Dice(Cell<u64>);
+
+impl Dice {
+    fn roll(&self) -> u64 {
+        let state = self.0.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.0.set(state);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+impl Chance for Dice {
+    fn below(&self, n: u64) -> u64 {
+        self.roll() % n.max(1)
+    }
+}
+
+/// What has not arrived at a partner.
+#[derive(Debug)]
+struct Way {
+    map: Map,
+    /// Of each thread: it stays with its processor.
+    buffers: HashMap<ThreadId, Buffers>,
+    posted: VecDeque<Line>,
+    dice: Dice,
+}
+
+impl Way {
+    fn store(&mut self, offset: usize, bytes: &[u8]) {
+        let buffers = self.buffers.entry(thread::current().id()).or_default();
+        let posted = &mut self.posted;
+        buffers.store(offset, bytes, &self.dice, |line| posted.push_back(line));
+        if self.dice.once_in(4) {
+            let count = self.dice.below(8);
+            self.arrive(count);
+        }
+    }
+
+    fn flush(&mut self, thread: ThreadId) {
+        let posted = &mut self.posted;
+        if let Some(buffers) = self.buffers.get_mut(&thread) {
+            buffers.flush(&self.dice, |line| posted.push_back(line));
+        }
+    }
+
+    /// All processors have been interrupted, and everything arrives.
+    fn settle(&mut self) {
+        let threads: Vec<_> = self.buffers.keys().copied().collect();
+        threads.into_iter().for_each(|thread| self.flush(thread));
+        self.arrive(u64::MAX);
+    }
+
+    /// At most so many writes arrive.
+    fn arrive(&mut self, count: u64) {
+        for _ in 0..count {
+            let Some(mut line) = self.posted.pop_front() else {
+                return;
+            };
+            let now = line.arriving(&self.dice);
+            apply(&self.map.volatile(), &line, now);
+            if line.set != 0 {
+                self.posted.push_front(line);
+            }
+        }
+    }
+
+    /// Some of what waits goes on.
+    fn step(&mut self) {
+        let threads: Vec<_> = self.buffers.keys().copied().collect();
+        for thread in threads {
+            if self.dice.once_in(8) {
+                let posted = &mut self.posted;
+                if let Some(buffers) = self.buffers.get_mut(&thread) {
+                    buffers.evict(&self.dice, &mut |line| posted.push_back(line));
+                }
+            }
+        }
+        let count = self.dice.below(AT_ONCE);
+        self.arrive(count);
+    }
+}
+
+/// Memory outlives what is on its way to it.
+impl Drop for Way {
+    fn drop(&mut self) {
+        self.settle();
+    }
+}
+
+/// Makes bytes of a line visible: whole words in one piece.
+fn apply(memory: &VolatileSlice<'_>, line: &Line, set: u64) {
+    for word in 0..LINE / 8 {
+        let (at, set) = (8 * word, set >> (8 * word) & 0xff);
+        let bytes = line.data.get(at..at + 8).unwrap_or_default();
+        if let (0xff, Ok(bytes)) = (set, bytes.try_into()) {
+            let place = memory.get_atomic_ref::<AtomicU64>(line.at + at);
+            let place = place.expect("checked when it was stored");
+            place.store(u64::from_ne_bytes(bytes), Ordering::Release);
+            continue;
+        }
+        for (n, byte) in bytes.iter().enumerate() {
+            if set >> n & 1 != 0 {
+                let written = memory.write_obj(*byte, line.at + at + n);
+                written.expect("checked when it was stored");
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A test that has failed does not make the others fail.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Debug)]
+struct Shared {
+    seed: Dice,
+    ways: Vec<Weak<Mutex<Way>>>,
+}
+
+/// A bridge between hosts; copies share it.
+#[derive(Clone, Debug)]
+pub struct Bridge(Arc<Mutex<Shared>>);
+
+impl Bridge {
+    /// A bridge whose chances a seed determines. Writes arrive by themselves, by a thread that
+    /// ends with the bridge.
+    pub fn new(seed: u64) -> Self {
+        let bridge = Self::still(seed);
+        let shared = Arc::downgrade(&bridge.0);
+        thread::spawn(move || {
+            while let Some(shared) = shared.upgrade() {
+                Bridge(shared).step();
+                thread::sleep(PAUSE);
+            }
+        });
+        bridge
+    }
+
+    /// A bridge over which writes arrive only while others are made, by [`step()`](Self::step),
+    /// and before a signal. What a single thread does is the same in each run.
+    pub fn still(seed: u64) -> Self {
+        Bridge(Arc::new(Mutex::new(Shared {
+            seed: Dice(Cell::new(seed)),
+            ways: Vec::new(),
+        })))
+    }
+
+    /// A device whose stores to partners pass through the bridge.
+    pub fn device(&self, device: FakeDevice) -> BridgeDevice {
+        BridgeDevice {
+            device,
+            bridge: self.clone(),
+            ways: Mutex::default(),
+        }
+    }
+
+    /// Lets some of what waits go on.
+    pub fn step(&self) {
+        let ways = live(&mut lock(&self.0).ways);
+        ways.iter().for_each(|way| lock(way).step());
+    }
+
+    /// Lets everything arrive that has left processors: what was asked and answered over the
+    /// bridge is behind it.
+    pub fn arrive(&self) {
+        let ways = live(&mut lock(&self.0).ways);
+        ways.iter().for_each(|way| lock(way).arrive(u64::MAX));
+    }
+
+    fn way(&self, map: Map) -> Arc<Mutex<Way>> {
+        let mut shared = lock(&self.0);
+        let way = Arc::new(Mutex::new(Way {
+            map,
+            buffers: HashMap::new(),
+            posted: VecDeque::new(),
+            dice: Dice(Cell::new(shared.seed.roll())),
+        }));
+        shared.ways.push(Arc::downgrade(&way));
+        way
+    }
+}
+
+/// Those that are still there.
+fn live(ways: &mut Vec<Weak<Mutex<Way>>>) -> Vec<Arc<Mutex<Way>>> {
+    ways.retain(|way| way.strong_count() > 0);
+    ways.iter().filter_map(Weak::upgrade).collect()
+}
+
+/// A [`FakeDevice`] behind a bridge.
+#[derive(Debug)]
+pub struct BridgeDevice {
+    device: FakeDevice,
+    bridge: Bridge,
+    ways: Mutex<Vec<Weak<Mutex<Way>>>>,
+}
+
+impl Device for BridgeDevice {
+    type Remote = BridgeMemory;
+
+    fn remote(&self, map: Map) -> BridgeMemory {
+        let size = map.len();
+        let way = self.bridge.way(map);
+        lock(&self.ways).push(Arc::downgrade(&way));
+        BridgeMemory { way, size }
+    }
+
+    fn call(&self, call: Call<'_>) -> Result<(), Errno> {
+        if matches!(call, Call::Signal(_)) {
+            // It arrives behind all that this process has written.
+            let ways = live(&mut lock(&self.ways));
+            ways.iter().for_each(|way| lock(way).settle());
+        }
+        self.device.call(call)
+    }
+
+    fn map<P: Protection>(&self, offset: u64, len: u64, hint: usize) -> Result<Map<P>, Errno> {
+        self.device.map(offset, len, hint)
+    }
+
+    fn read(&self, events: &mut Vec<mp_event>) -> Result<(), Errno> {
+        self.device.read(events)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.device.fd()
+    }
+}
+
+/// Memory of a partner behind a bridge.
+#[derive(Debug)]
+pub struct BridgeMemory {
+    way: Arc<Mutex<Way>>,
+    size: usize,
+}
+
+impl BridgeMemory {
+    fn check(&self, offset: usize, len: usize, align: usize) -> Result<(), Errno> {
+        let inside = offset.checked_add(len).is_some_and(|end| end <= self.size);
+        let fits = inside && offset % align == 0;
+        fits.then_some(()).ok_or(Errno::RANGE)
+    }
+}
+
+impl RemoteMemory for BridgeMemory {
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn store(&self, offset: usize, word: u64) -> Result<(), Errno> {
+        self.check(offset, 8, 8)?;
+        lock(&self.way).store(offset, &word.to_le_bytes());
+        Ok(())
+    }
+
+    fn store_line(&self, offset: usize, line: &[u64; 8]) -> Result<(), Errno> {
+        self.check(offset, LINE, 8)?;
+        let mut at = offset;
+        for word in line {
+            self.store(at, *word)?;
+            at += 8;
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Errno> {
+        self.check(offset, bytes.len(), 1)?;
+        lock(&self.way).store(offset, bytes);
+        Ok(())
+    }
+
+    fn copy(&self, offset: usize, from: VolatileSlice<'_>) -> Result<(), Errno> {
+        self.check(offset, from.len(), 1)?;
+        let mut bytes = vec![0; from.len()];
+        from.copy_to(&mut bytes);
+        self.write(offset, &bytes)
+    }
+
+    fn flush(&self) {
+        lock(&self.way).flush(thread::current().id());
+    }
+
+    fn barrier(&self) {
+        self.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(bridge: &Bridge) -> (Map, BridgeMemory) {
+        let file = rustix::fs::memfd_create("bridge", rustix::fs::MemfdFlags::CLOEXEC);
+        let file = file.expect("a file");
+        rustix::fs::ftruncate(&file, 4096).expect("its size");
+        let [near, far] = [0; 2].map(|_| Map::new(&file, 0, 4096).expect("mapped"));
+        let size = far.len();
+        let way = bridge.way(far);
+        (near, BridgeMemory { way, size })
+    }
+
+    fn word(map: &Map, at: usize) -> u64 {
+        map.volatile().read_obj(at).expect("inside")
+    }
+
+    #[test]
+    fn stores_are_late_torn_and_out_of_order_until_they_have_arrived() {
+        let (mut late, mut torn, mut crossed) = (0, 0, 0);
+        for seed in 0..200 {
+            let bridge = Bridge::still(seed);
+            let (near, far) = memory(&bridge);
+            far.store_line(128, &[1; 8]).expect("inside");
+            far.store(64, 1).expect("inside");
+            let line = [0; 8].map(|_| 1);
+            let there = |n: usize| word(&near, 128 + 8 * n);
+            late += usize::from(word(&near, 64) == 0);
+            for _ in 0..50 {
+                let found: Vec<u64> = (0..8).map(there).collect();
+                torn += usize::from(found != line && found.contains(&1));
+                crossed += usize::from(word(&near, 64) == 1 && found != line);
+                bridge.step();
+            }
+            far.flush();
+            bridge.arrive();
+            assert_eq!((word(&near, 64), there(0), there(7)), (1, 1, 1));
+        }
+        assert!(
+            late > 100 && torn > 10 && crossed > 10,
+            "{late} {torn} {crossed}"
+        );
+    }
+
+    #[test]
+    fn a_fence_keeps_stores_in_order() {
+        for seed in 0..500 {
+            let bridge = Bridge::still(seed);
+            let (near, far) = memory(&bridge);
+            far.write(200, &[7; 100]).expect("inside");
+            far.flush();
+            far.store(0, 1).expect("inside");
+            for _ in 0..100 {
+                bridge.step();
+                if word(&near, 0) == 1 {
+                    let mut found = [0; 100];
+                    near.volatile().read_slice(&mut found, 200).expect("inside");
+                    assert_eq!(found, [7; 100], "seed {seed}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_outside_is_not_stored_and_what_is_dropped_arrives() {
+        let bridge = Bridge::new(1);
+        let (near, far) = memory(&bridge);
+        assert_eq!(far.store(4096, 1), Err(Errno::RANGE));
+        assert_eq!(far.store(4, 1), Err(Errno::RANGE));
+        assert_eq!(far.store_line(4096 - 56, &[1; 8]), Err(Errno::RANGE));
+        assert_eq!(far.write(usize::MAX, b"x"), Err(Errno::RANGE));
+        far.write(4092, b"last").expect("inside");
+        drop(far);
+        assert_eq!(
+            near.volatile().read_obj::<[u8; 4]>(4092).expect("inside"),
+            *b"last"
+        );
+    }
+}
