@@ -58,6 +58,8 @@ pub enum Call<'a> {
     Address(&'a mut mp_address),
     /// `MP_IOC_SESSION_ACCESS`
     SessionAccess(&'a mut mp_session_access),
+    /// `MP_IOC_PARK`, with the entries
+    Park(&'a mut mp_park, &'a [mp_park_entry]),
     /// `MP_IOC_SEGMENT_CREATE`
     SegmentCreate(&'a mut mp_segment_create),
     /// `MP_IOC_SEGMENT_FILL`
@@ -256,6 +258,11 @@ impl Device for CharDevice {
             Call::Receive(argument, room) => {
                 (argument.length, argument.data) = (capacity(room.len()), address_mut(room));
                 call!(MP_IOC_RECEIVE, mp_message, argument)
+            }
+            Call::Park(argument, entries) => {
+                (argument.count, argument.entries) = (capacity(entries.len()), address(entries));
+                argument.entry_size = size_of::<mp_park_entry>() as u32;
+                call!(MP_IOC_PARK, mp_park, argument)
             }
             Call::QueueStart(argument, copies) => {
                 let copies = copies.into_inner();

@@ -204,6 +204,30 @@ fn assertions() -> String {
     );
     check!(
         out,
+        mp_park_entry {
+            handle,
+            reserved,
+            word,
+            value,
+            arm,
+            arm_value
+        }
+    );
+    check!(
+        out,
+        mp_park {
+            size,
+            flags,
+            count,
+            entry_size,
+            entries,
+            deadline,
+            index,
+            events
+        }
+    );
+    check!(
+        out,
         mp_segment_create {
             size,
             flags,
@@ -432,6 +456,7 @@ fn assertions() -> String {
         MP_IOC_SESSION,
         MP_IOC_SESSION_ADDRESS,
         MP_IOC_SESSION_ACCESS,
+        MP_IOC_PARK,
         MP_IOC_SEGMENT_CREATE,
         MP_IOC_SEGMENT_SHARE,
         MP_IOC_SEGMENT_ATTACH,
@@ -460,6 +485,12 @@ fn assertions() -> String {
         MP_FEATURE_QUEUES,
         MP_FEATURE_FILL,
         MP_FEATURE_PINNED,
+        MP_FEATURE_PARK,
+        MP_PARK_ARMED,
+        MP_PARK_ENTRIES_MAX,
+        MP_PARK_NONE,
+        MP_PARK_CHANGED,
+        MP_PARK_LATE,
         MP_SEGMENT_PRIVATE,
         MP_SEGMENT_EMPTY,
         MP_FILL_PHYSICAL,

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod device;
+mod park;
 mod sharing;
 mod state;
 
