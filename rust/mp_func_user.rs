@@ -14,7 +14,9 @@
 //! * [`connection`], [`notices`], [`status`]: the use of what a peer offers, and what
 //!   happens to it; [`queue`], [`pipeline`]: copies into it.
 //! * [`ready`], [`stream`]: events, and everybody who waits for them.
-//! * [`link`], [`host`]: the end of a link; all links of the host.
+//! * [`link`], [`host`]: the end of a link; all links of the host. [`question`]: what proves
+//!   that stores have arrived.
+//! * [`park`]: processes that sleep until memory changes.
 //! * [`desk`], [`sharing`]: what the pairing engine and the sharing engine decide, carried
 //!   out.
 //! * [`inbox`], [`outbox`]: messages that wait.
@@ -70,8 +72,12 @@ mod notices;
 mod offer;
 #[path = "mp_func_user/outbox.rs"]
 mod outbox;
+#[path = "mp_func_user/park.rs"]
+mod park;
 #[path = "mp_func_user/pipeline.rs"]
 mod pipeline;
+#[path = "mp_func_user/question.rs"]
+mod question;
 #[path = "mp_func_user/queue.rs"]
 mod queue;
 #[path = "mp_func_user/quota.rs"]
@@ -137,7 +143,7 @@ impl kernel::Module for UserService {
             user_contexts: param!(user_contexts),
             user_memory: param!(user_memory),
         };
-        let shared = Shared::new(links, limits);
+        let shared = Shared::new(links, limits)?;
         let options = Options {
             name: c"mp_fabric",
             node: None,

@@ -164,8 +164,29 @@ impl WaitQueue {
             return Waited::Woken;
         }
         let entry = Entry::new(self);
-        entry.wait(deadline, condition)
+        wait(core::slice::from_ref(&entry), deadline, condition)
     }
+}
+
+/// As [`WaitQueue::wait_until`], on several queues at the same time: `condition` looks at what is
+/// changed before any of them is woken.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+pub fn wait_until_any<'a>(
+    queues: impl ExactSizeIterator<Item = &'a WaitQueue>,
+    deadline: Option<u64>,
+    mut condition: impl FnMut() -> bool,
+) -> Result<Waited> {
+    if condition() {
+        return Ok(Waited::Woken);
+    }
+    let mut entries = KVec::with_capacity(queues.len(), GFP_KERNEL)?;
+    for queue in queues {
+        entries.push(Entry::new(queue), GFP_KERNEL)?;
+    }
+    Ok(wait(&entries, deadline, condition))
 }
 
 /// The calling task on a queue.
@@ -183,37 +204,9 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// See [`WaitQueue::wait_until`].
-    ///
-    /// Takes itself by reference: the queue refers to the entry, which stays in place
-    /// until it has been taken out again.
-    fn wait(&self, deadline: Option<u64>, mut condition: impl FnMut() -> bool) -> Waited {
-        // SAFETY: `raw` is valid for writes.
-        unsafe { bindings::init_wait_entry(self.raw.get(), 0) };
-        let mut passed = false;
-        let waited = loop {
-            // From here on a wake-up is not missed: the task is on the queue, in the state of a
-            // sleeper, and a waker that it misses has changed what `condition` looks at.
-            let killed = self.prepare();
-            if condition() {
-                break Waited::Woken;
-            }
-            if killed {
-                break Waited::Interrupted;
-            }
-            if passed {
-                break Waited::TimedOut;
-            }
-            passed = sleep(deadline);
-        };
-        // SAFETY: Initialised above; off the queue or on it, and off it afterwards.
-        unsafe { bindings::finish_wait(self.queue.as_ptr(), self.raw.get()) };
-        waited
-    }
-
     /// Enters the task; whether it has been killed, and is not entered then.
     fn prepare(&self) -> bool {
-        // SAFETY: The queue is initialised, and `wait`, the only caller, has initialised the
+        // SAFETY: The queue is initialised, and [`wait`], the only caller, has initialised the
         // entry and takes it out before it goes.
         let ret = unsafe {
             bindings::prepare_to_wait_event(
@@ -224,6 +217,44 @@ impl<'a> Entry<'a> {
         };
         ret != 0
     }
+}
+
+/// See [`WaitQueue::wait_until`].
+///
+/// Takes the entries by reference: the queues refer to them, which stay in place until they have
+/// been taken out again.
+fn wait(
+    entries: &[Entry<'_>],
+    deadline: Option<u64>,
+    mut condition: impl FnMut() -> bool,
+) -> Waited {
+    for entry in entries {
+        // SAFETY: `raw` is valid for writes.
+        unsafe { bindings::init_wait_entry(entry.raw.get(), 0) };
+    }
+    let mut passed = false;
+    let waited = loop {
+        // From here on a wake-up is not missed: the task is on the queues, in the state of a
+        // sleeper, and a waker that it misses has changed what `condition` looks at.
+        let killed = entries
+            .iter()
+            .fold(false, |killed, entry| entry.prepare() | killed);
+        if condition() {
+            break Waited::Woken;
+        }
+        if killed {
+            break Waited::Interrupted;
+        }
+        if passed {
+            break Waited::TimedOut;
+        }
+        passed = sleep(deadline);
+    };
+    for entry in entries {
+        // SAFETY: Initialised above; off the queue or on it, and off it afterwards.
+        unsafe { bindings::finish_wait(entry.queue.as_ptr(), entry.raw.get()) };
+    }
+    waited
 }
 
 /// Sleeps until somebody wakes the task, which is in the state of a sleeper; whether

@@ -104,6 +104,11 @@ impl<W: Work> Worker<W> {
         unsafe { mp_bindings::requeue_delayed(self.work.get(), ms, W::URGENT) };
     }
 
+    /// As [`kick_in`](Self::kick_in), unless a run is queued already.
+    pub fn kick_once_in(&self, ms: u32) {
+        self.requeue(ms);
+    }
+
     /// Stops the worker: it is not running any more when this returns, and
     /// kicks have no effect from now on.
     ///

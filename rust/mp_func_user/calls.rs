@@ -14,6 +14,7 @@ use crate::{
     link::Link,
     notices::Notice,
     offer::Terms,
+    park,
     queue::{
         Job,
         Queue,
@@ -97,6 +98,8 @@ structures! {
     mp_session 48
     mp_session_address 16
     mp_session_access 16
+    mp_park 40
+    mp_park_entry 40
     mp_segment_create 32
     mp_segment_attach 24
     mp_segment_interface 16
@@ -138,6 +141,7 @@ pub(crate) fn call(context: &Context, command: u32, arg: UserPtr) -> Result {
         MP_IOC_SESSION => with(arg, |info| describe_session(context, info)),
         MP_IOC_SESSION_ADDRESS => with(arg, |address| address_of(context, address)),
         MP_IOC_SESSION_ACCESS => take(arg, |access| grant_access(context, access)),
+        MP_IOC_PARK => park::park(context, arg),
         MP_IOC_SEGMENT_CREATE => create_segment(context, arg),
         MP_IOC_SEGMENT_SHARE => take(arg, |of: &mp_handle| context.segment(of.handle)?.share()),
         MP_IOC_SEGMENT_ATTACH => attach_segment(context, arg),
@@ -218,7 +222,7 @@ fn take<T: Versioned>(arg: UserPtr, f: impl FnOnce(&T) -> Result) -> Result {
 }
 
 /// Refuses what must be zero and is not.
-fn expect_zero(value: u32) -> Result {
+pub(crate) fn expect_zero(value: u32) -> Result {
     match value {
         0 => Ok(()),
         _ => Err(EINVAL),
@@ -236,12 +240,20 @@ fn user(address: u64, len: usize) -> Result<UserSlice> {
     Ok(UserSlice::new(user_pointer(address)?, len))
 }
 
-/// The size that the caller has named for elements of an array.
-fn element_size<T: Versioned>(named: u32) -> usize {
-    match named {
+/// Element number `n` of an array of the caller, of the size that it has named.
+///
+/// # Errors
+///
+/// `EFAULT`, `EINVAL`, `E2BIG`.
+pub(crate) fn element<T: Versioned>(array: u64, n: usize, named: u32) -> Result<T> {
+    let size = match named {
         0 => T::FIRST_SIZE,
         size => size as usize,
-    }
+    };
+    let at = n
+        .checked_mul(size)
+        .and_then(|at| array.checked_add(at as u64));
+    read_versioned(user_pointer(at.ok_or(EFAULT)?)?, size)
 }
 
 /// Gives as many numbers as fit, if all fit.
@@ -266,7 +278,8 @@ fn describe(context: &Context, info: &mut mp_info) -> Result<Told> {
             | MP_FEATURE_PORTS
             | MP_FEATURE_QUEUES
             | MP_FEATURE_FILL
-            | MP_FEATURE_PINNED,
+            | MP_FEATURE_PINNED
+            | MP_FEATURE_PARK,
     );
     info.sessions_max = shared.limits.sessions;
     info.user_sessions_max = shared.limits.user_sessions;
@@ -301,7 +314,7 @@ fn signal(context: &Context, handle: u32) -> Result {
 }
 
 /// A deadline, if it is one.
-fn deadline(at: u64) -> Option<u64> {
+pub(crate) fn deadline(at: u64) -> Option<u64> {
     Some(at).filter(|at| *at != u64::MAX)
 }
 
@@ -866,14 +879,10 @@ fn create_queue(context: &Context, arg: UserPtr) -> Result {
 /// The copies that are asked for, which end at `local` and `remote` at the latest.
 fn copies(start: &mp_queue_start, local: Option<u64>, remote: u64) -> Result<KVec<mp_copy>> {
     let count = start.count as usize;
-    let size = element_size::<mp_copy>(start.copy_size);
     let mut copies = KVec::with_capacity(count, GFP_KERNEL)?;
     let is_inside = |off: u64, len: u64, end: u64| off.checked_add(len).is_some_and(|at| at <= end);
     for n in 0..count {
-        let at = n
-            .checked_mul(size)
-            .and_then(|at| start.copies.checked_add(at as u64));
-        let copy: mp_copy = read_versioned(user_pointer(at.ok_or(EFAULT)?)?, size)?;
+        let copy: mp_copy = element(start.copies, n, start.copy_size)?;
         let reads_inside = local.is_none_or(|end| is_inside(copy.local, copy.length, end));
         if !reads_inside || !is_inside(copy.remote, copy.length, remote) {
             return Err(ERANGE);

@@ -8,6 +8,7 @@ use crate::{
     host::Links,
     link::Link,
     offer::Offer,
+    park::Lookout,
     queue::{
         Queue,
         QueueRef, //
@@ -59,7 +60,11 @@ use mp_kernel::{
         NewVma,
         ScrapPage, //
     },
-    wait::Events, //
+    wait::Events,
+    worker::{
+        new_worker,
+        Worker, //
+    }, //
 };
 use mp_proto::{
     layout::PAGE,
@@ -108,6 +113,8 @@ fn in_pages(len: u64) -> u64 {
 pub(crate) struct Shared {
     pub(crate) links: Arc<Links>,
     pub(crate) limits: Limits,
+    /// Looks after those who sleep until memory changes.
+    pub(crate) lookout: Arc<Worker<Lookout>>,
     /// The last handle that was given.
     last_handle: Atomic<u32>,
     /// The last number of a context.
@@ -116,13 +123,18 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// For contexts on these links.
-    pub(crate) fn new(links: Arc<Links>, limits: Limits) -> Self {
-        Self {
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(links: Arc<Links>, limits: Limits) -> Result<Self> {
+        Ok(Self {
             links,
             limits,
+            lookout: new_worker!(Lookout::new()?)?,
             last_handle: Atomic::new(0),
             last_context: Atomic::new(0),
-        }
+        })
     }
 
     /// A handle that no object has.

@@ -25,6 +25,7 @@ use crate::{
         Terms, //
     },
     outbox::Outbox,
+    question::Questions,
     ready::{
         self,
         Ready, //
@@ -60,7 +61,6 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
-    barrier,
     error,
     new_spinlock_bh,
     new_wait_queue,
@@ -142,22 +142,6 @@ struct Shared {
     give_up_at: Option<u64>,
 }
 
-/// A question to the peer, whether it is there.
-#[pin_data]
-struct Question {
-    number: u32,
-    /// [`PENDING`], 0 or a negative errno.
-    outcome: Atomic<i32>,
-    #[pin]
-    asking: WaitQueue,
-}
-
-/// No outcome.
-const PENDING: i32 = 1;
-
-/// Most questions that the peer has not answered, whether or not somebody still waits.
-const QUESTIONS: usize = 256;
-
 /// What the link's mutex protects.
 struct Core {
     shared: KBox<Shared>,
@@ -204,11 +188,9 @@ pub(crate) struct Link {
     /// The ways from the peer's connections to them.
     #[pin]
     pub(crate) bells: SpinLockBh<KVec<Bell>>,
-    /// Those that the peer has not answered.
+    /// Of this host's processes.
     #[pin]
-    questions: SpinLockBh<KVec<Arc<Question>>>,
-    /// How many there were.
-    asked: Atomic<u32>,
+    pub(crate) questions: Questions,
     /// Somebody waits for the peer to answer others: whoever sets this has found some that are
     /// not answered, and what answers them clears it.
     is_busy: Atomic<bool>,
@@ -240,7 +222,7 @@ impl Link {
         };
         let shared = KBox::new(shared, GFP_KERNEL)?;
         Arc::pin_init(
-            pin_init!(Self {
+            try_pin_init!(Self {
                 interface,
                 life,
                 give_up_ms,
@@ -260,8 +242,7 @@ impl Link {
                 connections <- new_spinlock_bh!(KVec::new()),
                 numbers <- new_spinlock_bh!(KVec::new()),
                 bells <- new_spinlock_bh!(KVec::new()),
-                questions <- new_spinlock_bh!(KVec::new()),
-                asked: Atomic::new(0),
+                questions <- Questions::new(),
                 is_busy: Atomic::new(false),
                 answering <- new_wait_queue!("mp_link"),
                 inbox <- Inbox::new(),
@@ -549,6 +530,9 @@ impl Link {
         }
         let life = up.life;
         *self.partner.lock() = Some(life);
+        if self.questions.open(outbox, life).is_err() {
+            outbox.peer().reset();
+        }
         core.shared.give_up_at = None;
         let shared = self.with_shared(core, |engine, clerk| engine.up(life, clerk));
         if shared.is_err() {
@@ -629,7 +613,8 @@ impl Link {
             true => None,
             false => Some(monotonic_ns() + u64::from(self.give_up_ms) * 1_000_000),
         };
-        self.answer_all(error::net_down());
+        self.questions.close();
+        self.has_answered();
         let Some(mut up) = core.up.take() else { return };
         let Up {
             engine,
@@ -912,45 +897,18 @@ impl Link {
     /// # Errors
     ///
     /// `ENODEV` if the interface has gone, `ENETDOWN`, `ETIMEDOUT`, `EINTR` if the process is
-    /// being killed, `ENOMEM`.
+    /// being killed.
     pub(crate) fn barrier(&self, deadline: Option<u64>) -> Result {
-        // A number of its own: an answer that comes too late is not the next one's.
-        let number = self.asked.fetch_add(1, Relaxed);
-        let question = Arc::pin_init(
-            pin_init!(Question {
-                number,
-                outcome: Atomic::new(PENDING),
-                asking <- new_wait_queue!("mp_question"),
-            }),
-            GFP_KERNEL,
-        )?;
-        while !self.enter_question(&question)? {
-            self.wait_for_answers(deadline)?;
-        }
-        let asked = self.share(|engine, clerk| {
-            barrier::wmb();
-            engine.ask(number, clerk).map_err(|_| error::net_down())
-        });
-        if let Err(e) = asked.and_then(|asked| asked) {
-            // Nobody will answer it.
-            self.answered(number);
-            return Err(e);
-        }
-        let is_answered = || question.outcome.load(Acquire) != PENDING;
-        question.asking.wait_until(deadline, is_answered).ok()?;
-        kernel::error::to_result(question.outcome.load(Acquire))
+        let ticket = self.questions.ask().map_err(|e| self.why_down(e))?;
+        self.questions.wait(ticket, deadline)
     }
 
-    /// Enters a question among those that the peer has not answered; `false` if there are too
-    /// many.
-    fn enter_question(&self, question: &Arc<Question>) -> Result<bool> {
-        let mut questions = self.questions.lock();
-        if questions.len() >= QUESTIONS {
-            self.is_busy.store(true, Release);
-            return Ok(false);
+    /// `ENODEV` instead of an error if the interface has gone.
+    fn why_down(&self, error: Error) -> Error {
+        match self.core.lock().removed {
+            true => ENODEV,
+            false => error,
         }
-        questions.push(question.clone(), GFP_ATOMIC)?;
-        Ok(true)
     }
 
     /// Deals at once with a question, or with the answer to one, as somebody waits for it:
@@ -968,35 +926,11 @@ impl Link {
                 partner.is_some_and(|life| outbox.say(life, &answer).is_ok())
             }
             What::Answer => {
-                self.answered(number);
+                self.questions.answered(number);
                 true
             }
             _ => false,
         }
-    }
-
-    /// A question has been answered.
-    pub(crate) fn answered(&self, number: u32) {
-        let question = {
-            let mut questions = self.questions.lock();
-            let at = questions.iter().position(|q| q.number == number);
-            at.and_then(|at| questions.remove(at).ok())
-        };
-        if let Some(question) = question {
-            question.outcome.store(0, Release);
-            question.asking.wake(Events::IN);
-            self.has_answered();
-        }
-    }
-
-    /// No question will be answered.
-    fn answer_all(&self, error: Error) {
-        let questions = core::mem::take(&mut *self.questions.lock());
-        for question in questions {
-            question.outcome.store(error.to_errno(), Release);
-            question.asking.wake(Events::IN);
-        }
-        self.has_answered();
     }
 
     /// Gives connections up whose link was down for too long; the milliseconds until then.
@@ -1034,6 +968,7 @@ impl Work for Link {
         let mut core = self.core.lock();
         if let Some((outbox, _)) = &core.peer {
             outbox.resume();
+            self.questions.resume();
         }
         let due = self.greet(&mut core).err().map(|_| AGAIN_MS);
         for _ in 0..BATCH {

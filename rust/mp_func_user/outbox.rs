@@ -4,12 +4,14 @@
 
 use crate::{
     inbox::WorkerRef,
+    link::AGAIN_MS,
     FUNC, //
 };
 use kernel::{
     prelude::*,
     sync::{
         atomic::{
+            Acquire,
             Atomic,
             Relaxed, //
         },
@@ -122,6 +124,16 @@ impl Signal {
         Self::with(&Header::Trigger { life, from }, Total(total))
     }
 
+    /// A question to the service with that life: tells the number that is the last one by the
+    /// time at which it leaves.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn question(life: Life, last: Arc<Atomic<u32>>) -> Result<Arc<Self>> {
+        Self::with(&Header::Sharing(life), Question(last))
+    }
+
     fn with(header: &Header, body: impl FrameBody + 'static) -> Result<Arc<Self>> {
         let signal = Self {
             frame: frame(header, body)?,
@@ -183,6 +195,25 @@ impl FrameBody for Taken {
         let message = Message {
             connection: self.connection,
             what: What::Taken(self.total.load(Relaxed)),
+        };
+        f(&message.encode())
+    }
+
+    fn complete(&mut self, _status: Result) {}
+}
+
+/// The number of the last question.
+struct Question(Arc<Atomic<u32>>);
+
+impl FrameBody for Question {
+    fn len(&self) -> usize {
+        SIZE
+    }
+
+    fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
+        let message = Message {
+            connection: self.0.load(Acquire),
+            what: What::Ask,
         };
         f(&message.encode())
     }
@@ -332,6 +363,11 @@ impl Outbox {
         if !waiting.is_empty() {
             self.flush(&mut waiting);
         }
+    }
+
+    /// Has the link's worker try again what could not be entered.
+    pub(crate) fn resume_later(&self) {
+        self.worker.kick_in(AGAIN_MS);
     }
 
     /// Waits until nothing is left to be sent, for a while; whether that is so. Nothing

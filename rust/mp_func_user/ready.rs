@@ -252,8 +252,18 @@ impl Ready {
         }
     }
 
-    /// Takes what there is of `mask`; 0 if there is nothing.
-    fn take(&self, mask: u32, one: bool) -> Result<u32> {
+    /// Where those sleep who wait for events.
+    pub(crate) fn queue(&self) -> &WaitQueue {
+        &self.queue
+    }
+
+    /// Takes what there is of `mask`, with `one` only the most important; 0 if there is nothing.
+    /// Any context but hard interrupts.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`, `ENOTCONN`: as [`wait`](Self::wait).
+    pub(crate) fn take(&self, mask: u32, one: bool) -> Result<u32> {
         let mut state = self.state.lock();
         if state.gone {
             return Err(ENOENT);

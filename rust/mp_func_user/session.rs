@@ -15,6 +15,7 @@ use crate::{
         Outbox,
         Signal, //
     },
+    park,
     ready::{
         self,
         Ready, //
@@ -379,6 +380,41 @@ impl Session {
         let way = self.state.lock().partner.clone();
         let (outbox, signal) = way.ok_or_else(error::net_down)?;
         outbox.signal(&signal)
+    }
+
+    /// The memory with the word at `word` that a thread is about to sleep on, having checked that
+    /// there is one at `arm` in the partner's.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN` without a partner, `EINVAL` if a word is unaligned, `ERANGE` outside of its
+    /// window, `EOPNOTSUPP` if the kernel does not load it.
+    pub(crate) fn sleeping_place(&self, word: u64, arm: u64) -> Result<Arc<Piece>> {
+        if self.ready.events() & ready::PAIRED == 0 {
+            return Err(error::not_connected());
+        }
+        let state = self.state.lock();
+        let len = |piece: &Option<Arc<Piece>>| piece.as_ref().map_or(0, |piece| piece.len());
+        park::check_word(word, len(&state.local))?;
+        park::check_word(arm, len(&state.remote))?;
+        match &state.local {
+            Some(local) if matches!(**local, Piece::Local(_)) => Ok(local.clone()),
+            _ => Err(error::unsupported()),
+        }
+    }
+
+    /// Stores a word in the partner's memory, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` if the kernel does not store there.
+    pub(crate) fn arm(&self, at: u64, value: u64) -> Result {
+        // Under the lock: once it has ended, nothing is written.
+        let state = self.state.lock();
+        match state.remote.as_deref() {
+            Some(remote) if !state.is_parted => remote.store_u64(at, value),
+            _ => Ok(()),
+        }
     }
 
     /// Whether it has a partner now.

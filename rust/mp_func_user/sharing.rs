@@ -359,7 +359,7 @@ impl Host for Clerk<'_> {
                     self.failed = Err(e);
                 }
             }
-            Event::Answered(question) => self.link.answered(question),
+            Event::Answered(question) => self.link.questions.answered(question),
             Event::GuestDown(guest) => self.tell(&guest, MP_NOTICE_DOWN),
             Event::GuestUp(guest) => self.tell(&guest, MP_NOTICE_UP),
             Event::GuestLeft(guest) => self.guest_gone(&guest, Some(MP_NOTICE_DISCONNECTED)),

@@ -142,6 +142,35 @@ impl Piece {
         }
     }
 
+    /// Loads an aligned word of this host's memory in one piece. Any context.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it is unaligned or outside, `ENOTCONN` if the memory has gone, `EOPNOTSUPP` if
+    /// the kernel does not load it.
+    pub(crate) fn load_u64(&self, at: u64) -> Result<u64> {
+        match self {
+            Piece::Local(local) => local.load_u64(at),
+            _ => Err(error::unsupported()),
+        }
+    }
+
+    /// Stores an aligned word of the partner's memory in one piece; nothing once the epoch is
+    /// over.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it is unaligned or outside, `EOPNOTSUPP` if the kernel does not store there.
+    pub(crate) fn store_u64(&self, at: u64, value: u64) -> Result {
+        match self {
+            Piece::Remote(remote) => match remote.store_u64(at, value) {
+                Err(e) if e == error::not_connected() => Ok(()),
+                stored => stored,
+            },
+            _ => Err(error::unsupported()),
+        }
+    }
+
     /// Where devices of this host reach a remote piece.
     ///
     /// # Errors

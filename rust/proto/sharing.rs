@@ -34,12 +34,14 @@
 //! | module | owns |
 //! |---|---|
 //! | [`message`] | what the engines tell each other |
+//! | [`question`] | what proves that stores have arrived |
 //! | [`state`] | the states of a connection, and of a segment at an interface |
 //! | [`tally`] | triggers of events that are counted by totals |
 //! | [`window`] | how many messages to a port may be under way |
 
 mod guest;
 pub mod message;
+pub mod question;
 pub mod state;
 pub mod tally;
 pub mod window;
@@ -140,7 +142,7 @@ pub enum Event {
     GuestLost(Guest),
     /// A guest whose connection was ended does not reach the memory any more.
     LetGo(Guest),
-    /// The answer to [`Engine::ask`]: all that was stored before has arrived.
+    /// The answer to a question of that number, or below: see [`question`].
     Answered(u32),
     /// So many messages of a connection have been taken, altogether.
     Taken(u32, u32),
@@ -373,21 +375,6 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
             });
         }
         remove(&mut self.own, number);
-    }
-
-    /// Asks the other host for a sign of life, which comes behind all that was stored before.
-    ///
-    /// # Errors
-    /// [`Refusal::Down`].
-    pub fn ask(&mut self, question: u32, host: &mut impl Host) -> Result<(), Refusal> {
-        if !self.is_up {
-            return Err(Refusal::Down);
-        }
-        host.say(Message {
-            connection: question,
-            what: What::Ask,
-        });
-        Ok(())
     }
 
     /// The state of a connection.

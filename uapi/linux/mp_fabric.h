@@ -108,6 +108,7 @@ struct mp_info {
 #define MP_FEATURE_FILL		0x20	/* MP_SEGMENT_EMPTY */
 #define MP_FEATURE_PINNED	0x40	/* MP_QUEUE_PINNED */
 #define MP_FEATURE_ACCEPT	0x80	/* names and flags of sessions, MP_IOC_SESSION_ANSWER */
+#define MP_FEATURE_PARK		0x100	/* MP_IOC_PARK */
 
 /*
  * A status word is an aligned __u64 that tells the state of a connection, queue or session of
@@ -461,6 +462,65 @@ struct mp_watch {
 	__aligned_u64 cookie;		/* what read() names it by */
 	__u32 record_size;		/* of struct mp_event; 0: 16 bytes */
 	__u32 reserved;
+};
+
+/* A word that a thread sleeps on, of a session. Both words are aligned, of 8 bytes. */
+struct mp_park_entry {
+	__u32 handle;			/* of a session */
+	__u32 reserved;
+	__aligned_u64 word;		/* bytes from the start of the own local window */
+	__aligned_u64 value;		/* sleeps as long as the word is this */
+	__aligned_u64 arm;		/* bytes from the start of the remote window */
+	__aligned_u64 arm_value;	/* what the kernel stores there */
+};
+
+#define MP_PARK_ARMED		0x1	/* returns instead of sleeping */
+
+/* Most entries of one call. */
+#define MP_PARK_ENTRIES_MAX 1024
+
+/* In index: there was nothing to tell. Only with MP_PARK_ARMED. */
+#define MP_PARK_NONE 0xFFFFFFFF
+
+/* In events, instead of MP_EVENT_*. */
+#define MP_PARK_CHANGED		0x40000000	/* the word is not what it was to be */
+#define MP_PARK_LATE		0x80000000	/* with CHANGED: and that for long; a signal got lost */
+
+/*
+ * MP_IOC_PARK: sleeps until one of the sessions has SIGNAL, CLOSED or DOWN, or until one of
+ * the words has changed. Takes SIGNAL of the entry that it returns. A session may be in
+ * several entries.
+ *
+ * If there is nothing to tell at the beginning, the kernel stores each arm_value in the
+ * partner's memory, asks the hosts of the partners, and looks again when they have answered.
+ * The answer proves that the partner sees the arm word, and that whatever it had stored
+ * before it could see it has arrived. So a partner that stores, makes a full barrier, loads
+ * its arm word, and makes MP_IOC_SIGNAL if it has not answered that value yet, wakes the
+ * caller; no wake-up is lost, and nothing is read across the bridge. Arm words stay as they
+ * are when the call returns.
+ *
+ * A word that changes without a signal when the hosts have answered is noticed by a look of
+ * the kernel, within 100 ms: MP_PARK_LATE.
+ *
+ * With MP_DEADLINE_PAST the kernel arms, asks, and looks once without waiting for answers.
+ * With MP_PARK_ARMED it returns when the answers are there: the caller sleeps in MP_IOC_WAIT, or
+ * where MP_IOC_WATCH or MP_IOC_NOTIFY reach it, until SIGNAL, CLOSED or DOWN.
+ *
+ * ENOENT: no such session; also if it is closed meanwhile. EINVAL: no entries, or too many,
+ * or an offset that is not a multiple of 8. Of each entry: EFAULT, EINVAL: their size is less
+ * than that of the first version, E2BIG: see MP_IOC_QUEUE_START. ERANGE: outside of the window.
+ * EOPNOTSUPP: the window is of physical addresses. ENOTCONN: a session has no partner yet.
+ * ETIMEDOUT. EINTR: the process is being killed. ENOMEM.
+ */
+struct mp_park {
+	__u32 size;
+	__u32 flags;			/* MP_PARK_ARMED */
+	__u32 count;			/* of entries */
+	__u32 entry_size;		/* of one of them; 0: 40 bytes */
+	__aligned_u64 entries;		/* address of an array of struct mp_park_entry */
+	__aligned_u64 deadline;
+	__u32 index;			/* out: of the first entry that has something to tell */
+	__u32 events;			/* out: the most important of MP_EVENT_*, or MP_PARK_* */
 };
 
 #define MP_SEGMENT_PRIVATE	0x1	/* has no id, and is never published */
@@ -835,6 +895,7 @@ enum {
 	MP_IOC_SESSION_ACCESS = _IO(MP_IOC_MAGIC, 0x23),	/* struct mp_session_access */
 	MP_IOC_SESSION_PARTNER = _IO(MP_IOC_MAGIC, 0x24),	/* struct mp_session_partner */
 	MP_IOC_SESSION_ANSWER = _IO(MP_IOC_MAGIC, 0x25),	/* struct mp_session_answer */
+	MP_IOC_PARK = _IO(MP_IOC_MAGIC, 0x26),	/* struct mp_park */
 	MP_IOC_SEGMENT_CREATE = _IO(MP_IOC_MAGIC, 0x30),	/* struct mp_segment_create */
 	MP_IOC_SEGMENT_SHARE = _IO(MP_IOC_MAGIC, 0x31),	/* struct mp_handle */
 	MP_IOC_SEGMENT_ATTACH = _IO(MP_IOC_MAGIC, 0x32),	/* struct mp_segment_attach */

@@ -375,7 +375,11 @@ fn a_connection_to_a_port_does_not_outlive_the_link() {
 fn a_question_is_answered_behind_what_was_said_before() {
     let (mut two, number) = connected();
     two.leave(0, number);
-    two.engines[0].ask(5, &mut two.sites[0]).unwrap();
+    let question = Message {
+        connection: 5,
+        what: What::Ask,
+    };
+    two.sites[0].say(question);
     two.settle();
     assert_eq!(names(&two.sites[1]), ["guest left"]);
     assert_eq!(two.sites[0].events, [Event::Answered(5)]);

@@ -29,6 +29,7 @@ pub const MP_FEATURE_QUEUES: u32 = 16;
 pub const MP_FEATURE_FILL: u32 = 32;
 pub const MP_FEATURE_PINNED: u32 = 64;
 pub const MP_FEATURE_ACCEPT: u32 = 128;
+pub const MP_FEATURE_PARK: u32 = 256;
 pub const MP_INTERFACE_UP: u32 = 1;
 pub const MP_INTERFACE_LOOPBACK: u32 = 2;
 pub const MP_INTERFACE_PCI: u32 = 4;
@@ -45,6 +46,11 @@ pub const MP_ANSWER_REJECT: u32 = 2;
 pub const MP_ACCESS_READ: u32 = 1;
 pub const MP_ACCESS_WRITE: u32 = 2;
 pub const MP_ACCESS_CLEAR: u32 = 2147483648;
+pub const MP_PARK_ARMED: u32 = 1;
+pub const MP_PARK_ENTRIES_MAX: u32 = 1024;
+pub const MP_PARK_NONE: u32 = 4294967295;
+pub const MP_PARK_CHANGED: u32 = 1073741824;
+pub const MP_PARK_LATE: u32 = 2147483648;
 pub const MP_SEGMENT_PRIVATE: u32 = 1;
 pub const MP_SEGMENT_EMPTY: u32 = 4;
 pub const MP_FILL_PHYSICAL: u32 = 1;
@@ -290,6 +296,28 @@ pub struct mp_watch {
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
+pub struct mp_park_entry {
+    pub handle: __u32,
+    pub reserved: __u32,
+    pub word: __u64,
+    pub value: __u64,
+    pub arm: __u64,
+    pub arm_value: __u64,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct mp_park {
+    pub size: __u32,
+    pub flags: __u32,
+    pub count: __u32,
+    pub entry_size: __u32,
+    pub entries: __u64,
+    pub deadline: __u64,
+    pub index: __u32,
+    pub events: __u32,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
 pub struct mp_segment_create {
     pub size: __u32,
     pub flags: __u32,
@@ -493,6 +521,7 @@ pub const MP_IOC_SESSION_ADDRESS: _bindgen_ty_8 = 47906;
 pub const MP_IOC_SESSION_ACCESS: _bindgen_ty_8 = 47907;
 pub const MP_IOC_SESSION_PARTNER: _bindgen_ty_8 = 47908;
 pub const MP_IOC_SESSION_ANSWER: _bindgen_ty_8 = 47909;
+pub const MP_IOC_PARK: _bindgen_ty_8 = 47910;
 pub const MP_IOC_SEGMENT_CREATE: _bindgen_ty_8 = 47920;
 pub const MP_IOC_SEGMENT_SHARE: _bindgen_ty_8 = 47921;
 pub const MP_IOC_SEGMENT_ATTACH: _bindgen_ty_8 = 47922;

@@ -64,6 +64,8 @@ pub enum Call<'a> {
     SessionPartner(&'a mut mp_session_partner, &'a mut [u8]),
     /// `MP_IOC_SESSION_ANSWER`, with the data
     SessionAnswer(&'a mut mp_session_answer, &'a [u8]),
+    /// `MP_IOC_PARK`, with the entries
+    Park(&'a mut mp_park, &'a [mp_park_entry]),
     /// `MP_IOC_SEGMENT_CREATE`
     SegmentCreate(&'a mut mp_segment_create),
     /// `MP_IOC_SEGMENT_FILL`
@@ -287,6 +289,11 @@ impl Device for CharDevice {
             Call::Receive(argument, room) => {
                 (argument.length, argument.data) = (capacity(room.len()), address_mut(room));
                 call!(MP_IOC_RECEIVE, mp_message, argument)
+            }
+            Call::Park(argument, entries) => {
+                (argument.count, argument.entries) = (capacity(entries.len()), address(entries));
+                argument.entry_size = size_of::<mp_park_entry>() as u32;
+                call!(MP_IOC_PARK, mp_park, argument)
             }
             Call::QueueStart(argument, copies) => {
                 let copies = copies.into_inner();

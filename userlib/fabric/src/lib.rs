@@ -69,6 +69,7 @@ mod interface;
 mod map;
 mod memory;
 mod object;
+mod park;
 mod partner;
 mod queue;
 mod reactor;
@@ -92,6 +93,7 @@ pub use interface::{Info, Interface, InterfaceId, PciFunction, PciIds, Remote, W
 pub use map::{flush_stores, Map, Protection, ReadOnly, ReadWrite};
 pub use memory::{PhysicalRange, ProcessMemory, Vouched};
 pub use object::{Notice, Number, Object, Offer, Peer, Received, Removal, Triggers};
+pub use park::{Park, Parked, PARK_MAX};
 pub use partner::{Partner, PartnerState, RequestId};
 pub use queue::{Copy, Queue, QueueInfo, QueueState};
 pub use reactor::{Next, Reactor, Registration};

@@ -242,6 +242,30 @@ fn assertions() -> String {
     );
     check!(
         out,
+        mp_park_entry {
+            handle,
+            reserved,
+            word,
+            value,
+            arm,
+            arm_value
+        }
+    );
+    check!(
+        out,
+        mp_park {
+            size,
+            flags,
+            count,
+            entry_size,
+            entries,
+            deadline,
+            index,
+            events
+        }
+    );
+    check!(
+        out,
         mp_segment_create {
             size,
             flags,
@@ -472,6 +496,7 @@ fn assertions() -> String {
         MP_IOC_SESSION_ACCESS,
         MP_IOC_SESSION_PARTNER,
         MP_IOC_SESSION_ANSWER,
+        MP_IOC_PARK,
         MP_IOC_SEGMENT_CREATE,
         MP_IOC_SEGMENT_SHARE,
         MP_IOC_SEGMENT_ATTACH,
@@ -512,6 +537,12 @@ fn assertions() -> String {
         MP_ANSWER_ACCEPT,
         MP_ANSWER_REJECT,
         MP_NAME_MAX,
+        MP_FEATURE_PARK,
+        MP_PARK_ARMED,
+        MP_PARK_ENTRIES_MAX,
+        MP_PARK_NONE,
+        MP_PARK_CHANGED,
+        MP_PARK_LATE,
         MP_SEGMENT_PRIVATE,
         MP_SEGMENT_EMPTY,
         MP_FILL_PHYSICAL,

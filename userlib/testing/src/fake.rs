@@ -11,6 +11,7 @@
 
 mod acceptance;
 mod device;
+mod park;
 mod sharing;
 mod state;
 

@@ -22,9 +22,9 @@ const IDS: (u16, u16) = (0x111d, 0x8091);
 /// What behaves like an open file of the character device.
 #[derive(Debug)]
 pub struct FakeDevice {
-    world: World,
+    pub(super) world: World,
     host: Host,
-    context: u32,
+    pub(super) context: u32,
     readable: OwnedFd,
 }
 
@@ -395,6 +395,7 @@ impl Device for FakeDevice {
                 }
                 Ok(())
             }
+            Call::Park(park, entries) => self.park(park, entries),
             Call::SegmentCreate(create) => self
                 .world
                 .change(|state| state.segment_create(self.context, create)),

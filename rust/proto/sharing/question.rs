@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
+
+//! Questions to the other host's service. An answer comes behind all that the other host had
+//! stored before it, and proves that all that this host had stored before the question is there.
+//!
+//! At most one question is under way. It has the number of the last one that was asked for when it
+//! leaves, and its answer is the answer to all before it: however many processes ask, the peer has
+//! one message to answer, and no table is needed at either end.
+
+/// What is asked, and in which life of the link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticket {
+    number: u32,
+    life: u32,
+}
+
+/// A question was asked in a life of the link that is over, and its answer does not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lost;
+
+/// The questions of one end of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Questions {
+    asked: u32,
+    answered: u32,
+    life: u32,
+    is_under_way: bool,
+}
+
+impl Questions {
+    /// The number of the last question: what the message carries that leaves now.
+    pub fn last(&self) -> u32 {
+        self.asked
+    }
+
+    /// Asks, for what was stored before; says whether the caller has to send a message, or one
+    /// follows the answer that is awaited.
+    pub fn ask(&mut self) -> (Ticket, bool) {
+        self.asked = self.asked.wrapping_add(1);
+        let ticket = Ticket {
+            number: self.asked,
+            life: self.life,
+        };
+        (ticket, !core::mem::replace(&mut self.is_under_way, true))
+    }
+
+    /// The message could not be sent: the next one who asks sends it, or who looks for what is
+    /// [owed](Self::owed).
+    pub fn unsent(&mut self) {
+        self.is_under_way = false;
+    }
+
+    /// Whether the caller has to send a message because one could not be sent before.
+    pub fn owed(&mut self) -> bool {
+        let is_owed = self.answered != self.asked && !self.is_under_way;
+        self.is_under_way |= is_owed;
+        is_owed
+    }
+
+    /// The question of that number has been answered; says whether the caller has to send the
+    /// next one. A number that was not asked, or has been answered, changes nothing.
+    pub fn answered(&mut self, number: u32) -> bool {
+        let new = number.wrapping_sub(self.answered);
+        if new == 0 || new > self.asked.wrapping_sub(self.answered) {
+            return false;
+        }
+        self.answered = number;
+        let is_left = self.answered != self.asked;
+        let sends = is_left && self.is_under_way;
+        self.is_under_way = is_left && self.is_under_way;
+        sends
+    }
+
+    /// The services do not listen to each other any more: nothing that was asked is answered.
+    pub fn lose(&mut self) {
+        self.life = self.life.wrapping_add(1);
+        self.answered = self.asked;
+        self.is_under_way = false;
+    }
+
+    /// Whether a question has been answered.
+    ///
+    /// # Errors
+    /// [`Lost`].
+    pub fn is_answered(&self, ticket: Ticket) -> Result<bool, Lost> {
+        if ticket.life != self.life {
+            return Err(Lost);
+        }
+        // Those that were asked later are fewer than half of all numbers.
+        Ok((self.answered.wrapping_sub(ticket.number) as i32) >= 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_question_is_under_way_and_its_answer_is_that_to_all_before_it() {
+        let mut questions = Questions::default();
+        let (first, sends) = questions.ask();
+        assert!(sends);
+        let (second, sends) = questions.ask();
+        assert!(!sends, "one is under way");
+        assert_eq!(questions.is_answered(first), Ok(false));
+        assert!(questions.answered(1), "the second one has not been asked");
+        assert_eq!(questions.is_answered(first), Ok(true));
+        assert_eq!(questions.is_answered(second), Ok(false));
+        let (third, _) = questions.ask();
+        assert_eq!(questions.last(), 3);
+        assert!(!questions.answered(3));
+        assert_eq!(questions.is_answered(second), Ok(true));
+        assert_eq!(questions.is_answered(third), Ok(true));
+        assert!(questions.ask().1);
+    }
+
+    #[test]
+    fn what_was_not_asked_is_not_answered() {
+        let mut questions = Questions::default();
+        let (ticket, _) = questions.ask();
+        for number in [0, 2, 3, u32::MAX] {
+            assert!(!questions.answered(number));
+            assert_eq!(questions.is_answered(ticket), Ok(false));
+        }
+        assert!(!questions.ask().1, "the first one is still under way");
+    }
+
+    #[test]
+    fn a_life_that_is_over_answers_nothing() {
+        let mut questions = Questions::default();
+        let (before, _) = questions.ask();
+        questions.lose();
+        assert_eq!(questions.is_answered(before), Err(Lost));
+        let (after, sends) = questions.ask();
+        assert!(sends);
+        assert!(!questions.answered(1));
+        assert_eq!(questions.is_answered(after), Ok(false));
+        assert!(!questions.answered(2));
+        assert_eq!(questions.is_answered(after), Ok(true));
+        assert_eq!(questions.is_answered(before), Err(Lost));
+    }
+
+    #[test]
+    fn a_question_that_could_not_be_sent_is_sent_with_the_next_one() {
+        let mut questions = Questions::default();
+        let (first, _) = questions.ask();
+        assert!(!questions.owed());
+        questions.unsent();
+        let (_, sends) = questions.ask();
+        assert!(sends);
+        assert!(!questions.answered(2));
+        assert_eq!(questions.is_answered(first), Ok(true));
+        assert!(!questions.owed(), "nobody asks");
+        let (third, _) = questions.ask();
+        questions.unsent();
+        assert!(questions.owed());
+        assert!(!questions.owed(), "it is under way");
+        assert!(!questions.answered(3));
+        assert_eq!(questions.is_answered(third), Ok(true));
+    }
+
+    #[test]
+    fn numbers_begin_anew_after_the_last_one() {
+        let mut questions = Questions {
+            asked: u32::MAX - 1,
+            answered: u32::MAX - 1,
+            ..Questions::default()
+        };
+        let (last, _) = questions.ask();
+        let (zero, _) = questions.ask();
+        assert!(questions.answered(u32::MAX));
+        assert_eq!(questions.is_answered(last), Ok(true));
+        assert_eq!(questions.is_answered(zero), Ok(false));
+        assert!(!questions.answered(0));
+        assert_eq!(questions.is_answered(zero), Ok(true));
+    }
+}

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""MP_IOC_PARK: a process sleeps until its partner on the other host has stored something. No
+wake-up is lost although stores take their time on the bridge, and a sleeper uses no processor
+time."""
+
+import errno
+import json
+import time
+
+import pytest
+import sharing
+from ntbrig import stack
+from ntbrig.settings import PATIENCE, programs_dir
+from pximc import MODULES
+from sharing import FOREVER, MP, PAST, fails
+
+pytestmark = pytest.mark.alone
+
+NAME = "parked"
+# Words of the kernel take so long to the other host, as on a bridge.
+POSTED_US = 100
+ROUNDS = 3000
+WINDOW = 8192
+WORD, ARM = 256, 512
+
+
+@pytest.fixture(scope="module")
+def fabric(boot):
+    fabric = boot(hosts=2)
+    stack.load(
+        *fabric.hosts, modules=MODULES, parameters={"mp_kernel": f"posted_us={POSTED_US}"}
+    )
+    return fabric
+
+
+def program(*words):
+    return [programs_dir() / "examples" / NAME, *words]
+
+
+def play(fabric, *words):
+    """What both sides tell of a game: the server's and the client's."""
+    rp, ep = fabric.hosts
+    server = ep.spawn(program("server"), timeout=120 * PATIENCE)
+    client = rp.run(program("client", ROUNDS, *words), timeout=120 * PATIENCE)
+    return json.loads(server.wait().check().out), json.loads(client.out)
+
+
+def test_no_wake_up_is_lost_on_a_bridge_that_takes_its_time(fabric):
+    told = play(fabric)
+    print(told)
+    for side in told:
+        assert side["rounds"] == ROUNDS
+        # It has slept in a good part of the rounds: there was something to lose.
+        assert side["parked"] > ROUNDS / 10
+
+
+def test_without_the_answer_of_the_other_host_wake_ups_get_lost(fabric):
+    """What the test above would find."""
+    _, client = play(fabric, 0, "blind")
+    print(client)
+    assert client["lost"] == 1
+
+
+def usage(guest, pid):
+    """Processor time of all threads in clock ticks, and how often each was set aside."""
+    found = []
+    for task in guest.run(f"ls /proc/{pid}/task").out.split():
+        of_task = f"/proc/{pid}/task/{task}"
+        fields = guest.read(f"{of_task}/stat").rsplit(")", 1)[1].split()
+        lines = guest.read(f"{of_task}/status").splitlines()
+        switches = [line for line in lines if "ctxt_switches" in line]
+        assert len(switches) == 2, lines
+        found.append((task, fields[11:13], switches))
+    return found
+
+
+def test_sleepers_use_no_processor_time(fabric):
+    """After 10 ms without a message, for a second."""
+    rp, ep = fabric.hosts
+    server = ep.spawn(program("server"), timeout=120 * PATIENCE)
+    client = rp.spawn(program("client", 100, int(10 * PATIENCE)), timeout=120 * PATIENCE)
+    client.wait_for_output('"parked"', timeout=60 * PATIENCE)
+    sides = ((ep, server.pid), (rp, client.pid))
+    rp.run("sleep 0.01")
+    before = [usage(*side) for side in sides]
+    rp.run("sleep 1")
+    assert [usage(*side) for side in sides] == before
+    assert not server.ended()
+    assert not client.ended()
+    client.wait().check()
+    server.wait().check()
+
+
+# --- what a call tells
+
+
+@pytest.fixture(params=("other host", "own host"))
+def paired(request, fabric):
+    """Two processes with a session; each with its handle and its windows' addresses."""
+    same = request.param == "own host"
+    with sharing.pair(fabric, same=same) as (owner, back, user, there):
+        fields = {"location": 1, "protocol": 0xF1110007, "local_max": WINDOW, "remote_max": WINDOW}
+        for process, at, role in ((owner, back, 1), (user, there, 2)):
+            opened = process.call("SESSION_OPEN", "mp_session_open", role=role, interface=at, **fields)
+            process.session = opened.handle
+        for process in (owner, user):
+            process.wait(process.session, MP.EVENT_PAIRED)
+            told = process.call("SESSION", "mp_session", handle=process.session)
+            process.near = process.map(told.local_offset, WINDOW)
+            process.far = process.map(told.remote_offset, WINDOW)
+        yield owner, user
+
+
+def word(value):
+    return value.to_bytes(8, "little")
+
+
+def entry(process, **fields):
+    data, _ = process._structure(
+        "mp_park_entry", {"handle": process.session, "word": WORD, "arm": ARM, **fields}
+    )
+    # It has no size of its own.
+    return bytes.fromhex(data)
+
+
+def fields_of(process, *entries, flags=0, deadline=FOREVER):
+    process.write(process.buffer, b"".join(entries))
+    return {
+        "entries": process.buffer,
+        "count": len(entries),
+        "flags": flags,
+        "deadline": deadline,
+    }
+
+
+def park(process, *entries, **how):
+    told = process.call("PARK", "mp_park", **fields_of(process, *entries, **how))
+    return told.index, told.events
+
+
+def armed(process):
+    return int.from_bytes(process.read(process.near + ARM, 8), "little")
+
+
+def wait_until_armed(process, value=5):
+    end = time.monotonic() + 20 * PATIENCE
+    while armed(process) != value:
+        assert time.monotonic() < end, "nobody has armed the word"
+
+
+def test_a_sleeper_wakes_by_a_signal_and_takes_it(paired):
+    owner, user = paired
+    fields = fields_of(user, entry(user, arm_value=5))
+    call = user.later("PARK", "mp_park", **fields)
+    wait_until_armed(owner)
+    owner.signal(owner.session)
+    told = call.result()
+    assert (told.index, told.events) == (0, MP.EVENT_SIGNAL)
+    assert user.call("SESSION", "mp_session", handle=user.session).events == MP.EVENT_PAIRED
+
+
+def test_what_has_changed_before_is_told_at_once_and_nothing_is_armed(paired):
+    owner, user = paired
+    owner.write(owner.far + WORD, word(9))
+    assert park(user, entry(user, arm_value=5)) == (0, MP.PARK_CHANGED)
+    assert armed(owner) == 0
+    late = entry(user, value=9, arm_value=5)
+    with fails(errno.ETIMEDOUT):
+        park(user, late, deadline=PAST)
+    other = entry(user, word=WORD + 8, value=1, arm_value=6)
+    assert park(user, late, other) == (1, MP.PARK_CHANGED)
+
+
+def test_a_call_that_only_arms_returns_when_the_partner_can_see_it(paired):
+    owner, user = paired
+    told = park(user, entry(user, arm_value=5), flags=MP.PARK_ARMED)
+    assert told == (MP.PARK_NONE, 0)
+    assert armed(owner) == 5
+    owner.signal(owner.session)
+    assert user.wait(user.session, MP.EVENT_SIGNAL) == MP.EVENT_SIGNAL
+
+
+def test_a_change_without_a_signal_is_noticed_late(paired):
+    owner, user = paired
+    call = user.later("PARK", "mp_park", **fields_of(user, entry(user, arm_value=5)))
+    wait_until_armed(owner)
+    # The answer is there by then as well.
+    user.guest.run("sleep 0.1")
+    owner.write(owner.far + WORD, word(9))
+    told = call.result()
+    assert (told.index, told.events) == (0, MP.PARK_CHANGED | MP.PARK_LATE)
+
+
+def test_the_end_of_the_partner_is_told_now_and_later(paired):
+    owner, user = paired
+    call = user.later("PARK", "mp_park", **fields_of(user, entry(user, arm_value=5)))
+    wait_until_armed(owner)
+    owner.close(owner.session)
+    told = call.result()
+    assert (told.index, told.events) == (0, MP.EVENT_CLOSED)
+    assert park(user, entry(user)) == (0, MP.EVENT_CLOSED)
+
+
+def test_a_session_that_is_closed_ends_the_call(paired):
+    owner, user = paired
+    call = user.later("PARK", "mp_park", **fields_of(user, entry(user, arm_value=5)))
+    wait_until_armed(owner)
+    user.close(user.session)
+    with fails(errno.ENOENT):
+        call.result()
+
+
+def test_words_are_checked_before_anything_is_armed(paired):
+    owner, user = paired
+    good = entry(user, arm_value=5)
+    for bad, error in (
+        ({"word": WORD + 4}, errno.EINVAL),
+        ({"arm": ARM + 1}, errno.EINVAL),
+        ({"word": WINDOW}, errno.ERANGE),
+        ({"word": (1 << 64) - 8}, errno.ERANGE),
+        ({"arm": WINDOW}, errno.ERANGE),
+        ({"reserved": 1}, errno.EINVAL),
+        ({"handle": 0}, errno.ENOENT),
+    ):
+        with fails(error):
+            park(user, good, entry(user, arm_value=5, **bad))
+    with fails(errno.EINVAL):
+        park(user)
+    with fails(errno.EINVAL):
+        user.call("PARK", "mp_park", **{**fields_of(user, good), "count": 1025})
+    with fails(errno.EINVAL):
+        park(user, good, flags=2)
+    with fails(errno.EFAULT):
+        user.call("PARK", "mp_park", entries=8, count=1)
+    assert armed(owner) == 0
+
+
+def test_a_session_without_a_partner_is_refused(paired):
+    _, user = paired
+    fields = {"location": 1, "protocol": 0xF1110008, "local_max": WINDOW, "role": 1}
+    at = user.call("SESSION", "mp_session", handle=user.session).interface
+    posted = user.call("SESSION_OPEN", "mp_session_open", interface=at, **fields)
+    with fails(errno.ENOTCONN):
+        park(user, entry(user, handle=posted.handle))
+
+
+def test_a_sleeper_can_be_killed(paired):
+    owner, user = paired
+    user.later("PARK", "mp_park", **fields_of(user, entry(user, arm_value=5)))
+    wait_until_armed(owner)
+    user.kill()
+    assert owner.wait(owner.session, MP.EVENT_CLOSED) == MP.EVENT_CLOSED
