@@ -8,12 +8,12 @@
 //! side's copies are the only ones.
 
 use crate::wire::{End, Frame, Header, Kind, Reason, Wire};
-use mp_fabric::{CharDevice, Deadline, Device, Error as FabricError, EventMask, Session};
+use mp_fabric::{CharDevice, Deadline, Device, Error as FabricError, EventMask, Fabric, Session};
 use mp_queue_pair::{
-    open, Data, Error, Head, Held, Need, Outgoing, Piece, Receiving, Room, Sending, Shape,
+    open, Data, Error, Head, Held, Need, Outgoing, Park, Piece, Receiving, Room, Sending, Shape,
     INLINE_MAX,
 };
-use std::{mem, ops::RangeInclusive};
+use std::{mem, ops::RangeInclusive, time::Duration};
 use vm_memory::VolatileSlice;
 
 /// Bytes that cross in one piece.
@@ -41,6 +41,20 @@ const INLINE_LINES: u32 = 5;
 /// The stream of the pair that a connection has.
 const STREAM: u16 = 0;
 
+/// How long the partner's host may take to say that it has been asked.
+const ANSWER: Duration = Duration::from_millis(100);
+
+/// Whether the partner signals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Armed {
+    /// Not yet: there is something to do.
+    No,
+    /// It was asked, but a message may have crossed that.
+    Perhaps,
+    /// Whatever it does from now on.
+    Surely,
+}
+
 /// The way to the other end of a connection.
 #[derive(Debug)]
 pub(crate) struct Link<D: Device = CharDevice> {
@@ -52,6 +66,8 @@ pub(crate) struct Link<D: Device = CharDevice> {
     /// Messages were sent, or received, that the partner does not know of.
     put: bool,
     took: bool,
+    /// The last message had no room.
+    full: bool,
     /// The partner was asked for signals, and whether for such of room, and nothing has moved
     /// since.
     armed: Option<bool>,
@@ -90,6 +106,7 @@ impl<D: Device> Link<D> {
             held: None,
             put: false,
             took: false,
+            full: false,
             armed: None,
         })
     }
@@ -98,39 +115,65 @@ impl<D: Device> Link<D> {
         self.sending.session()
     }
 
-    /// Whether the partner's process or the link has gone.
-    pub(crate) fn gone(&self) -> Option<End> {
-        match self.session().state() {
-            Ok(state) if state.events.contains(EventMask::CLOSED) => Some(End::Gone),
-            Ok(state) if state.events.contains(EventMask::DOWN) => Some(End::Down),
-            Ok(_) => None,
-            Err(_) => Some(End::Gone),
+    /// Looks whether the partner's process or the link has gone, and whether the partner has
+    /// signalled: it does so once for each time that it was asked, for whatever comes first.
+    pub(crate) fn look(&mut self) -> Option<End> {
+        let events = match self.session().state() {
+            Ok(state) => state.events,
+            Err(_) => return Some(End::Gone),
+        };
+        if events.contains(EventMask::CLOSED) {
+            return Some(End::Gone);
         }
+        if events.contains(EventMask::DOWN) {
+            return Some(End::Down);
+        }
+        if events.contains(EventMask::SIGNAL) {
+            self.armed = None;
+        }
+        None
     }
 
-    /// Asks the partner for a signal when it sends, and when it makes room if that is needed;
-    /// unless it was asked, and nothing has moved since. False if there is something to do by now.
-    pub(crate) fn arm(&mut self, needs_room: bool) -> bool {
-        let asked = self.armed.is_some_and(|room| room || !needs_room);
-        if asked {
-            return true;
+    /// Asks the partner for a signal when it sends, and when it makes room for what `waits`;
+    /// unless it was asked, and nothing has happened since.
+    pub(crate) fn arm(&mut self, fabric: &Fabric<D>, waits: bool) -> Armed {
+        let needs_room = waits && self.full;
+        if self.armed.is_some_and(|room| room || !needs_room) {
+            return Armed::Surely;
         }
         // A pair that has ended says so when it is looked at.
         let room = match needs_room {
             true => self.arm_room(),
-            false => true,
+            false => Some(None),
         };
-        let armed = room && self.receiving.arm().is_ok_and(|park| park.is_some());
-        self.armed = armed.then_some(needs_room);
-        armed
+        let (Some(room), Ok(Some(data))) = (room, self.receiving.arm()) else {
+            return Armed::No;
+        };
+        let parks = room.into_iter().chain([data]).map(|park| mp_fabric::Park {
+            word: park.word as u64,
+            value: park.value,
+            arm: park.arm as u64,
+            arm_value: park.arm_value,
+        });
+        let words: Vec<_> = parks.map(|park| (self.session(), park)).collect();
+        match fabric.arm(&words, Deadline::after(ANSWER)) {
+            Ok(None) => {
+                self.armed = Some(needs_room);
+                Armed::Surely
+            }
+            Ok(Some(_)) => Armed::No,
+            // The host does not answer, or the kernel cannot ask.
+            Err(_) => Armed::Perhaps,
+        }
     }
 
-    fn arm_room(&mut self) -> bool {
+    /// What to sleep on until there is room; nothing if there is.
+    fn arm_room(&mut self) -> Option<Option<Park>> {
         let need = match self.sending.slots(STREAM) {
             Ok(0) if self.sending.partner().slots > 0 => Need::Slot(STREAM),
             _ => Need::Lines(INLINE_LINES),
         };
-        self.sending.arm(need).is_ok_and(|park| park.is_some())
+        self.sending.arm(need).ok()?.map(Some)
     }
 
     /// Gives back the slot of the last message.
@@ -178,6 +221,7 @@ impl<D: Device> Wire for Link<D> {
         };
         let put = put.map_err(end_of)?.is_some();
         self.put |= put;
+        self.full = !put;
         if put {
             self.armed = None;
         }

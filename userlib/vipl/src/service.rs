@@ -26,8 +26,8 @@ use std::{
 
 /// Looks at all connections before the thread sleeps.
 const LOOKS: u32 = 50;
-/// How long it sleeps at most while there are connections, in nanoseconds: a message and the
-/// request for a signal can cross on the way.
+/// How long it sleeps at most while there are connections whose partners do not signal, in
+/// nanoseconds.
 const NAP: i64 = 10_000_000;
 
 /// A counter that is readable until somebody reads it.
@@ -128,10 +128,10 @@ impl Service {
             tv_nsec: NAP,
         };
         if !rests.iter().any(|rest| matches!(rest, Rest::Busy)) {
-            let connected = rests.iter().any(|rest| !matches!(rest, Rest::Over));
+            let nap_only = rests.iter().any(|rest| matches!(rest, Rest::Nap));
             let mut fds = [PollFd::new(&self.wake, PollFlags::IN)];
             // It looks again, whatever has ended the wait.
-            let _ = poll(&mut fds, connected.then_some(&nap));
+            let _ = poll(&mut fds, nap_only.then_some(&nap));
         }
         self.asleep.store(false, Ordering::SeqCst);
         let _ = io::read(&self.wake, &mut [0; 8]);

@@ -11,7 +11,7 @@ use crate::{
     connect::Attempt,
     descriptor::Completion,
     engine::Engine,
-    link::Link,
+    link::{Armed, Link},
     lock,
     nic::NicShared,
     notify::Notifier,
@@ -66,8 +66,8 @@ pub struct ViInfo {
 pub(crate) enum Rest {
     /// There is something to do.
     Busy,
-    /// A thread of the program looks.
-    Watched,
+    /// A thread of the program looks, or the partner may not signal.
+    Nap,
     /// The partner signals when something happens.
     Armed,
     /// There is no connection.
@@ -396,12 +396,12 @@ impl<D: Device> ViShared<D> {
     /// signals, unless a thread of the program looks at the same connection.
     pub(crate) fn before_sleep(self: &Arc<Self>) -> Rest {
         let Ok(mut core) = self.core.try_lock() else {
-            return Rest::Watched;
+            return Rest::Nap;
         };
         let Some(mut link) = core.link.take() else {
             return Rest::Over;
         };
-        if let Some(end) = link.gone() {
+        if let Some(end) = link.look() {
             // What it has said last may have come meanwhile.
             let (engine, regions) = (&mut core.engine, &self.nic.regions);
             let end = engine.drain(regions, &mut link).unwrap_or(end);
@@ -410,11 +410,14 @@ impl<D: Device> ViShared<D> {
             self.tell(core);
             return Rest::Busy;
         }
-        let needs_room = core.engine.has_to_send();
+        let waits = core.engine.has_to_send();
         let armed = match self.polled.swap(false, Ordering::Relaxed) {
-            true => Rest::Watched,
-            false if link.arm(needs_room) => Rest::Armed,
-            false => Rest::Busy,
+            true => Rest::Nap,
+            false => match link.arm(&self.nic.fabric, waits) {
+                Armed::No => Rest::Busy,
+                Armed::Perhaps => Rest::Nap,
+                Armed::Surely => Rest::Armed,
+            },
         };
         core.link = Some(link);
         armed

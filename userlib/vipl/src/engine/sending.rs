@@ -92,7 +92,8 @@ impl Sending {
     }
 
     pub(super) fn has_to_send(&self) -> bool {
-        !self.over && (self.has_to_tell() || self.closing.is_some())
+        let more = self.current.is_some() || self.closing.is_some();
+        !self.over && (more || self.has_to_tell())
     }
 
     /// An operation of the partner has taken effect.
