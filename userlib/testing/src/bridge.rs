@@ -20,7 +20,7 @@
 use crate::FakeDevice;
 use mp_bridge_model::{Buffers, Chance, Line, LINE};
 use mp_fabric::{
-    sys::mp_event,
+    sys::{mp_event, mp_park, MP_PARK_ARMED, MP_PARK_NONE},
     vm_memory::{Bytes, VolatileMemory, VolatileSlice},
     Call, Device, Errno, Map, Protection, RemoteMemory,
 };
@@ -255,7 +255,22 @@ impl Device for BridgeDevice {
             let ways = live(&mut lock(&self.ways));
             ways.iter().for_each(|way| lock(way).settle());
         }
-        self.device.call(call)
+        let Call::Park(park, entries) = call else {
+            return self.device.call(call);
+        };
+        // Between arming and the last look is a question to the partner's host, and whatever
+        // was on its way by then arrives before the answer.
+        let mut armed = mp_park {
+            flags: park.flags | MP_PARK_ARMED,
+            ..*park
+        };
+        self.device.call(Call::Park(&mut armed, entries))?;
+        if armed.index != MP_PARK_NONE {
+            (park.index, park.events) = (armed.index, armed.events);
+            return Ok(());
+        }
+        self.bridge.arrive();
+        self.device.call(Call::Park(park, entries))
     }
 
     fn map<P: Protection>(&self, offset: u64, len: u64, hint: usize) -> Result<Map<P>, Errno> {

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{briefly, flushed, soon, FakeVi, Pair};
+use common::{briefly, flushed, soon, Pair, TestVi};
 use mp_testing::Host;
 use std::{
     thread,
@@ -15,12 +15,12 @@ use vipl::{
     ViAttributes,
 };
 
-fn state(vi: &FakeVi) -> State {
+fn state(vi: &TestVi) -> State {
     vi.query().unwrap().state
 }
 
 /// Asks until somebody waits.
-fn ask(pair: &Pair, vi: &FakeVi, remote: &[u8]) -> Result<RemoteViAttributes, Error> {
+fn ask(pair: &Pair, vi: &TestVi, remote: &[u8]) -> Result<RemoteViAttributes, Error> {
     let local = pair.b.address(b"local");
     let until = Instant::now() + Duration::from_secs(20);
     loop {
@@ -182,7 +182,7 @@ fn a_client_hears_of_a_server_that_will_not_answer() {
     let client = pair.b.vi(Level::ReliableReception);
     let (local, here) = (pair.b.address(b""), pair.a.address(b"x"));
     for close in [false, true] {
-        let other = common::nic(&pair.world, Host::A);
+        let other = common::nic(&pair.world, &pair.bridge, Host::A);
         thread::scope(|scope| {
             let waits = scope.spawn(|| other.connect_wait(&here, soon()).unwrap());
             thread::sleep(Duration::from_millis(50));
@@ -216,7 +216,7 @@ fn closing_a_nic_ends_calls_that_wait() {
     c.peer_request(&pair.a.address(b""), &pair.b.address(b"p"), never)
         .unwrap();
     thread::scope(|scope| {
-        let other = common::nic(&pair.world, Host::B);
+        let other = common::nic(&pair.world, &pair.bridge, Host::B);
         let held = scope.spawn(move || {
             let here = NetAddress::new(other.attributes().unwrap().local_address, b"w");
             let request = other.connect_wait(&here, soon()).unwrap();

@@ -5,10 +5,10 @@
 
 mod common;
 
-use common::{soon, FakeVi, Pair};
+use common::{soon, Device, Pair, TestVi};
 use mp_fabric::{EventMask, Fabric, InterfaceId, PartnerState, Session};
 use mp_queue_pair::{Head, QueuePair, Shape};
-use mp_testing::{FakeDevice, Host};
+use mp_testing::Host;
 use std::{thread, time::Duration};
 use vipl::{Error, Level, State, Status};
 use vm_memory::Bytes;
@@ -27,20 +27,20 @@ fn introduction(level: Level) -> Vec<u8> {
 }
 
 struct Hostile {
-    fabric: Fabric<FakeDevice>,
+    fabric: Fabric<Device>,
     interface: InterfaceId,
 }
 
 impl Hostile {
     fn new(pair: &Pair) -> Self {
         Hostile {
-            fabric: Fabric::with_device(pair.world.open(Host::B)),
+            fabric: Fabric::with_device(pair.bridge.device(pair.world.open(Host::B))),
             interface: InterfaceId(pair.world.interface(0, Host::B)),
         }
     }
 
     /// Asks the server on the other host.
-    fn ask(&self, name: &[u8], data: &[u8]) -> Session<FakeDevice> {
+    fn ask(&self, name: &[u8], data: &[u8]) -> Session<Device> {
         loop {
             let client = self.fabric.client(self.interface, PROTOCOL);
             let client = client.name(name).data(data).pending();
@@ -57,7 +57,7 @@ impl Hostile {
 const NAME: &[u8] = b"\0\0\0\0evil";
 
 /// A connection of a VI with a partner that has a bare queue pair.
-fn connected(pair: &Pair, hostile: &Hostile, level: Level) -> (FakeVi, QueuePair<FakeDevice>) {
+fn connected(pair: &Pair, hostile: &Hostile, level: Level) -> (TestVi, QueuePair<Device>) {
     let vi = pair.a.vi(level);
     let partner = thread::scope(|scope| {
         let accepts = scope.spawn(|| {
@@ -77,7 +77,7 @@ fn connected(pair: &Pair, hostile: &Hostile, level: Level) -> (FakeVi, QueuePair
     (vi, partner)
 }
 
-fn falls(vi: &FakeVi) -> bool {
+fn falls(vi: &TestVi) -> bool {
     for _ in 0..2000 {
         match vi.query().unwrap().state {
             State::Error => return true,

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{flushed, good, soon, Pair, Side};
-use mp_testing::{Host, World};
+use mp_testing::{Bridge, Host, World};
 use vipl::{
     Descriptor, Error, ErrorCode, Level, Map, MemAttributes, Remote, State, Status, ViAttributes,
     DESCRIPTORS_MAX, SEGMENTS_MAX, TRANSFER_MAX,
@@ -137,7 +137,7 @@ fn a_queue_has_as_many_descriptors_as_the_nic_tells() {
     assert_eq!(most, DESCRIPTORS_MAX);
     let vi = pair.a.vi(Level::Unreliable);
     let (tell, told) = std::sync::mpsc::channel();
-    let handler = move |_: &_, event: &vipl::ErrorEvent<mp_testing::FakeDevice>| {
+    let handler = move |_: &_, event: &vipl::ErrorEvent<common::Device>| {
         tell.send((event.code, event.descriptor)).unwrap();
     };
     pair.a
@@ -162,7 +162,7 @@ fn a_queue_has_as_many_descriptors_as_the_nic_tells() {
 #[test]
 fn a_nic_has_as_many_objects_as_it_tells() {
     let world = World::new(1, 1 << 20);
-    let nic = common::nic(&world, Host::A);
+    let nic = common::nic(&world, &Bridge::new(1), Host::A);
     let limits = nic.attributes().unwrap().clone();
     let tags: Vec<_> = (0..limits.max_ptags)
         .map(|_| nic.create_ptag().unwrap())

@@ -4,8 +4,7 @@
 
 mod common;
 
-use common::{briefly, flushed, good, soon, FakeVi, Pair};
-use mp_testing::FakeDevice;
+use common::{briefly, flushed, good, soon, Device, Pair, TestVi};
 use std::{
     sync::mpsc,
     thread::{self, ThreadId},
@@ -20,7 +19,7 @@ const SOON: Duration = Duration::from_secs(30);
 const NOT: Duration = Duration::from_millis(60);
 
 /// A connection whose ends have a completion queue each, for both queues.
-fn with_cqs(pair: &Pair, level: Level) -> [(FakeVi, Cq<FakeDevice>); 2] {
+fn with_cqs(pair: &Pair, level: Level) -> [(TestVi, Cq<Device>); 2] {
     let ends = [&pair.a, &pair.b].map(|side| {
         let cq = side.nic.create_cq(64, 5).unwrap();
         let attributes = side.attributes(level);
@@ -235,7 +234,7 @@ fn an_overrun_is_told_and_can_be_recovered_from() {
     let attributes = pair.a.attributes(Level::Unreliable);
     let [one, two] = [0; 2].map(|_| nic.create_vi(&attributes, Some(&cq), None, 0).unwrap());
     let (tell, told) = mpsc::channel();
-    let handler = move |_: &_, event: &vipl::ErrorEvent<FakeDevice>| {
+    let handler = move |_: &_, event: &vipl::ErrorEvent<Device>| {
         let cq = event.cq.as_ref().map(Cq::token);
         tell.send((event.code, event.resource, cq, event.vi.is_some()))
             .unwrap();
@@ -261,7 +260,7 @@ fn an_overrun_is_told_and_can_be_recovered_from() {
 /// What a handler was told, and on which thread.
 type Told = (u32, Option<Completion>, ThreadId);
 
-fn note(tell: &mpsc::Sender<Told>, number: u32) -> vipl::QueueHandler<FakeDevice> {
+fn note(tell: &mpsc::Sender<Told>, number: u32) -> vipl::QueueHandler<Device> {
     let tell = tell.clone();
     Box::new(move |_, done| {
         tell.send((number, done, thread::current().id())).unwrap();
@@ -311,7 +310,7 @@ fn handlers_may_call_everything() {
     let pair = std::sync::Arc::new(Pair::new());
     let (a, b) = pair.connected(Level::ReliableReception);
     let rounds = 20;
-    fn again(pair: std::sync::Arc<Pair>, vi: &FakeVi, room: usize) {
+    fn again(pair: std::sync::Arc<Pair>, vi: &TestVi, room: usize) {
         vi.recv_notify(Box::new(move |vi, done| {
             if done.is_none_or(|done| done.status.is_error()) {
                 return;
@@ -358,7 +357,7 @@ fn handlers_take_entries_of_completion_queues() {
     let (tell, told) = mpsc::channel();
     for n in 0..2 {
         let tell = tell.clone();
-        let handler = move |vi: &FakeVi, kind| tell.send((n, vi.token(), kind)).unwrap();
+        let handler = move |vi: &TestVi, kind| tell.send((n, vi.token(), kind)).unwrap();
         cq.notify(Box::new(handler)).unwrap();
     }
     assert!(told.recv_timeout(NOT).is_err());
@@ -380,7 +379,7 @@ fn asynchronous_errors_are_told_in_order_and_once() {
     let (a, b) = pair.connected(Level::Unreliable);
     let (tell, told) = mpsc::channel();
     let other = tell.clone();
-    let handler = move |_: &_, event: &vipl::ErrorEvent<FakeDevice>| {
+    let handler = move |_: &_, event: &vipl::ErrorEvent<Device>| {
         let vi = event.vi.clone().unwrap();
         let state = vi.query().unwrap().state;
         if event.code == ErrorCode::ConnLost {
@@ -396,7 +395,7 @@ fn asynchronous_errors_are_told_in_order_and_once() {
         .nic
         .set_error_handler(Some(Box::new(handler)))
         .unwrap();
-    let own = move |_: &_, event: &vipl::ErrorEvent<FakeDevice>| {
+    let own = move |_: &_, event: &vipl::ErrorEvent<Device>| {
         other
             .send((event.code, event.operation, State::Idle))
             .unwrap();
@@ -623,7 +622,7 @@ fn nics_are_opened_by_name() {
     one.close().unwrap();
     assert_eq!(two.attributes().unwrap().max_vi, attributes.max_vi);
     assert!(two.create_ptag().is_ok());
-    let none = vipl::Library::<FakeDevice>::new(|| Err(mp_fabric::Error::NotLoaded));
+    let none = vipl::Library::<mp_testing::FakeDevice>::new(|| Err(mp_fabric::Error::NotLoaded));
     assert_eq!(none.open_nic("VINIC").unwrap_err(), Error::Resource);
 }
 
@@ -633,7 +632,7 @@ fn an_error_handler_closes_the_nic() {
     let pair = Pair::new();
     let (a, b) = pair.connected(Level::ReliableDelivery);
     let (tell, told) = mpsc::channel();
-    let handler = move |nic: &vipl::Nic<FakeDevice>, event: &vipl::ErrorEvent<FakeDevice>| {
+    let handler = move |nic: &vipl::Nic<Device>, event: &vipl::ErrorEvent<Device>| {
         tell.send((event.code, nic.close(), nic.close())).unwrap();
     };
     let nic = &pair.a.nic;

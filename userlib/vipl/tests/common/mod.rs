@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Two hosts in one process, each with a NIC, and endpoints on them.
+//! Two hosts in one process, each with a NIC, and endpoints on them. Between them is a model of a
+//! bridge: what they store in each other's memory leaves in pieces and arrives late.
 
 #![allow(dead_code)] // each test file uses a part
 
-use mp_testing::{FakeDevice, Host, World};
+use mp_testing::{Bridge, BridgeDevice, Host, World};
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
@@ -15,8 +16,11 @@ use vipl::{
 };
 use vm_memory::Bytes;
 
-pub type FakeNic = Nic<FakeDevice>;
-pub type FakeVi = Vi<FakeDevice>;
+/// The device that everything is on.
+pub type Device = BridgeDevice;
+
+pub type TestNic = Nic<Device>;
+pub type TestVi = Vi<Device>;
 
 /// Long enough for everything that comes.
 pub fn soon() -> Deadline {
@@ -28,15 +32,19 @@ pub fn briefly() -> Deadline {
     Deadline::after(Duration::from_millis(60))
 }
 
-pub fn nic(world: &World, host: Host) -> FakeNic {
-    let world = world.clone();
-    let library = Library::new(move || Ok(Fabric::with_device(world.open(host))));
+pub fn nic(world: &World, bridge: &Bridge, host: Host) -> TestNic {
+    let device = bridge.device(world.open(host));
+    let device = std::sync::Mutex::new(Some(device));
+    let library = Library::new(move || {
+        let device = device.lock().unwrap().take();
+        Ok(Fabric::with_device(device.unwrap()))
+    });
     library.open_nic("VINIC").unwrap()
 }
 
 /// A host's program: a NIC, a tag, and registered memory.
 pub struct Side {
-    pub nic: FakeNic,
+    pub nic: TestNic,
     pub tag: Ptag,
     pub map: Map,
     pub handle: MemHandle,
@@ -47,8 +55,8 @@ pub struct Side {
 pub const MEMORY: usize = 64 << 20;
 
 impl Side {
-    pub fn new(world: &World, host: Host) -> Self {
-        let nic = nic(world, host);
+    pub fn new(world: &World, bridge: &Bridge, host: Host) -> Self {
+        let nic = nic(world, bridge, host);
         let tag = nic.create_ptag().unwrap();
         let map = Map::allocate(MEMORY).unwrap();
         let attributes = MemAttributes {
@@ -76,7 +84,7 @@ impl Side {
         }
     }
 
-    pub fn vi(&self, level: Level) -> FakeVi {
+    pub fn vi(&self, level: Level) -> TestVi {
         let attributes = self.attributes(level);
         self.nic.create_vi(&attributes, None, None, 7).unwrap()
     }
@@ -120,7 +128,7 @@ impl Side {
     }
 
     /// Posts a receive; where it is, and where its bytes go.
-    pub fn receive(&self, vi: &FakeVi, len: usize) -> (usize, usize) {
+    pub fn receive(&self, vi: &TestVi, len: usize) -> (usize, usize) {
         let room = self.room(len);
         let descriptor = self.one(Descriptor::new(), room, len);
         vi.post_recv(descriptor, self.handle).unwrap();
@@ -128,12 +136,12 @@ impl Side {
     }
 
     /// Posts a send.
-    pub fn send(&self, vi: &FakeVi, bytes: &[u8]) -> usize {
+    pub fn send(&self, vi: &TestVi, bytes: &[u8]) -> usize {
         self.post(vi, Descriptor::new(), bytes)
     }
 
     /// Posts an operation with bytes.
-    pub fn post(&self, vi: &FakeVi, descriptor: Descriptor, bytes: &[u8]) -> usize {
+    pub fn post(&self, vi: &TestVi, descriptor: Descriptor, bytes: &[u8]) -> usize {
         let data = self.data(bytes);
         let descriptor = self.one(descriptor, data, bytes.len());
         vi.post_send(descriptor, self.handle).unwrap();
@@ -144,6 +152,7 @@ impl Side {
 /// Two programs on two hosts.
 pub struct Pair {
     pub world: World,
+    pub bridge: Bridge,
     pub a: Side,
     pub b: Side,
 }
@@ -151,21 +160,23 @@ pub struct Pair {
 impl Pair {
     pub fn new() -> Self {
         let world = World::new(1, 8 << 20);
+        let bridge = Bridge::new(7);
         Pair {
-            a: Side::new(&world, Host::A),
-            b: Side::new(&world, Host::B),
+            a: Side::new(&world, &bridge, Host::A),
+            b: Side::new(&world, &bridge, Host::B),
             world,
+            bridge,
         }
     }
 
     /// A connection of new VIs; the server is on host A.
-    pub fn connected(&self, level: Level) -> (FakeVi, FakeVi) {
+    pub fn connected(&self, level: Level) -> (TestVi, TestVi) {
         let (a, b) = (self.a.vi(level), self.b.vi(level));
         self.connect(&a, &b);
         (a, b)
     }
 
-    pub fn connect(&self, server: &FakeVi, client: &FakeVi) -> RemoteViAttributes {
+    pub fn connect(&self, server: &TestVi, client: &TestVi) -> RemoteViAttributes {
         let server_address = self.a.address(b"server");
         std::thread::scope(|scope| {
             scope.spawn(|| {
