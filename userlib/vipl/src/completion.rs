@@ -48,6 +48,8 @@ struct State<D: Device> {
     /// Entries were dropped, and none was taken since.
     overrun: bool,
     alive: bool,
+    /// Threads that wait for an entry.
+    asleep: usize,
 }
 
 /// There is no room for an entry.
@@ -66,6 +68,7 @@ impl<D: Device> Cq<D> {
                 handlers: VecDeque::new(),
                 overrun: false,
                 alive: true,
+                asleep: 0,
             }),
             arrived: Condvar::new(),
             bound: Mutex::default(),
@@ -115,12 +118,13 @@ impl<D: Device> Cq<D> {
                 vi.unwatch();
             }
             shared.nic.service.kick();
-            let state = shared.state()?;
+            let mut state = shared.state()?;
             if state.entries.is_empty() {
-                drop(sleep(&shared.arrived, state, deadline));
-            } else {
-                drop(state);
+                state.asleep += 1;
+                state = sleep(&shared.arrived, state, deadline);
+                state.asleep -= 1;
             }
+            drop(state);
             if let Some(entry) = shared.take()? {
                 return Ok(entry);
             }
@@ -233,8 +237,12 @@ impl<D: Device> CqShared<D> {
         let first = count > room && !state.overrun;
         state.overrun |= first;
         self.serve(&mut state);
+        // Waking takes a system call.
+        let wake = state.asleep > 0;
         drop(state);
-        self.arrived.notify_all();
+        if wake {
+            self.arrived.notify_all();
+        }
         match first {
             true => Err(Overrun),
             false => Ok(()),

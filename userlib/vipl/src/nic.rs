@@ -474,6 +474,9 @@ impl<D: Device> NicShared<D> {
             request.end();
         }
         self.service.stop();
+        // Before queues are flushed: nobody takes from them, and the program may have given the
+        // memory back.
+        self.regions.clear();
         for vi in &vis {
             vi.0.end();
         }
@@ -486,7 +489,6 @@ impl<D: Device> NicShared<D> {
         let handler = slot.handler.take();
         drop(slot);
         drop(handler);
-        self.regions.clear();
         self.tags.clear();
         true
     }

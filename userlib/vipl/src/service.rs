@@ -106,11 +106,13 @@ fn run<D: Device>(nic: &NicShared<D>) {
     let mut idle = 0;
     while !service.stopped.load(Ordering::Acquire) {
         let linked: Vec<_> = nic.linked().iter().filter_map(Weak::upgrade).collect();
+        // Those that a thread of the program looks after are left to it.
+        let (watched, own): (Vec<_>, Vec<_>) = linked.into_iter().partition(|vi| vi.is_watched());
         // All of them, whoever is first.
-        let moved = linked.iter().filter(|vi| vi.serve_link()).count();
+        let moved = own.iter().filter(|vi| vi.serve_link()).count();
         idle = if moved > 0 { 0 } else { idle + 1 };
-        if idle >= LOOKS || linked.is_empty() {
-            service.sleep(&linked);
+        if idle >= LOOKS || own.is_empty() {
+            service.sleep(&own, !watched.is_empty());
         } else {
             std::hint::spin_loop();
         }
@@ -118,20 +120,21 @@ fn run<D: Device>(nic: &NicShared<D>) {
 }
 
 impl Service {
-    /// Sleeps until there is news, unless there is some.
-    fn sleep<D: Device>(&self, linked: &[Arc<ViShared<D>>]) {
+    /// Sleeps until there is news, unless there is some; not for long if threads of the program
+    /// look after other connections, for they may cease to.
+    fn sleep<D: Device>(&self, own: &[Arc<ViShared<D>>], others: bool) {
         // Before the last look: what is posted later rings.
         self.asleep.store(true, Ordering::SeqCst);
-        let rests: Vec<Rest> = linked.iter().map(ViShared::before_sleep).collect();
+        let rests: Vec<Rest> = own.iter().map(ViShared::before_sleep).collect();
         let nap = Timespec {
             tv_sec: 0,
             tv_nsec: NAP,
         };
         if !rests.iter().any(|rest| matches!(rest, Rest::Busy)) {
-            let nap_only = rests.iter().any(|rest| matches!(rest, Rest::Nap));
+            let short = others || rests.iter().any(|rest| matches!(rest, Rest::Nap));
             let mut fds = [PollFd::new(&self.wake, PollFlags::IN)];
             // It looks again, whatever has ended the wait.
-            let _ = poll(&mut fds, nap_only.then_some(&nap));
+            let _ = poll(&mut fds, short.then_some(&nap));
         }
         self.asleep.store(false, Ordering::SeqCst);
         let _ = io::read(&self.wake, &mut [0; 8]);

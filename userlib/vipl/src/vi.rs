@@ -94,6 +94,8 @@ pub(crate) struct Core<D: Device> {
     pub(crate) attempt: Attempt<D>,
     handlers: [VecDeque<QueueHandler<D>>; 2],
     alive: bool,
+    /// Threads that wait for a change.
+    asleep: usize,
 }
 
 fn index(kind: QueueKind) -> usize {
@@ -121,6 +123,7 @@ impl<D: Device> Vi<D> {
                 attempt: Attempt::default(),
                 handlers: Default::default(),
                 alive: true,
+                asleep: 0,
             }),
             changed: Condvar::new(),
             cqs,
@@ -318,8 +321,10 @@ impl<D: Device> ViShared<D> {
             }
         }
         self.serve(&mut core);
+        // Waking takes a system call.
+        let wake = core.asleep > 0 && !effects.is_empty();
         drop(core);
-        if !effects.is_empty() {
+        if wake {
             self.changed.notify_all();
         }
         for report in effects.reports {
@@ -382,6 +387,11 @@ impl<D: Device> ViShared<D> {
         self.polled.store(false, Ordering::Relaxed);
     }
 
+    /// Whether a thread of the program has looked since the last time.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.polled.swap(false, Ordering::Relaxed)
+    }
+
     /// Moves messages for the service thread; whether there were any.
     pub(crate) fn serve_link(self: &Arc<Self>) -> bool {
         let Ok(mut core) = self.core.try_lock() else {
@@ -411,7 +421,7 @@ impl<D: Device> ViShared<D> {
             return Rest::Busy;
         }
         let waits = core.engine.has_to_send();
-        let armed = match self.polled.swap(false, Ordering::Relaxed) {
+        let armed = match self.is_watched() {
             true => Rest::Nap,
             false => match link.arm(&self.nic.fabric, waits) {
                 Armed::No => Rest::Busy,
@@ -455,12 +465,7 @@ impl<D: Device> ViShared<D> {
             }
             self.unwatch();
             self.nic.service.kick();
-            let core = self.alive()?;
-            if core.engine.head(kind) == Head::Pending {
-                drop(sleep(&self.changed, core, deadline));
-            } else {
-                drop(core);
-            }
+            self.sleep(deadline, |core| core.engine.head(kind) != Head::Pending)?;
             match self.done(kind) {
                 Err(Error::NotDone) => {}
                 other => return other,
@@ -504,9 +509,10 @@ impl<D: Device> ViShared<D> {
         deadline: Deadline,
         unless: impl Fn(&Core<D>) -> bool,
     ) -> Result<()> {
-        let core = self.alive()?;
+        let mut core = self.alive()?;
         if !unless(&core) {
-            drop(sleep(&self.changed, core, deadline));
+            core.asleep += 1;
+            sleep(&self.changed, core, deadline).asleep -= 1;
         }
         Ok(())
     }

@@ -647,3 +647,21 @@ fn an_error_handler_closes_the_nic() {
         thread::yield_now();
     }
 }
+
+/// VI-NIC-5: memory that the program has given back before it closes the NIC, with receives in it.
+#[test]
+fn a_nic_is_closed_after_the_memory_of_its_queues_has_gone() {
+    let pair = Pair::new();
+    let (_a, b) = pair.connected(Level::ReliableDelivery);
+    let common::Pair { b: side, a, .. } = pair;
+    side.receive(&b, 4);
+    drop(a);
+    while b.query().unwrap().state != State::Error {
+        thread::yield_now();
+    }
+    b.disconnect().unwrap();
+    side.receive(&b, 4);
+    let common::Side { nic, map, .. } = side;
+    drop(map);
+    assert_eq!(nic.close(), Ok(()));
+}
