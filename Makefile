@@ -58,7 +58,7 @@ export KDIR
 kdir = $(KDIR)
 endif
 
-.PHONY: all modules kernel release setup rig userlib bindings examples programs demo bench test shell install lint clean help
+.PHONY: all modules kernel release setup rig userlib bindings examples programs demo bench test stopped shell install lint clean help
 
 all: modules rig userlib
 
@@ -133,6 +133,10 @@ shell: setup modules rig
 ## test: all tests; LONG=1 adds the long ones, DEBUG=1 or RACES=1 takes a checking kernel, WORKERS=
 test: setup modules release rig examples programs
 	@scripts/test.sh
+
+## stopped: check that what ledgers have other hosts show is missed while those stand still
+stopped: setup modules rig examples programs
+	@STOPPED=1 scripts/test.sh
 
 ## bench: measure against mainline's NTB clients; ROUNDS=, SECONDS= of a sample, QUICK=1, ONLY=
 bench: setup modules rig userlib

@@ -40,6 +40,7 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
+    bytes::SharedBytes,
     error,
     kobject::{
         Attributes,
@@ -145,8 +146,9 @@ impl FrameBody for TestBody {
         self.fragments.iter().map(|f| f.len()).sum()
     }
 
-    fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
-        self.fragments.iter().try_for_each(|fragment| f(fragment))
+    fn for_each_fragment<'a>(&'a self, f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
+        let mut fragments = self.fragments.iter();
+        fragments.try_for_each(|fragment| f(fragment.as_slice().into()))
     }
 
     fn complete(&mut self, status: Result) {
@@ -168,7 +170,7 @@ fn check_data(seq: u32, data: &(impl RxData + ?Sized)) -> Result {
     for from in (0..data.len()).step_by(buffer.len()) {
         let n = buffer.len().min(data.len() - from);
         let piece = buffer.get_mut(..n).ok_or(EINVAL)?;
-        data.copy_to(from, piece)?;
+        data.copy_to(from, piece.into())?;
         let good = |(i, byte): (usize, &u8)| *byte == pattern(seq, from + i);
         if !piece.iter().enumerate().all(good) {
             return Err(error::bad_message());

@@ -15,7 +15,7 @@
 //!   happens to it; [`queue`], [`pipeline`]: copies into it.
 //! * [`ready`], [`stream`]: events, and everybody who waits for them.
 //! * [`link`], [`host`]: the end of a link; all links of the host. [`question`]: what proves
-//!   that stores have arrived.
+//!   that stores have arrived. [`leaving`]: waits until memory is let go of.
 //! * [`park`]: processes that sleep until memory changes.
 //! * [`desk`], [`sharing`]: what the pairing engine and the sharing engine decide, carried
 //!   out.
@@ -64,6 +64,8 @@ mod desk;
 mod host;
 #[path = "mp_func_user/inbox.rs"]
 mod inbox;
+#[path = "mp_func_user/leaving.rs"]
+mod leaving;
 #[path = "mp_func_user/link.rs"]
 mod link;
 #[path = "mp_func_user/notices.rs"]

@@ -7,6 +7,7 @@
 //! `/sys/kernel/debug/kunit`, where the results stand as well. No transport may
 //! be loaded then: the suites register transports and peers of their own.
 //!
+//! * [`bytes`]: memory that is only copied from, or only written, and packets of it.
 //! * [`forward`]: peers that share no bridge, and what the services tell each other.
 //! * [`memory`]: memory of both ends of a link.
 //! * [`interface`]: the local ends of links.
@@ -17,6 +18,8 @@
 
 use kernel::prelude::*;
 
+#[path = "mp_kunit/bytes.rs"]
+mod bytes;
 #[path = "mp_kunit/fixture.rs"]
 mod fixture;
 #[path = "mp_kunit/forward.rs"]

@@ -103,10 +103,10 @@ impl Run {
         let from = (at + skip).checked_rem(self.source.len()).ok_or(EINVAL)?;
         let rest = self.source.get(from..).ok_or(EINVAL)?;
         let (head, tail) = (rest.len().min(len), len.saturating_sub(rest.len()));
-        self.window
-            .copy_from_slice(at, rest.get(..head).ok_or(EINVAL)?)?;
-        self.window
-            .copy_from_slice(at + head, self.source.get(..tail).ok_or(EINVAL)?)
+        let head_bytes = rest.get(..head).ok_or(EINVAL)?;
+        let tail_bytes = self.source.get(..tail).ok_or(EINVAL)?;
+        self.window.copy_from(at, head_bytes.into())?;
+        self.window.copy_from(at + head, tail_bytes.into())
     }
 }
 

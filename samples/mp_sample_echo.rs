@@ -22,6 +22,10 @@ use kernel::{
     sync::Arc, //
 };
 use mp_kernel::{
+    bytes::{
+        self,
+        SharedBytes, //
+    },
     kobject::{
         Attributes,
         Directory, //
@@ -79,8 +83,8 @@ impl FrameBody for Answer {
         self.data.len()
     }
 
-    fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
-        f(&self.data)
+    fn for_each_fragment<'a>(&'a self, f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
+        f(self.data.as_slice().into())
     }
 
     fn complete(&mut self, status: Result) {
@@ -121,8 +125,9 @@ impl Answerer {
     fn answer(&self, frame: &KeptFrame) -> Result<Frame> {
         let to = frame.func_hdr().first_chunk().ok_or(EINVAL)?;
         let mut data = KVVec::new();
-        data.resize(frame.data().len(), 0, GFP_KERNEL)?;
-        frame.sync(&mut [&mut data])?;
+        bytes::append(&mut data, frame.data().len(), GFP_KERNEL, |dst| {
+            frame.data().copy_to(0, dst)
+        })?;
         let body = Answer {
             data,
             tally: self.tally.clone(),

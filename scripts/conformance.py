@@ -28,7 +28,9 @@ The tests that Documentation/trust.md names in that way have to be tests as well
 
 The line `Rows: hosts 1, unit 2, part 0, refused 0, n/a 0.` of a ledger counts
 them. `--write` brings it up to date. `--hosts` prints the tests with guests that
-`hosts` rows name, as arguments for pytest.
+`hosts` rows name, as arguments for pytest. `--noticed` reads the reports of runs of them
+with hosts that stand still (tests/stopped.py), and fails for rows without a test that has
+noticed it.
 """
 
 import argparse
@@ -38,10 +40,14 @@ import re
 import sys
 from collections import Counter
 from pathlib import Path
+from xml.etree import ElementTree
 
 LEDGERS = "Documentation/conformance"
 TRUST = "Documentation/trust.md"
 STATES = ("hosts", "unit", "part", "refused", "n/a")
+
+# What tests do while hosts stand still, the better first.
+NOTICED = ("missed", "asked")
 
 ID = re.compile(r"\b[A-Z]+(?:-[A-Z0-9]+)*-[0-9]+\b")
 ROW = re.compile(r"^\|\s*([A-Z]+(?:-[A-Z0-9]+)+)\s*\|\s*(\S+)\s*\|\s*(.*?)\s*\|$")
@@ -204,6 +210,40 @@ class Ledger:
                     if path.startswith("tests/rig/"):
                         yield f"{path}::{name}"
 
+    def noticed(self, found):
+        """How each `hosts` row's tests were found to notice that hosts stand still: the best of
+        them."""
+        for rule, state, rest in self.rows:
+            if state == "hosts":
+                known = {found.get(f"{path}::{name}") for path, name in PROOF.findall(rest)}
+                yield rule, next((how for how in NOTICED if how in known), None)
+
+
+def read_noticed(reports):
+    """How tests have noticed that hosts stand still, by the reports of runs: one of `NOTICED`."""
+    found = {}
+    for report in reports:
+        for case in ElementTree.parse(report).iter("testcase"):
+            test = f"tests/{case.get('classname').replace('.', '/')}.py::{case.get('name')}"
+            for each in case.iter("property"):
+                if each.get("name") == "noticed":
+                    found[test.partition("[")[0]] = each.get("value").partition(",")[0]
+    return found
+
+
+def check_noticed(ledgers, reports):
+    """Prints what the rows that other hosts show rest on. Whether all rest on something."""
+    found = read_noticed(reports)
+    rows = [row for ledger in ledgers for row in ledger.noticed(found)]
+    counted = Counter(how for _, how in rows)
+    print(f"{len(rows)} rows of the state `hosts`.", end=" ")
+    print(f"A host misses what a stopped one would have done: {counted['missed']}.", end=" ")
+    print(f"Stopped hosts are asked, and nothing is missed: {counted['asked']}.")
+    for how, what in (("asked", "asked only"), (None, "no test has noticed")):
+        if names := [rule for rule, known in rows if known == how]:
+            print(f"{what}: {' '.join(names)}")
+    return not counted[None]
+
 
 def unknown_claims(checkout, ledgers):
     """Ids in docstrings of tests that no specification has."""
@@ -236,6 +276,10 @@ def main():
     parser.add_argument(
         "--hosts", action="store_true", help="print the tests with guests of `hosts` rows"
     )
+    parser.add_argument(
+        "--noticed", nargs="+", type=Path, metavar="XML",
+        help="check that tests of all `hosts` rows have noticed that hosts stand still",
+    )  # fmt: skip
     options = parser.parse_args()
     checkout = Checkout(options.checkout)
     files = sorted((checkout.root / LEDGERS).glob("*.ids"))
@@ -243,6 +287,8 @@ def main():
     if options.hosts:
         print(*sorted({test for each in ledgers for test in each.tests_with_other_guests()}))
         return
+    if options.noticed:
+        sys.exit(0 if check_noticed(ledgers, options.noticed) else 1)
     if options.write:
         for ledger in ledgers:
             ledger.write_counts()

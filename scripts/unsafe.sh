@@ -54,7 +54,7 @@ places() {
 		userlib/testing/src/forks.rs    forks, for tests
 		userlib/pximc-dispatcher/       loads libraries in C and stands for them
 		userlib/pximc/examples/pxi_scenario/devices.rs   gives away memory of a device
-		userlib/pximc-ntb/src/bindings.rs   declares functions in C
+		userlib/pximc-header/src/bindings.rs    declares functions in C
 		userlib/pximc-ntb/src/ffi.rs    names physical memory of programs in C
 		userlib/pximc-ntb/src/tests     calls functions as programs in C do
 		userlib/pximc-ntb/src/tests.rs  the same

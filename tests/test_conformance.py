@@ -177,3 +177,26 @@ def test_tests_that_need_other_guests_are_listed(checkout):
     checkout.check(PROVEN)
     result = checkout.run("--hosts")
     assert (result.returncode, result.stdout) == (0, f"{RIG}::test_both\n")
+
+
+def test_rows_of_other_hosts_need_a_test_that_notices_when_they_stand_still(checkout):
+    checkout.check(PROVEN)
+    report = checkout.root / "report.xml"
+
+    def look(**noticed):
+        cases = "".join(
+            f'<testcase classname="rig.test_it" name="{name}[going]"/>'
+            f'<testcase classname="rig.test_it" name="{name}[stopped]"><properties>'
+            f'<property name="noticed" value="{how}"/></properties></testcase>'
+            for name, how in noticed.items()
+        )
+        report.write_text(f"<testsuites><testsuite>{cases}</testsuite></testsuites>")
+        result = checkout.run("--noticed", report)
+        return result.returncode, result.stdout
+
+    status, told = look(test_both="missed, stopped: HostsStopped: not within 2.0 s")
+    assert status == 0 and "2 rows" in told and "have done: 2." in told
+    status, told = look(test_both="asked")
+    assert status == 0 and "asked only: AB-X-1 AB-X-2" in told
+    status, told = look(test_one="missed, first")
+    assert status == 1 and "no test has noticed: AB-X-1 AB-X-2" in told

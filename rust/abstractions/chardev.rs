@@ -189,7 +189,7 @@ impl<F: File> Device<F> {
         }
     }
 
-    /// Has programs open the device, once in the life of `module`, in which it lies.
+    /// Let programs open the device, once in the life of `module`, in which it lies.
     ///
     /// Nothing may fail after it in the module's `init`: a file that is open then keeps
     /// no module that does not come up.
@@ -263,7 +263,7 @@ fn describe(
     }
 }
 
-/// Has programs open a device; dropping it, which waits for opens under way, ends that.
+/// Let programs open a device; dropping it, which waits for opens under way, ends that.
 /// Files that are open stay.
 ///
 /// # Invariants
@@ -384,7 +384,7 @@ impl<F: File> Calls<F> {
         Ok(KBox::new(open, GFP_KERNEL)?)
     }
 
-    /// Has the context of a new file told of the end of its owner.
+    /// Let the context of a new file be told of the end of its owner.
     fn watch(context: &Arc<F>, owner: &Arc<Owner>) -> Result<Pin<KBox<ExitWatch<Heir<F>>>>> {
         let heir = Heir {
             context: context.clone(),

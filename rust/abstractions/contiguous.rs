@@ -107,7 +107,7 @@ impl ContiguousPages {
     ///
     /// `EINVAL` outside; nothing is written then.
     pub fn write(&self, off: usize, src: &[u8]) -> Result {
-        self.region.write(off, src)
+        self.region.write(off, src.into())
     }
 
     /// Stores zero to `len` bytes at `off`.

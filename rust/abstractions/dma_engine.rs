@@ -21,7 +21,10 @@
 //!
 //! C header: [`include/linux/dmaengine.h`](srctree/include/linux/dmaengine.h)
 
-use crate::ntb::PeerWindow;
+use crate::{
+    bytes::SharedBytes,
+    ntb::PeerWindow, //
+};
 use core::{
     mem::ManuallyDrop,
     ptr::NonNull, //
@@ -355,7 +358,7 @@ impl<J: Job> Transfer<'_, J> {
     ///
     /// The memory of `src` must stay allocated until the transfer is dropped
     /// unstarted, or its job is told or given back.
-    pub unsafe fn add(&mut self, src: &[u8], off: usize) -> Result {
+    pub unsafe fn add(&mut self, src: SharedBytes<'_>, off: usize) -> Result {
         // SAFETY: As the caller promises.
         unsafe { self.add_to(src, 0, off) }
     }
@@ -365,7 +368,7 @@ impl<J: Job> Transfer<'_, J> {
     /// # Safety
     ///
     /// As for [`add`](Self::add).
-    unsafe fn add_to(&mut self, src: &[u8], window: usize, off: usize) -> Result {
+    unsafe fn add_to(&mut self, src: SharedBytes<'_>, window: usize, off: usize) -> Result {
         if src.is_empty() {
             return Ok(());
         }
@@ -385,7 +388,7 @@ impl<J: Job> Transfer<'_, J> {
         aligned.then_some(()).ok_or(EINVAL)
     }
 
-    /// Adds a piece that does not go to the window: `len` bytes at `src` go to `dst`.
+    /// Adds a piece that does not go to the window: all of `src` goes to `dst`.
     ///
     /// # Errors
     ///
@@ -394,11 +397,12 @@ impl<J: Job> Transfer<'_, J> {
     /// # Safety
     ///
     /// As for [`add`](Self::add), for both; and nobody else uses `dst` until then.
-    pub unsafe fn add_inward(&mut self, src: *const u8, dst: *mut u8, len: usize) -> Result {
+    pub unsafe fn add_inward(&mut self, src: SharedBytes<'_>, dst: *mut u8) -> Result {
         // SAFETY: The flight was claimed by this transfer and has not been started.
         let plan = unsafe { self.flight.plan() };
         let place = plan.vacancy().ok_or(E2BIG)?;
-        let src = self.channel.map(src, len)?;
+        let len = src.len();
+        let src = self.channel.map(src.as_ptr(), len)?;
         let dst = self.channel.map_inward(dst, len).inspect_err(|_| {
             // SAFETY: Just mapped, for the engine's device.
             unsafe { bindings::dma_unmap_to_device(raw(&self.channel.dev), src, len) };
@@ -429,9 +433,8 @@ impl<J: Job> Transfer<'_, J> {
         // SAFETY: The function only looks at the addresses.
         let src = unsafe { bindings::phys_ram(src, len) };
         let src = NonNull::new(src).ok_or(EFAULT)?;
-        // SAFETY: That much memory is there, in the linear map; the slice is only used for its
-        // address and length.
-        let src = unsafe { core::slice::from_raw_parts(src.as_ptr().cast(), len) };
+        // SAFETY: That much memory is there, in the linear map.
+        let src = unsafe { SharedBytes::new(src.cast(), len) };
         // SAFETY: As the caller promises.
         unsafe { self.add_to(src, window, off) }
     }

@@ -270,7 +270,7 @@ fn describe<P: Protocol>(module: &'static ThisModule) -> Result<genl_family> {
     Ok(family)
 }
 
-/// Has a family take commands; dropping it, which waits for those under way, ends that.
+/// Let a family take commands; dropping it, which waits for those under way, ends that.
 ///
 /// # Invariants
 ///

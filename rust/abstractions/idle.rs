@@ -92,7 +92,7 @@ impl<W: IdleWork> IdleThread<W> {
         &self.shared.work
     }
 
-    /// Has the work run, as soon as a processor has nothing else to do. Any
+    /// Run the work, as soon as a processor has nothing else to do. Any
     /// context.
     #[inline]
     pub fn kick(&self) {

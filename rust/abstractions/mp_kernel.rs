@@ -22,6 +22,7 @@
 //! * [`trace`]: tracepoints of links and frames.
 //! * [`worker`]: background work that ends with its owner.
 //! * [`barrier`]: barriers against devices and other hosts.
+//! * [`bytes`]: memory that is only copied from, or only written.
 //! * [`cpu`]: the number of processors.
 //! * [`dma_engine`]: copies by a DMA engine.
 //! * [`idle`]: threads for the time in which there is nothing else to do.
@@ -39,6 +40,7 @@ use kernel::prelude::*;
 const NS_PER_US: u64 = 1000;
 
 pub mod barrier;
+pub mod bytes;
 pub mod chardev;
 pub mod contiguous;
 pub mod cpu;

@@ -119,7 +119,7 @@ unsafe impl<W: Work> Send for ExitWatch<W> {}
 unsafe impl<W: Work> Sync for ExitWatch<W> {}
 
 impl<W: Work> ExitWatch<W> {
-    /// Has `worker` kicked at the end of `owner`, which has not ended yet.
+    /// Kick `worker` at the end of `owner`, which has not ended yet.
     pub fn new(owner: Arc<Owner>, worker: Arc<Worker<W>>) -> impl PinInit<Self> {
         let group = owner.group.as_ptr();
         // INVARIANT: Entered here, and removed when it is dropped.

@@ -140,7 +140,7 @@ impl SharedPages {
         while !rest.is_empty() {
             let n = rest.len().min(PAGE_SIZE - off % PAGE_SIZE);
             let (part, others) = rest.split_at_checked(n).ok_or(EINVAL)?;
-            self.slot(off)?.region.write(off % PAGE_SIZE, part)?;
+            self.slot(off)?.region.write(off % PAGE_SIZE, part.into())?;
             off += n;
             rest = others;
         }

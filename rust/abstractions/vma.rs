@@ -138,7 +138,7 @@ impl NewVma<'_> {
         self.area.try_clear_mayread().map_err(|_| EACCES)
     }
 
-    /// Has the area show what lies at its offset, which is in `mapping`.
+    /// Let the area show what lies at its offset, which is in `mapping`.
     ///
     /// It is not inherited by children, cannot grow, is not dumped, never holds instructions,
     /// and the kernel neither reads nor pins its memory for others.

@@ -141,7 +141,7 @@ impl WaitQueue {
         self.head.get()
     }
 
-    /// Has all who sleep look at their condition again, and tells those who poll for
+    /// Wake all sleepers to look at their condition again, and tell those that poll for
     /// one of `events`. Any context.
     ///
     /// What the condition looks at is changed before; costs a barrier and a look if

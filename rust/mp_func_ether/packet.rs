@@ -4,6 +4,10 @@
 
 use kernel::prelude::*;
 use mp_kernel::{
+    bytes::{
+        SharedBytes,
+        Writer, //
+    },
     error,
     net::{
         device::NetDevice,
@@ -47,7 +51,7 @@ impl FrameBody for Body {
         self.0.as_ref().map_or(0, SkBuff::len)
     }
 
-    fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
+    fn for_each_fragment<'a>(&'a self, f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
         self.0
             .as_ref()
             .map_or(Ok(()), |skb| skb.for_each_fragment(f))
@@ -69,7 +73,7 @@ impl FrameBody for Empty {
         0
     }
 
-    fn for_each_fragment(&self, _f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
+    fn for_each_fragment<'a>(&'a self, _f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
         Ok(())
     }
 
@@ -141,7 +145,7 @@ pub(crate) fn from_frame(
     info: &PacketInfo,
 ) -> Result<SkBuff> {
     let linear = usize::from(info.header_len).clamp(LINEAR_MIN, skb::LINEAR_MAX);
-    let mut copy = |offset, piece: &mut [u8]| frame.copy_to(offset, piece);
+    let mut copy = |offset, room: Writer<'_>| frame.copy_to(offset, room);
     let mut skb =
         SkBuff::receive(dev, rx.napi, frame.len(), linear, &mut copy).map_err(|e| match e {
             ReceiveError::NoMemory => ENOMEM,

@@ -45,6 +45,7 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
+    barrier,
     error,
     new_wait_queue,
     time::monotonic_ns,
@@ -219,7 +220,7 @@ impl Connection {
         });
     }
 
-    /// Has the state of the connection change, and shows that.
+    /// Change the state of the connection, and show that.
     fn apply(&self, inner: &mut Inner, change: Change) {
         let was_operational = inner.state.is_operational();
         inner.state.apply(change);
@@ -237,7 +238,7 @@ impl Connection {
         self.has_room();
     }
 
-    /// Has those who wait for room look again.
+    /// Wake what waits for room.
     fn has_room(&self) {
         self.is_full.store(false, Release);
         self.asking.wake(Events::OUT);
@@ -343,7 +344,12 @@ impl Connection {
         let inner = self.inner.lock();
         inner.check()?;
         match inner.piece.as_deref() {
-            Some(piece) => piece.write(at, data),
+            Some(piece) => {
+                let written = piece.write(at, data);
+                // Before the peer may hear that nothing is written any more.
+                barrier::wmb();
+                written
+            }
             None => Err(error::net_down()),
         }
     }
@@ -360,7 +366,7 @@ impl Connection {
         piece.ok_or(error::unsupported())?.phys_address(at, len)
     }
 
-    /// Has an engine copy to `at` in the segment that it leads to; see
+    /// Let an engine copy to `at` in the segment that it leads to; see
     /// [`mp_transport::memory::Remote::copy`].
     ///
     /// # Errors

@@ -375,7 +375,7 @@ impl Context {
         })
     }
 
-    /// Has a session opened by `f`, which may wait, within the quotas. It is given the
+    /// Open a session by `f`, which may wait, within the quotas. It is given the
     /// parameters, with no larger local window than the user may have at `link`.
     ///
     /// # Errors
@@ -472,7 +472,7 @@ impl Context {
         Ok([any, own, memory])
     }
 
-    /// Has an object made by `f`, which may wait, within the quotas.
+    /// Make an object by `f`, which may wait, within the quotas.
     ///
     /// # Errors
     ///
@@ -568,27 +568,34 @@ impl Context {
         }
     }
 
-    /// Ends an object that is no session.
+    /// Ends an object that is no session; when that returns, no peer reaches a segment's memory
+    /// any more.
     ///
     /// # Errors
     ///
-    /// `EBUSY` if others use it, unless `force`; `ENOENT`, `ESHUTDOWN`.
+    /// `EBUSY` if others use it, unless `force`; `ENOENT`, `ESHUTDOWN`; `EINTR` if the process is
+    /// being killed.
     pub(crate) fn remove(&self, handle: u32, force: bool) -> Result {
-        self.object(handle)?.remove(&self.shared.links, force)?;
+        let object = self.object(handle)?;
+        object.remove(&self.shared.links, force)?;
+        let waited = match &object {
+            Object::Segment(holding) => holding.wait_until_let_go(&self.shared.links),
+            _ => Ok(()),
+        };
         let gone = self.with_objects(|objects| {
             let objects = &mut objects.objects;
             let at = objects.iter().position(|o| o.object.number() == handle);
             Ok(at.and_then(|at| objects.remove(at).ok()))
         })?;
         drop(gone);
-        Ok(())
+        waited
     }
 
-    /// Closes an object of whatever kind.
+    /// Closes an object of whatever kind; see [`remove`](Self::remove).
     ///
     /// # Errors
     ///
-    /// `ENOENT`, `ESHUTDOWN`.
+    /// `ENOENT`, `ESHUTDOWN`; `EINTR` if the process is being killed.
     pub(crate) fn close(&self, handle: u32) -> Result {
         match self.close_session(handle) {
             Err(e) if e == ENOENT => self.remove(handle, true),

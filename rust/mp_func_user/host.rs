@@ -294,7 +294,7 @@ impl Watcher for Links {
 /// The message of the sharing engine that a frame has.
 fn sharing_message(frame: &RxFrame<'_>) -> Option<Message> {
     let mut data = [0; SIZE];
-    if frame.len() != SIZE || frame.copy_to(0, &mut data).is_err() {
+    if frame.len() != SIZE || frame.copy_to(0, data.as_mut_slice().into()).is_err() {
         return None;
     }
     Message::decode(&data)
@@ -341,7 +341,7 @@ impl Function for Links {
                 }
                 Header::Trigger { life, from } => {
                     let mut total = [0; 4];
-                    frame.copy_to(0, &mut total)?;
+                    frame.copy_to(0, total.as_mut_slice().into())?;
                     if life == self.life {
                         route.link.triggered(from, u32::from_le_bytes(total));
                     }

@@ -8,6 +8,7 @@ use kernel::{
     sync::Arc, //
 };
 use mp_kernel::{
+    bytes,
     error,
     fifo::Fifo,
     new_spinlock_bh,
@@ -83,8 +84,8 @@ impl Mail {
         if len > LONGEST {
             return Err(error::protocol());
         }
-        let mut data = KVec::from_elem(0, len, GFP_ATOMIC)?;
-        frame.copy_to(0, &mut data)?;
+        let mut data = KVec::new();
+        bytes::append(&mut data, len, GFP_ATOMIC, |room| frame.copy_to(0, room))?;
         Ok(Self { header, data, kind })
     }
 }
@@ -143,7 +144,7 @@ impl Inbox {
         state.queue.is_empty() && !state.busy && state.lost.is_none()
     }
 
-    /// Has a message wait for the worker, which the caller wakes.
+    /// Queue a message for the worker, which the caller wakes.
     ///
     /// # Errors
     ///

@@ -18,6 +18,7 @@ use crate::{
         Inbox,
         Mail, //
     },
+    leaving::Leaving,
     offer::{
         self,
         Number,
@@ -191,6 +192,9 @@ pub(crate) struct Link {
     /// Of this host's processes.
     #[pin]
     pub(crate) questions: Questions,
+    /// Connections of the peer that were ended.
+    #[pin]
+    pub(crate) leaving: Leaving,
     /// Somebody waits for the peer to answer others: whoever sets this has found some that are
     /// not answered, and what answers them clears it.
     is_busy: Atomic<bool>,
@@ -243,6 +247,7 @@ impl Link {
                 numbers <- new_spinlock_bh!(KVec::new()),
                 bells <- new_spinlock_bh!(KVec::new()),
                 questions <- Questions::new(),
+                leaving <- Leaving::new(),
                 is_busy: Atomic::new(false),
                 answering <- new_wait_queue!("mp_link"),
                 inbox <- Inbox::new(),
@@ -261,7 +266,7 @@ impl Link {
         Some(self.core.lock().up.as_ref()?.memory.clone())
     }
 
-    /// Has a context know of changes.
+    /// Tell a context of changes.
     ///
     /// # Errors
     ///
@@ -808,6 +813,28 @@ impl Link {
         // Also if the link starts over, as not all of them could be told.
         let _ = self.share(|engine, clerk| ended = engine.end(token, clerk));
         ended
+    }
+
+    /// Returns when nobody reaches memory any more whose connections were ended.
+    ///
+    /// # Errors
+    ///
+    /// `EINTR` if the process is being killed.
+    pub(crate) fn wait_until_let_go(&self, token: u32) -> Result {
+        self.leaving.wait(self, token)
+    }
+
+    /// Whether the peer may still reach what has that token, though its connections were ended.
+    pub(crate) fn is_ending(&self, token: u32) -> bool {
+        self.core.lock().shared.engine.is_ending(token)
+    }
+
+    /// Ends this epoch of the link, as the peer does not do what it has to.
+    pub(crate) fn reset(&self) {
+        if let Some((outbox, _)) = &self.core.lock().peer {
+            report(outbox.peer(), ETIMEDOUT);
+            outbox.peer().reset();
+        }
     }
 
     /// Offers an event or port, see [`Offer::new`].

@@ -24,6 +24,7 @@ use kernel::{
 };
 use mp_kernel::{
     barrier,
+    bytes::SharedBytes,
     error,
     fifo::Fifo,
     new_spinlock_bh,
@@ -36,8 +37,7 @@ use mp_proto::{
     },
     sharing::message::{
         Message,
-        What,
-        SIZE, //
+        What, //
     },
     wire::Priority, //
 };
@@ -81,10 +81,15 @@ enum Mail {
 }
 
 impl Mail {
-    fn frame(&self) -> &Frame {
+    /// What is to be sent now.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn frame(&self) -> Result<Frame> {
         match self {
-            Mail::Frame(frame) => frame,
-            Mail::Signal(signal) => &signal.frame,
+            Mail::Frame(frame) => Ok(frame.clone()),
+            Mail::Signal(signal) => signal.frame(),
         }
     }
 
@@ -96,10 +101,25 @@ impl Mail {
     }
 }
 
-/// What is told to the other side again and again, to a session or about a connection: made
-/// once, sent often.
+/// What a signal tells.
+enum Content {
+    /// That it was sent: one frame, sent often.
+    Plain(Frame),
+    /// How often there was a trigger.
+    Total(Header, Arc<Atomic<u32>>),
+    /// Which question is the last one.
+    Question(Header, Arc<Atomic<u32>>),
+    /// How many messages of a connection were taken.
+    Taken {
+        header: Header,
+        connection: u32,
+        total: Arc<Atomic<u32>>,
+    },
+}
+
+/// What is told to the other side again and again, to a session or about a connection.
 pub(crate) struct Signal {
-    frame: Frame,
+    content: Content,
     /// Whether it waits in the outbox, under whose lock this changes.
     waits: Atomic<bool>,
 }
@@ -111,7 +131,8 @@ impl Signal {
     ///
     /// `ENOMEM`.
     pub(crate) fn new(life: Life, from: u32, to: u32) -> Result<Arc<Self>> {
-        Self::with(&Header::Signal { life, to, from }, Data(KVec::new()))
+        let header = Header::Signal { life, to, from };
+        Self::with(Content::Plain(frame(&header, Data(KVec::new()))?))
     }
 
     /// The trigger of an event by that connection, to the service with that life: tells
@@ -121,7 +142,7 @@ impl Signal {
     ///
     /// `ENOMEM`.
     pub(crate) fn trigger(life: Life, from: u32, total: Arc<Atomic<u32>>) -> Result<Arc<Self>> {
-        Self::with(&Header::Trigger { life, from }, Total(total))
+        Self::with(Content::Total(Header::Trigger { life, from }, total))
     }
 
     /// A question to the service with that life: tells the number that is the last one by the
@@ -131,15 +152,47 @@ impl Signal {
     ///
     /// `ENOMEM`.
     pub(crate) fn question(life: Life, last: Arc<Atomic<u32>>) -> Result<Arc<Self>> {
-        Self::with(&Header::Sharing(life), Question(last))
+        Self::with(Content::Question(Header::Sharing(life), last))
     }
 
-    fn with(header: &Header, body: impl FrameBody + 'static) -> Result<Arc<Self>> {
+    fn with(content: Content) -> Result<Arc<Self>> {
         let signal = Self {
-            frame: frame(header, body)?,
+            content,
             waits: Atomic::new(false),
         };
         Ok(Arc::new(signal, GFP_KERNEL)?)
+    }
+
+    /// The frame that tells what is so now.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn frame(&self) -> Result<Frame> {
+        match &self.content {
+            Content::Plain(frame) => Ok(frame.clone()),
+            Content::Total(header, total) => {
+                frame(header, Value(total.load(Relaxed).to_le_bytes()))
+            }
+            Content::Question(header, last) => {
+                let message = Message {
+                    connection: last.load(Acquire),
+                    what: What::Ask,
+                };
+                frame(header, Value(message.encode()))
+            }
+            Content::Taken {
+                header,
+                connection,
+                total,
+            } => {
+                let message = Message {
+                    connection: *connection,
+                    what: What::Taken(total.load(Relaxed)),
+                };
+                frame(header, Value(message.encode()))
+            }
+        }
     }
 }
 
@@ -158,13 +211,14 @@ impl Receipt {
     /// `ENOMEM`.
     pub(crate) fn new(outbox: Arc<Outbox>, life: Life, connection: u32) -> Result<Self> {
         let total = Arc::new(Atomic::new(0), GFP_KERNEL)?;
-        let body = Taken {
+        let signal = Signal::with(Content::Taken {
+            header: Header::Sharing(life),
             connection,
             total: total.clone(),
-        };
+        })?;
         Ok(Self {
             outbox,
-            signal: Signal::with(&Header::Sharing(life), body)?,
+            signal,
             total,
         })
     }
@@ -180,57 +234,16 @@ impl Receipt {
     }
 }
 
-/// How many messages of a connection were taken by the time at which this leaves.
-struct Taken {
-    connection: u32,
-    total: Arc<Atomic<u32>>,
-}
+/// A short message.
+struct Value<const N: usize>([u8; N]);
 
-impl FrameBody for Taken {
+impl<const N: usize> FrameBody for Value<N> {
     fn len(&self) -> usize {
-        SIZE
+        N
     }
 
-    fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
-        let message = Message {
-            connection: self.connection,
-            what: What::Taken(self.total.load(Relaxed)),
-        };
-        f(&message.encode())
-    }
-
-    fn complete(&mut self, _status: Result) {}
-}
-
-/// The number of the last question.
-struct Question(Arc<Atomic<u32>>);
-
-impl FrameBody for Question {
-    fn len(&self) -> usize {
-        SIZE
-    }
-
-    fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
-        let message = Message {
-            connection: self.0.load(Acquire),
-            what: What::Ask,
-        };
-        f(&message.encode())
-    }
-
-    fn complete(&mut self, _status: Result) {}
-}
-
-/// How often there was a trigger.
-struct Total(Arc<Atomic<u32>>);
-
-impl FrameBody for Total {
-    fn len(&self) -> usize {
-        core::mem::size_of::<u32>()
-    }
-
-    fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
-        f(&self.0.load(Relaxed).to_le_bytes())
+    fn for_each_fragment<'a>(&'a self, f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
+        f(self.0.as_slice().into())
     }
 
     fn complete(&mut self, _status: Result) {}
@@ -244,8 +257,8 @@ impl FrameBody for Data {
         self.0.len()
     }
 
-    fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
-        f(&self.0)
+    fn for_each_fragment<'a>(&'a self, f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
+        f(self.0.as_slice().into())
     }
 
     fn complete(&mut self, _status: Result) {}
@@ -388,7 +401,11 @@ impl Outbox {
         let mut sent = false;
         let mut tries = 0;
         while let Some(mail) = waiting.front() {
-            match self.peer.send(mail.frame(), QUEUE) {
+            let Ok(frame) = mail.frame() else {
+                self.worker.kick_in(1);
+                break;
+            };
+            match self.peer.send(&frame, QUEUE) {
                 Err(SendError::Full) => {
                     if !self.peer.arm_priority() {
                         break;

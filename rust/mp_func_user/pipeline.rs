@@ -212,7 +212,7 @@ impl<'a> Pipeline<'a> {
         Ok(())
     }
 
-    /// Has the engine begin with a part, and says how many bytes it has taken; `None`: the
+    /// Let the engine begin with a part, and say how many bytes it has taken; `None`: the
     /// part is for the processor.
     fn launch(
         &mut self,
@@ -267,7 +267,7 @@ impl<'a> Pipeline<'a> {
         Ok(())
     }
 
-    /// Has the processor copy what the engine has failed to, of a place whose copy has ended.
+    /// Let the processor copy what the engine has failed to, of a place whose copy has ended.
     fn settle(&mut self, place: usize, reader: &dyn Reader) -> Result {
         let flight = self.flights.get_mut(place).and_then(Option::take);
         let Some(flight) = flight else { return Ok(()) };

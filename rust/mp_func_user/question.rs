@@ -3,7 +3,8 @@
 //! Questions to the peer's service, which answers behind all that was stored before: what
 //! barriers wait for, and processes that are about to sleep.
 //!
-//! The message that asks is made once in each life of the link: asking needs no memory.
+//! What asks is one signal for each life of the link, which waits in the outbox until there is
+//! room and memory for it: asking fails only when the link is down.
 
 use crate::outbox::{
     Outbox,

@@ -311,7 +311,7 @@ impl Ready {
         drop(old);
     }
 
-    /// Has a stream report events of `mask` under that cookie, and those that are there
+    /// Let a stream report events of `mask` under that cookie, and those that are there
     /// at once; an empty mask ends that.
     ///
     /// # Errors

@@ -498,24 +498,25 @@ impl Holding {
     }
 
     /// See [`Shown::withdraw`]. With `how`, those who are connected are asked to leave, or
-    /// put out.
+    /// put out: then none of them reaches the memory any more.
     ///
     /// # Errors
     ///
-    /// `ENXIO` if it is not published there, `ENOMEM`.
+    /// `ENXIO` if it is not published there, `ENOMEM`, `EINTR` if the process is being killed.
     pub(crate) fn withdraw(&self, link: &Link, how: u32) -> Result {
         let interface = link.interface().id();
         self.segment
             .change(interface, |shown| shown.withdraw().map_err(|_| ENXIO))?;
         if how & MP_WITHDRAW_FORCE != 0 {
             self.segment.left(link.end_guests(self.segment.token));
+            link.wait_until_let_go(self.segment.token)?;
         } else if how & MP_WITHDRAW_NOTIFY != 0 {
             link.ask_guests_to_leave(self.segment.token);
         }
         Ok(())
     }
 
-    /// Has a queue copy from it.
+    /// Let a queue copy from it.
     ///
     /// # Errors
     ///
@@ -601,5 +602,20 @@ impl Holding {
         drop(window);
         drop(gone);
         Ok(())
+    }
+
+    /// Returns when no peer reaches the memory any more that was put out.
+    ///
+    /// # Errors
+    ///
+    /// `EINTR` if the process is being killed.
+    pub(crate) fn wait_until_let_go(&self, links: &Links) -> Result {
+        let mut waited = Ok(());
+        links.for_each(|link| {
+            if waited.is_ok() {
+                waited = link.wait_until_let_go(self.segment.token);
+            }
+        });
+        waited
     }
 }

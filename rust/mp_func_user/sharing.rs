@@ -364,7 +364,10 @@ impl Host for Clerk<'_> {
             Event::GuestUp(guest) => self.tell(&guest, MP_NOTICE_UP),
             Event::GuestLeft(guest) => self.guest_gone(&guest, Some(MP_NOTICE_DISCONNECTED)),
             Event::GuestLost(guest) => self.guest_gone(&guest, Some(MP_NOTICE_LOST)),
-            Event::LetGo(guest) => self.guest_gone(&guest, None),
+            Event::LetGo(guest) => {
+                self.guest_gone(&guest, None);
+                self.link.leaving.has_let_go();
+            }
         }
     }
 }

@@ -200,7 +200,7 @@ impl Piece {
         }
     }
 
-    /// Has `holder` told when the memory goes; `None` if it is there as long as the piece.
+    /// Let `holder` be told when the memory goes; `None` if it is there as long as the piece.
     /// Sleeps.
     ///
     /// # Errors

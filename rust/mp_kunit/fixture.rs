@@ -18,6 +18,10 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
+    bytes::{
+        SharedBytes,
+        Writer, //
+    },
     new_spinlock_bh,
     sync::SpinLockBh, //
 };
@@ -308,10 +312,9 @@ impl RxData for Bytes<'_> {
         self.0.len()
     }
 
-    fn copy_to(&self, offset: usize, dst: &mut [u8]) -> Result {
-        let end = offset.checked_add(dst.len()).ok_or(EINVAL)?;
-        dst.copy_from_slice(self.0.get(offset..end).ok_or(EINVAL)?);
-        Ok(())
+    fn copy_to(&self, offset: usize, mut dst: Writer<'_>) -> Result {
+        let end = offset.checked_add(dst.remaining()).ok_or(EINVAL)?;
+        dst.write(self.0.get(offset..end).ok_or(EINVAL)?.into())
     }
 }
 
@@ -454,7 +457,7 @@ impl FrameBody for Attempt {
         0
     }
 
-    fn for_each_fragment(&self, _f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
+    fn for_each_fragment<'a>(&'a self, _f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
         Ok(())
     }
 

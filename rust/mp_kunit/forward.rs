@@ -72,7 +72,7 @@ mod tests {
         }
     }
 
-    /// Has the first peer send a frame with this header and mark.
+    /// Let the first peer send a frame with this header and mark.
     fn send(fabric: &Fabric, msg: MsgHdr, way: u32) -> Result {
         let peer = fabric.peer(1)?;
         let data = [5; DATA];

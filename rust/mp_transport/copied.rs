@@ -7,6 +7,11 @@ use kernel::{
     alloc::flags::__GFP_NOWARN,
     prelude::*, //
 };
+use mp_kernel::bytes::{
+    self,
+    SharedBytes,
+    Writer, //
+};
 
 /// Bytes in each piece.
 const PIECE: usize = 4096;
@@ -22,14 +27,13 @@ impl Copied {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, or that of `read`.
-    pub(crate) fn new(len: usize, read: impl Fn(usize, &mut [u8]) -> Result) -> Result<Self> {
+    /// `ENOMEM`, `EINVAL` if `read` leaves bytes out, or that of `read`.
+    pub(crate) fn new(len: usize, read: impl Fn(usize, Writer<'_>) -> Result) -> Result<Self> {
         let flags = GFP_ATOMIC | __GFP_NOWARN;
         let mut pieces = KVec::with_capacity(len.div_ceil(PIECE), flags)?;
         for at in (0..len).step_by(PIECE) {
             let mut piece = KVec::new();
-            piece.resize(PIECE.min(len - at), 0, flags)?;
-            read(at, &mut piece)?;
+            bytes::append(&mut piece, PIECE.min(len - at), flags, |dst| read(at, dst))?;
             pieces.push(piece, flags)?;
         }
         Ok(Self { pieces, len })
@@ -41,16 +45,16 @@ impl Copied {
     }
 
     /// Calls `f` with each piece in order and stops at the first error.
-    pub(crate) fn for_each_piece(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
-        self.pieces.iter().try_for_each(|piece| f(piece))
+    pub(crate) fn for_each_piece<'a>(
+        &'a self,
+        f: &mut dyn FnMut(SharedBytes<'a>) -> Result,
+    ) -> Result {
+        let mut pieces = self.pieces.iter();
+        pieces.try_for_each(|piece| f(piece.as_slice().into()))
     }
 
-    /// Copies `dst.len()` bytes from `offset` on.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` if that is not all inside the data.
-    pub(crate) fn copy_to(&self, offset: usize, dst: &mut [u8]) -> Result {
-        gather(offset, dst, self.len, |f| self.for_each_piece(f))
+    /// As [`RxData::copy_to`](crate::frame::RxData::copy_to).
+    pub(crate) fn copy_to(&self, offset: usize, dst: Writer<'_>) -> Result {
+        gather(offset, dst, |f| self.for_each_piece(f))
     }
 }

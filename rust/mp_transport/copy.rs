@@ -7,9 +7,10 @@ use crate::{
     frame::RxData,
     kept::Pin, //
 };
-use core::slice;
+use core::ptr::NonNull;
 use kernel::prelude::*;
 use mp_bindings::mp_frag;
+use mp_kernel::bytes;
 
 /// Memory for a frame's data, which nobody else touches until the copy has ended.
 ///
@@ -69,12 +70,9 @@ impl<'a> Buffers<'a> {
             if n == 0 {
                 continue;
             }
-            if piece.buf.is_null() {
-                return Err(EINVAL);
-            }
+            let start = NonNull::new(piece.buf).ok_or(EINVAL)?;
             // SAFETY: Valid by the type invariants, and nobody else touches it.
-            let dst = unsafe { slice::from_raw_parts_mut(piece.buf, n) };
-            data.copy_to(at, dst)?;
+            unsafe { bytes::fill(start, n, |dst| data.copy_to(at, dst)) }?;
             at += n;
         }
         Ok(())

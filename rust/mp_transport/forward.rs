@@ -46,6 +46,7 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
+    bytes::SharedBytes,
     error,
     fifo::Fifo,
     new_spinlock_bh,
@@ -402,7 +403,7 @@ impl FrameBody for Copied {
         Copied::len(self)
     }
 
-    fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
+    fn for_each_fragment<'a>(&'a self, f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
         self.for_each_piece(f)
     }
 

@@ -21,7 +21,13 @@ use kernel::{
         Arc, //
     }, //
 };
-use mp_kernel::net::napi::Napi;
+use mp_kernel::{
+    bytes::{
+        SharedBytes,
+        Writer, //
+    },
+    net::napi::Napi, //
+};
 use mp_proto::wire::{
     MsgHdr,
     Priority, //
@@ -42,8 +48,10 @@ pub trait FrameBody: Send + Sync + 'static {
 
     /// Calls `f` with each fragment in order and stops at the first error.
     ///
-    /// Called once per copy of the frame, in softirq or process context.
-    fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result;
+    /// Called once per copy of the frame, in softirq or process context. Fragments live
+    /// as long as the body is borrowed. A transport may read them until it drops its
+    /// clone of the frame: nobody has the body mutably before. Their bytes may change.
+    fn for_each_fragment<'a>(&'a self, f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result;
 
     /// The destructor of the frame (`IDT-FRM-4`): runs exactly once, when the
     /// last reference is gone. `Err` if any copy failed (`IDT-MSG-3`), or if the
@@ -163,12 +171,12 @@ pub trait RxData {
     /// Number of bytes.
     fn len(&self) -> usize;
 
-    /// Copies `dst.len()` bytes from `offset` on.
+    /// Fills all of `dst` with bytes from `offset` on.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if that is not all inside the data.
-    fn copy_to(&self, offset: usize, dst: &mut [u8]) -> Result;
+    /// `EINVAL` if so many are not there.
+    fn copy_to(&self, offset: usize, dst: Writer<'_>) -> Result;
 
     /// Keeps the data for longer than the call that lends it. A transport that
     /// can hold it where it is does so; this makes a private copy.
@@ -181,37 +189,28 @@ pub trait RxData {
     }
 }
 
-/// Copies `dst.len()` bytes from `offset` on out of `len` bytes in fragments,
-/// through which `walk` goes.
+/// Fills all of `dst` with bytes from `offset` on out of the fragments through which
+/// `walk` goes.
 ///
 /// # Errors
 ///
-/// `EINVAL` if that is not all inside, or that of `walk`.
-pub(crate) fn gather(
+/// `EINVAL` if so many are not there, or that of `walk`.
+pub(crate) fn gather<'a>(
     offset: usize,
-    dst: &mut [u8],
-    len: usize,
-    walk: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result) -> Result,
+    mut dst: Writer<'_>,
+    walk: impl FnOnce(&mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result,
 ) -> Result {
-    let end = offset.checked_add(dst.len()).ok_or(EINVAL)?;
-    if end > len {
-        return Err(EINVAL);
-    }
-    let mut at = 0;
+    let mut skip = offset;
     walk(&mut |fragment| {
-        let from = offset.max(at);
-        let to = end.min(at + fragment.len());
-        if from < to {
-            // Cut like this, the compiler sees that both are equally long.
-            let n = to - from;
-            let source = fragment.get(from - at..).and_then(|s| s.get(..n));
-            let target = dst.get_mut(from - offset..).and_then(|d| d.get_mut(..n));
-            let (target, source) = target.zip(source).ok_or(EINVAL)?;
-            target.copy_from_slice(source);
-        }
-        at += fragment.len();
-        Ok(())
-    })
+        let (skipped, rest) = fragment.split_at(skip);
+        skip -= skipped.len();
+        let (piece, _) = rest.split_at(dst.remaining());
+        dst.write(piece)
+    })?;
+    // An offset behind the end is not inside, though there is nothing to copy.
+    (skip == 0 && dst.remaining() == 0)
+        .then_some(())
+        .ok_or(EINVAL)
 }
 
 /// Copies all of `data` into `buffers`, one after the other (`IDT-MSG-5`).
@@ -223,7 +222,7 @@ pub(crate) fn scatter(data: &(impl RxData + ?Sized), buffers: &mut [&mut [u8]]) 
     let mut at = 0;
     for buffer in buffers {
         let n = buffer.len().min(data.len() - at);
-        data.copy_to(at, buffer.get_mut(..n).ok_or(EINVAL)?)?;
+        data.copy_to(at, buffer.get_mut(..n).ok_or(EINVAL)?.into())?;
         at += n;
     }
     Ok(())

@@ -181,7 +181,7 @@ impl Watchers {
     }
 }
 
-/// Has a [`Watcher`] called. Dropping it sleeps, and returns when no call is under way
+/// Call a [`Watcher`]. Dropping it sleeps, and returns when no call is under way
 /// or can start.
 pub struct Watch {
     token: u64,

@@ -32,6 +32,7 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
+    bytes::Writer,
     error,
     new_spinlock_bh,
     sync::{
@@ -55,12 +56,12 @@ pub struct Hold {
 
 /// A transport's side of kept data. All calls are made under RCU.
 pub trait Holder: Send + Sync + 'static {
-    /// Copies `dst.len()` bytes from `offset` on.
+    /// Fills all of `dst` with bytes from `offset` on.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if that is not all inside the data.
-    fn copy_to(&self, hold: &Hold, offset: usize, dst: &mut [u8]) -> Result;
+    /// `EINVAL` if so many are not there.
+    fn copy_to(&self, hold: &Hold, offset: usize, dst: Writer<'_>) -> Result;
 
     /// Begins to copy all of the data into `buffers`, which have room for it, one
     /// after the other, and tells `done` when that has come to an end. The data
@@ -177,7 +178,7 @@ struct Held {
 }
 
 impl Held {
-    fn copy_to(&self, offset: usize, dst: &mut [u8]) -> Result {
+    fn copy_to(&self, offset: usize, dst: Writer<'_>) -> Result {
         // Locked, so that the data does not move meanwhile.
         match &*self.spot.state.lock() {
             State::Copied(copied) => copied.copy_to(offset, dst),
@@ -190,7 +191,7 @@ impl Held {
 }
 
 impl Held {
-    /// Has the holder copy, and pins the data meanwhile.
+    /// Let the holder copy, and pin the data meanwhile.
     fn sync(&self, buffers: &Buffers<'_>, done: Completion) -> Result<(), Completion> {
         let guard = rcu::read_lock();
         let Some(holder) = self.anchor.holder.load(&guard) else {
@@ -299,7 +300,7 @@ impl RxData for Kept {
     }
 
     /// As for all received data; `ENOTCONN` if the link has gone down meanwhile.
-    fn copy_to(&self, offset: usize, dst: &mut [u8]) -> Result {
+    fn copy_to(&self, offset: usize, dst: Writer<'_>) -> Result {
         match &self.0 {
             Place::Copied(copied) => copied.copy_to(offset, dst),
             Place::Held(held) => held.copy_to(offset, dst),

@@ -49,6 +49,7 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
+    bytes::Writer,
     error,
     fifo::Fifo,
     net::napi::{
@@ -141,9 +142,8 @@ impl RxData for Local<'_> {
         self.0.body().len()
     }
 
-    fn copy_to(&self, offset: usize, dst: &mut [u8]) -> Result {
-        let body = self.0.body();
-        gather(offset, dst, body.len(), |f| body.for_each_fragment(f))
+    fn copy_to(&self, offset: usize, dst: Writer<'_>) -> Result {
+        gather(offset, dst, |f| self.0.body().for_each_fragment(f))
     }
 }
 

@@ -47,6 +47,7 @@ use kernel::{
     time::msecs_to_jiffies, //
 };
 use mp_kernel::{
+    bytes::SharedBytes,
     error,
     fifo::Fifo,
     new_spinlock_bh,
@@ -191,7 +192,7 @@ pub(crate) fn stop() {
     forward::stop();
 }
 
-/// Has the worker look at what has changed. Any context.
+/// Let the worker look at what has changed. Any context.
 pub(crate) fn kick() {
     if let Some(worker) = WORKER.load(&rcu::read_lock()) {
         worker.kick();
@@ -383,7 +384,7 @@ impl Manager {
         self.inbox.lock().pop()
     }
 
-    /// Has heralds for the endpoints that are there, and no others.
+    /// Keep heralds for the endpoints that are there, and no others.
     fn follow_endpoints(&self, endpoints: &mut KVec<Endpoint>) -> Result {
         let mut unloading = KVec::new();
         endpoints.retain(|endpoint| {
@@ -671,7 +672,7 @@ impl FrameBody for Nothing {
         0
     }
 
-    fn for_each_fragment(&self, _f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
+    fn for_each_fragment<'a>(&'a self, _f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
         Ok(())
     }
 

@@ -71,7 +71,7 @@ impl TransportEntry {
         )
     }
 
-    /// Has `listener` hear of announcements; no call of the one before is under way
+    /// Tell `listener` of announcements; no call of the one before is under way
     /// when this returns.
     pub(crate) fn listen(&self, listener: Option<Arc<dyn Announcements>>) {
         *self.listener.lock() = listener;

@@ -321,7 +321,7 @@ impl Device for Port {
     }
 }
 
-/// Has the port look at its links again.
+/// Let the port look at its links again.
 struct LinkCheck {
     board: Arc<Board>,
 }

@@ -143,7 +143,7 @@ impl RemoteBytes for Far {
     }
 
     fn write(&self, off: u64, src: &[u8]) -> Result {
-        self.memory.0.copy_from_slice(self.place(off)?, src)
+        self.memory.0.copy_from(self.place(off)?, src.into())
     }
 
     unsafe fn copy(&self, off: u64, pieces: &[Piece], done: Completion) -> Result {

@@ -78,12 +78,12 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    /// Has the peer look at the rings of `queue`. Any context.
+    /// Let the peer look at the rings of `queue`. Any context.
     pub(crate) fn ring(&self, queue: u16) {
         self.set(self.group.queue_bit(queue));
     }
 
-    /// Has the peer look at the link state. Any context.
+    /// Let the peer look at the link state. Any context.
     pub(crate) fn ring_link(&self) {
         self.set(self.group.link_bit());
     }

@@ -48,6 +48,11 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
+    bytes::{
+        self,
+        SharedBytes,
+        Writer, //
+    },
     error,
     net::napi::Napi,
     new_spinlock_bh,
@@ -427,7 +432,7 @@ impl Channel {
         self.state.load(Relaxed) == FAULTY
     }
 
-    /// Has the link reset because the layers above do not agree any more.
+    /// Reset the link because the layers above do not agree any more.
     pub(crate) fn give_up(&self) {
         let _ = self.state.cmpxchg(OPEN, FAULTY, Full);
     }
@@ -443,7 +448,7 @@ impl Channel {
         self.counters.polls.add(1);
     }
 
-    /// Has the link reset for a reason of this host.
+    /// Reset the link for a reason of this host.
     fn break_off(&self, cause: &str) {
         if self.state.cmpxchg(OPEN, FAULTY, Full).is_ok() {
             pr_warn!("{}\n", cause);
@@ -727,7 +732,7 @@ impl Channel {
     /// Copies the data of a record.
     fn write_data(&self, slot: &Slot, chunk: &Chunk, data_at: usize, frame: &Frame) -> Result {
         dma::for_each_piece(chunk, data_at, frame, |at, piece| {
-            slot.write(&self.out, at, piece).map_err(|_| EIO)
+            self.out.copy(&slot.parts, at, piece)
         })
     }
 
@@ -1176,8 +1181,8 @@ impl FrameBody for Detached {
         self.0.len()
     }
 
-    fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
-        f(&self.0)
+    fn for_each_fragment<'a>(&'a self, f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
+        f(self.0.as_slice().into())
     }
 
     fn complete(&mut self, _status: Result) {}
@@ -1185,11 +1190,14 @@ impl FrameBody for Detached {
 
 /// A frame like `frame`, with its data copied into the capacity of `data`.
 fn detached(frame: &Frame, mut data: KVVec<u8>) -> Result<Frame> {
-    frame.body().for_each_fragment(&mut |fragment| {
-        if fragment.len() > data.capacity() - data.len() {
-            return Err(EINVAL);
-        }
-        Ok(data.extend_from_slice(fragment, GFP_ATOMIC)?)
+    let len = frame.body().len();
+    if len > data.capacity() {
+        return Err(EINVAL);
+    }
+    bytes::append(&mut data, len, GFP_ATOMIC, |mut dst| {
+        frame
+            .body()
+            .for_each_fragment(&mut |fragment| dst.write(fragment))
     })?;
     let body = Detached(data);
     Frame::new(frame.func(), frame.func_hdr(), frame.priority(), body)
@@ -1261,7 +1269,7 @@ impl RxData for RingData<'_> {
         self.parts.len()
     }
 
-    fn copy_to(&self, offset: usize, dst: &mut [u8]) -> Result {
+    fn copy_to(&self, offset: usize, dst: Writer<'_>) -> Result {
         let (inb, parts) = (&self.channel.inb, self.parts);
         InRing { inb, parts }.copy_to(offset, dst)
     }

@@ -306,7 +306,7 @@ impl Shared {
         }
     }
 
-    /// Has all links looked at.
+    /// Look at all links.
     pub(crate) fn kick_all(&self) {
         let guard = rcu::read_lock();
         for slot in &self.slots {
@@ -316,7 +316,7 @@ impl Shared {
         }
     }
 
-    /// Has the rings of one queue to peer `pidx` polled. Any context.
+    /// Let the rings of one queue to peer `pidx` be polled. Any context.
     pub(crate) fn poll_queue(&self, pidx: u32, queue: u16) {
         let guard = rcu::read_lock();
         let slot = self.slots.get(pidx as usize);
@@ -345,7 +345,7 @@ impl Shared {
         self.poll_queues(bits);
     }
 
-    /// Has the rings of the queues polled whose bits are in `bits`.
+    /// Let the rings of the queues be polled whose bits are in `bits`.
     fn poll_queues(&self, bits: u64) {
         let guard = rcu::read_lock();
         for slot in &self.slots {

@@ -41,6 +41,7 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
+    bytes::SharedBytes,
     dma_engine::{
         self,
         Failure,
@@ -109,18 +110,21 @@ impl Pending {
     ///
     /// Those of `put` and of the frame's body; `EINVAL` if the body is shorter
     /// than it said, which would leave old bytes in the record.
-    pub(crate) fn for_each_piece(&self, put: impl FnMut(usize, &[u8]) -> Result) -> Result {
+    pub(crate) fn for_each_piece<'a>(
+        &'a self,
+        put: impl FnMut(usize, SharedBytes<'a>) -> Result,
+    ) -> Result {
         for_each_piece(&self.chunk, self.data_at, &self.frame, put)
     }
 }
 
 /// As [`Pending::for_each_piece`].
 #[inline]
-pub(crate) fn for_each_piece(
+pub(crate) fn for_each_piece<'a>(
     chunk: &Chunk,
     data_at: usize,
-    frame: &Frame,
-    mut put: impl FnMut(usize, &[u8]) -> Result,
+    frame: &'a Frame,
+    mut put: impl FnMut(usize, SharedBytes<'a>) -> Result,
 ) -> Result {
     let mut cut = Cut {
         skip: chunk.data_off as usize,
@@ -149,11 +153,10 @@ struct Cut {
 
 impl Cut {
     /// The piece of `fragment` that belongs into the record.
-    fn next<'a>(&mut self, fragment: &'a [u8]) -> &'a [u8] {
-        let skipped = self.skip.min(fragment.len());
-        self.skip -= skipped;
-        let rest = fragment.get(skipped..).unwrap_or_default();
-        let piece = rest.get(..self.left.min(rest.len())).unwrap_or_default();
+    fn next<'a>(&mut self, fragment: SharedBytes<'a>) -> SharedBytes<'a> {
+        let (skipped, rest) = fragment.split_at(self.skip);
+        self.skip -= skipped.len();
+        let (piece, _) = rest.split_at(self.left);
         self.left -= piece.len();
         piece
     }
@@ -413,12 +416,12 @@ impl Engine {
         Keeper::new(inb, self.clone(), rings)
     }
 
-    /// Has data queue `queue` polled. Any context.
+    /// Let data queue `queue` be polled. Any context.
     pub(crate) fn poll_queue(&self, queue: u16) {
         self.shared.poll_queue(self.pidx, queue);
     }
 
-    /// Has received data copied into buffers.
+    /// Copy received data into buffers.
     ///
     /// # Errors
     ///
@@ -489,7 +492,7 @@ impl Engine {
         len >= self.threshold
     }
 
-    /// Has the engine copy a record's data.
+    /// Let the engine copy a record's data.
     ///
     /// # Errors
     ///
@@ -529,10 +532,10 @@ impl Engine {
         let gathered = flight.record.for_each_piece(|at, piece| {
             let runs = flight.record.slot.parts.window(at, piece.len());
             let runs = runs.map_err(|_| EINVAL)?;
-            let (head, tail) = piece.split_at_checked(runs.first.len).ok_or(EINVAL)?;
-            // SAFETY: The pieces are data of a frame, which stays as long as a clone of the frame
-            // does (`mp_transport::peer::Link::send`). The record has one, and is kept by the ring
-            // until the job has been told, or is given back once the engine has refused it.
+            let (head, tail) = piece.split_at(runs.first.len);
+            // SAFETY: The pieces live as long as the body of a frame is borrowed, and nobody has it
+            // mutably while there is a clone of the frame. The record has one, and is kept by the
+            // ring until the job has been told, or is given back once the engine has refused it.
             unsafe {
                 transfer.add(head, runs.first.off)?;
                 transfer.add(tail, runs.second.off)

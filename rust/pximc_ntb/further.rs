@@ -362,7 +362,7 @@ impl RemoteBytes for Seen {
     }
 
     fn write(&self, off: u64, src: &[u8]) -> Result {
-        self.memory.0.copy_from_slice(usize::try_from(off)?, src)
+        self.memory.0.copy_from(usize::try_from(off)?, src.into())
     }
 
     unsafe fn copy(&self, off: u64, pieces: &[Piece], done: Completion) -> Result {

@@ -239,7 +239,7 @@ impl Host {
     }
 }
 
-/// Has all links looked at.
+/// Look at all links.
 fn kick(devices: &Devices) {
     for device in &devices.bound {
         device.kick_all();

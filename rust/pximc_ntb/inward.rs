@@ -26,6 +26,7 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
+    bytes::Writer,
     dma_engine::{
         Job,
         Transfer, //
@@ -56,8 +57,8 @@ impl RxData for InRing<'_> {
         self.parts.len()
     }
 
-    fn copy_to(&self, offset: usize, dst: &mut [u8]) -> Result {
-        self.parts.read(self.inb, offset, dst).map_err(|_| EINVAL)
+    fn copy_to(&self, offset: usize, dst: Writer<'_>) -> Result {
+        self.inb.copy(&self.parts, offset, dst)
     }
 }
 
@@ -79,14 +80,10 @@ impl InRing<'_> {
             let runs = self.parts.window(at, n).map_err(|_| EINVAL)?;
             let mut dst = piece.buf;
             for run in [runs.first, runs.second] {
-                let end = run.off.checked_add(run.len).ok_or(EINVAL)?;
-                if end > self.inb.0.len() {
-                    return Err(EINVAL);
-                }
-                if run.len != 0 {
-                    let src = self.inb.0.as_ptr().wrapping_add(run.off);
+                let src = self.inb.0.bytes(run.off, run.len)?;
+                if !src.is_empty() {
                     // SAFETY: As the caller promises; both are inside their memory.
-                    unsafe { transfer.add_inward(src, dst, run.len) }?;
+                    unsafe { transfer.add_inward(src, dst) }?;
                 }
                 dst = dst.wrapping_add(run.len);
             }
@@ -133,7 +130,7 @@ impl Inward {
         )
     }
 
-    /// Has a copy made by `transfer`, which is `None` if there is none; `job` makes its
+    /// Make a copy by `transfer`, which is `None` if there is none; `job` makes its
     /// job of a ticket.
     ///
     /// # Errors

@@ -25,6 +25,7 @@ use kernel::{
         Arc, //
     }, //
 };
+use mp_kernel::bytes::Writer;
 use mp_transport::{
     copy::{
         Buffers,
@@ -129,7 +130,7 @@ impl Keeper {
 }
 
 impl Holder for Keeper {
-    fn copy_to(&self, hold: &Hold, offset: usize, dst: &mut [u8]) -> Result {
+    fn copy_to(&self, hold: &Hold, offset: usize, dst: Writer<'_>) -> Result {
         let (inb, parts) = (&self.inb, hold.parts);
         InRing { inb, parts }.copy_to(offset, dst)
     }

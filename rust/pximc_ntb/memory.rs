@@ -3,9 +3,16 @@
 //! Shared memory as the protocol crate sees it: the two places where it meets
 //! the NTB's windows.
 
-use kernel::sync::Arc;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 use mp_kernel::{
     barrier,
+    bytes::{
+        SharedBytes,
+        Writer, //
+    },
     ntb::{
         InboundBuffer,
         PeerWindow, //
@@ -14,12 +21,28 @@ use mp_kernel::{
 use mp_proto::memory::{
     Inbound,
     OutOfBounds,
-    Outbound, //
+    Outbound,
+    Parts, //
 };
 
 /// Local memory that a peer writes.
 #[derive(Clone)]
 pub(crate) struct LocalMemory(pub(crate) Arc<InboundBuffer>);
+
+impl LocalMemory {
+    /// Fills all of `dst` with bytes of `parts` from `at` on.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if so many are not there.
+    pub(crate) fn copy(&self, parts: &Parts, at: usize, mut dst: Writer<'_>) -> Result {
+        let runs = parts.window(at, dst.remaining()).map_err(|_| EINVAL)?;
+        for run in [runs.first, runs.second] {
+            dst.write(self.0.bytes(run.off, run.len)?)?;
+        }
+        Ok(())
+    }
+}
 
 impl Inbound for LocalMemory {
     #[inline]
@@ -51,6 +74,20 @@ impl Inbound for LocalMemory {
 #[derive(Clone)]
 pub(crate) struct RemoteMemory(pub(crate) Arc<PeerWindow>);
 
+impl RemoteMemory {
+    /// Copies `src` to the bytes of `parts` from `at` on.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if that does not fit.
+    pub(crate) fn copy(&self, parts: &Parts, at: usize, src: SharedBytes<'_>) -> Result {
+        let runs = parts.window(at, src.len()).map_err(|_| EINVAL)?;
+        let (head, tail) = src.split_at(runs.first.len);
+        self.0.copy_from(runs.first.off, head)?;
+        self.0.copy_from(runs.second.off, tail)
+    }
+}
+
 impl Outbound for RemoteMemory {
     #[inline]
     fn size(&self) -> usize {
@@ -64,7 +101,7 @@ impl Outbound for RemoteMemory {
 
     #[inline]
     fn write(&self, off: usize, buf: &[u8]) -> Result<(), OutOfBounds> {
-        self.0.copy_from_slice(off, buf).map_err(|_| OutOfBounds)
+        self.0.copy_from(off, buf.into()).map_err(|_| OutOfBounds)
     }
 
     #[inline]

@@ -497,7 +497,7 @@ impl PeerLink {
         true
     }
 
-    /// Has the peer entered into the message frame service once both ids are
+    /// Enter the peer into the message frame service once both ids are
     /// known.
     fn enter_peer(&self, live: &mut Live) {
         let Some(active) = &mut live.active else {
@@ -525,7 +525,7 @@ impl PeerLink {
         }
     }
 
-    /// Has the upper side follow a session, or none.
+    /// Let the upper side follow a session, or none.
     fn follow(&self, session: Option<Arc<Session>>) {
         self.upper.target().want(session);
         self.upper.kick();

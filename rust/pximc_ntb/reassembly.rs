@@ -13,6 +13,7 @@ use kernel::{
     alloc::flags::__GFP_NOWARN,
     prelude::*, //
 };
+use mp_kernel::bytes::Writer;
 use mp_proto::ring::{
     Corrupt,
     Reassembly,
@@ -58,10 +59,9 @@ impl RxData for Whole {
         self.data.len()
     }
 
-    fn copy_to(&self, offset: usize, dst: &mut [u8]) -> Result {
-        let end = offset.checked_add(dst.len()).ok_or(EINVAL)?;
-        dst.copy_from_slice(self.data.get(offset..end).ok_or(EINVAL)?);
-        Ok(())
+    fn copy_to(&self, offset: usize, mut dst: Writer<'_>) -> Result {
+        let end = offset.checked_add(dst.remaining()).ok_or(EINVAL)?;
+        dst.write(self.data.get(offset..end).ok_or(EINVAL)?.into())
     }
 }
 

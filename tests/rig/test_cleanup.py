@@ -77,6 +77,12 @@ class Running:
                 return
         raise AssertionError("it did not boot")
 
+    def end(self):
+        """Ends it, whatever it waits for: its warden ends the rest."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(30)
+
     def assert_nothing_is_left(self):
         self.process.wait(30)
         deadline = time.monotonic() + 15
@@ -85,23 +91,37 @@ class Running:
             time.sleep(0.05)
 
 
+@pytest.fixture
+def start():
+    """Starts sets. They end with the test, however that ends."""
+    started = []
+
+    def running():
+        started.append(Running())
+        return started[-1]
+
+    yield running
+    for each in started:
+        each.end()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-def test_a_signal_to_a_running_set_leaves_nothing(number):
-    running = Running()
+def test_a_signal_to_a_running_set_leaves_nothing(start, number):
+    running = start()
     running.wait_until_up()
     running.process.send_signal(number)
     running.assert_nothing_is_left()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_signal_while_booting_leaves_nothing(number):
-    running = Running()
+def test_a_signal_while_booting_leaves_nothing(start, number):
+    running = start()
     running.process.send_signal(number)
     running.assert_nothing_is_left()
 
 
-def test_guests_die_with_the_warden_and_the_next_run_removes_its_files():
-    running = Running()
+def test_guests_die_with_the_warden_and_the_next_run_removes_its_files(start):
+    running = start()
     running.wait_until_up()
     os.kill(running.warden, signal.SIGKILL)
     deadline = time.monotonic() + 15
@@ -110,7 +130,7 @@ def test_guests_die_with_the_warden_and_the_next_run_removes_its_files():
         time.sleep(0.05)
     running.process.send_signal(signal.SIGINT)
     running.process.wait(30)
-    following = Running()
+    following = start()
     following.process.send_signal(signal.SIGINT)
     following.assert_nothing_is_left()
     assert not running.directory.exists()

@@ -153,6 +153,15 @@ def test_a_panic_ends_the_guest(fabric):
     guest.boot()
 
 
+def test_clocks_of_guests_go_as_fast_as_that_of_their_host(fabric):
+    for guest in fabric.hosts:
+        uptime = lambda: float(guest.read("/proc/uptime").split()[0])
+        begin, first = time.monotonic(), uptime()
+        time.sleep(2)
+        last, end = uptime(), time.monotonic()
+        assert 1.0 < last - first < 2 * (end - begin), guest
+
+
 def test_a_frozen_guest_stands_still_until_it_is_thawed(fabric):
     guest = fabric["ep1"]
     guest.freeze()

@@ -12,6 +12,7 @@ MODULES = ("mp_kernel", "mp_transport", "mp_kunit")
 # By suite: the source, and what its cases look like there.
 SUITES = {
     "mp_transport": ("rust/mp_kunit.rs", r"#\[test\]\s+fn (\w+)\("),
+    "mp_bytes": ("rust/mp_kunit/bytes.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_forward": ("rust/mp_kunit/forward.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_user": ("rust/mp_kunit/user.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_memory": ("rust/mp_kunit/memory.rs", r"#\[test\]\s+fn (\w+)\("),

@@ -91,6 +91,34 @@ def test_sleepers_use_no_processor_time(fabric):
     server.wait().check()
 
 
+def test_a_queue_pair_without_messages_uses_no_processor_time(fabric):
+    """Its partner is stopped, and sends nothing."""
+    rp, ep = fabric.hosts
+    both = ["--sleep", "--patience", int(60 * PATIENCE)]
+    pingpong = programs_dir() / "examples" / "qp_pingpong"
+    server = ep.spawn([pingpong, "server", *both], timeout=120 * PATIENCE)
+    options = ["--messages", 100, "--rounds", 1_000_000]
+    client = rp.spawn([pingpong, "client", *both, *options], timeout=120 * PATIENCE)
+    while not client.pid or not server.pid:
+        assert not client.ended(), client.wait()
+    # Until they are at it.
+    rp.run(f"sleep {2 * PATIENCE}")
+    assert not client.ended(), client.wait()
+    moving = usage(ep, server.pid)
+    rp.run("sleep 0.2")
+    assert usage(ep, server.pid) != moving
+    rp.run(f"kill -STOP {client.pid}")
+    # What it has sent is received, and answered, and then looked for for a while.
+    rp.run(f"sleep {PATIENCE}")
+    before = usage(ep, server.pid)
+    rp.run("sleep 1")
+    assert usage(ep, server.pid) == before
+    client.kill()
+    server.kill()
+    client.wait()
+    server.wait()
+
+
 # --- what a call tells
 
 

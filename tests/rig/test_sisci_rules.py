@@ -676,11 +676,16 @@ def test_connections_live_through_an_outage_in_each_state(fabric, ends):
         assert owner.local_event(one.segment) == ("OPERATIONAL", USER, 0)
         arrives(ends, one, 6)
         user.SCIUnmapSegment(user.map_remote(one.connection)[0], 0)
+        user.SCIStartDmaTransfer(queue, source, one.connection, 0, 8, 0, None, 0)
+        assert sisci.DMA[user.SCIWaitForDMAQueue(queue, 10000, 0)] == "DONE"
+        until(lambda: owner.read(one.local, 8) == bytes(8), 5)
     told = {user.remote_event(late.connection) for _ in range(2)}
     assert told == {("DISCONNECT", "OK"), ("OPERATIONAL", "OK")}
     arrives(ends, late, 7)
     # Nobody could ask who was put out meanwhile.
     assert user.remote_event(forced.connection) == ("LOST", "NOT_CONNECTED")
+    with fails("SEGMENT_NOT_CONNECTED"):
+        user.SCIStartDmaTransfer(queue, source, forced.connection, 0, 8, 0, None, 0)
     _, remote = user.map_remote(user.connect(OWNER, 58))
     assert user.read(remote, 14) == b"made meanwhile"
     user.SCITriggerInterrupt(user.connect_interrupt(OWNER, 58), 0)
@@ -1255,7 +1260,10 @@ def test_copies_of_any_size_go_both_ways(ends):
             owner.write(held.local, bytes(size // 2))
             owner.write(held.local + size // 2, bytes(size // 2))
             copy()
+            # The source is free again.
+            user.write(data + at, bytes(length))
             until(lambda: owner.read(held.local + at, length) == content, 5)
+            user.write(data + at, content)
             assert owner.same(held.local, at, 0) == INTACT
             assert owner.same(held.local + at + length, size - at - length, 0) == INTACT
         user.SCIMemCpy(sequence, back + at, held.map, at, length, read | checked)
@@ -1287,6 +1295,43 @@ def test_copies_of_any_size_go_both_ways(ends):
     user.write(held.remote, b"flushed")
     user.SCIFlush(0, 0)
     until(lambda: owner.read(held.local, 7) == b"flushed", 5)
+
+
+def test_a_library_that_is_terminated_leaves_nothing(fabric):
+    """SI-TERM-1: no thread, no descriptor, and no memory that grows from one time to the next."""
+    with Program(fabric.rp) as program:
+
+        def left():
+            status = program.guest.read(f"/proc/{program.pid}/status")
+            values = dict(line.split(":", 1) for line in status.splitlines())
+            names = program.guest.run(f"ls /proc/{program.pid}/fd").out.split()
+            return int(values["Threads"]), len(names), int(values["RssAnon"].split()[0])
+
+        def cycle(look=lambda: None):
+            # The reactor's thread runs as long as there is a callback.
+            callback = sisci.Callback()
+            number = program.SCICreateInterrupt(
+                program.sd, 0, callback, SCI.FLAG_USE_CALLBACK
+            ).interrupt
+            busy = look()
+            program.SCIRemoveInterrupt(number, 0)
+            program.SCIClose(program.sd, 0)
+            program.SCITerminate()
+            idle = look()
+            program.SCIInitialize(0)
+            program.sd = program.SCIOpen(0)
+            return busy, idle
+
+        for _ in range(3):
+            cycle()
+        (threads, names, _), first = cycle(left)
+        assert first[0] < threads and first[1] < names
+        for _ in range(15):
+            cycle()
+        _, last = cycle(left)
+        assert last[:2] == first[:2]
+        # KiB
+        assert last[2] - first[2] < 64
 
 
 # --- DMA

@@ -386,6 +386,7 @@ struct mp_session_answer {
 /*
  * MP_IOC_CLOSE and MP_IOC_SIGNAL. ENOENT: no such object. A segment, event or port is
  * closed as MP_IOC_REMOVE does it by force, a connection is disconnected, a queue aborted.
+ * Closing: EINTR: the process is being killed.
  */
 struct mp_handle {
 	__u32 size;
@@ -605,8 +606,10 @@ enum {
  * MP_IOC_SEGMENT_PREPARE: has the memory reachable at an interface, now and whenever a
  * peer is there. MP_IOC_SEGMENT_PUBLISH: lets peers connect. Both do nothing if that is
  * so. MP_IOC_SEGMENT_WITHDRAW: lets no more peers connect; those that are stay, unless
- * the flags say otherwise. After MP_WITHDRAW_FORCE no connection is left when the call
- * returns, and the memory is not given to anybody else before no peer can reach it.
+ * the flags say otherwise. When a call with MP_WITHDRAW_FORCE returns, no connection is left,
+ * and nobody stores into the memory any more: the peer's kernel has taken the mappings of its
+ * processes away and ended their copies, and has said so. One that does not for 5 seconds loses
+ * its link.
  *
  * ENOENT, ENODEV. Preparing: ENXIO: it is empty, ENOSPC: the peers there do not reach the
  * memory. Publishing: EOPNOTSUPP: it is private, ENXIO: not prepared there. If it was filled
@@ -647,7 +650,9 @@ struct mp_segment {
  * MP_IOC_REMOVE: of a segment, event or port. EBUSY: there are connections, or a queue
  * that is not in a final state uses it; an event or port takes no new connections from
  * then on, nothing else has changed. With MP_REMOVE_FORCE the connections are lost. A
- * segment with other handles is never busy. ENOENT: no such object, EINVAL: another kind.
+ * segment with other handles is never busy; of one that has ended, nobody stores into the memory
+ * any more, as after MP_WITHDRAW_FORCE. ENOENT: no such object, EINVAL: another kind. EINTR: the
+ * process is being killed.
  */
 struct mp_remove {
 	__u32 size;

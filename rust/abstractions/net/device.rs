@@ -627,7 +627,8 @@ impl PacketRef<'_> {
     #[inline]
     unsafe fn new(skb: NonNull<mp_bindings::sk_buff>) -> Self {
         Self {
-            // SAFETY: The packet is valid; it is never released through this.
+            // SAFETY: The packet is valid, and lent for as long as this lives; it is never released
+            // through this.
             skb: ManuallyDrop::new(unsafe { SkBuff::from_raw(skb) }),
             _packet: PhantomData,
         }
@@ -773,7 +774,8 @@ impl<T: Operations> Callbacks<T> {
         let Some(skb) = NonNull::new(skb) else {
             return mp_bindings::netdev_tx_NETDEV_TX_OK;
         };
-        // SAFETY: The packet is ours unless we return it.
+        // SAFETY: The packet is ours unless we return it: the device does not accept packets that
+        // others send again (`IFF_TX_SKB_SHARING`).
         let skb = unsafe { SkBuff::from_raw(skb) };
         let Some(queue) = dev.tx_queue(skb.queue_mapping().into()) else {
             dev.count_loss(Loss::TxError);

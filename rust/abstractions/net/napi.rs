@@ -515,7 +515,7 @@ unsafe extern "C" fn poll_callback<P: Poll>(
     as_int(done.min(budget - 1))
 }
 
-/// Has the poll function called in this task, after those that wait.
+/// Call the poll function in this task, after those that wait.
 ///
 /// # Safety
 ///

@@ -2,11 +2,11 @@
 
 //! Socket buffers: packets, owned, read in pieces and built from foreign memory.
 //!
-//! On the way out a driver reads a packet's data as fragments
-//! ([`SkBuff::for_each_fragment`]) and what the stack expects of the device
+//! On the way out a driver copies a packet's data out of its fragments
+//! ([`SkBuff::for_each_fragment`]), and learns what the stack expects of the device
 //! ([`SkBuff::checksum`], [`SkBuff::gso`], [`SkBuff::vlan_tag`]). On the way in
-//! it allocates a packet of a known length with [`SkBuff::receive`], which has
-//! the data copied straight to its final place, and applies what the sender
+//! it allocates a packet of a known length with [`SkBuff::receive`], has the data
+//! copied straight to its final place, and applies what the sender
 //! said of it. A sender may be another host: everything it claims is checked
 //! here before the stack sees it.
 //!
@@ -30,6 +30,11 @@ use super::{
     device::NetDevice,
     napi::Napi, //
 };
+use crate::bytes::{
+    self,
+    SharedBytes,
+    Writer, //
+};
 
 /// Bytes of a large packet that [`SkBuff::receive`] puts into the linear part:
 /// all headers that matter, and little more.
@@ -39,7 +44,8 @@ pub const LINEAR_MAX: usize = 256;
 ///
 /// # Invariants
 ///
-/// `ptr` points to a valid `struct sk_buff` and owns one reference to it.
+/// `ptr` points to a valid `struct sk_buff`, to which nobody else has a reference. Clones
+/// of it may share its data, which nobody writes then.
 pub struct SkBuff {
     ptr: NonNull<mp_bindings::sk_buff>,
 }
@@ -132,7 +138,8 @@ pub enum ReceiveError {
     NoMemory,
     /// More bytes than a packet can hold.
     TooLong,
-    /// The data could not be copied: the closure's own error.
+    /// The data could not be copied: the closure's own error, or `EINVAL` if it has
+    /// left bytes out.
     Copy(Error),
 }
 
@@ -141,7 +148,8 @@ impl SkBuff {
     ///
     /// # Safety
     ///
-    /// `ptr` must be a valid packet; its ownership passes to the result.
+    /// `ptr` must be a valid packet to which nobody else has a reference; its ownership passes
+    /// to the result.
     #[inline]
     pub unsafe fn from_raw(ptr: NonNull<mp_bindings::sk_buff>) -> Self {
         // INVARIANT: By the safety requirements.
@@ -184,24 +192,25 @@ impl SkBuff {
     #[inline]
     pub fn head(&self) -> &[u8] {
         // SAFETY: By the type invariants the packet is valid; its linear part has `len -
-        // data_len` initialised bytes from `data` on, which live as long as the packet.
+        // data_len` initialised bytes from `data` on, which live as long as the packet. It is
+        // memory of the kernel alone, and whoever has it mutably may write it only while no
+        // clone shares it.
         unsafe {
             let skb = self.raw();
             slice::from_raw_parts((*skb).data, ((*skb).len - (*skb).data_len) as usize)
         }
     }
 
-    /// The page fragment `index`, or `None` behind the last one.
+    /// The page fragment `index`, or `None` behind the last one. User space may have
+    /// another mapping of it, as of any page that it sends.
     #[inline]
-    fn fragment(&self, index: u32) -> Option<&[u8]> {
+    fn fragment(&self, index: u32) -> Option<SharedBytes<'_>> {
         let mut len = 0;
         // SAFETY: By the type invariants the packet is valid.
         let data = unsafe { mp_bindings::skb_frag_data(self.raw(), index, &mut len) };
         let data = NonNull::new(data.cast_mut())?;
         // SAFETY: The fragment has `len` bytes from `data` on, which live as long as the packet.
-        // User space may hold a second mapping of them, as of any page it sends: what is read
-        // may be any value, and is only ever copied.
-        Some(unsafe { slice::from_raw_parts(data.as_ptr().cast(), len as usize) })
+        Some(unsafe { SharedBytes::new(data.cast(), len as usize) })
     }
 
     /// Calls `f` with all data, piece after piece, and stops at the first error.
@@ -210,10 +219,10 @@ impl SkBuff {
     ///
     /// Those of `f`, and `EINVAL` if the packet has pieces that cannot be read in
     /// place. [`linearize`](Self::linearize) helps then.
-    pub fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
+    pub fn for_each_fragment<'a>(&'a self, f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
         let head = self.head();
         if !head.is_empty() {
-            f(head)?;
+            f(head.into())?;
         }
         let mut seen = head.len();
         let mut index = 0;
@@ -332,25 +341,24 @@ impl SkBuff {
         self.head().first_chunk().copied()
     }
 
-    /// Allocates a packet of `len` bytes for `dev` and has it filled.
+    /// Allocates a packet of `len` bytes for `dev` and fills it.
     ///
-    /// `fill` gets the offset of a piece of the packet and the piece, in
-    /// order, until the packet is full; it has to write each piece completely.
-    /// Small packets are one piece; of large ones the first
-    /// `linear` bytes (at most [`LINEAR_MAX`]) are, and the rest lies in pages.
+    /// `write` gets the offset of a piece of the packet and the room for it, in
+    /// order, until the packet is full; it has to fill each. Small packets are one
+    /// piece; of large ones the first `linear` bytes (at most [`LINEAR_MAX`]) are,
+    /// and the rest lies in pages. A piece belongs to the packet once it is written.
     ///
     /// Softirq context. `napi` is the one that polls, where there is one.
     ///
     /// # Errors
     ///
-    /// See [`ReceiveError`]. The packet is gone then, and with it whatever
-    /// old data was in its memory.
+    /// See [`ReceiveError`]. The packet has been dropped then.
     pub fn receive(
         dev: &NetDevice,
         napi: Option<&Napi>,
         len: usize,
         linear: usize,
-        fill: &mut dyn FnMut(usize, &mut [u8]) -> Result,
+        write: &mut dyn FnMut(usize, Writer<'_>) -> Result,
     ) -> Result<Self, ReceiveError> {
         // SAFETY: No requirements.
         let whole = unsafe { mp_bindings::skb_linear_fit() } as usize;
@@ -367,41 +375,57 @@ impl SkBuff {
             ptr: NonNull::new(skb).ok_or(ReceiveError::NoMemory)?,
         };
 
-        if linear > 0 {
-            fill(0, skb.put(linear)).map_err(ReceiveError::Copy)?;
-        }
+        // SAFETY: The packet was allocated with room for `linear` bytes and has none yet.
+        unsafe { skb.put(linear, |room| write(0, room)) }?;
         while skb.len() < len {
             let at = skb.len();
-            let piece = skb.add_pages(len - at)?;
-            fill(at, piece).map_err(ReceiveError::Copy)?;
+            let pages = RxPages::new(len - at)?;
+            skb.add_pages(pages, |room| write(at, room))?;
         }
         Ok(skb)
     }
 
-    /// Appends `len` bytes of the room that `skb_alloc_rx()` made.
-    fn put(&mut self, len: usize) -> &mut [u8] {
-        // SAFETY: We own the packet. The only caller asks once, for the room it allocated.
-        let data = unsafe { mp_bindings::__skb_put(self.raw(), len as u32) };
-        // SAFETY: The room has `len` bytes. Memory from the kernel's allocator holds some value.
-        unsafe { slice::from_raw_parts_mut(data.cast(), len) }
+    /// Appends `len` bytes that `write` writes to the linear part.
+    ///
+    /// # Safety
+    ///
+    /// There is room for them behind the linear part, which is all that the packet has.
+    unsafe fn put(
+        &mut self,
+        len: usize,
+        write: impl FnOnce(Writer<'_>) -> Result,
+    ) -> Result<(), ReceiveError> {
+        // SAFETY: By the type invariants we own the packet.
+        let tail = unsafe { mp_bindings::skb_tail_pointer(self.raw()) };
+        let tail = NonNull::new(tail).ok_or(ReceiveError::NoMemory)?;
+        // SAFETY: As the caller promises; nobody else has the packet.
+        unsafe { bytes::fill(tail, len, write) }.map_err(ReceiveError::Copy)?;
+        // SAFETY: As the caller promises, and the bytes have just been written.
+        unsafe { mp_bindings::__skb_put(self.raw(), len as u32) };
+        Ok(())
     }
 
-    /// Appends pages for up to `want` bytes, as a fragment.
-    fn add_pages(&mut self, want: usize) -> Result<&mut [u8], ReceiveError> {
-        let want = u32::try_from(want).map_err(|_| ReceiveError::TooLong)?;
-        let mut got = 0;
-        // SAFETY: We own the packet.
-        let data = unsafe { mp_bindings::skb_add_rx_pages(self.raw(), want, &mut got) };
-        let Some(data) = NonNull::new(data) else {
-            return Err(if got == 0 {
-                ReceiveError::NoMemory
-            } else {
-                ReceiveError::TooLong
-            });
+    /// Appends pages that `write` writes, as a fragment.
+    fn add_pages(
+        &mut self,
+        pages: RxPages,
+        write: impl FnOnce(Writer<'_>) -> Result,
+    ) -> Result<(), ReceiveError> {
+        // SAFETY: By the type invariants the pages have so many bytes, and are ours.
+        let written = unsafe { bytes::fill(pages.start, pages.len as usize, write) };
+        written.map_err(ReceiveError::Copy)?;
+        let pages = ManuallyDrop::new(pages);
+        // SAFETY: We own the packet and the pages, which pass to it if it takes them. All bytes
+        // have just been written.
+        let added = unsafe {
+            mp_bindings::skb_add_rx_pages(self.raw(), pages.start.as_ptr().cast(), pages.len)
         };
-        // SAFETY: The fragment has `got` bytes, which only we refer to. Memory from the kernel's
-        // allocator holds some value.
-        Ok(unsafe { slice::from_raw_parts_mut(data.as_ptr().cast(), got as usize) })
+        if added {
+            Ok(())
+        } else {
+            drop(ManuallyDrop::into_inner(pages));
+            Err(ReceiveError::TooLong)
+        }
     }
 
     /// Says that the transport checksum was found correct.
@@ -538,6 +562,36 @@ impl From<ReceiveError> for Error {
             ReceiveError::TooLong => EINVAL,
             ReceiveError::Copy(e) => e,
         }
+    }
+}
+
+/// Fresh pages for data of a packet.
+///
+/// # Invariants
+///
+/// `start` is where a page of any order from the page allocator begins, which this
+/// owns, and which has room for `len` bytes.
+struct RxPages {
+    start: NonNull<u8>,
+    len: u32,
+}
+
+impl RxPages {
+    /// Pages for `want` bytes, or for as many as can be had in one run.
+    fn new(want: usize) -> Result<Self, ReceiveError> {
+        let mut len = u32::try_from(want).map_err(|_| ReceiveError::TooLong)?;
+        // SAFETY: `len` is there to be read and written.
+        let start = unsafe { mp_bindings::skb_alloc_rx_pages(&mut len) };
+        let start = NonNull::new(start).ok_or(ReceiveError::NoMemory)?.cast();
+        // INVARIANT: Just allocated, for so many bytes.
+        Ok(Self { start, len })
+    }
+}
+
+impl Drop for RxPages {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariants the pages are ours.
+        unsafe { mp_bindings::skb_free_rx_pages(self.start.as_ptr().cast()) };
     }
 }
 

@@ -8,7 +8,14 @@
 //! hardware, and keeps source and destination from evicting each other's
 //! entry of a direct-mapped software TLB at every word.
 
-use core::mem::size_of;
+use crate::bytes::{
+    SharedBytes,
+    Writer, //
+};
+use core::{
+    mem::size_of,
+    ptr::NonNull, //
+};
 use kernel::prelude::*;
 
 const WORD: usize = size_of::<u64>();
@@ -100,19 +107,25 @@ impl Region {
     }
 
     /// Copies all of `src` to `off`.
-    pub(crate) fn write(&self, off: usize, src: &[u8]) -> Result {
+    pub(crate) fn write(&self, off: usize, src: SharedBytes<'_>) -> Result {
         let dst = self.at(off, src.len())?;
         // SAFETY: `src` is readable, `dst` lies in the region for as many bytes.
         unsafe { copy_out(dst, src.as_ptr(), src.len()) };
         Ok(())
     }
 
+    /// The `len` bytes at `off`, to be copied.
+    #[inline]
+    pub(crate) fn bytes(&self, off: usize, len: usize) -> Result<SharedBytes<'_>> {
+        let start = NonNull::new(self.at(off, len)?).ok_or(EINVAL)?;
+        // SAFETY: In the region, as `at` has checked, which is mapped while the value lives.
+        Ok(unsafe { SharedBytes::new(start, len) })
+    }
+
     /// Fills all of `dst` from `off`.
     pub(crate) fn read(&self, off: usize, dst: &mut [u8]) -> Result {
-        let src = self.at(off, dst.len())?;
-        // SAFETY: `dst` is writable, `src` lies in the region for as many bytes.
-        unsafe { copy_in(dst.as_mut_ptr(), src, dst.len()) };
-        Ok(())
+        let src = self.bytes(off, dst.len())?;
+        Writer::from(dst).write(src)
     }
 
     /// Stores zero to `len` bytes at `off`.
@@ -138,23 +151,31 @@ impl Region {
     }
 }
 
-/// Copies to shared memory; its stores are aligned words wherever possible.
+/// A value at any address.
+#[derive(Clone, Copy)]
+#[repr(C, packed)]
+struct Unaligned<T>(T);
+
+/// Copies to shared memory; its stores are aligned words wherever possible. The source may
+/// be shared as well: it is read once.
 ///
 /// # Safety
 ///
-/// `src` is readable and `dst` is mapped for `len` bytes; they do not overlap.
+/// `src` is valid for volatile reads and `dst` is mapped for `len` bytes.
 unsafe fn copy_out(mut dst: *mut u8, mut src: *const u8, mut len: usize) {
     while len > 0 && !dst.cast::<u64>().is_aligned() {
         // SAFETY: `len` bytes are left on both sides.
-        unsafe { dst.write_volatile(src.read()) };
+        unsafe { dst.write_volatile(src.read_volatile()) };
         dst = dst.wrapping_add(1);
         src = src.wrapping_add(1);
         len -= 1;
     }
     while len >= BATCH * WORD {
-        // SAFETY: A batch is left; the source may be unaligned.
-        let words = unsafe { src.cast::<[u64; BATCH]>().read_unaligned() };
-        for (i, word) in words.into_iter().enumerate() {
+        let words: [Unaligned<u64>; BATCH] = core::array::from_fn(|i| {
+            // SAFETY: A batch is left.
+            unsafe { src.cast::<Unaligned<u64>>().wrapping_add(i).read_volatile() }
+        });
+        for (i, Unaligned(word)) in words.into_iter().enumerate() {
             // SAFETY: A batch is left and `dst` is aligned.
             unsafe { dst.cast::<u64>().wrapping_add(i).write_volatile(word) };
         }
@@ -163,18 +184,17 @@ unsafe fn copy_out(mut dst: *mut u8, mut src: *const u8, mut len: usize) {
         len -= BATCH * WORD;
     }
     while len >= WORD {
+        // SAFETY: A word is left.
+        let Unaligned(word) = unsafe { src.cast::<Unaligned<u64>>().read_volatile() };
         // SAFETY: A word is left and `dst` is aligned.
-        unsafe {
-            dst.cast::<u64>()
-                .write_volatile(src.cast::<u64>().read_unaligned())
-        };
+        unsafe { dst.cast::<u64>().write_volatile(word) };
         dst = dst.wrapping_add(WORD);
         src = src.wrapping_add(WORD);
         len -= WORD;
     }
     while len > 0 {
         // SAFETY: `len` bytes are left on both sides.
-        unsafe { dst.write_volatile(src.read()) };
+        unsafe { dst.write_volatile(src.read_volatile()) };
         dst = dst.wrapping_add(1);
         src = src.wrapping_add(1);
         len -= 1;
@@ -185,8 +205,9 @@ unsafe fn copy_out(mut dst: *mut u8, mut src: *const u8, mut len: usize) {
 ///
 /// # Safety
 ///
-/// `dst` is writable and `src` is mapped for `len` bytes; they do not overlap.
-unsafe fn copy_in(mut dst: *mut u8, mut src: *const u8, mut len: usize) {
+/// `dst` is valid for writes of `len` bytes, which nobody else accesses, and `src` is valid
+/// for volatile reads of as many.
+pub(crate) unsafe fn copy_in(mut dst: *mut u8, mut src: *const u8, mut len: usize) {
     while len > 0 && !src.cast::<u64>().is_aligned() {
         // SAFETY: `len` bytes are left on both sides.
         unsafe { dst.write(src.read_volatile()) };

@@ -6,7 +6,10 @@ use super::{
     access::Region,
     NtbDev, //
 };
-use crate::barrier;
+use crate::{
+    barrier,
+    bytes::SharedBytes, //
+};
 use core::ptr;
 use kernel::{
     bindings as core_bindings,
@@ -21,7 +24,7 @@ const ATTRS: c_ulong = core_bindings::DMA_ATTR_FORCE_CONTIGUOUS as c_ulong;
 /// Coherent, physically contiguous memory for an inbound window.
 ///
 /// Its content is untrusted and changes under the reader: it is read in words
-/// or copied out, never borrowed. Offsets and lengths are in bytes.
+/// or copied out, never borrowed as a slice. Offsets and lengths are in bytes.
 ///
 /// [`expose`](Self::expose) lets a peer write it; the translation is taken away
 /// again before the memory is freed. A bridge whose *sender* programs the
@@ -187,7 +190,17 @@ impl InboundBuffer {
     ///
     /// `EINVAL` if that does not fit; nothing is written then.
     pub fn copy_from_slice(&self, off: usize, src: &[u8]) -> Result {
-        self.map.write(off, src)
+        self.map.write(off, src.into())
+    }
+
+    /// The `len` bytes at `off`, to be copied.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if that many bytes are not there.
+    #[inline]
+    pub fn bytes(&self, off: usize, len: usize) -> Result<SharedBytes<'_>> {
+        self.map.bytes(off, len)
     }
 
     /// Copies from `off` into all of `dst`. Bytes that are written meanwhile may

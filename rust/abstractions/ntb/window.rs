@@ -8,7 +8,10 @@ use super::{
     posted::Posted,
     NtbDev, //
 };
-use crate::barrier;
+use crate::{
+    barrier,
+    bytes::SharedBytes, //
+};
 use kernel::{
     prelude::*,
     sync::{
@@ -90,7 +93,7 @@ impl PeerWindow {
     ///
     /// `EINVAL` if that does not fit; nothing is written then.
     #[inline]
-    pub fn copy_from_slice(&self, off: usize, src: &[u8]) -> Result {
+    pub fn copy_from(&self, off: usize, src: SharedBytes<'_>) -> Result {
         self.map.write(off, src)
     }
 

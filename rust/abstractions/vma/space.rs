@@ -106,7 +106,7 @@ impl AddressSpace {
         self.offsets.find(first, pages)
     }
 
-    /// Has the mappings of a file lie in this address space.
+    /// Put the mappings of a file into this address space.
     ///
     /// # Safety
     ///

@@ -185,35 +185,49 @@ __mp_helper struct sk_buff *mp_helper_skb_alloc_rx(struct net_device *dev,
 	return napi ? napi_alloc_skb(napi, len) : netdev_alloc_skb_ip_align(dev, len);
 }
 
+__mp_helper unsigned char *mp_helper_skb_tail_pointer(const struct sk_buff *skb)
+{
+	return skb_tail_pointer(skb);
+}
+
 /*
- * Appends one fragment of fresh pages, the largest that is no larger than
- * needed. NULL with *got == 0: no memory; with *got != 0: no fragment is left.
+ * Fresh pages in one run, the largest that is no larger than *len needs; *len
+ * becomes how much of it they hold. NULL: no memory.
  */
-__mp_helper void *mp_helper_skb_add_rx_pages(struct sk_buff *skb, u32 want,
-					     u32 *got)
+__mp_helper void *mp_helper_skb_alloc_rx_pages(u32 *len)
 {
 	const gfp_t gfp = GFP_ATOMIC | __GFP_NOWARN | __GFP_COMP;
 	unsigned int order = min_t(unsigned int, PAGE_ALLOC_COSTLY_ORDER,
-				   ilog2(max_t(u32, PAGE_ALIGN(want), PAGE_SIZE)) - PAGE_SHIFT);
+				   ilog2(max_t(u32, PAGE_ALIGN(*len), PAGE_SIZE)) - PAGE_SHIFT);
 	struct page *page = NULL;
-	u32 len;
 
-	*got = 1;
-	if (skb_shinfo(skb)->nr_frags >= MAX_SKB_FRAGS)
-		return NULL;
 	for (;; order--) {
 		page = alloc_pages(order ? gfp & ~__GFP_RECLAIM : gfp, order);
 		if (page || !order)
 			break;
 	}
-	*got = 0;
 	if (!page)
 		return NULL;
-	len = min_t(u32, want, PAGE_SIZE << order);
-	skb_add_rx_frag(skb, skb_shinfo(skb)->nr_frags, page, 0, len,
-			PAGE_SIZE << order);
-	*got = len;
+	*len = min_t(u32, *len, PAGE_SIZE << order);
 	return page_address(page);
+}
+
+__mp_helper void mp_helper_skb_free_rx_pages(void *pages)
+{
+	put_page(virt_to_page(pages));
+}
+
+/* Appends the first len bytes as a fragment; false if none is left, and the pages stay the caller's. */
+__mp_helper bool mp_helper_skb_add_rx_pages(struct sk_buff *skb, void *pages,
+					    u32 len)
+{
+	struct page *page = virt_to_page(pages);
+
+	if (skb_shinfo(skb)->nr_frags >= MAX_SKB_FRAGS)
+		return false;
+	skb_add_rx_frag(skb, skb_shinfo(skb)->nr_frags, page, 0, len,
+			page_size(page));
+	return true;
 }
 
 __mp_helper void mp_helper_skb_eth_type_trans(struct sk_buff *skb,
@@ -241,10 +255,12 @@ __mp_helper void *mp_helper_netdev_priv(const struct net_device *dev)
 
 /*
  * The address may change while the device is up. Nobody may send with interrupts off, as
- * netpoll does: drivers take locks that keep softirqs away only.
+ * netpoll does: drivers take locks that keep softirqs away only. Nor may anybody send a
+ * packet again that a driver still has, as pktgen does: it is the driver's alone.
  */
 __mp_helper void mp_helper_netdev_set_up(struct net_device *dev)
 {
+	dev->priv_flags &= ~IFF_TX_SKB_SHARING;
 	dev->priv_flags |= IFF_LIVE_ADDR_CHANGE | IFF_DISABLE_NETPOLL;
 }
 

@@ -19,7 +19,10 @@ use crate::{
     peer::Peer, //
 };
 use core::{
-    ptr,
+    ptr::{
+        self,
+        NonNull, //
+    },
     slice, //
 };
 use kernel::{
@@ -33,6 +36,7 @@ use mp_bindings::{
     mp_frame_ds,
     mp_peer, //
 };
+use mp_kernel::bytes::SharedBytes;
 use mp_proto::wire::{
     MsgHdr,
     Priority,
@@ -173,13 +177,14 @@ impl FrameObject {
     /// # Errors
     ///
     /// `EINVAL` for a fragment without buffer, or that of `f`.
-    pub(super) fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
+    pub(super) fn for_each_fragment<'a>(
+        &'a self,
+        f: &mut dyn FnMut(SharedBytes<'a>) -> Result,
+    ) -> Result {
         for frag in self.frags().iter().filter(|frag| frag.len != 0) {
-            if frag.buf.is_null() {
-                return Err(EINVAL);
-            }
-            // SAFETY: The header's contract: so many bytes, which nobody changes meanwhile.
-            f(unsafe { slice::from_raw_parts(frag.buf, frag.len as usize) })?;
+            let start = NonNull::new(frag.buf).ok_or(EINVAL)?;
+            // SAFETY: The header's contract: so many bytes, which stay as long as the frame.
+            f(unsafe { SharedBytes::new(start, frag.len as usize) })?;
         }
         Ok(())
     }

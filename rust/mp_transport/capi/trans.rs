@@ -79,6 +79,7 @@ use mp_bindings::{
     mp_trans, //
 };
 use mp_kernel::{
+    bytes::Writer,
     new_spinlock_bh,
     notifier::{
         Listener,
@@ -286,7 +287,7 @@ unsafe fn held<'a>(hold: &Hold) -> ArcBorrow<'a, FrameObject> {
 }
 
 impl Holder for TransObject {
-    fn copy_to(&self, hold: &Hold, offset: usize, dst: &mut [u8]) -> Result {
+    fn copy_to(&self, hold: &Hold, offset: usize, dst: Writer<'_>) -> Result {
         // SAFETY: Called for what this transport holds only.
         let frame = unsafe { held(hold) };
         Local(&frame).copy_to(offset, dst)
@@ -352,7 +353,7 @@ impl RxData for Arrived<'_> {
         self.frame.data_len() as usize
     }
 
-    fn copy_to(&self, offset: usize, dst: &mut [u8]) -> Result {
+    fn copy_to(&self, offset: usize, dst: Writer<'_>) -> Result {
         Local(self.frame).copy_to(offset, dst)
     }
 
@@ -418,7 +419,7 @@ impl CLink {
     }
 
     /// Describes a frame for C. Its fragments stay as long as the clone does that
-    /// [`Carried`] has ([`Link::send`]).
+    /// [`Carried`] has ([`FrameBody::for_each_fragment`](crate::frame::FrameBody)).
     fn describe(head: &Envelope, frame: &Frame) -> Result<Arc<FrameObject>> {
         let mut rest = [0; WayTag::SIZE + FUNC_HDR_MAX];
         let rest = rest_of(head, frame, &mut rest)?;
@@ -508,7 +509,7 @@ fn under_way(phase: u32) -> &'static Atomic<u32> {
     }
 }
 
-/// Has modules that go wait for their frames.
+/// Let modules that go wait for their frames.
 #[pin_data]
 pub(crate) struct Watch {
     #[pin]

@@ -41,6 +41,10 @@ use mp_bindings::{
     mp_frame, //
 };
 use mp_kernel::{
+    bytes::{
+        SharedBytes,
+        Writer, //
+    },
     error,
     sync::without_bh, //
 };
@@ -57,7 +61,7 @@ impl FrameBody for Body {
         self.0.as_ref().map_or(0, |frame| frame.data_len() as usize)
     }
 
-    fn for_each_fragment(&self, f: &mut dyn FnMut(&[u8]) -> Result) -> Result {
+    fn for_each_fragment<'a>(&'a self, f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
         self.0.as_ref().ok_or(EINVAL)?.for_each_fragment(f)
     }
 
@@ -131,8 +135,8 @@ impl RxData for Local<'_> {
         self.0.data_len() as usize
     }
 
-    fn copy_to(&self, offset: usize, dst: &mut [u8]) -> Result {
-        gather(offset, dst, self.len(), |f| self.0.for_each_fragment(f))
+    fn copy_to(&self, offset: usize, dst: Writer<'_>) -> Result {
+        gather(offset, dst, |f| self.0.for_each_fragment(f))
     }
 }
 

@@ -156,7 +156,7 @@ impl Commons {
     }
 }
 
-/// Has the commons open. Dropping it takes them away from everybody on this host; no
+/// Open the commons. Dropping it takes them away from everybody on this host; no
 /// link is there any more then.
 pub(crate) struct Open(Arc<Commons>);
 

@@ -59,7 +59,7 @@ pub unsafe trait Runs: Send + Sync + 'static {
     /// `EINVAL` outside, `EOPNOTSUPP` if no engine can read it, `ENOTCONN` if it has gone.
     fn run(&self, at: u64, most: u64) -> Result<(u64, u64)>;
 
-    /// Has `holder` told when the memory goes; `None` if it does not. Sleeps.
+    /// Let `holder` be told when the memory goes; `None` if it does not. Sleeps.
     ///
     /// # Errors
     ///

@@ -97,7 +97,7 @@ impl Holders {
     }
 }
 
-/// Has a [`Holder`] told when it may not reach a piece of memory any more, for as long
+/// Tell a [`Holder`] when it may not reach a piece of memory any more, for as long
 /// as it lives.
 ///
 /// The holder may refer to the piece, and lives at least as long as the hold. Dropping

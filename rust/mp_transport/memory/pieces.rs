@@ -127,7 +127,7 @@ impl Local {
         self.len
     }
 
-    /// Has `holder` told when the memory goes, from now on. Sleeps.
+    /// Let `holder` be told when the memory goes, from now on. Sleeps.
     ///
     /// # Errors
     ///
@@ -267,7 +267,7 @@ impl Remote {
         self.len
     }
 
-    /// Has `holder` told at the end of the epoch, from now on. Sleeps.
+    /// Let `holder` be told at the end of the epoch, from now on. Sleeps.
     ///
     /// # Errors
     ///
@@ -331,7 +331,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Has an engine copy at most `len` bytes, which are not zero, that begin at `from` in
+    /// Let an engine copy at most `len` bytes, which are not zero, that begin at `from` in
     /// `source` to `at`, in the background; `told` is told of its end with the tag, maybe
     /// before this returns. Says how many bytes these are: fewer if the source is in many
     /// runs. Sleeps.

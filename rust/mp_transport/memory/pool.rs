@@ -160,7 +160,7 @@ impl Pool {
         }
     }
 
-    /// Has the epoch last while the guard lives.
+    /// Let the epoch last while the guard lives.
     ///
     /// # Errors
     ///

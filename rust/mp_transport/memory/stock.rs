@@ -86,7 +86,7 @@ pub(super) struct Stock {
     window: u16,
     len: u64,
     cleaner: Arc<Cleaner>,
-    /// Has the cleaner at its work.
+    /// Set the cleaner to work.
     worker: Arc<Worker<Cleaner>>,
     #[pin]
     pieces: Mutex<Pieces>,

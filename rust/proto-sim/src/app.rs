@@ -50,7 +50,7 @@ impl Host {
         self.kick_in(Entity::App, pace / 2 + dice.below(pace));
     }
 
-    /// Has a frame sent to each peer in each lane, in the end.
+    /// Send a frame to each peer in each lane, in the end.
     pub fn order_burst(&mut self) {
         for peer in &self.peers {
             let bulk = (0..peer.queues).map(|queue| (peer.life, queue, Priority::Bulk));

@@ -244,7 +244,7 @@ impl Channel {
         self.state == State::Faulty
     }
 
-    /// Has the link reset because the layers above do not agree any more.
+    /// Reset the link because the layers above do not agree any more.
     pub fn give_up(&mut self) {
         if self.is_open() {
             self.state = State::Faulty;

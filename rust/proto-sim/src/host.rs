@@ -365,7 +365,7 @@ impl Host {
         }
     }
 
-    /// Has queues of a link polled.
+    /// Poll queues of a link.
     pub fn poll_where(&mut self, k: usize, wanted: impl Fn(u16) -> bool) {
         let queues = self.ports[k].polled_queues();
         for queue in (0..queues).filter(|queue| wanted(*queue)) {

@@ -50,7 +50,7 @@ thread_local! {
     static LAST: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Has panics leave their message behind instead of printing it.
+/// Make panics leave their message behind instead of printing it.
 fn keep_messages() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

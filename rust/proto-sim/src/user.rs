@@ -451,7 +451,7 @@ impl Host {
         }
     }
 
-    /// Has the engine do something, and sends what it has to say.
+    /// Let the engine do something, and send what it has to say.
     fn with_desk<R>(
         &mut self,
         k: usize,

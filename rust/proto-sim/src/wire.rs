@@ -188,7 +188,7 @@ impl Wire {
         while self.posted.front().is_some_and(|way| way.at <= now) && self.next() {}
     }
 
-    /// Has the next write arrive before its time: the target looks just then.
+    /// Let the next write arrive before its time: the target looks just then.
     pub fn deliver_one(&mut self) {
         self.next();
     }

@@ -207,7 +207,7 @@ impl World {
         self.with_host(host, |h| h.run(Entity::of(number)));
     }
 
-    /// Has a host do something, and follows up what comes of it.
+    /// Let a host do something, and follow up what comes of it.
     fn with_host(&mut self, host: usize, what: impl FnOnce(&mut Host)) {
         let n = self.hosts.len();
         let now = self.now;

@@ -58,6 +58,13 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
         ended
     }
 
+    /// Whether a connection to what has that token was ended, and has not let go.
+    pub fn is_ending(&self, token: u32) -> bool {
+        let entries = self.guests.iter().flatten();
+        let mut ended = entries.filter(|entry| entry.stage == Stage::Ended);
+        ended.any(|entry| entry.guest.token == token)
+    }
+
     pub(super) fn hear_connect(
         &mut self,
         number: u32,

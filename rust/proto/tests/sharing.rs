@@ -370,6 +370,29 @@ fn a_connection_to_a_port_does_not_outlive_the_link() {
     assert_eq!(names(&two.sites[1]), ["guest lost"]);
 }
 
+#[test]
+fn what_was_ended_is_ending_until_nobody_writes_there() {
+    let (mut two, _) = connected();
+    assert!(!two.engines[1].is_ending(77));
+    two.end(1, 77);
+    assert!(two.engines[1].is_ending(77));
+    assert!(!two.engines[1].is_ending(78));
+    // The other host hears of it, and takes the mappings away.
+    assert!(two.deliver(1));
+    assert!(two.sites[0].writes.is_empty());
+    assert!(two.engines[1].is_ending(77), "it has not said so");
+    two.settle();
+    assert!(!two.engines[1].is_ending(77));
+}
+
+#[test]
+fn nothing_is_ending_in_an_epoch_that_is_over() {
+    let (mut two, _) = connected();
+    two.end(1, 77);
+    two.down();
+    assert!(!two.engines[1].is_ending(77));
+}
+
 /// SI-PROBE-2
 #[test]
 fn a_question_is_answered_behind_what_was_said_before() {

@@ -33,7 +33,7 @@ class Guest:
         self._pid = None
         self._agent = None
         self._marked = 0
-        self._asked = None
+        self._held = False
         self._started_at = 0.0
         self.port = port
         self.name = name
@@ -114,17 +114,16 @@ class Guest:
         self._run.signal(self._pid, signal.SIGSTOP)
 
     def thaw(self):
-        if not self._asked:
+        if not self._held:
             self._run.signal(self._pid, signal.SIGCONT)
 
-    def hold(self, asked):
-        """As `freeze`, and `thaw` has no effect until `let_go`. What would wait for an answer
-        calls `asked(guest)` before."""
-        self._asked = asked
+    def hold(self):
+        """Stop it as `freeze` does; `thaw` has no effect until `let_go`."""
+        self._held = True
         self.freeze()
 
     def let_go(self):
-        self._asked = None
+        self._held = False
         if self.is_running():
             self.thaw()
 
@@ -146,10 +145,6 @@ class Guest:
             raise GuestGone(f"{self.name} is not running")
         return self._agent
 
-    def _expect_answer(self):
-        if self._asked:
-            self._asked(self)
-
     def spawn(self, command, timeout=3600.0, env=None, stdin=False):
         """Starts a command and returns it, a `Process`.
 
@@ -162,13 +157,11 @@ class Guest:
 
     def run(self, command, timeout=30.0, check=True, env=None):
         """Runs a command to its end. Returns a `Result`."""
-        self._expect_answer()
         result = self.spawn(command, timeout, env).wait()
         return result.check() if check else result
 
     def read(self, path, timeout=20.0):
         """A file's contents as text."""
-        self._expect_answer()
         return self._connection().read(path, timeout)
 
     def terminal(self, argv, size, on_output, env):

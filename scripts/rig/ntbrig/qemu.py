@@ -9,6 +9,7 @@ header. On request there are an `ENGINE` and an `INSTRUMENT`; the memory of a
 peer's instrument is function 1 of the device that is that peer's RAM.
 """
 
+from .clock import tsc_khz
 from .settings import MIB, CHECKOUT
 
 # Not "max" under emulation: with ERMS the kernel copies by `rep movsb`, which
@@ -48,6 +49,8 @@ def kernel_command_line(settings, name):
         f"rig.host={name}",
         f"rig.checkout={CHECKOUT}",
     ]
+    if settings.accel == "tcg" and (khz := tsc_khz()):
+        options.append(f"tsc_early_khz={khz}")
     if settings.modules_dir:
         options.append(f"rig.modules={settings.modules_dir}")
     if settings.iommu:

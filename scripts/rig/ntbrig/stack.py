@@ -15,7 +15,7 @@ USER = "mp_func_user"
 
 # An emulated guest on a busy machine may stand still for longer than any real
 # host, and is not to be taken for a dead one because of that.
-_PARAMETERS = {"pximc_ntb": "timeout_ms=2000"}
+PARAMETERS = {"pximc_ntb": "timeout_ms=2000"}
 
 # Personalities of the emulated NTB whose two ports have the same number: the
 # transport is told which is which. Those that are too small for more hosts.
@@ -69,7 +69,7 @@ def _insmod(guest, names, parameters):
     for name in names:
         if not (directory / f"{name}.ko").exists():
             raise RigError(f"{directory}/{name}.ko is missing: run `make modules`")
-    parameters = _PARAMETERS | parameters
+    parameters = PARAMETERS | parameters
     words = [
         f"insmod {directory}/{name}.ko {_parameters(guest, name, parameters.get(name, ''))}".strip()
         for name in names

@@ -40,11 +40,6 @@ impl ParseCallbacks for Wide {
 
 /// Each file below userlib, and what is in it.
 fn files() -> Vec<(&'static str, Builder)> {
-    let pximc = || {
-        of("include/pximc.h")
-            .allowlist_item("[_et]?PXI(MC|NTB)_.*")
-            .prepend_enum_name(false)
-    };
     vec![
         (
             "fabric/src/bindings.rs",
@@ -59,11 +54,19 @@ fn files() -> Vec<(&'static str, Builder)> {
             "ntbctl/src/bindings.rs",
             of("../uapi/linux/mp_netlink.h").allowlist_var("MP_.*"),
         ),
-        ("pximc-ntb/src/bindings.rs", pximc()),
+        (
+            "pximc-header/src/bindings.rs",
+            of("include/pximc.h")
+                .allowlist_item("[_et]?PXI(MC|NTB)_.*")
+                .prepend_enum_name(false),
+        ),
         (
             // The functions as a library has them that is loaded.
-            "pximc-dispatcher/src/bindings.rs",
-            pximc().dynamic_library_name("Functions"),
+            "pximc-dispatcher/src/functions.rs",
+            of("include/pximc.h")
+                .allowlist_function("PXIMC_.*")
+                .blocklist_type(".*")
+                .dynamic_library_name("Functions"),
         ),
         (
             "sisci-ffi/src/bindings.rs",

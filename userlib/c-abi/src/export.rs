@@ -102,6 +102,11 @@ macro_rules! export {
         pub unsafe extern "C" fn $name(
             $($argument: $type,)* $($($more: $kind),+)?
         ) $(-> $result)? {
+            $crate::diagnostics::init();
+            // What is told meanwhile is told of this call.
+            let _call = $crate::diagnostics::tracing::error_span!(
+                stringify!($name) $(, $argument = ?$argument)*
+            ).entered();
             $run($($($more,)+)? |process| $crate::export!(
                 @call process [$($function)::+] [$($argument),*] $(($($passed),*))?
             ))

@@ -68,6 +68,13 @@ mod memory;
 mod process;
 mod table;
 
+/// What [`export!`] needs to tell which call something is told of.
+#[doc(hidden)]
+pub mod diagnostics {
+    pub use mp_log::init;
+    pub use tracing;
+}
+
 pub use export::{Abi, Extent};
 pub use guard::{caught, guarded, set_errno};
 pub use link::shared_library;

@@ -80,7 +80,7 @@ impl Process {
         Faults(true).during(nth, || self.call(form, value))
     }
 
-    /// Has each copy of a call fail, until none does any more; its result is one of `ends` then.
+    /// Let each copy of a call fail, until none does any more; its result is one of `ends` then.
     /// The structure, and how many copies there were.
     fn exhaust<T: Copy>(&mut self, form: &Form, value: T, ends: &[i32]) -> Result<(T, u64)> {
         for nth in 1..=MOST {
@@ -441,6 +441,8 @@ impl Process {
             data_size: TEXT.len() as u32,
             local_min: PAGE,
             local_max: PAGE,
+            remote_min: PAGE,
+            remote_max: PAGE,
             ..Default::default()
         };
         let server = self.make(&SESSION_OPEN, open, most)?;
@@ -449,10 +451,8 @@ impl Process {
             role: MP_ROLE_CLIENT,
             data: 0,
             data_size: 0,
-            local_min: 0,
-            local_max: 0,
+            local_min: 1,
             remote_min: 1,
-            remote_max: PAGE,
             ..open
         };
         // A client that fails at last has had the only server: it gets no such chance.
@@ -471,7 +471,29 @@ impl Process {
             handle: client,
         };
         self.ask(&SIGNAL, signal)?;
-        self.take_signal(server.handle)
+        self.take_signal(server.handle)?;
+        self.park(server.handle)
+    }
+
+    /// Arms a word, of which there is nothing to tell.
+    fn park(&mut self, handle: u32) -> Result<()> {
+        let entries = [mp_park_entry {
+            handle,
+            arm: 8,
+            arm_value: 1,
+            ..Default::default()
+        }];
+        let park = mp_park {
+            flags: MP_PARK_ARMED,
+            count: 1,
+            entries: address(&entries),
+            deadline: now() + SOON,
+            ..Default::default()
+        };
+        match self.ask(&PARK, park)?.index {
+            MP_PARK_NONE => Ok(()),
+            index => Err(format!("entry {index} has something to tell")),
+        }
     }
 
     /// What devices may do with the window of a session, if they reach it.
@@ -523,7 +545,7 @@ impl Process {
         }
     }
 
-    /// Has a segment with memory of this process.
+    /// Make a segment with memory of this process.
     fn fill(&mut self) -> Result<()> {
         let create = mp_segment_create {
             flags: MP_SEGMENT_PRIVATE | MP_SEGMENT_EMPTY,

@@ -94,6 +94,8 @@ forms! {
         &[ENOENT, ENOTCONN, ENOSPC], [] [data];
     SESSION_ANSWER MP_IOC_SESSION_ANSWER mp_session_answer 40 Never &[],
         &[ENOENT, ENETDOWN, ECONNRESET, EBUSY, ENOSPC, ETIMEDOUT, ENOMEM], [deadline] [data];
+    PARK MP_IOC_PARK mp_park 40 Late &[],
+        &[ENOENT, ERANGE, EOPNOTSUPP, ENOTCONN, ETIMEDOUT, ENOMEM], [deadline] [entries];
     SEGMENT_CREATE MP_IOC_SEGMENT_CREATE mp_segment_create 32 Late &[],
         &[EDQUOT, EADDRINUSE, ENOSPC, ENOMEM], [] [];
     SEGMENT_SHARE MP_IOC_SEGMENT_SHARE mp_handle 8 Never &[], &[ENOENT, EOPNOTSUPP], [] [];
@@ -167,7 +169,7 @@ mod tests {
     #[test]
     fn calls_that_wait_have_a_deadline() {
         let waits = |name: &str| {
-            let structures = HEADER.split("struct mp_");
+            let structures = HEADER.split("\nstruct mp_");
             structures
                 .filter(|text| text.starts_with(&format!("{name} {{")))
                 .any(|text| {

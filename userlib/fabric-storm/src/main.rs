@@ -26,6 +26,7 @@ mod forms;
 mod log;
 mod memory;
 mod objects;
+mod parks;
 mod races;
 mod random;
 mod worker;
@@ -160,7 +161,7 @@ impl Charge {
     }
 }
 
-/// Has this process be that of a user, with a group of the same number and no privilege.
+/// Make this process that of a user, with a group of the same number and no privilege.
 fn become_user(user: u32) {
     // SAFETY: No pointer but one to no groups.
     let result = unsafe {

@@ -276,7 +276,7 @@ impl Worker {
         self.unmap_at(address, len);
     }
 
-    /// Has peers at all interfaces use a segment.
+    /// Let peers at all interfaces use a segment.
     fn show(&mut self, of: (usize, i32), handle: u32) {
         for interface in self.interfaces.clone() {
             let at = mp_segment_interface {
@@ -1001,7 +1001,7 @@ impl Worker {
         Some(made.handle)
     }
 
-    /// Has in one context what a copy needs: a queue, and a connection to a segment.
+    /// Make in one context what a copy needs: a queue, and a connection to a segment.
     fn prepare_copies(&mut self, (at, fd): (usize, i32)) -> Option<()> {
         let interface = self.room_for(at, 3)?;
         let create = mp_segment_create {
@@ -1037,7 +1037,7 @@ impl Worker {
         Some(())
     }
 
-    /// Has a port in a context, and a message in it.
+    /// Make a port in a context, and a message in it.
     fn prepare_mail(&mut self, (at, fd): (usize, i32)) -> Option<()> {
         let interface = self.room_for(at, 2)?;
         let offer = mp_offer {

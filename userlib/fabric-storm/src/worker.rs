@@ -190,7 +190,8 @@ impl Worker {
             50..52 => self.address(),
             52..54 => self.access(),
             54..59 => self.map(),
-            59..62 => self.unmap(),
+            59..61 => self.unmap(),
+            61..63 => self.park(),
             _ => self.touch(),
         }
     }
@@ -257,7 +258,7 @@ impl Worker {
     }
 
     /// A session, and whether it is one of the context.
-    fn session(&mut self, at: usize) -> (u32, bool) {
+    pub fn session(&mut self, at: usize) -> (u32, bool) {
         let context = &self.contexts[at];
         let random = &mut self.caller.random;
         if !context.sessions.is_empty() && !random.one_in(8) {

@@ -18,6 +18,7 @@ use rustix::{
     ioctl::{ioctl, Updater},
 };
 use std::{
+    fmt::Debug,
     mem::{offset_of, size_of},
     path::Path,
 };
@@ -157,11 +158,11 @@ impl CharDevice {
     }
 }
 
-/// Tells of a call that has failed; of one that only looks nothing else was expected.
-fn tell(call: &str, errno: Errno) {
+/// Tells of a call that has failed, and what for; of one that only looks nothing else was expected.
+fn tell(call: &str, what: &dyn Debug, errno: Errno) {
     match errno {
-        Errno::TIMEDOUT | Errno::INTR => trace!("{call}: {errno}"),
-        _ => debug!("{call}: {errno}"),
+        Errno::TIMEDOUT | Errno::INTR => trace!("{call} of {what:?}: {errno}"),
+        _ => debug!("{call} of {what:?}: {errno}"),
     }
 }
 
@@ -205,7 +206,7 @@ impl Device for CharDevice {
                 // takes, mutably if the kernel writes, with their own lengths; or somebody has
                 // vouched for them.
                 unsafe { ioctl(&self.0, Updater::<{ $number }, $type>::new(argument)) }
-                    .inspect_err(|errno| tell(stringify!($number), *errno))
+                    .inspect_err(|errno| tell(stringify!($number), argument, *errno))
             }};
         }
         match call {
@@ -305,7 +306,7 @@ impl Device for CharDevice {
 
     fn map<P: Protection>(&self, offset: u64, len: u64, hint: usize) -> Result<Map<P>, Errno> {
         let map = Map::with_hint(&self.0, offset, len, hint);
-        map.inspect_err(|errno| tell("mmap", *errno))
+        map.inspect_err(|errno| tell("mmap", &(offset, len), *errno))
     }
 
     fn read(&self, events: &mut Vec<mp_event>) -> Result<(), Errno> {

@@ -13,16 +13,19 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// The device's file is not there, or nobody serves it.
-    #[error("there is no fabric on this host: load the module mp_func_user")]
+    #[error("there is no fabric on this host: load the module mp_func_user, as by `modprobe mp_func_user`")]
     NotLoaded,
     /// The user may not open the device's file.
-    #[error("no permission to use the fabric: it takes membership of the group mp")]
+    #[error(
+        "no permission to use the fabric: it takes membership of the group mp, \
+        which the rule 70-mp-fabric.rules of udev gives the device to"
+    )]
     NoPermission,
     /// There is no such interface, or it has been removed (`ENODEV`).
-    #[error("there is no such interface")]
+    #[error("there is no such interface: `ntbctl links` lists the bridges of this host")]
     NoInterface,
     /// The other host cannot be reached (`ENETDOWN`).
-    #[error("the interface is down: the other host is not reached")]
+    #[error("the interface is down, so the other host is not reached: `ntbctl peers` lists those that are")]
     InterfaceDown,
     /// The object is closed, or the peer has nothing of that id or number (`ENOENT`).
     #[error("there is nothing of that id, or it is closed or not published")]

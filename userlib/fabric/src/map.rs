@@ -195,7 +195,7 @@ impl Map {
     }
 }
 
-/// Has everything that this thread has stored leave the processor, also what is still combined.
+/// Make everything that this thread has stored leave the processor, also what is still combined.
 /// It may be on its way after that.
 pub fn flush_stores() {
     #[cfg(target_arch = "x86_64")]

@@ -208,7 +208,7 @@ impl<D: Device> Segment<D> {
         Ok(self.object.device.call(Call::SegmentShare(&mut handle))?)
     }
 
-    /// Has the memory reachable at an interface, now and whenever a peer is there.
+    /// Make the memory reachable at an interface, now and whenever a peer is there.
     ///
     /// # Errors
     /// [`Error::NoInterface`]; [`Error::NoSpace`]: the peers there do not reach it.

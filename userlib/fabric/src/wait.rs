@@ -72,7 +72,7 @@ pub(crate) fn wait(
     Ok(EventMask::from_bits_retain(wait.events))
 }
 
-/// Has an eventfd signalled by events of the mask, or no longer.
+/// Signal an eventfd by events of the mask, or no longer.
 pub(crate) fn notify(
     device: &impl Device,
     target: Target,
@@ -91,7 +91,7 @@ pub(crate) fn notify(
         .map_err(Error::from)
 }
 
-/// Has events of the mask reported to [`Events`](crate::Events); an empty mask ends that.
+/// Report events of the mask to [`Events`](crate::Events); an empty mask ends that.
 pub(crate) fn watch(
     device: &impl Device,
     target: Target,

@@ -20,7 +20,7 @@ pub const VARIABLE: &str = "MP_LOG";
 pub fn init() {
     // No lock: a process may be forked at any time.
     static DONE: AtomicBool = AtomicBool::new(false);
-    if DONE.swap(true, Ordering::AcqRel) {
+    if DONE.load(Ordering::Acquire) || DONE.swap(true, Ordering::AcqRel) {
         return;
     }
     let Some(value) = env::var_os(VARIABLE) else {

@@ -4,7 +4,7 @@
 
 use crate::model::PeerId;
 use clap::{Args, Parser, Subcommand};
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 /// Shows and tests the message frame fabric over PCI Express non-transparent bridges.
 ///
@@ -38,6 +38,23 @@ pub enum Command {
     Topology,
     /// Tell of peers that arrive and leave, until interrupted
     Monitor,
+}
+
+/// What is done, and with which peer.
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Command::Peers => f.write_str("peers"),
+            Command::Links => f.write_str("links"),
+            Command::Stats(Stats { remote: None, .. }) => f.write_str("stats"),
+            Command::Stats(Stats {
+                remote: Some(peer), ..
+            }) => write!(f, "stats of {peer}"),
+            Command::Ping(ping) => write!(f, "ping {}", ping.peer),
+            Command::Topology => f.write_str("topology"),
+            Command::Monitor => f.write_str("monitor"),
+        }
+    }
 }
 
 /// Options of `stats`.
@@ -102,6 +119,19 @@ mod tests {
     #[test]
     fn the_description_of_the_command_line_is_consistent() {
         Options::command().debug_assert();
+    }
+
+    #[test]
+    fn what_is_done_is_named_with_its_peer() {
+        for (words, name) in [
+            (["ntbctl", "ping", "708"].as_slice(), "ping 00000708"),
+            (&["ntbctl", "stats", "--remote", "rp"], "stats of 00000000"),
+            (&["ntbctl", "stats"], "stats"),
+            (&["ntbctl", "links"], "links"),
+        ] {
+            let options = Options::try_parse_from(words).expect(name);
+            assert_eq!(options.command.to_string(), name);
+        }
     }
 
     #[test]

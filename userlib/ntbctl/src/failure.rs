@@ -3,6 +3,7 @@
 //! What can go wrong, and the exit status for it: 1 if the command line makes no sense or a ping
 //! has no answer at all, 2 if the kernel refuses.
 
+use crate::cli::Command;
 use std::{io, process::ExitCode};
 
 /// Exit status for a command line that makes no sense.
@@ -13,6 +14,7 @@ const NO_ANSWER: u8 = 1;
 const REFUSED: u8 = 2;
 
 const EPERM: i32 = 1;
+const ENOTCONN: i32 = 107;
 
 /// Why a command did not do what it should.
 #[derive(Debug)]
@@ -44,12 +46,20 @@ impl Failure {
     /// What the user is told; nothing where that is not necessary.
     pub fn message(&self) -> Option<String> {
         match self {
-            Failure::NoFabric => Some("the module mp_transport is not loaded".into()),
+            Failure::NoFabric => {
+                Some("the module mp_transport is not loaded: `modprobe pximc_ntb` loads it".into())
+            }
             Failure::Kernel(error, None) if error.raw_os_error() == Some(EPERM) => {
                 Some(format!("{}: this needs CAP_NET_ADMIN", description(error)))
             }
             Failure::Kernel(error, None) => Some(description(error)),
-            Failure::Kernel(error, Some(why)) => Some(format!("{why} ({})", description(error))),
+            Failure::Kernel(error, Some(why)) => {
+                let help = match error.raw_os_error() {
+                    Some(ENOTCONN) => "; `ntbctl peers` lists those that are there",
+                    _ => "",
+                };
+                Some(format!("{why} ({}){help}", description(error)))
+            }
             Failure::Malformed(what) => Some(format!("the kernel's answer makes no sense: {what}")),
             // Whoever reads the output has seen enough.
             Failure::System(error) if error.kind() == io::ErrorKind::BrokenPipe => None,
@@ -66,10 +76,10 @@ impl Failure {
         }
     }
 
-    /// Tells the user; the exit status.
-    pub fn report(&self) -> ExitCode {
+    /// Tells the user what of the command line has failed; the exit status.
+    pub fn report(&self, command: &Command) -> ExitCode {
         if let Some(message) = self.message() {
-            eprintln!("ntbctl: {message}");
+            eprintln!("ntbctl: {command}: {message}");
         }
         self.status().into()
     }
@@ -103,7 +113,10 @@ mod tests {
         let failure = Failure::Kernel(refused, Some("there is no such peer".into()));
         assert_eq!(
             failure.message().as_deref(),
-            Some("there is no such peer (Transport endpoint is not connected)")
+            Some(
+                "there is no such peer (Transport endpoint is not connected); \
+                `ntbctl peers` lists those that are there"
+            )
         );
     }
 

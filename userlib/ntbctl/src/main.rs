@@ -31,6 +31,6 @@ fn main() -> ExitCode {
     };
     match commands::run(&options) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => failure.report(&options.command),
     }
 }

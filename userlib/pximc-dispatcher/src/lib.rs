@@ -36,5 +36,7 @@ pub mod status;
     missing_debug_implementations
 )]
 mod sys {
-    include!("bindings.rs");
+    pub use pximc_header::*;
+
+    include!("functions.rs");
 }

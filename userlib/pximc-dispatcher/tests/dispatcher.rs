@@ -139,7 +139,23 @@ fn the_library_stays_when_a_program_lets_go_of_it() {
     assert!(dynamic.contains("NODELETE"), "{dynamic}");
 }
 
-/// PXI-DSP-3, PXI-FI-10, PXI-INSL-11: without vendors for its bitness, a program finds no provider.
+/// PXI-INSL-11: a vendor that has come for the other kind of processes only.
+#[test]
+fn a_vendor_for_another_bitness_only_is_no_provider() {
+    let system = System::new();
+    let other_bitness = ["-m32", "-shared", "-nostdlib", "-fPIC", "-x", "c", "-o"];
+    build(
+        compiler("cc")
+            .args(other_bitness)
+            .arg(system.vendors().join("liba.so"))
+            .arg("/dev/null"),
+    );
+    assert_eq!(system.run("find 10\n"), ["find NO_PROVIDER 0:"]);
+    system.install("libb.so", "B", &[]);
+    assert_eq!(system.run("find 10\n"), ["find SUCCESS 2: 5 9"]);
+}
+
+/// PXI-DSP-3, PXI-FI-10: without vendors, a program finds no provider.
 #[test]
 fn without_vendors_there_is_no_provider() {
     let system = System::new();

@@ -12,6 +12,7 @@ use mp_c_abi::{export, guarded, Out, PerProcess};
 use mp_fabric::CharDevice;
 use pximc::{Error, Library, PhysicalRange, Sizes};
 use std::ffi::c_void;
+use tracing::{debug, trace};
 
 static PROCESSES: PerProcess<Process<CharDevice>> = PerProcess::new(&|_| {
     Process::new(&|| {
@@ -24,7 +25,13 @@ static PROCESSES: PerProcess<Process<CharDevice>> = PerProcess::new(&|_| {
 /// specification has no status for: the caller is told that a resource is missing.
 fn run(function: impl FnOnce(&Process<CharDevice>) -> Outcome) -> tPXIMC_Status {
     let outcome = guarded(|| function(PROCESSES.current()));
-    status::number(outcome.unwrap_or(Err(Failure::Library(Error::SpaceNotAvailable))))
+    let outcome = outcome.unwrap_or(Err(Failure::Library(Error::SpaceNotAvailable)));
+    match outcome {
+        Ok(()) => {}
+        Err(Failure::Library(Error::Timeout)) => trace!("{}", Error::Timeout),
+        Err(why) => debug!("{why}"),
+    }
+    status::number(outcome)
 }
 
 export! {

@@ -22,15 +22,4 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-/// Numbers and signatures of `pximc.h`.
-mod sys {
-    #![allow(
-        dead_code,
-        missing_docs,
-        non_camel_case_types,
-        non_upper_case_globals,
-        clippy::all
-    )]
-
-    include!("bindings.rs");
-}
+use pximc_header as sys;

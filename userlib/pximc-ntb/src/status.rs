@@ -7,15 +7,19 @@ use mp_c_abi::Null;
 use pximc::Error;
 
 /// Why a function does not return success.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The library has refused.
+    #[error(transparent)]
     Library(Error),
     /// The caller's buffer is too small.
+    #[error("the buffer is too small: the actual size tells how large it has to be")]
     InsufficientSpace,
     /// There is no such attribute.
+    #[error("there is no such attribute")]
     NsupAttribute,
     /// The caller's buffer is not aligned for the value.
+    #[error("the buffer is not aligned for the value")]
     Alignment,
 }
 

@@ -10,25 +10,25 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// There is no such interface.
-    #[error("no such interface")]
+    #[error("no such interface: those that are there are found by findInterfaces")]
     InvalidInterface,
     /// The other system cannot be reached.
-    #[error("the interface is down")]
+    #[error("the interface is down: `ntbctl peers` lists the hosts that are reached")]
     InterfaceDown,
     /// An argument is outside of what the specification allows.
     #[error("invalid argument")]
     InvalidArgument,
     /// The least sizes cannot be had, or memory or sessions are used up.
-    #[error("space not available")]
+    #[error("space not available: the windows of the bridge have no room of the least sizes, or memory or sessions are used up")]
     SpaceNotAvailable,
     /// The unique identifier is in use on this system.
-    #[error("the unique identifier is in use")]
+    #[error("the unique identifier is in use: another session of this system has it")]
     UidConflict,
     /// No partner was found, or none has come yet.
-    #[error("no partner")]
+    #[error("no partner: nobody at the other system asks for the same protocol and identifier")]
     NoPairing,
     /// The hardware, the platform or a missing privilege forbids the use of physical addresses.
-    #[error("physical resource not available")]
+    #[error("physical resource not available: the bridge has no window for it, or CAP_SYS_RAWIO is missing")]
     PhyResourceNotAvailable,
     /// The session is closed, or is another process's.
     #[error("no such session")]

@@ -8,22 +8,16 @@ use crate::{
     window::{Far, Near},
     Error, Result,
 };
-use mp_fabric::{CharDevice, Deadline, Device, EventMask, Session};
+use mp_fabric::{CharDevice, Deadline, Device, EventMask, Parked, Session};
 use mp_proto::{
     memory::{Inbound, Outbound},
     queue_pair::{tell_end, Broken, End, Hello, Layout, Park, Wants},
 };
-use std::{
-    sync::{
-        atomic::{AtomicBool, Ordering},
-        Arc, OnceLock,
-    },
-    time::Duration,
+use std::sync::{
+    atomic::{AtomicBool, Ordering},
+    Arc, OnceLock,
 };
 
-/// A side that sleeps looks again after this time: a message and the request for a signal can
-/// cross on the way, and then nobody signals.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// What a wait for the partner ends with.
 const NEWS: EventMask = EventMask::SIGNAL
     .union(EventMask::CLOSED)
@@ -216,8 +210,8 @@ pub fn open<D: Device>(
     }
 }
 
-/// Sleeps until the partner signals, but not for long: who has slept looks again. `park` is what
-/// [`Sending::arm`] or [`Receiving::arm`] said.
+/// Sleeps until there may be what `park` waits for, which is what [`Sending::arm`] or
+/// [`Receiving::arm`] said; without it, until the partner signals. Who has slept looks again.
 ///
 /// # Errors
 /// [`Error::Fabric`] with [`TimedOut`](mp_fabric::Error::TimedOut),
@@ -225,18 +219,26 @@ pub fn open<D: Device>(
 /// [`InterfaceDown`](mp_fabric::Error::InterfaceDown), and other errors of the session.
 pub fn sleep<D: Device>(
     session: &Session<D>,
-    _park: Option<Park>,
+    park: Option<Park>,
     deadline: Deadline,
 ) -> Result<()> {
-    let left = deadline.remaining();
-    if left.is_some_and(|left| left.is_zero()) {
-        return Err(mp_fabric::Error::TimedOut.into());
+    let woken = match park {
+        Some(park) => session.park(&of_engine(&park), deadline)?,
+        None => Parked::Event(session.wait_one(NEWS, deadline)?),
+    };
+    match woken {
+        Parked::Event(EventMask::CLOSED) => Err(mp_fabric::Error::PartnerGone.into()),
+        Parked::Event(EventMask::DOWN) => Err(mp_fabric::Error::InterfaceDown.into()),
+        _ => Ok(()),
     }
-    let nap = left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN));
-    match session.wait_one(NEWS, Deadline::after(nap)) {
-        Ok(EventMask::CLOSED) => Err(mp_fabric::Error::PartnerGone.into()),
-        Ok(EventMask::DOWN) => Err(mp_fabric::Error::InterfaceDown.into()),
-        Ok(_) | Err(mp_fabric::Error::TimedOut) => Ok(()),
-        Err(error) => Err(error.into()),
+}
+
+/// The same for the kernel.
+fn of_engine(park: &Park) -> mp_fabric::Park {
+    mp_fabric::Park {
+        word: park.word as u64,
+        value: park.value,
+        arm: park.arm as u64,
+        arm_value: park.arm_value,
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Numbers of flags and queries as objects of the library, by the names that programs for other
+//! Numbers of flags and queries, and the time that means for ever, as objects of the library, by the names that programs for other
 //! implementations look for (SI-ABI-4).
 
 use crate::sys;
@@ -17,6 +17,7 @@ macro_rules! constants {
 }
 
 constants! {
+    SCI_INFINITE_TIMEOUT
     SCI_Q_VENDORID
     SCI_Q_API
     SCI_Q_ADAPTER

@@ -16,6 +16,7 @@ use std::{
     ffi::{c_char, c_int, c_uint, c_ulonglong, c_void},
     ptr,
 };
+use tracing::{debug, trace};
 
 static PROCESSES: PerProcess<Process<CharDevice>> =
     PerProcess::new(&|parent| Process::new(&|| Ok(Library::load()?), parent));
@@ -32,6 +33,11 @@ fn caught<T>(function: impl FnOnce(&Process<CharDevice>) -> Result<T>) -> Result
 
 /// Writes an error, and `errno` if it is one of the system's.
 fn tell(error: Error, result: Result<()>) {
+    match result {
+        Ok(()) => {}
+        Err(sisci::Error::Timeout) => trace!("{}", sisci::Error::Timeout),
+        Err(why) => debug!("{why}"),
+    }
     if let Some(errno) = result.err().and_then(sisci::Error::errno) {
         set_errno(errno.raw_os_error());
     }
@@ -165,23 +171,23 @@ macro_rules! sisci {
 sisci! {
     run = run;
 
-    /// Initializes the library.
+    /// Initialize the library.
     SCIInitialize(flags: c_uint; error: Error) = functions::initialize;
 
-    /// Opens a virtual device.
+    /// Open a virtual device.
     SCIOpen(sd: Out<Handle>, flags: c_uint; error: Error) = functions::open;
 
-    /// Closes a virtual device.
+    /// Close a virtual device.
     SCIClose(sd: Handle, flags: c_uint; error: Error) = functions::close;
 
-    /// Makes a local segment.
+    /// Make a local segment.
     SCICreateSegment(
         sd: Handle, segment: Out<Handle>, segment_id: c_uint, size: usize,
         callback: sys::sci_cb_local_segment_t, argument: Opaque, flags: c_uint; error: Error
     ) = functions::create_segment(
         sd, segment, segment_id, size, (local_callback(callback, argument)), flags);
 
-    /// Gives a segment memory of the program.
+    /// Give a segment memory of the program.
     SCIRegisterSegmentMemory(
         address: *mut c_void, size: usize, segment: Handle, flags: c_uint; error: Error
     ) = functions::register_segment_memory(
@@ -190,7 +196,7 @@ sisci! {
         (unsafe { ProcessMemory::new(address.expose_provenance(), size) }),
         flags);
 
-    /// Gives a segment physical memory.
+    /// Give a segment physical memory.
     SCIAttachPhysicalMemory(
         ioaddress: sys::sci_ioaddr_t, _address: *mut c_void, bus_no: c_uint, size: usize,
         segment: Handle, flags: c_uint; error: Error
@@ -200,38 +206,38 @@ sisci! {
         (unsafe { PhysicalRange::new(ioaddress, size as u64) }),
         bus_no, flags);
 
-    /// Attaches to a segment of another process.
+    /// Attach to a segment of another process.
     SCIAttachLocalSegment(
         sd: Handle, segment: Out<Handle>, segment_id: c_uint, size: Out<usize>,
         callback: sys::sci_cb_local_segment_t, argument: Opaque, flags: c_uint; error: Error
     ) = functions::attach_local_segment(
         sd, segment, segment_id, size, (local_callback(callback, argument)), flags);
 
-    /// Lets other processes attach to a segment.
+    /// Let other processes attach to a segment.
     SCIShareSegment(segment: Handle, flags: c_uint; error: Error) = functions::share_segment;
 
-    /// Has a segment reachable through an adapter.
+    /// Make a segment reachable through an adapter.
     SCIPrepareSegment(segment: Handle, adapter: c_uint, flags: c_uint; error: Error)
         = functions::prepare_segment;
 
-    /// Lets nodes connect to a segment.
+    /// Let nodes connect to a segment.
     SCISetSegmentAvailable(segment: Handle, adapter: c_uint, flags: c_uint; error: Error)
         = functions::set_segment_available;
 
-    /// Lets no more nodes connect to a segment.
+    /// Let no more nodes connect to a segment.
     SCISetSegmentUnavailable(segment: Handle, adapter: c_uint, flags: c_uint; error: Error)
         = functions::set_segment_unavailable;
 
-    /// Removes a local segment.
+    /// Remove a local segment.
     SCIRemoveSegment(segment: Handle, flags: c_uint; error: Error) = functions::remove_segment;
 
-    /// Waits for an event of a local segment.
+    /// Wait for an event of a local segment.
     SCIWaitForLocalSegmentEvent(
         segment: Handle, node_id: Out<c_uint>, adapter: Out<c_uint>, timeout: c_uint,
         flags: c_uint; error: Error
     ) -> sys::sci_segment_cb_reason_t = functions::wait_for_local_segment_event;
 
-    /// Connects to a segment of a node.
+    /// Connect to a segment of a node.
     SCIConnectSegment(
         sd: Handle, segment: Out<Handle>, node: c_uint, number: c_uint, adapter: c_uint,
         callback: sys::sci_cb_remote_segment_t, argument: Opaque, timeout: c_uint,
@@ -240,50 +246,50 @@ sisci! {
         sd, segment, (Place { node, adapter, number, timeout }),
         (remote_callback(callback, argument)), flags);
 
-    /// Disconnects from a segment.
+    /// Disconnect from a segment.
     SCIDisconnectSegment(segment: Handle, flags: c_uint; error: Error)
         = functions::disconnect_segment;
 
-    /// Waits for an event of a remote segment.
+    /// Wait for an event of a remote segment.
     SCIWaitForRemoteSegmentEvent(
         segment: Handle, status: Error, timeout: c_uint, flags: c_uint; error: Error
     ) -> sys::sci_segment_cb_reason_t = functions::wait_for_remote_segment_event;
 
-    /// Unmaps a map.
+    /// Unmap a map.
     SCIUnmapSegment(map: Handle, flags: c_uint; error: Error) = functions::unmap_segment;
 
-    /// Makes a sequence for a map.
+    /// Make a sequence for a map.
     SCICreateMapSequence(map: Handle, sequence: Out<Handle>, flags: c_uint; error: Error)
         = functions::create_map_sequence;
 
-    /// Removes a sequence.
+    /// Remove a sequence.
     SCIRemoveSequence(sequence: Handle, flags: c_uint; error: Error) = functions::remove_sequence;
 
-    /// Copies into a map.
+    /// Copy into a map.
     SCIMemWrite(
         mem_addr: *mut c_void, remote_addr: *mut c_void, size: usize, flags: c_uint; error: Error
     ) = functions::mem_write([mem_addr; size], [remote_addr; size], flags);
 
-    /// Copies into a map or out of it, checked or not.
+    /// Copy into a map or out of it, checked or not.
     SCIMemCpy(
         sequence: Handle, mem_addr: *mut c_void, remote_map: Handle, remote_offset: usize,
         size: usize, flags: c_uint; error: Error
     ) = functions::mem_cpy(sequence, [mem_addr; size], remote_map, remote_offset, flags);
 
-    /// Does nothing: caches are coherent.
+    /// Do nothing: caches are coherent.
     SCICacheSync(_map: Handle, _addr: *mut c_void, _length: usize, flags: c_uint; error: Error)
         = functions::cache_sync(flags);
 
-    /// Makes a queue for transfers.
+    /// Make a queue for transfers.
     SCICreateDMAQueue(
         sd: Handle, dq: Out<Handle>, adapter: c_uint, max_entries: c_uint, flags: c_uint;
         error: Error
     ) = functions::create_dma_queue;
 
-    /// Removes a queue.
+    /// Remove a queue.
     SCIRemoveDMAQueue(dq: Handle, flags: c_uint; error: Error) = functions::remove_dma_queue;
 
-    /// Starts a transfer from a local segment.
+    /// Start a transfer from a local segment.
     SCIStartDmaTransfer(
         dq: Handle, local_segment: Handle, remote_segment: Handle, local: usize, size: usize,
         remote: usize, callback: sys::sci_cb_dma_t, argument: Opaque, flags: c_uint; error: Error
@@ -291,7 +297,7 @@ sisci! {
         dq, (Source::Segment(local_segment)), remote_segment,
         (Pieces::One(Piece { local, remote, size })), (dma_callback(callback, argument)), flags);
 
-    /// Starts a transfer from memory of the program.
+    /// Start a transfer from memory of the program.
     SCIStartDmaTransferMem(
         dq: Handle, address: *mut c_void, remote_segment: Handle, size: usize, remote: usize,
         callback: sys::sci_cb_dma_t, argument: Opaque, flags: c_uint; error: Error
@@ -302,7 +308,7 @@ sisci! {
         (unsafe { ProcessMemory::new(address.expose_provenance(), size) }),
         remote_segment, remote, (dma_callback(callback, argument)), flags);
 
-    /// Starts transfers from a local segment.
+    /// Start transfers from a local segment.
     SCIStartDmaTransferVec(
         dq: Handle, local_segment: Handle, remote_segment: Handle, length: usize,
         vector: *mut sys::dis_dma_vec_t, callback: sys::sci_cb_dma_t, argument: Opaque,
@@ -311,107 +317,108 @@ sisci! {
         dq, local_segment, remote_segment, [vector; length], (dma_callback(callback, argument)),
         flags);
 
-    /// Waits until a transfer has ended.
+    /// Wait until a transfer has ended.
     SCIWaitForDMAQueue(dq: Handle, timeout: c_uint, flags: c_uint; error: Error)
         -> sys::sci_dma_queue_state_t
         = functions::wait_for_dma_queue;
 
-    /// Aborts a transfer.
+    /// Abort a transfer.
     SCIAbortDMAQueue(dq: Handle, flags: c_uint; error: Error) = functions::abort_dma_queue;
 
-    /// Makes an interrupt.
+    /// Make an interrupt.
     SCICreateInterrupt(
         sd: Handle, interrupt: Out<Handle>, adapter: c_uint, number: Out<c_uint>,
         callback: sys::sci_cb_interrupt_t, argument: Opaque, flags: c_uint; error: Error
     ) = functions::create_interrupt(
         sd, interrupt, adapter, number, (interrupt_callback(callback, argument)), flags);
 
-    /// Removes an interrupt.
+    /// Remove an interrupt.
     SCIRemoveInterrupt(interrupt: Handle, flags: c_uint; error: Error)
         = functions::remove_interrupt;
 
-    /// Waits for an interrupt.
+    /// Wait for an interrupt.
     SCIWaitForInterrupt(interrupt: Handle, timeout: c_uint, flags: c_uint; error: Error)
         = functions::wait_for_interrupt;
 
-    /// Connects to an interrupt of a node.
+    /// Connect to an interrupt of a node.
     SCIConnectInterrupt(
         sd: Handle, interrupt: Out<Handle>, node: c_uint, adapter: c_uint, number: c_uint,
         timeout: c_uint, flags: c_uint; error: Error
     ) = functions::connect_interrupt(
         sd, interrupt, (Place { node, adapter, number, timeout }), flags);
 
-    /// Disconnects from an interrupt.
+    /// Disconnect from an interrupt.
     SCIDisconnectInterrupt(interrupt: Handle, flags: c_uint; error: Error)
         = functions::disconnect_interrupt;
 
-    /// Triggers an interrupt.
+    /// Trigger an interrupt.
     SCITriggerInterrupt(interrupt: Handle, flags: c_uint; error: Error)
         = functions::trigger_interrupt;
 
-    /// Makes an interrupt with messages.
+    /// Make an interrupt with messages.
     SCICreateDataInterrupt(
         sd: Handle, interrupt: Out<Handle>, adapter: c_uint, number: Out<c_uint>,
         callback: sys::sci_cb_data_interrupt_t, argument: Opaque, flags: c_uint; error: Error
     ) = functions::create_data_interrupt(
         sd, interrupt, adapter, number, (data_callback(callback, argument)), flags);
 
-    /// Removes an interrupt with messages.
+    /// Remove an interrupt with messages.
     SCIRemoveDataInterrupt(interrupt: Handle, flags: c_uint; error: Error)
         = functions::remove_data_interrupt;
 
-    /// Waits for a message.
+    /// Wait for a message.
     SCIWaitForDataInterrupt(
         interrupt: Handle, data: *mut c_void, length: Out<c_uint>, timeout: c_uint,
         flags: c_uint; error: Error
     ) = functions::wait_for_data_interrupt(interrupt, [data; length], length, timeout, flags);
 
-    /// Connects to an interrupt with messages.
+    /// Connect to an interrupt with messages.
     SCIConnectDataInterrupt(
         sd: Handle, interrupt: Out<Handle>, node: c_uint, adapter: c_uint, number: c_uint,
         timeout: c_uint, flags: c_uint; error: Error
     ) = functions::connect_data_interrupt(
         sd, interrupt, (Place { node, adapter, number, timeout }), flags);
 
-    /// Disconnects from an interrupt with messages.
+    /// Disconnect from an interrupt with messages.
     SCIDisconnectDataInterrupt(interrupt: Handle, flags: c_uint; error: Error)
         = functions::disconnect_data_interrupt;
 
-    /// Sends a message.
+    /// Send a message.
     SCITriggerDataInterrupt(
         interrupt: Handle, data: *mut c_void, length: c_uint, flags: c_uint; error: Error
     ) = functions::trigger_data_interrupt(interrupt, [data; length], flags);
 
-    /// Tells whether a node answers: 1 or 0.
+    /// Tell whether a node answers: 1 or 0.
     SCIProbeNode(sd: Handle, adapter: c_uint, node_id: c_uint, flags: c_uint; error: Error)
         -> c_int
         = functions::probe_node;
 
-    /// Tells what is asked for.
+    /// Tell what is asked for.
     SCIQuery(command: c_uint, data: Query, flags: c_uint; error: Error) = query;
 
-    /// Tells this host's node id at an adapter.
+    /// Tell this host's node id at an adapter.
     SCIGetLocalNodeId(adapter: c_uint, node_id: Out<c_uint>, flags: c_uint; error: Error)
         = functions::local_node_id;
 
-    /// Tells the node ids of a name.
+    /// Tell the node ids of a name.
     SCIGetNodeIdByAdapterName(
         name: Text, node_ids: Out<Slots>, kind: Out<sys::dis_adapter_type_t>, flags: c_uint;
         error: Error
     ) = functions::node_ids_by_name;
 
-    /// Tells the node ids and adapters of a name.
+    /// Tell the node ids and adapters of a name.
     SCIGetNodeInfoByAdapterName(
         name: Text, adapters: *mut c_uint, node_ids: Out<Slots>,
         kind: Out<sys::dis_adapter_type_t>, flags: c_uint; error: Error
     ) = functions::node_info_by_name(name, [adapters; SLOTS], node_ids, kind, flags);
 
-    /// Would let a device of this host send through the bridge, of which bridges do not know.
+    /// Let a device of this host send through the bridge: not supported, as bridges know nothing of
+    /// it.
     SCIRegisterPCIeRequester(
         sd: Handle, adapter: c_uint, bus: c_uint, devfn: c_uint, flags: c_uint; error: Error
     ) = functions::register_requester(sd, (Requester { adapter, bus, devfn }), flags);
 
-    /// Would take that back.
+    /// Take that back: not supported.
     SCIUnregisterPCIeRequester(
         sd: Handle, adapter: c_uint, bus: c_uint, devfn: c_uint, flags: c_uint; error: Error
     ) = functions::unregister_requester(sd, (Requester { adapter, bus, devfn }), flags);
@@ -420,14 +427,14 @@ sisci! {
 sisci! {
     run = mapped;
 
-    /// Maps a part of a local segment.
+    /// Map a part of a local segment.
     SCIMapLocalSegment(
         segment: Handle, map: Out<Handle>, offset: usize, size: usize, address: *mut c_void,
         flags: c_uint; error: Error
     ) -> *mut c_void = functions::map_local_segment(
         segment, map, (Part { offset, size, address: address.addr() }), flags);
 
-    /// Maps a part of a remote segment.
+    /// Map a part of a remote segment.
     SCIMapRemoteSegment(
         segment: Handle, map: Out<Handle>, offset: usize, size: usize, address: *mut c_void,
         flags: c_uint; error: Error
@@ -438,11 +445,11 @@ sisci! {
 sisci! {
     run = checked;
 
-    /// Looks whether transfers can begin.
+    /// Look whether transfers can begin.
     SCIStartSequence(sequence: Handle, flags: c_uint; error: Error) -> sys::sci_sequence_status_t
         = functions::start_sequence;
 
-    /// Looks whether transfers have arrived.
+    /// Look whether transfers have arrived.
     SCICheckSequence(sequence: Handle, flags: c_uint; error: Error) -> sys::sci_sequence_status_t
         = functions::check_sequence;
 }
@@ -450,49 +457,49 @@ sisci! {
 sisci! {
     run = plain;
 
-    /// Undoes an initialization.
+    /// Undo an initialization.
     SCITerminate() = functions::terminate;
 
-    /// Tells the bytes of a local segment; 0 of none.
+    /// Tell the bytes of a local segment; 0 of none.
     SCIGetLocalSegmentSize(segment: Handle) -> usize = functions::local_segment_size;
 
-    /// Tells the id of a local segment; 0 of none.
+    /// Tell the id of a local segment; 0 of none.
     SCIGetLocalSegmentId(segment: Handle) -> c_uint = functions::local_segment_id;
 
-    /// Tells the bytes of a remote segment; 0 of none.
+    /// Tell the bytes of a remote segment; 0 of none.
     SCIGetRemoteSegmentSize(segment: Handle) -> usize = functions::remote_segment_size;
 
-    /// Tells the id of a remote segment; 0 of none.
+    /// Tell the id of a remote segment; 0 of none.
     SCIGetRemoteSegmentId(segment: Handle) -> c_uint = functions::remote_segment_id;
 
-    /// Tells the node of a remote segment; 0 of none.
+    /// Tell the node of a remote segment; 0 of none.
     SCIGetRemoteSegmentNodeId(segment: Handle) -> c_uint = functions::remote_segment_node;
 
-    /// Tells the physical address of a map; 0 if it is not in one run, of none, and for
+    /// Tell the physical address of a map; 0 if it is not in one run, of none, and for
     /// programs without privilege.
     SCIGetMapPhysAddr(map: Handle) -> sys::sci_ioaddr_t = functions::map_physical_address;
 
-    /// Waits until stores have arrived.
+    /// Wait until stores have arrived.
     SCIStoreBarrier(sequence: Handle, flags: c_uint) = functions::store_barrier;
 
-    /// Has stores leave the processor.
+    /// Make stores leave the processor.
     SCIFlush(_sequence: Handle, _flags: c_uint) = functions::flush();
 
-    /// Tells the state of a queue.
+    /// Tell the state of a queue.
     SCIDMAQueueState(dq: Handle) -> sys::sci_dma_queue_state_t = functions::dma_queue_state;
 }
 
 sisci! {
     run = pointer;
 
-    /// Tells the address of a map; NULL of none.
+    /// Tell the address of a map; NULL of none.
     SCIGetMapPointer(map: Handle) -> *mut c_void = functions::map_pointer;
 }
 
 sisci! {
     run = text;
 
-    /// Tells what an error is.
+    /// Tell what an error is.
     SCIGetErrorString(error: sys::sci_error_t) -> *const c_char = functions::error_string;
 }
 
@@ -512,92 +519,92 @@ const LIST: u32 = sys::SCI_FLAG_SPECIFY_PATH | sys::SCI_FLAG_SPECIFY_SLOT;
 sisci! {
     run = run;
 
-    /// Would reserve a DMA channel.
+    /// Reserve a DMA channel: not implemented.
     SCIRequestDMAChannel(
         _sd: Handle, channel: Out<Handle>, _adapter: c_uint, _type: sys::sci_dma_type_t,
         _id: c_uint, flags: c_uint; error: Error
     ) = functions::missing_maker(channel, flags, (sys::SCI_FLAG_DMA_CHANNEL_SHARED));
 
-    /// Would return a DMA channel.
+    /// Return a DMA channel: not implemented.
     SCIReturnDMAChannel(_channel: Handle; error: Error) = functions::missing((0), (0));
 
-    /// Would have a queue use a DMA channel.
+    /// Let a queue use a DMA channel: not implemented.
     SCIAssignDMAChannel(_channel: Handle, _dq: Handle, flags: c_uint; error: Error)
         = functions::missing(flags, (0));
 
-    /// Would have a DMA channel reach a local segment.
+    /// Let a DMA channel reach a local segment: not implemented.
     SCIPrepareLocalSegmentForDMA(_channel: Handle, _segment: Handle, flags: c_uint; error: Error)
         = functions::missing(flags, (0));
 
-    /// Would undo that.
+    /// Undo that: not implemented.
     SCIUnprepareLocalSegmentForDMA(_channel: Handle, _segment: Handle, flags: c_uint; error: Error)
         = functions::missing(flags, (0));
 
-    /// Would have a DMA channel reach a remote segment.
+    /// Let a DMA channel reach a remote segment: not implemented.
     SCIPrepareRemoteSegmentForDMA(_channel: Handle, _segment: Handle, flags: c_uint; error: Error)
         = functions::missing(flags, (0));
 
-    /// Would undo that.
+    /// Undo that: not implemented.
     SCIUnprepareRemoteSegmentForDMA(
         _channel: Handle, _segment: Handle, flags: c_uint; error: Error
     ) = functions::missing(flags, (0));
 
-    /// Would be for devices of other nodes.
+    /// Borrow a device of another node: not implemented.
     SCIBorrowDevice(
         _sd: Handle, device: Out<Handle>, _fdid: c_ulonglong, flags: c_uint; error: Error
     ) = functions::missing_maker(device, flags, (sys::SCI_FLAG_EXCLUSIVE));
 
-    /// Would be for devices of other nodes.
+    /// Return a device: not implemented.
     SCIReturnDevice(_device: Handle, flags: c_uint; error: Error) = functions::missing(flags, (0));
 
-    /// Would be for devices of other nodes.
+    /// Let others borrow a device as well: not implemented.
     SCIReleaseExclusiveBorrow(_device: Handle, flags: c_uint; error: Error)
         = functions::missing(flags, (0));
 
-    /// Would be for devices of other nodes.
+    /// Connect to a segment of a device: not implemented.
     SCIConnectDeviceSegment(
         _device: Handle, segment: Out<Handle>, _id: c_uint, _type: c_uint,
         _callback: sys::sci_cb_device_segment_t, _argument: Opaque, flags: c_uint; error: Error
     ) = functions::missing_maker(segment, flags, (CONNECT));
 
-    /// Would be for devices of other nodes.
+    /// Connect to a segment of a device by an adapter: not implemented.
     SCIConnectDeviceSegmentPath(
         _device: Handle, segment: Out<Handle>, _node: c_uint, _id: c_uint, _type: c_uint,
         _adapter: c_uint, _callback: sys::sci_cb_device_segment_t, _argument: Opaque,
         flags: c_uint; error: Error
     ) = functions::missing_maker(segment, flags, (CONNECT));
 
-    /// Would be for devices of other nodes.
+    /// Make a segment on a device: not implemented.
     SCICreateDeviceSegment(
         _device: Handle, _id: c_uint, _size: usize, _type: c_uint, _hints: c_uint, flags: c_uint;
         error: Error
     ) = functions::missing(flags, (CREATE));
 
-    /// Would be for devices of other nodes.
+    /// Let a device reach a local segment: not implemented.
     SCIMapLocalSegmentForDevice(
         _segment: Handle, _adapter: c_uint, _device: Handle, _address: Out<sys::sci_ioaddr_t>,
         _offset: usize, _size: usize, _callback: sys::sci_cb_device_mapping_t,
         _argument: Opaque, flags: c_uint; error: Error
     ) = functions::missing(flags, (0));
 
-    /// Would be for devices of other nodes.
+    /// Undo that: not implemented.
     SCIUnmapLocalSegmentForDevice(
         _segment: Handle, _adapter: c_uint, _device: Handle, flags: c_uint; error: Error
     ) = functions::missing(flags, (0));
 
-    /// Would be for devices of other nodes.
+    /// Let a device reach a remote segment: not implemented.
     SCIMapRemoteSegmentForDevice(
         _segment: Handle, _device: Handle, _address: Out<sys::sci_ioaddr_t>, _offset: usize,
         _size: usize, _callback: sys::sci_cb_device_mapping_t, _argument: Opaque, flags: c_uint;
         error: Error
     ) = functions::missing(flags, (0));
 
-    /// Would be for devices of other nodes.
+    /// Undo that: not implemented.
     SCIUnmapRemoteSegmentForDevice(
         _segment: Handle, _device: Handle, flags: c_uint; error: Error
     ) = functions::missing(flags, (0));
 
-    /// Would be for devices of other nodes.
+    /// List devices of other nodes: not implemented.
     SCIGetDeviceList(
         _sd: Handle, _fdids: Out<c_ulonglong>, _length: usize,
         _filter: *const sys::sci_smartio_device_info_t, flags: c_uint; error: Error
@@ -607,14 +614,14 @@ sisci! {
 sisci! {
     run = channel_type;
 
-    /// Would tell the type of a DMA channel.
+    /// Tell the type of a DMA channel: not implemented.
     SCIGetDMAChannelType(_channel: Handle) -> sys::sci_dma_type_t = functions::missing((0), (0));
 }
 
 sisci! {
     run = plain;
 
-    /// Would be for devices of other nodes.
+    /// Tell the id of a device: not implemented.
     SCIGetFabricDeviceId(_device: Handle) -> c_ulonglong = functions::missing((0), (0));
 }
 

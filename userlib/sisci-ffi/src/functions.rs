@@ -5,6 +5,7 @@
 
 mod dma;
 mod interrupt;
+mod legal;
 mod library;
 mod map;
 mod node;
@@ -14,6 +15,7 @@ mod segment;
 
 pub use dma::*;
 pub use interrupt::*;
+pub use legal::Legal;
 pub use library::*;
 pub use map::*;
 pub use node::*;
@@ -59,7 +61,7 @@ fn make_armed<T: Clone>(
     make: impl FnOnce() -> Result<T>,
     arm: impl FnOnce(&T, Handle) -> Result<()>,
 ) -> Result<()> {
-    let handle = table.reserve()?;
+    let handle = table.reserve().legal()?;
     let object = make()?;
     table.enter(handle, object.clone());
     out.write(handle);
@@ -98,7 +100,7 @@ fn found<D: Device, T: Clone>(
     taken: u32,
 ) -> Result<T> {
     process.ready()?;
-    let object = table.get(handle)?;
+    let object = table.get(handle).legal()?;
     only(flags, taken)?;
     Ok(object)
 }
@@ -128,8 +130,8 @@ fn made_of<D: Device, T: Clone>(
 ) -> Result<T> {
     out.write(Handle::NULL);
     process.ready()?;
-    let object = table.get(handle)?;
-    out.required()?;
+    let object = table.get(handle).legal()?;
+    out.required().legal()?;
     Ok(object)
 }
 

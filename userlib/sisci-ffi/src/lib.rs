@@ -5,7 +5,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `ffi` | which function is exported by which names, and with which arguments; callbacks |
-//! | `constants` | the exported objects with the numbers of flags and queries |
+//! | `constants` | the exported objects with the numbers of flags, queries and the endless timeout |
 //! | `functions`, `functions/` | what each function does, in the order in which it looks at things |
 //! | `query` | `SCIQuery` |
 //! | `process` | what this process has open, which a forked child does not have |

@@ -2,7 +2,11 @@
 
 //! `SCIQuery`: what is known of the library, adapters and objects.
 
-use crate::{functions::only, process::Process, sys};
+use crate::{
+    functions::{only, Legal},
+    process::Process,
+    sys,
+};
 use mp_c_abi::{Abi, Handle, Out, Room};
 use mp_fabric::Device;
 use sisci::{Adapter, Desc, Error, Result, API, VENDOR};
@@ -92,8 +96,11 @@ pub fn query<D: Device>(
 
 /// As much of the text as there is room for, and a NUL in any case.
 fn text(query: Query, text: &str) -> Result<()> {
-    let structure: sys::sci_query_string_t = query.structure().read()?;
-    let room = query.text(structure.str_, structure.length).required()?;
+    let structure: sys::sci_query_string_t = query.structure().read().legal()?;
+    let room = query
+        .text(structure.str_, structure.length)
+        .required()
+        .legal()?;
     let Some(len) = room.len().checked_sub(1) else {
         return Err(Error::OutOfRange);
     };
@@ -105,14 +112,14 @@ fn text(query: Query, text: &str) -> Result<()> {
 
 /// Answers a number.
 fn answer(query: Query, to: *mut c_void, number: u32) -> Result<()> {
-    let out: Out<u32> = query.answer(to).required()?;
+    let out: Out<u32> = query.answer(to).required().legal()?;
     out.write(number);
     Ok(())
 }
 
 fn adapter<D: Device>(process: &Process<D>, query: Query) -> Result<()> {
-    let structure: sys::sci_query_adapter_t = query.structure().read()?;
-    query.answer::<u32>(structure.data).required()?;
+    let structure: sys::sci_query_adapter_t = query.structure().read().legal()?;
+    query.answer::<u32>(structure.data).required().legal()?;
     let desc = process.library()?.open()?;
     let adapter = desc.adapter(structure.localAdapterNo)?;
     let number = about_adapter(&desc, &adapter, structure.portNo, structure.subcommand)?;
@@ -152,8 +159,8 @@ fn about_adapter<D: Device>(
 }
 
 fn system(query: Query) -> Result<()> {
-    let structure: sys::sci_query_system_t = query.structure().read()?;
-    query.answer::<u32>(structure.data).required()?;
+    let structure: sys::sci_query_system_t = query.structure().read().legal()?;
+    query.answer::<u32>(structure.data).required().legal()?;
     if structure.subcommand != sys::SCI_Q_SYSTEM_CPU_CACHE_LINE_SIZE {
         return Err(Error::IllegalQuery);
     }
@@ -167,9 +174,9 @@ fn system(query: Query) -> Result<()> {
 
 fn local_segment<D: Device>(process: &Process<D>, query: Query) -> Result<()> {
     let out = query.structure();
-    let mut structure: sys::sci_query_local_segment_t = out.read()?;
+    let mut structure: sys::sci_query_local_segment_t = out.read().legal()?;
     let handle = Handle::from_pointer(structure.segment);
-    let segment = process.local_segments.get(handle)?;
+    let segment = process.local_segments.get(handle).legal()?;
     structure.data.ioaddr = match structure.subcommand {
         sys::SCI_Q_LOCAL_SEGMENT_IOADDR | sys::SCI_Q_LOCAL_SEGMENT_VIRTUAL_KERNEL_ADDR => 0,
         sys::SCI_Q_LOCAL_SEGMENT_PHYS_ADDR => segment.physical_address().unwrap_or(0),
@@ -181,9 +188,9 @@ fn local_segment<D: Device>(process: &Process<D>, query: Query) -> Result<()> {
 
 fn remote_segment<D: Device>(process: &Process<D>, query: Query) -> Result<()> {
     let out = query.structure();
-    let mut structure: sys::sci_query_remote_segment_t = out.read()?;
+    let mut structure: sys::sci_query_remote_segment_t = out.read().legal()?;
     let handle = Handle::from_pointer(structure.segment);
-    let segment = process.remote_segments.get(handle)?;
+    let segment = process.remote_segments.get(handle).legal()?;
     if structure.subcommand != sys::SCI_Q_REMOTE_SEGMENT_IOADDR {
         return Err(Error::IllegalQuery);
     }
@@ -197,8 +204,11 @@ fn remote_segment<D: Device>(process: &Process<D>, query: Query) -> Result<()> {
 
 fn map<D: Device>(process: &Process<D>, query: Query) -> Result<()> {
     let out = query.structure();
-    let mut structure: sys::sci_query_map_t = out.read()?;
-    let map = process.maps.get(Handle::from_pointer(structure.map))?;
+    let mut structure: sys::sci_query_map_t = out.read().legal()?;
+    let map = process
+        .maps
+        .get(Handle::from_pointer(structure.map))
+        .legal()?;
     structure.data = match structure.subcommand {
         sys::SCI_Q_MAP_MAPPED_TO_LOCAL_TARGET => map.is_local().into(),
         sys::SCI_Q_MAP_PHYS_ADDR => map.physical_address().unwrap_or(0),
@@ -211,7 +221,7 @@ fn map<D: Device>(process: &Process<D>, query: Query) -> Result<()> {
 }
 
 fn dma<D: Device>(process: &Process<D>, query: Query, mode: u32) -> Result<()> {
-    let structure: sys::sci_query_dma_t = query.structure().read()?;
+    let structure: sys::sci_query_dma_t = query.structure().read().legal()?;
     if mode.count_ones() != 1 {
         return Err(Error::IllegalFlag);
     }
@@ -222,7 +232,7 @@ fn dma<D: Device>(process: &Process<D>, query: Query, mode: u32) -> Result<()> {
         sys::SCI_Q_DMA_AVAILABLE => answer(query, structure.data, there.into()),
         sys::SCI_Q_DMA_CAPABILITIES if !there => Err(Error::DmaNotAvailable),
         sys::SCI_Q_DMA_CAPABILITIES => {
-            let out = query.answer(structure.data).required()?;
+            let out = query.answer(structure.data).required().legal()?;
             out.write(sys::sci_dma_capabilities_t {
                 num_channels: 1,
                 max_transfer_size: u32::MAX,

@@ -38,14 +38,19 @@ fn functions() -> BTreeSet<String> {
     declarations.filter_map(name).collect()
 }
 
-/// Names of flags and queries that the header defines.
+/// Names of the constants that the header defines and the library has as objects: flags, queries,
+/// and the time that means for ever.
 fn constants() -> BTreeSet<String> {
     let text = header("sisci_types.h");
     let defined = text
         .lines()
         .filter_map(|line| line.strip_prefix("#define "));
     let names = defined.filter_map(|line| line.split([' ', '\t']).next());
-    let wanted = |name: &&str| name.starts_with("SCI_FLAG_") || name.starts_with("SCI_Q_");
+    let wanted = |name: &&str| {
+        name.starts_with("SCI_FLAG_")
+            || name.starts_with("SCI_Q_")
+            || *name == "SCI_INFINITE_TIMEOUT"
+    };
     names.filter(wanted).map(str::to_owned).collect()
 }
 

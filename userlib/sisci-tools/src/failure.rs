@@ -20,8 +20,25 @@ pub enum Failure {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// A function of the specification has failed.
-    #[error("{0}: {1} (0x{code:08X})", code = .1.code())]
+    #[error("{0}: {1} (0x{code:08X}){help}", code = .1.code(), help = help(*.1))]
     Call(&'static str, Error),
+    /// A function that connects has failed.
+    #[error(
+        "{function}: {error} (0x{code:08X}): number {number} of node {node}, at adapter \
+        {adapter}{help}", code = .error.code(), help = help(*.error)
+    )]
+    Connect {
+        /// Its name.
+        function: &'static str,
+        /// Why.
+        error: Error,
+        /// The node.
+        node: u32,
+        /// The adapter of this host.
+        adapter: u32,
+        /// The id of the segment, or the number of the interrupt.
+        number: u32,
+    },
     /// The other node has fallen silent.
     #[error("the other node has fallen silent")]
     Silent,
@@ -48,6 +65,25 @@ impl Failure {
             other => eprintln!("FAILED: {other}"),
         }
         FAILED.into()
+    }
+}
+
+/// What would help, if that is known.
+fn help(error: Error) -> &'static str {
+    match error {
+        Error::NoSuchSegment => "; is the other side running there?",
+        Error::NoSuchNodeId => "; no line of the configuration has that node: see sisci.conf(5)",
+        Error::IllegalNodeId => "; nodes are 1 to 251, see sisci.conf(5)",
+        Error::NoSuchAdapterNo => {
+            "; adapters have the numbers of the configuration, see sisci.conf(5); \
+            `ntbctl links` lists the bridges"
+        }
+        Error::NoLinkAccess | Error::NoRemoteLinkAccess | Error::NodeNotResponding => {
+            "; `ntbctl peers` lists the hosts that are reached"
+        }
+        Error::SegmentIdUsed => "; another program of this host has it: choose one by --id",
+        Error::HwNoSpace => "; a smaller size fits, or larger windows of the bridge",
+        _ => "",
     }
 }
 

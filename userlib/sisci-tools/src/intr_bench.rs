@@ -46,7 +46,7 @@ impl Options {
         let local = side.desc.create_interrupt(adapter, flags);
         let local = local.called("SCICreateInterrupt")?;
         let other = self.pair.other_id();
-        let remote = side.connect("SCIConnectInterrupt", || {
+        let remote = side.connect("SCIConnectInterrupt", other, || {
             side.desc
                 .connect_interrupt(node, adapter, other, INFINITE, sisci::Triggers::Merged)
         })?;

@@ -202,7 +202,7 @@ impl<'a, D: Device> Mirror<'a, D> {
         sent.called("SCITriggerDataInterrupt")
     }
 
-    /// Has the server look for the pattern of the last filling at the start of its segment.
+    /// Let the server look for the pattern of the last filling at the start of its segment.
     pub fn check(&self, size: usize) -> Outcome {
         self.ask(size)?;
         let answered = self.answer.wait(self.side.options.patience);

@@ -87,7 +87,7 @@ impl Options {
         let local = side.desc.create_data_interrupt(adapter, flags);
         let local = local.called("SCICreateDataInterrupt")?;
         let other = self.pair.other_id();
-        let remote = side.connect("SCIConnectDataInterrupt", || {
+        let remote = side.connect("SCIConnectDataInterrupt", other, || {
             side.desc
                 .connect_data_interrupt(node, adapter, other, INFINITE)
         })?;

@@ -148,7 +148,7 @@ impl Options {
     fn visit<D: Device>(&self, side: &Side<'_, D>, out: &mut Output<'_>) -> Outcome {
         let Pair { node, id, .. } = self.pair;
         let (news, events) = channel();
-        let segment = side.connect("SCIConnectSegment", || {
+        let segment = side.connect("SCIConnectSegment", id, || {
             side.desc
                 .connect_segment(node, id, self.pair.adapter(), INFINITE)
         })?;

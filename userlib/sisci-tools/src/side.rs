@@ -53,23 +53,23 @@ impl<'a, D: Device> Side<'a, D> {
     /// Calls a function until its error is none of those that pass.
     fn repeat<T>(
         &self,
-        function: &'static str,
         passes: impl Fn(Error) -> bool,
         attempt: impl Fn() -> Result<T>,
-    ) -> Outcome<T> {
+    ) -> Result<T> {
         let end = self.end_of_patience();
         loop {
             match attempt() {
                 Err(error) if passes(error) && Instant::now() < end => sleep(PAUSE),
-                other => return other.called(function),
+                other => return other,
             }
         }
     }
 
-    /// Calls a function that connects, until the other node has what it connects to.
+    /// Calls a function that connects to something by its number, until the other node has it.
     pub fn connect<T>(
         &self,
         function: &'static str,
+        number: u32,
         attempt: impl Fn() -> Result<T>,
     ) -> Outcome<T> {
         let not_yet = |error| {
@@ -81,18 +81,26 @@ impl<'a, D: Device> Side<'a, D> {
                     | Error::NodeNotResponding
             )
         };
-        self.repeat(function, not_yet, attempt)
+        self.repeat(not_yet, attempt)
+            .map_err(|error| Failure::Connect {
+                function,
+                error,
+                node: self.options.node,
+                adapter: self.options.adapter(),
+                number,
+            })
     }
 
     /// Calls a function that removes, until the other node has disconnected.
     pub fn remove(&self, function: &'static str, attempt: impl Fn() -> Result<()>) -> Outcome {
-        self.repeat(function, |error| error == Error::Busy, attempt)
+        self.repeat(|error| error == Error::Busy, attempt)
+            .called(function)
     }
 
     /// Connects to a segment of the other node.
     pub fn connect_segment(&self, id: u32) -> Outcome<RemoteSegment<D>> {
         let (node, adapter) = (self.options.node, self.options.adapter());
-        self.connect("SCIConnectSegment", || {
+        self.connect("SCIConnectSegment", id, || {
             self.desc.connect_segment(node, id, adapter, INFINITE)
         })
     }

@@ -184,7 +184,8 @@ fn an_adapter_that_is_not_there_is_an_error() {
     let (_, end) = run::<sci_query::Options>(&world, Host::A, "--adapter 3");
     assert_eq!(
         end.unwrap_err().to_string(),
-        "SCIQuery: no such adapter (0x40000909)"
+        "SCIQuery: no such adapter (0x40000909); adapters have the numbers of the configuration, \
+        see sisci.conf(5); `ntbctl links` lists the bridges"
     );
 }
 
@@ -192,22 +193,42 @@ fn an_adapter_that_is_not_there_is_an_error() {
 fn a_node_that_does_not_come_is_waited_for_only_so_long() {
     let world = World::new(1, 1 << 20);
     let words = "client 8 --patience 50";
-    for (function, end) in [
+    for (function, number, end) in [
         (
             "SCIConnectSegment",
+            4097,
             run::<scipp::Options>(&world, Host::A, words).1,
         ),
         (
             "SCIConnectInterrupt",
+            4097,
             run::<intr_bench::Options>(&world, Host::A, words).1,
         ),
         (
             "SCIConnectDataInterrupt",
+            4097,
             run::<rpc::Options>(&world, Host::A, words).1,
         ),
     ] {
-        let expected = format!("{function}: no such segment or interrupt (0x4000090C)");
+        let expected = format!(
+            "{function}: no such segment or interrupt (0x4000090C): number {number} of node 8, \
+            at adapter 0; is the other side running there?"
+        );
         assert_eq!(end.unwrap_err().to_string(), expected);
+    }
+    for (node, help) in [
+        (12, "`ntbctl peers` lists the hosts that are reached"),
+        (16, "no line of the configuration has that node"),
+    ] {
+        let words = format!("client {node} --patience 50");
+        let told = run::<scipp::Options>(&world, Host::A, &words)
+            .1
+            .unwrap_err()
+            .to_string();
+        assert!(
+            told.contains(&format!(" of node {node}, at adapter 0; {help}")),
+            "{told}"
+        );
     }
     let (_, end) = run::<shmem::Options>(&world, Host::B, "server 4 --patience 50");
     assert_eq!(

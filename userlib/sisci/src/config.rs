@@ -45,12 +45,14 @@ pub struct Config {
 
 /// A line that makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {what}")]
+#[error("line {line}: {what}: `{text}`; sisci.conf(5) tells what lines are made of")]
 pub struct Mistake {
     /// Its number, from 1.
     pub line: usize,
     /// What is wrong with it.
     pub what: &'static str,
+    /// What it says, without comments.
+    pub text: String,
 }
 
 /// Why a configuration cannot be used.
@@ -110,6 +112,7 @@ impl Config {
             parsed.map_err(|what| Mistake {
                 line: index + 1,
                 what,
+                text: content.trim().into(),
             })?;
         }
         Ok(config)

@@ -3,7 +3,6 @@
 //! The errors of the specification, and which of them an error of the fabric is where a call has
 //! no meaning of its own for it.
 
-use mp_c_abi::{Full, NoObject, Null};
 use rustix::io::Errno;
 use std::ffi::CStr;
 
@@ -162,28 +161,6 @@ impl From<mp_fabric::Error> for Error {
             mp_fabric::Error::Foreign | mp_fabric::Error::Ended => Error::IllegalOperation,
             other => Error::System(Errno::from(other)),
         }
-    }
-}
-
-/// What is wrong with an argument in C.
-impl From<Null> for Error {
-    fn from(Null: Null) -> Self {
-        Error::IllegalParameter
-    }
-}
-
-impl From<NoObject> for Error {
-    fn from(error: NoObject) -> Self {
-        match error {
-            NoObject::Unknown => Error::IllegalParameter,
-            NoObject::Inherited => Error::IllegalOperation,
-        }
-    }
-}
-
-impl From<Full> for Error {
-    fn from(Full: Full) -> Self {
-        Error::ApiNoSpace
     }
 }
 

@@ -180,7 +180,7 @@ impl<D: Device> Inner<D> {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has it connected.
+    /// Connect it.
     fn linked(&self, linked: Linked<D>, event: Option<RemoteEvent>) {
         let mut outcome = self.outcome();
         // Nobody else connects it.
@@ -188,7 +188,7 @@ impl<D: Device> Inner<D> {
         *outcome = event;
     }
 
-    /// Has those who wait, and the callback, learn of the connection's events.
+    /// Tell what waits, and the callback, of the connection's events.
     fn attach(&self) -> Result<()> {
         let object = self.objects().next();
         object.map_or(Ok(()), |object| {

@@ -317,7 +317,7 @@ impl<D: Device> LocalSegment<D> {
         })
     }
 
-    /// Has it reachable through an adapter.
+    /// Make it reachable through an adapter.
     ///
     /// # Errors
     /// Those of [`Desc::adapter`]; [`Error::IllegalOperation`]: it has no memory.

@@ -47,7 +47,7 @@ fn a_mistake_in_the_configuration_is_told_with_file_and_line() {
         return;
     }
     let path = mistaken();
-    let expected = format!("{path}: line 3: no node id");
+    let expected = format!("{path}: line 3: no node id: `node x peer 1`; sisci.conf(5) ");
     let run = |variables: &[(&str, &str)]| {
         let mut all = vec![("SISCI_CONF", &*path)];
         all.extend(variables);
@@ -83,7 +83,10 @@ fn a_device_that_cannot_be_opened_is_told_with_what_would_help() {
         "/dev/mp_fabric-missing: there is no fabric on this host: load the module mp_func_user";
     assert!(told.contains(help), "{told}");
     let denied = mp_fabric::Error::NoPermission.to_string();
-    assert!(denied.contains("group mp"), "{denied}");
+    assert!(
+        denied.contains("group mp,") && denied.contains("70-mp-fabric.rules"),
+        "{denied}"
+    );
 }
 
 /// Without a file there is this host alone, which is no mistake.
@@ -104,4 +107,24 @@ fn a_missing_configuration_is_not_told_as_an_error() {
         &[("MP_LOG", "warn")],
     );
     assert_eq!(told(&output), "");
+}
+
+/// A call that the kernel refuses is told with what it was for.
+#[test]
+fn a_call_that_fails_is_told_with_its_arguments() {
+    if is_inner() {
+        let fabric = Fabric::open_at(Path::new("/dev/null")).unwrap();
+        let number = mp_fabric::Number::Own(77);
+        let offered = fabric.offer_port(mp_fabric::InterfaceId(5), number);
+        assert_eq!(
+            offered.map(|_| ()),
+            Err(mp_fabric::Error::System(sisci::Errno::NOTTY))
+        );
+        return;
+    }
+    let test = "a_call_that_fails_is_told_with_its_arguments";
+    let told = told(&again(test, &[("MP_LOG", "debug")]));
+    for part in ["MP_IOC_OFFER of mp_offer {", "interface: 5", "number: 77"] {
+        assert!(told.contains(part), "{told}");
+    }
 }

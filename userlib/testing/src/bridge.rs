@@ -20,7 +20,7 @@
 use crate::FakeDevice;
 use mp_bridge_model::{Buffers, Chance, Line, LINE};
 use mp_fabric::{
-    sys::{mp_event, mp_park, MP_PARK_ARMED, MP_PARK_NONE},
+    sys::{mp_event, mp_park, mp_park_entry, MP_PARK_ARMED, MP_PARK_NONE},
     vm_memory::{Bytes, VolatileMemory, VolatileSlice},
     Call, Device, Errno, Map, Protection, RemoteMemory,
 };
@@ -255,22 +255,10 @@ impl Device for BridgeDevice {
             let ways = live(&mut lock(&self.ways));
             ways.iter().for_each(|way| lock(way).settle());
         }
-        let Call::Park(park, entries) = call else {
-            return self.device.call(call);
-        };
-        // Between arming and the last look is a question to the partner's host, and whatever
-        // was on its way by then arrives before the answer.
-        let mut armed = mp_park {
-            flags: park.flags | MP_PARK_ARMED,
-            ..*park
-        };
-        self.device.call(Call::Park(&mut armed, entries))?;
-        if armed.index != MP_PARK_NONE {
-            (park.index, park.events) = (armed.index, armed.events);
-            return Ok(());
+        if let Call::Park(park, entries) = call {
+            return self.park(park, entries);
         }
-        self.bridge.arrive();
-        self.device.call(Call::Park(park, entries))
+        self.device.call(call)
     }
 
     fn map<P: Protection>(&self, offset: u64, len: u64, hint: usize) -> Result<Map<P>, Errno> {
@@ -283,6 +271,23 @@ impl Device for BridgeDevice {
 
     fn fd(&self) -> BorrowedFd<'_> {
         self.device.fd()
+    }
+}
+
+impl BridgeDevice {
+    /// The other host answers behind what has left its processors, once it sees the arm words.
+    fn park(&self, park: &mut mp_park, entries: &[mp_park_entry]) -> Result<(), Errno> {
+        let mut armed = *park;
+        armed.flags |= MP_PARK_ARMED;
+        self.device.call(Call::Park(&mut armed, entries))?;
+        if armed.index != MP_PARK_NONE {
+            (park.index, park.events) = (armed.index, armed.events);
+            return Ok(());
+        }
+        let ways = live(&mut lock(&self.ways));
+        ways.iter().for_each(|way| lock(way).settle());
+        self.bridge.arrive();
+        self.device.call(Call::Park(park, entries))
     }
 }
 

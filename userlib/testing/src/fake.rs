@@ -164,7 +164,7 @@ impl World {
         self.change(|state| state.connections_changed(link, mp_fabric::sys::MP_NOTICE_LOST));
     }
 
-    /// Has the bridge of a link fail on a host: it stays down.
+    /// Let the bridge of a link fail on a host: it stays down.
     pub fn fail(&self, link: usize, host: Host) {
         self.change(|state| state.bridge_failed(link, host));
     }
@@ -174,7 +174,7 @@ impl World {
         self.lock().sharing.silent = silent;
     }
 
-    /// Has queues that are started from now on wait for [`release_queues`](Self::release_queues).
+    /// Let queues that are started from now on wait for [`release_queues`](Self::release_queues).
     pub fn hold_queues(&self) {
         self.lock().sharing.held = true;
     }

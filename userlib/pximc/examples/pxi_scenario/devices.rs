@@ -191,7 +191,7 @@ impl Engine {
         self.run(self.page_address, OWN, data.len(), 0)
     }
 
-    /// Has it write its memory to an address on the bus.
+    /// Let it write its memory to an address on the bus.
     pub fn store(&self, address: u64, size: usize) -> Outcome<()> {
         self.run(OWN, address, size, OUT)
     }

@@ -2,7 +2,7 @@
 
 //! Queues of transfers by DMA.
 
-use super::{end, found, make, maker, only, wanted};
+use super::{end, found, make, maker, only, wanted, Legal};
 use crate::{process::Process, sys};
 use mp_c_abi::{Handle, Input, Out};
 use mp_fabric::{Device, ProcessMemory};
@@ -62,7 +62,7 @@ impl Pieces {
         if vector.is_empty() || vector.len() > entries {
             return Err(Error::MaxEntries);
         }
-        let list = vector.copy()?;
+        let list = vector.copy().legal()?;
         if list.iter().any(|entry| entry.flags != 0) {
             return Err(Error::IllegalFlag);
         }
@@ -86,15 +86,15 @@ pub fn start_dma<D: Device>(
     flags: u32,
 ) -> Result<()> {
     process.ready()?;
-    let queue = process.dma_queues.get(handle)?;
+    let queue = process.dma_queues.get(handle).legal()?;
     let segment = match source {
-        Source::Segment(segment) => Some(process.local_segments.get(segment)?),
+        Source::Segment(segment) => Some(process.local_segments.get(segment).legal()?),
         Source::Memory(memory) if memory.start() == 0 && !memory.is_empty() => {
             return Err(Error::IllegalParameter);
         }
         Source::Memory(_) => None,
     };
-    let remote = process.remote_segments.get(remote)?;
+    let remote = process.remote_segments.get(remote).legal()?;
     dma_flags(flags)?;
     let callback = wanted(flags, callback)?;
     let pieces = pieces.list(sisci::VECTOR_MAX as usize)?;

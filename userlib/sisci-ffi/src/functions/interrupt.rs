@@ -2,7 +2,7 @@
 
 //! Interrupts, plain ones and those with a message.
 
-use super::{end, found, make, make_armed, maker, only, wanted, Place};
+use super::{end, found, make, make_armed, maker, only, wanted, Legal, Place};
 use crate::{process::Process, sys};
 use mp_c_abi::{Handle, Input, Out, Room};
 use mp_fabric::Device;
@@ -17,7 +17,7 @@ fn interrupt_flags(flags: u32, number: Out<u32>) -> Result<InterruptFlags> {
     Ok(InterruptFlags {
         number: match flags & sys::SCI_FLAG_FIXED_INTNO {
             0 => None,
-            _ => Some(number.read()?),
+            _ => Some(number.read().legal()?),
         },
         shared: flags & sys::SCI_FLAG_SHARED_INT != 0,
         counting: flags & sys::SCI_FLAG_COUNTING_INT != 0,
@@ -34,7 +34,7 @@ fn interrupt_maker<D: Device>(
     taken: u32,
 ) -> Result<(Desc<D>, InterruptFlags)> {
     let desc = maker(process, desc, out)?;
-    number.required()?;
+    number.required().legal()?;
     let common = sys::SCI_FLAG_USE_CALLBACK | sys::SCI_FLAG_FIXED_INTNO | sys::SCI_FLAG_SHARED_INT;
     only(flags, common | taken)?;
     Ok((desc, interrupt_flags(flags, number)?))
@@ -187,9 +187,9 @@ pub fn wait_for_data_interrupt<D: Device>(
     flags: u32,
 ) -> Result<()> {
     process.ready()?;
-    let interrupt = process.local_data_interrupts.get(handle)?;
-    length.required()?;
-    buffer.required()?;
+    let interrupt = process.local_data_interrupts.get(handle).legal()?;
+    length.required().legal()?;
+    buffer.required().legal()?;
     only(flags, 0)?;
     let mut room = vec![0; buffer.len().min(sisci::MESSAGE_MAX)];
     match interrupt.wait(&mut room, timeout) {
@@ -253,11 +253,11 @@ pub fn trigger_data_interrupt<D: Device>(
     flags: u32,
 ) -> Result<()> {
     process.ready()?;
-    let interrupt = process.remote_data_interrupts.get(handle)?;
-    data.required()?;
+    let interrupt = process.remote_data_interrupts.get(handle).legal()?;
+    data.required().legal()?;
     only(flags, 0)?;
     if data.len() > sisci::MESSAGE_MAX {
         return Err(Error::OutOfRange);
     }
-    interrupt.trigger(&data.copy()?)
+    interrupt.trigger(&data.copy().legal()?)
 }

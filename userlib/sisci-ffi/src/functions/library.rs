@@ -2,7 +2,7 @@
 
 //! Initialization and virtual devices.
 
-use super::{end, make, only};
+use super::{end, make, only, Legal};
 use crate::process::Process;
 use mp_c_abi::{Handle, Out};
 use mp_fabric::Device;
@@ -31,7 +31,7 @@ pub fn error_string((): &(), error: u32) -> *const c_char {
 pub fn open<D: Device>(process: &Process<D>, out: Out<Handle>, flags: u32) -> Result<()> {
     out.write(Handle::NULL);
     process.ready()?;
-    out.required()?;
+    out.required().legal()?;
     only(flags, 0)?;
     make(&process.descs, out, || process.library()?.open())
 }

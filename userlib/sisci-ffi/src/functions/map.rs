@@ -2,7 +2,7 @@
 
 //! Maps, sequences, and transfers by the processor.
 
-use super::{end, found, made_of, make, only};
+use super::{end, found, made_of, make, only, Legal};
 use crate::{process::Process, sys};
 use mp_c_abi::{Handle, Out, Room};
 use mp_fabric::{flush_stores, Device};
@@ -86,13 +86,18 @@ pub fn unmap_segment<D: Device>(process: &Process<D>, handle: Handle, flags: u32
 /// `SCIGetMapPointer`
 pub fn map_pointer<D: Device>(process: &Process<D>, map: Handle) -> Result<usize> {
     process.ready()?;
-    Ok(process.maps.get(map)?.address())
+    Ok(process.maps.get(map).legal()?.address())
 }
 
 /// `SCIGetMapPhysAddr`
 pub fn map_physical_address<D: Device>(process: &Process<D>, map: Handle) -> Result<u64> {
     process.ready()?;
-    Ok(process.maps.get(map)?.physical_address().unwrap_or(0))
+    Ok(process
+        .maps
+        .get(map)
+        .legal()?
+        .physical_address()
+        .unwrap_or(0))
 }
 
 /// `SCICreateMapSequence`
@@ -128,7 +133,7 @@ fn pending(error: Error) -> Checked {
 /// `SCIStartSequence`
 pub fn start_sequence<D: Device>(process: &Process<D>, sequence: Handle, flags: u32) -> Checked {
     let found = process.ready().and_then(|()| {
-        let sequence = process.sequences.get(sequence)?;
+        let sequence = process.sequences.get(sequence).legal()?;
         only(flags, 0)?;
         Ok(sequence)
     });
@@ -138,7 +143,7 @@ pub fn start_sequence<D: Device>(process: &Process<D>, sequence: Handle, flags: 
 /// `SCICheckSequence`
 pub fn check_sequence<D: Device>(process: &Process<D>, sequence: Handle, flags: u32) -> Checked {
     let found = process.ready().and_then(|()| {
-        let sequence = process.sequences.get(sequence)?;
+        let sequence = process.sequences.get(sequence).legal()?;
         only(
             flags,
             sys::SCI_FLAG_NO_FLUSH | sys::SCI_FLAG_NO_STORE_BARRIER,
@@ -173,12 +178,14 @@ pub fn mem_write<D: Device>(
     flags: u32,
 ) -> Result<()> {
     process.ready()?;
-    let (from, to) = (from.required()?, to.required()?);
+    let (from, to) = (from.required().legal()?, to.required().legal()?);
     only(flags, sys::SCI_FLAG_WRITE_BACK_CACHE_MAP)?;
     if flags != 0 {
         return Err(Error::FlagNotImplemented);
     }
-    from.volatile()?.copy_to_volatile_slice(to.volatile()?);
+    from.volatile()
+        .legal()?
+        .copy_to_volatile_slice(to.volatile().legal()?);
     flush_stores();
     Ok(())
 }
@@ -193,16 +200,16 @@ pub fn mem_cpy<D: Device>(
     flags: u32,
 ) -> Result<()> {
     process.ready()?;
-    let map = process.maps.get(map)?;
-    let memory = memory.required()?;
+    let map = process.maps.get(map).legal()?;
+    let memory = memory.required().legal()?;
     only(flags, sys::SCI_FLAG_BLOCK_READ | sys::SCI_FLAG_ERROR_CHECK)?;
     let sequence = match flags & sys::SCI_FLAG_ERROR_CHECK {
         0 => None,
-        _ => Some(process.sequences.get(sequence)?),
+        _ => Some(process.sequences.get(sequence).legal()?),
     };
     match flags & sys::SCI_FLAG_BLOCK_READ {
-        0 => map.write(sequence.as_ref(), offset, memory.volatile()?),
-        _ => map.read(sequence.as_ref(), offset, memory.volatile()?),
+        0 => map.write(sequence.as_ref(), offset, memory.volatile().legal()?),
+        _ => map.read(sequence.as_ref(), offset, memory.volatile().legal()?),
     }
 }
 

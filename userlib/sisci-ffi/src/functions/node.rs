@@ -2,7 +2,7 @@
 
 //! Nodes and their names.
 
-use super::{found, only};
+use super::{found, only, Legal};
 use crate::{process::Process, sys};
 use mp_c_abi::{Handle, Out, Room, Text};
 use mp_fabric::Device;
@@ -29,7 +29,7 @@ pub fn local_node_id<D: Device>(
     flags: u32,
 ) -> Result<()> {
     process.ready()?;
-    node.required()?;
+    node.required().legal()?;
     only(flags, 0)?;
     node.write(process.library()?.open()?.local_node(adapter)?);
     Ok(())
@@ -73,9 +73,9 @@ fn nodes_by_name<D: Device>(
     flags: u32,
 ) -> Result<()> {
     process.ready()?;
-    let name = name.read()?;
-    nodes.required()?;
-    adapters.map(Room::required).transpose()?;
+    let name = name.read().legal()?;
+    nodes.required().legal()?;
+    adapters.map(Room::required).transpose().legal()?;
     only(flags, 0)?;
     let library = process.library()?;
     let (mut ids, mut numbers) = (Slots::default(), Slots::default());

@@ -2,7 +2,7 @@
 
 //! Local segments.
 
-use super::{found, make_armed, maker, only, wanted};
+use super::{found, make_armed, maker, only, wanted, Legal};
 use crate::{process::Process, sys};
 use mp_c_abi::{Handle, Out};
 use mp_fabric::{Device, PhysicalRange, ProcessMemory};
@@ -50,7 +50,7 @@ pub fn create_segment<D: Device>(
     make_armed(&process.local_segments, out, make, arm(callback))
 }
 
-/// Has the events of a segment run a callback, if there is one.
+/// Let the events of a segment run a callback, if there is one.
 fn arm<D: Device>(
     callback: Option<LocalCallback>,
 ) -> impl FnOnce(&LocalSegment<D>, Handle) -> Result<()> {
@@ -72,7 +72,7 @@ pub fn attach_local_segment<D: Device>(
     flags: u32,
 ) -> Result<()> {
     let desc = maker(process, desc, out)?;
-    size.required()?;
+    size.required().legal()?;
     only(flags, sys::SCI_FLAG_USE_CALLBACK | sys::SCI_FLAG_BROADCAST)?;
     if flags & sys::SCI_FLAG_BROADCAST != 0 {
         return Err(Error::NotSupported);

@@ -170,6 +170,7 @@ static void *lookup(const char *prefix, const char *name)
 
 static void check_constants(void)
 {
+	CONSTANT(SCI_INFINITE_TIMEOUT);
 	CONSTANT(SCI_Q_VENDORID);
 	CONSTANT(SCI_Q_API);
 	CONSTANT(SCI_Q_ADAPTER);

@@ -770,7 +770,7 @@ impl State {
         Ok(())
     }
 
-    /// Has a queue that is posted do its work.
+    /// Do the work of a queue that is posted.
     fn run(&mut self, handle: u32) {
         let Some(object) = self.sharing.objects.get_mut(&handle) else {
             return;

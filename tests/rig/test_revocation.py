@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""When a call that takes memory back has returned, nobody stores into it any more: the kernel of
+the other host has said so, whatever its processes do.
+
+Words of the kernels take long to the other host: what is told without an answer is told late.
+"""
+
+import time
+
+import pytest
+import sharing
+from ntbrig import stack
+from ntbrig.settings import PATIENCE
+from pximc import MODULES
+from sharing import MP
+from shell import INTACT
+
+pytestmark = pytest.mark.alone
+
+LENGTH = 0x1000
+NUMBER = 51
+POSTED_US = 200_000
+STORED, OWN = 0xA5, 0x3C
+# So long does the other process store at least.
+STORM_MS = int(8000 * PATIENCE)
+
+
+@pytest.fixture(scope="module")
+def fabric(boot):
+    fabric = boot(hosts=2)
+    stack.load(
+        *fabric.hosts,
+        modules=MODULES,
+        parameters={
+            "mp_kernel": f"posted_us={POSTED_US}",
+            "ntb_hw_ivshmem": "personality=amd",
+            "pximc_ntb": "timeout_ms=5000",
+        },
+    )
+    return fabric
+
+
+@pytest.fixture
+def ends(fabric):
+    with sharing.pair(fabric) as both:
+        yield both
+
+
+def storming(owner, memory, user, there):
+    """Has a process store into a segment, again and again, in a thread, which is under way."""
+    remote = user.map_connection(user.connect(there, MP.OBJECT_SEGMENT, NUMBER))
+    storm = user.command("&", lambda _: None, "storm", remote, LENGTH, STORED, STORM_MS)
+    end = time.monotonic() + 20 * PATIENCE
+    while owner.same(memory, LENGTH, STORED) != INTACT:
+        assert time.monotonic() < end, "nobody stores"
+    return storm
+
+
+def assert_intact(owner, memory):
+    """What was put there stays, for longer than words are on their way."""
+    end = time.monotonic() + 5 * POSTED_US / 1e6
+    while time.monotonic() < end:
+        assert owner.same(memory, LENGTH, OWN) == INTACT
+
+
+def take_back(owner, segment, interface, how):
+    if how == "withdraw":
+        owner.at("WITHDRAW", segment, interface, MP.WITHDRAW_FORCE)
+    elif how == "remove":
+        owner.remove(segment, MP.REMOVE_FORCE)
+    else:
+        owner.close(segment)
+
+
+def test_nobody_stores_after_a_segment_was_withdrawn_by_force(ends):
+    owner, back, user, there = ends
+    segment = owner.segment(NUMBER, LENGTH, back)
+    memory = owner.map_segment(segment)
+    storm = storming(owner, memory, user, there)
+    take_back(owner, segment, back, "withdraw")
+    owner.write(memory, bytes([OWN]) * LENGTH)
+    assert_intact(owner, memory)
+    assert not storm.returned()
+
+
+@pytest.mark.parametrize("how", ["remove", "close"])
+def test_nobody_stores_into_pages_of_a_process_whose_segment_has_ended(ends, how):
+    """The memory is the process's own, and stays."""
+    owner, back, user, there = ends
+    memory = owner.memory(LENGTH)
+    fields = {"id": NUMBER, "length": LENGTH, "flags": MP.SEGMENT_EMPTY}
+    segment = owner.call("SEGMENT_CREATE", "mp_segment_create", **fields).handle
+    fields = {"handle": segment, "address": memory, "length": LENGTH}
+    owner.call("SEGMENT_FILL", "mp_segment_fill", **fields)
+    for what in ("PREPARE", "PUBLISH"):
+        owner.at(what, segment, back)
+    storm = storming(owner, memory, user, there)
+    take_back(owner, segment, back, how)
+    owner.write(memory, bytes([OWN]) * LENGTH)
+    assert_intact(owner, memory)
+    assert not storm.returned()
+
+
+def test_a_process_that_is_stopped_stores_nothing_when_it_goes_on(ends):
+    """Its kernel takes the mapping away without it."""
+    owner, back, user, there = ends
+    segment = owner.segment(NUMBER, LENGTH, back)
+    memory = owner.map_segment(segment)
+    storm = storming(owner, memory, user, there)
+    user.guest.run(f"kill -STOP {user.pid}")
+    take_back(owner, segment, back, "withdraw")
+    owner.write(memory, bytes([OWN]) * LENGTH)
+    user.guest.run(f"kill -CONT {user.pid}")
+    assert_intact(owner, memory)
+    assert not storm.returned()

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Answers of guests that are given again, without guests."""
+
+from types import SimpleNamespace
+
+import pytest
+import replay
+
+HERE, THERE = SimpleNamespace(name="rp"), SimpleNamespace(name="ep1")
+
+
+@pytest.fixture
+def tape(monkeypatch):
+    """The answers `one`, `two` and an error to the same request, and one of another guest."""
+    monkeypatch.setattr(replay, "_current", lambda tape: replay.contextlib.nullcontext())
+    tape = replay.Tape()
+    answers = iter(("one", "two"))
+    with tape.recording():
+        assert [tape.ask(THERE, ("run", "ls"), lambda: next(answers)) for _ in "12"] == ["one", "two"]
+        with pytest.raises(OSError):
+            tape.ask(THERE, ("run", "ls"), lambda: (_ for _ in ()).throw(OSError("gone")))
+        tape.ask(HERE, ("run", "ls"), lambda: "mine")
+        tape.ask(THERE, ("read", "address 7fab00 of 4711"), lambda: "there")
+    return tape
+
+
+def real():
+    return "real"
+
+
+def test_a_stopped_guest_answers_as_before_and_then_as_at_last(tape):
+    with tape.replaying([THERE]):
+        assert [tape.ask(THERE, ("run", "ls"), real) for _ in "12"] == ["one", "two"]
+        for _ in "12":
+            with pytest.raises(OSError, match="gone"):
+                tape.ask(THERE, ("run", "ls"), real)
+    assert tape.was_asked
+
+
+def test_guests_that_go_are_asked(tape):
+    with tape.replaying([THERE]):
+        assert tape.ask(HERE, ("run", "ls"), real) == "real"
+    assert not tape.was_asked
+
+
+def test_each_run_begins_with_the_first_answer(tape):
+    for _ in "12":
+        with tape.replaying([THERE]):
+            assert tape.ask(THERE, ("run", "ls"), real) == "one"
+
+
+def test_addresses_and_process_ids_may_be_others(tape):
+    with tape.replaying([THERE]):
+        assert tape.ask(THERE, ("read", "address 55aa00 of 815"), real) == "there"
+
+
+def test_what_was_not_asked_before_has_no_answer(tape):
+    with tape.replaying([THERE]), pytest.raises(replay.NotRecorded, match="ep1: .*uptime"):
+        tape.ask(THERE, ("run", "uptime"), real)
+
+
+def test_a_stopped_guest_starts_nothing_and_others_stop_in_the_end(tape):
+    process = SimpleNamespace(ended=lambda: False, kill=lambda: killed.append(1), wait=lambda _: 0)
+    killed = []
+    with tape.replaying([THERE]):
+        assert tape.spawned(HERE, lambda: process) is process
+        silent = tape.spawned(THERE, lambda: pytest.fail("it is asked"))
+        assert silent.ended() and silent.wait().rc == -9 and silent.output == ""
+    assert killed
