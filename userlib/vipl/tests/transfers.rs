@@ -140,3 +140,48 @@ fn remote_memory_is_written_and_read() {
         a.disconnect().unwrap();
     }
 }
+
+/// VI-WQ-7, VI-CQ-6, VI-POST-2: both sides sleep between messages, for shorter and longer, and no
+/// wake-up is lost; one with its work queues, one with a completion queue.
+#[test]
+fn sides_that_sleep_wake_each_other() {
+    let pair = Pair::new();
+    for level in [Level::Unreliable, Level::ReliableReception] {
+        let a = pair.a.vi(level);
+        let cq = pair.b.nic.create_cq(16, 0).unwrap();
+        let attributes = pair.b.attributes(level);
+        let b = pair.b.nic.create_vi(&attributes, None, Some(&cq), 0);
+        let b = b.unwrap();
+        pair.connect(&a, &b);
+        let rounds = 150;
+        let len = |n: u64| [8, 300, 4096, 60_000][n as usize % 4];
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for n in 0..rounds {
+                    pair.b.receive(&b, 60_000);
+                    if n > 0 {
+                        std::thread::sleep(std::time::Duration::from_micros(n * 97 % 3000));
+                    }
+                    let (vi, _) = cq.wait(soon()).unwrap();
+                    let got = vi.recv_done().unwrap();
+                    assert_eq!(got.length as usize, len(n));
+                    pair.b.send(&vi, &n.to_le_bytes());
+                    assert!(!vi.send_wait(soon()).unwrap().status.is_error());
+                }
+            });
+            for n in 0..rounds {
+                let (_, room) = pair.a.receive(&a, 8);
+                std::thread::sleep(std::time::Duration::from_micros(20_000 / (1 + n)));
+                // A message without a receive would be lost.
+                while b.query().unwrap().recv_empty {
+                    std::thread::yield_now();
+                }
+                pair.a.send(&a, &vec![n as u8; len(n)]);
+                assert!(!a.recv_wait(soon()).unwrap().status.is_error());
+                assert_eq!(pair.a.bytes(room, 8), n.to_le_bytes());
+                assert!(!a.send_wait(soon()).unwrap().status.is_error());
+            }
+        });
+        a.disconnect().unwrap();
+    }
+}
