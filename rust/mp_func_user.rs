@@ -52,6 +52,8 @@ use mp_transport::{
 
 #[path = "mp_func_user/access.rs"]
 mod access;
+#[path = "mp_func_user/answer.rs"]
+mod answer;
 #[path = "mp_func_user/calls.rs"]
 mod calls;
 #[path = "mp_func_user/connection.rs"]
@@ -136,7 +138,7 @@ impl kernel::Module for UserService {
             .inspect_err(|e| pr_err!("cannot register the function service: {:?}\n", e))?;
         let watch = interface::Watch::new(links.clone())?;
         let limits = Limits {
-            sessions: param!(sessions),
+            sessions: param!(sessions).min(MOST_OBJECTS),
             user_sessions: param!(user_sessions),
             objects: param!(objects).min(MOST_OBJECTS),
             user_objects: param!(user_objects),
@@ -170,12 +172,12 @@ module! {
     license: "GPL",
     params: {
         sessions: u32 {
-            default: 64,
-            description: "Most sessions of an open file (default 64)",
+            default: 1024,
+            description: "Most sessions of an open file (default 1024)",
         },
         user_sessions: u32 {
-            default: 192,
-            description: "Most sessions of a user (default 192, of 256 of a link)",
+            default: 1024,
+            description: "Most sessions of a user (default 1024, of 1536 of a link)",
         },
         objects: u32 {
             default: 1024,

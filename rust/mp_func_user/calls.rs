@@ -5,6 +5,7 @@
 
 use crate::{
     access::Requester,
+    answer,
     connection::Connection,
     context::{
         Context,
@@ -95,6 +96,8 @@ structures! {
     mp_windows 24
     mp_window 72
     mp_session_open 80
+    mp_session_partner 72
+    mp_session_answer 40
     mp_session 48
     mp_session_address 16
     mp_session_access 16
@@ -141,6 +144,8 @@ pub(crate) fn call(context: &Context, command: u32, arg: UserPtr) -> Result {
         MP_IOC_SESSION => with(arg, |info| describe_session(context, info)),
         MP_IOC_SESSION_ADDRESS => with(arg, |address| address_of(context, address)),
         MP_IOC_SESSION_ACCESS => take(arg, |access| grant_access(context, access)),
+        MP_IOC_SESSION_PARTNER => with(arg, |info| answer::describe(context, info)),
+        MP_IOC_SESSION_ANSWER => take(arg, |given| answer::give(context, given)),
         MP_IOC_PARK => park::park(context, arg),
         MP_IOC_SEGMENT_CREATE => create_segment(context, arg),
         MP_IOC_SEGMENT_SHARE => take(arg, |of: &mp_handle| context.segment(of.handle)?.share()),
@@ -168,7 +173,7 @@ pub(crate) fn call(context: &Context, command: u32, arg: UserPtr) -> Result {
 }
 
 /// What a call has come to that has something to tell in any case.
-enum Told {
+pub(crate) enum Told {
     /// All went well.
     Done,
     /// Tells what there is, and fails.
@@ -236,7 +241,7 @@ fn user_pointer(address: u64) -> Result<UserPtr> {
 }
 
 /// The memory of the caller at `address`.
-fn user(address: u64, len: usize) -> Result<UserSlice> {
+pub(crate) fn user(address: u64, len: usize) -> Result<UserSlice> {
     Ok(UserSlice::new(user_pointer(address)?, len))
 }
 
@@ -279,6 +284,7 @@ fn describe(context: &Context, info: &mut mp_info) -> Result<Told> {
             | MP_FEATURE_QUEUES
             | MP_FEATURE_FILL
             | MP_FEATURE_PINNED
+            | MP_FEATURE_ACCEPT
             | MP_FEATURE_PARK,
     );
     info.sessions_max = shared.limits.sessions;
@@ -494,17 +500,19 @@ fn parameters(open: &mp_session_open) -> Result<Params> {
         },
         address: open.address,
         address_bits: address_bits(),
+        name: answer::name(open)?,
+        hold: open.flags & MP_SESSION_HOLD != 0,
+        once: open.flags & MP_SESSION_ONCE != 0,
+        bare: open.flags & MP_SESSION_BARE != 0,
     })
 }
 
 fn open_session(context: &Context, arg: UserPtr) -> Result {
     let (mut open, size) = read_sized::<mp_session_open>(arg)?;
     expect_zero(open.reserved)?;
-    if open.name_size | open.name_own | open.flags != 0 {
-        return Err(error::unsupported());
-    }
     let link = context.shared().links.get(open.interface)?;
     let params = parameters(&open)?;
+    let is_pending = answer::is_pending(&open)?;
     let len = open.data_size as usize;
     params.check(len).map_err(|_| EINVAL)?;
     if params.location == Location::Physical {
@@ -516,7 +524,8 @@ fn open_session(context: &Context, arg: UserPtr) -> Result {
         .read_slice(&mut data)?;
     let session = context.open_session(&link, params, |params| {
         let number = context.shared().next_handle();
-        let session = Session::new(number, link.clone(), params, data)?;
+        let word = context.status().word()?;
+        let session = Session::new(number, link.clone(), params, data, is_pending, word)?;
         link.request(&session)?;
         Ok(session)
     })?;
@@ -530,6 +539,8 @@ fn describe_session(context: &Context, info: &mut mp_session) -> Result<Told> {
     let (local, remote) = session.places(context.mapper())?;
     info.events = session.ready().events();
     info.interface = session.link().interface().id();
+    info.status = session.status();
+    info.reserved = 0;
     (info.local_size, info.local_offset) = (local.len, local.offset);
     (info.remote_size, info.remote_offset) = (remote.len, remote.offset);
     Ok(Told::Done)

@@ -133,7 +133,7 @@ impl Connection {
     ///
     /// `ENOMEM`.
     pub(crate) fn new(number: u32, link: Arc<Link>, want: Want, word: Word) -> Result<Arc<Self>> {
-        let ready = Ready::new(0, 0)?;
+        let ready = Ready::new(0)?;
         let total = Arc::new(Atomic::new(0), GFP_KERNEL)?;
         let of = ready.clone();
         let connection = Arc::pin_init(

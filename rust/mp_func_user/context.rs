@@ -266,6 +266,7 @@ impl Watched {
 
 /// What a context owns.
 struct Objects {
+    /// By their numbers.
     sessions: KVec<Owned>,
     /// Interfaces that it has waited for.
     interfaces: KVec<Watched>,
@@ -367,10 +368,9 @@ impl Context {
     /// `ENOENT`, `ESHUTDOWN`.
     pub(crate) fn session(&self, handle: u32) -> Result<Arc<Session>> {
         self.with_objects(|objects| {
-            let owned = objects
-                .sessions
-                .iter()
-                .find(|o| o.session.number() == handle);
+            let sessions = &objects.sessions;
+            let at = sessions.binary_search_by_key(&handle, |o| o.session.number());
+            let owned = at.ok().and_then(|at| sessions.get(at));
             Ok(owned.ok_or(ENOENT)?.session.clone())
         })
     }
@@ -410,7 +410,12 @@ impl Context {
                 _share: share,
                 _memory: memory,
             };
-            Ok(objects.sessions.push(owned, GFP_KERNEL)?)
+            let sessions = &mut objects.sessions;
+            let number = owned.session.number();
+            let at = sessions.partition_point(|o| o.session.number() < number);
+            // There is room for it.
+            let entered = sessions.insert_within_capacity(at, owned);
+            entered.map_err(|_| ENOMEM)
         });
         let session = opened?;
         if let Err(e) = entered {
@@ -611,8 +616,9 @@ impl Context {
     fn close_session(&self, handle: u32) -> Result {
         let owned = self.with_objects(|objects| {
             let sessions = &mut objects.sessions;
-            let at = sessions.iter().position(|o| o.session.number() == handle);
-            sessions.remove(at.ok_or(ENOENT)?).map_err(|_| ENOENT)
+            let at = sessions.binary_search_by_key(&handle, |o| o.session.number());
+            let at = at.map_err(|_| ENOENT)?;
+            sessions.remove(at).map_err(|_| ENOENT)
         })?;
         owned.session.link().end(&owned.session);
         Ok(())
@@ -631,7 +637,7 @@ impl Context {
                 return watched.follow(link);
             }
             let link = link?;
-            let ready = Ready::new(ready::OF_INTERFACES, 0)?;
+            let ready = Ready::new(ready::OF_INTERFACES)?;
             objects.interfaces.reserve(1, GFP_KERNEL)?;
             link.watch(ready.clone())?;
             let watched = Watched {
@@ -702,7 +708,8 @@ impl File for Context {
             scrap: ScrapPage::new()?,
         };
         let stream = Stream::new(pollers.clone())?;
-        let status = Status::new(shared.limits.objects, &mapper)?;
+        let words = shared.limits.objects + shared.limits.sessions;
+        let status = Status::new(words, &mapper)?;
         Arc::pin_init(
             pin_init!(Self {
                 shared: shared.into(),

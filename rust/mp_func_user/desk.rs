@@ -3,6 +3,7 @@
 //! Carries out what a link's pairing engine decides: memory, sessions' states, messages.
 
 use crate::{
+    answer::Told,
     link::{
         Link,
         Pairing,
@@ -34,12 +35,16 @@ use mp_proto::{
     },
     pairing::{
         message::{
-            self,
+            DataOf,
             Message, //
         },
-        terms::Params,
+        terms::{
+            Limits,
+            Params, //
+        },
         Event,
         Host,
+        NoAnswer,
         Outcome,
         Refusal, //
     }, //
@@ -112,7 +117,7 @@ impl<'a> Desk<'a> {
     ///
     /// # Errors
     ///
-    /// `EINVAL`, `ENOSPC`, `EADDRINUSE`.
+    /// `EINVAL`, `ENOSPC`, `EOPNOTSUPP`, `EADDRINUSE`.
     pub(crate) fn request(&mut self, session: &Arc<Session>, params: &Params) -> Result {
         let len = session.data().len();
         self.engine
@@ -120,6 +125,7 @@ impl<'a> Desk<'a> {
             .map_err(|refusal| match refusal {
                 Refusal::Invalid(_) | Refusal::Number => EINVAL,
                 Refusal::Space => ENOSPC,
+                Refusal::Unsupported => error::unsupported(),
                 Refusal::UidConflict => error::in_use(),
             })
     }
@@ -138,16 +144,32 @@ impl<'a> Desk<'a> {
         let _ = self.engine.close(session, &mut self.host);
     }
 
+    /// Accepts the request that a server has at hand, or rejects it for a reason.
+    ///
+    /// # Errors
+    ///
+    /// `ECONNRESET` if there is none, `EBUSY` if it has been accepted.
+    pub(crate) fn answer(&mut self, server: u32, reason: Option<u32>, data: &'a [u8]) -> Result {
+        // Between two processes of this host, no message carries it.
+        self.host.arrived = data;
+        let answered = match reason {
+            None => self.engine.accept(server, &mut self.host),
+            Some(reason) => self.engine.reject(server, reason, &mut self.host),
+        };
+        self.host.arrived = &[];
+        answered.map_err(|why| match why {
+            NoAnswer::Nothing => error::reset(),
+            NoAnswer::Busy => EBUSY,
+        })
+    }
+
     /// Deals with a message of the other engine, and the window data behind it.
     ///
     /// # Errors
     ///
     /// `EPROTO` if it cannot be.
     pub(crate) fn receive(&mut self, data: &'a [u8]) -> Result {
-        let (head, rest) = data
-            .split_at_checked(message::SIZE)
-            .ok_or_else(error::protocol)?;
-        let message = Message::decode(head).ok_or_else(error::protocol)?;
+        let (message, rest) = Message::split(data).ok_or_else(error::protocol)?;
         if message.data_of().is_none() && !rest.is_empty() {
             return Err(error::protocol());
         }
@@ -198,10 +220,21 @@ impl<'a> Desk<'a> {
 
 impl Carrier<'_> {
     fn send(&mut self, message: &Message) -> Result {
-        let mut bytes = KVec::with_capacity(message::SIZE, GFP_KERNEL)?;
-        bytes.extend_from_slice(&message.encode(), GFP_KERNEL)?;
-        if let Some(session) = message.data_of().and_then(|n| self.link.session(n)) {
-            bytes.extend_from_slice(session.data(), GFP_KERNEL)?;
+        let encoded = message.encode();
+        let mut bytes = KVec::with_capacity(encoded.len(), GFP_KERNEL)?;
+        bytes.extend_from_slice(&encoded, GFP_KERNEL)?;
+        match message.data_of() {
+            Some(DataOf::Session(number)) => {
+                if let Some(session) = self.link.session(number) {
+                    bytes.extend_from_slice(session.data(), GFP_KERNEL)?;
+                }
+            }
+            Some(DataOf::Answer(number)) => {
+                if let Some(server) = self.link.session(number) {
+                    server.with_answer(|data| bytes.extend_from_slice(data, GFP_KERNEL))?;
+                }
+            }
+            None => {}
         }
         self.outbox.send(&Header::Pairing(self.life), bytes)
     }
@@ -224,10 +257,46 @@ impl Carrier<'_> {
         };
         let signal = Signal::new(self.life, session, partner)?;
         if let Some(session) = self.link.session(session) {
+            if !session.knows_partner() {
+                session.meet(self.told(partner)?);
+            }
             session.pair(partner, local, remote, (self.outbox.clone(), signal));
             self.has_paired = true;
         }
         Ok(())
+    }
+
+    /// What is told of a session of the other host, or of another one of this host.
+    fn told(&self, session: u32) -> Result<Told> {
+        let peer = self.link.peer_id();
+        if self.link.is_loopback() {
+            let session = self.link.session(session);
+            let data = session.as_ref().map_or(&[][..], |session| session.data());
+            return Told::new(peer, data);
+        }
+        let known = self.data.iter().find(|(s, _)| *s == session);
+        Told::new(peer, known.map_or(&[][..], |(_, data)| data))
+    }
+
+    fn asked(&mut self, server: u32, client: u32, local: Limits, remote: Limits) -> Result {
+        let told = self.told(client)?.with_sizes(local, remote);
+        if let Some(server) = self.link.session(server) {
+            server.asked(told);
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self, client: u32) -> Result {
+        if let Some(client) = self.link.session(client) {
+            client.meet(Told::new(self.link.peer_id(), self.arrived)?);
+        }
+        Ok(())
+    }
+
+    fn with_session(&self, number: u32, f: impl FnOnce(&Session)) {
+        if let Some(session) = self.link.session(number) {
+            f(&session);
+        }
     }
 
     fn keep(&mut self, session: u32) -> Result {
@@ -342,6 +411,34 @@ impl Host for Carrier<'_> {
             }
             Event::Forgotten { session } => self.forget(session),
             Event::WindowsChanged => self.link.tell(ready::WINDOWS),
+            Event::Asked {
+                session,
+                client,
+                local,
+                remote,
+            } => {
+                if let Err(e) = self.asked(session, client, local, remote) {
+                    self.failed = Err(e);
+                }
+            }
+            Event::Answered { session } => {
+                if let Err(e) = self.answered(session) {
+                    self.failed = Err(e);
+                }
+            }
+            Event::Held { session } => self.with_session(session, Session::held),
+            Event::Withdrawn { session } => {
+                self.with_session(session, |session| session.withdrawn(error::reset()));
+            }
+            Event::Unable { session } => {
+                self.with_session(session, |session| {
+                    session.answer_accepted(ENOSPC.to_errno());
+                });
+            }
+            Event::Refused { session, reason } => {
+                self.with_session(session, |session| session.refused(reason));
+            }
+            Event::Spent { session } => self.with_session(session, Session::spend),
         }
     }
 }

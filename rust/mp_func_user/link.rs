@@ -79,9 +79,11 @@ use mp_proto::{
         Greeting,
         Header,
         Hello,
-        Life, //
+        Life,
+        NAMES, //
     },
     pairing::{
+        sessions,
         terms::{
             Connection as Role,
             Location,
@@ -91,8 +93,7 @@ use mp_proto::{
         Far,
         Mode,
         Own,
-        RemoteWindow,
-        SESSIONS, //
+        RemoteWindow, //
     },
     sharing::{
         self,
@@ -174,7 +175,7 @@ pub(crate) struct Link {
     /// are answered without the mutex.
     #[pin]
     partner: SpinLockBh<Option<Life>>,
-    /// All sessions of this link that are not closed.
+    /// All sessions of this link that are not closed, by their numbers.
     #[pin]
     sessions: SpinLockBh<KVec<Arc<Session>>>,
     /// Contexts that want to know of changes.
@@ -293,7 +294,8 @@ impl Link {
     /// Finds a session. Any context.
     pub(crate) fn session(&self, number: u32) -> Option<Arc<Session>> {
         let sessions = self.sessions.lock();
-        sessions.iter().find(|s| s.number() == number).cloned()
+        let at = sessions.binary_search_by_key(&number, |s| s.number());
+        sessions.get(at.ok()?).cloned()
     }
 
     /// Whether it is the host's with itself, which has one end and no messages.
@@ -349,7 +351,7 @@ impl Link {
         if self.is_loopback() {
             // This service is its own partner.
             let outbox = outbox.clone();
-            core.up = Some(self.open(outbox.peer(), self.life)?);
+            core.up = Some(self.open(outbox.peer(), self.life, true)?);
             self.opened(core, &outbox);
         } else {
             say_hello(outbox, &greeting.hello())?;
@@ -491,25 +493,31 @@ impl Link {
             self.partner_ended(core);
         }
         if matches!(change, Change::Opened | Change::Reopened) {
-            let life = core.peer.as_ref().and_then(|(_, g)| g.partner());
-            let life = life.ok_or_else(error::protocol)?;
-            core.up = Some(self.open(outbox.peer(), life)?);
+            let agreed = core
+                .peer
+                .as_ref()
+                .and_then(|(_, g)| g.partner().zip(g.terms()));
+            let (life, terms) = agreed.ok_or_else(error::protocol)?;
+            let extended = terms.features & NAMES != 0;
+            core.up = Some(self.open(outbox.peer(), life, extended)?);
             self.opened(core, outbox);
         }
         Ok(())
     }
 
-    /// Makes the engine for a new life of the link.
-    fn open(&self, peer: &Arc<Peer>, life: Life) -> Result<KBox<Up>> {
+    /// Makes the engine for a new life of the link; `extended` if both services know names.
+    fn open(&self, peer: &Arc<Peer>, life: Life, extended: bool) -> Result<KBox<Up>> {
         let memory = peer.memory().ok_or_else(error::unsupported)?;
         let mode = match self.is_loopback() {
             true => Mode::Loopback,
             false if service::self_id().0 < peer.id().0 => Mode::Arbiter,
             false => Mode::Asker,
         };
-        let places = KVVec::from_elem(None, SESSIONS, GFP_KERNEL)?;
-        let far = KVVec::from_elem(None, SESSIONS, GFP_KERNEL)?;
-        let engine = Engine::new(mode, memory.limits().remote_total, places, far);
+        let most = sessions(extended);
+        let places = KVVec::from_elem(None, most, GFP_KERNEL)?;
+        let far = KVVec::from_elem(None, most, GFP_KERNEL)?;
+        let total = memory.limits().remote_total;
+        let engine = Engine::new(mode, total, extended, places, far);
         let up = Up {
             life,
             memory,
@@ -680,7 +688,7 @@ impl Link {
         };
         let params = session.params();
         check_physical(&up.memory, &params)?;
-        self.sessions.lock().push(session.clone(), GFP_ATOMIC)?;
+        self.enter(session)?;
         let outbox = outbox.clone();
         let mut desk = Desk::new(self, &outbox, up);
         let asked = desk.request(session, &params);
@@ -690,6 +698,80 @@ impl Link {
             outbox.peer().reset();
         }
         asked.map(|()| outbox)
+    }
+
+    /// Enters a session.
+    fn enter(&self, session: &Arc<Session>) -> Result {
+        let mut sessions = self.sessions.lock();
+        sessions.reserve(1, GFP_ATOMIC)?;
+        let number = session.number();
+        let at = sessions.partition_point(|s| s.number() < number);
+        // There is room for it.
+        let entered = sessions.insert_within_capacity(at, session.clone());
+        entered.map_err(|_| ENOMEM)
+    }
+
+    /// Answers the request that a server has at hand: accepts it without a `reason`, which is
+    /// over when the session says so. The data for the client is that of the session's
+    /// [`answer`](Session::set_answer).
+    ///
+    /// # Errors
+    ///
+    /// `ENETDOWN`, `ECONNRESET` if that request is not there any more, `EBUSY`.
+    pub(crate) fn answer(
+        &self,
+        session: &Arc<Session>,
+        request: u32,
+        reason: Option<u32>,
+        data: KVec<u8>,
+    ) -> Result {
+        let mut core = self.core.lock();
+        let Core { peer, up, .. } = &mut *core;
+        let (Some((outbox, _)), Some(up)) = (peer, up) else {
+            return Err(error::net_down());
+        };
+        session.begin_answer(request, reason.is_none(), &data)?;
+        let outbox = outbox.clone();
+        let mut desk = Desk::new(self, &outbox, up);
+        let answered = desk.answer(session.number(), reason, &data);
+        if answered.is_ok() && reason.is_some() {
+            session.rejected();
+        }
+        let sent = desk.finish();
+        drop(core);
+        if sent.is_err() {
+            outbox.peer().reset();
+        }
+        answered.inspect_err(|e| session.answer_accepted(e.to_errno()))
+    }
+
+    /// The process of a server does not wait any longer for what it has accepted: the client
+    /// is refused, and the session is over; or it is a pair already, which is no error.
+    ///
+    /// # Errors
+    ///
+    /// `error` if the session is over.
+    pub(crate) fn give_up_answer(&self, session: &Arc<Session>, error: Error) -> Result {
+        let mut core = self.core.lock();
+        if let Some(outcome) = session.accepted() {
+            return outcome;
+        }
+        session.withdrawn(error);
+        session.spend();
+        if let Core {
+            peer: Some((outbox, _)),
+            up: Some(up),
+            ..
+        } = &mut *core
+        {
+            let outbox = outbox.clone();
+            let mut desk = Desk::new(self, &outbox, up);
+            desk.close(session.number());
+            if desk.finish().is_err() {
+                outbox.peer().reset();
+            }
+        }
+        Err(error)
     }
 
     /// Closes a session: its process has done so, or is gone.

@@ -176,7 +176,7 @@ impl Offer {
         let counts = (terms.object == Object::Event).then_some(terms.is_counted);
         let ready = match counts {
             Some(counts) => Ready::counting(counts)?,
-            None => Ready::new(0, 0)?,
+            None => Ready::new(0)?,
         };
         let mut list = list.lock();
         let (number, known) = choose(&list, terms)?;

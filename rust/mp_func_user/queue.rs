@@ -151,7 +151,7 @@ impl Queue {
     ///
     /// `ENOMEM`.
     pub(crate) fn new(number: u32, link: Arc<Link>, entries: u32, word: Word) -> Result<QueueRef> {
-        let ready = Ready::new(0, 0)?;
+        let ready = Ready::new(0)?;
         let queue = Arc::pin_init(
             pin_init!(Self {
                 number,

@@ -45,6 +45,10 @@ pub(crate) const NOTICE: u32 = uapi::MP_EVENT_NOTICE;
 pub(crate) const DONE: u32 = uapi::MP_EVENT_DONE;
 /// There is a message.
 pub(crate) const MESSAGE: u32 = uapi::MP_EVENT_MESSAGE;
+/// A server has a request at hand.
+pub(crate) const REQUEST: u32 = uapi::MP_EVENT_REQUEST;
+/// A client will have no partner.
+pub(crate) const REFUSED: u32 = uapi::MP_EVENT_REFUSED;
 
 /// Events that are gone once a wait has returned them (`PXI-WIE-1`, `PXI-WSE-1`).
 const TAKEN: u32 = STATE | WINDOWS | SIGNAL;
@@ -52,7 +56,9 @@ const TAKEN: u32 = STATE | WINDOWS | SIGNAL;
 /// Events of interfaces.
 pub(crate) const OF_INTERFACES: u32 = STATE | WINDOWS;
 /// Events of sessions.
-pub(crate) const OF_SESSIONS: u32 = PAIRED | SIGNAL | CLOSED | DOWN;
+pub(crate) const OF_SESSIONS: u32 = PAIRED | SIGNAL | CLOSED | DOWN | REQUEST | REFUSED;
+/// Events of sessions that somebody may wait for who has no partner.
+pub(crate) const BEFORE_PAIRED: u32 = PAIRED | REQUEST | REFUSED;
 /// Events of all objects.
 pub(crate) const OF_OBJECTS: u32 =
     OF_SESSIONS | OF_SEGMENTS | OF_CONNECTIONS | OF_EVENTS | OF_PORTS | OF_QUEUES;
@@ -93,8 +99,10 @@ struct State {
 /// The events of an object.
 #[pin_data]
 pub(crate) struct Ready {
-    /// Events of which one must have happened before there can be any other.
+    /// An event that must have happened before there can be others.
     needs: u32,
+    /// Those that there can be before.
+    before: u32,
     #[pin]
     state: SpinLockBh<State>,
     #[pin]
@@ -102,14 +110,23 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// With these events from the start. Waits fail that do not wait for one of
-    /// `needs`, as long as it has not happened.
+    /// With these events from the start.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(events: u32, needs: u32) -> Result<Arc<Self>> {
-        Self::with(events, needs, None)
+    pub(crate) fn new(events: u32) -> Result<Arc<Self>> {
+        Self::with(events, 0, 0, None)
+    }
+
+    /// Of a session: waits fail as long as it has no partner, unless they are for what there
+    /// can be before.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn of_session() -> Result<Arc<Self>> {
+        Self::with(0, PAIRED, BEFORE_PAIRED, None)
     }
 
     /// Of an event, which is triggered by [`count`](Self::count).
@@ -118,13 +135,14 @@ impl Ready {
     ///
     /// `ENOMEM`.
     pub(crate) fn counting(counts: bool) -> Result<Arc<Self>> {
-        Self::with(0, 0, Some(Pending::new(counts)))
+        Self::with(0, 0, 0, Some(Pending::new(counts)))
     }
 
-    fn with(events: u32, needs: u32, signals: Option<Pending>) -> Result<Arc<Self>> {
+    fn with(events: u32, needs: u32, before: u32, signals: Option<Pending>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 needs,
+                before,
                 state <- new_spinlock_bh!(State {
                     events,
                     signals,
@@ -225,7 +243,7 @@ impl Ready {
     ///
     /// # Errors
     ///
-    /// `ENOENT` if the object is closed, `ENOTCONN` see [`new`](Self::new), `ETIMEDOUT`,
+    /// `ENOENT` if the object is closed, `ENOTCONN` see [`of_session`](Self::of_session), `ETIMEDOUT`,
     /// `EINTR` if the process is being killed.
     pub(crate) fn wait(&self, mask: u32, deadline: Option<u64>, one: bool) -> Result<u32> {
         let mut result = Ok(0);
@@ -268,7 +286,8 @@ impl Ready {
         if state.gone {
             return Err(ENOENT);
         }
-        if self.needs & (state.events | mask) == 0 && self.needs != 0 {
+        let is_too_early = state.events & self.needs == 0 && mask & self.before == 0;
+        if self.needs != 0 && is_too_early {
             return Err(error::not_connected());
         }
         let mut found = state.events & mask;

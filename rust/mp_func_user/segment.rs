@@ -355,7 +355,7 @@ pub(crate) struct Holding {
 
 impl Holding {
     fn new(number: u32, segment: &Arc<Segment>) -> Result<Arc<Self>> {
-        let ready = Ready::new(0, 0)?;
+        let ready = Ready::new(0)?;
         let of = ready.clone();
         let init = pin_init!(Self {
             number,

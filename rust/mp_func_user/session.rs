@@ -10,6 +10,7 @@ use crate::{
         Access,
         Requester, //
     },
+    answer::Dealings,
     link::Link,
     outbox::{
         Outbox,
@@ -20,6 +21,7 @@ use crate::{
         self,
         Ready, //
     },
+    status::Word,
     window::{
         Piece,
         Window, //
@@ -60,7 +62,7 @@ use mp_proto::pairing::terms::{
 use mp_transport::memory::Memory;
 
 /// The request has not ended; all other outcomes are 0 or a negative errno.
-const PENDING: i32 = 1;
+pub(crate) const PENDING: i32 = 1;
 
 /// A peer whose service has not answered after so long does not keep to the protocol.
 const ANSWER_NS: u64 = 10_000_000_000;
@@ -70,16 +72,21 @@ const ANSWER_NS: u64 = 10_000_000_000;
 pub(crate) enum Phase {
     /// Its process waits for the outcome of the request.
     Asking,
+    /// Its request is with a server that answers itself.
+    Held,
+    /// That has refused it, and its process knows by an event.
+    Refused,
     /// Waits for a partner.
     Posted,
     /// Has a partner, in this life of the link.
     Paired,
-    /// Has had one in an earlier life of the link, or one that it could not be told of.
+    /// Has had one in an earlier life of the link, or one that it could not be told of; or
+    /// takes no more requests.
     Lost,
 }
 
-struct State {
-    phase: Phase,
+pub(crate) struct State {
+    pub(crate) phase: Phase,
     /// Its identifier; zero as long as it has none.
     uid: u32,
     local: Option<Arc<Piece>>,
@@ -92,9 +99,19 @@ struct State {
     partner: Option<(Arc<Outbox>, Arc<Signal>)>,
     /// Nothing of the partner is to be seen any more.
     is_parted: bool,
+    /// Whom it has to do with.
+    pub(crate) dealings: Dealings,
+    /// Its status word, until it is closed.
+    word: Option<Word>,
 }
 
 impl State {
+    /// Bytes of the two windows.
+    pub(crate) fn sizes(&self) -> (u64, u64) {
+        let len = |piece: &Option<Arc<Piece>>| piece.as_ref().map_or(0, |piece| piece.len());
+        (len(&self.local), len(&self.remote))
+    }
+
     /// The partner, if there is one, is not reached any more.
     fn part(&mut self) {
         self.partner = None;
@@ -153,17 +170,22 @@ pub(crate) struct Session {
     /// What the peer's processes are told of it.
     data: KVec<u8>,
     ready: Arc<Ready>,
+    /// The request does not wait for the answer of a server.
+    is_pending: bool,
     outcome: Atomic<i32>,
+    /// Of the answer that the process waits for.
+    pub(crate) accepting: Atomic<i32>,
     #[pin]
-    asking: WaitQueue,
+    pub(crate) asking: WaitQueue,
     /// The partner's number; zero without one.
     partner: Atomic<u32>,
     #[pin]
-    state: Mutex<State>,
+    pub(crate) state: Mutex<State>,
 }
 
 impl Session {
-    /// A session that is about to ask.
+    /// A session that is about to ask; a client that is `is_pending` does not wait for the
+    /// answer of a server's owner.
     ///
     /// # Errors
     ///
@@ -173,8 +195,10 @@ impl Session {
         link: Arc<Link>,
         params: Params,
         data: KVec<u8>,
+        is_pending: bool,
+        word: Word,
     ) -> Result<Arc<Self>> {
-        let ready = Ready::new(0, ready::PAIRED)?;
+        let ready = Ready::of_session()?;
         Arc::pin_init(
             pin_init!(Self {
                 number,
@@ -182,7 +206,9 @@ impl Session {
                 params,
                 data,
                 ready,
+                is_pending,
                 outcome: Atomic::new(PENDING),
+                accepting: Atomic::new(0),
                 asking <- new_wait_queue!("mp_session"),
                 partner: Atomic::new(0),
                 state <- new_mutex!(State {
@@ -195,6 +221,8 @@ impl Session {
                     access: None,
                     partner: None,
                     is_parted: false,
+                    dealings: Dealings::new(),
+                    word: Some(word),
                 }),
             }),
             GFP_KERNEL,
@@ -230,6 +258,36 @@ impl Session {
         &self.ready
     }
 
+    /// Whether its request does not wait for the answer of a server.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.is_pending
+    }
+
+    /// Bytes from the first status word to its own.
+    pub(crate) fn status(&self) -> u32 {
+        let state = self.state.lock();
+        state.word.as_ref().map_or(0, Word::position)
+    }
+
+    /// These have happened; the status word tells those that stay.
+    pub(crate) fn raise(&self, events: u32) {
+        self.show(|there| there | events);
+        self.ready.raise(events);
+    }
+
+    /// These are not so any more.
+    pub(crate) fn clear(&self, events: u32) {
+        self.ready.clear(events);
+        self.show(|there| there & !events);
+    }
+
+    fn show(&self, change: impl FnOnce(u32) -> u32) {
+        let state = self.state.lock();
+        if let Some(word) = &state.word {
+            word.set(change(self.ready.events()) & !ready::SIGNAL, 0);
+        }
+    }
+
     /// Where it stands.
     pub(crate) fn phase(&self) -> Phase {
         self.state.lock().phase
@@ -249,7 +307,14 @@ impl Session {
     pub(crate) fn outcome(&self) -> Result<u32> {
         let ended = || self.outcome.load(Acquire) != PENDING;
         let deadline = monotonic_ns() + ANSWER_NS;
-        self.asking.wait_until(Some(deadline), ended).ok()?;
+        let answered = self.asking.wait_until(Some(deadline), ended).ok();
+        match answered {
+            // A process may take its time.
+            Err(e) if e == ETIMEDOUT && self.phase() == Phase::Held => {
+                self.asking.wait_until(None, ended).ok()?;
+            }
+            answered => answered?,
+        }
         kernel::error::to_result(self.outcome.load(Acquire))?;
         Ok(self.state.lock().uid)
     }
@@ -271,7 +336,7 @@ impl Session {
     }
 
     /// Lets the process that waits for the outcome go on.
-    fn end_request(&self, outcome: i32) {
+    pub(crate) fn end_request(&self, outcome: i32) {
         self.outcome.store(outcome, Release);
         self.asking.wake(Events::IN);
     }
@@ -304,13 +369,16 @@ impl Session {
             (state.local, state.remote) = (local, remote);
             state.partner = Some(way);
             state.is_parted = false;
+            state.dealings.end_request();
         }
+        self.clear(ready::REQUEST);
         self.partner.store(partner, Relaxed);
     }
 
     /// It has got a partner, and cannot be told of it: over before its process knows.
     pub(crate) fn miss(&self, error: Error) {
         self.state.lock().phase = Phase::Lost;
+        self.answer_accepted(error.to_errno());
         self.answer(Err(error));
     }
 
@@ -321,8 +389,9 @@ impl Session {
             return;
         }
         if self.ready.events() & ready::PAIRED == 0 {
-            self.ready.raise(ready::PAIRED);
+            self.raise(ready::PAIRED);
         }
+        self.answer_accepted(0);
         if self.outcome.load(Acquire) == PENDING {
             self.end_request(0);
         }
@@ -330,6 +399,7 @@ impl Session {
 
     /// The link is down.
     pub(crate) fn lose(&self) {
+        self.lose_request();
         {
             let mut state = self.state.lock();
             if state.phase == Phase::Paired {
@@ -338,14 +408,14 @@ impl Session {
             state.part();
         }
         self.partner.store(0, Relaxed);
-        self.ready.raise(ready::DOWN);
+        self.raise(ready::DOWN);
     }
 
     /// The link is up again: what was paired is over for good.
     pub(crate) fn find_again(&self) {
         match self.phase() {
-            Phase::Lost => self.ready.raise(ready::CLOSED),
-            _ => self.ready.clear(ready::DOWN),
+            Phase::Lost => self.raise(ready::CLOSED),
+            _ => self.clear(ready::DOWN),
         }
     }
 
@@ -367,7 +437,7 @@ impl Session {
         }
         drop(state);
         self.partner.store(0, Relaxed);
-        self.ready.raise(ready::CLOSED);
+        self.raise(ready::CLOSED);
     }
 
     /// Signals the partner (`PXI-AE-1`).
@@ -512,8 +582,10 @@ impl Session {
                 state.access.take(),
                 state.local.take(),
                 state.remote.take(),
+                state.word.take(),
             )
         };
+        self.answer_accepted(ENOENT.to_errno());
         self.ready.close();
         drop(stripped);
     }

@@ -21,6 +21,18 @@
 //! | it does not | gives the memory back | gives its own back; RELEASE, next candidate or REFUSED |
 //! | a session ends | CLOSE, either way, answered by CLOSED or, of a pair, by the partner's CLOSE | |
 //!
+//! Servers whose owner answers each request are tried only when it has accepted. Until then the
+//! request is *held*: the server has it at hand, and is nobody's candidate.
+//!
+//! | step | client's host is the asker | client's host is the arbiter |
+//! |---|---|---|
+//! | a request finds the server | REQUEST, answered by HELD | ASK |
+//! | it is accepted | RESERVE and so on; PAIRED has the answer | ACCEPT has the answer; RESERVE and so on |
+//! | there is no space | the request waits on | UNABLE: the same |
+//! | it is rejected | REFUSED | REJECT |
+//! | the client closes | CLOSE, answered by CLOSED | the same |
+//! | the server closes | REFUSED | CLOSE, answered by CLOSED |
+//!
 //! The rules that make it hold together:
 //!
 //! 1. The arbiter tries one pair at a time, requests in the order of arrival; so no session is
@@ -33,6 +45,8 @@
 //!    a message that crosses a CLOSE finds it and is answered.
 //! 5. The memory of a pair is free when both have closed (PXI-CW-8): each host knows that of its
 //!    own part by itself.
+//! 6. A client on the arbiter's host whose server closes ends with that CLOSE, and a client that
+//!    is rejected with REJECT: its own CLOSE, if it crosses, is not answered.
 //!
 //! The channel between the engines keeps order and loses nothing within an epoch; the next epoch
 //! begins with new engines. Everything in a message is checked before anything is changed; what
@@ -47,11 +61,13 @@
 //! | `hear` | what a message does, on either host |
 //! | `asker` | what the arbiter's messages do |
 //! | `arbiter` | who is tried with whom |
+//! | `held` | requests that a server's owner answers |
 //! | `loopback` | the pair within one host |
 
 mod arbiter;
 mod asker;
 mod hear;
+mod held;
 mod loopback;
 pub mod message;
 mod say;
@@ -61,14 +77,26 @@ pub mod terms;
 use crate::layout::PAGE;
 use crate::reach::{Place, FIRST_EXPOSED};
 use arbiter::Deal;
-use table::{find, find_mut, insert, remove, FarStage, Hold, Stage};
+use table::{find, find_mut, FarStage, Hold, Rows, Stage};
 use terms::{Connection, Invalid, Limits, Location, Params, Span};
 
+pub use held::NoAnswer;
 pub use table::{Far, Own, Table};
 
 /// Most sessions that a host may have with another one, closed ones included that the other host
 /// has not finished with. Both hosts rely on it.
-pub const SESSIONS: usize = 256;
+pub const SESSIONS: usize = 1536;
+
+/// The same beside a host of the first release.
+pub const SESSIONS_FIRST: usize = 256;
+
+/// The same beside a host that is of the first release unless `extended`.
+pub const fn sessions(extended: bool) -> usize {
+    match extended {
+        true => SESSIONS,
+        false => SESSIONS_FIRST,
+    }
+}
 
 /// The part of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,6 +192,49 @@ pub enum Event {
     },
     /// What [`Engine::remote_windows`] lists is different.
     WindowsChanged,
+    /// A client's request waits for the answer of a server; it has not ended.
+    Held {
+        /// The client.
+        session: u32,
+    },
+    /// A server has a request at hand: [`Engine::accept`], [`Engine::reject`].
+    Asked {
+        /// The server.
+        session: u32,
+        /// The client: the other host's session, or another own one.
+        client: u32,
+        /// The window backed by the client's host, as asked for.
+        local: Limits,
+        /// Its other window.
+        remote: Limits,
+    },
+    /// The request that a server had at hand is not there any more.
+    Withdrawn {
+        /// The server.
+        session: u32,
+    },
+    /// What a server has accepted cannot be, for lack of space. The request is at hand again.
+    Unable {
+        /// The server.
+        session: u32,
+    },
+    /// The message at hand, or the call, brought the answer to a client's request: keep the data.
+    Answered {
+        /// The client.
+        session: u32,
+    },
+    /// A held request has ended without a partner; the session does not exist.
+    Refused {
+        /// The client.
+        session: u32,
+        /// The reason of the rejection; `None` if the server has closed.
+        reason: Option<u32>,
+    },
+    /// A server that takes one request is closed, as its request came to nothing.
+    Spent {
+        /// The server.
+        session: u32,
+    },
 }
 
 /// Why a request was refused at once, in the order of the checks.
@@ -175,6 +246,8 @@ pub enum Refusal {
     Number,
     /// The minimum sizes cannot be had now, or there are too many sessions.
     Space,
+    /// The other host is of the first release, and does not understand it.
+    Unsupported,
     /// Its identifier is in use (PXI-REQLS-7, PXI-REQPS-6).
     UidConflict,
 }
@@ -246,8 +319,10 @@ pub struct Engine<O, F> {
     mode: Mode,
     /// Size of the peer's arena in bytes.
     peer_size: u64,
-    own: O,
-    far: F,
+    /// Both hosts know names and held requests.
+    extended: bool,
+    own: Rows<Own, O>,
+    far: Rows<Far, F>,
     /// Decisions so far: the order of everything.
     count: u64,
     last_uid: u32,
@@ -264,21 +339,20 @@ pub struct Engine<O, F> {
 }
 
 impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
-    /// An engine without sessions. `peer_size` is the size of the peer's arena in bytes. `own` has
-    /// a place for each session that this host may have, of which [`SESSIONS`] are used at most.
-    /// `far` has at least [`SESSIONS`] places, else the result is `None`; in loopback, none are
-    /// needed.
-    pub fn new(mode: Mode, peer_size: u64, mut own: O, mut far: F) -> Option<Self> {
-        if mode != Mode::Loopback && far.len() < SESSIONS {
+    /// An engine without sessions. `peer_size` is the size of the peer's arena in bytes; the peer
+    /// is of the first release unless `extended`. `own` has a place for each session that this host
+    /// may have, of which [`sessions`] are used at most. `far` has at least so many places, else
+    /// the result is `None`; in loopback, none are needed.
+    pub fn new(mode: Mode, peer_size: u64, extended: bool, own: O, far: F) -> Option<Self> {
+        if mode != Mode::Loopback && far.len() < sessions(extended) {
             return None;
         }
-        own.fill(None);
-        far.fill(None);
         Some(Engine {
             mode,
             peer_size,
-            own,
-            far,
+            extended,
+            own: Rows::new(own),
+            far: Rows::new(far),
             count: 0,
             last_uid: 0,
             deal: None,
@@ -305,9 +379,12 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         if session == 0 || find(&self.own, session).is_some() {
             return Err(Refusal::Number);
         }
-        let has_place = self.own.iter().take(SESSIONS).any(Option::is_none);
+        let has_place = self.own.has_place(sessions(self.extended));
         if !has_place || !self.has_space(params, host) {
             return Err(Refusal::Space);
+        }
+        if params.is_extended() && !self.extended {
+            return Err(Refusal::Unsupported);
         }
         let serves = params.connection == Connection::Server;
         if serves && params.uid != 0 && self.is_taken(params.uid, session) {
@@ -318,7 +395,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         if self.mode == Mode::Asker && !serves {
             own.ask = own.order;
         }
-        insert(&mut self.own, own).ok_or(Refusal::Space)?;
+        self.own.insert(own).ok_or(Refusal::Space)?;
         if serves {
             self.post(session, host);
         }
@@ -340,6 +417,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         let is_known = match own.stage {
             Stage::Asking => self.mode == Mode::Asker && own.ask == 0,
             Stage::Posting => own.ask == 0,
+            Stage::Held(_) => self.mode != Mode::Loopback && own.ask == 0,
             _ => self.mode != Mode::Loopback,
         };
         let stage = own.stage;
@@ -350,6 +428,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             own.stage = Stage::Over;
             own.ask = 0;
         }
+        self.leave_request(session, stage, host);
         self.abandon(Side::Own, session, host);
         if let Stage::Paired(pair) = stage {
             match pair.partner_closed {
@@ -364,7 +443,8 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
                 self.partner_left(pair.partner, host);
             }
         }
-        if self.mode == Mode::Loopback {
+        let is_listed = matches!(stage, Stage::Open | Stage::Paired(_));
+        if self.mode == Mode::Loopback && is_listed {
             host.event(Event::WindowsChanged);
         }
         self.bury_own(session, host);
@@ -392,7 +472,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
                 host.free(span.off);
             }
         }
-        self.far.fill(None);
+        self.far.clear();
         self.sweep = None;
         self.freed = false;
     }
@@ -474,7 +554,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
 
     /// A request has failed; its session does not exist.
     fn fail(&mut self, session: u32, outcome: Outcome, host: &mut impl Host) {
-        remove(&mut self.own, session);
+        self.own.remove(session);
         host.event(Event::Requested {
             session,
             uid: 0,
@@ -487,7 +567,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         let Some(own) = find_mut(&mut self.own, session) else {
             return;
         };
-        let asked = own.asks();
+        let asked = own.asks() || own.is_held();
         own.stage = Stage::Paired(pair);
         if own.closed {
             return;
@@ -549,7 +629,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     fn bury_own(&mut self, session: u32, host: &mut impl Host) {
         if let Some(own) = find(&self.own, session).filter(|own| own.is_finished()) {
             let closed = own.closed;
-            remove(&mut self.own, session);
+            self.own.remove(session);
             if closed {
                 host.event(Event::Released { session });
             }
@@ -559,7 +639,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     /// Drops the entry of the other host's session, if nobody needs it any more.
     fn bury_far(&mut self, session: u32) {
         if find(&self.far, session).is_some_and(Far::is_finished) {
-            remove(&mut self.far, session);
+            self.far.remove(session);
         }
     }
 

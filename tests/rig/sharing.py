@@ -43,7 +43,9 @@ def _structures():
     for name, body in re.findall(r"struct (mp_\w+) \{(.*?)\};", TEXT, re.DOTALL):
         fields = re.findall(r"(__\w+|char) (\w+)(?:\[(\d+)\])?;", body)
         kinds = [f"{n}s" if kind == "char" else _TYPES[kind] for kind, _, n in fields]
-        known[name] = ("=" + "".join(kinds), [name for _, name, _ in fields])
+        none = [b"" if kind.endswith("s") else 0 for kind in kinds]
+        names = [name for _, name, _ in fields]
+        known[name] = ("=" + "".join(kinds), dict(zip(names, none)))
     return known
 
 
@@ -78,19 +80,18 @@ class Process(shell.Program):
     # --- calls
 
     def _structure(self, kind, fields):
-        form, names = STRUCTURES[kind]
-        fields = {"size": struct.calcsize(form), **fields}
-        values = [fields.get(name, b"" if name == "name" else 0) for name in names]
+        form, none = STRUCTURES[kind]
+        values = {**none, "size": struct.calcsize(form), **fields}
         decode = lambda answer: SimpleNamespace(
-            **dict(zip(names, struct.unpack(form, _bytes(answer))))
+            **dict(zip(none, struct.unpack(form, _bytes(answer))))
         )
-        return struct.pack(form, *values).hex(), decode
+        return struct.pack(form, *values.values()).hex(), decode
 
-    def call(self, name, kind, **fields):
+    def call(self, name, kind, /, **fields):
         data, decode = self._structure(kind, fields)
         return self._run(decode, "ioctl", getattr(MP, "IOC_" + name), data)
 
-    def later(self, name, kind, **fields):
+    def later(self, name, kind, /, **fields):
         """As `call`, in a thread."""
         data, decode = self._structure(kind, fields)
         return self.command("&", decode, "ioctl", getattr(MP, "IOC_" + name), data)

@@ -332,9 +332,10 @@ enum {
 
 /*
  * MP_IOC_SESSION_PARTNER: whom a session has to do with. Of a server with MP_SESSION_HOLD: the
- * request at hand, before it is answered. The sizes are as that session has asked for them, of
- * a pair as they are, seen from its host. The data is what that session was opened with; for
- * a client that a server has answered, what it was answered with.
+ * request at hand, before it is answered. The sizes are as that client has asked for them, of
+ * a pair as they are, seen from the other host, and 0 of a server that has refused. The data is
+ * what that session was opened with; for a client that a server has answered, what it was
+ * answered with.
  *
  * ENOENT: no such session. ENOTCONN: it has nobody. ENOSPC: data_size is too small,
  * everything else has been filled in.

@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use mp_proto::fabric::{Change, Greeting, Header, Life, FUNC_ID};
 use mp_proto::layout::PAGE;
-use mp_proto::pairing::message::{self, Message};
-use mp_proto::pairing::terms::{Connection, Limits, Location, Params, Span};
+use mp_proto::pairing::message::Message;
+use mp_proto::pairing::terms::{Connection, Limits, Location, Name, Params, Span};
 use mp_proto::pairing::{Engine, Event, Far, Host as EngineHost, Mode, Outcome, Own, SESSIONS};
 use mp_proto::wire::Priority;
 
@@ -47,6 +47,8 @@ struct Session {
     ended: bool,
     /// It has failed: the process closes it.
     failed: bool,
+    /// Of a server: a request is at hand.
+    asked: bool,
     partner: u32,
     local: Option<Piece>,
     remote: Option<(Rc<Memory>, Span)>,
@@ -182,6 +184,7 @@ impl EngineHost for Desk<'_> {
                 };
                 assert!(s.phase != Phase::Paired, "a session pairs once");
                 s.phase = Phase::Paired;
+                s.asked = false;
                 s.partner = partner;
                 s.local = piece;
                 s.remote = remote.map(|span| (memory, span));
@@ -191,6 +194,28 @@ impl EngineHost for Desk<'_> {
             Event::PartnerClosed { session } => {
                 if let Some(s) = self.session(session) {
                     part(s);
+                }
+            }
+            // The process does not wait for it.
+            Event::Held { session } => {
+                if let Some(s) = self.session(session) {
+                    s.ended = true;
+                }
+            }
+            Event::Asked { session, .. } => {
+                if let Some(s) = self.session(session) {
+                    assert!(!s.asked, "one at a time");
+                    s.asked = true;
+                }
+            }
+            Event::Withdrawn { session } => {
+                if let Some(s) = self.session(session) {
+                    s.asked = false;
+                }
+            }
+            Event::Refused { session, .. } => {
+                if let Some(s) = self.session(session) {
+                    s.failed = true;
                 }
             }
             _ => {}
@@ -399,7 +424,7 @@ impl Host {
             false => Mode::Asker,
         };
         let (own, far) = (vec![None; 2 * MOST], vec![None; SESSIONS]);
-        let engine = Engine::new(mode, memory.far_len, own, far);
+        let engine = Engine::new(mode, memory.far_len, true, own, far);
         port.user.up = Some(Up {
             life,
             memory,
@@ -438,9 +463,10 @@ impl Host {
         let Some(mut up) = user.up.take() else { return };
         up.engine.end(&mut Ending(&up.memory, &mut up.pieces));
         for s in &mut user.sessions {
-            if !s.ended {
+            if s.phase == Phase::Asking {
                 (s.ended, s.failed) = (true, true);
             }
+            s.asked = false;
             if s.phase == Phase::Paired {
                 s.phase = Phase::Lost;
             }
@@ -516,10 +542,7 @@ impl Host {
     }
 
     fn user_pairing(&mut self, k: usize, data: &[u8]) -> bool {
-        let Some((head, rest)) = data.split_at_checked(message::SIZE) else {
-            return false;
-        };
-        let Some(message) = Message::decode(head).filter(|_| rest.is_empty()) else {
+        let Some(message) = Message::decode(data) else {
             return false;
         };
         let received = self.with_desk(k, |engine, desk| engine.receive(&message, desk));
@@ -558,6 +581,7 @@ impl Host {
             phase: Phase::Asking,
             ended: false,
             failed: false,
+            asked: false,
             partner: 0,
             local: None,
             remote: None,
@@ -601,10 +625,35 @@ impl Host {
                 let number = self.ports[k].user.sessions[pick].number;
                 self.user_end(k, number);
             }
+            self.answer_requests(k);
             self.store_words(k);
         }
         let pace = if busy { 3 * MS } else { 6 * MS };
         self.kick_in(Entity::Process, pace / 2 + dice.below(pace));
+    }
+
+    /// Owners of servers accept requests, or reject them.
+    fn answer_requests(&mut self, k: usize) {
+        let dice = self.env.dice.clone();
+        let asked = self.ports[k].user.sessions.iter().filter(|s| s.asked);
+        for server in asked.map(|s| s.number).collect::<Vec<_>>() {
+            match dice.below(4) {
+                0 => {}
+                1 => {
+                    self.with_desk(k, |engine, desk| {
+                        if engine.reject(server, 1, desk).is_ok() {
+                            if let Some(s) = desk.session(server) {
+                                s.asked = false;
+                            }
+                        }
+                    });
+                }
+                _ => {
+                    // It may be under way.
+                    self.with_desk(k, |engine, desk| engine.accept(server, desk).is_ok());
+                }
+            }
+        }
     }
 
     /// A process stores into its partner's memory.
@@ -674,11 +723,13 @@ fn some_limits(dice: &crate::dice::Dice) -> Limits {
 }
 
 fn some_params(dice: &crate::dice::Dice) -> Params {
-    let connection = match dice.below(4) {
-        0 => Connection::Server,
-        1 => Connection::Client,
+    let connection = match dice.below(6) {
+        0 | 1 => Connection::Server,
+        2 | 3 => Connection::Client,
         _ => Connection::Peer,
     };
+    let names: [&[u8]; 3] = [b"", b"", b"name"];
+    let name = Name::new(names[dice.pick(3)], 0);
     Params {
         connection,
         location: Location::Logical,
@@ -692,5 +743,9 @@ fn some_params(dice: &crate::dice::Dice) -> Params {
         remote: some_limits(dice),
         address: 0,
         address_bits: 64,
+        name: name.expect("short"),
+        hold: connection == Connection::Server && dice.once_in(2),
+        once: false,
+        bare: false,
     }
 }

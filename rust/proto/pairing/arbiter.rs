@@ -5,7 +5,7 @@
 
 use crate::pairing::message::{Pairing, Why};
 use crate::pairing::table::{find, find_mut, Far, FarStage, Own, Pair, Step, Table};
-use crate::pairing::terms::{len, meet, Connection, Limits, Params, Span, Terms};
+use crate::pairing::terms::{agree, len, meet, Connection, Limits, Params, Span, Terms};
 use crate::pairing::{drop_span, grab, Corrupt, Engine, Event, Host, Mode, Outcome, Side};
 
 /// A pair that is being tried: the arbiter has its window and waits for the asker's.
@@ -25,6 +25,16 @@ pub(super) struct Deal {
     local: Option<Span>,
     /// One of the two was closed; the own window has been freed.
     dead: bool,
+    /// It was accepted by the owner of the posted one.
+    held: bool,
+}
+
+/// What is to be tried next.
+enum Turn {
+    /// A session looks for a partner.
+    Seek(Side, u32),
+    /// A server of that host has accepted its client.
+    Settle(Side, u32),
 }
 
 /// A posted session that may be the partner.
@@ -33,6 +43,10 @@ struct Candidate {
     number: u32,
     /// As the one that asks sees them.
     terms: Terms,
+    /// Its owner answers requests.
+    hold: bool,
+    /// It has accepted this one.
+    accepted: bool,
 }
 
 impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
@@ -42,23 +56,80 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             return;
         }
         while self.deal.is_none() {
-            let Some((side, session)) = self.next_to_ask() else {
-                break;
+            match self.next_turn() {
+                Some(Turn::Seek(side, session)) => self.seek(side, session, 0, host),
+                Some(Turn::Settle(side, server)) => self.settle(side, server, host),
+                None => break,
+            }
+        }
+    }
+
+    /// Whose turn it is: that of the oldest request or acceptance, else of a posted peer.
+    fn next_turn(&mut self) -> Option<Turn> {
+        let own = self.own.iter().flatten();
+        let own = own.filter(|own| own.accepted != 0 && !own.closed);
+        let own = own.map(|own| (own.accepted, Side::Own, own.number));
+        let far = self.far.iter().flatten();
+        let far = far.filter(|far| far.accepted != 0);
+        let far = far.map(|far| (far.accepted, Side::Far, far.number));
+        let accepted = own.chain(far).min_by_key(|(order, ..)| *order);
+        match (accepted, self.next_to_ask()) {
+            (Some((since, side, server)), Some((order, ..))) if since < order => {
+                Some(Turn::Settle(side, server))
+            }
+            (_, Some((_, side, session))) => Some(Turn::Seek(side, session)),
+            (Some((_, side, server)), None) => Some(Turn::Settle(side, server)),
+            (None, None) => None,
+        }
+    }
+
+    /// Makes a pair of a server and the client that it has accepted.
+    fn settle(&mut self, side: Side, server: u32, host: &mut impl Host) {
+        let Some((client, order)) = self.accepted_by(side, server) else {
+            return;
+        };
+        let asks = match (side, self.mode) {
+            (Side::Own, Mode::Arbiter) => Side::Far,
+            _ => Side::Own,
+        };
+        let server_params = match side {
+            Side::Own => find(&self.own, server).map(|own| own.params),
+            Side::Far => find(&self.far, server).map(|far| far.params),
+        };
+        let client_params = self.who_asks(asks, client).map(|(params, ..)| params);
+        let terms = client_params
+            .zip(server_params)
+            .and_then(|(client, server)| agree(&client, &server));
+        let made = terms.is_some_and(|terms| {
+            let candidate = Candidate {
+                order,
+                number: server,
+                terms,
+                hold: true,
+                accepted: true,
             };
-            self.seek(side, session, 0, host);
+            match self.mode {
+                Mode::Loopback => self.pair_here(client, server, terms, host),
+                _ => self.try_pair(asks, client, &candidate, false, host),
+            }
+        });
+        if !made {
+            self.unable(side, server, host);
+        } else if self.mode == Mode::Loopback {
+            self.settled(side, server);
         }
     }
 
     /// The session whose turn it is: that of the oldest request, else a posted peer.
-    fn next_to_ask(&mut self) -> Option<(Side, u32)> {
+    fn next_to_ask(&mut self) -> Option<(u64, Side, u32)> {
         let own = self.own.iter().flatten();
         let own = own.filter(|own| own.asks());
         let own = own.map(|own| (own.order, Side::Own, own.number));
         let far = self.far.iter().flatten();
         let far = far.filter(|far| far.stage == FarStage::Asking);
         let far = far.map(|far| (far.order, Side::Far, far.number));
-        if let Some((_, side, session)) = own.chain(far).min_by_key(|(order, ..)| *order) {
-            return Some((side, session));
+        if let Some(oldest) = own.chain(far).min_by_key(|(order, ..)| *order) {
+            return Some(oldest);
         }
         let from = self.sweep?;
         let is_due =
@@ -71,7 +142,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         let far = far.map(|far| (far.order, Side::Far, far.number));
         let next = own.chain(far).min_by_key(|(order, ..)| *order);
         self.sweep = next.map(|(order, ..)| order);
-        next.map(|(_, side, session)| (side, session))
+        next
     }
 
     /// Tries the candidates of a session behind order `after`, one after the other.
@@ -88,6 +159,9 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         let mut after = after;
         while let Some(candidate) = self.candidate(side, &asks, after, before) {
             after = candidate.order;
+            if candidate.hold {
+                return self.hold(side, session, candidate.number, host);
+            }
             let swept = before != u64::MAX;
             let taken = match self.mode {
                 Mode::Loopback => self.pair_here(session, candidate.number, candidate.terms, host),
@@ -105,14 +179,15 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     fn who_asks(&self, side: Side, session: u32) -> Option<(Params, u64, u64)> {
         match side {
             Side::Own => {
-                let own = find(&self.own, session).filter(|own| own.asks() || own.waits())?;
-                let before = if own.asks() { u64::MAX } else { own.order };
+                let asks = |own: &Own| own.asks() || own.is_held();
+                let own = find(&self.own, session).filter(|own| asks(own) || own.waits())?;
+                let before = if asks(own) { u64::MAX } else { own.order };
                 Some((own.params, own.order, before))
             }
             Side::Far => {
                 let far = find(&self.far, session)?;
                 match far.stage {
-                    FarStage::Asking => Some((far.params, far.order, u64::MAX)),
+                    FarStage::Asking | FarStage::Held(_) => Some((far.params, far.order, u64::MAX)),
                     FarStage::Open => Some((far.params, far.order, far.order)),
                     _ => None,
                 }
@@ -128,6 +203,8 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
                 order,
                 number,
                 terms,
+                hold: params.hold,
+                accepted: false,
             })
         };
         if self.mode == Mode::Loopback || side == Side::Far {
@@ -136,7 +213,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             own.min_by_key(|candidate| candidate.order)
         } else {
             let far = self.far.iter().flatten();
-            let far = far.filter(|far| far.stage == FarStage::Open);
+            let far = far.filter(|far| far.waits());
             let far = far.filter_map(|c| fitting(c.order, c.number, &c.params, c.uid));
             far.min_by_key(|candidate| candidate.order)
         }
@@ -169,7 +246,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         let Ok(local) = grab(&params, terms.local, host) else {
             return false;
         };
-        if local.is_none() {
+        if local.is_none() && !params.bare {
             // One of the two windows has to be there (PXI-PAIR-7).
             limits.min = limits.min.max(1);
         }
@@ -190,6 +267,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             limits,
             local,
             dead: false,
+            held: candidate.accepted,
         });
         true
     }
@@ -237,7 +315,14 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         };
         let still = self.who_asks(deal.asks, asks);
         if still.is_some_and(|(_, since, _)| since == deal.since) {
-            self.seek(deal.asks, asks, deal.tried, host);
+            match (deal.held, deal.asks) {
+                (false, _) => self.seek(deal.asks, asks, deal.tried, host),
+                (true, Side::Own) => self.unable(Side::Far, deal.far, host),
+                (true, Side::Far) if self.has_client(deal.own, asks) => {
+                    self.unable(Side::Own, deal.own, host);
+                }
+                (true, Side::Far) => self.refuse(asks, Why::Gone, host),
+            }
         }
         Ok(())
     }
@@ -267,6 +352,10 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         if let Some(own) = find_mut(&mut self.own, deal.own) {
             own.uid = own_uid;
         }
+        if deal.held {
+            self.settled(Side::Own, deal.own);
+            self.settled(Side::Far, deal.far);
+        }
         if let Some(far) = find_mut(&mut self.far, deal.far) {
             far.uid = uid;
             far.partner = deal.own;
@@ -280,6 +369,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
                 partner: deal.own,
                 uid: own_uid,
                 unposted,
+                answered: deal.held && deal.asks == Side::Far,
                 theirs: deal.local,
                 yours,
             });
@@ -333,6 +423,12 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         if is_in {
             self.abandon_deal(host);
         }
+    }
+
+    /// Whether a pair of these is being tried.
+    pub(super) fn is_tried(&self, own: u32, far: u32) -> bool {
+        let deal = self.deal.as_ref().filter(|deal| !deal.dead);
+        deal.is_some_and(|deal| deal.own == own && deal.far == far)
     }
 
     /// The pair that is being tried, if there is one, comes to nothing. The asker still answers.

@@ -4,7 +4,7 @@
 //! arbiter has decided, and believes a pair only if it suits what both sessions asked for.
 
 use crate::pairing::message::Pairing;
-use crate::pairing::table::{find, find_mut, insert, Far, FarStage, Hold, Own, Pair, Stage, Table};
+use crate::pairing::table::{find, find_mut, Far, FarStage, Hold, Own, Pair, Stage, Table};
 use crate::pairing::terms::{agree, len, Connection, Limits, Params};
 use crate::pairing::{drop_span, grab, Corrupt, Engine, Event, Host};
 
@@ -19,7 +19,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     ) -> Result<(), Corrupt> {
         let own = find(&self.own, session).ok_or(Corrupt)?;
         let may_be = match own.stage {
-            Stage::Asking => own.ask == 0,
+            Stage::Asking | Stage::Held(_) => own.ask == 0,
             Stage::Posting => own.closed,
             Stage::Open => true,
             Stage::Paired(_) | Stage::Over => false,
@@ -61,7 +61,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         let Hold::Window(span) = own.hold else {
             return Err(Corrupt);
         };
-        if own.answer != 0 || own.stage == Stage::Asking {
+        if own.answer != 0 || matches!(own.stage, Stage::Asking | Stage::Held(_)) {
             return Err(Corrupt);
         }
         drop_span(span, host);
@@ -82,14 +82,19 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             return Err(Corrupt);
         }
         let (params, closed) = (own.params, own.closed);
+        if pairing.answered && !closed {
+            let session = pairing.session;
+            host.event(Event::Answered { session });
+        }
         if pairing.unposted {
             let far = unposted(pairing, &params);
-            insert(&mut self.far, far).ok_or(Corrupt)?;
+            self.far.insert(far).ok_or(Corrupt)?;
             let session = pairing.partner;
             host.event(Event::Announced { session });
         }
         if let Some(far) = find_mut(&mut self.far, pairing.partner) {
             far.partner = pairing.session;
+            far.uid = pairing.uid;
             far.stage = FarStage::Paired {
                 local: len(pairing.theirs),
                 remote: len(pairing.yours),
@@ -97,6 +102,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         }
         if let Some(own) = find_mut(&mut self.own, pairing.session) {
             own.hold = Hold::Nothing;
+            (own.client, own.accepted) = (None, 0);
         }
         if let Some(span) = pairing.yours.filter(|_| closed) {
             host.retire(span.off);
@@ -116,7 +122,22 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     fn suits(&self, own: &Own, pairing: &Pairing) -> bool {
         let (theirs, yours) = (len(pairing.theirs), len(pairing.yours));
         let partner = find(&self.far, pairing.partner);
+        let asked = matches!(own.stage, Stage::Asking | Stage::Held(_));
+        if pairing.answered && own.params.connection != Connection::Client {
+            return false;
+        }
         let params = match partner {
+            Some(far) if own.params.hold => {
+                let accepted = own.client == Some(far.number) && own.accepted != 0;
+                if !accepted || far.stage != FarStage::Held(own.number) || pairing.unposted {
+                    return false;
+                }
+                if !self.is_new_uid(pairing.uid) {
+                    return false;
+                }
+                far.params
+            }
+            None if own.params.hold => return false,
             Some(far) => {
                 let open = far.stage == FarStage::Open && far.uid == pairing.uid;
                 if !open || pairing.unposted {
@@ -137,8 +158,8 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         let placed = self.is_placed(&params, pairing.theirs);
         let sized = agree(&own.params, &params)
             .is_some_and(|terms| terms.remote.contain(theirs) && terms.local.contain(yours));
-        let asked = own.stage == Stage::Asking;
-        (named || !asked) && placed && sized && (theirs != 0 || yours != 0)
+        let windows = own.params.bare || theirs != 0 || yours != 0;
+        (named || !asked) && placed && sized && windows
     }
 }
 
@@ -158,6 +179,10 @@ fn unposted(pairing: &Pairing, own: &Params) -> Far {
         remote: Limits::exactly(len(pairing.yours)),
         address: 0,
         address_bits: 64,
+        name: own.name.of_partner(),
+        hold: false,
+        once: false,
+        bare: own.bare,
     };
     Far::new(pairing.partner, &params, pairing.uid, FarStage::Open)
 }

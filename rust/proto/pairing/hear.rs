@@ -3,9 +3,7 @@
 //! What a message of the other engine does. Each is checked completely before anything is changed.
 
 use crate::pairing::message::{Message, What, Why};
-use crate::pairing::table::{
-    find, find_mut, insert, Answer, Far, FarStage, Hold, Own, Stage, Table,
-};
+use crate::pairing::table::{find, find_mut, Answer, Far, FarStage, Hold, Own, Stage, Table};
 use crate::pairing::terms::{Connection, Params};
 use crate::pairing::{drop_span, Corrupt, Engine, Event, Host, Mode, Outcome, Side};
 
@@ -17,11 +15,20 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     pub fn receive(&mut self, message: &Message, host: &mut impl Host) -> Result<(), Corrupt> {
         let to_arbiter = matches!(
             message.what,
-            What::Request(..) | What::Reserved(..) | What::Freed
+            What::Request(..)
+                | What::Reserved(..)
+                | What::Freed
+                | What::Accept(..)
+                | What::Reject(..)
         );
         let to_asker = matches!(
             message.what,
-            What::Reserve(..) | What::Paired(_) | What::Release(_)
+            What::Reserve(..)
+                | What::Paired(_)
+                | What::Release(_)
+                | What::Ask(..)
+                | What::Held(_)
+                | What::Unable(_)
         );
         match self.mode {
             Mode::Loopback => return Err(Corrupt),
@@ -46,6 +53,13 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             What::Close(session) => self.hear_close(*session, host),
             What::Closed(session) => self.hear_closed(*session, host),
             What::Freed => Ok(()),
+            What::Ask(session, params, server) => self.hear_ask(*session, params, *server, host),
+            What::Held(session) => self.hear_held(*session, host),
+            What::Accept(session, client) => self.hear_accept(*session, *client, host),
+            What::Reject(session, client, reason) => {
+                self.hear_reject(*session, *client, *reason, host)
+            }
+            What::Unable(session) => self.hear_unable(*session, host),
         }?;
         self.run(host);
         Ok(())
@@ -72,7 +86,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             far.stage = FarStage::Gone;
             far.answer_is = Answer::Refused(Why::Space);
         }
-        insert(&mut self.far, far).ok_or(Corrupt)?;
+        self.far.insert(far).ok_or(Corrupt)?;
         if fits {
             host.event(Event::Announced { session });
             host.event(Event::WindowsChanged);
@@ -94,7 +108,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         }
         let mut far = Far::new(session, params, 0, FarStage::Asking);
         far.order = self.tick();
-        insert(&mut self.far, far).ok_or(Corrupt)?;
+        self.far.insert(far).ok_or(Corrupt)?;
         host.event(Event::Announced { session });
         Ok(())
     }
@@ -128,7 +142,8 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         host: &mut impl Host,
     ) -> Result<(), Corrupt> {
         let own = find_mut(&mut self.own, session).ok_or(Corrupt)?;
-        let asked = self.mode == Mode::Asker && own.stage == Stage::Asking;
+        let asks = matches!(own.stage, Stage::Asking | Stage::Held(_));
+        let asked = self.mode == Mode::Asker && asks;
         let posted = own.stage == Stage::Posting && why == Why::Space;
         if !asked && !posted || own.ask != 0 || own.answer != 0 {
             return Err(Corrupt);
@@ -143,7 +158,14 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             return Ok(());
         }
         let is_peer = own.params.connection == Connection::Peer;
+        let is_held = own.is_held();
         match why {
+            Why::Rejected { reason, .. } if is_held => {
+                host.event(Event::Answered { session });
+                self.refused(session, Some(reason), host);
+            }
+            _ if is_held => self.refused(session, None, host),
+            Why::Rejected { .. } | Why::Gone => self.fail(session, Outcome::NoPairing, host),
             Why::Space => self.fail(session, Outcome::Space, host),
             Why::NoPairing if is_peer => self.post_peer(session, host),
             Why::NoPairing => self.fail(session, Outcome::NoPairing, host),
@@ -153,16 +175,20 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
 
     fn hear_close(&mut self, session: u32, host: &mut impl Host) -> Result<(), Corrupt> {
         let now = self.tick();
+        let served = find(&self.far, session).is_some_and(|far| self.is_served(far));
         let Some(far) = find_mut(&mut self.far, session) else {
             // It crossed the refusal of a session that was forgotten with it.
             return Ok(());
         };
         let (stage, listed, partner) = (far.stage, far.is_listed(), far.partner);
+        (far.client, far.accepted) = (0, 0);
         match stage {
             FarStage::Gone if far.answer == 0 || far.answer_is == Answer::Closed => {
                 return Err(Corrupt);
             }
             FarStage::Paired { .. } => {}
+            // The server has closed before: the other host hears of that, and of no more.
+            FarStage::Held(_) if !served => {}
             _ => {
                 far.answer = now;
                 far.answer_is = Answer::Closed;
@@ -174,6 +200,10 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             FarStage::Paired { .. } => self.partner_left(partner, host),
             _ => self.abandon(Side::Far, session, host),
         }
+        if let FarStage::Held(server) = stage {
+            self.withdrawn(server, session, host);
+        }
+        self.server_left(session, host);
         if stage != FarStage::Gone {
             host.event(Event::Forgotten { session });
         }
@@ -187,6 +217,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     fn hear_closed(&mut self, session: u32, host: &mut impl Host) -> Result<(), Corrupt> {
         let own = find_mut(&mut self.own, session).ok_or(Corrupt)?;
         let alone = matches!(own.stage, Stage::Asking | Stage::Posting | Stage::Open);
+        let alone = alone || matches!(own.stage, Stage::Held(_));
         if !alone || !own.closed || own.close != 0 {
             return Err(Corrupt);
         }
@@ -195,12 +226,13 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             drop_span(span, host);
             own.hold = Hold::Denied;
         }
+        self.forget_client(session, host);
         self.bury_own(session, host);
         Ok(())
     }
 
     /// Whether the other host may bring that session to knowledge now.
-    fn is_new(&self, session: u32, params: &Params) -> bool {
+    pub(super) fn is_new(&self, session: u32, params: &Params) -> bool {
         let unknown = find(&self.far, session).is_none();
         session != 0 && unknown && params.check(0).is_ok()
     }

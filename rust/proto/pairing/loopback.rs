@@ -63,7 +63,7 @@ fn grab_both(
     let first = widen(x, first, host).inspect_err(|_| drop_span(second, host))?;
     let second = widen(y, second, host).inspect_err(|_| drop_span(first, host))?;
     match (first, second) {
-        (None, None) => Err(NoRoom),
+        (None, None) if !x.0.bare => Err(NoRoom),
         windows => Ok(windows),
     }
 }

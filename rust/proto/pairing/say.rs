@@ -26,11 +26,11 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     /// The message that was decided on first.
     fn next_due(&mut self, host: &mut impl Host) -> Option<What> {
         let own = self.own.iter().flatten().map(|own| {
-            let all = [own.ask, own.answer, own.close];
+            let all = [own.ask, own.answer, own.verdict, own.close];
             earliest(all.map(|due| (due, (Side::Own, own.number))))
         });
         let far = self.far.iter().flatten().map(|far| {
-            let all = [far.answer, far.step];
+            let all = [far.answer, far.step, far.notice];
             earliest(all.map(|due| (due, (Side::Far, far.number))))
         });
         let (due, (side, session)) = earliest(own.chain(far).flatten())?;
@@ -49,6 +49,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             own.ask = 0;
             return Some(match own.stage {
                 Stage::Asking => What::Request(session, own.params),
+                Stage::Held(server) => What::Ask(session, own.params, server),
                 _ => What::Post(session, own.params, own.uid),
             });
         }
@@ -59,6 +60,13 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
                 _ => None,
             };
             return Some(What::Reserved(session, granted));
+        }
+        if own.verdict == now {
+            own.verdict = 0;
+            return match own.rejects.take() {
+                Some((client, reason)) => Some(What::Reject(session, client, reason)),
+                None => own.client.map(|client| What::Accept(session, client)),
+            };
         }
         own.close = 0;
         Some(What::Close(session))
@@ -74,10 +82,15 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
                 Answer::Closed => What::Closed(session),
             });
         }
+        if far.notice == now {
+            far.notice = 0;
+            return Some(What::Held(session));
+        }
         far.step = 0;
         Some(match far.step_is {
             Step::Reserve(limits) => What::Reserve(session, limits),
             Step::Release => What::Release(session),
+            Step::Unable => What::Unable(session),
             Step::Paired(pairing) => What::Paired(pairing),
         })
     }

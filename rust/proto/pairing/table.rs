@@ -7,7 +7,8 @@
 //! queue, and none is lost. An entry stays until all is told and the other host, too, has
 //! finished with it: a number is never ambiguous.
 
-use core::ops::DerefMut;
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
 
 use crate::pairing::message::{Pairing, Why};
 use crate::pairing::terms::{Limits, Params, Span};
@@ -44,6 +45,66 @@ pub(crate) fn remove<T: Numbered>(table: &mut [Option<T>], number: u32) {
     }
 }
 
+/// A table as far as it is used: what is looked through does not grow with the places that it has.
+#[derive(Debug)]
+pub(super) struct Rows<T, S> {
+    store: S,
+    used: usize,
+    of: PhantomData<T>,
+}
+
+impl<T: Numbered, S: Table<T>> Rows<T, S> {
+    pub(super) fn new(mut store: S) -> Self {
+        store.fill_with(|| None);
+        Rows {
+            store,
+            used: 0,
+            of: PhantomData,
+        }
+    }
+
+    /// Whether one more entry may be there, of `most` at most.
+    pub(super) fn has_place(&self, most: usize) -> bool {
+        let most = most.min(self.store.len());
+        self.used < most || self.iter().take(most).any(Option::is_none)
+    }
+
+    /// Enters a session; `None` if the table is full.
+    pub(super) fn insert(&mut self, entry: T) -> Option<()> {
+        let free = self.iter().position(Option::is_none);
+        let at = free.unwrap_or(self.used);
+        *self.store.get_mut(at)? = Some(entry);
+        self.used = self.used.max(at + 1);
+        Some(())
+    }
+
+    pub(super) fn remove(&mut self, number: u32) {
+        remove(self, number);
+        while matches!(self.last(), Some(None)) {
+            self.used -= 1;
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.fill_with(|| None);
+        self.used = 0;
+    }
+}
+
+impl<T, S: Table<T>> Deref for Rows<T, S> {
+    type Target = [Option<T>];
+
+    fn deref(&self) -> &[Option<T>] {
+        self.store.get(..self.used).unwrap_or(&[])
+    }
+}
+
+impl<T, S: Table<T>> DerefMut for Rows<T, S> {
+    fn deref_mut(&mut self) -> &mut [Option<T>] {
+        self.store.get_mut(..self.used).unwrap_or(&mut [])
+    }
+}
+
 /// When something was decided that is still to be told; zero if there is nothing.
 pub(super) type Due = u64;
 
@@ -73,6 +134,9 @@ pub(super) enum Stage {
     Asking,
     /// Its post has not been acknowledged; the process waits.
     Posting,
+    /// A client whose request is at a server that answers itself, under that number; zero if the
+    /// arbiter has not told which.
+    Held(u32),
     /// Posted.
     Open,
     /// Has, or had, a partner.
@@ -109,6 +173,14 @@ pub struct Own {
     pub(super) answer: Due,
     /// CLOSE.
     pub(super) close: Due,
+    /// Of a server that answers itself: the client whose request is at hand.
+    pub(super) client: Option<u32>,
+    /// When that was accepted.
+    pub(super) accepted: Due,
+    /// ACCEPT, or REJECT.
+    pub(super) verdict: Due,
+    /// The client that REJECT is for, and the reason.
+    pub(super) rejects: Option<(u32, u32)>,
 }
 
 impl Own {
@@ -124,6 +196,10 @@ impl Own {
             ask: 0,
             answer: 0,
             close: 0,
+            client: None,
+            accepted: 0,
+            verdict: 0,
+            rejects: None,
         }
     }
 
@@ -136,7 +212,7 @@ impl Own {
 
     /// Whether it may be given a partner that asks for one.
     pub(super) fn waits(&self) -> bool {
-        self.stage == Stage::Open && !self.closed
+        self.stage == Stage::Open && !self.closed && self.client.is_none()
     }
 
     /// Whether it looks for a partner for its process.
@@ -144,9 +220,15 @@ impl Own {
         self.stage == Stage::Asking && !self.closed
     }
 
+    /// Whether its request waits for an answer.
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self.stage, Stage::Held(_)) && !self.closed
+    }
+
     /// Whether nobody needs the entry any more.
     pub(super) fn is_finished(&self) -> bool {
-        let told = self.ask == 0 && self.answer == 0 && self.close == 0;
+        let dues = [self.ask, self.answer, self.close, self.verdict];
+        let told = dues == [0; 4];
         told && match self.stage {
             Stage::Over => true,
             Stage::Paired(pair) => self.closed && pair.partner_closed,
@@ -166,6 +248,8 @@ impl Numbered for Own {
 pub(super) enum FarStage {
     /// Looks for a partner; known to the arbiter only.
     Asking,
+    /// A client whose request an own server, of that number, has at hand.
+    Held(u32),
     /// Posted.
     Open,
     /// Has an own session for a partner; not closed. Sizes as that host sees them.
@@ -179,6 +263,7 @@ pub(super) enum FarStage {
 pub(super) enum Step {
     Reserve(Limits),
     Release,
+    Unable,
     Paired(Pairing),
 }
 
@@ -206,6 +291,12 @@ pub struct Far {
     pub(super) answer_is: Answer,
     pub(super) step: Due,
     pub(super) step_is: Step,
+    /// HELD.
+    pub(super) notice: Due,
+    /// Of a server that answers itself: the own client whose request it has; zero without.
+    pub(super) client: u32,
+    /// When it has accepted that.
+    pub(super) accepted: Due,
 }
 
 impl Far {
@@ -221,7 +312,15 @@ impl Far {
             answer_is: Answer::Posted,
             step: 0,
             step_is: Step::Release,
+            notice: 0,
+            client: 0,
+            accepted: 0,
         }
+    }
+
+    /// Whether it may be given a partner that asks for one.
+    pub(super) fn waits(&self) -> bool {
+        self.stage == FarStage::Open && self.client == 0
     }
 
     /// Whether processes of this host see it.
@@ -231,7 +330,8 @@ impl Far {
 
     /// Whether nobody needs the entry any more.
     pub(super) fn is_finished(&self) -> bool {
-        self.stage == FarStage::Gone && self.answer == 0 && self.step == 0
+        let dues = [self.answer, self.step, self.notice];
+        self.stage == FarStage::Gone && dues == [0; 3]
     }
 }
 

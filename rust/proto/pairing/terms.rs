@@ -60,6 +60,79 @@ impl Limits {
 /// Most bytes of opaque data that a post carries.
 pub const DATA_MAX: usize = 1024;
 
+/// Most bytes of a name.
+pub const NAME_MAX: usize = 64;
+
+/// The name of a session, which may be empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Name {
+    bytes: [u8; NAME_MAX],
+    len: u8,
+    own: u8,
+}
+
+impl Name {
+    /// No name.
+    pub const NONE: Name = Name {
+        bytes: [0; NAME_MAX],
+        len: 0,
+        own: 0,
+    };
+
+    /// A name, whose first `own` bytes are a peer's own one; `None` if it is too long.
+    pub fn new(name: &[u8], own: usize) -> Option<Name> {
+        let mut bytes = [0; NAME_MAX];
+        bytes.get_mut(..name.len())?.copy_from_slice(name);
+        (own <= name.len()).then_some(Name {
+            bytes,
+            len: u8::try_from(name.len()).ok()?,
+            own: u8::try_from(own).ok()?,
+        })
+    }
+
+    /// All of it.
+    pub fn whole(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or(&[])
+    }
+
+    /// Bytes of the own name.
+    pub fn own(&self) -> usize {
+        usize::from(self.own)
+    }
+
+    /// The own name, and that of the partner.
+    fn parts(&self) -> (&[u8], &[u8]) {
+        self.whole()
+            .split_at_checked(self.own())
+            .unwrap_or_default()
+    }
+
+    /// Whether two sessions have names for each other.
+    fn suits(&self, other: &Name) -> bool {
+        let ((own, wanted), (theirs, of_them)) = (self.parts(), other.parts());
+        match (self.own, other.own) {
+            (0, 0) => self == other,
+            (0, _) | (_, 0) => false,
+            _ => own == of_them && wanted == theirs,
+        }
+    }
+
+    /// The name that a session with this one is paired with.
+    pub(super) fn of_partner(&self) -> Name {
+        let (own, wanted) = self.parts();
+        let mut bytes = [0; NAME_MAX];
+        for (to, from) in bytes.iter_mut().zip(wanted.iter().chain(own)) {
+            *to = *from;
+        }
+        let is_divided = self.own != 0;
+        Name {
+            bytes,
+            len: self.len,
+            own: if is_divided { self.len - self.own } else { 0 },
+        }
+    }
+}
+
 /// The parameters of a request. `local` and `remote` are seen from the session itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Params {
@@ -80,6 +153,14 @@ pub struct Params {
     pub address: u64,
     /// Bits of an address in the process: what is larger cannot be mapped there.
     pub address_bits: u8,
+    /// Its name, and that of its partner.
+    pub name: Name,
+    /// A server whose owner answers each request.
+    pub hold: bool,
+    /// With `hold`: is over after a request that comes to nothing.
+    pub once: bool,
+    /// Has no windows.
+    pub bare: bool,
 }
 
 /// Why parameters are refused, in the order of the checks; all are invalid arguments.
@@ -87,7 +168,8 @@ pub struct Params {
 pub enum Invalid {
     /// No kind of request has such parameters; the caller's mistake, not a process's.
     Kind,
-    /// Neither window is wanted (PXI-REQLS-2, PXI-REQLC-2, PXI-REQLP-2).
+    /// Neither window is wanted (PXI-REQLS-2, PXI-REQLC-2, PXI-REQLP-2), or one of a session that
+    /// is to have none.
     NoWindow,
     /// The physical client's window may be empty (PXI-REQPC-2).
     RemoteSize,
@@ -116,11 +198,17 @@ impl Params {
         must((1..=64).contains(&self.address_bits), Invalid::Kind)?;
         let logical_or = self.connection == Connection::Server || self.address == 0;
         must(logical_or, Invalid::Kind)?;
+        let serves = self.connection == Connection::Server;
+        let held = (serves || !self.hold) && (self.hold || !self.once);
+        let named = self.connection == Connection::Peer || self.name.own == 0;
+        must(held && named, Invalid::Kind)?;
+        let is_logical = self.location == Location::Logical;
+        must(is_logical || !self.bare, Invalid::Kind)?;
         match (self.location, self.connection) {
             (Location::Logical, _) => {
                 must(self.address == 0, Invalid::Kind)?;
                 let wanted = self.local.max != 0 || self.remote.max != 0;
-                must(wanted, Invalid::NoWindow)?;
+                must(wanted != self.bare, Invalid::NoWindow)?;
                 must(self.local.min <= self.local.max, Invalid::LocalOrder)?;
                 must(self.remote.min <= self.remote.max, Invalid::RemoteOrder)?;
                 must(data <= DATA_MAX, Invalid::DataSize)
@@ -142,6 +230,11 @@ impl Params {
             }
             (Location::Physical, Connection::Peer) => Err(Invalid::Kind),
         }
+    }
+
+    /// Whether the first release would not understand it.
+    pub fn is_extended(&self) -> bool {
+        self.name != Name::NONE || self.hold || self.once || self.bare
     }
 
     /// Whether the local window is cut from the arena.
@@ -210,7 +303,8 @@ pub(super) fn agree(x: &Params, y: &Params) -> Option<Terms> {
             | (Connection::Server, Connection::Client)
             | (Connection::Peer, Connection::Peer)
     );
-    if !kinds || x.location != y.location || x.protocol != y.protocol {
+    let alike = x.bare == y.bare && x.name.suits(&y.name);
+    if !kinds || !alike || x.location != y.location || x.protocol != y.protocol {
         return None;
     }
     let reach = x.reach().min(y.reach());
@@ -218,7 +312,7 @@ pub(super) fn agree(x: &Params, y: &Params) -> Option<Terms> {
         local: x.local.net(&y.remote, reach)?,
         remote: x.remote.net(&y.local, reach)?,
     };
-    (terms.local.max != 0 || terms.remote.max != 0).then_some(terms)
+    (x.bare || terms.local.max != 0 || terms.remote.max != 0).then_some(terms)
 }
 
 /// The terms on which a session that asks may have a posted one, whose identifier is `uid`. An
@@ -246,6 +340,10 @@ mod tests {
             remote: Limits { min: 10, max: 20 },
             address: 0,
             address_bits: 64,
+            name: Name::NONE,
+            hold: false,
+            once: false,
+            bare: false,
         }
     }
 

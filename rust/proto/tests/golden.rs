@@ -11,7 +11,7 @@ use mp_proto::link::{Further, Hello, Identity, Role};
 use mp_proto::mailbox::{Mail, MessageTx};
 use mp_proto::memory::Inbound;
 use mp_proto::pairing::message::{Message, Pairing, What};
-use mp_proto::pairing::terms::{Connection, Limits, Location, Params, Span};
+use mp_proto::pairing::terms::{Connection, Limits, Location, Name, Params, Span};
 use mp_proto::ring::{Armed, Consumer, Producer, Ringing, Split};
 use mp_proto::sharing::{self, Grant, Object, Want};
 use mp_proto::target::Target;
@@ -217,12 +217,27 @@ fn the_pairing_messages_are_as_documented() {
         remote: Limits::exactly(0x1000),
         address: 0,
         address_bits: 64,
+        name: Name::NONE,
+        hold: false,
+        once: false,
+        bare: false,
     };
     let request = Message {
         free: 4 << 20,
         what: What::Request(2, client),
     };
     documented(&hex(&request.encode()));
+    let named = Message {
+        free: 4 << 20,
+        what: What::Request(
+            2,
+            Params {
+                name: Name::new(b"name", 0).expect("short"),
+                ..client
+            },
+        ),
+    };
+    documented(&hex(&named.encode()));
     let window = |off| Some(Span { off, len: 0x1000 });
     let paired = Message {
         free: 1 << 20,
@@ -231,6 +246,7 @@ fn the_pairing_messages_are_as_documented() {
             partner: 1,
             uid: 3,
             unposted: false,
+            answered: false,
             theirs: window(0x2000),
             yours: window(0x5000),
         }),

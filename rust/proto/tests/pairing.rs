@@ -758,7 +758,7 @@ fn a_full_table_refuses() {
 fn the_other_hosts_sessions_need_all_their_places() {
     let with = |mode, far| {
         let (own, far): (Vec<Option<Own>>, Vec<Option<Far>>) = (vec![None; 1], vec![None; far]);
-        Engine::new(mode, PAGE, own, far).is_some()
+        Engine::new(mode, PAGE, true, own, far).is_some()
     };
     assert!(with(Mode::Arbiter, SESSIONS) && with(Mode::Asker, SESSIONS));
     assert!(!with(Mode::Arbiter, SESSIONS - 1) && !with(Mode::Asker, SESSIONS - 1));
@@ -919,6 +919,7 @@ fn what_cannot_be_is_corrupt() {
         session: 1,
         partner: 7,
         uid: 1,
+        answered: false,
         unposted: true,
         theirs: span(0, 1),
         yours: span(0, 1),

@@ -13,7 +13,7 @@ mod hosts;
 use common::Dice;
 use hosts::{logical, pages, physical_client, physical_server, Site, Two, ARBITER, ASKER, PAGE};
 use mp_proto::pairing::message::Message;
-use mp_proto::pairing::terms::{Connection, Limits, Location, Params};
+use mp_proto::pairing::terms::{Connection, Limits, Location, Name, Params};
 use mp_proto::pairing::{Event, Host, Mode, Outcome};
 use proptest::prelude::*;
 
@@ -46,6 +46,29 @@ fn some_params(dice: &Dice) -> Params {
         _ => 0,
     };
     params.protocol = u32::from(dice.once_in(8));
+    extend(params, dice)
+}
+
+/// The same with a name, or answered by its owner, or without windows.
+fn extend(mut params: Params, dice: &Dice) -> Params {
+    let logical = params.location == Location::Logical;
+    if dice.once_in(8) {
+        let names: [&[u8]; 4] = [b"", b"a", b"a\0", b"aa"];
+        let name = names[dice.below(4) as usize];
+        let own = match params.connection {
+            Connection::Peer => dice.below(1 + name.len() as u64) as usize,
+            _ => 0,
+        };
+        params.name = Name::new(name, own).expect("short");
+    }
+    if params.connection == Connection::Server && dice.once_in(2) {
+        params.hold = true;
+        params.once = dice.once_in(2);
+    }
+    if logical && dice.once_in(8) {
+        (params.local, params.remote) = Default::default();
+        params.bare = true;
+    }
     params
 }
 
@@ -57,7 +80,12 @@ fn keen_params(dice: &Dice) -> Params {
         _ => Connection::Peer,
     };
     let limits = || pages(dice.below(2), 2 + dice.below(4));
-    logical(connection, limits(), limits())
+    let mut params = logical(connection, limits(), limits());
+    if connection == Connection::Server {
+        params.hold = dice.once_in(2);
+        params.once = params.hold && dice.once_in(3);
+    }
+    params
 }
 
 /// Two hosts and the memory of others on each.
@@ -108,7 +136,15 @@ impl Storm {
                     site.memory_freed();
                 }
             }
-            6..=12 => {
+            6 | 7 => {
+                if let Some(server) = site.asked().first().copied() {
+                    match self.dice.once_in(3) {
+                        true => site.reject(server, 7),
+                        false => site.accept(server),
+                    };
+                }
+            }
+            8..=13 => {
                 self.two.push(at);
             }
             _ => {
@@ -129,11 +165,19 @@ impl Storm {
         self.two.settle();
         for site in &self.two.sites {
             for (n, s) in &site.desk.sessions {
-                assert!(s.outcome.is_some() || s.closed, "request {n} has not ended");
+                assert!(s.has_ended() || s.closed, "request {n} has not ended");
+                assert!(
+                    !s.accepted || s.closed || s.at_hand.is_none(),
+                    "{n} has been accepted"
+                );
             }
-            let all = site.windows().len();
+            // Or of a client that asks.
+            let asking = site.desk.sessions.values();
+            let asking = asking.filter(|s| s.at_hand.is_some() && !s.closed).count();
+            let all = site.windows().len() + asking;
             assert_eq!(all, site.desk.known.len(), "data is kept of what is listed");
         }
+        check_nobody_waits_alone(&self.two.sites);
         check_nobody_is_apart(&self.two.sites);
     }
 
@@ -161,11 +205,27 @@ impl Storm {
     }
 }
 
+/// A request is at hand on one host if and only if its client waits on the other one.
+fn check_nobody_waits_alone(sites: &[Site; 2]) {
+    for at in [0, 1] {
+        let asked = sites[at].desk.sessions.values();
+        let mut asked: Vec<_> = asked
+            .filter_map(|s| s.at_hand.filter(|_| !s.closed))
+            .collect();
+        let waits = |s: &hosts::Session| s.held && !s.closed && s.pair.is_none();
+        let waiting = sites[1 - at].desk.sessions.iter();
+        let waiting: Vec<_> = waiting.filter(|(_, s)| waits(s)).map(|(n, _)| *n).collect();
+        asked.sort_unstable();
+        assert_eq!(asked, waiting);
+    }
+}
+
 /// PXI-PAIR-1: of all posted sessions of both hosts no two may be together.
 fn check_nobody_is_apart(sites: &[Site; 2]) {
     let posted = |site: &Site| -> Vec<_> {
         let all = site.desk.sessions.values();
-        let all = all.filter(|s| !s.closed && s.pair.is_none());
+        // Who waits for an answer, or has to answer, is with somebody.
+        let all = all.filter(|s| !s.closed && s.pair.is_none() && !s.held && s.at_hand.is_none());
         all.map(|s| (s.params, s.uid)).collect()
     };
     let free = [0, 1].map(|n: usize| sites[n].desk.largest());
@@ -182,7 +242,7 @@ fn check_nobody_is_apart(sites: &[Site; 2]) {
 /// PXI-PAIR-1, PXI-PAIR-11, PXI-PAIR-13, PXI-PAIR-17, PXI-PAIR-18, PXI-CW-8, PXI-SES-6
 #[test]
 fn whatever_happens_both_hosts_agree_and_nothing_is_lost() {
-    let mut pairs = 0;
+    let (mut pairs, mut answers) = (0, 0);
     for seed in 0..3000 {
         let mut storm = Storm::new(seed);
         for _ in 0..30 + storm.dice.below(600) {
@@ -190,10 +250,18 @@ fn whatever_happens_both_hosts_agree_and_nothing_is_lost() {
         }
         let events = storm.two.sites[0].desk.log.iter();
         pairs += events.filter(|e| matches!(e, Event::Paired { .. })).count();
+        let events = storm.two.sites.iter().flat_map(|site| &site.desk.log);
+        answers += events
+            .filter(|e| matches!(e, Event::Answered { .. }))
+            .count();
         storm.check_calm();
         storm.check_end();
     }
-    assert!(pairs > 6000, "{pairs} pairs only: the storm tests little");
+    assert!(pairs > 3500, "{pairs} pairs only: the storm tests little");
+    assert!(
+        answers > 500,
+        "{answers} answers only: the storm tests little"
+    );
 }
 
 /// PXI-PAIR-18: a link that is lost at any step leaves no memory behind, and the next epoch works.
@@ -219,7 +287,7 @@ fn the_link_may_be_lost_at_every_step() {
 fn two_peers_meet_whoever_is_first_and_however_messages_cross() {
     // Each digit of a path says what goes on next; what cannot go on is skipped.
     for path in 0..6u32.pow(7) {
-        let mut two = Two::new([4, 4]);
+        let mut two = Two::of_first_release([4, 4]);
         let params = logical(Connection::Peer, pages(1, 2), pages(1, 2));
         let mut rest = path;
         let mut asked = [false; 2];
@@ -336,14 +404,21 @@ fn a_hostile_peer_harms_nobody() {
 }
 
 /// Bytes that look like a message: one that is on its way with something changed, or made up.
-fn forged(two: &Two, dice: &Dice, to: usize) -> [u8; 64] {
+fn forged(two: &Two, dice: &Dice, to: usize) -> Vec<u8> {
     let genuine = two.wire[1 - to].front().filter(|_| dice.once_in(2));
-    let mut bytes = genuine.copied().unwrap_or_else(|| {
-        let mut bytes = [0; 64];
-        bytes[0] = 1 + dice.below(11) as u8;
+    let mut bytes = genuine.cloned().unwrap_or_else(|| {
+        let mut bytes = vec![0; 64];
+        bytes[0] = 1 + dice.below(16) as u8;
         bytes[1] = 0x10 + 1 + dice.below(3) as u8;
         bytes[2] = 64;
-        bytes[3] = dice.below(2) as u8;
+        bytes[3] = match dice.below(4) {
+            0 => dice.below(16) as u8,
+            _ => dice.below(2) as u8,
+        };
+        if bytes[3] & 2 != 0 {
+            bytes.resize(mp_proto::pairing::message::SIZE_NAMED, 0);
+            bytes[64 + 2] = dice.below(8) as u8;
+        }
         for at in [4, 8, 12] {
             bytes[at] = dice.below(4) as u8;
         }
@@ -352,7 +427,7 @@ fn forged(two: &Two, dice: &Dice, to: usize) -> [u8; 64] {
         }
         bytes
     });
-    let at = dice.below(64) as usize;
+    let at = dice.below(bytes.len() as u64) as usize;
     bytes[at] ^= 1 << dice.below(8);
     bytes
 }
@@ -363,7 +438,18 @@ fn forged(two: &Two, dice: &Dice, to: usize) -> [u8; 64] {
 fn best(asks: &Params, posted: &Params, uid: u32, free: [u64; 2]) -> Option<(u64, u64)> {
     use Connection::{Client, Peer, Server};
     let may_ask = [(Client, Server), (Peer, Peer)].contains(&(asks.connection, posted.connection));
+    let name = |p: &Params| {
+        let (own, wanted) = p.name.whole().split_at(p.name.own());
+        (own.to_vec(), wanted.to_vec(), p.name.own() == 0)
+    };
+    let ((own, wanted, whole), (theirs, of_them, all)) = (name(asks), name(posted));
+    let named = match whole && all {
+        true => wanted == of_them,
+        false => !whole && !all && own == of_them && wanted == theirs,
+    };
     if !may_ask
+        || !named
+        || asks.bare != posted.bare
         || asks.location != posted.location
         || asks.protocol != posted.protocol
         || asks.uid != 0 && asks.uid != uid
@@ -378,7 +464,7 @@ fn best(asks: &Params, posted: &Params, uid: u32, free: [u64; 2]) -> Option<(u64
     let mut found = None;
     for local in (0..32).map(|n| n * PAGE) {
         for remote in (0..32).map(|n| n * PAGE) {
-            if local + remote > 0
+            if (asks.bare || local + remote > 0)
                 && within(local, asks.local, posted.remote, free[0])
                 && within(remote, asks.remote, posted.local, free[1])
             {
@@ -430,7 +516,12 @@ proptest! {
                     }
                 }
                 Deed::Request(at, seed) => {
-                    let params = some_params(&Dice::new(seed));
+                    // Whom an owner accepts, no criterion says.
+                    let params = Params {
+                        hold: false,
+                        once: false,
+                        ..some_params(&Dice::new(seed))
+                    };
                     let free = [at, 1 - at].map(|n| two.sites[n].desk.largest());
                     let candidates = posted(&two.sites[1 - at]);
                     let all = candidates.iter().map(|(p, uid)| best(&params, p, *uid, free));
@@ -470,7 +561,12 @@ proptest! {
                     }
                 }
                 Deed::Request(_, seed) => {
-                    let params = some_params(&Dice::new(seed));
+                    // Whom an owner accepts, no criterion says.
+                    let params = Params {
+                        hold: false,
+                        once: false,
+                        ..some_params(&Dice::new(seed))
+                    };
                     let free = site.desk.largest();
                     let candidates = posted(&site);
                     let Ok(session) = site.request(&params) else {

@@ -12,8 +12,8 @@ use crate::{
     random::Random,
 };
 use libc::{
-    EACCES, EADDRINUSE, EAGAIN, EBADF, ECONNREFUSED, ECONNRESET, EDQUOT, EFAULT, EINVAL, ENETDOWN,
-    ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN, ENXIO, EOPNOTSUPP, EPERM, ETIMEDOUT,
+    EACCES, EADDRINUSE, EAGAIN, EBADF, EBUSY, ECONNREFUSED, ECONNRESET, EDQUOT, EFAULT, EINVAL,
+    ENETDOWN, ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN, ENXIO, EOPNOTSUPP, EPERM, ETIMEDOUT,
 };
 use mp_fabric::sys::*;
 use std::ptr::null_mut;
@@ -26,6 +26,12 @@ const MAPS: usize = 12;
 pub const PAGE: u64 = 4096;
 /// Handles and identifiers that nobody has.
 pub const NOBODY: [u32; 3] = [0, 0x7FFF_FFF1, u32::MAX];
+
+/// The name of sessions, or the start of it.
+static NAME: [u8; MP_NAME_MAX as usize] = [b'n'; MP_NAME_MAX as usize];
+
+/// Servers whose owner answers, once.
+const HOLD_ONCE: u32 = MP_SESSION_HOLD | MP_SESSION_ONCE;
 
 /// A session that is open.
 #[derive(Clone, Copy)]
@@ -189,9 +195,10 @@ impl Worker {
             44..50 => self.describe(),
             50..52 => self.address(),
             52..54 => self.access(),
-            54..59 => self.map(),
-            59..61 => self.unmap(),
-            61..63 => self.park(),
+            54..58 => self.map(),
+            58..60 => self.unmap(),
+            60..62 => self.answer(),
+            62 => self.park(),
             _ => self.touch(),
         }
     }
@@ -700,9 +707,18 @@ impl Worker {
         if local_max == 0 && remote_max == 0 {
             local_max = PAGE;
         }
+        let flags = match role {
+            // Nobody waits for an owner that may never answer.
+            MP_ROLE_CLIENT => MP_SESSION_PENDING,
+            MP_ROLE_SERVER => random.pick(&[0, 0, MP_SESSION_HOLD, HOLD_ONCE]),
+            _ => 0,
+        };
         mp_session_open {
             interface,
             role,
+            flags,
+            name: NAME.as_ptr().expose_provenance() as u64,
+            name_size: random.pick(&[0, 0, 0, 1, 2, MP_NAME_MAX]),
             location: MP_LOCATION_LOGICAL,
             protocol: 0x5701_0000 + random.below(2) as u32,
             uid: random.pick(&[0, 0, 0, 1, 2, 3]),
@@ -728,7 +744,12 @@ impl Worker {
                 ) = (0, 0, 0, 0)
             }
             3 => (open.remote_min, open.remote_max) = (2, 1),
-            4 => open.data_size = MP_WINDOW_DATA_MAX + 1,
+            4 => match self.random().below(4) {
+                0 => open.data_size = MP_WINDOW_DATA_MAX + 1,
+                1 => open.name_size = MP_NAME_MAX + 1,
+                2 => open.flags = 1 << 31,
+                _ => open.flags |= MP_SESSION_HOLD | MP_SESSION_PENDING,
+            },
             _ => open.address = 1,
         }
         &[EINVAL]
@@ -742,6 +763,11 @@ impl Worker {
         let (interface, is_there) = self.an_interface();
         let mut open = self.request(interface);
         let mut allowed = vec![OK, ENETDOWN, ENOSPC, EADDRINUSE, EDQUOT, ENOMEM];
+        if self.random().one_in(20) {
+            open.flags |= MP_SESSION_BARE;
+            (open.local_min, open.local_max) = (0, 0);
+            (open.remote_min, open.remote_max) = (0, 0);
+        }
         if open.role == MP_ROLE_CLIENT {
             allowed.push(ECONNREFUSED);
         }
@@ -767,7 +793,7 @@ impl Worker {
         let Ok(open) = self.ask(of, &SESSION_OPEN, open, &allowed, &text) else {
             return;
         };
-        if open.handle == 0 || open.uid == 0 {
+        if open.handle == 0 || open.uid == 0 && open.role != MP_ROLE_CLIENT {
             self.caller.fail("a session without a name");
         }
         self.contexts[of.0].sessions.push(Session {
@@ -856,6 +882,47 @@ impl Worker {
         if let Some(known) = sessions.find(|session| session.handle == handle) {
             known.windows = windows;
         }
+    }
+
+    /// Answers the request that a session has at hand, if it has one; or none.
+    fn answer(&mut self) {
+        let of = self.context();
+        let (handle, is_there) = self.session(of.0);
+        let allowed: &[i32] = match is_there {
+            true => &[OK, ENOTCONN, ENOSPC],
+            false => &[ENOENT],
+        };
+        let partner = mp_session_partner {
+            handle,
+            ..Default::default()
+        };
+        let text = format!("{handle:#x}");
+        let told = self.ask(of, &SESSION_PARTNER, partner, allowed, &text);
+        if let Ok(told) = told {
+            let is_request = told.state == MP_PARTNER_REQUEST;
+            if is_request != (told.request != 0) || !(1..=4).contains(&told.state) {
+                self.caller.fail("a partner that cannot be");
+            }
+        }
+        let request = told.map_or(1, |told| told.request);
+        let random = self.random();
+        let flags = random.pick(&[MP_ANSWER_ACCEPT, MP_ANSWER_REJECT, 3]);
+        let answer = mp_session_answer {
+            handle,
+            request,
+            flags,
+            deadline: random.pick(&[MP_DEADLINE_PAST, MP_DEADLINE_NEVER]),
+            ..Default::default()
+        };
+        let allowed: &[i32] = match (is_there, flags) {
+            (false, _) => &[ENOENT],
+            (_, 3) => &[EINVAL],
+            _ => &[
+                OK, EINVAL, ENETDOWN, ECONNRESET, EBUSY, ENOSPC, ETIMEDOUT, ENOENT, ENOMEM,
+            ],
+        };
+        let text = format!("{handle:#x} {request} {flags}");
+        let _ = self.ask(of, &SESSION_ANSWER, answer, allowed, &text);
     }
 
     fn address(&mut self) {

@@ -349,7 +349,8 @@ impl<D: Device> Request<D> {
             Ok(()) => {
                 drop(slot);
                 let linked = Link::open(pending.session, soon);
-                return vi.establish(serial, linked);
+                let established = vi.establish(serial, linked);
+                return established.map_err(|error| vi.abandon(serial, error));
             }
             Err(FabricError::InterfaceDown) => Error::NotReachable,
             Err(FabricError::NoSpace | FabricError::NoMemory) => {
@@ -404,8 +405,10 @@ impl<D: Device> Vi<D> {
             Err(error) => return Err(vi.abandon(serial, error)),
         };
         let linked = Link::open(session, Deadline::after(HANDSHAKE));
-        vi.establish(serial, linked)?;
-        Ok(answer)
+        match vi.establish(serial, linked) {
+            Ok(()) => Ok(answer),
+            Err(error) => Err(vi.abandon(serial, error)),
+        }
     }
 
     /// Asks for a connection to a peer that asks for one to this host with the same remote
@@ -543,7 +546,7 @@ impl<D: Device> ViShared<D> {
         }
     }
 
-    /// The attempt has led to a connection.
+    /// The attempt has led to a connection; if not, the caller abandons it.
     fn establish(
         self: &Arc<Self>,
         serial: u64,
@@ -552,9 +555,9 @@ impl<D: Device> ViShared<D> {
         let started = self.nic.link(self);
         let link = match linked {
             Ok(link) if started.is_ok() && self.nic.service.watch(link.session()).is_ok() => link,
-            Ok(_) => return Err(self.abandon(serial, Error::Resource)),
-            Err(Some(End::Down)) => return Err(self.abandon(serial, Error::NotReachable)),
-            Err(_) => return Err(self.abandon(serial, Error::Timeout)),
+            Ok(_) => return Err(Error::Resource),
+            Err(Some(End::Down)) => return Err(Error::NotReachable),
+            Err(_) => return Err(Error::Timeout),
         };
         self.during(serial, |core| {
             core.engine.event(&self.nic.regions, Event::Established)?;

@@ -197,3 +197,21 @@ fn a_partner_that_scribbles_harms_itself_only() {
     }
     assert_eq!(pair.a.bytes(guard, 4096), [0x5a; 4096]);
 }
+
+/// VI-PEER-8, VI-PEER-9: a peer that goes as soon as it is met: that is told, once.
+#[test]
+fn a_peer_that_goes_at_once_is_told() {
+    let pair = Pair::new();
+    let hostile = Hostile::new(&pair);
+    let vi = pair.a.vi(Level::ReliableDelivery);
+    let (own, there) = (pair.a.address(b""), pair.b.address(b"p"));
+    vi.peer_request(&own, &there, soon()).unwrap();
+    let peer = hostile.fabric.peer(hostile.interface, PROTOCOL);
+    let peer = peer.name(b"\0\0\0\x01p\0\0\0\0p").own_name(5);
+    let data = introduction(Level::ReliableDelivery);
+    let peer = peer.data(&data).local(0x8000..=0x8000);
+    drop(peer.remote(0x8000..=0x8000).open().unwrap());
+    assert_eq!(vi.peer_wait(), Err(Error::Timeout));
+    assert_eq!(vi.peer_done(), Err(Error::InvalidState));
+    assert_eq!(vi.query().unwrap().state, State::Idle);
+}

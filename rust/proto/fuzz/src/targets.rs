@@ -11,8 +11,8 @@ use mp_proto::link::{
 };
 use mp_proto::mailbox::{self, Mail, MailRead, MessageRx};
 use mp_proto::memory::Inbound;
-use mp_proto::pairing::message::{Message, SIZE};
-use mp_proto::pairing::terms::{Connection, Limits, Location, Params};
+use mp_proto::pairing::message::{Message, SIZE, SIZE_NAMED};
+use mp_proto::pairing::terms::{Connection, Limits, Location, Name, Params};
 use mp_proto::pairing::{Engine, Event, Host, Mode, SESSIONS};
 use mp_proto::ring::{Consumer, NextError, Place, Producer, Reassembly, ReserveError, Ringing};
 use mp_proto::route::verdict;
@@ -531,7 +531,7 @@ pub fn ether(data: &[u8]) {
 /// Pairing messages are what they were when they are written again.
 pub fn pairing_message(data: &[u8]) {
     if let Some(message) = Message::decode(data) {
-        assert_eq!(data.len(), SIZE);
+        assert!([SIZE, SIZE_NAMED].contains(&data.len()));
         assert_eq!(Message::decode(&message.encode()), Some(message));
     }
 }
@@ -578,12 +578,14 @@ fn some_params(input: &mut Input<'_>) -> Params {
             max: (min + u64::from(bits >> 2 & 7)) * PAGE,
         }
     };
+    let connection = match kind % 3 {
+        0 => Connection::Server,
+        1 => Connection::Client,
+        _ => Connection::Peer,
+    };
+    let hold = connection == Connection::Server && kind & 8 != 0;
     Params {
-        connection: match kind % 3 {
-            0 => Connection::Server,
-            1 => Connection::Client,
-            _ => Connection::Peer,
-        },
+        connection,
         location: Location::Logical,
         protocol: 0,
         uid: u32::from(kind >> 6),
@@ -591,6 +593,10 @@ fn some_params(input: &mut Input<'_>) -> Params {
         remote: limits(),
         address: 0,
         address_bits: 64,
+        name: Name::NONE,
+        hold,
+        once: hold && kind & 16 != 0,
+        bare: false,
     }
 }
 
@@ -599,11 +605,11 @@ fn pairing(data: &[u8], mode: Mode) {
     let mut input = Input(data);
     let mut desk = Desk(Arena::new(PAGES * PAGE, vec![None; 64]));
     let (own, far) = (vec![None; 16], vec![None; SESSIONS]);
-    let engine = Engine::new(mode, PAGES * PAGE, own, far);
+    let engine = Engine::new(mode, PAGES * PAGE, true, own, far);
     let mut engine = engine.expect("large enough");
     let mut open = Vec::new();
     while !input.is_empty() {
-        match input.byte() % 4 {
+        match input.byte() % 6 {
             0 => {
                 let number = 1 + u32::from(input.byte() % 8);
                 let params = some_params(&mut input);
@@ -618,11 +624,21 @@ fn pairing(data: &[u8], mode: Mode) {
             }
             2 => {
                 let bytes: [u8; SIZE] = input.array();
-                if let Some(message) = Message::decode(&bytes) {
+                let named: [u8; SIZE_NAMED - SIZE] = input.array();
+                let bytes = [&bytes[..], &named[..]].concat();
+                if let Some((message, _)) = Message::split(&bytes) {
                     if engine.receive(&message, &mut desk).is_err() {
                         break;
                     }
                 }
+            }
+            3 => {
+                let number = 1 + u32::from(input.byte() % 8);
+                let _ = engine.accept(number, &mut desk);
+            }
+            4 => {
+                let number = 1 + u32::from(input.byte() % 8);
+                let _ = engine.reject(number, 0, &mut desk);
             }
             _ => while engine.poll(&mut desk).is_some() {},
         }

@@ -8,10 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use mp_proto::arena::{Arena, Extent};
-use mp_proto::pairing::message::{Message, SIZE};
-use mp_proto::pairing::terms::{Connection, Limits, Location, Params, Span};
+use mp_proto::pairing::message::{DataOf, Message};
+use mp_proto::pairing::terms::{Connection, Limits, Location, Name, Params, Span};
 use mp_proto::pairing::{
-    Corrupt, Engine, Event, Far, Host, Mode, Outcome, Own, Refusal, RemoteWindow, SESSIONS,
+    sessions, Corrupt, Engine, Event, Far, Host, Mode, Outcome, Own, Refusal, RemoteWindow,
 };
 use mp_proto::reach::{start_of, Place, FIRST_EXPOSED};
 
@@ -34,6 +34,10 @@ pub fn logical(connection: Connection, local: Limits, remote: Limits) -> Params 
         remote,
         address: 0,
         address_bits: 64,
+        name: Name::NONE,
+        hold: false,
+        once: false,
+        bare: false,
     }
 }
 
@@ -68,6 +72,35 @@ pub struct Session {
     pub pair: Option<Seen>,
     pub partner_closed: bool,
     pub closed: bool,
+    /// Of a client: its request is with a server.
+    pub held: bool,
+    /// Of a server: the client whose request is at hand, and whether that was accepted.
+    pub at_hand: Option<u32>,
+    pub accepted: bool,
+    /// Of a client: the data of an answer has come.
+    pub answered: bool,
+}
+
+impl Session {
+    fn new(params: &Params) -> Session {
+        Session {
+            params: *params,
+            uid: 0,
+            outcome: None,
+            pair: None,
+            partner_closed: false,
+            closed: false,
+            held: false,
+            at_hand: None,
+            accepted: false,
+            answered: false,
+        }
+    }
+
+    /// Whether it waits for nothing but a process.
+    pub fn has_ended(&self) -> bool {
+        self.outcome.is_some() || self.held
+    }
 }
 
 /// Windows that a host can lead to memory of its choice: for all sessions that tests open.
@@ -180,6 +213,13 @@ impl Host for Desk {
                 };
                 assert!(!s.closed);
                 assert_eq!(s.pair.replace(seen), None, "a session pairs once");
+                if s.params.hold {
+                    assert!(s.accepted, "its owner decides");
+                    assert_eq!(s.at_hand.take(), Some(partner));
+                }
+                if s.held {
+                    assert!(s.answered, "with an answer");
+                }
             }
             Event::PartnerClosed { session } => {
                 let s = self.sessions.get_mut(&session).expect("open");
@@ -193,6 +233,44 @@ impl Host for Desk {
             Event::Announced { session } => assert!(self.known.insert(session)),
             Event::Forgotten { session } => assert!(self.known.remove(&session)),
             Event::WindowsChanged => self.changed = true,
+            Event::Held { session } => {
+                let s = self.sessions.get_mut(&session).expect("requested");
+                assert!(!s.closed && !s.held && s.outcome.is_none());
+                s.held = true;
+            }
+            Event::Asked {
+                session, client, ..
+            } => {
+                let s = self.sessions.get_mut(&session).expect("requested");
+                assert!(s.params.hold && !s.closed && s.pair.is_none());
+                assert_eq!(s.at_hand.replace(client), None, "one at a time");
+                s.accepted = false;
+            }
+            Event::Withdrawn { session } => {
+                let s = self.sessions.get_mut(&session).expect("requested");
+                assert!(s.at_hand.take().is_some() && !s.closed);
+            }
+            Event::Unable { session } => {
+                let s = self.sessions.get_mut(&session).expect("requested");
+                assert!(s.at_hand.is_some() && s.accepted && !s.closed);
+                s.accepted = false;
+            }
+            Event::Answered { session } => {
+                let s = self.sessions.get_mut(&session).expect("requested");
+                assert!(!s.closed && s.params.connection == Connection::Client);
+                s.answered = true;
+            }
+            Event::Refused { session, reason } => {
+                let s = self.sessions.remove(&session).expect("requested");
+                assert!(s.held && !s.closed && s.pair.is_none());
+                assert!(s.answered || reason.is_none(), "a rejection has data");
+            }
+            Event::Spent { session } => {
+                let s = self.sessions.get_mut(&session).expect("requested");
+                assert!(s.params.once && !s.closed && s.pair.is_none());
+                s.closed = true;
+                s.at_hand = None;
+            }
         }
     }
 }
@@ -204,8 +282,13 @@ pub struct Site {
 
 impl Site {
     pub fn new(mode: Mode, pages: u64, peer_pages: u64) -> Site {
+        Site::beside(mode, pages, peer_pages, true)
+    }
+
+    /// Beside a host of the first release, unless `extended`.
+    fn beside(mode: Mode, pages: u64, peer_pages: u64, extended: bool) -> Site {
         Site {
-            engine: engine(mode, peer_pages),
+            engine: engine(mode, peer_pages, extended),
             desk: Desk::new(pages, 64),
         }
     }
@@ -236,14 +319,7 @@ impl Site {
     }
 
     pub fn request_as(&mut self, number: u32, params: &Params) -> Result<u32, Refusal> {
-        let session = Session {
-            params: *params,
-            uid: 0,
-            outcome: None,
-            pair: None,
-            partner_closed: false,
-            closed: false,
-        };
+        let session = Session::new(params);
         let had = self.desk.sessions.get(&number).cloned();
         if had.is_none() {
             self.desk.sessions.insert(number, session);
@@ -263,12 +339,42 @@ impl Site {
         closed.expect("open");
     }
 
+    /// The owner of a server accepts the request at hand; whether there is one.
+    pub fn accept(&mut self, session: u32) -> bool {
+        let s = self.desk.sessions.get_mut(&session).expect("open");
+        let may = s.at_hand.is_some() && !s.accepted;
+        s.accepted |= may;
+        let accepted = self.with(|s| s.engine.accept(session, &mut s.desk));
+        assert_eq!(accepted.is_ok(), may);
+        may
+    }
+
+    /// The servers that have a request at hand.
+    pub fn asked(&self) -> Vec<u32> {
+        let asked = |s: &Session| s.at_hand.is_some() && !s.accepted && !s.closed;
+        let all = self.desk.sessions.iter();
+        all.filter(|(_, s)| asked(s)).map(|(n, _)| *n).collect()
+    }
+
+    /// As [`accept`](Self::accept), but rejects.
+    pub fn reject(&mut self, session: u32, reason: u32) -> bool {
+        let s = self.desk.sessions.get_mut(&session).expect("open");
+        let may = s.at_hand.is_some() && !s.accepted;
+        if may {
+            s.at_hand = None;
+        }
+        let rejected = self.with(|s| s.engine.reject(session, reason, &mut s.desk));
+        assert_eq!(rejected.is_ok(), may);
+        may
+    }
+
     pub fn receive(&mut self, message: &Message) -> Result<(), Corrupt> {
         let known = self.desk.known.clone();
         self.with(|s| s.engine.receive(message, &mut s.desk))?;
         let new: Vec<_> = self.desk.known.difference(&known).collect();
         for session in new {
-            assert_eq!(Some(*session), message.data_of(), "data is at hand");
+            let of = message.data_of();
+            assert_eq!(of, Some(DataOf::Session(*session)), "data is at hand");
         }
         Ok(())
     }
@@ -324,12 +430,16 @@ impl Site {
     }
 }
 
-pub fn engine(mode: Mode, peer_pages: u64) -> Engine<Vec<Option<Own>>, Vec<Option<Far>>> {
+pub fn engine(
+    mode: Mode,
+    peer_pages: u64,
+    extended: bool,
+) -> Engine<Vec<Option<Own>>, Vec<Option<Far>>> {
     let far = match mode {
         Mode::Loopback => Vec::new(),
-        _ => vec![None; SESSIONS],
+        _ => vec![None; sessions(extended)],
     };
-    Engine::new(mode, peer_pages * PAGE, vec![None; 24], far).expect("large enough")
+    Engine::new(mode, peer_pages * PAGE, extended, vec![None; 24], far).expect("large enough")
 }
 
 pub const ARBITER: usize = 0;
@@ -338,7 +448,7 @@ pub const ASKER: usize = 1;
 /// Both hosts and what is on the way from each.
 pub struct Two {
     pub sites: [Site; 2],
-    pub wire: [VecDeque<[u8; SIZE]>; 2],
+    pub wire: [VecDeque<Vec<u8>>; 2],
     pages: [u64; 2],
     /// Of open pairs: the life of the memory that a session of a host reaches on the other.
     reach: BTreeMap<(usize, u32), u64>,
@@ -346,10 +456,19 @@ pub struct Two {
 
 impl Two {
     pub fn new(pages: [u64; 2]) -> Two {
+        Two::speaking(pages, true)
+    }
+
+    /// Two hosts that say what the first release does.
+    pub fn of_first_release(pages: [u64; 2]) -> Two {
+        Two::speaking(pages, false)
+    }
+
+    fn speaking(pages: [u64; 2], extended: bool) -> Two {
         Two {
             sites: [
-                Site::new(Mode::Arbiter, pages[0], pages[1]),
-                Site::new(Mode::Asker, pages[1], pages[0]),
+                Site::beside(Mode::Arbiter, pages[0], pages[1], extended),
+                Site::beside(Mode::Asker, pages[1], pages[0], extended),
             ],
             wire: Default::default(),
             pages,
@@ -361,7 +480,7 @@ impl Two {
     pub fn push(&mut self, from: usize) -> bool {
         let site = &mut self.sites[from];
         let message = site.engine.poll(&mut site.desk);
-        self.wire[from].extend(message.map(|m| m.encode()));
+        self.wire[from].extend(message.map(|m| m.encode().to_vec()));
         message.is_some()
     }
 
@@ -387,6 +506,21 @@ impl Two {
         }
     }
 
+    /// Accepts all requests that are at hand, and rejects those for which there is no space.
+    pub fn answer_all(&mut self) {
+        for accepts in [true, false] {
+            for at in [ARBITER, ASKER] {
+                for server in self.sites[at].asked() {
+                    match accepts {
+                        true => self.sites[at].accept(server),
+                        false => self.sites[at].reject(server, 1),
+                    };
+                }
+            }
+            self.settle();
+        }
+    }
+
     /// A request, with all that follows from it.
     pub fn request(&mut self, at: usize, params: &Params) -> Result<u32, Refusal> {
         let session = self.sites[at].request(params)?;
@@ -409,7 +543,7 @@ impl Two {
         for (n, mode) in [Mode::Arbiter, Mode::Asker].into_iter().enumerate() {
             self.wire[n].clear();
             self.sites[n].end(foreign[n]);
-            self.sites[n].engine = engine(mode, self.pages[1 - n]);
+            self.sites[n].engine = engine(mode, self.pages[1 - n], true);
         }
         self.reach.clear();
     }
@@ -423,7 +557,8 @@ impl Two {
                 let Some(pair) = s.pair.filter(|_| !s.closed) else {
                     continue;
                 };
-                assert!(pair.local.is_some() || pair.remote.is_some());
+                let windows = pair.local.is_some() || pair.remote.is_some();
+                assert!(windows != s.params.bare);
                 let partner = other.desk.sessions.get(&pair.partner);
                 if s.partner_closed {
                     assert!(partner

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Whom a session has to do with: requests that a server's owner answers, what partners tell
+//! each other when they meet, and the two calls for both.
+
+use crate::{
+    calls::{
+        deadline,
+        expect_zero,
+        user,
+        Told as Outcome, //
+    },
+    context::Context,
+    ready,
+    session::{
+        Phase,
+        Session,
+        PENDING, //
+    },
+    uapi::*, //
+};
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Acquire,
+        Full,
+        Release, //
+    }, //
+};
+use mp_kernel::{
+    error,
+    wait::Events, //
+};
+use mp_proto::pairing::terms::{
+    Limits,
+    Name,
+    DATA_MAX,
+    NAME_MAX, //
+};
+
+/// What is told of the other session.
+pub(crate) struct Told {
+    peer: u32,
+    data: KVec<u8>,
+    /// As asked for.
+    local: Limits,
+    remote: Limits,
+}
+
+impl Told {
+    /// By the host of that id.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(peer: u32, data: &[u8]) -> Result<Self> {
+        Ok(Self {
+            peer,
+            data: copy_of(data)?,
+            local: Limits::default(),
+            remote: Limits::default(),
+        })
+    }
+
+    /// With the sizes that it has asked for.
+    pub(crate) fn with_sizes(self, local: Limits, remote: Limits) -> Self {
+        Self {
+            local,
+            remote,
+            ..self
+        }
+    }
+}
+
+fn copy_of(data: &[u8]) -> Result<KVec<u8>> {
+    let mut copy = KVec::with_capacity(data.len(), GFP_KERNEL)?;
+    copy.extend_from_slice(data, GFP_KERNEL)?;
+    Ok(copy)
+}
+
+/// Whom a session has to do with.
+pub(crate) struct Dealings {
+    /// Requests that it has had: the number of the last one.
+    requests: u32,
+    /// That has not been answered.
+    is_asked: bool,
+    /// What the session answers with.
+    answer: KVec<u8>,
+    /// The partner, or who asks, or who has refused.
+    told: Option<Told>,
+    /// The reason of a rejection; `None` if the server has gone.
+    reason: Option<u32>,
+}
+
+impl Dealings {
+    /// With nobody.
+    pub(crate) const fn new() -> Self {
+        Self {
+            requests: 0,
+            is_asked: false,
+            answer: KVec::new(),
+            told: None,
+            reason: None,
+        }
+    }
+
+    /// The request at hand has become a pair.
+    pub(crate) fn end_request(&mut self) {
+        self.is_asked = false;
+    }
+}
+
+impl Session {
+    /// Whether it has been told of its partner.
+    pub(crate) fn knows_partner(&self) -> bool {
+        self.state.lock().dealings.told.is_some()
+    }
+
+    /// It is told of its partner, or of an answer.
+    pub(crate) fn meet(&self, told: Told) {
+        let old = self.state.lock().dealings.told.replace(told);
+        drop(old);
+    }
+
+    /// A client's request is at hand.
+    pub(crate) fn asked(&self, told: Told) {
+        {
+            let dealings = &mut self.state.lock().dealings;
+            dealings.requests = dealings.requests.wrapping_add(1).max(1);
+            dealings.is_asked = true;
+            dealings.told = Some(told);
+        }
+        self.raise(ready::REQUEST);
+    }
+
+    /// The request is not at hand any more: whoever waits for what comes of it, hears that.
+    pub(crate) fn withdrawn(&self, error: Error) {
+        {
+            let dealings = &mut self.state.lock().dealings;
+            dealings.is_asked = false;
+            dealings.told = None;
+        }
+        self.clear(ready::REQUEST);
+        self.answer_accepted(error.to_errno());
+    }
+
+    /// It has rejected the request.
+    pub(crate) fn rejected(&self) {
+        self.withdrawn(error::reset());
+    }
+
+    /// It takes no more requests.
+    pub(crate) fn spend(&self) {
+        self.state.lock().phase = Phase::Lost;
+        self.raise(ready::CLOSED);
+    }
+
+    /// Its own request is with a server.
+    pub(crate) fn held(&self) {
+        self.state.lock().phase = Phase::Held;
+        if self.is_pending() {
+            self.end_request(0);
+        }
+    }
+
+    /// Its request has been rejected for a reason, or the server has gone.
+    pub(crate) fn refused(&self, reason: Option<u32>) {
+        {
+            let state = &mut *self.state.lock();
+            state.phase = Phase::Refused;
+            state.dealings.reason = reason;
+        }
+        match self.is_pending() {
+            true => self.raise(ready::REFUSED),
+            false => self.answer_if_pending(Err(error::refused())),
+        }
+    }
+
+    /// The link is down: requests are lost on both sides.
+    pub(crate) fn lose_request(&self) {
+        let (phase, is_asked) = {
+            let state = self.state.lock();
+            (state.phase, state.dealings.is_asked)
+        };
+        if phase == Phase::Held {
+            self.refused(None);
+        }
+        if is_asked {
+            self.withdrawn(error::net_down());
+            if self.params().once {
+                self.spend();
+            }
+        }
+        self.answer_accepted(error::net_down().to_errno());
+    }
+
+    /// Calls `f` with what it answers.
+    pub(crate) fn with_answer<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
+        f(&self.state.lock().dealings.answer)
+    }
+
+    /// It is about to answer a request.
+    ///
+    /// # Errors
+    ///
+    /// `ECONNRESET` if that is not at hand, `EBUSY` if it is being accepted, `ENOMEM`.
+    pub(crate) fn begin_answer(&self, request: u32, accepts: bool, data: &[u8]) -> Result {
+        let answer = copy_of(data)?;
+        let dealings = &mut self.state.lock().dealings;
+        if !dealings.is_asked || dealings.requests != request {
+            return Err(error::reset());
+        }
+        if self.accepting.load(Acquire) == PENDING {
+            return Err(EBUSY);
+        }
+        dealings.answer = answer;
+        if accepts {
+            self.accepting.store(PENDING, Release);
+        }
+        Ok(())
+    }
+
+    /// What it has accepted has come to this: 0 or a negative errno.
+    pub(crate) fn answer_accepted(&self, outcome: i32) {
+        if self.accepting.cmpxchg(PENDING, outcome, Full).is_ok() {
+            self.asking.wake(Events::IN);
+        }
+    }
+
+    /// What has come of the request that it has accepted; `None` as long as that is open.
+    pub(crate) fn accepted(&self) -> Option<Result> {
+        let outcome = self.accepting.load(Acquire);
+        (outcome != PENDING).then(|| kernel::error::to_result(outcome))
+    }
+
+    /// Waits until there is a pair.
+    fn wait_for_partner(&self, deadline: Option<u64>) -> Result {
+        let is_over = || self.accepted().is_some();
+        self.asking.wait_until(deadline, is_over).ok()
+    }
+}
+
+/// The name of a session that is to be opened.
+///
+/// # Errors
+///
+/// `EINVAL`, `EFAULT`.
+pub(crate) fn name(open: &mp_session_open) -> Result<Name> {
+    let mut bytes = [0; NAME_MAX];
+    let room = bytes.get_mut(..open.name_size as usize).ok_or(EINVAL)?;
+    user(open.name, room.len())?.reader().read_slice(room)?;
+    Name::new(room, open.name_own as usize).ok_or(EINVAL)
+}
+
+/// Whether a client does not wait for the answer of a server.
+///
+/// # Errors
+///
+/// `EINVAL` for flags of other roles, or unknown ones.
+pub(crate) fn is_pending(open: &mp_session_open) -> Result<bool> {
+    let known = MP_SESSION_HOLD | MP_SESSION_ONCE | MP_SESSION_PENDING | MP_SESSION_BARE;
+    expect_zero(open.flags & !known)?;
+    let is_pending = open.flags & MP_SESSION_PENDING != 0;
+    match is_pending && open.role == MP_ROLE_SERVER {
+        true => Err(EINVAL),
+        false => Ok(is_pending),
+    }
+}
+
+/// Deals with `MP_IOC_SESSION_PARTNER`.
+///
+/// # Errors
+///
+/// Those in the header.
+pub(crate) fn describe(context: &Context, info: &mut mp_session_partner) -> Result<Outcome> {
+    expect_zero(info.reserved)?;
+    let session = context.session(info.handle)?;
+    let room = info.data_size as usize;
+    let is_paired = session.ready().events() & ready::PAIRED != 0;
+    let mut data = KVec::new();
+    {
+        let state = session.state.lock();
+        let dealings = &state.dealings;
+        (info.request, info.reason) = (0, 0);
+        info.state = match dealings.reason {
+            _ if is_paired => MP_PARTNER_PAIRED,
+            Some(_) if state.phase == Phase::Refused => MP_PARTNER_REJECTED,
+            None if state.phase == Phase::Refused => MP_PARTNER_GONE,
+            _ if dealings.is_asked => MP_PARTNER_REQUEST,
+            _ => return Err(error::not_connected()),
+        };
+        if info.state == MP_PARTNER_REQUEST {
+            info.request = dealings.requests;
+        }
+        if info.state == MP_PARTNER_REJECTED {
+            info.reason = dealings.reason.unwrap_or(0);
+        }
+        let told = dealings.told.as_ref();
+        info.peer = told.map_or(session.link().peer_id(), |told| told.peer);
+        let (mut local, mut remote) =
+            told.map_or_else(Default::default, |told| (told.local, told.remote));
+        if is_paired {
+            // As the partner sees them.
+            let (own, theirs) = state.sizes();
+            (local, remote) = (Limits::exactly(theirs), Limits::exactly(own));
+        }
+        (info.local_min, info.local_max) = (local.min, local.max);
+        (info.remote_min, info.remote_max) = (remote.min, remote.max);
+        if let Some(told) = told {
+            data.extend_from_slice(&told.data, GFP_KERNEL)?;
+        }
+    }
+    info.data_size = data.len() as u32;
+    if data.len() > room {
+        return Ok(Outcome::Short(ENOSPC));
+    }
+    user(info.data, data.len())?.writer().write_slice(&data)?;
+    Ok(Outcome::Done)
+}
+
+/// Deals with `MP_IOC_SESSION_ANSWER`.
+///
+/// # Errors
+///
+/// Those in the header.
+pub(crate) fn give(context: &Context, answer: &mp_session_answer) -> Result {
+    let session = context.session(answer.handle)?;
+    let reason = match answer.flags {
+        MP_ANSWER_ACCEPT if answer.reason == 0 => None,
+        MP_ANSWER_REJECT => Some(answer.reason),
+        _ => return Err(EINVAL),
+    };
+    let len = answer.data_size as usize;
+    if len > DATA_MAX || !session.params().hold {
+        return Err(EINVAL);
+    }
+    let mut data = KVec::from_elem(0, len, GFP_KERNEL)?;
+    user(answer.data, len)?.reader().read_slice(&mut data)?;
+    let link = session.link();
+    link.answer(&session, answer.request, reason, data)?;
+    if reason.is_some() {
+        return Ok(());
+    }
+    match session.wait_for_partner(deadline(answer.deadline)) {
+        Ok(()) => session.accepted().unwrap_or(Ok(())),
+        Err(e) => link.give_up_answer(&session, e),
+    }
+}
