@@ -61,6 +61,18 @@ impl World {
         }))
     }
 
+    /// Lets processes of a host have sessions with each other over the loopback interface, with
+    /// that many bytes for windows. They cannot at first.
+    pub fn set_loopback(&self, bytes: u64) {
+        let mut state = self.lock();
+        for host in [Host::A, Host::B] {
+            state.links.push(Link {
+                own: Some(host),
+                ..Link::new(bytes)
+            });
+        }
+    }
+
     /// A new context: that of another process of the host.
     pub fn open(&self, host: Host) -> FakeDevice {
         FakeDevice::new(self.clone(), host)

@@ -42,7 +42,10 @@ impl FakeDevice {
     }
 
     fn interfaces(&self, state: &State) -> Vec<u32> {
-        let present = |link: &usize| state.links[*link].present[self.host as usize];
+        let present = |link: &usize| {
+            let link = &state.links[*link];
+            link.own.is_none() && link.present[self.host as usize]
+        };
         let links = (0..state.links.len()).filter(present);
         let ids = links.map(|link| interface(link, self.host));
         std::iter::once(LOOPBACK).chain(ids).collect()

@@ -6,7 +6,7 @@
 use super::{
     acceptance::{self, Acceptance},
     sharing::Sharing,
-    Host,
+    Host, LOOPBACK,
 };
 use mp_fabric::sys::*;
 use rustix::{
@@ -35,11 +35,15 @@ pub struct Link {
     pub present: [bool; 2],
     pub total: u64,
     pub free: [u64; 2],
+    /// The host that it leads from, and to.
+    pub own: Option<Host>,
 }
 
 impl Link {
+    /// One between the hosts.
     pub fn new(total: u64) -> Self {
         Link {
+            own: None,
             up: true,
             epoch: 1,
             present: [true; 2],
@@ -187,7 +191,11 @@ impl State {
 
     /// The link behind an interface.
     pub fn link(&self, host: Host, id: u32) -> Result<usize> {
-        let link = (0..self.links.len()).find(|link| interface(*link, host) == id);
+        let leads = |link: &usize| match self.links[*link].own {
+            None => interface(*link, host) == id,
+            own => id == LOOPBACK && own == Some(host),
+        };
+        let link = (0..self.links.len()).find(leads);
         link.filter(|link| self.links[*link].present[host as usize])
             .ok_or(Errno::NODEV)
     }
@@ -238,11 +246,12 @@ impl State {
             .map_or(Vec::new(), |session| session.access.clone())
     }
 
-    /// Windows of the other host, as a host sees them.
+    /// Windows of the other host, as a host sees them; its own on the link with itself.
     pub fn windows(&self, host: Host, link: usize) -> impl Iterator<Item = &Session> {
         let all = self.sessions.values();
+        let own = self.links[link].own.is_some();
         let is_there = |session: &&Session| !session.acceptance.is_over;
-        all.filter(move |session| session.link == link && session.host != host)
+        all.filter(move |session| session.link == link && (own || session.host != host))
             .filter(is_there)
     }
 

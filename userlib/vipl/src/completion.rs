@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Completion queues: which queue of which VI has completed a descriptor, for many VIs at once.
+//!
+//! An entry is a note that a descriptor can be taken from its work queue; the descriptor stays
+//! there. The lock of a completion queue is taken below that of a VI, never the other way round.
+
+use crate::{
+    attributes::CQ_ENTRIES_MAX,
+    lock,
+    nic::NicShared,
+    notify::Notifier,
+    vi::{Vi, ViShared},
+    Error, QueueKind, Result,
+};
+use mp_fabric::{CharDevice, Deadline, Device};
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+/// Looks before a wait sleeps.
+const LOOKS: u32 = 2_000;
+
+/// Is told of one entry.
+pub type CqHandler<D = CharDevice> = Box<dyn FnOnce(&Vi<D>, QueueKind) + Send>;
+
+/// A completion queue. Copies are the same one.
+pub struct Cq<D: Device = CharDevice>(pub(crate) Arc<CqShared<D>>);
+
+crate::shared!(Cq);
+
+pub(crate) struct CqShared<D: Device> {
+    nic: Arc<NicShared<D>>,
+    pub(crate) id: u64,
+    token: u64,
+    state: Mutex<State<D>>,
+    arrived: Condvar,
+    bound: Mutex<Vec<Weak<ViShared<D>>>>,
+    notifier: Notifier,
+}
+
+struct State<D: Device> {
+    entries: VecDeque<(Weak<ViShared<D>>, QueueKind)>,
+    capacity: usize,
+    handlers: VecDeque<CqHandler<D>>,
+    /// Entries were dropped, and none was taken since.
+    overrun: bool,
+    alive: bool,
+    /// Threads that wait for an entry.
+    asleep: usize,
+}
+
+/// There is no room for an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Overrun;
+
+impl<D: Device> Cq<D> {
+    pub(crate) fn new(nic: &Arc<NicShared<D>>, id: u64, entries: u64, token: u64) -> Result<Self> {
+        Ok(Cq(Arc::new(CqShared {
+            nic: Arc::clone(nic),
+            id,
+            token,
+            state: Mutex::new(State {
+                entries: VecDeque::new(),
+                capacity: capacity(entries)?,
+                handlers: VecDeque::new(),
+                overrun: false,
+                alive: true,
+                asleep: 0,
+            }),
+            arrived: Condvar::new(),
+            bound: Mutex::default(),
+            notifier: Notifier::new("vipl-cq"),
+        })))
+    }
+
+    /// What it was made with.
+    pub fn token(&self) -> u64 {
+        self.0.token
+    }
+
+    /// Takes an entry: the VI, and which of its queues has completed a descriptor. Never waits
+    /// (VI-CQ-4, VI-CQ-5).
+    ///
+    /// # Errors
+    /// [`Error::NotDone`]: there is none. [`Error::InvalidParameter`]: destroyed.
+    pub fn done(&self) -> Result<(Vi<D>, QueueKind)> {
+        if let Some(entry) = self.0.take()? {
+            return Ok(entry);
+        }
+        self.0.poll();
+        self.0.take()?.ok_or(Error::NotDone)
+    }
+
+    /// Takes an entry as soon as there is one (VI-CQ-6).
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], also at once if the deadline is past. [`Error::InvalidParameter`]:
+    /// destroyed, also meanwhile.
+    pub fn wait(&self, deadline: Deadline) -> Result<(Vi<D>, QueueKind)> {
+        let looks = if deadline == Deadline::PAST { 1 } else { LOOKS };
+        for _ in 0..looks {
+            match self.done() {
+                Err(Error::NotDone) => std::hint::spin_loop(),
+                other => return other,
+            }
+        }
+        let shared = &self.0;
+        loop {
+            let left = deadline.remaining();
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(Error::Timeout);
+            }
+            for vi in shared.bound() {
+                // From now on the service thread looks.
+                vi.unwatch();
+            }
+            shared.nic.service.kick();
+            let mut state = shared.state()?;
+            if state.entries.is_empty() {
+                state.asleep += 1;
+                state = sleep(&shared.arrived, state, deadline);
+                state.asleep -= 1;
+            }
+            drop(state);
+            if let Some(entry) = shared.take()? {
+                return Ok(entry);
+            }
+        }
+    }
+
+    /// Lets a handler take one entry, now or as soon as there is one, behind earlier handlers
+    /// (VI-NTFY-9, VI-NTFY-10).
+    ///
+    /// # Errors
+    /// [`Error::InvalidParameter`]: destroyed. [`Error::Resource`]: there are no more threads.
+    pub fn notify(&self, handler: CqHandler<D>) -> Result<()> {
+        self.0.notifier.start()?;
+        let mut state = self.0.state()?;
+        state.handlers.push_back(handler);
+        self.0.serve(&mut state);
+        drop(state);
+        self.0.nic.service.kick();
+        Ok(())
+    }
+
+    /// Gives it room for at least so many entries; those that there are stay (VI-CQ-10).
+    ///
+    /// # Errors
+    /// [`Error::InvalidParameter`]: none, or destroyed. [`Error::Resource`]: too many, or fewer than
+    /// there are.
+    pub fn resize(&self, entries: u64) -> Result<()> {
+        let mut state = self.0.state()?;
+        let capacity = capacity(entries)?;
+        if capacity < state.entries.len() {
+            return Err(Error::Resource);
+        }
+        state.capacity = capacity;
+        Ok(())
+    }
+
+    /// Ends it; handlers that wait are dropped (VI-CQ-9).
+    ///
+    /// # Errors
+    /// [`Error::InvalidParameter`]: destroyed before. [`Error::Resource`]: a queue of a VI is bound
+    /// to it.
+    pub fn destroy(&self) -> Result<()> {
+        let mut state = self.0.state()?;
+        if !lock(&self.0.bound).is_empty() {
+            return Err(Error::Resource);
+        }
+        state.alive = false;
+        drop(state);
+        self.0.nic.forget_cq(self.0.id);
+        self.0.end();
+        Ok(())
+    }
+}
+
+impl<D: Device> CqShared<D> {
+    fn state(&self) -> Result<MutexGuard<'_, State<D>>> {
+        let state = lock(&self.state);
+        match state.alive {
+            true => Ok(state),
+            false => Err(Error::InvalidParameter),
+        }
+    }
+
+    /// Whether it was made with that NIC.
+    pub(crate) fn is_of(&self, nic: &Arc<NicShared<D>>) -> bool {
+        Arc::ptr_eq(&self.nic, nic)
+    }
+
+    /// A queue of a VI is bound to it from now on.
+    pub(crate) fn bind(&self, vi: &Arc<ViShared<D>>) -> Result<()> {
+        // Under the state's lock: it cannot be destroyed meanwhile.
+        let _state = self.state()?;
+        lock(&self.bound).push(Arc::downgrade(vi));
+        Ok(())
+    }
+
+    /// A VI has gone: its entries are never seen (VI-CQ-13).
+    pub(crate) fn unbind(&self, vi: &Arc<ViShared<D>>) {
+        let is_other = |other: &Weak<ViShared<D>>| other.as_ptr() != Arc::as_ptr(vi);
+        lock(&self.bound).retain(is_other);
+        lock(&self.state)
+            .entries
+            .retain(|(other, _)| is_other(other));
+    }
+
+    /// VIs with a queue that is bound to it.
+    pub(crate) fn bound(&self) -> Vec<Arc<ViShared<D>>> {
+        let bound = lock(&self.bound);
+        bound.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Adds entries.
+    ///
+    /// # Errors
+    /// [`Overrun`]: some were dropped, for the first time since one was taken (VI-CQ-11).
+    pub(crate) fn push(
+        &self,
+        vi: &Arc<ViShared<D>>,
+        kind: QueueKind,
+        count: usize,
+    ) -> std::result::Result<(), Overrun> {
+        if count == 0 {
+            return Ok(());
+        }
+        let mut state = lock(&self.state);
+        let room = state.capacity.saturating_sub(state.entries.len());
+        for _ in 0..count.min(room) {
+            state.entries.push_back((Arc::downgrade(vi), kind));
+        }
+        let first = count > room && !state.overrun;
+        state.overrun |= first;
+        self.serve(&mut state);
+        // Waking takes a system call.
+        let wake = state.asleep > 0;
+        drop(state);
+        if wake {
+            self.arrived.notify_all();
+        }
+        match first {
+            true => Err(Overrun),
+            false => Ok(()),
+        }
+    }
+
+    /// Gives entries to handlers.
+    fn serve(&self, state: &mut State<D>) {
+        while !state.handlers.is_empty() {
+            let Some((vi, kind)) = state.pop() else {
+                return;
+            };
+            if let Some(handler) = state.handlers.pop_front() {
+                self.notifier.push(Box::new(move || handler(&vi, kind)));
+            }
+        }
+    }
+
+    fn take(&self) -> Result<Option<(Vi<D>, QueueKind)>> {
+        Ok(self.state()?.pop())
+    }
+
+    /// Lets all VIs that it is bound to look for messages.
+    fn poll(&self) {
+        for vi in self.bound() {
+            vi.poll();
+        }
+    }
+
+    /// Ends waits and handlers.
+    pub(crate) fn end(&self) {
+        let mut state = lock(&self.state);
+        state.alive = false;
+        state.entries.clear();
+        let handlers = std::mem::take(&mut state.handlers);
+        drop(state);
+        drop(handlers);
+        self.arrived.notify_all();
+        self.notifier.stop();
+    }
+}
+
+impl<D: Device> State<D> {
+    fn pop(&mut self) -> Option<(Vi<D>, QueueKind)> {
+        while let Some((vi, kind)) = self.entries.pop_front() {
+            if let Some(vi) = vi.upgrade() {
+                self.overrun = false;
+                return Some((Vi(vi), kind));
+            }
+        }
+        None
+    }
+}
+
+impl<D: Device> fmt::Debug for CqShared<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cq")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How many entries a queue can have (VI-CQ-1).
+fn capacity(entries: u64) -> Result<usize> {
+    match entries {
+        0 => Err(Error::InvalidParameter),
+        _ if entries > CQ_ENTRIES_MAX => Err(Error::Resource),
+        _ => usize::try_from(entries).map_err(|_| Error::Resource),
+    }
+}
+
+/// Waits with a lock that is released meanwhile.
+pub(crate) fn sleep<'a, T>(
+    condition: &Condvar,
+    guard: MutexGuard<'a, T>,
+    deadline: Deadline,
+) -> MutexGuard<'a, T> {
+    match deadline.remaining() {
+        Some(left) => {
+            let slept = condition.wait_timeout(guard, left);
+            slept.unwrap_or_else(PoisonError::into_inner).0
+        }
+        None => {
+            let slept = condition.wait(guard);
+            slept.unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+}

@@ -1,0 +1,692 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Connections: how two VIs find each other by the sessions of the fabric.
+//!
+//! | | session | name | data | answer |
+//! |---|---|---|---|---|
+//! | server | held, for one request | its host address and discriminator | | its VI's attributes |
+//! | client | pending | the same of the server | its VI's attributes, its own address | |
+//! | peer | peer | own host address and discriminator, then the partner's | its VI's attributes | |
+//!
+//! The kernel matches by names, in the order in which sessions were opened, and sees to it that
+//! both sides agree (VI-CONN-12). Peers name the discriminator of the remote address on both halves
+//! (VI-PEER-2) and compare attributes each for itself, from the same data (VI-PEER-4). A server that
+//! waits is a session on each interface, this host's own among them (VI-ADDR-6).
+
+use crate::{
+    attributes::ENCODED,
+    link::{window, Link},
+    lock,
+    nic::NicShared,
+    state::{Event, State},
+    vi::{Core, Vi, ViShared},
+    wire::End,
+    Error, HostAddress, NetAddress, Nic, RemoteViAttributes, Result, HOST_ADDRESS_LEN,
+};
+use mp_fabric::{
+    thread, CharDevice, Deadline, Device, Error as FabricError, EventMask, InterfaceId,
+    PartnerState, RequestId, Session,
+};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use std::{
+    fmt,
+    ops::RangeInclusive,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+/// The protocol of all sessions of VIs.
+const PROTOCOL: u32 = 0x5649_4131;
+/// How long the other side's library may take, once both sides have said yes.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// How often a server that waits looks for interfaces that have come up.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// Why a server rejects: its program has said so, or the client is none of this library.
+const REJECTED: u32 = 1;
+const UNKNOWN: u32 = 2;
+
+/// What ends a wait for an answer.
+const ANSWERED: EventMask = EventMask::PAIRED
+    .union(EventMask::REFUSED)
+    .union(EventMask::CLOSED)
+    .union(EventMask::DOWN);
+
+/// An attempt to connect a VI, or what has come of it.
+pub(crate) struct Attempt<D: Device> {
+    /// Changes whenever one begins or is given up.
+    serial: u64,
+    /// Closing it ends the attempt.
+    session: Option<Arc<Session<D>>>,
+    peer: Option<Peer>,
+}
+
+/// A request of the peer-to-peer model.
+enum Peer {
+    Pending,
+    Done(Result<RemoteViAttributes>),
+}
+
+impl<D: Device> Default for Attempt<D> {
+    fn default() -> Self {
+        Attempt {
+            serial: 0,
+            session: None,
+            peer: None,
+        }
+    }
+}
+
+impl<D: Device> Attempt<D> {
+    /// Gives it up (VI-DISC-9).
+    pub(crate) fn cancel(&mut self) {
+        self.serial += 1;
+        self.peer = None;
+        if let Some(session) = self.session.take() {
+            // What has ended by itself needs nothing.
+            let _ = session.close();
+        }
+    }
+}
+
+/// The name of an endpoint: host address, then discriminator.
+fn name(host: HostAddress, discriminator: &[u8]) -> Vec<u8> {
+    [&host.0, discriminator].concat()
+}
+
+/// What a client tells: its VI's attributes, host address, and discriminator.
+fn introduce(attributes: &RemoteViAttributes, local: &NetAddress) -> Vec<u8> {
+    [&attributes.encode()[..], &local.host, &local.discriminator].concat()
+}
+
+/// What a client has told; nothing if it is none of this library.
+fn introduced(data: &[u8]) -> Option<(RemoteViAttributes, NetAddress)> {
+    let attributes = RemoteViAttributes::decode(data)?;
+    let (host, discriminator) = data.get(ENCODED..)?.split_at_checked(HOST_ADDRESS_LEN)?;
+    let address = NetAddress {
+        host: host.into(),
+        discriminator: discriminator.into(),
+    };
+    address.host().ok()?;
+    Some((attributes, address))
+}
+
+impl<D: Device> NicShared<D> {
+    fn local(&self) -> HostAddress {
+        self.attributes.local_address
+    }
+
+    /// Bytes of a window of a connection over an interface.
+    fn window(&self, interface: InterfaceId) -> RangeInclusive<u64> {
+        let interface = self.fabric.interface(interface);
+        window(interface.map_or(0, |interface| interface.local_free))
+    }
+
+    /// Interfaces that lead to a host, those that are up.
+    fn interfaces_to(&self, host: HostAddress) -> Result<Vec<InterfaceId>> {
+        let own = host == self.local();
+        let leads = |id: &InterfaceId| {
+            let interface = self.fabric.interface(*id);
+            interface.is_ok_and(|interface| match own {
+                true => interface.loopback,
+                false => interface.up && !interface.loopback && interface.peer == Some(host.peer()),
+            })
+        };
+        Ok(self
+            .fabric
+            .interfaces()?
+            .into_iter()
+            .filter(leads)
+            .collect())
+    }
+}
+
+impl<D: Device> Nic<D> {
+    /// Waits for a client that asks for a discriminator of this host (VI-CONN-1 to VI-CONN-7).
+    /// Nobody is kept waiting by one that does not wait.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParameter`]: the host is not this one, or the discriminator is too long; or
+    /// the NIC was closed, also meanwhile. [`Error::Timeout`], [`Error::Resource`].
+    pub fn connect_wait(&self, local: &NetAddress, deadline: Deadline) -> Result<Request<D>> {
+        let nic = self.shared();
+        nic.must_be_open()?;
+        local.must_be_of(nic.local())?;
+        let name = name(nic.local(), &local.discriminator);
+        let mut waiting = Waiting::new(&name)?;
+        loop {
+            waiting.post(nic)?;
+            if let Some(request) = waiting.take(nic) {
+                return request;
+            }
+            let left = deadline.remaining();
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(Error::Timeout);
+            }
+            let nap = left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN));
+            waiting.sleep(nic, nap);
+            nic.must_be_open()?;
+        }
+    }
+}
+
+/// A server that waits.
+struct Waiting<'a, D: Device> {
+    name: &'a [u8],
+    sessions: Vec<(InterfaceId, Session<D>)>,
+    wake: rustix::fd::OwnedFd,
+}
+
+impl<'a, D: Device> Waiting<'a, D> {
+    fn new(name: &'a [u8]) -> Result<Self> {
+        Ok(Waiting {
+            name,
+            sessions: Vec::new(),
+            wake: crate::service::eventfd()?,
+        })
+    }
+
+    /// Waits on interfaces on which it does not yet.
+    fn post(&mut self, nic: &Arc<NicShared<D>>) -> Result<()> {
+        let over = |session: &Session<D>| {
+            let events = session.state().map(|state| state.events);
+            events.map_or(true, |e| e.intersects(EventMask::CLOSED | EventMask::DOWN))
+        };
+        self.sessions.retain(|(_, session)| !over(session));
+        let mut failed = None;
+        for interface in nic.fabric.interfaces()? {
+            if self.sessions.iter().any(|(id, _)| *id == interface) {
+                continue;
+            }
+            let server = nic.fabric.server(interface, PROTOCOL).name(self.name);
+            let window = nic.window(interface);
+            let server = server.hold().once().local(window.clone()).remote(window);
+            match server.open() {
+                Ok(session) => {
+                    let mask = EventMask::REQUEST | EventMask::CLOSED | EventMask::DOWN;
+                    session.notify(mask, Some(rustix::fd::AsFd::as_fd(&self.wake)))?;
+                    self.sessions.push((interface, session));
+                }
+                // Not reachable now, or not at all.
+                Err(FabricError::InterfaceDown | FabricError::NoInterface) => {}
+                Err(FabricError::NotSupported) => {}
+                Err(error) => failed = Some(error),
+            }
+        }
+        match failed {
+            Some(error) if self.sessions.is_empty() => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes a request, if there is one.
+    fn take(&mut self, nic: &Arc<NicShared<D>>) -> Option<Result<Request<D>>> {
+        let mut index = 0;
+        while let Some((_, session)) = self.sessions.get(index) {
+            let partner = session.partner().ok();
+            let asked = partner.and_then(|partner| match partner.state {
+                PartnerState::Request(request) => Some((request, partner.data)),
+                _ => None,
+            });
+            let Some((id, data)) = asked else {
+                index += 1;
+                continue;
+            };
+            let (_, session) = self.sessions.swap_remove(index);
+            match introduced(&data) {
+                Some((attributes, address)) => {
+                    return Some(Request::new(nic, session, id, attributes, address));
+                }
+                // It is over with that, and is posted again.
+                None => drop(session.reject(id, UNKNOWN, &[])),
+            }
+        }
+        None
+    }
+
+    /// Sleeps until there is news, or not for longer.
+    fn sleep(&self, nic: &NicShared<D>, nap: Duration) {
+        let nap = Timespec::try_from(nap).ok();
+        let mut fds = [
+            PollFd::new(&self.wake, PollFlags::IN),
+            PollFd::new(nic.ending(), PollFlags::IN),
+        ];
+        // It looks again, whatever has ended the wait.
+        let _ = poll(&mut fds, nap.as_ref());
+        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+    }
+}
+
+/// A client's request, until it is answered. Copies are the same one. A client whose request is
+/// dropped finds nobody (VI-CONN-24).
+pub struct Request<D: Device = CharDevice>(pub(crate) Arc<RequestShared<D>>);
+
+crate::shared!(Request);
+
+pub(crate) struct RequestShared<D: Device> {
+    nic: Arc<NicShared<D>>,
+    /// Nothing once it is consumed (VI-CONN-13).
+    pending: Mutex<Option<Pending<D>>>,
+    attributes: RemoteViAttributes,
+    address: NetAddress,
+}
+
+struct Pending<D: Device> {
+    session: Session<D>,
+    id: RequestId,
+}
+
+impl<D: Device> fmt::Debug for RequestShared<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<D: Device> RequestShared<D> {
+    /// Lets the client find nobody.
+    pub(crate) fn end(&self) {
+        let pending = lock(&self.pending).take();
+        drop(pending);
+    }
+}
+
+impl<D: Device> Request<D> {
+    fn new(
+        nic: &Arc<NicShared<D>>,
+        session: Session<D>,
+        id: RequestId,
+        attributes: RemoteViAttributes,
+        address: NetAddress,
+    ) -> Result<Self> {
+        let request = Request(Arc::new(RequestShared {
+            nic: Arc::clone(nic),
+            pending: Mutex::new(Some(Pending { session, id })),
+            attributes,
+            address,
+        }));
+        nic.enter_request(&request.0)?;
+        Ok(request)
+    }
+
+    /// The client's local address, as it has given it (VI-CONN-2).
+    pub fn address(&self) -> &NetAddress {
+        &self.0.address
+    }
+
+    /// What the client's VI has.
+    pub fn attributes(&self) -> &RemoteViAttributes {
+        &self.0.attributes
+    }
+
+    /// Connects the client to an idle VI (VI-CONN-8 to VI-CONN-13).
+    ///
+    /// # Errors
+    /// [`Error::InvalidParameter`]: answered before, or a VI of another NIC.
+    /// [`Error::InvalidState`]: not idle; [`Error::InvalidReliabilityLevel`],
+    /// [`Error::InvalidMtu`]: the VI has others; [`Error::Resource`]: after these the request can
+    /// still be answered. [`Error::Timeout`]: the client has gone. [`Error::NotReachable`].
+    pub fn accept(&self, vi: &Vi<D>) -> Result<()> {
+        let (shared, vi) = (&self.0, &vi.0);
+        if !Arc::ptr_eq(&shared.nic, &vi.nic) {
+            return Err(Error::InvalidParameter);
+        }
+        let mut slot = lock(&shared.pending);
+        let Some(pending) = slot.take() else {
+            return Err(Error::InvalidParameter);
+        };
+        let serial = vi.begin(|core| shared.attributes.must_fit(core.engine.attributes()));
+        let (serial, own) = match serial {
+            Ok(begun) => begun,
+            Err(error) => {
+                *slot = Some(pending);
+                return Err(error);
+            }
+        };
+        let soon = Deadline::after(HANDSHAKE);
+        let accepted = pending.session.accept(pending.id, &own.encode(), soon);
+        let failure = match accepted {
+            Ok(()) => {
+                drop(slot);
+                let linked = Link::open(pending.session, soon);
+                let established = vi.establish(serial, linked);
+                return established.map_err(|error| vi.abandon(serial, error));
+            }
+            Err(FabricError::InterfaceDown) => Error::NotReachable,
+            Err(FabricError::NoSpace | FabricError::NoMemory) => {
+                *slot = Some(pending);
+                Error::Resource
+            }
+            Err(FabricError::Foreign) => Error::InvalidParameter,
+            Err(_) => Error::Timeout,
+        };
+        drop(slot);
+        vi.abandon(serial, failure);
+        Err(failure)
+    }
+
+    /// Rejects the client (VI-CONN-14, VI-CONN-15).
+    ///
+    /// # Errors
+    /// [`Error::InvalidParameter`]: answered before.
+    pub fn reject(&self) -> Result<()> {
+        let pending = lock(&self.0.pending).take();
+        let Pending { session, id } = pending.ok_or(Error::InvalidParameter)?;
+        match session.reject(id, REJECTED, &[]) {
+            Err(FabricError::InterfaceDown) => Err(Error::NotReachable),
+            // A client that has gone needs no answer.
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<D: Device> Vi<D> {
+    /// Asks a server for a connection and waits for its answer (VI-CONN-16 to VI-CONN-26); what
+    /// the server's VI has.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParameter`]: an address of the wrong length, a local one of another host,
+    /// a deadline in the past. [`Error::InvalidState`]: not idle, or disconnected meanwhile.
+    /// [`Error::NoMatch`]: nobody waits for the discriminator. [`Error::Reject`],
+    /// [`Error::Timeout`], [`Error::NotReachable`], [`Error::Resource`].
+    pub fn connect_request(
+        &self,
+        local: &NetAddress,
+        remote: &NetAddress,
+        deadline: Deadline,
+    ) -> Result<RemoteViAttributes> {
+        let vi = &self.0;
+        let host = vi.check_addresses(local, remote, deadline)?;
+        let (serial, own) = vi.begin(|_| Ok(()))?;
+        let data = introduce(&own, local);
+        let asked = vi.ask(host, &remote.discriminator, &data, serial, deadline);
+        let (session, answer) = match asked {
+            Ok(asked) => asked,
+            Err(error) => return Err(vi.abandon(serial, error)),
+        };
+        let linked = Link::open(session, Deadline::after(HANDSHAKE));
+        match vi.establish(serial, linked) {
+            Ok(()) => Ok(answer),
+            Err(error) => Err(vi.abandon(serial, error)),
+        }
+    }
+
+    /// Asks for a connection to a peer that asks for one to this host with the same remote
+    /// discriminator (VI-PEER-1 to VI-PEER-6). Does not wait: what comes of it is taken by
+    /// [`peer_done()`](Self::peer_done) or [`peer_wait()`](Self::peer_wait).
+    ///
+    /// # Errors
+    /// [`Error::InvalidParameter`]: as of [`connect_request()`](Self::connect_request).
+    /// [`Error::InvalidState`]: not idle. [`Error::Resource`]: there are no more threads.
+    pub fn peer_request(
+        &self,
+        local: &NetAddress,
+        remote: &NetAddress,
+        deadline: Deadline,
+    ) -> Result<()> {
+        let host = self.0.check_addresses(local, remote, deadline)?;
+        let (serial, own) = self.0.begin(|_| Ok(()))?;
+        self.0.with(|core| {
+            if core.attempt.serial == serial {
+                core.attempt.peer = Some(Peer::Pending);
+            }
+            Ok(())
+        })?;
+        let discriminator = remote.discriminator.clone();
+        let vi = Arc::clone(&self.0);
+        let meet = move || {
+            let met = vi.meet(host, &discriminator, &own, serial, deadline);
+            vi.latch(serial, met);
+        };
+        let spawned = thread::spawn("vipl-peer", meet);
+        match spawned {
+            Ok(_) => Ok(()),
+            Err(_) => Err(self.0.abandon(serial, Error::Resource)),
+        }
+    }
+
+    /// What has come of [`peer_request()`](Self::peer_request); once (VI-PEER-9).
+    ///
+    /// # Errors
+    /// [`Error::NotDone`]; [`Error::InvalidState`]: nothing was requested.
+    /// [`Error::Timeout`]: there was no peer in time. [`Error::InvalidReliabilityLevel`],
+    /// [`Error::InvalidMtu`]: the peer's VI has others. [`Error::NotReachable`],
+    /// [`Error::Resource`].
+    pub fn peer_done(&self) -> Result<RemoteViAttributes> {
+        self.0.with(|core| match core.attempt.peer.take() {
+            None => Err(Error::InvalidState),
+            Some(Peer::Pending) => {
+                core.attempt.peer = Some(Peer::Pending);
+                Err(Error::NotDone)
+            }
+            Some(Peer::Done(result)) => result,
+        })
+    }
+
+    /// As [`peer_done()`](Self::peer_done), but waits.
+    ///
+    /// # Errors
+    /// As [`peer_done()`](Self::peer_done).
+    pub fn peer_wait(&self) -> Result<RemoteViAttributes> {
+        loop {
+            match self.peer_done() {
+                Err(Error::NotDone) => {}
+                other => return other,
+            }
+            let pending = |core: &Core<D>| matches!(core.attempt.peer, Some(Peer::Pending));
+            self.0.sleep(Deadline::NEVER, |core| !pending(core))?;
+        }
+    }
+}
+
+impl<D: Device> ViShared<D> {
+    /// The remote host, if both addresses are some.
+    fn check_addresses(
+        &self,
+        local: &NetAddress,
+        remote: &NetAddress,
+        deadline: Deadline,
+    ) -> Result<HostAddress> {
+        local.must_be_of(self.nic.local())?;
+        let host = remote.host()?;
+        match deadline == Deadline::PAST {
+            true => Err(Error::InvalidParameter),
+            false => Ok(host),
+        }
+    }
+
+    /// Begins an attempt of an idle VI, if the function does not mind; its number, and what the
+    /// partner is told of the VI.
+    fn begin(
+        self: &Arc<Self>,
+        admit: impl FnOnce(&Core<D>) -> Result<()>,
+    ) -> Result<(u64, RemoteViAttributes)> {
+        self.with(|core| {
+            if core.engine.state() != State::Idle {
+                return Err(Error::InvalidState);
+            }
+            admit(core)?;
+            core.engine.event(&self.nic.regions, Event::Connect)?;
+            core.attempt.cancel();
+            let own = RemoteViAttributes::from(core.engine.attributes());
+            Ok((core.attempt.serial, own))
+        })
+    }
+
+    /// Does something for an attempt.
+    ///
+    /// # Errors
+    /// [`Error::InvalidState`]: it was given up meanwhile. Those of the function.
+    fn during<T>(
+        self: &Arc<Self>,
+        serial: u64,
+        act: impl FnOnce(&mut Core<D>) -> Result<T>,
+    ) -> Result<T> {
+        self.with(|core| match core.attempt.serial == serial {
+            true => act(core),
+            false => Err(Error::InvalidState),
+        })
+    }
+
+    /// The attempt has failed: the VI is as it was before, unless the host is not reachable
+    /// (VI-CONN-23, VI-NR-3). What the caller is told.
+    fn abandon(self: &Arc<Self>, serial: u64, error: Error) -> Error {
+        let failed = self.during(serial, |core| {
+            core.attempt.cancel();
+            let reliable = core.engine.attributes().level.is_reliable();
+            let event = match error {
+                Error::NotReachable => Event::NotReachable { reliable },
+                _ => Event::Failed,
+            };
+            core.engine.event(&self.nic.regions, event)
+        });
+        match failed {
+            Ok(()) => error,
+            Err(other) => other,
+        }
+    }
+
+    /// The attempt has led to a connection; if not, the caller abandons it.
+    fn establish(
+        self: &Arc<Self>,
+        serial: u64,
+        linked: std::result::Result<Link<D>, Option<End>>,
+    ) -> Result<()> {
+        let started = self.nic.link(self);
+        let link = match linked {
+            Ok(link) if started.is_ok() && self.nic.service.watch(link.session()).is_ok() => link,
+            Ok(_) => return Err(Error::Resource),
+            Err(Some(End::Down)) => return Err(Error::NotReachable),
+            Err(_) => return Err(Error::Timeout),
+        };
+        self.during(serial, |core| {
+            core.engine.event(&self.nic.regions, Event::Established)?;
+            core.link = Some(link);
+            Ok(())
+        })?;
+        self.wake();
+        self.nic.service.kick();
+        Ok(())
+    }
+
+    /// Makes the session of an attempt, which ends with it.
+    fn open(
+        self: &Arc<Self>,
+        serial: u64,
+        host: HostAddress,
+        open: impl Fn(InterfaceId) -> mp_fabric::Result<Session<D>>,
+    ) -> Result<Arc<Session<D>>> {
+        let mut failure = Error::NotReachable;
+        for interface in self.nic.interfaces_to(host)? {
+            match open(interface) {
+                Ok(session) => {
+                    let session = Arc::new(session);
+                    self.during(serial, |core| {
+                        core.attempt.session = Some(Arc::clone(&session));
+                        Ok(())
+                    })?;
+                    return Ok(session);
+                }
+                Err(FabricError::NoPartner) => failure = Error::NoMatch,
+                Err(error) => failure = error.into(),
+            }
+        }
+        Err(failure)
+    }
+
+    /// Takes the session out of the attempt: from now on nobody closes it.
+    fn own(self: &Arc<Self>, serial: u64, session: Arc<Session<D>>) -> Result<Session<D>> {
+        self.during(serial, |core| {
+            drop(core.attempt.session.take());
+            Ok(())
+        })?;
+        Arc::into_inner(session).ok_or(Error::InvalidState)
+    }
+
+    /// Asks a server, and waits for its answer.
+    fn ask(
+        self: &Arc<Self>,
+        host: HostAddress,
+        discriminator: &[u8],
+        data: &[u8],
+        serial: u64,
+        deadline: Deadline,
+    ) -> Result<(Session<D>, RemoteViAttributes)> {
+        let name = name(host, discriminator);
+        let session = self.open(serial, host, |interface| {
+            let client = self.nic.fabric.client(interface, PROTOCOL).name(&name);
+            let client = client.data(data).pending();
+            let window = self.nic.window(interface);
+            client.local(window.clone()).remote(window).open()
+        })?;
+        let answer = answered(&session, deadline)?;
+        let answer = RemoteViAttributes::decode(&answer).ok_or(Error::NoMatch)?;
+        Ok((self.own(serial, session)?, answer))
+    }
+
+    /// Meets a peer.
+    fn meet(
+        self: &Arc<Self>,
+        host: HostAddress,
+        discriminator: &[u8],
+        own: &RemoteViAttributes,
+        serial: u64,
+        deadline: Deadline,
+    ) -> Result<RemoteViAttributes> {
+        let mine = name(self.nic.local(), discriminator);
+        let both = [&mine[..], &name(host, discriminator)].concat();
+        let data = own.encode();
+        let session = self.open(serial, host, |interface| {
+            let peer = self.nic.fabric.peer(interface, PROTOCOL).name(&both);
+            let peer = peer.own_name(mine.len() as u32).data(&data);
+            let window = self.nic.window(interface);
+            peer.local(window.clone()).remote(window).open()
+        })?;
+        let theirs = answered(&session, deadline)?;
+        let theirs = RemoteViAttributes::decode(&theirs).ok_or(Error::Timeout)?;
+        self.during(serial, |core| theirs.must_fit(core.engine.attributes()))?;
+        let session = self.own(serial, session)?;
+        self.establish(serial, Link::open(session, Deadline::after(HANDSHAKE)))?;
+        Ok(theirs)
+    }
+
+    /// Keeps what has come of a peer's request (VI-PEER-9, VI-PEER-11).
+    fn latch(self: &Arc<Self>, serial: u64, met: Result<RemoteViAttributes>) {
+        let failed = met.err().map(|error| self.abandon(serial, error));
+        // One that was given up has nobody who asks.
+        let _ = self.with(|core| {
+            // Giving it up changes the number once.
+            let kept = core.attempt.serial == serial + u64::from(failed.is_some());
+            if kept && failed != Some(Error::InvalidState) {
+                core.attempt.peer = Some(Peer::Done(met));
+            }
+            Ok(())
+        });
+        self.wake();
+    }
+}
+
+/// Waits for the answer of a partner; the data that it has told.
+fn answered<D: Device>(session: &Session<D>, deadline: Deadline) -> Result<Vec<u8>> {
+    let waited = session.wait(ANSWERED, deadline);
+    let state = match waited {
+        Ok(_) | Err(FabricError::TimedOut) => session.state()?,
+        // Closed by who gave the attempt up.
+        Err(FabricError::NotFound) => return Err(Error::InvalidState),
+        Err(error) => return Err(error.into()),
+    };
+    let events = state.events;
+    if events.contains(EventMask::DOWN) {
+        return Err(Error::NotReachable);
+    }
+    if events.contains(EventMask::PAIRED) {
+        return Ok(session.partner()?.data);
+    }
+    if events.contains(EventMask::REFUSED) {
+        return Err(match session.partner()?.state {
+            PartnerState::Rejected(REJECTED) => Error::Reject,
+            _ => Error::NoMatch,
+        });
+    }
+    Err(Error::Timeout)
+}

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The partner's messages: into receive descriptors, registered memory and the state of what was
+//! sent. Every value in them is checked; what cannot be is `None`, which ends the connection.
+
+use super::{Engine, QueueKind};
+use crate::{
+    descriptor::{check, pieces, Status},
+    memory::{Access, Place, Protected, View},
+    report::{ErrorCode, Report},
+    wire::{place_of, word, Frame, Kind},
+};
+use mp_queue_pair::Piece;
+use std::slice;
+use vm_memory::VolatileSlice;
+
+/// Where the bytes of a message go.
+#[derive(Debug)]
+enum Target {
+    /// The segments of a receive descriptor.
+    Segments(Vec<Place>),
+    /// What a remote RDMA write names.
+    Region(Place),
+    /// Nowhere: it could not be received.
+    Nowhere,
+}
+
+/// The receive descriptor of a message.
+enum Receive {
+    /// Its position, and its segments.
+    Good(u64, Vec<Place>),
+    /// There is none, or a bad one: that was told, and the message is dropped.
+    Missing,
+}
+
+/// A message of which not all has arrived.
+#[derive(Debug)]
+struct Message {
+    target: Target,
+    /// The receive descriptor that it completes.
+    receive: Option<u64>,
+    immediate: Option<u32>,
+    total: u32,
+    received: u32,
+}
+
+/// What is being received.
+#[derive(Debug, Default)]
+pub(super) struct Receiving {
+    message: Option<Message>,
+}
+
+impl Receiving {
+    /// Gives up everything that belongs to descriptors.
+    pub(super) fn abandon(&mut self) {
+        self.message = None;
+    }
+}
+
+/// A remote RDMA write that completes a receive.
+const REMOTE_WRITE: Status = Status::OP_REMOTE_RDMA_WRITE;
+
+impl Engine {
+    /// Takes a message; nothing if it cannot be.
+    pub(super) fn frame(&mut self, view: &View<'_>, frame: &Frame<'_>) -> Option<()> {
+        let Frame {
+            kind,
+            immediate,
+            header,
+            payload,
+        } = frame;
+        if !payload.is_empty() && matches!(kind, Kind::Read | Kind::Ack | Kind::Refusal) {
+            return None;
+        }
+        match kind {
+            Kind::Send => {
+                let total = u32::try_from(payload.len()).ok()?;
+                self.begin_send(view, total, *immediate)?;
+                self.data(view, payload)
+            }
+            Kind::LongSend => {
+                self.begin_send(view, word(header, 0), *immediate)?;
+                self.data(view, payload)
+            }
+            Kind::Write => {
+                let (address, handle, len) = place_of(header);
+                let place = Place {
+                    handle,
+                    address,
+                    len,
+                };
+                self.begin_write(view, place, *immediate)?;
+                self.data(view, payload)
+            }
+            Kind::More => self.data(view, payload),
+            Kind::Abort => self.aborted(view),
+            Kind::Read => {
+                let (address, handle, len) = place_of(header);
+                let place = Place {
+                    handle,
+                    address,
+                    len,
+                };
+                self.read_asked(view, place)
+            }
+            Kind::ReadData => self.read_data(view, payload),
+            Kind::ReadFailed => self.read_failed(view, word(header, 0)),
+            Kind::Ack => self.acknowledged(view, word(header, 0)),
+            Kind::Refusal => self.refused(view, word(header, 0), word(header, 1)),
+        }
+    }
+
+    fn begin_send(&mut self, view: &View<'_>, total: u32, immediate: Option<u32>) -> Option<()> {
+        let receive = self.next_receive(view, total, Status::OP_RECEIVE)?;
+        let Receive::Good(position, segments) = receive else {
+            return Some(());
+        };
+        let receive = Some(position);
+        // None has more room than the largest transfer.
+        let room: u64 = segments.iter().map(|place| u64::from(place.len)).sum();
+        let fits = if room < u64::from(total) {
+            Err(Status::LENGTH_ERROR)
+        } else {
+            let checked = check(view, self.attributes.ptag, &segments, Access::Write);
+            checked.map_err(|Protected| Status::PROTECTION_ERROR)
+        };
+        match fits {
+            Ok(()) => self.expect(Target::Segments(segments), receive, immediate, total),
+            Err(bits) => {
+                self.expect(Target::Nowhere, None, None, total);
+                self.complete(view, QueueKind::Receive, position, bits, 0, None);
+                self.reject(view, Status::REMOTE_DESC_ERROR);
+            }
+        }
+        Some(())
+    }
+
+    /// Begins a message.
+    fn expect(&mut self, target: Target, receive: Option<u64>, immediate: Option<u32>, total: u32) {
+        self.receiving.message = Some(Message {
+            target,
+            receive,
+            immediate,
+            total,
+            received: 0,
+        });
+    }
+
+    /// Takes the next receive descriptor for a message (VI-ORD-7); nothing if another message is
+    /// not finished.
+    fn next_receive(&mut self, view: &View<'_>, total: u32, operation: Status) -> Option<Receive> {
+        if self.receiving.message.is_some() {
+            return None;
+        }
+        let Some((position, entry)) = self.recv.next() else {
+            self.expect(Target::Nowhere, None, None, total);
+            self.reports
+                .push(Report::of_vi(ErrorCode::RecvqEmpty, operation));
+            self.reject(view, Status::REMOTE_DESC_ERROR);
+            return Some(Receive::Missing);
+        };
+        self.recv.start();
+        let rules = self.rules(true);
+        match entry.posted.sample(view, self.attributes.ptag, &rules) {
+            Ok(sampled) => Some(Receive::Good(position, sampled.segments)),
+            Err(bits) => {
+                self.expect(Target::Nowhere, None, None, total);
+                let bits = bits.with(operation);
+                self.complete(view, QueueKind::Receive, position, bits, 0, None);
+                self.reject(view, Status::REMOTE_DESC_ERROR);
+                Some(Receive::Missing)
+            }
+        }
+    }
+
+    fn begin_write(&mut self, view: &View<'_>, place: Place, immediate: Option<u32>) -> Option<()> {
+        if self.receiving.message.is_some() {
+            return None;
+        }
+        let receive = match immediate {
+            None => None,
+            Some(_) => match self.next_receive(view, place.len, REMOTE_WRITE)? {
+                Receive::Good(position, _) => Some(position),
+                Receive::Missing => return Some(()),
+            },
+        };
+        let allowed = self.attributes.rdma_write
+            && view
+                .slice(self.attributes.ptag, place, Access::RemoteWrite)
+                .is_ok();
+        self.expect(Target::Region(place), receive, immediate, place.len);
+        if !allowed {
+            self.write_refused(view);
+        }
+        Some(())
+    }
+
+    /// The write that is being received is not allowed (VI-EM-4, VI-EM-5).
+    fn write_refused(&mut self, view: &View<'_>) {
+        if let Some(message) = &mut self.receiving.message {
+            message.target = Target::Nowhere;
+            match message.receive.take() {
+                Some(position) => {
+                    let bits = Status::PROTECTION_ERROR.with(REMOTE_WRITE);
+                    self.complete(view, QueueKind::Receive, position, bits, 0, None);
+                }
+                None => {
+                    let report = Report::of_vi(ErrorCode::RdmawProt, REMOTE_WRITE);
+                    self.reports.push(report);
+                }
+            }
+        }
+        self.reject(view, Status::RDMA_PROT_ERROR);
+    }
+
+    /// Something of the partner's has failed here: it is told if it waits for that, and the
+    /// connection ends if it is reliable.
+    fn reject(&mut self, view: &View<'_>, why: Status) {
+        if self.is_acknowledged() {
+            self.sending.refuse(why);
+        }
+        self.fault(view);
+    }
+
+    /// The next bytes of the message.
+    fn data(&mut self, view: &View<'_>, payload: &Piece<'_>) -> Option<()> {
+        let tag = self.attributes.ptag;
+        let Some(message) = &mut self.receiving.message else {
+            // One that could not be received and ended the connection, or none.
+            return (self.state != crate::State::Connected).then_some(());
+        };
+        let len = u32::try_from(payload.len()).ok()?;
+        let received = message.received.checked_add(len)?;
+        if received > message.total || len == 0 && message.total > 0 {
+            return None;
+        }
+        let copied = match &message.target {
+            Target::Nowhere => Ok(()),
+            Target::Segments(segments) => {
+                let to = pieces(view, tag, segments, message.received, len, Access::Write);
+                to.map(|to| scatter(payload, &to))
+            }
+            Target::Region(place) => {
+                let place = Place {
+                    address: place.address.checked_add(message.received.into())?,
+                    len,
+                    ..*place
+                };
+                let to = view.slice(tag, place, Access::RemoteWrite);
+                to.map(|to| scatter(payload, slice::from_ref(&to)))
+            }
+        };
+        message.received = received;
+        if copied.is_err() {
+            self.interrupted(view);
+        }
+        let message = self.receiving.message.take_if(|m| m.received == m.total);
+        if let Some(message) = message {
+            self.arrived(view, &message);
+        }
+        Some(())
+    }
+
+    /// Memory has become inaccessible since the message began.
+    fn interrupted(&mut self, view: &View<'_>) {
+        let Some(message) = &mut self.receiving.message else {
+            return;
+        };
+        if matches!(message.target, Target::Region(_)) {
+            return self.write_refused(view);
+        }
+        message.target = Target::Nowhere;
+        if let Some(position) = message.receive.take() {
+            let bits = Status::PROTECTION_ERROR.with(Status::PARTIAL_ERROR);
+            self.complete(view, QueueKind::Receive, position, bits, 0, None);
+        }
+        self.reject(view, Status::REMOTE_DESC_ERROR);
+    }
+
+    /// A message has arrived whole.
+    fn arrived(&mut self, view: &View<'_>, message: &Message) {
+        let operation = match message.target {
+            Target::Nowhere => return,
+            Target::Segments(_) => Status::OP_RECEIVE,
+            Target::Region(_) => REMOTE_WRITE,
+        };
+        if let Some(position) = message.receive {
+            let (kind, total) = (QueueKind::Receive, message.total);
+            self.complete(view, kind, position, operation, total, message.immediate);
+        }
+        if self.is_acknowledged() {
+            self.sending.effect();
+        }
+    }
+
+    /// The partner has given a message up (VI-EM-9).
+    fn aborted(&mut self, view: &View<'_>) -> Option<()> {
+        self.receiving.message.as_ref()?;
+        self.cut(view, ErrorCode::RdmawAbort);
+        self.fault(view);
+        Some(())
+    }
+
+    /// The message ends in the middle.
+    fn cut(&mut self, view: &View<'_>, code: ErrorCode) {
+        let Some(message) = self.receiving.message.take() else {
+            return;
+        };
+        let operation = match message.target {
+            Target::Nowhere => return,
+            Target::Segments(_) => Status::OP_RECEIVE,
+            Target::Region(_) => REMOTE_WRITE,
+        };
+        match message.receive {
+            Some(position) => {
+                let bits = Status::PARTIAL_ERROR.with(Status::TRANSPORT_ERROR);
+                let bits = bits.with(operation);
+                self.complete(view, QueueKind::Receive, position, bits, 0, None);
+            }
+            // At the unreliable level nobody hears of it (VI-REL-8).
+            None if self.is_reliable() => self.reports.push(Report::of_vi(code, operation)),
+            None => {}
+        }
+    }
+
+    /// The connection has ended, perhaps by the transport.
+    pub(super) fn receiving_ends(&mut self, view: &View<'_>, transport: bool) {
+        let code = match transport {
+            true => ErrorCode::RdmaTransport,
+            false => ErrorCode::RdmawAbort,
+        };
+        self.cut(view, code);
+    }
+
+    fn read_asked(&mut self, view: &View<'_>, place: Place) -> Option<()> {
+        if !self.attributes.level.has_read() {
+            return None;
+        }
+        self.sending.answer(place)?;
+        let allowed = self.attributes.rdma_read
+            && view
+                .slice(self.attributes.ptag, place, Access::RemoteRead)
+                .is_ok();
+        if !allowed {
+            self.sending.refuse_read();
+            self.read_refused(view);
+        }
+        Some(())
+    }
+
+    fn read_data(&mut self, view: &View<'_>, payload: &Piece<'_>) -> Option<()> {
+        let tag = self.attributes.ptag;
+        let read = self.sending.reads.front_mut()?;
+        let len = u32::try_from(payload.len()).ok()?;
+        let received = read.received.checked_add(len)?;
+        let total = read.sampled.total;
+        if received > total || len == 0 && total > 0 {
+            return None;
+        }
+        let segments = &read.sampled.segments;
+        let to = pieces(view, tag, segments, read.received, len, Access::Write);
+        let copied = to.map(|to| scatter(payload, &to));
+        read.received = received;
+        let position = read.position;
+        let bits = match copied {
+            Ok(()) if received < total => return Some(()),
+            Ok(()) => Status::default(),
+            Err(Protected) => Status::PROTECTION_ERROR.with(Status::PARTIAL_ERROR),
+        };
+        self.sending.reads.pop_front();
+        self.complete(view, QueueKind::Send, position, bits, total, None);
+        if bits.is_error() {
+            self.fault(view);
+        }
+        Some(())
+    }
+}
+
+/// Copies to pieces that have as many bytes altogether.
+fn scatter(from: &Piece<'_>, to: &[VolatileSlice<'_>]) {
+    let mut at = 0;
+    for piece in to {
+        match from {
+            Piece::Bytes(bytes) => {
+                let bytes = bytes.get(at..).unwrap_or_default();
+                piece.copy_from(bytes);
+            }
+            Piece::Memory(memory) => {
+                if let Ok(memory) = memory.offset(at) {
+                    memory.copy_to_volatile_slice(*piece);
+                }
+            }
+        }
+        at += piece.len();
+    }
+}

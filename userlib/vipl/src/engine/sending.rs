@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The messages of a VI: its own operations in order, answers to the partner's reads,
+//! acknowledgements, and the end.
+
+use super::{Engine, QueueKind, BUDGET};
+use crate::{
+    descriptor::{check, pieces, Operation, Sampled, Status},
+    memory::{Access, Place, Protected, Regions, View},
+    report::{ErrorCode, Report},
+    state::State,
+    wire::{header, place_header, End, Kind, Reason, Wire, HEADER_MAX, READS_MAX},
+};
+use std::collections::VecDeque;
+
+/// The operation that is started, at the front.
+#[derive(Debug)]
+struct Current {
+    position: u64,
+    /// What to do, or the error that it is completed with.
+    sampled: Result<Sampled, Status>,
+    /// Bytes that were sent.
+    sent: u32,
+    /// A message of it was sent.
+    begun: bool,
+}
+
+/// A read that is not answered.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) position: u64,
+    pub(super) number: u32,
+    pub(super) sampled: Sampled,
+    pub(super) received: u32,
+}
+
+/// What the partner gets for a read.
+#[derive(Debug)]
+enum Answer {
+    Data { place: Place, sent: u32 },
+    Failed { number: u32 },
+}
+
+/// What is to be sent, or was and is not settled.
+#[derive(Debug, Default)]
+pub(super) struct Sending {
+    current: Option<Current>,
+    /// The message that was begun has to be aborted.
+    abort: bool,
+    /// Sends and writes that were sent whole.
+    numbered: u32,
+    /// Those that wait for an acknowledgement: position and bytes.
+    unacknowledged: VecDeque<(u64, u32)>,
+    pub(super) reads: VecDeque<Read>,
+    reads_sent: u32,
+    answers: VecDeque<Answer>,
+    asked: u32,
+    /// The partner's operations that have taken effect, and those of them that it knows of.
+    effected: u32,
+    told: u32,
+    refusal: Option<(u32, Status)>,
+    closing: Option<Reason>,
+    over: bool,
+}
+
+impl Sending {
+    /// Gives up everything that belongs to descriptors. What has to be told is still told.
+    pub(super) fn abandon(&mut self) {
+        self.current = None;
+        self.unacknowledged.clear();
+        self.reads.clear();
+        self.answers
+            .retain(|answer| matches!(answer, Answer::Failed { .. }));
+    }
+
+    pub(super) fn close(&mut self, reason: Reason) {
+        self.closing = Some(reason);
+    }
+
+    pub(super) fn finish(&mut self) {
+        self.over = true;
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Whether there is something to tell that belongs to no own descriptor.
+    fn has_to_tell(&self) -> bool {
+        let tell = self.told != self.effected || self.refusal.is_some() || self.abort;
+        tell || !self.answers.is_empty()
+    }
+
+    pub(super) fn has_to_send(&self) -> bool {
+        let more = self.current.is_some() || self.closing.is_some();
+        !self.over && (more || self.has_to_tell())
+    }
+
+    /// An operation of the partner has taken effect.
+    pub(super) fn effect(&mut self) {
+        self.effected = self.effected.wrapping_add(1);
+    }
+
+    /// The partner's operation after those that have taken effect does not.
+    pub(super) fn refuse(&mut self, why: Status) {
+        self.refusal = Some((self.effected.wrapping_add(1), why));
+    }
+
+    /// The partner has asked for bytes; nothing if it must not ask for more now.
+    pub(super) fn answer(&mut self, place: Place) -> Option<()> {
+        self.asked = self.asked.wrapping_add(1);
+        if self.answers.len() >= READS_MAX {
+            return None;
+        }
+        self.answers.push_back(Answer::Data { place, sent: 0 });
+        Some(())
+    }
+
+    /// The read that was asked for last must not be.
+    pub(super) fn refuse_read(&mut self) {
+        let number = self.asked;
+        let last = self.answers.back_mut();
+        if let Some(last) = last {
+            *last = Answer::Failed { number };
+        }
+    }
+}
+
+impl Engine {
+    /// Sends as much as there is room for, within limits; whether it was anything.
+    pub(super) fn transmit<W: Wire>(
+        &mut self,
+        memory: &Regions,
+        wire: &mut W,
+    ) -> Result<bool, End> {
+        let mut any = false;
+        for _ in 0..BUDGET {
+            let view = memory.view();
+            let told = self.tell(wire)?;
+            let answered = self.answer(&view, wire)?;
+            let advanced = self.advance(&view, wire)?;
+            if !told && !answered && !advanced {
+                break;
+            }
+            any = true;
+        }
+        if let Some(reason) = self.sending.closing.filter(|_| !self.sending.has_to_tell()) {
+            if !self.sending.over {
+                wire.close(reason);
+                self.sending.over = true;
+            }
+        }
+        Ok(any)
+    }
+
+    /// Acknowledges or refuses, or aborts what was begun.
+    fn tell<W: Wire>(&mut self, wire: &mut W) -> Result<bool, End> {
+        let sending = &mut self.sending;
+        if sending.abort {
+            let sent = wire.send(Kind::Abort, None, &[0; HEADER_MAX], &[])?;
+            sending.abort = !sent;
+            return Ok(sent);
+        }
+        if let Some((number, why)) = sending.refusal {
+            let header = header([number, why.0, 0, 0]);
+            if !wire.send(Kind::Refusal, None, &header, &[])? {
+                return Ok(false);
+            }
+            // It says of those before as well that they have taken effect.
+            (sending.refusal, sending.told) = (None, sending.effected);
+            return Ok(true);
+        }
+        if sending.told == sending.effected {
+            return Ok(false);
+        }
+        let number = sending.effected;
+        let sent = wire.send(Kind::Ack, None, &header([number, 0, 0, 0]), &[])?;
+        if sent {
+            sending.told = number;
+        }
+        Ok(sent)
+    }
+
+    /// Sends the next piece of what the partner reads.
+    fn answer<W: Wire>(&mut self, view: &View<'_>, wire: &mut W) -> Result<bool, End> {
+        let Some(answer) = self.sending.answers.front_mut() else {
+            return Ok(false);
+        };
+        let (place, sent) = match answer {
+            Answer::Data { place, sent } => (*place, *sent),
+            Answer::Failed { number } => {
+                let header = header([*number, 0, 0, 0]);
+                let sent = wire.send(Kind::ReadFailed, None, &header, &[])?;
+                if sent {
+                    self.sending.answers.pop_front();
+                }
+                return Ok(sent);
+            }
+        };
+        let len = (place.len - sent).min(wire.most(Kind::ReadData) as u32);
+        let piece = Place {
+            address: place.address + u64::from(sent),
+            len,
+            ..place
+        };
+        let Ok(slice) = view.slice(self.attributes.ptag, piece, Access::RemoteRead) else {
+            let waiting = self.sending.answers.len() as u32;
+            let number = self.sending.asked.wrapping_sub(waiting - 1);
+            if let Some(front) = self.sending.answers.front_mut() {
+                *front = Answer::Failed { number };
+            }
+            self.read_refused(view);
+            return Ok(true);
+        };
+        if !wire.send(Kind::ReadData, None, &[0; HEADER_MAX], &[slice])? {
+            return Ok(false);
+        }
+        match self.sending.answers.front_mut() {
+            Some(Answer::Data { sent, .. }) if *sent + len < place.len => *sent += len,
+            _ => drop(self.sending.answers.pop_front()),
+        }
+        Ok(true)
+    }
+
+    /// A remote read is not allowed (VI-EM-6).
+    pub(super) fn read_refused(&mut self, view: &View<'_>) {
+        let report = Report::of_vi(ErrorCode::RdmarProt, Status::OP_RDMA_READ);
+        self.reports.push(report);
+        self.fault(view);
+    }
+
+    /// Takes the next descriptor of the send queue, if there is one.
+    fn begin(&mut self, view: &View<'_>) {
+        if self.sending.current.is_some() || self.state != State::Connected {
+            return;
+        }
+        let Some((position, entry)) = self.send.next() else {
+            return;
+        };
+        self.send.start();
+        let tag = self.attributes.ptag;
+        let sampled = entry.posted.sample(view, tag, &self.rules(false));
+        let sampled = sampled.and_then(|sampled| {
+            let access = match sampled.operation {
+                Operation::RdmaRead(_) => Access::Write,
+                _ => Access::Read,
+            };
+            match check(view, tag, &sampled.segments, access) {
+                Ok(()) => Ok(sampled),
+                Err(Protected) => Err(Status::PROTECTION_ERROR),
+            }
+        });
+        self.sending.current = Some(Current {
+            position,
+            sampled,
+            sent: 0,
+            begun: false,
+        });
+    }
+
+    /// Does the next step of the send queue.
+    fn advance<W: Wire>(&mut self, view: &View<'_>, wire: &mut W) -> Result<bool, End> {
+        self.begin(view);
+        let Some(current) = self.sending.current.take() else {
+            return Ok(false);
+        };
+        let sampled = match &current.sampled {
+            Ok(sampled) => sampled,
+            Err(_) if !self.sending.unacknowledged.is_empty() => {
+                // What was sent before may still succeed (VI-REL-6).
+                self.sending.current = Some(current);
+                return Ok(false);
+            }
+            Err(status) => {
+                self.complete(view, QueueKind::Send, current.position, *status, 0, None);
+                self.fault(view);
+                return Ok(true);
+            }
+        };
+        let fenced = sampled.fence && !current.begun && !self.sending.reads.is_empty();
+        if fenced {
+            self.sending.current = Some(current);
+            return Ok(false);
+        }
+        match sampled.operation {
+            Operation::RdmaRead(_) => self.send_read(wire, current),
+            _ => self.send_piece(view, wire, current),
+        }
+    }
+
+    fn send_read<W: Wire>(&mut self, wire: &mut W, current: Current) -> Result<bool, End> {
+        let room = self.sending.reads.len() < READS_MAX;
+        let sent = match &current.sampled {
+            Ok(Sampled {
+                operation: Operation::RdmaRead(remote),
+                total,
+                ..
+            }) if room => {
+                let header = place_header(remote.address, remote.handle, *total);
+                wire.send(Kind::Read, None, &header, &[])?
+            }
+            _ => false,
+        };
+        match current.sampled {
+            Ok(sampled) if sent => {
+                self.sending.reads_sent = self.sending.reads_sent.wrapping_add(1);
+                self.sending.reads.push_back(Read {
+                    position: current.position,
+                    number: self.sending.reads_sent,
+                    sampled,
+                    received: 0,
+                });
+            }
+            sampled => self.sending.current = Some(Current { sampled, ..current }),
+        }
+        Ok(sent)
+    }
+
+    /// Sends the next message of a send or write.
+    fn send_piece<W: Wire>(
+        &mut self,
+        view: &View<'_>,
+        wire: &mut W,
+        mut current: Current,
+    ) -> Result<bool, End> {
+        let Ok(sampled) = &current.sampled else {
+            return Ok(false);
+        };
+        let (kind, head) = match sampled.operation {
+            _ if current.begun => (Kind::More, [0; HEADER_MAX]),
+            Operation::RdmaWrite(remote) => {
+                let header = place_header(remote.address, remote.handle, sampled.total);
+                (Kind::Write, header)
+            }
+            _ if sampled.total as usize <= wire.most(Kind::Send) => (Kind::Send, [0; HEADER_MAX]),
+            _ => (Kind::LongSend, header([sampled.total, 0, 0, 0])),
+        };
+        let immediate = sampled.immediate.filter(|_| !current.begun);
+        let total = sampled.total;
+        let len = (total - current.sent).min(wire.most(kind) as u32);
+        let (tag, segments) = (self.attributes.ptag, &sampled.segments);
+        let Ok(pieces) = pieces(view, tag, segments, current.sent, len, Access::Read) else {
+            self.stopped(view, &current);
+            return Ok(true);
+        };
+        if !wire.send(kind, immediate, &head, &pieces)? {
+            self.sending.current = Some(current);
+            return Ok(false);
+        }
+        current.sent += len;
+        current.begun = true;
+        match current.sent == total {
+            true => self.sent_whole(view, current.position, total),
+            false => self.sending.current = Some(current),
+        }
+        Ok(true)
+    }
+
+    /// Memory has become inaccessible since the operation began.
+    fn stopped(&mut self, view: &View<'_>, current: &Current) {
+        self.sending.abort = current.begun;
+        let bits = match current.begun {
+            true => Status::PROTECTION_ERROR.with(Status::PARTIAL_ERROR),
+            false => Status::PROTECTION_ERROR,
+        };
+        self.complete(view, QueueKind::Send, current.position, bits, 0, None);
+        self.fault(view);
+    }
+
+    /// A send or write is on its way (VI-REL-7).
+    fn sent_whole(&mut self, view: &View<'_>, position: u64, total: u32) {
+        if self.is_acknowledged() {
+            self.sending.numbered = self.sending.numbered.wrapping_add(1);
+            self.sending.unacknowledged.push_back((position, total));
+        } else {
+            let ok = Status::default();
+            self.complete(view, QueueKind::Send, position, ok, total, None);
+        }
+    }
+
+    /// The partner's word that operations up to a number have taken effect; nothing if it cannot
+    /// be.
+    pub(super) fn acknowledged(&mut self, view: &View<'_>, number: u32) -> Option<()> {
+        let waiting = self.sending.unacknowledged.len() as u32;
+        let left = self.sending.numbered.wrapping_sub(number);
+        if !self.is_acknowledged() || left > waiting {
+            return None;
+        }
+        for _ in left..waiting {
+            let (position, total) = self.sending.unacknowledged.pop_front()?;
+            let ok = Status::default();
+            self.complete(view, QueueKind::Send, position, ok, total, None);
+        }
+        Some(())
+    }
+
+    /// The partner's word that an operation has failed; nothing if it cannot be.
+    pub(super) fn refused(&mut self, view: &View<'_>, number: u32, bits: u32) -> Option<()> {
+        let before = number.wrapping_sub(1);
+        self.acknowledged(view, before)?;
+        let allowed = Status::RDMA_PROT_ERROR
+            .with(Status::REMOTE_DESC_ERROR)
+            .with(Status::TRANSPORT_ERROR)
+            .with(Status::PARTIAL_ERROR);
+        let bits = match Status(bits).masked(allowed) {
+            Status(0) => Status::TRANSPORT_ERROR,
+            bits => bits,
+        };
+        let (position, bits) = match self.sending.unacknowledged.pop_front() {
+            Some((position, _)) => (position, bits),
+            None => {
+                let current = self.sending.current.take_if(|current| current.begun)?;
+                (current.position, bits.with(Status::PARTIAL_ERROR))
+            }
+        };
+        self.complete(view, QueueKind::Send, position, bits, 0, None);
+        self.fault(view);
+        Some(())
+    }
+
+    /// A read has failed at the partner; nothing if there is none of that number.
+    pub(super) fn read_failed(&mut self, view: &View<'_>, number: u32) -> Option<()> {
+        let mut reads = self.sending.reads.iter();
+        let index = reads.position(|read| read.number == number)?;
+        let read = self.sending.reads.remove(index)?;
+        let bits = Status::RDMA_PROT_ERROR;
+        self.complete(view, QueueKind::Send, read.position, bits, 0, None);
+        self.fault(view);
+        Some(())
+    }
+
+    /// The transport has failed: what waits for the partner fails with it (VI-EM-10, VI-EM-11,
+    /// VI-EM-13).
+    pub(super) fn sending_fails(&mut self, view: &View<'_>) {
+        let reads = std::mem::take(&mut self.sending.reads);
+        let reads = reads.into_iter().map(|read| read.position);
+        let begun = self.sending.current.take_if(|current| current.begun);
+        let oldest = match self.sending.unacknowledged.pop_front() {
+            Some((position, _)) => Some(position),
+            None => begun.map(|current| current.position),
+        };
+        let oldest = oldest.filter(|_| self.is_acknowledged());
+        let failed: Vec<u64> = reads.chain(oldest).collect();
+        for position in failed {
+            let bits = Status::TRANSPORT_ERROR;
+            self.complete(view, QueueKind::Send, position, bits, 0, None);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Why a call did not do what it should: the return values of the specification.
+
+/// Result of a call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+macro_rules! errors {
+    ($($variant:ident $name:literal $code:literal $text:literal;)*) => {
+        /// Why a call did not do what it should (VI-GEN-1).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+        pub enum Error {
+            $(#[doc = $text] #[error($text)] $variant,)*
+        }
+
+        impl Error {
+            /// All of them.
+            pub const ALL: &[Error] = &[$(Error::$variant),*];
+
+            /// The value that `vipl.h` gives it.
+            pub const fn code(self) -> u32 {
+                match self {
+                    $(Error::$variant => $code,)*
+                }
+            }
+
+            /// The name that `vipl.h` gives it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Error::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+errors! {
+    NotDone "VIP_NOT_DONE" 1 "nothing is complete yet";
+    InvalidParameter "VIP_INVALID_PARAMETER" 2 "a handle or an argument is invalid";
+    Resource "VIP_ERROR_RESOURCE" 3 "resources are missing, or in use";
+    Timeout "VIP_TIMEOUT" 4 "nothing has happened in time";
+    Reject "VIP_REJECT" 5 "the remote side has rejected the connection";
+    InvalidReliabilityLevel "VIP_INVALID_RELIABILITY_LEVEL" 6 "the reliability level is not supported, or not that of the remote side";
+    InvalidMtu "VIP_INVALID_MTU" 7 "the largest transfer is not supported, or not that of the remote side";
+    InvalidQos "VIP_INVALID_QOS" 8 "the quality of service is not supported";
+    InvalidPtag "VIP_INVALID_PTAG" 9 "there is no such protection tag";
+    InvalidRdmaRead "VIP_INVALID_RDMAREAD" 10 "the reliability level has no RDMA read";
+    Descriptor "VIP_DESCRIPTOR_ERROR" 11 "the queue is empty";
+    InvalidState "VIP_INVALID_STATE" 12 "the VI is not in a state that allows that";
+    NameService "VIP_ERROR_NAMESERVICE" 13 "the name service does not know it, or is not initialized";
+    NoMatch "VIP_NO_MATCH" 14 "nobody waits for that discriminator at the remote host";
+    NotReachable "VIP_NOT_REACHABLE" 15 "the remote host is not reachable";
+}
+
+impl From<mp_fabric::Error> for Error {
+    /// For calls that have no meaning of their own for it.
+    fn from(error: mp_fabric::Error) -> Self {
+        use mp_fabric::Error as F;
+        match error {
+            F::TimedOut => Error::Timeout,
+            F::InterfaceDown | F::NoInterface => Error::NotReachable,
+            // A forked child has no access (VI-GEN-9).
+            F::Foreign => Error::InvalidParameter,
+            _ => Error::Resource,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// VI-GEN-1: the values 1 to 15, each once and in order.
+    #[test]
+    fn errors_are_numbered_without_a_gap() {
+        let codes: Vec<u32> = Error::ALL.iter().map(|error| error.code()).collect();
+        assert_eq!(codes, (1..=15).collect::<Vec<u32>>());
+        assert!(Error::ALL
+            .iter()
+            .all(|error| error.name().starts_with("VIP_")));
+    }
+}

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! A connection's way over the fabric: the queue pair in the windows of a session. One session for
+//! one connection; a [`Link`] is what a connection knows of it, so that connections of the same
+//! two processes can share a session by streams of its pair.
+//!
+//! Payload is gathered where the program has it and scattered from where it has arrived: this
+//! side's copies are the only ones.
+
+use crate::wire::{End, Frame, Header, Kind, Reason, Wire};
+use mp_fabric::{CharDevice, Deadline, Device, Error as FabricError, EventMask, Fabric, Session};
+use mp_queue_pair::{
+    open, Data, Error, Head, Held, Need, Outgoing, Park, Piece, Receiving, Room, Sending, Shape,
+    INLINE_MAX,
+};
+use std::{mem, ops::RangeInclusive, time::Duration};
+use vm_memory::VolatileSlice;
+
+/// Bytes that cross in one piece.
+pub(crate) const MTU: usize = 4096;
+
+/// Bytes of a window: the least that is useful, and the most that is used.
+const WINDOW: RangeInclusive<u64> = 0x4000..=0x1_0000;
+
+/// Bytes of a window where so many are free: the less there are, the less one connection takes.
+pub(crate) fn window(free: u64) -> RangeInclusive<u64> {
+    let share = free / 32 / MTU as u64 * MTU as u64;
+    *WINDOW.start()..=share.clamp(*WINDOW.start(), *WINDOW.end())
+}
+
+/// Bytes of a window that are neither lines nor slots, at most.
+const REST: u64 = 1024;
+/// Slots of the partner that are used.
+const PARTNER_SLOTS: u32 = 16;
+/// Bytes of a line.
+const LINE: u64 = 64;
+
+/// Lines of the longest message that has no slot.
+const INLINE_LINES: u32 = 5;
+
+/// The stream of the pair that a connection has.
+const STREAM: u16 = 0;
+
+/// How long the partner's host may take to say that it has been asked.
+const ANSWER: Duration = Duration::from_millis(100);
+
+/// Whether the partner signals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Armed {
+    /// Not yet: there is something to do.
+    No,
+    /// It was asked, but a message may have crossed that.
+    Perhaps,
+    /// Whatever it does from now on.
+    Surely,
+}
+
+/// The way to the other end of a connection.
+#[derive(Debug)]
+pub(crate) struct Link<D: Device = CharDevice> {
+    sending: Sending<D>,
+    receiving: Receiving<D>,
+    room: Box<Room>,
+    /// The slot of the last message.
+    held: Option<Held>,
+    /// Messages were sent, or received, that the partner does not know of.
+    put: bool,
+    took: bool,
+    /// The last message had no room.
+    full: bool,
+    /// The partner was asked for signals, and whether for such of room, and nothing has moved
+    /// since.
+    armed: Option<bool>,
+}
+
+/// How a window of so many bytes is divided: an eighth for lines, the rest for slots.
+fn shape(size: u64) -> Shape {
+    let lines = (size / 8 / LINE).next_power_of_two().clamp(8, 1024);
+    let slots = size.saturating_sub(lines * LINE + REST) / MTU as u64;
+    Shape {
+        lines: lines as u32,
+        slots: slots.clamp(1, PARTNER_SLOTS.into()) as u32,
+        slot_size: MTU as u32,
+        streams: 1,
+        partner_slots: PARTNER_SLOTS,
+    }
+}
+
+impl<D: Device> Link<D> {
+    /// Waits until both sides have their end of the pair.
+    ///
+    /// # Errors
+    /// The end that it has come to; nothing if the time is over.
+    pub(crate) fn open(session: Session<D>, deadline: Deadline) -> Result<Self, Option<End>> {
+        let window = session.state().ok().and_then(|state| state.local);
+        let size = window.map_or(*WINDOW.start(), |window| window.size);
+        let halves = open(session, &shape(size), deadline).map_err(|error| match error {
+            Error::Fabric(FabricError::TimedOut) => None,
+            other => Some(end_of(other)),
+        })?;
+        let (sending, receiving) = halves;
+        Ok(Link {
+            sending,
+            receiving,
+            room: Box::default(),
+            held: None,
+            put: false,
+            took: false,
+            full: false,
+            armed: None,
+        })
+    }
+
+    pub(crate) fn session(&self) -> &Session<D> {
+        self.sending.session()
+    }
+
+    /// Looks whether the partner's process or the link has gone, and whether the partner has
+    /// signalled: it does so once for each time that it was asked, for whatever comes first.
+    pub(crate) fn look(&mut self) -> Option<End> {
+        let events = match self.session().state() {
+            Ok(state) => state.events,
+            Err(_) => return Some(End::Gone),
+        };
+        if events.contains(EventMask::CLOSED) {
+            return Some(End::Gone);
+        }
+        if events.contains(EventMask::DOWN) {
+            return Some(End::Down);
+        }
+        if events.contains(EventMask::SIGNAL) {
+            self.armed = None;
+        }
+        None
+    }
+
+    /// Asks the partner for a signal when it sends, and when it makes room for what `waits`;
+    /// unless it was asked, and nothing has happened since.
+    pub(crate) fn arm(&mut self, fabric: &Fabric<D>, waits: bool) -> Armed {
+        let needs_room = waits && self.full;
+        if self.armed.is_some_and(|room| room || !needs_room) {
+            return Armed::Surely;
+        }
+        // A pair that has ended says so when it is looked at.
+        let room = match needs_room {
+            true => self.arm_room(),
+            false => Some(None),
+        };
+        let (Some(room), Ok(Some(data))) = (room, self.receiving.arm()) else {
+            return Armed::No;
+        };
+        let parks = room.into_iter().chain([data]).map(|park| mp_fabric::Park {
+            word: park.word as u64,
+            value: park.value,
+            arm: park.arm as u64,
+            arm_value: park.arm_value,
+        });
+        let words: Vec<_> = parks.map(|park| (self.session(), park)).collect();
+        match fabric.arm(&words, Deadline::after(ANSWER)) {
+            Ok(None) => {
+                self.armed = Some(needs_room);
+                Armed::Surely
+            }
+            Ok(Some(_)) => Armed::No,
+            // The host does not answer, or the kernel cannot ask.
+            Err(_) => Armed::Perhaps,
+        }
+    }
+
+    /// What to sleep on until there is room; nothing if there is.
+    fn arm_room(&mut self) -> Option<Option<Park>> {
+        let need = match self.sending.slots(STREAM) {
+            Ok(0) if self.sending.partner().slots > 0 => Need::Slot(STREAM),
+            _ => Need::Lines(INLINE_LINES),
+        };
+        self.sending.arm(need).ok()?.map(Some)
+    }
+
+    /// Gives back the slot of the last message.
+    fn give(&mut self) -> Result<(), End> {
+        let Some(held) = self.held.take() else {
+            return Ok(());
+        };
+        let given = self.receiving.give(held, STREAM);
+        given.map_err(|(_, error)| end_of(error))
+    }
+}
+
+impl<D: Device> Wire for Link<D> {
+    fn most(&self, kind: Kind) -> usize {
+        let partner = self.sending.partner();
+        match partner.slots {
+            0 => INLINE_MAX - kind.header(),
+            _ => partner.slot_size as usize,
+        }
+    }
+
+    fn send(
+        &mut self,
+        kind: Kind,
+        immediate: Option<u32>,
+        header: &Header,
+        payload: &[VolatileSlice<'_>],
+    ) -> Result<bool, End> {
+        let head = Head {
+            stream: STREAM,
+            kind: kind as u8,
+            more: false,
+            immediate,
+        };
+        let header = header.get(..kind.header()).unwrap_or_default();
+        let put = match payload {
+            [one] => {
+                let pieces = [Piece::from(*one)];
+                self.sending.put(&mut Outgoing::new(head, header, &pieces))
+            }
+            many => {
+                let pieces: Vec<_> = many.iter().map(|piece| Piece::from(*piece)).collect();
+                self.sending.put(&mut Outgoing::new(head, header, &pieces))
+            }
+        };
+        let put = put.map_err(end_of)?.is_some();
+        self.put |= put;
+        self.full = !put;
+        if put {
+            self.armed = None;
+        }
+        Ok(put)
+    }
+
+    fn receive(&mut self) -> Result<Option<Frame<'_>>, End> {
+        self.give()?;
+        let received = self.receiving.receive(&mut self.room).map_err(end_of)?;
+        let Some(message) = received else {
+            return Ok(None);
+        };
+        self.took = true;
+        self.armed = None;
+        let kind = Kind::of(message.head.kind).ok_or(End::Broken)?;
+        let message = message.split(kind.header()).ok_or(End::Broken)?;
+        if message.head.more {
+            return Err(End::Broken);
+        }
+        let mut header = Header::default();
+        for (to, from) in header.iter_mut().zip(message.extra) {
+            *to = *from;
+        }
+        let payload = match message.data {
+            Data::Inline(bytes) => Piece::Bytes(bytes),
+            Data::Held(held) => {
+                let held = self.held.insert(held);
+                Piece::Memory(held.area().volatile().map_err(end_of)?)
+            }
+            // This library advertises no buffers, and uses none.
+            Data::Placed(..) | Data::Advertised(_) => return Err(End::Broken),
+        };
+        Ok(Some(Frame {
+            kind,
+            immediate: message.head.immediate,
+            header,
+            payload,
+        }))
+    }
+
+    fn flush(&mut self) -> Result<(), End> {
+        if mem::take(&mut self.took) {
+            self.give()?;
+            self.receiving.publish().map_err(end_of)?;
+        }
+        if mem::take(&mut self.put) {
+            self.sending.publish().map_err(end_of)?;
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, reason: Reason) {
+        // A partner that has gone need not be told.
+        let _ = self.sending.close(reason as u16);
+    }
+}
+
+/// How a connection has ended when its pair fails.
+fn end_of(error: Error) -> End {
+    match error {
+        Error::Closed { reason } => Reason::of(reason).map_or(End::Broken, End::Closed),
+        Error::Fabric(FabricError::InterfaceDown | FabricError::NoInterface) => End::Down,
+        Error::Fabric(_) => End::Gone,
+        _ => End::Broken,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// VI-LIM-6: the less memory there is, the less a connection takes of it.
+    #[test]
+    fn windows_become_smaller_with_what_is_left() {
+        for (free, most) in [
+            (0, 0x4000),
+            (1 << 20, 0x8000),
+            (2 << 20, 0x1_0000),
+            (u64::MAX, 0x1_0000),
+        ] {
+            assert_eq!(window(free), 0x4000..=most);
+        }
+    }
+
+    /// VI-LIM-6: every window that a connection may get can be divided.
+    #[test]
+    fn windows_of_all_sizes_are_divided() {
+        for size in WINDOW.step_by(4096) {
+            let Shape {
+                lines,
+                slots,
+                slot_size,
+                ..
+            } = shape(size);
+            let used = u64::from(lines) * LINE + u64::from(slots) * u64::from(slot_size) + REST;
+            assert!(
+                used <= size && lines.is_power_of_two() && slots >= 2,
+                "{size:#x}"
+            );
+        }
+    }
+}

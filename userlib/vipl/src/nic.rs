@@ -1,0 +1,554 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! NICs: the fabric of this host as a program has opened it, and all that it has made there.
+
+use crate::{
+    attributes::{NicAttributes, ViAttributes, CQ_MAX},
+    completion::Cq,
+    connect::RequestShared,
+    descriptor::Status,
+    lock,
+    memory::Regions,
+    notify::Notifier,
+    report::{ErrorCode, ErrorEvent, ErrorHandler, Report, Resource},
+    service::{eventfd, Service},
+    tag::Tags,
+    vi::{Vi, ViShared},
+    Error, HostAddress, MemAttributes, MemHandle, Ptag, Result,
+};
+use mp_fabric::{CharDevice, Device, Fabric, ProcessMemory};
+use rustix::fd::OwnedFd;
+use std::{
+    collections::HashMap,
+    fmt, fs,
+    sync::{
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        Arc, Mutex, Weak,
+    },
+};
+use tracing::error;
+
+/// What the names of NICs begin with.
+pub const NIC_BASE_NAME: &str = "VINIC";
+
+/// What every host calls itself.
+const ITSELF: u32 = 0x8000_0000;
+/// Tells what other hosts call this one, in hexadecimal.
+const SELF: &str = "/sys/kernel/mp/self";
+
+/// How a fabric is opened.
+type Open<D> = Arc<dyn Fn() -> mp_fabric::Result<Fabric<D>> + Send + Sync>;
+
+/// The library: the way to the driver.
+pub struct Library<D: Device = CharDevice>(Open<D>);
+
+impl<D: Device> Clone for Library<D> {
+    fn clone(&self) -> Self {
+        Library(Arc::clone(&self.0))
+    }
+}
+
+impl<D: Device> fmt::Debug for Library<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Library").finish_non_exhaustive()
+    }
+}
+
+impl Library {
+    /// The library on this host's fabric.
+    pub fn load() -> Self {
+        mp_log::init();
+        Library::new(Fabric::open)
+    }
+}
+
+impl<D: Device> Library<D> {
+    /// The library on a device of another kind.
+    pub fn new(open: impl Fn() -> mp_fabric::Result<Fabric<D>> + Send + Sync + 'static) -> Self {
+        Library(Arc::new(open))
+    }
+
+    /// Opens a NIC by its name. `VINIC` and `VINIC0` are the fabric of this host (VI-NIC-1 to
+    /// VI-NIC-4); each opening is a handle of its own.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParameter`]: not a name of a NIC. [`Error::Resource`]: there is no such NIC,
+    /// or no fabric.
+    pub fn open_nic(&self, name: &str) -> Result<Nic<D>> {
+        let number = name.strip_prefix(NIC_BASE_NAME);
+        let number = number.ok_or(Error::InvalidParameter)?;
+        let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+        match number {
+            "" | "0" => {}
+            _ if is_number => return Err(Error::Resource),
+            _ => return Err(Error::InvalidParameter),
+        }
+        let fabric = (self.0)().map_err(|error| {
+            error!("{name}: {error}");
+            Error::Resource
+        })?;
+        Nic::new(fabric, name)
+    }
+}
+
+/// An open NIC. Copies are the same one; the last of them closes it when it is dropped.
+pub struct Nic<D: Device = CharDevice>(Arc<Opened<D>>);
+
+impl<D: Device> Clone for Nic<D> {
+    fn clone(&self) -> Self {
+        Nic(Arc::clone(&self.0))
+    }
+}
+
+impl<D: Device> fmt::Debug for Nic<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Nic").finish_non_exhaustive()
+    }
+}
+
+/// What closes a NIC when the program has no copy of it any more.
+struct Opened<D: Device> {
+    shared: Arc<NicShared<D>>,
+}
+
+impl<D: Device> Drop for Opened<D> {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+pub(crate) struct NicShared<D: Device> {
+    pub(crate) fabric: Fabric<D>,
+    pub(crate) attributes: NicAttributes,
+    pub(crate) tags: Tags,
+    pub(crate) regions: Regions,
+    pub(crate) service: Service,
+    /// Readable once it is closed.
+    ending: OwnedFd,
+    objects: Mutex<Objects<D>>,
+    last: AtomicU64,
+    closed: AtomicBool,
+    handler: Arc<Mutex<Slot<D>>>,
+    /// The NIC as handlers are given it.
+    opened: Mutex<Weak<Opened<D>>>,
+    notifier: Notifier,
+}
+
+/// Where the error handler is, unless it runs.
+struct Slot<D: Device> {
+    handler: Option<ErrorHandler<D>>,
+    ended: bool,
+}
+
+impl<D: Device> Default for Slot<D> {
+    fn default() -> Self {
+        Slot {
+            handler: None,
+            ended: false,
+        }
+    }
+}
+
+struct Objects<D: Device> {
+    vis: HashMap<u64, Vi<D>>,
+    cqs: HashMap<u64, Cq<D>>,
+    /// VIs that have had a connection.
+    linked: Vec<Weak<ViShared<D>>>,
+    /// Requests of clients that may not be answered yet.
+    requests: Vec<Weak<RequestShared<D>>>,
+}
+
+/// The fabric's number of this host. That of the loopback interface may be one that means the host
+/// itself on every host; then the system tells (VI-NIC-9).
+fn own_number(loopback: u32) -> Option<u32> {
+    if loopback != ITSELF {
+        return Some(loopback);
+    }
+    let text = fs::read_to_string(SELF).ok()?;
+    u32::from_str_radix(text.trim(), 16).ok()
+}
+
+impl<D: Device> Nic<D> {
+    fn new(fabric: Fabric<D>, name: &str) -> Result<Self> {
+        let info = fabric.info()?;
+        let interfaces = fabric.interfaces()?.into_iter();
+        let mut interfaces = interfaces.filter_map(|id| fabric.interface(id).ok());
+        let own = interfaces.find(|interface| interface.loopback);
+        let own = own.and_then(|own| own.peer).and_then(own_number);
+        let own = own.ok_or(Error::Resource)?;
+        let system = rustix::system::sysinfo();
+        let memory = system.totalram.saturating_mul(system.mem_unit.into());
+        let attributes = NicAttributes::of(
+            name.into(),
+            HostAddress::of(own),
+            info.version,
+            info.sessions_max,
+            memory,
+        );
+        let opened = Arc::new(Opened {
+            shared: Arc::new(NicShared {
+                fabric,
+                attributes,
+                tags: Tags::default(),
+                regions: Regions::default(),
+                service: Service::new()?,
+                ending: eventfd()?,
+                objects: Mutex::new(Objects {
+                    vis: HashMap::new(),
+                    cqs: HashMap::new(),
+                    linked: Vec::new(),
+                    requests: Vec::new(),
+                }),
+                last: AtomicU64::new(0),
+                closed: AtomicBool::new(false),
+                handler: Arc::default(),
+                opened: Mutex::default(),
+                notifier: Notifier::new("vipl-error"),
+            }),
+        });
+        *lock(&opened.shared.opened) = Arc::downgrade(&opened);
+        Ok(Nic(opened))
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<NicShared<D>> {
+        &self.0.shared
+    }
+
+    fn open(&self) -> Result<&Arc<NicShared<D>>> {
+        let shared = self.shared();
+        shared.must_be_open()?;
+        Ok(shared)
+    }
+
+    /// Ends everything that was made with it (VI-NIC-5): calls that wait return
+    /// [`Error::InvalidParameter`], and no handler starts any more.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParameter`]: closed before, as of all calls.
+    pub fn close(&self) -> Result<()> {
+        match self.shared().close() {
+            true => Ok(()),
+            false => Err(Error::InvalidParameter),
+        }
+    }
+
+    /// What the NIC has (VI-QRY-1).
+    ///
+    /// # Errors
+    /// [`Error::InvalidParameter`].
+    pub fn attributes(&self) -> Result<&NicAttributes> {
+        Ok(&self.open()?.attributes)
+    }
+
+    /// Makes a protection tag.
+    ///
+    /// # Errors
+    /// [`Error::Resource`].
+    pub fn create_ptag(&self) -> Result<Ptag> {
+        let shared = self.open()?;
+        shared.tags.create(shared.attributes.max_ptags as usize)
+    }
+
+    /// Ends a protection tag that no VI and no region has.
+    ///
+    /// # Errors
+    /// [`Error::Resource`]: it is used. [`Error::InvalidParameter`].
+    pub fn destroy_ptag(&self, tag: Ptag) -> Result<()> {
+        self.open()?.tags.destroy(tag)
+    }
+
+    /// Registers memory: all pages that it lies in. From then on descriptors can name it, and
+    /// peers reach it as far as its attributes say.
+    ///
+    /// What is promised of [`ProcessMemory::new`] has to hold until the memory is deregistered, for
+    /// the pages; also that it stays mapped.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParameter`]: no bytes, or nothing is mapped there. [`Error::InvalidPtag`].
+    /// [`Error::Resource`]: too much, or too many regions.
+    pub fn register(
+        &self,
+        memory: ProcessMemory<'_>,
+        attributes: &MemAttributes,
+    ) -> Result<MemHandle> {
+        let shared = self.open()?;
+        let most = shared.attributes.max_register_bytes;
+        shared.tags.hold(attributes.ptag)?;
+        let handle = shared.regions.register(memory, *attributes, most);
+        handle.inspect_err(|_| shared.tags.release(attributes.ptag))
+    }
+
+    /// Ends the registration of the memory at that address. When it returns, nothing uses the
+    /// memory any more.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParameter`]: it was not registered with that address and handle.
+    pub fn deregister(&self, start: usize, handle: MemHandle) -> Result<()> {
+        let shared = self.open()?;
+        let tag = shared.regions.deregister(start, handle)?;
+        shared.tags.release(tag);
+        Ok(())
+    }
+
+    /// What registered memory has.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParameter`].
+    pub fn query_memory(&self, start: usize, handle: MemHandle) -> Result<MemAttributes> {
+        self.open()?.regions.query(start, handle)
+    }
+
+    /// Changes what registered memory has, all or nothing.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParameter`], [`Error::InvalidPtag`].
+    pub fn set_memory(
+        &self,
+        start: usize,
+        handle: MemHandle,
+        attributes: &MemAttributes,
+    ) -> Result<()> {
+        let shared = self.open()?;
+        shared.regions.set(start, handle, *attributes, |before| {
+            shared.tags.exchange(before.ptag, attributes.ptag)
+        })
+    }
+
+    /// Makes a completion queue for so many entries. The token is the program's own.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParameter`]: no entries. [`Error::Resource`]: too many.
+    pub fn create_cq(&self, entries: u64, token: u64) -> Result<Cq<D>> {
+        let shared = self.open()?;
+        let cq = Cq::new(shared, shared.number(), entries, token)?;
+        let mut objects = lock(&shared.objects);
+        if objects.cqs.len() >= CQ_MAX {
+            return Err(Error::Resource);
+        }
+        shared.must_be_open()?;
+        objects.cqs.insert(cq.0.id, cq.clone());
+        Ok(cq)
+    }
+
+    /// Makes a VI, whose queues may be bound to completion queues (VI-EP-1 to VI-EP-9). The token
+    /// is the program's own.
+    ///
+    /// # Errors
+    /// [`Error::InvalidMtu`], [`Error::InvalidRdmaRead`], [`Error::InvalidPtag`].
+    /// [`Error::InvalidParameter`]: a completion queue of another NIC, or destroyed.
+    /// [`Error::Resource`]: too many.
+    pub fn create_vi(
+        &self,
+        attributes: &ViAttributes,
+        send_cq: Option<&Cq<D>>,
+        recv_cq: Option<&Cq<D>>,
+        token: u64,
+    ) -> Result<Vi<D>> {
+        let shared = self.open()?;
+        attributes.check()?;
+        let cqs = [send_cq, recv_cq];
+        for cq in cqs.into_iter().flatten() {
+            if !lock(&shared.objects).cqs.contains_key(&cq.0.id) || !cq.0.is_of(shared) {
+                return Err(Error::InvalidParameter);
+            }
+        }
+        shared.tags.hold(attributes.ptag)?;
+        let cqs = cqs.map(|cq| cq.cloned());
+        let vi = Vi::new(shared, shared.number(), *attributes, cqs.clone(), token);
+        let entered = shared.enter(&vi).and_then(|()| {
+            let bound = cqs.iter().flatten().map(|cq| cq.0.bind(&vi.0));
+            bound.collect::<Result<()>>()
+        });
+        if let Err(error) = entered {
+            shared.forget_vi(vi.0.id);
+            vi.0.end();
+            return Err(error);
+        }
+        Ok(vi)
+    }
+
+    /// Tells a handler of asynchronous errors, in the place of one that there was; without one they
+    /// are logged (VI-ERR-1, VI-ERR-2). It runs on a thread of its own, one error after the other.
+    ///
+    /// # Errors
+    /// [`Error::Resource`]: there are no more threads.
+    pub fn set_error_handler(&self, handler: Option<ErrorHandler<D>>) -> Result<()> {
+        let shared = self.open()?;
+        shared.notifier.start()?;
+        let next = Arc::clone(&shared.handler);
+        // Not while one runs: it may be the one that asks for another one.
+        shared.notifier.push(Box::new(move || {
+            let before = std::mem::replace(&mut lock(&next).handler, handler);
+            drop(before);
+        }));
+        Ok(())
+    }
+
+    /// Addresses of hosts that links of this one lead to directly, without its own (VI-SMI-2).
+    ///
+    /// # Errors
+    /// [`Error::InvalidParameter`].
+    pub fn neighbours(&self) -> Result<Vec<HostAddress>> {
+        let fabric = &self.open()?.fabric;
+        let interfaces = fabric.interfaces()?.into_iter();
+        let interfaces = interfaces.filter_map(|id| fabric.interface(id).ok());
+        let others = interfaces.filter(|interface| interface.up && !interface.loopback);
+        let mut hosts: Vec<_> = others.filter_map(|i| i.peer).map(HostAddress::of).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        Ok(hosts)
+    }
+}
+
+impl<D: Device> NicShared<D> {
+    pub(crate) fn must_be_open(&self) -> Result<()> {
+        match self.closed.load(Ordering::Acquire) {
+            false => Ok(()),
+            true => Err(Error::InvalidParameter),
+        }
+    }
+
+    /// Readable once it is closed.
+    pub(crate) fn ending(&self) -> &OwnedFd {
+        &self.ending
+    }
+
+    /// A request ends with the NIC.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParameter`]: it is closed.
+    pub(crate) fn enter_request(&self, request: &Arc<RequestShared<D>>) -> Result<()> {
+        let mut objects = lock(&self.objects);
+        self.must_be_open()?;
+        objects.requests.retain(|other| other.strong_count() > 0);
+        objects.requests.push(Arc::downgrade(request));
+        Ok(())
+    }
+
+    fn number(&self) -> u64 {
+        self.last.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    fn enter(&self, vi: &Vi<D>) -> Result<()> {
+        let mut objects = lock(&self.objects);
+        self.must_be_open()?;
+        if objects.vis.len() as u64 >= self.attributes.max_vi {
+            return Err(Error::Resource);
+        }
+        objects.vis.insert(vi.0.id, vi.clone());
+        Ok(())
+    }
+
+    pub(crate) fn forget_vi(&self, id: u64) {
+        let vi = lock(&self.objects).vis.remove(&id);
+        drop(vi);
+    }
+
+    pub(crate) fn forget_cq(&self, id: u64) {
+        let cq = lock(&self.objects).cqs.remove(&id);
+        drop(cq);
+    }
+
+    /// A VI has a connection: the service thread looks after it.
+    ///
+    /// # Errors
+    /// [`Error::Resource`]: there is no thread.
+    pub(crate) fn link(self: &Arc<Self>, vi: &Arc<ViShared<D>>) -> Result<()> {
+        let mut objects = lock(&self.objects);
+        let is_own = |other: &Weak<ViShared<D>>| other.as_ptr() == Arc::as_ptr(vi);
+        objects.linked.retain(|other| other.strong_count() > 0);
+        if !objects.linked.iter().any(is_own) {
+            objects.linked.push(Arc::downgrade(vi));
+        }
+        drop(objects);
+        Service::start(self)?;
+        self.service.kick();
+        Ok(())
+    }
+
+    /// VIs that have had a connection.
+    pub(crate) fn linked(&self) -> Vec<Weak<ViShared<D>>> {
+        lock(&self.objects).linked.clone()
+    }
+
+    /// Ends everything; false if that was done before.
+    fn close(&self) -> bool {
+        let objects = lock(&self.objects);
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        drop(objects);
+        let mut objects = lock(&self.objects);
+        let vis: Vec<Vi<D>> = objects.vis.drain().map(|(_, vi)| vi).collect();
+        let cqs: Vec<Cq<D>> = objects.cqs.drain().map(|(_, cq)| cq).collect();
+        let requests = std::mem::take(&mut objects.requests);
+        objects.linked.clear();
+        drop(objects);
+        // It stays readable: nobody reads it.
+        let _ = rustix::io::write(&self.ending, &1_u64.to_ne_bytes());
+        for request in requests.iter().filter_map(Weak::upgrade) {
+            request.end();
+        }
+        self.service.stop();
+        // Before queues are flushed: nobody takes from them, and the program may have given the
+        // memory back.
+        self.regions.clear();
+        for vi in &vis {
+            vi.0.end();
+        }
+        for cq in &cqs {
+            cq.0.end();
+        }
+        self.notifier.stop();
+        let mut slot = lock(&self.handler);
+        slot.ended = true;
+        let handler = slot.handler.take();
+        drop(slot);
+        drop(handler);
+        self.tags.clear();
+        true
+    }
+
+    /// Tells of an asynchronous error, in the order of occurrence (VI-ERR-19).
+    pub(crate) fn report(&self, vi: Option<Vi<D>>, cq: Option<Cq<D>>, report: Report) {
+        let event = ErrorEvent {
+            vi,
+            cq,
+            descriptor: report.descriptor,
+            operation: report.operation,
+            resource: report.resource,
+            code: report.code,
+        };
+        if let Err(error) = self.notifier.start() {
+            return error!("{:?}, and nobody to tell: {error}", event.code);
+        }
+        let nic = lock(&self.opened).upgrade().map(Nic);
+        let handler = Arc::clone(&self.handler);
+        self.notifier.push(Box::new(move || {
+            // Not with the lock held: it may close the NIC.
+            let taken = lock(&handler).handler.take();
+            let (Some(mut run), Some(nic)) = (taken, nic) else {
+                return error!("{:?} of a {:?}", event.code, event.resource);
+            };
+            run(&nic, &event);
+            let mut slot = lock(&handler);
+            if !slot.ended {
+                slot.handler = Some(run);
+            }
+        }));
+    }
+
+    /// A completion queue had no room: all VIs that are bound to it fail (VI-CQ-11).
+    pub(crate) fn overrun(&self, cq: &Cq<D>) {
+        let report = Report {
+            code: ErrorCode::Catastrophic,
+            resource: Resource::Cq,
+            operation: Status::default(),
+            descriptor: None,
+        };
+        self.report(None, Some(cq.clone()), report);
+        for vi in cq.0.bound() {
+            vi.fail();
+        }
+    }
+}

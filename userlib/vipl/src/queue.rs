@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! A work queue: the descriptors that were posted and not handed back, in order.
+//!
+//! Processing starts them in order and may complete them in any; the program gets them back in
+//! order (VI-ORD-4), and so do completion queues hear of them (VI-CQ-3).
+
+use crate::descriptor::{Completion, Posted, Status};
+use std::collections::VecDeque;
+
+/// A descriptor on the queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) posted: Posted,
+    /// The operation that was posted, as Status tells it.
+    pub(crate) operation: Status,
+    pub(crate) done: Option<Completion>,
+}
+
+/// The first descriptor of the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Head {
+    /// There is none.
+    Empty,
+    /// It is not complete.
+    Pending,
+    /// It was, and has been taken.
+    Done(Completion),
+}
+
+/// A work queue. Positions count from the first descriptor that was ever posted.
+#[derive(Debug, Default)]
+pub(crate) struct WorkQueue {
+    entries: VecDeque<Entry>,
+    /// Position of the first entry.
+    base: u64,
+    /// Position of the first that was not started.
+    started: u64,
+    /// Position of the first that was not announced as complete.
+    announced: u64,
+}
+
+impl WorkQueue {
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn end(&self) -> u64 {
+        self.base + self.entries.len() as u64
+    }
+
+    fn index(&self, position: u64) -> Option<usize> {
+        position.checked_sub(self.base).map(|index| index as usize)
+    }
+
+    pub(crate) fn get(&self, position: u64) -> Option<&Entry> {
+        self.entries.get(self.index(position)?)
+    }
+
+    /// The one before the end, and its position.
+    pub(crate) fn last(&self) -> Option<&Entry> {
+        self.entries.back()
+    }
+
+    /// Adds a descriptor; its position.
+    pub(crate) fn post(&mut self, posted: Posted, operation: Status) -> u64 {
+        self.entries.push_back(Entry {
+            posted,
+            operation,
+            done: None,
+        });
+        self.end() - 1
+    }
+
+    /// The next one to start.
+    pub(crate) fn next(&self) -> Option<(u64, Entry)> {
+        let entry = self.get(self.started)?;
+        Some((self.started, *entry))
+    }
+
+    /// Has started the next one.
+    pub(crate) fn start(&mut self) {
+        if self.started < self.end() {
+            self.started += 1;
+        }
+    }
+
+    /// Completes one. It counts as started.
+    pub(crate) fn complete(&mut self, position: u64, done: Completion) {
+        let index = self.index(position);
+        if let Some(entry) = index.and_then(|index| self.entries.get_mut(index)) {
+            entry.done = Some(done);
+        }
+        self.started = self.started.max(position + 1).min(self.end());
+    }
+
+    /// Positions that are not complete, in order.
+    pub(crate) fn pending(&self) -> Vec<u64> {
+        let all = (self.base..).zip(&self.entries);
+        let pending = all.filter(|(_, entry)| entry.done.is_none());
+        pending.map(|(position, _)| position).collect()
+    }
+
+    /// How many have become complete in order since the last time.
+    pub(crate) fn announce(&mut self) -> usize {
+        let before = self.announced;
+        while self.get(self.announced).is_some_and(|e| e.done.is_some()) {
+            self.announced += 1;
+        }
+        (self.announced - before) as usize
+    }
+
+    /// Takes the first one if it is complete (VI-WQ-1).
+    pub(crate) fn take(&mut self) -> Head {
+        let Some(entry) = self.entries.front() else {
+            return Head::Empty;
+        };
+        let Some(done) = entry.done else {
+            return Head::Pending;
+        };
+        self.entries.pop_front();
+        self.base += 1;
+        self.announced = self.announced.max(self.base);
+        Head::Done(done)
+    }
+
+    /// Whether the first one can be taken, or there is none.
+    pub(crate) fn head(&self) -> Head {
+        match self.entries.front() {
+            None => Head::Empty,
+            Some(Entry { done: None, .. }) => Head::Pending,
+            Some(Entry {
+                done: Some(done), ..
+            }) => Head::Done(*done),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemHandle;
+    use proptest::prelude::*;
+
+    fn posted(n: u64) -> Posted {
+        Posted {
+            address: n as usize * 64,
+            handle: MemHandle(1),
+        }
+    }
+
+    fn done(n: u64) -> Completion {
+        Completion {
+            descriptor: n as usize * 64,
+            status: Status::DONE,
+            length: 0,
+            immediate: None,
+        }
+    }
+
+    /// VI-WQ-1, VI-CQ-3: one that finishes early is neither handed out nor announced.
+    #[test]
+    fn completions_wait_for_those_before() {
+        let mut queue = WorkQueue::default();
+        assert_eq!(queue.take(), Head::Empty);
+        for n in 0..3 {
+            assert_eq!(queue.post(posted(n), Status::OP_SEND), n);
+        }
+        queue.complete(1, done(1));
+        assert_eq!((queue.announce(), queue.take()), (0, Head::Pending));
+        queue.complete(0, done(0));
+        assert_eq!((queue.announce(), queue.announce()), (2, 0));
+        assert_eq!(queue.next().map(|(n, _)| n), Some(2));
+        assert_eq!(queue.take(), Head::Done(done(0)));
+        assert_eq!(queue.take(), Head::Done(done(1)));
+        assert_eq!((queue.take(), queue.pending()), (Head::Pending, vec![2]));
+    }
+
+    proptest! {
+        /// VI-ORD-4, VI-CQ-2: each is handed out once, in order, and announced once.
+        #[test]
+        fn each_descriptor_comes_back_once_and_in_order(actions in prop::collection::vec((0..4_u8, 0..64_usize), 0..200)) {
+            let mut queue = WorkQueue::default();
+            let (mut posts, mut taken, mut announced, mut finished) = (0, 0, 0, 0);
+            for (action, which) in actions {
+                match action {
+                    0 => {
+                        queue.post(posted(posts), Status::OP_SEND);
+                        posts += 1;
+                    }
+                    1 => {
+                        let pending = queue.pending();
+                        if !pending.is_empty() {
+                            let position = pending[which % pending.len()];
+                            queue.complete(position, done(position));
+                            finished += 1;
+                        }
+                    }
+                    2 => announced += queue.announce() as u64,
+                    _ => {
+                        announced += queue.announce() as u64;
+                        if let Head::Done(completion) = queue.take() {
+                            prop_assert_eq!(completion, done(taken));
+                            taken += 1;
+                        }
+                    }
+                }
+                prop_assert!(taken <= announced && announced <= finished && finished <= posts);
+                prop_assert_eq!(queue.len() as u64, posts - taken);
+            }
+        }
+    }
+}

@@ -1,0 +1,569 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! VIs: endpoints with a queue for sends and one for receives.
+//!
+//! A VI has one lock, below which its engine and its connection are. Whoever holds it moves
+//! messages: threads that look for completions, and the service thread of the NIC. Nobody sleeps
+//! with it.
+
+use crate::{
+    completion::{sleep, Cq, Overrun},
+    connect::Attempt,
+    descriptor::Completion,
+    engine::Engine,
+    link::{Armed, Link},
+    lock,
+    nic::NicShared,
+    notify::Notifier,
+    queue::Head,
+    state::{Event, State},
+    wire::{Reason, Wire},
+    Error, MemHandle, QueueKind, Result, ViAttributes,
+};
+use mp_fabric::{CharDevice, Deadline, Device};
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        Arc, Condvar, Mutex, MutexGuard,
+    },
+};
+
+/// Looks before a wait sleeps.
+const LOOKS: u32 = 2_000;
+
+/// Is told of one descriptor; of none if the queue has become empty (VI-NTFY-6).
+pub type QueueHandler<D = CharDevice> = Box<dyn FnOnce(&Vi<D>, Option<Completion>) + Send>;
+
+/// A VI. Copies are the same one.
+pub struct Vi<D: Device = CharDevice>(pub(crate) Arc<ViShared<D>>);
+
+crate::shared!(Vi);
+
+impl<D: Device> PartialEq for Vi<D> {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl<D: Device> Eq for Vi<D> {}
+
+/// What is known of a VI (VI-QRY-3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ViInfo {
+    /// Its state.
+    pub state: State,
+    /// Its attributes.
+    pub attributes: ViAttributes,
+    /// Whether nothing is on the send queue, also nothing that is complete.
+    pub send_empty: bool,
+    /// The same of the receive queue.
+    pub recv_empty: bool,
+}
+
+/// What a connection does while the service thread sleeps.
+pub(crate) enum Rest {
+    /// There is something to do.
+    Busy,
+    /// A thread of the program looks, or the partner may not signal.
+    Nap,
+    /// The partner signals when something happens.
+    Armed,
+    /// There is no connection.
+    Over,
+}
+
+pub(crate) struct ViShared<D: Device> {
+    pub(crate) nic: Arc<NicShared<D>>,
+    pub(crate) id: u64,
+    token: u64,
+    core: Mutex<Core<D>>,
+    /// Something has become complete, or the state has changed.
+    changed: Condvar,
+    cqs: [Option<Cq<D>>; 2],
+    notifiers: [Notifier; 2],
+    /// A thread of the program has looked for messages.
+    polled: AtomicBool,
+}
+
+/// What the lock of a VI is for.
+pub(crate) struct Core<D: Device> {
+    pub(crate) engine: Engine,
+    pub(crate) link: Option<Link<D>>,
+    pub(crate) attempt: Attempt<D>,
+    handlers: [VecDeque<QueueHandler<D>>; 2],
+    alive: bool,
+    /// Threads that wait for a change.
+    asleep: usize,
+}
+
+fn index(kind: QueueKind) -> usize {
+    match kind {
+        QueueKind::Send => 0,
+        QueueKind::Receive => 1,
+    }
+}
+
+impl<D: Device> Vi<D> {
+    pub(crate) fn new(
+        nic: &Arc<NicShared<D>>,
+        id: u64,
+        attributes: ViAttributes,
+        cqs: [Option<Cq<D>>; 2],
+        token: u64,
+    ) -> Self {
+        Vi(Arc::new(ViShared {
+            nic: Arc::clone(nic),
+            id,
+            token,
+            core: Mutex::new(Core {
+                engine: Engine::new(attributes),
+                link: None,
+                attempt: Attempt::default(),
+                handlers: Default::default(),
+                alive: true,
+                asleep: 0,
+            }),
+            changed: Condvar::new(),
+            cqs,
+            notifiers: [Notifier::new("vipl-send"), Notifier::new("vipl-recv")],
+            polled: AtomicBool::new(false),
+        }))
+    }
+
+    /// What it was made with.
+    pub fn token(&self) -> u64 {
+        self.0.token
+    }
+
+    /// What is known of it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParameter`]: destroyed, as of all calls.
+    pub fn query(&self) -> Result<ViInfo> {
+        self.0.with(|core| {
+            let engine = &core.engine;
+            Ok(ViInfo {
+                state: engine.state(),
+                attributes: *engine.attributes(),
+                send_empty: engine.is_empty(QueueKind::Send),
+                recv_empty: engine.is_empty(QueueKind::Receive),
+            })
+        })
+    }
+
+    /// Changes its attributes, all or none (VI-ATTR-1 to VI-ATTR-3).
+    ///
+    /// # Errors
+    /// [`Error::InvalidState`]: not idle. [`Error::InvalidMtu`], [`Error::InvalidRdmaRead`],
+    /// [`Error::InvalidPtag`].
+    pub fn set_attributes(&self, attributes: &ViAttributes) -> Result<()> {
+        let nic = &self.0.nic;
+        self.0.with(|core| {
+            core.engine.may_change()?;
+            attributes.check()?;
+            nic.tags
+                .exchange(core.engine.attributes().ptag, attributes.ptag)?;
+            core.engine.set_attributes(*attributes)
+        })
+    }
+
+    /// Posts a descriptor at an address in a region to the send queue. What is wrong with it is
+    /// told when it completes, or to the error handler (VI-POST-1, VI-POST-8).
+    ///
+    /// # Errors
+    /// [`Error::InvalidParameter`].
+    pub fn post_send(&self, descriptor: usize, handle: MemHandle) -> Result<()> {
+        self.post(QueueKind::Send, descriptor, handle)
+    }
+
+    /// As [`post_send()`](Self::post_send), to the receive queue.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParameter`].
+    pub fn post_recv(&self, descriptor: usize, handle: MemHandle) -> Result<()> {
+        self.post(QueueKind::Receive, descriptor, handle)
+    }
+
+    fn post(&self, kind: QueueKind, descriptor: usize, handle: MemHandle) -> Result<()> {
+        let shared = &self.0;
+        let waits = shared.with(|core| {
+            let engine = &mut core.engine;
+            engine.post(&shared.nic.regions, kind, descriptor, handle);
+            if kind == QueueKind::Send {
+                shared.progress(core);
+            }
+            Ok(core.engine.has_to_send())
+        })?;
+        if waits {
+            shared.nic.service.kick();
+        }
+        Ok(())
+    }
+
+    /// Takes the first descriptor of the send queue if it is complete; one that has failed as
+    /// well. Never waits (VI-WQ-1 to VI-WQ-6).
+    ///
+    /// # Errors
+    /// [`Error::NotDone`]: it is not complete. [`Error::Descriptor`]: there is none.
+    pub fn send_done(&self) -> Result<Completion> {
+        self.0.done(QueueKind::Send)
+    }
+
+    /// As [`send_done()`](Self::send_done), of the receive queue.
+    ///
+    /// # Errors
+    /// [`Error::NotDone`], [`Error::Descriptor`].
+    pub fn recv_done(&self) -> Result<Completion> {
+        self.0.done(QueueKind::Receive)
+    }
+
+    /// Takes the first descriptor of the send queue as soon as it is complete (VI-WQ-7).
+    ///
+    /// # Errors
+    /// [`Error::Resource`]: the queue is bound to a completion queue (VI-WQ-9).
+    /// [`Error::Descriptor`]: there is none. [`Error::Timeout`]; at once if the deadline is past.
+    pub fn send_wait(&self, deadline: Deadline) -> Result<Completion> {
+        self.0.wait(QueueKind::Send, deadline)
+    }
+
+    /// As [`send_wait()`](Self::send_wait), of the receive queue.
+    ///
+    /// # Errors
+    /// [`Error::Resource`], [`Error::Descriptor`], [`Error::Timeout`].
+    pub fn recv_wait(&self, deadline: Deadline) -> Result<Completion> {
+        self.0.wait(QueueKind::Receive, deadline)
+    }
+
+    /// Lets a handler take one descriptor of the send queue, now or as soon as it is complete,
+    /// behind earlier handlers (VI-NTFY-1 to VI-NTFY-8).
+    ///
+    /// # Errors
+    /// [`Error::Resource`]: the queue is bound to a completion queue, or there are no more threads.
+    /// [`Error::Descriptor`]: there is no descriptor.
+    pub fn send_notify(&self, handler: QueueHandler<D>) -> Result<()> {
+        self.0.notify(QueueKind::Send, handler)
+    }
+
+    /// As [`send_notify()`](Self::send_notify), of the receive queue.
+    ///
+    /// # Errors
+    /// [`Error::Resource`], [`Error::Descriptor`].
+    pub fn recv_notify(&self, handler: QueueHandler<D>) -> Result<()> {
+        self.0.notify(QueueKind::Receive, handler)
+    }
+
+    /// Ends the connection, or the attempt to make one. What is not complete is flushed, and
+    /// nothing of the program's memory is used any more (VI-DISC-1 to VI-DISC-11).
+    ///
+    /// # Errors
+    /// [`Error::InvalidParameter`].
+    pub fn disconnect(&self) -> Result<()> {
+        self.0.with(|core| {
+            self.0.cut(core);
+            Ok(())
+        })?;
+        self.0.changed.notify_all();
+        Ok(())
+    }
+
+    /// Ends the VI (VI-EP-10, VI-EP-11). Handlers that wait are dropped.
+    ///
+    /// # Errors
+    /// [`Error::InvalidState`]: not idle, or descriptors are on its queues.
+    pub fn destroy(&self) -> Result<()> {
+        self.0.with(|core| {
+            core.engine.may_be_destroyed()?;
+            core.alive = false;
+            Ok(())
+        })?;
+        self.0.nic.forget_vi(self.0.id);
+        self.0.leave();
+        Ok(())
+    }
+}
+
+impl<D: Device> ViShared<D> {
+    /// Does something with the VI, and tells what has come of it.
+    pub(crate) fn with<T>(
+        self: &Arc<Self>,
+        act: impl FnOnce(&mut Core<D>) -> Result<T>,
+    ) -> Result<T> {
+        let mut core = self.alive()?;
+        let result = act(&mut core);
+        self.tell(core);
+        result
+    }
+
+    fn alive(&self) -> Result<MutexGuard<'_, Core<D>>> {
+        let core = lock(&self.core);
+        match core.alive {
+            true => Ok(core),
+            false => Err(Error::InvalidParameter),
+        }
+    }
+
+    /// Tells what has happened: first who only takes note, then, without the lock, who may do
+    /// something about it.
+    fn tell(self: &Arc<Self>, mut core: MutexGuard<'_, Core<D>>) {
+        let effects = core.engine.effects();
+        let mut overrun = Vec::new();
+        for (kind, count) in [
+            (QueueKind::Send, effects.sent),
+            (QueueKind::Receive, effects.received),
+        ] {
+            let Some(cq) = self.cq(kind) else {
+                continue;
+            };
+            if let Err(Overrun) = cq.0.push(self, kind, count) {
+                overrun.push(cq.clone());
+            }
+        }
+        self.serve(&mut core);
+        // Waking takes a system call.
+        let wake = core.asleep > 0 && !effects.is_empty();
+        drop(core);
+        if wake {
+            self.changed.notify_all();
+        }
+        for report in effects.reports {
+            self.nic.report(Some(Vi(Arc::clone(self))), None, report);
+        }
+        for cq in overrun {
+            self.nic.overrun(&cq);
+        }
+    }
+
+    fn cq(&self, kind: QueueKind) -> Option<&Cq<D>> {
+        self.cqs.get(index(kind))?.as_ref()
+    }
+
+    /// Gives completed descriptors to handlers, and nothing to those for which there is none.
+    fn serve(self: &Arc<Self>, core: &mut Core<D>) {
+        let Core {
+            engine, handlers, ..
+        } = core;
+        let kinds = [QueueKind::Send, QueueKind::Receive];
+        for ((kind, handlers), notifier) in kinds.into_iter().zip(handlers).zip(&self.notifiers) {
+            while !handlers.is_empty() {
+                let done = match engine.take(kind) {
+                    Head::Pending => break,
+                    Head::Empty => None,
+                    Head::Done(done) => Some(done),
+                };
+                if let Some(handler) = handlers.pop_front() {
+                    let vi = Vi(Arc::clone(self));
+                    notifier.push(Box::new(move || handler(&vi, done)));
+                }
+            }
+        }
+    }
+
+    /// Moves messages; whether there were any.
+    pub(crate) fn progress(&self, core: &mut Core<D>) -> bool {
+        let Some(mut link) = core.link.take() else {
+            return false;
+        };
+        let moved = core.engine.progress(&self.nic.regions, &mut link);
+        if !core.engine.is_over() {
+            core.link = Some(link);
+        }
+        moved
+    }
+
+    /// Moves messages for a thread that looks at a completion queue, unless somebody else does.
+    pub(crate) fn poll(self: &Arc<Self>) {
+        self.polled.store(true, Ordering::Relaxed);
+        if let Ok(mut core) = self.core.try_lock() {
+            if self.progress(&mut core) {
+                self.tell(core);
+            }
+        }
+    }
+
+    /// The threads of the program look no more: they sleep.
+    pub(crate) fn unwatch(&self) {
+        self.polled.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether a thread of the program has looked since the last time.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.polled.swap(false, Ordering::Relaxed)
+    }
+
+    /// Moves messages for the service thread; whether there were any.
+    pub(crate) fn serve_link(self: &Arc<Self>) -> bool {
+        let Ok(mut core) = self.core.try_lock() else {
+            return false;
+        };
+        let moved = self.progress(&mut core);
+        self.tell(core);
+        moved
+    }
+
+    /// Before the service thread sleeps: looks whether the partner has gone, and asks it for
+    /// signals, unless a thread of the program looks at the same connection.
+    pub(crate) fn before_sleep(self: &Arc<Self>) -> Rest {
+        let Ok(mut core) = self.core.try_lock() else {
+            return Rest::Nap;
+        };
+        let Some(mut link) = core.link.take() else {
+            return Rest::Over;
+        };
+        if let Some(end) = link.look() {
+            // What it has said last may have come meanwhile.
+            let (engine, regions) = (&mut core.engine, &self.nic.regions);
+            let end = engine.drain(regions, &mut link).unwrap_or(end);
+            engine.lost(regions, end);
+            drop(link);
+            self.tell(core);
+            return Rest::Busy;
+        }
+        let waits = core.engine.has_to_send();
+        let armed = match self.is_watched() {
+            true => Rest::Nap,
+            false => match link.arm(&self.nic.fabric, waits) {
+                Armed::No => Rest::Busy,
+                Armed::Perhaps => Rest::Nap,
+                Armed::Surely => Rest::Armed,
+            },
+        };
+        core.link = Some(link);
+        armed
+    }
+
+    fn done(self: &Arc<Self>, kind: QueueKind) -> Result<Completion> {
+        self.polled.store(true, Ordering::Relaxed);
+        self.with(|core| {
+            if core.engine.head(kind) == Head::Pending {
+                self.progress(core);
+            }
+            match core.engine.take(kind) {
+                Head::Empty => Err(Error::Descriptor),
+                Head::Pending => Err(Error::NotDone),
+                Head::Done(done) => Ok(done),
+            }
+        })
+    }
+
+    fn wait(self: &Arc<Self>, kind: QueueKind, deadline: Deadline) -> Result<Completion> {
+        drop(self.alive()?);
+        if self.cq(kind).is_some() {
+            return Err(Error::Resource);
+        }
+        let looks = if deadline == Deadline::PAST { 1 } else { LOOKS };
+        for _ in 0..looks {
+            match self.done(kind) {
+                Err(Error::NotDone) => std::hint::spin_loop(),
+                other => return other,
+            }
+        }
+        loop {
+            if deadline.remaining().is_some_and(|left| left.is_zero()) {
+                return Err(Error::Timeout);
+            }
+            self.unwatch();
+            self.nic.service.kick();
+            self.sleep(deadline, |core| core.engine.head(kind) != Head::Pending)?;
+            match self.done(kind) {
+                Err(Error::NotDone) => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn notify(self: &Arc<Self>, kind: QueueKind, handler: QueueHandler<D>) -> Result<()> {
+        drop(self.alive()?);
+        let notifier = self.notifiers.get(index(kind)).ok_or(Error::Resource)?;
+        if self.cq(kind).is_some() {
+            return Err(Error::Resource);
+        }
+        notifier.start()?;
+        self.with(|core| {
+            if core.engine.head(kind) == Head::Empty {
+                return Err(Error::Descriptor);
+            }
+            if let Some(handlers) = core.handlers.get_mut(index(kind)) {
+                handlers.push_back(handler);
+            }
+            Ok(())
+        })?;
+        self.nic.service.kick();
+        Ok(())
+    }
+
+    /// Ends the connection, or the attempt to make one, from this side.
+    pub(crate) fn cut(&self, core: &mut Core<D>) {
+        core.attempt.cancel();
+        if let Some(mut link) = core.link.take() {
+            link.close(Reason::Disconnect);
+        }
+        // It is possible in every state.
+        let _ = core.engine.event(&self.nic.regions, Event::Disconnect);
+    }
+
+    /// Waits until something about the VI has changed.
+    pub(crate) fn sleep(
+        &self,
+        deadline: Deadline,
+        unless: impl Fn(&Core<D>) -> bool,
+    ) -> Result<()> {
+        let mut core = self.alive()?;
+        if !unless(&core) {
+            core.asleep += 1;
+            sleep(&self.changed, core, deadline).asleep -= 1;
+        }
+        Ok(())
+    }
+
+    /// Wakes threads that wait for a change.
+    pub(crate) fn wake(&self) {
+        self.changed.notify_all();
+    }
+
+    /// An error that the VI does not survive, and that was told.
+    pub(crate) fn fail(self: &Arc<Self>) {
+        let failed = self.with(|core| {
+            core.engine.fail(&self.nic.regions);
+            self.progress(core);
+            Ok(())
+        });
+        // One that was destroyed has failed enough.
+        let _ = failed;
+    }
+
+    /// Ends everything, whatever the VI is used for (VI-NIC-5).
+    pub(crate) fn end(self: &Arc<Self>) {
+        let mut core = lock(&self.core);
+        core.alive = false;
+        self.cut(&mut core);
+        drop(core);
+        self.leave();
+    }
+
+    /// The VI is not there any more: tells those who have to know.
+    fn leave(self: &Arc<Self>) {
+        let mut core = lock(&self.core);
+        let tag = core.engine.attributes().ptag;
+        let handlers = std::mem::take(&mut core.handlers);
+        drop(core);
+        drop(handlers);
+        self.nic.tags.release(tag);
+        for cq in self.cqs.iter().flatten() {
+            cq.0.unbind(self);
+        }
+        self.changed.notify_all();
+        for notifier in &self.notifiers {
+            notifier.stop();
+        }
+    }
+}
+
+impl<D: Device> fmt::Debug for ViShared<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Vi")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}

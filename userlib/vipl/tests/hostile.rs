@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Partners that are none of this library, or write what they like: their own connection ends, and
+//! nothing else.
+
+mod common;
+
+use common::{soon, Device, Pair, TestVi};
+use mp_fabric::{EventMask, Fabric, InterfaceId, PartnerState, Session};
+use mp_queue_pair::{Head, QueuePair, Shape};
+use mp_testing::Host;
+use std::{thread, time::Duration};
+use vipl::{Error, Level, State, Status};
+use vm_memory::Bytes;
+
+/// The protocol of sessions of VIs.
+const PROTOCOL: u32 = 0x5649_4131;
+
+/// What a client tells: magic, level, enables, largest transfer, host, discriminator.
+fn introduction(level: Level) -> Vec<u8> {
+    let mut data = b"VIA1".to_vec();
+    data.extend([level.bit() as u8, 3, 0, 0]);
+    data.extend((1_u64 << 20).to_le_bytes());
+    data.extend([0, 0, 0, 1]);
+    data.extend(b"me");
+    data
+}
+
+struct Hostile {
+    fabric: Fabric<Device>,
+    interface: InterfaceId,
+}
+
+impl Hostile {
+    fn new(pair: &Pair) -> Self {
+        Hostile {
+            fabric: Fabric::with_device(pair.bridge.device(pair.world.open(Host::B))),
+            interface: InterfaceId(pair.world.interface(0, Host::B)),
+        }
+    }
+
+    /// Asks the server on the other host.
+    fn ask(&self, name: &[u8], data: &[u8]) -> Session<Device> {
+        loop {
+            let client = self.fabric.client(self.interface, PROTOCOL);
+            let client = client.name(name).data(data).pending();
+            match client.local(0x8000..=0x8000).remote(0x8000..=0x8000).open() {
+                Ok(session) => return session,
+                Err(mp_fabric::Error::NoPartner) => thread::yield_now(),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+/// Host 0 and a discriminator.
+const NAME: &[u8] = b"\0\0\0\0evil";
+
+/// A connection of a VI with a partner that has a bare queue pair.
+fn connected(pair: &Pair, hostile: &Hostile, level: Level) -> (TestVi, QueuePair<Device>) {
+    let vi = pair.a.vi(level);
+    let partner = thread::scope(|scope| {
+        let accepts = scope.spawn(|| {
+            let here = pair.a.address(b"evil");
+            let request = pair.a.nic.connect_wait(&here, soon()).unwrap();
+            request.accept(&vi).unwrap();
+        });
+        let session = hostile.ask(NAME, &introduction(level));
+        let shape = Shape {
+            slots: 4,
+            ..Shape::default()
+        };
+        let partner = QueuePair::open(session, &shape, soon()).unwrap();
+        accepts.join().unwrap();
+        partner
+    });
+    (vi, partner)
+}
+
+fn falls(vi: &TestVi) -> bool {
+    for _ in 0..2000 {
+        match vi.query().unwrap().state {
+            State::Error => return true,
+            _ => thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    false
+}
+
+/// VI-CONN-2, VI-CONN-4: a client that is none of this library is refused, and the server goes on.
+#[test]
+fn a_strange_client_is_refused_and_the_next_one_served() {
+    let pair = Pair::new();
+    let hostile = Hostile::new(&pair);
+    let vi = pair.a.vi(Level::ReliableDelivery);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let here = pair.a.address(b"evil");
+            pair.a.nic.connect_wait(&here, soon()).unwrap()
+        });
+        let good = introduction(Level::ReliableDelivery);
+        let mut long = good.clone();
+        long.extend([0; 17]);
+        for data in [&b""[..], b"VIA1", &good[..19], &long, &[0; 40]] {
+            let session = hostile.ask(NAME, data);
+            let answer = EventMask::REFUSED | EventMask::PAIRED;
+            let refused = session.wait(answer, soon()).unwrap();
+            assert!(refused.contains(EventMask::REFUSED), "{data:?}");
+            let state = session.partner().unwrap().state;
+            assert!(matches!(state, PartnerState::Rejected(2)));
+        }
+        let session = hostile.ask(NAME, &good);
+        let request = waits.join().unwrap();
+        assert_eq!(request.address().discriminator, b"me");
+        // It has gone before it is answered.
+        drop(session);
+        assert_eq!(request.accept(&vi), Err(Error::Timeout));
+        assert_eq!(vi.query().unwrap().state, State::Idle);
+    });
+}
+
+/// VI-EM-10: messages that cannot be end their connection, and no other.
+#[test]
+fn strange_messages_end_their_own_connection() {
+    let pair = Pair::new();
+    let hostile = Hostile::new(&pair);
+    let (a, b) = pair.connected(Level::ReliableDelivery);
+    let cases: [(u8, &[u8]); 9] = [
+        (0, b""),
+        (11, b"x"),
+        (255, b""),
+        (2, b"abc"),
+        (3, &[0; 15]),
+        (6, &[0; 3]),
+        (4, b"more"),
+        (9, &[1, 0, 0, 0]),
+        (10, &[0; 7]),
+    ];
+    for level in Level::ALL {
+        for (kind, data) in cases {
+            let (vi, mut partner) = connected(&pair, &hostile, level);
+            let (receive, _) = pair.a.receive(&vi, 64);
+            let head = Head {
+                kind,
+                ..Head::default()
+            };
+            partner.send(&head, data, soon()).unwrap();
+            assert!(falls(&vi), "{level:?} {kind}");
+            let done = vi.recv_done().unwrap();
+            assert_eq!(done.descriptor, receive);
+            assert!(done.status.is_error());
+            vi.disconnect().unwrap();
+        }
+    }
+    pair.b.receive(&b, 4);
+    pair.a.send(&a, b"good");
+    assert!(!b.recv_wait(soon()).unwrap().status.is_error());
+}
+
+/// VI-EM-10, VI-REL-1, VI-MEM-7: a partner that scribbles over the window for a while: the program
+/// survives, its memory is as it was, and other connections go on.
+#[test]
+fn a_partner_that_scribbles_harms_itself_only() {
+    let pair = Pair::new();
+    let hostile = Hostile::new(&pair);
+    let (a, b) = pair.connected(Level::ReliableReception);
+    let guard = pair.a.data(&[0x5a; 4096]);
+    for round in 0..12_u64 {
+        let level = Level::ALL[round as usize % 3];
+        let (vi, mut partner) = connected(&pair, &hostile, level);
+        pair.a.receive(&vi, 64);
+        let head = Head {
+            kind: 1,
+            ..Head::default()
+        };
+        partner.send(&head, b"good", soon()).unwrap();
+        let got = vi.recv_wait(soon()).unwrap();
+        assert_eq!(got.status, Status::DONE.with(Status::OP_RECEIVE));
+        for _ in 0..4 {
+            pair.a.receive(&vi, 64);
+        }
+        let map = partner.session().map_remote().unwrap().unwrap();
+        let mut random = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1;
+        for _ in 0..20_000 {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let at = (random >> 32) as usize % (map.len() - 8);
+            map.volatile().write_obj(random, at & !7).unwrap();
+        }
+        partner.session().signal().ok();
+        assert!(falls(&vi), "round {round}");
+        vi.disconnect().unwrap();
+        pair.b.receive(&b, 8);
+        pair.a.send(&a, &round.to_le_bytes());
+        assert!(!b.recv_wait(soon()).unwrap().status.is_error());
+    }
+    assert_eq!(pair.a.bytes(guard, 4096), [0x5a; 4096]);
+}
+
+/// VI-PEER-8, VI-PEER-9: a peer that goes as soon as it is met: that is told, once.
+#[test]
+fn a_peer_that_goes_at_once_is_told() {
+    let pair = Pair::new();
+    let hostile = Hostile::new(&pair);
+    let vi = pair.a.vi(Level::ReliableDelivery);
+    let (own, there) = (pair.a.address(b""), pair.b.address(b"p"));
+    vi.peer_request(&own, &there, soon()).unwrap();
+    let peer = hostile.fabric.peer(hostile.interface, PROTOCOL);
+    let peer = peer.name(b"\0\0\0\x01p\0\0\0\0p").own_name(5);
+    let data = introduction(Level::ReliableDelivery);
+    let peer = peer.data(&data).local(0x8000..=0x8000);
+    drop(peer.remote(0x8000..=0x8000).open().unwrap());
+    assert_eq!(vi.peer_wait(), Err(Error::Timeout));
+    assert_eq!(vi.peer_done(), Err(Error::InvalidState));
+    assert_eq!(vi.query().unwrap().state, State::Idle);
+}
