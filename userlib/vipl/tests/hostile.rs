@@ -210,7 +210,9 @@ fn a_peer_that_goes_at_once_is_told() {
     let peer = peer.name(b"\0\0\0\x01p\0\0\0\0p").own_name(5);
     let data = introduction(Level::ReliableDelivery);
     let peer = peer.data(&data).local(0x8000..=0x8000);
-    drop(peer.remote(0x8000..=0x8000).open().unwrap());
+    let met = peer.remote(0x8000..=0x8000).open().unwrap();
+    met.wait(EventMask::PAIRED, soon()).unwrap();
+    drop(met);
     assert_eq!(vi.peer_wait(), Err(Error::Timeout));
     assert_eq!(vi.peer_done(), Err(Error::InvalidState));
     assert_eq!(vi.query().unwrap().state, State::Idle);
