@@ -115,8 +115,9 @@ def test_every_answer_to_random_calls_is_one_that_may_be(fabric, seed, calls):
         succeeded, outputs = run(fabric, seed, calls, f"--nobody {NOBODY}")
     for counts, output in zip(succeeded, outputs):
         assert counts.keys() == NAMES, output
-    # There need be no devices for which a window has an address, and few fill a segment.
-    rare = {"SESSION_ADDRESS", "SESSION_ACCESS", "SEGMENT_FILL"}
+    # There need be no devices for which a window has an address, few fill a segment, and few
+    # sessions have a partner and both windows to park on.
+    rare = {"SESSION_ADDRESS", "SESSION_ACCESS", "SEGMENT_FILL", "PARK"}
     never = {name for name in NAMES if not any(counts[name] for counts in succeeded)}
     assert never <= rare, outputs
 
