@@ -65,6 +65,7 @@ places() {
 		userlib/sisci-ffi/src/tests.rs  the same
 		userlib/vipl/src/memory.rs      memory that programs have registered
 		userlib/vipl/tests/limits.rs    names memory that is not there
+		userlib/vipl-ffi/src/bindings.rs    declares functions in C
 	EOF
 }
 
