@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The library as programs load it: its symbols, and its functions called from C on a system
+//! without the fabric.
+
+use mp_testing::built::{build, compiler, exports, include, run, soname, Scratch};
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+fn library() -> PathBuf {
+    mp_testing::built::library("libvipl_ffi.so")
+}
+
+/// A directory with the library by the names that programs are linked to and look for.
+fn installed() -> Scratch {
+    let place = Scratch::new();
+    fs::copy(library(), place.path("libvipl.so.1")).unwrap();
+    symlink("libvipl.so.1", place.path("libvipl.so")).unwrap();
+    place
+}
+
+/// Names of the functions that the header declares.
+fn functions() -> BTreeSet<String> {
+    let text = fs::read_to_string(include().join("vipl.h")).unwrap();
+    let declarations = text.split("\nVIP_RETURN ").skip(1);
+    let names = declarations.filter_map(|declaration| declaration.split('(').next());
+    names.map(str::to_owned).collect()
+}
+
+/// VI-CONF-3, VI-CONF-6: the functions by their names, and nothing else.
+#[test]
+fn exactly_the_functions_of_the_header_are_exported() {
+    let found: BTreeSet<String> = exports(&library()).into_iter().collect();
+    assert_eq!(functions().len(), 41);
+    assert_eq!(found, functions());
+}
+
+#[test]
+fn the_library_has_the_name_that_programs_are_linked_to() {
+    assert_eq!(soname(&library()), "libvipl.so.1");
+}
+
+/// VI-GEN-5, VI-NIC-4: functions are called from C, and take nothing for a handle that is none.
+#[test]
+fn a_program_in_c_calls_all_functions() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/calls.c");
+    let place = installed();
+    let program = place.path("calls");
+    build(
+        compiler("gcc")
+            .args(["-std=gnu99", "-Wall", "-Wextra", "-o"])
+            .arg(&program)
+            .arg(source)
+            .arg("-L")
+            .arg(&place.0)
+            .args(["-lvipl", "-ldl"]),
+    );
+    let printed = run(Command::new(&program)
+        .env("LD_LIBRARY_PATH", &place.0)
+        .arg(place.path("libvipl.so.1")));
+    assert_eq!(printed, "");
+}
