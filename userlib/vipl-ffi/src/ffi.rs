@@ -10,7 +10,7 @@ use crate::{
     sys,
 };
 use mp_c_abi::{export, guarded, Abi, Handle, Input, Opaque, Out, PerProcess, Room, Text};
-use mp_fabric::{CharDevice, ProcessMemory};
+use mp_fabric::{CharDevice, Device, ProcessMemory};
 use std::{ffi::c_void, ptr};
 use vipl::{
     CqHandler, Error, ErrorEvent, ErrorHandler, Library, QueueHandler,
@@ -31,7 +31,7 @@ fn run(function: impl FnOnce(&Process<CharDevice>) -> Result<()>) -> sys::VIP_RE
 }
 
 /// What `VipSendNotify` and `VipRecvNotify` take.
-type QueueFunction = Option<
+pub type QueueFunction = Option<
     unsafe extern "C" fn(
         sys::VIP_PVOID,
         sys::VIP_NIC_HANDLE,
@@ -41,14 +41,20 @@ type QueueFunction = Option<
 >;
 
 /// What `VipCQNotify` takes.
-type CqFunction = Option<
+pub type CqFunction = Option<
     unsafe extern "C" fn(sys::VIP_PVOID, sys::VIP_NIC_HANDLE, sys::VIP_VI_HANDLE, sys::VIP_BOOLEAN),
 >;
 
 /// What `VipErrorCallback` takes.
-type ErrorFunction = Option<unsafe extern "C" fn(sys::VIP_PVOID, *mut sys::VIP_ERROR_DESCRIPTOR)>;
+pub type ErrorFunction =
+    Option<unsafe extern "C" fn(sys::VIP_PVOID, *mut sys::VIP_ERROR_DESCRIPTOR)>;
 
-fn queue_handler(function: QueueFunction, context: Opaque, nic: Handle) -> Option<QueueHandler> {
+/// The handler of a queue that calls a function of the program.
+pub fn queue_handler<D: Device>(
+    function: QueueFunction,
+    context: Opaque,
+    nic: Handle,
+) -> Option<QueueHandler<D>> {
     let function = function?;
     Some(Box::new(move |vi, done| {
         let (context, vi) = (context.pointer(), handle_of(vi.token()));
@@ -58,7 +64,12 @@ fn queue_handler(function: QueueFunction, context: Opaque, nic: Handle) -> Optio
     }))
 }
 
-fn cq_handler(function: CqFunction, context: Opaque, nic: Handle) -> Option<CqHandler> {
+/// The same of a completion queue.
+pub fn cq_handler<D: Device>(
+    function: CqFunction,
+    context: Opaque,
+    nic: Handle,
+) -> Option<CqHandler<D>> {
     let function = function?;
     Some(Box::new(move |vi, queue| {
         let (context, vi) = (context.pointer(), handle_of(vi.token()));
@@ -68,7 +79,12 @@ fn cq_handler(function: CqFunction, context: Opaque, nic: Handle) -> Option<CqHa
     }))
 }
 
-fn error_handler(function: ErrorFunction, context: Opaque, nic: Handle) -> Option<ErrorHandler> {
+/// The same of a NIC.
+pub fn error_handler<D: Device>(
+    function: ErrorFunction,
+    context: Opaque,
+    nic: Handle,
+) -> Option<ErrorHandler<D>> {
     let function = function?;
     Some(Box::new(move |_, event| {
         let mut told = error_descriptor(event, nic);
@@ -78,7 +94,8 @@ fn error_handler(function: ErrorFunction, context: Opaque, nic: Handle) -> Optio
     }))
 }
 
-fn error_descriptor(event: &ErrorEvent, nic: Handle) -> sys::VIP_ERROR_DESCRIPTOR {
+/// What has happened, as programs in C are told it (VI-ERR-18).
+fn error_descriptor<D: Device>(event: &ErrorEvent<D>, nic: Handle) -> sys::VIP_ERROR_DESCRIPTOR {
     let vi = event.vi.as_ref().map_or(0, |vi| vi.token());
     let cq = event.cq.as_ref().map_or(0, |cq| cq.token());
     sys::VIP_ERROR_DESCRIPTOR {
@@ -96,7 +113,7 @@ fn error_descriptor(event: &ErrorEvent, nic: Handle) -> sys::VIP_ERROR_DESCRIPTO
 ///
 /// # Errors
 /// [`Error::InvalidParameter`]: NULL.
-fn entries(list: &sys::VIP_AUTODISCOVERY_LIST) -> Result<Vec<Address>> {
+pub fn entries(list: &sys::VIP_AUTODISCOVERY_LIST) -> Result<Vec<Address>> {
     let start: *const *mut sys::VIP_NET_ADDRESS = list.ADAddrArray;
     // SAFETY: So many pointers are there, as the caller has said and the function has checked.
     let pointers = unsafe { Input::new(start, list.NumAdAddrs as usize) };

@@ -21,6 +21,8 @@ mod ffi;
 mod functions;
 mod process;
 mod structures;
+#[cfg(test)]
+mod tests;
 
 /// Numbers and signatures of `vipl.h`.
 mod sys {

@@ -14,9 +14,9 @@
 
 static int failures;
 
-#define IS(call, expected) is(#call, (call), #expected, (expected))
+#define IS(call, expected) compare(#call, (call), #expected, (expected))
 
-static void is(const char *call, VIP_RETURN result, const char *name, VIP_RETURN expected)
+static void compare(const char *call, VIP_RETURN result, const char *name, VIP_RETURN expected)
 {
 	if (result != expected) {
 		printf("%s is %d, not %s\n", call, (int)result, name);
