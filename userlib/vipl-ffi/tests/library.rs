@@ -65,3 +65,37 @@ fn a_program_in_c_calls_all_functions() {
         .arg(place.path("libvipl.so.1")));
     assert_eq!(printed, "");
 }
+
+/// VI-CONF-6: the examples in C are compiled without a warning from the header and the library alone,
+/// and say what is missing where there is no fabric.
+#[test]
+fn the_examples_in_c_can_be_built_and_run() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/vipl");
+    let place = installed();
+    for (name, words) in [
+        ("vipl_echo_server", &["1"][..]),
+        ("vipl_echo_client", &["4", "1"]),
+        ("vipl_latency", &["4"]),
+    ] {
+        let program = place.path(name);
+        build(
+            compiler("gcc")
+                .args(["-std=c99", "-Wall", "-Wextra", "-pthread", "-o"])
+                .arg(&program)
+                .arg(examples.join(name).with_extension("c"))
+                .arg(examples.join("common.c"))
+                .arg("-L")
+                .arg(&place.0)
+                .arg("-lvipl"),
+        );
+        let output = Command::new(&program)
+            .args(words)
+            .env("LD_LIBRARY_PATH", &place.0)
+            .env("VIPL_CONF", "/dev/null")
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(said, "FAILED: VipOpenNic: VIP_ERROR_RESOURCE\n");
+    }
+}
