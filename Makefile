@@ -42,9 +42,9 @@ export STAGE ?= $(CURDIR)/build/stage
 
 # What tests run on hosts of the fabric, linked to the libraries of userlib/.
 test_programs := $(patsubst tests/programs/%.c,$(RIG_PROGRAMS)/%,$(wildcard tests/programs/*.c))
-# The library of SISCI is for processes of 64 bits.
+# The libraries of SISCI and of virtual interfaces are for processes of 64 bits.
 test_programs32 := $(patsubst tests/programs/%.c,$(PROGRAMS32)/%,\
-	$(filter-out tests/programs/sisci_%,$(wildcard tests/programs/*.c)))
+	$(filter-out tests/programs/sisci_% tests/programs/vipl_%,$(wildcard tests/programs/*.c)))
 
 # Crates in userlib/ that are vendors' libraries of PXImc.
 export PXIMC_VENDORS ?= pximc-ntb
@@ -101,6 +101,8 @@ examples: userlib
 	@$(MAKE) --no-print-directory -C examples/pximc PXIMC="$(STAGE)/opt/pximc" OUT="$(STAGE)/bin"
 	@DESTDIR="$(STAGE)" PREFIX=/opt/sisci scripts/sisci.sh
 	@$(MAKE) --no-print-directory -C examples/sisci SISCI="$(STAGE)/opt/sisci" OUT="$(STAGE)/bin"
+	@DESTDIR="$(STAGE)" PREFIX=/opt/vipl scripts/vipl.sh
+	@$(MAKE) --no-print-directory -C examples/vipl VIPL="$(STAGE)/opt/vipl" OUT="$(STAGE)/bin"
 
 ## programs: build the programs that tests run on hosts of the fabric
 programs: userlib $(test_programs) $(test_programs32) $(RIG_PROGRAMS)/window
@@ -117,11 +119,12 @@ test_common := $(wildcard tests/programs/common/*.c)
 test_headers := $(wildcard userlib/include/*.h tests/programs/*.h tests/programs/common/*.h) \
 	$(wildcard examples/pximc/engine.[ch])
 
-# Cargo calls the library of SISCI by its crate; programs look for it by its right name.
+# Cargo calls libraries by their crates; programs look for them by their right names.
 $(test_programs): $(RIG_PROGRAMS)/%: tests/programs/%.c $(test_common) $(test_headers) | userlib
 	@ln -sf libsisci_ffi.so $(RIG_PROGRAMS)/libsisci.so
+	@for name in libvipl.so libvipl.so.1; do ln -sf libvipl_ffi.so $(RIG_PROGRAMS)/$$name; done
 	@$(CC) $(test_cflags) -o $@ $< $(test_common) -L$(RIG_PROGRAMS) \
-		$(if $(filter sisci_%,$*),-lsisci -ldl,-lpximc64) '-Wl,-rpath,$$ORIGIN'
+		$(if $(filter sisci_%,$*),-lsisci -ldl,$(if $(filter vipl_%,$*),-lvipl -ldl,-lpximc64)) '-Wl,-rpath,$$ORIGIN'
 
 $(test_programs32): $(PROGRAMS32)/%: tests/programs/%.c $(test_common) $(test_headers) | userlib
 	@[ ! -e $(@D)/libpximc64.so ] || $(CC) -m32 $(test_cflags) -o $@ $< \
@@ -160,6 +163,7 @@ install: modules userlib
 	@install -D -m 644 -t "$(DESTDIR)$(PREFIX)/lib/sysusers.d" scripts/system/mp-fabric.conf
 	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/pximc.sh install
 	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/sisci.sh
+	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/vipl.sh
 
 ## lint: formatters, clippy, checkpatch, shellcheck
 lint: setup $(kernel_step)

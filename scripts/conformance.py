@@ -18,6 +18,8 @@ For each `Documentation/conformance/SPEC.ids`, a list of rule ids, the ledger
 | refused | the call answers that it is not there               | tests that show the answer     |
 | n/a     | cannot apply to a fabric of NTBs on Linux, or asks  | the reason                     |
 |         | something of programs only                          |                                |
+| open    | nothing shows it yet                                | `missing:` and what has to be  |
+|         |                                                     | shown; no test                 |
 
 A test is named as `path::name` and has to be a test: a function `test_*` of
 pytest, a `#[test]` function of Rust, or a `KUNIT_CASE`. A test in Python and
@@ -27,7 +29,8 @@ has the row's id, and a row names each test whose docstring has its id.
 The tests that Documentation/trust.md names in that way have to be tests as well.
 
 The line `Rows: hosts 1, unit 2, part 0, refused 0, n/a 0.` of a ledger counts
-them. `--write` brings it up to date. `--hosts` prints the tests with guests that
+them, and ends with `open 3` while there are open ones. `--write` brings it up to
+date. `--closed` complains of open rows. `--hosts` prints the tests with guests that
 `hosts` rows name, as arguments for pytest. `--noticed` reads the reports of runs of them
 with hosts that stand still (tests/stopped.py), and fails for rows without a test that has
 noticed it.
@@ -44,7 +47,7 @@ from xml.etree import ElementTree
 
 LEDGERS = "Documentation/conformance"
 TRUST = "Documentation/trust.md"
-STATES = ("hosts", "unit", "part", "refused", "n/a")
+STATES = ("hosts", "unit", "part", "refused", "n/a", "open")
 
 # What tests do while hosts stand still, the better first.
 NOTICED = ("missed", "asked")
@@ -152,7 +155,8 @@ class Ledger:
     @property
     def counts(self):
         counted = Counter(state for _, state, _ in self.rows)
-        return f"Rows: {', '.join(f'{state} {counted[state]}' for state in STATES)}."
+        states = [state for state in STATES if state != "open" or counted[state]]
+        return f"Rows: {', '.join(f'{state} {counted[state]}' for state in states)}."
 
     def errors(self):
         """What is wrong with it."""
@@ -175,6 +179,9 @@ class Ledger:
         elif state == "n/a":
             if not rest:
                 yield f"{rule}: n/a without a reason"
+        elif state == "open":
+            if proofs:
+                yield f"{rule}: open, but a test is named"
         elif not proofs:
             yield f"{rule}: {state}, but no test is named"
         for path, name in proofs:
@@ -183,8 +190,8 @@ class Ledger:
             elif path.endswith(".py"):
                 if rule not in self.checkout.python(path).rules(name):
                     yield f"{rule}: the docstring of {path}::{name} does not have the id"
-        if state == "part" and not MISSING.search(rest):
-            yield f"{rule}: part, but it does not say what is `missing:`"
+        if state in ("part", "open") and not MISSING.search(rest):
+            yield f"{rule}: {state}, but it does not say what is `missing:`"
         if state == "hosts" and not any(
             self.checkout.is_test(*proof) and self.checkout.has_other_guests(*proof)
             for proof in proofs
@@ -198,6 +205,10 @@ class Ledger:
             for rule in sorted(self.checkout.python(path).rules(name)):
                 if rule in named and (path, name) not in named[rule]:
                     yield f"{rule}: the row does not name {path}::{name}"
+
+    def open_rules(self):
+        """The rules that nothing shows yet."""
+        return [rule for rule, state, _ in self.rows if state == "open"]
 
     def write_counts(self):
         self.path.write_text(COUNTS.sub(self.counts, self.text, count=1))
@@ -273,6 +284,7 @@ def main():
         help="what to check, by default the checkout that has this script",
     )  # fmt: skip
     parser.add_argument("--write", action="store_true", help="bring the counts up to date")
+    parser.add_argument("--closed", action="store_true", help="complain of open rows")
     parser.add_argument(
         "--hosts", action="store_true", help="print the tests with guests of `hosts` rows"
     )
@@ -296,6 +308,8 @@ def main():
     errors = [f"{ledger.name}: {error}" for ledger in ledgers for error in ledger.errors()]
     errors += unknown_claims(checkout, ledgers)
     errors += unknown_proofs(checkout)
+    if options.closed:
+        errors += [f"{each.name}: {rule}: open" for each in ledgers for rule in each.open_rules()]
     for error in errors:
         print(error, file=sys.stderr)
     sys.exit(1 if errors else 0)

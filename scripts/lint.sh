@@ -65,8 +65,13 @@ checkpatch() {
 	# memory that other hosts write.
 	local ignored=FILE_PATH_CHANGES,SPDX_LICENSE_TAG,CONST_STRUCT,EXPORT_SYMBOL,MEMORY_BARRIER
 	ignored+=,NEW_TYPEDEFS,VOLATILE
+	# Names in capitals are no types unless it is told so.
+	local types=$checkout/build/lint/types.txt
+	mkdir -p "$checkout/build/lint"
+	sed -nE 's/^(typedef .*[ *]|\} )(VIP_[A-Z0-9_]+);$/\2/p' userlib/include/vipl.h >"$types"
 	tracked '*.c' '*.h' | xargs -0r "$source/scripts/checkpatch.pl" \
-		--no-tree --no-summary --terse --quiet --file --ignore "$ignored"
+		--no-tree --no-summary --terse --quiet --file --ignore "$ignored" \
+		--typedefsfile "$types"
 }
 
 shell_scripts() {

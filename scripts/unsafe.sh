@@ -65,6 +65,11 @@ places() {
 		userlib/sisci-ffi/src/tests.rs  the same
 		userlib/vipl/src/memory.rs      memory that programs have registered
 		userlib/vipl/tests/limits.rs    names memory that is not there
+		userlib/vipl-ffi/src/address.rs     knows what lengths in memory lead to
+		userlib/vipl-ffi/src/bindings.rs    declares functions in C
+		userlib/vipl-ffi/src/ffi.rs     calls functions of programs in C
+		userlib/vipl-ffi/src/tests      calls functions as programs in C do
+		userlib/vipl-ffi/src/tests.rs   the same
 	EOF
 }
 

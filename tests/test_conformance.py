@@ -75,8 +75,9 @@ PROVEN = {
     "AB-X-4": f"part | `{RIG}::test_marked`; missing: the rest of it",
     "AB-X-5": f"refused | `{RUST}::of_any`, `rust/it.c::a_case`",
     "AB-X-6": "n/a | there are no switches of that kind",
+    "AB-X-7": "open | missing: all of it",
 }
-COUNTS = "Rows: hosts 2, unit 1, part 1, refused 1, n/a 1."
+COUNTS = "Rows: hosts 2, unit 1, part 1, refused 1, n/a 1, open 1."
 
 
 @pytest.fixture
@@ -116,7 +117,9 @@ def test_a_ledger_with_all_states_is_accepted(checkout):
     ("rule", "row", "complaint"),
     (
         ("AB-X-5", "tested | `rust/it.rs::plain`", "state 'tested' is none of"),
-        ("AB-X-5", "open | nothing yet", "state 'open' is none of"),
+        ("AB-X-5", "later | nothing yet", "state 'later' is none of"),
+        ("AB-X-5", "open | nothing yet", "open, but it does not say what is `missing:`"),
+        ("AB-X-5", "open | `rust/it.rs::plain`; missing: more", "open, but a test is named"),
         ("AB-X-5", "refused | it is", "refused, but no test is named"),
         ("AB-X-5", "unit | `rust/it.rs::gone`", "rust/it.rs::gone is no test"),
         ("AB-X-5", "unit | `rust/gone.rs::plain`", "rust/gone.rs::plain is no test"),
@@ -143,13 +146,13 @@ def test_a_row_that_claims_too_much_is_noticed(checkout, rule, row, complaint):
 
 def test_a_fixture_that_a_marker_names_counts(checkout):
     rows = PROVEN | {"AB-X-4": f"hosts | `{RIG}::test_marked`"}
-    assert checkout.check(rows, "Rows: hosts 3, unit 1, part 0, refused 1, n/a 1.") == []
+    assert checkout.check(rows, "Rows: hosts 3, unit 1, part 0, refused 1, n/a 1, open 1.") == []
 
 
 def test_each_rule_has_one_row(checkout):
     rows = {rule: row for rule, row in PROVEN.items() if rule != "AB-X-6"}
     assert "it: AB-X-6: 0 rows instead of one" in checkout.check(rows)
-    assert "it: AB-X-7: not an id of it.ids" in checkout.check(PROVEN | {"AB-X-7": "n/a | no"})
+    assert "it: AB-X-8: not an id of it.ids" in checkout.check(PROVEN | {"AB-X-8": "n/a | no"})
     twice = PROVEN["AB-X-6"] + " |\n| AB-X-6 | n/a | again"
     assert "it: AB-X-6: 2 rows instead of one" in checkout.check(PROVEN | {"AB-X-6": twice})
 
@@ -171,6 +174,15 @@ def test_rows_are_counted(checkout):
     assert checkout.run("--write").returncode == 0
     assert COUNTS in checkout.ledger.read_text().splitlines()
     assert checkout.check(PROVEN, "") == [f"it: the line that counts rows has to be: {COUNTS}"]
+
+
+def test_open_rows_are_told_when_none_may_be(checkout):
+    checkout.check(PROVEN)
+    result = checkout.run("--closed")
+    assert (result.returncode, result.stderr) == (1, "it: AB-X-7: open\n")
+    none = PROVEN | {"AB-X-7": "n/a | it was of no use"}
+    assert checkout.check(none, "Rows: hosts 2, unit 1, part 1, refused 1, n/a 2.") == []
+    assert checkout.run("--closed").returncode == 0
 
 
 def test_tests_that_need_other_guests_are_listed(checkout):

@@ -74,6 +74,12 @@ fn files() -> Vec<(&'static str, Builder)> {
                 .allowlist_item("(SCI|DIS|sci|dis)_?.*")
                 .prepend_enum_name(false),
         ),
+        (
+            "vipl-ffi/src/bindings.rs",
+            of("include/vipl.h")
+                .allowlist_item("_?(Vip|VIP|VINIC).*")
+                .prepend_enum_name(false),
+        ),
     ]
 }
 

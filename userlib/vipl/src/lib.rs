@@ -16,6 +16,7 @@
 //! | `state`, `engine` | a VI without I/O: its states, its operations, its errors |
 //! | `wire`, `link` | what the two ends tell each other, and the queue pair that carries it |
 //! | `vi`, `completion` | VIs and completion queues as the program uses them |
+//! | `names` | which host has which name |
 //! | `connect` | client and server, and peer to peer |
 //! | `service`, `notify`, `report` | threads: moving messages, handlers, asynchronous errors |
 //!
@@ -56,6 +57,7 @@ mod engine;
 mod error;
 mod link;
 mod memory;
+mod names;
 mod nic;
 mod notify;
 mod queue;
@@ -79,6 +81,9 @@ pub use descriptor::{
 pub use engine::QueueKind;
 pub use error::{Error, Result};
 pub use memory::MemHandle;
+pub use names::{
+    Host, Mistake, NameService, Names, NamesError, NAMES_PATH, NAMES_VARIABLE, NAME_MAX,
+};
 pub use nic::{Library, Nic, NIC_BASE_NAME};
 pub use report::{ErrorCode, ErrorEvent, ErrorHandler, Resource};
 pub use state::State;

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/*
+ * See common.h.
+ */
+#define _POSIX_C_SOURCE 200809L
+
+#include "common.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define ATTEMPTS 200
+
+static const char *const result_names[] = {
+	"VIP_SUCCESS", "VIP_NOT_DONE", "VIP_INVALID_PARAMETER", "VIP_ERROR_RESOURCE",
+	"VIP_TIMEOUT", "VIP_REJECT", "VIP_INVALID_RELIABILITY_LEVEL", "VIP_INVALID_MTU",
+	"VIP_INVALID_QOS", "VIP_INVALID_PTAG", "VIP_INVALID_RDMAREAD", "VIP_DESCRIPTOR_ERROR",
+	"VIP_INVALID_STATE", "VIP_ERROR_NAMESERVICE", "VIP_NO_MATCH", "VIP_NOT_REACHABLE",
+};
+
+const char *result_name(VIP_RETURN result)
+{
+	size_t index = result;
+
+	return index < sizeof(result_names) / sizeof(*result_names) ? result_names[index] : "?";
+}
+
+void check(const char *what, VIP_RETURN result)
+{
+	if (result == VIP_SUCCESS)
+		return;
+	fprintf(stderr, "FAILED: %s: %s\n", what, result_name(result));
+	exit(EXIT_FAILURE);
+}
+
+VIP_NIC_HANDLE open_nic(VIP_NIC_ATTRIBUTES *attributes)
+{
+	VIP_NIC_HANDLE nic;
+
+	check("VipOpenNic", VipOpenNic(VINICBASENAME, &nic));
+	check("VipQueryNic", VipQueryNic(nic, attributes));
+	return nic;
+}
+
+static size_t in_descriptors(size_t size)
+{
+	size_t unit = VIP_DESCRIPTOR_ALIGNMENT;
+
+	return (size + unit - 1) / unit * unit;
+}
+
+struct message *make_messages(VIP_NIC_HANDLE nic, VIP_PROTECTION_HANDLE ptag, unsigned int count,
+	size_t size)
+{
+	size_t each = sizeof(VIP_DESCRIPTOR) + in_descriptors(size);
+	VIP_MEM_ATTRIBUTES attributes = { ptag, VIP_FALSE, VIP_FALSE };
+	struct message *messages = calloc(count, sizeof(*messages));
+	VIP_MEM_HANDLE memory;
+	void *start;
+	unsigned int n;
+
+	if (!messages || posix_memalign(&start, VIP_DESCRIPTOR_ALIGNMENT, count * each)) {
+		fprintf(stderr, "FAILED: no memory\n");
+		exit(EXIT_FAILURE);
+	}
+	memset(start, 0, count * each);
+	check("VipRegisterMem", VipRegisterMem(nic, start, count * each, &attributes, &memory));
+	for (n = 0; n < count; n++) {
+		char *at = (char *)start + n * each;
+
+		messages[n].descriptor = (VIP_DESCRIPTOR *)at;
+		messages[n].data = at + sizeof(VIP_DESCRIPTOR);
+		messages[n].size = size;
+		messages[n].memory = memory;
+	}
+	return messages;
+}
+
+void free_messages(VIP_NIC_HANDLE nic, struct message *messages)
+{
+	void *start = messages[0].descriptor;
+
+	check("VipDeregisterMem", VipDeregisterMem(nic, start, messages[0].memory));
+	free(start);
+	free(messages);
+}
+
+void prepare(struct message *message, size_t length)
+{
+	VIP_DESCRIPTOR *descriptor = message->descriptor;
+
+	memset(descriptor, 0, sizeof(*descriptor));
+	descriptor->CS.Control = VIP_CONTROL_OP_SENDRECV;
+	descriptor->CS.SegCount = 1;
+	descriptor->CS.Length = length;
+	descriptor->DS[0].Local.Data.Address = message->data;
+	descriptor->DS[0].Local.Handle = message->memory;
+	descriptor->DS[0].Local.Length = length;
+}
+
+void set_discriminator(VIP_NET_ADDRESS *address, const char *discriminator)
+{
+	address->DiscriminatorLen = strlen(discriminator);
+	memcpy(address->HostAddress + address->HostAddressLen, discriminator,
+		address->DiscriminatorLen);
+}
+
+VIP_NET_ADDRESS *make_address(const VIP_NIC_ATTRIBUTES *attributes, const char *discriminator)
+{
+	VIP_NET_ADDRESS *address = calloc(1, sizeof(*address) + attributes->NicAddressLen +
+		attributes->MaxDiscriminatorLen);
+
+	if (!address) {
+		fprintf(stderr, "FAILED: no memory\n");
+		exit(EXIT_FAILURE);
+	}
+	address->HostAddressLen = attributes->NicAddressLen;
+	memcpy(address->HostAddress, attributes->LocalNicAddress, attributes->NicAddressLen);
+	set_discriminator(address, discriminator);
+	return address;
+}
+
+void connect_to(VIP_VI_HANDLE vi, VIP_NET_ADDRESS *local, VIP_NET_ADDRESS *remote)
+{
+	struct timespec soon = { 0, 10000000 };
+	VIP_VI_ATTRIBUTES attributes;
+	VIP_RETURN result = VIP_NO_MATCH;
+	int n;
+
+	for (n = 0; n < ATTEMPTS && result == VIP_NO_MATCH; n++) {
+		if (n)
+			nanosleep(&soon, NULL);
+		result = VipConnectRequest(vi, local, remote, RESPONSE_MS, &attributes);
+	}
+	check("VipConnectRequest", result);
+}

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The VI Provider Library where it is installed."""
+
+import os
+import re
+import subprocess
+
+import pytest
+from ntbrig.settings import CHECKOUT, STATIC_TARGET
+
+PLACE = "/opt/vipl"
+TOOLS = ("vi_copy", "vi_perf")
+
+
+def run(*command, **settings):
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, **settings)
+    assert result.returncode == 0, result.stderr
+    return result
+
+
+@pytest.fixture
+def prefix(tmp_path):
+    """Where it has been installed."""
+    target = os.environ.get("CARGO_TARGET_DIR") or CHECKOUT / "build/target"
+    programs = os.environ.get("RIG_PROGRAMS") or f"{target}/{STATIC_TARGET}/release"
+    env = os.environ | {"DESTDIR": str(tmp_path), "PREFIX": PLACE, "RIG_PROGRAMS": programs}
+    run(CHECKOUT / "scripts/vipl.sh", env=env)
+    return tmp_path / PLACE.lstrip("/")
+
+
+def config(prefix, *options):
+    """What pkg-config tells of it, where it stands for this test."""
+    env = os.environ | {"PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")}
+    define = f"--define-variable=prefix={prefix}"
+    return run("pkg-config", define, *options, "vipl", env=env).stdout.split()
+
+
+def shown(page):
+    """A manual page as it is read."""
+    told = run("man", "--warnings", "-l", page, env=os.environ | {"MANWIDTH": "100"})
+    assert told.stderr == ""
+    return told.stdout
+
+
+def functions(prefix):
+    return set(re.findall(r"^VIP_RETURN (Vip\w+)\(", (prefix / "include/vipl.h").read_text(), re.M))
+
+
+def test_libraries_header_tools_and_manual_are_installed(prefix):
+    files = {str(path.relative_to(prefix)) for path in prefix.rglob("*") if not path.is_dir()}
+    assert files == {
+        "include/vipl.h",
+        "lib/libvipl.a",
+        "lib/libvipl.so",
+        "lib/libvipl.so.1",
+        "lib/pkgconfig/vipl.pc",
+        "share/man/man3/vipl.3",
+        "share/man/man5/vipl.conf.5",
+        *(f"bin/{tool}" for tool in TOOLS),
+        *(f"share/man/man1/{tool}.1" for tool in TOOLS),
+    }
+    assert (prefix / "lib/libvipl.so").readlink().name == "libvipl.so.1"
+    assert f"prefix={PLACE}\n" in (prefix / "lib/pkgconfig/vipl.pc").read_text()
+
+
+def test_the_library_has_the_functions_and_no_other_symbol(prefix):
+    """VI-CONF-6, VI-CONF-3"""
+    names = run("nm", "-D", "--defined-only", "-j", prefix / "lib/libvipl.so").stdout.split()
+    assert len(names) == 41
+    assert set(names) == functions(prefix)
+
+
+def test_the_manual_has_all_functions(prefix):
+    """VI-CONF-3: and it renders without a complaint."""
+    page = shown(prefix / "share/man/man3/vipl.3")
+    assert len(functions(prefix)) == 41
+    assert functions(prefix) <= set(re.findall(r"\bVip\w+", page))
+    assert "VIPL_CONF" in shown(prefix / "share/man/man5/vipl.conf.5")
+
+
+def test_the_manual_says_what_programs_should_do(prefix):
+    """VI-THR-12, VI-CQ-15"""
+    page = " ".join(shown(prefix / "share/man/man3/vipl.3").split())
+    assert "Use either the Done or the Wait functions on a queue, not both at once" in page
+    assert "With a completion queue, take its entry first, and then the descriptor" in page
+
+
+@pytest.mark.parametrize("static", (False, True))
+def test_the_example_in_the_manual_compiles_and_runs(prefix, tmp_path, static):
+    """VI-CONF-6: by what pkg-config tells, shared and static; without the fabric it says what is
+    missing."""
+    page = (prefix / "share/man/man3/vipl.3").read_text()
+    example = re.search(r'\.\\" BEGIN hello\.c\n(.*?)\.\\" END hello\.c\n', page, re.DOTALL)[1]
+    source, program = tmp_path / "hello.c", tmp_path / "hello"
+    source.write_text(example.replace("\\e", "\\"))
+    flags = config(prefix, "--cflags", "--libs", *(["--static"] if static else []))
+    flags = ["-l:libvipl.a" if static and flag == "-lvipl" else flag for flag in flags]
+    run("cc", "-Wall", "-Wextra", "-Werror", "-o", program, source, *flags)
+    needed = run("readelf", "-d", program).stdout
+    assert ("libvipl.so.1" in needed) != static
+    env = os.environ | {"LD_LIBRARY_PATH": str(prefix / "lib")}
+    result = subprocess.run([program], capture_output=True, text=True, timeout=60, env=env)
+    assert (result.returncode, result.stderr) == (1, "VipOpenNic: 3\n")
+
+
+def test_the_library_can_be_loaded_by_name(prefix, tmp_path):
+    """VI-CONF-6: all functions are found in a library that is loaded while a program runs."""
+    calls = "\n".join(f'\tif (!dlsym(library, "{name}")) return 2;' for name in functions(prefix))
+    source, program = tmp_path / "load.c", tmp_path / "load"
+    source.write_text(
+        "#include <dlfcn.h>\nint main(void)\n{\n"
+        '\tvoid *library = dlopen("libvipl.so.1", RTLD_NOW);\n\tif (!library) return 1;\n'
+        f"{calls}\n\treturn dlclose(library);\n}}\n"
+    )
+    run("cc", "-Wall", "-Wextra", "-Werror", "-o", program, source, "-ldl")
+    run(program, env=os.environ | {"LD_LIBRARY_PATH": str(prefix / "lib")})
+
+
+@pytest.mark.parametrize(
+    ("tool", "commands"),
+    (("vi_perf", ("server", "client")), ("vi_copy", ("receive", "send"))),
+)
+def test_the_manual_of_a_tool_has_all_that_its_help_has(prefix, tool, commands):
+    page = shown(prefix / f"share/man/man1/{tool}.1")
+    for command in commands:
+        told = run(prefix / "bin" / tool, command, "--help").stdout
+        options = set(re.findall(r"(?<!\S)--?[a-zA-Z][a-z]*", told))
+        assert {"--patience", "--help"} <= options
+        # Hyphens at the ends of lines are the formatter's.
+        assert options <= set(re.findall(r"--?[a-zA-Z][a-z]*", page))
+        assert command in page
+
+
+def test_a_tool_without_the_fabric_says_what_is_missing(prefix):
+    env = os.environ | {"VIPL_CONF": "/dev/null"}
+    command = [prefix / "bin/vi_perf", "client", "4"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env)
+    assert result.returncode == 1
+    assert result.stderr.startswith("FAILED: VipOpenNic: ")

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The tools of virtual interfaces: programs that measure and use them between two hosts.
+//!
+//! Each tool is a module here and a program in `bin`, which only calls [`start()`]; its manual page
+//! is in `man`.
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`perf`] | latency, bandwidth and connections per second |
+//! | [`copy`] | a file copy |
+//! | [`end`] | one end of a connection, with its memory and descriptors |
+//! | [`failure`] | why a program ends before its time |
+
+pub mod copy;
+pub mod end;
+pub mod failure;
+pub mod perf;
+
+use clap::Parser;
+use failure::{Outcome, USAGE};
+use std::{io, io::Write, process::ExitCode};
+use vipl::{Device, Library, Names};
+
+/// A tool: its options, and what it does with them.
+pub trait Tool: Parser {
+    /// Do it; results go to the writer.
+    ///
+    /// # Errors
+    /// What the program ends with.
+    fn run<D: Device>(&self, host: &Host<D>, out: &mut dyn Write) -> Outcome;
+}
+
+/// What a tool has of its host.
+#[derive(Debug)]
+pub struct Host<D: Device> {
+    /// The library.
+    pub library: Library<D>,
+    /// Names of hosts.
+    pub names: Names,
+}
+
+/// Run a tool with the options of the command line; the exit status.
+pub fn start<T: Tool>() -> ExitCode {
+    let tool = match T::try_parse() {
+        Ok(tool) => tool,
+        Err(error) => {
+            // Where standard error is closed, the status has to do.
+            let _ = error.print();
+            return match error.use_stderr() {
+                true => USAGE.into(),
+                false => ExitCode::SUCCESS,
+            };
+        }
+    };
+    let library = Library::load();
+    let host = Names::load().map(|names| Host { library, names });
+    let ran = host.map_err(Into::into);
+    match ran.and_then(|host| tool.run(&host, &mut io::stdout())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
