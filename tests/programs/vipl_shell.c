@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Calls the functions of the VI Provider Library as its input tells, for tests; tests/rig/vipl.py
+ * is the other end. What the input looks like is said in common/shell.h; a handler that has run is
+ * a line of output as well:
+ *
+ *	{"handler": CONTEXT, "thread": ID, "values": [...]}
+ *
+ * The command "call" takes the name of a function and its arguments, one word each: a number,
+ * "text=TEXT", or "handler=KIND". Structures lie in memory that tests have allocated and written.
+ * The other commands wait in the program itself, so that time is not lost between calls.
+ */
+
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/memory.h"
+#include "common/shell.h"
+#include "vipl.h"
+
+#define MOST_ARGUMENTS 6	/* of a function */
+
+/* --- handlers */
+
+static void tell(void *context, unsigned int count, const uint64_t *values)
+{
+	char line[512];
+	size_t used;
+	unsigned int n;
+
+	used = sprintf(line, "{\"handler\": %llu, \"thread\": %d, \"values\": [",
+		       (unsigned long long)(uintptr_t)context, (int)gettid());
+	for (n = 0; n < count; n++)
+		used += sprintf(line + used, "%s%llu", n ? ", " : "",
+				(unsigned long long)values[n]);
+	used += sprintf(line + used, "]}\n");
+	print_lines(line, used);
+}
+
+static void on_queue(VIP_PVOID context, VIP_NIC_HANDLE nic, VIP_VI_HANDLE vi,
+		     VIP_DESCRIPTOR *descriptor)
+{
+	uint64_t values[] = { (uintptr_t)nic, (uintptr_t)vi, (uintptr_t)descriptor };
+
+	tell(context, 3, values);
+}
+
+static void on_cq(VIP_PVOID context, VIP_NIC_HANDLE nic, VIP_VI_HANDLE vi, VIP_BOOLEAN receive)
+{
+	uint64_t values[] = { (uintptr_t)nic, (uintptr_t)vi, receive };
+
+	tell(context, 3, values);
+}
+
+static void on_error(VIP_PVOID context, VIP_ERROR_DESCRIPTOR *error)
+{
+	VIP_VI_STATE state = VIP_STATE_IDLE;
+	VIP_VI_ATTRIBUTES attributes;
+	VIP_BOOLEAN send, receive;
+	uint64_t values[] = { (uintptr_t)error->NicHandle, (uintptr_t)error->ViHandle,
+		(uintptr_t)error->CQHandle, (uintptr_t)error->DescriptorPtr, error->OpCode,
+		error->ResourceCode, error->ErrorCode, 0 };
+
+	/* What the VI says of itself while the handler runs. */
+	if (VipQueryVi(error->ViHandle, &state, &attributes, &send, &receive) == VIP_SUCCESS)
+		values[7] = state;
+	tell(context, 8, values);
+}
+
+/* Disconnects a VI whose connection was lost, from inside. */
+static void on_error_disconnect(VIP_PVOID context, VIP_ERROR_DESCRIPTOR *error)
+{
+	VIP_RETURN result = VipDisconnect(error->ViHandle);
+
+	if (result != VIP_SUCCESS)
+		error->ErrorCode = (VIP_ERROR_CODE)~0U;
+	on_error(context, error);
+}
+
+/* Takes itself up again, as programs do that are driven by notifications. */
+static void on_queue_again(VIP_PVOID context, VIP_NIC_HANDLE nic, VIP_VI_HANDLE vi,
+			   VIP_DESCRIPTOR *descriptor)
+{
+	on_queue(context, nic, vi, descriptor);
+	if (descriptor)
+		VipRecvNotify(vi, context, on_queue_again);
+}
+
+static uintptr_t handler_of(struct call *call, const char *kind)
+{
+	if (!strcmp(kind, "queue"))
+		return (uintptr_t)on_queue;
+	if (!strcmp(kind, "again"))
+		return (uintptr_t)on_queue_again;
+	if (!strcmp(kind, "cq"))
+		return (uintptr_t)on_cq;
+	if (!strcmp(kind, "error"))
+		return (uintptr_t)on_error;
+	if (!strcmp(kind, "disconnect"))
+		return (uintptr_t)on_error_disconnect;
+	call->complaint = "there is no such handler";
+	return 0;
+}
+
+/* --- calls of the library */
+
+/* Every argument of the library is an integer or pointer of one word. */
+typedef unsigned int function(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
+
+static void call_function(struct call *call)
+{
+	void *found = dlsym(RTLD_DEFAULT, word(call));
+	uintptr_t a[MOST_ARGUMENTS] = { 0 };
+	function *function;
+	const char *text;
+	unsigned int n;
+
+	if (!found) {
+		call->complaint = "there is no such function";
+		return;
+	}
+	memcpy(&function, &found, sizeof(found));
+	for (n = 0; call->next < call->count && n < MOST_ARGUMENTS; n++) {
+		text = call->words[call->next];
+		if (!strncmp(text, "text=", 5))
+			a[n] = (uintptr_t)(text + 5);
+		else if (!strncmp(text, "handler=", 8))
+			a[n] = handler_of(call, text + 8);
+		else {
+			a[n] = number(call);
+			continue;
+		}
+		call->next++;
+	}
+	if (!call->complaint)
+		answer_number(call, "value", function(a[0], a[1], a[2], a[3], a[4], a[5]));
+}
+
+/* Looks at a queue until its first descriptor is complete. */
+static void poll_done(struct call *call)
+{
+	void *vi = address(call);
+	int receive = number(call);
+	uint64_t until = now() + 1000 * number(call);
+	VIP_DESCRIPTOR *descriptor = NULL;
+	VIP_RETURN result;
+
+	do
+		result = receive ? VipRecvDone(vi, &descriptor) : VipSendDone(vi, &descriptor);
+	while (result == VIP_NOT_DONE && now() < until);
+	answer_number(call, "value", result);
+	answer_number(call, "descriptor", (uintptr_t)descriptor);
+}
+
+static const struct command commands[] = {
+	{ "call", call_function },	/* FUNCTION [ARGUMENT...] */
+	{ "poll", poll_done },		/* VI RECEIVE MILLISECONDS */
+	{ NULL, NULL },
+};
+
+int main(void)
+{
+	return shell(commands);
+}

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Virtual interfaces between hosts: programs as they were written in the 1990s, and rules that need
+another host. The development host shows most of the rest, in `userlib/vipl`."""
+
+import pytest
+from ntbrig import stack
+from ntbrig import vipl as programs
+from pximc import MODULES
+from vipl import RECV, SEND, STATUS, UD, RD, RR, Program, Side, connect, fails
+
+
+@pytest.fixture(scope="module")
+def fabric(boot):
+    fabric = boot(hosts=2)
+    stack.load(*fabric.hosts, modules=MODULES)
+    return fabric
+
+
+@pytest.fixture(scope="module")
+def numbers(fabric):
+    return programs.configure(fabric.hosts)
+
+
+@pytest.fixture(params=("hosts", "own"))
+def ends(request, fabric, numbers):
+    """Where the server and the client run, and the numbers of their hosts: on two hosts, or both
+    on one."""
+    one, other = fabric.hosts
+    if request.param == "own":
+        return (one, numbers[0]), (one, numbers[0])
+    return (other, numbers[1]), (one, numbers[0])
+
+
+@pytest.fixture
+def pair(ends):
+    """Makes two connected sides of a level."""
+    started = []
+
+    def make(level=RD, **options):
+        sides = []
+        for guest, number in ends:
+            program = Program(guest)
+            started.append(program)
+            sides.append(Side(program, number, level, **options))
+        connect(*sides)
+        return sides
+
+    yield make
+    for program in started:
+        program.end()
+
+
+# --- the echo server and its clients
+
+
+@pytest.mark.parametrize("level", ("unreliable", "delivery", "reception"))
+def test_an_echo_server_serves_every_client(ends, level):
+    """Clients come one after the other and side by side; each gets back what it has sent."""
+    (there, number), (here, _) = ends
+    clients, messages = 4, 100
+    server = there.spawn([programs.example("vipl_echo_server"), clients], timeout=240)
+    try:
+        server.wait_for_output("ready")
+        name = there.name.upper() if level == "delivery" else hex(number)
+        command = [programs.example("vipl_echo_client"), name, messages, level]
+        running = [here.spawn(command, env=programs.ENV, timeout=240) for _ in range(clients - 1)]
+        for client in running:
+            told = client.wait(120).check()
+            assert told.out == f"{messages} messages, 0 wrong\n"
+        last = here.run(command, 120, env=programs.ENV)
+        assert last.out == f"{messages} messages, 0 wrong\n"
+        assert f"{clients} clients have come and gone" in server.wait(60).check().out
+    finally:
+        server.kill()
+
+
+def test_a_client_without_a_server_finds_nobody(ends):
+    """VI-CONN-19"""
+    (there, number), (here, host) = ends
+    with Program(there) as other, Program(here) as program:
+        other.open_nic()
+        side = Side(program, host)
+        request = program.request_later(side.vi, (host, b"x"), (number, b"nobody"), 30_000)
+        with fails("NO_MATCH"):
+            request.result()
+        assert request.call.seconds < 10
+        assert program.state(side.vi) == "IDLE"
+
+
+def test_a_host_has_the_address_that_the_fabric_has_for_it(fabric, numbers):
+    """VI-NIC-9: each host its own, whoever asks."""
+    for guest, number in zip(fabric.hosts, numbers):
+        with Program(guest) as program:
+            nics = [program.open_nic() for _ in range(2)]
+            told = [program.nic_attributes(nic).host for nic in nics]
+            assert told == [number.to_bytes(4, "big")] * 2
+    assert len(set(numbers)) == 2
+
+
+def test_hosts_find_each_other_without_being_told(fabric, numbers):
+    """VI-SMI-2, VI-SMI-4, VI-SMI-5: the other host is a direct neighbour, and the host itself is
+    none."""
+    for guest, other in zip(fabric.hosts, reversed(numbers)):
+        with Program(guest) as program:
+            nic = program.open_nic()
+            place = program.address(bytes(8))
+            pointers = program.passed(place.to_bytes(8, "little"))
+            for hops, room, result in ((1, 0, "ERROR_RESOURCE"), (1, 1, None), (0, 1, None)):
+                values = [value.to_bytes(8, "little") for value in (hops, pointers, room)]
+                listed = program.passed(b"".join(values))
+                if result:
+                    with fails(result):
+                        program.call("VipQuerySystemManagementInfo", nic, 1, listed)
+                else:
+                    program.call("VipQuerySystemManagementInfo", nic, 1, listed)
+                count = int.from_bytes(program.read(listed + 16, 8), "little")
+                assert count == (1 if hops else 0)
+            assert program.read(place, 2) == b"\x04\x00"
+            assert program.read(place + 4, 4) == other.to_bytes(4, "big")
+
+
+# --- messages and remote memory
+
+
+@pytest.mark.parametrize("level", (UD, RD, RR))
+def test_a_message_arrives_and_both_descriptors_come_back(pair, level):
+    """VI-RDMA-1, VI-DESC-16, VI-DESC-17: with immediate data, at every level."""
+    server, client = pair(level)
+    there = server.post(RECV, [server.part(0, 4096)])
+    client.program.write(client.data, b"hello, world")
+    here = client.post(SEND, [client.part(0, 12)], control=4, immediate=0x12345678)
+    sent, received = client.wait(SEND), server.wait(RECV)
+    assert (sent.descriptor, sent.errors, sent.length) == (here, set(), 12)
+    assert sent.operation == STATUS.OP_SEND
+    assert (received.descriptor, received.errors, received.length) == (there, set(), 12)
+    assert received.operation == STATUS.OP_RECEIVE
+    assert (received.status & STATUS.IMMEDIATE, received.immediate) == (STATUS.IMMEDIATE, 0x12345678)
+    assert server.program.read(server.data, 13) == b"hello, world\0"
+
+
+def test_a_write_and_a_read_need_nobody_there(pair):
+    """VI-RDMA-2, VI-RDMA-4: memory changes, or is brought, and the target's queues stay as they
+    are."""
+    server, client = pair(RD)
+    server.post(RECV, [server.part(0x4000, 64)])
+    client.program.write(client.data, b"written")
+    client.post(SEND, [client.part(0, 7)], control=1, remote=server.part(0x100, 0))
+    done = client.wait(SEND)
+    assert (done.errors, done.length, done.operation) == (set(), 7, STATUS.OP_RDMA_WRITE)
+    server.program.write(server.data + 0x200, b"to be read")
+    client.post(SEND, [client.part(0x1000, 10)], control=2, remote=server.part(0x200, 0))
+    done = client.wait(SEND)
+    assert (done.errors, done.length, done.operation) == (set(), 10, STATUS.OP_RDMA_READ)
+    assert client.program.read(client.data + 0x1000, 10) == b"to be read"
+    assert server.program.read(server.data + 0x100, 7) == b"written"
+    with fails("NOT_DONE"):
+        server.program.done(server.vi, RECV)
+
+
+def test_a_partner_that_leaves_is_told_once(pair):
+    """VI-DISC-2, VI-DISC-4, VI-ERR-5, VI-ERR-20: what is posted comes back flushed, and the VI can be
+    used again."""
+    server, client = pair(RD)
+    handler = server.program.handler("error")
+    server.program.notify("VipErrorCallback", server.nic, handler)
+    posted = [server.post(RECV, [server.part(0, 64)]) for _ in range(3)]
+    client.program.disconnect(client.vi)
+    assert client.state() == "IDLE"
+    (call,) = handler.wait(1)
+    assert (call[0], call[1], handler.errors()) == (server.nic, server.vi, ["CONN_LOST"])
+    assert call[7] == 3, "the VI was not in Error yet"
+    flushed = server.program.drain(server.vi, RECV)
+    assert [done.descriptor for done in flushed] == posted
+    assert all(done.errors == {"DESC_FLUSHED"} for done in flushed)
+    server.program.disconnect(server.vi)
+    assert (server.state(), len(handler.calls())) == ("IDLE", 1)
+    connect(server, client)
+    assert (server.state(), client.state()) == ("CONNECTED", "CONNECTED")
+
+
+def test_a_killed_partner_is_noticed(pair):
+    """VI-NIC-7, VI-STATE-9"""
+    server, client = pair(RD)
+    handler = server.program.handler("error")
+    server.program.notify("VipErrorCallback", server.nic, handler)
+    server.post(RECV, [server.part(0, 64)])
+    client.program.end()
+    handler.wait(1)
+    assert (handler.errors(), server.state()) == (["CONN_LOST"], "ERROR")
+    assert [done.errors for done in server.program.drain(server.vi, RECV)] == [{"DESC_FLUSHED"}]
+
+
+# --- tools
+
+
+def test_the_tools_measure_and_copy(ends):
+    (there, number), (here, _) = ends
+    server = there.spawn([programs.tool("vi_perf"), "server", "--once"], env=programs.ENV, timeout=240)
+    try:
+        words = ["client", there.name, "--json", "--rounds", 64, "--sizes", "8,4096"]
+        told = here.run([programs.tool("vi_perf"), *words], 120, env=programs.ENV).out.splitlines()
+        assert len(told) == 2 * 3 * 2 + 1
+        server.wait(60).check()
+    finally:
+        server.kill()
+    there.run("rm -f /tmp/copied")
+    receiver = there.spawn([programs.tool("vi_copy"), "receive", "/tmp/copied"], timeout=120)
+    try:
+        source = programs.tool("vi_copy")
+        here.run([source, "send", there.name, source], 120, env=programs.ENV)
+        receiver.wait(60).check()
+    finally:
+        receiver.kill()
+    there.run(["cmp", source, "/tmp/copied"])

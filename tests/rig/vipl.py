@@ -1,0 +1,441 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Programs in guests that use virtual interfaces, driven by tests.
+
+    with Program(host) as program:
+        nic = program.open_nic()
+        vi = program.vi(nic)
+
+Each is `tests/programs/vipl_shell.c`, linked to libvipl. `call` calls any function; the methods
+above it make the structures of `vipl.h` in the program's memory. A function that does not succeed
+is a `ViplError`, whose name is that of the value without `VIP_`.
+"""
+
+import functools
+import itertools
+import json
+import re
+import struct
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import pytest
+import shell
+from ntbrig.settings import CHECKOUT
+from ntbrig.vipl import ENV
+from shell import until
+
+HEADER = (CHECKOUT / "userlib/include/vipl.h").read_text()
+PAGE = 0x1000
+FOREVER = (1 << 64) - 1
+# How long the other side may take, in milliseconds.
+SOON = 20_000
+UD, RD, RR = 1, 2, 4
+LEVELS = (UD, RD, RR)
+# Bytes of an address with the longest discriminator.
+ADDRESS = 4 + 4 + 16
+
+SEND, RECV = 0, 1
+
+
+def _enum(first):
+    """The names of an enumeration of the header, in the order of their values."""
+    body = next(body for body in re.findall(r"enum[^{]*\{(.*?)\}", HEADER, re.S) if first in body)
+    return [name.removeprefix("VIP_") for name in re.findall(r"\bVIP_\w+", body)]
+
+
+RETURNS = _enum("VIP_SUCCESS")
+ERRORS = [name.removeprefix("ERROR_") for name in _enum("VIP_ERROR_POST_DESC")]
+STATES = [name.removeprefix("STATE_") for name in _enum("VIP_STATE_IDLE")]
+RESOURCES = [name.removeprefix("RESOURCE_") for name in _enum("VIP_RESOURCE_NIC")]
+_STATUS = {
+    name: int(value, 16)
+    for name, value in re.findall(r"#define VIP_STATUS_(\w+) (0x[0-9A-F]{8})", HEADER)
+}
+STATUS = SimpleNamespace(**_STATUS)
+# Bits of errors, by their names.
+_BITS = {n.removesuffix("_ERROR"): v for n, v in _STATUS.items() if n.endswith("_ERROR")}
+
+
+class ViplError(Exception):
+    """What a function returned instead of success."""
+
+    def __init__(self, name):
+        super().__init__(name)
+        self.name = name
+
+
+@contextmanager
+def fails(name):
+    """Inside, a function returns this."""
+    with pytest.raises(ViplError) as raised:
+        yield raised
+    assert raised.value.name == name
+
+
+class ViAttributes(NamedTuple):
+    """Attributes of a VI."""
+
+    level: int = RD
+    size: int = 1 << 16
+    qos: int = 0
+    ptag: int = 0
+    write: int = 0
+    read: int = 0
+
+
+_VI = "<H6xQQQii"
+_MEM = "<Qii"
+
+
+class Info(NamedTuple):
+    """What VipQueryVi tells."""
+
+    state: str
+    attributes: ViAttributes
+    send_empty: bool
+    recv_empty: bool
+
+
+class Segment(NamedTuple):
+    """A piece of memory."""
+
+    address: int
+    handle: int
+    length: int
+
+
+class Done(NamedTuple):
+    """A descriptor that has come back."""
+
+    descriptor: int
+    status: int
+    length: int
+    immediate: int
+
+    @property
+    def errors(self):
+        return {name for name, bit in _BITS.items() if self.status & bit}
+
+    @property
+    def operation(self):
+        return self.status & STATUS.OP_MASK
+
+
+class Handler:
+    """A handler of a program, which tells of each time that it runs."""
+
+    _contexts = itertools.count(0x1000_0000_0001)
+
+    def __init__(self, process, kind):
+        self.context = next(self._contexts)
+        self.kind = kind
+        self._process = process
+
+    def told(self):
+        """All runs so far, as they were printed."""
+        start = f'{{"handler": {self.context}, '
+        whole = self._process.output.split("\n")[:-1]
+        return [json.loads(line) for line in whole if line.startswith(start)]
+
+    def calls(self):
+        """What it was called with, so far."""
+        return [each["values"] for each in self.told()]
+
+    def wait(self, count, timeout=20.0):
+        """Wait until it was called so often; what it was called with."""
+        until(lambda: len(self.calls()) >= count, timeout)
+        return self.calls()
+
+    def errors(self):
+        """Of a handler of errors: what each was."""
+        return [ERRORS[call[6]] for call in self.calls()]
+
+
+class Functions(shell.Caller):
+    """What the program can do, run in one of its ways."""
+
+    def call(self, name, *arguments):
+        """Call a function; numbers, addresses and texts."""
+        return self._order(_succeeded, "call", name, *arguments)
+
+    def poll(self, vi, queue, milliseconds=SOON):
+        """Look at a queue until a descriptor is complete: the value, and where it is."""
+        return self._order(_polled, "poll", vi, queue, milliseconds)
+
+
+def _succeeded(answer):
+    name = RETURNS[answer["value"]]
+    if name != "SUCCESS":
+        raise ViplError(name)
+
+
+def _polled(answer):
+    return RETURNS[answer["value"]], answer["descriptor"]
+
+
+class Program(Functions, shell.Program):
+    """A program in a guest. Its methods wait for the answer; `later.call` runs in a thread and
+    returns a `Call`. What functions write is read from the program's memory."""
+
+    def __init__(self, guest, how=()):
+        super().__init__(guest, "vipl_shell", how=how, env=ENV)
+        self.later = Functions(functools.partial(self.command, "&"))
+        # Memory that nobody registers, for structures that are passed.
+        self._scratch = self.allocate(PAGE)
+        self._next = 0
+
+    def handler(self, kind):
+        return Handler(self.process, kind)
+
+    def room(self, length):
+        """Memory for a structure, until the next few."""
+        length = -(-length // 64) * 64
+        if self._next + length > PAGE:
+            self._next = 0
+        at = self._scratch + self._next
+        self._next += length
+        return at
+
+    def passed(self, data):
+        """A structure in memory."""
+        at = self.room(len(data))
+        self.write(at, data)
+        return at
+
+    def made(self, name, *arguments, size=8):
+        """Call a function that writes a value behind all arguments; the value."""
+        at = self.passed(bytes(size))
+        self.call(name, *arguments, at)
+        return int.from_bytes(self.read(at, size), "little")
+
+    # --- the interface
+
+    def open_nic(self, name="VINIC"):
+        return self.made("VipOpenNic", f"text={name}")
+
+    def nic_attributes(self, nic):
+        at = self.passed(bytes(200))
+        self.call("VipQueryNic", nic, at)
+        data = self.read(at, 200)
+        numbers = struct.unpack_from("<QQHxxxxxxQiHxxQQQQQQQQQQQHH", data, 64)
+        names = (
+            "hardware provider address_len address thread_safe discriminator register_bytes "
+            "regions block_bytes vi descriptors segments cq cq_entries transfer mtu ptags "
+            "levels reads"
+        ).split()
+        told = SimpleNamespace(**dict(zip(names, numbers)))
+        told.name = data[:64].split(b"\0")[0].decode()
+        told.host = self.read(told.address, told.address_len)
+        return told
+
+    def address(self, host, discriminator=b""):
+        """An address in memory: of a host by its number or bytes."""
+        if isinstance(host, int):
+            host = host.to_bytes(4, "big")
+        data = struct.pack("<HH", len(host), len(discriminator)) + host + discriminator
+        return self.passed(data.ljust(ADDRESS, b"\xee"))
+
+    def ptag(self, nic):
+        return self.made("VipCreatePtag", nic)
+
+    # --- memory
+
+    def register(self, nic, address, length, ptag, write=0, read=0):
+        attributes = self.passed(struct.pack(_MEM, ptag, write, read))
+        return self.made("VipRegisterMem", nic, address, length, attributes, size=4)
+
+    # --- VIs
+
+    def create_vi(self, nic, attributes, send_cq=0, recv_cq=0):
+        at = self.passed(struct.pack(_VI, *attributes))
+        return self.made("VipCreateVi", nic, at, send_cq, recv_cq)
+
+    def query(self, vi):
+        at = self.passed(bytes(64))
+        self.call("VipQueryVi", vi, at, at + 8, at + 48, at + 52)
+        data = self.read(at, 56)
+        (state,) = struct.unpack_from("<I", data)
+        send, recv = struct.unpack_from("<ii", data, 48)
+        return Info(STATES[state], ViAttributes(*struct.unpack_from(_VI, data, 8)), send == 1, recv == 1)
+
+    def state(self, vi):
+        return self.query(vi).state
+
+    # --- connections
+
+    def wait_client(self, nic, host, discriminator, timeout=SOON):
+        """Begin to wait for a client in a thread; `Server.result()` is the client."""
+        return Server(self, nic, host, discriminator, timeout)
+
+    def accept(self, conn, vi):
+        self.call("VipConnectAccept", conn, vi)
+
+    def request(self, vi, local, remote, timeout=SOON):
+        """Connect to a server; addresses are pairs of a host and a discriminator. The other VI's
+        attributes."""
+        return self.request_later(vi, local, remote, timeout).result()
+
+    def request_later(self, vi, local, remote, timeout=SOON):
+        return Request(self, vi, local, remote, timeout)
+
+    def disconnect(self, vi):
+        self.call("VipDisconnect", vi)
+
+    # --- queues
+
+    def post(self, vi, queue, descriptor, handle):
+        self.call("VipPostRecv" if queue else "VipPostSend", vi, descriptor, handle)
+
+    def wait(self, vi, queue, timeout=SOON):
+        """Wait for a descriptor, whatever has become of it."""
+        at = self.passed(b"\xee" * 8)
+        try:
+            self.call("VipRecvWait" if queue else "VipSendWait", vi, timeout, at)
+        except ViplError as error:
+            if error.name != "DESCRIPTOR_ERROR":
+                raise
+        return self.done_at(at)
+
+    def done(self, vi, queue):
+        """The same without waiting."""
+        at = self.passed(b"\xee" * 8)
+        try:
+            self.call("VipRecvDone" if queue else "VipSendDone", vi, at)
+        except ViplError as error:
+            if error.name != "DESCRIPTOR_ERROR":
+                raise
+        return self.done_at(at)
+
+    def done_at(self, at):
+        """The descriptor that a pointer in memory leads to; None for NULL."""
+        where = int.from_bytes(self.read(at, 8), "little")
+        return self.completion(where) if where else None
+
+    def completion(self, descriptor):
+        _, immediate, length, status = struct.unpack("<IIII", self.read(descriptor + 16, 16))
+        return Done(descriptor, status, length, immediate)
+
+    def drain(self, vi, queue):
+        """All descriptors of a queue."""
+        out = []
+        while done := self.done(vi, queue):
+            out.append(done)
+        return out
+
+    def cq(self, nic, entries=64):
+        return self.made("VipCreateCQ", nic, entries)
+
+    def cq_entry(self, cq, timeout=SOON):
+        """Wait for an entry: VI and queue."""
+        at = self.passed(bytes(16))
+        self.call("VipCQWait", cq, timeout, at, at + 8)
+        return struct.unpack("<Qi", self.read(at, 12))
+
+    def notify(self, name, handle, handler):
+        """Have a handler called."""
+        self.call(name, handle, handler.context, f"handler={handler.kind}")
+
+
+class Server:
+    """A thread of a program that waits for a client."""
+
+    def __init__(self, program, nic, host, discriminator, timeout):
+        self._program = program
+        local = program.address(host, discriminator)
+        # Not in memory that is used again.
+        self._out = program.allocate(PAGE)
+        arguments = (nic, local, timeout, self._out, self._out + 64, self._out + 128)
+        self.call = program.later.call("VipConnectWait", *arguments)
+
+    def result(self):
+        """The client: its handle, attributes, host and discriminator."""
+        self.call.result()
+        data = self._program.read(self._out, 136)
+        host, discriminator = struct.unpack_from("<HH", data)
+        return SimpleNamespace(
+            conn=struct.unpack_from("<Q", data, 128)[0],
+            attributes=ViAttributes(*struct.unpack_from(_VI, data, 64)),
+            host=data[4 : 4 + host],
+            discriminator=data[4 + host : 4 + host + discriminator],
+        )
+
+
+class Request:
+    """A thread of a program that asks a server."""
+
+    def __init__(self, program, vi, local, remote, timeout):
+        self._program = program
+        self._out = program.allocate(PAGE)
+        arguments = (vi, program.address(*local), program.address(*remote), timeout, self._out)
+        self.call = program.later.call("VipConnectRequest", *arguments)
+
+    def result(self):
+        self.call.result()
+        return ViAttributes(*struct.unpack(_VI, self._program.read(self._out, 40)))
+
+
+def descriptor(segments, control=0, immediate=0, length=None, remote=None, count=None):
+    """The bytes of a descriptor."""
+    body = b"".join(struct.pack("<QII", *segment) for segment in segments)
+    if remote:
+        body = struct.pack("<QII", remote.address, remote.handle, 0) + body
+    total = sum(segment.length for segment in segments) if length is None else length
+    number = len(body) // 16 if count is None else count
+    # What was there before the post is of no meaning.
+    head = struct.pack("<QIHHIIII", 0xDEAD, 7, number, control, 0, immediate, total, 0xFFFFFFFF)
+    return head + body
+
+
+class Side:
+    """A program with an interface, a VI, and a piece of memory that is registered: descriptors in
+    its first page, data behind it."""
+
+    def __init__(self, program, host, level=RD, size=1 << 16, pages=40, enables=(1, 1), **cqs):
+        self.program, self.host = program, host
+        self.nic = program.open_nic()
+        self.ptag = program.ptag(self.nic)
+        reads = enables[1] if level != UD else 0
+        self.attributes = ViAttributes(level, size, 0, self.ptag, enables[0], reads)
+        self.cqs = {name: program.cq(self.nic, entries) for name, entries in cqs.items()}
+        self.vi = program.create_vi(self.nic, self.attributes, **self.cqs)
+        self.base = program.allocate(pages * PAGE)
+        self.memory = program.register(self.nic, self.base, pages * PAGE, self.ptag, *enables)
+        self.data = self.base + 8 * PAGE
+        self._posted = itertools.count()
+
+    def slot(self):
+        """Where a descriptor of up to 256 bytes may be; 128 are in use at most."""
+        return self.base + next(self._posted) % 128 * 256
+
+    def post(self, queue, segments=(), at=None, **fields):
+        """Post a descriptor; where it is."""
+        at = at or self.slot()
+        segments = [Segment(*segment) for segment in segments]
+        self.program.write(at, descriptor(segments, **fields))
+        self.program.post(self.vi, queue, at, self.memory)
+        return at
+
+    def part(self, offset, length):
+        """A piece of the data."""
+        return Segment(self.data + offset, self.memory, length)
+
+    def wait(self, queue, timeout=SOON):
+        return self.program.wait(self.vi, queue, timeout)
+
+    def state(self):
+        return self.program.state(self.vi)
+
+    def until_state(self, state):
+        until(lambda: self.state() == state)
+
+
+def connect(server, client, discriminator=b"test"):
+    """Connect two sides."""
+    waiting = server.program.wait_client(server.nic, server.host, discriminator)
+    server.program.until_asleep()
+    local, remote = (client.host, b"client"), (server.host, discriminator)
+    asking = client.program.request_later(client.vi, local, remote)
+    found = waiting.result()
+    server.program.accept(found.conn, server.vi)
+    return found, asking.result()
