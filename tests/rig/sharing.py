@@ -81,7 +81,9 @@ class Process(shell.Program):
 
     def _structure(self, kind, fields):
         form, none = STRUCTURES[kind]
-        values = {**none, "size": struct.calcsize(form), **fields}
+        # What is an element of an array has no size of its own.
+        size = {"size": struct.calcsize(form)} if "size" in none else {}
+        values = {**none, **size, **fields}
         decode = lambda answer: SimpleNamespace(
             **dict(zip(none, struct.unpack(form, _bytes(answer))))
         )
