@@ -296,8 +296,9 @@ impl Worker {
             (thing.handle, 0, true, thing.events())
         } else {
             let (session, is_there) = self.session(at);
-            let events = MP_EVENT_PAIRED | MP_EVENT_SIGNAL | MP_EVENT_CLOSED | MP_EVENT_DOWN;
-            (session, 0, is_there, events)
+            let of_pairs = MP_EVENT_PAIRED | MP_EVENT_SIGNAL | MP_EVENT_CLOSED | MP_EVENT_DOWN;
+            let of_requests = MP_EVENT_REQUEST | MP_EVENT_REFUSED;
+            (session, 0, is_there, of_pairs | of_requests)
         }
     }
 
@@ -312,7 +313,7 @@ impl Worker {
         let random = self.random();
         let mut mask = random.next() as u32 & known;
         if random.one_in(16) {
-            mask |= 1 << (9 + random.below(23));
+            mask |= 1 << (11 + random.below(21));
         }
         (mask, mask & !known != 0)
     }
