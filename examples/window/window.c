@@ -147,7 +147,7 @@ static uint32_t interface_to_another_host(void)
 	return 0;
 }
 
-static uint8_t *window(uint64_t offset, uint64_t size)
+static uint8_t *map_window(uint64_t offset, uint64_t size)
 {
 	void *start = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fabric, (off_t)offset);
 
@@ -178,8 +178,8 @@ static void pair(uint32_t role, uint32_t interface, uint32_t uid)
 	wait.deadline = MP_DEADLINE_NEVER;
 	must(MP_IOC_WAIT, &wait, "a partner");
 	must(MP_IOC_SESSION, &session, "the session");
-	near = window(session.local_offset, session.local_size);
-	far = window(session.remote_offset, session.remote_size);
+	near = map_window(session.local_offset, session.local_size);
+	far = map_window(session.remote_offset, session.remote_size);
 }
 
 static double now(void)
