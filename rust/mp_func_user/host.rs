@@ -132,12 +132,19 @@ impl Links {
 
     /// Calls `f` with each link.
     pub(crate) fn for_each(&self, mut f: impl FnMut(&Arc<Link>)) {
-        let mut at = 0;
+        // By their ids: others may come and go meanwhile.
+        let mut last = None;
         loop {
-            let link = self.entries.lock().get(at).map(|e| e.link.clone());
-            let Some(link) = link else { break };
+            let next = {
+                let entries = self.entries.lock();
+                let ids = entries.iter().map(|e| (e.link.interface().id(), e));
+                let behind = ids.filter(|(id, _)| last.is_none_or(|last| *id > last));
+                let next = behind.min_by_key(|(id, _)| *id);
+                next.map(|(id, e)| (id, e.link.clone()))
+            };
+            let Some((id, link)) = next else { break };
             f(&link);
-            at += 1;
+            last = Some(id);
         }
     }
 

@@ -40,7 +40,8 @@ use mp_kernel::{
     },
     wait::{
         wait_until_any,
-        Events, //
+        Events,
+        WaitQueue, //
     },
     worker::{
         Work,
@@ -146,6 +147,26 @@ impl Places {
             }
         }
         Ok(None)
+    }
+
+    /// What to sleep on, each once: one signal wakes a thread once, however many words of its
+    /// session the thread sleeps on.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn queues(&self) -> Result<KVec<&WaitQueue>> {
+        let mut queues = KVec::with_capacity(self.places.len(), GFP_KERNEL)?;
+        for place in &self.places {
+            queues.push(place.session.ready().queue(), GFP_KERNEL)?;
+        }
+        queues.sort_unstable_by_key(|queue| core::ptr::from_ref(*queue));
+        let mut last = core::ptr::null();
+        queues.retain(|queue| {
+            let queue = core::ptr::from_ref(*queue);
+            core::mem::replace(&mut last, queue) != queue
+        });
+        Ok(queues)
     }
 }
 
@@ -293,28 +314,32 @@ fn sleep(context: &Context, park: &mp_park) -> Result<Option<(u32, u32)>> {
     let asked = ask(&places)?;
     let watched = Watched::new(&context.shared().lookout, places)?;
     let places = &*watched.places;
-    let sleeps = park.flags & MP_PARK_ARMED == 0;
+    let deadline = calls::deadline(park.deadline);
+    let mut queues = places.queues()?;
+    let of_sessions = queues.len();
+    for asked in &asked {
+        queues.push(asked.link.questions.queue(), GFP_KERNEL)?;
+    }
     let mut found = Ok(None);
-    let condition = || {
+    let until_armed = || {
         // Before the words are looked at.
         let is_armed = asked.iter().all(Asked::is_over);
         found = places.find_news();
         places.is_armed.store(is_armed, Relaxed);
-        found != Ok(None) || is_armed && !sleeps
+        found != Ok(None) || is_armed
     };
-    let of_sessions = places
-        .places
-        .iter()
-        .map(|place| place.session.ready().queue());
-    let of_links = asked.iter().map(|asked| asked.link.questions.queue());
-    let mut queues = KVec::with_capacity(of_sessions.len() + of_links.len(), GFP_KERNEL)?;
-    for queue in Iterator::chain(of_sessions, of_links) {
-        queues.push(queue, GFP_KERNEL)?;
+    let mut waited = wait_until_any(queues.iter().copied(), deadline, until_armed)?.ok();
+    if park.flags & MP_PARK_ARMED == 0 && (&found, &waited) == (&Ok(None), &Ok(())) {
+        // What others ask from now on wakes nobody here.
+        queues.truncate(of_sessions);
+        let until_news = || {
+            found = places.find_news();
+            found != Ok(None)
+        };
+        waited = wait_until_any(queues.iter().copied(), deadline, until_news)?.ok();
     }
-    let deadline = calls::deadline(park.deadline);
-    let waited = wait_until_any(queues.iter().copied(), deadline, condition)?;
     match found {
-        Ok(None) => waited.ok().map(|()| None),
+        Ok(None) => waited.map(|()| None),
         found => found,
     }
 }

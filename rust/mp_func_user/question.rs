@@ -117,12 +117,17 @@ impl Questions {
 
     /// A question has been answered. Any context but hard interrupts.
     pub(crate) fn answered(&self, number: u32) {
-        let way = {
+        let (is_news, way) = {
             let mut state = self.state.lock();
+            let before = state.engine;
             let sends = state.engine.answered(number);
-            sends.then(|| state.way.clone()).flatten()
+            let is_news = state.engine != before;
+            (is_news, sends.then(|| state.way.clone()).flatten())
         };
-        self.queue.wake(Events::IN);
+        // A peer that answers what nobody has asked wakes nobody.
+        if is_news {
+            self.queue.wake(Events::IN);
+        }
         self.send(way);
     }
 

@@ -42,6 +42,7 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
+    barrier,
     error,
     iommu::Rights,
     new_wait_queue,
@@ -309,8 +310,8 @@ impl Session {
         let deadline = monotonic_ns() + ANSWER_NS;
         let answered = self.asking.wait_until(Some(deadline), ended).ok();
         match answered {
-            // A process may take its time.
-            Err(e) if e == ETIMEDOUT && self.phase() == Phase::Held => {
+            // A process may take its time, and what the peer has answered is on its way here.
+            Err(e) if e == ETIMEDOUT && self.phase() != Phase::Asking => {
                 self.asking.wait_until(None, ended).ok()?;
             }
             answered => answered?,
@@ -482,7 +483,12 @@ impl Session {
         // Under the lock: once it has ended, nothing is written.
         let state = self.state.lock();
         match state.remote.as_deref() {
-            Some(remote) if !state.is_parted => remote.store_u64(at, value),
+            Some(remote) if !state.is_parted => {
+                remote.store_u64(at, value)?;
+                // It has left this processor before anybody else may have the memory.
+                barrier::wmb();
+                Ok(())
+            }
             _ => Ok(()),
         }
     }

@@ -506,7 +506,9 @@ struct mp_park_entry {
  *
  * With MP_DEADLINE_PAST the kernel arms, asks, and looks once without waiting for answers.
  * With MP_PARK_ARMED it returns when the answers are there: the caller sleeps in MP_IOC_WAIT, or
- * where MP_IOC_WATCH or MP_IOC_NOTIFY reach it, until SIGNAL, CLOSED or DOWN.
+ * where MP_IOC_WATCH or MP_IOC_NOTIFY reach it, until SIGNAL, CLOSED or DOWN. It also returns
+ * when there will be no answer; DOWN follows then. No look of the kernel makes up for a signal
+ * that is lost while the caller sleeps there.
  *
  * ENOENT: no such session; also if it is closed meanwhile. EINVAL: no entries, or too many,
  * or an offset that is not a multiple of 8. Of each entry: EFAULT, EINVAL: their size is less
@@ -610,7 +612,8 @@ enum {
  * the flags say otherwise. When a call with MP_WITHDRAW_FORCE returns, no connection is left,
  * and nobody stores into the memory any more: the peer's kernel has taken the mappings of its
  * processes away and ended their copies, and has said so. One that does not for 5 seconds loses
- * its link.
+ * its link. Where the link is down, or goes down meanwhile, the call returns as well: the peer
+ * ends all that of itself once it knows, and what it stores until then may still arrive.
  *
  * ENOENT, ENODEV. Preparing: ENXIO: it is empty, ENOSPC: the peers there do not reach the
  * memory. Publishing: EOPNOTSUPP: it is private, ENXIO: not prepared there. If it was filled

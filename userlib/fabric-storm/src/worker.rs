@@ -737,6 +737,7 @@ impl Worker {
             0 => open.role = 4,
             1 => open.location = 3,
             2 => {
+                open.flags &= !MP_SESSION_BARE;
                 (
                     open.local_max,
                     open.remote_max,

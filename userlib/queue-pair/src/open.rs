@@ -150,7 +150,11 @@ impl<D: Device> Opening<D> {
         };
         let own = Layout::plan(near.size() as u64, &wants)?;
         Hello::new(own).tell(&far).map_err(|_| Error::Layout)?;
-        session.signal()?;
+        match session.signal() {
+            // It has announced its end, seen this one, and closed: there may be messages.
+            Ok(()) | Err(mp_fabric::Error::PartnerGone) => {}
+            Err(error) => return Err(error.into()),
+        }
         let shared = Shared {
             session,
             near: Arc::new(near),
@@ -206,7 +210,13 @@ pub fn open<D: Device>(
             Opened::Ready(sending, receiving) => return Ok((sending, receiving)),
             Opened::NotYet(opening) => opening,
         };
-        sleep(opening.session(), None, deadline)?;
+        if let Err(gone) = sleep(opening.session(), None, deadline) {
+            // What it has announced before it went is there.
+            return match opening.look()? {
+                Opened::Ready(sending, receiving) => Ok((sending, receiving)),
+                Opened::NotYet(_) => Err(gone),
+            };
+        }
     }
 }
 

@@ -112,7 +112,9 @@ fn run<D: Device>(nic: &NicShared<D>) {
         let moved = own.iter().filter(|vi| vi.serve_link()).count();
         idle = if moved > 0 { 0 } else { idle + 1 };
         if idle >= LOOKS || own.is_empty() {
-            service.sleep(&own, !watched.is_empty());
+            if service.sleep(&own, !watched.is_empty()) {
+                watched.iter().for_each(|vi| vi.note_news());
+            }
         } else {
             std::hint::spin_loop();
         }
@@ -121,8 +123,9 @@ fn run<D: Device>(nic: &NicShared<D>) {
 
 impl Service {
     /// Sleeps until there is news, unless there is some; not for long if threads of the program
-    /// look after other connections, for they may cease to.
-    fn sleep<D: Device>(&self, own: &[Arc<ViShared<D>>], others: bool) {
+    /// look after other connections, for they may cease to. Whether there was news: these
+    /// threads make no system call to learn of it.
+    fn sleep<D: Device>(&self, own: &[Arc<ViShared<D>>], others: bool) -> bool {
         // Before the last look: what is posted later rings.
         self.asleep.store(true, Ordering::SeqCst);
         let rests: Vec<Rest> = own.iter().map(ViShared::before_sleep).collect();
@@ -137,7 +140,7 @@ impl Service {
             let _ = poll(&mut fds, short.then_some(&nap));
         }
         self.asleep.store(false, Ordering::SeqCst);
-        let _ = io::read(&self.wake, &mut [0; 8]);
+        io::read(&self.wake, &mut [0; 8]).is_ok()
     }
 
     /// Lets events of a session wake the thread.

@@ -85,6 +85,8 @@ pub(crate) struct ViShared<D: Device> {
     notifiers: [Notifier; 2],
     /// A thread of the program has looked for messages.
     polled: AtomicBool,
+    /// Something has happened to a session of the NIC, perhaps to this one's.
+    news: AtomicBool,
 }
 
 /// What the lock of a VI is for.
@@ -129,6 +131,7 @@ impl<D: Device> Vi<D> {
             cqs,
             notifiers: [Notifier::new("vipl-send"), Notifier::new("vipl-recv")],
             polled: AtomicBool::new(false),
+            news: AtomicBool::new(false),
         }))
     }
 
@@ -365,11 +368,33 @@ impl<D: Device> ViShared<D> {
         let Some(mut link) = core.link.take() else {
             return false;
         };
+        let news = self.news.swap(false, Ordering::Relaxed);
+        if news && self.has_ended(core, &mut link) {
+            return true;
+        }
         let moved = core.engine.progress(&self.nic.regions, &mut link);
         if !core.engine.is_over() {
             core.link = Some(link);
         }
         moved
+    }
+
+    /// Looks whether the partner or the link has gone; the connection has ended then.
+    fn has_ended(&self, core: &mut Core<D>, link: &mut Link<D>) -> bool {
+        let Some(end) = link.look() else {
+            return false;
+        };
+        // What it has said last may have come meanwhile.
+        let (engine, regions) = (&mut core.engine, &self.nic.regions);
+        let end = engine.drain(regions, link).unwrap_or(end);
+        engine.lost(regions, end);
+        true
+    }
+
+    /// Something has happened to a session: whoever moves messages next looks whether it was this
+    /// one's.
+    pub(crate) fn note_news(&self) {
+        self.news.store(true, Ordering::Relaxed);
     }
 
     /// Moves messages for a thread that looks at a completion queue, unless somebody else does.
@@ -411,11 +436,7 @@ impl<D: Device> ViShared<D> {
         let Some(mut link) = core.link.take() else {
             return Rest::Over;
         };
-        if let Some(end) = link.look() {
-            // What it has said last may have come meanwhile.
-            let (engine, regions) = (&mut core.engine, &self.nic.regions);
-            let end = engine.drain(regions, &mut link).unwrap_or(end);
-            engine.lost(regions, end);
+        if self.has_ended(&mut core, &mut link) {
             drop(link);
             self.tell(core);
             return Rest::Busy;
@@ -434,9 +455,9 @@ impl<D: Device> ViShared<D> {
     }
 
     fn done(self: &Arc<Self>, kind: QueueKind) -> Result<Completion> {
-        self.polled.store(true, Ordering::Relaxed);
         self.with(|core| {
-            if core.engine.head(kind) == Head::Pending {
+            if !matches!(core.engine.head(kind), Head::Done(_)) {
+                self.polled.store(true, Ordering::Relaxed);
                 self.progress(core);
             }
             match core.engine.take(kind) {

@@ -4,15 +4,15 @@
 
 mod common;
 
-use common::{briefly, flushed, soon, Pair, TestVi};
+use common::{briefly, flushed, good, soon, Pair, TestVi};
 use mp_testing::Host;
 use std::{
     thread,
     time::{Duration, Instant},
 };
 use vipl::{
-    deadline, Error, HostAddress, Level, NetAddress, RemoteViAttributes, State, Status,
-    ViAttributes,
+    deadline, Descriptor, Error, HostAddress, Level, NetAddress, Remote, RemoteViAttributes, State,
+    Status, ViAttributes,
 };
 
 fn state(vi: &TestVi) -> State {
@@ -303,6 +303,54 @@ fn a_host_that_is_not_reachable_is_told() {
             assert_eq!((vi.disconnect(), state(&vi)), (Ok(()), State::Idle));
         }
     }
+}
+
+/// VI-STATE-9, VI-EM-11: a program that never sleeps learns that the link is down, which nothing in
+/// the window tells.
+#[test]
+fn who_only_looks_learns_that_the_link_is_down() {
+    let pair = Pair::new();
+    let (a, _b) = pair.connected(Level::ReliableDelivery);
+    let (receive, _) = pair.a.receive(&a, 4);
+    // It does look.
+    assert_eq!(a.recv_done(), Err(Error::NotDone));
+    pair.world.set_up(0, false);
+    let until = soon();
+    let done = loop {
+        match a.recv_done() {
+            Err(Error::NotDone) => std::hint::spin_loop(),
+            other => break other.unwrap(),
+        }
+        assert!(until.remaining().is_none_or(|left| !left.is_zero()), "nobody tells");
+    };
+    assert_eq!(done.descriptor, receive);
+    assert!(done.status.is_error(), "{done:?}");
+    assert_eq!(state(&a), State::Error);
+}
+
+/// VI-POST-2, VI-RDMA-7: a program that asks for completions where nothing is posted moves messages
+/// as well.
+#[test]
+fn who_looks_at_an_empty_queue_moves_messages() {
+    let pair = Pair::new();
+    let (a, b) = pair.connected(Level::ReliableReception);
+    let target = pair.b.room(64);
+    let remote = Remote {
+        address: pair.b.at(target) as u64,
+        handle: pair.b.handle.0,
+    };
+    let descriptor = pair.a.post(&a, Descriptor::write(remote), b"to memory");
+    let until = soon();
+    let done = loop {
+        assert_eq!(b.recv_done(), Err(Error::Descriptor));
+        match a.send_done() {
+            Err(Error::NotDone) => {}
+            other => break other.unwrap(),
+        }
+        assert!(until.remaining().is_none_or(|left| !left.is_zero()), "nothing moves");
+    };
+    assert_eq!(done, good(descriptor, Status::OP_RDMA_WRITE, 9));
+    assert_eq!(pair.b.bytes(target, 9), b"to memory");
 }
 
 /// VI-PEER-1, VI-PEER-2, VI-PEER-5, VI-PEER-7, VI-PEER-9, VI-PEER-10, SC-10: peers meet, whoever is
