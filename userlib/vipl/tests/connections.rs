@@ -321,7 +321,10 @@ fn who_only_looks_learns_that_the_link_is_down() {
             Err(Error::NotDone) => std::hint::spin_loop(),
             other => break other.unwrap(),
         }
-        assert!(until.remaining().is_none_or(|left| !left.is_zero()), "nobody tells");
+        assert!(
+            until.remaining().is_none_or(|left| !left.is_zero()),
+            "nobody tells"
+        );
     };
     assert_eq!(done.descriptor, receive);
     assert!(done.status.is_error(), "{done:?}");
@@ -347,7 +350,10 @@ fn who_looks_at_an_empty_queue_moves_messages() {
             Err(Error::NotDone) => {}
             other => break other.unwrap(),
         }
-        assert!(until.remaining().is_none_or(|left| !left.is_zero()), "nothing moves");
+        assert!(
+            until.remaining().is_none_or(|left| !left.is_zero()),
+            "nothing moves"
+        );
     };
     assert_eq!(done, good(descriptor, Status::OP_RDMA_WRITE, 9));
     assert_eq!(pair.b.bytes(target, 9), b"to memory");
