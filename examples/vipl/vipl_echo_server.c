@@ -62,19 +62,23 @@ static struct client *find(VIP_VI_HANDLE vi)
 	return client;
 }
 
-static void take_out(struct client *client)
+/* Takes a client out of the list. Both threads may find that it has ended: NULL for the second. */
+static struct client *take_out(VIP_VI_HANDLE vi)
 {
+	struct client *client;
 	struct client **at;
 
 	pthread_mutex_lock(&lock);
-	for (at = &clients; *at && *at != client; at = &(*at)->next)
+	for (at = &clients; *at && (*at)->vi != vi; at = &(*at)->next)
 		;
-	if (*at) {
+	client = *at;
+	if (client) {
 		*at = client->next;
 		count--;
 	}
 	pthread_cond_signal(&room);
 	pthread_mutex_unlock(&lock);
+	return client;
 }
 
 /* --- clients that come and go */
@@ -133,22 +137,25 @@ static void *serve_newcomers(void *unused)
 	(void)unused;
 	for (;;) {
 		struct client *client;
+		VIP_VI_HANDLE vi;
 		VIP_RETURN result;
 
 		result = VipConnectWait(nic, local, VIP_INFINITE, remote, &attributes, &conn);
 		check("VipConnectWait", result);
 		client = make_client(&attributes);
+		vi = client->vi;
 		/* The first message may come before the call returns. */
 		add(client);
-		result = VipConnectAccept(conn, client->vi);
+		result = VipConnectAccept(conn, vi);
 		if (result == VIP_SUCCESS)
 			continue;
 		/* The client has given up, or is gone: others may still come. */
 		fprintf(stderr, "VipConnectAccept: %s\n", result_name(result));
 		if (result != VIP_TIMEOUT && result != VIP_NOT_REACHABLE)
 			VipConnectReject(conn);
-		take_out(client);
-		end_client(client);
+		client = take_out(vi);
+		if (client)
+			end_client(client);
 	}
 	return NULL;
 }
@@ -196,7 +203,9 @@ static void serve_messages(unsigned long most)
 		if (result == VIP_SUCCESS && echo(client, descriptor))
 			continue;
 		/* The client has gone, or its connection is broken: only that one ends. */
-		take_out(client);
+		client = take_out(vi);
+		if (!client)
+			continue;
 		end_client(client);
 		gone++;
 	}
