@@ -77,3 +77,15 @@ show_end() {
 	tail -n 15 "$1" >&2
 	printf 'full log: %s\n' "$1" >&2
 }
+
+# install_tools PAGES PROGRAMS PREFIX: installs each tool that has a manual page there, and
+# the page.
+install_tools() {
+	local page tool
+	for page in "$1"/*.1; do
+		tool=$(basename "$page" .1)
+		[ -e "$2/$tool" ] || die "$tool is not built" "run: make userlib"
+		install -D -m 755 -t "$3/bin" "$2/$tool"
+		install -D -m 644 -t "$3/share/man/man1" "$page"
+	done
+}

@@ -11,7 +11,6 @@ programs=${RIG_PROGRAMS:-$target_dir/x86_64-unknown-linux-gnu/release}
 prefix=${DESTDIR:-}${PREFIX:-/usr/local}
 include=$checkout/userlib/include
 man=$checkout/userlib/sisci-ffi/man
-tools=$checkout/userlib/sisci-tools
 
 # Cargo calls it by the name of the crate; inside, it has that which programs are linked to.
 [ -e "$programs/libsisci_ffi.so" ] || die "libsisci is not built" "run: make userlib"
@@ -20,9 +19,4 @@ install -D -m 644 -t "$prefix/include" "$include"/sisci_{api,types,error}.h
 install -D -m 644 -t "$prefix/share/man/man3" "$man/sisci.3"
 install -D -m 644 -t "$prefix/share/man/man5" "$man/sisci.conf.5"
 
-for page in "$tools"/man/*.1; do
-	tool=$(basename "$page" .1)
-	[ -e "$programs/$tool" ] || die "$tool is not built" "run: make userlib"
-	install -D -m 755 -t "$prefix/bin" "$programs/$tool"
-	install -D -m 644 -t "$prefix/share/man/man1" "$page"
-done
+install_tools "$checkout/userlib/sisci-tools/man" "$programs" "$prefix"

@@ -11,7 +11,6 @@ programs=${RIG_PROGRAMS:-$target_dir/x86_64-unknown-linux-gnu/release}
 place=${PREFIX:-/usr/local}
 prefix=${DESTDIR:-}$place
 man=$checkout/userlib/vipl-ffi/man
-tools=$checkout/userlib/vipl-tools
 
 # Cargo calls them by the name of the crate; inside, the shared one has that which programs look
 # for.
@@ -27,9 +26,4 @@ sed "s|@PREFIX@|$place|" "$checkout/userlib/vipl-ffi/vipl.pc.in" >"$prefix/lib/p
 install -D -m 644 -t "$prefix/share/man/man3" "$man/vipl.3"
 install -D -m 644 -t "$prefix/share/man/man5" "$man/vipl.conf.5"
 
-for page in "$tools"/man/*.1; do
-	tool=$(basename "$page" .1)
-	[ -e "$programs/$tool" ] || die "$tool is not built" "run: make userlib"
-	install -D -m 755 -t "$prefix/bin" "$programs/$tool"
-	install -D -m 644 -t "$prefix/share/man/man1" "$page"
-done
+install_tools "$checkout/userlib/vipl-tools/man" "$programs" "$prefix"

@@ -8,22 +8,11 @@ import shutil
 import subprocess
 
 import pytest
-from ntbrig.settings import CHECKOUT, STATIC_TARGET
+from installed import built, run
+from ntbrig.settings import CHECKOUT
 
 SOURCES = CHECKOUT / "userlib/pximc-dispatcher"
 HOUR = 3600
-
-
-def run(*command, **settings):
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120, **settings)
-    assert result.returncode == 0, result.stderr
-    return result
-
-
-def built():
-    """Where `make userlib` has put what it has built."""
-    target = os.environ.get("CARGO_TARGET_DIR") or CHECKOUT / "build/target"
-    return os.environ.get("RIG_PROGRAMS") or f"{target}/{STATIC_TARGET}/release"
 
 
 @pytest.fixture

@@ -6,33 +6,16 @@ import re
 import subprocess
 
 import pytest
-from ntbrig.settings import CHECKOUT, STATIC_TARGET
+from installed import install, run, shown
 
 
 TOOLS = ("dmabench", "intr_bench", "rpc", "sci_probe", "sci_query", "scibench", "scipp", "shmem")
 
 
-def run(*command, **settings):
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120, **settings)
-    assert result.returncode == 0, result.stderr
-    return result
-
-
 @pytest.fixture
 def prefix(tmp_path):
     """Where it has been installed."""
-    target = os.environ.get("CARGO_TARGET_DIR") or CHECKOUT / "build/target"
-    programs = os.environ.get("RIG_PROGRAMS") or f"{target}/{STATIC_TARGET}/release"
-    env = os.environ | {"DESTDIR": str(tmp_path), "PREFIX": "/opt/sisci", "RIG_PROGRAMS": programs}
-    run(CHECKOUT / "scripts/sisci.sh", env=env)
-    return tmp_path / "opt/sisci"
-
-
-def shown(page):
-    """A manual page as it is read."""
-    told = run("man", "--warnings", "-l", page, env=os.environ | {"MANWIDTH": "100"})
-    assert told.stderr == ""
-    return told.stdout
+    return install("sisci.sh", tmp_path, "/opt/sisci")
 
 
 def test_library_headers_tools_and_manual_are_installed(prefix):

@@ -6,26 +6,16 @@ import re
 import subprocess
 
 import pytest
-from ntbrig.settings import CHECKOUT, STATIC_TARGET
+from installed import install, run, shown
 
 PLACE = "/opt/vipl"
 TOOLS = ("vi_copy", "vi_perf")
 
 
-def run(*command, **settings):
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120, **settings)
-    assert result.returncode == 0, result.stderr
-    return result
-
-
 @pytest.fixture
 def prefix(tmp_path):
     """Where it has been installed."""
-    target = os.environ.get("CARGO_TARGET_DIR") or CHECKOUT / "build/target"
-    programs = os.environ.get("RIG_PROGRAMS") or f"{target}/{STATIC_TARGET}/release"
-    env = os.environ | {"DESTDIR": str(tmp_path), "PREFIX": PLACE, "RIG_PROGRAMS": programs}
-    run(CHECKOUT / "scripts/vipl.sh", env=env)
-    return tmp_path / PLACE.lstrip("/")
+    return install("vipl.sh", tmp_path, PLACE)
 
 
 def config(prefix, *options):
@@ -33,13 +23,6 @@ def config(prefix, *options):
     env = os.environ | {"PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")}
     define = f"--define-variable=prefix={prefix}"
     return run("pkg-config", define, *options, "vipl", env=env).stdout.split()
-
-
-def shown(page):
-    """A manual page as it is read."""
-    told = run("man", "--warnings", "-l", page, env=os.environ | {"MANWIDTH": "100"})
-    assert told.stderr == ""
-    return told.stdout
 
 
 def functions(prefix):
