@@ -3,7 +3,7 @@
 //! The library as programs load it: its symbols, the headers, and its functions called from C on
 //! a system without the fabric.
 
-use mp_testing::built::{build, compiler, exports, include, run, soname, Scratch};
+use mp_testing::built::{build, build_example, compiler, exports, include, run, soname, Scratch};
 use std::{
     collections::BTreeSet,
     fs,
@@ -126,18 +126,8 @@ fn the_examples_in_c_can_be_built_and_run() {
         ("scipp", &["client", "4"]),
         ("shmem", &["server", "4"]),
     ] {
-        let program = place.path(name);
-        build(
-            compiler("gcc")
-                .args(["-std=c99", "-Wall", "-Wextra", "-pthread", "-o"])
-                .arg(&program)
-                .arg(examples.join(name).with_extension("c"))
-                .arg(examples.join("common.c"))
-                .arg(examples.join("mirror.c"))
-                .arg("-L")
-                .arg(&place.0)
-                .arg("-lsisci"),
-        );
+        let shared = ["common.c", "mirror.c"];
+        let program = build_example(&examples, name, &shared, &place, "-lsisci");
         let output = Command::new(&program)
             .args(words)
             .env("LD_LIBRARY_PATH", &place.0)

@@ -88,6 +88,29 @@ pub fn build(command: &mut Command) {
     assert!(is_good, "{command:?}: {said}");
 }
 
+/// Builds an example of C in the directory of a library's, with the sources that all of them
+/// share, against the library in `place`; without a warning.
+pub fn build_example(
+    examples: &Path,
+    name: &str,
+    shared: &[&str],
+    place: &Scratch,
+    link: &str,
+) -> PathBuf {
+    let program = place.path(name);
+    build(
+        compiler("gcc")
+            .args(["-std=c99", "-Wall", "-Wextra", "-pthread", "-o"])
+            .arg(&program)
+            .arg(examples.join(name).with_extension("c"))
+            .args(shared.iter().map(|source| examples.join(source)))
+            .arg("-L")
+            .arg(&place.0)
+            .arg(link),
+    );
+    program
+}
+
 /// A directory that goes when the test ends.
 #[derive(Debug)]
 pub struct Scratch(pub PathBuf);

@@ -3,7 +3,7 @@
 //! The library as programs load it: its symbols, and its functions called from C on a system
 //! without the fabric.
 
-use mp_testing::built::{build, compiler, exports, include, run, soname, Scratch};
+use mp_testing::built::{build, build_example, compiler, exports, include, run, soname, Scratch};
 use std::{
     collections::BTreeSet,
     fs,
@@ -77,17 +77,7 @@ fn the_examples_in_c_can_be_built_and_run() {
         ("vipl_echo_client", &["4", "1"]),
         ("vipl_latency", &["4"]),
     ] {
-        let program = place.path(name);
-        build(
-            compiler("gcc")
-                .args(["-std=c99", "-Wall", "-Wextra", "-pthread", "-o"])
-                .arg(&program)
-                .arg(examples.join(name).with_extension("c"))
-                .arg(examples.join("common.c"))
-                .arg("-L")
-                .arg(&place.0)
-                .arg("-lvipl"),
-        );
+        let program = build_example(&examples, name, &["common.c"], &place, "-lvipl");
         let output = Command::new(&program)
             .args(words)
             .env("LD_LIBRARY_PATH", &place.0)
