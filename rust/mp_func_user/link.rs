@@ -758,19 +758,7 @@ impl Link {
         }
         session.withdrawn(error);
         session.spend();
-        if let Core {
-            peer: Some((outbox, _)),
-            up: Some(up),
-            ..
-        } = &mut *core
-        {
-            let outbox = outbox.clone();
-            let mut desk = Desk::new(self, &outbox, up);
-            desk.close(session.number());
-            if desk.finish().is_err() {
-                outbox.peer().reset();
-            }
-        }
+        self.tell_closed(&mut core, session);
         Err(error)
     }
 
@@ -783,12 +771,16 @@ impl Link {
             at.and_then(|at| sessions.remove(at).ok())
         };
         session.strip();
-        if let Core {
-            peer: Some((outbox, _)),
-            up: Some(up),
-            ..
-        } = &mut *core
-        {
+        self.tell_closed(&mut core, session);
+        drop(core);
+        drop(gone);
+    }
+
+    /// Closes a session for the engines, if processes reach each other; the link starts over if
+    /// the peer cannot be told.
+    fn tell_closed(&self, core: &mut Core, session: &Session) {
+        let Core { peer, up, .. } = core;
+        if let (Some((outbox, _)), Some(up)) = (peer, up) {
             let outbox = outbox.clone();
             let mut desk = Desk::new(self, &outbox, up);
             desk.close(session.number());
@@ -796,8 +788,6 @@ impl Link {
                 outbox.peer().reset();
             }
         }
-        drop(core);
-        drop(gone);
     }
 
     /// Connects a process to what the peer offers.
