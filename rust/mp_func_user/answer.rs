@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Whom a session has to do with: requests that a server's owner answers, what partners tell
+//! The other side of a session: requests that a server's owner answers, what partners tell
 //! each other when they meet, and the two calls for both.
 
 use crate::{
@@ -78,7 +78,7 @@ fn copy_of(data: &[u8]) -> Result<KVec<u8>> {
     Ok(copy)
 }
 
-/// Whom a session has to do with.
+/// The other side of a session, as its process sees it.
 pub(crate) struct Dealings {
     /// Requests that it has had: the number of the last one.
     requests: u32,

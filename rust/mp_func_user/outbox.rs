@@ -378,7 +378,7 @@ impl Outbox {
         }
     }
 
-    /// Has the link's worker try again what could not be entered.
+    /// Let the link's worker try again what could not be entered.
     pub(crate) fn resume_later(&self) {
         self.worker.kick_in(AGAIN_MS);
     }

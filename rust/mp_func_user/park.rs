@@ -215,7 +215,7 @@ impl Work for Lookout {
     }
 }
 
-/// Has the words of a thread looked at.
+/// The words of a thread, entered in the lookout until it wakes.
 struct Watched<'a> {
     lookout: &'a Lookout,
     places: Arc<Places>,

@@ -81,7 +81,7 @@ pub(crate) enum Phase {
     Posted,
     /// Has a partner, in this life of the link.
     Paired,
-    /// Has had one in an earlier life of the link, or one that it could not be told of; or
+    /// It had one in an earlier life of the link, or one that it could not be told of; or
     /// takes no more requests.
     Lost,
 }
@@ -100,7 +100,7 @@ pub(crate) struct State {
     partner: Option<(Arc<Outbox>, Arc<Signal>)>,
     /// Nothing of the partner is to be seen any more.
     is_parted: bool,
-    /// Whom it has to do with.
+    /// The other side, as its process sees it.
     pub(crate) dealings: Dealings,
     /// Its status word, until it is closed.
     word: Option<Word>,

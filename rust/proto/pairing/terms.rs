@@ -159,7 +159,7 @@ pub struct Params {
     pub hold: bool,
     /// With `hold`: is over after a request that comes to nothing.
     pub once: bool,
-    /// Has no windows.
+    /// Without windows.
     pub bare: bool,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Whom a session has to do with, and the answers of servers that hold requests.
+//! The other side of a session, and the answers of servers that hold requests.
 
 use crate::{
     sys::{self, mp_session_answer, mp_session_partner},

@@ -129,7 +129,7 @@ impl State {
         }
     }
 
-    /// Whom a session has to do with.
+    /// Describe the other side of a session.
     pub fn partner(
         &self,
         context: u32,
