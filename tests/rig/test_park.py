@@ -97,8 +97,20 @@ def test_a_queue_pair_without_messages_uses_no_processor_time(fabric):
     both = ["--sleep", "--patience", int(60 * PATIENCE)]
     pingpong = programs_dir() / "examples" / "qp_pingpong"
     server = ep.spawn([pingpong, "server", *both], timeout=120 * PATIENCE)
-    options = ["--messages", 100, "--rounds", 1_000_000]
+    # More rounds than fit into the time that it is given.
+    options = ["--messages", 100, "--rounds", 200_000_000]
     client = rp.spawn([pingpong, "client", *both, *options], timeout=120 * PATIENCE)
+    try:
+        stopped_partner(rp, client, ep, server)
+    finally:
+        client.kill()
+        server.kill()
+        client.wait()
+        server.wait()
+
+
+def stopped_partner(rp, client, ep, server):
+    """A server is at rest once its client is stopped."""
     while not client.pid or not server.pid:
         assert not client.ended(), client.wait()
     # Until they are at it.
@@ -113,10 +125,6 @@ def test_a_queue_pair_without_messages_uses_no_processor_time(fabric):
     before = usage(ep, server.pid)
     rp.run("sleep 1")
     assert usage(ep, server.pid) == before
-    client.kill()
-    server.kill()
-    client.wait()
-    server.wait()
 
 
 # --- what a call tells

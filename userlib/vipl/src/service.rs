@@ -113,7 +113,8 @@ fn run<D: Device>(nic: &NicShared<D>) {
         idle = if moved > 0 { 0 } else { idle + 1 };
         if idle >= LOOKS || own.is_empty() {
             if service.sleep(&own, !watched.is_empty()) {
-                watched.iter().for_each(|vi| vi.note_news());
+                // Those of its own as well: a thread of the program may have had one of them.
+                watched.iter().chain(&own).for_each(|vi| vi.note_news());
             }
         } else {
             std::hint::spin_loop();
