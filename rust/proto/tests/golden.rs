@@ -261,6 +261,7 @@ fn the_messages_of_sharing_engines_are_as_documented() {
         object: Object::Segment,
         number: 2,
         counted: false,
+        placed: false,
     });
     let connected = sharing::message::What::Connected(Grant {
         token: 9,

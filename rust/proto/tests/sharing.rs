@@ -78,6 +78,7 @@ fn segment(number: u32) -> Want {
         object: Object::Segment,
         number,
         counted: false,
+        placed: false,
     }
 }
 
