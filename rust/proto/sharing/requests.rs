@@ -5,6 +5,10 @@
 
 use crate::sharing::placed::{PIECE, SHARE};
 
+/// Most pieces that a guest has asked for and that have not been sent. It may hear all of a piece,
+/// and ask for the next one, before [`Requests::sent`] is called.
+const ROOM: usize = SHARE + 1;
+
 /// A piece, or what is left of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Request {
@@ -23,7 +27,7 @@ pub struct Excess;
 /// What one guest has asked for, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Requests {
-    all: [Request; SHARE],
+    all: [Request; ROOM],
     first: usize,
     count: usize,
 }
@@ -40,10 +44,10 @@ impl Requests {
     /// [`Excess`]; it is dropped.
     pub fn enter(&mut self, request: Request) -> Result<(), Excess> {
         let fits = 1..=PIECE;
-        if !fits.contains(&(request.len as usize)) || self.count == SHARE {
+        if !fits.contains(&(request.len as usize)) || self.count == ROOM {
             return Err(Excess);
         }
-        self.all[(self.first + self.count) % SHARE] = request;
+        self.all[(self.first + self.count) % ROOM] = request;
         self.count += 1;
         Ok(())
     }
@@ -81,7 +85,7 @@ impl Requests {
     }
 
     fn pop(&mut self) {
-        self.first = (self.first + 1) % SHARE;
+        self.first = (self.first + 1) % ROOM;
         self.count -= 1;
     }
 }
@@ -112,7 +116,7 @@ mod tests {
         let mut requests = Requests::default();
         assert_eq!(requests.enter(request(0, 0)), Err(Excess));
         assert_eq!(requests.enter(request(0, PIECE + 1)), Err(Excess));
-        for number in 0..SHARE as u32 {
+        for number in 0..ROOM as u32 {
             assert_eq!(requests.enter(request(number, PIECE)), Ok(()));
         }
         assert_eq!(requests.enter(request(99, 1)), Err(Excess));

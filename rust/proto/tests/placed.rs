@@ -47,6 +47,8 @@ struct Two {
     connections: [Transfers<Target>; CONNECTIONS],
     guests: [Guest; CONNECTIONS],
     last: u32,
+    /// What the other host has sent, and has not gone on from.
+    sending: Option<(u32, Request)>,
     copies: Vec<Copy>,
     there: VecDeque<Frame>,
     back: VecDeque<Frame>,
@@ -127,14 +129,18 @@ impl Two {
 
     /// The other host sends the next part of what was asked for.
     fn push(&mut self) -> bool {
+        if let Some((n, part)) = self.sending.take() {
+            self.guests[n as usize].requests.sent(&part);
+            return true;
+        }
         let waiting = (0..CONNECTIONS).filter(|n| !self.guests[*n].requests.is_empty());
         let Some(n) = turn(waiting.map(|n| n as u32), self.last) else {
             return false;
         };
         self.last = n;
-        let requests = &mut self.guests[n as usize].requests;
-        let part = requests.next(FRAME).expect("it waits");
-        requests.sent(&part);
+        let part = self.guests[n as usize].requests.next(FRAME);
+        let part = part.expect("it waits");
+        self.sending = Some((n, part));
         self.back
             .push_back(Frame::Fetched(n as usize, part.number, part.len as usize));
         true
@@ -165,6 +171,7 @@ impl Two {
         self.there.clear();
         self.back.clear();
         self.guests = Default::default();
+        self.sending = None;
         for transfers in &mut self.connections {
             transfers.lose(&mut self.budget);
         }
