@@ -285,7 +285,8 @@ fn describe(context: &Context, info: &mut mp_info) -> Result<Told> {
             | MP_FEATURE_FILL
             | MP_FEATURE_PINNED
             | MP_FEATURE_ACCEPT
-            | MP_FEATURE_PARK,
+            | MP_FEATURE_PARK
+            | MP_FEATURE_PLACED,
     );
     info.sessions_max = shared.limits.sessions;
     info.user_sessions_max = shared.limits.user_sessions;
@@ -679,15 +680,17 @@ fn fill_segment(context: &Context, fill: &mp_segment_fill) -> Result {
 }
 
 fn prepare_segment(context: &Context, at: &mp_segment_interface) -> Result {
-    expect_zero(at.flags)?;
+    expect_zero(at.flags & !MP_SHOW_PLACED)?;
     let segment = context.segment(at.handle)?;
-    segment.prepare(&*context.shared().links.get(at.interface)?)
+    let needs_window = at.flags & MP_SHOW_PLACED == 0;
+    segment.prepare(&*context.shared().links.get(at.interface)?, needs_window)
 }
 
 fn publish_segment(context: &Context, at: &mp_segment_interface) -> Result {
-    expect_zero(at.flags)?;
+    expect_zero(at.flags & !MP_SHOW_PLACED)?;
     let segment = context.segment(at.handle)?;
-    segment.publish(&*context.shared().links.get(at.interface)?)
+    let needs_window = at.flags & MP_SHOW_PLACED == 0;
+    segment.publish(&*context.shared().links.get(at.interface)?, needs_window)
 }
 
 fn withdraw_segment(context: &Context, at: &mp_segment_interface) -> Result {
@@ -759,13 +762,16 @@ fn offer(context: &Context, arg: UserPtr) -> Result {
 
 fn connect(context: &Context, arg: UserPtr) -> Result {
     let (mut connect, size) = read_sized::<mp_connect>(arg)?;
-    expect_zero(connect.flags & !MP_CONNECT_COUNTED)?;
+    expect_zero(connect.flags & !(MP_CONNECT_COUNTED | MP_CONNECT_PLACED))?;
     let want = sharing::Want {
         object: kind_of(connect.object)?,
         number: connect.number,
         counted: connect.flags & MP_CONNECT_COUNTED != 0,
+        placed: connect.flags & MP_CONNECT_PLACED != 0,
     };
-    if want.counted && want.object != sharing::Object::Event {
+    let is_event = want.object == sharing::Object::Event;
+    let is_segment = want.object == sharing::Object::Segment;
+    if want.counted && !is_event || want.placed && !is_segment {
         return Err(EINVAL);
     }
     let link = context.shared().links.get(connect.interface)?;
@@ -906,8 +912,11 @@ fn copies(start: &mp_queue_start, local: Option<u64>, remote: u64) -> Result<KVe
 fn start_queue(context: &Context, start: &mp_queue_start) -> Result {
     expect_zero(start.reserved)?;
     let is_pinned = start.flags & MP_QUEUE_PINNED != 0;
-    expect_zero(start.flags & !MP_QUEUE_PINNED)?;
-    if is_pinned && start.segment != 0 {
+    let reads = start.flags & MP_QUEUE_READ != 0;
+    expect_zero(start.flags & !(MP_QUEUE_PINNED | MP_QUEUE_READ))?;
+    // What is read arrives when the call may have returned.
+    let is_bare = reads && !is_pinned && start.segment == 0;
+    if is_pinned && start.segment != 0 || is_bare {
         return Err(EINVAL);
     }
     let worker = context.queue(start.handle)?;
@@ -930,14 +939,22 @@ fn start_queue(context: &Context, start: &mp_queue_start) -> Result {
         None => Source::Process,
     };
     connection.check()?;
+    if reads {
+        connection.link().check_placed()?;
+    }
+    let purpose = match reads {
+        true => Purpose::Write,
+        false => Purpose::Read,
+    };
     let source = match is_pinned {
-        true => Source::pin(&copies)?,
+        true => Source::pin(&copies, purpose)?,
         false => source,
     };
     let job = Job {
         source,
         connection,
         copies,
+        reads,
     };
     Queue::start(&worker, job)
 }

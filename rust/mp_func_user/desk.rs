@@ -96,6 +96,7 @@ impl<'a> Desk<'a> {
             engine,
             pieces,
             data,
+            ..
         } = up;
         Self {
             engine,

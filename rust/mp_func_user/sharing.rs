@@ -73,6 +73,8 @@ pub(crate) struct Far {
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) life: Life,
     pub(crate) memory: Arc<Memory>,
+    /// Both services know of placed transfers.
+    pub(crate) can_place: bool,
 }
 
 impl Reached {
@@ -122,8 +124,39 @@ fn why(_: Error) -> Why {
 }
 
 impl Clerk<'_> {
-    /// Grants the memory of a segment, once more if it was before.
+    /// Grants the memory of a segment, once more if it was before, to be copied by its host.
+    fn grant_placed(&mut self, guest: &Guest) -> Result<Grant, Why> {
+        let segment = self.link.segments().by_token(guest.token);
+        let segment = segment.ok_or(Why::NotFound)?;
+        let piece = segment.piece().ok_or(Why::NotFound)?;
+        let far = self.far.as_ref().ok_or(Why::NotFound)?;
+        if far.can_place && !self.link.is_loopback() {
+            let serving = self.link.serving();
+            let entered = serving.enter(guest.number, piece.clone(), &far.outbox, far.life);
+            entered.map_err(why)?;
+        }
+        Ok(Grant {
+            token: guest.token,
+            off: 0,
+            len: piece.len(),
+        })
+    }
+
+    /// The same, to be reached by a window as well, unless the guest needs none.
     fn grant(&mut self, guest: &Guest, is_again: bool) -> Result<Grant, Why> {
+        let placed = self.grant_placed(guest)?;
+        if guest.want.placed {
+            return Ok(placed);
+        }
+        let granted = self.grant_window(guest, is_again);
+        if granted.is_err() {
+            self.link.serving().leave(guest.number);
+        }
+        granted.map(|off| Grant { off, ..placed })
+    }
+
+    /// Lets the peer reach the memory of a segment by a window, and says where.
+    fn grant_window(&mut self, guest: &Guest, is_again: bool) -> Result<u64, Why> {
         let segment = self.link.segments().by_token(guest.token);
         let segment = segment.ok_or(Why::NotFound)?;
         let piece = segment.piece().ok_or(Why::NotFound)?;
@@ -155,11 +188,7 @@ impl Clerk<'_> {
         }
         shown.map_err(|_| Why::Unreachable)?;
         entry.guests += usize::from(!is_again || known.is_none());
-        Ok(Grant {
-            token: guest.token,
-            off: entry.off,
-            len: piece.len(),
-        })
+        Ok(entry.off)
     }
 
     /// A guest reaches the memory of its segment no more.
@@ -244,7 +273,10 @@ impl Clerk<'_> {
     /// A guest is not there any more.
     fn guest_gone(&mut self, guest: &Guest, notice: Option<u32>) {
         if guest.want.object == Object::Segment {
-            self.let_go(guest);
+            self.link.serving().leave(guest.number);
+            if !guest.want.placed {
+                self.let_go(guest);
+            }
             if let Some(kind) = notice {
                 self.tell(guest, kind);
                 if let Some(segment) = self.link.segments().by_token(guest.token) {
@@ -275,6 +307,7 @@ impl Clerk<'_> {
                 let segment = segment.ok_or(ENOENT)?;
                 Some(segment.piece().ok_or(ENOENT)?.clone())
             }
+            Object::Segment if connection.want().placed => None,
             Object::Segment => {
                 let piece = Piece::Remote(far.memory.reach(grant.off, grant.len)?);
                 Some(Arc::new(piece, GFP_KERNEL)?)
@@ -294,7 +327,7 @@ impl Clerk<'_> {
             life: far.life,
             signal,
         };
-        connection.found(piece, way)
+        connection.found(piece, grant.len, way)
     }
 }
 
@@ -360,7 +393,10 @@ impl Host for Clerk<'_> {
                 }
             }
             Event::Answered(question) => self.link.questions.answered(question),
-            Event::GuestDown(guest) => self.tell(&guest, MP_NOTICE_DOWN),
+            Event::GuestDown(guest) => {
+                self.link.serving().leave(guest.number);
+                self.tell(&guest, MP_NOTICE_DOWN);
+            }
             Event::GuestUp(guest) => self.tell(&guest, MP_NOTICE_UP),
             Event::GuestLeft(guest) => self.guest_gone(&guest, Some(MP_NOTICE_DISCONNECTED)),
             Event::GuestLost(guest) => self.guest_gone(&guest, Some(MP_NOTICE_LOST)),

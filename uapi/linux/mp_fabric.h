@@ -109,6 +109,7 @@ struct mp_info {
 #define MP_FEATURE_PINNED	0x40	/* MP_QUEUE_PINNED */
 #define MP_FEATURE_ACCEPT	0x80	/* names and flags of sessions, MP_IOC_SESSION_ANSWER */
 #define MP_FEATURE_PARK		0x100	/* MP_IOC_PARK */
+#define MP_FEATURE_PLACED	0x200	/* MP_SHOW_PLACED, MP_CONNECT_PLACED, MP_QUEUE_READ */
 
 /*
  * A status word is an aligned __u64 that tells the state of a connection, queue or session of
@@ -605,6 +606,8 @@ enum {
 #define MP_WITHDRAW_NOTIFY	0x1	/* asks those who are connected to leave */
 #define MP_WITHDRAW_FORCE	0x2	/* ends their connections */
 
+#define MP_SHOW_PLACED		0x1	/* no window has to lead there */
+
 /*
  * MP_IOC_SEGMENT_PREPARE: has the memory reachable at an interface, now and whenever a
  * peer is there. MP_IOC_SEGMENT_PUBLISH: lets peers connect. Both do nothing if that is
@@ -621,12 +624,15 @@ enum {
  * EOPNOTSUPP: none can be led there: pages of a process must be one run for the bridge, which
  * they are on one page, on a huge page, or behind an IOMMU. Withdrawing: ENXIO: not published
  * there.
+ *
+ * With MP_SHOW_PLACED the two calls do not ask whether a window leads to the memory: there may
+ * be none for those who connect without MP_CONNECT_PLACED.
  */
 struct mp_segment_interface {
 	__u32 size;
 	__u32 handle;
 	__u32 interface;
-	__u32 flags;			/* MP_WITHDRAW_*, only for that call */
+	__u32 flags;			/* MP_WITHDRAW_* or MP_SHOW_PLACED, for those calls */
 };
 
 #define MP_SEGMENT_SHARED	0x2	/* only in mp_segment */
@@ -686,6 +692,7 @@ struct mp_offer {
 };
 
 #define MP_CONNECT_COUNTED	0x1	/* to an event: fails unless it counts */
+#define MP_CONNECT_PLACED	0x2	/* to a segment: needs no window */
 
 /*
  * MP_IOC_CONNECT: to a segment, event or port of the peer, or of this host itself. Never
@@ -695,10 +702,15 @@ struct mp_offer {
  * ENOENT: none of that number is there, or it is not published. ECONNREFUSED: there is
  * one, but it cannot have more connections, or does not count. ENOSPC: this host does not
  * reach the memory. ETIMEDOUT: no answer. EINTR: the process is being killed. ENOMEM.
+ *
+ * With MP_CONNECT_PLACED no window leads to the segment: memory of any length, and pages of a
+ * process wherever they are. The connection cannot be mapped and has no address; queues copy, by
+ * frames, which the kernel of the segment's host stores and reads. EOPNOTSUPP, in the place of
+ * ENOENT: the peer's service is of a release that does not know of that.
  */
 struct mp_connect {
 	__u32 size;
-	__u32 flags;			/* MP_CONNECT_COUNTED */
+	__u32 flags;			/* MP_CONNECT_* */
 	__u32 interface;
 	__u32 object;			/* MP_OBJECT_SEGMENT, _EVENT or _PORT */
 	__u32 number;			/* the segment's id */
@@ -710,6 +722,7 @@ struct mp_connect {
 #define MP_CONNECTION_OPERATIONAL 0x1	/* what is written arrives */
 #define MP_CONNECTION_WITHDRAWN	0x2	/* the owner would like it to end */
 #define MP_CONNECTION_LOST	0x4	/* it has ended for good */
+#define MP_CONNECTION_PLACED	0x8	/* no window leads to the segment; never changes */
 
 /*
  * MP_IOC_CONNECTION. ENOENT: no such connection. mmap() is that of MP_IOC_SESSION.
@@ -728,7 +741,7 @@ struct mp_connection {
 	__u32 status;			/* out: bytes from the status words' start to its own */
 	__u32 reserved;
 	__aligned_u64 length;		/* out: bytes of the segment; else 0 */
-	__aligned_u64 offset;		/* out: for mmap() */
+	__aligned_u64 offset;		/* out: for mmap(); 0 of MP_CONNECT_PLACED */
 };
 
 /* What has happened to a connection. */
@@ -820,7 +833,7 @@ struct mp_address {
 enum {
 	MP_QUEUE_IDLE = 0,	/* never started */
 	MP_QUEUE_POSTED = 1,	/* copies */
-	MP_QUEUE_DONE = 2,	/* all is in the peer's memory */
+	MP_QUEUE_DONE = 2,	/* all is where it was to go */
 	MP_QUEUE_ERROR = 3,	/* the connection was lost or down, or a copy has failed */
 	MP_QUEUE_ABORTED = 4,
 };
@@ -844,6 +857,7 @@ struct mp_copy {
 };
 
 #define MP_QUEUE_PINNED		0x1	/* see below */
+#define MP_QUEUE_READ		0x2	/* from the connection's segment; see below */
 
 /*
  * MP_IOC_QUEUE_START: copies from a segment into a segment of the peer, in order and in
@@ -861,6 +875,14 @@ struct mp_copy {
  * connection is lost, ENETDOWN. EDQUOT: RLIMIT_MEMLOCK. ENOMEM. Aborting: ENXIO: it is idle.
  * ENOENT: it is closed meanwhile. EINTR: the process is being killed.
  *
+ * With MP_QUEUE_READ the copies go the other way: out of the connection's segment, into the local
+ * one or, with MP_QUEUE_PINNED, into memory of the process. The kernel of the peer's host
+ * reads and sends; nobody reads across the bridge. EINVAL: neither a segment nor
+ * MP_QUEUE_PINNED. EOPNOTSUPP: the peer's service is of a release that does not know of that.
+ * What a queue copies by frames, in either direction, ends in MP_QUEUE_ERROR if the peer's host
+ * deals with nothing of it for 5 seconds, or cannot read or store some of it. The other copies of
+ * that connection that go on at that time may end in the same way.
+ *
  * EFAULT may also be found on the way, if memory of the process is copied before the call
  * returns: then the queue is in MP_QUEUE_ERROR, and some has been copied.
  */
@@ -870,7 +892,7 @@ struct mp_queue_start {
 	__u32 segment;			/* handle; 0 for memory of the process */
 	__u32 connection;		/* handle */
 	__u32 count;			/* of copies */
-	__u32 flags;			/* MP_QUEUE_PINNED, only for memory of the process */
+	__u32 flags;			/* MP_QUEUE_PINNED, only for memory of the process; MP_QUEUE_READ */
 	__aligned_u64 copies;		/* address of an array of struct mp_copy */
 	__u32 copy_size;		/* of one of them; 0: 24 bytes */
 	__u32 reserved;
