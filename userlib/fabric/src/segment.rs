@@ -213,7 +213,20 @@ impl<D: Device> Segment<D> {
     /// # Errors
     /// [`Error::NoInterface`]; [`Error::NoSpace`]: the peers there do not reach it.
     pub fn prepare(&self, interface: InterfaceId) -> Result<()> {
-        let mut argument = self.at(interface, 0)?;
+        self.prepare_by(interface, 0)
+    }
+
+    /// As [`prepare()`](Self::prepare), also if no window leads to the memory: for queues of this
+    /// process, and for those who connect to [`Goal::PlacedSegment`](crate::Goal::PlacedSegment).
+    ///
+    /// # Errors
+    /// [`Error::NoInterface`].
+    pub fn prepare_placed(&self, interface: InterfaceId) -> Result<()> {
+        self.prepare_by(interface, sys::MP_SHOW_PLACED)
+    }
+
+    fn prepare_by(&self, interface: InterfaceId, flags: u32) -> Result<()> {
+        let mut argument = self.at(interface, flags)?;
         Ok(self
             .object
             .device
@@ -226,7 +239,20 @@ impl<D: Device> Segment<D> {
     /// [`Error::NoInterface`]; [`Error::NotSupported`]: it is private. [`Error::NoWindow`]: it is
     /// not prepared there.
     pub fn publish(&self, interface: InterfaceId) -> Result<()> {
-        let mut argument = self.at(interface, 0)?;
+        self.publish_by(interface, 0)
+    }
+
+    /// As [`publish()`](Self::publish), also if no window leads to the memory: see
+    /// [`prepare_placed()`](Self::prepare_placed).
+    ///
+    /// # Errors
+    /// As [`publish()`](Self::publish).
+    pub fn publish_placed(&self, interface: InterfaceId) -> Result<()> {
+        self.publish_by(interface, sys::MP_SHOW_PLACED)
+    }
+
+    fn publish_by(&self, interface: InterfaceId, flags: u32) -> Result<()> {
+        let mut argument = self.at(interface, flags)?;
         Ok(self
             .object
             .device

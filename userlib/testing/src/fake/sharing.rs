@@ -95,6 +95,8 @@ struct Transfer {
     segment: u32,
     connection: u32,
     copies: Vec<mp_copy>,
+    /// From the connection's segment.
+    reads: bool,
 }
 
 /// All objects of both hosts.
@@ -548,21 +550,24 @@ impl State {
                 return Err(Errno::CONNREFUSED);
             }
         }
+        let mut state = MP_CONNECTION_OPERATIONAL;
+        if connect.flags & MP_CONNECT_PLACED != 0 {
+            if body.is_none() {
+                return Err(Errno::INVAL);
+            }
+            state |= MP_CONNECTION_PLACED;
+        }
         let kind = Kind::Connection(Connection {
             interface: connect.interface,
             object: connect.object,
             number: connect.number,
             body,
-            state: MP_CONNECTION_OPERATIONAL,
+            state,
             count: 0,
             notices: Notices::new(),
         });
         connect.handle = self.enter_object(context, kind)?;
-        self.put_status(
-            context,
-            connect.handle,
-            u64::from(MP_CONNECTION_OPERATIONAL),
-        );
+        self.put_status(context, connect.handle, u64::from(state));
         self.tell_owner(connect.handle, MP_NOTICE_CONNECTED);
         Ok(())
     }
@@ -578,7 +583,10 @@ impl State {
             Some(body) => self.body(body).map_or(0, |body| body.len),
             None => 0,
         };
-        out.offset = u64::from(out.handle) << 32;
+        out.offset = match out.state & MP_CONNECTION_PLACED {
+            0 => u64::from(out.handle) << 32,
+            _ => 0,
+        };
         Ok(())
     }
 
@@ -719,7 +727,11 @@ impl State {
             return Err(Errno::BUSY);
         }
         let is_pinned = start.flags == MP_QUEUE_PINNED;
-        let flags_fit = start.flags == 0 || is_pinned && start.segment == 0;
+        let reads = start.flags == MP_QUEUE_READ;
+        let flags_fit = match start.segment {
+            0 => start.flags == 0 || is_pinned,
+            _ => start.flags == 0 || reads,
+        };
         if copies.is_empty() || copies.len() > entries as usize || !flags_fit {
             return Err(Errno::INVAL);
         }
@@ -761,6 +773,7 @@ impl State {
             segment: start.segment,
             connection: start.connection,
             copies: copies.into(),
+            reads,
         });
         self.enter_state(context, start.handle, MP_QUEUE_POSTED);
         // Memory of the caller that is not pinned is read at once.
@@ -816,6 +829,11 @@ impl State {
         };
         for copy in &transfer.copies {
             let data = match own {
+                Some(own) if transfer.reads => {
+                    let data = read(&to.file, copy.remote, copy.length)?;
+                    io::pwrite(&own.file, &data, copy.local)?;
+                    continue;
+                }
                 Some(own) => read(&own.file, copy.local, copy.length)?,
                 None => memory_of_caller(copy.local, copy.length)?,
             };
