@@ -148,6 +148,7 @@ def test_such_memory_is_shown_and_used_only_where_both_say_so(far):
 
 
 def test_a_segment_with_a_window_is_read_as_well(ends):
+    """SI-SDMA-2"""
     owner, back, user, there = ends
     length = 4 * PAGE
     segment = owner.segment(NUMBER, length, back)
