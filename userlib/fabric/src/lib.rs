@@ -87,7 +87,7 @@ mod waits;
 pub use connection::{Connection, ConnectionInfo, ConnectionState, Goal};
 pub use deadline::Deadline;
 pub use device::{Call, CharDevice, Device};
-pub use error::{Error, Result};
+pub use error::{Error, Limit, Result, Subject};
 pub use events::{Event, Events, Target};
 pub use interface::{Info, Interface, InterfaceId, PciFunction, PciIds, Remote, Window};
 pub use map::{flush_stores, Map, Protection, ReadOnly, ReadWrite};

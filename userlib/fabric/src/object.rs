@@ -6,7 +6,7 @@
 use crate::{
     sys::{self, mp_address, mp_handle, mp_message, mp_notice, mp_offer, mp_remove},
     wait, Call, CharDevice, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Result,
-    Target,
+    Subject, Target,
 };
 use rustix::{
     fd::BorrowedFd,
@@ -98,7 +98,7 @@ impl<D: Device> Object<D> {
     pub(crate) fn open_handle(&self) -> Result<u32> {
         match self.is_closed() {
             false => Ok(self.handle),
-            true => Err(Error::NotFound),
+            true => Err(Error::NotFound(Subject::Unnamed)),
         }
     }
 
@@ -145,7 +145,7 @@ impl<D: Device> Object<D> {
 
     fn end(&self, end: impl FnOnce(&D, u32) -> std::result::Result<(), Errno>) -> Result<()> {
         if self.closed.swap(true, Ordering::AcqRel) {
-            return Err(Error::NotFound);
+            return Err(Error::NotFound(Subject::Unnamed));
         }
         let ended = end(&self.device, self.handle);
         if ended == Err(Errno::BUSY) {
@@ -288,7 +288,13 @@ impl<D: Device> Fabric<D> {
             Triggers::Merged => 0,
             Triggers::Counted => sys::MP_OFFER_COUNTED,
         };
-        self.offer(sys::MP_OBJECT_EVENT, interface, number, flags)
+        self.offer(
+            sys::MP_OBJECT_EVENT,
+            Subject::Event,
+            interface,
+            number,
+            flags,
+        )
     }
 
     /// Offers a port that peers can send messages to.
@@ -296,30 +302,32 @@ impl<D: Device> Fabric<D> {
     /// # Errors
     /// As [`offer_event()`](Self::offer_event).
     pub fn offer_port(&self, interface: InterfaceId, number: Number) -> Result<Offer<D>> {
-        self.offer(sys::MP_OBJECT_PORT, interface, number, 0)
+        self.offer(sys::MP_OBJECT_PORT, Subject::Port, interface, number, 0)
     }
 
     fn offer(
         &self,
         object: u32,
+        subject: fn(InterfaceId, Option<u32>) -> Subject,
         interface: InterfaceId,
         number: Number,
         flags: u32,
     ) -> Result<Offer<D>> {
-        let (number, kind) = match number {
-            Number::Any => (0, sys::MP_OFFER_ANY),
-            Number::AnyShared => (0, sys::MP_OFFER_ANY | sys::MP_OFFER_SHARED),
-            Number::Own(number) => (number, 0),
-            Number::Shared(number) => (number, sys::MP_OFFER_SHARED),
+        let (named, kind) = match number {
+            Number::Any => (None, sys::MP_OFFER_ANY),
+            Number::AnyShared => (None, sys::MP_OFFER_ANY | sys::MP_OFFER_SHARED),
+            Number::Own(number) => (Some(number), 0),
+            Number::Shared(number) => (Some(number), sys::MP_OFFER_SHARED),
         };
         let mut offer = mp_offer {
             flags: flags | kind,
             interface: interface.0,
             object,
-            number,
+            number: named.unwrap_or(0),
             ..Default::default()
         };
-        self.device.call(Call::Offer(&mut offer))?;
+        let called = self.device.call(Call::Offer(&mut offer));
+        called.map_err(Error::of(subject(interface, named)))?;
         Ok(Offer {
             object: Object::new(&self.device, offer.handle),
             number: offer.number,

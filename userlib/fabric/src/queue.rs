@@ -5,7 +5,7 @@
 use crate::{
     sys::{self, mp_copy, mp_handle, mp_queue, mp_queue_create, mp_queue_start},
     Call, CharDevice, Connection, Device, Error, Fabric, InterfaceId, Object, ProcessMemory,
-    Result, Segment, Vouched,
+    Result, Segment, Subject, Vouched,
 };
 use rustix::io::Errno;
 
@@ -84,7 +84,8 @@ impl<D: Device> Fabric<D> {
             entries,
             ..Default::default()
         };
-        self.device.call(Call::QueueCreate(&mut create))?;
+        let called = self.device.call(Call::QueueCreate(&mut create));
+        called.map_err(Error::of(Subject::Queue { interface, entries }))?;
         Ok(Queue {
             object: Object::new(&self.device, create.handle),
         })
@@ -135,7 +136,7 @@ impl<D: Device> Queue<D> {
         // SAFETY: All that is read lies in the memory, which its maker vouches for.
         let start = |flags| unsafe { self.start_from(0, flags, connection, copies.clone()) };
         match start(sys::MP_QUEUE_PINNED) {
-            Err(Error::Quota | Error::Invalid | Error::System(Errno::FAULT)) => start(0),
+            Err(Error::Quota(_) | Error::Invalid(_) | Error::System(Errno::FAULT)) => start(0),
             other => other,
         }
     }

@@ -3,10 +3,14 @@
 //! Sessions: uses of windows that are shared with one process of the peer.
 
 use crate::{
-    sys::{self, mp_handle, mp_session, mp_session_access, mp_session_address, mp_session_open},
-    Call, CharDevice, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Map, Object,
-    PciFunction, PhysicalRange, Result, Vouched,
+    sys::{
+        self, mp_handle, mp_info, mp_session, mp_session_access, mp_session_address,
+        mp_session_open,
+    },
+    Call, CharDevice, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Limit, Map, Object,
+    PciFunction, PhysicalRange, Result, Subject, Vouched,
 };
+use rustix::io::Errno;
 use std::{ops::RangeInclusive, sync::Arc};
 
 /// Most bytes that a session is opened or answered with.
@@ -44,7 +48,7 @@ impl TryFrom<u32> for Role {
             sys::MP_ROLE_SERVER => Ok(Role::Server),
             sys::MP_ROLE_CLIENT => Ok(Role::Client),
             sys::MP_ROLE_PEER => Ok(Role::Peer),
-            _ => Err(Error::Invalid),
+            _ => Err(Error::Invalid(Subject::Unnamed)),
         }
     }
 }
@@ -56,7 +60,7 @@ impl TryFrom<u32> for Location {
         match location {
             sys::MP_LOCATION_LOGICAL => Ok(Location::Logical),
             sys::MP_LOCATION_PHYSICAL => Ok(Location::Physical),
-            _ => Err(Error::Invalid),
+            _ => Err(Error::Invalid(Subject::Unnamed)),
         }
     }
 }
@@ -197,12 +201,40 @@ impl<'a, D: Device> SessionRequest<'a, D> {
     pub fn open(mut self) -> Result<Session<D>> {
         // SAFETY: Its only address is that of a range that somebody vouches for.
         let open = unsafe { Vouched::new(&mut self.open) };
-        self.device
-            .call(Call::SessionOpen(open, self.data, self.name))?;
+        let called = self
+            .device
+            .call(Call::SessionOpen(open, self.data, self.name));
+        called.map_err(|errno| self.refused(errno))?;
         Ok(Session {
             object: Object::new(self.device, self.open.handle),
             uid: self.open.uid,
         })
+    }
+}
+
+impl<D: Device> SessionRequest<'_, D> {
+    /// Make an error of what the kernel has refused the request with.
+    fn refused(&self, errno: Errno) -> Error {
+        if errno == Errno::DQUOT {
+            return Error::Quota(self.limit()).logged();
+        }
+        Error::of(Subject::Session {
+            interface: InterfaceId(self.open.interface),
+            protocol: self.open.protocol,
+            uid: self.open.uid,
+        })(errno)
+    }
+
+    /// Ask the kernel how many sessions there may be.
+    fn limit(&self) -> Limit {
+        let mut info = mp_info::default();
+        match self.device.call(Call::Info(&mut info)) {
+            Ok(()) => Limit::Sessions {
+                context: info.sessions_max,
+                user: info.user_sessions_max,
+            },
+            Err(_) => Limit::Unnamed,
+        }
     }
 }
 

@@ -216,7 +216,7 @@ pub fn taken<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(Error::TimedOut) => Ok(None),
-        Err(Error::NotFound) => Err(Error::Cancelled),
+        Err(Error::NotFound(_)) => Err(Error::Cancelled),
         Err(other) => Err(other),
     }
 }

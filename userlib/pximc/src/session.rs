@@ -214,7 +214,7 @@ impl<D: Device> Session<D> {
         match self.session.map(place) {
             Ok(map) => Ok(Some(Arc::new(map))),
             // It has been closed meanwhile.
-            Err(mp_fabric::Error::NotFound) => Err(Error::InvalidSession),
+            Err(mp_fabric::Error::NotFound(_)) => Err(Error::InvalidSession),
             Err(_) => Err(Error::SpaceNotAvailable),
         }
     }
@@ -248,7 +248,8 @@ impl<D: Device> Session<D> {
     }
 
     fn is_removed(&self) -> bool {
-        self.fabric.interface(self.interface) == Err(mp_fabric::Error::NoInterface)
+        let known = self.fabric.interface(self.interface);
+        matches!(known, Err(mp_fabric::Error::NoInterface(_)))
     }
 
     fn windows(&self) -> MutexGuard<'_, Windows> {

@@ -99,19 +99,8 @@ fn interface(fabric: &Fabric, options: &Common) -> Outcome<InterfaceId> {
     if let Some(number) = options.interface {
         return Ok(InterfaceId(number));
     }
-    let end = Instant::now() + Duration::from_secs(options.patience);
-    loop {
-        for id in fabric.interfaces()? {
-            let interface = fabric.interface(id)?;
-            if interface.up && !interface.loopback {
-                return Ok(id);
-            }
-        }
-        if Instant::now() >= end {
-            return Err("no interface to another host is up".into());
-        }
-        sleep(Duration::from_millis(10));
-    }
+    let patience = Duration::from_secs(options.patience);
+    Ok(fabric.wait_for_interface(Deadline::after(patience))?)
 }
 
 /// A queue pair, and how this side waits.
@@ -202,7 +191,7 @@ fn connect(fabric: &Fabric, options: &Common) -> Outcome<Session> {
         let window = options.window..=options.window;
         let request = fabric.client(interface, PROTOCOL).uid(options.uid);
         match request.local(window.clone()).remote(window).open() {
-            Err(FabricError::NoPartner) if Instant::now() < end => {
+            Err(FabricError::NoPartner(_)) if Instant::now() < end => {
                 sleep(Duration::from_millis(10));
             }
             other => return Ok(other?),

@@ -121,7 +121,7 @@ impl<D: Device> Desc<D> {
             match self.fabric().interface(id) {
                 Ok(interface) => all.push(interface),
                 // It has gone since it was listed.
-                Err(mp_fabric::Error::NoInterface) => {}
+                Err(mp_fabric::Error::NoInterface(_)) => {}
                 Err(other) => return Err(other.into()),
             }
         }

@@ -316,8 +316,8 @@ impl<D: Device> DmaQueue<D> {
             mp_fabric::Error::System(Errno::BUSY) => Error::IllegalOperation,
             mp_fabric::Error::System(Errno::RANGE) => Error::OutOfRange,
             mp_fabric::Error::System(Errno::FAULT) => Error::IllegalAddress,
-            mp_fabric::Error::NoWindow => Error::SegmentNotPrepared,
-            mp_fabric::Error::PartnerGone | mp_fabric::Error::InterfaceDown => {
+            mp_fabric::Error::NoWindow(_) => Error::SegmentNotPrepared,
+            mp_fabric::Error::PartnerGone | mp_fabric::Error::InterfaceDown(_) => {
                 Error::SegmentNotConnected
             }
             other => other.into(),

@@ -144,7 +144,7 @@ fn offer_all<D: Device>(
             };
             match offer(interface, wanted) {
                 Ok(new) => offers.push(new),
-                Err(mp_fabric::Error::UidTaken) if flags.number.is_none() => {
+                Err(mp_fabric::Error::UidTaken(_)) if flags.number.is_none() => {
                     clash = true;
                     break;
                 }
@@ -410,7 +410,7 @@ impl<D: Device> Remote<D> {
 /// What a connection's error means for a trigger.
 fn triggered(result: mp_fabric::Result<()>) -> Result<()> {
     result.map_err(|error| match error {
-        mp_fabric::Error::NotFound => Error::IllegalParameter,
+        mp_fabric::Error::NotFound(_) => Error::IllegalParameter,
         mp_fabric::Error::TimedOut => Error::NoSpace,
         mp_fabric::Error::System(Errno::MSGSIZE) => Error::OutOfRange,
         other => other.into(),

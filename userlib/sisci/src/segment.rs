@@ -312,7 +312,7 @@ impl<D: Device> LocalSegment<D> {
     /// [`Error::IllegalOperation`]: it is private.
     pub fn share(&self) -> Result<()> {
         self.0.segment.share().map_err(|error| match error {
-            mp_fabric::Error::NotSupported => Error::IllegalOperation,
+            mp_fabric::Error::NotSupported(_) => Error::IllegalOperation,
             other => other.into(),
         })
     }
@@ -405,7 +405,7 @@ impl<D: Device> LocalSegment<D> {
         for interface in links.chain(loopback) {
             match self.0.segment.withdraw(interface, how) {
                 // A link that has come since is not published.
-                Ok(()) | Err(mp_fabric::Error::NoWindow) => {}
+                Ok(()) | Err(mp_fabric::Error::NoWindow(_)) => {}
                 Err(other) => return Err(other.into()),
             }
         }
@@ -428,7 +428,7 @@ impl<D: Device> LocalSegment<D> {
         self.0.users.release(|| {
             self.0.segment.remove(removal).map_err(|error| match error {
                 mp_fabric::Error::System(Errno::BUSY) => Error::Busy,
-                mp_fabric::Error::NotFound => Error::IllegalParameter,
+                mp_fabric::Error::NotFound(_) => Error::IllegalParameter,
                 other => other.into(),
             })
         })?;
