@@ -76,7 +76,7 @@ impl Side {
         Ok(word.load(Ordering::Acquire))
     }
 
-    /// Looks at the word for a while of random length; whether it has changed.
+    /// Look at the word for a while of random length; whether it has changed.
     fn look(&mut self, value: u64) -> Outcome<bool> {
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005) + 1;
         let pause = Duration::from_nanos((self.random >> 33) % PAUSE_NS);
@@ -87,7 +87,7 @@ impl Side {
         Ok(self.load(WORD)? != value)
     }
 
-    /// Waits until the word is another one, and returns it; nothing once the partner has gone, or
+    /// Wait until the word is another one, and return it; nothing once the partner has gone, or
     /// nothing has happened for so long.
     fn wait(&mut self, value: u64, patience: Duration) -> Outcome<Option<u64>> {
         let end = Deadline::after(patience);
@@ -145,7 +145,7 @@ impl Side {
         }
     }
 
-    /// Stores the word, and wakes the partner if it has asked for that.
+    /// Store the word, and wake the partner if it has asked for that.
     fn post(&mut self, value: u64) -> Outcome<()> {
         let memory = self.far.volatile();
         let word = memory.get_atomic_ref::<AtomicU64>(WORD as usize)?;
@@ -166,7 +166,7 @@ impl Side {
     }
 }
 
-/// Answers each round.
+/// Answer each round.
 fn serve(fabric: &Fabric) -> Outcome<()> {
     let window = WINDOW..=WINDOW;
     let interface = fabric.wait_for_interface(Deadline::after(PATIENCE))?;

@@ -78,7 +78,7 @@ impl<D: Device> std::ops::Deref for Connection<D> {
 }
 
 impl<D: Device> Fabric<D> {
-    /// Connects to something that is there already.
+    /// Connect to something that is there already.
     ///
     /// # Errors
     /// In this order: [`Error::NoInterface`], [`Error::Quota`], [`Error::InterfaceDown`],
@@ -112,7 +112,7 @@ impl<D: Device> Fabric<D> {
         })
     }
 
-    /// Returns once the peer at an interface has answered.
+    /// Return once the peer at an interface has answered.
     ///
     /// # Errors
     /// [`Error::NoInterface`], [`Error::InterfaceDown`], [`Error::TimedOut`].
@@ -142,7 +142,7 @@ impl<D: Device> Connection<D> {
         })
     }
 
-    /// Takes what has happened next to it.
+    /// Take what has happened next to it.
     ///
     /// # Errors
     /// [`Error::TimedOut`]; [`Error::NotFound`], also if it is closed meanwhile.
@@ -150,7 +150,7 @@ impl<D: Device> Connection<D> {
         Ok(self.object.notice(deadline)?.0)
     }
 
-    /// Maps whole pages of the segment; the address `hint` is tried first, unless it is 0.
+    /// Map whole pages of the segment; the address `hint` is tried first, unless it is 0.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Invalid`]: beyond its end, and those of `mmap()`.
@@ -172,7 +172,7 @@ impl<D: Device> Connection<D> {
         self.object.address(start, len)
     }
 
-    /// Returns when all that this process has written to segments at the interface is in the
+    /// Return when all that this process has written to segments at the interface is in the
     /// peer's memory.
     ///
     /// # Errors
@@ -183,7 +183,7 @@ impl<D: Device> Connection<D> {
         Ok(barrier(&*self.object.device, handle, 0, deadline)?)
     }
 
-    /// Triggers the event, once all that this process has written before is in the memory of its
+    /// Trigger the event, once all that this process has written before is in the memory of its
     /// host.
     ///
     /// # Errors
@@ -197,7 +197,7 @@ impl<D: Device> Connection<D> {
         Ok(self.object.device.call(Call::Signal(&mut handle))?)
     }
 
-    /// Sends a message to the port.
+    /// Send a message to the port.
     ///
     /// # Errors
     /// [`Error::PartnerGone`], [`Error::InterfaceDown`], [`Error::Invalid`]: it does not lead to

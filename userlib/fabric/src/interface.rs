@@ -238,7 +238,7 @@ impl<D: Device> Fabric<D> {
         })
     }
 
-    /// Waits until the interface or its peer's windows have changed, and takes that. The first
+    /// Wait until the interface or its peer's windows have changed, and take that. The first
     /// wait of a context for an interface finds both.
     ///
     /// # Errors
@@ -258,7 +258,7 @@ impl<D: Device> Fabric<D> {
         )
     }
 
-    /// Signals an eventfd whenever an event of the mask comes, and at once if one is there;
+    /// Signal an eventfd whenever an event of the mask comes, and at once if one is there;
     /// without an eventfd no longer.
     ///
     /// # Errors
@@ -272,7 +272,7 @@ impl<D: Device> Fabric<D> {
         wait::notify(&*self.device, Target::Interface(interface), mask, eventfd)
     }
 
-    /// Reports events of the mask to [`Events`](crate::Events) by a cookie; with an empty mask no
+    /// Report events of the mask to [`Events`](crate::Events) by a cookie; with an empty mask no
     /// longer.
     ///
     /// # Errors
@@ -282,7 +282,7 @@ impl<D: Device> Fabric<D> {
     }
 }
 
-/// Asks for a list until there is room for it; the question gives the number that there are.
+/// Ask for a list until there is room for it; the question gives the number that there are.
 fn list(
     subject: Subject,
     mut ask: impl FnMut(&mut [u32]) -> (std::result::Result<(), Errno>, u32),

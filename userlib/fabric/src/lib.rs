@@ -131,7 +131,7 @@ impl<D> Clone for Fabric<D> {
 }
 
 impl Fabric {
-    /// Opens the device at its usual place.
+    /// Open the device at its usual place.
     ///
     /// # Errors
     /// [`Error::NotLoaded`]: the kernel module is not loaded. [`Error::NoPermission`]: the user may
@@ -140,7 +140,7 @@ impl Fabric {
         Self::open_at(Path::new(&device::path()))
     }
 
-    /// Opens a device file.
+    /// Open a device file.
     ///
     /// # Errors
     /// As [`open()`](Self::open).

@@ -102,7 +102,7 @@ impl<D: Device> Object<D> {
         }
     }
 
-    /// Ends the object, whatever it is used for. Also done when it is dropped.
+    /// End the object, whatever it is used for. Also done when it is dropped.
     ///
     /// # Errors
     /// [`Error::NotFound`] if that was done before.
@@ -116,7 +116,7 @@ impl<D: Device> Object<D> {
         })
     }
 
-    /// Ends a segment or an offer, unless it is used and that is not by force.
+    /// End a segment or an offer, unless it is used and that is not by force.
     pub(crate) fn remove(&self, removal: Removal) -> Result<()> {
         self.end(|device, handle| {
             let mut remove = mp_remove {
@@ -154,7 +154,7 @@ impl<D: Device> Object<D> {
         Ok(ended?)
     }
 
-    /// Waits for an event of the mask; gives those that are there, and takes what can be taken.
+    /// Wait for an event of the mask; give those that are there, and take what can be taken.
     ///
     /// # Errors
     /// [`Error::NotFound`], also if it is closed meanwhile; [`Error::TimedOut`].
@@ -174,7 +174,7 @@ impl<D: Device> Object<D> {
         wait::wait(&*self.device, target, mask, flags, deadline)
     }
 
-    /// Signals an eventfd whenever an event of the mask comes, and at once if one is there;
+    /// Signal an eventfd whenever an event of the mask comes, and at once if one is there;
     /// without an eventfd no longer.
     ///
     /// # Errors
@@ -184,7 +184,7 @@ impl<D: Device> Object<D> {
         wait::notify(&*self.device, target, mask, eventfd)
     }
 
-    /// Reports events of the mask to [`Events`](crate::Events) by a cookie; with an empty mask no
+    /// Report events of the mask to [`Events`](crate::Events) by a cookie; with an empty mask no
     /// longer.
     ///
     /// # Errors
@@ -194,7 +194,7 @@ impl<D: Device> Object<D> {
         wait::watch(&*self.device, target, mask, cookie)
     }
 
-    /// Takes what has happened next to a segment or connection, and to whom of its peers.
+    /// Take what has happened next to a segment or connection, and to whom of its peers.
     pub(crate) fn notice(&self, deadline: Deadline) -> Result<(Notice, Peer)> {
         let mut notice = mp_notice {
             handle: self.open_handle()?,
@@ -273,7 +273,7 @@ impl<D: Device> std::ops::Deref for Offer<D> {
 }
 
 impl<D: Device> Fabric<D> {
-    /// Offers an event that peers can trigger.
+    /// Offer an event that peers can trigger.
     ///
     /// # Errors
     /// In this order: [`Error::NoInterface`]; [`Error::UidTaken`]: the number is used,
@@ -297,7 +297,7 @@ impl<D: Device> Fabric<D> {
         )
     }
 
-    /// Offers a port that peers can send messages to.
+    /// Offer a port that peers can send messages to.
     ///
     /// # Errors
     /// As [`offer_event()`](Self::offer_event).
@@ -341,7 +341,7 @@ impl<D: Device> Offer<D> {
         self.number
     }
 
-    /// Ends it.
+    /// End it.
     ///
     /// # Errors
     /// [`Error::System`] with `EBUSY`: it is used, and that is not by force. [`Error::NotFound`].
@@ -349,7 +349,7 @@ impl<D: Device> Offer<D> {
         self.object.remove(removal)
     }
 
-    /// Takes the next message of a port.
+    /// Take the next message of a port.
     ///
     /// # Errors
     /// [`Error::TimedOut`]; [`Error::NotFound`]; [`Error::Invalid`]: not a port.

@@ -48,7 +48,7 @@ impl Parked {
 }
 
 impl<D: Device> Session<D> {
-    /// Sleeps until the word has changed, the partner signals, or is gone. If there is nothing to
+    /// Sleep until the word has changed, the partner signals, or is gone. If there is nothing to
     /// tell, the kernel stores the arm word, asks the partner's host and looks again before the
     /// thread sleeps: no wake-up is lost. [`Deadline::PAST`] arms and looks once.
     ///

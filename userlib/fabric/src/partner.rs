@@ -70,7 +70,7 @@ impl<D: Device> Session<D> {
         })
     }
 
-    /// Accepts a request, with data for the client. Returns when both have a partner.
+    /// Accept a request, with data for the client. Returns when both have a partner.
     ///
     /// # Errors
     /// [`Error::NotFound`]; [`Error::Invalid`]: too much data, a server that does not hold
@@ -88,7 +88,7 @@ impl<D: Device> Session<D> {
         self.answer(answer, data)
     }
 
-    /// Rejects a request, with a reason and data for the client. Does not wait.
+    /// Reject a request, with a reason and data for the client. Does not wait.
     ///
     /// # Errors
     /// [`Error::NotFound`]; [`Error::Invalid`]: too much data, a server that does not hold

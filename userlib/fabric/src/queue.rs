@@ -93,7 +93,7 @@ impl<D: Device> Fabric<D> {
 }
 
 impl<D: Device> Queue<D> {
-    /// Starts copies from a segment into that of a connection.
+    /// Start copies from a segment into that of a connection.
     ///
     /// # Errors
     /// [`Error::System`] with `EBUSY`: it is posted, or with `ERANGE`:
@@ -112,7 +112,7 @@ impl<D: Device> Queue<D> {
         unsafe { self.start_from(segment.open_handle()?, 0, connection, copies) }
     }
 
-    /// Starts copies from memory of this process. It is pinned and copied in the background as it
+    /// Start copies from memory of this process. It is pinned and copied in the background as it
     /// is then; what cannot be pinned has been read when this returns: more than
     /// `RLIMIT_MEMLOCK` lets the user pin, memory of a device, or all of it if the kernel does
     /// not pin.
@@ -163,7 +163,7 @@ impl<D: Device> Queue<D> {
         Ok(device.call(Call::QueueStart(&mut start, copies))?)
     }
 
-    /// Stops the copies: when it returns, nothing is read or written by them any more.
+    /// Stop the copies: when it returns, nothing is read or written by them any more.
     ///
     /// # Errors
     /// [`Error::NoWindow`]: it was never started.

@@ -79,7 +79,7 @@ impl<D: Device> std::ops::Deref for Segment<D> {
 }
 
 impl<D: Device> Fabric<D> {
-    /// Makes memory of this host, all zero. Its id is the first free one of `id` and so many after
+    /// Make memory of this host, all zero. Its id is the first free one of `id` and so many after
     /// it; without any it is private.
     ///
     /// # Errors
@@ -89,7 +89,7 @@ impl<D: Device> Fabric<D> {
         self.new_segment(id, len, 0)
     }
 
-    /// Makes a segment without memory, which can be filled with as many bytes at most.
+    /// Make a segment without memory, which can be filled with as many bytes at most.
     ///
     /// # Errors
     /// As [`create_segment()`](Self::create_segment).
@@ -159,7 +159,7 @@ impl<D: Device> Segment<D> {
         self.len() == 0
     }
 
-    /// Gives one that was made empty its memory, once. That of this process is pinned until
+    /// Give one that was made empty its memory, once. That of this process is pinned until
     /// nobody reaches it any more; physical memory is the caller's to keep.
     ///
     /// # Errors
@@ -191,7 +191,7 @@ impl<D: Device> Segment<D> {
         Ok(())
     }
 
-    /// Ends it for this process.
+    /// End it for this process.
     ///
     /// # Errors
     /// [`Error::System`] with `EBUSY`: it is used, and that is not by force. [`Error::NotFound`].
@@ -199,7 +199,7 @@ impl<D: Device> Segment<D> {
         self.object.remove(removal)
     }
 
-    /// Takes what has happened next to one of its connections, and who is at the other end.
+    /// Take what has happened next to one of its connections, and who is at the other end.
     ///
     /// # Errors
     /// [`Error::TimedOut`]; [`Error::NotFound`], also if it is closed meanwhile.
@@ -207,7 +207,7 @@ impl<D: Device> Segment<D> {
         self.object.notice(deadline)
     }
 
-    /// Lets other processes of the user attach to it.
+    /// Let other processes of the user attach to it.
     ///
     /// # Errors
     /// [`Error::NotSupported`]: it is private. [`Error::NotFound`].
@@ -227,7 +227,7 @@ impl<D: Device> Segment<D> {
         self.at(interface, 0, |argument| Call::SegmentPrepare(argument))
     }
 
-    /// Lets peers at an interface connect.
+    /// Let peers at an interface connect.
     ///
     /// # Errors
     /// [`Error::NoInterface`]; [`Error::NotSupported`]: it is private. [`Error::NoWindow`]: it is
@@ -236,7 +236,7 @@ impl<D: Device> Segment<D> {
         self.at(interface, 0, |argument| Call::SegmentPublish(argument))
     }
 
-    /// Lets no more peers at an interface connect.
+    /// Let no more peers at an interface connect.
     ///
     /// # Errors
     /// [`Error::NoInterface`]; [`Error::NoWindow`]: it is not published there.
@@ -306,7 +306,7 @@ impl<D: Device> Segment<D> {
         self.object.address(start, len)
     }
 
-    /// Maps whole pages of it; the address `hint` is tried first, unless it is 0.
+    /// Map whole pages of it; the address `hint` is tried first, unless it is 0.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Invalid`]: beyond its end, and those of `mmap()`.

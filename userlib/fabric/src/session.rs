@@ -189,7 +189,7 @@ impl<'a, D: Device> SessionRequest<'a, D> {
         self
     }
 
-    /// Opens the session. One that waits for a partner is visible to the peer from then on.
+    /// Open the session. One that waits for a partner is visible to the peer from then on.
     ///
     /// # Errors
     /// In this order: [`Error::NoInterface`]; [`Error::Invalid`]: both maxima 0, a maximum below
@@ -328,7 +328,7 @@ impl<D: Device> Session<D> {
         self.wait_by(sys::MP_WAIT_ONE, mask, deadline)
     }
 
-    /// Wakes the partner, once all that this process has written before is in its memory.
+    /// Wake the partner, once all that this process has written before is in its memory.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::PartnerGone`], [`Error::InterfaceDown`],
@@ -344,7 +344,7 @@ impl<D: Device> Session<D> {
             .map_err(Error::from)
     }
 
-    /// Maps the memory of this host that the partner reaches; nothing if there is none, or the
+    /// Map the memory of this host that the partner reaches; nothing if there is none, or the
     /// session is not paired.
     ///
     /// # Errors
@@ -356,7 +356,7 @@ impl<D: Device> Session<D> {
             .transpose()
     }
 
-    /// Maps the memory of the partner; nothing if there is none, or the session is not paired.
+    /// Map the memory of the partner; nothing if there is none, or the session is not paired.
     ///
     /// # Errors
     /// [`Error::NotFound`], and those of `mmap()`.
@@ -367,7 +367,7 @@ impl<D: Device> Session<D> {
             .transpose()
     }
 
-    /// Maps the memory of the partner, to store to; nothing as of
+    /// Map the memory of the partner, to store to; nothing as of
     /// [`map_remote()`](Self::map_remote).
     ///
     /// # Errors
@@ -378,7 +378,7 @@ impl<D: Device> Session<D> {
         Ok(map.map(|map| self.object.device.remote(map)))
     }
 
-    /// Maps a window of [`state()`](Self::state).
+    /// Map a window of [`state()`](Self::state).
     ///
     /// # Errors
     /// Those of `mmap()`.
@@ -407,7 +407,7 @@ impl<D: Device> Session<D> {
         Ok(address.address)
     }
 
-    /// Lets a device of this host reach the remote window, in addition to what it may already.
+    /// Let a device of this host reach the remote window, in addition to what it may already.
     ///
     /// # Errors
     /// As [`address()`](Self::address), and [`Error::Invalid`]: a mode that cannot be.

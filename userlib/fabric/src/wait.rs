@@ -60,7 +60,7 @@ impl Target {
     }
 }
 
-/// Waits for any event of the mask; a signal handler that runs meanwhile does not end that.
+/// Wait for any event of the mask; a signal handler that runs meanwhile does not end that.
 pub(crate) fn wait(
     device: &impl Device,
     target: Target,

@@ -54,7 +54,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Tells the user; the exit status.
+    /// Tell the user; the exit status.
     pub fn report(&self) -> ExitCode {
         match self {
             // Whoever reads the output has seen enough.
@@ -89,7 +89,7 @@ fn help(error: Error) -> &'static str {
 
 /// Names the function that a result is of.
 pub trait Called<T> {
-    /// Names it.
+    /// Name it.
     ///
     /// # Errors
     /// [`Failure::Call`].

@@ -41,14 +41,14 @@ pub trait Tool: Parser {
     /// Whether it prints JSON.
     fn json(&self) -> bool;
 
-    /// Does it.
+    /// Do it.
     ///
     /// # Errors
     /// What the program ends with.
     fn run<D: Device>(&self, library: &Library<D>, out: &mut Output<'_>) -> Outcome;
 }
 
-/// Runs a tool with the options of the command line; the exit status.
+/// Run a tool with the options of the command line; the exit status.
 pub fn start<T: Tool>() -> ExitCode {
     let tool = match T::try_parse() {
         Ok(tool) => tool,

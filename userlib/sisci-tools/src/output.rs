@@ -65,7 +65,7 @@ impl<'a> Output<'a> {
         Output { json, to }
     }
 
-    /// Prints a line at once: the value as JSON, or the words.
+    /// Print a line at once: the value as JSON, or the words.
     ///
     /// # Errors
     /// Those of writing; so below.
@@ -87,7 +87,7 @@ impl<'a> Output<'a> {
         Ok(writeln!(self.to, "{}", line_of(names))?)
     }
 
-    /// Prints what so many rounds have resulted in.
+    /// Print what so many rounds have resulted in.
     fn result(
         &mut self,
         value: &impl Serialize,
@@ -99,17 +99,17 @@ impl<'a> Output<'a> {
         self.line(value, &line_of(&cells))
     }
 
-    /// Prints the head of a table of times.
+    /// Print the head of a table of times.
     pub fn head_of_times(&mut self) -> Outcome {
         self.head(&TIMES)
     }
 
-    /// Prints the head of a table of rates.
+    /// Print the head of a table of rates.
     pub fn head_of_rates(&mut self) -> Outcome {
         self.head(&RATES)
     }
 
-    /// Prints the least, the median and the 99th percentile of times; nothing if there are none.
+    /// Print the least, the median and the 99th percentile of times; nothing if there are none.
     pub fn times(&mut self, name: &str, bytes: usize, rounds: u32, times: &[Duration]) -> Outcome {
         let mut sorted = times.to_vec();
         sorted.sort_unstable();
@@ -131,7 +131,7 @@ impl<'a> Output<'a> {
         self.result(&value, (name, bytes, rounds), &[min, median, p99])
     }
 
-    /// Prints the rate at which so many rounds have taken a time.
+    /// Print the rate at which so many rounds have taken a time.
     pub fn rate(&mut self, name: &str, bytes: usize, rounds: u32, time: Duration) -> Outcome {
         let rate = bytes as f64 * f64::from(rounds) / time.as_secs_f64() / 1e6;
         let value = Rate {
@@ -143,7 +143,7 @@ impl<'a> Output<'a> {
         self.result(&value, (name, bytes, rounds), &[rate])
     }
 
-    /// Prints what has happened, and at which node; at none if that is 0.
+    /// Print what has happened, and at which node; at none if that is 0.
     pub fn event(&mut self, event: &str, node: u32) -> Outcome {
         let words = match node {
             0 => event.to_string(),

@@ -92,12 +92,12 @@ impl<D: Device> Desc<D> {
         &self.context.fabric
     }
 
-    /// Makes the virtual device stay.
+    /// Make the virtual device stay.
     pub(crate) fn enter(&self) -> Result<User> {
         self.users.enter()
     }
 
-    /// Closes the virtual device.
+    /// Close the virtual device.
     ///
     /// # Errors
     /// [`Error::Busy`]: something that was made on it is still there.
@@ -223,7 +223,7 @@ impl<D: Device> Desc<D> {
         }
     }
 
-    /// Asks whether a node answers.
+    /// Ask whether a node answers.
     ///
     /// # Errors
     /// Those of a node that does not, and why: [`Error::NoLinkAccess`],
