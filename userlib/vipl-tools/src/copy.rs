@@ -12,6 +12,7 @@ use crate::{
     Host, Tool,
 };
 use clap::Parser;
+use mp_tools::Sink;
 use std::{
     fs::File,
     io::{Read, Write},
@@ -53,7 +54,7 @@ pub enum Options {
 }
 
 impl Tool for Options {
-    fn run<D: Device>(&self, host: &Host<D>, out: &mut dyn Write) -> Outcome {
+    fn run<D: Device>(&self, host: &Host<D>, out: &mut Sink<'_>) -> Outcome {
         let (Options::Receive { patience, .. } | Options::Send { patience, .. }) = self;
         let end = End::new(
             host,

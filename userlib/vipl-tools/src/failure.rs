@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Why a tool ends before its time: exit status 1, and 2 if the command line makes no sense.
+//! Why a tool ends before its time.
 
-use std::{io, process::ExitCode};
+use std::io;
 use vipl::{Error, NamesError, Status};
-
-/// Exit status for a command line that makes no sense.
-pub const USAGE: u8 = 2;
-/// Exit status for everything else.
-const FAILED: u8 = 1;
 
 /// What a tool does, or why not.
 pub type Outcome<T = ()> = Result<T, Failure>;
@@ -33,17 +28,12 @@ pub enum Failure {
     Io(#[from] io::Error),
 }
 
-impl Failure {
-    /// Tell the user; the exit status.
-    pub fn report(&self) -> ExitCode {
+impl mp_tools::Failure for Failure {
+    fn as_io(&self) -> Option<&io::Error> {
         match self {
-            // Whoever reads the output has seen enough.
-            Failure::Io(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                return ExitCode::SUCCESS;
-            }
-            other => eprintln!("FAILED: {other}"),
+            Failure::Io(error) => Some(error),
+            _ => None,
         }
-        FAILED.into()
     }
 }
 

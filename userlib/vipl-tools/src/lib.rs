@@ -18,8 +18,9 @@ pub mod failure;
 pub mod perf;
 
 use clap::Parser;
-use failure::{Outcome, USAGE};
-use std::{io, io::Write, process::ExitCode};
+use failure::Outcome;
+use mp_tools::Sink;
+use std::{io, process::ExitCode};
 use vipl::{Device, Library, Names};
 
 /// A tool: its options, and what it does with them.
@@ -28,7 +29,7 @@ pub trait Tool: Parser {
     ///
     /// # Errors
     /// What the program ends with.
-    fn run<D: Device>(&self, host: &Host<D>, out: &mut dyn Write) -> Outcome;
+    fn run<D: Device>(&self, host: &Host<D>, out: &mut Sink<'_>) -> Outcome;
 }
 
 /// What a tool has of its host.
@@ -42,22 +43,11 @@ pub struct Host<D: Device> {
 
 /// Run a tool with the options of the command line; the exit status.
 pub fn start<T: Tool>() -> ExitCode {
-    let tool = match T::try_parse() {
-        Ok(tool) => tool,
-        Err(error) => {
-            // Where standard error is closed, the status has to do.
-            let _ = error.print();
-            return match error.use_stderr() {
-                true => USAGE.into(),
-                false => ExitCode::SUCCESS,
-            };
-        }
-    };
-    let library = Library::load();
-    let host = Names::load().map(|names| Host { library, names });
-    let ran = host.map_err(Into::into);
-    match ran.and_then(|host| tool.run(&host, &mut io::stdout())) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
-    }
+    mp_tools::start(|tool: &T| {
+        let host = Host {
+            library: Library::load(),
+            names: Names::load()?,
+        };
+        tool.run(&host, &mut io::stdout())
+    })
 }
