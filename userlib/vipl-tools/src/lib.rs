@@ -10,12 +10,14 @@
 //! | [`perf`] | latency, bandwidth and connections per second |
 //! | [`copy`] | a file copy |
 //! | [`end`] | one end of a connection, with its memory and descriptors |
+//! | [`plot`] | plots of what was measured |
 //! | [`failure`] | why a program ends before its time |
 
 pub mod copy;
 pub mod end;
 pub mod failure;
 pub mod perf;
+pub mod plot;
 
 use clap::Parser;
 use failure::Outcome;

@@ -9,13 +9,19 @@
 use crate::{
     end::{End, Shape, SIZE_MAX, WINDOW},
     failure::{Failure, Outcome},
+    plot::{self, Chart},
     Host, Tool,
 };
 use clap::{Parser, ValueEnum};
 use mp_table::{Align, Columns};
 use mp_tools::{Failure as _, Output, Quantiles, Sink};
 use serde::Serialize;
-use std::time::{Duration, Instant};
+use std::{
+    fs::File,
+    io::{self, Write},
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 use vipl::{
     Descriptor, Device, HostAddress, Level, NetAddress,
     QueueKind::{Receive, Send},
@@ -108,6 +114,10 @@ pub struct Client {
     /// Print JSON, a line for each result
     #[arg(long)]
     pub json: bool,
+
+    /// Draw latencies and bandwidths by size, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
 }
 
 /// How reliable a connection is.
@@ -141,6 +151,17 @@ pub enum Operation {
     Write,
     /// RDMA reads
     Read,
+}
+
+impl Operation {
+    /// Its name, as on the command line and in JSON.
+    fn name(self) -> &'static str {
+        match self {
+            Operation::Send => "send",
+            Operation::Write => "write",
+            Operation::Read => "read",
+        }
+    }
 }
 
 impl Both {
@@ -244,8 +265,7 @@ impl Plan {
 
     /// The row of a result in the table.
     fn row(&self, name: &str, value: f64, of: &str) -> Vec<String> {
-        let with = self.operation.to_possible_value();
-        let with = with.as_ref().map_or("", |value| value.get_name());
+        let with = self.operation.name();
         let (bytes, rounds) = (self.size.to_string(), self.rounds.to_string());
         let value = format!("{value:.3}");
         [name, with, &bytes, &rounds, &value, of]
@@ -390,7 +410,10 @@ impl Client {
         let address = HostAddress::of(host.names.address(&self.host, 0)?);
         let server = NetAddress::new(address, DISCRIMINATOR.as_bytes());
         let mut end = End::new(host, self.both.shape())?;
+        // What cannot be written to is better known before all the work.
+        let plot = self.plot.as_ref().map(File::create).transpose()?;
         out.head(&HEAD)?;
+        let mut charts = Charts::default();
         let kinds = match &self.only[..] {
             [] => Kind::value_variants(),
             some => some,
@@ -407,13 +430,17 @@ impl Client {
             for operation in operations {
                 for size in &self.sizes {
                     let plan = self.plan(&end, Some(*kind), *operation, *size);
-                    self.measure(&mut end, &server, plan, out)?;
+                    self.measure(&mut end, &server, plan, &mut charts, out)?;
                 }
             }
         }
         let last = self.plan(&end, None, Operation::Send, 1);
         self.begin(&mut end, &server, &last)?;
-        end.leave()
+        end.leave()?;
+        match plot {
+            Some(mut file) => Ok(file.write_all(charts.draw()?.as_bytes())?),
+            None => Ok(()),
+        }
     }
 
     fn plan<D: Device>(
@@ -457,17 +484,25 @@ impl Client {
         end: &mut End<D>,
         server: &NetAddress,
         plan: Plan,
+        charts: &mut Charts,
         out: &mut Output<'_>,
     ) -> Outcome {
         let there = self.begin(end, server, &plan)?;
         if plan.kind == Some(Kind::Latency) {
             let times = latency(end, &plan, there)?;
-            self.tell_latency(&plan, &times, out)?;
+            let times = Quantiles::of(&times).ok_or(Failure::Wrong("nothing was measured"))?;
+            let name = plan.operation.name();
+            charts.latency.add(name, plan.size, times.median);
+            self.tell_latency(&plan, times, out)?;
             finish(end, &plan)?;
         } else {
             let start = Instant::now();
             bandwidth(end, &plan, there)?;
-            self.tell_bandwidth(&plan, start.elapsed(), out)?;
+            let bytes = f64::from(plan.size) * f64::from(plan.rounds);
+            let mb_s = bytes / start.elapsed().as_secs_f64() / 1e6;
+            let name = plan.operation.name();
+            charts.bandwidth.add(name, plan.size, mb_s);
+            self.tell_bandwidth(&plan, mb_s, out)?;
         }
         end.leave()
     }
@@ -504,8 +539,7 @@ impl Client {
         Ok(out.result(&value, &[cells.to_vec()])?)
     }
 
-    fn tell_latency(&self, plan: &Plan, times: &[Duration], out: &mut Output<'_>) -> Outcome {
-        let times = Quantiles::of(times).ok_or(Failure::Wrong("nothing was measured"))?;
+    fn tell_latency(&self, plan: &Plan, times: Quantiles, out: &mut Output<'_>) -> Outcome {
         let value = Latency {
             kind: Kind::Latency,
             operation: plan.operation,
@@ -522,9 +556,7 @@ impl Client {
         Ok(out.result(&value, &rows)?)
     }
 
-    fn tell_bandwidth(&self, plan: &Plan, time: Duration, out: &mut Output<'_>) -> Outcome {
-        let bytes = f64::from(plan.size) * f64::from(plan.rounds);
-        let mb_s = bytes / time.as_secs_f64() / 1e6;
+    fn tell_bandwidth(&self, plan: &Plan, mb_s: f64, out: &mut Output<'_>) -> Outcome {
         let value = Bandwidth {
             kind: Kind::Bandwidth,
             operation: plan.operation,
@@ -533,6 +565,28 @@ impl Client {
             mb_s,
         };
         Ok(out.result(&value, &[plan.row("bandwidth", mb_s, "MB/s")])?)
+    }
+}
+
+/// What is drawn of results.
+struct Charts {
+    latency: Chart,
+    bandwidth: Chart,
+}
+
+impl Default for Charts {
+    fn default() -> Self {
+        Charts {
+            latency: Chart::new("Latency, median", "us"),
+            bandwidth: Chart::new("Bandwidth", "MB/s"),
+        }
+    }
+}
+
+impl Charts {
+    /// Draw them; nothing was measured of what has no chart.
+    fn draw(self) -> io::Result<String> {
+        plot::draw(&[self.latency, self.bandwidth]).map_err(io::Error::other)
     }
 }
 
