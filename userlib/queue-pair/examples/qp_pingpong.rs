@@ -8,7 +8,9 @@
 //! ended. The client first sends messages of many lengths, several at a time, and compares what
 //! comes back; then it measures round trips, and messages that it sends one after the other: of
 //! those that say that more follow, the server copies the data and returns nothing. Neither side
-//! makes a system call meanwhile, unless `--sleep` lets both sleep.
+//! makes a system call meanwhile, unless `--sleep` lets both sleep. They look for a while before they
+//! do, so that a partner that answers soon need not wake them; with `--at-once` they sleep for each
+//! message, which shows what sleeping and waking cost.
 
 use clap::{Args, Parser, Subcommand};
 use mp_fabric::{Deadline, Error as FabricError, EventMask, Fabric, InterfaceId, Session};
@@ -71,6 +73,9 @@ struct Common {
     /// Sleep when there is nothing, instead of looking all the time
     #[arg(long)]
     sleep: bool,
+    /// With --sleep: sleep at once, instead of looking for a while before
+    #[arg(long, requires = "sleep")]
+    at_once: bool,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -115,7 +120,10 @@ impl End {
             slot_size: options.slot_size,
             ..Shape::default()
         };
-        let pair = QueuePair::open(session, &shape, deadline)?;
+        let mut pair = QueuePair::open(session, &shape, deadline)?;
+        if options.at_once {
+            pair.set_looks(1);
+        }
         let sleeps = options.sleep;
         Ok(End { pair, sleeps })
     }
