@@ -19,7 +19,7 @@ use std::{
     path::PathBuf,
 };
 use vipl::{
-    Descriptor, Device, HostAddress, Level, NetAddress,
+    Descriptor, Device, Level, NetAddress,
     QueueKind::{Receive, Send},
 };
 
@@ -68,7 +68,7 @@ impl Tool for Options {
         let copied = match self {
             Options::Receive { file, .. } => receive(end, &mut File::create(file)?)?,
             Options::Send { host: to, file, .. } => {
-                let address = HostAddress::of(host.names.address(to, 0)?);
+                let address = host.address(to)?;
                 let to = NetAddress::new(address, DISCRIMINATOR.as_bytes());
                 send(end, &to, &mut File::open(file)?)?
             }

@@ -11,9 +11,15 @@ pub type Outcome<T = ()> = Result<T, Failure>;
 /// Why a tool ends before its time.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The names of hosts cannot be read, or there is no such name.
+    /// The names of hosts cannot be read.
     #[error(transparent)]
     Names(#[from] NamesError),
+    /// There is no such host.
+    #[error(
+        "no host `{0}`: no line of vipl.conf(5) has that name, and it is no host's number; \
+        `ntbctl peers` lists the hosts that are reached"
+    )]
+    NoHost(String),
     /// A function of the specification has failed.
     #[error("{0}: {1} ({name})", name = .1.name())]
     Call(&'static str, Error),

@@ -20,10 +20,10 @@ pub mod perf;
 pub mod plot;
 
 use clap::Parser;
-use failure::Outcome;
+use failure::{Failure, Outcome};
 use mp_tools::Sink;
 use std::{io, process::ExitCode};
-use vipl::{Device, Library, Names};
+use vipl::{Device, HostAddress, Library, Names};
 
 /// A tool: its options, and what it does with them.
 pub trait Tool: Parser {
@@ -41,6 +41,18 @@ pub struct Host<D: Device> {
     pub library: Library<D>,
     /// Names of hosts.
     pub names: Names,
+}
+
+impl<D: Device> Host<D> {
+    /// Find the address of a host by its name or number.
+    ///
+    /// # Errors
+    /// [`Failure::NoHost`].
+    pub fn address(&self, name: &str) -> Outcome<HostAddress> {
+        let number = self.names.address(name, 0);
+        let number = number.map_err(|_| Failure::NoHost(name.into()))?;
+        Ok(HostAddress::of(number))
+    }
 }
 
 /// Run a tool with the options of the command line; the exit status.

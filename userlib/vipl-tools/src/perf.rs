@@ -23,7 +23,7 @@ use std::{
     time::{Duration, Instant},
 };
 use vipl::{
-    Descriptor, Device, HostAddress, Level, NetAddress,
+    Descriptor, Device, Level, NetAddress,
     QueueKind::{Receive, Send},
     Remote,
 };
@@ -407,7 +407,7 @@ fn tell<D: Device>(end: &mut End<D>, plan: &Plan) -> Outcome {
 
 impl Client {
     fn run<D: Device>(&self, host: &Host<D>, out: &mut Output<'_>) -> Outcome {
-        let address = HostAddress::of(host.names.address(&self.host, 0)?);
+        let address = host.address(&self.host)?;
         let server = NetAddress::new(address, DISCRIMINATOR.as_bytes());
         let mut end = End::new(host, self.both.shape())?;
         // What cannot be written to is better known before all the work.

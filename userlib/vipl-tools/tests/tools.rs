@@ -136,6 +136,22 @@ fn a_plot_has_each_series() {
     }
 }
 
+/// A host without a name is told by the word that was looked for, with what would help.
+#[test]
+fn a_host_that_is_not_known_is_named() {
+    let world = World::new(1, 1 << 26);
+    let client = run::<perf::Options>(&world, Side::A, &["client", "nobody"]);
+    let sender = run::<copy::Options>(&world, Side::A, &["send", "nobody", "/dev/null"]);
+    for ended in [client, sender] {
+        let text = ended.unwrap_err().to_string();
+        assert!(text.starts_with("no host `nobody`: "), "{text}");
+        assert!(
+            text.contains("vipl.conf(5)") && text.contains("`ntbctl peers`"),
+            "{text}"
+        );
+    }
+}
+
 /// A file that cannot be written is a failure before anything is measured.
 #[test]
 fn a_plot_that_cannot_be_written_is_told_at_once() {
