@@ -104,7 +104,7 @@ impl<S: DerefMut<Target = [Option<Extent>]>> Arena<S> {
         self.extents.get(self.position(off).ok()?)?.as_ref()
     }
 
-    /// Cuts `len` bytes at the lowest place where they fit.
+    /// Cut `len` bytes at the lowest place where they fit.
     ///
     /// # Errors
     /// See [`AllocError`].
@@ -149,7 +149,7 @@ impl<S: DerefMut<Target = [Option<Extent>]>> Arena<S> {
         }
     }
 
-    /// Frees the extent at `off`: nobody can reach it any more. Serves owners whose extent was
+    /// Free the extent at `off`: nobody can reach it any more. Serves owners whose extent was
     /// never granted and peers that let a retired one go.
     ///
     /// # Errors

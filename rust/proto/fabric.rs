@@ -36,7 +36,7 @@ pub const SIZE: usize = 16;
 pub struct Life(u32);
 
 impl Life {
-    /// Makes a number of random bits.
+    /// Make a number of random bits.
     pub fn new(random: u32) -> Life {
         Life(random.max(1))
     }
@@ -314,7 +314,7 @@ mod tests {
             self.ways[1 - who].push_back(hello);
         }
 
-        /// Delivers one message to `who`, if there is any.
+        /// Deliver one message to `who`, if there is any.
         fn deliver(&mut self, who: usize) -> Option<Change> {
             let hello = self.ways[who].pop_front()?;
             let (answer, change) = self.ends[who].receive(hello);

@@ -111,7 +111,7 @@ class Process(shell.Program):
         return self.command("&", lambda answer: answer["done"], "repeat", count, number, data)
 
     def guess(self, first, count, step, name, kind, **fields):
-        """Calls with so many handles; how many are there."""
+        """Call with so many handles; how many are there."""
         data, _ = self._structure(kind, fields)
         words = ("guess", first, count, step, getattr(MP, "IOC_" + name), data)
         return self._done(*words)
@@ -125,7 +125,7 @@ class Process(shell.Program):
         return self._run(lambda answer: answer["done"], *words)
 
     def open(self, count):
-        """Opens so many contexts more; how many there are."""
+        """Open so many contexts more; how many there are."""
         return self._done("open", count)
 
     # --- memory
@@ -135,7 +135,7 @@ class Process(shell.Program):
         return self._done("guessmap", first, count)
 
     def read_events(self, length):
-        """Begins to read records of events, with room for so many bytes; how many there are."""
+        """Begin to read records of events, with room for so many bytes; how many there are."""
         return self.command("&", lambda answer: answer["done"], "records", self.buffer, length)
 
     def scan(self, address, length):
@@ -242,7 +242,7 @@ def pair(fabric, same=False):
 
 
 def fill(user, connection):
-    """Sends as many messages as a connection takes."""
+    """Send as many messages as a connection takes."""
     fields = {"handle": connection, "data": user.buffer, "length": 256, "deadline": PAST}
     sent = 0
     while sent < EACH:
@@ -259,7 +259,7 @@ def fails(number):
 
 
 def copy_list(process, *copies):
-    """Writes a list of copies to the process; its fields in a call."""
+    """Write a list of copies to the process; its fields in a call."""
     data = b"".join(struct.pack("=QQQ", *copy) for copy in copies)
     process.write(process.buffer, data)
     return {"copies": process.buffer, "count": len(copies)}

@@ -47,7 +47,7 @@ def ends(fabric):
 
 
 def storming(owner, memory, user, there):
-    """Has a process store into a segment, again and again, in a thread, which is under way."""
+    """Let a process store into a segment, again and again, in a thread, which is under way."""
     remote = user.map_connection(user.connect(there, MP.OBJECT_SEGMENT, NUMBER))
     storm = user.command("&", lambda _: None, "storm", remote, LENGTH, STORED, STORM_MS)
     end = time.monotonic() + 20 * PATIENCE

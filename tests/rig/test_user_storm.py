@@ -64,7 +64,7 @@ def program():
 
 
 def run(fabric, seed, calls, more=""):
-    """Runs the program on all hosts; how often each kind of call has succeeded there."""
+    """Run the program on all hosts; how often each kind of call has succeeded there."""
     storms = []
     for number, guest in enumerate(fabric.hosts):
         options = f"--seed {seed + number} --calls {calls} --workers {WORKERS}"
@@ -83,7 +83,7 @@ FAULTS = "/sys/kernel/debug"
 
 
 def can_fail(guest):
-    """Has allocations and copies fail that a thread asks for, without a word of the kernel;
+    """Let allocations and copies fail that a thread asks for, without a word of the kernel;
     whether the kernel can do that."""
     if guest.run(f"test -d {FAULTS}/failslab", check=False).rc != 0:
         return False
@@ -98,7 +98,7 @@ def can_fail(guest):
 
 
 def fail_allocations(guest, which):
-    """Has all allocations among those that fail, or none."""
+    """Count all allocations among those that fail, or none."""
     cache_filter, order = ("N", 0) if which else ("Y", 20)
     guest.run(
         f"echo {cache_filter} > {FAULTS}/failslab/cache-filter;"

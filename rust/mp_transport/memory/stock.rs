@@ -68,7 +68,7 @@ impl Pieces {
         }
     }
 
-    /// Frees a piece that its owner has given up, if nobody may reach it any more.
+    /// Free a piece that its owner has given up, if nobody may reach it any more.
     fn settle(&mut self, off: u64) {
         let is_retired = self.arena.get(off).is_some_and(|extent| extent.retired);
         if is_retired && !self.is_granted(off) {
@@ -156,7 +156,7 @@ impl Stock {
         self.pieces.lock().arena.largest()
     }
 
-    /// Cuts a piece, and says where.
+    /// Cut a piece, and say where.
     ///
     /// # Errors
     ///
@@ -233,12 +233,12 @@ impl Stock {
         }
     }
 
-    /// Adds a holder, who is told by [`close`](Self::close).
+    /// Add a holder, who is told by [`close`](Self::close).
     pub(super) fn hold(&self, holder: Arc<dyn Holder>) -> Result<Hold> {
         self.holders.add(holder)
     }
 
-    /// Runs `f` on the memory.
+    /// Run `f` on the memory.
     ///
     /// # Errors
     ///

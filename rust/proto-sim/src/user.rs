@@ -314,7 +314,7 @@ impl Host {
         self.user_flush(k);
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Send what waits, as far as there is room.
     fn user_flush(&mut self, k: usize) {
         let Some(life) = self.ports[k].user.route else {
             return;
@@ -342,7 +342,7 @@ impl Host {
         }
     }
 
-    /// Takes a frame; `false` if it is none of this service's.
+    /// Take a frame; `false` if it is none of this service's.
     pub fn user_receive(&mut self, life: u32, func_hdr: &[u8], data: &[u8]) -> bool {
         let Some(header) = Header::decode(func_hdr) else {
             return false;

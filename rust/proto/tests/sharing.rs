@@ -139,7 +139,7 @@ impl Two {
         assert_eq!(ended, before);
     }
 
-    /// Delivers the oldest message of a host.
+    /// Deliver the oldest message of a host.
     fn deliver(&mut self, from: usize) -> bool {
         let Some(message) = self.sites[from].out.pop_front() else {
             return false;

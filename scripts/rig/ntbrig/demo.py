@@ -137,12 +137,12 @@ def stream(sender, receiver):
 
 
 def load_user_services(*guests):
-    """Loads what processes need."""
+    """Load what processes need."""
     stack.load(*guests, modules=(stack.USER,))
 
 
 def pximc(client, server):
-    """Runs the scenarios in C and the measuring program between two hosts."""
+    """Run the scenarios in C and the measuring program between two hosts."""
     title(f"PXImc: processes of {client.name} and {server.name}")
     env = {"PXIMC_LIBRARY_PATH": str(stage_dir() / "opt/pximc/lib64")}
     for scenario in sorted((stage_dir() / "bin").glob("s[1-3]*_*")):
@@ -164,7 +164,7 @@ def pximc(client, server):
 
 
 def sisci(client, server):
-    """Runs two of the tools between two hosts."""
+    """Run two of the tools between two hosts."""
     title(f"SISCI: processes of {client.name} and {server.name}")
     nodes = {4: client, 8: server}
     tools.configure(nodes)

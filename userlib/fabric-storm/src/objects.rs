@@ -350,7 +350,7 @@ impl Worker {
         }
     }
 
-    /// Gives memory to a segment: that of this process, or physical memory that nobody uses.
+    /// Give memory to a segment: that of this process, or physical memory that nobody uses.
     pub fn fill_segment(&mut self) {
         let of = self.context_with(|thing| thing.is_empty);
         let (handle, segment) = self.named_of(of.0, |thing| thing.kind == Kind::Segment);
@@ -401,7 +401,7 @@ impl Worker {
         let _ = self.ask(of, &SEGMENT_FILL, fill, &allowed, &text);
     }
 
-    /// Asks where a segment is, or that of a connection.
+    /// Ask where a segment is, or that of a connection.
     pub fn locate(&mut self) {
         let is_memory = |thing: &Thing| {
             matches!(
@@ -442,7 +442,7 @@ impl Worker {
         }
     }
 
-    /// Prepares, publishes or withdraws a segment.
+    /// Prepare, publish or withdraw a segment.
     pub fn show_segment(&mut self) {
         let of = self.context_with(|thing| thing.kind == Kind::Segment);
         let (handle, segment) = self.segment_of(of.0);
@@ -516,7 +516,7 @@ impl Worker {
         }
     }
 
-    /// Closes an object as one can that peers may use.
+    /// Close an object as one can that peers may use.
     pub fn remove(&mut self) {
         let of = self.context();
         let is_offered = |thing: &Thing| !matches!(thing.kind, Kind::Connection(_) | Kind::Queue);
@@ -961,7 +961,7 @@ impl Worker {
         }
     }
 
-    /// Makes a call that may fail, but not because it is badly put.
+    /// Make a call that may fail, but not because it is badly put.
     fn tell<T: Copy>(&self, fd: i32, form: &Form, mut value: T) -> Option<T> {
         let allowed = [&[OK], form.errors].concat();
         let made = self.caller.plain(form.name, "for copies", &allowed, || {
@@ -978,7 +978,7 @@ impl Worker {
         self.interfaces.first().copied().filter(|_| has_room)
     }
 
-    /// Connects a context to something that there is.
+    /// Connect a context to something that there is.
     fn connect_surely(
         &mut self,
         (at, fd): (usize, i32),
@@ -1061,7 +1061,7 @@ impl Worker {
         Some(())
     }
 
-    /// Closes a queue.
+    /// Close a queue.
     fn drop_queue(&mut self, of: (usize, i32), handle: u32) {
         let mut close = mp_handle {
             size: size_of::<mp_handle>() as u32,

@@ -5,9 +5,10 @@
 use crate::{
     sys::{self, mp_barrier, mp_connect, mp_connection, mp_handle, mp_message},
     Call, CharDevice, Deadline, Device, Error, Fabric, InterfaceId, Map, Notice, Object,
-    Protection, Result,
+    Protection, Result, Subject,
 };
-use rustix::io::retry_on_intr;
+use rustix::io::{retry_on_intr, Errno};
+use std::fmt;
 
 bitflags::bitflags! {
     /// What a connection is good for at this moment.
@@ -35,6 +36,17 @@ pub enum Goal {
     CountedEvent(u32),
     /// A port, by its number.
     Port(u32),
+}
+
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Goal::Segment(id) => write!(f, "segment {id}"),
+            Goal::Event(number) => write!(f, "event {number}"),
+            Goal::CountedEvent(number) => write!(f, "counted event {number}"),
+            Goal::Port(number) => write!(f, "port {number}"),
+        }
+    }
 }
 
 /// What is known of a connection.
@@ -66,7 +78,7 @@ impl<D: Device> std::ops::Deref for Connection<D> {
 }
 
 impl<D: Device> Fabric<D> {
-    /// Connects to something that is there already.
+    /// Connect to something that is there already.
     ///
     /// # Errors
     /// In this order: [`Error::NoInterface`], [`Error::Quota`], [`Error::InterfaceDown`],
@@ -93,18 +105,20 @@ impl<D: Device> Fabric<D> {
             deadline: deadline.nanoseconds(),
             ..Default::default()
         };
-        self.device.call(Call::Connect(&mut connect))?;
+        let called = self.device.call(Call::Connect(&mut connect));
+        called.map_err(Error::of(Subject::Goal(interface, goal)))?;
         Ok(Connection {
             object: Object::new(&self.device, connect.handle),
         })
     }
 
-    /// Returns once the peer at an interface has answered.
+    /// Return once the peer at an interface has answered.
     ///
     /// # Errors
     /// [`Error::NoInterface`], [`Error::InterfaceDown`], [`Error::TimedOut`].
     pub fn probe(&self, interface: InterfaceId, deadline: Deadline) -> Result<()> {
-        barrier(&*self.device, interface.0, sys::MP_WAIT_INTERFACE, deadline)
+        let answered = barrier(&*self.device, interface.0, sys::MP_WAIT_INTERFACE, deadline);
+        answered.map_err(Error::of(Subject::Interface(interface)))
     }
 }
 
@@ -128,7 +142,7 @@ impl<D: Device> Connection<D> {
         })
     }
 
-    /// Takes what has happened next to it.
+    /// Take what has happened next to it.
     ///
     /// # Errors
     /// [`Error::TimedOut`]; [`Error::NotFound`], also if it is closed meanwhile.
@@ -136,13 +150,15 @@ impl<D: Device> Connection<D> {
         Ok(self.object.notice(deadline)?.0)
     }
 
-    /// Maps whole pages of the segment; the address `hint` is tried first, unless it is 0.
+    /// Map whole pages of the segment; the address `hint` is tried first, unless it is 0.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Invalid`]: beyond its end, and those of `mmap()`.
     pub fn map<P: Protection>(&self, start: u64, len: u64, hint: usize) -> Result<Map<P>> {
         let offset = self.info()?.offset;
-        let offset = offset.checked_add(start).ok_or(Error::Invalid)?;
+        let offset = offset
+            .checked_add(start)
+            .ok_or(Error::Invalid(Subject::Unnamed))?;
         Ok(self.object.device.map(offset, len, hint)?)
     }
 
@@ -156,7 +172,7 @@ impl<D: Device> Connection<D> {
         self.object.address(start, len)
     }
 
-    /// Returns when all that this process has written to segments at the interface is in the
+    /// Return when all that this process has written to segments at the interface is in the
     /// peer's memory.
     ///
     /// # Errors
@@ -164,10 +180,10 @@ impl<D: Device> Connection<D> {
     /// [`Error::TimedOut`].
     pub fn barrier(&self, deadline: Deadline) -> Result<()> {
         let handle = self.object.open_handle()?;
-        barrier(&*self.object.device, handle, 0, deadline)
+        Ok(barrier(&*self.object.device, handle, 0, deadline)?)
     }
 
-    /// Triggers the event, once all that this process has written before is in the memory of its
+    /// Trigger the event, once all that this process has written before is in the memory of its
     /// host.
     ///
     /// # Errors
@@ -181,7 +197,7 @@ impl<D: Device> Connection<D> {
         Ok(self.object.device.call(Call::Signal(&mut handle))?)
     }
 
-    /// Sends a message to the port.
+    /// Send a message to the port.
     ///
     /// # Errors
     /// [`Error::PartnerGone`], [`Error::InterfaceDown`], [`Error::Invalid`]: it does not lead to
@@ -199,12 +215,17 @@ impl<D: Device> Connection<D> {
     }
 }
 
-fn barrier(device: &impl Device, target: u32, flags: u32, deadline: Deadline) -> Result<()> {
+fn barrier(
+    device: &impl Device,
+    target: u32,
+    flags: u32,
+    deadline: Deadline,
+) -> std::result::Result<(), Errno> {
     let mut barrier = mp_barrier {
         flags,
         target,
         deadline: deadline.nanoseconds(),
         ..Default::default()
     };
-    Ok(retry_on_intr(|| device.call(Call::Barrier(&mut barrier)))?)
+    retry_on_intr(|| device.call(Call::Barrier(&mut barrier)))
 }

@@ -87,7 +87,7 @@ mod waits;
 pub use connection::{Connection, ConnectionInfo, ConnectionState, Goal};
 pub use deadline::Deadline;
 pub use device::{Call, CharDevice, Device};
-pub use error::{Error, Result};
+pub use error::{Error, Limit, Result, Subject};
 pub use events::{Event, Events, Target};
 pub use interface::{Info, Interface, InterfaceId, PciFunction, PciIds, Remote, Window};
 pub use map::{flush_stores, Map, Protection, ReadOnly, ReadWrite};
@@ -131,7 +131,7 @@ impl<D> Clone for Fabric<D> {
 }
 
 impl Fabric {
-    /// Opens the device at its usual place.
+    /// Open the device at its usual place.
     ///
     /// # Errors
     /// [`Error::NotLoaded`]: the kernel module is not loaded. [`Error::NoPermission`]: the user may
@@ -140,7 +140,7 @@ impl Fabric {
         Self::open_at(Path::new(&device::path()))
     }
 
-    /// Opens a device file.
+    /// Open a device file.
     ///
     /// # Errors
     /// As [`open()`](Self::open).

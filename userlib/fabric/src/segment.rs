@@ -7,9 +7,10 @@ use crate::{
         self, mp_handle, mp_segment, mp_segment_attach, mp_segment_create, mp_segment_fill,
         mp_segment_interface,
     },
-    Call, CharDevice, Deadline, Device, Error, Fabric, InterfaceId, Map, Notice, Object, Peer,
-    PhysicalRange, ProcessMemory, Protection, Removal, Result, Vouched,
+    Call, CharDevice, Deadline, Device, Error, Fabric, InterfaceId, Limit, Map, Notice, Object,
+    Peer, PhysicalRange, ProcessMemory, Protection, Removal, Result, Subject, Vouched,
 };
+use rustix::io::Errno;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What peers at an interface may do with a segment.
@@ -78,7 +79,7 @@ impl<D: Device> std::ops::Deref for Segment<D> {
 }
 
 impl<D: Device> Fabric<D> {
-    /// Makes memory of this host, all zero. Its id is the first free one of `id` and so many after
+    /// Make memory of this host, all zero. Its id is the first free one of `id` and so many after
     /// it; without any it is private.
     ///
     /// # Errors
@@ -88,7 +89,7 @@ impl<D: Device> Fabric<D> {
         self.new_segment(id, len, 0)
     }
 
-    /// Makes a segment without memory, which can be filled with as many bytes at most.
+    /// Make a segment without memory, which can be filled with as many bytes at most.
     ///
     /// # Errors
     /// As [`create_segment()`](Self::create_segment).
@@ -109,7 +110,12 @@ impl<D: Device> Fabric<D> {
             length: len,
             ..Default::default()
         };
-        self.device.call(Call::SegmentCreate(&mut create))?;
+        let subject = Subject::NewSegment {
+            id: id.map(|_| first),
+            len,
+        };
+        let called = self.device.call(Call::SegmentCreate(&mut create));
+        called.map_err(Error::of(subject))?;
         Ok(Segment {
             object: Object::new(&self.device, create.handle),
             id: create.id,
@@ -127,7 +133,8 @@ impl<D: Device> Fabric<D> {
             id,
             ..Default::default()
         };
-        self.device.call(Call::SegmentAttach(&mut attach))?;
+        let called = self.device.call(Call::SegmentAttach(&mut attach));
+        called.map_err(Error::of(Subject::Segment(id)))?;
         Ok(Segment {
             object: Object::new(&self.device, attach.handle),
             id,
@@ -152,7 +159,7 @@ impl<D: Device> Segment<D> {
         self.len() == 0
     }
 
-    /// Gives one that was made empty its memory, once. That of this process is pinned until
+    /// Give one that was made empty its memory, once. That of this process is pinned until
     /// nobody reaches it any more; physical memory is the caller's to keep.
     ///
     /// # Errors
@@ -175,12 +182,16 @@ impl<D: Device> Segment<D> {
         };
         // SAFETY: Whoever has made the filling vouches for its bytes, and these are they.
         let fill = unsafe { Vouched::new(&mut fill) };
-        self.object.device.call(Call::SegmentFill(fill))?;
+        let called = self.object.device.call(Call::SegmentFill(fill));
+        called.map_err(|errno| match errno {
+            Errno::DQUOT => Error::Quota(Limit::pinned(length)).logged(),
+            other => Error::of(Subject::Segment(self.id))(other),
+        })?;
         self.len.store(length, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Ends it for this process.
+    /// End it for this process.
     ///
     /// # Errors
     /// [`Error::System`] with `EBUSY`: it is used, and that is not by force. [`Error::NotFound`].
@@ -188,7 +199,7 @@ impl<D: Device> Segment<D> {
         self.object.remove(removal)
     }
 
-    /// Takes what has happened next to one of its connections, and who is at the other end.
+    /// Take what has happened next to one of its connections, and who is at the other end.
     ///
     /// # Errors
     /// [`Error::TimedOut`]; [`Error::NotFound`], also if it is closed meanwhile.
@@ -196,7 +207,7 @@ impl<D: Device> Segment<D> {
         self.object.notice(deadline)
     }
 
-    /// Lets other processes of the user attach to it.
+    /// Let other processes of the user attach to it.
     ///
     /// # Errors
     /// [`Error::NotSupported`]: it is private. [`Error::NotFound`].
@@ -213,27 +224,19 @@ impl<D: Device> Segment<D> {
     /// # Errors
     /// [`Error::NoInterface`]; [`Error::NoSpace`]: the peers there do not reach it.
     pub fn prepare(&self, interface: InterfaceId) -> Result<()> {
-        let mut argument = self.at(interface, 0)?;
-        Ok(self
-            .object
-            .device
-            .call(Call::SegmentPrepare(&mut argument))?)
+        self.at(interface, 0, |argument| Call::SegmentPrepare(argument))
     }
 
-    /// Lets peers at an interface connect.
+    /// Let peers at an interface connect.
     ///
     /// # Errors
     /// [`Error::NoInterface`]; [`Error::NotSupported`]: it is private. [`Error::NoWindow`]: it is
     /// not prepared there.
     pub fn publish(&self, interface: InterfaceId) -> Result<()> {
-        let mut argument = self.at(interface, 0)?;
-        Ok(self
-            .object
-            .device
-            .call(Call::SegmentPublish(&mut argument))?)
+        self.at(interface, 0, |argument| Call::SegmentPublish(argument))
     }
 
-    /// Lets no more peers at an interface connect.
+    /// Let no more peers at an interface connect.
     ///
     /// # Errors
     /// [`Error::NoInterface`]; [`Error::NoWindow`]: it is not published there.
@@ -243,20 +246,28 @@ impl<D: Device> Segment<D> {
             Withdrawal::Notify => sys::MP_WITHDRAW_NOTIFY,
             Withdrawal::Force => sys::MP_WITHDRAW_FORCE,
         };
-        let mut argument = self.at(interface, flags)?;
-        Ok(self
-            .object
-            .device
-            .call(Call::SegmentWithdraw(&mut argument))?)
+        self.at(interface, flags, |argument| Call::SegmentWithdraw(argument))
     }
 
-    fn at(&self, interface: InterfaceId, flags: u32) -> Result<mp_segment_interface> {
-        Ok(mp_segment_interface {
+    /// Make a call on the segment at an interface.
+    fn at(
+        &self,
+        interface: InterfaceId,
+        flags: u32,
+        call: impl FnOnce(&mut mp_segment_interface) -> Call<'_>,
+    ) -> Result<()> {
+        let mut argument = mp_segment_interface {
             handle: self.object.open_handle()?,
             interface: interface.0,
             flags,
             ..Default::default()
-        })
+        };
+        let subject = Subject::SegmentAt {
+            id: self.id,
+            interface,
+        };
+        let called = self.object.device.call(call(&mut argument));
+        called.map_err(Error::of(subject))
     }
 
     /// What is known of it, also at an interface.
@@ -295,13 +306,15 @@ impl<D: Device> Segment<D> {
         self.object.address(start, len)
     }
 
-    /// Maps whole pages of it; the address `hint` is tried first, unless it is 0.
+    /// Map whole pages of it; the address `hint` is tried first, unless it is 0.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Invalid`]: beyond its end, and those of `mmap()`.
     pub fn map<P: Protection>(&self, start: u64, len: u64, hint: usize) -> Result<Map<P>> {
         let offset = self.info(None)?.offset;
-        let offset = offset.checked_add(start).ok_or(Error::Invalid)?;
+        let offset = offset
+            .checked_add(start)
+            .ok_or(Error::Invalid(Subject::Unnamed))?;
         Ok(self.object.device.map(offset, len, hint)?)
     }
 }

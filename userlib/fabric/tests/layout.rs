@@ -583,7 +583,7 @@ fn assertions() -> String {
     out
 }
 
-/// Compiles the assertions, without an output.
+/// Compile the assertions, without an output.
 fn compile(language: &str, standard: &str, bits: &str) -> bool {
     let uapi = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../uapi");
     // Where Debian has the parts of the kernel's headers that differ between architectures: for

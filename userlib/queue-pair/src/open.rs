@@ -8,7 +8,7 @@ use crate::{
     window::{Far, Near},
     Error, Result,
 };
-use mp_fabric::{CharDevice, Deadline, Device, EventMask, Parked, Session};
+use mp_fabric::{CharDevice, Deadline, Device, EventMask, Parked, Session, Subject};
 use mp_proto::{
     memory::{Inbound, Outbound},
     queue_pair::{tell_end, Broken, End, Hello, Layout, Park, Wants},
@@ -238,7 +238,9 @@ pub fn sleep<D: Device>(
     };
     match woken {
         Parked::Event(EventMask::CLOSED) => Err(mp_fabric::Error::PartnerGone.into()),
-        Parked::Event(EventMask::DOWN) => Err(mp_fabric::Error::InterfaceDown.into()),
+        Parked::Event(EventMask::DOWN) => {
+            Err(mp_fabric::Error::InterfaceDown(Subject::Unnamed).into())
+        }
         _ => Ok(()),
     }
 }

@@ -148,7 +148,7 @@ impl<D: Device> Source<D> {
     }
 }
 
-/// Cuts a size into at most so many pieces.
+/// Cut a size into at most so many pieces.
 fn cut(size: usize, pieces: u32) -> Vec<Piece> {
     let pieces = pieces as usize;
     let place = |number: usize| (size as u128 * number as u128 / pieces as u128) as usize;

@@ -207,8 +207,8 @@ impl<'a, D: Device> Waiting<'a, D> {
                     self.sessions.push((interface, session));
                 }
                 // Not reachable now, or not at all.
-                Err(FabricError::InterfaceDown | FabricError::NoInterface) => {}
-                Err(FabricError::NotSupported) => {}
+                Err(FabricError::InterfaceDown(_) | FabricError::NoInterface(_)) => {}
+                Err(FabricError::NotSupported(_)) => {}
                 Err(error) => failed = Some(error),
             }
         }
@@ -352,8 +352,8 @@ impl<D: Device> Request<D> {
                 let established = vi.establish(serial, linked);
                 return established.map_err(|error| vi.abandon(serial, error));
             }
-            Err(FabricError::InterfaceDown) => Error::NotReachable,
-            Err(FabricError::NoSpace | FabricError::NoMemory) => {
+            Err(FabricError::InterfaceDown(_)) => Error::NotReachable,
+            Err(FabricError::NoSpace(_) | FabricError::NoMemory) => {
                 *slot = Some(pending);
                 Error::Resource
             }
@@ -373,7 +373,7 @@ impl<D: Device> Request<D> {
         let pending = lock(&self.0.pending).take();
         let Pending { session, id } = pending.ok_or(Error::InvalidParameter)?;
         match session.reject(id, REJECTED, &[]) {
-            Err(FabricError::InterfaceDown) => Err(Error::NotReachable),
+            Err(FabricError::InterfaceDown(_)) => Err(Error::NotReachable),
             // A client that has gone needs no answer.
             _ => Ok(()),
         }
@@ -587,7 +587,7 @@ impl<D: Device> ViShared<D> {
                     })?;
                     return Ok(session);
                 }
-                Err(FabricError::NoPartner) => failure = Error::NoMatch,
+                Err(FabricError::NoPartner(_)) => failure = Error::NoMatch,
                 Err(error) => failure = error.into(),
             }
         }
@@ -672,7 +672,7 @@ fn answered<D: Device>(session: &Session<D>, deadline: Deadline) -> Result<Vec<u
     let state = match waited {
         Ok(_) | Err(FabricError::TimedOut) => session.state()?,
         // Closed by who gave the attempt up.
-        Err(FabricError::NotFound) => return Err(Error::InvalidState),
+        Err(FabricError::NotFound(_)) => return Err(Error::InvalidState),
         Err(error) => return Err(error.into()),
     };
     let events = state.events;

@@ -283,7 +283,7 @@ impl<D: Device> Wire for Link<D> {
 fn end_of(error: Error) -> End {
     match error {
         Error::Closed { reason } => Reason::of(reason).map_or(End::Broken, End::Closed),
-        Error::Fabric(FabricError::InterfaceDown | FabricError::NoInterface) => End::Down,
+        Error::Fabric(FabricError::InterfaceDown(_) | FabricError::NoInterface(_)) => End::Down,
         Error::Fabric(_) => End::Gone,
         _ => End::Broken,
     }

@@ -46,7 +46,7 @@ impl Hostile {
             let client = client.name(name).data(data).pending();
             match client.local(0x8000..=0x8000).remote(0x8000..=0x8000).open() {
                 Ok(session) => return session,
-                Err(mp_fabric::Error::NoPartner) => thread::yield_now(),
+                Err(mp_fabric::Error::NoPartner(_)) => thread::yield_now(),
                 Err(error) => panic!("{error}"),
             }
         }

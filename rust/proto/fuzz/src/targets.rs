@@ -319,7 +319,7 @@ fn index_word(input: &mut Input<'_>, tag: Tag, near: u32) -> u64 {
     }
 }
 
-/// Records from memory that a liar fills lie inside the ring, and are given back once.
+/// The records of memory that a liar fills lie inside the ring, and are given back once.
 pub fn consumer(data: &[u8]) {
     let mut input = Input(data);
     let (tx, rx) = tags();

@@ -297,7 +297,7 @@ impl Site {
         self.engine.remote_windows().collect()
     }
 
-    /// Lets the engine do something, and checks what it says of the list of windows.
+    /// Let the engine do something, and check what it says of the list of windows.
     fn with<R>(&mut self, what: impl FnOnce(&mut Site) -> R) -> R {
         let before = self.windows();
         self.desk.changed = false;
@@ -476,7 +476,7 @@ impl Two {
         }
     }
 
-    /// Puts the next message of a host on the wire.
+    /// Put the next message of a host on the wire.
     pub fn push(&mut self, from: usize) -> bool {
         let site = &mut self.sites[from];
         let message = site.engine.poll(&mut site.desk);
@@ -506,7 +506,7 @@ impl Two {
         }
     }
 
-    /// Accepts all requests that are at hand, and rejects those for which there is no space.
+    /// Accept all requests that are at hand, and reject those for which there is no space.
     pub fn answer_all(&mut self) {
         for accepts in [true, false] {
             for at in [ARBITER, ASKER] {

@@ -179,7 +179,7 @@ impl FakeDevice {
         }
     }
 
-    /// Repeats what says that it has to wait, until the deadline.
+    /// Repeat what says that it has to wait, until the deadline.
     fn until<T>(
         &self,
         deadline: u64,
@@ -257,7 +257,7 @@ impl FakeDevice {
     }
 }
 
-/// Puts a list where it belongs.
+/// Put a list where it belongs.
 fn fill(room: &mut [u32], count: &mut u32, ids: &[u32]) -> Result<()> {
     *count = ids.len() as u32;
     room.get_mut(..ids.len())

@@ -243,7 +243,7 @@ impl State {
         Ok(())
     }
 
-    /// Gives a segment its memory. That of a process is what it has there at this moment:
+    /// Give a segment its memory. That of a process is what it has there at this moment:
     /// others do not see what it writes later.
     pub fn segment_fill(&mut self, context: u32, fill: &mp_segment_fill) -> Result<()> {
         let key = self.body_of(context, fill.handle)?;
@@ -306,7 +306,7 @@ impl State {
         Ok(())
     }
 
-    /// Prepares, publishes or withdraws.
+    /// Prepare, publish or withdraw.
     pub fn segment_at(
         &mut self,
         context: u32,
@@ -363,7 +363,7 @@ impl State {
         }
     }
 
-    /// Tells a connection's process, and the status word.
+    /// Tell a connection's process, and the status word.
     fn change_connection(&mut self, handle: u32, notice: u32) {
         let Some(object) = self.sharing.objects.get_mut(&handle) else {
             return;
@@ -407,7 +407,7 @@ impl State {
         }
     }
 
-    /// Tells all handles of a segment of something that has happened to one connection.
+    /// Tell all handles of a segment of something that has happened to one connection.
     fn tell_owner(&mut self, connection: u32, notice: u32) {
         let Some(object) = self.sharing.objects.get(&connection) else {
             return;
@@ -833,7 +833,7 @@ impl State {
         Ok(())
     }
 
-    /// Lets all queues go on.
+    /// Let all queues go on.
     pub fn release_queues(&mut self) {
         self.sharing.held = false;
         let all: Vec<u32> = self.sharing.objects.keys().copied().collect();
@@ -904,7 +904,7 @@ impl State {
         }
     }
 
-    /// Closes whatever the handle is of.
+    /// Close whatever the handle is of.
     pub fn close_object(&mut self, context: u32, handle: u32) -> Result<()> {
         match self.object(context, handle)?.kind {
             Kind::Segment { .. } | Kind::Offer(_) => {

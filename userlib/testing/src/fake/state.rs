@@ -268,7 +268,7 @@ impl State {
             .unwrap_or(u32::MAX)
     }
 
-    /// Opens a session: the order of errors is that of the header.
+    /// Open a session: the order of errors is that of the header.
     pub fn open(
         &mut self,
         context: u32,
@@ -556,7 +556,7 @@ impl State {
         self.show(handle);
     }
 
-    /// Shows the state of a session in its status word.
+    /// Show the state of a session in its status word.
     fn show(&self, handle: u32) {
         if let Some(session) = self.sessions.get(&handle) {
             let state = session.events & !MP_EVENT_SIGNAL;
@@ -564,7 +564,7 @@ impl State {
         }
     }
 
-    /// Tells those who are not waiting in a call.
+    /// Tell those who are not waiting in a call.
     fn announce(&mut self, handle: u32, events: u32) {
         let Some(session) = self.sessions.get(&handle) else {
             return;
