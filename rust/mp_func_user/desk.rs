@@ -179,6 +179,11 @@ impl<'a> Desk<'a> {
         received.map_err(|_| error::protocol())
     }
 
+    /// Let the engine go on with what it has left.
+    pub(crate) fn resume(&mut self) {
+        self.engine.resume(&mut self.host);
+    }
+
     /// Sends what the engine has to say, and then tells processes of their partners: what
     /// these signal comes behind the message that makes the pair.
     ///
@@ -192,6 +197,9 @@ impl<'a> Desk<'a> {
         let said = self.say();
         if self.host.has_paired {
             self.host.link.announce();
+        }
+        if self.engine.is_unfinished() {
+            self.host.outbox.resume_soon();
         }
         said.and(self.host.failed)
     }
@@ -345,8 +353,8 @@ impl Carrier<'_> {
 }
 
 impl Host for Carrier<'_> {
-    fn largest(&self) -> u64 {
-        self.memory.limits().local_largest_free
+    fn runs(&self) -> [u64; 2] {
+        self.memory.free_runs()
     }
 
     fn alloc(&mut self, len: u64) -> Option<u64> {
@@ -450,8 +458,8 @@ pub(crate) struct Ending<'a>(
 );
 
 impl Host for Ending<'_> {
-    fn largest(&self) -> u64 {
-        0
+    fn runs(&self) -> [u64; 2] {
+        [0; 2]
     }
 
     fn alloc(&mut self, _len: u64) -> Option<u64> {

@@ -790,6 +790,22 @@ impl Link {
         }
     }
 
+    /// Goes on with what the pairing engine has left.
+    fn resume_pairing(&self, core: &mut Core) {
+        let Core { peer, up, .. } = core;
+        let (Some((outbox, _)), Some(up)) = (peer, up) else {
+            return;
+        };
+        if !up.engine.is_unfinished() {
+            return;
+        }
+        let mut desk = Desk::new(self, outbox, up);
+        desk.resume();
+        if desk.finish().is_err() {
+            outbox.peer().reset();
+        }
+    }
+
     /// Connects a process to what the peer offers.
     ///
     /// # Errors
@@ -1070,6 +1086,7 @@ impl Work for Link {
             self.questions.resume();
         }
         let due = self.greet(&mut core).err().map(|_| AGAIN_MS);
+        self.resume_pairing(&mut core);
         for _ in 0..BATCH {
             let Some(mail) = self.inbox.next() else {
                 let give_up = self.give_up(&mut core);

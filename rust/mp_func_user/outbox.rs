@@ -383,6 +383,11 @@ impl Outbox {
         self.worker.kick_in(AGAIN_MS);
     }
 
+    /// Let the link's worker run, after others that want the link.
+    pub(crate) fn resume_soon(&self) {
+        self.worker.kick();
+    }
+
     /// Waits until nothing is left to be sent, for a while; whether that is so. Nothing
     /// more is entered meanwhile. Sleeps.
     pub(crate) fn drain(&self) -> bool {
