@@ -509,8 +509,8 @@ fn parameters(open: &mp_session_open) -> Result<Params> {
 
 fn open_session(context: &Context, arg: UserPtr) -> Result {
     let (mut open, size) = read_sized::<mp_session_open>(arg)?;
-    expect_zero(open.reserved)?;
     let link = context.shared().links.get(open.interface)?;
+    expect_zero(open.reserved)?;
     let params = parameters(&open)?;
     let is_pending = answer::is_pending(&open)?;
     let len = open.data_size as usize;
@@ -529,7 +529,7 @@ fn open_session(context: &Context, arg: UserPtr) -> Result {
         link.request(&session)?;
         Ok(session)
     })?;
-    open.uid = session.params().uid;
+    open.uid = session.uid();
     open.handle = session.number();
     answer(context, arg, size, &open, open.handle)
 }
@@ -540,7 +540,7 @@ fn describe_session(context: &Context, info: &mut mp_session) -> Result<Told> {
     info.events = session.ready().events();
     info.interface = session.link().interface().id();
     info.status = session.status();
-    info.reserved = 0;
+    info.uid = session.uid();
     (info.local_size, info.local_offset) = (local.len, local.offset);
     (info.remote_size, info.remote_offset) = (remote.len, remote.offset);
     Ok(Told::Done)

@@ -81,6 +81,8 @@ struct Carrier<'a> {
     data: &'a mut KVec<(u32, KVec<u8>)>,
     /// The data behind the message at hand.
     arrived: &'a [u8],
+    /// What a client of this host is told by a server of this host.
+    answer: Option<Told>,
     /// There are pairs that their processes have not been told of.
     has_paired: bool,
     /// Something could not be done that the engine counts on.
@@ -107,6 +109,7 @@ impl<'a> Desk<'a> {
                 pieces,
                 data,
                 arrived: &[],
+                answer: None,
                 has_paired: false,
                 failed: Ok(()),
             },
@@ -148,15 +151,16 @@ impl<'a> Desk<'a> {
     ///
     /// # Errors
     ///
-    /// `ECONNRESET` if there is none, `EBUSY` if it has been accepted.
-    pub(crate) fn answer(&mut self, server: u32, reason: Option<u32>, data: &'a [u8]) -> Result {
-        // Between two processes of this host, no message carries it.
-        self.host.arrived = data;
+    /// `ECONNRESET` if there is none, `EBUSY` if it has been accepted, `ENOMEM`.
+    pub(crate) fn answer(&mut self, server: u32, reason: Option<u32>, data: &[u8]) -> Result {
+        if self.host.link.is_loopback() {
+            // No message carries it.
+            self.host.answer = Some(Told::new(self.host.link.peer_id(), data)?);
+        }
         let answered = match reason {
             None => self.engine.accept(server, &mut self.host),
             Some(reason) => self.engine.reject(server, reason, &mut self.host),
         };
-        self.host.arrived = &[];
         answered.map_err(|why| match why {
             NoAnswer::Nothing => error::reset(),
             NoAnswer::Busy => EBUSY,
@@ -205,8 +209,8 @@ impl<'a> Desk<'a> {
     }
 
     /// On a host's link with itself, there is nobody to start over with: closes the
-    /// sessions that could not be told of a partner. Their partners are, and hear that it
-    /// has gone.
+    /// sessions that could not be told of a partner, and clients whose servers could not be
+    /// told of them. The others hear that they have gone.
     fn close_missed(&mut self) {
         let link = self.host.link;
         while core::mem::replace(&mut self.host.failed, Ok(())).is_err() {
@@ -295,9 +299,11 @@ impl Carrier<'_> {
     }
 
     fn answered(&mut self, client: u32) -> Result {
-        if let Some(client) = self.link.session(client) {
-            client.meet(Told::new(self.link.peer_id(), self.arrived)?);
-        }
+        let told = match self.answer.take() {
+            Some(told) => told,
+            None => Told::new(self.link.peer_id(), self.arrived)?,
+        };
+        self.with_session(client, |client| client.meet(told));
         Ok(())
     }
 
@@ -427,6 +433,9 @@ impl Host for Carrier<'_> {
             } => {
                 if let Err(e) = self.asked(session, client, local, remote) {
                     self.failed = Err(e);
+                    if self.link.is_loopback() {
+                        self.with_session(client, |client| client.miss(e));
+                    }
                 }
             }
             Event::Answered { session } => {

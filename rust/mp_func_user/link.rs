@@ -9,6 +9,7 @@
 //! the mutex is released.
 
 use crate::{
+    answer::Acceptance,
     connection::Connection,
     desk::{
         Desk,
@@ -712,28 +713,27 @@ impl Link {
     }
 
     /// Answers the request that a server has at hand: accepts it without a `reason`, which is
-    /// over when the session says so. The data for the client is that of the session's
-    /// [`answer`](Session::set_answer).
+    /// over when what this returns says so. The client is told the data.
     ///
     /// # Errors
     ///
-    /// `ENETDOWN`, `ECONNRESET` if that request is not there any more, `EBUSY`.
+    /// `ENETDOWN`, `ECONNRESET` if that request is not there any more, `EBUSY`, `ENOMEM`.
     pub(crate) fn answer(
         &self,
         session: &Arc<Session>,
         request: u32,
         reason: Option<u32>,
-        data: KVec<u8>,
-    ) -> Result {
+        data: &[u8],
+    ) -> Result<Option<Acceptance>> {
         let mut core = self.core.lock();
         let Core { peer, up, .. } = &mut *core;
         let (Some((outbox, _)), Some(up)) = (peer, up) else {
             return Err(error::net_down());
         };
-        session.begin_answer(request, reason.is_none(), &data)?;
+        let acceptance = session.begin_answer(request, reason.is_none(), data)?;
         let outbox = outbox.clone();
         let mut desk = Desk::new(self, &outbox, up);
-        let answered = desk.answer(session.number(), reason, &data);
+        let answered = desk.answer(session.number(), reason, data);
         if answered.is_ok() && reason.is_some() {
             session.rejected();
         }
@@ -742,7 +742,8 @@ impl Link {
         if sent.is_err() {
             outbox.peer().reset();
         }
-        answered.inspect_err(|e| session.answer_accepted(e.to_errno()))
+        answered.inspect_err(|e| session.answer_accepted(e.to_errno()))?;
+        Ok(acceptance)
     }
 
     /// The process of a server does not wait any longer for what it has accepted: the client
@@ -751,9 +752,14 @@ impl Link {
     /// # Errors
     ///
     /// `error` if the session is over.
-    pub(crate) fn give_up_answer(&self, session: &Arc<Session>, error: Error) -> Result {
+    pub(crate) fn give_up_answer(
+        &self,
+        session: &Arc<Session>,
+        acceptance: &Acceptance,
+        error: Error,
+    ) -> Result {
         let mut core = self.core.lock();
-        if let Some(outcome) = session.accepted() {
+        if let Some(outcome) = acceptance.outcome() {
             return outcome;
         }
         session.withdrawn(error);

@@ -174,8 +174,6 @@ pub(crate) struct Session {
     /// The request does not wait for the answer of a server.
     is_pending: bool,
     outcome: Atomic<i32>,
-    /// Of the answer that the process waits for.
-    pub(crate) accepting: Atomic<i32>,
     #[pin]
     pub(crate) asking: WaitQueue,
     /// The partner's number; zero without one.
@@ -209,7 +207,6 @@ impl Session {
                 ready,
                 is_pending,
                 outcome: Atomic::new(PENDING),
-                accepting: Atomic::new(0),
                 asking <- new_wait_queue!("mp_session"),
                 partner: Atomic::new(0),
                 state <- new_mutex!(State {
@@ -262,6 +259,11 @@ impl Session {
     /// Whether its request does not wait for the answer of a server.
     pub(crate) fn is_pending(&self) -> bool {
         self.is_pending
+    }
+
+    /// Its identifier; zero as long as it has none.
+    pub(crate) fn uid(&self) -> u32 {
+        self.state.lock().uid
     }
 
     /// Bytes from the first status word to its own.
