@@ -45,7 +45,9 @@ use mp_kernel::{
     barrier,
     error,
     iommu::Rights,
+    new_spinlock_bh,
     new_wait_queue,
+    sync::SpinLockBh,
     time::monotonic_ns,
     vma::{
         AddressSpace,
@@ -178,6 +180,10 @@ pub(crate) struct Session {
     pub(crate) asking: WaitQueue,
     /// The partner's number; zero without one.
     partner: Atomic<u32>,
+    /// The local window's memory, once threads sleep on words of it; none when the session is
+    /// closed. Taken under the state's lock.
+    #[pin]
+    words: SpinLockBh<Option<Arc<Piece>>>,
     #[pin]
     pub(crate) state: Mutex<State>,
 }
@@ -209,6 +215,7 @@ impl Session {
                 outcome: Atomic::new(PENDING),
                 asking <- new_wait_queue!("mp_session"),
                 partner: Atomic::new(0),
+                words <- new_spinlock_bh!(None),
                 state <- new_mutex!(State {
                     phase: Phase::Asking,
                     uid: 0,
@@ -455,14 +462,14 @@ impl Session {
         outbox.signal(&signal)
     }
 
-    /// The memory with the word at `word` that a thread is about to sleep on, having checked that
-    /// there is one at `arm` in the partner's.
+    /// Checks that there is a word at `word` that a thread may sleep on, and one at `arm` in the
+    /// partner's memory. The first one is there for [`word`](Self::word) from now on.
     ///
     /// # Errors
     ///
     /// `ENOTCONN` without a partner, `EINVAL` if a word is unaligned, `ERANGE` outside of its
     /// window, `EOPNOTSUPP` if the kernel does not load it.
-    pub(crate) fn sleeping_place(&self, word: u64, arm: u64) -> Result<Arc<Piece>> {
+    pub(crate) fn check_sleeping_place(&self, word: u64, arm: u64) -> Result {
         if self.ready.events() & ready::PAIRED == 0 {
             return Err(error::not_connected());
         }
@@ -471,9 +478,21 @@ impl Session {
         park::check_word(word, len(&state.local))?;
         park::check_word(arm, len(&state.remote))?;
         match &state.local {
-            Some(local) if matches!(**local, Piece::Local(_)) => Ok(local.clone()),
+            Some(local) if matches!(**local, Piece::Local(_)) => {
+                self.words.lock().get_or_insert_with(|| local.clone());
+                Ok(())
+            }
             _ => Err(error::unsupported()),
         }
+    }
+
+    /// Loads a word that threads sleep on. Any context but hard interrupts.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if the session is closed, or the memory has gone.
+    pub(crate) fn word(&self, at: u64) -> Result<u64> {
+        self.words.lock().as_ref().ok_or(ENOENT)?.load_u64(at)
     }
 
     /// Stores a word in the partner's memory, if there is one.
@@ -585,6 +604,7 @@ impl Session {
             let mut state = self.state.lock();
             state.partner = None;
             (
+                self.words.lock().take(),
                 state.local_window.take(),
                 state.remote_window.take(),
                 state.access.take(),
