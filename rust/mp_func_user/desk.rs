@@ -141,10 +141,14 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Closes a session.
-    pub(crate) fn close(&mut self, session: u32) {
-        // The engine does not know a session whose request it has refused.
-        let _ = self.engine.close(session, &mut self.host);
+    /// Closes a session, which had memory if `had_memory`.
+    pub(crate) fn close(&mut self, session: u32, had_memory: bool) {
+        // The engine does not know a session whose request it has refused, nor the pairs of
+        // earlier lives of the link. What one of these had is free now.
+        let closed = self.engine.close(session, &mut self.host);
+        if closed.is_err() && had_memory {
+            self.engine.memory_freed(&mut self.host);
+        }
     }
 
     /// Accepts the request that a server has at hand, or rejects it for a reason.
@@ -216,7 +220,7 @@ impl<'a> Desk<'a> {
         while core::mem::replace(&mut self.host.failed, Ok(())).is_err() {
             link.for_each_session(|session| {
                 if session.phase() == Phase::Lost {
-                    self.close(session.number());
+                    self.close(session.number(), false);
                 }
             });
         }

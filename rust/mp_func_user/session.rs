@@ -597,9 +597,9 @@ impl Session {
         }
     }
 
-    /// Takes the windows away from the process, and gives the memory back. The partner
-    /// may still reach the local one.
-    pub(crate) fn strip(&self) {
+    /// Takes the windows away from the process, and gives the memory back, if there is any. The
+    /// partner may still reach the local one.
+    pub(crate) fn strip(&self) -> bool {
         let stripped = {
             let mut state = self.state.lock();
             state.partner = None;
@@ -615,7 +615,10 @@ impl Session {
         };
         self.answer_accepted(ENOENT.to_errno());
         self.ready.close();
+        let (.., local, _, _) = &stripped;
+        let had_memory = local.is_some();
         drop(stripped);
+        had_memory
     }
 }
 

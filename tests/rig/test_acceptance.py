@@ -414,6 +414,28 @@ def test_beyond_a_link_that_is_lost_nobody_waits(fabric):
             there.client(b"once")
 
 
+def test_memory_of_a_pair_that_was_lost_joins_posted_peers(fabric):
+    """It comes back when the process closes its session, long after the other host has let go."""
+    guest = fabric.hosts[1]
+    with sharing.Process(fabric.rp) as near, sharing.Process(guest) as far:
+        here, there = Party(near, near.interface()), Party(far, far.interface())
+        most = near.call("INTERFACE", "mp_interface", id=here.interface).local_free
+        whole = here.server(flags=0, local_min=most, local_max=most)
+        there.client(flags=0, remote_max=most)
+        here.wait(whole, MP.EVENT_PAIRED)
+        fabric.unplug(guest)
+        here.wait(whole, MP.EVENT_DOWN)
+        fabric.plug(guest)
+        near.wait_until_up(here.interface)
+        far.wait_until_up(there.interface)
+        left = here.open(MP.ROLE_PEER, local_max=PAGE)
+        right = there.open(MP.ROLE_PEER, remote_max=PAGE)
+        assert not here.events(left) & MP.EVENT_PAIRED
+        near.close(whole)
+        here.wait(left, MP.EVENT_PAIRED)
+        there.wait(right, MP.EVENT_PAIRED)
+
+
 def test_what_is_not_confirmed_in_time_is_refused(fabric):
     """The server's host does not wait at all, and the other one has to answer first."""
     with sharing.Process(fabric.rp) as near, sharing.Process(fabric.hosts[1]) as far:

@@ -137,7 +137,7 @@ impl Link {
         }
         session.withdrawn(error);
         session.spend();
-        self.tell_closed(&mut core, session);
+        self.tell_closed(&mut core, session, false);
         Err(error)
     }
 
@@ -145,20 +145,20 @@ impl Link {
     pub(crate) fn end(&self, session: &Arc<Session>) {
         let mut core = self.core.lock();
         let gone = self.sessions.lock().remove(session.number());
-        session.strip();
-        self.tell_closed(&mut core, session);
+        let had_memory = session.strip();
+        self.tell_closed(&mut core, session, had_memory);
         drop(core);
         drop(gone);
     }
 
     /// Closes a session for the engines, if processes reach each other; the link starts over if
     /// the peer cannot be told.
-    fn tell_closed(&self, core: &mut Core, session: &Session) {
+    fn tell_closed(&self, core: &mut Core, session: &Session, had_memory: bool) {
         let Core { peer, up, .. } = core;
         if let (Some((outbox, _)), Some(up)) = (peer, up) {
             let outbox = outbox.clone();
             let mut desk = Desk::new(self, &outbox, up);
-            desk.close(session.number());
+            desk.close(session.number(), had_memory);
             if desk.finish().is_err() {
                 outbox.peer().reset();
             }
