@@ -14,7 +14,7 @@ from ether import lost, nothing_lost, ping, stream
 from frames import TRANSPORT, wait_for_everyone
 from ntbrig import release, stack
 from pximc import OK, Process, wait_until_up
-from pximc_sessions import meet, pair, windows
+from pximc_sessions import PROTOCOL, USUAL, meet, pair, windows
 from sharing import MP, fails
 from shell import INTACT, until
 from sisci import NODES, PAGE, Program
@@ -115,26 +115,24 @@ def test_segments_and_interrupts_are_shared(fabric, two):
             assert owner.receive(interrupt) == b"between releases"
 
 
-# Bytes of `struct mp_session_open` in the last release, and the sessions of a link to it.
-FIRST_SIZE = 80
+# The sessions of a link to a host of the last release.
 FIRST_SESSIONS = 256
-SERVER = {"role": MP.ROLE_SERVER, "location": MP.LOCATION_LOGICAL, "local_min": 1, "local_max": 1}
 
 
 def post(process, interface, **fields):
-    fields = {"interface": interface, "protocol": 7, **SERVER, **fields}
+    sizes = {"local_min": 1, "local_max": 1}
+    kind = {"role": MP.ROLE_SERVER, "location": MP.LOCATION_LOGICAL, "protocol": 7}
+    fields = {"interface": interface, **kind, **sizes, **fields}
     return process.call("SESSION_OPEN", "mp_session_open", **fields).handle
 
 
 def towards(here, there):
-    """The interface to another process's host: where the window is seen that it posts."""
-    for process in (here, there):
-        for interface in process.interfaces():
-            process.wait_until_up(interface)
-    for mine in there.interfaces():
-        posted = post(there, mine, size=FIRST_SIZE, uid=0x3EE7)
-        seen = [theirs for theirs in here.interfaces() if sees(here, theirs, 0x3EE7)]
-        there.close(posted)
+    """The interface to the other process's host: where the window is seen that it posts."""
+    uid = 0x3EE7
+    for mine in there.find_interfaces().ids:
+        posted = there.request_window_logical_as_server(mine, PROTOCOL, *USUAL, *USUAL, uid).session
+        seen = [theirs for theirs in here.interfaces() if sees(here, theirs, uid)]
+        assert there.close_window(posted) == OK
         if seen:
             return seen[0]
     raise AssertionError("the two do not reach each other")
@@ -151,15 +149,15 @@ def sees(process, interface, uid):
 def test_what_the_last_release_does_not_know_is_refused(two):
     """Beside it, sessions have no names, servers do not answer, and a link has fewer sessions."""
     old, new = two
-    with sharing.Process(old) as there, sharing.Process(new) as here:
+    wait_until_up(*two)
+    with Process(old) as there, sharing.Process(new) as here:
         interface = towards(here, there)
         here.write(here.buffer, b"name")
-        bare = {"local_min": 0, "local_max": 0, "flags": MP.SESSION_BARE}
         for fields in (
             {"name": here.buffer, "name_size": 4},
             {"flags": MP.SESSION_HOLD},
             {"flags": MP.SESSION_HOLD | MP.SESSION_ONCE},
-            bare,
+            {"flags": MP.SESSION_BARE, "local_min": 0, "local_max": 0},
         ):
             with fails(errno.EOPNOTSUPP):
                 post(here, interface, **fields)

@@ -67,11 +67,11 @@ impl Counting {
     }
 
     fn outcome(&self) -> Option<Outcome> {
-        let ends = self.events.iter().filter_map(|event| match event {
+        let mut ends = self.events.iter().filter_map(|event| match event {
             Event::Requested { outcome, .. } => Some(*outcome),
             _ => None,
         });
-        ends.last()
+        ends.next_back()
     }
 
     fn pairs(&self) -> usize {
