@@ -15,6 +15,7 @@ SUITES = {
     "mp_bytes": ("rust/mp_kunit/bytes.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_forward": ("rust/mp_kunit/forward.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_user": ("rust/mp_kunit/user.rs", r"#\[test\]\s+fn (\w+)\("),
+    "mp_windows": ("rust/mp_kunit/windows.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_memory": ("rust/mp_kunit/memory.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_interface": ("rust/mp_kunit/interface.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_capi": ("rust/mp_kunit/capi.c", r"KUNIT_CASE\((\w+)\)"),
