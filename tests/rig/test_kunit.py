@@ -42,9 +42,12 @@ def results(boot):
     for name in SUITES:
         suite = f"/sys/kernel/debug/kunit/{name}"
         out += guest.run(f"echo 1 > {suite}/run && cat {suite}/results").out
-    stack.unload(guest, modules=MODULES)
     lines = re.findall(r"^ +(ok|not ok) \d+ (\w+)", out, re.MULTILINE)
-    return {name: words for words, name in lines}, out
+    outcomes = {name: words for words, name in lines}
+    # A case that fails keeps what it had, and with it the modules.
+    if "not ok" not in outcomes.values():
+        stack.unload(guest, modules=MODULES)
+    return outcomes, out
 
 
 @pytest.mark.parametrize("case", cases())
