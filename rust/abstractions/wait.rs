@@ -182,9 +182,10 @@ pub fn wait_until_any<'a>(
     if condition() {
         return Ok(Waited::Woken);
     }
-    let mut entries = KVec::with_capacity(queues.len(), GFP_KERNEL)?;
+    // As many as a process asks for.
+    let mut entries = KVVec::with_capacity(queues.len(), GFP_KERNEL_ACCOUNT)?;
     for queue in queues {
-        entries.push(Entry::new(queue), GFP_KERNEL)?;
+        entries.push(Entry::new(queue), GFP_KERNEL_ACCOUNT)?;
     }
     Ok(wait(&entries, deadline, condition))
 }

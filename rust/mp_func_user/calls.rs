@@ -2,17 +2,17 @@
 
 //! The calls of `uapi/linux/mp_fabric.h`: structures in, objects' methods, structures
 //! out.
+//!
+//! * [`interfaces`]: those about interfaces and windows. [`sessions`]: those about sessions.
 
 use crate::{
-    access::Requester,
-    answer,
+    answer as partner,
     connection::Connection,
     context::{
         Context,
         Make,
         Object, //
     },
-    link::Link,
     notices::Notice,
     offer::Terms,
     park,
@@ -22,7 +22,6 @@ use crate::{
         Source, //
     },
     ready,
-    session::Session,
     uapi::*,
     window::Piece, //
 };
@@ -39,7 +38,6 @@ use mp_kernel::{
     error,
     eventfd::EventFd,
     iomem::DeviceRange,
-    iommu::Rights,
     process::{
         self,
         PhysicalUse, //
@@ -55,18 +53,24 @@ use mp_kernel::{
         UserPages, //
     }, //
 };
-use mp_proto::{
-    pairing::{
-        terms::{
-            Connection as Role,
-            Limits,
-            Location,
-            Params,
-            DATA_MAX, //
-        },
-        RemoteWindow, //
-    },
-    sharing, //
+use mp_proto::sharing;
+
+#[path = "calls/interfaces.rs"]
+mod interfaces;
+#[path = "calls/sessions.rs"]
+mod sessions;
+
+use interfaces::{
+    describe_interface,
+    describe_window,
+    list_interfaces,
+    list_windows, //
+};
+use sessions::{
+    address_of,
+    describe_session,
+    grant_access,
+    open_session, //
 };
 
 /// Structures of numbers only, with the size of their first version. They have no padding:
@@ -144,8 +148,8 @@ pub(crate) fn call(context: &Context, command: u32, arg: UserPtr) -> Result {
         MP_IOC_SESSION => with(arg, |info| describe_session(context, info)),
         MP_IOC_SESSION_ADDRESS => with(arg, |address| address_of(context, address)),
         MP_IOC_SESSION_ACCESS => take(arg, |access| grant_access(context, access)),
-        MP_IOC_SESSION_PARTNER => with(arg, |info| answer::describe(context, info)),
-        MP_IOC_SESSION_ANSWER => take(arg, |given| answer::give(context, given)),
+        MP_IOC_SESSION_PARTNER => with(arg, |info| partner::describe(context, info)),
+        MP_IOC_SESSION_ANSWER => take(arg, |given| partner::give(context, given)),
         MP_IOC_PARK => park::park(context, arg),
         MP_IOC_SEGMENT_CREATE => create_segment(context, arg),
         MP_IOC_SEGMENT_SHARE => take(arg, |of: &mp_handle| context.segment(of.handle)?.share()),
@@ -361,205 +365,12 @@ fn watch_for(context: &Context, watch: &mp_watch) -> Result {
     ready.watch(context.stream(), watch.target, watch.mask, watch.cookie)
 }
 
-fn list_interfaces(context: &Context, list: &mut mp_interfaces) -> Result<Told> {
-    expect_zero(list.reserved)?;
-    let ids = context.shared().links.ids()?;
-    list.count = ids.len() as u32;
-    put_ids(&ids, list.ids, list.capacity)
-}
-
-fn describe_interface(context: &Context, info: &mut mp_interface) -> Result<Told> {
-    let link = context.shared().links.get(info.id)?;
-    let (size, id) = (info.size, info.id);
-    *info = mp_interface {
-        size,
-        id,
-        peer: MP_PEER_NONE,
-        ..Default::default()
-    };
-    describe_hardware(&link, info);
-    if let Some(memory) = link.memory() {
-        let limits = memory.limits();
-        info.flags |= MP_INTERFACE_UP;
-        info.peer = link.interface().peer().map_or(MP_PEER_NONE, |p| p.id().0);
-        info.epoch = memory.epoch();
-        info.local_total = limits.local_total;
-        info.local_free = limits.local_largest_free;
-        info.remote_total = limits.remote_total;
-    }
-    Ok(Told::Done)
-}
-
-fn describe_hardware(link: &Link, info: &mut mp_interface) {
-    let about = link.interface().info();
-    if about.is_loopback {
-        info.flags |= MP_INTERFACE_LOOPBACK;
-    }
-    if let Some(at) = &about.location {
-        info.flags |= MP_INTERFACE_PCI;
-        info.vendor = at.vendor_id;
-        info.device = at.device_id;
-        info.subsystem_vendor = at.subsystem_vendor_id;
-        info.subsystem_device = at.subsystem_id;
-        (info.pci_domain, info.pci_domain_high) = (at.domain as u16, (at.domain >> 16) as u16);
-        info.pci_bus = at.bus;
-        info.pci_devfn = at.device << 3 | at.function;
-    }
-    // The last byte stays zero.
-    let room = info.name.len() - 1;
-    let name = about.name.to_bytes().iter().take(room);
-    for (to, from) in info.name.iter_mut().zip(name) {
-        *to = *from;
-    }
-}
-
-fn list_windows(context: &Context, list: &mut mp_windows) -> Result<Told> {
-    let link = context.shared().links.get(list.interface)?;
-    let ids = link.with_windows(|windows| {
-        let mut ids = KVec::new();
-        for window in windows.iter() {
-            ids.push(window.uid, GFP_KERNEL)?;
-        }
-        Ok::<_, Error>(ids)
-    })??;
-    list.count = ids.len() as u32;
-    put_ids(&ids, list.ids, list.capacity)
-}
-
-fn describe_window(context: &Context, info: &mut mp_window) -> Result<Told> {
-    let link = context.shared().links.get(info.interface)?;
-    let mut data = KVec::new();
-    let window = link.with_windows(|windows| {
-        let window = windows.iter().find(|w| w.uid == info.id).ok_or(ENOENT)?;
-        let mut copied = Ok(());
-        windows.data(&window, |posted| {
-            copied = data.extend_from_slice(posted, GFP_KERNEL);
-        });
-        copied?;
-        Ok::<_, Error>(window)
-    })??;
-    let room = info.data_size as usize;
-    describe_posted(&window, info);
-    info.data_size = data.len() as u32;
-    if data.len() > room {
-        return Ok(Told::Short(ENOSPC));
-    }
-    user(info.data, data.len())?.writer().write_slice(&data)?;
-    Ok(Told::Done)
-}
-
-fn describe_posted(window: &RemoteWindow, info: &mut mp_window) {
-    info.role = match window.connection {
-        Role::Server => MP_ROLE_SERVER,
-        Role::Client => MP_ROLE_CLIENT,
-        Role::Peer => MP_ROLE_PEER,
-    };
-    info.location = match window.location {
-        Location::Logical => MP_LOCATION_LOGICAL,
-        Location::Physical => MP_LOCATION_PHYSICAL,
-    };
-    info.protocol = window.protocol;
-    info.paired = window.paired.into();
-    (info.local_min, info.local_max) = (window.local.min, window.local.max);
-    (info.remote_min, info.remote_max) = (window.remote.min, window.remote.max);
-}
-
-/// Bits of an address in the calling process.
-fn address_bits() -> u8 {
-    match process::is_compat() || cfg!(not(CONFIG_64BIT)) {
-        true => 32,
-        false => 64,
-    }
-}
-
-/// What is asked for; the sizes that make no sense together are found later.
-fn parameters(open: &mp_session_open) -> Result<Params> {
-    let connection = match open.role {
-        MP_ROLE_SERVER => Role::Server,
-        MP_ROLE_CLIENT => Role::Client,
-        MP_ROLE_PEER => Role::Peer,
-        _ => return Err(EINVAL),
-    };
-    let location = match open.location {
-        MP_LOCATION_LOGICAL => Location::Logical,
-        MP_LOCATION_PHYSICAL => Location::Physical,
-        _ => return Err(EINVAL),
-    };
-    Ok(Params {
-        connection,
-        location,
-        protocol: open.protocol,
-        uid: open.uid,
-        local: Limits {
-            min: open.local_min,
-            max: open.local_max,
-        },
-        remote: Limits {
-            min: open.remote_min,
-            max: open.remote_max,
-        },
-        address: open.address,
-        address_bits: address_bits(),
-        name: answer::name(open)?,
-        hold: open.flags & MP_SESSION_HOLD != 0,
-        once: open.flags & MP_SESSION_ONCE != 0,
-        bare: open.flags & MP_SESSION_BARE != 0,
-    })
-}
-
-fn open_session(context: &Context, arg: UserPtr) -> Result {
-    let (mut open, size) = read_sized::<mp_session_open>(arg)?;
-    expect_zero(open.reserved)?;
-    let link = context.shared().links.get(open.interface)?;
-    let params = parameters(&open)?;
-    let is_pending = answer::is_pending(&open)?;
-    let len = open.data_size as usize;
-    params.check(len).map_err(|_| EINVAL)?;
-    if params.location == Location::Physical {
-        need_physical_addresses(PhysicalUse::Memory)?;
-    }
-    let mut data = KVec::from_elem(0, len.min(DATA_MAX), GFP_KERNEL)?;
-    user(open.data, data.len())?
-        .reader()
-        .read_slice(&mut data)?;
-    let session = context.open_session(&link, params, |params| {
-        let number = context.shared().next_handle();
-        let word = context.status().word()?;
-        let session = Session::new(number, link.clone(), params, data, is_pending, word)?;
-        link.request(&session)?;
-        Ok(session)
-    })?;
-    open.uid = session.params().uid;
-    open.handle = session.number();
-    answer(context, arg, size, &open, open.handle)
-}
-
-fn describe_session(context: &Context, info: &mut mp_session) -> Result<Told> {
-    let session = context.session(info.handle)?;
-    let (local, remote) = session.places(context.mapper())?;
-    info.events = session.ready().events();
-    info.interface = session.link().interface().id();
-    info.status = session.status();
-    info.reserved = 0;
-    (info.local_size, info.local_offset) = (local.len, local.offset);
-    (info.remote_size, info.remote_offset) = (remote.len, remote.offset);
-    Ok(Told::Done)
-}
-
 /// `EPERM` unless the process may name physical addresses, and be told them.
 fn need_physical_addresses(wanted: PhysicalUse) -> Result {
     match process::may_use_physical_addresses(wanted) {
         true => Ok(()),
         false => Err(EPERM),
     }
-}
-
-fn address_of(context: &Context, info: &mut mp_session_address) -> Result<Told> {
-    let session = context.session(info.handle)?;
-    need_physical_addresses(PhysicalUse::Memory)?;
-    session.check_paired()?;
-    info.address = session.bus_address()?;
-    Ok(Told::Done)
 }
 
 fn find_address(context: &Context, range: &mut mp_address) -> Result<Told> {
@@ -572,28 +383,6 @@ fn find_address(context: &Context, range: &mut mp_address) -> Result<Told> {
         _ => return Err(ENOENT),
     };
     Ok(Told::Done)
-}
-
-fn grant_access(context: &Context, access: &mp_session_access) -> Result {
-    expect_zero(access.reserved.into())?;
-    let session = context.session(access.handle)?;
-    let is_clear = access.mode == MP_ACCESS_CLEAR;
-    let known = MP_ACCESS_READ | MP_ACCESS_WRITE;
-    if !is_clear && (access.mode == 0 || access.mode & !known != 0) {
-        return Err(EINVAL);
-    }
-    need_physical_addresses(PhysicalUse::Device)?;
-    session.check_paired()?;
-    let device = Requester {
-        domain: u32::from(access.pci_domain_high) << 16 | u32::from(access.pci_domain),
-        bus: access.pci_bus,
-        devfn: access.pci_devfn,
-    };
-    let rights = (!is_clear).then_some(Rights {
-        read: access.mode & MP_ACCESS_READ != 0,
-        write: access.mode & MP_ACCESS_WRITE != 0,
-    });
-    session.allow(device, rights)
 }
 
 /// Answers a call that has made an object, or closes that again: nobody would know its

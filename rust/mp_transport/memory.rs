@@ -484,8 +484,8 @@ impl Memory {
 
     /// How much memory there is.
     pub fn limits(&self) -> Limits {
-        match self.pool.largest(self.epoch) {
-            Some(largest) => Limits {
+        match self.pool.runs(self.epoch) {
+            Some([largest, _]) => Limits {
                 local_total: self.pool.len(),
                 local_largest_free: largest,
                 remote_total: self.len_of(reach::ARENA),
@@ -494,6 +494,12 @@ impl Memory {
             },
             None => Limits::default(),
         }
+    }
+
+    /// Bytes of the two longest free runs of the arena, the longest first: what
+    /// [`alloc`](Self::alloc) can cut of two pieces. Zero once the epoch is over.
+    pub fn free_runs(&self) -> [u64; 2] {
+        self.pool.runs(self.epoch).unwrap_or_default()
     }
 
     /// Bytes of a window to the peer.

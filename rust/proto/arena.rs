@@ -85,13 +85,21 @@ impl<S: DerefMut<Target = [Option<Extent>]>> Arena<S> {
     /// Bytes of the longest free run of pages: the most that [`Self::alloc`] can cut now, unless
     /// the table is full.
     pub fn largest(&self) -> u64 {
+        self.runs()[0]
+    }
+
+    /// Bytes of the two longest free runs of pages, the longest first.
+    pub fn runs(&self) -> [u64; 2] {
+        let ends = self.extents().map(|extent| (extent.off, extent.end()));
         let mut start = 0;
-        let mut largest = 0;
-        for extent in self.extents() {
-            largest = largest.max(extent.off.saturating_sub(start));
-            start = extent.end();
+        let mut runs = [0; 2];
+        for (off, end) in ends.chain([(self.size, self.size)]) {
+            let run = off.saturating_sub(start);
+            let [longest, second] = runs;
+            runs = [longest.max(run), second.max(run.min(longest))];
+            start = end;
         }
-        largest.max(self.size.saturating_sub(start))
+        runs
     }
 
     /// All extents in the order of their offsets.

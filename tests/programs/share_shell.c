@@ -52,6 +52,15 @@ static void call_device(struct call *call)
 	answer_bytes(call, "bytes", request.data, request.length);
 }
 
+/* As call_device(), with the structure where it is. */
+static void call_at(struct call *call)
+{
+	unsigned long request = number(call);
+
+	answer_number(call, "errno",
+		      ioctl(device, request, (void *)(uintptr_t)number(call)) ? errno : 0);
+}
+
 /* Many calls; how many succeeded before one failed. */
 static void repeat(struct call *call)
 {
@@ -269,6 +278,7 @@ static void memory(struct call *call)
 
 static const struct command commands[] = {
 	{ "ioctl", call_device },	/* NUMBER BYTES */
+	{ "at", call_at },		/* NUMBER ADDRESS */
 	{ "repeat", repeat },		/* COUNT NUMBER BYTES */
 	{ "guess", guess },		/* FIRST COUNT STEP NUMBER BYTES */
 	{ "open", open_device },	/* COUNT: how often that has succeeded */

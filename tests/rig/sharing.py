@@ -98,6 +98,10 @@ class Process(shell.Program):
         data, decode = self._structure(kind, fields)
         return self.command("&", decode, "ioctl", getattr(MP, "IOC_" + name), data)
 
+    def later_at(self, name, address):
+        """As `later`, with the structure where it is in the process."""
+        return self.command("&", lambda _: None, "at", getattr(MP, "IOC_" + name), address)
+
     def repeat(self, count, name, kind, **fields):
         """The same call many times; how many have succeeded."""
         data, _ = self._structure(kind, fields)
@@ -156,15 +160,16 @@ class Process(shell.Program):
 
     # --- what tests need often
 
-    def interface(self, loopback=False):
-        """The interface to the other host, or to this one."""
+    def interfaces(self, loopback=False):
+        """The interfaces to other hosts, or that to this one."""
         found = self.call("INTERFACES", "mp_interfaces", capacity=16, ids=self.buffer)
         ids = struct.unpack(f"={found.count}I", self.read(self.buffer, 4 * found.count))
-        for number in ids:
-            flags = self.call("INTERFACE", "mp_interface", id=number).flags
-            if bool(flags & MP.INTERFACE_LOOPBACK) == loopback:
-                return number
-        raise AssertionError("there is no such interface")
+        flags = lambda number: self.call("INTERFACE", "mp_interface", id=number).flags
+        return [n for n in ids if bool(flags(n) & MP.INTERFACE_LOOPBACK) == loopback]
+
+    def interface(self, loopback=False):
+        """The first of them."""
+        return self.interfaces(loopback)[0]
 
     def wait_until_up(self, interface, up=True, timeout=20.0):
         end = time.monotonic() + timeout * PATIENCE

@@ -268,7 +268,8 @@ struct mp_window {
  * The call of a client that finds such a server returns when the request is accepted; without
  * a deadline: a signal that kills the process ends it. With MP_SESSION_PENDING it returns as
  * soon as the server has the request: PAIRED or REFUSED tell what has become of it, and
- * MP_IOC_CLOSE withdraws it. A server that is closed before it answers has refused.
+ * MP_IOC_CLOSE withdraws it; MP_IOC_SESSION tells the uid once there is a partner. A server that
+ * is closed before it answers has refused.
  *
  * In this order: ENODEV: no such interface. EINVAL: both maxima 0, unless MP_SESSION_BARE, a
  * maximum below its minimum, too much data, a name too long, a flag that is for other roles.
@@ -286,7 +287,7 @@ struct mp_session_open {
 	__u32 role;			/* MP_ROLE_* */
 	__u32 location;			/* MP_LOCATION_* */
 	__u32 protocol;
-	__u32 uid;			/* in: 0 for any; out: that of the session */
+	__u32 uid;			/* in: 0 for any; out: that of the session, 0 if none yet */
 	__aligned_u64 data;		/* address; what the partner is told */
 	__u32 data_size;		/* in bytes, at most MP_WINDOW_DATA_MAX */
 	__u32 handle;			/* out: unique on this host, never 0 */
@@ -319,7 +320,7 @@ struct mp_session {
 	__aligned_u64 remote_size;
 	__aligned_u64 remote_offset;
 	__u32 status;			/* out: bytes from the status words' start to its own */
-	__u32 reserved;
+	__u32 uid;			/* out: 0 as long as it has none; older kernels: always */
 };
 
 /* Who a session's partner is, or was. */
@@ -370,8 +371,8 @@ struct mp_session_partner {
  * down. ECONNRESET: the request is not there any more: it was answered, or the client has
  * withdrawn it, or has gone. EBUSY: it is being accepted. ENOSPC: the memory cannot be had;
  * the request stays. ETIMEDOUT: the client's kernel has not confirmed in time; EINTR: the
- * process is being killed: the client is refused, and the session is over and has CLOSED.
- * ENOMEM.
+ * process is being killed: the session is over and has CLOSED. The client is refused, or, if
+ * its kernel confirms all the same, has a partner that is gone. ENOMEM: the request stays.
  */
 struct mp_session_answer {
 	__u32 size;

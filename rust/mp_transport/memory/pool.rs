@@ -171,10 +171,11 @@ impl Pool {
         is_now.then_some(epoch).ok_or(error::not_connected())
     }
 
-    /// The largest piece that can be cut from the arena; `None` once the epoch is over.
-    pub(super) fn largest(&self, epoch: u64) -> Option<u64> {
+    /// Bytes of the two longest free runs of the arena, the longest first; `None` once the epoch
+    /// is over.
+    pub(super) fn runs(&self, epoch: u64) -> Option<[u64; 2]> {
         let _epoch = self.in_epoch(epoch).ok()?;
-        Some(self.arena.largest())
+        Some(self.arena.runs())
     }
 
     /// See [`Memory::alloc`](super::Memory::alloc).

@@ -153,7 +153,12 @@ impl Stock {
 
     /// The largest piece that can be cut.
     pub(super) fn largest(&self) -> u64 {
-        self.pieces.lock().arena.largest()
+        self.runs()[0]
+    }
+
+    /// Bytes of the two longest free runs, the longest first.
+    pub(super) fn runs(&self) -> [u64; 2] {
+        self.pieces.lock().arena.runs()
     }
 
     /// Cut a piece, and say where.

@@ -130,11 +130,11 @@ impl Memory {
         pool.is_up && pool.epoch == self.epoch
     }
 
-    /// Bytes of the largest piece that can be cut.
-    pub fn largest(&self) -> u64 {
+    /// Bytes of the two longest free runs, the longest first.
+    pub fn runs(&self) -> [u64; 2] {
         match self.is_now() {
-            true => self.pool.borrow().arena.largest(),
-            false => 0,
+            true => self.pool.borrow().arena.runs(),
+            false => [0; 2],
         }
     }
 

@@ -215,7 +215,7 @@ pub struct mp_session {
     pub remote_size: __u64,
     pub remote_offset: __u64,
     pub status: __u32,
-    pub reserved: __u32,
+    pub uid: __u32,
 }
 pub const MP_PARTNER_REQUEST: _bindgen_ty_4 = 1;
 pub const MP_PARTNER_PAIRED: _bindgen_ty_4 = 2;

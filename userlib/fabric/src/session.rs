@@ -261,6 +261,9 @@ pub struct SessionState {
     /// Bytes from the first status word to its own; without meaning unless
     /// [`Info::features`](crate::Info::features) has `MP_FEATURE_ACCEPT`.
     pub status: u32,
+    /// Its unique identifier on this host; 0 as long as it has none, and of kernels that do not
+    /// tell it.
+    pub uid: u32,
 }
 
 bitflags::bitflags! {
@@ -294,7 +297,8 @@ impl<D: Device> std::ops::Deref for Session<D> {
 }
 
 impl<D: Device> Session<D> {
-    /// The unique identifier of the session on this host.
+    /// The unique identifier of the session on this host, as it was when this was opened: 0 of a
+    /// client whose request was not answered then. [`state()`](Self::state) tells it later.
     pub fn uid(&self) -> u32 {
         self.uid
     }
@@ -316,6 +320,7 @@ impl<D: Device> Session<D> {
             local: place(session.local_size, session.local_offset),
             remote: place(session.remote_size, session.remote_offset),
             status: session.status,
+            uid: session.uid,
         })
     }
 

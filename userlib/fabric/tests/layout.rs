@@ -184,7 +184,7 @@ fn assertions() -> String {
             remote_size,
             remote_offset,
             status,
-            reserved,
+            uid,
         }
     );
     check!(

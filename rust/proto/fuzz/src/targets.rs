@@ -550,8 +550,8 @@ const PAGES: u64 = 16;
 struct Desk(Arena<Vec<Option<Extent>>>);
 
 impl Host for Desk {
-    fn largest(&self) -> u64 {
-        self.0.largest()
+    fn runs(&self) -> [u64; 2] {
+        self.0.runs()
     }
     fn alloc(&mut self, len: u64) -> Option<u64> {
         self.0.alloc(len).ok().map(|extent| extent.off)

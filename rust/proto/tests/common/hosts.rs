@@ -148,8 +148,8 @@ pub fn exposed_at(off: u64) -> Option<usize> {
 }
 
 impl Host for Desk {
-    fn largest(&self) -> u64 {
-        self.arena.largest()
+    fn runs(&self) -> [u64; 2] {
+        self.arena.runs()
     }
     fn alloc(&mut self, len: u64) -> Option<u64> {
         let extent = self.arena.alloc(len).ok()?;
@@ -302,6 +302,9 @@ impl Site {
         let before = self.windows();
         self.desk.changed = false;
         let result = what(self);
+        while self.engine.is_unfinished() {
+            self.engine.resume(&mut self.desk);
+        }
         let after = self.windows();
         assert_eq!(self.desk.changed, before != after, "{before:?} {after:?}");
         let uids: BTreeSet<_> = after.iter().map(|w| w.uid).collect();

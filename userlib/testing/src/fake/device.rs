@@ -116,6 +116,7 @@ impl FakeDevice {
         out.events = session.events;
         out.interface = session.open.interface;
         out.status = slot(out.handle) as u32;
+        out.uid = session.open.uid;
         let offset = u64::from(out.handle) << 32;
         (out.local_size, out.local_offset) = (session.local.size, offset);
         (out.remote_size, out.remote_offset) = (session.remote.size, offset | 0x1000);
