@@ -698,12 +698,11 @@ fn withdraw_segment(context: &Context, at: &mp_segment_interface) -> Result {
 }
 
 fn describe_segment(context: &Context, info: &mut mp_segment) -> Result<Told> {
-    expect_zero(info.reserved)?;
     let segment = context.segment(info.handle)?;
     if info.interface != 0 {
         context.shared().links.get(info.interface)?;
     }
-    segment.describe(context.mapper(), info)?;
+    segment.describe(context.mapper(), &context.shared().links, info)?;
     Ok(Told::Done)
 }
 

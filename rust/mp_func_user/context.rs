@@ -578,8 +578,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if others use it, unless `force`; `ENOENT`, `ESHUTDOWN`; `EINTR` if the process is
-    /// being killed.
+    /// `EBUSY` if others use it, unless `force`; `ENOENT`, `ESHUTDOWN`. It has ended with those
+    /// of [`Holding::wait_until_let_go`].
     pub(crate) fn remove(&self, handle: u32, force: bool) -> Result {
         let object = self.object(handle)?;
         object.remove(&self.shared.links, force)?;
@@ -600,7 +600,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// `ENOENT`, `ESHUTDOWN`; `EINTR` if the process is being killed.
+    /// `ENOENT`, `ESHUTDOWN`; those of [`Holding::wait_until_let_go`] if it is closed.
     pub(crate) fn close(&self, handle: u32) -> Result {
         match self.close_session(handle) {
             Err(e) if e == ENOENT => self.remove(handle, true),

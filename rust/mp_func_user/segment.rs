@@ -502,12 +502,17 @@ impl Holding {
     ///
     /// # Errors
     ///
-    /// `ENXIO` if it is not published there, `ENOMEM`, `EINTR` if the process is being killed.
+    /// `ENXIO` if it is not published there, unless that is about to end by force; `ENOMEM`;
+    /// those of [`Link::wait_until_let_go`].
     pub(crate) fn withdraw(&self, link: &Link, how: u32) -> Result {
         let interface = link.interface().id();
-        self.segment
-            .change(interface, |shown| shown.withdraw().map_err(|_| ENXIO))?;
-        if how & MP_WITHDRAW_FORCE != 0 {
+        let is_forced = how & MP_WITHDRAW_FORCE != 0;
+        let is_again = is_forced && link.is_ending(self.segment.token);
+        self.segment.change(interface, |shown| match shown.withdraw() {
+            Err(_) if !is_again => Err(ENXIO),
+            _ => Ok(()),
+        })?;
+        if is_forced {
             self.segment.left(link.end_guests(self.segment.token));
             link.wait_until_let_go(self.segment.token)?;
         } else if how & MP_WITHDRAW_NOTIFY != 0 {
@@ -539,7 +544,13 @@ impl Holding {
     /// # Errors
     ///
     /// `ENOSPC` without free offsets, `ENOMEM`.
-    pub(crate) fn describe(&self, mapper: &Mapper, info: &mut mp_segment) -> Result {
+    pub(crate) fn describe(
+        &self,
+        mapper: &Mapper,
+        links: &Links,
+        info: &mut mp_segment,
+    ) -> Result {
+        info.ending = self.ending(links) as u32;
         let place = self.place(mapper)?;
         (info.length, info.offset) = (place.len, place.offset);
         info.id = self.id();
@@ -604,18 +615,34 @@ impl Holding {
         Ok(())
     }
 
-    /// Returns when no peer reaches the memory any more that was put out.
+    /// Returns when it is proven that no peer reaches the memory any more that was put out. Of
+    /// memory that goes with the segment no proof is missed: it is nobody's until there is one.
     ///
     /// # Errors
     ///
-    /// `EINTR` if the process is being killed.
+    /// Those of [`Link::wait_until_let_go`].
     pub(crate) fn wait_until_let_go(&self, links: &Links) -> Result {
         let mut waited = Ok(());
         links.for_each(|link| {
-            if waited.is_ok() {
-                waited = link.wait_until_let_go(self.segment.token);
-            }
+            let of_link = link.wait_until_let_go(self.segment.token);
+            waited = waited.and(of_link);
         });
-        waited
+        match waited {
+            Err(e) if e == error::in_progress() && !self.outlives() => Ok(()),
+            waited => waited,
+        }
+    }
+
+    /// Whether its memory is somebody's without the segment.
+    fn outlives(&self) -> bool {
+        let piece = self.segment.piece();
+        piece.is_some_and(|piece| matches!(**piece, Piece::Pages(_) | Piece::Physical(_)))
+    }
+
+    /// Connections that were ended by which peers may still reach the memory.
+    fn ending(&self, links: &Links) -> usize {
+        let mut all = 0;
+        links.for_each(|link| all += link.ending(self.segment.token));
+        all
     }
 }

@@ -387,7 +387,7 @@ struct mp_session_answer {
 /*
  * MP_IOC_CLOSE and MP_IOC_SIGNAL. ENOENT: no such object. A segment, event or port is
  * closed as MP_IOC_REMOVE does it by force, a connection is disconnected, a queue aborted.
- * Closing: EINTR: the process is being killed.
+ * Closing: EINPROGRESS, EINTR: it is closed; see there.
  */
 struct mp_handle {
 	__u32 size;
@@ -609,18 +609,23 @@ enum {
  * MP_IOC_SEGMENT_PREPARE: has the memory reachable at an interface, now and whenever a
  * peer is there. MP_IOC_SEGMENT_PUBLISH: lets peers connect. Both do nothing if that is
  * so. MP_IOC_SEGMENT_WITHDRAW: lets no more peers connect; those that are stay, unless
- * the flags say otherwise. When a call with MP_WITHDRAW_FORCE returns, no connection is left,
+ * the flags say otherwise. When a call with MP_WITHDRAW_FORCE succeeds, no connection is left,
  * and nobody stores into the memory any more: the peer's kernel has taken the mappings of its
- * processes away and ended their copies, and has said so. One that does not for 5 seconds loses
- * its link. Where the link is down, or goes down meanwhile, the call returns as well: the peer
- * ends all that of itself once it knows, and what it stores until then may still arrive.
+ * processes away and ended their copies, and has said so. A peer that does not for 5 seconds
+ * loses its link, and the next life of the link is the proof as well.
+ *
+ * EINPROGRESS: the connections have ended, but there is no proof: the peer does not answer and
+ * has not come back for 5 seconds more, or the link was down. It may still store into the
+ * memory, if it stands still and does not know that the link is down. The same call can be made
+ * again, and MP_IOC_SEGMENT tells in ending whether it is needed. Memory of the fabric is not
+ * given to others before that, and memory of a process stays pinned.
  *
  * ENOENT, ENODEV. Preparing: ENXIO: it is empty, ENOSPC: the peers there do not reach the
  * memory. Publishing: EOPNOTSUPP: it is private, ENXIO: not prepared there. If it was filled
  * also ENOSPC: the bridge has no window to lead there that is free and large enough,
  * EOPNOTSUPP: none can be led there: pages of a process must be one run for the bridge, which
  * they are on one page, on a huge page, or behind an IOMMU. Withdrawing: ENXIO: not published
- * there.
+ * there. EINPROGRESS: see above. EINTR: the process is being killed.
  */
 struct mp_segment_interface {
 	__u32 size;
@@ -643,7 +648,7 @@ struct mp_segment {
 	__u32 id;			/* out */
 	__u32 flags;			/* out: MP_SEGMENT_*; EMPTY also once it is filled */
 	__u32 connections;		/* out: of all peers, this host's included */
-	__u32 reserved;
+	__u32 ending;			/* out: that have ended, and may still store: see above */
 	__aligned_u64 length;		/* out: bytes; 0 as long as it is empty */
 	__aligned_u64 offset;		/* out: for mmap(); 0 as long as it is empty */
 };
@@ -655,8 +660,10 @@ struct mp_segment {
  * that is not in a final state uses it; an event or port takes no new connections from
  * then on, nothing else has changed. With MP_REMOVE_FORCE the connections are lost. A
  * segment with other handles is never busy; of one that has ended, nobody stores into the memory
- * any more, as after MP_WITHDRAW_FORCE. ENOENT: no such object, EINVAL: another kind. EINTR: the
- * process is being killed.
+ * any more, as after MP_WITHDRAW_FORCE. ENOENT: no such object, EINVAL: another kind.
+ *
+ * It has ended with these errors: EINPROGRESS: it was filled, and that nobody stores into that
+ * memory is not proven: see MP_WITHDRAW_FORCE. EINTR: the process is being killed.
  */
 struct mp_remove {
 	__u32 size;

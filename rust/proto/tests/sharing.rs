@@ -56,7 +56,7 @@ impl Host for Site {
             Event::Up(n, grant) => assert_eq!(self.writes.insert(n, grant.token), None),
             Event::Down(n) => assert!(self.writes.remove(&n).is_some()),
             Event::Lost(n) => drop(self.writes.remove(&n)),
-            Event::GuestLeft(g) | Event::GuestLost(g) | Event::LetGo(g) => {
+            Event::GuestLeft(g) | Event::LetGo(g) => {
                 assert_eq!(self.reached_by.remove(&g.number), Some(g.token));
             }
             _ => {}
@@ -107,6 +107,8 @@ impl Two {
     }
 
     fn up(&mut self) {
+        // A host that comes up has ended the epoch before, and waits until the other one has.
+        self.down();
         self.is_up = true;
         for n in 0..2 {
             let partner = Life::new(self.lives[1 - n]);
@@ -115,11 +117,17 @@ impl Two {
     }
 
     fn down(&mut self) {
-        self.is_up = false;
         for n in 0..2 {
-            self.sites[n].out.clear();
-            self.engines[n].down(&mut self.sites[n]);
+            self.down_at(n);
         }
+    }
+
+    /// One of them notices, the other one has not.
+    fn down_at(&mut self, who: usize) {
+        self.is_up = false;
+        self.sites[0].out.clear();
+        self.sites[1].out.clear();
+        self.engines[who].down(&mut self.sites[who]);
     }
 
     fn connect(&mut self, who: usize, want: Want) -> Result<u32, Refusal> {
@@ -273,7 +281,7 @@ fn a_connection_is_lost_with_either_service() {
         two.up();
         two.settle();
         let expected: [&[&str]; 2] = match who {
-            0 => [&[], &["guest down", "guest lost"]],
+            0 => [&[], &["guest down", "guest lost", "let go"]],
             _ => [&["down", "lost"], &[]],
         };
         assert_eq!(names(&two.sites[0]), expected[0]);
@@ -373,24 +381,77 @@ fn a_connection_to_a_port_does_not_outlive_the_link() {
 #[test]
 fn what_was_ended_is_ending_until_nobody_writes_there() {
     let (mut two, _) = connected();
-    assert!(!two.engines[1].is_ending(77));
+    assert_eq!(two.engines[1].ending(77), 0);
     two.end(1, 77);
-    assert!(two.engines[1].is_ending(77));
-    assert!(!two.engines[1].is_ending(78));
+    assert_eq!(two.engines[1].ending(77), 1);
+    assert_eq!(two.engines[1].ending(78), 0);
     // The other host hears of it, and takes the mappings away.
     assert!(two.deliver(1));
     assert!(two.sites[0].writes.is_empty());
-    assert!(two.engines[1].is_ending(77), "it has not said so");
+    assert_eq!(two.engines[1].ending(77), 1, "it has not said so");
     two.settle();
-    assert!(!two.engines[1].is_ending(77));
+    assert_eq!(two.engines[1].ending(77), 0);
+}
+
+/// The other host stands still, and does not know that the link is down.
+#[test]
+fn a_link_that_is_down_proves_nothing_and_the_next_epoch_does() {
+    let (mut two, number) = connected();
+    two.end(1, 77);
+    two.down_at(1);
+    assert!(two.sites[0].writes.contains_key(&number), "it still writes");
+    assert_eq!(two.engines[1].ending(77), 1);
+    two.engines[1].give_up(&mut two.sites[1]);
+    assert_eq!(two.engines[1].ending(77), 1);
+    two.down();
+    two.up();
+    assert_eq!(two.engines[1].ending(77), 0);
+    two.settle();
+    assert_eq!(names(&two.sites[0]), ["down", "lost"]);
+    assert_eq!(names(&two.sites[1]), ["let go"]);
 }
 
 #[test]
-fn nothing_is_ending_in_an_epoch_that_is_over() {
-    let (mut two, _) = connected();
+fn what_is_ended_while_the_link_is_down_may_still_be_written() {
+    let (mut two, number) = connected();
+    two.down_at(1);
     two.end(1, 77);
-    two.down();
-    assert!(!two.engines[1].is_ending(77));
+    assert!(two.sites[0].writes.contains_key(&number));
+    assert_eq!(two.engines[1].ending(77), 1);
+    assert_eq!(names(&two.sites[1]), ["guest down"]);
+}
+
+#[test]
+fn what_is_given_up_may_still_be_written_until_the_other_service_has_ended() {
+    let (mut two, number) = connected();
+    two.down_at(1);
+    two.engines[1].give_up(&mut two.sites[1]);
+    assert!(two.sites[0].writes.contains_key(&number));
+    assert_eq!(two.engines[1].guests(77), 0);
+    assert_eq!(two.engines[1].ending(77), 1);
+    two.sites[0].writes.clear();
+    two.engines[1].all_let_go(&mut two.sites[1]);
+    assert_eq!(two.engines[1].ending(77), 0);
+    assert_eq!(names(&two.sites[1]), ["guest down", "guest lost", "let go"]);
+}
+
+/// Nobody stores into an event.
+#[test]
+fn a_connection_to_an_event_has_ended_with_the_epoch() {
+    let mut two = Two::new();
+    two.up();
+    two.sites[1].offered.insert(1, 77);
+    let want = Want {
+        object: Object::Event,
+        ..segment(1)
+    };
+    two.connect(0, want).unwrap();
+    two.settle();
+    two.sites[1].events.clear();
+    two.end(1, 77);
+    two.down_at(1);
+    assert_eq!(two.engines[1].ending(77), 0);
+    assert_eq!(names(&two.sites[1]), ["let go"]);
 }
 
 /// SI-PROBE-2
@@ -488,7 +549,7 @@ proptest! {
                         two.engines[who].withdraw(token, &mut two.sites[who]);
                     }
                 }
-                6 if two.is_up && dice.once_in(3) => two.down(),
+                6 if dice.once_in(3) => two.down_at(who),
                 7 if !two.is_up => two.up(),
                 8 if !two.is_up && dice.once_in(3) => {
                     two.engines[who].give_up(&mut two.sites[who]);

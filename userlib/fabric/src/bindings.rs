@@ -368,7 +368,7 @@ pub struct mp_segment {
     pub id: __u32,
     pub flags: __u32,
     pub connections: __u32,
-    pub reserved: __u32,
+    pub ending: __u32,
     pub length: __u64,
     pub offset: __u64,
 }

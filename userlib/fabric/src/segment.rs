@@ -47,6 +47,9 @@ pub struct SegmentInfo {
     pub shared: bool,
     /// Connections of all peers, this host's included.
     pub connections: u32,
+    /// Connections that have ended, of which it is not proven that nothing is stored by them any
+    /// more.
+    pub ending: u32,
     /// Its bytes.
     pub len: u64,
     offset: u64,
@@ -184,6 +187,8 @@ impl<D: Device> Segment<D> {
     ///
     /// # Errors
     /// [`Error::System`] with `EBUSY`: it is used, and that is not by force. [`Error::NotFound`].
+    /// [`Error::Unproven`]: it has ended, but peers may still store into the memory that it was
+    /// filled with, which stays pinned.
     pub fn remove(&self, removal: Removal) -> Result<()> {
         self.object.remove(removal)
     }
@@ -233,10 +238,13 @@ impl<D: Device> Segment<D> {
             .call(Call::SegmentPublish(&mut argument))?)
     }
 
-    /// Lets no more peers at an interface connect.
+    /// Lets no more peers at an interface connect. By force, nobody there stores into it any more
+    /// when that succeeds.
     ///
     /// # Errors
     /// [`Error::NoInterface`]; [`Error::NoWindow`]: it is not published there.
+    /// [`Error::Unproven`]: the connections have ended, but the peer may still store into the
+    /// memory, as it does not answer; the same call can be made again.
     pub fn withdraw(&self, interface: InterfaceId, withdrawal: Withdrawal) -> Result<()> {
         let flags = match withdrawal {
             Withdrawal::Quiet => 0,
@@ -281,6 +289,7 @@ impl<D: Device> Segment<D> {
             private: has(sys::MP_SEGMENT_PRIVATE),
             shared: has(sys::MP_SEGMENT_SHARED),
             connections: segment.connections,
+            ending: segment.ending,
             len: segment.length,
             offset: segment.offset,
         })

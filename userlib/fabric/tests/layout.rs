@@ -305,7 +305,7 @@ fn assertions() -> String {
             id,
             flags,
             connections,
-            reserved,
+            ending,
             length,
             offset
         }
