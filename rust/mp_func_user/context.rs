@@ -21,7 +21,10 @@ use crate::{
         self,
         Ready, //
     },
-    segment::Holding,
+    segment::{
+        Holding,
+        Permit, //
+    },
     session::{
         Mapper,
         Session, //
@@ -167,6 +170,8 @@ pub(crate) enum Object {
     Offer(Arc<Offer>),
     /// Copies into segments of peers.
     Queue(QueueRef),
+    /// What one partner may do with a segment.
+    Permit(Arc<Permit>),
 }
 
 impl Object {
@@ -176,6 +181,7 @@ impl Object {
             Object::Connection(connection) => connection.number(),
             Object::Offer(offer) => offer.number(),
             Object::Queue(queue) => queue.target().number(),
+            Object::Permit(permit) => permit.number(),
         }
     }
 
@@ -187,6 +193,7 @@ impl Object {
             Object::Offer(offer) if offer.is_port() => (offer.ready().clone(), ready::OF_PORTS),
             Object::Offer(offer) => (offer.ready().clone(), ready::OF_EVENTS),
             Object::Queue(queue) => (queue.target().ready().clone(), ready::OF_QUEUES),
+            Object::Permit(permit) => (permit.ready().clone(), 0),
         }
     }
 
@@ -199,6 +206,7 @@ impl Object {
         match self {
             Object::Segment(holding) => holding.remove(links, force),
             Object::Offer(offer) => offer.remove(force),
+            Object::Permit(permit) => permit.remove(force),
             Object::Connection(connection) => {
                 connection.link().disconnect(connection);
                 Ok(())
@@ -585,6 +593,7 @@ impl Context {
         object.remove(&self.shared.links, force)?;
         let waited = match &object {
             Object::Segment(holding) => holding.wait_until_let_go(&self.shared.links),
+            Object::Permit(permit) => permit.wait_until_let_go(),
             _ => Ok(()),
         };
         let gone = self.with_objects(|objects| {

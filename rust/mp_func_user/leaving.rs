@@ -58,25 +58,25 @@ impl Leaving {
         self.queue.wake(Events::IN);
     }
 
-    /// Waits until it is proven that nobody reaches what has that token by a connection that was
+    /// Waits until it is proven that nobody reaches a segment's memory by a connection that was
     /// ended; a peer that does not answer loses its link.
     ///
     /// # Errors
     ///
     /// `EINPROGRESS` if that is not proven yet, at once if there is no peer to ask; `EINTR` if
     /// the process is being killed.
-    pub(crate) fn wait(&self, link: &Link, token: u32) -> Result {
-        if !link.is_ending(token) {
+    pub(crate) fn wait(&self, link: &Link, segment: u32) -> Result {
+        if !link.is_ending(segment) {
             return Ok(());
         }
         if !link.has_partner() {
             return Err(error::in_progress());
         }
-        if self.has_ended_within(ANSWER_NS, link, token)? {
+        if self.has_ended_within(ANSWER_NS, link, segment)? {
             return Ok(());
         }
         link.reset();
-        match self.has_ended_within(EPOCH_NS, link, token)? {
+        match self.has_ended_within(EPOCH_NS, link, segment)? {
             true => Ok(()),
             false => Err(error::in_progress()),
         }
@@ -87,11 +87,11 @@ impl Leaving {
     /// # Errors
     ///
     /// `EINTR` if the process is being killed.
-    fn has_ended_within(&self, most: u64, link: &Link, token: u32) -> Result<bool> {
+    fn has_ended_within(&self, most: u64, link: &Link, segment: u32) -> Result<bool> {
         let deadline = Some(monotonic_ns() + most);
         loop {
             let seen = self.gone.load(Acquire);
-            if !link.is_ending(token) {
+            if !link.is_ending(segment) {
                 return Ok(true);
             }
             let has_changed = || self.gone.load(Acquire) != seen;

@@ -899,19 +899,37 @@ impl Link {
     /// # Errors
     ///
     /// Those of [`Leaving::wait`].
-    pub(crate) fn wait_until_let_go(&self, token: u32) -> Result {
-        self.leaving.wait(self, token)
+    pub(crate) fn wait_until_let_go(&self, segment: u32) -> Result {
+        self.leaving.wait(self, segment)
     }
 
-    /// By how many connections the peer may still reach what has that token, though they were
-    /// ended.
-    pub(crate) fn ending(&self, token: u32) -> usize {
-        self.core.lock().shared.engine.ending(token)
+    /// By how many connections the peer may still reach the memory of a segment, named by its
+    /// token, though they were ended.
+    pub(crate) fn ending(&self, segment: u32) -> usize {
+        let core = self.core.lock();
+        let Shared {
+            engine, reached, ..
+        } = &*core.shared;
+        let entry = reached.iter().find(|reached| reached.is_of(segment));
+        entry.map_or(0, |reached| reached.count(|guest| engine.is_ending(guest)))
     }
 
     /// Whether there is any such connection.
-    pub(crate) fn is_ending(&self, token: u32) -> bool {
-        self.ending(token) != 0
+    pub(crate) fn is_ending(&self, segment: u32) -> bool {
+        self.ending(segment) != 0
+    }
+
+    /// How many connections there are to what has that token.
+    pub(crate) fn guests(&self, token: u32) -> usize {
+        self.core.lock().shared.engine.guests(token)
+    }
+
+    /// Whether the services of both hosts have that feature, of [`mp_proto::fabric`].
+    pub(crate) fn speaks(&self, feature: u16) -> bool {
+        let core = self.core.lock();
+        let greeting = core.peer.as_ref().map(|(_, greeting)| greeting);
+        let terms = greeting.and_then(|greeting| greeting.terms());
+        self.is_loopback() || terms.is_some_and(|terms| terms.features & feature != 0)
     }
 
     /// Whether both services listen to each other.

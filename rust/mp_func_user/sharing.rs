@@ -35,6 +35,7 @@ use mp_proto::{
         Host,
         Object,
         Own,
+        Rights,
         Want,
         Why, //
     }, //
@@ -128,6 +129,16 @@ impl Reached {
         Ok(())
     }
 
+    /// Whether it is that of a segment.
+    pub(crate) fn is_of(&self, segment: u32) -> bool {
+        self.segment == segment
+    }
+
+    /// How many of its connections are such.
+    pub(crate) fn count(&self, is_such: impl Fn(u32) -> bool) -> usize {
+        self.guests.iter().filter(|guest| is_such(**guest)).count()
+    }
+
     /// Enters a connection, unless it is there.
     ///
     /// # Errors
@@ -161,19 +172,27 @@ impl Clerk<'_> {
         let segment = self.link.segments().by_token(guest.token);
         let segment = segment.ok_or(Why::NotFound)?;
         let piece = segment.piece().ok_or(Why::NotFound)?;
+        let mut grant = Grant {
+            token: guest.token,
+            off: 0,
+            len: piece.len(),
+            rights: segment.rights(guest.token).ok_or(Why::NotFound)?,
+        };
+        if !grant.rights.write {
+            return Ok(grant);
+        }
+        if !piece.can_be_shown() {
+            return Err(Why::Unreachable);
+        }
         let far = self.far.as_ref().ok_or(Why::NotFound)?;
         let entry = Reached::of(segment.token(), self.reached).map_err(why)?;
-        let shown = entry.enter(guest.number).and_then(|()| {
-            match self.link.is_loopback() {
+        let shown = entry
+            .enter(guest.number)
+            .and_then(|()| match self.link.is_loopback() {
                 true => Ok(()),
                 false => entry.show(piece, &far.memory),
-            }
-        });
-        let grant = Grant {
-            token: guest.token,
-            off: entry.off,
-            len: piece.len(),
-        };
+            });
+        grant.off = entry.off;
         shown.map(|()| grant).map_err(|_| {
             self.let_go(guest);
             Why::Unreachable
@@ -218,13 +237,24 @@ impl Clerk<'_> {
     }
 
     fn accept_segment(&mut self, number: u32, want: &Want) -> Result<Grant, Why> {
-        let segment = self.link.segments().by_id(want.number);
-        let segment = segment.ok_or(Why::NotFound)?;
-        segment.accept(self.link.interface().id())?;
+        let segments = self.link.segments();
+        let (segment, token) = match want.session {
+            0 => {
+                let segment = segments.by_id(want.number).ok_or(Why::NotFound)?;
+                segment.accept(self.link.interface().id())?;
+                let token = segment.token();
+                (segment, token)
+            }
+            _ => {
+                let segment = segments.by_token(want.number).ok_or(Why::NotFound)?;
+                segment.accept_partner(want, self.link)?;
+                (segment, want.number)
+            }
+        };
         let guest = Guest {
             number,
             want: *want,
-            token: segment.token(),
+            token,
         };
         let granted = self.grant(&guest);
         match granted {
@@ -261,6 +291,7 @@ impl Clerk<'_> {
             token,
             off: 0,
             len: 0,
+            rights: Rights::ALL,
         })
     }
 
@@ -298,6 +329,7 @@ impl Clerk<'_> {
         };
         let far = self.far.as_ref().ok_or_else(error::net_down)?;
         let piece = match connection.want().object {
+            Object::Segment if !grant.rights.write => None,
             Object::Segment if self.link.is_loopback() => {
                 let segment = self.link.segments().by_token(grant.token);
                 let segment = segment.ok_or(ENOENT)?;
@@ -322,7 +354,7 @@ impl Clerk<'_> {
             life: far.life,
             signal,
         };
-        connection.found(piece, way)
+        connection.found(piece, &grant, way)
     }
 }
 
@@ -341,6 +373,7 @@ impl Host for Clerk<'_> {
                 token: guest.token,
                 off: 0,
                 len: 0,
+                rights: Rights::ALL,
             }),
         }
     }

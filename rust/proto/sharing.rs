@@ -83,6 +83,26 @@ pub struct Want {
     pub number: u32,
     /// It must be an event that counts.
     pub counted: bool,
+    /// Of a segment that is granted to one partner: the process's session with the one that has
+    /// granted it, and `number` is that of the grant. Zero for what is offered to everybody.
+    pub session: u32,
+}
+
+/// What the process of a connection may do with a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rights {
+    /// Have its host copy from it.
+    pub read: bool,
+    /// Store into it; only then it is shown to the process by a window.
+    pub write: bool,
+}
+
+impl Rights {
+    /// Those of what is offered to everybody.
+    pub const ALL: Rights = Rights {
+        read: true,
+        write: true,
+    };
 }
 
 /// What a connection gives.
@@ -94,6 +114,8 @@ pub struct Grant {
     pub off: u64,
     /// Bytes of a segment; zero for others.
     pub len: u64,
+    /// Without that to write, there is no memory at `off`.
+    pub rights: Rights,
 }
 
 /// Why there is no connection.
@@ -489,7 +511,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
             return Ok(());
         }
         let before = own.grant.ok_or(Corrupt)?;
-        let is_same = before.token == grant.token && before.len == grant.len;
+        let is_same = Grant { off: 0, ..before } == Grant { off: 0, ..grant };
         if !is_same || !own.state.apply(Change::Up) {
             return Err(Corrupt);
         }

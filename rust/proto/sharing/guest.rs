@@ -62,11 +62,9 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
         ended
     }
 
-    /// How many connections to what has that token were ended or lost of which it is not proven
-    /// that nobody reaches the memory by them.
-    pub fn ending(&self, token: u32) -> usize {
-        let is_ending = |entry: &&Entry| entry.guest.token == token && entry.stage == Stage::Ended;
-        self.guests.iter().flatten().filter(is_ending).count()
+    /// Whether a guest was ended or lost, and it is not proven that it reaches no memory.
+    pub fn is_ending(&self, guest: u32) -> bool {
+        find(&self.guests, guest).is_some_and(|entry| entry.stage == Stage::Ended)
     }
 
     pub(super) fn hear_connect(

@@ -10,8 +10,8 @@ use crate::{
     worker::{now, Worker, NOBODY, PAGE},
 };
 use libc::{
-    EADDRINUSE, EBUSY, ECONNREFUSED, ECONNRESET, EDQUOT, EEXIST, EFAULT, EINVAL, EMSGSIZE,
-    ENETDOWN, ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN, ENXIO, EOPNOTSUPP, EPERM, ERANGE,
+    EADDRINUSE, EBUSY, ECONNREFUSED, ECONNRESET, EDQUOT, EEXIST, EFAULT, EINPROGRESS, EINVAL,
+    EMSGSIZE, ENETDOWN, ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN, ENXIO, EOPNOTSUPP, EPERM, ERANGE,
     ETIMEDOUT,
 };
 use mp_fabric::sys::*;
@@ -373,7 +373,7 @@ impl Worker {
         let fill = mp_segment_fill {
             handle,
             flags: match random.one_in(20) {
-                true => 2,
+                true => 4,
                 false => u32::from(is_physical) * MP_FILL_PHYSICAL,
             },
             address: match (is_physical, random.below(6)) {
@@ -451,7 +451,7 @@ impl Worker {
         let (form, may): (_, &[i32]) = match random.below(3) {
             0 => (&SEGMENT_PREPARE, &[OK, ENOSPC, ENXIO]),
             1 => (&SEGMENT_PUBLISH, &[OK, EOPNOTSUPP, ENXIO, ENOSPC]),
-            _ => (&SEGMENT_WITHDRAW, &[OK, ENXIO]),
+            _ => (&SEGMENT_WITHDRAW, &[OK, ENXIO, EINPROGRESS]),
         };
         let is_withdrawn = form.number == MP_IOC_SEGMENT_WITHDRAW;
         let mut flags = match is_withdrawn {

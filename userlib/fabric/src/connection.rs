@@ -5,7 +5,7 @@
 use crate::{
     sys::{self, mp_barrier, mp_connect, mp_connection, mp_handle, mp_message},
     Call, CharDevice, Deadline, Device, Error, Fabric, InterfaceId, Map, Notice, Object,
-    Protection, Result,
+    Protection, Result, Rights,
 };
 use rustix::io::retry_on_intr;
 
@@ -35,6 +35,13 @@ pub enum Goal {
     CountedEvent(u32),
     /// A port, by its number.
     Port(u32),
+    /// A segment that was granted to this process.
+    Granted {
+        /// Handle of the grant, at its host.
+        grant: u32,
+        /// Handle of this process's session with the one that has granted it.
+        session: u32,
+    },
 }
 
 /// What is known of a connection.
@@ -48,6 +55,8 @@ pub struct ConnectionInfo {
     pub status: u32,
     /// Bytes of the segment; else 0.
     pub len: u64,
+    /// What this process may do with it; without [`Rights::WRITE`] it is not mapped.
+    pub rights: Rights,
     offset: u64,
 }
 
@@ -71,7 +80,9 @@ impl<D: Device> Fabric<D> {
     /// # Errors
     /// In this order: [`Error::NoInterface`], [`Error::Quota`], [`Error::InterfaceDown`],
     /// [`Error::NotFound`]: there is no such thing, or it is not published. [`Error::NoPartner`]:
-    /// it takes no more connections, or does not count. [`Error::NoSpace`]: this host does not
+    /// it takes no more connections, or does not count, or was granted to somebody else; of what
+    /// was granted also [`Error::NotPaired`], [`Error::PartnerGone`], and
+    /// [`Error::NotSupported`]: the other host is too old. [`Error::NoSpace`]: this host does not
     /// reach the memory. [`Error::TimedOut`]: the peer has not answered.
     pub fn connect(
         &self,
@@ -84,6 +95,11 @@ impl<D: Device> Fabric<D> {
             Goal::Event(number) => (sys::MP_OBJECT_EVENT, number, 0),
             Goal::CountedEvent(number) => (sys::MP_OBJECT_EVENT, number, sys::MP_CONNECT_COUNTED),
             Goal::Port(number) => (sys::MP_OBJECT_PORT, number, 0),
+            Goal::Granted { grant, .. } => (sys::MP_OBJECT_SEGMENT, grant, sys::MP_CONNECT_GRANTED),
+        };
+        let session = match goal {
+            Goal::Granted { session, .. } => session,
+            _ => 0,
         };
         let mut connect = mp_connect {
             flags,
@@ -91,6 +107,7 @@ impl<D: Device> Fabric<D> {
             object,
             number,
             deadline: deadline.nanoseconds(),
+            session,
             ..Default::default()
         };
         self.device.call(Call::Connect(&mut connect))?;
@@ -124,6 +141,7 @@ impl<D: Device> Connection<D> {
             state: ConnectionState::from_bits_retain(connection.state),
             status: connection.status,
             len: connection.length,
+            rights: Rights::from_bits_retain(connection.rights),
             offset: connection.offset,
         })
     }

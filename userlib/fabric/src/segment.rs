@@ -63,12 +63,15 @@ pub struct Segment<D: Device = CharDevice> {
     len: AtomicU64,
 }
 
-/// Memory that a segment is filled with: addresses and lengths are multiples of a page.
+/// Memory that a segment is filled with. Where that begins or ends inside of a page of this
+/// process, or is only read, it is not published and not mapped; the kernel copies from it.
 #[derive(Clone, Copy, Debug)]
 pub enum Filling<'a> {
     /// Memory of this process.
     Own(ProcessMemory<'a>),
-    /// Physical memory of a device.
+    /// Memory of this process that is only read, and need not be writable.
+    ReadOnly(ProcessMemory<'a>),
+    /// Physical memory of a device, of whole pages.
     Physical(PhysicalRange),
 }
 
@@ -159,14 +162,18 @@ impl<D: Device> Segment<D> {
     /// nobody reaches it any more; physical memory is the caller's to keep.
     ///
     /// # Errors
-    /// In this order: [`Error::Invalid`]: no bytes, or no whole pages. [`Error::System`] with
-    /// `ERANGE`: more than it can be filled with, with `EEXIST`: it has memory, with `EFAULT`:
-    /// there is none that can be written. [`Error::Quota`]: too much is pinned.
+    /// In this order: [`Error::Invalid`]: no bytes, or no whole pages of a device.
+    /// [`Error::System`] with `ERANGE`: more than it can be filled with, with `EEXIST`: it has
+    /// memory, with `EFAULT`: there is none, or it cannot be written. [`Error::Quota`]: too much is pinned.
     /// [`Error::NotPermitted`]: physical memory is for privileged callers.
     /// [`Error::NotSupported`]: it is the kernel's. [`Error::NoMemory`].
     pub fn fill(&self, filling: Filling<'_>) -> Result<()> {
         let (address, length, flags) = match filling {
             Filling::Own(memory) => (memory.start() as u64, memory.len() as u64, 0),
+            Filling::ReadOnly(memory) => {
+                let flags = sys::MP_FILL_READ;
+                (memory.start() as u64, memory.len() as u64, flags)
+            }
             Filling::Physical(range) => (range.start(), range.len(), sys::MP_FILL_PHYSICAL),
         };
         let mut fill = mp_segment_fill {
