@@ -195,7 +195,7 @@ fn get_want(b: &[u8; SIZE], word: u32) -> Option<Want> {
 fn rights_to_word(rights: Rights) -> u32 {
     match rights {
         Rights::ALL => 0,
-        _ => u32::from(rights.read) * READ | u32::from(rights.write) * WRITE,
+        _ => (u32::from(rights.read) * READ) | (u32::from(rights.write) * WRITE),
     }
 }
 
