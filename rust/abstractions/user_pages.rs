@@ -147,6 +147,13 @@ impl UserPages {
         self.start
     }
 
+    /// Whether it is whole pages, which may be written: whoever is shown the pages is shown
+    /// nothing else, and may do with them what is possible then.
+    pub fn can_be_shown(&self) -> bool {
+        let is_whole = self.start == 0 && self.len.is_multiple_of(PAGE_SIZE);
+        is_whole && self.purpose == Purpose::Write
+    }
+
     /// The physical address of its page number `page`.
     ///
     /// # Errors

@@ -53,7 +53,10 @@ use mp_kernel::{
         UserPages, //
     }, //
 };
-use mp_proto::sharing;
+use mp_proto::{
+    fabric,
+    sharing, //
+};
 
 #[path = "calls/interfaces.rs"]
 mod interfaces;
@@ -112,6 +115,7 @@ structures! {
     mp_segment_interface 16
     mp_segment 48
     mp_segment_fill 32
+    mp_segment_grant 24
     mp_remove 16
     mp_offer 24
     mp_connect 32
@@ -158,6 +162,7 @@ pub(crate) fn call(context: &Context, command: u32, arg: UserPtr) -> Result {
         MP_IOC_SEGMENT_PUBLISH => take(arg, |at| publish_segment(context, at)),
         MP_IOC_SEGMENT_WITHDRAW => take(arg, |at| withdraw_segment(context, at)),
         MP_IOC_SEGMENT_FILL => take(arg, |fill| fill_segment(context, fill)),
+        MP_IOC_SEGMENT_GRANT => grant_segment(context, arg),
         MP_IOC_SEGMENT => with(arg, |info| describe_segment(context, info)),
         MP_IOC_REMOVE => take(arg, |remove| remove_object(context, remove)),
         MP_IOC_OFFER => offer(context, arg),
@@ -289,7 +294,9 @@ fn describe(context: &Context, info: &mut mp_info) -> Result<Told> {
             | MP_FEATURE_FILL
             | MP_FEATURE_PINNED
             | MP_FEATURE_ACCEPT
-            | MP_FEATURE_PARK,
+            | MP_FEATURE_PARK
+            | MP_FEATURE_FILL_ANY
+            | MP_FEATURE_GRANTS,
     );
     info.sessions_max = shared.limits.sessions;
     info.user_sessions_max = shared.limits.user_sessions;
@@ -449,22 +456,53 @@ fn attach_segment(context: &Context, arg: UserPtr) -> Result {
 
 fn fill_segment(context: &Context, fill: &mp_segment_fill) -> Result {
     expect_zero(fill.reserved)?;
-    expect_zero(fill.flags & !MP_FILL_PHYSICAL)?;
+    expect_zero(fill.flags & !(MP_FILL_PHYSICAL | MP_FILL_READ))?;
     let segment = context.segment(fill.handle)?;
+    let is_physical = fill.flags & MP_FILL_PHYSICAL != 0;
+    let is_read = fill.flags & MP_FILL_READ != 0;
     let page = PAGE_SIZE as u64;
     let is_whole = fill.address.is_multiple_of(page) && fill.length.is_multiple_of(page);
-    if fill.length == 0 || !is_whole {
+    if fill.length == 0 || is_physical && (is_read || !is_whole) {
         return Err(EINVAL);
     }
     segment.check_room(fill.length)?;
-    if fill.flags & MP_FILL_PHYSICAL == 0 {
-        let pages = UserPages::pin(fill.address, fill.length, Purpose::Write)?;
+    if !is_physical {
+        let purpose = match is_read {
+            true => Purpose::Read,
+            false => Purpose::Write,
+        };
+        let pages = UserPages::pin(fill.address, fill.length, purpose)?;
         return segment.fill(Piece::Pages(Arc::new(pages, GFP_KERNEL)?));
     }
     need_physical_addresses(PhysicalUse::Memory)?;
     // SAFETY: The process may name it.
     let range = unsafe { DeviceRange::new(fill.address, fill.length)? };
     segment.fill(Piece::Physical(range))
+}
+
+fn grant_segment(context: &Context, arg: UserPtr) -> Result {
+    let (mut grant, size) = read_sized::<mp_segment_grant>(arg)?;
+    expect_zero(grant.reserved)?;
+    if grant.rights == 0 || grant.rights & !(MP_GRANT_READ | MP_GRANT_WRITE) != 0 {
+        return Err(EINVAL);
+    }
+    let segment = context.segment(grant.segment)?;
+    let session = context.session(grant.session)?;
+    let rights = sharing::Rights {
+        read: grant.rights & MP_GRANT_READ != 0,
+        write: grant.rights & MP_GRANT_WRITE != 0,
+    };
+    if !session.link().speaks(fabric::GRANTS) {
+        return Err(error::unsupported());
+    }
+    let object = context.make(Make::Other, || {
+        let number = context.shared().next_handle();
+        Ok(Object::Permit(segment.permit(number, &session, rights)?))
+    })?;
+    if let Object::Permit(permit) = &object {
+        grant.handle = permit.number();
+    }
+    answer(context, arg, size, &grant, grant.handle)
 }
 
 fn prepare_segment(context: &Context, at: &mp_segment_interface) -> Result {
@@ -487,12 +525,11 @@ fn withdraw_segment(context: &Context, at: &mp_segment_interface) -> Result {
 }
 
 fn describe_segment(context: &Context, info: &mut mp_segment) -> Result<Told> {
-    expect_zero(info.reserved)?;
     let segment = context.segment(info.handle)?;
     if info.interface != 0 {
         context.shared().links.get(info.interface)?;
     }
-    segment.describe(context.mapper(), info)?;
+    segment.describe(context.mapper(), &context.shared().links, info)?;
     Ok(Told::Done)
 }
 
@@ -503,7 +540,7 @@ fn remove_object(context: &Context, remove: &mp_remove) -> Result {
         return Err(EINVAL);
     }
     match context.object(remove.handle)? {
-        Object::Segment(_) | Object::Offer(_) => {}
+        Object::Segment(_) | Object::Offer(_) | Object::Permit(_) => {}
         _ => return Err(EINVAL),
     }
     context.remove(remove.handle, remove.flags & MP_REMOVE_FORCE != 0)
@@ -546,18 +583,47 @@ fn offer(context: &Context, arg: UserPtr) -> Result {
     answer(context, arg, size, &offer, offer.handle)
 }
 
+/// Whether the caller may say to the host at a link that it has a session with a partner there.
+///
+/// # Errors
+///
+/// `ENOENT` if it has not, `EINVAL` if the session is elsewhere, `EOPNOTSUPP` if that host knows
+/// no grants, those of [`Session::check_paired`](crate::session::Session::check_paired).
+fn check_partner(context: &Context, link: &Arc<Link>, session: u32) -> Result {
+    let session = context.session(session)?;
+    if !Arc::ptr_eq(session.link(), link) {
+        return Err(EINVAL);
+    }
+    session.check_paired()?;
+    match link.speaks(fabric::GRANTS) {
+        true => Ok(()),
+        false => Err(error::unsupported()),
+    }
+}
+
 fn connect(context: &Context, arg: UserPtr) -> Result {
     let (mut connect, size) = read_sized::<mp_connect>(arg)?;
-    expect_zero(connect.flags & !MP_CONNECT_COUNTED)?;
+    expect_zero(connect.flags & !(MP_CONNECT_COUNTED | MP_CONNECT_GRANTED))?;
+    expect_zero(connect.reserved)?;
+    let is_granted = connect.flags & MP_CONNECT_GRANTED != 0;
     let want = sharing::Want {
         object: kind_of(connect.object)?,
         number: connect.number,
         counted: connect.flags & MP_CONNECT_COUNTED != 0,
+        session: connect.session,
     };
-    if want.counted && want.object != sharing::Object::Event {
+    let can_be_counted = want.object == sharing::Object::Event;
+    let can_be_granted = want.object == sharing::Object::Segment && want.session != 0;
+    if want.counted && !can_be_counted || is_granted != (want.session != 0) {
+        return Err(EINVAL);
+    }
+    if is_granted && !can_be_granted {
         return Err(EINVAL);
     }
     let link = context.shared().links.get(connect.interface)?;
+    if is_granted {
+        check_partner(context, &link, want.session)?;
+    }
     let object = context.make(Make::Connection, || {
         let number = context.shared().next_handle();
         let word = context.status().word()?;
@@ -573,6 +639,7 @@ fn connect(context: &Context, arg: UserPtr) -> Result {
 
 fn describe_connection(context: &Context, info: &mut mp_connection) -> Result<Told> {
     expect_zero(info.reserved)?;
+    expect_zero(info.reserved2)?;
     let connection = context.connection(info.handle)?;
     connection.describe(context.mapper(), info)?;
     Ok(Told::Done)
@@ -718,7 +785,7 @@ fn start_queue(context: &Context, start: &mp_queue_start) -> Result {
         Some(segment) => Source::Segment(segment.begin_use(queue.link().interface().id())?),
         None => Source::Process,
     };
-    connection.check()?;
+    connection.check_write()?;
     let source = match is_pinned {
         true => Source::pin(&copies)?,
         false => source,

@@ -65,7 +65,9 @@ use mp_proto::{
             State, //
         },
         window::Sender,
+        Grant,
         Object,
+        Rights,
         Want, //
     }, //
 };
@@ -80,6 +82,11 @@ const PENDING: i32 = 1;
 /// How soon a message is tried again that others are in the way of, in nanoseconds.
 const SOON_NS: u64 = 1_000_000;
 
+/// Rights, as the device has them.
+fn rights_word(rights: Rights) -> u32 {
+    u32::from(rights.read) * MP_GRANT_READ | u32::from(rights.write) * MP_GRANT_WRITE
+}
+
 /// How many connections' notices there is room for: one asks to leave, and one may be fatal.
 const NOTICES: usize = 2;
 
@@ -89,6 +96,8 @@ struct Inner {
     losses: u32,
     /// Bytes of the segment.
     len: u64,
+    /// What the process may do with it.
+    rights: Rights,
     piece: Option<Arc<Piece>>,
     window: Option<Window>,
     /// The way to the peer, while it is operational.
@@ -152,6 +161,7 @@ impl Connection {
                     state: State::CONNECTING,
                     losses: 0,
                     len: 0,
+                    rights: Rights::ALL,
                     piece: None,
                     window: None,
                     way: None,
@@ -244,20 +254,18 @@ impl Connection {
         self.asking.wake(Events::OUT);
     }
 
-    /// The object is there, or there again: its memory, and the way to it.
+    /// The object is there, or there again: its memory, if it is shown, and the way to it.
     ///
     /// # Errors
     ///
     /// `ENOMEM`; it is as it was.
-    pub(crate) fn found(&self, piece: Option<Arc<Piece>>, way: Way) -> Result {
+    pub(crate) fn found(&self, piece: Option<Arc<Piece>>, grant: &Grant, way: Way) -> Result {
         let mut inner = self.inner.lock();
         let is_new = inner.state == State::CONNECTING;
         if let (Some(piece), Some(window)) = (&piece, &mut inner.window) {
             window.show(piece.clone())?;
         }
-        if let Some(piece) = &piece {
-            inner.len = piece.len();
-        }
+        (inner.len, inner.rights) = (grant.len, grant.rights);
         inner.piece = piece;
         inner.way = Some(way.clone());
         self.apply(&mut inner, Change::Up);
@@ -326,6 +334,20 @@ impl Connection {
     /// `ECONNRESET` if it is lost, `ENETDOWN`.
     pub(crate) fn check(&self) -> Result {
         self.inner.lock().check()
+    }
+
+    /// Whether it may be written.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`check`](Self::check), `EACCES`.
+    pub(crate) fn check_write(&self) -> Result {
+        let inner = self.inner.lock();
+        inner.check()?;
+        match inner.rights.write {
+            true => Ok(()),
+            false => Err(EACCES),
+        }
     }
 
     /// Bytes of the segment; 0 if it leads elsewhere.
@@ -488,6 +510,7 @@ impl Connection {
         }
         let place = inner.window.as_ref().map_or(Place::default(), Place::of);
         (info.length, info.offset) = (inner.len, place.offset);
+        info.rights = rights_word(inner.rights);
         Ok(())
     }
 

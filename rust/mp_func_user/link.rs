@@ -426,7 +426,7 @@ impl Link {
                 let answer = answer.then(|| greeting.hello());
                 if matches!(change, Change::Closed | Change::Reopened) {
                     // Before the answer: then the other service may use its memory anew.
-                    self.partner_ended(core);
+                    self.partner_ended(core, false);
                 }
                 if let Some(hello) = answer {
                     say_hello(&outbox, &hello)?;
@@ -434,12 +434,10 @@ impl Link {
                 self.follow(core, &outbox, change)
             }
             Header::Bye(life) => {
-                let change = greeting.bye(life);
-                if change == Change::Closed {
-                    // It does not come back, and reaches nothing any more.
-                    self.close(core, true);
+                if greeting.bye(life) == Change::Closed {
+                    self.partner_ended(core, true);
                 }
-                self.follow(core, &outbox, change)
+                Ok(())
             }
             Header::Signal { life, to, from } => {
                 if is_for_me(greeting, life) {
@@ -488,9 +486,6 @@ impl Link {
                 own.newest,
                 if own.is_older_than(theirs) { "this host" } else { "the peer" },
             );
-        }
-        if change == Change::Closed {
-            self.partner_ended(core);
         }
         if matches!(change, Change::Opened | Change::Reopened) {
             let agreed = core
@@ -555,13 +550,31 @@ impl Link {
     }
 
     /// The other service has ended, and its processes have let go of everything: what
-    /// they reached need not wait for the end of the epoch.
-    fn partner_ended(&self, core: &mut Core) {
+    /// they reached need not wait for the end of the epoch. With `for_good` it does not come
+    /// back.
+    fn partner_ended(&self, core: &mut Core, for_good: bool) {
         if let Some(up) = &core.up {
             let memory = up.memory.clone();
             self.for_each_session(|session| session.let_go(&memory));
         }
-        self.close(core, false);
+        self.end_shared(core, for_good, true);
+        self.close(core, for_good);
+    }
+
+    /// Ends what processes share in this life of the link, and with `for_good` altogether.
+    /// `has_let_go` is whether the other service's processes reach nothing of it any more.
+    fn end_shared(&self, core: &mut Core, for_good: bool, has_let_go: bool) {
+        // What is ended here is not told to the other side.
+        let ended = self.with_shared(core, |engine, clerk| {
+            engine.down(clerk);
+            if for_good {
+                engine.give_up(clerk);
+            }
+            if has_let_go {
+                engine.all_let_go(clerk);
+            }
+        });
+        debug_assert!(ended.is_ok());
     }
 
     /// Calls `f` with the engine of connections, and what carries out its decisions.
@@ -614,14 +627,7 @@ impl Link {
     /// this interface, does not come back.
     fn close(&self, core: &mut Core, for_good: bool) {
         *self.partner.lock() = None;
-        // What is ended here is not told to the other side.
-        let ended = self.with_shared(core, |engine, clerk| {
-            engine.down(clerk);
-            if for_good {
-                engine.give_up(clerk);
-            }
-        });
-        debug_assert!(ended.is_ok());
+        self.end_shared(core, for_good, false);
         core.shared.give_up_at = match for_good {
             true => None,
             false => Some(monotonic_ns() + u64::from(self.give_up_ms) * 1_000_000),
@@ -733,18 +739,48 @@ impl Link {
         ended
     }
 
-    /// Returns when nobody reaches memory any more whose connections were ended.
+    /// Returns when it is proven that nobody reaches memory any more whose connections were
+    /// ended.
     ///
     /// # Errors
     ///
-    /// `EINTR` if the process is being killed.
-    pub(crate) fn wait_until_let_go(&self, token: u32) -> Result {
-        self.leaving.wait(self, token)
+    /// Those of [`Leaving::wait`].
+    pub(crate) fn wait_until_let_go(&self, segment: u32) -> Result {
+        self.leaving.wait(self, segment)
     }
 
-    /// Whether the peer may still reach what has that token, though its connections were ended.
-    pub(crate) fn is_ending(&self, token: u32) -> bool {
-        self.core.lock().shared.engine.is_ending(token)
+    /// By how many connections the peer may still reach the memory of a segment, named by its
+    /// token, though they were ended.
+    pub(crate) fn ending(&self, segment: u32) -> usize {
+        let core = self.core.lock();
+        let Shared {
+            engine, reached, ..
+        } = &*core.shared;
+        let entry = reached.iter().find(|reached| reached.is_of(segment));
+        entry.map_or(0, |reached| reached.count(|guest| engine.is_ending(guest)))
+    }
+
+    /// Whether there is any such connection.
+    pub(crate) fn is_ending(&self, segment: u32) -> bool {
+        self.ending(segment) != 0
+    }
+
+    /// How many connections there are to what has that token.
+    pub(crate) fn guests(&self, token: u32) -> usize {
+        self.core.lock().shared.engine.guests(token)
+    }
+
+    /// Whether the services of both hosts have that feature, of [`mp_proto::fabric`].
+    pub(crate) fn speaks(&self, feature: u16) -> bool {
+        let core = self.core.lock();
+        let greeting = core.peer.as_ref().map(|(_, greeting)| greeting);
+        let terms = greeting.and_then(|greeting| greeting.terms());
+        self.is_loopback() || terms.is_some_and(|terms| terms.features & feature != 0)
+    }
+
+    /// Whether both services listen to each other.
+    pub(crate) fn has_partner(&self) -> bool {
+        self.partner.lock().is_some()
     }
 
     /// Ends this epoch of the link, as the peer does not do what it has to.

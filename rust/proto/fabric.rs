@@ -18,12 +18,15 @@ pub const FUNC_ID: u32 = 0x5553_4552;
 pub const SUPPORT: Support = Support {
     oldest: FIRST,
     newest: FIRST,
-    features: NAMES,
+    features: NAMES | GRANTS,
 };
 
 /// Optional feature: pairing messages may have names and what goes with them, requests may be held,
 /// and there may be [`SESSIONS`](crate::pairing::SESSIONS).
 pub const NAMES: u16 = 1;
+
+/// Optional feature: segments may be granted to one partner.
+pub const GRANTS: u16 = 4;
 
 /// The first release listens to no Hello that names another version in its header.
 const FIRST: u8 = 2;

@@ -200,6 +200,18 @@ static void map(struct call *call)
 	answer_number(call, "address", (uintptr_t)at);
 }
 
+/* The first bytes of this program's file, which is mapped to be read. */
+static void program(struct call *call)
+{
+	uint64_t length = number(call);
+	int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	void *at = mmap(NULL, length, PROT_READ, MAP_SHARED, file, 0);
+
+	answer_number(call, "errno", at == MAP_FAILED ? errno : 0);
+	answer_number(call, "address", (uintptr_t)at);
+	close(file);
+}
+
 static void unmap(struct call *call)
 {
 	struct span s = span(call);
@@ -291,6 +303,7 @@ static const struct command commands[] = {
 	{ "guessmap", guess_pages },	/* FIRST COUNT */
 	{ "records", records },		/* ADDRESS LENGTH */
 	{ "scan", scan },		/* ADDRESS LENGTH */
+	{ "program", program },		/* LENGTH: of its file, to be read */
 	{ "memory", memory },		/* LENGTH: huge pages, or pages that are no run */
 	{ NULL, NULL },
 };

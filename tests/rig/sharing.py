@@ -152,7 +152,12 @@ class Process(shell.Program):
     def memory(self, length):
         return self._run(lambda answer: answer["address"], "memory", length)
 
+    def program(self, length):
+        """So much of the program's file, mapped to be read."""
+        return self._run(lambda answer: answer["address"], "program", length)
+
     def execute(self, address, length):
+        """Asks for memory that is executed, and not written."""
         self._run(lambda _: None, "execute", address, length)
 
     def unmap(self, address, length):

@@ -30,6 +30,8 @@ pub const MP_FEATURE_FILL: u32 = 32;
 pub const MP_FEATURE_PINNED: u32 = 64;
 pub const MP_FEATURE_ACCEPT: u32 = 128;
 pub const MP_FEATURE_PARK: u32 = 256;
+pub const MP_FEATURE_GRANTS: u32 = 1024;
+pub const MP_FEATURE_FILL_ANY: u32 = 2048;
 pub const MP_INTERFACE_UP: u32 = 1;
 pub const MP_INTERFACE_LOOPBACK: u32 = 2;
 pub const MP_INTERFACE_PCI: u32 = 4;
@@ -54,14 +56,18 @@ pub const MP_PARK_LATE: u32 = 2147483648;
 pub const MP_SEGMENT_PRIVATE: u32 = 1;
 pub const MP_SEGMENT_EMPTY: u32 = 4;
 pub const MP_FILL_PHYSICAL: u32 = 1;
+pub const MP_FILL_READ: u32 = 2;
 pub const MP_WITHDRAW_NOTIFY: u32 = 1;
 pub const MP_WITHDRAW_FORCE: u32 = 2;
+pub const MP_GRANT_READ: u32 = 1;
+pub const MP_GRANT_WRITE: u32 = 2;
 pub const MP_SEGMENT_SHARED: u32 = 2;
 pub const MP_REMOVE_FORCE: u32 = 1;
 pub const MP_OFFER_ANY: u32 = 1;
 pub const MP_OFFER_SHARED: u32 = 2;
 pub const MP_OFFER_COUNTED: u32 = 4;
 pub const MP_CONNECT_COUNTED: u32 = 1;
+pub const MP_CONNECT_GRANTED: u32 = 4;
 pub const MP_CONNECTION_OPERATIONAL: u32 = 1;
 pub const MP_CONNECTION_WITHDRAWN: u32 = 2;
 pub const MP_CONNECTION_LOST: u32 = 4;
@@ -80,6 +86,7 @@ pub const MP_OBJECT_PORT: _bindgen_ty_1 = 4;
 pub const MP_OBJECT_EVENT: _bindgen_ty_1 = 5;
 pub const MP_OBJECT_REGION: _bindgen_ty_1 = 6;
 pub const MP_OBJECT_QUEUE: _bindgen_ty_1 = 7;
+pub const MP_OBJECT_GRANT: _bindgen_ty_1 = 8;
 pub type _bindgen_ty_1 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -360,6 +367,16 @@ pub struct mp_segment_interface {
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
+pub struct mp_segment_grant {
+    pub size: __u32,
+    pub segment: __u32,
+    pub session: __u32,
+    pub rights: __u32,
+    pub handle: __u32,
+    pub reserved: __u32,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
 pub struct mp_segment {
     pub size: __u32,
     pub handle: __u32,
@@ -368,7 +385,7 @@ pub struct mp_segment {
     pub id: __u32,
     pub flags: __u32,
     pub connections: __u32,
-    pub reserved: __u32,
+    pub ending: __u32,
     pub length: __u64,
     pub offset: __u64,
 }
@@ -400,6 +417,8 @@ pub struct mp_connect {
     pub number: __u32,
     pub handle: __u32,
     pub deadline: __u64,
+    pub session: __u32,
+    pub reserved: __u32,
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -414,6 +433,8 @@ pub struct mp_connection {
     pub reserved: __u32,
     pub length: __u64,
     pub offset: __u64,
+    pub rights: __u32,
+    pub reserved2: __u32,
 }
 pub const MP_NOTICE_CONNECTED: _bindgen_ty_6 = 1;
 pub const MP_NOTICE_DISCONNECTED: _bindgen_ty_6 = 2;
@@ -530,6 +551,7 @@ pub const MP_IOC_SEGMENT_PUBLISH: _bindgen_ty_8 = 47924;
 pub const MP_IOC_SEGMENT_WITHDRAW: _bindgen_ty_8 = 47925;
 pub const MP_IOC_SEGMENT: _bindgen_ty_8 = 47926;
 pub const MP_IOC_SEGMENT_FILL: _bindgen_ty_8 = 47927;
+pub const MP_IOC_SEGMENT_GRANT: _bindgen_ty_8 = 47928;
 pub const MP_IOC_REMOVE: _bindgen_ty_8 = 47936;
 pub const MP_IOC_OFFER: _bindgen_ty_8 = 47937;
 pub const MP_IOC_CONNECT: _bindgen_ty_8 = 47938;

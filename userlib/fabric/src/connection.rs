@@ -5,7 +5,7 @@
 use crate::{
     sys::{self, mp_barrier, mp_connect, mp_connection, mp_handle, mp_message},
     Call, CharDevice, Deadline, Device, Error, Fabric, InterfaceId, Map, Notice, Object,
-    Protection, Result, Subject,
+    Protection, Result, Rights, Subject,
 };
 use rustix::io::{retry_on_intr, Errno};
 use std::fmt;
@@ -36,6 +36,13 @@ pub enum Goal {
     CountedEvent(u32),
     /// A port, by its number.
     Port(u32),
+    /// A segment that was granted to this process.
+    Granted {
+        /// Handle of the grant, at its host.
+        grant: u32,
+        /// Handle of this process's session with the one that has granted it.
+        session: u32,
+    },
 }
 
 impl fmt::Display for Goal {
@@ -45,6 +52,9 @@ impl fmt::Display for Goal {
             Goal::Event(number) => write!(f, "event {number}"),
             Goal::CountedEvent(number) => write!(f, "counted event {number}"),
             Goal::Port(number) => write!(f, "port {number}"),
+            Goal::Granted { grant, session } => {
+                write!(f, "segment of grant {grant:#x} for session {session:#x}")
+            }
         }
     }
 }
@@ -60,6 +70,8 @@ pub struct ConnectionInfo {
     pub status: u32,
     /// Bytes of the segment; else 0.
     pub len: u64,
+    /// What this process may do with it; without [`Rights::WRITE`] it is not mapped.
+    pub rights: Rights,
     offset: u64,
 }
 
@@ -83,7 +95,9 @@ impl<D: Device> Fabric<D> {
     /// # Errors
     /// In this order: [`Error::NoInterface`], [`Error::Quota`], [`Error::InterfaceDown`],
     /// [`Error::NotFound`]: there is no such thing, or it is not published. [`Error::NoPartner`]:
-    /// it takes no more connections, or does not count. [`Error::NoSpace`]: this host does not
+    /// it takes no more connections, or does not count, or was granted to somebody else; of what
+    /// was granted also [`Error::NotPaired`], [`Error::PartnerGone`], and
+    /// [`Error::NotSupported`]: the other host is too old. [`Error::NoSpace`]: this host does not
     /// reach the memory. [`Error::TimedOut`]: the peer has not answered.
     pub fn connect(
         &self,
@@ -96,6 +110,11 @@ impl<D: Device> Fabric<D> {
             Goal::Event(number) => (sys::MP_OBJECT_EVENT, number, 0),
             Goal::CountedEvent(number) => (sys::MP_OBJECT_EVENT, number, sys::MP_CONNECT_COUNTED),
             Goal::Port(number) => (sys::MP_OBJECT_PORT, number, 0),
+            Goal::Granted { grant, .. } => (sys::MP_OBJECT_SEGMENT, grant, sys::MP_CONNECT_GRANTED),
+        };
+        let session = match goal {
+            Goal::Granted { session, .. } => session,
+            _ => 0,
         };
         let mut connect = mp_connect {
             flags,
@@ -103,6 +122,7 @@ impl<D: Device> Fabric<D> {
             object,
             number,
             deadline: deadline.nanoseconds(),
+            session,
             ..Default::default()
         };
         let called = self.device.call(Call::Connect(&mut connect));
@@ -138,6 +158,7 @@ impl<D: Device> Connection<D> {
             state: ConnectionState::from_bits_retain(connection.state),
             status: connection.status,
             len: connection.length,
+            rights: Rights::from_bits_retain(connection.rights),
             offset: connection.offset,
         })
     }

@@ -71,6 +71,8 @@ pub enum Call<'a> {
     SegmentCreate(&'a mut mp_segment_create),
     /// `MP_IOC_SEGMENT_FILL`
     SegmentFill(Vouched<'a, mp_segment_fill>),
+    /// `MP_IOC_SEGMENT_GRANT`
+    SegmentGrant(&'a mut mp_segment_grant),
     /// `MP_IOC_SEGMENT_SHARE`
     SegmentShare(&'a mut mp_handle),
     /// `MP_IOC_SEGMENT_ATTACH`
@@ -226,6 +228,9 @@ impl Device for CharDevice {
             }
             Call::SegmentCreate(argument) => {
                 call!(MP_IOC_SEGMENT_CREATE, mp_segment_create, argument)
+            }
+            Call::SegmentGrant(argument) => {
+                call!(MP_IOC_SEGMENT_GRANT, mp_segment_grant, argument)
             }
             Call::SegmentShare(argument) => call!(MP_IOC_SEGMENT_SHARE, mp_handle, argument),
             Call::SegmentAttach(argument) => {

@@ -283,6 +283,10 @@ pub enum Error {
     /// A signal has ended the wait (`EINTR`).
     #[error("a signal has ended the wait")]
     Interrupted,
+    /// All has ended, but the other host has not confirmed that nothing is stored any more
+    /// (`EINPROGRESS`).
+    #[error("ended, but the other host has not confirmed that it stores nothing any more")]
+    Unproven,
     /// A message is longer than the room for it (`EMSGSIZE`).
     #[error("there is no room for a message of {len} bytes")]
     TooLong {
@@ -333,6 +337,7 @@ impl Error {
             Errno::SHUTDOWN => Error::Ended,
             Errno::CANCELED => Error::Cancelled,
             Errno::INTR => Error::Interrupted,
+            Errno::INPROGRESS => Error::Unproven,
             other => Error::System(other),
         }
     }
@@ -366,6 +371,7 @@ impl From<Error> for Errno {
             Error::Ended => Errno::SHUTDOWN,
             Error::Cancelled => Errno::CANCELED,
             Error::Interrupted => Errno::INTR,
+            Error::Unproven => Errno::INPROGRESS,
             Error::TooLong { .. } => Errno::MSGSIZE,
             Error::System(errno) => errno,
         }

@@ -48,6 +48,9 @@ pub struct SegmentInfo {
     pub shared: bool,
     /// Connections of all peers, this host's included.
     pub connections: u32,
+    /// Connections that have ended, of which it is not proven that nothing is stored by them any
+    /// more.
+    pub ending: u32,
     /// Its bytes.
     pub len: u64,
     offset: u64,
@@ -61,12 +64,15 @@ pub struct Segment<D: Device = CharDevice> {
     len: AtomicU64,
 }
 
-/// Memory that a segment is filled with: addresses and lengths are multiples of a page.
+/// Memory that a segment is filled with. Where that begins or ends inside of a page of this
+/// process, or is only read, it is not published and not mapped; the kernel copies from it.
 #[derive(Clone, Copy, Debug)]
 pub enum Filling<'a> {
     /// Memory of this process.
     Own(ProcessMemory<'a>),
-    /// Physical memory of a device.
+    /// Memory of this process that is only read, and need not be writable.
+    ReadOnly(ProcessMemory<'a>),
+    /// Physical memory of a device, of whole pages.
     Physical(PhysicalRange),
 }
 
@@ -163,14 +169,18 @@ impl<D: Device> Segment<D> {
     /// nobody reaches it any more; physical memory is the caller's to keep.
     ///
     /// # Errors
-    /// In this order: [`Error::Invalid`]: no bytes, or no whole pages. [`Error::System`] with
-    /// `ERANGE`: more than it can be filled with, with `EEXIST`: it has memory, with `EFAULT`:
-    /// there is none that can be written. [`Error::Quota`]: too much is pinned.
+    /// In this order: [`Error::Invalid`]: no bytes, or no whole pages of a device.
+    /// [`Error::System`] with `ERANGE`: more than it can be filled with, with `EEXIST`: it has
+    /// memory, with `EFAULT`: there is none, or it cannot be written. [`Error::Quota`]: too much is pinned.
     /// [`Error::NotPermitted`]: physical memory is for privileged callers.
     /// [`Error::NotSupported`]: it is the kernel's. [`Error::NoMemory`].
     pub fn fill(&self, filling: Filling<'_>) -> Result<()> {
         let (address, length, flags) = match filling {
             Filling::Own(memory) => (memory.start() as u64, memory.len() as u64, 0),
+            Filling::ReadOnly(memory) => {
+                let flags = sys::MP_FILL_READ;
+                (memory.start() as u64, memory.len() as u64, flags)
+            }
             Filling::Physical(range) => (range.start(), range.len(), sys::MP_FILL_PHYSICAL),
         };
         let mut fill = mp_segment_fill {
@@ -195,6 +205,8 @@ impl<D: Device> Segment<D> {
     ///
     /// # Errors
     /// [`Error::System`] with `EBUSY`: it is used, and that is not by force. [`Error::NotFound`].
+    /// [`Error::Unproven`]: it has ended, but peers may still store into the memory that it was
+    /// filled with, which stays pinned.
     pub fn remove(&self, removal: Removal) -> Result<()> {
         self.object.remove(removal)
     }
@@ -236,10 +248,13 @@ impl<D: Device> Segment<D> {
         self.at(interface, 0, |argument| Call::SegmentPublish(argument))
     }
 
-    /// Let no more peers at an interface connect.
+    /// Let no more peers at an interface connect. By force, nobody there stores into it any more
+    /// when that succeeds.
     ///
     /// # Errors
     /// [`Error::NoInterface`]; [`Error::NoWindow`]: it is not published there.
+    /// [`Error::Unproven`]: the connections have ended, but the peer may still store into the
+    /// memory, as it does not answer; the same call can be made again.
     pub fn withdraw(&self, interface: InterfaceId, withdrawal: Withdrawal) -> Result<()> {
         let flags = match withdrawal {
             Withdrawal::Quiet => 0,
@@ -292,6 +307,7 @@ impl<D: Device> Segment<D> {
             private: has(sys::MP_SEGMENT_PRIVATE),
             shared: has(sys::MP_SEGMENT_SHARED),
             connections: segment.connections,
+            ending: segment.ending,
             len: segment.length,
             offset: segment.offset,
         })

@@ -404,8 +404,9 @@ impl<D: Device> LocalSegment<D> {
         let loopback = (!self.elsewhere(&adapter)).then_some(adapter.loopback.id);
         for interface in links.chain(loopback) {
             match self.0.segment.withdraw(interface, how) {
-                // A link that has come since is not published.
-                Ok(()) | Err(mp_fabric::Error::NoWindow(_)) => {}
+                // A link that has come since is not published. Connections have ended also where
+                // the other host has not confirmed it.
+                Ok(()) | Err(mp_fabric::Error::NoWindow(_) | mp_fabric::Error::Unproven) => {}
                 Err(other) => return Err(other.into()),
             }
         }
@@ -426,11 +427,13 @@ impl<D: Device> LocalSegment<D> {
     pub fn remove(&self, removal: Removal) -> Result<()> {
         self.0.desc.settle_queues();
         self.0.users.release(|| {
-            self.0.segment.remove(removal).map_err(|error| match error {
-                mp_fabric::Error::System(Errno::BUSY) => Error::Busy,
-                mp_fabric::Error::NotFound(_) => Error::IllegalParameter,
-                other => other.into(),
-            })
+            match self.0.segment.remove(removal) {
+                // Registered memory stays pinned for as long as the other host may store there.
+                Ok(()) | Err(mp_fabric::Error::Unproven) => Ok(()),
+                Err(mp_fabric::Error::System(Errno::BUSY)) => Err(Error::Busy),
+                Err(mp_fabric::Error::NotFound(_)) => Err(Error::IllegalParameter),
+                Err(other) => Err(other.into()),
+            }
         })?;
         self.0.waits.cancel();
         Ok(())

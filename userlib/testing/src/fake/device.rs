@@ -403,6 +403,9 @@ impl Device for FakeDevice {
             Call::SegmentFill(fill) => self
                 .world
                 .change(|state| state.segment_fill(self.context, fill.into_inner())),
+            Call::SegmentGrant(grant) => self
+                .world
+                .change(|state| state.segment_grant(self.context, grant)),
             Call::SegmentShare(handle) => self
                 .world
                 .change(|state| state.segment_share(self.context, handle.handle)),
