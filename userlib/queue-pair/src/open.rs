@@ -54,7 +54,7 @@ impl Default for Shape {
 /// What both halves of a pair use.
 #[derive(Debug)]
 pub(crate) struct Shared<D: Device> {
-    pub(crate) session: Session<D>,
+    pub(crate) session: Arc<Session<D>>,
     pub(crate) near: Arc<Near>,
     pub(crate) far: Far<D::Remote>,
     /// What calls fail with since the pair has ended at once.
@@ -138,7 +138,8 @@ impl<D: Device> Opening<D> {
     ///
     /// # Errors
     /// [`Error::Layout`]; [`Error::Fabric`]: what mapping and signalling fail with.
-    pub fn new(session: Session<D>, shape: &Shape) -> Result<Self> {
+    pub fn new(session: impl Into<Arc<Session<D>>>, shape: &Shape) -> Result<Self> {
+        let session = session.into();
         let near = Near(session.map_local()?.ok_or(Error::Layout)?);
         let far = Far(session.remote()?.ok_or(Error::Layout)?);
         let wants = Wants {
@@ -170,7 +171,7 @@ impl<D: Device> Opening<D> {
     }
 
     /// The session, for its state and its events.
-    pub fn session(&self) -> &Session<D> {
+    pub fn session(&self) -> &Arc<Session<D>> {
         &self.shared.session
     }
 
@@ -193,16 +194,18 @@ impl<D: Device> Opening<D> {
     }
 }
 
-/// Waits until a session is paired and the partner has announced its end of the pair.
+/// Waits until a session is paired and the partner has announced its end of the pair. Another owner
+/// of the session ends the wait by closing it.
 ///
 /// # Errors
 /// [`Error::Fabric`]: what waiting fails with, [`TimedOut`](mp_fabric::Error::TimedOut) among
 /// it; else as [`Opening::new`] and [`Opening::look`].
 pub fn open<D: Device>(
-    session: Session<D>,
+    session: impl Into<Arc<Session<D>>>,
     shape: &Shape,
     deadline: Deadline,
 ) -> Result<(Sending<D>, Receiving<D>)> {
+    let session = session.into();
     session.wait(EventMask::PAIRED, deadline)?;
     let mut opening = Opening::new(session, shape)?;
     loop {

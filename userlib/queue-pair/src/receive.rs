@@ -232,8 +232,9 @@ impl<D: Device> Receiving<D> {
         Ok(receiving)
     }
 
-    /// The session, for its state and its events.
-    pub fn session(&self) -> &Session<D> {
+    /// The session, for its state and its events. Others may keep it: it is open until the last of
+    /// them has dropped it, or one has closed it.
+    pub fn session(&self) -> &Arc<Session<D>> {
         &self.shared.session
     }
 
