@@ -9,7 +9,7 @@ use crate::{
     attributes::CQ_ENTRIES_MAX,
     lock,
     nic::NicShared,
-    notify::Notifier,
+    notify::{Job, Notifier},
     vi::{Vi, ViShared},
     Error, QueueKind, Result,
 };
@@ -51,10 +51,6 @@ struct State<D: Device> {
     /// Threads that wait for an entry.
     asleep: usize,
 }
-
-/// There is no room for an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Overrun;
 
 impl<D: Device> Cq<D> {
     pub(crate) fn new(nic: &Arc<NicShared<D>>, id: u64, entries: u64, token: u64) -> Result<Self> {
@@ -113,11 +109,7 @@ impl<D: Device> Cq<D> {
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(Error::Timeout);
             }
-            for vi in shared.bound() {
-                // From now on the service thread looks.
-                vi.unwatch();
-            }
-            shared.nic.service.kick();
+            shared.bound().iter().for_each(|vi| vi.unwatch());
             let mut state = shared.state()?;
             if state.entries.is_empty() {
                 state.asleep += 1;
@@ -140,9 +132,10 @@ impl<D: Device> Cq<D> {
         self.0.notifier.start()?;
         let mut state = self.0.state()?;
         state.handlers.push_back(handler);
-        self.0.serve(&mut state);
+        let refused = self.0.serve(&mut state);
         drop(state);
-        self.0.nic.service.kick();
+        drop(refused);
+        self.0.bound().iter().for_each(|vi| vi.unwatch());
         Ok(())
     }
 
@@ -175,6 +168,7 @@ impl<D: Device> Cq<D> {
         drop(state);
         self.0.nic.forget_cq(self.0.id);
         self.0.end();
+        self.0.leave();
         Ok(())
     }
 }
@@ -216,19 +210,14 @@ impl<D: Device> CqShared<D> {
         bound.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Adds entries.
-    ///
-    /// # Errors
-    /// [`Overrun`]: some were dropped, for the first time since one was taken (VI-CQ-11).
+    /// Adds entries; whether some were dropped, for the first time since one was taken
+    /// (VI-CQ-11), and handlers whose thread has ended.
     pub(crate) fn push(
         &self,
         vi: &Arc<ViShared<D>>,
         kind: QueueKind,
         count: usize,
-    ) -> std::result::Result<(), Overrun> {
-        if count == 0 {
-            return Ok(());
-        }
+    ) -> (bool, Vec<Job>) {
         let mut state = lock(&self.state);
         let room = state.capacity.saturating_sub(state.entries.len());
         for _ in 0..count.min(room) {
@@ -236,29 +225,28 @@ impl<D: Device> CqShared<D> {
         }
         let first = count > room && !state.overrun;
         state.overrun |= first;
-        self.serve(&mut state);
+        let refused = self.serve(&mut state);
         // Waking takes a system call.
         let wake = state.asleep > 0;
         drop(state);
         if wake {
             self.arrived.notify_all();
         }
-        match first {
-            true => Err(Overrun),
-            false => Ok(()),
-        }
+        (first, refused)
     }
 
-    /// Gives entries to handlers.
-    fn serve(&self, state: &mut State<D>) {
+    /// Gives entries to handlers; those whose thread has ended.
+    fn serve(&self, state: &mut State<D>) -> Vec<Job> {
+        let mut refused = Vec::new();
         while !state.handlers.is_empty() {
             let Some((vi, kind)) = state.pop() else {
-                return;
+                break;
             };
             if let Some(handler) = state.handlers.pop_front() {
-                self.notifier.push(Box::new(move || handler(&vi, kind)));
+                refused.extend(self.notifier.push(Box::new(move || handler(&vi, kind))));
             }
         }
+        refused
     }
 
     fn take(&self) -> Result<Option<(Vi<D>, QueueKind)>> {
@@ -272,7 +260,8 @@ impl<D: Device> CqShared<D> {
         }
     }
 
-    /// Ends waits and handlers.
+    /// Ends waits, and drops handlers that have not begun; [`leave()`](Self::leave) comes after
+    /// that.
     pub(crate) fn end(&self) {
         let mut state = lock(&self.state);
         state.alive = false;
@@ -281,6 +270,11 @@ impl<D: Device> CqShared<D> {
         drop(state);
         drop(handlers);
         self.arrived.notify_all();
+        self.notifier.close();
+    }
+
+    /// Waits for handlers that run.
+    pub(crate) fn leave(&self) {
         self.notifier.stop();
     }
 }
