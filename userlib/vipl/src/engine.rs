@@ -325,11 +325,14 @@ impl Engine {
     }
 
     /// The connection has ended at the other side, or on the way (VI-EM-9 to VI-EM-11).
-    pub(crate) fn lost(&mut self, memory: &Regions, end: End) {
+    pub(crate) fn lost<W: Wire>(&mut self, memory: &Regions, wire: &mut W, end: End) {
         if self.state != State::Connected {
             return;
         }
         let view = memory.view();
+        if self.is_acknowledged() {
+            self.settle(&view, wire.effective());
+        }
         let transport = matches!(end, End::Down | End::Broken);
         self.receiving_ends(&view, transport);
         if transport && self.is_reliable() {
@@ -352,7 +355,7 @@ impl Engine {
                 }
             }
         };
-        self.lost(memory, ended);
+        self.lost(memory, wire, ended);
         self.sending.finish();
         true
     }
@@ -382,6 +385,10 @@ impl Engine {
             let view = memory.view();
             if self.state == State::Connected && self.frame(&view, &frame).is_none() {
                 return (true, Err(End::Broken));
+            }
+            // One that was refused has ended the connection.
+            if self.is_acknowledged() && self.state == State::Connected {
+                wire.effect();
             }
         }
         (true, Ok(()))

@@ -65,6 +65,8 @@ pub(crate) struct Link<D: Device = CharDevice> {
     room: Box<Room>,
     /// The slot of the last message.
     held: Option<Held>,
+    /// Lines whose messages have taken effect.
+    effect: u64,
     /// Messages were sent, or received, that the partner does not know of.
     put: bool,
     took: bool,
@@ -131,6 +133,7 @@ impl<D: Device> Link<D> {
             receiving,
             room: Box::default(),
             held: None,
+            effect: 0,
             put: false,
             took: false,
             full: false,
@@ -297,7 +300,23 @@ impl<D: Device> Wire for Link<D> {
         Ok(())
     }
 
+    fn effect(&mut self) {
+        self.effect = self.receiving.received();
+    }
+
+    fn sent(&self) -> u64 {
+        self.sending.sent()
+    }
+
+    fn effective(&mut self) -> u64 {
+        // A pair that is broken says nothing more.
+        self.sending.acknowledged().unwrap_or(0)
+    }
+
     fn close(&mut self, reason: Reason) {
+        // In a word of its own, for which there is always room.
+        self.receiving.acknowledge(self.effect);
+        let _ = self.receiving.publish();
         // A partner that has gone need not be told.
         let _ = self.sending.close(reason as u16);
     }

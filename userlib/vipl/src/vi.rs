@@ -426,7 +426,7 @@ impl<D: Device> ViShared<D> {
         // What it has said last may have come meanwhile.
         let (engine, regions) = (&mut core.engine, &self.nic.regions);
         let end = engine.drain(regions, link).unwrap_or(end);
-        engine.lost(regions, end);
+        engine.lost(regions, link, end);
         true
     }
 

@@ -25,6 +25,28 @@ struct Current {
     begun: bool,
 }
 
+/// A send or write of which the partner has not said that it has taken effect.
+#[derive(Clone, Copy, Debug)]
+struct Unacknowledged {
+    position: u64,
+    total: u32,
+    /// The number of its last message.
+    message: u64,
+    refusals: Status,
+}
+
+/// The errors that a partner may refuse an operation with (VI-STS-9).
+fn refusals(sampled: &Sampled) -> Status {
+    let any = Status::TRANSPORT_ERROR.with(Status::PARTIAL_ERROR);
+    match (sampled.operation, sampled.immediate) {
+        (Operation::RdmaWrite(_), None) => any.with(Status::RDMA_PROT_ERROR),
+        (Operation::RdmaWrite(_), Some(_)) => any
+            .with(Status::RDMA_PROT_ERROR)
+            .with(Status::REMOTE_DESC_ERROR),
+        _ => any.with(Status::REMOTE_DESC_ERROR),
+    }
+}
+
 /// A read that is not answered.
 #[derive(Debug)]
 pub(super) struct Read {
@@ -49,8 +71,8 @@ pub(super) struct Sending {
     abort: bool,
     /// Sends and writes that were sent whole.
     numbered: u32,
-    /// Those that wait for an acknowledgement: position and bytes.
-    unacknowledged: VecDeque<(u64, u32)>,
+    /// Those that wait for an acknowledgement.
+    unacknowledged: VecDeque<Unacknowledged>,
     pub(super) reads: VecDeque<Read>,
     reads_sent: u32,
     answers: VecDeque<Answer>,
@@ -229,9 +251,11 @@ impl Engine {
         self.fault(view);
     }
 
-    /// Takes the next descriptor of the send queue, if there is one.
+    /// Takes the next descriptor of the send queue, if there is one. It has to wait for what the
+    /// partner must hear before: that the message before it ends in the middle.
     fn begin(&mut self, view: &View<'_>) {
-        if self.sending.current.is_some() || self.state != State::Connected {
+        let Sending { current, abort, .. } = &self.sending;
+        if current.is_some() || *abort || self.state != State::Connected {
             return;
         }
         let Some((position, entry)) = self.send.next() else {
@@ -350,7 +374,15 @@ impl Engine {
         current.sent += len;
         current.begun = true;
         match current.sent == total {
-            true => self.sent_whole(view, current.position, total),
+            true => {
+                let sent = Unacknowledged {
+                    position: current.position,
+                    total,
+                    message: wire.sent(),
+                    refusals: refusals(sampled),
+                };
+                self.sent_whole(view, sent);
+            }
             false => self.sending.current = Some(current),
         }
         Ok(true)
@@ -368,13 +400,32 @@ impl Engine {
     }
 
     /// A send or write is on its way (VI-REL-7).
-    fn sent_whole(&mut self, view: &View<'_>, position: u64, total: u32) {
+    fn sent_whole(&mut self, view: &View<'_>, sent: Unacknowledged) {
         if self.is_acknowledged() {
             self.sending.numbered = self.sending.numbered.wrapping_add(1);
-            self.sending.unacknowledged.push_back((position, total));
+            self.sending.unacknowledged.push_back(sent);
         } else {
-            let ok = Status::default();
-            self.complete(view, QueueKind::Send, position, ok, total, None);
+            self.succeeded(view, sent);
+        }
+    }
+
+    fn succeeded(&mut self, view: &View<'_>, sent: Unacknowledged) {
+        let Unacknowledged {
+            position, total, ..
+        } = sent;
+        let ok = Status::default();
+        self.complete(view, QueueKind::Send, position, ok, total, None);
+    }
+
+    /// The connection has ended: what has taken effect at the partner before that has succeeded,
+    /// although there was no room to say so (VI-REL-3).
+    pub(super) fn settle(&mut self, view: &View<'_>, effective: u64) {
+        let unacknowledged = &self.sending.unacknowledged;
+        let count = unacknowledged.partition_point(|sent| sent.message <= effective);
+        for _ in 0..count {
+            if let Some(sent) = self.sending.unacknowledged.pop_front() {
+                self.succeeded(view, sent);
+            }
         }
     }
 
@@ -387,9 +438,8 @@ impl Engine {
             return None;
         }
         for _ in left..waiting {
-            let (position, total) = self.sending.unacknowledged.pop_front()?;
-            let ok = Status::default();
-            self.complete(view, QueueKind::Send, position, ok, total, None);
+            let sent = self.sending.unacknowledged.pop_front()?;
+            self.succeeded(view, sent);
         }
         Some(())
     }
@@ -398,21 +448,19 @@ impl Engine {
     pub(super) fn refused(&mut self, view: &View<'_>, number: u32, bits: u32) -> Option<()> {
         let before = number.wrapping_sub(1);
         self.acknowledged(view, before)?;
-        let allowed = Status::RDMA_PROT_ERROR
-            .with(Status::REMOTE_DESC_ERROR)
-            .with(Status::TRANSPORT_ERROR)
-            .with(Status::PARTIAL_ERROR);
-        let bits = match Status(bits).masked(allowed) {
+        let (position, refusals, partial) = match self.sending.unacknowledged.pop_front() {
+            Some(sent) => (sent.position, sent.refusals, Status::default()),
+            None => {
+                let current = self.sending.current.take_if(|current| current.begun)?;
+                let refusals = refusals(current.sampled.as_ref().ok()?);
+                (current.position, refusals, Status::PARTIAL_ERROR)
+            }
+        };
+        let bits = match Status(bits).masked(refusals) {
             Status(0) => Status::TRANSPORT_ERROR,
             bits => bits,
         };
-        let (position, bits) = match self.sending.unacknowledged.pop_front() {
-            Some((position, _)) => (position, bits),
-            None => {
-                let current = self.sending.current.take_if(|current| current.begun)?;
-                (current.position, bits.with(Status::PARTIAL_ERROR))
-            }
-        };
+        let bits = bits.with(partial);
         self.complete(view, QueueKind::Send, position, bits, 0, None);
         self.fault(view);
         Some(())
@@ -436,7 +484,7 @@ impl Engine {
         let reads = reads.into_iter().map(|read| read.position);
         let begun = self.sending.current.take_if(|current| current.begun);
         let oldest = match self.sending.unacknowledged.pop_front() {
-            Some((position, _)) => Some(position),
+            Some(sent) => Some(sent.position),
             None => begun.map(|current| current.position),
         };
         let oldest = oldest.filter(|_| self.is_acknowledged());
