@@ -353,6 +353,55 @@ fn end_of(error: Error) -> End {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::HEADER_MAX;
+    use mp_fabric::InterfaceId;
+    use mp_testing::{FakeDevice, Host, World};
+
+    /// The two ends of a connection.
+    fn linked() -> [Link<FakeDevice>; 2] {
+        let world = World::new(1, 1 << 20);
+        let [server, client] = [Host::A, Host::B].map(|host| {
+            let interface = InterfaceId(world.interface(0, host));
+            let fabric = Fabric::with_device(world.open(host));
+            let opens = match host {
+                Host::A => fabric.server(interface, 1),
+                Host::B => fabric.client(interface, 1),
+            };
+            opens.local(WINDOW).remote(WINDOW).open().unwrap()
+        });
+        let soon = Deadline::after(std::time::Duration::from_secs(20));
+        std::thread::scope(|scope| {
+            let server = scope.spawn(move || Link::open(server.into(), soon).unwrap());
+            let client = Link::open(client.into(), soon).unwrap();
+            [server.join().unwrap(), client]
+        })
+    }
+
+    /// VI-REL-3: without any room, the end of a connection says what has taken effect.
+    #[test]
+    fn an_end_tells_what_has_taken_effect() {
+        let [mut a, mut b] = linked();
+        let send = |link: &mut Link<FakeDevice>| {
+            let header = [0; HEADER_MAX];
+            link.send(Kind::Ack, None, &header, &[]).unwrap()
+        };
+        let sent = [(); 3].map(|()| {
+            assert!(send(&mut a));
+            a.sent()
+        });
+        a.flush().unwrap();
+        while send(&mut b) {}
+        for _ in 0..2 {
+            assert!(b.receive().unwrap().is_some());
+        }
+        b.effect();
+        assert!(b.receive().unwrap().is_some());
+        b.flush().unwrap();
+        assert_eq!(a.effective(), 0);
+        b.close(Reason::Disconnect);
+        drop(b);
+        assert_eq!(a.effective(), sent[1]);
+    }
 
     /// VI-LIM-6: the less memory there is, the less a connection takes of it.
     #[test]
