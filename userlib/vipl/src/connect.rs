@@ -543,19 +543,18 @@ impl<D: Device> ViShared<D> {
     /// The attempt has failed: the VI is as it was before, unless the host is not reachable
     /// (VI-CONN-23, VI-NR-3). What the caller is told.
     fn abandon(self: &Arc<Self>, serial: u64, error: Error) -> Error {
-        let failed = self.during(serial, |core| {
-            core.attempt.cancel();
-            let reliable = core.engine.attributes().level.is_reliable();
-            let event = match error {
-                Error::NotReachable => Event::NotReachable { reliable },
-                _ => Event::Failed,
-            };
-            core.engine.event(&self.nic.regions, event)
-        });
-        match failed {
-            Ok(()) => error,
-            Err(other) => other,
-        }
+        let failed = self.during(serial, |core| self.give_up(core, error));
+        failed.err().unwrap_or(error)
+    }
+
+    fn give_up(&self, core: &mut Core<D>, error: Error) -> Result<()> {
+        core.attempt.cancel();
+        let reliable = core.engine.attributes().level.is_reliable();
+        let event = match error {
+            Error::NotReachable => Event::NotReachable { reliable },
+            _ => Event::Failed,
+        };
+        core.engine.event(&self.nic.regions, event)
     }
 
     /// Makes a connection of the session that an attempt has led to, not for longer than until the
@@ -671,16 +670,15 @@ impl<D: Device> ViShared<D> {
         Ok(theirs)
     }
 
-    /// Keeps what has come of a peer's request (VI-PEER-9, VI-PEER-11).
+    /// Keeps what has come of a peer's request (VI-PEER-9, VI-PEER-11): whoever asks sees that it
+    /// is pending until then.
     fn latch(self: &Arc<Self>, serial: u64, met: Result<RemoteViAttributes>) {
-        let failed = met.err().map(|error| self.abandon(serial, error));
         // One that was given up has nobody who asks.
-        let _ = self.with(|core| {
-            // Giving it up changes the number once.
-            let kept = core.attempt.serial == serial + u64::from(failed.is_some());
-            if kept && failed != Some(Error::InvalidState) {
-                core.attempt.peer = Some(Peer::Done(met));
+        let _ = self.during(serial, |core| {
+            if let Err(error) = met {
+                self.give_up(core, error)?;
             }
+            core.attempt.peer = Some(Peer::Done(met));
             Ok(())
         });
         self.wake();
