@@ -250,6 +250,14 @@ impl<D: Device> Receiving<D> {
         Some(Area { near, part })
     }
 
+    /// Whether [`receive()`](Self::receive) may have something to say. For those who look often and
+    /// find nothing.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        // What is wrong is said by the next receive.
+        self.shared.alive().is_err() || self.receiver.has_news(&*self.shared.near).unwrap_or(true)
+    }
+
     /// Lends the next message, if there is a whole one, without a system call. What is inline, or
     /// accompanies the data, is in the room. Data in a slot stay there as long as the caller wants;
     /// the next message does not wait for that.

@@ -37,7 +37,8 @@ pub(crate) struct CqShared<D: Device> {
     token: u64,
     state: Mutex<State<D>>,
     arrived: Condvar,
-    bound: Mutex<Vec<Weak<ViShared<D>>>>,
+    /// VIs with a queue that is bound to it, as of now: who looks at them all takes no copy.
+    bound: Mutex<Arc<Vec<Weak<ViShared<D>>>>>,
     notifier: Notifier,
 }
 
@@ -109,7 +110,7 @@ impl<D: Device> Cq<D> {
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(Error::Timeout);
             }
-            shared.bound().iter().for_each(|vi| vi.unwatch());
+            shared.each_bound(|vi| vi.unwatch());
             let mut state = shared.state()?;
             if state.entries.is_empty() {
                 state.asleep += 1;
@@ -135,7 +136,7 @@ impl<D: Device> Cq<D> {
         let refused = self.0.serve(&mut state);
         drop(state);
         drop(refused);
-        self.0.bound().iter().for_each(|vi| vi.unwatch());
+        self.0.each_bound(|vi| vi.unwatch());
         Ok(())
     }
 
@@ -191,23 +192,23 @@ impl<D: Device> CqShared<D> {
     pub(crate) fn bind(&self, vi: &Arc<ViShared<D>>) -> Result<()> {
         // Under the state's lock: it cannot be destroyed meanwhile.
         let _state = self.state()?;
-        lock(&self.bound).push(Arc::downgrade(vi));
+        Arc::make_mut(&mut *lock(&self.bound)).push(Arc::downgrade(vi));
         Ok(())
     }
 
     /// A VI has gone: its entries are never seen (VI-CQ-13).
     pub(crate) fn unbind(&self, vi: &Arc<ViShared<D>>) {
         let is_other = |other: &Weak<ViShared<D>>| other.as_ptr() != Arc::as_ptr(vi);
-        lock(&self.bound).retain(is_other);
+        Arc::make_mut(&mut *lock(&self.bound)).retain(is_other);
         lock(&self.state)
             .entries
             .retain(|(other, _)| is_other(other));
     }
 
-    /// VIs with a queue that is bound to it.
-    pub(crate) fn bound(&self) -> Vec<Arc<ViShared<D>>> {
-        let bound = lock(&self.bound);
-        bound.iter().filter_map(Weak::upgrade).collect()
+    /// Does something with all VIs that have a queue that is bound to it, without a lock.
+    pub(crate) fn each_bound(&self, act: impl FnMut(Arc<ViShared<D>>)) {
+        let bound = Arc::clone(&lock(&self.bound));
+        bound.iter().filter_map(Weak::upgrade).for_each(act);
     }
 
     /// Adds entries; whether some were dropped, for the first time since one was taken
@@ -255,9 +256,7 @@ impl<D: Device> CqShared<D> {
 
     /// Lets all VIs that it is bound to look for messages.
     fn poll(&self) {
-        for vi in self.bound() {
-            vi.poll();
-        }
+        self.each_bound(|vi| vi.poll());
     }
 
     /// Ends waits, and drops handlers that have not begun; [`leave()`](Self::leave) comes after

@@ -7,12 +7,16 @@
 //! Payload is gathered where the program has it and scattered from where it has arrived: this
 //! side's copies are the only ones.
 
-use crate::wire::{End, Frame, Header, Kind, Reason, Wire};
+use crate::{
+    descriptor::FEW,
+    wire::{End, Frame, Header, Kind, Reason, Wire},
+};
 use mp_fabric::{CharDevice, Deadline, Device, Error as FabricError, EventMask, Fabric, Session};
 use mp_queue_pair::{
     open, Data, Error, Head, Held, Need, Outgoing, Park, Piece, Receiving, Room, Sending, Shape,
     INLINE_MAX,
 };
+use smallvec::SmallVec;
 use std::{mem, ops::RangeInclusive, sync::Arc};
 use vm_memory::VolatileSlice;
 
@@ -246,7 +250,8 @@ impl<D: Device> Wire for Link<D> {
                 self.sending.put(&mut Outgoing::new(head, header, &pieces))
             }
             many => {
-                let pieces: Vec<_> = many.iter().map(|piece| Piece::from(*piece)).collect();
+                let pieces: SmallVec<[_; FEW]> =
+                    many.iter().map(|piece| Piece::from(*piece)).collect();
                 self.sending.put(&mut Outgoing::new(head, header, &pieces))
             }
         };
@@ -254,6 +259,11 @@ impl<D: Device> Wire for Link<D> {
         self.put |= put;
         self.full = !put;
         Ok(put)
+    }
+
+    #[inline]
+    fn has_news(&self) -> bool {
+        self.receiving.has_news()
     }
 
     fn receive(&mut self) -> Result<Option<Frame<'_>>, End> {
@@ -385,11 +395,13 @@ mod tests {
             let header = [0; HEADER_MAX];
             link.send(Kind::Ack, None, &header, &[]).unwrap()
         };
+        assert!(!b.has_news());
         let sent = [(); 3].map(|()| {
             assert!(send(&mut a));
             a.sent()
         });
         a.flush().unwrap();
+        assert!(b.has_news());
         while send(&mut b) {}
         for _ in 0..2 {
             assert!(b.receive().unwrap().is_some());
@@ -397,6 +409,7 @@ mod tests {
         b.effect();
         assert!(b.receive().unwrap().is_some());
         b.flush().unwrap();
+        assert!(!b.has_news());
         assert_eq!(a.effective(), 0);
         b.close(Reason::Disconnect);
         drop(b);

@@ -561,8 +561,6 @@ impl<D: Device> NicShared<D> {
             descriptor: None,
         };
         self.report(None, Some(cq.clone()), report, false);
-        for vi in cq.0.bound() {
-            vi.fail();
-        }
+        cq.0.each_bound(|vi| vi.fail());
     }
 }

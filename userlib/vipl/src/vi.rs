@@ -13,6 +13,7 @@ use crate::{
     engine::Engine,
     link::{Armed, Link, NotNow, Question},
     lock,
+    memory::Regions,
     nic::NicShared,
     notify::{Job, Notifier},
     queue::Head,
@@ -106,6 +107,17 @@ pub(crate) struct ViShared<D: Device> {
     listed: AtomicBool,
     /// Something has happened to the session, and nobody has looked what it was.
     news: AtomicBool,
+}
+
+/// Looks whether the partner or the link has gone; the connection has ended then.
+fn has_ended<D: Device>(engine: &mut Engine, link: &mut Link<D>, regions: &Regions) -> bool {
+    let Some(end) = link.look() else {
+        return false;
+    };
+    // What it has said last may have come meanwhile.
+    let end = engine.drain(regions, link).unwrap_or(end);
+    engine.lost(regions, link, end);
+    true
 }
 
 /// What the lock of a VI is for.
@@ -326,8 +338,15 @@ impl<D: Device> ViShared<D> {
     /// Tells what has happened: with the lock, whoever is told in the order of occurrence; then,
     /// without it, whoever may do something about it.
     fn tell(self: &Arc<Self>, mut core: MutexGuard<'_, Core<D>>) {
-        let effects = core.engine.effects();
         let waits = core.link.is_some() && core.engine.has_to_send();
+        let effects = core.engine.effects();
+        if effects.is_empty() && core.handlers.iter().all(VecDeque::is_empty) {
+            drop(core);
+            if waits {
+                self.list();
+            }
+            return;
+        }
         let mut after = After::default();
         for (kind, count) in [
             (QueueKind::Send, effects.sent),
@@ -342,11 +361,10 @@ impl<D: Device> ViShared<D> {
         self.serve(&mut core, &mut after.refused);
         // Waking takes a system call.
         let wake = core.asleep > 0 && !effects.is_empty();
-        // A connection that goes on may see the same error again.
-        let repeats = core.engine.state() == State::Connected;
+        let reliable = core.engine.attributes().level.is_reliable();
         for report in effects.reports {
             let vi = Some(Vi(Arc::clone(self)));
-            self.nic.report(vi, None, report, repeats);
+            self.nic.report(vi, None, report, report.repeats(reliable));
         }
         drop(core);
         if wake {
@@ -405,29 +423,22 @@ impl<D: Device> ViShared<D> {
 
     /// Moves messages; whether there were any.
     pub(crate) fn progress(&self, core: &mut Core<D>) -> bool {
-        let Some(mut link) = core.link.take() else {
+        let Core { engine, link, .. } = core;
+        let Some(connected) = link else {
             return false;
         };
-        if self.take_news() && self.has_ended(core, &mut link) {
-            return true;
-        }
-        let moved = core.engine.progress(&self.nic.regions, &mut link);
-        if !core.engine.is_over() {
-            core.link = Some(link);
+        let regions = &self.nic.regions;
+        let moved = match self.take_news() && has_ended(engine, connected, regions) {
+            true => {
+                *link = None;
+                return true;
+            }
+            false => engine.progress(regions, connected),
+        };
+        if engine.is_over() {
+            *link = None;
         }
         moved
-    }
-
-    /// Looks whether the partner or the link has gone; the connection has ended then.
-    fn has_ended(&self, core: &mut Core<D>, link: &mut Link<D>) -> bool {
-        let Some(end) = link.look() else {
-            return false;
-        };
-        // What it has said last may have come meanwhile.
-        let (engine, regions) = (&mut core.engine, &self.nic.regions);
-        let end = engine.drain(regions, link).unwrap_or(end);
-        engine.lost(regions, link, end);
-        true
     }
 
     /// Something has happened to the session: whoever moves messages next looks what it was.
@@ -500,24 +511,22 @@ impl<D: Device> ViShared<D> {
         let Ok(mut core) = self.core.try_lock() else {
             return Err(Rest::Nap);
         };
-        let Some(mut link) = core.link.take() else {
+        let Core { engine, link, .. } = &mut *core;
+        let Some(connected) = link else {
             return Err(Rest::Over);
         };
-        if self.take_news() && self.has_ended(&mut core, &mut link) {
-            drop(link);
+        if self.take_news() && has_ended(engine, connected, &self.nic.regions) {
+            *link = None;
             self.tell(core);
             return Err(Rest::Busy);
         }
-        let waits = core.engine.has_to_send();
-        let question = match self.is_watched() {
+        match self.is_watched() {
             true => Err(Rest::Nap),
-            false => match link.arm(waits) {
+            false => match connected.arm(engine.has_to_send()) {
                 Ok(question) => question.ok_or(Rest::Armed),
                 Err(NotNow) => Err(Rest::Busy),
             },
-        };
-        core.link = Some(link);
-        question
+        }
     }
 
     fn done(self: &Arc<Self>, kind: QueueKind) -> Result<Completion> {

@@ -162,6 +162,9 @@ pub(crate) trait Wire {
         payload: &[VolatileSlice<'_>],
     ) -> Result<bool, End>;
 
+    /// Whether there may be a message, or an end.
+    fn has_news(&self) -> bool;
+
     /// The next message. The one before is given back.
     fn receive(&mut self) -> Result<Option<Frame<'_>>, End>;
 

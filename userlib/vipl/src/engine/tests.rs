@@ -79,6 +79,10 @@ impl Wire for Fake {
         Ok(room)
     }
 
+    fn has_news(&self) -> bool {
+        !self.inward.borrow().is_empty()
+    }
+
     fn receive(&mut self) -> std::result::Result<Option<Frame<'_>>, End> {
         let mut inward = self.inward.borrow_mut();
         match inward.front() {
