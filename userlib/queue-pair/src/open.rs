@@ -61,6 +61,8 @@ pub(crate) struct Shared<D: Device> {
     ended: OnceLock<Error>,
     /// Whether the partner was told of an end: the first one counts.
     told: AtomicBool,
+    /// The partner has to be woken, and the kernel had no memory for that.
+    owed: AtomicBool,
 }
 
 impl<D: Device> Shared<D> {
@@ -104,13 +106,31 @@ impl<D: Device> Shared<D> {
         !self.told.swap(true, Ordering::AcqRel)
     }
 
-    /// Wakes the partner if it sleeps.
+    /// Wakes the partner if it sleeps, or was to be woken before.
     #[inline]
     pub(crate) fn wake(&self, asleep: bool) -> Result<()> {
-        if asleep {
-            self.session.signal()?;
+        match asleep || self.owes_signal() {
+            true => self.signal(),
+            false => Ok(()),
         }
-        Ok(())
+    }
+
+    /// What it shall find is there: a signal that fails for want of memory is tried again.
+    #[cold]
+    fn signal(&self) -> Result<()> {
+        self.owed.store(false, Ordering::Relaxed);
+        match self.session.signal() {
+            Err(mp_fabric::Error::NoMemory) => {
+                self.owed.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            other => Ok(other?),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn owes_signal(&self) -> bool {
+        self.owed.load(Ordering::Relaxed)
     }
 }
 
@@ -162,6 +182,7 @@ impl<D: Device> Opening<D> {
             far,
             ended: OnceLock::new(),
             told: AtomicBool::new(false),
+            owed: AtomicBool::new(false),
         };
         Ok(Opening {
             shared: Arc::new(shared),

@@ -342,10 +342,9 @@ impl<D: Device> Receiving<D> {
     pub fn publish(&mut self) -> Result<()> {
         let (near, far) = (&*self.shared.near, &self.shared.far);
         let asleep = self.receiver.publish(near, far).map_err(Error::from);
-        if self.shared.judge(asleep)? {
-            // A partner that has gone needs no room: its messages are received nevertheless.
-            let _ = self.shared.session.signal();
-        }
+        let asleep = self.shared.judge(asleep)?;
+        // A partner that has gone needs no room: its messages are received nevertheless.
+        let _ = self.shared.wake(asleep);
         Ok(())
     }
 
@@ -358,9 +357,8 @@ impl<D: Device> Receiving<D> {
         self.shared.alive()?;
         let (near, far) = (&*self.shared.near, &self.shared.far);
         let asleep = self.receiver.arm_data(near, far).map_err(Error::from);
-        if self.shared.judge(asleep)? {
-            let _ = self.shared.session.signal();
-        }
+        let asleep = self.shared.judge(asleep)?;
+        let _ = self.shared.wake(asleep);
         let park = self.receiver.park(near).map_err(Error::from);
         self.shared.judge(park)
     }

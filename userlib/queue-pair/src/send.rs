@@ -203,6 +203,13 @@ impl<D: Device> Sending<D> {
         self.shared.wake(self.shared.judge(asleep)?)
     }
 
+    /// Whether the partner has to be woken and the kernel had no memory for that: the next
+    /// [`publish()`](Self::publish) tries again, also if nothing was put.
+    #[inline]
+    pub fn owes_signal(&self) -> bool {
+        self.shared.owes_signal()
+    }
+
     /// Lines sent from the beginning on.
     pub fn sent(&self) -> u64 {
         self.sender.sent()

@@ -202,6 +202,11 @@ impl<D: Device> Link<D> {
         }
     }
 
+    /// Whether the partner could not be woken: [`flush()`](Wire::flush) tries again.
+    pub(crate) fn owes_signal(&self) -> bool {
+        self.sending.owes_signal()
+    }
+
     /// What to sleep on until there is room; nothing if there is.
     fn arm_room(&mut self) -> Option<Park> {
         let need = match self.sending.slots(STREAM) {
@@ -263,7 +268,7 @@ impl<D: Device> Wire for Link<D> {
 
     #[inline]
     fn has_news(&self) -> bool {
-        self.receiving.has_news()
+        self.receiving.has_news() || self.sending.owes_signal()
     }
 
     fn receive(&mut self) -> Result<Option<Frame<'_>>, End> {
@@ -304,7 +309,7 @@ impl<D: Device> Wire for Link<D> {
             self.give()?;
             self.receiving.publish().map_err(end_of)?;
         }
-        if mem::take(&mut self.put) {
+        if mem::take(&mut self.put) || self.sending.owes_signal() {
             self.sending.publish().map_err(end_of)?;
         }
         Ok(())

@@ -338,7 +338,8 @@ impl<D: Device> ViShared<D> {
     /// Tells what has happened: with the lock, whoever is told in the order of occurrence; then,
     /// without it, whoever may do something about it.
     fn tell(self: &Arc<Self>, mut core: MutexGuard<'_, Core<D>>) {
-        let waits = core.link.is_some() && core.engine.has_to_send();
+        let link = core.link.as_ref();
+        let waits = link.is_some_and(|link| link.owes_signal() || core.engine.has_to_send());
         let effects = core.engine.effects();
         if effects.is_empty() && core.handlers.iter().all(VecDeque::is_empty) {
             drop(core);
@@ -522,6 +523,7 @@ impl<D: Device> ViShared<D> {
         }
         match self.is_watched() {
             true => Err(Rest::Nap),
+            false if connected.owes_signal() => Err(Rest::Nap),
             false => match connected.arm(engine.has_to_send()) {
                 Ok(question) => question.ok_or(Rest::Armed),
                 Err(NotNow) => Err(Rest::Busy),

@@ -162,7 +162,7 @@ pub(crate) trait Wire {
         payload: &[VolatileSlice<'_>],
     ) -> Result<bool, End>;
 
-    /// Whether there may be a message, or an end.
+    /// Whether there may be a message or an end, or [`flush()`](Self::flush) has to be tried again.
     fn has_news(&self) -> bool;
 
     /// The next message. The one before is given back.

@@ -774,3 +774,23 @@ fn errors_that_repeat_do_not_pile_up() {
     }
     assert!((1..=300).contains(&count), "{count}");
 }
+
+/// VI-POST-2: a partner that sleeps is woken although the kernel has no memory for that at first,
+/// and the connection goes on.
+#[test]
+fn a_signal_without_memory_is_tried_again() {
+    let pair = Pair::new();
+    let (a, b) = pair.connected(Level::ReliableDelivery);
+    for _ in 0..5 {
+        pair.b.receive(&b, 4);
+        // Long enough for the service thread to ask for a signal.
+        thread::sleep(Duration::from_millis(50));
+        pair.world.fail_signals(2);
+        pair.a.send(&a, b"four");
+        assert!(!a.send_wait(soon()).unwrap().status.is_error());
+        let begun = Instant::now();
+        assert!(!b.recv_wait(soon()).unwrap().status.is_error());
+        assert!(begun.elapsed() < Duration::from_secs(5));
+    }
+    assert_eq!(a.query().unwrap().state, State::Connected);
+}
