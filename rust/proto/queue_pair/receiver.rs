@@ -171,6 +171,18 @@ impl<H: DerefMut<Target = [Held]>> Receiver<H> {
         self.failed.map_or(Ok(()), Err)
     }
 
+    /// Whether there may be something to receive: the beginning of a message, or an end. It costs
+    /// two loads if there is nothing.
+    ///
+    /// # Errors
+    /// What [`receive`](Self::receive) would find.
+    #[inline]
+    pub fn has_news(&self, inb: &(impl Inbound + ?Sized)) -> Result<bool, Broken> {
+        self.alive()?;
+        let word = inb.load_u64(self.own.line(self.lines.at()))?;
+        Ok(self.lines.is_new(word, Broken::Line)? || inb.load_u64(END)? != 0)
+    }
+
     /// The next message, if it is there whole. Its data, or what accompanies it, is in `room`,
     /// whose other bytes are of no meaning.
     ///

@@ -174,6 +174,11 @@ impl World {
         self.lock().sharing.silent = silent;
     }
 
+    /// Let so many signals fail for want of memory.
+    pub fn fail_signals(&self, count: u32) {
+        self.lock().signals_fail = count;
+    }
+
     /// Let queues that are started from now on wait for [`release_queues`](Self::release_queues).
     pub fn hold_queues(&self) {
         self.lock().sharing.held = true;

@@ -330,13 +330,9 @@ impl Server {
                 Ok(Some(plan)) if plan.kind == Some(Kind::Connect) => {
                     for _ in 0..plan.rounds {
                         end.receive()?;
-                        match end.serve(DISCRIMINATOR) {
-                            // The client ends the connection.
-                            Ok(()) => drop(end.take(Receive)),
-                            // It may have done so before this side was ready.
-                            Err(Failure::Call(_, vipl::Error::Timeout)) => {}
-                            Err(other) => return Err(other),
-                        }
+                        end.serve(DISCRIMINATOR)?;
+                        // The client ends the connection.
+                        drop(end.take(Receive));
                         end.leave()?;
                     }
                 }

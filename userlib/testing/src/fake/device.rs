@@ -332,6 +332,7 @@ impl Device for FakeDevice {
                 context.report(key, present);
                 Ok(())
             }),
+            Call::Signal(_) if self.world.lock().signal_fails() => Err(Errno::NOMEM),
             Call::Signal(handle) => {
                 self.world
                     .change(|state| match state.is_object(handle.handle) {

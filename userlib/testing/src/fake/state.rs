@@ -116,6 +116,7 @@ pub struct State {
     pub privileged: bool,
     pub reachable: bool,
     pub mappable: bool,
+    pub signals_fail: u32,
     pub pci: bool,
     pub quota: usize,
     pub version: u32,
@@ -143,6 +144,7 @@ impl State {
             privileged: true,
             reachable: true,
             mappable: true,
+            signals_fail: 0,
             pci: true,
             quota: 1024,
             version: mp_fabric::sys::MP_FABRIC_VERSION,
@@ -572,6 +574,13 @@ impl State {
         if let Some(context) = self.contexts.get_mut(&session.context) {
             context.report((handle, false), events);
         }
+    }
+
+    /// Whether a signal fails for want of memory.
+    pub fn signal_fails(&mut self) -> bool {
+        let fails = self.signals_fail > 0;
+        self.signals_fail = self.signals_fail.saturating_sub(1);
+        fails
     }
 
     pub fn windows_changed(&mut self, link: usize, host: Host) {

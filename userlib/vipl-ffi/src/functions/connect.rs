@@ -29,9 +29,9 @@ pub fn connect_wait<D: Device>(
     required(out)?;
     let handle = reserved(&process.conns)?;
     let request = nic.nic.connect_wait(&local, deadline(timeout))?;
+    Made::enter(&process.conns, &nic, handle, request.clone())?;
     remote.write(request.address());
     attributes.write(structures::remote_vi(request.attributes()));
-    Made::enter(&process.conns, &nic, handle, request)?;
     out.write(handle);
     Ok(())
 }
@@ -42,7 +42,7 @@ pub fn connect_accept<D: Device>(process: &Process<D>, conn: Handle, vi: Handle)
     let request = found(&process.conns, conn)?;
     let vi = found(&process.vis, vi)?;
     let accepted = request.object.accept(&vi.object);
-    if matches!(accepted, Ok(()) | Err(Error::Timeout | Error::NotReachable)) {
+    if request.object.is_answered() {
         request.forget(&process.conns, conn);
     }
     accepted
