@@ -3,8 +3,7 @@
 //! Grants to one partner, and memory that is no whole pages, on two hosts in one process.
 
 use mp_fabric::{
-    Deadline, Error, Fabric, Filling, Goal, InterfaceId, Map, ProcessMemory, Removal, Rights,
-    Segment, Session,
+    Deadline, Error, Fabric, Filling, Goal, InterfaceId, Map, Removal, Rights, Segment, Session,
 };
 use mp_testing::{FakeDevice, Host, World};
 use rustix::io::Errno;
@@ -86,8 +85,8 @@ fn memory_that_is_no_whole_pages_or_only_read_is_shown_to_nobody() {
     let [near, _far] = pair(&a, &b, PROTOCOL);
     let map = Map::allocate(8192).unwrap();
     let memory = map.memory();
-    // SAFETY: A part of what the map vouches for.
-    let part = unsafe { ProcessMemory::new(memory.start() + 3, 70) };
+    assert!(memory.part(8190, 3).is_none());
+    let part = memory.part(3, 70).unwrap();
     for (id, filling) in [(1, Filling::Own(part)), (2, Filling::ReadOnly(memory))] {
         let segment = a.fabric.create_empty_segment(Some((id, 0)), 8192).unwrap();
         segment.fill(filling).unwrap();
