@@ -2,12 +2,14 @@
 """What becomes of errors between hosts: the table of errors by level of reliability, row by row,
 and what is told asynchronously. A client on the first host acts on a server on the second one."""
 
+import re
 from typing import NamedTuple, Optional
 
 import pytest
 from ntbrig import stack
 from ntbrig import vipl as programs
 from pximc import MODULES
+from sharing import pinned, wait_until_unpinned
 from shell import INTACT, until
 from vipl import (
     ERRORS, LEVELS, PAGE, RD, RECV, RESOURCES, RR, SEND, STATES, STATUS, UD, Ends, Program, Segment,
@@ -600,3 +602,158 @@ def test_an_error_of_one_client_ends_its_own_connection_only(ends):
     other[1].send(b"goes on")
     assert other[0].wait(RECV).errors == set()
     assert server.errors.calls() == []
+
+
+# --- within one host
+
+
+def test_what_was_destroyed_is_refused(ends):
+    """VI-EP-7, VI-EP-9, VI-PTAG-1, VI-PTAG-4: tags and completion queues; a tag can be destroyed once
+    memory has another one."""
+    side = ends.side(0)
+    program = side.program
+    tags = [program.ptag(side.nic) for _ in range(40)]
+    assert len({side.ptag, *tags}) == 41
+    old, new, gone = tags[:3]
+    cq = program.cq(side.nic)
+    program.call("VipDestroyPtag", side.nic, gone)
+    program.call("VipDestroyCQ", cq)
+    with fails("INVALID_PTAG"):
+        program.create_vi(side.nic, side.attributes._replace(ptag=gone))
+    for queues in ((cq, 0), (0, cq)):
+        with fails("INVALID_PARAMETER"):
+            program.create_vi(side.nic, side.attributes, *queues)
+    address = program.allocate(PAGE)
+    with fails("INVALID_PTAG"):
+        program.register(side.nic, address, PAGE, gone)
+    handle = program.register(side.nic, address, PAGE, old)
+    program.set_memory(side.nic, address, handle, new)
+    program.call("VipDestroyPtag", side.nic, old)
+    with fails("ERROR_RESOURCE"):
+        program.call("VipDestroyPtag", side.nic, new)
+
+
+def test_each_handle_of_a_nic_has_its_own_handler(ends):
+    """VI-ERR-1: and only the last one that was given."""
+    one, other = ends.side(0), ends.side(0)
+    misaligned(one)
+    assert one.told(1) == ["POST_DESC"]
+    later = one.program.handler("error")
+    one.program.notify("VipErrorCallback", one.nic, later)
+    misaligned(one)
+    misaligned(other)
+    assert (later.wait(1)[0][0], other.told(1)) == (one.nic, ["POST_DESC"])
+    assert [len(handler.calls()) for handler in (one.errors, later, other.errors)] == [1, 1, 1]
+
+
+def test_a_catastrophe_is_one_in_every_state(ends):
+    """VI-STATE-13: Idle, Pending Connect and Error; Connected is above."""
+    side = ends.side(0)
+    for pending in (False, True):
+        if pending:
+            here = (side.host, b"nobody")
+            side.program.peer_request(side.vi, here, here)
+        for _ in range(2):
+            kept = side.receive()
+            misaligned(side)
+            assert side.state() == "ERROR"
+            assert [done.descriptor for done in side.drain(RECV)] == [kept]
+        side.disconnect()
+    assert side.told(4) == ["POST_DESC"] * 4
+
+
+def test_waits_of_no_time_look_once(ends):
+    """VI-GEN-4"""
+    server, client = ends.connected(RR)
+    at = server.receive()
+    with stopped(server.program):
+        client.send(b"later")
+        with fails("TIMEOUT"):
+            client.wait(SEND, 0)
+        assert client.program.seconds < 1
+    until(lambda: server.program.completion(at).status & STATUS.DONE)
+    assert server.wait(RECV, 0).errors == set()
+    server.receive()
+    with fails("TIMEOUT"):
+        server.wait(RECV, 0)
+    sent = client.base
+    until(lambda: client.program.completion(sent).status & STATUS.DONE)
+    assert client.wait(SEND, 0).descriptor == sent
+
+
+def test_a_peer_of_the_own_host_that_is_alone(ends):
+    """VI-PEER-6: it does not meet itself."""
+    one = ends.side(0)
+    here = (one.host, b"here")
+    one.program.peer_request(one.vi, here, here, 300)
+    with fails("TIMEOUT"):
+        one.program.peer_wait(one.vi)
+    other = one.another()
+    for side in (one, other):
+        side.program.peer_request(side.vi, here, here)
+    for side in (one, other):
+        side.program.peer_wait(side.vi)
+    assert (one.state(), other.state()) == ("CONNECTED", "CONNECTED")
+
+
+def test_a_nic_that_is_closed_leaves_nothing(ends):
+    """VI-NIC-5, VI-QRY-1, VI-QRY-2: no thread, and no page that is pinned; until then it says the
+    same of itself."""
+    first = ends.side(0)
+    program, guest = first.program, first.program.guest
+    threads = lambda: len(guest.run(f"ls /proc/{program.pid}/task").out.split())
+    program.close_nic(first.nic)
+    before, pages = until(lambda: idle_threads(threads)), pinned(guest)
+    server, client = ends.pair(client={"recv_cq": 8})
+    told = client.program.nic_attributes(client.nic)
+    other = client.another()
+    other.vi = program.create_vi(client.nic, client.attributes)
+    connect(server, other)
+    for n in range(10):
+        other.receive()
+        server.send(b"%d" % n)
+        assert other.wait(RECV).errors == set()
+    other.receive()
+    program.notify("VipRecvNotify", other.vi, program.handler("queue"))
+    program.notify("VipCQNotify", client.cqs["recv_cq"], program.handler("cq"))
+    assert client.program.nic_attributes(client.nic) == told
+    assert program.read(told.address, told.address_len) == client.host.to_bytes(4, "big")
+    assert threads() > before
+    program.close_nic(client.nic)
+    until(lambda: threads() == before)
+    wait_until_unpinned(guest, pages)
+    assert server.told(1) == [LOST]
+
+
+def idle_threads(threads):
+    """How many there are, once there are no fewer."""
+    found = threads()
+    return found if found == threads() else None
+
+
+def test_registration_leaves_memory_as_it_is(ends):
+    """VI-MEM-9: its bytes, and how it is mapped; also what can only be read."""
+    side = ends.side(0)
+    program = side.program
+    address = program.allocate(4 * PAGE)
+    program.fill(address, 4 * PAGE, 7)
+    code = read_only(side)
+    flags = lambda: [mapping(program, at) for at in (address, code.address)]
+    before, bytes_of_code = flags(), program.read(code.address, PAGE)
+    handle = program.register(side.nic, address, 4 * PAGE, side.ptag, 1, 1)
+    assert flags() == before
+    program.deregister(side.nic, address, handle)
+    program.deregister(side.nic, code.address, code.handle)
+    assert flags() == before
+    assert program.check(address, 4 * PAGE, 7) == INTACT
+    assert program.read(code.address, PAGE) == bytes_of_code
+
+
+def mapping(program, address):
+    """The permissions and the flags of the mapping that an address lies in."""
+    text = program.guest.run(f"grep -E '^[0-9a-f]+-|^VmFlags' /proc/{program.pid}/smaps").out
+    for span, flags in re.findall(r"^(\w+-\w+ \S+).*\n(VmFlags.*)", text, re.M):
+        begin, end = (int(part, 16) for part in span.split()[0].split("-"))
+        if begin <= address < end:
+            return span.split()[1], flags
+    raise AssertionError("nothing is mapped there")
