@@ -450,7 +450,7 @@ def test_a_disconnect_flushes_what_is_not_complete(ends):
     server.receive()
     good = client.send(b"good")
     assert server.wait(RECV).errors == set()
-    until(lambda: client.program.query(client.vi).send_empty is False and settled(client))
+    until(lambda: settled(client))
     left = [server.receive(64 * n) for n in range(2)]
     with stopped(server.program):
         sends = [
