@@ -164,7 +164,7 @@ fn sequence(func_hdr: &[u8]) -> Result<u32> {
     Ok(u32::from_le_bytes(func_hdr.try_into().map_err(|_| EINVAL)?))
 }
 
-/// Compares data with the pattern of frame `seq`.
+/// Compare data with the pattern of frame `seq`.
 fn check_data(seq: u32, data: &(impl RxData + ?Sized)) -> Result {
     let mut buffer = [0u8; 256];
     for from in (0..data.len()).step_by(buffer.len()) {
@@ -252,7 +252,7 @@ impl TestFunction {
         })
     }
 
-    /// Offers a peer what all are offered, and stores to what it offers.
+    /// Offer a peer what all are offered, and store to what it offers.
     fn meet(&self, peer: &Peer) -> Result {
         let Some(memory) = peer.memory() else {
             return Ok(());
@@ -277,13 +277,13 @@ impl TestFunction {
             .fold(0, |set, word| set | 1 << word)
     }
 
-    /// Makes frame `seq`.
+    /// Make frame `seq`.
     fn make(&self, seq: u32) -> Result<Frame> {
         let body = TestBody::new(seq, self.order.size_of(seq), self.tally.clone())?;
         Frame::new(FUNC, &seq.to_le_bytes(), self.order.priority, body)
     }
 
-    /// Sends the next frame, or again the one that met a full queue.
+    /// Send the next frame, or again the one that met a full queue.
     fn send_next(&self, waiting: &mut Option<Frame>, seq: u32) -> Result<Sent> {
         let frame = match waiting.take() {
             Some(frame) => frame,
@@ -300,7 +300,7 @@ impl TestFunction {
         })
     }
 
-    /// Keeps a frame in place of the one that was kept first, which is checked.
+    /// Keep a frame in place of the one that was kept first, which is checked.
     fn keep(&self, frame: RxFrame<'_>) -> Result {
         let seq = sequence(frame.func_hdr())?;
         let frame = frame.keep()?;

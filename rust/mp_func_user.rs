@@ -16,7 +16,8 @@
 //!   host makes.
 //! * [`ready`], [`stream`]: events, and everybody who waits for them.
 //! * [`link`], [`host`]: the end of a link; all links of the host. [`question`]: what proves
-//!   that stores have arrived. [`leaving`]: waits until memory is let go of.
+//!   that stores have arrived. [`leaving`]: waits until memory is let go of. [`numbered`]: objects
+//!   by their numbers.
 //! * [`park`]: processes that sleep until memory changes.
 //! * [`desk`], [`sharing`]: what the pairing engine and the sharing engine decide, carried
 //!   out.
@@ -73,6 +74,8 @@ mod leaving;
 mod link;
 #[path = "mp_func_user/notices.rs"]
 mod notices;
+#[path = "mp_func_user/numbered.rs"]
+mod numbered;
 #[path = "mp_func_user/offer.rs"]
 mod offer;
 #[path = "mp_func_user/outbox.rs"]

@@ -12,6 +12,7 @@
 //! * [`memory`]: memory of both ends of a link.
 //! * [`interface`]: the local ends of links.
 //! * [`user`]: what serves programs: offsets, mappings, waits.
+//! * [`windows`]: windows and lists of the user service.
 //! * `capi.c`: the suite of the interface for modules in C.
 //! * [`fixture`]: a transport without a wire, and a function that notes what it
 //!   is given.
@@ -30,6 +31,8 @@ mod interface;
 mod memory;
 #[path = "mp_kunit/user.rs"]
 mod user;
+#[path = "mp_kunit/windows.rs"]
+mod windows;
 
 /// The module; its suites are found by the kernel in a section of their own.
 struct Suites;

@@ -97,7 +97,7 @@ struct Run {
 }
 
 impl Run {
-    /// Copies `len` bytes to `at` of the window, from a source that is shifted by
+    /// Copy `len` bytes to `at` of the window, from a source that is shifted by
     /// `skip` and goes on at its beginning behind its end.
     fn copy(&self, at: usize, len: usize, skip: usize) -> Result {
         let from = (at + skip).checked_rem(self.source.len()).ok_or(EINVAL)?;
@@ -147,7 +147,7 @@ impl Bench {
         })
     }
 
-    /// Goes on; returns when to do so again.
+    /// Go on; return when to do so again.
     fn step(&self, progress: &mut Progress) -> Result<Option<u32>> {
         match &progress.phase {
             Phase::Waiting => self.try_begin(progress),
@@ -162,7 +162,7 @@ impl Bench {
         }
     }
 
-    /// Offers memory to the peer, and begins when the peer does.
+    /// Offer memory to the peer, and begin when the peer does.
     fn try_begin(&self, progress: &mut Progress) -> Result<Option<u32>> {
         if self.ntb.link_is_up() & (1 << PEER) == 0 {
             return Ok(Some(LOOK_MS));
@@ -182,7 +182,7 @@ impl Bench {
         Ok(Some(0))
     }
 
-    /// Lets the peer write memory of this host, as much as its window shows.
+    /// Let the peer write memory of this host, as much as its window shows.
     fn offer(&self) -> Result<InboundBuffer> {
         let widx = self.ntb.peer_resource_idx(PEER)?;
         let len = self.ntb.mw_get_align(PEER, widx)?.size_max;
@@ -209,7 +209,7 @@ impl Bench {
         Ok(Run { window, source })
     }
 
-    /// Fills the window once more; `false` when everything has been measured.
+    /// Fill the window once more; `false` when everything has been measured.
     fn measure(&self, run: &Run, samples: &mut KVec<Sample>) -> Result<bool> {
         if samples.last().is_none_or(|s| s.bytes >= self.order.total) {
             if samples.len() == self.order.offsets {

@@ -161,7 +161,7 @@ impl kernel::InPlaceModule for NtbTransport {
     }
 }
 
-/// Checks the parameters and registers the transport.
+/// Check the parameters and register the transport.
 fn open() -> Result<ContextGuard> {
     let settings = settings()?;
     let host = host::Host::new(role()?)?;

@@ -121,7 +121,7 @@ impl Answerer {
         )
     }
 
-    /// Makes the answer to a frame, whose data is copied here and nowhere else.
+    /// Make the answer to a frame, whose data is copied here and nowhere else.
     fn answer(&self, frame: &KeptFrame) -> Result<Frame> {
         let to = frame.func_hdr().first_chunk().ok_or(EINVAL)?;
         let mut data = KVVec::new();
@@ -136,7 +136,7 @@ impl Answerer {
         Frame::new(func, frame.func_hdr(), Priority::Bulk, body)
     }
 
-    /// Takes the next frame that waits, and makes its answer.
+    /// Take the next frame that waits, and make its answer.
     fn next(&self) -> Option<(Arc<Peer>, Frame)> {
         loop {
             let frame = self.waiting.lock().remove(0).ok()?;

@@ -243,7 +243,7 @@ def read_noticed(reports):
 
 
 def check_noticed(ledgers, reports):
-    """Prints what the rows that other hosts show rest on. Whether all rest on something."""
+    """Print what the rows that other hosts show rest on. Whether all rest on something."""
     found = read_noticed(reports)
     rows = [row for ledger in ledgers for row in ledger.noticed(found)]
     counted = Counter(how for _, how in rows)

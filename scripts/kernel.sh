@@ -93,7 +93,7 @@ check_series() {
 	done
 }
 
-# Sets source_dir: what the cache has, unless that is nothing or too old.
+# Set source_dir: what the cache has, unless that is nothing or too old.
 obtain_source() {
 	source_dir=$(cached_source)
 	[ -z "$source_dir" ] || [ -n "$update" ] || return 0
@@ -125,14 +125,14 @@ compilers() {
 	done
 }
 
-# Adds what only the chosen series asks for to the configuration.
+# Add what only the chosen series asks for to the configuration.
 add_series_fragment() {
 	local version=${source_dir##*_} fragment
 	fragment=$configs/series-$(cut -d . -f 1-2 <<<"$version").config
 	[ ! -e "$fragment" ] || fragments+=("$fragment")
 }
 
-# Sets build_dir from everything that determines the result.
+# Set build_dir from everything that determines the result.
 name_build() {
 	local key versions
 	versions=$(compilers)

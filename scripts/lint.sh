@@ -93,6 +93,7 @@ check "clippy, userlib" cargo clippy --manifest-path userlib/Cargo.toml --quiet 
 	--locked --all-targets -- -D warnings
 check "licences" scripts/reuse.sh
 check "unsafe, by file" scripts/unsafe.sh
+check "summary lines" scripts/summaries.py
 check checkpatch checkpatch
 check shellcheck shell_scripts
 check "python syntax" python_syntax

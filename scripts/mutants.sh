@@ -33,7 +33,7 @@ detect() {
 		return
 		;;
 	loom) tests+=(--release --test loom --test queue_pair_loom) ;;
-	proto) tests+=(--lib --test link --test ring --test crossing --test pairing --test pairing_held --test queue_pair) ;;
+	proto) tests+=(--lib --test link --test ring --test crossing --test pairing --test pairing_cost --test pairing_held --test queue_pair) ;;
 	*) die "unknown tests: $1" ;;
 	esac
 	cargo_here "${tests[@]}" --no-run || return

@@ -29,7 +29,7 @@ obtain_source() {
 	git -C "$checkout" archive "$commit" | tar -x -C "$release.new/source"
 }
 
-# Runs in the release's source.
+# Run in the release's source.
 build_programs() {
 	local out=$release.new/programs built=$release.new/target/$target/release name
 	CARGO_TARGET_DIR=$release.new/target cargo build --quiet --locked --release \

@@ -32,7 +32,7 @@ count() {
 	skipped=$((skipped + $3))
 }
 
-# Sums the number before WORD over the summary lines in a log.
+# Sum the number before WORD over the summary lines in a log.
 total() {
 	grep -oE "[0-9]+ $1" "$2" | awk '{ sum += $1 } END { print sum + 0 }'
 }
@@ -147,7 +147,7 @@ run_races() {
 		-k "test_frames or test_ether or test_sharing or test_flooding or test_chaos" "$@"
 }
 
-# Says how many there were, and ends.
+# Say how many there were, and end.
 finish() {
 	echo
 	printf '%s passed, %s failed' "$passed" "$failed"

@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Shows why a test was repeated, also when it passed then."""
+    """Show why a test was repeated, also when it passed then."""
     for report in terminalreporter.stats.get("rerun", []):
         terminalreporter.section(f"repeated: {report.nodeid}", sep="-")
         terminalreporter.write_line(report.longreprtext)
@@ -74,7 +74,7 @@ class Booter:
         self.leaks = []
 
     def __call__(self, hosts=2, **settings):
-        """Boots a set of guests; arguments as for `Fabric`."""
+        """Boot a set of guests; arguments as for `Fabric`."""
         if hosts == 2 and "RIG_TOPOLOGY" in os.environ and "topology" not in settings:
             pytest.skip("there is one way to connect two hosts")
         if hosts > stack.most_hosts():
@@ -97,7 +97,7 @@ class Booter:
         return found
 
     def end(self, fabric):
-        """Ends one of them, after a last look at what its kernels have lost or complained of."""
+        """End one of them, after a last look at what its kernels have lost or complained of."""
         for guest in fabric.hosts:
             if guest.is_running() and (leaks := guest.leaks()):
                 self.leaks.append(f"{guest.name} has lost memory:\n{leaks[:_LEAKS_SHOWN]}")
@@ -123,7 +123,7 @@ def boot(request):
 
 @pytest.fixture(autouse=True)
 def no_kernel_complaints(request):
-    """Fails a test that makes a guest's kernel complain."""
+    """Fail a test that makes a guest's kernel complain."""
     booter = request.getfixturevalue("boot") if "boot" in request.fixturenames else None
     yield
     if booter and (found := booter.take_reports()):

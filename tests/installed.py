@@ -8,7 +8,7 @@ from ntbrig.settings import CHECKOUT, STATIC_TARGET
 
 
 def run(*command, **settings):
-    """Runs a command, which has to succeed."""
+    """Run a command, which has to succeed."""
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, **settings)
     assert result.returncode == 0, result.stderr
     return result
@@ -21,7 +21,7 @@ def built():
 
 
 def install(script, below, prefix):
-    """Installs by a script of `scripts/` below a directory; where that is."""
+    """Install by a script of `scripts/` below a directory; where that is."""
     env = os.environ | {"DESTDIR": str(below), "PREFIX": prefix, "RIG_PROGRAMS": str(built())}
     run(CHECKOUT / "scripts" / script, env=env)
     return below / prefix.lstrip("/")

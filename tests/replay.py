@@ -127,7 +127,7 @@ class Tape:
 
 
 def _end(process):
-    """Kills what still runs."""
+    """Kill what still runs."""
     with contextlib.suppress(CommandFailed, GuestGone):
         if not process.ended():
             process.kill()
@@ -153,7 +153,7 @@ def _current(tape):
 
 
 def _wrap(owner, name, request):
-    """Lets a method's answers go through the tape. `request(self, ...)` tells whom it asks for
+    """Let a method's answers go through the tape. `request(self, ...)` tells whom it asks for
     what."""
     real = getattr(owner, name)
 
@@ -216,7 +216,7 @@ def _wrap_calls():
 
 
 def install():
-    """Lets all answers of guests go through the tape that is there, if one is."""
+    """Let all answers of guests go through the tape that is there, if one is."""
     _wrap(Guest, "run", lambda self, command, *_, **__: (self, str(command)))
     _wrap(Guest, "read", lambda self, path, *_, **__: (self, str(path)))
     _wrap_spawn()

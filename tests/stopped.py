@@ -66,7 +66,7 @@ class HostsStopped(Exception):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves those that rows of the state `hosts` name, with their first parameters."""
+    """Leave those that rows of the state `hosts` name, with their first parameters."""
     command = [sys.executable, _LIST, "--hosts"]
     listed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
     names = set(listed.stdout.split())
@@ -151,7 +151,7 @@ def _causes(error):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item):
-    """Lets the next test boot guests of its own."""
+    """Let the next test boot guests of its own."""
     if item.nodeid in _left:
         item.session._setupstate.teardown_exact(None)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What messages of queue pairs take: instructions, as callgrind counts them.
+"""What messages of queue pairs, and operations of VIs, take: instructions, as callgrind counts them.
 
 A count does not depend on the machine's load. It depends on the compiler: after a change that is
 meant, and with a new one, `MP_INSTRUCTIONS=write` before pytest writes the table of
@@ -14,50 +14,71 @@ import pytest
 from ntbrig.settings import CHECKOUT, programs_dir
 
 PAGE = CHECKOUT / "Documentation/queue-pairs.md"
-PROGRAM = programs_dir() / "examples/qp_instructions"
-# What a message may take more than the table says.
+EXAMPLES = programs_dir() / "examples"
+# Each row of the tables: the program that does it, and the arguments before the number of times.
+ROWS = {
+    **{
+        f"{size} bytes, sent and received": ("qp_instructions", str(size))
+        for size in (8, 40, 1024, 65536)
+    },
+    **{
+        f"VI: {name} of {size} bytes": ("vi_instructions", name.split()[-1], str(size))
+        for name in ("send", "RDMA write")
+        for size in (8, 65536)
+    },
+}
+# What a row may take more than the table says.
 MOST = 1.05
-# Of each size, the difference between two runs: what the beginning takes is not counted.
+# Of each row, the difference between two runs: what the beginning takes is not counted.
 FEW, MANY = 100, 600
 # The C library's copies of any processor, so that the count is the same on all of them.
 ENVIRONMENT = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-AVX512VL,-ERMS,-FSRM"}
-ROW = re.compile(r"^\| (\d+) bytes, sent and received \| (\d+) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| (.+) \| (\d+) \|$", re.MULTILINE)
 
 
-def collected(size, messages):
-    """Instructions of a whole run."""
-    command = ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null")
+def collected(row, times, folder):
+    """Instructions of the main thread, of a whole run."""
+    program, *arguments = ROWS[row]
+    profile = folder / f"profile.{times}"
+    tool = ("--tool=callgrind", "--separate-threads=yes", f"--callgrind-out-file={profile}")
     run = subprocess.run(
-        [*command, PROGRAM, str(size), str(messages)],
+        ["valgrind", *tool, EXAMPLES / program, *arguments, str(times)],
         capture_output=True,
         text=True,
         timeout=300,
         env=os.environ | ENVIRONMENT,
     )
     assert run.returncode == 0, run.stderr
-    return int(re.search(r"Collected : (\d+)", run.stderr)[1])
+    main = profile.with_name(f"{profile.name}-01").read_text()
+    return int(re.search(r"^totals: (\d+)", main, re.MULTILINE)[1])
 
 
-def instructions(size):
-    """Instructions of one message."""
-    return round((collected(size, MANY) - collected(size, FEW)) / (MANY - FEW))
+def instructions(row, folder):
+    """Instructions of one message or operation."""
+    more = collected(row, MANY, folder) - collected(row, FEW, folder)
+    return round(more / (MANY - FEW))
 
 
 def noted():
-    """The table, by size."""
-    return {int(size): int(count) for size, count in ROW.findall(PAGE.read_text())}
+    """The tables, by row."""
+    rows = ROW.findall(PAGE.read_text())
+    return {row: int(count) for row, count in rows if row in ROWS}
 
 
-def test_the_table_has_each_size():
-    assert list(noted()) == [8, 40, 1024, 65536]
+def test_the_tables_have_each_row():
+    assert list(noted()) == list(ROWS)
 
 
-@pytest.mark.parametrize("size", noted())
-def test_a_message_takes_no_more_instructions_than_the_table_says(size):
-    found = instructions(size)
-    print(f"{size} bytes: {found} instructions")
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row_takes_no_more_instructions_than_the_table_says(row, tmp_path):
+    found = instructions(row, tmp_path)
+    print(f"{row}: {found} instructions")
     if os.environ.get("MP_INSTRUCTIONS") == "write":
-        row = f"| {size} bytes, sent and received | {found} |"
-        text = re.sub(rf"^\| {size} bytes, sent.*$", row, PAGE.read_text(), flags=re.MULTILINE)
+        text = re.sub(
+            rf"^\| {re.escape(row)} \|.*$",
+            f"| {row} | {found} |",
+            PAGE.read_text(),
+            flags=re.MULTILINE,
+        )
         PAGE.write_text(text)
-    assert found <= noted()[size] * MOST
+    assert found <= noted()[row] * MOST

@@ -17,7 +17,7 @@ HOUR = 3600
 
 @pytest.fixture
 def installer(tmp_path):
-    """Installs below a directory; returns that and what was said."""
+    """Install below a directory; return that and what was said."""
 
     def install(**settings):
         root = tmp_path / "root"
@@ -30,7 +30,7 @@ def installer(tmp_path):
 
 @pytest.fixture
 def with_vendor(tmp_path, installer):
-    """Installs the Dispatcher with a vendor's library."""
+    """Install the Dispatcher with a vendor's library."""
     programs = tmp_path / "programs"
     programs.mkdir()
     shutil.copy2(f"{built()}/libpximc64.so", programs)

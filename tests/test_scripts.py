@@ -11,7 +11,7 @@ SCRIPTS = CHECKOUT / "scripts"
 
 
 def run(tmp_path, script, *arguments, path=None, **env):
-    """Runs a script with a cache of its own."""
+    """Run a script with a cache of its own."""
     env = os.environ | {"PXIMC_CACHE": str(tmp_path / "cache"), "KERNEL_SERIES": ""} | env
     if path:
         env["PATH"] = path
@@ -27,7 +27,7 @@ def refusal(*arguments, **settings):
 
 @pytest.fixture
 def programs(tmp_path):
-    """Makes a directory with programs that do as told, in front of the path."""
+    """Make a directory with programs that do as told, in front of the path."""
     directory = tmp_path / "bin"
     directory.mkdir()
 

@@ -4,21 +4,21 @@
 //! see them, also on a kernel built for one processor, where the `smp_*`
 //! family of [`kernel::sync::barrier`] compiles to nothing.
 
-/// Orders all loads and stores before it ahead of all after it.
+/// Order all loads and stores before it ahead of all after it.
 #[inline]
 pub fn mb() {
     // SAFETY: A barrier has no requirements.
     unsafe { mp_bindings::mb() }
 }
 
-/// Orders all loads before it ahead of all loads after it.
+/// Order all loads before it ahead of all loads after it.
 #[inline]
 pub fn rmb() {
     // SAFETY: A barrier has no requirements.
     unsafe { mp_bindings::rmb() }
 }
 
-/// Orders all stores before it ahead of all stores after it, and empties
+/// Order all stores before it ahead of all stores after it, and empty
 /// write-combining buffers.
 #[inline]
 pub fn wmb() {

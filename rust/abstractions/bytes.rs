@@ -68,7 +68,7 @@ impl<'a> SharedBytes<'a> {
         self.start.as_ptr()
     }
 
-    /// Cuts after `at` bytes; a cut behind the end leaves the second half empty.
+    /// Cut after `at` bytes; a cut behind the end leaves the second half empty.
     #[inline]
     pub fn split_at(self, at: usize) -> (Self, Self) {
         let at = at.min(self.len);
@@ -117,7 +117,7 @@ impl Writer<'_> {
         self.left
     }
 
-    /// Copies all of `src` behind what was written before.
+    /// Copy all of `src` behind what was written before.
     ///
     /// # Errors
     ///
@@ -135,7 +135,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Takes the room for the next `len` bytes off.
+    /// Take the room for the next `len` bytes off.
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ impl Writer<'_> {
         })
     }
 
-    /// Passes over `len` bytes, of which there are as many at least.
+    /// Pass over `len` bytes, of which there are as many at least.
     #[inline]
     fn skip(&mut self, len: usize) {
         // INVARIANT: What is left is at the end of what was there.
@@ -179,7 +179,7 @@ impl<'a> From<&'a mut [u8]> for Writer<'a> {
     }
 }
 
-/// Lets `write` fill memory. After success all `len` bytes from `start` on are initialised.
+/// Let `write` fill memory. After success all `len` bytes from `start` on are initialised.
 ///
 /// # Errors
 ///
@@ -205,7 +205,7 @@ pub unsafe fn fill(
     (written == len).then_some(()).ok_or(EINVAL)
 }
 
-/// Appends `len` bytes that `write` writes to `vec`.
+/// Append `len` bytes that `write` writes to `vec`.
 ///
 /// # Errors
 ///

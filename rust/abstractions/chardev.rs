@@ -85,7 +85,7 @@ pub trait File: Sized + Send + Sync + 'static {
     /// What the device's files have in common.
     type Shared: Send + Sync + 'static;
 
-    /// Makes the context of a file that the calling process opens.
+    /// Make the context of a file that the calling process opens.
     ///
     /// Must not wait for other opens of misc devices.
     ///
@@ -94,7 +94,7 @@ pub trait File: Sized + Send + Sync + 'static {
     /// The error is what the program gets; so below.
     fn open(opening: Opening<'_, Self>) -> Result<Arc<Self>>;
 
-    /// Obeys a command; `arg` points to its argument, if it has one.
+    /// Obey a command; `arg` points to its argument, if it has one.
     ///
     /// 32-bit programs come here as well ([`is_compat`](crate::process::is_compat)
     /// tells): the structures behind `arg` are the same for them.
@@ -106,13 +106,13 @@ pub trait File: Sized + Send + Sync + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Maps something: attaches `area` to what is published at its offset, after it has
+    /// Map something: attach `area` to what is published at its offset, after it has
     /// looked whose that is. The process's `mmap_lock` is held.
     fn mmap(_this: ArcBorrow<'_, Self>, _area: NewVma<'_>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Gives the program what it reads and returns how many bytes; with `nonblock`
+    /// Give the program what it reads and return how many bytes; with `nonblock`
     /// without waiting for them, or `EAGAIN`.
     fn read(
         _this: ArcBorrow<'_, Self>,
@@ -227,7 +227,7 @@ impl<F: File> Device<F> {
         Ok(Registration { device: self })
     }
 
-    /// Lets go of what the files share. The device is not registered any more.
+    /// Let go of what the files share. The device is not registered any more.
     fn close(&self) {
         // SAFETY: By the invariants `open`, which reads it, is not called any more, and only
         // who has registered the device comes here, once.

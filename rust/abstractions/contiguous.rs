@@ -33,7 +33,7 @@ unsafe impl Send for ContiguousPages {}
 unsafe impl Sync for ContiguousPages {}
 
 impl ContiguousPages {
-    /// Takes `len` bytes, a power of two, at an address aligned to as much. Sleeps.
+    /// Take `len` bytes, a power of two, at an address aligned to as much. Sleeps.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl ContiguousPages {
         self.region.base()
     }
 
-    /// Loads a word in one piece.
+    /// Load a word in one piece.
     ///
     /// # Errors
     ///
@@ -83,7 +83,7 @@ impl ContiguousPages {
         self.region.read_u64(off)
     }
 
-    /// Stores a word in one piece.
+    /// Store a word in one piece.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl ContiguousPages {
         self.region.write_u64(off, val)
     }
 
-    /// Fills all of `dst` from `off`.
+    /// Fill all of `dst` from `off`.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ impl ContiguousPages {
         self.region.read(off, dst)
     }
 
-    /// Copies all of `src` to `off`.
+    /// Copy all of `src` to `off`.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl ContiguousPages {
         self.region.write(off, src.into())
     }
 
-    /// Stores zero to `len` bytes at `off`.
+    /// Store zero to `len` bytes at `off`.
     ///
     /// # Errors
     ///

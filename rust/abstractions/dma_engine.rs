@@ -122,7 +122,7 @@ unsafe impl<J: Job> Send for Channel<J> {}
 unsafe impl<J: Job> Sync for Channel<J> {}
 
 impl<J: Job> Channel<J> {
-    /// Opens a channel that copies into windows, of each the first so many bytes, on
+    /// Open a channel that copies into windows, of each the first so many bytes, on
     /// an engine of the NUMA node of `near`, with up to `depth` transfers under way.
     /// Transfers name a window by its place among them. Sleeps.
     ///
@@ -168,13 +168,13 @@ impl<J: Job> Channel<J> {
         Ok(this)
     }
 
-    /// Writes the engine's name for the channel.
+    /// Write the engine's name for the channel.
     pub fn name(&self) -> impl fmt::Display + '_ {
         // SAFETY: The channel is ours; its name is a string that lives as long as it does.
         unsafe { CStr::from_char_ptr(bindings::dma_chan_name(self.chan.as_ptr())) }
     }
 
-    /// Begins a transfer; `None` if as many are under way as there may be. Any
+    /// Begin a transfer; `None` if as many are under way as there may be. Any
     /// context.
     #[inline]
     pub fn transfer(&self) -> Option<Transfer<'_, J>> {
@@ -194,7 +194,7 @@ impl<J: Job> Channel<J> {
         Ok(target.base.ok_or(EIO)? + off as u64)
     }
 
-    /// Maps memory for the engine to read; its address there.
+    /// Map memory for the engine to read; its address there.
     fn map(&self, src: *const u8, len: usize) -> Result<u64> {
         // SAFETY: The function only looks at the addresses.
         if !unsafe { bindings::virt_range_valid(src.cast(), len) } {
@@ -230,7 +230,7 @@ impl<J: Job> Channel<J> {
         unsafe { bindings::is_dma_copy_aligned(self.chan.as_ptr(), src, dst, piece.len) }
     }
 
-    /// Queues one piece of `flight`; `false` if the engine refuses it.
+    /// Queue one piece of `flight`; `false` if the engine refuses it.
     fn submit(&self, flight: &Flight<J>, piece: &Piece) -> bool {
         let flags =
             bindings::dma_ctrl_flags_DMA_PREP_INTERRUPT | bindings::dma_ctrl_flags_DMA_CTRL_ACK;
@@ -258,7 +258,7 @@ impl<J: Job> Channel<J> {
         }
     }
 
-    /// Stops the engine; `true` if it does not run and will not report any more.
+    /// Stop the engine; `true` if it does not run and will not report any more.
     fn stop(&self) -> bool {
         let chan = self.chan.as_ptr();
         // SAFETY: The channel is ours.
@@ -269,7 +269,7 @@ impl<J: Job> Channel<J> {
         stopped && unsafe { (*(*chan).device).device_synchronize.is_some() }
     }
 
-    /// Waits for transfers to end, for a bounded time.
+    /// Wait for transfers to end, for a bounded time.
     fn drain(&self) {
         for _ in 0..DRAIN_MS {
             if !self.flights.iter().any(Flight::is_busy) {
@@ -279,7 +279,7 @@ impl<J: Job> Channel<J> {
         }
     }
 
-    /// Ends all transfers that have not ended. The engine has been stopped.
+    /// End all transfers that have not ended. The engine has been stopped.
     fn abort_all(&mut self) {
         for flight in &self.flights {
             // SAFETY: `&mut self` shows that no transfer is being started, and the engine, which
@@ -345,7 +345,7 @@ pub struct Transfer<'c, J: Job> {
 }
 
 impl<J: Job> Transfer<'_, J> {
-    /// Adds a piece: all of `src` goes to `off` in the first window.
+    /// Add a piece: all of `src` goes to `off` in the first window.
     ///
     /// # Errors
     ///
@@ -388,7 +388,7 @@ impl<J: Job> Transfer<'_, J> {
         aligned.then_some(()).ok_or(EINVAL)
     }
 
-    /// Adds a piece that does not go to the window: all of `src` goes to `dst`.
+    /// Add a piece that does not go to the window: all of `src` goes to `dst`.
     ///
     /// # Errors
     ///
@@ -419,7 +419,7 @@ impl<J: Job> Transfer<'_, J> {
         aligned.then_some(()).ok_or(EINVAL)
     }
 
-    /// Adds a piece: `len` bytes at the physical address `src` go to `off` in a
+    /// Add a piece: `len` bytes at the physical address `src` go to `off` in a
     /// window.
     ///
     /// # Errors
@@ -439,7 +439,7 @@ impl<J: Job> Transfer<'_, J> {
         unsafe { self.add_to(src, window, off) }
     }
 
-    /// Starts the transfer. `job` may be told before this returns.
+    /// Start the transfer. `job` may be told before this returns.
     ///
     /// # Errors
     ///

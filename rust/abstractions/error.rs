@@ -51,4 +51,6 @@ codes! {
     quota EDQUOT
     /// `ESHUTDOWN`: it has ended.
     shut_down ESHUTDOWN
+    /// `EINPROGRESS`: it has begun, and goes on without the caller.
+    in_progress EINPROGRESS
 }

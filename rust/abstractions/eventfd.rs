@@ -41,7 +41,7 @@ impl EventFd {
         })
     }
 
-    /// Adds one to the counter and wakes those who wait for it. Any context, but not
+    /// Add one to the counter and wake those who wait for it. Any context, but not
     /// from a callback of another eventfd's wait queue.
     #[inline]
     pub fn signal(&self) {

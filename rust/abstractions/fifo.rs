@@ -48,7 +48,7 @@ impl<T> Fifo<T> {
         self.len == 0
     }
 
-    /// Makes room for `places` entries altogether.
+    /// Make room for `places` entries altogether.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl<T> Fifo<T> {
         at.checked_sub(self.slots.len()).unwrap_or(at)
     }
 
-    /// Appends an entry.
+    /// Append an entry.
     ///
     /// # Errors
     ///
@@ -107,7 +107,7 @@ impl<T> Fifo<T> {
         self.slots.iter().flatten().any(is_meant)
     }
 
-    /// Takes the oldest entry out.
+    /// Take the oldest entry out.
     pub fn pop(&mut self) -> Option<T> {
         // INVARIANT: The slot at `head` is emptied, unless it was already and `len` is zero.
         let entry = self.slots.get_mut(self.head)?.take()?;
@@ -117,7 +117,7 @@ impl<T> Fifo<T> {
         Some(entry)
     }
 
-    /// Takes out the oldest entry that is meant; those behind it move up.
+    /// Take out the oldest entry that is meant; those behind it move up.
     pub fn remove(&mut self, is_meant: impl Fn(&T) -> bool) -> Option<T> {
         let is_at = |n: &usize| {
             let entry = self.slots.get(self.slot(*n)).and_then(Option::as_ref);
@@ -136,7 +136,7 @@ impl<T> Fifo<T> {
         entry
     }
 
-    /// Names the present end of the queue, for [`is_past`](Self::is_past).
+    /// Name the present end of the queue, for [`is_past`](Self::is_past).
     pub fn end(&self) -> u32 {
         self.taken.wrapping_add(self.len as u32)
     }

@@ -61,7 +61,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// The multicast group of its events.
     const EVENTS: &'static [Group; 1];
 
-    /// Answers a command. Process context, may sleep for a bounded time.
+    /// Answer a command. Process context, may sleep for a bounded time.
     ///
     /// # Errors
     ///
@@ -69,8 +69,8 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// the answer is too long.
     fn answer(command: u8, request: &Request<'_>, answer: &mut Message<'_>) -> Result;
 
-    /// Writes the first entry of a list from `position` on, which is zero at its
-    /// start, and returns the position behind it; `None` at the end of the list.
+    /// Write the first entry of a list from `position` on, which is zero at its
+    /// start, and return the position behind it; `None` at the end of the list.
     /// Process context, may sleep for a bounded time.
     ///
     /// # Errors
@@ -195,7 +195,7 @@ impl<P: Protocol> Family<P> {
         }
     }
 
-    /// Registers the family, once in the life of `module`, in which it lies.
+    /// Register the family, once in the life of `module`, in which it lies.
     ///
     /// # Errors
     ///
@@ -217,7 +217,7 @@ impl<P: Protocol> Family<P> {
         Ok(Registration { family: self })
     }
 
-    /// Tells all who listen to the family's events. Process context, sleeps.
+    /// Tell all who listen to the family's events. Process context, sleeps.
     ///
     /// `write` is called if there is anybody. Listeners are told that something
     /// is missing if the event finds no memory or does not fit into a message.
@@ -339,7 +339,7 @@ pub struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// Adds a number.
+    /// Add a number.
     ///
     /// # Errors
     ///
@@ -350,7 +350,7 @@ impl Message<'_> {
         to_result(unsafe { mp_bindings::nla_put_number(skb, attribute as c_int, value) })
     }
 
-    /// Adds a text.
+    /// Add a text.
     pub fn text(&mut self, attribute: u32, text: &CStr) -> Result {
         let bytes = text.to_bytes_with_nul();
         let len = u16::try_from(bytes.len()).map_err(|_| EMSGSIZE)?;
@@ -365,7 +365,7 @@ impl Message<'_> {
         })
     }
 
-    /// Adds a group of attributes, which `write` writes.
+    /// Add a group of attributes, which `write` writes.
     pub fn nest(&mut self, attribute: u32, write: impl FnOnce(&mut Self) -> Result) -> Result {
         // SAFETY: By the invariants; so below.
         let start = unsafe { mp_bindings::nla_nest_begin(self.skb.as_ptr(), attribute as c_int) };
@@ -383,7 +383,7 @@ impl Message<'_> {
     }
 }
 
-/// Adds a message to `skb`: its header by `begin`, its attributes by `write`.
+/// Add a message to `skb`: its header by `begin`, its attributes by `write`.
 /// Takes it out again if `write` fails or has nothing to say.
 ///
 /// # Errors
@@ -444,7 +444,7 @@ impl Packet {
         Ok(())
     }
 
-    /// Gives it away.
+    /// Give it away.
     fn into_raw(self) -> *mut sk_buff {
         ManuallyDrop::new(self).0.as_ptr()
     }

@@ -29,7 +29,7 @@ use kernel::{
 
 /// What an [`IdleThread`] does.
 pub trait IdleWork: Send + Sync + 'static {
-    /// Does a bit of it; whether the thread is to come back without a
+    /// Do a bit of it; whether the thread is to come back without a
     /// [`kick`](IdleThread::kick) once no other task wants to run.
     fn run(&self) -> bool;
 }
@@ -58,7 +58,7 @@ unsafe impl<W: IdleWork> Send for IdleThread<W> {}
 unsafe impl<W: IdleWork> Sync for IdleThread<W> {}
 
 impl<W: IdleWork> IdleThread<W> {
-    /// Starts a thread with this name, as shown by `ps`. May sleep.
+    /// Start a thread with this name, as shown by `ps`. May sleep.
     ///
     /// # Errors
     ///
@@ -106,7 +106,7 @@ impl<W: IdleWork> IdleThread<W> {
 }
 
 impl<W: IdleWork> Drop for IdleThread<W> {
-    /// Waits for the thread to end.
+    /// Wait for the thread to end.
     fn drop(&mut self) {
         // SAFETY: By the type invariants the thread runs, and is stopped only here.
         unsafe { mp_bindings::idle_thread_stop(self.task.as_ptr()) };
@@ -133,7 +133,7 @@ unsafe extern "C" fn main<W: IdleWork>(data: *mut c_void) -> c_int {
     0
 }
 
-/// Sleeps until there is a kick, or the thread is to stop.
+/// Sleep until there is a kick, or the thread is to stop.
 fn sleep<W>(shared: &Shared<W>) {
     shared.asleep.store(true, Relaxed);
     // SAFETY: This is a thread of ours; the state is set back below.
@@ -156,7 +156,7 @@ fn wanted() -> bool {
     unsafe { mp_bindings::resched_wanted() }
 }
 
-/// Spins until `is_over`, or until another task wants this processor; the task
+/// Spin until `is_over`, or until another task wants this processor; the task
 /// is not preempted meanwhile. Returns the last answer of `is_over`.
 ///
 /// `before` runs before and `after` with the result, also unpreempted: nobody

@@ -90,7 +90,7 @@ impl Group {
         self.0 == other.0
     }
 
-    /// Calls `visit` with the domain that the group's devices are in, unless it has none;
+    /// Call `visit` with the domain that the group's devices are in, unless it has none;
     /// the domain does not change meanwhile. `None` if there is no device any more.
     fn with_domain<R>(&self, visit: impl FnOnce(Option<Domain>) -> R) -> Option<R> {
         struct Visit<R, F> {
@@ -98,7 +98,7 @@ impl Group {
             result: Option<R>,
         }
 
-        /// Ends the visits with the first one.
+        /// End the visits with the first one.
         ///
         /// # Safety
         ///
@@ -145,7 +145,7 @@ impl Drop for Group {
 struct Domain(NonNull<c_void>);
 
 impl Domain {
-    /// Leads addresses on the bus to the memory there. Whether that took a mapping.
+    /// Lead addresses on the bus to the memory there. Whether that took a mapping.
     fn map(&self, range: &Range, rights: Rights) -> Result<bool> {
         let domain = self.0.as_ptr();
         // SAFETY: The domain is valid while it is visited.
@@ -180,7 +180,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Lets a group reach a device's memory at its addresses on the bus; `None` if it
+    /// Let a group reach a device's memory at its addresses on the bus; `None` if it
     /// does so anyway.
     ///
     /// # Safety

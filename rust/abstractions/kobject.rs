@@ -22,7 +22,7 @@ pub trait Attributes: Send + Sync + 'static {
     /// The files of the directory; always the same.
     fn names(&self) -> &'static [&'static CStr];
 
-    /// Writes the content of the file `names()[index]`.
+    /// Write the content of the file `names()[index]`.
     ///
     /// May sleep. At most one page is kept.
     fn show(&self, index: usize, out: &mut dyn Write) -> core::fmt::Result;
@@ -65,7 +65,7 @@ unsafe impl Send for Directory {}
 unsafe impl Sync for Directory {}
 
 impl Directory {
-    /// Creates the directory `name` in `parent`, or in `/sys/kernel`.
+    /// Create the directory `name` in `parent`, or in `/sys/kernel`.
     ///
     /// # Errors
     ///

@@ -28,14 +28,14 @@ pub unsafe trait Event: 'static {
     /// Whether this action is the event.
     fn is(action: c_ulong) -> bool;
 
-    /// Adds a block to the chain.
+    /// Add a block to the chain.
     ///
     /// # Safety
     ///
     /// `block` is initialised and lives until it has been taken out of the chain.
     unsafe fn register(block: *mut notifier_block) -> c_int;
 
-    /// Takes a block out of the chain.
+    /// Take a block out of the chain.
     ///
     /// # Safety
     ///
@@ -116,7 +116,7 @@ unsafe impl<E: Event, L: Listener<E>> Send for Notifier<E, L> {}
 unsafe impl<E: Event, L: Listener<E>> Sync for Notifier<E, L> {}
 
 impl<E: Event, L: Listener<E>> Notifier<E, L> {
-    /// Starts to listen.
+    /// Start to listen.
     ///
     /// # Errors
     ///

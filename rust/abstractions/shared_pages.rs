@@ -21,7 +21,7 @@ struct Slot {
 }
 
 impl Slot {
-    /// Takes a page of zeros.
+    /// Take a page of zeros.
     fn new() -> Result<Self> {
         let page = Page::alloc_page(GFP_KERNEL | __GFP_ZERO)?;
         // SAFETY: A valid page, which is not in high memory: it was not asked for.
@@ -63,7 +63,7 @@ impl SharedPages {
         self.slots.len() * PAGE_SIZE
     }
 
-    /// Takes the pages of a range that have not been taken yet; these are zeroed.
+    /// Take the pages of a range that have not been taken yet; these are zeroed.
     /// Sleeps.
     ///
     /// # Errors
@@ -93,7 +93,7 @@ impl SharedPages {
         Ok(page + (off % PAGE_SIZE) as u64)
     }
 
-    /// Loads a word in one piece.
+    /// Load a word in one piece.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ impl SharedPages {
         self.slot(off)?.region.read_u64(off % PAGE_SIZE)
     }
 
-    /// Stores a word in one piece.
+    /// Store a word in one piece.
     ///
     /// # Errors
     ///
@@ -111,7 +111,7 @@ impl SharedPages {
         self.slot(off)?.region.write_u64(off % PAGE_SIZE, val)
     }
 
-    /// Fills all of `dst` from `off`.
+    /// Fill all of `dst` from `off`.
     ///
     /// # Errors
     ///
@@ -129,7 +129,7 @@ impl SharedPages {
         Ok(())
     }
 
-    /// Copies all of `src` to `off`.
+    /// Copy all of `src` to `off`.
     ///
     /// # Errors
     ///
@@ -147,7 +147,7 @@ impl SharedPages {
         Ok(())
     }
 
-    /// Stores zero to `len` bytes at `off`.
+    /// Store zero to `len` bytes at `off`.
     ///
     /// # Errors
     ///

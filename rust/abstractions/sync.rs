@@ -148,7 +148,7 @@ unsafe impl Backend for SpinLockIrqSaveBackend {
     }
 }
 
-/// Calls `f` with bottom halves disabled, as in softirq context. Process or
+/// Call `f` with bottom halves disabled, as in softirq context. Process or
 /// softirq context.
 pub fn without_bh<R>(f: impl FnOnce() -> R) -> R {
     // SAFETY: Enabled again below; panics end the machine.
@@ -205,7 +205,7 @@ impl<T: Send + Sync> RcuArc<T> {
         self.load(&rcu::read_lock()).map(Into::into)
     }
 
-    /// Puts `new` in place of the present value and returns that once no reader
+    /// Put `new` in place of the present value and return that once no reader
     /// can have it any more.
     ///
     /// Sleeps for an RCU grace period when there was a value.

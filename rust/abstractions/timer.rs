@@ -43,7 +43,7 @@ impl<E: Expire> Timer<E> {
     /// In softirq context, where all locks may be taken.
     const MODE: bindings::hrtimer_mode = bindings::hrtimer_mode_HRTIMER_MODE_ABS_SOFT;
 
-    /// Creates a timer that has not been started.
+    /// Create a timer that has not been started.
     ///
     /// # Errors
     ///

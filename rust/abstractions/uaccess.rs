@@ -61,7 +61,7 @@ pub trait Versioned: FromBytes + AsBytes {
     const FIRST_SIZE: usize;
 }
 
-/// Reads a structure of which the program knows `size` bytes: the rest is zero.
+/// Read a structure of which the program knows `size` bytes: the rest is zero.
 ///
 /// # Errors
 ///
@@ -79,7 +79,7 @@ pub fn read_versioned<T: Versioned>(from: UserPtr, size: usize) -> Result<T> {
     Ok(value)
 }
 
-/// Reads a structure whose first field, of 32 bits, says how large the program thinks
+/// Read a structure whose first field, of 32 bits, says how large the program thinks
 /// that it is. Returns that size as well, for [`write_versioned`].
 ///
 /// The field is what it was when the size was read, even if another thread of the
@@ -96,7 +96,7 @@ pub fn read_sized<T: Versioned>(from: UserPtr) -> Result<(T, usize)> {
     Ok((value, size as usize))
 }
 
-/// Writes back what the program knows of a structure: its first `size` bytes.
+/// Write back what the program knows of a structure: its first `size` bytes.
 ///
 /// # Errors
 ///
@@ -108,7 +108,7 @@ pub fn write_versioned<T: Versioned>(to: UserPtr, size: usize, value: &T) -> Res
     UserSlice::new(to, known).writer().write_slice(bytes)
 }
 
-/// Writes an element of an array, of which the program knows `size` bytes: what the kernel does
+/// Write an element of an array, of which the program knows `size` bytes: what the kernel does
 /// not know of them is zero.
 ///
 /// # Errors

@@ -30,7 +30,7 @@ struct Charge {
 }
 
 impl Charge {
-    /// Charges the caller's user.
+    /// Charge the caller's user.
     ///
     /// # Errors
     ///
@@ -83,7 +83,7 @@ unsafe impl Send for UserPages {}
 unsafe impl Sync for UserPages {}
 
 impl UserPages {
-    /// Pins `len` bytes at an address of the calling process. Process context; sleeps.
+    /// Pin `len` bytes at an address of the calling process. Process context; sleeps.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl UserPages {
         Ok(this)
     }
 
-    /// Pins `count` pages from `address` on, for which there is room.
+    /// Pin `count` pages from `address` on, for which there is room.
     fn fill(&mut self, address: usize, count: usize) -> Result {
         while self.pages.len() < count {
             let had = self.pages.len();
@@ -147,6 +147,13 @@ impl UserPages {
         self.start
     }
 
+    /// Whether it is whole pages, which may be written: whoever is shown the pages is shown
+    /// nothing else, and may do with them what is possible then.
+    pub fn can_be_shown(&self) -> bool {
+        let is_whole = self.start == 0 && self.len.is_multiple_of(PAGE_SIZE);
+        is_whole && self.purpose == Purpose::Write
+    }
+
     /// The physical address of its page number `page`.
     ///
     /// # Errors
@@ -163,7 +170,7 @@ impl UserPages {
         (self.purpose == Purpose::Write).then_some(&self.pages)
     }
 
-    /// Calls `f` with the parts of `count` bytes at `at`: page, offset in it, offset from
+    /// Call `f` with the parts of `count` bytes at `at`: page, offset in it, offset from
     /// `at`, bytes.
     fn parts(
         &self,
@@ -185,7 +192,7 @@ impl UserPages {
         Ok(())
     }
 
-    /// Fills all of `to` from `at`; bytes that are written meanwhile may be seen old or new.
+    /// Fill all of `to` from `at`; bytes that are written meanwhile may be seen old or new.
     ///
     /// # Errors
     ///
@@ -198,7 +205,7 @@ impl UserPages {
         })
     }
 
-    /// Copies all of `from` to `at`.
+    /// Copy all of `from` to `at`.
     ///
     /// # Errors
     ///

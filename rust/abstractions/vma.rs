@@ -119,7 +119,7 @@ impl NewVma<'_> {
         self.area.writable()
     }
 
-    /// Keeps the program from writing, for good.
+    /// Keep the program from writing, for good.
     ///
     /// # Errors
     ///
@@ -128,7 +128,7 @@ impl NewVma<'_> {
         self.area.try_clear_maywrite().map_err(|_| EACCES)
     }
 
-    /// Keeps the program from reading, for good, as far as the processor can do that:
+    /// Keep the program from reading, for good, as far as the processor can do that:
     /// most make readable what is writable.
     ///
     /// # Errors

@@ -152,7 +152,7 @@ impl WaitQueue {
         unsafe { mp_bindings::wait_queue_wake(self.head.get().cast(), events.0) };
     }
 
-    /// Sleeps until `condition` holds, until the monotonic clock has reached
+    /// Sleep until `condition` holds, until the monotonic clock has reached
     /// `deadline` (nanoseconds, see [`monotonic_ns`](crate::time::monotonic_ns)), or
     /// until the process is killed; process context.
     ///
@@ -182,9 +182,10 @@ pub fn wait_until_any<'a>(
     if condition() {
         return Ok(Waited::Woken);
     }
-    let mut entries = KVec::with_capacity(queues.len(), GFP_KERNEL)?;
+    // As many as a process asks for.
+    let mut entries = KVVec::with_capacity(queues.len(), GFP_KERNEL_ACCOUNT)?;
     for queue in queues {
-        entries.push(Entry::new(queue), GFP_KERNEL)?;
+        entries.push(Entry::new(queue), GFP_KERNEL_ACCOUNT)?;
     }
     Ok(wait(&entries, deadline, condition))
 }
@@ -204,7 +205,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Enters the task; whether it has been killed, and is not entered then.
+    /// Enter the task; whether it has been killed, and is not entered then.
     fn prepare(&self) -> bool {
         // SAFETY: The queue is initialised, and [`wait`], the only caller, has initialised the
         // entry and takes it out before it goes.
@@ -257,7 +258,7 @@ fn wait(
     waited
 }
 
-/// Sleeps until somebody wakes the task, which is in the state of a sleeper; whether
+/// Sleep until somebody wakes the task, which is in the state of a sleeper; whether
 /// the deadline has passed.
 fn sleep(deadline: Option<u64>) -> bool {
     // A deadline that does not fit is centuries away.

@@ -36,7 +36,7 @@ pub trait Work: Send + Sync + 'static {
     /// somebody waits for.
     const URGENT: bool = false;
 
-    /// Does what there is to do and returns the time in milliseconds after
+    /// Do what there is to do and return the time in milliseconds after
     /// which to run again at the latest; `None` waits for a kick.
     ///
     /// Process context, may sleep, never runs twice at the same time. Must not
@@ -62,7 +62,7 @@ unsafe impl<W: Work> Send for Worker<W> {}
 unsafe impl<W: Work> Sync for Worker<W> {}
 
 impl<W: Work> Worker<W> {
-    /// Creates a worker that waits for its first kick; see [`new_worker`].
+    /// Create a worker that waits for its first kick; see [`new_worker`].
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl<W: Work> Worker<W> {
         &self.target
     }
 
-    /// Runs the work soon, once more if it is running now. Any context.
+    /// Run the work soon, once more if it is running now. Any context.
     pub fn kick(&self) {
         self.kick_in(0);
     }
@@ -109,7 +109,7 @@ impl<W: Work> Worker<W> {
         self.requeue(ms);
     }
 
-    /// Stops the worker: it is not running any more when this returns, and
+    /// Stop the worker: it is not running any more when this returns, and
     /// kicks have no effect from now on.
     ///
     /// May sleep; must not be called by the work itself.
@@ -131,7 +131,7 @@ impl<W: Work> Worker<W> {
         }
     }
 
-    /// Queues the next regular run, unless a kick has already queued one.
+    /// Queue the next regular run, unless a kick has already queued one.
     fn requeue(&self, ms: u32) {
         // SAFETY: By the type invariants the work item is initialised.
         unsafe { mp_bindings::queue_delayed_once(self.work.get(), ms, W::URGENT) };

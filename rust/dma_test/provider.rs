@@ -187,7 +187,7 @@ impl Queue {
         self.in_hand == cookie || self.lists().iter().any(holds)
     }
 
-    /// Takes the next piece to copy.
+    /// Take the next piece to copy.
     fn take(&mut self, last_first: bool) -> Option<KBox<Piece>> {
         let at = if last_first {
             self.issued.len().checked_sub(1)?
@@ -200,7 +200,7 @@ impl Queue {
     }
 }
 
-/// Puts a piece into a list; one that is full, which `prep` prevents, drops it.
+/// Put a piece into a list; one that is full, which `prep` prevents, drops it.
 fn put(list: &mut List, piece: KBox<Piece>) {
     let _ = list.push_within_capacity(piece);
 }
@@ -218,7 +218,7 @@ struct State {
 }
 
 impl State {
-    /// Decides on a piece and makes its copy.
+    /// Decide on a piece and make its copy.
     fn process(&self, piece: &mut Piece) -> Fate {
         if self.behaviour.delay_us != 0 {
             fsleep(Delta::from_micros(self.behaviour.delay_us.into()));
@@ -241,7 +241,7 @@ impl State {
         fate
     }
 
-    /// Takes the next piece through to its list.
+    /// Take the next piece through to its list.
     fn step(&self) -> bool {
         let Some(mut piece) = self.queue.lock().take(self.behaviour.reorder) else {
             return false;
@@ -263,7 +263,7 @@ impl State {
         true
     }
 
-    /// Reports all finished pieces.
+    /// Report all finished pieces.
     fn report(&self) {
         loop {
             let finished = self.queue.lock().finished.remove(0);
@@ -285,7 +285,7 @@ impl State {
         }
     }
 
-    /// Drops all pieces unreported.
+    /// Drop all pieces unreported.
     fn terminate(&self) {
         let mut queue = self.queue.lock();
         let dropped = queue.len();
@@ -293,7 +293,7 @@ impl State {
         self.tally.terminated.add(dropped);
     }
 
-    /// Returns when the worker has nothing of what it had before.
+    /// Return when the worker has nothing of what it had before.
     fn synchronize(&self) {
         drop(self.working.lock());
     }
@@ -358,7 +358,7 @@ impl Channel {
         self.worker.target()
     }
 
-    /// Makes a piece, which is the client's until it is submitted.
+    /// Make a piece, which is the client's until it is submitted.
     fn prepare(&self, dst: u64, src: u64, len: usize, flags: u32) -> Option<KBox<Piece>> {
         let state = self.state();
         if state.behaviour.reclaim {
@@ -560,7 +560,7 @@ impl Engine {
         Ok(this)
     }
 
-    /// Fills in what the core wants to know.
+    /// Fill in what the core wants to know.
     fn describe(&self) {
         let dma = self.dma.get();
         let dev: *const Device = &*self.dev;
@@ -587,7 +587,7 @@ impl Engine {
 pub(crate) struct Registration(Arc<Engine>);
 
 impl Registration {
-    /// Registers the engine.
+    /// Register the engine.
     ///
     /// # Errors
     ///
@@ -621,7 +621,7 @@ unsafe impl Send for PlatformDevice {}
 unsafe impl Sync for PlatformDevice {}
 
 impl PlatformDevice {
-    /// Adds the device `name`, which can reach all memory.
+    /// Add the device `name`, which can reach all memory.
     ///
     /// # Errors
     ///

@@ -56,7 +56,7 @@ impl Flood {
         })
     }
 
-    /// Sends a packet to `peers`: to each of them once, to some of them perhaps
+    /// Send a packet to `peers`: to each of them once, to some of them perhaps
     /// later.
     pub(crate) fn send(&self, shared: &Shared, skb: SkBuff, peers: PeerSet) -> Sent {
         let mut waiting = self.waiting.lock();
@@ -84,7 +84,7 @@ impl Flood {
         }
     }
 
-    /// Drops the packet that waits.
+    /// Drop the packet that waits.
     pub(crate) fn drop_held(&self, shared: &Shared) {
         let waiting = self.waiting.lock().take();
         if let Some(waiting) = waiting {
@@ -96,7 +96,7 @@ impl Flood {
         }
     }
 
-    /// Sends to all that have room. Stops the queue while one has not, and sees
+    /// Send to all that have room. Stops the queue while one has not, and sees
     /// to it that [`go_on`](Self::go_on) will be called.
     fn advance(&self, shared: &Shared, slot: &mut Option<Waiting>) {
         let Some(waiting) = slot else {
@@ -129,7 +129,7 @@ impl Flood {
     }
 }
 
-/// Sends to all peers that are waited for; those of them whose ring is full.
+/// Send to all peers that are waited for; those of them whose ring is full.
 fn full(shared: &Shared, waiting: &Waiting) -> PeerSet {
     let mut full = 0;
     shared.for_ports(waiting.peers, |port: &Port| {

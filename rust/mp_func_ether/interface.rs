@@ -158,7 +158,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Calls `f` with the port of each peer in `peers` that is there.
+    /// Call `f` with the port of each peer in `peers` that is there.
     pub(crate) fn for_ports(&self, peers: PeerSet, mut f: impl FnMut(&Port)) {
         let guard = rcu::read_lock();
         let mut rest = peers;
@@ -195,7 +195,7 @@ pub(crate) struct Interface {
 }
 
 impl Interface {
-    /// Makes the interface. The stack does not know it yet.
+    /// Make the interface. The stack does not know it yet.
     ///
     /// # Errors
     ///
@@ -261,7 +261,7 @@ impl Interface {
         }
     }
 
-    /// Notes that a station was heard behind a peer.
+    /// Note that a station was heard behind a peer.
     #[inline]
     fn learn(&self, address: &Mac, peer: &Peer) {
         let port = peer.index() as u16;
@@ -272,7 +272,7 @@ impl Interface {
         }
     }
 
-    /// Sends a packet to the peer whose queue it came through.
+    /// Send a packet to the peer whose queue it came through.
     fn send_to(
         &self,
         queue: TxQueue<'_>,
@@ -287,7 +287,7 @@ impl Interface {
         port.send(&queue, ring, skb, more, self.batch.load(Relaxed))
     }
 
-    /// Sends a packet to all peers, or to the only one that it concerns.
+    /// Send a packet to all peers, or to the only one that it concerns.
     fn send_to_all(&self, skb: SkBuff) -> Sent {
         let everyone = self.peers.load(Relaxed);
         let known = skb.destination().and_then(|to| self.find(&to));
@@ -346,7 +346,7 @@ impl Interface {
         self.device().count_loss(Loss::RxMalformed);
     }
 
-    /// Says once what is wrong with a peer of another version.
+    /// Say once what is wrong with a peer of another version.
     fn complain(&self, peer: &Peer, version: u8) {
         self.shared.counters.rx_version.add(1);
         self.device().count_loss(Loss::RxError);
@@ -361,7 +361,7 @@ impl Interface {
         }
     }
 
-    /// Fits the interface to the peers that are there: queues, longest packet,
+    /// Fit the interface to the peers that are there: queues, longest packet,
     /// address and carrier.
     fn follow_peers(&self, rtnl: &Rtnl) {
         let device = self.device();
@@ -378,7 +378,7 @@ impl Interface {
         device.set_carrier(rtnl, peers != 0);
     }
 
-    /// Takes the address that belongs to this host's id.
+    /// Take the address that belongs to this host's id.
     fn adopt_address(&self, rtnl: &Rtnl) {
         let id = service::self_id();
         if id.is_host() {

@@ -156,7 +156,7 @@ pub(crate) fn from_frame(
     Ok(skb)
 }
 
-/// Gives a received packet what its sender said of it.
+/// Give a received packet what its sender said of it.
 fn apply(skb: &mut SkBuff, info: &PacketInfo) -> Result {
     match info.checksum {
         Checksum::Unchecked => {}

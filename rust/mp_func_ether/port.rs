@@ -140,7 +140,7 @@ impl Port {
         self.rings.len()
     }
 
-    /// Prepares the transmit queues for a peer that has just arrived.
+    /// Prepare the transmit queues for a peer that has just arrived.
     pub(crate) fn open(&self) {
         for ring in &self.rings {
             if let Some(queue) = self.device.tx_queue(ring.queue) {
@@ -153,7 +153,7 @@ impl Port {
         }
     }
 
-    /// Lets the stack go on without the peer: what is queued for one that has
+    /// Let the stack go on without the peer: what is queued for one that has
     /// left is dropped as it is sent.
     pub(crate) fn close(&self) {
         self.drop_held();
@@ -162,7 +162,7 @@ impl Port {
         }
     }
 
-    /// Drops what is held.
+    /// Drop what is held.
     pub(crate) fn drop_held(&self) {
         for ring in &self.rings {
             let held = ring.state.lock().held.take();
@@ -176,7 +176,7 @@ impl Port {
         }
     }
 
-    /// Tells the peer the own address.
+    /// Tell the peer the own address.
     pub(crate) fn announce(&self, address: [u8; 6]) {
         // Without it the first packets go to all peers, and nothing else is lost.
         if let Ok(frame) = packet::announcement(address) {
@@ -185,7 +185,7 @@ impl Port {
         }
     }
 
-    /// Sends a packet from transmit queue `queue` through ring `number`.
+    /// Send a packet from transmit queue `queue` through ring `number`.
     ///
     /// The peer is told when no `more` packets follow, or `batch` have gathered.
     pub(crate) fn send(
@@ -239,7 +239,7 @@ impl Port {
         }
     }
 
-    /// Sends a packet that does not come from the ring's own transmit queue.
+    /// Send a packet that does not come from the ring's own transmit queue.
     pub(crate) fn send_aside(&self, frame: &Frame) -> Result<(), SendError> {
         let ring = self.rings.first().ok_or(SendError::Gone)?;
         let mut state = ring.state.lock();
@@ -250,7 +250,7 @@ impl Port {
         Ok(())
     }
 
-    /// Asks for [`completed`](Self::completed) of the first ring. `true`: there is
+    /// Ask for [`completed`](Self::completed) of the first ring. `true`: there is
     /// room already.
     pub(crate) fn await_room(&self) -> bool {
         self.peer.arm_tx(0)
@@ -274,7 +274,7 @@ impl Port {
         }
     }
 
-    /// Sends what is held and restarts the queue, or sees to it that
+    /// Send what is held and restart the queue, or see to it that
     /// [`completed`](Self::completed) will be called.
     fn go_on(&self, ring: &Ring, queue: &TxQueue<'_>, state: &mut State) {
         for _ in 0..ATTEMPTS {

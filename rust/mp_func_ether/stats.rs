@@ -17,7 +17,7 @@ macro_rules! counters {
             /// The names, in the order of [`read`](Self::read).
             pub(crate) const NAMES: &'static [&'static CStr] = &[$($text),*];
 
-            /// Writes the values.
+            /// Write the values.
             pub(crate) fn read(&self, values: &mut [u64]) {
                 let now = [$(self.$name.get()),*];
                 for (to, from) in values.iter_mut().zip(now) {

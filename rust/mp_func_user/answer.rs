@@ -21,10 +21,13 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::atomic::{
-        Acquire,
-        Full,
-        Release, //
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Release, //
+        },
+        Arc, //
     }, //
 };
 use mp_kernel::{
@@ -78,12 +81,35 @@ fn copy_of(data: &[u8]) -> Result<KVec<u8>> {
     Ok(copy)
 }
 
+/// What comes of a request that has been accepted, for the process that has done that.
+#[derive(Clone)]
+pub(crate) struct Acceptance(Arc<Atomic<i32>>);
+
+impl Acceptance {
+    /// Of a request that is about to be accepted.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn new() -> Result<Self> {
+        Ok(Self(Arc::new(Atomic::new(PENDING), GFP_KERNEL)?))
+    }
+
+    /// The outcome; `None` as long as that is open.
+    pub(crate) fn outcome(&self) -> Option<Result> {
+        let outcome = self.0.load(Acquire);
+        (outcome != PENDING).then(|| kernel::error::to_result(outcome))
+    }
+}
+
 /// The other side of a session, as its process sees it.
 pub(crate) struct Dealings {
     /// Requests that it has had: the number of the last one.
     requests: u32,
     /// That has not been answered.
     is_asked: bool,
+    /// That has been accepted, and is not a pair yet.
+    accepted: Option<Acceptance>,
     /// What the session answers with.
     answer: KVec<u8>,
     /// The partner, or who asks, or who has refused.
@@ -98,6 +124,7 @@ impl Dealings {
         Self {
             requests: 0,
             is_asked: false,
+            accepted: None,
             answer: KVec::new(),
             told: None,
             reason: None,
@@ -157,7 +184,14 @@ impl Session {
 
     /// Its own request is with a server.
     pub(crate) fn held(&self) {
-        self.state.lock().phase = Phase::Held;
+        {
+            let state = &mut *self.state.lock();
+            if state.phase != Phase::Asking {
+                // The server could not be told of it.
+                return;
+            }
+            state.phase = Phase::Held;
+        }
         if self.is_pending() {
             self.end_request(0);
         }
@@ -169,6 +203,10 @@ impl Session {
             let state = &mut *self.state.lock();
             state.phase = Phase::Refused;
             state.dealings.reason = reason;
+            if reason.is_none() {
+                // The answer of an acceptance that has come to nothing.
+                state.dealings.told = None;
+            }
         }
         match self.is_pending() {
             true => self.raise(ready::REFUSED),
@@ -204,38 +242,39 @@ impl Session {
     /// # Errors
     ///
     /// `ECONNRESET` if that is not at hand, `EBUSY` if it is being accepted, `ENOMEM`.
-    pub(crate) fn begin_answer(&self, request: u32, accepts: bool, data: &[u8]) -> Result {
-        let answer = copy_of(data)?;
-        let dealings = &mut self.state.lock().dealings;
+    pub(crate) fn begin_answer(
+        &self,
+        request: u32,
+        accepts: bool,
+        data: &[u8],
+    ) -> Result<Option<Acceptance>> {
+        let mut answer = copy_of(data)?;
+        let acceptance = accepts.then(Acceptance::new).transpose()?;
+        let mut state = self.state.lock();
+        let dealings = &mut state.dealings;
         if !dealings.is_asked || dealings.requests != request {
             return Err(error::reset());
         }
-        if self.accepting.load(Acquire) == PENDING {
+        if dealings.accepted.is_some() {
             return Err(EBUSY);
         }
-        dealings.answer = answer;
-        if accepts {
-            self.accepting.store(PENDING, Release);
-        }
-        Ok(())
+        core::mem::swap(&mut dealings.answer, &mut answer);
+        dealings.accepted = acceptance.clone();
+        Ok(acceptance)
     }
 
     /// What it has accepted has come to this: 0 or a negative errno.
     pub(crate) fn answer_accepted(&self, outcome: i32) {
-        if self.accepting.cmpxchg(PENDING, outcome, Full).is_ok() {
+        let accepted = self.state.lock().dealings.accepted.take();
+        if let Some(Acceptance(of_caller)) = accepted {
+            of_caller.store(outcome, Release);
             self.asking.wake(Events::IN);
         }
     }
 
-    /// What has come of the request that it has accepted; `None` as long as that is open.
-    pub(crate) fn accepted(&self) -> Option<Result> {
-        let outcome = self.accepting.load(Acquire);
-        (outcome != PENDING).then(|| kernel::error::to_result(outcome))
-    }
-
-    /// Waits until there is a pair.
-    fn wait_for_partner(&self, deadline: Option<u64>) -> Result {
-        let is_over = || self.accepted().is_some();
+    /// Waits until there is a pair, or will be none.
+    fn wait_for_partner(&self, acceptance: &Acceptance, deadline: Option<u64>) -> Result {
+        let is_over = || acceptance.outcome().is_some();
         self.asking.wait_until(deadline, is_over).ok()
     }
 }
@@ -337,12 +376,12 @@ pub(crate) fn give(context: &Context, answer: &mp_session_answer) -> Result {
     let mut data = KVec::from_elem(0, len, GFP_KERNEL)?;
     user(answer.data, len)?.reader().read_slice(&mut data)?;
     let link = session.link();
-    link.answer(&session, answer.request, reason, data)?;
-    if reason.is_some() {
+    let acceptance = link.answer(&session, answer.request, reason, &data)?;
+    let Some(acceptance) = acceptance else {
         return Ok(());
-    }
-    match session.wait_for_partner(deadline(answer.deadline)) {
-        Ok(()) => session.accepted().unwrap_or(Ok(())),
-        Err(e) => link.give_up_answer(&session, e),
+    };
+    match session.wait_for_partner(&acceptance, deadline(answer.deadline)) {
+        Ok(()) => acceptance.outcome().unwrap_or(Ok(())),
+        Err(e) => link.give_up_answer(&session, &acceptance, e),
     }
 }

@@ -2,10 +2,11 @@
 
 //! The calls of `uapi/linux/mp_fabric.h`: structures in, objects' methods, structures
 //! out.
+//!
+//! * [`interfaces`]: those about interfaces and windows. [`sessions`]: those about sessions.
 
 use crate::{
-    access::Requester,
-    answer,
+    answer as partner,
     connection::Connection,
     context::{
         Context,
@@ -22,7 +23,6 @@ use crate::{
         Source, //
     },
     ready,
-    session::Session,
     uapi::*,
     window::Piece, //
 };
@@ -39,7 +39,6 @@ use mp_kernel::{
     error,
     eventfd::EventFd,
     iomem::DeviceRange,
-    iommu::Rights,
     process::{
         self,
         PhysicalUse, //
@@ -56,17 +55,26 @@ use mp_kernel::{
     }, //
 };
 use mp_proto::{
-    pairing::{
-        terms::{
-            Connection as Role,
-            Limits,
-            Location,
-            Params,
-            DATA_MAX, //
-        },
-        RemoteWindow, //
-    },
+    fabric,
     sharing, //
+};
+
+#[path = "calls/interfaces.rs"]
+mod interfaces;
+#[path = "calls/sessions.rs"]
+mod sessions;
+
+use interfaces::{
+    describe_interface,
+    describe_window,
+    list_interfaces,
+    list_windows, //
+};
+use sessions::{
+    address_of,
+    describe_session,
+    grant_access,
+    open_session, //
 };
 
 /// Structures of numbers only, with the size of their first version. They have no padding:
@@ -108,6 +116,7 @@ structures! {
     mp_segment_interface 16
     mp_segment 48
     mp_segment_fill 32
+    mp_segment_grant 24
     mp_remove 16
     mp_offer 24
     mp_connect 32
@@ -144,8 +153,8 @@ pub(crate) fn call(context: &Context, command: u32, arg: UserPtr) -> Result {
         MP_IOC_SESSION => with(arg, |info| describe_session(context, info)),
         MP_IOC_SESSION_ADDRESS => with(arg, |address| address_of(context, address)),
         MP_IOC_SESSION_ACCESS => take(arg, |access| grant_access(context, access)),
-        MP_IOC_SESSION_PARTNER => with(arg, |info| answer::describe(context, info)),
-        MP_IOC_SESSION_ANSWER => take(arg, |given| answer::give(context, given)),
+        MP_IOC_SESSION_PARTNER => with(arg, |info| partner::describe(context, info)),
+        MP_IOC_SESSION_ANSWER => take(arg, |given| partner::give(context, given)),
         MP_IOC_PARK => park::park(context, arg),
         MP_IOC_SEGMENT_CREATE => create_segment(context, arg),
         MP_IOC_SEGMENT_SHARE => take(arg, |of: &mp_handle| context.segment(of.handle)?.share()),
@@ -154,6 +163,7 @@ pub(crate) fn call(context: &Context, command: u32, arg: UserPtr) -> Result {
         MP_IOC_SEGMENT_PUBLISH => take(arg, |at| publish_segment(context, at)),
         MP_IOC_SEGMENT_WITHDRAW => take(arg, |at| withdraw_segment(context, at)),
         MP_IOC_SEGMENT_FILL => take(arg, |fill| fill_segment(context, fill)),
+        MP_IOC_SEGMENT_GRANT => grant_segment(context, arg),
         MP_IOC_SEGMENT => with(arg, |info| describe_segment(context, info)),
         MP_IOC_REMOVE => take(arg, |remove| remove_object(context, remove)),
         MP_IOC_OFFER => offer(context, arg),
@@ -286,7 +296,9 @@ fn describe(context: &Context, info: &mut mp_info) -> Result<Told> {
             | MP_FEATURE_PINNED
             | MP_FEATURE_ACCEPT
             | MP_FEATURE_PARK
-            | MP_FEATURE_PLACED,
+            | MP_FEATURE_PLACED
+            | MP_FEATURE_FILL_ANY
+            | MP_FEATURE_GRANTS,
     );
     info.sessions_max = shared.limits.sessions;
     info.user_sessions_max = shared.limits.user_sessions;
@@ -362,205 +374,12 @@ fn watch_for(context: &Context, watch: &mp_watch) -> Result {
     ready.watch(context.stream(), watch.target, watch.mask, watch.cookie)
 }
 
-fn list_interfaces(context: &Context, list: &mut mp_interfaces) -> Result<Told> {
-    expect_zero(list.reserved)?;
-    let ids = context.shared().links.ids()?;
-    list.count = ids.len() as u32;
-    put_ids(&ids, list.ids, list.capacity)
-}
-
-fn describe_interface(context: &Context, info: &mut mp_interface) -> Result<Told> {
-    let link = context.shared().links.get(info.id)?;
-    let (size, id) = (info.size, info.id);
-    *info = mp_interface {
-        size,
-        id,
-        peer: MP_PEER_NONE,
-        ..Default::default()
-    };
-    describe_hardware(&link, info);
-    if let Some(memory) = link.memory() {
-        let limits = memory.limits();
-        info.flags |= MP_INTERFACE_UP;
-        info.peer = link.interface().peer().map_or(MP_PEER_NONE, |p| p.id().0);
-        info.epoch = memory.epoch();
-        info.local_total = limits.local_total;
-        info.local_free = limits.local_largest_free;
-        info.remote_total = limits.remote_total;
-    }
-    Ok(Told::Done)
-}
-
-fn describe_hardware(link: &Link, info: &mut mp_interface) {
-    let about = link.interface().info();
-    if about.is_loopback {
-        info.flags |= MP_INTERFACE_LOOPBACK;
-    }
-    if let Some(at) = &about.location {
-        info.flags |= MP_INTERFACE_PCI;
-        info.vendor = at.vendor_id;
-        info.device = at.device_id;
-        info.subsystem_vendor = at.subsystem_vendor_id;
-        info.subsystem_device = at.subsystem_id;
-        (info.pci_domain, info.pci_domain_high) = (at.domain as u16, (at.domain >> 16) as u16);
-        info.pci_bus = at.bus;
-        info.pci_devfn = at.device << 3 | at.function;
-    }
-    // The last byte stays zero.
-    let room = info.name.len() - 1;
-    let name = about.name.to_bytes().iter().take(room);
-    for (to, from) in info.name.iter_mut().zip(name) {
-        *to = *from;
-    }
-}
-
-fn list_windows(context: &Context, list: &mut mp_windows) -> Result<Told> {
-    let link = context.shared().links.get(list.interface)?;
-    let ids = link.with_windows(|windows| {
-        let mut ids = KVec::new();
-        for window in windows.iter() {
-            ids.push(window.uid, GFP_KERNEL)?;
-        }
-        Ok::<_, Error>(ids)
-    })??;
-    list.count = ids.len() as u32;
-    put_ids(&ids, list.ids, list.capacity)
-}
-
-fn describe_window(context: &Context, info: &mut mp_window) -> Result<Told> {
-    let link = context.shared().links.get(info.interface)?;
-    let mut data = KVec::new();
-    let window = link.with_windows(|windows| {
-        let window = windows.iter().find(|w| w.uid == info.id).ok_or(ENOENT)?;
-        let mut copied = Ok(());
-        windows.data(&window, |posted| {
-            copied = data.extend_from_slice(posted, GFP_KERNEL);
-        });
-        copied?;
-        Ok::<_, Error>(window)
-    })??;
-    let room = info.data_size as usize;
-    describe_posted(&window, info);
-    info.data_size = data.len() as u32;
-    if data.len() > room {
-        return Ok(Told::Short(ENOSPC));
-    }
-    user(info.data, data.len())?.writer().write_slice(&data)?;
-    Ok(Told::Done)
-}
-
-fn describe_posted(window: &RemoteWindow, info: &mut mp_window) {
-    info.role = match window.connection {
-        Role::Server => MP_ROLE_SERVER,
-        Role::Client => MP_ROLE_CLIENT,
-        Role::Peer => MP_ROLE_PEER,
-    };
-    info.location = match window.location {
-        Location::Logical => MP_LOCATION_LOGICAL,
-        Location::Physical => MP_LOCATION_PHYSICAL,
-    };
-    info.protocol = window.protocol;
-    info.paired = window.paired.into();
-    (info.local_min, info.local_max) = (window.local.min, window.local.max);
-    (info.remote_min, info.remote_max) = (window.remote.min, window.remote.max);
-}
-
-/// Bits of an address in the calling process.
-fn address_bits() -> u8 {
-    match process::is_compat() || cfg!(not(CONFIG_64BIT)) {
-        true => 32,
-        false => 64,
-    }
-}
-
-/// What is asked for; the sizes that make no sense together are found later.
-fn parameters(open: &mp_session_open) -> Result<Params> {
-    let connection = match open.role {
-        MP_ROLE_SERVER => Role::Server,
-        MP_ROLE_CLIENT => Role::Client,
-        MP_ROLE_PEER => Role::Peer,
-        _ => return Err(EINVAL),
-    };
-    let location = match open.location {
-        MP_LOCATION_LOGICAL => Location::Logical,
-        MP_LOCATION_PHYSICAL => Location::Physical,
-        _ => return Err(EINVAL),
-    };
-    Ok(Params {
-        connection,
-        location,
-        protocol: open.protocol,
-        uid: open.uid,
-        local: Limits {
-            min: open.local_min,
-            max: open.local_max,
-        },
-        remote: Limits {
-            min: open.remote_min,
-            max: open.remote_max,
-        },
-        address: open.address,
-        address_bits: address_bits(),
-        name: answer::name(open)?,
-        hold: open.flags & MP_SESSION_HOLD != 0,
-        once: open.flags & MP_SESSION_ONCE != 0,
-        bare: open.flags & MP_SESSION_BARE != 0,
-    })
-}
-
-fn open_session(context: &Context, arg: UserPtr) -> Result {
-    let (mut open, size) = read_sized::<mp_session_open>(arg)?;
-    expect_zero(open.reserved)?;
-    let link = context.shared().links.get(open.interface)?;
-    let params = parameters(&open)?;
-    let is_pending = answer::is_pending(&open)?;
-    let len = open.data_size as usize;
-    params.check(len).map_err(|_| EINVAL)?;
-    if params.location == Location::Physical {
-        need_physical_addresses(PhysicalUse::Memory)?;
-    }
-    let mut data = KVec::from_elem(0, len.min(DATA_MAX), GFP_KERNEL)?;
-    user(open.data, data.len())?
-        .reader()
-        .read_slice(&mut data)?;
-    let session = context.open_session(&link, params, |params| {
-        let number = context.shared().next_handle();
-        let word = context.status().word()?;
-        let session = Session::new(number, link.clone(), params, data, is_pending, word)?;
-        link.request(&session)?;
-        Ok(session)
-    })?;
-    open.uid = session.params().uid;
-    open.handle = session.number();
-    answer(context, arg, size, &open, open.handle)
-}
-
-fn describe_session(context: &Context, info: &mut mp_session) -> Result<Told> {
-    let session = context.session(info.handle)?;
-    let (local, remote) = session.places(context.mapper())?;
-    info.events = session.ready().events();
-    info.interface = session.link().interface().id();
-    info.status = session.status();
-    info.reserved = 0;
-    (info.local_size, info.local_offset) = (local.len, local.offset);
-    (info.remote_size, info.remote_offset) = (remote.len, remote.offset);
-    Ok(Told::Done)
-}
-
 /// `EPERM` unless the process may name physical addresses, and be told them.
 fn need_physical_addresses(wanted: PhysicalUse) -> Result {
     match process::may_use_physical_addresses(wanted) {
         true => Ok(()),
         false => Err(EPERM),
     }
-}
-
-fn address_of(context: &Context, info: &mut mp_session_address) -> Result<Told> {
-    let session = context.session(info.handle)?;
-    need_physical_addresses(PhysicalUse::Memory)?;
-    session.check_paired()?;
-    info.address = session.bus_address()?;
-    Ok(Told::Done)
 }
 
 fn find_address(context: &Context, range: &mut mp_address) -> Result<Told> {
@@ -573,28 +392,6 @@ fn find_address(context: &Context, range: &mut mp_address) -> Result<Told> {
         _ => return Err(ENOENT),
     };
     Ok(Told::Done)
-}
-
-fn grant_access(context: &Context, access: &mp_session_access) -> Result {
-    expect_zero(access.reserved.into())?;
-    let session = context.session(access.handle)?;
-    let is_clear = access.mode == MP_ACCESS_CLEAR;
-    let known = MP_ACCESS_READ | MP_ACCESS_WRITE;
-    if !is_clear && (access.mode == 0 || access.mode & !known != 0) {
-        return Err(EINVAL);
-    }
-    need_physical_addresses(PhysicalUse::Device)?;
-    session.check_paired()?;
-    let device = Requester {
-        domain: u32::from(access.pci_domain_high) << 16 | u32::from(access.pci_domain),
-        bus: access.pci_bus,
-        devfn: access.pci_devfn,
-    };
-    let rights = (!is_clear).then_some(Rights {
-        read: access.mode & MP_ACCESS_READ != 0,
-        write: access.mode & MP_ACCESS_WRITE != 0,
-    });
-    session.allow(device, rights)
 }
 
 /// Answers a call that has made an object, or closes that again: nobody would know its
@@ -661,22 +458,53 @@ fn attach_segment(context: &Context, arg: UserPtr) -> Result {
 
 fn fill_segment(context: &Context, fill: &mp_segment_fill) -> Result {
     expect_zero(fill.reserved)?;
-    expect_zero(fill.flags & !MP_FILL_PHYSICAL)?;
+    expect_zero(fill.flags & !(MP_FILL_PHYSICAL | MP_FILL_READ))?;
     let segment = context.segment(fill.handle)?;
+    let is_physical = fill.flags & MP_FILL_PHYSICAL != 0;
+    let is_read = fill.flags & MP_FILL_READ != 0;
     let page = PAGE_SIZE as u64;
     let is_whole = fill.address.is_multiple_of(page) && fill.length.is_multiple_of(page);
-    if fill.length == 0 || !is_whole {
+    if fill.length == 0 || is_physical && (is_read || !is_whole) {
         return Err(EINVAL);
     }
     segment.check_room(fill.length)?;
-    if fill.flags & MP_FILL_PHYSICAL == 0 {
-        let pages = UserPages::pin(fill.address, fill.length, Purpose::Write)?;
+    if !is_physical {
+        let purpose = match is_read {
+            true => Purpose::Read,
+            false => Purpose::Write,
+        };
+        let pages = UserPages::pin(fill.address, fill.length, purpose)?;
         return segment.fill(Piece::Pages(Arc::new(pages, GFP_KERNEL)?));
     }
     need_physical_addresses(PhysicalUse::Memory)?;
     // SAFETY: The process may name it.
     let range = unsafe { DeviceRange::new(fill.address, fill.length)? };
     segment.fill(Piece::Physical(range))
+}
+
+fn grant_segment(context: &Context, arg: UserPtr) -> Result {
+    let (mut grant, size) = read_sized::<mp_segment_grant>(arg)?;
+    expect_zero(grant.reserved)?;
+    if grant.rights == 0 || grant.rights & !(MP_GRANT_READ | MP_GRANT_WRITE) != 0 {
+        return Err(EINVAL);
+    }
+    let segment = context.segment(grant.segment)?;
+    let session = context.session(grant.session)?;
+    let rights = sharing::Rights {
+        read: grant.rights & MP_GRANT_READ != 0,
+        write: grant.rights & MP_GRANT_WRITE != 0,
+    };
+    if !session.link().speaks(fabric::GRANTS) {
+        return Err(error::unsupported());
+    }
+    let object = context.make(Make::Other, || {
+        let number = context.shared().next_handle();
+        Ok(Object::Permit(segment.permit(number, &session, rights)?))
+    })?;
+    if let Object::Permit(permit) = &object {
+        grant.handle = permit.number();
+    }
+    answer(context, arg, size, &grant, grant.handle)
 }
 
 fn prepare_segment(context: &Context, at: &mp_segment_interface) -> Result {
@@ -701,12 +529,11 @@ fn withdraw_segment(context: &Context, at: &mp_segment_interface) -> Result {
 }
 
 fn describe_segment(context: &Context, info: &mut mp_segment) -> Result<Told> {
-    expect_zero(info.reserved)?;
     let segment = context.segment(info.handle)?;
     if info.interface != 0 {
         context.shared().links.get(info.interface)?;
     }
-    segment.describe(context.mapper(), info)?;
+    segment.describe(context.mapper(), &context.shared().links, info)?;
     Ok(Told::Done)
 }
 
@@ -717,7 +544,7 @@ fn remove_object(context: &Context, remove: &mp_remove) -> Result {
         return Err(EINVAL);
     }
     match context.object(remove.handle)? {
-        Object::Segment(_) | Object::Offer(_) => {}
+        Object::Segment(_) | Object::Offer(_) | Object::Permit(_) => {}
         _ => return Err(EINVAL),
     }
     context.remove(remove.handle, remove.flags & MP_REMOVE_FORCE != 0)
@@ -760,21 +587,49 @@ fn offer(context: &Context, arg: UserPtr) -> Result {
     answer(context, arg, size, &offer, offer.handle)
 }
 
+/// Whether the caller may say to the host at a link that it has a session with a partner there.
+///
+/// # Errors
+///
+/// `ENOENT` if it has not, `EINVAL` if the session is elsewhere, `EOPNOTSUPP` if that host knows
+/// no grants, those of [`Session::check_paired`](crate::session::Session::check_paired).
+fn check_partner(context: &Context, link: &Arc<Link>, session: u32) -> Result {
+    let session = context.session(session)?;
+    if !Arc::ptr_eq(session.link(), link) {
+        return Err(EINVAL);
+    }
+    session.check_paired()?;
+    match link.speaks(fabric::GRANTS) {
+        true => Ok(()),
+        false => Err(error::unsupported()),
+    }
+}
+
 fn connect(context: &Context, arg: UserPtr) -> Result {
     let (mut connect, size) = read_sized::<mp_connect>(arg)?;
-    expect_zero(connect.flags & !(MP_CONNECT_COUNTED | MP_CONNECT_PLACED))?;
+    let known = MP_CONNECT_COUNTED | MP_CONNECT_PLACED | MP_CONNECT_GRANTED;
+    expect_zero(connect.flags & !known)?;
+    expect_zero(connect.reserved)?;
+    let is_granted = connect.flags & MP_CONNECT_GRANTED != 0;
     let want = sharing::Want {
         object: kind_of(connect.object)?,
         number: connect.number,
         counted: connect.flags & MP_CONNECT_COUNTED != 0,
         placed: connect.flags & MP_CONNECT_PLACED != 0,
+        session: connect.session,
     };
     let is_event = want.object == sharing::Object::Event;
     let is_segment = want.object == sharing::Object::Segment;
-    if want.counted && !is_event || want.placed && !is_segment {
+    if want.counted && !is_event || is_granted != (want.session != 0) {
+        return Err(EINVAL);
+    }
+    if (want.placed || is_granted) && !is_segment {
         return Err(EINVAL);
     }
     let link = context.shared().links.get(connect.interface)?;
+    if is_granted {
+        check_partner(context, &link, want.session)?;
+    }
     let object = context.make(Make::Connection, || {
         let number = context.shared().next_handle();
         let word = context.status().word()?;
@@ -790,6 +645,7 @@ fn connect(context: &Context, arg: UserPtr) -> Result {
 
 fn describe_connection(context: &Context, info: &mut mp_connection) -> Result<Told> {
     expect_zero(info.reserved)?;
+    expect_zero(info.reserved2)?;
     let connection = context.connection(info.handle)?;
     connection.describe(context.mapper(), info)?;
     Ok(Told::Done)
@@ -938,9 +794,11 @@ fn start_queue(context: &Context, start: &mp_queue_start) -> Result {
         Some(segment) => Source::Segment(segment.begin_use(queue.link().interface().id())?),
         None => Source::Process,
     };
-    connection.check()?;
     if reads {
         connection.link().check_placed()?;
+        connection.check_read()?;
+    } else {
+        connection.check_write()?;
     }
     let purpose = match reads {
         true => Purpose::Write,

@@ -81,7 +81,9 @@ use mp_proto::{
             State, //
         },
         window::Sender,
+        Grant,
         Object,
+        Rights,
         Want, //
     }, //
 };
@@ -99,6 +101,11 @@ const PENDING: i32 = 1;
 /// How soon a message is tried again that others are in the way of, in nanoseconds.
 const SOON_NS: u64 = 1_000_000;
 
+/// Rights, as the device has them.
+fn rights_word(rights: Rights) -> u32 {
+    u32::from(rights.read) * MP_GRANT_READ | u32::from(rights.write) * MP_GRANT_WRITE
+}
+
 /// How many connections' notices there is room for: one asks to leave, and one may be fatal.
 const NOTICES: usize = 2;
 
@@ -110,6 +117,8 @@ struct Inner {
     losses: u32,
     /// Bytes of the segment.
     len: u64,
+    /// What the process may do with it.
+    rights: Rights,
     piece: Option<Arc<Piece>>,
     window: Option<Window>,
     /// The way to the peer, while it is operational.
@@ -178,6 +187,7 @@ impl Connection {
                     is_placed: want.placed,
                     losses: 0,
                     len: 0,
+                    rights: Rights::ALL,
                     piece: None,
                     window: None,
                     way: None,
@@ -271,18 +281,18 @@ impl Connection {
         self.asking.wake(Events::OUT);
     }
 
-    /// The object is there, or there again: its memory, of `len` bytes, and the way to it.
+    /// The object is there, or there again: its memory, if it is shown, and the way to it.
     ///
     /// # Errors
     ///
     /// `ENOMEM`; it is as it was.
-    pub(crate) fn found(&self, piece: Option<Arc<Piece>>, len: u64, way: Way) -> Result {
+    pub(crate) fn found(&self, piece: Option<Arc<Piece>>, grant: &Grant, way: Way) -> Result {
         let mut inner = self.inner.lock();
         let is_new = inner.state == State::CONNECTING;
         if let (Some(piece), Some(window)) = (&piece, &mut inner.window) {
             window.show(piece.clone())?;
         }
-        inner.len = len;
+        (inner.len, inner.rights) = (grant.len, grant.rights);
         inner.piece = piece;
         inner.way = Some(way.clone());
         self.apply(&mut inner, Change::Up);
@@ -351,6 +361,33 @@ impl Connection {
     /// `ECONNRESET` if it is lost, `ENETDOWN`.
     pub(crate) fn check(&self) -> Result {
         self.inner.lock().check()
+    }
+
+    /// Whether it may be written.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`check`](Self::check), `EACCES`.
+    pub(crate) fn check_write(&self) -> Result {
+        self.check_right(|rights| rights.write)
+    }
+
+    /// Whether it may be read.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`check`](Self::check), `EACCES`.
+    pub(crate) fn check_read(&self) -> Result {
+        self.check_right(|rights| rights.read)
+    }
+
+    fn check_right(&self, has: impl Fn(&Rights) -> bool) -> Result {
+        let inner = self.inner.lock();
+        inner.check()?;
+        match has(&inner.rights) {
+            true => Ok(()),
+            false => Err(EACCES),
+        }
     }
 
     /// Bytes of the segment; 0 if it leads elsewhere.
@@ -658,6 +695,7 @@ impl Connection {
         }
         let place = inner.window.as_ref().map_or(Place::default(), Place::of);
         (info.length, info.offset) = (inner.len, place.offset);
+        info.rights = rights_word(inner.rights);
         Ok(())
     }
 

@@ -21,7 +21,10 @@ use crate::{
         self,
         Ready, //
     },
-    segment::Holding,
+    segment::{
+        Holding,
+        Permit, //
+    },
     session::{
         Mapper,
         Session, //
@@ -167,6 +170,8 @@ pub(crate) enum Object {
     Offer(Arc<Offer>),
     /// Copies into segments of peers.
     Queue(QueueRef),
+    /// What one partner may do with a segment.
+    Permit(Arc<Permit>),
 }
 
 impl Object {
@@ -176,6 +181,7 @@ impl Object {
             Object::Connection(connection) => connection.number(),
             Object::Offer(offer) => offer.number(),
             Object::Queue(queue) => queue.target().number(),
+            Object::Permit(permit) => permit.number(),
         }
     }
 
@@ -187,6 +193,7 @@ impl Object {
             Object::Offer(offer) if offer.is_port() => (offer.ready().clone(), ready::OF_PORTS),
             Object::Offer(offer) => (offer.ready().clone(), ready::OF_EVENTS),
             Object::Queue(queue) => (queue.target().ready().clone(), ready::OF_QUEUES),
+            Object::Permit(permit) => (permit.ready().clone(), 0),
         }
     }
 
@@ -199,6 +206,7 @@ impl Object {
         match self {
             Object::Segment(holding) => holding.remove(links, force),
             Object::Offer(offer) => offer.remove(force),
+            Object::Permit(permit) => permit.remove(force),
             Object::Connection(connection) => {
                 connection.link().disconnect(connection);
                 Ok(())
@@ -578,13 +586,14 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if others use it, unless `force`; `ENOENT`, `ESHUTDOWN`; `EINTR` if the process is
-    /// being killed.
+    /// `EBUSY` if others use it, unless `force`; `ENOENT`, `ESHUTDOWN`. It has ended with those
+    /// of [`Holding::wait_until_let_go`].
     pub(crate) fn remove(&self, handle: u32, force: bool) -> Result {
         let object = self.object(handle)?;
         object.remove(&self.shared.links, force)?;
         let waited = match &object {
             Object::Segment(holding) => holding.wait_until_let_go(&self.shared.links),
+            Object::Permit(permit) => permit.wait_until_let_go(),
             _ => Ok(()),
         };
         let gone = self.with_objects(|objects| {
@@ -600,7 +609,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// `ENOENT`, `ESHUTDOWN`; `EINTR` if the process is being killed.
+    /// `ENOENT`, `ESHUTDOWN`; those of [`Holding::wait_until_let_go`] if it is closed.
     pub(crate) fn close(&self, handle: u32) -> Result {
         match self.close_session(handle) {
             Err(e) if e == ENOENT => self.remove(handle, true),

@@ -81,6 +81,8 @@ struct Carrier<'a> {
     data: &'a mut KVec<(u32, KVec<u8>)>,
     /// The data behind the message at hand.
     arrived: &'a [u8],
+    /// What a client of this host is told by a server of this host.
+    answer: Option<Told>,
     /// There are pairs that their processes have not been told of.
     has_paired: bool,
     /// Something could not be done that the engine counts on.
@@ -108,6 +110,7 @@ impl<'a> Desk<'a> {
                 pieces,
                 data,
                 arrived: &[],
+                answer: None,
                 has_paired: false,
                 failed: Ok(()),
             },
@@ -139,25 +142,30 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Closes a session.
-    pub(crate) fn close(&mut self, session: u32) {
-        // The engine does not know a session whose request it has refused.
-        let _ = self.engine.close(session, &mut self.host);
+    /// Closes a session, which had memory if `had_memory`.
+    pub(crate) fn close(&mut self, session: u32, had_memory: bool) {
+        // The engine does not know a session whose request it has refused, nor the pairs of
+        // earlier lives of the link. What one of these had is free now.
+        let closed = self.engine.close(session, &mut self.host);
+        if closed.is_err() && had_memory {
+            self.engine.memory_freed(&mut self.host);
+        }
     }
 
     /// Accepts the request that a server has at hand, or rejects it for a reason.
     ///
     /// # Errors
     ///
-    /// `ECONNRESET` if there is none, `EBUSY` if it has been accepted.
-    pub(crate) fn answer(&mut self, server: u32, reason: Option<u32>, data: &'a [u8]) -> Result {
-        // Between two processes of this host, no message carries it.
-        self.host.arrived = data;
+    /// `ECONNRESET` if there is none, `EBUSY` if it has been accepted, `ENOMEM`.
+    pub(crate) fn answer(&mut self, server: u32, reason: Option<u32>, data: &[u8]) -> Result {
+        if self.host.link.is_loopback() {
+            // No message carries it.
+            self.host.answer = Some(Told::new(self.host.link.peer_id(), data)?);
+        }
         let answered = match reason {
             None => self.engine.accept(server, &mut self.host),
             Some(reason) => self.engine.reject(server, reason, &mut self.host),
         };
-        self.host.arrived = &[];
         answered.map_err(|why| match why {
             NoAnswer::Nothing => error::reset(),
             NoAnswer::Busy => EBUSY,
@@ -180,6 +188,11 @@ impl<'a> Desk<'a> {
         received.map_err(|_| error::protocol())
     }
 
+    /// Let the engine go on with what it has left.
+    pub(crate) fn resume(&mut self) {
+        self.engine.resume(&mut self.host);
+    }
+
     /// Sends what the engine has to say, and then tells processes of their partners: what
     /// these signal comes behind the message that makes the pair.
     ///
@@ -194,18 +207,21 @@ impl<'a> Desk<'a> {
         if self.host.has_paired {
             self.host.link.announce();
         }
+        if self.engine.is_unfinished() {
+            self.host.outbox.resume_soon();
+        }
         said.and(self.host.failed)
     }
 
     /// On a host's link with itself, there is nobody to start over with: closes the
-    /// sessions that could not be told of a partner. Their partners are, and hear that it
-    /// has gone.
+    /// sessions that could not be told of a partner, and clients whose servers could not be
+    /// told of them. The others hear that they have gone.
     fn close_missed(&mut self) {
         let link = self.host.link;
         while core::mem::replace(&mut self.host.failed, Ok(())).is_err() {
             link.for_each_session(|session| {
                 if session.phase() == Phase::Lost {
-                    self.close(session.number());
+                    self.close(session.number(), false);
                 }
             });
         }
@@ -288,9 +304,11 @@ impl Carrier<'_> {
     }
 
     fn answered(&mut self, client: u32) -> Result {
-        if let Some(client) = self.link.session(client) {
-            client.meet(Told::new(self.link.peer_id(), self.arrived)?);
-        }
+        let told = match self.answer.take() {
+            Some(told) => told,
+            None => Told::new(self.link.peer_id(), self.arrived)?,
+        };
+        self.with_session(client, |client| client.meet(told));
         Ok(())
     }
 
@@ -346,8 +364,8 @@ impl Carrier<'_> {
 }
 
 impl Host for Carrier<'_> {
-    fn largest(&self) -> u64 {
-        self.memory.limits().local_largest_free
+    fn runs(&self) -> [u64; 2] {
+        self.memory.free_runs()
     }
 
     fn alloc(&mut self, len: u64) -> Option<u64> {
@@ -420,6 +438,9 @@ impl Host for Carrier<'_> {
             } => {
                 if let Err(e) = self.asked(session, client, local, remote) {
                     self.failed = Err(e);
+                    if self.link.is_loopback() {
+                        self.with_session(client, |client| client.miss(e));
+                    }
                 }
             }
             Event::Answered { session } => {
@@ -451,8 +472,8 @@ pub(crate) struct Ending<'a>(
 );
 
 impl Host for Ending<'_> {
-    fn largest(&self) -> u64 {
-        0
+    fn runs(&self) -> [u64; 2] {
+        [0; 2]
     }
 
     fn alloc(&mut self, _len: u64) -> Option<u64> {

@@ -18,7 +18,8 @@ use mp_proto::{
     fabric::Header,
     pairing::{
         message,
-        terms::DATA_MAX, //
+        terms::DATA_MAX,
+        SESSIONS, //
     },
     sharing::{
         window::MESSAGES,
@@ -27,10 +28,12 @@ use mp_proto::{
 };
 use mp_transport::frame::RxFrame;
 
-/// Most others that wait. An honest peer has a few on their way for each session and each
-/// connection, and so many connections that are not answered as
-/// [`UNANSWERED`](mp_proto::sharing::UNANSWERED) tells.
-const MAX: usize = 4096;
+/// Most messages that wait for each session and each connection. An honest host has no more on
+/// their way: what it asks for, what it answers, that it closes, and a signal.
+const OF_EACH: usize = 4;
+
+/// Most others that wait, in either direction.
+pub(crate) const MAX: usize = OF_EACH * (SESSIONS + CONNECTIONS);
 
 /// Most receipts that wait: one for each message under way, and one for what the receipt before
 /// it has told already.

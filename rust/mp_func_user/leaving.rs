@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Waits until nobody reaches memory any more whose connections were ended.
+//! Waits until it is proven that nobody reaches memory any more whose connections were ended.
 //!
-//! The peer's service takes the mappings of its processes away and stops their copies, without
-//! the processes, before it says that a connection is gone. What it has stored is ahead of that.
-//! One that does not say so in time loses the epoch of its link.
+//! The proof is the peer's word that a connection is gone, or the link's next epoch. The peer's
+//! service takes the mappings of its processes away and stops their copies, without the
+//! processes, before it says that; what it has stored is ahead of its word. A peer that does not
+//! answer in time loses the epoch of its link, and has let go of everything before it joins the
+//! next one. That this host calls the link down proves nothing: a peer that stands still does not
+//! know, and goes on where it was.
 
 use crate::link::Link;
 use kernel::{
@@ -16,6 +19,7 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
+    error,
     new_wait_queue,
     time::monotonic_ns,
     wait::{
@@ -25,7 +29,10 @@ use mp_kernel::{
 };
 
 /// A peer that is up takes no longer to let go of memory.
-const PATIENCE_NS: u64 = 5_000_000_000;
+const ANSWER_NS: u64 = 5_000_000_000;
+
+/// A peer that works takes no longer to join the next epoch.
+const EPOCH_NS: u64 = 5_000_000_000;
 
 /// The connections of one link that were ended.
 #[pin_data]
@@ -51,25 +58,45 @@ impl Leaving {
         self.queue.wake(Events::IN);
     }
 
-    /// Returns when no connection to what has that token is left that was ended.
+    /// Waits until it is proven that nobody reaches a segment's memory by a connection that was
+    /// ended; a peer that does not answer loses its link.
+    ///
+    /// # Errors
+    ///
+    /// `EINPROGRESS` if that is not proven yet, at once if there is no peer to ask; `EINTR` if
+    /// the process is being killed.
+    pub(crate) fn wait(&self, link: &Link, segment: u32) -> Result {
+        if !link.is_ending(segment) {
+            return Ok(());
+        }
+        if !link.has_partner() {
+            return Err(error::in_progress());
+        }
+        if self.has_ended_within(ANSWER_NS, link, segment)? {
+            return Ok(());
+        }
+        link.reset();
+        match self.has_ended_within(EPOCH_NS, link, segment)? {
+            true => Ok(()),
+            false => Err(error::in_progress()),
+        }
+    }
+
+    /// Waits so many nanoseconds for the proof, and says whether it is there.
     ///
     /// # Errors
     ///
     /// `EINTR` if the process is being killed.
-    pub(crate) fn wait(&self, link: &Link, token: u32) -> Result {
-        let mut deadline = Some(monotonic_ns() + PATIENCE_NS);
+    fn has_ended_within(&self, most: u64, link: &Link, segment: u32) -> Result<bool> {
+        let deadline = Some(monotonic_ns() + most);
         loop {
             let seen = self.gone.load(Acquire);
-            if !link.is_ending(token) {
-                return Ok(());
+            if !link.is_ending(segment) {
+                return Ok(true);
             }
             let has_changed = || self.gone.load(Acquire) != seen;
             match self.queue.wait_until(deadline, has_changed).ok() {
-                Err(e) if e == ETIMEDOUT => {
-                    // With the epoch all of them end, without the peer.
-                    link.reset();
-                    deadline = None;
-                }
+                Err(e) if e == ETIMEDOUT => return Ok(false),
                 waited => waited?,
             }
         }

@@ -7,6 +7,9 @@
 //! in the [`Inbox`](crate::inbox::Inbox); the link's worker, and calls of processes, run
 //! the engine under the link's mutex. Whatever the engine decides is carried out before
 //! the mutex is released.
+//!
+//! * [`requests`]: sessions of this host. [`windows`]: those of the peer.
+//! * [`offers`]: events and ports.
 
 use crate::{
     connection::Connection,
@@ -19,11 +22,13 @@ use crate::{
         Mail, //
     },
     leaving::Leaving,
-    offer::{
+    numbered::{
         self,
+        Numbered, //
+    },
+    offer::{
         Number,
-        Offer,
-        Terms, //
+        Offer, //
     },
     outbox::Outbox,
     placed::{
@@ -94,16 +99,10 @@ use mp_proto::{
     },
     pairing::{
         sessions,
-        terms::{
-            Connection as Role,
-            Location,
-            Params, //
-        },
         Engine,
         Far,
         Mode,
-        Own,
-        RemoteWindow, //
+        Own, //
     },
     sharing::{
         self,
@@ -111,20 +110,23 @@ use mp_proto::{
             Message,
             What, //
         },
-        Object,
         Refusal, //
     }, //
 };
 use mp_transport::{
     frame::RxFrame,
     interface::Interface,
-    memory::{
-        Limits,
-        Memory, //
-    },
+    memory::Memory,
     peer::Peer,
     service, //
 };
+
+#[path = "link/offers.rs"]
+mod offers;
+#[path = "link/requests.rs"]
+mod requests;
+#[path = "link/windows.rs"]
+mod windows;
 
 /// Most messages that the worker deals with before it lets others run.
 const BATCH: usize = 64;
@@ -178,6 +180,18 @@ struct Core {
     removed: bool,
 }
 
+impl Numbered for Session {
+    fn number(&self) -> u32 {
+        self.number()
+    }
+}
+
+impl Numbered for Connection {
+    fn number(&self) -> u32 {
+        self.number()
+    }
+}
+
 /// The end of a link.
 #[pin_data]
 pub(crate) struct Link {
@@ -195,15 +209,15 @@ pub(crate) struct Link {
     /// are answered without the mutex.
     #[pin]
     partner: SpinLockBh<Option<Life>>,
-    /// All sessions of this link that are not closed, by their numbers.
+    /// All sessions of this link that are not closed.
     #[pin]
-    sessions: SpinLockBh<KVec<Arc<Session>>>,
+    sessions: SpinLockBh<numbered::List<Session>>,
     /// Contexts that want to know of changes.
     #[pin]
     watchers: SpinLockBh<KVec<Arc<Ready>>>,
     /// All connections of this host's processes.
     #[pin]
-    connections: SpinLockBh<KVec<Arc<Connection>>>,
+    connections: SpinLockBh<numbered::List<Connection>>,
     /// Events and ports that are offered here.
     #[pin]
     numbers: SpinLockBh<KVec<Arc<Number>>>,
@@ -267,9 +281,9 @@ impl Link {
                     removed: false,
                 }),
                 partner <- new_spinlock_bh!(None),
-                sessions <- new_spinlock_bh!(KVec::new()),
+                sessions <- new_spinlock_bh!(numbered::List::new()),
                 watchers <- new_spinlock_bh!(KVec::new()),
-                connections <- new_spinlock_bh!(KVec::new()),
+                connections <- new_spinlock_bh!(numbered::List::new()),
                 numbers <- new_spinlock_bh!(KVec::new()),
                 bells <- new_spinlock_bh!(KVec::new()),
                 questions <- Questions::new(),
@@ -320,9 +334,7 @@ impl Link {
 
     /// Finds a session. Any context.
     pub(crate) fn session(&self, number: u32) -> Option<Arc<Session>> {
-        let sessions = self.sessions.lock();
-        let at = sessions.binary_search_by_key(&number, |s| s.number());
-        sessions.get(at.ok()?).cloned()
+        self.sessions.lock().get(number).cloned()
     }
 
     /// Whether it is the host's with itself, which has one end and no messages.
@@ -331,14 +343,8 @@ impl Link {
     }
 
     /// Calls `f` with each session.
-    pub(crate) fn for_each_session(&self, mut f: impl FnMut(&Arc<Session>)) {
-        let mut at = 0;
-        loop {
-            let session = self.sessions.lock().get(at).cloned();
-            let Some(session) = session else { break };
-            f(&session);
-            at += 1;
-        }
+    pub(crate) fn for_each_session(&self, f: impl FnMut(&Arc<Session>)) {
+        numbered::for_each(&self.sessions, f);
     }
 
     /// Tells processes of partners that they do not know of.
@@ -411,13 +417,7 @@ impl Link {
     /// The bridge has failed: connections do not wait for the link (`SI-EVT-8`).
     pub(crate) fn failed(&self) {
         let mut core = self.core.lock();
-        let mut at = 0;
-        loop {
-            let connection = self.connections.lock().get(at).cloned();
-            let Some(connection) = connection else { break };
-            connection.failed();
-            at += 1;
-        }
+        numbered::for_each(&self.connections, |connection| connection.failed());
         self.close(&mut core, true);
     }
 
@@ -431,7 +431,7 @@ impl Link {
             session.forsaken();
         });
         for number in self.numbers.lock().iter() {
-            offer::Offer::each_of(number, Offer::forsaken);
+            Offer::each_of(number, Offer::forsaken);
         }
         self.tell(ready::OF_INTERFACES);
     }
@@ -453,7 +453,7 @@ impl Link {
                 let answer = answer.then(|| greeting.hello());
                 if matches!(change, Change::Closed | Change::Reopened) {
                     // Before the answer: then the other service may use its memory anew.
-                    self.partner_ended(core);
+                    self.partner_ended(core, false);
                 }
                 if let Some(hello) = answer {
                     say_hello(&outbox, &hello)?;
@@ -461,12 +461,10 @@ impl Link {
                 self.follow(core, &outbox, change)
             }
             Header::Bye(life) => {
-                let change = greeting.bye(life);
-                if change == Change::Closed {
-                    // It does not come back, and reaches nothing any more.
-                    self.close(core, true);
+                if greeting.bye(life) == Change::Closed {
+                    self.partner_ended(core, true);
                 }
-                self.follow(core, &outbox, change)
+                Ok(())
             }
             Header::Signal { life, to, from } => {
                 if is_for_me(greeting, life) {
@@ -519,9 +517,6 @@ impl Link {
                 own.newest,
                 if own.is_older_than(theirs) { "this host" } else { "the peer" },
             );
-        }
-        if change == Change::Closed {
-            self.partner_ended(core);
         }
         if matches!(change, Change::Opened | Change::Reopened) {
             let agreed = core
@@ -587,13 +582,31 @@ impl Link {
     }
 
     /// The other service has ended, and its processes have let go of everything: what
-    /// they reached need not wait for the end of the epoch.
-    fn partner_ended(&self, core: &mut Core) {
+    /// they reached need not wait for the end of the epoch. With `for_good` it does not come
+    /// back.
+    fn partner_ended(&self, core: &mut Core, for_good: bool) {
         if let Some(up) = &core.up {
             let memory = up.memory.clone();
             self.for_each_session(|session| session.let_go(&memory));
         }
-        self.close(core, false);
+        self.end_shared(core, for_good, true);
+        self.close(core, for_good);
+    }
+
+    /// Ends what processes share in this life of the link, and with `for_good` altogether.
+    /// `has_let_go` is whether the other service's processes reach nothing of it any more.
+    fn end_shared(&self, core: &mut Core, for_good: bool, has_let_go: bool) {
+        // What is ended here is not told to the other side.
+        let ended = self.with_shared(core, |engine, clerk| {
+            engine.down(clerk);
+            if for_good {
+                engine.give_up(clerk);
+            }
+            if has_let_go {
+                engine.all_let_go(clerk);
+            }
+        });
+        debug_assert!(ended.is_ok());
     }
 
     /// Calls `f` with the engine of connections, and what carries out its decisions.
@@ -647,14 +660,7 @@ impl Link {
     /// this interface, does not come back.
     fn close(&self, core: &mut Core, for_good: bool) {
         *self.partner.lock() = None;
-        // What is ended here is not told to the other side.
-        let ended = self.with_shared(core, |engine, clerk| {
-            engine.down(clerk);
-            if for_good {
-                engine.give_up(clerk);
-            }
-        });
-        debug_assert!(ended.is_ok());
+        self.end_shared(core, for_good, false);
         core.shared.give_up_at = match for_good {
             true => None,
             false => Some(monotonic_ns() + u64::from(self.give_up_ms) * 1_000_000),
@@ -676,162 +682,13 @@ impl Link {
         self.tell(ready::OF_INTERFACES);
     }
 
-    /// Asks for a session; returns its identifier when the request has succeeded.
-    ///
-    /// # Errors
-    ///
-    /// Those of `MP_IOC_SESSION_OPEN`; the session is closed then.
-    pub(crate) fn request(&self, session: &Arc<Session>) -> Result<u32> {
-        let asked = self.ask(session).and_then(|outbox| {
-            session.outcome().map_err(|e| {
-                if e != ETIMEDOUT {
-                    return e;
-                }
-                outbox.peer().reset();
-                error::net_down()
-            })
-        });
-        if asked.is_err() {
-            self.end(session);
-        }
-        asked.map_err(|e| self.reason(e))
-    }
-
-    /// Why a request has failed that found no memory or nobody: the link may have ended, of
-    /// which this service hears a little after its memory has gone.
-    fn reason(&self, found: Error) -> Error {
-        if found != ENOSPC && found != error::refused() {
-            return found;
-        }
-        match self.memory().map(|memory| memory.limits()) {
-            None => error::net_down(),
-            Some(limits) if limits == Limits::default() => error::net_down(),
-            Some(_) => found,
-        }
-    }
-
-    fn ask(&self, session: &Arc<Session>) -> Result<Arc<Outbox>> {
-        let mut core = self.core.lock();
-        if core.removed {
-            return Err(ENODEV);
-        }
-        let Core { peer, up, .. } = &mut *core;
-        let (Some((outbox, _)), Some(up)) = (peer, up) else {
-            return Err(error::net_down());
-        };
-        let params = session.params();
-        check_physical(&up.memory, &params)?;
-        self.enter(session)?;
-        let outbox = outbox.clone();
-        let mut desk = Desk::new(self, &outbox, up);
-        let asked = desk.request(session, &params);
-        let sent = desk.finish();
-        drop(core);
-        if sent.is_err() {
-            outbox.peer().reset();
-        }
-        asked.map(|()| outbox)
-    }
-
-    /// Enters a session.
-    fn enter(&self, session: &Arc<Session>) -> Result {
-        let mut sessions = self.sessions.lock();
-        sessions.reserve(1, GFP_ATOMIC)?;
-        let number = session.number();
-        let at = sessions.partition_point(|s| s.number() < number);
-        // There is room for it.
-        let entered = sessions.insert_within_capacity(at, session.clone());
-        entered.map_err(|_| ENOMEM)
-    }
-
-    /// Answers the request that a server has at hand: accepts it without a `reason`, which is
-    /// over when the session says so. The data for the client is that of the session's
-    /// [`answer`](Session::set_answer).
-    ///
-    /// # Errors
-    ///
-    /// `ENETDOWN`, `ECONNRESET` if that request is not there any more, `EBUSY`.
-    pub(crate) fn answer(
-        &self,
-        session: &Arc<Session>,
-        request: u32,
-        reason: Option<u32>,
-        data: KVec<u8>,
-    ) -> Result {
-        let mut core = self.core.lock();
-        let Core { peer, up, .. } = &mut *core;
-        let (Some((outbox, _)), Some(up)) = (peer, up) else {
-            return Err(error::net_down());
-        };
-        session.begin_answer(request, reason.is_none(), &data)?;
-        let outbox = outbox.clone();
-        let mut desk = Desk::new(self, &outbox, up);
-        let answered = desk.answer(session.number(), reason, &data);
-        if answered.is_ok() && reason.is_some() {
-            session.rejected();
-        }
-        let sent = desk.finish();
-        drop(core);
-        if sent.is_err() {
-            outbox.peer().reset();
-        }
-        answered.inspect_err(|e| session.answer_accepted(e.to_errno()))
-    }
-
-    /// The process of a server does not wait any longer for what it has accepted: the client
-    /// is refused, and the session is over; or it is a pair already, which is no error.
-    ///
-    /// # Errors
-    ///
-    /// `error` if the session is over.
-    pub(crate) fn give_up_answer(&self, session: &Arc<Session>, error: Error) -> Result {
-        let mut core = self.core.lock();
-        if let Some(outcome) = session.accepted() {
-            return outcome;
-        }
-        session.withdrawn(error);
-        session.spend();
-        self.tell_closed(&mut core, session);
-        Err(error)
-    }
-
-    /// Closes a session: its process has done so, or is gone.
-    pub(crate) fn end(&self, session: &Arc<Session>) {
-        let mut core = self.core.lock();
-        let gone = {
-            let mut sessions = self.sessions.lock();
-            let at = sessions.iter().position(|s| Arc::ptr_eq(s, session));
-            at.and_then(|at| sessions.remove(at).ok())
-        };
-        session.strip();
-        self.tell_closed(&mut core, session);
-        drop(core);
-        drop(gone);
-    }
-
-    /// Closes a session for the engines, if processes reach each other; the link starts over if
-    /// the peer cannot be told.
-    fn tell_closed(&self, core: &mut Core, session: &Session) {
-        let Core { peer, up, .. } = core;
-        if let (Some((outbox, _)), Some(up)) = (peer, up) {
-            let outbox = outbox.clone();
-            let mut desk = Desk::new(self, &outbox, up);
-            desk.close(session.number());
-            if desk.finish().is_err() {
-                outbox.peer().reset();
-            }
-        }
-    }
-
     /// Connects a process to what the peer offers.
     ///
     /// # Errors
     ///
     /// Those of `MP_IOC_CONNECT`; the connection is closed then.
     pub(crate) fn connect(&self, connection: &Arc<Connection>, deadline: Option<u64>) -> Result {
-        self.connections
-            .lock()
-            .push(connection.clone(), GFP_ATOMIC)?;
+        self.connections.lock().enter(connection.clone())?;
         let asked = self.ask_to_connect(connection, deadline);
         let answered = asked.and_then(|()| connection.outcome(deadline));
         answered.inspect_err(|_| self.disconnect(connection))
@@ -880,11 +737,7 @@ impl Link {
         connection.strip();
         // Where the interface has gone, there is nobody to be told.
         let _ = self.share(|engine, clerk| engine.leave(connection.number(), clerk));
-        let gone = {
-            let mut connections = self.connections.lock();
-            let at = connections.iter().position(|c| Arc::ptr_eq(c, connection));
-            at.and_then(|at| connections.remove(at).ok())
-        };
+        let gone = self.connections.lock().remove(connection.number());
         drop(gone);
     }
 
@@ -958,8 +811,7 @@ impl Link {
 
     /// Finds a connection. Any context.
     pub(crate) fn connection(&self, number: u32) -> Option<Arc<Connection>> {
-        let connections = self.connections.lock();
-        connections.iter().find(|c| c.number() == number).cloned()
+        self.connections.lock().get(number).cloned()
     }
 
     /// Whether an object of this link has that number.
@@ -992,18 +844,48 @@ impl Link {
         ended
     }
 
-    /// Returns when nobody reaches memory any more whose connections were ended.
+    /// Returns when it is proven that nobody reaches memory any more whose connections were
+    /// ended.
     ///
     /// # Errors
     ///
-    /// `EINTR` if the process is being killed.
-    pub(crate) fn wait_until_let_go(&self, token: u32) -> Result {
-        self.leaving.wait(self, token)
+    /// Those of [`Leaving::wait`].
+    pub(crate) fn wait_until_let_go(&self, segment: u32) -> Result {
+        self.leaving.wait(self, segment)
     }
 
-    /// Whether the peer may still reach what has that token, though its connections were ended.
-    pub(crate) fn is_ending(&self, token: u32) -> bool {
-        self.core.lock().shared.engine.is_ending(token)
+    /// By how many connections the peer may still reach the memory of a segment, named by its
+    /// token, though they were ended.
+    pub(crate) fn ending(&self, segment: u32) -> usize {
+        let core = self.core.lock();
+        let Shared {
+            engine, reached, ..
+        } = &*core.shared;
+        let entry = reached.iter().find(|reached| reached.is_of(segment));
+        entry.map_or(0, |reached| reached.count(|guest| engine.is_ending(guest)))
+    }
+
+    /// Whether there is any such connection.
+    pub(crate) fn is_ending(&self, segment: u32) -> bool {
+        self.ending(segment) != 0
+    }
+
+    /// How many connections there are to what has that token.
+    pub(crate) fn guests(&self, token: u32) -> usize {
+        self.core.lock().shared.engine.guests(token)
+    }
+
+    /// Whether the services of both hosts have that feature, of [`mp_proto::fabric`].
+    pub(crate) fn speaks(&self, feature: u16) -> bool {
+        let core = self.core.lock();
+        let greeting = core.peer.as_ref().map(|(_, greeting)| greeting);
+        let terms = greeting.and_then(|greeting| greeting.terms());
+        self.is_loopback() || terms.is_some_and(|terms| terms.features & feature != 0)
+    }
+
+    /// Whether both services listen to each other.
+    pub(crate) fn has_partner(&self) -> bool {
+        self.partner.lock().is_some()
     }
 
     /// Ends this epoch of the link, as the peer does not do what it has to.
@@ -1011,88 +893,6 @@ impl Link {
         if let Some((outbox, _)) = &self.core.lock().peer {
             report(outbox.peer(), ETIMEDOUT);
             outbox.peer().reset();
-        }
-    }
-
-    /// Offers an event or port, see [`Offer::new`].
-    ///
-    /// # Errors
-    ///
-    /// `ENODEV` if the interface has gone, `EADDRINUSE`, `ENOMEM`.
-    pub(crate) fn offer(
-        self: &Arc<Self>,
-        numbers: (u32, u32),
-        terms: &Terms,
-    ) -> Result<Arc<Offer>> {
-        let core = self.core.lock();
-        if core.removed {
-            return Err(ENODEV);
-        }
-        Offer::new(numbers, self.clone(), &self.numbers, terms)
-    }
-
-    /// The event or port of that number.
-    pub(crate) fn offered(&self, object: Object, number: u32) -> Option<Arc<Number>> {
-        let numbers = self.numbers.lock();
-        numbers.iter().find(|n| n.is(object, number)).cloned()
-    }
-
-    /// An event or port is not offered any more.
-    pub(crate) fn withdraw_number(&self, number: &Arc<Number>) {
-        let gone = {
-            let mut numbers = self.numbers.lock();
-            let at = numbers.iter().position(|n| Arc::ptr_eq(n, number));
-            at.and_then(|at| numbers.remove(at).ok())
-        };
-        self.end_guests(number.token());
-        drop(gone);
-    }
-
-    /// A connection of the peer has triggered its event so often. Any context.
-    pub(crate) fn triggered(&self, from: u32, total: u32) {
-        let found = {
-            let mut bells = self.bells.lock();
-            let bell = bells.iter_mut().find(|bell| bell.guest == from);
-            bell.map(|bell| (bell.number.clone(), bell.heard.total(total)))
-        };
-        if let Some((number, count)) = found {
-            number.trigger(count);
-        }
-    }
-
-    /// A message to the port of a connection of the peer has arrived.
-    fn arrived(&self, from: u32, number: u32, data: KVec<u8>) -> Result {
-        let port = {
-            let mut bells = self.bells.lock();
-            let Some(bell) = bells.iter_mut().find(|bell| bell.guest == from) else {
-                return Ok(());
-            };
-            let arrived = bell.receiver.arrived(number);
-            arrived.map_err(|_| error::protocol())?;
-            bell.number.clone()
-        };
-        port.deliver(offer::Mail { guest: from, data })
-    }
-
-    /// A message has been taken; its sender is told if nobody else has to take it.
-    pub(crate) fn taken(&self, mail: Arc<offer::Mail>) {
-        let Some(mail) = Arc::into_unique_or_drop(mail) else {
-            return;
-        };
-        let way = {
-            let mut bells = self.bells.lock();
-            let bell = bells.iter_mut().find(|bell| bell.guest == mail.guest);
-            bell.and_then(|bell| {
-                let receipt = bell.receipt.as_ref()?;
-                receipt.count(bell.receiver.take()?);
-                Some(receipt.way())
-            })
-        };
-        if let Some((outbox, receipt)) = way {
-            if outbox.signal(&receipt).is_err() {
-                // The sender would wait for ever.
-                outbox.peer().reset();
-            }
         }
     }
 
@@ -1148,20 +948,6 @@ impl Link {
         let _ = self.with_shared(core, |engine, clerk| engine.give_up(clerk));
         None
     }
-
-    /// Calls `f` with the windows of the peer.
-    ///
-    /// # Errors
-    ///
-    /// `ENODEV` if the interface has gone, `ENETDOWN`.
-    pub(crate) fn with_windows<R>(&self, f: impl FnOnce(&Windows<'_>) -> R) -> Result<R> {
-        let core = self.core.lock();
-        match &core.up {
-            _ if core.removed => Err(ENODEV),
-            Some(up) => Ok(f(&Windows { link: self, up })),
-            None => Err(error::net_down()),
-        }
-    }
 }
 
 impl Work for Link {
@@ -1175,6 +961,7 @@ impl Work for Link {
             self.questions.resume();
         }
         let due = self.greet(&mut core).err().map(|_| AGAIN_MS);
+        self.resume_pairing(&mut core);
         for _ in 0..BATCH {
             let Some(mail) = self.inbox.next() else {
                 let give_up = self.give_up(&mut core);
@@ -1203,22 +990,6 @@ fn say_hello(outbox: &Outbox, hello: &Hello) -> Result {
     outbox.send(&Header::Hello(*hello), data)
 }
 
-/// Whether physical windows are possible here, and to the addresses of a server
-/// (`PXI-REQPS-5`, `PXI-REQPS-12`, `PXI-REQPC-4`).
-///
-/// # Errors
-///
-/// `ENOSPC` without such windows or for too much memory, `EOPNOTSUPP` for addresses that
-/// none can lead to.
-fn check_physical(memory: &Memory, params: &Params) -> Result {
-    match (params.location, params.connection) {
-        (Location::Logical, _) => Ok(()),
-        (_, Role::Server) => memory.can_expose(params.address, params.local.max),
-        _ if memory.sees_exposures() => Ok(()),
-        _ => Err(ENOSPC),
-    }
-}
-
 /// Says why a link starts over.
 fn report(peer: &Peer, error: Error) {
     pr_err!(
@@ -1226,28 +997,4 @@ fn report(peer: &Peer, error: Error) {
         peer.id().0,
         error.to_errno(),
     );
-}
-
-/// The windows of the peer, as processes see them.
-pub(crate) struct Windows<'a> {
-    link: &'a Link,
-    up: &'a Up,
-}
-
-impl Windows<'_> {
-    /// All of them.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = RemoteWindow> + '_ {
-        self.up.engine.remote_windows()
-    }
-
-    /// What a window was posted with.
-    pub(crate) fn data(&self, window: &RemoteWindow, f: impl FnOnce(&[u8])) {
-        if self.link.is_loopback() {
-            let session = self.link.session(window.session);
-            f(session.as_ref().map_or(&[][..], |session| session.data()));
-        } else {
-            let posted = self.up.data.iter().find(|(s, _)| *s == window.session);
-            f(posted.map_or(&[][..], |(_, data)| data));
-        }
-    }
 }

@@ -3,7 +3,10 @@
 //! What is to be sent to a peer: in order, and without loss as long as the peer is there.
 
 use crate::{
-    inbox::WorkerRef,
+    inbox::{
+        WorkerRef,
+        MAX, //
+    },
     link::AGAIN_MS,
     FUNC, //
 };
@@ -58,10 +61,6 @@ use mp_transport::{
 
 /// The transmit queue that the frames take; they go ahead of it, with priority.
 const QUEUE: u16 = 0;
-
-/// Most messages that wait. Two honest services have a few under way for each session,
-/// and each waits for the other's answers.
-const MAX: usize = 4096;
 
 /// Most that wait when a process may add a message to a port: the others wait in their
 /// processes, and leave room for what the services tell each other.
@@ -480,6 +479,11 @@ impl Outbox {
     /// Let the link's worker try again what could not be entered.
     pub(crate) fn resume_later(&self) {
         self.worker.kick_in(AGAIN_MS);
+    }
+
+    /// Let the link's worker run, after others that want the link.
+    pub(crate) fn resume_soon(&self) {
+        self.worker.kick();
     }
 
     /// Waits until nothing is left to be sent, for a while; whether that is so. Nothing

@@ -16,8 +16,7 @@ use crate::{
     link::Link,
     ready,
     session::Session,
-    uapi::*,
-    window::Piece, //
+    uapi::*, //
 };
 use kernel::{
     new_mutex,
@@ -56,6 +55,9 @@ const NEWS: u32 = ready::SIGNAL | ready::CLOSED | ready::DOWN;
 /// How often the words of those who sleep are looked at.
 const LOOK_MS: u32 = 50;
 
+/// Words that are looked at before others may run, and those of one thread more.
+const BATCH: usize = 1024;
+
 /// What looks have found of a word.
 mod seen {
     /// It was as it is to be.
@@ -66,12 +68,10 @@ mod seen {
     pub(super) const LATE: u32 = 2;
 }
 
-/// A word that a thread sleeps on.
+/// A word that a thread sleeps on, and what wakes the thread.
 struct Place {
     session: Arc<Session>,
-    local: Arc<Piece>,
-    word: u64,
-    value: u64,
+    entry: mp_park_entry,
     /// One of [`seen`].
     seen: Atomic<u32>,
 }
@@ -82,14 +82,13 @@ impl Place {
     /// # Errors
     ///
     /// `ENOENT`, `EINVAL`, and those of [`Session::sleeping_place`].
-    fn find(context: &Context, entry: &mp_park_entry) -> Result<Self> {
+    fn find(context: &Context, entry: mp_park_entry) -> Result<Self> {
         calls::expect_zero(entry.reserved)?;
         let session = context.session(entry.handle)?;
+        session.check_sleeping_place(entry.word, entry.arm)?;
         Ok(Self {
-            local: session.sleeping_place(entry.word, entry.arm)?,
             session,
-            word: entry.word,
-            value: entry.value,
+            entry,
             seen: Atomic::new(seen::SAME),
         })
     }
@@ -97,8 +96,8 @@ impl Place {
     /// Whether the word is another one. Any context.
     fn has_changed(&self) -> bool {
         // Memory that has gone has no words; the session tells of that.
-        let word = self.local.load_u64(self.word);
-        word.is_ok_and(|word| word != self.value)
+        let word = self.session.word(self.entry.word);
+        word.is_ok_and(|word| word != self.entry.value)
     }
 
     /// What there is to tell, which is taken; 0 for nothing. Any context.
@@ -120,7 +119,7 @@ impl Place {
     /// Looks for somebody who sleeps.
     fn look(&self) {
         if !self.has_changed() {
-            return;
+            return self.seen.store(seen::SAME, Relaxed);
         }
         if self.seen.load(Relaxed) == seen::SAME {
             return self.seen.store(seen::CHANGED, Relaxed);
@@ -132,12 +131,34 @@ impl Place {
 
 /// The words of one thread.
 struct Places {
-    places: KVec<Place>,
+    places: KVVec<Place>,
     /// All hosts have answered: from then on partners signal.
     is_armed: Atomic<bool>,
 }
 
 impl Places {
+    /// Those that the entries of a call name.
+    ///
+    /// # Errors
+    ///
+    /// Those of `MP_IOC_PARK`.
+    fn read(context: &Context, park: &mp_park) -> Result<Arc<Self>> {
+        if park.count == 0 || park.count > MP_PARK_ENTRIES_MAX {
+            return Err(EINVAL);
+        }
+        let count = park.count as usize;
+        let mut places = KVVec::with_capacity(count, GFP_KERNEL_ACCOUNT)?;
+        for n in 0..count {
+            let entry = calls::element(park.entries, n, park.entry_size)?;
+            places.push(Place::find(context, entry)?, GFP_KERNEL_ACCOUNT)?;
+        }
+        let places = Self {
+            places,
+            is_armed: Atomic::new(false),
+        };
+        Ok(Arc::new(places, GFP_KERNEL_ACCOUNT)?)
+    }
+
     /// The first one that has news, with its number.
     fn find_news(&self) -> Result<Option<(u32, u32)>> {
         for (index, place) in self.places.iter().enumerate() {
@@ -155,10 +176,10 @@ impl Places {
     /// # Errors
     ///
     /// `ENOMEM`.
-    fn queues(&self) -> Result<KVec<&WaitQueue>> {
-        let mut queues = KVec::with_capacity(self.places.len(), GFP_KERNEL)?;
+    fn queues(&self) -> Result<KVVec<&WaitQueue>> {
+        let mut queues = KVVec::with_capacity(self.places.len(), GFP_KERNEL_ACCOUNT)?;
         for place in &self.places {
-            queues.push(place.session.ready().queue(), GFP_KERNEL)?;
+            queues.push(place.session.ready().queue(), GFP_KERNEL_ACCOUNT)?;
         }
         queues.sort_unstable_by_key(|queue| core::ptr::from_ref(*queue));
         let mut last = core::ptr::null();
@@ -170,11 +191,49 @@ impl Places {
     }
 }
 
-/// Looks at the words of all who sleep, in case a signal has got lost.
+/// A thread that sleeps.
+struct Sleeper {
+    /// Greater than those of all who fell asleep before.
+    number: u64,
+    places: Arc<Places>,
+}
+
+/// Those who sleep, and whose turn it is.
+struct Sleepers {
+    /// By their numbers.
+    all: KVVec<Sleeper>,
+    /// The number of the last one.
+    last: u64,
+    /// All up to this number have been looked at in this round.
+    seen: u64,
+}
+
+impl Sleepers {
+    /// The place of the first one behind a number.
+    fn behind(&self, number: u64) -> usize {
+        self.all.partition_point(|sleeper| sleeper.number <= number)
+    }
+
+    /// Whose turn it is, if it is still that of somebody in this round.
+    fn next(&mut self) -> Option<Arc<Places>> {
+        let next = self.all.get(self.behind(self.seen))?;
+        self.seen = next.number;
+        Some(next.places.clone())
+    }
+
+    /// Begins the next round, unless nobody sleeps.
+    fn begin_round(&mut self) -> bool {
+        self.seen = 0;
+        !self.all.is_empty()
+    }
+}
+
+/// Looks at the words of all who sleep, in case a signal has got lost: round by round, in which
+/// each of them has a turn whoever comes and goes meanwhile.
 #[pin_data]
 pub(crate) struct Lookout {
     #[pin]
-    sleepers: Mutex<KVec<Arc<Places>>>,
+    sleepers: Mutex<Sleepers>,
 }
 
 impl Lookout {
@@ -185,16 +244,34 @@ impl Lookout {
     /// `ENOMEM`.
     pub(crate) fn new() -> Result<Arc<Self>> {
         let lookout = pin_init!(Self {
-            sleepers <- new_mutex!(KVec::new()),
+            sleepers <- new_mutex!(Sleepers {
+                all: KVVec::new(),
+                last: 0,
+                seen: 0,
+            }),
         });
         Arc::pin_init(lookout, GFP_KERNEL)
     }
 
-    fn remove(&self, places: &Arc<Places>) {
+    /// Enters a thread, and says its number.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn enter(&self, places: Arc<Places>) -> Result<u64> {
+        let mut sleepers = self.sleepers.lock();
+        let number = sleepers.last + 1;
+        let sleeper = Sleeper { number, places };
+        sleepers.all.push(sleeper, GFP_KERNEL)?;
+        sleepers.last = number;
+        Ok(number)
+    }
+
+    fn remove(&self, number: u64) {
         let gone = {
             let mut sleepers = self.sleepers.lock();
-            let at = sleepers.iter().position(|s| Arc::ptr_eq(s, places));
-            at.and_then(|at| sleepers.remove(at).ok())
+            let at = sleepers.behind(number - 1);
+            sleepers.all.remove(at)
         };
         drop(gone);
     }
@@ -202,38 +279,41 @@ impl Lookout {
 
 impl Work for Lookout {
     fn run(&self) -> Option<u32> {
-        let mut at = 0;
-        loop {
-            let places = self.sleepers.lock().get(at).cloned();
-            let Some(places) = places else { break };
+        let mut looks = 0;
+        while looks < BATCH {
+            let mut sleepers = self.sleepers.lock();
+            let Some(places) = sleepers.next() else {
+                return sleepers.begin_round().then_some(LOOK_MS);
+            };
+            drop(sleepers);
+            looks += 1;
             if places.is_armed.load(Relaxed) {
                 places.places.iter().for_each(Place::look);
+                looks += places.places.len();
             }
-            at += 1;
         }
-        (at != 0).then_some(LOOK_MS)
+        Some(0)
     }
 }
 
 /// The words of a thread, entered in the lookout until it wakes.
 struct Watched<'a> {
     lookout: &'a Lookout,
-    places: Arc<Places>,
+    number: u64,
 }
 
 impl<'a> Watched<'a> {
-    fn new(worker: &'a Worker<Lookout>, places: Places) -> Result<Self> {
-        let places = Arc::new(places, GFP_KERNEL)?;
+    fn new(worker: &'a Worker<Lookout>, places: &Arc<Places>) -> Result<Self> {
         let lookout = &**worker.target();
-        lookout.sleepers.lock().push(places.clone(), GFP_KERNEL)?;
+        let number = lookout.enter(places.clone())?;
         worker.kick_once_in(LOOK_MS);
-        Ok(Self { lookout, places })
+        Ok(Self { lookout, number })
     }
 }
 
 impl Drop for Watched<'_> {
     fn drop(&mut self) {
-        self.lookout.remove(&self.places);
+        self.lookout.remove(self.number);
     }
 }
 
@@ -252,8 +332,8 @@ impl Asked {
 }
 
 /// Asks the peers of all links that the places are of, each once.
-fn ask(places: &Places) -> Result<KVec<Asked>> {
-    let mut asked: KVec<Asked> = KVec::new();
+fn ask(places: &Places) -> Result<KVVec<Asked>> {
+    let mut asked: KVVec<Asked> = KVVec::new();
     for place in &places.places {
         let link = place.session.link();
         if asked.iter().any(|known| Arc::ptr_eq(&known.link, link)) {
@@ -269,24 +349,9 @@ fn ask(places: &Places) -> Result<KVec<Asked>> {
             false => link.questions.ask().ok(),
         };
         let link = link.clone();
-        asked.push(Asked { link, ticket }, GFP_KERNEL)?;
+        asked.push(Asked { link, ticket }, GFP_KERNEL_ACCOUNT)?;
     }
     Ok(asked)
-}
-
-/// The entries of the call.
-fn entries(park: &mp_park) -> Result<KVec<mp_park_entry>> {
-    if park.count == 0 || park.count > MP_PARK_ENTRIES_MAX {
-        return Err(EINVAL);
-    }
-    let mut entries = KVec::with_capacity(park.count as usize, GFP_KERNEL)?;
-    for n in 0..park.count as usize {
-        entries.push(
-            calls::element(park.entries, n, park.entry_size)?,
-            GFP_KERNEL,
-        )?;
-    }
-    Ok(entries)
 }
 
 /// Sleeps until there is something to tell: the number of an entry and its events, or nothing if
@@ -295,30 +360,24 @@ fn entries(park: &mp_park) -> Result<KVec<mp_park_entry>> {
 /// # Errors
 ///
 /// Those of `MP_IOC_PARK`.
-fn sleep(context: &Context, park: &mp_park) -> Result<Option<(u32, u32)>> {
-    let entries = entries(park)?;
-    let mut places = Places {
-        places: KVec::with_capacity(entries.len(), GFP_KERNEL)?,
-        is_armed: Atomic::new(false),
-    };
-    for entry in &entries {
-        let place = Place::find(context, entry)?;
-        places.places.push(place, GFP_KERNEL)?;
-    }
+fn sleep(
+    lookout: &Worker<Lookout>,
+    park: &mp_park,
+    places: &Arc<Places>,
+) -> Result<Option<(u32, u32)>> {
     if let Some(found) = places.find_news()? {
         return Ok(Some(found));
     }
-    for (place, entry) in places.places.iter().zip(&entries) {
-        place.session.arm(entry.arm, entry.arm_value)?;
+    for Place { session, entry, .. } in &places.places {
+        session.arm(entry.arm, entry.arm_value)?;
     }
-    let asked = ask(&places)?;
-    let watched = Watched::new(&context.shared().lookout, places)?;
-    let places = &*watched.places;
+    let asked = ask(places)?;
+    let _watched = Watched::new(lookout, places)?;
     let deadline = calls::deadline(park.deadline);
     let mut queues = places.queues()?;
     let of_sessions = queues.len();
     for asked in &asked {
-        queues.push(asked.link.questions.queue(), GFP_KERNEL)?;
+        queues.push(asked.link.questions.queue(), GFP_KERNEL_ACCOUNT)?;
     }
     let mut found = Ok(None);
     let until_armed = || {
@@ -352,14 +411,13 @@ fn sleep(context: &Context, park: &mp_park) -> Result<Option<(u32, u32)>> {
 pub(crate) fn park(context: &Context, arg: UserPtr) -> Result {
     let (mut park, size) = read_sized::<mp_park>(arg)?;
     calls::expect_zero(park.flags & !MP_PARK_ARMED)?;
-    let found = sleep(context, &park)?;
+    let places = Places::read(context, &park)?;
+    let found = sleep(&context.shared().lookout, &park, &places)?;
     (park.index, park.events) = found.unwrap_or((MP_PARK_NONE, 0));
     write_versioned(arg, size, &park).inspect_err(|_| {
-        let entries = entries(&park).unwrap_or_default();
-        let entry = entries.get(park.index as usize);
-        if let Some(session) = entry.and_then(|e| context.session(e.handle).ok()) {
+        if let Some(place) = places.places.get(park.index as usize) {
             // Nothing of a signal is left but this.
-            session.ready().give_back(park.events & NEWS);
+            place.session.ready().give_back(park.events & NEWS);
         }
     })
 }

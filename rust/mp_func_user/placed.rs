@@ -60,7 +60,8 @@ use mp_proto::{
             turn,
             Request,
             Requests, //
-        }, //
+        },
+        Rights, //
     }, //
 };
 use mp_transport::frame::RxFrame;
@@ -304,6 +305,8 @@ impl Target {
 struct Guest {
     number: u32,
     piece: Arc<Piece>,
+    /// What it may do with it.
+    rights: Rights,
     outbox: Arc<Outbox>,
     life: Life,
     totals: Totals,
@@ -330,6 +333,7 @@ impl Guests {
 struct Part {
     guest: u32,
     piece: Arc<Piece>,
+    may_read: bool,
     outbox: Arc<Outbox>,
     life: Life,
     request: Request,
@@ -364,7 +368,7 @@ impl Serving {
         Arc::pin_init(this, GFP_KERNEL)
     }
 
-    /// A connection of the service with that life may reach `piece` from now on.
+    /// A connection of the service with that life may reach memory from now on, with those rights.
     ///
     /// # Errors
     ///
@@ -372,13 +376,14 @@ impl Serving {
     pub(crate) fn enter(
         &self,
         number: u32,
-        piece: Arc<Piece>,
+        (piece, rights): (Arc<Piece>, Rights),
         outbox: &Arc<Outbox>,
         life: Life,
     ) -> Result {
         let guest = Guest {
             number,
             piece,
+            rights,
             outbox: outbox.clone(),
             life,
             totals: Totals::default(),
@@ -410,8 +415,8 @@ impl Serving {
     ///
     /// # Errors
     ///
-    /// `ENOENT` without such a connection, `EINVAL` or others if it was not stored; the peer is
-    /// told then.
+    /// `ENOENT` without such a connection, `EACCES`, `EINVAL` or others if it was not stored; the
+    /// peer is told then.
     pub(crate) fn put(&self, from: u32, frame: &RxFrame<'_>) -> Result {
         let mut at = [0; PUT_AT];
         let placed = frame.copy_to(0, at.as_mut_slice().into());
@@ -420,7 +425,10 @@ impl Serving {
             let guest = guests.find(from).ok_or(ENOENT)?;
             // Under the lock: who leaves stores nothing after that.
             let at = u64::from_le_bytes(at);
-            let stored = placed.and_then(|()| store(&guest.piece, at, frame, PUT_AT));
+            let stored = placed.and_then(|()| match guest.rights.write {
+                true => store(&guest.piece, at, frame, PUT_AT),
+                false => Err(EACCES),
+            });
             guest.totals.count(stored.is_ok());
             (
                 stored,
@@ -455,6 +463,7 @@ impl Serving {
         Some(Part {
             guest: number,
             piece: guest.piece.clone(),
+            may_read: guest.rights.read,
             outbox: guest.outbox.clone(),
             life: guest.life,
             request: guest.requests.next(most)?,
@@ -469,8 +478,9 @@ impl Serving {
     fn push(&self, part: &Part) -> Result {
         let request = &part.request;
         let mut data = KVec::from_elem(0, request.len as usize, GFP_KERNEL)?;
-        let read =
-            inside(&part.piece, request).and_then(|()| part.piece.read(request.at, &mut data));
+        let read = part
+            .check()
+            .and_then(|()| part.piece.read(request.at, &mut data));
         if read.is_err() {
             data.clear();
         }
@@ -495,12 +505,21 @@ impl Serving {
     }
 }
 
-/// Whether a segment has all of what is asked for.
-fn inside(piece: &Piece, request: &Request) -> Result {
-    let end = request.at.checked_add(request.len.into());
-    match end.is_some_and(|end| end <= piece.len()) {
-        true => Ok(()),
-        false => Err(EINVAL),
+impl Part {
+    /// Whether the guest may have it, and the segment has all of it.
+    ///
+    /// # Errors
+    ///
+    /// `EACCES`, `EINVAL`.
+    fn check(&self) -> Result {
+        if !self.may_read {
+            return Err(EACCES);
+        }
+        let end = self.request.at.checked_add(self.request.len.into());
+        match end.is_some_and(|end| end <= self.piece.len()) {
+            true => Ok(()),
+            false => Err(EINVAL),
+        }
     }
 }
 

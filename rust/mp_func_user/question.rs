@@ -35,6 +35,7 @@ use mp_proto::{
     fabric::Life,
     sharing::question::{
         self,
+        Heard,
         Ticket, //
     }, //
 };
@@ -117,17 +118,15 @@ impl Questions {
 
     /// A question has been answered. Any context but hard interrupts.
     pub(crate) fn answered(&self, number: u32) {
-        let (is_news, way) = {
+        let way = {
             let mut state = self.state.lock();
-            let before = state.engine;
-            let sends = state.engine.answered(number);
-            let is_news = state.engine != before;
-            (is_news, sends.then(|| state.way.clone()).flatten())
+            let Heard::Answered { sends } = state.engine.answered(number) else {
+                // A peer that answers what nobody has asked wakes nobody.
+                return;
+            };
+            sends.then(|| state.way.clone()).flatten()
         };
-        // A peer that answers what nobody has asked wakes nobody.
-        if is_news {
-            self.queue.wake(Events::IN);
-        }
+        self.queue.wake(Events::IN);
         self.send(way);
     }
 

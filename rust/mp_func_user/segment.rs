@@ -16,7 +16,8 @@ use crate::{
     ready::Ready,
     session::{
         Mapper,
-        Place, //
+        Place,
+        Session, //
     },
     uapi::*,
     window::{
@@ -39,6 +40,8 @@ use mp_kernel::{
 };
 use mp_proto::sharing::{
     state::Shown,
+    Rights,
+    Want,
     Why, //
 };
 use mp_transport::memory::Source;
@@ -55,6 +58,32 @@ struct State {
     /// Queues that copy from it.
     copies: usize,
     holdings: KVec<Arc<Holding>>,
+    permits: KVec<Terms>,
+}
+
+/// What one partner may do with a segment.
+struct Terms {
+    /// Of the permit; what its connections have as their token.
+    number: u32,
+    /// The owner's session with the partner.
+    session: Arc<Session>,
+    rights: Rights,
+}
+
+impl State {
+    /// One more connection.
+    ///
+    /// # Errors
+    ///
+    /// [`Why::Refused`] without memory for its notices.
+    fn enter(&mut self) -> Result<(), Why> {
+        let guests = self.guests + 1;
+        for holding in &self.holdings {
+            holding.notices.reserve(guests).map_err(|_| Why::Refused)?;
+        }
+        self.guests = guests;
+        Ok(())
+    }
 }
 
 /// A segment.
@@ -83,6 +112,33 @@ impl Segment {
         self.piece.as_ref()
     }
 
+    /// What connections with that token may do with it; none if they are not its own.
+    pub(crate) fn rights(&self, token: u32) -> Option<Rights> {
+        if self.token == token {
+            return Some(Rights::ALL);
+        }
+        let state = self.state.lock();
+        let of = state.permits.iter().find(|terms| terms.number == token);
+        of.map(|terms| terms.rights)
+    }
+
+    /// The partner that a permit is for would like to connect over a link. It counts until
+    /// [`left`](Self::left).
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot; [`Why::Refused`] is for everybody else.
+    pub(crate) fn accept_partner(&self, want: &Want, link: &Link) -> Result<(), Why> {
+        let mut state = self.state.lock();
+        let terms = state.permits.iter().find(|t| t.number == want.number);
+        let session = &terms.ok_or(Why::NotFound)?.session;
+        let is_open = link.session(session.number()).is_some();
+        if !is_open || session.check_paired().is_err() || !session.is_partner(want.session) {
+            return Err(Why::Refused);
+        }
+        state.enter()
+    }
+
     /// A process of the peer at that interface would like to connect. It counts until
     /// [`left`](Self::left).
     ///
@@ -95,12 +151,7 @@ impl Segment {
         if state.is_gone || !state.shown.iter().any(|at| is_published(&at)) {
             return Err(Why::NotFound);
         }
-        let guests = state.guests + 1;
-        for holding in &state.holdings {
-            holding.notices.reserve(guests).map_err(|_| Why::Refused)?;
-        }
-        state.guests = guests;
-        Ok(())
+        state.enter()
     }
 
     /// So many connections do not count any more.
@@ -217,16 +268,19 @@ impl Segments {
         self.find(|segment| segment.id == Some(id))
     }
 
-    /// The segment with that token.
+    /// The segment with that token, or with a permit that has it.
     pub(crate) fn by_token(&self, token: u32) -> Option<Arc<Segment>> {
-        self.find(|segment| segment.token == token)
+        self.find(|segment| segment.rights(token).is_some())
     }
 
     /// Whether a segment, or the use that a context makes of one, has that number.
     pub(crate) fn has_number(&self, number: u32) -> bool {
         let is_its = |segment: &Segment| {
+            if segment.rights(number).is_some() {
+                return true;
+            }
             let state = segment.state.lock();
-            segment.token == number || state.holdings.iter().any(|h| h.number == number)
+            state.holdings.iter().any(|h| h.number == number)
         };
         self.find(is_its).is_some()
     }
@@ -305,6 +359,7 @@ impl Segments {
                     guests: 0,
                     copies: 0,
                     holdings: KVec::new(),
+                    permits: KVec::new(),
                 }),
             }),
             GFP_KERNEL,
@@ -494,6 +549,9 @@ impl Holding {
     /// the link is down, that is found when somebody connects.
     fn check_exposure(&self, link: &Link) -> Result {
         let piece = self.segment.piece().ok_or(ENXIO)?;
+        if !piece.can_be_shown() {
+            return Err(error::unsupported());
+        }
         let Some(memory) = link.memory().filter(|_| !link.is_loopback()) else {
             return Ok(());
         };
@@ -513,18 +571,67 @@ impl Holding {
     ///
     /// # Errors
     ///
-    /// `ENXIO` if it is not published there, `ENOMEM`, `EINTR` if the process is being killed.
+    /// `ENXIO` if it is not published there, unless that is about to end by force; `ENOMEM`;
+    /// those of [`Link::wait_until_let_go`].
     pub(crate) fn withdraw(&self, link: &Link, how: u32) -> Result {
         let interface = link.interface().id();
+        let is_forced = how & MP_WITHDRAW_FORCE != 0;
+        let is_again = is_forced && link.is_ending(self.segment.token);
         self.segment
-            .change(interface, |shown| shown.withdraw().map_err(|_| ENXIO))?;
-        if how & MP_WITHDRAW_FORCE != 0 {
+            .change(interface, |shown| match shown.withdraw() {
+                Err(_) if !is_again => Err(ENXIO),
+                _ => Ok(()),
+            })?;
+        if is_forced {
             self.segment.left(link.end_guests(self.segment.token));
             link.wait_until_let_go(self.segment.token)?;
         } else if how & MP_WITHDRAW_NOTIFY != 0 {
             link.ask_guests_to_leave(self.segment.token);
         }
         Ok(())
+    }
+
+    /// Lets the partner of a session connect, with those rights, and nobody else; `number` names
+    /// what it connects to.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if it has ended, `ENXIO` if it is not prepared there, those of publishing if it is
+    /// to be written, those of [`Session::check_paired`], `ENOMEM`.
+    pub(crate) fn permit(
+        &self,
+        number: u32,
+        session: &Arc<Session>,
+        rights: Rights,
+    ) -> Result<Arc<Permit>> {
+        let link = session.link();
+        if self.segment.shown(link.interface().id()) == Shown::Unprepared {
+            return Err(ENXIO);
+        }
+        session.check_paired()?;
+        if rights.write {
+            self.check_exposure(link)?;
+        }
+        let ready = Ready::new(0)?;
+        let permit = Permit {
+            number,
+            segment: self.segment.clone(),
+            link: link.clone(),
+            ready,
+        };
+        let permit = Arc::new(permit, GFP_KERNEL)?;
+        let terms = Terms {
+            number,
+            session: session.clone(),
+            rights,
+        };
+        let mut state = self.segment.state.lock();
+        if state.is_gone {
+            return Err(ENOENT);
+        }
+        state.permits.push(terms, GFP_KERNEL)?;
+        drop(state);
+        Ok(permit)
     }
 
     /// Let a queue copy from it.
@@ -550,7 +657,8 @@ impl Holding {
     /// # Errors
     ///
     /// `ENOSPC` without free offsets, `ENOMEM`.
-    pub(crate) fn describe(&self, mapper: &Mapper, info: &mut mp_segment) -> Result {
+    pub(crate) fn describe(&self, mapper: &Mapper, links: &Links, info: &mut mp_segment) -> Result {
+        info.ending = self.ending(links) as u32;
         let place = self.place(mapper)?;
         (info.length, info.offset) = (place.len, place.offset);
         info.id = self.id();
@@ -575,8 +683,17 @@ impl Holding {
     }
 
     fn place(&self, mapper: &Mapper) -> Result<Place> {
+        let Some(piece) = self.segment.piece() else {
+            return Ok(Place::default());
+        };
+        if !piece.is_mappable() {
+            return Ok(Place {
+                len: piece.len(),
+                offset: 0,
+            });
+        }
         let mut window = self.window.lock();
-        if let (None, Some(piece)) = (&*window, self.segment.piece()) {
+        if window.is_none() {
             *window = Some(mapper.window(piece)?);
         }
         Ok(window.as_ref().map_or(Place::default(), Place::of))
@@ -590,7 +707,7 @@ impl Holding {
     /// `force`; then nothing has changed. `ENOENT` if it has ended.
     pub(crate) fn remove(self: &Arc<Self>, links: &Links, force: bool) -> Result {
         let segment = &self.segment;
-        let (gone, is_last) = {
+        let (gone, permits, is_last) = {
             let mut state = segment.state.lock();
             let at = state.holdings.iter().position(|h| Arc::ptr_eq(h, self));
             let at = at.ok_or(ENOENT)?;
@@ -600,13 +717,20 @@ impl Holding {
                 return Err(EBUSY);
             }
             state.is_gone = is_last;
-            (state.holdings.remove(at).ok(), is_last)
+            let permits = match is_last {
+                true => core::mem::take(&mut state.permits),
+                false => KVec::new(),
+            };
+            (state.holdings.remove(at).ok(), permits, is_last)
         };
         if is_last {
             links.segments().take_out(segment);
             links.for_each(|link| {
                 link.end_guests(segment.token);
             });
+        }
+        for terms in &permits {
+            terms.session.link().end_guests(terms.number);
         }
         self.ready.close();
         let window = self.window.lock().take();
@@ -615,18 +739,85 @@ impl Holding {
         Ok(())
     }
 
-    /// Returns when no peer reaches the memory any more that was put out.
+    /// Returns when it is proven that no peer reaches the memory any more that was put out. Of
+    /// memory that goes with the segment no proof is missed: it is nobody's until there is one.
     ///
     /// # Errors
     ///
-    /// `EINTR` if the process is being killed.
+    /// Those of [`Link::wait_until_let_go`].
     pub(crate) fn wait_until_let_go(&self, links: &Links) -> Result {
         let mut waited = Ok(());
         links.for_each(|link| {
-            if waited.is_ok() {
-                waited = link.wait_until_let_go(self.segment.token);
-            }
+            let of_link = link.wait_until_let_go(self.segment.token);
+            waited = waited.and(of_link);
         });
-        waited
+        match waited {
+            Err(e) if e == error::in_progress() && !self.outlives() => Ok(()),
+            waited => waited,
+        }
+    }
+
+    /// Whether its memory is somebody's without the segment.
+    fn outlives(&self) -> bool {
+        let piece = self.segment.piece();
+        piece.is_some_and(|piece| matches!(**piece, Piece::Pages(_) | Piece::Physical(_)))
+    }
+
+    /// Connections that were ended by which peers may still reach the memory.
+    fn ending(&self, links: &Links) -> usize {
+        let mut all = 0;
+        links.for_each(|link| all += link.ending(self.segment.token));
+        all
+    }
+}
+
+/// What a segment's owner has granted to one partner.
+pub(crate) struct Permit {
+    number: u32,
+    segment: Arc<Segment>,
+    link: Arc<Link>,
+    ready: Arc<Ready>,
+}
+
+impl Permit {
+    /// Its number, unique on this host.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Its events, of which there are none.
+    pub(crate) fn ready(&self) -> &Arc<Ready> {
+        &self.ready
+    }
+
+    /// Lets the partner connect no more, and ends its connections; those of others stay.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if there are connections, unless they are to be ended by `force`; then nothing has
+    /// changed.
+    pub(crate) fn remove(&self, force: bool) -> Result {
+        if !force && self.link.guests(self.number) != 0 {
+            return Err(EBUSY);
+        }
+        let gone = {
+            let mut state = self.segment.state.lock();
+            let mut all = state.permits.iter();
+            let at = all.position(|terms| terms.number == self.number);
+            at.and_then(|at| state.permits.remove(at).ok())
+        };
+        drop(gone);
+        self.segment.left(self.link.end_guests(self.number));
+        self.ready.close();
+        Ok(())
+    }
+
+    /// Returns when it is proven that the partner does not reach the memory any more.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Link::wait_until_let_go`].
+    pub(crate) fn wait_until_let_go(&self) -> Result {
+        self.link.wait_until_let_go(self.segment.token)
     }
 }

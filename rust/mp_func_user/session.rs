@@ -45,7 +45,9 @@ use mp_kernel::{
     barrier,
     error,
     iommu::Rights,
+    new_spinlock_bh,
     new_wait_queue,
+    sync::SpinLockBh,
     time::monotonic_ns,
     vma::{
         AddressSpace,
@@ -174,12 +176,14 @@ pub(crate) struct Session {
     /// The request does not wait for the answer of a server.
     is_pending: bool,
     outcome: Atomic<i32>,
-    /// Of the answer that the process waits for.
-    pub(crate) accepting: Atomic<i32>,
     #[pin]
     pub(crate) asking: WaitQueue,
     /// The partner's number; zero without one.
     partner: Atomic<u32>,
+    /// The local window's memory, once threads sleep on words of it; none when the session is
+    /// closed. Taken under the state's lock.
+    #[pin]
+    words: SpinLockBh<Option<Arc<Piece>>>,
     #[pin]
     pub(crate) state: Mutex<State>,
 }
@@ -209,9 +213,9 @@ impl Session {
                 ready,
                 is_pending,
                 outcome: Atomic::new(PENDING),
-                accepting: Atomic::new(0),
                 asking <- new_wait_queue!("mp_session"),
                 partner: Atomic::new(0),
+                words <- new_spinlock_bh!(None),
                 state <- new_mutex!(State {
                     phase: Phase::Asking,
                     uid: 0,
@@ -262,6 +266,11 @@ impl Session {
     /// Whether its request does not wait for the answer of a server.
     pub(crate) fn is_pending(&self) -> bool {
         self.is_pending
+    }
+
+    /// Its identifier; zero as long as it has none.
+    pub(crate) fn uid(&self) -> u32 {
+        self.state.lock().uid
     }
 
     /// Bytes from the first status word to its own.
@@ -453,14 +462,14 @@ impl Session {
         outbox.signal(&signal)
     }
 
-    /// The memory with the word at `word` that a thread is about to sleep on, having checked that
-    /// there is one at `arm` in the partner's.
+    /// Checks that there is a word at `word` that a thread may sleep on, and one at `arm` in the
+    /// partner's memory. The first one is there for [`word`](Self::word) from now on.
     ///
     /// # Errors
     ///
     /// `ENOTCONN` without a partner, `EINVAL` if a word is unaligned, `ERANGE` outside of its
     /// window, `EOPNOTSUPP` if the kernel does not load it.
-    pub(crate) fn sleeping_place(&self, word: u64, arm: u64) -> Result<Arc<Piece>> {
+    pub(crate) fn check_sleeping_place(&self, word: u64, arm: u64) -> Result {
         if self.ready.events() & ready::PAIRED == 0 {
             return Err(error::not_connected());
         }
@@ -469,9 +478,21 @@ impl Session {
         park::check_word(word, len(&state.local))?;
         park::check_word(arm, len(&state.remote))?;
         match &state.local {
-            Some(local) if matches!(**local, Piece::Local(_)) => Ok(local.clone()),
+            Some(local) if matches!(**local, Piece::Local(_)) => {
+                self.words.lock().get_or_insert_with(|| local.clone());
+                Ok(())
+            }
             _ => Err(error::unsupported()),
         }
+    }
+
+    /// Loads a word that threads sleep on. Any context but hard interrupts.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if the session is closed, or the memory has gone.
+    pub(crate) fn word(&self, at: u64) -> Result<u64> {
+        self.words.lock().as_ref().ok_or(ENOENT)?.load_u64(at)
     }
 
     /// Stores a word in the partner's memory, if there is one.
@@ -576,13 +597,14 @@ impl Session {
         }
     }
 
-    /// Takes the windows away from the process, and gives the memory back. The partner
-    /// may still reach the local one.
-    pub(crate) fn strip(&self) {
+    /// Takes the windows away from the process, and gives the memory back, if there is any. The
+    /// partner may still reach the local one.
+    pub(crate) fn strip(&self) -> bool {
         let stripped = {
             let mut state = self.state.lock();
             state.partner = None;
             (
+                self.words.lock().take(),
                 state.local_window.take(),
                 state.remote_window.take(),
                 state.access.take(),
@@ -593,7 +615,10 @@ impl Session {
         };
         self.answer_accepted(ENOENT.to_errno());
         self.ready.close();
+        let (.., local, _, _) = &stripped;
+        let had_memory = local.is_some();
         drop(stripped);
+        had_memory
     }
 }
 

@@ -35,6 +35,7 @@ use mp_proto::{
         Host,
         Object,
         Own,
+        Rights,
         Want,
         Why, //
     }, //
@@ -57,14 +58,17 @@ pub(crate) struct Bell {
     pub(crate) receipt: Option<Receipt>,
 }
 
-/// Memory of a segment that the peer may reach by so many connections.
+/// Memory of a segment that the peer may reach by its connections.
 pub(crate) struct Reached {
-    token: u32,
+    /// The segment's token.
+    segment: u32,
     off: u64,
-    guests: usize,
-    /// Leads a window to memory that is neither the link's nor the commons', in the epoch of
-    /// that number.
-    exposure: Option<(Exposure, u64)>,
+    /// The epoch in which it was granted at that offset.
+    epoch: u64,
+    /// The connections, also those that were ended and have not let go.
+    guests: KVec<u32>,
+    /// Leads a window to memory that is neither the link's nor the commons'.
+    exposure: Option<Exposure>,
 }
 
 /// Who is at the other end, while both services listen to each other.
@@ -78,34 +82,75 @@ pub(crate) struct Far {
 }
 
 impl Reached {
+    /// The entry of a segment.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn of(segment: u32, all: &mut KVec<Self>) -> Result<&mut Self> {
+        let known = all.iter().position(|reached| reached.segment == segment);
+        let at = known.unwrap_or(all.len());
+        if known.is_none() {
+            let new = Self {
+                segment,
+                off: 0,
+                epoch: 0,
+                guests: KVec::new(),
+                exposure: None,
+            };
+            all.push(new, GFP_KERNEL)?;
+        }
+        all.get_mut(at).ok_or(EINVAL)
+    }
+
     /// Lets the peer reach the memory, and finds out where it does.
     ///
     /// # Errors
     ///
     /// Those of [`Memory::grant`], [`Memory::expose`] and [`Memory::expose_pages`].
     fn show(&mut self, piece: &Piece, memory: &Memory) -> Result {
-        let is_exposed = self.exposure.as_ref().map(|(_, epoch)| *epoch) == Some(memory.epoch());
+        if self.epoch != memory.epoch() {
+            // The window of the epoch before may be the only one.
+            drop(self.exposure.take());
+        }
         let exposure = match piece {
             Piece::Local(local) => {
                 memory.grant(local)?;
                 self.off = local.off();
+                self.epoch = memory.epoch();
                 return Ok(());
             }
-            _ if is_exposed => return Ok(()),
-            Piece::Pages(pages) => {
-                // The window of the epoch before may be the only one.
-                drop(self.exposure.take());
-                memory.expose_pages(pages)?
-            }
-            Piece::Physical(range) => {
-                drop(self.exposure.take());
-                memory.expose(range)?
-            }
+            _ if self.exposure.is_some() => return Ok(()),
+            Piece::Pages(pages) => memory.expose_pages(pages)?,
+            Piece::Physical(range) => memory.expose(range)?,
             Piece::Remote(_) | Piece::Exposed(_) => return Err(error::unsupported()),
         };
         self.off = exposure.off();
-        self.exposure = Some((exposure, memory.epoch()));
+        self.epoch = memory.epoch();
+        self.exposure = Some(exposure);
         Ok(())
+    }
+
+    /// Whether it is that of a segment.
+    pub(crate) fn is_of(&self, segment: u32) -> bool {
+        self.segment == segment
+    }
+
+    /// How many of its connections are such.
+    pub(crate) fn count(&self, is_such: impl Fn(u32) -> bool) -> usize {
+        self.guests.iter().filter(|guest| is_such(**guest)).count()
+    }
+
+    /// Enters a connection, unless it is there.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn enter(&mut self, guest: u32) -> Result {
+        match self.guests.contains(&guest) {
+            true => Ok(()),
+            false => Ok(self.guests.push(guest, GFP_KERNEL)?),
+        }
     }
 }
 
@@ -124,89 +169,84 @@ fn why(_: Error) -> Why {
 }
 
 impl Clerk<'_> {
-    /// Grants the memory of a segment, once more if it was before, to be copied by its host.
+    /// Grants the memory of a segment, also once more if it was before: to be copied by its host,
+    /// and, to a guest that stores into it and does not do without, to be reached by a window.
+    fn grant(&mut self, guest: &Guest) -> Result<Grant, Why> {
+        let mut grant = self.grant_placed(guest)?;
+        if guest.want.placed || !grant.rights.write {
+            return Ok(grant);
+        }
+        let shown = self.grant_window(guest);
+        if shown.is_err() {
+            self.let_go(guest);
+        }
+        grant.off = shown?;
+        Ok(grant)
+    }
+
+    /// Lets a guest have its host ask for copies of a segment.
     fn grant_placed(&mut self, guest: &Guest) -> Result<Grant, Why> {
         let segment = self.link.segments().by_token(guest.token);
         let segment = segment.ok_or(Why::NotFound)?;
         let piece = segment.piece().ok_or(Why::NotFound)?;
+        let rights = segment.rights(guest.token).ok_or(Why::NotFound)?;
         let far = self.far.as_ref().ok_or(Why::NotFound)?;
         if far.can_place && !self.link.is_loopback() {
+            let reached = (piece.clone(), rights);
             let serving = self.link.serving();
-            let entered = serving.enter(guest.number, piece.clone(), &far.outbox, far.life);
+            let entered = serving.enter(guest.number, reached, &far.outbox, far.life);
             entered.map_err(why)?;
         }
         Ok(Grant {
             token: guest.token,
             off: 0,
             len: piece.len(),
+            rights,
         })
     }
 
-    /// The same, to be reached by a window as well, unless the guest needs none.
-    fn grant(&mut self, guest: &Guest, is_again: bool) -> Result<Grant, Why> {
-        let placed = self.grant_placed(guest)?;
-        if guest.want.placed {
-            return Ok(placed);
-        }
-        let granted = self.grant_window(guest, is_again);
-        if granted.is_err() {
-            self.link.serving().leave(guest.number);
-        }
-        granted.map(|off| Grant { off, ..placed })
-    }
-
-    /// Lets the peer reach the memory of a segment by a window, and says where.
-    fn grant_window(&mut self, guest: &Guest, is_again: bool) -> Result<u64, Why> {
+    /// Lets a guest reach the memory of a segment by a window, and says where.
+    fn grant_window(&mut self, guest: &Guest) -> Result<u64, Why> {
         let segment = self.link.segments().by_token(guest.token);
         let segment = segment.ok_or(Why::NotFound)?;
         let piece = segment.piece().ok_or(Why::NotFound)?;
-        let far = self.far.as_ref().ok_or(Why::NotFound)?;
-        let reached = &mut *self.reached;
-        let known = reached.iter().position(|r| r.token == guest.token);
-        let at = match known {
-            Some(at) => at,
-            None => {
-                let new = Reached {
-                    token: guest.token,
-                    off: 0,
-                    guests: 0,
-                    exposure: None,
-                };
-                reached.push(new, GFP_KERNEL).map_err(|e| why(e.into()))?;
-                reached.len() - 1
-            }
-        };
-        let entry = reached.get_mut(at).ok_or(Why::Refused)?;
-        let shown = match self.link.is_loopback() {
-            true => Ok(()),
-            false => entry.show(piece, &far.memory),
-        };
-        if shown.is_err() && known.is_none() {
-            // It was entered here.
-            let _ = reached.remove(at);
+        if !piece.can_be_shown() {
             return Err(Why::Unreachable);
         }
-        shown.map_err(|_| Why::Unreachable)?;
-        entry.guests += usize::from(!is_again || known.is_none());
-        Ok(entry.off)
+        let far = self.far.as_ref().ok_or(Why::NotFound)?;
+        let entry = Reached::of(segment.token(), self.reached).map_err(why)?;
+        let shown = entry
+            .enter(guest.number)
+            .and_then(|()| match self.link.is_loopback() {
+                true => Ok(()),
+                false => entry.show(piece, &far.memory),
+            });
+        let off = entry.off;
+        shown.map(|()| off).map_err(|_| Why::Unreachable)
     }
 
     /// A guest reaches the memory of its segment no more.
     fn let_go(&mut self, guest: &Guest) {
-        let at = self.reached.iter().position(|r| r.token == guest.token);
-        let Some((at, known)) = at.and_then(|at| Some((at, self.reached.get_mut(at)?))) else {
+        self.link.serving().leave(guest.number);
+        let mut all = self.reached.iter();
+        let Some(at) = all.position(|r| r.guests.contains(&guest.number)) else {
             return;
         };
-        known.guests -= 1;
-        if known.guests != 0 {
+        let Some(known) = self.reached.get_mut(at) else {
+            return;
+        };
+        known.guests.retain(|number| *number != guest.number);
+        if !known.guests.is_empty() {
             return;
         }
-        let off = known.off;
+        let (off, epoch) = (known.off, known.epoch);
         // It is there.
         let gone = self.reached.remove(at);
         if let Some(far) = self.far.as_ref().filter(|_| !self.link.is_loopback()) {
-            // If the epoch is over, nothing is left to be done.
-            let _ = far.memory.peer_let_go(off);
+            if far.memory.epoch() == epoch {
+                // If the epoch is over, nothing is left to be done.
+                let _ = far.memory.peer_let_go(off);
+            }
         }
         drop(gone);
     }
@@ -224,15 +264,26 @@ impl Clerk<'_> {
     }
 
     fn accept_segment(&mut self, number: u32, want: &Want) -> Result<Grant, Why> {
-        let segment = self.link.segments().by_id(want.number);
-        let segment = segment.ok_or(Why::NotFound)?;
-        segment.accept(self.link.interface().id())?;
+        let segments = self.link.segments();
+        let (segment, token) = match want.session {
+            0 => {
+                let segment = segments.by_id(want.number).ok_or(Why::NotFound)?;
+                segment.accept(self.link.interface().id())?;
+                let token = segment.token();
+                (segment, token)
+            }
+            _ => {
+                let segment = segments.by_token(want.number).ok_or(Why::NotFound)?;
+                segment.accept_partner(want, self.link)?;
+                (segment, want.number)
+            }
+        };
         let guest = Guest {
             number,
             want: *want,
-            token: segment.token(),
+            token,
         };
-        let granted = self.grant(&guest, false);
+        let granted = self.grant(&guest);
         match granted {
             Ok(_) => self.tell(&guest, MP_NOTICE_CONNECTED),
             Err(_) => segment.left(1),
@@ -267,32 +318,36 @@ impl Clerk<'_> {
             token,
             off: 0,
             len: 0,
+            rights: Rights::ALL,
         })
     }
 
-    /// A guest is not there any more.
-    fn guest_gone(&mut self, guest: &Guest, notice: Option<u32>) {
+    /// A guest is not connected any more, of which its segment's owners are told.
+    fn guest_gone(&self, guest: &Guest, notice: u32) {
         if guest.want.object == Object::Segment {
             self.link.serving().leave(guest.number);
-            if !guest.want.placed {
-                self.let_go(guest);
+            self.tell(guest, notice);
+            if let Some(segment) = self.link.segments().by_token(guest.token) {
+                segment.left(1);
             }
-            if let Some(kind) = notice {
-                self.tell(guest, kind);
-                if let Some(segment) = self.link.segments().by_token(guest.token) {
-                    segment.left(1);
-                }
-            }
-            return;
+        } else if let Some(number) = self.take_bell(guest) {
+            number.left(1);
         }
-        let bell = {
-            let mut bells = self.link.bells.lock();
-            let at = bells.iter().position(|bell| bell.guest == guest.number);
-            at.and_then(|at| bells.remove(at).ok())
-        };
-        if let (Some(bell), Some(_)) = (bell, notice) {
-            bell.number.left(1);
+    }
+
+    /// A guest that is not connected any more reaches nothing.
+    fn guest_let_go(&mut self, guest: &Guest) {
+        match guest.want.object {
+            Object::Segment => self.let_go(guest),
+            _ => drop(self.take_bell(guest)),
         }
+    }
+
+    /// Ends the way of a guest to an event or port.
+    fn take_bell(&self, guest: &Guest) -> Option<Arc<Number>> {
+        let mut bells = self.link.bells.lock();
+        let at = bells.iter().position(|bell| bell.guest == guest.number)?;
+        Some(bells.remove(at).ok()?.number)
     }
 
     /// The object of an own connection is there.
@@ -302,6 +357,7 @@ impl Clerk<'_> {
         };
         let far = self.far.as_ref().ok_or_else(error::net_down)?;
         let piece = match connection.want().object {
+            Object::Segment if !grant.rights.write => None,
             Object::Segment if self.link.is_loopback() => {
                 let segment = self.link.segments().by_token(grant.token);
                 let segment = segment.ok_or(ENOENT)?;
@@ -327,7 +383,7 @@ impl Clerk<'_> {
             life: far.life,
             signal,
         };
-        connection.found(piece, grant.len, way)
+        connection.found(piece, &grant, way)
     }
 }
 
@@ -341,11 +397,12 @@ impl Host for Clerk<'_> {
 
     fn accept_again(&mut self, guest: &Guest) -> Result<Grant, Why> {
         match guest.want.object {
-            Object::Segment => self.grant(guest, true),
+            Object::Segment => self.grant(guest),
             _ => Ok(Grant {
                 token: guest.token,
                 off: 0,
                 len: 0,
+                rights: Rights::ALL,
             }),
         }
     }
@@ -398,10 +455,13 @@ impl Host for Clerk<'_> {
                 self.tell(&guest, MP_NOTICE_DOWN);
             }
             Event::GuestUp(guest) => self.tell(&guest, MP_NOTICE_UP),
-            Event::GuestLeft(guest) => self.guest_gone(&guest, Some(MP_NOTICE_DISCONNECTED)),
-            Event::GuestLost(guest) => self.guest_gone(&guest, Some(MP_NOTICE_LOST)),
+            Event::GuestLeft(guest) => {
+                self.guest_gone(&guest, MP_NOTICE_DISCONNECTED);
+                self.guest_let_go(&guest);
+            }
+            Event::GuestLost(guest) => self.guest_gone(&guest, MP_NOTICE_LOST),
             Event::LetGo(guest) => {
-                self.guest_gone(&guest, None);
+                self.guest_let_go(&guest);
                 self.link.leaving.has_let_go();
             }
         }

@@ -74,7 +74,24 @@ impl Piece {
 
     /// Whether a process may map it.
     pub(crate) fn is_mappable(&self) -> bool {
-        !matches!(self, Piece::Exposed(_))
+        !matches!(self, Piece::Exposed(_)) && self.can_be_shown()
+    }
+
+    /// Whether others may be shown its pages, by windows and mappings: they are nothing else, and
+    /// may be written.
+    pub(crate) fn can_be_shown(&self) -> bool {
+        match self {
+            Piece::Pages(pages) => pages.can_be_shown(),
+            _ => true,
+        }
+    }
+
+    /// Where in its first page it begins.
+    fn start(&self) -> u64 {
+        match self {
+            Piece::Pages(pages) => pages.start() as u64,
+            _ => 0,
+        }
     }
 
     fn page(&self, page: u64) -> Result<PageFrame> {
@@ -107,6 +124,7 @@ impl Piece {
         if end.is_none_or(|end| end > self.len()) {
             return Err(ERANGE);
         }
+        let at = at.checked_add(self.start()).ok_or(ERANGE)?;
         match run_of(at, len, |page| Ok(self.page(page)?.phys))? {
             (phys, found) if found == len => Ok(phys),
             _ => Err(ENXIO),
@@ -239,7 +257,7 @@ unsafe impl Runs for Piece {
             Piece::Local(local) => local.run(at, most),
             Piece::Pages(pages) => {
                 let most = most.min((pages.len() as u64).saturating_sub(at));
-                let at = at.checked_add(pages.start() as u64).ok_or(EINVAL)?;
+                let at = at.checked_add(self.start()).ok_or(EINVAL)?;
                 run_of(at, most, |page| pages.phys_address(usize::try_from(page)?))
             }
             _ => Err(error::unsupported()),
@@ -273,19 +291,23 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Lets the process of context `owner` map a piece in its address space. If the
+    /// Lets the process of context `owner` map a piece, which is
+    /// [mappable](Piece::is_mappable), in its address space. If the
     /// memory has gone already, the window has its size and shows what all see whose
     /// memory has been taken away.
     ///
     /// # Errors
     ///
-    /// `ENOSPC` without a free offset, `ENOMEM`.
+    /// `ENOSPC` without a free offset, `EOPNOTSUPP` of another piece, `ENOMEM`.
     pub(crate) fn new(
         piece: Arc<Piece>,
         space: &Arc<AddressSpace>,
         owner: u64,
         scrap: Arc<ScrapPage>,
     ) -> Result<Self> {
+        if !piece.is_mappable() {
+            return Err(error::unsupported());
+        }
         let pages = piece.len().div_ceil(PAGE) as usize;
         // Another thread that guesses the offset may map it from here on, and sees the scrap
         // page until the piece is shown.

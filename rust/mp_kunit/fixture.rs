@@ -125,7 +125,7 @@ impl Sink {
         core::mem::take(&mut self.taken.lock().messages)
     }
 
-    /// Waits until the peer has been told `count` things, at most a second.
+    /// Wait until the peer has been told `count` things, at most a second.
     pub(crate) fn await_messages(&self, count: usize) -> KVec<Message> {
         for _ in 0..1000 {
             if self.taken.lock().messages.len() >= count {
@@ -258,7 +258,7 @@ impl Fabric {
         Ok(this)
     }
 
-    /// Adds the next peer.
+    /// Add the next peer.
     pub(crate) fn add(&mut self) -> Result {
         let number = self.peers.len() as u32 + 1;
         self.enter(PeerId::from_bdf(number, 0, 0), number)
@@ -286,7 +286,7 @@ impl Fabric {
         &self.transport
     }
 
-    /// Removes the peer that was added last.
+    /// Remove the peer that was added last.
     pub(crate) fn remove_last(&mut self) {
         drop(self.peers.pop());
     }
@@ -374,7 +374,7 @@ impl Listener {
         *self.short.lock()
     }
 
-    /// Copies into a buffer of three bytes and one of twenty.
+    /// Copy into a buffer of three bytes and one of twenty.
     fn copy(&self, frame: &RxFrame<'_>) -> Result {
         let (mut a, mut b) = ([BLANK; 3], [BLANK; 20]);
         frame.sync(&mut [&mut a, &mut b])?;
@@ -392,7 +392,7 @@ impl Listener {
         Ok(())
     }
 
-    /// Tries buffers that lack a byte; they must stay as they are.
+    /// Try buffers that lack a byte; they must stay as they are.
     fn copy_short(&self, frame: &RxFrame<'_>) -> Result {
         let (mut a, mut b) = ([BLANK; 3], [BLANK; 6]);
         let error = frame.sync(&mut [&mut a, &mut b]).err();

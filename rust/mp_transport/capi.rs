@@ -127,7 +127,7 @@ unsafe fn take<T, C>(ptr: *const C) -> Option<Arc<T>> {
     (!ptr.is_null()).then(|| unsafe { Arc::from_raw(ptr.cast::<T>()) })
 }
 
-/// Makes a pointer of a reference.
+/// Make a pointer of a reference.
 fn give<T, C>(object: Arc<T>) -> *mut C {
     Arc::into_raw(object).cast_mut().cast()
 }

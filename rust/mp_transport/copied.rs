@@ -23,7 +23,7 @@ pub(crate) struct Copied {
 }
 
 impl Copied {
-    /// Copies `len` bytes, each piece by a call of `read` with its offset.
+    /// Copy `len` bytes, each piece by a call of `read` with its offset.
     ///
     /// # Errors
     ///
@@ -44,7 +44,7 @@ impl Copied {
         self.len
     }
 
-    /// Calls `f` with each piece in order and stops at the first error.
+    /// Call `f` with each piece in order and stop at the first error.
     pub(crate) fn for_each_piece<'a>(
         &'a self,
         f: &mut dyn FnMut(SharedBytes<'a>) -> Result,

@@ -54,7 +54,7 @@ impl<'a> Buffers<'a> {
         lengths.fold(0, usize::saturating_add)
     }
 
-    /// Copies all of `data` into the pieces.
+    /// Copy all of `data` into the pieces.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ pub struct Completion {
 unsafe impl Send for Completion {}
 
 impl Completion {
-    /// Tells by calling `call` with the status and `data`.
+    /// Tell by calling `call` with the status and `data`.
     ///
     /// # Safety
     ///
@@ -142,7 +142,7 @@ impl Completion {
         Self { pin: None, ..self }
     }
 
-    /// Tells.
+    /// Tell.
     pub fn tell(self, result: Result) {
         self.tell_status(result.map_or_else(|e| e.to_errno(), |()| 0));
     }

@@ -144,7 +144,7 @@ impl Flow {
         queue.checked_rem(self.dst.tx_queues()).unwrap_or(0)
     }
 
-    /// Takes a frame into lane `number`.
+    /// Take a frame into lane `number`.
     fn take(&self, number: usize, head: Envelope, frame: Result<Frame>, last: bool) -> Result {
         let lane = self.lanes.get(number).ok_or(EINVAL)?;
         let units = flow::cost(head.msg.len as usize);
@@ -162,7 +162,7 @@ impl Flow {
         result
     }
 
-    /// Sends a frame, or has it wait.
+    /// Send a frame, or have it wait.
     fn put(
         &self,
         number: usize,
@@ -199,7 +199,7 @@ impl Flow {
         state.meter.pass(units);
     }
 
-    /// Sends what waits in a lane, or sees to it that this is called again.
+    /// Send what waits in a lane, or see to it that this is called again.
     fn go_on(&self, number: usize, state: &mut State) {
         let queue = self.queue_to(number);
         for _ in 0..ATTEMPTS {
@@ -219,7 +219,7 @@ impl Flow {
         management::retry();
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Send what waits, as far as there is room.
     fn send_waiting(&self, queue: u16, state: &mut State) {
         while let Some(waiting) = state.waiting.front() {
             let units = waiting.units;
@@ -235,7 +235,7 @@ impl Flow {
         }
     }
 
-    /// Tells the sender what was passed on, if it is time to.
+    /// Tell the sender what was passed on, if it is time to.
     fn report(&self, number: usize, mut state: SpinLockBhGuard<'_, State>) {
         let Some(total) = state.meter.due() else {
             return;
@@ -251,7 +251,7 @@ impl Flow {
         }
     }
 
-    /// Sends what waits for room in `queue` of the receiver; `None`: in any.
+    /// Send what waits for room in `queue` of the receiver; `None`: in any.
     fn resume(&self, queue: Option<u16>) {
         for (number, lane) in self.lanes.iter().enumerate() {
             if queue.is_none_or(|queue| queue == self.queue_to(number)) {
@@ -274,7 +274,7 @@ impl Flow {
     }
 }
 
-/// Calls `f` with the flow from `src` to `dst`, if there is one.
+/// Call `f` with the flow from `src` to `dst`, if there is one.
 fn with_flow<R>(src: &Peer, dst: PeerId, f: impl FnOnce(&Flow) -> R) -> Option<R> {
     let guard = rcu::read_lock();
     let flows = FLOWS.load(&guard)?;
@@ -282,7 +282,7 @@ fn with_flow<R>(src: &Peer, dst: PeerId, f: impl FnOnce(&Flow) -> R) -> Option<R
     Some(f(flow))
 }
 
-/// Passes a frame of `src` on to another peer. Softirq context. `rest` are the
+/// Pass a frame of `src` on to another peer. Softirq context. `rest` are the
 /// headers behind the message header.
 ///
 /// # Errors
@@ -319,7 +319,7 @@ pub(crate) fn forward(
     })
 }
 
-/// Calls `f` with each flow, under RCU.
+/// Call `f` with each flow, under RCU.
 fn for_each_flow(f: impl FnMut(&Arc<Flow>)) {
     let guard = rcu::read_lock();
     if let Some(flows) = FLOWS.load(&guard) {
@@ -327,7 +327,7 @@ fn for_each_flow(f: impl FnMut(&Arc<Flow>)) {
     }
 }
 
-/// Publishes the frames of `src` that were forwarded, in its queue `queue`, to `peers`.
+/// Publish the frames of `src` that were forwarded, in its queue `queue`, to `peers`.
 pub(crate) fn publish(src: &Peer, queue: u16, peers: PeerSet) {
     for_each_flow(|flow| {
         if flow.src.life() == src.life() && peers & set_of(flow.dst.index()) != 0 {
@@ -354,12 +354,12 @@ pub(crate) fn resume(dst: &Peer, peers: PeerSet, queue: u16) {
     });
 }
 
-/// Looks after everything that waits and every report that is due.
+/// Look after everything that waits and every report that is due.
 pub(crate) fn resume_all() {
     for_each_flow(|flow| flow.resume(None));
 }
 
-/// Forwards between these pairs of peers from now on, with these marks, and
+/// Forward between these pairs of peers from now on, with these marks, and
 /// between no others. Sleeps.
 ///
 /// # Errors
@@ -393,7 +393,7 @@ pub(crate) fn set(ways: &[(Arc<Peer>, Arc<Peer>, WayTag)]) -> Result {
     Ok(())
 }
 
-/// Forwards nothing any more. Sleeps.
+/// Forward nothing any more. Sleeps.
 pub(crate) fn stop() {
     drop(FLOWS.replace(None));
 }

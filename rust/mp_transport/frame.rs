@@ -46,7 +46,7 @@ pub trait FrameBody: Send + Sync + 'static {
     /// Number of data bytes in all fragments.
     fn len(&self) -> usize;
 
-    /// Calls `f` with each fragment in order and stops at the first error.
+    /// Call `f` with each fragment in order and stop at the first error.
     ///
     /// Called once per copy of the frame, in softirq or process context. Fragments live
     /// as long as the body is borrowed. A transport may read them until it drops its
@@ -93,7 +93,7 @@ impl<B: FrameBody + ?Sized> Drop for Inner<B> {
 pub struct Frame(Arc<Inner<dyn FrameBody>>);
 
 impl Frame {
-    /// Makes a frame for function `func` of every receiver.
+    /// Make a frame for function `func` of every receiver.
     ///
     /// # Errors
     ///
@@ -143,12 +143,12 @@ impl Frame {
             .unwrap_or_default()
     }
 
-    /// Notes that a copy was sent.
+    /// Note that a copy was sent.
     pub(crate) fn sent(&self) {
         let _ = self.0.header.status.cmpxchg(UNSENT, 0, Relaxed);
     }
 
-    /// Notes that a copy could not be sent, for good; the first error stays.
+    /// Note that a copy could not be sent, for good; the first error stays.
     pub fn fail(&self, error: Error) {
         let status = &self.0.header.status;
         for old in [UNSENT, 0] {
@@ -171,14 +171,14 @@ pub trait RxData {
     /// Number of bytes.
     fn len(&self) -> usize;
 
-    /// Fills all of `dst` with bytes from `offset` on.
+    /// Fill all of `dst` with bytes from `offset` on.
     ///
     /// # Errors
     ///
     /// `EINVAL` if so many are not there.
     fn copy_to(&self, offset: usize, dst: Writer<'_>) -> Result;
 
-    /// Keeps the data for longer than the call that lends it. A transport that
+    /// Keep the data for longer than the call that lends it. A transport that
     /// can hold it where it is does so; this makes a private copy.
     ///
     /// # Errors
@@ -189,7 +189,7 @@ pub trait RxData {
     }
 }
 
-/// Fills all of `dst` with bytes from `offset` on out of the fragments through which
+/// Fill all of `dst` with bytes from `offset` on out of the fragments through which
 /// `walk` goes.
 ///
 /// # Errors
@@ -213,7 +213,7 @@ pub(crate) fn gather<'a>(
         .ok_or(EINVAL)
 }
 
-/// Copies all of `data` into `buffers`, one after the other (`IDT-MSG-5`).
+/// Copy all of `data` into `buffers`, one after the other (`IDT-MSG-5`).
 pub(crate) fn scatter(data: &(impl RxData + ?Sized), buffers: &mut [&mut [u8]]) -> Result {
     let room: usize = buffers.iter().map(|b| b.len()).sum();
     if room < data.len() {
@@ -271,7 +271,7 @@ impl RxFrame<'_> {
         self.func_hdr
     }
 
-    /// Copies the data into `buffers`, one after the other (`IDT-MSG-5`).
+    /// Copy the data into `buffers`, one after the other (`IDT-MSG-5`).
     ///
     /// # Errors
     ///
@@ -280,7 +280,7 @@ impl RxFrame<'_> {
         scatter(self.data, buffers)
     }
 
-    /// Makes the frame the caller's own (`IDT-FN-2`).
+    /// Make the frame the caller's own (`IDT-FN-2`).
     ///
     /// # Errors
     ///

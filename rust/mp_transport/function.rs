@@ -58,7 +58,7 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Registers `function` under `id` and announces all present peers to it.
+    /// Register `function` under `id` and announce all present peers to it.
     ///
     /// # Errors
     ///

@@ -119,7 +119,7 @@ impl Interface {
     }
 }
 
-/// Finds an interface.
+/// Find an interface.
 pub fn get(id: u32) -> Option<Arc<Interface>> {
     all().find(|interface| interface.id() == id)
 }
@@ -188,7 +188,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts to watch.
+    /// Start to watch.
     ///
     /// # Errors
     ///
@@ -239,7 +239,7 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Registers an interface without a peer, and tells all watchers.
+    /// Register an interface without a peer, and tell all watchers.
     ///
     /// # Errors
     ///
@@ -280,12 +280,12 @@ impl Registration {
         &self.interface
     }
 
-    /// Counts an epoch that has ended because the peer wrote what cannot be.
+    /// Count an epoch that has ended because the peer wrote what cannot be.
     pub fn count_reset(&self) {
         self.interface.resets.add(1);
     }
 
-    /// Says which peer is at the far end: one that has been entered, and that leaves
+    /// Say which peer is at the far end: one that has been entered, and that leaves
     /// only after this has been called again. Sleeps.
     pub fn set_peer(&self, peer: Option<Arc<Peer>>) {
         let registry = REGISTRY.lock();

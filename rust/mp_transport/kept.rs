@@ -56,15 +56,15 @@ pub struct Hold {
 
 /// A transport's side of kept data. All calls are made under RCU.
 pub trait Holder: Send + Sync + 'static {
-    /// Fills all of `dst` with bytes from `offset` on.
+    /// Fill all of `dst` with bytes from `offset` on.
     ///
     /// # Errors
     ///
     /// `EINVAL` if so many are not there.
     fn copy_to(&self, hold: &Hold, offset: usize, dst: Writer<'_>) -> Result;
 
-    /// Begins to copy all of the data into `buffers`, which have room for it, one
-    /// after the other, and tells `done` when that has come to an end. The data
+    /// Begin to copy all of the data into `buffers`, which have room for it, one
+    /// after the other, and tell `done` when that has come to an end. The data
     /// is not [moved out](Spot::move_out) meanwhile.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Anchor {
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
-    /// Cuts all kept frames off their data. No call into the holder is under way
+    /// Cut all kept frames off their data. No call into the holder is under way
     /// or can start when this returns. Sleeps.
     pub fn close(&self) {
         drop(self.holder.replace(None));
@@ -153,7 +153,7 @@ impl Spot {
         })
     }
 
-    /// Copies the data to private memory; whether the transport may use its own for
+    /// Copy the data to private memory; whether the transport may use its own for
     /// something else from now on. `false` if the data is being copied, or has been
     /// released, which the transport has been or is being told.
     ///
@@ -215,7 +215,7 @@ pub(crate) struct Pin {
 }
 
 impl Pin {
-    /// Pins data that the transport has.
+    /// Pin data that the transport has.
     fn new(spot: &Arc<Spot>) -> Option<Self> {
         match &mut *spot.state.lock() {
             State::Held(pins) => *pins += 1,
@@ -267,7 +267,7 @@ impl Kept {
 }
 
 impl Kept {
-    /// Begins to copy all of the data into `buffers` and tells `done` when that has
+    /// Begin to copy all of the data into `buffers` and tell `done` when that has
     /// come to an end, possibly before this returns. The data must be kept until
     /// then.
     ///
@@ -352,7 +352,7 @@ impl KeptFrame {
             .unwrap_or_default()
     }
 
-    /// Copies the data into `buffers`, one after the other (`IDT-MSG-5`).
+    /// Copy the data into `buffers`, one after the other (`IDT-MSG-5`).
     ///
     /// # Errors
     ///

@@ -85,7 +85,7 @@ pub struct Piece {
 
 /// An engine that copies into a window.
 pub trait Copier: Send + Sync + 'static {
-    /// Starts to copy all pieces and tells `done` at the end (`IDT-DMA-2`). Called
+    /// Start to copy all pieces and tell `done` at the end (`IDT-DMA-2`). Called
     /// under RCU, in process or softirq context.
     ///
     /// # Errors
@@ -119,7 +119,7 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Registers memory, and an engine that copies into it if there is one.
+    /// Register memory, and an engine that copies into it if there is one.
     ///
     /// # Errors
     ///
@@ -140,7 +140,7 @@ impl Drop for Registration {
     }
 }
 
-/// Converts an address (`IDT-LP-1` to `IDT-LP-8`); `None` outside all ranges
+/// Convert an address (`IDT-LP-1` to `IDT-LP-8`); `None` outside all ranges
 /// (`IDT-LP-10`).
 pub(crate) fn convert(side: Side, from: Kind, to: Kind, address: u64) -> Option<u64> {
     let guard = rcu::read_lock();
@@ -164,7 +164,7 @@ pub(crate) type Copy = (u64, u64, u32);
 /// Most pieces of one copy.
 const MAX_PIECES: usize = 32;
 
-/// Starts a copy of local memory into one window (`IDT-DMA-3`).
+/// Start a copy of local memory into one window (`IDT-DMA-3`).
 ///
 /// # Errors
 ///

@@ -102,7 +102,7 @@ impl Engine {
         self.queue.lock().pop()
     }
 
-    /// Delivers one frame to its function.
+    /// Deliver one frame to its function.
     fn deliver(&self, rx: &RxContext<'_>, (msg, frame): Entry) {
         let Some(me) = service::peer_get(PeerId::SELF) else {
             return frame.fail(error::not_connected());
@@ -155,7 +155,7 @@ pub(crate) struct LoopbackLink {
 }
 
 impl LoopbackLink {
-    /// Drops what waits and returns when no delivery is under way.
+    /// Drop what waits and return when no delivery is under way.
     ///
     /// May sleep.
     pub(crate) fn drain(&self) {
@@ -168,7 +168,7 @@ impl LoopbackLink {
 const SETTLE: usize = 1000;
 
 impl LoopbackLink {
-    /// Waits until the frames that wait now have been delivered; drops those that
+    /// Wait until the frames that wait now have been delivered; drop those that
     /// wait for too long.
     ///
     /// May sleep.
@@ -268,7 +268,7 @@ pub(crate) struct Loopback {
 }
 
 impl Loopback {
-    /// Enters the self peer, with at most so many bytes of memory, and the commons.
+    /// Enter the self peer, with at most so many bytes of memory, and the commons.
     ///
     /// # Errors
     ///

@@ -165,7 +165,7 @@ pub(crate) struct Manager {
     pending: Atomic<bool>,
 }
 
-/// Starts the worker.
+/// Start the worker.
 pub(crate) fn start() -> Result {
     let manager = Arc::pin_init(
         try_pin_init!(Manager {
@@ -184,7 +184,7 @@ pub(crate) fn start() -> Result {
     Ok(())
 }
 
-/// Stops the worker and forgets everything. Sleeps.
+/// Stop the worker and forget everything. Sleeps.
 pub(crate) fn stop() {
     if let Some(worker) = WORKER.replace(None) {
         worker.stop();
@@ -208,7 +208,7 @@ pub(crate) fn retry() {
     }
 }
 
-/// Sends a message to the message frame service of a peer.
+/// Send a message to the message frame service of a peer.
 ///
 /// # Errors
 ///
@@ -226,7 +226,7 @@ pub(crate) fn tell(peer: &Peer, message: &Message) -> Result<(), SendError> {
     peer.relay(&head, &frame, 0).map(|_| ())
 }
 
-/// Takes a message of a peer. Softirq context.
+/// Take a message of a peer. Softirq context.
 ///
 /// # Errors
 ///
@@ -277,7 +277,7 @@ fn may_say(from: &Peer, message: &Message) -> bool {
     }
 }
 
-/// Leaves a message to the worker.
+/// Leave a message to the worker.
 fn post(from: &Arc<Peer>, message: Message) -> Result {
     let guard = rcu::read_lock();
     let worker = WORKER.load(&guard).ok_or(ENODEV)?;
@@ -304,8 +304,8 @@ pub(crate) fn resume(peer: &Peer, waiting: PeerSet, queue: u16) {
     }
 }
 
-/// Asks a peer for its statistics, over all its own peers (`IDT-PEER-3`), and
-/// waits for the answer. Sleeps.
+/// Ask a peer for its statistics, over all its own peers (`IDT-PEER-3`), and
+/// wait for the answer. Sleeps.
 ///
 /// # Errors
 ///
@@ -425,7 +425,7 @@ impl Manager {
         Ok(())
     }
 
-    /// Forwards between the endpoints that share no bridge.
+    /// Forward between the endpoints that share no bridge.
     fn set_flows(&self, endpoints: &[Endpoint]) -> Result {
         let mut ways = KVec::new();
         for (n, a) in endpoints.iter().enumerate() {
@@ -438,7 +438,7 @@ impl Manager {
         forward::set(&ways)
     }
 
-    /// Tells each endpoint what it does not know yet, as far as there is room.
+    /// Tell each endpoint what it does not know yet, as far as there is room.
     fn announce(&self, endpoints: &mut [Endpoint]) -> Result {
         let mut members = KVec::with_capacity(endpoints.len(), GFP_KERNEL)?;
         for endpoint in endpoints.iter() {
@@ -462,7 +462,7 @@ impl Manager {
         Ok(())
     }
 
-    /// Takes a message that the softirq has left.
+    /// Take a message that the softirq has left.
     fn read(&self, state: &mut State, letter: Letter) -> Result {
         let Letter { from, message } = letter;
         match message {
@@ -503,7 +503,7 @@ impl Manager {
         Ok(neighbours.push(neighbour, GFP_KERNEL)?)
     }
 
-    /// Enters the peers that are reached over another one, and says that their
+    /// Enter the peers that are reached over another one, and say that their
     /// frames are taken.
     fn follow_neighbours(&self, neighbours: &mut KVec<Neighbour>) {
         remove(neighbours, |n| !n.hop.is_connected());
@@ -576,7 +576,7 @@ fn find<'a>(
         .find(|n| n.host.id == id && n.host.way == Some(way) && n.hop.life() == hop.life())
 }
 
-/// Removes neighbours, with the peers that were entered for them.
+/// Remove neighbours, with the peers that were entered for them.
 fn remove(neighbours: &mut KVec<Neighbour>, which: impl Fn(&Neighbour) -> bool) {
     neighbours.retain(|neighbour| !which(neighbour));
 }
@@ -586,7 +586,7 @@ impl Neighbour {
         self.entered.as_ref()?.via()
     }
 
-    /// Enters the peer, unless it has a link of its own.
+    /// Enter the peer, unless it has a link of its own.
     fn follow(&mut self) -> Result {
         let Some(way) = self.host.way else {
             self.leave_to_transport();
@@ -628,7 +628,7 @@ impl Neighbour {
         }
     }
 
-    /// Lets frames go if the other end takes them.
+    /// Let frames go if the other end takes them.
     fn open(&self) {
         if let (true, Some(peer)) = (self.ready, &self.entered) {
             if let Some(via) = peer.via() {

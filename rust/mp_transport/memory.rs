@@ -164,7 +164,7 @@ pub trait Holder: Send + Sync + 'static {
 /// Memory of this host that a peer may write, as its transport sees it. Offsets are
 /// in bytes, below the length that the [`Pool`] was made with.
 pub trait LocalBytes: Send + Sync + 'static {
-    /// Makes a range, which is nobody's, ready to be used. Sleeps.
+    /// Make a range, which is nobody's, ready to be used. Sleeps.
     ///
     /// # Errors
     ///
@@ -188,21 +188,21 @@ pub trait LocalBytes: Send + Sync + 'static {
         None
     }
 
-    /// Loads an aligned word in one piece.
+    /// Load an aligned word in one piece.
     ///
     /// # Errors
     ///
     /// `EINVAL` if it is unaligned or outside.
     fn load_u64(&self, off: u64) -> Result<u64>;
 
-    /// Stores an aligned word in one piece.
+    /// Store an aligned word in one piece.
     ///
     /// # Errors
     ///
     /// `EINVAL` if it is unaligned or outside.
     fn store_u64(&self, off: u64, val: u64) -> Result;
 
-    /// Fills all of `dst` from `off`; bytes that are written meanwhile may be seen
+    /// Fill all of `dst` from `off`; bytes that are written meanwhile may be seen
     /// old or new.
     ///
     /// # Errors
@@ -210,14 +210,14 @@ pub trait LocalBytes: Send + Sync + 'static {
     /// `EINVAL` outside.
     fn read(&self, off: u64, dst: &mut [u8]) -> Result;
 
-    /// Copies all of `src` to `off`.
+    /// Copy all of `src` to `off`.
     ///
     /// # Errors
     ///
     /// `EINVAL` outside.
     fn write(&self, off: u64, src: &[u8]) -> Result;
 
-    /// Stores zero to `len` bytes at `off`.
+    /// Store zero to `len` bytes at `off`.
     ///
     /// # Errors
     ///
@@ -246,22 +246,22 @@ pub trait RemoteBytes: Send + Sync + 'static {
         Err(error::unsupported())
     }
 
-    /// Stores an aligned word in one piece.
+    /// Store an aligned word in one piece.
     ///
     /// # Errors
     ///
     /// `EINVAL` if it is unaligned or outside.
     fn store_u64(&self, off: u64, val: u64) -> Result;
 
-    /// Copies all of `src` to `off`, in any order and any pieces.
+    /// Copy all of `src` to `off`, in any order and any pieces.
     ///
     /// # Errors
     ///
     /// `EINVAL` outside.
     fn write(&self, off: u64, src: &[u8]) -> Result;
 
-    /// Starts to copy pieces of this host's memory by an engine, to places that count
-    /// from `off`, and tells `done` at the end. Called under RCU. What is under way has
+    /// Start to copy pieces of this host's memory by an engine, to places that count
+    /// from `off`, and tell `done` at the end. Called under RCU. What is under way has
     /// been told before the transport [ends](Memory::end) the epoch.
     ///
     /// # Errors
@@ -277,7 +277,7 @@ pub trait RemoteBytes: Send + Sync + 'static {
         Err(ENODEV)
     }
 
-    /// Pushes all stores before it out, ahead of all stores after it.
+    /// Push all stores before it out, ahead of all stores after it.
     fn flush(&self);
 }
 
@@ -295,7 +295,7 @@ pub trait LeadWindows: Send + Sync + 'static {
     /// begin or end there, or must not.
     fn check(&self, window: u32, phys: u64, len: u64) -> Result;
 
-    /// Leads a window, which leads nowhere, to a range of physical memory: the peer
+    /// Lead a window, which leads nowhere, to a range of physical memory: the peer
     /// reaches it from offset 0 of the window, and nothing else but the rest of a
     /// page. Sleeps.
     ///
@@ -325,7 +325,7 @@ pub trait LeadWindows: Send + Sync + 'static {
         Err(error::unsupported())
     }
 
-    /// Ends [`lead`](Self::lead): the peer reaches the memory no longer when this
+    /// End [`lead`](Self::lead): the peer reaches the memory no longer when this
     /// returns; where it leads the window itself, as soon as it knows. Sleeps.
     fn withdraw(&self, window: u32);
 }
@@ -437,7 +437,7 @@ pub struct Memory {
 
 /// For transports.
 impl Memory {
-    /// Begins an epoch, in which this host reaches that much of the peer's memory.
+    /// Begin an epoch, in which this host reaches that much of the peer's memory.
     /// What is in quarantine becomes free: call it when the peer has ended the epoch
     /// before. That one has been [ended](Self::end) here as well.
     ///
@@ -457,7 +457,7 @@ impl Memory {
         Arc::pin_init(this, GFP_KERNEL)
     }
 
-    /// Ends the epoch: this host does not reach the peer's memory any more when this
+    /// End the epoch: this host does not reach the peer's memory any more when this
     /// returns, and no call into the transport's [`RemoteBytes`] or [`SeeWindows`] is
     /// under way. Sleeps.
     pub fn end(&self) {
@@ -484,8 +484,8 @@ impl Memory {
 
     /// How much memory there is.
     pub fn limits(&self) -> Limits {
-        match self.pool.largest(self.epoch) {
-            Some(largest) => Limits {
+        match self.pool.runs(self.epoch) {
+            Some([largest, _]) => Limits {
                 local_total: self.pool.len(),
                 local_largest_free: largest,
                 remote_total: self.len_of(reach::ARENA),
@@ -494,6 +494,12 @@ impl Memory {
             },
             None => Limits::default(),
         }
+    }
+
+    /// Bytes of the two longest free runs of the arena, the longest first: what
+    /// [`alloc`](Self::alloc) can cut of two pieces. Zero once the epoch is over.
+    pub fn free_runs(&self) -> [u64; 2] {
+        self.pool.runs(self.epoch).unwrap_or_default()
     }
 
     /// Bytes of a window to the peer.
@@ -507,7 +513,7 @@ impl Memory {
         self.windows.len() > usize::from(reach::FIRST_EXPOSED)
     }
 
-    /// Cuts a piece of `len` bytes, all zero, from the arena that the peer reaches.
+    /// Cut a piece of `len` bytes, all zero, from the arena that the peer reaches.
     ///
     /// # Errors
     ///
@@ -581,7 +587,7 @@ impl Memory {
         Ok(Exposure::new(&self.pool, led, what.len()))
     }
 
-    /// Leads a window of the peer to physical memory of this host. The peer may reach it from
+    /// Lead a window of the peer to physical memory of this host. The peer may reach it from
     /// now on, until it [lets go](Self::peer_let_go).
     ///
     /// # Errors
@@ -615,7 +621,7 @@ impl Memory {
         Remote::new(self, at, len)
     }
 
-    /// Finds out where a window leads now, which is to have that many bytes.
+    /// Find out where a window leads now, which is to have that many bytes.
     fn look(&self, window: u16, len: u64) -> Result {
         let number = u32::from(window - reach::FIRST_EXPOSED);
         let see = self.see.lock();
@@ -629,7 +635,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Runs `f` on a window to the peer's memory.
+    /// Run `f` on a window to the peer's memory.
     ///
     /// # Errors
     ///

@@ -40,7 +40,7 @@ static FAMILY: Family<Management> = Family::new();
 /// Keeps the family open.
 pub(crate) type Registration = genl::Registration<Management>;
 
-/// Opens the family.
+/// Open the family.
 ///
 /// # Errors
 ///
@@ -49,12 +49,12 @@ pub(crate) fn start(module: &'static ThisModule) -> Result<Registration> {
     FAMILY.register(module)
 }
 
-/// Tells listeners that a peer has arrived. Process context.
+/// Tell listeners that a peer has arrived. Process context.
 pub(crate) fn arrived(peer: &Peer) {
     notify(uapi::MP_CMD_PEER_ARRIVED, peer);
 }
 
-/// Tells listeners that a peer has left. Process context.
+/// Tell listeners that a peer has left. Process context.
 pub(crate) fn left(peer: &Peer) {
     notify(uapi::MP_CMD_PEER_LEFT, peer);
 }
@@ -130,7 +130,7 @@ fn find(request: &Request<'_>) -> Result<Arc<Peer>> {
         .ok_or_else(|| request.refuse(error::not_connected(), c"there is no such peer"))
 }
 
-/// Asks the peer that a request names, and waits for the answer; its id, and that.
+/// Ask the peer that a request names, and wait for the answer; its id, and that.
 ///
 /// # Errors
 ///

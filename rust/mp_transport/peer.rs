@@ -75,16 +75,16 @@ pub trait Link: Send + Sync + 'static {
     /// Most bytes of data in one frame.
     fn max_frame(&self) -> usize;
 
-    /// Queues a frame, whose data has been copied or is referenced by a clone
+    /// Queue a frame, whose data has been copied or is referenced by a clone
     /// when this returns. Returns the ring units it takes, which come back
     /// through [`Peer::tx_completed`], many at a time unless
     /// [`arm_tx`](Self::arm_tx) asks for them. [`kick`](Self::kick) makes it go.
     fn send(&self, head: &Envelope, frame: &Frame, queue: u16) -> Result<u32, SendError>;
 
-    /// Publishes what `send` has queued and wakes the peer if it sleeps.
+    /// Publish what `send` has queued and wake the peer if it sleeps.
     fn kick(&self, queue: u16);
 
-    /// Asks for [`Peer::tx_completed`] as soon as the peer has consumed
+    /// Ask for [`Peer::tx_completed`] as soon as the peer has consumed
     /// something. `true`: it has already, do not wait.
     fn arm_tx(&self, queue: u16) -> bool;
 
@@ -227,7 +227,7 @@ impl Peer {
         self.index
     }
 
-    /// Differs from that of all other peers, also from that of a peer with the
+    /// Differ from that of all other peers, also from that of a peer with the
     /// same id that has left.
     pub(crate) fn life(&self) -> u32 {
         self.life
@@ -298,13 +298,13 @@ impl Peer {
         }
     }
 
-    /// Runs `f` on the link, if the peer is still there.
+    /// Run `f` on the link, if the peer is still there.
     #[inline]
     fn with_link<R>(&self, f: impl FnOnce(&dyn Link) -> R) -> Option<R> {
         self.link.load(&rcu::read_lock()).map(|link| f(&*link.0))
     }
 
-    /// Queues a frame to this peer; see [`Link::send`].
+    /// Queue a frame to this peer; see [`Link::send`].
     #[inline]
     pub fn send(&self, frame: &Frame, queue: u16) -> Result<u32, SendError> {
         let data = frame.body().len();
@@ -331,7 +331,7 @@ impl Peer {
         result
     }
 
-    /// Queues a frame with headers that are made already, and does not count it.
+    /// Queue a frame with headers that are made already, and do not count it.
     #[inline]
     pub(crate) fn relay(
         &self,
@@ -378,7 +378,7 @@ impl Peer {
         self.arm_priority()
     }
 
-    /// Notes that a frame from `queue` of this peer was forwarded to peer `index`.
+    /// Note that a frame from `queue` of this peer was forwarded to peer `index`.
     pub(crate) fn forwarded_to(&self, index: u32, queue: u16) {
         if let Some(untold) = self.untold.get(usize::from(queue)) {
             include(untold, index);
@@ -415,8 +415,8 @@ impl Peer {
         self.with_link(|link| link.details()).flatten()
     }
 
-    /// Tells the functions that the peer has consumed `units` of `queue`, and
-    /// lets frames go on that wait for room there.
+    /// Tell the functions that the peer has consumed `units` of `queue`, and
+    /// let frames go on that wait for room there.
     ///
     /// Called by the transport, in softirq context.
     pub fn tx_completed(&self, queue: u16, units: u32) {
@@ -426,7 +426,7 @@ impl Peer {
         }
     }
 
-    /// Cuts the peer off its link; no call into the link is under way afterwards.
+    /// Cut the peer off its link; no call into the link is under way afterwards.
     pub(crate) fn disconnect(&self) {
         drop(self.link.replace(None));
     }
@@ -450,7 +450,7 @@ pub(crate) fn set_of(index: u32) -> PeerSet {
     1u64.checked_shl(index).unwrap_or(0)
 }
 
-/// Adds a peer to a set.
+/// Add a peer to a set.
 fn include(set: &Atomic<PeerSet>, index: u32) {
     let mut old = set.load(Relaxed);
     while let Err(now) = set.cmpxchg(old, old | set_of(index), Full) {

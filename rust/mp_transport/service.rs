@@ -151,13 +151,13 @@ kernel::sync::global_lock! {
     };
 }
 
-/// Opens the registry: from now on peers and services may register.
+/// Open the registry: from now on peers and services may register.
 pub(crate) fn start() -> Result {
     REGISTRY.lock().tree = Some(Tree::new()?);
     management::start()
 }
 
-/// Closes the registry, which is empty by then, and frees what it holds.
+/// Close the registry, which is empty by then, and free what it holds.
 pub(crate) fn stop() {
     management::stop();
     let mut registry = REGISTRY.lock();
@@ -172,7 +172,7 @@ pub fn self_id() -> PeerId {
     PeerId(SELF_ID.load(Relaxed))
 }
 
-/// Gives the local host its id (`IDT-PEER-11`), e.g. [`PeerId::RP`].
+/// Give the local host its id (`IDT-PEER-11`), e.g. [`PeerId::RP`].
 ///
 /// # Errors
 ///
@@ -188,12 +188,12 @@ pub fn set_self_id(id: PeerId) -> Result {
     }
 }
 
-/// Takes the id back, so that another transport can choose one.
+/// Take the id back, so that another transport can choose one.
 pub fn clear_self_id() {
     SELF_ID.store(PeerId::SELF.0, Relaxed);
 }
 
-/// Replaces [`PeerId::SELF`] by the id it stands for.
+/// Replace [`PeerId::SELF`] by the id it stands for.
 #[inline]
 fn resolve(id: PeerId) -> PeerId {
     if id == PeerId::SELF {
@@ -203,19 +203,19 @@ fn resolve(id: PeerId) -> PeerId {
     }
 }
 
-/// Enters or removes the self peer.
+/// Enter or remove the self peer.
 pub(crate) fn self_set(entry: Option<Arc<SelfEntry>>) {
     drop(SELF.replace(entry));
 }
 
-/// Waits until the frames to self that wait now have been delivered. Sleeps.
+/// Wait until the frames to self that wait now have been delivered. Sleeps.
 pub(crate) fn settle_self() {
     if let Some(entry) = SELF.get() {
         entry.link.settle();
     }
 }
 
-/// Calls `f` for each peer but the local host.
+/// Call `f` for each peer but the local host.
 pub fn for_each_peer(mut f: impl FnMut(&Peer)) {
     let guard = rcu::read_lock();
     for cell in &PEERS {
@@ -225,7 +225,7 @@ pub fn for_each_peer(mut f: impl FnMut(&Peer)) {
     }
 }
 
-/// Calls `f` for each function, under RCU.
+/// Call `f` for each function, under RCU.
 #[inline]
 pub(crate) fn for_each_function(mut f: impl FnMut(&dyn Function)) {
     let guard = rcu::read_lock();
@@ -236,7 +236,7 @@ pub(crate) fn for_each_function(mut f: impl FnMut(&dyn Function)) {
     }
 }
 
-/// Finds a peer (`IDT-PEER-10`); [`PeerId::SELF`] finds the local host.
+/// Find a peer (`IDT-PEER-10`); [`PeerId::SELF`] finds the local host.
 pub fn peer_get(id: PeerId) -> Option<Arc<Peer>> {
     if resolve(id) == self_id() {
         return SELF.get().map(|entry| entry.peer.clone());
@@ -254,7 +254,7 @@ pub fn peer_next(index: Option<u32>) -> Option<Arc<Peer>> {
     PEERS.iter().skip(from).find_map(|cell| cell.get())
 }
 
-/// Sends a frame to a peer, to the local host or to all other peers
+/// Send a frame to a peer, to the local host or to all other peers
 /// (`IDT-MSG-2`, `IDT-MSG-3`), through the first queue of each.
 ///
 /// # Errors
@@ -294,8 +294,8 @@ fn send_to(peer: &Peer, frame: &Frame) -> Result {
     sent.map(|_| ()).map_err(Error::from)
 }
 
-/// Takes a frame that came over the link of `peer` and gives it to its function
-/// (`IDT-MSG-4`), or passes it on (`IDT-MSG-7`). Softirq context. `msg` and
+/// Take a frame that came over the link of `peer` and give it to its function
+/// (`IDT-MSG-4`), or pass it on (`IDT-MSG-7`). Softirq context. `msg` and
 /// `rest`, the headers behind it, are private copies.
 ///
 /// # Errors
@@ -337,14 +337,14 @@ pub fn receive(
     result
 }
 
-/// Counts a header that is not true (`IDT-MSG-8`).
+/// Count a header that is not true (`IDT-MSG-8`).
 #[cold]
 pub(crate) fn bad_header() -> Error {
     DROPS.bad_header.add(1);
     error::bad_message()
 }
 
-/// Gives a frame of `peer` to its function.
+/// Give a frame of `peer` to its function.
 #[inline]
 fn deliver(
     rx: &RxContext<'_>,
@@ -372,7 +372,7 @@ fn deliver(
     Ok(())
 }
 
-/// Gives a frame to its function that `hop` has forwarded.
+/// Give a frame to its function that `hop` has forwarded.
 fn deliver_far(
     rx: &RxContext<'_>,
     hop: &Arc<Peer>,
@@ -391,7 +391,7 @@ fn deliver_far(
     }
 }
 
-/// Splits the mark of the way from the function header.
+/// Split the mark of the way from the function header.
 pub(crate) fn split_way(rest: &[u8]) -> Result<(Option<WayTag>, &[u8])> {
     let (way, func_hdr) = rest.split_first_chunk().ok_or_else(bad_header)?;
     Ok((WayTag::from_value(u32::from_le_bytes(*way)), func_hdr))
@@ -465,7 +465,7 @@ pub(crate) fn peer_add(peer: &Arc<Peer>) -> Result {
     Ok(())
 }
 
-/// Removes a peer, and before it those that it forwards to.
+/// Remove a peer, and before it those that it forwards to.
 pub(crate) fn peer_del(peer: &Arc<Peer>) {
     let mut registry = REGISTRY.lock();
     for far in PEERS.iter().filter_map(|cell| cell.get()) {
@@ -484,7 +484,7 @@ fn is_present(peer: &Peer) -> bool {
     peer_at(peer.index()).is_some_and(|p| p.life() == peer.life())
 }
 
-/// Removes a peer that is in the registry.
+/// Remove a peer that is in the registry.
 fn remove(registry: &mut Registry, peer: &Arc<Peer>) {
     peer.disconnect();
     for cell in &FUNCTIONS {

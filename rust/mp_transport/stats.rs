@@ -22,7 +22,7 @@ impl Counter {
         Self(Atomic::new(0))
     }
 
-    /// Adds `n`.
+    /// Add `n`.
     #[inline]
     pub fn add(&self, n: u64) {
         self.0.add(n, Relaxed);
@@ -56,7 +56,7 @@ pub struct Stats {
 pub use mp_proto::manage::PeerStats as Snapshot;
 
 impl Stats {
-    /// Reads all counters, each by itself.
+    /// Read all counters, each by itself.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             tx_frames: self.tx_frames.get(),
@@ -68,7 +68,7 @@ impl Stats {
         }
     }
 
-    /// Adds a reading, e.g. that of a peer that has left to its transport's.
+    /// Add a reading, e.g. that of a peer that has left to its transport's.
     pub fn absorb(&self, s: Snapshot) {
         self.tx_frames.add(s.tx_frames);
         self.tx_bytes.add(s.tx_bytes);
@@ -78,14 +78,14 @@ impl Stats {
         self.rx_errors.add(s.rx_errors);
     }
 
-    /// Counts a frame sent with `bytes` of data.
+    /// Count a frame sent with `bytes` of data.
     #[inline]
     pub fn sent(&self, bytes: usize) {
         self.tx_frames.add(1);
         self.tx_bytes.add(bytes as u64);
     }
 
-    /// Counts a frame received with `bytes` of data.
+    /// Count a frame received with `bytes` of data.
     #[inline]
     pub fn received(&self, bytes: usize) {
         self.rx_frames.add(1);

@@ -77,7 +77,7 @@ impl TransportEntry {
         *self.listener.lock() = listener;
     }
 
-    /// Calls `f` with who listens, if anybody does.
+    /// Call `f` with who listens, if anybody does.
     pub(crate) fn announce(&self, f: impl FnOnce(&dyn Announcements)) {
         if let Some(listener) = &*self.listener.lock() {
             f(&**listener);
@@ -124,7 +124,7 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Registers a transport.
+    /// Register a transport.
     ///
     /// # Errors
     ///
@@ -146,7 +146,7 @@ impl Registration {
         self.entry.unloading.store(true, Relaxed);
     }
 
-    /// Enters a peer that this transport reaches and tells all functions.
+    /// Enter a peer that this transport reaches and tell all functions.
     /// Process context.
     ///
     /// # Errors

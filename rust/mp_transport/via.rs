@@ -141,7 +141,7 @@ impl Via {
         }
     }
 
-    /// Asks the hop for the reports that it could not be asked for yet.
+    /// Ask the hop for the reports that it could not be asked for yet.
     pub(crate) fn ask_again(&self) {
         for (number, lane) in self.lanes.iter().enumerate() {
             if lane.asks.load(Relaxed) {
@@ -150,7 +150,7 @@ impl Via {
         }
     }
 
-    /// Asks the hop for a report once half of what is under way has been passed on.
+    /// Ask the hop for a report once half of what is under way has been passed on.
     fn ask(&self, number: usize, lane: &Lane) {
         let total = lane.window.lock().wanted();
         let want = manage::Lane {
@@ -165,7 +165,7 @@ impl Via {
         }
     }
 
-    /// Asks for a completion of a lane. `hop_has_room` asks the hop for one, where there are
+    /// Ask for a completion of a lane. `hop_has_room` asks the hop for one, where there are
     /// credits.
     fn arm(&self, number: usize, hop_has_room: impl FnOnce() -> bool) -> bool {
         let Some(lane) = self.lanes.get(number) else {

@@ -122,7 +122,7 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    /// Maps the BARs of an `ivshmem-doorbell` and checks what the server wrote.
+    /// Map the BARs of an `ivshmem-doorbell` and check what the server wrote.
     ///
     /// # Errors
     ///
@@ -205,7 +205,7 @@ impl Board {
         self.block(self.ports.own)
     }
 
-    /// Raises an interrupt of a port, possibly this host's own. Everything
+    /// Raise an interrupt of a port, possibly this host's own. Everything
     /// stored before is there when it arrives.
     #[inline]
     pub(crate) fn kick(&self, port: u32, vector: u32) {
@@ -214,7 +214,7 @@ impl Board {
             .write_u32(device::DOORBELL.0, device::doorbell(port, vector));
     }
 
-    /// Raises the service interrupt of every port, this host's included.
+    /// Raise the service interrupt of every port, this host's included.
     pub(crate) fn kick_all(&self) {
         for port in self.ports.all() {
             self.kick(port, SERVICE_VECTOR);

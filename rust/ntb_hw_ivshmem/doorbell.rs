@@ -159,7 +159,7 @@ impl Doorbells {
         self.kind.echo().then_some(self.board.ports.own())
     }
 
-    /// Rings doorbells of a port.
+    /// Ring doorbells of a port.
     ///
     /// # Errors
     ///
@@ -186,7 +186,7 @@ impl Doorbells {
         Ok(())
     }
 
-    /// Clears doorbells of this port.
+    /// Clear doorbells of this port.
     ///
     /// # Errors
     ///
@@ -208,7 +208,7 @@ impl Doorbells {
         Ok(())
     }
 
-    /// Masks doorbells of this port.
+    /// Mask doorbells of this port.
     ///
     /// # Errors
     ///
@@ -221,7 +221,7 @@ impl Doorbells {
         Ok(())
     }
 
-    /// Unmasks doorbells of this port; those that are set interrupt now.
+    /// Unmask doorbells of this port; those that are set interrupt now.
     ///
     /// # Errors
     ///
@@ -240,7 +240,7 @@ impl Doorbells {
         Ok(())
     }
 
-    /// Raises the interrupts of a port that belong to doorbells.
+    /// Raise the interrupts of a port that belong to doorbells.
     fn interrupt(&self, port: u32, bits: u64) {
         for (bells, vector) in self.vectors.iter().zip(self.first_vector..) {
             if bits & bells != 0 {
@@ -257,7 +257,7 @@ impl Doorbells {
     }
 }
 
-/// Deals doorbells out to vectors, as evenly as it goes.
+/// Deal doorbells out to vectors, as evenly as it goes.
 fn spread(valid: u64, count: NonZero<u32>) -> Result<KVec<u64>> {
     let mut vectors = KVec::with_capacity(count.get() as usize, GFP_KERNEL)?;
     for vector in 0..count.get() {

@@ -83,7 +83,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// Follows the peer's present life; whether its link is trained now.
+    /// Follow the peer's present life; whether its link is trained now.
     fn follow(&mut self, life: Option<Life>, now: u64) -> bool {
         if self.life != life {
             self.life = life;
@@ -154,13 +154,13 @@ impl Link {
         })
     }
 
-    /// Tells the others that this port is there. Its registers must be ready.
+    /// Tell the others that this port is there. Its registers must be ready.
     pub(crate) fn appear(&self) {
         self.board.own().set32(block::STATE, block::PRESENT);
         self.board.kick_all();
     }
 
-    /// Tells the others that this port goes.
+    /// Tell the others that this port goes.
     pub(crate) fn vanish(&self) {
         let mut state = self.state.lock();
         state.enabled = false;
@@ -197,7 +197,7 @@ impl Link {
         up
     }
 
-    /// Notes which links are trained, and tells the peers of those that changed.
+    /// Note which links are trained, and tell the peers of those that changed.
     fn set_trained(&self, state: &mut State, trained: u64) {
         state.trained = trained;
         self.trained.store(trained, Relaxed);
@@ -212,7 +212,7 @@ impl Link {
         }
     }
 
-    /// Lets links come up; the event follows by interrupt.
+    /// Let links come up; the event follows by interrupt.
     pub(crate) fn enable(&self) {
         let mut state = self.state.lock();
         if !state.enabled {
@@ -225,7 +225,7 @@ impl Link {
         self.board.kick_all();
     }
 
-    /// Takes all links down; the event follows by interrupt.
+    /// Take all links down; the event follows by interrupt.
     pub(crate) fn disable(&self) {
         let mut state = self.state.lock();
         state.enabled = false;
@@ -241,7 +241,7 @@ impl Link {
         self.state.lock().enabled
     }
 
-    /// Looks at all ports. First come the links that went down, then those that
+    /// Look at all ports. First come the links that went down, then those that
     /// came up, so that a client sees a short absence as one.
     pub(crate) fn update(&self) -> Update {
         let time = monotonic_ns();

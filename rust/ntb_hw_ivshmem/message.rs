@@ -85,7 +85,7 @@ impl Messages {
             & REGISTERS
     }
 
-    /// Empties registers of this port.
+    /// Empty registers of this port.
     fn empty(&self, sender: u32, registers: u32) {
         let own = self.board.own();
         let seen = own.get32(block::MSG_SEEN.at(sender));
@@ -129,7 +129,7 @@ impl Messages {
         self.status(&mut state) & !mask != 0
     }
 
-    /// Clears status bits; other messages may show then.
+    /// Clear status bits; other messages may show then.
     pub(crate) fn clear_status(&self, bits: u64) {
         let bits = bits as u32;
         let mut state = self.state.lock();
@@ -146,14 +146,14 @@ impl Messages {
         }
     }
 
-    /// Masks status bits.
+    /// Mask status bits.
     pub(crate) fn set_mask(&self, bits: u64) {
         let mut state = self.state.lock();
         state.mask |= bits as u32;
         self.board.own().set32(block::MSG_MASK, state.mask);
     }
 
-    /// Unmasks status bits; those that are set interrupt now.
+    /// Unmask status bits; those that are set interrupt now.
     pub(crate) fn clear_mask(&self, bits: u64) {
         let mut state = self.state.lock();
         let unmasked = state.mask & bits as u32;
@@ -185,7 +185,7 @@ impl Messages {
         Ok((data, state.sender))
     }
 
-    /// Sends a message, or notes that it was refused because the register is
+    /// Send a message, or note that it was refused because the register is
     /// full or nobody is there.
     ///
     /// # Errors
@@ -221,7 +221,7 @@ impl Messages {
         Ok(())
     }
 
-    /// Drops the messages of a port whose link went down.
+    /// Drop the messages of a port whose link went down.
     pub(crate) fn forget(&self, port: u32) {
         let state = self.state.lock();
         self.empty(port, self.full(self.board.ports.own(), port));

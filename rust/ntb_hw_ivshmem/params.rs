@@ -97,7 +97,7 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Reads `domain:bus:device.function`, as `lspci -D` writes it.
+    /// Read `domain:bus:device.function`, as `lspci -D` writes it.
     fn parse(text: &str) -> Option<Self> {
         let (domain, rest) = text.split_once(':')?;
         let (bus, rest) = rest.split_once(':')?;

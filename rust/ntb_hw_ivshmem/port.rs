@@ -76,7 +76,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Resets this port's registers and claims its memory. Nobody sees it yet.
+    /// Reset this port's registers and claim its memory. Nobody sees it yet.
     ///
     /// # Errors
     ///
@@ -97,17 +97,17 @@ impl Port {
         })
     }
 
-    /// Lets peers see this port.
+    /// Let peers see this port.
     pub(crate) fn appear(&self) {
         self.link.appear();
     }
 
-    /// Takes it out of their sight.
+    /// Take it out of their sight.
     pub(crate) fn vanish(&self) {
         self.link.vanish();
     }
 
-    /// Interrupts this host itself on all vectors, for what came earlier.
+    /// Interrupt this host itself on all vectors, for what came earlier.
     pub(crate) fn catch_up(&self) {
         for vector in 0..self.board.geometry.vectors.get() {
             self.board.kick(self.board.ports.own(), vector);

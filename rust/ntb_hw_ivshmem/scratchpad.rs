@@ -21,7 +21,7 @@ pub(crate) struct Scratchpads {
 }
 
 impl Scratchpads {
-    /// Clears those of this port, as a reset does.
+    /// Clear those of this port, as a reset does.
     pub(crate) fn new(board: Arc<Board>, params: &Params) -> Self {
         for sidx in 0..params.spad_count {
             board.own().set32(block::SPADS.at(sidx), 0);
@@ -48,7 +48,7 @@ impl Scratchpads {
         owner.get32(block::SPADS.at(sidx))
     }
 
-    /// Writes a scratchpad of a port; to no effect if nobody is there.
+    /// Write a scratchpad of a port; to no effect if nobody is there.
     ///
     /// # Errors
     ///

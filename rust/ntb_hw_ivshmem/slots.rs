@@ -86,7 +86,7 @@ impl Slots {
         self.address(self.count)
     }
 
-    /// Holds all that is free, and returns how many bytes are not.
+    /// Hold all that is free, and return how many bytes are not.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl Slots {
         Ok(self.total().saturating_sub(held))
     }
 
-    /// Lets one slot go and holds all others. Sleeps.
+    /// Let one slot go and hold all others. Sleeps.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl Slots {
         Ok(())
     }
 
-    /// Takes what is free below the slots, which another board may have left.
+    /// Take what is free below the slots, which another board may have left.
     fn hold_below(&self, blocks: &mut KVec<CoherentBlock>) -> Result {
         for size in sizes(BLOCK_MAX) {
             while let Ok(block) = self.source.alloc(size) {
@@ -126,7 +126,7 @@ impl Slots {
         Ok(())
     }
 
-    /// Takes ever smaller blocks until each size is found only outside.
+    /// Take ever smaller blocks until each size is found only outside.
     fn fill(&self, blocks: &mut KVec<CoherentBlock>) -> Result {
         let largest = usize::try_from(self.size)?.min(BLOCK_MAX);
         for size in sizes(largest) {

@@ -118,7 +118,7 @@ struct Aperture {
 }
 
 impl Aperture {
-    /// Claims what is seen of all peers, in the order of their indices.
+    /// Claim what is seen of all peers, in the order of their indices.
     fn claim_all(pdev: &pci::Device<Bound>, board: &Board) -> Result<KVec<Self>> {
         let mut all = KVec::with_capacity(board.ports.peer_count().get() as usize, GFP_KERNEL)?;
         for (_, port) in board.ports.peers() {
@@ -206,7 +206,7 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
-    /// Claims the RAM of all peers and the memory for the slots.
+    /// Claim the RAM of all peers and the memory for the slots.
     ///
     /// # Errors
     ///
@@ -263,7 +263,7 @@ impl Windows {
         self.board.ports.index_at(owner, sender) * self.plan.count() + number
     }
 
-    /// Makes the slot free that the client is about to fill, and says what the
+    /// Make the slot free that the client is about to fill, and say what the
     /// window demands. Sleeps.
     ///
     /// # Errors
@@ -297,7 +297,7 @@ impl Windows {
             .or(named)
     }
 
-    /// Exposes memory to a peer; a size of zero ends that.
+    /// Expose memory to a peer; a size of zero ends that.
     ///
     /// # Errors
     ///
@@ -314,7 +314,7 @@ impl Windows {
         self.mark(pidx, way.number, true)
     }
 
-    /// Ends [`expose`](Self::expose).
+    /// End [`expose`](Self::expose).
     ///
     /// # Errors
     ///
@@ -329,7 +329,7 @@ impl Windows {
         self.mark(pidx, number, false)
     }
 
-    /// Leads an outbound window to memory of a peer.
+    /// Lead an outbound window to memory of a peer.
     ///
     /// # Errors
     ///
@@ -343,7 +343,7 @@ impl Windows {
         Ok(())
     }
 
-    /// Ends [`lead`](Self::lead).
+    /// End [`lead`](Self::lead).
     ///
     /// # Errors
     ///
@@ -355,7 +355,7 @@ impl Windows {
         Ok(())
     }
 
-    /// Notes where a window leads, in the registers of this host, which programs its
+    /// Note where a window leads, in the registers of this host, which programs its
     /// translation: to its slot, or elsewhere.
     fn move_to(&self, way: &Way, spot: Option<Spot>) {
         let own = self.board.ports.own();
@@ -496,14 +496,14 @@ impl Windows {
         Spot::decode(word)
     }
 
-    /// Forgets where windows were led.
+    /// Forget where windows were led.
     fn forget_moved(board: &Board) {
         for at in 0..PORTS_MAX * MOVED_COUNT {
             board.own().set64(block::MOVED.at(at), 0);
         }
     }
 
-    /// Forgets which windows a client has asked for.
+    /// Forget which windows a client has asked for.
     pub(crate) fn forget_asked(board: &Board) {
         for port in board.ports.all() {
             board.own().set32(block::ASKED.at(port), 0);
@@ -533,7 +533,7 @@ fn find_target(pdev: &pci::Device<Bound>, target: Option<Address>) -> Result<Opt
     Ok(Some(found))
 }
 
-/// Tells all hosts where the memory of this one's target is.
+/// Tell all hosts where the memory of this one's target is.
 fn tell_target(board: &Board, target: Option<(u64, u64)>) {
     let (base, len) = target.unwrap_or((0, 0));
     board.own().set64(block::TARGET_BASE, base);
@@ -556,7 +556,7 @@ fn check_area(pdev: &pci::Device<Bound>, geometry: &Geometry, size: u64, count: 
     Err(ENOMEM)
 }
 
-/// Takes the memory for the slots; it may be in use for a moment.
+/// Take the memory for the slots; it may be in use for a moment.
 fn hold(pdev: &pci::Device<Bound>, slots: &Slots) -> Result {
     let mut missing = slots.hold_all()?;
     for _ in 1..HOLD_ATTEMPTS {

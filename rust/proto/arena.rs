@@ -85,13 +85,21 @@ impl<S: DerefMut<Target = [Option<Extent>]>> Arena<S> {
     /// Bytes of the longest free run of pages: the most that [`Self::alloc`] can cut now, unless
     /// the table is full.
     pub fn largest(&self) -> u64 {
+        self.runs()[0]
+    }
+
+    /// Bytes of the two longest free runs of pages, the longest first.
+    pub fn runs(&self) -> [u64; 2] {
+        let ends = self.extents().map(|extent| (extent.off, extent.end()));
         let mut start = 0;
-        let mut largest = 0;
-        for extent in self.extents() {
-            largest = largest.max(extent.off.saturating_sub(start));
-            start = extent.end();
+        let mut runs = [0; 2];
+        for (off, end) in ends.chain([(self.size, self.size)]) {
+            let run = off.saturating_sub(start);
+            let [longest, second] = runs;
+            runs = [longest.max(run), second.max(run.min(longest))];
+            start = end;
         }
-        largest.max(self.size.saturating_sub(start))
+        runs
     }
 
     /// All extents in the order of their offsets.
@@ -104,7 +112,7 @@ impl<S: DerefMut<Target = [Option<Extent>]>> Arena<S> {
         self.extents.get(self.position(off).ok()?)?.as_ref()
     }
 
-    /// Cuts `len` bytes at the lowest place where they fit.
+    /// Cut `len` bytes at the lowest place where they fit.
     ///
     /// # Errors
     /// See [`AllocError`].
@@ -149,7 +157,7 @@ impl<S: DerefMut<Target = [Option<Extent>]>> Arena<S> {
         }
     }
 
-    /// Frees the extent at `off`: nobody can reach it any more. Serves owners whose extent was
+    /// Free the extent at `off`: nobody can reach it any more. Serves owners whose extent was
     /// never granted and peers that let a retired one go.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ pub const FUNC_ID: u32 = 0x5553_4552;
 pub const SUPPORT: Support = Support {
     oldest: FIRST,
     newest: FIRST,
-    features: NAMES | PLACED,
+    features: NAMES | PLACED | GRANTS,
 };
 
 /// Optional feature: pairing messages may have names and what goes with them, requests may be held,
@@ -27,6 +27,9 @@ pub const NAMES: u16 = 1;
 
 /// Optional feature: [placed transfers](crate::sharing::placed).
 pub const PLACED: u16 = 2;
+
+/// Optional feature: segments may be granted to one partner.
+pub const GRANTS: u16 = 4;
 
 /// The first release listens to no Hello that names another version in its header.
 const FIRST: u8 = 2;
@@ -39,7 +42,7 @@ pub const SIZE: usize = 16;
 pub struct Life(u32);
 
 impl Life {
-    /// Makes a number of random bits.
+    /// Make a number of random bits.
     pub fn new(random: u32) -> Life {
         Life(random.max(1))
     }
@@ -351,7 +354,7 @@ mod tests {
             self.ways[1 - who].push_back(hello);
         }
 
-        /// Delivers one message to `who`, if there is any.
+        /// Deliver one message to `who`, if there is any.
         fn deliver(&mut self, who: usize) -> Option<Change> {
             let hello = self.ways[who].pop_front()?;
             let (answer, change) = self.ends[who].receive(hello);

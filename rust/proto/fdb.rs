@@ -124,7 +124,7 @@ impl<S: Deref<Target = [Slot]>> Fdb<S> {
         })
     }
 
-    /// Notes that `mac` was heard behind `port` (below 0xffff).
+    /// Note that `mac` was heard behind `port` (below 0xffff).
     #[inline]
     pub fn learn(&self, mac: &Mac, port_id: u16, now: u64) -> Learned {
         let key = key(mac);
@@ -176,24 +176,24 @@ impl<S: Deref<Target = [Slot]>> Fdb<S> {
         }
     }
 
-    /// Forgets what was learned behind `port`, and says how much that was.
+    /// Forget what was learned behind `port`, and say how much that was.
     pub fn flush_port(&self, port_id: u16) -> usize {
         self.forget(|word, _| port(word) == port_id)
     }
 
-    /// Forgets everything, and says how much that was.
+    /// Forget everything, and say how much that was.
     pub fn flush(&self) -> usize {
         self.forget(|_, _| true)
     }
 
-    /// Frees the places of addresses that were not heard for too long, and says how many.
+    /// Free the places of addresses that were not heard for too long, and say how many.
     /// Lookups do not need it.
     pub fn expire(&self, now: u64) -> usize {
         let now = step(now);
         self.forget(|_, slot| !self.fresh(slot, now))
     }
 
-    /// Calls `f` with each address, its port and the nanoseconds since it was heard.
+    /// Call `f` with each address, its port and the nanoseconds since it was heard.
     pub fn for_each(&self, now: u64, mut f: impl FnMut(Mac, u16, u64)) {
         let now = step(now);
         for slot in self.slots.iter() {

@@ -48,7 +48,7 @@ impl Window {
         units <= WINDOW - self.under_way()
     }
 
-    /// Counts a frame that was sent; there was room.
+    /// Count a frame that was sent; there was room.
     #[inline]
     pub fn sent(&mut self, units: u32) {
         self.sent = self.sent.wrapping_add(units);

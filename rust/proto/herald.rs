@@ -99,7 +99,7 @@ impl<const N: usize> Herald<N> {
         })
     }
 
-    /// Notes that a message of [`next`](Self::next) was sent, with the same `members`.
+    /// Note that a message of [`next`](Self::next) was sent, with the same `members`.
     pub fn sent(&mut self, message: &Message, members: &[Member]) {
         match message {
             Message::Here(host) => {

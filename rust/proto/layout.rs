@@ -132,7 +132,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Divides `len` bytes, with `wanted` data rings if they keep a useful size.
+    /// Divide `len` bytes, with `wanted` data rings if they keep a useful size.
     ///
     /// # Errors
     /// [`TooSmall`] below [`MIN_LEN`].
@@ -168,7 +168,7 @@ impl Layout {
         })
     }
 
-    /// Checks a layout that a peer announced for memory that is reached through a window of
+    /// Check a layout that a peer announced for memory that is reached through a window of
     /// `window` bytes.
     ///
     /// # Errors

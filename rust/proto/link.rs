@@ -217,14 +217,14 @@ impl Hello {
         })
     }
 
-    /// Copies the peer's Hello out of the own status page and decodes it.
+    /// Copy the peer's Hello out of the own status page and decode it.
     pub fn read(inb: &(impl Inbound + ?Sized)) -> Option<Hello> {
         let mut b = [0; HELLO_SIZE];
         inb.read(HELLO_OFF, &mut b).ok()?;
         Hello::decode(&b)
     }
 
-    /// Writes this Hello into the peer's status page.
+    /// Write this Hello into the peer's status page.
     ///
     /// # Errors
     /// [`OutOfBounds`] when the window is smaller than a status page.
@@ -246,7 +246,7 @@ pub fn read_beat(inb: &(impl Inbound + ?Sized)) -> Result<u64, OutOfBounds> {
     inb.load_u64(BEAT_OFF)
 }
 
-/// Writes a heartbeat into the peer's status page.
+/// Write a heartbeat into the peer's status page.
 ///
 /// # Errors
 /// [`OutOfBounds`] when the window is smaller than a status page.
@@ -593,7 +593,7 @@ impl<R: Rng> Link<R> {
         todo
     }
 
-    /// Tells the peer who this host is from now on.
+    /// Tell the peer who this host is from now on.
     pub fn set_identity(&mut self, identity: Identity, now: u64) -> Actions {
         let mut todo = Actions::default();
         self.local.identity = identity;
@@ -603,7 +603,7 @@ impl<R: Rng> Link<R> {
         todo
     }
 
-    /// Leaves for good, with a goodbye where the peer can be reached.
+    /// Leave for good, with a goodbye where the peer can be reached.
     pub fn shutdown(&mut self) -> Actions {
         let mut todo = Actions::default();
         if self.state != State::Stopped {
@@ -618,7 +618,7 @@ impl<R: Rng> Link<R> {
         !matches!(self.state, State::Down | State::Stopped)
     }
 
-    /// Ends what was begun with the peer; the caller sets the next state. A goodbye is written
+    /// End what was begun with the peer; the caller sets the next state. A goodbye is written
     /// only where the peer's memory is known to be still the one that was engaged.
     fn leave(&mut self, reason: DownReason, todo: &mut Actions) {
         if self.state == State::Up {
@@ -633,7 +633,7 @@ impl<R: Rng> Link<R> {
         self.disengage(todo);
     }
 
-    /// Lets the peer's memory go, without a word to the peer.
+    /// Let the peer's memory go, without a word to the peer.
     fn disengage(&mut self, todo: &mut Actions) {
         if matches!(self.state, State::Mapping | State::Mapped | State::Up) {
             todo.push(Action::UnmapWindow);
@@ -642,7 +642,7 @@ impl<R: Rng> Link<R> {
         self.epoch = 0;
     }
 
-    /// Starts an attempt with a new generation.
+    /// Start an attempt with a new generation.
     fn boot(&mut self, now: u64, todo: &mut Actions) {
         let old = self.generation;
         let fresh = (self.rng.next_u64() & 0xffff) as u16;
@@ -788,7 +788,7 @@ impl<R: Rng> Link<R> {
         self.hold(now, todo);
     }
 
-    /// Pauses, longer each time, so that a peer that never behaves costs little.
+    /// Pause, longer each time, so that a peer that never behaves costs little.
     fn hold(&mut self, now: u64, todo: &mut Actions) {
         if self.up_since != 0 && now.saturating_sub(self.up_since) >= self.config.stable {
             self.backoff = self.config.backoff_min;

@@ -131,7 +131,7 @@ pub fn stores(words: &[u32; WORDS]) -> [(usize, u32); WORDS + 1] {
     [(0, 0), (1, w1), (2, w2), (3, w3), (0, w0)]
 }
 
-/// Reads a mailbox through `load`: words 0 to 3 and word 0 again, which must not have changed. A
+/// Read a mailbox through `load`: words 0 to 3 and word 0 again, which must not have changed. A
 /// word that cannot be read (`None`) means nobody is there.
 pub fn read(mut load: impl FnMut(usize) -> Option<u32>) -> MailRead {
     let mut words = [0; WORDS];
@@ -171,7 +171,7 @@ pub struct MessageTx {
 }
 
 impl MessageTx {
-    /// Starts over with `words`. To be done again and again until the peer answers: a message
+    /// Start over with `words`. To be done again and again until the peer answers: a message
     /// that arrived before the peer's driver did is lost.
     pub fn new(words: [u32; WORDS]) -> MessageTx {
         MessageTx { words, next: 0 }
@@ -221,7 +221,7 @@ impl MessageRx {
         }
     }
 
-    /// Takes a message; the mail when it is the last that was missing.
+    /// Take a message; the mail when it is the last that was missing.
     pub fn accept(&mut self, msg: u32) -> Option<MailRead> {
         let number = number(msg) as usize;
         let mark = msg >> 16 & 0xfff;

@@ -18,10 +18,10 @@ pub trait Inbound {
     /// Length in bytes.
     fn size(&self) -> usize;
 
-    /// Loads the aligned word at `off`, in one piece and without any ordering.
+    /// Load the aligned word at `off`, in one piece and without any ordering.
     fn load_u64(&self, off: usize) -> Result<u64, OutOfBounds>;
 
-    /// Loads the aligned line of 64 bytes at `off`: each word in one piece, in any order.
+    /// Load the aligned line of 64 bytes at `off`: each word in one piece, in any order.
     #[inline]
     fn load_line(&self, off: usize) -> Result<[u64; 8], OutOfBounds> {
         let mut line = [0; 8];
@@ -33,13 +33,13 @@ pub trait Inbound {
         Ok(line)
     }
 
-    /// Copies `buf.len()` bytes from `off`. Bytes written meanwhile may be seen old or new.
+    /// Copy `buf.len()` bytes from `off`. Bytes written meanwhile may be seen old or new.
     fn read(&self, off: usize, buf: &mut [u8]) -> Result<(), OutOfBounds>;
 
-    /// Stores zero to every byte of `off..off + len`; used to forget an old epoch.
+    /// Store zero to every byte of `off..off + len`; used to forget an old epoch.
     fn zero(&self, off: usize, len: usize) -> Result<(), OutOfBounds>;
 
-    /// Orders the loads before it (an index) before the loads after it (what it published).
+    /// Order the loads before it (an index) before the loads after it (what it published).
     fn rmb(&self);
 }
 
@@ -48,13 +48,13 @@ pub trait Outbound {
     /// Length in bytes.
     fn size(&self) -> usize;
 
-    /// Stores the aligned word at `off`, in one piece and without any ordering.
+    /// Store the aligned word at `off`, in one piece and without any ordering.
     fn store_u64(&self, off: usize, val: u64) -> Result<(), OutOfBounds>;
 
-    /// Copies `buf` to `off`, in any order and any pieces.
+    /// Copy `buf` to `off`, in any order and any pieces.
     fn write(&self, off: usize, buf: &[u8]) -> Result<(), OutOfBounds>;
 
-    /// Stores the aligned line of 64 bytes at `off`: each word in one piece, in any order. On an
+    /// Store the aligned line of 64 bytes at `off`: each word in one piece, in any order. On an
     /// error, some words may have been stored.
     #[inline]
     fn store_line(&self, off: usize, line: &[u64; 8]) -> Result<(), OutOfBounds> {
@@ -66,15 +66,15 @@ pub trait Outbound {
         Ok(())
     }
 
-    /// Pushes all writes before it out (a write-combining flush) ahead of the writes after it:
+    /// Push all writes before it out (a write-combining flush) ahead of the writes after it:
     /// payload before index, index before doorbell.
     fn wmb(&self);
 
-    /// Orders all loads and stores before it ahead of the stores after it: a ring's bytes are
+    /// Order all loads and stores before it ahead of the stores after it: a ring's bytes are
     /// read before the consumer gives them back.
     fn release(&self);
 
-    /// Orders the stores before it ahead of the loads after it (and everything else): an index
+    /// Order the stores before it ahead of the loads after it (and everything else): an index
     /// is stored before the peer's wish for a doorbell is read, and the other way round.
     fn mb(&self);
 }
@@ -163,7 +163,7 @@ impl Parts {
         self.first.len + self.second.len
     }
 
-    /// Cuts after `at` bytes; a cut behind the end leaves the second half empty.
+    /// Cut after `at` bytes; a cut behind the end leaves the second half empty.
     #[inline]
     pub fn split_at(&self, at: usize) -> (Parts, Parts) {
         let (a1, b1) = self.first.split_at(at);
@@ -186,7 +186,7 @@ impl Parts {
         (head, tail)
     }
 
-    /// Copies the bytes from `at` on into `buf`.
+    /// Copy the bytes from `at` on into `buf`.
     ///
     /// # Errors
     /// [`OutOfBounds`] when `at + buf.len()` exceeds [`Self::len`].
@@ -210,7 +210,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Copies `buf` to the bytes from `at` on.
+    /// Copy `buf` to the bytes from `at` on.
     ///
     /// # Errors
     /// [`OutOfBounds`] when `at + buf.len()` exceeds [`Self::len`].

@@ -61,6 +61,7 @@
 //! | `hear` | what a message does, on either host |
 //! | `asker` | what the arbiter's messages do |
 //! | `arbiter` | who is tried with whom |
+//! | `room` | whether there is the space for a pair |
 //! | `held` | requests that a server's owner answers |
 //! | `loopback` | the pair within one host |
 
@@ -70,6 +71,7 @@ mod hear;
 mod held;
 mod loopback;
 pub mod message;
+mod room;
 mod say;
 pub(crate) mod table;
 pub mod terms;
@@ -111,8 +113,13 @@ pub enum Mode {
 
 /// What an engine needs of its host, at once: the memory that the peer reaches, and a listener.
 pub trait Host {
+    /// Bytes of the two longest free runs, the longest first.
+    fn runs(&self) -> [u64; 2];
+
     /// Bytes of the longest free run.
-    fn largest(&self) -> u64;
+    fn largest(&self) -> u64 {
+        self.runs()[0]
+    }
 
     /// Cuts `len` bytes, not zero: the offset, at a page boundary, or `None` if that is impossible.
     fn alloc(&mut self, len: u64) -> Option<u64>;
@@ -330,6 +337,10 @@ pub struct Engine<O, F> {
     deal: Option<Deal>,
     /// Posted peers from this order on are to be tried with earlier ones.
     sweep: Option<u64>,
+    /// And after that, all of them.
+    sweeps_again: bool,
+    /// There are turns left for [`resume`](Self::resume).
+    unfinished: bool,
     /// The peer's longest free run, as it last said.
     peer_free: u64,
     /// What the peer was last told of the own one.
@@ -357,6 +368,8 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             last_uid: 0,
             deal: None,
             sweep: None,
+            sweeps_again: false,
+            unfinished: false,
             peer_free: peer_size,
             told_free: u64::MAX,
             freed: false,
@@ -452,6 +465,17 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         Ok(())
     }
 
+    /// Whether sessions are left that [`resume`](Self::resume) tries: no input tries more than a
+    /// few.
+    pub fn is_unfinished(&self) -> bool {
+        self.unfinished
+    }
+
+    /// Goes on with what an input has left.
+    pub fn resume(&mut self, host: &mut impl Host) {
+        self.run(host);
+    }
+
     /// Memory of the arena has come back by other ways than this engine.
     pub fn memory_freed(&mut self, host: &mut impl Host) {
         self.space_came();
@@ -474,6 +498,8 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         }
         self.far.clear();
         self.sweep = None;
+        self.sweeps_again = false;
+        self.unfinished = false;
         self.freed = false;
     }
 
@@ -616,13 +642,22 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     /// Space has come back: peers that it kept apart are tried again (PXI-PAIR-1).
     fn space_came(&mut self) {
         self.freed = true;
+        self.sweep_all();
+    }
+
+    /// All posted peers are to be tried. Those that are being tried are so to the end first: else
+    /// the last ones might never be.
+    fn sweep_all(&mut self) {
+        self.sweeps_again |= self.sweep.is_some_and(|next| next != 0);
         self.sweep_from(0);
     }
 
     /// Posted peers from that order on are to be tried.
     fn sweep_from(&mut self, order: u64) {
-        let first = self.sweep.map_or(order, |sweep| sweep.min(order));
-        self.sweep = Some(first).filter(|_| self.mode != Mode::Asker);
+        self.sweep = self
+            .sweep
+            .or(Some(order))
+            .filter(|_| self.mode != Mode::Asker);
     }
 
     /// Drops the entry of an own session that nobody needs any more.

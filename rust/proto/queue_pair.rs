@@ -241,7 +241,7 @@ impl End {
     }
 }
 
-/// Ends the pair at the partner, behind everything that was stored before. The first end that a
+/// End the pair at the partner, behind everything that was stored before. The first end that a
 /// side tells is the one that counts.
 ///
 /// # Errors
@@ -286,7 +286,7 @@ impl Arms {
         }
     }
 
-    /// Asks for a signal.
+    /// Ask for a signal.
     pub(crate) fn arm(&mut self, out: &(impl Outbound + ?Sized)) -> Result<(), OutOfBounds> {
         self.armed += 1;
         out.store_u64(self.there, self.armed)

@@ -161,7 +161,7 @@ pub enum Armed {
     StillAsleep,
 }
 
-/// Writes `index` under `tag` to a control word.
+/// Write `index` under `tag` to a control word.
 #[inline]
 fn store_index(
     out: &(impl Outbound + ?Sized),
@@ -172,7 +172,7 @@ fn store_index(
     out.store_u64(at, TaggedIndex { tag, index }.word())
 }
 
-/// Writes `index` again, so that it changes places neither with what was written before nor with
+/// Write `index` again, so that it changes places neither with what was written before nor with
 /// what will be: an index must not seem to go back.
 fn repeat_index(
     out: &(impl Outbound + ?Sized),
@@ -244,7 +244,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Checks size and alignment; the memories check the bounds at every access.
+    /// Check size and alignment; the memories check the bounds at every access.
     ///
     /// # Errors
     /// [`BadPlace`] when `size` is not a power of two in range or an offset is not aligned.
@@ -324,7 +324,7 @@ impl<const N: usize> InFlight<N> {
         self.count() >= N
     }
 
-    /// Enters a record that ends before unit `end`; the caller has checked [`Self::is_full`].
+    /// Enter a record that ends before unit `end`; the caller has checked [`Self::is_full`].
     #[inline]
     fn push(&mut self, end: u32) -> u32 {
         let token = self.next;
@@ -356,7 +356,7 @@ impl<const N: usize> InFlight<N> {
         self.first.wrapping_add(ahead as u32)
     }
 
-    /// Takes back the newest record.
+    /// Take back the newest record.
     #[inline]
     fn undo(&mut self, token: u32) -> bool {
         let newest = self.count() > 0 && token.wrapping_add(1) == self.next;
@@ -366,7 +366,7 @@ impl<const N: usize> InFlight<N> {
         newest
     }
 
-    /// Removes the finished records at the front; the end of the last one.
+    /// Remove the finished records at the front; the end of the last one.
     #[inline]
     fn drain(&mut self) -> Option<u32> {
         let mut end = None;
@@ -424,7 +424,7 @@ impl Slot {
         .encode()
     }
 
-    /// Copies `buf` to byte `at` of the record.
+    /// Copy `buf` to byte `at` of the record.
     ///
     /// # Errors
     /// [`OutOfBounds`] when it does not fit into the record or the memory.
@@ -506,7 +506,7 @@ impl<const N: usize> Producer<N> {
         self.published.wrapping_sub(self.cons)
     }
 
-    /// Looks at the consumer's index and returns the free units.
+    /// Look at the consumer's index and return the free units.
     ///
     /// # Errors
     /// [`Corrupt::ConsumerIndex`] when it claims more than was published or less than before.
@@ -527,7 +527,7 @@ impl<const N: usize> Producer<N> {
         Ok(self.free_units())
     }
 
-    /// Reserves a record of `len` bytes, block header included.
+    /// Reserve a record of `len` bytes, block header included.
     ///
     /// # Errors
     /// See [`ReserveError`].
@@ -557,7 +557,7 @@ impl<const N: usize> Producer<N> {
         })
     }
 
-    /// Marks the record as written completely. Records may be committed in any order; one is
+    /// Mark the record as written completely. Records may be committed in any order; one is
     /// published once all before it are committed.
     #[inline]
     pub fn commit(&mut self, slot: Slot) {
@@ -568,7 +568,7 @@ impl<const N: usize> Producer<N> {
         }
     }
 
-    /// Gives the newest reserved record back unused.
+    /// Give the newest reserved record back unused.
     ///
     /// # Errors
     /// The slot itself, when a younger one was reserved since.
@@ -580,7 +580,7 @@ impl<const N: usize> Producer<N> {
         Ok(())
     }
 
-    /// Publishes what is committed and says whether the consumer wants a doorbell for it. The
+    /// Publish what is committed and say whether the consumer wants a doorbell for it. The
     /// index is on its way before this returns, so that the doorbell cannot overtake it.
     ///
     /// # Errors
@@ -607,7 +607,7 @@ impl<const N: usize> Producer<N> {
         })
     }
 
-    /// Writes the published index and the event index again. A word that never arrived, or was
+    /// Write the published index and the event index again. A word that never arrived, or was
     /// destroyed before the consumer has looked at it, would otherwise stay lost while the ring
     /// is full.
     ///
@@ -630,7 +630,7 @@ impl<const N: usize> Producer<N> {
         both.any(|(&event, cons)| is_behind(event, cons))
     }
 
-    /// Asks for a doorbell once a record of `bytes` fits, unless it already does. Publish first:
+    /// Ask for a doorbell once a record of `bytes` fits, unless it already does. Publish first:
     /// what is not published will not be given back.
     ///
     /// # Errors
@@ -776,7 +776,7 @@ impl<const N: usize> Consumer<N> {
         self.head != self.prod
     }
 
-    /// Looks at the producer's index, once.
+    /// Look at the producer's index, once.
     #[inline]
     fn refresh(&mut self, inb: &(impl Inbound + ?Sized)) -> Result<(), Corrupt> {
         let word = inb.load_u64(self.place.prod)?;
@@ -829,7 +829,7 @@ impl<const N: usize> Consumer<N> {
         }))
     }
 
-    /// Gives the bytes of a record back; `false` when `token` names none that is held.
+    /// Give the bytes of a record back; `false` when `token` names none that is held.
     #[inline]
     pub fn release(&mut self, token: u32) -> bool {
         let known = self.held.finish(token);
@@ -872,7 +872,7 @@ impl<const N: usize> Consumer<N> {
         self.held.is_full()
     }
 
-    /// Tells the producer what was released, in ring order, and says whether it wants a doorbell.
+    /// Tell the producer what was released, in ring order, and say whether it wants a doorbell.
     ///
     /// # Errors
     /// [`OutOfBounds`] when a control word lies outside its memory.
@@ -898,7 +898,7 @@ impl<const N: usize> Consumer<N> {
         })
     }
 
-    /// Writes the published index and the event index again, for the same reason as
+    /// Write the published index and the event index again, for the same reason as
     /// [`Producer::repeat`].
     ///
     /// # Errors
@@ -923,7 +923,7 @@ impl<const N: usize> Consumer<N> {
         self.want == Some(self.head) && self.is_ready(inb)
     }
 
-    /// Asks for no doorbell until [`Self::arm_data`]: the caller polls. The producer may ring
+    /// Ask for no doorbell until [`Self::arm_data`]: the caller polls. The producer may ring
     /// nevertheless, once.
     ///
     /// # Errors
@@ -938,7 +938,7 @@ impl<const N: usize> Consumer<N> {
         Ok(())
     }
 
-    /// Asks for a doorbell with the next record, unless there is one already: the caller goes on
+    /// Ask for a doorbell with the next record, unless there is one already: the caller goes on
     /// polling then.
     ///
     /// # Errors
@@ -966,7 +966,7 @@ impl<const N: usize> Consumer<N> {
     }
 }
 
-/// Checks a block header against the units published from it on; the data bytes in the block.
+/// Check a block header against the units published from it on; the data bytes in the block.
 #[inline]
 fn check_block(hdr: &BlockHdr, available: u32) -> Result<u32, Corrupt> {
     let body = match hdr.buffer_len.checked_sub(BlockHdr::SIZE as u32) {
@@ -1015,7 +1015,7 @@ pub struct Split {
 }
 
 impl Split {
-    /// Plans a frame with `hdr_len` bytes of headers and `data_len` bytes of data over a ring
+    /// Plan a frame with `hdr_len` bytes of headers and `data_len` bytes of data over a ring
     /// whose records hold at most `cap` bytes ([`record_cap`]).
     ///
     /// # Errors
@@ -1109,7 +1109,7 @@ impl Reassembly {
         self.missing != 0
     }
 
-    /// Takes the next record of the ring.
+    /// Take the next record of the ring.
     ///
     /// # Errors
     /// [`Corrupt::Sequence`] when it does not continue the frame before it, or continues none.

@@ -15,6 +15,7 @@
 //! | it leaves | LEAVE | |
 //! | the owner asks it to leave | | WITHDRAWN |
 //! | the owner ends the connection | takes mappings away, GONE | ENDED; memory rests until GONE |
+//! | the link is down meanwhile | | memory rests until the next epoch |
 //! | the link is back | RESUME for each connection, then RESUMED | CONNECTED or REFUSED for each |
 //!
 //! The rules that make it hold together:
@@ -22,7 +23,9 @@
 //! 1. A connection has the number of its process's object, which is not given again before all
 //!    others; so LEAVE needs no answer. What arrives for a number that is not known any more has
 //!    crossed a LEAVE, and means nothing.
-//! 2. Memory may be somebody else's only after LEAVE or GONE, or in another epoch of the link.
+//! 2. Memory may be somebody else's only after LEAVE or GONE, or in the next epoch of the link: the
+//!    other host has taken all mappings away before it begins one. That this host calls a link down,
+//!    or gives a connection up, proves nothing: the other one may not know yet.
 //! 3. A connection outlives the link if both services do: who has it resumes it, and gets the same
 //!    object, or has lost it. What is not resumed has left. Connections to ports are not resumed:
 //!    nobody could tell which messages had arrived.
@@ -86,6 +89,26 @@ pub struct Want {
     pub counted: bool,
     /// A segment whose memory no window has to lead to: see [`placed`].
     pub placed: bool,
+    /// Of a segment that is granted to one partner: the process's session with the one that has
+    /// granted it, and `number` is that of the grant. Zero for what is offered to everybody.
+    pub session: u32,
+}
+
+/// What the process of a connection may do with a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rights {
+    /// Have its host copy from it.
+    pub read: bool,
+    /// Store into it; only then it is shown to the process by a window.
+    pub write: bool,
+}
+
+impl Rights {
+    /// Those of what is offered to everybody.
+    pub const ALL: Rights = Rights {
+        read: true,
+        write: true,
+    };
 }
 
 /// What a connection gives.
@@ -97,6 +120,8 @@ pub struct Grant {
     pub off: u64,
     /// Bytes of a segment; zero for others.
     pub len: u64,
+    /// Without that to write, there is no memory at `off`.
+    pub rights: Rights,
 }
 
 /// Why there is no connection.
@@ -123,6 +148,13 @@ pub struct Guest {
     pub token: u32,
 }
 
+impl Guest {
+    /// Whether its process may store into memory of this host.
+    fn reaches_memory(&self) -> bool {
+        self.want.object == Object::Segment
+    }
+}
+
 /// What has happened. Connections are own ones unless they are guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
@@ -144,9 +176,10 @@ pub enum Event {
     GuestUp(Guest),
     /// A guest has left, and does not reach the memory any more.
     GuestLeft(Guest),
-    /// A guest's connection has ended with its host's service.
+    /// A guest's connection has ended, and it is not resumed. Of a segment, [`Event::LetGo`]
+    /// follows.
     GuestLost(Guest),
-    /// A guest whose connection was ended does not reach the memory any more.
+    /// A guest whose connection was ended, or lost, does not reach the memory any more.
     LetGo(Guest),
     /// The answer to a question of that number, or below: see [`question`].
     Answered(u32),
@@ -212,7 +245,7 @@ enum Stage {
     Up,
     /// The link is down.
     Down,
-    /// Ended: has not let go.
+    /// Ended or lost: it is not proven that nobody reaches the memory by it.
     Ended,
 }
 
@@ -223,6 +256,16 @@ pub struct Entry {
     stage: Stage,
     /// It was asked to leave, or is to be asked when the link is back.
     withdrawn: bool,
+}
+
+impl Entry {
+    /// The same after its end.
+    fn ended(self) -> Self {
+        Entry {
+            stage: Stage::Ended,
+            ..self
+        }
+    }
 }
 
 impl Numbered for Entry {
@@ -261,6 +304,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
         if self.partner != Some(partner) {
             self.give_up(host);
         }
+        self.all_let_go(host);
         self.is_up = true;
         self.partner = Some(partner);
         for own in self.own.iter().flatten() {
@@ -300,7 +344,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
             let Some(entry) = place else { continue };
             let guest = entry.guest;
             match entry.stage {
-                // Its memory rests until the next epoch in any case.
+                Stage::Ended if guest.reaches_memory() => {}
                 Stage::Ended => {
                     host.event(Event::LetGo(guest));
                     *place = None;
@@ -328,8 +372,24 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
             lose(own, host);
         }
         for place in self.guests.iter_mut() {
-            if let Some(entry) = place.take() {
-                host.event(Event::GuestLost(entry.guest));
+            let is_lost = |entry: &mut Entry| entry.stage != Stage::Ended;
+            let Some(entry) = place.take_if(is_lost) else {
+                continue;
+            };
+            host.event(Event::GuestLost(entry.guest));
+            if entry.guest.reaches_memory() {
+                *place = Some(entry.ended());
+            }
+        }
+    }
+
+    /// The processes of the other service reach nothing any more that was theirs: that service has
+    /// ended, or a new epoch begins.
+    pub fn all_let_go(&mut self, host: &mut impl Host) {
+        for place in self.guests.iter_mut() {
+            let is_ended = |entry: &mut Entry| entry.stage == Stage::Ended;
+            if let Some(entry) = place.take_if(is_ended) {
+                host.event(Event::LetGo(entry.guest));
             }
         }
     }
@@ -459,7 +519,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
             return Ok(());
         }
         let before = own.grant.ok_or(Corrupt)?;
-        let is_same = before.token == grant.token && before.len == grant.len;
+        let is_same = Grant { off: 0, ..before } == Grant { off: 0, ..grant };
         if !is_same || !own.state.apply(Change::Up) {
             return Err(Corrupt);
         }

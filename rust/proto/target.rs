@@ -22,7 +22,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Tells the peer whose status page begins `out` that exposed window `window`, from zero,
+    /// Tell the peer whose status page begins `out` that exposed window `window`, from zero,
     /// leads there.
     ///
     /// # Errors
@@ -36,7 +36,7 @@ impl Target {
         Ok(())
     }
 
-    /// Tells the peer that the window leads nowhere.
+    /// Tell the peer that the window leads nowhere.
     ///
     /// # Errors
     /// As [`write`](Self::write).

@@ -7,7 +7,7 @@
 
 use core::num::NonZeroU32;
 
-/// Reads the little-endian word at byte `off` of `buf`; zero behind its end.
+/// Read the little-endian word at byte `off` of `buf`; zero behind its end.
 #[inline]
 pub(crate) fn get_u32(buf: &[u8], off: usize) -> u32 {
     match buf.get(off..).and_then(|b| b.first_chunk::<4>()) {
@@ -16,7 +16,7 @@ pub(crate) fn get_u32(buf: &[u8], off: usize) -> u32 {
     }
 }
 
-/// Reads the little-endian word at byte `off` of `buf`; zero behind its end.
+/// Read the little-endian word at byte `off` of `buf`; zero behind its end.
 #[inline]
 pub(crate) fn get_u64(buf: &[u8], off: usize) -> u64 {
     match buf.get(off..).and_then(|b| b.first_chunk::<8>()) {
@@ -25,7 +25,7 @@ pub(crate) fn get_u64(buf: &[u8], off: usize) -> u64 {
     }
 }
 
-/// Writes `val` little-endian to byte `off` of `buf`; nothing behind its end.
+/// Write `val` little-endian to byte `off` of `buf`; nothing behind its end.
 #[inline]
 pub(crate) fn put_u32(buf: &mut [u8], off: usize, val: u32) {
     if let Some(b) = buf.get_mut(off..).and_then(|b| b.first_chunk_mut::<4>()) {
@@ -33,7 +33,7 @@ pub(crate) fn put_u32(buf: &mut [u8], off: usize, val: u32) {
     }
 }
 
-/// Writes `val` little-endian to byte `off` of `buf`; nothing behind its end.
+/// Write `val` little-endian to byte `off` of `buf`; nothing behind its end.
 #[inline]
 pub(crate) fn put_u64(buf: &mut [u8], off: usize, val: u64) {
     if let Some(b) = buf.get_mut(off..).and_then(|b| b.first_chunk_mut::<8>()) {

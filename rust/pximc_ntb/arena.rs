@@ -198,7 +198,7 @@ impl Arena {
         })
     }
 
-    /// Begins an epoch, in which the peer's inbound memory is behind `window` and has the
+    /// Begin an epoch, in which the peer's inbound memory is behind `window` and has the
     /// layout of its Hello, which has been checked, and its `commons` behind another one;
     /// `engine` copies there.
     ///

@@ -264,7 +264,7 @@ pub(crate) struct Tags {
 }
 
 impl Channel {
-    /// Builds the channel of a new epoch. `ours` is the layout of the inbound
+    /// Build the channel of a new epoch. `ours` is the layout of the inbound
     /// memory `inb`, `theirs` that of the peer's, seen through `out`; `ringing` is
     /// that of the version that both speak.
     ///
@@ -309,7 +309,7 @@ impl Channel {
         })
     }
 
-    /// Sets the second looks, or takes them away: none of them runs any more when this
+    /// Set the second looks, or take them away: none of them runs any more when this
     /// returns. Sleeps.
     pub(crate) fn set_looks(&self, looks: Option<Arc<KVec<LookTimer>>>) {
         drop(self.looks.replace(looks));
@@ -393,7 +393,7 @@ impl Channel {
         self.rings.len().saturating_sub(1) as u16
     }
 
-    /// Writes all indices again: one that was lost on the way, before the peer saw
+    /// Write all indices again: one that was lost on the way, before the peer saw
     /// any, would stop its ring for good.
     pub(crate) fn repeat_indices(&self) {
         for ring in &self.rings {
@@ -403,7 +403,7 @@ impl Channel {
         }
     }
 
-    /// Ends the traffic: frames are refused from now on, none are received, and
+    /// End the traffic: frames are refused from now on, none are received, and
     /// those that wait have failed when this returns. Those that functions keep
     /// are cut off their data. Sleeps.
     pub(crate) fn close(&self) {
@@ -465,7 +465,7 @@ impl Channel {
         Some((number, ring.as_ref()))
     }
 
-    /// Publishes what is committed on a ring and rings if the peer sleeps. Whoever calls
+    /// Publish what is committed on a ring and ring if the peer sleeps. Whoever calls
     /// after the end of the epoch writes nothing: the peer may be in the next one.
     fn publish(&self, number: u32, tx: &mut Tx) {
         if !self.is_open() {
@@ -476,7 +476,7 @@ impl Channel {
         }
     }
 
-    /// Wakes the peer's poller of ring `number`.
+    /// Wake the peer's poller of ring `number`.
     fn ring_bell(&self, number: u32) {
         self.counters.bells_rung.add(1);
         self.bell.ring(queue_of(number));
@@ -529,7 +529,7 @@ impl Channel {
         }
     }
 
-    /// Asks for a report as soon as the peer has consumed something. The first
+    /// Ask for a report as soon as the peer has consumed something. The first
     /// result is whether it has already, the second whether a poll would report it.
     pub(crate) fn arm_tx(&self, queue: u16) -> (bool, bool) {
         let Some((number, ring)) = self.ring_for(queue, Priority::Bulk) else {
@@ -548,7 +548,7 @@ impl Channel {
         self.await_room(CONTROL_RING, &mut ring.tx.lock())
     }
 
-    /// Asks for a report of progress; `true` if there is room for another frame now.
+    /// Ask for a report of progress; `true` if there is room for another frame now.
     fn await_room(&self, number: u32, tx: &mut Tx) -> bool {
         tx.awaited = true;
         let progress = self.arm_space(number, tx);
@@ -560,7 +560,7 @@ impl Channel {
         progress && tx.partial.is_none()
     }
 
-    /// Copies one record into the ring and commits it.
+    /// Copy one record into the ring and commit it.
     fn put(
         &self,
         tx: &mut Tx,
@@ -602,7 +602,7 @@ impl Channel {
         Ok(units)
     }
 
-    /// Commits the records that the engine has reported; those it has not copied
+    /// Commit the records that the engine has reported; those it has not copied
     /// are copied here.
     fn settle(&self, number: u32, tx: &mut Tx) {
         let mut committed = false;
@@ -622,7 +622,7 @@ impl Channel {
         }
     }
 
-    /// Sees to it that the data of a record is there; `false` if that cannot be.
+    /// See to it that the data of a record is there; `false` if that cannot be.
     fn finish(&self, record: &Pending, copied: bool) -> bool {
         let counters = &self.engine.counters;
         if copied {
@@ -646,7 +646,7 @@ impl Channel {
         written.is_ok()
     }
 
-    /// Stops the engine if it has not reported a record in time. Sleeps.
+    /// Stop the engine if it has not reported a record in time. Sleeps.
     pub(crate) fn watch_engine(&self) {
         let is_late = |ring: &Pin<KBox<Ring>>| {
             let tx = ring.tx.lock();
@@ -657,7 +657,7 @@ impl Channel {
         }
     }
 
-    /// Lets go of all frames that have been sent so far, without losing them, so
+    /// Let go of all frames that have been sent so far, without losing them, so
     /// that their owners' code may vanish. Sleeps.
     pub(crate) fn let_go(&self) {
         for ring in &self.rings {
@@ -674,7 +674,7 @@ impl Channel {
         }
     }
 
-    /// Moves the rest of a frame that is being sent to memory of its own. A frame
+    /// Move the rest of a frame that is being sent to memory of its own. A frame
     /// for which there is none has failed.
     fn detach(&self, ring: &Pin<KBox<Ring>>) -> Result {
         let data = KVVec::with_capacity(MAX_FRAME, GFP_KERNEL);
@@ -710,7 +710,7 @@ impl Channel {
         }
     }
 
-    /// Writes block header and headers of a record; where its data begins.
+    /// Write block header and headers of a record; where its data begins.
     fn write_head(
         &self,
         slot: &Slot,
@@ -729,14 +729,14 @@ impl Channel {
         Ok(head.len)
     }
 
-    /// Copies the data of a record.
+    /// Copy the data of a record.
     fn write_data(&self, slot: &Slot, chunk: &Chunk, data_at: usize, frame: &Frame) -> Result {
         dma::for_each_piece(chunk, data_at, frame, |at, piece| {
             self.out.copy(&slot.parts, at, piece)
         })
     }
 
-    /// Sends as much as fits of a frame in several records.
+    /// Send as much as fits of a frame in several records.
     fn go_on(&self, number: u32, tx: &mut Tx) {
         while let Some(mut partial) = tx.partial.take() {
             let mut rest = partial.rest.clone();
@@ -760,7 +760,7 @@ impl Channel {
         }
     }
 
-    /// Reports what the peer has consumed.
+    /// Report what the peer has consumed.
     pub(crate) fn report_completions(&self, peer: &Peer, number: u32) {
         let Some(ring) = self.rings.get(number as usize) else {
             return;
@@ -805,7 +805,7 @@ impl Channel {
         }
     }
 
-    /// Receives up to `budget` frames from a ring; what of it was used.
+    /// Receive up to `budget` frames from a ring; what of it was used.
     pub(crate) fn receive(&self, napi: &Napi, peer: &Arc<Peer>, number: u32, budget: u32) -> u32 {
         let Some(ring) = self.rings.get(number as usize) else {
             return 0;
@@ -848,7 +848,7 @@ impl Channel {
         done
     }
 
-    /// Releases the records that functions have given back.
+    /// Release the records that functions have given back.
     #[inline]
     fn collect(&self, number: u32, half: &mut Rx) {
         if half.kept.is_empty() {
@@ -861,7 +861,7 @@ impl Channel {
         });
     }
 
-    /// Follows what functions keep, at the end of a poll.
+    /// Follow what functions keep, at the end of a poll.
     fn look_after_kept(&self, number: u32, half: &mut Rx) {
         self.collect(number, half);
         self.make_room(half);
@@ -888,7 +888,7 @@ impl Channel {
         }
     }
 
-    /// Moves what functions keep out of a ring that would have to stop for it: half of
+    /// Move what functions keep out of a ring that would have to stop for it: half of
     /// it must be free for the largest record. Without memory, the ring
     /// stops until something is given back or memory is there.
     #[inline]
@@ -896,7 +896,7 @@ impl Channel {
         while !half.consumer.may_keep() && self.move_out(half) {}
     }
 
-    /// Moves the oldest record that is kept out of a ring; `false` if there is none, or
+    /// Move the oldest record that is kept out of a ring; `false` if there is none, or
     /// it cannot be moved now.
     fn move_out(&self, half: &mut Rx) -> bool {
         let Some(oldest) = half.kept.first() else {
@@ -916,13 +916,13 @@ impl Channel {
         }
     }
 
-    /// Ends the copies of kept frames that the engine has reported.
+    /// End the copies of kept frames that the engine has reported.
     #[inline]
     pub(crate) fn finish_copies(&self) {
         self.engine.finish_inward(&self.inb);
     }
 
-    /// Tells the peer what was consumed, and wakes it if it waits for that; unless the
+    /// Tell the peer what was consumed, and wake it if it waits for that; unless the
     /// epoch is over.
     fn give_back(&self, number: u32, half: &mut Rx) {
         if !self.is_open() {
@@ -933,7 +933,7 @@ impl Channel {
         }
     }
 
-    /// Passes a record on: a whole frame at once, a part of one to the assembly. The
+    /// Pass a record on: a whole frame at once, a part of one to the assembly. The
     /// record, if a function keeps it.
     fn take(
         &self,
@@ -995,7 +995,7 @@ impl Channel {
         }
     }
 
-    /// Asks for a doorbell with the next record; `true` if there is one now. A processor
+    /// Ask for a doorbell with the next record; `true` if there is one now. A processor
     /// that is idle watches the ring for `watch_ns` nanoseconds.
     pub(crate) fn arm_data(&self, number: u32, watch_ns: u64) -> bool {
         let Some(ring) = self.rings.get(number as usize) else {
@@ -1015,7 +1015,7 @@ impl Channel {
         }
     }
 
-    /// Asks for no doorbell.
+    /// Ask for no doorbell.
     pub(crate) fn mute(&self, number: u32) {
         let Some(ring) = self.rings.get(number as usize) else {
             return;
@@ -1036,7 +1036,7 @@ impl Channel {
         self.rings.get(number as usize).is_some_and(is_ready)
     }
 
-    /// Asks for a doorbell once half of what is under way has been consumed;
+    /// Ask for a doorbell once half of what is under way has been consumed;
     /// `true` if it has, or if nothing is under way. Once the epoch is over, the next
     /// that happens is that the peer leaves.
     fn arm_space(&self, number: u32, tx: &mut Tx) -> bool {
@@ -1203,7 +1203,7 @@ fn detached(frame: &Frame, mut data: KVVec<u8>) -> Result<Frame> {
     Frame::new(frame.func(), frame.func_hdr(), frame.priority(), body)
 }
 
-/// Takes back a record that cannot be written.
+/// Take back a record that cannot be written.
 fn withdraw(tx: &mut Tx, slot: Slot, error: Error) -> SendError {
     // The slot is the newest one: the lock is held since it was reserved.
     let _ = tx.producer.cancel(slot);
@@ -1215,7 +1215,7 @@ pub(crate) fn queue_of(number: u32) -> u16 {
     number.saturating_sub(1) as u16
 }
 
-/// Splits the message header off and hands the frame to the service. An
+/// Split the message header off and hand the frame to the service. An
 /// error has been counted there and concerns nobody else.
 fn deliver(rx: &RxContext<'_>, peer: &Arc<Peer>, headers: &[u8], data: &dyn RxData) {
     let Some((msg, rest)) = headers.split_first_chunk::<{ MsgHdr::SIZE }>() else {
@@ -1274,7 +1274,7 @@ impl RxData for RingData<'_> {
         InRing { inb, parts }.copy_to(offset, dst)
     }
 
-    /// Leaves the record in the ring, unless that is to be moved out of it soon: what
+    /// Leave the record in the ring, unless that is to be moved out of it soon: what
     /// is urgent must always get through, and the largest record as well.
     fn keep(&self) -> Result<Kept> {
         let Rx { consumer, kept, .. } = self.half;

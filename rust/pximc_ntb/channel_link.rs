@@ -153,7 +153,7 @@ impl ChannelLink {
         self.memory.end();
     }
 
-    /// Adds the pollers and starts them; `bell` is what wakes them. A queue of which a side has
+    /// Add the pollers and start them; `bell` is what wakes them. A queue of which a side has
     /// gone to sleep is looked at once more after `look_ns` nanoseconds. Sleeps.
     ///
     /// # Errors
@@ -180,7 +180,7 @@ impl ChannelLink {
         Ok(())
     }
 
-    /// Stops the pollers for good. May sleep.
+    /// Stop the pollers for good. May sleep.
     pub(crate) fn stop(&self) {
         self.channel.set_looks(None);
         for napi in self.napis.as_ref().into_iter().flatten() {

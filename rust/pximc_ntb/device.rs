@@ -163,7 +163,7 @@ impl Shared {
         self.bridge
     }
 
-    /// Notes whether peer `pidx` is a root processor that this host does not obey.
+    /// Note whether peer `pidx` is a root processor that this host does not obey.
     pub(crate) fn refuse(&self, pidx: u32, refuses: bool) {
         if let Some(slot) = self.slots.get(pidx as usize) {
             slot.refuses.store(refuses, Relaxed);
@@ -245,7 +245,7 @@ impl Shared {
         (widx < self.ntb.peer_mw_count()).then_some(widx)
     }
 
-    /// Allocates the inbound memory for peer `pidx` and lets the peer reach it:
+    /// Allocate the inbound memory for peer `pidx` and let the peer reach it:
     /// as much as the settings, the window and the kernel's memory allow.
     ///
     /// # Errors
@@ -270,7 +270,7 @@ impl Shared {
         }
     }
 
-    /// Maps the window to the inbound memory of peer `pidx`: the outbound window of that
+    /// Map the window to the inbound memory of peer `pidx`: the outbound window of that
     /// number, as the NTB core's resource indices have it. That memory is `len` bytes at
     /// bus address `addr`.
     ///
@@ -281,7 +281,7 @@ impl Shared {
         self.map_window(pidx, pidx, len, addr)
     }
 
-    /// Maps outbound window `widx`, which leads to `len` bytes at bus address `addr` of
+    /// Map outbound window `widx`, which leads to `len` bytes at bus address `addr` of
     /// peer `pidx`.
     ///
     /// # Errors
@@ -299,7 +299,7 @@ impl Shared {
         Ok(Arc::new(self.ntb.map_peer_window(widx)?, GFP_KERNEL)?)
     }
 
-    /// Shows or hides the live channel to the doorbell handler.
+    /// Show or hide the live channel to the doorbell handler.
     pub(crate) fn set_active(&self, pidx: u32, link: Option<Arc<ChannelLink>>) {
         if let Some(slot) = self.slots.get(pidx as usize) {
             drop(slot.active.replace(link));
@@ -325,13 +325,13 @@ impl Shared {
         }
     }
 
-    /// Answers the doorbells that are set although nobody was interrupted: they
+    /// Answer the doorbells that are set although nobody was interrupted: they
     /// would not ring again.
     pub(crate) fn answer_lost(&self) {
         self.answer(!0);
     }
 
-    /// Answers the doorbells of this host that are set, of those in `mask`.
+    /// Answer the doorbells of this host that are set, of those in `mask`.
     fn answer(&self, mask: u64) {
         let bits = self.ntb.db_read() & mask & self.group.mask();
         if bits == 0 {
@@ -417,7 +417,7 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Takes the device into use.
+    /// Take the device into use.
     ///
     /// # Errors
     ///
@@ -446,7 +446,7 @@ impl Device {
 }
 
 impl Shared {
-    /// Unmasks this port's doorbells and no others, and messages if there are any.
+    /// Unmask this port's doorbells and no others, and messages if there are any.
     fn open_events(&self) -> Result {
         let own = self.group.mask();
         self.ntb.db_set_mask(self.ntb.db_valid_mask())?;

@@ -104,7 +104,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Calls `put` with each piece of the record's data and its place in the record.
+    /// Call `put` with each piece of the record's data and its place in the record.
     ///
     /// # Errors
     ///
@@ -317,7 +317,7 @@ impl Copies {
         (0..TX_HELD).find(|place| self.flights.iter().all(|f| f.place != *place))
     }
 
-    /// Takes a record out that the engine has reported, and whether it has been
+    /// Take a record out that the engine has reported, and whether it has been
     /// copied.
     pub(crate) fn take_reported(&mut self) -> Option<(Pending, bool)> {
         let outcome = |f: &Flight| self.results.outcome(f.place);
@@ -327,7 +327,7 @@ impl Copies {
         Some((flight.record, copied))
     }
 
-    /// Fails all frames. The engine has been stopped.
+    /// Fail all frames. The engine has been stopped.
     pub(crate) fn abandon(&mut self) {
         for flight in self.flights.drain_all() {
             flight.record.frame.fail(error::not_connected());
@@ -375,7 +375,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Looks for an engine that reaches peer `pidx`, whose memory has the layout
+    /// Look for an engine that reaches peer `pidx`, whose memory has the layout
     /// `theirs`, and whose `commons` are behind another window. That there is none is
     /// no error.
     ///
@@ -442,7 +442,7 @@ impl Engine {
             .start(data, buffers, done, transfer, Task::Record)
     }
 
-    /// Ends the copies into buffers that have been reported, by the CPU where the
+    /// End the copies into buffers that have been reported, by the CPU where the
     /// engine has failed. `inb` is where the data is.
     #[inline]
     pub(crate) fn finish_inward(&self, inb: &LocalMemory) {
@@ -455,7 +455,7 @@ impl Engine {
         });
     }
 
-    /// Fails the copies into buffers. The engine has been stopped.
+    /// Fail the copies into buffers. The engine has been stopped.
     pub(crate) fn abandon_inward(&self) {
         self.inward.abandon();
     }
@@ -523,7 +523,7 @@ impl Engine {
         copies.flights.pop().map_or(Ok(()), |f| Err(f.record))
     }
 
-    /// Starts the copy of the record that was entered last.
+    /// Start the copy of the record that was entered last.
     fn launch(&self, copies: &Copies) -> Option<()> {
         let guard = rcu::read_lock();
         let copier = self.copier.load(&guard)?;
@@ -546,7 +546,7 @@ impl Engine {
         transfer.start(Task::Record(ticket)).ok()
     }
 
-    /// Copies memory for another module (`IDT-DMA-3`), to places that count from `start`
+    /// Copy memory for another module (`IDT-DMA-3`), to places that count from `start`
     /// in one of the windows.
     ///
     /// # Errors
@@ -606,13 +606,13 @@ impl Engine {
         unsafe { self.copy(window, start, pieces, done) }
     }
 
-    /// Stops the engine for this epoch: everything under way has been reported
+    /// Stop the engine for this epoch: everything under way has been reported
     /// when this returns; whether there was an engine. Sleeps.
     pub(crate) fn stop(&self) -> bool {
         self.copier.replace(None).is_some()
     }
 
-    /// Stops the engine because it is late. Sleeps.
+    /// Stop the engine because it is late. Sleeps.
     pub(crate) fn give_up(&self) {
         if self.stop() {
             dev_warn!(
@@ -624,7 +624,7 @@ impl Engine {
     }
 }
 
-/// Opens a channel of an engine, if there is one and the settings want it.
+/// Open a channel of an engine, if there is one and the settings want it.
 fn open(
     shared: &Shared,
     pidx: u32,

@@ -74,7 +74,7 @@ struct CommonsWindow {
 }
 
 impl CommonsWindow {
-    /// Leads the window of peer `pidx` to the commons; the peer does it where it
+    /// Lead the window of peer `pidx` to the commons; the peer does it where it
     /// programs the translation.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
-    /// Opens what can be opened; what cannot, is not there.
+    /// Open what can be opened; what cannot, is not there.
     pub(crate) fn open(shared: &Shared, pidx: u32) -> Self {
         let commons = CommonsWindow::open(shared, pidx);
         if let Err(e) = &commons {
@@ -187,7 +187,7 @@ struct Leading {
 }
 
 impl Leading {
-    /// Tells the peer where a window leads, if it has to know.
+    /// Tell the peer where a window leads, if it has to know.
     fn tell(&self, window: u32) {
         let Some(far) = &self.far else { return };
         // Every peer has words for as many windows as are used.
@@ -212,7 +212,7 @@ pub(crate) struct Lead {
 }
 
 impl Lead {
-    /// Begins an epoch, in which the peer's inbound memory is behind `far`.
+    /// Begin an epoch, in which the peer's inbound memory is behind `far`.
     pub(crate) fn begin(&self, far: &RemoteMemory) {
         if self.shared.ntb().receiver_translates() {
             return;
@@ -448,7 +448,7 @@ struct See {
 }
 
 impl See {
-    /// Maps a window where it leads, and says how many bytes of it do.
+    /// Map a window where it leads, and say how many bytes of it do.
     ///
     /// # Errors
     ///

@@ -157,7 +157,7 @@ impl Host {
         Ok(taken)
     }
 
-    /// Takes indices back.
+    /// Take indices back.
     pub(crate) fn return_indices(&self, indices: &[u32]) {
         let mut devices = self.devices.lock();
         for index in indices {
@@ -201,7 +201,7 @@ impl Host {
         }
     }
 
-    /// Gives the id back; links on which it was known start over.
+    /// Give the id back; links on which it was known start over.
     fn forget(&self, devices: &Devices) {
         if self.assigned() == Assigned::NOBODY {
             return;

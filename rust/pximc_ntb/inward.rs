@@ -63,7 +63,7 @@ impl RxData for InRing<'_> {
 }
 
 impl InRing<'_> {
-    /// Adds the pieces of a copy into `buffers` to a transfer.
+    /// Add the pieces of a copy into `buffers` to a transfer.
     ///
     /// # Safety
     ///
@@ -179,7 +179,7 @@ impl Inward {
         flights.pop().map_or(Ok(()), |flight| Err(flight.done))
     }
 
-    /// Takes a copy out that the engine has reported, and whether it has been made.
+    /// Take a copy out that the engine has reported, and whether it has been made.
     fn take_reported(&self) -> Option<(Flight, bool)> {
         let mut flights = self.flights.lock();
         let at = flights
@@ -191,7 +191,7 @@ impl Inward {
         Some((flight, copied))
     }
 
-    /// Tells the functions of the copies that the engine has reported; calls `tally`
+    /// Tell the functions of the copies that the engine has reported; call `tally`
     /// for each with whether the engine has made it.
     #[inline]
     pub(crate) fn finish(&self, inb: &LocalMemory, tally: impl Fn(bool)) {
@@ -208,7 +208,7 @@ impl Inward {
         }
     }
 
-    /// Fails all copies. The engine has been stopped, and no others can begin.
+    /// Fail all copies. The engine has been stopped, and no others can begin.
     pub(crate) fn abandon(&self) {
         let flights = core::mem::take(&mut *self.flights.lock());
         for flight in flights {

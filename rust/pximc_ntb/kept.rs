@@ -120,7 +120,7 @@ impl Keeper {
         }
     }
 
-    /// Calls `f` with the place of each record of ring `number` that was given
+    /// Call `f` with the place of each record of ring `number` that was given
     /// back since the last call.
     pub(crate) fn take_returned(&self, number: u32, f: impl FnMut(usize)) {
         if let Some(returns) = self.returns.get(number as usize) {

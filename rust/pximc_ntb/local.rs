@@ -26,7 +26,7 @@ use mp_transport::{
     }, //
 };
 
-/// Registers memory that a peer reaches.
+/// Register memory that a peer reaches.
 ///
 /// # Errors
 ///
@@ -43,7 +43,7 @@ pub(crate) fn inbound(memory: &LocalMemory) -> Result<Registration> {
     Registration::new(range, None)
 }
 
-/// Registers the `len` bytes of a peer's memory that a channel leads to, and the
+/// Register the `len` bytes of a peer's memory that a channel leads to, and the
 /// channel's engine.
 ///
 /// # Errors

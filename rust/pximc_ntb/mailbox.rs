@@ -38,7 +38,7 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// Chooses a way.
+    /// Choose a way.
     ///
     /// # Errors
     ///
@@ -78,7 +78,7 @@ impl Mailbox {
         })
     }
 
-    /// Puts `mail` where the peer reads it.
+    /// Put `mail` where the peer reads it.
     pub(crate) fn publish(&mut self, shared: &Shared, mail: &Mail) {
         match mail.encode() {
             Ok(words) => self.put(shared, words),
@@ -86,7 +86,7 @@ impl Mailbox {
         }
     }
 
-    /// Takes the mail away.
+    /// Take the mail away.
     pub(crate) fn clear(&mut self, shared: &Shared) {
         self.put(shared, [0; WORDS]);
     }
@@ -111,7 +111,7 @@ impl Mailbox {
         self.send_messages(shared);
     }
 
-    /// Sends as many messages as the peer's registers take.
+    /// Send as many messages as the peer's registers take.
     fn send_messages(&mut self, shared: &Shared) {
         let Way::Messages { tx: Some(tx), .. } = &mut self.way else {
             return;

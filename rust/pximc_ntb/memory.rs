@@ -30,7 +30,7 @@ use mp_proto::memory::{
 pub(crate) struct LocalMemory(pub(crate) Arc<InboundBuffer>);
 
 impl LocalMemory {
-    /// Fills all of `dst` with bytes of `parts` from `at` on.
+    /// Fill all of `dst` with bytes of `parts` from `at` on.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ impl Inbound for LocalMemory {
 pub(crate) struct RemoteMemory(pub(crate) Arc<PeerWindow>);
 
 impl RemoteMemory {
-    /// Copies `src` to the bytes of `parts` from `at` on.
+    /// Copy `src` to the bytes of `parts` from `at` on.
     ///
     /// # Errors
     ///

@@ -29,7 +29,7 @@ impl Inbox {
         }
     }
 
-    /// Adds a message; a full inbox forgets the oldest, as mail is repeated.
+    /// Add a message; a full inbox forgets the oldest, as mail is repeated.
     fn push(&mut self, message: u32) {
         if self.len == KEPT {
             self.pop();
@@ -88,7 +88,7 @@ impl Messages {
         inboxes.get_mut(pidx as usize)?.pop()
     }
 
-    /// Empties the registers. A message register is free again, and may take
+    /// Empty the registers. A message register is free again, and may take
     /// the next message of any peer, once its status bit is cleared.
     fn collect(ntb: &NtbDev, inboxes: &mut [Inbox]) {
         for (register, bit) in (0..ntb.msg_count()).zip(single_bits(ntb.msg_inbits())) {
@@ -104,7 +104,7 @@ impl Messages {
         }
     }
 
-    /// Offers a message to peer `pidx`; `false` if its register is not free. Any
+    /// Offer a message to peer `pidx`; `false` if its register is not free. Any
     /// register would do; messages of different numbers take different ones as far
     /// as they go, so that several are on their way.
     pub(crate) fn send(&self, ntb: &NtbDev, pidx: u32, message: u32) -> bool {

@@ -166,7 +166,7 @@ impl PeerLink {
         )
     }
 
-    /// Prepares memory and mailbox. Some bridges say what they demand of the
+    /// Prepare memory and mailbox. Some bridges say what they demand of the
     /// memory only while the link is up.
     fn prepare(&self) -> Result<Live> {
         let settings = self.shared.settings();
@@ -196,7 +196,7 @@ impl PeerLink {
         })
     }
 
-    /// Prepares the link if that is still to be done and can be.
+    /// Prepare the link if that is still to be done and can be.
     fn ensure_live(&self, inner: &mut Inner) {
         if inner.live.is_some() || !self.shared.is_link_up(self.pidx) {
             return;
@@ -216,7 +216,7 @@ impl PeerLink {
         }
     }
 
-    /// Leaves the peer for good, with a goodbye. The worker has been stopped.
+    /// Leave the peer for good, with a goodbye. The worker has been stopped.
     pub(crate) fn shutdown(&self) {
         if let Some(live) = &mut self.inner.lock().live {
             let todo = live.machine.shutdown();
@@ -227,7 +227,7 @@ impl PeerLink {
         self.upper.target().run();
     }
 
-    /// Shows the machine everything there is to see.
+    /// Show the machine everything there is to see.
     fn observe(&self, live: &mut Live) {
         let now = now();
         let ntb = self.shared.ntb();
@@ -260,7 +260,7 @@ impl PeerLink {
         self.carry_out(live, todo);
     }
 
-    /// Follows changes of who this host is.
+    /// Follow changes of who this host is.
     fn follow_identity(&self, live: &mut Live) {
         if let Some(active) = &live.active {
             self.learn_identity(&active.remote);

@@ -75,7 +75,7 @@ pub(crate) struct Assembly {
 }
 
 impl Assembly {
-    /// Checks that `record` is in order.
+    /// Check that `record` is in order.
     ///
     /// # Errors
     ///
@@ -84,7 +84,7 @@ impl Assembly {
         self.order.accept(record)
     }
 
-    /// Adds a part of a frame and returns the frame when it is complete.
+    /// Add a part of a frame and return the frame when it is complete.
     ///
     /// # Errors
     ///

@@ -133,7 +133,7 @@ impl Upper {
         )
     }
 
-    /// Sets the session to follow; takes effect when the worker runs.
+    /// Set the session to follow; takes effect when the worker runs.
     pub(crate) fn want(&self, session: Option<Arc<Session>>) {
         *self.wanted.lock() = session;
     }

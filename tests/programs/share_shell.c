@@ -52,6 +52,15 @@ static void call_device(struct call *call)
 	answer_bytes(call, "bytes", request.data, request.length);
 }
 
+/* As call_device(), with the structure where it is. */
+static void call_at(struct call *call)
+{
+	unsigned long request = number(call);
+
+	answer_number(call, "errno",
+		      ioctl(device, request, (void *)(uintptr_t)number(call)) ? errno : 0);
+}
+
 /* Many calls; how many succeeded before one failed. */
 static void repeat(struct call *call)
 {
@@ -191,6 +200,18 @@ static void map(struct call *call)
 	answer_number(call, "address", (uintptr_t)at);
 }
 
+/* The first bytes of this program's file, which is mapped to be read. */
+static void program(struct call *call)
+{
+	uint64_t length = number(call);
+	int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	void *at = mmap(NULL, length, PROT_READ, MAP_SHARED, file, 0);
+
+	answer_number(call, "errno", at == MAP_FAILED ? errno : 0);
+	answer_number(call, "address", (uintptr_t)at);
+	close(file);
+}
+
 static void unmap(struct call *call)
 {
 	struct span s = span(call);
@@ -269,6 +290,7 @@ static void memory(struct call *call)
 
 static const struct command commands[] = {
 	{ "ioctl", call_device },	/* NUMBER BYTES */
+	{ "at", call_at },		/* NUMBER ADDRESS */
 	{ "repeat", repeat },		/* COUNT NUMBER BYTES */
 	{ "guess", guess },		/* FIRST COUNT STEP NUMBER BYTES */
 	{ "open", open_device },	/* COUNT: how often that has succeeded */
@@ -281,6 +303,7 @@ static const struct command commands[] = {
 	{ "guessmap", guess_pages },	/* FIRST COUNT */
 	{ "records", records },		/* ADDRESS LENGTH */
 	{ "scan", scan },		/* ADDRESS LENGTH */
+	{ "program", program },		/* LENGTH: of its file, to be read */
 	{ "memory", memory },		/* LENGTH: huge pages, or pages that are no run */
 	{ NULL, NULL },
 };

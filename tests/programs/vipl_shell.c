@@ -89,12 +89,36 @@ static void on_queue_again(VIP_PVOID context, VIP_NIC_HANDLE nic, VIP_VI_HANDLE 
 		VipRecvNotify(vi, context, on_queue_again);
 }
 
+/*
+ * Returns each message, by a descriptor behind that of the receive: there is room for two, in
+ * memory that is registered with the data.
+ */
+static void on_queue_echo(VIP_PVOID context, VIP_NIC_HANDLE nic, VIP_VI_HANDLE vi,
+			  VIP_DESCRIPTOR *descriptor)
+{
+	VIP_DESCRIPTOR *reply = descriptor + 1, *before;
+
+	on_queue(context, nic, vi, descriptor);
+	if (!descriptor || descriptor->CS.Status & VIP_STATUS_ERROR_MASK)
+		return;
+	VipSendDone(vi, &before);
+	memset(reply, 0, sizeof(*reply));
+	reply->CS.SegCount = 1;
+	reply->CS.Length = descriptor->CS.Length;
+	reply->DS[0].Local = descriptor->DS[0].Local;
+	reply->DS[0].Local.Length = descriptor->CS.Length;
+	VipPostSend(vi, reply, descriptor->DS[0].Local.Handle);
+	VipRecvNotify(vi, context, on_queue_echo);
+}
+
 static uintptr_t handler_of(struct call *call, const char *kind)
 {
 	if (!strcmp(kind, "queue"))
 		return (uintptr_t)on_queue;
 	if (!strcmp(kind, "again"))
 		return (uintptr_t)on_queue_again;
+	if (!strcmp(kind, "echo"))
+		return (uintptr_t)on_queue_echo;
 	if (!strcmp(kind, "cq"))
 		return (uintptr_t)on_cq;
 	if (!strcmp(kind, "error"))
@@ -155,8 +179,51 @@ static void poll_done(struct call *call)
 	answer_number(call, "descriptor", (uintptr_t)descriptor);
 }
 
+/* Posts many receives without data, whose descriptors lie side by side. */
+static void post_many(struct call *call)
+{
+	void *vi = address(call);
+	VIP_DESCRIPTOR *descriptor = address(call);
+	VIP_MEM_HANDLE handle = number(call);
+	uint64_t count = number(call);
+	VIP_RETURN result = VIP_SUCCESS;
+
+	for (; count && result == VIP_SUCCESS; count--, descriptor++) {
+		memset(descriptor, 0, sizeof(*descriptor));
+		result = VipPostRecv(vi, descriptor, handle);
+	}
+	answer_number(call, "value", result);
+}
+
+/* Takes what a work queue gives; how many descriptors were flushed, and how many were not. */
+static void drain(struct call *call)
+{
+	void *vi = address(call);
+	int receive = number(call);
+	VIP_DESCRIPTOR *descriptor;
+	uint64_t flushed = 0, others = 0;
+
+	for (;;) {
+		descriptor = NULL;
+		if (receive)
+			VipRecvDone(vi, &descriptor);
+		else
+			VipSendDone(vi, &descriptor);
+		if (!descriptor)
+			break;
+		if (descriptor->CS.Status & VIP_STATUS_DESC_FLUSHED_ERROR)
+			flushed++;
+		else
+			others++;
+	}
+	answer_number(call, "flushed", flushed);
+	answer_number(call, "others", others);
+}
+
 static const struct command commands[] = {
 	{ "call", call_function },	/* FUNCTION [ARGUMENT...] */
+	{ "many", post_many },		/* VI DESCRIPTOR HANDLE COUNT */
+	{ "drain", drain },		/* VI RECEIVE */
 	{ "poll", poll_done },		/* VI RECEIVE MILLISECONDS */
 	{ NULL, NULL },
 };

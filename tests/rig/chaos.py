@@ -236,7 +236,7 @@ class Segments(Work):
                     return
 
     def copy(self, user, queue, source, connection, at, length):
-        """Has the queue copy, and waits until it has."""
+        """Let the queue copy, and wait until it has."""
         user.write(user.buffer, b"".join(n.to_bytes(8, "little") for n in (at, at, length)))
         fields = {"handle": queue, "segment": source, "connection": connection}
         user.call("QUEUE_START", "mp_queue_start", **fields, count=1, copies=user.buffer)

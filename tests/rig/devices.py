@@ -13,7 +13,7 @@ ENGINE, INSTRUMENT = qemu.ENGINE, qemu.INSTRUMENT
 
 
 def function(place):
-    """Bus, device and function as PXImc takes them."""
+    """The bus, device and function as PXImc takes them."""
     _, bus, rest = place.split(":")
     device, number = rest.split(".")
     return int(bus, 16), int(device, 16), int(number, 16)
@@ -72,7 +72,7 @@ class Engine(Device):
         return bytes.fromhex(self._do("unload", size))
 
     def store(self, address, size):
-        """Has it write to the bus, wherever that leads."""
+        """Let it write to the bus, wherever that leads."""
         self._do("store", hex(address), size)
 
     def fetch(self, address, size):

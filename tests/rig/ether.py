@@ -29,7 +29,7 @@ def lost(guest):
 
 @contextmanager
 def nothing_lost(*guests):
-    """Demands that interfaces which have been down lose nothing meanwhile: one that goes down
+    """Demand that interfaces which have been down lose nothing meanwhile: one that goes down
     drops what the kernel is just sending, such as reports of its groups."""
     before = [lost(guest) for guest in guests]
     yield
@@ -37,12 +37,12 @@ def nothing_lost(*guests):
 
 
 def ping(guest, address, options=""):
-    """Waits for an answer, within ten seconds."""
+    """Wait for an answer, within ten seconds."""
     return guest.run(f"ping -q -c 1 -w 10 {options} {address}", timeout=20)
 
 
 def python(guest, program, timeout=60, **kwargs):
-    """Starts a Python program in a guest."""
+    """Start a Python program in a guest."""
     return guest.spawn(["/usr/bin/python3", "-c", textwrap.dedent(program)], timeout, **kwargs)
 
 
@@ -77,7 +77,7 @@ SOURCE = """
 
 
 def stream(source, sink, mib=16, address=None, timeout=60):
-    """Sends data over TCP and compares its checksum at both ends."""
+    """Send data over TCP and compare its checksum at both ends."""
     receiver = python(sink, SINK, timeout)
     sink.run("until ss -ltn | grep -q :5005; do sleep 0.05; done", timeout=20)
     program = SOURCE.format(address=address or stack.address(sink), mib=mib)

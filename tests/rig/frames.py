@@ -26,7 +26,7 @@ def wait_for_peers(guest, count, timeout=20):
 
 
 def wait_for_everyone(*guests, timeout=20):
-    """Waits until all these hosts know each other."""
+    """Wait until all these hosts know each other."""
     for guest in guests:
         wait_for_peers(guest, len(guests) - 1, timeout)
 
@@ -64,7 +64,7 @@ class Receivers:
 
 
 def send(guest, dst, count, size, priority=0, timeout=60):
-    """Sends frames and returns what the sender counted in the end."""
+    """Send frames and return what the sender counted in the end."""
     order = f"dst={dst} count={count} size={size} priority={priority}"
     stack.load(guest, modules=TEST, parameters={"mp_func_test": order})
     try:
@@ -77,7 +77,7 @@ def send(guest, dst, count, size, priority=0, timeout=60):
 
 
 def wait_until_received(guest, count, timeout=10):
-    """Waits until so many frames have arrived, which they must; what the guest has counted."""
+    """Wait until so many frames have arrived, which they must; what the guest has counted."""
     deadline = time.monotonic() + timeout * PATIENCE
     while (seen := counters(guest))["received"] < count:
         assert time.monotonic() < deadline, f"{guest.name} has received {seen}, not {count} frames"

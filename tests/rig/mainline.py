@@ -75,7 +75,7 @@ class Tool:
         return self.read(f"peer{pidx}/link") == "Y"
 
     def enable(self):
-        """Lets the links come up. Some parts report an error at one side; `wait_link` says
+        """Let the links come up. Some parts report an error at one side; `wait_link` says
         whether they do."""
         self.guest.run(f"echo Y > {self.path}/link", check=False)
 
@@ -84,7 +84,7 @@ class Tool:
         self.guest.run(f"echo {wanted} > {self.path}/peer{pidx}/link_event", timeout=timeout)
 
     def expose(self, pidx, widx, size):
-        """Sets an inbound window up; returns its address and size."""
+        """Set an inbound window up; return its address and size."""
         self.write(f"peer{pidx}/mw_trans{widx}", size)
         fields = {}
         for line in self.read(f"peer{pidx}/mw_trans{widx}").splitlines():
@@ -96,7 +96,7 @@ class Tool:
         self.write(f"peer{pidx}/mw_trans{widx}", 0)
 
     def reach(self, pidx, widx, address, size):
-        """Maps an outbound window; a size of zero unmaps it."""
+        """Map an outbound window; a size of zero unmaps it."""
         self.write(f"peer{pidx}/peer_mw_trans{widx}", f"{address}:{size}")
 
 

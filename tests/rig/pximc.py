@@ -292,7 +292,7 @@ class Functions(shell.Caller):
         return self._order(_status, "cleanup")
 
     def part(self):
-        """Gives the thread that runs this a table of descriptors of its own."""
+        """Give the thread that runs this a table of descriptors of its own."""
         return self._order(shell.no_failure, "part")
 
     # Many rounds of filling a window, an event, a check, and an event back.
@@ -329,13 +329,13 @@ class Process(Functions, shell.Program):
         self._interface = interface
 
     def begin(self):
-        """Makes the first call, and does not wait for its answer."""
+        """Make the first call, and do not wait for its answer."""
         self.command("", _ids, "findInterfaces", 8, OWN, OWN)
 
     # --- its end
 
     def linger(self, shared=False):
-        """Leaves a child that has inherited everything, or shares it. Its id."""
+        """Leave a child that has inherited everything, or shares it. Its id."""
         return self._run(shell.pid_of, "linger", int(shared))
 
     def die(self):
@@ -344,12 +344,12 @@ class Process(Functions, shell.Program):
         assert self.process.wait(20).rc == -9
 
     def leave(self):
-        """Returns from its main function without having closed anything."""
+        """Return from its main function without having closed anything."""
         self.process.write(b"")
         assert self.process.wait(20).rc == 0
 
     def interrupt(self):
-        """Sends a signal that is handled to the thread that waits."""
+        """Send a signal that is handled to the thread that waits."""
         self.guest.run(f"kill -USR1 {self.pid}")
 
     # --- what tests need often
@@ -368,7 +368,7 @@ class Process(Functions, shell.Program):
         return self.query_interface_information(interface or self.interface, attribute).u32
 
     def wait_for_state(self, state, interface=None, timeout=20.0):
-        """Waits as programs do: for events, and looks after each."""
+        """Wait as programs do: for events, and look after each."""
         interface = interface or self.interface
         deadline = time.monotonic() + timeout * PATIENCE
         while self.state(interface) != state:
@@ -381,7 +381,7 @@ class Process(Functions, shell.Program):
         return found.ids
 
     def wait_for_windows(self, *ids, interface=None, timeout=20.0):
-        """Waits until these are the windows of the other system."""
+        """Wait until these are the windows of the other system."""
         interface = interface or self.interface
         deadline = time.monotonic() + timeout * PATIENCE
         while sorted(seen := self.windows(interface)) != sorted(ids):
@@ -450,7 +450,7 @@ class Window:
         return self.process.read(self.address + offset, length)
 
 def load(*guests):
-    """Loads all modules; waits until each host reaches all others."""
+    """Load all modules; wait until each host reaches all others."""
     stack.load(*guests, modules=MODULES)
     wait_until_up(*guests)
 

@@ -24,7 +24,7 @@ def order(dst, count, size, func=None):
 
 
 def wait_for(guest, module, timeout=20, **expected):
-    """Waits until counters have reached these values; all of them."""
+    """Wait until counters have reached these values; all of them."""
     deadline = time.monotonic() + timeout
     while True:
         seen = values(guest, module)

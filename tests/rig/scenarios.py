@@ -28,14 +28,14 @@ def _command(language, scenario):
 
 
 def start(guest, language, scenario, role, *options):
-    """Starts one side of a scenario, and returns it."""
+    """Start one side of a scenario, and return it."""
     env = {"PXIMC_LIBRARY_PATH": str(stage_dir() / "opt/pximc/lib64")}
     command = [*_command(language, scenario), role, *options]
     return guest.spawn(command, _SECONDS, env=env)
 
 
 def finish(*sides, died=()):
-    """Waits until all sides have come to a good end."""
+    """Wait until all sides have come to a good end."""
     for side in sides:
         result = side.wait()
         assert result.rc == 0, result
@@ -43,7 +43,7 @@ def finish(*sides, died=()):
 
 
 def play(language, scenario, s0, s1, options0=(), options1=(), s0_dies=False):
-    """Plays a scenario between two hosts, whose sides have these options."""
+    """Play a scenario between two hosts, whose sides have these options."""
     there = start(s1, language, scenario, "s1", *options1)
     here = start(s0, language, scenario, "s0", *options0)
     finish(here, there, died=(here,) if s0_dies else ())

@@ -98,6 +98,10 @@ class Process(shell.Program):
         data, decode = self._structure(kind, fields)
         return self.command("&", decode, "ioctl", getattr(MP, "IOC_" + name), data)
 
+    def later_at(self, name, address):
+        """As `later`, with the structure where it is in the process."""
+        return self.command("&", lambda _: None, "at", getattr(MP, "IOC_" + name), address)
+
     def repeat(self, count, name, kind, **fields):
         """The same call many times; how many have succeeded."""
         data, _ = self._structure(kind, fields)
@@ -111,7 +115,7 @@ class Process(shell.Program):
         return self.command("&", lambda answer: answer["done"], "repeat", count, number, data)
 
     def guess(self, first, count, step, name, kind, **fields):
-        """Calls with so many handles; how many are there."""
+        """Call with so many handles; how many are there."""
         data, _ = self._structure(kind, fields)
         words = ("guess", first, count, step, getattr(MP, "IOC_" + name), data)
         return self._done(*words)
@@ -125,7 +129,7 @@ class Process(shell.Program):
         return self._run(lambda answer: answer["done"], *words)
 
     def open(self, count):
-        """Opens so many contexts more; how many there are."""
+        """Open so many contexts more; how many there are."""
         return self._done("open", count)
 
     # --- memory
@@ -135,7 +139,7 @@ class Process(shell.Program):
         return self._done("guessmap", first, count)
 
     def read_events(self, length):
-        """Begins to read records of events, with room for so many bytes; how many there are."""
+        """Begin to read records of events, with room for so many bytes; how many there are."""
         return self.command("&", lambda answer: answer["done"], "records", self.buffer, length)
 
     def scan(self, address, length):
@@ -148,7 +152,12 @@ class Process(shell.Program):
     def memory(self, length):
         return self._run(lambda answer: answer["address"], "memory", length)
 
+    def program(self, length):
+        """So much of the program's file, mapped to be read."""
+        return self._run(lambda answer: answer["address"], "program", length)
+
     def execute(self, address, length):
+        """Asks for memory that is executed, and not written."""
         self._run(lambda _: None, "execute", address, length)
 
     def unmap(self, address, length):
@@ -156,15 +165,16 @@ class Process(shell.Program):
 
     # --- what tests need often
 
-    def interface(self, loopback=False):
-        """The interface to the other host, or to this one."""
+    def interfaces(self, loopback=False):
+        """The interfaces to other hosts, or that to this one."""
         found = self.call("INTERFACES", "mp_interfaces", capacity=16, ids=self.buffer)
         ids = struct.unpack(f"={found.count}I", self.read(self.buffer, 4 * found.count))
-        for number in ids:
-            flags = self.call("INTERFACE", "mp_interface", id=number).flags
-            if bool(flags & MP.INTERFACE_LOOPBACK) == loopback:
-                return number
-        raise AssertionError("there is no such interface")
+        flags = lambda number: self.call("INTERFACE", "mp_interface", id=number).flags
+        return [n for n in ids if bool(flags(n) & MP.INTERFACE_LOOPBACK) == loopback]
+
+    def interface(self, loopback=False):
+        """The first of them."""
+        return self.interfaces(loopback)[0]
 
     def wait_until_up(self, interface, up=True, timeout=20.0):
         end = time.monotonic() + timeout * PATIENCE
@@ -242,7 +252,7 @@ def pair(fabric, same=False):
 
 
 def fill(user, connection):
-    """Sends as many messages as a connection takes."""
+    """Send as many messages as a connection takes."""
     fields = {"handle": connection, "data": user.buffer, "length": 256, "deadline": PAST}
     sent = 0
     while sent < EACH:
@@ -259,7 +269,7 @@ def fails(number):
 
 
 def copy_list(process, *copies):
-    """Writes a list of copies to the process; its fields in a call."""
+    """Write a list of copies to the process; its fields in a call."""
     data = b"".join(struct.pack("=QQQ", *copy) for copy in copies)
     process.write(process.buffer, data)
     return {"copies": process.buffer, "count": len(copies)}

@@ -73,23 +73,23 @@ class Caller:
         self._order = order
 
     def fill(self, address, length, seed):
-        """Writes a pattern."""
+        """Write a pattern."""
         return self._order(_nothing, "fill", address, length, seed)
 
     def check(self, address, length, seed):
-        """Compares with a pattern."""
+        """Compare with a pattern."""
         return self._order(_wrong, "check", address, length, seed)
 
     def same(self, address, length, byte):
-        """Compares all bytes with one."""
+        """Compare all bytes with one."""
         return self._order(_wrong, "same", address, length, byte)
 
     def touch(self, address, length):
-        """Reads. The signal that has ended it, or 0."""
+        """Read. The signal that has ended it, or 0."""
         return self._order(_fault, "same", address, length, 0)
 
     def store(self, address, data):
-        """Writes. The signal that has ended it, or 0."""
+        """Write. The signal that has ended it, or 0."""
         return self._order(_fault, "write", address, word_of(data))
 
     def write(self, address, data):
@@ -99,7 +99,7 @@ class Caller:
         return self._order(_bytes, "read", address, length)
 
     def storm(self, address, length, byte, milliseconds):
-        """Stores a byte everywhere, again and again."""
+        """Store a byte everywhere, again and again."""
         return self._order(_nothing, "storm", address, length, byte, milliseconds)
 
     def allocate(self, length):
@@ -111,7 +111,7 @@ class Caller:
         return self._order(_address, "runs", length)
 
     def protect(self, address, length):
-        """Has everybody who reads or writes there end the program."""
+        """Let everybody who reads or writes there end the program."""
         return self._order(no_failure, "protect", address, length)
 
 
@@ -175,7 +175,7 @@ class Program(Caller):
         self.end()
 
     def command(self, how, decode, *words):
-        """Begins a command: `how` may be `&`, in a thread, or `fork`, in a child."""
+        """Begin a command: `how` may be `&`, in a thread, or `fork`, in a child."""
         tag = next(self._tags)
         line = " ".join(str(word) for word in (tag, how, *words) if word != "")
         self.process.write((line + "\n").encode())
@@ -192,19 +192,19 @@ class Program(Caller):
         return self._identity.result()
 
     def until_asleep(self):
-        """Waits until none of its threads has anything to do."""
+        """Wait until none of its threads has anything to do."""
         states = f"cut -d' ' -f3 /proc/{self.pid}/task/*/stat"
         until(lambda: set(self.guest.run(states).out.split()) <= {"S", "D"})
 
     # --- its end
 
     def exit(self, status=0):
-        """Ends without even what is done at exits."""
+        """End without even what is done at exits."""
         self.command("", _nothing, "exit", status)
         assert self.process.wait(20).rc == status
 
     def kill(self):
-        """Does not wait until it has gone."""
+        """Do not wait until it has gone."""
         try:
             if not self.process.ended():
                 self.process.kill()
@@ -218,12 +218,12 @@ class Program(Caller):
             pass  # with its host
 
     def end(self):
-        """Kills it, and waits until it has gone."""
+        """Kill it, and wait until it has gone."""
         end(self)
 
 
 def end(*programs):
-    """Kills programs, all at the same time."""
+    """Kill programs, all at the same time."""
     for program in programs:
         program.kill()
     for program in programs:
@@ -231,7 +231,7 @@ def end(*programs):
 
 
 def until(condition, timeout=20.0):
-    """Waits until a function returns something."""
+    """Wait until a function returns something."""
     deadline = time.monotonic() + timeout * PATIENCE
     while not (found := condition()):
         assert time.monotonic() < deadline, "it does not come"

@@ -142,7 +142,7 @@ class Callback:
         return [REASONS[call[0]] for call in self.calls()]
 
     def wait(self, count, timeout=20.0):
-        """Waits until it was called so often; what it was called with."""
+        """Wait until it was called so often; what it was called with."""
         until(lambda: len(self.calls()) >= count, timeout)
         return self.calls()
 
@@ -203,7 +203,7 @@ class Functions(shell.Caller):
         return self._order(_fields, "transfer", sequence, address, length, rounds, milliseconds)
 
     def churn(self, queue, segment, remote, length):
-        """Keeps a queue busy until a transfer fails: how many have not, and the error."""
+        """Keep a queue busy until a transfer fails: how many have not, and the error."""
         return self._order(_fields, "churn", queue, segment, remote, length)
 
     def post(self, remote, local, data, rounds):
@@ -254,7 +254,7 @@ class Program(Functions, shell.Program):
         self.sd = self.SCIOpen(0)
 
     def interrupt(self, milliseconds):
-        """Sends a signal that is handled to a thread that waits, a little later."""
+        """Send a signal that is handled to a thread that waits, a little later."""
         self._order(lambda _: None, "interrupt", milliseconds)
 
     # --- what tests need often
@@ -322,14 +322,14 @@ class Program(Functions, shell.Program):
         return self.SCIConnectDataInterrupt(self.sd, node, self.adapter, number, FOREVER, flags)
 
     def send(self, remote, data):
-        """Sends a message."""
+        """Send a message."""
         if not hasattr(self, "_buffer"):
             self._buffer = self.allocate(2 * PAGE)
         self.write(self._buffer, data)
         self.SCITriggerDataInterrupt(remote, self._buffer, len(data), 0)
 
     def receive(self, interrupt, timeout=10000, room=4096):
-        """Takes a message."""
+        """Take a message."""
         if not hasattr(self, "_room"):
             self._room = self.allocate(2 * PAGE)
         length = self.SCIWaitForDataInterrupt(interrupt, self._room, timeout, 0, length=room)
@@ -364,7 +364,7 @@ class Program(Functions, shell.Program):
 
 
 def configure(*guests, extra=()):
-    """Tells hosts of each other's node ids."""
+    """Tell hosts of each other's node ids."""
     lines = [
         f"node {node} peer {peer_id(guest)} name {guest.name}"
         for node, guest in zip(NODES, guests)
@@ -375,7 +375,7 @@ def configure(*guests, extra=()):
 
 
 def load(*guests, modules=MODULES, parameters=None):
-    """Loads all modules, or what is left of them; each host reaches all others."""
+    """Load all modules, or what is left of them; each host reaches all others."""
     stack.load(*guests, modules=modules, parameters=parameters)
     wait_for_everyone(*guests)
     configure(*guests)

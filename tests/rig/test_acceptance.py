@@ -169,6 +169,23 @@ def test_a_client_that_is_not_pending_waits_as_long_as_it_takes(ends):
         waits.result()
 
 
+def test_a_client_that_is_pending_learns_its_identifier_with_its_partner(ends):
+    handle = ends.server.server()
+    uid_of = lambda party, h: party.process.call("SESSION", "mp_session", handle=h).uid
+    server_uid = uid_of(ends.server, handle)
+    assert server_uid
+    client = ends.client.client(uid=server_uid)
+    assert uid_of(ends.client, client) == 0
+    ends.server.accept(handle, ends.server.request(handle).request)
+    ends.client.wait(client, MP.EVENT_PAIRED)
+    uid = uid_of(ends.client, client)
+    assert uid
+    # As others see it.
+    at = {"interface": ends.server.interface, "id": uid}
+    window = ends.server.process.call("WINDOW", "mp_window", **at)
+    assert (window.role, window.paired) == (MP.ROLE_CLIENT, 1)
+
+
 def test_a_rejection_has_a_reason_and_data(ends):
     handle = ends.server.server()
     client = ends.client.client()
@@ -211,6 +228,34 @@ def test_a_request_can_be_withdrawn(ends):
         ends.server.partner(handle)
     ends.client.client()
     ends.server.accept(handle, ends.server.request(handle).request)
+
+
+def test_what_was_accepted_in_vain_is_not_told(ends):
+    """There is not the memory; then the server goes."""
+    process = ends.server.process
+    info = process.call("INTERFACE", "mp_interface", id=ends.server.interface)
+    most = info.local_free
+    handle = ends.server.server(b"large", local_min=most, local_max=most)
+    client = ends.client.client(b"large", remote_max=most)
+    request = ends.server.request(handle).request
+    small = ends.server.server(b"small", flags=0)
+    ends.client.client(b"small", flags=0)
+    with fails(errno.ENOSPC):
+        ends.server.accept(handle, request, b"in vain")
+    assert ends.server.partner(handle).request == request
+    process.close(handle)
+    ends.client.wait(client, MP.EVENT_REFUSED)
+    told = ends.client.partner(client)
+    assert (told.state, told.bytes) == (MP.PARTNER_GONE, b"")
+    process.close(small)
+
+
+def test_a_missing_interface_is_told_first(ends):
+    for fields in ({"reserved": 1}, {"flags": 0x80}, {"local_max": 0}):
+        with fails(errno.ENODEV):
+            ends.server.server(**{"interface": 0xFFFF, **fields})
+    with fails(errno.EINVAL):
+        ends.server.server(reserved=1)
 
 
 def test_a_server_may_take_one_request_only(ends):
@@ -367,6 +412,28 @@ def test_beyond_a_link_that_is_lost_nobody_waits(fabric):
         there.wait(client, MP.EVENT_PAIRED)
         with fails(errno.ECONNREFUSED):
             there.client(b"once")
+
+
+def test_memory_of_a_pair_that_was_lost_joins_posted_peers(fabric):
+    """It comes back when the process closes its session, long after the other host has let go."""
+    guest = fabric.hosts[1]
+    with sharing.Process(fabric.rp) as near, sharing.Process(guest) as far:
+        here, there = Party(near, near.interface()), Party(far, far.interface())
+        most = near.call("INTERFACE", "mp_interface", id=here.interface).local_free
+        whole = here.server(flags=0, local_min=most, local_max=most)
+        there.client(flags=0, remote_max=most)
+        here.wait(whole, MP.EVENT_PAIRED)
+        fabric.unplug(guest)
+        here.wait(whole, MP.EVENT_DOWN)
+        fabric.plug(guest)
+        near.wait_until_up(here.interface)
+        far.wait_until_up(there.interface)
+        left = here.open(MP.ROLE_PEER, local_max=PAGE)
+        right = there.open(MP.ROLE_PEER, remote_max=PAGE)
+        assert not here.events(left) & MP.EVENT_PAIRED
+        near.close(whole)
+        here.wait(left, MP.EVENT_PAIRED)
+        there.wait(right, MP.EVENT_PAIRED)
 
 
 def test_what_is_not_confirmed_in_time_is_refused(fabric):

@@ -266,7 +266,7 @@ def test_nothing_wrong_is_delivered_and_everything_comes_back(fabric):
 
 
 def wait_for_windows(guest, free, timeout=20):
-    """Waits until all memory for windows is free again."""
+    """Wait until all memory for windows is free again."""
     end = time.monotonic() + timeout * PATIENCE
     while (now := windows(guest)) != free:
         assert time.monotonic() < end, f"CHAOS_SEED={SEED}: {guest.name}: {now}, not {free}"

@@ -78,7 +78,7 @@ class Running:
         raise AssertionError("it did not boot")
 
     def end(self):
-        """Ends it, whatever it waits for: its warden ends the rest."""
+        """End it, whatever it waits for: its warden ends the rest."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(30)
@@ -93,7 +93,7 @@ class Running:
 
 @pytest.fixture
 def start():
-    """Starts sets. They end with the test, however that ends."""
+    """Start sets. They end with the test, however that ends."""
     started = []
 
     def running():

@@ -55,7 +55,7 @@ class Traffic:
         self.running = {}
 
     def start(self, guest):
-        """Starts what runs in one guest."""
+        """Start what runs in one guest."""
         others = [other for other in self.hosts if other is not guest]
         loops = [f"iperf3 -s -1 --rcv-timeout 1000 -p {5200 + other.port}" for other in others] + [
             "iperf3 --connect-timeout 1000 --snd-timeout 1000 -t 1000"
@@ -86,7 +86,7 @@ class Traffic:
 
 
 def assert_flows(*pairs, timeout=20):
-    """Waits until a megabyte more has come to each first one of a pair from the second."""
+    """Wait until a megabyte more has come to each first one of a pair from the second."""
     started = []
     for one, other in pairs:
         path = f"/sys/kernel/mp/peers/{peer_id(other):08x}/rx_bytes"
@@ -102,7 +102,7 @@ def wait_until_complete(fabric):
 
 
 def load_and_return(fabric, guest, modules):
-    """Loads modules, the links with them; both peers must be there soon.
+    """Load modules, the links with them; both peers must be there soon.
 
     By the guest's own clock and log: under traffic, a program that looks takes
     much longer than what it looks for.

@@ -13,7 +13,7 @@ COMMONS = 1 << 48
 
 
 def share(fabric, parameters=None):
-    """Has the first host offer memory, and each other one mark a word of it; returns the
+    """Let the first host offer memory, and each other one mark a word of it; return the
     place."""
     stack.load(*fabric.hosts, modules=TRANSPORT, parameters=parameters)
     owner, *users = fabric.hosts

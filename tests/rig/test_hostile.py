@@ -167,7 +167,7 @@ def hostile_peer(fabric, victim, liar, seed, seconds):
 
 
 def lie(command, streams):
-    """Runs it for as long as the streams go on; returns what it has told."""
+    """Run it for as long as the streams go on; return what it has told."""
     start = time.monotonic()
     with subprocess.Popen(
         [str(word) for word in command],

@@ -66,7 +66,7 @@ def event(process, interface, number):
 
 
 def session(process, interface, **fields):
-    """Posts a window, as a server if nothing else is said."""
+    """Post a window, as a server if nothing else is said."""
     known = {"role": 1, "location": 1, "protocol": 7, "local_max": PAGE}
     fields = {"interface": interface, **known, **fields}
     return process.call("SESSION_OPEN", "mp_session_open", **fields)

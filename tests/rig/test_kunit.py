@@ -15,6 +15,7 @@ SUITES = {
     "mp_bytes": ("rust/mp_kunit/bytes.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_forward": ("rust/mp_kunit/forward.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_user": ("rust/mp_kunit/user.rs", r"#\[test\]\s+fn (\w+)\("),
+    "mp_windows": ("rust/mp_kunit/windows.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_memory": ("rust/mp_kunit/memory.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_interface": ("rust/mp_kunit/interface.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_capi": ("rust/mp_kunit/capi.c", r"KUNIT_CASE\((\w+)\)"),
@@ -41,9 +42,12 @@ def results(boot):
     for name in SUITES:
         suite = f"/sys/kernel/debug/kunit/{name}"
         out += guest.run(f"echo 1 > {suite}/run && cat {suite}/results").out
-    stack.unload(guest, modules=MODULES)
     lines = re.findall(r"^ +(ok|not ok) \d+ (\w+)", out, re.MULTILINE)
-    return {name: words for words, name in lines}, out
+    outcomes = {name: words for words, name in lines}
+    # A case that fails keeps what it had, and with it the modules.
+    if "not ok" not in outcomes.values():
+        stack.unload(guest, modules=MODULES)
+    return outcomes, out
 
 
 @pytest.mark.parametrize("case", cases())

@@ -40,7 +40,7 @@ def fabric(boot):
 
 @pytest.fixture(scope="module")
 def ntbctl(fabric):
-    """Runs ntbctl in a guest."""
+    """Run ntbctl in a guest."""
     program = fabric.settings.programs / "ntbctl"
 
     def run(guest, words, check=True):

@@ -227,6 +227,73 @@ def test_a_change_without_a_signal_is_noticed_late(paired):
     assert (told.index, told.events) == (0, MP.PARK_CHANGED | MP.PARK_LATE)
 
 
+def wake_up(sleeper, partner, how):
+    """How long it takes until a sleeper has returned; nothing if it had before."""
+    call = sleeper.later("PARK", "mp_park", **fields_of(sleeper, entry(sleeper, arm_value=5)))
+    wait_until_armed(partner)
+    began = how(call)
+    call.result()
+    took = time.monotonic() - began if began else None
+    partner.write(partner.near + ARM, word(0))
+    partner.write(partner.far + WORD, word(0))
+    return took
+
+
+def wake_ups(count, *how):
+    for _ in range(10 * count):
+        took = wake_up(*how)
+        if took is not None:
+            yield took
+            count -= 1
+        if not count:
+            return
+    raise AssertionError("too slow to tell")
+
+
+def test_a_change_that_was_taken_back_does_not_count(paired):
+    """Two looks in a row have to find the word changed: 50 ms more than a signal takes."""
+    owner, user = paired
+    store = lambda value: owner.write(owner.far + WORD, word(value))
+
+    def by_signal(_):
+        began = time.monotonic()
+        owner.signal(owner.session)
+        return began
+
+    def late(call):
+        store(9)
+        # One look finds that, or two.
+        time.sleep(0.055)
+        store(0)
+        time.sleep(0.1)
+        if call.returned():
+            return None
+        began = time.monotonic()
+        store(9)
+        return began
+
+    signals = list(wake_ups(8, user, owner, by_signal))
+    looks = list(wake_ups(8, user, owner, late))
+    print(signals, looks)
+    assert min(looks) - min(signals) > 0.04
+
+
+def test_a_signal_that_cannot_be_told_stays(paired):
+    """The call has nowhere to put what it has found, and its entries have been overwritten."""
+    owner, user = paired
+    page = user.memory(0x1000)
+    data, _ = user._structure("mp_park", fields_of(user, entry(user, arm_value=5)))
+    user.write(page, bytes.fromhex(data))
+    call = user.later_at("PARK", page)
+    wait_until_armed(owner)
+    user.unmap(page, 0x1000)
+    user.write(user.buffer, entry(user, handle=0))
+    owner.signal(owner.session)
+    with fails(errno.EFAULT):
+        call.result()
+    assert user.wait(user.session, MP.EVENT_SIGNAL) == MP.EVENT_SIGNAL
+
+
 def test_the_end_of_the_partner_is_told_now_and_later(paired):
     owner, user = paired
     call = user.later("PARK", "mp_park", **fields_of(user, entry(user, arm_value=5)))

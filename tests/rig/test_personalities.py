@@ -222,7 +222,7 @@ def test_clients_that_need_more_say_so(pair, module):
 
 
 def use(guests):
-    """Sends packets from each host to all others, and data between two."""
+    """Send packets from each host to all others, and data between two."""
     for guest in guests:
         others = [stack.address(other) for other in guests if other is not guest]
         guest.run(" && ".join(f"ping -q -c 1 -w 10 -s 20000 {other}" for other in others))

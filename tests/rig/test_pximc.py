@@ -1132,7 +1132,7 @@ def test_windows_stay_until_the_own_side_closes(systems):
 
 
 def largest(s0, s1, ours=client, theirs=server):
-    """Opens a pair as large as can be; the sessions and the two sizes of the first side."""
+    """Open a pair as large as can be; the sessions and the two sizes of the first side."""
     there = opened(theirs(s1, (MAX, 0), (MAX, 0), protocol=0x1A26E57))
     answer = ours(s0, (MAX, 0), (MAX, 0), protocol=0x1A26E57)
     if answer.status != OK:
@@ -1237,7 +1237,7 @@ def test_a_pair_needs_memory_for_one_of_its_windows(systems, exhausted):
 
 
 def server_and_client(s0, s1, local, remote):
-    """Opens a pair, if it can be had; the client's session."""
+    """Open a pair, if it can be had; the client's session."""
     there = server(s1, (MAX, 0), (MAX, 0), protocol=0x0E3417)
     answer = client(s0, local, remote, protocol=0x0E3417)
     if answer.status == OK:

@@ -52,7 +52,7 @@ def ticks(guest, pid):
 
 
 def busy_calls(fabric, kind, option, count):
-    """Plays; the system calls of a second in the middle of it, by host, and what the
+    """Play; the system calls of a second in the middle of it, by host, and what the
     client tells in the end."""
     rp, ep = fabric.hosts
     with serving(ep):

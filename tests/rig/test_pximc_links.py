@@ -67,7 +67,7 @@ def interfaces(fabric):
 
 @pytest.fixture
 def systems(fabric, interfaces):
-    """Processes on the RP and on an EP, which the tests are for, and on another EP; each of
+    """The processes on the RP and on an EP, which the tests are for, and on another EP; each of
     the last two has the RP at its interface, and the RP the first EP."""
     to = lambda one, other: interfaces[one.name, other.name]
     rp, ep1, ep2 = fabric.hosts

@@ -101,6 +101,17 @@ def test_processes_that_sleep_wake_each_other(fabric):
     assert (out["messages"], out["rounds"]) == (2000, 500)
 
 
+def test_processes_can_sleep_at_once_for_each_message(fabric):
+    """Of each round each side makes a call to sleep, at least."""
+    rp, ep = fabric.hosts
+    rounds = 500
+    with system_calls(NAME, rp, ep) as calls:
+        options = ("--messages", 0, "--rounds", rounds)
+        out = played(ep, rp, *options, both=("--sleep", "--at-once"))
+        assert min(calls()) >= rounds
+    assert out["rounds"] == rounds
+
+
 @pytest.mark.parametrize("size", [8, 1 << 16])
 def test_messages_one_after_the_other_reach_a_server_that_returns_only_the_last(fabric, size):
     a, b = fabric.hosts

@@ -5,13 +5,17 @@ Two releases that share a wire version work together, with frames, packets, sess
 segments; others say on both sides which of them is to be updated.
 """
 
+import errno
+
 import pytest
+import sharing
 import sisci
 from ether import lost, nothing_lost, ping, stream
 from frames import TRANSPORT, wait_for_everyone
 from ntbrig import release, stack
 from pximc import OK, Process, wait_until_up
-from pximc_sessions import meet, pair, windows
+from pximc_sessions import PROTOCOL, USUAL, meet, pair, windows
+from sharing import MP, fails
 from shell import INTACT, until
 from sisci import NODES, PAGE, Program
 
@@ -109,6 +113,59 @@ def test_segments_and_interrupts_are_shared(fabric, two):
             interrupt = owner.data_interrupt_of(9)
             user.send(user.connect_data_interrupt(node, 9), b"between releases")
             assert owner.receive(interrupt) == b"between releases"
+
+
+# The sessions of a link to a host of the last release.
+FIRST_SESSIONS = 256
+
+
+def post(process, interface, **fields):
+    sizes = {"local_min": 1, "local_max": 1}
+    kind = {"role": MP.ROLE_SERVER, "location": MP.LOCATION_LOGICAL, "protocol": 7}
+    fields = {"interface": interface, **kind, **sizes, **fields}
+    return process.call("SESSION_OPEN", "mp_session_open", **fields).handle
+
+
+def towards(here, there):
+    """The interface to the other process's host: where the window is seen that it posts."""
+    uid = 0x3EE7
+    for mine in there.find_interfaces().ids:
+        posted = there.request_window_logical_as_server(mine, PROTOCOL, *USUAL, *USUAL, uid).session
+        seen = [theirs for theirs in here.interfaces() if sees(here, theirs, uid)]
+        assert there.close_window(posted) == OK
+        if seen:
+            return seen[0]
+    raise AssertionError("the two do not reach each other")
+
+
+def sees(process, interface, uid):
+    try:
+        return process.call("WINDOW", "mp_window", interface=interface, id=uid)
+    except OSError as error:
+        assert error.errno == errno.ENOENT
+        return None
+
+
+def test_what_the_last_release_does_not_know_is_refused(two):
+    """Beside it, sessions have no names, servers do not answer, and a link has fewer sessions."""
+    old, new = two
+    wait_until_up(*two)
+    with Process(old) as there, sharing.Process(new) as here:
+        interface = towards(here, there)
+        here.write(here.buffer, b"name")
+        for fields in (
+            {"name": here.buffer, "name_size": 4},
+            {"flags": MP.SESSION_HOLD},
+            {"flags": MP.SESSION_HOLD | MP.SESSION_ONCE},
+            {"flags": MP.SESSION_BARE, "local_min": 0, "local_max": 0},
+        ):
+            with fails(errno.EOPNOTSUPP):
+                post(here, interface, **fields)
+        # What it knows is as before, whatever was refused.
+        for _ in range(FIRST_SESSIONS):
+            post(here, interface)
+        with fails(errno.ENOSPC):
+            post(here, interface)
 
 
 @pytest.fixture(scope="module")

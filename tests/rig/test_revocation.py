@@ -5,14 +5,16 @@ the other host has said so, whatever its processes do.
 Words of the kernels take long to the other host: what is told without an answer is told late.
 """
 
+import errno
 import time
+from contextlib import contextmanager
 
 import pytest
 import sharing
 from ntbrig import stack
 from ntbrig.settings import PATIENCE
 from pximc import MODULES
-from sharing import MP
+from sharing import MP, fails
 from shell import INTACT
 
 pytestmark = pytest.mark.alone
@@ -21,8 +23,9 @@ LENGTH = 0x1000
 NUMBER = 51
 POSTED_US = 200_000
 STORED, OWN = 0xA5, 0x3C
-# So long does the other process store at least.
+# So long does the other process store at least; also while its host stands still.
 STORM_MS = int(8000 * PATIENCE)
+LONG_STORM_MS = int(60_000 * PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +49,10 @@ def ends(fabric):
         yield both
 
 
-def storming(owner, memory, user, there):
-    """Has a process store into a segment, again and again, in a thread, which is under way."""
+def storming(owner, memory, user, there, milliseconds=STORM_MS):
+    """Let a process store into a segment, again and again, in a thread, which is under way."""
     remote = user.map_connection(user.connect(there, MP.OBJECT_SEGMENT, NUMBER))
-    storm = user.command("&", lambda _: None, "storm", remote, LENGTH, STORED, STORM_MS)
+    storm = user.command("&", lambda _: None, "storm", remote, LENGTH, STORED, milliseconds)
     end = time.monotonic() + 20 * PATIENCE
     while owner.same(memory, LENGTH, STORED) != INTACT:
         assert time.monotonic() < end, "nobody stores"
@@ -61,6 +64,38 @@ def assert_intact(owner, memory):
     end = time.monotonic() + 5 * POSTED_US / 1e6
     while time.monotonic() < end:
         assert owner.same(memory, LENGTH, OWN) == INTACT
+
+
+def own_memory(owner, interface):
+    """A segment over memory of a process, and where that is."""
+    memory = owner.memory(LENGTH)
+    fields = {"id": NUMBER, "length": LENGTH, "flags": MP.SEGMENT_EMPTY}
+    segment = owner.call("SEGMENT_CREATE", "mp_segment_create", **fields).handle
+    fields = {"handle": segment, "address": memory, "length": LENGTH}
+    owner.call("SEGMENT_FILL", "mp_segment_fill", **fields)
+    for what in ("PREPARE", "PUBLISH"):
+        owner.at(what, segment, interface)
+    return segment, memory
+
+
+def ending(owner, segment):
+    return owner.call("SEGMENT", "mp_segment", handle=segment).ending
+
+
+def wait_until_proven(owner, segment):
+    end = time.monotonic() + 20 * PATIENCE
+    while ending(owner, segment):
+        assert time.monotonic() < end, "the next epoch has begun, or has not"
+
+
+@contextmanager
+def standing_still(guest):
+    """A host of which all processors stand still, in the middle of a store."""
+    guest.freeze()
+    try:
+        yield
+    finally:
+        guest.thaw()
 
 
 def take_back(owner, segment, interface, how):
@@ -87,13 +122,7 @@ def test_nobody_stores_after_a_segment_was_withdrawn_by_force(ends):
 def test_nobody_stores_into_pages_of_a_process_whose_segment_has_ended(ends, how):
     """The memory is the process's own, and stays."""
     owner, back, user, there = ends
-    memory = owner.memory(LENGTH)
-    fields = {"id": NUMBER, "length": LENGTH, "flags": MP.SEGMENT_EMPTY}
-    segment = owner.call("SEGMENT_CREATE", "mp_segment_create", **fields).handle
-    fields = {"handle": segment, "address": memory, "length": LENGTH}
-    owner.call("SEGMENT_FILL", "mp_segment_fill", **fields)
-    for what in ("PREPARE", "PUBLISH"):
-        owner.at(what, segment, back)
+    segment, memory = own_memory(owner, back)
     storm = storming(owner, memory, user, there)
     take_back(owner, segment, back, how)
     owner.write(memory, bytes([OWN]) * LENGTH)
@@ -113,3 +142,55 @@ def test_a_process_that_is_stopped_stores_nothing_when_it_goes_on(ends):
     user.guest.run(f"kill -CONT {user.pid}")
     assert_intact(owner, memory)
     assert not storm.returned()
+
+
+def test_a_host_that_stands_still_is_not_said_to_store_nothing(ends):
+    """It goes on where it was: what its process has mapped leads there until its kernel knows."""
+    owner, back, user, there = ends
+    segment = owner.segment(NUMBER, LENGTH, back)
+    memory = owner.map_segment(segment)
+    storm = storming(owner, memory, user, there, LONG_STORM_MS)
+    with standing_still(user.guest):
+        with fails(errno.EINPROGRESS):
+            take_back(owner, segment, back, "withdraw")
+        assert owner.call("SEGMENT", "mp_segment", handle=segment).connections == 0
+        assert ending(owner, segment) == 1
+        # There is no peer to ask.
+        with fails(errno.EINPROGRESS):
+            take_back(owner, segment, back, "withdraw")
+    wait_until_proven(owner, segment)
+    with fails(errno.ENXIO):
+        take_back(owner, segment, back, "withdraw")
+    owner.write(memory, bytes([OWN]) * LENGTH)
+    assert_intact(owner, memory)
+    assert not storm.returned()
+
+
+def test_pages_of_a_process_stay_pinned_while_a_host_stands_still(ends):
+    owner, back, user, there = ends
+    before = sharing.pinned(owner.guest)
+    segment, memory = own_memory(owner, back)
+    storm = storming(owner, memory, user, there, LONG_STORM_MS)
+    with standing_still(user.guest):
+        with fails(errno.EINPROGRESS):
+            owner.remove(segment, MP.REMOVE_FORCE)
+        with fails(errno.ENOENT):
+            owner.remove(segment)
+        assert sharing.pinned(owner.guest) == before + 1
+    sharing.wait_until_unpinned(owner.guest, before)
+    owner.write(memory, bytes([OWN]) * LENGTH)
+    assert_intact(owner, memory)
+    assert not storm.returned()
+
+
+def test_a_link_that_is_down_is_no_proof(fabric, ends):
+    owner, back, user, there = ends
+    segment = owner.segment(NUMBER, LENGTH, back)
+    user.connect(there, MP.OBJECT_SEGMENT, NUMBER)
+    fabric.unplug(owner.guest)
+    owner.wait_until_up(back, up=False)
+    with fails(errno.EINPROGRESS):
+        take_back(owner, segment, back, "withdraw")
+    assert ending(owner, segment) == 1
+    fabric.plug(owner.guest)
+    wait_until_proven(owner, segment)

@@ -63,7 +63,7 @@ class Ends:
         self.user.call("QUEUE_ABORT", "mp_handle", handle=self.queue)
 
     def paint(self, colour):
-        """Gives every fourth page of the source a content of its own."""
+        """Give every fourth page of the source a content of its own."""
         for at in range(0, LENGTH, 4 * PAGE):
             self.user.write(self.memory + at, self._of(colour, at))
 

@@ -171,9 +171,14 @@ def test_a_segment_is_filled_once_with_whole_pages_of_its_process(fabric):
             empty(owner, 35, PAGE)
         with fails(errno.ERANGE):
             fill(owner, segment, memory, 3 * PAGE)
-        for address, length in ((memory + 8, PAGE), (memory, PAGE + 8), (memory, 0)):
+        with fails(errno.EINVAL):
+            fill(owner, segment, memory, 0)
+        for flags in (MP.FILL_PHYSICAL | MP.FILL_READ, 4):
             with fails(errno.EINVAL):
-                fill(owner, segment, address, length)
+                fill(owner, segment, memory, PAGE, flags)
+        for address, length in ((ADDRESS + 8, PAGE), (ADDRESS, PAGE + 8)):
+            with fails(errno.EINVAL):
+                fill(owner, segment, address, length, MP.FILL_PHYSICAL)
         owner.unmap(memory + PAGE, PAGE)
         before = sharing.pinned(owner.guest)
         with fails(errno.EFAULT):
@@ -187,6 +192,63 @@ def test_a_segment_is_filled_once_with_whole_pages_of_its_process(fabric):
             fill(owner, segment, memory, 3 * PAGE)
         info = owner.call("SEGMENT", "mp_segment", handle=segment)
         assert (info.length, info.flags) == (2 * PAGE, MP.SEGMENT_EMPTY)
+
+
+def shown_to_nobody(owner, segment, back):
+    """A segment is prepared, and neither published nor mapped."""
+    for interface in (back, owner.interface(loopback=True)):
+        owner.at("PREPARE", segment, interface)
+        with fails(errno.EOPNOTSUPP):
+            owner.at("PUBLISH", segment, interface)
+    assert owner.call("SEGMENT", "mp_segment", handle=segment).offset == 0
+
+
+def copied(owner, back, user, there, segment, length):
+    """All of a segment, as a queue copies it to the other host."""
+    target = user.segment(52, length, there)
+    where = user.map_segment(target)
+    connection = owner.connect(back, MP.OBJECT_SEGMENT, 52)
+    queue = owner.call("QUEUE_CREATE", "mp_queue_create", interface=back, entries=1).handle
+    start(owner, queue, segment, connection, (0, 0, length))
+    assert owner.wait(queue, MP.EVENT_DONE) == MP.EVENT_DONE
+    assert owner.call("QUEUE", "mp_queue", handle=queue).state == MP.QUEUE_DONE
+    data = user.read(where, length)
+    user.remove(target, MP.REMOVE_FORCE)
+    return data
+
+
+@pytest.mark.parametrize("at, length", [(5, 8), (PAGE - 3, 6), (0, PAGE + 1), (7, 2 * PAGE)])
+def test_memory_that_is_no_whole_pages_is_copied_and_never_shown(ends, at, length):
+    """Beside it there is something else of the process."""
+    owner, back, user, there = ends
+    memory = owner.memory(4 * PAGE)
+    owner.write(memory + at, bytes(1 + n % 255 for n in range(length)))
+    before = sharing.pinned(owner.guest)
+    segment = empty(owner, 51, length)
+    fill(owner, segment, memory + at, length)
+    assert sharing.pinned(owner.guest) - before == (at + length + PAGE - 1) // PAGE
+    assert owner.call("SEGMENT", "mp_segment", handle=segment).length == length
+    shown_to_nobody(owner, segment, back)
+    assert copied(owner, back, user, there, segment, length) == owner.read(memory + at, length)
+    owner.remove(segment)
+    sharing.wait_until_unpinned(owner.guest, before)
+
+
+def test_memory_that_is_only_read_is_copied_and_never_shown(ends):
+    owner, back, user, there = ends
+    read_only, program = owner.memory(PAGE), owner.program(PAGE)
+    owner.write(read_only, b"never written")
+    owner.execute(read_only, PAGE)
+    for number, memory in ((53, read_only), (54, program)):
+        segment = empty(owner, number, PAGE)
+        with fails(errno.EFAULT):
+            fill(owner, segment, memory, PAGE)
+        fill(owner, segment, memory, PAGE, MP.FILL_READ)
+        shown_to_nobody(owner, segment, back)
+        with pytest.raises(OSError):
+            owner.map_segment(segment)
+        seen = copied(owner, back, user, there, segment, PAGE)
+        assert seen == owner.read(memory, PAGE)
 
 
 def test_who_may_not_pin_so_much_or_name_addresses_is_told_so(fabric):

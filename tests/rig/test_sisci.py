@@ -28,7 +28,7 @@ def program(request):
 
 @pytest.fixture
 def play(hosts, program):
-    """Runs a program on both hosts; what the client tells."""
+    """Run a program on both hosts; what the client tells."""
 
     def run(name, *words):
         return sisci.play(program(name), dict(zip(NODES, hosts)), *words)

@@ -242,7 +242,7 @@ class Copied(Segment):
         assert user.dma_state(self.queue) != "POSTED"
 
     def aborted(self):
-        """Aborts one of the transfers; whether it was one that was under way."""
+        """Abort one of the transfers; whether it was one that was under way."""
         self.user.SCIAbortDMAQueue(self.queue, 0)
         return self.busy.returned()
 

@@ -60,7 +60,7 @@ def scattered(program, pages):
 
 
 def copy(program, segment, connection, length):
-    """Copies from a segment to another host's, by a queue."""
+    """Copy from a segment to another host's, by a queue."""
     queue = program.queue(1)
     program.SCIStartDmaTransfer(queue, segment, connection, 0, length, 0, None, 0)
     assert sisci.DMA[program.SCIWaitForDMAQueue(queue, 20000, 0)] == "DONE"

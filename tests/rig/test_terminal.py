@@ -41,7 +41,7 @@ class Person:
         os.write(self.keyboard, text.encode())
 
     def see(self, text, timeout=40):
-        """Waits until the text appears, and forgets everything up to it."""
+        """Wait until the text appears, and forget everything up to it."""
         deadline = time.monotonic() + timeout
         while text not in self.seen:
             left = deadline - time.monotonic()

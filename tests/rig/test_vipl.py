@@ -33,7 +33,7 @@ def ends(request, fabric, numbers):
 
 @pytest.fixture
 def pair(ends):
-    """Makes two connected sides of a level."""
+    """Make two connected sides of a level."""
     started = []
 
     def make(level=RD, **options):

@@ -255,7 +255,7 @@ def peer_id_of(guest):
 
 
 def wait_until_full(guest):
-    """Waits until what the sample has sent grows no more."""
+    """Wait until what the sample has sent grows no more."""
     guest.run(
         "f=/sys/kernel/mp_sample_c/success; until a=$(cat $f); sleep 0.3;"
         ' [ "$a" -gt 0 ] && [ "$a" = "$(cat $f)" ]; do :; done'
@@ -263,7 +263,7 @@ def wait_until_full(guest):
 
 
 def restart(fabric):
-    """Ends the epochs, so that rings begin at their start."""
+    """End the epochs, so that rings begin at their start."""
     stack.unload(*fabric.hosts, modules=("pximc_ntb",))
     parameters = {"pximc_ntb": "timeout_ms=60000"}
     stack.load(*fabric.hosts, modules=("pximc_ntb",), parameters=parameters)

@@ -11,7 +11,7 @@ _EVENT = f"{_TRACING}/events/raw_syscalls/sys_enter"
 
 @contextmanager
 def system_calls(name, *guests):
-    """Counts system calls of the programs of a name; the function that is given tells how
+    """Count system calls of the programs of a name; the function that is given tells how
     many there have been on each guest."""
     wanted = f"""echo 'comm == "{name}"' > {_EVENT}/filter"""
     stack.everywhere(guests, f"{wanted} && echo > {_TRACING}/trace && echo 1 > {_EVENT}/enable")

@@ -10,6 +10,7 @@ above it make the structures of `vipl.h` in the program's memory. A function tha
 is a `ViplError`, whose name is that of the value without `VIP_`.
 """
 
+import copy
 import functools
 import itertools
 import json
@@ -21,6 +22,7 @@ from typing import NamedTuple
 
 import pytest
 import shell
+from ntbrig import CommandFailed, GuestGone
 from ntbrig.settings import CHECKOUT
 from ntbrig.vipl import ENV
 from shell import until
@@ -32,6 +34,8 @@ FOREVER = (1 << 64) - 1
 SOON = 20_000
 UD, RD, RR = 1, 2, 4
 LEVELS = (UD, RD, RR)
+# Bytes that a program shows or takes at once.
+SHOWN = 4096
 # Bytes of an address with the longest discriminator.
 ADDRESS = 4 + 4 + 16
 
@@ -121,6 +125,19 @@ class Done(NamedTuple):
     def operation(self):
         return self.status & STATUS.OP_MASK
 
+    def may_be(self, level):
+        """Whether each bit may appear at a level (VI-STS-9)."""
+        receive = self.operation in (STATUS.OP_RECEIVE, STATUS.OP_REMOTE_RDMA_WRITE)
+        read = self.operation == STATUS.OP_RDMA_READ
+        never = set()
+        if not receive and level != RR and not (read and level == RD):
+            never |= {"TRANSPORT"}
+        if receive or level == UD or (level == RD and not read):
+            never |= {"RDMA_PROT"}
+        if receive or read or level != RR:
+            never |= {"REMOTE_DESC"}
+        return not self.errors & never
+
 
 class Handler:
     """A handler of a program, which tells of each time that it runs."""
@@ -164,10 +181,23 @@ class Functions(shell.Caller):
         return self._order(_polled, "poll", vi, queue, milliseconds)
 
 
+    def post_many(self, vi, descriptors, handle, count):
+        """Post so many receives without data, whose descriptors are 64 bytes apart."""
+        return self._order(_succeeded, "many", vi, descriptors, handle, count)
+
+    def count(self, vi, queue):
+        """Take what a queue gives: how many were flushed, and how many were not."""
+        return self._order(_counted, "drain", vi, queue)
+
+
 def _succeeded(answer):
     name = RETURNS[answer["value"]]
     if name != "SUCCESS":
         raise ViplError(name)
+
+
+def _counted(answer):
+    return answer["flushed"], answer["others"]
 
 
 def _polled(answer):
@@ -229,6 +259,15 @@ class Program(Functions, shell.Program):
         told.host = self.read(told.address, told.address_len)
         return told
 
+    def neighbours(self, nic, hops=1, room=4):
+        """The numbers of the hosts that are so many links away at most."""
+        places = [self.address(bytes(4)) for _ in range(room)]
+        pointers = self.passed(struct.pack(f"<{room}Q", *places))
+        listed = self.passed(struct.pack("<QQQ", hops, pointers, room))
+        self.call("VipQuerySystemManagementInfo", nic, 1, listed)
+        (count,) = struct.unpack("<Q", self.read(listed + 16, 8))
+        return {int.from_bytes(self.read(place + 4, 4), "big") for place in places[:count]}
+
     def address(self, host, discriminator=b""):
         """An address in memory: of a host by its number or bytes."""
         if isinstance(host, int):
@@ -239,17 +278,33 @@ class Program(Functions, shell.Program):
     def ptag(self, nic):
         return self.made("VipCreatePtag", nic)
 
+    def close_nic(self, nic):
+        self.call("VipCloseNic", nic)
+
     # --- memory
 
     def register(self, nic, address, length, ptag, write=0, read=0):
         attributes = self.passed(struct.pack(_MEM, ptag, write, read))
         return self.made("VipRegisterMem", nic, address, length, attributes, size=4)
 
+    def deregister(self, nic, address, handle):
+        self.call("VipDeregisterMem", nic, address, handle)
+
+    def set_memory(self, nic, address, handle, ptag, write=0, read=0):
+        attributes = self.passed(struct.pack(_MEM, ptag, write, read))
+        self.call("VipSetMemAttributes", nic, address, handle, attributes)
+
     # --- VIs
 
     def create_vi(self, nic, attributes, send_cq=0, recv_cq=0):
         at = self.passed(struct.pack(_VI, *attributes))
         return self.made("VipCreateVi", nic, at, send_cq, recv_cq)
+
+    def set_vi(self, vi, attributes):
+        self.call("VipSetViAttributes", vi, self.passed(struct.pack(_VI, *attributes)))
+
+    def destroy_vi(self, vi):
+        self.call("VipDestroyVi", vi)
 
     def query(self, vi):
         at = self.passed(bytes(64))
@@ -278,6 +333,26 @@ class Program(Functions, shell.Program):
 
     def request_later(self, vi, local, remote, timeout=SOON):
         return Request(self, vi, local, remote, timeout)
+
+    def reject(self, conn):
+        self.call("VipConnectReject", conn)
+
+    def peer_request(self, vi, local, remote, timeout=SOON):
+        """Ask for a peer; addresses as of `request`."""
+        self.call("VipConnectPeerRequest", vi, self.address(*local), self.address(*remote), timeout)
+
+    def peer_done(self, vi):
+        """What the peer's VI has, if there is one by now."""
+        return self._peer("VipConnectPeerDone", vi)
+
+    def peer_wait(self, vi):
+        """The same as soon as the request has come to an end."""
+        return self._peer("VipConnectPeerWait", vi)
+
+    def _peer(self, name, vi):
+        at = self.passed(b"\xee" * struct.calcsize(_VI))
+        self.call(name, vi, at)
+        return ViAttributes(*struct.unpack(_VI, self.read(at, struct.calcsize(_VI))))
 
     def disconnect(self, vi):
         self.call("VipDisconnect", vi)
@@ -314,6 +389,8 @@ class Program(Functions, shell.Program):
 
     def completion(self, descriptor):
         _, immediate, length, status = struct.unpack("<IIII", self.read(descriptor + 16, 16))
+        # VI-DESC-15, of each descriptor of each test.
+        assert status & STATUS.RESERVED == 0, hex(status)
         return Done(descriptor, status, length, immediate)
 
     def drain(self, vi, queue):
@@ -330,6 +407,12 @@ class Program(Functions, shell.Program):
         """Wait for an entry: VI and queue."""
         at = self.passed(bytes(16))
         self.call("VipCQWait", cq, timeout, at, at + 8)
+        return struct.unpack("<Qi", self.read(at, 12))
+
+    def cq_done(self, cq):
+        """The same without waiting."""
+        at = self.passed(bytes(16))
+        self.call("VipCQDone", cq, at, at + 8)
         return struct.unpack("<Qi", self.read(at, 12))
 
     def notify(self, name, handle, handler):
@@ -372,7 +455,8 @@ class Request:
 
     def result(self):
         self.call.result()
-        return ViAttributes(*struct.unpack(_VI, self._program.read(self._out, 40)))
+        size = struct.calcsize(_VI)
+        return ViAttributes(*struct.unpack(_VI, self._program.read(self._out, size)))
 
 
 def descriptor(segments, control=0, immediate=0, length=None, remote=None, count=None):
@@ -389,7 +473,7 @@ def descriptor(segments, control=0, immediate=0, length=None, remote=None, count
 
 class Side:
     """A program with an interface, a VI, and a piece of memory that is registered: descriptors in
-    its first page, data behind it."""
+    its first pages, data behind them. What goes wrong is told to `errors`."""
 
     def __init__(self, program, host, level=RD, size=1 << 16, pages=40, enables=(1, 1), **cqs):
         self.program, self.host = program, host
@@ -402,26 +486,70 @@ class Side:
         self.base = program.allocate(pages * PAGE)
         self.memory = program.register(self.nic, self.base, pages * PAGE, self.ptag, *enables)
         self.data = self.base + 8 * PAGE
+        self.errors = program.handler("error")
+        program.notify("VipErrorCallback", self.nic, self.errors)
         self._posted = itertools.count()
+
+    def another(self, **attributes):
+        """A side with another VI of the same interface and memory."""
+        other = copy.copy(self)
+        other.attributes = self.attributes._replace(**attributes)
+        other.vi = self.program.create_vi(self.nic, other.attributes, **self.cqs)
+        return other
 
     def slot(self):
         """Where a descriptor of up to 256 bytes may be; 128 are in use at most."""
         return self.base + next(self._posted) % 128 * 256
 
-    def post(self, queue, segments=(), at=None, **fields):
+    def post(self, queue, segments=(), at=None, handle=None, **fields):
         """Post a descriptor; where it is."""
         at = at or self.slot()
         segments = [Segment(*segment) for segment in segments]
         self.program.write(at, descriptor(segments, **fields))
-        self.program.post(self.vi, queue, at, self.memory)
+        self.program.post(self.vi, queue, at, self.memory if handle is None else handle)
         return at
+
+    def receive(self, offset=0, length=64):
+        """Post a receive into a piece of the data."""
+        return self.post(RECV, [self.part(offset, length)])
+
+    def send(self, data=b"", offset=0x10000, **fields):
+        """Post a send of bytes, which are put into the data."""
+        if data:
+            self.program.write(self.data + offset, data)
+        return self.post(SEND, [self.part(offset, len(data))] if data else [], **fields)
 
     def part(self, offset, length):
         """A piece of the data."""
         return Segment(self.data + offset, self.memory, length)
 
+    def bytes(self, offset, length):
+        pieces = ((at, min(SHOWN, length - at)) for at in range(0, length, SHOWN))
+        return b"".join(self.program.read(self.data + offset + at, size) for at, size in pieces)
+
+    def put(self, offset, data):
+        for at in range(0, len(data), SHOWN):
+            self.program.write(self.data + offset + at, data[at : at + SHOWN])
+
+    def checked(self, done):
+        assert done is None or done.may_be(self.attributes.level), hex(done.status)
+        return done
+
     def wait(self, queue, timeout=SOON):
-        return self.program.wait(self.vi, queue, timeout)
+        return self.checked(self.program.wait(self.vi, queue, timeout))
+
+    def done(self, queue):
+        return self.checked(self.program.done(self.vi, queue))
+
+    def waits(self, queue):
+        """Begin to wait for a descriptor in a thread; `Waiting.result()` is the descriptor."""
+        return Waiting(self, queue)
+
+    def drain(self, queue):
+        return [self.checked(done) for done in self.program.drain(self.vi, queue)]
+
+    def disconnect(self):
+        self.program.disconnect(self.vi)
 
     def state(self):
         return self.program.state(self.vi)
@@ -429,13 +557,117 @@ class Side:
     def until_state(self, state):
         until(lambda: self.state() == state)
 
+    def reports(self):
+        """What was told of the VI so far."""
+        return [call for call in self.errors.calls() if call[1] == self.vi]
+
+    def told(self, count):
+        """The errors of the VI, once so many were told."""
+        until(lambda: len(self.reports()) >= count)
+        return [ERRORS[call[6]] for call in self.reports()]
+
+    def end_connection(self):
+        """Bring the VI to Idle and empty its queues."""
+        self.disconnect()
+        return self.drain(SEND), self.drain(RECV)
+
+
+class Waiting:
+    """A thread of a program that waits for a descriptor."""
+
+    def __init__(self, side, queue):
+        self._program = side.program
+        self._out = side.program.allocate(PAGE)
+        name = "VipRecvWait" if queue else "VipSendWait"
+        self.call = side.program.later.call(name, side.vi, FOREVER, self._out)
+
+    def result(self):
+        """The descriptor, and what the call has returned."""
+        returned = "SUCCESS"
+        try:
+            self.call.result()
+        except ViplError as error:
+            returned = error.name
+        return self._program.done_at(self._out), returned
+
+
+class Ends:
+    """A program on each of some hosts, in which tests make sides. What a test has made is closed
+    after it; programs that it has ended, or that do not answer, are started again."""
+
+    def __init__(self, guests, numbers):
+        self.guests, self.numbers = guests, numbers
+        self._programs = [None] * len(guests)
+        self._nics = []
+
+    def start(self):
+        for index, program in enumerate(self._programs):
+            if not program or program.process.ended():
+                self._programs[index] = Program(self.guests[index])
+
+    def program(self, index):
+        return self._programs[index]
+
+    def side(self, index, level=RD, **options):
+        side = Side(self._programs[index], self.numbers[index], level, **options)
+        self._nics.append((side.program, side.nic))
+        return side
+
+    def pair(self, level=RD, server=None, client=None, **options):
+        """A server's side on the second host and a client's on the first one."""
+        there = self.side(1, level, **{**options, **(server or {})})
+        return there, self.side(0, level, **{**options, **(client or {})})
+
+    def connected(self, level=RD, **options):
+        both = self.pair(level, **options)
+        connect(*both)
+        return both
+
+    def clear(self):
+        """Close what a test has made."""
+        for program, nic in self._nics:
+            try:
+                program.close_nic(nic)
+            except ViplError:
+                pass  # the test has closed it
+            except (CommandFailed, GuestGone):
+                program.end()
+        self._nics = []
+
+    def end(self):
+        shell.end(*(program for program in self._programs if program))
+
+
+@contextmanager
+def stopped(program):
+    """Inside, no thread of a process runs."""
+    program.guest.run(f"kill -STOP {program.pid}")
+    try:
+        yield
+    finally:
+        program.guest.run(f"kill -CONT {program.pid}")
+
+
+def meet(waiting, client, remote, local=b"client", timeout=SOON):
+    """Ask a server that waits, or is about to, at a host and a discriminator: the client as the
+    server has found it, and the request, which is not answered yet."""
+    while True:
+        asking = client.program.request_later(client.vi, (client.host, local), remote, timeout)
+        until(lambda: waiting.call.returned() or asking.call.returned())
+        if waiting.call.returned():
+            return waiting.result(), asking
+        with fails("NO_MATCH"):
+            asking.result()
+
+
+def ask(server, client, discriminator=b"test", **options):
+    """Let a client ask a server: as `meet`."""
+    waiting = server.program.wait_client(server.nic, server.host, discriminator)
+    return meet(waiting, client, (server.host, discriminator), **options)
+
 
 def connect(server, client, discriminator=b"test"):
     """Connect two sides."""
-    waiting = server.program.wait_client(server.nic, server.host, discriminator)
-    server.program.until_asleep()
-    local, remote = (client.host, b"client"), (server.host, discriminator)
-    asking = client.program.request_later(client.vi, local, remote)
-    found = waiting.result()
+    found, asking = ask(server, client, discriminator)
     server.program.accept(found.conn, server.vi)
     return found, asking.result()

@@ -64,6 +64,7 @@ enum {
 	MP_OBJECT_EVENT = 5,	/* a numbered flag or counter that peers trigger */
 	MP_OBJECT_REGION = 6,	/* reserved: user memory that is registered */
 	MP_OBJECT_QUEUE = 7,	/* asynchronous copies */
+	MP_OBJECT_GRANT = 8,	/* what one partner may do with a segment */
 };
 
 /*
@@ -110,6 +111,8 @@ struct mp_info {
 #define MP_FEATURE_ACCEPT	0x80	/* names and flags of sessions, MP_IOC_SESSION_ANSWER */
 #define MP_FEATURE_PARK		0x100	/* MP_IOC_PARK */
 #define MP_FEATURE_PLACED	0x200	/* MP_SHOW_PLACED, MP_CONNECT_PLACED, MP_QUEUE_READ */
+#define MP_FEATURE_GRANTS	0x400	/* MP_IOC_SEGMENT_GRANT */
+#define MP_FEATURE_FILL_ANY	0x800	/* MP_FILL_READ, and memory of a process that is no whole pages */
 
 /*
  * A status word is an aligned __u64 that tells the state of a connection, queue or session of
@@ -269,7 +272,8 @@ struct mp_window {
  * The call of a client that finds such a server returns when the request is accepted; without
  * a deadline: a signal that kills the process ends it. With MP_SESSION_PENDING it returns as
  * soon as the server has the request: PAIRED or REFUSED tell what has become of it, and
- * MP_IOC_CLOSE withdraws it. A server that is closed before it answers has refused.
+ * MP_IOC_CLOSE withdraws it; MP_IOC_SESSION tells the uid once there is a partner. A server that
+ * is closed before it answers has refused.
  *
  * In this order: ENODEV: no such interface. EINVAL: both maxima 0, unless MP_SESSION_BARE, a
  * maximum below its minimum, too much data, a name too long, a flag that is for other roles.
@@ -287,7 +291,7 @@ struct mp_session_open {
 	__u32 role;			/* MP_ROLE_* */
 	__u32 location;			/* MP_LOCATION_* */
 	__u32 protocol;
-	__u32 uid;			/* in: 0 for any; out: that of the session */
+	__u32 uid;			/* in: 0 for any; out: that of the session, 0 if none yet */
 	__aligned_u64 data;		/* address; what the partner is told */
 	__u32 data_size;		/* in bytes, at most MP_WINDOW_DATA_MAX */
 	__u32 handle;			/* out: unique on this host, never 0 */
@@ -320,7 +324,7 @@ struct mp_session {
 	__aligned_u64 remote_size;
 	__aligned_u64 remote_offset;
 	__u32 status;			/* out: bytes from the status words' start to its own */
-	__u32 reserved;
+	__u32 uid;			/* out: 0 as long as it has none; older kernels: always */
 };
 
 /* Who a session's partner is, or was. */
@@ -371,8 +375,8 @@ struct mp_session_partner {
  * down. ECONNRESET: the request is not there any more: it was answered, or the client has
  * withdrawn it, or has gone. EBUSY: it is being accepted. ENOSPC: the memory cannot be had;
  * the request stays. ETIMEDOUT: the client's kernel has not confirmed in time; EINTR: the
- * process is being killed: the client is refused, and the session is over and has CLOSED.
- * ENOMEM.
+ * process is being killed: the session is over and has CLOSED. The client is refused, or, if
+ * its kernel confirms all the same, has a partner that is gone. ENOMEM: the request stays.
  */
 struct mp_session_answer {
 	__u32 size;
@@ -388,7 +392,7 @@ struct mp_session_answer {
 /*
  * MP_IOC_CLOSE and MP_IOC_SIGNAL. ENOENT: no such object. A segment, event or port is
  * closed as MP_IOC_REMOVE does it by force, a connection is disconnected, a queue aborted.
- * Closing: EINTR: the process is being killed.
+ * Closing: EINPROGRESS, EINTR: it is closed; see there.
  */
 struct mp_handle {
 	__u32 size;
@@ -566,11 +570,13 @@ struct mp_segment_attach {
 };
 
 #define MP_FILL_PHYSICAL	0x1	/* the address is a physical one */
+#define MP_FILL_READ		0x2	/* memory of the process that nobody writes by the segment */
 
 /*
  * MP_IOC_SEGMENT_FILL: gives a segment that is empty its memory, once: that of the calling
- * process at an address, which must be writable, or physical memory of a device. Address and
- * length are multiples of a page.
+ * process at an address, or physical memory of a device. Memory of a process may begin and end
+ * anywhere, and must be writable, unless MP_FILL_READ: then it may also be mapped without write
+ * access, or from a file. Physical addresses and lengths are multiples of a page.
  *
  * Memory of a process is pinned, and counts for RLIMIT_MEMLOCK of its user, until nobody
  * reaches it any more: the process may unmap it. What is mapped there later is other memory.
@@ -580,9 +586,16 @@ struct mp_segment_attach {
  * Each host can use such a segment itself, also for copies of queues; whether peers reach it
  * is found when it is published.
  *
- * In this order: ENOENT. EINVAL: no bytes, or no multiples of a page. ERANGE: more than it
- * can be filled with. EEXIST: it has memory. Of a process: EFAULT: there is none that is
- * writable, or none that can be pinned, EDQUOT: RLIMIT_MEMLOCK. Physical: EPERM: that needs
+ * A window and a mapping show whole pages, and let everything be written. So nobody is shown
+ * memory that begins or ends inside of a page, as there are other bytes of the process beside
+ * it, nor memory of MP_FILL_READ: such a segment cannot be mapped, not even by its owner
+ * (offset is 0 in MP_IOC_SEGMENT), no window is led there, and publishing it fails with
+ * EOPNOTSUPP, also on this host itself. It is only reached by copies that this host's kernel
+ * makes, which checks each of them: those of queues, from it.
+ *
+ * In this order: ENOENT. EINVAL: no bytes, no multiples of a page (physical), or both flags.
+ * ERANGE: more than it can be filled with. EEXIST: it has memory. Of a process: EFAULT: there
+ * is none, it is not writable as it has to be, or it cannot be pinned, EDQUOT: RLIMIT_MEMLOCK. Physical: EPERM: that needs
  * CAP_SYS_RAWIO and a kernel that is not locked down, EOPNOTSUPP: by the kernel's resource tree
  * (/proc/iomem) not all of it is memory of devices, or reserved: it is RAM or nowhere, belongs
  * to firmware, or a driver has it for itself. ENOMEM.
@@ -590,7 +603,7 @@ struct mp_segment_attach {
 struct mp_segment_fill {
 	__u32 size;
 	__u32 handle;
-	__u32 flags;			/* MP_FILL_PHYSICAL */
+	__u32 flags;			/* MP_FILL_PHYSICAL or MP_FILL_READ */
 	__u32 reserved;
 	__aligned_u64 address;
 	__aligned_u64 length;		/* bytes */
@@ -612,18 +625,24 @@ enum {
  * MP_IOC_SEGMENT_PREPARE: has the memory reachable at an interface, now and whenever a
  * peer is there. MP_IOC_SEGMENT_PUBLISH: lets peers connect. Both do nothing if that is
  * so. MP_IOC_SEGMENT_WITHDRAW: lets no more peers connect; those that are stay, unless
- * the flags say otherwise. When a call with MP_WITHDRAW_FORCE returns, no connection is left,
+ * the flags say otherwise. When a call with MP_WITHDRAW_FORCE succeeds, no connection is left,
  * and nobody stores into the memory any more: the peer's kernel has taken the mappings of its
- * processes away and ended their copies, and has said so. One that does not for 5 seconds loses
- * its link. Where the link is down, or goes down meanwhile, the call returns as well: the peer
- * ends all that of itself once it knows, and what it stores until then may still arrive.
+ * processes away and ended their copies, and has said so. A peer that does not for 5 seconds
+ * loses its link, and the next life of the link is the proof as well.
+ *
+ * EINPROGRESS: the connections have ended, but there is no proof: the peer does not answer and
+ * has not come back for 5 seconds more, or the link was down. It may still store into the
+ * memory, if it stands still and does not know that the link is down. The same call can be made
+ * again, and MP_IOC_SEGMENT tells in ending whether it is needed. Memory of the fabric is not
+ * given to others before that, and memory of a process stays pinned.
  *
  * ENOENT, ENODEV. Preparing: ENXIO: it is empty, ENOSPC: the peers there do not reach the
  * memory. Publishing: EOPNOTSUPP: it is private, ENXIO: not prepared there. If it was filled
  * also ENOSPC: the bridge has no window to lead there that is free and large enough,
  * EOPNOTSUPP: none can be led there: pages of a process must be one run for the bridge, which
- * they are on one page, on a huge page, or behind an IOMMU. Withdrawing: ENXIO: not published
- * there.
+ * they are on one page, on a huge page, or behind an IOMMU, and it must be whole pages that may
+ * be written: see MP_IOC_SEGMENT_FILL. Withdrawing: ENXIO: not published
+ * there. EINPROGRESS: see above. EINTR: the process is being killed.
  *
  * With MP_SHOW_PLACED the two calls do not ask whether a window leads to the memory: there may
  * be none for those who connect without MP_CONNECT_PLACED.
@@ -633,6 +652,40 @@ struct mp_segment_interface {
 	__u32 handle;
 	__u32 interface;
 	__u32 flags;			/* MP_WITHDRAW_* or MP_SHOW_PLACED, for those calls */
+};
+
+#define MP_GRANT_READ		0x1	/* its host may copy from the segment */
+#define MP_GRANT_WRITE		0x2	/* the process may map it, and store into it */
+
+/*
+ * MP_IOC_SEGMENT_GRANT: lets one process connect to a segment: the partner of a session of the
+ * caller. The segment need not be published, may be private, and may be granted to many
+ * partners, each with rights of its own. The partner connects with MP_CONNECT_GRANTED to the
+ * grant's handle, which the caller tells it, and with its own end of that session. Both kernels
+ * look at that: the partner's whether the session is its own, the caller's whether it is the
+ * partner of this one. Everybody else is refused, and so is the partner once it has parted.
+ *
+ * Only MP_GRANT_WRITE leads a window to the memory. Nobody reads across a bridge, and a window
+ * cannot keep a process from storing: with MP_GRANT_READ alone there is nothing to map (offset
+ * is 0 in MP_IOC_CONNECTION), also on this host itself, and MP_IOC_QUEUE_START fails with EACCES.
+ * What such a connection is for are copies that the kernel of the segment's host makes.
+ *
+ * MP_IOC_REMOVE and MP_IOC_CLOSE end the grant and its connections, and no others: they return
+ * as for a segment that was filled, and the segment's ending counts those connections as well.
+ * Connections outlive the session that they were made by, until the grant ends.
+ *
+ * In this order: EINVAL: no rights or others. ENOENT: no such segment or session. EOPNOTSUPP:
+ * the partner's host is of a release that knows no grants. EDQUOT: too many objects. ENXIO: the
+ * segment is not prepared at the session's interface. ENOTCONN: the session has no partner,
+ * ECONNRESET, ENETDOWN. To be written, those of publishing. ENOMEM.
+ */
+struct mp_segment_grant {
+	__u32 size;
+	__u32 segment;			/* handle */
+	__u32 session;			/* handle */
+	__u32 rights;			/* MP_GRANT_* */
+	__u32 handle;			/* out: of the grant */
+	__u32 reserved;
 };
 
 #define MP_SEGMENT_SHARED	0x2	/* only in mp_segment */
@@ -649,20 +702,22 @@ struct mp_segment {
 	__u32 id;			/* out */
 	__u32 flags;			/* out: MP_SEGMENT_*; EMPTY also once it is filled */
 	__u32 connections;		/* out: of all peers, this host's included */
-	__u32 reserved;
+	__u32 ending;			/* out: that have ended, and may still store: see above */
 	__aligned_u64 length;		/* out: bytes; 0 as long as it is empty */
-	__aligned_u64 offset;		/* out: for mmap(); 0 as long as it is empty */
+	__aligned_u64 offset;		/* out: for mmap(); 0 if it is empty, or cannot be mapped */
 };
 
 #define MP_REMOVE_FORCE		0x1
 
 /*
- * MP_IOC_REMOVE: of a segment, event or port. EBUSY: there are connections, or a queue
+ * MP_IOC_REMOVE: of a segment, event, port or grant. EBUSY: there are connections, or a queue
  * that is not in a final state uses it; an event or port takes no new connections from
  * then on, nothing else has changed. With MP_REMOVE_FORCE the connections are lost. A
  * segment with other handles is never busy; of one that has ended, nobody stores into the memory
- * any more, as after MP_WITHDRAW_FORCE. ENOENT: no such object, EINVAL: another kind. EINTR: the
- * process is being killed.
+ * any more, as after MP_WITHDRAW_FORCE. ENOENT: no such object, EINVAL: another kind.
+ *
+ * It has ended with these errors: EINPROGRESS: it was filled, and that nobody stores into that
+ * memory is not proven: see MP_WITHDRAW_FORCE. EINTR: the process is being killed.
  */
 struct mp_remove {
 	__u32 size;
@@ -693,6 +748,7 @@ struct mp_offer {
 
 #define MP_CONNECT_COUNTED	0x1	/* to an event: fails unless it counts */
 #define MP_CONNECT_PLACED	0x2	/* to a segment: needs no window */
+#define MP_CONNECT_GRANTED	0x4	/* to a segment: by a grant to this process */
 
 /*
  * MP_IOC_CONNECT: to a segment, event or port of the peer, or of this host itself. Never
@@ -700,7 +756,9 @@ struct mp_offer {
  *
  * In this order: EINVAL: another object. ENODEV. EDQUOT: too many objects. ENETDOWN.
  * ENOENT: none of that number is there, or it is not published. ECONNREFUSED: there is
- * one, but it cannot have more connections, or does not count. ENOSPC: this host does not
+ * one, but it cannot have more connections, or does not count, or was granted to somebody else.
+ * With MP_CONNECT_GRANTED, before EDQUOT: ENOENT: no such session, EINVAL: of another interface,
+ * ENOTCONN, ECONNRESET, EOPNOTSUPP: see MP_IOC_SEGMENT_GRANT. ENOSPC: this host does not
  * reach the memory. ETIMEDOUT: no answer. EINTR: the process is being killed. ENOMEM.
  *
  * With MP_CONNECT_PLACED no window leads to the segment: memory of any length, and pages of a
@@ -713,9 +771,11 @@ struct mp_connect {
 	__u32 flags;			/* MP_CONNECT_* */
 	__u32 interface;
 	__u32 object;			/* MP_OBJECT_SEGMENT, _EVENT or _PORT */
-	__u32 number;			/* the segment's id */
+	__u32 number;			/* the segment's id, or the grant's handle */
 	__u32 handle;			/* out */
 	__aligned_u64 deadline;
+	__u32 session;			/* with MP_CONNECT_GRANTED: handle; else 0 */
+	__u32 reserved;
 };
 
 /* The state of a connection, as bits: the status word has them, too. */
@@ -741,7 +801,9 @@ struct mp_connection {
 	__u32 status;			/* out: bytes from the status words' start to its own */
 	__u32 reserved;
 	__aligned_u64 length;		/* out: bytes of the segment; else 0 */
-	__aligned_u64 offset;		/* out: for mmap(); 0 of MP_CONNECT_PLACED */
+	__aligned_u64 offset;		/* out: for mmap(); 0 of MP_CONNECT_PLACED, or without MP_GRANT_WRITE */
+	__u32 rights;			/* out: MP_GRANT_*; of a segment that is published both */
+	__u32 reserved2;
 };
 
 /* What has happened to a connection. */
@@ -872,7 +934,7 @@ struct mp_copy {
  * EINVAL: no copies or too many, another interface, not to a segment. Of each copy: EFAULT,
  * EINVAL: their size is less than that of the first version, E2BIG: more than a page, or this
  * kernel does not know what is used of it. ERANGE: beyond a segment's end. ENXIO: the segment is not prepared there. ECONNRESET: the
- * connection is lost, ENETDOWN. EDQUOT: RLIMIT_MEMLOCK. ENOMEM. Aborting: ENXIO: it is idle.
+ * connection is lost, ENETDOWN. EACCES: it was granted to be read. EDQUOT: RLIMIT_MEMLOCK. ENOMEM. Aborting: ENXIO: it is idle.
  * ENOENT: it is closed meanwhile. EINTR: the process is being killed.
  *
  * With MP_QUEUE_READ the copies go the other way: out of the connection's segment, into the local
@@ -935,6 +997,7 @@ enum {
 	MP_IOC_SEGMENT_WITHDRAW = _IO(MP_IOC_MAGIC, 0x35),	/* struct mp_segment_interface */
 	MP_IOC_SEGMENT = _IO(MP_IOC_MAGIC, 0x36),	/* struct mp_segment */
 	MP_IOC_SEGMENT_FILL = _IO(MP_IOC_MAGIC, 0x37),	/* struct mp_segment_fill */
+	MP_IOC_SEGMENT_GRANT = _IO(MP_IOC_MAGIC, 0x38),	/* struct mp_segment_grant */
 	MP_IOC_REMOVE = _IO(MP_IOC_MAGIC, 0x40),	/* struct mp_remove */
 	MP_IOC_OFFER = _IO(MP_IOC_MAGIC, 0x41),	/* struct mp_offer */
 	MP_IOC_CONNECT = _IO(MP_IOC_MAGIC, 0x42),	/* struct mp_connect */

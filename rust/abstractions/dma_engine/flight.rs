@@ -52,7 +52,7 @@ impl<J> Plan<J> {
         self.pieces.get_mut(self.count)
     }
 
-    /// Counts the piece that was put into the [`vacancy`](Self::vacancy).
+    /// Count the piece that was put into the [`vacancy`](Self::vacancy).
     pub(super) fn added(&mut self) {
         self.count += 1;
     }
@@ -92,7 +92,7 @@ impl<J: Job> Flight<J> {
         }
     }
 
-    /// Makes the flight the caller's, if it is free.
+    /// Make the flight the caller's, if it is free.
     pub(super) fn claim(&self) -> bool {
         !self.busy.load(Relaxed) && self.busy.cmpxchg(false, true, Full).is_ok()
     }
@@ -121,13 +121,13 @@ impl<J: Job> Flight<J> {
         unsafe { &*self.plan.get() }.pieces()
     }
 
-    /// Prepares the count: one, until [`land`](Self::land).
+    /// Prepare the count: one, until [`land`](Self::land).
     pub(super) fn begin(&self) {
         self.failure.store(NONE, Relaxed);
         self.open.store(1, Relaxed);
     }
 
-    /// Gives the flight its job.
+    /// Give the flight its job.
     ///
     /// # Safety
     ///
@@ -138,7 +138,7 @@ impl<J: Job> Flight<J> {
         unsafe { self.plan() }.job = Some(job);
     }
 
-    /// Counts one more piece if `submit` succeeds; else the flight has failed.
+    /// Count one more piece if `submit` succeeds; else the flight has failed.
     pub(super) fn ascend(&self, submit: impl FnOnce() -> bool) -> bool {
         self.open.add(1, Relaxed);
         let accepted = submit();
@@ -153,7 +153,7 @@ impl<J: Job> Flight<J> {
         let _ = self.failure.cmpxchg(NONE, code(failure), Relaxed);
     }
 
-    /// Counts one piece less, and ends the flight with the last one.
+    /// Count one piece less, and end the flight with the last one.
     pub(super) fn land(&self) {
         if self.open.fetch_sub(1, Full) == 1 {
             // SAFETY: The count has come to zero here.
@@ -161,7 +161,7 @@ impl<J: Job> Flight<J> {
         }
     }
 
-    /// Unmaps all pieces and frees the flight; its job, if it has one.
+    /// Unmap all pieces and free the flight; its job, if it has one.
     ///
     /// # Safety
     ///
@@ -185,7 +185,7 @@ impl<J: Job> Flight<J> {
         job
     }
 
-    /// Ends the flight if it is under way, as aborted.
+    /// End the flight if it is under way, as aborted.
     ///
     /// # Safety
     ///

@@ -229,21 +229,21 @@ impl NetDevice {
         })
     }
 
-    /// Counts a packet of `len` bytes as received.
+    /// Count a packet of `len` bytes as received.
     #[inline]
     pub fn count_rx(&self, len: usize) {
         // SAFETY: The device is valid by the type invariants.
         unsafe { mp_bindings::netdev_count_rx(self.as_ptr(), len as u32) };
     }
 
-    /// Counts a packet of `len` bytes as sent.
+    /// Count a packet of `len` bytes as sent.
     #[inline]
     pub fn count_tx(&self, len: usize) {
         // SAFETY: The device is valid by the type invariants.
         unsafe { mp_bindings::netdev_count_tx(self.as_ptr(), len as u32) };
     }
 
-    /// Counts a packet as lost.
+    /// Count a packet as lost.
     pub fn count_loss(&self, loss: Loss) {
         let dev = self.as_ptr();
         // SAFETY: The device is valid by the type invariants.
@@ -258,7 +258,7 @@ impl NetDevice {
         }
     }
 
-    /// Hands a received packet, which starts with its Ethernet header, to the
+    /// Hand a received packet, which starts with its Ethernet header, to the
     /// network stack: through GRO of `napi` where there is one, unless the packet
     /// is `last` in the poll and none before it waits to be merged with others.
     /// Softirq context.
@@ -287,7 +287,7 @@ impl NetDevice {
         unsafe { mp_bindings::netdev_is_registered(self.as_ptr()) }
     }
 
-    /// Switches the carrier on or off.
+    /// Switch the carrier on or off.
     pub fn set_carrier(&self, rtnl: &Rtnl, on: bool) {
         if !self.is_registered(rtnl) {
             return;
@@ -302,7 +302,7 @@ impl NetDevice {
         }
     }
 
-    /// Gives the interface an address, unless an administrator gave it one or the
+    /// Give the interface an address, unless an administrator gave it one or the
     /// driver did when it was allocated. It may be up.
     ///
     /// # Errors
@@ -317,7 +317,7 @@ impl NetDevice {
         to_result(unsafe { mp_bindings::netdev_adopt_address(self.as_ptr(), address.as_ptr()) })
     }
 
-    /// Changes how many transmit queues are in use. Packets in queues beyond
+    /// Change how many transmit queues are in use. Packets in queues beyond
     /// are dropped.
     ///
     /// # Errors
@@ -332,7 +332,7 @@ impl NetDevice {
         to_result(unsafe { mp_bindings::netif_set_real_num_tx_queues(self.as_ptr(), queues) })
     }
 
-    /// Limits the length of packets that are to be segmented, in bytes from the
+    /// Limit the length of packets that are to be segmented, in bytes from the
     /// network header on.
     pub fn set_segmentation_limit(&self, rtnl: &Rtnl, bytes: u32) {
         if self.is_registered(rtnl) {
@@ -341,7 +341,7 @@ impl NetDevice {
         }
     }
 
-    /// Stops all transmit queues; when this returns, no packet is in
+    /// Stop all transmit queues; when this returns, no packet is in
     /// [`Operations::start_xmit`].
     pub fn disable_tx(&self, rtnl: &Rtnl) {
         if self.is_registered(rtnl) {
@@ -350,7 +350,7 @@ impl NetDevice {
         }
     }
 
-    /// Restarts all transmit queues.
+    /// Restart all transmit queues.
     pub fn enable_tx(&self, rtnl: &Rtnl) {
         if self.is_registered(rtnl) {
             // SAFETY: The device is valid by the type invariants.
@@ -378,7 +378,7 @@ impl TxQueue<'_> {
         self.index
     }
 
-    /// Tells the stack to hold packets back. To be followed by another look for
+    /// Tell the stack to hold packets back. To be followed by another look for
     /// room, since the event that makes some may have come just before.
     #[inline]
     pub fn stop(&self) {
@@ -386,7 +386,7 @@ impl TxQueue<'_> {
         unsafe { mp_bindings::netif_tx_stop_queue(self.queue.as_ptr()) };
     }
 
-    /// Lets the stack go on after [`stop`](Self::stop).
+    /// Let the stack go on after [`stop`](Self::stop).
     #[inline]
     pub fn wake(&self) {
         // SAFETY: The queue is valid by the type invariants. Its queueing discipline, which it has
@@ -419,7 +419,7 @@ unsafe impl Send for ByteLimit {}
 unsafe impl Sync for ByteLimit {}
 
 impl ByteLimit {
-    /// Counts for the transmit queue `index`; `None` beyond what the device was allocated with.
+    /// Count for the transmit queue `index`; `None` beyond what the device was allocated with.
     ///
     /// # Safety
     ///
@@ -432,15 +432,15 @@ impl ByteLimit {
         })
     }
 
-    /// Counts `bytes` as in flight against the byte queue limit, which may stop
-    /// the queue, and returns whether it is stopped then.
+    /// Count `bytes` as in flight against the byte queue limit, which may stop
+    /// the queue, and return whether it is stopped then.
     #[inline]
     pub fn sent(&mut self, bytes: u32) -> bool {
         // SAFETY: The queue is valid by the type invariants.
         unsafe { mp_bindings::netdev_tx_sent_queue(self.queue.as_ptr(), bytes) }
     }
 
-    /// Counts `bytes` of those in flight as gone, which may restart the queue.
+    /// Count `bytes` of those in flight as gone, which may restart the queue.
     /// What exceeds them is ignored.
     #[inline]
     pub fn completed(&mut self, packets: u32, bytes: u32) {
@@ -449,13 +449,13 @@ impl ByteLimit {
         unsafe { mp_bindings::netdev_tx_completed_queue(queue, packets, bytes) };
     }
 
-    /// Sets the least that the byte limit may become.
+    /// Set the least that the byte limit may become.
     pub fn set_min(&mut self, bytes: u32) {
         // SAFETY: The queue is valid by the type invariants.
         unsafe { mp_bindings::netdev_queue_set_dql_min_limit(self.queue.as_ptr(), bytes) };
     }
 
-    /// Forgets what is in flight.
+    /// Forget what is in flight.
     pub fn reset(&mut self) {
         // SAFETY: The queue is valid by the type invariants, by which nothing is counted meanwhile.
         unsafe { mp_bindings::netdev_tx_reset_queue(self.queue.as_ptr()) };
@@ -479,7 +479,7 @@ unsafe impl Send for Device {}
 unsafe impl Sync for Device {}
 
 impl Device {
-    /// Allocates a device. The stack does not know it yet. Its carrier is off.
+    /// Allocate a device. The stack does not know it yet. Its carrier is off.
     ///
     /// # Errors
     ///
@@ -577,13 +577,13 @@ pub trait Operations: ethtool::Operations + Send + Sync + Sized + 'static {
     /// The interface is taken down: no packet is being sent, and none will be.
     fn stop(&self, _dev: &NetDevice, _rtnl: &Rtnl) {}
 
-    /// Sends a packet. Softirq context, under RCU; one call at a time per queue.
+    /// Send a packet. Softirq context, under RCU; one call at a time per queue.
     ///
     /// `more` announces further packets for the same queue at once, as long as
     /// the queue is not stopped.
     fn start_xmit(&self, dev: &NetDevice, queue: TxQueue<'_>, skb: SkBuff, more: bool) -> Transmit;
 
-    /// Chooses the transmit queue for a packet. A number beyond the queues in use
+    /// Choose the transmit queue for a packet. A number beyond the queues in use
     /// stands for queue 0. `None`: by hash, as the stack does.
     fn select_queue(&self, _dev: &NetDevice, _skb: &PacketRef<'_>) -> Option<u16> {
         None
@@ -665,7 +665,7 @@ pub struct Registration<T: Operations> {
 }
 
 impl<T: Operations> Registration<T> {
-    /// Registers `device` as an interface that `operations` serves. Operations
+    /// Register `device` as an interface that `operations` serves. Operations
     /// may be called before this returns.
     ///
     /// # Errors

@@ -56,7 +56,7 @@ pub trait Operations {
     /// Speed of the link in Mbit/s, where there is such a thing.
     const SPEED: Option<u32> = None;
 
-    /// Writes the values of [`STATS`](Self::STATS), which `values` is as long as.
+    /// Write the values of [`STATS`](Self::STATS), which `values` is as long as.
     fn stats(&self, _dev: &NetDevice, _values: &mut [u64]) {}
 
     /// The number of queue pairs.
@@ -67,7 +67,7 @@ pub trait Operations {
         }
     }
 
-    /// Changes the number of queue pairs to one that is within the limits.
+    /// Change the number of queue pairs to one that is within the limits.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ pub trait Operations {
         Coalesce { tx_max_frames: 1 }
     }
 
-    /// Changes the coalescing parameters.
+    /// Change the coalescing parameters.
     ///
     /// # Errors
     ///
@@ -286,7 +286,7 @@ impl<T: super::device::Operations> Callbacks<T> {
 /// A name as ethtool stores it.
 type Name = [u8; mp_bindings::ETH_GSTRING_LEN as usize];
 
-/// Fills `to` with the start of `from` and zeros, at least one.
+/// Fill `to` with the start of `from` and zeros, at least one.
 fn copy_string(to: &mut [u8], from: &CStr) {
     to.fill(0);
     let Some(room) = to.len().checked_sub(1) else {

@@ -119,7 +119,7 @@ impl<P: Poll> IdleWork for Watch<P> {
 pub(super) struct Lingering<P: Poll>(IdleThread<Watch<P>>);
 
 impl<P: Poll> Lingering<P> {
-    /// Starts it, if the source allows it. May sleep.
+    /// Start it, if the source allows it. May sleep.
     ///
     /// # Errors
     ///

@@ -80,7 +80,7 @@ const PAUSE: Delta = Delta::from_micros(20);
 
 /// A source of packets that NAPI polls.
 pub trait Poll: Send + Sync + 'static {
-    /// Handles up to `budget` packets and returns how many it handled: fewer
+    /// Handle up to `budget` packets and return how many it handled: fewer
     /// when nothing is left to do.
     ///
     /// Runs in softirq context, on one CPU at a time. After a poll that has used
@@ -95,7 +95,7 @@ pub trait Poll: Send + Sync + 'static {
         0
     }
 
-    /// Enables the source's interrupt after a poll that left nothing to do.
+    /// Enable the source's interrupt after a poll that left nothing to do.
     /// `true` if something has come meanwhile: a poll follows at once. A processor
     /// that has nothing else to do watches the source for `watch_ns` nanoseconds
     /// from now on.
@@ -105,7 +105,7 @@ pub trait Poll: Send + Sync + 'static {
         false
     }
 
-    /// Disables the source's interrupt until [`arm`](Self::arm), as far as it can
+    /// Disable the source's interrupt until [`arm`](Self::arm), as far as it can
     /// be: [`is_ready`](Self::is_ready) is asked instead. Preemption is disabled.
     fn mute(&self) {}
 
@@ -131,7 +131,7 @@ unsafe impl Send for NapiHost {}
 unsafe impl Sync for NapiHost {}
 
 impl NapiHost {
-    /// Creates a host without instances.
+    /// Create a host without instances.
     ///
     /// # Errors
     ///
@@ -147,7 +147,7 @@ impl NapiHost {
         Ok(Arc::new(host, GFP_KERNEL)?)
     }
 
-    /// Adds a NAPI instance that polls `poller`. It starts disabled.
+    /// Add a NAPI instance that polls `poller`. It starts disabled.
     ///
     /// May sleep.
     ///
@@ -285,7 +285,7 @@ impl<P: Poll> Active<P> {
         }
     }
 
-    /// Arms the source, and has it watched if that pays.
+    /// Arm the source, and have it watched if that pays.
     fn arm(&self, lingering: Option<&Lingering<P>>) -> After {
         let watch_ns = lingering.map_or(0, Lingering::rest);
         if self.poller.arm(watch_ns) {
@@ -328,7 +328,7 @@ impl<P: Poll> Instance<P> {
         })
     }
 
-    /// Allows the instance to be scheduled. No effect when it is enabled.
+    /// Allow the instance to be scheduled. No effect when it is enabled.
     ///
     /// May sleep. Work that came earlier is not announced: the caller
     /// schedules the instance once after it.
@@ -349,7 +349,7 @@ impl<P: Poll> Instance<P> {
         Ok(())
     }
 
-    /// Waits for a running poll to end and keeps further ones from starting.
+    /// Wait for a running poll to end and keep further ones from starting.
     ///
     /// May sleep; must not be called by the poll function. Scheduling a disabled
     /// instance has no effect.
@@ -366,7 +366,7 @@ impl<P: Poll> Instance<P> {
         *state = State::Disabled;
     }
 
-    /// Disables the instance for good and releases the poller.
+    /// Disable the instance for good and release the poller.
     ///
     /// May sleep, for an RCU grace period; must not be called by the poll
     /// function. Packets that GRO still held are dropped. Scheduling a closed
@@ -391,7 +391,7 @@ impl<P: Poll> Instance<P> {
         drop(poller);
     }
 
-    /// Asks for a poll, soon, on this CPU. Any context; interrupt handlers are
+    /// Ask for a poll, soon, on this CPU. Any context; interrupt handlers are
     /// the usual caller. Of several calls before the poll one counts, and a call
     /// during a poll makes another one follow.
     #[inline]
@@ -406,7 +406,7 @@ impl<P: Poll> Instance<P> {
         unsafe { mp_bindings::napi_is_scheduled(self.napi.get()) }
     }
 
-    /// Returns when every poll that ran at the time of the call has ended.
+    /// Return when every poll that ran at the time of the call has ended.
     ///
     /// Sleeps, for a bounded time, also when polls follow one another.
     pub fn synchronize(&self) {
@@ -443,7 +443,7 @@ pub struct Napi {
 }
 
 impl Napi {
-    /// Lets go of all packets that GRO holds back for others to be merged with.
+    /// Let go of all packets that GRO holds back for others to be merged with.
     ///
     /// The network stack gets them before bottom halves are enabled again.
     /// Without this call it happens at the end of each poll.

@@ -42,7 +42,7 @@ pub struct Guard {
     rtnl: Rtnl,
 }
 
-/// Takes RTNL. Sleeps; must not be called while holding it, as most
+/// Take RTNL. Sleeps; must not be called while holding it, as most
 /// callbacks of a network device do.
 pub fn lock() -> Guard {
     // SAFETY: Always safe in a context that may sleep; the guard unlocks.

@@ -144,7 +144,7 @@ pub enum ReceiveError {
 }
 
 impl SkBuff {
-    /// Takes over a packet from C code.
+    /// Take over a packet from C code.
     ///
     /// # Safety
     ///
@@ -156,7 +156,7 @@ impl SkBuff {
         Self { ptr }
     }
 
-    /// Gives the packet to C code, which has to release it.
+    /// Give the packet to C code, which has to release it.
     #[inline]
     pub fn into_raw(self) -> NonNull<mp_bindings::sk_buff> {
         ManuallyDrop::new(self).ptr
@@ -167,7 +167,7 @@ impl SkBuff {
         self.ptr.as_ptr()
     }
 
-    /// Frees the packet as delivered: not a drop, for monitors. Not in hard
+    /// Free the packet as delivered: not a drop, for monitors. Not in hard
     /// interrupt context.
     #[inline]
     pub fn consume(self) {
@@ -213,7 +213,7 @@ impl SkBuff {
         Some(unsafe { SharedBytes::new(data.cast(), len as usize) })
     }
 
-    /// Calls `f` with all data, piece after piece, and stops at the first error.
+    /// Call `f` with all data, piece after piece, and stop at the first error.
     ///
     /// # Errors
     ///
@@ -246,7 +246,7 @@ impl SkBuff {
         unsafe { mp_bindings::skb_has_frag_list(self.raw()) }
     }
 
-    /// Moves all data into the linear part.
+    /// Move all data into the linear part.
     ///
     /// # Errors
     ///
@@ -269,7 +269,7 @@ impl SkBuff {
         }
     }
 
-    /// Computes a partial checksum in software.
+    /// Compute a partial checksum in software.
     ///
     /// # Errors
     ///
@@ -341,7 +341,7 @@ impl SkBuff {
         self.head().first_chunk().copied()
     }
 
-    /// Allocates a packet of `len` bytes for `dev` and fills it.
+    /// Allocate a packet of `len` bytes for `dev` and fill it.
     ///
     /// `write` gets the offset of a piece of the packet and the room for it, in
     /// order, until the packet is full; it has to fill each. Small packets are one
@@ -385,7 +385,7 @@ impl SkBuff {
         Ok(skb)
     }
 
-    /// Appends `len` bytes that `write` writes to the linear part.
+    /// Append `len` bytes that `write` writes to the linear part.
     ///
     /// # Safety
     ///
@@ -405,7 +405,7 @@ impl SkBuff {
         Ok(())
     }
 
-    /// Appends pages that `write` writes, as a fragment.
+    /// Append pages that `write` writes, as a fragment.
     fn add_pages(
         &mut self,
         pages: RxPages,
@@ -428,14 +428,14 @@ impl SkBuff {
         }
     }
 
-    /// Says that the transport checksum was found correct.
+    /// Say that the transport checksum was found correct.
     #[inline]
     pub fn set_checksum_valid(&mut self) {
         // SAFETY: By the type invariants we own the packet.
         unsafe { mp_bindings::skb_csum_set_unnecessary(self.raw()) };
     }
 
-    /// Says that the transport checksum is still partial, see
+    /// Say that the transport checksum is still partial, see
     /// [`Checksum::Partial`]. To be called while the packet starts with its
     /// Ethernet header.
     ///
@@ -453,7 +453,7 @@ impl SkBuff {
         }
     }
 
-    /// Says how the packet is to be cut, should it leave this host again. To be
+    /// Say how the packet is to be cut, should it leave this host again. To be
     /// called after [`set_checksum_partial`](Self::set_checksum_partial).
     ///
     /// Packets that are not longer than one segment stay as they are. All others
@@ -498,28 +498,28 @@ impl SkBuff {
         Ok(())
     }
 
-    /// Gives the packet the flow hash that its sender computed.
+    /// Give the packet the flow hash that its sender computed.
     #[inline]
     pub fn set_flow_hash(&mut self, hash: u32) {
         // SAFETY: By the type invariants we own the packet.
         unsafe { mp_bindings::skb_set_l4_hash(self.raw(), hash) };
     }
 
-    /// Says that the packet came with an 802.1Q tag, which is not in the data.
+    /// Say that the packet came with an 802.1Q tag, which is not in the data.
     #[inline]
     pub fn set_vlan_tag(&mut self, tci: u16) {
         // SAFETY: By the type invariants we own the packet.
         unsafe { mp_bindings::skb_vlan_tag_put(self.raw(), tci) };
     }
 
-    /// Notes the receive queue, if `dev` has one of that number.
+    /// Note the receive queue, if `dev` has one of that number.
     #[inline]
     pub fn set_rx_queue(&mut self, dev: &NetDevice, queue: u16) {
         // SAFETY: By the type invariants we own the packet; `dev` is valid.
         unsafe { mp_bindings::skb_record_rx_queue(self.raw(), dev.as_ptr(), queue) };
     }
 
-    /// Makes sure that the first `len` bytes are in the linear part.
+    /// Make sure that the first `len` bytes are in the linear part.
     fn pull(&mut self, len: u32) -> Result {
         // SAFETY: By the type invariants we own the packet.
         if unsafe { mp_bindings::pskb_may_pull(self.raw(), len) } {
@@ -529,14 +529,14 @@ impl SkBuff {
         }
     }
 
-    /// Notes the time of transmission for those who asked for it.
+    /// Note the time of transmission for those who asked for it.
     #[inline]
     pub(super) fn timestamp_tx(&self) {
         // SAFETY: By the type invariants the packet is valid, and owned by the caller.
         unsafe { mp_bindings::skb_tx_timestamp(self.raw()) };
     }
 
-    /// Takes the Ethernet header off: sets device, protocol and packet type.
+    /// Take the Ethernet header off: sets device, protocol and packet type.
     ///
     /// # Errors
     ///

@@ -39,7 +39,7 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Describes mapped memory.
+    /// Describe mapped memory.
     ///
     /// # Safety
     ///
@@ -106,7 +106,7 @@ impl Region {
         Ok(())
     }
 
-    /// Copies all of `src` to `off`.
+    /// Copy all of `src` to `off`.
     pub(crate) fn write(&self, off: usize, src: SharedBytes<'_>) -> Result {
         let dst = self.at(off, src.len())?;
         // SAFETY: `src` is readable, `dst` lies in the region for as many bytes.
@@ -122,13 +122,13 @@ impl Region {
         Ok(unsafe { SharedBytes::new(start, len) })
     }
 
-    /// Fills all of `dst` from `off`.
+    /// Fill all of `dst` from `off`.
     pub(crate) fn read(&self, off: usize, dst: &mut [u8]) -> Result {
         let src = self.bytes(off, dst.len())?;
         Writer::from(dst).write(src)
     }
 
-    /// Stores zero to `len` bytes at `off`.
+    /// Store zero to `len` bytes at `off`.
     pub(crate) fn zero(&self, off: usize, len: usize) -> Result {
         let mut ptr = self.at(off, len)?;
         let end = ptr.wrapping_add(len);
@@ -156,7 +156,7 @@ impl Region {
 #[repr(C, packed)]
 struct Unaligned<T>(T);
 
-/// Copies to shared memory; its stores are aligned words wherever possible. The source may
+/// Copy to shared memory; its stores are aligned words wherever possible. The source may
 /// be shared as well: it is read once.
 ///
 /// # Safety
@@ -201,7 +201,7 @@ unsafe fn copy_out(mut dst: *mut u8, mut src: *const u8, mut len: usize) {
     }
 }
 
-/// Copies from shared memory; its loads are aligned words wherever possible.
+/// Copy from shared memory; its loads are aligned words wherever possible.
 ///
 /// # Safety
 ///

@@ -43,7 +43,7 @@ pub struct Registers {
 }
 
 impl Registers {
-    /// Requests and maps all of `bar`.
+    /// Request and map all of `bar`.
     ///
     /// # Errors
     ///
@@ -81,31 +81,31 @@ impl Registers {
         self.map.len()
     }
 
-    /// Loads the word at byte `off`; all ones if there is none.
+    /// Load the word at byte `off`; all ones if there is none.
     #[inline]
     pub fn read_u32(&self, off: usize) -> u32 {
         self.map.read_u32(off).unwrap_or(!0)
     }
 
-    /// Loads the word at byte `off`; all ones if there is none.
+    /// Load the word at byte `off`; all ones if there is none.
     #[inline]
     pub fn read_u64(&self, off: usize) -> u64 {
         self.map.read_u64(off).unwrap_or(!0)
     }
 
-    /// Stores a word at byte `off`; to no effect if there is none.
+    /// Store a word at byte `off`; to no effect if there is none.
     #[inline]
     pub fn write_u32(&self, off: usize, val: u32) {
         let _ = self.map.write_u32(off, val);
     }
 
-    /// Stores a word at byte `off`; to no effect if there is none.
+    /// Store a word at byte `off`; to no effect if there is none.
     #[inline]
     pub fn write_u64(&self, off: usize, val: u64) {
         let _ = self.map.write_u64(off, val);
     }
 
-    /// Stores zero to `len` bytes at `off`.
+    /// Store zero to `len` bytes at `off`.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ pub struct Neighbour {
 }
 
 impl Neighbour {
-    /// Claims a function of device `slot` on the bus of `pdev`, if it is of the
+    /// Claim a function of device `slot` on the bus of `pdev`, if it is of the
     /// same kind and has `bar`.
     ///
     /// # Errors
@@ -243,7 +243,7 @@ pub struct Interrupts<H: Handler> {
 }
 
 impl<H: Handler> Interrupts<H> {
-    /// Allocates and requests exactly `count` vectors.
+    /// Allocate and request exactly `count` vectors.
     ///
     /// # Errors
     ///

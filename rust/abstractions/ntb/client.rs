@@ -94,7 +94,7 @@ unsafe impl<T: Client> Sync for Registration<T> {}
 unsafe impl<T: Client> Send for Registration<T> {}
 
 impl<T: Client> Registration<T> {
-    /// Registers the client under `name` for the calling module; devices that
+    /// Register the client under `name` for the calling module; devices that
     /// exist are probed before this returns.
     ///
     /// # Errors

@@ -41,7 +41,7 @@ impl CoherentSource {
         }
     }
 
-    /// Allocates `len` bytes. Sleeps. Never complains in the log.
+    /// Allocate `len` bytes. Sleeps. Never complains in the log.
     ///
     /// # Errors
     ///

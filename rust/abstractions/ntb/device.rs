@@ -213,7 +213,7 @@ impl NtbDev {
         unsafe { bindings::ntb_link_is_up(self.as_raw(), ptr::null_mut(), ptr::null_mut()) }
     }
 
-    /// Lets links come up, as fast and wide as they can. May sleep.
+    /// Let links come up, as fast and wide as they can. May sleep.
     ///
     /// An error of the device's driver is logged only: some drivers, such as that of AMD's
     /// bridge at its secondary side, report one although the link can come up. Whether it
@@ -230,7 +230,7 @@ impl NtbDev {
         self.log_link_error(ret, "enabling");
     }
 
-    /// Takes all links down. May sleep. An error of the device's driver is logged only, as by
+    /// Take all links down. May sleep. An error of the device's driver is logged only, as by
     /// [`link_enable`](Self::link_enable).
     pub fn link_disable(&self) {
         // What is under way was rung while the link was up.
@@ -251,7 +251,7 @@ impl NtbDev {
         }
     }
 
-    /// Raises a link event for this device's own client, as after
+    /// Raise a link event for this device's own client, as after
     /// [`link_enable`](Self::link_enable), when a link may have been up already.
     pub fn link_event(&self) {
         // SAFETY: `self` is valid.
@@ -290,7 +290,7 @@ impl NtbDev {
         })
     }
 
-    /// Allocates zeroed memory for inbound window `widx` of peer `pidx`: `len`
+    /// Allocate zeroed memory for inbound window `widx` of peer `pidx`: `len`
     /// bytes, rounded as the window demands, at an address aligned to `align`
     /// bytes, a power of two, and as the window demands. Sleeps. The memory is
     /// not exposed yet.
@@ -320,7 +320,7 @@ impl NtbDev {
         )
     }
 
-    /// Sets the translation of inbound window `widx` of peer `pidx`; see
+    /// Set the translation of inbound window `widx` of peer `pidx`; see
     /// [`InboundBuffer::expose`].
     pub(super) fn mw_set_trans(&self, pidx: u32, widx: u32, addr: u64, size: u64) -> Result {
         // SAFETY: `self` is valid; the buffer at `addr` clears the translation before it is freed.
@@ -329,7 +329,7 @@ impl NtbDev {
         })
     }
 
-    /// Clears what [`mw_set_trans`](Self::mw_set_trans) has set.
+    /// Clear what [`mw_set_trans`](Self::mw_set_trans) has set.
     pub(super) fn mw_clear_trans(&self, pidx: u32, widx: u32) {
         // SAFETY: `self` is valid.
         let ret = unsafe { bindings::ntb_mw_clear_trans(self.as_raw(), index(pidx), index(widx)) };
@@ -371,7 +371,7 @@ impl NtbDev {
         Ok(AddressRange { addr, size })
     }
 
-    /// Maps outbound window `widx`. Sleeps.
+    /// Map outbound window `widx`. Sleeps.
     ///
     /// # Errors
     ///
@@ -380,9 +380,9 @@ impl NtbDev {
         PeerWindow::map(self, widx)
     }
 
-    /// Leads outbound window `widx` to `size` bytes at `addr` of peer `pidx`, on
+    /// Lead outbound window `widx` to `size` bytes at `addr` of peer `pidx`, on
     /// bridges where the sender programs the translation; on others it has no
-    /// effect and succeeds. May sleep.
+    /// effect and succeed. May sleep.
     ///
     /// # Errors
     ///
@@ -394,7 +394,7 @@ impl NtbDev {
         })
     }
 
-    /// Ends [`peer_mw_set_trans`](Self::peer_mw_set_trans).
+    /// End [`peer_mw_set_trans`](Self::peer_mw_set_trans).
     ///
     /// # Errors
     ///
@@ -437,7 +437,7 @@ impl NtbDev {
         unsafe { bindings::ntb_db_read(self.as_raw()) }
     }
 
-    /// Clears doorbells, which arms them again.
+    /// Clear doorbells, which arms them again.
     ///
     /// # Errors
     ///
@@ -454,7 +454,7 @@ impl NtbDev {
         unsafe { bindings::ntb_db_read_mask(self.as_raw()) }
     }
 
-    /// Keeps doorbells from raising events.
+    /// Keep doorbells from raising events.
     ///
     /// # Errors
     ///
@@ -465,7 +465,7 @@ impl NtbDev {
         to_result(unsafe { bindings::ntb_db_set_mask(self.as_raw(), bits) })
     }
 
-    /// Lets doorbells raise events; one that rang already raises it now.
+    /// Let doorbells raise events; one that rang already raises it now.
     ///
     /// # Errors
     ///
@@ -476,7 +476,7 @@ impl NtbDev {
         to_result(unsafe { bindings::ntb_db_clear_mask(self.as_raw(), bits) })
     }
 
-    /// Rings doorbells of the peer; of all peers whose link is up, if there are
+    /// Ring doorbells of the peer; of all peers whose link is up, if there are
     /// several. Everything stored to windows before arrives first.
     ///
     /// # Errors
@@ -514,7 +514,7 @@ impl NtbDev {
         unsafe { bindings::ntb_spad_read(self.as_raw(), index(sidx)) }
     }
 
-    /// Writes a scratchpad of this host.
+    /// Write a scratchpad of this host.
     ///
     /// # Errors
     ///
@@ -530,7 +530,7 @@ impl NtbDev {
         unsafe { bindings::ntb_peer_spad_read(self.as_raw(), index(pidx), index(sidx)) }
     }
 
-    /// Writes a scratchpad of a peer.
+    /// Write a scratchpad of a peer.
     ///
     /// # Errors
     ///
@@ -566,7 +566,7 @@ impl NtbDev {
         unsafe { bindings::ntb_msg_read_sts(self.as_raw()) }
     }
 
-    /// Clears status bits, which frees inbound registers for the next message.
+    /// Clear status bits, which frees inbound registers for the next message.
     ///
     /// # Errors
     ///
@@ -576,7 +576,7 @@ impl NtbDev {
         to_result(unsafe { bindings::ntb_msg_clear_sts(self.as_raw(), bits) })
     }
 
-    /// Keeps status bits from raising events.
+    /// Keep status bits from raising events.
     ///
     /// # Errors
     ///
@@ -586,7 +586,7 @@ impl NtbDev {
         to_result(unsafe { bindings::ntb_msg_set_mask(self.as_raw(), bits) })
     }
 
-    /// Lets status bits raise events.
+    /// Let status bits raise events.
     ///
     /// # Errors
     ///
@@ -604,7 +604,7 @@ impl NtbDev {
         (msg, to_count(pidx))
     }
 
-    /// Sends a message to a peer. If its register is full, the message is
+    /// Send a message to a peer. If its register is full, the message is
     /// dropped and the outbound status bit tells.
     ///
     /// # Errors

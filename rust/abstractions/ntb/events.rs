@@ -52,7 +52,7 @@ impl<T: Events> EventRegistration<T> {
         msg_event: Some(Self::msg_event),
     };
 
-    /// Starts the delivery.
+    /// Start the delivery.
     ///
     /// # Errors
     ///

@@ -51,7 +51,7 @@ unsafe impl Send for InboundBuffer {}
 unsafe impl Sync for InboundBuffer {}
 
 impl InboundBuffer {
-    /// Allocates `len` zeroed bytes at an address aligned to `align`, which is a
+    /// Allocate `len` zeroed bytes at an address aligned to `align`, which is a
     /// power of two.
     pub(super) fn new(dev: &NtbDev, len: usize, align: usize) -> Result<Self> {
         if len == 0 || !align.is_power_of_two() {
@@ -67,7 +67,7 @@ impl InboundBuffer {
         }
     }
 
-    /// Allocates `raw_len` bytes and finds an aligned place for `len` of them;
+    /// Allocate `raw_len` bytes and find an aligned place for `len` of them;
     /// `EAGAIN` if there is none.
     fn try_new(dev: &NtbDev, len: usize, raw_len: usize, align: usize) -> Result<Self> {
         let mut raw_dma = 0;
@@ -132,7 +132,7 @@ impl InboundBuffer {
         unsafe { bindings::kernel_phys(self.as_ptr().cast()) }
     }
 
-    /// Lets peer `pidx` write the memory through its window `widx`.
+    /// Let peer `pidx` write the memory through its window `widx`.
     ///
     /// # Errors
     ///
@@ -147,14 +147,14 @@ impl InboundBuffer {
         Ok(())
     }
 
-    /// Ends [`expose`](Self::expose).
+    /// End [`expose`](Self::expose).
     pub fn withdraw(&mut self) {
         if let Some((pidx, widx)) = self.exposed.take() {
             self.dev.mw_clear_trans(pidx, widx);
         }
     }
 
-    /// Loads a word in one piece.
+    /// Load a word in one piece.
     ///
     /// # Errors
     ///
@@ -164,7 +164,7 @@ impl InboundBuffer {
         self.map.read_u32(off)
     }
 
-    /// Loads a word in one piece.
+    /// Load a word in one piece.
     ///
     /// # Errors
     ///
@@ -174,7 +174,7 @@ impl InboundBuffer {
         self.map.read_u64(off)
     }
 
-    /// Stores a word in one piece, as when a ring is set up.
+    /// Store a word in one piece, as when a ring is set up.
     ///
     /// # Errors
     ///
@@ -184,7 +184,7 @@ impl InboundBuffer {
         self.map.write_u64(off, val)
     }
 
-    /// Copies all of `src` to `off`.
+    /// Copy all of `src` to `off`.
     ///
     /// # Errors
     ///
@@ -203,7 +203,7 @@ impl InboundBuffer {
         self.map.bytes(off, len)
     }
 
-    /// Copies from `off` into all of `dst`. Bytes that are written meanwhile may
+    /// Copy from `off` into all of `dst`. Bytes that are written meanwhile may
     /// be seen old or new.
     ///
     /// # Errors
@@ -214,7 +214,7 @@ impl InboundBuffer {
         self.map.read(off, dst)
     }
 
-    /// Stores zero to `len` bytes at `off`.
+    /// Store zero to `len` bytes at `off`.
     ///
     /// # Errors
     ///
@@ -224,7 +224,7 @@ impl InboundBuffer {
         self.map.zero(off, len)
     }
 
-    /// Orders the loads before it ahead of the loads after it.
+    /// Order the loads before it ahead of the loads after it.
     #[inline]
     pub fn rmb(&self) {
         barrier::rmb();

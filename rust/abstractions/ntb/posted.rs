@@ -120,7 +120,7 @@ pub(crate) struct Posted {
 /// There are none while writes arrive at once.
 static POSTED: RcuArc<Posted> = RcuArc::empty();
 
-/// Delays writes by so many nanoseconds from now on; zero: not at all.
+/// Delay writes by so many nanoseconds from now on; zero: not at all.
 ///
 /// # Errors
 ///
@@ -173,7 +173,7 @@ impl Posted {
         }
     }
 
-    /// Stores a word.
+    /// Store a word.
     ///
     /// # Safety
     ///
@@ -189,14 +189,14 @@ impl Posted {
     }
 }
 
-/// Lets everything arrive that is under way.
+/// Let everything arrive that is under way.
 pub(super) fn flush() {
     if let Some(posted) = Posted::get() {
         posted.flush();
     }
 }
 
-/// Rings doorbells of the peers of `dev` behind what is under way; `false` if writes arrive
+/// Ring doorbells of the peers of `dev` behind what is under way; `false` if writes arrive
 /// at once.
 #[inline]
 pub(super) fn ring(dev: &NtbDev, bits: u64) -> bool {

@@ -157,10 +157,10 @@ pub trait Device: Send + Sync + 'static {
     /// The links that are up.
     fn link_is_up(&self) -> LinkState;
 
-    /// Lets links come up. May sleep.
+    /// Let links come up. May sleep.
     fn link_enable(&self) -> Result;
 
-    /// Takes links down. May sleep.
+    /// Take links down. May sleep.
     fn link_disable(&self) -> Result;
 
     /// Number of inbound windows for a peer.
@@ -169,12 +169,12 @@ pub trait Device: Send + Sync + 'static {
     /// What an inbound window demands of its memory. May sleep.
     fn mw_get_align(&self, pidx: u32, widx: u32) -> Result<WindowLimits>;
 
-    /// Exposes local memory to a peer. May sleep.
+    /// Expose local memory to a peer. May sleep.
     fn mw_set_trans(&self, _pidx: u32, _widx: u32, _addr: u64, _size: u64) -> Result {
         Err(EINVAL)
     }
 
-    /// Ends that. May sleep.
+    /// End that. May sleep.
     fn mw_clear_trans(&self, _pidx: u32, _widx: u32) -> Result {
         Err(EINVAL)
     }
@@ -185,12 +185,12 @@ pub trait Device: Send + Sync + 'static {
     /// Where an outbound window lies in local physical memory.
     fn peer_mw_get_addr(&self, widx: u32) -> Result<AddressRange>;
 
-    /// Leads an outbound window to a peer's memory. May sleep.
+    /// Lead an outbound window to a peer's memory. May sleep.
     fn peer_mw_set_trans(&self, _pidx: u32, _widx: u32, _addr: u64, _size: u64) -> Result {
         Err(EINVAL)
     }
 
-    /// Ends that. May sleep.
+    /// End that. May sleep.
     fn peer_mw_clear_trans(&self, _pidx: u32, _widx: u32) -> Result {
         Err(EINVAL)
     }
@@ -211,21 +211,21 @@ pub trait Device: Send + Sync + 'static {
     /// The doorbells that rang.
     fn db_read(&self) -> u64;
 
-    /// Rings this host's own doorbells.
+    /// Ring this host's own doorbells.
     fn db_set(&self, _bits: u64) -> Result {
         Err(EINVAL)
     }
 
-    /// Clears doorbells.
+    /// Clear doorbells.
     fn db_clear(&self, bits: u64) -> Result;
 
     /// The masked doorbells.
     fn db_read_mask(&self) -> u64;
 
-    /// Masks doorbells.
+    /// Mask doorbells.
     fn db_set_mask(&self, bits: u64) -> Result;
 
-    /// Unmasks doorbells; what rang meanwhile raises its event afterwards.
+    /// Unmask doorbells; what rang meanwhile raises its event afterwards.
     fn db_clear_mask(&self, bits: u64) -> Result;
 
     /// Which of its doorbells rang at the peer.
@@ -233,7 +233,7 @@ pub trait Device: Send + Sync + 'static {
         0
     }
 
-    /// Rings doorbells of the peers.
+    /// Ring doorbells of the peers.
     fn peer_db_set(&self, bits: u64) -> Result;
 
     /// The doorbells masked at the peer.
@@ -251,7 +251,7 @@ pub trait Device: Send + Sync + 'static {
         !0
     }
 
-    /// Writes a scratchpad of this host.
+    /// Write a scratchpad of this host.
     fn spad_write(&self, _sidx: u32, _val: u32) -> Result {
         Err(EINVAL)
     }
@@ -261,7 +261,7 @@ pub trait Device: Send + Sync + 'static {
         !0
     }
 
-    /// Writes a scratchpad of a peer.
+    /// Write a scratchpad of a peer.
     fn peer_spad_write(&self, _pidx: u32, _sidx: u32, _val: u32) -> Result {
         Err(EINVAL)
     }
@@ -286,17 +286,17 @@ pub trait Device: Send + Sync + 'static {
         0
     }
 
-    /// Clears status bits.
+    /// Clear status bits.
     fn msg_clear_sts(&self, _bits: u64) -> Result {
         Err(EINVAL)
     }
 
-    /// Masks status bits.
+    /// Mask status bits.
     fn msg_set_mask(&self, _bits: u64) -> Result {
         Err(EINVAL)
     }
 
-    /// Unmasks status bits; what is set meanwhile raises its event afterwards.
+    /// Unmask status bits; what is set meanwhile raises its event afterwards.
     fn msg_clear_mask(&self, _bits: u64) -> Result {
         Err(EINVAL)
     }
@@ -306,7 +306,7 @@ pub trait Device: Send + Sync + 'static {
         (!0, 0)
     }
 
-    /// Sends a message to a peer.
+    /// Send a message to a peer.
     fn peer_msg_write(&self, _pidx: u32, _midx: u32, _msg: u32) -> Result {
         Err(EINVAL)
     }
@@ -371,7 +371,7 @@ impl<T: Device> Ntb<T> {
         &self.data
     }
 
-    /// Tells the client that links may have changed. Not from inside of an
+    /// Tell the client that links may have changed. Not from inside of an
     /// operation.
     pub fn link_event(&self) {
         if self.is_registered() {
@@ -380,7 +380,7 @@ impl<T: Device> Ntb<T> {
         }
     }
 
-    /// Tells the client that a doorbell of `vector` rang. Not from inside of an
+    /// Tell the client that a doorbell of `vector` rang. Not from inside of an
     /// operation.
     pub fn db_event(&self, vector: u32) {
         if self.is_registered() {
@@ -389,7 +389,7 @@ impl<T: Device> Ntb<T> {
         }
     }
 
-    /// Tells the client that a message arrived. Not from inside of an operation.
+    /// Tell the client that a message arrived. Not from inside of an operation.
     pub fn msg_event(&self) {
         if self.is_registered() {
             // SAFETY: The context lock is initialised.
@@ -413,7 +413,7 @@ pub struct Registration<T: Device> {
 }
 
 impl<T: Device> Registration<T> {
-    /// Makes the device known; clients are probed before this returns.
+    /// Make the device known; clients are probed before this returns.
     ///
     /// # Errors
     ///

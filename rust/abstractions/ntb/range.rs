@@ -56,7 +56,7 @@ unsafe impl Send for MappedRange {}
 unsafe impl Sync for MappedRange {}
 
 impl MappedRange {
-    /// Maps pages in one run, all of them, which stay as long as this does. Sleeps.
+    /// Map pages in one run, all of them, which stay as long as this does. Sleeps.
     ///
     /// # Errors
     ///
@@ -69,7 +69,7 @@ impl MappedRange {
         unsafe { Self::new(dev, pages.phys_address(), pages.len(), mapping) }
     }
 
-    /// Maps memory of a device, from the start of the range `len` bytes: at most the whole
+    /// Map memory of a device, from the start of the range `len` bytes: at most the whole
     /// pages that it is on. Sleeps.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl MappedRange {
         unsafe { Self::new(dev, range.phys(), usize::try_from(len)?, Mapping::Device) }
     }
 
-    /// Maps `len` bytes at `phys`, as `mapping` says.
+    /// Map `len` bytes at `phys`, as `mapping` says.
     ///
     /// # Safety
     ///
@@ -108,7 +108,7 @@ impl MappedRange {
         })
     }
 
-    /// Maps pages of a process in one run, all of them. Sleeps.
+    /// Map pages of a process in one run, all of them. Sleeps.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ impl MappedRange {
         self.len
     }
 
-    /// Lets peer `pidx` write `size` bytes, at most all, through its window `widx`.
+    /// Let peer `pidx` write `size` bytes, at most all, through its window `widx`.
     ///
     /// # Errors
     ///

@@ -39,7 +39,7 @@ pub struct PeerWindow {
 }
 
 impl PeerWindow {
-    /// Maps outbound window `widx`.
+    /// Map outbound window `widx`.
     pub(super) fn map(dev: &NtbDev, widx: u32) -> Result<Self> {
         let AddressRange { addr, size } = dev.peer_mw_addr(widx)?;
         let len = usize::try_from(size)?;
@@ -87,7 +87,7 @@ impl PeerWindow {
         self.map.base() as usize
     }
 
-    /// Copies all of `src` to `off`, in any order and any pieces.
+    /// Copy all of `src` to `off`, in any order and any pieces.
     ///
     /// # Errors
     ///
@@ -97,7 +97,7 @@ impl PeerWindow {
         self.map.write(off, src)
     }
 
-    /// Stores a word in one piece.
+    /// Store a word in one piece.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ impl PeerWindow {
         }
     }
 
-    /// Stores a word in one piece.
+    /// Store a word in one piece.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ impl PeerWindow {
         self.map.write_u32(off, val)
     }
 
-    /// Pushes all stores before it out, ahead of all stores after it.
+    /// Push all stores before it out, ahead of all stores after it.
     #[inline]
     pub fn flush(&self) {
         barrier::wmb();

@@ -135,7 +135,7 @@ impl Mapping {
         self.memory.lock().is_some()
     }
 
-    /// Takes the memory away from all processes: they see the scrap page
+    /// Take the memory away from all processes: they see the scrap page
     /// where they had it. Sleeps; may be called with `mmap_lock` held.
     ///
     /// When it returns no process reaches the memory any more. Returns the memory to
@@ -147,7 +147,7 @@ impl Mapping {
         memory
     }
 
-    /// Shows memory to processes, where they see the scrap page now: as many pages as the
+    /// Show memory to processes, where they see the scrap page now: as many pages as the
     /// mapping has. Sleeps.
     ///
     /// Memory that somebody else may take away is shown only to a mapping that is told then,
@@ -173,7 +173,7 @@ impl Mapping {
         self.inode.as_ptr()
     }
 
-    /// Lets `insert` enter frames into a page table: at first the one of `page`, an
+    /// Let `insert` enter frames into a page table: at first the one of `page`, an
     /// offset in the address space, whose result counts, then up to `pages - 1` behind
     /// it as far as they are of the same memory.
     pub(super) fn enter(

@@ -72,7 +72,7 @@ impl<T: Send + Sync + 'static> OffsetSpace<T> {
         Arc::pin_init(init, GFP_KERNEL)
     }
 
-    /// Takes a free range of `pages` pages for a value that `make` makes; it is given
+    /// Take a free range of `pages` pages for a value that `make` makes; it is given
     /// the first page. May sleep.
     ///
     /// # Errors

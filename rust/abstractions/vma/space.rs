@@ -52,7 +52,7 @@ impl Inode {
         self.raw.as_ptr()
     }
 
-    /// Takes pages out of all page tables. Sleeps.
+    /// Take pages out of all page tables. Sleeps.
     pub(super) fn unmap(&self, first: usize, pages: usize) {
         // SAFETY: By the invariants.
         unsafe { mp_bindings::map_inode_unmap(self.as_ptr(), first, pages) };
@@ -87,7 +87,7 @@ impl AddressSpace {
         Ok(Arc::new(space, GFP_KERNEL)?)
     }
 
-    /// Makes a mapping of `pages` pages, with an offset at which programs may map it until the
+    /// Make a mapping of `pages` pages, with an offset at which programs may map it until the
     /// result is dropped. It has no memory until [`Mapping::show`] is called. Sleeps.
     ///
     /// `owner` is told to those who ask with [`Mapping::owner`]: programs can guess
@@ -117,7 +117,7 @@ impl AddressSpace {
         unsafe { mp_bindings::map_inode_adopt(self.inode.as_ptr(), file) };
     }
 
-    /// Ends what [`adopt`](Self::adopt) has begun.
+    /// End what [`adopt`](Self::adopt) has begun.
     ///
     /// # Safety
     ///

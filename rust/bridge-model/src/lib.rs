@@ -81,7 +81,7 @@ impl Buffers {
         self.0.is_empty()
     }
 
-    /// Stores bytes; what is written out meanwhile goes to `post`.
+    /// Store bytes; what is written out meanwhile goes to `post`.
     pub fn store(
         &mut self,
         off: usize,
@@ -121,7 +121,7 @@ impl Buffers {
         &mut self.0[found]
     }
 
-    /// Writes one of the buffers out.
+    /// Write one of the buffers out.
     pub fn evict(&mut self, chance: &impl Chance, post: &mut impl FnMut(Line)) {
         if self.0.is_empty() {
             return;

@@ -164,7 +164,7 @@ impl FrameObject {
         unsafe { slice::from_raw_parts(self.area.at(0), self.frags as usize) }
     }
 
-    /// Describes the fragment at `index`, if there is one.
+    /// Describe the fragment at `index`, if there is one.
     pub(super) fn set_frag(&self, index: u32, frag: mp_frag) {
         if let Some(place) = self.frag(index) {
             // SAFETY: In the area; whoever fills in a frame has it alone.
@@ -172,7 +172,7 @@ impl FrameObject {
         }
     }
 
-    /// Calls `f` with the content of each fragment.
+    /// Call `f` with the content of each fragment.
     ///
     /// # Errors
     ///
@@ -212,7 +212,7 @@ impl FrameObject {
         unsafe { slice::from_raw_parts(self.area.at(self.places.func), self.func_len as usize) }
     }
 
-    /// Fills in the function header.
+    /// Fill in the function header.
     pub(super) fn set_func_hdr(&self, hdr: &[u8]) {
         let len = hdr.len().min(self.func_len as usize);
         // SAFETY: So many bytes are in the area; see `set_frag`.
@@ -225,7 +225,7 @@ impl FrameObject {
         MsgHdr::decode(unsafe { &*self.area.at::<[u8; MsgHdr::SIZE]>(self.places.msg) })
     }
 
-    /// Fills in the message header.
+    /// Fill in the message header.
     pub(super) fn set_msg(&self, msg: &MsgHdr) {
         let place = self.area.at::<[u8; MsgHdr::SIZE]>(self.places.msg);
         // SAFETY: In the area; see `set_frag`.
@@ -254,7 +254,7 @@ impl FrameObject {
         unsafe { lend::<Peer, _>((*self.c()).src) }.map(Arc::from)
     }
 
-    /// Enters a peer as destination; what was there before is dropped.
+    /// Enter a peer as destination; what was there before is dropped.
     pub(super) fn set_dst(&self, peer: Option<Arc<Peer>>) {
         // SAFETY: By the type invariants, which this keeps.
         unsafe { replace(&raw mut (*self.c()).dst, peer) };
@@ -266,14 +266,14 @@ impl FrameObject {
         unsafe { replace(&raw mut (*self.c()).src, peer) };
     }
 
-    /// Takes the reference to the frame that it is a clone of, if it has one.
+    /// Take the reference to the frame that it is a clone of, if it has one.
     fn take_from(&self) -> Option<Arc<FrameObject>> {
         // SAFETY: By the type invariants this is null or a reference, and valid for writes; who
         // ends a frame has it alone.
         unsafe { take((&raw mut (*self.c()).from).replace(ptr::null_mut())) }
     }
 
-    /// Sets the status for the destructor.
+    /// Set the status for the destructor.
     pub(super) fn set_status(&self, status: c_int) {
         // SAFETY: Valid; whoever has the frame sets it.
         unsafe { (*self.c()).status = status };
@@ -330,7 +330,7 @@ impl FrameObject {
     }
 }
 
-/// Puts a reference to a peer in place of another.
+/// Put a reference to a peer in place of another.
 ///
 /// # Safety
 ///

@@ -232,7 +232,7 @@ impl TransObject {
         }
     }
 
-    /// Keeps a frame for a function.
+    /// Keep a frame for a function.
     fn hold(&self, frame: &Arc<FrameObject>, len: usize) -> Result<Kept> {
         let anchor = self.anchor.get().ok_or(ENODEV)?;
         let token = Arc::as_ptr(frame) as usize;
@@ -418,7 +418,7 @@ impl CLink {
         Self { trans }
     }
 
-    /// Describes a frame for C. Its fragments stay as long as the clone does that
+    /// Describe a frame for C. Its fragments stay as long as the clone does that
     /// [`Carried`] has ([`FrameBody::for_each_fragment`](crate::frame::FrameBody)).
     fn describe(head: &Envelope, frame: &Frame) -> Result<Arc<FrameObject>> {
         let mut rest = [0; WayTag::SIZE + FUNC_HDR_MAX];

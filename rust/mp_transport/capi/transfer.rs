@@ -72,7 +72,7 @@ impl FrameBody for Body {
     }
 }
 
-/// Fills in message header, source and destination (`IDT-MSG-2`).
+/// Fill in message header, source and destination (`IDT-MSG-2`).
 fn address(frame: &FrameObject, dst: PeerId, func: u32) {
     frame.set_msg(&MsgHdr {
         dst,
@@ -96,7 +96,7 @@ fn transmit(frame: &Arc<FrameObject>, dst: PeerId, func: u32) -> Result {
     service::send(dst, &wire)
 }
 
-/// Sends a frame with the caller's reference, which comes back if a queue is full.
+/// Send a frame with the caller's reference, which comes back if a queue is full.
 fn send(frame: Arc<FrameObject>, dst: PeerId, func: u32) -> Result {
     match transmit(&frame, dst, func) {
         Err(e) if e == EAGAIN && dst != PeerId::BCAST => {
@@ -114,7 +114,7 @@ fn send(frame: Arc<FrameObject>, dst: PeerId, func: u32) -> Result {
     }
 }
 
-/// Passes on a frame that a transport in C has received (`IDT-MSG-4`).
+/// Pass on a frame that a transport in C has received (`IDT-MSG-4`).
 fn receive(frame: &Arc<FrameObject>) -> Result {
     let src = frame.src().ok_or(EINVAL)?;
     let data = trans::Arrived::new(frame, &src)?;
@@ -165,7 +165,7 @@ impl Copying {
     }
 }
 
-/// Copies a frame's data (`IDT-MSG-5`).
+/// Copy a frame's data (`IDT-MSG-5`).
 fn sync(
     frame: &Arc<FrameObject>,
     buffers: &Buffers<'_>,

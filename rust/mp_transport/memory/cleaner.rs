@@ -143,7 +143,7 @@ impl Cleaner {
         stains.set(pages, true);
     }
 
-    /// Makes a piece ready that was just cut: present, and all zero, also behind its end
+    /// Make a piece ready that was just cut: present, and all zero, also behind its end
     /// in the last page, which whoever maps it sees as well. A stretch at a time: nobody
     /// waits until all of a large piece is ready but its owner.
     ///
@@ -173,7 +173,7 @@ impl Cleaner {
         Ok(())
     }
 
-    /// Runs `f` on the memory.
+    /// Run `f` on the memory.
     ///
     /// # Errors
     ///

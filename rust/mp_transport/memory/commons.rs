@@ -128,7 +128,7 @@ pub struct Commons {
 
 /// For the module.
 impl Commons {
-    /// Opens the commons of this host, of so many bytes at most; zero: none.
+    /// Open the commons of this host, of so many bytes at most; zero: none.
     ///
     /// # Errors
     ///
@@ -284,7 +284,7 @@ impl Commons {
 
 /// For function services.
 impl Commons {
-    /// Cuts a piece of `len` bytes, all zero, that the peers of many links can be
+    /// Cut a piece of `len` bytes, all zero, that the peers of many links can be
     /// [granted](super::Memory::grant), also in epochs to come. Sleeps.
     ///
     /// It goes with the memory that it was cut from, as pieces of an arena do: with the

@@ -121,7 +121,7 @@ impl Exposed {
         answer
     }
 
-    /// Leads a free window to some memory. The peer may reach it from now on.
+    /// Lead a free window to some memory. The peer may reach it from now on.
     ///
     /// # Errors
     ///
@@ -201,7 +201,7 @@ impl Exposed {
         }
     }
 
-    /// Leads a window nowhere that nobody needs any more.
+    /// Lead a window nowhere that nobody needs any more.
     fn settle(&mut self, number: u32) {
         let window = self.windows.get(number as usize);
         if let (Some(way), true) = (&self.way, window.is_some_and(Window::is_free)) {

@@ -98,7 +98,7 @@ impl Flights {
         Arc::pin_init(this, GFP_KERNEL)
     }
 
-    /// Counts one more, until the result is dropped.
+    /// Count one more, until the result is dropped.
     ///
     /// # Errors
     ///
@@ -165,7 +165,7 @@ impl Source {
         })
     }
 
-    /// Puts the runs together that begin at `at`, and says how many there are, and how many
+    /// Put the runs together that begin at `at`, and say how many there are, and how many
     /// bytes: `len`, or fewer if there is no room for all.
     fn gather(&self, at: u64, len: u64, pieces: &mut [Piece; RUNS]) -> Result<(usize, u64)> {
         let mut done = 0;
@@ -221,8 +221,8 @@ impl Ticket {
     }
 }
 
-/// Starts a copy of at most `len` bytes, which are not zero, by `start`, which gets the
-/// pieces and whom to tell; says how many bytes it has started.
+/// Start a copy of at most `len` bytes, which are not zero, by `start`, which gets the
+/// pieces and whom to tell; say how many bytes it has started.
 ///
 /// # Errors
 ///

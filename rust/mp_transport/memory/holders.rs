@@ -53,7 +53,7 @@ impl Holders {
         )
     }
 
-    /// Adds a holder, for as long as the hold is there.
+    /// Add a holder, for as long as the hold is there.
     ///
     /// # Errors
     ///
@@ -72,7 +72,7 @@ impl Holders {
         })
     }
 
-    /// Takes a holder off the list. It is not being told when this returns.
+    /// Take a holder off the list. It is not being told when this returns.
     fn remove(&self, token: Token) {
         let mut list = self.list.lock();
         let at = list.entries.iter().position(|(t, _)| *t == token);
@@ -83,7 +83,7 @@ impl Holders {
         }
     }
 
-    /// Tells all holders, one after the other, and lets nobody in any more.
+    /// Tell all holders, one after the other, and let nobody in any more.
     pub(super) fn revoke(&self) {
         let _telling = self.telling.lock();
         self.list.lock().is_open = false;

@@ -30,7 +30,7 @@ use mp_proto::{
 /// Bytes that are copied without a pause.
 const STRETCH: usize = 1 << 14;
 
-/// Checks that `count` bytes at `at` lie in a piece of `len` bytes, and says where
+/// Check that `count` bytes at `at` lie in a piece of `len` bytes, and say where
 /// they are if the piece begins at `off`.
 ///
 /// # Errors
@@ -88,7 +88,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// Cuts a piece; see [`Memory::alloc`].
+    /// Cut a piece; see [`Memory::alloc`].
     pub(super) fn cut(stock: &Arc<Stock>, len: u64) -> Result<Self> {
         let local = Self {
             off: stock.cut(len)?,
@@ -172,7 +172,7 @@ impl Local {
         address.ok().flatten()
     }
 
-    /// Loads an aligned word in one piece.
+    /// Load an aligned word in one piece.
     ///
     /// # Errors
     ///
@@ -182,7 +182,7 @@ impl Local {
         self.stock.with_bytes(|bytes| bytes.load_u64(at))
     }
 
-    /// Stores an aligned word in one piece.
+    /// Store an aligned word in one piece.
     ///
     /// # Errors
     ///
@@ -192,7 +192,7 @@ impl Local {
         self.stock.with_bytes(|bytes| bytes.store_u64(at, val))
     }
 
-    /// Fills all of `dst` from `at`; bytes that the peer writes meanwhile may be seen
+    /// Fill all of `dst` from `at`; bytes that the peer writes meanwhile may be seen
     /// old or new.
     ///
     /// # Errors
@@ -207,7 +207,7 @@ impl Local {
         Ok(())
     }
 
-    /// Copies all of `src` to `at`.
+    /// Copy all of `src` to `at`.
     ///
     /// # Errors
     ///
@@ -304,7 +304,7 @@ impl Remote {
             .with_remote(self.window, |bytes| bytes.bus_address(at))
     }
 
-    /// Stores an aligned word in one piece.
+    /// Store an aligned word in one piece.
     ///
     /// # Errors
     ///
@@ -315,7 +315,7 @@ impl Remote {
             .with_remote(self.window, |bytes| bytes.store_u64(at, val))
     }
 
-    /// Copies all of `src` to `at`, in any order and any pieces.
+    /// Copy all of `src` to `at`, in any order and any pieces.
     ///
     /// # Errors
     ///
@@ -363,7 +363,7 @@ impl Remote {
         self.flights.close();
     }
 
-    /// Pushes all stores before it out, ahead of all stores after it.
+    /// Push all stores before it out, ahead of all stores after it.
     ///
     /// # Errors
     ///

@@ -124,7 +124,7 @@ impl Pool {
         self.arena.len()
     }
 
-    /// Names the link.
+    /// Name the link.
     pub(super) fn link(&self) -> u64 {
         self.link
     }
@@ -139,7 +139,7 @@ impl Pool {
         self.share.as_ref().map_or(0, |share| share.reach)
     }
 
-    /// Begins an epoch and says its number.
+    /// Begin an epoch and say its number.
     pub(super) fn begin_epoch(&self) -> u64 {
         let mut epoch = self.epoch.lock();
         self.arena.let_all_go(self.link);
@@ -152,7 +152,7 @@ impl Pool {
         epoch.number
     }
 
-    /// Ends an epoch. What is in quarantine stays there: the peer may not know yet.
+    /// End an epoch. What is in quarantine stays there: the peer may not know yet.
     pub(super) fn end_epoch(&self, number: u64) {
         let mut epoch = self.epoch.lock();
         if epoch.number == number {
@@ -171,10 +171,11 @@ impl Pool {
         is_now.then_some(epoch).ok_or(error::not_connected())
     }
 
-    /// The largest piece that can be cut from the arena; `None` once the epoch is over.
-    pub(super) fn largest(&self, epoch: u64) -> Option<u64> {
+    /// Bytes of the two longest free runs of the arena, the longest first; `None` once the epoch
+    /// is over.
+    pub(super) fn runs(&self, epoch: u64) -> Option<[u64; 2]> {
         let _epoch = self.in_epoch(epoch).ok()?;
-        Some(self.arena.largest())
+        Some(self.arena.runs())
     }
 
     /// See [`Memory::alloc`](super::Memory::alloc).

@@ -68,7 +68,7 @@ impl Pieces {
         }
     }
 
-    /// Frees a piece that its owner has given up, if nobody may reach it any more.
+    /// Free a piece that its owner has given up, if nobody may reach it any more.
     fn settle(&mut self, off: u64) {
         let is_retired = self.arena.get(off).is_some_and(|extent| extent.retired);
         if is_retired && !self.is_granted(off) {
@@ -153,10 +153,15 @@ impl Stock {
 
     /// The largest piece that can be cut.
     pub(super) fn largest(&self) -> u64 {
-        self.pieces.lock().arena.largest()
+        self.runs()[0]
     }
 
-    /// Cuts a piece, and says where.
+    /// Bytes of the two longest free runs, the longest first.
+    pub(super) fn runs(&self) -> [u64; 2] {
+        self.pieces.lock().arena.runs()
+    }
+
+    /// Cut a piece, and say where.
     ///
     /// # Errors
     ///
@@ -233,12 +238,12 @@ impl Stock {
         }
     }
 
-    /// Adds a holder, who is told by [`close`](Self::close).
+    /// Add a holder, who is told by [`close`](Self::close).
     pub(super) fn hold(&self, holder: Arc<dyn Holder>) -> Result<Hold> {
         self.holders.add(holder)
     }
 
-    /// Runs `f` on the memory.
+    /// Run `f` on the memory.
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@ use crate::{
 use kernel::prelude::*;
 use mp_kernel::genl::Message;
 
-/// Writes this host.
+/// Write this host.
 pub(super) fn host(message: &mut Message<'_>) -> Result {
     message.number(uapi::MP_A_PEER_ID, service::self_id().0.into())?;
     for (name, value) in service::COUNTERS.iter().zip(service::counters()) {
@@ -24,7 +24,7 @@ pub(super) fn host(message: &mut Message<'_>) -> Result {
     Ok(())
 }
 
-/// Writes a peer with all that is known of it.
+/// Write a peer with all that is known of it.
 pub(super) fn peer(message: &mut Message<'_>, peer: &Peer) -> Result {
     let state = match peer.is_connected() {
         true => uapi::MP_STATE_CONNECTED,
@@ -51,7 +51,7 @@ pub(super) fn peer(message: &mut Message<'_>, peer: &Peer) -> Result {
     }
 }
 
-/// Writes the statistics of a peer, or those that it has of its own.
+/// Write the statistics of a peer, or those that it has of its own.
 pub(super) fn stats(message: &mut Message<'_>, stats: &Snapshot) -> Result {
     message.nest(uapi::MP_A_STATS, |message| {
         message.number(uapi::MP_STATS_A_TX_FRAMES, stats.tx_frames)?;

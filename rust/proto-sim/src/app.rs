@@ -20,7 +20,7 @@ pub const FUNC_ID: u32 = 0x5349_4d55;
 pub type Order = (u32, u16, Priority);
 
 impl Host {
-    /// Sends, and gives back what is kept.
+    /// Send, and give back what is kept.
     pub fn run_app(&mut self) {
         let plan = &self.env.plan;
         let (pace, urgent, dice) = (plan.pace, plan.urgent, self.env.dice.clone());
@@ -60,7 +60,7 @@ impl Host {
         self.kick(Entity::App);
     }
 
-    /// Sends a frame if there is room; whether that went well.
+    /// Send a frame if there is room; whether that went well.
     fn offer(&mut self, (life, queue, priority): Order) -> bool {
         let dice = self.env.dice.clone();
         let queue = if priority == Priority::High { 0 } else { queue };
@@ -111,7 +111,7 @@ impl Host {
         false
     }
 
-    /// Takes a frame.
+    /// Take a frame.
     pub fn app_receive(&mut self, life: u32, func_hdr: &[u8], data: &[u8], forwarded: bool) {
         let word = |at: usize| {
             let word = func_hdr.get(at..).and_then(|b| b.first_chunk());

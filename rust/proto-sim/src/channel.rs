@@ -217,7 +217,7 @@ impl Channel {
         (self.rings.len() - 1) as u16
     }
 
-    /// Writes all indices again.
+    /// Write all indices again.
     pub fn repeat_indices(&mut self) {
         for (tx, rx) in &mut self.rings {
             tx.producer.repeat(&self.far).expect("inside");
@@ -225,7 +225,7 @@ impl Channel {
         }
     }
 
-    /// Ends the traffic.
+    /// End the traffic.
     pub fn close(&mut self) {
         self.state = State::Closed;
         for (tx, rx) in &mut self.rings {
@@ -282,7 +282,7 @@ impl Channel {
         self.bells.borrow_mut().push((self.port, queue_of(number)));
     }
 
-    /// Queues a frame.
+    /// Queue a frame.
     pub fn send(
         &mut self,
         head: &Envelope,
@@ -322,14 +322,14 @@ impl Channel {
         Ok(units)
     }
 
-    /// Publishes what was queued.
+    /// Publish what was queued.
     pub fn kick(&mut self, queue: u16) {
         if let Some(number) = self.ring_for(queue, Priority::Bulk) {
             self.publish(number);
         }
     }
 
-    /// Asks for a report as soon as the peer has consumed something.
+    /// Ask for a report as soon as the peer has consumed something.
     pub fn arm_tx(&mut self, queue: u16) -> (bool, bool) {
         let Some(number) = self.ring_for(queue, Priority::Bulk) else {
             return (true, false);
@@ -456,7 +456,7 @@ impl Channel {
         units
     }
 
-    /// Takes records until there is a whole frame, at most `budget` of them; counts them in `done`.
+    /// Take records until there is a whole frame, at most `budget` of them; count them in `done`.
     pub fn receive(&mut self, number: usize, budget: u32, done: &mut u32) -> Option<Received> {
         if number >= self.rings.len() {
             return None;
@@ -484,7 +484,7 @@ impl Channel {
         None
     }
 
-    /// Ends a poll of a ring.
+    /// End a poll of a ring.
     pub fn end_poll(&mut self, number: usize) {
         if number >= self.rings.len() {
             return;
@@ -496,7 +496,7 @@ impl Channel {
         self.give_back(number);
     }
 
-    /// Releases the records that functions have given back.
+    /// Release the records that functions have given back.
     fn collect(&mut self, number: usize) {
         let Rx { consumer, kept, .. } = &mut self.rings[number].1;
         kept.retain(|record| {
@@ -663,7 +663,7 @@ impl Channel {
         })
     }
 
-    /// Asks for a doorbell with the next record; `true` if there is one now.
+    /// Ask for a doorbell with the next record; `true` if there is one now.
     pub fn arm_data(&mut self, number: usize) -> bool {
         if number >= self.rings.len() || !self.is_open() {
             return false;
@@ -678,7 +678,7 @@ impl Channel {
         }
     }
 
-    /// Notes the queue of a side that goes to sleep; whether it need not sleep.
+    /// Note the queue of a side that goes to sleep; whether it need not sleep.
     fn note(&mut self, number: usize, armed: Armed) -> bool {
         if armed == Armed::Asleep {
             self.asleep.push(queue_of(number));
@@ -699,7 +699,7 @@ impl Channel {
         self.is_open() && rings(queue).any(ring)
     }
 
-    /// Asks for no doorbell.
+    /// Ask for no doorbell.
     pub fn mute(&mut self, number: usize) {
         if number < self.rings.len() && self.is_open() {
             let rx = &mut self.rings[number].1;

@@ -57,7 +57,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Adds another run.
+    /// Add another run.
     pub fn add(&mut self, other: &Totals) {
         let Totals {
             frames,
@@ -220,7 +220,7 @@ impl Check {
         ))
     }
 
-    /// Frames and bytes of all streams that live: those sent and those received.
+    /// The frames and bytes of all streams that live: those sent and those received.
     pub fn sums(&self) -> [(u64, u64); 2] {
         let living = self.streams.values().filter(|s| s.lives);
         living.fold([(0, 0); 2], |[(a, b), (c, d)], s| {

@@ -50,7 +50,7 @@ impl Flow {
 }
 
 impl Host {
-    /// Passes a frame of peer `life` on to another one.
+    /// Pass a frame of peer `life` on to another one.
     pub fn forward(
         &mut self,
         life: u32,
@@ -183,7 +183,7 @@ impl Host {
         }
     }
 
-    /// Tells the sender what was passed on, if it is time to.
+    /// Tell the sender what was passed on, if it is time to.
     fn report(&mut self, at: usize, number: usize) {
         let flow = &self.flows[at];
         let Some(total) = flow.lanes[number].meter.due() else {
@@ -221,7 +221,7 @@ impl Host {
         }
     }
 
-    /// Publishes the frames of peer `src` that were forwarded to peers.
+    /// Publish the frames of peer `src` that were forwarded to peers.
     pub fn publish_flows(&mut self, src: u32, queue: u16, peers: u64) {
         for at in 0..self.flows.len() {
             let flow = &self.flows[at];
@@ -245,14 +245,14 @@ impl Host {
         }
     }
 
-    /// Looks after everything that waits and every report that is due.
+    /// Look after everything that waits and every report that is due.
     pub fn resume_all(&mut self) {
         for at in 0..self.flows.len() {
             self.resume_flow(at, None);
         }
     }
 
-    /// Forwards between these pairs of peers from now on, and between no others.
+    /// Forward between these pairs of peers from now on, and between no others.
     pub fn set_flows(&mut self, ways: &[(u32, u32, WayTag)]) {
         let mut present = std::mem::take(&mut self.flows);
         for (a, b, way) in ways {

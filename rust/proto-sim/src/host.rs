@@ -324,7 +324,7 @@ impl Host {
         }
     }
 
-    /// Runs an entity.
+    /// Run an entity.
     pub fn run(&mut self, entity: Entity) {
         self.cpu.set(self.env.dice.pick(CPUS));
         match entity {
@@ -340,7 +340,7 @@ impl Host {
         }
     }
 
-    /// Tells what happens, to those who want to know.
+    /// Tell what happens, to those who want to know.
     pub fn note(&self, what: impl FnOnce() -> String) {
         if self.env.trace {
             let ms = self.now as f64 / 1e6;

@@ -63,7 +63,7 @@ fn keep_messages() {
     });
 }
 
-/// Runs a plan.
+/// Run a plan.
 ///
 /// # Errors
 /// What did not hold.
@@ -73,7 +73,7 @@ pub fn run(plan: Plan, trace: bool) -> Result<Totals, String> {
     result.map_err(|_| LAST.with(|last| last.borrow().clone()))
 }
 
-/// Runs a seed.
+/// Run a seed.
 ///
 /// # Errors
 /// What did not hold.

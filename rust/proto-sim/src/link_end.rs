@@ -169,7 +169,7 @@ impl Port {
         active.is_none_or(|active| active.session.memory.is_whole())
     }
 
-    /// Adds up what happened on the present channel.
+    /// Add up what happened on the present channel.
     pub fn tally(&mut self, env: &Env) {
         if let Some(channel) = self.channel() {
             let moved = channel.borrow().counters.moved_out;
@@ -269,7 +269,7 @@ impl Host {
         true
     }
 
-    /// Leaves all peers for good.
+    /// Leave all peers for good.
     pub fn unload(&mut self) {
         for k in 0..self.ports.len() {
             if self.ports[k].live.is_some() {
@@ -703,8 +703,8 @@ impl Host {
         }
     }
 
-    /// Sees to it that queues are looked at once more of which a side has gone to sleep, and
-    /// measures how long sides sleep although there is something for them.
+    /// See to it that queues are looked at once more of which a side has gone to sleep, and
+    /// measure how long sides sleep although there is something for them.
     pub fn follow_sleep(&mut self) {
         let look = 2 * self.env.plan.delay;
         for k in 0..self.ports.len() {
@@ -744,7 +744,7 @@ impl Host {
         }
     }
 
-    /// Resets all links, as if all peers had lied.
+    /// Reset all links, as if all peers had lied.
     pub fn reset_links(&mut self) {
         for k in 0..self.ports.len() {
             let now = self.clock();

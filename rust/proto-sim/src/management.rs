@@ -43,7 +43,7 @@ impl Host {
         }
     }
 
-    /// Sends a message to the message frame service of a peer.
+    /// Send a message to the message frame service of a peer.
     pub fn tell(&mut self, life: u32, message: &Message) -> Result<(), SendError> {
         let bytes = message.encode();
         let dst = self.peer(life).ok_or(SendError::Gone)?.id;
@@ -62,7 +62,7 @@ impl Host {
         self.relay(life, &head, &frame, 0).map(|_| ())
     }
 
-    /// Takes a message of a peer; `false` for what is none, or not its to say.
+    /// Take a message of a peer; `false` for what is none, or not its to say.
     pub fn hear(&mut self, from: u32, bytes: &[u8]) -> bool {
         let Some(message) = Message::decode(bytes) else {
             return false;

@@ -102,7 +102,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Begins an epoch: the peer has ended the one before.
+    /// Begin an epoch: the peer has ended the one before.
     pub fn begin(pool: &Rc<RefCell<Pool>>, far: Window, start: u64, len: u64) -> Rc<Memory> {
         Rc::new(Memory {
             epoch: pool.borrow_mut().begin_epoch(),
@@ -114,7 +114,7 @@ impl Memory {
         })
     }
 
-    /// Ends the epoch: nobody on this host reaches the peer's memory any more.
+    /// End the epoch: nobody on this host reaches the peer's memory any more.
     pub fn end(&self) {
         let mut pool = self.pool.borrow_mut();
         if pool.epoch == self.epoch {
@@ -130,15 +130,15 @@ impl Memory {
         pool.is_up && pool.epoch == self.epoch
     }
 
-    /// Bytes of the largest piece that can be cut.
-    pub fn largest(&self) -> u64 {
+    /// Bytes of the two longest free runs, the longest first.
+    pub fn runs(&self) -> [u64; 2] {
         match self.is_now() {
-            true => self.pool.borrow().arena.largest(),
-            false => 0,
+            true => self.pool.borrow().arena.runs(),
+            false => [0; 2],
         }
     }
 
-    /// Cuts a piece, all zero, that the peer may be told of.
+    /// Cut a piece, all zero, that the peer may be told of.
     pub fn cut(&self, len: u64) -> Option<Piece> {
         if !self.is_now() {
             return None;

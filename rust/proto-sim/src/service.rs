@@ -86,7 +86,7 @@ impl Host {
         self.peers.iter_mut().find(|peer| peer.life == life)
     }
 
-    /// Enters a peer that has a link of its own; its life.
+    /// Enter a peer that has a link of its own; its life.
     pub fn peer_add_direct(
         &mut self,
         k: usize,
@@ -112,7 +112,7 @@ impl Host {
         )
     }
 
-    /// Enters a peer; its life.
+    /// Enter a peer; its life.
     #[allow(clippy::too_many_arguments)]
     pub fn peer_add(
         &mut self,
@@ -152,7 +152,7 @@ impl Host {
         Some(life)
     }
 
-    /// Removes a peer, and before it those that it forwards to.
+    /// Remove a peer, and before it those that it forwards to.
     pub fn peer_del(&mut self, life: u32) {
         let far = self.peers.iter().filter(|p| p.hop() == Some(life));
         for far in far.map(|far| far.life).collect::<Vec<_>>() {
@@ -170,7 +170,7 @@ impl Host {
         }
     }
 
-    /// Queues a frame of a function to a peer.
+    /// Queue a frame of a function to a peer.
     pub fn send(&mut self, life: u32, frame: &Rc<Frame>, queue: u16) -> Result<u32, SendError> {
         let peer = self.peer(life).ok_or(SendError::Gone)?;
         if frame.data.len() > MAX_FRAME {
@@ -190,7 +190,7 @@ impl Host {
         Ok(sent)
     }
 
-    /// Queues a frame with headers that are made already.
+    /// Queue a frame with headers that are made already.
     pub fn relay(
         &mut self,
         life: u32,
@@ -205,7 +205,7 @@ impl Host {
         }
     }
 
-    /// Publishes what was queued.
+    /// Publish what was queued.
     pub fn kick_queue(&mut self, life: u32, queue: u16) {
         let Some(peer) = self.peer(life) else { return };
         match (&peer.channel, peer.hop()) {
@@ -215,7 +215,7 @@ impl Host {
         }
     }
 
-    /// Asks for a completion as soon as the peer has consumed something; `true`: it has.
+    /// Ask for a completion as soon as the peer has consumed something; `true`: it has.
     pub fn arm_tx(&mut self, life: u32, queue: u16) -> bool {
         let Some(peer) = self.peer(life) else {
             return true;
@@ -258,7 +258,7 @@ impl Host {
         self.arm_priority(life)
     }
 
-    /// Notes that a frame of a queue of peer `life` was forwarded to peer `index`.
+    /// Note that a frame of a queue of peer `life` was forwarded to peer `index`.
     pub fn forwarded_to(&mut self, life: u32, index: u32, queue: u16) {
         if let Some(peer) = self.peer_mut(life) {
             peer.untold[usize::from(queue)] |= set_of(index);
@@ -286,7 +286,7 @@ impl Host {
         }
     }
 
-    /// Takes a frame that came over the link of a peer.
+    /// Take a frame that came over the link of a peer.
     pub fn receive(&mut self, life: u32, number: usize, got: &Received) {
         let Some(peer) = self.peer(life) else { return };
         let Some((msg, rest)) = got.headers.split_first_chunk() else {
@@ -400,7 +400,7 @@ impl Host {
     }
 }
 
-/// Splits the mark of the way from the function header.
+/// Split the mark of the way from the function header.
 pub fn split_way(rest: &[u8]) -> Option<(Option<WayTag>, &[u8])> {
     let (way, func_hdr) = rest.split_first_chunk()?;
     Some((WayTag::from_value(u32::from_le_bytes(*way)), func_hdr))

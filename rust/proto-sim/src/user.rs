@@ -123,8 +123,8 @@ fn give_back(memory: &Memory, pieces: &mut Vec<Piece>, off: u64) {
 }
 
 impl EngineHost for Desk<'_> {
-    fn largest(&self) -> u64 {
-        self.memory.largest()
+    fn runs(&self) -> [u64; 2] {
+        self.memory.runs()
     }
 
     fn alloc(&mut self, len: u64) -> Option<u64> {
@@ -236,8 +236,8 @@ fn part(s: &mut Session) {
 struct Ending<'a>(&'a Rc<Memory>, &'a mut Vec<Piece>);
 
 impl EngineHost for Ending<'_> {
-    fn largest(&self) -> u64 {
-        0
+    fn runs(&self) -> [u64; 2] {
+        [0; 2]
     }
     fn alloc(&mut self, _len: u64) -> Option<u64> {
         None
@@ -314,7 +314,7 @@ impl Host {
         self.user_flush(k);
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Send what waits, as far as there is room.
     fn user_flush(&mut self, k: usize) {
         let Some(life) = self.ports[k].user.route else {
             return;
@@ -342,7 +342,7 @@ impl Host {
         }
     }
 
-    /// Takes a frame; `false` if it is none of this service's.
+    /// Take a frame; `false` if it is none of this service's.
     pub fn user_receive(&mut self, life: u32, func_hdr: &[u8], data: &[u8]) -> bool {
         let Some(header) = Header::decode(func_hdr) else {
             return false;
@@ -358,6 +358,11 @@ impl Host {
 
     /// The link's worker.
     pub fn run_user(&mut self, k: usize) {
+        self.with_desk(k, |engine, desk| {
+            if engine.is_unfinished() {
+                engine.resume(desk);
+            }
+        });
         for _ in 0..BATCH {
             let Some((header, data)) = self.ports[k].user.inbox.pop_front() else {
                 return;
@@ -496,7 +501,10 @@ impl Host {
         while let Some(message) = up.engine.poll(&mut desk) {
             messages.push(message.encode().to_vec());
         }
-        let (life, paired) = (up.life, desk.paired);
+        let (life, paired, left) = (up.life, desk.paired, up.engine.is_unfinished());
+        if left {
+            self.kick(Entity::User(k));
+        }
         for bytes in messages {
             self.user_send(k, &Header::Pairing(life), bytes);
         }

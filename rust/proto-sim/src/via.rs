@@ -79,7 +79,7 @@ impl Host {
         }
     }
 
-    /// Asks the hop for the reports that it could not be asked for yet.
+    /// Ask the hop for the reports that it could not be asked for yet.
     pub fn ask_again(&mut self, life: u32) {
         let lanes = self.via_mut(life).map_or(0, |via| via.lanes.len());
         for number in 0..lanes {
@@ -108,7 +108,7 @@ impl Host {
         }
     }
 
-    /// Sends a frame on its way.
+    /// Send a frame on its way.
     pub fn send_via(
         &mut self,
         life: u32,
@@ -131,7 +131,7 @@ impl Host {
         Ok(if number == 0 { 0 } else { units })
     }
 
-    /// Asks for a completion of a lane.
+    /// Ask for a completion of a lane.
     pub fn arm_via(&mut self, life: u32, queue: u16, priority: Priority) -> bool {
         let number = lane_number(queue, priority);
         let Some(peer) = self.peer(life) else {

@@ -106,7 +106,7 @@ impl Wire {
         self.with_buffers(cpu, |open, dice, post| open.store(off, bytes, dice, post));
     }
 
-    /// Writes all buffers of a processor out.
+    /// Write all buffers of a processor out.
     pub fn flush(&mut self, cpu: usize) {
         self.with_buffers(cpu, |open, dice, post| open.flush(dice, post));
     }
@@ -124,7 +124,7 @@ impl Wire {
         self.open[cpu] = open;
     }
 
-    /// Writes all buffers of all processors out: all have been interrupted.
+    /// Write all buffers of all processors out: all have been interrupted.
     pub fn flush_all(&mut self) {
         for cpu in 0..CPUS {
             self.flush(cpu);
@@ -137,7 +137,7 @@ impl Wire {
         self.post(Posted::Pad(at, val));
     }
 
-    /// Sends a message, if the target's register has room.
+    /// Send a message, if the target's register has room.
     pub fn send_message(&mut self, cpu: usize, message: u32) -> bool {
         let under_way = self.posted.iter();
         let under_way = under_way.filter(|way| matches!(way.what, Posted::Message(_)));
@@ -178,7 +178,7 @@ impl Wire {
         }
     }
 
-    /// Delivers what is due.
+    /// Deliver what is due.
     pub fn deliver(&mut self, now: u64) {
         self.now = now;
         if self.opened + DRAIN <= now {
@@ -193,7 +193,7 @@ impl Wire {
         self.next();
     }
 
-    /// Delivers the next write, or a part of it; `false` if nothing can arrive.
+    /// Deliver the next write, or a part of it; `false` if nothing can arrive.
     fn next(&mut self) -> bool {
         if self.cut == Cut::Stalled {
             return false;
@@ -222,12 +222,12 @@ impl Wire {
         true
     }
 
-    /// Forgets what is under way: the sender has lost its power.
+    /// Forget what is under way: the sender has lost its power.
     pub fn drop_open(&mut self) {
         self.open = Default::default();
     }
 
-    /// Loses what is under way for ever.
+    /// Lose what is under way for ever.
     pub fn lose(&mut self) {
         self.lost += self.posted.len() as u64;
         self.posted.clear();

@@ -140,7 +140,7 @@ impl World {
         self.heap.push(Reverse((time, self.seq, event)));
     }
 
-    /// Runs to the end. Who breaks a promise panics.
+    /// Run to the end. Who breaks a promise panics.
     pub fn run(mut self) -> Totals {
         while self.phase != Phase::Done {
             let Some(Reverse((time, _, event))) = self.heap.pop() else {
@@ -238,7 +238,7 @@ impl World {
         }
     }
 
-    /// Sees to it that a wire delivers in time.
+    /// See to it that a wire delivers in time.
     fn watch(&mut self, from: usize, to: usize) {
         let at = from * self.hosts.len() + to;
         let due = self.wires[at].borrow().due();
@@ -633,7 +633,7 @@ impl World {
         }
     }
 
-    /// Waits until everybody has found everybody.
+    /// Wait until everybody has found everybody.
     fn recover(&mut self) {
         let idle = self
             .hosts
@@ -709,7 +709,7 @@ impl World {
         None
     }
 
-    /// Waits until all that was sent has arrived, and nothing is left to do.
+    /// Wait until all that was sent has arrived, and nothing is left to do.
     fn settle(&mut self) {
         let why = self.unrest();
         let late = self.now > self.phase_since + 4000 * MS + 2 * self.patience();

@@ -157,7 +157,7 @@ impl Side {
         self.rx.invariants().expect("a receiver");
     }
 
-    /// Sends something; what, if there was room.
+    /// Send something; what, if there was room.
     fn send(&mut self, dice: &Dice) -> Option<(u8, usize)> {
         let byte = self.sent as u8;
         let len = if dice.once_in(2) {
@@ -194,7 +194,7 @@ impl Side {
         Some((byte, len))
     }
 
-    /// Receives a message, if there is one, and checks it.
+    /// Receive a message, if there is one, and check it.
     fn receive(&mut self) -> bool {
         let mut room = [0; INLINE_MAX];
         let message = self.rx.receive(&self.near, &mut room);
@@ -217,7 +217,7 @@ impl Side {
         true
     }
 
-    /// Publishes; whether the partner has to be signalled.
+    /// Publish; whether the partner has to be signalled.
     fn publish(&mut self) -> bool {
         let sent = self.tx.publish(&self.near, &self.out).expect("inside");
         let took = self.rx.publish(&self.near, &self.out).expect("inside");

@@ -30,7 +30,7 @@ fn fail(seed: u64, length: Length, why: &str) -> ! {
     );
 }
 
-/// Runs seeds on all threads until there are none, or `until`.
+/// Run seeds on all threads until there are none, or `until`.
 fn run_all(length: Length, seeds: std::ops::Range<u64>, until: Option<Instant>) -> Totals {
     let part = |thread: u64| {
         let mut totals = Totals::default();
@@ -99,7 +99,7 @@ fn seeds_that_failed_before_pass() {
     }
 }
 
-/// Seeds with what they found. A change of the simulator makes others of them; what stays are the
+/// The seeds with what they found. A change of the simulator makes others of them; what stays are the
 /// mutants that take the repairs back.
 fn regressions() -> Vec<(u64, Reduction)> {
     let whole = Reduction::default;

@@ -4,9 +4,35 @@
 //! peers when no request waits.
 
 use crate::pairing::message::{Pairing, Why};
+use crate::pairing::room::{needs_there, Room};
 use crate::pairing::table::{find, find_mut, Far, FarStage, Own, Pair, Step, Table};
 use crate::pairing::terms::{agree, len, meet, Connection, Limits, Params, Span, Terms};
 use crate::pairing::{drop_span, grab, Corrupt, Engine, Event, Host, Mode, Outcome, Side};
+
+/// Most turns of one input: what is left is for [`Engine::resume`].
+const TURNS: u32 = 32;
+
+/// Most pairs of one session that are tried in vain though there is the space for them.
+const ATTEMPTS: u32 = 4;
+
+/// How far a session has come with its candidates.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tried {
+    /// Those up to this order.
+    order: u64,
+    /// So many in vain.
+    failed: u32,
+}
+
+impl Tried {
+    /// The one of that order as well, in vain.
+    fn failed(self, order: u64) -> Tried {
+        Tried {
+            order,
+            failed: self.failed + 1,
+        }
+    }
+}
 
 /// A pair that is being tried: the arbiter has its window and waits for the asker's.
 #[derive(Debug)]
@@ -17,8 +43,10 @@ pub(super) struct Deal {
     since: u64,
     own: u32,
     far: u32,
-    /// Order of the posted one: candidates up to it have been tried.
-    tried: u64,
+    /// Order of the posted one.
+    order: u64,
+    /// What was tried before it.
+    tried: Tried,
     /// What the asker is to reserve.
     limits: Limits,
     /// The own window.
@@ -55,12 +83,21 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         if self.mode == Mode::Asker {
             return;
         }
+        self.unfinished = false;
+        let mut left = TURNS;
         while self.deal.is_none() {
             match self.next_turn() {
-                Some(Turn::Seek(side, session)) => self.seek(side, session, 0, host),
+                Some(_) if left == 0 => {
+                    self.unfinished = true;
+                    break;
+                }
+                Some(Turn::Seek(side, session)) => {
+                    self.seek(side, session, Tried::default(), host);
+                }
                 Some(Turn::Settle(side, server)) => self.settle(side, server, host),
                 None => break,
             }
+            left -= 1;
         }
     }
 
@@ -110,7 +147,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             };
             match self.mode {
                 Mode::Loopback => self.pair_here(client, server, terms, host),
-                _ => self.try_pair(asks, client, &candidate, false, host),
+                _ => self.try_pair(asks, client, &candidate, Tried::default(), host),
             }
         });
         if !made {
@@ -131,7 +168,26 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         if let Some(oldest) = own.chain(far).min_by_key(|(order, ..)| *order) {
             return Some(oldest);
         }
-        let from = self.sweep?;
+        self.next_to_sweep()
+    }
+
+    /// The posted peer whose turn it is.
+    fn next_to_sweep(&mut self) -> Option<(u64, Side, u32)> {
+        loop {
+            let from = self.sweep?;
+            let next = self.posted_from(from);
+            self.sweep = match next {
+                Some((order, ..)) => Some(order),
+                None => core::mem::take(&mut self.sweeps_again).then_some(0),
+            };
+            if next.is_some() {
+                return next;
+            }
+        }
+    }
+
+    /// The first posted peer from that order on.
+    fn posted_from(&self, from: u64) -> Option<(u64, Side, u32)> {
         let is_due =
             |params: &Params, order| params.connection == Connection::Peer && order >= from;
         let own = self.own.iter().flatten();
@@ -140,36 +196,43 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         let far = self.far.iter().flatten();
         let far = far.filter(|far| far.stage == FarStage::Open && is_due(&far.params, far.order));
         let far = far.map(|far| (far.order, Side::Far, far.number));
-        let next = own.chain(far).min_by_key(|(order, ..)| *order);
-        self.sweep = next.map(|(order, ..)| order);
-        next
+        own.chain(far).min_by_key(|(order, ..)| *order)
     }
 
-    /// Tries the candidates of a session behind order `after`, one after the other.
-    fn seek(&mut self, side: Side, session: u32, after: u64, host: &mut impl Host) {
+    /// Tries the candidates of a session that have not been tried, one after the other.
+    fn seek(&mut self, side: Side, session: u32, tried: Tried, host: &mut impl Host) {
         let Some((asks, _, before)) = self.who_asks(side, session) else {
             return;
         };
-        if side == Side::Far && before == u64::MAX && after == 0 {
+        let swept = before != u64::MAX;
+        let room = Room {
+            runs: host.runs(),
+            // Growth of what the peer has free starts another sweep, and a denial came with it: so
+            // this may be believed.
+            there: (swept || tried.failed != 0).then_some(self.peer_free),
+        };
+        if side == Side::Far && !swept && tried.order == 0 {
             // The memory is this host's, and so is the check (PXI-REQLC-5, PXI-REQLP-6).
-            if asks.is_backed() && asks.remote.min > host.largest() {
+            let [longest, _] = room.runs;
+            if asks.is_backed() && asks.remote.min > longest {
                 return self.refuse(session, Why::Space, host);
             }
         }
-        let mut after = after;
-        while let Some(candidate) = self.candidate(side, &asks, after, before) {
-            after = candidate.order;
+        let mut tried = tried;
+        while tried.failed < ATTEMPTS {
+            let candidate = self.candidate(side, &asks, tried.order, before, &room);
+            let Some(candidate) = candidate else { break };
             if candidate.hold {
                 return self.hold(side, session, candidate.number, host);
             }
-            let swept = before != u64::MAX;
             let taken = match self.mode {
                 Mode::Loopback => self.pair_here(session, candidate.number, candidate.terms, host),
-                _ => self.try_pair(side, session, &candidate, swept, host),
+                _ => self.try_pair(side, session, &candidate, tried, host),
             };
             if taken {
                 return;
             }
+            tried = tried.failed(candidate.order);
         }
         self.found_nobody(side, session, before, host);
     }
@@ -195,11 +258,27 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         }
     }
 
-    /// The first candidate by order, between `after` and `before`.
-    fn candidate(&self, side: Side, asks: &Params, after: u64, before: u64) -> Option<Candidate> {
+    /// The first candidate by order, between `after` and `before`, for which there is the space.
+    fn candidate(
+        &self,
+        side: Side,
+        asks: &Params,
+        after: u64,
+        before: u64,
+        room: &Room,
+    ) -> Option<Candidate> {
+        let has_room = |posted: &Params, terms: &Terms| match (self.mode, side) {
+            (Mode::Loopback, _) => room.has_both_of(asks, terms),
+            (_, Side::Own) => room.has_own_of(asks, terms),
+            (_, Side::Far) => room.has_own_of(posted, &terms.swapped()),
+        };
         let fitting = |order, number, params: &Params, uid| {
-            let terms = (after < order && order < before).then(|| meet(asks, params, uid));
-            terms.flatten().map(|terms| Candidate {
+            if order <= after || before <= order {
+                return None;
+            }
+            let terms = meet(asks, params, uid)?;
+            // The owner of a server that answers sees all requests.
+            (params.hold || has_room(params, &terms)).then_some(Candidate {
                 order,
                 number,
                 terms,
@@ -225,7 +304,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         asks: Side,
         session: u32,
         candidate: &Candidate,
-        swept: bool,
+        tried: Tried,
         host: &mut impl Host,
     ) -> bool {
         let (own, far, terms) = match asks {
@@ -237,24 +316,18 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         let (Some(since), Some(params)) = (since, params) else {
             return false;
         };
-        let mut limits = terms.remote;
-        // Growth of what the peer has free starts another sweep, so this may be believed.
-        let hopeless = swept && params.is_backed() && limits.min > self.peer_free;
-        if hopeless {
-            return false;
-        }
         let Ok(local) = grab(&params, terms.local, host) else {
             return false;
         };
-        if local.is_none() && !params.bare {
-            // One of the two windows has to be there (PXI-PAIR-7).
-            limits.min = limits.min.max(1);
-        }
         let now = self.tick();
-        let far_entry = find_mut(&mut self.far, far).filter(|_| limits.min <= limits.max);
-        let Some(entry) = far_entry else {
+        let needs = needs_there(&params, len(local), terms.remote);
+        let Some((entry, min)) = find_mut(&mut self.far, far).zip(needs) else {
             drop_span(local, host);
             return false;
+        };
+        let limits = Limits {
+            min,
+            ..terms.remote
         };
         entry.step = now;
         entry.step_is = Step::Reserve(limits);
@@ -263,7 +336,8 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             since,
             own,
             far,
-            tried: candidate.order,
+            order: candidate.order,
+            tried,
             limits,
             local,
             dead: false,
@@ -313,10 +387,17 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             Side::Own => deal.own,
             Side::Far => deal.far,
         };
+        let tried = match deal.dead {
+            false => deal.tried.failed(deal.order),
+            true => Tried {
+                order: deal.order,
+                ..deal.tried
+            },
+        };
         let still = self.who_asks(deal.asks, asks);
         if still.is_some_and(|(_, since, _)| since == deal.since) {
             match (deal.held, deal.asks) {
-                (false, _) => self.seek(deal.asks, asks, deal.tried, host),
+                (false, _) => self.seek(deal.asks, asks, tried, host),
                 (true, Side::Own) => self.unable(Side::Far, deal.far, host),
                 (true, Side::Far) if self.has_client(deal.own, asks) => {
                     self.unable(Side::Own, deal.own, host);

@@ -38,7 +38,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         }
         let free = message.free.min(self.peer_size);
         if free > self.peer_free || message.what == What::Freed {
-            self.sweep_from(0);
+            self.sweep_all();
         }
         self.peer_free = free;
         match &message.what {

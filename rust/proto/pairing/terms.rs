@@ -303,8 +303,9 @@ pub(super) fn agree(x: &Params, y: &Params) -> Option<Terms> {
             | (Connection::Server, Connection::Client)
             | (Connection::Peer, Connection::Peer)
     );
-    let alike = x.bare == y.bare && x.name.suits(&y.name);
-    if !kinds || !alike || x.location != y.location || x.protocol != y.protocol {
+    let alike = (x.protocol, x.location, x.bare) == (y.protocol, y.location, y.bare);
+    // Names last: they are the longest to compare.
+    if !kinds || !alike || !x.name.suits(&y.name) {
         return None;
     }
     let reach = x.reach().min(y.reach());

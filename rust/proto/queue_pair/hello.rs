@@ -66,7 +66,7 @@ impl Hello {
         ]
     }
 
-    /// Tells the partner, once.
+    /// Tell the partner, once.
     ///
     /// # Errors
     /// [`OutOfBounds`] when its window is too small.

@@ -74,7 +74,7 @@ fn up(n: u64) -> Option<u64> {
 }
 
 impl Layout {
-    /// Divides a window of `len` bytes: what is left behind ring and slots is for buffers.
+    /// Divide a window of `len` bytes: what is left behind ring and slots is for buffers.
     ///
     /// # Errors
     /// [`BadLayout`] when it does not fit.

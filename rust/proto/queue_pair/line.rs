@@ -131,7 +131,7 @@ pub(crate) fn pack(content: &Content, tag: u8) -> [u64; 8] {
     line
 }
 
-/// Puts the content of word `n` of a line where it belongs, and zero behind it.
+/// Put the content of word `n` of a line where it belongs, and zero behind it.
 #[inline]
 pub(crate) fn unpack(content: &mut Content, n: usize, word: u64) {
     let room = content.get_mut(7 * n..);

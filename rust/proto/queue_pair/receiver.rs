@@ -171,6 +171,18 @@ impl<H: DerefMut<Target = [Held]>> Receiver<H> {
         self.failed.map_or(Ok(()), Err)
     }
 
+    /// Whether there may be something to receive: the beginning of a message, or an end. It costs
+    /// two loads if there is nothing.
+    ///
+    /// # Errors
+    /// What [`receive`](Self::receive) would find.
+    #[inline]
+    pub fn has_news(&self, inb: &(impl Inbound + ?Sized)) -> Result<bool, Broken> {
+        self.alive()?;
+        let word = inb.load_u64(self.own.line(self.lines.at()))?;
+        Ok(self.lines.is_new(word, Broken::Line)? || inb.load_u64(END)? != 0)
+    }
+
     /// The next message, if it is there whole. Its data, or what accompanies it, is in `room`,
     /// whose other bytes are of no meaning.
     ///
@@ -252,7 +264,7 @@ impl<H: DerefMut<Target = [Held]>> Receiver<H> {
         }))
     }
 
-    /// Takes a slot that the partner has filled.
+    /// Take a slot that the partner has filled.
     #[inline]
     fn filled(&mut self, first: &First) -> Result<Body, Broken> {
         let slot = u32::from(first.slot);
@@ -268,7 +280,7 @@ impl<H: DerefMut<Target = [Held]>> Receiver<H> {
         Ok(Body::Slot { slot, part })
     }
 
-    /// Looks whether the partner has ended the pair; there is no whole message.
+    /// Look whether the partner has ended the pair; there is no whole message.
     fn look_end(&self, inb: &(impl Inbound + ?Sized)) -> Result<Option<Message>, Stop> {
         match End::decode(inb.load_u64(END)?)? {
             None => Ok(None),
@@ -284,7 +296,7 @@ impl<H: DerefMut<Target = [Held]>> Receiver<H> {
         }
     }
 
-    /// Gives a slot to the partner, to be filled on a stream: one that a message came in, or one
+    /// Give a slot to the partner, to be filled on a stream: one that a message came in, or one
     /// that was never given; in any order. What was read from it was read before.
     ///
     /// # Errors
@@ -312,7 +324,7 @@ impl<H: DerefMut<Target = [Held]>> Receiver<H> {
         Ok(())
     }
 
-    /// Acknowledges all messages up to the one with that number: they have taken effect. A number
+    /// Acknowledge all messages up to the one with that number: they have taken effect. A number
     /// that is not newer than the last one, or was not received, changes nothing.
     pub fn acknowledge(&mut self, number: u64) {
         if (self.acknowledged..=self.lines.count()).contains(&number) {
@@ -320,8 +332,8 @@ impl<H: DerefMut<Target = [Held]>> Receiver<H> {
         }
     }
 
-    /// Pushes out what was given and acknowledged, and credit for lines once a quarter of the
-    /// ring was taken; says whether the partner has to be signalled.
+    /// Push out what was given and acknowledged, and credit for lines once a quarter of the
+    /// ring was taken; say whether the partner has to be signalled.
     ///
     /// # Errors
     /// [`Broken::Memory`] when the window is too small.
@@ -356,7 +368,7 @@ impl<H: DerefMut<Target = [Held]>> Receiver<H> {
         Ok(())
     }
 
-    /// Publishes everything, and asks for a signal when the partner sends a line; says whether
+    /// Publish everything, and ask for a signal when the partner sends a line; say whether
     /// the partner has to be signalled. The caller asks the partner's host, looks again, and
     /// sleeps.
     ///

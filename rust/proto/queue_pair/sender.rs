@@ -187,7 +187,7 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
         self.failed.map_or(Ok(()), Err)
     }
 
-    /// Keeps an error for all later calls.
+    /// Keep an error for all later calls.
     #[inline]
     fn keep<T>(&mut self, result: Result<T, Broken>) -> Result<T, Broken> {
         if let Err(broken) = &result {
@@ -196,7 +196,7 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
         result
     }
 
-    /// Looks at the partner's credit, and whether it has broken off.
+    /// Look at the partner's credit, and whether it has broken off.
     fn look_credit(&mut self, inb: &(impl Inbound + ?Sized)) -> Result<(), Broken> {
         if let Some(End::Broken { reason }) = End::decode(inb.load_u64(END)?)? {
             return Err(Broken::Partner(reason));
@@ -288,7 +288,7 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
         Ok(())
     }
 
-    /// Sends a message of at most [`INLINE_MAX`] bytes; the number of lines sent with it.
+    /// Send a message of at most [`INLINE_MAX`] bytes; the number of lines sent with it.
     /// Without [`publish`](Self::publish) it may stay in the processor.
     ///
     /// # Errors
@@ -351,7 +351,7 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
         Ok(self.sent())
     }
 
-    /// Takes the next free slot of a stream, if there is one.
+    /// Take the next free slot of a stream, if there is one.
     ///
     /// # Errors
     /// [`SendError::Stream`]; [`Broken::Free`] or [`Broken::FreeSlot`].
@@ -401,7 +401,7 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
         })
     }
 
-    /// Enters what the partner has given.
+    /// Enter what the partner has given.
     fn look_free(&mut self, inb: &(impl Inbound + ?Sized)) -> Result<(), Broken> {
         for _ in 0..self.slots {
             let word = inb.load_u64(self.own.free_entry(self.free.at()))?;
@@ -422,7 +422,7 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
         Ok(())
     }
 
-    /// Puts a slot of the partner at the end of a stream's queue.
+    /// Put a slot of the partner at the end of a stream's queue.
     fn enter(&mut self, number: u32, stream: u16) -> Result<(), Broken> {
         let link = self.links.get_mut(number as usize);
         let link = link.filter(|link| link.place == Place::Partner);
@@ -442,7 +442,7 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
         Ok(())
     }
 
-    /// Returns a slot that was not used; it is the next one of its stream.
+    /// Return a slot that was not used; it is the next one of its stream.
     pub fn put_back(&mut self, slot: Slot) {
         let queue = self.queues.get_mut(usize::from(slot.stream));
         let link = self.links.get_mut(slot.number as usize);
@@ -459,7 +459,7 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
         }
     }
 
-    /// Sends a slot whose first `len` bytes have been written, with at most [`EXTRA_MAX`] bytes
+    /// Send a slot whose first `len` bytes have been written, with at most [`EXTRA_MAX`] bytes
     /// of the layer above beside them; the number of lines sent with it.
     ///
     /// # Errors
@@ -497,7 +497,7 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
         }
     }
 
-    /// Tells that `len` bytes were written at `off` in the partner's buffers, which it has
+    /// Tell that `len` bytes were written at `off` in the partner's buffers, which it has
     /// advertised under `key`, with at most [`PLACED_EXTRA_MAX`] bytes of the layer above; the
     /// number of lines sent with it. [`Layout::buffer`] of [`peer`](Self::peer) says where these
     /// bytes lie in the partner's window.
@@ -527,7 +527,7 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
         self.send_one(inb, out, &first, &place(off, key), extra)
     }
 
-    /// Lets the partner write `len` bytes at `off` in the own buffers, under `key`; the number of
+    /// Let the partner write `len` bytes at `off` in the own buffers, under `key`; the number of
     /// lines sent with it.
     ///
     /// # Errors
@@ -553,7 +553,7 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
         self.send_one(inb, out, &first, &place(off, key), &[])
     }
 
-    /// Sends one line, behind all that was written before.
+    /// Send one line, behind all that was written before.
     #[inline]
     fn send_one(
         &mut self,
@@ -569,7 +569,7 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
         Ok(self.sent())
     }
 
-    /// Pushes out what was sent, and says whether the partner has to be signalled.
+    /// Push out what was sent, and say whether the partner has to be signalled.
     ///
     /// # Errors
     /// [`Broken::Memory`] when the window is too small.
@@ -588,7 +588,7 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
         self.arms.must_signal(inb)
     }
 
-    /// Publishes, and asks for a signal when the partner gives lines or slots; says whether the
+    /// Publish, and ask for a signal when the partner gives lines or slots; say whether the
     /// partner has to be signalled. The caller asks the partner's host, looks again, and sleeps.
     ///
     /// # Errors
@@ -632,7 +632,7 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
         Ok((!there).then(|| self.arms.park(word, value)))
     }
 
-    /// Ends this direction and the pair in order. The partner has to be signalled.
+    /// End this direction and the pair in order. The partner has to be signalled.
     ///
     /// # Errors
     /// [`OutOfBounds`] when the window is too small.
@@ -683,7 +683,7 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
     }
 }
 
-/// Copies bytes to content byte `at`.
+/// Copy bytes to content byte `at`.
 #[inline]
 fn fill(content: &mut Content, at: usize, bytes: &[u8]) {
     let room = content.get_mut(at..).and_then(|c| c.get_mut(..bytes.len()));

@@ -46,7 +46,11 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
                     });
                     ended += 1;
                 }
-                // Nothing to be resumed is found.
+                // Nothing to be resumed is found; but the other host may not know yet.
+                Stage::Down if guest.reaches_memory() && !self.is_up => {
+                    *entry = entry.ended();
+                    ended += 1;
+                }
                 Stage::Down => {
                     *place = None;
                     host.event(Event::LetGo(guest));
@@ -58,11 +62,9 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
         ended
     }
 
-    /// Whether a connection to what has that token was ended, and has not let go.
-    pub fn is_ending(&self, token: u32) -> bool {
-        let entries = self.guests.iter().flatten();
-        let mut ended = entries.filter(|entry| entry.stage == Stage::Ended);
-        ended.any(|entry| entry.guest.token == token)
+    /// Whether a guest was ended or lost, and it is not proven that it reaches no memory.
+    pub fn is_ending(&self, guest: u32) -> bool {
+        find(&self.guests, guest).is_some_and(|entry| entry.stage == Stage::Ended)
     }
 
     pub(super) fn hear_connect(
@@ -149,6 +151,10 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
             Err(why) => {
                 remove(&mut self.guests, number);
                 host.event(Event::GuestLost(guest));
+                if guest.reaches_memory() {
+                    // In this epoch it has not been shown any.
+                    host.event(Event::LetGo(guest));
+                }
                 refuse(host, why);
             }
         }

@@ -6,7 +6,7 @@
 
 use crate::sharing::placed::Totals;
 use crate::sharing::requests::Request;
-use crate::sharing::{Grant, Object, Want, Why};
+use crate::sharing::{Grant, Object, Rights, Want, Why};
 use crate::wire::{get_u32, get_u64, put_u32, put_u64};
 
 /// A message between sharing engines.
@@ -78,6 +78,12 @@ const FETCH: u32 = 14;
 
 /// In the first word: it must be an event that counts.
 const COUNTED: u32 = 1 << 16;
+/// In the first word: a segment that is granted to one partner.
+const GRANTED: u32 = 1 << 18;
+
+/// Rights, as a word has them in which no bit means all.
+const READ: u32 = 1;
+const WRITE: u32 = 2;
 
 /// In the first word: no window has to lead to the segment.
 const UNWINDOWED: u32 = 1 << 17;
@@ -96,6 +102,7 @@ impl Message {
             What::Leave => LEAVE,
             What::Gone => GONE,
             What::Connected(grant) => {
+                put_u32(&mut b, 8, rights_to_word(grant.rights));
                 put_u32(&mut b, 12, grant.token);
                 put_u64(&mut b, 16, grant.off);
                 put_u64(&mut b, 24, grant.len);
@@ -149,6 +156,7 @@ impl Message {
                 token: get_u32(b, 12),
                 off: get_u64(b, 16),
                 len: get_u64(b, 24),
+                rights: rights_from_word(get_u32(b, 8))?,
             }),
             REFUSED => What::Refused(match get_u32(b, 8) {
                 1 => Why::NotFound,
@@ -182,12 +190,16 @@ impl Message {
 /// What is wanted: its number in place, and its part of the first word.
 fn put_want(b: &mut [u8; SIZE], want: &Want) -> u32 {
     put_u32(b, 8, want.number);
+    put_u32(b, 16, want.session);
     let object = match want.object {
         Object::Segment => 1,
         Object::Event => 2,
         Object::Port => 3,
     };
-    (object << 8) | (u32::from(want.counted) * COUNTED) | (u32::from(want.placed) * UNWINDOWED)
+    let counted = u32::from(want.counted) * COUNTED;
+    let unwindowed = u32::from(want.placed) * UNWINDOWED;
+    let granted = u32::from(want.session != 0) * GRANTED;
+    (object << 8) | counted | unwindowed | granted
 }
 
 fn get_want(b: &[u8; SIZE], word: u32) -> Option<Want> {
@@ -197,10 +209,37 @@ fn get_want(b: &[u8; SIZE], word: u32) -> Option<Want> {
         3 => Object::Port,
         _ => return None,
     };
+    let session = match word & GRANTED {
+        0 => 0,
+        _ => get_u32(b, 16),
+    };
+    let is_granted = word & GRANTED != 0;
+    if is_granted && (session == 0 || object != Object::Segment) {
+        return None;
+    }
     Some(Want {
         object,
         number: get_u32(b, 8),
         counted: word & COUNTED != 0,
         placed: word & UNWINDOWED != 0,
+        session,
     })
+}
+
+fn rights_to_word(rights: Rights) -> u32 {
+    match rights {
+        Rights::ALL => 0,
+        _ => (u32::from(rights.read) * READ) | (u32::from(rights.write) * WRITE),
+    }
+}
+
+fn rights_from_word(word: u32) -> Option<Rights> {
+    match word {
+        0 => Some(Rights::ALL),
+        READ | WRITE => Some(Rights {
+            read: word & READ != 0,
+            write: word & WRITE != 0,
+        }),
+        _ => None,
+    }
 }

@@ -18,6 +18,18 @@ pub struct Ticket {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lost;
 
+/// What an answer does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heard {
+    /// Nothing: it is of a number that was not asked, or has been answered.
+    Nothing,
+    /// Some have been answered.
+    Answered {
+        /// The caller has to send the next question.
+        sends: bool,
+    },
+}
+
 /// The questions of one end of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Questions {
@@ -57,18 +69,17 @@ impl Questions {
         is_owed
     }
 
-    /// The question of that number has been answered; says whether the caller has to send the
-    /// next one. A number that was not asked, or has been answered, changes nothing.
-    pub fn answered(&mut self, number: u32) -> bool {
+    /// The question of that number has been answered, and all before it.
+    pub fn answered(&mut self, number: u32) -> Heard {
         let new = number.wrapping_sub(self.answered);
         if new == 0 || new > self.asked.wrapping_sub(self.answered) {
-            return false;
+            return Heard::Nothing;
         }
         self.answered = number;
         let is_left = self.answered != self.asked;
         let sends = is_left && self.is_under_way;
         self.is_under_way = is_left && self.is_under_way;
-        sends
+        Heard::Answered { sends }
     }
 
     /// The services do not listen to each other any more: nothing that was asked is answered.
@@ -95,6 +106,9 @@ impl Questions {
 mod tests {
     use super::*;
 
+    const LAST: Heard = Heard::Answered { sends: false };
+    const MORE: Heard = Heard::Answered { sends: true };
+
     #[test]
     fn one_question_is_under_way_and_its_answer_is_that_to_all_before_it() {
         let mut questions = Questions::default();
@@ -103,12 +117,16 @@ mod tests {
         let (second, sends) = questions.ask();
         assert!(!sends, "one is under way");
         assert_eq!(questions.is_answered(first), Ok(false));
-        assert!(questions.answered(1), "the second one has not been asked");
+        assert_eq!(
+            questions.answered(1),
+            MORE,
+            "the second one has not been asked"
+        );
         assert_eq!(questions.is_answered(first), Ok(true));
         assert_eq!(questions.is_answered(second), Ok(false));
         let (third, _) = questions.ask();
         assert_eq!(questions.last(), 3);
-        assert!(!questions.answered(3));
+        assert_eq!(questions.answered(3), LAST);
         assert_eq!(questions.is_answered(second), Ok(true));
         assert_eq!(questions.is_answered(third), Ok(true));
         assert!(questions.ask().1);
@@ -119,7 +137,7 @@ mod tests {
         let mut questions = Questions::default();
         let (ticket, _) = questions.ask();
         for number in [0, 2, 3, u32::MAX] {
-            assert!(!questions.answered(number));
+            assert_eq!(questions.answered(number), Heard::Nothing);
             assert_eq!(questions.is_answered(ticket), Ok(false));
         }
         assert!(!questions.ask().1, "the first one is still under way");
@@ -133,9 +151,9 @@ mod tests {
         assert_eq!(questions.is_answered(before), Err(Lost));
         let (after, sends) = questions.ask();
         assert!(sends);
-        assert!(!questions.answered(1));
+        assert_eq!(questions.answered(1), Heard::Nothing);
         assert_eq!(questions.is_answered(after), Ok(false));
-        assert!(!questions.answered(2));
+        assert_eq!(questions.answered(2), LAST);
         assert_eq!(questions.is_answered(after), Ok(true));
         assert_eq!(questions.is_answered(before), Err(Lost));
     }
@@ -148,14 +166,14 @@ mod tests {
         questions.unsent();
         let (_, sends) = questions.ask();
         assert!(sends);
-        assert!(!questions.answered(2));
+        assert_eq!(questions.answered(2), LAST);
         assert_eq!(questions.is_answered(first), Ok(true));
         assert!(!questions.owed(), "nobody asks");
         let (third, _) = questions.ask();
         questions.unsent();
         assert!(questions.owed());
         assert!(!questions.owed(), "it is under way");
-        assert!(!questions.answered(3));
+        assert_eq!(questions.answered(3), LAST);
         assert_eq!(questions.is_answered(third), Ok(true));
     }
 
@@ -168,10 +186,10 @@ mod tests {
         };
         let (last, _) = questions.ask();
         let (zero, _) = questions.ask();
-        assert!(questions.answered(u32::MAX));
+        assert_eq!(questions.answered(u32::MAX), MORE);
         assert_eq!(questions.is_answered(last), Ok(true));
         assert_eq!(questions.is_answered(zero), Ok(false));
-        assert!(!questions.answered(0));
+        assert_eq!(questions.answered(0), LAST);
         assert_eq!(questions.is_answered(zero), Ok(true));
     }
 }

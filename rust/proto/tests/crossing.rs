@@ -49,7 +49,7 @@ impl Choices {
         self.made[self.at - 1].0
     }
 
-    /// Decides otherwise in the next run; `false` if all has been tried.
+    /// Decide otherwise in the next run; `false` if all has been tried.
     fn advance(&mut self) -> bool {
         self.at = 0;
         while let Some((choice, of)) = self.made.pop() {
@@ -124,7 +124,7 @@ impl Bridge {
         }
     }
 
-    /// Looks once more if it is time.
+    /// Look once more if it is time.
     fn follow(&self) {
         let ways = self.ways.borrow();
         let mut look = self.look.borrow_mut();
@@ -206,9 +206,9 @@ enum Ends {
 trait Pair {
     const INDEX: usize;
     fn new(ringing: Ringing, bridge: &Bridge) -> Self;
-    /// Publishes more, if it has more; whether to ring.
+    /// Publish more, if it has more; whether to ring.
     fn publish(&mut self, bridge: &Bridge) -> bool;
-    /// Takes what is there and goes to sleep, if it may.
+    /// Take what is there and go to sleep, if it may.
     fn sleep(&mut self, bridge: &Bridge) -> Armed;
     /// Whether the sleeper has something to do, after all has arrived.
     fn has_news(&mut self, bridge: &Bridge) -> bool;
@@ -218,7 +218,7 @@ fn tags() -> (Tag, Tag) {
     (Tag::new(1, 2), Tag::new(2, 1))
 }
 
-/// Publishes records of one unit.
+/// Publish records of one unit.
 fn send(tx: &mut Producer<8>, to: &View<'_>, own: &View<'_>, bytes: u32) -> bool {
     let Ok(slot) = tx.reserve(own, bytes) else {
         return false;
@@ -303,7 +303,7 @@ impl Pair for Space {
         take(&mut self.1, &own) && self.1.publish_cons(&to, &own).expect("inside")
     }
 
-    /// Sleeps until one record more has been given back than it knows of.
+    /// Sleep until one record more has been given back than it knows of.
     fn sleep(&mut self, bridge: &Bridge) -> Armed {
         let (own, to) = (bridge.view(SLEEPER), bridge.view(WAKER));
         let free = self.0.refresh(&own).expect("honest");

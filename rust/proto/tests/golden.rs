@@ -13,7 +13,7 @@ use mp_proto::memory::Inbound;
 use mp_proto::pairing::message::{Message, Pairing, What};
 use mp_proto::pairing::terms::{Connection, Limits, Location, Name, Params, Span};
 use mp_proto::ring::{Armed, Consumer, Producer, Ringing, Split};
-use mp_proto::sharing::{self, Grant, Object, Want};
+use mp_proto::sharing::{self, Grant, Object, Rights, Want};
 use mp_proto::target::Target;
 use mp_proto::version::WIRE;
 use mp_proto::wire::{MsgHdr, PeerData, PeerId, Tag};
@@ -262,13 +262,22 @@ fn the_messages_of_sharing_engines_are_as_documented() {
         number: 2,
         counted: false,
         placed: false,
+        session: 0,
+    });
+    let granted = sharing::message::What::Connect(Want {
+        object: Object::Segment,
+        number: 2,
+        counted: false,
+        placed: false,
+        session: 7,
     });
     let connected = sharing::message::What::Connected(Grant {
         token: 9,
         off: 0x10000,
         len: 0x2000,
+        rights: Rights::ALL,
     });
-    for what in [connect, connected] {
+    for what in [connect, granted, connected] {
         let connection = 5;
         let message = sharing::message::Message { connection, what };
         documented(&hex(&message.encode()));

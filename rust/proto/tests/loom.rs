@@ -57,7 +57,7 @@ fn ring(missing: Missing, data_words: usize, ringing: Ringing) -> Ends {
     )
 }
 
-/// Sends a record that fills half of the ring.
+/// Send a record that fills half of the ring.
 fn send(tx: &mut Producer<4>, own: &Memory, peer: &Memory, seq: u64) -> bool {
     let cap = record_cap(RING);
     let slot = tx.reserve(own, cap).expect("space");
@@ -73,7 +73,7 @@ fn send(tx: &mut Producer<4>, own: &Memory, peer: &Memory, seq: u64) -> bool {
     tx.publish(peer, own).expect("inside")
 }
 
-/// Receives what is there and checks that each record is the next one.
+/// Receive what is there and check that each record is the next one.
 fn drain(rx: &mut Consumer<4>, own: &Memory, next: &mut u64) {
     while let Some(rec) = rx.next(own).expect("an honest peer") {
         let mut seq = [0; 8];

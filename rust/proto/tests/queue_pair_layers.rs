@@ -119,7 +119,7 @@ fn ends() -> (End, End) {
 }
 
 impl End {
-    /// Sends what there is room for of a message, from `done` on; how far it is, and the number
+    /// Send what there is room for of a message, from `done` on; how far it is, and the number
     /// of its last line once it has gone.
     fn post(
         &mut self,
@@ -159,7 +159,7 @@ impl End {
         }
     }
 
-    /// Takes what has come, and acknowledges it.
+    /// Take what has come, and acknowledge it.
     fn work(&mut self, from: &Ram) {
         let mut room = [0; INLINE_MAX];
         while let Some(message) = self.rx.receive(&self.own, &mut room).expect("honest") {
@@ -233,7 +233,7 @@ impl End {
     }
 }
 
-/// Sends a whole message while the other end works; the number of its last line.
+/// Send a whole message while the other end works; the number of its last line.
 fn deliver(from: &mut End, to: &mut End, head: Head, header: &[u8], data: &[u8]) -> u64 {
     let mut done = 0;
     for _ in 0..1000 {
@@ -248,7 +248,7 @@ fn deliver(from: &mut End, to: &mut End, head: Head, header: &[u8], data: &[u8])
     panic!("it never goes");
 }
 
-/// Sends the answers of an end.
+/// Send the answers of an end.
 fn answer(from: &mut End, to: &mut End) {
     while let Some((head, header, data)) = from.answers.pop_front() {
         deliver(from, to, head, &header, &data);

@@ -65,7 +65,7 @@ fn send(tx: &mut Tx, s: &Memory, r: &Memory, n: u64) -> bool {
     tx.publish(s, r).expect("inside")
 }
 
-/// Receives what is there, and checks that it is what comes next.
+/// Receive what is there, and check that it is what comes next.
 fn drain(rx: &mut Rx, r: &Memory, next: &mut u64) {
     let mut room = [0; INLINE_MAX];
     while let Some(message) = rx.receive(r, &mut room).expect("an honest partner") {

@@ -56,7 +56,7 @@ impl Pair {
         }
     }
 
-    /// Reserves and writes a record with `data` behind 16 bytes of headers, and commits it.
+    /// Reserve and write a record with `data` behind 16 bytes of headers, and commit it.
     fn put(&mut self, data: &[u8]) -> Result<(), ReserveError> {
         let len = 32 + data.len() as u32;
         let slot = self.tx.reserve(&self.p, len)?;
@@ -96,7 +96,7 @@ impl Pair {
         self.tx.arm_space(&self.c, &self.p, bytes).expect("honest")
     }
 
-    /// Fills the ring with its two largest records and publishes them.
+    /// Fill the ring with its two largest records and publish them.
     fn fill(&mut self) {
         let data = vec![7; record_cap(PLACE.size) as usize - 32];
         self.put(&data).expect("space");
@@ -625,7 +625,7 @@ fn indices_lost_before_the_first_look_come_back_when_repeated() {
     }
 }
 
-/// Publishes one block with these lengths, as a lying producer with a right mark would.
+/// Publish one block with these lengths, as a lying producer with a right mark would.
 fn block(buffer_len: u32, hdr_len: u32, len: u32) -> Result<Option<Record>, NextError> {
     let mut r = Pair::new();
     let slot = r.tx.reserve(&r.p, 256).expect("space");
@@ -746,7 +746,7 @@ fn a_ring_outside_its_memory_is_an_error_and_no_access() {
     assert_eq!(p.refresh(&none), Err(Corrupt::Memory));
 }
 
-/// Cuts a frame into records and puts them together again.
+/// Cut a frame into records and put them together again.
 fn survives_the_split(hdr: u32, data: u32, cap: u32) -> Result<(), TestCaseError> {
     let split = Split::new(hdr, data, cap).expect("fits");
     let units = split.units();

@@ -10,7 +10,8 @@ use common::Dice;
 use mp_proto::fabric::Life;
 use mp_proto::sharing::message::{Message, What};
 use mp_proto::sharing::{
-    Corrupt, Engine, Entry, Event, Grant, Guest, Host, Object, Own, Refusal, Want, Why, UNANSWERED,
+    Corrupt, Engine, Entry, Event, Grant, Guest, Host, Object, Own, Refusal, Rights, Want, Why,
+    UNANSWERED,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -56,7 +57,7 @@ impl Host for Site {
             Event::Up(n, grant) => assert_eq!(self.writes.insert(n, grant.token), None),
             Event::Down(n) => assert!(self.writes.remove(&n).is_some()),
             Event::Lost(n) => drop(self.writes.remove(&n)),
-            Event::GuestLeft(g) | Event::GuestLost(g) | Event::LetGo(g) => {
+            Event::GuestLeft(g) | Event::LetGo(g) => {
                 assert_eq!(self.reached_by.remove(&g.number), Some(g.token));
             }
             _ => {}
@@ -70,8 +71,22 @@ fn grant(want: &Want, token: u32) -> Grant {
         Object::Segment => 0x1000,
         _ => 0,
     };
-    Grant { token, off: 0, len }
+    let rights = match want.session {
+        0 => Rights::ALL,
+        _ => READ_ONLY,
+    };
+    Grant {
+        token,
+        off: 0,
+        len,
+        rights,
+    }
 }
+
+const READ_ONLY: Rights = Rights {
+    read: true,
+    write: false,
+};
 
 fn segment(number: u32) -> Want {
     Want {
@@ -79,6 +94,7 @@ fn segment(number: u32) -> Want {
         number,
         counted: false,
         placed: false,
+        session: 0,
     }
 }
 
@@ -108,6 +124,8 @@ impl Two {
     }
 
     fn up(&mut self) {
+        // A host that comes up has ended the epoch before, and waits until the other one has.
+        self.down();
         self.is_up = true;
         for n in 0..2 {
             let partner = Life::new(self.lives[1 - n]);
@@ -116,11 +134,17 @@ impl Two {
     }
 
     fn down(&mut self) {
-        self.is_up = false;
         for n in 0..2 {
-            self.sites[n].out.clear();
-            self.engines[n].down(&mut self.sites[n]);
+            self.down_at(n);
         }
+    }
+
+    /// One of them notices, the other one has not.
+    fn down_at(&mut self, who: usize) {
+        self.is_up = false;
+        self.sites[0].out.clear();
+        self.sites[1].out.clear();
+        self.engines[who].down(&mut self.sites[who]);
     }
 
     fn connect(&mut self, who: usize, want: Want) -> Result<u32, Refusal> {
@@ -140,7 +164,7 @@ impl Two {
         assert_eq!(ended, before);
     }
 
-    /// Delivers the oldest message of a host.
+    /// Deliver the oldest message of a host.
     fn deliver(&mut self, from: usize) -> bool {
         let Some(message) = self.sites[from].out.pop_front() else {
             return false;
@@ -274,7 +298,7 @@ fn a_connection_is_lost_with_either_service() {
         two.up();
         two.settle();
         let expected: [&[&str]; 2] = match who {
-            0 => [&[], &["guest down", "guest lost"]],
+            0 => [&[], &["guest down", "guest lost", "let go"]],
             _ => [&["down", "lost"], &[]],
         };
         assert_eq!(names(&two.sites[0]), expected[0]);
@@ -373,25 +397,124 @@ fn a_connection_to_a_port_does_not_outlive_the_link() {
 
 #[test]
 fn what_was_ended_is_ending_until_nobody_writes_there() {
-    let (mut two, _) = connected();
-    assert!(!two.engines[1].is_ending(77));
+    let (mut two, number) = connected();
+    assert!(!two.engines[1].is_ending(number));
     two.end(1, 77);
-    assert!(two.engines[1].is_ending(77));
-    assert!(!two.engines[1].is_ending(78));
+    assert!(two.engines[1].is_ending(number));
+    assert!(!two.engines[1].is_ending(number + 1));
     // The other host hears of it, and takes the mappings away.
     assert!(two.deliver(1));
     assert!(two.sites[0].writes.is_empty());
-    assert!(two.engines[1].is_ending(77), "it has not said so");
+    assert!(two.engines[1].is_ending(number), "it has not said so");
     two.settle();
-    assert!(!two.engines[1].is_ending(77));
+    assert!(!two.engines[1].is_ending(number));
+}
+
+/// The other host stands still, and does not know that the link is down.
+#[test]
+fn a_link_that_is_down_proves_nothing_and_the_next_epoch_does() {
+    let (mut two, number) = connected();
+    two.end(1, 77);
+    two.down_at(1);
+    assert!(two.sites[0].writes.contains_key(&number), "it still writes");
+    assert!(two.engines[1].is_ending(number));
+    two.engines[1].give_up(&mut two.sites[1]);
+    assert!(two.engines[1].is_ending(number));
+    two.down();
+    two.up();
+    assert!(!two.engines[1].is_ending(number));
+    two.settle();
+    assert_eq!(names(&two.sites[0]), ["down", "lost"]);
+    assert_eq!(names(&two.sites[1]), ["let go"]);
 }
 
 #[test]
-fn nothing_is_ending_in_an_epoch_that_is_over() {
-    let (mut two, _) = connected();
+fn what_is_ended_while_the_link_is_down_may_still_be_written() {
+    let (mut two, number) = connected();
+    two.down_at(1);
     two.end(1, 77);
-    two.down();
-    assert!(!two.engines[1].is_ending(77));
+    assert!(two.sites[0].writes.contains_key(&number));
+    assert!(two.engines[1].is_ending(number));
+    assert_eq!(names(&two.sites[1]), ["guest down"]);
+}
+
+#[test]
+fn what_is_given_up_may_still_be_written_until_the_other_service_has_ended() {
+    let (mut two, number) = connected();
+    two.down_at(1);
+    two.engines[1].give_up(&mut two.sites[1]);
+    assert!(two.sites[0].writes.contains_key(&number));
+    assert_eq!(two.engines[1].guests(77), 0);
+    assert!(two.engines[1].is_ending(number));
+    two.sites[0].writes.clear();
+    two.engines[1].all_let_go(&mut two.sites[1]);
+    assert!(!two.engines[1].is_ending(number));
+    assert_eq!(names(&two.sites[1]), ["guest down", "guest lost", "let go"]);
+}
+
+/// Nobody stores into an event.
+#[test]
+fn a_connection_to_an_event_has_ended_with_the_epoch() {
+    let mut two = Two::new();
+    two.up();
+    two.sites[1].offered.insert(1, 77);
+    let want = Want {
+        object: Object::Event,
+        ..segment(1)
+    };
+    let number = two.connect(0, want).unwrap();
+    two.settle();
+    two.sites[1].events.clear();
+    two.end(1, 77);
+    two.down_at(1);
+    assert!(!two.engines[1].is_ending(number));
+    assert_eq!(names(&two.sites[1]), ["let go"]);
+}
+
+/// What one partner was granted ends alone.
+#[test]
+fn a_grant_ends_without_the_others() {
+    let (mut two, published) = connected();
+    two.sites[1].offered.insert(2, 78);
+    let want = Want {
+        session: 5,
+        ..segment(2)
+    };
+    let granted = two.connect(0, want).unwrap();
+    two.settle();
+    let is = Grant {
+        token: 78,
+        off: 0,
+        len: 0x1000,
+        rights: READ_ONLY,
+    };
+    assert_eq!(two.sites[0].events, [Event::Connected(granted, is)]);
+    two.end(1, 78);
+    two.settle();
+    assert!(two.engines[0].state(granted).unwrap().is_lost());
+    assert!(two.engines[0].state(published).unwrap().is_operational());
+    assert_eq!(
+        (two.engines[1].guests(77), two.engines[1].guests(78)),
+        (1, 0)
+    );
+}
+
+/// Rights do not change while the link is away.
+#[test]
+fn a_connection_that_comes_back_with_other_rights_is_none() {
+    let (mut two, number) = connected();
+    two.engines[0].down(&mut two.sites[0]);
+    two.engines[0].up(Life::new(2), &mut two.sites[0]);
+    let connected = Grant {
+        rights: READ_ONLY,
+        ..grant(&segment(1), 77)
+    };
+    let message = Message {
+        connection: number,
+        what: What::Connected(connected),
+    };
+    let heard = two.engines[0].receive(&message, &mut two.sites[0]);
+    assert_eq!(heard, Err(Corrupt));
 }
 
 /// SI-PROBE-2
@@ -420,7 +543,12 @@ fn what_cannot_be_said_is_found() {
     let Two { engines, sites, .. } = &mut two;
     let [importer, exporter] = engines;
     let [at_importer, at_exporter] = sites;
-    let place = |token, len| Grant { token, off: 0, len };
+    let place = |token, len| Grant {
+        token,
+        off: 0,
+        len,
+        rights: Rights::ALL,
+    };
     for grant in [place(77, 0x1000), place(0, 1), place(77, 0)] {
         bad(importer, at_importer, say(number, What::Connected(grant)));
     }
@@ -489,7 +617,7 @@ proptest! {
                         two.engines[who].withdraw(token, &mut two.sites[who]);
                     }
                 }
-                6 if two.is_up && dice.once_in(3) => two.down(),
+                6 if dice.once_in(3) => two.down_at(who),
                 7 if !two.is_up => two.up(),
                 8 if !two.is_up && dice.once_in(3) => {
                     two.engines[who].give_up(&mut two.sites[who]);
@@ -519,6 +647,7 @@ proptest! {
         let mut bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         bytes[0] = kind as u8;
         bytes[1] %= 4;
+        bytes[2] %= 8;
         bytes[8..12].copy_from_slice(&(words[2] % 5).to_le_bytes());
         if let Some(message) = Message::decode(&bytes) {
             prop_assert_eq!(Message::decode(&message.encode()), Some(message));

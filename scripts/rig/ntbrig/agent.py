@@ -105,7 +105,7 @@ class Process:
             return self._end is not None or self._failure is not None
 
     def wait_for_output(self, text, timeout=20.0):
-        """Waits until `text` has appeared on standard output."""
+        """Wait until `text` has appeared on standard output."""
         wanted = text.encode()
         with self._changed:
             seen = lambda: wanted in self._out or self._end or self._failure
@@ -115,7 +115,7 @@ class Process:
         raise CommandFailed(f"`{self._command}` did not say {text!r}: {self.output!r}")
 
     def wait(self, timeout=None):
-        """Waits for the end: at most `timeout`, or its own limit and a bit."""
+        """Wait for the end: at most `timeout`, or its own limit and a bit."""
         if timeout is None:
             timeout = self._limit + _GRACE
         timeout = min(timeout * PATIENCE, threading.TIMEOUT_MAX)
@@ -135,11 +135,11 @@ class Process:
             )
 
     def kill(self, number=signal.SIGKILL):
-        """Sends a signal to the command and its children."""
+        """Send a signal to the command and its children."""
         self._agent.send(op="kill", id=self._number, signal=int(number))
 
     def write(self, data):
-        """Feeds its standard input; no data at all closes it."""
+        """Feed its standard input; no data at all closes it."""
         self._agent.send(op="input", id=self._number, data=base64.b64encode(data).decode())
 
     def resize(self, rows, columns):
@@ -219,7 +219,7 @@ class Agent:
         return number, process
 
     def spawn(self, argv, shown, limit, env=None, stdin=False, terminal=None, on_output=None):
-        """Starts a program; `terminal` is (rows, columns) to give it one."""
+        """Start a program; `terminal` is (rows, columns) to give it one."""
         number, process = self._register(shown, limit, on_output)
         request = {"op": "exec", "id": number, "argv": argv, "env": env or {}, "input": stdin}
         if limit is not None:

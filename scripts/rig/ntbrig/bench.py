@@ -108,7 +108,7 @@ class Bench:
         self.troubles = []
 
     def round(self, number):
-        """Measures everything that is wanted once."""
+        """Measure everything that is wanted once."""
         for suffix, window in WINDOWS.items():
             if "ethernet" in self.only:
                 self._ethernet(suffix, window, number)
@@ -137,7 +137,7 @@ class Bench:
                 self._note(suffix, turn.contender.name, metric, number, taken)
 
     def _parts(self, parts, name, measured, number):
-        """Processes, and what they are compared with, in turn."""
+        """The processes, and what they are compared with, in turn."""
         taken = {}
         for what, action in parts if number % 2 == 0 else reversed(parts):
             what = f"{what}, windows of {MAIN_WINDOW // MIB} MiB"
@@ -151,7 +151,7 @@ class Bench:
         column.append((taken or {}).get(key or metric.name))
 
     def attempt(self, what, action):
-        """Runs a turn; what it gave, or `None` if it failed each time."""
+        """Run a turn; what it gave, or `None` if it failed each time."""
         for attempt in range(1, _ATTEMPTS + 1):
             print(f"  {what} ", end="", flush=True)
             start = time.monotonic()
@@ -271,7 +271,7 @@ def run(rounds, seconds, only=PARTS):
 
 
 def explore(seconds, candidates):
-    """Tries settings of mainline and prints what becomes of each metric."""
+    """Try settings of mainline and print what becomes of each metric."""
     with Fabric(hosts=2, logs=_LOGS) as fabric:
         bench = Bench(fabric, _check(fabric), seconds)
         for (suffix, window), words in itertools.product(WINDOWS.items(), candidates):

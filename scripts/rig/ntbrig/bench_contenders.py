@@ -25,7 +25,7 @@ def _insmod(module, parameters=""):
 
 @contextlib.contextmanager
 def _loaded(guests, load, unload):
-    """Runs a shell command before, and `unload` of the guests after; on each of
+    """Run a shell command before, and `unload` of the guests after; on each of
     them that still works if something went wrong."""
     try:
         stack.everywhere(guests, load)
@@ -74,7 +74,7 @@ class Interface:
         return f"{self._prefix}.2"
 
     def up(self, mtu):
-        """Sets the interfaces up."""
+        """Set the interfaces up."""
         for number, guest in enumerate(self.guests, 1):
             guest.run(
                 f"ip address replace {self._prefix}.{number}/24 dev {self.name}"
@@ -82,7 +82,7 @@ class Interface:
             )
 
     def reach(self):
-        """Waits until the peer answers."""
+        """Wait until the peer answers."""
         command = f"until ping -q -c 1 -W 1 {self.peer} >/dev/null; do sleep 0.1; done"
         result = self.guests[0].run(command, timeout=_LINK_SECONDS, check=False)
         if result.rc != 0:
@@ -162,7 +162,7 @@ def engine(guest):
 
 @contextlib.contextmanager
 def ntb_bench(guests, parameters):
-    """Ours. Gives the directory of its files."""
+    """Run ours; the directory of its files."""
     sender, receiver = guests
     unload = _command("rmmod ntb_bench")
     with _loaded([receiver], _insmod("ntb_bench"), unload):

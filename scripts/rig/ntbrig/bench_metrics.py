@@ -70,7 +70,7 @@ def _net_bench(interface, command, arguments, seconds):
 
 
 def tcp_rr(interface, seconds):
-    """Requests and responses of one byte, per second."""
+    """The requests and responses of one byte, per second."""
     out = _net_bench(interface, "rr", "", seconds)
     return Sample(out["transactions"] / out["seconds"], {})
 

@@ -62,7 +62,7 @@ def _is_met(found, metric, target):
 
 
 def write(results, directory):
-    """Writes `bench.json` and `bench.svg`."""
+    """Write `bench.json` and `bench.svg`."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "bench.json").write_text(json.dumps(results, indent=1) + "\n")
     (directory / "bench.svg").write_text(bench_plot.draw(results))
@@ -77,7 +77,7 @@ def _goal(found):
 
 
 def table(results, seconds):
-    """Prints all results."""
+    """Print all results."""
     print(
         f"\n{'result':38} {'unit':7}{'ours':>9}{'baseline':>10}{'ratio':>8}  {'all rounds':14}target"
     )

@@ -76,7 +76,7 @@ def measure(interface, seconds):
 
 
 def measure_copies(interface, seconds):
-    """Copies by a queue, and by the engine below it."""
+    """Copy by a queue, and by the engine below it."""
     rounds = _SERIES * 10 * seconds
 
     def queue(kind, rounds):

@@ -89,7 +89,7 @@ def measure(interface, seconds):
     bulk = _messages(guests, seconds, *words, both=both)
     event = PingPong(guests, seconds).measure("events", "--rounds", sleeps)["event_us"]
     words = ("--size", _SHORT, "--rounds", sleeps)
-    asleep = _messages(guests, seconds, *words, both=("--sleep",))
+    asleep = _messages(guests, seconds, *words, both=("--sleep", "--at-once"))
     request = metrics.tcp_rr(interface, seconds)
     tcp = metrics.tcp_stream(interface, seconds)
     one_way = lambda found: Sample(found["round_us"]["median"] / 2, {})

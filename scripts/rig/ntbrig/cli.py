@@ -54,7 +54,7 @@ def _bench(options):
 
 @contextlib.contextmanager
 def _shared_set(options):
-    """Boots a set that others can attach to."""
+    """Boot a set that others can attach to."""
     print(f"booting {options.hosts} hosts ...", flush=True)
     with Fabric(hosts=options.hosts, logs=_LOGS / "shell") as fabric:
         if not options.bare:
@@ -109,7 +109,7 @@ def _end_on_signal(number, _frame):
 
 
 def main():
-    """Runs the command line; returns the exit status."""
+    """Run the command line; return the exit status."""
     signal.signal(signal.SIGTERM, _end_on_signal)
     signal.signal(signal.SIGHUP, _end_on_signal)
     options = _parser().parse_args()

@@ -9,6 +9,7 @@ import time
 
 from . import sisci as tools
 from . import stack
+from . import vipl as virtual
 from .agent import CommandFailed, GuestGone
 from .fabric import Fabric
 from .settings import programs_dir, stage_dir
@@ -40,7 +41,7 @@ class Demo:
                     self.pair(one, other)
                 one, other = fabric.hosts[:2]
                 self.attempt("user services", lambda: load_user_services(one, other))
-                for what, action in (("PXImc", pximc), ("SISCI", sisci)):
+                for what, action in (("PXImc", pximc), ("SISCI", sisci), ("VI", vi)):
                     self.processes.append(self.attempt(what, lambda a=action: a(one, other)))
                 for guest in fabric.hosts:
                     self.attempt(f"statistics of {guest.name}", lambda g=guest: show_state(g))
@@ -136,12 +137,12 @@ def stream(sender, receiver):
 
 
 def load_user_services(*guests):
-    """Loads what processes need."""
+    """Load what processes need."""
     stack.load(*guests, modules=(stack.USER,))
 
 
 def pximc(client, server):
-    """Runs the scenarios in C and the measuring program between two hosts."""
+    """Run the scenarios in C and the measuring program between two hosts."""
     title(f"PXImc: processes of {client.name} and {server.name}")
     env = {"PXIMC_LIBRARY_PATH": str(stage_dir() / "opt/pximc/lib64")}
     for scenario in sorted((stage_dir() / "bin").glob("s[1-3]*_*")):
@@ -163,7 +164,7 @@ def pximc(client, server):
 
 
 def sisci(client, server):
-    """Runs two of the tools between two hosts."""
+    """Run two of the tools between two hosts."""
     title(f"SISCI: processes of {client.name} and {server.name}")
     nodes = {4: client, 8: server}
     tools.configure(nodes)
@@ -176,6 +177,26 @@ def sisci(client, server):
     return (
         f"SISCI: a store is seen after {store['median']:.2f} us (scipp), "
         f"writing {write['mb_s']:.0f} MB/s (scibench)"
+    )
+
+
+def vi(client, server):
+    """Measures messages of virtual interfaces between two hosts."""
+    title(f"VI: processes of {client.name} and {server.name}")
+    virtual.configure((server, client))
+    program = virtual.tool("vi_perf")
+    words = ("--only", "latency,bandwidth", "--operations", "send", "--sizes", "8,65536")
+    partner = server.spawn([program, "server", "--once"], timeout=120, env=virtual.ENV)
+    try:
+        command = [program, "client", server.name, "--json", *words, "--rounds", "500"]
+        told = client.run(command, timeout=60, env=virtual.ENV).out
+    finally:
+        partner.kill()
+    print(f"{client.name}# vi_perf client {server.name} ...   {server.name}# vi_perf server")
+    seen = {(line["kind"], line["bytes"]): line for line in map(json.loads, told.splitlines())}
+    return (
+        f"VI: a message arrives after {seen['latency', 8]['median']:.2f} us, "
+        f"sending 64 KiB at a time {seen['bandwidth', 65536]['mb_s']:.0f} MB/s (vi_perf)"
     )
 
 

@@ -75,11 +75,11 @@ class Fabric:
                 self._run.signal(server, signal.SIGCONT)
 
     def unplug(self, guest):
-        """Takes out the cables of a host: its links are down."""
+        """Take out the cables of a host: its links are down."""
         self._order("unplug", guest)
 
     def plug(self, guest):
-        """Puts them in again."""
+        """Put them in again."""
         self._order("plug", guest)
 
     def _order(self, order, guest):
@@ -91,7 +91,7 @@ class Fabric:
                     control.sendto(words.encode(), str(directory / "control.sock"))
 
     def start(self):
-        """Boots all guests at once."""
+        """Boot all guests at once."""
         of_each = self.settings.ram + self.settings.instrument
         self._run = Run(self.settings.hosts * of_each + 16 * MIB)
         try:
@@ -105,7 +105,7 @@ class Fabric:
             raise
 
     def close(self):
-        """Ends everything; harmless when there is nothing."""
+        """End everything; harmless when there is nothing."""
         run, self._run = self._run, None
         if run:
             run.close()
@@ -131,7 +131,7 @@ class Fabric:
             self.hosts.append(guest)
 
     def _try_acceleration(self, log):
-        """Falls back to emulation unless a kernel boots to its end with KVM.
+        """Fall back to emulation unless a kernel boots to its end with KVM.
 
         `/dev/kvm` may exist and yet hang at boot, on nested virtual machines.
         """

@@ -49,7 +49,7 @@ class Guest:
     # --- life
 
     def start(self):
-        """Starts QEMU and returns at once; `wait_ready` is to follow."""
+        """Start QEMU and return at once; `wait_ready` is to follow."""
         if self._agent and self._agent.is_lost():
             # It is ending: its agent has gone before the rest.
             self._await_end(_POWEROFF_TIMEOUT)
@@ -64,7 +64,7 @@ class Guest:
         self._pid = self._run.spawn(argv, self._output_path)
 
     def wait_ready(self, timeout=None):
-        """Waits until the guest takes commands."""
+        """Wait until the guest takes commands."""
         timeout = (timeout or self._settings.boot_timeout) * PATIENCE
         deadline = self._started_at + timeout
         while self._agent is None:
@@ -85,7 +85,7 @@ class Guest:
         return RigError("\n".join([f"{self.name} {how} at boot", *told]))
 
     def boot(self, timeout=None):
-        """Starts the guest and waits until it takes commands."""
+        """Start the guest and wait until it takes commands."""
         self.start()
         self.wait_ready(timeout)
 
@@ -93,24 +93,24 @@ class Guest:
         return self._pid is not None and not self._run.has_ended(self._pid)
 
     def kill(self):
-        """Ends the guest as a power failure would."""
+        """End the guest as a power failure would."""
         if self._pid is not None:
             self._run.signal(self._pid, signal.SIGKILL)
             self._await_end(_POWEROFF_TIMEOUT)
 
     def poweroff(self):
-        """Ends the guest by its own doing."""
+        """End the guest by its own doing."""
         self._connection().send(op="poweroff")
         self._await_end(_POWEROFF_TIMEOUT)
 
     def reboot(self, timeout=None):
-        """Lets the guest's kernel restart the machine and waits for it."""
+        """Let the guest's kernel restart the machine and wait for it."""
         self._connection().send(op="restart")
         self._await_end(_POWEROFF_TIMEOUT)
         self.boot(timeout)
 
     def freeze(self):
-        """Stops all its CPUs at once: a hung host whose link stays up."""
+        """Stop all its CPUs at once: a hung host whose link stays up."""
         self._run.signal(self._pid, signal.SIGSTOP)
 
     def thaw(self):
@@ -146,7 +146,7 @@ class Guest:
         return self._agent
 
     def spawn(self, command, timeout=3600.0, env=None, stdin=False):
-        """Starts a command and returns it, a `Process`.
+        """Start a command and return it, a `Process`.
 
         A string is run by bash, a list of words as it is. When `timeout`
         seconds have passed, the command and its children are killed.
@@ -156,7 +156,7 @@ class Guest:
         return self._connection().spawn(argv, f"{self.name}: {shown}", timeout, env, stdin)
 
     def run(self, command, timeout=30.0, check=True, env=None):
-        """Runs a command to its end. Returns a `Result`."""
+        """Run a command to its end. Returns a `Result`."""
         result = self.spawn(command, timeout, env).wait()
         return result.check() if check else result
 
@@ -165,7 +165,7 @@ class Guest:
         return self._connection().read(path, timeout)
 
     def terminal(self, argv, size, on_output, env):
-        """Starts a program on a terminal of `size` (rows, columns)."""
+        """Start a program on a terminal of `size` (rows, columns)."""
         shown = f"{self.name}: {shlex.join(argv)}"
         return self._connection().spawn(
             argv, shown, None, env=env, stdin=True, terminal=size, on_output=on_output
@@ -189,7 +189,7 @@ class Guest:
         return self.run(_FIND_LEAKS, _LEAKS_TIMEOUT).out
 
     def forget_leaks(self):
-        """Leaves what has been lost until now out of later `leaks`."""
+        """Leave what has been lost until now out of later `leaks`."""
         self.run(_FORGET_LEAKS, _LEAKS_TIMEOUT)
 
     def forget_reports(self):

@@ -169,7 +169,7 @@ def command(settings, directory, port, name, console):
 
 
 def trial_command(settings):
-    """Boots a kernel without anything to run: it ends by itself, in a panic."""
+    """Boot a kernel without anything to run: it ends by itself, in a panic."""
     return [
         "qemu-system-x86_64",
         "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",

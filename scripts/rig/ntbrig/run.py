@@ -45,7 +45,7 @@ def _lock(directory):
 
 
 def remove_stale(base):
-    """Removes directories of runs whose warden is dead."""
+    """Remove directories of runs whose warden is dead."""
     for directory in base.glob(f"{_PREFIX}*"):
         if lock := _lock(directory):
             shutil.rmtree(directory, ignore_errors=True)
@@ -116,7 +116,7 @@ class Run:
             raise RigError(f"the rig's warden has gone: {error}") from error
 
     def spawn(self, argv, log):
-        """Starts a program; its output is appended to the file `log`."""
+        """Start a program; its output is appended to the file `log`."""
         with self._order:
             self._send(spawn=[str(word) for word in argv], log=str(log))
             with self._changed:
@@ -146,7 +146,7 @@ class Run:
             return self._changed.wait_for(lambda: self._closed or pid in self._statuses, timeout)
 
     def close(self):
-        """Ends all processes and removes the directory."""
+        """End all processes and remove the directory."""
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:

@@ -94,7 +94,7 @@ def programs_dir():
 
 
 def programs32_dir():
-    """Programs and libraries of 32 bits, which are there if a compiler for them is."""
+    """The programs and libraries of 32 bits, which are there if a compiler for them is."""
     if named := os.environ.get("PROGRAMS32"):
         return Path(named)
     return CHECKOUT / "build/target/rust32/i686-unknown-linux-gnu/release"

@@ -40,7 +40,7 @@ class Share:
         self._listener.close()
 
     def wait_until_unused(self):
-        """Waits until the last terminal has been closed."""
+        """Wait until the last terminal has been closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._open == 0)
 

@@ -12,7 +12,7 @@ _LINK_SECONDS = 30.0
 
 
 def configure(nodes):
-    """Gives guests, by the node ids that they are to have, their configuration."""
+    """Give guests, by the node ids that they are to have, their configuration."""
     # A host has its id as soon as it has a peer.
     count = f'[ "$(ls /sys/kernel/mp/peers | wc -l)" -ge {len(nodes) - 1} ]'
     for guest in nodes.values():
@@ -36,12 +36,12 @@ def example(name):
 
 
 def run(guest, program, *words, timeout=_TIMEOUT):
-    """Runs a program on one guest."""
+    """Run a program on one guest."""
     return guest.run([program, *map(str, words)], timeout, env=_ENV, check=False)
 
 
 def both(program, nodes, *words, timeout=_TIMEOUT, server=None):
-    """Runs a program on two guests, the first one's as client and the other one's as server,
+    """Run a program on two guests, the first one's as client and the other one's as server,
     which may be of another language; what both tell, a value for each line."""
     (first, one), (second, other) = nodes.items()
     words = ["--json", *map(str, words)]

@@ -78,12 +78,12 @@ def _insmod(guest, names, parameters):
 
 
 def everywhere(guests, command, timeout=_TIMEOUT):
-    """Runs a command in all guests at once; it must succeed in each. Their results."""
+    """Run a command in all guests at once; it must succeed in each. Their results."""
     return [p.wait().check() for p in [guest.spawn(command, timeout) for guest in guests]]
 
 
 def load(*guests, modules=MODULES, parameters=None):
-    """Loads modules in all these guests at once.
+    """Load modules in all these guests at once.
 
     `parameters` maps a module's name to its parameters, as for insmod, and
     takes the place of the rig's own.
@@ -95,13 +95,13 @@ def load(*guests, modules=MODULES, parameters=None):
 
 
 def unload(*guests, modules=MODULES):
-    """Unloads modules, last loaded first."""
+    """Unload modules, last loaded first."""
     command = " && ".join(f"rmmod {name}" for name in reversed(modules))
     everywhere(guests, command, _LOAD_TIMEOUT)
 
 
 def unload_mainline_network(*guests):
-    """Takes the kernel's `ntb_netdev` and `ntb_transport` out of guests.
+    """Take the kernel's `ntb_netdev` and `ntb_transport` out of guests.
 
     One after the other, with a pause: `ntb_transport` frees its windows twice if it
     is unloaded while it still cleans up after the peer's. What it loses is not counted
@@ -116,7 +116,7 @@ def unload_mainline_network(*guests):
 
 
 def configure(guest):
-    """Sets the address and the interface up, on some hosts in the old way."""
+    """Set the address and the interface up, on some hosts in the old way."""
     if guest.port % 2:
         command = f"ifconfig {INTERFACE} {address(guest)} netmask 255.255.255.0 up"
     else:
@@ -125,7 +125,7 @@ def configure(guest):
 
 
 def wait_for_carrier(*guests, timeout=_CARRIER_TIMEOUT):
-    """Waits until each guest has a peer, and its kernel has heard of it: between carrier and
+    """Wait until each guest has a peer, and its kernel has heard of it: between carrier and
     that it drops what is sent."""
     state = f"/sys/class/net/{INTERFACE}/operstate"
     command = f'until [ "$(cat {state} 2>/dev/null)" = up ]; do sleep 0.05; done'

@@ -66,7 +66,7 @@ class _Session:
             self.client.sendall(json.dumps(message).encode() + b"\n")
 
     def take_output(self):
-        """Shows what has arrived; False at the end."""
+        """Show what has arrived; False at the end."""
         data = self.client.recv(1 << 16)
         if not data:
             raise RigError("the set of hosts has ended")
@@ -83,7 +83,7 @@ class _Session:
         return False
 
     def take_input(self):
-        """Sends what was typed; False when there will be no more."""
+        """Send what was typed; False when there will be no more."""
         data = os.read(0, 4096)
         # The end of a file is typed as Ctrl-D.
         self.send(input=base64.b64encode(data or b"\x04").decode())
@@ -104,7 +104,7 @@ class _Session:
 
 
 def open_shell(path, host, argv=None):
-    """Runs a shell (or a program) in a host until it ends; its exit status."""
+    """Run a shell (or a program) in a host until it ends; its exit status."""
     client = share.connect(path)
     if client is None:
         raise RigError("the set of hosts has ended")
@@ -117,7 +117,7 @@ def open_shell(path, host, argv=None):
 
 
 def menu(path):
-    """Lets the person go from host to host."""
+    """Let the person go from host to host."""
     names = share.hosts(path)
     choices = "  ".join(f"{number}) {name}" for number, name in enumerate(names, 1))
     while True:

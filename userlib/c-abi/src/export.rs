@@ -21,7 +21,7 @@ unsafe impl<T> Abi<T> for T {
 
 /// Memory that C passes in two arguments: where it starts, and how much it is.
 pub trait Extent<Start, Length> {
-    /// Vouches for the pointer.
+    /// Vouch for the pointer.
     ///
     /// # Safety
     /// As much memory is there as long as the value exists, or the pointer is NULL.

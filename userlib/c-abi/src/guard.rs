@@ -7,7 +7,7 @@ use std::{
     panic::{catch_unwind, AssertUnwindSafe},
 };
 
-/// Runs what a function of the library does; nothing if it panics. `errno` is afterwards what it
+/// Run what a function of the library does; nothing if it panics. `errno` is afterwards what it
 /// was before, whatever system calls were made: a library that is to set it does so with
 /// [`set_errno`] when this has returned.
 pub fn guarded<T>(function: impl FnOnce() -> T) -> Option<T> {
@@ -17,7 +17,7 @@ pub fn guarded<T>(function: impl FnOnce() -> T) -> Option<T> {
     result
 }
 
-/// Runs what a function of the library does; nothing if it panics. `errno` is what it has made of
+/// Run what a function of the library does; nothing if it panics. `errno` is what it has made of
 /// it: for functions that pass on what others do.
 pub fn caught<T>(function: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(function)) {
@@ -35,7 +35,7 @@ fn errno() -> i32 {
     unsafe { *libc::__errno_location() }
 }
 
-/// Sets `errno` of the calling thread.
+/// Set `errno` of the calling thread.
 pub fn set_errno(number: i32) {
     // SAFETY: The address is that of this thread's variable.
     unsafe { *libc::__errno_location() = number }

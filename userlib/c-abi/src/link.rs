@@ -2,7 +2,7 @@
 
 //! How libraries are linked.
 
-/// Tells Cargo how to link the library, from its build script: by the name that programs look
+/// Tell Cargo how to link the library, from its build script: by the name that programs look
 /// for, such as `libpximc_ntb.so`.
 ///
 /// - `-Bsymbolic-functions`: no call from inside ends in a function of the same name that another

@@ -40,7 +40,7 @@ impl<T: Copy> Out<T> {
     /// NULL.
     pub const NULL: Self = Out(ptr::null_mut());
 
-    /// Vouches for a pointer.
+    /// Vouch for a pointer.
     ///
     /// # Safety
     /// The pointer is NULL, or one may write a `T` there as long as the value exists; and read
@@ -49,7 +49,7 @@ impl<T: Copy> Out<T> {
         Out(pointer)
     }
 
-    /// Refuses NULL.
+    /// Refuse NULL.
     ///
     /// # Errors
     /// [`Null`].
@@ -60,7 +60,7 @@ impl<T: Copy> Out<T> {
         }
     }
 
-    /// Writes the value, unless the pointer is NULL.
+    /// Write the value, unless the pointer is NULL.
     pub fn write(self, value: T) {
         if !self.0.is_null() {
             // SAFETY: Promised to `new()`. Nobody promised that it is aligned.
@@ -94,7 +94,7 @@ pub struct Room<T> {
 }
 
 impl<T: Copy> Room<T> {
-    /// Vouches for a pointer.
+    /// Vouch for a pointer.
     ///
     /// # Safety
     /// The pointer is NULL, or one may write so many elements there as long as the value exists;
@@ -118,7 +118,7 @@ impl<T: Copy> Room<T> {
         self.start.addr()
     }
 
-    /// Refuses NULL, unless there is no room.
+    /// Refuse NULL, unless there is no room.
     ///
     /// # Errors
     /// [`Null`].
@@ -129,7 +129,7 @@ impl<T: Copy> Room<T> {
         }
     }
 
-    /// Writes as many of the elements as there is room for; none at NULL.
+    /// Write as many of the elements as there is room for; none at NULL.
     pub fn fill(self, elements: &[T]) {
         let count = elements.len().min(self.len);
         if count == 0 || self.start.is_null() {
@@ -167,7 +167,7 @@ pub struct Input<T> {
 }
 
 impl<T: Copy> Input<T> {
-    /// Vouches for a pointer.
+    /// Vouch for a pointer.
     ///
     /// # Safety
     /// The pointer is NULL, or so many elements can be read there as long as the value exists.
@@ -185,7 +185,7 @@ impl<T: Copy> Input<T> {
         self.len == 0
     }
 
-    /// Refuses NULL, unless there are no elements.
+    /// Refuse NULL, unless there are no elements.
     ///
     /// # Errors
     /// [`Null`].
@@ -256,7 +256,7 @@ extents! {
 pub struct Text(*const c_char);
 
 impl Text {
-    /// Vouches for a pointer.
+    /// Vouch for a pointer.
     ///
     /// # Safety
     /// The pointer is NULL, or leads to text that ends with NUL as long as the value exists.

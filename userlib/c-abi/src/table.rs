@@ -31,7 +31,7 @@ impl<K: Eq + Hash, T: Clone> Objects<K, T> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters an object; the one that had the number before.
+    /// Enter an object; the one that had the number before.
     pub fn insert(&self, number: K, object: T) -> Option<T> {
         self.write().insert(number, object)
     }
@@ -41,12 +41,12 @@ impl<K: Eq + Hash, T: Clone> Objects<K, T> {
         self.read().get(number).cloned()
     }
 
-    /// Takes out an object, which no later call finds.
+    /// Take out an object, which no later call finds.
     pub fn remove(&self, number: &K) -> Option<T> {
         self.write().remove(number)
     }
 
-    /// Takes out all objects.
+    /// Take out all objects.
     pub fn take(&self) -> Vec<T> {
         std::mem::take(&mut *self.write()).into_values().collect()
     }
@@ -166,7 +166,7 @@ mod handles {
             Ok(Handle::new(self.kind | serial & SERIAL))
         }
 
-        /// Makes a handle lead to an object.
+        /// Make a handle lead to an object.
         pub fn enter(&self, handle: Handle, object: T) {
             self.objects.insert(handle.number(), object);
         }
@@ -187,7 +187,7 @@ mod handles {
             }
         }
 
-        /// Makes a handle lead nowhere: what a function does that destroys the object.
+        /// Make a handle lead nowhere: what a function does that destroys the object.
         pub fn forget(&self, handle: Handle) {
             self.objects.remove(&handle.number());
         }

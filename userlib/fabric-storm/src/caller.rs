@@ -51,7 +51,7 @@ fn outcome(returned: i64) -> i32 {
 }
 
 impl Caller {
-    /// Ends this process because of an answer that must not be.
+    /// End this process because of an answer that must not be.
     pub fn fail(&self, why: &str) -> ! {
         self.log.end(&format!("WRONG: {why}"));
         std::process::exit(1);
@@ -106,7 +106,7 @@ impl Caller {
         }
     }
 
-    /// Makes a call of the C library, described by `text`, that must have one of these
+    /// Make a call of the C library, described by `text`, that must have one of these
     /// results; what it has returned, or the error.
     pub fn plain(
         &self,
@@ -121,7 +121,7 @@ impl Caller {
         self.told(name, got, returned, allowed)
     }
 
-    /// Makes a call of the device, in one of six cases badly put, and returns the structure as
+    /// Make a call of the device, in one of six cases badly put, and return the structure as
     /// it is afterwards, or the error. `allowed` are the results if it is well put.
     pub fn ask<T: Copy>(
         &mut self,

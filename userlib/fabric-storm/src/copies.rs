@@ -60,7 +60,7 @@ impl Process {
         }
     }
 
-    /// Makes a call; its error, or [`OK`].
+    /// Make a call; its error, or [`OK`].
     fn call<T: Copy>(&self, form: &Form, value: &mut T) -> i32 {
         assert_eq!(size_of::<T>(), form.size, "{}", form.name);
         let start = std::ptr::from_mut(value);
@@ -75,7 +75,7 @@ impl Process {
         }
     }
 
-    /// Makes a call of which the `nth` copy fails, if it makes as many.
+    /// Make a call of which the `nth` copy fails, if it makes as many.
     fn call_with_fault<T: Copy>(&self, form: &Form, value: &mut T, nth: u64) -> i32 {
         Faults(true).during(nth, || self.call(form, value))
     }
@@ -130,7 +130,7 @@ impl Process {
         Ok(made)
     }
 
-    /// Makes a call that succeeds.
+    /// Make a call that succeeds.
     fn plain<T: Copy>(&self, form: &Form, mut value: T) -> Result<T> {
         match self.call(form, &mut value) {
             OK => Ok(value),
@@ -159,7 +159,7 @@ impl Process {
         }
     }
 
-    /// Takes a signal that was given once.
+    /// Take a signal that was given once.
     fn take_signal(&mut self, target: u32) -> Result<()> {
         self.wait_for(target, MP_EVENT_SIGNAL)?;
         let wait = mp_wait {
@@ -247,7 +247,7 @@ impl Process {
         Ok((handle, connection))
     }
 
-    /// Takes these notices of an object, and there are no others.
+    /// Take these notices of an object, and there are no others.
     fn take_notices(&mut self, handle: u32, kinds: &[u32]) -> Result<()> {
         let mut notice = mp_notice {
             handle,
@@ -344,7 +344,7 @@ impl Process {
         usize::try_from(read).map_err(|_| errno())
     }
 
-    /// Reads the one record that there is, which is there still when it could not be given.
+    /// Read the one record that there is, which is there still when it could not be given.
     fn read_record(&self, target: u32) -> Result<()> {
         let mut record = [0_u8; size_of::<mp_event>()];
         let told = |record: &[u8]| record[8..12] == target.to_ne_bytes();
@@ -475,7 +475,7 @@ impl Process {
         self.park(server.handle)
     }
 
-    /// Arms a word, of which there is nothing to tell.
+    /// Arm a word, of which there is nothing to tell.
     fn park(&mut self, handle: u32) -> Result<()> {
         let entries = [mp_park_entry {
             handle,
@@ -585,7 +585,7 @@ impl Process {
     }
 }
 
-/// Runs all of it.
+/// Run all of it.
 pub fn run() -> Result<()> {
     let mut process = Process::open()?;
     let limits = process.ask(&INFO, mp_info::default())?;

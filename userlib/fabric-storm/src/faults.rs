@@ -10,7 +10,7 @@ use std::{fs::OpenOptions, io::Write};
 pub struct Faults(pub bool);
 
 impl Faults {
-    /// Makes a call, of which the `nth` allocation or copy fails. It must not allocate itself.
+    /// Make a call, of which the `nth` allocation or copy fails. It must not allocate itself.
     pub fn during<T>(self, nth: u64, call: impl FnOnce() -> T) -> T {
         let words = [nth.to_string(), "0".to_owned()];
         let file = OpenOptions::new()

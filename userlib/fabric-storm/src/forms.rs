@@ -3,8 +3,9 @@
 //! The calls of the device, as `uapi/linux/mp_fabric.h` has them: all of them.
 
 use libc::{
-    EADDRINUSE, EBADF, EBUSY, ECONNREFUSED, ECONNRESET, EDQUOT, EEXIST, EMSGSIZE, ENETDOWN, ENODEV,
-    ENOENT, ENOMEM, ENOSPC, ENOTCONN, ENXIO, EOPNOTSUPP, EPERM, ERANGE, ETIMEDOUT,
+    EADDRINUSE, EBADF, EBUSY, ECONNREFUSED, ECONNRESET, EDQUOT, EEXIST, EINPROGRESS, EMSGSIZE,
+    ENETDOWN, ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN, ENXIO, EOPNOTSUPP, EPERM, ERANGE,
+    ETIMEDOUT,
 };
 use mp_fabric::sys::*;
 use std::mem::offset_of;
@@ -71,7 +72,7 @@ macro_rules! forms {
 
 forms! {
     INFO MP_IOC_INFO mp_info 24 Late &[], &[], [] [];
-    CLOSE MP_IOC_CLOSE mp_handle 8 Never &[], &[ENOENT], [] [];
+    CLOSE MP_IOC_CLOSE mp_handle 8 Never &[], &[ENOENT, EINPROGRESS], [] [];
     WAIT MP_IOC_WAIT mp_wait 32 Late &[], &[ENOENT, ENODEV, ETIMEDOUT, ENOTCONN], [deadline] [];
     NOTIFY MP_IOC_NOTIFY mp_notify 24 Never &[], &[ENOENT, ENODEV, EBADF], [] [];
     WATCH MP_IOC_WATCH mp_watch 24 Never &[], &[ENOENT, ENODEV], [] [];
@@ -106,14 +107,20 @@ forms! {
     SEGMENT_PUBLISH MP_IOC_SEGMENT_PUBLISH mp_segment_interface 16 Never &[],
         &[ENOENT, ENODEV, EOPNOTSUPP, ENXIO, ENOSPC], [] [];
     SEGMENT_WITHDRAW MP_IOC_SEGMENT_WITHDRAW mp_segment_interface 16 Never &[],
-        &[ENOENT, ENODEV, ENXIO], [] [];
+        &[ENOENT, ENODEV, ENXIO, EINPROGRESS], [] [];
     SEGMENT MP_IOC_SEGMENT mp_segment 48 Late &[], &[ENOENT, ENODEV], [] [];
     SEGMENT_FILL MP_IOC_SEGMENT_FILL mp_segment_fill 32 Never &[],
         &[ENOENT, ERANGE, EEXIST, EDQUOT, EPERM, EOPNOTSUPP, ENOMEM], [] [];
-    REMOVE MP_IOC_REMOVE mp_remove 16 Never &[], &[ENOENT, EBUSY], [] [];
+    SEGMENT_GRANT MP_IOC_SEGMENT_GRANT mp_segment_grant 24 Late &[],
+        &[ENOENT, EOPNOTSUPP, EDQUOT, ENXIO, ENOTCONN, ECONNRESET, ENETDOWN, ENOSPC, ENOMEM],
+        [] [];
+    REMOVE MP_IOC_REMOVE mp_remove 16 Never &[], &[ENOENT, EBUSY, EINPROGRESS], [] [];
     OFFER MP_IOC_OFFER mp_offer 24 Late &[], &[ENODEV, EDQUOT, EADDRINUSE, ENOMEM], [] [];
     CONNECT MP_IOC_CONNECT mp_connect 32 Late &[],
-        &[ENODEV, EDQUOT, ENETDOWN, ENOENT, ECONNREFUSED, ENOSPC, ETIMEDOUT, ENOMEM],
+        &[
+            ENODEV, EDQUOT, ENETDOWN, ENOENT, ECONNREFUSED, ENOSPC, ETIMEDOUT, ENOMEM,
+            ENOTCONN, ECONNRESET, EOPNOTSUPP,
+        ],
         [deadline] [];
     CONNECTION MP_IOC_CONNECTION mp_connection 48 Late &[], &[ENOENT], [] [];
     NOTICE MP_IOC_NOTICE mp_notice 32 Late &[], &[ENOENT, ETIMEDOUT], [deadline] [];

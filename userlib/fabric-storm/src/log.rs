@@ -21,7 +21,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Logs for so many workers, shared with all children of this process, for ever.
+    /// Log for so many workers, shared with all children of this process, for ever.
     pub fn shared(workers: usize) -> &'static [Log] {
         let len = workers * size_of::<Log>();
         // SAFETY: A mapping of its own.
@@ -41,20 +41,20 @@ impl Log {
         unsafe { std::slice::from_raw_parts(memory.cast::<Log>(), workers) }
     }
 
-    /// Begins a line.
+    /// Begin a line.
     pub fn begin(&self, text: &str) {
         let call = self.calls.fetch_add(1, Relaxed) + 1;
         self.write(call, &format!("#{call} {text}"));
     }
 
-    /// Completes the last line.
+    /// Complete the last line.
     pub fn end(&self, text: &str) {
         let call = self.calls.load(Relaxed);
         let begun = self.line(call);
         self.write(call, &format!("{begun} {text}"));
     }
 
-    /// Counts a call that has ended as it may.
+    /// Count a call that has ended as it may.
     pub fn count(&self, kind: &str, succeeded: bool) {
         let at = (0..forms::KINDS).find(|at| forms::name(*at) == kind);
         let [good, bad] = &self.tallies[at.expect("a kind")];

@@ -172,7 +172,7 @@ fn become_user(user: u32) {
     assert_eq!(result, 0, "no other user");
 }
 
-/// Runs all workers to their end, or to the first failure; how many were killed.
+/// Run all workers to their end, or to the first failure; how many were killed.
 fn run(options: &Options, charges: &mut [Charge]) -> Result<u64, ()> {
     let mut killed = 0;
     let mut running = charges.len();

@@ -61,7 +61,7 @@ impl Arena {
         Arena { good, read_only }
     }
 
-    /// Puts at most two pages of bytes somewhere, and says where.
+    /// Put at most two pages of bytes somewhere, and say where.
     pub fn put(&self, bytes: &[u8], place: Place, random: &mut Random) -> usize {
         assert!(bytes.len() <= 2 * PAGE);
         match place {

@@ -10,8 +10,8 @@ use crate::{
     worker::{now, Worker, NOBODY, PAGE},
 };
 use libc::{
-    EADDRINUSE, EBUSY, ECONNREFUSED, ECONNRESET, EDQUOT, EEXIST, EFAULT, EINVAL, EMSGSIZE,
-    ENETDOWN, ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN, ENXIO, EOPNOTSUPP, EPERM, ERANGE,
+    EADDRINUSE, EBUSY, ECONNREFUSED, ECONNRESET, EDQUOT, EEXIST, EFAULT, EINPROGRESS, EINVAL,
+    EMSGSIZE, ENETDOWN, ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN, ENXIO, EOPNOTSUPP, EPERM, ERANGE,
     ETIMEDOUT,
 };
 use mp_fabric::sys::*;
@@ -350,7 +350,43 @@ impl Worker {
         }
     }
 
-    /// Gives memory to a segment: that of this process, or physical memory that nobody uses.
+    /// Grant a segment to the partner of a session, and end that at once.
+    pub fn grant_segment(&mut self) {
+        if self.features & u64::from(MP_FEATURE_GRANTS) == 0 {
+            return;
+        }
+        let of = self.context_with(|thing| thing.kind == Kind::Segment);
+        if !self.has_room(of.0) {
+            return;
+        }
+        let (segment, thing) = self.segment_of(of.0);
+        let (session, _) = self.session(of.0);
+        let rights = self.random().pick(&[0, 1, 2, 3, 3, 3, 4]);
+        let allowed: &[i32] = match (rights, thing) {
+            (0 | 4, _) => &[EINVAL],
+            (_, None) => &[ENOENT],
+            _ => &[
+                OK, ENOENT, EOPNOTSUPP, EDQUOT, ENXIO, ENOTCONN, ECONNRESET, ENETDOWN, ENOSPC,
+                ENOMEM,
+            ],
+        };
+        let grant = mp_segment_grant {
+            segment,
+            session,
+            rights,
+            ..Default::default()
+        };
+        let text = format!("{segment:#x} to {session:#x} rights {rights}");
+        if let Ok(made) = self.ask(of, &SEGMENT_GRANT, grant, allowed, &text) {
+            let close = mp_handle {
+                handle: made.handle,
+                ..Default::default()
+            };
+            let _ = self.ask(of, &CLOSE, close, &[OK, EINPROGRESS], "grant");
+        }
+    }
+
+    /// Give memory to a segment: that of this process, or physical memory that nobody uses.
     pub fn fill_segment(&mut self) {
         let of = self.context_with(|thing| thing.is_empty);
         let (handle, segment) = self.named_of(of.0, |thing| thing.kind == Kind::Segment);
@@ -373,7 +409,7 @@ impl Worker {
         let fill = mp_segment_fill {
             handle,
             flags: match random.one_in(20) {
-                true => 2,
+                true => 4,
                 false => u32::from(is_physical) * MP_FILL_PHYSICAL,
             },
             address: match (is_physical, random.below(6)) {
@@ -401,7 +437,7 @@ impl Worker {
         let _ = self.ask(of, &SEGMENT_FILL, fill, &allowed, &text);
     }
 
-    /// Asks where a segment is, or that of a connection.
+    /// Ask where a segment is, or that of a connection.
     pub fn locate(&mut self) {
         let is_memory = |thing: &Thing| {
             matches!(
@@ -442,7 +478,7 @@ impl Worker {
         }
     }
 
-    /// Prepares, publishes or withdraws a segment.
+    /// Prepare, publish or withdraw a segment.
     pub fn show_segment(&mut self) {
         let of = self.context_with(|thing| thing.kind == Kind::Segment);
         let (handle, segment) = self.segment_of(of.0);
@@ -451,7 +487,7 @@ impl Worker {
         let (form, may): (_, &[i32]) = match random.below(3) {
             0 => (&SEGMENT_PREPARE, &[OK, ENOSPC, ENXIO]),
             1 => (&SEGMENT_PUBLISH, &[OK, EOPNOTSUPP, ENXIO, ENOSPC]),
-            _ => (&SEGMENT_WITHDRAW, &[OK, ENXIO]),
+            _ => (&SEGMENT_WITHDRAW, &[OK, ENXIO, EINPROGRESS]),
         };
         let is_withdrawn = form.number == MP_IOC_SEGMENT_WITHDRAW;
         let mut flags = match is_withdrawn {
@@ -503,7 +539,12 @@ impl Worker {
         if told.state > MP_SEGMENT_PUBLISHED || told.length == 0 && !may_be_empty {
             self.caller.fail("a segment that is none");
         }
-        self.learn_window(of.0, handle, (told.offset, told.length));
+        // What is no whole pages, or only read, is not mapped.
+        let window = match told.offset {
+            0 => (0, 0),
+            offset => (offset, told.length),
+        };
+        self.learn_window(of.0, handle, window);
     }
 
     /// That is where an object can be mapped.
@@ -516,7 +557,7 @@ impl Worker {
         }
     }
 
-    /// Closes an object as one can that peers may use.
+    /// Close an object as one can that peers may use.
     pub fn remove(&mut self) {
         let of = self.context();
         let is_offered = |thing: &Thing| !matches!(thing.kind, Kind::Connection(_) | Kind::Queue);
@@ -961,7 +1002,7 @@ impl Worker {
         }
     }
 
-    /// Makes a call that may fail, but not because it is badly put.
+    /// Make a call that may fail, but not because it is badly put.
     fn tell<T: Copy>(&self, fd: i32, form: &Form, mut value: T) -> Option<T> {
         let allowed = [&[OK], form.errors].concat();
         let made = self.caller.plain(form.name, "for copies", &allowed, || {
@@ -978,7 +1019,7 @@ impl Worker {
         self.interfaces.first().copied().filter(|_| has_room)
     }
 
-    /// Connects a context to something that there is.
+    /// Connect a context to something that there is.
     fn connect_surely(
         &mut self,
         (at, fd): (usize, i32),
@@ -1061,7 +1102,7 @@ impl Worker {
         Some(())
     }
 
-    /// Closes a queue.
+    /// Close a queue.
     fn drop_queue(&mut self, of: (usize, i32), handle: u32) {
         let mut close = mp_handle {
             size: size_of::<mp_handle>() as u32,

@@ -28,7 +28,7 @@ const OF_ALL: [i32; 6] = [
     libc::ENOTTY,
 ];
 
-/// Makes a call with a structure in bytes; its error, or [`OK`].
+/// Make a call with a structure in bytes; its error, or [`OK`].
 fn call(fd: i32, form: &Form, bytes: &mut [u64]) -> i32 {
     // SAFETY: The structure is as long as it says, and all else is checked by the kernel; what
     // it points to is memory for that, or none.
@@ -116,7 +116,7 @@ fn of_crowd(fd: i32, random: &mut Random, handles: &[u32], powers: bool) -> Opti
     None
 }
 
-/// Tries a context that is another process's; what it may not have said.
+/// Try a context that is another process's; what it may not have said.
 fn try_foreign(fd: i32) -> Option<String> {
     for form in FORMS {
         let got = call(fd, form, &mut structure(form, &[]));
@@ -174,7 +174,7 @@ fn with_message<R>(control: &mut Control, f: impl FnOnce(&mut libc::msghdr) -> R
     f(&mut message)
 }
 
-/// Sends a descriptor.
+/// Send a descriptor.
 fn give(socket: i32, fd: i32) -> bool {
     let mut control = Control([0; 64]);
     with_message(&mut control, |message| {
@@ -190,7 +190,7 @@ fn give(socket: i32, fd: i32) -> bool {
     })
 }
 
-/// Receives a descriptor, if one comes.
+/// Receive a descriptor, if one comes.
 fn get(socket: i32) -> Option<i32> {
     let mut control = Control([0; 64]);
     with_message(&mut control, |message| {
@@ -218,7 +218,7 @@ impl Worker {
         Some(self.context()).filter(|(at, _)| !self.contexts[*at].is_inherited)
     }
 
-    /// Closes an object while another thread waits for it.
+    /// Close an object while another thread waits for it.
     pub fn race(&mut self) {
         let Some((at, fd)) = self.own_context() else {
             return;
@@ -256,7 +256,7 @@ impl Worker {
         self.caller.expect("WAIT", got, &[OK, ENOENT, ETIMEDOUT]);
     }
 
-    /// Closes an object that is there.
+    /// Close an object that is there.
     fn close_surely(&mut self, (at, fd): (usize, i32), handle: u32) {
         let place = offset_of!(mp_handle, handle);
         let mut close = structure(&CLOSE, &[(place, u64::from(handle))]);
@@ -268,7 +268,7 @@ impl Worker {
         self.forget(at, handle);
     }
 
-    /// Closes an object while another thread maps and unmaps its memory.
+    /// Close an object while another thread maps and unmaps its memory.
     pub fn race_for_memory(&mut self) {
         let Some((at, fd)) = self.own_context() else {
             return;
@@ -352,7 +352,7 @@ impl Worker {
         }
     }
 
-    /// Forks; in the child, does as `f` does.
+    /// Fork; in the child, do as `f` does.
     fn fork(&mut self, f: impl FnOnce(&mut Worker)) -> i32 {
         // SAFETY: No arguments.
         let parent = unsafe { libc::getpid() };
@@ -377,7 +377,7 @@ impl Worker {
         }
     }
 
-    /// Waits for a child.
+    /// Wait for a child.
     fn reap(&self, child: i32) -> i32 {
         let mut status = 0;
         // SAFETY: A status is written.

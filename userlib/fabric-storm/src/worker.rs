@@ -89,7 +89,7 @@ pub fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Maps so many bytes to be read and written, where the kernel chooses; -1 if it does not.
+/// Map so many bytes to be read and written, where the kernel chooses; -1 if it does not.
 pub fn map(fd: i32, offset: u64, len: usize) -> i64 {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: Where the kernel chooses.
@@ -130,7 +130,7 @@ impl Worker {
         }
     }
 
-    /// Makes calls until as many have been made, by this process or those before it.
+    /// Make calls until as many have been made, by this process or those before it.
     pub fn run(&mut self, calls: u64) {
         while self
             .caller
@@ -205,7 +205,8 @@ impl Worker {
 
     fn step_of_objects(&mut self) {
         match self.random().below(64) {
-            0..5 => self.create_segment(),
+            0..4 => self.create_segment(),
+            4 => self.grant_segment(),
             5 => self.fill_segment(),
             6 => self.share_segment(),
             7..10 => self.attach_segment(),
@@ -731,7 +732,7 @@ impl Worker {
         }
     }
 
-    /// Spoils a request, with the errors that this may have.
+    /// Spoil a request, with the errors that this may have.
     fn spoil(&mut self, open: &mut mp_session_open) -> &'static [i32] {
         match self.random().below(6) {
             0 => open.role = 4,
@@ -804,7 +805,7 @@ impl Worker {
         });
     }
 
-    /// Asks for windows to physical addresses: those of memory that nobody uses, unless the
+    /// Ask for windows to physical addresses: those of memory that nobody uses, unless the
     /// kernel refuses them anyway.
     fn open_physical(&mut self) {
         let of = self.context();
@@ -886,7 +887,7 @@ impl Worker {
         }
     }
 
-    /// Answers the request that a session has at hand, if it has one; or none.
+    /// Answer the request that a session has at hand, if it has one; or none.
     fn answer(&mut self) {
         let of = self.context();
         let (handle, is_there) = self.session(of.0);
@@ -1044,7 +1045,7 @@ impl Worker {
         }
     }
 
-    /// Maps so many bytes to be read and written.
+    /// Map so many bytes to be read and written.
     pub fn map_at(&self, fd: i32, offset: u64, len: usize, allowed: &[i32]) -> Option<usize> {
         let text = format!("fd {fd} offset {offset:#x} bytes {len:#x}");
         let mapped = self
@@ -1053,7 +1054,7 @@ impl Worker {
         mapped.ok().map(|address| address as usize)
     }
 
-    /// Takes away what was mapped.
+    /// Take away what was mapped.
     pub fn unmap_at(&self, start: usize, len: usize) {
         let text = format!("{start:#x} bytes {len:#x}");
         let _ = self.caller.plain("munmap", &text, &[OK], || {
@@ -1078,7 +1079,7 @@ impl Worker {
         self.unmap_at(start, len);
     }
 
-    /// Uses memory that is mapped, or has its protection changed: whatever has become of the
+    /// Use memory that is mapped, or have its protection changed: whatever has become of the
     /// window, that is no fault.
     fn touch(&mut self) {
         if self.maps.is_empty() {

@@ -9,8 +9,8 @@
 //! server's host before it sleeps, and tells whether a wake-up got lost.
 
 use mp_fabric::{
-    flush_stores, vm_memory::VolatileMemory, Deadline, Error, EventMask, Fabric, InterfaceId, Map,
-    Park, Parked, Session,
+    flush_stores, vm_memory::VolatileMemory, Deadline, Error, EventMask, Fabric, Map, Park, Parked,
+    Session,
 };
 use std::{
     env,
@@ -76,7 +76,7 @@ impl Side {
         Ok(word.load(Ordering::Acquire))
     }
 
-    /// Looks at the word for a while of random length; whether it has changed.
+    /// Look at the word for a while of random length; whether it has changed.
     fn look(&mut self, value: u64) -> Outcome<bool> {
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005) + 1;
         let pause = Duration::from_nanos((self.random >> 33) % PAUSE_NS);
@@ -87,7 +87,7 @@ impl Side {
         Ok(self.load(WORD)? != value)
     }
 
-    /// Waits until the word is another one, and returns it; nothing once the partner has gone, or
+    /// Wait until the word is another one, and return it; nothing once the partner has gone, or
     /// nothing has happened for so long.
     fn wait(&mut self, value: u64, patience: Duration) -> Outcome<Option<u64>> {
         let end = Deadline::after(patience);
@@ -145,7 +145,7 @@ impl Side {
         }
     }
 
-    /// Stores the word, and wakes the partner if it has asked for that.
+    /// Store the word, and wake the partner if it has asked for that.
     fn post(&mut self, value: u64) -> Outcome<()> {
         let memory = self.far.volatile();
         let word = memory.get_atomic_ref::<AtomicU64>(WORD as usize)?;
@@ -166,26 +166,11 @@ impl Side {
     }
 }
 
-fn interface(fabric: &Fabric) -> Outcome<InterfaceId> {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        for id in fabric.interfaces()? {
-            let interface = fabric.interface(id)?;
-            if interface.up && !interface.loopback {
-                return Ok(id);
-            }
-        }
-        if Instant::now() >= end {
-            return Err("no interface to another host is up".into());
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// Answers each round.
+/// Answer each round.
 fn serve(fabric: &Fabric) -> Outcome<()> {
     let window = WINDOW..=WINDOW;
-    let request = fabric.server(interface(fabric)?, PROTOCOL);
+    let interface = fabric.wait_for_interface(Deadline::after(PATIENCE))?;
+    let request = fabric.server(interface, PROTOCOL);
     let session = request.local(window.clone()).remote(window).open()?;
     let mut side = Side::new(session, false)?;
     let mut last = 0;
@@ -204,12 +189,12 @@ fn serve(fabric: &Fabric) -> Outcome<()> {
 
 fn play(fabric: &Fabric, rounds: u64, idle: u64, is_blind: bool) -> Outcome<()> {
     let window = WINDOW..=WINDOW;
-    let interface = interface(fabric)?;
+    let interface = fabric.wait_for_interface(Deadline::after(PATIENCE))?;
     let end = Instant::now() + PATIENCE;
     let session = loop {
         let request = fabric.client(interface, PROTOCOL).local(window.clone());
         match request.remote(window.clone()).open() {
-            Err(Error::NoPartner) if Instant::now() < end => {
+            Err(Error::NoPartner(_)) if Instant::now() < end => {
                 thread::sleep(Duration::from_millis(10));
             }
             session => break session?,

@@ -3,29 +3,20 @@
 //! Time of a round trip through windows and signals, on a host with an interface that is up:
 //! `ping serve` on one host, `ping` on the other.
 
-use mp_fabric::{Deadline, Error, EventMask, Fabric, InterfaceId, Result};
-use std::{env, time::Duration, time::Instant};
+use mp_fabric::{Deadline, EventMask, Fabric};
+use std::{env, error::Error, time::Duration, time::Instant};
 use vm_memory::Bytes;
 
 const PROTOCOL: u32 = 0xF111_D001;
 const ROUNDS: u64 = 1000;
 const SIZE: u64 = 4096;
 
-/// The first interface that leads to another host.
-fn interface(fabric: &Fabric) -> Result<InterfaceId> {
-    for id in fabric.interfaces()? {
-        let interface = fabric.interface(id)?;
-        if interface.up && !interface.loopback {
-            return Ok(id);
-        }
-    }
-    Err(Error::NoInterface)
-}
+type Outcome = Result<(), Box<dyn Error>>;
 
-fn main() -> Result<()> {
+fn main() -> Outcome {
     let serve = env::args().nth(1).is_some_and(|role| role == "serve");
     let fabric = Fabric::open()?;
-    let interface = interface(&fabric)?;
+    let interface = fabric.wait_for_interface(Deadline::PAST)?;
     let request = match serve {
         true => fabric.server(interface, PROTOCOL),
         false => fabric.client(interface, PROTOCOL),
@@ -33,31 +24,25 @@ fn main() -> Result<()> {
     let session = request.local(SIZE..=SIZE).remote(SIZE..=SIZE).open()?;
     session.wait(EventMask::PAIRED, Deadline::NEVER)?;
     let (Some(local), Some(remote)) = (session.map_local()?, session.map_remote()?) else {
-        return Err(Error::NoWindow);
+        return Err("the partner has no windows".into());
     };
     let end = EventMask::SIGNAL | EventMask::CLOSED | EventMask::DOWN;
     let start = Instant::now();
     for round in 0..ROUNDS {
         if !serve {
-            remote
-                .volatile()
-                .write_obj(round, 0)
-                .map_err(|_| Error::Invalid)?;
+            remote.volatile().write_obj(round, 0)?;
             session.signal()?;
         }
         let soon = Deadline::after(Duration::from_secs(5));
         if session.wait_one(end, soon)? != EventMask::SIGNAL {
-            return Err(Error::PartnerGone);
+            return Err("the partner is gone".into());
         }
-        let told: u64 = local.volatile().read_obj(0).map_err(|_| Error::Invalid)?;
+        let told: u64 = local.volatile().read_obj(0)?;
         if serve {
-            remote
-                .volatile()
-                .write_obj(told, 0)
-                .map_err(|_| Error::Invalid)?;
+            remote.volatile().write_obj(told, 0)?;
             session.signal()?;
         } else if told != round {
-            return Err(Error::Invalid);
+            return Err(format!("round {round} was answered by {told}").into());
         }
     }
     if serve {

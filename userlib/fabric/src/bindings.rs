@@ -31,6 +31,8 @@ pub const MP_FEATURE_PINNED: u32 = 64;
 pub const MP_FEATURE_ACCEPT: u32 = 128;
 pub const MP_FEATURE_PARK: u32 = 256;
 pub const MP_FEATURE_PLACED: u32 = 512;
+pub const MP_FEATURE_GRANTS: u32 = 1024;
+pub const MP_FEATURE_FILL_ANY: u32 = 2048;
 pub const MP_INTERFACE_UP: u32 = 1;
 pub const MP_INTERFACE_LOOPBACK: u32 = 2;
 pub const MP_INTERFACE_PCI: u32 = 4;
@@ -55,9 +57,12 @@ pub const MP_PARK_LATE: u32 = 2147483648;
 pub const MP_SEGMENT_PRIVATE: u32 = 1;
 pub const MP_SEGMENT_EMPTY: u32 = 4;
 pub const MP_FILL_PHYSICAL: u32 = 1;
+pub const MP_FILL_READ: u32 = 2;
 pub const MP_WITHDRAW_NOTIFY: u32 = 1;
 pub const MP_WITHDRAW_FORCE: u32 = 2;
 pub const MP_SHOW_PLACED: u32 = 1;
+pub const MP_GRANT_READ: u32 = 1;
+pub const MP_GRANT_WRITE: u32 = 2;
 pub const MP_SEGMENT_SHARED: u32 = 2;
 pub const MP_REMOVE_FORCE: u32 = 1;
 pub const MP_OFFER_ANY: u32 = 1;
@@ -65,6 +70,7 @@ pub const MP_OFFER_SHARED: u32 = 2;
 pub const MP_OFFER_COUNTED: u32 = 4;
 pub const MP_CONNECT_COUNTED: u32 = 1;
 pub const MP_CONNECT_PLACED: u32 = 2;
+pub const MP_CONNECT_GRANTED: u32 = 4;
 pub const MP_CONNECTION_OPERATIONAL: u32 = 1;
 pub const MP_CONNECTION_WITHDRAWN: u32 = 2;
 pub const MP_CONNECTION_LOST: u32 = 4;
@@ -85,6 +91,7 @@ pub const MP_OBJECT_PORT: _bindgen_ty_1 = 4;
 pub const MP_OBJECT_EVENT: _bindgen_ty_1 = 5;
 pub const MP_OBJECT_REGION: _bindgen_ty_1 = 6;
 pub const MP_OBJECT_QUEUE: _bindgen_ty_1 = 7;
+pub const MP_OBJECT_GRANT: _bindgen_ty_1 = 8;
 pub type _bindgen_ty_1 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -220,7 +227,7 @@ pub struct mp_session {
     pub remote_size: __u64,
     pub remote_offset: __u64,
     pub status: __u32,
-    pub reserved: __u32,
+    pub uid: __u32,
 }
 pub const MP_PARTNER_REQUEST: _bindgen_ty_4 = 1;
 pub const MP_PARTNER_PAIRED: _bindgen_ty_4 = 2;
@@ -365,6 +372,16 @@ pub struct mp_segment_interface {
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
+pub struct mp_segment_grant {
+    pub size: __u32,
+    pub segment: __u32,
+    pub session: __u32,
+    pub rights: __u32,
+    pub handle: __u32,
+    pub reserved: __u32,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
 pub struct mp_segment {
     pub size: __u32,
     pub handle: __u32,
@@ -373,7 +390,7 @@ pub struct mp_segment {
     pub id: __u32,
     pub flags: __u32,
     pub connections: __u32,
-    pub reserved: __u32,
+    pub ending: __u32,
     pub length: __u64,
     pub offset: __u64,
 }
@@ -405,6 +422,8 @@ pub struct mp_connect {
     pub number: __u32,
     pub handle: __u32,
     pub deadline: __u64,
+    pub session: __u32,
+    pub reserved: __u32,
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -419,6 +438,8 @@ pub struct mp_connection {
     pub reserved: __u32,
     pub length: __u64,
     pub offset: __u64,
+    pub rights: __u32,
+    pub reserved2: __u32,
 }
 pub const MP_NOTICE_CONNECTED: _bindgen_ty_6 = 1;
 pub const MP_NOTICE_DISCONNECTED: _bindgen_ty_6 = 2;
@@ -535,6 +556,7 @@ pub const MP_IOC_SEGMENT_PUBLISH: _bindgen_ty_8 = 47924;
 pub const MP_IOC_SEGMENT_WITHDRAW: _bindgen_ty_8 = 47925;
 pub const MP_IOC_SEGMENT: _bindgen_ty_8 = 47926;
 pub const MP_IOC_SEGMENT_FILL: _bindgen_ty_8 = 47927;
+pub const MP_IOC_SEGMENT_GRANT: _bindgen_ty_8 = 47928;
 pub const MP_IOC_REMOVE: _bindgen_ty_8 = 47936;
 pub const MP_IOC_OFFER: _bindgen_ty_8 = 47937;
 pub const MP_IOC_CONNECT: _bindgen_ty_8 = 47938;

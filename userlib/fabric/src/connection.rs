@@ -5,9 +5,10 @@
 use crate::{
     sys::{self, mp_barrier, mp_connect, mp_connection, mp_handle, mp_message},
     Call, CharDevice, Deadline, Device, Error, Fabric, InterfaceId, Map, Notice, Object,
-    Protection, Result,
+    Protection, Result, Rights, Subject,
 };
-use rustix::io::retry_on_intr;
+use rustix::io::{retry_on_intr, Errno};
+use std::fmt;
 
 bitflags::bitflags! {
     /// What a connection is good for at this moment.
@@ -40,6 +41,27 @@ pub enum Goal {
     CountedEvent(u32),
     /// A port, by its number.
     Port(u32),
+    /// A segment that was granted to this process.
+    Granted {
+        /// Handle of the grant, at its host.
+        grant: u32,
+        /// Handle of this process's session with the one that has granted it.
+        session: u32,
+    },
+}
+
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Goal::Segment(id) | Goal::PlacedSegment(id) => write!(f, "segment {id}"),
+            Goal::Event(number) => write!(f, "event {number}"),
+            Goal::CountedEvent(number) => write!(f, "counted event {number}"),
+            Goal::Port(number) => write!(f, "port {number}"),
+            Goal::Granted { grant, session } => {
+                write!(f, "segment of grant {grant:#x} for session {session:#x}")
+            }
+        }
+    }
 }
 
 /// What is known of a connection.
@@ -53,6 +75,8 @@ pub struct ConnectionInfo {
     pub status: u32,
     /// Bytes of the segment; else 0.
     pub len: u64,
+    /// What this process may do with it; without [`Rights::WRITE`] it is not mapped.
+    pub rights: Rights,
     offset: u64,
 }
 
@@ -71,12 +95,14 @@ impl<D: Device> std::ops::Deref for Connection<D> {
 }
 
 impl<D: Device> Fabric<D> {
-    /// Connects to something that is there already.
+    /// Connect to something that is there already.
     ///
     /// # Errors
     /// In this order: [`Error::NoInterface`], [`Error::Quota`], [`Error::InterfaceDown`],
     /// [`Error::NotFound`]: there is no such thing, or it is not published. [`Error::NoPartner`]:
-    /// it takes no more connections, or does not count. [`Error::NoSpace`]: this host does not
+    /// it takes no more connections, or does not count, or was granted to somebody else; of what
+    /// was granted also [`Error::NotPaired`], [`Error::PartnerGone`], and
+    /// [`Error::NotSupported`]: the other host is too old. [`Error::NoSpace`]: this host does not
     /// reach the memory. [`Error::TimedOut`]: the peer has not answered.
     /// [`Error::NotSupported`], in the place of [`Error::NotFound`]: the peer's kernel is of a
     /// release without placed segments.
@@ -92,6 +118,11 @@ impl<D: Device> Fabric<D> {
             Goal::Event(number) => (sys::MP_OBJECT_EVENT, number, 0),
             Goal::CountedEvent(number) => (sys::MP_OBJECT_EVENT, number, sys::MP_CONNECT_COUNTED),
             Goal::Port(number) => (sys::MP_OBJECT_PORT, number, 0),
+            Goal::Granted { grant, .. } => (sys::MP_OBJECT_SEGMENT, grant, sys::MP_CONNECT_GRANTED),
+        };
+        let session = match goal {
+            Goal::Granted { session, .. } => session,
+            _ => 0,
         };
         let mut connect = mp_connect {
             flags,
@@ -99,20 +130,23 @@ impl<D: Device> Fabric<D> {
             object,
             number,
             deadline: deadline.nanoseconds(),
+            session,
             ..Default::default()
         };
-        self.device.call(Call::Connect(&mut connect))?;
+        let called = self.device.call(Call::Connect(&mut connect));
+        called.map_err(Error::of(Subject::Goal(interface, goal)))?;
         Ok(Connection {
             object: Object::new(&self.device, connect.handle),
         })
     }
 
-    /// Returns once the peer at an interface has answered.
+    /// Return once the peer at an interface has answered.
     ///
     /// # Errors
     /// [`Error::NoInterface`], [`Error::InterfaceDown`], [`Error::TimedOut`].
     pub fn probe(&self, interface: InterfaceId, deadline: Deadline) -> Result<()> {
-        barrier(&*self.device, interface.0, sys::MP_WAIT_INTERFACE, deadline)
+        let answered = barrier(&*self.device, interface.0, sys::MP_WAIT_INTERFACE, deadline);
+        answered.map_err(Error::of(Subject::Interface(interface)))
     }
 }
 
@@ -132,11 +166,12 @@ impl<D: Device> Connection<D> {
             state: ConnectionState::from_bits_retain(connection.state),
             status: connection.status,
             len: connection.length,
+            rights: Rights::from_bits_retain(connection.rights),
             offset: connection.offset,
         })
     }
 
-    /// Takes what has happened next to it.
+    /// Take what has happened next to it.
     ///
     /// # Errors
     /// [`Error::TimedOut`]; [`Error::NotFound`], also if it is closed meanwhile.
@@ -144,14 +179,16 @@ impl<D: Device> Connection<D> {
         Ok(self.object.notice(deadline)?.0)
     }
 
-    /// Maps whole pages of the segment; the address `hint` is tried first, unless it is 0.
+    /// Map whole pages of the segment; the address `hint` is tried first, unless it is 0.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Invalid`]: beyond its end, and those of `mmap()`: also that
     /// it is placed.
     pub fn map<P: Protection>(&self, start: u64, len: u64, hint: usize) -> Result<Map<P>> {
         let offset = self.info()?.offset;
-        let offset = offset.checked_add(start).ok_or(Error::Invalid)?;
+        let offset = offset
+            .checked_add(start)
+            .ok_or(Error::Invalid(Subject::Unnamed))?;
         Ok(self.object.device.map(offset, len, hint)?)
     }
 
@@ -165,7 +202,7 @@ impl<D: Device> Connection<D> {
         self.object.address(start, len)
     }
 
-    /// Returns when all that this process has written to segments at the interface is in the
+    /// Return when all that this process has written to segments at the interface is in the
     /// peer's memory.
     ///
     /// # Errors
@@ -173,10 +210,10 @@ impl<D: Device> Connection<D> {
     /// [`Error::TimedOut`].
     pub fn barrier(&self, deadline: Deadline) -> Result<()> {
         let handle = self.object.open_handle()?;
-        barrier(&*self.object.device, handle, 0, deadline)
+        Ok(barrier(&*self.object.device, handle, 0, deadline)?)
     }
 
-    /// Triggers the event, once all that this process has written before is in the memory of its
+    /// Trigger the event, once all that this process has written before is in the memory of its
     /// host.
     ///
     /// # Errors
@@ -190,7 +227,7 @@ impl<D: Device> Connection<D> {
         Ok(self.object.device.call(Call::Signal(&mut handle))?)
     }
 
-    /// Sends a message to the port.
+    /// Send a message to the port.
     ///
     /// # Errors
     /// [`Error::PartnerGone`], [`Error::InterfaceDown`], [`Error::Invalid`]: it does not lead to
@@ -208,12 +245,17 @@ impl<D: Device> Connection<D> {
     }
 }
 
-fn barrier(device: &impl Device, target: u32, flags: u32, deadline: Deadline) -> Result<()> {
+fn barrier(
+    device: &impl Device,
+    target: u32,
+    flags: u32,
+    deadline: Deadline,
+) -> std::result::Result<(), Errno> {
     let mut barrier = mp_barrier {
         flags,
         target,
         deadline: deadline.nanoseconds(),
         ..Default::default()
     };
-    Ok(retry_on_intr(|| device.call(Call::Barrier(&mut barrier)))?)
+    retry_on_intr(|| device.call(Call::Barrier(&mut barrier)))
 }

@@ -55,7 +55,7 @@ impl Deadline {
         (self != Self::NEVER).then(|| Duration::from_nanos(self.0.saturating_sub(now())))
     }
 
-    /// Sleeps until one of the descriptors is ready: how many are, 0 if none is until then.
+    /// Sleep until one of the descriptors is ready: how many are, 0 if none is until then.
     ///
     /// # Errors
     /// [`Error::Interrupted`](crate::Error::Interrupted): a signal handler has run.

@@ -71,6 +71,8 @@ pub enum Call<'a> {
     SegmentCreate(&'a mut mp_segment_create),
     /// `MP_IOC_SEGMENT_FILL`
     SegmentFill(Vouched<'a, mp_segment_fill>),
+    /// `MP_IOC_SEGMENT_GRANT`
+    SegmentGrant(&'a mut mp_segment_grant),
     /// `MP_IOC_SEGMENT_SHARE`
     SegmentShare(&'a mut mp_handle),
     /// `MP_IOC_SEGMENT_ATTACH`
@@ -115,13 +117,13 @@ pub trait Device: Send + Sync + 'static {
     #[cfg(target_pointer_width = "64")]
     type Remote: RemoteMemory;
 
-    /// Makes a call.
+    /// Make a call.
     ///
     /// # Errors
     /// Those that `uapi/linux/mp_fabric.h` lists for it.
     fn call(&self, call: Call<'_>) -> Result<(), Errno>;
 
-    /// Maps memory, by the offset that a call has given; the address `hint` is tried first, unless
+    /// Map memory, by the offset that a call has given; the address `hint` is tried first, unless
     /// it is 0.
     ///
     /// # Errors
@@ -132,7 +134,7 @@ pub trait Device: Send + Sync + 'static {
     #[cfg(target_pointer_width = "64")]
     fn remote(&self, map: Map) -> Self::Remote;
 
-    /// Takes reported events. Never waits.
+    /// Take reported events. Never waits.
     ///
     /// # Errors
     /// `EAGAIN` if there are none.
@@ -147,7 +149,7 @@ pub trait Device: Send + Sync + 'static {
 pub struct CharDevice(OwnedFd);
 
 impl CharDevice {
-    /// Opens a device file. The context belongs to this process; it is not kept over `exec()`.
+    /// Open a device file. The context belongs to this process; it is not kept over `exec()`.
     ///
     /// # Errors
     /// Those of `open()`: `ENOENT` if the module is not loaded.
@@ -158,7 +160,7 @@ impl CharDevice {
     }
 }
 
-/// Tells of a call that has failed, and what for; of one that only looks nothing else was expected.
+/// Tell of a call that has failed, and what for; of one that only looks nothing else was expected.
 fn tell(call: &str, what: &dyn Debug, errno: Errno) {
     match errno {
         Errno::TIMEDOUT | Errno::INTR => trace!("{call} of {what:?}: {errno}"),
@@ -226,6 +228,9 @@ impl Device for CharDevice {
             }
             Call::SegmentCreate(argument) => {
                 call!(MP_IOC_SEGMENT_CREATE, mp_segment_create, argument)
+            }
+            Call::SegmentGrant(argument) => {
+                call!(MP_IOC_SEGMENT_GRANT, mp_segment_grant, argument)
             }
             Call::SegmentShare(argument) => call!(MP_IOC_SEGMENT_SHARE, mp_handle, argument),
             Call::SegmentAttach(argument) => {

@@ -1,53 +1,258 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! What the kernel's errors mean here. Every call documents which of them it returns and when.
+//!
+//! Calls that look something up or make something name it in their errors; the object of a method
+//! is known to its caller.
 
+use crate::{device, Goal, InterfaceId};
 use rustix::io::Errno;
-use std::io;
+use std::{fmt, io};
+use tracing::debug;
 
 /// Result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call has failed. The text is for any call: each says in its documentation what it is there.
+/// What a call was for, as its error names it. Nothing but numbers, so that errors are copied and
+/// cost no memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Subject {
+    /// The object whose method was called, which the caller knows.
+    #[default]
+    Unnamed,
+    /// Any interface of this host that leads to another one.
+    AnyInterface,
+    /// An interface of this host.
+    Interface(InterfaceId),
+    /// A window of the peer at an interface.
+    Window {
+        /// The interface.
+        interface: InterfaceId,
+        /// The window's unique identifier.
+        uid: u32,
+    },
+    /// A session to be opened.
+    Session {
+        /// The interface.
+        interface: InterfaceId,
+        /// The number of its protocol.
+        protocol: u32,
+        /// Its unique identifier, or the wanted one; 0 is any.
+        uid: u32,
+    },
+    /// A segment to be made.
+    NewSegment {
+        /// The first id that it may have; a private one has none.
+        id: Option<u32>,
+        /// Its bytes.
+        len: u64,
+    },
+    /// A segment of this host.
+    Segment(u32),
+    /// A segment of this host, at an interface.
+    SegmentAt {
+        /// The segment's id.
+        id: u32,
+        /// The interface.
+        interface: InterfaceId,
+    },
+    /// An event to be offered, with its number unless any will do.
+    Event(InterfaceId, Option<u32>),
+    /// A port to be offered, with its number unless any will do.
+    Port(InterfaceId, Option<u32>),
+    /// Something of the peer at an interface.
+    Goal(InterfaceId, Goal),
+    /// A queue to be made.
+    Queue {
+        /// The interface.
+        interface: InterfaceId,
+        /// The copies that it has room for.
+        entries: u32,
+    },
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Subject::Unnamed => f.write_str("the object"),
+            Subject::AnyInterface => f.write_str("any interface to another host that is up"),
+            Subject::Interface(id) => write!(f, "interface {id}"),
+            Subject::Window { interface, uid } => {
+                write!(f, "window {uid:#x} of the peer at interface {interface}")
+            }
+            Subject::Session {
+                interface,
+                protocol,
+                uid,
+            } => {
+                f.write_str("session ")?;
+                if *uid != 0 {
+                    write!(f, "{uid:#x} ")?;
+                }
+                write!(f, "of protocol {protocol:#x} at interface {interface}")
+            }
+            Subject::NewSegment { id, len } => match id {
+                Some(id) => write!(f, "segment {id} of {len} bytes"),
+                None => write!(f, "private segment of {len} bytes"),
+            },
+            Subject::Segment(id) => write!(f, "segment {id}"),
+            Subject::SegmentAt { id, interface } => {
+                write!(f, "segment {id} at interface {interface}")
+            }
+            Subject::Event(interface, number) => offered(f, "event", *interface, *number),
+            Subject::Port(interface, number) => offered(f, "port", *interface, *number),
+            Subject::Goal(interface, goal) => {
+                write!(f, "{goal} of the peer at interface {interface}")
+            }
+            Subject::Queue { interface, entries } => {
+                write!(f, "queue for {entries} copies at interface {interface}")
+            }
+        }
+    }
+}
+
+fn offered(
+    f: &mut fmt::Formatter<'_>,
+    kind: &str,
+    interface: InterfaceId,
+    number: Option<u32>,
+) -> fmt::Result {
+    f.write_str(kind)?;
+    if let Some(number) = number {
+        write!(f, " {number}")?;
+    }
+    write!(f, " at interface {interface}")
+}
+
+/// The start of an error's text: the subject, if it has a name.
+struct About<'a>(&'a Subject);
+
+impl fmt::Display for About<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Subject::Unnamed => Ok(()),
+            subject => write!(f, "{subject}: "),
+        }
+    }
+}
+
+/// A limit that a call has met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Limit {
+    /// One that the call does not tell.
+    #[default]
+    #[error("a limit of the user is reached")]
+    Unnamed,
+    /// On sessions.
+    #[error(
+        "too many sessions: a context may have {context}, and all of a user's {user}; close some, \
+        or raise `sessions` or `user_sessions` of the module mp_func_user"
+    )]
+    Sessions {
+        /// Most of a context.
+        context: u32,
+        /// Most of all contexts of a user.
+        user: u32,
+    },
+    /// On other objects.
+    #[error(
+        "{}too many objects of the context or the user; close some, or raise the limits of the \
+        module mp_func_user", About(.0)
+    )]
+    Objects(Subject),
+    /// `RLIMIT_MEMLOCK`, on pinned memory.
+    #[error(
+        "{len} bytes cannot be pinned: the user may pin {} bytes (RLIMIT_MEMLOCK); raise that by \
+        `ulimit -l`", Most(.most)
+    )]
+    Pinned {
+        /// The bytes to pin.
+        len: u64,
+        /// The most of the user; none if that is not known.
+        most: Option<u64>,
+    },
+}
+
+impl Limit {
+    /// Tell the limit on pinned memory, which `len` bytes do not keep.
+    pub(crate) fn pinned(len: u64) -> Self {
+        let most = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
+        Limit::Pinned { len, most }
+    }
+}
+
+/// A limit in bytes as a text has it.
+struct Most<'a>(&'a Option<u64>);
+
+impl fmt::Display for Most<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(bytes) => bytes.fmt(f),
+            None => f.write_str("no more"),
+        }
+    }
+}
+
+/// Why a call has failed, and what it was for. Each call says in its documentation what the error
+/// is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The device's file is not there, or nobody serves it.
-    #[error("there is no fabric on this host: load the module mp_func_user, as by `modprobe mp_func_user`")]
+    #[error(
+        "there is no fabric on this host: load the module mp_func_user, as by `modprobe \
+        mp_func_user`, which makes {}",
+        device::path()
+    )]
     NotLoaded,
     /// The user may not open the device's file.
     #[error(
-        "no permission to use the fabric: it takes membership of the group mp, \
-        which the rule 70-mp-fabric.rules of udev gives the device to"
+        "no permission to use the fabric: it takes membership of the group mp, which the rule \
+        70-mp-fabric.rules of udev gives {} to; `usermod -a -G mp USER` makes a member",
+        device::path()
     )]
     NoPermission,
     /// There is no such interface, or it has been removed (`ENODEV`).
-    #[error("there is no such interface: `ntbctl links` lists the bridges of this host")]
-    NoInterface,
+    #[error("{}there is no such interface: `ntbctl links` lists the bridges of this host", About(.0))]
+    NoInterface(Subject),
     /// The other host cannot be reached (`ENETDOWN`).
-    #[error("the interface is down, so the other host is not reached: `ntbctl peers` lists those that are")]
-    InterfaceDown,
+    #[error(
+        "{}the interface is down, so the other host is not reached: `ntbctl peers` lists those \
+        that are", About(.0)
+    )]
+    InterfaceDown(Subject),
     /// The object is closed, or the peer has nothing of that id or number (`ENOENT`).
-    #[error("there is nothing of that id, or it is closed or not published")]
-    NotFound,
+    #[error(
+        "{}there is nothing of that id, or it is closed or not published: see that its owner runs",
+        About(.0)
+    )]
+    NotFound(Subject),
     /// An argument makes no sense (`EINVAL`).
-    #[error("invalid argument")]
-    Invalid,
+    #[error("{}invalid argument: the documentation of the call lists what it takes", About(.0))]
+    Invalid(Subject),
     /// The space asked for cannot be had, or is not reached by the peer (`ENOSPC`).
-    #[error("not enough memory in the windows of the interface")]
-    NoSpace,
+    #[error(
+        "{}not enough memory in the windows of the interface: ask for less, or give the bridge \
+        larger windows", About(.0)
+    )]
+    NoSpace(Subject),
     /// The user has too many objects, or too much memory pinned (`EDQUOT`).
-    #[error("too many objects, or more memory to pin than RLIMIT_MEMLOCK allows")]
-    Quota,
+    #[error("{0}")]
+    Quota(Limit),
     /// The kernel, or this process, is out of memory (`ENOMEM`).
     #[error("out of memory")]
     NoMemory,
     /// The id or number is in use on this host (`EADDRINUSE`).
-    #[error("the id or number is in use on this host")]
-    UidTaken,
+    #[error("{}the id or number is in use on this host: choose another one", About(.0))]
+    UidTaken(Subject),
     /// No partner fits, or it takes no more connections (`ECONNREFUSED`).
-    #[error("nobody at the other host takes the connection")]
-    NoPartner,
+    #[error(
+        "{}nobody at the other host takes the connection: start the other side first, with the \
+        same protocol, identifier and name", About(.0)
+    )]
+    NoPartner(Subject),
     /// The session has not been paired yet (`ENOTCONN`).
     #[error("the session has no partner yet")]
     NotPaired,
@@ -55,14 +260,14 @@ pub enum Error {
     #[error("the other end is gone for good")]
     PartnerGone,
     /// There is no such window, or the segment is not prepared or published there (`ENXIO`).
-    #[error("there is no such window, or the memory is not prepared there")]
-    NoWindow,
+    #[error("{}there is no such window, or the memory is not prepared there", About(.0))]
+    NoWindow(Subject),
     /// That is for its owner, or takes a privilege (`EPERM`).
-    #[error("not permitted: another user's, or CAP_SYS_RAWIO is missing")]
-    NotPermitted,
+    #[error("{}not permitted: another user's, or CAP_SYS_RAWIO is missing", About(.0))]
+    NotPermitted(Subject),
     /// The hardware or the platform cannot do it (`EOPNOTSUPP`).
-    #[error("the hardware or the platform cannot do it")]
-    NotSupported,
+    #[error("{}the hardware, the platform or the peer's release cannot do it", About(.0))]
+    NotSupported(Subject),
     /// Nothing has happened in time (`ETIMEDOUT`).
     #[error("timed out")]
     TimedOut,
@@ -78,6 +283,10 @@ pub enum Error {
     /// A signal has ended the wait (`EINTR`).
     #[error("a signal has ended the wait")]
     Interrupted,
+    /// All has ended, but the other host has not confirmed that nothing is stored any more
+    /// (`EINPROGRESS`).
+    #[error("ended, but the other host has not confirmed that it stores nothing any more")]
+    Unproven,
     /// A message is longer than the room for it (`EMSGSIZE`).
     #[error("there is no room for a message of {len} bytes")]
     TooLong {
@@ -89,55 +298,80 @@ pub enum Error {
     System(Errno),
 }
 
-impl From<Errno> for Error {
-    fn from(errno: Errno) -> Self {
+impl Error {
+    /// Make errors of what the kernel returns for a call on `subject`.
+    pub(crate) fn of(subject: Subject) -> impl Fn(Errno) -> Self {
+        move |errno| match subject {
+            Subject::Unnamed => Self::about(subject, errno),
+            _ => Self::about(subject, errno).logged(),
+        }
+    }
+
+    /// Log the error: callers of the libraries in C have no other way to its text.
+    pub(crate) fn logged(self) -> Self {
+        debug!("{self}");
+        self
+    }
+
+    fn about(subject: Subject, errno: Errno) -> Self {
         match errno {
-            Errno::NODEV => Error::NoInterface,
-            Errno::NETDOWN => Error::InterfaceDown,
-            Errno::NOENT => Error::NotFound,
-            Errno::INVAL => Error::Invalid,
-            Errno::NOSPC => Error::NoSpace,
-            Errno::DQUOT => Error::Quota,
+            Errno::NODEV => Error::NoInterface(subject),
+            Errno::NETDOWN => Error::InterfaceDown(subject),
+            Errno::NOENT => Error::NotFound(subject),
+            Errno::INVAL => Error::Invalid(subject),
+            Errno::NOSPC => Error::NoSpace(subject),
+            Errno::DQUOT => Error::Quota(match subject {
+                Subject::Unnamed => Limit::Unnamed,
+                named => Limit::Objects(named),
+            }),
             Errno::NOMEM => Error::NoMemory,
-            Errno::ADDRINUSE => Error::UidTaken,
-            Errno::CONNREFUSED => Error::NoPartner,
+            Errno::ADDRINUSE => Error::UidTaken(subject),
+            Errno::CONNREFUSED => Error::NoPartner(subject),
             Errno::NOTCONN => Error::NotPaired,
             Errno::CONNRESET => Error::PartnerGone,
-            Errno::NXIO => Error::NoWindow,
-            Errno::PERM => Error::NotPermitted,
-            Errno::OPNOTSUPP => Error::NotSupported,
+            Errno::NXIO => Error::NoWindow(subject),
+            Errno::PERM => Error::NotPermitted(subject),
+            Errno::OPNOTSUPP => Error::NotSupported(subject),
             Errno::TIMEDOUT => Error::TimedOut,
             Errno::ACCESS => Error::Foreign,
             Errno::SHUTDOWN => Error::Ended,
             Errno::CANCELED => Error::Cancelled,
             Errno::INTR => Error::Interrupted,
+            Errno::INPROGRESS => Error::Unproven,
             other => Error::System(other),
         }
+    }
+}
+
+impl From<Errno> for Error {
+    fn from(errno: Errno) -> Self {
+        Error::of(Subject::Unnamed)(errno)
     }
 }
 
 impl From<Error> for Errno {
     fn from(error: Error) -> Self {
         match error {
-            Error::NotLoaded | Error::NoInterface => Errno::NODEV,
-            Error::InterfaceDown => Errno::NETDOWN,
-            Error::NotFound => Errno::NOENT,
-            Error::Invalid => Errno::INVAL,
-            Error::NoSpace => Errno::NOSPC,
-            Error::Quota => Errno::DQUOT,
+            Error::NotLoaded | Error::NoInterface(_) => Errno::NODEV,
+            Error::InterfaceDown(_) => Errno::NETDOWN,
+            Error::NotFound(_) => Errno::NOENT,
+            Error::Invalid(_) => Errno::INVAL,
+            Error::NoSpace(_) => Errno::NOSPC,
+            Error::Quota(_) => Errno::DQUOT,
             Error::NoMemory => Errno::NOMEM,
-            Error::UidTaken => Errno::ADDRINUSE,
-            Error::NoPartner => Errno::CONNREFUSED,
+            Error::UidTaken(_) => Errno::ADDRINUSE,
+            Error::NoPartner(_) => Errno::CONNREFUSED,
             Error::NotPaired => Errno::NOTCONN,
             Error::PartnerGone => Errno::CONNRESET,
-            Error::NoWindow => Errno::NXIO,
-            Error::NotPermitted => Errno::PERM,
-            Error::NotSupported => Errno::OPNOTSUPP,
+            Error::NoWindow(_) => Errno::NXIO,
+            Error::NotPermitted(_) => Errno::PERM,
+            Error::NotSupported(_) => Errno::OPNOTSUPP,
             Error::TimedOut => Errno::TIMEDOUT,
             Error::NoPermission | Error::Foreign => Errno::ACCESS,
             Error::Ended => Errno::SHUTDOWN,
             Error::Cancelled => Errno::CANCELED,
             Error::Interrupted => Errno::INTR,
+            Error::Unproven => Errno::INPROGRESS,
             Error::TooLong { .. } => Errno::MSGSIZE,
             Error::System(errno) => errno,
         }
@@ -160,5 +394,110 @@ mod tests {
             let errno = Errno::from_raw_os_error(number);
             assert_eq!(Errno::from(Error::from(errno)), errno);
         }
+    }
+
+    /// What was looked for stands first, and what to do last.
+    #[test]
+    fn texts_say_what_was_looked_for_and_what_to_do() {
+        let interface = InterfaceId(5);
+        let session = Subject::Session {
+            interface,
+            protocol: 0xF000_0001,
+            uid: 0x17,
+        };
+        let any = Subject::Session {
+            interface,
+            protocol: 2,
+            uid: 0,
+        };
+        let segment = Subject::NewSegment {
+            id: Some(7),
+            len: 4096,
+        };
+        let sessions = Limit::Sessions {
+            context: 16,
+            user: 64,
+        };
+        let pinned = Limit::Pinned {
+            len: 8192,
+            most: Some(4096),
+        };
+        let goal = Subject::Goal(interface, Goal::Segment(9));
+        let of = |subject, errno| Error::of(subject)(errno);
+        let table: &[(Error, &str, &str)] = &[
+            (Error::NotLoaded, "no fabric", "`modprobe mp_func_user`"),
+            (Error::NotLoaded, "/dev/mp_fabric", "load the module"),
+            (Error::NoPermission, "group mp,", "usermod -a -G mp USER"),
+            (Error::NoPermission, "/dev/mp_fabric", "70-mp-fabric.rules"),
+            (
+                of(Subject::Interface(interface), Errno::NODEV),
+                "interface 5: ",
+                "`ntbctl links`",
+            ),
+            (
+                of(session, Errno::NETDOWN),
+                "session 0x17 of protocol 0xf0000001 at interface 5: ",
+                "`ntbctl peers`",
+            ),
+            (
+                of(any, Errno::CONNREFUSED),
+                "session of protocol 0x2 at interface 5: ",
+                "start the other side",
+            ),
+            (
+                of(goal, Errno::NOENT),
+                "segment 9 of the peer at interface 5: ",
+                "see that its owner runs",
+            ),
+            (
+                of(segment, Errno::ADDRINUSE),
+                "segment 7 of 4096 bytes: ",
+                "choose another one",
+            ),
+            (of(segment, Errno::NOSPC), "4096 bytes: ", "ask for less"),
+            (
+                of(segment, Errno::DQUOT),
+                "segment 7 of 4096 bytes: ",
+                "close some",
+            ),
+            (
+                Error::Quota(sessions),
+                "a context may have 16, and all of a user's 64",
+                "`user_sessions` of the module mp_func_user",
+            ),
+            (
+                Error::Quota(pinned),
+                "8192 bytes cannot be pinned: the user may pin 4096 bytes (RLIMIT_MEMLOCK)",
+                "`ulimit -l`",
+            ),
+            (
+                of(Subject::Port(interface, Some(3)), Errno::ADDRINUSE),
+                "port 3 at interface 5: ",
+                "choose another one",
+            ),
+            (
+                of(
+                    Subject::Queue {
+                        interface,
+                        entries: 300,
+                    },
+                    Errno::INVAL,
+                ),
+                "queue for 300 copies at interface 5: ",
+                "the documentation of the call",
+            ),
+        ];
+        for (error, looked_for, to_do) in table {
+            let text = error.to_string();
+            assert!(text.contains(looked_for), "{text}: {looked_for}");
+            assert!(text.contains(to_do), "{text}: {to_do}");
+        }
+    }
+
+    /// The text of what has no name does not begin with one.
+    #[test]
+    fn the_object_of_a_method_is_not_named() {
+        let text = Error::from(Errno::NODEV).to_string();
+        assert!(text.starts_with("there is no such interface"), "{text}");
     }
 }

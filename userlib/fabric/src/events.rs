@@ -73,7 +73,7 @@ impl<D: Device> Fabric<D> {
 }
 
 impl<D: Device> Events<D> {
-    /// Takes what has been reported: nothing, if there is nothing.
+    /// Take what has been reported: nothing, if there is nothing.
     ///
     /// # Errors
     /// [`Error::Foreign`], [`Error::Ended`].
@@ -85,7 +85,7 @@ impl<D: Device> Events<D> {
         }
     }
 
-    /// Takes what has been reported, as soon as there is something.
+    /// Take what has been reported, as soon as there is something.
     ///
     /// # Errors
     /// As [`read()`](Self::read), and [`Error::TimedOut`].

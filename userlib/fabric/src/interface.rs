@@ -4,14 +4,17 @@
 
 use crate::{
     sys::{self, mp_info, mp_interface, mp_interfaces, mp_window, mp_windows},
-    wait, Call, Deadline, Device, Error, EventMask, Fabric, Location, Result, Role, Target,
-    WINDOW_DATA_MAX,
+    wait, Call, Deadline, Device, Error, EventMask, Fabric, Location, Result, Role, Subject,
+    Target, WINDOW_DATA_MAX,
 };
 use rustix::{fd::BorrowedFd, io::Errno};
-use std::{fmt, ops::RangeInclusive};
+use std::{fmt, ops::RangeInclusive, thread, time::Duration};
 
 /// Room that is tried first for lists of ids.
 const IDS: usize = 64;
+
+/// Time between two looks for an interface that is up.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Names an interface: the same number as long as the hardware is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -141,7 +144,7 @@ impl<D: Device> Fabric<D> {
     /// # Errors
     /// Only those of all calls.
     pub fn interfaces(&self) -> Result<Vec<InterfaceId>> {
-        let ids = list(|ids| {
+        let ids = list(Subject::Unnamed, |ids| {
             let mut interfaces = mp_interfaces::default();
             let called = self.device.call(Call::Interfaces(&mut interfaces, ids));
             (called, interfaces.count)
@@ -158,8 +161,40 @@ impl<D: Device> Fabric<D> {
             id: id.0,
             ..Default::default()
         };
-        self.device.call(Call::Interface(&mut interface))?;
+        let called = self.device.call(Call::Interface(&mut interface));
+        called.map_err(Error::of(Subject::Interface(id)))?;
         Ok(Interface::from(&interface))
+    }
+
+    /// Wait until an interface to another host is up; the first one that is.
+    ///
+    /// # Errors
+    /// [`Error::NoInterface`]: none is up until the deadline.
+    pub fn wait_for_interface(&self, deadline: Deadline) -> Result<InterfaceId> {
+        loop {
+            if let Some(id) = self.interface_to_peer()? {
+                return Ok(id);
+            }
+            let left = deadline.remaining();
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(Error::NoInterface(Subject::AnyInterface));
+            }
+            // No event tells of an interface that is new.
+            thread::sleep(left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN)));
+        }
+    }
+
+    /// Find an interface to another host that is up.
+    fn interface_to_peer(&self) -> Result<Option<InterfaceId>> {
+        for id in self.interfaces()? {
+            match self.interface(id) {
+                Ok(interface) if interface.up && !interface.loopback => return Ok(Some(id)),
+                // One that has been removed since the list was made leads nowhere.
+                Ok(_) | Err(Error::NoInterface(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
     }
 
     /// Unique identifiers of all windows of the peer, also of paired ones.
@@ -167,7 +202,7 @@ impl<D: Device> Fabric<D> {
     /// # Errors
     /// [`Error::NoInterface`], [`Error::InterfaceDown`].
     pub fn windows(&self, interface: InterfaceId) -> Result<Vec<u32>> {
-        list(|ids| {
+        list(Subject::Interface(interface), |ids| {
             let mut windows = mp_windows {
                 interface: interface.0,
                 ..Default::default()
@@ -188,7 +223,8 @@ impl<D: Device> Fabric<D> {
             id: uid,
             ..Default::default()
         };
-        self.device.call(Call::Window(&mut window, &mut data))?;
+        let called = self.device.call(Call::Window(&mut window, &mut data));
+        called.map_err(Error::of(Subject::Window { interface, uid }))?;
         data.truncate(window.data_size as usize);
         Ok(Window {
             uid,
@@ -202,7 +238,7 @@ impl<D: Device> Fabric<D> {
         })
     }
 
-    /// Waits until the interface or its peer's windows have changed, and takes that. The first
+    /// Wait until the interface or its peer's windows have changed, and take that. The first
     /// wait of a context for an interface finds both.
     ///
     /// # Errors
@@ -222,7 +258,7 @@ impl<D: Device> Fabric<D> {
         )
     }
 
-    /// Signals an eventfd whenever an event of the mask comes, and at once if one is there;
+    /// Signal an eventfd whenever an event of the mask comes, and at once if one is there;
     /// without an eventfd no longer.
     ///
     /// # Errors
@@ -236,7 +272,7 @@ impl<D: Device> Fabric<D> {
         wait::notify(&*self.device, Target::Interface(interface), mask, eventfd)
     }
 
-    /// Reports events of the mask to [`Events`](crate::Events) by a cookie; with an empty mask no
+    /// Report events of the mask to [`Events`](crate::Events) by a cookie; with an empty mask no
     /// longer.
     ///
     /// # Errors
@@ -246,8 +282,9 @@ impl<D: Device> Fabric<D> {
     }
 }
 
-/// Asks for a list until there is room for it; the question gives the number that there are.
+/// Ask for a list until there is room for it; the question gives the number that there are.
 fn list(
+    subject: Subject,
     mut ask: impl FnMut(&mut [u32]) -> (std::result::Result<(), Errno>, u32),
 ) -> Result<Vec<u32>> {
     let mut ids = vec![0; IDS];
@@ -261,7 +298,7 @@ fn list(
             }
             // More may come until the next question.
             Err(Errno::NOSPC) if count > ids.len() => ids.resize(count.saturating_add(IDS), 0),
-            Err(errno) => return Err(Error::from(errno)),
+            Err(errno) => return Err(Error::of(subject)(errno)),
         }
     }
 }

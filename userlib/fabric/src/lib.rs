@@ -65,6 +65,7 @@ mod deadline;
 mod device;
 mod error;
 mod events;
+mod grant;
 mod interface;
 mod map;
 mod memory;
@@ -87,8 +88,9 @@ mod waits;
 pub use connection::{Connection, ConnectionInfo, ConnectionState, Goal};
 pub use deadline::Deadline;
 pub use device::{Call, CharDevice, Device};
-pub use error::{Error, Result};
+pub use error::{Error, Limit, Result, Subject};
 pub use events::{Event, Events, Target};
+pub use grant::{Grant, Rights};
 pub use interface::{Info, Interface, InterfaceId, PciFunction, PciIds, Remote, Window};
 pub use map::{flush_stores, Map, Protection, ReadOnly, ReadWrite};
 pub use memory::{PhysicalRange, ProcessMemory, Vouched};
@@ -131,7 +133,7 @@ impl<D> Clone for Fabric<D> {
 }
 
 impl Fabric {
-    /// Opens the device at its usual place.
+    /// Open the device at its usual place.
     ///
     /// # Errors
     /// [`Error::NotLoaded`]: the kernel module is not loaded. [`Error::NoPermission`]: the user may
@@ -140,7 +142,7 @@ impl Fabric {
         Self::open_at(Path::new(&device::path()))
     }
 
-    /// Opens a device file.
+    /// Open a device file.
     ///
     /// # Errors
     /// As [`open()`](Self::open).

@@ -80,7 +80,7 @@ unsafe impl<P: Protection> Send for Map<P> {}
 unsafe impl<P: Protection> Sync for Map<P> {}
 
 impl<P: Protection> Map<P> {
-    /// Maps `len` bytes at an offset of a file, shared. The address `hint` is tried first, unless
+    /// Map `len` bytes at an offset of a file, shared. The address `hint` is tried first, unless
     /// it is 0 or something is mapped there.
     ///
     /// # Errors
@@ -126,7 +126,7 @@ impl<P: Protection> Map<P> {
         unsafe { VolatileSlice::new(self.start.as_ptr(), self.len) }
     }
 
-    /// Copies bytes from an offset on into a room, all of which is filled.
+    /// Copy bytes from an offset on into a room, all of which is filled.
     ///
     /// # Errors
     /// `ERANGE`: the memory has fewer bytes.
@@ -137,14 +137,14 @@ impl<P: Protection> Map<P> {
         Ok(())
     }
 
-    /// Loads one byte. What this thread has stored over the same link before, and flushed, has
+    /// Load one byte. What this thread has stored over the same link before, and flushed, has
     /// arrived when that returns; what it loads later is loaded later.
     #[cfg(target_pointer_width = "64")]
     pub fn read_back(&self, offset: usize) -> Option<u8> {
         self.load(offset)
     }
 
-    /// Loads an aligned value; what is loaded later is loaded later.
+    /// Load an aligned value; what is loaded later is loaded later.
     #[cfg(target_pointer_width = "64")]
     pub(crate) fn load<T: AtomicAccess>(&self, offset: usize) -> Option<T> {
         // No other order is allowed for memory that cannot be written to; the fence makes up for
@@ -156,7 +156,7 @@ impl<P: Protection> Map<P> {
 }
 
 impl Map {
-    /// Maps `len` bytes at an offset of a file, for reading and writing, shared.
+    /// Map `len` bytes at an offset of a file, for reading and writing, shared.
     ///
     /// # Errors
     /// As [`with_hint()`](Self::with_hint).
@@ -164,7 +164,7 @@ impl Map {
         Self::with_hint(file, offset, len, 0)
     }
 
-    /// Makes memory of this process, all zero, which begins at a page. Peers and devices can be
+    /// Make memory of this process, all zero, which begins at a page. Peers and devices can be
     /// given it ([`memory()`](Self::memory)): nothing else of the process ever lies there.
     ///
     /// # Errors

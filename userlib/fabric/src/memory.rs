@@ -29,7 +29,7 @@ pub struct ProcessMemory<'a> {
     owner: std::marker::PhantomData<&'a crate::Map>,
 }
 
-impl ProcessMemory<'_> {
+impl<'a> ProcessMemory<'a> {
     /// Bytes at an address.
     ///
     /// # Safety
@@ -43,6 +43,16 @@ impl ProcessMemory<'_> {
             len,
             owner: std::marker::PhantomData,
         }
+    }
+
+    /// `len` bytes of it from `at` on; none if they are not all inside.
+    pub fn part(self, at: usize, len: usize) -> Option<ProcessMemory<'a>> {
+        let is_inside = at.checked_add(len).is_some_and(|end| end <= self.len);
+        is_inside.then_some(ProcessMemory {
+            start: self.start.wrapping_add(at),
+            len,
+            owner: self.owner,
+        })
     }
 
     /// Address of the first byte.

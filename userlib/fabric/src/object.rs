@@ -6,7 +6,7 @@
 use crate::{
     sys::{self, mp_address, mp_handle, mp_message, mp_notice, mp_offer, mp_remove},
     wait, Call, CharDevice, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Result,
-    Target,
+    Subject, Target,
 };
 use rustix::{
     fd::BorrowedFd,
@@ -98,11 +98,11 @@ impl<D: Device> Object<D> {
     pub(crate) fn open_handle(&self) -> Result<u32> {
         match self.is_closed() {
             false => Ok(self.handle),
-            true => Err(Error::NotFound),
+            true => Err(Error::NotFound(Subject::Unnamed)),
         }
     }
 
-    /// Ends the object, whatever it is used for. Also done when it is dropped.
+    /// End the object, whatever it is used for. Also done when it is dropped.
     ///
     /// # Errors
     /// [`Error::NotFound`] if that was done before.
@@ -116,7 +116,7 @@ impl<D: Device> Object<D> {
         })
     }
 
-    /// Ends a segment or an offer, unless it is used and that is not by force.
+    /// End a segment or an offer, unless it is used and that is not by force.
     pub(crate) fn remove(&self, removal: Removal) -> Result<()> {
         self.end(|device, handle| {
             let mut remove = mp_remove {
@@ -145,7 +145,7 @@ impl<D: Device> Object<D> {
 
     fn end(&self, end: impl FnOnce(&D, u32) -> std::result::Result<(), Errno>) -> Result<()> {
         if self.closed.swap(true, Ordering::AcqRel) {
-            return Err(Error::NotFound);
+            return Err(Error::NotFound(Subject::Unnamed));
         }
         let ended = end(&self.device, self.handle);
         if ended == Err(Errno::BUSY) {
@@ -154,7 +154,7 @@ impl<D: Device> Object<D> {
         Ok(ended?)
     }
 
-    /// Waits for an event of the mask; gives those that are there, and takes what can be taken.
+    /// Wait for an event of the mask; give those that are there, and take what can be taken.
     ///
     /// # Errors
     /// [`Error::NotFound`], also if it is closed meanwhile; [`Error::TimedOut`].
@@ -174,7 +174,7 @@ impl<D: Device> Object<D> {
         wait::wait(&*self.device, target, mask, flags, deadline)
     }
 
-    /// Signals an eventfd whenever an event of the mask comes, and at once if one is there;
+    /// Signal an eventfd whenever an event of the mask comes, and at once if one is there;
     /// without an eventfd no longer.
     ///
     /// # Errors
@@ -184,7 +184,7 @@ impl<D: Device> Object<D> {
         wait::notify(&*self.device, target, mask, eventfd)
     }
 
-    /// Reports events of the mask to [`Events`](crate::Events) by a cookie; with an empty mask no
+    /// Report events of the mask to [`Events`](crate::Events) by a cookie; with an empty mask no
     /// longer.
     ///
     /// # Errors
@@ -194,7 +194,7 @@ impl<D: Device> Object<D> {
         wait::watch(&*self.device, target, mask, cookie)
     }
 
-    /// Takes what has happened next to a segment or connection, and to whom of its peers.
+    /// Take what has happened next to a segment or connection, and to whom of its peers.
     pub(crate) fn notice(&self, deadline: Deadline) -> Result<(Notice, Peer)> {
         let mut notice = mp_notice {
             handle: self.open_handle()?,
@@ -273,7 +273,7 @@ impl<D: Device> std::ops::Deref for Offer<D> {
 }
 
 impl<D: Device> Fabric<D> {
-    /// Offers an event that peers can trigger.
+    /// Offer an event that peers can trigger.
     ///
     /// # Errors
     /// In this order: [`Error::NoInterface`]; [`Error::UidTaken`]: the number is used,
@@ -288,38 +288,46 @@ impl<D: Device> Fabric<D> {
             Triggers::Merged => 0,
             Triggers::Counted => sys::MP_OFFER_COUNTED,
         };
-        self.offer(sys::MP_OBJECT_EVENT, interface, number, flags)
+        self.offer(
+            sys::MP_OBJECT_EVENT,
+            Subject::Event,
+            interface,
+            number,
+            flags,
+        )
     }
 
-    /// Offers a port that peers can send messages to.
+    /// Offer a port that peers can send messages to.
     ///
     /// # Errors
     /// As [`offer_event()`](Self::offer_event).
     pub fn offer_port(&self, interface: InterfaceId, number: Number) -> Result<Offer<D>> {
-        self.offer(sys::MP_OBJECT_PORT, interface, number, 0)
+        self.offer(sys::MP_OBJECT_PORT, Subject::Port, interface, number, 0)
     }
 
     fn offer(
         &self,
         object: u32,
+        subject: fn(InterfaceId, Option<u32>) -> Subject,
         interface: InterfaceId,
         number: Number,
         flags: u32,
     ) -> Result<Offer<D>> {
-        let (number, kind) = match number {
-            Number::Any => (0, sys::MP_OFFER_ANY),
-            Number::AnyShared => (0, sys::MP_OFFER_ANY | sys::MP_OFFER_SHARED),
-            Number::Own(number) => (number, 0),
-            Number::Shared(number) => (number, sys::MP_OFFER_SHARED),
+        let (named, kind) = match number {
+            Number::Any => (None, sys::MP_OFFER_ANY),
+            Number::AnyShared => (None, sys::MP_OFFER_ANY | sys::MP_OFFER_SHARED),
+            Number::Own(number) => (Some(number), 0),
+            Number::Shared(number) => (Some(number), sys::MP_OFFER_SHARED),
         };
         let mut offer = mp_offer {
             flags: flags | kind,
             interface: interface.0,
             object,
-            number,
+            number: named.unwrap_or(0),
             ..Default::default()
         };
-        self.device.call(Call::Offer(&mut offer))?;
+        let called = self.device.call(Call::Offer(&mut offer));
+        called.map_err(Error::of(subject(interface, named)))?;
         Ok(Offer {
             object: Object::new(&self.device, offer.handle),
             number: offer.number,
@@ -333,7 +341,7 @@ impl<D: Device> Offer<D> {
         self.number
     }
 
-    /// Ends it.
+    /// End it.
     ///
     /// # Errors
     /// [`Error::System`] with `EBUSY`: it is used, and that is not by force. [`Error::NotFound`].
@@ -341,7 +349,7 @@ impl<D: Device> Offer<D> {
         self.object.remove(removal)
     }
 
-    /// Takes the next message of a port.
+    /// Take the next message of a port.
     ///
     /// # Errors
     /// [`Error::TimedOut`]; [`Error::NotFound`]; [`Error::Invalid`]: not a port.

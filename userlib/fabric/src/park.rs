@@ -4,7 +4,7 @@
 
 use crate::{
     sys::{self, mp_park, mp_park_entry},
-    Call, Deadline, Device, Error, EventMask, Fabric, Result, Session,
+    Call, Deadline, Device, Error, EventMask, Fabric, Result, Session, Subject,
 };
 use rustix::io::retry_on_intr;
 
@@ -48,7 +48,7 @@ impl Parked {
 }
 
 impl<D: Device> Session<D> {
-    /// Sleeps until the word has changed, the partner signals, or is gone. If there is nothing to
+    /// Sleep until the word has changed, the partner signals, or is gone. If there is nothing to
     /// tell, the kernel stores the arm word, asks the partner's host and looks again before the
     /// thread sleeps: no wake-up is lost. [`Deadline::PAST`] arms and looks once.
     ///
@@ -59,7 +59,9 @@ impl<D: Device> Session<D> {
     pub fn park(&self, park: &Park, deadline: Deadline) -> Result<Parked> {
         let entry = entry(self, park)?;
         let found = call(&*self.device, &[entry], 0, deadline)?;
-        found.map_or(Err(Error::Invalid), |(_, parked)| Ok(parked))
+        found.map_or(Err(Error::Invalid(Subject::Unnamed)), |(_, parked)| {
+            Ok(parked)
+        })
     }
 }
 
@@ -76,7 +78,7 @@ impl<D: Device> Fabric<D> {
         deadline: Deadline,
     ) -> Result<(usize, Parked)> {
         let entries = entries(words)?;
-        call(&*self.device, &entries, 0, deadline)?.ok_or(Error::Invalid)
+        call(&*self.device, &entries, 0, deadline)?.ok_or(Error::Invalid(Subject::Unnamed))
     }
 
     /// As [`park`](Self::park), but returns before it would sleep: nothing, if there is nothing to

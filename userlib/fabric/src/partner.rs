@@ -4,7 +4,7 @@
 
 use crate::{
     sys::{self, mp_session_answer, mp_session_partner},
-    Call, Deadline, Device, Error, Result, Session, WINDOW_DATA_MAX,
+    Call, Deadline, Device, Error, Result, Session, Subject, WINDOW_DATA_MAX,
 };
 use std::ops::RangeInclusive;
 
@@ -59,7 +59,7 @@ impl<D: Device> Session<D> {
             sys::MP_PARTNER_PAIRED => PartnerState::Paired,
             sys::MP_PARTNER_REJECTED => PartnerState::Rejected(partner.reason),
             sys::MP_PARTNER_GONE => PartnerState::Gone,
-            _ => return Err(Error::NotSupported),
+            _ => return Err(Error::NotSupported(Subject::Unnamed)),
         };
         Ok(Partner {
             state,
@@ -70,7 +70,7 @@ impl<D: Device> Session<D> {
         })
     }
 
-    /// Accepts a request, with data for the client. Returns when both have a partner.
+    /// Accept a request, with data for the client. Returns when both have a partner.
     ///
     /// # Errors
     /// [`Error::NotFound`]; [`Error::Invalid`]: too much data, a server that does not hold
@@ -88,7 +88,7 @@ impl<D: Device> Session<D> {
         self.answer(answer, data)
     }
 
-    /// Rejects a request, with a reason and data for the client. Does not wait.
+    /// Reject a request, with a reason and data for the client. Does not wait.
     ///
     /// # Errors
     /// [`Error::NotFound`]; [`Error::Invalid`]: too much data, a server that does not hold

@@ -5,7 +5,7 @@
 use crate::{
     sys::{self, mp_copy, mp_handle, mp_queue, mp_queue_create, mp_queue_start},
     Call, CharDevice, Connection, Device, Error, Fabric, InterfaceId, Object, ProcessMemory,
-    Result, Segment, Vouched,
+    Result, Segment, Subject, Vouched,
 };
 use rustix::io::Errno;
 
@@ -84,7 +84,8 @@ impl<D: Device> Fabric<D> {
             entries,
             ..Default::default()
         };
-        self.device.call(Call::QueueCreate(&mut create))?;
+        let called = self.device.call(Call::QueueCreate(&mut create));
+        called.map_err(Error::of(Subject::Queue { interface, entries }))?;
         Ok(Queue {
             object: Object::new(&self.device, create.handle),
         })
@@ -92,7 +93,7 @@ impl<D: Device> Fabric<D> {
 }
 
 impl<D: Device> Queue<D> {
-    /// Starts copies from a segment into that of a connection.
+    /// Start copies from a segment into that of a connection.
     ///
     /// # Errors
     /// [`Error::System`] with `EBUSY`: it is posted, or with `ERANGE`:
@@ -136,7 +137,7 @@ impl<D: Device> Queue<D> {
         unsafe { self.start_from(segment.open_handle()?, flags, connection, copies) }
     }
 
-    /// Starts copies from memory of this process. It is pinned and copied in the background as it
+    /// Start copies from memory of this process. It is pinned and copied in the background as it
     /// is then; what cannot be pinned has been read when this returns: more than
     /// `RLIMIT_MEMLOCK` lets the user pin, memory of a device, or all of it if the kernel does
     /// not pin.
@@ -160,7 +161,7 @@ impl<D: Device> Queue<D> {
         // SAFETY: All that is read lies in the memory, which its maker vouches for.
         let start = |flags| unsafe { self.start_from(0, flags, connection, copies.clone()) };
         match start(sys::MP_QUEUE_PINNED) {
-            Err(Error::Quota | Error::Invalid | Error::System(Errno::FAULT)) => start(0),
+            Err(Error::Quota(_) | Error::Invalid(_) | Error::System(Errno::FAULT)) => start(0),
             other => other,
         }
     }
@@ -187,7 +188,7 @@ impl<D: Device> Queue<D> {
         Ok(device.call(Call::QueueStart(&mut start, copies))?)
     }
 
-    /// Stops the copies: when it returns, nothing is read or written by them any more.
+    /// Stop the copies: when it returns, nothing is read or written by them any more.
     ///
     /// # Errors
     /// [`Error::NoWindow`]: it was never started.

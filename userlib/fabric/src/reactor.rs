@@ -127,7 +127,7 @@ impl<D: Device> Reactor<D> {
         }
     }
 
-    /// Registers a callback. It is called when the registration is armed for an object's events,
+    /// Register a callback. It is called when the registration is armed for an object's events,
     /// or kicked, and not before.
     ///
     /// # Errors
@@ -170,7 +170,7 @@ impl<D: Device> Reactor<D> {
         Ok(worker)
     }
 
-    /// Ends all callbacks: when it returns, none runs or will run, unless it is the caller. What is
+    /// End all callbacks: when it returns, none runs or will run, unless it is the caller. What is
     /// registered later runs on another thread.
     pub fn stop(&self) {
         let Some(worker) = lock(&self.worker).take() else {
@@ -199,7 +199,7 @@ impl Worker {
 }
 
 impl Registration {
-    /// Lets the callback run for events of an object, of those that are there as well.
+    /// Let the callback run for events of an object, of those that are there as well.
     ///
     /// # Errors
     /// [`Error::NotFound`]: the object is closed.
@@ -207,7 +207,7 @@ impl Registration {
         object.watch(mask, self.handler.cookie)
     }
 
-    /// Lets the callback run for something that no object tells of.
+    /// Let the callback run for something that no object tells of.
     pub fn kick(&self) {
         lock(&self.worker.shared.kicked).push(self.handler.cookie);
         self.worker.shared.wake.ring();
@@ -294,7 +294,7 @@ impl Shared {
 }
 
 impl Handler {
-    /// Runs the callback, unless it has ended.
+    /// Run the callback, unless it has ended.
     fn run_once(&self) -> Next {
         let mut state = lock(&self.state);
         if state.ended {

@@ -23,34 +23,34 @@ pub trait RemoteMemory: Debug + Send + Sync + 'static {
     /// Its size in bytes.
     fn size(&self) -> usize;
 
-    /// Stores an aligned word in one piece, least significant byte first.
+    /// Store an aligned word in one piece, least significant byte first.
     ///
     /// # Errors
     /// `ERANGE`.
     fn store(&self, offset: usize, word: u64) -> Result<(), Errno>;
 
-    /// Stores an aligned line of 64 bytes: each word in one piece, in any order.
+    /// Store an aligned line of 64 bytes: each word in one piece, in any order.
     ///
     /// # Errors
     /// `ERANGE`.
     fn store_line(&self, offset: usize, line: &[u64; 8]) -> Result<(), Errno>;
 
-    /// Copies bytes, in any order and any pieces.
+    /// Copy bytes, in any order and any pieces.
     ///
     /// # Errors
     /// `ERANGE`.
     fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Errno>;
 
-    /// Copies memory that others may change meanwhile.
+    /// Copy memory that others may change meanwhile.
     ///
     /// # Errors
     /// `ERANGE`.
     fn copy(&self, offset: usize, from: VolatileSlice<'_>) -> Result<(), Errno>;
 
-    /// Orders all stores before it ahead of the stores after it; see [`flush_stores`].
+    /// Order all stores before it ahead of the stores after it; see [`flush_stores`].
     fn flush(&self);
 
-    /// Orders all stores before it ahead of the loads and stores after it.
+    /// Order all stores before it ahead of the loads and stores after it.
     fn barrier(&self);
 }
 

@@ -7,9 +7,10 @@ use crate::{
         self, mp_handle, mp_segment, mp_segment_attach, mp_segment_create, mp_segment_fill,
         mp_segment_interface,
     },
-    Call, CharDevice, Deadline, Device, Error, Fabric, InterfaceId, Map, Notice, Object, Peer,
-    PhysicalRange, ProcessMemory, Protection, Removal, Result, Vouched,
+    Call, CharDevice, Deadline, Device, Error, Fabric, InterfaceId, Limit, Map, Notice, Object,
+    Peer, PhysicalRange, ProcessMemory, Protection, Removal, Result, Subject, Vouched,
 };
+use rustix::io::Errno;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What peers at an interface may do with a segment.
@@ -47,6 +48,9 @@ pub struct SegmentInfo {
     pub shared: bool,
     /// Connections of all peers, this host's included.
     pub connections: u32,
+    /// Connections that have ended, of which it is not proven that nothing is stored by them any
+    /// more.
+    pub ending: u32,
     /// Its bytes.
     pub len: u64,
     offset: u64,
@@ -60,12 +64,15 @@ pub struct Segment<D: Device = CharDevice> {
     len: AtomicU64,
 }
 
-/// Memory that a segment is filled with: addresses and lengths are multiples of a page.
+/// Memory that a segment is filled with. Where that begins or ends inside of a page of this
+/// process, or is only read, it is not published and not mapped; the kernel copies from it.
 #[derive(Clone, Copy, Debug)]
 pub enum Filling<'a> {
     /// Memory of this process.
     Own(ProcessMemory<'a>),
-    /// Physical memory of a device.
+    /// Memory of this process that is only read, and need not be writable.
+    ReadOnly(ProcessMemory<'a>),
+    /// Physical memory of a device, of whole pages.
     Physical(PhysicalRange),
 }
 
@@ -78,7 +85,7 @@ impl<D: Device> std::ops::Deref for Segment<D> {
 }
 
 impl<D: Device> Fabric<D> {
-    /// Makes memory of this host, all zero. Its id is the first free one of `id` and so many after
+    /// Make memory of this host, all zero. Its id is the first free one of `id` and so many after
     /// it; without any it is private.
     ///
     /// # Errors
@@ -88,7 +95,7 @@ impl<D: Device> Fabric<D> {
         self.new_segment(id, len, 0)
     }
 
-    /// Makes a segment without memory, which can be filled with as many bytes at most.
+    /// Make a segment without memory, which can be filled with as many bytes at most.
     ///
     /// # Errors
     /// As [`create_segment()`](Self::create_segment).
@@ -109,7 +116,12 @@ impl<D: Device> Fabric<D> {
             length: len,
             ..Default::default()
         };
-        self.device.call(Call::SegmentCreate(&mut create))?;
+        let subject = Subject::NewSegment {
+            id: id.map(|_| first),
+            len,
+        };
+        let called = self.device.call(Call::SegmentCreate(&mut create));
+        called.map_err(Error::of(subject))?;
         Ok(Segment {
             object: Object::new(&self.device, create.handle),
             id: create.id,
@@ -127,7 +139,8 @@ impl<D: Device> Fabric<D> {
             id,
             ..Default::default()
         };
-        self.device.call(Call::SegmentAttach(&mut attach))?;
+        let called = self.device.call(Call::SegmentAttach(&mut attach));
+        called.map_err(Error::of(Subject::Segment(id)))?;
         Ok(Segment {
             object: Object::new(&self.device, attach.handle),
             id,
@@ -152,18 +165,22 @@ impl<D: Device> Segment<D> {
         self.len() == 0
     }
 
-    /// Gives one that was made empty its memory, once. That of this process is pinned until
+    /// Give one that was made empty its memory, once. That of this process is pinned until
     /// nobody reaches it any more; physical memory is the caller's to keep.
     ///
     /// # Errors
-    /// In this order: [`Error::Invalid`]: no bytes, or no whole pages. [`Error::System`] with
-    /// `ERANGE`: more than it can be filled with, with `EEXIST`: it has memory, with `EFAULT`:
-    /// there is none that can be written. [`Error::Quota`]: too much is pinned.
+    /// In this order: [`Error::Invalid`]: no bytes, or no whole pages of a device.
+    /// [`Error::System`] with `ERANGE`: more than it can be filled with, with `EEXIST`: it has
+    /// memory, with `EFAULT`: there is none, or it cannot be written. [`Error::Quota`]: too much is pinned.
     /// [`Error::NotPermitted`]: physical memory is for privileged callers.
     /// [`Error::NotSupported`]: it is the kernel's. [`Error::NoMemory`].
     pub fn fill(&self, filling: Filling<'_>) -> Result<()> {
         let (address, length, flags) = match filling {
             Filling::Own(memory) => (memory.start() as u64, memory.len() as u64, 0),
+            Filling::ReadOnly(memory) => {
+                let flags = sys::MP_FILL_READ;
+                (memory.start() as u64, memory.len() as u64, flags)
+            }
             Filling::Physical(range) => (range.start(), range.len(), sys::MP_FILL_PHYSICAL),
         };
         let mut fill = mp_segment_fill {
@@ -175,20 +192,26 @@ impl<D: Device> Segment<D> {
         };
         // SAFETY: Whoever has made the filling vouches for its bytes, and these are they.
         let fill = unsafe { Vouched::new(&mut fill) };
-        self.object.device.call(Call::SegmentFill(fill))?;
+        let called = self.object.device.call(Call::SegmentFill(fill));
+        called.map_err(|errno| match errno {
+            Errno::DQUOT => Error::Quota(Limit::pinned(length)).logged(),
+            other => Error::of(Subject::Segment(self.id))(other),
+        })?;
         self.len.store(length, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Ends it for this process.
+    /// End it for this process.
     ///
     /// # Errors
     /// [`Error::System`] with `EBUSY`: it is used, and that is not by force. [`Error::NotFound`].
+    /// [`Error::Unproven`]: it has ended, but peers may still store into the memory that it was
+    /// filled with, which stays pinned.
     pub fn remove(&self, removal: Removal) -> Result<()> {
         self.object.remove(removal)
     }
 
-    /// Takes what has happened next to one of its connections, and who is at the other end.
+    /// Take what has happened next to one of its connections, and who is at the other end.
     ///
     /// # Errors
     /// [`Error::TimedOut`]; [`Error::NotFound`], also if it is closed meanwhile.
@@ -196,7 +219,7 @@ impl<D: Device> Segment<D> {
         self.object.notice(deadline)
     }
 
-    /// Lets other processes of the user attach to it.
+    /// Let other processes of the user attach to it.
     ///
     /// # Errors
     /// [`Error::NotSupported`]: it is private. [`Error::NotFound`].
@@ -213,7 +236,7 @@ impl<D: Device> Segment<D> {
     /// # Errors
     /// [`Error::NoInterface`]; [`Error::NoSpace`]: the peers there do not reach it.
     pub fn prepare(&self, interface: InterfaceId) -> Result<()> {
-        self.prepare_by(interface, 0)
+        self.at(interface, 0, |argument| Call::SegmentPrepare(argument))
     }
 
     /// As [`prepare()`](Self::prepare), also if no window leads to the memory: for queues of this
@@ -222,24 +245,18 @@ impl<D: Device> Segment<D> {
     /// # Errors
     /// [`Error::NoInterface`].
     pub fn prepare_placed(&self, interface: InterfaceId) -> Result<()> {
-        self.prepare_by(interface, sys::MP_SHOW_PLACED)
+        self.at(interface, sys::MP_SHOW_PLACED, |argument| {
+            Call::SegmentPrepare(argument)
+        })
     }
 
-    fn prepare_by(&self, interface: InterfaceId, flags: u32) -> Result<()> {
-        let mut argument = self.at(interface, flags)?;
-        Ok(self
-            .object
-            .device
-            .call(Call::SegmentPrepare(&mut argument))?)
-    }
-
-    /// Lets peers at an interface connect.
+    /// Let peers at an interface connect.
     ///
     /// # Errors
     /// [`Error::NoInterface`]; [`Error::NotSupported`]: it is private. [`Error::NoWindow`]: it is
     /// not prepared there.
     pub fn publish(&self, interface: InterfaceId) -> Result<()> {
-        self.publish_by(interface, 0)
+        self.at(interface, 0, |argument| Call::SegmentPublish(argument))
     }
 
     /// As [`publish()`](Self::publish), also if no window leads to the memory: see
@@ -248,41 +265,46 @@ impl<D: Device> Segment<D> {
     /// # Errors
     /// As [`publish()`](Self::publish).
     pub fn publish_placed(&self, interface: InterfaceId) -> Result<()> {
-        self.publish_by(interface, sys::MP_SHOW_PLACED)
+        self.at(interface, sys::MP_SHOW_PLACED, |argument| {
+            Call::SegmentPublish(argument)
+        })
     }
 
-    fn publish_by(&self, interface: InterfaceId, flags: u32) -> Result<()> {
-        let mut argument = self.at(interface, flags)?;
-        Ok(self
-            .object
-            .device
-            .call(Call::SegmentPublish(&mut argument))?)
-    }
-
-    /// Lets no more peers at an interface connect.
+    /// Let no more peers at an interface connect. By force, nobody there stores into it any more
+    /// when that succeeds.
     ///
     /// # Errors
     /// [`Error::NoInterface`]; [`Error::NoWindow`]: it is not published there.
+    /// [`Error::Unproven`]: the connections have ended, but the peer may still store into the
+    /// memory, as it does not answer; the same call can be made again.
     pub fn withdraw(&self, interface: InterfaceId, withdrawal: Withdrawal) -> Result<()> {
         let flags = match withdrawal {
             Withdrawal::Quiet => 0,
             Withdrawal::Notify => sys::MP_WITHDRAW_NOTIFY,
             Withdrawal::Force => sys::MP_WITHDRAW_FORCE,
         };
-        let mut argument = self.at(interface, flags)?;
-        Ok(self
-            .object
-            .device
-            .call(Call::SegmentWithdraw(&mut argument))?)
+        self.at(interface, flags, |argument| Call::SegmentWithdraw(argument))
     }
 
-    fn at(&self, interface: InterfaceId, flags: u32) -> Result<mp_segment_interface> {
-        Ok(mp_segment_interface {
+    /// Make a call on the segment at an interface.
+    fn at(
+        &self,
+        interface: InterfaceId,
+        flags: u32,
+        call: impl FnOnce(&mut mp_segment_interface) -> Call<'_>,
+    ) -> Result<()> {
+        let mut argument = mp_segment_interface {
             handle: self.object.open_handle()?,
             interface: interface.0,
             flags,
             ..Default::default()
-        })
+        };
+        let subject = Subject::SegmentAt {
+            id: self.id,
+            interface,
+        };
+        let called = self.object.device.call(call(&mut argument));
+        called.map_err(Error::of(subject))
     }
 
     /// What is known of it, also at an interface.
@@ -307,6 +329,7 @@ impl<D: Device> Segment<D> {
             private: has(sys::MP_SEGMENT_PRIVATE),
             shared: has(sys::MP_SEGMENT_SHARED),
             connections: segment.connections,
+            ending: segment.ending,
             len: segment.length,
             offset: segment.offset,
         })
@@ -321,13 +344,15 @@ impl<D: Device> Segment<D> {
         self.object.address(start, len)
     }
 
-    /// Maps whole pages of it; the address `hint` is tried first, unless it is 0.
+    /// Map whole pages of it; the address `hint` is tried first, unless it is 0.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Invalid`]: beyond its end, and those of `mmap()`.
     pub fn map<P: Protection>(&self, start: u64, len: u64, hint: usize) -> Result<Map<P>> {
         let offset = self.info(None)?.offset;
-        let offset = offset.checked_add(start).ok_or(Error::Invalid)?;
+        let offset = offset
+            .checked_add(start)
+            .ok_or(Error::Invalid(Subject::Unnamed))?;
         Ok(self.object.device.map(offset, len, hint)?)
     }
 }

@@ -3,10 +3,14 @@
 //! Sessions: uses of windows that are shared with one process of the peer.
 
 use crate::{
-    sys::{self, mp_handle, mp_session, mp_session_access, mp_session_address, mp_session_open},
-    Call, CharDevice, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Map, Object,
-    PciFunction, PhysicalRange, Result, Vouched,
+    sys::{
+        self, mp_handle, mp_info, mp_session, mp_session_access, mp_session_address,
+        mp_session_open,
+    },
+    Call, CharDevice, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Limit, Map, Object,
+    PciFunction, PhysicalRange, Result, Subject, Vouched,
 };
+use rustix::io::Errno;
 use std::{ops::RangeInclusive, sync::Arc};
 
 /// Most bytes that a session is opened or answered with.
@@ -44,7 +48,7 @@ impl TryFrom<u32> for Role {
             sys::MP_ROLE_SERVER => Ok(Role::Server),
             sys::MP_ROLE_CLIENT => Ok(Role::Client),
             sys::MP_ROLE_PEER => Ok(Role::Peer),
-            _ => Err(Error::Invalid),
+            _ => Err(Error::Invalid(Subject::Unnamed)),
         }
     }
 }
@@ -56,7 +60,7 @@ impl TryFrom<u32> for Location {
         match location {
             sys::MP_LOCATION_LOGICAL => Ok(Location::Logical),
             sys::MP_LOCATION_PHYSICAL => Ok(Location::Physical),
-            _ => Err(Error::Invalid),
+            _ => Err(Error::Invalid(Subject::Unnamed)),
         }
     }
 }
@@ -185,7 +189,7 @@ impl<'a, D: Device> SessionRequest<'a, D> {
         self
     }
 
-    /// Opens the session. One that waits for a partner is visible to the peer from then on.
+    /// Open the session. One that waits for a partner is visible to the peer from then on.
     ///
     /// # Errors
     /// In this order: [`Error::NoInterface`]; [`Error::Invalid`]: both maxima 0, a maximum below
@@ -197,12 +201,40 @@ impl<'a, D: Device> SessionRequest<'a, D> {
     pub fn open(mut self) -> Result<Session<D>> {
         // SAFETY: Its only address is that of a range that somebody vouches for.
         let open = unsafe { Vouched::new(&mut self.open) };
-        self.device
-            .call(Call::SessionOpen(open, self.data, self.name))?;
+        let called = self
+            .device
+            .call(Call::SessionOpen(open, self.data, self.name));
+        called.map_err(|errno| self.refused(errno))?;
         Ok(Session {
             object: Object::new(self.device, self.open.handle),
             uid: self.open.uid,
         })
+    }
+}
+
+impl<D: Device> SessionRequest<'_, D> {
+    /// Make an error of what the kernel has refused the request with.
+    fn refused(&self, errno: Errno) -> Error {
+        if errno == Errno::DQUOT {
+            return Error::Quota(self.limit()).logged();
+        }
+        Error::of(Subject::Session {
+            interface: InterfaceId(self.open.interface),
+            protocol: self.open.protocol,
+            uid: self.open.uid,
+        })(errno)
+    }
+
+    /// Ask the kernel how many sessions there may be.
+    fn limit(&self) -> Limit {
+        let mut info = mp_info::default();
+        match self.device.call(Call::Info(&mut info)) {
+            Ok(()) => Limit::Sessions {
+                context: info.sessions_max,
+                user: info.user_sessions_max,
+            },
+            Err(_) => Limit::Unnamed,
+        }
     }
 }
 
@@ -229,6 +261,9 @@ pub struct SessionState {
     /// Bytes from the first status word to its own; without meaning unless
     /// [`Info::features`](crate::Info::features) has `MP_FEATURE_ACCEPT`.
     pub status: u32,
+    /// Its unique identifier on this host; 0 as long as it has none, and of kernels that do not
+    /// tell it.
+    pub uid: u32,
 }
 
 bitflags::bitflags! {
@@ -262,7 +297,8 @@ impl<D: Device> std::ops::Deref for Session<D> {
 }
 
 impl<D: Device> Session<D> {
-    /// The unique identifier of the session on this host.
+    /// The unique identifier of the session on this host, as it was when this was opened: 0 of a
+    /// client whose request was not answered then. [`state()`](Self::state) tells it later.
     pub fn uid(&self) -> u32 {
         self.uid
     }
@@ -284,6 +320,7 @@ impl<D: Device> Session<D> {
             local: place(session.local_size, session.local_offset),
             remote: place(session.remote_size, session.remote_offset),
             status: session.status,
+            uid: session.uid,
         })
     }
 
@@ -296,7 +333,7 @@ impl<D: Device> Session<D> {
         self.wait_by(sys::MP_WAIT_ONE, mask, deadline)
     }
 
-    /// Wakes the partner, once all that this process has written before is in its memory.
+    /// Wake the partner, once all that this process has written before is in its memory.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::PartnerGone`], [`Error::InterfaceDown`],
@@ -312,7 +349,7 @@ impl<D: Device> Session<D> {
             .map_err(Error::from)
     }
 
-    /// Maps the memory of this host that the partner reaches; nothing if there is none, or the
+    /// Map the memory of this host that the partner reaches; nothing if there is none, or the
     /// session is not paired.
     ///
     /// # Errors
@@ -324,7 +361,7 @@ impl<D: Device> Session<D> {
             .transpose()
     }
 
-    /// Maps the memory of the partner; nothing if there is none, or the session is not paired.
+    /// Map the memory of the partner; nothing if there is none, or the session is not paired.
     ///
     /// # Errors
     /// [`Error::NotFound`], and those of `mmap()`.
@@ -335,7 +372,7 @@ impl<D: Device> Session<D> {
             .transpose()
     }
 
-    /// Maps the memory of the partner, to store to; nothing as of
+    /// Map the memory of the partner, to store to; nothing as of
     /// [`map_remote()`](Self::map_remote).
     ///
     /// # Errors
@@ -346,7 +383,7 @@ impl<D: Device> Session<D> {
         Ok(map.map(|map| self.object.device.remote(map)))
     }
 
-    /// Maps a window of [`state()`](Self::state).
+    /// Map a window of [`state()`](Self::state).
     ///
     /// # Errors
     /// Those of `mmap()`.
@@ -375,7 +412,7 @@ impl<D: Device> Session<D> {
         Ok(address.address)
     }
 
-    /// Lets a device of this host reach the remote window, in addition to what it may already.
+    /// Let a device of this host reach the remote window, in addition to what it may already.
     ///
     /// # Errors
     /// As [`address()`](Self::address), and [`Error::Invalid`]: a mode that cannot be.

@@ -43,7 +43,7 @@ impl StatusWord {
 }
 
 impl<D: Device> Fabric<D> {
-    /// Maps the status words of the context; nothing if the kernel has none.
+    /// Map the status words of the context; nothing if the kernel has none.
     ///
     /// # Errors
     /// Those of `mmap()`.

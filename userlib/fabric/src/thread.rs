@@ -19,7 +19,7 @@ const OWN: [i32; 6] = [
     libc::SIGSYS,
 ];
 
-/// Starts a thread on which no signal of the process is handled: it ends a wait on one of the
+/// Start a thread on which no signal of the process is handled: it ends a wait on one of the
 /// program's own threads instead, for which it is meant.
 ///
 /// # Errors

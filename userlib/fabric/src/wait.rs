@@ -5,7 +5,7 @@
 
 use crate::{
     sys::{self, mp_notify, mp_wait, mp_watch},
-    Call, Deadline, Device, Error, Result, Target,
+    Call, Deadline, Device, Error, Result, Subject, Target,
 };
 use rustix::{fd::BorrowedFd, io::retry_on_intr};
 
@@ -43,6 +43,14 @@ bitflags::bitflags! {
 }
 
 impl Target {
+    /// Name it in an error.
+    fn subject(self) -> Subject {
+        match self {
+            Target::Object(_) => Subject::Unnamed,
+            Target::Interface(id) => Subject::Interface(id),
+        }
+    }
+
     /// The number and the flags by which the kernel knows it.
     fn number(self) -> (u32, u32) {
         match self {
@@ -52,7 +60,7 @@ impl Target {
     }
 }
 
-/// Waits for any event of the mask; a signal handler that runs meanwhile does not end that.
+/// Wait for any event of the mask; a signal handler that runs meanwhile does not end that.
 pub(crate) fn wait(
     device: &impl Device,
     target: Target,
@@ -60,15 +68,16 @@ pub(crate) fn wait(
     flags: u32,
     deadline: Deadline,
 ) -> Result<EventMask> {
-    let (target, kind) = target.number();
+    let (number, kind) = target.number();
     let mut wait = mp_wait {
         flags: flags | kind,
-        target,
+        target: number,
         mask: mask.bits(),
         deadline: deadline.nanoseconds(),
         ..Default::default()
     };
-    retry_on_intr(|| device.call(Call::Wait(&mut wait)))?;
+    let waited = retry_on_intr(|| device.call(Call::Wait(&mut wait)));
+    waited.map_err(Error::of(target.subject()))?;
     Ok(EventMask::from_bits_retain(wait.events))
 }
 
@@ -79,16 +88,16 @@ pub(crate) fn notify(
     mask: EventMask,
     eventfd: Option<BorrowedFd<'_>>,
 ) -> Result<()> {
-    let (target, flags) = target.number();
+    let (number, flags) = target.number();
     let mut notify = mp_notify {
         flags,
-        target,
+        target: number,
         mask: mask.bits(),
         ..Default::default()
     };
     device
         .call(Call::Notify(&mut notify, eventfd))
-        .map_err(Error::from)
+        .map_err(Error::of(target.subject()))
 }
 
 /// Report events of the mask to [`Events`](crate::Events); an empty mask ends that.
@@ -98,13 +107,14 @@ pub(crate) fn watch(
     mask: EventMask,
     cookie: u64,
 ) -> Result<()> {
-    let (target, flags) = target.number();
+    let (number, flags) = target.number();
     let mut watch = mp_watch {
         flags,
-        target,
+        target: number,
         mask: mask.bits(),
         cookie,
         ..Default::default()
     };
-    device.call(Call::Watch(&mut watch)).map_err(Error::from)
+    let called = device.call(Call::Watch(&mut watch));
+    called.map_err(Error::of(target.subject()))
 }

@@ -61,7 +61,7 @@ impl Waits {
             .is_some_and(Registration::is_active)
     }
 
-    /// Lets a callback run for events of objects, in the place of one that there was. It looks at
+    /// Let a callback run for events of objects, in the place of one that there was. It looks at
     /// once for what has happened already.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ impl Waits {
         }
     }
 
-    /// Lets the callback and the waits that there are already learn of the events of an object
+    /// Let the callback and the waits that there are already learn of the events of an object
     /// that there was not.
     ///
     /// # Errors
@@ -111,7 +111,7 @@ impl Waits {
         self.arm(object, mask)
     }
 
-    /// Lets the callback or the waits look for something that no object tells of.
+    /// Let the callback or the waits look for something that no object tells of.
     pub fn look(&self) {
         self.ring();
         if let Some(callback) = &*lock(&self.callback) {
@@ -119,13 +119,13 @@ impl Waits {
         }
     }
 
-    /// Ends the callback: when it returns, it does not run and will not, unless it is the caller.
+    /// End the callback: when it returns, it does not run and will not, unless it is the caller.
     pub fn end_callback(&self) {
         let callback = lock(&self.callback).take();
         drop(callback);
     }
 
-    /// Ends all waits and the callback, for good.
+    /// End all waits and the callback, for good.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
         self.ring();
@@ -159,7 +159,7 @@ impl Waits {
         Ok(wake)
     }
 
-    /// Waits until the function has taken something ([`taken`]).
+    /// Wait until the function has taken something ([`taken`]).
     ///
     /// # Errors
     /// [`Error::Cancelled`], [`Error::Interrupted`]: a signal has come. [`Error::TimedOut`].
@@ -216,7 +216,7 @@ pub fn taken<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(Error::TimedOut) => Ok(None),
-        Err(Error::NotFound) => Err(Error::Cancelled),
+        Err(Error::NotFound(_)) => Err(Error::Cancelled),
         Err(other) => Err(other),
     }
 }

@@ -3,8 +3,8 @@
 //! Names, and servers that answer each request themselves, on two hosts in one process.
 
 use mp_fabric::{
-    sys::MP_FEATURE_ACCEPT, Deadline, Error, EventMask, Fabric, InterfaceId, PartnerState,
-    RequestId, Session, SessionRequest, NAME_MAX, WINDOW_DATA_MAX,
+    sys::MP_FEATURE_ACCEPT, Deadline, Errno, Error, EventMask, Fabric, InterfaceId, PartnerState,
+    RequestId, Session, SessionRequest, Subject, NAME_MAX, WINDOW_DATA_MAX,
 };
 use mp_testing::{FakeDevice, Host, World};
 use std::{thread, time::Duration};
@@ -113,7 +113,7 @@ fn a_client_without_pending_waits_for_the_answer() {
             let client = client.join().unwrap();
             match accepts {
                 true => assert!(has(&client.unwrap(), EventMask::PAIRED)),
-                false => assert_eq!(client.err(), Some(Error::NoPartner)),
+                false => assert_eq!(client.err().map(Errno::from), Some(Errno::CONNREFUSED)),
             }
         });
     }
@@ -148,8 +148,14 @@ fn a_server_has_one_request_at_a_time_and_the_next_server_takes_the_next() {
     let _two = b.client().pending().data(b"2").open().unwrap();
     assert_eq!(first.partner().unwrap().data, b"1");
     assert_eq!(second.partner().unwrap().data, b"2");
-    assert_eq!(b.client().pending().open().err(), Some(Error::NoPartner));
-    assert_eq!(b.client().open().err(), Some(Error::NoPartner));
+    assert_eq!(
+        b.client().pending().open().err().map(Errno::from),
+        Some(Errno::CONNREFUSED)
+    );
+    assert_eq!(
+        b.client().open().err().map(Errno::from),
+        Some(Errno::CONNREFUSED)
+    );
 }
 
 #[test]
@@ -180,7 +186,10 @@ fn once_is_one_request() {
             false => server.reject(request(&server), 0, b"").unwrap(),
         }
         assert!(has(&server, EventMask::CLOSED));
-        assert_eq!(b.client().pending().open().err(), Some(Error::NoPartner));
+        assert_eq!(
+            b.client().pending().open().err().map(Errno::from),
+            Some(Errno::CONNREFUSED)
+        );
         assert!(b.fabric.windows(b.interface).unwrap().is_empty());
     }
 }
@@ -202,7 +211,10 @@ fn names_are_equal_in_length_and_bytes() {
         drop(server);
     }
     let long = [7; NAME_MAX + 1];
-    assert_eq!(a.server().name(&long).open().err(), Some(Error::Invalid));
+    assert_eq!(
+        a.server().name(&long).open().err().map(Errno::from),
+        Some(Errno::INVAL)
+    );
 }
 
 #[test]
@@ -231,10 +243,13 @@ fn a_bare_session_has_no_windows_and_fits_only_its_like() {
     };
     let server = bare(&a).unwrap();
     let client = || b.fabric.client(b.interface, PROTOCOL);
-    assert_eq!(client().remote(0..=1).open().err(), Some(Error::NoPartner));
+    assert_eq!(
+        client().remote(0..=1).open().err().map(Errno::from),
+        Some(Errno::CONNREFUSED)
+    );
     let sized = client().bare().remote(0..=1);
-    assert_eq!(sized.open().err(), Some(Error::Invalid));
-    assert_eq!(client().open().err(), Some(Error::Invalid));
+    assert_eq!(sized.open().err().map(Errno::from), Some(Errno::INVAL));
+    assert_eq!(client().open().err().map(Errno::from), Some(Errno::INVAL));
     let client = client().bare().open().unwrap();
     let state = server.state().unwrap();
     assert_eq!((state.local, state.remote), (None, None));
@@ -256,16 +271,28 @@ fn flags_are_for_their_roles() {
         a.peer().name(b"ab").own_name(3),
     ];
     for request in wrong {
-        assert_eq!(request.open().err(), Some(Error::Invalid));
+        assert_eq!(request.open().err().map(Errno::from), Some(Errno::INVAL));
     }
     let server = a.server().open().unwrap();
-    assert_eq!(server.reject(RequestId(0), 0, b""), Err(Error::Invalid));
+    assert_eq!(
+        server.reject(RequestId(0), 0, b""),
+        Err(Error::Invalid(Subject::Unnamed))
+    );
     let server = a.server().hold().open().unwrap();
     let long = [0; WINDOW_DATA_MAX + 1];
-    assert_eq!(server.reject(RequestId(0), 0, &long), Err(Error::Invalid));
+    assert_eq!(
+        server.reject(RequestId(0), 0, &long),
+        Err(Error::Invalid(Subject::Unnamed))
+    );
     world.set_accepts(false);
-    assert_eq!(a.server().hold().open().err(), Some(Error::NotSupported));
-    assert_eq!(a.peer().name(b"n").open().err(), Some(Error::NotSupported));
+    assert_eq!(
+        a.server().hold().open().err().map(Errno::from),
+        Some(Errno::OPNOTSUPP)
+    );
+    assert_eq!(
+        a.peer().name(b"n").open().err().map(Errno::from),
+        Some(Errno::OPNOTSUPP)
+    );
     a.server().open().unwrap();
 }
 
@@ -281,7 +308,7 @@ fn memory_that_cannot_be_had_leaves_the_request() {
     assert_eq!(world.free(0, Host::A), 0);
     let request = request(&server);
     let short = server.accept(request, b"", Deadline::NEVER);
-    assert_eq!(short, Err(Error::NoSpace));
+    assert_eq!(short, Err(Error::NoSpace(Subject::Unnamed)));
     drop((all, user));
     server.accept(request, b"", Deadline::NEVER).unwrap();
 }
@@ -296,7 +323,7 @@ fn a_link_that_goes_down_ends_requests() {
     let asked = request(&server);
     world.set_up(0, false);
     let answered = server.accept(asked, b"", Deadline::NEVER);
-    assert_eq!(answered, Err(Error::InterfaceDown));
+    assert_eq!(answered, Err(Error::InterfaceDown(Subject::Unnamed)));
     assert!(has(&client, EventMask::REFUSED) && has(&once, EventMask::CLOSED));
     world.set_up(0, true);
     let client = b.client().pending().open().unwrap();

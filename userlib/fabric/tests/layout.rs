@@ -184,7 +184,7 @@ fn assertions() -> String {
             remote_size,
             remote_offset,
             status,
-            reserved,
+            uid,
         }
     );
     check!(
@@ -305,7 +305,7 @@ fn assertions() -> String {
             id,
             flags,
             connections,
-            reserved,
+            ending,
             length,
             offset
         }
@@ -319,6 +319,17 @@ fn assertions() -> String {
             reserved,
             address,
             length
+        }
+    );
+    check!(
+        out,
+        mp_segment_grant {
+            size,
+            segment,
+            session,
+            rights,
+            handle,
+            reserved
         }
     );
     check!(
@@ -350,7 +361,9 @@ fn assertions() -> String {
             object,
             number,
             handle,
-            deadline
+            deadline,
+            session,
+            reserved
         }
     );
     check!(
@@ -365,7 +378,9 @@ fn assertions() -> String {
             status,
             reserved,
             length,
-            offset
+            offset,
+            rights,
+            reserved2
         }
     );
     check!(
@@ -538,6 +553,8 @@ fn assertions() -> String {
         MP_ANSWER_REJECT,
         MP_NAME_MAX,
         MP_FEATURE_PARK,
+        MP_FEATURE_GRANTS,
+        MP_FEATURE_FILL_ANY,
         MP_PARK_ARMED,
         MP_PARK_ENTRIES_MAX,
         MP_PARK_NONE,
@@ -546,6 +563,9 @@ fn assertions() -> String {
         MP_SEGMENT_PRIVATE,
         MP_SEGMENT_EMPTY,
         MP_FILL_PHYSICAL,
+        MP_FILL_READ,
+        MP_GRANT_READ,
+        MP_GRANT_WRITE,
         MP_WITHDRAW_NOTIFY,
         MP_WITHDRAW_FORCE,
         MP_SEGMENT_SHARED,
@@ -554,6 +574,7 @@ fn assertions() -> String {
         MP_OFFER_SHARED,
         MP_OFFER_COUNTED,
         MP_CONNECT_COUNTED,
+        MP_CONNECT_GRANTED,
         MP_CONNECTION_OPERATIONAL,
         MP_CONNECTION_WITHDRAWN,
         MP_CONNECTION_LOST,
@@ -583,7 +604,7 @@ fn assertions() -> String {
     out
 }
 
-/// Compiles the assertions, without an output.
+/// Compile the assertions, without an output.
 fn compile(language: &str, standard: &str, bits: &str) -> bool {
     let uapi = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../uapi");
     // Where Debian has the parts of the kernel's headers that differ between architectures: for

@@ -5,7 +5,7 @@
 
 use mp_fabric::{
     vm_memory::VolatileMemory, Deadline, Errno, Error, EventMask, Fabric, InterfaceId, Map, Park,
-    Parked, Session,
+    Parked, Session, Subject,
 };
 use mp_testing::{FakeDevice, Host, World};
 use std::{
@@ -170,8 +170,8 @@ fn words_are_checked_and_sessions_have_partners() {
     let [a, _b] = sides(&world);
     let park = |park: Park| a.session.park(&park, Deadline::PAST);
     let bad = [
-        (Park { word: 4, ..PARK }, Error::Invalid),
-        (Park { arm: 4, ..PARK }, Error::Invalid),
+        (Park { word: 4, ..PARK }, Error::Invalid(Subject::Unnamed)),
+        (Park { arm: 4, ..PARK }, Error::Invalid(Subject::Unnamed)),
         (
             Park {
                 word: WINDOW,
@@ -190,7 +190,10 @@ fn words_are_checked_and_sessions_have_partners() {
     for (bad, error) in bad {
         assert_eq!(park(bad), Err(error), "{bad:?}");
     }
-    assert_eq!(a.fabric.park(&[], Deadline::PAST), Err(Error::Invalid));
+    assert_eq!(
+        a.fabric.park(&[], Deadline::PAST),
+        Err(Error::Invalid(Subject::Unnamed))
+    );
     let at = InterfaceId(world.interface(0, Host::A));
     let request = a.fabric.server(at, PROTOCOL + 1).local(WINDOW..=WINDOW);
     let posted = request.open().unwrap();

@@ -41,7 +41,7 @@ fn bell() -> Bell {
     }
 }
 
-/// Takes one event of an offer.
+/// Take one event of an offer.
 fn take(offer: &Offer<FakeDevice>) -> Result<Option<EventMask>> {
     taken(offer.wait(EventMask::SIGNAL, Deadline::PAST))
 }

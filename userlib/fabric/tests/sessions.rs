@@ -4,8 +4,8 @@
 
 use mio::{unix::SourceFd, Interest, Poll, Token};
 use mp_fabric::{
-    sys::mp_event, Access, Call, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Location,
-    Map, PciFunction, PhysicalRange, Protection, Role, SIZE_MAX,
+    sys::mp_event, Access, Call, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Limit,
+    Location, Map, PciFunction, PhysicalRange, Protection, Role, Subject, SIZE_MAX,
 };
 use mp_testing::{FakeDevice, Host, World, LOOPBACK};
 use rustix::{
@@ -63,10 +63,28 @@ fn interfaces_are_listed_and_described() {
     };
     assert_eq!(function, expected);
     assert!(a.fabric.interface(InterfaceId(LOOPBACK)).unwrap().loopback);
-    assert_eq!(a.fabric.interface(InterfaceId(99)), Err(Error::NoInterface));
+    let missing = InterfaceId(99);
+    let refused = Error::NoInterface(Subject::Interface(missing));
+    assert_eq!(a.fabric.interface(missing), Err(refused));
     world.set_up(0, false);
     let interface = a.fabric.interface(a.interface).unwrap();
     assert!(!interface.up && interface.peer.is_none() && interface.remote.is_none());
+}
+
+#[test]
+fn an_interface_that_comes_up_is_waited_for() {
+    let (world, a, _b) = ends();
+    world.set_loopback(1 << 20);
+    let found = a.fabric.wait_for_interface(Deadline::PAST);
+    assert_eq!(found, Ok(a.interface));
+    world.set_up(0, false);
+    let none = Err(Error::NoInterface(Subject::AnyInterface));
+    let soon = Deadline::after(Duration::from_millis(30));
+    assert_eq!(a.fabric.wait_for_interface(soon), none);
+    let fabric = a.fabric.clone();
+    let waiter = thread::spawn(move || fabric.wait_for_interface(Deadline::NEVER));
+    world.set_up(0, true);
+    assert_eq!(waiter.join().unwrap(), Ok(a.interface));
 }
 
 #[test]
@@ -93,7 +111,14 @@ fn windows_have_what_they_were_posted_with() {
     assert_eq!((window.local, window.remote), (1..=SIZE_MAX, 0..=5));
     assert_eq!((window.protocol, window.paired), (PROTOCOL, false));
     assert_eq!(window.data, b"a\0b");
-    assert_eq!(b.fabric.window(b.interface, 8), Err(Error::NotFound));
+    let missing = Subject::Window {
+        interface: b.interface,
+        uid: 8,
+    };
+    assert_eq!(
+        b.fabric.window(b.interface, 8),
+        Err(Error::NotFound(missing))
+    );
     drop(server);
     assert!(b.fabric.windows(b.interface).unwrap().is_empty());
 }
@@ -165,8 +190,8 @@ fn a_signal_is_taken_and_the_end_is_not() {
     assert_eq!(server.wait_one(mask, Deadline::PAST), Err(Error::TimedOut));
     client.signal().unwrap();
     client.close().unwrap();
-    assert_eq!(client.close(), Err(Error::NotFound));
-    assert_eq!(client.state(), Err(Error::NotFound));
+    assert_eq!(client.close(), Err(Error::NotFound(Subject::Unnamed)));
+    assert_eq!(client.state(), Err(Error::NotFound(Subject::Unnamed)));
     assert_eq!(
         server.wait_one(mask, Deadline::NEVER),
         Ok(EventMask::CLOSED)
@@ -197,33 +222,48 @@ fn a_wait_is_never_too_short_and_ends_when_its_session_does() {
         thread::yield_now();
     }
     server.close().unwrap();
-    assert_eq!(waiter.join().unwrap(), Err(Error::NotFound));
+    assert_eq!(
+        waiter.join().unwrap(),
+        Err(Error::NotFound(Subject::Unnamed))
+    );
 }
 
 #[test]
-fn refusals_have_names() {
+fn refusals_have_names_and_name_what_was_asked_for() {
     let (world, a, b) = ends();
+    let session = |end: &End, uid| Subject::Session {
+        interface: end.interface,
+        protocol: PROTOCOL,
+        uid,
+    };
+    let (wanted, posted) = (session(&b, 0), session(&a, 3));
     let client = || b.fabric.client(b.interface, PROTOCOL);
     let refused = |request: mp_fabric::SessionRequest<'_, FakeDevice>| request.open().unwrap_err();
-    assert_eq!(refused(client()), Error::Invalid);
-    assert_eq!(refused(client().local(1..=1)), Error::NoPartner);
-    assert_eq!(refused(client().local(2 << 20..=SIZE_MAX)), Error::NoSpace);
+    assert_eq!(refused(client()), Error::Invalid(wanted));
+    assert_eq!(refused(client().local(1..=1)), Error::NoPartner(wanted));
+    let large = client().local(2 << 20..=SIZE_MAX);
+    assert_eq!(refused(large), Error::NoSpace(wanted));
     let server = || a.fabric.server(a.interface, PROTOCOL).uid(3).local(1..=1);
     let _posted = server().open().unwrap();
-    assert_eq!(refused(server()), Error::UidTaken);
+    assert_eq!(refused(server()), Error::UidTaken(posted));
     // SAFETY: The hosts are in this process, and have no physical memory.
     let range = unsafe { PhysicalRange::new(0x1000, 16) };
     let physical = || a.fabric.server(a.interface, PROTOCOL).physical(range);
     world.set_reachable(false);
-    assert_eq!(refused(physical()), Error::NotSupported);
+    assert_eq!(refused(physical()), Error::NotSupported(session(&a, 0)));
     world.set_privileged(false);
-    assert_eq!(refused(physical()), Error::NotPermitted);
+    assert_eq!(refused(physical()), Error::NotPermitted(session(&a, 0)));
     world.set_quota(1);
-    assert_eq!(refused(server().uid(4)), Error::Quota);
+    let info = a.fabric.info().unwrap();
+    let sessions = Limit::Sessions {
+        context: info.sessions_max,
+        user: info.user_sessions_max,
+    };
+    assert_eq!(refused(server().uid(4)), Error::Quota(sessions));
     world.set_up(0, false);
-    assert_eq!(refused(server()), Error::InterfaceDown);
+    assert_eq!(refused(server()), Error::InterfaceDown(posted));
     world.remove(0, Host::A);
-    assert_eq!(refused(server()), Error::NoInterface);
+    assert_eq!(refused(server()), Error::NoInterface(posted));
 }
 
 #[test]
@@ -255,7 +295,7 @@ fn devices_reach_a_remote_window_after_permission() {
     client.allow(Access::CLEAR, device).unwrap();
     assert!(world.access(client.handle()).is_empty());
     assert!(client.address().is_ok());
-    assert_eq!(server.address(), Err(Error::NoWindow));
+    assert_eq!(server.address(), Err(Error::NoWindow(Subject::Unnamed)));
 }
 
 #[test]
@@ -415,7 +455,7 @@ fn a_session_is_closed_only_once() {
     assert_eq!(count.load(Ordering::Relaxed), 1);
     let session = open();
     session.close().unwrap();
-    assert_eq!(session.close(), Err(Error::NotFound));
+    assert_eq!(session.close(), Err(Error::NotFound(Subject::Unnamed)));
     drop(session);
     assert_eq!(count.load(Ordering::Relaxed), 2);
 }

@@ -16,7 +16,7 @@ use tracing::level_filters::LevelFilter;
 /// How much is printed: `error`, `warn`, `info`, `debug`, `trace`, or `off` as without it.
 pub const VARIABLE: &str = "MP_LOG";
 
-/// Prints events from now on, if the environment asks for them.
+/// Print events from now on, if the environment asks for them.
 pub fn init() {
     // No lock: a process may be forked at any time.
     static DONE: AtomicBool = AtomicBool::new(false);

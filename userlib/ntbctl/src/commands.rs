@@ -16,7 +16,7 @@ use crate::{
     uapi,
 };
 
-/// Does what the command line says.
+/// Do what the command line says.
 ///
 /// # Errors
 /// See [`Failure`].

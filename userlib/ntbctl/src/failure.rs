@@ -76,7 +76,7 @@ impl Failure {
         }
     }
 
-    /// Tells the user what of the command line has failed; the exit status.
+    /// Tell the user what of the command line has failed; the exit status.
     pub fn report(&self, command: &Command) -> ExitCode {
         if let Some(message) = self.message() {
             eprintln!("ntbctl: {command}: {message}");

@@ -57,7 +57,7 @@ fn read_counters(attributes: &Attributes) -> Result<Counters, Failure> {
         .collect()
 }
 
-/// Serialises named numbers as a map.
+/// Serialise named numbers as a map.
 ///
 /// # Errors
 /// The serialiser's.
@@ -75,7 +75,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Reads an answer.
+    /// Read an answer.
     ///
     /// # Errors
     /// [`Failure::Malformed`]; so below.
@@ -111,7 +111,7 @@ pub const STATS: [&str; 6] = [
 pub struct Stats(pub [u64; STATS.len()]);
 
 impl Stats {
-    /// Reads an answer that has statistics.
+    /// Read an answer that has statistics.
     pub fn read(attributes: &Attributes) -> Result<Self, Failure> {
         let nest = attributes.nests(uapi::MP_A_STATS).next();
         let nest = nest.ok_or_else(|| Failure::Malformed("no statistics".into()))?;
@@ -244,7 +244,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Reads an answer, an entry of a list or an event.
+    /// Read an answer, an entry of a list or an event.
     pub fn read(attributes: &Attributes) -> Result<Self, Failure> {
         let hop = attributes.number(uapi::MP_A_HOP_ID);
         let link = attributes.nests(uapi::MP_A_LINK).next();

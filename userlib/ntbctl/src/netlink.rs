@@ -149,7 +149,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Finds the family.
+    /// Find the family.
     ///
     /// # Errors
     /// [`Failure::NoFabric`] if the kernel has none.
@@ -168,7 +168,7 @@ impl Connection {
         })
     }
 
-    /// Sends a command and returns the answer.
+    /// Send a command and return the answer.
     ///
     /// # Errors
     /// [`Failure::Kernel`] if the kernel refuses.
@@ -193,7 +193,7 @@ impl Connection {
         Ok(entries)
     }
 
-    /// Asks for events.
+    /// Ask for events.
     ///
     /// # Errors
     /// [`Failure::System`].
@@ -201,7 +201,7 @@ impl Connection {
         Ok(self.socket.add_membership(self.family.peers_group)?)
     }
 
-    /// Waits for the next event; `None` if some were lost.
+    /// Wait for the next event; `None` if some were lost.
     ///
     /// # Errors
     /// [`Failure::System`], [`Failure::Malformed`].
@@ -273,7 +273,7 @@ fn is_overrun(error: &io::Error) -> bool {
     error.raw_os_error() == Some(ENOBUFS)
 }
 
-/// Asks the controller of generic netlink for the family.
+/// Ask the controller of generic netlink for the family.
 fn find_family(socket: &Socket) -> Result<Family, Failure> {
     let question = GenlCtrl {
         cmd: GenlCtrlCmd::GetFamily,

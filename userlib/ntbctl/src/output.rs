@@ -7,7 +7,7 @@ use mp_table::Table;
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// Prints lines, at once.
+/// Print lines, at once.
 ///
 /// # Errors
 /// [`Failure::System`]; so below.
@@ -17,12 +17,12 @@ pub fn print(text: &str) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
-/// Prints a table.
+/// Print a table.
 pub fn print_table(table: &Table) -> Result<(), Failure> {
     print(&table.lines().join("\n"))
 }
 
-/// Prints a value on a line of its own.
+/// Print a value on a line of its own.
 pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     print(&serde_json::to_string(value).map_err(io::Error::from)?)
 }

@@ -31,13 +31,13 @@ const MOST_ATTEMPTS: usize = 16;
 /// What the Dispatcher itself asks of a vendor's library. All else is passed through.
 /// Its name in the log is what [`fmt::Debug`] shows.
 pub trait Vendor: fmt::Debug {
-    /// Lists the interfaces into `ids`; the status, and how many there are.
+    /// List the interfaces into `ids`; the status, and how many there are.
     fn find_interfaces(&self, ids: &mut [u32]) -> (Status, u32);
 
-    /// Closes a session that could not be handed out.
+    /// Close a session that could not be handed out.
     fn close_window(&self, session: u32) -> Status;
 
-    /// Closes all sessions of the process.
+    /// Close all sessions of the process.
     fn cleanup(&self) -> Status;
 
     /// Whether this is the same library, loaded twice.
@@ -49,7 +49,7 @@ pub trait Registry {
     /// A vendor's library.
     type Vendor: Vendor;
 
-    /// Loads the libraries of all vendors, in an order that does not change.
+    /// Load the libraries of all vendors, in an order that does not change.
     fn load(&self) -> Vec<Self::Vendor>;
 }
 
@@ -119,7 +119,7 @@ impl<V> Tables<V> {
         })
     }
 
-    /// Enters an interface that a vendor has listed; its number for the program.
+    /// Enter an interface that a vendor has listed; its number for the program.
     fn enter_interface(&mut self, vendor: usize, id: u32) -> Option<u32> {
         let number = match self.given.entry((vendor, id)) {
             Entry::Occupied(given) => *given.get(),
@@ -131,7 +131,7 @@ impl<V> Tables<V> {
         Some(number)
     }
 
-    /// Enters a session that a vendor has opened; its number for the program.
+    /// Enter a session that a vendor has opened; its number for the program.
     fn enter_session(&mut self, vendor: usize, number: u32) -> Option<u32> {
         let taken = self.sessions.contains_key(&number);
         let given = self.session_numbers.assign(vendor, number, taken)?;
@@ -200,7 +200,7 @@ impl<R: Registry> Dispatcher<R> {
         vendors
     }
 
-    /// Asks all vendors, one after the other, for their interfaces, and enters them in the map.
+    /// Ask all vendors, one after the other, for their interfaces, and enter them in the map.
     pub fn find_interfaces(&self) -> Listing {
         let vendors = self.vendors();
         if vendors.is_empty() {
@@ -250,7 +250,7 @@ impl<R: Registry> Dispatcher<R> {
         tables.route(vendor, id)
     }
 
-    /// Opens a session on the interface by `request`, which returns the vendor's number for it;
+    /// Open a session on the interface by `request`, which returns the vendor's number for it;
     /// the number for the program.
     ///
     /// # Errors
@@ -289,7 +289,7 @@ impl<R: Registry> Dispatcher<R> {
             .ok_or(status::INVALID_SESSION)
     }
 
-    /// Closes the session by `close`, and forgets it unless its vendor still has it.
+    /// Close the session by `close`, and forget it unless its vendor still has it.
     ///
     /// # Errors
     ///
@@ -313,7 +313,7 @@ impl<R: Registry> Dispatcher<R> {
         Ok(status)
     }
 
-    /// Empties the maps and lets all vendors clean up, one after the other; the first error of
+    /// Empty the maps and let all vendors clean up, one after the other; the first error of
     /// one, or success.
     pub fn cleanup(&self) -> Status {
         let vendors = {

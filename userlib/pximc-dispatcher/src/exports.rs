@@ -23,7 +23,7 @@ static DISPATCHERS: PerProcess<Dispatcher<Directory>> = PerProcess::new(&|_| {
     Dispatcher::new(Directory)
 });
 
-/// Calls with the dispatcher of this process; `SPACE_NOT_AVAILABLE` if it panics.
+/// Call with the dispatcher of this process; `SPACE_NOT_AVAILABLE` if it panics.
 fn guarded(call: impl FnOnce(&Dispatcher<Directory>) -> Status) -> Status {
     mp_c_abi::caught(|| call(DISPATCHERS.current())).unwrap_or(status::SPACE_NOT_AVAILABLE)
 }
@@ -218,7 +218,7 @@ pub unsafe extern "C" fn PXIMC_closeWindow(session: u32) -> Status {
     })
 }
 
-/// Cleans up with all vendors that were loaded, and forgets all interfaces and sessions.
+/// Clean up with all vendors that were loaded, and forget all interfaces and sessions.
 ///
 /// # Safety
 ///

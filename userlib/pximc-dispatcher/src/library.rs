@@ -115,7 +115,7 @@ impl fmt::Debug for Library {
 }
 
 impl Library {
-    /// Loads the library, if it is one, and has all functions.
+    /// Load the library, if it is one, and have all functions.
     fn load(path: &Path) -> Result<Library, Unfit> {
         // SAFETY: What the object does when it is loaded is as trusted as the directory, which is
         // as trusted as the Dispatcher's own.
@@ -152,7 +152,7 @@ impl Library {
         })
     }
 
-    /// Loads the library, and tells how that went.
+    /// Load the library, and tell how that went.
     fn load_and_tell(path: &Path) -> Option<Library> {
         let name = path.display();
         let loaded = Library::load(path);

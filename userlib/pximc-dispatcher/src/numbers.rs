@@ -88,7 +88,7 @@ impl Numbers {
         self.range(number).map(|range| range.owner)
     }
 
-    /// Enters a number that has no owner, or has this one already, and joins it with its
+    /// Enter a number that has no owner, or has this one already, and joins it with its
     /// neighbours.
     fn record(&mut self, number: u32, owner: Owner) {
         if self.owner(number).is_some() {

@@ -47,7 +47,7 @@ impl System {
         self.path("lib64")
     }
 
-    /// Installs a vendor's library, built with more arguments for the compiler.
+    /// Install a vendor's library, built with more arguments for the compiler.
     fn install(&self, file: &str, vendor: &str, more: &[&str]) {
         let name = format!("-DVENDOR=\"{vendor}\"");
         build(

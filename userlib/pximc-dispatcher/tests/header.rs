@@ -33,7 +33,7 @@ fn knows(name: &str, language: &str, standard: &str) -> bool {
     output.expect("the compiler can be run").status.success()
 }
 
-/// Compiles everything in the header, in all standards; how many there were.
+/// Compile everything in the header, in all standards; how many there were.
 fn compile_in_all(compilers: &[&str], language: &str, standards: &[&str], more: &[&str]) -> usize {
     let program = source("header.c");
     let mut tried = 0;

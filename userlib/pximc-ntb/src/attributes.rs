@@ -27,7 +27,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Writes the value, if it fits.
+    /// Write the value, if it fits.
     ///
     /// # Errors
     /// In this order: too small, not aligned.

@@ -21,7 +21,7 @@ static PROCESSES: PerProcess<Process<CharDevice>> = PerProcess::new(&|_| {
     })
 });
 
-/// Runs a function for the process that calls. A panic is a defect of this library, which the
+/// Run a function for the process that calls. A panic is a defect of this library, which the
 /// specification has no status for: the caller is told that a resource is missing.
 fn run(function: impl FnOnce(&Process<CharDevice>) -> Outcome) -> tPXIMC_Status {
     let outcome = guarded(|| function(PROCESSES.current()));

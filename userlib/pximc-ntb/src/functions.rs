@@ -22,7 +22,7 @@ fn interface<D: Device>(process: &Process<D>, id: u32) -> Result<Interface<D>> {
     process.context()?.library.interface(id)
 }
 
-/// Writes all elements and how many they are; or, if there is no room for them, only how many
+/// Write all elements and how many they are; or, if there is no room for them, only how many
 /// they are. Memory that is to hold elements has to be aligned.
 ///
 /// # Errors
@@ -134,7 +134,7 @@ pub fn query_window_information<D: Device>(
         .write(value, actual)
 }
 
-/// Opens a session and tells its number.
+/// Open a session and tell its number.
 fn request<D: Device>(
     process: &Process<D>,
     id: u32,

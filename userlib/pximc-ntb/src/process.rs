@@ -28,7 +28,7 @@ pub struct Context<D: Device> {
 }
 
 impl<D: Device> Context<D> {
-    /// Makes a session known; its number.
+    /// Make a session known; its number.
     pub fn enter(&self, entry: Entry<D>) -> u32 {
         let number = entry.session.number();
         self.sessions.insert(number, Arc::new(entry));
@@ -84,7 +84,7 @@ impl<D: Device> Process<D> {
         context.sessions.get(&number).ok_or(Error::InvalidSession)
     }
 
-    /// Takes a session out of the table: no later call finds it.
+    /// Take a session out of the table: no later call finds it.
     ///
     /// # Errors
     /// [`Error::InvalidSession`].
@@ -96,7 +96,7 @@ impl<D: Device> Process<D> {
             .ok_or(Error::InvalidSession)
     }
 
-    /// Takes everything: the next call starts anew.
+    /// Take everything: the next call starts anew.
     pub fn take_all(&self) -> Vec<Arc<Entry<D>>> {
         let context = self.context_slot().take();
         context.map_or(Vec::new(), |context| context.sessions.take())

@@ -317,7 +317,7 @@ fn pair(s0: &Side, s1: &Side) -> (u32, u32) {
 #[repr(align(8))]
 struct Aligned([u8; 1024]);
 
-/// Runs a call in another thread until it waits.
+/// Run a call in another thread until it waits.
 fn waiting<T: Send + 'static>(
     world: &World,
     call: impl FnOnce() -> T + Send + 'static,

@@ -203,7 +203,7 @@ impl<D: Device> Link<D> {
         Ok(self.local.volatile().load(place, Ordering::Acquire)?)
     }
 
-    /// Waits for an event; false if the partner has gone.
+    /// Wait for an event; false if the partner has gone.
     fn event(&self, deadline: Deadline) -> Outcome<bool> {
         Ok(self.session.wait_for_event(deadline)? == SessionEvent::Asserted)
     }
@@ -215,7 +215,7 @@ impl<D: Device> Link<D> {
         }
     }
 
-    /// Looks until the partner has written the value.
+    /// Look until the partner has written the value.
     fn look_for(&self, value: u64) -> Outcome<()> {
         loop {
             for _ in 0..LOOKS {
@@ -260,7 +260,7 @@ fn sizes(size: u64) -> Sizes {
     }
 }
 
-/// Serves a client until it goes, in whatever way.
+/// Serve a client until it goes, in whatever way.
 fn serve<D: Device>(library: &Library<D>, options: &Common) -> Outcome<()> {
     match play(library, options) {
         Err(Failure::Gone | Failure::Pximc(Error::SessionClosed)) => Ok(()),
@@ -312,7 +312,7 @@ struct Measured {
     pairing: Option<f64>,
 }
 
-/// Opens a session with a server, once there is one.
+/// Open a session with a server, once there is one.
 fn open<D: Device>(
     interface: &Interface<D>,
     options: &Common,
@@ -332,7 +332,7 @@ fn open<D: Device>(
     Ok((session, connection))
 }
 
-/// Finds a server, and measures.
+/// Find a server, and measure.
 fn measure<D: Device>(library: &Library<D>, options: &Client) -> Outcome<Measured> {
     let interface = interface(library, &options.common)?;
     let pause = || sleep(Duration::from_millis(10));
@@ -410,12 +410,12 @@ fn by_writing<D: Device>(link: &Link<D>, writes: u64) -> Outcome<Vec<f64>> {
     (0..SHIFTS).map(speed).collect()
 }
 
-/// Fills the window by plain stores.
+/// Fill the window by plain stores.
 fn write(window: &VolatileSlice<'_>, data: &[u8]) {
     window.copy_from(data);
 }
 
-/// Opens sessions with a server that waits for the next one after each, and closes them.
+/// Open sessions with a server that waits for the next one after each, and close them.
 fn by_pairing<D: Device>(
     interface: &Interface<D>,
     options: &Common,

@@ -51,7 +51,7 @@ impl Error {
     /// What an error of a call for an interface means.
     pub(crate) fn of_interface(error: mp_fabric::Error) -> Self {
         match error {
-            mp_fabric::Error::NotFound => Error::InvalidWindow,
+            mp_fabric::Error::NotFound(_) => Error::InvalidWindow,
             other => Self::common(other, Error::InvalidInterface),
         }
     }
@@ -73,14 +73,14 @@ impl Error {
     fn common(error: mp_fabric::Error, other: Self) -> Self {
         use mp_fabric::Error as Fabric;
         match error {
-            Fabric::NoInterface => Error::InvalidInterface,
-            Fabric::InterfaceDown => Error::InterfaceDown,
-            Fabric::Invalid => Error::InvalidArgument,
-            Fabric::NoSpace | Fabric::Quota | Fabric::NoMemory => Error::SpaceNotAvailable,
-            Fabric::UidTaken => Error::UidConflict,
-            Fabric::NoPartner | Fabric::NotPaired => Error::NoPairing,
-            Fabric::NotPermitted | Fabric::NotSupported => Error::PhyResourceNotAvailable,
-            Fabric::NoWindow => Error::NoWindow,
+            Fabric::NoInterface(_) => Error::InvalidInterface,
+            Fabric::InterfaceDown(_) => Error::InterfaceDown,
+            Fabric::Invalid(_) => Error::InvalidArgument,
+            Fabric::NoSpace(_) | Fabric::Quota(_) | Fabric::NoMemory => Error::SpaceNotAvailable,
+            Fabric::UidTaken(_) => Error::UidConflict,
+            Fabric::NoPartner(_) | Fabric::NotPaired => Error::NoPairing,
+            Fabric::NotPermitted(_) | Fabric::NotSupported(_) => Error::PhyResourceNotAvailable,
+            Fabric::NoWindow(_) => Error::NoWindow,
             Fabric::PartnerGone => Error::SessionClosed,
             Fabric::TimedOut => Error::Timeout,
             unknown => {

@@ -104,7 +104,7 @@ impl<D: Device> Interface<D> {
         })
     }
 
-    /// Waits until something has happened since the last call of this process. The first call
+    /// Wait until something has happened since the last call of this process. The first call
     /// returns at once.
     ///
     /// # Errors
@@ -139,7 +139,7 @@ impl<D: Device> Interface<D> {
             .map_err(Error::of_interface)
     }
 
-    /// Posts a window of memory for a client of the other system. The data are shown there,
+    /// Post a window of memory for a client of the other system. The data are shown there,
     /// together with the unique identifier; 0 is any.
     ///
     /// # Errors
@@ -158,7 +158,7 @@ impl<D: Device> Interface<D> {
         Session::open(&self.fabric, self.id, sizes.of(request), true)
     }
 
-    /// Pairs with a server of the other system, by its unique identifier unless that is 0.
+    /// Pair with a server of the other system, by its unique identifier unless that is 0.
     ///
     /// # Errors
     /// In this order: [`Error::InvalidInterface`], [`Error::InvalidArgument`],
@@ -174,7 +174,7 @@ impl<D: Device> Interface<D> {
         Session::open(&self.fabric, self.id, sizes.of(request), true)
     }
 
-    /// Pairs with a peer of the other system as a client does, or else posts a window as a server
+    /// Pair with a peer of the other system as a client does, or else posts a window as a server
     /// does.
     ///
     /// # Errors
@@ -192,7 +192,7 @@ impl<D: Device> Interface<D> {
         Session::open(&self.fabric, self.id, sizes.of(request), true)
     }
 
-    /// Posts a window to physical addresses of this system.
+    /// Post a window to physical addresses of this system.
     ///
     /// # Errors
     /// In this order: [`Error::InvalidInterface`], [`Error::InvalidArgument`],
@@ -214,7 +214,7 @@ impl<D: Device> Interface<D> {
         Session::open(&self.fabric, self.id, request.physical(range), false)
     }
 
-    /// Pairs with a physical server of the other system, by its unique identifier unless that is
+    /// Pair with a physical server of the other system, by its unique identifier unless that is
     /// 0. The window has the size that the server says, which has to lie within the limits.
     ///
     /// # Errors

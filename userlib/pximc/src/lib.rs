@@ -63,7 +63,7 @@ pub struct Library<D = CharDevice> {
 }
 
 impl Library {
-    /// Opens the fabric's device, as the environment wants it.
+    /// Open the fabric's device, as the environment wants it.
     ///
     /// # Errors
     /// [`mp_fabric::Error::NotLoaded`]: the kernel module is not loaded.
@@ -76,7 +76,7 @@ impl Library {
 }
 
 impl<D: Device> Library<D> {
-    /// Works on a context that is open; with or without the loopback interface.
+    /// Work on a context that is open; with or without the loopback interface.
     pub fn with_fabric(fabric: Fabric<D>, loopback: bool) -> Self {
         Library { fabric, loopback }
     }

@@ -77,7 +77,7 @@ impl<D: Device> Session<D> {
         self.session.handle()
     }
 
-    /// Waits for a partner. A session that has one gives the same windows at every call.
+    /// Wait for a partner. A session that has one gives the same windows at every call.
     ///
     /// # Errors
     /// [`Error::InvalidSession`]: closed, as of all calls below. [`Error::SessionClosed`],
@@ -113,7 +113,7 @@ impl<D: Device> Session<D> {
         self.session.address().map_err(Error::of_session)
     }
 
-    /// Lets a PCI device of this system reach the remote window, in addition to what it may
+    /// Let a PCI device of this system reach the remote window, in addition to what it may
     /// already, or with [`Access::CLEAR`] no longer. Whether there is such a device is not looked
     /// at.
     ///
@@ -150,7 +150,7 @@ impl<D: Device> Session<D> {
             .map_err(Error::of_session)
     }
 
-    /// Wakes the partner, who finds all that this process has written before.
+    /// Wake the partner, who finds all that this process has written before.
     ///
     /// # Errors
     /// In this order: [`Error::InvalidSession`], [`Error::SessionClosed`],
@@ -163,7 +163,7 @@ impl<D: Device> Session<D> {
         }
     }
 
-    /// Waits for an event.
+    /// Wait for an event.
     ///
     /// # Errors
     /// [`Error::InvalidSession`], [`Error::NoPairing`], [`Error::Timeout`].
@@ -182,7 +182,7 @@ impl<D: Device> Session<D> {
         })
     }
 
-    /// Closes this side, without waiting for the other one. Calls of other threads that wait end
+    /// Close this side, without waiting for the other one. Calls of other threads that wait end
     /// with [`Error::InvalidSession`].
     ///
     /// # Errors
@@ -195,7 +195,7 @@ impl<D: Device> Session<D> {
         Ok(())
     }
 
-    /// Maps the windows of a session that is paired.
+    /// Map the windows of a session that is paired.
     fn connect(&self) -> Result<Connection> {
         let state = self.session.state().map_err(Error::of_session)?;
         let size = |place: Option<WindowPlace>| place.map_or(0, |place| place.size);
@@ -214,12 +214,12 @@ impl<D: Device> Session<D> {
         match self.session.map(place) {
             Ok(map) => Ok(Some(Arc::new(map))),
             // It has been closed meanwhile.
-            Err(mp_fabric::Error::NotFound) => Err(Error::InvalidSession),
+            Err(mp_fabric::Error::NotFound(_)) => Err(Error::InvalidSession),
             Err(_) => Err(Error::SpaceNotAvailable),
         }
     }
 
-    /// Refuses what has no remote window to be used.
+    /// Refuse what has no remote window to be used.
     fn check_remote(&self) -> Result<()> {
         let state = self.session.state().map_err(Error::of_session)?;
         self.check(state.events)?;
@@ -231,7 +231,7 @@ impl<D: Device> Session<D> {
         self.check(state.events)
     }
 
-    /// Refuses what is not paired any longer, or not yet, in the specification's order.
+    /// Refuse what is not paired any longer, or not yet, in the specification's order.
     fn check(&self, events: EventMask) -> Result<()> {
         if events.contains(EventMask::CLOSED | EventMask::DOWN) && self.is_removed() {
             // The partner may be well, and has not closed.
@@ -248,7 +248,8 @@ impl<D: Device> Session<D> {
     }
 
     fn is_removed(&self) -> bool {
-        self.fabric.interface(self.interface) == Err(mp_fabric::Error::NoInterface)
+        let known = self.fabric.interface(self.interface);
+        matches!(known, Err(mp_fabric::Error::NoInterface(_)))
     }
 
     fn windows(&self) -> MutexGuard<'_, Windows> {

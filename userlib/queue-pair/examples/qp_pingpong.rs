@@ -8,7 +8,9 @@
 //! ended. The client first sends messages of many lengths, several at a time, and compares what
 //! comes back; then it measures round trips, and messages that it sends one after the other: of
 //! those that say that more follow, the server copies the data and returns nothing. Neither side
-//! makes a system call meanwhile, unless `--sleep` lets both sleep.
+//! makes a system call meanwhile, unless `--sleep` lets both sleep. They look for a while before they
+//! do, so that a partner that answers soon need not wake them; with `--at-once` they sleep for each
+//! message, which shows what sleeping and waking cost.
 
 use clap::{Args, Parser, Subcommand};
 use mp_fabric::{Deadline, Error as FabricError, EventMask, Fabric, InterfaceId, Session};
@@ -71,6 +73,9 @@ struct Common {
     /// Sleep when there is nothing, instead of looking all the time
     #[arg(long)]
     sleep: bool,
+    /// With --sleep: sleep at once, instead of looking for a while before
+    #[arg(long, requires = "sleep")]
+    at_once: bool,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -99,19 +104,8 @@ fn interface(fabric: &Fabric, options: &Common) -> Outcome<InterfaceId> {
     if let Some(number) = options.interface {
         return Ok(InterfaceId(number));
     }
-    let end = Instant::now() + Duration::from_secs(options.patience);
-    loop {
-        for id in fabric.interfaces()? {
-            let interface = fabric.interface(id)?;
-            if interface.up && !interface.loopback {
-                return Ok(id);
-            }
-        }
-        if Instant::now() >= end {
-            return Err("no interface to another host is up".into());
-        }
-        sleep(Duration::from_millis(10));
-    }
+    let patience = Duration::from_secs(options.patience);
+    Ok(fabric.wait_for_interface(Deadline::after(patience))?)
 }
 
 /// A queue pair, and how this side waits.
@@ -126,7 +120,10 @@ impl End {
             slot_size: options.slot_size,
             ..Shape::default()
         };
-        let pair = QueuePair::open(session, &shape, deadline)?;
+        let mut pair = QueuePair::open(session, &shape, deadline)?;
+        if options.at_once {
+            pair.set_looks(1);
+        }
         let sleeps = options.sleep;
         Ok(End { pair, sleeps })
     }
@@ -202,7 +199,7 @@ fn connect(fabric: &Fabric, options: &Common) -> Outcome<Session> {
         let window = options.window..=options.window;
         let request = fabric.client(interface, PROTOCOL).uid(options.uid);
         match request.local(window.clone()).remote(window).open() {
-            Err(FabricError::NoPartner) if Instant::now() < end => {
+            Err(FabricError::NoPartner(_)) if Instant::now() < end => {
                 sleep(Duration::from_millis(10));
             }
             other => return Ok(other?),

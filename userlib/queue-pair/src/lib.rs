@@ -62,7 +62,7 @@ pub use send::Sending;
 use mp_fabric::{CharDevice, Deadline, Device, Session};
 use std::hint::spin_loop;
 
-/// Looks at memory before a call sleeps.
+/// Looks at memory before a call sleeps, unless [`QueuePair::set_looks`] says otherwise.
 const LOOKS: u32 = 20_000;
 
 /// A message that was received.
@@ -82,6 +82,7 @@ pub struct QueuePair<D: Device = CharDevice> {
     sending: Sending<D>,
     receiving: Receiving<D>,
     room: Box<Room>,
+    looks: u32,
 }
 
 impl<D: Device> QueuePair<D> {
@@ -95,12 +96,19 @@ impl<D: Device> QueuePair<D> {
             sending,
             receiving,
             room: Box::default(),
+            looks: LOOKS,
         })
     }
 
     /// The session, for its state and its events.
     pub fn session(&self) -> &Session<D> {
         self.sending.session()
+    }
+
+    /// Look at memory so many times before a call sleeps, at least once. Each look costs
+    /// processor time, and a partner that answers meanwhile need not wake this side.
+    pub fn set_looks(&mut self, looks: u32) {
+        self.looks = looks.max(1);
     }
 
     /// Most bytes of a message to the partner.
@@ -141,7 +149,7 @@ impl<D: Device> QueuePair<D> {
     #[inline]
     pub fn send(&mut self, head: &Head, data: &[u8], deadline: Deadline) -> Result<()> {
         loop {
-            for _ in 0..LOOKS {
+            for _ in 0..self.looks {
                 if self.try_send(head, data)? {
                     return Ok(());
                 }
@@ -191,7 +199,7 @@ impl<D: Device> QueuePair<D> {
     #[inline]
     pub fn receive(&mut self, room: &mut [u8], deadline: Deadline) -> Result<Received> {
         loop {
-            for _ in 0..LOOKS {
+            for _ in 0..self.looks {
                 if let Some(received) = self.try_receive(room)? {
                     return Ok(received);
                 }

@@ -8,7 +8,7 @@ use crate::{
     window::{Far, Near},
     Error, Result,
 };
-use mp_fabric::{CharDevice, Deadline, Device, EventMask, Parked, Session};
+use mp_fabric::{CharDevice, Deadline, Device, EventMask, Parked, Session, Subject};
 use mp_proto::{
     memory::{Inbound, Outbound},
     queue_pair::{tell_end, Broken, End, Hello, Layout, Park, Wants},
@@ -54,13 +54,15 @@ impl Default for Shape {
 /// What both halves of a pair use.
 #[derive(Debug)]
 pub(crate) struct Shared<D: Device> {
-    pub(crate) session: Session<D>,
+    pub(crate) session: Arc<Session<D>>,
     pub(crate) near: Arc<Near>,
     pub(crate) far: Far<D::Remote>,
     /// What calls fail with since the pair has ended at once.
     ended: OnceLock<Error>,
     /// Whether the partner was told of an end: the first one counts.
     told: AtomicBool,
+    /// The partner has to be woken, and the kernel had no memory for that.
+    owed: AtomicBool,
 }
 
 impl<D: Device> Shared<D> {
@@ -104,13 +106,31 @@ impl<D: Device> Shared<D> {
         !self.told.swap(true, Ordering::AcqRel)
     }
 
-    /// Wakes the partner if it sleeps.
+    /// Wakes the partner if it sleeps, or was to be woken before.
     #[inline]
     pub(crate) fn wake(&self, asleep: bool) -> Result<()> {
-        if asleep {
-            self.session.signal()?;
+        match asleep || self.owes_signal() {
+            true => self.signal(),
+            false => Ok(()),
         }
-        Ok(())
+    }
+
+    /// What it shall find is there: a signal that fails for want of memory is tried again.
+    #[cold]
+    fn signal(&self) -> Result<()> {
+        self.owed.store(false, Ordering::Relaxed);
+        match self.session.signal() {
+            Err(mp_fabric::Error::NoMemory) => {
+                self.owed.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            other => Ok(other?),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn owes_signal(&self) -> bool {
+        self.owed.load(Ordering::Relaxed)
     }
 }
 
@@ -138,7 +158,8 @@ impl<D: Device> Opening<D> {
     ///
     /// # Errors
     /// [`Error::Layout`]; [`Error::Fabric`]: what mapping and signalling fail with.
-    pub fn new(session: Session<D>, shape: &Shape) -> Result<Self> {
+    pub fn new(session: impl Into<Arc<Session<D>>>, shape: &Shape) -> Result<Self> {
+        let session = session.into();
         let near = Near(session.map_local()?.ok_or(Error::Layout)?);
         let far = Far(session.remote()?.ok_or(Error::Layout)?);
         let wants = Wants {
@@ -161,6 +182,7 @@ impl<D: Device> Opening<D> {
             far,
             ended: OnceLock::new(),
             told: AtomicBool::new(false),
+            owed: AtomicBool::new(false),
         };
         Ok(Opening {
             shared: Arc::new(shared),
@@ -170,7 +192,7 @@ impl<D: Device> Opening<D> {
     }
 
     /// The session, for its state and its events.
-    pub fn session(&self) -> &Session<D> {
+    pub fn session(&self) -> &Arc<Session<D>> {
         &self.shared.session
     }
 
@@ -193,16 +215,18 @@ impl<D: Device> Opening<D> {
     }
 }
 
-/// Waits until a session is paired and the partner has announced its end of the pair.
+/// Waits until a session is paired and the partner has announced its end of the pair. Another owner
+/// of the session ends the wait by closing it.
 ///
 /// # Errors
 /// [`Error::Fabric`]: what waiting fails with, [`TimedOut`](mp_fabric::Error::TimedOut) among
 /// it; else as [`Opening::new`] and [`Opening::look`].
 pub fn open<D: Device>(
-    session: Session<D>,
+    session: impl Into<Arc<Session<D>>>,
     shape: &Shape,
     deadline: Deadline,
 ) -> Result<(Sending<D>, Receiving<D>)> {
+    let session = session.into();
     session.wait(EventMask::PAIRED, deadline)?;
     let mut opening = Opening::new(session, shape)?;
     loop {
@@ -238,7 +262,9 @@ pub fn sleep<D: Device>(
     };
     match woken {
         Parked::Event(EventMask::CLOSED) => Err(mp_fabric::Error::PartnerGone.into()),
-        Parked::Event(EventMask::DOWN) => Err(mp_fabric::Error::InterfaceDown.into()),
+        Parked::Event(EventMask::DOWN) => {
+            Err(mp_fabric::Error::InterfaceDown(Subject::Unnamed).into())
+        }
         _ => Ok(()),
     }
 }

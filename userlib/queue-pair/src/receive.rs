@@ -232,8 +232,9 @@ impl<D: Device> Receiving<D> {
         Ok(receiving)
     }
 
-    /// The session, for its state and its events.
-    pub fn session(&self) -> &Session<D> {
+    /// The session, for its state and its events. Others may keep it: it is open until the last of
+    /// them has dropped it, or one has closed it.
+    pub fn session(&self) -> &Arc<Session<D>> {
         &self.shared.session
     }
 
@@ -247,6 +248,14 @@ impl<D: Device> Receiving<D> {
         let part = self.own.buffer(place.off, place.len)?;
         let near = self.shared.near.clone();
         Some(Area { near, part })
+    }
+
+    /// Whether [`receive()`](Self::receive) may have something to say. For those who look often and
+    /// find nothing.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        // What is wrong is said by the next receive.
+        self.shared.alive().is_err() || self.receiver.has_news(&*self.shared.near).unwrap_or(true)
     }
 
     /// Lends the next message, if there is a whole one, without a system call. What is inline, or
@@ -333,10 +342,9 @@ impl<D: Device> Receiving<D> {
     pub fn publish(&mut self) -> Result<()> {
         let (near, far) = (&*self.shared.near, &self.shared.far);
         let asleep = self.receiver.publish(near, far).map_err(Error::from);
-        if self.shared.judge(asleep)? {
-            // A partner that has gone needs no room: its messages are received nevertheless.
-            let _ = self.shared.session.signal();
-        }
+        let asleep = self.shared.judge(asleep)?;
+        // A partner that has gone needs no room: its messages are received nevertheless.
+        let _ = self.shared.wake(asleep);
         Ok(())
     }
 
@@ -349,9 +357,8 @@ impl<D: Device> Receiving<D> {
         self.shared.alive()?;
         let (near, far) = (&*self.shared.near, &self.shared.far);
         let asleep = self.receiver.arm_data(near, far).map_err(Error::from);
-        if self.shared.judge(asleep)? {
-            let _ = self.shared.session.signal();
-        }
+        let asleep = self.shared.judge(asleep)?;
+        let _ = self.shared.wake(asleep);
         let park = self.receiver.park(near).map_err(Error::from);
         self.shared.judge(park)
     }

@@ -42,8 +42,9 @@ impl<D: Device> Sending<D> {
         Ok(Sending { shared, sender })
     }
 
-    /// The session, for its state and its events.
-    pub fn session(&self) -> &Session<D> {
+    /// The session, for its state and its events. Others may keep it: it is open until the last of
+    /// them has dropped it, or one has closed it.
+    pub fn session(&self) -> &Arc<Session<D>> {
         &self.shared.session
     }
 
@@ -200,6 +201,13 @@ impl<D: Device> Sending<D> {
         let (near, far) = (&*self.shared.near, &self.shared.far);
         let asleep = self.sender.publish(near, far).map_err(Error::from);
         self.shared.wake(self.shared.judge(asleep)?)
+    }
+
+    /// Whether the partner has to be woken and the kernel had no memory for that: the next
+    /// [`publish()`](Self::publish) tries again, also if nothing was put.
+    #[inline]
+    pub fn owes_signal(&self) -> bool {
+        self.shared.owes_signal()
     }
 
     /// Lines sent from the beginning on.

@@ -8,7 +8,10 @@ use common::{sessions, soon, Pair};
 use mp_fabric::{Deadline, Error as FabricError};
 use mp_queue_pair::{Broken, Error, Head, QueuePair, Shape, INLINE_MAX};
 use mp_testing::World;
-use std::{thread, time::Duration};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 const WINDOW: u64 = 0x1_0000;
 
@@ -116,6 +119,51 @@ fn a_sender_waits_for_lines_and_slots() {
         assert_eq!(&room[..got.len], &data[..], "message {n}");
     }
     drop(sender.join().unwrap());
+}
+
+/// Each side sleeps for each message, or looks for as long as it takes.
+#[test]
+fn a_side_looks_as_long_as_it_is_told_to() {
+    let (world, mut a, mut b) = pairs();
+    let asleep = |world: &World| {
+        let end = Instant::now() + Duration::from_millis(200);
+        while Instant::now() < end {
+            if world.waiting() > 0 {
+                return true;
+            }
+            thread::yield_now();
+        }
+        false
+    };
+    for (looks, sleeps) in [(0, true), (1, true), (u32::MAX, false)] {
+        b.set_looks(looks);
+        thread::scope(|scope| {
+            let receiver = scope.spawn(|| b.receive(&mut [0; 8], soon()).unwrap().len);
+            assert_eq!(asleep(&world), sleeps, "{looks}");
+            a.send(&Head::default(), &[7; 8], soon()).unwrap();
+            assert_eq!(receiver.join().unwrap(), 8);
+        });
+    }
+}
+
+#[test]
+fn sides_that_sleep_at_once_wake_each_other_for_each_message() {
+    let (_world, mut a, mut b) = pairs();
+    a.set_looks(1);
+    b.set_looks(1);
+    let other = thread::spawn(move || {
+        for _ in 0..500 {
+            let len = b.receive(&mut [0; 64], soon()).unwrap().len;
+            b.send(&Head::default(), &[1; 64][..len], soon()).unwrap();
+        }
+        b
+    });
+    for n in 0..500 {
+        a.send(&Head::default(), &[0; 64][..n % 64], soon())
+            .unwrap();
+        assert_eq!(a.receive(&mut [0; 64], soon()).unwrap().len, n % 64);
+    }
+    drop(other.join().unwrap());
 }
 
 #[test]

@@ -24,14 +24,14 @@ static PROCESSES: PerProcess<Process<CharDevice>> =
 /// Where the error goes.
 type Error = Out<sys::sci_error_t>;
 
-/// Runs a function for the process that calls. A panic is a defect of this library, which the
+/// Run a function for the process that calls. A panic is a defect of this library, which the
 /// specification has no error for: the caller is told that a resource is missing.
 fn caught<T>(function: impl FnOnce(&Process<CharDevice>) -> Result<T>) -> Result<T> {
     let result = guarded(|| function(PROCESSES.current()));
     result.unwrap_or(Err(sisci::Error::ApiNoSpace))
 }
 
-/// Writes an error, and `errno` if it is one of the system's.
+/// Write an error, and `errno` if it is one of the system's.
 fn tell(error: Error, result: Result<()>) {
     match result {
         Ok(()) => {}
@@ -44,7 +44,7 @@ fn tell(error: Error, result: Result<()>) {
     error.write(functions::code(result));
 }
 
-/// Runs a function that writes an error; a value of nothing if it fails.
+/// Run a function that writes an error; a value of nothing if it fails.
 fn run<T: Default>(error: Error, function: impl FnOnce(&Process<CharDevice>) -> Result<T>) -> T {
     let (value, result) = match caught(function) {
         Ok(value) => (value, Ok(())),
@@ -62,7 +62,7 @@ fn mapped(
     ptr::with_exposed_provenance_mut(run(error, function))
 }
 
-/// Runs a function that returns a status beside the error.
+/// Run a function that returns a status beside the error.
 fn checked(error: Error, function: impl FnOnce(&Process<CharDevice>) -> (u32, Result<()>)) -> u32 {
     let ran = caught(|process| Ok(function(process)));
     let (status, result) = ran.unwrap_or_else(|error| (sys::SCI_SEQ_PENDING, Err(error)));
@@ -70,7 +70,7 @@ fn checked(error: Error, function: impl FnOnce(&Process<CharDevice>) -> (u32, Re
     status
 }
 
-/// Runs a function without an error; a value of nothing if it fails.
+/// Run a function without an error; a value of nothing if it fails.
 fn plain<T: Default>(function: impl FnOnce(&Process<CharDevice>) -> Result<T>) -> T {
     caught(function).unwrap_or_default()
 }
@@ -85,7 +85,7 @@ fn channel_type(function: impl FnOnce(&Process<CharDevice>) -> Result<u32>) -> u
     caught(function).unwrap_or(sys::SCI_DMA_TYPE_DONTCARE)
 }
 
-/// Runs a function that needs no process.
+/// Run a function that needs no process.
 fn text(function: impl FnOnce(&()) -> *const c_char) -> *const c_char {
     guarded(|| function(&())).unwrap_or(c"".as_ptr())
 }

@@ -28,7 +28,7 @@ use mp_c_abi::{Handle, Out, Table};
 use mp_fabric::Device;
 use sisci::{Desc, Error, Result};
 
-/// Refuses flags that a function does not take.
+/// Refuse flags that a function does not take.
 pub fn only(flags: u32, taken: u32) -> Result<()> {
     match flags & !taken {
         0 => Ok(()),
@@ -44,7 +44,7 @@ fn wanted<C>(flags: u32, callback: Option<C>) -> Result<Option<C>> {
     }
 }
 
-/// Makes an object and the handle for it.
+/// Make an object and the handle for it.
 fn make<T: Clone>(
     table: &Table<T>,
     out: Out<Handle>,
@@ -53,7 +53,7 @@ fn make<T: Clone>(
     make_armed(table, out, make, |_, _| Ok(()))
 }
 
-/// Makes an object and the handle for it, and then has its events run a callback: however soon
+/// Make an object and the handle for it, and then has its events run a callback: however soon
 /// that is, the handle leads to the object, and is where the program looks for it.
 fn make_armed<T: Clone>(
     table: &Table<T>,
@@ -105,7 +105,7 @@ fn found<D: Device, T: Clone>(
     Ok(object)
 }
 
-/// Ends an object, whose handle leads nowhere then, for a function that takes no flags. It goes
+/// End an object, whose handle leads nowhere then, for a function that takes no flags. It goes
 /// when the table is not locked any more: callbacks that it waits for may look there.
 fn end<D: Device, T: Clone>(
     process: &Process<D>,

@@ -79,7 +79,7 @@ impl<D: Device> Process<D> {
         self.library.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Refuses a process that has not initialized the library.
+    /// Refuse a process that has not initialized the library.
     ///
     /// # Errors
     /// [`Error::NotInitialized`].
@@ -105,12 +105,12 @@ impl<D: Device> Process<D> {
         Ok(library)
     }
 
-    /// Initializes the library once more.
+    /// Initialize the library once more.
     pub fn initialize(&self) {
         self.initialized.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Undoes one initialization; the last one ends callbacks.
+    /// Undo one initialization; the last one ends callbacks.
     pub fn terminate(&self) {
         let less = |count: usize| count.checked_sub(1);
         let (set, fetch) = (Ordering::AcqRel, Ordering::Acquire);

@@ -29,7 +29,7 @@ impl Query {
         Query(structure)
     }
 
-    /// Refuses NULL.
+    /// Refuse NULL.
     fn required(self) -> Result<Self> {
         match self.0.is_null() {
             false => Ok(self),
@@ -110,7 +110,7 @@ fn text(query: Query, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Answers a number.
+/// Answer a number.
 fn answer(query: Query, to: *mut c_void, number: u32) -> Result<()> {
     let out: Out<u32> = query.answer(to).required().legal()?;
     out.write(number);

@@ -94,7 +94,7 @@ fn input(data: &[u8]) -> Input<u8> {
     unsafe { Input::new(data.as_ptr(), data.len()) }
 }
 
-/// Runs what writes a handle; NULL if it fails.
+/// Run what writes a handle; NULL if it fails.
 fn made(make: impl FnOnce(Out<Handle>) -> Result<()>) -> Result<Handle> {
     let mut handle = NONE;
     let result = make(out(&mut handle));
@@ -206,7 +206,7 @@ fn write(address: usize, value: u8) {
     unsafe { at.write_volatile(value) }
 }
 
-/// Waits until something is so.
+/// Wait until something is so.
 fn until(what: &str, is: impl Fn() -> bool) {
     let start = Instant::now();
     while !is() {

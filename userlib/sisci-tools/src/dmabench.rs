@@ -13,8 +13,8 @@ use crate::{
 use clap::{Parser, ValueEnum};
 use mp_fabric::Device;
 use sisci::{
-    DmaQueue, DmaSource, DmaState, Error, Library, LocalSegment, Map, MapFlags, NewSegment, Piece,
-    VECTOR_MAX,
+    Direction, DmaQueue, DmaSource, DmaState, Error, Library, LocalSegment, Map, MapFlags,
+    NewSegment, Piece, VECTOR_MAX,
 };
 use std::time::Instant;
 use vm_memory::VolatileSlice;
@@ -148,7 +148,7 @@ impl<D: Device> Source<D> {
     }
 }
 
-/// Cuts a size into at most so many pieces.
+/// Cut a size into at most so many pieces.
 fn cut(size: usize, pieces: u32) -> Vec<Piece> {
     let pieces = pieces as usize;
     let place = |number: usize| (size as u128 * number as u128 / pieces as u128) as usize;
@@ -184,7 +184,7 @@ impl Options {
             Kind::Memory => DmaSource::Memory(source.memory.memory()),
             Kind::Dma | Kind::Vector | Kind::Series => DmaSource::Segment(&source.segment),
         };
-        let started = queue.start(from, &mirror.segment, pieces, None);
+        let started = queue.start(from, Direction::Write, &mirror.segment, pieces, None);
         started.called(match kind {
             Kind::Dma => "SCIStartDmaTransfer",
             Kind::Vector | Kind::Series => "SCIStartDmaTransferVec",

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Why a tool ends before its time: exit status 1, and 2 if the command line makes no sense.
+//! Why a tool ends before its time.
 
 use sisci::{ConfigError, Error};
-use std::{io, process::ExitCode};
-
-/// Exit status for a command line that makes no sense.
-pub const USAGE: u8 = 2;
-/// Exit status for everything else.
-const FAILED: u8 = 1;
+use std::io;
 
 /// What a tool does, or why not.
 pub type Outcome<T = ()> = Result<T, Failure>;
@@ -53,18 +48,16 @@ pub enum Failure {
     Output(#[from] io::Error),
 }
 
-impl Failure {
-    /// Tells the user; the exit status.
-    pub fn report(&self) -> ExitCode {
+impl mp_tools::Failure for Failure {
+    fn as_io(&self) -> Option<&io::Error> {
         match self {
-            // Whoever reads the output has seen enough.
-            Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                return ExitCode::SUCCESS;
-            }
-            Failure::NoAnswer => {}
-            other => eprintln!("FAILED: {other}"),
+            Failure::Output(error) => Some(error),
+            _ => None,
         }
-        FAILED.into()
+    }
+
+    fn is_told(&self) -> bool {
+        matches!(self, Failure::NoAnswer)
     }
 }
 
@@ -89,7 +82,7 @@ fn help(error: Error) -> &'static str {
 
 /// Names the function that a result is of.
 pub trait Called<T> {
-    /// Names it.
+    /// Name it.
     ///
     /// # Errors
     /// [`Failure::Call`].

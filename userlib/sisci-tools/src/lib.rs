@@ -12,7 +12,7 @@
 //! | [`scibench`], [`dmabench`] | rates: of copies by the processor and by DMA |
 //! | [`shmem`] | the life of a segment |
 //! | [`sci_probe`], [`sci_query`] | nodes and adapters |
-//! | [`options`], [`output`], [`failure`] | the command line, tables and JSON, the end of a program |
+//! | [`options`], [`output`], [`failure`] | the command line, results, why a program ends |
 //! | [`side`], [`mirror`] | what client and server have in common |
 
 pub mod dmabench;
@@ -30,7 +30,7 @@ pub mod shmem;
 pub mod side;
 
 use clap::Parser;
-use failure::{Failure, Outcome, USAGE};
+use failure::Outcome;
 use mp_fabric::Device;
 use output::Output;
 use sisci::Library;
@@ -41,31 +41,18 @@ pub trait Tool: Parser {
     /// Whether it prints JSON.
     fn json(&self) -> bool;
 
-    /// Does it.
+    /// Do it.
     ///
     /// # Errors
     /// What the program ends with.
     fn run<D: Device>(&self, library: &Library<D>, out: &mut Output<'_>) -> Outcome;
 }
 
-/// Runs a tool with the options of the command line; the exit status.
+/// Run a tool with the options of the command line; the exit status.
 pub fn start<T: Tool>() -> ExitCode {
-    let tool = match T::try_parse() {
-        Ok(tool) => tool,
-        Err(error) => {
-            // Where standard error is closed, the status has to do.
-            let _ = error.print();
-            return match error.use_stderr() {
-                true => USAGE.into(),
-                false => ExitCode::SUCCESS,
-            };
-        }
-    };
-    let mut stdout = io::stdout();
-    let mut out = Output::new(tool.json(), &mut stdout);
-    let library = Library::load().map_err(Failure::from);
-    match library.and_then(|library| tool.run(&library, &mut out)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
-    }
+    mp_tools::start(|tool: &T| {
+        let mut stdout = io::stdout();
+        let mut out = Output::new(tool.json(), &mut stdout);
+        tool.run(&Library::load()?, &mut out)
+    })
 }

@@ -30,7 +30,7 @@ fn pattern(size: usize, turn: u32) -> Vec<u8> {
     (0..size).map(at).collect()
 }
 
-/// Sees whether memory has the pattern of a turn.
+/// See whether memory has the pattern of a turn.
 ///
 /// # Errors
 /// [`Failure::Wrong`]: it has not.
@@ -67,7 +67,7 @@ fn fixed(id: u32) -> InterruptFlags {
     }
 }
 
-/// Serves one client, with a segment of so many bytes.
+/// Serve one client, with a segment of so many bytes.
 ///
 /// # Errors
 /// Those of the calls; [`Failure::Wrong`]: what the client has written is not there.
@@ -156,7 +156,7 @@ pub struct Mirror<'a, D: Device> {
 }
 
 impl<'a, D: Device> Mirror<'a, D> {
-    /// Connects to a server with a segment of so many bytes.
+    /// Connect to a server with a segment of so many bytes.
     ///
     /// # Errors
     /// Those of the calls; so below.
@@ -182,13 +182,13 @@ impl<'a, D: Device> Mirror<'a, D> {
         })
     }
 
-    /// Fills memory with a pattern that it has not had yet.
+    /// Fill memory with a pattern that it has not had yet.
     pub fn fill(&mut self, memory: &VolatileSlice<'_>) {
         self.turn = self.turn.wrapping_add(1);
         memory.copy_from(&pattern(memory.len(), self.turn));
     }
 
-    /// Sees whether memory has the pattern of the last filling.
+    /// See whether memory has the pattern of the last filling.
     ///
     /// # Errors
     /// [`Failure::Wrong`]: it has not.
@@ -209,7 +209,7 @@ impl<'a, D: Device> Mirror<'a, D> {
         answered.called("SCIWaitForInterrupt")
     }
 
-    /// Disconnects, and has the server end.
+    /// Disconnect, and have the server end.
     pub fn close(self) -> Outcome {
         self.ask(0)?;
         self.map.unmap().called("SCIUnmapSegment")?;

@@ -5,8 +5,9 @@
 
 use crate::failure::Outcome;
 use mp_table::{Align, Columns};
+use mp_tools::{Quantiles, Sink};
 use serde::Serialize;
-use std::{fmt, io::Write, iter, time::Duration};
+use std::{iter, time::Duration};
 
 /// Times of so many rounds, in microseconds.
 #[derive(Serialize)]
@@ -14,9 +15,8 @@ struct Times<'a> {
     name: &'a str,
     bytes: usize,
     rounds: u32,
-    min: f64,
-    median: f64,
-    p99: f64,
+    #[serde(flatten)]
+    times: Quantiles,
 }
 
 /// The rate of so many rounds.
@@ -39,55 +39,31 @@ struct Event<'a> {
 const TIMES: [&str; 6] = ["name", "bytes", "rounds", "min us", "median us", "99 % us"];
 const RATES: [&str; 4] = ["name", "bytes", "rounds", "MB/s"];
 
-/// A line of a table of results.
-fn line_of<T: AsRef<str>>(cells: &[T]) -> String {
+/// The columns of a table of results.
+fn columns() -> Columns {
     let widths = [10, 10, 13, 13, 14].map(|width| (width, Align::Right));
-    Columns::new(1, iter::once((12, Align::Left)).chain(widths)).line(cells)
+    Columns::new(1, iter::once((12, Align::Left)).chain(widths))
 }
 
 /// Where results go.
-pub struct Output<'a> {
-    json: bool,
-    to: &'a mut (dyn Write + Send),
-}
-
-impl fmt::Debug for Output<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Output")
-            .field("json", &self.json)
-            .finish_non_exhaustive()
-    }
-}
+#[derive(Debug)]
+pub struct Output<'a>(mp_tools::Output<'a>);
 
 impl<'a> Output<'a> {
     /// Results as tables or as JSON.
-    pub fn new(json: bool, to: &'a mut (dyn Write + Send)) -> Self {
-        Output { json, to }
+    pub fn new(json: bool, to: &'a mut Sink<'a>) -> Self {
+        Output(mp_tools::Output::new(json, columns(), to))
     }
 
-    /// Prints a line at once: the value as JSON, or the words.
+    /// Print a line at once: the value as JSON, or the words.
     ///
     /// # Errors
     /// Those of writing; so below.
     pub fn line(&mut self, value: &impl Serialize, words: &str) -> Outcome {
-        match self.json {
-            true => {
-                let value = serde_json::to_string(value).map_err(std::io::Error::from)?;
-                writeln!(self.to, "{value}")?;
-            }
-            false => writeln!(self.to, "{words}")?,
-        }
-        Ok(self.to.flush()?)
+        Ok(self.0.line(value, words)?)
     }
 
-    fn head(&mut self, names: &[&str]) -> Outcome {
-        if self.json {
-            return Ok(());
-        }
-        Ok(writeln!(self.to, "{}", line_of(names))?)
-    }
-
-    /// Prints what so many rounds have resulted in.
+    /// Print what so many rounds have resulted in.
     fn result(
         &mut self,
         value: &impl Serialize,
@@ -96,42 +72,35 @@ impl<'a> Output<'a> {
     ) -> Outcome {
         let mut cells = vec![name.into(), bytes.to_string(), rounds.to_string()];
         cells.extend(results.iter().map(|result| format!("{result:.3}")));
-        self.line(value, &line_of(&cells))
+        Ok(self.0.result(value, &[cells])?)
     }
 
-    /// Prints the head of a table of times.
+    /// Print the head of a table of times.
     pub fn head_of_times(&mut self) -> Outcome {
-        self.head(&TIMES)
+        Ok(self.0.head(&TIMES)?)
     }
 
-    /// Prints the head of a table of rates.
+    /// Print the head of a table of rates.
     pub fn head_of_rates(&mut self) -> Outcome {
-        self.head(&RATES)
+        Ok(self.0.head(&RATES)?)
     }
 
-    /// Prints the least, the median and the 99th percentile of times; nothing if there are none.
+    /// Print the least, the median and the 99th percentile of times; nothing if there are none.
     pub fn times(&mut self, name: &str, bytes: usize, rounds: u32, times: &[Duration]) -> Outcome {
-        let mut sorted = times.to_vec();
-        sorted.sort_unstable();
-        let at = |part: usize| {
-            let found = sorted.get(sorted.len() * part / 100);
-            found.map(|time| time.as_secs_f64() * 1e6)
-        };
-        let (Some(min), Some(median), Some(p99)) = (at(0), at(50), at(99)) else {
+        let Some(times) = Quantiles::of(times) else {
             return Ok(());
         };
         let value = Times {
             name,
             bytes,
             rounds,
-            min,
-            median,
-            p99,
+            times,
         };
-        self.result(&value, (name, bytes, rounds), &[min, median, p99])
+        let results = [times.min, times.median, times.p99];
+        self.result(&value, (name, bytes, rounds), &results)
     }
 
-    /// Prints the rate at which so many rounds have taken a time.
+    /// Print the rate at which so many rounds have taken a time.
     pub fn rate(&mut self, name: &str, bytes: usize, rounds: u32, time: Duration) -> Outcome {
         let rate = bytes as f64 * f64::from(rounds) / time.as_secs_f64() / 1e6;
         let value = Rate {
@@ -143,7 +112,7 @@ impl<'a> Output<'a> {
         self.result(&value, (name, bytes, rounds), &[rate])
     }
 
-    /// Prints what has happened, and at which node; at none if that is 0.
+    /// Print what has happened, and at which node; at none if that is 0.
     pub fn event(&mut self, event: &str, node: u32) -> Outcome {
         let words = match node {
             0 => event.to_string(),

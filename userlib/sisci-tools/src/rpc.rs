@@ -143,7 +143,7 @@ impl<D: Device> Line<'_, D> {
         message.ok_or_else(|| Failure::Wrong("a message is too long".into()))
     }
 
-    /// Answers calls.
+    /// Answer calls.
     fn serve(&mut self) -> Outcome {
         loop {
             let message = self.receive()?;

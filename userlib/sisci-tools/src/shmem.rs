@@ -58,7 +58,7 @@ impl Options {
     }
 }
 
-/// Waits for an event for which there is a meaning, and gives that.
+/// Wait for an event for which there is a meaning, and give that.
 fn await_event<E, T>(
     events: &Receiver<E>,
     patience: u32,
@@ -74,7 +74,7 @@ fn await_event<E, T>(
     }
 }
 
-/// Passes on what a callback is told.
+/// Pass on what a callback is told.
 fn tell<E>(news: &Sender<E>, event: E) -> Action {
     match news.send(event) {
         Ok(()) => Action::Continue,

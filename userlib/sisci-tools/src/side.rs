@@ -30,7 +30,7 @@ pub struct Side<'a, D: Device> {
 }
 
 impl<'a, D: Device> Side<'a, D> {
-    /// Opens a virtual device, has something done with it and closes it again.
+    /// Open a virtual device, have something done with it and close it again.
     ///
     /// # Errors
     /// Those of the calls; so below.
@@ -50,7 +50,7 @@ impl<'a, D: Device> Side<'a, D> {
         Instant::now() + Duration::from_millis(self.options.patience.into())
     }
 
-    /// Calls a function until its error is none of those that pass.
+    /// Call a function until its error is none of those that pass.
     fn repeat<T>(
         &self,
         passes: impl Fn(Error) -> bool,
@@ -65,7 +65,7 @@ impl<'a, D: Device> Side<'a, D> {
         }
     }
 
-    /// Calls a function that connects to something by its number, until the other node has it.
+    /// Call a function that connects to something by its number, until the other node has it.
     pub fn connect<T>(
         &self,
         function: &'static str,
@@ -91,13 +91,13 @@ impl<'a, D: Device> Side<'a, D> {
             })
     }
 
-    /// Calls a function that removes, until the other node has disconnected.
+    /// Call a function that removes, until the other node has disconnected.
     pub fn remove(&self, function: &'static str, attempt: impl Fn() -> Result<()>) -> Outcome {
         self.repeat(|error| error == Error::Busy, attempt)
             .called(function)
     }
 
-    /// Connects to a segment of the other node.
+    /// Connect to a segment of the other node.
     pub fn connect_segment(&self, id: u32) -> Outcome<RemoteSegment<D>> {
         let (node, adapter) = (self.options.node, self.options.adapter());
         self.connect("SCIConnectSegment", id, || {
@@ -105,7 +105,7 @@ impl<'a, D: Device> Side<'a, D> {
         })
     }
 
-    /// Waits until something is so.
+    /// Wait until something is so.
     ///
     /// # Errors
     /// [`Failure::Silent`]: it does not become so.
@@ -121,7 +121,7 @@ impl<'a, D: Device> Side<'a, D> {
     }
 }
 
-/// Maps all of a segment of the other node.
+/// Map all of a segment of the other node.
 ///
 /// # Errors
 /// Those of the call.
@@ -130,7 +130,7 @@ pub fn map_remote<D: Device>(segment: &RemoteSegment<D>, size: usize) -> Outcome
     map.called("SCIMapRemoteSegment")
 }
 
-/// Makes a sequence on a map, and starts it.
+/// Make a sequence on a map, and start it.
 ///
 /// # Errors
 /// Those of the calls.
@@ -140,7 +140,7 @@ pub fn start_sequence<D: Device>(map: &Map<D>) -> Outcome<Sequence<D>> {
     Ok(sequence)
 }
 
-/// Sees whether everything has arrived.
+/// See whether everything has arrived.
 ///
 /// # Errors
 /// [`Error::TransferFailed`], or what the check says.

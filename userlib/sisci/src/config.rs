@@ -71,7 +71,7 @@ impl From<ConfigError> for Error {
 }
 
 impl Config {
-    /// Reads the configuration of this host. Without a file there is this host alone.
+    /// Read the configuration of this host. Without a file there is this host alone.
     ///
     /// # Errors
     /// The file cannot be read, or has a mistake in a line.
@@ -94,7 +94,7 @@ impl Config {
         }
     }
 
-    /// Takes a configuration apart.
+    /// Take a configuration apart.
     ///
     /// # Errors
     /// The first mistake.

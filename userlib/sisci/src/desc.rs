@@ -92,12 +92,12 @@ impl<D: Device> Desc<D> {
         &self.context.fabric
     }
 
-    /// Makes the virtual device stay.
+    /// Make the virtual device stay.
     pub(crate) fn enter(&self) -> Result<User> {
         self.users.enter()
     }
 
-    /// Closes the virtual device.
+    /// Close the virtual device.
     ///
     /// # Errors
     /// [`Error::Busy`]: something that was made on it is still there.
@@ -121,7 +121,7 @@ impl<D: Device> Desc<D> {
             match self.fabric().interface(id) {
                 Ok(interface) => all.push(interface),
                 // It has gone since it was listed.
-                Err(mp_fabric::Error::NoInterface) => {}
+                Err(mp_fabric::Error::NoInterface(_)) => {}
                 Err(other) => return Err(other.into()),
             }
         }
@@ -223,7 +223,7 @@ impl<D: Device> Desc<D> {
         }
     }
 
-    /// Asks whether a node answers.
+    /// Ask whether a node answers.
     ///
     /// # Errors
     /// Those of a node that does not, and why: [`Error::NoLinkAccess`],

@@ -155,7 +155,7 @@ struct Transfer<D: Device> {
 crate::shared!(DmaQueue);
 
 impl<D: Device> Desc<D> {
-    /// Makes a queue of an adapter, for vectors of so many entries.
+    /// Make a queue of an adapter, for vectors of so many entries.
     ///
     /// # Errors
     /// Those of the adapter; [`Error::IllegalParameter`]: no entries. [`Error::NoSpace`]: more
@@ -193,7 +193,7 @@ impl<D: Device> Desc<D> {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets go of what transfers use that have ended since.
+    /// Let go of what transfers use that have ended since.
     pub(crate) fn settle_queues(&self) {
         let queues: Vec<_> = self.queues().iter().filter_map(|q| q.upgrade()).collect();
         for queue in queues {
@@ -211,7 +211,7 @@ impl<D: Device> Inner<D> {
         self.state().current(&self.desc)
     }
 
-    /// Ends all waits and callbacks.
+    /// End all waits and callbacks.
     fn end(&self) {
         // Not with the lock held: a callback that runs may want it.
         let (queues, last) = {
@@ -280,7 +280,7 @@ impl<D: Device> DmaQueue<D> {
         self.0.current()
     }
 
-    /// Starts a transfer to a remote segment or from it, with a callback for its end or without.
+    /// Start a transfer to a remote segment or from it, with a callback for its end or without.
     ///
     /// # Errors
     /// In this order: [`Error::FlagNotImplemented`]: the driver does not read, or not into memory
@@ -337,8 +337,8 @@ impl<D: Device> DmaQueue<D> {
             mp_fabric::Error::System(Errno::BUSY) => Error::IllegalOperation,
             mp_fabric::Error::System(Errno::RANGE) => Error::OutOfRange,
             mp_fabric::Error::System(Errno::FAULT) => Error::IllegalAddress,
-            mp_fabric::Error::NoWindow => Error::SegmentNotPrepared,
-            mp_fabric::Error::PartnerGone | mp_fabric::Error::InterfaceDown => {
+            mp_fabric::Error::NoWindow(_) => Error::SegmentNotPrepared,
+            mp_fabric::Error::PartnerGone | mp_fabric::Error::InterfaceDown(_) => {
                 Error::SegmentNotConnected
             }
             other => other.into(),
@@ -407,7 +407,7 @@ impl<D: Device> DmaQueue<D> {
         Ok(queue)
     }
 
-    /// Waits so many milliseconds until the transfer has ended: its final state.
+    /// Wait so many milliseconds until the transfer has ended: its final state.
     ///
     /// # Errors
     /// [`Error::IllegalOperation`]: nothing was started, or there is a callback that has not run.
@@ -431,7 +431,7 @@ impl<D: Device> DmaQueue<D> {
         )
     }
 
-    /// Aborts the transfer: nothing is read or written by it when this returns. In a final state
+    /// Abort the transfer: nothing is read or written by it when this returns. In a final state
     /// it does nothing.
     ///
     /// # Errors
@@ -443,7 +443,7 @@ impl<D: Device> DmaQueue<D> {
         state.current(&self.0.desc).map(|_| ())
     }
 
-    /// Removes the queue. The value is of no use afterwards.
+    /// Remove the queue. The value is of no use afterwards.
     ///
     /// # Errors
     /// [`Error::IllegalOperation`]: a transfer is under way.

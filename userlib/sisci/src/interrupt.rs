@@ -71,7 +71,7 @@ impl<D: Device> Local<D> {
         self.open_offers().map(|offer| &**offer)
     }
 
-    /// Lets a callback run for events; the function takes one of them and runs it.
+    /// Let a callback run for events; the function takes one of them and run it.
     fn call(
         self: &Arc<Self>,
         mask: EventMask,
@@ -83,7 +83,7 @@ impl<D: Device> Local<D> {
         Ok(self.waits.call(reactor, self.objects(), mask, run)?)
     }
 
-    /// Waits until the function has taken something.
+    /// Wait until the function has taken something.
     fn wait<T>(
         &self,
         mask: EventMask,
@@ -124,7 +124,7 @@ impl<D: Device> Drop for Local<D> {
     }
 }
 
-/// Offers one number at all interfaces.
+/// Offer one number at all interfaces.
 fn offer_all<D: Device>(
     adapter: &Adapter,
     flags: InterruptFlags,
@@ -144,7 +144,7 @@ fn offer_all<D: Device>(
             };
             match offer(interface, wanted) {
                 Ok(new) => offers.push(new),
-                Err(mp_fabric::Error::UidTaken) if flags.number.is_none() => {
+                Err(mp_fabric::Error::UidTaken(_)) if flags.number.is_none() => {
                     clash = true;
                     break;
                 }
@@ -179,7 +179,7 @@ struct Remote<D: Device> {
 crate::shared!(LocalInterrupt LocalDataInterrupt RemoteInterrupt RemoteDataInterrupt);
 
 impl<D: Device> Desc<D> {
-    /// Makes an interrupt of an adapter.
+    /// Make an interrupt of an adapter.
     ///
     /// # Errors
     /// Those of the adapter; [`Error::SegmentIdUsed`]: the number is used. [`Error::NoSpace`].
@@ -198,7 +198,7 @@ impl<D: Device> Desc<D> {
         Ok(LocalInterrupt(Arc::new(local)))
     }
 
-    /// Makes an interrupt of an adapter that carries messages.
+    /// Make an interrupt of an adapter that carries messages.
     ///
     /// # Errors
     /// As [`create_interrupt()`](Self::create_interrupt).
@@ -213,7 +213,7 @@ impl<D: Device> Desc<D> {
         Ok(LocalDataInterrupt(Arc::new(local)))
     }
 
-    /// Connects to an interrupt of a node.
+    /// Connect to an interrupt of a node.
     ///
     /// # Errors
     /// As [`connect_segment()`](Self::connect_segment); [`Error::ConnectionRefused`]: each trigger
@@ -238,7 +238,7 @@ impl<D: Device> Desc<D> {
         })))
     }
 
-    /// Connects to an interrupt with messages of a node.
+    /// Connect to an interrupt with messages of a node.
     ///
     /// # Errors
     /// As [`connect_segment()`](Self::connect_segment).
@@ -258,7 +258,7 @@ impl<D: Device> Desc<D> {
         })))
     }
 
-    /// Connects to the interrupts of that number on all nodes that can be reached, this one
+    /// Connect to the interrupts of that number on all nodes that can be reached, this one
     /// included; the node id is [`BROADCAST_NODE`].
     ///
     /// # Errors
@@ -290,7 +290,7 @@ impl<D: Device> Desc<D> {
 }
 
 impl<D: Device> Local<D> {
-    /// Takes one trigger, if there is one.
+    /// Take one trigger, if there is one.
     fn take(&self) -> Result<Option<()>> {
         // The links are behind the loopback interface, and most comes over them.
         for offer in self.open_offers().rev() {
@@ -301,7 +301,7 @@ impl<D: Device> Local<D> {
         Ok(None)
     }
 
-    /// Takes one message, if there is one: its length.
+    /// Take one message, if there is one: its length.
     fn receive(&self, room: &mut [u8]) -> Result<Option<usize>> {
         for offer in self.open_offers().rev() {
             if let Some(received) = taken(offer.receive(room, Deadline::PAST))? {
@@ -323,7 +323,7 @@ impl<D: Device> LocalInterrupt<D> {
         &self.0.desc
     }
 
-    /// Lets a callback run for each interrupt, also for those that have come already.
+    /// Let a callback run for each interrupt, also for those that have come already.
     ///
     /// # Errors
     /// [`Error::System`]: no thread for callbacks.
@@ -337,7 +337,7 @@ impl<D: Device> LocalInterrupt<D> {
         })
     }
 
-    /// Waits so many milliseconds for one interrupt.
+    /// Wait so many milliseconds for one interrupt.
     ///
     /// # Errors
     /// [`Error::IllegalOperation`]: there is a callback. [`Error::Timeout`].
@@ -347,7 +347,7 @@ impl<D: Device> LocalInterrupt<D> {
         self.0.wait(EventMask::SIGNAL, milliseconds, take)
     }
 
-    /// Removes it. The value is of no use afterwards.
+    /// Remove it. The value is of no use afterwards.
     ///
     /// # Errors
     /// [`Error::Busy`]: a node is connected; no other one can connect any more.
@@ -362,7 +362,7 @@ impl<D: Device> LocalDataInterrupt<D> {
         self.0.number
     }
 
-    /// Lets a callback run for each message, also for those that have come already.
+    /// Let a callback run for each message, also for those that have come already.
     ///
     /// # Errors
     /// [`Error::System`]: no thread for callbacks.
@@ -377,7 +377,7 @@ impl<D: Device> LocalDataInterrupt<D> {
         })
     }
 
-    /// Waits so many milliseconds for one message: its length.
+    /// Wait so many milliseconds for one message: its length.
     ///
     /// # Errors
     /// As [`LocalInterrupt::wait`]; [`Error::TooLong`]: it has no room, and stays.
@@ -386,7 +386,7 @@ impl<D: Device> LocalDataInterrupt<D> {
         self.0.wait(EventMask::MESSAGE, milliseconds, take)
     }
 
-    /// Removes it, and what it has not given yet.
+    /// Remove it, and what it has not given yet.
     ///
     /// # Errors
     /// As [`LocalInterrupt::remove`].
@@ -410,7 +410,7 @@ impl<D: Device> Remote<D> {
 /// What a connection's error means for a trigger.
 fn triggered(result: mp_fabric::Result<()>) -> Result<()> {
     result.map_err(|error| match error {
-        mp_fabric::Error::NotFound => Error::IllegalParameter,
+        mp_fabric::Error::NotFound(_) => Error::IllegalParameter,
         mp_fabric::Error::TimedOut => Error::NoSpace,
         mp_fabric::Error::System(Errno::MSGSIZE) => Error::OutOfRange,
         other => other.into(),
@@ -418,7 +418,7 @@ fn triggered(result: mp_fabric::Result<()>) -> Result<()> {
 }
 
 impl<D: Device> RemoteInterrupt<D> {
-    /// Triggers it, after everything that this process has written before.
+    /// Trigger it, after everything that this process has written before.
     ///
     /// # Errors
     /// [`Error::NoLinkAccess`], [`Error::NotConnected`]: its owner is gone.
@@ -427,7 +427,7 @@ impl<D: Device> RemoteInterrupt<D> {
         connections.try_for_each(|connection| triggered(connection.trigger()))
     }
 
-    /// Disconnects. The value is of no use afterwards.
+    /// Disconnect. The value is of no use afterwards.
     ///
     /// # Errors
     /// [`Error::IllegalParameter`]: that was done before.
@@ -437,7 +437,7 @@ impl<D: Device> RemoteInterrupt<D> {
 }
 
 impl<D: Device> RemoteDataInterrupt<D> {
-    /// Sends a message; to all nodes, if it is connected to all.
+    /// Send a message; to all nodes, if it is connected to all.
     ///
     /// # Errors
     /// [`Error::OutOfRange`]: longer than [`MESSAGE_MAX`]. [`Error::NoSpace`]: a receiver has
@@ -453,7 +453,7 @@ impl<D: Device> RemoteDataInterrupt<D> {
         sent.fold(Ok(()), Result::and)
     }
 
-    /// Disconnects. The value is of no use afterwards.
+    /// Disconnect. The value is of no use afterwards.
     ///
     /// # Errors
     /// [`Error::IllegalParameter`]: that was done before.

@@ -126,7 +126,7 @@ fn next(ran: Option<Action>) -> Next {
     }
 }
 
-/// Refuses a wait for events that a callback takes.
+/// Refuse a wait for events that a callback takes.
 fn refuse_callback(waits: &Waits) -> Result<()> {
     match waits.has_callback() {
         true => Err(Error::IllegalOperation),
@@ -171,7 +171,7 @@ impl<D: Device> Library<D> {
         }
     }
 
-    /// Opens a virtual device.
+    /// Open a virtual device.
     ///
     /// # Errors
     /// [`Error::Unopened`]: there is no driver, or the user may not open it.
@@ -192,7 +192,7 @@ impl<D: Device> Library<D> {
         Ok(Desc::new(context))
     }
 
-    /// Ends callbacks: when it returns, none runs or will run, except for the one that calls it.
+    /// End callbacks: when it returns, none runs or will run, except for the one that calls it.
     pub fn stop(&self) {
         let context = self.context().upgrade();
         if let Some(context) = context {

@@ -40,7 +40,7 @@ pub(crate) enum Backing<D: Device> {
 }
 
 impl<D: Device> Backing<D> {
-    /// Maps whole pages.
+    /// Map whole pages.
     fn map<P: Protection>(&self, start: u64, len: u64, hint: usize) -> Result<mp_fabric::Map<P>> {
         Ok(match self {
             Backing::Local(segment) => segment.segment().map(start, len, hint),
@@ -96,7 +96,7 @@ impl<D: Device> fmt::Debug for Map<D> {
     }
 }
 
-/// Maps a part of a segment.
+/// Map a part of a segment.
 pub(crate) fn new<D: Device>(
     backing: Backing<D>,
     range: Range,
@@ -206,7 +206,7 @@ impl<D: Device> Map<D> {
         self.remote().is_none_or(RemoteSegment::is_loopback)
     }
 
-    /// Unmaps it.
+    /// Unmap it.
     ///
     /// # Errors
     /// [`Error::Busy`]: a sequence uses it, or a transfer relies on it.
@@ -223,7 +223,7 @@ impl<D: Device> Map<D> {
         })
     }
 
-    /// Works on the memory, which stays as long as that takes: an unmap waits. It changes at any
+    /// Work on the memory, which stays as long as that takes: an unmap waits. It changes at any
     /// time, and what is written may have to be flushed ([`flush_stores`]).
     ///
     /// # Errors
@@ -238,14 +238,14 @@ impl<D: Device> Map<D> {
         })
     }
 
-    /// Works on the memory, however it is mapped.
+    /// Work on the memory, however it is mapped.
     fn held<R>(&self, work: impl FnOnce(&Memory) -> Result<R>) -> Result<R> {
         let memory = self.0.memory.read();
         let memory = memory.unwrap_or_else(PoisonError::into_inner);
         work(memory.as_ref().ok_or(Error::IllegalParameter)?)
     }
 
-    /// Reads one byte, and so pushes everything that was written before to where it belongs.
+    /// Read one byte, and so pushes everything that was written before to where it belongs.
     pub(crate) fn read_back(&self) {
         let at = self.0.before;
         // What is unmapped has nothing that is on its way.
@@ -265,7 +265,7 @@ impl<D: Device> Map<D> {
         }
     }
 
-    /// Copies from local memory into the map. With a sequence of the map it is checked whether
+    /// Copy from local memory into the map. With a sequence of the map it is checked whether
     /// that has arrived.
     ///
     /// # Errors
@@ -295,7 +295,7 @@ impl<D: Device> Map<D> {
         })
     }
 
-    /// Copies from the map into local memory. With a sequence of the map it is checked whether
+    /// Copy from the map into local memory. With a sequence of the map it is checked whether
     /// that was good.
     ///
     /// # Errors

@@ -81,7 +81,7 @@ impl<D: Device> fmt::Debug for RemoteSegment<D> {
     }
 }
 
-/// Connects to something of a node. A node that does not answer is not waited for longer than
+/// Connect to something of a node. A node that does not answer is not waited for longer than
 /// it may take.
 ///
 /// # Errors
@@ -103,7 +103,7 @@ pub(crate) fn connect<D: Device>(
 }
 
 impl<D: Device> Desc<D> {
-    /// Connects to a segment that a node has made available.
+    /// Connect to a segment that a node has made available.
     ///
     /// # Errors
     /// In this order: those of the adapter and of the node; [`Error::NoLinkAccess`],
@@ -122,7 +122,7 @@ impl<D: Device> Desc<D> {
         Ok(segment)
     }
 
-    /// Begins to connect to a segment, and does not wait: an event tells the outcome, which is
+    /// Begin to connect to a segment, and do not wait: an event tells the outcome, which is
     /// [`Reason::Operational`], or [`Reason::Lost`] with the error.
     ///
     /// # Errors
@@ -207,7 +207,7 @@ impl<D: Device> Inner<D> {
         linked.map(|linked| &*linked.connection)
     }
 
-    /// Tells what became of an attempt to connect.
+    /// Tell what became of an attempt to connect.
     fn settle(&self, linked: Result<Linked<D>>) {
         let failed = |error| RemoteEvent {
             reason: Reason::Lost,
@@ -346,7 +346,7 @@ impl<D: Device> RemoteSegment<D> {
         state.is_ok_and(|state| state.contains(ConnectionState::OPERATIONAL))
     }
 
-    /// Disconnects. The value is of no use afterwards.
+    /// Disconnect. The value is of no use afterwards.
     ///
     /// # Errors
     /// [`Error::Busy`]: maps or transfers use it.
@@ -362,7 +362,7 @@ impl<D: Device> RemoteSegment<D> {
         Ok(())
     }
 
-    /// Lets a callback run for its events, also for those that have happened already.
+    /// Let a callback run for its events, also for those that have happened already.
     ///
     /// # Errors
     /// [`Error::System`]: no thread for callbacks.
@@ -381,7 +381,7 @@ impl<D: Device> RemoteSegment<D> {
         Ok(waits.call(&desc.context.reactor, objects, EventMask::NOTICE, run)?)
     }
 
-    /// Waits so many milliseconds for the next event.
+    /// Wait so many milliseconds for the next event.
     ///
     /// # Errors
     /// [`Error::IllegalOperation`]: there is a callback. [`Error::Timeout`].
@@ -394,7 +394,7 @@ impl<D: Device> RemoteSegment<D> {
         waits.wait(objects, EventMask::NOTICE, deadline, || self.0.next())
     }
 
-    /// Maps a part of it, at an address that is tried first or anywhere.
+    /// Map a part of it, at an address that is tried first or anywhere.
     ///
     /// # Errors
     /// In this order: [`Error::SizeAlignment`]: no bytes. [`Error::OutOfRange`];

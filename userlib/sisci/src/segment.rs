@@ -149,7 +149,7 @@ impl<D: Device> fmt::Debug for LocalSegment<D> {
 }
 
 impl<D: Device> Desc<D> {
-    /// Makes a segment.
+    /// Make a segment.
     ///
     /// # Errors
     /// In this order: [`Error::SizeAlignment`]: no bytes. [`Error::FlagNotImplemented`]: the
@@ -181,7 +181,7 @@ impl<D: Device> Desc<D> {
         self.local(segment, new.private, memory)
     }
 
-    /// Attaches to a segment that another process of this host shares.
+    /// Attach to a segment that another process of this host shares.
     ///
     /// # Errors
     /// [`Error::NoSuchSegment`], [`Error::Access`]: it is not shared with this user.
@@ -263,7 +263,7 @@ impl<D: Device> LocalSegment<D> {
         }
     }
 
-    /// Gives one that was made empty memory of this process, which stays pinned until nobody
+    /// Give one that was made empty memory of this process, which stays pinned until nobody
     /// reaches it.
     ///
     /// # Errors
@@ -276,7 +276,7 @@ impl<D: Device> LocalSegment<D> {
         self.fill(Filling::Own(memory), start, len)
     }
 
-    /// Gives one that was made empty physical memory of a device.
+    /// Give one that was made empty physical memory of a device.
     ///
     /// # Errors
     /// As [`register()`](Self::register); [`Error::Access`]: that is for privileged users.
@@ -306,13 +306,13 @@ impl<D: Device> LocalSegment<D> {
         Ok(())
     }
 
-    /// Lets other processes of the user attach.
+    /// Let other processes of the user attach.
     ///
     /// # Errors
     /// [`Error::IllegalOperation`]: it is private.
     pub fn share(&self) -> Result<()> {
         self.0.segment.share().map_err(|error| match error {
-            mp_fabric::Error::NotSupported => Error::IllegalOperation,
+            mp_fabric::Error::NotSupported(_) => Error::IllegalOperation,
             other => other.into(),
         })
     }
@@ -348,7 +348,7 @@ impl<D: Device> LocalSegment<D> {
         Ok(state)
     }
 
-    /// Lets nodes connect over an adapter.
+    /// Let nodes connect over an adapter.
     ///
     /// # Errors
     /// Those of [`Desc::adapter`]; [`Error::IllegalOperation`]: it is private.
@@ -386,7 +386,7 @@ impl<D: Device> LocalSegment<D> {
         Ok(())
     }
 
-    /// Lets no more nodes connect over an adapter.
+    /// Let no more nodes connect over an adapter.
     ///
     /// # Errors
     /// Those of [`Desc::adapter`]; [`Error::IllegalOperation`]: it is not available there.
@@ -404,8 +404,9 @@ impl<D: Device> LocalSegment<D> {
         let loopback = (!self.elsewhere(&adapter)).then_some(adapter.loopback.id);
         for interface in links.chain(loopback) {
             match self.0.segment.withdraw(interface, how) {
-                // A link that has come since is not published.
-                Ok(()) | Err(mp_fabric::Error::NoWindow) => {}
+                // A link that has come since is not published. Connections have ended also where
+                // the other host has not confirmed it.
+                Ok(()) | Err(mp_fabric::Error::NoWindow(_) | mp_fabric::Error::Unproven) => {}
                 Err(other) => return Err(other.into()),
             }
         }
@@ -419,24 +420,26 @@ impl<D: Device> LocalSegment<D> {
         states.any(|state| state == Ok(SegmentState::Published))
     }
 
-    /// Removes it, or detaches if there are other holders. The value is of no use afterwards.
+    /// Remove it, or detach if there are other holders. The value is of no use afterwards.
     ///
     /// # Errors
     /// [`Error::Busy`]: maps, transfers or connections use it; connections only unless by force.
     pub fn remove(&self, removal: Removal) -> Result<()> {
         self.0.desc.settle_queues();
         self.0.users.release(|| {
-            self.0.segment.remove(removal).map_err(|error| match error {
-                mp_fabric::Error::System(Errno::BUSY) => Error::Busy,
-                mp_fabric::Error::NotFound => Error::IllegalParameter,
-                other => other.into(),
-            })
+            match self.0.segment.remove(removal) {
+                // Registered memory stays pinned for as long as the other host may store there.
+                Ok(()) | Err(mp_fabric::Error::Unproven) => Ok(()),
+                Err(mp_fabric::Error::System(Errno::BUSY)) => Err(Error::Busy),
+                Err(mp_fabric::Error::NotFound(_)) => Err(Error::IllegalParameter),
+                Err(other) => Err(other.into()),
+            }
         })?;
         self.0.waits.cancel();
         Ok(())
     }
 
-    /// Lets a callback run for its events, also for those that have happened already.
+    /// Let a callback run for its events, also for those that have happened already.
     ///
     /// # Errors
     /// [`Error::System`]: no thread for callbacks.
@@ -456,7 +459,7 @@ impl<D: Device> LocalSegment<D> {
         Ok(waits.call(&desc.context.reactor, object, EventMask::NOTICE, run)?)
     }
 
-    /// Waits so many milliseconds for the next event.
+    /// Wait so many milliseconds for the next event.
     ///
     /// # Errors
     /// [`Error::IllegalOperation`]: there is a callback. [`Error::Timeout`].
@@ -469,7 +472,7 @@ impl<D: Device> LocalSegment<D> {
         waits.wait(object, EventMask::NOTICE, deadline, || self.0.next())
     }
 
-    /// Maps a part of it, at an address that is tried first or anywhere.
+    /// Map a part of it, at an address that is tried first or anywhere.
     ///
     /// # Errors
     /// In this order: [`Error::SizeAlignment`]: no bytes. [`Error::IllegalOperation`]: it has no

@@ -53,7 +53,7 @@ struct Inner<D: Device> {
 crate::shared!(Sequence);
 
 impl<D: Device> Map<D> {
-    /// Makes a sequence; the map stays as long as there is one.
+    /// Make a sequence; the map stays as long as there is one.
     ///
     /// # Errors
     /// [`Error::IllegalParameter`]: it is unmapped.
@@ -85,7 +85,7 @@ impl<D: Device> Sequence<D> {
         }
     }
 
-    /// Looks whether transfers can begin: `Ok` or `Pending`, and an error if that is for ever.
+    /// Look whether transfers can begin: `Ok` or `Pending`, and an error if that is for ever.
     pub fn start(&self) -> (SequenceStatus, Result<()>) {
         let word = match self.word() {
             Ok(word) => word,
@@ -104,7 +104,7 @@ impl<D: Device> Sequence<D> {
         }
     }
 
-    /// Looks whether everything since the last check or start has arrived.
+    /// Look whether everything since the last check or start has arrived.
     pub fn check(&self, flags: CheckFlags) -> (SequenceStatus, Result<()>) {
         let mut armed = self.armed();
         let Some(before) = *armed else {
@@ -142,13 +142,13 @@ impl<D: Device> Sequence<D> {
         }
     }
 
-    /// Returns when everything that was written before is where it belongs, or lost.
+    /// Return when everything that was written before is where it belongs, or lost.
     pub fn store_barrier(&self) {
         flush_stores();
         self.read_back();
     }
 
-    /// Removes it: the map may go.
+    /// Remove it: the map may go.
     ///
     /// # Errors
     /// [`Error::IllegalParameter`]: it was removed before.

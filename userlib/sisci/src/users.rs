@@ -36,7 +36,7 @@ impl Users {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the resource stay.
+    /// Make the resource stay.
     ///
     /// # Errors
     /// [`Error::IllegalParameter`]: it has been released.
@@ -54,7 +54,7 @@ impl Users {
         self.count().users > 0
     }
 
-    /// Releases the resource if the function succeeds. Nobody can begin to depend on it meanwhile.
+    /// Release the resource if the function succeeds. Nobody can begin to depend on it meanwhile.
     ///
     /// # Errors
     /// [`Error::Busy`]: there are dependants. [`Error::IllegalParameter`]: it was released

@@ -13,7 +13,7 @@ use std::{
 /// Set in the process that a test starts.
 const INNER: &str = "DIAGNOSTICS_INNER";
 
-/// Runs a test of this file again, with variables.
+/// Run a test of this file again, with variables.
 fn again(test: &str, variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]);

@@ -62,7 +62,7 @@ impl Table {
         }
     }
 
-    /// Adds a row.
+    /// Add a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }

@@ -131,7 +131,7 @@ impl Drop for Way {
     }
 }
 
-/// Makes bytes of a line visible: whole words in one piece.
+/// Make bytes of a line visible: whole words in one piece.
 fn apply(memory: &VolatileSlice<'_>, line: &Line, set: u64) {
     for word in 0..LINE / 8 {
         let (at, set) = (8 * word, set >> (8 * word) & 0xff);
@@ -199,13 +199,13 @@ impl Bridge {
         }
     }
 
-    /// Lets some of what waits go on.
+    /// Let some of what waits go on.
     pub fn step(&self) {
         let ways = live(&mut lock(&self.0).ways);
         ways.iter().for_each(|way| lock(way).step());
     }
 
-    /// Lets everything arrive that has left processors: what was asked and answered over the
+    /// Let everything arrive that has left processors: what was asked and answered over the
     /// bridge is behind it.
     pub fn arrive(&self) {
         let ways = live(&mut lock(&self.0).ways);

@@ -44,7 +44,7 @@ pub fn include() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../include")
 }
 
-/// Runs a program, which has to succeed; what it prints.
+/// Run a program, which has to succeed; what it prints.
 pub fn run(command: &mut Command) -> String {
     let output = command.output().expect("the program can be run");
     let messages = String::from_utf8_lossy(&output.stderr);
@@ -80,7 +80,7 @@ pub fn compiler(name: &str) -> Command {
     command
 }
 
-/// Runs a compiler, which has nothing to complain about.
+/// Run a compiler, which has nothing to complain about.
 pub fn build(command: &mut Command) {
     let output = command.output().expect("the compiler can be run");
     let said = String::from_utf8_lossy(&output.stderr);
@@ -88,7 +88,7 @@ pub fn build(command: &mut Command) {
     assert!(is_good, "{command:?}: {said}");
 }
 
-/// Builds an example of C in the directory of a library's, with the sources that all of them
+/// Build an example of C in the directory of a library's, with the sources that all of them
 /// share, against the library in `place`; without a warning.
 pub fn build_example(
     examples: &Path,

@@ -61,7 +61,7 @@ impl World {
         }))
     }
 
-    /// Lets processes of a host have sessions with each other over the loopback interface, with
+    /// Let processes of a host have sessions with each other over the loopback interface, with
     /// that many bytes for windows. They cannot at first.
     pub fn set_loopback(&self, bytes: u64) {
         let mut state = self.lock();
@@ -83,12 +83,12 @@ impl World {
         state::interface(link, host)
     }
 
-    /// Takes a link down, or brings it up again.
+    /// Take a link down, or bring it up again.
     pub fn set_up(&self, link: usize, up: bool) {
         self.change(|state| state.set_up(link, up));
     }
 
-    /// Removes the local end of a link.
+    /// Remove the local end of a link.
     pub fn remove(&self, link: usize, host: Host) {
         self.change(|state| state.remove(link, host));
     }
@@ -159,7 +159,7 @@ impl World {
         self.lock().version = version;
     }
 
-    /// Ends all connections over a link for good, as when the other host starts anew.
+    /// End all connections over a link for good, as when the other host starts anew.
     pub fn lose(&self, link: usize) {
         self.change(|state| state.connections_changed(link, mp_fabric::sys::MP_NOTICE_LOST));
     }
@@ -174,12 +174,17 @@ impl World {
         self.lock().sharing.silent = silent;
     }
 
+    /// Let so many signals fail for want of memory.
+    pub fn fail_signals(&self, count: u32) {
+        self.lock().signals_fail = count;
+    }
+
     /// Let queues that are started from now on wait for [`release_queues`](Self::release_queues).
     pub fn hold_queues(&self) {
         self.lock().sharing.held = true;
     }
 
-    /// Lets queues do their work.
+    /// Let queues do their work.
     pub fn release_queues(&self) {
         self.change(State::release_queues);
     }

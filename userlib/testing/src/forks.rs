@@ -17,7 +17,7 @@ const CHILDREN: usize = 64;
 /// Seconds after which a child that has not ended never will.
 const TIME_LIMIT: u32 = 60;
 
-/// Does some work in threads, again and again, while one child is made after the other, each of
+/// Do some work in threads, again and again, while one child is made after the other, each of
 /// which does it once.
 ///
 /// # Panics
@@ -48,7 +48,7 @@ pub fn children_of_threads(work: impl Fn() + Sync) {
     }
 }
 
-/// Does some work in a child; what it returns, or 1 if it panics.
+/// Do some work in a child; what it returns, or 1 if it panics.
 ///
 /// # Panics
 /// If there is no child, or it does not end in time.

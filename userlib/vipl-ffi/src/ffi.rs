@@ -21,7 +21,7 @@ use vipl::{
 static PROCESSES: PerProcess<Process<CharDevice>> =
     PerProcess::new(&|_| Process::new(&Library::load));
 
-/// Runs a function for the process that calls. A panic is a defect of this library, which the
+/// Run a function for the process that calls. A panic is a defect of this library, which the
 /// specification has no value for: the caller is told that a resource is missing.
 fn run(function: impl FnOnce(&Process<CharDevice>) -> Result<()>) -> sys::VIP_RETURN {
     let result = guarded(|| function(PROCESSES.current()));

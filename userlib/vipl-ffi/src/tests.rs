@@ -47,7 +47,7 @@ fn opaque(context: usize) -> Opaque {
     unsafe { std::mem::transmute(ptr::without_provenance_mut::<c_void>(context)) }
 }
 
-/// Runs what writes a handle; NULL if it fails.
+/// Run what writes a handle; NULL if it fails.
 fn made(make: impl FnOnce(Out<Handle>) -> Result<()>) -> Result<Handle> {
     let mut handle = NONE;
     let result = make(out(&mut handle));
@@ -216,7 +216,7 @@ impl Side {
         functions::post(&self.process, queue, vi, at, self.memory).unwrap();
     }
 
-    /// Waits for a descriptor; what the function returns, and where it is.
+    /// Wait for a descriptor; what the function returns, and where it is.
     fn wait(&self, queue: QueueKind, vi: Handle) -> (Result<()>, *mut VIP_DESCRIPTOR) {
         let mut at = ptr::dangling_mut();
         let result = functions::wait(&self.process, queue, vi, SOON, out(&mut at));
@@ -229,7 +229,7 @@ impl Side {
         (result, at)
     }
 
-    /// Puts bytes where the data of a slot is.
+    /// Put bytes where the data of a slot is.
     fn fill(&self, slot: usize, bytes: &[u8]) {
         let at: *mut u8 = ptr::with_exposed_provenance_mut(self.start() + DATA + slot * 0x1000);
         // SAFETY: It lies in the memory, which only this test uses.
@@ -277,7 +277,7 @@ struct Told(VIP_VI_ATTRIBUTES);
 // SAFETY: The tag is a number, which nothing follows.
 unsafe impl Send for Told {}
 
-/// Connects two VIs; what each side is told of the other one.
+/// Connect two VIs; what each side is told of the other one.
 fn connect(
     server: (&Side, Handle),
     client: (&Side, Handle),

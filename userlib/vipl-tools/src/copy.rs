@@ -12,13 +12,14 @@ use crate::{
     Host, Tool,
 };
 use clap::Parser;
+use mp_tools::Sink;
 use std::{
     fs::File,
     io::{Read, Write},
     path::PathBuf,
 };
 use vipl::{
-    Descriptor, Device, HostAddress, Level, NetAddress,
+    Descriptor, Device, Level, NetAddress,
     QueueKind::{Receive, Send},
 };
 
@@ -53,7 +54,7 @@ pub enum Options {
 }
 
 impl Tool for Options {
-    fn run<D: Device>(&self, host: &Host<D>, out: &mut dyn Write) -> Outcome {
+    fn run<D: Device>(&self, host: &Host<D>, out: &mut Sink<'_>) -> Outcome {
         let (Options::Receive { patience, .. } | Options::Send { patience, .. }) = self;
         let end = End::new(
             host,
@@ -67,7 +68,7 @@ impl Tool for Options {
         let copied = match self {
             Options::Receive { file, .. } => receive(end, &mut File::create(file)?)?,
             Options::Send { host: to, file, .. } => {
-                let address = HostAddress::of(host.names.address(to, 0)?);
+                let address = host.address(to)?;
                 let to = NetAddress::new(address, DISCRIMINATOR.as_bytes());
                 send(end, &to, &mut File::open(file)?)?
             }

@@ -27,6 +27,9 @@ const MEMORY: usize = DATA + 2 * SIZE_MAX;
 /// A server that is busy with something else is asked again.
 const AGAIN: Duration = Duration::from_micros(50);
 
+/// Looks before a look at the time.
+const LOOKS: u32 = 1_000;
+
 /// How an end is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
@@ -59,6 +62,21 @@ fn index(queue: QueueKind) -> usize {
     match queue {
         QueueKind::Send => 0,
         QueueKind::Receive => 1,
+    }
+}
+
+/// Look until something is done, or the time is over.
+fn look<T>(patience: Deadline, mut done: impl FnMut() -> vipl::Result<T>) -> vipl::Result<T> {
+    loop {
+        for _ in 0..LOOKS {
+            match done() {
+                Err(Error::NotDone) => std::hint::spin_loop(),
+                other => return other,
+            }
+        }
+        if patience.remaining().is_some_and(|left| left.is_zero()) {
+            return Err(Error::Timeout);
+        }
     }
 }
 
@@ -261,15 +279,7 @@ impl<D: Device> End<D> {
                 QueueKind::Send => self.vi.send_wait(patience),
                 QueueKind::Receive => self.vi.recv_wait(patience),
             },
-            None => loop {
-                match self.done(queue) {
-                    Err(Error::NotDone) if patience.remaining().is_some_and(|l| l.is_zero()) => {
-                        break Err(Error::Timeout);
-                    }
-                    Err(Error::NotDone) => std::hint::spin_loop(),
-                    other => break other,
-                }
-            },
+            None => look(patience, || self.done(queue)),
         };
         let done = done.called("a completion")?;
         match done.status.is_error() {
@@ -299,16 +309,13 @@ impl<D: Device> End<D> {
             }
             let entry = match self.shape.wait {
                 true => cq.wait(patience),
-                false => cq.done(),
+                false => look(patience, || cq.done()),
             };
             match entry {
                 Ok((_, kind)) => {
                     if let Some(count) = self.entries.get_mut(index(kind)) {
                         *count += 1;
                     }
-                }
-                Err(Error::NotDone) if patience.remaining().is_none_or(|left| !left.is_zero()) => {
-                    std::hint::spin_loop();
                 }
                 Err(error) => return Ok(Err(error)),
             }

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Why a tool ends before its time: exit status 1, and 2 if the command line makes no sense.
+//! Why a tool ends before its time.
 
-use std::{io, process::ExitCode};
+use std::io;
 use vipl::{Error, NamesError, Status};
-
-/// Exit status for a command line that makes no sense.
-pub const USAGE: u8 = 2;
-/// Exit status for everything else.
-const FAILED: u8 = 1;
 
 /// What a tool does, or why not.
 pub type Outcome<T = ()> = Result<T, Failure>;
@@ -16,9 +11,15 @@ pub type Outcome<T = ()> = Result<T, Failure>;
 /// Why a tool ends before its time.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The names of hosts cannot be read, or there is no such name.
+    /// The names of hosts cannot be read.
     #[error(transparent)]
     Names(#[from] NamesError),
+    /// There is no such host.
+    #[error(
+        "no host `{0}`: no line of vipl.conf(5) has that name, and it is no host's number; \
+        `ntbctl peers` lists the hosts that are reached"
+    )]
+    NoHost(String),
     /// A function of the specification has failed.
     #[error("{0}: {1} ({name})", name = .1.name())]
     Call(&'static str, Error),
@@ -33,17 +34,12 @@ pub enum Failure {
     Io(#[from] io::Error),
 }
 
-impl Failure {
-    /// Tell the user; the exit status.
-    pub fn report(&self) -> ExitCode {
+impl mp_tools::Failure for Failure {
+    fn as_io(&self) -> Option<&io::Error> {
         match self {
-            // Whoever reads the output has seen enough.
-            Failure::Io(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                return ExitCode::SUCCESS;
-            }
-            other => eprintln!("FAILED: {other}"),
+            Failure::Io(error) => Some(error),
+            _ => None,
         }
-        FAILED.into()
     }
 }
 

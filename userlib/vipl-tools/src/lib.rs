@@ -10,17 +10,20 @@
 //! | [`perf`] | latency, bandwidth and connections per second |
 //! | [`copy`] | a file copy |
 //! | [`end`] | one end of a connection, with its memory and descriptors |
+//! | [`plot`] | plots of what was measured |
 //! | [`failure`] | why a program ends before its time |
 
 pub mod copy;
 pub mod end;
 pub mod failure;
 pub mod perf;
+pub mod plot;
 
 use clap::Parser;
-use failure::{Outcome, USAGE};
-use std::{io, io::Write, process::ExitCode};
-use vipl::{Device, Library, Names};
+use failure::{Failure, Outcome};
+use mp_tools::Sink;
+use std::{io, process::ExitCode};
+use vipl::{Device, HostAddress, Library, Names};
 
 /// A tool: its options, and what it does with them.
 pub trait Tool: Parser {
@@ -28,7 +31,7 @@ pub trait Tool: Parser {
     ///
     /// # Errors
     /// What the program ends with.
-    fn run<D: Device>(&self, host: &Host<D>, out: &mut dyn Write) -> Outcome;
+    fn run<D: Device>(&self, host: &Host<D>, out: &mut Sink<'_>) -> Outcome;
 }
 
 /// What a tool has of its host.
@@ -40,24 +43,25 @@ pub struct Host<D: Device> {
     pub names: Names,
 }
 
+impl<D: Device> Host<D> {
+    /// Find the address of a host by its name or number.
+    ///
+    /// # Errors
+    /// [`Failure::NoHost`].
+    pub fn address(&self, name: &str) -> Outcome<HostAddress> {
+        let number = self.names.address(name, 0);
+        let number = number.map_err(|_| Failure::NoHost(name.into()))?;
+        Ok(HostAddress::of(number))
+    }
+}
+
 /// Run a tool with the options of the command line; the exit status.
 pub fn start<T: Tool>() -> ExitCode {
-    let tool = match T::try_parse() {
-        Ok(tool) => tool,
-        Err(error) => {
-            // Where standard error is closed, the status has to do.
-            let _ = error.print();
-            return match error.use_stderr() {
-                true => USAGE.into(),
-                false => ExitCode::SUCCESS,
-            };
-        }
-    };
-    let library = Library::load();
-    let host = Names::load().map(|names| Host { library, names });
-    let ran = host.map_err(Into::into);
-    match ran.and_then(|host| tool.run(&host, &mut io::stdout())) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
-    }
+    mp_tools::start(|tool: &T| {
+        let host = Host {
+            library: Library::load(),
+            names: Names::load()?,
+        };
+        tool.run(&host, &mut io::stdout())
+    })
 }

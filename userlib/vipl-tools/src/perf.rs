@@ -9,17 +9,21 @@
 use crate::{
     end::{End, Shape, SIZE_MAX, WINDOW},
     failure::{Failure, Outcome},
+    plot::{self, Chart},
     Host, Tool,
 };
 use clap::{Parser, ValueEnum};
 use mp_table::{Align, Columns};
+use mp_tools::{Failure as _, Output, Quantiles, Sink};
 use serde::Serialize;
 use std::{
-    io::Write,
+    fs::File,
+    io::{self, Write},
+    path::PathBuf,
     time::{Duration, Instant},
 };
 use vipl::{
-    Descriptor, Device, HostAddress, Level, NetAddress,
+    Descriptor, Device, Level, NetAddress,
     QueueKind::{Receive, Send},
     Remote,
 };
@@ -110,6 +114,10 @@ pub struct Client {
     /// Print JSON, a line for each result
     #[arg(long)]
     pub json: bool,
+
+    /// Draw latencies and bandwidths by size, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
 }
 
 /// How reliable a connection is.
@@ -143,6 +151,17 @@ pub enum Operation {
     Write,
     /// RDMA reads
     Read,
+}
+
+impl Operation {
+    /// Its name, as on the command line and in JSON.
+    fn name(self) -> &'static str {
+        match self {
+            Operation::Send => "send",
+            Operation::Write => "write",
+            Operation::Read => "read",
+        }
+    }
 }
 
 impl Both {
@@ -243,6 +262,16 @@ impl Plan {
     fn size(&self) -> usize {
         self.size as usize
     }
+
+    /// The row of a result in the table.
+    fn row(&self, name: &str, value: f64, of: &str) -> Vec<String> {
+        let with = self.operation.name();
+        let (bytes, rounds) = (self.size.to_string(), self.rounds.to_string());
+        let value = format!("{value:.3}");
+        [name, with, &bytes, &rounds, &value, of]
+            .map(String::from)
+            .into()
+    }
 }
 
 /// What times have come to, in microseconds.
@@ -252,9 +281,8 @@ struct Latency {
     operation: Operation,
     bytes: u32,
     rounds: u32,
-    min: f64,
-    median: f64,
-    p99: f64,
+    #[serde(flatten)]
+    times: Quantiles,
 }
 
 /// What a time has come to: bytes in a microsecond.
@@ -278,10 +306,13 @@ struct Connections {
 const HEAD: [&str; 6] = ["measured", "with", "bytes", "rounds", "result", "of"];
 
 impl Tool for Options {
-    fn run<D: Device>(&self, host: &Host<D>, out: &mut dyn Write) -> Outcome {
+    fn run<D: Device>(&self, host: &Host<D>, out: &mut Sink<'_>) -> Outcome {
         match self {
             Options::Server(server) => server.run(host),
-            Options::Client(client) => client.run(host, out),
+            Options::Client(client) => {
+                let out = &mut Output::new(client.json, columns(), out);
+                client.run(host, out)
+            }
         }
     }
 }
@@ -299,13 +330,9 @@ impl Server {
                 Ok(Some(plan)) if plan.kind == Some(Kind::Connect) => {
                     for _ in 0..plan.rounds {
                         end.receive()?;
-                        match end.serve(DISCRIMINATOR) {
-                            // The client ends the connection.
-                            Ok(()) => drop(end.take(Receive)),
-                            // It may have done so before this side was ready.
-                            Err(Failure::Call(_, vipl::Error::Timeout)) => {}
-                            Err(other) => return Err(other),
-                        }
+                        end.serve(DISCRIMINATOR)?;
+                        // The client ends the connection.
+                        drop(end.take(Receive));
                         end.leave()?;
                     }
                 }
@@ -375,13 +402,14 @@ fn tell<D: Device>(end: &mut End<D>, plan: &Plan) -> Outcome {
 // --- the client
 
 impl Client {
-    fn run<D: Device>(&self, host: &Host<D>, out: &mut dyn Write) -> Outcome {
-        let address = HostAddress::of(host.names.address(&self.host, 0)?);
+    fn run<D: Device>(&self, host: &Host<D>, out: &mut Output<'_>) -> Outcome {
+        let address = host.address(&self.host)?;
         let server = NetAddress::new(address, DISCRIMINATOR.as_bytes());
         let mut end = End::new(host, self.both.shape())?;
-        if !self.json {
-            writeln!(out, "{}", line(&HEAD))?;
-        }
+        // What cannot be written to is better known before all the work.
+        let plot = self.plot.as_ref().map(File::create).transpose()?;
+        out.head(&HEAD)?;
+        let mut charts = Charts::default();
         let kinds = match &self.only[..] {
             [] => Kind::value_variants(),
             some => some,
@@ -398,13 +426,17 @@ impl Client {
             for operation in operations {
                 for size in &self.sizes {
                     let plan = self.plan(&end, Some(*kind), *operation, *size);
-                    self.measure(&mut end, &server, plan, out)?;
+                    self.measure(&mut end, &server, plan, &mut charts, out)?;
                 }
             }
         }
         let last = self.plan(&end, None, Operation::Send, 1);
         self.begin(&mut end, &server, &last)?;
-        end.leave()
+        end.leave()?;
+        match plot {
+            Some(mut file) => Ok(file.write_all(charts.draw()?.as_bytes())?),
+            None => Ok(()),
+        }
     }
 
     fn plan<D: Device>(
@@ -448,17 +480,25 @@ impl Client {
         end: &mut End<D>,
         server: &NetAddress,
         plan: Plan,
-        out: &mut dyn Write,
+        charts: &mut Charts,
+        out: &mut Output<'_>,
     ) -> Outcome {
         let there = self.begin(end, server, &plan)?;
         if plan.kind == Some(Kind::Latency) {
             let times = latency(end, &plan, there)?;
+            let times = Quantiles::of(&times).ok_or(Failure::Wrong("nothing was measured"))?;
+            let name = plan.operation.name();
+            charts.latency.add(name, plan.size, times.median);
             self.tell_latency(&plan, times, out)?;
             finish(end, &plan)?;
         } else {
             let start = Instant::now();
             bandwidth(end, &plan, there)?;
-            self.tell_bandwidth(&plan, start.elapsed(), out)?;
+            let bytes = f64::from(plan.size) * f64::from(plan.rounds);
+            let mb_s = bytes / start.elapsed().as_secs_f64() / 1e6;
+            let name = plan.operation.name();
+            charts.bandwidth.add(name, plan.size, mb_s);
+            self.tell_bandwidth(&plan, mb_s, out)?;
         }
         end.leave()
     }
@@ -467,7 +507,7 @@ impl Client {
         &self,
         end: &mut End<D>,
         server: &NetAddress,
-        out: &mut dyn Write,
+        out: &mut Output<'_>,
     ) -> Outcome {
         let plan = self.plan(end, Some(Kind::Connect), Operation::Send, 1);
         self.begin(end, server, &plan)?;
@@ -492,39 +532,27 @@ impl Client {
             &format!("{per_s:.1}"),
             "per s",
         ];
-        self.print(&value, &cells, out)
+        Ok(out.result(&value, &[cells.to_vec()])?)
     }
 
-    fn tell_latency(&self, plan: &Plan, mut times: Vec<Duration>, out: &mut dyn Write) -> Outcome {
-        times.sort_unstable();
-        let at = |part: usize| {
-            let found = times.get(times.len() * part / 100);
-            found.map_or(0.0, |time| time.as_secs_f64() * 1e6)
-        };
+    fn tell_latency(&self, plan: &Plan, times: Quantiles, out: &mut Output<'_>) -> Outcome {
         let value = Latency {
             kind: Kind::Latency,
             operation: plan.operation,
             bytes: plan.size,
             rounds: plan.rounds,
-            min: at(0),
-            median: at(50),
-            p99: at(99),
+            times,
         };
-        for (time, of) in [
-            (value.min, "us, least"),
-            (value.median, "us, median"),
-            (value.p99, "us, 99 %"),
-        ] {
-            if !self.json {
-                self.row(plan, "latency", time, of, out)?;
-            }
-        }
-        self.print(&value, &[], out)
+        let rows = [
+            (times.min, "us, least"),
+            (times.median, "us, median"),
+            (times.p99, "us, 99 %"),
+        ];
+        let rows = rows.map(|(time, of)| plan.row("latency", time, of));
+        Ok(out.result(&value, &rows)?)
     }
 
-    fn tell_bandwidth(&self, plan: &Plan, time: Duration, out: &mut dyn Write) -> Outcome {
-        let bytes = f64::from(plan.size) * f64::from(plan.rounds);
-        let mb_s = bytes / time.as_secs_f64() / 1e6;
+    fn tell_bandwidth(&self, plan: &Plan, mb_s: f64, out: &mut Output<'_>) -> Outcome {
         let value = Bandwidth {
             kind: Kind::Bandwidth,
             operation: plan.operation,
@@ -532,42 +560,43 @@ impl Client {
             rounds: plan.rounds,
             mb_s,
         };
-        if !self.json {
-            self.row(plan, "bandwidth", mb_s, "MB/s", out)?;
-        }
-        self.print(&value, &[], out)
-    }
-
-    fn row(&self, plan: &Plan, name: &str, value: f64, of: &str, out: &mut dyn Write) -> Outcome {
-        let with = plan.operation.to_possible_value();
-        let with = with.as_ref().map_or("", |value| value.get_name());
-        let (bytes, rounds) = (plan.size.to_string(), plan.rounds.to_string());
-        let cells = [name, with, &bytes, &rounds, &format!("{value:.3}"), of];
-        Ok(writeln!(out, "{}", line(&cells))?)
-    }
-
-    /// Print the value as JSON, or the cells, if there are any.
-    fn print(&self, value: &impl Serialize, cells: &[&str], out: &mut dyn Write) -> Outcome {
-        if self.json {
-            let value = serde_json::to_string(value).map_err(std::io::Error::from)?;
-            writeln!(out, "{value}")?;
-        } else if !cells.is_empty() {
-            writeln!(out, "{}", line(cells))?;
-        }
-        Ok(out.flush()?)
+        Ok(out.result(&value, &[plan.row("bandwidth", mb_s, "MB/s")])?)
     }
 }
 
-/// A line of the table.
-fn line(cells: &[&str]) -> String {
+/// What is drawn of results.
+struct Charts {
+    latency: Chart,
+    bandwidth: Chart,
+}
+
+impl Default for Charts {
+    fn default() -> Self {
+        Charts {
+            latency: Chart::new("Latency, median", "us"),
+            bandwidth: Chart::new("Bandwidth", "MB/s"),
+        }
+    }
+}
+
+impl Charts {
+    /// Draw them; nothing was measured of what has no chart.
+    fn draw(self) -> io::Result<String> {
+        plot::draw(&[self.latency, self.bandwidth]).map_err(io::Error::other)
+    }
+}
+
+/// The columns of the table.
+fn columns() -> Columns {
     let columns = [
         (10, Align::Left),
         (8, Align::Left),
         (9, Align::Right),
         (9, Align::Right),
+        (13, Align::Right),
+        (1, Align::Left),
     ];
-    let last = [(13, Align::Right), (1, Align::Left)];
-    Columns::new(1, columns.into_iter().chain(last)).line(cells)
+    Columns::new(1, columns)
 }
 
 /// The server's answer.

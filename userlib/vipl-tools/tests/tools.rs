@@ -3,9 +3,13 @@
 //! The tools, both sides in one process, on the stand-in for the device.
 
 use mp_testing::{built::Scratch, FakeDevice, Host as Side, World};
-use std::{fs, thread};
+use std::{fs, io, thread};
 use vipl::{Fabric, Library, Names};
-use vipl_tools::{copy, failure::Outcome, perf, Host, Tool};
+use vipl_tools::{
+    copy,
+    failure::{Failure, Outcome},
+    perf, Host, Tool,
+};
 
 fn host(world: &World, side: Side) -> Host<FakeDevice> {
     let world = world.clone();
@@ -90,6 +94,75 @@ fn a_table_has_a_line_for_each_result() {
     assert_eq!(lines.len(), 1 + 2 * 3, "{told}");
     assert!(lines[0].starts_with("measured   with"));
     assert!(lines[1].contains("us, least") && lines[1].contains("write"));
+}
+
+/// The plot is XML, with a chart for each kind, and in it each operation with all sizes.
+#[test]
+fn a_plot_has_each_series() {
+    const SVG: &str = "http://www.w3.org/2000/svg";
+    let place = Scratch::new();
+    let path = place.path("perf.svg");
+    let words = ["--rounds", "16", "--plot", path.to_str().unwrap()];
+    let told = measured(&[], &words);
+    assert_eq!(told.lines().count(), 1 + 2 * 3 * (3 + 1) + 1, "{told}");
+    let text = fs::read_to_string(&path).unwrap();
+    let document = roxmltree::Document::parse(&text).unwrap();
+    assert!(document.root_element().has_tag_name((SVG, "svg")));
+    let named = |name: &'static str| {
+        let nodes = document.descendants();
+        nodes.filter(move |node| node.has_tag_name((SVG, name)))
+    };
+    let texts: Vec<&str> = named("text")
+        .filter_map(|n| n.text())
+        .map(str::trim)
+        .collect();
+    for (word, times) in [
+        ("Latency, median", 1),
+        ("Bandwidth", 1),
+        ("us", 1),
+        ("MB/s", 1),
+        ("bytes", 2),
+        ("send", 2),
+        ("write", 2),
+        ("read", 2),
+    ] {
+        let found = texts.iter().filter(|text| **text == word).count();
+        assert_eq!(found, times, "{word}: {texts:?}");
+    }
+    let colours = ["#0072B2", "#D55E00", "#009E73"];
+    for colour in colours {
+        let points = named("circle").filter(|node| node.attribute("fill") == Some(colour));
+        assert_eq!(points.count(), 2 * 2, "{colour}");
+    }
+}
+
+/// A host without a name is told by the word that was looked for, with what would help.
+#[test]
+fn a_host_that_is_not_known_is_named() {
+    let world = World::new(1, 1 << 26);
+    let client = run::<perf::Options>(&world, Side::A, &["client", "nobody"]);
+    let sender = run::<copy::Options>(&world, Side::A, &["send", "nobody", "/dev/null"]);
+    for ended in [client, sender] {
+        let text = ended.unwrap_err().to_string();
+        assert!(text.starts_with("no host `nobody`: "), "{text}");
+        assert!(
+            text.contains("vipl.conf(5)") && text.contains("`ntbctl peers`"),
+            "{text}"
+        );
+    }
+}
+
+/// A file that cannot be written is a failure before anything is measured.
+#[test]
+fn a_plot_that_cannot_be_written_is_told_at_once() {
+    let world = World::new(1, 1 << 26);
+    let words = ["client", "b", "--plot", "/nowhere/perf.svg"];
+    let ended = run::<perf::Options>(&world, Side::A, &words);
+    let is_missing = |failure: &Failure| match failure {
+        Failure::Io(error) => error.kind() == io::ErrorKind::NotFound,
+        _ => false,
+    };
+    assert!(ended.as_ref().is_err_and(is_missing), "{ended:?}");
 }
 
 /// Files of all lengths arrive as they are.

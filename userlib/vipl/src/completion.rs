@@ -9,7 +9,7 @@ use crate::{
     attributes::CQ_ENTRIES_MAX,
     lock,
     nic::NicShared,
-    notify::Notifier,
+    notify::{Job, Notifier},
     vi::{Vi, ViShared},
     Error, QueueKind, Result,
 };
@@ -37,7 +37,8 @@ pub(crate) struct CqShared<D: Device> {
     token: u64,
     state: Mutex<State<D>>,
     arrived: Condvar,
-    bound: Mutex<Vec<Weak<ViShared<D>>>>,
+    /// VIs with a queue that is bound to it, as of now: who looks at them all takes no copy.
+    bound: Mutex<Arc<Vec<Weak<ViShared<D>>>>>,
     notifier: Notifier,
 }
 
@@ -51,10 +52,6 @@ struct State<D: Device> {
     /// Threads that wait for an entry.
     asleep: usize,
 }
-
-/// There is no room for an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Overrun;
 
 impl<D: Device> Cq<D> {
     pub(crate) fn new(nic: &Arc<NicShared<D>>, id: u64, entries: u64, token: u64) -> Result<Self> {
@@ -113,11 +110,7 @@ impl<D: Device> Cq<D> {
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(Error::Timeout);
             }
-            for vi in shared.bound() {
-                // From now on the service thread looks.
-                vi.unwatch();
-            }
-            shared.nic.service.kick();
+            shared.each_bound(|vi| vi.unwatch());
             let mut state = shared.state()?;
             if state.entries.is_empty() {
                 state.asleep += 1;
@@ -140,9 +133,10 @@ impl<D: Device> Cq<D> {
         self.0.notifier.start()?;
         let mut state = self.0.state()?;
         state.handlers.push_back(handler);
-        self.0.serve(&mut state);
+        let refused = self.0.serve(&mut state);
         drop(state);
-        self.0.nic.service.kick();
+        drop(refused);
+        self.0.each_bound(|vi| vi.unwatch());
         Ok(())
     }
 
@@ -175,6 +169,7 @@ impl<D: Device> Cq<D> {
         drop(state);
         self.0.nic.forget_cq(self.0.id);
         self.0.end();
+        self.0.leave();
         Ok(())
     }
 }
@@ -197,38 +192,33 @@ impl<D: Device> CqShared<D> {
     pub(crate) fn bind(&self, vi: &Arc<ViShared<D>>) -> Result<()> {
         // Under the state's lock: it cannot be destroyed meanwhile.
         let _state = self.state()?;
-        lock(&self.bound).push(Arc::downgrade(vi));
+        Arc::make_mut(&mut *lock(&self.bound)).push(Arc::downgrade(vi));
         Ok(())
     }
 
     /// A VI has gone: its entries are never seen (VI-CQ-13).
     pub(crate) fn unbind(&self, vi: &Arc<ViShared<D>>) {
         let is_other = |other: &Weak<ViShared<D>>| other.as_ptr() != Arc::as_ptr(vi);
-        lock(&self.bound).retain(is_other);
+        Arc::make_mut(&mut *lock(&self.bound)).retain(is_other);
         lock(&self.state)
             .entries
             .retain(|(other, _)| is_other(other));
     }
 
-    /// VIs with a queue that is bound to it.
-    pub(crate) fn bound(&self) -> Vec<Arc<ViShared<D>>> {
-        let bound = lock(&self.bound);
-        bound.iter().filter_map(Weak::upgrade).collect()
+    /// Does something with all VIs that have a queue that is bound to it, without a lock.
+    pub(crate) fn each_bound(&self, act: impl FnMut(Arc<ViShared<D>>)) {
+        let bound = Arc::clone(&lock(&self.bound));
+        bound.iter().filter_map(Weak::upgrade).for_each(act);
     }
 
-    /// Adds entries.
-    ///
-    /// # Errors
-    /// [`Overrun`]: some were dropped, for the first time since one was taken (VI-CQ-11).
+    /// Adds entries; whether some were dropped, for the first time since one was taken
+    /// (VI-CQ-11), and handlers whose thread has ended.
     pub(crate) fn push(
         &self,
         vi: &Arc<ViShared<D>>,
         kind: QueueKind,
         count: usize,
-    ) -> std::result::Result<(), Overrun> {
-        if count == 0 {
-            return Ok(());
-        }
+    ) -> (bool, Vec<Job>) {
         let mut state = lock(&self.state);
         let room = state.capacity.saturating_sub(state.entries.len());
         for _ in 0..count.min(room) {
@@ -236,29 +226,28 @@ impl<D: Device> CqShared<D> {
         }
         let first = count > room && !state.overrun;
         state.overrun |= first;
-        self.serve(&mut state);
+        let refused = self.serve(&mut state);
         // Waking takes a system call.
         let wake = state.asleep > 0;
         drop(state);
         if wake {
             self.arrived.notify_all();
         }
-        match first {
-            true => Err(Overrun),
-            false => Ok(()),
-        }
+        (first, refused)
     }
 
-    /// Gives entries to handlers.
-    fn serve(&self, state: &mut State<D>) {
+    /// Gives entries to handlers; those whose thread has ended.
+    fn serve(&self, state: &mut State<D>) -> Vec<Job> {
+        let mut refused = Vec::new();
         while !state.handlers.is_empty() {
             let Some((vi, kind)) = state.pop() else {
-                return;
+                break;
             };
             if let Some(handler) = state.handlers.pop_front() {
-                self.notifier.push(Box::new(move || handler(&vi, kind)));
+                refused.extend(self.notifier.push(Box::new(move || handler(&vi, kind))));
             }
         }
+        refused
     }
 
     fn take(&self) -> Result<Option<(Vi<D>, QueueKind)>> {
@@ -267,12 +256,11 @@ impl<D: Device> CqShared<D> {
 
     /// Lets all VIs that it is bound to look for messages.
     fn poll(&self) {
-        for vi in self.bound() {
-            vi.poll();
-        }
+        self.each_bound(|vi| vi.poll());
     }
 
-    /// Ends waits and handlers.
+    /// Ends waits, and drops handlers that have not begun; [`leave()`](Self::leave) comes after
+    /// that.
     pub(crate) fn end(&self) {
         let mut state = lock(&self.state);
         state.alive = false;
@@ -281,6 +269,11 @@ impl<D: Device> CqShared<D> {
         drop(state);
         drop(handlers);
         self.arrived.notify_all();
+        self.notifier.close();
+    }
+
+    /// Waits for handlers that run.
+    pub(crate) fn leave(&self) {
         self.notifier.stop();
     }
 }

@@ -15,9 +15,10 @@
 
 use crate::{
     attributes::ENCODED,
-    link::{window, Link},
+    link::{window, Link, NEWS},
     lock,
     nic::NicShared,
+    service::Service,
     state::{Event, State},
     vi::{Core, Vi, ViShared},
     wire::End,
@@ -207,8 +208,8 @@ impl<'a, D: Device> Waiting<'a, D> {
                     self.sessions.push((interface, session));
                 }
                 // Not reachable now, or not at all.
-                Err(FabricError::InterfaceDown | FabricError::NoInterface) => {}
-                Err(FabricError::NotSupported) => {}
+                Err(FabricError::InterfaceDown(_) | FabricError::NoInterface(_)) => {}
+                Err(FabricError::NotSupported(_)) => {}
                 Err(error) => failed = Some(error),
             }
         }
@@ -271,7 +272,7 @@ pub(crate) struct RequestShared<D: Device> {
 }
 
 struct Pending<D: Device> {
-    session: Session<D>,
+    session: Arc<Session<D>>,
     id: RequestId,
 }
 
@@ -301,7 +302,10 @@ impl<D: Device> Request<D> {
     ) -> Result<Self> {
         let request = Request(Arc::new(RequestShared {
             nic: Arc::clone(nic),
-            pending: Mutex::new(Some(Pending { session, id })),
+            pending: Mutex::new(Some(Pending {
+                session: Arc::new(session),
+                id,
+            })),
             attributes,
             address,
         }));
@@ -343,17 +347,21 @@ impl<D: Device> Request<D> {
                 return Err(error);
             }
         };
+        if let Err(error) = vi.keep(serial, &pending.session) {
+            *slot = Some(pending);
+            return Err(error);
+        }
         let soon = Deadline::after(HANDSHAKE);
         let accepted = pending.session.accept(pending.id, &own.encode(), soon);
         let failure = match accepted {
             Ok(()) => {
                 drop(slot);
-                let linked = Link::open(pending.session, soon);
-                let established = vi.establish(serial, linked);
+                let established = vi.establish(serial, pending.session, soon);
                 return established.map_err(|error| vi.abandon(serial, error));
             }
-            Err(FabricError::InterfaceDown) => Error::NotReachable,
-            Err(FabricError::NoSpace | FabricError::NoMemory) => {
+            Err(FabricError::InterfaceDown(_)) => Error::NotReachable,
+            Err(FabricError::NoSpace(_) | FabricError::NoMemory) => {
+                vi.release(serial);
                 *slot = Some(pending);
                 Error::Resource
             }
@@ -365,6 +373,11 @@ impl<D: Device> Request<D> {
         Err(failure)
     }
 
+    /// Whether it was answered, or the client has gone: nothing can be done with it any more.
+    pub fn is_answered(&self) -> bool {
+        lock(&self.0.pending).is_none()
+    }
+
     /// Rejects the client (VI-CONN-14, VI-CONN-15).
     ///
     /// # Errors
@@ -373,7 +386,7 @@ impl<D: Device> Request<D> {
         let pending = lock(&self.0.pending).take();
         let Pending { session, id } = pending.ok_or(Error::InvalidParameter)?;
         match session.reject(id, REJECTED, &[]) {
-            Err(FabricError::InterfaceDown) => Err(Error::NotReachable),
+            Err(FabricError::InterfaceDown(_)) => Err(Error::NotReachable),
             // A client that has gone needs no answer.
             _ => Ok(()),
         }
@@ -404,8 +417,7 @@ impl<D: Device> Vi<D> {
             Ok(asked) => asked,
             Err(error) => return Err(vi.abandon(serial, error)),
         };
-        let linked = Link::open(session, Deadline::after(HANDSHAKE));
-        match vi.establish(serial, linked) {
+        match vi.establish(serial, session, deadline) {
             Ok(()) => Ok(answer),
             Err(error) => Err(vi.abandon(serial, error)),
         }
@@ -531,42 +543,63 @@ impl<D: Device> ViShared<D> {
     /// The attempt has failed: the VI is as it was before, unless the host is not reachable
     /// (VI-CONN-23, VI-NR-3). What the caller is told.
     fn abandon(self: &Arc<Self>, serial: u64, error: Error) -> Error {
-        let failed = self.during(serial, |core| {
-            core.attempt.cancel();
-            let reliable = core.engine.attributes().level.is_reliable();
-            let event = match error {
-                Error::NotReachable => Event::NotReachable { reliable },
-                _ => Event::Failed,
-            };
-            core.engine.event(&self.nic.regions, event)
-        });
-        match failed {
-            Ok(()) => error,
-            Err(other) => other,
-        }
+        let failed = self.during(serial, |core| self.give_up(core, error));
+        failed.err().unwrap_or(error)
     }
 
-    /// The attempt has led to a connection; if not, the caller abandons it.
+    fn give_up(&self, core: &mut Core<D>, error: Error) -> Result<()> {
+        core.attempt.cancel();
+        let reliable = core.engine.attributes().level.is_reliable();
+        let event = match error {
+            Error::NotReachable => Event::NotReachable { reliable },
+            _ => Event::Failed,
+        };
+        core.engine.event(&self.nic.regions, event)
+    }
+
+    /// Makes a connection of the session that an attempt has led to, not for longer than until the
+    /// deadline; the caller abandons the attempt if that fails. The attempt keeps the session until
+    /// then: giving it up ends the wait.
     fn establish(
         self: &Arc<Self>,
         serial: u64,
-        linked: std::result::Result<Link<D>, Option<End>>,
+        session: Arc<Session<D>>,
+        deadline: Deadline,
     ) -> Result<()> {
-        let started = self.nic.link(self);
-        let link = match linked {
-            Ok(link) if started.is_ok() && self.nic.service.watch(link.session()).is_ok() => link,
-            Ok(_) => return Err(Error::Resource),
-            Err(Some(End::Down)) => return Err(Error::NotReachable),
-            Err(_) => return Err(Error::Timeout),
-        };
+        let deadline = deadline.min(Deadline::after(HANDSHAKE));
+        let link = Link::open(session, deadline).map_err(|end| match end {
+            Some(End::Down) => Error::NotReachable,
+            _ => Error::Timeout,
+        })?;
+        Service::start(&self.nic)?;
+        let watched = link.session().watch(NEWS, self.id);
+        watched.map_err(|_| Error::Resource)?;
         self.during(serial, |core| {
             core.engine.event(&self.nic.regions, Event::Established)?;
+            drop(core.attempt.session.take());
             core.link = Some(link);
             Ok(())
         })?;
         self.wake();
-        self.nic.service.kick();
+        self.list();
         Ok(())
+    }
+
+    /// Lets a disconnect close the session of an attempt.
+    fn keep(self: &Arc<Self>, serial: u64, session: &Arc<Session<D>>) -> Result<()> {
+        self.during(serial, |core| {
+            core.attempt.session = Some(Arc::clone(session));
+            Ok(())
+        })
+    }
+
+    /// Takes the session out of an attempt that does not end it.
+    fn release(self: &Arc<Self>, serial: u64) {
+        // One that was given up has none.
+        let _ = self.during(serial, |core| {
+            drop(core.attempt.session.take());
+            Ok(())
+        });
     }
 
     /// Makes the session of an attempt, which ends with it.
@@ -581,26 +614,14 @@ impl<D: Device> ViShared<D> {
             match open(interface) {
                 Ok(session) => {
                     let session = Arc::new(session);
-                    self.during(serial, |core| {
-                        core.attempt.session = Some(Arc::clone(&session));
-                        Ok(())
-                    })?;
+                    self.keep(serial, &session)?;
                     return Ok(session);
                 }
-                Err(FabricError::NoPartner) => failure = Error::NoMatch,
+                Err(FabricError::NoPartner(_)) => failure = Error::NoMatch,
                 Err(error) => failure = error.into(),
             }
         }
         Err(failure)
-    }
-
-    /// Takes the session out of the attempt: from now on nobody closes it.
-    fn own(self: &Arc<Self>, serial: u64, session: Arc<Session<D>>) -> Result<Session<D>> {
-        self.during(serial, |core| {
-            drop(core.attempt.session.take());
-            Ok(())
-        })?;
-        Arc::into_inner(session).ok_or(Error::InvalidState)
     }
 
     /// Asks a server, and waits for its answer.
@@ -611,7 +632,7 @@ impl<D: Device> ViShared<D> {
         data: &[u8],
         serial: u64,
         deadline: Deadline,
-    ) -> Result<(Session<D>, RemoteViAttributes)> {
+    ) -> Result<(Arc<Session<D>>, RemoteViAttributes)> {
         let name = name(host, discriminator);
         let session = self.open(serial, host, |interface| {
             let client = self.nic.fabric.client(interface, PROTOCOL).name(&name);
@@ -621,7 +642,7 @@ impl<D: Device> ViShared<D> {
         })?;
         let answer = answered(&session, deadline)?;
         let answer = RemoteViAttributes::decode(&answer).ok_or(Error::NoMatch)?;
-        Ok((self.own(serial, session)?, answer))
+        Ok((session, answer))
     }
 
     /// Meets a peer.
@@ -645,21 +666,19 @@ impl<D: Device> ViShared<D> {
         let theirs = answered(&session, deadline)?;
         let theirs = RemoteViAttributes::decode(&theirs).ok_or(Error::Timeout)?;
         self.during(serial, |core| theirs.must_fit(core.engine.attributes()))?;
-        let session = self.own(serial, session)?;
-        self.establish(serial, Link::open(session, Deadline::after(HANDSHAKE)))?;
+        self.establish(serial, session, deadline)?;
         Ok(theirs)
     }
 
-    /// Keeps what has come of a peer's request (VI-PEER-9, VI-PEER-11).
+    /// Keeps what has come of a peer's request (VI-PEER-9, VI-PEER-11): whoever asks sees that it
+    /// is pending until then.
     fn latch(self: &Arc<Self>, serial: u64, met: Result<RemoteViAttributes>) {
-        let failed = met.err().map(|error| self.abandon(serial, error));
         // One that was given up has nobody who asks.
-        let _ = self.with(|core| {
-            // Giving it up changes the number once.
-            let kept = core.attempt.serial == serial + u64::from(failed.is_some());
-            if kept && failed != Some(Error::InvalidState) {
-                core.attempt.peer = Some(Peer::Done(met));
+        let _ = self.during(serial, |core| {
+            if let Err(error) = met {
+                self.give_up(core, error)?;
             }
+            core.attempt.peer = Some(Peer::Done(met));
             Ok(())
         });
         self.wake();
@@ -672,7 +691,7 @@ fn answered<D: Device>(session: &Session<D>, deadline: Deadline) -> Result<Vec<u
     let state = match waited {
         Ok(_) | Err(FabricError::TimedOut) => session.state()?,
         // Closed by who gave the attempt up.
-        Err(FabricError::NotFound) => return Err(Error::InvalidState),
+        Err(FabricError::NotFound(_)) => return Err(Error::InvalidState),
         Err(error) => return Err(error.into()),
     };
     let events = state.events;

@@ -21,6 +21,7 @@ use crate::{
     memory::{Access, Place, Protected, View},
     Level, MemHandle, Ptag,
 };
+use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
 use vm_memory::{Bytes, VolatileSlice};
 
@@ -250,13 +251,22 @@ impl Descriptor {
     }
 }
 
+/// Segments that a descriptor has without an allocation.
+pub(crate) const FEW: usize = 4;
+
+/// The segments of a descriptor.
+pub(crate) type Places = SmallVec<[Place; FEW]>;
+
+/// Pieces of memory, in order.
+pub(crate) type Pieces<'a> = SmallVec<[VolatileSlice<'a>; FEW]>;
+
 /// A descriptor that was copied and can be processed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Sampled {
     pub(crate) operation: Operation,
     pub(crate) immediate: Option<u32>,
     pub(crate) fence: bool,
-    pub(crate) segments: Vec<Place>,
+    pub(crate) segments: Places,
     /// Bytes that the segments have altogether.
     pub(crate) total: u32,
 }
@@ -269,13 +279,10 @@ pub(crate) struct Posted {
 }
 
 impl Posted {
-    fn slice<'a>(self, view: &'a View<'_>, tag: Ptag, len: usize) -> Option<VolatileSlice<'a>> {
-        let place = Place {
-            handle: self.handle.0,
-            address: self.address as u64,
-            len: len as u32,
-        };
-        view.slice(tag, place, Access::Write).ok()
+    /// Its control segment.
+    fn control<'a>(self, view: &'a View<'_>, tag: Ptag) -> Option<VolatileSlice<'a>> {
+        let reach = view.reach(tag, self.handle.0, Access::Write).ok()?;
+        reach.slice(self.address, CONTROL_LEN).ok()
     }
 
     /// Prepares a descriptor that is posted: no Status, no Next. Its control bits; nothing if it
@@ -284,45 +291,41 @@ impl Posted {
         if self.address % DESCRIPTOR_ALIGNMENT != 0 {
             return None;
         }
-        let slice = self.slice(view, tag, CONTROL_LEN)?;
-        slice.store(0_u32, 28, Ordering::Relaxed).ok()?;
-        self.link(view, tag, None)?;
-        load16(&slice, 14)
+        let control = self.control(view, tag)?;
+        control.store(0_u32, 28, Ordering::Relaxed).ok()?;
+        link(&control, None)?;
+        load16(&control, 14)
     }
 
-    /// Makes Next lead to another descriptor, or nowhere.
-    pub(crate) fn link(self, view: &View<'_>, tag: Ptag, next: Option<Posted>) -> Option<()> {
-        let slice = self.slice(view, tag, CONTROL_LEN)?;
-        let (address, handle) = linkage(next);
-        slice.store(address.to_le(), 0, Ordering::Relaxed).ok()?;
-        slice.store(handle.to_le(), 8, Ordering::Relaxed).ok()
-    }
-
-    /// Whether Next still leads where it was made to.
-    pub(crate) fn is_linked(self, view: &View<'_>, tag: Ptag, next: Option<Posted>) -> bool {
-        let Some(slice) = self.slice(view, tag, CONTROL_LEN) else {
-            // Nobody can say, and nothing is written: the completion finds out.
-            return true;
-        };
-        (load64(&slice, 0), load32(&slice, 8)) == {
-            let (address, handle) = linkage(next);
-            (Some(address), Some(handle))
-        }
+    /// Makes Next lead to another descriptor.
+    pub(crate) fn link(self, view: &View<'_>, tag: Ptag, next: Posted) -> Option<()> {
+        link(&self.control(view, tag)?, Some(next))
     }
 
     /// Completes the descriptor: the Status last, by one store that releases all else
-    /// (VI-DESC-14). Nothing if it cannot be reached.
-    pub(crate) fn complete(self, view: &View<'_>, tag: Ptag, done: &Completion) -> Option<()> {
-        let slice = self.slice(view, tag, CONTROL_LEN)?;
-        if let Some(immediate) = done.immediate {
-            slice.store(immediate.to_le(), 20, Ordering::Relaxed).ok()?;
+    /// (VI-DESC-14).
+    pub(crate) fn complete(self, view: &View<'_>, tag: Ptag, done: &Completion) -> Written {
+        let control = self.control(view, tag);
+        let written = control.and_then(|control| store(&control, done));
+        written.map_or(Written::Unreachable, |()| Written::Whole)
+    }
+
+    /// As [`complete()`](Self::complete), if Next still leads where it was made to.
+    pub(crate) fn complete_linked(
+        self,
+        view: &View<'_>,
+        tag: Ptag,
+        next: Option<Posted>,
+        done: &Completion,
+    ) -> Written {
+        let Some(control) = self.control(view, tag) else {
+            return Written::Unreachable;
+        };
+        let (address, handle) = linkage(next);
+        if (load64(&control, 0), load32(&control, 8)) != (Some(address), Some(handle)) {
+            return Written::Altered;
         }
-        slice
-            .store(done.length.to_le(), 24, Ordering::Relaxed)
-            .ok()?;
-        slice
-            .store(done.status.0.to_le(), 28, Ordering::Release)
-            .ok()
+        store(&control, done).map_or(Written::Unreachable, |()| Written::Whole)
     }
 
     /// Copies the descriptor and checks what does not depend on memory (VI-DESC-4 to VI-DESC-9).
@@ -335,8 +338,10 @@ impl Posted {
         tag: Ptag,
         rules: &Rules,
     ) -> Result<Sampled, Status> {
-        let protected = Status::PROTECTION_ERROR;
-        let control = self.slice(view, tag, CONTROL_LEN).ok_or(protected)?;
+        let protected = |Protected| Status::PROTECTION_ERROR;
+        let reach = view.reach(tag, self.handle.0, Access::Write);
+        let reach = reach.map_err(protected)?;
+        let control = reach.slice(self.address, CONTROL_LEN).map_err(protected)?;
         let mut head = [0; CONTROL_LEN];
         control.copy_to(&mut head[..]);
         let head = Head::decode(&head);
@@ -346,14 +351,24 @@ impl Posted {
         if head.control & RESERVED != 0 || head.reserved != 0 {
             return Err(Status::FORMAT_ERROR);
         }
-        let count = usize::from(head.count);
-        let whole = self.slice(view, tag, CONTROL_LEN + SEGMENT_LEN * count);
-        let mut bytes = vec![0; CONTROL_LEN + SEGMENT_LEN * count];
-        whole.ok_or(protected)?.copy_to(&mut bytes[..]);
-        let raw = bytes.get(CONTROL_LEN..).unwrap_or_default();
-        let mut segments: Vec<Place> = raw.chunks_exact(SEGMENT_LEN).map(place).collect();
-        let operation = operation(&head, &mut segments, rules)?;
-        let total: u64 = segments.iter().map(|place| u64::from(place.len)).sum();
+        let len = SEGMENT_LEN * usize::from(head.count);
+        let behind = self.address.checked_add(CONTROL_LEN).ok_or(Protected);
+        let raw = behind.and_then(|behind| reach.slice(behind, len));
+        let raw = raw.map_err(protected)?;
+        let mut raw = (0..len).step_by(SEGMENT_LEN).map(|at| {
+            let mut bytes = [0; SEGMENT_LEN];
+            if let Ok(segment) = raw.subslice(at, SEGMENT_LEN) {
+                segment.copy_to(&mut bytes[..]);
+            }
+            place(&bytes)
+        });
+        let operation = operation(&head, &mut raw, rules)?;
+        let mut segments = Places::new();
+        let mut total = 0;
+        for place in raw {
+            total += u64::from(place.len);
+            segments.push(place);
+        }
         let mismatch = !rules.receive && total != u64::from(head.length);
         if mismatch || total > rules.max_transfer_size {
             return Err(Status::LENGTH_ERROR);
@@ -366,6 +381,35 @@ impl Posted {
             total: total as u32,
         })
     }
+}
+
+/// What has come of completing a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// It is complete.
+    Whole,
+    /// Its Next was altered: nothing was written.
+    Altered,
+    /// It cannot be reached any more.
+    Unreachable,
+}
+
+/// Makes Next of a control segment lead to another descriptor, or nowhere.
+fn link(control: &VolatileSlice<'_>, next: Option<Posted>) -> Option<()> {
+    let (address, handle) = linkage(next);
+    control.store(address.to_le(), 0, Ordering::Relaxed).ok()?;
+    control.store(handle.to_le(), 8, Ordering::Relaxed).ok()
+}
+
+/// Writes a completion into a control segment.
+fn store(control: &VolatileSlice<'_>, done: &Completion) -> Option<()> {
+    if let Some(immediate) = done.immediate {
+        let immediate = immediate.to_le();
+        control.store(immediate, 20, Ordering::Relaxed).ok()?;
+    }
+    let (length, status) = (done.length.to_le(), done.status.0.to_le());
+    control.store(length, 24, Ordering::Relaxed).ok()?;
+    control.store(status, 28, Ordering::Release).ok()
 }
 
 /// What a descriptor has to fit.
@@ -399,20 +443,22 @@ impl Head {
     }
 }
 
-/// What a descriptor asks for; takes the address segment out.
-fn operation(head: &Head, segments: &mut Vec<Place>, rules: &Rules) -> Result<Operation, Status> {
+/// What a descriptor asks for; takes the address segment from the front.
+fn operation(
+    head: &Head,
+    segments: &mut impl Iterator<Item = Place>,
+    rules: &Rules,
+) -> Result<Operation, Status> {
     let op = head.control & OP_MASK;
     if op == OP_SENDRECV {
         return Ok(Operation::SendReceive);
     }
-    if rules.receive || segments.is_empty() {
-        return Err(Status::FORMAT_ERROR);
-    }
+    let first = segments.next().filter(|_| !rules.receive);
     let Place {
         handle,
         address,
         len: reserved,
-    } = segments.remove(0);
+    } = first.ok_or(Status::FORMAT_ERROR)?;
     if reserved != 0 {
         return Err(Status::FORMAT_ERROR);
     }
@@ -454,9 +500,9 @@ pub(crate) fn pieces<'a>(
     skip: u32,
     len: u32,
     access: Access,
-) -> Result<Vec<VolatileSlice<'a>>, Protected> {
+) -> Result<Pieces<'a>, Protected> {
     let (mut skip, mut left) = (skip, len);
-    let mut pieces = Vec::new();
+    let mut pieces = Pieces::new();
     for place in segments {
         if left == 0 {
             break;
@@ -476,15 +522,12 @@ pub(crate) fn pieces<'a>(
     Ok(pieces)
 }
 
-fn place(bytes: &[u8]) -> Place {
-    let word = |index| {
-        let bytes = bytes.chunks_exact(4).nth(index).unwrap_or_default();
-        u32::from_le_bytes(bytes.try_into().unwrap_or_default())
-    };
+fn place(bytes: &[u8; SEGMENT_LEN]) -> Place {
+    let [a0, a1, a2, a3, a4, a5, a6, a7, h0, h1, h2, h3, l0, l1, l2, l3] = *bytes;
     Place {
-        address: u64::from(word(0)) | u64::from(word(1)) << 32,
-        handle: word(2),
-        len: word(3),
+        address: u64::from_le_bytes([a0, a1, a2, a3, a4, a5, a6, a7]),
+        handle: u32::from_le_bytes([h0, h1, h2, h3]),
+        len: u32::from_le_bytes([l0, l1, l2, l3]),
     }
 }
 
@@ -679,20 +722,31 @@ mod tests {
             let address = posted.address + offset;
             assert_eq!(Posted { address, ..posted }.prepare(&view, TAG), None);
         }
-        let next = Some(Posted {
+        let behind = Posted {
             address: 0x40,
             ..posted
-        });
-        assert!(posted.is_linked(&view, TAG, None) && !posted.is_linked(&view, TAG, next));
-        posted.link(&view, TAG, next).unwrap();
-        assert!(posted.is_linked(&view, TAG, next) && !posted.is_linked(&view, TAG, None));
+        };
+        let next = Some(behind);
         let done = Completion {
             descriptor: posted.address,
             status: Status::DONE.with(Status::IMMEDIATE),
             length: 0x0102_0304,
             immediate: Some(0x0506_0708),
         };
-        posted.complete(&view, TAG, &done).unwrap();
+        let altered = posted.complete_linked(&view, TAG, next, &done);
+        assert_eq!(altered, Written::Altered);
+        posted.link(&view, TAG, behind).unwrap();
+        let altered = posted.complete_linked(&view, TAG, None, &done);
+        assert_eq!(altered, Written::Altered);
+        let foreign = posted.complete_linked(&view, Ptag(9), next, &done);
+        assert_eq!(foreign, Written::Unreachable);
+        memory.map.volatile().read_slice(&mut bytes, 0).unwrap();
+        assert_eq!(
+            (&bytes[20..28], &bytes[28..]),
+            (&[0xee; 8][..], &[0; 4][..])
+        );
+        let whole = posted.complete_linked(&view, TAG, next, &done);
+        assert_eq!(whole, Written::Whole);
         memory.map.volatile().read_slice(&mut bytes, 0).unwrap();
         assert_eq!(bytes[20..], [8, 7, 6, 5, 4, 3, 2, 1, 1, 0, 8, 0]);
     }

@@ -15,7 +15,7 @@ mod sending;
 
 use crate::{
     attributes::DESCRIPTORS_MAX,
-    descriptor::{operation_bits, Completion, Posted, Rules, Status},
+    descriptor::{operation_bits, Completion, Posted, Rules, Status, Written},
     memory::{Regions, View},
     queue::{Head, WorkQueue},
     report::{ErrorCode, Report, Resource},
@@ -25,6 +25,7 @@ use crate::{
 };
 use receiving::Receiving;
 use sending::Sending;
+use std::mem;
 
 /// Messages that are received or sent at once before others get a turn.
 const BUDGET: usize = 64;
@@ -65,6 +66,8 @@ pub(crate) struct Engine {
     sending: Sending,
     receiving: Receiving,
     reports: Vec<Report>,
+    /// There is something in it for [`effects()`](Self::effects).
+    changed: bool,
 }
 
 impl Engine {
@@ -77,6 +80,7 @@ impl Engine {
             sending: Sending::default(),
             receiving: Receiving::default(),
             reports: Vec::new(),
+            changed: false,
         }
     }
 
@@ -119,11 +123,15 @@ impl Engine {
     }
 
     /// Takes what has happened since the last time.
+    #[inline]
     pub(crate) fn effects(&mut self) -> Effects {
+        if !mem::take(&mut self.changed) {
+            return Effects::default();
+        }
         Effects {
             sent: self.send.announce(),
             received: self.recv.announce(),
-            reports: std::mem::take(&mut self.reports),
+            reports: mem::take(&mut self.reports),
         }
     }
 
@@ -183,7 +191,7 @@ impl Engine {
         let is_full = queue.len() >= DESCRIPTORS_MAX;
         if let Some(last) = queue.last().filter(|last| last.done.is_none()) {
             // One that cannot be reached any more is found when it is completed.
-            let _ = last.posted.link(&view, tag, Some(posted));
+            let _ = last.posted.link(&view, tag, posted);
         }
         let position = queue.post(posted, operation_bits(control, receive));
         if is_full {
@@ -232,10 +240,6 @@ impl Engine {
         };
         let next = queue.get(position + 1).map(|next| next.posted);
         let at = entry.posted.address;
-        if !entry.posted.is_linked(view, tag, next) {
-            let report = Report::of_descriptor(ErrorCode::PostDesc, entry.operation, at);
-            return self.catastrophe(view, report);
-        }
         let immediate = immediate.filter(|_| !bits.is_error());
         let flag = immediate.map_or(Status::default(), |_| Status::IMMEDIATE);
         let operation = entry.operation.with(bits.masked(Status::OP_MASK));
@@ -245,11 +249,17 @@ impl Engine {
             length: if bits.is_error() { 0 } else { length },
             immediate,
         };
-        let written = entry.posted.complete(view, tag, &done);
-        self.queue(kind).complete(position, done);
-        if written.is_none() {
-            let report = Report::of_descriptor(ErrorCode::CompProt, operation, at);
-            self.catastrophe(view, report);
+        match entry.posted.complete_linked(view, tag, next, &done) {
+            Written::Whole => self.done(kind, position, done),
+            Written::Altered => {
+                let report = Report::of_descriptor(ErrorCode::PostDesc, entry.operation, at);
+                self.catastrophe(view, report);
+            }
+            Written::Unreachable => {
+                self.done(kind, position, done);
+                let report = Report::of_descriptor(ErrorCode::CompProt, operation, at);
+                self.catastrophe(view, report);
+            }
         }
     }
 
@@ -270,7 +280,18 @@ impl Engine {
         };
         // One that cannot be reached any more comes back all the same.
         let _ = entry.posted.complete(view, tag, &done);
-        queue.complete(position, done);
+        self.done(kind, position, done);
+    }
+
+    fn done(&mut self, kind: QueueKind, position: u64, done: Completion) {
+        self.changed = true;
+        self.queue(kind).complete(position, done);
+    }
+
+    /// An asynchronous error.
+    fn report(&mut self, report: Report) {
+        self.changed = true;
+        self.reports.push(report);
     }
 
     fn flush(&mut self, view: &View<'_>) {
@@ -299,7 +320,7 @@ impl Engine {
 
     /// An error that no level survives (VI-ERR-16).
     pub(crate) fn catastrophe(&mut self, view: &View<'_>, report: Report) {
-        self.reports.push(report);
+        self.report(report);
         self.fall(view, Event::Catastrophe);
     }
 
@@ -313,23 +334,26 @@ impl Engine {
         let Ok(next) = self.state.after(event) else {
             return;
         };
-        let was = std::mem::replace(&mut self.state, next.state);
+        let was = mem::replace(&mut self.state, next.state);
         if next.flush {
             self.flush(view);
         }
         if was == State::Connected && next.state == State::Error {
             self.sending.close(Reason::Fault);
             let lost = Report::of_vi(ErrorCode::ConnLost, Status::default());
-            self.reports.push(lost);
+            self.report(lost);
         }
     }
 
     /// The connection has ended at the other side, or on the way (VI-EM-9 to VI-EM-11).
-    pub(crate) fn lost(&mut self, memory: &Regions, end: End) {
+    pub(crate) fn lost<W: Wire>(&mut self, memory: &Regions, wire: &mut W, end: End) {
         if self.state != State::Connected {
             return;
         }
         let view = memory.view();
+        if self.is_acknowledged() {
+            self.settle(&view, wire.effective());
+        }
         let transport = matches!(end, End::Down | End::Broken);
         self.receiving_ends(&view, transport);
         if transport && self.is_reliable() {
@@ -340,6 +364,10 @@ impl Engine {
 
     /// Receives and sends as much as there is, within limits; whether there was anything.
     pub(crate) fn progress<W: Wire>(&mut self, memory: &Regions, wire: &mut W) -> bool {
+        // Most looks find nothing.
+        if !wire.has_news() && !self.has_to_send() {
+            return false;
+        }
         let (received, ended) = self.receive(memory, wire);
         let ended = match ended {
             Err(end) => end,
@@ -352,7 +380,7 @@ impl Engine {
                 }
             }
         };
-        self.lost(memory, ended);
+        self.lost(memory, wire, ended);
         self.sending.finish();
         true
     }
@@ -373,15 +401,19 @@ impl Engine {
         memory: &Regions,
         wire: &mut W,
     ) -> (bool, std::result::Result<(), End>) {
+        let view = memory.view();
         for n in 0..BUDGET {
             let frame = match wire.receive() {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return (n > 0, Ok(())),
                 Err(end) => return (n > 0, Err(end)),
             };
-            let view = memory.view();
             if self.state == State::Connected && self.frame(&view, &frame).is_none() {
                 return (true, Err(End::Broken));
+            }
+            // One that was refused has ended the connection.
+            if self.is_acknowledged() && self.state == State::Connected {
+                wire.effect();
             }
         }
         (true, Ok(()))

@@ -58,7 +58,7 @@ impl From<mp_fabric::Error> for Error {
         use mp_fabric::Error as F;
         match error {
             F::TimedOut => Error::Timeout,
-            F::InterfaceDown | F::NoInterface => Error::NotReachable,
+            F::InterfaceDown(_) | F::NoInterface(_) => Error::NotReachable,
             // A forked child has no access (VI-GEN-9).
             F::Foreign => Error::InvalidParameter,
             _ => Error::Resource,

@@ -7,14 +7,23 @@
 //! Payload is gathered where the program has it and scattered from where it has arrived: this
 //! side's copies are the only ones.
 
-use crate::wire::{End, Frame, Header, Kind, Reason, Wire};
+use crate::{
+    descriptor::FEW,
+    wire::{End, Frame, Header, Kind, Reason, Wire},
+};
 use mp_fabric::{CharDevice, Deadline, Device, Error as FabricError, EventMask, Fabric, Session};
 use mp_queue_pair::{
     open, Data, Error, Head, Held, Need, Outgoing, Park, Piece, Receiving, Room, Sending, Shape,
     INLINE_MAX,
 };
-use std::{mem, ops::RangeInclusive, time::Duration};
+use smallvec::SmallVec;
+use std::{mem, ops::RangeInclusive, sync::Arc};
 use vm_memory::VolatileSlice;
+
+/// What the service thread hears of a session.
+pub(crate) const NEWS: EventMask = EventMask::SIGNAL
+    .union(EventMask::CLOSED)
+    .union(EventMask::DOWN);
 
 /// Bytes that cross in one piece.
 pub(crate) const MTU: usize = 4096;
@@ -41,9 +50,6 @@ const INLINE_LINES: u32 = 5;
 /// The stream of the pair that a connection has.
 const STREAM: u16 = 0;
 
-/// How long the partner's host may take to say that it has been asked.
-const ANSWER: Duration = Duration::from_millis(100);
-
 /// Whether the partner signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Armed {
@@ -63,15 +69,42 @@ pub(crate) struct Link<D: Device = CharDevice> {
     room: Box<Room>,
     /// The slot of the last message.
     held: Option<Held>,
+    /// Lines whose messages have taken effect.
+    effect: u64,
     /// Messages were sent, or received, that the partner does not know of.
     put: bool,
     took: bool,
     /// The last message had no room.
     full: bool,
-    /// The partner was asked for signals, and whether for such of room, and nothing has moved
+    /// The partner was asked for a signal, and whether also for one of room, and has not signalled
     /// since.
     armed: Option<bool>,
 }
+
+/// What the partner's host is asked, without the lock of the VI.
+#[derive(Debug)]
+pub(crate) struct Question<D: Device = CharDevice> {
+    session: Arc<Session<D>>,
+    parks: [Option<mp_fabric::Park>; 2],
+}
+
+impl<D: Device> Question<D> {
+    /// Asks, and waits for the answer until the deadline.
+    pub(crate) fn ask(&self, fabric: &Fabric<D>, until: Deadline) -> Armed {
+        let parks = self.parks.iter().flatten();
+        let words: Vec<_> = parks.map(|park| (&*self.session, *park)).collect();
+        match fabric.arm(&words, until) {
+            Ok(None) => Armed::Surely,
+            Ok(Some(_)) => Armed::No,
+            // The host does not answer, or the kernel cannot ask.
+            Err(_) => Armed::Perhaps,
+        }
+    }
+}
+
+/// There is something to do first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotNow;
 
 /// How a window of so many bytes is divided: an eighth for lines, the rest for slots.
 fn shape(size: u64) -> Shape {
@@ -91,7 +124,7 @@ impl<D: Device> Link<D> {
     ///
     /// # Errors
     /// The end that it has come to; nothing if the time is over.
-    pub(crate) fn open(session: Session<D>, deadline: Deadline) -> Result<Self, Option<End>> {
+    pub(crate) fn open(session: Arc<Session<D>>, deadline: Deadline) -> Result<Self, Option<End>> {
         let window = session.state().ok().and_then(|state| state.local);
         let size = window.map_or(*WINDOW.start(), |window| window.size);
         let halves = open(session, &shape(size), deadline).map_err(|error| match error {
@@ -104,6 +137,7 @@ impl<D: Device> Link<D> {
             receiving,
             room: Box::default(),
             held: None,
+            effect: 0,
             put: false,
             took: false,
             full: false,
@@ -111,69 +145,75 @@ impl<D: Device> Link<D> {
         })
     }
 
-    pub(crate) fn session(&self) -> &Session<D> {
+    pub(crate) fn session(&self) -> &Arc<Session<D>> {
         self.sending.session()
     }
 
-    /// Looks whether the partner's process or the link has gone, and whether the partner has
-    /// signalled: it does so once for each time that it was asked, for whatever comes first.
+    /// Looks what has happened to the session: whether the partner's process or the link has gone.
+    /// A signal is taken: the partner gives one for each time that it was asked, for whatever comes
+    /// first.
     pub(crate) fn look(&mut self) -> Option<End> {
-        let events = match self.session().state() {
-            Ok(state) => state.events,
-            Err(_) => return Some(End::Gone),
-        };
-        if events.contains(EventMask::CLOSED) {
-            return Some(End::Gone);
+        match self.session().wait_one(NEWS, Deadline::PAST) {
+            Ok(EventMask::DOWN) => Some(End::Down),
+            Ok(EventMask::SIGNAL) => {
+                self.armed = None;
+                None
+            }
+            Err(FabricError::TimedOut) => None,
+            Ok(_) | Err(_) => Some(End::Gone),
         }
-        if events.contains(EventMask::DOWN) {
-            return Some(End::Down);
-        }
-        if events.contains(EventMask::SIGNAL) {
-            self.armed = None;
-        }
-        None
     }
 
-    /// Asks the partner for a signal when it sends, and when it makes room for what `waits`;
-    /// unless it was asked, and nothing has happened since.
-    pub(crate) fn arm(&mut self, fabric: &Fabric<D>, waits: bool) -> Armed {
+    /// Asks the partner for a signal when it sends, and when it makes room for what `waits`: what
+    /// its host has to be asked then. Nothing if the partner signals anyhow.
+    ///
+    /// # Errors
+    /// [`NotNow`]: a message or room is there, or the pair has ended and says so when it is looked
+    /// at.
+    pub(crate) fn arm(&mut self, waits: bool) -> Result<Option<Question<D>>, NotNow> {
         let needs_room = waits && self.full;
         if self.armed.is_some_and(|room| room || !needs_room) {
-            return Armed::Surely;
+            return Ok(None);
         }
-        // A pair that has ended says so when it is looked at.
         let room = match needs_room {
-            true => self.arm_room(),
-            false => Some(None),
+            true => Some(self.arm_room().ok_or(NotNow)?),
+            false => None,
         };
-        let (Some(room), Ok(Some(data))) = (room, self.receiving.arm()) else {
-            return Armed::No;
+        let Ok(Some(data)) = self.receiving.arm() else {
+            return Err(NotNow);
         };
-        let parks = room.into_iter().chain([data]).map(|park| mp_fabric::Park {
-            word: park.word as u64,
-            value: park.value,
-            arm: park.arm as u64,
-            arm_value: park.arm_value,
-        });
-        let words: Vec<_> = parks.map(|park| (self.session(), park)).collect();
-        match fabric.arm(&words, Deadline::after(ANSWER)) {
-            Ok(None) => {
-                self.armed = Some(needs_room);
-                Armed::Surely
+        self.armed = Some(needs_room);
+        Ok(Some(Question {
+            session: Arc::clone(self.session()),
+            parks: [room, Some(data)].map(|park| park.map(of_pair)),
+        }))
+    }
+
+    /// Notes what has come of a question. A signal that others have taken meanwhile was perhaps the
+    /// one that it has asked for.
+    pub(crate) fn answered(&mut self, answer: Armed) -> Armed {
+        match answer {
+            Armed::Surely if self.armed.is_none() => Armed::No,
+            Armed::Surely => answer,
+            Armed::No | Armed::Perhaps => {
+                self.armed = None;
+                answer
             }
-            Ok(Some(_)) => Armed::No,
-            // The host does not answer, or the kernel cannot ask.
-            Err(_) => Armed::Perhaps,
         }
+    }
+
+    /// Whether the partner could not be woken: [`flush()`](Wire::flush) tries again.
+    pub(crate) fn owes_signal(&self) -> bool {
+        self.sending.owes_signal()
     }
 
     /// What to sleep on until there is room; nothing if there is.
-    fn arm_room(&mut self) -> Option<Option<Park>> {
+    fn arm_room(&mut self) -> Option<Park> {
         let need = match self.sending.slots(STREAM) {
             Ok(0) if self.sending.partner().slots > 0 => Need::Slot(STREAM),
             _ => Need::Lines(INLINE_LINES),
         };
-        self.sending.arm(need).ok()?.map(Some)
+        self.sending.arm(need).ok()?
     }
 
     /// Gives back the slot of the last message.
@@ -215,17 +255,20 @@ impl<D: Device> Wire for Link<D> {
                 self.sending.put(&mut Outgoing::new(head, header, &pieces))
             }
             many => {
-                let pieces: Vec<_> = many.iter().map(|piece| Piece::from(*piece)).collect();
+                let pieces: SmallVec<[_; FEW]> =
+                    many.iter().map(|piece| Piece::from(*piece)).collect();
                 self.sending.put(&mut Outgoing::new(head, header, &pieces))
             }
         };
         let put = put.map_err(end_of)?.is_some();
         self.put |= put;
         self.full = !put;
-        if put {
-            self.armed = None;
-        }
         Ok(put)
+    }
+
+    #[inline]
+    fn has_news(&self) -> bool {
+        self.receiving.has_news() || self.sending.owes_signal()
     }
 
     fn receive(&mut self) -> Result<Option<Frame<'_>>, End> {
@@ -235,7 +278,6 @@ impl<D: Device> Wire for Link<D> {
             return Ok(None);
         };
         self.took = true;
-        self.armed = None;
         let kind = Kind::of(message.head.kind).ok_or(End::Broken)?;
         let message = message.split(kind.header()).ok_or(End::Broken)?;
         if message.head.more {
@@ -267,15 +309,49 @@ impl<D: Device> Wire for Link<D> {
             self.give()?;
             self.receiving.publish().map_err(end_of)?;
         }
-        if mem::take(&mut self.put) {
+        if mem::take(&mut self.put) || self.sending.owes_signal() {
             self.sending.publish().map_err(end_of)?;
         }
         Ok(())
     }
 
+    fn effect(&mut self) {
+        self.effect = self.receiving.received();
+    }
+
+    fn sent(&self) -> u64 {
+        self.sending.sent()
+    }
+
+    fn effective(&mut self) -> u64 {
+        // A pair that is broken says nothing more.
+        self.sending.acknowledged().unwrap_or(0)
+    }
+
     fn close(&mut self, reason: Reason) {
+        // In a word of its own, for which there is always room.
+        self.receiving.acknowledge(self.effect);
+        let _ = self.receiving.publish();
         // A partner that has gone need not be told.
         let _ = self.sending.close(reason as u16);
+    }
+}
+
+/// The session ends with the connection, also while its host is being asked.
+impl<D: Device> Drop for Link<D> {
+    fn drop(&mut self) {
+        // The program may have ended it before.
+        let _ = self.session().close();
+    }
+}
+
+/// What to sleep on, for the kernel.
+fn of_pair(park: Park) -> mp_fabric::Park {
+    mp_fabric::Park {
+        word: park.word as u64,
+        value: park.value,
+        arm: park.arm as u64,
+        arm_value: park.arm_value,
     }
 }
 
@@ -283,7 +359,7 @@ impl<D: Device> Wire for Link<D> {
 fn end_of(error: Error) -> End {
     match error {
         Error::Closed { reason } => Reason::of(reason).map_or(End::Broken, End::Closed),
-        Error::Fabric(FabricError::InterfaceDown | FabricError::NoInterface) => End::Down,
+        Error::Fabric(FabricError::InterfaceDown(_) | FabricError::NoInterface(_)) => End::Down,
         Error::Fabric(_) => End::Gone,
         _ => End::Broken,
     }
@@ -292,6 +368,58 @@ fn end_of(error: Error) -> End {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::HEADER_MAX;
+    use mp_fabric::InterfaceId;
+    use mp_testing::{FakeDevice, Host, World};
+
+    /// The two ends of a connection.
+    fn linked() -> [Link<FakeDevice>; 2] {
+        let world = World::new(1, 1 << 20);
+        let [server, client] = [Host::A, Host::B].map(|host| {
+            let interface = InterfaceId(world.interface(0, host));
+            let fabric = Fabric::with_device(world.open(host));
+            let opens = match host {
+                Host::A => fabric.server(interface, 1),
+                Host::B => fabric.client(interface, 1),
+            };
+            opens.local(WINDOW).remote(WINDOW).open().unwrap()
+        });
+        let soon = Deadline::after(std::time::Duration::from_secs(20));
+        std::thread::scope(|scope| {
+            let server = scope.spawn(move || Link::open(server.into(), soon).unwrap());
+            let client = Link::open(client.into(), soon).unwrap();
+            [server.join().unwrap(), client]
+        })
+    }
+
+    /// VI-REL-3: without any room, the end of a connection says what has taken effect.
+    #[test]
+    fn an_end_tells_what_has_taken_effect() {
+        let [mut a, mut b] = linked();
+        let send = |link: &mut Link<FakeDevice>| {
+            let header = [0; HEADER_MAX];
+            link.send(Kind::Ack, None, &header, &[]).unwrap()
+        };
+        assert!(!b.has_news());
+        let sent = [(); 3].map(|()| {
+            assert!(send(&mut a));
+            a.sent()
+        });
+        a.flush().unwrap();
+        assert!(b.has_news());
+        while send(&mut b) {}
+        for _ in 0..2 {
+            assert!(b.receive().unwrap().is_some());
+        }
+        b.effect();
+        assert!(b.receive().unwrap().is_some());
+        b.flush().unwrap();
+        assert!(!b.has_news());
+        assert_eq!(a.effective(), 0);
+        b.close(Reason::Disconnect);
+        drop(b);
+        assert_eq!(a.effective(), sent[1]);
+    }
 
     /// VI-LIM-6: the less memory there is, the less a connection takes of it.
     #[test]

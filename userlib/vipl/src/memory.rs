@@ -215,9 +215,23 @@ impl View<'_> {
         place: Place,
         access: Access,
     ) -> std::result::Result<VolatileSlice<'_>, Protected> {
-        let region = self.region(place.handle).ok_or(Protected)?;
         let start = usize::try_from(place.address).map_err(|_| Protected)?;
-        let end = start.checked_add(place.len as usize).ok_or(Protected)?;
+        self.reach(tag, place.handle, access)?
+            .slice(start, place.len as usize)
+    }
+
+    /// A region, if it may be accessed like that: the part of [`slice()`](Self::slice) that does
+    /// not depend on the range.
+    ///
+    /// # Errors
+    /// [`Protected`].
+    pub(crate) fn reach(
+        &self,
+        tag: Ptag,
+        handle: u32,
+        access: Access,
+    ) -> std::result::Result<Reach<'_>, Protected> {
+        let region = self.region(handle).ok_or(Protected)?;
         let attributes = &region.attributes;
         let allowed = match access {
             Access::Read => true,
@@ -225,15 +239,38 @@ impl View<'_> {
             Access::RemoteRead => attributes.rdma_read,
             Access::RemoteWrite => attributes.rdma_write && region.writable,
         };
-        let inside = region.pages.start <= start && end <= region.pages.end;
-        if !allowed || !inside || attributes.ptag != tag {
+        match allowed && attributes.ptag == tag {
+            true => Ok(Reach(region)),
+            false => Err(Protected),
+        }
+    }
+}
+
+/// A region that may be accessed.
+#[derive(Clone, Copy)]
+pub(crate) struct Reach<'a>(&'a Region);
+
+impl<'a> Reach<'a> {
+    /// So many bytes of it.
+    ///
+    /// # Errors
+    /// [`Protected`]: not all of them lie in it.
+    #[inline]
+    pub(crate) fn slice(
+        self,
+        start: usize,
+        len: usize,
+    ) -> std::result::Result<VolatileSlice<'a>, Protected> {
+        let pages = &self.0.pages;
+        let end = start.checked_add(len).ok_or(Protected)?;
+        if start < pages.start || end > pages.end {
             return Err(Protected);
         }
         let start = ptr::with_exposed_provenance_mut(start);
         // SAFETY: The range lies in memory that was vouched for until it is deregistered, which
-        // waits for this view. Nothing writes through the slice unless the pages are writable:
-        // callers ask for the access that they make.
-        Ok(unsafe { VolatileSlice::new(start, place.len as usize) })
+        // waits for the view that the region was borrowed from. Nothing writes through the slice
+        // unless the pages are writable: callers ask for the access that they make.
+        Ok(unsafe { VolatileSlice::new(start, len) })
     }
 }
 

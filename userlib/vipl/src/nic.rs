@@ -22,14 +22,17 @@ use std::{
     collections::HashMap,
     fmt, fs,
     sync::{
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
         Arc, Mutex, Weak,
     },
 };
-use tracing::error;
+use tracing::{debug, error};
 
 /// What the names of NICs begin with.
 pub const NIC_BASE_NAME: &str = "VINIC";
+
+/// Most errors that repeat and wait for the error handler.
+const REPEATED_MAX: usize = 256;
 
 /// What every host calls itself.
 const ITSELF: u32 = 0x8000_0000;
@@ -132,6 +135,8 @@ pub(crate) struct NicShared<D: Device> {
     /// The NIC as handlers are given it.
     opened: Mutex<Weak<Opened<D>>>,
     notifier: Notifier,
+    /// Errors that repeat and that nobody has been told of yet.
+    repeated: Arc<AtomicUsize>,
 }
 
 /// Where the error handler is, unless it runs.
@@ -152,8 +157,6 @@ impl<D: Device> Default for Slot<D> {
 struct Objects<D: Device> {
     vis: HashMap<u64, Vi<D>>,
     cqs: HashMap<u64, Cq<D>>,
-    /// VIs that have had a connection.
-    linked: Vec<Weak<ViShared<D>>>,
     /// Requests of clients that may not be answered yet.
     requests: Vec<Weak<RequestShared<D>>>,
 }
@@ -196,7 +199,6 @@ impl<D: Device> Nic<D> {
                 objects: Mutex::new(Objects {
                     vis: HashMap::new(),
                     cqs: HashMap::new(),
-                    linked: Vec::new(),
                     requests: Vec::new(),
                 }),
                 last: AtomicU64::new(0),
@@ -204,6 +206,7 @@ impl<D: Device> Nic<D> {
                 handler: Arc::default(),
                 opened: Mutex::default(),
                 notifier: Notifier::new("vipl-error"),
+                repeated: Arc::default(),
             }),
         });
         *lock(&opened.shared.opened) = Arc::downgrade(&opened);
@@ -362,6 +365,7 @@ impl<D: Device> Nic<D> {
         if let Err(error) = entered {
             shared.forget_vi(vi.0.id);
             vi.0.end();
+            vi.0.leave();
             return Err(error);
         }
         Ok(vi)
@@ -377,11 +381,14 @@ impl<D: Device> Nic<D> {
         shared.notifier.start()?;
         let next = Arc::clone(&shared.handler);
         // Not while one runs: it may be the one that asks for another one.
-        shared.notifier.push(Box::new(move || {
+        let refused = shared.notifier.push(Box::new(move || {
             let before = std::mem::replace(&mut lock(&next).handler, handler);
             drop(before);
         }));
-        Ok(())
+        match refused {
+            None => Ok(()),
+            Some(_) => Err(Error::InvalidParameter),
+        }
     }
 
     /// Addresses of hosts that links of this one lead to directly, without its own (VI-SMI-2).
@@ -449,56 +456,39 @@ impl<D: Device> NicShared<D> {
         drop(cq);
     }
 
-    /// A VI has a connection: the service thread looks after it.
-    ///
-    /// # Errors
-    /// [`Error::Resource`]: there is no thread.
-    pub(crate) fn link(self: &Arc<Self>, vi: &Arc<ViShared<D>>) -> Result<()> {
-        let mut objects = lock(&self.objects);
-        let is_own = |other: &Weak<ViShared<D>>| other.as_ptr() == Arc::as_ptr(vi);
-        objects.linked.retain(|other| other.strong_count() > 0);
-        if !objects.linked.iter().any(is_own) {
-            objects.linked.push(Arc::downgrade(vi));
-        }
-        drop(objects);
-        Service::start(self)?;
-        self.service.kick();
-        Ok(())
-    }
-
-    /// VIs that have had a connection.
-    pub(crate) fn linked(&self) -> Vec<Weak<ViShared<D>>> {
-        lock(&self.objects).linked.clone()
+    /// The VI of a number.
+    pub(crate) fn vi(&self, id: u64) -> Option<Arc<ViShared<D>>> {
+        let vi = lock(&self.objects).vis.get(&id).cloned();
+        vi.map(|Vi(vi)| vi)
     }
 
     /// Ends everything; false if that was done before.
+    ///
+    /// First everything is told to end, then handlers are waited for: one that runs may wait for
+    /// any of the others.
     fn close(&self) -> bool {
-        let objects = lock(&self.objects);
+        let mut objects = lock(&self.objects);
         if self.closed.swap(true, Ordering::AcqRel) {
             return false;
         }
-        drop(objects);
-        let mut objects = lock(&self.objects);
         let vis: Vec<Vi<D>> = objects.vis.drain().map(|(_, vi)| vi).collect();
         let cqs: Vec<Cq<D>> = objects.cqs.drain().map(|(_, cq)| cq).collect();
         let requests = std::mem::take(&mut objects.requests);
-        objects.linked.clear();
         drop(objects);
         // It stays readable: nobody reads it.
         let _ = rustix::io::write(&self.ending, &1_u64.to_ne_bytes());
-        for request in requests.iter().filter_map(Weak::upgrade) {
-            request.end();
-        }
         self.service.stop();
         // Before queues are flushed: nobody takes from them, and the program may have given the
         // memory back.
         self.regions.clear();
-        for vi in &vis {
-            vi.0.end();
+        vis.iter().for_each(|vi| vi.0.end());
+        cqs.iter().for_each(|cq| cq.0.end());
+        for request in requests.iter().filter_map(Weak::upgrade) {
+            request.end();
         }
-        for cq in &cqs {
-            cq.0.end();
-        }
+        self.notifier.close();
+        vis.iter().for_each(|vi| vi.0.leave());
+        cqs.iter().for_each(|cq| cq.0.leave());
         self.notifier.stop();
         let mut slot = lock(&self.handler);
         slot.ended = true;
@@ -509,8 +499,16 @@ impl<D: Device> NicShared<D> {
         true
     }
 
-    /// Tells of an asynchronous error, in the order of occurrence (VI-ERR-19).
-    pub(crate) fn report(&self, vi: Option<Vi<D>>, cq: Option<Cq<D>>, report: Report) {
+    /// Tells of an asynchronous error, behind those before (VI-ERR-19): who reports in the order of
+    /// occurrence holds the lock of what it is about. Of errors that repeat, which a remote side
+    /// may cause at any rate, no more than [`REPEATED_MAX`] wait.
+    pub(crate) fn report(
+        &self,
+        vi: Option<Vi<D>>,
+        cq: Option<Cq<D>>,
+        report: Report,
+        repeats: bool,
+    ) {
         let event = ErrorEvent {
             vi,
             cq,
@@ -522,12 +520,26 @@ impl<D: Device> NicShared<D> {
         if let Err(error) = self.notifier.start() {
             return error!("{:?}, and nobody to tell: {error}", event.code);
         }
-        let nic = lock(&self.opened).upgrade().map(Nic);
+        let waiting = match repeats {
+            true => Some(Arc::clone(&self.repeated)),
+            false => None,
+        };
+        if let Some(waiting) = &waiting {
+            if waiting.fetch_add(1, Ordering::Relaxed) >= REPEATED_MAX {
+                waiting.fetch_sub(1, Ordering::Relaxed);
+                return debug!("{:?}, as many that nobody has been told of yet", event.code);
+            }
+        }
+        // Not the NIC itself: dropping it closes it.
+        let opened = lock(&self.opened).clone();
         let handler = Arc::clone(&self.handler);
-        self.notifier.push(Box::new(move || {
+        let refused = self.notifier.push(Box::new(move || {
+            if let Some(waiting) = waiting {
+                waiting.fetch_sub(1, Ordering::Relaxed);
+            }
             // Not with the lock held: it may close the NIC.
             let taken = lock(&handler).handler.take();
-            let (Some(mut run), Some(nic)) = (taken, nic) else {
+            let (Some(mut run), Some(nic)) = (taken, opened.upgrade().map(Nic)) else {
                 return error!("{:?} of a {:?}", event.code, event.resource);
             };
             run(&nic, &event);
@@ -536,6 +548,8 @@ impl<D: Device> NicShared<D> {
                 slot.handler = Some(run);
             }
         }));
+        // Nothing of the program's is in it.
+        drop(refused);
     }
 
     /// A completion queue had no room: all VIs that are bound to it fail (VI-CQ-11).
@@ -546,9 +560,7 @@ impl<D: Device> NicShared<D> {
             operation: Status::default(),
             descriptor: None,
         };
-        self.report(None, Some(cq.clone()), report);
-        for vi in cq.0.bound() {
-            vi.fail();
-        }
+        self.report(None, Some(cq.clone()), report, false);
+        cq.0.each_bound(|vi| vi.fail());
     }
 }

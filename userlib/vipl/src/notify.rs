@@ -16,7 +16,7 @@ use std::{
 use tracing::error;
 
 /// Runs one handler.
-type Job = Box<dyn FnOnce() + Send>;
+pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
 /// A thread for handlers, from the first one on.
 pub(crate) struct Notifier {
@@ -68,29 +68,39 @@ impl Notifier {
         Ok(())
     }
 
-    /// Lets the thread run a handler, behind all others.
-    pub(crate) fn push(&self, job: Job) {
+    /// Lets the thread run a handler, behind all others. It comes back if the thread has ended:
+    /// dropping it runs code of the program, which is for a caller without a lock.
+    #[must_use]
+    pub(crate) fn push(&self, job: Job) -> Option<Job> {
         let mut state = lock(&self.shared.state);
-        if !state.stopped {
-            state.jobs.push_back(job);
-            self.shared.changed.notify_all();
+        if state.stopped {
+            return Some(job);
         }
+        state.jobs.push_back(job);
+        self.shared.changed.notify_all();
+        None
     }
 
-    /// Ends the thread: when it returns, no handler runs or will, unless it is the caller
-    /// (VI-NTFY-11). Handlers that have not begun are dropped.
-    pub(crate) fn stop(&self) {
+    /// Ends the thread after the handler that runs. Those that have not begun are dropped.
+    pub(crate) fn close(&self) {
         let mut state = lock(&self.shared.state);
         state.stopped = true;
         let jobs = std::mem::take(&mut state.jobs);
         self.shared.changed.notify_all();
+        drop(state);
+        drop(jobs);
+    }
+
+    /// As [`close()`](Self::close), and waits: when it returns, no handler runs or will, unless it
+    /// is the caller (VI-NTFY-11).
+    pub(crate) fn stop(&self) {
+        self.close();
+        let mut state = lock(&self.shared.state);
         let own = state.thread == Some(std::thread::current().id());
         while state.running && !own {
             let changed = self.shared.changed.wait(state);
             state = changed.unwrap_or_else(PoisonError::into_inner);
         }
-        drop(state);
-        drop(jobs);
     }
 }
 
@@ -142,9 +152,8 @@ mod tests {
         notifier.start().unwrap();
         for n in 0..100 {
             let tell = tell.clone();
-            notifier.push(Box::new(move || {
-                tell.send((n, std::thread::current().id())).unwrap();
-            }));
+            let job = Box::new(move || tell.send((n, std::thread::current().id())).unwrap());
+            assert!(notifier.push(job).is_none());
         }
         let first = told.recv_timeout(SOON).unwrap();
         assert_eq!(first.0, 0);
@@ -160,18 +169,21 @@ mod tests {
         let notifier = Arc::new(Notifier::new("test"));
         let (tell, told) = mpsc::channel();
         notifier.start().unwrap();
-        notifier.push(Box::new(|| panic!("on purpose")));
+        assert!(notifier.push(Box::new(|| panic!("on purpose"))).is_none());
         let (own, inside) = (Arc::clone(&notifier), tell.clone());
-        notifier.push(Box::new(move || {
+        let stops = Box::new(move || {
             inside.send("begun").unwrap();
             std::thread::sleep(Duration::from_millis(50));
             own.stop();
             inside.send("ended").unwrap();
-        }));
-        notifier.push(Box::new(move || tell.send("late").unwrap()));
+        });
+        assert!(notifier.push(stops).is_none());
+        let late = notifier.push(Box::new(move || tell.send("late").unwrap()));
+        assert!(late.is_none());
         assert_eq!(told.recv_timeout(SOON), Ok("begun"));
         notifier.stop();
         assert_eq!(told.try_recv(), Ok("ended"));
+        assert!(notifier.push(Box::new(|| {})).is_some());
         assert!(told.recv_timeout(SOON).is_err());
     }
 }

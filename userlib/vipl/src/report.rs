@@ -74,6 +74,12 @@ pub(crate) struct Report {
 }
 
 impl Report {
+    /// Whether a remote side can cause it again and again: the connection survives it.
+    pub(crate) fn repeats(&self, reliable: bool) -> bool {
+        let remote = matches!(self.code, ErrorCode::RecvqEmpty | ErrorCode::RdmawProt);
+        remote && !reliable
+    }
+
     /// About a VI.
     pub(crate) fn of_vi(code: ErrorCode, operation: Status) -> Self {
         Report {

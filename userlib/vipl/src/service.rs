@@ -3,6 +3,20 @@
 //! The service thread of a NIC handle: moves messages while no thread of the program looks
 //! (VI-POST-2, VI-RDMA-7), and notices partners that have gone. It runs from the first connection
 //! on, and handles no signals.
+//!
+//! It looks after the connections on its list only. One leaves the list when its partner signals
+//! whatever comes next, and comes back when there is news of its session, or when a thread of the
+//! program leaves something that cannot be sent yet. So a connection that rests costs nothing,
+//! however many there are.
+//!
+//! | who | does what |
+//! |---|---|
+//! | kernel | reports news of sessions by the number of their VI |
+//! | service thread | notes it at the VI ([`ViShared::note_news`]), and lists the VI |
+//! | whoever moves messages next | takes the note and looks at the session |
+//!
+//! Connections that a thread of the program looks at stay on the list but are left to it; the
+//! service thread sees after a nap whether that is still so.
 
 use crate::{
     lock,
@@ -10,25 +24,37 @@ use crate::{
     vi::{Rest, ViShared},
     Error, Result,
 };
-use mp_fabric::{thread, Device, EventMask, Session};
+use mp_fabric::{thread, Deadline, Device, Events};
 use rustix::{
     event::{poll, EventfdFlags, PollFd, PollFlags, Timespec},
-    fd::{AsFd, OwnedFd},
+    fd::OwnedFd,
     io,
 };
 use std::{
     sync::{
-        atomic::{AtomicBool, Ordering},
-        Arc, Mutex, Weak,
+        atomic::{AtomicBool, AtomicU8, Ordering},
+        Arc, Mutex,
     },
     thread::JoinHandle,
+    time::Duration,
 };
 
-/// Looks at all connections before the thread sleeps.
+/// Looks at the listed connections in vain before the thread sleeps.
 const LOOKS: u32 = 50;
-/// How long it sleeps at most while there are connections whose partners do not signal, in
-/// nanoseconds.
-const NAP: i64 = 10_000_000;
+/// Looks before it sees whether there is news, or more connections.
+const TURN: u32 = 1_000;
+/// How long it sleeps at most while there are connections whose partners do not signal.
+const NAP: Duration = Duration::from_millis(10);
+/// How long hosts may take altogether to say that they have been asked: those that do not answer
+/// hold up nobody else for longer.
+const ANSWERS: Duration = Duration::from_millis(10);
+
+/// What the thread does: it looks at what is listed.
+const RUNNING: u8 = 0;
+/// It has to look once more before it sleeps.
+const KICKED: u8 = 1;
+/// It sleeps, or is about to, and has to be woken.
+const ASLEEP: u8 = 2;
 
 /// A counter that is readable until somebody reads it.
 ///
@@ -43,8 +69,10 @@ pub(crate) fn eventfd() -> Result<OwnedFd> {
 #[derive(Debug)]
 pub(crate) struct Service {
     wake: OwnedFd,
-    /// The thread sleeps, or is about to.
-    asleep: AtomicBool,
+    /// One of [`RUNNING`], [`KICKED`], [`ASLEEP`].
+    activity: AtomicU8,
+    /// VIs that were listed and that the thread has not taken.
+    listed: Mutex<Vec<u64>>,
     stopped: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -55,15 +83,22 @@ impl Service {
     pub(crate) fn new() -> Result<Self> {
         Ok(Service {
             wake: eventfd()?,
-            asleep: AtomicBool::new(false),
+            activity: AtomicU8::new(RUNNING),
+            listed: Mutex::default(),
             stopped: AtomicBool::new(false),
             thread: Mutex::default(),
         })
     }
 
-    /// Lets the thread look.
+    /// Lets the thread look after a VI: by [`ViShared::list`], once until it has left the list.
+    pub(crate) fn list(&self, vi: u64) {
+        lock(&self.listed).push(vi);
+        self.kick();
+    }
+
+    /// Lets the thread look at what is listed before it sleeps.
     pub(crate) fn kick(&self) {
-        if self.asleep.swap(false, Ordering::SeqCst) {
+        if self.activity.swap(KICKED, Ordering::AcqRel) == ASLEEP {
             self.ring();
         }
     }
@@ -83,7 +118,7 @@ impl Service {
             return Ok(());
         }
         let own = Arc::clone(nic);
-        let spawned = thread::spawn("vipl-service", move || run(&own));
+        let spawned = thread::spawn("vipl-service", move || Run::new(&own).run());
         *slot = Some(spawned.map_err(|_| Error::Resource)?);
         Ok(())
     }
@@ -101,55 +136,119 @@ impl Service {
     }
 }
 
-fn run<D: Device>(nic: &NicShared<D>) {
-    let service = &nic.service;
-    let mut idle = 0;
-    while !service.stopped.load(Ordering::Acquire) {
-        let linked: Vec<_> = nic.linked().iter().filter_map(Weak::upgrade).collect();
-        // Those that a thread of the program looks after are left to it.
-        let (watched, own): (Vec<_>, Vec<_>) = linked.into_iter().partition(|vi| vi.is_watched());
-        // All of them, whoever is first.
-        let moved = own.iter().filter(|vi| vi.serve_link()).count();
-        idle = if moved > 0 { 0 } else { idle + 1 };
-        if idle >= LOOKS || own.is_empty() {
-            if service.sleep(&own, !watched.is_empty()) {
-                // Those of its own as well: a thread of the program may have had one of them.
-                watched.iter().chain(&own).for_each(|vi| vi.note_news());
-            }
-        } else {
-            std::hint::spin_loop();
-        }
-    }
+/// What the thread has.
+struct Run<'a, D: Device> {
+    nic: &'a NicShared<D>,
+    events: Events<D>,
+    /// The VIs that it looks after.
+    own: Vec<Arc<ViShared<D>>>,
 }
 
-impl Service {
-    /// Sleeps until there is news, unless there is some; not for long if threads of the program
-    /// look after other connections, for they may cease to. Whether there was news: these
-    /// threads make no system call to learn of it.
-    fn sleep<D: Device>(&self, own: &[Arc<ViShared<D>>], others: bool) -> bool {
-        // Before the last look: what is posted later rings.
-        self.asleep.store(true, Ordering::SeqCst);
-        let rests: Vec<Rest> = own.iter().map(ViShared::before_sleep).collect();
-        let nap = Timespec {
-            tv_sec: 0,
-            tv_nsec: NAP,
-        };
-        if !rests.iter().any(|rest| matches!(rest, Rest::Busy)) {
-            let short = others || rests.iter().any(|rest| matches!(rest, Rest::Nap));
-            let mut fds = [PollFd::new(&self.wake, PollFlags::IN)];
-            // It looks again, whatever has ended the wait.
-            let _ = poll(&mut fds, short.then_some(&nap));
+impl<'a, D: Device> Run<'a, D> {
+    fn new(nic: &'a NicShared<D>) -> Self {
+        Run {
+            nic,
+            events: nic.fabric.events(),
+            own: Vec::new(),
         }
-        self.asleep.store(false, Ordering::SeqCst);
-        io::read(&self.wake, &mut [0; 8]).is_ok()
     }
 
-    /// Lets events of a session wake the thread.
-    ///
-    /// # Errors
-    /// [`Error::Resource`], [`Error::Timeout`]: the session has ended.
-    pub(crate) fn watch<D: Device>(&self, session: &Session<D>) -> Result<()> {
-        let news = EventMask::SIGNAL | EventMask::CLOSED | EventMask::DOWN;
-        Ok(session.notify(news, Some(self.wake.as_fd()))?)
+    fn run(&mut self) {
+        let service = &self.nic.service;
+        while !service.stopped.load(Ordering::Acquire) {
+            // Whatever kicks from now on is looked at before the thread sleeps.
+            service.activity.swap(RUNNING, Ordering::AcqRel);
+            self.take_listed();
+            let own = std::mem::take(&mut self.own);
+            let (watched, own): (Vec<_>, Vec<_>) = own.into_iter().partition(|vi| vi.is_watched());
+            self.own = watched;
+            let wait = match self.turn(&own) {
+                true => {
+                    self.own.extend(own);
+                    Some(Duration::ZERO)
+                }
+                false => self.put_to_rest(own),
+            };
+            self.sleep(wait);
+        }
+    }
+
+    fn take_listed(&mut self) {
+        let listed = std::mem::take(&mut *lock(&self.nic.service.listed));
+        let vis = listed.into_iter().filter_map(|id| self.nic.vi(id));
+        self.own.extend(vis);
+    }
+
+    /// Moves messages of connections that nobody looks at, until there have been none for a while;
+    /// whether there may be more.
+    fn turn(&self, own: &[Arc<ViShared<D>>]) -> bool {
+        let mut idle = 0;
+        for _ in 0..TURN {
+            if own.is_empty() || idle >= LOOKS {
+                return false;
+            }
+            // All of them, whoever is first.
+            let moved = own.iter().filter(|vi| vi.serve_link()).count();
+            idle = if moved > 0 { 0 } else { idle + 1 };
+            std::hint::spin_loop();
+        }
+        true
+    }
+
+    /// Asks partners for signals, and keeps the connections that cannot rest without the thread;
+    /// how long it may sleep.
+    fn put_to_rest(&mut self, own: Vec<Arc<ViShared<D>>>) -> Option<Duration> {
+        let until = Deadline::after(ANSWERS);
+        let mut busy = false;
+        for vi in own {
+            let rest = vi.before_sleep(until);
+            busy |= rest == Rest::Busy;
+            if matches!(rest, Rest::Busy | Rest::Nap) {
+                self.own.push(vi);
+            }
+        }
+        match self.own.is_empty() {
+            _ if busy => Some(Duration::ZERO),
+            false => Some(NAP),
+            true => None,
+        }
+    }
+
+    /// Sleeps until there is news or a kick, and notes what has happened to which session.
+    fn sleep(&self, wait: Option<Duration>) {
+        let service = &self.nic.service;
+        let asleep =
+            service
+                .activity
+                .compare_exchange(RUNNING, ASLEEP, Ordering::AcqRel, Ordering::Acquire);
+        let wait = match asleep {
+            Ok(_) => wait,
+            // It was kicked meanwhile.
+            Err(_) => Some(Duration::ZERO),
+        };
+        let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
+        let mut fds = [
+            PollFd::new(&service.wake, PollFlags::IN),
+            PollFd::new(&self.events, PollFlags::IN),
+        ];
+        // It looks again, whatever has ended the wait.
+        let _ = poll(&mut fds, wait.as_ref());
+        let [woken, told] = fds.map(|fd| !fd.revents().is_empty());
+        if woken {
+            let _ = io::read(&service.wake, &mut [0; 8]);
+        }
+        if told {
+            self.note_events();
+        }
+    }
+
+    fn note_events(&self) {
+        // A NIC that cannot read events any more is being closed.
+        for event in self.events.read().unwrap_or_default() {
+            if let Some(vi) = self.nic.vi(event.cookie) {
+                vi.note_news();
+                vi.list();
+            }
+        }
     }
 }

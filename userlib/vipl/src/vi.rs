@@ -7,14 +7,15 @@
 //! with it.
 
 use crate::{
-    completion::{sleep, Cq, Overrun},
+    completion::{sleep, Cq},
     connect::Attempt,
     descriptor::Completion,
     engine::Engine,
-    link::{Armed, Link},
+    link::{Armed, Link, NotNow, Question},
     lock,
+    memory::Regions,
     nic::NicShared,
-    notify::Notifier,
+    notify::{Job, Notifier},
     queue::Head,
     state::{Event, State},
     wire::{Reason, Wire},
@@ -63,6 +64,7 @@ pub struct ViInfo {
 }
 
 /// What a connection does while the service thread sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
     /// There is something to do.
     Busy,
@@ -70,8 +72,24 @@ pub(crate) enum Rest {
     Nap,
     /// The partner signals when something happens.
     Armed,
-    /// There is no connection.
+    /// There is no connection, or it is somebody else's to look after it.
     Over,
+}
+
+/// What is done without the lock after something has happened.
+struct After<'a, D: Device> {
+    /// Handlers whose thread has ended.
+    refused: Vec<Job>,
+    overrun: Vec<&'a Cq<D>>,
+}
+
+impl<D: Device> Default for After<'_, D> {
+    fn default() -> Self {
+        After {
+            refused: Vec::new(),
+            overrun: Vec::new(),
+        }
+    }
 }
 
 pub(crate) struct ViShared<D: Device> {
@@ -85,8 +103,21 @@ pub(crate) struct ViShared<D: Device> {
     notifiers: [Notifier; 2],
     /// A thread of the program has looked for messages.
     polled: AtomicBool,
-    /// Something has happened to a session of the NIC, perhaps to this one's.
+    /// The service thread looks after it, or will: it is on its list, or on the way there.
+    listed: AtomicBool,
+    /// Something has happened to the session, and nobody has looked what it was.
     news: AtomicBool,
+}
+
+/// Looks whether the partner or the link has gone; the connection has ended then.
+fn has_ended<D: Device>(engine: &mut Engine, link: &mut Link<D>, regions: &Regions) -> bool {
+    let Some(end) = link.look() else {
+        return false;
+    };
+    // What it has said last may have come meanwhile.
+    let end = engine.drain(regions, link).unwrap_or(end);
+    engine.lost(regions, link, end);
+    true
 }
 
 /// What the lock of a VI is for.
@@ -131,6 +162,7 @@ impl<D: Device> Vi<D> {
             cqs,
             notifiers: [Notifier::new("vipl-send"), Notifier::new("vipl-recv")],
             polled: AtomicBool::new(false),
+            listed: AtomicBool::new(false),
             news: AtomicBool::new(false),
         }))
     }
@@ -191,18 +223,14 @@ impl<D: Device> Vi<D> {
 
     fn post(&self, kind: QueueKind, descriptor: usize, handle: MemHandle) -> Result<()> {
         let shared = &self.0;
-        let waits = shared.with(|core| {
+        shared.with(|core| {
             let engine = &mut core.engine;
             engine.post(&shared.nic.regions, kind, descriptor, handle);
             if kind == QueueKind::Send {
                 shared.progress(core);
             }
-            Ok(core.engine.has_to_send())
-        })?;
-        if waits {
-            shared.nic.service.kick();
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Takes the first descriptor of the send queue if it is complete; one that has failed as
@@ -307,34 +335,64 @@ impl<D: Device> ViShared<D> {
         }
     }
 
-    /// Tells what has happened: first who only takes note, then, without the lock, who may do
-    /// something about it.
+    /// Tells what has happened: with the lock, whoever is told in the order of occurrence; then,
+    /// without it, whoever may do something about it.
     fn tell(self: &Arc<Self>, mut core: MutexGuard<'_, Core<D>>) {
+        let link = core.link.as_ref();
+        let waits = link.is_some_and(|link| link.owes_signal() || core.engine.has_to_send());
         let effects = core.engine.effects();
-        let mut overrun = Vec::new();
+        if effects.is_empty() && core.handlers.iter().all(VecDeque::is_empty) {
+            drop(core);
+            if waits {
+                self.list();
+            }
+            return;
+        }
+        let mut after = After::default();
         for (kind, count) in [
             (QueueKind::Send, effects.sent),
             (QueueKind::Receive, effects.received),
         ] {
-            let Some(cq) = self.cq(kind) else {
-                continue;
-            };
-            if let Err(Overrun) = cq.0.push(self, kind, count) {
-                overrun.push(cq.clone());
+            if let Some(cq) = self.cq(kind).filter(|_| count > 0) {
+                let (overrun, refused) = cq.0.push(self, kind, count);
+                after.refused.extend(refused);
+                after.overrun.extend(overrun.then_some(cq));
             }
         }
-        self.serve(&mut core);
+        self.serve(&mut core, &mut after.refused);
         // Waking takes a system call.
         let wake = core.asleep > 0 && !effects.is_empty();
+        let reliable = core.engine.attributes().level.is_reliable();
+        for report in effects.reports {
+            let vi = Some(Vi(Arc::clone(self)));
+            self.nic.report(vi, None, report, report.repeats(reliable));
+        }
         drop(core);
         if wake {
             self.changed.notify_all();
         }
-        for report in effects.reports {
-            self.nic.report(Some(Vi(Arc::clone(self))), None, report);
+        if waits {
+            self.list();
         }
-        for cq in overrun {
-            self.nic.overrun(&cq);
+        drop(after.refused);
+        for cq in after.overrun {
+            self.nic.overrun(cq);
+        }
+    }
+
+    /// Lets the service thread look after the connection from now on.
+    pub(crate) fn list(&self) {
+        if !self.listed.swap(true, Ordering::AcqRel) {
+            self.nic.service.list(self.id);
+        }
+    }
+
+    /// The threads of the program look no more: they sleep. The service thread moves messages, or
+    /// the partner was asked for signals.
+    pub(crate) fn unwatch(&self) {
+        self.polled.store(false, Ordering::Relaxed);
+        if self.listed.load(Ordering::Acquire) {
+            self.nic.service.kick();
         }
     }
 
@@ -342,8 +400,9 @@ impl<D: Device> ViShared<D> {
         self.cqs.get(index(kind))?.as_ref()
     }
 
-    /// Gives completed descriptors to handlers, and nothing to those for which there is none.
-    fn serve(self: &Arc<Self>, core: &mut Core<D>) {
+    /// Gives completed descriptors to handlers, and nothing to those for which there is none;
+    /// collects those whose thread has ended.
+    fn serve(self: &Arc<Self>, core: &mut Core<D>, refused: &mut Vec<Job>) {
         let Core {
             engine, handlers, ..
         } = core;
@@ -357,7 +416,7 @@ impl<D: Device> ViShared<D> {
                 };
                 if let Some(handler) = handlers.pop_front() {
                     let vi = Vi(Arc::clone(self));
-                    notifier.push(Box::new(move || handler(&vi, done)));
+                    refused.extend(notifier.push(Box::new(move || handler(&vi, done))));
                 }
             }
         }
@@ -365,36 +424,31 @@ impl<D: Device> ViShared<D> {
 
     /// Moves messages; whether there were any.
     pub(crate) fn progress(&self, core: &mut Core<D>) -> bool {
-        let Some(mut link) = core.link.take() else {
+        let Core { engine, link, .. } = core;
+        let Some(connected) = link else {
             return false;
         };
-        let news = self.news.swap(false, Ordering::Relaxed);
-        if news && self.has_ended(core, &mut link) {
-            return true;
-        }
-        let moved = core.engine.progress(&self.nic.regions, &mut link);
-        if !core.engine.is_over() {
-            core.link = Some(link);
+        let regions = &self.nic.regions;
+        let moved = match self.take_news() && has_ended(engine, connected, regions) {
+            true => {
+                *link = None;
+                return true;
+            }
+            false => engine.progress(regions, connected),
+        };
+        if engine.is_over() {
+            *link = None;
         }
         moved
     }
 
-    /// Looks whether the partner or the link has gone; the connection has ended then.
-    fn has_ended(&self, core: &mut Core<D>, link: &mut Link<D>) -> bool {
-        let Some(end) = link.look() else {
-            return false;
-        };
-        // What it has said last may have come meanwhile.
-        let (engine, regions) = (&mut core.engine, &self.nic.regions);
-        let end = engine.drain(regions, link).unwrap_or(end);
-        engine.lost(regions, end);
-        true
+    /// Something has happened to the session: whoever moves messages next looks what it was.
+    pub(crate) fn note_news(&self) {
+        self.news.store(true, Ordering::Release);
     }
 
-    /// Something has happened to a session: whoever moves messages next looks whether it was this
-    /// one's.
-    pub(crate) fn note_news(&self) {
-        self.news.store(true, Ordering::Relaxed);
+    fn take_news(&self) -> bool {
+        self.news.load(Ordering::Relaxed) && self.news.swap(false, Ordering::Acquire)
     }
 
     /// Moves messages for a thread that looks at a completion queue, unless somebody else does.
@@ -405,11 +459,6 @@ impl<D: Device> ViShared<D> {
                 self.tell(core);
             }
         }
-    }
-
-    /// The threads of the program look no more: they sleep.
-    pub(crate) fn unwatch(&self) {
-        self.polled.store(false, Ordering::Relaxed);
     }
 
     /// Whether a thread of the program has looked since the last time.
@@ -427,31 +476,59 @@ impl<D: Device> ViShared<D> {
         moved
     }
 
-    /// Before the service thread sleeps: looks whether the partner has gone, and asks it for
-    /// signals, unless a thread of the program looks at the same connection.
-    pub(crate) fn before_sleep(self: &Arc<Self>) -> Rest {
-        let Ok(mut core) = self.core.try_lock() else {
-            return Rest::Nap;
+    /// Before the service thread sleeps: asks the partner for signals, unless a thread of the
+    /// program looks at the same connection; not for longer than until the deadline, and without
+    /// the lock.
+    ///
+    /// The service thread has taken it from its list: whoever changes something after this has
+    /// looked, puts it there again.
+    pub(crate) fn before_sleep(self: &Arc<Self>, until: Deadline) -> Rest {
+        self.listed.store(false, Ordering::SeqCst);
+        let rest = match self.question() {
+            Ok(question) => {
+                let answer = question.ask(&self.nic.fabric, until);
+                let mut core = lock(&self.core);
+                match &mut core.link {
+                    None => Rest::Over,
+                    Some(link) => match link.answered(answer) {
+                        Armed::Surely => Rest::Armed,
+                        Armed::Perhaps => Rest::Nap,
+                        Armed::No => Rest::Busy,
+                    },
+                }
+            }
+            Err(rest) => rest,
         };
-        let Some(mut link) = core.link.take() else {
-            return Rest::Over;
-        };
-        if self.has_ended(&mut core, &mut link) {
-            drop(link);
-            self.tell(core);
-            return Rest::Busy;
+        match rest {
+            Rest::Armed | Rest::Over => rest,
+            // Somebody else has put it on the list meanwhile.
+            _ if self.listed.swap(true, Ordering::SeqCst) => Rest::Over,
+            rest => rest,
         }
-        let waits = core.engine.has_to_send();
-        let armed = match self.is_watched() {
-            true => Rest::Nap,
-            false => match link.arm(&self.nic.fabric, waits) {
-                Armed::No => Rest::Busy,
-                Armed::Perhaps => Rest::Nap,
-                Armed::Surely => Rest::Armed,
-            },
+    }
+
+    /// What to ask the partner's host; nothing if the connection rests, or must not, without that.
+    fn question(self: &Arc<Self>) -> std::result::Result<Question<D>, Rest> {
+        let Ok(mut core) = self.core.try_lock() else {
+            return Err(Rest::Nap);
         };
-        core.link = Some(link);
-        armed
+        let Core { engine, link, .. } = &mut *core;
+        let Some(connected) = link else {
+            return Err(Rest::Over);
+        };
+        if self.take_news() && has_ended(engine, connected, &self.nic.regions) {
+            *link = None;
+            self.tell(core);
+            return Err(Rest::Busy);
+        }
+        match self.is_watched() {
+            true => Err(Rest::Nap),
+            false if connected.owes_signal() => Err(Rest::Nap),
+            false => match connected.arm(engine.has_to_send()) {
+                Ok(question) => question.ok_or(Rest::Armed),
+                Err(NotNow) => Err(Rest::Busy),
+            },
+        }
     }
 
     fn done(self: &Arc<Self>, kind: QueueKind) -> Result<Completion> {
@@ -485,7 +562,6 @@ impl<D: Device> ViShared<D> {
                 return Err(Error::Timeout);
             }
             self.unwatch();
-            self.nic.service.kick();
             self.sleep(deadline, |core| core.engine.head(kind) != Head::Pending)?;
             match self.done(kind) {
                 Err(Error::NotDone) => {}
@@ -501,16 +577,18 @@ impl<D: Device> ViShared<D> {
             return Err(Error::Resource);
         }
         notifier.start()?;
+        // One that is not taken is dropped without the lock.
+        let mut handler = Some(handler);
         self.with(|core| {
             if core.engine.head(kind) == Head::Empty {
                 return Err(Error::Descriptor);
             }
             if let Some(handlers) = core.handlers.get_mut(index(kind)) {
-                handlers.push_back(handler);
+                handlers.extend(handler.take());
             }
             Ok(())
         })?;
-        self.nic.service.kick();
+        self.unwatch();
         Ok(())
     }
 
@@ -554,17 +632,22 @@ impl<D: Device> ViShared<D> {
         let _ = failed;
     }
 
-    /// Ends everything, whatever the VI is used for (VI-NIC-5).
-    pub(crate) fn end(self: &Arc<Self>) {
+    /// Ends everything, whatever the VI is used for (VI-NIC-5); [`leave()`](Self::leave) comes
+    /// after that.
+    pub(crate) fn end(&self) {
         let mut core = lock(&self.core);
         core.alive = false;
         self.cut(&mut core);
+        let handlers = std::mem::take(&mut core.handlers);
         drop(core);
-        self.leave();
+        drop(handlers);
+        self.changed.notify_all();
+        self.notifiers.iter().for_each(Notifier::close);
     }
 
-    /// The VI is not there any more: tells those who have to know.
-    fn leave(self: &Arc<Self>) {
+    /// The VI is not there any more: tells those who have to know, and waits for handlers that
+    /// run.
+    pub(crate) fn leave(self: &Arc<Self>) {
         let mut core = lock(&self.core);
         let tag = core.engine.attributes().ptag;
         let handlers = std::mem::take(&mut core.handlers);
@@ -575,9 +658,7 @@ impl<D: Device> ViShared<D> {
             cq.0.unbind(self);
         }
         self.changed.notify_all();
-        for notifier in &self.notifiers {
-            notifier.stop();
-        }
+        self.notifiers.iter().for_each(Notifier::stop);
     }
 }
 

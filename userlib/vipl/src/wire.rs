@@ -162,11 +162,25 @@ pub(crate) trait Wire {
         payload: &[VolatileSlice<'_>],
     ) -> Result<bool, End>;
 
+    /// Whether there may be a message or an end, or [`flush()`](Self::flush) has to be tried again.
+    fn has_news(&self) -> bool;
+
     /// The next message. The one before is given back.
     fn receive(&mut self) -> Result<Option<Frame<'_>>, End>;
 
     /// Lets the partner know of everything that was sent and received.
     fn flush(&mut self) -> Result<(), End>;
+
+    /// What was received last has taken effect, and all before it. The partner knows at the latest
+    /// when this side closes, whether there is room for a message or not.
+    fn effect(&mut self);
+
+    /// Number of what was sent last; it grows with each message.
+    fn sent(&self) -> u64;
+
+    /// Up to which number what was sent has taken effect, as far as the partner has said so by
+    /// [`effect()`](Self::effect).
+    fn effective(&mut self) -> u64;
 
     /// Ends the connection, behind everything that was sent.
     fn close(&mut self, reason: Reason);

@@ -545,3 +545,26 @@ fn each_wait_takes_one_of_many_clients() {
         }
     });
 }
+
+/// VI-CONN-12: the server's call succeeds whenever the client's has, also if the client disconnects
+/// at once; a thousand times.
+#[test]
+fn a_client_that_leaves_at_once_was_connected() {
+    let pair = Pair::new();
+    let (server, client) = (
+        pair.a.vi(Level::ReliableDelivery),
+        pair.b.vi(Level::ReliableDelivery),
+    );
+    for n in 0..1_000 {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let here = pair.a.address(b"here");
+                let request = pair.a.nic.connect_wait(&here, soon()).unwrap();
+                assert_eq!(request.accept(&server), Ok(()), "{n}");
+            });
+            ask(&pair, &client, b"here").unwrap();
+            client.disconnect().unwrap();
+        });
+        server.disconnect().unwrap();
+    }
+}

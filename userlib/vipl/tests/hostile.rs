@@ -9,8 +9,11 @@ use common::{soon, Device, Pair, TestVi};
 use mp_fabric::{EventMask, Fabric, InterfaceId, PartnerState, Session};
 use mp_queue_pair::{Head, QueuePair, Shape};
 use mp_testing::Host;
-use std::{thread, time::Duration};
-use vipl::{Error, Level, State, Status};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+use vipl::{deadline, Deadline, Error, Level, State, Status};
 use vm_memory::Bytes;
 
 /// The protocol of sessions of VIs.
@@ -46,7 +49,7 @@ impl Hostile {
             let client = client.name(name).data(data).pending();
             match client.local(0x8000..=0x8000).remote(0x8000..=0x8000).open() {
                 Ok(session) => return session,
-                Err(mp_fabric::Error::NoPartner) => thread::yield_now(),
+                Err(mp_fabric::Error::NoPartner(_)) => thread::yield_now(),
                 Err(error) => panic!("{error}"),
             }
         }
@@ -144,7 +147,13 @@ fn strange_messages_end_their_own_connection() {
                 kind,
                 ..Head::default()
             };
-            partner.send(&head, data, soon()).unwrap();
+            // It may have been read, and the session closed, before the partner signals.
+            use mp_queue_pair::Error::Fabric;
+            let sent = partner.send(&head, data, soon());
+            assert!(matches!(
+                sent,
+                Ok(()) | Err(Fabric(mp_fabric::Error::PartnerGone))
+            ));
             assert!(falls(&vi), "{level:?} {kind}");
             let done = vi.recv_done().unwrap();
             assert_eq!(done.descriptor, receive);
@@ -215,5 +224,69 @@ fn a_peer_that_goes_at_once_is_told() {
     drop(met);
     assert_eq!(vi.peer_wait(), Err(Error::Timeout));
     assert_eq!(vi.peer_done(), Err(Error::InvalidState));
+    assert_eq!(vi.query().unwrap().state, State::Idle);
+}
+
+/// A server that says yes and nothing else, until the function has returned; host 0 asks it.
+fn with_mute_server<T>(pair: &Pair, act: impl FnOnce() -> T) -> T {
+    let hostile = Hostile::new(pair);
+    let server = hostile.fabric.server(hostile.interface, PROTOCOL);
+    let server = server.name(b"\0\0\0\x01mute").hold();
+    let window = 0x8000..=0x8000;
+    let server = server.local(window.clone()).remote(window).open().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let PartnerState::Request(id) = ({
+                server.wait(EventMask::REQUEST, soon()).unwrap();
+                server.partner().unwrap().state
+            }) else {
+                panic!("no request");
+            };
+            let yes = &introduction(Level::ReliableDelivery)[..16];
+            server.accept(id, yes, soon()).unwrap();
+        });
+        act()
+    })
+}
+
+/// VI-CONN-20: the time of a connect call is over although the server's library does not go on.
+#[test]
+fn a_connect_call_keeps_its_time_while_libraries_shake_hands() {
+    let pair = Pair::new();
+    let vi = pair.a.vi(Level::ReliableDelivery);
+    let (local, there) = (pair.a.address(b"me"), pair.b.address(b"mute"));
+    with_mute_server(&pair, || {
+        let begun = Instant::now();
+        let asked = vi.connect_request(&local, &there, deadline(300));
+        assert_eq!(asked, Err(Error::Timeout));
+        assert!(
+            begun.elapsed() < Duration::from_secs(2),
+            "{:?}",
+            begun.elapsed()
+        );
+    });
+    assert_eq!(vi.query().unwrap().state, State::Idle);
+}
+
+/// VI-DISC-9, VI-CONN-25: so does a disconnect end it.
+#[test]
+fn a_disconnect_ends_a_connect_call_while_libraries_shake_hands() {
+    let pair = Pair::new();
+    let vi = pair.a.vi(Level::ReliableDelivery);
+    let (local, there) = (pair.a.address(b"me"), pair.b.address(b"mute"));
+    with_mute_server(&pair, || {
+        let begun = Instant::now();
+        thread::scope(|scope| {
+            let asked = scope.spawn(|| vi.connect_request(&local, &there, Deadline::NEVER));
+            thread::sleep(Duration::from_millis(300));
+            vi.disconnect().unwrap();
+            assert_eq!(asked.join().unwrap(), Err(Error::InvalidState));
+        });
+        assert!(
+            begun.elapsed() < Duration::from_secs(2),
+            "{:?}",
+            begun.elapsed()
+        );
+    });
     assert_eq!(vi.query().unwrap().state, State::Idle);
 }

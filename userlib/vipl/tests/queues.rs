@@ -6,7 +6,7 @@ mod common;
 
 use common::{briefly, flushed, good, soon, Device, Pair, TestVi};
 use std::{
-    sync::mpsc,
+    sync::{mpsc, Barrier},
     thread::{self, ThreadId},
     time::{Duration, Instant},
 };
@@ -664,4 +664,133 @@ fn a_nic_is_closed_after_the_memory_of_its_queues_has_gone() {
     let common::Side { nic, map, .. } = side;
     drop(map);
     assert_eq!(nic.close(), Ok(()));
+}
+
+/// VI-THR-3: a host that does not answer holds up no thread of the program.
+#[test]
+fn a_host_that_does_not_answer_holds_up_no_caller() {
+    let pair = Pair::new();
+    let (a, b) = pair.connected(Level::ReliableDelivery);
+    pair.world.set_silent(true);
+    let mut longest = Duration::ZERO;
+    for _ in 0..20 {
+        // Before it sleeps, the service thread asks for a signal of the message after this one.
+        pair.a.receive(&a, 4);
+        pair.b.send(&b, b"four");
+        for _ in 0..20 {
+            let begun = Instant::now();
+            a.query().unwrap();
+            longest = longest.max(begun.elapsed());
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    assert!(longest < Duration::from_millis(40), "{longest:?}");
+    pair.world.set_silent(false);
+}
+
+/// VI-NIC-5, VI-NTFY-13: handlers that wait for each other's VI end with the NIC, whichever of them
+/// ends first.
+#[test]
+fn a_nic_is_closed_while_handlers_wait() {
+    let pair = Pair::new();
+    let (vis, peers): (Vec<_>, Vec<_>) = (0..2)
+        .map(|_| pair.connected(Level::ReliableDelivery))
+        .unzip();
+    let (tell, told) = mpsc::channel();
+    let both = std::sync::Arc::new(Barrier::new(2));
+    for n in 0..2 {
+        let (own, other) = (&vis[n], vis[1 - n].clone());
+        let (tell, both) = (tell.clone(), std::sync::Arc::clone(&both));
+        pair.a.receive(own, 4);
+        pair.a.receive(own, 4);
+        let waits = move |_: &TestVi, _| {
+            both.wait();
+            tell.send(None).unwrap();
+            tell.send(Some(other.recv_wait(Deadline::NEVER))).unwrap();
+        };
+        own.recv_notify(Box::new(waits)).unwrap();
+    }
+    for peer in &peers {
+        pair.b.send(peer, b"four");
+    }
+    for _ in 0..2 {
+        assert_eq!(told.recv_timeout(SOON), Ok(None));
+    }
+    let nic = pair.a.nic.clone();
+    let closed = thread::spawn(move || nic.close());
+    for _ in 0..2 {
+        let ended = told.recv_timeout(SOON).expect("a handler still waits");
+        assert_eq!(ended, Some(Err(Error::InvalidParameter)));
+    }
+    assert_eq!(closed.join().unwrap(), Ok(()));
+}
+
+/// VI-NTFY-13: a handler that is not taken, or whose thread has ended, is dropped without a lock.
+#[test]
+fn handlers_are_dropped_without_a_lock() {
+    struct Asks(TestVi, mpsc::Sender<bool>);
+    impl Drop for Asks {
+        fn drop(&mut self) {
+            self.1.send(self.0.query().is_ok()).unwrap();
+        }
+    }
+    let pair = Pair::new();
+    let (a, _b) = pair.connected(Level::ReliableDelivery);
+    let (tell, told) = mpsc::channel();
+    let asks = Asks(a.clone(), tell);
+    let refused = thread::spawn(move || a.recv_notify(Box::new(move |_, _| drop(asks))));
+    assert_eq!(told.recv_timeout(SOON), Ok(true));
+    assert_eq!(refused.join().unwrap(), Err(Error::Descriptor));
+}
+
+/// VI-ERR-6: of errors that a remote side causes at any rate no more than some wait for a handler
+/// that is slow; what comes after them is told.
+#[test]
+fn errors_that_repeat_do_not_pile_up() {
+    let pair = Pair::new();
+    let (a, b) = pair.connected(Level::Unreliable);
+    let (tell, told) = mpsc::channel();
+    let (go, wait) = mpsc::channel::<()>();
+    let handler = move |_: &_, event: &vipl::ErrorEvent<Device>| {
+        let _ = wait.recv_timeout(SOON);
+        tell.send(event.code).unwrap();
+    };
+    pair.a
+        .nic
+        .set_error_handler(Some(Box::new(handler)))
+        .unwrap();
+    for _ in 0..2_000 {
+        pair.b.send(&b, b"nobody");
+        assert!(b.send_wait(soon()).is_ok());
+    }
+    b.disconnect().unwrap();
+    while a.query().unwrap().state != State::Error {
+        thread::yield_now();
+    }
+    drop(go);
+    let mut count = 0;
+    while told.recv_timeout(SOON) == Ok(ErrorCode::RecvqEmpty) {
+        count += 1;
+    }
+    assert!((1..=300).contains(&count), "{count}");
+}
+
+/// VI-POST-2: a partner that sleeps is woken although the kernel has no memory for that at first,
+/// and the connection goes on.
+#[test]
+fn a_signal_without_memory_is_tried_again() {
+    let pair = Pair::new();
+    let (a, b) = pair.connected(Level::ReliableDelivery);
+    for _ in 0..5 {
+        pair.b.receive(&b, 4);
+        // Long enough for the service thread to ask for a signal.
+        thread::sleep(Duration::from_millis(50));
+        pair.world.fail_signals(2);
+        pair.a.send(&a, b"four");
+        assert!(!a.send_wait(soon()).unwrap().status.is_error());
+        let begun = Instant::now();
+        assert!(!b.recv_wait(soon()).unwrap().status.is_error());
+        assert!(begun.elapsed() < Duration::from_secs(5));
+    }
+    assert_eq!(a.query().unwrap().state, State::Connected);
 }

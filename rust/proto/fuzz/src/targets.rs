@@ -319,7 +319,7 @@ fn index_word(input: &mut Input<'_>, tag: Tag, near: u32) -> u64 {
     }
 }
 
-/// Records from memory that a liar fills lie inside the ring, and are given back once.
+/// The records of memory that a liar fills lie inside the ring, and are given back once.
 pub fn consumer(data: &[u8]) {
     let mut input = Input(data);
     let (tx, rx) = tags();
@@ -550,8 +550,8 @@ const PAGES: u64 = 16;
 struct Desk(Arena<Vec<Option<Extent>>>);
 
 impl Host for Desk {
-    fn largest(&self) -> u64 {
-        self.0.largest()
+    fn runs(&self) -> [u64; 2] {
+        self.0.runs()
     }
     fn alloc(&mut self, len: u64) -> Option<u64> {
         self.0.alloc(len).ok().map(|extent| extent.off)

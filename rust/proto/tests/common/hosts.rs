@@ -148,8 +148,8 @@ pub fn exposed_at(off: u64) -> Option<usize> {
 }
 
 impl Host for Desk {
-    fn largest(&self) -> u64 {
-        self.arena.largest()
+    fn runs(&self) -> [u64; 2] {
+        self.arena.runs()
     }
     fn alloc(&mut self, len: u64) -> Option<u64> {
         let extent = self.arena.alloc(len).ok()?;
@@ -297,11 +297,14 @@ impl Site {
         self.engine.remote_windows().collect()
     }
 
-    /// Lets the engine do something, and checks what it says of the list of windows.
+    /// Let the engine do something, and check what it says of the list of windows.
     fn with<R>(&mut self, what: impl FnOnce(&mut Site) -> R) -> R {
         let before = self.windows();
         self.desk.changed = false;
         let result = what(self);
+        while self.engine.is_unfinished() {
+            self.engine.resume(&mut self.desk);
+        }
         let after = self.windows();
         assert_eq!(self.desk.changed, before != after, "{before:?} {after:?}");
         let uids: BTreeSet<_> = after.iter().map(|w| w.uid).collect();
@@ -476,7 +479,7 @@ impl Two {
         }
     }
 
-    /// Puts the next message of a host on the wire.
+    /// Put the next message of a host on the wire.
     pub fn push(&mut self, from: usize) -> bool {
         let site = &mut self.sites[from];
         let message = site.engine.poll(&mut site.desk);
@@ -506,7 +509,7 @@ impl Two {
         }
     }
 
-    /// Accepts all requests that are at hand, and rejects those for which there is no space.
+    /// Accept all requests that are at hand, and reject those for which there is no space.
     pub fn answer_all(&mut self) {
         for accepts in [true, false] {
             for at in [ARBITER, ASKER] {

@@ -120,7 +120,7 @@ impl Outbound for Memory {
     }
 }
 
-/// Runs a model in all ways that there are.
+/// Run a model in all ways that there are.
 pub fn explore(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = None;

@@ -30,7 +30,7 @@ impl Table {
     }
 }
 
-/// Serves the rig for the life of the guest.
+/// Serve the rig for the life of the guest.
 ///
 /// # Errors
 /// When the port is missing or broken.

@@ -38,8 +38,8 @@ fn attach(source: &str, target: &str, kind: &str, flags: MountFlags, data: &str)
         .map_err(|e| while_doing(format_args!("mount {kind} on {target}"))(e.into()))
 }
 
-/// Mounts everything, moves the process to the new root, names the host and
-/// brings up the loopback interface.
+/// Mount everything, move the process to the new root, name the host and
+/// bring up the loopback interface.
 ///
 /// # Errors
 /// The first step without which the guest is of no use.
@@ -96,7 +96,7 @@ fn mount_system_trees() -> io::Result<()> {
     Ok(())
 }
 
-/// Lays the checkout and the kernel's modules over the host's root. A guest
+/// Lay the checkout and the kernel's modules over the host's root. A guest
 /// without them still boots, so a failure is only reported.
 fn overlay_named_trees() {
     if let Some(path) = parameter("rig.checkout") {

@@ -75,7 +75,7 @@ fn set_size(master: impl AsFd, terminal: Terminal) -> io::Result<()> {
     Ok(tcsetwinsize(master, size)?)
 }
 
-/// Starts the program and the threads that look after it.
+/// Start the program and the threads that look after it.
 ///
 /// # Errors
 /// When the program cannot be started, or has no name.
@@ -195,7 +195,7 @@ fn start_on_terminal(exec: &Exec, terminal: Terminal) -> io::Result<Running> {
     })
 }
 
-/// Writes input at the program's own pace; empty input closes it.
+/// Write input at the program's own pace; empty input closes it.
 fn feed(mut input: File) -> Channel<Vec<u8>> {
     let (channel, incoming) = mpsc::channel::<Vec<u8>>();
     thread::spawn(move || {
@@ -228,7 +228,7 @@ fn relay(id: u64, is_error: bool, mut output: File, sender: &Sender) {
     }
 }
 
-/// Waits for the program's end, by force if its time is up, and reports it.
+/// Wait for the program's end, by force if its time is up, and report it.
 fn attend(
     id: u64,
     mut child: Child,

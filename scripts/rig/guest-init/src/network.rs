@@ -36,7 +36,7 @@ fn set_up_message() -> [u8; MESSAGE_LENGTH] {
     bytes
 }
 
-/// Sets the loopback interface up.
+/// Set the loopback interface up.
 ///
 /// # Errors
 /// What the netlink socket or the kernel's answer reports.

@@ -27,7 +27,7 @@ fn find() -> Option<PathBuf> {
     Some(PathBuf::from("/dev").join(named.next()?.file_name()))
 }
 
-/// Opens the port, which appears some time after the bus has been scanned.
+/// Open the port, which appears some time after the bus has been scanned.
 ///
 /// # Errors
 /// `NotFound` when it does not appear within five seconds.
@@ -53,7 +53,7 @@ impl Sender {
         Self(Arc::new(Mutex::new(port)))
     }
 
-    /// Sends one event. The rig may have gone: then nobody misses it.
+    /// Send one event. The rig may have gone: then nobody misses it.
     pub fn send(&self, event: &Event) {
         let Ok(mut line) = serde_json::to_vec(event) else {
             return;
@@ -78,7 +78,7 @@ impl Lines {
         }
     }
 
-    /// Waits for the next line, without its line feed.
+    /// Wait for the next line, without its line feed.
     ///
     /// # Errors
     /// Only when the port itself fails.

@@ -16,7 +16,7 @@ fn start_agent() -> io::Result<Pid> {
     Ok(Pid::from_child(&agent))
 }
 
-/// Runs for the life of the guest.
+/// Run for the life of the guest.
 ///
 /// # Errors
 /// When no agent can be started, or waiting for children fails.

@@ -81,7 +81,7 @@ impl<'a> Liar<'a> {
         }
     }
 
-    /// Tells one lie.
+    /// Tell one lie.
     ///
     /// # Errors
     /// What the system reports.
@@ -172,7 +172,7 @@ impl<'a> Liar<'a> {
         self.store_word(at, word)
     }
 
-    /// Publishes a record in the next place of a ring, as far as that is known.
+    /// Publish a record in the next place of a ring, as far as that is known.
     fn publish(&self, ring: u32, head: BlockHdr, rest: &[u8]) -> io::Result<()> {
         let place = self.layout().and_then(|layout| layout.ring(ring));
         let (Some(tag), Some(place)) = (self.tag()?, place) else {
@@ -324,7 +324,7 @@ impl<'a> Liar<'a> {
         self.bell()
     }
 
-    /// Keeps a copy of something, now and then.
+    /// Keep a copy of something, now and then.
     fn keep(&mut self) -> io::Result<()> {
         if !self.dice.once_in(4) {
             return Ok(());

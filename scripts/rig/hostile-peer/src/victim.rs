@@ -88,7 +88,7 @@ impl Victim {
         Ok(bytes)
     }
 
-    /// Overwrites bytes of the inbound memory, as far as it reaches.
+    /// Overwrite bytes of the inbound memory, as far as it reaches.
     ///
     /// # Errors
     /// What the system reports.
@@ -107,7 +107,7 @@ impl Victim {
         Ok(bytes.first_chunk().map_or(0, |b| u64::from_le_bytes(*b)))
     }
 
-    /// Raises one of the guest's interrupts, whatever its doorbells say.
+    /// Raise one of the guest's interrupts, whatever its doorbells say.
     ///
     /// # Errors
     /// What the system reports.
@@ -115,7 +115,7 @@ impl Victim {
         self.order(&format!("ring {} {vector}", self.ports.victim))
     }
 
-    /// Sets and clears doorbells of the guest without a word.
+    /// Set and clear doorbells of the guest without a word.
     ///
     /// # Errors
     /// What the system reports.
@@ -125,7 +125,7 @@ impl Victim {
         self.register(at + 4, (bits >> 32) as u32)
     }
 
-    /// Writes a scratchpad of the guest.
+    /// Write a scratchpad of the guest.
     ///
     /// # Errors
     /// What the system reports.

@@ -78,7 +78,7 @@ pub struct Board {
 }
 
 impl Board {
-    /// Creates zeroed memory of fixed size with the header in place.
+    /// Create zeroed memory of fixed size with the header in place.
     ///
     /// # Errors
     /// Whatever `memfd_create(2)`, `ftruncate(2)` or `write(2)` report.
@@ -98,7 +98,7 @@ impl Board {
         Ok(board)
     }
 
-    /// Writes the header again, in case a guest has overwritten it.
+    /// Write the header again, in case a guest has overwritten it.
     ///
     /// # Errors
     /// Whatever `pwrite(2)` reports.
@@ -108,7 +108,7 @@ impl Board {
         self.memory.write_all_at(&unplugged, UNPLUGGED_OFFSET)
     }
 
-    /// Takes the port's cable out or puts it in again.
+    /// Take the port's cable out or put it in again.
     ///
     /// # Errors
     /// Whatever `pwrite(2)` reports.
@@ -124,7 +124,7 @@ impl Board {
         self.write_header()
     }
 
-    /// Marks the port as nobody's and counts the loss.
+    /// Mark the port as nobody's and count the loss.
     ///
     /// # Errors
     /// Whatever `pwrite(2)` reports.
@@ -134,7 +134,7 @@ impl Board {
         self.count_loss(port)
     }
 
-    /// Writes a word among those of the ports, as a guest can; nothing elsewhere.
+    /// Write a word among those of the ports, as a guest can; nothing elsewhere.
     ///
     /// # Errors
     /// Whatever `pwrite(2)` reports.

@@ -93,7 +93,7 @@ impl Port {
         }
     }
 
-    /// Forgets rings meant for a guest that is no longer there.
+    /// Forget rings meant for a guest that is no longer there.
     fn silence(&self) {
         let mut count = [0; 8];
         for doorbell in &self.doorbells {
@@ -124,7 +124,7 @@ impl Server {
         dir.join("control.sock")
     }
 
-    /// Creates the shared memory, all event descriptors, the control socket and
+    /// Create the shared memory, all event descriptors, the control socket and
     /// one listening socket per port in `dir`.
     ///
     /// # Errors
@@ -150,8 +150,8 @@ impl Server {
         })
     }
 
-    /// Waits for something to happen, at most `timeout` (for ever if `None`),
-    /// and deals with it.
+    /// Wait for something to happen, at most `timeout` (for ever if `None`),
+    /// and deal with it.
     ///
     /// # Errors
     /// Only what `poll(2)` and writing to the shared memory report.
@@ -182,7 +182,7 @@ impl Server {
         Some(String::from_utf8_lossy(&bytes[..len]).into_owned())
     }
 
-    /// Carries out an order; what is none is ignored.
+    /// Carry out an order; what is none is ignored.
     fn obey(&mut self, order: &str) -> io::Result<Option<Event>> {
         let words: Vec<_> = order.split_whitespace().collect();
         if let [what @ ("ring" | "store"), place, value] = words[..] {
@@ -209,7 +209,7 @@ impl Server {
         }))
     }
 
-    /// Does what a peer could do as well.
+    /// Do what a peer could do as well.
     fn lie(&self, what: &str, place: usize, value: u32) -> io::Result<()> {
         match (what, self.ports.get(place)) {
             ("ring", Some(port)) => port.ring_at(value as usize),

@@ -14,7 +14,7 @@ pub const PROTOCOL_VERSION: i64 = 0;
 /// Announces the descriptor of the shared memory.
 pub const SHARED_MEMORY: i64 = -1;
 
-/// Sends one message, whole or not at all.
+/// Send one message, whole or not at all.
 ///
 /// # Errors
 /// What `sendmsg(2)` reports; `WriteZero` when only a part of it fits.

@@ -19,7 +19,7 @@ fn connect(server: SocketAddr, wish: u8) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Sends a byte, waits for it to come back, and so on for `time`.
+/// Send a byte, wait for it to come back, and so on for `time`.
 ///
 /// # Errors
 /// What the socket reports.
@@ -39,7 +39,7 @@ pub fn request_response(server: SocketAddr, time: Duration) -> io::Result<String
     ))
 }
 
-/// Opens a connection, waits until the server has closed it, closes it, and so on
+/// Open a connection, wait until the server has closed it, close it, and so on
 /// for `time`.
 ///
 /// # Errors
@@ -63,7 +63,7 @@ pub fn connections(server: SocketAddr, time: Duration) -> io::Result<String> {
     ))
 }
 
-/// Sends datagrams of `size` bytes without any pace for `time`, then asks the
+/// Send datagrams of `size` bytes without any pace for `time`, then ask the
 /// server how many have come.
 ///
 /// # Errors

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// The command line's word for the process at the other end of the pipes.
 pub const PARTNER: &str = "echo";
 
-/// Sends a byte to a child, waits for it to come back, and so on for `time`. On one
+/// Send a byte to a child, wait for it to come back, and so on for `time`. On one
 /// CPU each round trip takes two context switches.
 ///
 /// # Errors
@@ -44,7 +44,7 @@ pub fn ping_pong(time: Duration) -> io::Result<String> {
     ))
 }
 
-/// Returns each byte, until there is no more.
+/// Return each byte, until there is no more.
 ///
 /// # Errors
 /// What the pipes report.

@@ -13,7 +13,7 @@ use crate::{CONNECTIONS, DATAGRAMS, PATIENCE, REQUEST_RESPONSE};
 /// No datagram for so long: no more are under way.
 const QUIET: Duration = Duration::from_millis(200);
 
-/// Serves one client and returns.
+/// Serve one client and return.
 ///
 /// # Errors
 /// What the sockets report; `TimedOut` or `WouldBlock` when the client is silent.
@@ -35,7 +35,7 @@ pub fn serve(address: SocketAddr) -> io::Result<()> {
     }
 }
 
-/// Returns each byte, until the client closes.
+/// Return each byte, until the client closes.
 fn echo(mut client: TcpStream) -> io::Result<()> {
     let mut byte = [0];
     while client.read(&mut byte)? != 0 {
@@ -44,7 +44,7 @@ fn echo(mut client: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Closes each connection that comes, until the first one's client closes that.
+/// Close each connection that comes, until the first one's client closes that.
 fn turn_away(mut client: TcpStream, listener: TcpListener) -> io::Result<()> {
     // Ends with the process.
     thread::spawn(move || while listener.accept().is_ok() {});
@@ -52,7 +52,7 @@ fn turn_away(mut client: TcpStream, listener: TcpListener) -> io::Result<()> {
     client.read(&mut [0]).map(|_| ())
 }
 
-/// Counts datagrams until the client asks how many have come.
+/// Count datagrams until the client asks how many have come.
 fn count(mut client: TcpStream, datagrams: UdpSocket) -> io::Result<()> {
     let counter = Arc::new(AtomicU64::new(0));
     let counted = counter.clone();

@@ -23,7 +23,7 @@ impl Mark {
             .is_some_and(|word| word.load(Ordering::Acquire) != 0)
     }
 
-    /// Sets it in this process. Without such memory it stays as it is.
+    /// Set it in this process. Without such memory it stays as it is.
     pub(crate) fn set(&self) {
         if self.word().is_none() {
             self.map();

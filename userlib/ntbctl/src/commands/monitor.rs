@@ -22,7 +22,7 @@ struct Event<'a> {
     peer: &'a Peer,
 }
 
-/// Tells of events until it is interrupted.
+/// Tell of events until it is interrupted.
 pub fn run(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
     kernel.listen()?;
     tell_all(kernel, json)?;
@@ -42,7 +42,7 @@ pub fn run(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
     }
 }
 
-/// Tells of the peers that are there.
+/// Tell of the peers that are there.
 fn tell_all(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
     let peers = super::peers(kernel)?;
     peers

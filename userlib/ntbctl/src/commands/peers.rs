@@ -19,7 +19,7 @@ struct LinkTo<'a> {
     link: &'a Link,
 }
 
-/// Lists the peers.
+/// List the peers.
 pub fn show_peers(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
     let peers = super::peers(kernel)?;
     if json {
@@ -49,7 +49,7 @@ pub fn show_peers(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
     print_table(&table)
 }
 
-/// Shows the links of the peers that have one of their own.
+/// Show the links of the peers that have one of their own.
 pub fn show_links(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
     let peers = super::peers(kernel)?;
     let links = peers.iter().filter_map(|peer| {

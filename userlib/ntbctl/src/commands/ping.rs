@@ -71,7 +71,7 @@ impl Summary {
     }
 }
 
-/// Asks as often as was wished.
+/// Ask as often as was wished.
 pub fn run(kernel: &mut Connection, options: &cli::Ping, json: bool) -> Result<(), Failure> {
     let mut summary = Summary::default();
     while options.count == 0 || summary.asked < options.count {

@@ -59,7 +59,7 @@ impl<'a> Local<'a> {
     }
 }
 
-/// Shows what was asked for.
+/// Show what was asked for.
 pub fn run(kernel: &mut Connection, options: &cli::Stats, json: bool) -> Result<(), Failure> {
     match (options.remote, options.watch) {
         (Some(peer), _) => show_remote(kernel, peer, json),
@@ -128,7 +128,7 @@ fn links_table(peers: &[Peer]) -> Table {
     table
 }
 
-/// Shows the statistics, and from then on what has happened per second.
+/// Show the statistics, and from then on what has happened per second.
 fn watch(
     kernel: &mut Connection,
     interval: Duration,

@@ -95,7 +95,7 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// Shows it as this host sees it.
+/// Show it as this host sees it.
 pub fn run(kernel: &mut Connection, json: bool) -> Result<(), Failure> {
     let (host, peers) = (super::host(kernel)?, super::peers(kernel)?);
     let groups = Groups::new(&peers);

@@ -40,7 +40,7 @@ pub struct Place {
 impl FromStr for Place {
     type Err = String;
 
-    /// Reads `bus:device.function`, of hexadecimal numbers.
+    /// Read `bus:device.function`, of hexadecimal numbers.
     fn from_str(text: &str) -> Result<Self, String> {
         let read = || {
             let (bus, rest) = text.split_once(':')?;
@@ -169,7 +169,7 @@ impl Engine {
     /// take for the first one outside.
     pub const SIZE: usize = 2048;
 
-    /// Makes a device ready that is an engine.
+    /// Make a device ready that is an engine.
     pub fn open(place: Place) -> Outcome<Self> {
         place.enable()?;
         place.enable_master()?;
@@ -185,7 +185,7 @@ impl Engine {
         })
     }
 
-    /// Puts data into its memory.
+    /// Put data into its memory.
     pub fn load(&self, data: &[u8]) -> Outcome<()> {
         self.page.volatile().write_slice(data, 0)?;
         self.run(self.page_address, OWN, data.len(), 0)

@@ -121,7 +121,7 @@ pub fn both_directions<D: Device>(library: &Library<D>, system: &System<'_, D>) 
     both(|| device_to_device(system), || device_to_device(&reversed))
 }
 
-/// Offers the memory of the device of `--target`, which this process sees as its driver.
+/// Offer the memory of the device of `--target`, which this process sees as its driver.
 fn offer_device<D: Device>(system: &System<'_, D>, data: &[u8]) -> Outcome<(Pair<D>, Memory)> {
     let place = system.options.target.ok_or("--target names a device")?;
     let memory = Memory::open(place, system.options.length)?;
@@ -144,7 +144,7 @@ fn offer_device<D: Device>(system: &System<'_, D>, data: &[u8]) -> Outcome<(Pair
     Ok((pair, memory))
 }
 
-/// Reaches the memory that the other system offers, all of it.
+/// Reach the memory that the other system offers, all of it.
 fn reach_device<D: Device>(system: &System<'_, D>, data: &[u8]) -> Outcome<Pair<D>> {
     let window = system.window(data)?;
     ensure(
@@ -166,7 +166,7 @@ fn reach_device<D: Device>(system: &System<'_, D>, data: &[u8]) -> Outcome<Pair<
     Ok(pair)
 }
 
-/// Lets the device of `--engine` reach the remote window, and has it fill that; tells the
+/// Let the device of `--engine` reach the remote window, and have it fill that; tell the
 /// other system.
 fn have_engine_write<D: Device>(system: &System<'_, D>, pair: &Pair<D>) -> Outcome<()> {
     let place = system.options.engine.ok_or("--engine names a device")?;

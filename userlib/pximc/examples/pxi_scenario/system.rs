@@ -29,7 +29,7 @@ const NAP: Duration = Duration::from_millis(1);
 /// Another thread may have taken the news.
 const NEWS: Duration = Duration::from_millis(100);
 
-/// Fails unless it is so.
+/// Fail unless it is so.
 pub fn ensure(condition: bool, what: &str) -> Outcome<()> {
     match condition {
         true => Ok(()),
@@ -51,7 +51,7 @@ pub fn verify(
     Ok(())
 }
 
-/// Fills a window from a place on.
+/// Fill a window from a place on.
 pub fn fill(window: &VolatileSlice<'_>, start: usize, bytes: impl Fn(usize) -> u8) -> Outcome<()> {
     for place in start..window.len() {
         window.store(bytes(place), place, Ordering::Release)?;
@@ -73,7 +73,7 @@ pub struct System<'a, D> {
 }
 
 impl<'a, D: Device> System<'a, D> {
-    /// Finds the interface, once it is up.
+    /// Find the interface, once it is up.
     pub fn find(library: &Library<D>, options: &'a Common) -> Outcome<Self> {
         let end = Instant::now() + Duration::from_secs(options.patience);
         let is_wanted = |interface: &Interface<D>| {
@@ -256,7 +256,7 @@ impl<D: Device> Pair<D> {
         verify(&local, PATTERN, |place| pattern(self.role.other(), place))
     }
 
-    /// Waits for an event, which is to be this one.
+    /// Wait for an event, which is to be this one.
     pub fn event(&self, expected: SessionEvent) -> Outcome<()> {
         let found = self
             .session
@@ -265,7 +265,7 @@ impl<D: Device> Pair<D> {
         ensure(found == expected, "it is the expected event")
     }
 
-    /// Tells the other side how far this one is, without an event.
+    /// Tell the other side how far this one is, without an event.
     pub fn flag(&self, value: u8) -> Outcome<()> {
         Ok(self.remote()?.store(value, FLAG, Ordering::Release)?)
     }

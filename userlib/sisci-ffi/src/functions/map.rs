@@ -23,7 +23,7 @@ fn map_flags(flags: u32) -> MapFlags {
     }
 }
 
-/// Enters a map: its address.
+/// Enter a map: its address.
 fn enter_map<D: Device>(
     process: &Process<D>,
     out: Out<Handle>,

@@ -101,7 +101,7 @@ fn flags_of_a_connection_that_cannot_be_are_refused() {
     assert_eq!(with(A, SCI_FLAG_BROADCAST), Err(Error::IllegalNodeId));
 }
 
-/// Begins to connect; with so many milliseconds.
+/// Begin to connect; with so many milliseconds.
 fn begin(p: &Program, desc: Handle, id: u32, timeout: u32) -> Handle {
     let place = Place {
         timeout,

@@ -439,7 +439,7 @@ fn pages(count: usize) -> usize {
     unsafe { std::alloc::alloc_zeroed(layout) }.expose_provenance()
 }
 
-/// Gives a segment memory of [`pages`].
+/// Give a segment memory of [`pages`].
 fn register(
     process: &Process<FakeDevice>,
     segment: Handle,

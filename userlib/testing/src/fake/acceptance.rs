@@ -167,7 +167,7 @@ impl State {
         Ok(())
     }
 
-    /// Accepts or rejects a request.
+    /// Accept or reject a request.
     pub fn answer(&mut self, context: u32, answer: &mp_session_answer, data: &[u8]) -> Result<()> {
         let handle = answer.handle;
         let session = self.session(context, handle)?;

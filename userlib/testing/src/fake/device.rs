@@ -116,6 +116,7 @@ impl FakeDevice {
         out.events = session.events;
         out.interface = session.open.interface;
         out.status = slot(out.handle) as u32;
+        out.uid = session.open.uid;
         let offset = u64::from(out.handle) << 32;
         (out.local_size, out.local_offset) = (session.local.size, offset);
         (out.remote_size, out.remote_offset) = (session.remote.size, offset | 0x1000);
@@ -179,7 +180,7 @@ impl FakeDevice {
         }
     }
 
-    /// Repeats what says that it has to wait, until the deadline.
+    /// Repeat what says that it has to wait, until the deadline.
     fn until<T>(
         &self,
         deadline: u64,
@@ -257,7 +258,7 @@ impl FakeDevice {
     }
 }
 
-/// Puts a list where it belongs.
+/// Put a list where it belongs.
 fn fill(room: &mut [u32], count: &mut u32, ids: &[u32]) -> Result<()> {
     *count = ids.len() as u32;
     room.get_mut(..ids.len())
@@ -332,6 +333,7 @@ impl Device for FakeDevice {
                 context.report(key, present);
                 Ok(())
             }),
+            Call::Signal(_) if self.world.lock().signal_fails() => Err(Errno::NOMEM),
             Call::Signal(handle) => {
                 self.world
                     .change(|state| match state.is_object(handle.handle) {
@@ -403,6 +405,9 @@ impl Device for FakeDevice {
             Call::SegmentFill(fill) => self
                 .world
                 .change(|state| state.segment_fill(self.context, fill.into_inner())),
+            Call::SegmentGrant(grant) => self
+                .world
+                .change(|state| state.segment_grant(self.context, grant)),
             Call::SegmentShare(handle) => self
                 .world
                 .change(|state| state.segment_share(self.context, handle.handle)),

@@ -11,7 +11,7 @@ use rustix::io::{self, Errno};
 use std::{
     sync::{
         atomic::{fence, Ordering},
-        PoisonError,
+        MutexGuard, PoisonError,
     },
     time::Duration,
 };
@@ -68,6 +68,16 @@ impl FakeDevice {
         Ok(None)
     }
 
+    /// The other host does not answer until the time is over.
+    fn unanswered(&self, mut state: MutexGuard<'_, State>, deadline: Deadline) -> Result<()> {
+        while deadline.remaining().is_none_or(|left| !left.is_zero()) {
+            let nap = deadline.remaining().map_or(LOOK, |left| left.min(LOOK));
+            let woken = self.world.0.changed.wait_timeout(state, nap);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Err(Errno::TIMEDOUT)
+    }
+
     pub(super) fn park(&self, park: &mut mp_park, entries: &[mp_park_entry]) -> Result<()> {
         let most = MP_PARK_ENTRIES_MAX as usize;
         if entries.is_empty() || entries.len() > most || park.flags & !MP_PARK_ARMED != 0 {
@@ -88,6 +98,9 @@ impl FakeDevice {
         }
         // Whoever stores has a barrier between that and its look at the arm word.
         fence(Ordering::SeqCst);
+        if park.flags & MP_PARK_ARMED != 0 && state.sharing.silent {
+            return self.unanswered(state, deadline);
+        }
         let mut late = 0;
         loop {
             if let Some((index, events)) = self.news(&mut state, entries)? {

@@ -38,6 +38,8 @@ struct Body {
     /// Whether it was made without memory, and whether it has none yet.
     fillable: bool,
     empty: bool,
+    /// Whether no window shows it.
+    hidden: bool,
     shared: bool,
     at: HashMap<u32, u32>,
 }
@@ -57,6 +59,15 @@ enum Kind {
     Offer(Offer),
     Connection(Connection),
     Queue(Queue),
+    Permit(Permit),
+}
+
+/// What the partner of a session may do with a segment.
+#[derive(Clone, Copy, Debug)]
+struct Permit {
+    body: u32,
+    session: u32,
+    rights: u32,
 }
 
 #[derive(Debug)]
@@ -76,6 +87,9 @@ struct Connection {
     object: u32,
     number: u32,
     body: Option<u32>,
+    rights: u32,
+    /// The handle of the grant that it was made by.
+    grant: Option<u32>,
     state: u32,
     count: u32,
     notices: Notices,
@@ -238,6 +252,7 @@ impl State {
             file,
             fillable,
             empty: fillable,
+            hidden: false,
             shared: false,
             at: HashMap::new(),
         };
@@ -245,14 +260,16 @@ impl State {
         Ok(())
     }
 
-    /// Gives a segment its memory. That of a process is what it has there at this moment:
+    /// Give a segment its memory. That of a process is what it has there at this moment:
     /// others do not see what it writes later.
     pub fn segment_fill(&mut self, context: u32, fill: &mp_segment_fill) -> Result<()> {
         let key = self.body_of(context, fill.handle)?;
         let physical = fill.flags & MP_FILL_PHYSICAL != 0;
         let (privileged, pinned) = (self.privileged, self.pinned);
         let body = self.sharing.bodies.get_mut(&key).ok_or(Errno::NOENT)?;
-        if fill.length == 0 || (fill.length | fill.address) % 4096 != 0 {
+        let whole = (fill.length | fill.address) % 4096 == 0;
+        let read_only = fill.flags & MP_FILL_READ != 0;
+        if fill.length == 0 || physical && (read_only || !whole) {
             return Err(Errno::INVAL);
         }
         if fill.length > body.len {
@@ -272,6 +289,7 @@ impl State {
             io::pwrite(&body.file, &data, 0)?;
         }
         (body.empty, body.len) = (false, fill.length);
+        body.hidden = read_only || !whole;
         Ok(())
     }
 
@@ -284,6 +302,44 @@ impl State {
 
     fn body(&self, key: u32) -> Result<&Body> {
         self.sharing.bodies.get(&key).ok_or(Errno::NOENT)
+    }
+
+    pub fn segment_grant(&mut self, context: u32, grant: &mut mp_segment_grant) -> Result<()> {
+        if grant.rights == 0 || grant.rights & !(MP_GRANT_READ | MP_GRANT_WRITE) != 0 {
+            return Err(Errno::INVAL);
+        }
+        let body = self.body_of(context, grant.segment)?;
+        let session = self.sessions.get(&grant.session);
+        let session = session.filter(|session| session.context == context);
+        let session = session.ok_or(Errno::NOENT)?;
+        let at = self.body(body)?.at.get(&session.open.interface).copied();
+        if at.unwrap_or(MP_SEGMENT_UNPREPARED) == MP_SEGMENT_UNPREPARED {
+            return Err(Errno::NXIO);
+        }
+        session.partner.ok_or(Errno::NOTCONN)?;
+        if self.body(body)?.hidden && grant.rights & MP_GRANT_WRITE != 0 {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let permit = Permit {
+            body,
+            session: grant.session,
+            rights: grant.rights,
+        };
+        grant.handle = self.enter_object(context, Kind::Permit(permit))?;
+        Ok(())
+    }
+
+    /// What a grant says, for the session of a process that would like to connect by it.
+    fn granted(&self, context: u32, session: u32, grant: u32) -> Result<Permit> {
+        let own = self.sessions.get(&session);
+        let own = own.filter(|own| own.context == context);
+        let partner = own.ok_or(Errno::NOENT)?.partner;
+        let partner = partner.ok_or(Errno::NOTCONN)?;
+        match self.sharing.objects.get(&grant).map(|object| &object.kind) {
+            Some(Kind::Permit(permit)) if permit.session == partner => Ok(*permit),
+            Some(Kind::Permit(_)) => Err(Errno::CONNREFUSED),
+            _ => Err(Errno::NOENT),
+        }
     }
 
     pub fn segment_share(&mut self, context: u32, handle: u32) -> Result<()> {
@@ -308,7 +364,7 @@ impl State {
         Ok(())
     }
 
-    /// Prepares, publishes or withdraws.
+    /// Prepare, publish or withdraw.
     pub fn segment_at(
         &mut self,
         context: u32,
@@ -322,7 +378,7 @@ impl State {
         let short = self.body(key)?.len > self.window && argument.interface != LOOPBACK;
         let reachable = self.reachable || argument.interface == LOOPBACK;
         let body = self.sharing.bodies.get_mut(&key).ok_or(Errno::NOENT)?;
-        let unreachable = body.fillable && !reachable;
+        let unreachable = body.fillable && !reachable || body.hidden;
         let state = body.at.entry(argument.interface).or_insert(0);
         match (withdraw, to) {
             (true, _) if *state != MP_SEGMENT_PUBLISHED => return Err(Errno::NXIO),
@@ -365,7 +421,7 @@ impl State {
         }
     }
 
-    /// Tells a connection's process, and the status word.
+    /// Tell a connection's process, and the status word.
     fn change_connection(&mut self, handle: u32, notice: u32) {
         let Some(object) = self.sharing.objects.get_mut(&handle) else {
             return;
@@ -409,7 +465,7 @@ impl State {
         }
     }
 
-    /// Tells all handles of a segment of something that has happened to one connection.
+    /// Tell all handles of a segment of something that has happened to one connection.
     fn tell_owner(&mut self, connection: u32, notice: u32) {
         let Some(object) = self.sharing.objects.get(&connection) else {
             return;
@@ -453,7 +509,10 @@ impl State {
             };
         out.connections = self.users(key, None).len() as u32;
         out.length = body.len;
-        out.offset = u64::from(out.handle) << 32;
+        out.offset = match body.hidden {
+            true => 0,
+            false => u64::from(out.handle) << 32,
+        };
         Ok(())
     }
 
@@ -530,7 +589,11 @@ impl State {
         }
         let (other, there) = self.reach(host, connect.interface)?;
         let mut body = None;
-        if connect.object == MP_OBJECT_SEGMENT {
+        let (mut rights, mut grant) = (MP_GRANT_READ | MP_GRANT_WRITE, None);
+        if connect.flags & MP_CONNECT_GRANTED != 0 {
+            let permit = self.granted(context, connect.session, connect.number)?;
+            (body, rights, grant) = (Some(permit.body), permit.rights, Some(connect.number));
+        } else if connect.object == MP_OBJECT_SEGMENT {
             let key = self.published(other, connect.number).ok_or(Errno::NOENT)?;
             if self.body(key)?.at.get(&there) != Some(&MP_SEGMENT_PUBLISHED) {
                 return Err(Errno::NOENT);
@@ -562,6 +625,8 @@ impl State {
             object: connect.object,
             number: connect.number,
             body,
+            rights,
+            grant,
             state,
             count: 0,
             notices: Notices::new(),
@@ -583,9 +648,12 @@ impl State {
             Some(body) => self.body(body).map_or(0, |body| body.len),
             None => 0,
         };
-        out.offset = match out.state & MP_CONNECTION_PLACED {
-            0 => u64::from(out.handle) << 32,
-            _ => 0,
+        out.rights = connection.rights;
+        let is_placed = connection.state & MP_CONNECTION_PLACED != 0;
+        out.offset = match connection.rights & MP_GRANT_WRITE {
+            0 => 0,
+            _ if is_placed => 0,
+            _ => u64::from(out.handle) << 32,
         };
         Ok(())
     }
@@ -851,7 +919,7 @@ impl State {
         Ok(())
     }
 
-    /// Lets all queues go on.
+    /// Let all queues go on.
     pub fn release_queues(&mut self) {
         self.sharing.held = false;
         let all: Vec<u32> = self.sharing.objects.keys().copied().collect();
@@ -885,6 +953,11 @@ impl State {
                 1 => self.callers(host, (o.interface, o.object, o.number)),
                 _ => Vec::new(),
             },
+            Kind::Permit(permit) => {
+                let mut users = self.users(permit.body, None);
+                users.retain(|user| self.is_by_grant(*user, handle));
+                users
+            }
             _ => return Err(Errno::INVAL),
         };
         if !force && (!users.is_empty() || self.in_transfer(handle)) {
@@ -898,6 +971,11 @@ impl State {
         }
         self.forget(context, handle);
         Ok(())
+    }
+
+    fn is_by_grant(&self, connection: u32, grant: u32) -> bool {
+        let object = self.sharing.objects.get(&connection);
+        matches!(object.map(|o| &o.kind), Some(Kind::Connection(c)) if c.grant == Some(grant))
     }
 
     /// Handles of a segment.
@@ -922,10 +1000,10 @@ impl State {
         }
     }
 
-    /// Closes whatever the handle is of.
+    /// Close whatever the handle is of.
     pub fn close_object(&mut self, context: u32, handle: u32) -> Result<()> {
         match self.object(context, handle)?.kind {
-            Kind::Segment { .. } | Kind::Offer(_) => {
+            Kind::Segment { .. } | Kind::Offer(_) | Kind::Permit(_) => {
                 self.remove_object(context, handle, MP_REMOVE_FORCE)
             }
             Kind::Connection(ref connection) => {
@@ -1026,6 +1104,7 @@ impl State {
                 let running = matches!(queue.state, MP_QUEUE_IDLE | MP_QUEUE_POSTED);
                 there(!running, MP_EVENT_DONE)
             }
+            Kind::Permit(_) => 0,
         })
     }
 

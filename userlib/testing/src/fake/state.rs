@@ -116,6 +116,7 @@ pub struct State {
     pub privileged: bool,
     pub reachable: bool,
     pub mappable: bool,
+    pub signals_fail: u32,
     pub pci: bool,
     pub quota: usize,
     pub version: u32,
@@ -143,6 +144,7 @@ impl State {
             privileged: true,
             reachable: true,
             mappable: true,
+            signals_fail: 0,
             pci: true,
             quota: 1024,
             version: mp_fabric::sys::MP_FABRIC_VERSION,
@@ -268,7 +270,7 @@ impl State {
             .unwrap_or(u32::MAX)
     }
 
-    /// Opens a session: the order of errors is that of the header.
+    /// Open a session: the order of errors is that of the header.
     pub fn open(
         &mut self,
         context: u32,
@@ -556,7 +558,7 @@ impl State {
         self.show(handle);
     }
 
-    /// Shows the state of a session in its status word.
+    /// Show the state of a session in its status word.
     fn show(&self, handle: u32) {
         if let Some(session) = self.sessions.get(&handle) {
             let state = session.events & !MP_EVENT_SIGNAL;
@@ -564,7 +566,7 @@ impl State {
         }
     }
 
-    /// Tells those who are not waiting in a call.
+    /// Tell those who are not waiting in a call.
     fn announce(&mut self, handle: u32, events: u32) {
         let Some(session) = self.sessions.get(&handle) else {
             return;
@@ -572,6 +574,13 @@ impl State {
         if let Some(context) = self.contexts.get_mut(&session.context) {
             context.report((handle, false), events);
         }
+    }
+
+    /// Whether a signal fails for want of memory.
+    pub fn signal_fails(&mut self) -> bool {
+        let fails = self.signals_fail > 0;
+        self.signals_fail = self.signals_fail.saturating_sub(1);
+        fails
     }
 
     pub fn windows_changed(&mut self, link: usize, host: Host) {

@@ -11,7 +11,7 @@ use mp_c_abi::{Handle, Out};
 use mp_fabric::Device;
 use vipl::{deadline, Cq, CqHandler, Error, QueueKind, Result, Vi};
 
-/// Makes a completion queue (VI-CQ-1).
+/// Make a completion queue (VI-CQ-1).
 pub fn create_cq<D: Device>(
     process: &Process<D>,
     nic: Handle,
@@ -27,7 +27,7 @@ pub fn create_cq<D: Device>(
     Ok(())
 }
 
-/// Ends a completion queue that no queue is bound to (VI-CQ-9).
+/// End a completion queue that no queue is bound to (VI-CQ-9).
 pub fn destroy_cq<D: Device>(process: &Process<D>, cq: Handle) -> Result<()> {
     let made = found(&process.cqs, cq)?;
     made.object.destroy()?;
@@ -35,7 +35,7 @@ pub fn destroy_cq<D: Device>(process: &Process<D>, cq: Handle) -> Result<()> {
     Ok(())
 }
 
-/// Gives a completion queue room for at least so many entries (VI-CQ-10).
+/// Give a completion queue room for at least so many entries (VI-CQ-10).
 pub fn resize_cq<D: Device>(
     process: &Process<D>,
     cq: Handle,
@@ -44,7 +44,7 @@ pub fn resize_cq<D: Device>(
     found(&process.cqs, cq)?.object.resize(entries)
 }
 
-/// Takes an entry if there is one (VI-CQ-4, VI-CQ-5).
+/// Take an entry if there is one (VI-CQ-4, VI-CQ-5).
 pub fn cq_done<D: Device>(
     process: &Process<D>,
     cq: Handle,
@@ -54,7 +54,7 @@ pub fn cq_done<D: Device>(
     entry(process, cq, vi, is_receive, Cq::done)
 }
 
-/// Takes an entry as soon as there is one (VI-CQ-6).
+/// Take an entry as soon as there is one (VI-CQ-6).
 pub fn cq_wait<D: Device>(
     process: &Process<D>,
     cq: Handle,
@@ -82,7 +82,7 @@ fn entry<D: Device>(
     Ok(())
 }
 
-/// Lets a handler take one entry (VI-NTFY-9, VI-NTFY-10, VI-NTFY-14). It is made for the handle of
+/// Let a handler take one entry (VI-NTFY-9, VI-NTFY-10, VI-NTFY-14). It is made for the handle of
 /// the NIC.
 pub fn cq_notify<D: Device>(
     process: &Process<D>,

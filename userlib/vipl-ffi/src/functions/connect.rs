@@ -12,7 +12,7 @@ use mp_c_abi::{Handle, Null, Out};
 use mp_fabric::Device;
 use vipl::{deadline, Error, RemoteViAttributes, Result, Vi};
 
-/// Waits for a client that asks for a discriminator (VI-CONN-1 to VI-CONN-7).
+/// Wait for a client that asks for a discriminator (VI-CONN-1 to VI-CONN-7).
 pub fn connect_wait<D: Device>(
     process: &Process<D>,
     nic: Handle,
@@ -29,26 +29,26 @@ pub fn connect_wait<D: Device>(
     required(out)?;
     let handle = reserved(&process.conns)?;
     let request = nic.nic.connect_wait(&local, deadline(timeout))?;
+    Made::enter(&process.conns, &nic, handle, request.clone())?;
     remote.write(request.address());
     attributes.write(structures::remote_vi(request.attributes()));
-    Made::enter(&process.conns, &nic, handle, request)?;
     out.write(handle);
     Ok(())
 }
 
-/// Connects a client to an idle VI. The handle of the client ends with an answer (VI-CONN-8 to
+/// Connect a client to an idle VI. The handle of the client ends with an answer (VI-CONN-8 to
 /// VI-CONN-13).
 pub fn connect_accept<D: Device>(process: &Process<D>, conn: Handle, vi: Handle) -> Result<()> {
     let request = found(&process.conns, conn)?;
     let vi = found(&process.vis, vi)?;
     let accepted = request.object.accept(&vi.object);
-    if matches!(accepted, Ok(()) | Err(Error::Timeout | Error::NotReachable)) {
+    if request.object.is_answered() {
         request.forget(&process.conns, conn);
     }
     accepted
 }
 
-/// Rejects a client (VI-CONN-14, VI-CONN-15).
+/// Reject a client (VI-CONN-14, VI-CONN-15).
 pub fn connect_reject<D: Device>(process: &Process<D>, conn: Handle) -> Result<()> {
     let request = found(&process.conns, conn)?;
     let rejected = request.object.reject();
@@ -56,7 +56,7 @@ pub fn connect_reject<D: Device>(process: &Process<D>, conn: Handle) -> Result<(
     rejected
 }
 
-/// Asks a server for a connection and waits for its answer (VI-CONN-16 to VI-CONN-26).
+/// Ask a server for a connection and wait for its answer (VI-CONN-16 to VI-CONN-26).
 pub fn connect_request<D: Device>(
     process: &Process<D>,
     vi: Handle,
@@ -71,7 +71,7 @@ pub fn connect_request<D: Device>(
     })
 }
 
-/// Asks for a connection to a peer, and does not wait (VI-PEER-1 to VI-PEER-6).
+/// Ask for a connection to a peer, and do not wait (VI-PEER-1 to VI-PEER-6).
 pub fn connect_peer_request<D: Device>(
     process: &Process<D>,
     vi: Handle,
@@ -84,7 +84,7 @@ pub fn connect_peer_request<D: Device>(
     vi.object.peer_request(&local, &remote, deadline(timeout))
 }
 
-/// Tells what has come of it (VI-PEER-7 to VI-PEER-11).
+/// Tell what has come of it (VI-PEER-7 to VI-PEER-11).
 pub fn connect_peer_done<D: Device>(
     process: &Process<D>,
     vi: Handle,
@@ -93,7 +93,7 @@ pub fn connect_peer_done<D: Device>(
     connected(process, vi, out, Vi::peer_done)
 }
 
-/// Waits for what comes of it (VI-PEER-7 to VI-PEER-11).
+/// Wait for what comes of it (VI-PEER-7 to VI-PEER-11).
 pub fn connect_peer_wait<D: Device>(
     process: &Process<D>,
     vi: Handle,
@@ -102,7 +102,7 @@ pub fn connect_peer_wait<D: Device>(
     connected(process, vi, out, Vi::peer_wait)
 }
 
-/// Does what connects a VI, and tells what the other one has.
+/// Do what connects a VI, and tell what the other one has.
 fn connected<D: Device>(
     process: &Process<D>,
     vi: Handle,

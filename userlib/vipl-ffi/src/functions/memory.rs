@@ -9,7 +9,7 @@ use mp_fabric::{Device, ProcessMemory};
 use std::ffi::c_void;
 use vipl::{MemHandle, Result};
 
-/// Makes a protection tag (VI-PTAG-1).
+/// Make a protection tag (VI-PTAG-1).
 pub fn create_ptag<D: Device>(
     process: &Process<D>,
     nic: Handle,
@@ -21,7 +21,7 @@ pub fn create_ptag<D: Device>(
     Ok(())
 }
 
-/// Ends a protection tag that nothing is associated with (VI-PTAG-3).
+/// End a protection tag that nothing is associated with (VI-PTAG-3).
 pub fn destroy_ptag<D: Device>(
     process: &Process<D>,
     nic: Handle,
@@ -31,7 +31,7 @@ pub fn destroy_ptag<D: Device>(
     nic.nic.destroy_ptag(structures::ptag_of(ptag))
 }
 
-/// Registers memory; 0 goes where the handle should if that fails (VI-MEM-4).
+/// Register memory; 0 goes where the handle should if that fails (VI-MEM-4).
 pub fn register_mem<D: Device>(
     process: &Process<D>,
     nic: Handle,
@@ -47,7 +47,7 @@ pub fn register_mem<D: Device>(
     Ok(())
 }
 
-/// Ends the registration of memory (VI-MEM-11).
+/// End the registration of memory (VI-MEM-11).
 pub fn deregister_mem<D: Device>(
     process: &Process<D>,
     nic: Handle,
@@ -58,7 +58,7 @@ pub fn deregister_mem<D: Device>(
     nic.nic.deregister(start.addr(), MemHandle(handle))
 }
 
-/// Tells the attributes of memory (VI-QRY-4).
+/// Tell the attributes of memory (VI-QRY-4).
 pub fn query_mem<D: Device>(
     process: &Process<D>,
     nic: Handle,
@@ -73,7 +73,7 @@ pub fn query_mem<D: Device>(
     Ok(())
 }
 
-/// Changes the attributes of memory, all or none (VI-ATTR-4, VI-ATTR-5).
+/// Change the attributes of memory, all or none (VI-ATTR-4, VI-ATTR-5).
 pub fn set_mem_attributes<D: Device>(
     process: &Process<D>,
     nic: Handle,

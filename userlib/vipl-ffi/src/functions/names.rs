@@ -17,7 +17,7 @@ fn failed(error: NamesError) -> Error {
     }
 }
 
-/// Initializes the name service of a NIC, from a file of the program or of this host (VI-NS-1 to
+/// Initialize the name service of a NIC, from a file of the program or of this host (VI-NS-1 to
 /// VI-NS-3).
 pub fn ns_init<D: Device>(process: &Process<D>, nic: Handle, path: Text) -> Result<()> {
     let nic = found(&process.nics, nic)?;
@@ -34,7 +34,7 @@ pub fn ns_init<D: Device>(process: &Process<D>, nic: Handle, path: Text) -> Resu
     }
 }
 
-/// Finds an address of a name (VI-NS-5 to VI-NS-8).
+/// Find an address of a name (VI-NS-5 to VI-NS-8).
 pub fn ns_get_host_by_name<D: Device>(
     process: &Process<D>,
     nic: Handle,
@@ -51,7 +51,7 @@ pub fn ns_get_host_by_name<D: Device>(
     Ok(())
 }
 
-/// Finds the name of an address; the room for it, in which its end has to fit, is a length that is
+/// Find the name of an address; the room for it, in which its end has to fit, is a length that is
 /// updated (VI-NS-9, VI-NS-10).
 pub fn ns_get_host_by_addr<D: Device>(
     process: &Process<D>,
@@ -77,7 +77,7 @@ pub fn ns_get_host_by_addr<D: Device>(
     Ok(())
 }
 
-/// Ends the name service of a NIC (VI-NS-4).
+/// End the name service of a NIC (VI-NS-4).
 pub fn ns_shutdown<D: Device>(process: &Process<D>, nic: Handle) -> Result<()> {
     found(&process.nics, nic)?.names.shutdown().map_err(failed)
 }

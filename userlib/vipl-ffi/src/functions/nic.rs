@@ -13,7 +13,7 @@ use mp_fabric::Device;
 use std::sync::Arc;
 use vipl::{Error, ErrorHandler, Result};
 
-/// Opens the NIC of a name (VI-NIC-1 to VI-NIC-4).
+/// Open the NIC of a name (VI-NIC-1 to VI-NIC-4).
 pub fn open_nic<D: Device>(process: &Process<D>, name: Text, out: Out<Handle>) -> Result<()> {
     let name = name.read().map_err(|Null| Error::InvalidParameter)?;
     required(out)?;
@@ -26,7 +26,7 @@ pub fn open_nic<D: Device>(process: &Process<D>, name: Text, out: Out<Handle>) -
     Ok(())
 }
 
-/// Ends everything that was made with a NIC (VI-NIC-5 to VI-NIC-8). Threads that are in a call find
+/// End everything that was made with a NIC (VI-NIC-5 to VI-NIC-8). Threads that are in a call find
 /// that its object has ended.
 pub fn close_nic<D: Device>(process: &Process<D>, nic: Handle) -> Result<()> {
     let object = found(&process.nics, nic)?;
@@ -34,7 +34,7 @@ pub fn close_nic<D: Device>(process: &Process<D>, nic: Handle) -> Result<()> {
     object.nic.close()
 }
 
-/// Tells what a NIC has (VI-QRY-1, VI-QRY-2).
+/// Tell what a NIC has (VI-QRY-1, VI-QRY-2).
 pub fn query_nic<D: Device>(
     process: &Process<D>,
     nic: Handle,
@@ -46,7 +46,7 @@ pub fn query_nic<D: Device>(
     Ok(())
 }
 
-/// Tells a handler of asynchronous errors; the default one without (VI-ERR-1, VI-ERR-2).
+/// Tell a handler of asynchronous errors; the default one without (VI-ERR-1, VI-ERR-2).
 pub fn error_callback<D: Device>(
     process: &Process<D>,
     nic: Handle,

@@ -17,7 +17,7 @@ pub fn descriptor(at: usize) -> Descriptor {
     ptr::with_exposed_provenance_mut(at)
 }
 
-/// Posts a descriptor (VI-POST-1 to VI-POST-11).
+/// Post a descriptor (VI-POST-1 to VI-POST-11).
 pub fn post<D: Device>(
     process: &Process<D>,
     queue: QueueKind,
@@ -33,7 +33,7 @@ pub fn post<D: Device>(
     }
 }
 
-/// Takes the first descriptor of a queue if it is complete (VI-WQ-1 to VI-WQ-6).
+/// Take the first descriptor of a queue if it is complete (VI-WQ-1 to VI-WQ-6).
 pub fn done<D: Device>(
     process: &Process<D>,
     queue: QueueKind,
@@ -46,7 +46,7 @@ pub fn done<D: Device>(
     })
 }
 
-/// Takes the first descriptor of a queue as soon as it is complete (VI-WQ-7 to VI-WQ-9).
+/// Take the first descriptor of a queue as soon as it is complete (VI-WQ-7 to VI-WQ-9).
 pub fn wait<D: Device>(
     process: &Process<D>,
     queue: QueueKind,
@@ -60,7 +60,7 @@ pub fn wait<D: Device>(
     })
 }
 
-/// Hands a descriptor back. One with an error is an error as well (VI-WQ-3); without any, NULL goes
+/// Hand a descriptor back. One with an error is an error as well (VI-WQ-3); without any, NULL goes
 /// to the caller (VI-WQ-4, VI-WQ-5).
 fn taken<D: Device>(
     process: &Process<D>,
@@ -78,7 +78,7 @@ fn taken<D: Device>(
     }
 }
 
-/// Lets a handler take one descriptor of a queue (VI-NTFY-1 to VI-NTFY-8, VI-NTFY-14). It is made
+/// Let a handler take one descriptor of a queue (VI-NTFY-1 to VI-NTFY-8, VI-NTFY-14). It is made
 /// for the handle of the NIC.
 pub fn notify<D: Device>(
     process: &Process<D>,

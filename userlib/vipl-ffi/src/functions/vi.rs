@@ -11,7 +11,7 @@ use mp_c_abi::{Handle, Out};
 use mp_fabric::Device;
 use vipl::Result;
 
-/// Makes a VI whose queues may be bound to completion queues (VI-EP-1 to VI-EP-9).
+/// Make a VI whose queues may be bound to completion queues (VI-EP-1 to VI-EP-9).
 pub fn create_vi<D: Device>(
     process: &Process<D>,
     nic: Handle,
@@ -37,7 +37,7 @@ pub fn create_vi<D: Device>(
     Ok(())
 }
 
-/// Ends a VI (VI-EP-10, VI-EP-11).
+/// End a VI (VI-EP-10, VI-EP-11).
 pub fn destroy_vi<D: Device>(process: &Process<D>, vi: Handle) -> Result<()> {
     let made = found(&process.vis, vi)?;
     made.object.destroy()?;
@@ -45,7 +45,7 @@ pub fn destroy_vi<D: Device>(process: &Process<D>, vi: Handle) -> Result<()> {
     Ok(())
 }
 
-/// Tells state, attributes, and which queues are empty (VI-QRY-3).
+/// Tell state, attributes, and which queues are empty (VI-QRY-3).
 pub fn query_vi<D: Device>(
     process: &Process<D>,
     vi: Handle,
@@ -67,7 +67,7 @@ pub fn query_vi<D: Device>(
     Ok(())
 }
 
-/// Changes the attributes of a VI, all or none (VI-ATTR-1 to VI-ATTR-3).
+/// Change the attributes of a VI, all or none (VI-ATTR-1 to VI-ATTR-3).
 pub fn set_vi_attributes<D: Device>(
     process: &Process<D>,
     vi: Handle,
@@ -84,7 +84,7 @@ pub fn set_vi_attributes<D: Device>(
     made.object.set_attributes(&attributes)
 }
 
-/// Ends the connection of a VI, or the attempt to make one (VI-DISC-1 to VI-DISC-11).
+/// End the connection of a VI, or the attempt to make one (VI-DISC-1 to VI-DISC-11).
 pub fn disconnect<D: Device>(process: &Process<D>, vi: Handle) -> Result<()> {
     found(&process.vis, vi)?.object.disconnect()
 }

@@ -5,7 +5,7 @@
 
 use super::{Engine, QueueKind};
 use crate::{
-    descriptor::{check, pieces, Status},
+    descriptor::{check, pieces, Places, Status},
     memory::{Access, Place, Protected, View},
     report::{ErrorCode, Report},
     wire::{place_of, word, Frame, Kind},
@@ -18,7 +18,7 @@ use vm_memory::VolatileSlice;
 #[derive(Debug)]
 enum Target {
     /// The segments of a receive descriptor.
-    Segments(Vec<Place>),
+    Segments(Places),
     /// What a remote RDMA write names.
     Region(Place),
     /// Nowhere: it could not be received.
@@ -28,7 +28,7 @@ enum Target {
 /// The receive descriptor of a message.
 enum Receive {
     /// Its position, and its segments.
-    Good(u64, Vec<Place>),
+    Good(u64, Places),
     /// There is none, or a bad one: that was told, and the message is dropped.
     Missing,
 }
@@ -154,8 +154,7 @@ impl Engine {
         }
         let Some((position, entry)) = self.recv.next() else {
             self.expect(Target::Nowhere, None, None, total);
-            self.reports
-                .push(Report::of_vi(ErrorCode::RecvqEmpty, operation));
+            self.report(Report::of_vi(ErrorCode::RecvqEmpty, operation));
             self.reject(view, Status::REMOTE_DESC_ERROR);
             return Some(Receive::Missing);
         };
@@ -206,7 +205,7 @@ impl Engine {
                 }
                 None => {
                     let report = Report::of_vi(ErrorCode::RdmawProt, REMOTE_WRITE);
-                    self.reports.push(report);
+                    self.report(report);
                 }
             }
         }
@@ -318,7 +317,7 @@ impl Engine {
                 self.complete(view, QueueKind::Receive, position, bits, 0, None);
             }
             // At the unreliable level nobody hears of it (VI-REL-8).
-            None if self.is_reliable() => self.reports.push(Report::of_vi(code, operation)),
+            None if self.is_reliable() => self.report(Report::of_vi(code, operation)),
             None => {}
         }
     }
@@ -353,12 +352,11 @@ impl Engine {
         let read = self.sending.reads.front_mut()?;
         let len = u32::try_from(payload.len()).ok()?;
         let received = read.received.checked_add(len)?;
-        let total = read.sampled.total;
+        let total = read.total;
         if received > total || len == 0 && total > 0 {
             return None;
         }
-        let segments = &read.sampled.segments;
-        let to = pieces(view, tag, segments, read.received, len, Access::Write);
+        let to = pieces(view, tag, &read.segments, read.received, len, Access::Write);
         let copied = to.map(|to| scatter(payload, &to));
         read.received = received;
         let position = read.position;

@@ -5,13 +5,13 @@
 
 use super::{Engine, QueueKind, BUDGET};
 use crate::{
-    descriptor::{check, pieces, Operation, Sampled, Status},
+    descriptor::{check, pieces, Operation, Places, Remote, Sampled, Status},
     memory::{Access, Place, Protected, Regions, View},
     report::{ErrorCode, Report},
     state::State,
     wire::{header, place_header, End, Kind, Reason, Wire, HEADER_MAX, READS_MAX},
 };
-use std::collections::VecDeque;
+use std::{collections::VecDeque, mem};
 
 /// The operation that is started, at the front.
 #[derive(Debug)]
@@ -25,12 +25,46 @@ struct Current {
     begun: bool,
 }
 
+/// How far an operation has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// It waits for room, or for what was started before it.
+    Waits,
+    /// A message was sent, and there are more.
+    Goes,
+    /// It is not this side's to go on with it any more.
+    Over,
+}
+
+/// A send or write of which the partner has not said that it has taken effect.
+#[derive(Clone, Copy, Debug)]
+struct Unacknowledged {
+    position: u64,
+    total: u32,
+    /// The number of its last message.
+    message: u64,
+    refusals: Status,
+}
+
+/// The errors that a partner may refuse an operation with (VI-STS-9).
+fn refusals(sampled: &Sampled) -> Status {
+    let any = Status::TRANSPORT_ERROR.with(Status::PARTIAL_ERROR);
+    match (sampled.operation, sampled.immediate) {
+        (Operation::RdmaWrite(_), None) => any.with(Status::RDMA_PROT_ERROR),
+        (Operation::RdmaWrite(_), Some(_)) => any
+            .with(Status::RDMA_PROT_ERROR)
+            .with(Status::REMOTE_DESC_ERROR),
+        _ => any.with(Status::REMOTE_DESC_ERROR),
+    }
+}
+
 /// A read that is not answered.
 #[derive(Debug)]
 pub(super) struct Read {
     pub(super) position: u64,
     pub(super) number: u32,
-    pub(super) sampled: Sampled,
+    pub(super) segments: Places,
+    pub(super) total: u32,
     pub(super) received: u32,
 }
 
@@ -49,8 +83,8 @@ pub(super) struct Sending {
     abort: bool,
     /// Sends and writes that were sent whole.
     numbered: u32,
-    /// Those that wait for an acknowledgement: position and bytes.
-    unacknowledged: VecDeque<(u64, u32)>,
+    /// Those that wait for an acknowledgement.
+    unacknowledged: VecDeque<Unacknowledged>,
     pub(super) reads: VecDeque<Read>,
     reads_sent: u32,
     answers: VecDeque<Answer>,
@@ -134,8 +168,8 @@ impl Engine {
         wire: &mut W,
     ) -> Result<bool, End> {
         let mut any = false;
+        let view = memory.view();
         for _ in 0..BUDGET {
-            let view = memory.view();
             let told = self.tell(wire)?;
             let answered = self.answer(&view, wire)?;
             let advanced = self.advance(&view, wire)?;
@@ -225,18 +259,17 @@ impl Engine {
     /// A remote read is not allowed (VI-EM-6).
     pub(super) fn read_refused(&mut self, view: &View<'_>) {
         let report = Report::of_vi(ErrorCode::RdmarProt, Status::OP_RDMA_READ);
-        self.reports.push(report);
+        self.report(report);
         self.fault(view);
     }
 
-    /// Takes the next descriptor of the send queue, if there is one.
-    fn begin(&mut self, view: &View<'_>) {
-        if self.sending.current.is_some() || self.state != State::Connected {
-            return;
+    /// Takes the next descriptor of the send queue, if there is one. It has to wait for what the
+    /// partner must hear before: that the message before it ends in the middle.
+    fn begin(&mut self, view: &View<'_>) -> Option<Current> {
+        if self.sending.abort || self.state != State::Connected {
+            return None;
         }
-        let Some((position, entry)) = self.send.next() else {
-            return;
-        };
+        let (position, entry) = self.send.next()?;
         self.send.start();
         let tag = self.attributes.ptag;
         let sampled = entry.posted.sample(view, tag, &self.rules(false));
@@ -250,70 +283,65 @@ impl Engine {
                 Err(Protected) => Err(Status::PROTECTION_ERROR),
             }
         });
-        self.sending.current = Some(Current {
+        Some(Current {
             position,
             sampled,
             sent: 0,
             begun: false,
-        });
+        })
     }
 
     /// Does the next step of the send queue.
     fn advance<W: Wire>(&mut self, view: &View<'_>, wire: &mut W) -> Result<bool, End> {
-        self.begin(view);
-        let Some(current) = self.sending.current.take() else {
+        let current = self.sending.current.take();
+        let Some(mut current) = current.or_else(|| self.begin(view)) else {
             return Ok(false);
         };
-        let sampled = match &current.sampled {
-            Ok(sampled) => sampled,
-            Err(_) if !self.sending.unacknowledged.is_empty() => {
-                // What was sent before may still succeed (VI-REL-6).
-                self.sending.current = Some(current);
-                return Ok(false);
-            }
+        let step = match &current.sampled {
+            // What was sent before may still succeed (VI-REL-6).
+            Err(_) if !self.sending.unacknowledged.is_empty() => Ok(Step::Waits),
             Err(status) => {
                 self.complete(view, QueueKind::Send, current.position, *status, 0, None);
                 self.fault(view);
-                return Ok(true);
+                Ok(Step::Over)
             }
+            Ok(sampled) if sampled.fence && !current.begun && !self.sending.reads.is_empty() => {
+                Ok(Step::Waits)
+            }
+            Ok(sampled) => match sampled.operation {
+                Operation::RdmaRead(remote) => self.send_read(wire, &mut current, remote),
+                _ => self.send_piece(view, wire, &mut current),
+            },
         };
-        let fenced = sampled.fence && !current.begun && !self.sending.reads.is_empty();
-        if fenced {
+        if step != Ok(Step::Over) {
             self.sending.current = Some(current);
-            return Ok(false);
         }
-        match sampled.operation {
-            Operation::RdmaRead(_) => self.send_read(wire, current),
-            _ => self.send_piece(view, wire, current),
-        }
+        Ok(step? != Step::Waits)
     }
 
-    fn send_read<W: Wire>(&mut self, wire: &mut W, current: Current) -> Result<bool, End> {
-        let room = self.sending.reads.len() < READS_MAX;
-        let sent = match &current.sampled {
-            Ok(Sampled {
-                operation: Operation::RdmaRead(remote),
-                total,
-                ..
-            }) if room => {
-                let header = place_header(remote.address, remote.handle, *total);
-                wire.send(Kind::Read, None, &header, &[])?
-            }
-            _ => false,
+    fn send_read<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        current: &mut Current,
+        remote: Remote,
+    ) -> Result<Step, End> {
+        let Ok(sampled) = &mut current.sampled else {
+            return Ok(Step::Over);
         };
-        match current.sampled {
-            Ok(sampled) if sent => {
-                self.sending.reads_sent = self.sending.reads_sent.wrapping_add(1);
-                self.sending.reads.push_back(Read {
-                    position: current.position,
-                    number: self.sending.reads_sent,
-                    sampled,
-                    received: 0,
-                });
-            }
-            sampled => self.sending.current = Some(Current { sampled, ..current }),
+        let header = place_header(remote.address, remote.handle, sampled.total);
+        let room = self.sending.reads.len() < READS_MAX;
+        if !room || !wire.send(Kind::Read, None, &header, &[])? {
+            return Ok(Step::Waits);
         }
-        Ok(sent)
+        self.sending.reads_sent = self.sending.reads_sent.wrapping_add(1);
+        self.sending.reads.push_back(Read {
+            position: current.position,
+            number: self.sending.reads_sent,
+            segments: mem::take(&mut sampled.segments),
+            total: sampled.total,
+            received: 0,
+        });
+        Ok(Step::Over)
     }
 
     /// Sends the next message of a send or write.
@@ -321,10 +349,10 @@ impl Engine {
         &mut self,
         view: &View<'_>,
         wire: &mut W,
-        mut current: Current,
-    ) -> Result<bool, End> {
+        current: &mut Current,
+    ) -> Result<Step, End> {
         let Ok(sampled) = &current.sampled else {
-            return Ok(false);
+            return Ok(Step::Over);
         };
         let (kind, head) = match sampled.operation {
             _ if current.begun => (Kind::More, [0; HEADER_MAX]),
@@ -340,20 +368,25 @@ impl Engine {
         let len = (total - current.sent).min(wire.most(kind) as u32);
         let (tag, segments) = (self.attributes.ptag, &sampled.segments);
         let Ok(pieces) = pieces(view, tag, segments, current.sent, len, Access::Read) else {
-            self.stopped(view, &current);
-            return Ok(true);
+            self.stopped(view, current);
+            return Ok(Step::Over);
         };
         if !wire.send(kind, immediate, &head, &pieces)? {
-            self.sending.current = Some(current);
-            return Ok(false);
+            return Ok(Step::Waits);
         }
         current.sent += len;
         current.begun = true;
-        match current.sent == total {
-            true => self.sent_whole(view, current.position, total),
-            false => self.sending.current = Some(current),
+        if current.sent < total {
+            return Ok(Step::Goes);
         }
-        Ok(true)
+        let sent = Unacknowledged {
+            position: current.position,
+            total,
+            message: wire.sent(),
+            refusals: refusals(sampled),
+        };
+        self.sent_whole(view, sent);
+        Ok(Step::Over)
     }
 
     /// Memory has become inaccessible since the operation began.
@@ -368,13 +401,32 @@ impl Engine {
     }
 
     /// A send or write is on its way (VI-REL-7).
-    fn sent_whole(&mut self, view: &View<'_>, position: u64, total: u32) {
+    fn sent_whole(&mut self, view: &View<'_>, sent: Unacknowledged) {
         if self.is_acknowledged() {
             self.sending.numbered = self.sending.numbered.wrapping_add(1);
-            self.sending.unacknowledged.push_back((position, total));
+            self.sending.unacknowledged.push_back(sent);
         } else {
-            let ok = Status::default();
-            self.complete(view, QueueKind::Send, position, ok, total, None);
+            self.succeeded(view, sent);
+        }
+    }
+
+    fn succeeded(&mut self, view: &View<'_>, sent: Unacknowledged) {
+        let Unacknowledged {
+            position, total, ..
+        } = sent;
+        let ok = Status::default();
+        self.complete(view, QueueKind::Send, position, ok, total, None);
+    }
+
+    /// The connection has ended: what has taken effect at the partner before that has succeeded,
+    /// although there was no room to say so (VI-REL-3).
+    pub(super) fn settle(&mut self, view: &View<'_>, effective: u64) {
+        let unacknowledged = &self.sending.unacknowledged;
+        let count = unacknowledged.partition_point(|sent| sent.message <= effective);
+        for _ in 0..count {
+            if let Some(sent) = self.sending.unacknowledged.pop_front() {
+                self.succeeded(view, sent);
+            }
         }
     }
 
@@ -387,9 +439,8 @@ impl Engine {
             return None;
         }
         for _ in left..waiting {
-            let (position, total) = self.sending.unacknowledged.pop_front()?;
-            let ok = Status::default();
-            self.complete(view, QueueKind::Send, position, ok, total, None);
+            let sent = self.sending.unacknowledged.pop_front()?;
+            self.succeeded(view, sent);
         }
         Some(())
     }
@@ -398,21 +449,19 @@ impl Engine {
     pub(super) fn refused(&mut self, view: &View<'_>, number: u32, bits: u32) -> Option<()> {
         let before = number.wrapping_sub(1);
         self.acknowledged(view, before)?;
-        let allowed = Status::RDMA_PROT_ERROR
-            .with(Status::REMOTE_DESC_ERROR)
-            .with(Status::TRANSPORT_ERROR)
-            .with(Status::PARTIAL_ERROR);
-        let bits = match Status(bits).masked(allowed) {
+        let (position, refusals, partial) = match self.sending.unacknowledged.pop_front() {
+            Some(sent) => (sent.position, sent.refusals, Status::default()),
+            None => {
+                let current = self.sending.current.take_if(|current| current.begun)?;
+                let refusals = refusals(current.sampled.as_ref().ok()?);
+                (current.position, refusals, Status::PARTIAL_ERROR)
+            }
+        };
+        let bits = match Status(bits).masked(refusals) {
             Status(0) => Status::TRANSPORT_ERROR,
             bits => bits,
         };
-        let (position, bits) = match self.sending.unacknowledged.pop_front() {
-            Some((position, _)) => (position, bits),
-            None => {
-                let current = self.sending.current.take_if(|current| current.begun)?;
-                (current.position, bits.with(Status::PARTIAL_ERROR))
-            }
-        };
+        let bits = bits.with(partial);
         self.complete(view, QueueKind::Send, position, bits, 0, None);
         self.fault(view);
         Some(())
@@ -432,11 +481,11 @@ impl Engine {
     /// The transport has failed: what waits for the partner fails with it (VI-EM-10, VI-EM-11,
     /// VI-EM-13).
     pub(super) fn sending_fails(&mut self, view: &View<'_>) {
-        let reads = std::mem::take(&mut self.sending.reads);
+        let reads = mem::take(&mut self.sending.reads);
         let reads = reads.into_iter().map(|read| read.position);
         let begun = self.sending.current.take_if(|current| current.begun);
         let oldest = match self.sending.unacknowledged.pop_front() {
-            Some((position, _)) => Some(position),
+            Some(sent) => Some(sent.position),
             None => begun.map(|current| current.position),
         };
         let oldest = oldest.filter(|_| self.is_acknowledged());

@@ -13,7 +13,11 @@ use crate::{
 use mp_fabric::Map;
 use mp_queue_pair::Piece;
 use proptest::prelude::*;
-use std::{cell::RefCell, collections::VecDeque, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    rc::Rc,
+};
 use vm_memory::{Bytes, VolatileSlice};
 
 /// Bytes of a message.
@@ -29,11 +33,21 @@ enum Sent {
 }
 
 type Way = Rc<RefCell<VecDeque<Sent>>>;
+type Told = Rc<Cell<u64>>;
 
 struct Fake {
     out: Way,
     inward: Way,
     current: Vec<u8>,
+    /// Messages that were sent, and received.
+    sent: u64,
+    received: u64,
+    /// Those that have taken effect, and those of them that the other side was told of.
+    effect: u64,
+    told: Told,
+    hears: Told,
+    /// So many sends find no room although there would be.
+    refuses: u32,
 }
 
 impl Wire for Fake {
@@ -56,11 +70,17 @@ impl Wire for Fake {
         }
         assert!(bytes.len() <= self.most(kind));
         let mut out = self.out.borrow_mut();
-        let room = out.len() < ROOM;
+        let room = out.len() < ROOM && self.refuses == 0;
+        self.refuses = self.refuses.saturating_sub(1);
+        self.sent += u64::from(room);
         if room {
             out.push_back(Sent::Frame(kind, immediate, *header, bytes));
         }
         Ok(room)
+    }
+
+    fn has_news(&self) -> bool {
+        !self.inward.borrow().is_empty()
     }
 
     fn receive(&mut self) -> std::result::Result<Option<Frame<'_>>, End> {
@@ -73,6 +93,7 @@ impl Wire for Fake {
                     return Ok(None);
                 };
                 self.current = bytes;
+                self.received += 1;
                 Ok(Some(Frame {
                     kind,
                     immediate,
@@ -87,7 +108,20 @@ impl Wire for Fake {
         Ok(())
     }
 
+    fn effect(&mut self) {
+        self.effect = self.received;
+    }
+
+    fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    fn effective(&mut self) -> u64 {
+        self.hears.get()
+    }
+
     fn close(&mut self, reason: Reason) {
+        self.told.set(self.effect);
         self.out
             .borrow_mut()
             .push_back(Sent::End(End::Closed(reason)));
@@ -104,7 +138,7 @@ struct Side {
 }
 
 impl Side {
-    fn new(level: Level, out: &Way, inward: &Way) -> Self {
+    fn new(level: Level, out: &Way, inward: &Way, told: &Told, hears: &Told) -> Self {
         let (regions, map) = (Regions::default(), Map::allocate(LEN).unwrap());
         let handle = regions
             .register(map.memory(), attributes(), u64::MAX)
@@ -127,6 +161,12 @@ impl Side {
                 out: Rc::clone(out),
                 inward: Rc::clone(inward),
                 current: Vec::new(),
+                sent: 0,
+                received: 0,
+                effect: 0,
+                told: Rc::clone(told),
+                hears: Rc::clone(hears),
+                refuses: 0,
             },
             used: 0,
         }
@@ -218,9 +258,10 @@ struct Net {
 impl Net {
     fn new(level: Level) -> Self {
         let (forth, back) = (Way::default(), Way::default());
+        let (one, two) = (Told::default(), Told::default());
         Net {
-            a: Side::new(level, &forth, &back),
-            b: Side::new(level, &back, &forth),
+            a: Side::new(level, &forth, &back, &one, &two),
+            b: Side::new(level, &back, &forth, &two, &one),
             forth,
             back,
         }
@@ -745,6 +786,94 @@ fn a_message_that_is_cut_is_told_at_both_ends() {
             assert_eq!(errors, expected);
         }
     }
+}
+
+/// VI-REL-3: what has taken effect has succeeded, although the receiver has disconnected before
+/// there was room to say so; what has not is flushed.
+#[test]
+fn a_disconnect_loses_no_acknowledgement() {
+    let mut net = Net::new(Level::ReliableReception);
+    net.b.receive(8);
+    net.b.receive(8);
+    for n in 0..3 {
+        net.a.send(Descriptor::new(), b"three");
+        net.a.progress();
+        if n < 2 {
+            net.b.wire.refuses = 1;
+            net.b.progress();
+            assert!(net.b.status(RECEIVE).is_some());
+        }
+    }
+    // As a VI does.
+    net.b.wire.close(Reason::Disconnect);
+    let disconnected = net.b.engine.event(&net.b.regions, Event::Disconnect);
+    disconnected.unwrap();
+    net.a.progress();
+    let ok = done(Status::OP_SEND, Status::default());
+    let sends = [(); 3].map(|()| net.a.status(SEND));
+    assert_eq!(sends, [ok, ok, flushed(Status::OP_SEND)]);
+}
+
+/// VI-EM-9, VI-ORD-1: a message does not overtake the word that the one before it ends in the
+/// middle, at a level that survives that.
+#[test]
+fn a_message_waits_for_the_abort_before_it() {
+    let mut net = Net::new(Level::Unreliable);
+    net.b.receive(20_000);
+    net.b.receive(8);
+    let map = net.a.map.memory();
+    let second = net.a.regions.register(map, attributes(), u64::MAX);
+    let second = second.unwrap();
+    let cut = Descriptor::new().segment(net.a.base(), second, 20_000);
+    net.a.used = 20_032;
+    net.a.post(SEND, &cut);
+    net.a.progress();
+    net.a.regions.deregister(net.a.base(), second).unwrap();
+    net.b.progress();
+    net.a.send(Descriptor::new(), b"next");
+    // Room for the abort comes just after it was tried.
+    net.a.wire.refuses = 1;
+    net.run();
+    assert_eq!(net.states(), (State::Connected, State::Connected));
+    let partial = Status::PARTIAL_ERROR.with(Status::TRANSPORT_ERROR);
+    assert_eq!(net.b.status(RECEIVE), done(Status::OP_RECEIVE, partial));
+    let ok = done(Status::OP_RECEIVE, Status::default());
+    assert_eq!(net.b.status(RECEIVE), ok);
+}
+
+/// VI-STS-9: a partner that refuses an operation with what it cannot fail with fails it as the
+/// transport does.
+#[test]
+fn a_refusal_has_the_bits_of_its_operation() {
+    let (descriptor, protected) = (Status::REMOTE_DESC_ERROR, Status::RDMA_PROT_ERROR);
+    let nowhere = Remote {
+        address: 0,
+        handle: 0,
+    };
+    let send = (Descriptor::new(), Status::OP_SEND, [descriptor]);
+    let write = Descriptor::write(nowhere);
+    let noticed = write.clone().immediate(1);
+    let write = (write, Status::OP_RDMA_WRITE, [protected]);
+    for (operation, of, [only]) in [send, write] {
+        for told in [descriptor, protected] {
+            let mut net = Net::new(Level::ReliableReception);
+            net.a.send(operation.clone(), b"x");
+            net.a.progress();
+            let refusal = header([1, told.0, 0, 0]);
+            let refusal = Sent::Frame(Kind::Refusal, None, refusal, vec![]);
+            net.back.borrow_mut().push_back(refusal);
+            net.a.progress();
+            let bits = match told == only {
+                true => told,
+                false => Status::TRANSPORT_ERROR,
+            };
+            assert_eq!(net.a.status(SEND), done(of, bits));
+        }
+    }
+    let mut net = Net::new(Level::ReliableReception);
+    net.a.send(noticed, b"x");
+    net.run();
+    assert_eq!(net.a.status(SEND), done(Status::OP_RDMA_WRITE, descriptor));
 }
 
 /// VI-EM-11, VI-EM-13, VI-STS-6, VI-REL-10: a link that fails fails what waits for the partner; a

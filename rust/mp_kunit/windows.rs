@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Windows of sessions, and lists of objects, of the user service: its own source.
+
+#[allow(dead_code)] // what sessions need besides
+#[path = "../mp_func_user/numbered.rs"]
+mod numbered;
+#[allow(dead_code)]
+#[path = "../mp_func_user/window.rs"]
+mod window;
+
+use kernel::prelude::*;
+
+#[kunit_tests(mp_windows)]
+mod tests {
+    use super::{
+        numbered::{
+            for_each,
+            List,
+            Numbered, //
+        },
+        window::{
+            Piece,
+            Window, //
+        },
+        *,
+    };
+    use kernel::{
+        page::PAGE_SIZE,
+        sync::Arc, //
+    };
+    use mp_kernel::{
+        error,
+        iomem::DeviceRange,
+        new_spinlock_bh,
+        shared_pages::SharedPages,
+        sync::SpinLockBh,
+        vma::{
+            AddressSpace,
+            Mapping,
+            ScrapPage, //
+        }, //
+    };
+    use mp_proto::layout::PAGE;
+    use mp_transport::memory::{
+        Far,
+        Further,
+        LeadWindows,
+        Memory,
+        Pool, //
+    };
+
+    /// A window that leads anywhere.
+    struct Led;
+
+    impl LeadWindows for Led {
+        fn count(&self) -> u32 {
+            1
+        }
+
+        fn check(&self, _window: u32, _phys: u64, _len: u64) -> Result {
+            Ok(())
+        }
+
+        fn lead(&self, _window: u32, _range: &DeviceRange) -> Result {
+            Ok(())
+        }
+
+        fn withdraw(&self, _window: u32) {}
+    }
+
+    /// A link whose ends share a page.
+    fn link() -> Result<(Arc<Pool>, Arc<Memory>)> {
+        let pages = Arc::new(SharedPages::new(PAGE as usize / PAGE_SIZE)?, GFP_KERNEL)?;
+        let further = Further {
+            commons: None,
+            windows: Some(Arc::new(Led, GFP_KERNEL)?),
+        };
+        let pool = Pool::new(PAGE, pages.clone(), further)?;
+        let memory = Memory::begin(pool.clone(), Far::arena(pages, PAGE))?;
+        Ok((pool, memory))
+    }
+
+    fn piece(piece: Piece) -> Result<Arc<Piece>> {
+        Ok(Arc::new(piece, GFP_KERNEL)?)
+    }
+
+    /// A window onto the only page of the peer's arena, and what a process maps.
+    fn remote(memory: &Arc<Memory>) -> Result<(Window, Arc<Mapping>)> {
+        let space = AddressSpace::new()?;
+        let there = piece(Piece::Remote(memory.reach(0, PAGE)?))?;
+        let window = Window::new(there, &space, 1, ScrapPage::new()?)?;
+        let first = window.offset() / PAGE_SIZE as u64;
+        let mapping = space.find(first as usize, 1).ok_or(ENOENT)?;
+        Ok((window, mapping))
+    }
+
+    #[test]
+    fn what_is_held_is_shown_until_the_epoch_ends() -> Result {
+        let (_pool, memory) = link()?;
+        let (_window, mapping) = remote(&memory)?;
+        assert!(mapping.is_live());
+        memory.end();
+        assert!(!mapping.is_live());
+        Ok(())
+    }
+
+    /// Nobody would take it away again.
+    #[test]
+    fn what_cannot_be_held_is_not_shown() -> Result {
+        let (_pool, memory) = link()?;
+        let (mut window, mapping) = remote(&memory)?;
+        window.release();
+        assert!(!mapping.is_live());
+        // SAFETY: The old adapters' memory, which is never the kernel's, and nobody maps it.
+        let range = unsafe { DeviceRange::new(0xa_0000, PAGE)? };
+        let exposed = piece(Piece::Exposed(memory.expose(&range)?))?;
+        assert_eq!(window.show(exposed).err(), Some(error::unsupported()));
+        assert!(!mapping.is_live());
+        Ok(())
+    }
+
+    #[test]
+    fn what_has_gone_is_not_shown() -> Result {
+        let (_pool, memory) = link()?;
+        let (mut window, mapping) = remote(&memory)?;
+        let gone = piece(Piece::Remote(memory.reach(0, PAGE)?))?;
+        window.release();
+        memory.end();
+        window.show(gone)?;
+        assert!(!mapping.is_live());
+        Ok(())
+    }
+
+    struct Number(u32);
+
+    impl Numbered for Number {
+        fn number(&self) -> u32 {
+            self.0
+        }
+    }
+
+    #[pin_data]
+    struct Objects {
+        #[pin]
+        list: SpinLockBh<List<Number>>,
+    }
+
+    impl Objects {
+        fn new(numbers: &[u32]) -> Result<Arc<Self>> {
+            let objects = Arc::pin_init(
+                pin_init!(Self { list <- new_spinlock_bh!(List::new()) }),
+                GFP_KERNEL,
+            )?;
+            for number in numbers {
+                let object = Arc::new(Number(*number), GFP_KERNEL)?;
+                objects.list.lock().enter(object)?;
+            }
+            Ok(objects)
+        }
+    }
+
+    #[test]
+    fn objects_are_found_by_their_numbers() -> Result {
+        let objects = Objects::new(&[7, 3, 9])?;
+        let mut list = objects.list.lock();
+        assert!([3, 7, 9]
+            .iter()
+            .all(|n| list.get(*n).is_some_and(|o| o.0 == *n)));
+        assert!(list.get(4).is_none());
+        assert_eq!(list.remove(7).map(|object| object.0), Some(7));
+        assert!(list.remove(7).is_none() && list.get(7).is_none());
+        Ok(())
+    }
+
+    /// Also if those leave that have been met, or are next.
+    #[test]
+    fn all_that_stay_are_met() -> Result {
+        let objects = Objects::new(&[1, 2, 3, 4, 5])?;
+        let mut met = KVec::new();
+        for_each(&objects.list, |object| {
+            let gone = match object.0 {
+                2 => [1, 3],
+                _ => [0, 0],
+            };
+            for number in gone {
+                drop(objects.list.lock().remove(number));
+            }
+            let _ = met.push(object.0, GFP_KERNEL);
+        });
+        assert_eq!(met.as_slice(), [1, 2, 4, 5]);
+        Ok(())
+    }
+}

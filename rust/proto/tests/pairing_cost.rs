@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
+
+//! What pairing costs beside many posted sessions: windows that are cut, and looks at the free
+//! space, of which each turn has one.
+
+use std::cell::Cell;
+
+use mp_proto::pairing::message::{Message, What};
+use mp_proto::pairing::terms::{Connection, Limits, Location, Name, Params};
+use mp_proto::pairing::{Engine, Event, Far, Host, Mode, Outcome, Own, SESSIONS};
+use Connection::{Client, Peer, Server};
+
+const PAGE: u64 = 4096;
+
+/// Posted sessions, as many as a process may have.
+const POSTED: u32 = 1024;
+
+/// Most turns of one input.
+const TURNS: u64 = 32;
+
+/// Most windows that one turn may cut in vain.
+const ATTEMPTS: u64 = 4;
+
+fn exactly(connection: Connection, local: u64, remote: u64) -> Params {
+    Params {
+        connection,
+        location: Location::Logical,
+        protocol: 1,
+        uid: 0,
+        local: Limits::exactly(local * PAGE),
+        remote: Limits::exactly(remote * PAGE),
+        address: 0,
+        address_bits: 64,
+        name: Name::NONE,
+        hold: false,
+        once: false,
+        bare: false,
+    }
+}
+
+/// A host that counts. Its memory is one run, of which windows are cut.
+struct Counting {
+    free: u64,
+    /// Nothing can be cut, whatever is free.
+    is_out_of_memory: bool,
+    cuts: u64,
+    looks: Cell<u64>,
+    events: Vec<Event>,
+}
+
+impl Counting {
+    fn new(pages: u64) -> Counting {
+        Counting {
+            free: pages * PAGE,
+            is_out_of_memory: false,
+            cuts: 0,
+            looks: Cell::new(0),
+            events: Vec::new(),
+        }
+    }
+
+    /// Counts from now on.
+    fn begin(&mut self) {
+        self.cuts = 0;
+        self.looks.set(0);
+        self.events.clear();
+    }
+
+    fn outcome(&self) -> Option<Outcome> {
+        let mut ends = self.events.iter().filter_map(|event| match event {
+            Event::Requested { outcome, .. } => Some(*outcome),
+            _ => None,
+        });
+        ends.next_back()
+    }
+
+    fn pairs(&self) -> usize {
+        let is_pair = |event: &&Event| matches!(event, Event::Paired { .. });
+        self.events.iter().filter(is_pair).count() / 2
+    }
+}
+
+impl Host for Counting {
+    fn runs(&self) -> [u64; 2] {
+        self.looks.set(self.looks.get() + 1);
+        [self.free, 0]
+    }
+    fn alloc(&mut self, len: u64) -> Option<u64> {
+        self.cuts += 1;
+        if self.is_out_of_memory {
+            return None;
+        }
+        // Where it lies tells how long it is.
+        self.free = self.free.checked_sub(len)?;
+        Some(len)
+    }
+    fn expose(&mut self, _address: u64, _len: u64) -> Option<u64> {
+        None
+    }
+    fn free(&mut self, off: u64) {
+        self.free += off;
+    }
+    fn retire(&mut self, _off: u64) {}
+    fn event(&mut self, event: Event) {
+        self.events.push(event);
+    }
+}
+
+type Pairing = Engine<Vec<Option<Own>>, Vec<Option<Far>>>;
+
+/// An engine with posted sessions of its own, all of that kind.
+fn loopback(host: &mut Counting, posted: &Params) -> Pairing {
+    let places = vec![None; SESSIONS];
+    let engine = Engine::new(Mode::Loopback, host.free, true, places, Vec::new());
+    let mut engine = engine.expect("large enough");
+    for number in 1..=POSTED {
+        let taken = engine.request(number, posted, 0, host);
+        assert_eq!(taken, Ok(()));
+    }
+    while engine.is_unfinished() {
+        engine.resume(host);
+    }
+    host.begin();
+    engine
+}
+
+/// An arbiter beside a host that has posted sessions, all of that kind.
+fn arbiter(host: &mut Counting, posted: &Params) -> Pairing {
+    let (own, far) = (vec![None; SESSIONS], vec![None; SESSIONS]);
+    let engine = Engine::new(Mode::Arbiter, host.free, true, own, far);
+    let mut engine = engine.expect("large enough");
+    for number in 1..=POSTED {
+        let what = What::Post(number, *posted, number);
+        let free = host.free;
+        assert_eq!(engine.receive(&Message { free, what }, host), Ok(()));
+    }
+    while engine.poll(host).is_some() {}
+    host.begin();
+    engine
+}
+
+#[test]
+fn what_there_is_no_space_for_is_not_cut() {
+    let mut host = Counting::new(8);
+    let mut engine = loopback(&mut host, &exactly(Server, 5, 5));
+    let client = exactly(Client, 5, 5);
+    assert_eq!(engine.request(2000, &client, 0, &mut host), Ok(()));
+    assert_eq!(host.outcome(), Some(Outcome::NoPairing));
+    assert_eq!(host.cuts, 0);
+}
+
+/// The two minimums find their place in two runs, or in one that is long enough.
+#[test]
+fn what_there_is_space_for_is_cut_once() {
+    let mut host = Counting::new(10);
+    let mut engine = loopback(&mut host, &exactly(Server, 5, 5));
+    let client = exactly(Client, 5, 5);
+    assert_eq!(engine.request(2000, &client, 0, &mut host), Ok(()));
+    assert_eq!(host.outcome(), Some(Outcome::Paired));
+    assert_eq!(host.cuts, 2);
+}
+
+#[test]
+fn a_host_without_memory_is_not_asked_for_each_candidate() {
+    let mut host = Counting::new(10);
+    let mut engine = loopback(&mut host, &exactly(Server, 1, 1));
+    host.is_out_of_memory = true;
+    let client = exactly(Client, 1, 1);
+    assert_eq!(engine.request(2000, &client, 0, &mut host), Ok(()));
+    assert_eq!(host.outcome(), Some(Outcome::NoPairing));
+    assert!(host.cuts <= ATTEMPTS, "{} windows were cut", host.cuts);
+}
+
+/// A request asks a peer that denies windows in spite of what it has free a few times.
+#[test]
+fn a_peer_that_denies_is_not_asked_for_each_candidate() {
+    let mut host = Counting::new(10);
+    let mut engine = arbiter(&mut host, &exactly(Server, 1, 1));
+    let client = exactly(Client, 1, 1);
+    assert_eq!(engine.request(2000, &client, 0, &mut host), Ok(()));
+    let mut asked = 0;
+    while let Some(message) = engine.poll(&mut host) {
+        let What::Reserve(session, _) = message.what else {
+            panic!("{message:?}");
+        };
+        asked += 1;
+        let what = What::Reserved(session, None);
+        let denied = Message {
+            free: host.free,
+            what,
+        };
+        assert_eq!(engine.receive(&denied, &mut host), Ok(()));
+    }
+    assert_eq!(host.outcome(), Some(Outcome::NoPairing));
+    assert!(asked <= ATTEMPTS, "it was asked {asked} times");
+}
+
+/// What the peer says is free with a denial is so: what needs more is not asked for.
+#[test]
+fn a_peer_without_space_is_asked_once() {
+    let mut host = Counting::new(10);
+    let mut engine = arbiter(&mut host, &exactly(Server, 2, 1));
+    let client = exactly(Client, 1, 2);
+    assert_eq!(engine.request(2000, &client, 0, &mut host), Ok(()));
+    let message = engine.poll(&mut host).expect("it asks");
+    let What::Reserve(session, _) = message.what else {
+        panic!("{message:?}");
+    };
+    let what = What::Reserved(session, None);
+    let denied = Message { free: PAGE, what };
+    assert_eq!(engine.receive(&denied, &mut host), Ok(()));
+    assert_eq!(host.outcome(), Some(Outcome::Space));
+    assert_eq!(engine.poll(&mut host), None);
+}
+
+/// Space that comes back has the posted peers tried a few at a time, also if more comes back
+/// meanwhile; those that fit find each other in the end.
+#[test]
+fn posted_peers_are_tried_a_few_at_a_time() {
+    let mut host = Counting::new(8);
+    let mut engine = loopback(&mut host, &exactly(Peer, 5, 5));
+    // Two that fit would find each other at once if there were memory.
+    host.is_out_of_memory = true;
+    for (number, peer) in [(2000, exactly(Peer, 0, 1)), (2001, exactly(Peer, 1, 0))] {
+        assert_eq!(engine.request(number, &peer, 0, &mut host), Ok(()));
+    }
+    host.is_out_of_memory = false;
+    host.begin();
+    for rounds in 0.. {
+        host.looks.set(0);
+        engine.memory_freed(&mut host);
+        if host.pairs() != 0 {
+            break;
+        }
+        let looks = host.looks.get();
+        assert!(looks <= TURNS, "{looks} turns of one input");
+        assert!(rounds <= 100, "the last ones are never tried");
+    }
+    while engine.is_unfinished() {
+        engine.resume(&mut host);
+    }
+    assert_eq!(host.pairs(), 1);
+}

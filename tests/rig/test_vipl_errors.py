@@ -1,0 +1,759 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What becomes of errors between hosts: the table of errors by level of reliability, row by row,
+and what is told asynchronously. A client on the first host acts on a server on the second one."""
+
+import re
+from typing import NamedTuple, Optional
+
+import pytest
+from ntbrig import stack
+from ntbrig import vipl as programs
+from pximc import MODULES
+from sharing import pinned, wait_until_unpinned
+from shell import INTACT, until
+from vipl import (
+    ERRORS, LEVELS, PAGE, RD, RECV, RESOURCES, RR, SEND, STATES, STATUS, UD, Ends, Program, Segment,
+    Side, connect, fails, stopped,
+)  # fmt: skip
+
+WRITE, READ, IMMEDIATE = 1, 2, 4
+FLUSHED = {"DESC_FLUSHED"}
+LOST = "CONN_LOST"
+
+
+@pytest.fixture(scope="module")
+def fabric(boot):
+    fabric = boot(hosts=2)
+    stack.load(*fabric.hosts, modules=MODULES)
+    return fabric
+
+
+@pytest.fixture(scope="module")
+def both(fabric):
+    ends = Ends(fabric.hosts, programs.configure(fabric.hosts))
+    yield ends
+    ends.end()
+
+
+@pytest.fixture
+def ends(both):
+    both.start()
+    yield both
+    both.clear()
+
+
+# --- the table
+
+
+class Outcome(NamedTuple):
+    """What a fault leads to, at a level that is reliable or not."""
+
+    # Errors of the operation at its own side, and of the receive that it consumes.
+    sent: frozenset = frozenset()
+    received: Optional[frozenset] = None
+    # What is told at the server's side: code and operation.
+    told: Optional[tuple] = None
+
+
+def outcome(sent=(), received=None, told=None):
+    errors = None if received is None else frozenset(received)
+    return Outcome(frozenset(sent), errors, told)
+
+
+def report(server, code, operation):
+    """What an error handler is told of a VI alone."""
+    return [server.nic, server.vi, 0, 0, operation, RESOURCES.index("VI"), ERRORS.index(code)]
+
+
+def examine(server, client, act, wanted):
+    """Act on a connection, and look at everything that comes of it; a message follows the
+    operation."""
+    level = client.attributes.level
+    receive, operation = act(server, client)
+    next_receive = server.receive(0x2000)
+    behind = client.send(b"behind", 0x11000)
+    done = client.wait(SEND)
+    assert (done.descriptor, done.errors) == (operation, wanted.sent)
+    follower = client.wait(SEND)
+    assert follower.descriptor == behind
+    if wanted.received is not None:
+        got = server.wait(RECV)
+        assert (got.descriptor, got.errors, got.length) == (receive, wanted.received, 0)
+    last = server.wait(RECV)
+    # A receive that the operation has not consumed is the next one's.
+    unused = receive if wanted.received is None and receive else next_receive
+    assert last.descriptor == unused
+    told = [] if wanted.told is None else [report(server, *wanted.told)]
+    if level == UD:
+        assert (last.errors, follower.errors) == (set(), set())
+        assert (server.state(), client.state()) == ("CONNECTED", "CONNECTED")
+        assert client.reports() == []
+    else:
+        assert last.errors == FLUSHED
+        # With Reliable Delivery it may have been sent before the error came back.
+        assert follower.errors in ([FLUSHED] if level == RR else [FLUSHED, set()])
+        until(lambda: (server.state(), client.state()) == ("ERROR", "ERROR"))
+        told.append(report(server, LOST, 0))
+        client.told(1)
+        assert [call[:7] for call in client.reports()] == [report(client, LOST, 0)]
+    if told:
+        server.told(len(told))
+    assert [call[:7] for call in server.reports()] == told
+    assert server.bytes(0x1000, 64) == bytes(64)
+
+
+def each(ends, level, causes, **options):
+    """Examine each cause with new VIs of the same two interfaces."""
+    server, client = ends.pair(level, **options)
+    for act, wanted in causes:
+        there, here = server.another(), client.another()
+        connect(there, here)
+        examine(there, here, act, wanted)
+        there.end_connection()
+        here.end_connection()
+
+
+def of_own(segments=lambda client: [client.part(0, 8)], **fields):
+    """A send that is wrong; a receive is there."""
+
+    def act(server, client):
+        return server.receive(0), client.post(SEND, segments(client), **fields)
+
+    return act
+
+
+def foreign_tag(side):
+    """Memory with another protection tag."""
+    program = side.program
+    address = program.allocate(PAGE)
+    handle = program.register(side.nic, address, PAGE, program.ptag(side.nic), 1, 1)
+    return Segment(address, handle, 8)
+
+
+def read_only(side):
+    """Memory that the process may only read: its own code's."""
+    line = side.program.guest.run(f"grep -m1 ' r--p .*vipl_shell' /proc/{side.program.pid}/maps")
+    address = int(line.out.partition("-")[0], 16)
+    handle = side.program.register(side.nic, address, PAGE, side.ptag, 1, 1)
+    return Segment(address, handle, 8)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_an_own_descriptor_is_wrong(ends, level):
+    """VI-EM-1, VI-STS-2, VI-STS-3, VI-STS-5, VI-STS-9, VI-STATE-10, VI-STATE-12, VI-STATE-20,
+    VI-PTAG-2, VI-PTAG-6, VI-POST-10, VI-RDMA-6, VI-MEM-1, VI-REL-4, VI-REL-6, VI-ERR-3, VI-DISC-8,
+    VI-WQ-3, VI-DESC-2, VI-DESC-8, VI-DESC-20"""
+    data = lambda client: [client.part(0, 8)]
+    nobodys = lambda client: [Segment(client.program.allocate(PAGE), client.memory, 8)]
+    causes = [
+        (of_own(control=0x10), "FORMAT"),
+        (of_own(control=3), "FORMAT"),
+        (of_own(lambda client: [client.part(0, 8)._replace(handle=0x7FFFFFFF)]), "PROTECTION"),
+        (of_own(nobodys), "PROTECTION"),
+        (of_own(lambda client: [foreign_tag(client)]), "PROTECTION"),
+        (of_own(lambda client: [client.part(32 * PAGE - 4, 8)]), "PROTECTION"),
+        (of_own(data, length=7), "LENGTH"),
+        (of_own(data, length=9), "LENGTH"),
+        (of_own(data, count=255), "LENGTH"),
+        # It has no address segment: what would be one is data.
+        (of_own(lambda client: [Segment(0x1000, 9999, 8), client.part(0, 8)]), "PROTECTION"),
+    ]  # fmt: skip
+    if level == UD:
+        # There are no reads at this level.
+        causes.append((of_own(control=READ, remote=Segment(0x1000, 1, 0)), "FORMAT"))
+    each(ends, level, [(act, outcome(sent=[bit])) for act, bit in causes])
+
+
+def of_receive(segments, **fields):
+    """A receive that is wrong, or too small for eight bytes."""
+
+    def act(server, client):
+        receive = server.post(RECV, segments(server), **fields)
+        return receive, client.send(b"too much")
+
+    return act
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_receive_is_wrong(ends, level):
+    """VI-EM-2, VI-STS-2, VI-STS-3, VI-STS-8, VI-STS-9, VI-STATE-10, VI-STATE-12, VI-DESC-12,
+    VI-MEM-8, VI-PTAG-2, VI-REL-4, VI-REL-5, VI-REL-6, VI-ERR-3"""
+    causes = [
+        (of_receive(lambda server: [server.part(0, 7)]), "LENGTH"),
+        (of_receive(lambda server: []), "LENGTH"),
+        (of_receive(lambda server: [server.part(0, 8)], count=255), "LENGTH"),
+        (of_receive(lambda server: [server.part(0, 8)], control=WRITE), "FORMAT"),
+        (of_receive(lambda server: [server.part(0, 8)._replace(handle=9999)]), "PROTECTION"),
+        (of_receive(lambda server: [foreign_tag(server)]), "PROTECTION"),
+        (of_receive(lambda server: [read_only(server)]), "PROTECTION"),
+    ]
+    heard = ["REMOTE_DESC"] if level == RR else []
+    each(ends, level, [(act, outcome(sent=heard, received=[bit])) for act, bit in causes])
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_nothing_is_posted_for_a_message(ends, level):
+    """VI-EM-3, VI-STS-8, VI-STS-9, VI-ERR-6, VI-ERR-18, VI-STATE-10, VI-STATE-12, VI-REL-4,
+    VI-REL-6"""
+
+    def send(server, client):
+        at = client.send(b"nobody")
+        # Before the next receive is posted.
+        server.told(1)
+        return None, at
+
+    def write(server, client):
+        there = server.part(0x1000, 0)
+        at = client.post(SEND, [client.part(0, 8)], control=WRITE | IMMEDIATE, remote=there)
+        # Before the next receive is posted.
+        server.told(1)
+        return None, at
+
+    heard = ["REMOTE_DESC"] if level == RR else []
+    each(
+        ends, level,
+        [
+            (send, outcome(sent=heard, told=("RECVQ_EMPTY", STATUS.OP_RECEIVE))),
+            (write, outcome(sent=heard, told=("RECVQ_EMPTY", STATUS.OP_REMOTE_RDMA_WRITE))),
+        ],
+    )  # fmt: skip
+
+
+# What refuses remote access: memory of the server's, and whether the VI allows it.
+REFUSALS = {
+    "VI": (lambda server: server.part(0x1000, 0), False),
+    "region": (lambda server: region(server), True),
+    "tag": (lambda server: foreign_tag(server), True),
+    "handle": (lambda server: server.part(0x1000, 0)._replace(handle=9999), True),
+    "range": (lambda server: server.part(32 * PAGE - 4, 0), True),
+    "page": (lambda server: read_only(server), True),
+}
+
+
+def region(server):
+    """Memory that no remote side may use."""
+    address = server.program.allocate(PAGE)
+    handle = server.program.register(server.nic, address, PAGE, server.ptag, 0, 0)
+    return Segment(address, handle, 8)
+
+
+def remotely(ends, level, control, causes, wanted):
+    """Ask for eight bytes of memory that refuses it, for each cause; the memory stays as it is."""
+    server, client = ends.pair(level)
+    for cause in causes:
+        where, allowed = REFUSALS[cause]
+        enables = {} if allowed else {"write": 0, "read": 0}
+        there, here = server.another(**enables), client.another()
+        connect(there, here)
+        target = where(there)
+        before = there.program.read(target.address, 4)
+
+        def act(server, client):
+            receive = server.receive(0) if control & IMMEDIATE else None
+            fields = {"control": control, "remote": target, "immediate": 77}
+            piece = [client.part(0x3000, 8)]
+            client.program.write(client.data + 0x3000, b"untouched"[:8])
+            at = client.post(SEND, piece, **fields)
+            if not receive and wanted.told:
+                server.told(1)
+            return receive, at
+
+        examine(there, here, act, wanted)
+        assert there.program.read(target.address, 4) == before, cause
+        assert here.bytes(0x3000, 8) == b"untouche"
+        there.end_connection()
+        here.end_connection()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_write_is_refused(ends, level):
+    """VI-EM-4, VI-RDMA-5, VI-ERR-8, VI-ERR-18, VI-MEM-7, VI-MEM-8, VI-PTAG-2, VI-STS-7, VI-STS-9,
+    VI-DESC-20, VI-STATE-10, VI-REL-4: by each of the checks alone."""
+    heard = ["RDMA_PROT"] if level == RR else []
+    told = "RDMAW_PROT", STATUS.OP_REMOTE_RDMA_WRITE
+    remotely(ends, level, WRITE, REFUSALS, outcome(sent=heard, told=told))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_write_with_immediate_data_is_refused(ends, level):
+    """VI-EM-5, VI-RDMA-5, VI-ERR-11, VI-STS-2, VI-STS-7, VI-STS-9, VI-MEM-7, VI-MEM-8, VI-STATE-10
+    """
+    heard = ["RDMA_PROT"] if level == RR else []
+    wanted = outcome(sent=heard, received=["PROTECTION"])
+    remotely(ends, level, WRITE | IMMEDIATE, REFUSALS, wanted)
+
+
+@pytest.mark.parametrize("level", (RD, RR))
+def test_a_read_is_refused(ends, level):
+    """VI-EM-6, VI-RDMA-5, VI-RDMA-8, VI-ERR-13, VI-ERR-18, VI-STS-7, VI-STS-9, VI-MEM-7,
+    VI-STATE-10"""
+    causes = [cause for cause in REFUSALS if cause != "page"]
+    told = "RDMAR_PROT", STATUS.OP_RDMA_READ
+    remotely(ends, level, READ, causes, outcome(sent=["RDMA_PROT"], told=told))
+
+
+def test_what_can_only_be_read_can_be_sent(ends):
+    """VI-MEM-8"""
+    server, client = ends.connected()
+    server.receive()
+    where = read_only(client)
+    client.post(SEND, [where])
+    assert (client.wait(SEND).errors, server.wait(RECV).errors) == (set(), set())
+    assert server.bytes(0, 8) == client.program.read(where.address, 8)
+
+
+@pytest.mark.parametrize("control", (WRITE, READ))
+def test_remote_access_without_bytes_is_checked_as_well(ends, control):
+    """VI-RDMA-8"""
+    server, client = ends.connected(RR)
+    client.post(SEND, control=control, remote=server.part(0, 0))
+    done = client.wait(SEND)
+    assert (done.errors, done.length) == (set(), 0)
+    client.post(SEND, control=control, remote=server.part(0, 0)._replace(handle=9999))
+    assert client.wait(SEND).errors == {"RDMA_PROT"}
+    server.until_state("ERROR")
+
+
+def test_the_memory_of_one_process_is_not_that_of_another(ends):
+    """VI-MEM-6, VI-DESC-20: handles are those of the process that has the VI; two VIs of it share
+    memory."""
+    server, client = ends.connected(UD)
+    second = server.another(), client.another()
+    connect(*second)
+    piece = [client.part(0, 6)]
+    client.program.write(client.data, b"shared")
+    for _, here in ((server, client), second):
+        server.program.write(server.data, bytes(6))
+        here.post(SEND, piece, control=WRITE, remote=server.part(0, 0))
+        until(lambda: server.bytes(0, 6) == b"shared")
+    with Program(server.program.guest) as program:
+        stranger = Side(program, server.host, UD)
+        third = client.another()
+        connect(stranger, third)
+        server.program.write(server.data, bytes(6))
+        third.post(SEND, piece, control=WRITE, remote=server.part(0, 0))
+        assert stranger.told(1) == ["RDMAW_PROT"]
+        assert stranger.memory == server.memory
+        assert server.bytes(0, 6) == bytes(6)
+
+
+# --- messages that are cut
+
+
+def stuck(client, **fields):
+    """Begin to send more than there is room for while the partner does not receive, from memory of
+    its own: the descriptor, and the memory."""
+    size = client.attributes.size
+    address = client.program.allocate(size)
+    handle = client.program.register(client.nic, address, size, client.ptag)
+    at = client.post(SEND, [Segment(address, handle, size)], **fields)
+    return at, address, handle
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("kind", ("send", "write", "immediate"))
+def test_a_message_is_cut_in_the_middle(ends, level, kind):
+    """VI-EM-9, VI-ERR-10, VI-ERR-11, VI-STS-4, VI-STS-6, VI-STS-9, VI-MEM-12, VI-STATE-10: memory
+    that it is sent from is deregistered before all of it was sent."""
+    server, client = ends.pair(level, size=1 << 20, pages=40)
+    connect(server, client)
+    room = server.program.allocate(1 << 20)
+    region = server.program.register(server.nic, room, 1 << 20, server.ptag, 1, 1)
+    whole = Segment(room, region, 1 << 20)
+    receive = server.post(RECV, [whole]) if kind != "write" else None
+    fields = {} if kind == "send" else {"control": WRITE, "remote": whole}
+    if kind == "immediate":
+        fields["control"] |= IMMEDIATE
+    with stopped(server.program):
+        at, address, handle = stuck(client, **fields)
+        client.program.deregister(client.nic, address, handle)
+        # It goes on where it was interrupted, and finds that out.
+        client.program.fill(address, 1 << 20, 3)
+    done = client.wait(SEND)
+    assert (done.descriptor, done.errors) == (at, {"PROTECTION", "PARTIAL"})
+    if receive:
+        got = server.wait(RECV)
+        assert (got.descriptor, got.errors) == (receive, {"PARTIAL", "TRANSPORT"})
+    lost = [] if level == UD else [LOST]
+    abort = ["RDMAW_ABORT"] if kind == "write" and level != UD else []
+    if level != UD:
+        until(lambda: (server.state(), client.state()) == ("ERROR", "ERROR"))
+        assert (server.told(len(abort) + 1), client.told(1)) == (abort + lost, lost)
+    else:
+        server.receive()
+        client.send(b"goes on")
+        assert server.wait(RECV).errors == set()
+        assert (server.reports(), client.reports()) == ([], [])
+
+
+def test_memory_that_is_deregistered_under_load_is_not_touched(ends):
+    """VI-MEM-12: remote writes end in an error, and what is there afterwards stays."""
+    size, count = 1 << 20, 30
+    server, client = ends.pair(RR, size=size, pages=8 + size // PAGE)
+    connect(server, client)
+    room = server.program.allocate(size)
+    region = server.program.register(server.nic, room, size, server.ptag, 1, 1)
+    with stopped(server.program):
+        for _ in range(count):
+            piece = [client.part(0, size)]
+            client.post(SEND, piece, control=WRITE, remote=Segment(room, region, 0))
+        gone = server.program.later.call("VipDeregisterMem", server.nic, room, region)
+    gone.result()
+    server.program.fill(room, size, 4)
+    until(lambda: (server.state(), client.state()) == ("ERROR", "ERROR"))
+    assert server.program.check(room, size, 4) == INTACT
+    errors = [done.errors for done in client.drain(SEND)]
+    while not errors[0]:
+        errors.pop(0)
+    # The partner may refuse one that has been sent in part.
+    assert errors.pop(0) in ({"RDMA_PROT"}, {"RDMA_PROT", "PARTIAL"})
+    assert errors == [FLUSHED] * len(errors)
+    assert server.told(2) == ["RDMAW_PROT", LOST]
+
+
+# --- catastrophes
+
+
+def misaligned(side):
+    return side.post(RECV, [side.part(0, 8)], at=side.base + 0x7020)
+
+
+def unregistered(side):
+    return side.post(RECV, [side.part(0, 8)], at=side.program.allocate(PAGE))
+
+
+def another_handle(side):
+    return side.post(RECV, [side.part(0, 8)], handle=9999)
+
+
+def foreign_descriptor(side):
+    other = foreign_tag(side)
+    return side.post(RECV, [side.part(0, 8)], at=other.address, handle=other.handle)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_descriptor_that_is_none_is_a_catastrophe(ends, level):
+    """VI-EM-12, VI-ERR-4, VI-ERR-16, VI-ERR-17, VI-ERR-18, VI-POST-8, VI-MEM-1, VI-PTAG-2,
+    VI-DESC-3, VI-STATE-13, VI-EP-10, SC-15: at every level; the VI can be recovered, and others go
+    on."""
+    server, client = ends.pair(level, server={"recv_cq": 16})
+    other = server.another(), client.another()
+    connect(*other)
+    for act in (misaligned, unregistered, another_handle, foreign_descriptor):
+        there, here = server.another(), client.another()
+        connect(there, here)
+        left = there.receive()
+        flushed = here.receive()
+        at = act(there)
+        there.told(1)
+        told = [there.nic, there.vi, 0, at, STATUS.OP_RECEIVE, RESOURCES.index("DESCRIPTOR"), 0]
+        assert there.reports()[0][:7] == told
+        assert there.reports()[0][7] == STATES.index("ERROR")
+        assert there.told(2) == ["POST_DESC", LOST]
+        assert there.state() == "ERROR"
+        with fails("INVALID_STATE"):
+            there.program.destroy_vi(there.vi)
+        assert (here.wait(RECV).descriptor, here.told(1)) == (flushed, [LOST])
+        assert here.state() == "ERROR"
+        there.disconnect()
+        assert [(done.descriptor, done.errors) for done in there.drain(RECV)] == [(left, FLUSHED)]
+        there.program.destroy_vi(there.vi)
+        with fails("INVALID_PARAMETER"):
+            there.state()
+    other[0].receive()
+    other[1].send(b"goes on")
+    assert server.program.cq_entry(server.cqs["recv_cq"]) == (other[0].vi, 1)
+    assert other[0].done(RECV).errors == set()
+
+
+def test_a_completion_queue_is_destroyed_after_a_catastrophe(ends):
+    """VI-ERR-17, VI-CQ-13, SC-15: step by step; entries of the VI are never seen."""
+    server, client = ends.pair(RD, server={"recv_cq": 16})
+    connect(server, client)
+    server.receive()
+    misaligned(server)
+    server.told(2)
+    server.disconnect()
+    assert len(server.drain(RECV)) == 1
+    server.program.destroy_vi(server.vi)
+    with fails("NOT_DONE"):
+        server.program.cq_done(server.cqs["recv_cq"])
+    server.program.call("VipDestroyCQ", server.cqs["recv_cq"])
+    client.until_state("ERROR")
+
+
+def test_every_descriptor_that_is_not_aligned_is_one(ends):
+    """VI-DESC-3, VI-POST-8, VI-ERR-4, VI-STATE-13, VI-STATE-14: off by 1 to 63 bytes; of a VI that
+    has no connection."""
+    side = ends.side(0)
+    for offset in range(1, 64):
+        side.program.post(side.vi, RECV, side.base + offset, side.memory)
+        assert side.state() == "ERROR"
+        side.disconnect()
+        assert side.state() == "IDLE"
+    assert side.told(63) == ["POST_DESC"] * 63
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_one_descriptor_too_many_is_a_catastrophe(ends, level):
+    """VI-EM-12, VI-ERR-7, VI-ERR-16, VI-ERR-17, VI-ERR-18, VI-POST-9, VI-LIM-6, VI-STATE-13: with
+    all that were posted before."""
+    server, client = ends.pair(level, pages=80)
+    connect(server, client)
+    most = server.program.nic_attributes(server.nic).descriptors
+    server.program.post_many(server.vi, server.data, server.memory, most)
+    assert server.state() == "CONNECTED"
+    excess = server.receive()
+    assert server.told(2) == ["VI_OVERRUN", LOST]
+    code = ERRORS.index("VI_OVERRUN")
+    told = [server.nic, server.vi, 0, excess, STATUS.OP_RECEIVE, RESOURCES.index("VI"), code]
+    assert server.reports()[0][:7] == told
+    assert client.told(1) == [LOST]
+    assert (server.state(), client.state()) == ("ERROR", "ERROR")
+    server.disconnect()
+    assert server.program.count(server.vi, RECV) == (most + 1, 0)
+    server.program.destroy_vi(server.vi)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_an_overrun_of_a_completion_queue_is_a_catastrophe(ends, level):
+    """VI-CQ-11, VI-CQ-13, VI-EM-12, VI-ERR-16, VI-ERR-17, VI-ERR-18: for all that are bound to it.
+    """
+    server, client = ends.pair(level, server={"recv_cq": 2})
+    idle = server.another()
+    connect(server, client)
+    for _ in range(4):
+        server.receive()
+    for _ in range(3):
+        client.send(b"x")
+    until(lambda: (server.state(), idle.state()) == ("ERROR", "ERROR"))
+    code, resource = ERRORS.index("CATASTROPHIC"), RESOURCES.index("CQ")
+    overrun = [server.nic, 0, server.cqs["recv_cq"], 0, 0, resource, code]
+    until(lambda: overrun in [call[:7] for call in server.errors.calls()])
+    assert (server.told(1), client.told(1)) == ([LOST], [LOST])
+    for side in (server, idle):
+        side.disconnect()
+        side.drain(RECV)
+        side.program.destroy_vi(side.vi)
+    with fails("NOT_DONE"):
+        server.program.cq_done(server.cqs["recv_cq"])
+    server.program.call("VipDestroyCQ", server.cqs["recv_cq"])
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_completion_that_cannot_be_written_is_told(ends, level):
+    """VI-ERR-14, VI-ERR-16, VI-ERR-18, VI-MEM-12: the memory of the descriptor has gone since it
+    was posted."""
+    server, client = ends.connected(level)
+    page = server.program.allocate(PAGE)
+    handle = server.program.register(server.nic, page, PAGE, server.ptag)
+    at = server.post(RECV, [server.part(0, 64)], at=page, handle=handle)
+    left = server.receive()
+    server.program.deregister(server.nic, page, handle)
+    before = server.program.read(page, 64)
+    client.send(b"where to")
+    server.told(2)
+    code, resource = ERRORS.index("COMP_PROT"), RESOURCES.index("DESCRIPTOR")
+    found = server.reports()[0]
+    assert (found[1], found[3], found[5], found[6]) == (server.vi, at, resource, code)
+    assert server.told(2) == ["COMP_PROT", LOST]
+    assert (server.state(), server.program.read(page, 64)) == ("ERROR", before)
+    client.until_state("ERROR")
+    assert [done.descriptor for done in server.drain(RECV)][-1] == left
+
+
+# --- what is told
+
+
+def test_errors_are_told_one_after_the_other(ends):
+    """VI-ERR-5, VI-ERR-19, VI-ERR-20, VI-ERR-3: in order of occurrence, on a thread of their own;
+    each loss once."""
+    server, client = ends.connected(UD)
+    for _ in range(4):
+        client.send(b"nobody")
+        nowhere = server.part(0, 0)._replace(handle=7)
+        client.post(SEND, [client.part(0, 8)], control=WRITE, remote=nowhere)
+    # What the descriptor itself tells is told nobody else.
+    server.receive(0, 1)
+    client.send(b"too long")
+    client.disconnect()
+    assert server.told(9) == ["RECVQ_EMPTY", "RDMAW_PROT"] * 4 + [LOST]
+    assert server.reports()[-1][7] == STATES.index("ERROR")
+    assert server.wait(RECV).errors == {"LENGTH"}
+    threads = {told["thread"] for told in server.errors.told()}
+    assert len(threads) == 1 and server.program.pid not in threads
+    server.disconnect()
+    connect(server, client)
+    client.disconnect()
+    assert server.told(10)[9:] == [LOST]
+    assert client.reports() == []
+
+
+def test_an_error_of_one_client_ends_its_own_connection_only(ends):
+    """SC-5, SC-7, VI-STATE-20, VI-ERR-2: also if nobody has asked to be told."""
+    server, client = ends.connected(RD)
+    server.program.call("VipErrorCallback", server.nic, 0, 0)
+    other = server.another(), client.another()
+    connect(*other)
+    client.send(b"nobody")
+    client.until_state("ERROR")
+    server.until_state("ERROR")
+    other[0].receive()
+    other[1].send(b"goes on")
+    assert other[0].wait(RECV).errors == set()
+    assert server.errors.calls() == []
+
+
+# --- within one host
+
+
+def test_what_was_destroyed_is_refused(ends):
+    """VI-EP-7, VI-EP-9, VI-PTAG-1, VI-PTAG-4: tags and completion queues; a tag can be destroyed once
+    memory has another one."""
+    side = ends.side(0)
+    program = side.program
+    tags = [program.ptag(side.nic) for _ in range(40)]
+    assert len({side.ptag, *tags}) == 41
+    old, new, gone = tags[:3]
+    cq = program.cq(side.nic)
+    program.call("VipDestroyPtag", side.nic, gone)
+    program.call("VipDestroyCQ", cq)
+    with fails("INVALID_PTAG"):
+        program.create_vi(side.nic, side.attributes._replace(ptag=gone))
+    for queues in ((cq, 0), (0, cq)):
+        with fails("INVALID_PARAMETER"):
+            program.create_vi(side.nic, side.attributes, *queues)
+    address = program.allocate(PAGE)
+    with fails("INVALID_PTAG"):
+        program.register(side.nic, address, PAGE, gone)
+    handle = program.register(side.nic, address, PAGE, old)
+    program.set_memory(side.nic, address, handle, new)
+    program.call("VipDestroyPtag", side.nic, old)
+    with fails("ERROR_RESOURCE"):
+        program.call("VipDestroyPtag", side.nic, new)
+
+
+def test_each_handle_of_a_nic_has_its_own_handler(ends):
+    """VI-ERR-1: and only the last one that was given."""
+    one, other = ends.side(0), ends.side(0)
+    misaligned(one)
+    assert one.told(1) == ["POST_DESC"]
+    later = one.program.handler("error")
+    one.program.notify("VipErrorCallback", one.nic, later)
+    misaligned(one)
+    misaligned(other)
+    assert (later.wait(1)[0][0], other.told(1)) == (one.nic, ["POST_DESC"])
+    assert [len(handler.calls()) for handler in (one.errors, later, other.errors)] == [1, 1, 1]
+
+
+def test_a_catastrophe_is_one_in_every_state(ends):
+    """VI-STATE-13: Idle, Pending Connect and Error; Connected is above."""
+    side = ends.side(0)
+    for pending in (False, True):
+        if pending:
+            here = (side.host, b"nobody")
+            side.program.peer_request(side.vi, here, here)
+        for _ in range(2):
+            kept = side.receive()
+            misaligned(side)
+            assert side.state() == "ERROR"
+            assert [done.descriptor for done in side.drain(RECV)] == [kept]
+        side.disconnect()
+    assert side.told(4) == ["POST_DESC"] * 4
+
+
+def test_waits_of_no_time_look_once(ends):
+    """VI-GEN-4"""
+    server, client = ends.connected(RR)
+    at = server.receive()
+    with stopped(server.program):
+        client.send(b"later")
+        with fails("TIMEOUT"):
+            client.wait(SEND, 0)
+        assert client.program.seconds < 1
+    until(lambda: server.program.completion(at).status & STATUS.DONE)
+    assert server.wait(RECV, 0).errors == set()
+    server.receive()
+    with fails("TIMEOUT"):
+        server.wait(RECV, 0)
+    sent = client.base
+    until(lambda: client.program.completion(sent).status & STATUS.DONE)
+    assert client.wait(SEND, 0).descriptor == sent
+
+
+def test_a_peer_of_the_own_host_that_is_alone(ends):
+    """VI-PEER-6: it does not meet itself."""
+    one = ends.side(0)
+    here = (one.host, b"here")
+    one.program.peer_request(one.vi, here, here, 300)
+    with fails("TIMEOUT"):
+        one.program.peer_wait(one.vi)
+    other = one.another()
+    for side in (one, other):
+        side.program.peer_request(side.vi, here, here)
+    for side in (one, other):
+        side.program.peer_wait(side.vi)
+    assert (one.state(), other.state()) == ("CONNECTED", "CONNECTED")
+
+
+def test_a_nic_that_is_closed_leaves_nothing(ends):
+    """VI-NIC-5, VI-QRY-1, VI-QRY-2: no thread, and no page that is pinned; until then it says the
+    same of itself."""
+    first = ends.side(0)
+    program, guest = first.program, first.program.guest
+    threads = lambda: len(guest.run(f"ls /proc/{program.pid}/task").out.split())
+    program.close_nic(first.nic)
+    before, pages = until(lambda: idle_threads(threads)), pinned(guest)
+    server, client = ends.pair(client={"recv_cq": 8})
+    told = client.program.nic_attributes(client.nic)
+    other = client.another()
+    other.vi = program.create_vi(client.nic, client.attributes)
+    connect(server, other)
+    for n in range(10):
+        other.receive()
+        server.send(b"%d" % n)
+        assert other.wait(RECV).errors == set()
+    other.receive()
+    program.notify("VipRecvNotify", other.vi, program.handler("queue"))
+    program.notify("VipCQNotify", client.cqs["recv_cq"], program.handler("cq"))
+    assert client.program.nic_attributes(client.nic) == told
+    assert program.read(told.address, told.address_len) == client.host.to_bytes(4, "big")
+    assert threads() > before
+    program.close_nic(client.nic)
+    until(lambda: threads() == before)
+    wait_until_unpinned(guest, pages)
+    assert server.told(1) == [LOST]
+
+
+def idle_threads(threads):
+    """How many there are, once there are no fewer."""
+    found = threads()
+    return found if found == threads() else None
+
+
+def test_registration_leaves_memory_as_it_is(ends):
+    """VI-MEM-9: its bytes, and how it is mapped; also what can only be read."""
+    side = ends.side(0)
+    program = side.program
+    address = program.allocate(4 * PAGE)
+    program.fill(address, 4 * PAGE, 7)
+    code = read_only(side)
+    flags = lambda: [mapping(program, at) for at in (address, code.address)]
+    before, bytes_of_code = flags(), program.read(code.address, PAGE)
+    handle = program.register(side.nic, address, 4 * PAGE, side.ptag, 1, 1)
+    assert flags() == before
+    program.deregister(side.nic, address, handle)
+    program.deregister(side.nic, code.address, code.handle)
+    assert flags() == before
+    assert program.check(address, 4 * PAGE, 7) == INTACT
+    assert program.read(code.address, PAGE) == bytes_of_code
+
+
+def mapping(program, address):
+    """The permissions and the flags of the mapping that an address lies in."""
+    text = program.guest.run(f"grep -E '^[0-9a-f]+-|^VmFlags' /proc/{program.pid}/smaps").out
+    for span, flags in re.findall(r"^(\w+-\w+ \S+).*\n(VmFlags.*)", text, re.M):
+        begin, end = (int(part, 16) for part in span.split()[0].split("-"))
+        if begin <= address < end:
+            return span.split()[1], flags
+    raise AssertionError("nothing is mapped there")

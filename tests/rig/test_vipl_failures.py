@@ -1,0 +1,471 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What becomes of VIs when one side goes away, in each way to go and at each step of a connection's
+life: who is left is told once and for the right reason, can connect again, and nobody else
+notices. Three hosts: who is left on the first one, who goes on the second, and another client of
+the first one's interface on the third."""
+
+import random
+import re
+import time
+from typing import NamedTuple
+
+import pytest
+from frames import wait_for_everyone
+from ntbrig import stack
+from ntbrig import vipl as programs
+from ntbrig.settings import PATIENCE
+from pximc import MODULES
+from sharing import pinned, wait_until_unpinned
+from shell import until
+from vipl import (
+    ERRORS, FOREVER, LEVELS, PAGE, RD, RECV, RESOURCES, RR, SEND, STATUS, UD, Ends, ask, connect,
+    fails, stopped,
+)  # fmt: skip
+
+WRITE, READ = 1, 2
+FLUSHED = {"DESC_FLUSHED"}
+LOST = ["CONN_LOST"]
+STAYS, GOES, THIRD = range(3)
+
+
+@pytest.fixture(scope="module")
+def fabric(boot):
+    fabric = boot(hosts=3)
+    stack.load(*fabric.hosts, modules=MODULES)
+    wait_for_everyone(*fabric.hosts)
+    return fabric
+
+
+@pytest.fixture(scope="module")
+def all_ends(fabric):
+    ends = Ends(fabric.hosts, programs.configure(fabric.hosts))
+    yield ends
+    ends.end()
+
+
+@pytest.fixture
+def ends(all_ends):
+    all_ends.start()
+    yield all_ends
+    all_ends.clear()
+
+
+def says(sender, receiver, data):
+    receiver.receive()
+    sender.send(data)
+    assert receiver.wait(RECV).errors == set()
+    assert sender.wait(SEND).errors == set()
+    assert receiver.bytes(0, len(data)) == data
+
+
+# --- three hosts
+
+
+def test_one_interface_has_connections_to_two_hosts(ends):
+    """SC-1, SC-4, VI-CQ-8: as server and as client, at once; completions of both in one queue."""
+    own = ends.side(STAYS, RR, send_cq=64, recv_cq=64)
+    others = [ends.side(host, RR) for host in (GOES, THIRD)]
+    pairs = []
+    for other in others:
+        pairs.append((own.another(), other))
+        connect(*pairs[-1])
+        back = other.another(), own.another()
+        connect(*back)
+        pairs.append(back[::-1])
+    for n, (here, there) in enumerate(pairs):
+        here.receive(n * 64)
+        there.receive(n * 64)
+    for n, (here, there) in enumerate(pairs):
+        there.send(b"to %d" % n, 0x10000 + n * 64)
+        here.send(b"of %d" % n, 0x10000 + n * 64)
+    seen = sorted(own.program.cq_entry(own.cqs["recv_cq"]) for _ in pairs)
+    assert seen == sorted((here.vi, 1) for here, _ in pairs)
+    for n, (here, there) in enumerate(pairs):
+        assert (here.done(RECV).errors, there.wait(RECV).errors) == (set(), set())
+        assert (here.bytes(n * 64, 4), there.bytes(n * 64, 4)) == (b"to %d" % n, b"of %d" % n)
+    pairs[0][1].disconnect()
+    until(lambda: pairs[0][0].state() == "ERROR")
+    assert [here.state() for here, _ in pairs[1:]] == ["CONNECTED"] * 3
+
+
+def test_a_third_host_does_not_take_a_peers_place(ends):
+    """VI-PEER-2: with the same discriminator, if it does not ask for that host, or is not asked
+    for."""
+    one, other, third = (ends.side(host) for host in (STAYS, GOES, THIRD))
+    third.program.peer_request(third.vi, (third.host, b""), (one.host, b"meet"), 2_000)
+    one.program.peer_request(one.vi, (one.host, b""), (other.host, b"meet"))
+    with fails("NOT_DONE"):
+        one.program.peer_done(one.vi)
+    other.program.peer_request(other.vi, (other.host, b""), (one.host, b"meet"))
+    assert one.program.peer_wait(one.vi) == other.attributes._replace(ptag=0)
+    assert other.program.peer_wait(other.vi) == one.attributes._replace(ptag=0)
+    with fails("TIMEOUT"):
+        third.program.peer_wait(third.vi)
+    says(one, other, b"the right one")
+
+
+# --- each way to go, at each step
+
+
+class Bystander:
+    """A connection of the first and the third host, which notices nothing."""
+
+    def __init__(self, ends):
+        self.here, self.there = ends.side(STAYS), ends.side(THIRD)
+        connect(self.here, self.there)
+
+    def goes_on(self):
+        says(self.there, self.here, b"still here")
+        says(self.here, self.there, b"and there")
+        assert (self.here.reports(), self.there.reports()) == ([], [])
+
+
+def server_waits(stays, goes):
+    goes.program.wait_client(goes.nic, goes.host, b"waits", FOREVER)
+    goes.program.until_asleep()
+
+    def check(way):
+        asking = stays.program.request_later(stays.vi, (stays.host, b""), (goes.host, b"waits"))
+        with fails("NOT_REACHABLE" if way.cut else "NO_MATCH"):
+            asking.result()
+
+    return check
+
+
+def server_was_asked(stays, goes):
+    _, asking = ask(goes, stays, b"asked", timeout=FOREVER)
+
+    def check(way):
+        with fails("NOT_REACHABLE" if way.cut else "NO_MATCH"):
+            asking.result()
+
+    return check
+
+
+def client_has_asked(stays, goes):
+    found, _ = ask(stays, goes, b"asks", timeout=FOREVER)
+
+    def check(way):
+        with fails("NOT_REACHABLE" if way.cut else "TIMEOUT"):
+            stays.program.accept(found.conn, stays.vi)
+
+    return check
+
+
+def peer_has_asked(stays, goes):
+    goes.program.peer_request(goes.vi, (goes.host, b""), (stays.host, b"peer"), FOREVER)
+
+    def check(way):
+        # Its request has gone with it.
+        stays.program.peer_request(stays.vi, (stays.host, b""), (goes.host, b"peer"), 200)
+        with fails("NOT_REACHABLE" if way.cut else "TIMEOUT"):
+            stays.program.peer_wait(stays.vi)
+
+    return check
+
+
+def connected(stays, goes):
+    connect(stays, goes)
+    posted = [stays.receive(64 * n) for n in range(2)]
+    says(stays, goes, b"before")
+
+    def check(way):
+        done = [stays.wait(RECV) for _ in posted]
+        assert [(each.descriptor, each.errors) for each in done] == [(at, FLUSHED) for at in posted]
+        assert stays.told(1) == LOST
+
+    return check
+
+
+def busy(stays, goes):
+    """Writes are under way, and more than there is room for."""
+    connect(stays, goes)
+    posted = [stays.receive(64 * n) for n in range(2)]
+    piece = [stays.part(0, 0x10000)]
+    sent = [
+        stays.post(SEND, piece, control=WRITE, remote=goes.part(0, 0)) for _ in range(40)
+    ]
+
+    def check(way):
+        for queue, all_of in ((SEND, sent), (RECV, posted)):
+            done = [stays.wait(queue) for _ in all_of]
+            assert [each.descriptor for each in done] == all_of
+            # Those that were done already, perhaps one that was not, and the rest.
+            errors = [each.errors for each in done]
+            while errors and not errors[0]:
+                errors.pop(0)
+            if errors and queue == SEND and errors[0] == {"TRANSPORT"}:
+                errors.pop(0)
+            assert errors == [FLUSHED] * len(errors)
+        assert stays.told(1) == LOST
+
+    return check
+
+
+STEPS = (server_waits, server_was_asked, client_has_asked, peer_has_asked, connected, busy)
+
+
+class Way(NamedTuple):
+    """How the second host's program goes, what brings it back, and whether hosts are cut off."""
+
+    go: callable
+    back: callable = lambda fabric: None
+    cut: bool = False
+
+
+def kill(fabric, goes):
+    goes.program.end()
+
+
+def end(fabric, goes):
+    goes.program.exit(3)
+
+
+def close(fabric, goes):
+    goes.program.close_nic(goes.nic)
+
+
+def unplug(fabric, goes):
+    fabric.unplug(fabric.hosts[GOES])
+    until(lambda: not reaches(fabric))
+
+
+def plug(fabric):
+    fabric.plug(fabric.hosts[GOES])
+    wait_for_everyone(*fabric.hosts)
+
+
+def kill_host(fabric, goes):
+    fabric.hosts[GOES].kill()
+    until(lambda: not reaches(fabric))
+
+
+def boot_host(fabric):
+    guest = fabric.hosts[GOES]
+    guest.boot()
+    stack.load(guest, modules=MODULES)
+    wait_for_everyone(*fabric.hosts)
+    programs.configure(fabric.hosts)
+
+
+def reaches(fabric):
+    """Whether the first host has two peers."""
+    return len(fabric.rp.run("ls /sys/kernel/mp/peers").out.split()) == 2
+
+
+WAYS = {
+    "killed": Way(kill),
+    "exited": Way(end),
+    "closed": Way(close),
+    "unplugged": Way(unplug, plug, cut=True),
+    "host killed": Way(kill_host, boot_host, cut=True),
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_who_is_left_is_told_and_nobody_else(fabric, ends, name):
+    """VI-NIC-6, VI-NIC-7, VI-STATE-9, VI-DISC-4, VI-CONN-6, VI-CONN-24, VI-EM-11, VI-NR-1, SC-17:
+    at each step of a connection; then it is as if nobody had been there."""
+    way = WAYS[name]
+    bystander = Bystander(ends)
+    both = ends.side(STAYS, RR), ends.side(GOES, RR)
+    before = pinned(fabric.hosts[GOES])
+    held = []
+    for step in STEPS:
+        pair = [side.another() for side in both]
+        held.append((pair[0], step(*pair)))
+    goes = both[1]
+    way.go(fabric, goes)
+    try:
+        for _, check in held:
+            check(way)
+        bystander.goes_on()
+        if not way.cut:
+            wait_until_unpinned(fabric.hosts[GOES], before)
+    finally:
+        way.back(fabric)
+    ends.start()
+    again = ends.side(GOES, RR)
+    for side, _ in held:
+        side.end_connection()
+        connect(side, again)
+        says(again, side, b"as before")
+        again.disconnect()
+        side.until_state("ERROR")
+        side.end_connection()
+    bystander.goes_on()
+
+
+# --- links
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_waits_for_a_partner_fails_with_the_link(fabric, ends, level):
+    """VI-EM-11, VI-EM-13, VI-STS-6, VI-STS-9, VI-STATE-10, VI-STATE-11, VI-STATE-20, VI-REL-4,
+    VI-REL-9, VI-REL-10, SC-16: reads, and the oldest send that was not acknowledged, with
+    TRANSPORT; all others are flushed."""
+    stays, goes = ends.side(STAYS, level), ends.side(GOES, level)
+    connect(stays, goes)
+    for _ in range(5):
+        goes.receive(0, 0x10000)
+    last = stays.receive()
+    with stopped(goes.program):
+        reads = []
+        if level != UD:
+            for _ in range(2):
+                piece = [stays.part(0, 64)]
+                reads.append(stays.post(SEND, piece, control=READ, remote=goes.part(0, 0)))
+        sends = [stays.send(b"never")]
+        long = [stays.post(SEND, [stays.part(0, 0x10000)]) for _ in range(4)]
+        begun = time.monotonic()
+        fabric.unplug(fabric.hosts[GOES])
+        try:
+            stays.told(1)
+            # A heartbeat that is missing is noticed after less than a second.
+            assert time.monotonic() - begun < 5 * PATIENCE
+            done = [stays.wait(SEND) for _ in reads + sends + long]
+            assert [each.descriptor for each in done] == reads + sends + long
+            errors = [each.errors for each in done]
+            assert errors[: len(reads)] == [{"TRANSPORT"}] * len(reads)
+            rest = errors[len(reads) :]
+            if level == RR:
+                assert rest == [{"TRANSPORT"}] + [FLUSHED] * 4
+            else:
+                # What is on its way is complete; the one that waits for room is not.
+                assert rest[0] == set() and rest[-1] == FLUSHED
+                assert all(each in (set(), FLUSHED) for each in rest)
+            assert (stays.wait(RECV).descriptor, stays.told(1)) == (last, LOST)
+            assert stays.state() == "ERROR"
+            stays.send(b"later")
+            assert stays.wait(SEND).errors == FLUSHED
+        finally:
+            plug(fabric)
+    goes.until_state("ERROR")
+    assert goes.told(1) == LOST
+    stays.end_connection()
+    goes.end_connection()
+    connect(goes, stays)
+    says(stays, goes, b"back again")
+
+
+@pytest.mark.parametrize("level", (RD, RR))
+def test_a_write_that_the_link_cuts_is_told(fabric, ends, level):
+    """VI-ERR-12, VI-ERR-18, VI-STATE-10: without immediate data it has no descriptor there that
+    could say so."""
+    stays, goes = ends.side(STAYS, level, size=1 << 17), ends.side(GOES, level, size=1 << 17)
+    connect(stays, goes)
+    try:
+        with stopped(goes.program):
+            piece = [stays.part(0, 0x20000)]
+            stays.post(SEND, piece, control=WRITE, remote=goes.part(0, 0))
+            fabric.unplug(fabric.hosts[GOES])
+            stays.told(1)
+        assert goes.told(2) == ["RDMA_TRANSPORT", *LOST]
+    finally:
+        plug(fabric)
+    code = [ERRORS.index("RDMA_TRANSPORT")]
+    vi = [goes.nic, goes.vi, 0, 0, STATUS.OP_REMOTE_RDMA_WRITE, RESOURCES.index("VI"), *code]
+    assert goes.reports()[0][:7] == vi
+    assert goes.state() == "ERROR"
+
+
+def test_a_bridge_that_is_unloaded_ends_connections(fabric, ends):
+    """VI-EM-11, VI-NR-4, VI-SMI-4, VI-SMI-5: of the host where that is done, and of its peers."""
+    stays, goes = ends.side(STAYS), ends.side(GOES)
+    connect(stays, goes)
+    bystander = Bystander(ends)
+    for side in (stays, goes):
+        side.receive()
+    guest = fabric.hosts[GOES]
+    third = bystander.there.host
+    assert stays.program.neighbours(stays.nic) == {goes.host, third}
+    stack.unload(guest, modules=("pximc_ntb",))
+    try:
+        for side in (stays, goes):
+            assert (side.wait(RECV).errors, side.told(1)) == (FLUSHED, LOST)
+            side.disconnect()
+            assert side.state() == "IDLE"
+        assert stays.program.neighbours(stays.nic) == {third}
+        bystander.goes_on()
+    finally:
+        stack.load(guest, modules=("pximc_ntb",))
+        wait_for_everyone(*fabric.hosts)
+    connect(goes, stays)
+    says(stays, goes, b"back again")
+
+
+# --- partners that lie
+
+
+def outbound(liar, victim):
+    """The window of a program into the memory of its partner's host: its address and length."""
+    marker = bytes(range(250, 255)) * 200
+    liar.receive(0, len(marker))
+    victim.send(marker)
+    assert (liar.wait(RECV).errors, victim.wait(SEND).errors) == (set(), set())
+    maps = liar.program.guest.read(f"/proc/{liar.program.pid}/maps")
+    found = re.findall(r"^(\w+)-(\w+) rw-s .*/dev/mp_fabric", maps, re.M)
+    spans = [(int(begin, 16), int(end, 16) - int(begin, 16)) for begin, end in found]
+    # The marker has arrived in the other one.
+    (span,) = [span for span in spans if marker not in memory(liar.program, *span)]
+    return span
+
+
+def memory(program, begin, length):
+    return b"".join(program.read(begin + at, PAGE) for at in range(0, length, PAGE))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_partner_that_scribbles_ends_its_own_connection_and_nothing_else(ends, level):
+    """VI-EM-10, VI-MEM-7, VI-DESC-18: over all that it can reach of another host, by stores that no
+    library has looked at."""
+    bystander = Bystander(ends)
+    stays, liar = ends.side(STAYS, level), ends.side(GOES, level)
+    connect(stays, liar)
+    stays.program.fill(stays.data, 0x8000, 1)
+    begin, length = outbound(liar, stays)
+    posted = [stays.receive(0x10000 + 64 * n) for n in range(4)]
+    chance = random.Random(level)
+    for _ in range(20):
+        for at in range(0, length, PAGE):
+            liar.program.write(begin + at, chance.randbytes(PAGE))
+        # Nobody has rung: it looks by itself.
+        assert stays.done(SEND) is None
+        if stays.state() == "ERROR":
+            break
+    assert stays.state() == "ERROR"
+    assert stays.told(1)[-1:] == LOST
+    done = stays.drain(RECV)
+    assert [each.descriptor for each in done] == posted
+    assert stays.program.check(stays.data, 0x8000, 1).wrong == 0
+    bystander.goes_on()
+    stays.end_connection()
+    liar.end_connection()
+    connect(stays, liar)
+    says(liar, stays, b"the truth")
+
+
+# --- hosts in a row
+
+
+def test_neighbours_are_one_link_away(boot):
+    """VI-SMI-2, VI-SMI-4, VI-SMI-5: of three hosts in a row the outer ones are none of each other.
+    """
+    fabric = boot(hosts=3, topology="star")
+    stack.load(*fabric.hosts, modules=MODULES)
+    wait_for_everyone(*fabric.hosts)
+    ends = Ends(fabric.hosts, programs.configure(fabric.hosts))
+    try:
+        ends.start()
+        middle, *outer = (ends.side(host) for host in (STAYS, GOES, THIRD))
+        with fails("ERROR_RESOURCE"):
+            middle.program.neighbours(middle.nic, room=1)
+        for room in (2, 4):
+            found = middle.program.neighbours(middle.nic, room=room)
+            assert found == {side.host for side in outer}
+        for side in outer:
+            assert side.program.neighbours(side.nic) == {middle.host}
+            assert side.program.neighbours(side.nic, hops=0) == set()
+    finally:
+        ends.end()
+        boot.end(fabric)
