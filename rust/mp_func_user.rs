@@ -12,7 +12,8 @@
 //!   taken away. [`access`]: devices that reach it as well.
 //! * [`segment`], [`offer`]: what processes offer to peers: memory, events, ports.
 //! * [`connection`], [`notices`], [`status`]: the use of what a peer offers, and what
-//!   happens to it; [`queue`], [`pipeline`]: copies into it.
+//!   happens to it; [`queue`], [`pipeline`]: copies into it; [`placed`]: copies that its
+//!   host makes.
 //! * [`ready`], [`stream`]: events, and everybody who waits for them.
 //! * [`link`], [`host`]: the end of a link; all links of the host. [`question`]: what proves
 //!   that stores have arrived. [`leaving`]: waits until memory is let go of. [`numbered`]: objects
@@ -30,7 +31,7 @@
 //! `mmap_lock` comes before those of mappings only, and nothing is copied from or to a
 //! process under any of these. Spin locks are innermost: that of a link's watchers comes
 //! before that of an object's events, which comes before the stream's. Under the
-//! outbox's, frames are sent.
+//! outbox's, frames are sent. [`placed`] has two of its own behind a connection's state.
 
 use kernel::{
     prelude::*,
@@ -83,6 +84,8 @@ mod outbox;
 mod park;
 #[path = "mp_func_user/pipeline.rs"]
 mod pipeline;
+#[path = "mp_func_user/placed.rs"]
+mod placed;
 #[path = "mp_func_user/question.rs"]
 mod question;
 #[path = "mp_func_user/queue.rs"]

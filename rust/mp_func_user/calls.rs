@@ -13,6 +13,7 @@ use crate::{
         Make,
         Object, //
     },
+    link::Link,
     notices::Notice,
     offer::Terms,
     park,
@@ -295,6 +296,7 @@ fn describe(context: &Context, info: &mut mp_info) -> Result<Told> {
             | MP_FEATURE_PINNED
             | MP_FEATURE_ACCEPT
             | MP_FEATURE_PARK
+            | MP_FEATURE_PLACED
             | MP_FEATURE_FILL_ANY
             | MP_FEATURE_GRANTS,
     );
@@ -506,15 +508,17 @@ fn grant_segment(context: &Context, arg: UserPtr) -> Result {
 }
 
 fn prepare_segment(context: &Context, at: &mp_segment_interface) -> Result {
-    expect_zero(at.flags)?;
+    expect_zero(at.flags & !MP_SHOW_PLACED)?;
     let segment = context.segment(at.handle)?;
-    segment.prepare(&*context.shared().links.get(at.interface)?)
+    let needs_window = at.flags & MP_SHOW_PLACED == 0;
+    segment.prepare(&*context.shared().links.get(at.interface)?, needs_window)
 }
 
 fn publish_segment(context: &Context, at: &mp_segment_interface) -> Result {
-    expect_zero(at.flags)?;
+    expect_zero(at.flags & !MP_SHOW_PLACED)?;
     let segment = context.segment(at.handle)?;
-    segment.publish(&*context.shared().links.get(at.interface)?)
+    let needs_window = at.flags & MP_SHOW_PLACED == 0;
+    segment.publish(&*context.shared().links.get(at.interface)?, needs_window)
 }
 
 fn withdraw_segment(context: &Context, at: &mp_segment_interface) -> Result {
@@ -603,21 +607,23 @@ fn check_partner(context: &Context, link: &Arc<Link>, session: u32) -> Result {
 
 fn connect(context: &Context, arg: UserPtr) -> Result {
     let (mut connect, size) = read_sized::<mp_connect>(arg)?;
-    expect_zero(connect.flags & !(MP_CONNECT_COUNTED | MP_CONNECT_GRANTED))?;
+    let known = MP_CONNECT_COUNTED | MP_CONNECT_PLACED | MP_CONNECT_GRANTED;
+    expect_zero(connect.flags & !known)?;
     expect_zero(connect.reserved)?;
     let is_granted = connect.flags & MP_CONNECT_GRANTED != 0;
     let want = sharing::Want {
         object: kind_of(connect.object)?,
         number: connect.number,
         counted: connect.flags & MP_CONNECT_COUNTED != 0,
+        placed: connect.flags & MP_CONNECT_PLACED != 0,
         session: connect.session,
     };
-    let can_be_counted = want.object == sharing::Object::Event;
-    let can_be_granted = want.object == sharing::Object::Segment && want.session != 0;
-    if want.counted && !can_be_counted || is_granted != (want.session != 0) {
+    let is_event = want.object == sharing::Object::Event;
+    let is_segment = want.object == sharing::Object::Segment;
+    if want.counted && !is_event || is_granted != (want.session != 0) {
         return Err(EINVAL);
     }
-    if is_granted && !can_be_granted {
+    if (want.placed || is_granted) && !is_segment {
         return Err(EINVAL);
     }
     let link = context.shared().links.get(connect.interface)?;
@@ -762,8 +768,11 @@ fn copies(start: &mp_queue_start, local: Option<u64>, remote: u64) -> Result<KVe
 fn start_queue(context: &Context, start: &mp_queue_start) -> Result {
     expect_zero(start.reserved)?;
     let is_pinned = start.flags & MP_QUEUE_PINNED != 0;
-    expect_zero(start.flags & !MP_QUEUE_PINNED)?;
-    if is_pinned && start.segment != 0 {
+    let reads = start.flags & MP_QUEUE_READ != 0;
+    expect_zero(start.flags & !(MP_QUEUE_PINNED | MP_QUEUE_READ))?;
+    // What is read arrives when the call may have returned.
+    let is_bare = reads && !is_pinned && start.segment == 0;
+    if is_pinned && start.segment != 0 || is_bare {
         return Err(EINVAL);
     }
     let worker = context.queue(start.handle)?;
@@ -785,15 +794,25 @@ fn start_queue(context: &Context, start: &mp_queue_start) -> Result {
         Some(segment) => Source::Segment(segment.begin_use(queue.link().interface().id())?),
         None => Source::Process,
     };
-    connection.check_write()?;
+    if reads {
+        connection.link().check_placed()?;
+        connection.check_read()?;
+    } else {
+        connection.check_write()?;
+    }
+    let purpose = match reads {
+        true => Purpose::Write,
+        false => Purpose::Read,
+    };
     let source = match is_pinned {
-        true => Source::pin(&copies)?,
+        true => Source::pin(&copies, purpose)?,
         false => source,
     };
     let job = Job {
         source,
         connection,
         copies,
+        reads,
     };
     Queue::start(&worker, job)
 }

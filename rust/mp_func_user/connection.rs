@@ -15,6 +15,7 @@ use crate::{
         Outbox,
         Signal, //
     },
+    placed::Target,
     ready::{
         self,
         Ready, //
@@ -47,7 +48,9 @@ use kernel::{
 use mp_kernel::{
     barrier,
     error,
+    new_spinlock_bh,
     new_wait_queue,
+    sync::SpinLockBh,
     time::monotonic_ns,
     wait::{
         Events,
@@ -57,9 +60,22 @@ use mp_kernel::{
 use mp_proto::{
     fabric::{
         Header,
-        Life, //
+        Life,
+        PUT_AT, //
     },
     sharing::{
+        message::{
+            Message,
+            What, //
+        },
+        placed::{
+            Budget,
+            Ticket,
+            Totals,
+            Transfers,
+            PIECE, //
+        },
+        requests::Request,
         state::{
             Change,
             State, //
@@ -71,9 +87,12 @@ use mp_proto::{
         Want, //
     }, //
 };
-use mp_transport::memory::{
-    Source,
-    Told, //
+use mp_transport::{
+    frame::RxFrame,
+    memory::{
+        Source,
+        Told, //
+    }, //
 };
 
 /// The request has not been answered; all other outcomes are 0 or a negative errno.
@@ -92,6 +111,8 @@ const NOTICES: usize = 2;
 
 struct Inner {
     state: State,
+    /// No window leads to the segment.
+    is_placed: bool,
     /// How often it has ceased to be operational.
     losses: u32,
     /// Bytes of the segment.
@@ -131,6 +152,9 @@ pub(crate) struct Connection {
     /// How often it has triggered its event.
     total: Arc<Atomic<u32>>,
     word: Word,
+    /// Pieces of the segment that are under way.
+    #[pin]
+    transfers: SpinLockBh<Transfers<Target>>,
     #[pin]
     inner: Mutex<Inner>,
 }
@@ -157,8 +181,10 @@ impl Connection {
                 is_full: Atomic::new(false),
                 total,
                 word,
+                transfers <- new_spinlock_bh!(Transfers::default()),
                 inner <- new_mutex!(Inner {
                     state: State::CONNECTING,
+                    is_placed: want.placed,
                     losses: 0,
                     len: 0,
                     rights: Rights::ALL,
@@ -243,6 +269,7 @@ impl Connection {
             if let Some(piece) = inner.piece.take() {
                 piece.stop_copies();
             }
+            self.lose_transfers();
         }
         self.word.set(inner.bits(), inner.losses);
         self.has_room();
@@ -342,9 +369,22 @@ impl Connection {
     ///
     /// Those of [`check`](Self::check), `EACCES`.
     pub(crate) fn check_write(&self) -> Result {
+        self.check_right(|rights| rights.write)
+    }
+
+    /// Whether it may be read.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`check`](Self::check), `EACCES`.
+    pub(crate) fn check_read(&self) -> Result {
+        self.check_right(|rights| rights.read)
+    }
+
+    fn check_right(&self, has: impl Fn(&Rights) -> bool) -> Result {
         let inner = self.inner.lock();
         inner.check()?;
-        match inner.rights.write {
+        match has(&inner.rights) {
             true => Ok(()),
             false => Err(EACCES),
         }
@@ -374,6 +414,150 @@ impl Connection {
             }
             None => Err(error::net_down()),
         }
+    }
+
+    /// Fills all of `to` from `at` in the segment that it leads to, which is this host's.
+    ///
+    /// # Errors
+    ///
+    /// `ECONNRESET`, `ENETDOWN`, `EINVAL` outside, `ENOTCONN` if the memory has gone,
+    /// `EOPNOTSUPP` if the kernel does not read it.
+    pub(crate) fn load(&self, at: u64, to: &mut [u8]) -> Result {
+        let inner = self.inner.lock();
+        inner.check()?;
+        let piece = inner.piece.as_deref();
+        piece.ok_or_else(error::net_down)?.read(at, to)
+    }
+
+    /// Whether what is written goes by frames, as no window leads to the segment.
+    pub(crate) fn is_by_frames(&self) -> bool {
+        self.want.placed && !self.link.is_loopback()
+    }
+
+    /// What is under way; see [`placed`](crate::placed).
+    pub(crate) fn transfers(&self) -> &SpinLockBh<Transfers<Target>> {
+        &self.transfers
+    }
+
+    /// Most bytes that are written in one piece.
+    ///
+    /// # Errors
+    ///
+    /// `ENETDOWN`, `EMSGSIZE` if the link has no room for any.
+    pub(crate) fn most_of_a_piece(&self) -> Result<usize> {
+        let inner = self.inner.lock();
+        let way = inner.way.as_ref().ok_or_else(error::net_down)?;
+        let room = way.outbox.peer().max_frame().saturating_sub(PUT_AT);
+        match room.min(PIECE) {
+            0 => Err(EMSGSIZE),
+            most => Ok(most),
+        }
+    }
+
+    /// Calls `f` with what is under way, of this connection and of all.
+    fn with_transfers<R>(&self, f: impl FnOnce(&mut Transfers<Target>, &mut Budget) -> R) -> R {
+        let mut transfers = self.transfers.lock();
+        // The inner lock goes first: the outer one lets softirqs run, which take both.
+        let mut budget = self.link.under_way().budget.lock();
+        f(&mut transfers, &mut budget)
+    }
+
+    /// What was under way has failed.
+    fn lose_transfers(&self) {
+        self.with_transfers(|transfers, budget| transfers.lose(budget));
+        self.link.under_way().changed();
+    }
+
+    /// The way to the segment's host, for a piece.
+    fn way_to(&self, inner: &Inner, at: u64, len: usize) -> Result<Way> {
+        inner.check()?;
+        let end = at.checked_add(len as u64);
+        if end.is_none_or(|end| end > inner.len) {
+            return Err(EINVAL);
+        }
+        inner.way.clone().ok_or_else(error::net_down)
+    }
+
+    /// Sends a piece, which is to be stored at `at` in the segment.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` if others are in the way. `EINVAL` outside, `ECONNRESET`, `ENETDOWN`, `ENOMEM`.
+    pub(crate) fn put(&self, at: u64, data: &[u8]) -> Result<Ticket> {
+        // Under the lock: once it is lost, down or closed, nothing is sent.
+        let inner = self.inner.lock();
+        let way = self.way_to(&inner, at, data.len())?;
+        let ticket = self.with_transfers(|transfers, budget| transfers.put(budget));
+        let ticket = ticket.ok_or(EAGAIN)?;
+        let header = Header::Put {
+            life: way.life,
+            from: self.number,
+        };
+        self.link.under_way().expect_room();
+        let mut copied = KVec::new();
+        let sent = match copied.extend_from_slice(data, GFP_KERNEL) {
+            Ok(()) => way.outbox.place(&header, at.to_le_bytes(), copied),
+            Err(e) => Err(e.into()),
+        };
+        self.or_unsent(ticket, sent)
+    }
+
+    /// Asks for a piece of `len` bytes at `at` in the segment, which goes to `target`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`put`](Self::put), `ENOBUFS`.
+    pub(crate) fn fetch(&self, at: u64, target: Target, len: usize) -> Result<Ticket> {
+        let inner = self.inner.lock();
+        let way = self.way_to(&inner, at, len)?;
+        let ticket = self.with_transfers(|transfers, budget| transfers.fetch(budget, target, len));
+        let ticket = ticket.ok_or(EAGAIN)?;
+        let message = Message {
+            connection: self.number,
+            what: What::Fetch(Request {
+                number: ticket.number,
+                len: len as u32,
+                at,
+            }),
+        };
+        self.or_unsent(ticket, way.outbox.say(way.life, &message))
+    }
+
+    fn or_unsent(&self, ticket: Ticket, sent: Result) -> Result<Ticket> {
+        if sent.is_err() {
+            self.with_transfers(|transfers, budget| transfers.unsent(ticket, budget));
+        }
+        sent.map(|()| ticket)
+    }
+
+    /// The peer has dealt with so many pieces that were written. Softirq context.
+    ///
+    /// # Errors
+    ///
+    /// `EPROTO` if there were not so many.
+    pub(crate) fn placed(&self, totals: Totals) -> Result {
+        let heard = self.with_transfers(|transfers, budget| transfers.placed(totals, budget));
+        heard.map_err(|_| error::protocol())?;
+        self.link.under_way().changed();
+        Ok(())
+    }
+
+    /// Some of a piece has arrived that is read. Softirq context.
+    ///
+    /// # Errors
+    ///
+    /// `EPROTO` if it was not asked for.
+    pub(crate) fn fetched(&self, number: u32, frame: &RxFrame<'_>) -> Result {
+        // Under the lock: nothing is stored for a copy that has ended.
+        let heard = self.with_transfers(|transfers, budget| {
+            transfers.fetched(number, frame.len(), budget, |target, done| {
+                target.store(done, frame)
+            })
+        });
+        if heard.map_err(|_| error::protocol())? {
+            self.link.under_way().changed();
+        }
+        Ok(())
     }
 
     /// Where bytes of the segment are to which it leads; see [`Piece::phys_address`].
@@ -505,7 +689,8 @@ impl Connection {
         let mut inner = self.inner.lock();
         info.state = inner.bits();
         let inner = &mut *inner;
-        if let (Some(piece), None) = (&inner.piece, &inner.window) {
+        let shown = inner.piece.as_ref().filter(|_| !inner.is_placed);
+        if let (Some(piece), None) = (shown, &inner.window) {
             inner.window = Some(mapper.window(piece)?);
         }
         let place = inner.window.as_ref().map_or(Place::default(), Place::of);
@@ -524,6 +709,7 @@ impl Connection {
         if let (_, Some(piece)) = &stripped {
             piece.stop_copies();
         }
+        self.lose_transfers();
         self.ready.close();
         drop(stripped);
     }
@@ -540,6 +726,9 @@ impl Inner {
         }
         if self.state.is_lost() {
             bits |= MP_CONNECTION_LOST;
+        }
+        if self.is_placed {
+            bits |= MP_CONNECTION_PLACED;
         }
         bits
     }

@@ -98,6 +98,7 @@ impl<'a> Desk<'a> {
             engine,
             pieces,
             data,
+            ..
         } = up;
         Self {
             engine,

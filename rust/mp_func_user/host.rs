@@ -318,6 +318,9 @@ impl Route {
     /// Deals with a message of the sharing engine, or leaves it to the worker.
     fn share(&self, header: Header, frame: &RxFrame<'_>) -> Result {
         let message = sharing_message(frame);
+        if let Some(taken) = message.and_then(|message| self.link.take_placed(&message)) {
+            return taken;
+        }
         if message.is_some_and(|message| self.link.take_question(&message, &self.outbox)) {
             return Ok(());
         }
@@ -355,6 +358,12 @@ impl Function for Links {
                     Ok(())
                 }
                 Header::Sharing(life) if life == self.life => route.share(header, &frame),
+                Header::Put { life, from } if life == self.life => route.link.put(from, &frame),
+                Header::Fetched { life, to, number } if life == self.life => {
+                    route.link.fetched(to, number, &frame)
+                }
+                // Of another life.
+                Header::Put { .. } | Header::Fetched { .. } => Ok(()),
                 Header::Message { .. } => {
                     let kind = Kind::ForPort(route.link.bells.lock().len());
                     route.leave(header, &frame, kind)
@@ -367,6 +376,9 @@ impl Function for Links {
     }
 
     fn tx_completed(&self, peer: &Peer, _queue: u16, _units: u32) {
-        self.with_route(peer, |route| route.outbox.resume());
+        self.with_route(peer, |route| {
+            route.outbox.resume();
+            route.link.has_room();
+        });
     }
 }

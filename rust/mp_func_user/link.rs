@@ -31,6 +31,11 @@ use crate::{
         Offer, //
     },
     outbox::Outbox,
+    placed::{
+        Server,
+        Serving,
+        UnderWay, //
+    },
     question::Questions,
     ready::{
         self,
@@ -76,7 +81,10 @@ use mp_kernel::{
         Events,
         WaitQueue, //
     },
-    worker::Work, //
+    worker::{
+        new_worker,
+        Work, //
+    }, //
 };
 use mp_proto::{
     fabric::{
@@ -85,7 +93,9 @@ use mp_proto::{
         Header,
         Hello,
         Life,
-        NAMES, //
+        NAMES,
+        PLACED,
+        SUPPORT, //
     },
     pairing::{
         sessions,
@@ -104,6 +114,7 @@ use mp_proto::{
     }, //
 };
 use mp_transport::{
+    frame::RxFrame,
     interface::Interface,
     memory::Memory,
     peer::Peer,
@@ -130,12 +141,21 @@ pub(crate) type Pairing = Engine<KVVec<Option<Own>>, KVVec<Option<Far>>>;
 pub(crate) struct Up {
     /// The life of the other service.
     pub(crate) life: Life,
+    /// What both services know of, [`NAMES`] and others.
+    features: u16,
     pub(crate) memory: Arc<Memory>,
     pub(crate) engine: KBox<Pairing>,
     /// Memory that was cut and has no session yet.
     pub(crate) pieces: KVec<Arc<Piece>>,
     /// What the windows of the other host were posted with, by session.
     pub(crate) data: KVec<(u32, KVec<u8>)>,
+}
+
+impl Up {
+    /// Whether both services know of placed transfers.
+    fn can_place(&self) -> bool {
+        self.features & PLACED != 0
+    }
 }
 
 /// Connections of both ends, over all lives of the link.
@@ -215,6 +235,11 @@ pub(crate) struct Link {
     is_busy: Atomic<bool>,
     #[pin]
     answering: WaitQueue,
+    /// Placed transfers of this host's processes.
+    #[pin]
+    under_way: UnderWay,
+    /// Those of the peer's processes, to segments of this host.
+    server: Arc<Server>,
     #[pin]
     pub(crate) inbox: Inbox,
 }
@@ -265,6 +290,8 @@ impl Link {
                 leaving <- Leaving::new(),
                 is_busy: Atomic::new(false),
                 answering <- new_wait_queue!("mp_link"),
+                under_way <- UnderWay::new(),
+                server: new_worker!(Serving::new()?)?,
                 inbox <- Inbox::new(),
             }),
             GFP_KERNEL,
@@ -357,7 +384,7 @@ impl Link {
         if self.is_loopback() {
             // This service is its own partner.
             let outbox = outbox.clone();
-            core.up = Some(self.open(outbox.peer(), self.life, true)?);
+            core.up = Some(self.open(outbox.peer(), self.life, SUPPORT.features)?);
             self.opened(core, &outbox);
         } else {
             say_hello(outbox, &greeting.hello())?;
@@ -457,8 +484,12 @@ impl Link {
             Header::Message { life, from, number } if is_for_me(greeting, life) => {
                 self.arrived(from, number, mail.data)
             }
-            // Triggers do not wait.
-            Header::Sharing(_) | Header::Message { .. } | Header::Trigger { .. } => Ok(()),
+            // Triggers do not wait, and pieces of segments neither.
+            Header::Sharing(_)
+            | Header::Message { .. }
+            | Header::Trigger { .. }
+            | Header::Put { .. }
+            | Header::Fetched { .. } => Ok(()),
             Header::Pairing(life) => match &mut core.up {
                 Some(up) if greeting.accepts(life) => {
                     let mut desk = Desk::new(self, &outbox, up);
@@ -493,21 +524,21 @@ impl Link {
                 .as_ref()
                 .and_then(|(_, g)| g.partner().zip(g.terms()));
             let (life, terms) = agreed.ok_or_else(error::protocol)?;
-            let extended = terms.features & NAMES != 0;
-            core.up = Some(self.open(outbox.peer(), life, extended)?);
+            core.up = Some(self.open(outbox.peer(), life, terms.features)?);
             self.opened(core, outbox);
         }
         Ok(())
     }
 
-    /// Makes the engine for a new life of the link; `extended` if both services know names.
-    fn open(&self, peer: &Arc<Peer>, life: Life, extended: bool) -> Result<KBox<Up>> {
+    /// Makes the engine for a new life of the link, of which both services know these features.
+    fn open(&self, peer: &Arc<Peer>, life: Life, features: u16) -> Result<KBox<Up>> {
         let memory = peer.memory().ok_or_else(error::unsupported)?;
         let mode = match self.is_loopback() {
             true => Mode::Loopback,
             false if service::self_id().0 < peer.id().0 => Mode::Arbiter,
             false => Mode::Asker,
         };
+        let extended = features & NAMES != 0;
         let most = sessions(extended);
         let places = KVVec::from_elem(None, most, GFP_KERNEL)?;
         let far = KVVec::from_elem(None, most, GFP_KERNEL)?;
@@ -515,6 +546,7 @@ impl Link {
         let engine = Engine::new(mode, total, extended, places, far);
         let up = Up {
             life,
+            features,
             memory,
             engine: KBox::new(engine.ok_or(EINVAL)?, GFP_KERNEL)?,
             pieces: KVec::new(),
@@ -592,6 +624,7 @@ impl Link {
                 outbox: outbox.clone(),
                 life: up.life,
                 memory: up.memory.clone(),
+                can_place: up.can_place(),
             }),
             _ => None,
         };
@@ -665,12 +698,16 @@ impl Link {
     fn ask_to_connect(&self, connection: &Connection, deadline: Option<u64>) -> Result {
         loop {
             let asked = self.share(|engine, clerk| {
+                let can_place = clerk.far.as_ref().is_none_or(|far| far.can_place);
+                if connection.want().placed && !can_place {
+                    return Err(error::unsupported());
+                }
                 let asked = engine.connect(connection.number(), connection.want(), clerk);
                 if asked == Err(Refusal::Busy) {
                     self.is_busy.store(true, Release);
                 }
-                asked
-            })?;
+                Ok(asked)
+            })??;
             match asked {
                 Ok(()) => return Ok(()),
                 Err(Refusal::Busy) => self.wait_for_answers(deadline)?,
@@ -702,6 +739,74 @@ impl Link {
         let _ = self.share(|engine, clerk| engine.leave(connection.number(), clerk));
         let gone = self.connections.lock().remove(connection.number());
         drop(gone);
+    }
+
+    /// Whether the peer's host copies out of its segments.
+    ///
+    /// # Errors
+    ///
+    /// `ENETDOWN`, `EOPNOTSUPP`.
+    pub(crate) fn check_placed(&self) -> Result {
+        match &self.core.lock().up {
+            None => Err(error::net_down()),
+            Some(up) if up.can_place() => Ok(()),
+            Some(_) => Err(error::unsupported()),
+        }
+    }
+
+    /// Placed transfers of this host's processes.
+    pub(crate) fn under_way(&self) -> &UnderWay {
+        &self.under_way
+    }
+
+    /// Those of the peer's processes.
+    pub(crate) fn serving(&self) -> &Serving {
+        self.server.target()
+    }
+
+    /// The data rings to the peer have room. Any context.
+    pub(crate) fn has_room(&self) {
+        self.under_way.has_room();
+        let is_full = &self.serving().is_full;
+        if is_full.load(Relaxed) && is_full.xchg(false, Full) {
+            self.server.kick();
+        }
+    }
+
+    /// A piece of a segment of this host has arrived. Softirq context.
+    ///
+    /// # Errors
+    ///
+    /// See [`Serving::put`].
+    pub(crate) fn put(&self, from: u32, frame: &RxFrame<'_>) -> Result {
+        self.serving().put(from, frame)
+    }
+
+    /// Some of what a connection reads has arrived. Softirq context.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` without such a connection, `EPROTO` if it was not asked for.
+    pub(crate) fn fetched(&self, to: u32, number: u32, frame: &RxFrame<'_>) -> Result {
+        self.connection(to).ok_or(ENOENT)?.fetched(number, frame)
+    }
+
+    /// Deals with what the peer tells of pieces, or asks for; `None` if it is something else.
+    /// Softirq context.
+    pub(crate) fn take_placed(&self, message: &Message) -> Option<Result> {
+        let number = message.connection;
+        match message.what {
+            What::Placed(totals) => {
+                let connection = self.connection(number);
+                Some(connection.map_or(Ok(()), |to| to.placed(totals)))
+            }
+            What::Fetch(request) => {
+                let asked = self.serving().ask(number, request);
+                self.server.kick();
+                Some(asked)
+            }
+            _ => None,
+        }
     }
 
     /// Finds a connection. Any context.

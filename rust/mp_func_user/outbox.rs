@@ -16,7 +16,8 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
-            Relaxed, //
+            Relaxed,
+            Release, //
         },
         Arc, //
     },
@@ -38,9 +39,12 @@ use mp_proto::{
         Header,
         Life, //
     },
-    sharing::message::{
-        Message,
-        What, //
+    sharing::{
+        message::{
+            Message,
+            What, //
+        },
+        placed::Totals, //
     },
     wire::Priority, //
 };
@@ -113,6 +117,12 @@ enum Content {
         header: Header,
         connection: u32,
         total: Arc<Atomic<u32>>,
+    },
+    /// What has become of the pieces that a connection has written.
+    Placed {
+        header: Header,
+        connection: u32,
+        totals: Arc<Atomic<u64>>,
     },
 }
 
@@ -191,6 +201,21 @@ impl Signal {
                 };
                 frame(header, Value(message.encode()))
             }
+            Content::Placed {
+                header,
+                connection,
+                totals,
+            } => {
+                let totals = totals.load(Acquire);
+                let message = Message {
+                    connection: *connection,
+                    what: What::Placed(Totals {
+                        done: totals as u32,
+                        failed: (totals >> 32) as u32,
+                    }),
+                };
+                frame(header, Value(message.encode()))
+            }
         }
     }
 }
@@ -233,6 +258,38 @@ impl Receipt {
     }
 }
 
+/// Tells the peer what has become of the pieces that one of its connections has written.
+pub(crate) struct Tally {
+    signal: Arc<Signal>,
+    totals: Arc<Atomic<u64>>,
+}
+
+impl Tally {
+    /// Of a connection of the service with that life.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(life: Life, connection: u32) -> Result<Self> {
+        let totals = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+        let signal = Signal::with(Content::Placed {
+            header: Header::Sharing(life),
+            connection,
+            totals: totals.clone(),
+        })?;
+        Ok(Self { signal, totals })
+    }
+
+    /// So many have been dealt with: the signal that tells that. What waits to be sent tells it,
+    /// too.
+    pub(crate) fn count(&self, totals: Totals) -> Arc<Signal> {
+        let both = u64::from(totals.failed) << 32 | u64::from(totals.done);
+        // After what was stored of them.
+        self.totals.store(both, Release);
+        self.signal.clone()
+    }
+}
+
 /// A short message.
 struct Value<const N: usize>([u8; N]);
 
@@ -258,6 +315,22 @@ impl FrameBody for Data {
 
     fn for_each_fragment<'a>(&'a self, f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
         f(self.0.as_slice().into())
+    }
+
+    fn complete(&mut self, _status: Result) {}
+}
+
+/// Data that is stored by the peer's service, behind bytes that tell where.
+struct Placed<const N: usize>([u8; N], KVec<u8>);
+
+impl<const N: usize> FrameBody for Placed<N> {
+    fn len(&self) -> usize {
+        N + self.1.len()
+    }
+
+    fn for_each_fragment<'a>(&'a self, f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
+        f(self.0.as_slice().into())?;
+        f(self.1.as_slice().into())
     }
 
     fn complete(&mut self, _status: Result) {}
@@ -338,6 +411,32 @@ impl Outbox {
         let mut copied = KVec::with_capacity(data.len(), GFP_KERNEL)?;
         copied.extend_from_slice(data, GFP_KERNEL)?;
         self.send(header, copied)
+    }
+
+    /// Sends data that the peer's service stores, by the data rings.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` if they are full: somebody is told when there is room, see
+    /// [`Peer::arm_tx`]. `ENOMEM`, `ENOTCONN`, `EMSGSIZE`.
+    pub(crate) fn place<const N: usize>(
+        &self,
+        header: &Header,
+        place: [u8; N],
+        data: KVec<u8>,
+    ) -> Result {
+        let body = Placed(place, data);
+        let frame = Frame::new(FUNC, &header.encode(), Priority::Bulk, body)?;
+        for _ in 0..TRIES {
+            match self.peer.send(&frame, QUEUE) {
+                Err(SendError::Full) if self.peer.arm_tx(QUEUE) => {}
+                sent => {
+                    self.peer.kick(QUEUE);
+                    return sent.map(drop).map_err(Error::from);
+                }
+            }
+        }
+        Err(EAGAIN)
     }
 
     /// Sends a signal after everything that this processor has stored, as soon as there

@@ -6,7 +6,10 @@
 //! the connection: once that is lost, down or closed, nothing more is written. Copies whose
 //! destinations overlap are made one after the other.
 
-use crate::connection::Connection;
+use crate::{
+    connection::Connection,
+    placed::Copying, //
+};
 use kernel::{
     prelude::*,
     sync::{
@@ -139,6 +142,8 @@ pub(crate) trait Reader {
 pub(crate) struct Pipeline<'a> {
     connection: &'a Connection,
     is_aborted: &'a Atomic<bool>,
+    /// If no window leads to the segment.
+    placed: Option<Copying<'a>>,
     outcomes: Arc<Outcomes>,
     /// By their places: what the engine copies.
     flights: [Option<Stretch>; FLIGHTS],
@@ -160,6 +165,9 @@ impl<'a> Pipeline<'a> {
         Ok(Self {
             connection,
             is_aborted,
+            placed: connection
+                .is_by_frames()
+                .then(|| Copying::new(connection, is_aborted)),
             outcomes: Outcomes::new()?,
             flights: [None; FLIGHTS],
             next: 0,
@@ -261,7 +269,10 @@ impl<'a> Pipeline<'a> {
             let count = left.len.min(STRETCH as u64);
             let buffer = self.buffer.get_mut(..count as usize).ok_or(EINVAL)?;
             reader.read(left.local, buffer)?;
-            self.connection.store(left.remote, buffer)?;
+            match &mut self.placed {
+                Some(placed) => placed.put(left.remote, buffer)?,
+                None => self.connection.store(left.remote, buffer)?,
+            }
             left = left.behind(count);
         }
         Ok(())
@@ -307,5 +318,14 @@ impl<'a> Pipeline<'a> {
     /// As [`copy`](Self::copy).
     pub(crate) fn finish(&mut self, reader: &dyn Reader) -> Result {
         self.settle_oldest(FLIGHTS, reader)
+    }
+
+    /// Waits until what went by frames is in the segment.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Copying::finish`].
+    pub(crate) fn settle_placed(&mut self) -> Result {
+        self.placed.as_mut().map_or(Ok(()), Copying::finish)
     }
 }

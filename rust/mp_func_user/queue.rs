@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Queues: copies into segments of peers, in order and in the background.
+//! Queues: copies into segments of peers, or out of them, in order and in the background.
 //!
 //! A queue has a worker of its own, which copies a stretch at a time through the
 //! connection, by an engine where there is one ([`pipeline`](crate::pipeline)): as soon as
@@ -15,6 +15,7 @@ use crate::{
         Reader,
         Stretch, //
     },
+    placed::Copying,
     ready::{
         self,
         Ready, //
@@ -41,6 +42,7 @@ use kernel::{
     }, //
 };
 use mp_kernel::{
+    error,
     time::monotonic_ns,
     user_pages::{
         Purpose,
@@ -57,6 +59,9 @@ use mp_transport::memory;
 /// A peer that has not confirmed the copies after so long is not there.
 const CONFIRM_NS: u64 = 5_000_000_000;
 
+/// Bytes that the processor copies between two segments of this host without a pause.
+const STRETCH: usize = 1 << 14;
+
 /// Where copies come from.
 pub(crate) enum Source {
     /// A segment of this host.
@@ -68,18 +73,18 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Pins the memory of the calling process that copies name.
+    /// Pins the memory of the calling process that copies name, for `purpose`.
     ///
     /// # Errors
     ///
     /// `EFAULT`, `EDQUOT`, `ENOMEM`.
-    pub(crate) fn pin(copies: &[mp_copy]) -> Result<Self> {
+    pub(crate) fn pin(copies: &[mp_copy], purpose: Purpose) -> Result<Self> {
         let mut all = KVec::with_capacity(copies.len(), GFP_KERNEL)?;
         for copy in copies.iter() {
             let piece = match copy.length {
                 0 => None,
                 len => {
-                    let pages = UserPages::pin(copy.local, len, Purpose::Read)?;
+                    let pages = UserPages::pin(copy.local, len, purpose)?;
                     let pages = Arc::new(pages, GFP_KERNEL)?;
                     Some(Arc::new(Piece::Pages(pages), GFP_KERNEL)?)
                 }
@@ -118,6 +123,25 @@ pub(crate) struct Job {
     pub(crate) source: Source,
     pub(crate) connection: Arc<Connection>,
     pub(crate) copies: KVec<mp_copy>,
+    /// From the connection's segment to the source.
+    pub(crate) reads: bool,
+}
+
+impl Job {
+    /// Calls `f` with each copy, and where it goes: what memory, and where in it.
+    fn each_target(&self, mut f: impl FnMut(&mp_copy, &Arc<Piece>, u64) -> Result) -> Result {
+        for (n, copy) in self.copies.iter().enumerate() {
+            match &self.source {
+                Source::Segment(used) => f(copy, used.piece()?, copy.local)?,
+                Source::Pinned(pieces) => match pieces.get(n) {
+                    Some(Some(piece)) => f(copy, piece, 0)?,
+                    _ => {}
+                },
+                Source::Process => return Err(EINVAL),
+            }
+        }
+        Ok(())
+    }
 }
 
 struct State {
@@ -267,7 +291,44 @@ impl Queue {
         self.ready.raise(ready::DONE);
     }
 
+    /// Copies from the segment of the connection.
+    fn read(&self, job: &Job) -> Result {
+        if self.link.is_loopback() {
+            return self.read_here(job);
+        }
+        let mut copying = Copying::new(&job.connection, &self.is_aborted);
+        job.each_target(|copy, piece, at| copying.fetch(copy.remote, piece, at, copy.length))?;
+        copying.finish()
+    }
+
+    /// The same of a segment of this host.
+    fn read_here(&self, job: &Job) -> Result {
+        let mut buffer = KVec::from_elem(0, STRETCH, GFP_KERNEL)?;
+        job.each_target(|copy, piece, at| {
+            let mut done = 0;
+            while done < copy.length {
+                if self.is_aborted.load(Relaxed) {
+                    return Err(error::cancelled());
+                }
+                let count = (copy.length - done).min(STRETCH as u64);
+                let part = buffer.get_mut(..count as usize).ok_or(EINVAL)?;
+                job.connection.load(copy.remote + done, part)?;
+                piece.write(at + done, part)?;
+                done += count;
+            }
+            Ok(())
+        })
+    }
+
     fn copy(&self, job: &Job) -> Result {
+        match job.reads {
+            true => self.read(job),
+            false => self.write(job),
+        }
+    }
+
+    /// Copies to the segment of the connection.
+    fn write(&self, job: &Job) -> Result {
         let mut pipeline = Pipeline::new(&job.connection, &self.is_aborted)?;
         let ranges = job.copies.iter().map(|copy| Stretch {
             local: copy.local,
@@ -298,6 +359,7 @@ impl Queue {
                 }
             }
         }
+        pipeline.settle_placed()?;
         // All is there when the peer says so.
         self.link.barrier(Some(monotonic_ns() + CONFIRM_NS))
     }

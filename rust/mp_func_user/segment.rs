@@ -209,18 +209,27 @@ impl Used {
     /// `EINVAL` outside, `ENOTCONN` if the memory has gone, `EOPNOTSUPP` if the kernel does not
     /// read it.
     pub(crate) fn read(&self, at: u64, to: &mut [u8]) -> Result {
-        self.0.piece().ok_or(EINVAL)?.read(at, to)
+        self.piece()?.read(at, to)
     }
 }
 
 impl Used {
-    /// The same for engines.
+    /// Its memory.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it has none.
+    pub(crate) fn piece(&self) -> Result<&Arc<Piece>> {
+        self.0.piece().ok_or(EINVAL)
+    }
+
+    /// The same as [`read`](Self::read), for engines.
     ///
     /// # Errors
     ///
     /// `ENOTCONN` if the memory has gone, `ENOMEM`.
     pub(crate) fn source(&self) -> Result<Source> {
-        Source::new(self.0.piece().ok_or(EINVAL)?.clone())
+        Source::new(self.piece()?.clone())
     }
 }
 
@@ -503,12 +512,13 @@ impl Holding {
     ///
     /// # Errors
     ///
-    /// `ENXIO` if it is empty, `ENOSPC` if the peer there does not reach the memory, `ENOMEM`.
-    pub(crate) fn prepare(&self, link: &Link) -> Result {
+    /// `ENXIO` if it is empty, `ENOSPC` if the peer there does not reach the memory by a window
+    /// and needs one, `ENOMEM`.
+    pub(crate) fn prepare(&self, link: &Link, needs_window: bool) -> Result {
         let interface = link.interface().id();
         let piece = self.segment.piece().ok_or(ENXIO)?;
         if let (Piece::Local(local), Some(memory)) = (&**piece, link.memory()) {
-            if !link.is_loopback() && !memory.can_grant(local) {
+            if needs_window && !link.is_loopback() && !memory.can_grant(local) {
                 return Err(ENOSPC);
             }
         }
@@ -523,11 +533,12 @@ impl Holding {
     /// # Errors
     ///
     /// `EOPNOTSUPP` if it is private, `ENXIO` if it is not prepared there, `ENOSPC` or
-    /// `EOPNOTSUPP` if the peer there cannot reach the memory that it was filled with, `ENOMEM`.
-    pub(crate) fn publish(&self, link: &Link) -> Result {
+    /// `EOPNOTSUPP` if the peer there cannot reach the memory that it was filled with by a window
+    /// and needs one, `ENOMEM`.
+    pub(crate) fn publish(&self, link: &Link, needs_window: bool) -> Result {
         self.segment.id.ok_or_else(error::unsupported)?;
         let interface = link.interface().id();
-        if self.segment.shown(interface) == Shown::Prepared {
+        if needs_window && self.segment.shown(interface) == Shown::Prepared {
             self.check_exposure(link)?;
         }
         self.segment

@@ -77,6 +77,8 @@ pub(crate) struct Far {
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) life: Life,
     pub(crate) memory: Arc<Memory>,
+    /// Both services know of placed transfers.
+    pub(crate) can_place: bool,
 }
 
 impl Reached {
@@ -167,20 +169,47 @@ fn why(_: Error) -> Why {
 }
 
 impl Clerk<'_> {
-    /// Grants the memory of a segment, also once more if it was before.
+    /// Grants the memory of a segment, also once more if it was before: to be copied by its host,
+    /// and, to a guest that stores into it and does not do without, to be reached by a window.
     fn grant(&mut self, guest: &Guest) -> Result<Grant, Why> {
+        let mut grant = self.grant_placed(guest)?;
+        if guest.want.placed || !grant.rights.write {
+            return Ok(grant);
+        }
+        let shown = self.grant_window(guest);
+        if shown.is_err() {
+            self.let_go(guest);
+        }
+        grant.off = shown?;
+        Ok(grant)
+    }
+
+    /// Lets a guest have its host ask for copies of a segment.
+    fn grant_placed(&mut self, guest: &Guest) -> Result<Grant, Why> {
         let segment = self.link.segments().by_token(guest.token);
         let segment = segment.ok_or(Why::NotFound)?;
         let piece = segment.piece().ok_or(Why::NotFound)?;
-        let mut grant = Grant {
+        let rights = segment.rights(guest.token).ok_or(Why::NotFound)?;
+        let far = self.far.as_ref().ok_or(Why::NotFound)?;
+        if far.can_place && !self.link.is_loopback() {
+            let reached = (piece.clone(), rights);
+            let serving = self.link.serving();
+            let entered = serving.enter(guest.number, reached, &far.outbox, far.life);
+            entered.map_err(why)?;
+        }
+        Ok(Grant {
             token: guest.token,
             off: 0,
             len: piece.len(),
-            rights: segment.rights(guest.token).ok_or(Why::NotFound)?,
-        };
-        if !grant.rights.write {
-            return Ok(grant);
-        }
+            rights,
+        })
+    }
+
+    /// Lets a guest reach the memory of a segment by a window, and says where.
+    fn grant_window(&mut self, guest: &Guest) -> Result<u64, Why> {
+        let segment = self.link.segments().by_token(guest.token);
+        let segment = segment.ok_or(Why::NotFound)?;
+        let piece = segment.piece().ok_or(Why::NotFound)?;
         if !piece.can_be_shown() {
             return Err(Why::Unreachable);
         }
@@ -192,15 +221,13 @@ impl Clerk<'_> {
                 true => Ok(()),
                 false => entry.show(piece, &far.memory),
             });
-        grant.off = entry.off;
-        shown.map(|()| grant).map_err(|_| {
-            self.let_go(guest);
-            Why::Unreachable
-        })
+        let off = entry.off;
+        shown.map(|()| off).map_err(|_| Why::Unreachable)
     }
 
     /// A guest reaches the memory of its segment no more.
     fn let_go(&mut self, guest: &Guest) {
+        self.link.serving().leave(guest.number);
         let mut all = self.reached.iter();
         let Some(at) = all.position(|r| r.guests.contains(&guest.number)) else {
             return;
@@ -298,6 +325,7 @@ impl Clerk<'_> {
     /// A guest is not connected any more, of which its segment's owners are told.
     fn guest_gone(&self, guest: &Guest, notice: u32) {
         if guest.want.object == Object::Segment {
+            self.link.serving().leave(guest.number);
             self.tell(guest, notice);
             if let Some(segment) = self.link.segments().by_token(guest.token) {
                 segment.left(1);
@@ -335,6 +363,7 @@ impl Clerk<'_> {
                 let segment = segment.ok_or(ENOENT)?;
                 Some(segment.piece().ok_or(ENOENT)?.clone())
             }
+            Object::Segment if connection.want().placed => None,
             Object::Segment => {
                 let piece = Piece::Remote(far.memory.reach(grant.off, grant.len)?);
                 Some(Arc::new(piece, GFP_KERNEL)?)
@@ -421,7 +450,10 @@ impl Host for Clerk<'_> {
                 }
             }
             Event::Answered(question) => self.link.questions.answered(question),
-            Event::GuestDown(guest) => self.tell(&guest, MP_NOTICE_DOWN),
+            Event::GuestDown(guest) => {
+                self.link.serving().leave(guest.number);
+                self.tell(&guest, MP_NOTICE_DOWN);
+            }
             Event::GuestUp(guest) => self.tell(&guest, MP_NOTICE_UP),
             Event::GuestLeft(guest) => {
                 self.guest_gone(&guest, MP_NOTICE_DISCONNECTED);

@@ -18,12 +18,15 @@ pub const FUNC_ID: u32 = 0x5553_4552;
 pub const SUPPORT: Support = Support {
     oldest: FIRST,
     newest: FIRST,
-    features: NAMES | GRANTS,
+    features: NAMES | PLACED | GRANTS,
 };
 
 /// Optional feature: pairing messages may have names and what goes with them, requests may be held,
 /// and there may be [`SESSIONS`](crate::pairing::SESSIONS).
 pub const NAMES: u16 = 1;
+
+/// Optional feature: [placed transfers](crate::sharing::placed).
+pub const PLACED: u16 = 2;
 
 /// Optional feature: segments may be granted to one partner.
 pub const GRANTS: u16 = 4;
@@ -116,6 +119,24 @@ pub enum Header {
         /// How many messages of the connection came before, modulo 2^32.
         number: u32,
     },
+    /// The data is where in the segment of the sender's connection, 64 bits, and what to store
+    /// there.
+    Put {
+        /// The receiver's life.
+        life: Life,
+        /// The sender's connection.
+        from: u32,
+    },
+    /// The data is of a piece that the receiver has asked for, behind what came before; none if
+    /// it cannot be read.
+    Fetched {
+        /// The receiver's life.
+        life: Life,
+        /// The receiver's connection.
+        to: u32,
+        /// The piece's number.
+        number: u32,
+    },
 }
 
 const HELLO: u32 = 1;
@@ -125,6 +146,11 @@ const SIGNAL: u32 = 4;
 const SHARING: u32 = 5;
 const TRIGGER: u32 = 6;
 const MESSAGE: u32 = 7;
+const PUT: u32 = 8;
+const FETCHED: u32 = 9;
+
+/// Bytes ahead of what a frame with [`Header::Put`] stores, which tell where.
+pub const PUT_AT: usize = 8;
 
 impl Header {
     /// The bytes on the wire.
@@ -142,6 +168,8 @@ impl Header {
             Header::Sharing(life) => [SHARING, life.0, 0, 0],
             Header::Trigger { life, from } => [TRIGGER, life.0, from, 0],
             Header::Message { life, from, number } => [MESSAGE, life.0, from, number],
+            Header::Put { life, from } => [PUT, life.0, from, 0],
+            Header::Fetched { life, to, number } => [FETCHED, life.0, to, number],
         };
         let mut b = [0; SIZE];
         for (n, word) in words.into_iter().enumerate() {
@@ -175,6 +203,15 @@ impl Header {
             MESSAGE => Header::Message {
                 life: life?,
                 from: get_u32(b, 8),
+                number: get_u32(b, 12),
+            },
+            PUT => Header::Put {
+                life: life?,
+                from: get_u32(b, 8),
+            },
+            FETCHED => Header::Fetched {
+                life: life?,
+                to: get_u32(b, 8),
                 number: get_u32(b, 12),
             },
             _ => return None,
@@ -398,7 +435,7 @@ mod tests {
         let newer = Support {
             oldest: 2,
             newest: 4,
-            features: 3,
+            features: 7,
         };
         let mut two = Two::new();
         two.ends[1] = Greeting::speaking(newer, Life(2));
@@ -474,7 +511,7 @@ mod tests {
         #[test]
         fn headers_survive_the_wire(
             b in prop::collection::vec(any::<u8>(), 0..20),
-            kind in 0u8..9,
+            kind in 0u8..11,
         ) {
             let mut b = b;
             if let Some(first) = b.first_mut() {
@@ -485,7 +522,7 @@ mod tests {
                 let again = Header::decode(&header.encode());
                 prop_assert_eq!(again, Some(header));
             } else {
-                prop_assert!(b.len() != SIZE || !(1..8).contains(&kind) || b[4..8] == [0; 4]
+                prop_assert!(b.len() != SIZE || !(1..10).contains(&kind) || b[4..8] == [0; 4]
                     || b[8..12] == [0; 4] || kind == 1 && version_of(get_u32(&b, 12)).is_none());
             }
         }

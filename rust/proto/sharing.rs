@@ -37,14 +37,18 @@
 //! | module | owns |
 //! |---|---|
 //! | [`message`] | what the engines tell each other |
+//! | [`placed`] | copies into and out of segments that need no window |
 //! | [`question`] | what proves that stores have arrived |
+//! | [`requests`] | what guests would like to read in that way |
 //! | [`state`] | the states of a connection, and of a segment at an interface |
 //! | [`tally`] | triggers of events that are counted by totals |
 //! | [`window`] | how many messages to a port may be under way |
 
 mod guest;
 pub mod message;
+pub mod placed;
 pub mod question;
+pub mod requests;
 pub mod state;
 pub mod tally;
 pub mod window;
@@ -83,6 +87,8 @@ pub struct Want {
     pub number: u32,
     /// It must be an event that counts.
     pub counted: bool,
+    /// A segment whose memory no window has to lead to: see [`placed`].
+    pub placed: bool,
     /// Of a segment that is granted to one partner: the process's session with the one that has
     /// granted it, and `number` is that of the grant. Zero for what is offered to everybody.
     pub session: u32,
@@ -488,6 +494,8 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
                 host.event(Event::Taken(number, total));
                 Ok(())
             }
+            // The caller deals with them, ahead of what waits for this engine.
+            What::Fetch(_) | What::Placed(_) => Ok(()),
         }
     }
 

@@ -110,6 +110,7 @@ struct mp_info {
 #define MP_FEATURE_PINNED	0x40	/* MP_QUEUE_PINNED */
 #define MP_FEATURE_ACCEPT	0x80	/* names and flags of sessions, MP_IOC_SESSION_ANSWER */
 #define MP_FEATURE_PARK		0x100	/* MP_IOC_PARK */
+#define MP_FEATURE_PLACED	0x200	/* MP_SHOW_PLACED, MP_CONNECT_PLACED, MP_QUEUE_READ */
 #define MP_FEATURE_GRANTS	0x400	/* MP_IOC_SEGMENT_GRANT */
 #define MP_FEATURE_FILL_ANY	0x800	/* MP_FILL_READ, and memory of a process that is no whole pages */
 
@@ -618,6 +619,8 @@ enum {
 #define MP_WITHDRAW_NOTIFY	0x1	/* asks those who are connected to leave */
 #define MP_WITHDRAW_FORCE	0x2	/* ends their connections */
 
+#define MP_SHOW_PLACED		0x1	/* no window has to lead there */
+
 /*
  * MP_IOC_SEGMENT_PREPARE: has the memory reachable at an interface, now and whenever a
  * peer is there. MP_IOC_SEGMENT_PUBLISH: lets peers connect. Both do nothing if that is
@@ -640,12 +643,15 @@ enum {
  * they are on one page, on a huge page, or behind an IOMMU, and it must be whole pages that may
  * be written: see MP_IOC_SEGMENT_FILL. Withdrawing: ENXIO: not published
  * there. EINPROGRESS: see above. EINTR: the process is being killed.
+ *
+ * With MP_SHOW_PLACED the two calls do not ask whether a window leads to the memory: there may
+ * be none for those who connect without MP_CONNECT_PLACED.
  */
 struct mp_segment_interface {
 	__u32 size;
 	__u32 handle;
 	__u32 interface;
-	__u32 flags;			/* MP_WITHDRAW_*, only for that call */
+	__u32 flags;			/* MP_WITHDRAW_* or MP_SHOW_PLACED, for those calls */
 };
 
 #define MP_GRANT_READ		0x1	/* its host may copy from the segment */
@@ -741,6 +747,7 @@ struct mp_offer {
 };
 
 #define MP_CONNECT_COUNTED	0x1	/* to an event: fails unless it counts */
+#define MP_CONNECT_PLACED	0x2	/* to a segment: needs no window */
 #define MP_CONNECT_GRANTED	0x4	/* to a segment: by a grant to this process */
 
 /*
@@ -753,6 +760,11 @@ struct mp_offer {
  * With MP_CONNECT_GRANTED, before EDQUOT: ENOENT: no such session, EINVAL: of another interface,
  * ENOTCONN, ECONNRESET, EOPNOTSUPP: see MP_IOC_SEGMENT_GRANT. ENOSPC: this host does not
  * reach the memory. ETIMEDOUT: no answer. EINTR: the process is being killed. ENOMEM.
+ *
+ * With MP_CONNECT_PLACED no window leads to the segment: memory of any length, and pages of a
+ * process wherever they are. The connection cannot be mapped and has no address; queues copy, by
+ * frames, which the kernel of the segment's host stores and reads. EOPNOTSUPP, in the place of
+ * ENOENT: the peer's service is of a release that does not know of that.
  */
 struct mp_connect {
 	__u32 size;
@@ -770,6 +782,7 @@ struct mp_connect {
 #define MP_CONNECTION_OPERATIONAL 0x1	/* what is written arrives */
 #define MP_CONNECTION_WITHDRAWN	0x2	/* the owner would like it to end */
 #define MP_CONNECTION_LOST	0x4	/* it has ended for good */
+#define MP_CONNECTION_PLACED	0x8	/* no window leads to the segment; never changes */
 
 /*
  * MP_IOC_CONNECTION. ENOENT: no such connection. mmap() is that of MP_IOC_SESSION.
@@ -788,7 +801,7 @@ struct mp_connection {
 	__u32 status;			/* out: bytes from the status words' start to its own */
 	__u32 reserved;
 	__aligned_u64 length;		/* out: bytes of the segment; else 0 */
-	__aligned_u64 offset;		/* out: for mmap(); 0 without MP_GRANT_WRITE */
+	__aligned_u64 offset;		/* out: for mmap(); 0 of MP_CONNECT_PLACED, or without MP_GRANT_WRITE */
 	__u32 rights;			/* out: MP_GRANT_*; of a segment that is published both */
 	__u32 reserved2;
 };
@@ -882,7 +895,7 @@ struct mp_address {
 enum {
 	MP_QUEUE_IDLE = 0,	/* never started */
 	MP_QUEUE_POSTED = 1,	/* copies */
-	MP_QUEUE_DONE = 2,	/* all is in the peer's memory */
+	MP_QUEUE_DONE = 2,	/* all is where it was to go */
 	MP_QUEUE_ERROR = 3,	/* the connection was lost or down, or a copy has failed */
 	MP_QUEUE_ABORTED = 4,
 };
@@ -906,6 +919,7 @@ struct mp_copy {
 };
 
 #define MP_QUEUE_PINNED		0x1	/* see below */
+#define MP_QUEUE_READ		0x2	/* from the connection's segment; see below */
 
 /*
  * MP_IOC_QUEUE_START: copies from a segment into a segment of the peer, in order and in
@@ -923,6 +937,14 @@ struct mp_copy {
  * connection is lost, ENETDOWN. EACCES: it was granted to be read. EDQUOT: RLIMIT_MEMLOCK. ENOMEM. Aborting: ENXIO: it is idle.
  * ENOENT: it is closed meanwhile. EINTR: the process is being killed.
  *
+ * With MP_QUEUE_READ the copies go the other way: out of the connection's segment, into the local
+ * one or, with MP_QUEUE_PINNED, into memory of the process. The kernel of the peer's host
+ * reads and sends; nobody reads across the bridge. EINVAL: neither a segment nor
+ * MP_QUEUE_PINNED. EOPNOTSUPP: the peer's service is of a release that does not know of that.
+ * What a queue copies by frames, in either direction, ends in MP_QUEUE_ERROR if the peer's host
+ * deals with nothing of it for 5 seconds, or cannot read or store some of it. The other copies of
+ * that connection that go on at that time may end in the same way.
+ *
  * EFAULT may also be found on the way, if memory of the process is copied before the call
  * returns: then the queue is in MP_QUEUE_ERROR, and some has been copied.
  */
@@ -932,7 +954,7 @@ struct mp_queue_start {
 	__u32 segment;			/* handle; 0 for memory of the process */
 	__u32 connection;		/* handle */
 	__u32 count;			/* of copies */
-	__u32 flags;			/* MP_QUEUE_PINNED, only for memory of the process */
+	__u32 flags;			/* MP_QUEUE_PINNED, only for memory of the process; MP_QUEUE_READ */
 	__aligned_u64 copies;		/* address of an array of struct mp_copy */
 	__u32 copy_size;		/* of one of them; 0: 24 bytes */
 	__u32 reserved;

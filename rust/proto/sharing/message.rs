@@ -4,6 +4,8 @@
 //!
 //! Codecs only: a decoded message holds whatever the peer wrote, and the engine checks it.
 
+use crate::sharing::placed::Totals;
+use crate::sharing::requests::Request;
 use crate::sharing::{Grant, Object, Rights, Want, Why};
 use crate::wire::{get_u32, get_u64, put_u32, put_u64};
 
@@ -34,6 +36,10 @@ pub enum What {
     Answer,
     /// The reader's connection: so many messages have been taken altogether.
     Taken(u32),
+    /// The reader's connection: so many pieces that it has written have been dealt with.
+    Placed(Totals),
+    /// The writer's connection: its process would like to read that piece.
+    Fetch(Request),
 }
 
 impl What {
@@ -67,6 +73,8 @@ const ENDED: u32 = 9;
 const ASK: u32 = 10;
 const ANSWER: u32 = 11;
 const TAKEN: u32 = 12;
+const PLACED: u32 = 13;
+const FETCH: u32 = 14;
 
 /// In the first word: it must be an event that counts.
 const COUNTED: u32 = 1 << 16;
@@ -76,6 +84,9 @@ const GRANTED: u32 = 1 << 18;
 /// Rights, as a word has them in which no bit means all.
 const READ: u32 = 1;
 const WRITE: u32 = 2;
+
+/// In the first word: no window has to lead to the segment.
+const UNWINDOWED: u32 = 1 << 17;
 
 impl Message {
     /// The bytes on the wire.
@@ -114,6 +125,17 @@ impl Message {
                 put_u32(&mut b, 8, total);
                 TAKEN
             }
+            What::Placed(totals) => {
+                put_u32(&mut b, 8, totals.done);
+                put_u32(&mut b, 12, totals.failed);
+                PLACED
+            }
+            What::Fetch(request) => {
+                put_u32(&mut b, 8, request.number);
+                put_u32(&mut b, 12, request.len);
+                put_u64(&mut b, 16, request.at);
+                FETCH
+            }
         };
         put_u32(&mut b, 0, kind);
         put_u32(&mut b, 4, self.connection);
@@ -147,6 +169,15 @@ impl Message {
             ASK => What::Ask,
             ANSWER => What::Answer,
             TAKEN => What::Taken(get_u32(b, 8)),
+            PLACED => What::Placed(Totals {
+                done: get_u32(b, 8),
+                failed: get_u32(b, 12),
+            }),
+            FETCH => What::Fetch(Request {
+                number: get_u32(b, 8),
+                len: get_u32(b, 12),
+                at: get_u64(b, 16),
+            }),
             _ => return None,
         };
         Some(Message {
@@ -165,8 +196,10 @@ fn put_want(b: &mut [u8; SIZE], want: &Want) -> u32 {
         Object::Event => 2,
         Object::Port => 3,
     };
+    let counted = u32::from(want.counted) * COUNTED;
+    let unwindowed = u32::from(want.placed) * UNWINDOWED;
     let granted = u32::from(want.session != 0) * GRANTED;
-    (object << 8) | (u32::from(want.counted) * COUNTED) | granted
+    (object << 8) | counted | unwindowed | granted
 }
 
 fn get_want(b: &[u8; SIZE], word: u32) -> Option<Want> {
@@ -188,6 +221,7 @@ fn get_want(b: &[u8; SIZE], word: u32) -> Option<Want> {
         object,
         number: get_u32(b, 8),
         counted: word & COUNTED != 0,
+        placed: word & UNWINDOWED != 0,
         session,
     })
 }

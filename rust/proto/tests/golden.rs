@@ -261,12 +261,14 @@ fn the_messages_of_sharing_engines_are_as_documented() {
         object: Object::Segment,
         number: 2,
         counted: false,
+        placed: false,
         session: 0,
     });
     let granted = sharing::message::What::Connect(Want {
         object: Object::Segment,
         number: 2,
         counted: false,
+        placed: false,
         session: 7,
     });
     let connected = sharing::message::What::Connected(Grant {

@@ -93,6 +93,7 @@ fn segment(number: u32) -> Want {
         object: Object::Segment,
         number,
         counted: false,
+        placed: false,
         session: 0,
     }
 }

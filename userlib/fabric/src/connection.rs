@@ -20,6 +20,8 @@ bitflags::bitflags! {
         const WITHDRAWN = sys::MP_CONNECTION_WITHDRAWN;
         /// It has ended for good.
         const LOST = sys::MP_CONNECTION_LOST;
+        /// No window leads to the segment: it cannot be mapped, and queues copy.
+        const PLACED = sys::MP_CONNECTION_PLACED;
         // A newer kernel may know more.
         const _ = !0;
     }
@@ -30,6 +32,9 @@ bitflags::bitflags! {
 pub enum Goal {
     /// A segment, by its id.
     Segment(u32),
+    /// A segment, by its id, to which no window has to lead: queues copy into it and out of it.
+    /// The kernel of its host does that; see `MP_FEATURE_PLACED`.
+    PlacedSegment(u32),
     /// An event, by its number.
     Event(u32),
     /// An event that counts, by its number.
@@ -48,7 +53,7 @@ pub enum Goal {
 impl fmt::Display for Goal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Goal::Segment(id) => write!(f, "segment {id}"),
+            Goal::Segment(id) | Goal::PlacedSegment(id) => write!(f, "segment {id}"),
             Goal::Event(number) => write!(f, "event {number}"),
             Goal::CountedEvent(number) => write!(f, "counted event {number}"),
             Goal::Port(number) => write!(f, "port {number}"),
@@ -99,6 +104,8 @@ impl<D: Device> Fabric<D> {
     /// was granted also [`Error::NotPaired`], [`Error::PartnerGone`], and
     /// [`Error::NotSupported`]: the other host is too old. [`Error::NoSpace`]: this host does not
     /// reach the memory. [`Error::TimedOut`]: the peer has not answered.
+    /// [`Error::NotSupported`], in the place of [`Error::NotFound`]: the peer's kernel is of a
+    /// release without placed segments.
     pub fn connect(
         &self,
         interface: InterfaceId,
@@ -107,6 +114,7 @@ impl<D: Device> Fabric<D> {
     ) -> Result<Connection<D>> {
         let (object, number, flags) = match goal {
             Goal::Segment(id) => (sys::MP_OBJECT_SEGMENT, id, 0),
+            Goal::PlacedSegment(id) => (sys::MP_OBJECT_SEGMENT, id, sys::MP_CONNECT_PLACED),
             Goal::Event(number) => (sys::MP_OBJECT_EVENT, number, 0),
             Goal::CountedEvent(number) => (sys::MP_OBJECT_EVENT, number, sys::MP_CONNECT_COUNTED),
             Goal::Port(number) => (sys::MP_OBJECT_PORT, number, 0),
@@ -174,7 +182,8 @@ impl<D: Device> Connection<D> {
     /// Map whole pages of the segment; the address `hint` is tried first, unless it is 0.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Invalid`]: beyond its end, and those of `mmap()`.
+    /// [`Error::NotFound`], [`Error::Invalid`]: beyond its end, and those of `mmap()`: also that
+    /// it is placed.
     pub fn map<P: Protection>(&self, start: u64, len: u64, hint: usize) -> Result<Map<P>> {
         let offset = self.info()?.offset;
         let offset = offset

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Queues: copies into segments of peers, in order and in the background.
+//! Queues: copies into segments of peers, or out of them, in order and in the background.
 
 use crate::{
     sys::{self, mp_copy, mp_handle, mp_queue, mp_queue_create, mp_queue_start},
@@ -27,7 +27,7 @@ pub enum QueueState {
     Idle,
     /// Copies.
     Posted,
-    /// All is in the peer's memory.
+    /// All is where it was to go.
     Done,
     /// The connection was lost or down, or a copy has failed.
     Error,
@@ -107,9 +107,34 @@ impl<D: Device> Queue<D> {
         connection: &Connection<D>,
         copies: &[Copy],
     ) -> Result<()> {
+        self.start_of(segment, 0, connection, copies)
+    }
+
+    /// Starts copies from the segment of a connection into a local one. The kernel of the peer's
+    /// host sends what is read.
+    ///
+    /// # Errors
+    /// As [`start()`](Self::start). [`Error::NotSupported`]: the peer's kernel is of a release
+    /// that does not do that, [`Error::Invalid`]: this host's is; see `MP_FEATURE_PLACED`.
+    pub fn start_read(
+        &self,
+        segment: &Segment<D>,
+        connection: &Connection<D>,
+        copies: &[Copy],
+    ) -> Result<()> {
+        self.start_of(segment, sys::MP_QUEUE_READ, connection, copies)
+    }
+
+    fn start_of(
+        &self,
+        segment: &Segment<D>,
+        flags: u32,
+        connection: &Connection<D>,
+        copies: &[Copy],
+    ) -> Result<()> {
         let copies: Vec<mp_copy> = copies.iter().map(mp_copy::from).collect();
         // SAFETY: The offsets are those of a segment, and no addresses.
-        unsafe { self.start_from(segment.open_handle()?, 0, connection, copies) }
+        unsafe { self.start_from(segment.open_handle()?, flags, connection, copies) }
     }
 
     /// Start copies from memory of this process. It is pinned and copied in the background as it

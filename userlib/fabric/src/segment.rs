@@ -239,6 +239,17 @@ impl<D: Device> Segment<D> {
         self.at(interface, 0, |argument| Call::SegmentPrepare(argument))
     }
 
+    /// As [`prepare()`](Self::prepare), also if no window leads to the memory: for queues of this
+    /// process, and for those who connect to [`Goal::PlacedSegment`](crate::Goal::PlacedSegment).
+    ///
+    /// # Errors
+    /// [`Error::NoInterface`].
+    pub fn prepare_placed(&self, interface: InterfaceId) -> Result<()> {
+        self.at(interface, sys::MP_SHOW_PLACED, |argument| {
+            Call::SegmentPrepare(argument)
+        })
+    }
+
     /// Let peers at an interface connect.
     ///
     /// # Errors
@@ -246,6 +257,17 @@ impl<D: Device> Segment<D> {
     /// not prepared there.
     pub fn publish(&self, interface: InterfaceId) -> Result<()> {
         self.at(interface, 0, |argument| Call::SegmentPublish(argument))
+    }
+
+    /// As [`publish()`](Self::publish), also if no window leads to the memory: see
+    /// [`prepare_placed()`](Self::prepare_placed).
+    ///
+    /// # Errors
+    /// As [`publish()`](Self::publish).
+    pub fn publish_placed(&self, interface: InterfaceId) -> Result<()> {
+        self.at(interface, sys::MP_SHOW_PLACED, |argument| {
+            Call::SegmentPublish(argument)
+        })
     }
 
     /// Let no more peers at an interface connect. By force, nobody there stores into it any more

@@ -13,8 +13,8 @@ use crate::{
 use clap::{Parser, ValueEnum};
 use mp_fabric::Device;
 use sisci::{
-    DmaQueue, DmaSource, DmaState, Error, Library, LocalSegment, Map, MapFlags, NewSegment, Piece,
-    VECTOR_MAX,
+    Direction, DmaQueue, DmaSource, DmaState, Error, Library, LocalSegment, Map, MapFlags,
+    NewSegment, Piece, VECTOR_MAX,
 };
 use std::time::Instant;
 use vm_memory::VolatileSlice;
@@ -184,7 +184,7 @@ impl Options {
             Kind::Memory => DmaSource::Memory(source.memory.memory()),
             Kind::Dma | Kind::Vector | Kind::Series => DmaSource::Segment(&source.segment),
         };
-        let started = queue.start(from, &mirror.segment, pieces, None);
+        let started = queue.start(from, Direction::Write, &mirror.segment, pieces, None);
         started.called(match kind {
             Kind::Dma => "SCIStartDmaTransfer",
             Kind::Vector | Kind::Series => "SCIStartDmaTransferVec",

@@ -2,7 +2,7 @@
 
 //! DMA queues. The driver's queues are each for one interface, and copy with an engine or a
 //! thread of their own; here a queue is an adapter's, with one of the driver's for each interface
-//! that it has been used over. It copies from this host to remote segments.
+//! that it has been used over. It copies from this host to remote segments, and out of them.
 
 use crate::{
     desc::no_call,
@@ -60,6 +60,15 @@ pub enum DmaSource<'a, D: Device = CharDevice> {
     Segment(&'a LocalSegment<D>),
     /// Memory of this process, which is only read, until the transfer ends.
     Memory(ProcessMemory<'a>),
+}
+
+/// Which way a transfer goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// To the remote segment.
+    Write,
+    /// From the remote segment into a local one: the driver of its node sends.
+    Read,
 }
 
 /// A piece of a transfer, in bytes.
@@ -271,22 +280,28 @@ impl<D: Device> DmaQueue<D> {
         self.0.current()
     }
 
-    /// Start a transfer to a remote segment, with a callback for its end or without.
+    /// Start a transfer to a remote segment or from it, with a callback for its end or without.
     ///
     /// # Errors
-    /// In this order: [`Error::IllegalOperation`]: one is under way, or its callback has not run
+    /// In this order: [`Error::FlagNotImplemented`]: the driver does not read, or not into memory
+    /// that is no segment. [`Error::IllegalOperation`]: one is under way, or its callback has not run
     /// yet, or the remote segment is not mapped. [`Error::MaxEntries`]: none or too many pieces. [`Error::OutOfRange`].
     /// [`Error::SegmentNotPrepared`], [`Error::SegmentNotConnected`]: not operational, or over
-    /// another adapter. [`Error::IllegalAddress`], [`Error::NoSpace`]; [`Error::System`]: no
+    /// another adapter. [`Error::NotSupported`]: the driver of the node does not read.
+    /// [`Error::IllegalAddress`], [`Error::NoSpace`]; [`Error::System`]: no
     /// thread for callbacks. A transfer that cannot be started leaves the state as it was, but for
     /// one from memory that turns out not to be there: that has failed.
     pub fn start(
         &self,
         source: DmaSource<'_, D>,
+        direction: Direction,
         remote: &RemoteSegment<D>,
         pieces: &[Piece],
         callback: Option<Callback>,
     ) -> Result<()> {
+        if direction == Direction::Read {
+            self.check_read(&source)?;
+        }
         let mut used = vec![remote.users().enter()?, remote.transfers().enter()?];
         if let DmaSource::Segment(segment) = source {
             used.push(segment.users().enter()?);
@@ -309,7 +324,13 @@ impl<D: Device> DmaQueue<D> {
         let driven = self.driven(&mut state, remote.interface()?)?;
         let queue = &driven.queue;
         let started = match &source {
-            DmaSource::Segment(segment) => queue.start(segment.segment(), connection, &copies),
+            DmaSource::Segment(segment) => {
+                let segment = segment.segment();
+                match direction {
+                    Direction::Write => queue.start(segment, connection, &copies),
+                    Direction::Read => queue.start_read(segment, connection, &copies),
+                }
+            }
             DmaSource::Memory(memory) => queue.start_from_memory(*memory, connection, &copies),
         };
         started.map_err(|error| match error {
@@ -332,6 +353,15 @@ impl<D: Device> DmaQueue<D> {
         match callback {
             Some(callback) => self.arm(&driven, told, callback),
             None => Ok(()),
+        }
+    }
+
+    /// Whether the driver of this node reads into what a transfer names.
+    fn check_read(&self, source: &DmaSource<'_, D>) -> Result<()> {
+        let is_segment = matches!(source, DmaSource::Segment(_));
+        match is_segment && self.0.desc.has(mp_fabric::sys::MP_FEATURE_PLACED)? {
+            true => Ok(()),
+            false => Err(Error::FlagNotImplemented),
         }
     }
 

@@ -72,7 +72,7 @@ mod users;
 pub use config::{Config, ConfigError, Mistake, Node, CONFIG_PATH, CONFIG_VARIABLE, DEFAULT_NODE};
 use desc::Context;
 pub use desc::{Adapter, Desc};
-pub use dma::{DmaQueue, DmaSource, DmaState, Piece, VECTOR_MAX};
+pub use dma::{Direction, DmaQueue, DmaSource, DmaState, Piece, VECTOR_MAX};
 pub use error::{error_string, Error, Result};
 pub use facts::{API, VENDOR};
 pub use interrupt::{

@@ -6,7 +6,7 @@ use super::{end, found, make, maker, only, wanted, Legal};
 use crate::{process::Process, sys};
 use mp_c_abi::{Handle, Input, Out};
 use mp_fabric::{Device, ProcessMemory};
-use sisci::{DmaQueue, DmaSource, DmaState, Error, Piece, Result};
+use sisci::{Direction, DmaQueue, DmaSource, DmaState, Error, Piece, Result};
 
 /// `SCICreateDMAQueue`
 pub fn create_dma_queue<D: Device>(
@@ -108,7 +108,11 @@ pub fn start_dma<D: Device>(
         Box::new(run) as Box<dyn FnOnce(Result<()>) + Send>
     });
     let waits = flags & sys::SCI_FLAG_DMA_WAIT != 0 && callback.is_none();
-    queue.start(source, &remote, &pieces, callback)?;
+    let direction = match flags & sys::SCI_FLAG_DMA_READ {
+        0 => Direction::Write,
+        _ => Direction::Read,
+    };
+    queue.start(source, direction, &remote, &pieces, callback)?;
     match waits {
         true => queue.wait(sisci::INFINITE)?.status(),
         false => Ok(()),
@@ -162,9 +166,6 @@ fn dma_flags(flags: u32) -> Result<()> {
     }
     if flags & sys::SCI_FLAG_BROADCAST != 0 {
         return Err(Error::NotSupported);
-    }
-    if flags & sys::SCI_FLAG_DMA_READ != 0 {
-        return Err(Error::FlagNotImplemented);
     }
     match flags & modes {
         0 | sys::SCI_FLAG_DMA_SYSDMA => Ok(()),

@@ -212,9 +212,32 @@ fn modes_that_are_not_there_are_refused() {
     assert_eq!(with(both), Err(Error::IllegalFlag));
     assert_eq!(with(SCI_FLAG_DMA_GLOBAL), Err(Error::DmaNotAvailable));
     assert_eq!(with(SCI_FLAG_DMA_ADAPTER), Err(Error::DmaNotAvailable));
-    assert_eq!(with(SCI_FLAG_DMA_READ), Err(Error::FlagNotImplemented));
     assert_eq!(with(SCI_FLAG_BROADCAST), Err(Error::NotSupported));
     assert_eq!(with(SCI_FLAG_DMA_SYSDMA), Ok(()));
+}
+
+/// SI-SDMA-2: the flag reverses the direction; memory that is no segment cannot be read into.
+#[test]
+fn a_transfer_reads_the_remote_segment() {
+    let t = transfer();
+    write(t.to + 200, 7);
+    write(t.from + 100, 9);
+    assert_eq!(t.start(piece(100, 200, 50), SCI_FLAG_DMA_READ), Ok(()));
+    assert_eq!(t.wait(1000), Ok(SCI_DMAQUEUE_DONE));
+    assert_eq!((read(t.from + 100), read(t.to + 200)), (7, 7));
+    let mut data = vec![5; 64];
+    let source = Source::Memory(lent(&mut data));
+    let flags = SCI_FLAG_DMA_READ;
+    let start = start_dma(
+        &t.b,
+        t.queue,
+        source,
+        t.remote,
+        piece(0, 0, 64),
+        None,
+        flags,
+    );
+    assert_eq!(start, Err(Error::FlagNotImplemented));
 }
 
 /// SI-SDMAM-1, SI-SDMAM-2, SI-SDMAM-3: memory of the program, at any address.

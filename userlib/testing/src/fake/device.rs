@@ -285,6 +285,7 @@ impl Device for FakeDevice {
                         | MP_FEATURE_PORTS
                         | MP_FEATURE_QUEUES
                         | MP_FEATURE_PINNED
+                        | MP_FEATURE_PLACED
                         | MP_FEATURE_ACCEPT,
                 );
                 if self.world.lock().fills {

@@ -109,6 +109,8 @@ struct Transfer {
     segment: u32,
     connection: u32,
     copies: Vec<mp_copy>,
+    /// From the connection's segment.
+    reads: bool,
 }
 
 /// All objects of both hosts.
@@ -611,6 +613,13 @@ impl State {
                 return Err(Errno::CONNREFUSED);
             }
         }
+        let mut state = MP_CONNECTION_OPERATIONAL;
+        if connect.flags & MP_CONNECT_PLACED != 0 {
+            if body.is_none() {
+                return Err(Errno::INVAL);
+            }
+            state |= MP_CONNECTION_PLACED;
+        }
         let kind = Kind::Connection(Connection {
             interface: connect.interface,
             object: connect.object,
@@ -618,16 +627,12 @@ impl State {
             body,
             rights,
             grant,
-            state: MP_CONNECTION_OPERATIONAL,
+            state,
             count: 0,
             notices: Notices::new(),
         });
         connect.handle = self.enter_object(context, kind)?;
-        self.put_status(
-            context,
-            connect.handle,
-            u64::from(MP_CONNECTION_OPERATIONAL),
-        );
+        self.put_status(context, connect.handle, u64::from(state));
         self.tell_owner(connect.handle, MP_NOTICE_CONNECTED);
         Ok(())
     }
@@ -644,8 +649,10 @@ impl State {
             None => 0,
         };
         out.rights = connection.rights;
+        let is_placed = connection.state & MP_CONNECTION_PLACED != 0;
         out.offset = match connection.rights & MP_GRANT_WRITE {
             0 => 0,
+            _ if is_placed => 0,
             _ => u64::from(out.handle) << 32,
         };
         Ok(())
@@ -788,7 +795,11 @@ impl State {
             return Err(Errno::BUSY);
         }
         let is_pinned = start.flags == MP_QUEUE_PINNED;
-        let flags_fit = start.flags == 0 || is_pinned && start.segment == 0;
+        let reads = start.flags == MP_QUEUE_READ;
+        let flags_fit = match start.segment {
+            0 => start.flags == 0 || is_pinned,
+            _ => start.flags == 0 || reads,
+        };
         if copies.is_empty() || copies.len() > entries as usize || !flags_fit {
             return Err(Errno::INVAL);
         }
@@ -830,6 +841,7 @@ impl State {
             segment: start.segment,
             connection: start.connection,
             copies: copies.into(),
+            reads,
         });
         self.enter_state(context, start.handle, MP_QUEUE_POSTED);
         // Memory of the caller that is not pinned is read at once.
@@ -885,6 +897,11 @@ impl State {
         };
         for copy in &transfer.copies {
             let data = match own {
+                Some(own) if transfer.reads => {
+                    let data = read(&to.file, copy.remote, copy.length)?;
+                    io::pwrite(&own.file, &data, copy.local)?;
+                    continue;
+                }
                 Some(own) => read(&own.file, copy.local, copy.length)?,
                 None => memory_of_caller(copy.local, copy.length)?,
             };

@@ -1,0 +1,538 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Placed transfers: copies into and out of segments that no window has to lead to.
+//!
+//! [`mp_proto::sharing::placed`] says how the two hosts go about it. The host of the process has
+//! [`UnderWay`] for each link, and a [`Copying`] for each start of a queue. The host of the
+//! segment has [`Serving`]: it stores what arrives in the softirq that brings it, under the lock
+//! that takes a guest's memory away, and sends what is to be read with a worker of its own. Both
+//! sides use the data rings, and wait when these are full as everybody does.
+//!
+//! A transfers' lock comes behind that of a connection's state, and before that of the budget.
+
+use crate::{
+    connection::Connection,
+    link::AGAIN_MS,
+    outbox::{
+        Outbox,
+        Tally, //
+    },
+    window::Piece, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        Arc, //
+    }, //
+};
+use mp_kernel::{
+    error,
+    new_spinlock_bh,
+    new_wait_queue,
+    sync::SpinLockBh,
+    time::monotonic_ns,
+    wait::{
+        Events,
+        WaitQueue, //
+    },
+    worker::Work, //
+};
+use mp_proto::{
+    fabric::{
+        Header,
+        Life,
+        PUT_AT, //
+    },
+    sharing::{
+        placed::{
+            Budget,
+            Ticket,
+            Totals,
+            PIECE, //
+        },
+        requests::{
+            turn,
+            Request,
+            Requests, //
+        },
+        Rights, //
+    }, //
+};
+use mp_transport::frame::RxFrame;
+
+/// A peer that has dealt with nothing for so long is not there.
+const PATIENCE_NS: u64 = 5_000_000_000;
+
+/// How often a copy that waits looks whether it was aborted, in nanoseconds.
+const TICK_NS: u64 = 10_000_000;
+
+/// Milliseconds after which full rings are looked at again, though nobody has said so.
+const FULL_MS: u32 = 10;
+
+/// Parts that are sent before others may run.
+const BATCH: usize = 64;
+
+/// Bytes that go from a ring to memory at a time, on the stack.
+const STRETCH: usize = 512;
+
+/// Where a piece goes that is read.
+pub(crate) struct Target {
+    piece: Arc<Piece>,
+    at: u64,
+    /// The copy that it is of.
+    copy: u32,
+}
+
+/// What the connections of this host's processes have under way at one link.
+#[pin_data]
+pub(crate) struct UnderWay {
+    #[pin]
+    pub(crate) budget: SpinLockBh<Budget>,
+    /// Changes whenever there may be something to do for those who wait.
+    changes: Atomic<u32>,
+    /// A copy waits for room in the rings.
+    is_full: Atomic<bool>,
+    /// The number of the last copy.
+    last: Atomic<u32>,
+    #[pin]
+    queue: WaitQueue,
+}
+
+impl UnderWay {
+    /// Nothing.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            budget <- new_spinlock_bh!(Budget::default()),
+            changes: Atomic::new(0),
+            is_full: Atomic::new(false),
+            last: Atomic::new(0),
+            queue <- new_wait_queue!("mp_placed"),
+        })
+    }
+
+    /// Pieces have been dealt with, or have ended. Any context.
+    pub(crate) fn changed(&self) {
+        self.changes.fetch_add(1, Full);
+        self.queue.wake(Events::OUT);
+    }
+
+    /// The rings have room. Any context.
+    pub(crate) fn has_room(&self) {
+        if self.is_full.load(Relaxed) && self.is_full.xchg(false, Full) {
+            self.changed();
+        }
+    }
+
+    /// Somebody is about to find them full.
+    pub(crate) fn expect_room(&self) {
+        self.is_full.store(true, Relaxed);
+    }
+}
+
+/// The copies of one start of a queue, by pieces. Nothing is stored any more for it once it is
+/// dropped.
+pub(crate) struct Copying<'a> {
+    connection: &'a Connection,
+    is_aborted: &'a Atomic<bool>,
+    number: u32,
+    /// How many pieces of the connection had failed before.
+    failed: u32,
+    /// The last piece of each way: those before it are dealt with before.
+    last_put: Option<Ticket>,
+    last_fetch: Option<Ticket>,
+}
+
+impl<'a> Copying<'a> {
+    /// Through that connection, until `is_aborted`.
+    pub(crate) fn new(connection: &'a Connection, is_aborted: &'a Atomic<bool>) -> Self {
+        let under_way = connection.link().under_way();
+        under_way.budget.lock().join();
+        Self {
+            connection,
+            is_aborted,
+            number: under_way.last.fetch_add(1, Relaxed).wrapping_add(1),
+            failed: connection.transfers().lock().failed(),
+            last_put: None,
+            last_fetch: None,
+        }
+    }
+
+    /// Writes `data` to `at` in the segment; it may be under way when this returns.
+    ///
+    /// # Errors
+    ///
+    /// `ECANCELED`, `ECONNRESET`, `ENETDOWN`, `ETIMEDOUT` if the peer does nothing, `EINTR` if
+    /// the process is being killed, `ENOMEM`.
+    pub(crate) fn put(&mut self, mut at: u64, data: &[u8]) -> Result {
+        for part in data.chunks(self.connection.most_of_a_piece()?) {
+            let ticket = self.when_there_is_room(|| self.connection.put(at, part))?;
+            self.last_put = Some(ticket);
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Reads `len` bytes at `from` in the segment to `at` in `piece`; they may be under way when
+    /// this returns.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`put`](Self::put).
+    pub(crate) fn fetch(
+        &mut self,
+        mut from: u64,
+        piece: &Arc<Piece>,
+        mut at: u64,
+        mut len: u64,
+    ) -> Result {
+        while len != 0 {
+            let part = len.min(PIECE as u64);
+            let ticket = self.when_there_is_room(|| {
+                let target = Target {
+                    piece: piece.clone(),
+                    at,
+                    copy: self.number,
+                };
+                self.connection.fetch(from, target, part as usize)
+            })?;
+            self.last_fetch = Some(ticket);
+            (from, at, len) = (from + part, at + part, len - part);
+        }
+        Ok(())
+    }
+
+    /// Waits until all is where it was to go.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`put`](Self::put), and `EIO` if the segment's host could not copy some of it.
+    pub(crate) fn finish(&mut self) -> Result {
+        let tickets = [self.last_put.take(), self.last_fetch.take()];
+        for ticket in tickets.into_iter().flatten() {
+            self.when_there_is_room(
+                || match self.connection.transfers().lock().is_done(ticket) {
+                    true => Ok(ticket),
+                    false => Err(EAGAIN),
+                },
+            )?;
+        }
+        match self.connection.transfers().lock().failed() == self.failed {
+            true => Ok(()),
+            false => Err(EIO),
+        }
+    }
+
+    /// Waits as long as `f` says `EAGAIN`, for pieces that are dealt with, or for room in rings.
+    fn when_there_is_room(&self, mut f: impl FnMut() -> Result<Ticket>) -> Result<Ticket> {
+        let under_way = self.connection.link().under_way();
+        let done = || self.connection.transfers().lock().done();
+        let (mut before, mut deadline) = (done(), monotonic_ns() + PATIENCE_NS);
+        loop {
+            let seen = under_way.changes.load(Acquire);
+            match f() {
+                Err(e) if e == EAGAIN => {}
+                result => return result,
+            }
+            if self.is_aborted.load(Relaxed) {
+                return Err(error::cancelled());
+            }
+            self.connection.check()?;
+            let (now, new) = (monotonic_ns(), done());
+            if new != before {
+                (before, deadline) = (new, now + PATIENCE_NS);
+            } else if now >= deadline {
+                return Err(ETIMEDOUT);
+            }
+            let has_changed = || under_way.changes.load(Acquire) != seen;
+            match under_way
+                .queue
+                .wait_until(Some(now + TICK_NS), has_changed)
+                .ok()
+            {
+                Err(e) if e != ETIMEDOUT => return Err(e),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Drop for Copying<'_> {
+    fn drop(&mut self) {
+        let is_its = |target: &Target| target.copy == self.number;
+        self.connection.transfers().lock().forget(is_its);
+        self.connection.link().under_way().budget.lock().leave();
+    }
+}
+
+/// Copies bytes of a frame from `from` on to `at`; nothing if they are not all inside.
+///
+/// # Errors
+///
+/// `EINVAL`, or what is wrong with the memory: some may have been stored then.
+fn store(piece: &Piece, at: u64, frame: &RxFrame<'_>, from: usize) -> Result {
+    let len = frame.len().checked_sub(from).ok_or(EINVAL)?;
+    let end = at.checked_add(len as u64);
+    if end.is_none_or(|end| end > piece.len()) {
+        return Err(EINVAL);
+    }
+    let mut buffer = [0; STRETCH];
+    let mut done = 0;
+    while done < len {
+        let count = STRETCH.min(len - done);
+        let part = buffer.get_mut(..count).ok_or(EINVAL)?;
+        frame.copy_to(from + done, (&mut *part).into())?;
+        piece.write(at + done as u64, part)?;
+        done += count;
+    }
+    Ok(())
+}
+
+impl Target {
+    /// Stores all bytes of a frame behind the first `done` ones.
+    pub(crate) fn store(&self, done: usize, frame: &RxFrame<'_>) -> bool {
+        let at = self.at.saturating_add(done as u64);
+        store(&self.piece, at, frame, 0).is_ok()
+    }
+}
+
+/// A connection of the peer to a segment of this host.
+struct Guest {
+    number: u32,
+    piece: Arc<Piece>,
+    /// What it may do with it.
+    rights: Rights,
+    outbox: Arc<Outbox>,
+    life: Life,
+    totals: Totals,
+    /// Tells the peer of them.
+    tally: Tally,
+    requests: Requests,
+}
+
+struct Guests {
+    /// By their numbers.
+    all: KVec<Guest>,
+    /// The one that was served last.
+    last: u32,
+}
+
+impl Guests {
+    fn find(&mut self, number: u32) -> Option<&mut Guest> {
+        let at = self.all.binary_search_by_key(&number, |guest| guest.number);
+        self.all.get_mut(at.ok()?)
+    }
+}
+
+/// What is to be sent to a guest.
+struct Part {
+    guest: u32,
+    piece: Arc<Piece>,
+    may_read: bool,
+    outbox: Arc<Outbox>,
+    life: Life,
+    request: Request,
+}
+
+/// The host of segments: the peer's connections to them, of one link.
+#[pin_data]
+pub(crate) struct Serving {
+    #[pin]
+    guests: SpinLockBh<Guests>,
+    /// The worker waits for room in the rings.
+    pub(crate) is_full: Atomic<bool>,
+}
+
+/// [`Serving`] with its worker.
+pub(crate) type Server = mp_kernel::worker::Worker<Serving>;
+
+impl Serving {
+    /// No guests.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        let this = pin_init!(Self {
+            guests <- new_spinlock_bh!(Guests {
+                all: KVec::new(),
+                last: 0,
+            }),
+            is_full: Atomic::new(false),
+        });
+        Arc::pin_init(this, GFP_KERNEL)
+    }
+
+    /// A connection of the service with that life may reach memory from now on, with those rights.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn enter(
+        &self,
+        number: u32,
+        (piece, rights): (Arc<Piece>, Rights),
+        outbox: &Arc<Outbox>,
+        life: Life,
+    ) -> Result {
+        let guest = Guest {
+            number,
+            piece,
+            rights,
+            outbox: outbox.clone(),
+            life,
+            totals: Totals::default(),
+            tally: Tally::new(life, number)?,
+            requests: Requests::default(),
+        };
+        self.leave(number);
+        let mut guests = self.guests.lock();
+        guests.all.reserve(1, GFP_ATOMIC)?;
+        let at = guests.all.partition_point(|known| known.number < number);
+        // There is room for it.
+        let entered = guests.all.insert_within_capacity(at, guest);
+        entered.map_err(|_| ENOMEM)
+    }
+
+    /// It does not reach it any more when this returns. Process context.
+    pub(crate) fn leave(&self, number: u32) {
+        let gone = {
+            let mut guests = self.guests.lock();
+            let at = guests
+                .all
+                .binary_search_by_key(&number, |guest| guest.number);
+            at.ok().and_then(|at| guests.all.remove(at).ok())
+        };
+        drop(gone);
+    }
+
+    /// A piece has arrived from a connection. Softirq context.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` without such a connection, `EACCES`, `EINVAL` or others if it was not stored; the
+    /// peer is told then.
+    pub(crate) fn put(&self, from: u32, frame: &RxFrame<'_>) -> Result {
+        let mut at = [0; PUT_AT];
+        let placed = frame.copy_to(0, at.as_mut_slice().into());
+        let (stored, outbox, signal) = {
+            let mut guests = self.guests.lock();
+            let guest = guests.find(from).ok_or(ENOENT)?;
+            // Under the lock: who leaves stores nothing after that.
+            let at = u64::from_le_bytes(at);
+            let stored = placed.and_then(|()| match guest.rights.write {
+                true => store(&guest.piece, at, frame, PUT_AT),
+                false => Err(EACCES),
+            });
+            guest.totals.count(stored.is_ok());
+            (
+                stored,
+                guest.outbox.clone(),
+                guest.tally.count(guest.totals),
+            )
+        };
+        // If there is no memory for that, the next one tells of this, or the copy fails.
+        outbox.signal(&signal)?;
+        stored
+    }
+
+    /// A connection would like to read a piece. Softirq context.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` without such a connection, `EPROTO` if it asks for too much; it is not answered.
+    pub(crate) fn ask(&self, from: u32, request: Request) -> Result {
+        let mut guests = self.guests.lock();
+        let guest = guests.find(from).ok_or(ENOENT)?;
+        guest.requests.enter(request).map_err(|_| error::protocol())
+    }
+
+    /// What is to be sent next.
+    fn next(&self) -> Option<Part> {
+        let mut guests = self.guests.lock();
+        let waiting = guests.all.iter().filter(|guest| !guest.requests.is_empty());
+        let number = turn(waiting.map(|guest| guest.number), guests.last)?;
+        guests.last = number;
+        let guest = guests.find(number)?;
+        let most = PIECE.min(guest.outbox.peer().max_frame()) as u32;
+        Some(Part {
+            guest: number,
+            piece: guest.piece.clone(),
+            may_read: guest.rights.read,
+            outbox: guest.outbox.clone(),
+            life: guest.life,
+            request: guest.requests.next(most)?,
+        })
+    }
+
+    /// Sends a part, or says that it cannot be read.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` if the rings are full, `ENOMEM`: it is to be tried again.
+    fn push(&self, part: &Part) -> Result {
+        let request = &part.request;
+        let mut data = KVec::from_elem(0, request.len as usize, GFP_KERNEL)?;
+        let read = part
+            .check()
+            .and_then(|()| part.piece.read(request.at, &mut data));
+        if read.is_err() {
+            data.clear();
+        }
+        let header = Header::Fetched {
+            life: part.life,
+            to: part.guest,
+            number: request.number,
+        };
+        self.is_full.store(true, Relaxed);
+        let sent = part.outbox.place(&header, [0; 0], data);
+        if matches!(sent, Err(e) if e == EAGAIN || e == ENOMEM) {
+            return sent;
+        }
+        let mut guests = self.guests.lock();
+        if let Some(guest) = guests.find(part.guest) {
+            match read.and(sent) {
+                Ok(()) => guest.requests.sent(request),
+                Err(_) => guest.requests.failed(request),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    /// Whether the guest may have it, and the segment has all of it.
+    ///
+    /// # Errors
+    ///
+    /// `EACCES`, `EINVAL`.
+    fn check(&self) -> Result {
+        if !self.may_read {
+            return Err(EACCES);
+        }
+        let end = self.request.at.checked_add(self.request.len.into());
+        match end.is_some_and(|end| end <= self.piece.len()) {
+            true => Ok(()),
+            false => Err(EINVAL),
+        }
+    }
+}
+
+impl Work for Serving {
+    fn run(&self) -> Option<u32> {
+        for _ in 0..BATCH {
+            let part = self.next()?;
+            match self.push(&part) {
+                Ok(()) => {}
+                Err(e) if e == EAGAIN => return Some(FULL_MS),
+                Err(_) => return Some(AGAIN_MS),
+            }
+        }
+        Some(0)
+    }
+}

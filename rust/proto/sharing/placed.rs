@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
+
+//! Placed transfers: copies into and out of a segment that no window has to lead to. The segment's
+//! host makes them, in *pieces*, each in frames of the data rings.
+//!
+//! | step | host of the process | host of the segment |
+//! |---|---|---|
+//! | write a piece | PUT, with the bytes | stores them, then PLACED |
+//! | read a piece | FETCH | FETCHED, with the bytes, in one frame or more |
+//!
+//! Nobody reads across the bridge. The pieces of one connection are dealt with in their order, those
+//! that are written and those that are read each by themselves; so the host of the process has two
+//! counters for each connection ([`Transfers`]), and the host of the segment has totals of what was
+//! written ([`Totals`]) and a short queue of what is to be read ([`requests`](super::requests)).
+//!
+//! The host of the process bounds what is under way: [`SHARE`] pieces for each connection,
+//! [`BUDGET`] for each link, and less for each connection when many copies go on. Whatever the other
+//! host says that does not fit is [`Stray`]: it changes nothing.
+
+use core::array;
+
+/// Most bytes of a piece.
+pub const PIECE: usize = 1 << 14;
+
+/// Most pieces of one connection that are under way.
+pub const SHARE: usize = 8;
+
+/// Most pieces of all connections of a link that are under way.
+pub const BUDGET: usize = 16;
+
+/// What the other host says belongs to nothing that is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stray;
+
+/// Pieces of one connection that have been written, since its link is up; modulo 2^32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Totals {
+    /// Pieces that have been dealt with.
+    pub done: u32,
+    /// Those among them that could not be stored.
+    pub failed: u32,
+}
+
+impl Totals {
+    /// One more has been dealt with.
+    pub fn count(&mut self, is_stored: bool) {
+        self.done = self.done.wrapping_add(1);
+        self.failed = self.failed.wrapping_add(u32::from(!is_stored));
+    }
+}
+
+/// What all connections of a link have under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Budget {
+    under_way: usize,
+    copies: usize,
+}
+
+impl Budget {
+    /// A copy begins, which takes its share from now on.
+    pub fn join(&mut self) {
+        self.copies += 1;
+    }
+
+    /// It has ended.
+    pub fn leave(&mut self) {
+        self.copies = self.copies.saturating_sub(1);
+    }
+
+    /// Pieces that are under way.
+    pub fn under_way(&self) -> usize {
+        self.under_way
+    }
+
+    /// Most pieces of one connection, so that there are some for each copy.
+    fn share(&self) -> usize {
+        SHARE.min(BUDGET / self.copies.max(1)).max(1)
+    }
+
+    /// Takes one more for a connection that has `held`.
+    fn take(&mut self, held: usize) -> bool {
+        let may = self.under_way < BUDGET && held < self.share();
+        self.under_way += usize::from(may);
+        may
+    }
+
+    fn give(&mut self, count: usize) {
+        self.under_way = self.under_way.saturating_sub(count);
+    }
+}
+
+/// Which way a piece goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Into the segment.
+    Put,
+    /// Out of it.
+    Fetch,
+}
+
+/// A piece that is under way, or was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticket {
+    way: Way,
+    /// Pieces of that way that were sent before it, modulo 2^32.
+    pub number: u32,
+}
+
+/// Pieces of one way, modulo 2^32: those up to `done` have been dealt with, in their order.
+#[derive(Debug, Clone, Copy, Default)]
+struct Flow {
+    sent: u32,
+    done: u32,
+}
+
+impl Flow {
+    fn under_way(&self) -> u32 {
+        self.sent.wrapping_sub(self.done)
+    }
+}
+
+/// Where a piece goes that is read.
+#[derive(Debug)]
+struct Slot<T> {
+    /// `None` if nobody wants it any more: it is waited for, and dropped.
+    target: Option<T>,
+    len: usize,
+    arrived: usize,
+    /// Some of it could not be stored.
+    has_failed: bool,
+}
+
+/// The pieces of one connection of this host, which are stored into a `T` when they are read.
+#[derive(Debug)]
+pub struct Transfers<T> {
+    puts: Flow,
+    /// What the other host has told of them, since the link is up.
+    heard: Totals,
+    fetches: Flow,
+    /// By their numbers, modulo [`SHARE`].
+    slots: [Option<Slot<T>>; SHARE],
+    /// Pieces that have failed, modulo 2^32.
+    failed: u32,
+}
+
+impl<T> Default for Transfers<T> {
+    fn default() -> Self {
+        Transfers {
+            puts: Flow::default(),
+            heard: Totals::default(),
+            fetches: Flow::default(),
+            slots: array::from_fn(|_| None),
+            failed: 0,
+        }
+    }
+}
+
+impl<T> Transfers<T> {
+    /// Pieces that are under way.
+    pub fn under_way(&self) -> usize {
+        (self.puts.under_way() + self.fetches.under_way()) as usize
+    }
+
+    /// How many pieces have failed, modulo 2^32.
+    pub fn failed(&self) -> u32 {
+        self.failed
+    }
+
+    /// How many pieces have been dealt with, modulo 2^32.
+    pub fn done(&self) -> u32 {
+        self.puts.done.wrapping_add(self.fetches.done)
+    }
+
+    /// Whether a piece has been dealt with; it may have failed.
+    pub fn is_done(&self, ticket: Ticket) -> bool {
+        let done = match ticket.way {
+            Way::Put => self.puts.done,
+            Way::Fetch => self.fetches.done,
+        };
+        (done.wrapping_sub(ticket.number) as i32) > 0
+    }
+
+    /// The caller sends a piece; `None` if it has to wait until others have been dealt with.
+    pub fn put(&mut self, budget: &mut Budget) -> Option<Ticket> {
+        if !budget.take(self.under_way()) {
+            return None;
+        }
+        Some(next(&mut self.puts, Way::Put))
+    }
+
+    /// The caller asks for a piece of `len` bytes, which go to `target`; `None` if it has to wait.
+    pub fn fetch(&mut self, budget: &mut Budget, target: T, len: usize) -> Option<Ticket> {
+        if !budget.take(self.under_way()) {
+            return None;
+        }
+        let ticket = next(&mut self.fetches, Way::Fetch);
+        *self.slot(ticket.number) = Some(Slot {
+            target: Some(target),
+            len,
+            arrived: 0,
+            has_failed: false,
+        });
+        Some(ticket)
+    }
+
+    fn slot(&mut self, number: u32) -> &mut Option<Slot<T>> {
+        &mut self.slots[number as usize % SHARE]
+    }
+
+    /// The last piece of that way could not be sent.
+    pub fn unsent(&mut self, ticket: Ticket, budget: &mut Budget) {
+        let flow = match ticket.way {
+            Way::Put => &mut self.puts,
+            Way::Fetch => &mut self.fetches,
+        };
+        // Unless all have ended meanwhile.
+        if flow.under_way() == 0 || flow.sent != ticket.number.wrapping_add(1) {
+            return;
+        }
+        flow.sent = ticket.number;
+        if ticket.way == Way::Fetch {
+            *self.slot(ticket.number) = None;
+        }
+        budget.give(1);
+    }
+
+    /// The other host has dealt with so many pieces that were written.
+    ///
+    /// # Errors
+    /// [`Stray`] if there were not so many.
+    pub fn placed(&mut self, totals: Totals, budget: &mut Budget) -> Result<(), Stray> {
+        let done = totals.done.wrapping_sub(self.heard.done);
+        let failed = totals.failed.wrapping_sub(self.heard.failed);
+        if done > self.puts.under_way() || failed > done {
+            return Err(Stray);
+        }
+        self.heard = totals;
+        self.puts.done = self.puts.done.wrapping_add(done);
+        self.failed = self.failed.wrapping_add(failed);
+        budget.give(done as usize);
+        Ok(())
+    }
+
+    /// Bytes of the piece of that number have arrived behind those before, which `store` stores at
+    /// that place in the target; none: the other host could not read it. Says whether the piece
+    /// has been dealt with.
+    ///
+    /// # Errors
+    /// [`Stray`] if it is not the next one.
+    pub fn fetched(
+        &mut self,
+        number: u32,
+        len: usize,
+        budget: &mut Budget,
+        store: impl FnOnce(&T, usize) -> bool,
+    ) -> Result<bool, Stray> {
+        if self.fetches.under_way() == 0 || number != self.fetches.done {
+            return Err(Stray);
+        }
+        let place = self.slot(number);
+        let slot = place.as_mut().ok_or(Stray)?;
+        let fits = len != 0 && len <= slot.len - slot.arrived;
+        if fits {
+            let target = slot.target.as_ref();
+            slot.has_failed |= !target.is_none_or(|target| store(target, slot.arrived));
+            slot.arrived += len;
+            if slot.arrived < slot.len {
+                return Ok(false);
+            }
+        }
+        let has_failed = !fits || slot.has_failed;
+        *place = None;
+        self.fetches.done = number.wrapping_add(1);
+        self.failed = self.failed.wrapping_add(u32::from(has_failed));
+        budget.give(1);
+        Ok(true)
+    }
+
+    /// Nothing is stored any more into targets that `is_its` names.
+    pub fn forget(&mut self, is_its: impl Fn(&T) -> bool) {
+        for slot in self.slots.iter_mut().flatten() {
+            slot.target.take_if(|target| is_its(target));
+        }
+    }
+
+    /// The link is down, or the connection has ended: what was under way has failed.
+    pub fn lose(&mut self, budget: &mut Budget) {
+        let lost = self.under_way();
+        budget.give(lost);
+        self.failed = self.failed.wrapping_add(lost as u32);
+        self.puts.done = self.puts.sent;
+        self.fetches.done = self.fetches.sent;
+        self.heard = Totals::default();
+        self.slots = array::from_fn(|_| None);
+    }
+}
+
+/// The next piece of a flow.
+fn next(flow: &mut Flow, way: Way) -> Ticket {
+    let number = flow.sent;
+    flow.sent = number.wrapping_add(1);
+    Ticket { way, number }
+}

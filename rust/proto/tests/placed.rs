@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
+
+//! Placed transfers between two hosts, under a seeded scheduler: copies of several connections are
+//! begun, given up and ended at any step, frames take their time but keep their order, the link is
+//! lost and comes back. And a host that says whatever it likes.
+
+use mp_proto::sharing::placed::{Budget, Stray, Ticket, Totals, Transfers, BUDGET, PIECE, SHARE};
+use mp_proto::sharing::requests::{turn, Request, Requests};
+use proptest::prelude::*;
+use std::collections::VecDeque;
+
+/// Connections, which are guests at the other host.
+const CONNECTIONS: usize = 4;
+
+/// What is stored of a piece in this model: its copy and where in the copy.
+type Target = (usize, usize);
+
+/// Most bytes of a frame, below those of a piece.
+const FRAME: u32 = PIECE as u32 / 2 + 1;
+
+enum Frame {
+    Put(usize),
+    Fetch(usize, Request),
+    Placed(usize, Totals),
+    Fetched(usize, u32, usize),
+}
+
+#[derive(Default)]
+struct Guest {
+    requests: Requests,
+    totals: Totals,
+}
+
+struct Copy {
+    connection: usize,
+    reads: bool,
+    left: usize,
+    last: Option<Ticket>,
+    failed_before: u32,
+    is_over: bool,
+    stored: usize,
+}
+
+#[derive(Default)]
+struct Two {
+    budget: Budget,
+    connections: [Transfers<Target>; CONNECTIONS],
+    guests: [Guest; CONNECTIONS],
+    last: u32,
+    /// What the other host has sent, and has not gone on from.
+    sending: Option<(u32, Request)>,
+    copies: Vec<Copy>,
+    there: VecDeque<Frame>,
+    back: VecDeque<Frame>,
+}
+
+impl Two {
+    fn begin(&mut self, connection: usize, reads: bool, pieces: usize) {
+        self.budget.join();
+        self.copies.push(Copy {
+            connection,
+            reads,
+            left: pieces,
+            last: None,
+            failed_before: self.connections[connection].failed(),
+            is_over: false,
+            stored: 0,
+        });
+    }
+
+    /// A copy goes on, if it may.
+    fn advance(&mut self, which: usize) -> bool {
+        let copy = &mut self.copies[which];
+        if copy.is_over {
+            return false;
+        }
+        let n = copy.connection;
+        let transfers = &mut self.connections[n];
+        if copy.left == 0 {
+            if copy.last.is_none_or(|ticket| transfers.is_done(ticket)) {
+                self.end(which);
+                return true;
+            }
+            return false;
+        }
+        let sent = match copy.reads {
+            true => transfers.fetch(&mut self.budget, (which, copy.left), PIECE),
+            false => transfers.put(&mut self.budget),
+        };
+        let Some(ticket) = sent else { return false };
+        copy.last = Some(ticket);
+        copy.left -= 1;
+        self.there.push_back(match copy.reads {
+            true => Frame::Fetch(
+                n,
+                Request {
+                    number: ticket.number,
+                    len: PIECE as u32,
+                    at: 0,
+                },
+            ),
+            false => Frame::Put(n),
+        });
+        true
+    }
+
+    fn end(&mut self, which: usize) {
+        let copy = &mut self.copies[which];
+        if !std::mem::replace(&mut copy.is_over, true) {
+            self.budget.leave();
+            self.connections[copy.connection].forget(|(of, _)| *of == which);
+        }
+    }
+
+    /// The other host hears the next frame.
+    fn serve(&mut self) -> bool {
+        match self.there.pop_front() {
+            Some(Frame::Put(n)) => {
+                self.guests[n].totals.count(true);
+                self.back.push_back(Frame::Placed(n, self.guests[n].totals));
+            }
+            Some(Frame::Fetch(n, request)) => {
+                assert_eq!(self.guests[n].requests.enter(request), Ok(()));
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// The other host sends the next part of what was asked for.
+    fn push(&mut self) -> bool {
+        if let Some((n, part)) = self.sending.take() {
+            self.guests[n as usize].requests.sent(&part);
+            return true;
+        }
+        let waiting = (0..CONNECTIONS).filter(|n| !self.guests[*n].requests.is_empty());
+        let Some(n) = turn(waiting.map(|n| n as u32), self.last) else {
+            return false;
+        };
+        self.last = n;
+        let part = self.guests[n as usize].requests.next(FRAME);
+        let part = part.expect("it waits");
+        self.sending = Some((n, part));
+        self.back
+            .push_back(Frame::Fetched(n as usize, part.number, part.len as usize));
+        true
+    }
+
+    fn hear(&mut self) -> bool {
+        let budget = &mut self.budget;
+        match self.back.pop_front() {
+            Some(Frame::Placed(n, totals)) => {
+                assert_eq!(self.connections[n].placed(totals, budget), Ok(()));
+            }
+            Some(Frame::Fetched(n, number, len)) => {
+                let copies = &mut self.copies;
+                let store = |(which, _): &Target, _| {
+                    assert!(!copies[*which].is_over, "stored after the end");
+                    copies[*which].stored += len;
+                    true
+                };
+                let fetched = self.connections[n].fetched(number, len, budget, store);
+                assert!(fetched.is_ok());
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn lose_link(&mut self) {
+        self.there.clear();
+        self.back.clear();
+        self.guests = Default::default();
+        self.sending = None;
+        for transfers in &mut self.connections {
+            transfers.lose(&mut self.budget);
+        }
+        self.check();
+        assert_eq!(self.budget.under_way(), 0);
+    }
+
+    fn check(&self) {
+        let under_way = self.connections.iter().map(Transfers::under_way);
+        assert!(under_way.clone().all(|count| count <= SHARE));
+        assert_eq!(under_way.sum::<usize>(), self.budget.under_way());
+        assert!(self.budget.under_way() <= BUDGET);
+    }
+
+    fn step(&mut self, what: u8, n: usize) {
+        let open = self.copies.len();
+        match what {
+            0 => self.begin(n % CONNECTIONS, n % 2 == 0, n % 23),
+            1 if open != 0 && n % 4 == 0 => self.end(n % open),
+            2 if n % 16 == 0 => self.lose_link(),
+            3..=6 if open != 0 => drop(self.advance(n % open)),
+            7 => drop(self.serve()),
+            8 => drop(self.push()),
+            _ => drop(self.hear()),
+        }
+        self.check();
+    }
+
+    /// All copies end, by themselves.
+    fn settle(&mut self) {
+        loop {
+            let mut moved = false;
+            for which in 0..self.copies.len() {
+                moved |= self.advance(which);
+            }
+            moved |= self.serve() | self.push() | self.hear();
+            self.check();
+            if !moved {
+                break;
+            }
+        }
+        assert!(self.copies.iter().all(|copy| copy.is_over));
+        assert_eq!(self.budget.under_way(), 0);
+    }
+}
+
+proptest! {
+    #[test]
+    fn copies_end_and_never_have_more_under_way_than_they_may(
+        steps in prop::collection::vec((0u8..11, 0usize..1000), 0..400),
+    ) {
+        let mut two = Two::default();
+        for (what, n) in steps {
+            two.step(what, n);
+        }
+        two.settle();
+    }
+
+    #[test]
+    fn a_copy_that_nobody_disturbs_is_complete(
+        pieces in prop::collection::vec(0usize..30, 1..8),
+    ) {
+        let mut two = Two::default();
+        for (n, pieces) in pieces.iter().enumerate() {
+            two.begin(n % CONNECTIONS, true, *pieces);
+        }
+        two.settle();
+        for (copy, pieces) in two.copies.iter().zip(pieces) {
+            prop_assert_eq!(copy.stored, pieces * PIECE);
+            prop_assert_eq!(copy.failed_before, two.connections[copy.connection].failed());
+        }
+    }
+
+    /// design 2, never 5
+    #[test]
+    fn a_host_that_lies_stores_nothing_that_was_not_asked_for(
+        steps in prop::collection::vec((0u8..6, any::<u32>(), 0usize..PIECE * 2), 0..300),
+    ) {
+        let mut budget = Budget::default();
+        let mut transfers = Transfers::default();
+        budget.join();
+        for (what, n, len) in steps {
+            match what {
+                0 => drop(transfers.put(&mut budget)),
+                1 => drop(transfers.fetch(&mut budget, len.max(1), len.max(1))),
+                2 => transfers.forget(|target| target % 2 == 0),
+                3 => drop(transfers.placed(Totals { done: n % 10, failed: n / 3 % 4 }, &mut budget)),
+                4 if n % 50 == 0 => transfers.lose(&mut budget),
+                _ => {
+                    let store = |target: &usize, at: usize| {
+                        assert!(len != 0 && at + len <= *target, "outside");
+                        n % 3 != 0
+                    };
+                    let _ = transfers.fetched(n % 12, len, &mut budget, store);
+                }
+            }
+            prop_assert_eq!(transfers.under_way(), budget.under_way());
+            prop_assert!(budget.under_way() <= SHARE);
+        }
+    }
+}
+
+#[test]
+fn many_copies_share_the_budget() {
+    let mut budget = Budget::default();
+    let mut all: [Transfers<()>; BUDGET / 2] = Default::default();
+    all.iter().for_each(|_| budget.join());
+    for transfers in &mut all {
+        while transfers.put(&mut budget).is_some() {}
+        assert_eq!(transfers.under_way(), 2);
+    }
+    assert_eq!(budget.under_way(), BUDGET);
+}
+
+#[test]
+fn what_failed_is_counted_and_does_not_hold_up_the_rest() {
+    let (mut budget, mut transfers) = (Budget::default(), Transfers::default());
+    let first = transfers.fetch(&mut budget, 1, 100).expect("there is room");
+    let second = transfers.fetch(&mut budget, 2, 100).expect("there is room");
+    let never = |_: &i32, _| panic!("nothing is stored");
+    assert_eq!(
+        transfers.fetched(second.number, 100, &mut budget, never),
+        Err(Stray)
+    );
+    assert_eq!(
+        transfers.fetched(first.number, 0, &mut budget, never),
+        Ok(true)
+    );
+    assert!(transfers.is_done(first) && !transfers.is_done(second));
+    assert_eq!(
+        transfers.fetched(second.number, 60, &mut budget, |_, at| at == 0),
+        Ok(false)
+    );
+    // More than was asked for.
+    assert_eq!(
+        transfers.fetched(second.number, 60, &mut budget, never),
+        Ok(true)
+    );
+    assert_eq!((transfers.failed(), budget.under_way()), (2, 0));
+}
+
+#[test]
+fn a_piece_that_could_not_be_sent_is_not_under_way() {
+    let (mut budget, mut transfers) = (Budget::default(), Transfers::<()>::default());
+    let first = transfers.put(&mut budget).expect("there is room");
+    transfers.unsent(first, &mut budget);
+    assert_eq!((transfers.under_way(), budget.under_way()), (0, 0));
+    let again = transfers.put(&mut budget).expect("there is room");
+    assert_eq!(again, first);
+    transfers.lose(&mut budget);
+    transfers.unsent(again, &mut budget);
+    assert_eq!((transfers.failed(), budget.under_way()), (1, 0));
+    assert!(transfers.is_done(again));
+}
