@@ -157,7 +157,7 @@ class Process(shell.Program):
         return self._run(lambda answer: answer["address"], "program", length)
 
     def execute(self, address, length):
-        """Asks for memory that is executed, and not written."""
+        """Ask for memory that is executed, and not written."""
         self._run(lambda _: None, "execute", address, length)
 
     def unmap(self, address, length):

@@ -59,7 +59,7 @@ impl Counting {
         }
     }
 
-    /// Counts from now on.
+    /// Count from now on.
     fn begin(&mut self) {
         self.cuts = 0;
         self.looks.set(0);

@@ -181,7 +181,7 @@ def sisci(client, server):
 
 
 def vi(client, server):
-    """Measures messages of virtual interfaces between two hosts."""
+    """Measure messages of virtual interfaces between two hosts."""
     title(f"VI: processes of {client.name} and {server.name}")
     virtual.configure((server, client))
     program = virtual.tool("vi_perf")

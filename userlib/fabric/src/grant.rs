@@ -35,7 +35,7 @@ impl<D: Device> std::ops::Deref for Grant<D> {
 }
 
 impl<D: Device> Segment<D> {
-    /// Lets the partner of a session connect, which needs the grant's
+    /// Let the partner of a session connect, which needs the grant's
     /// [`handle()`](Object::handle) for [`Goal::Granted`](crate::Goal::Granted).
     ///
     /// # Errors
@@ -62,7 +62,7 @@ impl<D: Device> Segment<D> {
 }
 
 impl<D: Device> Grant<D> {
-    /// Ends it, and the partner's connections by force; nobody stores by them any more then.
+    /// End it, and the partner's connections by force; nobody stores by them any more then.
     ///
     /// # Errors
     /// [`Error::System`](crate::Error::System) with `EBUSY`: the partner is connected, and that

@@ -110,7 +110,7 @@ impl<D: Device> Queue<D> {
         self.start_of(segment, 0, connection, copies)
     }
 
-    /// Starts copies from the segment of a connection into a local one. The kernel of the peer's
+    /// Start copies from the segment of a connection into a local one. The kernel of the peer's
     /// host sends what is read.
     ///
     /// # Errors
