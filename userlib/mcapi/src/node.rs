@@ -64,8 +64,10 @@ pub(crate) struct NodeShared<D: Device> {
     changed: Condvar,
     pub(crate) service: Service,
     pub(crate) connector: Worker,
-    /// Threads of the program that look.
+    /// Threads of the program that look until there is something.
     watchers: AtomicUsize,
+    /// A thread of the program has looked once.
+    polled: AtomicBool,
     /// Something has happened to a session.
     news: AtomicBool,
 }
@@ -142,6 +144,7 @@ impl<D: Device> Node<D> {
             service: Service::new()?,
             connector: Worker::new()?,
             watchers: AtomicUsize::new(0),
+            polled: AtomicBool::new(false),
             news: AtomicBool::new(false),
         }));
         node.start(claim)?;
@@ -608,6 +611,7 @@ impl<D: Device> NodeShared<D> {
 
     /// Moves frames for a call that does not wait.
     fn look(&self) {
+        self.polled.store(true, Ordering::SeqCst);
         if let Ok(mut core) = self.alive() {
             self.move_frames(&mut core);
         }
@@ -631,9 +635,10 @@ impl<D: Device> NodeShared<D> {
         self.news.load(Ordering::SeqCst)
     }
 
-    /// Whether threads of the program look.
+    /// Whether threads of the program look, or one has since this was asked last.
     pub(crate) fn is_watched(&self) -> bool {
-        self.watchers.load(Ordering::SeqCst) > 0
+        let polled = self.polled.swap(false, Ordering::SeqCst);
+        polled || self.watchers.load(Ordering::SeqCst) > 0
     }
 
     /// All links, and whether something waits for room on them.

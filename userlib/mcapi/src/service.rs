@@ -147,19 +147,16 @@ pub(crate) fn run<D: Device>(node: &Arc<NodeShared<D>>) {
     let service = &node.service;
     let mut idle = 0;
     while !service.worker.is_stopped() {
-        let looks = !node.is_watched();
-        if looks && node.serve() {
-            idle = 0;
-            continue;
-        }
-        idle += 1;
-        if looks && idle < LOOKS {
+        let watched = node.is_watched();
+        if !watched && idle < LOOKS {
+            idle = if node.serve() { 0 } else { idle + 1 };
             std::hint::spin_loop();
             continue;
         }
         // Before the last look: what is begun later rings.
         service.asleep.store(true, Ordering::SeqCst);
-        let rest = rest(node);
+        // Threads of the program that look may cease to.
+        let rest = if watched { Armed::Perhaps } else { rest(node) };
         let rang = service.worker.alarm.sleep(match rest {
             Armed::No => Some(Duration::ZERO),
             Armed::Perhaps => Some(NAP),
@@ -174,12 +171,8 @@ pub(crate) fn run<D: Device>(node: &Arc<NodeShared<D>>) {
     }
 }
 
-/// Asks all nodes for signals; the worst of what comes of it. Threads of the program that look may
-/// cease to: the thread looks after them from time to time.
+/// Asks all nodes for signals; the worst of what comes of it.
 fn rest<D: Device>(node: &Arc<NodeShared<D>>) -> Armed {
-    if node.is_watched() {
-        return Armed::Perhaps;
-    }
     // A node that has signalled does not do so again before somebody has looked.
     if node.has_news() {
         return Armed::No;

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Calls of the device that messages take.
+
+mod common;
+
+use common::Hosts;
+use mcapi::{Endpoint, Fabric, Node, NodeAttributes, Topology};
+use mp_fabric::{sys::mp_event, Call, Device, Errno, Map, Protection};
+use mp_testing::{BridgeDevice, Host};
+use std::{
+    cell::Cell,
+    os::fd::BorrowedFd,
+    thread,
+    time::{Duration, Instant},
+};
+
+thread_local! {
+    /// Calls that this thread has made.
+    static CALLS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A device that counts.
+struct Counting(BridgeDevice);
+
+impl Device for Counting {
+    type Remote = <BridgeDevice as Device>::Remote;
+
+    fn call(&self, call: Call<'_>) -> Result<(), Errno> {
+        CALLS.set(CALLS.get() + 1);
+        self.0.call(call)
+    }
+
+    fn map<P: Protection>(&self, offset: u64, len: u64, hint: usize) -> Result<Map<P>, Errno> {
+        self.0.map(offset, len, hint)
+    }
+
+    fn remote(&self, map: Map) -> Self::Remote {
+        self.0.remote(map)
+    }
+
+    fn read(&self, events: &mut Vec<mp_event>) -> Result<(), Errno> {
+        self.0.read(events)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.0.fd()
+    }
+}
+
+const ROUNDS: u32 = 20;
+
+/// So many rounds of a message there and one back; the calls of this thread.
+fn play(node: &Node<Counting>, own: Endpoint, other: Endpoint, serves: bool) -> u32 {
+    let before = CALLS.get();
+    let mut room = [0; 64];
+    for _ in 0..ROUNDS {
+        if serves {
+            node.msg_send(own, other, b"there", 1).unwrap();
+        }
+        while node.msg_available(own).unwrap() == 0 {}
+        node.msg_recv(own, &mut room).unwrap();
+        if !serves {
+            node.msg_send(own, other, b"back", 1).unwrap();
+        }
+    }
+    CALLS.get() - before
+}
+
+/// While threads at both ends look, messages cross without a call: of the same host and of two.
+/// Threads that the machine keeps from looking for a while are signalled: not in all games.
+#[test]
+fn messages_take_no_call_while_both_ends_look() {
+    for host in [Host::A, Host::B] {
+        let hosts = Hosts::new();
+        let node = |host: Host, number| {
+            let device = Counting(hosts.bridge.device(hosts.world.open(host)));
+            let (fabric, attributes) = (Fabric::with_device(device), NodeAttributes::default());
+            let topology = Topology::default();
+            Node::with_fabric(fabric, topology, host as u32, number, attributes).unwrap()
+        };
+        let (a, b) = (node(Host::A, 1), node(host, 2));
+        let here = a.endpoint_create(Some(1)).unwrap();
+        let there = b.endpoint_create(Some(1)).unwrap();
+        let until = Instant::now() + Duration::from_secs(30);
+        loop {
+            let calls = thread::scope(|scope| {
+                let back = scope.spawn(|| play(&b, there, here, false));
+                play(&a, here, there, true) + back.join().unwrap()
+            });
+            if calls == 0 {
+                break;
+            }
+            assert!(Instant::now() < until, "{calls} calls in {ROUNDS} rounds");
+        }
+    }
+}
