@@ -370,8 +370,10 @@ fn end_of(error: Error) -> End {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::WORDS;
+    use crate::wire::{Control, Lane, WORDS};
+    use mp_fabric::InterfaceId;
     use mp_queue_pair::{EXTRA_MAX, INLINE_MAX};
+    use mp_testing::{FakeDevice, Host, World};
 
     /// Any header fits beside a slot, and alone into lines.
     const _: () = assert!(4 * WORDS <= EXTRA_MAX && 4 * WORDS <= INLINE_MAX);
@@ -385,6 +387,54 @@ mod tests {
                 let used = u64::from(shape.lines) * LINE + u64::from(shape.slots) * FRAME as u64;
                 assert!(used + REST <= size && shape.slots >= STREAMS.into());
             }
+        }
+    }
+
+    /// The two ends of a link between two hosts.
+    fn pair() -> [Link<FakeDevice>; 2] {
+        let world = World::new(1, 1 << 20);
+        let hosts = [Host::A, Host::B];
+        let [a, b] = hosts.map(|host| Fabric::with_device(world.open(host)));
+        let [here, there] = hosts.map(|host| InterfaceId(world.interface(0, host)));
+        let server = a.server(here, 1).local(WINDOW).remote(WINDOW).open();
+        let client = b.client(there, 1).local(WINDOW).remote(WINDOW).open();
+        let mut links = [server, client].map(|session| Link::new(session.unwrap()).unwrap());
+        while !links.iter_mut().all(|link| link.is_open().unwrap()) {}
+        links
+    }
+
+    fn message(level: u16, data: &[u8]) -> Frame<'_> {
+        Frame::Message {
+            lane: Lane { level, port: 1 },
+            from: 1,
+            total: data.len() as u32,
+            data: Piece::Bytes(data),
+        }
+    }
+
+    /// MC-MSG-13, MC-CHAN-22: whatever fills the ring or the slots, what is urgent has room.
+    #[test]
+    fn bulk_leaves_room_for_what_is_urgent() {
+        for (len, urgent) in [(0, 30), (FRAME, 2)] {
+            let [mut a, mut b] = pair();
+            let data = vec![5; len];
+            let mut bulk = 0;
+            while a.send(&message(7, &data)).unwrap() {
+                bulk += 1;
+            }
+            assert!(a.as_open().unwrap().need.is_some() && bulk > 0);
+            for _ in 0..urgent {
+                assert_eq!(a.send(&message(0, &data)), Ok(true));
+            }
+            let control = Frame::Control(Control::Get { number: 1, port: 1 });
+            assert_eq!(a.send(&control), Ok(true));
+            a.flush().unwrap();
+            for _ in 0..bulk + urgent + 1 {
+                assert!(b.receive().unwrap().is_some());
+            }
+            assert!(b.receive().unwrap().is_none());
+            b.flush().unwrap();
+            assert_eq!(a.send(&message(7, &data)), Ok(true));
         }
     }
 }

@@ -555,8 +555,8 @@ impl<D: Device> Core<D> {
 
     /// Whether something is to be sent for which there is no room now.
     fn has_to_send(&mut self) -> bool {
-        let nodes: Vec<_> = self.links.keys().copied().collect();
-        nodes.into_iter().any(|node| self.engine.has_to_send(node))
+        let Core { engine, links, .. } = self;
+        links.keys().any(|node| engine.has_to_send(*node))
     }
 }
 

@@ -48,7 +48,7 @@ impl Device for Counting {
     }
 }
 
-const ROUNDS: u32 = 20;
+const ROUNDS: u32 = 300;
 
 /// So many rounds of a message there and one back; the calls of this thread.
 fn play(node: &Node<Counting>, own: Endpoint, other: Endpoint, serves: bool) -> u32 {

@@ -8,7 +8,7 @@ use common::{briefly, get, receive, soon, Hosts};
 use mcapi::{Attribute, Deadline, Error, NodeAttributes, Request};
 use mp_testing::Host;
 use std::{
-    sync::mpsc,
+    sync::{mpsc, Barrier},
     thread,
     time::{Duration, Instant},
 };
@@ -149,6 +149,44 @@ fn a_node_that_ends_and_begins_again_starts_clean() {
             assert_eq!(asked, Err(Error::NodeInvalid));
             let asked = lasting.endpoint_attribute(endpoint, Attribute::Type);
             assert_eq!(asked, Err(Error::EndpointInvalid));
+        }
+    }
+}
+
+/// Two nodes that ask for each other at the same time have one session, and lose nothing.
+#[test]
+fn nodes_that_seek_each_other_meet_once() {
+    for host in [Host::A, Host::B] {
+        for _ in 0..15 {
+            let hosts = Hosts::new();
+            let nodes = [hosts.node(Host::A, 1), hosts.node(host, 2)];
+            let ends = nodes
+                .each_ref()
+                .map(|node| node.endpoint_create(Some(1)).unwrap());
+            let start = Barrier::new(2);
+            let free = || hosts.world.free(0, Host::B);
+            let before = free();
+            thread::scope(|scope| {
+                let [one, other] = [0, 1].map(|own| {
+                    let (nodes, ends, start) = (&nodes, &ends, &start);
+                    scope.spawn(move || {
+                        start.wait();
+                        for n in 0..30 {
+                            nodes[own]
+                                .msg_send(ends[own], ends[1 - own], &[n], 2)
+                                .unwrap();
+                        }
+                        for n in 0..30 {
+                            assert_eq!(receive(&nodes[own], ends[own]), [n]);
+                        }
+                    })
+                });
+                one.join().unwrap();
+                other.join().unwrap();
+            });
+            if host == Host::B {
+                assert_eq!(before - free(), 0x1_0000, "one window at host B");
+            }
         }
     }
 }

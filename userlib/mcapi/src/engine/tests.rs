@@ -249,7 +249,7 @@ fn a_flood_of_one_node_leaves_others_room() {
     assert_eq!(net.result(2, request), Some(Ok(())));
 }
 
-/// MC-MSGSENDI-2, MC-ATTR-4, A-23: calls that do not wait have so many buffers, those that wait
+/// MC-MSGSENDI-2, A-23: calls that do not wait have so many buffers, those that wait
 /// any number; a request too many sends nothing (MC-REQ-10).
 #[test]
 fn sends_that_do_not_wait_have_a_limit() {
@@ -581,6 +581,8 @@ fn cancelled_operations_lose_and_double_nothing() {
     let started = net.send(from, to, &long, 3);
     let behind = net.send(from, to, b"behind", 3);
     net.turn(0, 1);
+    let is_started = [started, behind].map(|request| net.nodes[0].is_started(request));
+    assert_eq!(is_started, [true, false]);
     assert_eq!(net.nodes[0].cancel(started), Ok(None));
     assert_eq!(net.nodes[0].cancel(behind), Ok(None));
     assert_eq!(net.nodes[0].cancel(behind), Err(Error::RequestInvalid));
