@@ -260,3 +260,32 @@ fn many_threads_of_many_nodes_lose_and_double_nothing() {
     assert_eq!(received.into_inner(), nodes.len() * total);
     assert!(nodes.iter().all(|node| node.discarded() == Ok(0)));
 }
+
+/// MC-TMO-4, MC-GEN-9: a long message that does not wait is sent wholly, or times out and is not
+/// sent at all, also if it has begun to leave when the time is over.
+#[test]
+fn a_long_message_is_sent_wholly_or_not_at_all() {
+    for (_hosts, a, b) in Hosts::pairs() {
+        let from = a.endpoint_create(None).unwrap();
+        let to = b.endpoint_create(Some(1)).unwrap();
+        get(&a, to);
+        a.set_endpoint_attribute(from, Attribute::Timeout, 0)
+            .unwrap();
+        let mut sent = Vec::new();
+        for n in 0..60 {
+            match a.msg_send(from, to, &vec![n; MESSAGE_MAX], 4) {
+                Ok(()) => sent.push(n),
+                Err(error) => assert_eq!(error, Error::Timeout),
+            }
+            if n % 3 == 0 && !sent.is_empty() {
+                assert!(receive(&b, to) == vec![sent.remove(0); MESSAGE_MAX]);
+            }
+        }
+        for n in sent {
+            assert!(receive(&b, to) == vec![n; MESSAGE_MAX]);
+        }
+        b.set_endpoint_attribute(to, Attribute::Timeout, 50)
+            .unwrap();
+        assert_eq!(b.msg_recv(to, &mut []), Err(Error::Timeout));
+    }
+}

@@ -5,8 +5,8 @@
 mod common;
 
 use common::{briefly, get, receive, soon, Hosts};
-use mcapi::{Attribute, Deadline, Error, NodeAttributes, Request};
-use mp_testing::Host;
+use mcapi::{Attribute, Deadline, Error, Fabric, Node, NodeAttributes, Request, Topology};
+use mp_testing::{Host, World};
 use std::{
     sync::{mpsc, Barrier},
     thread,
@@ -302,5 +302,32 @@ fn waits_are_for_one_of_many_and_end_by_cancel() {
         assert_eq!(b.cancel(rest[0]), Err(Error::RequestInvalid));
         a.msg_send(from, to, b"still works", 0).unwrap();
         assert_eq!(receive(&b, to), b"still works");
+    }
+}
+
+/// MC-MSG-6, MC-MSG-9: what had arrived for a port before it had an endpoint is not for that one.
+/// Without a bridge between them, a message has arrived when its send is complete.
+#[test]
+fn an_endpoint_gets_nothing_that_came_before_it() {
+    let world = World::new(1, 8 << 20);
+    world.set_loopback(8 << 20);
+    for host in [Host::A, Host::B] {
+        let node = |host: Host, number| {
+            let fabric = Fabric::with_device(world.open(host));
+            let (topology, attributes) = (Topology::default(), NodeAttributes::default());
+            Node::with_fabric(fabric, topology, host as u32, number, attributes).unwrap()
+        };
+        let (a, b) = (node(Host::A, 1), node(host, 2));
+        let own = a.endpoint_create(None).unwrap();
+        let first = b.endpoint_create(Some(7)).unwrap();
+        a.msg_send(own, first, b"first", 3).unwrap();
+        while b.msg_available(first).unwrap() == 0 {}
+        for _ in 0..100 {
+            b.endpoint_delete(first).unwrap();
+            a.msg_send(own, first, b"too early", 3).unwrap();
+            assert_eq!(b.endpoint_create(Some(7)), Ok(first));
+            assert_eq!(b.msg_available(first), Ok(0));
+        }
+        assert_eq!(b.discarded(), Ok(101));
     }
 }
