@@ -8,13 +8,17 @@ use crate::{
     Target, WINDOW_DATA_MAX,
 };
 use rustix::{fd::BorrowedFd, io::Errno};
-use std::{fmt, ops::RangeInclusive, thread, time::Duration};
+use std::{fmt, fs, ops::RangeInclusive, thread, time::Duration};
 
 /// Room that is tried first for lists of ids.
 const IDS: usize = 64;
 
 /// Time between two looks for an interface that is up.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// What every host calls itself.
+const ITSELF: u32 = 0x8000_0000;
+/// Tells what other hosts call this one, in hexadecimal.
+const SELF: &str = "/sys/kernel/mp/self";
 
 /// Names an interface: the same number as long as the hardware is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -195,6 +199,26 @@ impl<D: Device> Fabric<D> {
             }
         }
         Ok(None)
+    }
+
+    /// The number that other hosts know this one by. That of the loopback interface may be one
+    /// that means the host itself on every host; then the system tells.
+    ///
+    /// # Errors
+    /// [`Error::NoInterface`]: there is no loopback interface, or the host has no number.
+    pub fn host(&self) -> Result<u32> {
+        let nobody = Error::NoInterface(Subject::Unnamed);
+        let interfaces = self.interfaces()?.into_iter();
+        let mut interfaces = interfaces.filter_map(|id| self.interface(id).ok());
+        let own = interfaces.find(|interface| interface.loopback);
+        match own.and_then(|own| own.peer) {
+            Some(ITSELF) => {
+                let number = fs::read_to_string(SELF).ok();
+                let number = number.and_then(|text| u32::from_str_radix(text.trim(), 16).ok());
+                number.ok_or(nobody)
+            }
+            number => number.ok_or(nobody),
+        }
     }
 
     /// Unique identifiers of all windows of the peer, also of paired ones.

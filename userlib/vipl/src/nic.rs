@@ -20,7 +20,7 @@ use mp_fabric::{CharDevice, Device, Fabric, ProcessMemory};
 use rustix::fd::OwnedFd;
 use std::{
     collections::HashMap,
-    fmt, fs,
+    fmt,
     sync::{
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
         Arc, Mutex, Weak,
@@ -33,11 +33,6 @@ pub const NIC_BASE_NAME: &str = "VINIC";
 
 /// Most errors that repeat and wait for the error handler.
 const REPEATED_MAX: usize = 256;
-
-/// What every host calls itself.
-const ITSELF: u32 = 0x8000_0000;
-/// Tells what other hosts call this one, in hexadecimal.
-const SELF: &str = "/sys/kernel/mp/self";
 
 /// How a fabric is opened.
 type Open<D> = Arc<dyn Fn() -> mp_fabric::Result<Fabric<D>> + Send + Sync>;
@@ -161,24 +156,10 @@ struct Objects<D: Device> {
     requests: Vec<Weak<RequestShared<D>>>,
 }
 
-/// The fabric's number of this host. That of the loopback interface may be one that means the host
-/// itself on every host; then the system tells (VI-NIC-9).
-fn own_number(loopback: u32) -> Option<u32> {
-    if loopback != ITSELF {
-        return Some(loopback);
-    }
-    let text = fs::read_to_string(SELF).ok()?;
-    u32::from_str_radix(text.trim(), 16).ok()
-}
-
 impl<D: Device> Nic<D> {
     fn new(fabric: Fabric<D>, name: &str) -> Result<Self> {
         let info = fabric.info()?;
-        let interfaces = fabric.interfaces()?.into_iter();
-        let mut interfaces = interfaces.filter_map(|id| fabric.interface(id).ok());
-        let own = interfaces.find(|interface| interface.loopback);
-        let own = own.and_then(|own| own.peer).and_then(own_number);
-        let own = own.ok_or(Error::Resource)?;
+        let own = fabric.host().map_err(|_| Error::Resource)?;
         let system = rustix::system::sysinfo();
         let memory = system.totalram.saturating_mul(system.mem_unit.into());
         let attributes = NicAttributes::of(

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Claims of node numbers: one process of the fabric has each (MC-INIT-6). See
+//! `Documentation/mcapi.md`.
+//!
+//! | session | where | name | from | until |
+//! |---|---|---|---|---|
+//! | mark | loopback interface | none | first | the node ends |
+//! | claiming | links | [`Name::Claiming`] | before others are asked | "owned" is there |
+//! | owned | links | [`Name::Owned`] | nobody else has it | the node ends |
+//! | listener | all | [`Name::Listener`] | the same | the node ends |
+//!
+//! All but listeners are bare servers that hold requests and answer none: they are only found.
+
+use crate::{Error, NodeId, Result, Topology};
+use mp_fabric::{Device, Error as FabricError, Fabric, Interface, InterfaceId, Session};
+use std::{
+    thread::sleep,
+    time::{Duration, Instant},
+};
+use tracing::error;
+
+/// The protocol of all sessions of nodes.
+pub(crate) const PROTOCOL: u32 = 0x4d43_4150;
+/// How long a node with a lower host number waits for another one to give up.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// What a session of a node is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Name {
+    Claiming = 1,
+    Owned = 2,
+    Listener = 3,
+}
+
+impl Name {
+    /// The name of the session.
+    pub(crate) fn of(self, id: NodeId) -> Vec<u8> {
+        let mut name = b"mcapi".to_vec();
+        name.push(self as u8);
+        name.extend(id.number().to_le_bytes());
+        name
+    }
+}
+
+/// The unique identifier of a node's mark, and of its "owned" sessions: no two nodes have the same.
+pub(crate) fn uid(id: NodeId) -> u32 {
+    0x8000_0000 | id.number()
+}
+
+/// Interfaces of this host that exist now.
+pub(crate) fn interfaces<D: Device>(fabric: &Fabric<D>) -> Result<Vec<Interface>> {
+    let ids = fabric.interfaces().map_err(failed)?.into_iter();
+    Ok(ids.filter_map(|id| fabric.interface(id).ok()).collect())
+}
+
+/// What initializing fails with when the fabric does.
+pub(crate) fn failed(error: FabricError) -> Error {
+    error!("the node cannot be initialized: {error}");
+    Error::NodeInitFailed
+}
+
+/// Posts a session that is only found.
+pub(crate) fn post<D: Device>(
+    fabric: &Fabric<D>,
+    interface: InterfaceId,
+    uid: u32,
+    name: &[u8],
+) -> mp_fabric::Result<Session<D>> {
+    let server = fabric.server(interface, PROTOCOL).uid(uid);
+    server.name(name).bare().hold().open()
+}
+
+/// A claim that has succeeded, until "owned" sessions are there.
+#[derive(Debug)]
+pub(crate) struct Claim<D: Device> {
+    mark: Session<D>,
+    claiming: Vec<Session<D>>,
+}
+
+impl<D: Device> Claim<D> {
+    /// "Owned" sessions are there: the mark, which has to be kept.
+    pub(crate) fn settle(self) -> Session<D> {
+        drop(self.claiming);
+        self.mark
+    }
+}
+
+/// Claims a number, over all links that are up.
+///
+/// # Errors
+/// [`Error::DomainInvalid`]: this host, by its number, is none of the domain.
+/// [`Error::NodeInitFailed`]: another process has it, or the fabric fails.
+pub(crate) fn claim<D: Device>(
+    fabric: &Fabric<D>,
+    topology: &Topology,
+    id: NodeId,
+    host: u32,
+) -> Result<Claim<D>> {
+    if !topology.hosts(id.domain()).contains(&host) {
+        return Err(Error::DomainInvalid);
+    }
+    let (own, links): (Vec<_>, Vec<_>) = interfaces(fabric)?
+        .into_iter()
+        .partition(|interface| interface.loopback);
+    let own = own.first().ok_or(Error::NodeInitFailed)?;
+    let mark = post(fabric, own.id, uid(id), &[]).map_err(failed)?;
+    let links: Vec<_> = links.into_iter().filter(|link| link.up).collect();
+    let mut claiming = Vec::new();
+    for link in &links {
+        match post(fabric, link.id, 0, &Name::Claiming.of(id)) {
+            Ok(session) => claiming.push(session),
+            // It is down by now, or the other host has no nodes at all.
+            Err(FabricError::InterfaceDown(_) | FabricError::NoInterface(_)) => {}
+            Err(FabricError::NotSupported(_)) => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    let begun = Instant::now();
+    while is_contested(fabric, &links, id, host)? {
+        if begun.elapsed() > PATIENCE {
+            return Err(Error::NodeInitFailed);
+        }
+        sleep(PAUSE);
+    }
+    Ok(Claim { mark, claiming })
+}
+
+/// Whether a host with a higher number claims the same.
+///
+/// # Errors
+/// [`Error::NodeInitFailed`]: a host has it, or one with a lower number claims it.
+fn is_contested<D: Device>(
+    fabric: &Fabric<D>,
+    links: &[Interface],
+    id: NodeId,
+    host: u32,
+) -> Result<bool> {
+    let mut contested = false;
+    for link in links {
+        // In this order: "claiming" is withdrawn after "owned" is there.
+        if is_found(fabric, link.id, &Name::Claiming.of(id))? {
+            if link.peer.is_some_and(|peer| peer < host) {
+                return Err(Error::NodeInitFailed);
+            }
+            contested = true;
+        }
+        if is_found(fabric, link.id, &Name::Owned.of(id))? {
+            return Err(Error::NodeInitFailed);
+        }
+    }
+    Ok(contested)
+}
+
+/// Asks the other host whether it has a session of that name. It is asked by one process of this
+/// host at a time: the one with the mark.
+fn is_found<D: Device>(fabric: &Fabric<D>, link: InterfaceId, name: &[u8]) -> Result<bool> {
+    let client = fabric.client(link, PROTOCOL).name(name).bare().pending();
+    match client.open() {
+        // The request is withdrawn.
+        Ok(_) => Ok(true),
+        Err(
+            FabricError::NoPartner(_) | FabricError::InterfaceDown(_) | FabricError::NoInterface(_),
+        ) => Ok(false),
+        Err(FabricError::NotSupported(_)) => Ok(false),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No two nodes, and no two purposes, have one name; no uid means "any".
+    #[test]
+    fn names_are_their_nodes_own() {
+        let ids = [(0, 0), (0, 1), (1, 0), (0xffff, 0x7fff)];
+        let ids = ids.map(|(domain, node)| NodeId::new(domain, node).unwrap());
+        let mut names: Vec<_> = ids
+            .iter()
+            .flat_map(|id| [Name::Claiming, Name::Owned, Name::Listener].map(|name| name.of(*id)))
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), 12);
+        let mut uids = ids.map(uid).to_vec();
+        uids.dedup();
+        assert!(uids.len() == 4 && !uids.contains(&0));
+    }
+}

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! How nodes find each other: the connector thread posts what this node is found by, answers those
+//! who ask for it, and asks for nodes that the engine has something to tell.
+//!
+//! | who asks | session | data |
+//! |---|---|---|
+//! | the other node | a listener: a server with this node's name that holds requests | |
+//! | this node | a client with the other node's name, which does not wait | this node's number |
+//!
+//! Of two nodes that ask each other at the same time, the request of the lower one counts.
+
+use crate::{
+    claim::{self, uid, Name, PROTOCOL},
+    link::{window, Link},
+    node::NodeShared,
+    wire::End,
+    NodeId, Result,
+};
+use mp_fabric::{
+    Deadline, Device, Error as FabricError, EventMask, Interface, InterfaceId, PartnerState,
+    RequestId, Session,
+};
+use std::{
+    collections::{HashMap, HashSet},
+    os::fd::AsFd,
+    sync::Arc,
+    time::Duration,
+};
+use tracing::debug;
+
+/// How often the thread looks for interfaces that nothing has told of.
+const SELDOM: Duration = Duration::from_secs(2);
+/// The same while a node is sought that is not there.
+const OFTEN: Duration = Duration::from_millis(500);
+/// How long it waits for a node that is there, and is busy with another one.
+const BUSY: Duration = Duration::from_millis(5);
+/// How often it does before it gives up.
+const BUSY_MAX: u32 = 400;
+/// How long the other host may take to confirm an acceptance.
+const ACCEPT: Duration = Duration::from_secs(2);
+/// Why a request is rejected: it is none of a node, or crosses one that counts.
+const UNKNOWN: u32 = 1;
+const CROSSING: u32 = 2;
+
+/// What a node is found by on an interface.
+struct Posted<D: Device> {
+    owned: Session<D>,
+    listener: Session<D>,
+}
+
+/// The connector.
+pub(crate) struct Connector<D: Device> {
+    node: Arc<NodeShared<D>>,
+    posted: HashMap<InterfaceId, Posted<D>>,
+    /// Interfaces whose events wake the thread.
+    watched: HashSet<InterfaceId>,
+    /// Own requests that are not answered.
+    asked: HashMap<NodeId, Session<D>>,
+    /// How often a node was busy.
+    busy: HashMap<NodeId, u32>,
+}
+
+/// What has come of asking for a node on an interface.
+enum Asked<D: Device> {
+    Pending(Session<D>),
+    Busy,
+    Nobody,
+    Unreachable,
+}
+
+fn is_over<D: Device>(session: &Session<D>) -> bool {
+    let events = session.state().map(|state| state.events);
+    events.map_or(true, |e| e.intersects(EventMask::CLOSED | EventMask::DOWN))
+}
+
+/// The node that a request is from.
+fn asker(data: &[u8]) -> Option<NodeId> {
+    let number = u32::from_le_bytes(data.try_into().ok()?);
+    NodeId::new(number >> 15, number & 0x7fff).ok()
+}
+
+impl<D: Device> Connector<D> {
+    pub(crate) fn new(node: &Arc<NodeShared<D>>) -> Self {
+        Connector {
+            node: Arc::clone(node),
+            posted: HashMap::new(),
+            watched: HashSet::new(),
+            asked: HashMap::new(),
+            busy: HashMap::new(),
+        }
+    }
+
+    /// What the thread does until the node is finalized.
+    pub(crate) fn run(mut self) {
+        let node = Arc::clone(&self.node);
+        while !node.connector.is_stopped() {
+            let interfaces = self.post().unwrap_or_default();
+            self.answer();
+            self.look();
+            let sought = node.sought();
+            self.busy.retain(|id, _| sought.contains(id));
+            for id in &sought {
+                if !self.asked.contains_key(id) {
+                    self.seek(*id, &interfaces);
+                }
+            }
+            let most = match (self.busy.is_empty(), sought.is_empty()) {
+                (false, _) => BUSY,
+                (true, false) => OFTEN,
+                (true, true) => SELDOM,
+            };
+            node.connector.alarm.sleep(Some(most));
+        }
+    }
+
+    /// Makes this node found on all interfaces; these interfaces.
+    ///
+    /// # Errors
+    /// [`Error::NodeInitFailed`](crate::Error::NodeInitFailed).
+    pub(crate) fn post(&mut self) -> Result<Vec<Interface>> {
+        let interfaces = claim::interfaces(&self.node.fabric)?;
+        let over = |posted: &Posted<D>| is_over(&posted.owned) || is_over(&posted.listener);
+        self.posted.retain(|_, posted| !over(posted));
+        for interface in &interfaces {
+            self.watch(interface.id);
+            let leads = interface.up || interface.loopback;
+            if leads && !self.posted.contains_key(&interface.id) {
+                match self.post_on(interface) {
+                    Ok(posted) => drop(self.posted.insert(interface.id, posted)),
+                    Err(error) => debug!("{}: {error}", interface.name),
+                }
+            }
+        }
+        Ok(interfaces)
+    }
+
+    /// Lets events of an interface wake the thread.
+    fn watch(&mut self, id: InterfaceId) {
+        if self.watched.insert(id) {
+            let news = EventMask::STATE | EventMask::WINDOWS;
+            let alarm = &self.node.connector.alarm;
+            // One that cannot be watched is looked at seldom.
+            let _ = self.node.fabric.notify(id, news, Some(alarm.as_fd()));
+        }
+    }
+
+    fn post_on(&self, interface: &Interface) -> mp_fabric::Result<Posted<D>> {
+        let node = &self.node;
+        // The mark has the number on the loopback interface.
+        let uid = if interface.loopback { 0 } else { uid(node.id) };
+        Ok(Posted {
+            listener: self.listener(interface.id)?,
+            owned: claim::post(&node.fabric, interface.id, uid, &Name::Owned.of(node.id))?,
+        })
+    }
+
+    fn listener(&self, id: InterfaceId) -> mp_fabric::Result<Session<D>> {
+        let node = &self.node;
+        let window = window(node.fabric.interface(id)?.local_free);
+        let name = Name::Listener.of(node.id);
+        let server = node.fabric.server(id, PROTOCOL).name(&name).hold();
+        let session = server.local(window.clone()).remote(window).open()?;
+        self.watch_session(&session, EventMask::REQUEST)?;
+        Ok(session)
+    }
+
+    fn watch_session(&self, session: &Session<D>, news: EventMask) -> mp_fabric::Result<()> {
+        let news = news | EventMask::CLOSED | EventMask::DOWN;
+        session.notify(news, Some(self.node.connector.alarm.as_fd()))
+    }
+
+    /// Answers requests of other nodes.
+    fn answer(&mut self) {
+        let ids: Vec<_> = self.posted.keys().copied().collect();
+        for id in ids {
+            while let Some((request, asker)) = self.request(id) {
+                match asker {
+                    Ok(asker) => self.accept(id, request, asker),
+                    Err(reason) => self.reject(id, request, reason),
+                }
+            }
+        }
+    }
+
+    /// The request that is at hand on an interface, and who asks, or why it is rejected.
+    fn request(&self, id: InterfaceId) -> Option<(RequestId, Result<NodeId, u32>)> {
+        let partner = self.posted.get(&id)?.listener.partner().ok()?;
+        let PartnerState::Request(request) = partner.state else {
+            return None;
+        };
+        let interface = self.node.fabric.interface(id).ok()?;
+        let host = match interface.loopback {
+            true => self.node.host,
+            false => partner.peer,
+        };
+        let may_be = |asker: &NodeId| {
+            let hosts = self.node.topology.hosts(asker.domain());
+            *asker != self.node.id && hosts.contains(&host)
+        };
+        let asker = asker(&partner.data).filter(may_be).ok_or(UNKNOWN);
+        let crosses = |asker: &NodeId| self.asked.contains_key(asker) && self.node.id < *asker;
+        let asker = asker.and_then(|asker| match crosses(&asker) {
+            true => Err(CROSSING),
+            false => Ok(asker),
+        });
+        Some((request, asker))
+    }
+
+    fn reject(&mut self, id: InterfaceId, request: RequestId, reason: u32) {
+        if let Some(posted) = self.posted.get(&id) {
+            if posted.listener.reject(request, reason, &[]).is_err() && is_over(&posted.listener) {
+                self.posted.remove(&id);
+            }
+        }
+    }
+
+    /// Accepts a request; another listener takes the place of the one that it came to.
+    fn accept(&mut self, id: InterfaceId, request: RequestId, asker: NodeId) {
+        let Some(Posted { owned, listener }) = self.posted.remove(&id) else {
+            return;
+        };
+        if let Ok(listener) = self.listener(id) {
+            self.posted.insert(id, Posted { owned, listener });
+        }
+        self.asked.remove(&asker);
+        match listener.accept(request, &[], Deadline::after(ACCEPT)) {
+            Ok(()) => self.begin(asker, listener),
+            Err(error) => debug!("{asker} has asked, and gone: {error}"),
+        }
+    }
+
+    /// A session with a node is paired.
+    fn begin(&mut self, id: NodeId, session: Session<D>) {
+        self.busy.remove(&id);
+        let watched = self.node.service.watch(&session);
+        match watched
+            .map_err(|_| End::Gone)
+            .and_then(|()| Link::new(session))
+        {
+            Ok(link) => self.node.connected(id, link),
+            Err(end) => self.node.unreachable(id, end),
+        }
+    }
+
+    /// Looks what has become of own requests.
+    fn look(&mut self) {
+        let asked = std::mem::take(&mut self.asked);
+        for (id, session) in asked {
+            let events = session.state().map(|state| state.events);
+            let events = events.unwrap_or(EventMask::CLOSED);
+            if events.contains(EventMask::PAIRED) {
+                self.begin(id, session);
+            } else if events.intersects(EventMask::REFUSED | EventMask::CLOSED | EventMask::DOWN) {
+                // It is sought again: it may have asked itself, or be gone.
+                *self.busy.entry(id).or_default() += 1;
+            } else {
+                self.asked.insert(id, session);
+            }
+        }
+    }
+
+    /// Asks for a node on all interfaces that lead to hosts of its domain, until one has it.
+    fn seek(&mut self, id: NodeId, interfaces: &[Interface]) {
+        let hosts = self.node.topology.hosts(id.domain());
+        let leads = |interface: &&Interface| match interface.loopback {
+            true => hosts.contains(&self.node.host),
+            false => interface.up && interface.peer.is_some_and(|peer| hosts.contains(&peer)),
+        };
+        let (mut end, mut is_busy) = (End::Down, false);
+        for interface in interfaces.iter().filter(leads) {
+            match self.ask(id, interface) {
+                Asked::Pending(session) => {
+                    self.asked.insert(id, session);
+                    return;
+                }
+                Asked::Busy => is_busy = true,
+                Asked::Nobody => end = End::Gone,
+                Asked::Unreachable => {}
+            }
+        }
+        let tries = self.busy.get(&id).copied().unwrap_or(0);
+        if is_busy && tries < BUSY_MAX {
+            self.busy.insert(id, tries + 1);
+        } else {
+            self.busy.remove(&id);
+            self.node.unreachable(id, end);
+        }
+    }
+
+    fn ask(&self, id: NodeId, interface: &Interface) -> Asked<D> {
+        let fabric = &self.node.fabric;
+        let (name, data) = (Name::Listener.of(id), self.node.id.number().to_le_bytes());
+        let window = window(interface.local_free);
+        let client = fabric
+            .client(interface.id, PROTOCOL)
+            .name(&name)
+            .data(&data);
+        let client = client.local(window.clone()).remote(window).pending();
+        match client.open() {
+            Ok(session) => {
+                match self.watch_session(&session, EventMask::PAIRED | EventMask::REFUSED) {
+                    Ok(()) => Asked::Pending(session),
+                    Err(_) => Asked::Busy,
+                }
+            }
+            // Its listener may have another request at hand.
+            Err(FabricError::NoPartner(_)) => match fabric.window(interface.id, uid(id)) {
+                Ok(window) if window.protocol == PROTOCOL => Asked::Busy,
+                _ => Asked::Nobody,
+            },
+            Err(FabricError::NotSupported(_)) => Asked::Nobody,
+            Err(error) => {
+                debug!("{id} cannot be asked: {error}");
+                Asked::Unreachable
+            }
+        }
+    }
+}

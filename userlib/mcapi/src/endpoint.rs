@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The endpoints of a node: ports, attributes, who has got them, messages that wait for a receive
+//! and receives that wait for a message.
+
+use crate::{
+    attributes::{Attribute, EndpointType, Settings, STATUS_GET_PENDING},
+    wire::Lane,
+    Error, NodeId, Request, Result, PORT_MAX, PRIORITIES,
+};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// Most endpoints of a node.
+pub const ENDPOINTS_MAX: usize = 256;
+/// The first port of those that are given to endpoints without one (MC-EPCREATE-7).
+pub const PORT_ANY_FIRST: u16 = 0x8000;
+
+/// A message that waits for a receive.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    /// The node whose buffers it takes.
+    pub(crate) node: NodeId,
+    pub(crate) lane: Lane,
+    pub(crate) data: Vec<u8>,
+}
+
+/// A receive that waits for a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Posted {
+    pub(crate) request: Request,
+    /// Bytes that there is room for.
+    pub(crate) room: usize,
+}
+
+/// An endpoint.
+#[derive(Debug, Default)]
+pub(crate) struct Local {
+    pub(crate) settings: Settings,
+    /// How often nodes have got it.
+    gets: BTreeMap<NodeId, u32>,
+    source: Option<NodeId>,
+    messages: [VecDeque<Message>; PRIORITIES],
+    posted: VecDeque<Posted>,
+    /// Sends that are not complete, by calls that do not wait.
+    pub(crate) sends: u32,
+}
+
+impl Local {
+    /// A node gets it (MC-EPGETI-3, MC-EPGETI-6).
+    ///
+    /// # Errors
+    /// [`Error::EndpointGetLimit`]: it is of a channel type, and a node has got it.
+    pub(crate) fn get(&mut self, node: NodeId) -> Result<()> {
+        if self.settings.kind != EndpointType::Message && self.get_count() > 0 {
+            return Err(Error::EndpointGetLimit);
+        }
+        *self.gets.entry(node).or_default() += 1;
+        self.source = Some(node);
+        Ok(())
+    }
+
+    /// A node takes back a get (MC-EPGETI-4).
+    pub(crate) fn unget(&mut self, node: NodeId) {
+        if let Some(count) = self.gets.get_mut(&node) {
+            *count -= 1;
+            if *count == 0 {
+                self.gets.remove(&node);
+            }
+        }
+    }
+
+    /// A node has gone: its gets count no more.
+    pub(crate) fn forget(&mut self, node: NodeId) {
+        self.gets.remove(&node);
+    }
+
+    fn get_count(&self) -> u32 {
+        self.gets.values().sum()
+    }
+
+    /// The value of an attribute other than the number of receive buffers.
+    pub(crate) fn attribute(&self, attribute: Attribute) -> u64 {
+        let count = self.get_count();
+        match attribute {
+            Attribute::GetCount => count.into(),
+            Attribute::GetSource => match self.source {
+                Some(node) => u64::from(node.domain()) << 32 | u64::from(node.node()),
+                None => u64::MAX,
+            },
+            Attribute::Status if count > 0 => STATUS_GET_PENDING,
+            other => self.settings.get(other).unwrap_or(0),
+        }
+    }
+
+    pub(crate) fn is_for_messages(&self) -> bool {
+        self.settings.kind == EndpointType::Message
+    }
+
+    /// The receive that a message is for, if one waits.
+    pub(crate) fn take_posted(&mut self) -> Option<Posted> {
+        self.posted.pop_front()
+    }
+
+    /// Keeps a message until it is received.
+    pub(crate) fn keep(&mut self, message: Message) {
+        if let Some(level) = self.messages.get_mut(usize::from(message.lane.level)) {
+            level.push_back(message);
+        }
+    }
+
+    /// The next message: the oldest of the lowest level that has one (MC-MSG-3).
+    pub(crate) fn take(&mut self) -> Option<Message> {
+        self.messages.iter_mut().find_map(VecDeque::pop_front)
+    }
+
+    /// Lets a receive wait for a message, behind others (MC-REQ-12).
+    pub(crate) fn post(&mut self, posted: Posted) {
+        self.posted.push_back(posted);
+    }
+
+    /// Takes back a receive (MC-MSGRECVI-4).
+    pub(crate) fn withdraw(&mut self, request: Request) {
+        self.posted.retain(|posted| posted.request != request);
+    }
+
+    /// Messages that wait (MC-MSGAVAIL-1).
+    pub(crate) fn available(&self) -> usize {
+        self.messages.iter().map(VecDeque::len).sum()
+    }
+}
+
+/// The endpoints of a node.
+#[derive(Debug, Default)]
+pub(crate) struct Endpoints {
+    all: HashMap<u16, Local>,
+    /// The port that was given last.
+    last: Option<u16>,
+}
+
+impl Endpoints {
+    /// Makes an endpoint of a port, or of one that is free (MC-EPCREATE-1 to MC-EPCREATE-7).
+    ///
+    /// # Errors
+    /// [`Error::EndpointExists`]; [`Error::PortInvalid`]: no port is free; [`Error::General`]:
+    /// there are [`ENDPOINTS_MAX`].
+    pub(crate) fn create(&mut self, port: Option<u16>) -> Result<u16> {
+        let port = match port {
+            Some(port) if self.all.contains_key(&port) => return Err(Error::EndpointExists),
+            Some(port) => port,
+            None => self.free_port().ok_or(Error::PortInvalid)?,
+        };
+        if self.all.len() >= ENDPOINTS_MAX {
+            return Err(Error::General);
+        }
+        self.all.insert(port, Local::default());
+        Ok(port)
+    }
+
+    /// The next port that is free: one that was used is left alone as long as possible.
+    fn free_port(&mut self) -> Option<u16> {
+        let most = PORT_MAX as u16;
+        let after = self
+            .last
+            .map_or(PORT_ANY_FIRST, |last| last.saturating_add(1));
+        let mut ports = (after..=most).chain(PORT_ANY_FIRST..=most);
+        let free = ports.find(|port| !self.all.contains_key(port));
+        self.last = free.or(self.last);
+        free
+    }
+
+    /// Takes an endpoint away.
+    ///
+    /// # Errors
+    /// [`Error::EndpointInvalid`].
+    pub(crate) fn remove(&mut self, port: u16) -> Result<Local> {
+        self.all.remove(&port).ok_or(Error::EndpointInvalid)
+    }
+
+    /// # Errors
+    /// [`Error::EndpointInvalid`].
+    pub(crate) fn get(&self, port: u16) -> Result<&Local> {
+        self.all.get(&port).ok_or(Error::EndpointInvalid)
+    }
+
+    /// # Errors
+    /// [`Error::EndpointInvalid`].
+    pub(crate) fn get_mut(&mut self, port: u16) -> Result<&mut Local> {
+        self.all.get_mut(&port).ok_or(Error::EndpointInvalid)
+    }
+
+    /// A node has gone.
+    pub(crate) fn forget(&mut self, node: NodeId) {
+        self.all.values_mut().for_each(|local| local.forget(node));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn node(number: u32) -> NodeId {
+        NodeId::new(0, number).unwrap()
+    }
+
+    fn message(level: u16, n: u8) -> Message {
+        Message {
+            node: node(1),
+            lane: Lane { level, port: 0 },
+            data: vec![n],
+        }
+    }
+
+    /// MC-EPCREATE-2, MC-EPCREATE-3, MC-EPCREATE-7
+    #[test]
+    fn ports_are_asked_for_or_given() {
+        let mut endpoints = Endpoints::default();
+        assert_eq!(endpoints.create(Some(17)), Ok(17));
+        assert_eq!(endpoints.create(Some(17)), Err(Error::EndpointExists));
+        let mut given: Vec<u16> = (1..ENDPOINTS_MAX)
+            .map(|_| endpoints.create(None).unwrap())
+            .collect();
+        assert!(given.iter().all(|port| *port >= PORT_ANY_FIRST));
+        assert_eq!(endpoints.create(None), Err(Error::General));
+        endpoints.remove(17).unwrap();
+        assert!(endpoints.remove(17).is_err());
+        given.push(endpoints.create(None).unwrap());
+        given.sort_unstable();
+        given.dedup();
+        assert_eq!(given.len(), ENDPOINTS_MAX);
+    }
+
+    /// MC-EPCREATE-2: a port is given again only after all others.
+    #[test]
+    fn given_ports_go_round() {
+        let mut endpoints = Endpoints::default();
+        let most = PORT_MAX as u16;
+        for expected in (PORT_ANY_FIRST..=most).chain([PORT_ANY_FIRST, PORT_ANY_FIRST + 1]) {
+            assert_eq!(endpoints.create(None), Ok(expected));
+            endpoints.remove(expected).unwrap();
+        }
+    }
+
+    /// MC-EPGETI-3, MC-EPGETI-4, MC-EPGETI-6
+    #[test]
+    fn gets_are_counted_for_each_node() {
+        let mut local = Local::default();
+        assert_eq!(local.attribute(Attribute::GetSource), u64::MAX);
+        for getter in [1, 2, 2] {
+            local.get(node(getter)).unwrap();
+        }
+        assert_eq!(local.attribute(Attribute::GetCount), 3);
+        assert_eq!(local.attribute(Attribute::GetSource), 2);
+        assert_eq!(local.attribute(Attribute::Status), STATUS_GET_PENDING);
+        local.unget(node(3));
+        local.unget(node(2));
+        assert_eq!(local.attribute(Attribute::GetCount), 2);
+        local.forget(node(2));
+        local.unget(node(2));
+        assert_eq!(local.attribute(Attribute::GetCount), 1);
+        local.settings.set(Attribute::Type, 2).unwrap();
+        assert_eq!(local.get(node(5)), Err(Error::EndpointGetLimit));
+        local.unget(node(1));
+        assert_eq!(local.get(node(5)), Ok(()));
+        assert_eq!(local.get(node(5)), Err(Error::EndpointGetLimit));
+    }
+
+    proptest! {
+        /// MC-MSG-3, MC-MSGAVAIL-1: against a sorted list.
+        #[test]
+        fn the_most_urgent_and_oldest_message_is_next(steps: Vec<(bool, u8)>) {
+            let mut local = Local::default();
+            let mut model: Vec<(u16, u8)> = Vec::new();
+            for (n, (keeps, level)) in steps.into_iter().enumerate() {
+                if keeps {
+                    let level = u16::from(level) % PRIORITIES as u16;
+                    local.keep(message(level, n as u8));
+                    let at = model.partition_point(|(other, _)| *other <= level);
+                    model.insert(at, (level, n as u8));
+                } else {
+                    let next = (!model.is_empty()).then(|| model.remove(0));
+                    prop_assert_eq!(local.take(), next.map(|(level, n)| message(level, n)));
+                }
+                prop_assert_eq!(local.available(), model.len());
+            }
+        }
+    }
+}

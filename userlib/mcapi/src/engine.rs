@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! A node without I/O: endpoints, messages, gets, questions, and the requests that they complete.
+//!
+//! Calls of the program change it at once or begin requests; frames go over a [`Wire`] for each
+//! peer. The node itself is a peer, whose wire is a [`Loop`]: what is true between two nodes is so
+//! within one.
+//!
+//! | what | where |
+//! |---|---|
+//! | calls of the program | here |
+//! | frames that arrive, sessions that begin and end | `peers` |
+
+mod peers;
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    attributes::Attribute,
+    endpoint::{Endpoints, Local, Message, Posted},
+    incoming::Arrived,
+    outgoing::Send,
+    peer::{Peer, Question, Stage},
+    request::{By, Requests},
+    wire::{Control, Lane, Loop, Subject},
+    Completion, Endpoint, Error, NodeAttributes, NodeId, Request, Result, MESSAGE_MAX, PRIORITIES,
+};
+use std::collections::HashMap;
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// `by`: whether it takes one of the endpoint's send buffers.
+    Send {
+        to: NodeId,
+        lane: Lane,
+        from: u16,
+        by: By,
+    },
+    Receive {
+        port: u16,
+    },
+    Get {
+        node: NodeId,
+        number: u32,
+        port: u16,
+    },
+    Question {
+        node: NodeId,
+        number: u32,
+    },
+}
+
+/// A node.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    id: NodeId,
+    attributes: NodeAttributes,
+    endpoints: Endpoints,
+    requests: Requests<Operation>,
+    /// Nodes that there was something to do with, among them this one.
+    peers: HashMap<NodeId, Peer>,
+    own: Loop,
+    /// Messages that no endpoint was there for.
+    discarded: u64,
+    /// Nodes to be found, since the last time that somebody asked.
+    seeks: bool,
+}
+
+impl Engine {
+    pub(crate) fn new(id: NodeId, attributes: NodeAttributes) -> Self {
+        let mut engine = Engine {
+            id,
+            attributes,
+            endpoints: Endpoints::default(),
+            requests: Requests::default(),
+            peers: HashMap::new(),
+            own: Loop::default(),
+            discarded: 0,
+            seeks: false,
+        };
+        engine.up(id);
+        engine.settle();
+        engine
+    }
+
+    pub(crate) fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// Messages that were discarded: no endpoint was there for them, or none any more.
+    pub(crate) fn discarded(&self) -> u64 {
+        self.discarded
+    }
+
+    pub(crate) fn requests(&mut self) -> &mut Requests<Operation> {
+        &mut self.requests
+    }
+
+    /// The peer, which is from now on one that there is something to do with.
+    fn peer(&mut self, node: NodeId) -> &mut Peer {
+        self.peers.entry(node).or_default()
+    }
+
+    /// The endpoint of this node that a handle is for.
+    ///
+    /// # Errors
+    /// [`Error::EndpointInvalid`]: there is none, or it is another node's.
+    pub(crate) fn local(&self, endpoint: Endpoint) -> Result<&Local> {
+        match endpoint.node() == self.id {
+            true => self.endpoints.get(endpoint.port()),
+            false => Err(Error::EndpointInvalid),
+        }
+    }
+
+    fn local_mut(&mut self, endpoint: Endpoint) -> Result<&mut Local> {
+        match endpoint.node() == self.id {
+            true => self.endpoints.get_mut(endpoint.port()),
+            false => Err(Error::EndpointInvalid),
+        }
+    }
+
+    /// Makes an endpoint, and answers whoever waits for it (MC-EPCREATE-5).
+    ///
+    /// # Errors
+    /// [`Error::EndpointExists`], [`Error::PortInvalid`], [`Error::General`].
+    pub(crate) fn create(&mut self, port: Option<u16>) -> Result<Endpoint> {
+        let port = self.endpoints.create(port)?;
+        self.answer_parked(port);
+        self.settle();
+        Ok(Endpoint::of(self.id, port))
+    }
+
+    /// Takes an endpoint away (MC-EPDEL-1 to MC-EPDEL-7).
+    ///
+    /// # Errors
+    /// [`Error::EndpointNotOwner`], [`Error::EndpointInvalid`].
+    pub(crate) fn delete(&mut self, endpoint: Endpoint) -> Result<()> {
+        if endpoint.node() != self.id {
+            return Err(Error::EndpointNotOwner);
+        }
+        let mut local = self.endpoints.remove(endpoint.port())?;
+        while let Some(posted) = local.take_posted() {
+            let ended = Completion::new(Err(Error::EndpointInvalid), 0);
+            self.requests.complete(posted.request, ended);
+        }
+        while let Some(message) = local.take() {
+            self.discard(message.node, message.lane, message.data.len());
+        }
+        self.settle();
+        Ok(())
+    }
+
+    /// A message is not for anybody.
+    fn discard(&mut self, node: NodeId, lane: Lane, len: usize) {
+        self.discarded += 1;
+        self.free(node, lane, len);
+    }
+
+    /// Gives a message's buffers back to its sender.
+    fn free(&mut self, node: NodeId, lane: Lane, len: usize) {
+        self.peer(node).free(lane, len);
+    }
+
+    /// The value of an attribute of an endpoint of this node, as another one sees it (MC-ATTR-6).
+    ///
+    /// # Errors
+    /// [`Error::EndpointInvalid`].
+    pub(crate) fn attribute(&self, port: u16, attribute: Attribute, asker: NodeId) -> Result<u64> {
+        let local = self.endpoints.get(port)?;
+        if attribute != Attribute::NumRecvBuffers {
+            return Ok(local.attribute(attribute));
+        }
+        let level = local.settings.priorities.saturating_sub(1) as u16;
+        let lane = Lane { level, port };
+        let senders = self.peers.iter();
+        let seen = senders.filter(|(node, _)| asker == self.id || asker == **node);
+        let free = seen.map(|(_, peer)| peer.incoming.available(lane)).min();
+        Ok(free.unwrap_or(crate::RECEIVE_BUFFERS).into())
+    }
+
+    /// Sets an attribute of an endpoint of this node.
+    ///
+    /// # Errors
+    /// [`Error::EndpointInvalid`], [`Error::EndpointRemote`], and those of [`Settings::set`].
+    ///
+    /// [`Settings::set`]: crate::attributes::Settings::set
+    pub(crate) fn set_attribute(
+        &mut self,
+        endpoint: Endpoint,
+        attribute: Attribute,
+        value: u64,
+    ) -> Result<()> {
+        if endpoint.node() != self.id {
+            return Err(Error::EndpointRemote);
+        }
+        self.local_mut(endpoint)?.settings.set(attribute, value)
+    }
+
+    /// Begins to wait until an endpoint exists (MC-EPGETI-1 to MC-EPGETI-6).
+    ///
+    /// # Errors
+    /// [`Error::RequestLimit`].
+    pub(crate) fn get(&mut self, endpoint: Endpoint, by: By) -> Result<Request> {
+        let (node, port) = (endpoint.node(), endpoint.port());
+        let number = self.peer(node).number();
+        let operation = Operation::Get { node, number, port };
+        let request = self.requests.begin(by, operation)?;
+        let peer = self.peer(node);
+        peer.gets.insert(number, (request, port));
+        peer.tell(Control::Get { number, port });
+        self.seek(node);
+        self.settle();
+        Ok(request)
+    }
+
+    /// Begins to ask another node, or this one.
+    ///
+    /// # Errors
+    /// [`Error::RequestLimit`].
+    pub(crate) fn ask(
+        &mut self,
+        node: NodeId,
+        subject: Subject,
+        attribute: u16,
+    ) -> Result<Request> {
+        let number = self.peer(node).number();
+        let operation = Operation::Question { node, number };
+        let request = self.requests.begin(By::Call, operation)?;
+        let peer = self.peer(node);
+        let question = Question {
+            request,
+            subject,
+            attribute,
+        };
+        peer.questions.insert(number, question);
+        peer.tell(Control::Question {
+            number,
+            subject,
+            attribute,
+        });
+        self.seek(node);
+        self.settle();
+        Ok(request)
+    }
+
+    /// What a message needs before anything of it is kept (MC-GEN-4); the lane that it takes.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send), but for the limits.
+    fn check_send(&self, from: Endpoint, to: Endpoint, len: usize, priority: u32) -> Result<Lane> {
+        let settings = &self.local(from)?.settings;
+        if self.local(to).is_ok_and(|local| !local.is_for_messages()) {
+            return Err(Error::General);
+        }
+        if len > MESSAGE_MAX.min(settings.max_payload as usize) {
+            return Err(Error::MessageSize);
+        }
+        let level = u16::try_from(priority).ok();
+        let level = level.filter(|_| priority < settings.priorities.min(PRIORITIES as u32));
+        Ok(Lane {
+            level: level.ok_or(Error::Priority)?,
+            port: to.port(),
+        })
+    }
+
+    /// Begins to send a message (MC-MSGSENDI-1 to MC-MSGSENDI-5).
+    ///
+    /// # Errors
+    /// [`Error::EndpointInvalid`]: the sender's; [`Error::General`]: an endpoint of this node that
+    /// is not for messages; [`Error::MessageSize`], [`Error::Priority`], [`Error::RequestLimit`];
+    /// [`Error::MemoryLimit`]: of calls that do not wait.
+    pub(crate) fn send(
+        &mut self,
+        from: Endpoint,
+        to: Endpoint,
+        data: &[u8],
+        priority: u32,
+        by: By,
+    ) -> Result<Request> {
+        let lane = self.check_send(from, to, data.len(), priority)?;
+        self.requests.check(by)?;
+        let local = self.local_mut(from)?;
+        if by == By::Program {
+            if local.sends >= local.settings.send_buffers {
+                return Err(Error::MemoryLimit);
+            }
+            local.sends += 1;
+        }
+        let operation = Operation::Send {
+            to: to.node(),
+            lane,
+            from: from.port(),
+            by,
+        };
+        let request = self.requests.begin(by, operation)?;
+        let send = Send {
+            request,
+            from: from.port(),
+            data: data.into(),
+        };
+        self.peer(to.node()).outgoing.push(lane, send);
+        self.seek(to.node());
+        self.settle();
+        Ok(request)
+    }
+
+    /// A send is over, one way or the other.
+    fn end_send(&mut self, request: Request, from: u16, size: usize, result: Result<()>) {
+        if let Some(Operation::Send { by, .. }) = self.requests.operation(request).copied() {
+            self.give_send_buffer(from, by);
+            let size = if result.is_ok() { size } else { 0 };
+            self.requests
+                .complete(request, Completion::new(result, size));
+        }
+    }
+
+    fn give_send_buffer(&mut self, from: u16, by: By) {
+        // The endpoint may be another one by now: then it has not so many.
+        if let (By::Program, Ok(local)) = (by, self.endpoints.get_mut(from)) {
+            local.sends = local.sends.saturating_sub(1);
+        }
+    }
+
+    /// The endpoint that a receive is from.
+    ///
+    /// # Errors
+    /// [`Error::EndpointInvalid`]; [`Error::General`]: it is not for messages.
+    fn receiver(&mut self, endpoint: Endpoint) -> Result<&mut Local> {
+        let local = self.local_mut(endpoint)?;
+        match local.is_for_messages() {
+            true => Ok(local),
+            false => Err(Error::General),
+        }
+    }
+
+    /// Takes a message, if one waits.
+    ///
+    /// # Errors
+    /// As of [`receive`](Self::receive), but for the limit.
+    pub(crate) fn try_receive(&mut self, endpoint: Endpoint) -> Result<Option<Vec<u8>>> {
+        let Some(message) = self.receiver(endpoint)?.take() else {
+            return Ok(None);
+        };
+        self.free(message.node, message.lane, message.data.len());
+        self.settle();
+        Ok(Some(message.data))
+    }
+
+    /// Begins to receive a message of at most so many bytes (MC-MSGRECVI-1 to MC-MSGRECVI-4).
+    ///
+    /// # Errors
+    /// [`Error::EndpointInvalid`]; [`Error::General`]: the endpoint is not for messages;
+    /// [`Error::RequestLimit`].
+    pub(crate) fn receive(&mut self, endpoint: Endpoint, room: usize, by: By) -> Result<Request> {
+        self.receiver(endpoint)?;
+        let port = endpoint.port();
+        let request = self.requests.begin(by, Operation::Receive { port })?;
+        match self.try_receive(endpoint)? {
+            Some(data) => self
+                .requests
+                .complete(request, Completion::message(data, room)),
+            None => self.receiver(endpoint)?.post(Posted { request, room }),
+        }
+        Ok(request)
+    }
+
+    /// Whether a request is for a message whose first frame was sent, and its last one not.
+    pub(crate) fn is_started(&self, request: Request) -> bool {
+        let operation = self.requests.operation(request);
+        let Some(Operation::Send { to, lane, .. }) = operation else {
+            return false;
+        };
+        let peer = self.peers.get(to);
+        peer.is_some_and(|peer| peer.outgoing.is_started(*lane, request))
+    }
+
+    /// Withdraws what a request is for, and releases it (MC-CANCEL-1 to MC-CANCEL-5): how it had
+    /// ended before, if it had.
+    ///
+    /// # Errors
+    /// [`Error::RequestInvalid`].
+    pub(crate) fn cancel(&mut self, request: Request) -> Result<Option<Completion>> {
+        let (operation, done) = self.requests.release(request)?;
+        if done.is_some() {
+            return Ok(done);
+        }
+        match operation {
+            Operation::Send { to, lane, from, by } => {
+                self.peer(to).outgoing.withdraw(lane, request);
+                self.give_send_buffer(from, by);
+            }
+            Operation::Receive { port } => {
+                if let Ok(local) = self.endpoints.get_mut(port) {
+                    local.withdraw(request);
+                }
+            }
+            Operation::Get { node, number, port } => {
+                let peer = self.peer(node);
+                peer.gets.remove(&number);
+                peer.tell(Control::Withdrawn { number, port });
+            }
+            Operation::Question { node, number } => {
+                self.peer(node).questions.remove(&number);
+            }
+        }
+        self.settle();
+        Ok(None)
+    }
+}

@@ -1,0 +1,872 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Engines of several nodes, face to face, without I/O: what crosses is in queues that a test may
+//! look at, hold up and add to.
+
+use super::*;
+use crate::{
+    wire::{End, Frame, Packed, Wire, FRAME},
+    EndpointType, RECEIVE_BUFFERS, REQUESTS_MAX,
+};
+use mp_queue_pair::Piece;
+use proptest::prelude::*;
+use std::{cell::RefCell, collections::VecDeque, rc::Rc};
+
+/// Frames that fit on the way.
+const ROOM: usize = 8;
+
+type Way = Rc<RefCell<VecDeque<Packed>>>;
+
+#[derive(Default)]
+struct Ends {
+    out: Way,
+    inward: Way,
+    current: Packed,
+}
+
+impl Wire for Ends {
+    fn send(&mut self, frame: &Frame<'_>) -> Result<bool, End> {
+        let mut out = self.out.borrow_mut();
+        let room = out.len() < ROOM;
+        if room {
+            out.push_back(Packed::of(frame));
+        }
+        Ok(room)
+    }
+
+    fn receive(&mut self) -> Result<Option<Frame<'_>>, End> {
+        let Some(next) = self.inward.borrow_mut().pop_front() else {
+            return Ok(None);
+        };
+        self.current = next;
+        self.current.frame().map(Some)
+    }
+
+    fn flush(&mut self) -> Result<(), End> {
+        Ok(())
+    }
+}
+
+fn id(number: usize) -> NodeId {
+    NodeId::new(0, number as u32).unwrap()
+}
+
+/// Nodes, and the ways between them.
+struct Net {
+    nodes: Vec<Engine>,
+    wires: HashMap<(usize, usize), Ends>,
+}
+
+impl Net {
+    /// So many nodes, with a session of each two.
+    fn new(count: usize) -> Self {
+        let nodes = (0..count).map(|n| Engine::new(id(n), NodeAttributes::default()));
+        let mut net = Net {
+            nodes: nodes.collect(),
+            wires: HashMap::new(),
+        };
+        for a in 0..count {
+            for b in 0..a {
+                net.connect(a, b);
+            }
+        }
+        net.run();
+        net
+    }
+
+    fn connect(&mut self, a: usize, b: usize) {
+        let (there, back) = (Way::default(), Way::default());
+        for (from, to, out, inward) in [(a, b, &there, &back), (b, a, &back, &there)] {
+            let ends = Ends {
+                out: Rc::clone(out),
+                inward: Rc::clone(inward),
+                current: Packed::default(),
+            };
+            self.wires.insert((from, to), ends);
+            self.nodes[from].up(id(to));
+        }
+    }
+
+    fn cut(&mut self, a: usize, b: usize, end: End) {
+        for (from, to) in [(a, b), (b, a)] {
+            self.wires.remove(&(from, to));
+            self.nodes[from].down(id(to), end);
+        }
+    }
+
+    /// One turn of a node with another one; whether something has moved.
+    fn turn(&mut self, from: usize, to: usize) -> bool {
+        let Some(wire) = self.wires.get_mut(&(from, to)) else {
+            return false;
+        };
+        self.nodes[from].progress(id(to), wire).unwrap()
+    }
+
+    /// Until nothing moves.
+    fn run(&mut self) {
+        let ways: Vec<_> = self.wires.keys().copied().collect();
+        while ways
+            .iter()
+            .filter(|(from, to)| self.turn(*from, *to))
+            .count()
+            > 0
+        {}
+    }
+
+    fn endpoint(&mut self, node: usize, port: u16) -> Endpoint {
+        self.nodes[node].create(Some(port)).unwrap()
+    }
+
+    fn send(&mut self, from: Endpoint, to: Endpoint, data: &[u8], priority: u32) -> Request {
+        let node = from.node().node() as usize;
+        let sent = self.nodes[node].send(from, to, data, priority, By::Program);
+        sent.unwrap()
+    }
+
+    fn receive(&mut self, endpoint: Endpoint) -> Option<Vec<u8>> {
+        let node = endpoint.node().node() as usize;
+        self.nodes[node].try_receive(endpoint).unwrap()
+    }
+
+    fn done(&mut self, node: usize, request: Request) -> Option<Completion> {
+        self.nodes[node].requests().test(request).unwrap().cloned()
+    }
+
+    fn result(&mut self, node: usize, request: Request) -> Option<Result<()>> {
+        self.done(node, request).map(|done| done.result)
+    }
+
+    fn ask(&mut self, node: usize, of: Endpoint, attribute: Attribute) -> Result<u64> {
+        let subject = Subject::Endpoint { port: of.port() };
+        let number = attribute.number() as u16;
+        let request = self.nodes[node].ask(of.node(), subject, number).unwrap();
+        self.run();
+        let done = self.done(node, request).unwrap();
+        self.nodes[node].cancel(request).unwrap();
+        done.result.map(|()| done.value.unwrap())
+    }
+}
+
+/// The same within a node, and between two.
+fn places() -> [(Net, usize); 2] {
+    [(Net::new(1), 0), (Net::new(2), 1)]
+}
+
+/// MC-MSG-1, MC-GEN-11, MC-MSGSEND-6, MC-MSGRECV-1, MC-MSGAVAIL-1, MC-REQ-7: any length, whole,
+/// and the size of it.
+#[test]
+fn messages_arrive_whole() {
+    for (mut net, other) in places() {
+        let (from, to) = (net.endpoint(0, 1), net.endpoint(other, 2));
+        for len in [
+            0,
+            1,
+            FRAME - 1,
+            FRAME,
+            FRAME + 1,
+            MESSAGE_MAX - 1,
+            MESSAGE_MAX,
+        ] {
+            let data: Vec<u8> = (0..len).map(|n| (n % 251) as u8).collect();
+            let request = net.send(from, to, &data, 1);
+            net.run();
+            assert_eq!(net.done(0, request), Some(Completion::new(Ok(()), len)));
+            net.nodes[0].cancel(request).unwrap();
+            assert_eq!(net.nodes[other].local(to).unwrap().available(), 1);
+            assert_eq!(net.receive(to), Some(data));
+            assert_eq!(net.receive(to), None);
+        }
+        let long = net.nodes[0].send(from, to, &[0; MESSAGE_MAX + 1], 1, By::Program);
+        assert_eq!(long, Err(Error::MessageSize));
+    }
+}
+
+/// MC-MSG-2, MC-MSG-3: the most urgent first, in order within a priority.
+#[test]
+fn urgent_messages_are_received_first() {
+    for (mut net, other) in places() {
+        let (from, to) = (net.endpoint(0, 1), net.endpoint(other, 2));
+        for n in 0..24_u8 {
+            net.send(from, to, &[n], u32::from(7 - n % 8));
+        }
+        net.run();
+        let all: Vec<u8> = (0..24).map(|_| net.receive(to).unwrap()[0]).collect();
+        let expected: Vec<u8> = (0..24).map(|n| 7 - n / 3 + n % 3 * 8).collect();
+        assert_eq!(all, expected);
+        let beyond = net.nodes[0].send(from, to, b"", 8, By::Program);
+        assert_eq!(beyond, Err(Error::Priority));
+        net.nodes[0]
+            .set_attribute(from, Attribute::NumPriorities, 2)
+            .unwrap();
+        let beyond = net.nodes[0].send(from, to, b"", 2, By::Program);
+        assert_eq!(beyond, Err(Error::Priority));
+    }
+}
+
+/// MC-MSG-10, MC-MSG-13, MC-GEN-5: a full endpoint keeps its own messages waiting, and no other
+/// ones; priority 0 still arrives.
+#[test]
+fn a_full_endpoint_delays_nobody() {
+    for (mut net, other) in places() {
+        let (from, full) = (net.endpoint(0, 1), net.endpoint(other, 2));
+        let free = net.endpoint(other, 3);
+        let most = RECEIVE_BUFFERS as usize;
+        let sent: Vec<_> = (0..most + 5)
+            .map(|n| net.send(from, full, &[n as u8], 7))
+            .collect();
+        net.run();
+        for (n, request) in sent.iter().enumerate() {
+            assert_eq!(net.done(0, *request).is_some(), n < most, "{n}");
+        }
+        let urgent = net.send(from, full, b"urgent", 0);
+        let elsewhere = net.send(from, free, b"elsewhere", 7);
+        net.run();
+        assert!(net.done(0, urgent).is_some() && net.done(0, elsewhere).is_some());
+        assert_eq!(net.receive(free).unwrap(), b"elsewhere");
+        assert_eq!(net.receive(full).unwrap(), b"urgent");
+        for n in 0..most + 5 {
+            assert_eq!(net.receive(full), Some(vec![n as u8]));
+            net.run();
+        }
+        assert!(sent
+            .into_iter()
+            .all(|request| net.done(0, request).is_some()));
+    }
+}
+
+/// MC-MSG-13: also one node does not take another one's buffers.
+#[test]
+fn a_flood_of_one_node_leaves_others_room() {
+    let mut net = Net::new(3);
+    let to = net.endpoint(0, 1);
+    let (flood, calm) = (net.endpoint(1, 1), net.endpoint(2, 1));
+    for _ in 0..60 {
+        net.send(flood, to, b"flood", 3);
+    }
+    net.run();
+    let request = net.send(calm, to, b"calm", 3);
+    net.run();
+    assert_eq!(net.result(2, request), Some(Ok(())));
+}
+
+/// MC-MSGSENDI-2, A-23: calls that do not wait have so many buffers, those that wait
+/// any number; a request too many sends nothing (MC-REQ-10).
+#[test]
+fn sends_that_do_not_wait_have_a_limit() {
+    for (mut net, other) in places() {
+        let (from, to) = (net.endpoint(0, 1), net.endpoint(other, 2));
+        net.nodes[0]
+            .set_attribute(from, Attribute::NumSendBuffers, 3)
+            .unwrap();
+        let most = RECEIVE_BUFFERS as usize;
+        for _ in 0..most {
+            net.send(from, to, b"", 4);
+            net.run();
+        }
+        let pending: Vec<_> = (0..3).map(|_| net.send(from, to, b"", 4)).collect();
+        let more = net.nodes[0].send(from, to, b"", 4, By::Program);
+        assert_eq!(more, Err(Error::MemoryLimit));
+        assert!(net.nodes[0].send(from, to, b"", 4, By::Call).is_ok());
+        net.nodes[0].cancel(pending[1]).unwrap();
+        net.send(from, to, b"", 4);
+        let mut received = 0;
+        while net.receive(to).is_some() {
+            received += 1;
+            net.run();
+        }
+        assert_eq!(received, most + 4);
+        while net.nodes[0].requests().count() < REQUESTS_MAX {
+            net.nodes[0].receive(from, 0, By::Program).unwrap();
+        }
+        let more = net.nodes[0].send(from, to, b"", 4, By::Program);
+        assert_eq!(more, Err(Error::RequestLimit));
+        net.run();
+        assert_eq!(net.receive(to), None);
+    }
+}
+
+/// MC-MSGRECVI-1, MC-MSGRECVI-3, MC-MSGRECVI-4, MC-REQ-8, MC-REQ-12: receives take messages in
+/// the order of the calls; what is too long loses its end.
+#[test]
+fn posted_receives_take_messages_in_order() {
+    for (mut net, other) in places() {
+        let (from, to) = (net.endpoint(0, 1), net.endpoint(other, 2));
+        let posted: Vec<_> = (0..10)
+            .map(|n| net.nodes[other].receive(to, n, By::Program).unwrap())
+            .collect();
+        assert_eq!(net.nodes[other].cancel(posted[3]), Ok(None));
+        for n in 0..11_u8 {
+            net.send(from, to, &[n; 5], u32::from(n % 8));
+            net.run();
+        }
+        let waiting = net.nodes[other].local(to).unwrap().available();
+        assert_eq!(waiting, 2);
+        let mut got: Vec<u8> = Vec::new();
+        for (room, request) in posted.iter().enumerate().filter(|(n, _)| *n != 3) {
+            let done = net.done(other, *request).unwrap();
+            let expected = if room < 5 {
+                Err(Error::MessageTruncated)
+            } else {
+                Ok(())
+            };
+            assert_eq!((done.result, done.size), (expected, room.min(5)));
+            let data = done.data.unwrap();
+            assert_eq!(data.len(), room.min(5));
+            got.extend(data.first());
+        }
+        // Those that were sent first, whatever their priority.
+        assert_eq!(got, [1, 2, 3, 4, 5, 6, 7, 8]);
+        let now = net.nodes[other].receive(to, 2, By::Program).unwrap();
+        let done = net.done(other, now).unwrap();
+        assert_eq!(
+            (done.result, done.data),
+            (Err(Error::MessageTruncated), Some(vec![9; 2]))
+        );
+    }
+}
+
+/// MC-MSG-6, MC-MSG-9, MC-EPDEL-1, MC-EPDEL-2, MC-EPDEL-6, MC-EPDEL-7
+#[test]
+fn messages_of_an_endpoint_go_with_it() {
+    for (mut net, other) in places() {
+        let (from, to) = (net.endpoint(0, 1), net.endpoint(other, 2));
+        for _ in 0..3 {
+            net.send(from, to, b"kept", 7);
+        }
+        net.run();
+        if other != 0 {
+            assert_eq!(net.nodes[0].delete(to), Err(Error::EndpointNotOwner));
+        }
+        net.nodes[other].delete(to).unwrap();
+        assert_eq!(net.nodes[other].discarded(), 3);
+        assert_eq!(net.nodes[other].delete(to), Err(Error::EndpointInvalid));
+        assert_eq!(
+            net.nodes[other].try_receive(to),
+            Err(Error::EndpointInvalid)
+        );
+        let most = u64::from(RECEIVE_BUFFERS);
+        for _ in 0..most + 10 {
+            let request = net.send(from, to, b"lost", 7);
+            net.run();
+            assert_eq!(net.result(0, request), Some(Ok(())));
+        }
+        assert_eq!(net.nodes[other].discarded(), 3 + most + 10);
+        assert_eq!(net.endpoint(other, 2), to);
+        assert_eq!(net.receive(to), None);
+        let posted = net.nodes[other].receive(to, 9, By::Program).unwrap();
+        net.nodes[other].delete(to).unwrap();
+        assert_eq!(net.result(other, posted), Some(Err(Error::EndpointInvalid)));
+    }
+}
+
+/// MC-MSG-5, MC-MSG-7, MC-MSGRECV-2, MC-MSGRECV-5, MC-MSGSENDI-3, MC-EPATTRSET-1, MC-ATTR-1
+#[test]
+fn endpoints_are_their_nodes_own() {
+    let mut net = Net::new(2);
+    let (from, to) = (net.endpoint(0, 1), net.endpoint(1, 2));
+    let node = &mut net.nodes[0];
+    assert_eq!(node.try_receive(to), Err(Error::EndpointInvalid));
+    assert_eq!(
+        node.receive(to, 1, By::Program),
+        Err(Error::EndpointInvalid)
+    );
+    assert_eq!(
+        node.send(to, from, b"", 0, By::Program),
+        Err(Error::EndpointInvalid)
+    );
+    let set = node.set_attribute(to, Attribute::Timeout, 1);
+    assert_eq!(set, Err(Error::EndpointRemote));
+    let channel = EndpointType::PacketChannel as u64;
+    let packets = node.create(Some(9)).unwrap();
+    node.set_attribute(packets, Attribute::Type, channel)
+        .unwrap();
+    assert_eq!(node.try_receive(packets), Err(Error::General));
+    assert_eq!(
+        node.send(from, packets, b"", 0, By::Program),
+        Err(Error::General)
+    );
+    let sent = net.send(to, packets, b"", 0);
+    net.run();
+    assert_eq!(net.result(1, sent), Some(Ok(())));
+    assert_eq!(net.nodes[0].discarded(), 1);
+}
+
+/// MC-EPGETI-1, MC-EPGETI-2, MC-EPCREATE-5, MC-EPGET-4, MC-EPGETI-6
+#[test]
+fn gets_wait_until_the_endpoint_exists() {
+    let mut net = Net::new(3);
+    let tuple = Endpoint::of(id(0), 5);
+    let gets: Vec<_> = (0..3)
+        .map(|n| net.nodes[n].get(tuple, By::Program).unwrap())
+        .collect();
+    net.run();
+    for (n, request) in gets.iter().enumerate() {
+        assert_eq!(net.done(n, *request), None);
+    }
+    assert_eq!(net.endpoint(0, 5), tuple);
+    net.run();
+    for (n, request) in gets.iter().enumerate() {
+        assert_eq!(net.done(n, *request).unwrap().endpoint, Some(tuple));
+    }
+    let again = net.nodes[2].get(tuple, By::Program).unwrap();
+    net.run();
+    assert_eq!(net.result(2, again), Some(Ok(())));
+    for asker in 0..3 {
+        assert_eq!(net.ask(asker, tuple, Attribute::GetCount), Ok(4));
+        assert_eq!(net.ask(asker, tuple, Attribute::GetSource), Ok(2));
+    }
+    net.cut(0, 2, End::Gone);
+    assert_eq!(net.ask(1, tuple, Attribute::GetCount), Ok(2));
+}
+
+/// MC-EPGETI-3, MC-EPGETI-4, MC-EPGETI-5, MC-FINAL-3
+#[test]
+fn gets_are_withdrawn_limited_and_survive_a_session() {
+    for (mut net, other) in places() {
+        let tuple = Endpoint::of(id(other), 5);
+        let request = net.nodes[0].get(tuple, By::Program).unwrap();
+        net.run();
+        assert_eq!(net.nodes[0].cancel(request), Ok(None));
+        net.run();
+        net.endpoint(other, 5);
+        assert_eq!(net.ask(0, tuple, Attribute::GetCount), Ok(0));
+        // The answer is on its way.
+        let request = net.nodes[0].get(tuple, By::Program).unwrap();
+        net.turn(0, other);
+        net.turn(other, 0);
+        net.nodes[0].cancel(request).unwrap();
+        net.run();
+        let counted = if other == 0 { 1 } else { 0 };
+        assert_eq!(net.ask(0, tuple, Attribute::GetCount), Ok(counted));
+        let channel = EndpointType::ScalarChannel as u64;
+        net.nodes[other].delete(tuple).unwrap();
+        net.endpoint(other, 5);
+        net.nodes[other]
+            .set_attribute(tuple, Attribute::Type, channel)
+            .unwrap();
+        let gets = [0, 1].map(|_| net.nodes[0].get(tuple, By::Program).unwrap());
+        net.run();
+        let results = gets.map(|request| net.result(0, request));
+        assert_eq!(results, [Some(Ok(())), Some(Err(Error::EndpointGetLimit))]);
+    }
+    let mut net = Net::new(2);
+    let tuple = Endpoint::of(id(1), 5);
+    let request = net.nodes[0].get(tuple, By::Program).unwrap();
+    net.run();
+    for end in [End::Gone, End::Down, End::Broken] {
+        net.cut(0, 1, end);
+        assert_eq!(net.done(0, request), None);
+        assert_eq!(net.nodes[0].sought(), [id(1)]);
+        net.connect(0, 1);
+        net.run();
+        assert_eq!(net.done(0, request), None);
+        assert!(net.nodes[0].sought().is_empty());
+    }
+    net.endpoint(1, 5);
+    net.run();
+    assert_eq!(net.result(0, request), Some(Ok(())));
+}
+
+/// MC-MSG-6, MC-MSG-8, MC-NATTRGET-2: what waits when there is no session any more, or none comes.
+#[test]
+fn what_waits_for_a_node_ends_as_the_node_does() {
+    for (end, sent, asked) in [
+        (End::Gone, Ok(()), Error::NodeInvalid),
+        (End::Down, Err(Error::Transmission), Error::General),
+        (End::Broken, Err(Error::Transmission), Error::General),
+    ] {
+        for has_session in [true, false] {
+            let mut net = Net::new(2);
+            if !has_session {
+                net.cut(0, 1, End::Gone);
+            }
+            let (from, to) = (net.endpoint(0, 1), Endpoint::of(id(1), 2));
+            assert!(!net.nodes[0].seeks());
+            let send = net.send(from, to, b"x", 1);
+            let question = net.nodes[0].ask(id(1), Subject::Node, 0).unwrap();
+            assert_eq!(net.nodes[0].seeks(), !has_session);
+            assert_eq!(net.nodes[0].sought().is_empty(), has_session);
+            net.cut(0, 1, end);
+            assert_eq!(net.result(0, send), Some(sent));
+            assert_eq!(net.result(0, question), Some(Err(asked)));
+            assert!(net.nodes[0].sought().is_empty());
+        }
+    }
+}
+
+/// What was sent before there was a session crosses in order when there is one; buffers that an
+/// earlier one has left in use are not used twice.
+#[test]
+fn a_new_session_goes_on_where_buffers_are_free() {
+    let mut net = Net::new(2);
+    let (from, to) = (net.endpoint(0, 1), net.endpoint(1, 2));
+    let most = RECEIVE_BUFFERS as u8;
+    for n in 0..most - 1 {
+        net.send(from, to, &[n], 7);
+    }
+    net.run();
+    net.cut(0, 1, End::Gone);
+    for n in 0..5 {
+        net.send(from, to, &[most - 1 + n], 7);
+    }
+    net.connect(0, 1);
+    net.run();
+    assert_eq!(
+        net.nodes[1].local(to).unwrap().available(),
+        usize::from(most)
+    );
+    for n in 0..most + 4 {
+        assert_eq!(net.receive(to), Some(vec![n]));
+        net.run();
+    }
+}
+
+/// MC-ATTR-6, MC-EPATTRGET-1, MC-EPATTRGET-3, MC-EPCREATE-4: every attribute, as its owner has it.
+#[test]
+fn attributes_are_read_from_anywhere() {
+    let mut net = Net::new(2);
+    let (from, to) = (net.endpoint(0, 1), net.endpoint(1, 2));
+    let buffers = u64::from(RECEIVE_BUFFERS);
+    let defaults = [
+        1,
+        0,
+        u64::MAX,
+        65536,
+        0,
+        0,
+        8,
+        0,
+        64,
+        buffers,
+        0,
+        0xffff_ffff,
+    ];
+    for (attribute, expected) in Attribute::ALL.into_iter().zip(defaults) {
+        for asker in [0, 1] {
+            assert_eq!(net.ask(asker, to, attribute), Ok(expected), "{attribute:?}");
+        }
+    }
+    for n in 0..3 {
+        net.send(from, to, b"", 7);
+        net.run();
+        for asker in [0, 1] {
+            let free = net.ask(asker, to, Attribute::NumRecvBuffers);
+            assert_eq!(free, Ok(buffers - 1 - n));
+        }
+    }
+    net.receive(to);
+    assert_eq!(net.ask(0, to, Attribute::NumRecvBuffers), Ok(buffers - 2));
+    net.nodes[1]
+        .set_attribute(to, Attribute::Timeout, 7)
+        .unwrap();
+    assert_eq!(net.ask(0, to, Attribute::Timeout), Ok(7));
+    let none = Endpoint::of(id(1), 77);
+    assert_eq!(
+        net.ask(0, none, Attribute::Type),
+        Err(Error::EndpointInvalid)
+    );
+    let request = net.nodes[0]
+        .ask(id(1), Subject::Endpoint { port: 2 }, 12)
+        .unwrap();
+    net.run();
+    assert_eq!(net.result(0, request), Some(Err(Error::AttributeNumber)));
+}
+
+/// MC-CANCEL-4, MC-CANCEL-5, MC-MSGSENDI-5: a send is withdrawn wholly or not at all.
+#[test]
+fn cancelled_operations_lose_and_double_nothing() {
+    let mut net = Net::new(2);
+    let (from, to) = (net.endpoint(0, 1), net.endpoint(1, 2));
+    let long = vec![7; MESSAGE_MAX];
+    let started = net.send(from, to, &long, 3);
+    let behind = net.send(from, to, b"behind", 3);
+    net.turn(0, 1);
+    let is_started = [started, behind].map(|request| net.nodes[0].is_started(request));
+    assert_eq!(is_started, [true, false]);
+    assert_eq!(net.nodes[0].cancel(started), Ok(None));
+    assert_eq!(net.nodes[0].cancel(behind), Ok(None));
+    assert_eq!(net.nodes[0].cancel(behind), Err(Error::RequestInvalid));
+    net.run();
+    assert_eq!(net.receive(to), Some(long));
+    assert_eq!(net.receive(to), None);
+    let done = net.send(from, to, b"done", 3);
+    net.run();
+    let ended = net.nodes[0].cancel(done).unwrap().unwrap();
+    assert_eq!((ended.result, ended.size), (Ok(()), 4));
+    assert_eq!(net.receive(to).unwrap(), b"done");
+}
+
+/// What a node tells that cannot be ends its session, whatever it is.
+#[test]
+fn frames_at_the_wrong_time_are_lies() {
+    let lane = Lane { level: 0, port: 1 };
+    let ready = Control::Ready {
+        version: 1,
+        features: 0,
+    };
+    let get = Control::Get { number: 1, port: 9 };
+    let data = Piece::Bytes(b"");
+    let more = Frame::More { lane, data };
+    let mut node = Engine::new(id(0), NodeAttributes::default());
+    node.up(id(1));
+    let mut wire = Ends::default();
+    wire.inward.borrow_mut().push_back(Packed::of(&more));
+    assert_eq!(node.progress(id(1), &mut wire), Err(End::Broken));
+    for controls in [
+        &[get][..],
+        &[Control::Ready {
+            version: 0,
+            features: 0,
+        }],
+        &[ready, ready],
+        &[ready, Control::Debt { lane, count: 1 }],
+        &[Control::Debt { lane, count: 33 }],
+        &[ready, Control::Credit { lane, count: 1 }],
+        &[ready, get, get],
+    ] {
+        let mut node = Engine::new(id(0), NodeAttributes::default());
+        node.up(id(1));
+        let mut wire = Ends::default();
+        let packed = controls
+            .iter()
+            .map(|control| Packed::of(&Frame::Control(*control)));
+        wire.inward.borrow_mut().extend(packed);
+        let ended = node.progress(id(1), &mut wire);
+        assert_eq!(ended, Err(End::Broken), "{controls:?}");
+    }
+}
+
+/// A node that asks and does not listen is cut off before it takes much memory.
+#[test]
+fn a_node_that_does_not_listen_is_cut_off() {
+    let mut node = Engine::new(id(0), NodeAttributes::default());
+    node.up(id(1));
+    let mut wire = Ends::default();
+    let say = |wire: &Ends, control: Control| {
+        let frame = Frame::Control(control);
+        wire.inward.borrow_mut().push_back(Packed::of(&frame));
+    };
+    let ready = Control::Ready {
+        version: 1,
+        features: 0,
+    };
+    say(&wire, ready);
+    let mut asked = 0;
+    loop {
+        let question = Control::Question {
+            number: asked,
+            subject: Subject::Node,
+            attribute: 0,
+        };
+        say(&wire, question);
+        match node.progress(id(1), &mut wire) {
+            Ok(_) => asked += 1,
+            Err(end) => break assert_eq!(end, End::Broken),
+        }
+        assert!(asked < 5 * REQUESTS_MAX as u32);
+    }
+    assert!(asked > REQUESTS_MAX as u32);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Send(usize, usize, u8, usize),
+    Receive(usize),
+    Post(usize),
+    Turn(usize, usize),
+    Cancel(usize),
+    Cut(usize, usize),
+    Connect(usize, usize),
+}
+
+const NODES: usize = 3;
+
+fn steps(cuts: u32) -> impl Strategy<Value = Vec<Step>> {
+    let node = || 0..NODES;
+    let one = prop_oneof![
+        6 => (node(), node(), 0..8_u8, 0..3 * FRAME).prop_map(|(a, b, level, len)| Step::Send(a, b, level, len)),
+        4 => node().prop_map(Step::Receive),
+        1 => node().prop_map(Step::Post),
+        9 => (node(), node()).prop_map(|(a, b)| Step::Turn(a, b)),
+        1 => (0..200_usize).prop_map(Step::Cancel),
+        cuts => (node(), node()).prop_map(|(a, b)| Step::Cut(a, b)),
+        cuts => (node(), node()).prop_map(|(a, b)| Step::Connect(a, b)),
+    ];
+    prop::collection::vec(one, 0..200)
+}
+
+/// What a message says of itself: sender, level, number among all sends.
+fn label(from: usize, level: u8, number: usize, len: usize) -> Vec<u8> {
+    let mut data = vec![from as u8, level];
+    data.extend((number as u32).to_le_bytes());
+    data.resize(data.len() + len, number as u8);
+    data
+}
+
+fn read_label(data: &[u8]) -> (u8, u8, usize) {
+    let number = u32::from_le_bytes(data[2..6].try_into().unwrap()) as usize;
+    assert!(data[6..].iter().all(|byte| *byte == number as u8));
+    (data[0], data[1], number)
+}
+
+/// What the steps have led to.
+#[derive(Default)]
+struct Story {
+    sends: Vec<(usize, usize, Option<Request>)>,
+    posted: Vec<(usize, Request)>,
+    received: Vec<(usize, usize)>,
+}
+
+impl Story {
+    /// A message was received at a node: never twice, and never before an earlier one of its lane.
+    fn note(&mut self, at: usize, data: &[u8], last: &mut HashMap<(usize, u8, u8), usize>) {
+        let (from, level, number) = read_label(data);
+        assert_eq!(self.sends[number].1, at);
+        let before = last.insert((at, from, level), number);
+        assert!(
+            before.is_none_or(|before| before < number),
+            "{before:?} {number}"
+        );
+        self.received.push((at, number));
+    }
+}
+
+fn play(steps: Vec<Step>) -> (Net, Story) {
+    let mut net = Net::new(NODES);
+    let endpoints: Vec<_> = (0..NODES).map(|n| net.endpoint(n, 1)).collect();
+    let (mut story, mut last) = (Story::default(), HashMap::new());
+    for step in steps {
+        match step {
+            Step::Send(from, to, level, len) => {
+                let data = label(from, level, story.sends.len(), len);
+                let (here, there) = (endpoints[from], endpoints[to]);
+                let sent = net.nodes[from].send(here, there, &data, level.into(), By::Call);
+                story.sends.push((from, to, sent.ok()));
+            }
+            Step::Receive(at) => {
+                if let Some(data) = net.receive(endpoints[at]) {
+                    story.note(at, &data, &mut last);
+                }
+            }
+            Step::Post(at) => {
+                let posted = net.nodes[at].receive(endpoints[at], MESSAGE_MAX, By::Call);
+                story.posted.push((at, posted.unwrap()));
+            }
+            Step::Turn(from, to) => {
+                net.turn(from, to);
+            }
+            Step::Cancel(number) => {
+                if let Some((from, _, request)) = story.sends.get_mut(number) {
+                    // Whether it was sent is seen by whether it arrives.
+                    if let Some(request) = request.take() {
+                        let _ = net.nodes[*from].cancel(request);
+                    }
+                }
+            }
+            Step::Cut(a, b) if a != b => net.cut(a, b, End::Gone),
+            Step::Connect(a, b) if a != b && !net.wires.contains_key(&(a, b)) => net.connect(a, b),
+            Step::Cut(..) | Step::Connect(..) => {}
+        }
+        // Posted receives are not in order with others that look: those are given first.
+        story.posted.retain(|(at, request)| {
+            let done = net.nodes[*at].requests().test(*request).unwrap().cloned();
+            if let Some(done) = &done {
+                net.nodes[*at].cancel(*request).unwrap();
+                let data = done.data.as_deref().unwrap();
+                let (_, _, number) = read_label(data);
+                story.received.push((*at, number));
+            }
+            done.is_none()
+        });
+    }
+    let ways: Vec<_> = (0..NODES)
+        .flat_map(|a| (0..a).map(move |b| (a, b)))
+        .collect();
+    for (a, b) in ways {
+        if !net.wires.contains_key(&(a, b)) {
+            net.connect(a, b);
+        }
+    }
+    for (at, request) in std::mem::take(&mut story.posted) {
+        net.nodes[at].cancel(request).unwrap();
+    }
+    loop {
+        net.run();
+        let before = story.received.len();
+        for (at, endpoint) in endpoints.iter().enumerate() {
+            while let Some(data) = net.receive(*endpoint) {
+                story.note(at, &data, &mut last);
+            }
+        }
+        if story.received.len() == before {
+            return (net, story);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// MC-MSG-4, MC-GEN-9, MC-CANCEL-5: whatever three nodes do, each message arrives once, whole,
+    /// in the order of its lane; and all sends that were not cancelled are complete.
+    #[test]
+    fn each_message_arrives_once_and_in_order(steps in steps(0)) {
+        let (mut net, story) = play(steps);
+        let mut numbers: Vec<_> = story.received.iter().map(|(_, number)| *number).collect();
+        numbers.sort_unstable();
+        let before = numbers.len();
+        numbers.dedup();
+        prop_assert_eq!(numbers.len(), before);
+        for (number, (from, _, request)) in story.sends.iter().enumerate() {
+            if let Some(request) = request {
+                prop_assert!(numbers.binary_search(&number).is_ok(), "{number} is lost");
+                prop_assert_eq!(net.result(*from, *request), Some(Ok(())));
+            }
+        }
+        prop_assert!(net.nodes.iter().all(|node| node.discarded() == 0));
+    }
+
+    /// The same with sessions that end and begin: none twice, and all requests end.
+    #[test]
+    fn sessions_that_end_double_nothing(steps in steps(1)) {
+        let (mut net, story) = play(steps);
+        let mut numbers: Vec<_> = story.received.iter().map(|(_, number)| *number).collect();
+        numbers.sort_unstable();
+        let before = numbers.len();
+        numbers.dedup();
+        prop_assert_eq!(numbers.len(), before);
+        for (from, _, request) in &story.sends {
+            if let Some(request) = request {
+                prop_assert_eq!(net.result(*from, *request), Some(Ok(())));
+            }
+        }
+    }
+
+    /// No frames that a node may send make another one panic, or take more than its buffers.
+    #[test]
+    fn any_frames_are_taken_or_end_the_session(
+        frames in prop::collection::vec((0..12_u8, prop::collection::vec(0..4_u8, 0..20)), 0..60)
+    ) {
+        let mut node = Engine::new(id(0), NodeAttributes::default());
+        node.create(Some(1)).unwrap();
+        node.up(id(1));
+        let mut wire = Ends::default();
+        let ready = Frame::Control(Control::Ready { version: 1, features: 0 });
+        wire.inward.borrow_mut().push_back(Packed::of(&ready));
+        for (kind, mut bytes) in frames {
+            // Most numbers are small.
+            for (n, byte) in bytes.iter_mut().enumerate() {
+                *byte *= u8::from(n % 2 == 0);
+            }
+            wire.inward.borrow_mut().push_back(Packed::raw(kind, bytes));
+            match node.progress(id(1), &mut wire) {
+                Ok(_) => wire.out.borrow_mut().clear(),
+                Err(end) => {
+                    prop_assert_eq!(end, End::Broken);
+                    node.down(id(1), end);
+                    break;
+                }
+            }
+        }
+    }
+}

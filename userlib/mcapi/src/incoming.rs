@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Messages on their way from one node: buffers in use, messages of which frames are missing, and
+//! the credit that the node gets back.
+//!
+//! Invariant of a lane: buffers in use and buffers that are free but untold are at most
+//! [`BUFFERS`]; a frame beyond that is a lie.
+
+use crate::{
+    outgoing::BUFFERS,
+    wire::{append, frames, Control, End, Frame, Lane, FRAME},
+    MESSAGE_MAX,
+};
+use mp_queue_pair::Piece;
+use std::collections::HashMap;
+
+/// Free buffers of a lane that are told at once, though messages are queued.
+const TELL: u32 = BUFFERS / 4;
+
+/// A message all of which has arrived. Its buffers are in use until they are
+/// [freed](Incoming::free).
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Arrived {
+    pub(crate) lane: Lane,
+    pub(crate) data: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+struct Account {
+    used: u32,
+    /// Free, but not told.
+    owed: u32,
+    /// Whole messages that nobody has received.
+    queued: u32,
+    part: Option<Part>,
+}
+
+/// A message whose last frame has not arrived.
+#[derive(Debug)]
+struct Part {
+    data: Vec<u8>,
+    total: usize,
+}
+
+/// Messages on their way from one node.
+#[derive(Debug, Default)]
+pub(crate) struct Incoming {
+    accounts: HashMap<Lane, Account>,
+}
+
+impl Incoming {
+    /// A frame of a message has arrived; the message, if it is whole.
+    ///
+    /// # Errors
+    /// [`End::Broken`]: there is no buffer for it, or it does not fit what came before.
+    pub(crate) fn frame(&mut self, frame: &Frame<'_>) -> Result<Option<Arrived>, End> {
+        let (lane, data, total) = match frame {
+            Frame::Message {
+                lane, data, total, ..
+            } => (*lane, data, Some(*total as usize)),
+            Frame::More { lane, data } => (*lane, data, None),
+            _ => return Err(End::Broken),
+        };
+        let account = self.accounts.entry(lane).or_default();
+        if account.used + account.owed >= BUFFERS {
+            return Err(End::Broken);
+        }
+        let part = match (&mut account.part, total) {
+            (slot @ None, Some(total)) if total <= MESSAGE_MAX => slot.insert(Part {
+                data: Vec::with_capacity(total),
+                total,
+            }),
+            (Some(part), None) => part,
+            _ => return Err(End::Broken),
+        };
+        take(part, data)?;
+        account.used += 1;
+        if part.data.len() < part.total {
+            return Ok(None);
+        }
+        account.queued += 1;
+        let part = account.part.take();
+        Ok(part.map(|Part { data, .. }| Arrived { lane, data }))
+    }
+
+    /// A message of so many bytes is not needed any more; the credit to tell, if it is time.
+    pub(crate) fn free(&mut self, lane: Lane, len: usize) -> Option<Control> {
+        let account = self.accounts.get_mut(&lane)?;
+        let count = frames(len).min(account.used);
+        account.used -= count;
+        account.owed += count;
+        account.queued = account.queued.saturating_sub(1);
+        if account.queued > 0 && account.owed < TELL {
+            return None;
+        }
+        let count = std::mem::take(&mut account.owed);
+        if account.used == 0 {
+            self.accounts.remove(&lane);
+        }
+        Some(Control::Credit { lane, count })
+    }
+
+    /// Buffers that are free, as the node knows or will know.
+    pub(crate) fn available(&self, lane: Lane) -> u32 {
+        let account = self.accounts.get(&lane);
+        BUFFERS - account.map_or(0, |account| account.used)
+    }
+
+    /// The session has ended: what is not whole is lost, the rest stays in use.
+    pub(crate) fn reset(&mut self) {
+        for account in self.accounts.values_mut() {
+            if let Some(part) = account.part.take() {
+                let lost = part.data.len().div_ceil(FRAME) as u32;
+                account.used = account.used.saturating_sub(lost);
+            }
+        }
+        self.accounts.retain(|_, account| account.used > 0);
+    }
+
+    /// What a new session begins with: buffers in use. All others are free, and known to be.
+    pub(crate) fn debts(&mut self) -> Vec<Control> {
+        let accounts = self.accounts.iter_mut();
+        let debts = accounts.map(|(lane, account)| {
+            account.owed = 0;
+            let (lane, count) = (*lane, account.used);
+            Control::Debt { lane, count }
+        });
+        debts.collect()
+    }
+}
+
+/// Puts a frame's data behind those that are there.
+///
+/// # Errors
+/// [`End::Broken`]: every frame but the last one is full, and the last one ends the message.
+fn take(part: &mut Part, data: &Piece<'_>) -> Result<(), End> {
+    if data.len() != FRAME.min(part.total - part.data.len()) {
+        return Err(End::Broken);
+    }
+    append(&mut part.data, data);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        outgoing::{Outgoing, Send},
+        Request,
+    };
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    const LANE: Lane = Lane { level: 1, port: 7 };
+
+    fn first(total: u32, data: &[u8]) -> Frame<'_> {
+        Frame::Message {
+            lane: LANE,
+            from: 0,
+            total,
+            data: Piece::Bytes(data),
+        }
+    }
+
+    fn more(data: &[u8]) -> Frame<'_> {
+        Frame::More {
+            lane: LANE,
+            data: Piece::Bytes(data),
+        }
+    }
+
+    /// Frames that do not make a message end the session.
+    #[test]
+    fn frames_that_do_not_fit_are_lies() {
+        let full = [0; FRAME];
+        let most = MESSAGE_MAX as u32;
+        let bad: [&[Frame<'_>]; 8] = [
+            &[more(&full)],
+            &[first(most + 1, &full)],
+            &[first(u32::MAX, &full)],
+            &[first(2, b"a")],
+            &[first(2, b"abc")],
+            &[first(0, b"a")],
+            &[first(FRAME as u32 + 2, &full), more(b"a")],
+            &[first(FRAME as u32 + 2, &full), first(1, b"a")],
+        ];
+        for frames in bad {
+            let mut incoming = Incoming::default();
+            let (last, before) = frames.split_last().unwrap();
+            for frame in before {
+                assert_eq!(incoming.frame(frame), Ok(None));
+            }
+            assert_eq!(incoming.frame(last), Err(End::Broken), "{last:?}");
+        }
+    }
+
+    /// A node cannot make this one keep more than its buffers.
+    #[test]
+    fn a_frame_without_a_buffer_is_a_lie() {
+        let mut incoming = Incoming::default();
+        for _ in 0..BUFFERS {
+            assert!(incoming.frame(&first(1, b"a")).unwrap().is_some());
+        }
+        assert_eq!(incoming.available(LANE), 0);
+        assert_eq!(incoming.free(LANE, 1), None);
+        // Free, but the node does not know.
+        assert_eq!(incoming.frame(&first(1, b"a")), Err(End::Broken));
+    }
+
+    /// What an earlier session has left counts in the next one.
+    #[test]
+    fn buffers_stay_in_use_when_the_session_ends() {
+        let mut incoming = Incoming::default();
+        assert!(incoming.frame(&first(1, b"a")).unwrap().is_some());
+        assert!(incoming.frame(&first(1, b"a")).unwrap().is_some());
+        assert_eq!(
+            incoming.frame(&first(FRAME as u32 + 1, &[0; FRAME])),
+            Ok(None)
+        );
+        incoming.reset();
+        let debts = incoming.debts();
+        assert!(matches!(
+            debts[..],
+            [Control::Debt {
+                lane: LANE,
+                count: 2
+            }]
+        ));
+        incoming.free(LANE, 1);
+        assert_eq!(incoming.available(LANE), BUFFERS - 1);
+        // What became free while there was no session is not told in the next one.
+        let debts = incoming.debts();
+        assert!(matches!(
+            debts[..],
+            [Control::Debt {
+                lane: LANE,
+                count: 1
+            }]
+        ));
+        let credit = incoming.free(LANE, 1);
+        assert!(matches!(credit, Some(Control::Credit { count: 1, .. })));
+    }
+
+    /// A session that ends by a lie leaves no buffer in use that has no message.
+    #[test]
+    fn a_lie_takes_no_buffer() {
+        let mut incoming = Incoming::default();
+        let long = FRAME as u32 + 2;
+        assert_eq!(incoming.frame(&first(long, &[0; FRAME])), Ok(None));
+        assert_eq!(incoming.frame(&more(b"a")), Err(End::Broken));
+        incoming.reset();
+        assert_eq!(incoming.available(LANE), BUFFERS);
+        assert!(incoming.debts().is_empty());
+    }
+
+    proptest! {
+        /// MC-MSG-4, MC-MSG-9: with [`Outgoing`] on the other side, whatever the program's rhythm is:
+        /// all messages arrive whole and in order, and credit neither grows nor gets lost.
+        #[test]
+        fn both_sides_agree_on_buffers(
+            sizes in prop::collection::vec(0..5 * FRAME, 1..60),
+            rhythm in prop::collection::vec(0..3_u8, 300),
+        ) {
+            let (mut out, mut incoming) = (Outgoing::default(), Incoming::default());
+            let mut waiting: VecDeque<_> = sizes.iter().copied().enumerate().collect();
+            let (mut queued, mut received): (VecDeque<Vec<u8>>, usize) = Default::default();
+            let mut turns = rhythm.into_iter();
+            let mut idle = 0;
+            while received < sizes.len() {
+                // After the rhythm, all turns are for everybody.
+                let turn = turns.next();
+                prop_assert!(idle < 2, "nothing moves");
+                idle += usize::from(turn.is_none());
+                if let Some((n, len)) = waiting.pop_front() {
+                    let data = vec![n as u8; len].into();
+                    out.push(LANE, Send { request: Request::from_raw(1), from: 0, data });
+                    idle = 0;
+                }
+                if turn != Some(1) {
+                    if let Some(frame) = out.next() {
+                        if let Some(arrived) = incoming.frame(&frame).unwrap() {
+                            queued.push_back(arrived.data);
+                        }
+                        out.advance();
+                        idle = 0;
+                    }
+                }
+                if turn != Some(2) {
+                    if let Some(data) = queued.pop_front() {
+                        prop_assert_eq!(&data, &vec![received as u8; sizes[received]]);
+                        received += 1;
+                        if let Some(Control::Credit { lane, count }) = incoming.free(LANE, data.len()) {
+                            prop_assert_eq!(out.credit(lane, count), Ok(()));
+                        }
+                        idle = 0;
+                    }
+                }
+            }
+            prop_assert!(out.is_empty() && incoming.accounts.is_empty());
+            prop_assert_eq!(out.credit(LANE, 1), Err(End::Broken));
+        }
+    }
+}

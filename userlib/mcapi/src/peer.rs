@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! What a node knows of another one: whether there is a session, messages both ways, and
+//! questions both ways.
+
+use crate::{
+    incoming::Incoming,
+    outgoing::{Outgoing, Send},
+    request::REQUESTS_MAX,
+    wire::{Control, End, Frame, Lane, Subject, VERSION},
+    Request,
+};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Most frames other than messages that wait for room: more than a node that keeps to the limits
+/// of its own can make necessary.
+const CONTROL_MAX: usize = 4 * REQUESTS_MAX;
+
+/// How far a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// There is none.
+    None,
+    /// The other node has not said that it is ready.
+    Opening,
+    /// Everything may be sent.
+    Ready,
+}
+
+/// A question that the other node has not answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question {
+    pub(crate) request: Request,
+    pub(crate) subject: Subject,
+    pub(crate) attribute: u16,
+}
+
+/// What a node knows of another one.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) stage: Stage,
+    /// Frames other than messages, which go first.
+    control: VecDeque<Control>,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) incoming: Incoming,
+    /// Own gets that are not answered, by their numbers. They outlive sessions.
+    pub(crate) gets: BTreeMap<u32, (Request, u16)>,
+    /// Own questions that are not answered.
+    pub(crate) questions: BTreeMap<u32, Question>,
+    /// The other node's gets of ports that have no endpoint.
+    pub(crate) parked: BTreeMap<u32, u16>,
+    last: u32,
+}
+
+impl Default for Peer {
+    fn default() -> Self {
+        Peer {
+            stage: Stage::None,
+            control: VecDeque::new(),
+            outgoing: Outgoing::default(),
+            incoming: Incoming::default(),
+            gets: BTreeMap::new(),
+            questions: BTreeMap::new(),
+            parked: BTreeMap::new(),
+            last: 0,
+        }
+    }
+}
+
+impl Peer {
+    /// A number for a get or a question.
+    pub(crate) fn number(&mut self) -> u32 {
+        loop {
+            self.last = self.last.wrapping_add(1);
+            let last = &self.last;
+            if !self.gets.contains_key(last) && !self.questions.contains_key(last) {
+                return *last;
+            }
+        }
+    }
+
+    /// Tells something, if there is a session: a new one begins with what is unanswered.
+    pub(crate) fn tell(&mut self, frame: Control) {
+        if self.stage == Stage::Ready {
+            self.control.push_back(frame);
+        }
+    }
+
+    /// A message's buffers are free. That may be told as soon as the debts were.
+    pub(crate) fn free(&mut self, lane: Lane, len: usize) {
+        let credit = self.incoming.free(lane, len);
+        if let (Some(credit), Stage::Opening | Stage::Ready) = (credit, self.stage) {
+            self.control.push_back(credit);
+        }
+    }
+
+    /// A session has begun: tells which buffers are in use, and that this node is ready.
+    pub(crate) fn open(&mut self) {
+        self.stage = Stage::Opening;
+        self.control = self.incoming.debts().into();
+        self.control.push_back(Control::Ready {
+            version: VERSION,
+            features: 0,
+        });
+    }
+
+    /// The other node is ready: tells it what it has not answered.
+    pub(crate) fn ready(&mut self) {
+        self.stage = Stage::Ready;
+        let gets = self.gets.iter().map(|(number, (_, port))| Control::Get {
+            number: *number,
+            port: *port,
+        });
+        let questions = self
+            .questions
+            .iter()
+            .map(|(number, question)| Control::Question {
+                number: *number,
+                subject: question.subject,
+                attribute: question.attribute,
+            });
+        self.control.extend(gets.chain(questions));
+    }
+
+    /// Fails once more waits than can be.
+    ///
+    /// # Errors
+    /// [`End::Broken`].
+    pub(crate) fn check(&self) -> Result<(), End> {
+        match self.control.len() <= CONTROL_MAX && self.parked.len() <= 2 * REQUESTS_MAX {
+            true => Ok(()),
+            false => Err(End::Broken),
+        }
+    }
+
+    /// Whether there is something that the other node should know.
+    pub(crate) fn is_wanted(&self) -> bool {
+        !self.gets.is_empty() || !self.questions.is_empty() || !self.outgoing.is_empty()
+    }
+
+    /// The frame that is sent next. It stays so until [`sent`](Self::sent).
+    pub(crate) fn next(&mut self) -> Option<Frame<'_>> {
+        match (self.control.front(), self.stage) {
+            (Some(control), _) => Some(Frame::Control(*control)),
+            (None, Stage::Ready) => self.outgoing.next(),
+            (None, _) => None,
+        }
+    }
+
+    /// The frame was sent; the message, if it was its last one.
+    pub(crate) fn sent(&mut self) -> Option<Send> {
+        match self.control.pop_front() {
+            Some(_) => None,
+            None => self.outgoing.advance(),
+        }
+    }
+
+    /// Whether a frame can be sent.
+    pub(crate) fn can_send(&mut self) -> bool {
+        self.next().is_some()
+    }
+
+    /// The session has ended.
+    pub(crate) fn close(&mut self) {
+        self.stage = Stage::None;
+        self.control.clear();
+        self.incoming.reset();
+        self.parked.clear();
+    }
+}

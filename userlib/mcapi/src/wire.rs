@@ -1,0 +1,525 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! What two nodes tell each other: frames, and the way that they take.
+//!
+//! | kind | frame | words of 32 bits, little-endian | data |
+//! |---|---|---|---|
+//! | 1 | ready | version, features (2) | |
+//! | 2 | debt | port and level, count | |
+//! | 3 | message | port and level, sender's port, bytes altogether | its first bytes |
+//! | 4 | more | port and level | its next bytes |
+//! | 5 | credit | port and level, count | |
+//! | 6 | get | number, port | |
+//! | 7 | get withdrawn | number, port | |
+//! | 8 | got | number, status | |
+//! | 9 | question | number, subject and attribute, port | |
+//! | 10 | told | number, status, value (2) | |
+//!
+//! Port and level are 16 bits each of one word, the port below; subject (0: endpoint, 1: node) and
+//! attribute likewise. Each frame of a message but the last has [`FRAME`] bytes of data.
+
+use crate::{Error, PORT_MAX, PRIORITIES};
+use mp_queue_pair::Piece;
+use std::collections::VecDeque;
+
+/// Bytes of data of a frame, at most: what one receive buffer has.
+pub(crate) const FRAME: usize = 4096;
+
+/// Version of what is told.
+pub(crate) const VERSION: u32 = 1;
+
+/// Words of a header, at most.
+pub(crate) const WORDS: usize = 4;
+
+/// Buffers that a message of so many bytes takes.
+pub(crate) fn frames(len: usize) -> u32 {
+    len.div_ceil(FRAME).max(1) as u32
+}
+
+/// A port of a node, and a priority of the messages to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Lane {
+    pub(crate) level: u16,
+    pub(crate) port: u16,
+}
+
+impl Lane {
+    fn word(self) -> u32 {
+        u32::from(self.port) | u32::from(self.level) << 16
+    }
+
+    fn of(word: u32) -> Option<Self> {
+        let lane = Lane {
+            level: (word >> 16) as u16,
+            port: port(word & 0xffff)?,
+        };
+        (usize::from(lane.level) < PRIORITIES).then_some(lane)
+    }
+}
+
+/// What a question is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    Endpoint { port: u16 },
+    Node,
+}
+
+/// A frame without data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Control {
+    Ready {
+        version: u32,
+        features: u64,
+    },
+    Debt {
+        lane: Lane,
+        count: u32,
+    },
+    Credit {
+        lane: Lane,
+        count: u32,
+    },
+    Get {
+        number: u32,
+        port: u16,
+    },
+    Withdrawn {
+        number: u32,
+        port: u16,
+    },
+    Got {
+        number: u32,
+        result: Result<(), Error>,
+    },
+    Question {
+        number: u32,
+        subject: Subject,
+        attribute: u16,
+    },
+    Told {
+        number: u32,
+        result: Result<u64, Error>,
+    },
+}
+
+/// A frame; the data of one that has arrived lie where the partner can still change them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Frame<'a> {
+    Control(Control),
+    Message {
+        lane: Lane,
+        from: u16,
+        total: u32,
+        data: Piece<'a>,
+    },
+    More {
+        lane: Lane,
+        data: Piece<'a>,
+    },
+}
+
+/// A header: kind, words, and how many of them.
+pub(crate) struct Header {
+    pub(crate) kind: u8,
+    words: [u32; WORDS],
+}
+
+fn port(word: u32) -> Option<u16> {
+    u16::try_from(word).ok().filter(|_| word <= PORT_MAX)
+}
+
+/// The number of a result, as in `mcapi.h`.
+fn code<T>(result: &Result<T, Error>) -> u32 {
+    result.as_ref().map_or_else(|error| error.code(), |_| 1)
+}
+
+/// The result of a number; nothing if it is none.
+fn result(code: u32) -> Option<Result<(), Error>> {
+    match code {
+        1 => Some(Ok(())),
+        other => Error::of(other).map(Err),
+    }
+}
+
+impl Header {
+    /// Words of a kind's header; nothing if there is no such kind.
+    pub(crate) fn words_of(kind: u8) -> Option<usize> {
+        match kind {
+            1 | 3 | 9 => Some(3),
+            2 | 5..=8 => Some(2),
+            4 => Some(1),
+            10 => Some(4),
+            _ => None,
+        }
+    }
+
+    /// The bytes that are sent.
+    pub(crate) fn bytes(&self) -> ([u8; 4 * WORDS], usize) {
+        let mut bytes = [0; 4 * WORDS];
+        for (to, word) in bytes.chunks_exact_mut(4).zip(self.words) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        (bytes, 4 * Self::words_of(self.kind).unwrap_or(0))
+    }
+
+    /// A header of bytes that have arrived; nothing if they are too few or the kind is unknown.
+    pub(crate) fn read(kind: u8, bytes: &[u8]) -> Option<Self> {
+        let bytes = bytes.get(..4 * Self::words_of(kind)?)?;
+        let mut words = [0; WORDS];
+        for (word, from) in words.iter_mut().zip(bytes.chunks_exact(4)) {
+            *word = u32::from_le_bytes(from.try_into().ok()?);
+        }
+        Some(Header { kind, words })
+    }
+
+    /// The frame with that header and those data; nothing if it cannot be.
+    pub(crate) fn frame(self, data: Piece<'_>) -> Option<Frame<'_>> {
+        let [a, b, total, _] = self.words;
+        match self.kind {
+            3 | 4 if data.len() > FRAME => None,
+            3 => Some(Frame::Message {
+                lane: Lane::of(a)?,
+                from: port(b)?,
+                total,
+                data,
+            }),
+            4 => Some(Frame::More {
+                lane: Lane::of(a)?,
+                data,
+            }),
+            _ if data.is_empty() => self.control().map(Frame::Control),
+            _ => None,
+        }
+    }
+
+    fn control(self) -> Option<Control> {
+        let [a, b, c, d] = self.words;
+        let long = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let (number, count) = (a, b);
+        Some(match self.kind {
+            1 => Control::Ready {
+                version: a,
+                features: long(b, c),
+            },
+            2 => Control::Debt {
+                lane: Lane::of(a)?,
+                count,
+            },
+            5 => Control::Credit {
+                lane: Lane::of(a)?,
+                count,
+            },
+            6 => Control::Get {
+                number,
+                port: port(b)?,
+            },
+            7 => Control::Withdrawn {
+                number,
+                port: port(b)?,
+            },
+            8 => Control::Got {
+                number,
+                result: result(b)?,
+            },
+            9 => Control::Question {
+                number,
+                subject: match b & 0xffff {
+                    0 => Subject::Endpoint { port: port(c)? },
+                    1 => Subject::Node,
+                    _ => return None,
+                },
+                attribute: (b >> 16) as u16,
+            },
+            10 => Control::Told {
+                number,
+                result: result(b)?.map(|()| long(c, d)),
+            },
+            _ => return None,
+        })
+    }
+}
+
+impl Control {
+    /// Kind and words.
+    fn header(self) -> Header {
+        let halves = |long: u64| [long as u32, (long >> 32) as u32];
+        let (kind, words) = match self {
+            Control::Ready { version, features } => {
+                let [low, high] = halves(features);
+                (1, [version, low, high, 0])
+            }
+            Control::Debt { lane, count } => (2, [lane.word(), count, 0, 0]),
+            Control::Credit { lane, count } => (5, [lane.word(), count, 0, 0]),
+            Control::Get { number, port } => (6, [number, port.into(), 0, 0]),
+            Control::Withdrawn { number, port } => (7, [number, port.into(), 0, 0]),
+            Control::Got { number, result } => (8, [number, code(&result), 0, 0]),
+            Control::Question {
+                number,
+                subject,
+                attribute,
+            } => {
+                let (subject, port) = match subject {
+                    Subject::Endpoint { port } => (0, port),
+                    Subject::Node => (1, 0),
+                };
+                let what = subject | u32::from(attribute) << 16;
+                (9, [number, what, port.into(), 0])
+            }
+            Control::Told { number, result } => {
+                let [low, high] = halves(result.unwrap_or(0));
+                (10, [number, code(&result), low, high])
+            }
+        };
+        Header { kind, words }
+    }
+}
+
+impl<'a> Frame<'a> {
+    /// Header and data.
+    pub(crate) fn parts(&self) -> (Header, Piece<'a>) {
+        match *self {
+            Frame::Control(control) => (control.header(), Piece::Bytes(&[])),
+            Frame::Message {
+                lane,
+                from,
+                total,
+                data,
+            } => {
+                let words = [lane.word(), from.into(), total, 0];
+                (Header { kind: 3, words }, data)
+            }
+            Frame::More { lane, data } => {
+                let words = [lane.word(), 0, 0, 0];
+                (Header { kind: 4, words }, data)
+            }
+        }
+    }
+
+    /// The priority, of frames that messages are sent in.
+    pub(crate) fn level(&self) -> Option<u16> {
+        match self {
+            Frame::Message { lane, .. } | Frame::More { lane, .. } => Some(lane.level),
+            _ => None,
+        }
+    }
+}
+
+/// How the way to a node has ended, or why there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The node has finalized, its process has gone, or there is no such node.
+    Gone,
+    /// No link leads there.
+    Down,
+    /// The node has told what cannot be.
+    Broken,
+}
+
+/// The way to another node.
+pub(crate) trait Wire {
+    /// Sends a frame; false if there is no room now.
+    fn send(&mut self, frame: &Frame<'_>) -> Result<bool, End>;
+
+    /// The next frame. The one before is given back.
+    fn receive(&mut self) -> Result<Option<Frame<'_>>, End>;
+
+    /// Lets the other node know of everything that was sent and received.
+    fn flush(&mut self) -> Result<(), End>;
+}
+
+/// A frame in memory: its kind, and the bytes of header and data.
+#[derive(Debug, Default)]
+pub(crate) struct Packed(u8, Vec<u8>);
+
+impl Packed {
+    pub(crate) fn of(frame: &Frame<'_>) -> Self {
+        let (header, data) = frame.parts();
+        let (bytes, len) = header.bytes();
+        let mut packed = bytes.get(..len).unwrap_or_default().to_vec();
+        append(&mut packed, &data);
+        Packed(header.kind, packed)
+    }
+
+    /// Any bytes.
+    #[cfg(test)]
+    pub(crate) fn raw(kind: u8, bytes: Vec<u8>) -> Self {
+        Packed(kind, bytes)
+    }
+
+    /// # Errors
+    /// [`End::Broken`]: the bytes are none of a frame.
+    pub(crate) fn frame(&self) -> Result<Frame<'_>, End> {
+        let Packed(kind, bytes) = self;
+        let header = Header::read(*kind, bytes).ok_or(End::Broken)?;
+        let (_, len) = header.bytes();
+        let data = bytes.get(len..).unwrap_or_default();
+        header.frame(Piece::Bytes(data)).ok_or(End::Broken)
+    }
+}
+
+/// Frames in memory: the way from a node to itself.
+#[derive(Debug, Default)]
+pub(crate) struct Loop {
+    frames: VecDeque<Packed>,
+    current: Packed,
+}
+
+impl Loop {
+    /// Most frames on the way.
+    const ROOM: usize = 64;
+}
+
+/// Copies a frame's data behind what is there.
+pub(crate) fn append(to: &mut Vec<u8>, data: &Piece<'_>) {
+    match data {
+        Piece::Bytes(bytes) => to.extend_from_slice(bytes),
+        Piece::Memory(memory) => {
+            let at = to.len();
+            to.resize(at + memory.len(), 0);
+            memory.copy_to(to.get_mut(at..).unwrap_or_default());
+        }
+    }
+}
+
+impl Wire for Loop {
+    fn send(&mut self, frame: &Frame<'_>) -> Result<bool, End> {
+        let room = self.frames.len() < Self::ROOM;
+        if room {
+            self.frames.push_back(Packed::of(frame));
+        }
+        Ok(room)
+    }
+
+    fn receive(&mut self) -> Result<Option<Frame<'_>>, End> {
+        let Some(next) = self.frames.pop_front() else {
+            return Ok(None);
+        };
+        self.current = next;
+        self.current.frame().map(Some)
+    }
+
+    fn flush(&mut self) -> Result<(), End> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn lanes() -> impl Strategy<Value = Lane> {
+        (0..PRIORITIES as u16, 0..=0xfffe_u16).prop_map(|(level, port)| Lane { level, port })
+    }
+
+    fn results() -> impl Strategy<Value = Result<u64, Error>> {
+        prop_oneof![
+            any::<u64>().prop_map(Ok),
+            (0..Error::ALL.len()).prop_map(|n| Err(Error::ALL[n])),
+        ]
+    }
+
+    const DATA: [u8; 5] = *b"hello";
+
+    fn controls() -> impl Strategy<Value = Control> {
+        let numbers = || any::<u32>();
+        let ports = || 0..=0xfffe_u16;
+        prop_oneof![
+            any::<(u32, u64)>()
+                .prop_map(|(version, features)| Control::Ready { version, features }),
+            (lanes(), numbers()).prop_map(|(lane, count)| Control::Debt { lane, count }),
+            (lanes(), numbers()).prop_map(|(lane, count)| Control::Credit { lane, count }),
+            (numbers(), ports()).prop_map(|(number, port)| Control::Get { number, port }),
+            (numbers(), ports()).prop_map(|(number, port)| Control::Withdrawn { number, port }),
+            (numbers(), results()).prop_map(|(number, result)| Control::Got {
+                number,
+                result: result.map(|_| ()),
+            }),
+            (numbers(), any::<u16>(), prop::option::of(ports())).prop_map(
+                |(number, attribute, port)| Control::Question {
+                    number,
+                    attribute,
+                    subject: port.map_or(Subject::Node, |port| Subject::Endpoint { port }),
+                }
+            ),
+            (numbers(), results()).prop_map(|(number, result)| Control::Told { number, result }),
+        ]
+    }
+
+    fn all_frames() -> impl Strategy<Value = Frame<'static>> {
+        let data = Piece::Bytes(&DATA);
+        let message = move |(lane, from, total)| Frame::Message {
+            lane,
+            from,
+            total,
+            data,
+        };
+        prop_oneof![
+            6 => controls().prop_map(Frame::Control),
+            1 => (lanes(), 0..=0xfffe_u16, any::<u32>()).prop_map(message),
+            1 => lanes().prop_map(move |lane| Frame::More { lane, data }),
+        ]
+    }
+
+    proptest! {
+        /// Every frame survives the wire.
+        #[test]
+        fn frames_are_bytes_and_back(frame in all_frames()) {
+            let mut way = Loop::default();
+            prop_assert_eq!(way.send(&frame), Ok(true));
+            let arrived = way.receive();
+            prop_assert!(matches!(arrived, Ok(Some(_))));
+            if let Ok(Some(arrived)) = arrived {
+                prop_assert_eq!(format!("{frame:?}"), format!("{arrived:?}"));
+            }
+        }
+
+        /// No bytes make it panic, and what it takes is what would be sent.
+        #[test]
+        fn any_bytes_are_taken_apart(kind: u8, bytes: Vec<u8>) {
+            if let Some(header) = Header::read(kind, &bytes) {
+                let (_, len) = header.bytes();
+                let data = Piece::Bytes(&bytes[len..]);
+                if let Some(frame) = header.frame(data) {
+                    let (again, _) = frame.parts();
+                    prop_assert_eq!(again.kind, kind);
+                }
+            }
+        }
+    }
+
+    /// The bytes of two frames, as another implementation would have to send them.
+    #[test]
+    fn frames_have_the_layout_of_the_table() {
+        let lane = Lane {
+            level: 2,
+            port: 0x0304,
+        };
+        let data = Piece::Bytes(b"x");
+        let message = Frame::Message {
+            lane,
+            from: 5,
+            total: 6,
+            data,
+        };
+        let (header, _) = message.parts();
+        assert_eq!(header.kind, 3);
+        let (bytes, len) = header.bytes();
+        assert_eq!(bytes[..len], [4, 3, 2, 0, 5, 0, 0, 0, 6, 0, 0, 0]);
+        let told = Control::Told {
+            number: 1,
+            result: Ok(1 << 40),
+        };
+        let (bytes, len) = told.header().bytes();
+        assert_eq!(
+            bytes[..len],
+            [1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0]
+        );
+    }
+
+    #[test]
+    fn a_message_takes_a_buffer_for_each_frame() {
+        let sizes = [0, 1, FRAME, FRAME + 1, crate::MESSAGE_MAX];
+        assert_eq!(sizes.map(frames), [1, 1, 1, 2, 16]);
+    }
+}

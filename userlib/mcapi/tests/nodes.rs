@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! How nodes begin, find each other, and end.
+
+mod common;
+
+use common::{briefly, get, receive, soon, Hosts};
+use mcapi::{Attribute, Deadline, Error, Fabric, Node, NodeAttributes, Request, Topology};
+use mp_testing::{Host, World};
+use std::{
+    sync::{mpsc, Barrier},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// MC-INIT-6, MC-INIT-7, MC-INIT-8: on the own host.
+#[test]
+fn a_number_is_one_process_s() {
+    let hosts = Hosts::new();
+    let node = hosts.node(Host::A, 5);
+    let id = node.id().unwrap();
+    assert_eq!((id.domain(), id.node()), (0, 5));
+    assert_eq!(
+        hosts.try_node(Host::A, 0, 5).unwrap_err(),
+        Error::NodeInitFailed
+    );
+    assert_eq!(
+        hosts.try_node(Host::A, 1, 5).unwrap_err(),
+        Error::DomainInvalid
+    );
+    assert_eq!(
+        hosts.try_node(Host::A, 0, 0x8000).unwrap_err(),
+        Error::NodeInvalid
+    );
+    assert_eq!(
+        hosts.try_node(Host::A, 1 << 16, 0).unwrap_err(),
+        Error::DomainInvalid
+    );
+    drop(hosts.node(Host::B, 5));
+    for _ in 0..20 {
+        node.finalize()
+            .unwrap_or_else(|error| assert_eq!(error, Error::NodeNotInit));
+        let again = hosts.node(Host::A, 5);
+        assert_eq!(again.finalize(), Ok(()));
+    }
+    drop(node);
+    assert_eq!(hosts.world.contexts(), 0);
+}
+
+/// MC-INIT-6, A-45: over hosts, for a domain that is on both; whoever comes second fails.
+#[test]
+fn a_number_of_a_domain_on_two_hosts_is_one_process_s() {
+    let hosts = Hosts::with_config("domain 7 0 1");
+    for [first, second] in [[Host::A, Host::B], [Host::B, Host::A]] {
+        let node = hosts.try_node(first, 7, 1).unwrap();
+        assert_eq!(
+            hosts.try_node(second, 7, 1).unwrap_err(),
+            Error::NodeInitFailed
+        );
+        let other = hosts.try_node(second, 7, 2).unwrap();
+        let endpoint = node.endpoint_create(Some(3)).unwrap();
+        assert_eq!(get(&other, endpoint), endpoint);
+        assert_eq!(
+            hosts.try_node(first, 0, 1).unwrap_err(),
+            Error::DomainInvalid
+        );
+    }
+}
+
+/// MC-INIT-6: at the same time, not both; and afterwards one can.
+#[test]
+fn of_two_that_claim_at_the_same_time_one_wins() {
+    let hosts = Hosts::with_config("domain 7 0 1");
+    for _ in 0..10 {
+        let both = thread::scope(|scope| {
+            let claims = [Host::A, Host::B].map(|host| {
+                let hosts = &hosts;
+                scope.spawn(move || hosts.try_node(host, 7, 1))
+            });
+            claims.map(|claim| claim.join().unwrap())
+        });
+        assert_eq!(
+            both.iter().filter(|claim| claim.is_ok()).count(),
+            1,
+            "{both:?}"
+        );
+    }
+}
+
+/// MC-EPGETI-1, MC-EPGETI-5, MC-EPGET-1: before the node, its endpoint, or the link is there.
+#[test]
+fn gets_wait_for_nodes_and_links() {
+    for host in [Host::A, Host::B] {
+        let hosts = Hosts::new();
+        let early = hosts.node(Host::A, 1);
+        let (domain, node, port) = (host as u32, 2, 17);
+        let begun = Instant::now();
+        for deadline in [Deadline::PAST, briefly()] {
+            let none = early.endpoint_get(domain, node, port, deadline);
+            assert_eq!(none, Err(Error::Timeout));
+        }
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        let pending = early.endpoint_get_i(domain, node, port).unwrap();
+        assert_eq!(early.test(pending), Ok(None));
+        if host == Host::B {
+            hosts.world.set_up(0, false);
+        }
+        let late = hosts.node(host, 2);
+        assert_eq!(early.wait(pending, briefly()), Err(Error::Timeout));
+        let created = late.endpoint_create(Some(port)).unwrap();
+        if host == Host::B {
+            assert_eq!(early.wait(pending, briefly()), Err(Error::Timeout));
+            hosts.world.set_up(0, true);
+        }
+        assert_eq!(early.wait(pending, soon()).unwrap().endpoint, Some(created));
+        let now = early.endpoint_get(domain, node, port, Deadline::PAST);
+        assert_eq!(now, Ok(created));
+        assert_eq!(late.endpoint_attribute(created, Attribute::GetCount), Ok(2));
+    }
+}
+
+/// MC-FINAL-2, MC-FINAL-3, MC-MSG-6: others see that a node has ended, and go on with the next
+/// one of its number.
+#[test]
+fn a_node_that_ends_and_begins_again_starts_clean() {
+    for host in [Host::A, Host::B] {
+        let hosts = Hosts::new();
+        let lasting = hosts.node(Host::A, 1);
+        let own = lasting.endpoint_create(None).unwrap();
+        for round in 0..3_u8 {
+            let node = hosts.node(host, 2);
+            let endpoint = node.endpoint_create(Some(4)).unwrap();
+            assert_eq!(get(&lasting, endpoint), endpoint);
+            let count = node.endpoint_attribute(endpoint, Attribute::GetCount);
+            assert_eq!(count, Ok(1));
+            assert_eq!(node.msg_available(endpoint), Ok(0));
+            lasting.msg_send(own, endpoint, &[round], 1).unwrap();
+            assert_eq!(receive(&node, endpoint), [round]);
+            node.msg_send(endpoint, own, b"back", 1).unwrap();
+            assert_eq!(receive(&lasting, own), b"back");
+            lasting.msg_send(own, endpoint, b"lost", 1).unwrap();
+            node.finalize().unwrap();
+            assert_eq!(node.endpoint_create(None), Err(Error::NodeNotInit));
+            // It is nobody's mistake that it is not there.
+            let begun = Instant::now();
+            lasting.msg_send(own, endpoint, b"to nobody", 1).unwrap();
+            assert!(begun.elapsed() < Duration::from_secs(5));
+            let asked = lasting.node_attribute(host as u32, 2, NodeAttributes::TYPE);
+            assert_eq!(asked, Err(Error::NodeInvalid));
+            let asked = lasting.endpoint_attribute(endpoint, Attribute::Type);
+            assert_eq!(asked, Err(Error::EndpointInvalid));
+        }
+    }
+}
+
+/// Two nodes that ask for each other at the same time have one session, and lose nothing.
+#[test]
+fn nodes_that_seek_each_other_meet_once() {
+    for host in [Host::A, Host::B] {
+        for _ in 0..15 {
+            let hosts = Hosts::new();
+            let nodes = [hosts.node(Host::A, 1), hosts.node(host, 2)];
+            let ends = nodes
+                .each_ref()
+                .map(|node| node.endpoint_create(Some(1)).unwrap());
+            let start = Barrier::new(2);
+            let free = || hosts.world.free(0, Host::B);
+            let before = free();
+            thread::scope(|scope| {
+                let [one, other] = [0, 1].map(|own| {
+                    let (nodes, ends, start) = (&nodes, &ends, &start);
+                    scope.spawn(move || {
+                        start.wait();
+                        for n in 0..30 {
+                            nodes[own]
+                                .msg_send(ends[own], ends[1 - own], &[n], 2)
+                                .unwrap();
+                        }
+                        for n in 0..30 {
+                            assert_eq!(receive(&nodes[own], ends[own]), [n]);
+                        }
+                    })
+                });
+                one.join().unwrap();
+                other.join().unwrap();
+            });
+            if host == Host::B {
+                assert_eq!(before - free(), 0x1_0000, "one window at host B");
+            }
+        }
+    }
+}
+
+/// MC-MSG-8, MC-NATTRGET-1, MC-NATTRGET-2: the link is lost, and comes again.
+#[test]
+fn a_lost_link_is_told_of_and_used_again() {
+    let hosts = Hosts::new();
+    let (a, b) = (hosts.node(Host::A, 1), hosts.node(Host::B, 2));
+    let (own, other) = (
+        a.endpoint_create(None).unwrap(),
+        b.endpoint_create(Some(1)).unwrap(),
+    );
+    for round in 0..3_u8 {
+        assert_eq!(a.node_attribute(1, 2, NodeAttributes::TYPE), Ok(0));
+        a.msg_send(own, other, &[round], 1).unwrap();
+        assert_eq!(receive(&b, other), [round]);
+        // One that waits for room, and one that is sent when there is no link.
+        let full: Vec<Request> = (0..60)
+            .map(|_| a.msg_send_i(own, other, b"flood", 7).unwrap())
+            .collect();
+        assert_eq!(a.wait(full[59], briefly()), Err(Error::Timeout));
+        hosts.world.set_up(0, false);
+        let done = a.wait(full[59], soon()).unwrap();
+        assert_eq!(done.result, Err(Error::Transmission));
+        assert_eq!(a.msg_send(own, other, b"", 1), Err(Error::Transmission));
+        assert_eq!(
+            a.node_attribute(1, 2, NodeAttributes::TYPE),
+            Err(Error::General)
+        );
+        for request in &full[..59] {
+            a.cancel(*request).unwrap();
+        }
+        hosts.world.set_up(0, true);
+        while b.msg_available(other).unwrap() > 0 {
+            assert_eq!(receive(&b, other), b"flood");
+        }
+        assert_eq!(get(&a, other), other);
+    }
+}
+
+/// MC-FINAL-1, MC-FINAL-4, MC-REQ-11: threads that wait return when the node ends.
+#[test]
+fn threads_that_wait_return_when_the_node_ends() {
+    for early in [true, false] {
+        let hosts = Hosts::new();
+        let node = hosts.node(Host::A, 1);
+        let own = node.endpoint_create(None).unwrap();
+        let request = node.endpoint_get_i(1, 9, 9).unwrap();
+        thread::scope(|scope| {
+            let node = &node;
+            let waits = [
+                scope.spawn(move || node.wait(request, Deadline::NEVER).map(|_| ())),
+                scope.spawn(move || node.msg_recv(own, &mut []).map(|_| ())),
+                scope.spawn(move || node.endpoint_get(1, 8, 8, Deadline::NEVER).map(|_| ())),
+            ];
+            // They look, or they sleep.
+            thread::sleep(Duration::from_millis(if early { 4 } else { 40 }));
+            node.finalize().unwrap();
+            let results = waits.map(|wait| wait.join().unwrap());
+            let others = Err(Error::NodeNotInit);
+            assert_eq!(results, [Err(Error::RequestCancelled), others, others]);
+        });
+        assert_eq!(node.finalize(), Err(Error::NodeNotInit));
+        assert_eq!(node.test(request), Err(Error::NodeNotInit));
+    }
+}
+
+/// MC-WAITANY-1 to MC-WAITANY-7, MC-WAIT-4 to MC-WAIT-6, MC-CANCEL-2, MC-REQ-3, MC-REQ-5, TS-7
+#[test]
+fn waits_are_for_one_of_many_and_end_by_cancel() {
+    for (_hosts, a, b) in Hosts::pairs() {
+        let (from, to) = (
+            a.endpoint_create(None).unwrap(),
+            b.endpoint_create(None).unwrap(),
+        );
+        let ends = [1, 2, 3].map(|port| b.endpoint_create(Some(port)).unwrap());
+        let requests = ends.map(|end| b.msg_recv_i(end, 9).unwrap());
+        for _ in 0..3 {
+            assert_eq!(b.wait_any(&requests, briefly()), Err(Error::Timeout));
+        }
+        assert_eq!(b.wait_any(&[], soon()), Err(Error::Parameter));
+        a.msg_send(from, ends[1], b"second", 1).unwrap();
+        let (index, done) = b.wait_any(&requests, soon()).unwrap();
+        assert_eq!(
+            (index, done.size, done.data.unwrap().as_slice()),
+            (1, 6, &b"second"[..])
+        );
+        assert_eq!(b.wait_any(&requests, soon()), Err(Error::RequestInvalid));
+        let rest = [requests[0], requests[2]];
+        let (begun, begins) = mpsc::channel();
+        thread::scope(|scope| {
+            let b = &b;
+            let waits = scope.spawn(move || {
+                begun.send(()).unwrap();
+                loop {
+                    // The other thread only looks.
+                    match b.wait_any(&rest, Deadline::NEVER) {
+                        Err(Error::WaitPending) => {}
+                        other => break other,
+                    }
+                }
+            });
+            begins.recv().unwrap();
+            while b.wait(rest[0], Deadline::PAST) != Err(Error::WaitPending) {}
+            thread::sleep(Duration::from_millis(30));
+            b.cancel(rest[1]).unwrap();
+            assert_eq!(waits.join().unwrap(), Err(Error::RequestCancelled));
+        });
+        b.endpoint_delete(ends[0]).unwrap();
+        let ended = b.wait(rest[0], soon()).unwrap();
+        assert_eq!(ended.result, Err(Error::EndpointInvalid));
+        assert_eq!(b.cancel(rest[0]), Err(Error::RequestInvalid));
+        a.msg_send(from, to, b"still works", 0).unwrap();
+        assert_eq!(receive(&b, to), b"still works");
+    }
+}
+
+/// MC-MSG-6, MC-MSG-9: what had arrived for a port before it had an endpoint is not for that one.
+/// Without a bridge between them, a message has arrived when its send is complete.
+#[test]
+fn an_endpoint_gets_nothing_that_came_before_it() {
+    let world = World::new(1, 8 << 20);
+    world.set_loopback(8 << 20);
+    for host in [Host::A, Host::B] {
+        let node = |host: Host, number| {
+            let fabric = Fabric::with_device(world.open(host));
+            let (topology, attributes) = (Topology::default(), NodeAttributes::default());
+            Node::with_fabric(fabric, topology, host as u32, number, attributes).unwrap()
+        };
+        let (a, b) = (node(Host::A, 1), node(host, 2));
+        let own = a.endpoint_create(None).unwrap();
+        let first = b.endpoint_create(Some(7)).unwrap();
+        a.msg_send(own, first, b"first", 3).unwrap();
+        while b.msg_available(first).unwrap() == 0 {}
+        for _ in 0..100 {
+            b.endpoint_delete(first).unwrap();
+            a.msg_send(own, first, b"too early", 3).unwrap();
+            assert_eq!(b.endpoint_create(Some(7)), Ok(first));
+            assert_eq!(b.msg_available(first), Ok(0));
+        }
+        assert_eq!(b.discarded(), Ok(101));
+    }
+}
