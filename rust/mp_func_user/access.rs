@@ -78,7 +78,7 @@ impl List {
         self.grants.iter().position(|g| g.device == device)
     }
 
-    /// Takes off what a device has.
+    /// Take off what a device has.
     fn take(&mut self, device: Requester) -> Option<Grant> {
         let at = self.place(device)?;
         self.grants.remove(at).ok()
@@ -128,7 +128,7 @@ impl Grants {
         }
     }
 
-    /// Lets the devices of a group do what the grants say, and nothing else.
+    /// Let the devices of a group do what the grants say, and nothing else.
     fn lead(&self, list: &mut List, group: &Arc<Group>) -> Result {
         let rights = rights_of(&list.grants, group);
         let at = list.ways.iter().position(|way| way.group.is(group));
@@ -202,7 +202,7 @@ impl Access {
         Ok(Self { grants, hold })
     }
 
-    /// Lets a device, of that group, reach the window, in addition to what it may.
+    /// Let a device, of that group, reach the window, in addition to what it may.
     ///
     /// # Errors
     ///
@@ -217,7 +217,7 @@ impl Access {
         self.grants.allow(device, group, rights)
     }
 
-    /// Takes all back that a device may.
+    /// Take all back that a device may.
     ///
     /// # Errors
     ///
@@ -226,7 +226,7 @@ impl Access {
         self.grants.clear(device)
     }
 
-    /// Takes all back from all.
+    /// Take all back from all.
     pub(crate) fn forsake(&self) {
         self.grants.revoke();
     }

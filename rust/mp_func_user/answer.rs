@@ -232,7 +232,7 @@ impl Session {
         self.answer_accepted(error::net_down().to_errno());
     }
 
-    /// Calls `f` with what it answers.
+    /// Call `f` with what it answers.
     pub(crate) fn with_answer<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
         f(&self.state.lock().dealings.answer)
     }
@@ -272,7 +272,7 @@ impl Session {
         }
     }
 
-    /// Waits until there is a pair, or will be none.
+    /// Wait until there is a pair, or will be none.
     fn wait_for_partner(&self, acceptance: &Acceptance, deadline: Option<u64>) -> Result {
         let is_over = || acceptance.outcome().is_some();
         self.asking.wait_until(deadline, is_over).ok()
@@ -306,7 +306,7 @@ pub(crate) fn is_pending(open: &mp_session_open) -> Result<bool> {
     }
 }
 
-/// Deals with `MP_IOC_SESSION_PARTNER`.
+/// Deal with `MP_IOC_SESSION_PARTNER`.
 ///
 /// # Errors
 ///
@@ -357,7 +357,7 @@ pub(crate) fn describe(context: &Context, info: &mut mp_session_partner) -> Resu
     Ok(Outcome::Done)
 }
 
-/// Deals with `MP_IOC_SESSION_ANSWER`.
+/// Deal with `MP_IOC_SESSION_ANSWER`.
 ///
 /// # Errors
 ///

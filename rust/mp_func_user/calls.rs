@@ -132,7 +132,7 @@ structures! {
     mp_event 16
 }
 
-/// Deals with a call.
+/// Deal with a call.
 ///
 /// # Errors
 ///
@@ -236,7 +236,7 @@ fn take<T: Versioned>(arg: UserPtr, f: impl FnOnce(&T) -> Result) -> Result {
     f(&value)
 }
 
-/// Refuses what must be zero and is not.
+/// Refuse what must be zero and is not.
 pub(crate) fn expect_zero(value: u32) -> Result {
     match value {
         0 => Ok(()),
@@ -271,7 +271,7 @@ pub(crate) fn element<T: Versioned>(array: u64, n: usize, named: u32) -> Result<
     read_versioned(user_pointer(at.ok_or(EFAULT)?)?, size)
 }
 
-/// Gives as many numbers as fit, if all fit.
+/// Give as many numbers as fit, if all fit.
 fn put_ids(ids: &[u32], address: u64, capacity: u32) -> Result<Told> {
     if ids.len() > capacity as usize {
         return Ok(Told::Short(ENOSPC));
@@ -394,7 +394,7 @@ fn find_address(context: &Context, range: &mut mp_address) -> Result<Told> {
     Ok(Told::Done)
 }
 
-/// Answers a call that has made an object, or closes that again: nobody would know its
+/// Answer a call that has made an object, or close that again: nobody would know its
 /// handle.
 fn answer<T: Versioned>(
     context: &Context,

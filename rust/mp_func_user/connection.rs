@@ -101,7 +101,7 @@ const PENDING: i32 = 1;
 /// How soon a message is tried again that others are in the way of, in nanoseconds.
 const SOON_NS: u64 = 1_000_000;
 
-/// Rights, as the device has them.
+/// What may be done, as the device has it.
 fn rights_word(rights: Rights) -> u32 {
     u32::from(rights.read) * MP_GRANT_READ | u32::from(rights.write) * MP_GRANT_WRITE
 }
@@ -230,7 +230,7 @@ impl Connection {
         &self.total
     }
 
-    /// Waits for the answer.
+    /// Wait for the answer.
     ///
     /// # Errors
     ///
@@ -395,7 +395,7 @@ impl Connection {
         self.inner.lock().len
     }
 
-    /// Copies all of `data` to `at` in the segment that it leads to.
+    /// Copy all of `data` to `at` in the segment that it leads to.
     ///
     /// # Errors
     ///
@@ -416,7 +416,7 @@ impl Connection {
         }
     }
 
-    /// Fills all of `to` from `at` in the segment that it leads to, which is this host's.
+    /// Fill all of `to` from `at` in the segment that it leads to, which is this host's.
     ///
     /// # Errors
     ///
@@ -454,7 +454,7 @@ impl Connection {
         }
     }
 
-    /// Calls `f` with what is under way, of this connection and of all.
+    /// Call `f` with what is under way, of this connection and of all.
     fn with_transfers<R>(&self, f: impl FnOnce(&mut Transfers<Target>, &mut Budget) -> R) -> R {
         let mut transfers = self.transfers.lock();
         // The inner lock goes first: the outer one lets softirqs run, which take both.
@@ -478,7 +478,7 @@ impl Connection {
         inner.way.clone().ok_or_else(error::net_down)
     }
 
-    /// Sends a piece, which is to be stored at `at` in the segment.
+    /// Send a piece, which is to be stored at `at` in the segment.
     ///
     /// # Errors
     ///
@@ -502,7 +502,7 @@ impl Connection {
         self.or_unsent(ticket, sent)
     }
 
-    /// Asks for a piece of `len` bytes at `at` in the segment, which goes to `target`.
+    /// Ask for a piece of `len` bytes at `at` in the segment, which goes to `target`.
     ///
     /// # Errors
     ///
@@ -595,7 +595,7 @@ impl Connection {
         }
     }
 
-    /// Triggers the event that it leads to (`SI-TRINT-2`).
+    /// Trigger the event that it leads to (`SI-TRINT-2`).
     ///
     /// # Errors
     ///
@@ -621,7 +621,7 @@ impl Connection {
         }
     }
 
-    /// Sends a message to the port that it leads to, once there is room.
+    /// Send a message to the port that it leads to, once there is room.
     ///
     /// # Errors
     ///
@@ -672,7 +672,7 @@ impl Connection {
         }
     }
 
-    /// Tells what there is to know, with the place where the process may map it.
+    /// Tell what there is to know, with the place where the process may map it.
     ///
     /// # Errors
     ///
@@ -699,7 +699,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes the window away from the process, and ends all waits.
+    /// Take the window away from the process, and end all waits.
     pub(crate) fn strip(&self) {
         let stripped = {
             let mut inner = self.inner.lock();

@@ -197,7 +197,7 @@ impl Object {
         }
     }
 
-    /// Ends it.
+    /// End it.
     ///
     /// # Errors
     ///
@@ -330,7 +330,7 @@ impl Context {
         &self.stream
     }
 
-    /// Runs `f` on what it owns.
+    /// Run `f` on what it owns.
     ///
     /// # Errors
     ///
@@ -369,7 +369,7 @@ impl Context {
         }
     }
 
-    /// Finds a session.
+    /// Find a session.
     ///
     /// # Errors
     ///
@@ -521,7 +521,7 @@ impl Context {
         Ok(object)
     }
 
-    /// Finds an object that is no session.
+    /// Find an object that is no session.
     ///
     /// # Errors
     ///
@@ -533,7 +533,7 @@ impl Context {
         })
     }
 
-    /// Finds the use of a segment.
+    /// Find the use of a segment.
     ///
     /// # Errors
     ///
@@ -545,7 +545,7 @@ impl Context {
         }
     }
 
-    /// Finds a connection.
+    /// Find a connection.
     ///
     /// # Errors
     ///
@@ -557,7 +557,7 @@ impl Context {
         }
     }
 
-    /// Finds a queue.
+    /// Find a queue.
     ///
     /// # Errors
     ///
@@ -581,7 +581,7 @@ impl Context {
         }
     }
 
-    /// Ends an object that is no session; when that returns, no peer reaches a segment's memory
+    /// End an object that is no session; when that returns, no peer reaches a segment's memory
     /// any more.
     ///
     /// # Errors
@@ -605,7 +605,7 @@ impl Context {
         waited
     }
 
-    /// Closes an object of whatever kind; see [`remove`](Self::remove).
+    /// Close an object of whatever kind; see [`remove`](Self::remove).
     ///
     /// # Errors
     ///
@@ -617,7 +617,7 @@ impl Context {
         }
     }
 
-    /// Closes a session.
+    /// Close a session.
     ///
     /// # Errors
     ///
@@ -659,7 +659,7 @@ impl Context {
         })
     }
 
-    /// Ends it: everything that it owns is closed.
+    /// End it: everything that it owns is closed.
     fn end(&self) {
         self.ended.store(true, Relaxed);
         let Some(objects) = self.objects.lock().take() else {

@@ -51,12 +51,12 @@ use mp_proto::{
 };
 use mp_transport::memory::Memory;
 
-/// Finds the piece of this host that starts at `off`.
+/// Find the piece of this host that starts at `off`.
 fn position(pieces: &[Arc<Piece>], off: u64) -> Option<usize> {
     pieces.iter().position(|piece| piece.off() == Some(off))
 }
 
-/// Gives memory back that the engine has asked for.
+/// Give memory back that the engine has asked for.
 fn give_back(memory: &Memory, pieces: &mut KVec<Arc<Piece>>, off: u64) {
     if let Some(at) = position(pieces, off) {
         drop(pieces.remove(at));
@@ -117,7 +117,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Asks for a session.
+    /// Ask for a session.
     ///
     /// # Errors
     ///
@@ -134,7 +134,7 @@ impl<'a> Desk<'a> {
             })
     }
 
-    /// Posts a session that was posted in an earlier life of the link.
+    /// Post a session that was posted in an earlier life of the link.
     pub(crate) fn post_again(&mut self, session: &Arc<Session>) {
         if self.request(session, &session.params()).is_err() {
             // What was there before is not there any more.
@@ -142,7 +142,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Closes a session, which had memory if `had_memory`.
+    /// Close a session, which had memory if `had_memory`.
     pub(crate) fn close(&mut self, session: u32, had_memory: bool) {
         // The engine does not know a session whose request it has refused, nor the pairs of
         // earlier lives of the link. What one of these had is free now.
@@ -152,7 +152,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Accepts the request that a server has at hand, or rejects it for a reason.
+    /// Accept the request that a server has at hand, or reject it for a reason.
     ///
     /// # Errors
     ///
@@ -172,7 +172,7 @@ impl<'a> Desk<'a> {
         })
     }
 
-    /// Deals with a message of the other engine, and the window data behind it.
+    /// Deal with a message of the other engine, and the window data behind it.
     ///
     /// # Errors
     ///
@@ -193,7 +193,7 @@ impl<'a> Desk<'a> {
         self.engine.resume(&mut self.host);
     }
 
-    /// Sends what the engine has to say, and then tells processes of their partners: what
+    /// Send what the engine has to say, and then tells processes of their partners: what
     /// these signal comes behind the message that makes the pair.
     ///
     /// # Errors

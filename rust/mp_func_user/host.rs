@@ -110,7 +110,7 @@ impl Links {
         &self.segments
     }
 
-    /// Cuts memory for a segment, which the peers of links reach.
+    /// Cut memory for a segment, which the peers of links reach.
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ impl Links {
         Commons::get().map_or(0, |commons| commons.limits().total)
     }
 
-    /// Calls `f` with each link.
+    /// Call `f` with each link.
     pub(crate) fn for_each(&self, mut f: impl FnMut(&Arc<Link>)) {
         // By their ids: others may come and go meanwhile.
         let mut last = None;
@@ -148,7 +148,7 @@ impl Links {
         }
     }
 
-    /// Finds the link of an interface.
+    /// Find the link of an interface.
     ///
     /// # Errors
     ///
@@ -224,7 +224,7 @@ impl Links {
         })
     }
 
-    /// Calls `f` with the route to a peer, under RCU.
+    /// Call `f` with the route to a peer, under RCU.
     fn with_route<R>(&self, peer: &Peer, f: impl FnOnce(&Route) -> R) -> Option<R> {
         let guard = rcu::read_lock();
         let mut routes = self.routes.iter().filter_map(|cell| cell.load(&guard));
@@ -308,14 +308,14 @@ fn sharing_message(frame: &RxFrame<'_>) -> Option<Message> {
 }
 
 impl Route {
-    /// Leaves a frame to the worker.
+    /// Leave a frame to the worker.
     fn leave(&self, header: Header, frame: &RxFrame<'_>, kind: Kind) -> Result {
         let entered = self.link.inbox.enter(header, frame, kind);
         self.worker.kick();
         entered
     }
 
-    /// Deals with a message of the sharing engine, or leaves it to the worker.
+    /// Deal with a message of the sharing engine, or leave it to the worker.
     fn share(&self, header: Header, frame: &RxFrame<'_>) -> Result {
         let message = sharing_message(frame);
         if let Some(taken) = message.and_then(|message| self.link.take_placed(&message)) {

@@ -77,7 +77,7 @@ pub(crate) struct Mail {
 }
 
 impl Mail {
-    /// Copies a message out of its frame. Any context.
+    /// Copy a message out of its frame. Any context.
     ///
     /// # Errors
     ///

@@ -58,7 +58,7 @@ impl Leaving {
         self.queue.wake(Events::IN);
     }
 
-    /// Waits until it is proven that nobody reaches a segment's memory by a connection that was
+    /// Wait until it is proven that nobody reaches a segment's memory by a connection that was
     /// ended; a peer that does not answer loses its link.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Leaving {
         }
     }
 
-    /// Waits so many nanoseconds for the proof, and says whether it is there.
+    /// Wait so many nanoseconds for the proof, and say whether it is there.
     ///
     /// # Errors
     ///

@@ -317,7 +317,7 @@ impl Link {
         Ok(self.watchers.lock().push(ready, GFP_ATOMIC)?)
     }
 
-    /// Ends [`watch`](Self::watch).
+    /// End [`watch`](Self::watch).
     pub(crate) fn unwatch(&self, ready: &Arc<Ready>) {
         let gone = {
             let mut watchers = self.watchers.lock();
@@ -332,7 +332,7 @@ impl Link {
         self.watchers.lock().iter().for_each(|w| w.raise(events));
     }
 
-    /// Finds a session. Any context.
+    /// Find a session. Any context.
     pub(crate) fn session(&self, number: u32) -> Option<Arc<Session>> {
         self.sessions.lock().get(number).cloned()
     }
@@ -342,12 +342,12 @@ impl Link {
         self.interface.info().is_loopback
     }
 
-    /// Calls `f` with each session.
+    /// Call `f` with each session.
     pub(crate) fn for_each_session(&self, f: impl FnMut(&Arc<Session>)) {
         numbered::for_each(&self.sessions, f);
     }
 
-    /// Tells processes of partners that they do not know of.
+    /// Tell processes of partners that they do not know of.
     pub(crate) fn announce(&self) {
         self.for_each_session(|session| session.announce());
     }
@@ -373,7 +373,7 @@ impl Link {
         self.greet(&mut core)
     }
 
-    /// Says hello to the peer, unless it has.
+    /// Say hello to the peer, unless it has.
     fn greet(&self, core: &mut Core) -> Result {
         let Some((outbox, greeting)) = &core.peer else {
             return Ok(());
@@ -436,7 +436,7 @@ impl Link {
         self.tell(ready::OF_INTERFACES);
     }
 
-    /// Deals with a message, in the order in which they have arrived.
+    /// Deal with a message, in the order in which they have arrived.
     fn receive(&self, core: &mut Core, mail: Mail) -> Result {
         let Some((outbox, greeting)) = &mut core.peer else {
             return Ok(());
@@ -501,7 +501,7 @@ impl Link {
         }
     }
 
-    /// Carries out what the greeting has found.
+    /// Carry out what the greeting has found.
     fn follow(&self, core: &mut Core, outbox: &Arc<Outbox>, change: Change) -> Result {
         if let Change::Version(theirs) = change {
             if core::mem::replace(&mut core.is_version_told, true) {
@@ -530,7 +530,7 @@ impl Link {
         Ok(())
     }
 
-    /// Makes the engine for a new life of the link, of which both services know these features.
+    /// Make the engine for a new life of the link, of which both services know these features.
     fn open(&self, peer: &Arc<Peer>, life: Life, features: u16) -> Result<KBox<Up>> {
         let memory = peer.memory().ok_or_else(error::unsupported)?;
         let mode = match self.is_loopback() {
@@ -555,7 +555,7 @@ impl Link {
         Ok(KBox::new(up, GFP_KERNEL)?)
     }
 
-    /// Processes reach each other: what waits for a partner is posted again.
+    /// Post again what waits for a partner: processes reach each other.
     fn opened(&self, core: &mut Core, outbox: &Arc<Outbox>) {
         let Some(up) = &mut core.up else { return };
         let mut desk = Desk::new(self, outbox, up);
@@ -593,7 +593,7 @@ impl Link {
         self.close(core, for_good);
     }
 
-    /// Ends what processes share in this life of the link, and with `for_good` altogether.
+    /// End what processes share in this life of the link, and with `for_good` altogether.
     /// `has_let_go` is whether the other service's processes reach nothing of it any more.
     fn end_shared(&self, core: &mut Core, for_good: bool, has_let_go: bool) {
         // What is ended here is not told to the other side.
@@ -609,7 +609,7 @@ impl Link {
         debug_assert!(ended.is_ok());
     }
 
-    /// Calls `f` with the engine of connections, and what carries out its decisions.
+    /// Call `f` with the engine of connections, and what carries out its decisions.
     ///
     /// # Errors
     ///
@@ -682,7 +682,7 @@ impl Link {
         self.tell(ready::OF_INTERFACES);
     }
 
-    /// Connects a process to what the peer offers.
+    /// Connect a process to what the peer offers.
     ///
     /// # Errors
     ///
@@ -694,7 +694,7 @@ impl Link {
         answered.inspect_err(|_| self.disconnect(connection))
     }
 
-    /// Asks the peer for a connection, once it has answered enough of what it was asked before.
+    /// Ask the peer for a connection, once it has answered enough of what it was asked before.
     fn ask_to_connect(&self, connection: &Connection, deadline: Option<u64>) -> Result {
         loop {
             let asked = self.share(|engine, clerk| {
@@ -718,7 +718,7 @@ impl Link {
         }
     }
 
-    /// Waits until the peer has answered something, which the caller has asked for.
+    /// Wait until the peer has answered something, which the caller has asked for.
     fn wait_for_answers(&self, deadline: Option<u64>) -> Result {
         let has_answered = || !self.is_busy.load(Acquire);
         self.answering.wait_until(deadline, has_answered).ok()
@@ -731,7 +731,7 @@ impl Link {
         }
     }
 
-    /// Ends a connection: its process has done so, or is gone.
+    /// End a connection: its process has done so, or is gone.
     pub(crate) fn disconnect(&self, connection: &Arc<Connection>) {
         // Before the peer hears of it: then it may use its memory anew.
         connection.strip();
@@ -791,7 +791,7 @@ impl Link {
         self.connection(to).ok_or(ENOENT)?.fetched(number, frame)
     }
 
-    /// Deals with what the peer tells of pieces, or asks for; `None` if it is something else.
+    /// Deal with what the peer tells of pieces, or ask for; `None` if it is something else.
     /// Softirq context.
     pub(crate) fn take_placed(&self, message: &Message) -> Option<Result> {
         let number = message.connection;
@@ -809,7 +809,7 @@ impl Link {
         }
     }
 
-    /// Finds a connection. Any context.
+    /// Find a connection. Any context.
     pub(crate) fn connection(&self, number: u32) -> Option<Arc<Connection>> {
         self.connections.lock().get(number).cloned()
     }
@@ -830,13 +830,13 @@ impl Link {
         self.peer_id.load(Relaxed)
     }
 
-    /// Asks those who are connected to what has that token to leave.
+    /// Ask those who are connected to what has that token to leave.
     pub(crate) fn ask_guests_to_leave(&self, token: u32) {
         // Where the interface has gone, nobody is.
         let _ = self.share(|engine, clerk| engine.withdraw(token, clerk));
     }
 
-    /// Ends the connections to what has that token, and says how many there were.
+    /// End the connections to what has that token, and say how many there were.
     pub(crate) fn end_guests(&self, token: u32) -> usize {
         let mut ended = 0;
         // Also if the link starts over, as not all of them could be told.
@@ -844,7 +844,7 @@ impl Link {
         ended
     }
 
-    /// Returns when it is proven that nobody reaches memory any more whose connections were
+    /// Return when it is proven that nobody reaches memory any more whose connections were
     /// ended.
     ///
     /// # Errors
@@ -888,7 +888,7 @@ impl Link {
         self.partner.lock().is_some()
     }
 
-    /// Ends this epoch of the link, as the peer does not do what it has to.
+    /// End this epoch of the link, as the peer does not do what it has to.
     pub(crate) fn reset(&self) {
         if let Some((outbox, _)) = &self.core.lock().peer {
             report(outbox.peer(), ETIMEDOUT);
@@ -896,7 +896,7 @@ impl Link {
         }
     }
 
-    /// Returns when all that was stored before is in the peer's memory.
+    /// Return when all that was stored before is in the peer's memory.
     ///
     /// # Errors
     ///
@@ -915,7 +915,7 @@ impl Link {
         }
     }
 
-    /// Deals at once with a question, or with the answer to one, as somebody waits for it:
+    /// Deal at once with a question, or with the answer to one, as somebody waits for it:
     /// what was stored before has arrived before, whatever else waits in the inbox. Whether
     /// that could be done. Softirq context.
     pub(crate) fn take_question(&self, message: &Message, outbox: &Outbox) -> bool {
@@ -937,7 +937,7 @@ impl Link {
         }
     }
 
-    /// Gives connections up whose link was down for too long; the milliseconds until then.
+    /// Give connections up whose link was down for too long; the milliseconds until then.
     fn give_up(&self, core: &mut Core) -> Option<u32> {
         let left = core.shared.give_up_at?.saturating_sub(monotonic_ns());
         if left != 0 {
@@ -983,14 +983,14 @@ impl Work for Link {
     }
 }
 
-/// Says hello to the other service, with what this one speaks.
+/// Say hello to the other service, with what this one speaks.
 fn say_hello(outbox: &Outbox, hello: &Hello) -> Result {
     let mut data = KVec::with_capacity(hello.data().len(), GFP_KERNEL)?;
     data.extend_from_slice(&hello.data(), GFP_KERNEL)?;
     outbox.send(&Header::Hello(*hello), data)
 }
 
-/// Says why a link starts over.
+/// Say why a link starts over.
 fn report(peer: &Peer, error: Error) {
     pr_err!(
         "peer {:08x}: lost or impossible message, error {}: the link starts over\n",

@@ -54,7 +54,7 @@ impl Notices {
         })
     }
 
-    /// Makes sure that there is room for all that may happen to so many connections.
+    /// Make sure that there is room for all that may happen to so many connections.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ impl Notices {
         }
     }
 
-    /// Waits for the next one, has `f` look at it, and takes it if that succeeds.
+    /// Wait for the next one, have `f` look at it, and take it if that succeeds.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ impl Notices {
         self.queue.lock().front().copied()
     }
 
-    /// Takes a notice out, if it is the next one.
+    /// Take a notice out, if it is the next one.
     fn pop(&self, notice: &Notice) -> bool {
         let mut queue = self.queue.lock();
         let is_next = queue.front() == Some(notice);

@@ -28,7 +28,7 @@ impl<T: Numbered> List<T> {
             .binary_search_by_key(&number, |object| object.number())
     }
 
-    /// Enters an object that is not there yet. Any context.
+    /// Enter an object that is not there yet. Any context.
     ///
     /// # Errors
     ///
@@ -41,7 +41,7 @@ impl<T: Numbered> List<T> {
         entered.map_err(|_| ENOMEM)
     }
 
-    /// Removes the object of that number, if it is there.
+    /// Remove the object of that number, if it is there.
     pub(crate) fn remove(&mut self, number: u32) -> Option<Arc<T>> {
         let at = self.position(number).ok()?;
         self.0.remove(at).ok()
@@ -59,7 +59,7 @@ impl<T: Numbered> List<T> {
     }
 }
 
-/// Calls `f` with each object, and without the lock. Those that are there all the time are met,
+/// Call `f` with each object, and without the lock. Those that are there all the time are met,
 /// whoever comes and goes meanwhile.
 pub(crate) fn for_each<T: Numbered>(list: &SpinLockBh<List<T>>, mut f: impl FnMut(&Arc<T>)) {
     let mut number = 0;

@@ -60,7 +60,7 @@ pub(crate) struct Number {
 }
 
 impl Number {
-    /// Names it among all that this service has ever offered.
+    /// Name it among all that this service has ever offered.
     pub(crate) fn token(&self) -> u32 {
         self.token
     }
@@ -142,7 +142,7 @@ pub(crate) struct Offer {
 /// The first number that is given to who does not ask for one.
 const FIRST_FREE: u32 = 0x8000_0000;
 
-/// Finds a number that nobody uses, or the one that is asked for.
+/// Find a number that nobody uses, or the one that is asked for.
 fn choose(list: &[Arc<Number>], terms: &Terms) -> Result<(u32, Option<Arc<Number>>)> {
     let find = |number| list.iter().find(|n| n.is(terms.object, number));
     let Some(number) = terms.number else {
@@ -161,7 +161,7 @@ fn choose(list: &[Arc<Number>], terms: &Terms) -> Result<(u32, Option<Arc<Number
 }
 
 impl Offer {
-    /// Offers an event or port at a link, whose list of numbers is `list`; `numbers` has
+    /// Offer an event or port at a link, whose list of numbers is `list`; `numbers` has
     /// those of the offer and, if it is new, of what is offered.
     ///
     /// # Errors
@@ -258,7 +258,7 @@ impl Offer {
         self.mails.lock().front().cloned()
     }
 
-    /// Takes a message out, if it is still the next one.
+    /// Take a message out, if it is still the next one.
     fn pop(&self, mail: &Arc<Mail>) -> bool {
         let mut mails = self.mails.lock();
         let is_next = mails.front().is_some_and(|next| Arc::ptr_eq(next, mail));
@@ -270,7 +270,7 @@ impl Offer {
         taken.is_some()
     }
 
-    /// Waits for a message, has `f` look at it, and takes it if that succeeds.
+    /// Wait for a message, have `f` look at it, and take it if that succeeds.
     ///
     /// # Errors
     ///
@@ -298,7 +298,7 @@ impl Offer {
         self.ready.raise(ready::CLOSED);
     }
 
-    /// Ends this part, and with the last one what is offered.
+    /// End this part, and with the last one what is offered.
     ///
     /// # Errors
     ///

@@ -377,7 +377,7 @@ impl Outbox {
         &self.peer
     }
 
-    /// Sends a message, as soon as there is room. Any context but hard interrupts.
+    /// Send a message, as soon as there is room. Any context but hard interrupts.
     ///
     /// # Errors
     ///
@@ -387,7 +387,7 @@ impl Outbox {
         self.enter(Mail::Frame(frame(header, Data(data))?))
     }
 
-    /// Tells the sharing engine of the service with that life something. Any context but hard
+    /// Tell the sharing engine of the service with that life something. Any context but hard
     /// interrupts.
     ///
     /// # Errors
@@ -413,7 +413,7 @@ impl Outbox {
         self.send(header, copied)
     }
 
-    /// Sends data that the peer's service stores, by the data rings.
+    /// Send data that the peer's service stores, by the data rings.
     ///
     /// # Errors
     ///
@@ -439,7 +439,7 @@ impl Outbox {
         Err(EAGAIN)
     }
 
-    /// Sends a signal after everything that this processor has stored, as soon as there
+    /// Send a signal after everything that this processor has stored, as soon as there
     /// is room (`PXI-AE-1`).
     ///
     /// # Errors
@@ -486,7 +486,7 @@ impl Outbox {
         self.worker.kick();
     }
 
-    /// Waits until nothing is left to be sent, for a while; whether that is so. Nothing
+    /// Wait until nothing is left to be sent, for a while; whether that is so. Nothing
     /// more is entered meanwhile. Sleeps.
     pub(crate) fn drain(&self) -> bool {
         for _ in 0..DRAIN_MS {
@@ -499,7 +499,7 @@ impl Outbox {
         false
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Send what waits, as far as there is room.
     fn flush(&self, waiting: &mut Fifo<Mail>) {
         let mut sent = false;
         let mut tries = 0;

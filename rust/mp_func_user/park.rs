@@ -116,7 +116,7 @@ impl Place {
         })
     }
 
-    /// Looks for somebody who sleeps.
+    /// Look for somebody who sleeps.
     fn look(&self) {
         if !self.has_changed() {
             return self.seen.store(seen::SAME, Relaxed);
@@ -221,7 +221,7 @@ impl Sleepers {
         Some(next.places.clone())
     }
 
-    /// Begins the next round, unless nobody sleeps.
+    /// Begin the next round, unless nobody sleeps.
     fn begin_round(&mut self) -> bool {
         self.seen = 0;
         !self.all.is_empty()
@@ -253,7 +253,7 @@ impl Lookout {
         Arc::pin_init(lookout, GFP_KERNEL)
     }
 
-    /// Enters a thread, and says its number.
+    /// Enter a thread, and say its number.
     ///
     /// # Errors
     ///
@@ -331,7 +331,7 @@ impl Asked {
     }
 }
 
-/// Asks the peers of all links that the places are of, each once.
+/// Ask the peers of all links that the places are of, each once.
 fn ask(places: &Places) -> Result<KVVec<Asked>> {
     let mut asked: KVVec<Asked> = KVVec::new();
     for place in &places.places {
@@ -354,7 +354,7 @@ fn ask(places: &Places) -> Result<KVVec<Asked>> {
     Ok(asked)
 }
 
-/// Sleeps until there is something to tell: the number of an entry and its events, or nothing if
+/// Sleep until there is something to tell: the number of an entry and its events, or nothing if
 /// the caller wants to sleep itself.
 ///
 /// # Errors

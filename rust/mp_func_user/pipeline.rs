@@ -85,7 +85,7 @@ impl Outcomes {
         (0..FLIGHTS).all(|place| places & 1 << place == 0 || self.of(place) != OPEN)
     }
 
-    /// Waits until all copies at these places have ended.
+    /// Wait until all copies at these places have ended.
     fn wait(&self, places: u32) -> Result {
         self.awaited.store(places, Relaxed);
         // Either this sees the last outcome, or whoever tells it sees what is awaited.
@@ -130,7 +130,7 @@ impl Stretch {
 
 /// Where copies are read, by the processor.
 pub(crate) trait Reader {
-    /// Fills all of `to` from `at`.
+    /// Fill all of `to` from `at`.
     ///
     /// # Errors
     ///
@@ -176,7 +176,7 @@ impl<'a> Pipeline<'a> {
         })
     }
 
-    /// Copies a range; some of it may be under way when this returns. `source` is what the
+    /// Copy a range; some of it may be under way when this returns. `source` is what the
     /// engine reads, and the same as `reader`.
     ///
     /// # Errors
@@ -210,7 +210,7 @@ impl<'a> Pipeline<'a> {
         Ok(())
     }
 
-    /// Waits until nothing is under way to where `part` goes, and a place is free.
+    /// Wait until nothing is under way to where `part` goes, and a place is free.
     fn make_way(&mut self, part: &Stretch, reader: &dyn Reader) -> Result {
         let is_in_way = |flight: &Option<Stretch>| flight.is_some_and(|f| f.overlaps(part));
         let is_full = |flights: &[Option<Stretch>]| flights.iter().all(Option::is_some);
@@ -289,7 +289,7 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Waits for so many of the oldest copies that are under way.
+    /// Wait for so many of the oldest copies that are under way.
     fn settle_oldest(&mut self, count: usize, reader: &dyn Reader) -> Result {
         let is_taken = |place: &usize| self.flights.get(*place).is_some_and(Option::is_some);
         let places = (0..FLIGHTS).map(|n| (self.next + n) % FLIGHTS);
@@ -304,14 +304,14 @@ impl<'a> Pipeline<'a> {
             .try_for_each(|place| self.settle(place, reader))
     }
 
-    /// Waits for the older half of what is under way: the engine has the other half to copy
+    /// Wait for the older half of what is under way: the engine has the other half to copy
     /// while this one goes on, which is woken less often.
     fn settle_half(&mut self, reader: &dyn Reader) -> Result {
         let under_way = self.flights.iter().flatten().count();
         self.settle_oldest(under_way.div_ceil(2), reader)
     }
 
-    /// Waits for all copies that are under way.
+    /// Wait for all copies that are under way.
     ///
     /// # Errors
     ///
@@ -320,7 +320,7 @@ impl<'a> Pipeline<'a> {
         self.settle_oldest(FLIGHTS, reader)
     }
 
-    /// Waits until what went by frames is in the segment.
+    /// Wait until what went by frames is in the segment.
     ///
     /// # Errors
     ///

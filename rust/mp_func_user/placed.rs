@@ -163,7 +163,7 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// Writes `data` to `at` in the segment; it may be under way when this returns.
+    /// Write `data` to `at` in the segment; it may be under way when this returns.
     ///
     /// # Errors
     ///
@@ -178,7 +178,7 @@ impl<'a> Copying<'a> {
         Ok(())
     }
 
-    /// Reads `len` bytes at `from` in the segment to `at` in `piece`; they may be under way when
+    /// Read `len` bytes at `from` in the segment to `at` in `piece`; they may be under way when
     /// this returns.
     ///
     /// # Errors
@@ -207,7 +207,7 @@ impl<'a> Copying<'a> {
         Ok(())
     }
 
-    /// Waits until all is where it was to go.
+    /// Wait until all is where it was to go.
     ///
     /// # Errors
     ///
@@ -228,7 +228,7 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// Waits as long as `f` says `EAGAIN`, for pieces that are dealt with, or for room in rings.
+    /// Wait as long as `f` says `EAGAIN`, for pieces that are dealt with, or for room in rings.
     fn when_there_is_room(&self, mut f: impl FnMut() -> Result<Ticket>) -> Result<Ticket> {
         let under_way = self.connection.link().under_way();
         let done = || self.connection.transfers().lock().done();
@@ -270,7 +270,7 @@ impl Drop for Copying<'_> {
     }
 }
 
-/// Copies bytes of a frame from `from` on to `at`; nothing if they are not all inside.
+/// Copy bytes of a frame from `from` on to `at`; nothing if they are not all inside.
 ///
 /// # Errors
 ///
@@ -294,7 +294,7 @@ fn store(piece: &Piece, at: u64, frame: &RxFrame<'_>, from: usize) -> Result {
 }
 
 impl Target {
-    /// Stores all bytes of a frame behind the first `done` ones.
+    /// Store all bytes of a frame behind the first `done` ones.
     pub(crate) fn store(&self, done: usize, frame: &RxFrame<'_>) -> bool {
         let at = self.at.saturating_add(done as u64);
         store(&self.piece, at, frame, 0).is_ok()
@@ -470,7 +470,7 @@ impl Serving {
         })
     }
 
-    /// Sends a part, or says that it cannot be read.
+    /// Send a part, or say that it cannot be read.
     ///
     /// # Errors
     ///

@@ -96,7 +96,7 @@ impl Questions {
         drop(way);
     }
 
-    /// Asks for all that this processor has stored before.
+    /// Ask for all that this processor has stored before.
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ impl Questions {
         self.send(way);
     }
 
-    /// Sends what could not be sent before.
+    /// Send what could not be sent before.
     pub(crate) fn resume(&self) {
         let way = {
             let mut state = self.state.lock();
@@ -158,7 +158,7 @@ impl Questions {
         answered.map_err(|_| error::net_down())
     }
 
-    /// Waits for an answer.
+    /// Wait for an answer.
     ///
     /// # Errors
     ///

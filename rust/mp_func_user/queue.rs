@@ -73,7 +73,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Pins the memory of the calling process that copies name, for `purpose`.
+    /// Pin the memory of the calling process that copies name, for `purpose`.
     ///
     /// # Errors
     ///
@@ -128,7 +128,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Calls `f` with each copy, and where it goes: what memory, and where in it.
+    /// Call `f` with each copy, and where it goes: what memory, and where in it.
     fn each_target(&self, mut f: impl FnMut(&mp_copy, &Arc<Piece>, u64) -> Result) -> Result {
         for (n, copy) in self.copies.iter().enumerate() {
             match &self.source {
@@ -215,7 +215,7 @@ impl Queue {
         &self.ready
     }
 
-    /// Tells what there is to know.
+    /// Tell what there is to know.
     pub(crate) fn describe(&self, info: &mut mp_queue) {
         info.interface = self.link.interface().id();
         info.state = self.state.lock().state;
@@ -240,7 +240,7 @@ impl Queue {
         self.word.set(new, state.starts);
     }
 
-    /// Starts copies that have been checked.
+    /// Start copies that have been checked.
     ///
     /// # Errors
     ///
@@ -291,7 +291,7 @@ impl Queue {
         self.ready.raise(ready::DONE);
     }
 
-    /// Copies from the segment of the connection.
+    /// Copy from the segment of the connection.
     fn read(&self, job: &Job) -> Result {
         if self.link.is_loopback() {
             return self.read_here(job);
@@ -327,7 +327,7 @@ impl Queue {
         }
     }
 
-    /// Copies to the segment of the connection.
+    /// Copy to the segment of the connection.
     fn write(&self, job: &Job) -> Result {
         let mut pipeline = Pipeline::new(&job.connection, &self.is_aborted)?;
         let ranges = job.copies.iter().map(|copy| Stretch {
@@ -364,7 +364,7 @@ impl Queue {
         self.link.barrier(Some(monotonic_ns() + CONFIRM_NS))
     }
 
-    /// Stops the copies, which are over when this returns.
+    /// Stop the copies, which are over when this returns.
     ///
     /// # Errors
     ///
@@ -380,7 +380,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Ends it, and all that it does in the background.
+    /// End it, and all that it does in the background.
     pub(crate) fn close(worker: &QueueRef) {
         let queue = worker.target();
         queue.is_aborted.store(true, Relaxed);

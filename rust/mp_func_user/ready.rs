@@ -190,7 +190,7 @@ impl Ready {
         self.queue.wake(Events::IN);
     }
 
-    /// Enters it into the queue of the stream that watches one of `events`, unless it is
+    /// Enter it into the queue of the stream that watches one of `events`, unless it is
     /// there. The stream, if there is somebody to wake.
     fn enqueue(self: &Arc<Self>, state: &mut State, events: u32) -> Option<Arc<Stream>> {
         let watch = state.watch.as_mut()?;
@@ -233,12 +233,12 @@ impl Ready {
         drop(gone);
     }
 
-    /// Takes it out of the queue of a stream that does not watch it any more.
+    /// Take it out of the queue of a stream that does not watch it any more.
     fn dequeue(&self, watch: &Watch) -> Option<Arc<Self>> {
         watch.queued.then(|| watch.place.stream().forget(self))?
     }
 
-    /// Waits for events of `mask`, and takes what can be taken; with `one` only the
+    /// Wait for events of `mask`, and take what can be taken; with `one` only the
     /// most important.
     ///
     /// # Errors
@@ -275,7 +275,7 @@ impl Ready {
         &self.queue
     }
 
-    /// Takes what there is of `mask`, with `one` only the most important; 0 if there is nothing.
+    /// Take what there is of `mask`, with `one` only the most important; 0 if there is nothing.
     /// Any context but hard interrupts.
     ///
     /// # Errors
@@ -311,7 +311,7 @@ impl Ready {
         Ok(found)
     }
 
-    /// Signals an eventfd when events of `mask` come, and now if one is there; no
+    /// Signal an eventfd when events of `mask` come, and now if one is there; no
     /// eventfd ends that.
     pub(crate) fn notify(&self, eventfd: Option<EventFd>, mask: u32) {
         let old;

@@ -102,7 +102,7 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Names it among all that this service has ever offered.
+    /// Name it among all that this service has ever offered.
     pub(crate) fn token(&self) -> u32 {
         self.token
     }
@@ -202,7 +202,7 @@ impl Segment {
 pub(crate) struct Used(Arc<Segment>);
 
 impl Used {
-    /// Fills all of `to` from `at`.
+    /// Fill all of `to` from `at`.
     ///
     /// # Errors
     ///
@@ -317,7 +317,7 @@ impl Segments {
         ids.into_iter().find(is_free).ok_or_else(error::in_use)
     }
 
-    /// Makes a segment, for the context's object `number`.
+    /// Make a segment, for the context's object `number`.
     ///
     /// # Errors
     ///
@@ -477,7 +477,7 @@ impl Holding {
         }
     }
 
-    /// Fills it (`SI-REGMEM-6`, `SI-APHYS-1`).
+    /// Fill it (`SI-REGMEM-6`, `SI-APHYS-1`).
     ///
     /// # Errors
     ///
@@ -497,7 +497,7 @@ impl Holding {
         self.segment.id.unwrap_or(0)
     }
 
-    /// Lets other contexts of the user attach themselves (`SI-SHSEG-1`, `SI-SHSEG-2`).
+    /// Let other contexts of the user attach themselves (`SI-SHSEG-1`, `SI-SHSEG-2`).
     ///
     /// # Errors
     ///
@@ -591,7 +591,7 @@ impl Holding {
         Ok(())
     }
 
-    /// Lets the partner of a session connect, with those rights, and nobody else; `number` names
+    /// Let the partner of a session connect, with those rights, and nobody else; `number` names
     /// what it connects to.
     ///
     /// # Errors
@@ -652,7 +652,7 @@ impl Holding {
         Ok(Used(self.segment.clone()))
     }
 
-    /// Tells what there is to know, with the place where the process may map it.
+    /// Tell what there is to know, with the place where the process may map it.
     ///
     /// # Errors
     ///
@@ -699,7 +699,7 @@ impl Holding {
         Ok(window.as_ref().map_or(Place::default(), Place::of))
     }
 
-    /// Ends this use of the segment, and with the last one the segment.
+    /// End this use of the segment, and with the last one the segment.
     ///
     /// # Errors
     ///
@@ -739,7 +739,7 @@ impl Holding {
         Ok(())
     }
 
-    /// Returns when it is proven that no peer reaches the memory any more that was put out. Of
+    /// Return when it is proven that no peer reaches the memory any more that was put out. Of
     /// memory that goes with the segment no proof is missed: it is nobody's until there is one.
     ///
     /// # Errors
@@ -790,7 +790,7 @@ impl Permit {
         &self.ready
     }
 
-    /// Lets the partner connect no more, and ends its connections; those of others stay.
+    /// Let the partner connect no more, and end its connections; those of others stay.
     ///
     /// # Errors
     ///
@@ -812,7 +812,7 @@ impl Permit {
         Ok(())
     }
 
-    /// Returns when it is proven that the partner does not reach the memory any more.
+    /// Return when it is proven that the partner does not reach the memory any more.
     ///
     /// # Errors
     ///

@@ -308,7 +308,7 @@ impl Session {
         number != 0 && self.partner.load(Relaxed) == number
     }
 
-    /// Waits for the outcome of the request, and returns the identifier.
+    /// Wait for the outcome of the request, and return the identifier.
     ///
     /// # Errors
     ///
@@ -345,7 +345,7 @@ impl Session {
         self.end_request(outcome.map_or_else(|error| error.to_errno(), |_| 0));
     }
 
-    /// Lets the process that waits for the outcome go on.
+    /// Let the process that waits for the outcome go on.
     pub(crate) fn end_request(&self, outcome: i32) {
         self.outcome.store(outcome, Release);
         self.asking.wake(Events::IN);
@@ -450,7 +450,7 @@ impl Session {
         self.raise(ready::CLOSED);
     }
 
-    /// Signals the partner (`PXI-AE-1`).
+    /// Signal the partner (`PXI-AE-1`).
     ///
     /// # Errors
     ///
@@ -462,7 +462,7 @@ impl Session {
         outbox.signal(&signal)
     }
 
-    /// Checks that there is a word at `word` that a thread may sleep on, and one at `arm` in the
+    /// Check that there is a word at `word` that a thread may sleep on, and one at `arm` in the
     /// partner's memory. The first one is there for [`word`](Self::word) from now on.
     ///
     /// # Errors
@@ -486,7 +486,7 @@ impl Session {
         }
     }
 
-    /// Loads a word that threads sleep on. Any context but hard interrupts.
+    /// Load a word that threads sleep on. Any context but hard interrupts.
     ///
     /// # Errors
     ///
@@ -495,7 +495,7 @@ impl Session {
         self.words.lock().as_ref().ok_or(ENOENT)?.load_u64(at)
     }
 
-    /// Stores a word in the partner's memory, if there is one.
+    /// Store a word in the partner's memory, if there is one.
     ///
     /// # Errors
     ///
@@ -566,7 +566,7 @@ impl Session {
         }
     }
 
-    /// Lets a device of this host reach the remote window, in addition to what it may, or
+    /// Let a device of this host reach the remote window, in addition to what it may, or
     /// takes all back without rights.
     ///
     /// # Errors
@@ -597,7 +597,7 @@ impl Session {
         }
     }
 
-    /// Takes the windows away from the process, and gives the memory back, if there is any. The
+    /// Take the windows away from the process, and give the memory back, if there is any. The
     /// partner may still reach the local one.
     pub(crate) fn strip(&self) -> bool {
         let stripped = {

@@ -103,7 +103,7 @@ impl Reached {
         all.get_mut(at).ok_or(EINVAL)
     }
 
-    /// Lets the peer reach the memory, and finds out where it does.
+    /// Let the peer reach the memory, and find out where it does.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl Reached {
         self.guests.iter().filter(|guest| is_such(**guest)).count()
     }
 
-    /// Enters a connection, unless it is there.
+    /// Enter a connection, unless it is there.
     ///
     /// # Errors
     ///
@@ -169,7 +169,7 @@ fn why(_: Error) -> Why {
 }
 
 impl Clerk<'_> {
-    /// Grants the memory of a segment, also once more if it was before: to be copied by its host,
+    /// Grant the memory of a segment, also once more if it was before: to be copied by its host,
     /// and, to a guest that stores into it and does not do without, to be reached by a window.
     fn grant(&mut self, guest: &Guest) -> Result<Grant, Why> {
         let mut grant = self.grant_placed(guest)?;
@@ -184,7 +184,7 @@ impl Clerk<'_> {
         Ok(grant)
     }
 
-    /// Lets a guest have its host ask for copies of a segment.
+    /// Let a guest have its host ask for copies of a segment.
     fn grant_placed(&mut self, guest: &Guest) -> Result<Grant, Why> {
         let segment = self.link.segments().by_token(guest.token);
         let segment = segment.ok_or(Why::NotFound)?;
@@ -205,7 +205,7 @@ impl Clerk<'_> {
         })
     }
 
-    /// Lets a guest reach the memory of a segment by a window, and says where.
+    /// Let a guest reach the memory of a segment by a window, and say where.
     fn grant_window(&mut self, guest: &Guest) -> Result<u64, Why> {
         let segment = self.link.segments().by_token(guest.token);
         let segment = segment.ok_or(Why::NotFound)?;
@@ -251,7 +251,7 @@ impl Clerk<'_> {
         drop(gone);
     }
 
-    /// Tells the owners of a guest's segment.
+    /// Tell the owners of a guest's segment.
     fn tell(&self, guest: &Guest, kind: u32) {
         if let Some(segment) = self.link.segments().by_token(guest.token) {
             segment.tell(Notice {
@@ -343,7 +343,7 @@ impl Clerk<'_> {
         }
     }
 
-    /// Ends the way of a guest to an event or port.
+    /// End the way of a guest to an event or port.
     fn take_bell(&self, guest: &Guest) -> Option<Arc<Number>> {
         let mut bells = self.link.bells.lock();
         let at = bells.iter().position(|bell| bell.guest == guest.number)?;

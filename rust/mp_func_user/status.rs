@@ -115,7 +115,7 @@ pub(crate) struct Word {
 }
 
 impl Word {
-    /// Shows a state and a count.
+    /// Show a state and a count.
     pub(crate) fn set(&self, state: u32, count: u32) {
         let word = u64::from(count) << 32 | u64::from(state);
         // Inside: there is such a word.

@@ -128,7 +128,7 @@ impl Stream {
         }
     }
 
-    /// Gives as many records as there are and fit; waits for the first one.
+    /// Give as many records as there are and fit; wait for the first one.
     ///
     /// # Errors
     ///

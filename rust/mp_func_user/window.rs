@@ -131,7 +131,7 @@ impl Piece {
         }
     }
 
-    /// Fills all of `to` from `at`, in memory of this host.
+    /// Fill all of `to` from `at`, in memory of this host.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl Piece {
         }
     }
 
-    /// Copies all of `from` to `at`.
+    /// Copy all of `from` to `at`.
     ///
     /// # Errors
     ///
@@ -160,7 +160,7 @@ impl Piece {
         }
     }
 
-    /// Loads an aligned word of this host's memory in one piece. Any context.
+    /// Load an aligned word of this host's memory in one piece. Any context.
     ///
     /// # Errors
     ///
@@ -173,7 +173,7 @@ impl Piece {
         }
     }
 
-    /// Stores an aligned word of the partner's memory in one piece; nothing once the epoch is
+    /// Store an aligned word of the partner's memory in one piece; nothing once the epoch is
     /// over.
     ///
     /// # Errors
@@ -291,7 +291,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Lets the process of context `owner` map a piece, which is
+    /// Let the process of context `owner` map a piece, which is
     /// [mappable](Piece::is_mappable), in its address space. If the
     /// memory has gone already, the window has its size and shows what all see whose
     /// memory has been taken away.
@@ -331,7 +331,7 @@ impl Window {
         self.published.mapping().first() as u64 * PAGE
     }
 
-    /// Shows a piece where nothing is shown, or no more, of the size of the one before. If its
+    /// Show a piece where nothing is shown, or no more, of the size of the one before. If its
     /// memory has gone already, the scrap page stays there.
     ///
     /// The hold comes first. Whoever takes the memory away empties the place that
@@ -357,14 +357,14 @@ impl Window {
         Ok(())
     }
 
-    /// Takes the memory away from all processes, and lets go of it.
+    /// Take the memory away from all processes, and let go of it.
     pub(crate) fn release(&mut self) {
         self.forsake();
         drop(self.hold.take());
         self.piece = None;
     }
 
-    /// Takes the memory away from all processes.
+    /// Take the memory away from all processes.
     pub(crate) fn forsake(&self) {
         drop(self.published.mapping().revoke());
     }

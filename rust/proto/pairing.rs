@@ -121,10 +121,10 @@ pub trait Host {
         self.runs()[0]
     }
 
-    /// Cuts `len` bytes, not zero: the offset, at a page boundary, or `None` if that is impossible.
+    /// Cut `len` bytes, not zero: the offset, at a page boundary, or `None` if that is impossible.
     fn alloc(&mut self, len: u64) -> Option<u64>;
 
-    /// Leads a window of the peer to `len` bytes, not zero, at a physical address: the place of
+    /// Lead a window of the peer to `len` bytes, not zero, at a physical address: the place of
     /// the first, in a window that leads to what is exposed, or `None` if that is impossible.
     fn expose(&mut self, address: u64, len: u64) -> Option<u64>;
 
@@ -471,7 +471,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         self.unfinished
     }
 
-    /// Goes on with what an input has left.
+    /// Go on with what an input has left.
     pub fn resume(&mut self, host: &mut impl Host) {
         self.run(host);
     }
@@ -542,7 +542,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         !params.is_backed() || here && params.remote.min <= there
     }
 
-    /// Posts a session, whose request has not ended. If it asked for an identifier, that is free.
+    /// Post a session, whose request has not ended. If it asked for an identifier, that is free.
     fn post(&mut self, session: u32, host: &mut impl Host) {
         let Some(own) = find(&self.own, session) else {
             return;
@@ -568,7 +568,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         }
     }
 
-    /// Posts a peer that found nobody, if its identifier is free (PXI-REQLP-13 to PXI-REQLP-15).
+    /// Post a peer that found nobody, if its identifier is free (PXI-REQLP-13 to PXI-REQLP-15).
     fn post_peer(&mut self, session: u32, host: &mut impl Host) {
         let wanted = find(&self.own, session).map_or(0, |own| own.params.uid);
         if wanted != 0 && self.is_taken(wanted, session) {
@@ -660,7 +660,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             .filter(|_| self.mode != Mode::Asker);
     }
 
-    /// Drops the entry of an own session that nobody needs any more.
+    /// Drop the entry of an own session that nobody needs any more.
     fn bury_own(&mut self, session: u32, host: &mut impl Host) {
         if let Some(own) = find(&self.own, session).filter(|own| own.is_finished()) {
             let closed = own.closed;
@@ -671,7 +671,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         }
     }
 
-    /// Drops the entry of the other host's session, if nobody needs it any more.
+    /// Drop the entry of the other host's session, if nobody needs it any more.
     fn bury_far(&mut self, session: u32) {
         if find(&self.far, session).is_some_and(Far::is_finished) {
             self.far.remove(session);
@@ -720,7 +720,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     }
 }
 
-/// Takes the own window of a session, as large as possible within `limits` (PXI-PAIR-12).
+/// Take the own window of a session, as large as possible within `limits` (PXI-PAIR-12).
 fn grab(params: &Params, limits: Limits, host: &mut impl Host) -> Result<Option<Span>, NoRoom> {
     if !params.is_backed() {
         let len = params.offered();
@@ -739,7 +739,7 @@ fn grab(params: &Params, limits: Limits, host: &mut impl Host) -> Result<Option<
     }
 }
 
-/// Frees what [`grab`] took.
+/// Free what [`grab`] took.
 fn drop_span(span: Option<Span>, host: &mut impl Host) {
     if let Some(span) = span {
         host.free(span.off);

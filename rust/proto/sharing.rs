@@ -202,7 +202,7 @@ pub trait Host {
     /// Why it is refused; the guest is lost then.
     fn accept_again(&mut self, guest: &Guest) -> Result<Grant, Why>;
 
-    /// Sends a message to the other engine, in order.
+    /// Send a message to the other engine, in order.
     fn say(&mut self, message: Message);
 
     /// Something has happened.
@@ -576,7 +576,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
     }
 }
 
-/// Ends a connection for good, once.
+/// End a connection for good, once.
 fn lose(own: &mut Own, host: &mut impl Host) {
     if own.state.apply(Change::Lose) {
         host.event(Event::Lost(own.number));

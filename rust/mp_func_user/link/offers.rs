@@ -17,7 +17,7 @@ use mp_kernel::error;
 use mp_proto::sharing::Object;
 
 impl Link {
-    /// Offers an event or port, see [`Offer::new`].
+    /// Offer an event or port, see [`Offer::new`].
     ///
     /// # Errors
     ///

@@ -28,7 +28,7 @@ use mp_transport::memory::{
 };
 
 impl Link {
-    /// Asks for a session; returns its identifier when the request has succeeded.
+    /// Ask for a session; return its identifier when the request has succeeded.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl Link {
         asked.map(|()| outbox)
     }
 
-    /// Answers the request that a server has at hand: accepts it without a `reason`, which is
+    /// Answer the request that a server has at hand: accept it without a `reason`, which is
     /// over when what this returns says so. The client is told the data.
     ///
     /// # Errors
@@ -141,7 +141,7 @@ impl Link {
         Err(error)
     }
 
-    /// Closes a session: its process has done so, or is gone.
+    /// Close a session: its process has done so, or is gone.
     pub(crate) fn end(&self, session: &Arc<Session>) {
         let mut core = self.core.lock();
         let gone = self.sessions.lock().remove(session.number());
@@ -151,7 +151,7 @@ impl Link {
         drop(gone);
     }
 
-    /// Closes a session for the engines, if processes reach each other; the link starts over if
+    /// Close a session for the engines, if processes reach each other; the link starts over if
     /// the peer cannot be told.
     fn tell_closed(&self, core: &mut Core, session: &Session, had_memory: bool) {
         let Core { peer, up, .. } = core;
@@ -165,7 +165,7 @@ impl Link {
         }
     }
 
-    /// Goes on with what the pairing engine has left.
+    /// Go on with what the pairing engine has left.
     pub(super) fn resume_pairing(&self, core: &mut Core) {
         let Core { peer, up, .. } = core;
         let (Some((outbox, _)), Some(up)) = (peer, up) else {

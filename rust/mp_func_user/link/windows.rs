@@ -11,7 +11,7 @@ use mp_kernel::error;
 use mp_proto::pairing::RemoteWindow;
 
 impl Link {
-    /// Calls `f` with the windows of the peer.
+    /// Call `f` with the windows of the peer.
     ///
     /// # Errors
     ///

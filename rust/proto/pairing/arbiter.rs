@@ -78,7 +78,7 @@ struct Candidate {
 }
 
 impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
-    /// Tries pairs until one waits for the asker, or there is nothing left to try.
+    /// Try pairs until one waits for the asker, or there is nothing left to try.
     pub(super) fn run(&mut self, host: &mut impl Host) {
         if self.mode == Mode::Asker {
             return;
@@ -120,7 +120,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         }
     }
 
-    /// Makes a pair of a server and the client that it has accepted.
+    /// Make a pair of a server and the client that it has accepted.
     fn settle(&mut self, side: Side, server: u32, host: &mut impl Host) {
         let Some((client, order)) = self.accepted_by(side, server) else {
             return;
@@ -199,7 +199,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         own.chain(far).min_by_key(|(order, ..)| *order)
     }
 
-    /// Tries the candidates of a session that have not been tried, one after the other.
+    /// Try the candidates of a session that have not been tried, one after the other.
     fn seek(&mut self, side: Side, session: u32, tried: Tried, host: &mut impl Host) {
         let Some((asks, _, before)) = self.who_asks(side, session) else {
             return;
@@ -298,7 +298,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         }
     }
 
-    /// Takes the own window and asks for the other one; false if that is of no use.
+    /// Take the own window and ask for the other one; false if that is of no use.
     fn try_pair(
         &mut self,
         asks: Side,

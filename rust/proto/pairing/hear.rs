@@ -243,7 +243,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         uid != 0 && !listed.any(|far| far.uid == uid)
     }
 
-    /// Forgets a session that asked, and tells the other host why.
+    /// Forget a session that asked, and tell the other host why.
     pub(super) fn refuse(&mut self, session: u32, why: Why, host: &mut impl Host) {
         let now = self.tick();
         let Some(far) = find_mut(&mut self.far, session) else {

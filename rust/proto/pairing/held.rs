@@ -18,7 +18,7 @@ pub enum NoAnswer {
 }
 
 impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
-    /// Accepts the request that a server has at hand. Ends with [`Event::Paired`],
+    /// Accept the request that a server has at hand. Ends with [`Event::Paired`],
     /// [`Event::Unable`] or [`Event::Withdrawn`], which may be before this returns.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         Ok(())
     }
 
-    /// Rejects the request that a server has at hand.
+    /// Reject the request that a server has at hand.
     ///
     /// # Errors
     /// [`NoAnswer`].
@@ -91,7 +91,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         own.stage == Stage::Open && !own.closed
     }
 
-    /// Brings the request of a client to a server that answers itself.
+    /// Bring the request of a client to a server that answers itself.
     pub(super) fn hold(&mut self, side: Side, client: u32, server: u32, host: &mut impl Host) {
         let now = self.tick();
         if side == Side::Far {
@@ -284,7 +284,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         }
     }
 
-    /// Forgets a client of the other host at once: that hears of it by other ways.
+    /// Forget a client of the other host at once: that hears of it by other ways.
     fn drop_far(&mut self, client: u32, host: &mut impl Host) {
         self.far.remove(client);
         host.event(Event::Forgotten { session: client });

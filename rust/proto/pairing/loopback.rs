@@ -7,7 +7,7 @@ use crate::pairing::terms::{Limits, Params, Span, Terms};
 use crate::pairing::{drop_span, grab, Engine, Event, Host, NoRoom};
 
 impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
-    /// Pairs a session that asks with a posted one; false if the space does not suffice.
+    /// Pair a session that asks with a posted one; false if the space does not suffice.
     pub(super) fn pair_here(
         &mut self,
         asks: u32,
@@ -45,7 +45,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
 /// A session's parameters and the sizes of its window.
 type Wanted<'a> = (&'a Params, Limits);
 
-/// Takes two windows, one of them not empty (PXI-PAIR-6, PXI-PAIR-7, PXI-PAIR-12).
+/// Take two windows, one of them not empty (PXI-PAIR-6, PXI-PAIR-7, PXI-PAIR-12).
 fn grab_both(
     x: Wanted<'_>,
     y: Wanted<'_>,
@@ -68,7 +68,7 @@ fn grab_both(
     }
 }
 
-/// Gives a window's minimum back for as much as there is, which is no less; a window of one
+/// Give a window's minimum back for as much as there is, which is no less; a window of one
 /// size stays what it is.
 fn widen(
     (params, limits): Wanted<'_>,

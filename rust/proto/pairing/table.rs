@@ -31,7 +31,7 @@ pub(crate) fn find_mut<T: Numbered>(table: &mut [Option<T>], number: u32) -> Opt
     table.iter_mut().flatten().find(|e| e.number() == number)
 }
 
-/// Enters a session; `None` if the table is full.
+/// Enter a session; `None` if the table is full.
 pub(crate) fn insert<T>(table: &mut [Option<T>], entry: T) -> Option<()> {
     let place = table.iter_mut().find(|place| place.is_none())?;
     *place = Some(entry);
@@ -69,7 +69,7 @@ impl<T: Numbered, S: Table<T>> Rows<T, S> {
         self.used < most || self.iter().take(most).any(Option::is_none)
     }
 
-    /// Enters a session; `None` if the table is full.
+    /// Enter a session; `None` if the table is full.
     pub(super) fn insert(&mut self, entry: T) -> Option<()> {
         let free = self.iter().position(Option::is_none);
         let at = free.unwrap_or(self.used);

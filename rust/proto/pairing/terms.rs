@@ -188,7 +188,7 @@ pub enum Invalid {
 }
 
 impl Params {
-    /// Checks the parameters of a request with `data` bytes of window data.
+    /// Check the parameters of a request with `data` bytes of window data.
     ///
     /// # Errors
     /// The first [`Invalid`] in the order that is prescribed for that kind of request.

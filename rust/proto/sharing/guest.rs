@@ -13,7 +13,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
         self.guests.iter().flatten().filter(connected).count()
     }
 
-    /// Asks all guests of what has that token to leave, each once.
+    /// Ask all guests of what has that token to leave, each once.
     pub fn withdraw(&mut self, token: u32, host: &mut impl Host) {
         let entries = self.guests.iter_mut().flatten();
         for entry in entries.filter(|entry| entry.guest.token == token) {
@@ -27,7 +27,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
         }
     }
 
-    /// Ends the connections of all guests of what has that token, and says how many there were.
+    /// End the connections of all guests of what has that token, and say how many there were.
     /// [`Event::LetGo`] follows for each.
     pub fn end(&mut self, token: u32, host: &mut impl Host) -> usize {
         let mut ended = 0;

@@ -77,7 +77,7 @@ impl Budget {
         SHARE.min(BUDGET / self.copies.max(1)).max(1)
     }
 
-    /// Takes one more for a connection that has `held`.
+    /// Take one more for a connection that has `held`.
     fn take(&mut self, held: usize) -> bool {
         let may = self.under_way < BUDGET && held < self.share();
         self.under_way += usize::from(may);

@@ -45,7 +45,7 @@ impl Questions {
         self.asked
     }
 
-    /// Asks, for what was stored before; says whether the caller has to send a message, or one
+    /// Ask, for what was stored before; say whether the caller has to send a message, or one
     /// follows the answer that is awaited.
     pub fn ask(&mut self) -> (Ticket, bool) {
         self.asked = self.asked.wrapping_add(1);

@@ -48,7 +48,7 @@ impl State {
         self.lost
     }
 
-    /// Goes to the next state; `false` if there is no such way, and nothing happens.
+    /// Go to the next state; `false` if there is no such way, and nothing happens.
     pub fn apply(&mut self, change: Change) -> bool {
         let may = !self.lost
             && match change {
@@ -94,7 +94,7 @@ impl Shown {
         }
     }
 
-    /// Lets peers connect (SI-AVAIL-1, SI-AVAIL-3).
+    /// Let peers connect (SI-AVAIL-1, SI-AVAIL-3).
     ///
     /// # Errors
     /// If it is not prepared (SI-AVAIL-2).
@@ -106,7 +106,7 @@ impl Shown {
         Ok(())
     }
 
-    /// Lets no more peers connect (SI-UNAVAIL-1).
+    /// Let no more peers connect (SI-UNAVAIL-1).
     ///
     /// # Errors
     /// If it is not published (SI-UNAVAIL-2).

@@ -42,7 +42,7 @@ impl Pending {
         };
     }
 
-    /// Takes one; `false` if there is none.
+    /// Take one; `false` if there is none.
     pub fn take(&mut self) -> bool {
         let is_there = self.pending != 0;
         self.pending = self.pending.saturating_sub(1);

@@ -132,7 +132,7 @@ impl Settings {
         Some(value.into())
     }
 
-    /// Sets an attribute; nothing has changed if it cannot be (MC-EPATTRSET-4, MC-EPATTRSET-5).
+    /// Set an attribute; nothing has changed if it cannot be (MC-EPATTRSET-4, MC-EPATTRSET-5).
     ///
     /// # Errors
     /// [`Error::AttributeReadOnly`], [`Error::AttributeValue`],
@@ -194,7 +194,7 @@ impl NodeAttributes {
     /// Its only value.
     pub const TYPE_REGULAR: u64 = 0;
 
-    /// Sets an attribute of a node that is initialized later (MC-NATTRSET-1, MC-NATTRSET-3).
+    /// Set an attribute of a node that is initialized later (MC-NATTRSET-1, MC-NATTRSET-3).
     ///
     /// # Errors
     /// [`Error::AttributeNumber`], [`Error::AttributeValue`].

@@ -62,7 +62,7 @@ pub(crate) fn failed(error: FabricError) -> Error {
     Error::NodeInitFailed
 }
 
-/// Posts a session that is only found.
+/// Post a session that is only found.
 pub(crate) fn post<D: Device>(
     fabric: &Fabric<D>,
     interface: InterfaceId,
@@ -88,7 +88,7 @@ impl<D: Device> Claim<D> {
     }
 }
 
-/// Claims a number, over all links that are up.
+/// Claim a number, over all links that are up.
 ///
 /// # Errors
 /// [`Error::DomainInvalid`]: this host, by its number, is none of the domain.
@@ -154,7 +154,7 @@ fn is_contested<D: Device>(
     Ok(contested)
 }
 
-/// Asks the other host whether it has a session of that name. It is asked by one process of this
+/// Ask the other host whether it has a session of that name. It is asked by one process of this
 /// host at a time: the one with the mark.
 fn is_found<D: Device>(fabric: &Fabric<D>, link: InterfaceId, name: &[u8]) -> Result<bool> {
     let client = fabric.client(link, PROTOCOL).name(name).bare().pending();

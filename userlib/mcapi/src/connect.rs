@@ -114,7 +114,7 @@ impl<D: Device> Connector<D> {
         }
     }
 
-    /// Makes this node found on all interfaces; these interfaces.
+    /// Make this node found on all interfaces; these interfaces.
     ///
     /// # Errors
     /// [`Error::NodeInitFailed`](crate::Error::NodeInitFailed).
@@ -135,7 +135,7 @@ impl<D: Device> Connector<D> {
         Ok(interfaces)
     }
 
-    /// Lets events of an interface wake the thread.
+    /// Let events of an interface wake the thread.
     fn watch(&mut self, id: InterfaceId) {
         if self.watched.insert(id) {
             let news = EventMask::STATE | EventMask::WINDOWS;
@@ -170,7 +170,7 @@ impl<D: Device> Connector<D> {
         session.notify(news, Some(self.node.connector.alarm.as_fd()))
     }
 
-    /// Answers requests of other nodes.
+    /// Answer requests of other nodes.
     fn answer(&mut self) {
         let ids: Vec<_> = self.posted.keys().copied().collect();
         for id in ids {
@@ -215,7 +215,7 @@ impl<D: Device> Connector<D> {
         }
     }
 
-    /// Accepts a request; another listener takes the place of the one that it came to.
+    /// Accept a request; another listener takes the place of the one that it came to.
     fn accept(&mut self, id: InterfaceId, request: RequestId, asker: NodeId) {
         let Some(Posted { owned, listener }) = self.posted.remove(&id) else {
             return;
@@ -243,7 +243,7 @@ impl<D: Device> Connector<D> {
         }
     }
 
-    /// Looks what has become of own requests.
+    /// Look what has become of own requests.
     fn look(&mut self) {
         let asked = std::mem::take(&mut self.asked);
         for (id, session) in asked {
@@ -260,7 +260,7 @@ impl<D: Device> Connector<D> {
         }
     }
 
-    /// Asks for a node on all interfaces that lead to hosts of its domain, until one has it.
+    /// Ask for a node on all interfaces that lead to hosts of its domain, until one has it.
     fn seek(&mut self, id: NodeId, interfaces: &[Interface]) {
         let hosts = self.node.topology.hosts(id.domain());
         let leads = |interface: &&Interface| match interface.loopback {

@@ -101,7 +101,7 @@ impl Local {
         self.posted.pop_front()
     }
 
-    /// Keeps a message until it is received.
+    /// Keep a message until it is received.
     pub(crate) fn keep(&mut self, message: Message) {
         if let Some(level) = self.messages.get_mut(usize::from(message.lane.level)) {
             level.push_back(message);
@@ -113,12 +113,12 @@ impl Local {
         self.messages.iter_mut().find_map(VecDeque::pop_front)
     }
 
-    /// Lets a receive wait for a message, behind others (MC-REQ-12).
+    /// Let a receive wait for a message, behind others (MC-REQ-12).
     pub(crate) fn post(&mut self, posted: Posted) {
         self.posted.push_back(posted);
     }
 
-    /// Takes back a receive (MC-MSGRECVI-4).
+    /// Take back a receive (MC-MSGRECVI-4).
     pub(crate) fn withdraw(&mut self, request: Request) {
         self.posted.retain(|posted| posted.request != request);
     }
@@ -138,7 +138,7 @@ pub(crate) struct Endpoints {
 }
 
 impl Endpoints {
-    /// Makes an endpoint of a port, or of one that is free (MC-EPCREATE-1 to MC-EPCREATE-7).
+    /// Make an endpoint of a port, or of one that is free (MC-EPCREATE-1 to MC-EPCREATE-7).
     ///
     /// # Errors
     /// [`Error::EndpointExists`]; [`Error::PortInvalid`]: no port is free; [`Error::General`]:
@@ -168,7 +168,7 @@ impl Endpoints {
         free
     }
 
-    /// Takes an endpoint away.
+    /// Take an endpoint away.
     ///
     /// # Errors
     /// [`Error::EndpointInvalid`].

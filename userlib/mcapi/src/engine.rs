@@ -120,7 +120,7 @@ impl Engine {
         }
     }
 
-    /// Makes an endpoint, and answers whoever waits for it (MC-EPCREATE-5).
+    /// Make an endpoint, and answer whoever waits for it (MC-EPCREATE-5).
     ///
     /// # Errors
     /// [`Error::EndpointExists`], [`Error::PortInvalid`], [`Error::General`].
@@ -131,7 +131,7 @@ impl Engine {
         Ok(Endpoint::of(self.id, port))
     }
 
-    /// Takes an endpoint away (MC-EPDEL-1 to MC-EPDEL-7).
+    /// Take an endpoint away (MC-EPDEL-1 to MC-EPDEL-7).
     ///
     /// # Errors
     /// [`Error::EndpointNotOwner`], [`Error::EndpointInvalid`].
@@ -157,7 +157,7 @@ impl Engine {
         self.free(node, lane, len);
     }
 
-    /// Gives a message's buffers back to its sender.
+    /// Give a message's buffers back to its sender.
     fn free(&mut self, node: NodeId, lane: Lane, len: usize) {
         self.peer(node).free(lane, len);
     }
@@ -179,7 +179,7 @@ impl Engine {
         Ok(free.unwrap_or(crate::RECEIVE_BUFFERS).into())
     }
 
-    /// Sets an attribute of an endpoint of this node.
+    /// Set an attribute of an endpoint of this node.
     ///
     /// # Errors
     /// [`Error::EndpointInvalid`], [`Error::EndpointRemote`], and those of [`Settings::set`].
@@ -197,7 +197,7 @@ impl Engine {
         self.local_mut(endpoint)?.settings.set(attribute, value)
     }
 
-    /// Begins to wait until an endpoint exists (MC-EPGETI-1 to MC-EPGETI-6).
+    /// Begin to wait until an endpoint exists (MC-EPGETI-1 to MC-EPGETI-6).
     ///
     /// # Errors
     /// [`Error::RequestLimit`].
@@ -214,7 +214,7 @@ impl Engine {
         Ok(request)
     }
 
-    /// Begins to ask another node, or this one.
+    /// Begin to ask another node, or this one.
     ///
     /// # Errors
     /// [`Error::RequestLimit`].
@@ -264,7 +264,7 @@ impl Engine {
         })
     }
 
-    /// Begins to send a message (MC-MSGSENDI-1 to MC-MSGSENDI-5).
+    /// Begin to send a message (MC-MSGSENDI-1 to MC-MSGSENDI-5).
     ///
     /// # Errors
     /// [`Error::EndpointInvalid`]: the sender's; [`Error::General`]: an endpoint of this node that
@@ -334,7 +334,7 @@ impl Engine {
         }
     }
 
-    /// Takes a message, if one waits.
+    /// Take a message, if one waits.
     ///
     /// # Errors
     /// As of [`receive`](Self::receive), but for the limit.
@@ -347,7 +347,7 @@ impl Engine {
         Ok(Some(message.data))
     }
 
-    /// Begins to receive a message of at most so many bytes (MC-MSGRECVI-1 to MC-MSGRECVI-4).
+    /// Begin to receive a message of at most so many bytes (MC-MSGRECVI-1 to MC-MSGRECVI-4).
     ///
     /// # Errors
     /// [`Error::EndpointInvalid`]; [`Error::General`]: the endpoint is not for messages;
@@ -375,7 +375,7 @@ impl Engine {
         peer.is_some_and(|peer| peer.outgoing.is_started(*lane, request))
     }
 
-    /// Withdraws what a request is for, and releases it (MC-CANCEL-1 to MC-CANCEL-5): how it had
+    /// Withdraw what a request is for, and release it (MC-CANCEL-1 to MC-CANCEL-5): how it had
     /// ended before, if it had.
     ///
     /// # Errors

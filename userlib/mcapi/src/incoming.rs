@@ -129,7 +129,7 @@ impl Incoming {
     }
 }
 
-/// Puts a frame's data behind those that are there.
+/// Put a frame's data behind those that are there.
 ///
 /// # Errors
 /// [`End::Broken`]: every frame but the last one is full, and the last one ends the message.

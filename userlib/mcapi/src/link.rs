@@ -96,7 +96,7 @@ pub(crate) struct Link<D: Device = CharDevice> {
 }
 
 impl<D: Device> Link<D> {
-    /// Begins a queue pair in a session that is paired.
+    /// Begin a queue pair in a session that is paired.
     ///
     /// # Errors
     /// The end that it has come to.
@@ -145,7 +145,7 @@ impl<D: Device> Link<D> {
         mem::take(&mut self.has_begun)
     }
 
-    /// Looks whether the other node's process or the link has gone, and whether it has signalled:
+    /// Look whether the other node's process or the link has gone, and whether it has signalled:
     /// it does so once for each time that it was asked, for whatever comes first.
     pub(crate) fn look(&mut self) -> Option<End> {
         let state = self.session().map(|session| session.state());
@@ -167,7 +167,7 @@ impl<D: Device> Link<D> {
         None
     }
 
-    /// Asks the other node for a signal when it sends, and when it makes room if something
+    /// Ask the other node for a signal when it sends, and when it makes room if something
     /// `waits` for that; unless it was asked, and nothing has happened since.
     pub(crate) fn arm(&mut self, fabric: &Fabric<D>, waits: bool) -> Armed {
         match &mut self.state {
@@ -181,7 +181,7 @@ impl<D: Device> Link<D> {
         }
     }
 
-    /// Ends the session, behind everything that was sent.
+    /// End the session, behind everything that was sent.
     pub(crate) fn close(&mut self) {
         if let State::Open(open) = &mut self.state {
             // A node that has gone need not be told.
@@ -265,7 +265,7 @@ impl<D: Device> Open<D> {
         }
     }
 
-    /// Gives back the slot of the last frame, to the stream that it came on.
+    /// Give back the slot of the last frame, to the stream that it came on.
     fn give(&mut self) -> Result<(), End> {
         let Some(held) = self.held.take() else {
             return Ok(());

@@ -97,7 +97,7 @@ impl Drop for Watch<'_> {
 }
 
 impl Node {
-    /// Becomes a node, on the fabric of this host and with the configuration file (MC-INIT-1).
+    /// Become a node, on the fabric of this host and with the configuration file (MC-INIT-1).
     ///
     /// # Errors
     /// As [`with_fabric`](Self::with_fabric); [`Error::NodeInitFailed`] also if the file makes no
@@ -113,7 +113,7 @@ impl Node {
 }
 
 impl<D: Device> Node<D> {
-    /// Becomes a node on a fabric.
+    /// Become a node on a fabric.
     ///
     /// # Errors
     /// [`Error::DomainInvalid`], [`Error::NodeInvalid`] (MC-INIT-8). [`Error::NodeInitFailed`]:
@@ -151,7 +151,7 @@ impl<D: Device> Node<D> {
         Ok(node)
     }
 
-    /// Makes the node found, and starts its threads.
+    /// Make the node found, and start its threads.
     fn start(&self, claim: crate::claim::Claim<D>) -> Result<()> {
         let shared = &self.0;
         let mut connector = Connector::new(shared);
@@ -174,7 +174,7 @@ impl<D: Device> Node<D> {
         Ok(self.0.alive()?.engine.id())
     }
 
-    /// Ends the node: its endpoints are gone, and calls that wait return (MC-FINAL-1 to
+    /// End the node: its endpoints are gone, and call that wait return (MC-FINAL-1 to
     /// MC-FINAL-5).
     ///
     /// # Errors
@@ -192,7 +192,7 @@ impl<D: Device> Node<D> {
         Ok(self.0.alive()?.engine.discarded())
     }
 
-    /// Makes an endpoint of a port, or of one that is free. What had arrived for the port before
+    /// Make an endpoint of a port, or of one that is free. What had arrived for the port before
     /// is not for it.
     ///
     /// # Errors
@@ -209,7 +209,7 @@ impl<D: Device> Node<D> {
         })
     }
 
-    /// Takes an endpoint away, with its messages. Does not wait.
+    /// Take an endpoint away, with its messages. Does not wait.
     ///
     /// # Errors
     /// [`Error::EndpointNotOwner`], [`Error::EndpointInvalid`].
@@ -226,7 +226,7 @@ impl<D: Device> Node<D> {
         }
     }
 
-    /// Begins to wait until an endpoint exists.
+    /// Begin to wait until an endpoint exists.
     ///
     /// # Errors
     /// [`Error::DomainInvalid`], [`Error::NodeInvalid`], [`Error::PortInvalid`],
@@ -236,7 +236,7 @@ impl<D: Device> Node<D> {
         self.0.with(|core| core.engine.get(endpoint, By::Program))
     }
 
-    /// Waits until an endpoint exists. If the deadline is past, it looks once: for no longer than
+    /// Wait until an endpoint exists. If the deadline is past, it looks once: for no longer than
     /// the other node takes to answer.
     ///
     /// # Errors
@@ -285,7 +285,7 @@ impl<D: Device> Node<D> {
         })
     }
 
-    /// Sets an attribute of an endpoint of this node.
+    /// Set an attribute of an endpoint of this node.
     ///
     /// # Errors
     /// [`Error::EndpointInvalid`], [`Error::EndpointRemote`], [`Error::AttributeReadOnly`],
@@ -323,7 +323,7 @@ impl<D: Device> Node<D> {
         done.value.ok_or(Error::General)
     }
 
-    /// Begins to send a message, which is copied. The request is complete when the other node has
+    /// Begin to send a message, which is copied. The request is complete when the other node has
     /// it in memory, or when it was discarded because there is no such endpoint.
     ///
     /// # Errors
@@ -342,7 +342,7 @@ impl<D: Device> Node<D> {
         self.0.with(send)
     }
 
-    /// Sends a message: waits until there is a buffer for it at the receiver, as long as the
+    /// Send a message: wait until there is a buffer for it at the receiver, as long as the
     /// sender's [`Attribute::Timeout`] says.
     ///
     /// # Errors
@@ -356,7 +356,7 @@ impl<D: Device> Node<D> {
         self.0.finish(request, deadline)?.result
     }
 
-    /// Begins to receive a message of at most so many bytes.
+    /// Begin to receive a message of at most so many bytes.
     ///
     /// # Errors
     /// [`Error::EndpointInvalid`]; [`Error::General`]: the endpoint is not for messages;
@@ -367,7 +367,7 @@ impl<D: Device> Node<D> {
         self.0.with(receive)
     }
 
-    /// Receives a message: waits for one as long as the endpoint's [`Attribute::Timeout`] says.
+    /// Receive a message: wait for one as long as the endpoint's [`Attribute::Timeout`] says.
     ///
     /// # Errors
     /// [`Error::EndpointInvalid`]: also if it is deleted meanwhile; [`Error::General`]: the
@@ -416,7 +416,7 @@ impl<D: Device> Node<D> {
         }))
     }
 
-    /// Waits until a request has ended, and releases it (MC-WAIT-1 to MC-WAIT-6).
+    /// Wait until a request has ended, and release it (MC-WAIT-1 to MC-WAIT-6).
     ///
     /// # Errors
     /// [`Error::RequestInvalid`]; [`Error::WaitPending`]: another thread waits for it;
@@ -425,7 +425,7 @@ impl<D: Device> Node<D> {
         Ok(self.wait_any(&[request], deadline)?.1)
     }
 
-    /// Waits until one of several requests has ended, and releases that one: its index
+    /// Wait until one of several requests has ended, and release that one: its index
     /// (MC-WAITANY-1 to MC-WAITANY-8).
     ///
     /// # Errors
@@ -454,7 +454,7 @@ impl<D: Device> Node<D> {
         waited?
     }
 
-    /// Withdraws what a request is for, and releases it (MC-CANCEL-1 to MC-CANCEL-5). Who waits
+    /// Withdraw what a request is for, and release it (MC-CANCEL-1 to MC-CANCEL-5). Who waits
     /// for it is told.
     ///
     /// # Errors
@@ -482,7 +482,7 @@ impl<D: Device> Core<D> {
         Ok(Deadline::after_milliseconds(settings.timeout))
     }
 
-    /// Does something with each link that is open and that nobody else has; one that has ended is
+    /// Do something with each link that is open and that nobody else has; one that has ended is
     /// forgotten.
     fn each_link(
         &mut self,
@@ -512,12 +512,12 @@ impl<D: Device> Core<D> {
         moved
     }
 
-    /// Moves frames of all links.
+    /// Move frames of all links.
     fn progress(&mut self) -> Moved {
         self.each_link(|engine, node, link| engine.progress(node, link))
     }
 
-    /// Forgets links whose partner has gone, or that are down.
+    /// Forget links whose partner has gone, or that are down.
     fn look_for_ends(&mut self) -> Moved {
         let mut moved = Moved::default();
         let engine = &mut self.engine;
@@ -544,7 +544,7 @@ impl<D: Device> Core<D> {
         moved
     }
 
-    /// Looks at everything that has arrived.
+    /// Look at everything that has arrived.
     fn take_in(&mut self) {
         self.each_link(|engine, node, link| {
             let moved = engine.take_in(node, link, LAST)?;
@@ -569,7 +569,7 @@ impl<D: Device> NodeShared<D> {
         }
     }
 
-    /// Does something, and lets others know what they have to do about it.
+    /// Do something, and let others know what they have to do about it.
     fn with<T>(&self, act: impl FnOnce(&mut Core<D>) -> Result<T>) -> Result<T> {
         let mut core = self.alive()?;
         let result = act(&mut core);
@@ -583,7 +583,7 @@ impl<D: Device> NodeShared<D> {
         result
     }
 
-    /// Moves frames of all links; whether there were any.
+    /// Move frames of all links; whether there were any.
     fn move_frames(&self, core: &mut Core<D>) -> bool {
         let mut moved = core.progress().any;
         if self.news.swap(false, Ordering::SeqCst) {
@@ -602,14 +602,14 @@ impl<D: Device> NodeShared<D> {
         moved
     }
 
-    /// Wakes threads for which there may be something, which takes a system call.
+    /// Wake threads for which there may be something, which takes a system call.
     fn wake(&self, core: &Core<D>) {
         if core.asleep > 0 {
             self.changed.notify_all();
         }
     }
 
-    /// Moves frames for a call that does not wait.
+    /// Move frames for a call that does not wait.
     fn look(&self) {
         self.polled.store(true, Ordering::SeqCst);
         if let Ok(mut core) = self.alive() {
@@ -617,7 +617,7 @@ impl<D: Device> NodeShared<D> {
         }
     }
 
-    /// Moves frames for the service thread; whether there were any.
+    /// Move frames for the service thread; whether there were any.
     pub(crate) fn serve(&self) -> bool {
         match self.core.try_lock() {
             Ok(mut core) if core.alive => self.move_frames(&mut core),
@@ -684,7 +684,7 @@ impl<D: Device> NodeShared<D> {
         }
     }
 
-    /// Waits until there is an answer: looks for a while, then sleeps.
+    /// Wait until there is an answer: look for a while, then sleep.
     ///
     /// # Errors
     /// [`Error::Timeout`]; [`Error::NodeNotInit`]: also if the node is finalized meanwhile.
@@ -716,7 +716,7 @@ impl<D: Device> NodeShared<D> {
         }
     }
 
-    /// Sleeps until something has changed.
+    /// Sleep until something has changed.
     fn sleep(&self, mut core: MutexGuard<'_, Core<D>>, deadline: Deadline) {
         core.asleep += 1;
         let mut core = match deadline.remaining() {
@@ -736,7 +736,7 @@ impl<D: Device> NodeShared<D> {
         }
     }
 
-    /// Waits for the end of a call's own request, and releases it. One that is not done in time is
+    /// Wait for the end of a call's own request, and release it. One that is not done in time is
     /// withdrawn, unless it has started to be sent: then its end is near.
     ///
     /// # Errors

@@ -95,7 +95,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Lists the lane if it can send, and forgets it if it is at rest.
+    /// List the lane if it can send, and forget it if it is at rest.
     fn refresh(&mut self, lane: Lane) {
         let Some(queue) = self.queues.get_mut(&lane) else {
             return;
@@ -181,7 +181,7 @@ impl Outgoing {
         first.is_some_and(|send| send.request == request)
     }
 
-    /// Takes back a message; false if it was started, or is not there.
+    /// Take back a message; false if it was started, or is not there.
     pub(crate) fn withdraw(&mut self, lane: Lane, request: Request) -> bool {
         if self.is_started(lane, request) {
             return false;

@@ -79,7 +79,7 @@ impl Peer {
         }
     }
 
-    /// Tells something, if there is a session: a new one begins with what is unanswered.
+    /// Tell something, if there is a session: a new one begins with what is unanswered.
     pub(crate) fn tell(&mut self, frame: Control) {
         if self.stage == Stage::Ready {
             self.control.push_back(frame);
@@ -122,7 +122,7 @@ impl Peer {
         self.control.extend(gets.chain(questions));
     }
 
-    /// Fails once more waits than can be.
+    /// Fail once more waits than can be.
     ///
     /// # Errors
     /// [`End::Broken`].

@@ -100,7 +100,7 @@ impl<T> Requests<T> {
         }
     }
 
-    /// Begins a request.
+    /// Begin a request.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -177,7 +177,7 @@ impl<T> Requests<T> {
         Ok(entry.done.as_mut())
     }
 
-    /// Makes the caller the waiter of all of them, or of none.
+    /// Make the caller the waiter of all of them, or of none.
     ///
     /// # Errors
     /// [`Error::Parameter`]: there are none, or one is there twice (MC-WAITANY-8).
@@ -212,7 +212,7 @@ impl<T> Requests<T> {
         }
     }
 
-    /// Releases a request: what the operation was, and how it has ended if it has.
+    /// Release a request: what the operation was, and how it has ended if it has.
     ///
     /// # Errors
     /// [`Error::RequestInvalid`].
@@ -227,7 +227,7 @@ impl<T> Requests<T> {
         Ok((entry.operation, entry.done))
     }
 
-    /// Requests of the program that were not released.
+    /// Request of the program that were not released.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.count

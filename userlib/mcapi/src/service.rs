@@ -42,13 +42,13 @@ impl Alarm {
         Ok(Alarm(fd.map_err(|_| Error::NodeInitFailed)?))
     }
 
-    /// Ends the sleep, or the next one.
+    /// End the sleep, or the next one.
     pub(crate) fn ring(&self) {
         // A counter that is full is readable all the same.
         let _ = io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
-    /// Sleeps until it rings, or not for longer; whether it has.
+    /// Sleep until it rings, or not for longer; whether it has.
     pub(crate) fn sleep(&self, most: Option<Duration>) -> bool {
         let most = most.and_then(|most| Timespec::try_from(most).ok());
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
@@ -95,7 +95,7 @@ impl Worker {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Ends the thread.
+    /// End the thread.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         self.alarm.ring();
@@ -125,14 +125,14 @@ impl Service {
         })
     }
 
-    /// Lets the thread look.
+    /// Let the thread look.
     pub(crate) fn kick(&self) {
         if self.asleep.swap(false, Ordering::SeqCst) {
             self.worker.alarm.ring();
         }
     }
 
-    /// Lets events of a session wake the thread.
+    /// Let events of a session wake the thread.
     ///
     /// # Errors
     /// What the session fails with.
@@ -171,7 +171,7 @@ pub(crate) fn run<D: Device>(node: &Arc<NodeShared<D>>) {
     }
 }
 
-/// Asks all nodes for signals; the worst of what comes of it.
+/// Ask all nodes for signals; the worst of what comes of it.
 fn rest<D: Device>(node: &Arc<NodeShared<D>>) -> Armed {
     // A node that has signalled does not do so again before somebody has looked.
     if node.has_news() {

@@ -317,13 +317,13 @@ pub(crate) enum End {
 
 /// The way to another node.
 pub(crate) trait Wire {
-    /// Sends a frame; false if there is no room now.
+    /// Send a frame; false if there is no room now.
     fn send(&mut self, frame: &Frame<'_>) -> Result<bool, End>;
 
     /// The next frame. The one before is given back.
     fn receive(&mut self) -> Result<Option<Frame<'_>>, End>;
 
-    /// Lets the other node know of everything that was sent and received.
+    /// Let the other node know of everything that was sent and received.
     fn flush(&mut self) -> Result<(), End>;
 }
 
@@ -369,7 +369,7 @@ impl Loop {
     const ROOM: usize = 64;
 }
 
-/// Copies a frame's data behind what is there.
+/// Copy a frame's data behind what is there.
 pub(crate) fn append(to: &mut Vec<u8>, data: &Piece<'_>) {
     match data {
         Piece::Bytes(bytes) => to.extend_from_slice(bytes),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const PROTOCOL: u32 = 0x4d43_4150;
 
-/// Asks a node of host A for a session, from a host; the session when it has been answered.
+/// Ask a node of host A for a session, from a host; the session when it has been answered.
 fn ask(
     hosts: &Hosts,
     fabric: &Fabric<BridgeDevice>,
@@ -33,7 +33,7 @@ fn ask(
     session
 }
 
-/// Numbers that are none, that are the node's own, and that are another host's.
+/// Number that are none, that are the node's own, and that are another host's.
 #[test]
 fn who_cannot_be_a_node_is_rejected() {
     let hosts = Hosts::new();

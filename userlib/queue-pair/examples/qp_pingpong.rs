@@ -169,7 +169,7 @@ impl End {
     }
 }
 
-/// Returns the messages of a client until it goes, in whatever way.
+/// Return the messages of a client until it goes, in whatever way.
 fn serve(fabric: &Fabric, options: &Common) -> Outcome<()> {
     let window = options.window..=options.window;
     let request = fabric.server(interface(fabric, options)?, PROTOCOL);
@@ -227,7 +227,7 @@ fn message(number: u64, most: usize) -> (Head, Vec<u8>) {
     (head, data.collect())
 }
 
-/// Sends messages, several at a time, and compares what comes back.
+/// Send messages, several at a time, and compare what comes back.
 fn compare(end: &mut End, messages: u64) -> Outcome<u64> {
     let most = end.pair.message_max();
     let mut room = vec![0; most];

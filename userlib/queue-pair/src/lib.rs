@@ -86,7 +86,7 @@ pub struct QueuePair<D: Device = CharDevice> {
 }
 
 impl<D: Device> QueuePair<D> {
-    /// Waits until the session is paired and the partner has announced its end of the pair.
+    /// Wait until the session is paired and the partner has announced its end of the pair.
     ///
     /// # Errors
     /// As [`open()`].
@@ -122,7 +122,7 @@ impl<D: Device> QueuePair<D> {
         INLINE_MAX.max(slot as usize)
     }
 
-    /// Sends a message, if there is room for it; without a system call while the partner looks.
+    /// Send a message, if there is room for it; without a system call while the partner looks.
     ///
     /// # Errors
     /// [`Error::TooLong`], [`Error::Stream`], [`Error::Ended`], [`Error::Broken`];
@@ -139,7 +139,7 @@ impl<D: Device> QueuePair<D> {
         Ok(sent.is_some())
     }
 
-    /// Sends a message as soon as there is room for it.
+    /// Send a message as soon as there is room for it.
     ///
     /// # Errors
     /// As [`try_send()`](Self::try_send); [`Error::Fabric`] also with
@@ -163,7 +163,7 @@ impl<D: Device> QueuePair<D> {
         }
     }
 
-    /// Receives a message into a room, if there is one; without a system call while the partner
+    /// Receive a message into a room, if there is one; without a system call while the partner
     /// looks.
     ///
     /// # Errors
@@ -189,7 +189,7 @@ impl<D: Device> QueuePair<D> {
         Ok(Some(Received { head, len }))
     }
 
-    /// Receives a message as soon as there is one: looks for a while, then sleeps.
+    /// Receive a message as soon as there is one: look for a while, then sleep.
     ///
     /// # Errors
     /// As [`try_receive()`](Self::try_receive); [`Error::Fabric`] also with
@@ -218,7 +218,7 @@ impl<D: Device> QueuePair<D> {
         }
     }
 
-    /// Ends this direction in order; as [`Sending::close`].
+    /// End this direction in order; as [`Sending::close`].
     ///
     /// # Errors
     /// As [`Sending::close`].

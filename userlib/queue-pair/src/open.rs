@@ -39,7 +39,7 @@ pub struct Shape {
 }
 
 impl Default for Shape {
-    /// Fits into 64 KiB: 128 lines, and 8 slots of 4096 bytes for one stream.
+    /// Fit into 64 KiB: 128 lines, and 8 slots of 4096 bytes for one stream.
     fn default() -> Self {
         Shape {
             lines: 128,
@@ -66,7 +66,7 @@ pub(crate) struct Shared<D: Device> {
 }
 
 impl<D: Device> Shared<D> {
-    /// Fails once the pair has ended at once, whichever half has found it.
+    /// Fail once the pair has ended at once, whichever half has found it.
     #[inline]
     pub(crate) fn alive(&self) -> Result<()> {
         match self.ended.get() {
@@ -75,7 +75,7 @@ impl<D: Device> Shared<D> {
         }
     }
 
-    /// Ends both halves, and the partner's, if the partner broke the rules.
+    /// End both halves, and the partner's, if the partner broke the rules.
     #[inline]
     pub(crate) fn judge<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(error @ Error::Broken(broken)) = &result {
@@ -87,7 +87,7 @@ impl<D: Device> Shared<D> {
         result
     }
 
-    /// Ends both halves, and the partner's.
+    /// End both halves, and the partner's.
     pub(crate) fn abort(&self, reason: u16) {
         let _ = self.ended.set(Error::Ended);
         self.break_off(reason);
@@ -106,7 +106,7 @@ impl<D: Device> Shared<D> {
         !self.told.swap(true, Ordering::AcqRel)
     }
 
-    /// Wakes the partner if it sleeps, or was to be woken before.
+    /// Wake the partner if it sleeps, or was to be woken before.
     #[inline]
     pub(crate) fn wake(&self, asleep: bool) -> Result<()> {
         match asleep || self.owes_signal() {
@@ -153,7 +153,7 @@ pub enum Opened<D: Device = CharDevice> {
 }
 
 impl<D: Device> Opening<D> {
-    /// Divides the own window of a session that is paired, and announces that to the partner.
+    /// Divide the own window of a session that is paired, and announce that to the partner.
     /// Never waits.
     ///
     /// # Errors
@@ -196,7 +196,7 @@ impl<D: Device> Opening<D> {
         &self.shared.session
     }
 
-    /// Looks whether the partner has announced its end. Each slot is given to a stream then, one
+    /// Look whether the partner has announced its end. Each slot is given to a stream then, one
     /// stream after the other. Never waits.
     ///
     /// # Errors
@@ -215,7 +215,7 @@ impl<D: Device> Opening<D> {
     }
 }
 
-/// Waits until a session is paired and the partner has announced its end of the pair. Another owner
+/// Wait until a session is paired and the partner has announced its end of the pair. Another owner
 /// of the session ends the wait by closing it.
 ///
 /// # Errors
@@ -244,7 +244,7 @@ pub fn open<D: Device>(
     }
 }
 
-/// Sleeps until there may be what `park` waits for, which is what [`Sending::arm`] or
+/// Sleep until there may be what `park` waits for, which is what [`Sending::arm`] or
 /// [`Receiving::arm`] said; without it, until the partner signals. Who has slept looks again.
 ///
 /// # Errors

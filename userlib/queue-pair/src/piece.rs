@@ -79,7 +79,7 @@ impl<'a> Cursor<'a> {
         self.left
     }
 
-    /// Takes the next bytes, at most `len`, in runs that each lie in one piece.
+    /// Take the next bytes, at most `len`, in runs that each lie in one piece.
     #[inline]
     pub(crate) fn take<E>(
         &mut self,
@@ -100,7 +100,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Copies the next bytes until the room is full or there are no more.
+    /// Copy the next bytes until the room is full or there are no more.
     #[inline]
     pub(crate) fn fill(&mut self, room: &mut [u8]) {
         let mut rest = room;

@@ -113,7 +113,7 @@ impl Data<'_> {
         self.len() == 0
     }
 
-    /// Copies the data to several destinations, each of which is filled before the next one; how
+    /// Copy the data to several destinations, each of which is filled before the next one; how
     /// many bytes, which is the least of both sizes.
     ///
     /// # Errors
@@ -138,7 +138,7 @@ impl Data<'_> {
         }
     }
 
-    /// Copies the data to the start of a room of this program; how many bytes.
+    /// Copy the data to the start of a room of this program; how many bytes.
     ///
     /// # Errors
     /// As [`Area::volatile`].
@@ -148,7 +148,7 @@ impl Data<'_> {
     }
 }
 
-/// Divides `len` bytes among rooms.
+/// Divide `len` bytes among rooms.
 #[inline]
 fn scatter<'a>(
     len: usize,
@@ -210,7 +210,7 @@ pub struct Receiving<D: Device = CharDevice> {
 }
 
 impl<D: Device> Receiving<D> {
-    /// Gives each slot to a stream, one stream after the other.
+    /// Give each slot to a stream, one stream after the other.
     pub(crate) fn new(
         shared: Arc<Shared<D>>,
         own: Layout,
@@ -258,7 +258,7 @@ impl<D: Device> Receiving<D> {
         self.shared.alive().is_err() || self.receiver.has_news(&*self.shared.near).unwrap_or(true)
     }
 
-    /// Lends the next message, if there is a whole one, without a system call. What is inline, or
+    /// Lend the next message, if there is a whole one, without a system call. What is inline, or
     /// accompanies the data, is in the room. Data in a slot stay there as long as the caller wants;
     /// the next message does not wait for that.
     ///
@@ -302,7 +302,7 @@ impl<D: Device> Receiving<D> {
         }))
     }
 
-    /// Gives a slot back, in any order, for the next message on a stream; what was read from it
+    /// Give a slot back, in any order, for the next message on a stream; what was read from it
     /// was read before. The partner knows after [`publish()`](Self::publish).
     ///
     /// # Errors
@@ -325,15 +325,15 @@ impl<D: Device> Receiving<D> {
         self.receiver.received()
     }
 
-    /// Acknowledges all messages up to the one with that number: they have taken effect. Told
+    /// Acknowledge all messages up to the one with that number: they have taken effect. Told
     /// with [`publish()`](Self::publish). A number that is not newer than the last one, or was
     /// not received, changes nothing.
     pub fn acknowledge(&mut self, number: u64) {
         self.receiver.acknowledge(number);
     }
 
-    /// Tells what was given and acknowledged, and that lines are free once a quarter of the ring
-    /// was taken; wakes the partner if it sleeps. Has to be called from time to time, or the
+    /// Tell what was given and acknowledged, and that lines are free once a quarter of the ring
+    /// was taken; wake the partner if it sleeps. Has to be called from time to time, or the
     /// partner finds no room.
     ///
     /// # Errors
@@ -348,7 +348,7 @@ impl<D: Device> Receiving<D> {
         Ok(())
     }
 
-    /// Publishes everything, and asks the partner for a signal when it sends. What to sleep on;
+    /// Publish everything, and ask the partner for a signal when it sends. What to sleep on;
     /// nothing if a message, or an end, is there by now.
     ///
     /// # Errors
@@ -363,7 +363,7 @@ impl<D: Device> Receiving<D> {
         self.shared.judge(park)
     }
 
-    /// Ends both directions at once; as [`Sending::abort`](crate::Sending::abort).
+    /// End both directions at once; as [`Sending::abort`](crate::Sending::abort).
     pub fn abort(&mut self, reason: u16) {
         self.shared.abort(reason);
     }

@@ -53,7 +53,7 @@ impl<D: Device> Sending<D> {
         self.sender.peer()
     }
 
-    /// Sends a message, or as many of its parts as there is room for now; with the last one, the
+    /// Send a message, or as many of its parts as there is room for now; with the last one, the
     /// number of lines sent altogether, which [`acknowledged()`](Self::acknowledged) reaches.
     /// Nothing: call again with the same message, and send nothing else on its stream before.
     ///
@@ -149,7 +149,7 @@ impl<D: Device> Sending<D> {
         }
     }
 
-    /// Writes into the partner's buffers, from `off` on, and tells nobody. Only what the partner
+    /// Write into the partner's buffers, from `off` on, and tell nobody. Only what the partner
     /// has advertised is free to be written; that is for the layers to keep.
     ///
     /// # Errors
@@ -165,7 +165,7 @@ impl<D: Device> Sending<D> {
         written.map_err(|_| Broken::Memory.into())
     }
 
-    /// Tells that a place in the partner's buffers has been written, with at most
+    /// Tell that a place in the partner's buffers has been written, with at most
     /// [`PLACED_EXTRA_MAX`] bytes of the layer above. Result as that of [`put()`](Self::put).
     ///
     /// # Errors
@@ -180,7 +180,7 @@ impl<D: Device> Sending<D> {
         self.shared.judge(outcome(sent, PLACED_EXTRA_MAX))
     }
 
-    /// Lets the partner write a place in the own buffers. Result as that of [`put()`](Self::put).
+    /// Let the partner write a place in the own buffers. Result as that of [`put()`](Self::put).
     ///
     /// # Errors
     /// As [`put()`](Self::put); [`Error::TooLong`]: also if the place is outside of the buffers.
@@ -192,7 +192,7 @@ impl<D: Device> Sending<D> {
         self.shared.judge(outcome(sent, 0))
     }
 
-    /// Pushes out what was put, and wakes the partner if it sleeps; no system call otherwise.
+    /// Push out what was put, and wake the partner if it sleeps; no system call otherwise.
     ///
     /// # Errors
     /// [`Error::Broken`]; [`Error::Fabric`]: what waking the partner fails with.
@@ -266,7 +266,7 @@ impl<D: Device> Sending<D> {
         }
     }
 
-    /// Publishes, and asks the partner for a signal when it gives lines or slots. What to sleep
+    /// Publish, and ask the partner for a signal when it gives lines or slots. What to sleep
     /// on; nothing if what is needed is there by now.
     ///
     /// # Errors
@@ -286,7 +286,7 @@ impl<D: Device> Sending<D> {
         Ok(None)
     }
 
-    /// Ends this direction in order: the partner receives what was sent before, and then the
+    /// End this direction in order: the partner receives what was sent before, and then the
     /// reason. Messages of the partner can be received until it closes as well.
     ///
     /// # Errors
@@ -305,7 +305,7 @@ impl<D: Device> Sending<D> {
         }
     }
 
-    /// Ends both directions at once. The partner's calls fail with
+    /// End both directions at once. The partner's calls fail with
     /// [`Broken::Partner`](crate::Broken::Partner) of the reason, which is at least 256; those of
     /// this side with [`Error::Ended`].
     pub fn abort(&mut self, reason: u16) {

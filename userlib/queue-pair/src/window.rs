@@ -40,7 +40,7 @@ impl Near {
 }
 
 impl<R: RemoteMemory> Far<R> {
-    /// Writes the next `len` bytes that a cursor has.
+    /// Write the next `len` bytes that a cursor has.
     #[inline]
     pub(crate) fn gather(
         &self,

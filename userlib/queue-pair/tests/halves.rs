@@ -23,7 +23,7 @@ fn on(stream: u16) -> Head {
     }
 }
 
-/// Sends a whole message, for which there is room.
+/// Send a whole message, for which there is room.
 fn put(from: &mut Halves, head: Head, extra: &[u8], data: &[u8]) -> u64 {
     let data = [Piece::from(data)];
     let put = from.0.put(&mut Outgoing::new(head, extra, &data));

@@ -68,7 +68,7 @@ impl Side {
         Ok(NetAddress::new(attributes.local_address, b"vi"))
     }
 
-    /// Writes a descriptor of the data.
+    /// Write a descriptor of the data.
     fn describe(&self, descriptor: Descriptor, size: usize) -> Outcome<()> {
         let descriptor = descriptor.segment(self.at(DATA), self.memory, size as u32);
         let bytes = descriptor.encode();

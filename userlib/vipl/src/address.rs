@@ -63,7 +63,7 @@ impl NetAddress {
         }
     }
 
-    /// Refuses a local address whose host is another one (VI-ADDR-3).
+    /// Refuse a local address whose host is another one (VI-ADDR-3).
     ///
     /// # Errors
     /// [`Error::InvalidParameter`].

@@ -91,7 +91,7 @@ pub struct ViAttributes {
 }
 
 impl ViAttributes {
-    /// Refuses what no VI can have, except for the tag (VI-EP-5, VI-EP-8).
+    /// Refuse what no VI can have, except for the tag (VI-EP-5, VI-EP-8).
     ///
     /// # Errors
     /// [`Error::InvalidMtu`], [`Error::InvalidRdmaRead`].
@@ -163,7 +163,7 @@ impl RemoteViAttributes {
         ([m0, m1, m2, m3] == MAGIC && flags < 4 && [z0, z1] == [0, 0]).then_some(attributes)
     }
 
-    /// Refuses to connect VIs that do not fit: reliability before the largest transfer
+    /// Refuse to connect VIs that do not fit: reliability before the largest transfer
     /// (VI-CONN-9, VI-PEER-4).
     ///
     /// # Errors

@@ -78,7 +78,7 @@ impl<D: Device> Cq<D> {
         self.0.token
     }
 
-    /// Takes an entry: the VI, and which of its queues has completed a descriptor. Never waits
+    /// Take an entry: the VI, and which of its queues has completed a descriptor. Never waits
     /// (VI-CQ-4, VI-CQ-5).
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl<D: Device> Cq<D> {
         self.0.take()?.ok_or(Error::NotDone)
     }
 
-    /// Takes an entry as soon as there is one (VI-CQ-6).
+    /// Take an entry as soon as there is one (VI-CQ-6).
     ///
     /// # Errors
     /// [`Error::Timeout`], also at once if the deadline is past. [`Error::InvalidParameter`]:
@@ -124,7 +124,7 @@ impl<D: Device> Cq<D> {
         }
     }
 
-    /// Lets a handler take one entry, now or as soon as there is one, behind earlier handlers
+    /// Let a handler take one entry, now or as soon as there is one, behind earlier handlers
     /// (VI-NTFY-9, VI-NTFY-10).
     ///
     /// # Errors
@@ -140,7 +140,7 @@ impl<D: Device> Cq<D> {
         Ok(())
     }
 
-    /// Gives it room for at least so many entries; those that there are stay (VI-CQ-10).
+    /// Give it room for at least so many entries; those that there are stay (VI-CQ-10).
     ///
     /// # Errors
     /// [`Error::InvalidParameter`]: none, or destroyed. [`Error::Resource`]: too many, or fewer than
@@ -155,7 +155,7 @@ impl<D: Device> Cq<D> {
         Ok(())
     }
 
-    /// Ends it; handlers that wait are dropped (VI-CQ-9).
+    /// End it; handlers that wait are dropped (VI-CQ-9).
     ///
     /// # Errors
     /// [`Error::InvalidParameter`]: destroyed before. [`Error::Resource`]: a queue of a VI is bound
@@ -205,13 +205,13 @@ impl<D: Device> CqShared<D> {
             .retain(|(other, _)| is_other(other));
     }
 
-    /// Does something with all VIs that have a queue that is bound to it, without a lock.
+    /// Do something with all VIs that have a queue that is bound to it, without a lock.
     pub(crate) fn each_bound(&self, act: impl FnMut(Arc<ViShared<D>>)) {
         let bound = Arc::clone(&lock(&self.bound));
         bound.iter().filter_map(Weak::upgrade).for_each(act);
     }
 
-    /// Adds entries; whether some were dropped, for the first time since one was taken
+    /// Add entries; whether some were dropped, for the first time since one was taken
     /// (VI-CQ-11), and handlers whose thread has ended.
     pub(crate) fn push(
         &self,
@@ -236,7 +236,7 @@ impl<D: Device> CqShared<D> {
         (first, refused)
     }
 
-    /// Gives entries to handlers; those whose thread has ended.
+    /// Give entries to handlers; those whose thread has ended.
     fn serve(&self, state: &mut State<D>) -> Vec<Job> {
         let mut refused = Vec::new();
         while !state.handlers.is_empty() {
@@ -254,12 +254,12 @@ impl<D: Device> CqShared<D> {
         Ok(self.state()?.pop())
     }
 
-    /// Lets all VIs that it is bound to look for messages.
+    /// Let all VIs that it is bound to look for messages.
     fn poll(&self) {
         self.each_bound(|vi| vi.poll());
     }
 
-    /// Ends waits, and drops handlers that have not begun; [`leave()`](Self::leave) comes after
+    /// End waits, and drop handlers that have not begun; [`leave()`](Self::leave) comes after
     /// that.
     pub(crate) fn end(&self) {
         let mut state = lock(&self.state);
@@ -272,7 +272,7 @@ impl<D: Device> CqShared<D> {
         self.notifier.close();
     }
 
-    /// Waits for handlers that run.
+    /// Wait for handlers that run.
     pub(crate) fn leave(&self) {
         self.notifier.stop();
     }
@@ -307,7 +307,7 @@ fn capacity(entries: u64) -> Result<usize> {
     }
 }
 
-/// Waits with a lock that is released meanwhile.
+/// Wait with a lock that is released meanwhile.
 pub(crate) fn sleep<'a, T>(
     condition: &Condvar,
     guard: MutexGuard<'a, T>,

@@ -78,7 +78,7 @@ impl<D: Device> Default for Attempt<D> {
 }
 
 impl<D: Device> Attempt<D> {
-    /// Gives it up (VI-DISC-9).
+    /// Give it up (VI-DISC-9).
     pub(crate) fn cancel(&mut self) {
         self.serial += 1;
         self.peer = None;
@@ -142,7 +142,7 @@ impl<D: Device> NicShared<D> {
 }
 
 impl<D: Device> Nic<D> {
-    /// Waits for a client that asks for a discriminator of this host (VI-CONN-1 to VI-CONN-7).
+    /// Wait for a client that asks for a discriminator of this host (VI-CONN-1 to VI-CONN-7).
     /// Nobody is kept waiting by one that does not wait.
     ///
     /// # Errors
@@ -186,7 +186,7 @@ impl<'a, D: Device> Waiting<'a, D> {
         })
     }
 
-    /// Waits on interfaces on which it does not yet.
+    /// Wait on interfaces on which it does not yet.
     fn post(&mut self, nic: &Arc<NicShared<D>>) -> Result<()> {
         let over = |session: &Session<D>| {
             let events = session.state().map(|state| state.events);
@@ -219,7 +219,7 @@ impl<'a, D: Device> Waiting<'a, D> {
         }
     }
 
-    /// Takes a request, if there is one.
+    /// Take a request, if there is one.
     fn take(&mut self, nic: &Arc<NicShared<D>>) -> Option<Result<Request<D>>> {
         let mut index = 0;
         while let Some((_, session)) = self.sessions.get(index) {
@@ -244,7 +244,7 @@ impl<'a, D: Device> Waiting<'a, D> {
         None
     }
 
-    /// Sleeps until there is news, or not for longer.
+    /// Sleep until there is news, or not for longer.
     fn sleep(&self, nic: &NicShared<D>, nap: Duration) {
         let nap = Timespec::try_from(nap).ok();
         let mut fds = [
@@ -285,7 +285,7 @@ impl<D: Device> fmt::Debug for RequestShared<D> {
 }
 
 impl<D: Device> RequestShared<D> {
-    /// Lets the client find nobody.
+    /// Let the client find nobody.
     pub(crate) fn end(&self) {
         let pending = lock(&self.pending).take();
         drop(pending);
@@ -323,7 +323,7 @@ impl<D: Device> Request<D> {
         &self.0.attributes
     }
 
-    /// Connects the client to an idle VI (VI-CONN-8 to VI-CONN-13).
+    /// Connect the client to an idle VI (VI-CONN-8 to VI-CONN-13).
     ///
     /// # Errors
     /// [`Error::InvalidParameter`]: answered before, or a VI of another NIC.
@@ -378,7 +378,7 @@ impl<D: Device> Request<D> {
         lock(&self.0.pending).is_none()
     }
 
-    /// Rejects the client (VI-CONN-14, VI-CONN-15).
+    /// Reject the client (VI-CONN-14, VI-CONN-15).
     ///
     /// # Errors
     /// [`Error::InvalidParameter`]: answered before.
@@ -394,7 +394,7 @@ impl<D: Device> Request<D> {
 }
 
 impl<D: Device> Vi<D> {
-    /// Asks a server for a connection and waits for its answer (VI-CONN-16 to VI-CONN-26); what
+    /// Ask a server for a connection and wait for its answer (VI-CONN-16 to VI-CONN-26); what
     /// the server's VI has.
     ///
     /// # Errors
@@ -423,7 +423,7 @@ impl<D: Device> Vi<D> {
         }
     }
 
-    /// Asks for a connection to a peer that asks for one to this host with the same remote
+    /// Ask for a connection to a peer that asks for one to this host with the same remote
     /// discriminator (VI-PEER-1 to VI-PEER-6). Does not wait: what comes of it is taken by
     /// [`peer_done()`](Self::peer_done) or [`peer_wait()`](Self::peer_wait).
     ///
@@ -507,7 +507,7 @@ impl<D: Device> ViShared<D> {
         }
     }
 
-    /// Begins an attempt of an idle VI, if the function does not mind; its number, and what the
+    /// Begin an attempt of an idle VI, if the function does not mind; its number, and what the
     /// partner is told of the VI.
     fn begin(
         self: &Arc<Self>,
@@ -525,7 +525,7 @@ impl<D: Device> ViShared<D> {
         })
     }
 
-    /// Does something for an attempt.
+    /// Do something for an attempt.
     ///
     /// # Errors
     /// [`Error::InvalidState`]: it was given up meanwhile. Those of the function.
@@ -557,7 +557,7 @@ impl<D: Device> ViShared<D> {
         core.engine.event(&self.nic.regions, event)
     }
 
-    /// Makes a connection of the session that an attempt has led to, not for longer than until the
+    /// Make a connection of the session that an attempt has led to, not for longer than until the
     /// deadline; the caller abandons the attempt if that fails. The attempt keeps the session until
     /// then: giving it up ends the wait.
     fn establish(
@@ -585,7 +585,7 @@ impl<D: Device> ViShared<D> {
         Ok(())
     }
 
-    /// Lets a disconnect close the session of an attempt.
+    /// Let a disconnect close the session of an attempt.
     fn keep(self: &Arc<Self>, serial: u64, session: &Arc<Session<D>>) -> Result<()> {
         self.during(serial, |core| {
             core.attempt.session = Some(Arc::clone(session));
@@ -593,7 +593,7 @@ impl<D: Device> ViShared<D> {
         })
     }
 
-    /// Takes the session out of an attempt that does not end it.
+    /// Take the session out of an attempt that does not end it.
     fn release(self: &Arc<Self>, serial: u64) {
         // One that was given up has none.
         let _ = self.during(serial, |core| {
@@ -602,7 +602,7 @@ impl<D: Device> ViShared<D> {
         });
     }
 
-    /// Makes the session of an attempt, which ends with it.
+    /// Make the session of an attempt, which ends with it.
     fn open(
         self: &Arc<Self>,
         serial: u64,
@@ -624,7 +624,7 @@ impl<D: Device> ViShared<D> {
         Err(failure)
     }
 
-    /// Asks a server, and waits for its answer.
+    /// Ask a server, and wait for its answer.
     fn ask(
         self: &Arc<Self>,
         host: HostAddress,
@@ -645,7 +645,7 @@ impl<D: Device> ViShared<D> {
         Ok((session, answer))
     }
 
-    /// Meets a peer.
+    /// Meet a peer.
     fn meet(
         self: &Arc<Self>,
         host: HostAddress,
@@ -670,7 +670,7 @@ impl<D: Device> ViShared<D> {
         Ok(theirs)
     }
 
-    /// Keeps what has come of a peer's request (VI-PEER-9, VI-PEER-11): whoever asks sees that it
+    /// Keep what has come of a peer's request (VI-PEER-9, VI-PEER-11): whoever asks sees that it
     /// is pending until then.
     fn latch(self: &Arc<Self>, serial: u64, met: Result<RemoteViAttributes>) {
         // One that was given up has nobody who asks.
@@ -685,7 +685,7 @@ impl<D: Device> ViShared<D> {
     }
 }
 
-/// Waits for the answer of a partner; the data that it has told.
+/// Wait for the answer of a partner; the data that it has told.
 fn answered<D: Device>(session: &Session<D>, deadline: Deadline) -> Result<Vec<u8>> {
     let waited = session.wait(ANSWERED, deadline);
     let state = match waited {

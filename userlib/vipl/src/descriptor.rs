@@ -196,7 +196,7 @@ impl Descriptor {
         }
     }
 
-    /// Adds a piece of memory.
+    /// Add a piece of memory.
     pub fn segment(mut self, address: usize, handle: MemHandle, len: u32) -> Self {
         self.segments.push(Segment {
             address,
@@ -206,13 +206,13 @@ impl Descriptor {
         self
     }
 
-    /// Lets immediate data travel with it.
+    /// Let immediate data travel with it.
     pub fn immediate(mut self, data: u32) -> Self {
         self.immediate = Some(data);
         self
     }
 
-    /// Starts it only after all earlier RDMA reads of the queue are complete.
+    /// Start it only after all earlier RDMA reads of the queue are complete.
     pub fn fence(mut self) -> Self {
         self.fence = true;
         self
@@ -285,7 +285,7 @@ impl Posted {
         reach.slice(self.address, CONTROL_LEN).ok()
     }
 
-    /// Prepares a descriptor that is posted: no Status, no Next. Its control bits; nothing if it
+    /// Prepare a descriptor that is posted: no Status, no Next. Its control bits; nothing if it
     /// is none (VI-POST-3, VI-POST-8).
     pub(crate) fn prepare(self, view: &View<'_>, tag: Ptag) -> Option<u16> {
         if self.address % DESCRIPTOR_ALIGNMENT != 0 {
@@ -297,12 +297,12 @@ impl Posted {
         load16(&control, 14)
     }
 
-    /// Makes Next lead to another descriptor.
+    /// Make Next lead to another descriptor.
     pub(crate) fn link(self, view: &View<'_>, tag: Ptag, next: Posted) -> Option<()> {
         link(&self.control(view, tag)?, Some(next))
     }
 
-    /// Completes the descriptor: the Status last, by one store that releases all else
+    /// Complete the descriptor: the Status last, by one store that releases all else
     /// (VI-DESC-14).
     pub(crate) fn complete(self, view: &View<'_>, tag: Ptag, done: &Completion) -> Written {
         let control = self.control(view, tag);
@@ -328,7 +328,7 @@ impl Posted {
         store(&control, done).map_or(Written::Unreachable, |()| Written::Whole)
     }
 
-    /// Copies the descriptor and checks what does not depend on memory (VI-DESC-4 to VI-DESC-9).
+    /// Copy the descriptor and check what does not depend on memory (VI-DESC-4 to VI-DESC-9).
     ///
     /// # Errors
     /// The bit that it is completed with.
@@ -394,14 +394,14 @@ pub(crate) enum Written {
     Unreachable,
 }
 
-/// Makes Next of a control segment lead to another descriptor, or nowhere.
+/// Make Next of a control segment lead to another descriptor, or nowhere.
 fn link(control: &VolatileSlice<'_>, next: Option<Posted>) -> Option<()> {
     let (address, handle) = linkage(next);
     control.store(address.to_le(), 0, Ordering::Relaxed).ok()?;
     control.store(handle.to_le(), 8, Ordering::Relaxed).ok()
 }
 
-/// Writes a completion into a control segment.
+/// Write a completion into a control segment.
 fn store(control: &VolatileSlice<'_>, done: &Completion) -> Option<()> {
     if let Some(immediate) = done.immediate {
         let immediate = immediate.to_le();
@@ -480,7 +480,7 @@ pub(crate) fn operation_bits(control: u16, receive: bool) -> Status {
     }
 }
 
-/// Makes sure that all segments may be accessed like that.
+/// Make sure that all segments may be accessed like that.
 pub(crate) fn check(
     view: &View<'_>,
     tag: Ptag,

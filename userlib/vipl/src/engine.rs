@@ -122,7 +122,7 @@ impl Engine {
         self.attributes.level.is_acknowledged()
     }
 
-    /// Takes what has happened since the last time.
+    /// Take what has happened since the last time.
     #[inline]
     pub(crate) fn effects(&mut self) -> Effects {
         if !mem::take(&mut self.changed) {
@@ -135,7 +135,7 @@ impl Engine {
         }
     }
 
-    /// Lets an event change the state.
+    /// Let an event change the state.
     ///
     /// # Errors
     /// [`InvalidState`](crate::Error::InvalidState): nothing has changed.
@@ -160,7 +160,7 @@ impl Engine {
         self.state.after(Event::SetAttributes).map(|_| ())
     }
 
-    /// Changes the attributes.
+    /// Change the attributes.
     ///
     /// # Errors
     /// [`InvalidState`](crate::Error::InvalidState).
@@ -170,7 +170,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Posts a descriptor. Whatever is wrong with it is told later (VI-POST-8, VI-POST-10).
+    /// Post a descriptor. Whatever is wrong with it is told later (VI-POST-8, VI-POST-10).
     pub(crate) fn post(
         &mut self,
         memory: &Regions,
@@ -210,7 +210,7 @@ impl Engine {
         }
     }
 
-    /// Looks at the first descriptor of a queue.
+    /// Look at the first descriptor of a queue.
     pub(crate) fn head(&self, kind: QueueKind) -> Head {
         match kind {
             QueueKind::Send => self.send.head(),
@@ -218,12 +218,12 @@ impl Engine {
         }
     }
 
-    /// Takes the first descriptor of a queue if it is complete.
+    /// Take the first descriptor of a queue if it is complete.
     pub(crate) fn take(&mut self, kind: QueueKind) -> Head {
         self.queue(kind).take()
     }
 
-    /// Completes a descriptor; `bits` are errors, and the operation of a receive.
+    /// Complete a descriptor; `bits` are errors, and the operation of a receive.
     fn complete(
         &mut self,
         view: &View<'_>,
@@ -263,7 +263,7 @@ impl Engine {
         }
     }
 
-    /// Completes a descriptor that is not processed any more (VI-STATE-19).
+    /// Complete a descriptor that is not processed any more (VI-STATE-19).
     fn flush_one(&mut self, view: &View<'_>, kind: QueueKind, position: u64) {
         let tag = self.attributes.ptag;
         let queue = self.queue(kind);
@@ -362,7 +362,7 @@ impl Engine {
         self.fall(&view, Event::Lost);
     }
 
-    /// Receives and sends as much as there is, within limits; whether there was anything.
+    /// Receive and send as much as there is, within limits; whether there was anything.
     pub(crate) fn progress<W: Wire>(&mut self, memory: &Regions, wire: &mut W) -> bool {
         // Most looks find nothing.
         if !wire.has_news() && !self.has_to_send() {
@@ -385,7 +385,7 @@ impl Engine {
         true
     }
 
-    /// Receives until there is nothing more; how the partner has ended it, if it has said so.
+    /// Receive until there is nothing more; how the partner has ended it, if it has said so.
     pub(crate) fn drain<W: Wire>(&mut self, memory: &Regions, wire: &mut W) -> Option<End> {
         loop {
             match self.receive(memory, wire) {

@@ -106,7 +106,7 @@ pub fn deadline(milliseconds: u64) -> Deadline {
     }
 }
 
-/// Locks, also after a panic: each change is complete when others see it.
+/// Lock, also after a panic: each change is complete when others see it.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -89,7 +89,7 @@ pub(crate) struct Question<D: Device = CharDevice> {
 }
 
 impl<D: Device> Question<D> {
-    /// Asks, and waits for the answer until the deadline.
+    /// Ask, and wait for the answer until the deadline.
     pub(crate) fn ask(&self, fabric: &Fabric<D>, until: Deadline) -> Armed {
         let parks = self.parks.iter().flatten();
         let words: Vec<_> = parks.map(|park| (&*self.session, *park)).collect();
@@ -120,7 +120,7 @@ fn shape(size: u64) -> Shape {
 }
 
 impl<D: Device> Link<D> {
-    /// Waits until both sides have their end of the pair.
+    /// Wait until both sides have their end of the pair.
     ///
     /// # Errors
     /// The end that it has come to; nothing if the time is over.
@@ -149,7 +149,7 @@ impl<D: Device> Link<D> {
         self.sending.session()
     }
 
-    /// Looks what has happened to the session: whether the partner's process or the link has gone.
+    /// Look what has happened to the session: whether the partner's process or the link has gone.
     /// A signal is taken: the partner gives one for each time that it was asked, for whatever comes
     /// first.
     pub(crate) fn look(&mut self) -> Option<End> {
@@ -164,7 +164,7 @@ impl<D: Device> Link<D> {
         }
     }
 
-    /// Asks the partner for a signal when it sends, and when it makes room for what `waits`: what
+    /// Ask the partner for a signal when it sends, and when it makes room for what `waits`: what
     /// its host has to be asked then. Nothing if the partner signals anyhow.
     ///
     /// # Errors
@@ -189,7 +189,7 @@ impl<D: Device> Link<D> {
         }))
     }
 
-    /// Notes what has come of a question. A signal that others have taken meanwhile was perhaps the
+    /// Note what has come of a question. A signal that others have taken meanwhile was perhaps the
     /// one that it has asked for.
     pub(crate) fn answered(&mut self, answer: Armed) -> Armed {
         match answer {
@@ -216,7 +216,7 @@ impl<D: Device> Link<D> {
         self.sending.arm(need).ok()?
     }
 
-    /// Gives back the slot of the last message.
+    /// Give back the slot of the last message.
     fn give(&mut self) -> Result<(), End> {
         let Some(held) = self.held.take() else {
             return Ok(());

@@ -88,7 +88,7 @@ struct Used {
 }
 
 impl Regions {
-    /// Registers memory.
+    /// Register memory.
     ///
     /// # Errors
     /// [`Error::InvalidParameter`]: there is none, or it is not mapped. [`Error::Resource`].
@@ -126,7 +126,7 @@ impl Regions {
         Ok(MemHandle(number))
     }
 
-    /// Ends a region (VI-MEM-11); the tag that it had.
+    /// End a region (VI-MEM-11); the tag that it had.
     ///
     /// # Errors
     /// [`Error::InvalidParameter`]: there is none of that handle at that address.
@@ -151,7 +151,7 @@ impl Regions {
         Ok(region.ok_or(Error::InvalidParameter)?.attributes)
     }
 
-    /// Changes what a region has, after the function has said that it can be; for every access
+    /// Change what a region has, after the function has said that it can be; for every access
     /// that is checked later (VI-ATTR-4, VI-ATTR-5).
     ///
     /// # Errors
@@ -176,7 +176,7 @@ impl Regions {
         View(self.slots.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends all regions.
+    /// End all regions.
     pub(crate) fn clear(&self) {
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
         for slot in slots.iter_mut() {
@@ -282,7 +282,7 @@ fn pages_of(memory: ProcessMemory<'_>) -> Option<Range<usize>> {
     (!memory.is_empty()).then_some(memory.start() / page * page..end)
 }
 
-/// Makes pages present; whether they can be written (VI-MEM-8).
+/// Make pages present; whether they can be written (VI-MEM-8).
 fn populate(pages: &Range<usize>) -> Result<bool> {
     let advise = |advice| {
         let start = ptr::with_exposed_provenance_mut(pages.start);

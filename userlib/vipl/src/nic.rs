@@ -66,7 +66,7 @@ impl<D: Device> Library<D> {
         Library(Arc::new(open))
     }
 
-    /// Opens a NIC by its name. `VINIC` and `VINIC0` are the fabric of this host (VI-NIC-1 to
+    /// Open a NIC by its name. `VINIC` and `VINIC0` are the fabric of this host (VI-NIC-1 to
     /// VI-NIC-4); each opening is a handle of its own.
     ///
     /// # Errors
@@ -204,7 +204,7 @@ impl<D: Device> Nic<D> {
         Ok(shared)
     }
 
-    /// Ends everything that was made with it (VI-NIC-5): calls that wait return
+    /// End everything that was made with it (VI-NIC-5): calls that wait return
     /// [`Error::InvalidParameter`], and no handler starts any more.
     ///
     /// # Errors
@@ -224,7 +224,7 @@ impl<D: Device> Nic<D> {
         Ok(&self.open()?.attributes)
     }
 
-    /// Makes a protection tag.
+    /// Make a protection tag.
     ///
     /// # Errors
     /// [`Error::Resource`].
@@ -233,7 +233,7 @@ impl<D: Device> Nic<D> {
         shared.tags.create(shared.attributes.max_ptags as usize)
     }
 
-    /// Ends a protection tag that no VI and no region has.
+    /// End a protection tag that no VI and no region has.
     ///
     /// # Errors
     /// [`Error::Resource`]: it is used. [`Error::InvalidParameter`].
@@ -241,7 +241,7 @@ impl<D: Device> Nic<D> {
         self.open()?.tags.destroy(tag)
     }
 
-    /// Registers memory: all pages that it lies in. From then on descriptors can name it, and
+    /// Register memory: all pages that it lies in. From then on descriptors can name it, and
     /// peers reach it as far as its attributes say.
     ///
     /// What is promised of [`ProcessMemory::new`] has to hold until the memory is deregistered, for
@@ -262,7 +262,7 @@ impl<D: Device> Nic<D> {
         handle.inspect_err(|_| shared.tags.release(attributes.ptag))
     }
 
-    /// Ends the registration of the memory at that address. When it returns, nothing uses the
+    /// End the registration of the memory at that address. When it returns, nothing uses the
     /// memory any more.
     ///
     /// # Errors
@@ -282,7 +282,7 @@ impl<D: Device> Nic<D> {
         self.open()?.regions.query(start, handle)
     }
 
-    /// Changes what registered memory has, all or nothing.
+    /// Change what registered memory has, all or nothing.
     ///
     /// # Errors
     /// [`Error::InvalidParameter`], [`Error::InvalidPtag`].
@@ -298,7 +298,7 @@ impl<D: Device> Nic<D> {
         })
     }
 
-    /// Makes a completion queue for so many entries. The token is the program's own.
+    /// Make a completion queue for so many entries. The token is the program's own.
     ///
     /// # Errors
     /// [`Error::InvalidParameter`]: no entries. [`Error::Resource`]: too many.
@@ -314,7 +314,7 @@ impl<D: Device> Nic<D> {
         Ok(cq)
     }
 
-    /// Makes a VI, whose queues may be bound to completion queues (VI-EP-1 to VI-EP-9). The token
+    /// Make a VI, whose queues may be bound to completion queues (VI-EP-1 to VI-EP-9). The token
     /// is the program's own.
     ///
     /// # Errors
@@ -352,7 +352,7 @@ impl<D: Device> Nic<D> {
         Ok(vi)
     }
 
-    /// Tells a handler of asynchronous errors, in the place of one that there was; without one they
+    /// Tell a handler of asynchronous errors, in the place of one that there was; without one they
     /// are logged (VI-ERR-1, VI-ERR-2). It runs on a thread of its own, one error after the other.
     ///
     /// # Errors
@@ -443,7 +443,7 @@ impl<D: Device> NicShared<D> {
         vi.map(|Vi(vi)| vi)
     }
 
-    /// Ends everything; false if that was done before.
+    /// End everything; false if that was done before.
     ///
     /// First everything is told to end, then handlers are waited for: one that runs may wait for
     /// any of the others.
@@ -480,7 +480,7 @@ impl<D: Device> NicShared<D> {
         true
     }
 
-    /// Tells of an asynchronous error, behind those before (VI-ERR-19): who reports in the order of
+    /// Tell of an asynchronous error, behind those before (VI-ERR-19): who reports in the order of
     /// occurrence holds the lock of what it is about. Of errors that repeat, which a remote side
     /// may cause at any rate, no more than [`REPEATED_MAX`] wait.
     pub(crate) fn report(

@@ -52,7 +52,7 @@ impl Notifier {
         }
     }
 
-    /// Makes sure that there is a thread.
+    /// Make sure that there is a thread.
     ///
     /// # Errors
     /// [`Error::Resource`]: there are no more.
@@ -68,7 +68,7 @@ impl Notifier {
         Ok(())
     }
 
-    /// Lets the thread run a handler, behind all others. It comes back if the thread has ended:
+    /// Let the thread run a handler, behind all others. It comes back if the thread has ended:
     /// dropping it runs code of the program, which is for a caller without a lock.
     #[must_use]
     pub(crate) fn push(&self, job: Job) -> Option<Job> {
@@ -81,7 +81,7 @@ impl Notifier {
         None
     }
 
-    /// Ends the thread after the handler that runs. Those that have not begun are dropped.
+    /// End the thread after the handler that runs. Those that have not begun are dropped.
     pub(crate) fn close(&self) {
         let mut state = lock(&self.shared.state);
         state.stopped = true;

@@ -66,7 +66,7 @@ impl WorkQueue {
         self.entries.back()
     }
 
-    /// Adds a descriptor; its position.
+    /// Add a descriptor; its position.
     pub(crate) fn post(&mut self, posted: Posted, operation: Status) -> u64 {
         self.entries.push_back(Entry {
             posted,
@@ -82,14 +82,14 @@ impl WorkQueue {
         Some((self.started, *entry))
     }
 
-    /// Has started the next one.
+    /// Note that the next one has started.
     pub(crate) fn start(&mut self) {
         if self.started < self.end() {
             self.started += 1;
         }
     }
 
-    /// Completes one. It counts as started.
+    /// Complete one. It counts as started.
     pub(crate) fn complete(&mut self, position: u64, done: Completion) {
         let index = self.index(position);
         if let Some(entry) = index.and_then(|index| self.entries.get_mut(index)) {
@@ -114,7 +114,7 @@ impl WorkQueue {
         (self.announced - before) as usize
     }
 
-    /// Takes the first one if it is complete (VI-WQ-1).
+    /// Take the first one if it is complete (VI-WQ-1).
     pub(crate) fn take(&mut self) -> Head {
         let Some(entry) = self.entries.front() else {
             return Head::Empty;

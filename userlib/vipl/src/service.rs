@@ -90,13 +90,13 @@ impl Service {
         })
     }
 
-    /// Lets the thread look after a VI: by [`ViShared::list`], once until it has left the list.
+    /// Let the thread look after a VI: by [`ViShared::list`], once until it has left the list.
     pub(crate) fn list(&self, vi: u64) {
         lock(&self.listed).push(vi);
         self.kick();
     }
 
-    /// Lets the thread look at what is listed before it sleeps.
+    /// Let the thread look at what is listed before it sleeps.
     pub(crate) fn kick(&self) {
         if self.activity.swap(KICKED, Ordering::AcqRel) == ASLEEP {
             self.ring();
@@ -108,7 +108,7 @@ impl Service {
         let _ = io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
-    /// Makes sure that there is a thread.
+    /// Make sure that there is a thread.
     ///
     /// # Errors
     /// [`Error::Resource`]: there are no more.
@@ -123,7 +123,7 @@ impl Service {
         Ok(())
     }
 
-    /// Ends the thread.
+    /// End the thread.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         self.ring();
@@ -179,7 +179,7 @@ impl<'a, D: Device> Run<'a, D> {
         self.own.extend(vis);
     }
 
-    /// Moves messages of connections that nobody looks at, until there have been none for a while;
+    /// Move messages of connections that nobody looks at, until there have been none for a while;
     /// whether there may be more.
     fn turn(&self, own: &[Arc<ViShared<D>>]) -> bool {
         let mut idle = 0;
@@ -195,7 +195,7 @@ impl<'a, D: Device> Run<'a, D> {
         true
     }
 
-    /// Asks partners for signals, and keeps the connections that cannot rest without the thread;
+    /// Ask partners for signals, and keep the connections that cannot rest without the thread;
     /// how long it may sleep.
     fn put_to_rest(&mut self, own: Vec<Arc<ViShared<D>>>) -> Option<Duration> {
         let until = Deadline::after(ANSWERS);
@@ -214,7 +214,7 @@ impl<'a, D: Device> Run<'a, D> {
         }
     }
 
-    /// Sleeps until there is news or a kick, and notes what has happened to which session.
+    /// Sleep until there is news or a kick, and note what has happened to which session.
     fn sleep(&self, wait: Option<Duration>) {
         let service = &self.nic.service;
         let asleep =

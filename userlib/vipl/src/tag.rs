@@ -25,7 +25,7 @@ pub struct Ptag(pub u64);
 pub(crate) struct Tags(Mutex<HashMap<Ptag, usize>>);
 
 impl Tags {
-    /// Makes one (VI-PTAG-1).
+    /// Make one (VI-PTAG-1).
     ///
     /// # Errors
     /// [`Error::Resource`]: there are so many.
@@ -39,7 +39,7 @@ impl Tags {
         Ok(tag)
     }
 
-    /// Ends one that nothing is associated with (VI-PTAG-3, VI-PTAG-7).
+    /// End one that nothing is associated with (VI-PTAG-3, VI-PTAG-7).
     ///
     /// # Errors
     /// [`Error::Resource`]: it is used. [`Error::InvalidParameter`]: there is none.
@@ -55,7 +55,7 @@ impl Tags {
         }
     }
 
-    /// Associates something with a tag.
+    /// Associate something with a tag.
     ///
     /// # Errors
     /// [`Error::InvalidPtag`].
@@ -65,14 +65,14 @@ impl Tags {
         Ok(())
     }
 
-    /// Ends an association.
+    /// End an association.
     pub(crate) fn release(&self, tag: Ptag) {
         if let Some(users) = lock(&self.0).get_mut(&tag) {
             *users = users.saturating_sub(1);
         }
     }
 
-    /// Moves an association (VI-PTAG-4).
+    /// Move an association (VI-PTAG-4).
     ///
     /// # Errors
     /// [`Error::InvalidPtag`]: nothing has changed.

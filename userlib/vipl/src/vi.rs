@@ -109,7 +109,7 @@ pub(crate) struct ViShared<D: Device> {
     news: AtomicBool,
 }
 
-/// Looks whether the partner or the link has gone; the connection has ended then.
+/// Look whether the partner or the link has gone; the connection has ended then.
 fn has_ended<D: Device>(engine: &mut Engine, link: &mut Link<D>, regions: &Regions) -> bool {
     let Some(end) = link.look() else {
         return false;
@@ -188,7 +188,7 @@ impl<D: Device> Vi<D> {
         })
     }
 
-    /// Changes its attributes, all or none (VI-ATTR-1 to VI-ATTR-3).
+    /// Change its attributes, all or none (VI-ATTR-1 to VI-ATTR-3).
     ///
     /// # Errors
     /// [`Error::InvalidState`]: not idle. [`Error::InvalidMtu`], [`Error::InvalidRdmaRead`],
@@ -204,7 +204,7 @@ impl<D: Device> Vi<D> {
         })
     }
 
-    /// Posts a descriptor at an address in a region to the send queue. What is wrong with it is
+    /// Post a descriptor at an address in a region to the send queue. What is wrong with it is
     /// told when it completes, or to the error handler (VI-POST-1, VI-POST-8).
     ///
     /// # Errors
@@ -233,7 +233,7 @@ impl<D: Device> Vi<D> {
         })
     }
 
-    /// Takes the first descriptor of the send queue if it is complete; one that has failed as
+    /// Take the first descriptor of the send queue if it is complete; one that has failed as
     /// well. Never waits (VI-WQ-1 to VI-WQ-6).
     ///
     /// # Errors
@@ -250,7 +250,7 @@ impl<D: Device> Vi<D> {
         self.0.done(QueueKind::Receive)
     }
 
-    /// Takes the first descriptor of the send queue as soon as it is complete (VI-WQ-7).
+    /// Take the first descriptor of the send queue as soon as it is complete (VI-WQ-7).
     ///
     /// # Errors
     /// [`Error::Resource`]: the queue is bound to a completion queue (VI-WQ-9).
@@ -267,7 +267,7 @@ impl<D: Device> Vi<D> {
         self.0.wait(QueueKind::Receive, deadline)
     }
 
-    /// Lets a handler take one descriptor of the send queue, now or as soon as it is complete,
+    /// Let a handler take one descriptor of the send queue, now or as soon as it is complete,
     /// behind earlier handlers (VI-NTFY-1 to VI-NTFY-8).
     ///
     /// # Errors
@@ -285,7 +285,7 @@ impl<D: Device> Vi<D> {
         self.0.notify(QueueKind::Receive, handler)
     }
 
-    /// Ends the connection, or the attempt to make one. What is not complete is flushed, and
+    /// End the connection, or the attempt to make one. What is not complete is flushed, and
     /// nothing of the program's memory is used any more (VI-DISC-1 to VI-DISC-11).
     ///
     /// # Errors
@@ -299,7 +299,7 @@ impl<D: Device> Vi<D> {
         Ok(())
     }
 
-    /// Ends the VI (VI-EP-10, VI-EP-11). Handlers that wait are dropped.
+    /// End the VI (VI-EP-10, VI-EP-11). Handlers that wait are dropped.
     ///
     /// # Errors
     /// [`Error::InvalidState`]: not idle, or descriptors are on its queues.
@@ -316,7 +316,7 @@ impl<D: Device> Vi<D> {
 }
 
 impl<D: Device> ViShared<D> {
-    /// Does something with the VI, and tells what has come of it.
+    /// Do something with the VI, and tell what has come of it.
     pub(crate) fn with<T>(
         self: &Arc<Self>,
         act: impl FnOnce(&mut Core<D>) -> Result<T>,
@@ -335,7 +335,7 @@ impl<D: Device> ViShared<D> {
         }
     }
 
-    /// Tells what has happened: with the lock, whoever is told in the order of occurrence; then,
+    /// Tell what has happened: with the lock, whoever is told in the order of occurrence; then,
     /// without it, whoever may do something about it.
     fn tell(self: &Arc<Self>, mut core: MutexGuard<'_, Core<D>>) {
         let link = core.link.as_ref();
@@ -380,7 +380,7 @@ impl<D: Device> ViShared<D> {
         }
     }
 
-    /// Lets the service thread look after the connection from now on.
+    /// Let the service thread look after the connection from now on.
     pub(crate) fn list(&self) {
         if !self.listed.swap(true, Ordering::AcqRel) {
             self.nic.service.list(self.id);
@@ -400,8 +400,8 @@ impl<D: Device> ViShared<D> {
         self.cqs.get(index(kind))?.as_ref()
     }
 
-    /// Gives completed descriptors to handlers, and nothing to those for which there is none;
-    /// collects those whose thread has ended.
+    /// Give completed descriptors to handlers, and nothing to those for which there is none;
+    /// collect those whose thread has ended.
     fn serve(self: &Arc<Self>, core: &mut Core<D>, refused: &mut Vec<Job>) {
         let Core {
             engine, handlers, ..
@@ -422,7 +422,7 @@ impl<D: Device> ViShared<D> {
         }
     }
 
-    /// Moves messages; whether there were any.
+    /// Move messages; whether there were any.
     pub(crate) fn progress(&self, core: &mut Core<D>) -> bool {
         let Core { engine, link, .. } = core;
         let Some(connected) = link else {
@@ -451,7 +451,7 @@ impl<D: Device> ViShared<D> {
         self.news.load(Ordering::Relaxed) && self.news.swap(false, Ordering::Acquire)
     }
 
-    /// Moves messages for a thread that looks at a completion queue, unless somebody else does.
+    /// Move messages for a thread that looks at a completion queue, unless somebody else does.
     pub(crate) fn poll(self: &Arc<Self>) {
         self.polled.store(true, Ordering::Relaxed);
         if let Ok(mut core) = self.core.try_lock() {
@@ -466,7 +466,7 @@ impl<D: Device> ViShared<D> {
         self.polled.swap(false, Ordering::Relaxed)
     }
 
-    /// Moves messages for the service thread; whether there were any.
+    /// Move messages for the service thread; whether there were any.
     pub(crate) fn serve_link(self: &Arc<Self>) -> bool {
         let Ok(mut core) = self.core.try_lock() else {
             return false;
@@ -592,7 +592,7 @@ impl<D: Device> ViShared<D> {
         Ok(())
     }
 
-    /// Ends the connection, or the attempt to make one, from this side.
+    /// End the connection, or the attempt to make one, from this side.
     pub(crate) fn cut(&self, core: &mut Core<D>) {
         core.attempt.cancel();
         if let Some(mut link) = core.link.take() {
@@ -602,7 +602,7 @@ impl<D: Device> ViShared<D> {
         let _ = core.engine.event(&self.nic.regions, Event::Disconnect);
     }
 
-    /// Waits until something about the VI has changed.
+    /// Wait until something about the VI has changed.
     pub(crate) fn sleep(
         &self,
         deadline: Deadline,
@@ -616,7 +616,7 @@ impl<D: Device> ViShared<D> {
         Ok(())
     }
 
-    /// Wakes threads that wait for a change.
+    /// Wake threads that wait for a change.
     pub(crate) fn wake(&self) {
         self.changed.notify_all();
     }
@@ -632,7 +632,7 @@ impl<D: Device> ViShared<D> {
         let _ = failed;
     }
 
-    /// Ends everything, whatever the VI is used for (VI-NIC-5); [`leave()`](Self::leave) comes
+    /// End everything, whatever the VI is used for (VI-NIC-5); [`leave()`](Self::leave) comes
     /// after that.
     pub(crate) fn end(&self) {
         let mut core = lock(&self.core);

@@ -153,7 +153,7 @@ pub(crate) trait Wire {
     /// Most payload bytes of a message of that kind.
     fn most(&self, kind: Kind) -> usize;
 
-    /// Sends a message; false if there is no room now.
+    /// Send a message; false if there is no room now.
     fn send(
         &mut self,
         kind: Kind,
@@ -168,7 +168,7 @@ pub(crate) trait Wire {
     /// The next message. The one before is given back.
     fn receive(&mut self) -> Result<Option<Frame<'_>>, End>;
 
-    /// Lets the partner know of everything that was sent and received.
+    /// Let the partner know of everything that was sent and received.
     fn flush(&mut self) -> Result<(), End>;
 
     /// What was received last has taken effect, and all before it. The partner knows at the latest
@@ -182,7 +182,7 @@ pub(crate) trait Wire {
     /// [`effect()`](Self::effect).
     fn effective(&mut self) -> u64;
 
-    /// Ends the connection, behind everything that was sent.
+    /// End the connection, behind everything that was sent.
     fn close(&mut self, reason: Reason);
 }
 

@@ -19,7 +19,7 @@ fn state(vi: &TestVi) -> State {
     vi.query().unwrap().state
 }
 
-/// Asks until somebody waits.
+/// Ask until somebody waits.
 fn ask(pair: &Pair, vi: &TestVi, remote: &[u8]) -> Result<RemoteViAttributes, Error> {
     let local = pair.b.address(b"local");
     let until = Instant::now() + Duration::from_secs(20);

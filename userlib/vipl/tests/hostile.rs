@@ -42,7 +42,7 @@ impl Hostile {
         }
     }
 
-    /// Asks the server on the other host.
+    /// Ask the server on the other host.
     fn ask(&self, name: &[u8], data: &[u8]) -> Session<Device> {
         loop {
             let client = self.fabric.client(self.interface, PROTOCOL);

@@ -59,7 +59,7 @@ impl Engine {
         self.seeks |= peer.stage == Stage::None && peer.is_wanted();
     }
 
-    /// Receives frames of a node and sends it some; whether there were any.
+    /// Receive frames of a node and send it some; whether there were any.
     ///
     /// # Errors
     /// How the session has ended.
@@ -73,7 +73,7 @@ impl Engine {
         Ok(moved)
     }
 
-    /// Receives frames of a node; whether there were any.
+    /// Receive frames of a node; whether there were any.
     ///
     /// # Errors
     /// How the session has ended.
@@ -124,7 +124,7 @@ impl Engine {
         self.peers.get_mut(&node).is_some_and(Peer::can_send)
     }
 
-    /// Lets this node's own frames arrive, until there are no more.
+    /// Let this node's own frames arrive, until there are no more.
     pub(super) fn settle(&mut self) {
         let mut own = std::mem::take(&mut self.own);
         let id = self.id;
@@ -211,7 +211,7 @@ impl Engine {
         }
     }
 
-    /// Tells a node something that it has asked for.
+    /// Tell a node something that it has asked for.
     ///
     /// # Errors
     /// [`End::Broken`]: it does not take its answers.
@@ -258,7 +258,7 @@ impl Engine {
         }
     }
 
-    /// Answers those who wait for a port.
+    /// Answer those who wait for a port.
     pub(super) fn answer_parked(&mut self, port: u16) {
         let Ok(local) = self.endpoints.get_mut(port) else {
             return;

@@ -80,7 +80,7 @@ pub fn get(node: &TestNode, endpoint: Endpoint) -> Endpoint {
         .unwrap()
 }
 
-/// Receives a message, as bytes.
+/// Receive a message, as bytes.
 pub fn receive(node: &TestNode, endpoint: Endpoint) -> Vec<u8> {
     let mut room = vec![0; mcapi::MESSAGE_MAX];
     let received = node.msg_recv(endpoint, &mut room).unwrap();

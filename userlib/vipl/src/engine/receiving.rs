@@ -51,7 +51,7 @@ pub(super) struct Receiving {
 }
 
 impl Receiving {
-    /// Gives up everything that belongs to descriptors.
+    /// Give up everything that belongs to descriptors.
     pub(super) fn abandon(&mut self) {
         self.message = None;
     }
@@ -61,7 +61,7 @@ impl Receiving {
 const REMOTE_WRITE: Status = Status::OP_REMOTE_RDMA_WRITE;
 
 impl Engine {
-    /// Takes a message; nothing if it cannot be.
+    /// Take a message; nothing if it cannot be.
     pub(super) fn frame(&mut self, view: &View<'_>, frame: &Frame<'_>) -> Option<()> {
         let Frame {
             kind,
@@ -135,7 +135,7 @@ impl Engine {
         Some(())
     }
 
-    /// Begins a message.
+    /// Begin a message.
     fn expect(&mut self, target: Target, receive: Option<u64>, immediate: Option<u32>, total: u32) {
         self.receiving.message = Some(Message {
             target,
@@ -146,7 +146,7 @@ impl Engine {
         });
     }
 
-    /// Takes the next receive descriptor for a message (VI-ORD-7); nothing if another message is
+    /// Take the next receive descriptor for a message (VI-ORD-7); nothing if another message is
     /// not finished.
     fn next_receive(&mut self, view: &View<'_>, total: u32, operation: Status) -> Option<Receive> {
         if self.receiving.message.is_some() {
@@ -374,7 +374,7 @@ impl Engine {
     }
 }
 
-/// Copies to pieces that have as many bytes altogether.
+/// Copy to pieces that have as many bytes altogether.
 fn scatter(from: &Piece<'_>, to: &[VolatileSlice<'_>]) {
     let mut at = 0;
     for piece in to {

@@ -98,7 +98,7 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    /// Gives up everything that belongs to descriptors. What has to be told is still told.
+    /// Give up everything that belongs to descriptors. What has to be told is still told.
     pub(super) fn abandon(&mut self) {
         self.current = None;
         self.unacknowledged.clear();
@@ -161,7 +161,7 @@ impl Sending {
 }
 
 impl Engine {
-    /// Sends as much as there is room for, within limits; whether it was anything.
+    /// Send as much as there is room for, within limits; whether it was anything.
     pub(super) fn transmit<W: Wire>(
         &mut self,
         memory: &Regions,
@@ -187,7 +187,7 @@ impl Engine {
         Ok(any)
     }
 
-    /// Acknowledges or refuses, or aborts what was begun.
+    /// Acknowledge or refuse, or abort what was begun.
     fn tell<W: Wire>(&mut self, wire: &mut W) -> Result<bool, End> {
         let sending = &mut self.sending;
         if sending.abort {
@@ -215,7 +215,7 @@ impl Engine {
         Ok(sent)
     }
 
-    /// Sends the next piece of what the partner reads.
+    /// Send the next piece of what the partner reads.
     fn answer<W: Wire>(&mut self, view: &View<'_>, wire: &mut W) -> Result<bool, End> {
         let Some(answer) = self.sending.answers.front_mut() else {
             return Ok(false);
@@ -263,7 +263,7 @@ impl Engine {
         self.fault(view);
     }
 
-    /// Takes the next descriptor of the send queue, if there is one. It has to wait for what the
+    /// Take the next descriptor of the send queue, if there is one. It has to wait for what the
     /// partner must hear before: that the message before it ends in the middle.
     fn begin(&mut self, view: &View<'_>) -> Option<Current> {
         if self.sending.abort || self.state != State::Connected {
@@ -291,7 +291,7 @@ impl Engine {
         })
     }
 
-    /// Does the next step of the send queue.
+    /// Do the next step of the send queue.
     fn advance<W: Wire>(&mut self, view: &View<'_>, wire: &mut W) -> Result<bool, End> {
         let current = self.sending.current.take();
         let Some(mut current) = current.or_else(|| self.begin(view)) else {
@@ -344,7 +344,7 @@ impl Engine {
         Ok(Step::Over)
     }
 
-    /// Sends the next message of a send or write.
+    /// Send the next message of a send or write.
     fn send_piece<W: Wire>(
         &mut self,
         view: &View<'_>,

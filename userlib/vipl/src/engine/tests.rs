@@ -198,7 +198,7 @@ impl Side {
         bytes
     }
 
-    /// Posts a descriptor; its address.
+    /// Post a descriptor; its address.
     fn post(&mut self, kind: QueueKind, descriptor: &Descriptor) -> usize {
         let at = self.data(&descriptor.encode());
         let address = self.base() + at;
@@ -206,7 +206,7 @@ impl Side {
         address
     }
 
-    /// Adds a piece of the memory.
+    /// Add a piece of the memory.
     fn with(&self, descriptor: Descriptor, at: usize, len: usize) -> Descriptor {
         descriptor.segment(self.base() + at, self.handle, len as u32)
     }
@@ -217,7 +217,7 @@ impl Side {
         self.post(QueueKind::Send, &descriptor)
     }
 
-    /// Posts a receive; where its bytes go.
+    /// Post a receive; where its bytes go.
     fn receive(&mut self, len: usize) -> usize {
         let at = self.room(len);
         let descriptor = self.with(Descriptor::new(), at, len);
@@ -267,7 +267,7 @@ impl Net {
         }
     }
 
-    /// Lets everything arrive.
+    /// Let everything arrive.
     fn run(&mut self) {
         for _ in 0..10_000 {
             let (a, b) = (self.a.progress(), self.b.progress());
@@ -314,7 +314,7 @@ struct Outcome {
     ends: bool,
 }
 
-/// Runs a faulty operation and another one behind it, and looks at everything.
+/// Run a faulty operation and another one behind it, and look at everything.
 fn fault(level: Level, outcome: &Outcome, act: impl FnOnce(&mut Net)) {
     let mut net = Net::new(level);
     act(&mut net);

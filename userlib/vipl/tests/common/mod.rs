@@ -127,7 +127,7 @@ impl Side {
         self.descriptor(&descriptor)
     }
 
-    /// Posts a receive; where it is, and where its bytes go.
+    /// Post a receive; where it is, and where its bytes go.
     pub fn receive(&self, vi: &TestVi, len: usize) -> (usize, usize) {
         let room = self.room(len);
         let descriptor = self.one(Descriptor::new(), room, len);
@@ -135,12 +135,12 @@ impl Side {
         (descriptor, room)
     }
 
-    /// Posts a send.
+    /// Post a send.
     pub fn send(&self, vi: &TestVi, bytes: &[u8]) -> usize {
         self.post(vi, Descriptor::new(), bytes)
     }
 
-    /// Posts an operation with bytes.
+    /// Post an operation with bytes.
     pub fn post(&self, vi: &TestVi, descriptor: Descriptor, bytes: &[u8]) -> usize {
         let data = self.data(bytes);
         let descriptor = self.one(descriptor, data, bytes.len());
