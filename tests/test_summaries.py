@@ -71,7 +71,3 @@ def test_what_is_no_verb_or_no_function_may_end_in_an_s(check, documented):
 def test_docstrings_are_looked_at_except_those_of_tests(check):
     text = 'def ring():\n    """Rings."""\n\ndef test_it():\n    """Rings."""\n'
     assert check("it.py", text) == ["it.py:2: not imperative: Rings."]
-
-
-def test_what_is_not_done_yet_is_left_out(check):
-    assert check("userlib/vipl/src/it.rs", "/// Rings.\nfn ring() {}") == []

@@ -121,6 +121,9 @@ struct Inner {
     rights: Rights,
     piece: Option<Arc<Piece>>,
     window: Option<Window>,
+    /// Its status word, until it is closed. Not longer: who holds the connection last may be in a
+    /// softirq, where words cannot be given back.
+    word: Option<Word>,
     /// The way to the peer, while it is operational.
     way: Option<Way>,
     sender: Sender,
@@ -151,7 +154,6 @@ pub(crate) struct Connection {
     is_full: Atomic<bool>,
     /// How often it has triggered its event.
     total: Arc<Atomic<u32>>,
-    word: Word,
     /// Pieces of the segment that are under way.
     #[pin]
     transfers: SpinLockBh<Transfers<Target>>,
@@ -180,7 +182,6 @@ impl Connection {
                 asking <- new_wait_queue!("mp_connection"),
                 is_full: Atomic::new(false),
                 total,
-                word,
                 transfers <- new_spinlock_bh!(Transfers::default()),
                 inner <- new_mutex!(Inner {
                     state: State::CONNECTING,
@@ -190,6 +191,7 @@ impl Connection {
                     rights: Rights::ALL,
                     piece: None,
                     window: None,
+                    word: Some(word),
                     way: None,
                     sender: Sender::default(),
                 }),
@@ -271,7 +273,9 @@ impl Connection {
             }
             self.lose_transfers();
         }
-        self.word.set(inner.bits(), inner.losses);
+        if let Some(word) = &inner.word {
+            word.set(inner.bits(), inner.losses);
+        }
         self.has_room();
     }
 
@@ -288,6 +292,10 @@ impl Connection {
     /// `ENOMEM`; it is as it was.
     pub(crate) fn found(&self, piece: Option<Arc<Piece>>, grant: &Grant, way: Way) -> Result {
         let mut inner = self.inner.lock();
+        if inner.word.is_none() {
+            // It was closed meanwhile.
+            return Ok(());
+        }
         let is_new = inner.state == State::CONNECTING;
         if let (Some(piece), Some(window)) = (&piece, &mut inner.window) {
             window.show(piece.clone())?;
@@ -568,7 +576,7 @@ impl Connection {
     pub(crate) fn phys_address(&self, at: u64, len: u64) -> Result<u64> {
         let inner = self.inner.lock();
         inner.check()?;
-        let piece = inner.piece.as_deref();
+        let piece = inner.piece.as_deref().filter(|_| inner.is_shown());
         piece.ok_or(error::unsupported())?.phys_address(at, len)
     }
 
@@ -685,11 +693,11 @@ impl Connection {
             Object::Port => MP_OBJECT_PORT,
         };
         info.number = self.want.number;
-        info.status = self.word.position();
         let mut inner = self.inner.lock();
+        info.status = inner.word.as_ref().map_or(0, Word::position);
         info.state = inner.bits();
         let inner = &mut *inner;
-        let shown = inner.piece.as_ref().filter(|_| !inner.is_placed);
+        let shown = inner.piece.as_ref().filter(|_| inner.is_shown());
         if let (Some(piece), None) = (shown, &inner.window) {
             inner.window = Some(mapper.window(piece)?);
         }
@@ -704,9 +712,10 @@ impl Connection {
         let stripped = {
             let mut inner = self.inner.lock();
             inner.way = None;
-            (inner.window.take(), inner.piece.take())
+            let memory = (inner.window.take(), inner.piece.take());
+            (memory, inner.word.take())
         };
-        if let (_, Some(piece)) = &stripped {
+        if let ((_, Some(piece)), _) = &stripped {
             piece.stop_copies();
         }
         self.lose_transfers();
@@ -716,6 +725,11 @@ impl Connection {
 }
 
 impl Inner {
+    /// Whether the process may be shown the memory itself, and not only have it copied.
+    fn is_shown(&self) -> bool {
+        self.rights.write && !self.is_placed
+    }
+
     fn bits(&self) -> u32 {
         let mut bits = 0;
         if self.state.is_operational() {

@@ -841,6 +841,7 @@ impl Link {
         let mut ended = 0;
         // Also if the link starts over, as not all of them could be told.
         let _ = self.share(|engine, clerk| ended = engine.end(token, clerk));
+        self.serving().end(token);
         ended
     }
 

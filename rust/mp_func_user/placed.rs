@@ -304,6 +304,8 @@ impl Target {
 /// A connection of the peer to a segment of this host.
 struct Guest {
     number: u32,
+    /// What it is connected to; see [`Guest::token`](mp_proto::sharing::Guest::token).
+    token: u32,
     piece: Arc<Piece>,
     /// What it may do with it.
     rights: Rights,
@@ -375,13 +377,14 @@ impl Serving {
     /// `ENOMEM`.
     pub(crate) fn enter(
         &self,
-        number: u32,
+        (number, token): (u32, u32),
         (piece, rights): (Arc<Piece>, Rights),
         outbox: &Arc<Outbox>,
         life: Life,
     ) -> Result {
         let guest = Guest {
             number,
+            token,
             piece,
             rights,
             outbox: outbox.clone(),
@@ -399,7 +402,24 @@ impl Serving {
         entered.map_err(|_| ENOMEM)
     }
 
-    /// It does not reach it any more when this returns. Process context.
+    /// None of those connected to what has that token stores or is sent anything any more when
+    /// this returns, but for what was read before. Process context.
+    pub(crate) fn end(&self, token: u32) {
+        loop {
+            let gone = {
+                let mut guests = self.guests.lock();
+                let at = guests.all.iter().position(|guest| guest.token == token);
+                at.and_then(|at| guests.all.remove(at).ok())
+            };
+            // Its memory goes without the lock.
+            if gone.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// A connection does not reach its memory any more when this returns, as [`end`](Self::end).
+    /// Process context.
     pub(crate) fn leave(&self, number: u32) {
         let gone = {
             let mut guests = self.guests.lock();
@@ -452,6 +472,11 @@ impl Serving {
         guest.requests.enter(request).map_err(|_| error::protocol())
     }
 
+    /// Whether a connection still reaches its memory.
+    fn has(&self, number: u32) -> bool {
+        self.guests.lock().find(number).is_some()
+    }
+
     /// What is to be sent next.
     fn next(&self) -> Option<Part> {
         let mut guests = self.guests.lock();
@@ -481,6 +506,10 @@ impl Serving {
         let read = part
             .check()
             .and_then(|()| part.piece.read(request.at, &mut data));
+        // What was read after the guest had to leave is not sent.
+        if !self.has(part.guest) {
+            return Ok(());
+        }
         if read.is_err() {
             data.clear();
         }

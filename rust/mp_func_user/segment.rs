@@ -68,6 +68,8 @@ struct Terms {
     /// The owner's session with the partner.
     session: Arc<Session>,
     rights: Rights,
+    /// Nobody connects by it any more; it stays while its connections are ended.
+    has_ended: bool,
 }
 
 impl State {
@@ -131,6 +133,7 @@ impl Segment {
     pub(crate) fn accept_partner(&self, want: &Want, link: &Link) -> Result<(), Why> {
         let mut state = self.state.lock();
         let terms = state.permits.iter().find(|t| t.number == want.number);
+        let terms = terms.filter(|terms| !terms.has_ended);
         let session = &terms.ok_or(Why::NotFound)?.session;
         let is_open = link.session(session.number()).is_some();
         if !is_open || session.check_paired().is_err() || !session.is_partner(want.session) {
@@ -624,6 +627,7 @@ impl Holding {
             number,
             session: session.clone(),
             rights,
+            has_ended: false,
         };
         let mut state = self.segment.state.lock();
         if state.is_gone {
@@ -800,14 +804,21 @@ impl Permit {
         if !force && self.link.guests(self.number) != 0 {
             return Err(EBUSY);
         }
+        let is_its = |terms: &Terms| terms.number == self.number;
+        {
+            let mut state = self.segment.state.lock();
+            if let Some(terms) = state.permits.iter_mut().find(|terms| is_its(terms)) {
+                terms.has_ended = true;
+            }
+        }
+        // Those that leave meanwhile are counted by what is still found.
+        self.segment.left(self.link.end_guests(self.number));
         let gone = {
             let mut state = self.segment.state.lock();
-            let mut all = state.permits.iter();
-            let at = all.position(|terms| terms.number == self.number);
+            let at = state.permits.iter().position(is_its);
             at.and_then(|at| state.permits.remove(at).ok())
         };
         drop(gone);
-        self.segment.left(self.link.end_guests(self.number));
         self.ready.close();
         Ok(())
     }

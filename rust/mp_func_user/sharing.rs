@@ -173,7 +173,9 @@ impl Clerk<'_> {
     /// and, to a guest that stores into it and does not do without, to be reached by a window.
     fn grant(&mut self, guest: &Guest) -> Result<Grant, Why> {
         let mut grant = self.grant_placed(guest)?;
-        if guest.want.placed || !grant.rights.write {
+        // Within this host, whoever stores does so by itself, and is entered as if by a window.
+        let is_copied_for = guest.want.placed && !self.link.is_loopback();
+        if is_copied_for || !grant.rights.write {
             return Ok(grant);
         }
         let shown = self.grant_window(guest);
@@ -194,7 +196,8 @@ impl Clerk<'_> {
         if far.can_place && !self.link.is_loopback() {
             let reached = (piece.clone(), rights);
             let serving = self.link.serving();
-            let entered = serving.enter(guest.number, reached, &far.outbox, far.life);
+            let of = (guest.number, guest.token);
+            let entered = serving.enter(of, reached, &far.outbox, far.life);
             entered.map_err(why)?;
         }
         Ok(Grant {
@@ -210,7 +213,7 @@ impl Clerk<'_> {
         let segment = self.link.segments().by_token(guest.token);
         let segment = segment.ok_or(Why::NotFound)?;
         let piece = segment.piece().ok_or(Why::NotFound)?;
-        if !piece.can_be_shown() {
+        if !guest.want.placed && !piece.can_be_shown() {
             return Err(Why::Unreachable);
         }
         let far = self.far.as_ref().ok_or(Why::NotFound)?;
@@ -357,13 +360,12 @@ impl Clerk<'_> {
         };
         let far = self.far.as_ref().ok_or_else(error::net_down)?;
         let piece = match connection.want().object {
-            Object::Segment if !grant.rights.write => None,
             Object::Segment if self.link.is_loopback() => {
                 let segment = self.link.segments().by_token(grant.token);
                 let segment = segment.ok_or(ENOENT)?;
                 Some(segment.piece().ok_or(ENOENT)?.clone())
             }
-            Object::Segment if connection.want().placed => None,
+            Object::Segment if !grant.rights.write || connection.want().placed => None,
             Object::Segment => {
                 let piece = Piece::Remote(far.memory.reach(grant.off, grant.len)?);
                 Some(Arc::new(piece, GFP_KERNEL)?)

@@ -102,9 +102,11 @@ def test_the_partner_connects_and_nobody_else_does(ends):
 
 
 def test_a_partner_that_may_read_has_nothing_to_store_into(ends):
+    """Copies that the owner's kernel makes for it are all that it has."""
     owner, back, user, there = ends
     near, far = paired(owner, back, user, there)
-    number = grant(owner, prepared(owner, back), near, MP.GRANT_READ)
+    segment = prepared(owner, back)
+    number = grant(owner, segment, near, MP.GRANT_READ)
     connection = connect(user, there, number, far)
     told = info(user, connection)
     assert (told.rights, told.length, told.offset) == (MP.GRANT_READ, PAGE, 0)
@@ -112,14 +114,29 @@ def test_a_partner_that_may_read_has_nothing_to_store_into(ends):
     with pytest.raises(OSError):
         user.map(told.offset, PAGE)
     queue = user.call("QUEUE_CREATE", "mp_queue_create", interface=there, entries=1).handle
+    room = user.memory(PAGE)
     fields = {"handle": queue, "connection": connection}
+    fields |= sharing.copy_list(user, (room, 0, 10))
     with fails(errno.EACCES):
-        user.call(
-            "QUEUE_START",
-            "mp_queue_start",
-            **fields,
-            **sharing.copy_list(user, (user.memory(PAGE), 0, 8)),
-        )
+        user.call("QUEUE_START", "mp_queue_start", **fields)
+    owner.write(owner.map_segment(segment), b"to be read")
+    reading = {"flags": MP.QUEUE_READ | MP.QUEUE_PINNED}
+    user.call("QUEUE_START", "mp_queue_start", **fields, **reading)
+    assert user.wait(queue, MP.EVENT_DONE) == MP.EVENT_DONE
+    assert user.call("QUEUE", "mp_queue", handle=queue).state == MP.QUEUE_DONE
+    assert user.read(room, 10) == b"to be read"
+
+
+def test_a_partner_that_may_write_reads_nothing(ends):
+    owner, back, user, there = ends
+    near, far = paired(owner, back, user, there)
+    connection = connect(user, there, grant(owner, prepared(owner, back), near, MP.GRANT_WRITE), far)
+    queue = user.call("QUEUE_CREATE", "mp_queue_create", interface=there, entries=1).handle
+    fields = {"handle": queue, "connection": connection}
+    fields |= {"flags": MP.QUEUE_READ | MP.QUEUE_PINNED}
+    with fails(errno.EACCES):
+        copies = sharing.copy_list(user, (user.memory(PAGE), 0, 8))
+        user.call("QUEUE_START", "mp_queue_start", **fields, **copies)
 
 
 def test_a_grant_ends_without_the_others(ends):

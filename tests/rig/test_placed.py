@@ -95,7 +95,7 @@ def test_memory_that_no_window_reaches_is_written_and_read(ends):
     assert user.state(connection) == OPERATIONAL
     info = user.call("CONNECTION", "mp_connection", handle=connection)
     assert (info.length, info.offset) == (length, 0)
-    with fails(errno.EOPNOTSUPP if owner.guest != user.guest else errno.ENXIO):
+    with fails(errno.EOPNOTSUPP):
         fields = {"handle": connection, "offset": 0, "length": length}
         user.call("ADDRESS", "mp_address", **fields)
     queue = queue_of(user, there)
@@ -126,6 +126,31 @@ def test_memory_that_no_window_reaches_is_written_and_read(ends):
         start(user, queue, 0, connection, copy, flags=MP.QUEUE_READ)
     user.close(queue)
     user.close(connection)
+
+
+@pytest.mark.parametrize("turn", range(4))
+def test_nothing_is_stored_after_a_withdrawal_by_force(far, turn):
+    """Of what a host goes on to send that stood still, and does not know of it."""
+    owner, back, user, there = far
+    segment, memory = offered(owner, back)
+    connection = placed(user, there)
+    queue = queue_of(user, there)
+    source, local = prepared(user, there, LENGTH, 62)
+    user.fill(local, LENGTH, 5)
+    start(user, queue, source, connection, *[(0, 0, LENGTH)] * OFTEN)
+    end = time.monotonic() + 20 * PATIENCE
+    while owner.check(memory, LENGTH, 5) != INTACT:
+        assert time.monotonic() < end, "nobody stores"
+    user.guest.freeze()
+    try:
+        owner.at("WITHDRAW", segment, back, MP.WITHDRAW_FORCE)
+        owner.write(memory, bytes(LENGTH))
+    finally:
+        user.guest.thaw()
+    assert ended(user, queue) == MP.QUEUE_ERROR
+    assert owner.same(memory, LENGTH, 0) == INTACT
+    for object in (queue, connection):
+        user.close(object)
 
 
 def test_such_memory_is_shown_and_used_only_where_both_say_so(far):

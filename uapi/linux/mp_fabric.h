@@ -589,9 +589,11 @@ struct mp_segment_attach {
  * A window and a mapping show whole pages, and let everything be written. So nobody is shown
  * memory that begins or ends inside of a page, as there are other bytes of the process beside
  * it, nor memory of MP_FILL_READ: such a segment cannot be mapped, not even by its owner
- * (offset is 0 in MP_IOC_SEGMENT), no window is led there, and publishing it fails with
- * EOPNOTSUPP, also on this host itself. It is only reached by copies that this host's kernel
- * makes, which checks each of them: those of queues, from it.
+ * (offset is 0 in MP_IOC_SEGMENT), no window is led there, and publishing it without
+ * MP_SHOW_PLACED fails with EOPNOTSUPP, also on this host itself. It is only reached by copies
+ * that this host's kernel makes, which checks each of them: those of queues, from it, and, once it
+ * is published with MP_SHOW_PLACED, those for connections, which never reach bytes beside it, and
+ * never write to memory of MP_FILL_READ.
  *
  * In this order: ENOENT. EINVAL: no bytes, no multiples of a page (physical), or both flags.
  * ERANGE: more than it can be filled with. EEXIST: it has memory. Of a process: EFAULT: there
@@ -625,8 +627,9 @@ enum {
  * MP_IOC_SEGMENT_PREPARE: has the memory reachable at an interface, now and whenever a
  * peer is there. MP_IOC_SEGMENT_PUBLISH: lets peers connect. Both do nothing if that is
  * so. MP_IOC_SEGMENT_WITHDRAW: lets no more peers connect; those that are stay, unless
- * the flags say otherwise. When a call with MP_WITHDRAW_FORCE succeeds, no connection is left,
- * and nobody stores into the memory any more: the peer's kernel has taken the mappings of its
+ * the flags say otherwise. Grants end by themselves, see MP_IOC_SEGMENT_GRANT. When a call with
+ * MP_WITHDRAW_FORCE succeeds, no connection by publishing is left,
+ * and nobody stores into the memory by one any more: the peer's kernel has taken the mappings of its
  * processes away and ended their copies, and has said so. A peer that does not for 5 seconds
  * loses its link, and the next life of the link is the proof as well.
  *
@@ -667,7 +670,8 @@ struct mp_segment_interface {
  *
  * Only MP_GRANT_WRITE leads a window to the memory. Nobody reads across a bridge, and a window
  * cannot keep a process from storing: with MP_GRANT_READ alone there is nothing to map (offset
- * is 0 in MP_IOC_CONNECTION), also on this host itself, and MP_IOC_QUEUE_START fails with EACCES.
+ * is 0 in MP_IOC_CONNECTION), also on this host itself, and MP_IOC_QUEUE_START fails with EACCES
+ * unless it reads.
  * What such a connection is for are copies that the kernel of the segment's host makes.
  *
  * MP_IOC_REMOVE and MP_IOC_CLOSE end the grant and its connections, and no others: they return
@@ -782,7 +786,7 @@ struct mp_connect {
 #define MP_CONNECTION_OPERATIONAL 0x1	/* what is written arrives */
 #define MP_CONNECTION_WITHDRAWN	0x2	/* the owner would like it to end */
 #define MP_CONNECTION_LOST	0x4	/* it has ended for good */
-#define MP_CONNECTION_PLACED	0x8	/* no window leads to the segment; never changes */
+#define MP_CONNECTION_PLACED	0x8	/* made with MP_CONNECT_PLACED; never changes */
 
 /*
  * MP_IOC_CONNECTION. ENOENT: no such connection. mmap() is that of MP_IOC_SESSION.
@@ -934,7 +938,8 @@ struct mp_copy {
  * EINVAL: no copies or too many, another interface, not to a segment. Of each copy: EFAULT,
  * EINVAL: their size is less than that of the first version, E2BIG: more than a page, or this
  * kernel does not know what is used of it. ERANGE: beyond a segment's end. ENXIO: the segment is not prepared there. ECONNRESET: the
- * connection is lost, ENETDOWN. EACCES: it was granted to be read. EDQUOT: RLIMIT_MEMLOCK. ENOMEM. Aborting: ENXIO: it is idle.
+ * connection is lost, ENETDOWN. EACCES: it was granted only to be read, or, with
+ * MP_QUEUE_READ, only to be written. EDQUOT: RLIMIT_MEMLOCK. ENOMEM. Aborting: ENXIO: it is idle.
  * ENOENT: it is closed meanwhile. EINTR: the process is being killed.
  *
  * With MP_QUEUE_READ the copies go the other way: out of the connection's segment, into the local

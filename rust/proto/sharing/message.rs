@@ -236,9 +236,13 @@ fn rights_to_word(rights: Rights) -> u32 {
 fn rights_from_word(word: u32) -> Option<Rights> {
     match word {
         0 => Some(Rights::ALL),
-        READ | WRITE => Some(Rights {
-            read: word & READ != 0,
-            write: word & WRITE != 0,
+        READ => Some(Rights {
+            read: true,
+            write: false,
+        }),
+        WRITE => Some(Rights {
+            read: false,
+            write: true,
         }),
         _ => None,
     }
