@@ -150,8 +150,8 @@ def test_memory_that_others_write_holds_no_instructions(owner):
 def test_reserved_fields_are_zero(owner):
     handles, _ = one_of_each(owner)
     for name, kind, fields in (
-        ("SEGMENT", "mp_segment", {"handle": handles["segment"], "reserved": 1}),
         ("CONNECTION", "mp_connection", {"handle": handles["connection"], "reserved": 1}),
+        ("CONNECTION", "mp_connection", {"handle": handles["connection"], "reserved2": 1}),
         ("SESSION_ACCESS", "mp_session_access", {"handle": handles["session"], "reserved": 1}),
         ("WATCH", "mp_watch", {"target": handles["event"], "mask": 8, "reserved": 1}),
         ("QUEUE_START", "mp_queue_start", {"handle": handles["queue"], "reserved": 1}),

@@ -492,7 +492,7 @@ impl Worker {
         let is_withdrawn = form.number == MP_IOC_SEGMENT_WITHDRAW;
         let mut flags = match is_withdrawn {
             true => random.below(4) as u32,
-            false => 0,
+            false => random.pick(&[0, MP_SHOW_PLACED]),
         };
         let is_wrong = random.one_in(20);
         if is_wrong {
@@ -694,6 +694,9 @@ impl Worker {
         if object == MP_OBJECT_EVENT && random.one_in(3) {
             connect.flags = MP_CONNECT_COUNTED;
         }
+        if object == MP_OBJECT_SEGMENT && random.one_in(3) {
+            connect.flags = MP_CONNECT_PLACED;
+        }
         connect.deadline = match random.one_in(6) {
             true => now() + random.below(1_000_000),
             false => now() + 5_000_000_000,
@@ -702,7 +705,7 @@ impl Worker {
         if is_wrong {
             match random.below(3) {
                 0 => connect.object = random.pick(&[0, MP_OBJECT_SESSION, MP_OBJECT_QUEUE]),
-                1 => connect.flags |= 2,
+                1 => connect.flags |= 8,
                 _ => {
                     connect.object = MP_OBJECT_SEGMENT;
                     connect.flags = MP_CONNECT_COUNTED;
@@ -749,7 +752,7 @@ impl Worker {
             return;
         };
         let is_it = (told.interface, told.number) == (known.interface, known.number);
-        if !is_it || known.kind != Kind::Connection(told.object) || told.state > 7 {
+        if !is_it || known.kind != Kind::Connection(told.object) || told.state > 15 {
             self.caller.fail("another connection");
         }
         let is_mapped = told.offset != 0 && told.length != 0;
@@ -964,12 +967,14 @@ impl Worker {
             self.copies(count.min(8), is_beyond, (segment == 0).then_some(source));
         let has_pinned = self.features & u64::from(MP_FEATURE_PINNED) != 0;
         let flags = match self.random().below(30) {
-            0 => 2,
+            0 => 4,
             1..8 if has_pinned && segment == 0 => MP_QUEUE_PINNED,
+            8..12 if has_pinned && segment == 0 => MP_QUEUE_PINNED | MP_QUEUE_READ,
+            8..16 if segment != 0 => MP_QUEUE_READ,
             _ => 0,
         };
         let allowed: &[i32] = match (flags, queue, connection) {
-            (2, _, _) => &[EINVAL],
+            (4, _, _) => &[EINVAL],
             (_, Some(_), Some(_)) if is_there => match place {
                 _ if !is_fit || count == 0 || count > most => &[EBUSY, EINVAL],
                 Place::Nowhere => &[EBUSY, EFAULT],

@@ -491,6 +491,8 @@ impl<D: Device> ViShared<D> {
                 match &mut core.link {
                     None => Rest::Over,
                     Some(link) => match link.answered(answer) {
+                        // Asking has published, for which the partner may have to be woken.
+                        Armed::Surely if link.owes_signal() => Rest::Nap,
                         Armed::Surely => Rest::Armed,
                         Armed::Perhaps => Rest::Nap,
                         Armed::No => Rest::Busy,
