@@ -401,7 +401,11 @@ impl Host {
             }
             Header::Signal { .. } => {}
             // Processes of the simulation share memory by sessions only.
-            Header::Sharing(_) | Header::Trigger { .. } | Header::Message { .. } => {}
+            Header::Sharing(_)
+            | Header::Trigger { .. }
+            | Header::Message { .. }
+            | Header::Put { .. }
+            | Header::Fetched { .. } => {}
             Header::Pairing(life) => {
                 if greeting.accepts(life) {
                     return self.user_pairing(k, data);

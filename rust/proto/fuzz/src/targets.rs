@@ -511,7 +511,9 @@ pub fn fabric(data: &[u8]) {
             | Header::Sharing(life)
             | Header::Signal { life, .. }
             | Header::Trigger { life, .. }
-            | Header::Message { life, .. } => {
+            | Header::Message { life, .. }
+            | Header::Put { life, .. }
+            | Header::Fetched { life, .. } => {
                 let _ = greeting.accepts(life);
             }
         }
