@@ -144,11 +144,11 @@ def test_nothing_is_stored_after_a_withdrawal_by_force(far, turn):
     user.guest.freeze()
     try:
         owner.at("WITHDRAW", segment, back, MP.WITHDRAW_FORCE)
-        owner.write(memory, bytes(LENGTH))
+        owner.fill(memory, LENGTH, 6)
     finally:
         user.guest.thaw()
     assert ended(user, queue) == MP.QUEUE_ERROR
-    assert owner.same(memory, LENGTH, 0) == INTACT
+    assert owner.check(memory, LENGTH, 6) == INTACT
     for object in (queue, connection):
         user.close(object)
 

@@ -788,7 +788,7 @@ impl Worker {
         // SAFETY: Inside of the mapping, aligned.
         let word =
             unsafe { ((address as usize + position as usize) as *const u64).read_volatile() };
-        if word as u32 > 7 {
+        if word as u32 > 15 {
             self.caller.fail(&format!("status {word:#x}"));
         }
         self.unmap_at(address as usize, len);
