@@ -128,31 +128,6 @@ def test_memory_that_no_window_reaches_is_written_and_read(ends):
     user.close(connection)
 
 
-@pytest.mark.parametrize("turn", range(4))
-def test_nothing_is_stored_after_a_withdrawal_by_force(far, turn):
-    """Of what a host goes on to send that stood still, and does not know of it."""
-    owner, back, user, there = far
-    segment, memory = offered(owner, back)
-    connection = placed(user, there)
-    queue = queue_of(user, there)
-    source, local = prepared(user, there, LENGTH, 62)
-    user.fill(local, LENGTH, 5)
-    start(user, queue, source, connection, *[(0, 0, LENGTH)] * OFTEN)
-    end = time.monotonic() + 20 * PATIENCE
-    while owner.check(memory, LENGTH, 5) != INTACT:
-        assert time.monotonic() < end, "nobody stores"
-    user.guest.freeze()
-    try:
-        owner.at("WITHDRAW", segment, back, MP.WITHDRAW_FORCE)
-        owner.fill(memory, LENGTH, 6)
-    finally:
-        user.guest.thaw()
-    assert ended(user, queue) == MP.QUEUE_ERROR
-    assert owner.check(memory, LENGTH, 6) == INTACT
-    for object in (queue, connection):
-        user.close(object)
-
-
 def test_such_memory_is_shown_and_used_only_where_both_say_so(far):
     owner, back, user, there = far
     segment, _ = offered(owner, back)

@@ -25,6 +25,8 @@ POSTED_US = 200_000
 STORED, OWN = 0xA5, 0x3C
 # So long does the other process store at least; also while its host stands still.
 STORM_MS = int(8000 * PATIENCE)
+# Of a page each: what a queue does for seconds.
+COPIES = 128
 LONG_STORM_MS = int(60_000 * PATIENCE)
 
 
@@ -66,7 +68,7 @@ def assert_intact(owner, memory):
         assert owner.same(memory, LENGTH, OWN) == INTACT
 
 
-def own_memory(owner, interface):
+def own_memory(owner, interface, how=0):
     """A segment over memory of a process, and where that is."""
     memory = owner.memory(LENGTH)
     fields = {"id": NUMBER, "length": LENGTH, "flags": MP.SEGMENT_EMPTY}
@@ -74,7 +76,7 @@ def own_memory(owner, interface):
     fields = {"handle": segment, "address": memory, "length": LENGTH}
     owner.call("SEGMENT_FILL", "mp_segment_fill", **fields)
     for what in ("PREPARE", "PUBLISH"):
-        owner.at(what, segment, interface)
+        owner.at(what, segment, interface, how)
     return segment, memory
 
 
@@ -116,6 +118,29 @@ def test_nobody_stores_after_a_segment_was_withdrawn_by_force(ends):
     owner.write(memory, bytes([OWN]) * LENGTH)
     assert_intact(owner, memory)
     assert not storm.returned()
+
+
+@pytest.mark.parametrize("how", ["withdraw", "remove", "close"])
+def test_what_is_on_its_way_in_frames_is_not_stored_after_that(ends, how):
+    """Copies that the owner's kernel makes for a process of the other host."""
+    owner, back, user, there = ends
+    segment, memory = own_memory(owner, back, MP.SHOW_PLACED)
+    connection = user.connect(there, MP.OBJECT_SEGMENT, NUMBER, MP.CONNECT_PLACED)
+    source = user.segment(NUMBER + 1, LENGTH, there)
+    user.write(user.map_segment(source), bytes([STORED]) * LENGTH)
+    fields = {"interface": there, "entries": COPIES}
+    queue = user.call("QUEUE_CREATE", "mp_queue_create", **fields).handle
+    fields = {"handle": queue, "segment": source, "connection": connection}
+    fields |= sharing.copy_list(user, *[(0, 0, LENGTH)] * COPIES)
+    user.call("QUEUE_START", "mp_queue_start", **fields)
+    end = time.monotonic() + 20 * PATIENCE
+    while owner.same(memory, LENGTH, STORED) != INTACT:
+        assert time.monotonic() < end, "nobody stores"
+    take_back(owner, segment, back, how)
+    owner.write(memory, bytes([OWN]) * LENGTH)
+    assert_intact(owner, memory)
+    assert user.wait(queue, MP.EVENT_DONE) == MP.EVENT_DONE
+    assert user.call("QUEUE", "mp_queue", handle=queue).state == MP.QUEUE_ERROR
 
 
 @pytest.mark.parametrize("how", ["remove", "close"])
