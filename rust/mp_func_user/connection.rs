@@ -103,7 +103,7 @@ const SOON_NS: u64 = 1_000_000;
 
 /// What may be done, as the device has it.
 fn rights_word(rights: Rights) -> u32 {
-    u32::from(rights.read) * MP_GRANT_READ | u32::from(rights.write) * MP_GRANT_WRITE
+    (u32::from(rights.read) * MP_GRANT_READ) | (u32::from(rights.write) * MP_GRANT_WRITE)
 }
 
 /// How many connections' notices there is room for: one asks to leave, and one may be fatal.

@@ -133,10 +133,11 @@ impl Job {
         for (n, copy) in self.copies.iter().enumerate() {
             match &self.source {
                 Source::Segment(used) => f(copy, used.piece()?, copy.local)?,
-                Source::Pinned(pieces) => match pieces.get(n) {
-                    Some(Some(piece)) => f(copy, piece, 0)?,
-                    _ => {}
-                },
+                Source::Pinned(pieces) => {
+                    if let Some(Some(piece)) = pieces.get(n) {
+                        f(copy, piece, 0)?;
+                    }
+                }
                 Source::Process => return Err(EINVAL),
             }
         }
