@@ -84,6 +84,7 @@ pub mod sys;
 pub mod thread;
 mod wait;
 mod waits;
+mod wake;
 
 pub use connection::{Connection, ConnectionInfo, ConnectionState, Goal};
 pub use deadline::Deadline;
@@ -110,6 +111,7 @@ pub use session::{
 pub use status::{Status, StatusWord};
 pub use wait::EventMask;
 pub use waits::{taken, Waits};
+pub use wake::Wake;
 
 pub use rustix::io::Errno;
 #[cfg(target_pointer_width = "64")]

@@ -6,13 +6,9 @@
 //! may call any of them, and end its own registration.
 
 use crate::{
-    thread, CharDevice, Deadline, Device, Error, EventMask, Events, Fabric, Object, Result,
+    thread, CharDevice, Deadline, Device, Error, EventMask, Events, Fabric, Object, Result, Wake,
 };
-use rustix::{
-    event::{eventfd, EventfdFlags, PollFd, PollFlags},
-    fd::OwnedFd,
-    io,
-};
+use rustix::event::{PollFd, PollFlags};
 use std::{
     collections::{HashMap, VecDeque},
     fmt,
@@ -95,26 +91,6 @@ struct Handlers {
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A counter that is readable until somebody reads it.
-#[derive(Debug)]
-pub(crate) struct Wake(pub(crate) OwnedFd);
-
-impl Wake {
-    pub(crate) fn new() -> Result<Self> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        Ok(Wake(eventfd(0, flags)?))
-    }
-
-    pub(crate) fn ring(&self) {
-        // A counter that is full is readable all the same.
-        let _ = io::write(&self.0, &1_u64.to_ne_bytes());
-    }
-
-    pub(crate) fn read(&self) {
-        let _ = io::read(&self.0, &mut [0; 8]);
-    }
 }
 
 impl<D: Device> Reactor<D> {
@@ -248,7 +224,7 @@ impl Shared {
             };
             let mut fds = [
                 PollFd::new(events, PollFlags::IN),
-                PollFd::new(&self.wake.0, PollFlags::IN),
+                PollFd::new(&self.wake, PollFlags::IN),
             ];
             match until.poll(&mut fds) {
                 Ok(_) | Err(Error::Interrupted) => {}

@@ -5,8 +5,8 @@
 //! whoever cancels.
 
 use crate::{
-    reactor::{lock, Wake},
-    Deadline, Device, Error, EventMask, Next, Object, Reactor, Registration, Result,
+    reactor::lock, Deadline, Device, Error, EventMask, Next, Object, Reactor, Registration, Result,
+    Wake,
 };
 use rustix::{
     event::{PollFd, PollFlags},
@@ -106,7 +106,7 @@ impl Waits {
     /// [`Error::NotFound`], [`Error::System`]: the object cannot be watched.
     pub fn attach<D: Device>(&self, object: &Object<D>, mask: EventMask) -> Result<()> {
         if let Some(wake) = self.wake.get() {
-            object.notify(mask, Some(wake.0.as_fd()))?;
+            object.notify(mask, Some(wake.as_fd()))?;
         }
         self.arm(object, mask)
     }
@@ -151,7 +151,7 @@ impl Waits {
         let wake = self.wake.get_or_init(|| new);
         // All of them, also after an error: later waits rely on it.
         let notified: Vec<_> = objects
-            .map(|object| object.notify(mask, Some(wake.0.as_fd())))
+            .map(|object| object.notify(mask, Some(wake.as_fd())))
             .collect();
         // Whoever came meanwhile may have looked before the objects knew of it.
         wake.ring();
@@ -196,7 +196,7 @@ impl Waits {
                 }
                 return taken;
             }
-            let mut fds = [PollFd::new(&wake.0, PollFlags::IN)];
+            let mut fds = [PollFd::new(wake, PollFlags::IN)];
             if deadline.poll(&mut fds)? == 0 {
                 return Err(Error::TimedOut.into());
             }

@@ -110,7 +110,7 @@ impl<D: Device> Connector<D> {
                 (true, false) => OFTEN,
                 (true, true) => SELDOM,
             };
-            node.connector.alarm.sleep(Some(most));
+            node.connector.sleep(Some(most));
         }
     }
 
@@ -139,9 +139,9 @@ impl<D: Device> Connector<D> {
     fn watch(&mut self, id: InterfaceId) {
         if self.watched.insert(id) {
             let news = EventMask::STATE | EventMask::WINDOWS;
-            let alarm = &self.node.connector.alarm;
+            let wake = &self.node.connector.wake;
             // One that cannot be watched is looked at seldom.
-            let _ = self.node.fabric.notify(id, news, Some(alarm.as_fd()));
+            let _ = self.node.fabric.notify(id, news, Some(wake.as_fd()));
         }
     }
 
@@ -167,7 +167,7 @@ impl<D: Device> Connector<D> {
 
     fn watch_session(&self, session: &Session<D>, news: EventMask) -> mp_fabric::Result<()> {
         let news = news | EventMask::CLOSED | EventMask::DOWN;
-        session.notify(news, Some(self.node.connector.alarm.as_fd()))
+        session.notify(news, Some(self.node.connector.wake.as_fd()))
     }
 
     /// Answer requests of other nodes.

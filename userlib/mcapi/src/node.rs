@@ -4,7 +4,7 @@
 //!
 //! A node has one lock, below which its engine and the list of its links are. A link has a lock of
 //! its own, which is taken below the node's, or alone by the service thread while it asks another
-//! host. Whoever finds a link taken leaves it to the thread that has it.
+//! host. A thread that finds a link locked leaves it to the one that holds it.
 
 use crate::{
     attributes::{Attribute, NodeAttributes},
@@ -597,7 +597,7 @@ impl<D: Device> NodeShared<D> {
             self.wake(core);
         }
         if core.engine.seeks() {
-            self.connector.alarm.ring();
+            self.connector.wake.ring();
         }
         moved
     }

@@ -9,11 +9,10 @@ use crate::{
     node::{NodeShared, SharedLink},
     Error, Result,
 };
-use mp_fabric::{thread, Device, EventMask, Session};
+use mp_fabric::{thread, Device, EventMask, Session, Wake};
 use rustix::{
-    event::{poll, EventfdFlags, PollFd, PollFlags, Timespec},
-    fd::{AsFd, OwnedFd},
-    io,
+    event::{poll, PollFd, PollFlags, Timespec},
+    fd::AsFd,
 };
 use std::{
     sync::{
@@ -29,45 +28,10 @@ const LOOKS: u32 = 50;
 /// How long it sleeps at most while there are nodes that do not signal.
 const NAP: Duration = Duration::from_millis(10);
 
-/// Something that a thread sleeps on, and that others end.
-#[derive(Debug)]
-pub(crate) struct Alarm(OwnedFd);
-
-impl Alarm {
-    /// # Errors
-    /// [`Error::NodeInitFailed`]: there are no more descriptors.
-    pub(crate) fn new() -> Result<Self> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let fd = rustix::event::eventfd(0, flags);
-        Ok(Alarm(fd.map_err(|_| Error::NodeInitFailed)?))
-    }
-
-    /// End the sleep, or the next one.
-    pub(crate) fn ring(&self) {
-        // A counter that is full is readable all the same.
-        let _ = io::write(&self.0, &1_u64.to_ne_bytes());
-    }
-
-    /// Sleep until it rings, or not for longer; whether it has.
-    pub(crate) fn sleep(&self, most: Option<Duration>) -> bool {
-        let most = most.and_then(|most| Timespec::try_from(most).ok());
-        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
-        // Who has slept looks again, whatever has ended it.
-        let _ = poll(&mut fds, most.as_ref());
-        io::read(&self.0, &mut [0; 8]).is_ok()
-    }
-}
-
-impl AsFd for Alarm {
-    fn as_fd(&self) -> rustix::fd::BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-/// A thread that sleeps on an alarm.
+/// A thread that sleeps until others wake it.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    pub(crate) alarm: Alarm,
+    pub(crate) wake: Wake,
     stopped: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -77,7 +41,7 @@ impl Worker {
     /// [`Error::NodeInitFailed`]: there are no more descriptors.
     pub(crate) fn new() -> Result<Self> {
         Ok(Worker {
-            alarm: Alarm::new()?,
+            wake: Wake::new().map_err(|_| Error::NodeInitFailed)?,
             stopped: AtomicBool::new(false),
             thread: Mutex::default(),
         })
@@ -95,10 +59,19 @@ impl Worker {
         self.stopped.load(Ordering::Acquire)
     }
 
+    /// Sleep until it is woken, or not for longer; whether it was.
+    pub(crate) fn sleep(&self, most: Option<Duration>) -> bool {
+        let most = most.and_then(|most| Timespec::try_from(most).ok());
+        let mut fds = [PollFd::new(&self.wake, PollFlags::IN)];
+        // Who has slept looks again, whatever has ended it.
+        let _ = poll(&mut fds, most.as_ref());
+        self.wake.read()
+    }
+
     /// End the thread.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
-        self.alarm.ring();
+        self.wake.ring();
         let thread = lock(&self.thread).take();
         if let Some(thread) = thread {
             // It calls nothing of the program's, and does not panic.
@@ -128,7 +101,7 @@ impl Service {
     /// Let the thread look.
     pub(crate) fn kick(&self) {
         if self.asleep.swap(false, Ordering::SeqCst) {
-            self.worker.alarm.ring();
+            self.worker.wake.ring();
         }
     }
 
@@ -138,7 +111,7 @@ impl Service {
     /// What the session fails with.
     pub(crate) fn watch<D: Device>(&self, session: &Session<D>) -> mp_fabric::Result<()> {
         let news = EventMask::SIGNAL | EventMask::CLOSED | EventMask::DOWN;
-        session.notify(news, Some(self.worker.alarm.as_fd()))
+        session.notify(news, Some(self.worker.wake.as_fd()))
     }
 }
 
@@ -157,7 +130,7 @@ pub(crate) fn run<D: Device>(node: &Arc<NodeShared<D>>) {
         service.asleep.store(true, Ordering::SeqCst);
         // Threads of the program that look may cease to.
         let rest = if watched { Armed::Perhaps } else { rest(node) };
-        let rang = service.worker.alarm.sleep(match rest {
+        let rang = service.worker.sleep(match rest {
             Armed::No => Some(Duration::ZERO),
             Armed::Perhaps => Some(NAP),
             Armed::Surely => None,

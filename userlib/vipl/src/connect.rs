@@ -26,9 +26,12 @@ use crate::{
 };
 use mp_fabric::{
     thread, CharDevice, Deadline, Device, Error as FabricError, EventMask, InterfaceId,
-    PartnerState, RequestId, Session,
+    PartnerState, RequestId, Session, Wake,
 };
-use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::{
+    event::{poll, PollFd, PollFlags, Timespec},
+    fd::AsFd,
+};
 use std::{
     fmt,
     ops::RangeInclusive,
@@ -174,7 +177,7 @@ impl<D: Device> Nic<D> {
 struct Waiting<'a, D: Device> {
     name: &'a [u8],
     sessions: Vec<(InterfaceId, Session<D>)>,
-    wake: rustix::fd::OwnedFd,
+    wake: Wake,
 }
 
 impl<'a, D: Device> Waiting<'a, D> {
@@ -182,7 +185,7 @@ impl<'a, D: Device> Waiting<'a, D> {
         Ok(Waiting {
             name,
             sessions: Vec::new(),
-            wake: crate::service::eventfd()?,
+            wake: Wake::new()?,
         })
     }
 
@@ -204,7 +207,7 @@ impl<'a, D: Device> Waiting<'a, D> {
             match server.open() {
                 Ok(session) => {
                     let mask = EventMask::REQUEST | EventMask::CLOSED | EventMask::DOWN;
-                    session.notify(mask, Some(rustix::fd::AsFd::as_fd(&self.wake)))?;
+                    session.notify(mask, Some(self.wake.as_fd()))?;
                     self.sessions.push((interface, session));
                 }
                 // Not reachable now, or not at all.
@@ -253,7 +256,7 @@ impl<'a, D: Device> Waiting<'a, D> {
         ];
         // It looks again, whatever has ended the wait.
         let _ = poll(&mut fds, nap.as_ref());
-        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+        self.wake.read();
     }
 }
 

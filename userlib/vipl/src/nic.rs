@@ -11,13 +11,12 @@ use crate::{
     memory::Regions,
     notify::Notifier,
     report::{ErrorCode, ErrorEvent, ErrorHandler, Report, Resource},
-    service::{eventfd, Service},
+    service::Service,
     tag::Tags,
     vi::{Vi, ViShared},
     Error, HostAddress, MemAttributes, MemHandle, Ptag, Result,
 };
-use mp_fabric::{CharDevice, Device, Fabric, ProcessMemory};
-use rustix::fd::OwnedFd;
+use mp_fabric::{CharDevice, Device, Fabric, ProcessMemory, Wake};
 use std::{
     collections::HashMap,
     fmt,
@@ -122,7 +121,7 @@ pub(crate) struct NicShared<D: Device> {
     pub(crate) regions: Regions,
     pub(crate) service: Service,
     /// Readable once it is closed.
-    ending: OwnedFd,
+    ending: Wake,
     objects: Mutex<Objects<D>>,
     last: AtomicU64,
     closed: AtomicBool,
@@ -176,7 +175,7 @@ impl<D: Device> Nic<D> {
                 tags: Tags::default(),
                 regions: Regions::default(),
                 service: Service::new()?,
-                ending: eventfd()?,
+                ending: Wake::new()?,
                 objects: Mutex::new(Objects {
                     vis: HashMap::new(),
                     cqs: HashMap::new(),
@@ -397,7 +396,7 @@ impl<D: Device> NicShared<D> {
     }
 
     /// Readable once it is closed.
-    pub(crate) fn ending(&self) -> &OwnedFd {
+    pub(crate) fn ending(&self) -> &Wake {
         &self.ending
     }
 
@@ -457,7 +456,7 @@ impl<D: Device> NicShared<D> {
         let requests = std::mem::take(&mut objects.requests);
         drop(objects);
         // It stays readable: nobody reads it.
-        let _ = rustix::io::write(&self.ending, &1_u64.to_ne_bytes());
+        self.ending.ring();
         self.service.stop();
         // Before queues are flushed: nobody takes from them, and the program may have given the
         // memory back.

@@ -24,12 +24,8 @@ use crate::{
     vi::{Rest, ViShared},
     Error, Result,
 };
-use mp_fabric::{thread, Deadline, Device, Events};
-use rustix::{
-    event::{poll, EventfdFlags, PollFd, PollFlags, Timespec},
-    fd::OwnedFd,
-    io,
-};
+use mp_fabric::{thread, Deadline, Device, Events, Wake};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use std::{
     sync::{
         atomic::{AtomicBool, AtomicU8, Ordering},
@@ -56,19 +52,10 @@ const KICKED: u8 = 1;
 /// It sleeps, or is about to, and has to be woken.
 const ASLEEP: u8 = 2;
 
-/// A counter that is readable until somebody reads it.
-///
-/// # Errors
-/// [`Error::Resource`]: there are no more descriptors.
-pub(crate) fn eventfd() -> Result<OwnedFd> {
-    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-    rustix::event::eventfd(0, flags).map_err(|_| Error::Resource)
-}
-
 /// The thread.
 #[derive(Debug)]
 pub(crate) struct Service {
-    wake: OwnedFd,
+    wake: Wake,
     /// One of [`RUNNING`], [`KICKED`], [`ASLEEP`].
     activity: AtomicU8,
     /// VIs that were listed and that the thread has not taken.
@@ -82,7 +69,7 @@ impl Service {
     /// [`Error::Resource`]: there are no more descriptors.
     pub(crate) fn new() -> Result<Self> {
         Ok(Service {
-            wake: eventfd()?,
+            wake: Wake::new()?,
             activity: AtomicU8::new(RUNNING),
             listed: Mutex::default(),
             stopped: AtomicBool::new(false),
@@ -99,13 +86,8 @@ impl Service {
     /// Let the thread look at what is listed before it sleeps.
     pub(crate) fn kick(&self) {
         if self.activity.swap(KICKED, Ordering::AcqRel) == ASLEEP {
-            self.ring();
+            self.wake.ring();
         }
-    }
-
-    fn ring(&self) {
-        // A counter that is full is readable all the same.
-        let _ = io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
     /// Make sure that there is a thread.
@@ -126,7 +108,7 @@ impl Service {
     /// End the thread.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
-        self.ring();
+        self.wake.ring();
         let thread = lock(&self.thread).take();
         let own = std::thread::current().id();
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != own) {
@@ -235,7 +217,7 @@ impl<'a, D: Device> Run<'a, D> {
         let _ = poll(&mut fds, wait.as_ref());
         let [woken, told] = fds.map(|fd| !fd.revents().is_empty());
         if woken {
-            let _ = io::read(&service.wake, &mut [0; 8]);
+            service.wake.read();
         }
         if told {
             self.note_events();
