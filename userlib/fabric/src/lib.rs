@@ -80,6 +80,7 @@ mod segment;
 mod session;
 #[cfg(target_pointer_width = "64")]
 mod status;
+mod status_codes;
 pub mod sys;
 pub mod thread;
 mod wait;

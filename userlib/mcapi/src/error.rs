@@ -5,36 +5,8 @@
 /// Result of a call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-macro_rules! errors {
-    ($($variant:ident $name:literal $code:literal $text:literal;)*) => {
-        /// A status other than `MCAPI_SUCCESS` (1) and `MCAPI_PENDING` (2).
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-        pub enum Error {
-            $(#[doc = $text] #[error($text)] $variant,)*
-        }
-
-        impl Error {
-            /// All of them, in the order of their numbers.
-            pub const ALL: &[Error] = &[$(Error::$variant),*];
-
-            /// The number of the status code.
-            pub const fn code(self) -> u32 {
-                match self {
-                    $(Error::$variant => $code,)*
-                }
-            }
-
-            /// The name of the status code (MC-DISP-1).
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Error::$variant => $name,)*
-                }
-            }
-        }
-    };
-}
-
-errors! {
+mp_fabric::status_codes! {
+    /// A status other than `MCAPI_SUCCESS` (1) and `MCAPI_PENDING` (2); its name is MC-DISP-1.
     Timeout "MCAPI_TIMEOUT" 3 "nothing has happened in time";
     Parameter "MCAPI_ERR_PARAMETER" 4 "a parameter is invalid";
     DomainInvalid "MCAPI_ERR_DOMAIN_INVALID" 5 "there is no such domain, or this host is none of it";

@@ -5,36 +5,8 @@
 /// Result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-macro_rules! errors {
-    ($($variant:ident $name:literal $code:literal $text:literal;)*) => {
-        /// Why a call did not do what it should (VI-GEN-1).
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-        pub enum Error {
-            $(#[doc = $text] #[error($text)] $variant,)*
-        }
-
-        impl Error {
-            /// All of them.
-            pub const ALL: &[Error] = &[$(Error::$variant),*];
-
-            /// The value that `vipl.h` gives it.
-            pub const fn code(self) -> u32 {
-                match self {
-                    $(Error::$variant => $code,)*
-                }
-            }
-
-            /// The name that `vipl.h` gives it.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Error::$variant => $name,)*
-                }
-            }
-        }
-    };
-}
-
-errors! {
+mp_fabric::status_codes! {
+    /// Why a call did not do what it should (VI-GEN-1).
     NotDone "VIP_NOT_DONE" 1 "nothing is complete yet";
     InvalidParameter "VIP_INVALID_PARAMETER" 2 "a handle or an argument is invalid";
     Resource "VIP_ERROR_RESOURCE" 3 "resources are missing, or in use";
