@@ -3,14 +3,16 @@
 //! What pairing costs beside many posted sessions: windows that are cut, and looks at the free
 //! space, of which each turn has one.
 
+#[path = "common/hosts.rs"]
+mod hosts;
+
 use std::cell::Cell;
 
+use hosts::{logical, pages, PAGE};
 use mp_proto::pairing::message::{Message, What};
-use mp_proto::pairing::terms::{Connection, Limits, Location, Name, Params};
+use mp_proto::pairing::terms::{Connection, Params};
 use mp_proto::pairing::{Engine, Event, Far, Host, Mode, Outcome, Own, SESSIONS};
 use Connection::{Client, Peer, Server};
-
-const PAGE: u64 = 4096;
 
 /// Posted sessions, as many as a process may have.
 const POSTED: u32 = 1024;
@@ -23,18 +25,8 @@ const ATTEMPTS: u64 = 4;
 
 fn exactly(connection: Connection, local: u64, remote: u64) -> Params {
     Params {
-        connection,
-        location: Location::Logical,
         protocol: 1,
-        uid: 0,
-        local: Limits::exactly(local * PAGE),
-        remote: Limits::exactly(remote * PAGE),
-        address: 0,
-        address_bits: 64,
-        name: Name::NONE,
-        hold: false,
-        once: false,
-        bare: false,
+        ..logical(connection, pages(local, local), pages(remote, remote))
     }
 }
 

@@ -2,9 +2,12 @@
 
 //! Names, and servers that answer each request themselves, on two hosts in one process.
 
+mod common;
+
+use common::End;
 use mp_fabric::{
-    sys::MP_FEATURE_ACCEPT, Deadline, Errno, Error, EventMask, Fabric, InterfaceId, PartnerState,
-    RequestId, Session, SessionRequest, Subject, NAME_MAX, WINDOW_DATA_MAX,
+    sys::MP_FEATURE_ACCEPT, Deadline, Errno, Error, EventMask, PartnerState, RequestId, Session,
+    SessionRequest, Subject, NAME_MAX, WINDOW_DATA_MAX,
 };
 use mp_testing::{FakeDevice, Host, World};
 use std::{thread, time::Duration};
@@ -13,19 +16,7 @@ const PROTOCOL: u32 = 0xF111_D001;
 
 type Request<'a> = SessionRequest<'a, FakeDevice>;
 
-struct End {
-    fabric: Fabric<FakeDevice>,
-    interface: InterfaceId,
-}
-
 impl End {
-    fn new(world: &World, host: Host) -> Self {
-        End {
-            fabric: Fabric::with_device(world.open(host)),
-            interface: InterfaceId(world.interface(0, host)),
-        }
-    }
-
     fn server(&self) -> Request<'_> {
         let request = self.fabric.server(self.interface, PROTOCOL);
         request.local(4096..=8192)

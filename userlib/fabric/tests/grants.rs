@@ -2,27 +2,16 @@
 
 //! Grants to one partner, and memory that is no whole pages, on two hosts in one process.
 
-use mp_fabric::{
-    Deadline, Error, Fabric, Filling, Goal, InterfaceId, Map, Removal, Rights, Segment, Session,
-};
+mod common;
+
+use common::End;
+use mp_fabric::{Deadline, Error, Filling, Goal, Map, Removal, Rights, Segment, Session};
 use mp_testing::{FakeDevice, Host, World};
 use rustix::io::Errno;
 
 const PROTOCOL: u32 = 0xF111_D061;
 
-struct End {
-    fabric: Fabric<FakeDevice>,
-    interface: InterfaceId,
-}
-
 impl End {
-    fn new(world: &World, host: Host) -> Self {
-        End {
-            fabric: Fabric::with_device(world.open(host)),
-            interface: InterfaceId(world.interface(0, host)),
-        }
-    }
-
     fn segment(&self) -> Segment<FakeDevice> {
         let segment = self.fabric.create_segment(None, 4096).unwrap();
         segment.prepare(self.interface).unwrap();

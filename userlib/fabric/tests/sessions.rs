@@ -3,6 +3,9 @@
 //! What the library makes of the device's answers, on two hosts in one process.
 
 use mio::{unix::SourceFd, Interest, Poll, Token};
+mod common;
+
+use common::End;
 use mp_fabric::{
     sys::mp_event, Access, Call, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Limit,
     Location, Map, PciFunction, PhysicalRange, Protection, Role, Subject, SIZE_MAX,
@@ -25,21 +28,9 @@ use vm_memory::{Bytes, VolatileMemory};
 
 const PROTOCOL: u32 = 0xF111_D000;
 
-struct End {
-    fabric: Fabric<FakeDevice>,
-    interface: InterfaceId,
-}
-
-fn end(world: &World, host: Host) -> End {
-    End {
-        fabric: Fabric::with_device(world.open(host)),
-        interface: InterfaceId(world.interface(0, host)),
-    }
-}
-
 fn ends() -> (World, End, End) {
     let world = World::new(1, 1 << 20);
-    let (a, b) = (end(&world, Host::A), end(&world, Host::B));
+    let (a, b) = (End::new(&world, Host::A), End::new(&world, Host::B));
     (world, a, b)
 }
 
