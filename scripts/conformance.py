@@ -63,16 +63,32 @@ RUST_TEST = r"^\s*#\[test\]\n(?:\s*(?:#\[.*\]|//.*)\n)*\s*fn {name}\b"
 KUNIT_CASE = r"^\s*KUNIT_CASE\({name}\)"
 
 
+def functions(tree):
+    """The functions of a Python file, by their names."""
+    nodes = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return {node.name: node for node in ast.walk(tree) if isinstance(node, nodes)}
+
+
+def imported_fixtures(tree, folder):
+    """The fixtures that a file imports by their names from modules beside it."""
+    found = {}
+    for node in tree.body:
+        if not isinstance(node, ast.ImportFrom) or not (folder / f"{node.module}.py").is_file():
+            continue
+        there = functions(ast.parse((folder / f"{node.module}.py").read_text()))
+        for name in (alias.name for alias in node.names):
+            decorators = there[name].decorator_list if name in there else ()
+            if any(ast.unparse(each).startswith("pytest.fixture") for each in decorators):
+                found[name] = there[name]
+    return found
+
+
 class PythonTests:
     """The tests of one file for pytest."""
 
     def __init__(self, path):
         tree = ast.parse(path.read_text())
-        self.functions = {
-            node.name: node
-            for node in ast.walk(tree)
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        }
+        self.functions = {**imported_fixtures(tree, path.parent), **functions(tree)}
 
     def __iter__(self):
         return (name for name in self.functions if name.startswith("test_"))

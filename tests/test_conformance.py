@@ -191,6 +191,19 @@ def test_tests_that_need_other_guests_are_listed(checkout):
     assert (result.returncode, result.stdout) == (0, f"{RIG}::test_both\n")
 
 
+def test_fixtures_that_are_imported_are_followed_and_other_functions_are_not(checkout):
+    (checkout.root / "tests/rig/beside.py").write_text(
+        "import pytest\n\n@pytest.fixture\ndef both(two):\n    return two\n\n"
+        "def plain(two):\n    pass\n"
+    )
+    text = IN_RIG.replace("@pytest.fixture\ndef both(two):\n    return two.hosts\n", "")
+    text = text.replace('"""AB-X-3"""', '"""AB-X-3"""\n    plain(one)')
+    (checkout.root / RIG).write_text(f"from beside import both, plain\n{text}")
+    assert checkout.check(PROVEN) == []
+    more = "it: AB-X-3: hosts, but no test with several guests is named"
+    assert more in checkout.check({**PROVEN, "AB-X-3": f"hosts | `{RIG}::test_one`"})
+
+
 def test_rows_of_other_hosts_need_a_test_that_notices_when_they_stand_still(checkout):
     checkout.check(PROVEN)
     report = checkout.root / "report.xml"

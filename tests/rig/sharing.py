@@ -190,6 +190,18 @@ class Process(shell.Program):
                 self.at(what, made.handle, interface)
         return made.handle
 
+    def segment_of_own_memory(self, number, length, interface, how=0):
+        """A segment over memory of the process, which is published there. Its handle, and where the
+        memory is."""
+        memory = self.memory(length)
+        fields = {"id": number, "length": length, "flags": MP.SEGMENT_EMPTY}
+        segment = self.call("SEGMENT_CREATE", "mp_segment_create", **fields).handle
+        fields = {"handle": segment, "address": memory, "length": length}
+        self.call("SEGMENT_FILL", "mp_segment_fill", **fields)
+        for what in ("PREPARE", "PUBLISH"):
+            self.at(what, segment, interface, how)
+        return segment, memory
+
     def at(self, what, handle, interface, flags=0):
         fields = {"handle": handle, "interface": interface, "flags": flags}
         self.call("SEGMENT_" + what, "mp_segment_interface", **fields)

@@ -43,14 +43,7 @@ def ends(request, fabric):
 
 def offered(owner, interface, length=LENGTH, number=NUMBER):
     """A segment over scattered pages of its process, and where these are."""
-    memory = owner.memory(length)
-    fields = {"id": number, "length": length, "flags": MP.SEGMENT_EMPTY}
-    segment = owner.call("SEGMENT_CREATE", "mp_segment_create", **fields).handle
-    fields = {"handle": segment, "address": memory, "length": length}
-    owner.call("SEGMENT_FILL", "mp_segment_fill", **fields)
-    for what in ("PREPARE", "PUBLISH"):
-        owner.at(what, segment, interface, MP.SHOW_PLACED)
-    return segment, memory
+    return owner.segment_of_own_memory(number, length, interface, MP.SHOW_PLACED)
 
 
 def placed(user, interface, number=NUMBER):

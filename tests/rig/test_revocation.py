@@ -68,18 +68,6 @@ def assert_intact(owner, memory):
         assert owner.same(memory, LENGTH, OWN) == INTACT
 
 
-def own_memory(owner, interface, how=0):
-    """A segment over memory of a process, and where that is."""
-    memory = owner.memory(LENGTH)
-    fields = {"id": NUMBER, "length": LENGTH, "flags": MP.SEGMENT_EMPTY}
-    segment = owner.call("SEGMENT_CREATE", "mp_segment_create", **fields).handle
-    fields = {"handle": segment, "address": memory, "length": LENGTH}
-    owner.call("SEGMENT_FILL", "mp_segment_fill", **fields)
-    for what in ("PREPARE", "PUBLISH"):
-        owner.at(what, segment, interface, how)
-    return segment, memory
-
-
 def ending(owner, segment):
     return owner.call("SEGMENT", "mp_segment", handle=segment).ending
 
@@ -124,7 +112,7 @@ def test_nobody_stores_after_a_segment_was_withdrawn_by_force(ends):
 def test_what_is_on_its_way_in_frames_is_not_stored_after_that(ends, how):
     """Copies that the owner's kernel makes for a process of the other host."""
     owner, back, user, there = ends
-    segment, memory = own_memory(owner, back, MP.SHOW_PLACED)
+    segment, memory = owner.segment_of_own_memory(NUMBER, LENGTH, back, MP.SHOW_PLACED)
     connection = user.connect(there, MP.OBJECT_SEGMENT, NUMBER, MP.CONNECT_PLACED)
     source = user.segment(NUMBER + 1, LENGTH, there)
     user.write(user.map_segment(source), bytes([STORED]) * LENGTH)
@@ -147,7 +135,7 @@ def test_what_is_on_its_way_in_frames_is_not_stored_after_that(ends, how):
 def test_nobody_stores_into_pages_of_a_process_whose_segment_has_ended(ends, how):
     """The memory is the process's own, and stays."""
     owner, back, user, there = ends
-    segment, memory = own_memory(owner, back)
+    segment, memory = owner.segment_of_own_memory(NUMBER, LENGTH, back)
     storm = storming(owner, memory, user, there)
     take_back(owner, segment, back, how)
     owner.write(memory, bytes([OWN]) * LENGTH)
@@ -194,7 +182,7 @@ def test_a_host_that_stands_still_is_not_said_to_store_nothing(ends):
 def test_pages_of_a_process_stay_pinned_while_a_host_stands_still(ends):
     owner, back, user, there = ends
     before = sharing.pinned(owner.guest)
-    segment, memory = own_memory(owner, back)
+    segment, memory = owner.segment_of_own_memory(NUMBER, LENGTH, back)
     storm = storming(owner, memory, user, there, LONG_STORM_MS)
     with standing_still(user.guest):
         with fails(errno.EINPROGRESS):

@@ -9,12 +9,11 @@ from contextlib import contextmanager
 import pytest
 from frames import wait_for_peers
 from ntbrig import stack
-from ntbrig import vipl as programs
 from pximc import MODULES
 from shell import until
 from vipl import (
-    FOREVER, LEVELS, RD, RECV, RR, SEND, SOON, STATUS, UD, Ends, Program, ViplError, ask, connect,
-    fails, meet, stopped,
+    FOREVER, LEVELS, RD, RECV, RR, SEND, SOON, STATUS, UD, Program, ViplError, all_ends, ask,
+    connect, ends, fails, meet, says, stopped,
 )  # fmt: skip
 
 LONG = os.environ.get("LONG") == "1"
@@ -30,20 +29,6 @@ def fabric(boot):
     return fabric
 
 
-@pytest.fixture(scope="module")
-def both(fabric):
-    ends = Ends(fabric.hosts, programs.configure(fabric.hosts))
-    yield ends
-    ends.end()
-
-
-@pytest.fixture
-def ends(both):
-    both.start()
-    yield both
-    both.clear()
-
-
 @contextmanager
 def unplugged(fabric):
     """Inside, there is no link between the hosts."""
@@ -55,15 +40,6 @@ def unplugged(fabric):
         fabric.plug(fabric.hosts[1])
         for guest in fabric.hosts:
             wait_for_peers(guest, 1)
-
-
-def says(sender, receiver, data):
-    """A message arrives."""
-    at = receiver.receive()
-    sender.send(data)
-    assert sender.wait(SEND).errors == set()
-    got = receiver.wait(RECV)
-    assert (got.descriptor, got.errors, receiver.bytes(0, len(data))) == (at, set(), data)
 
 
 # --- client and server
@@ -694,7 +670,7 @@ def test_a_vi_is_connected_again_and_again(ends):
 
 
 def test_an_address_by_name_connects_in_both_models(ends):
-    """VI-NS-6: in any case of its letters."""
+    """VI-NS-6: upper and lower case letters of a name are the same."""
     server, client = ends.pair()
     program = client.program
     program.call("VipNSInit", client.nic, 0)

@@ -7,13 +7,12 @@ from typing import NamedTuple, Optional
 
 import pytest
 from ntbrig import stack
-from ntbrig import vipl as programs
 from pximc import MODULES
 from sharing import pinned, wait_until_unpinned
 from shell import INTACT, until
 from vipl import (
-    ERRORS, LEVELS, PAGE, RD, RECV, RESOURCES, RR, SEND, STATES, STATUS, UD, Ends, Program, Segment,
-    Side, connect, fails, stopped,
+    ERRORS, LEVELS, PAGE, RD, RECV, RESOURCES, RR, SEND, STATES, STATUS, UD, Program, Segment, Side,
+    all_ends, connect, ends, fails, stopped,
 )  # fmt: skip
 
 WRITE, READ, IMMEDIATE = 1, 2, 4
@@ -26,20 +25,6 @@ def fabric(boot):
     fabric = boot(hosts=2)
     stack.load(*fabric.hosts, modules=MODULES)
     return fabric
-
-
-@pytest.fixture(scope="module")
-def both(fabric):
-    ends = Ends(fabric.hosts, programs.configure(fabric.hosts))
-    yield ends
-    ends.end()
-
-
-@pytest.fixture
-def ends(both):
-    both.start()
-    yield both
-    both.clear()
 
 
 # --- the table

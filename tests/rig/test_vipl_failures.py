@@ -18,8 +18,8 @@ from pximc import MODULES
 from sharing import pinned, wait_until_unpinned
 from shell import until
 from vipl import (
-    ERRORS, FOREVER, LEVELS, PAGE, RD, RECV, RESOURCES, RR, SEND, STATUS, UD, Ends, ask, connect,
-    fails, stopped,
+    ERRORS, FOREVER, LEVELS, PAGE, RD, RECV, RESOURCES, RR, SEND, STATUS, UD, Ends, all_ends, ask,
+    connect, ends, fails, says, stopped,
 )  # fmt: skip
 
 WRITE, READ = 1, 2
@@ -34,28 +34,6 @@ def fabric(boot):
     stack.load(*fabric.hosts, modules=MODULES)
     wait_for_everyone(*fabric.hosts)
     return fabric
-
-
-@pytest.fixture(scope="module")
-def all_ends(fabric):
-    ends = Ends(fabric.hosts, programs.configure(fabric.hosts))
-    yield ends
-    ends.end()
-
-
-@pytest.fixture
-def ends(all_ends):
-    all_ends.start()
-    yield all_ends
-    all_ends.clear()
-
-
-def says(sender, receiver, data):
-    receiver.receive()
-    sender.send(data)
-    assert receiver.wait(RECV).errors == set()
-    assert sender.wait(SEND).errors == set()
-    assert receiver.bytes(0, len(data)) == data
 
 
 # --- three hosts

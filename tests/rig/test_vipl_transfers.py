@@ -7,12 +7,11 @@ import struct
 
 import pytest
 from ntbrig import stack
-from ntbrig import vipl as programs
 from pximc import MODULES
 from shell import INTACT, until
 from vipl import (
-    FOREVER, LEVELS, PAGE, RD, RECV, RR, SEND, STATUS, UD, Ends, Segment, ViplError, connect, fails,
-    stopped,
+    FOREVER, LEVELS, PAGE, RD, RECV, RR, SEND, STATUS, UD, Segment, ViplError, all_ends, connect,
+    ends, fails, stopped,
 )  # fmt: skip
 
 IMMEDIATE, FENCE = 4, 8
@@ -26,20 +25,6 @@ def fabric(boot):
     fabric = boot(hosts=2)
     stack.load(*fabric.hosts, modules=MODULES)
     return fabric
-
-
-@pytest.fixture(scope="module")
-def both(fabric):
-    ends = Ends(fabric.hosts, programs.configure(fabric.hosts))
-    yield ends
-    ends.end()
-
-
-@pytest.fixture
-def ends(both):
-    both.start()
-    yield both
-    both.clear()
 
 
 # --- descriptors and their status

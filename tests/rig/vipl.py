@@ -24,7 +24,7 @@ import pytest
 import shell
 from ntbrig import CommandFailed, GuestGone
 from ntbrig.settings import CHECKOUT
-from ntbrig.vipl import ENV
+from ntbrig.vipl import ENV, configure
 from shell import until
 
 HEADER = (CHECKOUT / "userlib/include/vipl.h").read_text()
@@ -636,6 +636,31 @@ class Ends:
 
     def end(self):
         shell.end(*(program for program in self._programs if program))
+
+
+@pytest.fixture(scope="module")
+def all_ends(fabric):
+    """A program on each host, for all tests of a module."""
+    ends = Ends(fabric.hosts, configure(fabric.hosts))
+    yield ends
+    ends.end()
+
+
+@pytest.fixture
+def ends(all_ends):
+    """The same, for one test."""
+    all_ends.start()
+    yield all_ends
+    all_ends.clear()
+
+
+def says(sender, receiver, data):
+    """A message arrives."""
+    at = receiver.receive()
+    sender.send(data)
+    assert sender.wait(SEND).errors == set()
+    got = receiver.wait(RECV)
+    assert (got.descriptor, got.errors, receiver.bytes(0, len(data))) == (at, set(), data)
 
 
 @contextmanager
