@@ -97,9 +97,9 @@ pub struct Want {
 /// What the process of a connection may do with a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rights {
-    /// Have its host copy from it.
+    /// Its host may copy from it.
     pub read: bool,
-    /// Store into it; only then it is shown to the process by a window.
+    /// It may store into it; only then a window shows it to the process.
     pub write: bool,
 }
 

@@ -596,11 +596,11 @@ struct mp_segment_attach {
  * never write to memory of MP_FILL_READ.
  *
  * In this order: ENOENT. EINVAL: no bytes, no multiples of a page (physical), or both flags.
- * ERANGE: more than it can be filled with. EEXIST: it has memory. Of a process: EFAULT: there
- * is none, it is not writable as it has to be, or it cannot be pinned, EDQUOT: RLIMIT_MEMLOCK. Physical: EPERM: that needs
- * CAP_SYS_RAWIO and a kernel that is not locked down, EOPNOTSUPP: by the kernel's resource tree
- * (/proc/iomem) not all of it is memory of devices, or reserved: it is RAM or nowhere, belongs
- * to firmware, or a driver has it for itself. ENOMEM.
+ * ERANGE: more than it can be filled with. EEXIST: it has memory. Of a process: EFAULT: there is
+ * none, it is not writable as it has to be, or it cannot be pinned, EDQUOT: RLIMIT_MEMLOCK.
+ * Physical: EPERM: that needs CAP_SYS_RAWIO and a kernel that is not locked down, EOPNOTSUPP: by
+ * the kernel's resource tree (/proc/iomem) not all of it is memory of devices, or reserved: it
+ * is RAM or nowhere, belongs to firmware, or a driver has it for itself. ENOMEM.
  */
 struct mp_segment_fill {
 	__u32 size;
@@ -624,14 +624,14 @@ enum {
 #define MP_SHOW_PLACED		0x1	/* no window has to lead there */
 
 /*
- * MP_IOC_SEGMENT_PREPARE: has the memory reachable at an interface, now and whenever a
- * peer is there. MP_IOC_SEGMENT_PUBLISH: lets peers connect. Both do nothing if that is
- * so. MP_IOC_SEGMENT_WITHDRAW: lets no more peers connect; those that are stay, unless
- * the flags say otherwise. Grants end by themselves, see MP_IOC_SEGMENT_GRANT. When a call with
- * MP_WITHDRAW_FORCE succeeds, no connection by publishing is left,
- * and nobody stores into the memory by one any more: the peer's kernel has taken the mappings of its
- * processes away and ended their copies, and has said so. A peer that does not for 5 seconds
- * loses its link, and the next life of the link is the proof as well.
+ * MP_IOC_SEGMENT_PREPARE: has the memory reachable at an interface, now and whenever a peer is
+ * there. MP_IOC_SEGMENT_PUBLISH: lets peers connect. Both do nothing if that is so.
+ * MP_IOC_SEGMENT_WITHDRAW: lets no more peers connect; those that are stay, unless the flags say
+ * otherwise. Grants end by themselves, see MP_IOC_SEGMENT_GRANT. When a call with
+ * MP_WITHDRAW_FORCE succeeds, no connection by publishing is left, and nobody stores into the
+ * memory by one any more: the peer's kernel has taken the mappings of its processes away and
+ * ended their copies, and has said so. A peer that does not for 5 seconds loses its link, and
+ * the next life of the link is the proof as well.
  *
  * EINPROGRESS: the connections have ended, but there is no proof: the peer does not answer and
  * has not come back for 5 seconds more, or the link was down. It may still store into the
@@ -931,16 +931,17 @@ struct mp_copy {
  * MP_QUEUE_PINNED in the background as well, for which the memory is pinned meanwhile and
  * counts for RLIMIT_MEMLOCK. A DMA engine copies where the system has one that reaches
  * both, and the processor all that the engine does not.
- * MP_IOC_QUEUE_ABORT (struct mp_handle): nothing is read or written by it any more when the call returns; does
- * nothing in a final state. MP_IOC_CLOSE does both.
  *
- * In this order: ENOENT: no such queue, segment or connection. EBUSY: it is posted.
- * EINVAL: no copies or too many, another interface, not to a segment. Of each copy: EFAULT,
- * EINVAL: their size is less than that of the first version, E2BIG: more than a page, or this
- * kernel does not know what is used of it. ERANGE: beyond a segment's end. ENXIO: the segment is not prepared there. ECONNRESET: the
- * connection is lost, ENETDOWN. EACCES: it was granted only to be read, or, with
- * MP_QUEUE_READ, only to be written. EDQUOT: RLIMIT_MEMLOCK. ENOMEM. Aborting: ENXIO: it is idle.
- * ENOENT: it is closed meanwhile. EINTR: the process is being killed.
+ * MP_IOC_QUEUE_ABORT (struct mp_handle): nothing is read or written by it any more when the call
+ * returns; does nothing in a final state. MP_IOC_CLOSE does both.
+ *
+ * In this order: ENOENT: no such queue, segment or connection. EBUSY: it is posted. EINVAL: no
+ * copies or too many, another interface, not to a segment. Of each copy: EFAULT, EINVAL: their
+ * size is less than that of the first version, E2BIG: more than a page, or this kernel does not
+ * know what is used of it. ERANGE: beyond a segment's end. ENXIO: the segment is not prepared
+ * there. ECONNRESET: the connection is lost, ENETDOWN. EACCES: it was granted only to be read,
+ * or, with MP_QUEUE_READ, only to be written. EDQUOT: RLIMIT_MEMLOCK. ENOMEM. Aborting: ENXIO:
+ * it is idle. ENOENT: it is closed meanwhile. EINTR: the process is being killed.
  *
  * With MP_QUEUE_READ the copies go the other way: out of the connection's segment, into the local
  * one or, with MP_QUEUE_PINNED, into memory of the process. The kernel of the peer's host

@@ -140,7 +140,10 @@ impl World {
         self.heap.push(Reverse((time, self.seq, event)));
     }
 
-    /// Run to the end. Who breaks a promise panics.
+    /// Run to the end.
+    ///
+    /// # Panics
+    /// A property that has to hold does not.
     pub fn run(mut self) -> Totals {
         while self.phase != Phase::Done {
             let Some(Reverse((time, _, event))) = self.heap.pop() else {

@@ -27,8 +27,8 @@ pub enum Attribute {
     Type = 0,
     /// How many gets of other nodes count.
     GetCount = 1,
-    /// Who got it last: domain in the upper 32 bits of the value, node in the lower ones; all ones
-    /// while nobody has.
+    /// The node that got it last: domain in the upper 32 bits of the value, node in the lower ones;
+    /// all ones while none has.
     GetSource = 2,
     /// Most bytes of a message.
     MaxPayloadSize = 3,
