@@ -330,15 +330,16 @@ def test_a_signal_that_nobody_took_does_not_hide_the_loss(fabric, systems):
 def test_losses_that_nobody_waited_for_are_one_event(fabric, systems):
     """PXI-WIE-1, PXI-WIE-3, PXI-WIE-5, PXI-WIE-10: for each process."""
     s0, s1, _ = systems
-    with Process(s0.guest, s0.interface) as other:
-        for process in (s0, other):
+    # Two that have waited for nothing yet: s0 has for the link.
+    with Process(s0.guest, s0.interface) as one, Process(s0.guest, s0.interface) as other:
+        for process in (one, other):
             assert process.wait_for_interface_event(process.interface, 0).status == OK
         for _ in range(2):
             with unplugged(fabric, s1.guest):
                 until(lambda: s0.state() == DOWN)
             until(lambda: s0.state() == UP)
         time.sleep(0.3)
-        for process in (s0, other):
+        for process in (one, other):
             wait = process.wait_for_interface_event
             status, reason = wait(process.interface, 0)
             assert status == OK and reason & STATE_CHANGE
