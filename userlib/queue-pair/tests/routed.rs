@@ -5,10 +5,13 @@
 mod common;
 
 use common::{both, sessions, soon, Halves};
-use mp_fabric::{Error as FabricError, RemoteMemory};
+use mp_fabric::{vm_memory::VolatileMemory, Error as FabricError, RemoteMemory};
 use mp_queue_pair::{Data, Error, Head, Piece, Place, QueuePair, Shape, INLINE_MAX};
 use mp_testing::World;
-use std::thread;
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+};
 
 const WINDOW: u64 = 0x1_0000;
 
@@ -37,11 +40,11 @@ fn a_window_is_not_mapped_and_takes_what_is_stored() {
     remote.store(8, 6).unwrap();
     remote.flush();
     remote.write(256, &long).unwrap();
-    let word = |at| {
-        map.volatile()
-            .get_atomic_ref::<std::sync::atomic::AtomicU64>(at)
+    let load = |at| {
+        let memory = map.volatile();
+        let word: &AtomicU64 = memory.get_atomic_ref(at).unwrap();
+        u64::from_le(word.load(Ordering::Relaxed))
     };
-    let load = |at| u64::from_le(word(at).unwrap().load(std::sync::atomic::Ordering::Relaxed));
     remote.barrier();
     assert_eq!((load(8), load(64), load(120)), (6, line[0], line[7]));
     let mut found = vec![0; long.len()];
