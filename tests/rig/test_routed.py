@@ -296,7 +296,7 @@ def test_a_long_stream_is_limited_by_the_receiver(fabric):
 
 
 def test_virtual_interfaces_connect_hosts_behind_another(fabric):
-    """VI-SMI-2 knows neighbours only; addresses lead to all hosts."""
+    """Neighbours are one link away; addresses lead to all hosts."""
     _, here, there = fabric.hosts
     numbers = programs.configure(fabric.hosts)
     messages = 50
