@@ -386,3 +386,32 @@ def test_an_endpoint_that_dies_is_missed_and_found_again(fabric):
             both = SimpleNamespace(server=end, client=party(back))
             until_up_again(both.server, both.client)
             works(both)
+
+
+@pytest.fixture
+def patient(boot):
+    """A star of hosts that nobody takes for dead when they stand still."""
+    fabric = boot(hosts=3, topology="star")
+    stack.load(*fabric.hosts, modules=MODULES, parameters={"pximc_ntb": "timeout_ms=60000"})
+    wait_for_everyone(*fabric.hosts)
+    yield fabric
+    boot.end(fabric)
+
+
+def test_two_hosts_that_do_not_agree_any_more_start_over(patient):
+    """One of them stands still, and does not answer a request."""
+    _, one, frozen = patient.hosts
+    # Its own clock shows how long it has stood still.
+    frozen.run("sysctl -e -w kernel.watchdog=0")
+    with parties(one, frozen) as ends:
+        server, client = paired(ends)
+        frozen.freeze()
+        try:
+            with fails(errno.ENETDOWN):
+                ends.server.server(flags=0)
+            assert ends.server.wait(server, MP.EVENT_DOWN) == MP.EVENT_DOWN
+        finally:
+            frozen.thaw()
+        assert ends.client.wait(client, MP.EVENT_DOWN) == MP.EVENT_DOWN
+        until_up_again(ends.server, ends.client)
+        works(ends)
