@@ -21,6 +21,7 @@
 //! * [`park`]: processes that sleep until memory changes.
 //! * [`desk`], [`sharing`]: what the pairing engine and the sharing engine decide, carried
 //!   out.
+//! * [`stores`]: stores into windows that no bridge leads to.
 //! * [`inbox`], [`outbox`]: messages that wait.
 //! * [`quota`]: what a user may have.
 //!
@@ -102,6 +103,8 @@ mod session;
 mod sharing;
 #[path = "mp_func_user/status.rs"]
 mod status;
+#[path = "mp_func_user/stores.rs"]
+mod stores;
 #[path = "mp_func_user/stream.rs"]
 mod stream;
 #[path = "mp_func_user/uapi.rs"]

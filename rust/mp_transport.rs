@@ -22,6 +22,7 @@
 //! * [`loopback`]: the local host as a peer of itself.
 //! * [`forward`], [`via`]: peers that another one forwards to, seen from the one in
 //!   the middle and from the ends.
+//! * [`routed`]: their interfaces, and the memory that they are sent data for.
 //! * [`management`]: what the services of two hosts tell each other.
 //! * [`netlink`]: what programs are told; [`details`]: what transports know of links.
 //!
@@ -68,6 +69,8 @@ pub mod memory;
 mod netlink;
 #[path = "mp_transport/peer.rs"]
 pub mod peer;
+#[path = "mp_transport/routed.rs"]
+mod routed;
 #[path = "mp_transport/service.rs"]
 pub mod service;
 #[path = "mp_transport/stats.rs"]

@@ -23,6 +23,7 @@ use crate::{
         Source, //
     },
     ready,
+    stores,
     uapi::*,
     window::Piece, //
 };
@@ -109,6 +110,7 @@ structures! {
     mp_session 48
     mp_session_address 16
     mp_session_access 16
+    mp_session_store 32
     mp_park 40
     mp_park_entry 40
     mp_segment_create 32
@@ -156,6 +158,7 @@ pub(crate) fn call(context: &Context, command: u32, arg: UserPtr) -> Result {
         MP_IOC_SESSION_PARTNER => with(arg, |info| partner::describe(context, info)),
         MP_IOC_SESSION_ANSWER => take(arg, |given| partner::give(context, given)),
         MP_IOC_PARK => park::park(context, arg),
+        MP_IOC_SESSION_STORE => take(arg, |store| stores::store(context, store)),
         MP_IOC_SEGMENT_CREATE => create_segment(context, arg),
         MP_IOC_SEGMENT_SHARE => take(arg, |of: &mp_handle| context.segment(of.handle)?.share()),
         MP_IOC_SEGMENT_ATTACH => attach_segment(context, arg),
@@ -298,7 +301,8 @@ fn describe(context: &Context, info: &mut mp_info) -> Result<Told> {
             | MP_FEATURE_PARK
             | MP_FEATURE_PLACED
             | MP_FEATURE_FILL_ANY
-            | MP_FEATURE_GRANTS,
+            | MP_FEATURE_GRANTS
+            | MP_FEATURE_STORE,
     );
     info.sessions_max = shared.limits.sessions;
     info.user_sessions_max = shared.limits.user_sessions;

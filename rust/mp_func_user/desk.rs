@@ -18,7 +18,10 @@ use crate::{
         Phase,
         Session, //
     },
-    window::Piece, //
+    window::{
+        Piece,
+        Sent, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -266,10 +269,7 @@ impl Carrier<'_> {
         let piece = local.and_then(|off| position(self.pieces, off));
         let local = piece.and_then(|at| self.pieces.remove(at).ok());
         let remote = match remote {
-            Some((off, len)) => {
-                let piece = Piece::Remote(self.memory.reach(off, len)?);
-                Some(Arc::new(piece, GFP_KERNEL)?)
-            }
+            Some((off, len)) => Some(Arc::new(self.remote(off, len)?, GFP_KERNEL)?),
             None => None,
         };
         let signal = Signal::new(self.life, session, partner)?;
@@ -281,6 +281,18 @@ impl Carrier<'_> {
             self.has_paired = true;
         }
         Ok(())
+    }
+
+    /// Memory of the other host, which the engine has seen to lie in its arena.
+    fn remote(&self, off: u64, len: u64) -> Result<Piece> {
+        Ok(match self.link.is_routed() {
+            true => Piece::Sent(Sent {
+                life: self.life,
+                off,
+                len,
+            }),
+            false => Piece::Remote(self.memory.reach(off, len)?),
+        })
     }
 
     /// What is told of a session of the other host, or of another one of this host.

@@ -362,8 +362,9 @@ impl Function for Links {
                 Header::Fetched { life, to, number } if life == self.life => {
                     route.link.fetched(to, number, &frame)
                 }
+                Header::Stores(life) if life == self.life => route.link.stored(&frame),
                 // Of another life.
-                Header::Put { .. } | Header::Fetched { .. } => Ok(()),
+                Header::Put { .. } | Header::Fetched { .. } | Header::Stores(_) => Ok(()),
                 Header::Message { .. } => {
                     let kind = Kind::ForPort(route.link.bells.lock().len());
                     route.leave(header, &frame, kind)

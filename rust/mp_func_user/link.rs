@@ -115,7 +115,10 @@ use mp_proto::{
 };
 use mp_transport::{
     frame::RxFrame,
-    interface::Interface,
+    interface::{
+        Interface,
+        Kind, //
+    },
     memory::Memory,
     peer::Peer,
     service, //
@@ -156,6 +159,12 @@ impl Up {
     fn can_place(&self) -> bool {
         self.features & PLACED != 0
     }
+}
+
+/// The other service, for what is dealt with at once, without the link's mutex.
+pub(crate) struct Partner {
+    life: Life,
+    pub(crate) memory: Arc<Memory>,
 }
 
 /// Connections of both ends, over all lives of the link.
@@ -205,10 +214,9 @@ pub(crate) struct Link {
     peer_id: Atomic<u32>,
     #[pin]
     core: Mutex<Core>,
-    /// The life of the other service, while both listen to each other: for questions that
-    /// are answered without the mutex.
+    /// While both services listen to each other.
     #[pin]
-    partner: SpinLockBh<Option<Life>>,
+    partner: SpinLockBh<Option<Partner>>,
     /// All sessions of this link that are not closed.
     #[pin]
     sessions: SpinLockBh<numbered::List<Session>>,
@@ -339,7 +347,12 @@ impl Link {
 
     /// Whether it is the host's with itself, which has one end and no messages.
     pub(crate) fn is_loopback(&self) -> bool {
-        self.interface.info().is_loopback
+        self.interface.info().kind == Kind::Loopback
+    }
+
+    /// Whether another host forwards to the peer, and no window leads to its memory.
+    pub(crate) fn is_routed(&self) -> bool {
+        self.interface.info().kind == Kind::Routed
     }
 
     /// Call `f` with each session.
@@ -484,12 +497,13 @@ impl Link {
             Header::Message { life, from, number } if is_for_me(greeting, life) => {
                 self.arrived(from, number, mail.data)
             }
-            // Triggers do not wait, and pieces of segments neither.
+            // Triggers do not wait, nor do pieces of segments, nor stores.
             Header::Sharing(_)
             | Header::Message { .. }
             | Header::Trigger { .. }
             | Header::Put { .. }
-            | Header::Fetched { .. } => Ok(()),
+            | Header::Fetched { .. }
+            | Header::Stores(_) => Ok(()),
             Header::Pairing(life) => match &mut core.up {
                 Some(up) if greeting.accepts(life) => {
                     let mut desk = Desk::new(self, &outbox, up);
@@ -569,7 +583,9 @@ impl Link {
             outbox.peer().reset();
         }
         let life = up.life;
-        *self.partner.lock() = Some(life);
+        let memory = up.memory.clone();
+        let old = self.partner.lock().replace(Partner { life, memory });
+        drop(old);
         if self.questions.open(outbox, life).is_err() {
             outbox.peer().reset();
         }
@@ -659,7 +675,8 @@ impl Link {
     /// Processes do not reach each other any more; and with `for_good` the other service, or
     /// this interface, does not come back.
     fn close(&self, core: &mut Core, for_good: bool) {
-        *self.partner.lock() = None;
+        let gone = self.partner.lock().take();
+        drop(gone);
         self.end_shared(core, for_good, false);
         core.shared.give_up_at = match for_good {
             true => None,
@@ -884,6 +901,11 @@ impl Link {
         self.is_loopback() || terms.is_some_and(|terms| terms.features & feature != 0)
     }
 
+    /// Call `f` with the other service, while both listen to each other. Any context.
+    pub(crate) fn with_partner<R>(&self, f: impl FnOnce(&Partner) -> R) -> Option<R> {
+        self.partner.lock().as_ref().map(f)
+    }
+
     /// Whether both services listen to each other.
     pub(crate) fn has_partner(&self) -> bool {
         self.partner.lock().is_some()
@@ -923,7 +945,7 @@ impl Link {
         let number = message.connection;
         match message.what {
             What::Ask => {
-                let partner = *self.partner.lock();
+                let partner = self.with_partner(|partner| partner.life);
                 let answer = Message {
                     connection: number,
                     what: What::Answer,

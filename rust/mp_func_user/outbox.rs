@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! What is to be sent to a peer: in order, and without loss as long as the peer is there.
+//!
+//! Messages go ahead of bulk data. To a peer that another one forwards to, both take one lane, in
+//! one order: what [`stores`](crate::stores) has sent is there before what is sent after it.
 
 use crate::{
     inbox::{
@@ -59,7 +62,7 @@ use mp_transport::{
     }, //
 };
 
-/// The transmit queue that the frames take; they go ahead of it, with priority.
+/// The transmit queue that the frames take; messages go ahead of it, with priority.
 const QUEUE: u16 = 0;
 
 /// Most that wait when a process may add a message to a port: the others wait in their
@@ -349,6 +352,8 @@ fn frame(header: &Header, body: impl FrameBody + 'static) -> Result<Frame> {
 #[pin_data]
 pub(crate) struct Outbox {
     peer: Arc<Peer>,
+    /// All that is sent takes the lane of bulk data.
+    is_one_lane: bool,
     /// That of the link, whose work calls [`resume`](Outbox::resume).
     worker: WorkerRef,
     #[pin]
@@ -364,6 +369,7 @@ impl Outbox {
     pub(crate) fn new(peer: Arc<Peer>, worker: WorkerRef) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
+                is_one_lane: peer.hop().is_some(),
                 peer,
                 worker,
                 waiting <- new_spinlock_bh!(Fifo::new()),
@@ -425,10 +431,33 @@ impl Outbox {
         place: [u8; N],
         data: KVec<u8>,
     ) -> Result {
-        let body = Placed(place, data);
-        let frame = Frame::new(FUNC, &header.encode(), Priority::Bulk, body)?;
+        self.put(&Self::bulk(header, place, data)?)
+    }
+
+    /// Data for the peer's service to store, as a frame.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn bulk<const N: usize>(
+        header: &Header,
+        place: [u8; N],
+        data: KVec<u8>,
+    ) -> Result<Frame> {
+        Frame::new(FUNC, &header.encode(), Priority::Bulk, Placed(place, data))
+    }
+
+    /// Send such a frame; not ahead of messages that wait, if these take the same lane.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`place`](Self::place).
+    pub(crate) fn put(&self, frame: &Frame) -> Result {
+        if self.is_one_lane && !self.waiting.lock().is_empty() {
+            return Err(EAGAIN);
+        }
         for _ in 0..TRIES {
-            match self.peer.send(&frame, QUEUE) {
+            match self.peer.send(frame, QUEUE) {
                 Err(SendError::Full) if self.peer.arm_tx(QUEUE) => {}
                 sent => {
                     self.peer.kick(QUEUE);
@@ -499,6 +528,14 @@ impl Outbox {
         false
     }
 
+    /// Whether there is room for messages by now; else the peer's completion tells.
+    fn has_room(&self) -> bool {
+        match self.is_one_lane {
+            true => self.peer.arm_tx(QUEUE),
+            false => self.peer.arm_priority(),
+        }
+    }
+
     /// Send what waits, as far as there is room.
     fn flush(&self, waiting: &mut Fifo<Mail>) {
         let mut sent = false;
@@ -508,9 +545,13 @@ impl Outbox {
                 self.worker.kick_in(1);
                 break;
             };
+            let frame = match self.is_one_lane {
+                true => frame.with_priority(Priority::Bulk),
+                false => frame,
+            };
             match self.peer.send(&frame, QUEUE) {
                 Err(SendError::Full) => {
-                    if !self.peer.arm_priority() {
+                    if !self.has_room() {
                         break;
                     }
                     tries += 1;

@@ -133,6 +133,33 @@ impl UnderWay {
     pub(crate) fn expect_room(&self) {
         self.is_full.store(true, Relaxed);
     }
+
+    /// Wait as long as `f` says `EAGAIN`, as the rings are full.
+    ///
+    /// # Errors
+    ///
+    /// Those of `f`; `ETIMEDOUT` if the peer takes nothing, `EINTR` if the process is being
+    /// killed.
+    pub(crate) fn when_there_is_room(&self, mut f: impl FnMut() -> Result) -> Result {
+        let deadline = monotonic_ns() + PATIENCE_NS;
+        loop {
+            let seen = self.changes.load(Acquire);
+            self.expect_room();
+            match f() {
+                Err(e) if e == EAGAIN => {}
+                result => return result,
+            }
+            let now = monotonic_ns();
+            if now >= deadline {
+                return Err(ETIMEDOUT);
+            }
+            let has_changed = || self.changes.load(Acquire) != seen;
+            match self.queue.wait_until(Some(now + TICK_NS), has_changed).ok() {
+                Err(e) if e != ETIMEDOUT => return Err(e),
+                _ => {}
+            }
+        }
+    }
 }
 
 /// The copies of one start of a queue, by pieces. Nothing is stored any more for it once it is

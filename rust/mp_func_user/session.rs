@@ -99,7 +99,7 @@ pub(crate) struct State {
     /// The devices that reach the remote piece, once there is one.
     access: Option<Access>,
     /// The way to the partner.
-    partner: Option<(Arc<Outbox>, Arc<Signal>)>,
+    pub(crate) partner: Option<(Arc<Outbox>, Arc<Signal>)>,
     /// Nothing of the partner is to be seen any more.
     is_parted: bool,
     /// The other side, as its process sees it.
@@ -113,6 +113,11 @@ impl State {
     pub(crate) fn sizes(&self) -> (u64, u64) {
         let len = |piece: &Option<Arc<Piece>>| piece.as_ref().map_or(0, |piece| piece.len());
         (len(&self.local), len(&self.remote))
+    }
+
+    /// The remote window.
+    pub(crate) fn remote(&self) -> Option<&Piece> {
+        self.remote.as_deref()
     }
 
     /// The partner, if there is one, is not reached any more.
@@ -499,8 +504,12 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` if the kernel does not store there.
+    /// `EOPNOTSUPP` if the kernel does not store there, those of
+    /// [`send_word`](Session::send_word).
     pub(crate) fn arm(&self, at: u64, value: u64) -> Result {
+        if self.link.is_routed() {
+            return self.send_word(at, value);
+        }
         // Under the lock: once it has ended, nothing is written.
         let state = self.state.lock();
         match state.remote.as_deref() {

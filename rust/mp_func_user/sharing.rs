@@ -123,7 +123,9 @@ impl Reached {
             _ if self.exposure.is_some() => return Ok(()),
             Piece::Pages(pages) => memory.expose_pages(pages)?,
             Piece::Physical(range) => memory.expose(range)?,
-            Piece::Remote(_) | Piece::Exposed(_) => return Err(error::unsupported()),
+            Piece::Remote(_) | Piece::Sent(_) | Piece::Exposed(_) => {
+                return Err(error::unsupported());
+            }
         };
         self.off = exposure.off();
         self.epoch = memory.epoch();

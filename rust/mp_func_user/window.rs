@@ -22,6 +22,7 @@ use mp_kernel::{
         ScrapPage, //
     }, //
 };
+use mp_proto::fabric::Life;
 use mp_transport::memory::{
     self,
     run_of,
@@ -37,12 +38,25 @@ use mp_transport::memory::{
 /// Bytes of a page.
 const PAGE: u64 = kernel::page::PAGE_SIZE as u64;
 
+/// Memory of the partner's host that no window leads to: what is stored there is sent. See
+/// [`stores`](crate::stores).
+#[derive(Clone, Copy)]
+pub(crate) struct Sent {
+    /// The partner's service, which has it.
+    pub(crate) life: Life,
+    /// Where it begins in that host's arena.
+    pub(crate) off: u64,
+    pub(crate) len: u64,
+}
+
 /// The memory of a window.
 pub(crate) enum Piece {
     /// Memory of this host, which the partner reaches.
     Local(Local),
     /// Memory of the partner's host.
     Remote(Remote),
+    /// The same where no window leads.
+    Sent(Sent),
     /// Physical memory of this host, which the partner alone reaches (`PXI-REQPS-13`).
     Exposed(Exposure),
     /// Memory of a process of this host.
@@ -57,6 +71,7 @@ impl Piece {
         match self {
             Piece::Local(local) => local.len(),
             Piece::Remote(remote) => remote.len(),
+            Piece::Sent(sent) => sent.len,
             Piece::Exposed(exposure) => exposure.len(),
             Piece::Pages(pages) => pages.len() as u64,
             Piece::Physical(range) => range.len(),
@@ -68,13 +83,13 @@ impl Piece {
         match self {
             Piece::Local(local) => Some(local.off()),
             Piece::Exposed(exposure) => Some(exposure.off()),
-            Piece::Remote(_) | Piece::Pages(_) | Piece::Physical(_) => None,
+            Piece::Remote(_) | Piece::Sent(_) | Piece::Pages(_) | Piece::Physical(_) => None,
         }
     }
 
     /// Whether a process may map it.
     pub(crate) fn is_mappable(&self) -> bool {
-        !matches!(self, Piece::Exposed(_)) && self.can_be_shown()
+        !matches!(self, Piece::Exposed(_) | Piece::Sent(_)) && self.can_be_shown()
     }
 
     /// Whether others may be shown its pages, by windows and mappings: they are nothing else, and
@@ -98,7 +113,7 @@ impl Piece {
         match self {
             Piece::Local(local) => local.page(page),
             Piece::Remote(remote) => remote.page(page),
-            Piece::Exposed(_) => Err(error::unsupported()),
+            Piece::Exposed(_) | Piece::Sent(_) => Err(error::unsupported()),
             Piece::Pages(pages) => {
                 let phys = pages.phys_address(usize::try_from(page)?)?;
                 PageFrame::at(phys, memory::Cache::Cached)
@@ -156,7 +171,7 @@ impl Piece {
             Piece::Local(local) => local.write(at, from),
             Piece::Remote(remote) => remote.write(at, from),
             Piece::Pages(pages) => pages.write(usize::try_from(at)?, from),
-            Piece::Exposed(_) | Piece::Physical(_) => Err(error::unsupported()),
+            Piece::Sent(_) | Piece::Exposed(_) | Piece::Physical(_) => Err(error::unsupported()),
         }
     }
 
@@ -196,8 +211,10 @@ impl Piece {
     /// `ENXIO` of a local one, `EOPNOTSUPP` if devices cannot reach it, `ENOTCONN` when
     /// the link is down.
     pub(crate) fn bus_range(&self) -> Result<Range> {
-        let Piece::Remote(remote) = self else {
-            return Err(ENXIO);
+        let remote = match self {
+            Piece::Remote(remote) => remote,
+            Piece::Sent(_) => return Err(error::unsupported()),
+            _ => return Err(ENXIO),
         };
         let (bus, phys) = (remote.bus_address(0)?, remote.page(0)?.phys);
         let len = remote.len().checked_next_multiple_of(PAGE).ok_or(EINVAL)?;
@@ -228,7 +245,7 @@ impl Piece {
         match self {
             Piece::Local(local) => local.hold(holder).map(Some),
             Piece::Remote(remote) => remote.hold(holder).map(Some),
-            Piece::Exposed(_) => Err(error::unsupported()),
+            Piece::Exposed(_) | Piece::Sent(_) => Err(error::unsupported()),
             Piece::Pages(_) | Piece::Physical(_) => Ok(None),
         }
     }

@@ -30,6 +30,7 @@ mod tests {
             Lane,
             Message, //
         },
+        reach::ROUTED_LEN,
         wire::{
             Envelope,
             MsgHdr,
@@ -45,6 +46,11 @@ mod tests {
             FuncId, //
         },
         function,
+        interface::{
+            self,
+            Interface,
+            Kind, //
+        },
         management,
         peer::Peer,
         service, //
@@ -208,12 +214,7 @@ mod tests {
         let peer = service::peer_get(TWO).ok_or(ENOENT)?;
         assert!(!peer.arm_priority());
         hear(&fabric, &Message::Go(TWO, way))?;
-        for _ in 0..1000 {
-            if peer.arm_priority() {
-                break;
-            }
-            fsleep(Delta::from_millis(1));
-        }
+        assert!(soon(|| peer.arm_priority()));
         Ok((fabric, peer))
     }
 
@@ -259,6 +260,112 @@ mod tests {
         fabric.peer(1)?.tx_completed(0, 0);
         assert!(listener.completed() >= 2);
         drop((listens, peer, fabric));
+        Ok(())
+    }
+
+    /// Whether something is so, soon.
+    fn soon(is_so: impl Fn() -> bool) -> bool {
+        for _ in 0..1000 {
+            if is_so() {
+                return true;
+            }
+            fsleep(Delta::from_millis(1));
+        }
+        false
+    }
+
+    /// The interface to the peer behind the RP.
+    fn interface_behind() -> Result<Arc<Interface>> {
+        interface::get(interface::id_behind(TWO)).ok_or(ENOENT)
+    }
+
+    /// Whether that is the peer at the far end.
+    fn has(interface: &Interface, peer: &Arc<Peer>) -> bool {
+        let there = interface.peer();
+        there.is_some_and(|there| Arc::ptr_eq(&there, peer))
+    }
+
+    #[test]
+    fn a_peer_at_a_distance_has_an_interface_that_stays_when_it_goes() -> Result {
+        let way = WayTag::new(8);
+        let (fabric, peer) = distance(way)?;
+        let interface = interface_behind()?;
+        assert!(interface.info().kind == Kind::Routed);
+        assert!(soon(|| has(&interface, &peer)));
+        hear(&fabric, &Message::Gone(TWO, Some(way)))?;
+        assert!(soon(|| !interface.is_up()));
+        assert!(Arc::ptr_eq(&interface_behind()?, &interface));
+        drop((peer, fabric));
+        Ok(())
+    }
+
+    #[test]
+    fn a_peer_at_a_distance_sends_what_it_stores_into_memory_that_is_cut_for_it() -> Result {
+        let way = WayTag::new(9);
+        let (fabric, peer) = distance(way)?;
+        let memory = peer.memory().ok_or(ENOENT)?;
+        assert!(memory.reach(0, 4096).is_err());
+        let local = memory.alloc(4096)?;
+        let (words, bytes) = ([7; 64], [8; 100]);
+        memory.store(local.off() + 64, &words)?;
+        memory.store(local.off() + 201, &bytes)?;
+        let mut found = [0; 512];
+        local.read(0, &mut found)?;
+        assert_eq!(found.get(64..128), Some(words.as_slice()));
+        assert_eq!(found.get(201..301), Some(bytes.as_slice()));
+        assert_eq!(found.iter().filter(|byte| **byte != 0).count(), 164);
+        for outside in [ROUTED_LEN as u64 - 4, ROUTED_LEN as u64, u64::MAX - 7] {
+            assert!(memory.store(outside, &[1; 8]).is_err());
+        }
+        hear(&fabric, &Message::Gone(TWO, Some(way)))?;
+        // Its life is over; what was cut stays its owner's.
+        assert!(soon(|| memory.alloc(4096).is_err()));
+        assert_eq!(local.load_u64(64)?, u64::from_ne_bytes([7; 8]));
+        drop((peer, fabric));
+        Ok(())
+    }
+
+    #[test]
+    fn a_link_of_its_own_takes_the_peer_from_the_longer_way_as_long_as_it_is_there() -> Result {
+        let (mut fabric, peer) = distance(WayTag::new(10))?;
+        let interface = interface_behind()?;
+        assert!(soon(|| has(&interface, &peer)));
+        fabric.add()?;
+        assert!(!interface.is_up());
+        assert!(service::peer_get(TWO).is_some_and(|peer| peer.hop().is_none()));
+        fabric.remove_last();
+        assert!(soon(|| interface.is_up()));
+        assert!(!has(&interface, &peer));
+        drop((interface, peer, fabric));
+        Ok(())
+    }
+
+    #[test]
+    fn to_start_over_a_peer_at_a_distance_is_entered_anew_and_its_credits_go_on() -> Result {
+        let (fabric, peer) = distance(WayTag::new(11))?;
+        let interface = interface_behind()?;
+        assert!(soon(|| has(&interface, &peer)));
+        let outcome = Outcome::new()?;
+        let frame = || {
+            let attempt = Attempt::new(&outcome);
+            Frame::new(FuncId(FUNC), &[0; 8], Priority::Bulk, attempt)
+        };
+        let most = flow::WINDOW / flow::cost(8);
+        for _ in 0..most / 2 {
+            peer.send(&frame()?, 0)?;
+        }
+        let epoch = peer.memory().ok_or(ENOENT)?.epoch();
+        peer.reset();
+        assert!(soon(|| interface.is_up() && !has(&interface, &peer)));
+        let again = interface.peer().ok_or(ENOENT)?;
+        assert!(again.memory().is_some_and(|memory| memory.epoch() > epoch));
+        assert!(peer.send(&frame()?, 0).is_err());
+        let mut taken = 0;
+        while again.send(&frame()?, 0).is_ok() {
+            taken += 1;
+        }
+        assert_eq!(taken, most - most / 2);
+        drop((interface, again, peer, fabric));
         Ok(())
     }
 

@@ -23,6 +23,7 @@ mod tests {
             self,
             Info,
             Interface,
+            Kind,
             Registration,
             Watch,
             Watcher, //
@@ -49,7 +50,7 @@ mod tests {
         Registration::new(Info {
             id,
             name: CString::try_from(c"test")?,
-            is_loopback: false,
+            kind: Kind::Bridge,
             location: None,
             bridge: None,
             port: 0,
@@ -65,7 +66,7 @@ mod tests {
         Removed,
     }
 
-    /// Notes what it is told of the interfaces that are made here.
+    /// Notes what it is told of the interfaces that are made here, which lead over bridges.
     #[pin_data]
     struct Notes {
         #[pin]
@@ -81,7 +82,7 @@ mod tests {
         }
 
         fn note(&self, interface: &Interface, told: Told) {
-            if !interface.info().is_loopback {
+            if interface.info().kind == Kind::Bridge {
                 let id = interface.id();
                 // A note that is not kept is missed by the test that looks for it.
                 let _ = self.told.lock().push((id, told), GFP_KERNEL);
@@ -115,7 +116,7 @@ mod tests {
     #[test]
     fn the_own_host_has_an_interface_that_is_up() -> Result {
         let first = interface::next(None).ok_or(ENOENT)?;
-        assert!(first.info().is_loopback && first.is_up());
+        assert!(first.info().kind == Kind::Loopback && first.is_up());
         let peer = first.peer().ok_or(ENOENT)?;
         assert!(peer.id() == PeerId::SELF);
         assert!(peer.memory().is_some());
@@ -172,6 +173,8 @@ mod tests {
             interface::id_of(0, 0),
             interface::id_of(1, 0),
             interface::id_of(0, 1),
+            interface::id_behind(PeerId::from_bdf(1, 0, 0)),
+            interface::id_behind(PeerId::from_bdf(2, 0, 0)),
         ];
         assert!(id != 0 && others.iter().all(|other| *other != id && *other != 0));
         for (at, other) in others.iter().enumerate() {

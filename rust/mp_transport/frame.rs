@@ -65,7 +65,6 @@ const UNSENT: i32 = -(kernel::bindings::ECANCELED as i32);
 /// The part of a frame that does not depend on what it carries.
 struct Header {
     func: FuncId,
-    priority: Priority,
     func_len: u8,
     func_hdr: [u8; FUNC_HDR_MAX],
     /// [`UNSENT`], zero once a copy was sent, or the first error; a negative errno.
@@ -90,7 +89,10 @@ impl<B: FrameBody + ?Sized> Drop for Inner<B> {
 /// sends clones. When the last one is dropped, the body's
 /// [`complete`](FrameBody::complete) tells how it went.
 #[derive(Clone)]
-pub struct Frame(Arc<Inner<dyn FrameBody>>);
+pub struct Frame {
+    inner: Arc<Inner<dyn FrameBody>>,
+    priority: Priority,
+}
 
 impl Frame {
     /// Make a frame for function `func` of every receiver.
@@ -107,7 +109,6 @@ impl Frame {
     ) -> Result<Self> {
         let mut header = Header {
             func,
-            priority,
             func_len: 0,
             func_hdr: [0; FUNC_HDR_MAX],
             status: Atomic::new(UNSENT),
@@ -119,25 +120,31 @@ impl Frame {
         room.copy_from_slice(func_hdr);
         header.func_len = func_hdr.len() as u8;
         // On failure the unborn `Inner` is dropped, which completes the body.
-        Ok(Self(Arc::new(Inner { header, body }, GFP_ATOMIC)?))
+        let inner = Arc::new(Inner { header, body }, GFP_ATOMIC)?;
+        Ok(Self { inner, priority })
     }
 
     /// The function this is for.
     #[inline]
     pub fn func(&self) -> FuncId {
-        self.0.header.func
+        self.inner.header.func
     }
 
     /// Whether it overtakes ordinary frames (`IDT-ID-6`).
     #[inline]
     pub fn priority(&self) -> Priority {
-        self.0.header.priority
+        self.priority
+    }
+
+    /// The same frame with that priority.
+    pub fn with_priority(self, priority: Priority) -> Self {
+        Self { priority, ..self }
     }
 
     /// The function header.
     #[inline]
     pub fn func_hdr(&self) -> &[u8] {
-        let h = &self.0.header;
+        let h = &self.inner.header;
         h.func_hdr
             .get(..usize::from(h.func_len))
             .unwrap_or_default()
@@ -145,12 +152,12 @@ impl Frame {
 
     /// Note that a copy was sent.
     pub(crate) fn sent(&self) {
-        let _ = self.0.header.status.cmpxchg(UNSENT, 0, Relaxed);
+        let _ = self.inner.header.status.cmpxchg(UNSENT, 0, Relaxed);
     }
 
     /// Note that a copy could not be sent, for good; the first error stays.
     pub fn fail(&self, error: Error) {
-        let status = &self.0.header.status;
+        let status = &self.inner.header.status;
         for old in [UNSENT, 0] {
             if status.cmpxchg(old, error.to_errno(), Relaxed).is_ok() {
                 return;
@@ -161,7 +168,7 @@ impl Frame {
     /// What it carries.
     #[inline]
     pub fn body(&self) -> &dyn FrameBody {
-        &self.0.body
+        &self.inner.body
     }
 }
 

@@ -8,7 +8,8 @@
 //! local host, as a peer of itself, has an interface as well.
 //!
 //! An id is never zero and names the same place after a reboot, if the hardware is
-//! the same ([`id_at`]).
+//! the same ([`id_at`]). A host that another one forwards to has an interface as well
+//! ([`routed`](crate::routed)); its id names the host ([`id_behind`]).
 //!
 //! Looking takes no lock; changes, and the calls of watchers, are made under the
 //! registry's mutex, as those of functions are.
@@ -34,9 +35,11 @@ use mp_kernel::{
     pci,
     sync::RcuArc, //
 };
+use mp_proto::wire::PeerId;
 
-/// Most interfaces: one for each peer, and for the local host.
-const MAX_INTERFACES: usize = MAX_PEERS;
+/// Most interfaces: for each peer, which may be the local host, one over a bridge and one to where
+/// others forward.
+const MAX_INTERFACES: usize = 2 * MAX_PEERS;
 
 /// The interfaces, in no order; read under RCU.
 static INTERFACES: [RcuArc<Interface>; MAX_INTERFACES] =
@@ -46,6 +49,8 @@ static INTERFACES: [RcuArc<Interface>; MAX_INTERFACES] =
 const ON_BUS: u32 = 1 << 31;
 /// That of other bridges.
 const OFF_BUS: u32 = 1 << 30;
+/// That of hosts without a bridge in common with this one.
+const ROUTED: u32 = 1 << 29;
 /// Bits of an id for the port.
 const PORT_BITS: u32 = 6;
 /// Bits of an id for what remains of the bus's domain.
@@ -69,14 +74,42 @@ pub fn id_of(bridge: u32, port: u32) -> u32 {
     OFF_BUS | bridge << PORT_BITS | port & ((1 << PORT_BITS) - 1)
 }
 
+/// The id of the interface to the host `peer`, to which another one forwards.
+pub fn id_behind(peer: PeerId) -> u32 {
+    ROUTED | peer.0 & (ROUTED - 1)
+}
+
+/// Where an interface leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Over a bridge.
+    Bridge,
+    /// To the local host itself.
+    Loopback,
+    /// To a host that another one forwards to: only frames get there, and no window leads to its
+    /// memory.
+    Routed,
+}
+
+impl Kind {
+    /// For people, and for programs that read what people do.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Bridge => "bridge",
+            Kind::Loopback => "loopback",
+            Kind::Routed => "routed",
+        }
+    }
+}
+
 /// What a transport says of an interface.
 pub struct Info {
     /// The id that it would have; the next one that is free if another one has it.
     pub id: u32,
     /// For people: printable ASCII.
     pub name: CString,
-    /// Whether it leads to the local host itself.
-    pub is_loopback: bool,
+    /// Where it leads.
+    pub kind: Kind,
     /// The bridge's function on the PCI bus, if it is known.
     pub location: Option<pci::Function>,
     /// See [`Link::bridge`](crate::peer::Link::bridge).
@@ -108,6 +141,13 @@ impl Interface {
         self.peer.get()
     }
 
+    /// Tell watchers that no peer is at the far end, if one was.
+    fn lose_peer(self: &Arc<Self>, watchers: &Watchers) {
+        if let Some(peer) = self.peer.replace(None) {
+            watchers.tell(|w| w.peer_down(self, &peer));
+        }
+    }
+
     /// How often its transport has ended an epoch because the peer wrote what cannot be.
     pub fn resets(&self) -> u64 {
         self.resets.get()
@@ -116,6 +156,14 @@ impl Interface {
     /// Whether there is a peer at the far end.
     pub fn is_up(&self) -> bool {
         self.peer.load(&rcu::read_lock()).is_some()
+    }
+}
+
+/// A peer has left: it is at no far end any more. Sleeps.
+pub(crate) fn left(watchers: &Watchers, peer: &Arc<Peer>) {
+    let is_it = |there: Arc<Peer>| Arc::ptr_eq(&there, peer);
+    for interface in all().filter(|interface| interface.peer().is_some_and(is_it)) {
+        interface.lose_peer(watchers);
     }
 }
 
@@ -285,15 +333,14 @@ impl Registration {
         self.interface.resets.add(1);
     }
 
-    /// Say which peer is at the far end: one that has been entered, and that leaves
-    /// only after this has been called again. Sleeps.
+    /// Say which peer is at the far end: one that has been entered. It leaves only after this
+    /// has been called again, unless it is one that another one forwards to: such a peer is not
+    /// at the far end any more when it has left, nor does it get there. Sleeps.
     pub fn set_peer(&self, peer: Option<Arc<Peer>>) {
         let registry = REGISTRY.lock();
         let interface = &self.interface;
-        if let Some(peer) = interface.peer.replace(None) {
-            registry.watchers.tell(|w| w.peer_down(interface, &peer));
-        }
-        if let Some(peer) = peer {
+        interface.lose_peer(&registry.watchers);
+        if let Some(peer) = peer.filter(|peer| peer.is_connected()) {
             interface.peer.replace(Some(peer.clone()));
             registry.watchers.tell(|w| w.peer_up(interface, &peer));
         }

@@ -18,7 +18,8 @@ use crate::{
     },
     interface::{
         self,
-        Info, //
+        Info,
+        Kind, //
     },
     memory::{
         commons::OwnCommons,
@@ -293,7 +294,7 @@ impl Loopback {
         let interface = interface::Registration::new(Info {
             id: INTERFACE_ID,
             name: CString::try_from(c"loopback")?,
-            is_loopback: true,
+            kind: Kind::Loopback,
             location: None,
             bridge: None,
             port: 0,

@@ -24,6 +24,7 @@ use crate::{
         Route,
         SendError, //
     },
+    routed::Routed,
     service::{
         self,
         MAX_PEERS, //
@@ -117,6 +118,8 @@ struct Neighbour {
     host: Announced,
     /// Who has announced it, and forwards to it.
     hop: Arc<Peer>,
+    /// The way to it, over all its lives as a peer.
+    via: Option<Arc<Via>>,
     /// The peer that was entered for it, with the way to it.
     entered: Option<Arc<Peer>>,
     /// Whether the hop knows that frames are taken; or, of a host at the same bridge,
@@ -130,6 +133,8 @@ struct Neighbour {
 struct State {
     endpoints: KVec<Endpoint>,
     neighbours: KVec<Neighbour>,
+    /// The interfaces to neighbours that are or were reached over another one.
+    routed: KVec<Routed>,
 }
 
 /// A question for a peer's statistics.
@@ -173,6 +178,7 @@ pub(crate) fn start() -> Result {
             state <- new_mutex!(State {
                 endpoints: KVec::new(),
                 neighbours: KVec::new(),
+                routed: KVec::new(),
             }),
             questions <- new_spinlock_bh!(KVec::with_capacity(MAX_QUESTIONS, GFP_KERNEL)?),
             answered <- new_condvar!(),
@@ -496,6 +502,7 @@ impl Manager {
         let neighbour = Neighbour {
             host,
             hop,
+            via: None,
             entered: None,
             told: false,
             ready: false,
@@ -505,11 +512,11 @@ impl Manager {
 
     /// Enter the peers that are reached over another one, and say that their
     /// frames are taken.
-    fn follow_neighbours(&self, neighbours: &mut KVec<Neighbour>) {
+    fn follow_neighbours(&self, neighbours: &mut KVec<Neighbour>, routed: &mut KVec<Routed>) {
         remove(neighbours, |n| !n.hop.is_connected());
         for neighbour in neighbours.iter_mut() {
             // Other errors last until something changes, and then this runs again.
-            if neighbour.follow() == Err(ENOMEM) {
+            if neighbour.follow(routed) == Err(ENOMEM) {
                 retry();
             }
             if neighbour.owes_answer() {
@@ -533,7 +540,10 @@ impl Manager {
         }
         self.set_flows(&state.endpoints)?;
         self.announce(&mut state.endpoints)?;
-        self.follow_neighbours(&mut state.neighbours);
+        let State {
+            neighbours, routed, ..
+        } = state;
+        self.follow_neighbours(neighbours, routed);
         Ok(())
     }
 }
@@ -586,8 +596,8 @@ impl Neighbour {
         self.entered.as_ref()?.via()
     }
 
-    /// Enter the peer, unless it has a link of its own.
-    fn follow(&mut self) -> Result {
+    /// Enter the peer, unless it has a link of its own; anew if the two hosts do not agree.
+    fn follow(&mut self, routed: &mut KVec<Routed>) -> Result {
         let Some(way) = self.host.way else {
             self.leave_to_transport();
             return Ok(());
@@ -598,25 +608,63 @@ impl Neighbour {
             .is_some_and(|peer| !peer.is_connected())
         {
             // It has got a link of its own meanwhile.
-            self.entered = None;
+            self.leave();
             self.told = false;
+        }
+        if self.via().is_some_and(|via| via.is_broken()) {
+            // Functions say goodbye, as long as it is there.
+            Routed::to(self.host.id, routed)?.set_peer(None);
+            self.leave();
         }
         if self.entered.is_some() || service::peer_get(self.host.id).is_some() {
             return Ok(());
         }
+        self.enter(way, routed)
+    }
+
+    fn enter(&mut self, way: WayTag, routed: &mut KVec<Routed>) -> Result {
         let Announced { id, data, .. } = self.host;
-        let via = Via::new(self.hop.clone(), id, data.peer_index, way)?;
+        let via = match &self.via {
+            Some(via) => via.clone(),
+            None => Via::new(self.hop.clone(), id, data.peer_index, way)?,
+        };
+        self.via = Some(via.clone());
         let transport = self.hop.transport().clone();
-        let peer = Peer::new(id, data.peer_index, transport, Route::Via(via.clone()), via)?;
-        service::peer_add(&peer)?;
+        let route = Route::Via(via.clone());
+        let peer = Peer::new(id, data.peer_index, transport, route, via.clone())?;
+        // Also without an interface it is reached by frames.
+        let interface = Routed::to(id, routed);
+        via.begin(interface.as_ref().ok().and_then(|to| to.begin().ok()));
+        service::peer_add(&peer).inspect_err(|_| via.end())?;
         pr_info!(
             "peer {:08x} has arrived, by way of {:08x}\n",
             id.0,
             self.hop.id().0
         );
-        self.entered = Some(peer);
+        self.entered = Some(peer.clone());
         self.open();
+        match interface {
+            Ok(interface) => interface.set_peer(Some(peer)),
+            Err(e) => pr_err!(
+                "peer {:08x} has no interface: error {}\n",
+                id.0,
+                e.to_errno()
+            ),
+        }
         Ok(())
+    }
+
+    /// Remove the peer, if it is there; the host may be entered again.
+    fn leave(&mut self) -> bool {
+        let Some(peer) = self.entered.take() else {
+            return false;
+        };
+        service::peer_del(&peer);
+        if let Some(via) = &self.via {
+            via.end();
+        }
+        pr_info!("peer {:08x} has left\n", peer.id().0);
+        true
     }
 
     /// The host shares a bridge with this one: its transport may enter it.
@@ -654,10 +702,7 @@ impl Neighbour {
 
 impl Drop for Neighbour {
     fn drop(&mut self) {
-        if let Some(peer) = self.entered.take() {
-            service::peer_del(&peer);
-            pr_info!("peer {:08x} has left\n", peer.id().0);
-        } else if self.host.way.is_none() && self.told {
+        if !self.leave() && self.host.way.is_none() && self.told {
             let transport = self.hop.transport();
             transport.announce(|listener| listener.peer_del(self.host.id));
         }

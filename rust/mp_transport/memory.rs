@@ -368,8 +368,8 @@ impl Window {
 
 /// The peer's memory in one epoch, as its transport reaches it.
 pub struct Far {
-    /// The peer's arena, and its bytes.
-    pub arena: (Arc<dyn RemoteBytes>, u64),
+    /// The peer's arena, if a window leads there, and its bytes.
+    pub arena: (Option<Arc<dyn RemoteBytes>>, u64),
     /// What is reached of the peer's commons, and how many bytes.
     pub commons: Option<(Arc<dyn RemoteBytes>, u64)>,
     /// Windows that the peer can lead to memory of its choice.
@@ -383,7 +383,16 @@ impl Far {
     /// The peer's arena alone.
     pub fn arena(bytes: Arc<dyn RemoteBytes>, len: u64) -> Self {
         Self {
-            arena: (bytes, len),
+            arena: (Some(bytes), len),
+            commons: None,
+            windows: None,
+        }
+    }
+
+    /// A peer's arena that no window leads to.
+    pub fn beyond(len: u64) -> Self {
+        Self {
+            arena: (None, len),
             commons: None,
             windows: None,
         }
@@ -393,7 +402,7 @@ impl Far {
     fn open(self) -> Result<(KVec<Window>, Sight)> {
         let mut all = KVec::new();
         let (arena, len) = self.arena;
-        all.push(Window::new(Some(arena), len)?, GFP_KERNEL)?;
+        all.push(Window::new(arena, len)?, GFP_KERNEL)?;
         let (commons, len) = self.commons.map_or((None, 0), |(b, len)| (Some(b), len));
         all.push(Window::new(commons, len)?, GFP_KERNEL)?;
         let count = self.windows.as_ref().map_or(0, |windows| windows.count());
@@ -506,6 +515,18 @@ impl Memory {
     fn len_of(&self, window: u16) -> u64 {
         let window = self.windows.get(usize::from(window));
         window.map_or(0, |window| window.len)
+    }
+
+    /// Store what the peer has sent for its arena, where no window of its host leads there; all
+    /// memory that is cut from the arena is for the peer to write. Words that are aligned, and of
+    /// which no more than a line are stored, are stored in one piece each. Any context.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` where nothing was ever cut, `ENOTCONN` if the memory has gone; some may have been
+    /// stored then.
+    pub fn store(&self, off: u64, src: &[u8]) -> Result {
+        self.pool.arena().store(off, src)
     }
 
     /// Whether there are windows that the peer can lead to memory of its choice.

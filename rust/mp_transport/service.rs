@@ -15,7 +15,10 @@ use crate::{
         Function,
         FunctionEntry, //
     },
-    interface::Watchers,
+    interface::{
+        self,
+        Watchers, //
+    },
     loopback::SelfEntry,
     management,
     netlink,
@@ -487,6 +490,7 @@ fn is_present(peer: &Peer) -> bool {
 /// Remove a peer that is in the registry.
 fn remove(registry: &mut Registry, peer: &Arc<Peer>) {
     peer.disconnect();
+    interface::left(&registry.watchers, peer);
     for cell in &FUNCTIONS {
         if let Some(entry) = cell.get() {
             entry.function.peer_del(peer);

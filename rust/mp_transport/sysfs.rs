@@ -137,6 +137,7 @@ impl Attributes for InterfaceAttributes {
         let (all, everywhere) = (
             &[
                 c"name",
+                c"kind",
                 c"state",
                 c"peer",
                 c"resets",
@@ -146,7 +147,7 @@ impl Attributes for InterfaceAttributes {
                 c"subsystem_vendor",
                 c"subsystem_device",
             ],
-            4,
+            5,
         );
         match self.0.info().location {
             Some(_) => all,
@@ -158,15 +159,16 @@ impl Attributes for InterfaceAttributes {
         let info = self.0.info();
         match (index, &info.location, self.0.peer()) {
             (0, _, _) => writeln!(out, "{}", info.name.to_str().unwrap_or("?")),
-            (1, _, Some(_)) => writeln!(out, "up"),
-            (1, _, None) => writeln!(out, "down"),
-            (2, _, Some(peer)) => writeln!(out, "{:08x}", peer.id().0),
-            (3, _, _) => writeln!(out, "{}", self.0.resets()),
-            (4, Some(function), _) => writeln!(out, "{function}"),
-            (5, Some(function), _) => writeln!(out, "{:04x}", function.vendor_id),
-            (6, Some(function), _) => writeln!(out, "{:04x}", function.device_id),
-            (7, Some(function), _) => writeln!(out, "{:04x}", function.subsystem_vendor_id),
-            (8, Some(function), _) => writeln!(out, "{:04x}", function.subsystem_id),
+            (1, _, _) => writeln!(out, "{}", info.kind.name()),
+            (2, _, Some(_)) => writeln!(out, "up"),
+            (2, _, None) => writeln!(out, "down"),
+            (3, _, Some(peer)) => writeln!(out, "{:08x}", peer.id().0),
+            (4, _, _) => writeln!(out, "{}", self.0.resets()),
+            (5, Some(function), _) => writeln!(out, "{function}"),
+            (6, Some(function), _) => writeln!(out, "{:04x}", function.vendor_id),
+            (7, Some(function), _) => writeln!(out, "{:04x}", function.device_id),
+            (8, Some(function), _) => writeln!(out, "{:04x}", function.subsystem_vendor_id),
+            (9, Some(function), _) => writeln!(out, "{:04x}", function.subsystem_id),
             _ => writeln!(out, "none"),
         }
     }

@@ -6,11 +6,13 @@
 //! Frames take the rings of the peer that forwards, the *hop*, with the mark of
 //! the way in front. How many may be under way is limited for each lane by the
 //! credits of [`mp_proto::flow`]. None are sent before the hop has said that the
-//! other end takes them.
+//! other end takes them. Those of one lane arrive in the order in which they were sent: each
+//! host passes on what it has from one ring in order, and there is no other way.
 
 use crate::{
     frame::Frame,
     management,
+    memory::Memory,
     peer::{
         Link,
         Peer,
@@ -31,7 +33,10 @@ use kernel::{
 };
 use mp_kernel::{
     new_spinlock_bh,
-    sync::SpinLockBh, //
+    sync::{
+        RcuArc,
+        SpinLockBh, //
+    }, //
 };
 use mp_proto::{
     flow::{
@@ -77,7 +82,11 @@ pub(crate) struct Via {
     index: u32,
     way: WayTag,
     open: Atomic<bool>,
+    /// The two hosts do not agree any more.
+    is_broken: Atomic<bool>,
     lanes: KVec<Pin<KBox<Lane>>>,
+    /// Of the present life of the peer, if the host has an interface.
+    memory: RcuArc<Memory>,
 }
 
 impl Via {
@@ -102,7 +111,9 @@ impl Via {
                 index,
                 way,
                 open: Atomic::new(false),
+                is_broken: Atomic::new(false),
                 lanes,
+                memory: RcuArc::empty(),
             },
             GFP_KERNEL,
         )?)
@@ -116,6 +127,24 @@ impl Via {
     /// The mark of its frames.
     pub(crate) fn way(&self) -> WayTag {
         self.way
+    }
+
+    /// The peer is about to be entered anew, with that memory.
+    pub(crate) fn begin(&self, memory: Option<Arc<Memory>>) {
+        self.is_broken.store(false, Relaxed);
+        drop(self.memory.replace(memory));
+    }
+
+    /// The peer has been removed. Sleeps.
+    pub(crate) fn end(&self) {
+        if let Some(memory) = self.memory.replace(None) {
+            memory.end();
+        }
+    }
+
+    /// Whether the peer has to be removed, and entered anew.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.is_broken.load(Relaxed)
     }
 
     /// The other end takes frames: lets them go. `peer` is the one at the end.
@@ -211,6 +240,16 @@ impl Link for Via {
 
     fn kick(&self, queue: u16) {
         self.hop.kick(queue);
+    }
+
+    /// The worker removes the peer, of which its other end is told, and enters it anew.
+    fn reset(&self) {
+        self.is_broken.store(true, Relaxed);
+        management::kick();
+    }
+
+    fn memory(&self) -> Option<Arc<Memory>> {
+        self.memory.get()
     }
 
     fn arm_tx(&self, queue: u16) -> bool {

@@ -137,6 +137,9 @@ pub enum Header {
         /// The piece's number.
         number: u32,
     },
+    /// The data is [stores](crate::stores) into the memory that the receiver, of that life, has for
+    /// the sender, as no window leads there.
+    Stores(Life),
 }
 
 const HELLO: u32 = 1;
@@ -148,6 +151,7 @@ const TRIGGER: u32 = 6;
 const MESSAGE: u32 = 7;
 const PUT: u32 = 8;
 const FETCHED: u32 = 9;
+const STORES: u32 = 10;
 
 /// Bytes ahead of what a frame with [`Header::Put`] stores, which tell where.
 pub const PUT_AT: usize = 8;
@@ -170,6 +174,7 @@ impl Header {
             Header::Message { life, from, number } => [MESSAGE, life.0, from, number],
             Header::Put { life, from } => [PUT, life.0, from, 0],
             Header::Fetched { life, to, number } => [FETCHED, life.0, to, number],
+            Header::Stores(life) => [STORES, life.0, 0, 0],
         };
         let mut b = [0; SIZE];
         for (n, word) in words.into_iter().enumerate() {
@@ -214,6 +219,7 @@ impl Header {
                 to: get_u32(b, 8),
                 number: get_u32(b, 12),
             },
+            STORES => Header::Stores(life?),
             _ => return None,
         })
     }
@@ -511,7 +517,7 @@ mod tests {
         #[test]
         fn headers_survive_the_wire(
             b in prop::collection::vec(any::<u8>(), 0..20),
-            kind in 0u8..11,
+            kind in 0u8..12,
         ) {
             let mut b = b;
             if let Some(first) = b.first_mut() {
@@ -522,7 +528,7 @@ mod tests {
                 let again = Header::decode(&header.encode());
                 prop_assert_eq!(again, Some(header));
             } else {
-                prop_assert!(b.len() != SIZE || !(1..10).contains(&kind) || b[4..8] == [0; 4]
+                prop_assert!(b.len() != SIZE || !(1..11).contains(&kind) || b[4..8] == [0; 4]
                     || b[8..12] == [0; 4] || kind == 1 && version_of(get_u32(&b, 12)).is_none());
             }
         }

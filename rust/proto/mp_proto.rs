@@ -30,6 +30,7 @@
 //! | [`herald`] | what the RP tells the endpoints of each other |
 //! | [`pairing`] | sessions of two hosts and how they become pairs |
 //! | [`sharing`] | segments, events and ports of a host, and connections to them |
+//! | [`stores`] | stores into windows that no bridge leads to |
 //! | [`queue_pair`] | messages between two processes, in the windows of their session |
 //! | [`fdb`] | MAC learning |
 //! | [`ether`] | the function header of the virtual Ethernet |
@@ -63,6 +64,7 @@ pub mod reach;
 pub mod ring;
 pub mod route;
 pub mod sharing;
+pub mod stores;
 pub mod target;
 pub mod version;
 pub mod wire;

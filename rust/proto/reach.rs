@@ -21,6 +21,10 @@ pub const FIRST_EXPOSED: u16 = 2;
 /// Most of those windows that are used between two hosts.
 pub const MAX_EXPOSED: u32 = 16;
 
+/// Bytes of the arena for a host that another one forwards to, on either side. No window leads
+/// there: what is stored is sent.
+pub const ROUTED_LEN: usize = 1 << 24;
+
 /// Bits of an offset in a window.
 const SHIFT: u32 = 48;
 

@@ -221,7 +221,7 @@ impl Arena {
         };
         let commons = commons.map(|commons| further::reached(commons, engine));
         let far = memory::Far {
-            arena: (Arc::new(far, GFP_KERNEL)?, peer.layout.arena_len),
+            arena: (Some(Arc::new(far, GFP_KERNEL)?), peer.layout.arena_len),
             commons: commons.transpose()?,
             windows: further::see(shared, pidx, &peer.further, &self.near)?,
         };

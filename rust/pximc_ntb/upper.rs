@@ -39,7 +39,8 @@ use mp_proto::wire::PeerId;
 use mp_transport::{
     interface::{
         self,
-        Info, //
+        Info,
+        Kind, //
     },
     transport::PeerRegistration, //
 };
@@ -90,7 +91,7 @@ fn info(shared: &Shared, pidx: u32) -> Result<Info> {
     Ok(Info {
         id,
         name,
-        is_loopback: false,
+        kind: Kind::Bridge,
         location,
         bridge: Some(bridge),
         port: pidx,

@@ -113,6 +113,7 @@ struct mp_info {
 #define MP_FEATURE_PLACED	0x200	/* MP_SHOW_PLACED, MP_CONNECT_PLACED, MP_QUEUE_READ */
 #define MP_FEATURE_GRANTS	0x400	/* MP_IOC_SEGMENT_GRANT */
 #define MP_FEATURE_FILL_ANY	0x800	/* MP_FILL_READ, and memory of a process that is no whole pages */
+#define MP_FEATURE_STORE	0x1000	/* MP_IOC_SESSION_STORE, MP_INTERFACE_ROUTED */
 
 /*
  * A status word is an aligned __u64 that tells the state of a connection, queue or session of
@@ -139,6 +140,7 @@ struct mp_interfaces {
 #define MP_INTERFACE_LOOPBACK	0x2	/* the host itself */
 #define MP_INTERFACE_PCI	0x4	/* the PCI fields are valid */
 #define MP_INTERFACE_REMOTE	0x8	/* the remote fields are valid */
+#define MP_INTERFACE_ROUTED	0x10	/* to a host that another one forwards to: without windows */
 
 /* MP_IOC_INTERFACE. ENODEV: no such interface. */
 struct mp_interface {
@@ -313,6 +315,8 @@ struct mp_session_open {
  * mmap() with MAP_SHARED takes the offset of a window and at most its size, rounded
  * up to pages. ENOENT: no such session, or it is closed, EINVAL: beyond the window,
  * EACCES (also for PROT_EXEC, by mprotect() as well), ESHUTDOWN, ENOMEM.
+ *
+ * A window with a size and the offset 0 cannot be mapped: see MP_IOC_SESSION_STORE.
  */
 struct mp_session {
 	__u32 size;
@@ -322,9 +326,39 @@ struct mp_session {
 	__aligned_u64 local_size;	/* out, in bytes; 0: no such window, or not paired */
 	__aligned_u64 local_offset;	/* out: for mmap(); not of a physical server */
 	__aligned_u64 remote_size;
-	__aligned_u64 remote_offset;
+	__aligned_u64 remote_offset;	/* 0 where the interface has MP_INTERFACE_ROUTED */
 	__u32 status;			/* out: bytes from the status words' start to its own */
 	__u32 uid;			/* out: 0 as long as it has none; older kernels: always */
+};
+
+/* Most stores of one call, and most bytes of all of them. */
+#define MP_STORES_MAX 256
+#define MP_STORES_BYTES_MAX 0x100000
+
+/*
+ * MP_IOC_SESSION_STORE: stores into the remote window of a session at an interface with
+ * MP_INTERFACE_ROUTED. No bridge leads to that window: it cannot be mapped (remote_offset is 0),
+ * and no device reaches it. The stores are sent, and the partner's kernel makes them in the order
+ * of the array, each after the one before. Words that are aligned, of 8 bytes, are stored in one
+ * piece each, if a store has nothing else and at most 64 bytes. They may be under way when
+ * the call returns. What is stored, signalled, parked for or closed after that, by the same
+ * thread or one that it has told, comes behind them.
+ *
+ * In this order: ENOENT: no such session. EINVAL: no stores, or too many. ENOTCONN: no
+ * partner yet. ECONNRESET: the partner is gone, ENETDOWN. ENXIO: no remote window. EOPNOTSUPP: it
+ * can be mapped. Of each store: EFAULT, EINVAL: their size is less than that of the first
+ * version, or there are too many bytes, E2BIG: see MP_IOC_QUEUE_START. ERANGE: outside of the
+ * window. ENOMEM. Up to here nothing was sent. ETIMEDOUT: the way takes nothing for 5 seconds,
+ * EINTR: the process is being killed: some stores may have been made, from the first one on.
+ */
+struct mp_session_store {
+	__u32 size;
+	__u32 handle;
+	__u32 count;			/* of stores */
+	__u32 flags;			/* 0 */
+	__aligned_u64 stores;		/* address of an array of struct mp_copy: from an address */
+	__u32 store_size;		/* of one of them; 0: 24 bytes */
+	__u32 reserved;
 };
 
 /* Who a session's partner is, or was. */
@@ -995,6 +1029,7 @@ enum {
 	MP_IOC_SESSION_PARTNER = _IO(MP_IOC_MAGIC, 0x24),	/* struct mp_session_partner */
 	MP_IOC_SESSION_ANSWER = _IO(MP_IOC_MAGIC, 0x25),	/* struct mp_session_answer */
 	MP_IOC_PARK = _IO(MP_IOC_MAGIC, 0x26),	/* struct mp_park */
+	MP_IOC_SESSION_STORE = _IO(MP_IOC_MAGIC, 0x27),	/* struct mp_session_store */
 	MP_IOC_SEGMENT_CREATE = _IO(MP_IOC_MAGIC, 0x30),	/* struct mp_segment_create */
 	MP_IOC_SEGMENT_SHARE = _IO(MP_IOC_MAGIC, 0x31),	/* struct mp_handle */
 	MP_IOC_SEGMENT_ATTACH = _IO(MP_IOC_MAGIC, 0x32),	/* struct mp_segment_attach */

@@ -21,6 +21,7 @@ use mp_proto::pairing::{
     },
     RemoteWindow, //
 };
+use mp_transport::interface::Kind;
 
 pub(super) fn list_interfaces(context: &Context, list: &mut mp_interfaces) -> Result<Told> {
     expect_zero(list.reserved)?;
@@ -53,9 +54,11 @@ pub(super) fn describe_interface(context: &Context, info: &mut mp_interface) -> 
 
 fn describe_hardware(link: &Link, info: &mut mp_interface) {
     let about = link.interface().info();
-    if about.is_loopback {
-        info.flags |= MP_INTERFACE_LOOPBACK;
-    }
+    info.flags |= match about.kind {
+        Kind::Bridge => 0,
+        Kind::Loopback => MP_INTERFACE_LOOPBACK,
+        Kind::Routed => MP_INTERFACE_ROUTED,
+    };
     if let Some(at) = &about.location {
         info.flags |= MP_INTERFACE_PCI;
         info.vendor = at.vendor_id;

@@ -36,6 +36,12 @@ use mp_proto::{
     reach, //
 };
 
+/// Bytes of a word, which is stored in one piece.
+const WORD: usize = size_of::<u64>();
+
+/// Most bytes that are stored word by word.
+const LINE: usize = 64;
+
 /// Most pieces of one stock, those in quarantine included.
 const MAX_PIECES: usize = 1024;
 
@@ -250,5 +256,22 @@ impl Stock {
     /// `ENOTCONN` if it has gone, or that of `f`.
     pub(super) fn with_bytes<R>(&self, f: impl FnOnce(&dyn LocalBytes) -> Result<R>) -> Result<R> {
         self.cleaner.with_bytes(f)
+    }
+
+    /// See [`Memory::store`](super::Memory::store).
+    pub(super) fn store(&self, off: u64, src: &[u8]) -> Result {
+        let is_words = off.is_multiple_of(WORD as u64) && src.len().is_multiple_of(WORD);
+        self.with_bytes(|bytes| {
+            if !is_words || src.len() > LINE {
+                return bytes.write(off, src);
+            }
+            let mut at = off;
+            for word in src.chunks_exact(WORD) {
+                let word = word.try_into().map_err(|_| EINVAL)?;
+                bytes.store_u64(at, u64::from_ne_bytes(word))?;
+                at += WORD as u64;
+            }
+            Ok(())
+        })
     }
 }

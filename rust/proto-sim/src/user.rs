@@ -405,6 +405,7 @@ impl Host {
             | Header::Trigger { .. }
             | Header::Message { .. }
             | Header::Put { .. }
+            | Header::Stores(_)
             | Header::Fetched { .. } => {}
             Header::Pairing(life) => {
                 if greeting.accepts(life) {

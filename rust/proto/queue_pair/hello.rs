@@ -78,7 +78,7 @@ impl Hello {
         }
         out.wmb();
         out.store_u64(0, two(self.support.encode(), MAGIC))?;
-        out.wmb();
+        out.mb();
         Ok(())
     }
 

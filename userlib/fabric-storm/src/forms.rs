@@ -97,6 +97,9 @@ forms! {
         &[ENOENT, ENETDOWN, ECONNRESET, EBUSY, ENOSPC, ETIMEDOUT, ENOMEM], [deadline] [data];
     PARK MP_IOC_PARK mp_park 40 Late &[],
         &[ENOENT, ERANGE, EOPNOTSUPP, ENOTCONN, ETIMEDOUT, ENOMEM], [deadline] [entries];
+    SESSION_STORE MP_IOC_SESSION_STORE mp_session_store 32 Never &[],
+        &[ENOENT, ENOTCONN, ECONNRESET, ENETDOWN, ENXIO, EOPNOTSUPP, ERANGE, ENOMEM, ETIMEDOUT],
+        [] [stores];
     SEGMENT_CREATE MP_IOC_SEGMENT_CREATE mp_segment_create 32 Late &[],
         &[EDQUOT, EADDRINUSE, ENOSPC, ENOMEM], [] [];
     SEGMENT_SHARE MP_IOC_SEGMENT_SHARE mp_handle 8 Never &[], &[ENOENT, EOPNOTSUPP], [] [];

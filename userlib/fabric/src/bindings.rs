@@ -33,10 +33,12 @@ pub const MP_FEATURE_PARK: u32 = 256;
 pub const MP_FEATURE_PLACED: u32 = 512;
 pub const MP_FEATURE_GRANTS: u32 = 1024;
 pub const MP_FEATURE_FILL_ANY: u32 = 2048;
+pub const MP_FEATURE_STORE: u32 = 4096;
 pub const MP_INTERFACE_UP: u32 = 1;
 pub const MP_INTERFACE_LOOPBACK: u32 = 2;
 pub const MP_INTERFACE_PCI: u32 = 4;
 pub const MP_INTERFACE_REMOTE: u32 = 8;
+pub const MP_INTERFACE_ROUTED: u32 = 16;
 pub const MP_PEER_NONE: u32 = 4294967295;
 pub const MP_WAIT_INTERFACE: u32 = 1;
 pub const MP_WAIT_ONE: u32 = 2;
@@ -44,6 +46,8 @@ pub const MP_SESSION_HOLD: u32 = 1;
 pub const MP_SESSION_ONCE: u32 = 2;
 pub const MP_SESSION_PENDING: u32 = 4;
 pub const MP_SESSION_BARE: u32 = 8;
+pub const MP_STORES_MAX: u32 = 256;
+pub const MP_STORES_BYTES_MAX: u32 = 1048576;
 pub const MP_ANSWER_ACCEPT: u32 = 1;
 pub const MP_ANSWER_REJECT: u32 = 2;
 pub const MP_ACCESS_READ: u32 = 1;
@@ -228,6 +232,17 @@ pub struct mp_session {
     pub remote_offset: __u64,
     pub status: __u32,
     pub uid: __u32,
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct mp_session_store {
+    pub size: __u32,
+    pub handle: __u32,
+    pub count: __u32,
+    pub flags: __u32,
+    pub stores: __u64,
+    pub store_size: __u32,
+    pub reserved: __u32,
 }
 pub const MP_PARTNER_REQUEST: _bindgen_ty_4 = 1;
 pub const MP_PARTNER_PAIRED: _bindgen_ty_4 = 2;
@@ -548,6 +563,7 @@ pub const MP_IOC_SESSION_ACCESS: _bindgen_ty_8 = 47907;
 pub const MP_IOC_SESSION_PARTNER: _bindgen_ty_8 = 47908;
 pub const MP_IOC_SESSION_ANSWER: _bindgen_ty_8 = 47909;
 pub const MP_IOC_PARK: _bindgen_ty_8 = 47910;
+pub const MP_IOC_SESSION_STORE: _bindgen_ty_8 = 47911;
 pub const MP_IOC_SEGMENT_CREATE: _bindgen_ty_8 = 47920;
 pub const MP_IOC_SEGMENT_SHARE: _bindgen_ty_8 = 47921;
 pub const MP_IOC_SEGMENT_ATTACH: _bindgen_ty_8 = 47922;

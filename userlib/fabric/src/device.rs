@@ -65,6 +65,8 @@ pub enum Call<'a> {
     SessionPartner(&'a mut mp_session_partner, &'a mut [u8]),
     /// `MP_IOC_SESSION_ANSWER`, with the data
     SessionAnswer(&'a mut mp_session_answer, &'a [u8]),
+    /// `MP_IOC_SESSION_STORE`, with the stores, whose local offsets are in the bytes
+    SessionStore(&'a mut mp_session_store, &'a mut [mp_copy], &'a [u8]),
     /// `MP_IOC_PARK`, with the entries
     Park(&'a mut mp_park, &'a [mp_park_entry]),
     /// `MP_IOC_SEGMENT_CREATE`
@@ -300,6 +302,18 @@ impl Device for CharDevice {
                 (argument.count, argument.entries) = (capacity(entries.len()), address(entries));
                 argument.entry_size = size_of::<mp_park_entry>() as u32;
                 call!(MP_IOC_PARK, mp_park, argument)
+            }
+            Call::SessionStore(argument, stores, bytes) => {
+                let start = address(bytes);
+                for store in &mut *stores {
+                    let end = store.local.checked_add(store.length);
+                    end.filter(|end| *end <= bytes.len() as u64)
+                        .ok_or(Errno::FAULT)?;
+                    store.local += start;
+                }
+                (argument.count, argument.stores) = (capacity(stores.len()), address(stores));
+                argument.store_size = size_of::<mp_copy>() as u32;
+                call!(MP_IOC_SESSION_STORE, mp_session_store, argument)
             }
             Call::QueueStart(argument, copies) => {
                 let copies = copies.into_inner();

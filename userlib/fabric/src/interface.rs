@@ -87,6 +87,8 @@ pub struct Interface {
     pub up: bool,
     /// Whether the other host is this one.
     pub loopback: bool,
+    /// Whether another host forwards to the peer: no window leads to its memory.
+    pub routed: bool,
     /// The bridge, if it is a PCI device.
     pub pci: Option<(PciIds, PciFunction)>,
     /// The other host, if known.
@@ -170,7 +172,7 @@ impl<D: Device> Fabric<D> {
         Ok(Interface::from(&interface))
     }
 
-    /// Wait until an interface to another host is up; the first one that is.
+    /// Wait until an interface is up whose link leads to another host; the first one that is.
     ///
     /// # Errors
     /// [`Error::NoInterface`]: none is up until the deadline.
@@ -188,11 +190,11 @@ impl<D: Device> Fabric<D> {
         }
     }
 
-    /// Find an interface to another host that is up.
+    /// Find an interface that is up, and leads to another host over a bridge.
     fn interface_to_peer(&self) -> Result<Option<InterfaceId>> {
         for id in self.interfaces()? {
             match self.interface(id) {
-                Ok(interface) if interface.up && !interface.loopback => return Ok(Some(id)),
+                Ok(interface) if interface.up && interface.is_link() => return Ok(Some(id)),
                 // One that has been removed since the list was made leads nowhere.
                 Ok(_) | Err(Error::NoInterface(_)) => {}
                 Err(error) => return Err(error),
@@ -327,6 +329,13 @@ fn list(
     }
 }
 
+impl Interface {
+    /// Whether it is the local end of a link to another host, and not a way over others.
+    pub fn is_link(&self) -> bool {
+        !self.loopback && !self.routed
+    }
+}
+
 impl From<&mp_interface> for Interface {
     fn from(interface: &mp_interface) -> Self {
         let has = |flag| interface.flags & flag != 0;
@@ -334,6 +343,7 @@ impl From<&mp_interface> for Interface {
             id: InterfaceId(interface.id),
             up: has(sys::MP_INTERFACE_UP),
             loopback: has(sys::MP_INTERFACE_LOOPBACK),
+            routed: has(sys::MP_INTERFACE_ROUTED),
             pci: has(sys::MP_INTERFACE_PCI).then(|| pci(interface)),
             remote: has(sys::MP_INTERFACE_REMOTE).then_some(Remote {
                 word_size: interface.remote_word_size,

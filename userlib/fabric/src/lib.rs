@@ -81,6 +81,8 @@ mod session;
 #[cfg(target_pointer_width = "64")]
 mod status;
 mod status_codes;
+#[cfg(target_pointer_width = "64")]
+mod stores;
 pub mod sys;
 pub mod thread;
 mod wait;
@@ -110,6 +112,8 @@ pub use session::{
 };
 #[cfg(target_pointer_width = "64")]
 pub use status::{Status, StatusWord};
+#[cfg(target_pointer_width = "64")]
+pub use stores::{PartnerMemory, Stores};
 pub use wait::EventMask;
 pub use waits::{taken, Waits};
 pub use wake::Wake;

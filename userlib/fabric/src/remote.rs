@@ -7,6 +7,9 @@
 //! [`RemoteMemory`], which a [`Device`](crate::Device) chooses: that of the character device is the
 //! mapped memory itself, and a test's device can let everything pass through a model of a bridge.
 //!
+//! Where no window leads to the partner's memory, [`PartnerMemory`](crate::PartnerMemory) sends what
+//! is stored.
+//!
 //! For processes of 64 bits.
 
 use crate::{flush_stores, Map};
@@ -26,7 +29,8 @@ pub trait RemoteMemory: Debug + Send + Sync + 'static {
     /// Store an aligned word in one piece, least significant byte first.
     ///
     /// # Errors
-    /// `ERANGE`.
+    /// `ERANGE`; of [`Stores`](crate::Stores) also what earlier stores have failed with, as of the
+    /// other functions that store.
     fn store(&self, offset: usize, word: u64) -> Result<(), Errno>;
 
     /// Store an aligned line of 64 bytes: each word in one piece, in any order.

@@ -10,6 +10,8 @@ use crate::{
     Call, CharDevice, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Limit, Map, Object,
     PciFunction, PhysicalRange, Result, Subject, Vouched,
 };
+#[cfg(target_pointer_width = "64")]
+use crate::{PartnerMemory, Stores};
 use rustix::io::Errno;
 use std::{ops::RangeInclusive, sync::Arc};
 
@@ -243,8 +245,14 @@ impl<D: Device> SessionRequest<'_, D> {
 pub struct WindowPlace {
     /// In bytes.
     pub size: u64,
-    /// For [`Device::map`].
+    /// For [`Device::map`]; 0 if it cannot be mapped.
     pub offset: u64,
+}
+
+impl WindowPlace {
+    fn is_mappable(&self) -> bool {
+        self.offset != 0
+    }
 }
 
 /// How a session stands.
@@ -364,23 +372,33 @@ impl<D: Device> Session<D> {
     /// Map the memory of the partner; nothing if there is none, or the session is not paired.
     ///
     /// # Errors
-    /// [`Error::NotFound`], and those of `mmap()`.
+    /// [`Error::NotFound`], and those of `mmap()`. [`Error::NotSupported`]: no window leads there,
+    /// as another host forwards to the partner's: [`remote()`](Self::remote) stores there.
     pub fn map_remote(&self) -> Result<Option<Map>> {
-        self.state()?
-            .remote
-            .map(|window| self.map(window))
-            .transpose()
+        let Some(window) = self.state()?.remote else {
+            return Ok(None);
+        };
+        match window.is_mappable() {
+            true => self.map(window).map(Some),
+            false => Err(Error::NotSupported(Subject::Unnamed)),
+        }
     }
 
-    /// Map the memory of the partner, to store to; nothing as of
-    /// [`map_remote()`](Self::map_remote).
+    /// The memory of the partner, to store to: mapped, or where stores are sent, if no window leads
+    /// there. Nothing as of [`map_remote()`](Self::map_remote).
     ///
     /// # Errors
-    /// As [`map_remote()`](Self::map_remote).
+    /// [`Error::NotFound`], and those of `mmap()`.
     #[cfg(target_pointer_width = "64")]
-    pub fn remote(&self) -> Result<Option<D::Remote>> {
-        let map = self.map_remote()?;
-        Ok(map.map(|map| self.object.device.remote(map)))
+    pub fn remote(&self) -> Result<Option<PartnerMemory<D>>> {
+        let Some(window) = self.state()?.remote else {
+            return Ok(None);
+        };
+        let device = &self.object.device;
+        Ok(Some(match window.is_mappable() {
+            true => PartnerMemory::Mapped(device.remote(self.map(window)?)),
+            false => PartnerMemory::Sent(Stores::new(device, self.open_handle()?, window.size)?),
+        }))
     }
 
     /// Map a window of [`state()`](Self::state).

@@ -242,6 +242,18 @@ fn assertions() -> String {
     );
     check!(
         out,
+        mp_session_store {
+            size,
+            handle,
+            count,
+            flags,
+            stores,
+            store_size,
+            reserved
+        }
+    );
+    check!(
+        out,
         mp_park_entry {
             handle,
             reserved,

@@ -102,7 +102,7 @@ impl<D: Device> Library<D> {
             .fabric
             .interface(InterfaceId(id))
             .map_err(Error::of_interface)?;
-        if known.loopback && !self.loopback {
+        if known.routed || known.loopback && !self.loopback {
             return Err(Error::InvalidInterface);
         }
         Ok(Interface::new(self.fabric.clone(), known.id))

@@ -8,7 +8,7 @@ use crate::{
     window::{Far, Near},
     Error, Result,
 };
-use mp_fabric::{CharDevice, Deadline, Device, EventMask, Parked, Session, Subject};
+use mp_fabric::{CharDevice, Deadline, Device, EventMask, Parked, PartnerMemory, Session, Subject};
 use mp_proto::{
     memory::{Inbound, Outbound},
     queue_pair::{tell_end, Broken, End, Hello, Layout, Park, Wants},
@@ -56,7 +56,7 @@ impl Default for Shape {
 pub(crate) struct Shared<D: Device> {
     pub(crate) session: Arc<Session<D>>,
     pub(crate) near: Arc<Near>,
-    pub(crate) far: Far<D::Remote>,
+    pub(crate) far: Far<PartnerMemory<D>>,
     /// What calls fail with since the pair has ended at once.
     ended: OnceLock<Error>,
     /// Whether the partner was told of an end: the first one counts.

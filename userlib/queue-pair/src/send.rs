@@ -162,6 +162,8 @@ impl<D: Device> Sending<D> {
         let part = len.and_then(|len| self.sender.peer().buffer(off, len));
         let part = part.ok_or(Error::TooLong { most })?;
         let written = self.shared.far.gather(part.off, part.len, &mut data);
+        // Nothing need be published after it.
+        self.shared.far.0.push();
         written.map_err(|_| Broken::Memory.into())
     }
 

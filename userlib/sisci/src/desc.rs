@@ -119,6 +119,8 @@ impl<D: Device> Desc<D> {
         let mut all = Vec::with_capacity(ids.len());
         for id in ids {
             match self.fabric().interface(id) {
+                // Where no window leads, there are no nodes.
+                Ok(interface) if interface.routed => {}
                 Ok(interface) => all.push(interface),
                 // It has gone since it was listed.
                 Err(mp_fabric::Error::NoInterface(_)) => {}

@@ -113,6 +113,12 @@ impl World {
         self.lock().mappable = mappable;
     }
 
+    /// Whether another host forwards between the two, and no window leads anywhere. None does at
+    /// first.
+    pub fn set_routed(&self, routed: bool) {
+        self.lock().routed = routed;
+    }
+
     /// Whether the bridges are PCI devices, with known ids. They are at first.
     pub fn set_pci(&self, pci: bool) {
         self.lock().pci = pci;

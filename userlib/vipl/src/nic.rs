@@ -379,7 +379,7 @@ impl<D: Device> Nic<D> {
         let fabric = &self.open()?.fabric;
         let interfaces = fabric.interfaces()?.into_iter();
         let interfaces = interfaces.filter_map(|id| fabric.interface(id).ok());
-        let others = interfaces.filter(|interface| interface.up && !interface.loopback);
+        let others = interfaces.filter(|interface| interface.up && interface.is_link());
         let mut hosts: Vec<_> = others.filter_map(|i| i.peer).map(HostAddress::of).collect();
         hosts.sort_unstable();
         hosts.dedup();

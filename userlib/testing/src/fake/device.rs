@@ -7,7 +7,7 @@ use super::{
     state::{interface, Key, State, BOTH},
     Host, World, LOOPBACK,
 };
-use mp_fabric::{sys::*, Call, Deadline, Device, Map, Protection};
+use mp_fabric::{sys::*, Call, Deadline, Device, Map, Protection, RemoteMemory};
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
     io::{self, Errno},
@@ -62,6 +62,9 @@ impl FakeDevice {
             out.flags = MP_INTERFACE_LOOPBACK;
             out.peer = self.host as u32;
             return Ok(());
+        }
+        if state.is_routed(id) {
+            out.flags |= MP_INTERFACE_ROUTED;
         }
         let number = state.link(self.host, id)?;
         let link = &state.links[number];
@@ -123,6 +126,44 @@ impl FakeDevice {
         if session.open.location == MP_LOCATION_PHYSICAL && session.open.role == MP_ROLE_SERVER {
             out.local_offset = 0;
         }
+        if state.is_routed(out.interface) {
+            out.remote_offset = 0;
+        }
+        Ok(())
+    }
+
+    /// Make stores in the partner's memory, words in one piece.
+    fn store(
+        &self,
+        state: &State,
+        store: &mp_session_store,
+        stores: &[mp_copy],
+        bytes: &[u8],
+    ) -> Result<()> {
+        let session = state.session(self.context, store.handle)?;
+        match session.events {
+            events if events & MP_EVENT_CLOSED != 0 => return Err(Errno::CONNRESET),
+            events if events & MP_EVENT_DOWN != 0 => return Err(Errno::NETDOWN),
+            events if events & MP_EVENT_PAIRED == 0 => return Err(Errno::NOTCONN),
+            _ if !state.is_routed(session.open.interface) => return Err(Errno::OPNOTSUPP),
+            _ => {}
+        }
+        let file = session.remote.file.as_ref().ok_or(Errno::NXIO)?;
+        let map = Map::new(file, 0, session.remote.size)?;
+        for store in stores {
+            let (at, to) = (store.local as usize, store.remote as usize);
+            let bytes = bytes.get(at..at + store.length as usize);
+            let bytes = bytes.ok_or(Errno::FAULT)?;
+            if to % 8 != 0 || bytes.len() % 8 != 0 || bytes.len() > 64 {
+                map.write(to, bytes)?;
+                continue;
+            }
+            for (n, word) in bytes.chunks_exact(8).enumerate() {
+                let word = word.try_into().map_err(|_| Errno::FAULT)?;
+                map.store(to + 8 * n, u64::from_le_bytes(word))?;
+            }
+        }
+        map.barrier();
         Ok(())
     }
 
@@ -397,6 +438,9 @@ impl Device for FakeDevice {
                         .push((access.mode, domain, bus, access.pci_devfn));
                 }
                 Ok(())
+            }
+            Call::SessionStore(store, stores, bytes) => {
+                self.store(&self.world.lock(), store, stores, bytes)
             }
             Call::Park(park, entries) => self.park(park, entries),
             Call::SegmentCreate(create) => self

@@ -116,6 +116,7 @@ pub struct State {
     pub privileged: bool,
     pub reachable: bool,
     pub mappable: bool,
+    pub routed: bool,
     pub signals_fail: u32,
     pub pci: bool,
     pub quota: usize,
@@ -144,6 +145,7 @@ impl State {
             privileged: true,
             reachable: true,
             mappable: true,
+            routed: false,
             signals_fail: 0,
             pci: true,
             quota: 1024,
@@ -157,6 +159,11 @@ impl State {
             memory: 1 << 32,
             window: 1 << 24,
         }
+    }
+
+    /// Whether another host forwards to the peer at an interface.
+    pub fn is_routed(&self, interface: u32) -> bool {
+        self.routed && interface != LOOPBACK
     }
 
     pub fn number(&mut self) -> u32 {

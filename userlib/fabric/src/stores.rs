@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The remote memory of a session: mapped, or where a store is sent.
+
+use crate::{
+    sys::{self, mp_copy, mp_session_store},
+    Call, CharDevice, Device, RemoteMemory,
+};
+use rustix::io::Errno;
+use std::{
+    fmt,
+    sync::{
+        atomic::{fence, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError,
+    },
+};
+use vm_memory::VolatileSlice;
+
+/// Bytes that are collected before they are sent without a [`barrier()`](RemoteMemory::barrier).
+const COLLECTED_MAX: usize = 1 << 16;
+
+/// Most bytes of one store: what is longer is divided.
+const STORE_MAX: usize = 1 << 15;
+
+/// Memory of a partner whose host another one forwards to. Stores are collected, and sent by
+/// [`barrier()`](RemoteMemory::barrier), which makes a system call. They are made there in the
+/// order in which they were collected, so [`flush()`](RemoteMemory::flush) has nothing to do.
+///
+/// What is stored when the partner or the link has gone is lost, as in a map. Once stores could
+/// not be sent for another reason, all later ones fail with that.
+pub struct Stores<D: Device = CharDevice> {
+    device: Arc<D>,
+    session: u32,
+    size: usize,
+    collected: Mutex<Collected>,
+}
+
+#[derive(Default)]
+struct Collected {
+    bytes: Vec<u8>,
+    /// Where they go; the local offsets are those in the bytes.
+    stores: Vec<mp_copy>,
+    failed: Option<Errno>,
+}
+
+impl<D: Device> fmt::Debug for Stores<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Stores { session, size, .. } = self;
+        write!(f, "Stores {{ session: {session}, size: {size} }}")
+    }
+}
+
+impl<D: Device> Stores<D> {
+    pub(crate) fn new(device: &Arc<D>, session: u32, size: u64) -> Result<Self, Errno> {
+        Ok(Stores {
+            device: device.clone(),
+            session,
+            size: usize::try_from(size).map_err(|_| Errno::NOMEM)?,
+            collected: Mutex::default(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Collected> {
+        self.collected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Collect a store of `len` bytes, which `fill` gives from an offset in them on.
+    fn collect(
+        &self,
+        offset: usize,
+        len: usize,
+        fill: impl Fn(usize, &mut [u8]),
+    ) -> Result<(), Errno> {
+        let end = offset.checked_add(len);
+        if end.is_none_or(|end| end > self.size) {
+            return Err(Errno::RANGE);
+        }
+        let mut collected = self.lock();
+        if let Some(errno) = collected.failed {
+            return Err(errno);
+        }
+        for at in (0..len).step_by(STORE_MAX) {
+            let count = STORE_MAX.min(len - at);
+            if !collected.has_room(count) {
+                self.send(&mut collected);
+            }
+            let start = collected.bytes.len();
+            collected.stores.push(mp_copy {
+                local: start as u64,
+                remote: (offset + at) as u64,
+                length: count as u64,
+            });
+            collected.bytes.resize(start + count, 0);
+            fill(at, &mut collected.bytes[start..]);
+        }
+        Ok(())
+    }
+
+    /// As [`collect`](Self::collect), of words that are stored in one piece each.
+    fn collect_words(&self, offset: usize, words: &[u64]) -> Result<(), Errno> {
+        if offset % 8 != 0 {
+            return Err(Errno::RANGE);
+        }
+        self.collect(offset, 8 * words.len(), |_, room| {
+            for (room, word) in room.chunks_exact_mut(8).zip(words) {
+                room.copy_from_slice(&word.to_le_bytes());
+            }
+        })
+    }
+
+    fn send(&self, collected: &mut Collected) {
+        if collected.stores.is_empty() {
+            return;
+        }
+        let mut store = mp_session_store {
+            handle: self.session,
+            ..Default::default()
+        };
+        let Collected {
+            bytes,
+            stores,
+            failed,
+        } = collected;
+        let sent = self
+            .device
+            .call(Call::SessionStore(&mut store, stores, bytes));
+        match sent {
+            Ok(()) => {}
+            // The partner, the link, the session or this process has gone.
+            Err(Errno::CONNRESET | Errno::NETDOWN | Errno::NOENT | Errno::INTR) => {}
+            Err(errno) => *failed = Some(errno),
+        }
+        bytes.clear();
+        stores.clear();
+    }
+}
+
+impl Collected {
+    /// Whether one more store goes into the same call.
+    fn has_room(&self, len: usize) -> bool {
+        let is_short = self.stores.len() < sys::MP_STORES_MAX as usize;
+        is_short && self.bytes.len() + len <= COLLECTED_MAX
+    }
+}
+
+impl<D: Device> RemoteMemory for Stores<D> {
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn store(&self, offset: usize, word: u64) -> Result<(), Errno> {
+        self.collect_words(offset, &[word])
+    }
+
+    fn store_line(&self, offset: usize, line: &[u64; 8]) -> Result<(), Errno> {
+        self.collect_words(offset, line)
+    }
+
+    fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Errno> {
+        self.collect(offset, bytes.len(), |at, room| {
+            room.copy_from_slice(&bytes[at..at + room.len()]);
+        })
+    }
+
+    fn copy(&self, offset: usize, from: VolatileSlice<'_>) -> Result<(), Errno> {
+        self.collect(offset, from.len(), |at, room| {
+            if let Ok(part) = from.subslice(at, room.len()) {
+                part.copy_to(room);
+            }
+        })
+    }
+
+    fn flush(&self) {
+        fence(Ordering::Release);
+    }
+
+    fn barrier(&self) {
+        self.send(&mut self.lock());
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// What is collected is sent: in a map, stores do not wait for a barrier for ever either.
+impl<D: Device> Drop for Stores<D> {
+    fn drop(&mut self) {
+        self.barrier();
+    }
+}
+
+/// The remote memory of a session, to store to.
+pub enum PartnerMemory<D: Device = CharDevice> {
+    /// A window of a bridge leads there.
+    Mapped(D::Remote),
+    /// Another host forwards what is stored.
+    Sent(Stores<D>),
+}
+
+impl<D: Device> fmt::Debug for PartnerMemory<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PartnerMemory::Mapped(memory) => memory.fmt(f),
+            PartnerMemory::Sent(memory) => memory.fmt(f),
+        }
+    }
+}
+
+impl<D: Device> PartnerMemory<D> {
+    /// Send what was stored, if it has to be, although no barrier follows.
+    pub fn push(&self) {
+        if let PartnerMemory::Sent(stores) = self {
+            stores.barrier();
+        }
+    }
+}
+
+macro_rules! either {
+    ($self:ident, $memory:ident => $call:expr) => {
+        match $self {
+            PartnerMemory::Mapped($memory) => $call,
+            PartnerMemory::Sent($memory) => $call,
+        }
+    };
+}
+
+impl<D: Device> RemoteMemory for PartnerMemory<D> {
+    #[inline]
+    fn size(&self) -> usize {
+        either!(self, memory => memory.size())
+    }
+
+    #[inline]
+    fn store(&self, offset: usize, word: u64) -> Result<(), Errno> {
+        either!(self, memory => memory.store(offset, word))
+    }
+
+    #[inline]
+    fn store_line(&self, offset: usize, line: &[u64; 8]) -> Result<(), Errno> {
+        either!(self, memory => memory.store_line(offset, line))
+    }
+
+    #[inline]
+    fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Errno> {
+        either!(self, memory => memory.write(offset, bytes))
+    }
+
+    #[inline]
+    fn copy(&self, offset: usize, from: VolatileSlice<'_>) -> Result<(), Errno> {
+        either!(self, memory => memory.copy(offset, from))
+    }
+
+    #[inline]
+    fn flush(&self) {
+        either!(self, memory => memory.flush())
+    }
+
+    #[inline]
+    fn barrier(&self) {
+        either!(self, memory => memory.barrier())
+    }
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Pairs between hosts that have no bridge in common: what is stored is sent, by calls.
+
+mod common;
+
+use common::{both, sessions, soon, Halves};
+use mp_fabric::{vm_memory::VolatileMemory, Error as FabricError, RemoteMemory};
+use mp_queue_pair::{Data, Error, Head, Piece, Place, QueuePair, Shape, INLINE_MAX};
+use mp_testing::World;
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+};
+
+const WINDOW: u64 = 0x1_0000;
+
+fn routed() -> World {
+    let world = World::new(1, 1 << 24);
+    world.set_routed(true);
+    world
+}
+
+fn data(seed: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|n| (n * 7 + seed) as u8).collect()
+}
+
+#[test]
+fn a_window_is_not_mapped_and_takes_what_is_stored() {
+    let world = routed();
+    let (a, b) = sessions(&world, WINDOW);
+    let unmapped = a.map_remote();
+    assert!(matches!(unmapped, Err(FabricError::NotSupported(_))));
+    let remote = a.remote().unwrap().expect("a window");
+    let map = b.map_local().unwrap().expect("memory");
+    assert_eq!(remote.size(), WINDOW as usize);
+    let (line, long) = ([0x0102_0304_0506_0708; 8], data(3, 0x1_0000 - 256));
+    remote.store_line(64, &line).unwrap();
+    remote.store(8, 5).unwrap();
+    remote.store(8, 6).unwrap();
+    remote.flush();
+    remote.write(256, &long).unwrap();
+    let load = |at| {
+        let memory = map.volatile();
+        let word: &AtomicU64 = memory.get_atomic_ref(at).unwrap();
+        u64::from_le(word.load(Ordering::Relaxed))
+    };
+    remote.barrier();
+    assert_eq!((load(8), load(64), load(120)), (6, line[0], line[7]));
+    let mut found = vec![0; long.len()];
+    map.volatile()
+        .subslice(256, long.len())
+        .unwrap()
+        .copy_to(&mut found);
+    assert!(found == long);
+    for outside in [WINDOW as usize, usize::MAX - 7, 4] {
+        assert!(remote.store(outside, 1).is_err());
+    }
+    drop(b);
+    // As in a map: nobody sees it.
+    remote.store(8, 7).unwrap();
+    remote.barrier();
+    remote.store(8, 8).unwrap();
+}
+
+#[test]
+fn messages_of_all_lengths_arrive_while_both_sleep_or_look() {
+    let world = routed();
+    let (a, b) = sessions(&world, WINDOW);
+    let shape = Shape::default();
+    let other = thread::spawn(move || {
+        let mut pair = QueuePair::open(b, &shape, soon()).unwrap();
+        pair.set_looks(1);
+        let mut room = [0; 4096];
+        loop {
+            match pair.receive(&mut room, soon()) {
+                Ok(got) => pair.send(&got.head, &room[..got.len], soon()).unwrap(),
+                Err(Error::Closed { reason: 3 }) => return,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    });
+    let mut pair = QueuePair::open(a, &shape, soon()).unwrap();
+    let mut room = [0; 4096];
+    for len in (0..INLINE_MAX + 20).step_by(3).chain([4095, 4096]) {
+        pair.set_looks(if len % 2 == 0 { 1 } else { 1000 });
+        let sent = data(len, len);
+        let head = Head {
+            kind: len as u8,
+            ..Head::default()
+        };
+        pair.send(&head, &sent, soon()).unwrap();
+        let got = pair.receive(&mut room, soon()).unwrap();
+        assert_eq!((got.head, &room[..got.len]), (head, &sent[..]));
+    }
+    pair.close(3).unwrap();
+    other.join().unwrap();
+}
+
+#[test]
+fn what_is_written_in_place_arrives_though_nobody_is_told() {
+    let world = routed();
+    let (mut a, b): (Halves, Halves) = both(sessions(&world, WINDOW), Shape::default());
+    let written = data(9, 600);
+    a.0.write(40, &[Piece::from(&written[..])]).unwrap();
+    let place = Place {
+        key: 0,
+        off: 40,
+        len: 600,
+    };
+    let area = b.1.area(place).expect("inside");
+    let mut found = vec![0; 600];
+    assert_eq!(Data::Placed(place, area).read(&mut found), Ok(600));
+    assert!(found == written);
+}
