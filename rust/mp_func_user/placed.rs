@@ -52,8 +52,10 @@ use mp_proto::{
     sharing::{
         placed::{
             Budget,
+            Progress,
             Ticket,
             Totals,
+            Watch,
             PIECE, //
         },
         requests::{
@@ -66,8 +68,8 @@ use mp_proto::{
 };
 use mp_transport::frame::RxFrame;
 
-/// A peer that has dealt with nothing for so long is not there.
-const PATIENCE_NS: u64 = 5_000_000_000;
+/// A peer that deals with nothing of what is under way for so long loses its link.
+const ANSWER_NS: u64 = 5_000_000_000;
 
 /// How often a copy that waits looks whether it was aborted, in nanoseconds.
 const TICK_NS: u64 = 10_000_000;
@@ -228,11 +230,22 @@ impl<'a> Copying<'a> {
         }
     }
 
+    /// How far the peer is with the pieces of the connection; if there are none, with those of
+    /// others, which are in its way.
+    fn progress(&self) -> Progress {
+        let own = self.connection.transfers().lock().progress();
+        match own.under_way {
+            0 => self.connection.link().under_way().budget.lock().progress(),
+            _ => own,
+        }
+    }
+
     /// Wait as long as `f` says `EAGAIN`, for pieces that are dealt with, or for room in rings.
+    /// A peer that deals with nothing of what is under way loses its link.
     fn when_there_is_room(&self, mut f: impl FnMut() -> Result<Ticket>) -> Result<Ticket> {
-        let under_way = self.connection.link().under_way();
-        let done = || self.connection.transfers().lock().done();
-        let (mut before, mut deadline) = (done(), monotonic_ns() + PATIENCE_NS);
+        let link = self.connection.link();
+        let under_way = link.under_way();
+        let mut watch = Watch::new(self.progress(), monotonic_ns());
         loop {
             let seen = under_way.changes.load(Acquire);
             match f() {
@@ -243,10 +256,10 @@ impl<'a> Copying<'a> {
                 return Err(error::cancelled());
             }
             self.connection.check()?;
-            let (now, new) = (monotonic_ns(), done());
-            if new != before {
-                (before, deadline) = (new, now + PATIENCE_NS);
-            } else if now >= deadline {
+            let now = monotonic_ns();
+            if watch.stalled_for(self.progress(), now) >= ANSWER_NS {
+                // What is under way ends with the epoch, and nothing of it is stored after that.
+                link.reset();
                 return Err(ETIMEDOUT);
             }
             let has_changed = || under_way.changes.load(Acquire) != seen;
