@@ -596,6 +596,8 @@ impl Link {
     /// End what processes share in this life of the link, and with `for_good` altogether.
     /// `has_let_go` is whether the other service's processes reach nothing of it any more.
     fn end_shared(&self, core: &mut Core, for_good: bool, has_let_go: bool) {
+        // What owners are told means that nothing is stored any more.
+        self.serving().close();
         // What is ended here is not told to the other side.
         let ended = self.with_shared(core, |engine, clerk| {
             engine.down(clerk);
@@ -779,7 +781,7 @@ impl Link {
     ///
     /// See [`Serving::put`].
     pub(crate) fn put(&self, from: u32, frame: &RxFrame<'_>) -> Result {
-        self.serving().put(from, frame)
+        Serving::put(&self.server, from, frame)
     }
 
     /// Some of what a connection reads has arrived. Softirq context.

@@ -63,7 +63,8 @@ use mp_proto::{
             Request,
             Requests, //
         },
-        Rights, //
+        Rights,
+        CONNECTIONS, //
     }, //
 };
 use mp_transport::frame::RxFrame;
@@ -327,12 +328,14 @@ struct Guest {
     totals: Totals,
     /// Tells the peer of them.
     tally: Tally,
+    /// There was no memory to tell the peer of them.
+    is_untold: bool,
     requests: Requests,
 }
 
 struct Guests {
-    /// By their numbers.
-    all: KVec<Guest>,
+    /// By their numbers. There is room for as many as a link has.
+    all: KVec<KBox<Guest>>,
     /// The one that was served last.
     last: u32,
 }
@@ -340,7 +343,7 @@ struct Guests {
 impl Guests {
     fn find(&mut self, number: u32) -> Option<&mut Guest> {
         let at = self.all.binary_search_by_key(&number, |guest| guest.number);
-        self.all.get_mut(at.ok()?)
+        self.all.get_mut(at.ok()?).map(|guest| &mut **guest)
     }
 }
 
@@ -373,11 +376,9 @@ impl Serving {
     ///
     /// `ENOMEM`.
     pub(crate) fn new() -> Result<Arc<Self>> {
+        let all = KVec::with_capacity(CONNECTIONS, GFP_KERNEL)?;
         let this = pin_init!(Self {
-            guests <- new_spinlock_bh!(Guests {
-                all: KVec::new(),
-                last: 0,
-            }),
+            guests <- new_spinlock_bh!(Guests { all, last: 0 }),
             is_full: Atomic::new(false),
         });
         Arc::pin_init(this, GFP_KERNEL)
@@ -404,13 +405,13 @@ impl Serving {
             life,
             totals: Totals::default(),
             tally: Tally::new(life, number)?,
+            is_untold: false,
             requests: Requests::default(),
         };
+        let guest = KBox::new(guest, GFP_KERNEL)?;
         self.leave(number);
         let mut guests = self.guests.lock();
-        guests.all.reserve(1, GFP_ATOMIC)?;
         let at = guests.all.partition_point(|known| known.number < number);
-        // There is room for it.
         let entered = guests.all.insert_within_capacity(at, guest);
         entered.map_err(|_| ENOMEM)
     }
@@ -418,10 +419,20 @@ impl Serving {
     /// None of those connected to what has that token stores or is sent anything any more when
     /// this returns, but for what was read before. Process context.
     pub(crate) fn end(&self, token: u32) {
+        self.end_each(|guest| guest.token == token);
+    }
+
+    /// The link is down: nobody stores or is sent anything any more, as [`end`](Self::end). What
+    /// is entered for guests leads back to the link, which they would keep.
+    pub(crate) fn close(&self) {
+        self.end_each(|_| true);
+    }
+
+    fn end_each(&self, is_meant: impl Fn(&Guest) -> bool) {
         loop {
             let gone = {
                 let mut guests = self.guests.lock();
-                let at = guests.all.iter().position(|guest| guest.token == token);
+                let at = guests.all.iter().position(|guest| is_meant(guest));
                 at.and_then(|at| guests.all.remove(at).ok())
             };
             // Its memory goes without the lock.
@@ -450,11 +461,12 @@ impl Serving {
     ///
     /// `ENOENT` without such a connection, `EACCES`, `EINVAL` or others if it was not stored; the
     /// peer is told then.
-    pub(crate) fn put(&self, from: u32, frame: &RxFrame<'_>) -> Result {
+    pub(crate) fn put(server: &Server, from: u32, frame: &RxFrame<'_>) -> Result {
+        let this = server.target();
         let mut at = [0; PUT_AT];
         let placed = frame.copy_to(0, at.as_mut_slice().into());
         let (stored, outbox, signal) = {
-            let mut guests = self.guests.lock();
+            let mut guests = this.guests.lock();
             let guest = guests.find(from).ok_or(ENOENT)?;
             // Under the lock: who leaves stores nothing after that.
             let at = u64::from_le_bytes(at);
@@ -463,15 +475,42 @@ impl Serving {
                 false => Err(EACCES),
             });
             guest.totals.count(stored.is_ok());
-            (
-                stored,
-                guest.outbox.clone(),
-                guest.tally.count(guest.totals),
-            )
+            guest.tally.count(guest.totals);
+            (stored, guest.outbox.clone(), guest.tally.signal())
         };
-        // If there is no memory for that, the next one tells of this, or the copy fails.
-        outbox.signal(&signal)?;
+        if outbox.signal(&signal).is_err() {
+            this.mark_untold(from);
+            server.kick_once_in(AGAIN_MS);
+        }
         stored
+    }
+
+    /// There was no memory to tell a guest what has become of what it has written.
+    fn mark_untold(&self, number: u32) {
+        if let Some(guest) = self.guests.lock().find(number) {
+            guest.is_untold = true;
+        }
+    }
+
+    /// Tell those guests that could not be told.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: it is to be tried again.
+    fn tell(&self) -> Result {
+        loop {
+            let (number, outbox, signal) = {
+                let mut guests = self.guests.lock();
+                let Some(guest) = guests.all.iter_mut().find(|guest| guest.is_untold) else {
+                    return Ok(());
+                };
+                guest.is_untold = false;
+                (guest.number, guest.outbox.clone(), guest.tally.signal())
+            };
+            outbox
+                .signal(&signal)
+                .inspect_err(|_| self.mark_untold(number))?;
+        }
     }
 
     /// A connection would like to read a piece. Softirq context.
@@ -567,6 +606,9 @@ impl Part {
 
 impl Work for Serving {
     fn run(&self) -> Option<u32> {
+        if self.tell().is_err() {
+            return Some(AGAIN_MS);
+        }
         for _ in 0..BATCH {
             let part = self.next()?;
             match self.push(&part) {

@@ -452,10 +452,7 @@ impl Host for Clerk<'_> {
                 }
             }
             Event::Answered(question) => self.link.questions.answered(question),
-            Event::GuestDown(guest) => {
-                self.link.serving().leave(guest.number);
-                self.tell(&guest, MP_NOTICE_DOWN);
-            }
+            Event::GuestDown(guest) => self.tell(&guest, MP_NOTICE_DOWN),
             Event::GuestUp(guest) => self.tell(&guest, MP_NOTICE_UP),
             Event::GuestLeft(guest) => {
                 self.guest_gone(&guest, MP_NOTICE_DISCONNECTED);
