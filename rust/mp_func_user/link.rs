@@ -860,17 +860,28 @@ impl Link {
     /// By how many connections the peer may still reach the memory of a segment, named by its
     /// token, though they were ended.
     pub(crate) fn ending(&self, segment: u32) -> usize {
+        self.with_ending(segment, |ending| ending.count())
+    }
+
+    /// Whether there is any such connection.
+    pub(crate) fn is_ending(&self, segment: u32) -> bool {
+        self.with_ending(segment, |ending| ending.next().is_some())
+    }
+
+    /// Call `f` with those connections.
+    fn with_ending<R>(
+        &self,
+        segment: u32,
+        f: impl FnOnce(&mut dyn Iterator<Item = u32>) -> R,
+    ) -> R {
         let core = self.core.lock();
         let Shared {
             engine, reached, ..
         } = &*core.shared;
         let entry = reached.iter().find(|reached| reached.is_of(segment));
-        entry.map_or(0, |reached| reached.count(|guest| engine.is_ending(guest)))
-    }
-
-    /// Whether there is any such connection.
-    pub(crate) fn is_ending(&self, segment: u32) -> bool {
-        self.ending(segment) != 0
+        let is_its = |guest: &u32| entry.is_some_and(|reached| reached.has(*guest));
+        let ending = &mut engine.ending().filter(is_its);
+        f(ending)
     }
 
     /// How many connections there are to what has that token.
