@@ -187,7 +187,17 @@ impl Clerk<'_> {
         let segment = self.link.segments().by_token(guest.token);
         let segment = segment.ok_or(Why::NotFound)?;
         let piece = segment.piece().ok_or(Why::NotFound)?;
-        let rights = segment.rights(guest.token).ok_or(Why::NotFound)?;
+        let copied = piece.copied();
+        let usable = Rights {
+            // Who has a window stores by itself.
+            write: copied.write || !guest.want.placed,
+            ..copied
+        };
+        let granted = segment.rights(guest.token).ok_or(Why::NotFound)?;
+        let rights = granted.and(usable);
+        if rights == Rights::NONE {
+            return Err(Why::Unreachable);
+        }
         let far = self.far.as_ref().ok_or(Why::NotFound)?;
         if far.can_place && !self.link.is_loopback() {
             let reached = (piece.clone(), rights);

@@ -329,7 +329,7 @@ fn assertions() -> String {
             session,
             rights,
             handle,
-            reserved
+            flags
         }
     );
     check!(

@@ -115,6 +115,8 @@ pub struct State {
     pub waiting: usize,
     pub privileged: bool,
     pub reachable: bool,
+    /// Whether drivers copy where no window leads.
+    pub places: bool,
     pub mappable: bool,
     pub signals_fail: u32,
     pub pci: bool,
@@ -143,6 +145,7 @@ impl State {
             waiting: 0,
             privileged: true,
             reachable: true,
+            places: true,
             mappable: true,
             signals_fail: 0,
             pci: true,
