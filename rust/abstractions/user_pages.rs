@@ -151,7 +151,12 @@ impl UserPages {
     /// nothing else, and may do with them what is possible then.
     pub fn can_be_shown(&self) -> bool {
         let is_whole = self.start == 0 && self.len.is_multiple_of(PAGE_SIZE);
-        is_whole && self.purpose == Purpose::Write
+        is_whole && self.may_be_written()
+    }
+
+    /// Whether it may be written.
+    pub fn may_be_written(&self) -> bool {
+        self.purpose == Purpose::Write
     }
 
     /// The physical address of its page number `page`.
@@ -167,7 +172,7 @@ impl UserPages {
 
     /// The pages for C, if they may be written.
     pub(crate) fn writable(&self) -> Option<&[*mut bindings::page]> {
-        (self.purpose == Purpose::Write).then_some(&self.pages)
+        self.may_be_written().then_some(&self.pages)
     }
 
     /// Call `f` with the parts of `count` bytes at `at`: page, offset in it, offset from
@@ -211,7 +216,7 @@ impl UserPages {
     ///
     /// `EINVAL` outside, `EPERM` if it was pinned to be read.
     pub fn write(&self, at: usize, from: &[u8]) -> Result {
-        if self.purpose != Purpose::Write {
+        if !self.may_be_written() {
             return Err(EPERM);
         }
         self.parts(at, from.len(), |page, off, done, n| {
@@ -225,6 +230,6 @@ impl Drop for UserPages {
     fn drop(&mut self) {
         let (pages, count) = (self.pages.as_mut_ptr(), self.pages.len() as c_ulong);
         // SAFETY: By the invariants; nobody reaches them through this any more.
-        unsafe { bindings::unpin_pages(pages, count, self.purpose == Purpose::Write) };
+        unsafe { bindings::unpin_pages(pages, count, self.may_be_written()) };
     }
 }

@@ -488,7 +488,7 @@ fn fill_segment(context: &Context, fill: &mp_segment_fill) -> Result {
 
 fn grant_segment(context: &Context, arg: UserPtr) -> Result {
     let (mut grant, size) = read_sized::<mp_segment_grant>(arg)?;
-    expect_zero(grant.reserved)?;
+    expect_zero(grant.flags & !MP_SHOW_PLACED)?;
     if grant.rights == 0 || grant.rights & !(MP_GRANT_READ | MP_GRANT_WRITE) != 0 {
         return Err(EINVAL);
     }
@@ -501,9 +501,11 @@ fn grant_segment(context: &Context, arg: UserPtr) -> Result {
     if !session.link().speaks(fabric::GRANTS) {
         return Err(error::unsupported());
     }
+    let needs_window = grant.flags & MP_SHOW_PLACED == 0;
     let object = context.make(Make::Other, || {
         let number = context.shared().next_handle();
-        Ok(Object::Permit(segment.permit(number, &session, rights)?))
+        let permit = segment.permit(number, &session, rights, needs_window)?;
+        Ok(Object::Permit(permit))
     })?;
     if let Object::Permit(permit) = &object {
         grant.handle = permit.number();
@@ -795,7 +797,11 @@ fn start_queue(context: &Context, start: &mp_queue_start) -> Result {
     let local = segment.as_ref().map(|segment| segment.len());
     let copies = copies(start, local, connection.len())?;
     let source = match segment {
-        Some(segment) => Source::Segment(segment.begin_use(queue.link().interface().id())?),
+        Some(segment) => {
+            let used = segment.begin_use(queue.link().interface().id())?;
+            used.check(reads)?;
+            Source::Segment(used)
+        }
         None => Source::Process,
     };
     if reads {

@@ -556,15 +556,18 @@ impl Connection {
     ///
     /// `EPROTO` if it was not asked for.
     pub(crate) fn fetched(&self, number: u32, frame: &RxFrame<'_>) -> Result {
-        // Under the lock: nothing is stored for a copy that has ended.
-        let heard = self.with_transfers(|transfers, budget| {
-            transfers.fetched(number, frame.len(), budget, |target, done| {
-                target.store(done, frame)
-            })
-        });
-        if heard.map_err(|_| error::protocol())? {
-            self.link.under_way().changed();
+        {
+            // Under the lock: nothing is stored for a copy that has ended. Other connections do
+            // not wait for that.
+            let mut transfers = self.transfers.lock();
+            let store = |target: &Target, done| target.store(done, frame);
+            let heard = transfers.fetched(number, frame.len(), store);
+            let Some(settled) = heard.map_err(|_| error::protocol())? else {
+                return Ok(());
+            };
+            self.link.under_way().budget.lock().settle(settled);
         }
+        self.link.under_way().changed();
         Ok(())
     }
 

@@ -612,6 +612,8 @@ impl Link {
     /// End what processes share in this life of the link, and with `for_good` altogether.
     /// `has_let_go` is whether the other service's processes reach nothing of it any more.
     fn end_shared(&self, core: &mut Core, for_good: bool, has_let_go: bool) {
+        // What owners are told means that nothing is stored any more.
+        self.serving().close();
         // What is ended here is not told to the other side.
         let ended = self.with_shared(core, |engine, clerk| {
             engine.down(clerk);
@@ -796,7 +798,7 @@ impl Link {
     ///
     /// See [`Serving::put`].
     pub(crate) fn put(&self, from: u32, frame: &RxFrame<'_>) -> Result {
-        self.serving().put(from, frame)
+        Serving::put(&self.server, from, frame)
     }
 
     /// Some of what a connection reads has arrived. Softirq context.
@@ -875,17 +877,28 @@ impl Link {
     /// By how many connections the peer may still reach the memory of a segment, named by its
     /// token, though they were ended.
     pub(crate) fn ending(&self, segment: u32) -> usize {
+        self.with_ending(segment, |ending| ending.count())
+    }
+
+    /// Whether there is any such connection.
+    pub(crate) fn is_ending(&self, segment: u32) -> bool {
+        self.with_ending(segment, |ending| ending.next().is_some())
+    }
+
+    /// Call `f` with those connections.
+    fn with_ending<R>(
+        &self,
+        segment: u32,
+        f: impl FnOnce(&mut dyn Iterator<Item = u32>) -> R,
+    ) -> R {
         let core = self.core.lock();
         let Shared {
             engine, reached, ..
         } = &*core.shared;
         let entry = reached.iter().find(|reached| reached.is_of(segment));
-        entry.map_or(0, |reached| reached.count(|guest| engine.is_ending(guest)))
-    }
-
-    /// Whether there is any such connection.
-    pub(crate) fn is_ending(&self, segment: u32) -> bool {
-        self.ending(segment) != 0
+        let is_its = |guest: &u32| entry.is_some_and(|reached| reached.has(*guest));
+        let ending = &mut engine.ending().filter(is_its);
+        f(ending)
     }
 
     /// How many connections there are to what has that token.

@@ -283,12 +283,15 @@ impl Tally {
         Ok(Self { signal, totals })
     }
 
-    /// So many have been dealt with: the signal that tells that. What waits to be sent tells it,
-    /// too.
-    pub(crate) fn count(&self, totals: Totals) -> Arc<Signal> {
+    /// So many have been dealt with: what waits to be sent tells that, too.
+    pub(crate) fn count(&self, totals: Totals) {
         let both = u64::from(totals.failed) << 32 | u64::from(totals.done);
         // After what was stored of them.
         self.totals.store(both, Release);
+    }
+
+    /// The signal that tells it.
+    pub(crate) fn signal(&self) -> Arc<Signal> {
         self.signal.clone()
     }
 }

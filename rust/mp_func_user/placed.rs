@@ -52,8 +52,10 @@ use mp_proto::{
     sharing::{
         placed::{
             Budget,
+            Progress,
             Ticket,
             Totals,
+            Watch,
             PIECE, //
         },
         requests::{
@@ -61,13 +63,14 @@ use mp_proto::{
             Request,
             Requests, //
         },
-        Rights, //
+        Rights,
+        CONNECTIONS, //
     }, //
 };
 use mp_transport::frame::RxFrame;
 
-/// A peer that has dealt with nothing for so long is not there.
-const PATIENCE_NS: u64 = 5_000_000_000;
+/// A peer that deals with nothing of what is under way for so long loses its link.
+const ANSWER_NS: u64 = 5_000_000_000;
 
 /// How often a copy that waits looks whether it was aborted, in nanoseconds.
 const TICK_NS: u64 = 10_000_000;
@@ -255,11 +258,22 @@ impl<'a> Copying<'a> {
         }
     }
 
+    /// How far the peer is with the pieces of the connection; if there are none, with those of
+    /// others, which are in its way.
+    fn progress(&self) -> Progress {
+        let own = self.connection.transfers().lock().progress();
+        match own.under_way {
+            0 => self.connection.link().under_way().budget.lock().progress(),
+            _ => own,
+        }
+    }
+
     /// Wait as long as `f` says `EAGAIN`, for pieces that are dealt with, or for room in rings.
+    /// A peer that deals with nothing of what is under way loses its link.
     fn when_there_is_room(&self, mut f: impl FnMut() -> Result<Ticket>) -> Result<Ticket> {
-        let under_way = self.connection.link().under_way();
-        let done = || self.connection.transfers().lock().done();
-        let (mut before, mut deadline) = (done(), monotonic_ns() + PATIENCE_NS);
+        let link = self.connection.link();
+        let under_way = link.under_way();
+        let mut watch = Watch::new(self.progress(), monotonic_ns());
         loop {
             let seen = under_way.changes.load(Acquire);
             match f() {
@@ -270,10 +284,10 @@ impl<'a> Copying<'a> {
                 return Err(error::cancelled());
             }
             self.connection.check()?;
-            let (now, new) = (monotonic_ns(), done());
-            if new != before {
-                (before, deadline) = (new, now + PATIENCE_NS);
-            } else if now >= deadline {
+            let now = monotonic_ns();
+            if watch.stalled_for(self.progress(), now) >= ANSWER_NS {
+                // What is under way ends with the epoch, and nothing of it is stored after that.
+                link.reset();
                 return Err(ETIMEDOUT);
             }
             let has_changed = || under_way.changes.load(Acquire) != seen;
@@ -341,12 +355,14 @@ struct Guest {
     totals: Totals,
     /// Tells the peer of them.
     tally: Tally,
+    /// There was no memory to tell the peer of them.
+    is_untold: bool,
     requests: Requests,
 }
 
 struct Guests {
-    /// By their numbers.
-    all: KVec<Guest>,
+    /// By their numbers. There is room for as many as a link has.
+    all: KVec<KBox<Guest>>,
     /// The one that was served last.
     last: u32,
 }
@@ -354,7 +370,7 @@ struct Guests {
 impl Guests {
     fn find(&mut self, number: u32) -> Option<&mut Guest> {
         let at = self.all.binary_search_by_key(&number, |guest| guest.number);
-        self.all.get_mut(at.ok()?)
+        self.all.get_mut(at.ok()?).map(|guest| &mut **guest)
     }
 }
 
@@ -387,11 +403,9 @@ impl Serving {
     ///
     /// `ENOMEM`.
     pub(crate) fn new() -> Result<Arc<Self>> {
+        let all = KVec::with_capacity(CONNECTIONS, GFP_KERNEL)?;
         let this = pin_init!(Self {
-            guests <- new_spinlock_bh!(Guests {
-                all: KVec::new(),
-                last: 0,
-            }),
+            guests <- new_spinlock_bh!(Guests { all, last: 0 }),
             is_full: Atomic::new(false),
         });
         Arc::pin_init(this, GFP_KERNEL)
@@ -418,13 +432,13 @@ impl Serving {
             life,
             totals: Totals::default(),
             tally: Tally::new(life, number)?,
+            is_untold: false,
             requests: Requests::default(),
         };
+        let guest = KBox::new(guest, GFP_KERNEL)?;
         self.leave(number);
         let mut guests = self.guests.lock();
-        guests.all.reserve(1, GFP_ATOMIC)?;
         let at = guests.all.partition_point(|known| known.number < number);
-        // There is room for it.
         let entered = guests.all.insert_within_capacity(at, guest);
         entered.map_err(|_| ENOMEM)
     }
@@ -432,10 +446,20 @@ impl Serving {
     /// None of those connected to what has that token stores or is sent anything any more when
     /// this returns, but for what was read before. Process context.
     pub(crate) fn end(&self, token: u32) {
+        self.end_each(|guest| guest.token == token);
+    }
+
+    /// The link is down: nobody stores or is sent anything any more, as [`end`](Self::end). What
+    /// is entered for guests leads back to the link, which they would keep.
+    pub(crate) fn close(&self) {
+        self.end_each(|_| true);
+    }
+
+    fn end_each(&self, is_meant: impl Fn(&Guest) -> bool) {
         loop {
             let gone = {
                 let mut guests = self.guests.lock();
-                let at = guests.all.iter().position(|guest| guest.token == token);
+                let at = guests.all.iter().position(|guest| is_meant(guest));
                 at.and_then(|at| guests.all.remove(at).ok())
             };
             // Its memory goes without the lock.
@@ -464,11 +488,12 @@ impl Serving {
     ///
     /// `ENOENT` without such a connection, `EACCES`, `EINVAL` or others if it was not stored; the
     /// peer is told then.
-    pub(crate) fn put(&self, from: u32, frame: &RxFrame<'_>) -> Result {
+    pub(crate) fn put(server: &Server, from: u32, frame: &RxFrame<'_>) -> Result {
+        let this = server.target();
         let mut at = [0; PUT_AT];
         let placed = frame.copy_to(0, at.as_mut_slice().into());
         let (stored, outbox, signal) = {
-            let mut guests = self.guests.lock();
+            let mut guests = this.guests.lock();
             let guest = guests.find(from).ok_or(ENOENT)?;
             // Under the lock: who leaves stores nothing after that.
             let at = u64::from_le_bytes(at);
@@ -477,15 +502,42 @@ impl Serving {
                 false => Err(EACCES),
             });
             guest.totals.count(stored.is_ok());
-            (
-                stored,
-                guest.outbox.clone(),
-                guest.tally.count(guest.totals),
-            )
+            guest.tally.count(guest.totals);
+            (stored, guest.outbox.clone(), guest.tally.signal())
         };
-        // If there is no memory for that, the next one tells of this, or the copy fails.
-        outbox.signal(&signal)?;
+        if outbox.signal(&signal).is_err() {
+            this.mark_untold(from);
+            server.kick_once_in(AGAIN_MS);
+        }
         stored
+    }
+
+    /// There was no memory to tell a guest what has become of what it has written.
+    fn mark_untold(&self, number: u32) {
+        if let Some(guest) = self.guests.lock().find(number) {
+            guest.is_untold = true;
+        }
+    }
+
+    /// Tell those guests that could not be told.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`: it is to be tried again.
+    fn tell(&self) -> Result {
+        loop {
+            let (number, outbox, signal) = {
+                let mut guests = self.guests.lock();
+                let Some(guest) = guests.all.iter_mut().find(|guest| guest.is_untold) else {
+                    return Ok(());
+                };
+                guest.is_untold = false;
+                (guest.number, guest.outbox.clone(), guest.tally.signal())
+            };
+            outbox
+                .signal(&signal)
+                .inspect_err(|_| self.mark_untold(number))?;
+        }
     }
 
     /// A connection would like to read a piece. Softirq context.
@@ -581,6 +633,9 @@ impl Part {
 
 impl Work for Serving {
     fn run(&self) -> Option<u32> {
+        if self.tell().is_err() {
+            return Some(AGAIN_MS);
+        }
         for _ in 0..BATCH {
             let part = self.next()?;
             match self.push(&part) {

@@ -150,8 +150,8 @@ impl Segment {
     /// Why it cannot.
     pub(crate) fn accept(&self, interface: u32) -> Result<(), Why> {
         let mut state = self.state.lock();
-        let is_published = |at: &&(u32, Shown)| **at == (interface, Shown::Published);
-        if state.is_gone || !state.shown.iter().any(|at| is_published(&at)) {
+        let is_published = |(at, shown): &(u32, Shown)| *at == interface && shown.is_published();
+        if state.is_gone || !state.shown.iter().any(is_published) {
             return Err(Why::NotFound);
         }
         state.enter()
@@ -224,6 +224,20 @@ impl Used {
     /// `EINVAL` if it has none.
     pub(crate) fn piece(&self) -> Result<&Arc<Piece>> {
         self.0.piece().ok_or(EINVAL)
+    }
+
+    /// Whether a queue may copy out of it, or if it `reads`, into it.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it has no memory, `EOPNOTSUPP` if the kernel copies nothing there, `EACCES` if
+    /// it is only to be read.
+    pub(crate) fn check(&self, reads: bool) -> Result {
+        match self.piece()?.copied() {
+            Rights::NONE => Err(error::unsupported()),
+            Rights { write: false, .. } if reads => Err(EACCES),
+            _ => Ok(()),
+        }
     }
 
     /// The same as [`read`](Self::read), for engines.
@@ -531,21 +545,37 @@ impl Holding {
         })
     }
 
-    /// See [`Shown::publish`].
+    /// See [`Shown::publish`], and [`Shown::publish_placed`] if it does not need a window.
     ///
     /// # Errors
     ///
     /// `EOPNOTSUPP` if it is private, `ENXIO` if it is not prepared there, `ENOSPC` or
     /// `EOPNOTSUPP` if the peer there cannot reach the memory that it was filled with by a window
-    /// and needs one, `ENOMEM`.
+    /// and needs one, or if the kernel does not copy that memory and it needs none, `ENOMEM`.
     pub(crate) fn publish(&self, link: &Link, needs_window: bool) -> Result {
         self.segment.id.ok_or_else(error::unsupported)?;
         let interface = link.interface().id();
-        if needs_window && self.segment.shown(interface) == Shown::Prepared {
-            self.check_exposure(link)?;
+        match (needs_window, self.segment.shown(interface)) {
+            (true, Shown::Prepared | Shown::Placed) => self.check_exposure(link)?,
+            (false, Shown::Prepared) => self.check_copies(Rights::NONE)?,
+            _ => {}
         }
-        self.segment
-            .change(interface, |shown| shown.publish().map_err(|_| ENXIO))
+        self.segment.change(interface, |shown| {
+            let published = match needs_window {
+                true => shown.publish(),
+                false => shown.publish_placed(),
+            };
+            published.map_err(|_| ENXIO)
+        })
+    }
+
+    /// Whether the kernel makes all copies that go with these rights, and some at all.
+    fn check_copies(&self, rights: Rights) -> Result {
+        let copied = self.segment.piece().ok_or(ENXIO)?.copied();
+        match copied != Rights::NONE && rights.and(copied) == rights {
+            true => Ok(()),
+            false => Err(error::unsupported()),
+        }
     }
 
     /// Whether the peer of a link can reach the memory that the segment was filled with. When
@@ -600,20 +630,23 @@ impl Holding {
     /// # Errors
     ///
     /// `ENOENT` if it has ended, `ENXIO` if it is not prepared there, those of publishing if it is
-    /// to be written, those of [`Session::check_paired`], `ENOMEM`.
+    /// to be written by a window, `EOPNOTSUPP` if the kernel does not make the copies that it is
+    /// for, those of [`Session::check_paired`], `ENOMEM`.
     pub(crate) fn permit(
         &self,
         number: u32,
         session: &Arc<Session>,
         rights: Rights,
+        needs_window: bool,
     ) -> Result<Arc<Permit>> {
         let link = session.link();
         if self.segment.shown(link.interface().id()) == Shown::Unprepared {
             return Err(ENXIO);
         }
         session.check_paired()?;
-        if rights.write {
-            self.check_exposure(link)?;
+        match rights.write && needs_window {
+            true => self.check_exposure(link)?,
+            false => self.check_copies(rights)?,
         }
         let ready = Ready::new(0)?;
         let permit = Permit {
@@ -669,7 +702,7 @@ impl Holding {
         info.state = match self.segment.shown(info.interface) {
             Shown::Unprepared => MP_SEGMENT_UNPREPARED,
             Shown::Prepared => MP_SEGMENT_PREPARED,
-            Shown::Published => MP_SEGMENT_PUBLISHED,
+            Shown::Placed | Shown::Published => MP_SEGMENT_PUBLISHED,
         };
         let state = self.segment.state.lock();
         info.connections = state.guests as u32;

@@ -65,7 +65,8 @@ pub(crate) struct Reached {
     off: u64,
     /// The epoch in which it was granted at that offset.
     epoch: u64,
-    /// The connections, also those that were ended and have not let go.
+    /// The connections, also those that were ended and have not let go, in the order of their
+    /// numbers. There is one at least.
     guests: KVec<u32>,
     /// Leads a window to memory that is neither the link's nor the commons'.
     exposure: Option<Exposure>,
@@ -82,25 +83,32 @@ pub(crate) struct Far {
 }
 
 impl Reached {
-    /// The entry of a segment.
+    /// The entry of a segment, with that connection.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
-    fn of(segment: u32, all: &mut KVec<Self>) -> Result<&mut Self> {
-        let known = all.iter().position(|reached| reached.segment == segment);
-        let at = known.unwrap_or(all.len());
-        if known.is_none() {
+    /// `ENOMEM`; all is as it was.
+    fn enter(segment: u32, guest: u32, all: &mut KVec<Self>) -> Result<&mut Self> {
+        let Some(at) = all.iter().position(|reached| reached.is_of(segment)) else {
+            let mut guests = KVec::with_capacity(1, GFP_KERNEL)?;
+            guests.push(guest, GFP_KERNEL)?;
             let new = Self {
                 segment,
                 off: 0,
                 epoch: 0,
-                guests: KVec::new(),
+                guests,
                 exposure: None,
             };
             all.push(new, GFP_KERNEL)?;
+            return all.last_mut().ok_or(EINVAL);
+        };
+        let known = all.get_mut(at).ok_or(EINVAL)?;
+        if let Err(place) = known.guests.binary_search(&guest) {
+            known.guests.reserve(1, GFP_KERNEL)?;
+            let entered = known.guests.insert_within_capacity(place, guest);
+            entered.map_err(|_| ENOMEM)?;
         }
-        all.get_mut(at).ok_or(EINVAL)
+        Ok(known)
     }
 
     /// Let the peer reach the memory, and find out where it does.
@@ -138,21 +146,9 @@ impl Reached {
         self.segment == segment
     }
 
-    /// How many of its connections are such.
-    pub(crate) fn count(&self, is_such: impl Fn(u32) -> bool) -> usize {
-        self.guests.iter().filter(|guest| is_such(**guest)).count()
-    }
-
-    /// Enter a connection, unless it is there.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    fn enter(&mut self, guest: u32) -> Result {
-        match self.guests.contains(&guest) {
-            true => Ok(()),
-            false => Ok(self.guests.push(guest, GFP_KERNEL)?),
-        }
+    /// Whether a connection is one of its own.
+    pub(crate) fn has(&self, guest: u32) -> bool {
+        self.guests.binary_search(&guest).is_ok()
     }
 }
 
@@ -193,7 +189,17 @@ impl Clerk<'_> {
         let segment = self.link.segments().by_token(guest.token);
         let segment = segment.ok_or(Why::NotFound)?;
         let piece = segment.piece().ok_or(Why::NotFound)?;
-        let rights = segment.rights(guest.token).ok_or(Why::NotFound)?;
+        let copied = piece.copied();
+        let usable = Rights {
+            // Who has a window stores by itself.
+            write: copied.write || !guest.want.placed,
+            ..copied
+        };
+        let granted = segment.rights(guest.token).ok_or(Why::NotFound)?;
+        let rights = granted.and(usable);
+        if rights == Rights::NONE {
+            return Err(Why::Unreachable);
+        }
         let far = self.far.as_ref().ok_or(Why::NotFound)?;
         if far.can_place && !self.link.is_loopback() {
             let reached = (piece.clone(), rights);
@@ -219,13 +225,11 @@ impl Clerk<'_> {
             return Err(Why::Unreachable);
         }
         let far = self.far.as_ref().ok_or(Why::NotFound)?;
-        let entry = Reached::of(segment.token(), self.reached).map_err(why)?;
-        let shown = entry
-            .enter(guest.number)
-            .and_then(|()| match self.link.is_loopback() {
-                true => Ok(()),
-                false => entry.show(piece, &far.memory),
-            });
+        let entry = Reached::enter(segment.token(), guest.number, self.reached).map_err(why)?;
+        let shown = match self.link.is_loopback() {
+            true => Ok(()),
+            false => entry.show(piece, &far.memory),
+        };
         let off = entry.off;
         shown.map(|()| off).map_err(|_| Why::Unreachable)
     }
@@ -234,7 +238,7 @@ impl Clerk<'_> {
     fn let_go(&mut self, guest: &Guest) {
         self.link.serving().leave(guest.number);
         let mut all = self.reached.iter();
-        let Some(at) = all.position(|r| r.guests.contains(&guest.number)) else {
+        let Some(at) = all.position(|reached| reached.has(guest.number)) else {
             return;
         };
         let Some(known) = self.reached.get_mut(at) else {
@@ -454,10 +458,7 @@ impl Host for Clerk<'_> {
                 }
             }
             Event::Answered(question) => self.link.questions.answered(question),
-            Event::GuestDown(guest) => {
-                self.link.serving().leave(guest.number);
-                self.tell(&guest, MP_NOTICE_DOWN);
-            }
+            Event::GuestDown(guest) => self.tell(&guest, MP_NOTICE_DOWN),
             Event::GuestUp(guest) => self.tell(&guest, MP_NOTICE_UP),
             Event::GuestLeft(guest) => {
                 self.guest_gone(&guest, MP_NOTICE_DISCONNECTED);

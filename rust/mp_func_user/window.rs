@@ -22,7 +22,10 @@ use mp_kernel::{
         ScrapPage, //
     }, //
 };
-use mp_proto::fabric::Life;
+use mp_proto::{
+    fabric::Life,
+    sharing::Rights, //
+};
 use mp_transport::memory::{
     self,
     run_of,
@@ -98,6 +101,18 @@ impl Piece {
         match self {
             Piece::Pages(pages) => pages.can_be_shown(),
             _ => true,
+        }
+    }
+
+    /// Which copies this host's kernel makes: out of it, and into it.
+    pub(crate) fn copied(&self) -> Rights {
+        match self {
+            Piece::Local(_) => Rights::ALL,
+            Piece::Pages(pages) => Rights {
+                read: true,
+                write: pages.may_be_written(),
+            },
+            Piece::Remote(_) | Piece::Exposed(_) | Piece::Physical(_) => Rights::NONE,
         }
     }
 

@@ -109,6 +109,20 @@ impl Rights {
         read: true,
         write: true,
     };
+
+    /// Nothing; no connection has them.
+    pub const NONE: Rights = Rights {
+        read: false,
+        write: false,
+    };
+
+    /// What both allow.
+    pub fn and(self, other: Rights) -> Rights {
+        Rights {
+            read: self.read && other.read,
+            write: self.write && other.write,
+        }
+    }
 }
 
 /// What a connection gives.

@@ -55,14 +55,15 @@ def prepared(owner, back, flags=MP.SEGMENT_PRIVATE):
     return segment
 
 
-def grant(owner, segment, session, rights=BOTH):
-    fields = {"segment": segment, "session": session, "rights": rights}
+def grant(owner, segment, session, rights=BOTH, flags=0):
+    fields = {"segment": segment, "session": session, "rights": rights, "flags": flags}
     return owner.call("SEGMENT_GRANT", "mp_segment_grant", **fields).handle
 
 
-def connect(user, there, number, session):
+def connect(user, there, number, session, flags=0):
     fields = {"interface": there, "object": MP.OBJECT_SEGMENT, "number": number}
-    fields |= {"flags": MP.CONNECT_GRANTED, "session": session, "deadline": sharing.FOREVER}
+    flags |= MP.CONNECT_GRANTED
+    fields |= {"flags": flags, "session": session, "deadline": sharing.FOREVER}
     return user.call("CONNECT", "mp_connect", **fields).handle
 
 
@@ -192,17 +193,57 @@ def test_a_partner_that_has_parted_is_refused(ends):
 def test_what_no_window_may_show_is_granted_to_be_read_only(ends):
     owner, back, user, there = ends
     near, far = paired(owner, back, user, there)
-    fields = {"id": NUMBER, "length": PAGE, "flags": MP.SEGMENT_EMPTY}
-    segment = owner.call("SEGMENT_CREATE", "mp_segment_create", **fields).handle
-    fields = {"handle": segment, "address": owner.memory(PAGE) + 3, "length": 70}
-    owner.call("SEGMENT_FILL", "mp_segment_fill", **fields)
-    with fails(errno.ENXIO):
-        grant(owner, segment, near, MP.GRANT_READ)
-    owner.at("PREPARE", segment, back)
+    segment, _ = odd_memory(owner, back)
     with fails(errno.EOPNOTSUPP):
         grant(owner, segment, near)
     connection = connect(user, there, grant(owner, segment, near, MP.GRANT_READ), far)
     assert (info(user, connection).length, info(user, connection).offset) == (70, 0)
+
+
+def odd_memory(owner, back, flags=0):
+    """A segment over memory of its process that is no whole pages, and where that is."""
+    fields = {"id": NUMBER, "length": PAGE, "flags": MP.SEGMENT_EMPTY}
+    segment = owner.call("SEGMENT_CREATE", "mp_segment_create", **fields).handle
+    memory = owner.memory(PAGE) + 3
+    fields = {"handle": segment, "address": memory, "length": 70, "flags": flags}
+    owner.call("SEGMENT_FILL", "mp_segment_fill", **fields)
+    owner.at("PREPARE", segment, back)
+    return segment, memory
+
+
+def test_what_no_window_may_show_is_granted_to_be_written_by_copies(ends):
+    owner, back, user, there = ends
+    near, far = paired(owner, back, user, there)
+    segment, memory = odd_memory(owner, back)
+    number = grant(owner, segment, near, BOTH, MP.SHOW_PLACED)
+    # A window is what the partner cannot have.
+    with fails(errno.ENOSPC):
+        connect(user, there, number, far)
+    connection = connect(user, there, number, far, MP.CONNECT_PLACED)
+    told = info(user, connection)
+    assert (told.rights, told.length, told.offset) == (BOTH, 70, 0)
+    queue = user.call("QUEUE_CREATE", "mp_queue_create", interface=there, entries=1).handle
+    room = user.memory(PAGE)
+    user.write(room, b"by a copy")
+    fields = {"handle": queue, "connection": connection}
+    user.call("QUEUE_START", "mp_queue_start", **fields, **sharing.copy_list(user, (room, 61, 9)))
+    assert user.wait(queue, MP.EVENT_DONE) == MP.EVENT_DONE
+    assert owner.read(memory + 60, 11) == b"\0by a copy\0"
+
+
+def test_nothing_is_granted_that_the_kernel_does_not_copy(ends):
+    owner, back, user, there = ends
+    near, far = paired(owner, back, user, there)
+    segment, _ = odd_memory(owner, back, MP.FILL_READ)
+    for rights in (MP.GRANT_WRITE, BOTH):
+        for flags in (0, MP.SHOW_PLACED):
+            with fails(errno.EOPNOTSUPP):
+                grant(owner, segment, near, rights, flags)
+    with fails(errno.EINVAL):
+        grant(owner, segment, near, MP.GRANT_READ, 2)
+    number = grant(owner, segment, near, MP.GRANT_READ, MP.SHOW_PLACED)
+    connection = connect(user, there, number, far, MP.CONNECT_PLACED)
+    assert info(user, connection).rights == MP.GRANT_READ
 
 
 def test_senseless_grants_are_refused(ends):
@@ -212,6 +253,10 @@ def test_senseless_grants_are_refused(ends):
     for rights in (0, 4):
         with fails(errno.EINVAL):
             grant(owner, segment, alone, rights)
+    fields = {"id": 0, "length": PAGE, "flags": MP.SEGMENT_PRIVATE}
+    unprepared = owner.call("SEGMENT_CREATE", "mp_segment_create", **fields).handle
+    with fails(errno.ENXIO):
+        grant(owner, unprepared, alone)
     with fails(errno.ENOTCONN):
         grant(owner, segment, alone)
     with fails(errno.ENOENT):

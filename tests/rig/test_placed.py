@@ -8,6 +8,7 @@ import time
 
 import pytest
 import sharing
+from copies import NUMBER, copied, ended, offered, placed, prepared, queue_of, start
 from ntbrig import stack
 from ntbrig.settings import MIB, PATIENCE
 from pximc import MODULES
@@ -15,7 +16,6 @@ from sharing import MP, fails
 from shell import INTACT
 
 KIB, PAGE = 1 << 10, 0x1000
-NUMBER = 61
 LENGTH = MIB
 OPERATIONAL = MP.CONNECTION_PLACED | MP.CONNECTION_OPERATIONAL
 # So often is a list copied that is to be disturbed: it takes seconds.
@@ -39,45 +39,6 @@ def far(fabric):
 def ends(request, fabric):
     with sharing.pair(fabric, request.param == "the same host") as both:
         yield both
-
-
-def offered(owner, interface, length=LENGTH, number=NUMBER):
-    """A segment over scattered pages of its process, and where these are."""
-    return owner.segment_of_own_memory(number, length, interface, MP.SHOW_PLACED)
-
-
-def placed(user, interface, number=NUMBER):
-    return user.connect(interface, MP.OBJECT_SEGMENT, number, MP.CONNECT_PLACED)
-
-
-def queue_of(user, interface):
-    return user.call("QUEUE_CREATE", "mp_queue_create", interface=interface, entries=OFTEN).handle
-
-
-def start(user, queue, segment, connection, *copies, flags=0):
-    fields = {"handle": queue, "segment": segment, "connection": connection, "flags": flags}
-    user.call("QUEUE_START", "mp_queue_start", **fields, **sharing.copy_list(user, *copies))
-
-
-def ended(user, queue):
-    """The state in which a queue ends."""
-    deadline = time.monotonic_ns()
-    assert user.wait(queue, MP.EVENT_DONE) == MP.EVENT_DONE
-    assert time.monotonic_ns() - deadline < 30e9 * PATIENCE
-    return user.call("QUEUE", "mp_queue", handle=queue).state
-
-
-def copied(user, *how, **more):
-    start(user, *how, **more)
-    assert ended(user, how[0]) == MP.QUEUE_DONE
-
-
-def prepared(user, interface, length, number):
-    """A segment for copies, and where it is mapped."""
-    fields = {"id": number, "length": length}
-    segment = user.call("SEGMENT_CREATE", "mp_segment_create", **fields).handle
-    user.at("PREPARE", segment, interface, MP.SHOW_PLACED)
-    return segment, user.map_segment(segment)
 
 
 def test_memory_that_no_window_reaches_is_written_and_read(ends):
@@ -132,6 +93,11 @@ def test_such_memory_is_shown_and_used_only_where_both_say_so(far):
         owner.at("PUBLISH", segment, back)
     assert raised.value.errno in (errno.EOPNOTSUPP, errno.ENOSPC)
     owner.at("PUBLISH", segment, back, MP.SHOW_PLACED)
+    # A window is asked for once it is needed, whatever was published before.
+    with pytest.raises(OSError) as raised:
+        owner.at("PUBLISH", segment, back)
+    assert raised.value.errno in (errno.EOPNOTSUPP, errno.ENOSPC)
+    owner.at("PUBLISH", segment, back, MP.SHOW_PLACED)
     with fails(errno.ENOSPC):
         user.connect(there, MP.OBJECT_SEGMENT, NUMBER)
     with fails(errno.EINVAL):
@@ -152,6 +118,41 @@ def test_a_segment_with_a_window_is_read_as_well(ends):
     queue = queue_of(user, there)
     copied(user, queue, target, connection, (0, 0, length), flags=MP.QUEUE_READ)
     assert user.check(mapped, length, 9) == INTACT
+
+
+def test_a_window_that_was_asked_for_is_not_asked_for_again(ends):
+    owner, back, user, there = ends
+    segment = owner.segment(NUMBER, PAGE, back)
+    user.connect(there, MP.OBJECT_SEGMENT, NUMBER)
+    for flags in (0, MP.SHOW_PLACED, 0):
+        owner.at("PUBLISH", segment, back, flags)
+    user.connect(there, MP.OBJECT_SEGMENT, NUMBER)
+
+
+def test_memory_that_is_only_read_is_not_copied_into(ends):
+    owner, back, user, there = ends
+    segments = []
+    for process, interface, number in ((owner, back, NUMBER), (user, there, 62)):
+        fields = {"id": number, "length": PAGE, "flags": MP.SEGMENT_EMPTY}
+        segment = process.call("SEGMENT_CREATE", "mp_segment_create", **fields).handle
+        memory = process.memory(PAGE)
+        fields = {"handle": segment, "address": memory, "length": PAGE, "flags": MP.FILL_READ}
+        process.call("SEGMENT_FILL", "mp_segment_fill", **fields)
+        for what in ("PREPARE", "PUBLISH"):
+            process.at(what, segment, interface, MP.SHOW_PLACED)
+        segments.append(segment)
+    connection = placed(user, there)
+    told = user.call("CONNECTION", "mp_connection", handle=connection)
+    assert told.rights == MP.GRANT_READ
+    queue = queue_of(user, there)
+    for flags in (0, MP.QUEUE_READ):
+        with fails(errno.EACCES):
+            start(user, queue, segments[1], connection, (0, 0, 8), flags=flags)
+    own, _ = prepared(user, there, PAGE, 63)
+    copied(user, queue, own, connection, (0, 0, 8), flags=MP.QUEUE_READ)
+    # Without that, a window would lead there.
+    with fails(errno.ENOSPC):
+        user.connect(there, MP.OBJECT_SEGMENT, NUMBER)
 
 
 def test_many_copies_go_on_at_the_same_time(far):

@@ -325,6 +325,31 @@ def test_physical_memory_is_a_segment_for_others(ends):
     assert user.notice(connection) == MP.NOTICE_DISCONNECTED
 
 
+def test_physical_memory_is_not_copied(ends):
+    """Whoever would like to is told so at once."""
+    owner, back, user, there = ends
+    far, near = empty(owner, 46, SIZE), empty(user, 47, SIZE)
+    for process, segment in ((owner, far), (user, near)):
+        fill(process, segment, ADDRESS, SIZE, MP.FILL_PHYSICAL)
+    owner.at("PREPARE", far, back, MP.SHOW_PLACED)
+    with fails(errno.EOPNOTSUPP):
+        owner.at("PUBLISH", far, back, MP.SHOW_PLACED)
+    owner.at("PUBLISH", far, back)
+    with fails(errno.ENOSPC):
+        user.connect(there, MP.OBJECT_SEGMENT, 46, MP.CONNECT_PLACED)
+    connection = user.connect(there, MP.OBJECT_SEGMENT, 46)
+    told = user.call("CONNECTION", "mp_connection", handle=connection)
+    assert told.rights == MP.GRANT_WRITE
+    queue = user.call("QUEUE_CREATE", "mp_queue_create", interface=there, entries=1).handle
+    pinned = MP.QUEUE_PINNED | MP.QUEUE_READ
+    with fails(errno.EACCES):
+        start(user, queue, 0, connection, (user.memory(PAGE), 0, 8), flags=pinned)
+    user.at("PREPARE", near, there)
+    for flags in (0, MP.QUEUE_READ):
+        with fails(errno.EOPNOTSUPP):
+            start(user, queue, near, connection, (0, 0, 8), flags=flags)
+
+
 @pytest.mark.parametrize(
     "address",
     [SYSTEM_RAM, TABLES, PERSISTENT, NOTHING, BEYOND, ALIAS, ADDRESS + SIZE - PAGE, -2 * PAGE],

@@ -614,8 +614,8 @@ struct mp_segment_attach {
  *
  * Memory of a process is pinned, and counts for RLIMIT_MEMLOCK of its user, until nobody
  * reaches it any more: the process may unmap it. What is mapped there later is other memory.
- * Physical memory is the caller's to keep. The kernel does not copy to it or from it: a queue
- * that is told to fails.
+ * Physical memory is the caller's to keep. The kernel does not copy to it or from it, and
+ * refuses queues, grants and connections that are for that.
  *
  * Each host can use such a segment itself, also for copies of queues; whether peers reach it
  * is found when it is published.
@@ -682,7 +682,8 @@ enum {
  * there. EINPROGRESS: see above. EINTR: the process is being killed.
  *
  * With MP_SHOW_PLACED the two calls do not ask whether a window leads to the memory: there may
- * be none for those who connect without MP_CONNECT_PLACED.
+ * be none for those who connect without MP_CONNECT_PLACED. Publishing asks for one later, when
+ * it is called again without. Publishing physical memory in this way fails with EOPNOTSUPP.
  */
 struct mp_segment_interface {
 	__u32 size;
@@ -708,6 +709,10 @@ struct mp_segment_interface {
  * unless it reads.
  * What such a connection is for are copies that the kernel of the segment's host makes.
  *
+ * With MP_SHOW_PLACED the call does not ask whether a window leads to the memory: the partner
+ * connects with MP_CONNECT_PLACED as well, and writes by copies too. The kernel has to make all
+ * of them: there are none into memory of MP_FILL_READ, and none of physical memory.
+ *
  * MP_IOC_REMOVE and MP_IOC_CLOSE end the grant and its connections, and no others: they return
  * as for a segment that was filled, and the segment's ending counts those connections as well.
  * Connections outlive the session that they were made by, until the grant ends.
@@ -715,7 +720,8 @@ struct mp_segment_interface {
  * In this order: EINVAL: no rights or others. ENOENT: no such segment or session. EOPNOTSUPP:
  * the partner's host is of a release that knows no grants. EDQUOT: too many objects. ENXIO: the
  * segment is not prepared at the session's interface. ENOTCONN: the session has no partner,
- * ECONNRESET, ENETDOWN. To be written, those of publishing. ENOMEM.
+ * ECONNRESET, ENETDOWN. To be written by a window, those of publishing; else EOPNOTSUPP: the
+ * kernel does not make such copies. ENOMEM.
  */
 struct mp_segment_grant {
 	__u32 size;
@@ -723,7 +729,7 @@ struct mp_segment_grant {
 	__u32 session;			/* handle */
 	__u32 rights;			/* MP_GRANT_* */
 	__u32 handle;			/* out: of the grant */
-	__u32 reserved;
+	__u32 flags;			/* MP_SHOW_PLACED */
 };
 
 #define MP_SEGMENT_SHARED	0x2	/* only in mp_segment */
@@ -802,7 +808,8 @@ struct mp_offer {
  * With MP_CONNECT_PLACED no window leads to the segment: memory of any length, and pages of a
  * process wherever they are. The connection cannot be mapped and has no address; queues copy, by
  * frames, which the kernel of the segment's host stores and reads. EOPNOTSUPP, in the place of
- * ENOENT: the peer's service is of a release that does not know of that.
+ * ENOENT: the peer's service is of a release that does not know of that. ENOSPC: it is physical
+ * memory.
  */
 struct mp_connect {
 	__u32 size;
@@ -825,6 +832,9 @@ struct mp_connect {
 /*
  * MP_IOC_CONNECTION. ENOENT: no such connection. mmap() is that of MP_IOC_SESSION.
  *
+ * A connection to a segment that is published has all rights, unless the memory has not: nobody
+ * reads physical memory, and nobody writes to memory of MP_FILL_READ.
+ *
  * As long as a connection is not operational, and when it is lost, mappings are scrap.
  * When the link is back, and both services are those that they were, it is operational
  * again, with the same mappings; else, and when the link stays away for long, it is lost.
@@ -840,7 +850,7 @@ struct mp_connection {
 	__u32 reserved;
 	__aligned_u64 length;		/* out: bytes of the segment; else 0 */
 	__aligned_u64 offset;		/* out: for mmap(); 0 of MP_CONNECT_PLACED, or without MP_GRANT_WRITE */
-	__u32 rights;			/* out: MP_GRANT_*; of a segment that is published both */
+	__u32 rights;			/* out: MP_GRANT_*; see below */
 	__u32 reserved2;
 };
 
@@ -973,17 +983,19 @@ struct mp_copy {
  * copies or too many, another interface, not to a segment. Of each copy: EFAULT, EINVAL: their
  * size is less than that of the first version, E2BIG: more than a page, or this kernel does not
  * know what is used of it. ERANGE: beyond a segment's end. ENXIO: the segment is not prepared
- * there. ECONNRESET: the connection is lost, ENETDOWN. EACCES: it was granted only to be read,
- * or, with MP_QUEUE_READ, only to be written. EDQUOT: RLIMIT_MEMLOCK. ENOMEM. Aborting: ENXIO:
+ * there. EOPNOTSUPP: it is physical memory. ECONNRESET: the connection is lost, ENETDOWN.
+ * EACCES: the connection's rights are only to read, or, with MP_QUEUE_READ, only to write.
+ * EDQUOT: RLIMIT_MEMLOCK. ENOMEM. Aborting: ENXIO:
  * it is idle. ENOENT: it is closed meanwhile. EINTR: the process is being killed.
  *
  * With MP_QUEUE_READ the copies go the other way: out of the connection's segment, into the local
  * one or, with MP_QUEUE_PINNED, into memory of the process. The kernel of the peer's host
  * reads and sends; nobody reads across the bridge. EINVAL: neither a segment nor
- * MP_QUEUE_PINNED. EOPNOTSUPP: the peer's service is of a release that does not know of that.
+ * MP_QUEUE_PINNED. EACCES: the segment is memory of MP_FILL_READ. EOPNOTSUPP: the peer's service is of a release that does not know of that.
  * What a queue copies by frames, in either direction, ends in MP_QUEUE_ERROR if the peer's host
- * deals with nothing of it for 5 seconds, or cannot read or store some of it. The other copies of
- * that connection that go on at that time may end in the same way.
+ * cannot read or store some of it. The other copies of that connection that go on at that time
+ * may end in the same way. A peer that deals with nothing of what was sent for 5 seconds loses
+ * its link.
  *
  * EFAULT may also be found on the way, if memory of the process is copied before the call
  * returns: then the queue is in MP_QUEUE_ERROR, and some has been copied.

@@ -62,9 +62,12 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
         ended
     }
 
-    /// Whether a guest was ended or lost, and it is not proven that it reaches no memory.
-    pub fn is_ending(&self, guest: u32) -> bool {
-        find(&self.guests, guest).is_some_and(|entry| entry.stage == Stage::Ended)
+    /// The guests that were ended or lost, and of which it is not proven that they reach no memory,
+    /// by their numbers.
+    pub fn ending(&self) -> impl Iterator<Item = u32> + '_ {
+        let entries = self.guests.iter().flatten();
+        let ended = entries.filter(|entry| entry.stage == Stage::Ended);
+        ended.map(|entry| entry.guest.number)
     }
 
     pub(super) fn hear_connect(

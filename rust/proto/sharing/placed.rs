@@ -54,6 +54,8 @@ impl Totals {
 pub struct Budget {
     under_way: usize,
     copies: usize,
+    /// Pieces that have been dealt with, or have failed, modulo 2^32.
+    done: u32,
 }
 
 impl Budget {
@@ -72,6 +74,14 @@ impl Budget {
         self.under_way
     }
 
+    /// How far the other host is with the pieces of all connections.
+    pub fn progress(&self) -> Progress {
+        Progress {
+            under_way: self.under_way,
+            done: self.done,
+        }
+    }
+
     /// Most pieces of one connection, so that there are some for each copy.
     fn share(&self) -> usize {
         SHARE.min(BUDGET / self.copies.max(1)).max(1)
@@ -86,6 +96,51 @@ impl Budget {
 
     fn give(&mut self, count: usize) {
         self.under_way = self.under_way.saturating_sub(count);
+        self.done = self.done.wrapping_add(count as u32);
+    }
+
+    /// A piece has been dealt with.
+    pub fn settle(&mut self, _: Settled) {
+        self.give(1);
+    }
+}
+
+/// A piece has been dealt with, and the [`Budget`] is to hear of it.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub struct Settled(());
+
+/// How far the other host is with pieces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Those under way.
+    pub under_way: usize,
+    /// Those that have been dealt with, modulo 2^32.
+    pub done: u32,
+}
+
+/// Finds out that the other host deals with nothing of what is under way.
+#[derive(Debug, Clone, Copy)]
+pub struct Watch {
+    done: u32,
+    since: u64,
+}
+
+impl Watch {
+    /// From that time on.
+    pub fn new(progress: Progress, now: u64) -> Self {
+        Watch {
+            done: progress.done,
+            since: now,
+        }
+    }
+
+    /// For how long, at that time, something has been under way of which nothing was dealt with.
+    pub fn stalled_for(&mut self, progress: Progress, now: u64) -> u64 {
+        if progress.under_way == 0 || progress.done != self.done {
+            *self = Watch::new(progress, now);
+        }
+        now.saturating_sub(self.since)
     }
 }
 
@@ -166,9 +221,12 @@ impl<T> Transfers<T> {
         self.failed
     }
 
-    /// How many pieces have been dealt with, modulo 2^32.
-    pub fn done(&self) -> u32 {
-        self.puts.done.wrapping_add(self.fetches.done)
+    /// How far the other host is with them.
+    pub fn progress(&self) -> Progress {
+        Progress {
+            under_way: self.under_way(),
+            done: self.puts.done.wrapping_add(self.fetches.done),
+        }
     }
 
     /// Whether a piece has been dealt with; it may have failed.
@@ -243,7 +301,7 @@ impl<T> Transfers<T> {
 
     /// Bytes of the piece of that number have arrived behind those before, which `store` stores at
     /// that place in the target; none: the other host could not read it. Says whether the piece
-    /// has been dealt with.
+    /// has been dealt with. It takes its time: the budget hears of the end behind it.
     ///
     /// # Errors
     /// [`Stray`] if it is not the next one.
@@ -251,9 +309,8 @@ impl<T> Transfers<T> {
         &mut self,
         number: u32,
         len: usize,
-        budget: &mut Budget,
         store: impl FnOnce(&T, usize) -> bool,
-    ) -> Result<bool, Stray> {
+    ) -> Result<Option<Settled>, Stray> {
         if self.fetches.under_way() == 0 || number != self.fetches.done {
             return Err(Stray);
         }
@@ -265,15 +322,14 @@ impl<T> Transfers<T> {
             slot.has_failed |= !target.is_none_or(|target| store(target, slot.arrived));
             slot.arrived += len;
             if slot.arrived < slot.len {
-                return Ok(false);
+                return Ok(None);
             }
         }
         let has_failed = !fits || slot.has_failed;
         *place = None;
         self.fetches.done = number.wrapping_add(1);
         self.failed = self.failed.wrapping_add(u32::from(has_failed));
-        budget.give(1);
-        Ok(true)
+        Ok(Some(Settled(())))
     }
 
     /// Nothing is stored any more into targets that `is_its` names.

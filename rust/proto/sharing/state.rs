@@ -78,6 +78,8 @@ pub enum Shown {
     Unprepared,
     /// Nothing new.
     Prepared,
+    /// Connect to it, to have its host copy for them; that a window leads there was not asked.
+    Placed,
     /// Connect to it.
     Published,
 }
@@ -94,16 +96,32 @@ impl Shown {
         }
     }
 
-    /// Let peers connect (SI-AVAIL-1, SI-AVAIL-3).
+    /// Let peers connect (SI-AVAIL-1, SI-AVAIL-3), whether or not a window leads there.
+    ///
+    /// # Errors
+    /// If it is not prepared (SI-AVAIL-2).
+    pub fn publish_placed(&mut self) -> Result<(), WrongState> {
+        match self {
+            Shown::Unprepared => return Err(WrongState),
+            Shown::Prepared => *self = Shown::Placed,
+            Shown::Placed | Shown::Published => {}
+        }
+        Ok(())
+    }
+
+    /// Let peers connect (SI-AVAIL-1, SI-AVAIL-3), by a window that the caller has seen to.
     ///
     /// # Errors
     /// If it is not prepared (SI-AVAIL-2).
     pub fn publish(&mut self) -> Result<(), WrongState> {
-        if *self == Shown::Unprepared {
-            return Err(WrongState);
-        }
+        self.publish_placed()?;
         *self = Shown::Published;
         Ok(())
+    }
+
+    /// Whether peers connect to it.
+    pub fn is_published(self) -> bool {
+        matches!(self, Shown::Placed | Shown::Published)
     }
 
     /// Let no more peers connect (SI-UNAVAIL-1).
@@ -111,7 +129,7 @@ impl Shown {
     /// # Errors
     /// If it is not published (SI-UNAVAIL-2).
     pub fn withdraw(&mut self) -> Result<(), WrongState> {
-        if *self != Shown::Published {
+        if !self.is_published() {
             return Err(WrongState);
         }
         *self = Shown::Prepared;
@@ -183,5 +201,18 @@ mod tests {
         assert_eq!((shown.publish(), shown), (Ok(()), Shown::Published));
         assert_eq!((shown.withdraw(), shown), (Ok(()), Shown::Prepared));
         assert_eq!(shown.withdraw(), Err(WrongState));
+    }
+
+    /// A window is seen to before the first that needs one, whatever was published before.
+    #[test]
+    fn what_was_published_without_a_window_is_published_once_more_with_one() {
+        let mut shown = Shown::default();
+        assert_eq!(shown.publish_placed(), Err(WrongState));
+        shown.prepare();
+        assert_eq!((shown.publish_placed(), shown), (Ok(()), Shown::Placed));
+        assert!(shown.is_published());
+        assert_eq!((shown.publish(), shown), (Ok(()), Shown::Published));
+        assert_eq!((shown.publish_placed(), shown), (Ok(()), Shown::Published));
+        assert_eq!((shown.withdraw(), shown), (Ok(()), Shown::Prepared));
     }
 }

@@ -4,7 +4,9 @@
 //! begun, given up and ended at any step, frames take their time but keep their order, the link is
 //! lost and comes back. And a host that says whatever it likes.
 
-use mp_proto::sharing::placed::{Budget, Stray, Ticket, Totals, Transfers, BUDGET, PIECE, SHARE};
+use mp_proto::sharing::placed::{
+    Budget, Stray, Ticket, Totals, Transfers, Watch, BUDGET, PIECE, SHARE,
+};
 use mp_proto::sharing::requests::{turn, Request, Requests};
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -159,8 +161,10 @@ impl Two {
                     copies[*which].stored += len;
                     true
                 };
-                let fetched = self.connections[n].fetched(number, len, budget, store);
-                assert!(fetched.is_ok());
+                let fetched = self.connections[n].fetched(number, len, store);
+                if let Some(settled) = fetched.expect("it was asked for") {
+                    budget.settle(settled);
+                }
             }
             _ => return false,
         }
@@ -265,7 +269,9 @@ proptest! {
                         assert!(len != 0 && at + len <= *target, "outside");
                         n % 3 != 0
                     };
-                    let _ = transfers.fetched(n % 12, len, &mut budget, store);
+                    if let Ok(Some(settled)) = transfers.fetched(n % 12, len, store) {
+                        budget.settle(settled);
+                    }
                 }
             }
             prop_assert_eq!(transfers.under_way(), budget.under_way());
@@ -292,25 +298,36 @@ fn what_failed_is_counted_and_does_not_hold_up_the_rest() {
     let first = transfers.fetch(&mut budget, 1, 100).expect("there is room");
     let second = transfers.fetch(&mut budget, 2, 100).expect("there is room");
     let never = |_: &i32, _| panic!("nothing is stored");
-    assert_eq!(
-        transfers.fetched(second.number, 100, &mut budget, never),
-        Err(Stray)
-    );
-    assert_eq!(
-        transfers.fetched(first.number, 0, &mut budget, never),
-        Ok(true)
-    );
+    assert_eq!(transfers.fetched(second.number, 100, never), Err(Stray));
+    let settled = transfers.fetched(first.number, 0, never);
+    budget.settle(settled.expect("the next one").expect("all of it"));
     assert!(transfers.is_done(first) && !transfers.is_done(second));
-    assert_eq!(
-        transfers.fetched(second.number, 60, &mut budget, |_, at| at == 0),
-        Ok(false)
-    );
+    let some = transfers.fetched(second.number, 60, |_, at| at == 0);
+    assert_eq!(some, Ok(None));
     // More than was asked for.
-    assert_eq!(
-        transfers.fetched(second.number, 60, &mut budget, never),
-        Ok(true)
-    );
+    let settled = transfers.fetched(second.number, 60, never);
+    budget.settle(settled.expect("the next one").expect("all of it"));
     assert_eq!((transfers.failed(), budget.under_way()), (2, 0));
+}
+
+/// What waits for others' pieces, or for room, is not given up for what the other host does not
+/// do.
+#[test]
+fn a_host_is_watched_while_it_has_something_to_deal_with() {
+    let (mut budget, mut transfers) = (Budget::default(), Transfers::<()>::default());
+    let mut watch = Watch::new(transfers.progress(), 100);
+    assert_eq!(watch.stalled_for(transfers.progress(), 900), 0);
+    for _ in 0..2 {
+        transfers.put(&mut budget).expect("there is room");
+    }
+    assert_eq!(watch.stalled_for(transfers.progress(), 950), 50);
+    let totals = Totals { done: 1, failed: 0 };
+    assert_eq!(transfers.placed(totals, &mut budget), Ok(()));
+    assert_eq!(watch.stalled_for(transfers.progress(), 980), 0);
+    assert_eq!(watch.stalled_for(transfers.progress(), 1080), 100);
+    transfers.lose(&mut budget);
+    assert_eq!(watch.stalled_for(transfers.progress(), 2000), 0);
+    assert_eq!(budget.progress().under_way, 0);
 }
 
 #[test]

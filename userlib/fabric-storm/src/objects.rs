@@ -10,9 +10,9 @@ use crate::{
     worker::{now, Worker, NOBODY, PAGE},
 };
 use libc::{
-    EADDRINUSE, EBUSY, ECONNREFUSED, ECONNRESET, EDQUOT, EEXIST, EFAULT, EINPROGRESS, EINVAL,
-    EMSGSIZE, ENETDOWN, ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN, ENXIO, EOPNOTSUPP, EPERM, ERANGE,
-    ETIMEDOUT,
+    EACCES, EADDRINUSE, EBUSY, ECONNREFUSED, ECONNRESET, EDQUOT, EEXIST, EFAULT, EINPROGRESS,
+    EINVAL, EMSGSIZE, ENETDOWN, ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN, ENXIO, EOPNOTSUPP, EPERM,
+    ERANGE, ETIMEDOUT,
 };
 use mp_fabric::sys::*;
 
@@ -362,6 +362,7 @@ impl Worker {
         let (segment, thing) = self.segment_of(of.0);
         let (session, _) = self.session(of.0);
         let rights = self.random().pick(&[0, 1, 2, 3, 3, 3, 4]);
+        let flags = self.random().pick(&[0, MP_SHOW_PLACED]);
         let allowed: &[i32] = match (rights, thing) {
             (0 | 4, _) => &[EINVAL],
             (_, None) => &[ENOENT],
@@ -374,9 +375,10 @@ impl Worker {
             segment,
             session,
             rights,
+            flags,
             ..Default::default()
         };
-        let text = format!("{segment:#x} to {session:#x} rights {rights}");
+        let text = format!("{segment:#x} to {session:#x} rights {rights} flags {flags}");
         if let Ok(made) = self.ask(of, &SEGMENT_GRANT, grant, allowed, &text) {
             let close = mp_handle {
                 handle: made.handle,
@@ -980,7 +982,8 @@ impl Worker {
                 Place::Nowhere => &[EBUSY, EFAULT],
                 _ if is_beyond => &[EBUSY, ERANGE],
                 _ => &[
-                    OK, EBUSY, EFAULT, ERANGE, ENXIO, ECONNRESET, ENETDOWN, EDQUOT, ENOMEM,
+                    OK, EBUSY, EFAULT, ERANGE, ENXIO, EOPNOTSUPP, ECONNRESET, ENETDOWN, EACCES,
+                    EDQUOT, ENOMEM,
                 ],
             },
             _ => &[ENOENT],

@@ -393,7 +393,7 @@ pub struct mp_segment_grant {
     pub session: __u32,
     pub rights: __u32,
     pub handle: __u32,
-    pub reserved: __u32,
+    pub flags: __u32,
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]

@@ -48,10 +48,26 @@ impl<D: Device> Segment<D> {
     /// [`Error::InterfaceDown`](crate::Error::InterfaceDown). To be written, those of
     /// [`publish()`](Segment::publish). [`Error::NoMemory`](crate::Error::NoMemory).
     pub fn grant(&self, session: &Session<D>, rights: Rights) -> Result<Grant<D>> {
+        self.grant_by(session, rights, 0)
+    }
+
+    /// As [`grant()`](Self::grant), also if no window leads to the memory: the kernel of this host
+    /// makes all copies.
+    ///
+    /// # Errors
+    /// As [`grant()`](Self::grant), but for those of publishing.
+    /// [`Error::NotSupported`](crate::Error::NotSupported) also: the kernel does not make such
+    /// copies.
+    pub fn grant_placed(&self, session: &Session<D>, rights: Rights) -> Result<Grant<D>> {
+        self.grant_by(session, rights, sys::MP_SHOW_PLACED)
+    }
+
+    fn grant_by(&self, session: &Session<D>, rights: Rights, flags: u32) -> Result<Grant<D>> {
         let mut grant = mp_segment_grant {
             segment: self.open_handle()?,
             session: session.open_handle()?,
             rights: rights.bits(),
+            flags,
             ..Default::default()
         };
         self.device.call(Call::SegmentGrant(&mut grant))?;

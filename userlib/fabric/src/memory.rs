@@ -34,7 +34,7 @@ impl<'a> ProcessMemory<'a> {
     ///
     /// # Safety
     /// As long as a segment is filled with them, other hosts read and write them at any time; as
-    /// long as a queue copies them, they are read. Until then the memory is not given back to an
+    /// long as a queue copies, they are read, or written if it copies to them. Until then the memory is not given back to an
     /// allocator, and no reference to it exists that this could contradict. That there is memory
     /// at all need not be promised: the kernel looks.
     pub const unsafe fn new(start: usize, len: usize) -> Self {

@@ -150,20 +150,31 @@ impl<D: Device> Queue<D> {
         connection: &Connection<D>,
         copies: &[Copy],
     ) -> Result<()> {
-        let (start, len) = (memory.start() as u64, memory.len() as u64);
-        let absolute = |copy: &Copy| {
-            let end = copy.local.checked_add(copy.len)?;
-            let local = start.checked_add(copy.local).filter(|_| end <= len)?;
-            Some(mp_copy::from(&Copy { local, ..*copy }))
-        };
-        let copies: Option<Vec<mp_copy>> = copies.iter().map(absolute).collect();
-        let copies = copies.ok_or(Error::System(Errno::RANGE))?;
+        let copies = in_memory(memory, copies)?;
         // SAFETY: All that is read lies in the memory, which its maker vouches for.
         let start = |flags| unsafe { self.start_from(0, flags, connection, copies.clone()) };
         match start(sys::MP_QUEUE_PINNED) {
             Err(Error::Quota(_) | Error::Invalid(_) | Error::System(Errno::FAULT)) => start(0),
             other => other,
         }
+    }
+
+    /// Start copies from the segment of a connection into memory of this process, which is pinned
+    /// until they end.
+    ///
+    /// # Errors
+    /// As [`start_read()`](Self::start_read); [`Error::Quota`]: more than `RLIMIT_MEMLOCK` lets the
+    /// user pin. [`Error::System`] with `EFAULT`: there is no memory that can be pinned and written.
+    pub fn start_into_memory(
+        &self,
+        memory: ProcessMemory<'_>,
+        connection: &Connection<D>,
+        copies: &[Copy],
+    ) -> Result<()> {
+        let copies = in_memory(memory, copies)?;
+        let flags = sys::MP_QUEUE_PINNED | sys::MP_QUEUE_READ;
+        // SAFETY: All that is written lies in the memory, which its maker vouches for.
+        unsafe { self.start_from(0, flags, connection, copies) }
     }
 
     /// # Safety
@@ -215,6 +226,21 @@ impl<D: Device> Queue<D> {
             status: queue.status,
         })
     }
+}
+
+/// Copies from memory of this process, or to it, by their addresses.
+///
+/// # Errors
+/// [`Error::System`] with `ERANGE`: beyond its end.
+fn in_memory(memory: ProcessMemory<'_>, copies: &[Copy]) -> Result<Vec<mp_copy>> {
+    let (start, len) = (memory.start() as u64, memory.len() as u64);
+    let absolute = |copy: &Copy| {
+        let end = copy.local.checked_add(copy.len)?;
+        let local = start.checked_add(copy.local).filter(|_| end <= len)?;
+        Some(mp_copy::from(&Copy { local, ..*copy }))
+    };
+    let copies: Option<Vec<mp_copy>> = copies.iter().map(absolute).collect();
+    copies.ok_or(Error::System(Errno::RANGE))
 }
 
 impl From<&Copy> for mp_copy {

@@ -85,5 +85,8 @@ fn memory_that_is_no_whole_pages_or_only_read_is_shown_to_nobody() {
         let refused = segment.grant(&near, Rights::WRITE);
         assert!(matches!(refused.unwrap_err(), Error::NotSupported(_)));
         segment.grant(&near, Rights::READ).unwrap();
+        // By copies it is written unless it is only to be read.
+        let written = segment.grant_placed(&near, Rights::WRITE);
+        assert_eq!(written.is_ok(), id == 1);
     }
 }

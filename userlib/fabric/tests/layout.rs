@@ -341,7 +341,7 @@ fn assertions() -> String {
             session,
             rights,
             handle,
-            reserved
+            flags
         }
     );
     check!(

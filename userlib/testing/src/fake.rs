@@ -108,6 +108,11 @@ impl World {
         self.lock().reachable = reachable;
     }
 
+    /// Whether drivers copy where no window leads. They do at first.
+    pub fn set_placed(&self, placed: bool) {
+        self.lock().places = placed;
+    }
+
     /// Whether windows can be mapped. They can at first.
     pub fn set_mappable(&self, mappable: bool) {
         self.lock().mappable = mappable;

@@ -326,11 +326,13 @@ impl Device for FakeDevice {
                         | MP_FEATURE_PORTS
                         | MP_FEATURE_QUEUES
                         | MP_FEATURE_PINNED
-                        | MP_FEATURE_PLACED
                         | MP_FEATURE_ACCEPT,
                 );
                 if self.world.lock().fills {
                     info.features |= u64::from(MP_FEATURE_FILL);
+                }
+                if self.world.lock().places {
+                    info.features |= u64::from(MP_FEATURE_PLACED);
                 }
                 (info.status_offset, info.status_length) = (STATUS_OFFSET, STATUS_LEN);
                 info.sessions_max = self.world.lock().quota as u32;

@@ -40,6 +40,8 @@ struct Body {
     empty: bool,
     /// Whether no window shows it.
     hidden: bool,
+    /// What its host's kernel copies: `MP_GRANT_*`.
+    copied: u32,
     shared: bool,
     at: HashMap<u32, u32>,
 }
@@ -144,6 +146,17 @@ fn read(file: impl AsFd, at: u64, len: u64) -> Result<Vec<u8>> {
 fn memory_of_caller(at: u64, len: u64) -> Result<Vec<u8>> {
     let memory = open(c"/proc/self/mem", OFlags::CLOEXEC, Mode::empty())?;
     read(memory, at, len)
+}
+
+/// Write to what this process has at an address.
+fn give_to_caller(at: u64, data: &[u8]) -> Result<()> {
+    let memory = open(
+        c"/proc/self/mem",
+        OFlags::CLOEXEC | OFlags::WRONLY,
+        Mode::empty(),
+    )?;
+    io::pwrite(memory, data, at)?;
+    Ok(())
 }
 
 /// Where the word of a connection or queue is.
@@ -253,6 +266,7 @@ impl State {
             fillable,
             empty: fillable,
             hidden: false,
+            copied: MP_GRANT_READ | MP_GRANT_WRITE,
             shared: false,
             at: HashMap::new(),
         };
@@ -290,6 +304,11 @@ impl State {
         }
         (body.empty, body.len) = (false, fill.length);
         body.hidden = read_only || !whole;
+        body.copied = match (physical, read_only) {
+            (true, _) => 0,
+            (_, true) => MP_GRANT_READ,
+            _ => MP_GRANT_READ | MP_GRANT_WRITE,
+        };
         Ok(())
     }
 
@@ -317,7 +336,12 @@ impl State {
             return Err(Errno::NXIO);
         }
         session.partner.ok_or(Errno::NOTCONN)?;
-        if self.body(body)?.hidden && grant.rights & MP_GRANT_WRITE != 0 {
+        let by_window = grant.flags & MP_SHOW_PLACED == 0 && grant.rights & MP_GRANT_WRITE != 0;
+        let refused = match by_window {
+            true => self.body(body)?.hidden,
+            false => grant.rights & !self.body(body)?.copied != 0,
+        };
+        if refused {
             return Err(Errno::OPNOTSUPP);
         }
         let permit = Permit {
@@ -375,10 +399,14 @@ impl State {
         let host = self.host_of(context)?;
         let key = self.body_of(context, argument.handle)?;
         self.other_end(host, argument.interface)?;
-        let short = self.body(key)?.len > self.window && argument.interface != LOOPBACK;
-        let reachable = self.reachable || argument.interface == LOOPBACK;
+        let placed = !withdraw && argument.flags & MP_SHOW_PLACED != 0;
+        let body = self.body(key)?;
+        let short = self.is_short(body, argument.interface) && !placed;
+        let unreachable = match placed {
+            true => body.copied == 0,
+            false => self.is_unreachable(body, argument.interface),
+        };
         let body = self.sharing.bodies.get_mut(&key).ok_or(Errno::NOENT)?;
-        let unreachable = body.fillable && !reachable || body.hidden;
         let state = body.at.entry(argument.interface).or_insert(0);
         match (withdraw, to) {
             (true, _) if *state != MP_SEGMENT_PUBLISHED => return Err(Errno::NXIO),
@@ -399,6 +427,17 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    /// Whether windows are too short for a segment.
+    fn is_short(&self, body: &Body, interface: u32) -> bool {
+        body.len > self.window && interface != LOOPBACK
+    }
+
+    /// Whether no window can be led to it.
+    fn is_unreachable(&self, body: &Body, interface: u32) -> bool {
+        let reachable = self.reachable || interface == LOOPBACK;
+        body.fillable && !reachable || body.hidden
     }
 
     /// Connections to a segment; those over one interface of its owner.
@@ -615,10 +654,16 @@ impl State {
         }
         let mut state = MP_CONNECTION_OPERATIONAL;
         if connect.flags & MP_CONNECT_PLACED != 0 {
-            if body.is_none() {
-                return Err(Errno::INVAL);
+            let body = self.body(body.ok_or(Errno::INVAL)?)?;
+            if body.copied == 0 {
+                return Err(Errno::NOSPC);
             }
             state |= MP_CONNECTION_PLACED;
+        } else if let Some(body) = body.filter(|_| rights & MP_GRANT_WRITE != 0) {
+            let body = self.body(body)?;
+            if self.is_short(body, there) || self.is_unreachable(body, there) {
+                return Err(Errno::NOSPC);
+            }
         }
         let kind = Kind::Connection(Connection {
             interface: connect.interface,
@@ -794,11 +839,11 @@ impl State {
         if state == MP_QUEUE_POSTED {
             return Err(Errno::BUSY);
         }
-        let is_pinned = start.flags == MP_QUEUE_PINNED;
-        let reads = start.flags == MP_QUEUE_READ;
+        let is_pinned = start.flags & MP_QUEUE_PINNED != 0;
+        let reads = start.flags & MP_QUEUE_READ != 0;
         let flags_fit = match start.segment {
-            0 => start.flags == 0 || is_pinned,
-            _ => start.flags == 0 || reads,
+            0 => is_pinned || !reads,
+            _ => !is_pinned,
         };
         if copies.is_empty() || copies.len() > entries as usize || !flags_fit {
             return Err(Errno::INVAL);
@@ -903,6 +948,11 @@ impl State {
                     continue;
                 }
                 Some(own) => read(&own.file, copy.local, copy.length)?,
+                None if transfer.reads => {
+                    let data = read(&to.file, copy.remote, copy.length)?;
+                    give_to_caller(copy.local, &data)?;
+                    continue;
+                }
                 None => memory_of_caller(copy.local, copy.length)?,
             };
             io::pwrite(&to.file, &data, copy.remote)?;

@@ -115,6 +115,8 @@ pub struct State {
     pub waiting: usize,
     pub privileged: bool,
     pub reachable: bool,
+    /// Whether drivers copy where no window leads.
+    pub places: bool,
     pub mappable: bool,
     pub routed: bool,
     pub signals_fail: u32,
@@ -144,6 +146,7 @@ impl State {
             waiting: 0,
             privileged: true,
             reachable: true,
+            places: true,
             mappable: true,
             routed: false,
             signals_fail: 0,
