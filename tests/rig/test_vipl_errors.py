@@ -2,6 +2,7 @@
 """What becomes of errors between hosts: the table of errors by level of reliability, row by row,
 and what is told asynchronously. A client on the first host acts on a server on the second one."""
 
+import itertools
 import re
 from typing import NamedTuple, Optional
 
@@ -369,6 +370,81 @@ def test_a_message_is_cut_in_the_middle(ends, level, kind):
         client.send(b"goes on")
         assert server.wait(RECV).errors == set()
         assert (server.reports(), client.reports()) == ([], [])
+
+
+# --- messages that are changed on their way
+
+
+@pytest.fixture(scope="module")
+def checking(fabric, all_ends):
+    """A program on the first host that asks for checks of what crosses."""
+    with Program(fabric.hosts[0], how=("env", "VIPL_CHECKS=1")) as program:
+        yield program, all_ends.numbers[0]
+
+
+def on_the_way(program, data):
+    """Where bytes lie in a window into another host's memory. What has come from there is in a
+    window of its own, and was not sent by this program."""
+    maps = program.guest.read(f"/proc/{program.pid}/maps")
+    for begin, end in re.findall(r"^(\w+)-(\w+) rw-s .*/dev/mp_fabric", maps, re.M):
+        begin, end = int(begin, 16), int(end, 16)
+        whole = b"".join(program.read(at, PAGE) for at in range(begin, end, PAGE))
+        if data in whole:
+            return begin + whole.index(data)
+    raise AssertionError("nothing is on its way")
+
+
+def changed(server, client, size, how, **fields):
+    """An operation whose bytes are changed while they are on their way: where its receive is, and
+    its descriptor."""
+    data = bytes(n * 7 % 251 for n in range(PIECE))
+    receive = server.receive(0x2000, size)
+    client.put(0x10000, (data * (size // PIECE + 1))[:size])
+    with stopped(server.program):
+        operation = client.post(SEND, [client.part(0x10000, size)], **fields)
+        at = on_the_way(client.program, data)
+        client.program.write(at, how(data))
+    return receive, operation
+
+
+# Bytes of what is looked for.
+PIECE = 1000
+# A bit of it is another one; or nothing of it has come.
+CHANGES = {
+    "changed": lambda data: data[:500] + bytes([data[500] ^ 0x10]) + data[501:],
+    "lost": lambda data: bytes(len(data)),
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_is_changed_on_its_way_is_told(ends, checking, level):
+    """VI-EM-7, VI-EM-8, VI-EM-9, VI-EM-10, VI-ERR-9, VI-ERR-11, VI-ERR-18, VI-REL-1, VI-REL-2,
+    VI-REL-8, VI-STATE-10, VI-STS-4, VI-STS-6, VI-STS-9, SC-19: by stores into the window between
+    the hosts, that the receiver has not looked at."""
+    server = ends.side(1, level)
+    client = Side(*checking, level)
+    transport = ("TRANSPORT",)
+    sent = transport if level == RR else ()
+    told = ("RDMAW_DATA", STATUS.OP_REMOTE_RDMA_WRITE) if level != UD else None
+    # More than there is room for on the way.
+    long = server.attributes.size
+    stays_behind = {UD: (), RD: FLUSHED, RR: ("TRANSPORT", "PARTIAL")}[level]
+    causes = [
+        (PIECE, {}, outcome(sent, transport)),
+        (PIECE, {"control": WRITE | IMMEDIATE}, outcome(sent, transport)),
+        (PIECE, {"control": WRITE}, outcome(sent, told=told)),
+        (long, {}, outcome(stays_behind, transport)),
+    ]
+    for (size, fields, wanted), how in itertools.product(causes, CHANGES.values()):
+        there, here = server.another(), client.another()
+        connect(there, here)
+        if fields:
+            fields = {**fields, "remote": there.part(0x2000, size)}
+        act = lambda server, client: changed(server, client, size, how, **fields)
+        examine(there, here, act, wanted)
+        there.end_connection()
+        here.end_connection()
+    client.program.close_nic(client.nic)
 
 
 def test_memory_that_is_deregistered_under_load_is_not_touched(ends):

@@ -14,7 +14,7 @@
 //! | `memory` | registered memory: the only place that accesses memory of the program |
 //! | `descriptor`, `queue` | descriptors in memory, and their order on a work queue |
 //! | `state`, `engine` | a VI without I/O: its states, its operations, its errors |
-//! | `wire`, `link` | what the two ends tell each other, and the queue pair that carries it |
+//! | `wire`, `check`, `link` | what the two ends tell each other, checks of it, and the queue pair that carries it |
 //! | `vi`, `completion` | VIs and completion queues as the program uses them |
 //! | `names` | which host has which name |
 //! | `connect` | client and server, and peer to peer |
@@ -50,6 +50,7 @@ use shared;
 
 mod address;
 mod attributes;
+mod check;
 mod completion;
 mod connect;
 mod descriptor;
@@ -84,7 +85,7 @@ pub use memory::MemHandle;
 pub use names::{
     Host, Mistake, NameService, Names, NamesError, NAMES_PATH, NAMES_VARIABLE, NAME_MAX,
 };
-pub use nic::{Library, Nic, NIC_BASE_NAME};
+pub use nic::{Library, Nic, CHECKS_VARIABLE, NIC_BASE_NAME};
 pub use report::{ErrorCode, ErrorEvent, ErrorHandler, Resource};
 pub use state::State;
 pub use tag::Ptag;
