@@ -12,6 +12,7 @@
 //! | `nic` | what a program has opened, and all that was made with it |
 //! | `address`, `attributes`, `tag` | addresses, limits, protection tags |
 //! | `memory` | registered memory: the only place that accesses memory of the program |
+//! | `pages` | how many regions have each page, which is locked as long as any has it |
 //! | `descriptor`, `queue` | descriptors in memory, and their order on a work queue |
 //! | `state`, `engine` | a VI without I/O: its states, its operations, its errors |
 //! | `wire`, `check`, `link` | what the two ends tell each other, checks of it, and the queue pair that carries it |
@@ -61,6 +62,7 @@ mod memory;
 mod names;
 mod nic;
 mod notify;
+mod pages;
 mod queue;
 mod report;
 mod service;

@@ -8,7 +8,7 @@ use crate::{
     connect::RequestShared,
     descriptor::Status,
     lock,
-    memory::Regions,
+    memory::{Locks, Regions},
     notify::Notifier,
     report::{ErrorCode, ErrorEvent, ErrorHandler, Report, Resource},
     service::Service,
@@ -17,6 +17,10 @@ use crate::{
     Error, HostAddress, MemAttributes, MemHandle, Ptag, Result,
 };
 use mp_fabric::{CharDevice, Device, Fabric, ProcessMemory, Wake};
+use rustix::{
+    process::{getrlimit, Resource as Limit},
+    thread::CapabilitySet,
+};
 use std::{
     collections::HashMap,
     env, fmt,
@@ -39,10 +43,12 @@ type Open<D> = Arc<dyn Fn() -> mp_fabric::Result<Fabric<D>> + Send + Sync>;
 /// The environment variable that asks for checks of what crosses, if it is `1`.
 pub const CHECKS_VARIABLE: &str = "VIPL_CHECKS";
 
-/// The library: the way to the driver.
+/// The library: the way to the driver. A process has one: pages that are registered with NICs of
+/// two of them are locked until the first of them lets go.
 pub struct Library<D: Device = CharDevice> {
     open: Open<D>,
     checks: bool,
+    locks: Arc<Locks>,
 }
 
 impl<D: Device> Clone for Library<D> {
@@ -50,6 +56,7 @@ impl<D: Device> Clone for Library<D> {
         Library {
             open: Arc::clone(&self.open),
             checks: self.checks,
+            locks: Arc::clone(&self.locks),
         }
     }
 }
@@ -76,6 +83,7 @@ impl<D: Device> Library<D> {
         Library {
             open: Arc::new(open),
             checks: false,
+            locks: Arc::default(),
         }
     }
 
@@ -180,18 +188,29 @@ struct Objects<D: Device> {
     requests: Vec<Weak<RequestShared<D>>>,
 }
 
+/// Bytes of memory that the process may lock.
+fn lockable() -> u64 {
+    let system = rustix::system::sysinfo();
+    let memory = system.totalram.saturating_mul(system.mem_unit.into());
+    let own = rustix::thread::capabilities(None).map(|own| own.effective);
+    match own.is_ok_and(|own| own.contains(CapabilitySet::IPC_LOCK)) {
+        true => memory,
+        false => getrlimit(Limit::Memlock)
+            .current
+            .map_or(memory, |most| memory.min(most)),
+    }
+}
+
 impl<D: Device> Nic<D> {
     fn new(fabric: Fabric<D>, name: &str, library: &Library<D>) -> Result<Self> {
         let info = fabric.info()?;
         let own = fabric.host().map_err(|_| Error::Resource)?;
-        let system = rustix::system::sysinfo();
-        let memory = system.totalram.saturating_mul(system.mem_unit.into());
         let attributes = NicAttributes::of(
             name.into(),
             HostAddress::of(own),
             info.version,
             info.sessions_max,
-            memory,
+            lockable(),
         );
         let opened = Arc::new(Opened {
             shared: Arc::new(NicShared {
@@ -199,7 +218,7 @@ impl<D: Device> Nic<D> {
                 attributes,
                 checks: library.checks,
                 tags: Tags::default(),
-                regions: Regions::default(),
+                regions: Regions::new(&library.locks),
                 service: Service::new()?,
                 ending: Wake::new()?,
                 objects: Mutex::new(Objects {
