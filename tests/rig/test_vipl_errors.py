@@ -2,7 +2,6 @@
 """What becomes of errors between hosts: the table of errors by level of reliability, row by row,
 and what is told asynchronously. A client on the first host acts on a server on the second one."""
 
-import itertools
 import re
 from typing import NamedTuple, Optional
 
@@ -13,7 +12,7 @@ from sharing import pinned, wait_until_unpinned
 from shell import INTACT, until
 from vipl import (
     ERRORS, LEVELS, PAGE, RD, RECV, RESOURCES, RR, SEND, STATES, STATUS, UD, Program, Segment, Side,
-    all_ends, connect, ends, fails, stopped,
+    FUNCTIONS, all_ends, ask, connect, ends, fails, says, stopped,
 )  # fmt: skip
 
 WRITE, READ, IMMEDIATE = 1, 2, 4
@@ -372,6 +371,101 @@ def test_a_message_is_cut_in_the_middle(ends, level, kind):
         assert (server.reports(), client.reports()) == ([], [])
 
 
+# --- handles that are none
+
+
+def calls(program, nic, side):
+    """Each function that takes a handle, by the kind of the first one: name, and what follows."""
+    at = program.allocate(PAGE)
+    there = at + 2048
+    program.write(there, (4).to_bytes(2, "little") + bytes(22))
+    place = (side.base, side.memory)
+    descriptor = (side.slot(), side.memory)
+    return {
+        "nic": [
+            ("CreateVi", at, 0, 0, at),
+            ("ConnectWait", there, 0, there, at, at),
+            ("QueryNic", at),
+            ("RegisterMem", side.base, PAGE, at, at),
+            ("DeregisterMem", *place),
+            ("QueryMem", *place, at),
+            ("SetMemAttributes", *place, at),
+            ("CreatePtag", at),
+            ("DestroyPtag", side.ptag),
+            ("CreateCQ", 4, at),
+            ("ErrorCallback", 1, "handler=error"),
+            ("NSInit", 0),
+            ("NSGetHostByName", "text=a", there, 0),
+            ("NSGetHostByAddr", there, at, at),
+            ("NSShutdown",),
+            ("QuerySystemManagementInfo", 1, at),
+            ("CloseNic",),
+        ],
+        "vi": [
+            ("QueryVi", at, at + 8, at + 48, at + 52),
+            ("SetViAttributes", at),
+            ("ConnectRequest", there, there, 100, at),
+            ("ConnectPeerRequest", there, there, 100),
+            ("ConnectPeerDone", at),
+            ("ConnectPeerWait", at),
+            ("PostSend", *descriptor),
+            ("PostRecv", *descriptor),
+            ("SendDone", at),
+            ("RecvDone", at),
+            ("SendWait", 0, at),
+            ("RecvWait", 0, at),
+            ("SendNotify", 1, "handler=queue"),
+            ("RecvNotify", 1, "handler=queue"),
+            ("Disconnect",),
+            ("DestroyVi",),
+        ],
+        "cq": [
+            ("CQDone", at, at),
+            ("CQWait", 0, at, at),
+            ("CQNotify", 1, "handler=cq"),
+            ("ResizeCQ", 4),
+            ("DestroyCQ",),
+        ],
+        "conn": [("ConnectAccept", side.vi), ("ConnectReject",)],
+    }
+
+
+def test_each_function_refuses_handles_that_are_none(ends):
+    """VI-GEN-1, VI-GEN-5, VI-EP-11, VI-POST-11: NULL, numbers, handles of other kinds, of objects
+    that were destroyed, of requests that were answered, and those of another process."""
+    server, client = ends.connected(RD)
+    program = server.program
+    nic = program.open_nic()
+    gone = {
+        "nic": nic,
+        "vi": program.create_vi(nic, server.attributes._replace(ptag=program.ptag(nic))),
+        "cq": program.cq(nic),
+    }
+    program.call("VipDestroyVi", gone["vi"])
+    program.call("VipDestroyCQ", gone["cq"])
+    program.close_nic(nic)
+    found, asking = ask(server, client.another(), b"answered")
+    program.reject(found.conn)
+    with fails("REJECT"):
+        asking.result()
+    gone["conn"] = found.conn
+    good = {"nic": server.nic, "vi": server.vi, "cq": program.cq(server.nic)}
+    functions = calls(program, server.nic, server)
+    assert sum(map(len, functions.values())) == len(FUNCTIONS) - 1
+    for kind, all_calls in functions.items():
+        others = [handle for of, handle in good.items() if of != kind]
+        for handle in (0, 1, server.base, (1 << 64) - 1, gone[kind], *others):
+            for name, *arguments in all_calls:
+                with fails("INVALID_PARAMETER"):
+                    program.call(f"Vip{name}", handle, *arguments)
+    with Program(program.guest) as stranger:
+        for kind, all_calls in calls(stranger, 0, server).items():
+            for name, *arguments in all_calls:
+                with fails("INVALID_PARAMETER"):
+                    stranger.call(f"Vip{name}", good.get(kind, found.conn), *arguments)
+    says(client, server, b"goes on")
+
+
 # --- messages that are changed on their way
 
 
@@ -386,11 +480,11 @@ def on_the_way(program, data):
     """Where bytes lie in a window into another host's memory. What has come from there is in a
     window of its own, and was not sent by this program."""
     maps = program.guest.read(f"/proc/{program.pid}/maps")
-    for begin, end in re.findall(r"^(\w+)-(\w+) rw-s .*/dev/mp_fabric", maps, re.M):
-        begin, end = int(begin, 16), int(end, 16)
-        whole = b"".join(program.read(at, PAGE) for at in range(begin, end, PAGE))
-        if data in whole:
-            return begin + whole.index(data)
+    spans = re.findall(r"^(\w+)-(\w+) rw-s .*/dev/mp_fabric", maps, re.M)
+    for begin, end in ((int(begin, 16), int(end, 16)) for begin, end in spans):
+        at = program.find(begin, end - begin, data)
+        if at:
+            return at
     raise AssertionError("nothing is on its way")
 
 
@@ -435,7 +529,8 @@ def test_what_is_changed_on_its_way_is_told(ends, checking, level):
         (PIECE, {"control": WRITE}, outcome(sent, told=told)),
         (long, {}, outcome(stays_behind, transport)),
     ]
-    for (size, fields, wanted), how in itertools.product(causes, CHANGES.values()):
+    cases = [(cause, CHANGES["changed"]) for cause in causes] + [(causes[0], CHANGES["lost"])]
+    for (size, fields, wanted), how in cases:
         there, here = server.another(), client.another()
         connect(there, here)
         if fields:

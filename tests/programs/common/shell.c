@@ -148,9 +148,19 @@ static void quit(struct call *call)
 	_exit(number(call));
 }
 
+static void become(struct call *call)
+{
+	char *program = (char *)word(call);
+	char *arguments[] = { program, (char *)word(call), NULL };
+
+	execv(program, arguments);
+	call->complaint = "there is no such program";
+}
+
 static const struct command process_commands[] = {
 	{ "identify", identify },
 	{ "exit", quit },		/* STATUS */
+	{ "exec", become },		/* PROGRAM ARGUMENT */
 	{ NULL, NULL },
 };
 

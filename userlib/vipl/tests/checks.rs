@@ -12,7 +12,7 @@ const SOON: Duration = Duration::from_secs(30);
 /// Bytes of a message that has a slot.
 const LEN: usize = 3000;
 
-/// Asynchronous errors of the receiver.
+/// Collect asynchronous errors of the receiver.
 fn told(pair: &Pair) -> mpsc::Receiver<ErrorCode> {
     let (tell, told) = mpsc::channel();
     let handler = move |_: &_, event: &ErrorEvent<Device>| tell.send(event.code).unwrap();
