@@ -150,10 +150,9 @@ static void quit(struct call *call)
 
 static void become(struct call *call)
 {
-	char *program = (char *)word(call);
-	char *arguments[] = { program, (char *)word(call), NULL };
+	const char *program = word(call), *argument = word(call);
 
-	execv(program, arguments);
+	execl(program, program, argument, (char *)NULL);
 	call->complaint = "there is no such program";
 }
 
