@@ -26,6 +26,10 @@ ROWS = {
         for name in ("send", "RDMA write")
         for size in (8, 65536)
     },
+    **{
+        f"VI: checked send of {size} bytes": ("vi_instructions", "checked-send", str(size))
+        for size in (8, 65536)
+    },
 }
 # What a row may take more than the table says.
 MOST = 1.05

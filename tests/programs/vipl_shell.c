@@ -220,11 +220,42 @@ static void drain(struct call *call)
 	answer_number(call, "others", others);
 }
 
+/*
+ * Looks at descriptors of receives, STRIDE bytes apart, one after the other: as soon as one says
+ * that it is done, all that it says and its data have to be there. The message for the n-th one is
+ * LENGTH bytes of n, with n as immediate data.
+ */
+static void watch(struct call *call)
+{
+	uint8_t *descriptor = address(call);
+	uint64_t stride = number(call);
+	uint8_t *data = address(call);
+	uint64_t length = number(call), count = number(call);
+	uint64_t until = now() + 20000000, wrong = 0, late = 0, n, at;
+
+	for (n = 0; n < count && !late; n++) {
+		const VIP_CONTROL_SEGMENT *control = (const void *)(descriptor + n * stride);
+		const uint8_t *bytes = data + n * length;
+
+		while (!(__atomic_load_n(&control->Status, __ATOMIC_ACQUIRE) & VIP_STATUS_DONE))
+			if (now() > until) {
+				late = 1;
+				break;
+			}
+		wrong += control->Length != length || control->ImmediateData != n;
+		for (at = 0; at < length; at++)
+			wrong += bytes[at] != (uint8_t)n;
+	}
+	answer_number(call, "late", late);
+	answer_number(call, "wrong", wrong);
+}
+
 static const struct command commands[] = {
 	{ "call", call_function },	/* FUNCTION [ARGUMENT...] */
 	{ "many", post_many },		/* VI DESCRIPTOR HANDLE COUNT */
 	{ "drain", drain },		/* VI RECEIVE */
 	{ "poll", poll_done },		/* VI RECEIVE MILLISECONDS */
+	{ "watch", watch },		/* DESCRIPTOR STRIDE DATA LENGTH COUNT */
 	{ NULL, NULL },
 };
 

@@ -44,6 +44,10 @@ def _wrong(answer):
     return Wrong(answer["wrong"], answer["first"])
 
 
+def _first(answer):
+    return _no_fault(answer)["first"]
+
+
 def _bytes(answer):
     return bytes.fromhex(_no_fault(answer)["bytes"])
 
@@ -97,6 +101,11 @@ class Caller:
 
     def read(self, address, length):
         return self._order(_bytes, "read", address, length)
+
+    def find(self, address, length, data):
+        """Where bytes lie in memory; None if they do not."""
+        at = self._order(_first, "find", address, length, word_of(data))
+        return address + at if at < length else None
 
     def storm(self, address, length, byte, milliseconds):
         """Store a byte everywhere, again and again."""
@@ -202,6 +211,11 @@ class Program(Caller):
         """End without even what is done at exits."""
         self.command("", _nothing, "exit", status)
         assert self.process.wait(20).rc == status
+
+    def become(self, program, argument):
+        """Become another program, which answers nothing."""
+        self.command("", _nothing, "exec", program, argument)
+        until(lambda: self.guest.read(f"/proc/{self.pid}/comm").strip() == program.split("/")[-1])
 
     def kill(self):
         """Do not wait until it has gone."""

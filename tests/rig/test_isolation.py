@@ -235,7 +235,7 @@ def test_offsets_that_are_guessed_lead_nowhere(owner, stranger):
 
 @pytest.mark.parametrize("how", ["child", "pass"])
 def test_a_context_is_of_no_use_to_another_process(owner, how):
-    """Not to a child, and not to one that has got the file over a socket."""
+    """VI-POST-11: not to a child, and not to one that has got the file over a socket."""
     handles, _ = one_of_each(owner)
     for name, kind in (("INFO", "mp_info"), *CALLS):
         handle = {} if kind == "mp_info" else {"handle": handles["segment"]}

@@ -2,11 +2,12 @@
 """Virtual interfaces between hosts: programs as they were written in the 1990s, and rules that need
 another host. The development host shows most of the rest, in `userlib/vipl`."""
 
+import phases
 import pytest
 from ntbrig import stack
 from ntbrig import vipl as programs
 from pximc import MODULES
-from vipl import RECV, SEND, STATUS, UD, RD, RR, Program, Side, connect, fails
+from vipl import RECV, RETURNED, SEND, STATUS, UD, RD, RR, Ends, Program, Side, connect, fails
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +118,58 @@ def test_hosts_find_each_other_without_being_told(fabric, numbers):
                 assert count == (1 if hops else 0)
             assert program.read(place, 2) == b"\x04\x00"
             assert program.read(place + 4, 4) == other.to_bytes(4, "big")
+
+
+def test_names_come_from_the_file_of_the_host(fabric, numbers):
+    """VI-NS-1: without a file of the program's own, for each interface that asks for names."""
+    guest = fabric.hosts[0]
+    guest.run(f"cp {programs.CONFIG} /etc/vipl.conf")
+    try:
+        with Program(guest, how=("env", "-u", "VIPL_CONF")) as program:
+            nic, other = program.open_nic(), program.open_nic()
+            at = program.address(bytes(4))
+            program.call("VipNSInit", nic, 0)
+            program.call("VipNSGetHostByName", nic, f"text={fabric.hosts[1].name}", at, 0)
+            assert program.read(at + 4, 4) == numbers[1].to_bytes(4, "big")
+            with fails("ERROR_NAMESERVICE"):
+                program.call("VipNSGetHostByName", other, f"text={guest.name}", at, 0)
+    finally:
+        guest.run("rm /etc/vipl.conf")
+
+
+# --- phases of conformance
+
+
+def test_the_phase_is_full(fabric, numbers):
+    """VI-CONF-1, VI-CONF-2, VI-CONF-3, VI-CONF-4, VI-CONF-5: all functions succeed for programs in C,
+    and what each phase asks for works."""
+    ends = Ends(fabric.hosts, numbers)
+    ends.start()
+    RETURNED.clear()
+    try:
+        rows = phases.examine(phases.PHASES, ends.connected)
+        beside = phases.beside(ends.connected)
+    finally:
+        ends.end()
+    print(phases.table(rows, beside))
+    assert [row.missing for row in rows] == [()] * 3
+    assert [(row.called, row.calls) for row in rows] == [(20, 20), (15, 15), (6, 6)]
+    assert phases.attained(rows) == "Full"
+    assert beside == list(phases.BESIDE)
+
+
+def test_a_phase_is_attained_with_all_that_are_lower():
+    """VI-CONF-4, VI-CONF-5: the report of interfaces that lack something; nothing lacks what is in no
+    phase."""
+    whole = [phases.Row(phase.name, len(phase.calls), len(phase.calls), ()) for phase in phases.PHASES]
+    assert phases.attained(whole) == "Full"
+    for lacking, best in enumerate((None, "Early Adopter", "Functional")):
+        for change in ({"called": 5}, {"missing": ("RDMA write",)}):
+            rows = list(whole)
+            rows[lacking] = rows[lacking]._replace(**change)
+            assert phases.attained(rows) == best
+    asked = {need for phase in phases.PHASES for need in phase.needs}
+    assert not asked & phases.BESIDE.keys()
 
 
 # --- messages and remote memory

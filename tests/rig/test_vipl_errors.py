@@ -12,7 +12,7 @@ from sharing import pinned, wait_until_unpinned
 from shell import INTACT, until
 from vipl import (
     ERRORS, LEVELS, PAGE, RD, RECV, RESOURCES, RR, SEND, STATES, STATUS, UD, Program, Segment, Side,
-    all_ends, connect, ends, fails, stopped,
+    FUNCTIONS, all_ends, ask, connect, ends, fails, says, stopped,
 )  # fmt: skip
 
 WRITE, READ, IMMEDIATE = 1, 2, 4
@@ -369,6 +369,177 @@ def test_a_message_is_cut_in_the_middle(ends, level, kind):
         client.send(b"goes on")
         assert server.wait(RECV).errors == set()
         assert (server.reports(), client.reports()) == ([], [])
+
+
+# --- handles that are none
+
+
+def calls(program, nic, side):
+    """Each function that takes a handle, by the kind of the first one: name, and what follows."""
+    at = program.allocate(PAGE)
+    there = at + 2048
+    program.write(there, (4).to_bytes(2, "little") + bytes(22))
+    place = (side.base, side.memory)
+    descriptor = (side.slot(), side.memory)
+    return {
+        "nic": [
+            ("CreateVi", at, 0, 0, at),
+            ("ConnectWait", there, 0, there, at, at),
+            ("QueryNic", at),
+            ("RegisterMem", side.base, PAGE, at, at),
+            ("DeregisterMem", *place),
+            ("QueryMem", *place, at),
+            ("SetMemAttributes", *place, at),
+            ("CreatePtag", at),
+            ("DestroyPtag", side.ptag),
+            ("CreateCQ", 4, at),
+            ("ErrorCallback", 1, "handler=error"),
+            ("NSInit", 0),
+            ("NSGetHostByName", "text=a", there, 0),
+            ("NSGetHostByAddr", there, at, at),
+            ("NSShutdown",),
+            ("QuerySystemManagementInfo", 1, at),
+            ("CloseNic",),
+        ],
+        "vi": [
+            ("QueryVi", at, at + 8, at + 48, at + 52),
+            ("SetViAttributes", at),
+            ("ConnectRequest", there, there, 100, at),
+            ("ConnectPeerRequest", there, there, 100),
+            ("ConnectPeerDone", at),
+            ("ConnectPeerWait", at),
+            ("PostSend", *descriptor),
+            ("PostRecv", *descriptor),
+            ("SendDone", at),
+            ("RecvDone", at),
+            ("SendWait", 0, at),
+            ("RecvWait", 0, at),
+            ("SendNotify", 1, "handler=queue"),
+            ("RecvNotify", 1, "handler=queue"),
+            ("Disconnect",),
+            ("DestroyVi",),
+        ],
+        "cq": [
+            ("CQDone", at, at),
+            ("CQWait", 0, at, at),
+            ("CQNotify", 1, "handler=cq"),
+            ("ResizeCQ", 4),
+            ("DestroyCQ",),
+        ],
+        "conn": [("ConnectAccept", side.vi), ("ConnectReject",)],
+    }
+
+
+def test_each_function_refuses_handles_that_are_none(ends):
+    """VI-GEN-1, VI-GEN-5, VI-EP-11, VI-POST-11: NULL, numbers, handles of other kinds, of objects
+    that were destroyed, of requests that were answered, and those of another process."""
+    server, client = ends.connected(RD)
+    program = server.program
+    nic = program.open_nic()
+    gone = {
+        "nic": nic,
+        "vi": program.create_vi(nic, server.attributes._replace(ptag=program.ptag(nic))),
+        "cq": program.cq(nic),
+    }
+    program.call("VipDestroyVi", gone["vi"])
+    program.call("VipDestroyCQ", gone["cq"])
+    program.close_nic(nic)
+    found, asking = ask(server, client.another(), b"answered")
+    program.reject(found.conn)
+    with fails("REJECT"):
+        asking.result()
+    gone["conn"] = found.conn
+    good = {"nic": server.nic, "vi": server.vi, "cq": program.cq(server.nic)}
+    functions = calls(program, server.nic, server)
+    assert sum(map(len, functions.values())) == len(FUNCTIONS) - 1
+    for kind, all_calls in functions.items():
+        others = [handle for of, handle in good.items() if of != kind]
+        for handle in (0, 1, server.base, (1 << 64) - 1, gone[kind], *others):
+            for name, *arguments in all_calls:
+                with fails("INVALID_PARAMETER"):
+                    program.call(f"Vip{name}", handle, *arguments)
+    with Program(program.guest) as stranger:
+        for kind, all_calls in calls(stranger, 0, server).items():
+            for name, *arguments in all_calls:
+                with fails("INVALID_PARAMETER"):
+                    stranger.call(f"Vip{name}", good.get(kind, found.conn), *arguments)
+    says(client, server, b"goes on")
+
+
+# --- messages that are changed on their way
+
+
+@pytest.fixture(scope="module")
+def checking(fabric, all_ends):
+    """A program on the first host that asks for checks of what crosses."""
+    with Program(fabric.hosts[0], how=("env", "VIPL_CHECKS=1")) as program:
+        yield program, all_ends.numbers[0]
+
+
+def on_the_way(program, data):
+    """Where bytes lie in a window into another host's memory. What has come from there is in a
+    window of its own, and was not sent by this program."""
+    maps = program.guest.read(f"/proc/{program.pid}/maps")
+    spans = re.findall(r"^(\w+)-(\w+) rw-s .*/dev/mp_fabric", maps, re.M)
+    for begin, end in ((int(begin, 16), int(end, 16)) for begin, end in spans):
+        at = program.find(begin, end - begin, data)
+        if at:
+            return at
+    raise AssertionError("nothing is on its way")
+
+
+def changed(server, client, size, how, **fields):
+    """An operation whose bytes are changed while they are on their way: where its receive is, and
+    its descriptor."""
+    data = bytes(n * 7 % 251 for n in range(PIECE))
+    receive = server.receive(0x2000, size)
+    client.put(0x10000, (data * (size // PIECE + 1))[:size])
+    with stopped(server.program):
+        operation = client.post(SEND, [client.part(0x10000, size)], **fields)
+        at = on_the_way(client.program, data)
+        client.program.write(at, how(data))
+    return receive, operation
+
+
+# Bytes of what is looked for.
+PIECE = 1000
+# A bit of it is another one; or nothing of it has come.
+CHANGES = {
+    "changed": lambda data: data[:500] + bytes([data[500] ^ 0x10]) + data[501:],
+    "lost": lambda data: bytes(len(data)),
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_is_changed_on_its_way_is_told(ends, checking, level):
+    """VI-EM-7, VI-EM-8, VI-EM-9, VI-EM-10, VI-ERR-9, VI-ERR-11, VI-ERR-18, VI-REL-1, VI-REL-2,
+    VI-REL-8, VI-STATE-10, VI-STS-4, VI-STS-6, VI-STS-9, SC-19: by stores into the window between
+    the hosts, that the receiver has not looked at."""
+    server = ends.side(1, level)
+    client = Side(*checking, level)
+    transport = ("TRANSPORT",)
+    sent = transport if level == RR else ()
+    told = ("RDMAW_DATA", STATUS.OP_REMOTE_RDMA_WRITE) if level != UD else None
+    # More than there is room for on the way.
+    long = server.attributes.size
+    stays_behind = {UD: (), RD: FLUSHED, RR: ("TRANSPORT", "PARTIAL")}[level]
+    causes = [
+        (PIECE, {}, outcome(sent, transport)),
+        (PIECE, {"control": WRITE | IMMEDIATE}, outcome(sent, transport)),
+        (PIECE, {"control": WRITE}, outcome(sent, told=told)),
+        (long, {}, outcome(stays_behind, transport)),
+    ]
+    cases = [(cause, CHANGES["changed"]) for cause in causes] + [(causes[0], CHANGES["lost"])]
+    for (size, fields, wanted), how in cases:
+        there, here = server.another(), client.another()
+        connect(there, here)
+        if fields:
+            fields = {**fields, "remote": there.part(0x2000, size)}
+        act = lambda server, client: changed(server, client, size, how, **fields)
+        examine(there, here, act, wanted)
+        there.end_connection()
+        here.end_connection()
+    client.program.close_nic(client.nic)
 
 
 def test_memory_that_is_deregistered_under_load_is_not_touched(ends):

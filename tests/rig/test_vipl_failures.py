@@ -18,8 +18,8 @@ from pximc import MODULES
 from sharing import pinned, wait_until_unpinned
 from shell import until
 from vipl import (
-    ERRORS, FOREVER, LEVELS, PAGE, RD, RECV, RESOURCES, RR, SEND, STATUS, UD, Ends, all_ends, ask,
-    connect, ends, fails, says, stopped,
+    ERRORS, FOREVER, LEVELS, PAGE, RD, RECV, RESOURCES, RETURNS, RR, SEND, STATUS, UD, Done, Ends,
+    all_ends, ask, connect, ends, fails, says, stopped,
 )  # fmt: skip
 
 WRITE, READ = 1, 2
@@ -184,11 +184,13 @@ STEPS = (server_waits, server_was_asked, client_has_asked, peer_has_asked, conne
 
 
 class Way(NamedTuple):
-    """How the second host's program goes, what brings it back, and whether hosts are cut off."""
+    """How the second host's program goes, what brings it back, whether hosts are cut off, and what
+    is left of it to be ended."""
 
     go: callable
     back: callable = lambda fabric: None
     cut: bool = False
+    bury: callable = lambda goes: None
 
 
 def kill(fabric, goes):
@@ -201,6 +203,25 @@ def end(fabric, goes):
 
 def close(fabric, goes):
     goes.program.close_nic(goes.nic)
+
+
+def become_another(fabric, goes):
+    goes.program.become("/bin/sleep", 600)
+
+
+def fork(fabric, goes):
+    """Leave a child behind, which has what its parent had open, and which runs on."""
+    program = goes.program
+    program.command("&", lambda answer: None, "fork", "storm", goes.data, 64, 1, 600_000)
+    children = f"grep -lE '^PPid:\\s+{program.pid}$' /proc/[0-9]*/status || true"
+    found = until(lambda: program.guest.run(children).out.split())
+    goes.children = [path.split("/")[2] for path in found]
+    program.guest.run(["kill", "-9", program.pid])
+
+
+def kill_children(goes):
+    goes.program.guest.run(["kill", "-9", *goes.children])
+    goes.program.reap()
 
 
 def unplug(fabric, goes):
@@ -235,6 +256,8 @@ WAYS = {
     "killed": Way(kill),
     "exited": Way(end),
     "closed": Way(close),
+    "forks": Way(fork, bury=kill_children),
+    "execs": Way(become_another, bury=lambda goes: goes.program.end()),
     "unplugged": Way(unplug, plug, cut=True),
     "host killed": Way(kill_host, boot_host, cut=True),
 }
@@ -261,6 +284,7 @@ def test_who_is_left_is_told_and_nobody_else(fabric, ends, name):
         if not way.cut:
             wait_until_unpinned(fabric.hosts[GOES], before)
     finally:
+        way.bury(goes)
         way.back(fabric)
     ends.start()
     again = ends.side(GOES, RR)
@@ -272,6 +296,38 @@ def test_who_is_left_is_told_and_nobody_else(fabric, ends, name):
         side.until_state("ERROR")
         side.end_connection()
     bystander.goes_on()
+
+
+def test_a_child_does_nothing_to_its_parents_connections(ends):
+    """VI-GEN-9: while they have traffic."""
+    stays, goes = ends.side(STAYS, RR), ends.side(GOES, RR)
+    connect(stays, goes)
+    program = goes.program
+    at, slot = program.allocate(PAGE), goes.slot()
+    orders = [
+        ("VipQueryVi", goes.vi, at, at + 8, at + 48, at + 52),
+        ("VipPostSend", goes.vi, slot, goes.memory),
+        ("VipPostRecv", goes.vi, slot, goes.memory),
+        ("VipSendDone", goes.vi, at),
+        ("VipDeregisterMem", goes.nic, goes.base, goes.memory),
+        ("VipDisconnect", goes.vi),
+        ("VipDestroyVi", goes.vi),
+        ("VipCloseNic", goes.nic),
+    ]
+    for order in orders:
+        piece = [stays.part(0, 0x10000)]
+        sent = [
+            stays.post(SEND, piece, control=WRITE, remote=goes.part(0, 0)) for _ in range(4)
+        ]
+        child = program.command("fork", lambda answer: answer["value"], "call", *order)
+        assert child.result() == RETURNS.index("INVALID_PARAMETER"), order
+        assert [stays.wait(SEND) for _ in sent] == [
+            Done(at, STATUS.DONE | STATUS.OP_RDMA_WRITE, 0x10000, 0) for at in sent
+        ]
+    says(stays, goes, b"to the parent")
+    says(goes, stays, b"and back")
+    assert (stays.state(), goes.state()) == ("CONNECTED", "CONNECTED")
+    assert (stays.reports(), goes.reports()) == ([], [])
 
 
 # --- links

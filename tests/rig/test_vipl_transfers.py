@@ -203,6 +203,33 @@ def test_a_posted_descriptor_that_changes_is_safe(ends):
 # --- work queues
 
 
+def test_a_reader_that_spins_sees_whole_completions(ends):
+    """VI-DESC-14, VI-CQ-14: as soon as a descriptor is done, all of it and its data are there, for a
+    thread that calls nothing and looks at memory."""
+    server, client = ends.connected(RD)
+    count, length = 60, 1000
+    posted = [server.receive(n * length, length) for n in range(count)]
+    stride = posted[1] - posted[0]
+    seen = server.program.later.watch(posted[0], stride, server.data, length, count)
+    for n in range(count):
+        client.send(bytes([n]) * length, 0x10000 + n % 8 * 1024, control=IMMEDIATE, immediate=n)
+        if n % 8 == 7:
+            for _ in range(8):
+                assert client.wait(SEND).errors == set()
+    assert seen.result() == (0, 0)
+
+
+def test_a_target_that_is_stopped_loses_nothing(ends):
+    """VI-RDMA-7: a write is complete at its side while no thread of the target's process runs, and is
+    there as soon as it goes on, without a call."""
+    server, client = ends.connected(RD)
+    with stopped(server.program):
+        client.program.write(client.data, b"written meanwhile")
+        client.post(SEND, [client.part(0, 17)], control=WRITE, remote=server.part(0x100, 0))
+        assert client.wait(SEND).errors == set()
+    until(lambda: server.bytes(0x100, 17) == b"written meanwhile")
+
+
 def test_a_wait_ends_when_the_message_comes(ends):
     """VI-WQ-7, VI-WQ-2, VI-WQ-11, VI-POST-2, VI-RDMA-7, VI-GEN-2: and the sender need not make
     another call for it; one whose time is over leaves the descriptor, which can be posted again as

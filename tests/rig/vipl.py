@@ -16,6 +16,7 @@ import itertools
 import json
 import re
 import struct
+from collections import defaultdict
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -48,6 +49,7 @@ def _enum(first):
     return [name.removeprefix("VIP_") for name in re.findall(r"\bVIP_\w+", body)]
 
 
+FUNCTIONS = re.findall(r"^VIP_RETURN (Vip\w+)\(", HEADER, re.M)
 RETURNS = _enum("VIP_SUCCESS")
 ERRORS = [name.removeprefix("ERROR_") for name in _enum("VIP_ERROR_POST_DESC")]
 STATES = [name.removeprefix("STATE_") for name in _enum("VIP_STATE_IDLE")]
@@ -174,7 +176,7 @@ class Functions(shell.Caller):
 
     def call(self, name, *arguments):
         """Call a function; numbers, addresses and texts."""
-        return self._order(_succeeded, "call", name, *arguments)
+        return self._order(_succeeded(name), "call", name, *arguments)
 
     def poll(self, vi, queue, milliseconds=SOON):
         """Look at a queue until a descriptor is complete: the value, and where it is."""
@@ -183,25 +185,48 @@ class Functions(shell.Caller):
 
     def post_many(self, vi, descriptors, handle, count):
         """Post so many receives without data, whose descriptors are 64 bytes apart."""
-        return self._order(_succeeded, "many", vi, descriptors, handle, count)
+        return self._order(_succeeded("VipPostRecv"), "many", vi, descriptors, handle, count)
+
+    def watch(self, descriptor, stride, data, length, count):
+        """Look at descriptors of receives until they are done: whether that was too late, and how
+        much was not there then."""
+        return self._order(_watched, "watch", descriptor, stride, data, length, count)
 
     def count(self, vi, queue):
         """Take what a queue gives: how many were flushed, and how many were not."""
         return self._order(_counted, "drain", vi, queue)
 
 
-def _succeeded(answer):
-    name = RETURNS[answer["value"]]
-    if name != "SUCCESS":
-        raise ViplError(name)
+# What each function has returned to programs so far.
+RETURNED = defaultdict(set)
+
+
+def _returned(answer):
+    """The name of a value, of which there are no others (VI-GEN-1)."""
+    assert 0 <= answer["value"] < len(RETURNS), answer
+    return RETURNS[answer["value"]]
+
+
+def _succeeded(function):
+    def decode(answer):
+        name = _returned(answer)
+        RETURNED[function].add(name)
+        if name != "SUCCESS":
+            raise ViplError(name)
+
+    return decode
 
 
 def _counted(answer):
     return answer["flushed"], answer["others"]
 
 
+def _watched(answer):
+    return answer["late"], answer["wrong"]
+
+
 def _polled(answer):
-    return RETURNS[answer["value"]], answer["descriptor"]
+    return _returned(answer), answer["descriptor"]
 
 
 class Program(Functions, shell.Program):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Messages between processes: what is measured, and against what windows give by themselves.
+"""Messages and remote writes between processes: what is measured, and against what windows give by
+themselves.
 
-The messages are those of queue pairs, on which VI is built. All of it is measured one after the
-other, in the same guests.
+They are those of queue pairs, on which VI is built; beside them are the figures of RDMA writes of
+VI itself. All of it is measured one after the other, in the same guests.
 """
 
 import json
@@ -11,6 +12,7 @@ from . import bench_contenders as contenders
 from . import bench_metrics as metrics
 from . import bench_report as report
 from . import sisci, stack
+from . import vipl as virtual
 from .agent import CommandFailed
 from .bench_metrics import Metric, Sample
 from .bench_pximc import PingPong
@@ -22,6 +24,10 @@ CONTENDER = contenders.Ours(stack.USER)
 
 LATENCY = Metric("vi_send_latency", "us", None, target=1.5, better="lower")
 BANDWIDTH = Metric("vi_send_bandwidth", "MB/s", None, target=0.9)
+WRITE = Metric("vi_rdma_write_latency", "us", None, target=1.15, better="lower")
+WRITES = Metric("vi_rdma_write_bandwidth", "MB/s", None, target=0.9)
+VIPL_WRITE = Metric("vi_vipl_write_latency", "us", None, better="lower")
+VIPL_WRITES = Metric("vi_vipl_write_bandwidth", "MB/s", None)
 MESSAGES = Metric("vi_messages_8b", "1/s", None)
 BLOCKING = Metric("vi_blocking_latency", "us", None, target=1.3, better="lower")
 WINDOW = Metric("raw_message_latency", "us", None, better="lower")
@@ -32,7 +38,7 @@ EVENT = Metric("raw_signal_latency", "us", None, better="lower")
 TCP = Metric("tcp_one_way", "us", None, better="lower")
 TCP_STREAM = Metric("tcp_bytes", "MB/s", None)
 MEASURED = (
-    *(LATENCY, BANDWIDTH, MESSAGES, BLOCKING),
+    *(LATENCY, BANDWIDTH, WRITE, WRITES, VIPL_WRITE, VIPL_WRITES, MESSAGES, BLOCKING),
     *(WINDOW, STORES, STREAM, RATE, EVENT, TCP, TCP_STREAM),
 )
 
@@ -64,6 +70,22 @@ def _messages(guests, seconds, *options, both=()):
     return _told(guests, seconds, [program, "server", *both], client)
 
 
+def _operations(guests, seconds, kind, size, rounds):
+    """What `vi_perf` measures of RDMA writes of VI."""
+    here, there = guests
+    virtual.configure(guests)
+    program = virtual.tool("vi_perf")
+    words = ("--only", kind, "--operations", "write", "--sizes", size, "--rounds", rounds, "--json")
+    timeout = seconds + _GRACE
+    serving = there.spawn([program, "server", "--once"], timeout=timeout, env=virtual.ENV)
+    try:
+        client = [program, "client", there.name, *words]
+        return json.loads(here.run(client, timeout=timeout, env=virtual.ENV).out)
+    finally:
+        serving.kill()
+        serving.wait()
+
+
 def _scipp(guests, seconds, rounds):
     nodes = dict(zip(_NODES, guests))
     sisci.configure(nodes)
@@ -82,11 +104,17 @@ def measure(interface, seconds):
     window = _window(guests, seconds, "--size", _SHORT, "--rounds", rounds, "--stream", short)
     words = ("--size", _SHORT, "--rounds", rounds, "--stream", short)
     messages = _messages(guests, seconds, *words)
+    words = ("--size", _SHORT, "--rounds", rounds)
+    written = _messages(guests, seconds, *words, both=("--writes",))
     stored = _scipp(guests, seconds, rounds)
     stream = _window(guests, seconds, "--size", _LONG, "--stream", copies)
     words = ("--size", _LONG, "--rounds", 0, "--stream", copies)
     both = ("--window", MIB, "--slot-size", _LONG)
     bulk = _messages(guests, seconds, *words, both=both)
+    both = ("--writes", "--window", MIB)
+    placed = _messages(guests, seconds, *words, both=both)
+    write = _operations(guests, seconds, "latency", _SHORT, rounds // 10)
+    writes = _operations(guests, seconds, "bandwidth", _LONG, copies)
     event = PingPong(guests, seconds).measure("events", "--rounds", sleeps)["event_us"]
     words = ("--size", _SHORT, "--rounds", sleeps)
     asleep = _messages(guests, seconds, *words, both=("--sleep", "--at-once"))
@@ -101,6 +129,10 @@ def measure(interface, seconds):
         STORES.name: Sample(stored, {}),
         STREAM.name: Sample(stream["mb_s"], {}),
         BANDWIDTH.name: Sample(bulk["mb_s"], {}),
+        WRITE.name: one_way(written),
+        WRITES.name: Sample(placed["mb_s"], {}),
+        VIPL_WRITE.name: Sample(write["median"], {}),
+        VIPL_WRITES.name: Sample(writes["mb_s"], {}),
         EVENT.name: Sample(event["median"] / 2, {}),
         BLOCKING.name: one_way(asleep),
         TCP.name: Sample(0.5e6 / request.value, {}),
@@ -125,6 +157,10 @@ def compare(samples):
     stores = _faster(of(WINDOW), of(STORES))
     yield row(LATENCY, "window", stores, "window or scipp", LATENCY.target)
     yield row(BANDWIDTH, "window", of(STREAM), "window", BANDWIDTH.target)
+    yield row(WRITE, "window", stores, "window or scipp", WRITE.target)
+    yield row(WRITES, "window", of(STREAM), "window", WRITES.target)
+    yield row(VIPL_WRITE, "window", stores, "window or scipp")
+    yield row(VIPL_WRITES, "window", of(STREAM), "window")
     yield row(MESSAGES, "window", of(RATE), "window")
     yield row(BLOCKING, "event", of(EVENT), "pxi_pingpong, events", BLOCKING.target)
     for metric in (LATENCY, BLOCKING):

@@ -3,6 +3,7 @@
  * The commands for memory; memory.h says what they are.
  */
 
+#define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>
 #include <string.h>
@@ -206,6 +207,25 @@ static void read_bytes(struct call *call)
 	answer_bytes(call, "bytes", room, s.length);
 }
 
+/* Tells where bytes lie; at the end of the span if they do not. */
+static void find_in_span(struct span *span)
+{
+	const uint8_t *found = memmem(span->start, span->length, span->source, span->value);
+
+	span->first = found ? (uint64_t)(found - span->start) : span->length;
+}
+
+static void find_bytes(struct call *call)
+{
+	struct span s = span(call);
+	uint8_t room[ROOM];
+
+	s.source = room;
+	s.value = bytes(call, word(call), room, sizeof(room));
+	answer_number(call, "fault", use(find_in_span, &s));
+	answer_number(call, "first", s.first);
+}
+
 static void storm(struct call *call)
 {
 	struct span s = span(call);
@@ -252,6 +272,7 @@ const struct command memory_commands[] = {
 	{ "same", same },
 	{ "write", write_bytes },
 	{ "read", read_bytes },
+	{ "find", find_bytes },
 	{ "storm", storm },
 	{ "allocate", allocate },
 	{ "runs", allocate_runs },

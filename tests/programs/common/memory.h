@@ -7,6 +7,7 @@
  *	same ADDRESS LENGTH BYTE		what differs from that
  *	write ADDRESS BYTES
  *	read ADDRESS LENGTH
+ *	find ADDRESS LENGTH BYTES		where they begin, or LENGTH
  *	storm ADDRESS LENGTH BYTE MILLISECONDS	stores it everywhere, again and again
  *	allocate LENGTH				memory of the program, in whole pages
  *	runs LENGTH				in huge pages, if there are such

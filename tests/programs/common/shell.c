@@ -148,9 +148,18 @@ static void quit(struct call *call)
 	_exit(number(call));
 }
 
+static void become(struct call *call)
+{
+	const char *program = word(call), *argument = word(call);
+
+	execl(program, program, argument, (char *)NULL);
+	call->complaint = "there is no such program";
+}
+
 static const struct command process_commands[] = {
 	{ "identify", identify },
 	{ "exit", quit },		/* STATUS */
+	{ "exec", become },		/* PROGRAM ARGUMENT */
 	{ NULL, NULL },
 };
 

@@ -15,6 +15,7 @@
  *
  *	identify		the id of the process
  *	exit STATUS		ends it without what is to be done at exits
+ *	exec PROGRAM ARGUMENT	becomes another program
  *
  * At the end of its input the program returns without closing anything.
  */

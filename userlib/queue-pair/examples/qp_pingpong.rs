@@ -11,16 +11,26 @@
 //! makes a system call meanwhile, unless `--sleep` lets both sleep. They look for a while before they
 //! do, so that a partner that answers soon need not wake them; with `--at-once` they sleep for each
 //! message, which shows what sleeping and waking cost.
+//!
+//! With `--writes` there are no messages: the sides write in place into buffers of each other, as
+//! RDMA does, and look at their own memory for the word that is written last. The server copies
+//! nothing.
 
 use clap::{Args, Parser, Subcommand};
-use mp_fabric::{Deadline, Error as FabricError, EventMask, Fabric, InterfaceId, Session};
-use mp_queue_pair::{Error, Head, QueuePair, Received, Shape};
+use mp_fabric::{
+    flush_stores, vm_memory::VolatileMemory, Deadline, Error as FabricError, EventMask, Fabric,
+    InterfaceId, Session,
+};
+use mp_queue_pair::{
+    Area, Error, Head, Piece, Place, QueuePair, Received, Receiving, Sending, Shape,
+};
 use serde_json::json;
 use std::{
     collections::VecDeque,
     error,
     hint::spin_loop,
     process::ExitCode,
+    sync::atomic::{AtomicU64, Ordering},
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -76,6 +86,9 @@ struct Common {
     /// With --sleep: sleep at once, instead of looking for a while before
     #[arg(long, requires = "sleep")]
     at_once: bool,
+    /// Write into memory of the other side, instead of sending messages
+    #[arg(long, conflicts_with = "sleep")]
+    writes: bool,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -178,6 +191,9 @@ fn serve(fabric: &Fabric, options: &Common) -> Outcome<()> {
         .local(window.clone())
         .remote(window);
     let mut end = End::new(request.open()?, options, Deadline::NEVER)?;
+    if options.writes {
+        return serve_writes(end);
+    }
     let mut room = vec![0; end.pair.message_max()];
     loop {
         let received = match end.receive(&mut room) {
@@ -297,9 +313,154 @@ fn stream(end: &mut End, messages: u64, size: usize) -> Outcome<f64> {
     Ok(took)
 }
 
-fn play(fabric: &Fabric, options: &Client) -> Outcome<()> {
-    let session = connect(fabric, &options.common)?;
-    let mut end = End::new(session, &options.common, Deadline::after(PATIENCE))?;
+/// Places that writes go to, one after the other.
+const PLACES: u64 = 8;
+/// Bytes of a word.
+const WORD: usize = 8;
+
+/// One side of what is written in place. A write ends in a word that numbers it, which is stored
+/// behind all others.
+struct Writer {
+    sending: Sending,
+    _receiving: Receiving,
+    own: Area,
+    data: Vec<u8>,
+}
+
+impl Writer {
+    fn new(end: End, size: usize) -> Outcome<Self> {
+        if size < WORD || size % WORD != 0 {
+            return Err("a write has a multiple of 8 bytes".into());
+        }
+        let (sending, receiving) = end.pair.split();
+        let place = Place {
+            key: 0,
+            off: 0,
+            len: u32::try_from(size * PLACES as usize + WORD)?,
+        };
+        let own = receiving.area(place).ok_or("the window is too small")?;
+        Ok(Writer {
+            sending,
+            _receiving: receiving,
+            own,
+            data: vec![0x5a; size - WORD],
+        })
+    }
+
+    fn size(&self) -> u64 {
+        (self.data.len() + WORD) as u64
+    }
+
+    /// Where the word of a write lies.
+    fn word(&self, write: u64) -> u64 {
+        write % PLACES * self.size() + self.data.len() as u64
+    }
+
+    /// Where a side says how much it has seen.
+    fn seen(&self) -> u64 {
+        PLACES * self.size()
+    }
+
+    fn store(&mut self, at: u64, word: u64) -> Result<(), Error> {
+        self.sending
+            .write(at, &[Piece::from(&word.to_le_bytes()[..])])?;
+        flush_stores();
+        Ok(())
+    }
+
+    /// Write the whole of a place.
+    fn write(&mut self, write: u64) -> Result<(), Error> {
+        let at = self.word(write);
+        if !self.data.is_empty() {
+            let data = [Piece::from(&self.data[..])];
+            self.sending.write(at - self.data.len() as u64, &data)?;
+            flush_stores();
+        }
+        self.store(at, write)
+    }
+
+    /// Look until a word of the own memory is at least this; what it is.
+    fn until(&self, at: u64, least: u64) -> Outcome<u64> {
+        let own = self.own.volatile()?;
+        let word = own.get_atomic_ref::<AtomicU64>(usize::try_from(at)?)?;
+        let gone = EventMask::CLOSED.union(EventMask::DOWN);
+        loop {
+            for _ in 0..LOOKS {
+                let found = u64::from_le(word.load(Ordering::Acquire));
+                if found >= least {
+                    return Ok(found);
+                }
+                spin_loop();
+            }
+            match self.sending.session().wait(gone, Deadline::PAST) {
+                Err(FabricError::TimedOut) => {}
+                _ => return Err(Error::from(FabricError::PartnerGone).into()),
+            }
+        }
+    }
+}
+
+/// Answer a client's writes by own ones, then tell how many have come.
+fn serve_writes(mut end: End) -> Outcome<()> {
+    let mut plan = [0; 3 * WORD];
+    end.receive(&mut plan)?;
+    let mut words = plan.chunks_exact(WORD).map(|word| {
+        let word = word.try_into().unwrap_or_default();
+        u64::from_le_bytes(word)
+    });
+    let mut next = || words.next().unwrap_or_default();
+    let (size, rounds, stream) = (next(), next(), next());
+    let mut writer = Writer::new(end, usize::try_from(size)?)?;
+    for round in 1..=rounds {
+        writer.until(writer.word(round), round)?;
+        writer.write(round)?;
+    }
+    for write in rounds + 1..=rounds + stream {
+        writer.until(writer.word(write), write)?;
+        let seen = write - rounds;
+        if seen % (PLACES / 4) == 0 || seen == stream {
+            writer.store(writer.seen(), seen)?;
+        }
+    }
+    // Until the client has gone.
+    let _ = writer.until(writer.seen(), u64::MAX);
+    Ok(())
+}
+
+/// Round trips in microseconds, sorted, and the seconds that writes one after the other take.
+fn measure_writes(mut end: End, options: &Client) -> Outcome<(Vec<f64>, Option<f64>)> {
+    let (rounds, stream) = (options.rounds, options.stream);
+    let plan = [options.size as u64, rounds, stream].map(u64::to_le_bytes);
+    end.send(&Head::default(), &plan.concat())?;
+    let mut writer = Writer::new(end, options.size)?;
+    let mut times = Vec::with_capacity(usize::try_from(rounds / BATCH + 1)?);
+    let mut round = 0;
+    while round < rounds {
+        let batch = (rounds - round).min(BATCH);
+        let start = Instant::now();
+        for _ in 0..batch {
+            round += 1;
+            writer.write(round)?;
+            writer.until(writer.word(round), round)?;
+        }
+        times.push(start.elapsed().as_secs_f64() * 1e6 / batch as f64);
+    }
+    times.sort_by(f64::total_cmp);
+    let start = Instant::now();
+    let mut seen = 0;
+    for sent in 0..stream {
+        if sent - seen >= PLACES {
+            seen = writer.until(writer.seen(), seen + 1)?;
+        }
+        writer.write(rounds + 1 + sent)?;
+    }
+    writer.until(writer.seen(), stream)?;
+    let took = start.elapsed().as_secs_f64();
+    Ok((times, (stream > 0).then_some(took)))
+}
+
+/// The same of messages; how many bytes were compared before.
+fn measure_messages(mut end: End, options: &Client) -> Outcome<(u64, Vec<f64>, Option<f64>)> {
     let bytes = compare(&mut end, options.messages)?;
     let times = measure(&mut end, options.rounds, options.size)?;
     let streamed = match options.stream {
@@ -307,6 +468,19 @@ fn play(fabric: &Fabric, options: &Client) -> Outcome<()> {
         messages => Some(stream(&mut end, messages, options.size)?),
     };
     end.pair.close(0)?;
+    Ok((bytes, times, streamed))
+}
+
+fn play(fabric: &Fabric, options: &Client) -> Outcome<()> {
+    let session = connect(fabric, &options.common)?;
+    let end = End::new(session, &options.common, Deadline::after(PATIENCE))?;
+    let (bytes, times, streamed) = match options.common.writes {
+        true => {
+            let (times, streamed) = measure_writes(end, options)?;
+            (0, times, streamed)
+        }
+        false => measure_messages(end, options)?,
+    };
     let streamed = streamed.map(|seconds| {
         let messages = options.stream as f64 / seconds;
         (messages, messages * options.size as f64 / 1e6)

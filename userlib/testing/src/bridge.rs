@@ -28,7 +28,10 @@ use rustix::fd::BorrowedFd;
 use std::{
     cell::Cell,
     collections::{HashMap, VecDeque},
-    sync::{atomic::AtomicU64, atomic::Ordering, Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{
+        atomic::{AtomicU32, AtomicU64, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+    },
     thread::{self, ThreadId},
     time::Duration,
 };
@@ -67,9 +70,17 @@ struct Way {
     buffers: HashMap<ThreadId, Buffers>,
     posted: VecDeque<Line>,
     dice: Dice,
+    /// Pieces of bytes that are still to be spoiled.
+    spoils: Arc<AtomicU32>,
 }
 
 impl Way {
+    /// Whether a piece of bytes is to be spoiled.
+    fn spoils(&self) -> bool {
+        let (ok, relaxed) = (|left: u32| left.checked_sub(1), Ordering::Relaxed);
+        self.spoils.fetch_update(relaxed, relaxed, ok).is_ok()
+    }
+
     fn store(&mut self, offset: usize, bytes: &[u8]) {
         let buffers = self.buffers.entry(thread::current().id()).or_default();
         let posted = &mut self.posted;
@@ -160,6 +171,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Shared {
     seed: Dice,
     ways: Vec<Weak<Mutex<Way>>>,
+    spoils: Arc<AtomicU32>,
 }
 
 /// A bridge between hosts; copies share it.
@@ -187,6 +199,7 @@ impl Bridge {
         Bridge(Arc::new(Mutex::new(Shared {
             seed: Dice(Cell::new(seed)),
             ways: Vec::new(),
+            spoils: Arc::default(),
         })))
     }
 
@@ -212,6 +225,12 @@ impl Bridge {
         ways.iter().for_each(|way| lock(way).arrive(u64::MAX));
     }
 
+    /// Change a bit of each of the next so many pieces of bytes on their way. Single words and
+    /// lines stay as they are.
+    pub fn spoil(&self, count: u32) {
+        lock(&self.0).spoils.store(count, Ordering::Relaxed);
+    }
+
     fn way(&self, map: Map) -> Arc<Mutex<Way>> {
         let mut shared = lock(&self.0);
         let way = Arc::new(Mutex::new(Way {
@@ -219,6 +238,7 @@ impl Bridge {
             buffers: HashMap::new(),
             posted: VecDeque::new(),
             dice: Dice(Cell::new(shared.seed.roll())),
+            spoils: Arc::clone(&shared.spoils),
         }));
         shared.ways.push(Arc::downgrade(&way));
         way
@@ -329,7 +349,15 @@ impl RemoteMemory for BridgeMemory {
 
     fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Errno> {
         self.check(offset, bytes.len(), 1)?;
-        lock(&self.way).store(offset, bytes);
+        let mut way = lock(&self.way);
+        if bytes.is_empty() || !way.spoils() {
+            way.store(offset, bytes);
+            return Ok(());
+        }
+        let mut bytes = bytes.to_vec();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x10;
+        way.store(offset, &bytes);
         Ok(())
     }
 
@@ -392,6 +420,22 @@ mod tests {
             late > 100 && torn > 10 && crossed > 10,
             "{late} {torn} {crossed}"
         );
+    }
+
+    #[test]
+    fn as_many_pieces_are_spoiled_as_were_asked_for() {
+        let bridge = Bridge::still(3);
+        let (near, far) = memory(&bridge);
+        bridge.spoil(1);
+        far.store_line(128, &[1; 8]).expect("inside");
+        far.write(0, &[7; 16]).expect("inside");
+        far.write(16, &[7; 16]).expect("inside");
+        far.flush();
+        bridge.arrive();
+        let mut found = [0; 32];
+        near.volatile().read_slice(&mut found, 0).expect("inside");
+        assert_eq!(found.iter().filter(|byte| **byte != 7).count(), 1);
+        assert_eq!((found[8], word(&near, 128)), (7 ^ 0x10, 1));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use mp_c_abi::{Handle, Table};
 use mp_fabric::Device;
 use std::{
     collections::HashSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 use vipl::{Cq, Error, Library, NameService, Nic, Request, Result, Vi, HOST_ADDRESS_LEN};
 
@@ -29,6 +29,7 @@ enum Kind {
 /// What a process has open.
 pub struct Process<D: Device> {
     load: Load<D>,
+    library: OnceLock<Library<D>>,
     pub nics: Table<Arc<NicObject<D>>>,
     pub vis: Table<Arc<Made<D, Vi<D>>>>,
     pub cqs: Table<Arc<Made<D, Cq<D>>>>,
@@ -57,6 +58,7 @@ impl<D: Device> Process<D> {
     pub fn new(load: Load<D>) -> Self {
         Process {
             load,
+            library: OnceLock::new(),
             nics: Table::new(Kind::Nic as u16),
             vis: Table::new(Kind::Vi as u16),
             cqs: Table::new(Kind::Cq as u16),
@@ -64,9 +66,9 @@ impl<D: Device> Process<D> {
         }
     }
 
-    /// The library.
-    pub fn library(&self) -> Library<D> {
-        (self.load)()
+    /// The library, which is loaded once: it knows which pages are locked (VI-MEM-3).
+    pub fn library(&self) -> &Library<D> {
+        self.library.get_or_init(self.load)
     }
 
     /// Make the handle of a NIC, and those of all that was made with it, lead nowhere (VI-NIC-5).

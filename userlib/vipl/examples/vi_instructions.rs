@@ -2,9 +2,9 @@
 
 //! Does operations between two VIs in one thread, for a program that counts instructions.
 //!
-//! `vi_instructions send|write SIZE COUNT`: each send is received and taken by both sides; each
-//! RDMA write is taken by its side, and its target looks until the bytes are there. Over the
-//! library's fake device. What is counted is `operations()`; what one operation takes is the
+//! `vi_instructions OPERATION SIZE COUNT`: of `send`, each is received and taken by both sides; each
+//! RDMA write (`write`) is taken by its side, and its target looks until the bytes are there.
+//! `checked-send` and `checked-write` have checks of what crosses. Over the library's fake device. What is counted is `operations()`; what one operation takes is the
 //! difference of two counts, divided by the difference of their operations:
 //! `tests/test_instructions.py`.
 
@@ -31,9 +31,10 @@ struct Side {
 }
 
 impl Side {
-    fn new(world: &World, host: Host, size: usize) -> Outcome<Self> {
+    fn new(world: &World, host: Host, size: usize, checks: bool) -> Outcome<Self> {
         let world = world.clone();
         let library = Library::new(move || Ok(Fabric::with_device(world.open(host))));
+        let library = library.checks(checks);
         let nic = library.open_nic("VINIC")?;
         let ptag = nic.create_ptag()?;
         let map = Map::allocate(DATA + size.next_multiple_of(4096))?;
@@ -136,9 +137,12 @@ fn main() -> Outcome<()> {
     let mut next = || {
         arguments
             .next()
-            .ok_or("send or write, SIZE and COUNT are missing")
+            .ok_or("OPERATION, SIZE and COUNT are missing")
     };
-    let write = match &*next()? {
+    let operation = next()?;
+    let plain = operation.strip_prefix("checked-");
+    let checks = plain.is_some();
+    let write = match plain.unwrap_or(&operation) {
         "send" => false,
         "write" => true,
         _ => return Err("it is neither send nor write".into()),
@@ -146,8 +150,8 @@ fn main() -> Outcome<()> {
     let (size, count): (usize, usize) = (next()?.parse()?, next()?.parse()?);
     let world = World::new(1, 1 << 24);
     let (a, b) = (
-        Side::new(&world, Host::A, size)?,
-        Side::new(&world, Host::B, size)?,
+        Side::new(&world, Host::A, size, checks)?,
+        Side::new(&world, Host::B, size, checks)?,
     );
     let operation = match write {
         false => Descriptor::new(),

@@ -131,38 +131,7 @@ impl From<&ViAttributes> for RemoteViAttributes {
     }
 }
 
-/// Bytes of [`RemoteViAttributes::encode`].
-pub(crate) const ENCODED: usize = 16;
-
-/// Marks data of this library, in this version.
-const MAGIC: [u8; 4] = *b"VIA1";
-
 impl RemoteViAttributes {
-    /// As the other side is told it: magic (4), level (1), flags (1), zero (2), largest transfer
-    /// (8), little-endian.
-    pub(crate) fn encode(&self) -> [u8; ENCODED] {
-        let [m0, m1, m2, m3] = MAGIC;
-        let flags = u8::from(self.rdma_write) | u8::from(self.rdma_read) << 1;
-        let [t0, t1, t2, t3, t4, t5, t6, t7] = self.max_transfer_size.to_le_bytes();
-        let level = self.level.bit() as u8;
-        [
-            m0, m1, m2, m3, level, flags, 0, 0, t0, t1, t2, t3, t4, t5, t6, t7,
-        ]
-    }
-
-    /// What the other side has told; nothing if it is not that.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; ENCODED] = bytes.first_chunk()?;
-        let [m0, m1, m2, m3, level, flags, z0, z1, transfer @ ..] = *bytes;
-        let attributes = RemoteViAttributes {
-            level: Level::of_bits(level.into()).ok()?,
-            max_transfer_size: u64::from_le_bytes(transfer),
-            rdma_write: flags & 1 != 0,
-            rdma_read: flags & 2 != 0,
-        };
-        ([m0, m1, m2, m3] == MAGIC && flags < 4 && [z0, z1] == [0, 0]).then_some(attributes)
-    }
-
     /// Refuse to connect VIs that do not fit: reliability before the largest transfer
     /// (VI-CONN-9, VI-PEER-4).
     ///
@@ -176,6 +145,62 @@ impl RemoteViAttributes {
             true => Ok(()),
             false => Err(Error::InvalidMtu),
         }
+    }
+}
+
+/// Bytes of [`Told::encode`].
+pub(crate) const ENCODED: usize = 16;
+
+/// Marks data of this library, in this version.
+const MAGIC: [u8; 4] = *b"VIA1";
+/// What a side has enabled, and asks for.
+const WRITE: u8 = 1;
+const READ: u8 = 2;
+const CHECKS: u8 = 4;
+
+/// What the sides of a connection tell each other of their VIs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) attributes: RemoteViAttributes,
+    /// It asks for checks of what crosses, which there are if any of the two asks for them.
+    pub(crate) checks: bool,
+}
+
+impl Told {
+    /// As the other side is told it: magic (4), level (1), flags (1), zero (2), largest transfer
+    /// (8), little-endian.
+    pub(crate) fn encode(&self) -> [u8; ENCODED] {
+        let [m0, m1, m2, m3] = MAGIC;
+        let RemoteViAttributes {
+            level,
+            max_transfer_size,
+            rdma_write,
+            rdma_read,
+        } = self.attributes;
+        let flag = |is: bool, bit| if is { bit } else { 0 };
+        let flags = flag(rdma_write, WRITE) | flag(rdma_read, READ) | flag(self.checks, CHECKS);
+        let [t0, t1, t2, t3, t4, t5, t6, t7] = max_transfer_size.to_le_bytes();
+        let level = level.bit() as u8;
+        [
+            m0, m1, m2, m3, level, flags, 0, 0, t0, t1, t2, t3, t4, t5, t6, t7,
+        ]
+    }
+
+    /// What the other side has told; nothing if it is not that.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; ENCODED] = bytes.first_chunk()?;
+        let [m0, m1, m2, m3, level, flags, z0, z1, transfer @ ..] = *bytes;
+        let told = Told {
+            attributes: RemoteViAttributes {
+                level: Level::of_bits(level.into()).ok()?,
+                max_transfer_size: u64::from_le_bytes(transfer),
+                rdma_write: flags & WRITE != 0,
+                rdma_read: flags & READ != 0,
+            },
+            checks: flags & CHECKS != 0,
+        };
+        let known = flags & !(WRITE | READ | CHECKS) == 0 && [z0, z1] == [0, 0];
+        ([m0, m1, m2, m3] == MAGIC && known).then_some(told)
     }
 }
 
@@ -348,18 +373,19 @@ mod tests {
     proptest! {
         /// VI-CONN-2: attributes arrive as they are; other bytes are none.
         #[test]
-        fn attributes_survive_the_wire(level in 0..3_usize, size: u64, write: bool, read: bool, other: [u8; ENCODED]) {
-            let vi = RemoteViAttributes {
+        fn attributes_survive_the_wire(level in 0..3_usize, size: u64, write: bool, read: bool, checks: bool, other: [u8; ENCODED]) {
+            let attributes = RemoteViAttributes {
                 level: Level::ALL[level],
                 max_transfer_size: size,
                 rdma_write: write,
                 rdma_read: read,
             };
-            prop_assert_eq!(RemoteViAttributes::decode(&vi.encode()), Some(vi));
-            if let Some(decoded) = RemoteViAttributes::decode(&other) {
+            let told = Told { attributes, checks };
+            prop_assert_eq!(Told::decode(&told.encode()), Some(told));
+            if let Some(decoded) = Told::decode(&other) {
                 prop_assert_eq!(decoded.encode(), other);
             }
-            prop_assert_eq!(RemoteViAttributes::decode(&other[1..]), None);
+            prop_assert_eq!(Told::decode(&other[1..]), None);
         }
     }
 }

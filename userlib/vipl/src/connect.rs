@@ -14,7 +14,8 @@
 //! waits is a session on each interface, this host's own among them (VI-ADDR-6).
 
 use crate::{
-    attributes::ENCODED,
+    attributes::{Told, ENCODED},
+    check::Checked,
     link::{window, Link, NEWS},
     lock,
     nic::NicShared,
@@ -98,20 +99,20 @@ fn name(host: HostAddress, discriminator: &[u8]) -> Vec<u8> {
 }
 
 /// What a client tells: its VI's attributes, host address, and discriminator.
-fn introduce(attributes: &RemoteViAttributes, local: &NetAddress) -> Vec<u8> {
-    [&attributes.encode()[..], &local.host, &local.discriminator].concat()
+fn introduce(told: &Told, local: &NetAddress) -> Vec<u8> {
+    [&told.encode()[..], &local.host, &local.discriminator].concat()
 }
 
 /// What a client has told; nothing if it is none of this library.
-fn introduced(data: &[u8]) -> Option<(RemoteViAttributes, NetAddress)> {
-    let attributes = RemoteViAttributes::decode(data)?;
+fn introduced(data: &[u8]) -> Option<(Told, NetAddress)> {
+    let told = Told::decode(data)?;
     let (host, discriminator) = data.get(ENCODED..)?.split_at_checked(HOST_ADDRESS_LEN)?;
     let address = NetAddress {
         host: host.into(),
         discriminator: discriminator.into(),
     };
     address.host().ok()?;
-    Some((attributes, address))
+    Some((told, address))
 }
 
 impl<D: Device> NicShared<D> {
@@ -237,8 +238,8 @@ impl<'a, D: Device> Waiting<'a, D> {
             };
             let (_, session) = self.sessions.swap_remove(index);
             match introduced(&data) {
-                Some((attributes, address)) => {
-                    return Some(Request::new(nic, session, id, attributes, address));
+                Some((told, address)) => {
+                    return Some(Request::new(nic, session, id, told, address));
                 }
                 // It is over with that, and is posted again.
                 None => drop(session.reject(id, UNKNOWN, &[])),
@@ -270,7 +271,7 @@ pub(crate) struct RequestShared<D: Device> {
     nic: Arc<NicShared<D>>,
     /// Nothing once it is consumed (VI-CONN-13).
     pending: Mutex<Option<Pending<D>>>,
-    attributes: RemoteViAttributes,
+    told: Told,
     address: NetAddress,
 }
 
@@ -300,7 +301,7 @@ impl<D: Device> Request<D> {
         nic: &Arc<NicShared<D>>,
         session: Session<D>,
         id: RequestId,
-        attributes: RemoteViAttributes,
+        told: Told,
         address: NetAddress,
     ) -> Result<Self> {
         let request = Request(Arc::new(RequestShared {
@@ -309,7 +310,7 @@ impl<D: Device> Request<D> {
                 session: Arc::new(session),
                 id,
             })),
-            attributes,
+            told,
             address,
         }));
         nic.enter_request(&request.0)?;
@@ -323,7 +324,7 @@ impl<D: Device> Request<D> {
 
     /// What the client's VI has.
     pub fn attributes(&self) -> &RemoteViAttributes {
-        &self.0.attributes
+        &self.0.told.attributes
     }
 
     /// Connect the client to an idle VI (VI-CONN-8 to VI-CONN-13).
@@ -342,7 +343,8 @@ impl<D: Device> Request<D> {
         let Some(pending) = slot.take() else {
             return Err(Error::InvalidParameter);
         };
-        let serial = vi.begin(|core| shared.attributes.must_fit(core.engine.attributes()));
+        let theirs = &shared.told;
+        let serial = vi.begin(|core| theirs.attributes.must_fit(core.engine.attributes()));
         let (serial, own) = match serial {
             Ok(begun) => begun,
             Err(error) => {
@@ -359,7 +361,8 @@ impl<D: Device> Request<D> {
         let failure = match accepted {
             Ok(()) => {
                 drop(slot);
-                let established = vi.establish(serial, pending.session, soon);
+                let checks = own.checks || theirs.checks;
+                let established = vi.establish(serial, pending.session, checks, soon);
                 return established.map_err(|error| vi.abandon(serial, error));
             }
             Err(FabricError::InterfaceDown(_)) => Error::NotReachable,
@@ -420,8 +423,9 @@ impl<D: Device> Vi<D> {
             Ok(asked) => asked,
             Err(error) => return Err(vi.abandon(serial, error)),
         };
-        match vi.establish(serial, session, deadline) {
-            Ok(()) => Ok(answer),
+        let checks = own.checks || answer.checks;
+        match vi.establish(serial, session, checks, deadline) {
+            Ok(()) => Ok(answer.attributes),
             Err(error) => Err(vi.abandon(serial, error)),
         }
     }
@@ -512,10 +516,7 @@ impl<D: Device> ViShared<D> {
 
     /// Begin an attempt of an idle VI, if the function does not mind; its number, and what the
     /// partner is told of the VI.
-    fn begin(
-        self: &Arc<Self>,
-        admit: impl FnOnce(&Core<D>) -> Result<()>,
-    ) -> Result<(u64, RemoteViAttributes)> {
+    fn begin(self: &Arc<Self>, admit: impl FnOnce(&Core<D>) -> Result<()>) -> Result<(u64, Told)> {
         self.with(|core| {
             if core.engine.state() != State::Idle {
                 return Err(Error::InvalidState);
@@ -523,7 +524,10 @@ impl<D: Device> ViShared<D> {
             admit(core)?;
             core.engine.event(&self.nic.regions, Event::Connect)?;
             core.attempt.cancel();
-            let own = RemoteViAttributes::from(core.engine.attributes());
+            let own = Told {
+                attributes: core.engine.attributes().into(),
+                checks: self.nic.checks,
+            };
             Ok((core.attempt.serial, own))
         })
     }
@@ -567,6 +571,7 @@ impl<D: Device> ViShared<D> {
         self: &Arc<Self>,
         serial: u64,
         session: Arc<Session<D>>,
+        checks: bool,
         deadline: Deadline,
     ) -> Result<()> {
         let deadline = deadline.min(Deadline::after(HANDSHAKE));
@@ -580,7 +585,7 @@ impl<D: Device> ViShared<D> {
         self.during(serial, |core| {
             core.engine.event(&self.nic.regions, Event::Established)?;
             drop(core.attempt.session.take());
-            core.link = Some(link);
+            core.link = Some(Checked::new(link, checks));
             Ok(())
         })?;
         self.wake();
@@ -635,7 +640,7 @@ impl<D: Device> ViShared<D> {
         data: &[u8],
         serial: u64,
         deadline: Deadline,
-    ) -> Result<(Arc<Session<D>>, RemoteViAttributes)> {
+    ) -> Result<(Arc<Session<D>>, Told)> {
         let name = name(host, discriminator);
         let session = self.open(serial, host, |interface| {
             let client = self.nic.fabric.client(interface, PROTOCOL).name(&name);
@@ -644,7 +649,7 @@ impl<D: Device> ViShared<D> {
             client.local(window.clone()).remote(window).open()
         })?;
         let answer = answered(&session, deadline)?;
-        let answer = RemoteViAttributes::decode(&answer).ok_or(Error::NoMatch)?;
+        let answer = Told::decode(&answer).ok_or(Error::NoMatch)?;
         Ok((session, answer))
     }
 
@@ -653,7 +658,7 @@ impl<D: Device> ViShared<D> {
         self: &Arc<Self>,
         host: HostAddress,
         discriminator: &[u8],
-        own: &RemoteViAttributes,
+        own: &Told,
         serial: u64,
         deadline: Deadline,
     ) -> Result<RemoteViAttributes> {
@@ -667,10 +672,11 @@ impl<D: Device> ViShared<D> {
             peer.local(window.clone()).remote(window).open()
         })?;
         let theirs = answered(&session, deadline)?;
-        let theirs = RemoteViAttributes::decode(&theirs).ok_or(Error::Timeout)?;
-        self.during(serial, |core| theirs.must_fit(core.engine.attributes()))?;
-        self.establish(serial, session, deadline)?;
-        Ok(theirs)
+        let theirs = Told::decode(&theirs).ok_or(Error::Timeout)?;
+        let fits = |core: &mut Core<D>| theirs.attributes.must_fit(core.engine.attributes());
+        self.during(serial, fits)?;
+        self.establish(serial, session, own.checks || theirs.checks, deadline)?;
+        Ok(theirs.attributes)
     }
 
     /// Keep what has come of a peer's request (VI-PEER-9, VI-PEER-11): whoever asks sees that it

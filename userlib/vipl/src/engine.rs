@@ -408,7 +408,7 @@ impl Engine {
                 Ok(None) => return (n > 0, Ok(())),
                 Err(end) => return (n > 0, Err(end)),
             };
-            if self.state == State::Connected && self.frame(&view, &frame).is_none() {
+            if self.state == State::Connected && self.arrival(&view, &frame).is_none() {
                 return (true, Err(End::Broken));
             }
             // One that was refused has ended the connection.

@@ -12,9 +12,10 @@
 //! | `nic` | what a program has opened, and all that was made with it |
 //! | `address`, `attributes`, `tag` | addresses, limits, protection tags |
 //! | `memory` | registered memory: the only place that accesses memory of the program |
+//! | `pages` | how many regions have each page, which is locked as long as any has it |
 //! | `descriptor`, `queue` | descriptors in memory, and their order on a work queue |
 //! | `state`, `engine` | a VI without I/O: its states, its operations, its errors |
-//! | `wire`, `link` | what the two ends tell each other, and the queue pair that carries it |
+//! | `wire`, `check`, `link` | what the two ends tell each other, checks of it, and the queue pair that carries it |
 //! | `vi`, `completion` | VIs and completion queues as the program uses them |
 //! | `names` | which host has which name |
 //! | `connect` | client and server, and peer to peer |
@@ -50,6 +51,7 @@ use shared;
 
 mod address;
 mod attributes;
+mod check;
 mod completion;
 mod connect;
 mod descriptor;
@@ -60,6 +62,7 @@ mod memory;
 mod names;
 mod nic;
 mod notify;
+mod pages;
 mod queue;
 mod report;
 mod service;
@@ -84,7 +87,7 @@ pub use memory::MemHandle;
 pub use names::{
     Host, Mistake, NameService, Names, NamesError, NAMES_PATH, NAMES_VARIABLE, NAME_MAX,
 };
-pub use nic::{Library, Nic, NIC_BASE_NAME};
+pub use nic::{Library, Nic, CHECKS_VARIABLE, NIC_BASE_NAME};
 pub use report::{ErrorCode, ErrorEvent, ErrorHandler, Resource};
 pub use state::State;
 pub use tag::Ptag;

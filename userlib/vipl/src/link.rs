@@ -301,6 +301,7 @@ impl<D: Device> Wire for Link<D> {
             immediate: message.head.immediate,
             header,
             payload,
+            fault: None,
         }))
     }
 

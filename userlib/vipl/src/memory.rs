@@ -8,20 +8,22 @@
 //! more (VI-MEM-12). There are no references to it, only volatile slices, since the program and
 //! peers use it at the same time.
 //!
-//! Pages are made present when they are registered, and are accessed where the program has them.
-//! A program that unmaps memory before it deregisters it makes the library's threads fault.
+//! Pages are made present when they are registered, stay locked in memory until no region has them
+//! ([`Locks`]), and are accessed where the program has them. A program that unmaps memory before it
+//! deregisters it makes the library's threads fault.
 
-use crate::{attributes::REGIONS_MAX, lock, Error, MemAttributes, Ptag, Result};
+use crate::{attributes::REGIONS_MAX, lock, pages::Counts, Error, MemAttributes, Ptag, Result};
 use mp_fabric::ProcessMemory;
 use rustix::{
     io::Errno,
-    mm::{madvise, Advice},
+    mm::{madvise, mlock, munlock, Advice},
     param::page_size,
 };
 use std::{
+    ffi::c_void,
     ops::Range,
     ptr,
-    sync::{Mutex, PoisonError, RwLock, RwLockReadGuard},
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard},
 };
 use vm_memory::VolatileSlice;
 
@@ -78,6 +80,7 @@ struct Slot {
 pub(crate) struct Regions {
     slots: RwLock<Vec<Slot>>,
     used: Mutex<Used>,
+    locks: Arc<Locks>,
 }
 
 #[derive(Debug, Default)]
@@ -88,10 +91,19 @@ struct Used {
 }
 
 impl Regions {
+    /// No regions yet, in a process with these locked pages.
+    pub(crate) fn new(locks: &Arc<Locks>) -> Self {
+        Regions {
+            locks: Arc::clone(locks),
+            ..Regions::default()
+        }
+    }
+
     /// Register memory.
     ///
     /// # Errors
-    /// [`Error::InvalidParameter`]: there is none, or it is not mapped. [`Error::Resource`].
+    /// [`Error::InvalidParameter`]: there is none, or it is not mapped. [`Error::Resource`]: there
+    /// are too many regions, or the process may not lock so much memory.
     pub(crate) fn register(
         &self,
         memory: ProcessMemory<'_>,
@@ -105,6 +117,7 @@ impl Regions {
             return Err(Error::Resource);
         }
         let writable = populate(&pages)?;
+        self.locks.lock(&pages)?;
         let region = Region {
             base: memory.start(),
             pages,
@@ -138,6 +151,8 @@ impl Regions {
         used.free.push(handle.0 as u16);
         used.regions -= 1;
         used.bytes -= region.pages.len() as u64;
+        drop(slots);
+        self.locks.unlock(&region.pages);
         Ok(region.attributes.ptag)
     }
 
@@ -179,10 +194,51 @@ impl Regions {
     /// End all regions.
     pub(crate) fn clear(&self) {
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
-        for slot in slots.iter_mut() {
-            slot.region = None;
+        for region in slots.iter_mut().filter_map(|slot| slot.region.take()) {
+            self.locks.unlock(&region.pages);
         }
     }
+}
+
+/// The pages that regions of a process have locked (VI-MEM-3). Locks of pages do not count, so that
+/// they are counted here; what the program locks itself is unlocked with the last region that has
+/// it. A forked child has none of them.
+#[derive(Debug, Default)]
+pub(crate) struct Locks(Mutex<Counts>);
+
+impl Locks {
+    /// Lock pages for a region.
+    ///
+    /// # Errors
+    /// [`Error::Resource`]: the process may not lock so much memory; nothing has changed.
+    fn lock(&self, pages: &Range<usize>) -> Result<()> {
+        let mut counts = lock(&self.0);
+        let new = counts.add(pages);
+        for (locked, part) in new.iter().enumerate() {
+            // SAFETY: Where a page is does not matter to anybody.
+            if unsafe { mlock(start(part), part.len()) }.is_err() {
+                new.iter().take(locked).for_each(release);
+                counts.remove(pages);
+                return Err(Error::Resource);
+            }
+        }
+        Ok(())
+    }
+
+    /// Let go of pages that a region had.
+    fn unlock(&self, pages: &Range<usize>) {
+        lock(&self.0).remove(pages).iter().for_each(release);
+    }
+}
+
+/// Unlock pages. Those that the program has unmapped are not locked any more.
+fn release(pages: &Range<usize>) {
+    // SAFETY: Where a page is does not matter to anybody.
+    let _ = unsafe { munlock(start(pages), pages.len()) };
+}
+
+fn start(pages: &Range<usize>) -> *mut c_void {
+    ptr::with_exposed_provenance_mut(pages.start)
 }
 
 fn slot_mut(slots: &mut [Slot], base: usize, handle: MemHandle) -> Result<&mut Slot> {
@@ -285,9 +341,8 @@ fn pages_of(memory: ProcessMemory<'_>) -> Option<Range<usize>> {
 /// Make pages present; whether they can be written (VI-MEM-8).
 fn populate(pages: &Range<usize>) -> Result<bool> {
     let advise = |advice| {
-        let start = ptr::with_exposed_provenance_mut(pages.start);
         // SAFETY: What is mapped there is made present, and keeps its contents.
-        unsafe { madvise(start, pages.len(), advice) }
+        unsafe { madvise(start(pages), pages.len(), advice) }
     };
     match advise(Advice::LinuxPopulateWrite) {
         Ok(()) => return Ok(true),
@@ -422,6 +477,118 @@ pub(crate) mod tests {
         drop(map);
         let gone = regions.register(memory, attributes(), u64::MAX);
         assert_eq!(gone, Err(Error::InvalidParameter));
+    }
+
+    /// Which pages of a map are locked.
+    fn locked(map: &Map) -> Vec<bool> {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut areas = Vec::new();
+        for line in smaps.lines() {
+            let first = line.split(' ').next().unwrap();
+            let hex = |text| usize::from_str_radix(text, 16).ok();
+            if let Some((Some(from), Some(to))) =
+                first.split_once('-').map(|(a, b)| (hex(a), hex(b)))
+            {
+                areas.push((from..to, false));
+            } else if let Some(flags) = line.strip_prefix("VmFlags:") {
+                areas.last_mut().unwrap().1 = flags.split_whitespace().any(|flag| flag == "lo");
+            }
+        }
+        let pages = (map.memory().start()..)
+            .step_by(4096)
+            .take(map.len() / 4096);
+        let area = |page| areas.iter().find(|(area, _)| area.contains(&page)).unwrap();
+        pages.map(|page| area(page).1).collect()
+    }
+
+    /// VI-MEM-3, VI-MEM-11: pages are locked as long as a region of any NIC has them.
+    #[test]
+    fn pages_are_locked_until_no_region_has_them() {
+        let (locks, map) = (Arc::default(), Map::allocate(4 * 4096).unwrap());
+        let [one, two] = [0; 2].map(|_| Regions::new(&locks));
+        let register = |regions: &Regions, offset, len| {
+            let part = part(&map, offset, len);
+            let handle = regions.register(part, attributes(), u64::MAX).unwrap();
+            (part.start(), handle)
+        };
+        assert_eq!(locked(&map), [false; 4]);
+        let first = register(&one, 100, 4096);
+        assert_eq!(locked(&map), [true, true, false, false]);
+        let second = register(&two, 4096, 2 * 4096);
+        let third = register(&two, 8192, 1);
+        assert_eq!(locked(&map), [true, true, true, false]);
+        let wrong = one.deregister(first.0 + 1, first.1);
+        assert_eq!(wrong, Err(Error::InvalidParameter));
+        assert_eq!(locked(&map), [true, true, true, false]);
+        one.deregister(first.0, first.1).unwrap();
+        assert_eq!(locked(&map), [false, true, true, false]);
+        two.deregister(second.0, second.1).unwrap();
+        assert_eq!(locked(&map), [false, false, true, false]);
+        two.deregister(third.0, third.1).unwrap();
+        assert_eq!(locked(&map), [false; 4]);
+        register(&one, 0, 4 * 4096);
+        one.clear();
+        assert_eq!(locked(&map), [false; 4]);
+    }
+
+    /// VI-MEM-3, VI-MEM-10: what the process may not lock is refused, and leaves nothing behind.
+    #[test]
+    fn what_must_not_be_locked_is_refused() {
+        use rustix::{
+            process::{getrlimit, setrlimit, Resource, Rlimit},
+            thread::{capabilities, set_capabilities, CapabilitySet},
+        };
+        let (regions, map) = (Regions::default(), Map::allocate(9 * 4096).unwrap());
+        let register = |offset, pages: usize| {
+            let memory = part(&map, offset, pages * 4096);
+            regions.register(memory, attributes(), u64::MAX)
+        };
+        let limited = std::thread::scope(|scope| {
+            // Only this thread cannot lock more than the process may.
+            let run = || {
+                let mut own = capabilities(None).unwrap();
+                own.effective.remove(CapabilitySet::IPC_LOCK);
+                set_capabilities(None, own).unwrap();
+                let before = getrlimit(Resource::Memlock);
+                let limit = Rlimit {
+                    current: Some(4 * 4096),
+                    ..before
+                };
+                setrlimit(Resource::Memlock, limit).unwrap();
+                let middle = register(4 * 4096, 1).unwrap();
+                let results = (
+                    register(0, 9),
+                    locked(&map),
+                    register(0, 2).map(|_| ()),
+                    middle,
+                );
+                setrlimit(Resource::Memlock, before).unwrap();
+                results
+            };
+            scope.spawn(run).join().unwrap()
+        });
+        let (whole, left, less, middle) = limited;
+        assert_eq!(whole, Err(Error::Resource));
+        assert_eq!(left.iter().filter(|locked| **locked).count(), 1);
+        assert_eq!(less, Ok(()));
+        regions
+            .deregister(map.memory().start() + 4 * 4096, middle)
+            .unwrap();
+        assert!(!locked(&map)[4]);
+    }
+
+    /// VI-MEM-3, VI-GEN-9: a child has none of its parent's locked pages, and the parent's stay.
+    #[test]
+    fn a_child_has_no_locked_pages() {
+        let (regions, map) = (Regions::default(), Map::allocate(4096).unwrap());
+        regions
+            .register(map.memory(), attributes(), u64::MAX)
+            .unwrap();
+        let status = mp_testing::child(|| {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            u8::from(!status.contains("VmLck:\t       0 kB"))
+        });
+        assert_eq!((status, locked(&map)), (0, vec![true]));
     }
 
     /// VI-MEM-10: what exceeds the limits is refused, and what has ended does not count.

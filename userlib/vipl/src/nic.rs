@@ -8,7 +8,7 @@ use crate::{
     connect::RequestShared,
     descriptor::Status,
     lock,
-    memory::Regions,
+    memory::{Locks, Regions},
     notify::Notifier,
     report::{ErrorCode, ErrorEvent, ErrorHandler, Report, Resource},
     service::Service,
@@ -17,9 +17,13 @@ use crate::{
     Error, HostAddress, MemAttributes, MemHandle, Ptag, Result,
 };
 use mp_fabric::{CharDevice, Device, Fabric, ProcessMemory, Wake};
+use rustix::{
+    process::{getrlimit, Resource as Limit},
+    thread::CapabilitySet,
+};
 use std::{
     collections::HashMap,
-    fmt,
+    env, fmt,
     sync::{
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
         Arc, Mutex, Weak,
@@ -36,12 +40,24 @@ const REPEATED_MAX: usize = 256;
 /// How a fabric is opened.
 type Open<D> = Arc<dyn Fn() -> mp_fabric::Result<Fabric<D>> + Send + Sync>;
 
-/// The library: the way to the driver.
-pub struct Library<D: Device = CharDevice>(Open<D>);
+/// The environment variable that asks for checks of what crosses, if it is `1`.
+pub const CHECKS_VARIABLE: &str = "VIPL_CHECKS";
+
+/// The library: the way to the driver. A process has one: pages that are registered with NICs of
+/// two of them are locked until the first of them lets go.
+pub struct Library<D: Device = CharDevice> {
+    open: Open<D>,
+    checks: bool,
+    locks: Arc<Locks>,
+}
 
 impl<D: Device> Clone for Library<D> {
     fn clone(&self) -> Self {
-        Library(Arc::clone(&self.0))
+        Library {
+            open: Arc::clone(&self.open),
+            checks: self.checks,
+            locks: Arc::clone(&self.locks),
+        }
     }
 }
 
@@ -52,17 +68,32 @@ impl<D: Device> fmt::Debug for Library<D> {
 }
 
 impl Library {
-    /// The library on this host's fabric.
+    /// The library on this host's fabric, with checks if the environment asks for them
+    /// ([`CHECKS_VARIABLE`]).
     pub fn load() -> Self {
         mp_log::init();
-        Library::new(Fabric::open)
+        let checks = env::var_os(CHECKS_VARIABLE).is_some_and(|value| value == "1");
+        Library::new(Fabric::open).checks(checks)
     }
 }
 
 impl<D: Device> Library<D> {
     /// The library on a device of another kind.
     pub fn new(open: impl Fn() -> mp_fabric::Result<Fabric<D>> + Send + Sync + 'static) -> Self {
-        Library(Arc::new(open))
+        Library {
+            open: Arc::new(open),
+            checks: false,
+            locks: Arc::default(),
+        }
+    }
+
+    /// Ask for checks of what crosses, for the connections of NICs that are opened from now on:
+    /// each message has a checksum and a number, and is told of as the level says if it is
+    /// spoiled or lost (VI-EM-7, VI-EM-8, VI-EM-10). A connection has checks if one of its sides
+    /// asks for them.
+    #[must_use]
+    pub fn checks(self, checks: bool) -> Self {
+        Library { checks, ..self }
     }
 
     /// Open a NIC by its name. `VINIC` and `VINIC0` are the fabric of this host (VI-NIC-1 to
@@ -80,11 +111,11 @@ impl<D: Device> Library<D> {
             _ if is_number => return Err(Error::Resource),
             _ => return Err(Error::InvalidParameter),
         }
-        let fabric = (self.0)().map_err(|error| {
+        let fabric = (self.open)().map_err(|error| {
             error!("{name}: {error}");
             Error::Resource
         })?;
-        Nic::new(fabric, name)
+        Nic::new(fabric, name, self)
     }
 }
 
@@ -117,6 +148,8 @@ impl<D: Device> Drop for Opened<D> {
 pub(crate) struct NicShared<D: Device> {
     pub(crate) fabric: Fabric<D>,
     pub(crate) attributes: NicAttributes,
+    /// Connections are asked to have checks.
+    pub(crate) checks: bool,
     pub(crate) tags: Tags,
     pub(crate) regions: Regions,
     pub(crate) service: Service,
@@ -155,25 +188,37 @@ struct Objects<D: Device> {
     requests: Vec<Weak<RequestShared<D>>>,
 }
 
+/// Bytes of memory that the process may lock.
+fn lockable() -> u64 {
+    let system = rustix::system::sysinfo();
+    let memory = system.totalram.saturating_mul(system.mem_unit.into());
+    let own = rustix::thread::capabilities(None).map(|own| own.effective);
+    match own.is_ok_and(|own| own.contains(CapabilitySet::IPC_LOCK)) {
+        true => memory,
+        false => getrlimit(Limit::Memlock)
+            .current
+            .map_or(memory, |most| memory.min(most)),
+    }
+}
+
 impl<D: Device> Nic<D> {
-    fn new(fabric: Fabric<D>, name: &str) -> Result<Self> {
+    fn new(fabric: Fabric<D>, name: &str, library: &Library<D>) -> Result<Self> {
         let info = fabric.info()?;
         let own = fabric.host().map_err(|_| Error::Resource)?;
-        let system = rustix::system::sysinfo();
-        let memory = system.totalram.saturating_mul(system.mem_unit.into());
         let attributes = NicAttributes::of(
             name.into(),
             HostAddress::of(own),
             info.version,
             info.sessions_max,
-            memory,
+            lockable(),
         );
         let opened = Arc::new(Opened {
             shared: Arc::new(NicShared {
                 fabric,
                 attributes,
+                checks: library.checks,
                 tags: Tags::default(),
-                regions: Regions::default(),
+                regions: Regions::new(&library.locks),
                 service: Service::new()?,
                 ending: Wake::new()?,
                 objects: Mutex::new(Objects {

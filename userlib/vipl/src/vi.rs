@@ -7,6 +7,7 @@
 //! with it.
 
 use crate::{
+    check::Checked,
     completion::{sleep, Cq},
     connect::Attempt,
     descriptor::Completion,
@@ -110,7 +111,11 @@ pub(crate) struct ViShared<D: Device> {
 }
 
 /// Look whether the partner or the link has gone; the connection has ended then.
-fn has_ended<D: Device>(engine: &mut Engine, link: &mut Link<D>, regions: &Regions) -> bool {
+fn has_ended<D: Device>(
+    engine: &mut Engine,
+    link: &mut Checked<Link<D>>,
+    regions: &Regions,
+) -> bool {
     let Some(end) = link.look() else {
         return false;
     };
@@ -123,7 +128,7 @@ fn has_ended<D: Device>(engine: &mut Engine, link: &mut Link<D>, regions: &Regio
 /// What the lock of a VI is for.
 pub(crate) struct Core<D: Device> {
     pub(crate) engine: Engine,
-    pub(crate) link: Option<Link<D>>,
+    pub(crate) link: Option<Checked<Link<D>>>,
     pub(crate) attempt: Attempt<D>,
     handlers: [VecDeque<QueueHandler<D>>; 2],
     alive: bool,

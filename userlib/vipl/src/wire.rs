@@ -23,6 +23,8 @@
 //! that all up to its number have taken effect; a refusal, that all before it have, and why that
 //! one has not. Reads are numbered from 1 on as well.
 //!
+//! The two ends may agree on checks of what crosses, which `check` adds behind each payload.
+//!
 //! A connection ends with a [`Reason`], as the end of the queue pair. An end that says none, or a
 //! message that cannot be, is an error of the transport.
 
@@ -116,6 +118,19 @@ pub(crate) struct Frame<'a> {
     pub(crate) immediate: Option<u32>,
     pub(crate) header: Header,
     pub(crate) payload: Piece<'a>,
+    /// What the way has made of it, where messages are checked.
+    pub(crate) fault: Option<Fault>,
+}
+
+/// What is wrong with a message (VI-EM-7, VI-EM-8, VI-EM-10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Something in it was changed on the way.
+    Corrupt,
+    /// So many messages before it have not come.
+    Gap { missing: u32 },
+    /// It came before.
+    Again,
 }
 
 /// Why a side ends a connection.

@@ -290,3 +290,54 @@ fn a_disconnect_ends_a_connect_call_while_libraries_shake_hands() {
     });
     assert_eq!(vi.query().unwrap().state, State::Idle);
 }
+
+/// VI-STS-3: a message that says that it is longer than the VI's largest transfer completes its
+/// receive, and ends a reliable connection.
+#[test]
+fn a_message_above_the_largest_transfer_has_no_room() {
+    let pair = Pair::new();
+    let hostile = Hostile::new(&pair);
+    for level in Level::ALL {
+        let (vi, mut partner) = connected(&pair, &hostile, level);
+        let (receive, room) = pair.a.receive(&vi, 1 << 20);
+        let head = Head {
+            kind: 2,
+            ..Head::default()
+        };
+        let total = (1_u32 << 20) + 1;
+        let message = [&total.to_le_bytes()[..], &[7; 60]].concat();
+        // It may have been read, and the session closed, before the partner signals.
+        let _ = partner.send(&head, &message, soon());
+        let done = vi.recv_wait(soon()).unwrap();
+        let status = Status::DONE.with(Status::OP_RECEIVE);
+        let status = status.with(Status::LENGTH_ERROR);
+        assert_eq!((done.descriptor, done.status), (receive, status));
+        assert_eq!(pair.a.bytes(room, 60), [0; 60]);
+        let fallen = vi.query().unwrap().state == State::Error;
+        assert_eq!(fallen, level != Level::Unreliable);
+        vi.disconnect().unwrap();
+    }
+}
+
+/// VI-THR-6, VI-WQ-6, VI-NIC-8: a send that is never acknowledged: a thread that waits for it holds
+/// up no Done, and returns when the NIC is closed.
+#[test]
+fn a_wait_for_a_send_holds_up_no_done_and_ends_with_the_nic() {
+    let pair = Pair::new();
+    let hostile = Hostile::new(&pair);
+    let (vi, _partner) = connected(&pair, &hostile, Level::ReliableReception);
+    pair.a.send(&vi, b"never");
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| vi.send_wait(Deadline::NEVER));
+        thread::sleep(Duration::from_millis(50));
+        let times = (0..50).map(|_| {
+            let begun = Instant::now();
+            assert_eq!(vi.send_done(), Err(Error::NotDone));
+            begun.elapsed()
+        });
+        assert!(times.min().unwrap() < Duration::from_millis(1));
+        assert!(!waits.is_finished());
+        pair.a.nic.close().unwrap();
+        assert_eq!(waits.join().unwrap(), Err(Error::InvalidParameter));
+    });
+}

@@ -164,3 +164,28 @@ fn handlers_get_handles_and_descriptors() {
     let refused = functions::notify(p, QueueKind::Receive, other, empty);
     assert_eq!(refused, Err(Error::Descriptor));
 }
+
+/// VI-CQ-13: entries of a VI that is gone surface nowhere, and VIs that are made in its place have
+/// other handles.
+#[test]
+fn entries_of_a_vi_that_is_gone_are_nobodys() {
+    let (side, _) = pair();
+    let p = &side.process;
+    let cq = made(|to| functions::create_cq(p, side.nic, 8, to)).unwrap();
+    let mut gone = Vec::new();
+    for _ in 0..20 {
+        let vi = side.create(side.attributes(), [cq; 2]).unwrap();
+        assert!(!gone.contains(&vi));
+        // It is not connected: they come back at once, and their entries are not taken.
+        for n in 0..4 {
+            side.post(QueueKind::Send, vi, side.descriptor(n, 1));
+        }
+        while !side.done(QueueKind::Send, vi).1.is_null() {}
+        functions::destroy_vi(p, vi).unwrap();
+        gone.push(vi);
+    }
+    let _last = side.create(side.attributes(), [cq; 2]).unwrap();
+    let (mut handle, mut flag) = (NONE, 0);
+    let entry = functions::cq_done(p, cq, out(&mut handle), out(&mut flag));
+    assert_eq!((entry, handle), (Err(Error::NotDone), NONE));
+}

@@ -8,7 +8,8 @@ use crate::{
     descriptor::{check, pieces, Places, Status},
     memory::{Access, Place, Protected, View},
     report::{ErrorCode, Report},
-    wire::{place_of, word, Frame, Kind},
+    state::State,
+    wire::{place_of, word, Fault, Frame, Kind},
 };
 use mp_queue_pair::Piece;
 use std::slice;
@@ -48,6 +49,8 @@ struct Message {
 #[derive(Debug, Default)]
 pub(super) struct Receiving {
     message: Option<Message>,
+    /// The message before was spoiled or lost on the way: pieces that come belong to it.
+    skips: bool,
 }
 
 impl Receiving {
@@ -59,15 +62,101 @@ impl Receiving {
 
 /// A remote RDMA write that completes a receive.
 const REMOTE_WRITE: Status = Status::OP_REMOTE_RDMA_WRITE;
+/// A message of which not all has arrived.
+const PARTIAL: Status = Status::PARTIAL_ERROR.with(Status::TRANSPORT_ERROR);
 
 impl Engine {
+    /// Take what has come over the way; nothing if it cannot be.
+    pub(super) fn arrival(&mut self, view: &View<'_>, frame: &Frame<'_>) -> Option<()> {
+        match frame.fault {
+            None => self.frame(view, frame),
+            Some(Fault::Again) => Some(()),
+            Some(Fault::Corrupt) => self.corrupted(view, frame),
+            Some(Fault::Gap { .. }) => {
+                self.missed(view);
+                match self.state {
+                    State::Connected => self.frame(view, frame),
+                    _ => Some(()),
+                }
+            }
+        }
+    }
+
+    /// A message was changed on the way, and what it says is perhaps not what was sent (VI-EM-7,
+    /// VI-EM-8, VI-EM-13); nothing if the connection cannot go on, and nobody can be told why.
+    fn corrupted(&mut self, view: &View<'_>, frame: &Frame<'_>) -> Option<()> {
+        let begins = match frame.kind {
+            _ if self.receiving.message.is_some() => None,
+            Kind::Send | Kind::LongSend => Some(Status::OP_RECEIVE),
+            Kind::Write => Some(REMOTE_WRITE),
+            Kind::More | Kind::Abort => None,
+            // Without reliability there are none: it was another one.
+            _ if !self.is_reliable() => None,
+            Kind::ReadData => {
+                let read = self.sending.reads.pop_front()?;
+                let bits = Status::TRANSPORT_ERROR;
+                self.complete(view, QueueKind::Send, read.position, bits, 0, None);
+                self.fault(view);
+                return Some(());
+            }
+            Kind::Read | Kind::ReadFailed | Kind::Ack | Kind::Refusal => return None,
+        };
+        let refused = match begins {
+            None => {
+                self.cut(view, Status::TRANSPORT_ERROR, ErrorCode::RdmawData);
+                false
+            }
+            Some(REMOTE_WRITE) if frame.immediate.is_none() => {
+                self.report_reliably(ErrorCode::RdmawData, REMOTE_WRITE);
+                false
+            }
+            Some(operation) => self.spoil_receive(view, operation)?,
+        };
+        self.receiving.skips = true;
+        if !refused {
+            self.reject(view, Status::TRANSPORT_ERROR);
+        }
+        Some(())
+    }
+
+    /// Complete the receive that a message would have completed; whether the message is refused
+    /// because there is none, or a bad one.
+    fn spoil_receive(&mut self, view: &View<'_>, operation: Status) -> Option<bool> {
+        let receive = self.next_receive(view, 0, operation)?;
+        self.receiving.message = None;
+        let Receive::Good(position, _) = receive else {
+            return Some(true);
+        };
+        let bits = Status::TRANSPORT_ERROR.with(operation);
+        self.complete(view, QueueKind::Receive, position, bits, 0, None);
+        Some(false)
+    }
+
+    /// Messages are missing (VI-EM-10): the one that is not whole ends here. If there is none, the
+    /// next receive tells of it where the connection ends with that, or else the error handler.
+    fn missed(&mut self, view: &View<'_>) {
+        self.receiving.skips = true;
+        if self.receiving.message.is_some() {
+            self.cut(view, PARTIAL, ErrorCode::RdmaTransport);
+        } else if !self.is_reliable() {
+            return;
+        } else if let Some((position, _)) = self.recv.next() {
+            let bits = Status::TRANSPORT_ERROR.with(Status::OP_RECEIVE);
+            self.complete(view, QueueKind::Receive, position, bits, 0, None);
+        } else {
+            self.report_reliably(ErrorCode::RdmaTransport, REMOTE_WRITE);
+        }
+        self.reject(view, Status::TRANSPORT_ERROR);
+    }
+
     /// Take a message; nothing if it cannot be.
-    pub(super) fn frame(&mut self, view: &View<'_>, frame: &Frame<'_>) -> Option<()> {
+    fn frame(&mut self, view: &View<'_>, frame: &Frame<'_>) -> Option<()> {
         let Frame {
             kind,
             immediate,
             header,
             payload,
+            ..
         } = frame;
         if !payload.is_empty() && matches!(kind, Kind::Read | Kind::Ack | Kind::Refusal) {
             return None;
@@ -137,6 +226,7 @@ impl Engine {
 
     /// Begin a message.
     fn expect(&mut self, target: Target, receive: Option<u64>, immediate: Option<u32>, total: u32) {
+        self.receiving.skips = false;
         self.receiving.message = Some(Message {
             target,
             receive,
@@ -225,8 +315,8 @@ impl Engine {
     fn data(&mut self, view: &View<'_>, payload: &Piece<'_>) -> Option<()> {
         let tag = self.attributes.ptag;
         let Some(message) = &mut self.receiving.message else {
-            // One that could not be received and ended the connection, or none.
-            return (self.state != crate::State::Connected).then_some(());
+            // One that could not be received, or none.
+            return (self.receiving.skips || self.state != State::Connected).then_some(());
         };
         let len = u32::try_from(payload.len()).ok()?;
         let received = message.received.checked_add(len)?;
@@ -294,14 +384,17 @@ impl Engine {
 
     /// The partner has given a message up (VI-EM-9).
     fn aborted(&mut self, view: &View<'_>) -> Option<()> {
-        self.receiving.message.as_ref()?;
-        self.cut(view, ErrorCode::RdmawAbort);
+        if self.receiving.message.is_none() {
+            return self.receiving.skips.then_some(());
+        }
+        self.cut(view, PARTIAL, ErrorCode::RdmawAbort);
         self.fault(view);
         Some(())
     }
 
-    /// The message ends in the middle.
-    fn cut(&mut self, view: &View<'_>, code: ErrorCode) {
+    /// The message ends before all of it has arrived: its receive completes with errors, or the
+    /// error handler is told.
+    fn cut(&mut self, view: &View<'_>, bits: Status, code: ErrorCode) {
         let Some(message) = self.receiving.message.take() else {
             return;
         };
@@ -312,13 +405,18 @@ impl Engine {
         };
         match message.receive {
             Some(position) => {
-                let bits = Status::PARTIAL_ERROR.with(Status::TRANSPORT_ERROR);
                 let bits = bits.with(operation);
                 self.complete(view, QueueKind::Receive, position, bits, 0, None);
             }
-            // At the unreliable level nobody hears of it (VI-REL-8).
-            None if self.is_reliable() => self.report(Report::of_vi(code, operation)),
-            None => {}
+            None => self.report_reliably(code, operation),
+        }
+    }
+
+    /// Tell of an error that no descriptor tells of. At the unreliable level nobody hears of it
+    /// (VI-REL-8).
+    fn report_reliably(&mut self, code: ErrorCode, operation: Status) {
+        if self.is_reliable() {
+            self.report(Report::of_vi(code, operation));
         }
     }
 
@@ -328,7 +426,7 @@ impl Engine {
             true => ErrorCode::RdmaTransport,
             false => ErrorCode::RdmawAbort,
         };
-        self.cut(view, code);
+        self.cut(view, PARTIAL, code);
     }
 
     fn read_asked(&mut self, view: &View<'_>, place: Place) -> Option<()> {

@@ -5,6 +5,7 @@
 
 use super::*;
 use crate::{
+    check::Checked,
     descriptor::{Descriptor, Remote},
     memory::tests::{attributes, TAG},
     wire::{header, place_header, Frame, Header, Kind, HEADER_MAX, READS_MAX},
@@ -19,6 +20,8 @@ use std::{
     rc::Rc,
 };
 use vm_memory::{Bytes, VolatileSlice};
+
+mod spoiled;
 
 /// Bytes of a message.
 const MOST: usize = 256;
@@ -99,6 +102,7 @@ impl Wire for Fake {
                     immediate,
                     header,
                     payload: Piece::from(&self.current[..]),
+                    fault: None,
                 }))
             }
         }
@@ -133,12 +137,17 @@ struct Side {
     regions: Regions,
     map: Map,
     handle: MemHandle,
-    wire: Fake,
+    wire: Checked<Fake>,
     used: usize,
 }
 
 impl Side {
-    fn new(level: Level, out: &Way, inward: &Way, told: &Told, hears: &Told) -> Self {
+    fn new(
+        level: Level,
+        checks: bool,
+        [out, inward]: [&Way; 2],
+        [told, hears]: [&Told; 2],
+    ) -> Self {
         let (regions, map) = (Regions::default(), Map::allocate(LEN).unwrap());
         let handle = regions
             .register(map.memory(), attributes(), u64::MAX)
@@ -152,22 +161,23 @@ impl Side {
         });
         engine.event(&regions, Event::Connect).unwrap();
         engine.event(&regions, Event::Established).unwrap();
+        let wire = Fake {
+            out: Rc::clone(out),
+            inward: Rc::clone(inward),
+            current: Vec::new(),
+            sent: 0,
+            received: 0,
+            effect: 0,
+            told: Rc::clone(told),
+            hears: Rc::clone(hears),
+            refuses: 0,
+        };
         Side {
             engine,
             regions,
             map,
             handle,
-            wire: Fake {
-                out: Rc::clone(out),
-                inward: Rc::clone(inward),
-                current: Vec::new(),
-                sent: 0,
-                received: 0,
-                effect: 0,
-                told: Rc::clone(told),
-                hears: Rc::clone(hears),
-                refuses: 0,
-            },
+            wire: Checked::new(wire, checks),
             used: 0,
         }
     }
@@ -257,11 +267,16 @@ struct Net {
 
 impl Net {
     fn new(level: Level) -> Self {
+        Self::with(level, false)
+    }
+
+    /// Messages are checked, or are not.
+    fn with(level: Level, checks: bool) -> Self {
         let (forth, back) = (Way::default(), Way::default());
         let (one, two) = (Told::default(), Told::default());
         Net {
-            a: Side::new(level, &forth, &back, &one, &two),
-            b: Side::new(level, &back, &forth, &two, &one),
+            a: Side::new(level, checks, [&forth, &back], [&one, &two]),
+            b: Side::new(level, checks, [&back, &forth], [&two, &one]),
             forth,
             back,
         }
@@ -316,7 +331,11 @@ struct Outcome {
 
 /// Run a faulty operation and another one behind it, and look at everything.
 fn fault(level: Level, outcome: &Outcome, act: impl FnOnce(&mut Net)) {
-    let mut net = Net::new(level);
+    fault_of(Net::new(level), outcome, act);
+}
+
+fn fault_of(mut net: Net, outcome: &Outcome, act: impl FnOnce(&mut Net)) {
+    let level = net.a.engine.attributes.level;
     act(&mut net);
     net.run();
     let context = format!("{level:?} {outcome:?}");

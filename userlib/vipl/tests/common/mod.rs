@@ -33,13 +33,17 @@ pub fn briefly() -> Deadline {
 }
 
 pub fn nic(world: &World, bridge: &Bridge, host: Host) -> TestNic {
+    library(world, bridge, host).open_nic("VINIC").unwrap()
+}
+
+/// A library that opens one NIC.
+pub fn library(world: &World, bridge: &Bridge, host: Host) -> Library<Device> {
     let device = bridge.device(world.open(host));
     let device = std::sync::Mutex::new(Some(device));
-    let library = Library::new(move || {
+    Library::new(move || {
         let device = device.lock().unwrap().take();
         Ok(Fabric::with_device(device.unwrap()))
-    });
-    library.open_nic("VINIC").unwrap()
+    })
 }
 
 /// A host's program: a NIC, a tag, and registered memory.
@@ -56,7 +60,11 @@ pub const MEMORY: usize = 64 << 20;
 
 impl Side {
     pub fn new(world: &World, bridge: &Bridge, host: Host) -> Self {
-        let nic = nic(world, bridge, host);
+        Self::of(nic(world, bridge, host))
+    }
+
+    /// A program that has opened a NIC.
+    pub fn of(nic: TestNic) -> Self {
         let tag = nic.create_ptag().unwrap();
         let map = Map::allocate(MEMORY).unwrap();
         let attributes = MemAttributes {
@@ -159,11 +167,20 @@ pub struct Pair {
 
 impl Pair {
     pub fn new() -> Self {
+        Self::with_checks([false; 2])
+    }
+
+    /// The sides ask for checks, or do not.
+    pub fn with_checks(checks: [bool; 2]) -> Self {
         let world = World::new(1, 8 << 20);
         let bridge = Bridge::new(7);
+        let side = |host, checks| {
+            let library = library(&world, &bridge, host).checks(checks);
+            Side::of(library.open_nic("VINIC").unwrap())
+        };
         Pair {
-            a: Side::new(&world, &bridge, Host::A),
-            b: Side::new(&world, &bridge, Host::B),
+            a: side(Host::A, checks[0]),
+            b: side(Host::B, checks[1]),
             world,
             bridge,
         }
