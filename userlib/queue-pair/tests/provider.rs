@@ -17,7 +17,7 @@ use mp_testing::{FakeDevice, Host, World};
 use std::{
     collections::HashMap,
     sync::{
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
         Arc, Mutex,
     },
 };
@@ -173,6 +173,10 @@ struct Fake {
     /// Messages that it still moves.
     work: AtomicU32,
     naps: AtomicU32,
+    /// Its host does not answer.
+    hangs: AtomicBool,
+    /// Times that it was put to rest before the time was over.
+    in_time: AtomicU32,
 }
 
 #[derive(Clone)]
@@ -191,7 +195,14 @@ impl Served for Handle {
             .is_ok()
     }
 
-    fn rest(&self, _: Deadline) -> Rest {
+    fn rest(&self, until: Deadline) -> Rest {
+        let left = until.remaining().unwrap_or_default();
+        if !left.is_zero() {
+            self.0.in_time.fetch_add(1, Ordering::SeqCst);
+        }
+        if self.0.hangs.load(Ordering::SeqCst) {
+            std::thread::sleep(left);
+        }
         let less = |naps: u32| naps.checked_sub(1);
         let naps = &self.0.naps;
         match naps.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less) {
@@ -292,6 +303,23 @@ fn a_link_that_a_program_looks_at_is_left_to_it() {
     }
     link.attention().unwatch(&links.service);
     while link.0.served.load(Ordering::SeqCst) == 0 {
+        patience.wait();
+    }
+    links.service.stop();
+}
+
+/// Hosts that do not answer use up the time of the others in some rounds only.
+#[test]
+fn each_link_has_a_turn_at_being_put_to_rest() {
+    let links = Links::new(&World::new(1, 1 << 20), 4);
+    for number in 0..4 {
+        let link = links.get(number);
+        link.0.hangs.store(true, Ordering::SeqCst);
+        link.0.naps.store(u32::MAX, Ordering::SeqCst);
+        links.list(number);
+    }
+    let patience = Patience::new();
+    while !(0..4).all(|number| links.get(number).0.in_time.load(Ordering::SeqCst) > 2) {
         patience.wait();
     }
     links.service.stop();

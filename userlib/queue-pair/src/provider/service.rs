@@ -227,6 +227,8 @@ struct Run<'a, O: Owner> {
     events: Events<O::Device>,
     /// The links that it looks after.
     own: Vec<O::Link>,
+    /// How often it has asked partners for signals.
+    rounds: usize,
 }
 
 impl<'a, O: Owner> Run<'a, O> {
@@ -235,6 +237,7 @@ impl<'a, O: Owner> Run<'a, O> {
             owner,
             events: owner.fabric().events(),
             own: Vec::new(),
+            rounds: 0,
         }
     }
 
@@ -266,10 +269,14 @@ impl<'a, O: Owner> Run<'a, O> {
     }
 
     /// Ask partners for signals, and keep the links that cannot rest without the thread; how long
-    /// it may sleep.
-    fn put_to_rest(&mut self, own: Vec<O::Link>) -> Option<Duration> {
+    /// it may sleep. Each time another link is the first one: hosts that do not answer use up the
+    /// time of those behind them.
+    fn put_to_rest(&mut self, mut own: Vec<O::Link>) -> Option<Duration> {
         let until = Deadline::after(ANSWERS);
         let mut busy = false;
+        self.rounds = self.rounds.wrapping_add(1);
+        let first = self.rounds.checked_rem(own.len()).unwrap_or(0);
+        own.rotate_left(first);
         for link in own {
             let rest = link.attention().settle(|| link.rest(until));
             busy |= rest == Rest::Busy;
