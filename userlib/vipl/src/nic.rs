@@ -471,6 +471,8 @@ impl<D: Device> NicShared<D> {
         // It stays readable: nobody reads it.
         self.ending.ring();
         self.service.stop();
+        // As long as there are regions: what a partner sends is not refused for want of them.
+        vis.iter().for_each(|vi| vi.0.part());
         // Before queues are flushed: nobody takes from them, and the program may have given the
         // memory back.
         self.regions.clear();

@@ -18,7 +18,7 @@ use crate::{
     notify::{Job, Notifier},
     queue::Head,
     state::{Event, State},
-    wire::{Reason, Wire},
+    wire::Wire,
     Error, MemHandle, QueueKind, Result, ViAttributes,
 };
 use mp_fabric::{CharDevice, Deadline, Device};
@@ -544,12 +544,25 @@ impl<D: Device> ViShared<D> {
 
     /// End the connection, or the attempt to make one, from this side.
     pub(crate) fn cut(&self, core: &mut Core<D>) {
-        core.attempt.cancel();
-        if let Some(mut link) = core.link.take() {
-            link.close(Reason::Disconnect);
-        }
+        self.hang_up(core);
         // It is possible in every state.
         let _ = core.engine.event(&self.nic.regions, Event::Disconnect);
+    }
+
+    /// Tell the other side that the connection ends, or give up the attempt to make one. What is on
+    /// the queues stays there.
+    fn hang_up(&self, core: &mut Core<D>) {
+        core.attempt.cancel();
+        if let Some(mut link) = core.link.take() {
+            link.close(core.engine.leaves());
+        }
+    }
+
+    /// Let no message come or go any more (VI-NIC-5); [`end()`](Self::end) comes after that.
+    pub(crate) fn part(&self) {
+        let mut core = lock(&self.core);
+        core.alive = false;
+        self.hang_up(&mut core);
     }
 
     /// Wait until something about the VI has changed.
