@@ -487,9 +487,8 @@ pub(crate) fn check(
     segments: &[Place],
     access: Access,
 ) -> Result<(), Protected> {
-    let used = segments.iter().filter(|place| place.len > 0);
-    used.map(|place| view.slice(tag, *place, access))
-        .try_for_each(|slice| slice.map(|_| ()))
+    let slices = segments.iter().map(|place| view.slice(tag, *place, access));
+    slices.map(|slice| slice.map(|_| ())).collect()
 }
 
 /// The pieces of segments from `skip` bytes on, `len` bytes altogether, in order (VI-DESC-19).

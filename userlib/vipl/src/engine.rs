@@ -353,8 +353,12 @@ impl Engine {
         let view = memory.view();
         if self.is_acknowledged() {
             self.settle(&view, wire.effective());
+            self.settle_refused(&view, end);
         }
-        let transport = matches!(end, End::Down | End::Broken);
+        let transport = matches!(
+            end,
+            End::Down | End::Broken | End::Closed(Reason::Transport)
+        );
         self.receiving_ends(&view, transport);
         if transport && self.is_reliable() {
             self.sending_fails(&view);
@@ -380,9 +384,18 @@ impl Engine {
                 }
             }
         };
+        if ended == End::Broken {
+            wire.close(Reason::Transport);
+        }
         self.lost(memory, wire, ended);
         self.sending.finish();
         true
+    }
+
+    /// Why the program ends the connection now, as the partner is told: it hears of a refusal for
+    /// which there was no room.
+    pub(crate) fn leaves(&self) -> Reason {
+        self.sending.refuses().unwrap_or(Reason::Disconnect)
     }
 
     /// Receive until there is nothing more; how the partner has ended it, if it has said so.

@@ -11,12 +11,12 @@ use crate::{
     memory::{Locks, Regions},
     notify::Notifier,
     report::{ErrorCode, ErrorEvent, ErrorHandler, Report, Resource},
-    service::Service,
     tag::Tags,
-    vi::{Vi, ViShared},
+    vi::{Serviced, Vi},
     Error, HostAddress, MemAttributes, MemHandle, Ptag, Result,
 };
 use mp_fabric::{CharDevice, Device, Fabric, ProcessMemory, Wake};
+use mp_queue_pair::provider::{Owner, Service};
 use rustix::{
     process::{getrlimit, Resource as Limit},
     thread::CapabilitySet,
@@ -432,6 +432,25 @@ impl<D: Device> Nic<D> {
     }
 }
 
+/// VIs are served by their numbers.
+impl<D: Device> Owner for NicShared<D> {
+    type Device = D;
+    type Link = Serviced<D>;
+
+    fn service(&self) -> &Service {
+        &self.service
+    }
+
+    fn fabric(&self) -> &Fabric<D> {
+        &self.fabric
+    }
+
+    fn link(&self, number: u64) -> Option<Serviced<D>> {
+        let vi = lock(&self.objects).vis.get(&number).cloned();
+        vi.map(|Vi(vi)| Serviced(vi))
+    }
+}
+
 impl<D: Device> NicShared<D> {
     pub(crate) fn must_be_open(&self) -> Result<()> {
         match self.closed.load(Ordering::Acquire) {
@@ -481,12 +500,6 @@ impl<D: Device> NicShared<D> {
         drop(cq);
     }
 
-    /// The VI of a number.
-    pub(crate) fn vi(&self, id: u64) -> Option<Arc<ViShared<D>>> {
-        let vi = lock(&self.objects).vis.get(&id).cloned();
-        vi.map(|Vi(vi)| vi)
-    }
-
     /// End everything; false if that was done before.
     ///
     /// First everything is told to end, then handlers are waited for: one that runs may wait for
@@ -503,6 +516,8 @@ impl<D: Device> NicShared<D> {
         // It stays readable: nobody reads it.
         self.ending.ring();
         self.service.stop();
+        // As long as there are regions: what a partner sends is not refused for want of them.
+        vis.iter().for_each(|vi| vi.0.part());
         // Before queues are flushed: nobody takes from them, and the program may have given the
         // memory back.
         self.regions.clear();

@@ -7,11 +7,11 @@
 use crate::{lock, Error, Result};
 use mp_fabric::thread;
 use std::{
+    cell::Cell,
     collections::VecDeque,
     fmt,
     panic::{catch_unwind, AssertUnwindSafe},
     sync::{Arc, Condvar, Mutex, PoisonError},
-    thread::ThreadId,
 };
 use tracing::error;
 
@@ -33,7 +33,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
-    thread: Option<ThreadId>,
+    started: bool,
     running: bool,
     stopped: bool,
 }
@@ -58,13 +58,13 @@ impl Notifier {
     /// [`Error::Resource`]: there are no more.
     pub(crate) fn start(&self) -> Result<()> {
         let mut state = lock(&self.shared.state);
-        if state.thread.is_some() || state.stopped {
+        if state.started || state.stopped {
             return Ok(());
         }
         let shared = Arc::clone(&self.shared);
         let spawned = thread::spawn(self.name, move || shared.run());
-        let spawned = spawned.map_err(|_| Error::Resource)?;
-        state.thread = Some(spawned.thread().id());
+        spawned.map_err(|_| Error::Resource)?;
+        state.started = true;
         Ok(())
     }
 
@@ -92,12 +92,14 @@ impl Notifier {
     }
 
     /// As [`close()`](Self::close), and waits: when it returns, no handler runs or will, unless it
-    /// is the caller (VI-NTFY-11).
+    /// is the caller (VI-NTFY-11), or waits for the caller to return.
     pub(crate) fn stop(&self) {
         self.close();
+        let Some(_wait) = Wait::begin(self.shared.number()) else {
+            return;
+        };
         let mut state = lock(&self.shared.state);
-        let own = state.thread == Some(std::thread::current().id());
-        while state.running && !own {
+        while state.running {
             let changed = self.shared.changed.wait(state);
             state = changed.unwrap_or_else(PoisonError::into_inner);
         }
@@ -110,8 +112,52 @@ impl Drop for Notifier {
     }
 }
 
+/// Threads of handlers that wait for a handler of another thread to return, and for which thread.
+static WAITS: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
+
+thread_local! {
+    /// The number of the notifier that this thread runs handlers of; 0 of all other threads.
+    static OWN: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The current thread waits for handlers of another one.
+struct Wait(usize);
+
+impl Wait {
+    /// Nothing if the thread would wait for itself, also by way of others: of those that wait for
+    /// each other the last one does not.
+    fn begin(other: usize) -> Option<Self> {
+        let own = OWN.get();
+        let mut waits = lock(&WAITS);
+        let mut next = Some(other);
+        while let Some(thread) = next {
+            if thread == own {
+                return None;
+            }
+            let wait = waits.iter().find(|(waits, _)| *waits == thread);
+            next = wait.map(|(_, other)| *other);
+        }
+        if own != 0 {
+            waits.push((own, other));
+        }
+        Some(Wait(own))
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        lock(&WAITS).retain(|(waits, _)| *waits != self.0);
+    }
+}
+
 impl Shared {
+    /// What tells it from all others that there are, and is not 0.
+    fn number(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
     fn run(&self) {
+        OWN.set(self.number());
         loop {
             let mut state = lock(&self.state);
             let job = loop {
@@ -160,6 +206,34 @@ mod tests {
         for n in 1..100 {
             assert_eq!(told.recv_timeout(SOON), Ok((n, first.1)));
         }
+    }
+
+    /// VI-NTFY-11, VI-NTFY-13: handlers that stop each other's threads return, all but one of them
+    /// after the handler that they have stopped.
+    #[test]
+    fn handlers_that_stop_each_other_return() {
+        let notifiers: Vec<_> = (0..3).map(|_| Arc::new(Notifier::new("test"))).collect();
+        let all = Arc::new(std::sync::Barrier::new(3));
+        let (tell, told) = mpsc::channel();
+        for (n, notifier) in notifiers.iter().enumerate() {
+            let next = Arc::clone(&notifiers[(n + 1) % 3]);
+            let (all, tell) = (Arc::clone(&all), tell.clone());
+            notifier.start().unwrap();
+            let stops = Box::new(move || {
+                all.wait();
+                next.stop();
+                tell.send(n).unwrap();
+            });
+            assert!(notifier.push(stops).is_none());
+        }
+        let first = told.recv_timeout(SOON).unwrap();
+        // Who waits for a handler returns after it.
+        assert_eq!(told.recv_timeout(SOON), Ok((first + 2) % 3));
+        assert_eq!(told.recv_timeout(SOON), Ok((first + 1) % 3));
+        for notifier in &notifiers {
+            notifier.stop();
+        }
+        assert!(lock(&WAITS).is_empty());
     }
 
     /// VI-NTFY-11, VI-NTFY-13: stopping waits for a handler that runs, drops the others, and is

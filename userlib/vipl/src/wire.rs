@@ -25,8 +25,8 @@
 //!
 //! The two ends may agree on checks of what crosses, which `check` adds behind each payload.
 //!
-//! A connection ends with a [`Reason`], as the end of the queue pair. An end that says none, or a
-//! message that cannot be, is an error of the transport.
+//! A connection ends with a [`Reason`], as the end of the queue pair. An end that says none that is
+//! known, or a message that cannot be, is an error of the transport.
 
 use mp_queue_pair::Piece;
 use vm_memory::VolatileSlice;
@@ -140,12 +140,25 @@ pub(crate) enum Reason {
     Disconnect = 1,
     /// An error that the level does not survive.
     Fault = 2,
+    /// The other side has told what cannot be, or the memory between the hosts is corrupted.
+    Transport = 3,
+    /// The operation behind those that have taken effect was refused: it had no receive descriptor,
+    /// or one that does not fit. There was no room to say so before.
+    RefusedReceive = 4,
+    /// The same: it was an RDMA operation that is not allowed.
+    RefusedRdma = 5,
 }
 
 impl Reason {
     /// The reason of a number.
     pub(crate) fn of(number: u16) -> Option<Self> {
-        let all = [Reason::Disconnect, Reason::Fault];
+        let all = [
+            Reason::Disconnect,
+            Reason::Fault,
+            Reason::Transport,
+            Reason::RefusedReceive,
+            Reason::RefusedRdma,
+        ];
         all.into_iter().find(|reason| *reason as u16 == number)
     }
 }
@@ -214,8 +227,8 @@ mod tests {
             assert!(kind.is_none_or(|kind| kind as u8 == number && kind.header() <= HEADER_MAX));
         }
         assert_eq!(
-            [0, 1, 2, 3].map(|n| Reason::of(n).is_some()),
-            [false, true, true, false]
+            [0, 1, 5, 6].map(|n| Reason::of(n).map(|reason| reason as u16)),
+            [None, Some(1), Some(5), None]
         );
     }
 

@@ -648,6 +648,68 @@ fn an_error_handler_closes_the_nic() {
     }
 }
 
+/// VI-NIC-5, VI-EM-9: a NIC that is closed has no regions any more; what arrives meanwhile is not
+/// refused for that, but finds a connection that has ended.
+#[test]
+fn a_nic_that_is_closed_refuses_no_message() {
+    let pair = std::sync::Arc::new(Pair::new());
+    let vis: Vec<_> = (0..2)
+        .map(|_| pair.connected(Level::ReliableReception))
+        .collect();
+    let (tell, told) = mpsc::channel();
+    /// Sends to a VI when it is dropped, and lets that look for messages.
+    struct Late(std::sync::Arc<Pair>, (TestVi, TestVi), mpsc::Sender<Status>);
+    impl Drop for Late {
+        fn drop(&mut self) {
+            let Late(pair, (here, there), tell) = self;
+            pair.b.send(there, b"late");
+            let _ = here.recv_done();
+            let done = there.send_wait(soon()).unwrap();
+            tell.send(done.status).unwrap();
+        }
+    }
+    for n in 0..2 {
+        pair.a.receive(&vis[n].0, 8);
+        let late = Late(pair.clone(), vis[1 - n].clone(), tell.clone());
+        let handler = move |_: &TestVi, _| drop(late);
+        vis[n].0.recv_notify(Box::new(handler)).unwrap();
+    }
+    pair.a.nic.close().unwrap();
+    for _ in 0..2 {
+        let status = told
+            .recv_timeout(std::time::Duration::from_secs(20))
+            .unwrap();
+        assert_eq!(status, Status::DONE.with(Status::FLUSHED_ERROR));
+    }
+}
+
+/// VI-NTFY-11, VI-NTFY-13: handlers of two VIs that destroy each other's VI.
+#[test]
+fn handlers_destroy_each_others_vis() {
+    let pair = Pair::new();
+    let vis = [(); 2].map(|()| pair.connected(Level::ReliableDelivery));
+    let both = std::sync::Arc::new(std::sync::Barrier::new(2));
+    let (tell, told) = mpsc::channel();
+    for n in 0..2 {
+        pair.a.receive(&vis[n].0, 8);
+        let (other, both, tell) = (vis[1 - n].0.clone(), both.clone(), tell.clone());
+        let handler = move |_: &TestVi, _| {
+            both.wait();
+            other.disconnect().unwrap();
+            both.wait();
+            tell.send(other.destroy()).unwrap();
+        };
+        vis[n].0.recv_notify(Box::new(handler)).unwrap();
+    }
+    for (_, there) in &vis {
+        pair.b.send(there, b"now");
+    }
+    for _ in 0..2 {
+        let destroyed = told.recv_timeout(std::time::Duration::from_secs(20));
+        assert_eq!(destroyed, Ok(Ok(())));
+    }
+}
+
 /// VI-NIC-5: memory that the program has given back before it closes the NIC, with receives in it.
 #[test]
 fn a_nic_is_closed_after_the_memory_of_its_queues_has_gone() {

@@ -140,6 +140,15 @@ impl Sending {
         self.refusal = Some((self.effected.wrapping_add(1), why));
     }
 
+    /// Why the connection ends if the partner has not been told of a refusal.
+    pub(super) fn refuses(&self) -> Option<Reason> {
+        let (_, why) = self.refusal?;
+        Some(match why.masked(Status::RDMA_PROT_ERROR) {
+            Status(0) => Reason::RefusedReceive,
+            _ => Reason::RefusedRdma,
+        })
+    }
+
     /// The partner has asked for bytes; nothing if it must not ask for more now.
     pub(super) fn answer(&mut self, place: Place) -> Option<()> {
         self.asked = self.asked.wrapping_add(1);
@@ -430,6 +439,17 @@ impl Engine {
         }
     }
 
+    /// The partner has refused the next operation with its end, for want of room before.
+    pub(super) fn settle_refused(&mut self, view: &View<'_>, end: End) {
+        let bits = match end {
+            End::Closed(Reason::RefusedReceive) => Status::REMOTE_DESC_ERROR,
+            End::Closed(Reason::RefusedRdma) => Status::RDMA_PROT_ERROR,
+            _ => return,
+        };
+        // A partner that has refused nothing has ended the connection all the same.
+        let _ = self.refuse_next(view, bits);
+    }
+
     /// The partner's word that operations up to a number have taken effect; nothing if it cannot
     /// be.
     pub(super) fn acknowledged(&mut self, view: &View<'_>, number: u32) -> Option<()> {
@@ -449,6 +469,14 @@ impl Engine {
     pub(super) fn refused(&mut self, view: &View<'_>, number: u32, bits: u32) -> Option<()> {
         let before = number.wrapping_sub(1);
         self.acknowledged(view, before)?;
+        self.refuse_next(view, Status(bits))?;
+        self.fault(view);
+        Some(())
+    }
+
+    /// Complete the oldest operation that waits for the partner with what it was refused with;
+    /// nothing if there is none.
+    fn refuse_next(&mut self, view: &View<'_>, bits: Status) -> Option<()> {
         let (position, refusals, partial) = match self.sending.unacknowledged.pop_front() {
             Some(sent) => (sent.position, sent.refusals, Status::default()),
             None => {
@@ -457,13 +485,12 @@ impl Engine {
                 (current.position, refusals, Status::PARTIAL_ERROR)
             }
         };
-        let bits = match Status(bits).masked(refusals) {
+        let bits = match bits.masked(refusals) {
             Status(0) => Status::TRANSPORT_ERROR,
             bits => bits,
         };
         let bits = bits.with(partial);
         self.complete(view, QueueKind::Send, position, bits, 0, None);
-        self.fault(view);
         Some(())
     }
 

@@ -895,6 +895,95 @@ fn a_refusal_has_the_bits_of_its_operation() {
     assert_eq!(net.a.status(SEND), done(Status::OP_RDMA_WRITE, descriptor));
 }
 
+/// VI-DESC-10, VI-EM-1, VI-EM-2: a segment without bytes names memory all the same.
+#[test]
+fn a_segment_without_bytes_has_a_good_handle() {
+    for good in [true, false] {
+        let mut net = Net::new(Level::ReliableDelivery);
+        let (data, handle) = (net.a.base(), net.a.handle);
+        let handle = if good {
+            handle
+        } else {
+            MemHandle(handle.0 ^ 1)
+        };
+        net.b.receive(8);
+        let descriptor = Descriptor::new().segment(data, handle, 0);
+        net.a.post(SEND, &descriptor);
+        net.run();
+        let bits = match good {
+            true => Status::default(),
+            false => Status::PROTECTION_ERROR,
+        };
+        assert_eq!(net.a.status(SEND), done(Status::OP_SEND, bits));
+    }
+}
+
+/// VI-EM-10, VI-STS-6: a partner that finds what cannot be says so: what waits for it fails as the
+/// transport does.
+#[test]
+fn a_partner_that_finds_nonsense_fails_what_waits_for_it() {
+    for level in Level::ALL
+        .into_iter()
+        .filter(|level| level.is_acknowledged())
+    {
+        let mut net = Net::new(level);
+        net.b.receive(8);
+        net.forth
+            .borrow_mut()
+            .push_back(Sent::Frame(Kind::More, None, [0; HEADER_MAX], vec![1]));
+        net.a.send(Descriptor::new(), b"one");
+        net.a.send(Descriptor::new(), b"two");
+        net.run();
+        let bits = [Status::TRANSPORT_ERROR, Status::FLUSHED_ERROR];
+        assert_eq!(
+            [(); 2].map(|()| net.a.status(SEND)),
+            bits.map(|bits| done(Status::OP_SEND, bits))
+        );
+        assert_eq!(net.states(), (State::Error, State::Error));
+    }
+}
+
+/// VI-STS-8, VI-REL-3: a refusal for which there is no room before the program disconnects is told
+/// with the end.
+#[test]
+fn a_refusal_without_room_is_told_with_the_end() {
+    let nowhere = Remote {
+        address: 0,
+        handle: 0,
+    };
+    let send = (
+        Descriptor::new(),
+        Status::OP_SEND,
+        Status::REMOTE_DESC_ERROR,
+    );
+    let write = Descriptor::write(nowhere);
+    let write = (write, Status::OP_RDMA_WRITE, Status::RDMA_PROT_ERROR);
+    for (operation, of, bits) in [send, write] {
+        let mut net = Net::new(Level::ReliableReception);
+        net.b.receive(8);
+        net.a.send(Descriptor::new(), b"good");
+        net.a.send(operation, b"bad");
+        net.a.send(Descriptor::new(), b"later");
+        net.a.progress();
+        net.b.wire.refuses = u32::MAX;
+        net.b.progress();
+        let reason = net.b.engine.leaves();
+        net.b.wire.close(reason);
+        net.b
+            .engine
+            .event(&net.b.regions, Event::Disconnect)
+            .unwrap();
+        net.a.progress();
+        let expected = [
+            done(Status::OP_SEND, Status::default()),
+            done(of, bits),
+            flushed(Status::OP_SEND),
+        ];
+        assert_eq!([(); 3].map(|()| net.a.status(SEND)), expected);
+        assert_eq!(net.a.engine.state(), State::Error);
+    }
+}
+
 /// VI-EM-11, VI-EM-13, VI-STS-6, VI-REL-10: a link that fails fails what waits for the partner; a
 /// partner that leaves only flushes.
 #[test]
@@ -905,6 +994,7 @@ fn what_waits_for_the_partner_fails_with_the_link() {
             End::Broken,
             End::Gone,
             End::Closed(Reason::Disconnect),
+            End::Closed(Reason::Transport),
         ] {
             let mut net = Net::new(level);
             let to = net.a.room(64);
@@ -918,7 +1008,10 @@ fn what_waits_for_the_partner_fails_with_the_link() {
             net.a.progress();
             net.back.borrow_mut().push_back(Sent::End(end));
             net.a.progress();
-            let transport = matches!(end, End::Down | End::Broken);
+            let transport = matches!(
+                end,
+                End::Down | End::Broken | End::Closed(Reason::Transport)
+            );
             let bits = match transport {
                 true => Status::TRANSPORT_ERROR,
                 false => Status::FLUSHED_ERROR,
