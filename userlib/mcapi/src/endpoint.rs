@@ -36,6 +36,8 @@ pub(crate) struct Posted {
 #[derive(Debug, Default)]
 pub(crate) struct Local {
     pub(crate) settings: Settings,
+    /// Which endpoint of the node it is, counted from its beginning.
+    pub(crate) life: u32,
     /// How often nodes have got it.
     gets: BTreeMap<NodeId, u32>,
     source: Option<NodeId>,
@@ -135,6 +137,8 @@ pub(crate) struct Endpoints {
     all: HashMap<u16, Local>,
     /// The port that was given last.
     last: Option<u16>,
+    /// Endpoints that there were.
+    lives: u32,
 }
 
 impl Endpoints {
@@ -152,7 +156,12 @@ impl Endpoints {
         if self.all.len() >= ENDPOINTS_MAX {
             return Err(Error::General);
         }
-        self.all.insert(port, Local::default());
+        self.lives = self.lives.wrapping_add(1);
+        let local = Local {
+            life: self.lives,
+            ..Local::default()
+        };
+        self.all.insert(port, local);
         Ok(port)
     }
 

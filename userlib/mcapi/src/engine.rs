@@ -26,6 +26,7 @@ use crate::{
     Completion, Endpoint, Error, NodeAttributes, NodeId, Outcome, Request, Result, MESSAGE_MAX,
     PRIORITIES,
 };
+pub(crate) use peers::LAST;
 use std::collections::HashMap;
 
 /// What a request is for.
@@ -44,7 +45,6 @@ pub(crate) enum Operation {
     Get {
         node: NodeId,
         number: u32,
-        port: u16,
     },
     Question {
         node: NodeId,
@@ -155,12 +155,12 @@ impl Engine {
     /// A message is not for anybody.
     fn discard(&mut self, node: NodeId, lane: Lane, len: usize) {
         self.discarded += 1;
-        self.free(node, lane, len);
+        self.peer(node).incoming.discard(lane, len);
     }
 
     /// Give a message's buffers back to its sender.
     fn free(&mut self, node: NodeId, lane: Lane, len: usize) {
-        self.peer(node).free(lane, len);
+        self.peer(node).incoming.free(lane, len);
     }
 
     /// The value of an attribute of an endpoint of this node, as another one sees it (MC-ATTR-6).
@@ -205,7 +205,7 @@ impl Engine {
     pub(crate) fn get(&mut self, endpoint: Endpoint, by: By) -> Result<Request> {
         let (node, port) = (endpoint.node(), endpoint.port());
         let number = self.peer(node).number();
-        let operation = Operation::Get { node, number, port };
+        let operation = Operation::Get { node, number };
         let request = self.requests.begin(by, operation)?;
         let peer = self.peer(node);
         peer.gets.insert(number, (request, port));
@@ -395,11 +395,7 @@ impl Engine {
                     local.withdraw(request);
                 }
             }
-            Operation::Get { node, number, port } => {
-                let peer = self.peer(node);
-                peer.gets.remove(&number);
-                peer.tell(Control::Withdrawn { number, port });
-            }
+            Operation::Get { node, number } => self.peer(node).withdraw(number),
             Operation::Question { node, number } => {
                 self.peer(node).questions.remove(&number);
             }

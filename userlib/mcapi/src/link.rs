@@ -276,7 +276,7 @@ impl<D: Device> Open<D> {
     }
 
     fn send(&mut self, frame: &Frame<'_>) -> Result<bool, End> {
-        let stream = match frame.level() {
+        let stream = match frame.lane().map(|lane| lane.level) {
             None | Some(0) => URGENT,
             Some(_) => BULK,
         };

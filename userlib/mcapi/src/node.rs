@@ -12,7 +12,7 @@ use crate::{
     attributes::{Attribute, NodeAttributes},
     claim::{claim, failed},
     connect::Connector,
-    engine::Engine,
+    engine::{Engine, LAST},
     link::Link,
     lock,
     request::By,
@@ -37,8 +37,6 @@ use tracing::debug;
 const LOOK: Duration = Duration::from_millis(10);
 /// How long another node may take to answer a question (MC-NATTRGET-2).
 const ANSWER: Duration = Duration::from_secs(5);
-/// Frames that are looked at for the last time.
-const LAST: usize = 1 << 20;
 
 pub(crate) type SharedLink<D> = Arc<Mutex<Link<D>>>;
 
@@ -449,15 +447,16 @@ impl<D: Device> Node<D> {
         waited?
     }
 
-    /// Withdraw what a request is for, and release it (MC-CANCEL-1 to MC-CANCEL-5). Who waits
-    /// for it is told.
+    /// Withdraw what a request is for, and release it; threads that wait for it return
+    /// (MC-CANCEL-1 to MC-CANCEL-5). What it had come to before, if it had: that stands, and a
+    /// message or a packet that was received is not lost (MC-CANCEL-4).
     ///
     /// # Errors
     /// [`Error::RequestInvalid`].
-    pub fn cancel(&self, request: Request) -> Result<()> {
-        self.0.with(|core| core.engine.cancel(request))?;
+    pub fn cancel(&self, request: Request) -> Result<Option<Outcome>> {
+        let done = self.0.with(|core| core.engine.cancel(request))?;
         self.0.changed.notify_all();
-        Ok(())
+        Ok(done)
     }
 }
 
@@ -468,6 +467,16 @@ struct Moved {
     any: bool,
     /// Another thread had some of them.
     is_partly: bool,
+}
+
+/// Receive what has arrived on a link that is over.
+fn close<D: Device>(engine: &mut Engine, node: NodeId, link: &mut Link<D>) {
+    if let Ok(true) = link.is_open() {
+        if link.has_begun() {
+            engine.up(node);
+        }
+        engine.drain(node, link);
+    }
 }
 
 impl<D: Device> Core<D> {
@@ -526,17 +535,21 @@ impl<D: Device> Core<D> {
             };
             moved.any = true;
             debug!("the session with {node} is over: {end:?}");
-            // What it has said last may have come meanwhile.
-            let _ = link.is_open().and_then(|is_open| match is_open {
-                true if link.has_begun() => Ok(false),
-                true => engine.take_in(*node, &mut *link, LAST),
-                false => Ok(false),
-            });
+            close(engine, *node, &mut link);
             engine.down(*node, end);
             engine.seek(*node);
             false
         });
         moved
+    }
+
+    /// Put a link in the place of one that may be there.
+    fn replace(&mut self, node: NodeId, link: Link<D>) {
+        let before = self.links.insert(node, Arc::new(Mutex::new(link)));
+        if let Some(before) = before {
+            close(&mut self.engine, node, &mut lock(&before));
+            self.engine.down(node, End::Gone);
+        }
     }
 
     /// Look at everything that has arrived.
@@ -659,11 +672,8 @@ impl<D: Device> NodeShared<D> {
             return;
         };
         debug!("a session with {node} begins");
-        let before = core.links.insert(node, Arc::new(Mutex::new(link)));
-        if before.is_some() {
-            core.engine.down(node, End::Gone);
-            self.wake(&core);
-        }
+        core.replace(node, link);
+        self.wake(&core);
         drop(core);
         self.service.kick();
     }

@@ -7,7 +7,7 @@ use crate::{
     incoming::Incoming,
     outgoing::{Outgoing, Send},
     request::REQUESTS_MAX,
-    wire::{Control, End, Frame, Lane, Subject, VERSION},
+    wire::{Control, End, Frame, Subject, VERSION},
     Request,
 };
 use std::collections::{BTreeMap, VecDeque};
@@ -45,6 +45,8 @@ pub(crate) struct Peer {
     pub(crate) incoming: Incoming,
     /// Own gets that are not answered, by their numbers. They outlive sessions.
     pub(crate) gets: BTreeMap<u32, (Request, u16)>,
+    /// Own gets that were withdrawn before an answer to them has come.
+    pub(crate) withdrawn: BTreeMap<u32, u16>,
     /// Own questions that are not answered.
     pub(crate) questions: BTreeMap<u32, Question>,
     /// The other node's gets of ports that have no endpoint.
@@ -60,6 +62,7 @@ impl Default for Peer {
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
             gets: BTreeMap::new(),
+            withdrawn: BTreeMap::new(),
             questions: BTreeMap::new(),
             parked: BTreeMap::new(),
             last: 0,
@@ -73,9 +76,21 @@ impl Peer {
         loop {
             self.last = self.last.wrapping_add(1);
             let last = &self.last;
-            if !self.gets.contains_key(last) && !self.questions.contains_key(last) {
+            let is_taken = self.gets.contains_key(last)
+                || self.withdrawn.contains_key(last)
+                || self.questions.contains_key(last);
+            if !is_taken {
                 return *last;
             }
+        }
+    }
+
+    /// Withdraw a get. The other node may have answered it by now.
+    pub(crate) fn withdraw(&mut self, number: u32) {
+        let get = self.gets.remove(&number);
+        if let (Some((_, port)), Stage::Ready) = (get, self.stage) {
+            self.withdrawn.insert(number, port);
+            self.tell(Control::Withdrawn { number });
         }
     }
 
@@ -83,14 +98,6 @@ impl Peer {
     pub(crate) fn tell(&mut self, frame: Control) {
         if self.stage == Stage::Ready {
             self.control.push_back(frame);
-        }
-    }
-
-    /// A message's buffers are free. That may be told as soon as the debts were.
-    pub(crate) fn free(&mut self, lane: Lane, len: usize) {
-        let credit = self.incoming.free(lane, len);
-        if let (Some(credit), Stage::Opening | Stage::Ready) = (credit, self.stage) {
-            self.control.push_back(credit);
         }
     }
 
@@ -140,17 +147,34 @@ impl Peer {
 
     /// The frame that is sent next. It stays so until [`sent`](Self::sent).
     pub(crate) fn next(&mut self) -> Option<Frame<'_>> {
-        match (self.control.front(), self.stage) {
-            (Some(control), _) => Some(Frame::Control(*control)),
-            (None, Stage::Ready) => self.outgoing.next(),
-            (None, _) => None,
+        if let Some(control) = self.next_control() {
+            return Some(Frame::Control(control));
         }
+        match self.stage {
+            Stage::Ready => self.outgoing.next(),
+            _ => None,
+        }
+    }
+
+    /// Control frames go first, then credits: those may be told as soon as the debts were.
+    fn next_control(&self) -> Option<Control> {
+        let control = self.control.front().copied();
+        control.or_else(|| match self.stage {
+            Stage::Ready => self.incoming.credit(),
+            _ => None,
+        })
     }
 
     /// The frame was sent; the message, if it was its last one.
     pub(crate) fn sent(&mut self) -> Option<Send> {
-        match self.control.pop_front() {
-            Some(_) => None,
+        if self.control.pop_front().is_some() {
+            return None;
+        }
+        match self.next_control() {
+            Some(_) => {
+                self.incoming.told();
+                None
+            }
             None => self.outgoing.advance(),
         }
     }
@@ -166,5 +190,6 @@ impl Peer {
         self.control.clear();
         self.incoming.reset();
         self.parked.clear();
+        self.withdrawn.clear();
     }
 }

@@ -10,10 +10,11 @@
 //! | 4 | more | port and level | its next bytes |
 //! | 5 | credit | port and level, count | |
 //! | 6 | get | number, port | |
-//! | 7 | get withdrawn | number, port | |
-//! | 8 | got | number, status | |
+//! | 7 | get withdrawn | number | |
+//! | 8 | got | number, status, which endpoint of the port | |
 //! | 9 | question | number, subject and attribute, port | |
 //! | 10 | told | number, status, value (2) | |
+//! | 11 | get taken back | port, which endpoint of the port | |
 //!
 //! Port and level are 16 bits each of one word, the port below; subject (0: endpoint, 1: node) and
 //! attribute likewise. Each frame of a message but the last has [`FRAME`] bytes of data.
@@ -85,11 +86,14 @@ pub(crate) enum Control {
     },
     Withdrawn {
         number: u32,
-        port: u16,
     },
     Got {
         number: u32,
-        result: Result<(), Error>,
+        result: Result<u32, Error>,
+    },
+    Released {
+        port: u16,
+        life: u32,
     },
     Question {
         number: u32,
@@ -145,9 +149,9 @@ impl Header {
     /// Words of a kind's header; nothing if there is no such kind.
     pub(crate) fn words_of(kind: u8) -> Option<usize> {
         match kind {
-            1 | 3 | 9 => Some(3),
-            2 | 5..=8 => Some(2),
-            4 => Some(1),
+            1 | 3 | 8 | 9 => Some(3),
+            2 | 5 | 6 | 11 => Some(2),
+            4 | 7 => Some(1),
             10 => Some(4),
             _ => None,
         }
@@ -213,13 +217,10 @@ impl Header {
                 number,
                 port: port(b)?,
             },
-            7 => Control::Withdrawn {
-                number,
-                port: port(b)?,
-            },
+            7 => Control::Withdrawn { number },
             8 => Control::Got {
                 number,
-                result: result(b)?,
+                result: result(b)?.map(|()| c),
             },
             9 => Control::Question {
                 number,
@@ -233,6 +234,10 @@ impl Header {
             10 => Control::Told {
                 number,
                 result: result(b)?.map(|()| long(c, d)),
+            },
+            11 => Control::Released {
+                port: port(a)?,
+                life: b,
             },
             _ => return None,
         })
@@ -251,8 +256,9 @@ impl Control {
             Control::Debt { lane, count } => (2, [lane.word(), count, 0, 0]),
             Control::Credit { lane, count } => (5, [lane.word(), count, 0, 0]),
             Control::Get { number, port } => (6, [number, port.into(), 0, 0]),
-            Control::Withdrawn { number, port } => (7, [number, port.into(), 0, 0]),
-            Control::Got { number, result } => (8, [number, code(&result), 0, 0]),
+            Control::Withdrawn { number } => (7, [number, 0, 0, 0]),
+            Control::Got { number, result } => (8, [number, code(&result), result.unwrap_or(0), 0]),
+            Control::Released { port, life } => (11, [port.into(), life, 0, 0]),
             Control::Question {
                 number,
                 subject,
@@ -295,11 +301,11 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The priority, of frames that messages are sent in.
-    pub(crate) fn level(&self) -> Option<u16> {
+    /// Port and priority, of frames that messages are sent in.
+    pub(crate) fn lane(&self) -> Option<Lane> {
         match self {
-            Frame::Message { lane, .. } | Frame::More { lane, .. } => Some(lane.level),
-            _ => None,
+            Frame::Message { lane, .. } | Frame::More { lane, .. } => Some(*lane),
+            Frame::Control(_) => None,
         }
     }
 }
@@ -430,11 +436,12 @@ mod tests {
             (lanes(), numbers()).prop_map(|(lane, count)| Control::Debt { lane, count }),
             (lanes(), numbers()).prop_map(|(lane, count)| Control::Credit { lane, count }),
             (numbers(), ports()).prop_map(|(number, port)| Control::Get { number, port }),
-            (numbers(), ports()).prop_map(|(number, port)| Control::Withdrawn { number, port }),
+            numbers().prop_map(|number| Control::Withdrawn { number }),
             (numbers(), results()).prop_map(|(number, result)| Control::Got {
                 number,
-                result: result.map(|_| ()),
+                result: result.map(|value| value as u32),
             }),
+            (ports(), numbers()).prop_map(|(port, life)| Control::Released { port, life }),
             (numbers(), any::<u16>(), prop::option::of(ports())).prop_map(
                 |(number, attribute, port)| Control::Question {
                     number,
