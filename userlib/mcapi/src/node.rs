@@ -10,7 +10,7 @@ mod channels;
 
 use crate::{
     attributes::{Attribute, NodeAttributes},
-    claim::{claim, failed},
+    claim::{claim, failed, Nonce},
     connect::Connector,
     engine::{Engine, LAST},
     link::Link,
@@ -59,6 +59,8 @@ pub(crate) struct NodeShared<D: Device> {
     pub(crate) id: NodeId,
     /// The fabric's number of this host.
     pub(crate) host: u32,
+    /// Of the claim.
+    pub(crate) nonce: Nonce,
     core: Mutex<Core<D>>,
     /// Something has become complete, or the node has ended.
     changed: Condvar,
@@ -128,12 +130,14 @@ impl<D: Device> Node<D> {
         mp_log::init();
         let id = NodeId::new(domain, node)?;
         let host = fabric.host().map_err(failed)?;
-        let claim = claim(&fabric, &topology, id, host)?;
+        let nonce = Nonce::new()?;
+        let claim = claim(&fabric, &topology, id, host, &nonce)?;
         let node = Node(Arc::new(NodeShared {
             fabric,
             topology,
             id,
             host,
+            nonce,
             core: Mutex::new(Core {
                 engine: Engine::new(id, attributes),
                 links: HashMap::new(),
