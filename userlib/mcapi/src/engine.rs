@@ -11,23 +11,29 @@
 //! | calls of the program | here |
 //! | frames that arrive, sessions that begin and end | `peers` |
 
+mod channels;
 mod peers;
 #[cfg(test)]
 mod tests;
 
 use crate::{
     attributes::Attribute,
+    channel::Direction,
     endpoint::{Endpoints, Local, Message, Posted},
     incoming::Arrived,
     outgoing::Send,
-    peer::{Peer, Question, Stage},
+    peer::{Peer, Stage},
     request::{By, Requests},
     wire::{Control, Lane, Loop, Subject},
     Completion, Endpoint, Error, NodeAttributes, NodeId, Outcome, Request, Result, MESSAGE_MAX,
     PRIORITIES,
 };
+pub(crate) use channels::News;
 pub(crate) use peers::LAST;
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, RandomState},
+};
 
 /// What a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,9 +52,20 @@ pub(crate) enum Operation {
         node: NodeId,
         number: u32,
     },
-    Question {
+    /// Something that a node answers.
+    Ask {
         node: NodeId,
         number: u32,
+    },
+    Open {
+        port: u16,
+    },
+    Close {
+        port: u16,
+    },
+    /// A packet that is to be sent or received.
+    Packet {
+        port: u16,
     },
 }
 
@@ -66,6 +83,13 @@ pub(crate) struct Engine {
     discarded: u64,
     /// Nodes to be found, since the last time that somebody asked.
     seeks: bool,
+    /// What has happened to channels, likewise.
+    news: Vec<News>,
+    /// What identifiers of connections are made of, which nobody guesses.
+    keys: RandomState,
+    ids: u64,
+    /// Ends that were opened.
+    opens: u32,
 }
 
 impl Engine {
@@ -79,6 +103,10 @@ impl Engine {
             own: Loop::default(),
             discarded: 0,
             seeks: false,
+            news: Vec::new(),
+            keys: RandomState::new(),
+            ids: 0,
+            opens: 0,
         };
         engine.up(id);
         engine.settle();
@@ -135,12 +163,16 @@ impl Engine {
     /// Take an endpoint away (MC-EPDEL-1 to MC-EPDEL-7).
     ///
     /// # Errors
-    /// [`Error::EndpointNotOwner`], [`Error::EndpointInvalid`].
+    /// [`Error::EndpointNotOwner`], [`Error::EndpointInvalid`], [`Error::ChannelConnected`].
     pub(crate) fn delete(&mut self, endpoint: Endpoint) -> Result<()> {
         if endpoint.node() != self.id {
             return Err(Error::EndpointNotOwner);
         }
+        self.endpoints.get(endpoint.port())?.check_free()?;
         let mut local = self.endpoints.remove(endpoint.port())?;
+        if let Some((_, request)) = local.waiting {
+            self.requests.complete(request, Err(Error::EndpointDeleted));
+        }
         while let Some(posted) = local.take_posted() {
             self.requests
                 .complete(posted.request, Err(Error::EndpointInvalid));
@@ -183,7 +215,8 @@ impl Engine {
     /// Set an attribute of an endpoint of this node.
     ///
     /// # Errors
-    /// [`Error::EndpointInvalid`], [`Error::EndpointRemote`], and those of [`Settings::set`].
+    /// [`Error::EndpointInvalid`], [`Error::EndpointRemote`], [`Error::ChannelConnected`], and those
+    /// of [`Settings::set`].
     ///
     /// [`Settings::set`]: crate::attributes::Settings::set
     pub(crate) fn set_attribute(
@@ -195,7 +228,9 @@ impl Engine {
         if endpoint.node() != self.id {
             return Err(Error::EndpointRemote);
         }
-        self.local_mut(endpoint)?.settings.set(attribute, value)
+        let local = self.local_mut(endpoint)?;
+        local.check_free()?;
+        local.settings.set(attribute, value)
     }
 
     /// Begin to wait until an endpoint exists (MC-EPGETI-1 to MC-EPGETI-6).
@@ -225,24 +260,11 @@ impl Engine {
         subject: Subject,
         attribute: u16,
     ) -> Result<Request> {
-        let number = self.peer(node).number();
-        let operation = Operation::Question { node, number };
-        let request = self.requests.begin(By::Call, operation)?;
-        let peer = self.peer(node);
-        let question = Question {
-            request,
-            subject,
-            attribute,
-        };
-        peer.questions.insert(number, question);
-        peer.tell(Control::Question {
+        self.begin_ask(node, By::Call, |number| Control::Question {
             number,
             subject,
             attribute,
-        });
-        self.seek(node);
-        self.settle();
-        Ok(request)
+        })
     }
 
     /// What a message needs before anything of it is kept (MC-GEN-4); the lane that it takes.
@@ -396,9 +418,12 @@ impl Engine {
                 }
             }
             Operation::Get { node, number } => self.peer(node).withdraw(number),
-            Operation::Question { node, number } => {
-                self.peer(node).questions.remove(&number);
+            Operation::Ask { node, number } => {
+                self.peer(node).asks.remove(&number);
             }
+            Operation::Open { port } => self.withdraw_open(port, request),
+            Operation::Close { port } => self.withdraw_close(port, request),
+            Operation::Packet { port } => self.withdraw_packet(port, request),
         }
         self.settle();
         Ok(None)

@@ -21,12 +21,13 @@ impl Engine {
         let peer = self.peer(node);
         peer.close();
         let sends = peer.outgoing.reset();
-        let questions = std::mem::take(&mut peer.questions);
+        let asks = std::mem::take(&mut peer.asks);
+        let reservations = std::mem::take(&mut peer.reservations);
         // What is sent to a node that is not there is discarded (MC-MSG-6); that there is no way
         // to it is told (MC-MSG-8).
-        let (send, error) = match end {
-            End::Gone => (Ok(()), Error::NodeInvalid),
-            End::Down | End::Broken => (Err(Error::Transmission), Error::General),
+        let send = match end {
+            End::Gone => Ok(()),
+            End::Down | End::Broken => Err(Error::Transmission),
         };
         for Send {
             request,
@@ -36,10 +37,11 @@ impl Engine {
         {
             self.end_send(request, from, data.len(), send);
         }
-        for question in questions.into_values() {
-            self.requests.complete(question.request, Err(error));
-        }
+        self.end_asks(asks.into_values(), end);
+        self.end_reservations(reservations.into_values(), end);
+        self.sever_all(node);
         self.endpoints.forget(node);
+        self.settle();
     }
 
     /// Nodes that there is no session with, and that there is something to tell.
@@ -180,8 +182,13 @@ impl Engine {
         let peer = self.peer(node);
         match (peer.stage, control) {
             (Stage::Opening, Control::Debt { lane, count }) => peer.outgoing.debt(lane, count),
-            (Stage::Opening, Control::Ready { version, .. }) if version > 0 => {
-                peer.ready();
+            (Stage::Opening, Control::Ready { version, features }) if version > 0 => {
+                peer.ready(features);
+                if !peer.has_channels() {
+                    let (asks, reservations) = peer.take_channels();
+                    self.end_asks(asks, End::Broken);
+                    self.end_reservations(reservations, End::Broken);
+                }
                 Ok(())
             }
             (Stage::Ready, Control::Credit { lane, count }) => peer.outgoing.credit(lane, count),
@@ -219,14 +226,44 @@ impl Engine {
                 self.tell(node, Control::Told { number, result })
             }
             (Stage::Ready, Control::Told { number, result }) => {
-                if let Some(question) = peer.questions.remove(&number) {
+                if let Some(ask) = peer.asks.remove(&number) {
                     let outcome = result.map(Completion::Value);
-                    self.requests.complete(question.request, outcome);
+                    self.requests.complete(ask.request, outcome);
                 }
                 Ok(())
             }
+            (Stage::Ready, control) if peer.has_channels() => {
+                self.channel(node, control)?;
+                self.peer(node).check()
+            }
             _ => Err(End::Broken),
         }
+    }
+
+    /// A frame about channels has arrived.
+    ///
+    /// # Errors
+    /// [`End::Broken`]: it is none.
+    fn channel(&mut self, node: NodeId, control: Control) -> Result<(), End> {
+        match control {
+            Control::Connect {
+                number,
+                kind,
+                send,
+                receive,
+            } => self.asked_to_connect(node, number, kind, send, receive),
+            Control::Connected { number, result } => {
+                if let Some(ask) = self.peer(node).asks.remove(&number) {
+                    let outcome = result.map(|()| Completion::Connected);
+                    self.requests.complete(ask.request, outcome);
+                }
+            }
+            Control::Reserve { .. } => self.asked_to_reserve(node, control),
+            Control::Reserved { number, result } => self.reserved(node, number, result),
+            Control::Channel { port, id, say } => self.told_of_channel(node, port, id, say),
+            _ => return Err(End::Broken),
+        }
+        Ok(())
     }
 
     /// A get was answered.

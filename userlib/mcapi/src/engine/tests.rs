@@ -3,6 +3,8 @@
 //! Engines of several nodes, face to face, without I/O: what crosses is in queues that a test may
 //! look at, hold up and add to.
 
+mod channels;
+
 use super::*;
 use crate::{
     outgoing::LANES_MAX,
