@@ -9,6 +9,7 @@
 //! | claiming | links | [`Name::Claiming`] | before others are asked | "owned" is there |
 //! | owned | links | [`Name::Owned`] | nobody else has it | the node ends |
 //! | listener | all | [`Name::Listener`] | the same | the node ends |
+//! | data of a channel | the one that leads to the other end | [`Name::channel`] | both ends open | both are closed |
 //!
 //! All but listeners are bare servers that hold requests and answer none: they are only found.
 //! The mark and "owned" sessions have the node's unique identifier, of which the kernel lets there be
@@ -112,6 +113,13 @@ pub(crate) enum Name {
 }
 
 impl Name {
+    /// The name of the session for the data of a channel.
+    pub(crate) fn channel(id: u64) -> Vec<u8> {
+        let mut name = b"mcapi\x04".to_vec();
+        name.extend(id.to_le_bytes());
+        name
+    }
+
     /// The name of the session.
     pub(crate) fn of(self, id: NodeId) -> Vec<u8> {
         let mut name = b"mcapi".to_vec();

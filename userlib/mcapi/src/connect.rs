@@ -11,9 +11,10 @@
 //! A node that is busy, or rejects a request, is asked again after a while that grows. Of two nodes that ask each other at the same time, the request of the lower one counts.
 
 use crate::{
+    channel::Direction,
     claim::{self, uid, Demand, Name, PROTOCOL},
-    link::{window, Link},
-    node::NodeShared,
+    node::{Errand, NodeShared},
+    pipe::Plan,
     wire::End,
     NodeId, Result,
 };
@@ -21,6 +22,7 @@ use mp_fabric::{
     Deadline, Device, Error as FabricError, EventMask, Interface, InterfaceId, PartnerState,
     RequestId, Session,
 };
+use mp_queue_pair::provider::window;
 use std::{
     collections::{HashMap, HashSet},
     os::fd::AsFd,
@@ -84,6 +86,8 @@ pub(crate) struct Connector<D: Device> {
     watched: HashSet<InterfaceId>,
     /// Own requests that are not answered.
     asked: HashMap<NodeId, Session<D>>,
+    /// Receiving ends of channels that were posted.
+    awaited: Vec<(Plan, Session<D>)>,
     busy: HashMap<NodeId, Busy>,
 }
 
@@ -107,6 +111,7 @@ impl<D: Device> Connector<D> {
             posted: HashMap::new(),
             watched: HashSet::new(),
             asked: HashMap::new(),
+            awaited: Vec::new(),
             busy: HashMap::new(),
         }
     }
@@ -118,6 +123,10 @@ impl<D: Device> Connector<D> {
             let interfaces = self.post().unwrap_or_default();
             self.answer();
             self.look();
+            for errand in node.errands() {
+                self.join(&errand, &interfaces);
+            }
+            self.look_at_awaited();
             let sought = node.sought();
             self.busy.retain(|id, _| sought.contains(id));
             for id in &sought {
@@ -128,7 +137,7 @@ impl<D: Device> Connector<D> {
             }
             let most = if sought.is_empty() { SELDOM } else { OFTEN };
             let next = self.busy.values().map(Busy::left).min();
-            node.connector.sleep(Some(next.unwrap_or(most).min(most)));
+            node.connector.sleep(next.unwrap_or(most).min(most));
         }
     }
 
@@ -273,13 +282,58 @@ impl<D: Device> Connector<D> {
     /// A session with a node is paired.
     fn begin(&mut self, id: NodeId, session: Session<D>) {
         self.busy.remove(&id);
-        let watched = self.node.service.watch(&session);
-        match watched
-            .map_err(|_| End::Gone)
-            .and_then(|()| Link::new(session))
-        {
-            Ok(link) => self.node.connected(id, link),
-            Err(end) => self.node.unreachable(id, end),
+        self.node.connected(id, session);
+    }
+
+    /// Make the way for data of a channel: post its receiving end, or ask for it.
+    fn join(&mut self, errand: &Errand, interfaces: &[Interface]) {
+        let Errand { plan, peer } = errand;
+        let interface = match *peer == self.node.id {
+            true => interfaces.iter().find(|interface| interface.loopback),
+            false => {
+                let id = self.node.interface_to(*peer);
+                interfaces.iter().find(|interface| Some(interface.id) == id)
+            }
+        };
+        let session = interface.map(|interface| self.channel(plan, interface));
+        match (session, plan.role.direction) {
+            (Some(Ok(session)), Direction::Receive) => {
+                self.awaited.push((*plan, session));
+                self.node.posted(plan);
+            }
+            (Some(Ok(session)), Direction::Send) => self.node.piped(plan, session),
+            (None | Some(Err(_)), _) => self.node.severed(plan),
+        }
+    }
+
+    /// The session for the data of a channel. Its name is known to the two owners only.
+    fn channel(&self, plan: &Plan, interface: &Interface) -> mp_fabric::Result<Session<D>> {
+        let fabric = &self.node.fabric;
+        let name = Name::channel(plan.id);
+        let [local, remote] = plan.windows(interface.local_free);
+        let session = match plan.role.direction {
+            Direction::Send => fabric.client(interface.id, PROTOCOL),
+            Direction::Receive => fabric.server(interface.id, PROTOCOL),
+        };
+        let session = session.name(&name).local(local).remote(remote).open();
+        let session =
+            session.inspect_err(|error| debug!("no way for data of a channel: {error}"))?;
+        self.watch_session(&session, EventMask::PAIRED)?;
+        Ok(session)
+    }
+
+    /// Look what has become of the receiving ends of channels.
+    fn look_at_awaited(&mut self) {
+        for (plan, session) in std::mem::take(&mut self.awaited) {
+            let events = session.state().map(|state| state.events);
+            let events = events.unwrap_or(EventMask::CLOSED);
+            if events.contains(EventMask::PAIRED) {
+                self.node.piped(&plan, session);
+            } else if events.intersects(EventMask::CLOSED | EventMask::DOWN) {
+                self.node.severed(&plan);
+            } else if self.node.is_wanted(&plan) {
+                self.awaited.push((plan, session));
+            }
         }
     }
 

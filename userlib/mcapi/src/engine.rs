@@ -31,7 +31,7 @@ use crate::{
 pub(crate) use channels::News;
 pub(crate) use peers::LAST;
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     hash::{BuildHasher, RandomState},
 };
 
@@ -83,6 +83,8 @@ pub(crate) struct Engine {
     discarded: u64,
     /// Nodes to be found, since the last time that somebody asked.
     seeks: bool,
+    /// Nodes that there may be more to send to, likewise.
+    changed: BTreeSet<NodeId>,
     /// What has happened to channels, likewise.
     news: Vec<News>,
     /// What identifiers of connections are made of, which nobody guesses.
@@ -103,6 +105,7 @@ impl Engine {
             own: Loop::default(),
             discarded: 0,
             seeks: false,
+            changed: BTreeSet::new(),
             news: Vec::new(),
             keys: RandomState::new(),
             ids: 0,
@@ -128,6 +131,7 @@ impl Engine {
 
     /// The peer, which is from now on one that there is something to do with.
     fn peer(&mut self, node: NodeId) -> &mut Peer {
+        self.changed.insert(node);
         self.peers.entry(node).or_default()
     }
 
@@ -387,14 +391,19 @@ impl Engine {
         Ok(request)
     }
 
-    /// Whether a request is for a message whose first frame was sent, and its last one not.
-    pub(crate) fn is_started(&self, request: Request) -> bool {
+    /// The node that a request sends a message to whose first frame was sent, and its last one not.
+    pub(crate) fn started(&self, request: Request) -> Option<NodeId> {
         let operation = self.requests.operation(request);
         let Some(Operation::Send { to, lane, .. }) = operation else {
-            return false;
+            return None;
         };
-        let peer = self.peers.get(to);
-        peer.is_some_and(|peer| peer.outgoing.is_started(*lane, request))
+        let peer = self.peers.get(to)?;
+        peer.outgoing.is_started(*lane, request).then_some(*to)
+    }
+
+    /// Nodes that there is more to send to since this was asked last.
+    pub(crate) fn take_changed(&mut self) -> BTreeSet<NodeId> {
+        std::mem::take(&mut self.changed)
     }
 
     /// Withdraw what a request is for, and release it (MC-CANCEL-1 to MC-CANCEL-5): how it had

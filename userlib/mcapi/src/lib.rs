@@ -57,11 +57,13 @@ mod incoming;
 mod link;
 mod node;
 mod outgoing;
+mod pair;
 mod peer;
+mod pipe;
 mod request;
-mod service;
 mod topology;
 mod wire;
+mod worker;
 
 pub use attributes::{
     Attribute, EndpointType, NodeAttributes, SEND_BUFFERS_MAX, STATUS_CLOSE_PENDING,

@@ -32,7 +32,7 @@ use crate::{
     connection::{Role, Say},
     Endpoint, Error, PORT_MAX, PRIORITIES,
 };
-use mp_queue_pair::Piece;
+use mp_queue_pair::{provider, Piece};
 use std::collections::VecDeque;
 
 /// Bytes of data of a frame, at most: what one receive buffer has.
@@ -495,6 +495,16 @@ pub(crate) enum End {
     Down,
     /// The node has told what cannot be.
     Broken,
+}
+
+impl From<provider::End> for End {
+    fn from(end: provider::End) -> Self {
+        match end {
+            provider::End::Closed { .. } | provider::End::Gone => End::Gone,
+            provider::End::Down => End::Down,
+            provider::End::Broken => End::Broken,
+        }
+    }
 }
 
 /// The way to another node.

@@ -11,6 +11,7 @@ use crate::{
     channel::{Channel, Kind},
     connection::{Connection, Role, Say, Step},
     peer::{Ask, Reservation},
+    pipe::Plan,
     wire::{End, Terms},
 };
 
@@ -36,6 +37,21 @@ pub(crate) enum News {
 }
 
 impl Engine {
+    /// How the way for data of an endpoint's channel is made.
+    pub(crate) fn plan(&self, port: u16) -> Option<Plan> {
+        let local = self.endpoints.get(port).ok()?;
+        let connection = local.connection.as_ref()?;
+        let Connection { id, role, .. } = *connection;
+        Some(Plan {
+            port,
+            id,
+            role,
+            max_payload: local.settings.max_payload,
+            timeout: local.settings.timeout,
+            send_buffers: local.settings.send_buffers,
+        })
+    }
+
     /// What has happened to channels since this was asked last.
     pub(crate) fn news(&mut self) -> Vec<News> {
         std::mem::take(&mut self.news)
@@ -76,7 +92,7 @@ impl Engine {
     }
 
     /// A request that has failed at once is none: its error is the call's (MC-GEN-6).
-    fn at_once(&mut self, request: Request) -> Result<Request> {
+    pub(crate) fn at_once(&mut self, request: Request) -> Result<Request> {
         match self.requests.test(request)? {
             Some(Err(error)) => {
                 let error = *error;
@@ -367,20 +383,20 @@ impl Engine {
             return;
         };
         change(end, &mut steps);
-        let (id, role, partner) = (end.id, end.role, end.partner);
+        let (id, partner) = (end.id, end.partner);
         for step in steps {
-            self.follow(port, id, role, partner, step);
+            self.follow(port, id, partner, step);
         }
     }
 
-    fn follow(&mut self, port: u16, id: u64, role: Role, partner: Endpoint, step: Step) {
+    fn follow(&mut self, port: u16, id: u64, partner: Endpoint, step: Step) {
         let peer = partner.node();
         match step {
             Step::Tell(say) => {
                 let port = partner.port();
                 self.peer(peer).tell(Control::Channel { port, id, say });
             }
-            Step::Opened(request) => self.opened(port, role, request),
+            Step::Opened(request) => self.opened(port, request),
             Step::Closed(request) => self.requests.complete(request, Ok(Completion::Closed)),
             Step::Failed(request, error) => self.requests.complete(request, Err(error)),
             Step::Post => self.news.push(News::Post { port, id, peer }),
@@ -397,9 +413,9 @@ impl Engine {
         }
     }
 
-    fn opened(&mut self, port: u16, role: Role, request: Request) {
+    fn opened(&mut self, port: u16, request: Request) {
         self.opens = self.opens.wrapping_add(1);
-        let channel = Channel::of(port, role.kind, role.direction, self.opens);
+        let channel = Channel::of(port, self.opens);
         if let Ok(local) = self.endpoints.get_mut(port) {
             local.channel = Some(channel);
         }

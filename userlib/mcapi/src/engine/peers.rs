@@ -341,6 +341,7 @@ impl Engine {
             let waiting: Vec<u32> = waiting.map(|(number, _)| *number).collect();
             for number in waiting {
                 peer.parked.remove(&number);
+                self.changed.insert(*node);
                 let result = local.get(*node).map(|()| local.life);
                 peer.tell(Control::Got { number, result });
             }

@@ -589,7 +589,7 @@ fn cancelled_operations_lose_and_double_nothing() {
     let started = net.send(from, to, &long, 3);
     let behind = net.send(from, to, b"behind", 3);
     net.turn(0, 1);
-    let is_started = [started, behind].map(|request| net.nodes[0].is_started(request));
+    let is_started = [started, behind].map(|request| net.nodes[0].started(request).is_some());
     assert_eq!(is_started, [true, false]);
     assert_eq!(net.nodes[0].cancel(started), Ok(None));
     assert_eq!(net.nodes[0].cancel(behind), Ok(None));

@@ -188,8 +188,7 @@ fn what_cannot_be_connected_is_told_whoever_asks() {
             let [send, receive] = [net.endpoint(sender, 1), net.endpoint(receiver, 2)];
             let third = net.endpoint(receiver, 3);
             let none = Endpoint::of(id(receiver), 9);
-            let mut connect =
-                |net: &mut Net, a, b| net.connect_by(by, Kind::Packets, a, b).unwrap();
+            let connect = |net: &mut Net, a, b| net.connect_by(by, Kind::Packets, a, b).unwrap();
             assert_eq!(connect(&mut net, send, send), Err(Error::EndpointInvalid));
             for (a, b) in [(send, none), (none, send)] {
                 assert_eq!(connect(&mut net, a, b), Err(Error::EndpointInvalid));
