@@ -493,7 +493,7 @@ mod tests {
                         (seen.opening, seen.has_asked) = (Some(request), true);
                         connection.open(request, &mut steps);
                     }
-                    return self.follow(end, steps);
+                    self.follow(end, steps);
                 }
                 Event::Withdraw(end) => {
                     if let Some(request) = self.seen[end].opening.take() {

@@ -76,7 +76,7 @@ pub(crate) struct NodeShared<D: Device> {
     /// The ways for data of channels, by the ports of their endpoints.
     pipes: RwLock<HashMap<u16, Arc<Pipe<D>>>>,
     /// Packets that the program has, by the addresses of their buffers.
-    held: Mutex<HashMap<usize, (Arc<Pipe<D>>, Held)>>,
+    held: Mutex<HashMap<usize, HeldBy<D>>>,
 }
 
 struct Core<D: Device> {
@@ -93,6 +93,9 @@ struct Core<D: Device> {
     /// Threads of the program that sleep.
     sleepers: Vec<Sleeper>,
 }
+
+/// The slot of a packet that the program has, and whose it is.
+type HeldBy<D> = (Arc<Pipe<D>>, Held);
 
 /// The link to another node.
 struct Linked<D: Device> {
@@ -614,7 +617,7 @@ impl<D: Device> NodeShared<D> {
         let mut core = self.alive()?;
         let result = act(&mut core);
         self.settle(&mut core);
-        Ok(result?)
+        result
     }
 
     /// Send what has come up on the links that it is for, and do what has come of it.
