@@ -5,10 +5,12 @@
 mod common;
 
 use common::{briefly, get, receive, soon, Hosts};
-use mcapi::{Attribute, Deadline, Error, Fabric, Node, NodeAttributes, Request, Topology};
+use mcapi::{
+    Attribute, Completion, Deadline, Error, Fabric, Node, NodeAttributes, Request, Topology,
+};
 use mp_testing::{Host, World};
 use std::{
-    sync::{mpsc, Barrier},
+    sync::{mpsc, Arc, Barrier},
     thread,
     time::{Duration, Instant},
 };
@@ -67,6 +69,27 @@ fn a_number_of_a_domain_on_two_hosts_is_one_process_s() {
     }
 }
 
+/// MC-INIT-6: a node that has no memory left for others to ask it keeps its number.
+#[test]
+fn a_claim_stands_without_memory() {
+    let mut hosts = Hosts::with_config("domain 7 0 1");
+    hosts.world = World::new(1, 0x6000);
+    hosts.world.set_loopback(8 << 20);
+    let node = hosts.try_node(Host::A, 7, 1).unwrap();
+    let endpoint = node.endpoint_create(Some(1)).unwrap();
+    let other = hosts.try_node(Host::B, 7, 2).unwrap();
+    assert_eq!(get(&other, endpoint), endpoint);
+    assert!(hosts.world.free(0, Host::A) < 0x4000);
+    assert_eq!(
+        hosts.try_node(Host::B, 7, 1).unwrap_err(),
+        Error::NodeInitFailed
+    );
+    // There is memory again, and others are answered.
+    drop(other);
+    let other = hosts.try_node(Host::B, 7, 3).unwrap();
+    assert_eq!(get(&other, endpoint), endpoint);
+}
+
 /// MC-INIT-6: at the same time, not both; and afterwards one can.
 #[test]
 fn of_two_that_claim_at_the_same_time_one_wins() {
@@ -112,7 +135,10 @@ fn gets_wait_for_nodes_and_links() {
             assert_eq!(early.wait(pending, briefly()), Err(Error::Timeout));
             hosts.world.set_up(0, true);
         }
-        assert_eq!(early.wait(pending, soon()).unwrap().endpoint, Some(created));
+        assert_eq!(
+            early.wait(pending, soon()),
+            Ok(Completion::Endpoint(created))
+        );
         let now = early.endpoint_get(domain, node, port, Deadline::PAST);
         assert_eq!(now, Ok(created));
         assert_eq!(late.endpoint_attribute(created, Attribute::GetCount), Ok(2));
@@ -210,8 +236,7 @@ fn a_lost_link_is_told_of_and_used_again() {
             .collect();
         assert_eq!(a.wait(full[59], briefly()), Err(Error::Timeout));
         hosts.world.set_up(0, false);
-        let done = a.wait(full[59], soon()).unwrap();
-        assert_eq!(done.result, Err(Error::Transmission));
+        assert_eq!(a.wait(full[59], soon()), Err(Error::Transmission));
         assert_eq!(a.msg_send(own, other, b"", 1), Err(Error::Transmission));
         assert_eq!(
             a.node_attribute(1, 2, NodeAttributes::TYPE),
@@ -271,9 +296,10 @@ fn waits_are_for_one_of_many_and_end_by_cancel() {
         assert_eq!(b.wait_any(&[], soon()), Err(Error::Parameter));
         a.msg_send(from, ends[1], b"second", 1).unwrap();
         let (index, done) = b.wait_any(&requests, soon()).unwrap();
+        let (data, is_truncated) = (Arc::new(b"second".to_vec()), false);
         assert_eq!(
-            (index, done.size, done.data.unwrap().as_slice()),
-            (1, 6, &b"second"[..])
+            (index, done),
+            (1, Ok(Completion::Message { data, is_truncated }))
         );
         assert_eq!(b.wait_any(&requests, soon()), Err(Error::RequestInvalid));
         let rest = [requests[0], requests[2]];
@@ -297,8 +323,7 @@ fn waits_are_for_one_of_many_and_end_by_cancel() {
             assert_eq!(waits.join().unwrap(), Err(Error::RequestCancelled));
         });
         b.endpoint_delete(ends[0]).unwrap();
-        let ended = b.wait(rest[0], soon()).unwrap();
-        assert_eq!(ended.result, Err(Error::EndpointInvalid));
+        assert_eq!(b.wait(rest[0], soon()), Err(Error::EndpointInvalid));
         assert_eq!(b.cancel(rest[0]), Err(Error::RequestInvalid));
         a.msg_send(from, to, b"still works", 0).unwrap();
         assert_eq!(receive(&b, to), b"still works");

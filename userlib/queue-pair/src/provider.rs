@@ -18,7 +18,7 @@ mod inbox;
 mod outbox;
 mod service;
 
-pub use inbox::{Answer, Inbox, Lent, NotNow, Question};
+pub use inbox::{take_signal, Answer, Inbox, Lent, NotNow, Question};
 pub use outbox::Outbox;
 pub use service::{Attention, Owner, Rest, Served, Service};
 

@@ -70,6 +70,23 @@ impl<D: Device> Question<D> {
     }
 }
 
+/// Take the signal of a session, if there is one: whether there was.
+///
+/// # Errors
+/// How the session has ended.
+pub fn take_signal<D: Device>(session: &Session<D>) -> std::result::Result<bool, End> {
+    match session.wait_one(NEWS, Deadline::PAST) {
+        Ok(EventMask::SIGNAL) => Ok(true),
+        Err(FabricError::TimedOut) => Ok(false),
+        // A link that is lost closes sessions as well.
+        _ => {
+            let events = session.state().map(|state| state.events);
+            let is_down = events.is_ok_and(|events| events.contains(EventMask::DOWN));
+            Err(if is_down { End::Down } else { End::Gone })
+        }
+    }
+}
+
 impl<D: Device> Inbox<D> {
     /// Nothing was received.
     pub fn new(receiving: Receiving<D>) -> Self {
@@ -170,19 +187,13 @@ impl<D: Device> Inbox<D> {
     /// A signal is taken: the partner gives one for each time that it was asked, for whatever comes
     /// first. What it has sent before its end is there to be received.
     pub fn look(&mut self) -> Option<End> {
-        let session = self.receiving.session();
-        match session.wait_one(NEWS, Deadline::PAST) {
-            Ok(EventMask::SIGNAL) => {
+        match take_signal(self.receiving.session()) {
+            Ok(true) => {
                 self.asked = None;
                 None
             }
-            Err(FabricError::TimedOut) => None,
-            // A link that is lost closes sessions as well.
-            _ => {
-                let events = session.state().map(|state| state.events);
-                let is_down = events.is_ok_and(|events| events.contains(EventMask::DOWN));
-                Some(if is_down { End::Down } else { End::Gone })
-            }
+            Ok(false) => None,
+            Err(end) => Some(end),
         }
     }
 

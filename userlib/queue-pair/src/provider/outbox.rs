@@ -52,6 +52,20 @@ impl<D: Device> Outbox<D> {
         Ok(put)
     }
 
+    /// Put a message in one slot; false if there was no room. See [`Sending::put_in_slot`].
+    ///
+    /// # Errors
+    /// As [`Sending::put_in_slot`].
+    pub fn put_in_slot(&mut self, message: &mut Outgoing<'_>, stream: u16) -> Result<bool> {
+        let put = self.sending.put_in_slot(message)?.is_some();
+        self.put |= put;
+        self.need = match put {
+            true => None,
+            false => Some(Need::Slot(stream)),
+        };
+        Ok(put)
+    }
+
     /// Whether so many lines are free. If not, the next message waits for them.
     ///
     /// # Errors
