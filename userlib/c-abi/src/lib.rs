@@ -13,7 +13,6 @@
 //! | `guard` | [`guarded`]: no panic reaches C, and `errno` stays as it is |
 //! | `table` | [`Objects`] by number; [`Table`]s of objects by handle |
 //! | `process` | [`PerProcess`]: what a forked child does not share with its parent |
-//! | `link` | [`shared_library`]: how the library is linked, for its build script |
 //!
 //! It knows no API and no fabric: deadlines, and threads that handle no signals of the program, are
 //! in `mp_fabric`, where Rust programs have them as well. Errors are the library's: this crate says
@@ -63,7 +62,6 @@
 
 mod export;
 mod guard;
-mod link;
 mod memory;
 mod process;
 mod table;
@@ -77,7 +75,6 @@ pub mod diagnostics {
 
 pub use export::{Abi, Extent};
 pub use guard::{caught, guarded, set_errno};
-pub use link::shared_library;
 pub use memory::{Input, Null, Opaque, Out, Room, Text};
 pub use process::{Make, PerProcess};
 pub use table::Objects;
