@@ -23,7 +23,8 @@ use crate::{
     peer::{Peer, Question, Stage},
     request::{By, Requests},
     wire::{Control, Lane, Loop, Subject},
-    Completion, Endpoint, Error, NodeAttributes, NodeId, Request, Result, MESSAGE_MAX, PRIORITIES,
+    Completion, Endpoint, Error, NodeAttributes, NodeId, Outcome, Request, Result, MESSAGE_MAX,
+    PRIORITIES,
 };
 use std::collections::HashMap;
 
@@ -141,8 +142,8 @@ impl Engine {
         }
         let mut local = self.endpoints.remove(endpoint.port())?;
         while let Some(posted) = local.take_posted() {
-            let ended = Completion::new(Err(Error::EndpointInvalid), 0);
-            self.requests.complete(posted.request, ended);
+            self.requests
+                .complete(posted.request, Err(Error::EndpointInvalid));
         }
         while let Some(message) = local.take() {
             self.discard(message.node, message.lane, message.data.len());
@@ -309,9 +310,8 @@ impl Engine {
     fn end_send(&mut self, request: Request, from: u16, size: usize, result: Result<()>) {
         if let Some(Operation::Send { by, .. }) = self.requests.operation(request).copied() {
             self.give_send_buffer(from, by);
-            let size = if result.is_ok() { size } else { 0 };
             self.requests
-                .complete(request, Completion::new(result, size));
+                .complete(request, result.map(|()| Completion::Sent(size)));
         }
     }
 
@@ -359,7 +359,7 @@ impl Engine {
         match self.try_receive(endpoint)? {
             Some(data) => self
                 .requests
-                .complete(request, Completion::message(data, room)),
+                .complete(request, Ok(Completion::message(data, room))),
             None => self.receiver(endpoint)?.post(Posted { request, room }),
         }
         Ok(request)
@@ -380,7 +380,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::RequestInvalid`].
-    pub(crate) fn cancel(&mut self, request: Request) -> Result<Option<Completion>> {
+    pub(crate) fn cancel(&mut self, request: Request) -> Result<Option<Outcome>> {
         let (operation, done) = self.requests.release(request)?;
         if done.is_some() {
             return Ok(done);

@@ -45,6 +45,7 @@
 #![cfg(target_pointer_width = "64")]
 
 mod attributes;
+mod channel;
 mod claim;
 mod connect;
 mod endpoint;
@@ -64,6 +65,7 @@ mod wire;
 pub use attributes::{
     Attribute, EndpointType, NodeAttributes, SEND_BUFFERS_MAX, STATUS_GET_PENDING,
 };
+pub use channel::{Channel, Packet, Scalar};
 pub use endpoint::{ENDPOINTS_MAX, PORT_ANY_FIRST};
 pub use error::{Error, Result};
 pub use id::{Endpoint, NodeId, DOMAIN_MAX, NODE_MAX, PORT_MAX};
@@ -71,70 +73,67 @@ pub use node::{Node, Received};
 pub use request::{Request, REQUESTS_MAX};
 pub use topology::{Topology, TopologyError, CONFIG_PATH, CONFIG_VARIABLE};
 
-pub use mp_fabric::{CharDevice, Deadline, Device, Fabric};
+pub use mp_fabric::{vm_memory::VolatileSlice, CharDevice, Deadline, Device, Fabric};
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Most bytes of a message.
 pub const MESSAGE_MAX: usize = 65536;
+/// Most bytes of a packet.
+pub const PACKET_MAX: usize = 65536;
 /// Priorities of messages: 0, the highest, to 7.
 pub const PRIORITIES: usize = 8;
 /// Buffers that an endpoint has for each node and priority.
 pub const RECEIVE_BUFFERS: u32 = outgoing::BUFFERS;
 
-/// How an operation has ended.
+/// What an operation has come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Completion {
-    /// Whether it did what it should.
-    pub result: Result<()>,
-    /// Bytes that were moved (MC-REQ-7).
-    pub size: usize,
-    /// The endpoint of a get.
-    pub endpoint: Option<Endpoint>,
-    /// The bytes of a receive. They are given once: whoever asks later finds none.
-    pub data: Option<Vec<u8>>,
+pub enum Completion {
+    /// So many bytes of a message or a packet were sent.
+    Sent(usize),
+    /// A message was received.
+    Message {
+        /// Its bytes, or the first ones that there was room for.
+        data: Arc<Vec<u8>>,
+        /// It was longer than the room, and its end is lost (MC-MSGRECV-3).
+        is_truncated: bool,
+    },
+    /// A packet was received. Its buffer is the program's until it is
+    /// [released](Node::pktchan_release).
+    Packet(Packet),
+    /// The endpoint of a get exists.
+    Endpoint(Endpoint),
     /// The answer to a question.
-    pub(crate) value: Option<u64>,
+    Value(u64),
+    /// Two endpoints are connected.
+    Connected,
+    /// Both ends of a channel are open; this is the own one.
+    Open(Channel),
+    /// Both ends of a channel are closed.
+    Closed,
 }
 
+/// What an operation has come to, or why it did not do what it should.
+pub type Outcome = Result<Completion>;
+
 impl Completion {
-    pub(crate) fn new(result: Result<()>, size: usize) -> Self {
-        Completion {
-            result,
-            size,
-            endpoint: None,
-            data: None,
-            value: None,
+    /// Bytes that were moved (MC-REQ-7).
+    pub fn size(&self) -> usize {
+        match self {
+            Completion::Sent(size) => *size,
+            Completion::Message { data, .. } => data.len(),
+            Completion::Packet(packet) => packet.len(),
+            _ => 0,
         }
     }
 
-    /// Of a get.
-    pub(crate) fn endpoint(endpoint: Result<Endpoint>) -> Self {
-        Completion {
-            endpoint: endpoint.ok(),
-            ..Self::new(endpoint.map(|_| ()), 0)
-        }
-    }
-
-    /// Of a question.
-    pub(crate) fn value(value: Result<u64>) -> Self {
-        Completion {
-            value: value.ok(),
-            ..Self::new(value.map(|_| ()), 0)
-        }
-    }
-
-    /// Of a receive with so much room: what is too long loses its end (MC-MSGRECV-3).
+    /// A message for a receive with so much room.
     pub(crate) fn message(mut data: Vec<u8>, room: usize) -> Self {
-        let result = match data.len() <= room {
-            true => Ok(()),
-            false => Err(Error::MessageTruncated),
-        };
+        let is_truncated = data.len() > room;
         data.truncate(room);
-        let size = data.len();
-        Completion {
-            data: Some(data),
-            ..Self::new(result, size)
+        Completion::Message {
+            data: Arc::new(data),
+            is_truncated,
         }
     }
 }

@@ -6,6 +6,8 @@
 //! its own, which is taken below the node's, or alone by the service thread while it asks another
 //! host. A thread that finds a link locked leaves it to the one that holds it.
 
+mod channels;
+
 use crate::{
     attributes::{Attribute, NodeAttributes},
     claim::{claim, failed},
@@ -16,7 +18,7 @@ use crate::{
     request::By,
     service::{self, Service, Worker},
     wire::{End, Subject, Wire},
-    Completion, Endpoint, Error, NodeId, Request, Result, Topology,
+    Completion, Endpoint, Error, NodeId, Outcome, Request, Result, Topology,
 };
 use mp_fabric::{CharDevice, Deadline, Device, Fabric};
 use std::{
@@ -261,9 +263,10 @@ impl<D: Device> Node<D> {
             other => other,
         };
         let request = self.0.with(|core| core.engine.get(endpoint, By::Call))?;
-        let done = self.0.finish(request, deadline)?;
-        done.result?;
-        done.endpoint.ok_or(Error::General)
+        match self.0.finish(request, deadline)?? {
+            Completion::Endpoint(endpoint) => Ok(endpoint),
+            _ => Err(Error::General),
+        }
     }
 
     /// The value of an attribute of any endpoint.
@@ -319,8 +322,10 @@ impl<D: Device> Node<D> {
             Error::Timeout => Error::General,
             other => other,
         })?;
-        done.result?;
-        done.value.ok_or(Error::General)
+        match done? {
+            Completion::Value(value) => Ok(value),
+            _ => Err(Error::General),
+        }
     }
 
     /// Begin to send a message, which is copied. The request is complete when the other node has
@@ -353,7 +358,7 @@ impl<D: Device> Node<D> {
             let request = core.engine.send(from, to, data, priority, By::Call)?;
             Ok((request, core.deadline(from)?))
         })?;
-        self.0.finish(request, deadline)?.result
+        self.0.finish(request, deadline)?.map(|_| ())
     }
 
     /// Begin to receive a message of at most so many bytes.
@@ -377,17 +382,13 @@ impl<D: Device> Node<D> {
             let request = core.engine.receive(endpoint, room.len(), By::Call)?;
             Ok((request, core.deadline(endpoint)?))
         })?;
-        let done = self.0.finish(request, deadline)?;
-        let is_truncated = match done.result {
-            Ok(()) => false,
-            Err(Error::MessageTruncated) => true,
-            Err(error) => return Err(error),
+        let Completion::Message { data, is_truncated } = self.0.finish(request, deadline)?? else {
+            return Err(Error::General);
         };
-        let data = done.data.unwrap_or_default();
-        if let Some(room) = room.get_mut(..data.len()) {
+        let size = data.len();
+        if let Some(room) = room.get_mut(..size) {
             room.copy_from_slice(&data);
         }
-        let size = done.size;
         Ok(Received { size, is_truncated })
     }
 
@@ -401,40 +402,34 @@ impl<D: Device> Node<D> {
         Ok(shared.engine.local(endpoint)?.available())
     }
 
-    /// How a request has ended; nothing while it has not. It stays (MC-TEST-1, MC-TEST-2); the
-    /// bytes of a receive are given once.
+    /// What a request has come to; nothing while it is pending. It stays (MC-TEST-1, MC-TEST-2).
     ///
     /// # Errors
-    /// [`Error::RequestInvalid`].
+    /// [`Error::RequestInvalid`]; why the operation has failed.
     pub fn test(&self, request: Request) -> Result<Option<Completion>> {
         self.0.look();
         let mut core = self.0.alive()?;
         let done = core.engine.requests().test(request)?;
-        Ok(done.map(|done| Completion {
-            data: done.data.take(),
-            ..done.clone()
-        }))
+        done.cloned().transpose()
     }
 
     /// Wait until a request has ended, and release it (MC-WAIT-1 to MC-WAIT-6).
     ///
     /// # Errors
     /// [`Error::RequestInvalid`]; [`Error::WaitPending`]: another thread waits for it;
-    /// [`Error::RequestCancelled`]; [`Error::Timeout`]: the request stays.
-    pub fn wait(&self, request: Request, deadline: Deadline) -> Result<Completion> {
-        Ok(self.wait_any(&[request], deadline)?.1)
+    /// [`Error::RequestCancelled`]; [`Error::Timeout`]: the request stays. Why the operation has
+    /// failed: the request is released.
+    pub fn wait(&self, request: Request, deadline: Deadline) -> Outcome {
+        self.wait_any(&[request], deadline)?.1
     }
 
-    /// Wait until one of several requests has ended, and release that one: its index
-    /// (MC-WAITANY-1 to MC-WAITANY-8).
+    /// Wait until one of several requests has ended, and release that one: its index, and what it
+    /// has come to (MC-WAITANY-1 to MC-WAITANY-8).
     ///
     /// # Errors
-    /// As [`wait`](Self::wait); [`Error::Parameter`]: there are none, or one is there twice.
-    pub fn wait_any(
-        &self,
-        requests: &[Request],
-        deadline: Deadline,
-    ) -> Result<(usize, Completion)> {
+    /// As [`wait`](Self::wait), but for the operation's; [`Error::Parameter`]: there are none, or
+    /// one is there twice.
+    pub fn wait_any(&self, requests: &[Request], deadline: Deadline) -> Result<(usize, Outcome)> {
         self.0
             .with(|core| core.engine.requests().begin_wait(requests))?;
         let waited = self.0.wait(deadline, |core| {
@@ -741,7 +736,7 @@ impl<D: Device> NodeShared<D> {
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
-    fn finish(&self, request: Request, deadline: Deadline) -> Result<Completion> {
+    fn finish(&self, request: Request, deadline: Deadline) -> Result<Outcome> {
         let mut deadline = deadline;
         loop {
             let waited = self.wait(deadline, |core| {

@@ -5,7 +5,7 @@
 //! The table knows nothing of what an operation is, and does not wait: the node's lock is held
 //! over each call, and threads that wait look again.
 
-use crate::{Completion, Error, Result};
+use crate::{Error, Outcome, Result};
 use std::collections::VecDeque;
 
 /// Most requests that programs have at a time.
@@ -56,7 +56,7 @@ pub(crate) enum By {
 #[derive(Debug)]
 struct Entry<T> {
     operation: T,
-    done: Option<Completion>,
+    done: Option<Outcome>,
     is_waited: bool,
     by: By,
 }
@@ -151,9 +151,9 @@ impl<T> Requests<T> {
     }
 
     /// The operation is over. One that was released meanwhile stays so; so does the first end.
-    pub(crate) fn complete(&mut self, request: Request, completion: Completion) {
+    pub(crate) fn complete(&mut self, request: Request, outcome: Outcome) {
         if let Some(entry) = self.entry_mut(request) {
-            entry.done.get_or_insert(completion);
+            entry.done.get_or_insert(outcome);
         }
     }
 
@@ -172,9 +172,9 @@ impl<T> Requests<T> {
     ///
     /// # Errors
     /// [`Error::RequestInvalid`] (MC-REQ-4).
-    pub(crate) fn test(&mut self, request: Request) -> Result<Option<&mut Completion>> {
-        let entry = self.entry_mut(request).ok_or(Error::RequestInvalid)?;
-        Ok(entry.done.as_mut())
+    pub(crate) fn test(&self, request: Request) -> Result<Option<&Outcome>> {
+        let entry = self.entry(request).ok_or(Error::RequestInvalid)?;
+        Ok(entry.done.as_ref())
     }
 
     /// Make the caller the waiter of all of them, or of none.
@@ -216,7 +216,7 @@ impl<T> Requests<T> {
     ///
     /// # Errors
     /// [`Error::RequestInvalid`].
-    pub(crate) fn release(&mut self, request: Request) -> Result<(T, Option<Completion>)> {
+    pub(crate) fn release(&mut self, request: Request) -> Result<(T, Option<Outcome>)> {
         let slot = self.slots.get_mut(request.index() as usize);
         let slot = slot.filter(|slot| slot.generation == request.generation());
         let slot = slot.ok_or(Error::RequestInvalid)?;
@@ -237,11 +237,16 @@ impl<T> Requests<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Completion;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    fn done(size: usize) -> Completion {
-        Completion::new(Ok(()), size)
+    fn done(size: usize) -> Outcome {
+        Ok(Completion::Sent(size))
+    }
+
+    fn size(done: &Outcome) -> usize {
+        done.as_ref().unwrap().size()
     }
 
     /// MC-REQ-10, MC-REQ-2: the limit is the program's, and release makes room.
@@ -356,7 +361,7 @@ mod tests {
                         prop_assert_eq!(released.is_ok(), known.live);
                         if let Ok((operation, completion)) = released {
                             prop_assert_eq!(operation, index);
-                            prop_assert_eq!(completion.map(|done| done.size), known.done);
+                            prop_assert_eq!(completion.as_ref().map(size), known.done);
                         }
                         *known = Model::default();
                     }
@@ -375,7 +380,7 @@ mod tests {
                     }
                     _ => {}
                 }
-                let tested = requests.test(handle).map(|done| done.map(|done| done.size));
+                let tested = requests.test(handle).map(|done| done.map(size));
                 let expected = match known.live {
                     true => Ok(known.done),
                     false => Err(Error::RequestInvalid),

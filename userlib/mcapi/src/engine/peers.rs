@@ -35,8 +35,7 @@ impl Engine {
             self.end_send(request, from, data.len(), send);
         }
         for question in questions.into_values() {
-            let ended = Completion::new(Err(error), 0);
-            self.requests.complete(question.request, ended);
+            self.requests.complete(question.request, Err(error));
         }
         self.endpoints.forget(node);
     }
@@ -183,9 +182,9 @@ impl Engine {
             (Stage::Ready, Control::Got { number, result }) => {
                 // One that was withdrawn meanwhile waits for nothing.
                 if let Some((request, port)) = peer.gets.remove(&number) {
-                    let endpoint = result.map(|()| Endpoint::of(node, port));
-                    let completion = Completion::endpoint(endpoint);
-                    self.requests.complete(request, completion);
+                    let endpoint = Endpoint::of(node, port);
+                    let outcome = result.map(|()| Completion::Endpoint(endpoint));
+                    self.requests.complete(request, outcome);
                 }
                 Ok(())
             }
@@ -202,8 +201,8 @@ impl Engine {
             }
             (Stage::Ready, Control::Told { number, result }) => {
                 if let Some(question) = peer.questions.remove(&number) {
-                    let completion = Completion::value(result);
-                    self.requests.complete(question.request, completion);
+                    let outcome = result.map(Completion::Value);
+                    self.requests.complete(question.request, outcome);
                 }
                 Ok(())
             }
@@ -235,7 +234,7 @@ impl Engine {
         match local.take_posted() {
             Some(Posted { request, room }) => {
                 self.requests
-                    .complete(request, Completion::message(data, room));
+                    .complete(request, Ok(Completion::message(data, room)));
                 self.free(node, lane, len);
             }
             None => local.keep(Message { node, lane, data }),
