@@ -9,7 +9,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `export` | [`export!`], and [`Abi`]: which types are passed alike |
-//! | `memory` | memory of the caller: [`Out`], [`Room`], [`Input`], [`Text`], [`Opaque`] |
+//! | `memory` | memory of the caller: [`Out`], [`Room`], [`In`], [`Input`], [`Text`], [`Opaque`] |
 //! | `guard` | [`guarded`]: no panic reaches C, and `errno` stays as it is |
 //! | `table` | [`Objects`] by number; [`Table`]s of objects by handle |
 //! | `process` | [`PerProcess`]: what a forked child does not share with its parent |
@@ -75,7 +75,7 @@ pub mod diagnostics {
 
 pub use export::{Abi, Extent};
 pub use guard::{caught, guarded, set_errno};
-pub use memory::{Input, Null, Opaque, Out, Room, Text};
+pub use memory::{In, Input, Null, Opaque, Out, Room, Text};
 pub use process::{Make, PerProcess};
 pub use table::Objects;
 #[cfg(target_pointer_width = "64")]
