@@ -50,7 +50,7 @@ test_programs32 := $(patsubst tests/programs/%.c,$(PROGRAMS32)/%,\
 export PXIMC_VENDORS ?= pximc-ntb
 # Crates in userlib/ with the shared libraries that are linked from them.
 libraries := pximc-dispatcher/libpximc64.so sisci-ffi/libsisci.so vipl-ffi/libvipl.so.1 \
-	$(foreach crate,$(PXIMC_VENDORS),$(crate)/lib$(subst -,_,$(crate)).so)
+	mcapi-ffi/libmcapi.so.2 $(foreach crate,$(PXIMC_VENDORS),$(crate)/lib$(subst -,_,$(crate)).so)
 
 # Asked for only when a recipe runs: by then the kernel has been built.
 ifeq ($(KDIR),)
@@ -168,6 +168,7 @@ install: modules userlib
 	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/pximc.sh install
 	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/sisci.sh
 	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/vipl.sh
+	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/mcapi.sh
 
 ## lint: formatters, clippy, checkpatch, shellcheck
 lint: setup $(kernel_step)
