@@ -131,6 +131,12 @@ impl Operations {
             .ok_or(Error::RequestInvalid)
     }
 
+    /// Count them.
+    #[cfg(test)]
+    pub fn count(&self) -> usize {
+        self.all().len()
+    }
+
     fn forget(&self, request: Request) {
         self.all().remove(&request);
     }

@@ -149,16 +149,52 @@ fn cancelling_gives_the_memory_back() {
     assert_eq!(bytes, [[0x5A; 8]; 2]);
 }
 
-/// MC-CANCEL-4: what was done stands, and is where it should be.
+/// MC-CANCEL-4: what was done stands, and is where it should be, whether somebody has asked or not.
 #[test]
 fn cancelling_what_is_complete_keeps_its_result() {
-    let mut bytes = [[0; 8]; 1];
-    let (program, endpoint, [request]) = posted(&mut bytes);
-    send(&program, endpoint, endpoint, b"done").unwrap();
-    while test(&program, request) == Answer::PENDING {}
-    assert_eq!(cancel(&program, request), Ok(()));
-    assert_eq!(&bytes[0], b"done\0\0\0\0");
-    assert_eq!(cancel(&program, request), Err(Error::RequestInvalid));
+    let mut bytes = [[0; 8]; 3];
+    let (program, endpoint, requests) = posted(&mut bytes);
+    for data in [&b"one"[..], b"two", b"three"] {
+        send(&program, endpoint, endpoint, data).unwrap();
+    }
+    // They are complete in the order of the calls.
+    assert_eq!(wait(&program, requests[2]), Ok(5));
+    assert_eq!(test(&program, requests[1]), Answer::success(1));
+    for request in &requests[..2] {
+        assert_eq!(cancel(&program, *request), Ok(()));
+        assert_eq!(cancel(&program, *request), Err(Error::RequestInvalid));
+    }
+    assert_eq!(bytes.map(|bytes| bytes[2]), [b'e', b'o', b'r']);
+}
+
+/// MC-GEN-6, MC-REQ-2: nothing is left of a request that has failed at once, or was released.
+#[test]
+fn requests_leave_nothing_behind() {
+    let program = node(&world(), Host::A, 1);
+    let endpoint = create(&program, 5);
+    let mut bytes = [0; 4];
+    for _ in 0..mcapi::REQUESTS_MAX + 1 {
+        send(&program, endpoint, endpoint, b"too long").unwrap();
+        let place = room(&mut bytes);
+        let begun = begin(&program, |state| {
+            functions::msg_recv_i(state, endpoint, place)
+        });
+        assert_eq!(begun, Err(sys::MCAPI_ERR_MSG_TRUNCATED));
+    }
+    let post = || {
+        let nowhere = no_room(0);
+        begin(&program, |state| {
+            functions::msg_recv_i(state, endpoint, nowhere)
+        })
+        .unwrap()
+        .0
+    };
+    let [waited, cancelled] = [post(), post()];
+    assert_eq!(program.with(|state| Ok(state.operations.count())), Ok(2));
+    send(&program, endpoint, endpoint, b"").unwrap();
+    assert_eq!(wait(&program, waited), Ok(0));
+    assert_eq!(cancel(&program, cancelled), Ok(()));
+    assert_eq!(program.with(|state| Ok(state.operations.count())), Ok(0));
 }
 
 /// MC-GEN-8, MC-GEN-7: of many threads that ask, all learn of the message when it is there, and one
