@@ -110,6 +110,8 @@ examples: userlib
 	@$(MAKE) --no-print-directory -C examples/sisci SISCI="$(STAGE)/opt/sisci" OUT="$(STAGE)/bin"
 	@DESTDIR="$(STAGE)" PREFIX=/opt/vipl scripts/vipl.sh
 	@$(MAKE) --no-print-directory -C examples/vipl VIPL="$(STAGE)/opt/vipl" OUT="$(STAGE)/bin"
+	@DESTDIR="$(STAGE)" PREFIX=/opt/mcapi scripts/mcapi.sh
+	@$(MAKE) --no-print-directory -C examples/mcapi MCAPI="$(STAGE)/opt/mcapi" OUT="$(STAGE)/bin"
 
 ## programs: build the programs that tests run on hosts of the fabric
 programs: userlib $(test_programs) $(test_programs32) $(RIG_PROGRAMS)/window

@@ -3,10 +3,13 @@
 //! The library as programs load it: its symbols, and its functions called from C on a system
 //! without the fabric.
 
-use mp_testing::built::{build, exports, include, needed_versions, run, soname, Scratch};
+use mp_testing::built::{
+    build, build_example, exports, include, needed_versions, run, soname, Scratch,
+};
 use std::{
     collections::BTreeSet,
     fs,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -80,6 +83,37 @@ fn a_program_in_c_calls_all_functions() {
         assert!(text.contains(&format!("{function}(")), "{function}");
     }
     runs("calls.c", &["-std=c99"]);
+}
+
+/// The examples in C are compiled without a warning from the headers and the library alone, and say
+/// what is missing where there is no fabric.
+#[test]
+fn the_examples_in_c_can_be_built_and_run() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/mcapi");
+    let (place, library) = (Scratch::new(), library());
+    for name in ["libmcapi.so.2", "libmcapi.so"] {
+        symlink(&library, place.path(name)).unwrap();
+    }
+    for (name, words) in [
+        ("mcapi_names", &["server"][..]),
+        ("mcapi_names", &["client", "1", "one", "other"]),
+        ("mcapi_perf", &["server", "1"]),
+        ("mcapi_perf", &["client", "2", "1", "--json"]),
+    ] {
+        let program = build_example(&examples, name, &["common.c"], &place, "-lmcapi");
+        let output = Command::new(&program)
+            .args(words)
+            .env("LD_LIBRARY_PATH", &place.0)
+            .env("MCAPI_CONFIG", "/dev/null")
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            said.starts_with("FAILED: mcapi_initialize: MCAPI_ERR_"),
+            "{said}"
+        );
+    }
 }
 
 /// MC-COMPAT-1: a program that was written to 1.0 and uses all of its calls is compiled as it is.
