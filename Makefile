@@ -48,6 +48,9 @@ test_programs32 := $(patsubst tests/programs/%.c,$(PROGRAMS32)/%,\
 
 # Crates in userlib/ that are vendors' libraries of PXImc.
 export PXIMC_VENDORS ?= pximc-ntb
+# Crates in userlib/ with the shared libraries that are linked from them.
+libraries := pximc-dispatcher/libpximc64.so sisci-ffi/libsisci.so vipl-ffi/libvipl.so.1 \
+	mcapi-ffi/libmcapi.so.2 $(foreach crate,$(PXIMC_VENDORS),$(crate)/lib$(subst -,_,$(crate)).so)
 
 # Asked for only when a recipe runs: by then the kernel has been built.
 ifeq ($(KDIR),)
@@ -87,6 +90,10 @@ rig:
 userlib:
 	@$(cargo) build --quiet --locked --release --manifest-path userlib/Cargo.toml \
 		--target $(static_target) --workspace --lib --bins --examples
+	@set -e; for library in $(libraries); do \
+		crate=$${library%/*}; \
+		scripts/link.sh "$$crate" "$(RIG_PROGRAMS)/lib$${crate//-/_}.a" "$(RIG_PROGRAMS)/$${library#*/}"; \
+	done
 	@scripts/pximc.sh build32
 
 ## bindings: write the bindings of the libraries anew, from the headers; needs libclang
@@ -103,6 +110,8 @@ examples: userlib
 	@$(MAKE) --no-print-directory -C examples/sisci SISCI="$(STAGE)/opt/sisci" OUT="$(STAGE)/bin"
 	@DESTDIR="$(STAGE)" PREFIX=/opt/vipl scripts/vipl.sh
 	@$(MAKE) --no-print-directory -C examples/vipl VIPL="$(STAGE)/opt/vipl" OUT="$(STAGE)/bin"
+	@DESTDIR="$(STAGE)" PREFIX=/opt/mcapi scripts/mcapi.sh
+	@$(MAKE) --no-print-directory -C examples/mcapi MCAPI="$(STAGE)/opt/mcapi" OUT="$(STAGE)/bin"
 
 ## programs: build the programs that tests run on hosts of the fabric
 programs: userlib $(test_programs) $(test_programs32) $(RIG_PROGRAMS)/window
@@ -119,16 +128,13 @@ test_common := $(wildcard tests/programs/common/*.c)
 test_headers := $(wildcard userlib/include/*.h tests/programs/*.h tests/programs/common/*.h) \
 	$(wildcard examples/pximc/engine.[ch])
 
-# Cargo calls libraries by their crates; programs look for them by their right names.
 $(test_programs): $(RIG_PROGRAMS)/%: tests/programs/%.c $(test_common) $(test_headers) | userlib
-	@ln -sf libsisci_ffi.so $(RIG_PROGRAMS)/libsisci.so
-	@for name in libvipl.so libvipl.so.1; do ln -sf libvipl_ffi.so $(RIG_PROGRAMS)/$$name; done
 	@$(CC) $(test_cflags) -o $@ $< $(test_common) -L$(RIG_PROGRAMS) \
 		$(if $(filter sisci_%,$*),-lsisci -ldl,$(if $(filter vipl_%,$*),-lvipl -ldl,-lpximc64)) '-Wl,-rpath,$$ORIGIN'
 
 $(test_programs32): $(PROGRAMS32)/%: tests/programs/%.c $(test_common) $(test_headers) | userlib
-	@[ ! -e $(@D)/libpximc64.so ] || $(CC) -m32 $(test_cflags) -o $@ $< \
-		$(test_common) -L$(@D) -lpximc64 '-Wl,-rpath,$$ORIGIN'
+	@[ ! -e $(@D)/libpximc32.so ] || $(CC) -m32 $(test_cflags) -o $@ $< \
+		$(test_common) -L$(@D) -lpximc32 '-Wl,-rpath,$$ORIGIN'
 
 ## demo: boot HOSTS=2|3|4 hosts and show them talking over the NTB
 demo: setup modules rig examples
@@ -164,6 +170,7 @@ install: modules userlib
 	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/pximc.sh install
 	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/sisci.sh
 	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/vipl.sh
+	@DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/mcapi.sh
 
 ## lint: formatters, clippy, checkpatch, shellcheck
 lint: setup $(kernel_step)

@@ -30,8 +30,16 @@ build32() {
 		CARGO_TARGET_DIR=$target32_dir \
 		cargo build --quiet --locked --release --target "$target32" \
 		--manifest-path "$checkout/userlib/Cargo.toml" "${crates[@]/#/--package=}"
-	# Programs that are run where it has been built look for it by its right name.
-	ln -sf libpximc64.so "$programs32/libpximc32.so"
+	link32 pximc-dispatcher libpximc32.so
+	local crate
+	for crate in "${vendors[@]}"; do
+		link32 "$crate" "lib${crate//-/_}.so"
+	done
+}
+
+# link32 CRATE LIBRARY
+link32() {
+	"$checkout/scripts/link.sh" "$1" "$programs32/lib${1//-/_}.a" "$programs32/$2" -m32
 }
 
 # put MODE SOURCE TARGET: installs a file, with its time, unless there is a newer one:
@@ -56,9 +64,8 @@ install_dispatcher() {
 
 	put 755 "$programs/libpximc64.so" "$root/lib64/libpximc64.so"
 	ln -sfn libpximc64.so "$root/lib64/pximc64.so"
-	if [ -e "$programs32/libpximc64.so" ]; then
-		# Cargo calls it alike for all targets; inside, it has the right name.
-		put 755 "$programs32/libpximc64.so" "$root/lib32/libpximc32.so"
+	if [ -e "$programs32/libpximc32.so" ]; then
+		put 755 "$programs32/libpximc32.so" "$root/lib32/libpximc32.so"
 	else
 		say "there is no Dispatcher for 32-bit processes: make userlib says what it takes"
 	fi

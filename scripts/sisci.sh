@@ -12,9 +12,8 @@ prefix=${DESTDIR:-}${PREFIX:-/usr/local}
 include=$checkout/userlib/include
 man=$checkout/userlib/sisci-ffi/man
 
-# Cargo calls it by the name of the crate; inside, it has that which programs are linked to.
-[ -e "$programs/libsisci_ffi.so" ] || die "libsisci is not built" "run: make userlib"
-install -D -m 755 "$programs/libsisci_ffi.so" "$prefix/lib/libsisci.so"
+[ -e "$programs/libsisci.so" ] || die "libsisci is not built" "run: make userlib"
+install -D -m 755 "$programs/libsisci.so" "$prefix/lib/libsisci.so"
 install -D -m 644 -t "$prefix/include" "$include"/sisci_{api,types,error}.h
 install -D -m 644 -t "$prefix/share/man/man3" "$man/sisci.3"
 install -D -m 644 -t "$prefix/share/man/man5" "$man/sisci.conf.5"

@@ -12,13 +12,10 @@ place=${PREFIX:-/usr/local}
 prefix=${DESTDIR:-}$place
 man=$checkout/userlib/vipl-ffi/man
 
-# Cargo calls them by the name of the crate; inside, the shared one has that which programs look
-# for.
-for library in so a; do
-	[ -e "$programs/libvipl_ffi.$library" ] || die "libvipl is not built" "run: make userlib"
-done
-install -D -m 755 "$programs/libvipl_ffi.so" "$prefix/lib/libvipl.so.1"
+[ -e "$programs/libvipl.so.1" ] || die "libvipl is not built" "run: make userlib"
+install -D -m 755 "$programs/libvipl.so.1" "$prefix/lib/libvipl.so.1"
 ln -sf libvipl.so.1 "$prefix/lib/libvipl.so"
+# Cargo calls it by the name of the crate.
 install -D -m 644 "$programs/libvipl_ffi.a" "$prefix/lib/libvipl.a"
 install -D -m 644 -t "$prefix/include" "$checkout/userlib/include/vipl.h"
 install -d "$prefix/lib/pkgconfig"

@@ -27,6 +27,15 @@ def install(script, below, prefix):
     return below / prefix.lstrip("/")
 
 
+def exports(library, version):
+    """The names that a library exports, all of them with this version."""
+    symbols = run("nm", "-D", "--defined-only", "-j", library).stdout.split()
+    # The version is a symbol itself.
+    names = [symbol.split("@@") for symbol in symbols if symbol != version]
+    assert {of for _, of in names} == {version}
+    return [name for name, _ in names]
+
+
 def shown(page):
     """A manual page as it is read."""
     told = run("man", "--warnings", "-l", page, env=os.environ | {"MANWIDTH": "100"})

@@ -98,7 +98,7 @@ def test_libraries_for_32_bits_have_a_directory_of_their_own(installer, tmp_path
     for bits in (32, 64):
         directory = tmp_path / f"programs{bits}"
         directory.mkdir()
-        for library in ("libpximc64.so", "libsome_vendor.so"):
+        for library in (f"libpximc{bits}.so", "libsome_vendor.so"):
             (directory / library).write_text(f"{library} for {bits} bits")
         files[bits] = str(directory)
     root, said = installer(
@@ -108,7 +108,7 @@ def test_libraries_for_32_bits_have_a_directory_of_their_own(installer, tmp_path
     for bits in (32, 64):
         directory = root / f"opt/pximc/lib{bits}"
         dispatcher, link = directory / f"libpximc{bits}.so", directory / "libsome_vendor.so"
-        assert dispatcher.read_text() == f"libpximc64.so for {bits} bits"
+        assert dispatcher.read_text() == f"libpximc{bits}.so for {bits} bits"
         assert link.is_symlink()
         assert link.read_text() == f"libsome_vendor.so for {bits} bits"
 

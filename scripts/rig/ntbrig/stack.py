@@ -135,6 +135,14 @@ def wait_for_carrier(*guests, timeout=_CARRIER_TIMEOUT):
             raise RigError(f"no carrier in {timeout} s: {result}")
 
 
+def numbers(guests):
+    """The numbers of guests that have links, as the fabric has given them."""
+    # A host has its number as soon as it has a peer.
+    count = f'[ "$(ls /sys/kernel/mp/peers | wc -l)" -ge {len(guests) - 1} ]'
+    everywhere(guests, f"until {count}; do sleep 0.05; done", timeout=_CARRIER_TIMEOUT)
+    return [int(guest.read("/sys/kernel/mp/self"), 16) for guest in guests]
+
+
 def bring_up(*guests, parameters=None):
     """From freshly booted guests to interfaces that have carrier."""
     load(*guests, parameters=parameters)

@@ -75,6 +75,12 @@ fn files() -> Vec<(&'static str, Builder)> {
                 .prepend_enum_name(false),
         ),
         (
+            "mcapi-ffi/src/bindings.rs",
+            of("include/mcapi.h")
+                .allowlist_item("_?(mca|MCA|impl_info)_?.*")
+                .prepend_enum_name(false),
+        ),
+        (
             "vipl-ffi/src/bindings.rs",
             of("include/vipl.h")
                 .allowlist_item("_?(Vip|VIP|VINIC).*")

@@ -9,11 +9,10 @@
 //! | file | owns |
 //! |---|---|
 //! | `export` | [`export!`], and [`Abi`]: which types are passed alike |
-//! | `memory` | memory of the caller: [`Out`], [`Room`], [`Input`], [`Text`], [`Opaque`] |
+//! | `memory` | memory of the caller: [`Out`], [`Room`], [`In`], [`Input`], [`Text`], [`Opaque`] |
 //! | `guard` | [`guarded`]: no panic reaches C, and `errno` stays as it is |
 //! | `table` | [`Objects`] by number; [`Table`]s of objects by handle |
 //! | `process` | [`PerProcess`]: what a forked child does not share with its parent |
-//! | `link` | [`shared_library`]: how the library is linked, for its build script |
 //!
 //! It knows no API and no fabric: deadlines, and threads that handle no signals of the program, are
 //! in `mp_fabric`, where Rust programs have them as well. Errors are the library's: this crate says
@@ -63,7 +62,6 @@
 
 mod export;
 mod guard;
-mod link;
 mod memory;
 mod process;
 mod table;
@@ -77,8 +75,7 @@ pub mod diagnostics {
 
 pub use export::{Abi, Extent};
 pub use guard::{caught, guarded, set_errno};
-pub use link::shared_library;
-pub use memory::{Input, Null, Opaque, Out, Room, Text};
+pub use memory::{In, Input, Null, Opaque, Out, Room, Text};
 pub use process::{Make, PerProcess};
 pub use table::Objects;
 #[cfg(target_pointer_width = "64")]

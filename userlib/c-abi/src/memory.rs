@@ -2,7 +2,8 @@
 
 //! Memory of the caller. Whoever makes such a value vouches for the pointer; from then on it is
 //! safe to use, because it is accessed only as far as it goes, without a reference, and at any
-//! alignment. NULL is a value of all of them.
+//! alignment. NULL is a value of all of them. [`Input::bytes`] makes a reference, for which somebody
+//! has to vouch once more.
 
 use crate::export::{Abi, Extent};
 use std::{
@@ -159,6 +160,57 @@ impl Room<u8> {
     }
 }
 
+/// One value that is read, or NULL.
+#[repr(transparent)]
+pub struct In<T>(*const T);
+
+// Neither is derived: that would ask the same of the value.
+impl<T> Clone for In<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for In<T> {}
+
+impl<T> fmt::Debug for In<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<T: Copy> In<T> {
+    /// NULL.
+    pub const NULL: Self = In(ptr::null());
+
+    /// Vouch for a pointer.
+    ///
+    /// # Safety
+    /// The pointer is NULL, or one may read a `T` there as long as the value exists.
+    pub const unsafe fn new(pointer: *const T) -> Self {
+        In(pointer)
+    }
+
+    /// What is there.
+    ///
+    /// # Errors
+    /// [`Null`].
+    pub fn read(self) -> Result<T, Null> {
+        match self.0.is_null() {
+            // SAFETY: Promised to `new()`; it is plain data of C. Nobody promised that it is aligned.
+            false => Ok(unsafe { self.0.read_unaligned() }),
+            true => Err(Null),
+        }
+    }
+}
+
+// SAFETY: A pointer, and transparent.
+unsafe impl<T> Abi<*const T> for In<T> {
+    fn to_c(self) -> *const T {
+        self.0
+    }
+}
+
 /// Elements that are read, or NULL.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<T> {
@@ -208,6 +260,25 @@ impl<T: Copy> Input<T> {
     }
 }
 
+impl Input<u8> {
+    /// The bytes, where they are.
+    ///
+    /// # Errors
+    /// [`Null`], unless there are none.
+    ///
+    /// # Safety
+    /// Nobody writes there as long as the reference exists: for APIs that give the memory to the
+    /// call until it returns.
+    pub unsafe fn bytes(&self) -> Result<&[u8], Null> {
+        self.required()?;
+        if self.start.is_null() {
+            return Ok(&[]);
+        }
+        // SAFETY: Promised to `new()` and to this function; bytes are always aligned.
+        Ok(unsafe { std::slice::from_raw_parts(self.start, self.len) })
+    }
+}
+
 /// Implements [`Extent`] for how C passes lengths.
 macro_rules! extents {
     ($($length:ty: |$len:ident| $value:expr;)*) => {$(
@@ -232,6 +303,12 @@ macro_rules! extents {
         impl<T: Copy> Extent<*mut T, $length> for Input<T> {
             unsafe fn of(start: *mut T, $len: $length) -> Self {
                 Input { start, len: $value }
+            }
+        }
+
+        impl Extent<*const c_void, $length> for Input<u8> {
+            unsafe fn of(start: *const c_void, $len: $length) -> Self {
+                Input { start: start.cast(), len: $value }
             }
         }
 
@@ -383,6 +460,30 @@ mod tests {
         let [none, some] = [0, 1].map(|len| unsafe { Room::<u8>::new(ptr::null_mut(), len) });
         assert_eq!(none.volatile().unwrap().len(), 0);
         assert!(some.volatile().is_err());
+    }
+
+    #[test]
+    fn one_value_is_read_at_any_alignment() {
+        let bytes = [0_u8, 1, 2, 3, 4];
+        // SAFETY: There are four bytes from the second one on; and NULL.
+        let [some, none] =
+            [bytes[1..].as_ptr(), ptr::null()].map(|start| unsafe { In::<u32>::new(start.cast()) });
+        assert_eq!(some.read(), Ok(0x0403_0201));
+        assert_eq!(none.read(), Err(Null));
+    }
+
+    #[test]
+    fn bytes_are_lent_and_null_is_none_or_refused() {
+        let bytes = [1_u8, 2, 3];
+        // SAFETY: There are three bytes, and none at NULL.
+        let [some, empty, null] = [(bytes.as_ptr(), 3), (ptr::null(), 0), (ptr::null(), 1)]
+            .map(|(start, len)| unsafe { Input::new(start, len) });
+        // SAFETY: Nobody writes.
+        unsafe {
+            assert_eq!(some.bytes(), Ok(&bytes[..]));
+            assert_eq!(empty.bytes(), Ok(&[][..]));
+            assert_eq!(null.bytes(), Err(Null));
+        }
     }
 
     #[test]

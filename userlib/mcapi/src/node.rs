@@ -397,21 +397,29 @@ impl<D: Device> Node<D> {
     /// [`Error::EndpointInvalid`]: also if it is deleted meanwhile; [`Error::General`]: the
     /// endpoint is not for messages; [`Error::Timeout`]: no message is taken.
     pub fn msg_recv(&self, endpoint: Endpoint, room: &mut [u8]) -> Result<Received> {
-        let begun = Instant::now();
-        let (request, deadline) = self.0.with(|core| {
-            let request = core.engine.receive(endpoint, room.len(), By::Call)?;
-            Ok((request, core.deadline(endpoint)?))
-        })?;
-        let Completion::Message { data, is_truncated } =
-            self.0.finish(request, begun, deadline)??
-        else {
-            return Err(Error::General);
-        };
+        let (data, is_truncated) = self.msg_take(endpoint, room.len())?;
         let size = data.len();
         if let Some(room) = room.get_mut(..size) {
             room.copy_from_slice(&data);
         }
         Ok(Received { size, is_truncated })
+    }
+
+    /// Receive a message as [`msg_recv`](Self::msg_recv): at most so many bytes of it, and whether
+    /// there were more.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn msg_take(&self, endpoint: Endpoint, room: usize) -> Result<(Arc<Vec<u8>>, bool)> {
+        let begun = Instant::now();
+        let (request, deadline) = self.0.with(|core| {
+            let request = core.engine.receive(endpoint, room, By::Call)?;
+            Ok((request, core.deadline(endpoint)?))
+        })?;
+        match self.0.finish(request, begun, deadline)?? {
+            Completion::Message { data, is_truncated } => Ok((data, is_truncated)),
+            _ => Err(Error::General),
+        }
     }
 
     /// Messages that can be received without waiting.

@@ -8,11 +8,14 @@ use std::env;
 use std::fs::{self, Permissions};
 use std::io::Write;
 use std::os::unix::fs::{symlink, PermissionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use common::{dispatcher, source};
 use mp_testing::built::{build, compiler, Scratch};
+
+/// The version that symbols of the library have.
+const VERSION: &str = "PXIMC_1.1";
 
 /// A system with a directory for vendors' libraries, and a program.
 struct System {
@@ -26,17 +29,22 @@ impl System {
         };
         fs::create_dir(system.vendors()).expect("there is room for a directory");
         symlink(dispatcher(), system.path("libpximc64.so")).expect("links can be made");
-        let run_path = format!("-Wl,-rpath,{}", system.scratch.0.display());
+        system.link(&system.scratch.0);
+        system
+    }
+
+    /// Link the program to the Dispatcher in a directory; it is run with that of the system.
+    fn link(&self, directory: &Path) {
+        let run_path = format!("-Wl,-rpath,{}", self.scratch.0.display());
         build(
             compiler("cc")
                 .args(["-O1", "-pthread", "-o"])
-                .arg(system.path("program"))
+                .arg(self.path("program"))
                 .arg(source("program.c"))
                 .arg("-L")
-                .arg(&system.scratch.0)
+                .arg(directory)
                 .args(["-lpximc64", &run_path]),
         );
-        system
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -122,9 +130,22 @@ fn lines_of(text: &str) -> Vec<String> {
 #[test]
 fn the_library_exports_the_functions_by_name_and_nothing_else() {
     assert_eq!(
-        mp_testing::built::exports(&dispatcher()),
+        mp_testing::built::exports(&dispatcher(), VERSION),
         mp_testing::built::PXIMC
     );
+}
+
+/// A program that was linked before symbols had versions runs with the library of today.
+#[test]
+fn programs_of_releases_without_versions_run() {
+    let (system, old) = (System::new(), Scratch::new());
+    mp_testing::built::without_versions(&dispatcher(), VERSION, &old);
+    for (place, asks) in [(&old.0, false), (&system.scratch.0, true)] {
+        system.link(place);
+        let versions = mp_testing::built::needed_versions(&system.path("program"));
+        assert_eq!(versions.iter().any(|needed| needed == VERSION), asks);
+        assert_eq!(system.run("find 10\n"), ["find NO_PROVIDER 0:"]);
+    }
 }
 
 #[test]

@@ -12,13 +12,13 @@ use std::{
 
 /// The library.
 fn library() -> PathBuf {
-    mp_testing::built::library("libpximc_ntb.so")
+    mp_testing::built::library(env!("CARGO_PKG_NAME"), "libpximc_ntb.so")
 }
 
 /// PXI-GEN-1, PXI-GEN-4, PXI-GEN-5
 #[test]
 fn exactly_the_functions_of_the_specification_are_exported() {
-    assert_eq!(exports(&library()), PXIMC);
+    assert_eq!(exports(&library(), "PXIMC_NTB_1.1"), PXIMC);
 }
 
 /// PXI-REG-7: no name of the Dispatcher's.

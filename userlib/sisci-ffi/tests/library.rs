@@ -3,7 +3,10 @@
 //! The library as programs load it: its symbols, the headers, and its functions called from C on
 //! a system without the fabric.
 
-use mp_testing::built::{build, build_example, compiler, exports, include, run, soname, Scratch};
+use mp_testing::built::{
+    build, build_example, compiler, exports, include, needed_versions, run, soname,
+    without_versions, Scratch,
+};
 use std::{
     collections::BTreeSet,
     fs,
@@ -11,8 +14,11 @@ use std::{
     process::Command,
 };
 
+/// The version that symbols of the library have.
+const VERSION: &str = "SISCI_1.0";
+
 fn library() -> PathBuf {
-    mp_testing::built::library("libsisci_ffi.so")
+    mp_testing::built::library(env!("CARGO_PKG_NAME"), "libsisci.so")
 }
 
 /// A directory with the library by the name that programs are linked to.
@@ -57,7 +63,7 @@ fn constants() -> BTreeSet<String> {
 /// SI-ABI-2, SI-ABI-3, SI-ABI-4: the functions by all their names, the constants, nothing else.
 #[test]
 fn exactly_what_the_headers_have_is_exported() {
-    let found: BTreeSet<String> = exports(&library()).into_iter().collect();
+    let found: BTreeSet<String> = exports(&library(), VERSION).into_iter().collect();
     let functions = functions();
     assert_eq!(functions.len(), 84);
     let mut expected = BTreeSet::new();
@@ -74,6 +80,29 @@ fn exactly_what_the_headers_have_is_exported() {
 #[test]
 fn the_library_has_the_name_that_programs_are_linked_to() {
     assert_eq!(soname(&library()), "libsisci.so");
+}
+
+/// SI-ABI-3: a program that was linked before symbols had versions runs with the library of today,
+/// and one that is linked today asks for the version.
+#[test]
+fn programs_of_releases_without_versions_run() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/sisci");
+    let (old, new) = (Scratch::new(), installed());
+    without_versions(&library(), VERSION, &old);
+    let shared = ["common.c", "mirror.c"];
+    for (place, asks) in [(&old, false), (&new, true)] {
+        let program = build_example(&examples, "sci_query", &shared, place, "-lsisci");
+        let versions = needed_versions(&program);
+        assert_eq!(versions.iter().any(|needed| needed == VERSION), asks);
+        let output = Command::new(&program)
+            .env("LD_LIBRARY_PATH", &new.0)
+            .env("SISCI_CONF", "/dev/null")
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.starts_with("FAILED: SCIOpen: "), "{said}");
+    }
 }
 
 /// SI-ABI-1: each header alone, in every language that programs are written in.

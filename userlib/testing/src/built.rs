@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The library that Cargo has built for a test, and programs in C above it. Whatever goes wrong
-//! fails the test.
+//! The shared library of a crate, and programs in C above it. Whatever goes wrong fails the test.
 
 use std::{
     env, fs,
@@ -31,17 +30,41 @@ pub const PXIMC: [&str; 17] = [
     "PXIMC_waitForSessionEvent",
 ];
 
-/// A library of this name, which Cargo puts beside the test.
-pub fn library(name: &str) -> PathBuf {
+/// The shared library of a crate, by the name that programs look for. It is linked beside the test,
+/// unless it is there already, as `make userlib` does.
+pub fn library(package: &str, name: &str) -> PathBuf {
     let test = env::current_exe().expect("the test is a file");
     let library = test.with_file_name(name);
-    assert!(library.exists(), "{} is missing", library.display());
+    run(Command::new(checkout().join("scripts/link.sh"))
+        .arg(package)
+        .arg(archive(package, &test))
+        .arg(&library));
     library
+}
+
+/// What Cargo has made of a crate beside the test. There is one for each set of features that it was
+/// built with. The newest is of the present source: Cargo makes one anew that is older.
+fn archive(package: &str, test: &Path) -> PathBuf {
+    let stem = format!("lib{}-", package.replace('-', "_"));
+    let beside = fs::read_dir(test.parent().expect("it is in a directory"));
+    let entries = beside.expect("it can be read").map_while(Result::ok);
+    let archives = entries.filter(|entry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        name.starts_with(&stem) && name.ends_with(".a")
+    });
+    let newest = archives.max_by_key(|entry| entry.metadata().and_then(|of| of.modified()).ok());
+    newest.expect("Cargo makes a static library").path()
+}
+
+/// The directory with all sources.
+fn checkout() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// The headers that programs include.
 pub fn include() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../include")
+    checkout().join("userlib/include")
 }
 
 /// Run a program, which has to succeed; what it prints.
@@ -53,16 +76,50 @@ pub fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("it prints text")
 }
 
-/// The names that a library exports, in alphabetical order.
-pub fn exports(library: &Path) -> Vec<String> {
+/// The names that a library exports, in alphabetical order. Each has this version, as its default.
+pub fn exports(library: &Path, version: &str) -> Vec<String> {
     let mut symbols = Command::new("nm");
     symbols.args(["--dynamic", "--defined-only", "--format=just-symbols"]);
-    let mut names: Vec<String> = run(symbols.arg(library))
-        .lines()
-        .map(str::to_owned)
+    let symbols = run(symbols.arg(library));
+    // The version is a symbol itself.
+    let exported = symbols.lines().filter(|symbol| *symbol != version);
+    let mut names: Vec<String> = exported
+        .map(|symbol| match symbol.split_once("@@") {
+            Some((name, of)) if of == version => name.to_owned(),
+            _ => panic!("{symbol} has not the version {version}"),
+        })
         .collect();
     names.sort();
     names
+}
+
+/// Put a library into `place` that has the names of another one, without versions, and does
+/// nothing: what programs of releases without versions were linked to.
+pub fn without_versions(library: &Path, version: &str, place: &Scratch) {
+    let functions = exports(library, version);
+    let functions: String = functions
+        .iter()
+        .map(|name| format!("void {name}(void) {{}}\n"))
+        .collect();
+    let source = place.path("without_versions.c");
+    fs::write(&source, functions).expect("there is room");
+    let name = soname(library);
+    build(
+        compiler("gcc")
+            .args(["-shared", "-fPIC", &format!("-Wl,-soname,{name}"), "-o"])
+            .arg(place.path(&name))
+            .arg(&source),
+    );
+}
+
+/// The versions that a program needs of libraries.
+pub fn needed_versions(program: &Path) -> Vec<String> {
+    let told = run(Command::new("readelf").arg("-VW").arg(program));
+    let names = told.lines().filter_map(|line| {
+        let rest = line.split_once("Name: ")?.1;
+        Some(rest.split_whitespace().next()?.to_owned())
+    });
+    names.collect()
 }
 
 /// The name that programs which are linked to a library look for.

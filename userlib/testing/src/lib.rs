@@ -7,7 +7,7 @@
 //! | `fake` | [`World`]: two hosts in one process, and [`FakeDevice`]s that stand in for the driver |
 //! | `bridge` | [`Bridge`]: what a device's stores to partners pass through |
 //! | `forks` | [`children_of_threads`], [`child`]: what a forked child can do |
-//! | `built` | [`built`]: the library that Cargo has built, and programs in C above it |
+//! | `built` | [`built`]: the shared library of a crate, and programs in C above it |
 
 #[cfg(target_pointer_width = "64")]
 mod bridge;

@@ -13,7 +13,7 @@ use std::{
 };
 
 fn library() -> PathBuf {
-    mp_testing::built::library("libvipl_ffi.so")
+    mp_testing::built::library(env!("CARGO_PKG_NAME"), "libvipl.so.1")
 }
 
 /// A directory with the library by the names that programs are linked to and look for.
@@ -35,7 +35,7 @@ fn functions() -> BTreeSet<String> {
 /// VI-CONF-3, VI-CONF-6: the functions by their names, and nothing else.
 #[test]
 fn exactly_the_functions_of_the_header_are_exported() {
-    let found: BTreeSet<String> = exports(&library()).into_iter().collect();
+    let found: BTreeSet<String> = exports(&library(), "VIPL_1.0").into_iter().collect();
     assert_eq!(functions().len(), 41);
     assert_eq!(found, functions());
 }

@@ -14,5 +14,5 @@ pub fn source(name: &str) -> PathBuf {
 
 /// The library as cargo has built it for this test.
 pub fn dispatcher() -> PathBuf {
-    mp_testing::built::library("libpximc64.so")
+    mp_testing::built::library(env!("CARGO_PKG_NAME"), "libpximc64.so")
 }

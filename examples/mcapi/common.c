@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/*
+ * See common.h.
+ */
+#include "common.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+void fail(const char *what)
+{
+	fprintf(stderr, "FAILED: %s\n", what);
+	exit(EXIT_FAILURE);
+}
+
+void check(const char *what, mcapi_status_t status)
+{
+	char name[MCAPI_MAX_STATUS_MSG_LEN];
+
+	if (status == MCAPI_SUCCESS)
+		return;
+	fprintf(stderr, "FAILED: %s: %s\n", what,
+		mcapi_display_status(status, name, sizeof(name)));
+	exit(EXIT_FAILURE);
+}
+
+unsigned long number(const char *text, unsigned long most)
+{
+	char *end;
+	unsigned long value = strtoul(text, &end, 0);
+
+	if (end == text || *end || value > most)
+		fail("a number on the command line makes no sense");
+	return value;
+}
+
+void become(mcapi_node_t node)
+{
+	mcapi_status_t status;
+	mcapi_info_t info;
+
+	mcapi_initialize(DOMAIN, node, MCAPI_NULL, MCAPI_NULL, &info, &status);
+	check("mcapi_initialize", status);
+}
+
+mcapi_endpoint_t patient_endpoint(mcapi_port_t port)
+{
+	mcapi_endp_attr_timeout_t patience = PATIENCE_MS;
+	mcapi_endpoint_t endpoint;
+	mcapi_status_t status;
+
+	endpoint = mcapi_endpoint_create(port, &status);
+	check("mcapi_endpoint_create", status);
+	mcapi_endpoint_set_attribute(endpoint, MCAPI_ENDP_ATTR_TIMEOUT, &patience,
+		sizeof(patience), &status);
+	check("mcapi_endpoint_set_attribute", status);
+	return endpoint;
+}

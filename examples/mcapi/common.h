@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * What the examples have in common: becoming a node, and an end when something fails.
+ */
+#ifndef COMMON_H
+#define COMMON_H
+
+#include <mcapi.h>
+
+#define DOMAIN 0		/* of all nodes; mcapi.conf(5) says which hosts it is on */
+#define PATIENCE_MS 30000	/* how long another node may take to be there */
+
+/* Ends the program unless it is MCAPI_SUCCESS; says what has failed. */
+void check(const char *what, mcapi_status_t status);
+
+/* Ends the program with a message. */
+void fail(const char *what);
+
+/* A number of a command line, up to a limit. */
+unsigned long number(const char *text, unsigned long most);
+
+/* Becomes a node. */
+void become(mcapi_node_t node);
+
+/* An endpoint that waits no longer than PATIENCE_MS for a message. */
+mcapi_endpoint_t patient_endpoint(mcapi_port_t port);
+
+#endif /* COMMON_H */

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Requests of the program, and where their results go.
+//!
+//! A result is written once, by the first call that learns that the operation is complete (MC-GEN-7).
+//! Others that ask for the same request wait until it is there, so that nobody writes after a call
+//! has told the program that the memory is its own again.
+
+use crate::{answer::Answer, process::State};
+use mcapi::{Completion, Device, Error, Outcome, Request, Result};
+use mp_c_abi::{Null, Out, Room};
+use std::{
+    collections::HashMap,
+    ffi::c_void,
+    ptr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// Where the result of an operation goes.
+#[derive(Debug)]
+pub enum Destination {
+    /// Sends, connections, closing: there is none.
+    None,
+    /// The handle of an endpoint that a get has found.
+    Endpoint(Out<u64>),
+    /// The bytes of a message.
+    Message(Room<u8>),
+    /// The address of a packet.
+    Packet(Out<*mut c_void>),
+    /// The handle of a channel's end.
+    Channel(Out<u32>),
+}
+
+// SAFETY: The memory is the operation's until it is complete, whichever thread learns of it.
+unsafe impl Send for Destination {}
+
+/// An operation that has begun.
+#[derive(Debug)]
+pub struct Begun {
+    pub request: Request,
+    /// Whether it moves data, whose size programs want to know (MC-TEST-4).
+    pub moves: bool,
+    pub destination: Destination,
+}
+
+impl Begun {
+    /// One that connects, opens, closes or gets.
+    pub fn plain(request: Request, destination: Destination) -> Self {
+        Begun {
+            request,
+            moves: false,
+            destination,
+        }
+    }
+
+    /// One that sends or receives.
+    pub fn moving(request: Request, destination: Destination) -> Self {
+        Begun {
+            request,
+            moves: true,
+            destination,
+        }
+    }
+}
+
+/// What is known of a request.
+#[derive(Debug)]
+pub struct Operation {
+    moves: bool,
+    /// None once the result was written.
+    destination: Mutex<Option<Destination>>,
+}
+
+impl Operation {
+    fn destination(&self) -> MutexGuard<'_, Option<Destination>> {
+        self.destination
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Write the result, unless that was done.
+    ///
+    /// # Errors
+    /// [`Error::MessageTruncated`] (MC-MSGRECV-3).
+    fn settle(&self, done: &Completion) -> Result<()> {
+        let mut destination = self.destination();
+        match (destination.take(), done) {
+            (Some(Destination::Endpoint(out)), Completion::Endpoint(endpoint)) => {
+                out.write(endpoint.to_raw());
+            }
+            (Some(Destination::Message(room)), Completion::Message { data, .. }) => room.fill(data),
+            (Some(Destination::Packet(out)), Completion::Packet(packet)) => {
+                out.write(ptr::with_exposed_provenance_mut(packet.address()));
+            }
+            (Some(Destination::Channel(out)), Completion::Open(channel)) => {
+                out.write(channel.to_raw());
+            }
+            _ => {}
+        }
+        match done {
+            Completion::Message {
+                is_truncated: true, ..
+            } => Err(Error::MessageTruncated),
+            _ => Ok(()),
+        }
+    }
+
+    /// Write the result and the size, and say what has become of the operation (MC-REQ-8).
+    fn end(&self, outcome: Outcome, size: Out<usize>) -> Result<()> {
+        let done = outcome?;
+        size.write(done.size());
+        self.settle(&done)
+    }
+}
+
+/// The operations of a node, by their requests.
+#[derive(Debug, Default)]
+pub struct Operations(Mutex<HashMap<Request, Arc<Operation>>>);
+
+impl Operations {
+    fn all(&self) -> MutexGuard<'_, HashMap<Request, Arc<Operation>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// # Errors
+    /// [`Error::RequestInvalid`] (MC-REQ-1, MC-REQ-4).
+    pub fn find(&self, request: Request) -> Result<Arc<Operation>> {
+        self.all()
+            .get(&request)
+            .cloned()
+            .ok_or(Error::RequestInvalid)
+    }
+
+    /// Count them.
+    #[cfg(test)]
+    pub fn count(&self) -> usize {
+        self.all().len()
+    }
+
+    fn forget(&self, request: Request) {
+        self.all().remove(&request);
+    }
+}
+
+impl<D: Device> State<D> {
+    /// Begin an operation and give the program its request (MC-GEN-5, MC-GEN-6). One that fails at
+    /// once has not begun.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`]: there is no place for the request; the operation's.
+    pub fn begin(
+        &self,
+        request: Out<u32>,
+        start: impl FnOnce(&Self) -> Result<Begun>,
+    ) -> Result<Answer<()>> {
+        request.required().map_err(|Null| Error::Parameter)?;
+        let begun = start(self)?;
+        let operation = Operation {
+            moves: begun.moves,
+            destination: Mutex::new(Some(begun.destination)),
+        };
+        self.operations
+            .all()
+            .insert(begun.request, Arc::new(operation));
+        let looked = self.look(begun.request, Out::NULL);
+        match looked {
+            Ok(_) => request.write(begun.request.to_raw()),
+            Err(_) => self.cancel(begun.request).unwrap_or_default(),
+        }
+        looked
+    }
+
+    /// What a request has come to; the request stays (MC-TEST-1 to MC-TEST-3).
+    ///
+    /// # Errors
+    /// [`Error::RequestInvalid`]; the operation's.
+    fn look(&self, request: Request, size: Out<usize>) -> Result<Answer<()>> {
+        let operation = self.operations.find(request)?;
+        match self.node.test(request)? {
+            Some(done) => operation.end(Ok(done), size).map(Answer::success),
+            None => Ok(Answer::PENDING),
+        }
+    }
+
+    /// What a request of the program has come to (MC-TEST-1 to MC-TEST-6).
+    ///
+    /// # Errors
+    /// As [`look`](Self::look); [`Error::Parameter`]: the program wants no size of what has one.
+    pub fn test(&self, request: Request, size: Out<usize>) -> Result<Answer<()>> {
+        self.known(&[request], size)?;
+        self.look(request, size)
+    }
+
+    /// Wait until one of several requests has ended, and release that one: its index, and what has
+    /// become of it (MC-WAITANY-1 to MC-WAITANY-8).
+    ///
+    /// # Errors
+    /// As [`mcapi::Node::wait_any`], and as [`test`](Self::test).
+    pub fn wait_any(
+        &self,
+        requests: &[Request],
+        size: Out<usize>,
+        deadline: mcapi::Deadline,
+    ) -> Result<(usize, Result<()>)> {
+        let operations = self.known(requests, size)?;
+        let (index, outcome) = self.node.wait_any(requests, deadline)?;
+        let ended = requests.get(index).zip(operations.get(index));
+        let (request, operation) = ended.ok_or(Error::General)?;
+        self.operations.forget(*request);
+        Ok((index, operation.end(outcome, size)))
+    }
+
+    /// Withdraw an operation and release its request; what it has done stands (MC-CANCEL-1 to
+    /// MC-CANCEL-5). Its memory is the program's afterwards.
+    ///
+    /// # Errors
+    /// [`Error::RequestInvalid`].
+    pub fn cancel(&self, request: Request) -> Result<()> {
+        let operation = self.operations.find(request)?;
+        if let Ok(Some(done)) = self.node.test(request) {
+            // That a message was too long is told to those who wait.
+            let _ = operation.settle(&done);
+        }
+        self.node.cancel(request)?;
+        self.operations.forget(request);
+        operation.destination().take();
+        Ok(())
+    }
+
+    /// The operations of requests. Those that move data have a size (MC-TEST-4, MC-WAIT-7).
+    ///
+    /// # Errors
+    /// [`Error::RequestInvalid`]; [`Error::Parameter`].
+    fn known(&self, requests: &[Request], size: Out<usize>) -> Result<Vec<Arc<Operation>>> {
+        let operations = requests
+            .iter()
+            .map(|request| self.operations.find(*request));
+        let operations = operations.collect::<Result<Vec<_>>>()?;
+        if operations.iter().any(|operation| operation.moves) {
+            size.required().map_err(|Null| Error::Parameter)?;
+        }
+        Ok(operations)
+    }
+}
