@@ -76,16 +76,16 @@ def test_an_echo_server_serves_every_client(ends, level):
 
 
 def test_a_client_without_a_server_finds_nobody(ends):
-    """VI-CONN-19"""
+    """VI-CONN-19: at a host whose server is there, and waits for others."""
     (there, number), (here, host) = ends
     with Program(there) as other, Program(here) as program:
-        other.open_nic()
-        side = Side(program, host)
+        server, side = Side(other, number), Side(program, host)
         request = program.request_later(side.vi, (host, b"x"), (number, b"nobody"), 30_000)
         with fails("NO_MATCH"):
             request.result()
         assert request.call.seconds < 10
         assert program.state(side.vi) == "IDLE"
+        connect(server, side)
 
 
 def test_a_host_has_the_address_that_the_fabric_has_for_it(fabric, numbers):

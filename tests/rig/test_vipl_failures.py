@@ -482,13 +482,21 @@ def test_a_partner_that_scribbles_ends_its_own_connection_and_nothing_else(ends,
 # --- hosts in a row
 
 
-def test_neighbours_are_one_link_away(boot):
+@pytest.fixture
+def row(boot):
+    """Three hosts in a row, of which the last one has no modules yet."""
+    fabric = boot(hosts=3, topology="star")
+    stack.load(*fabric.hosts[:-1], modules=MODULES)
+    yield fabric
+    boot.end(fabric)
+
+
+def test_neighbours_are_one_link_away(row):
     """VI-SMI-2, VI-SMI-4, VI-SMI-5: of three hosts in a row the outer ones are none of each other.
     """
-    fabric = boot(hosts=3, topology="star")
-    stack.load(*fabric.hosts, modules=MODULES)
-    wait_for_everyone(*fabric.hosts)
-    ends = Ends(fabric.hosts, programs.configure(fabric.hosts))
+    stack.load(row.hosts[-1], modules=MODULES)
+    wait_for_everyone(*row.hosts)
+    ends = Ends(row.hosts, programs.configure(row.hosts))
     try:
         ends.start()
         middle, *outer = (ends.side(host) for host in (STAYS, GOES, THIRD))
@@ -502,4 +510,3 @@ def test_neighbours_are_one_link_away(boot):
             assert side.program.neighbours(side.nic, hops=0) == set()
     finally:
         ends.end()
-        boot.end(fabric)
