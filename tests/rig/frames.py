@@ -50,6 +50,16 @@ def link_counter(guest, peer, name):
     return peer_counter(guest, peer_id(peer), f"link/{name}")
 
 
+def resets(guest, peer):
+    """How often a host has ended an epoch because of what that peer wrote."""
+    number = f"{peer_id(peer):08x}"
+    found = guest.run(
+        f"cd /sys/kernel/mp/interfaces; for i in *; do "
+        f'[ "$(cat $i/peer)" = {number} ] && cat $i/resets; done; true'
+    ).out
+    return int(found or 0)
+
+
 class Receivers:
     """Loads the test service on hosts, and unloads it in the end."""
 

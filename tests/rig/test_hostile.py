@@ -22,6 +22,7 @@ from frames import (
     counters,
     peer_counter,
     peer_id,
+    resets,
     send,
     wait_for_everyone,
     wait_for_peers,
@@ -184,16 +185,6 @@ def lie(command, streams):
         told = liar.stdout.read()
     assert liar.returncode == 0, told
     return told
-
-
-def resets(guest, peer):
-    """How often a host has ended an epoch because of what that peer wrote."""
-    number = f"{peer_id(peer):08x}"
-    found = guest.run(
-        f"cd /sys/kernel/mp/interfaces; for i in *; do "
-        f'[ "$(cat $i/peer)" = {number} ] && cat $i/resets; done; true'
-    ).out
-    return int(found or 0)
 
 
 @pytest.mark.timeout(900 + 2 * LIES_SECONDS)

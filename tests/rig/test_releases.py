@@ -10,8 +10,9 @@ import errno
 import pytest
 import sharing
 import sisci
+from copies import copied, placed, prepared, queue_of, start
 from ether import lost, nothing_lost, ping, stream
-from frames import TRANSPORT, wait_for_everyone
+from frames import TRANSPORT, peer_id, wait_for_everyone
 from ntbrig import release, stack
 from pximc import OK, Process, wait_until_up
 from pximc_sessions import PROTOCOL, USUAL, meet, pair, windows
@@ -166,6 +167,31 @@ def test_what_the_last_release_does_not_know_is_refused(two):
             post(here, interface)
         with fails(errno.ENOSPC):
             post(here, interface)
+
+
+def test_copies_that_the_last_release_does_not_make_are_refused(fabric, two):
+    """Placed transfers in either direction, and grants; windows are what there is."""
+    old, new = two
+    sisci.configure(*fabric.hosts)
+    with Program(old) as owner, sharing.Process(new) as user:
+        sisci.wait_until_reached(owner, NODES[new.port])
+        segment = owner.segment(6)
+        _, memory = owner.map_local(segment)
+        peer = lambda interface: user.call("INTERFACE", "mp_interface", id=interface).peer
+        (there,) = (n for n in user.interfaces() if peer(n) == peer_id(old))
+        with fails(errno.EOPNOTSUPP):
+            placed(user, there, 6)
+        connection = user.connect(there, MP.OBJECT_SEGMENT, 6)
+        own, local = prepared(user, there, PAGE, 7)
+        queue = queue_of(user, there)
+        with fails(errno.EOPNOTSUPP):
+            start(user, queue, own, connection, (0, 0, PAGE), flags=MP.QUEUE_READ)
+        with fails(errno.EOPNOTSUPP):
+            fields = {"segment": own, "session": post(user, there), "rights": MP.GRANT_READ}
+            user.call("SEGMENT_GRANT", "mp_segment_grant", **fields)
+        user.fill(local, PAGE, 4)
+        copied(user, queue, own, connection, (0, 0, PAGE))
+        assert owner.check(memory, PAGE, 4) == INTACT
 
 
 @pytest.fixture(scope="module")

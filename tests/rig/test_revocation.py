@@ -131,6 +131,28 @@ def test_what_is_on_its_way_in_frames_is_not_stored_after_that(ends, how):
     assert user.call("QUEUE", "mp_queue", handle=queue).state == MP.QUEUE_ERROR
 
 
+def test_what_is_on_its_way_to_a_copy_that_was_aborted_is_not_stored(ends):
+    """Pieces that the other host has sent, and those that it was asked for."""
+    owner, back, user, there = ends
+    _, memory = owner.segment_of_own_memory(NUMBER, LENGTH, back, MP.SHOW_PLACED)
+    owner.write(memory, bytes([STORED]) * LENGTH)
+    connection = user.connect(there, MP.OBJECT_SEGMENT, NUMBER, MP.CONNECT_PLACED)
+    target = user.segment(NUMBER + 1, LENGTH, there)
+    local = user.map_segment(target)
+    fields = {"interface": there, "entries": COPIES}
+    queue = user.call("QUEUE_CREATE", "mp_queue_create", **fields).handle
+    fields = {"handle": queue, "segment": target, "connection": connection}
+    fields |= {"flags": MP.QUEUE_READ, **sharing.copy_list(user, *[(0, 0, LENGTH)] * COPIES)}
+    user.call("QUEUE_START", "mp_queue_start", **fields)
+    end = time.monotonic() + 20 * PATIENCE
+    while user.same(local, LENGTH, STORED) != INTACT:
+        assert time.monotonic() < end, "nothing is read"
+    user.call("QUEUE_ABORT", "mp_handle", handle=queue)
+    user.write(local, bytes([OWN]) * LENGTH)
+    assert_intact(user, local)
+    assert user.call("QUEUE", "mp_queue", handle=queue).state == MP.QUEUE_ABORTED
+
+
 @pytest.mark.parametrize("how", ["remove", "close"])
 def test_nobody_stores_into_pages_of_a_process_whose_segment_has_ended(ends, how):
     """The memory is the process's own, and stays."""

@@ -59,10 +59,10 @@ def scattered(program, pages):
     return memory
 
 
-def copy(program, segment, connection, length):
-    """Copy from a segment to another host's, by a queue."""
+def copy(program, segment, connection, length, flags=0):
+    """Copy from a segment to another host's, or back, by a queue."""
     queue = program.queue(1)
-    program.SCIStartDmaTransfer(queue, segment, connection, 0, length, 0, None, 0)
+    program.SCIStartDmaTransfer(queue, segment, connection, 0, length, 0, None, flags)
     assert sisci.DMA[program.SCIWaitForDMAQueue(queue, 20000, 0)] == "DONE"
 
 
@@ -123,25 +123,52 @@ def removed(program, segment):
     return True
 
 
-def test_pages_that_are_no_run_are_for_this_host_only(fabric):
-    """SI-REGMEM-5, SI-NTB-6"""
+def test_pages_that_are_no_run_are_reached_by_transfers(fabric):
+    """SI-REGMEM-5, SI-NTB-6, SI-CONSEG-2, SI-MAPR-7, SI-SDMA-2, SI-SDMA-3: no window leads there,
+    and there is nothing to map."""
     length = 16 * PAGE
-    with pair(fabric) as (owner, user, _):
+    with pair(fabric) as (owner, user, node):
         memory = scattered(owner, 16)
-        owner.fill(memory, length, 4)
         segment = empty(owner, 33, length)
         owner.SCIRegisterSegmentMemory(memory, length, segment, 0)
-        owner.SCIPrepareSegment(segment, owner.adapter, 0)
-        with fails("NOT_SUPPORTED"):
-            owner.SCISetSegmentAvailable(segment, owner.adapter, 0)
-        # Nobody has found it meanwhile, and it can be copied from.
-        with fails("NO_SUCH_SEGMENT"):
-            user.connect(NODES[1], 33)
-        _, arrives = user.map_local(user.segment(34, length), length)
-        there = owner.connect(NODES[0], 34)
-        owner.map_remote(there, length)
-        copy(owner, segment, there, length)
-        assert user.check(arrives, length, 4) == INTACT
+        show(owner, segment)
+        connection = user.connect(node, 33)
+        assert user.SCIGetRemoteSegmentSize(connection) == length
+        assert owner.local_event(segment)[0] == "CONNECT"
+        with fails("HW_NOSPC"):
+            user.map_remote(connection, length)
+        local = user.segment(34, length)
+        _, mapped = user.map_local(local, length)
+        user.fill(mapped, length, 4)
+        copy(user, local, connection, length)
+        assert owner.check(memory, length, 4) == INTACT
+        owner.fill(memory, length, 5)
+        copy(user, local, connection, length, SCI.FLAG_DMA_READ)
+        assert user.check(mapped, length, 5) == INTACT
+
+
+def test_what_is_read_goes_to_any_memory_of_the_program(ends):
+    """SI-SDMA-2, SI-SDMAM-1, SI-SDMAM-3: at any address, and in segments over such memory."""
+    owner, user, node = ends
+    _, remote = owner.map_local(owner.segment(38, MUCH), MUCH)
+    connection = user.connect(node, 38)
+    user.map_remote(connection, MUCH)
+    queue = user.queue(1)
+    memory = scattered(user, MUCH // PAGE + 1)
+    before = sharing.pinned(user.guest)
+    for seed, (at, size, place) in enumerate([(0, MUCH, 0), (5, MUCH - 8, 3), (1, 7, 99)], 6):
+        owner.fill(remote + place, size, seed)
+        flags = SCI.FLAG_DMA_READ
+        user.SCIStartDmaTransferMem(queue, memory + at, connection, size, place, None, flags)
+        assert sisci.DMA[user.SCIWaitForDMAQueue(queue, 20000, 0)] == "DONE"
+        assert user.check(memory + at, size, seed) == INTACT
+    sharing.wait_until_unpinned(user.guest, before)
+    segment = empty(user, 39, MUCH)
+    user.SCIRegisterSegmentMemory(memory, MUCH, segment, 0)
+    user.SCIPrepareSegment(segment, user.adapter, SCI.FLAG_DMA_SOURCE_ONLY)
+    owner.fill(remote, MUCH, 9)
+    copy(user, segment, connection, MUCH, SCI.FLAG_DMA_READ)
+    assert user.check(memory, MUCH, 9) == INTACT
 
 
 def test_physical_memory_is_a_segment_for_others(ends):

@@ -228,7 +228,7 @@ impl<D: Device> Queue<D> {
     }
 }
 
-/// Copies from memory of this process, or to it, by their addresses.
+/// Name the local ends of copies by their addresses in memory of this process.
 ///
 /// # Errors
 /// [`Error::System`] with `ERANGE`: beyond its end.

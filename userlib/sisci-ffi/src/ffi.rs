@@ -303,8 +303,8 @@ sisci! {
         callback: sys::sci_cb_dma_t, argument: Opaque, flags: c_uint; error: Error
     ) = functions::start_dma_from_memory(
         dq,
-        // SAFETY: A program that starts a transfer keeps the memory until it ends, and the transfer
-        // only reads.
+        // SAFETY: A program that starts a transfer keeps the memory until it ends, and leaves it
+        // alone if the transfer writes there.
         (unsafe { ProcessMemory::new(address.expose_provenance(), size) }),
         remote_segment, remote, (dma_callback(callback, argument)), flags);
 

@@ -83,7 +83,7 @@ fn bytes(data: &mut [u8]) -> Room<u8> {
     unsafe { Room::new(data.as_mut_ptr(), data.len()) }
 }
 
-/// Bytes that a transfer reads.
+/// Bytes that a transfer reads, or writes.
 fn lent(data: &mut [u8]) -> ProcessMemory<'static> {
     // SAFETY: The data outlive the transfer that they are for.
     unsafe { ProcessMemory::new(data.as_mut_ptr().expose_provenance(), data.len()) }

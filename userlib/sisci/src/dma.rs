@@ -53,12 +53,12 @@ impl DmaState {
     }
 }
 
-/// Where a transfer comes from.
+/// Where a transfer comes from, or goes to if it reads.
 #[derive(Debug)]
 pub enum DmaSource<'a, D: Device = CharDevice> {
     /// A local segment; it has to be prepared.
     Segment(&'a LocalSegment<D>),
-    /// Memory of this process, which is only read, until the transfer ends.
+    /// Memory of this process, which is in use until the transfer ends.
     Memory(ProcessMemory<'a>),
 }
 
@@ -67,7 +67,7 @@ pub enum DmaSource<'a, D: Device = CharDevice> {
 pub enum Direction {
     /// To the remote segment.
     Write,
-    /// From the remote segment into a local one: the driver of its node sends.
+    /// From the remote segment: the driver of its node sends.
     Read,
 }
 
@@ -283,9 +283,9 @@ impl<D: Device> DmaQueue<D> {
     /// Start a transfer to a remote segment or from it, with a callback for its end or without.
     ///
     /// # Errors
-    /// In this order: [`Error::FlagNotImplemented`]: the driver does not read, or not into memory
-    /// that is no segment. [`Error::IllegalOperation`]: one is under way, or its callback has not run
-    /// yet, or the remote segment is not mapped. [`Error::MaxEntries`]: none or too many pieces. [`Error::OutOfRange`].
+    /// In this order: [`Error::FlagNotImplemented`]: the driver does not read.
+    /// [`Error::IllegalOperation`]: one is under way, or its callback has not run yet, or the
+    /// remote segment is not mapped, unless it cannot be. [`Error::MaxEntries`]: none or too many pieces. [`Error::OutOfRange`].
     /// [`Error::SegmentNotPrepared`], [`Error::SegmentNotConnected`]: not operational, or over
     /// another adapter. [`Error::NotSupported`]: the driver of the node does not read.
     /// [`Error::IllegalAddress`], [`Error::NoSpace`]; [`Error::System`]: no
@@ -300,7 +300,7 @@ impl<D: Device> DmaQueue<D> {
         callback: Option<Callback>,
     ) -> Result<()> {
         if direction == Direction::Read {
-            self.check_read(&source)?;
+            self.check_read()?;
         }
         let mut used = vec![remote.users().enter()?, remote.transfers().enter()?];
         if let DmaSource::Segment(segment) = source {
@@ -310,7 +310,7 @@ impl<D: Device> DmaQueue<D> {
         let told = |last: &Transfer<D>| last.told.load(Ordering::Acquire);
         let running = state.current(&self.0.desc)? == DmaState::Posted
             || !state.last.as_ref().is_none_or(told);
-        if running || !remote.is_mapped() {
+        if running || !remote.is_mapped() && !remote.is_placed() {
             return Err(Error::IllegalOperation);
         }
         if pieces.is_empty() || pieces.len() > self.0.entries as usize {
@@ -331,7 +331,10 @@ impl<D: Device> DmaQueue<D> {
                     Direction::Read => queue.start_read(segment, connection, &copies),
                 }
             }
-            DmaSource::Memory(memory) => queue.start_from_memory(*memory, connection, &copies),
+            DmaSource::Memory(memory) => match direction {
+                Direction::Write => queue.start_from_memory(*memory, connection, &copies),
+                Direction::Read => queue.start_into_memory(*memory, connection, &copies),
+            },
         };
         started.map_err(|error| match error {
             mp_fabric::Error::System(Errno::BUSY) => Error::IllegalOperation,
@@ -356,10 +359,9 @@ impl<D: Device> DmaQueue<D> {
         }
     }
 
-    /// Whether the driver of this node reads into what a transfer names.
-    fn check_read(&self, source: &DmaSource<'_, D>) -> Result<()> {
-        let is_segment = matches!(source, DmaSource::Segment(_));
-        match is_segment && self.0.desc.has(mp_fabric::sys::MP_FEATURE_PLACED)? {
+    /// Whether the driver of this node reads.
+    fn check_read(&self) -> Result<()> {
+        match self.0.desc.has(mp_fabric::sys::MP_FEATURE_PLACED)? {
             true => Ok(()),
             false => Err(Error::FlagNotImplemented),
         }

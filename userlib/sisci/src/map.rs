@@ -44,10 +44,11 @@ impl<D: Device> Backing<D> {
     fn map<P: Protection>(&self, start: u64, len: u64, hint: usize) -> Result<mp_fabric::Map<P>> {
         Ok(match self {
             Backing::Local(segment) => segment.segment().map(start, len, hint),
-            Backing::Remote(segment) if segment.is_operational() => {
-                segment.connection()?.map(start, len, hint)
+            Backing::Remote(segment) if !segment.is_operational() => {
+                return Err(Error::NotConnected)
             }
-            Backing::Remote(_) => return Err(Error::NotConnected),
+            Backing::Remote(segment) if segment.is_placed() => return Err(Error::HwNoSpace),
+            Backing::Remote(segment) => segment.connection()?.map(start, len, hint),
         }?)
     }
 }

@@ -166,11 +166,37 @@ impl<D: Device> Desc<D> {
 
     fn link(&self, node: u32, id: u32, adapter: u32, milliseconds: u32) -> Result<Linked<D>> {
         let interface = self.route(adapter, node)?;
-        let connection = connect(self, interface, Goal::Segment(id), milliseconds)?;
+        let connected = connect(self, interface, Goal::Segment(id), milliseconds);
+        let connection = match connected {
+            Err(Error::HwNoSpace) => self.connect_placed(interface, id, milliseconds),
+            connected => connected,
+        }?;
         Ok(Linked {
             info: connection.info()?,
             connection,
             loopback: self.fabric().interface(interface)?.loopback,
+        })
+    }
+}
+
+impl<D: Device> Desc<D> {
+    /// Connect to a segment that no window leads to: the drivers make all copies.
+    ///
+    /// # Errors
+    /// [`Error::HwNoSpace`]: one of the drivers does not do that.
+    fn connect_placed(
+        &self,
+        interface: InterfaceId,
+        id: u32,
+        milliseconds: u32,
+    ) -> Result<Connection<D>> {
+        if !self.has(mp_fabric::sys::MP_FEATURE_PLACED)? {
+            return Err(Error::HwNoSpace);
+        }
+        let connected = connect(self, interface, Goal::PlacedSegment(id), milliseconds);
+        connected.map_err(|error| match error {
+            Error::NotSupported => Error::HwNoSpace,
+            other => other,
         })
     }
 }
@@ -291,6 +317,12 @@ impl<D: Device> RemoteSegment<D> {
         &self.0.desc
     }
 
+    /// Whether no window leads there: it is not mapped, and transfers need no map.
+    pub fn is_placed(&self) -> bool {
+        let linked = self.linked();
+        linked.is_ok_and(|linked| linked.info.state.contains(ConnectionState::PLACED))
+    }
+
     /// Whether it is a segment of this host.
     pub fn is_loopback(&self) -> bool {
         self.linked().is_ok_and(|linked| linked.loopback)
@@ -400,7 +432,7 @@ impl<D: Device> RemoteSegment<D> {
     /// In this order: [`Error::SizeAlignment`]: no bytes. [`Error::OutOfRange`];
     /// [`Error::OffsetAlignment`]: the address does not fit the offset.
     /// [`Error::NotConnected`]: the connection is not operational, or there is none yet.
-    /// [`Error::NoSpace`].
+    /// [`Error::HwNoSpace`]: no window leads there. [`Error::NoSpace`].
     pub fn map(
         &self,
         offset: usize,

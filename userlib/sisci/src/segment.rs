@@ -10,8 +10,8 @@ use crate::{
     Action, Desc, Error, Map, MapFlags, Result,
 };
 use mp_fabric::{
-    taken, CharDevice, Deadline, Device, EventMask, Filling, Notice, PhysicalRange, ProcessMemory,
-    Removal, Segment, SegmentState, Waits, Withdrawal,
+    taken, CharDevice, Deadline, Device, EventMask, Filling, InterfaceId, Notice, PhysicalRange,
+    ProcessMemory, Removal, Segment, SegmentState, Waits, Withdrawal,
 };
 use rustix::io::Errno;
 use std::{
@@ -323,12 +323,49 @@ impl<D: Device> LocalSegment<D> {
     /// Those of [`Desc::adapter`]; [`Error::IllegalOperation`]: it has no memory.
     /// [`Error::HwNoSpace`]: peers do not reach it there.
     pub fn prepare(&self, adapter: u32) -> Result<()> {
+        self.prepare_by(adapter, Segment::prepare)
+    }
+
+    /// Make it the local segment of transfers through an adapter, whether or not peers reach it.
+    ///
+    /// # Errors
+    /// Those of [`Desc::adapter`]; [`Error::IllegalOperation`]: it has no memory.
+    /// [`Error::HwNoSpace`]: peers do not reach it there, and the driver asks for that.
+    pub fn prepare_for_transfers(&self, adapter: u32) -> Result<()> {
+        match self.0.desc.has(mp_fabric::sys::MP_FEATURE_PLACED)? {
+            true => self.prepare_by(adapter, Segment::prepare_placed),
+            false => self.prepare(adapter),
+        }
+    }
+
+    fn prepare_by(
+        &self,
+        adapter: u32,
+        prepare: impl Fn(&Segment<D>, InterfaceId) -> mp_fabric::Result<()>,
+    ) -> Result<()> {
         let adapter = self.0.desc.adapter(adapter)?;
         self.filled()?;
         for interface in adapter.interfaces() {
-            self.0.segment.prepare(interface)?;
+            prepare(&self.0.segment, interface)?;
         }
         Ok(())
+    }
+
+    /// Let nodes at an interface connect: by a window, or if none can be led there, by transfers
+    /// that the drivers make.
+    fn publish(&self, interface: InterfaceId) -> Result<()> {
+        let segment = &self.0.segment;
+        // A link that has come since was not prepared: now it is.
+        segment.prepare(interface)?;
+        let published = segment.publish(interface);
+        let has_window = !matches!(
+            published,
+            Err(mp_fabric::Error::NotSupported(_) | mp_fabric::Error::NoSpace(_))
+        );
+        if has_window || !self.0.desc.has(mp_fabric::sys::MP_FEATURE_PLACED)? {
+            return Ok(published?);
+        }
+        Ok(segment.publish_placed(interface).or(published)?)
     }
 
     /// Its state at an adapter.
@@ -352,9 +389,9 @@ impl<D: Device> LocalSegment<D> {
     ///
     /// # Errors
     /// Those of [`Desc::adapter`]; [`Error::IllegalOperation`]: it is private.
-    /// [`Error::SegmentNotPrepared`]. Of memory of the program: [`Error::HwNoSpace`],
-    /// [`Error::NotSupported`]: no window of the bridge can lead there; then it is as available as
-    /// it was.
+    /// [`Error::SegmentNotPrepared`]. [`Error::HwNoSpace`], [`Error::NotSupported`]: no window of
+    /// the bridge can lead there, and the driver does not copy it; then it is as available as it
+    /// was.
     pub fn set_available(&self, adapter: u32) -> Result<()> {
         let state = self.state(adapter)?;
         if self.0.private {
@@ -366,18 +403,12 @@ impl<D: Device> LocalSegment<D> {
         let mut new = Vec::new();
         for interface in self.0.desc.adapter(adapter)?.interfaces() {
             let before = self.0.segment.info(Some(interface))?.state;
-            // A link that has come since was not prepared: now it is.
-            let published = self
-                .0
-                .segment
-                .prepare(interface)
-                .and_then(|()| self.0.segment.publish(interface));
-            if let Err(error) = published {
+            if let Err(error) = self.publish(interface) {
                 for interface in new {
                     // Whoever has found it meanwhile is out of luck.
                     let _ = self.0.segment.withdraw(interface, Withdrawal::Force);
                 }
-                return Err(error.into());
+                return Err(error);
             }
             if before != SegmentState::Published {
                 new.push(interface);

@@ -138,8 +138,12 @@ pub fn prepare_segment<D: Device>(
     adapter: u32,
     flags: u32,
 ) -> Result<()> {
-    // That it is only the source of transfers makes no difference.
-    local(process, segment, flags, sys::SCI_FLAG_DMA_SOURCE_ONLY)?.prepare(adapter)
+    let segment = local(process, segment, flags, sys::SCI_FLAG_DMA_SOURCE_ONLY)?;
+    match flags & sys::SCI_FLAG_DMA_SOURCE_ONLY {
+        0 => segment.prepare(adapter),
+        // Nobody maps it.
+        _ => segment.prepare_for_transfers(adapter),
+    }
 }
 
 /// `SCISetSegmentAvailable`

@@ -2,6 +2,7 @@
 
 //! DMA queues.
 
+use super::segments::{pages, register};
 use super::*;
 use crate::functions::{
     abort_dma_queue, create_dma_queue, dma_queue_state, remove_dma_queue, start_dma,
@@ -216,7 +217,7 @@ fn modes_that_are_not_there_are_refused() {
     assert_eq!(with(SCI_FLAG_DMA_SYSDMA), Ok(()));
 }
 
-/// SI-SDMA-2: the flag reverses the direction; memory that is no segment cannot be read into.
+/// SI-SDMA-2: the flag reverses the direction.
 #[test]
 fn a_transfer_reads_the_remote_segment() {
     let t = transfer();
@@ -225,19 +226,74 @@ fn a_transfer_reads_the_remote_segment() {
     assert_eq!(t.start(piece(100, 200, 50), SCI_FLAG_DMA_READ), Ok(()));
     assert_eq!(t.wait(1000), Ok(SCI_DMAQUEUE_DONE));
     assert_eq!((read(t.from + 100), read(t.to + 200)), (7, 7));
+    t.world.set_placed(false);
+    let refused = t.start(piece(100, 200, 50), SCI_FLAG_DMA_READ);
+    assert_eq!(refused, Err(Error::FlagNotImplemented));
+}
+
+/// SI-SDMA-2, SI-SDMAM-1, SI-SDMAM-3: memory of the program is read into, at any address, and
+/// nothing beside it.
+#[test]
+fn a_transfer_reads_into_memory_of_the_program() {
+    let t = transfer();
+    (200..210).for_each(|at| write(t.to + at, 7));
     let mut data = vec![5; 64];
-    let source = Source::Memory(lent(&mut data));
-    let flags = SCI_FLAG_DMA_READ;
-    let start = start_dma(
-        &t.b,
-        t.queue,
-        source,
-        t.remote,
-        piece(0, 0, 64),
-        None,
-        flags,
-    );
-    assert_eq!(start, Err(Error::FlagNotImplemented));
+    let whole = lent(&mut data);
+    // SAFETY: A part of the data, which live to the end of the test.
+    let odd = unsafe { ProcessMemory::new(whole.start() + 1, 10) };
+    let start = |remote, size| {
+        let (source, pieces) = (Source::Memory(odd), piece(0, remote, size));
+        let flags = SCI_FLAG_DMA_READ;
+        start_dma(&t.b, t.queue, source, t.remote, pieces, None, flags)
+    };
+    t.world.hold_queues();
+    assert_eq!(start(200, 10), Ok(()));
+    assert_eq!(t.state(), SCI_DMAQUEUE_POSTED);
+    t.world.release_queues();
+    assert_eq!(t.wait(1000), Ok(SCI_DMAQUEUE_DONE));
+    let seen: Vec<u8> = (0..12).map(|at| read(whole.start() + at)).collect();
+    assert_eq!(seen, [5, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 5]);
+    assert_eq!(start(200, 11), Err(Error::OutOfRange));
+    // It cannot be read before the call returns.
+    t.world.set_pinned(9);
+    assert_eq!(start(200, 10), Err(Error::NoSpace));
+}
+
+/// SI-CONSEG-2, SI-MAPR-7, SI-SDMA-2, SI-SDMA-3: no window leads to the segment, so there is
+/// nothing to map, and transfers need no map.
+#[test]
+fn a_segment_without_a_window_is_copied_to_and_from() {
+    let (world, a, b) = pair();
+    world.set_reachable(false);
+    let target = create(&a, open(&a), 7, SIZE, SCI_FLAG_EMPTY).unwrap();
+    register(&a, target, pages(2), SIZE, 0).unwrap();
+    publish(&a, target).unwrap();
+    let (_, to) = map_local(&a, target, part(0, SIZE), 0).unwrap();
+    let remote = connect(&b, A, 7).unwrap();
+    let refused = map_remote(&b, remote, part(0, SIZE), 0);
+    assert_eq!(refused.map(drop), Err(Error::HwNoSpace));
+    let local = create(&b, open(&b), 8, SIZE, SCI_FLAG_PRIVATE).unwrap();
+    functions::prepare_segment(&b, local, 0, 0).unwrap();
+    let (_, from) = map_local(&b, local, part(0, SIZE), 0).unwrap();
+    let queue = new_queue(&b, 1).unwrap();
+    let copy = |flags| {
+        let flags = flags | SCI_FLAG_DMA_WAIT;
+        let source = Source::Segment(local);
+        start_dma(&b, queue, source, remote, piece(0, 8, 8), None, flags)
+    };
+    write(from, 3);
+    assert_eq!(copy(0), Ok(()));
+    assert_eq!(read(to + 8), 3);
+    write(to + 8, 4);
+    assert_eq!(copy(SCI_FLAG_DMA_READ), Ok(()));
+    assert_eq!(read(from), 4);
+    // One that has a window has to be mapped.
+    let other = offered(&a, 9, SIZE);
+    assert_ne!(other, NONE);
+    let remote = connect(&b, A, 9).unwrap();
+    let source = Source::Segment(local);
+    let unmapped = start_dma(&b, queue, source, remote, piece(0, 0, 8), None, 0);
+    assert_eq!(unmapped, Err(Error::IllegalOperation));
 }
 
 /// SI-SDMAM-1, SI-SDMAM-2, SI-SDMAM-3: memory of the program, at any address.

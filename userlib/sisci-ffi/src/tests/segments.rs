@@ -62,6 +62,10 @@ fn space_that_is_used_up_is_told_by_kind() {
     let segment = create(&a, desc, 7, (1 << 16) + 1, 0).unwrap();
     let prepared = prepare_segment(&a, segment, 0, 0);
     assert_eq!(prepared, Err(Error::HwNoSpace));
+    // For transfers it needs no window.
+    let prepared = prepare_segment(&a, segment, 0, SCI_FLAG_DMA_SOURCE_ONLY);
+    assert_eq!(prepared, Ok(()));
+    assert_eq!(publish(&a, segment), Err(Error::HwNoSpace));
     let fits = create(&a, desc, 8, 1 << 16, 0).unwrap();
     assert_eq!(prepare_segment(&a, fits, 0, 0), Ok(()));
     let large = create(&a, desc, 9, (1 << 20) + 1, 0);
@@ -433,14 +437,14 @@ fn a_virtual_device_with_resources_is_busy() {
 }
 
 /// Memory of this program: whole pages.
-fn pages(count: usize) -> usize {
+pub(super) fn pages(count: usize) -> usize {
     let layout = std::alloc::Layout::from_size_align(count * 4096, 4096).unwrap();
     // SAFETY: There are bytes; they stay for ever.
     unsafe { std::alloc::alloc_zeroed(layout) }.expose_provenance()
 }
 
 /// Give a segment memory of [`pages`].
-fn register(
+pub(super) fn register(
     process: &Process<FakeDevice>,
     segment: Handle,
     at: usize,
@@ -507,12 +511,13 @@ fn memory_that_a_segment_cannot_have_is_refused() {
     assert_eq!(register(memory, 4096), Err(Error::IllegalOperation));
 }
 
-/// SI-REGMEM-5: where no window leads to such memory, other hosts do not reach it, and nobody
-/// takes it for available.
+/// SI-REGMEM-5: where no window leads to such memory and the driver does not copy it, other hosts
+/// do not reach it, and nobody takes it for available.
 #[test]
 fn memory_that_no_window_leads_to_is_not_supported() {
     let (world, a, b) = pair();
     world.set_reachable(false);
+    world.set_placed(false);
     let segment = create(&a, open(&a), 7, 8192, SCI_FLAG_EMPTY).unwrap();
     register(&a, segment, pages(2), 8192, 0).unwrap();
     assert_eq!(publish(&a, segment), Err(Error::NotSupported));
@@ -542,6 +547,10 @@ fn physical_memory_is_for_the_privileged() {
     }
     assert_eq!(attach(0, 8192, 0), Ok(()));
     assert_eq!(attach(0, 8192, 0), Err(Error::IllegalOperation));
+    // The driver does not copy it, so it needs a window.
+    world.set_reachable(false);
+    assert_eq!(publish(&a, segment), Err(Error::NotSupported));
+    world.set_reachable(true);
     publish(&a, segment).unwrap();
     let remote = connect(&b, A, 7).unwrap();
     map_remote(&b, remote, part(0, 8192), 0).unwrap();

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A host whose user service is a test: it says whatever the test likes in frames of its own.
+
+`tests/modules/mp_frame_test.c` is in the place of the service; `rust/proto/fabric.rs` and
+`rust/proto/sharing/message.rs` have the frames.
+"""
+
+import struct
+import time
+
+from ntbrig import stack
+from ntbrig.settings import PATIENCE
+
+from frames import TRANSPORT, peer_id
+
+FUNC = 0x55534552
+DIRECTORY = "/sys/kernel/mp_frame_test"
+SUPPORT = 0x00070202
+LIFE = 0x0BAD0BAD
+HELLO, SHARING, PUT, FETCHED = 1, 5, 8, 9
+CONNECT, CONNECTED, GONE, ENDED, ANSWER, ASK, PLACED, FETCH = 1, 6, 5, 9, 11, 10, 13, 14
+SEGMENT, UNWINDOWED = 1 << 8, 1 << 17
+PIECE = 1 << 14
+
+
+class Liar:
+    """The service of a host, as long as it is a context; it speaks with one other host."""
+
+    def __init__(self, guest, victim):
+        self.guest, self.victim = guest, victim
+        self.life = None
+        # What is to be sent, and what has arrived: a command in a guest takes long.
+        self._orders, self._arrived = [], []
+
+    def __enter__(self):
+        stack.load(self.guest, modules=TRANSPORT)
+        self._peer = f"{peer_id(self.victim):#x}"
+        parameters = {"mp_frame_test": f"func={FUNC}"}
+        stack.load(self.guest, modules=("mp_frame_test",), parameters=parameters)
+        there = f"/sys/kernel/mp/peers/{peer_id(self.victim):08x}"
+        self.guest.run(f"until [ -d {there} ]; do sleep 0.02; done")
+        return self
+
+    def __exit__(self, *_):
+        stack.unload(self.guest, modules=(*TRANSPORT, "mp_frame_test"))
+
+    # --- frames
+
+    def send(self, header, data=b"", priority=False, length=None):
+        """A frame, whose data goes on with zeros; it leaves with the next `flush`."""
+        words = [self._peer, int(priority), len(data) if length is None else length]
+        words += [struct.pack("<4I", *header).hex(), data.hex() or "-"]
+        self._orders.append(f"echo '{' '.join(map(str, words))}' > {DIRECTORY}/send")
+
+    def flush(self):
+        """Send what is to be sent, and take what has arrived."""
+        take = f'while l=$(cat {DIRECTORY}/received) && [ "$l" ]; do echo "$l"; done'
+        orders, self._orders = self._orders, []
+        lines = self.guest.run("; ".join([*orders, take, "true"])).out.splitlines()
+        for header, data in map(str.split, lines):
+            header = struct.unpack("<4I", bytes.fromhex(header))
+            self._arrived.append((header, bytes.fromhex(data.strip("-"))))
+
+    def receive(self, timeout=10):
+        """The header of the next frame, and the first bytes of its data."""
+        end = time.monotonic() + timeout * PATIENCE
+        while self._orders or not self._arrived:
+            self.flush()
+            assert self._arrived or time.monotonic() < end, "nothing has arrived"
+        return self._arrived.pop(0)
+
+    # --- what services tell each other
+
+    def greet(self):
+        """Meet the other service, which is there."""
+        self._hello(0)
+        header = (0,)
+        while header[0] != HELLO or header[1] != LIFE:
+            header, _ = self.receive()
+        self.life = header[2]
+        self._hello(self.life)
+        self.flush()
+
+    def _hello(self, seen):
+        self.send((HELLO, seen, LIFE, 2), struct.pack("<I", SUPPORT), priority=True)
+
+    def say(self, kind, connection, *words):
+        """A message of the sharing engine, with the words behind its number."""
+        message = struct.pack("<2I", kind, connection) + b"".join(words)
+        header = (SHARING, self.life, 0, 0)
+        self.send(header, message.ljust(32, b"\0"), priority=True)
+
+    def hear(self, *kinds, timeout=10):
+        """The next message of one of these kinds, as its kind, number and the rest; questions are
+        answered meanwhile."""
+        while True:
+            header, data = self.receive(timeout)
+            if header[0] != SHARING:
+                continue
+            kind, number = struct.unpack_from("<2I", data)
+            if kind & 0xFF == ASK:
+                self.say(ANSWER, number)
+            if kind & 0xFF in kinds:
+                return kind, number, data[8:]
+
+    def connect(self, number, segment):
+        """Connect to a segment by placed transfers; its length."""
+        self.say(CONNECT | SEGMENT | UNWINDOWED, number, struct.pack("<I", segment))
+        _, _, rest = self.hear(CONNECTED)
+        return struct.unpack_from("<Q", rest, 16)[0]
+
+    def accept(self, length):
+        """Give the next process that connects a segment of so many bytes; its connection."""
+        _, number, _ = self.hear(CONNECT)
+        self.say(CONNECTED, number, struct.pack("<IIQQ", 0, 1, 0, length))
+        self.flush()
+        return number
+
+    def put(self, number, at, data, **how):
+        """A piece that a connection writes."""
+        life = how.pop("life", self.life)
+        self.send((PUT, life, number, 0), struct.pack("<Q", at) + data, **how)
+
+    def fetch(self, number, piece, length, at):
+        """Ask for a piece of a connection's segment."""
+        self.say(FETCH, number, struct.pack("<2IQ", piece, length, at))
+
+    def fetched(self, number, piece, data, **how):
+        """What a connection of the other host has asked for."""
+        self.send((FETCHED, self.life, number, piece), data, **how)
+
+    def totals(self, number):
+        """What the other host has told last of the pieces of a connection: all, and failed."""
+        _, of, rest = self.hear(PLACED)
+        assert of == number
+        return struct.unpack_from("<2I", rest)
+
+    def next_fetched(self, number, timeout=10):
+        """The number of the next piece that was asked for, and its first bytes."""
+        while True:
+            header, data = self.receive(timeout)
+            if header[0] == FETCHED and header[2] == number:
+                return header[3], data

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A peer that lies in the frames of placed transfers: it stores and reads nothing that it was not
+granted, and whoever waits for it is told so. A third host does not notice.
+"""
+
+import struct
+
+import pytest
+import sharing
+from copies import NUMBER, copied, ended, offered, placed, prepared, queue_of, start
+from frames import TRANSPORT, peer_id, resets, wait_for_everyone
+from liar import ENDED, FETCH, GONE, PIECE, PLACED, Liar
+from ntbrig import stack
+from sharing import MP
+from shell import INTACT
+
+PAGE, KIB = 0x1000, 1 << 10
+# Of a connection of the liar.
+MINE = 0x1234
+LENGTH = 3 * PAGE
+QUIET = 99
+
+
+@pytest.fixture(scope="module")
+def fabric(boot):
+    fabric = boot(hosts=3)
+    victim, liar, honest = fabric.hosts
+    stack.load(victim, liar, honest, modules=TRANSPORT)
+    wait_for_everyone(*fabric.hosts)
+    stack.load(victim, honest, modules=("mp_func_user",))
+    stack.unload(liar, modules=TRANSPORT)
+    return fabric
+
+
+def towards(process, guest):
+    """The interface to a host, when it is up."""
+    wanted = peer_id(guest)
+    for interface in process.interfaces():
+        if process.call("INTERFACE", "mp_interface", id=interface).peer == wanted:
+            process.wait_until_up(interface)
+            return interface
+    raise AssertionError(f"no interface leads to {guest}")
+
+
+@pytest.fixture
+def scene(fabric):
+    """A process of the victim, its interface to the liar, and the liar."""
+    victim, liar, _ = fabric.hosts
+    with Liar(liar, victim) as peer:
+        peer.greet()
+        with sharing.Process(victim) as process:
+            yield process, towards(process, liar), peer
+
+
+@pytest.fixture(autouse=True)
+def others(fabric):
+    """The third host copies as before, and its link is what it was."""
+    victim, _, honest = fabric.hosts
+    before = resets(victim, honest)
+    yield
+    with sharing.Process(victim) as owner, sharing.Process(honest) as user:
+        there, back = towards(user, victim), towards(owner, honest)
+        _, memory = offered(owner, back, LENGTH)
+        own, local = prepared(user, there, LENGTH, 62)
+        user.fill(local, LENGTH, 3)
+        connection = placed(user, there)
+        copied(user, queue_of(user, there), own, connection, (0, 0, LENGTH))
+        assert owner.check(memory, LENGTH, 3) == INTACT
+    assert resets(victim, honest) == before
+
+
+def in_the_middle(process, interface, flags=0):
+    """A segment over a part of memory that is not all of it, and where all of it is."""
+    memory = process.memory(3 * LENGTH)
+    process.fill(memory, 3 * LENGTH, QUIET)
+    fields = {"id": NUMBER, "length": LENGTH, "flags": MP.SEGMENT_EMPTY}
+    segment = process.call("SEGMENT_CREATE", "mp_segment_create", **fields).handle
+    fields = {"handle": segment, "address": memory + LENGTH, "length": LENGTH, "flags": flags}
+    process.call("SEGMENT_FILL", "mp_segment_fill", **fields)
+    for what in ("PREPARE", "PUBLISH"):
+        process.at(what, segment, interface, MP.SHOW_PLACED)
+    return segment, memory
+
+
+def assert_untouched(process, memory):
+    assert process.check(memory, 3 * LENGTH, QUIET) == INTACT
+
+
+def test_what_is_written_elsewhere_is_not_stored(scene):
+    process, interface, peer = scene
+    _, memory = in_the_middle(process, interface)
+    assert peer.connect(MINE, NUMBER) == LENGTH
+    whole = (1 << 64) - 1
+    lies = [(LENGTH - 2, b"over"), (LENGTH, b"behind"), (whole - 3, b"turns around"), (whole, b"")]
+    for at, data in lies:
+        peer.put(MINE, at, data)
+    # Too short to say where.
+    peer.send((8, peer.life, MINE, 0), b"short")
+    # Of connections that are none, and of another life.
+    peer.put(MINE + 1, 0, b"stranger")
+    peer.put(MINE, 0, b"another life", life=peer.life ^ 1)
+    # More than the segment has.
+    peer.put(MINE, 0, b"", length=LENGTH + 9)
+    seen = (0, 0)
+    while seen[0] < len(lies) + 2:
+        seen = peer.totals(MINE)
+    assert seen == (len(lies) + 2, len(lies) + 2)
+    assert_untouched(process, memory)
+    # What it may, it may as before.
+    peer.put(MINE, LENGTH - 4, b"last")
+    assert peer.totals(MINE) == (len(lies) + 3, len(lies) + 2)
+    assert process.read(memory + 2 * LENGTH - 4, 4) == b"last"
+
+
+def test_what_is_only_read_is_not_written(scene):
+    process, interface, peer = scene
+    _, memory = in_the_middle(process, interface, MP.FILL_READ)
+    peer.connect(MINE, NUMBER)
+    peer.put(MINE, 0, b"a gift")
+    assert peer.totals(MINE) == (1, 1)
+    assert_untouched(process, memory)
+    peer.fetch(MINE, 0, 8, 0)
+    assert peer.next_fetched(MINE) == (0, process.read(memory + LENGTH, 8))
+
+
+def test_what_is_asked_for_beyond_measure_is_not_sent(scene):
+    process, interface, peer = scene
+    _, memory = in_the_middle(process, interface)
+    peer.connect(MINE, NUMBER)
+    # Nothing, and more than a piece, are no requests at all.
+    for length in (0, PIECE + 1, (1 << 32) - 1):
+        peer.fetch(MINE, 77, length, 0)
+    peer.fetch(MINE + 1, 78, 8, 0)
+    for piece, at in enumerate((LENGTH - 4, LENGTH, (1 << 64) - 4)):
+        peer.fetch(MINE, piece, 8, at)
+        assert peer.next_fetched(MINE) == (piece, b"")
+    # As often as it likes: what there is no room for is dropped.
+    for piece in range(100, 140):
+        peer.fetch(MINE, piece, 8, 0)
+    peer.fetch(MINE, 200, 8, LENGTH - 8)
+    answered = []
+    while not answered or answered[-1] != 200:
+        piece, data = peer.next_fetched(MINE)
+        assert data == process.read(memory + LENGTH, 8) or piece == 200
+        answered.append(piece)
+    assert answered == sorted(set(answered))
+
+
+def test_nothing_is_stored_or_sent_after_a_revocation(scene):
+    process, interface, peer = scene
+    segment, memory = in_the_middle(process, interface)
+    peer.connect(MINE, NUMBER)
+    peer.put(MINE, 0, process.read(memory + LENGTH, 8))
+    assert peer.totals(MINE) == (1, 0)
+    fields = {"handle": segment, "interface": interface, "flags": MP.WITHDRAW_FORCE}
+    withdrawn = process.later("SEGMENT_WITHDRAW", "mp_segment_interface", **fields)
+    peer.hear(ENDED)
+    # It has not let go, and says so only in the end.
+    for _ in range(3):
+        peer.put(MINE, 0, b"afterwards")
+        peer.fetch(MINE, 0, 8, 0)
+    peer.say(GONE, MINE)
+    peer.flush()
+    withdrawn.result()
+    peer.put(MINE, 0, b"afterwards")
+    peer.fetch(MINE, 0, 8, 0)
+    with pytest.raises(AssertionError, match="nothing has arrived"):
+        peer.next_fetched(MINE, timeout=1)
+    assert_untouched(process, memory)
+
+
+def reading(process, interface, peer, length=8 * KIB):
+    """A copy out of a segment that the liar has, with where it goes."""
+    target = process.call("SEGMENT_CREATE", "mp_segment_create", id=62, length=length).handle
+    process.at("PREPARE", target, interface, MP.SHOW_PLACED)
+    local = process.map_segment(target)
+    process.fill(local, length, QUIET)
+    fields = {"interface": interface, "object": MP.OBJECT_SEGMENT, "number": NUMBER}
+    fields |= {"flags": MP.CONNECT_PLACED, "deadline": sharing.FOREVER}
+    connecting = process.later("CONNECT", "mp_connect", **fields)
+    number = peer.accept(1 << 20)
+    connection = connecting.result().handle
+    assert number == connection
+    queue = queue_of(process, interface)
+    return target, local, connection, queue
+
+
+def test_what_was_not_asked_for_is_not_stored(scene):
+    process, interface, peer = scene
+    length = 8 * KIB
+    target, local, connection, queue = reading(process, interface, peer)
+    half = length // 2
+    peer.fetched(connection, 0, b"nobody asks")
+    peer.flush()
+    start(process, queue, target, connection, (0, 0, half), flags=MP.QUEUE_READ)
+    _, _, rest = peer.hear(FETCH)
+    piece, wanted, at = struct.unpack_from("<2IQ", rest)
+    assert (wanted, at) == (half, 0)
+    peer.fetched(connection, piece + 1, b"another piece")
+    peer.fetched(connection + 1, piece, b"another connection")
+    peer.say(PLACED, connection, struct.pack("<2I", 1000, 0))
+    peer.flush()
+    assert process.check(local, length, QUIET) == INTACT
+    # More than was asked for.
+    peer.fetched(connection, piece, b"x" * 100, length=length)
+    peer.flush()
+    assert ended(process, queue) == MP.QUEUE_ERROR
+    assert process.check(local, length, QUIET) == INTACT
+    # It may answer properly then.
+    start(process, queue, target, connection, (0, 0, 5), flags=MP.QUEUE_READ)
+    _, _, rest = peer.hear(FETCH)
+    peer.fetched(connection, struct.unpack_from("<I", rest)[0], b"truth")
+    peer.flush()
+    assert ended(process, queue) == MP.QUEUE_DONE
+    assert process.read(local, 5) == b"truth"
+
+
+@pytest.mark.parametrize("flags", [0, MP.QUEUE_READ], ids=["writes", "reads"])
+def test_a_host_that_deals_with_nothing_loses_its_link(fabric, scene, flags):
+    """What is under way ends with it, and later copies have all the room there is."""
+    process, interface, peer = scene
+    victim, liar, _ = fabric.hosts
+    before = resets(victim, liar)
+    target, local, connection, queue = reading(process, interface, peer)
+    start(process, queue, target, connection, *[(0, 0, 8 * KIB)] * 20, flags=flags)
+    assert ended(process, queue) == MP.QUEUE_ERROR
+    assert process.notice(connection) == MP.NOTICE_DOWN
+    assert resets(victim, liar) > before
+    assert process.check(local, 8 * KIB, QUIET) == INTACT
