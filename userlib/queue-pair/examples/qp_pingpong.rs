@@ -18,8 +18,8 @@
 
 use clap::{Args, Parser, Subcommand};
 use mp_fabric::{
-    flush_stores, vm_memory::VolatileMemory, Deadline, Error as FabricError, EventMask, Fabric,
-    InterfaceId, Session,
+    vm_memory::VolatileMemory, Deadline, Error as FabricError, EventMask, Fabric, InterfaceId,
+    Session,
 };
 use mp_queue_pair::{
     Area, Error, Head, Piece, Place, QueuePair, Received, Receiving, Sending, Shape,
@@ -361,10 +361,10 @@ impl Writer {
         PLACES * self.size()
     }
 
+    #[inline]
     fn store(&mut self, at: u64, word: u64) -> Result<(), Error> {
-        self.sending
-            .write(at, &[Piece::from(&word.to_le_bytes()[..])])?;
-        flush_stores();
+        self.sending.store(at, word)?;
+        self.sending.fence();
         Ok(())
     }
 
@@ -374,7 +374,7 @@ impl Writer {
         if !self.data.is_empty() {
             let data = [Piece::from(&self.data[..])];
             self.sending.write(at - self.data.len() as u64, &data)?;
-            flush_stores();
+            self.sending.fence();
         }
         self.store(at, write)
     }

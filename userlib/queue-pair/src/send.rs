@@ -8,6 +8,7 @@ use crate::{
     Error, Head, Place, Result, EXTRA_MAX, INLINE_MAX, PLACED_EXTRA_MAX,
 };
 use mp_fabric::{CharDevice, Device, Session};
+use mp_proto::memory::Outbound;
 use mp_proto::queue_pair::{lines_for, Broken, Layout, Link, Need, Park, Queue, SendError, Sender};
 use std::sync::Arc;
 
@@ -185,6 +186,29 @@ impl<D: Device> Sending<D> {
         // Nothing need be published after it.
         self.shared.far.0.push();
         written.map_err(|_| Broken::Memory.into())
+    }
+
+    /// Store a word at a multiple of eight in the partner's buffers, in one piece and least significant
+    /// byte first, and tell nobody. Behind a [`fence()`](Self::fence) it tells a partner that looks
+    /// at its memory that what was written before is there.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`]: outside of the buffers, or not at a multiple of eight; [`Error::Broken`].
+    #[inline]
+    pub fn store(&mut self, off: u64, word: u64) -> Result<()> {
+        self.shared.alive()?;
+        let most = self.sender.peer().buffers_len as usize;
+        let part = self.sender.peer().buffer(off, 8);
+        let part = part.filter(|part| part.off % 8 == 0);
+        let part = part.ok_or(Error::TooLong { most })?;
+        let stored = self.shared.far.store_u64(part.off, word);
+        stored.map_err(|_| Broken::Memory.into())
+    }
+
+    /// Push out what was written in place, ahead of all that is written later.
+    #[inline]
+    pub fn fence(&mut self) {
+        self.shared.far.wmb();
     }
 
     /// Tell that a place in the partner's buffers has been written, with at most

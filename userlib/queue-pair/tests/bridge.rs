@@ -6,12 +6,18 @@
 mod common;
 
 use common::{both, bridged, soon, Halves, Patience};
+use mp_fabric::vm_memory::VolatileMemory;
 use mp_queue_pair::{
     Broken, Data, Error, Head, Opened, Opening, Outgoing, Piece, Place, QueuePair, Room, Shape,
     INLINE_MAX,
 };
 use mp_testing::{Bridge, BridgeDevice, World};
-use std::{collections::VecDeque, panic, thread};
+use std::{
+    collections::VecDeque,
+    panic,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+};
 
 const WINDOW: u64 = 0x8000;
 /// Short rings, and slots that are used again at once.
@@ -148,6 +154,45 @@ fn messages_arrive_whole_once_and_in_order_and_the_end_behind_them() {
         if let Err(cause) = panic::catch_unwind(|| play(seed)) {
             eprintln!("seed {seed}");
             panic::resume_unwind(cause);
+        }
+    }
+}
+
+/// A word that is stored behind a fence is there in one piece, and behind what was written before.
+#[test]
+fn a_word_tells_of_what_was_written_in_place() {
+    for seed in 0..200 {
+        let world = World::new(1, 1 << 20);
+        let bridge = Bridge::still(seed);
+        let [mut a, b] = sides(&world, &bridge);
+        let area = |off, len| b.1.area(Place { key: 0, off, len }).expect("inside");
+        let (place, told) = (area(64, 700), area(1024, 8));
+        for round in 0..20_usize {
+            let bytes = data(round, 700);
+            a.0.write(64, &[Piece::from(&bytes[..])]).expect("inside");
+            a.0.fence();
+            let number = (round as u64 + 1).wrapping_mul(0x0101_0101_0101_0101);
+            a.0.store(1024, number).expect("inside");
+            let before = (round as u64).wrapping_mul(0x0101_0101_0101_0101);
+            loop {
+                let memory = told.volatile().expect("there");
+                let word = memory.get_atomic_ref::<AtomicU64>(0).expect("aligned");
+                let found = u64::from_le(word.load(Ordering::Acquire));
+                if found == number {
+                    break;
+                }
+                assert_eq!(found, before, "seed {seed}: torn");
+                bridge.step();
+            }
+            let mut got = vec![0; 700];
+            let memory = place.volatile().expect("there");
+            memory.copy_to(&mut got[..]);
+            assert!(got == bytes, "seed {seed}: stale");
+        }
+        let most = a.0.partner().buffers_len;
+        for off in [4, most - 4, most, u64::MAX - 7] {
+            let most = most as usize;
+            assert_eq!(a.0.store(off, 1), Err(Error::TooLong { most }), "{off}");
         }
     }
 }
