@@ -159,7 +159,12 @@ pub struct Pair {
 
 impl Pair {
     pub fn new() -> Self {
-        let world = World::new(1, 8 << 20);
+        Pair::with_windows(8 << 20)
+    }
+
+    /// With so many bytes for windows on each host.
+    pub fn with_windows(bytes: u64) -> Self {
+        let world = World::new(1, bytes);
         let bridge = Bridge::new(7);
         Pair {
             a: Side::new(&world, &bridge, Host::A),
