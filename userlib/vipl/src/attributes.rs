@@ -76,6 +76,9 @@ pub const CQ_ENTRIES_MAX: u64 = 65_536;
 /// Most regions of a NIC handle.
 pub const REGIONS_MAX: usize = 65_535;
 
+/// Sessions of a NIC handle that are no VI's: those that servers wait with, and trunks.
+const SESSIONS_KEPT: u32 = 64;
+
 /// What a VI is made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ViAttributes {
@@ -276,7 +279,7 @@ impl NicAttributes {
             max_register_bytes: memory,
             max_register_regions: REGIONS_MAX as u64,
             max_register_block_bytes: memory,
-            max_vi: sessions.into(),
+            max_vi: sessions.saturating_sub(SESSIONS_KEPT).max(1).into(),
             max_descriptors_per_queue: DESCRIPTORS_MAX as u64,
             max_segments_per_desc: SEGMENTS_MAX.into(),
             max_cq: CQ_MAX as u64,

@@ -52,6 +52,15 @@ impl<W> Checked<W> {
             numbers: checks.then(Numbers::default),
         }
     }
+
+    /// Check a message that others have received, in the order in which they were sent.
+    #[inline]
+    pub(crate) fn arrived<'a>(&mut self, frame: Frame<'a>) -> Frame<'a> {
+        match &mut self.numbers {
+            None => frame,
+            Some(numbers) => open(numbers, frame),
+        }
+    }
 }
 
 /// What is beside messages is the wire's own.

@@ -10,10 +10,12 @@ use crate::{
     lock,
     nic::NicShared,
     notify::{Job, Notifier},
+    trunk::Trunk,
     vi::{Vi, ViShared},
     Error, QueueKind, Result,
 };
 use mp_fabric::{CharDevice, Deadline, Device};
+use smallvec::SmallVec;
 use std::{
     collections::VecDeque,
     fmt,
@@ -256,7 +258,16 @@ impl<D: Device> CqShared<D> {
 
     /// Let all VIs that it is bound to look for messages.
     fn poll(&self) {
-        self.each_bound(|vi| vi.poll());
+        let mut trunks: SmallVec<[Arc<Trunk<D>>; 2]> = SmallVec::new();
+        self.each_bound(|vi| {
+            let shared = vi.poll();
+            let is_new =
+                |trunk: &Arc<Trunk<D>>| !trunks.iter().any(|other| Arc::ptr_eq(other, trunk));
+            trunks.extend(shared.filter(is_new));
+        });
+        for trunk in trunks {
+            trunk.look();
+        }
     }
 
     /// End waits, and drop handlers that have not begun; [`leave()`](Self::leave) comes after

@@ -8,6 +8,14 @@
 //! | client | pending | the same of the server | its VI's attributes, its own address | |
 //! | peer | peer | own host address and discriminator, then the partner's | its VI's attributes | |
 //!
+//! Where memory for windows is short, a connection's session has none, and its messages have a lane
+//! of a trunk ([`Trunk`](crate::trunk::Trunk)). A server waits for both kinds. A client asks for the
+//! one without windows first if memory is short, and for the other one if nobody waits for that. A
+//! peer whose memory is short posts both, and says so with the one that has windows: that one counts
+//! unless both peers have said so. Without windows, what is told has a [`Meeting`] as well: a client
+//! in front of all else, a server and a peer behind their attributes. A library that knows nothing
+//! of that has windows.
+//!
 //! The kernel matches by names, in the order in which sessions were opened, and sees to it that
 //! both sides agree (VI-CONN-12). Peers name the discriminator of the remote address on both halves
 //! (VI-PEER-2) and compare attributes each for itself, from the same data (VI-PEER-4). A server that
@@ -16,10 +24,11 @@
 use crate::{
     attributes::{Told, ENCODED},
     check::Checked,
-    link::Link,
+    link::{Lane, Link, Own, ENDS},
     lock,
     nic::NicShared,
     state::{Event, State},
+    trunk::Meeting,
     vi::{Core, Vi, ViShared},
     wire::End,
     Error, HostAddress, NetAddress, Nic, RemoteViAttributes, Result, HOST_ADDRESS_LEN,
@@ -50,18 +59,39 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 const REJECTED: u32 = 1;
 const UNKNOWN: u32 = 2;
 
+/// Memory of an interface is short where no longer piece is free, in bytes.
+const SHORT: u64 = 0x4_0000;
+/// What a peer says behind its attributes that has posted a session without windows as well.
+const HAS_BARE: u8 = 1;
+
 /// What ends a wait for an answer.
 const ANSWERED: EventMask = EventMask::PAIRED
     .union(EventMask::REFUSED)
     .union(EventMask::CLOSED)
     .union(EventMask::DOWN);
 
+/// What a connection is made of.
+struct Way<D: Device> {
+    session: Arc<Session<D>>,
+    /// Where the partner's lane is, if the session has no windows.
+    meeting: Option<Meeting>,
+    /// What crosses is checked.
+    checks: bool,
+}
+
+/// The number of an attempt, and of the lane that its connection may get.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Serial {
+    attempt: u64,
+    lane: u32,
+}
+
 /// An attempt to connect a VI, or what has come of it.
 pub(crate) struct Attempt<D: Device> {
     /// Changes whenever one begins or is given up.
     serial: u64,
-    /// Closing it ends the attempt.
-    session: Option<Arc<Session<D>>>,
+    /// Closing them ends the attempt.
+    sessions: Vec<Arc<Session<D>>>,
     peer: Option<Peer>,
 }
 
@@ -75,7 +105,7 @@ impl<D: Device> Default for Attempt<D> {
     fn default() -> Self {
         Attempt {
             serial: 0,
-            session: None,
+            sessions: Vec::new(),
             peer: None,
         }
     }
@@ -86,7 +116,7 @@ impl<D: Device> Attempt<D> {
     pub(crate) fn cancel(&mut self) {
         self.serial += 1;
         self.peer = None;
-        if let Some(session) = self.session.take() {
+        for session in self.sessions.drain(..) {
             // What has ended by itself needs nothing.
             let _ = session.close();
         }
@@ -124,6 +154,31 @@ impl<D: Device> NicShared<D> {
     fn window(&self, interface: InterfaceId) -> RangeInclusive<u64> {
         let interface = self.fabric.interface(interface);
         window(interface.map_or(0, |interface| interface.local_free))
+    }
+
+    /// Whether connections over an interface have to share memory.
+    fn is_short(&self, interface: InterfaceId) -> bool {
+        let interface = self.fabric.interface(interface);
+        interface.is_ok_and(|interface| interface.local_free < SHORT)
+    }
+
+    /// Whether libraries on the other side share memory, too: one that has a trunk, or waits
+    /// without windows. A client that finds nobody there does not use up what is short.
+    fn is_shared(&self, interface: InterfaceId) -> bool {
+        let waits = |uid: &u32| {
+            let window = self.fabric.window(interface, *uid);
+            window.is_ok_and(|window| {
+                let is_bare = *window.local.end() == 0 && *window.remote.end() == 0;
+                window.protocol == PROTOCOL && !window.paired && is_bare
+            })
+        };
+        let windows = || self.fabric.windows(interface).unwrap_or_default();
+        self.trunks.lead_over(interface) || windows().iter().any(waits)
+    }
+
+    /// What the partner of a connection is told that has no windows.
+    fn meeting(&self, serial: Serial) -> Meeting {
+        self.trunks.meeting(serial.lane)
     }
 
     /// Interfaces that lead to a host, those that are up.
@@ -177,8 +232,15 @@ impl<D: Device> Nic<D> {
 /// A server that waits.
 struct Waiting<'a, D: Device> {
     name: &'a [u8],
-    sessions: Vec<(InterfaceId, Session<D>)>,
+    sessions: Vec<Posted<D>>,
     wake: Wake,
+}
+
+/// A session that a server waits with.
+struct Posted<D: Device> {
+    interface: InterfaceId,
+    is_bare: bool,
+    session: Session<D>,
 }
 
 impl<'a, D: Device> Waiting<'a, D> {
@@ -190,26 +252,40 @@ impl<'a, D: Device> Waiting<'a, D> {
         })
     }
 
-    /// Wait on interfaces on which it does not yet.
+    /// Wait on interfaces on which it does not yet, first without windows: who finds a session with
+    /// windows and no other has to do with a library that shares no memory.
     fn post(&mut self, nic: &Arc<NicShared<D>>) -> Result<()> {
         let over = |session: &Session<D>| {
             let events = session.state().map(|state| state.events);
             events.map_or(true, |e| e.intersects(EventMask::CLOSED | EventMask::DOWN))
         };
-        self.sessions.retain(|(_, session)| !over(session));
+        self.sessions.retain(|posted| !over(&posted.session));
         let mut failed = None;
-        for interface in nic.fabric.interfaces()? {
-            if self.sessions.iter().any(|(id, _)| *id == interface) {
+        let interfaces = nic.fabric.interfaces()?.into_iter();
+        for (interface, is_bare) in interfaces.flat_map(|id| [(id, true), (id, false)]) {
+            let is_same =
+                |posted: &Posted<D>| (posted.interface, posted.is_bare) == (interface, is_bare);
+            if self.sessions.iter().any(is_same) {
                 continue;
             }
             let server = nic.fabric.server(interface, PROTOCOL).name(self.name);
-            let window = nic.window(interface);
-            let server = server.hold().once().local(window.clone()).remote(window);
+            let server = server.hold().once();
+            let server = match is_bare {
+                true => server.bare(),
+                false => {
+                    let window = nic.window(interface);
+                    server.local(window.clone()).remote(window)
+                }
+            };
             match server.open() {
                 Ok(session) => {
                     let mask = EventMask::REQUEST | EventMask::CLOSED | EventMask::DOWN;
                     session.notify(mask, Some(self.wake.as_fd()))?;
-                    self.sessions.push((interface, session));
+                    self.sessions.push(Posted {
+                        interface,
+                        is_bare,
+                        session,
+                    });
                 }
                 // Not reachable now, or not at all.
                 Err(FabricError::InterfaceDown(_) | FabricError::NoInterface(_)) => {}
@@ -226,8 +302,8 @@ impl<'a, D: Device> Waiting<'a, D> {
     /// Take a request, if there is one.
     fn take(&mut self, nic: &Arc<NicShared<D>>) -> Option<Result<Request<D>>> {
         let mut index = 0;
-        while let Some((_, session)) = self.sessions.get(index) {
-            let partner = session.partner().ok();
+        while let Some(posted) = self.sessions.get(index) {
+            let partner = posted.session.partner().ok();
             let asked = partner.and_then(|partner| match partner.state {
                 PartnerState::Request(request) => Some((request, partner.data)),
                 _ => None,
@@ -236,10 +312,21 @@ impl<'a, D: Device> Waiting<'a, D> {
                 index += 1;
                 continue;
             };
-            let (_, session) = self.sessions.swap_remove(index);
-            match introduced(&data) {
+            let Posted {
+                session, is_bare, ..
+            } = self.sessions.swap_remove(index);
+            let (meeting, rest) = match Meeting::decode(&data).filter(|_| is_bare) {
+                Some((meeting, rest)) => (Some(meeting), rest),
+                None => (None, &data[..]),
+            };
+            match introduced(rest).filter(|_| meeting.is_some() == is_bare) {
                 Some((told, address)) => {
-                    return Some(Request::new(nic, session, id, told, address));
+                    let pending = Pending {
+                        session: Arc::new(session),
+                        id,
+                        meeting,
+                    };
+                    return Some(Request::new(nic, pending, told, address));
                 }
                 // It is over with that, and is posted again.
                 None => drop(session.reject(id, UNKNOWN, &[])),
@@ -278,6 +365,8 @@ pub(crate) struct RequestShared<D: Device> {
 struct Pending<D: Device> {
     session: Arc<Session<D>>,
     id: RequestId,
+    /// What a client has told whose session has no windows.
+    meeting: Option<Meeting>,
 }
 
 impl<D: Device> fmt::Debug for RequestShared<D> {
@@ -299,17 +388,13 @@ impl<D: Device> RequestShared<D> {
 impl<D: Device> Request<D> {
     fn new(
         nic: &Arc<NicShared<D>>,
-        session: Session<D>,
-        id: RequestId,
+        pending: Pending<D>,
         told: Told,
         address: NetAddress,
     ) -> Result<Self> {
         let request = Request(Arc::new(RequestShared {
             nic: Arc::clone(nic),
-            pending: Mutex::new(Some(Pending {
-                session: Arc::new(session),
-                id,
-            })),
+            pending: Mutex::new(Some(pending)),
             told,
             address,
         }));
@@ -357,12 +442,20 @@ impl<D: Device> Request<D> {
             return Err(error);
         }
         let soon = Deadline::after(HANDSHAKE);
-        let accepted = pending.session.accept(pending.id, &own.encode(), soon);
+        let answer = match pending.meeting {
+            None => own.encode().to_vec(),
+            Some(_) => [&own.encode()[..], &shared.nic.meeting(serial).encode()].concat(),
+        };
+        let accepted = pending.session.accept(pending.id, &answer, soon);
         let failure = match accepted {
             Ok(()) => {
                 drop(slot);
-                let checks = own.checks || theirs.checks;
-                let established = vi.establish(serial, pending.session, checks, soon);
+                let way = Way {
+                    session: pending.session,
+                    meeting: pending.meeting,
+                    checks: own.checks || theirs.checks,
+                };
+                let established = vi.establish(serial, way, soon);
                 return established.map_err(|error| vi.abandon(serial, error));
             }
             Err(FabricError::InterfaceDown(_)) => Error::NotReachable,
@@ -390,7 +483,7 @@ impl<D: Device> Request<D> {
     /// [`Error::InvalidParameter`]: answered before.
     pub fn reject(&self) -> Result<()> {
         let pending = lock(&self.0.pending).take();
-        let Pending { session, id } = pending.ok_or(Error::InvalidParameter)?;
+        let Pending { session, id, .. } = pending.ok_or(Error::InvalidParameter)?;
         match session.reject(id, REJECTED, &[]) {
             Err(FabricError::InterfaceDown(_)) => Err(Error::NotReachable),
             // A client that has gone needs no answer.
@@ -419,12 +512,16 @@ impl<D: Device> Vi<D> {
         let (serial, own) = vi.begin(|_| Ok(()))?;
         let data = introduce(&own, local);
         let asked = vi.ask(host, &remote.discriminator, &data, serial, deadline);
-        let (session, answer) = match asked {
+        let (session, meeting, answer) = match asked {
             Ok(asked) => asked,
             Err(error) => return Err(vi.abandon(serial, error)),
         };
-        let checks = own.checks || answer.checks;
-        match vi.establish(serial, session, checks, deadline) {
+        let way = Way {
+            session,
+            meeting,
+            checks: own.checks || answer.checks,
+        };
+        match vi.establish(serial, way, deadline) {
             Ok(()) => Ok(answer.attributes),
             Err(error) => Err(vi.abandon(serial, error)),
         }
@@ -446,7 +543,7 @@ impl<D: Device> Vi<D> {
         let host = self.0.check_addresses(local, remote, deadline)?;
         let (serial, own) = self.0.begin(|_| Ok(()))?;
         self.0.with(|core| {
-            if core.attempt.serial == serial {
+            if core.attempt.serial == serial.attempt {
                 core.attempt.peer = Some(Peer::Pending);
             }
             Ok(())
@@ -516,7 +613,10 @@ impl<D: Device> ViShared<D> {
 
     /// Begin an attempt of an idle VI, if the function does not mind; its number, and what the
     /// partner is told of the VI.
-    fn begin(self: &Arc<Self>, admit: impl FnOnce(&Core<D>) -> Result<()>) -> Result<(u64, Told)> {
+    fn begin(
+        self: &Arc<Self>,
+        admit: impl FnOnce(&Core<D>) -> Result<()>,
+    ) -> Result<(Serial, Told)> {
         self.with(|core| {
             if core.engine.state() != State::Idle {
                 return Err(Error::InvalidState);
@@ -528,7 +628,11 @@ impl<D: Device> ViShared<D> {
                 attributes: core.engine.attributes().into(),
                 checks: self.nic.checks,
             };
-            Ok((core.attempt.serial, own))
+            let serial = Serial {
+                attempt: core.attempt.serial,
+                lane: self.nic.number() as u32,
+            };
+            Ok((serial, own))
         })
     }
 
@@ -538,10 +642,10 @@ impl<D: Device> ViShared<D> {
     /// [`Error::InvalidState`]: it was given up meanwhile. Those of the function.
     fn during<T>(
         self: &Arc<Self>,
-        serial: u64,
+        serial: Serial,
         act: impl FnOnce(&mut Core<D>) -> Result<T>,
     ) -> Result<T> {
-        self.with(|core| match core.attempt.serial == serial {
+        self.with(|core| match core.attempt.serial == serial.attempt {
             true => act(core),
             false => Err(Error::InvalidState),
         })
@@ -549,7 +653,7 @@ impl<D: Device> ViShared<D> {
 
     /// The attempt has failed: the VI is as it was before, unless the host is not reachable
     /// (VI-CONN-23, VI-NR-3). What the caller is told.
-    fn abandon(self: &Arc<Self>, serial: u64, error: Error) -> Error {
+    fn abandon(self: &Arc<Self>, serial: Serial, error: Error) -> Error {
         let failed = self.during(serial, |core| self.give_up(core, error));
         failed.err().unwrap_or(error)
     }
@@ -567,25 +671,28 @@ impl<D: Device> ViShared<D> {
     /// Make a connection of the session that an attempt has led to, not for longer than until the
     /// deadline; the caller abandons the attempt if that fails. The attempt keeps the session until
     /// then: giving it up ends the wait.
-    fn establish(
-        self: &Arc<Self>,
-        serial: u64,
-        session: Arc<Session<D>>,
-        checks: bool,
-        deadline: Deadline,
-    ) -> Result<()> {
+    fn establish(self: &Arc<Self>, serial: Serial, way: Way<D>, deadline: Deadline) -> Result<()> {
+        let Way {
+            session,
+            meeting,
+            checks,
+        } = way;
         let deadline = deadline.min(Deadline::after(HANDSHAKE));
-        let link = Link::open(session, deadline).map_err(|end| match end {
-            Some(End::Down) => Error::NotReachable,
-            _ => Error::Timeout,
-        })?;
         Service::start(&self.nic, "vipl-service")?;
-        let watched = link.session().watch(NEWS, self.id);
-        watched.map_err(|_| Error::Resource)?;
+        let link = match meeting {
+            None => Link::Own(Checked::new(self.own_pair(session, deadline)?, checks)),
+            Some(partner) => {
+                let lane = self.lane(serial, session, partner, deadline)?;
+                Link::Shared(Checked::new(lane, checks))
+            }
+        };
         self.during(serial, |core| {
             core.engine.event(&self.nic.regions, Event::Established)?;
-            drop(core.attempt.session.take());
-            core.link = Some(Checked::new(link, checks));
+            core.attempt.sessions.clear();
+            let link = core.link.insert(link);
+            if let Link::Shared(lane) = link {
+                lane.start(self);
+            }
             Ok(())
         })?;
         self.wake();
@@ -593,19 +700,50 @@ impl<D: Device> ViShared<D> {
         Ok(())
     }
 
+    /// Make a queue pair of a connection's own.
+    fn own_pair(&self, session: Arc<Session<D>>, deadline: Deadline) -> Result<Own<D>> {
+        let own = Own::open(session, deadline).map_err(of_opening)?;
+        let watched = own.session().watch(NEWS, self.id);
+        watched.map_err(|_| Error::Resource)?;
+        self.share(None);
+        Ok(own)
+    }
+
+    /// Make a lane of the trunk to a partner.
+    fn lane(
+        &self,
+        serial: Serial,
+        session: Arc<Session<D>>,
+        partner: Meeting,
+        deadline: Deadline,
+    ) -> Result<Lane<D>> {
+        let nic = &self.nic;
+        let both = (nic.meeting(serial), partner);
+        let interface = session.state()?.interface;
+        let number = || nic.number();
+        let found = nic
+            .trunks
+            .find(&nic.fabric, &nic.service, interface, both, deadline, number);
+        let (trunk, numbers) = found.map_err(of_opening)?;
+        let watched = session.watch(ENDS, self.id);
+        watched.map_err(|_| Error::Resource)?;
+        self.share(Some(Arc::clone(&trunk)));
+        Ok(Lane::new(trunk, session, numbers))
+    }
+
     /// Let a disconnect close the session of an attempt.
-    fn keep(self: &Arc<Self>, serial: u64, session: &Arc<Session<D>>) -> Result<()> {
+    fn keep(self: &Arc<Self>, serial: Serial, session: &Arc<Session<D>>) -> Result<()> {
         self.during(serial, |core| {
-            core.attempt.session = Some(Arc::clone(session));
+            core.attempt.sessions.push(Arc::clone(session));
             Ok(())
         })
     }
 
     /// Take the session out of an attempt that does not end it.
-    fn release(self: &Arc<Self>, serial: u64) {
+    fn release(self: &Arc<Self>, serial: Serial) {
         // One that was given up has none.
         let _ = self.during(serial, |core| {
-            drop(core.attempt.session.take());
+            core.attempt.sessions.clear();
             Ok(())
         });
     }
@@ -613,7 +751,7 @@ impl<D: Device> ViShared<D> {
     /// Make the session of an attempt, which ends with it.
     fn open(
         self: &Arc<Self>,
-        serial: u64,
+        serial: Serial,
         host: HostAddress,
         open: impl Fn(InterfaceId) -> mp_fabric::Result<Session<D>>,
     ) -> Result<Arc<Session<D>>> {
@@ -638,19 +776,28 @@ impl<D: Device> ViShared<D> {
         host: HostAddress,
         discriminator: &[u8],
         data: &[u8],
-        serial: u64,
+        serial: Serial,
         deadline: Deadline,
-    ) -> Result<(Arc<Session<D>>, Told)> {
+    ) -> Result<(Arc<Session<D>>, Option<Meeting>, Told)> {
         let name = name(host, discriminator);
+        let bare = [&self.nic.meeting(serial).encode()[..], data].concat();
         let session = self.open(serial, host, |interface| {
             let client = self.nic.fabric.client(interface, PROTOCOL).name(&name);
-            let client = client.data(data).pending();
+            if self.nic.is_short(interface) {
+                match client.data(&bare).pending().bare().open() {
+                    Err(FabricError::NotSupported(_)) => {}
+                    Err(FabricError::NoPartner(_)) if !self.nic.is_shared(interface) => {}
+                    other => return other,
+                }
+            }
+            let client = self.nic.fabric.client(interface, PROTOCOL).name(&name);
             let window = self.nic.window(interface);
-            client.local(window.clone()).remote(window).open()
+            let client = client.local(window.clone()).remote(window);
+            client.data(data).pending().open()
         })?;
         let answer = answered(&session, deadline)?;
-        let answer = Told::decode(&answer).ok_or(Error::NoMatch)?;
-        Ok((session, answer))
+        let (answer, meeting) = told(&session, &answer).ok_or(Error::NoMatch)?;
+        Ok((session, meeting, answer))
     }
 
     /// Meet a peer.
@@ -659,29 +806,54 @@ impl<D: Device> ViShared<D> {
         host: HostAddress,
         discriminator: &[u8],
         own: &Told,
-        serial: u64,
+        serial: Serial,
         deadline: Deadline,
     ) -> Result<RemoteViAttributes> {
         let mine = name(self.nic.local(), discriminator);
         let both = [&mine[..], &name(host, discriminator)].concat();
-        let data = own.encode();
-        let session = self.open(serial, host, |interface| {
+        let peer = |interface| {
             let peer = self.nic.fabric.peer(interface, PROTOCOL).name(&both);
-            let peer = peer.own_name(mine.len() as u32).data(&data);
+            peer.own_name(mine.len() as u32)
+        };
+        let meeting = self.nic.meeting(serial).encode();
+        let data = [&own.encode()[..], &meeting].concat();
+        // One without windows is posted first: a partner that sees the other one finds it.
+        let short = |interface| match self.nic.is_short(interface) {
+            true => peer(interface).data(&data).bare().open(),
+            false => Err(FabricError::NoMemory),
+        };
+        let bare = self.open(serial, host, short).ok();
+        let says = [&own.encode()[..], &[HAS_BARE]].concat();
+        let data = match bare {
+            Some(_) => &says[..],
+            None => says.get(..ENCODED).unwrap_or_default(),
+        };
+        let windows = self.open(serial, host, |interface| {
             let window = self.nic.window(interface);
+            let peer = peer(interface).data(data);
             peer.local(window.clone()).remote(window).open()
-        })?;
-        let theirs = answered(&session, deadline)?;
-        let theirs = Told::decode(&theirs).ok_or(Error::Timeout)?;
+        });
+        let session = match (bare, windows) {
+            (None, windows) => windows?,
+            (Some(bare), Err(_)) => bare,
+            (Some(bare), Ok(windows)) => first_of(bare, windows, deadline)?,
+        };
+        let answer = answered(&session, deadline)?;
+        let (theirs, meeting) = told(&session, &answer).ok_or(Error::Timeout)?;
         let fits = |core: &mut Core<D>| theirs.attributes.must_fit(core.engine.attributes());
         self.during(serial, fits)?;
-        self.establish(serial, session, own.checks || theirs.checks, deadline)?;
+        let way = Way {
+            session,
+            meeting,
+            checks: own.checks || theirs.checks,
+        };
+        self.establish(serial, way, deadline)?;
         Ok(theirs.attributes)
     }
 
     /// Keep what has come of a peer's request (VI-PEER-9, VI-PEER-11): whoever asks sees that it
     /// is pending until then.
-    fn latch(self: &Arc<Self>, serial: u64, met: Result<RemoteViAttributes>) {
+    fn latch(self: &Arc<Self>, serial: Serial, met: Result<RemoteViAttributes>) {
         // One that was given up has nobody who asks.
         let _ = self.during(serial, |core| {
             if let Err(error) = met {
@@ -691,6 +863,65 @@ impl<D: Device> ViShared<D> {
             Ok(())
         });
         self.wake();
+    }
+}
+
+/// What a call fails with whose connection could not be opened.
+fn of_opening(end: Option<End>) -> Error {
+    match end {
+        Some(End::Down) => Error::NotReachable,
+        _ => Error::Timeout,
+    }
+}
+
+/// What a server or a peer has told: its attributes, and where its lane is if the session has no
+/// windows. Nothing if it is none of this library.
+fn told<D: Device>(session: &Session<D>, data: &[u8]) -> Option<(Told, Option<Meeting>)> {
+    let told = Told::decode(data)?;
+    let meeting = match session.state().ok()?.local {
+        Some(_) => None,
+        None => Some(Meeting::decode(data.get(ENCODED..)?)?.0),
+    };
+    Some((told, meeting))
+}
+
+/// Wait until a peer has come to one of two sessions, and it is clear which one counts: the one
+/// without windows if the peer has posted one as well.
+fn first_of<D: Device>(
+    bare: Arc<Session<D>>,
+    windows: Arc<Session<D>>,
+    deadline: Deadline,
+) -> Result<Arc<Session<D>>> {
+    let wake = Wake::new()?;
+    for session in [&bare, &windows] {
+        match session.notify(ANSWERED, Some(wake.as_fd())) {
+            // Closed by who gave the attempt up.
+            Err(FabricError::NotFound(_)) => return Err(Error::InvalidState),
+            other => other?,
+        }
+    }
+    loop {
+        let has_come = |session: &Session<D>| {
+            let events = session.state().map(|state| state.events);
+            events.map_or(true, |events| events.intersects(ANSWERED))
+        };
+        if has_come(&bare) {
+            return Ok(bare);
+        }
+        if has_come(&windows) {
+            let partner = windows.partner().map(|partner| partner.data);
+            let says = partner.is_ok_and(|data| data.get(ENCODED) == Some(&HAS_BARE));
+            return Ok(if says { bare } else { windows });
+        }
+        let left = deadline.remaining();
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(Error::Timeout);
+        }
+        let nap = left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN));
+        let nap = Timespec::try_from(nap).ok();
+        // It looks again, whatever has ended the wait.
+        let _ = poll(&mut [PollFd::new(&wake, PollFlags::IN)], nap.as_ref());
+        wake.read();
     }
 }
 

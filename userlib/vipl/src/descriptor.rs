@@ -487,8 +487,8 @@ pub(crate) fn check(
     segments: &[Place],
     access: Access,
 ) -> Result<(), Protected> {
-    let slices = segments.iter().map(|place| view.slice(tag, *place, access));
-    slices.map(|slice| slice.map(|_| ())).collect()
+    let mut slices = segments.iter().map(|place| view.slice(tag, *place, access));
+    slices.try_for_each(|slice| slice.map(|_| ()))
 }
 
 /// The pieces of segments from `skip` bytes on, `len` bytes altogether, in order (VI-DESC-19).

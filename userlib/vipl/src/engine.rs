@@ -20,7 +20,7 @@ use crate::{
     queue::{Head, WorkQueue},
     report::{ErrorCode, Report, Resource},
     state::{Event, State},
-    wire::{End, Reason, Wire},
+    wire::{End, Frame, Reason, Wire},
     MemHandle, Result, ViAttributes,
 };
 use receiving::Receiving;
@@ -384,11 +384,7 @@ impl Engine {
                 }
             }
         };
-        if ended == End::Broken {
-            wire.close(Reason::Transport);
-        }
-        self.lost(memory, wire, ended);
-        self.sending.finish();
+        self.ended(memory, wire, ended);
         true
     }
 
@@ -421,15 +417,42 @@ impl Engine {
                 Ok(None) => return (n > 0, Ok(())),
                 Err(end) => return (n > 0, Err(end)),
             };
-            if self.state == State::Connected && self.arrival(&view, &frame).is_none() {
-                return (true, Err(End::Broken));
-            }
-            // One that was refused has ended the connection.
-            if self.is_acknowledged() && self.state == State::Connected {
-                wire.effect();
+            let taken = self.take_frame(&view, &frame);
+            match taken {
+                Err(end) => return (true, Err(end)),
+                Ok(true) => wire.effect(),
+                Ok(false) => {}
             }
         }
         (true, Ok(()))
+    }
+
+    /// Take a message that others have received for this VI.
+    pub(crate) fn deliver<W: Wire>(&mut self, memory: &Regions, wire: &mut W, frame: &Frame<'_>) {
+        let taken = self.take_frame(&memory.view(), frame);
+        match taken {
+            Err(end) => self.ended(memory, wire, end),
+            Ok(true) => wire.effect(),
+            Ok(false) => {}
+        }
+    }
+
+    /// Take a message; whether the partner waits to hear that it has taken effect.
+    fn take_frame(&mut self, view: &View<'_>, frame: &Frame<'_>) -> std::result::Result<bool, End> {
+        if self.state == State::Connected && self.arrival(view, frame).is_none() {
+            return Err(End::Broken);
+        }
+        // One that was refused has ended the connection.
+        Ok(self.is_acknowledged() && self.state == State::Connected)
+    }
+
+    /// The connection has ended: nothing has to be said any more.
+    pub(crate) fn ended<W: Wire>(&mut self, memory: &Regions, wire: &mut W, end: End) {
+        if end == End::Broken {
+            wire.close(Reason::Transport);
+        }
+        self.lost(memory, wire, end);
+        self.sending.finish();
     }
 
     /// Whether nothing has to be said any more: the connection has ended.

@@ -16,6 +16,7 @@
 //! | `descriptor`, `queue` | descriptors in memory, and their order on a work queue |
 //! | `state`, `engine` | a VI without I/O: its states, its operations, its errors |
 //! | `wire`, `check`, `link` | what the two ends tell each other, checks of it, and the queue pair that carries it |
+//! | `trunk` | the queue pair that connections share where memory is short |
 //! | `vi`, `completion` | VIs and completion queues as the program uses them |
 //! | `names` | which host has which name |
 //! | `connect` | client and server, and peer to peer |
@@ -67,6 +68,7 @@ mod queue;
 mod report;
 mod state;
 mod tag;
+mod trunk;
 mod vi;
 mod wire;
 

@@ -1,98 +1,86 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A connection's way over the fabric: the queue pair in the windows of a session. One session for
-//! one connection; a [`Link`] is what a connection knows of it, so that connections of the same
-//! two processes can share a session by streams of its pair.
+//! A connection's way over the fabric: a queue pair of its own, in the windows of its session, or a
+//! lane of the pair that all connections of two programs share where memory is short.
 //!
 //! Payload is gathered where the program has it and scattered from where it has arrived: this
 //! side's copies are the only ones.
 
+mod lane;
+mod own;
+
+pub(crate) use lane::{Lane, Numbers, ENDS};
+pub(crate) use own::Own;
+
 use crate::{
+    check::Checked,
     descriptor::FEW,
     wire::{End, Frame, Header, Kind, Reason, Wire},
 };
-use mp_fabric::{CharDevice, Deadline, Device, Error as FabricError, Session};
+use mp_fabric::{CharDevice, Device};
 use mp_queue_pair::{
-    open,
-    provider::{self, shape, Answer, Inbox, Lent, NotNow, Outbox, Question, WINDOW},
-    Error, Head, Outgoing, Piece, INLINE_MAX,
+    provider::{self, Outbox},
+    Error, Head, Outgoing, Piece,
 };
 use smallvec::SmallVec;
-use std::sync::Arc;
 use vm_memory::VolatileSlice;
 
-/// The stream of the pair that a connection has.
-const STREAM: u16 = 0;
-
-/// The way to the other end of a connection.
+/// The way to the other end of a connection, whose messages are checked, or are not.
+#[allow(clippy::large_enum_variant)] // moved twice in the life of a connection
 #[derive(Debug)]
-pub(crate) struct Link<D: Device = CharDevice> {
-    outbox: Outbox<D>,
-    inbox: Inbox<D>,
-    /// Lines whose messages have taken effect.
-    effect: u64,
+pub(crate) enum Link<D: Device = CharDevice> {
+    /// A queue pair of its own.
+    Own(Checked<Own<D>>),
+    /// A lane of a shared one.
+    Shared(Checked<Lane<D>>),
+}
+
+/// What has come of looking at a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// Nothing that ends the connection.
+    None,
+    /// The connection ends as soon as everything that had been sent before is received: look again.
+    Ending,
+    /// It has ended.
+    Ended(End),
 }
 
 impl<D: Device> Link<D> {
-    /// Wait until both sides have their end of the pair.
-    ///
-    /// # Errors
-    /// The end that it has come to; nothing if the time is over.
-    pub(crate) fn open(session: Arc<Session<D>>, deadline: Deadline) -> Result<Self, Option<End>> {
-        let window = session.state().ok().and_then(|state| state.local);
-        let size = window.map_or(*WINDOW.start(), |window| window.size);
-        let halves = open(session, &shape(size, 1), deadline).map_err(|error| match error {
-            Error::Fabric(FabricError::TimedOut) => None,
-            other => Some(end_of(other)),
-        })?;
-        let (sending, receiving) = halves;
-        Ok(Link {
-            outbox: Outbox::new(sending),
-            inbox: Inbox::new(receiving),
-            effect: 0,
-        })
-    }
-
-    pub(crate) fn session(&self) -> &Arc<Session<D>> {
-        self.outbox.session()
-    }
-
     /// Look what has happened to the session: whether the partner's process or the link has gone.
-    pub(crate) fn look(&mut self) -> Option<End> {
-        self.inbox.look().map(End::from)
-    }
-
-    /// Ask the partner for a signal when it sends, and when it makes room for what `waits`: what
-    /// its host has to be asked then. Nothing if the partner signals anyhow.
-    ///
-    /// # Errors
-    /// As [`Inbox::arm`].
-    pub(crate) fn arm(&mut self, waits: bool) -> Result<Option<Question<D>>, NotNow> {
-        let need = self.outbox.need().filter(|_| waits);
-        let room = need.map(|need| (&mut self.outbox, need));
-        self.inbox.arm(room)
-    }
-
-    /// Note what has come of a question.
-    pub(crate) fn answered(&mut self, answer: Answer) -> Answer {
-        self.inbox.answered(answer)
+    pub(crate) fn look(&mut self) -> News {
+        match self {
+            Link::Own(own) => own.look().map_or(News::None, News::Ended),
+            Link::Shared(lane) => lane.look(),
+        }
     }
 
     /// Whether the partner could not be woken: [`flush()`](Wire::flush) tries again.
     pub(crate) fn owes_signal(&self) -> bool {
-        self.outbox.owes_signal()
+        match self {
+            Link::Own(own) => own.owes_signal(),
+            // The trunk tries again.
+            Link::Shared(_) => false,
+        }
     }
+}
+
+/// Do the same with either way.
+macro_rules! either {
+    ($link:expr, $way:ident => $act:expr) => {
+        match $link {
+            Link::Own($way) => $act,
+            Link::Shared($way) => $act,
+        }
+    };
 }
 
 impl<D: Device> Wire for Link<D> {
     fn most(&self, kind: Kind) -> usize {
-        let partner = self.outbox.partner();
-        match partner.slots {
-            0 => INLINE_MAX - kind.header(),
-            _ => partner.slot_size as usize,
-        }
+        either!(self, way => way.most(kind))
     }
 
+    #[inline]
     fn send(
         &mut self,
         kind: Kind,
@@ -100,87 +88,63 @@ impl<D: Device> Wire for Link<D> {
         header: &Header,
         payload: &[VolatileSlice<'_>],
     ) -> Result<bool, End> {
-        let head = Head {
-            stream: STREAM,
-            kind: kind as u8,
-            more: false,
-            immediate,
-        };
-        let header = header.get(..kind.header()).unwrap_or_default();
-        let put = match payload {
-            [one] => {
-                let pieces = [Piece::from(*one)];
-                self.outbox.put(&mut Outgoing::new(head, header, &pieces))
-            }
-            many => {
-                let pieces: SmallVec<[_; FEW]> =
-                    many.iter().map(|piece| Piece::from(*piece)).collect();
-                self.outbox.put(&mut Outgoing::new(head, header, &pieces))
-            }
-        };
-        put.map_err(end_of)
+        either!(self, way => way.send(kind, immediate, header, payload))
     }
 
     #[inline]
     fn has_news(&self) -> bool {
-        self.inbox.has_news() || self.outbox.owes_signal()
+        either!(self, way => way.has_news())
     }
 
+    #[inline]
     fn receive(&mut self) -> Result<Option<Frame<'_>>, End> {
-        let extra = |head: &Head| Some(Kind::of(head.kind)?.header());
-        let Some(Lent { head, extra, data }) = self.inbox.receive(extra)? else {
-            return Ok(None);
-        };
-        let mut header = Header::default();
-        for (to, from) in header.iter_mut().zip(extra) {
-            *to = *from;
-        }
-        Ok(Some(Frame {
-            kind: Kind::of(head.kind).ok_or(End::Broken)?,
-            immediate: head.immediate,
-            header,
-            payload: data,
-            fault: None,
-        }))
+        either!(self, way => way.receive())
     }
 
+    #[inline]
     fn flush(&mut self) -> Result<(), End> {
-        self.inbox.flush().map_err(end_of)?;
-        self.outbox.flush().map_err(end_of)
+        either!(self, way => way.flush())
     }
 
     fn effect(&mut self) {
-        self.effect = self.inbox.received();
+        either!(self, way => way.effect());
     }
 
     fn sent(&self) -> u64 {
-        self.outbox.sent()
+        either!(self, way => way.sent())
     }
 
     fn effective(&mut self) -> u64 {
-        // A pair that is broken says nothing more.
-        self.outbox.sending().acknowledged().unwrap_or(0)
+        either!(self, way => way.effective())
     }
 
     fn close(&mut self, reason: Reason) {
-        // In a word of its own, for which there is always room.
-        self.inbox.receiving().acknowledge(self.effect);
-        let _ = self.inbox.receiving().publish();
-        // A partner that has gone need not be told.
-        let _ = self.outbox.sending().close(reason as u16);
+        either!(self, way => way.close(reason));
     }
 }
 
-/// The session ends with the connection, also while its host is being asked.
-impl<D: Device> Drop for Link<D> {
-    fn drop(&mut self) {
-        // The program may have ended it before.
-        let _ = self.session().close();
+/// Put a message whose payload is gathered where the program has it; false if there is no room.
+#[inline]
+pub(crate) fn put<D: Device>(
+    outbox: &mut Outbox<D>,
+    head: Head,
+    extra: &[u8],
+    payload: &[VolatileSlice<'_>],
+) -> Result<bool, Error> {
+    match payload {
+        [one] => {
+            let pieces = [Piece::from(*one)];
+            outbox.put(&mut Outgoing::new(head, extra, &pieces))
+        }
+        many => {
+            let pieces: SmallVec<[_; FEW]> = many.iter().map(|piece| Piece::from(*piece)).collect();
+            outbox.put(&mut Outgoing::new(head, extra, &pieces))
+        }
     }
 }
 
 /// How a connection has ended when its pair fails.
-fn end_of(error: Error) -> End {
+pub(crate) fn end_of(error: Error) -> End {
     provider::End::from(error).into()
 }
 
@@ -192,62 +156,5 @@ impl From<provider::End> for End {
             provider::End::Down => End::Down,
             provider::End::Broken => End::Broken,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::wire::HEADER_MAX;
-    use mp_fabric::{Fabric, InterfaceId};
-    use mp_testing::{FakeDevice, Host, World};
-
-    /// The two ends of a connection.
-    fn linked() -> [Link<FakeDevice>; 2] {
-        let world = World::new(1, 1 << 20);
-        let [server, client] = [Host::A, Host::B].map(|host| {
-            let interface = InterfaceId(world.interface(0, host));
-            let fabric = Fabric::with_device(world.open(host));
-            let opens = match host {
-                Host::A => fabric.server(interface, 1),
-                Host::B => fabric.client(interface, 1),
-            };
-            opens.local(WINDOW).remote(WINDOW).open().unwrap()
-        });
-        let soon = Deadline::after(std::time::Duration::from_secs(20));
-        std::thread::scope(|scope| {
-            let server = scope.spawn(move || Link::open(server.into(), soon).unwrap());
-            let client = Link::open(client.into(), soon).unwrap();
-            [server.join().unwrap(), client]
-        })
-    }
-
-    /// VI-REL-3: without any room, the end of a connection says what has taken effect.
-    #[test]
-    fn an_end_tells_what_has_taken_effect() {
-        let [mut a, mut b] = linked();
-        let send = |link: &mut Link<FakeDevice>| {
-            let header = [0; HEADER_MAX];
-            link.send(Kind::Ack, None, &header, &[]).unwrap()
-        };
-        assert!(!b.has_news());
-        let sent = [(); 3].map(|()| {
-            assert!(send(&mut a));
-            a.sent()
-        });
-        a.flush().unwrap();
-        assert!(b.has_news());
-        while send(&mut b) {}
-        for _ in 0..2 {
-            assert!(b.receive().unwrap().is_some());
-        }
-        b.effect();
-        assert!(b.receive().unwrap().is_some());
-        b.flush().unwrap();
-        assert!(!b.has_news());
-        assert_eq!(a.effective(), 0);
-        b.close(Reason::Disconnect);
-        drop(b);
-        assert_eq!(a.effective(), sent[1]);
     }
 }

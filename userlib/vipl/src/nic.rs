@@ -12,6 +12,7 @@ use crate::{
     notify::Notifier,
     report::{ErrorCode, ErrorEvent, ErrorHandler, Report, Resource},
     tag::Tags,
+    trunk::Trunks,
     vi::{Serviced, Vi},
     Error, HostAddress, MemAttributes, MemHandle, Ptag, Result,
 };
@@ -152,7 +153,8 @@ pub(crate) struct NicShared<D: Device> {
     pub(crate) checks: bool,
     pub(crate) tags: Tags,
     pub(crate) regions: Regions,
-    pub(crate) service: Service,
+    pub(crate) service: Arc<Service>,
+    pub(crate) trunks: Trunks<D>,
     /// Readable once it is closed.
     ending: Wake,
     objects: Mutex<Objects<D>>,
@@ -219,7 +221,8 @@ impl<D: Device> Nic<D> {
                 checks: library.checks,
                 tags: Tags::default(),
                 regions: Regions::new(&library.locks),
-                service: Service::new()?,
+                service: Arc::new(Service::new()?),
+                trunks: Trunks::new(),
                 ending: Wake::new()?,
                 objects: Mutex::new(Objects {
                     vis: HashMap::new(),
@@ -432,7 +435,7 @@ impl<D: Device> Nic<D> {
     }
 }
 
-/// VIs are served by their numbers.
+/// VIs and trunks are served by their numbers.
 impl<D: Device> Owner for NicShared<D> {
     type Device = D;
     type Link = Serviced<D>;
@@ -446,8 +449,11 @@ impl<D: Device> Owner for NicShared<D> {
     }
 
     fn link(&self, number: u64) -> Option<Serviced<D>> {
-        let vi = lock(&self.objects).vis.get(&number).cloned();
-        vi.map(|Vi(vi)| Serviced(vi))
+        if let Some(Vi(vi)) = lock(&self.objects).vis.get(&number).cloned() {
+            return Some(Serviced::Vi(vi));
+        }
+        let trunk = self.trunks.get(number)?;
+        Some(Serviced::Trunk(trunk, self.fabric.clone()))
     }
 }
 
@@ -476,7 +482,8 @@ impl<D: Device> NicShared<D> {
         Ok(())
     }
 
-    fn number(&self) -> u64 {
+    /// A number that no object has had.
+    pub(crate) fn number(&self) -> u64 {
         self.last.fetch_add(1, Ordering::Relaxed) + 1
     }
 
@@ -518,6 +525,7 @@ impl<D: Device> NicShared<D> {
         self.service.stop();
         // As long as there are regions: what a partner sends is not refused for want of them.
         vis.iter().for_each(|vi| vi.0.part());
+        self.trunks.close();
         // Before queues are flushed: nobody takes from them, and the program may have given the
         // memory back.
         self.regions.clear();

@@ -12,22 +12,25 @@ use crate::{
     connect::Attempt,
     descriptor::Completion,
     engine::Engine,
-    link::Link,
+    link::{Lane, Link, News},
     lock,
-    memory::Regions,
     nic::NicShared,
     notify::{Job, Notifier},
     queue::Head,
     state::{Event, State},
-    wire::Wire,
+    trunk::Trunk,
+    wire::{End, Frame, Wire},
     Error, MemHandle, QueueKind, Result, ViAttributes,
 };
-use mp_fabric::{CharDevice, Deadline, Device};
+use mp_fabric::{CharDevice, Deadline, Device, Fabric};
 use mp_queue_pair::provider::{Answer, Attention, NotNow, Question, Rest, Served};
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{Arc, Condvar, Mutex, MutexGuard},
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        Arc, Condvar, Mutex, MutexGuard,
+    },
 };
 
 /// Looks before a wait sleeps.
@@ -88,27 +91,15 @@ pub(crate) struct ViShared<D: Device> {
     cqs: [Option<Cq<D>>; 2],
     notifiers: [Notifier; 2],
     attention: Attention,
-}
-
-/// Look whether the partner or the link has gone; the connection has ended then.
-fn has_ended<D: Device>(
-    engine: &mut Engine,
-    link: &mut Checked<Link<D>>,
-    regions: &Regions,
-) -> bool {
-    let Some(end) = link.look() else {
-        return false;
-    };
-    // What it has said last may have come meanwhile.
-    let end = engine.drain(regions, link).unwrap_or(end);
-    engine.lost(regions, link, end);
-    true
+    /// Whether its connection has a lane of a trunk, and of which.
+    shares: AtomicBool,
+    trunk: Mutex<Option<Arc<Trunk<D>>>>,
 }
 
 /// What the lock of a VI is for.
 pub(crate) struct Core<D: Device> {
     pub(crate) engine: Engine,
-    pub(crate) link: Option<Checked<Link<D>>>,
+    pub(crate) link: Option<Link<D>>,
     pub(crate) attempt: Attempt<D>,
     handlers: [VecDeque<QueueHandler<D>>; 2],
     alive: bool,
@@ -147,6 +138,8 @@ impl<D: Device> Vi<D> {
             cqs,
             notifiers: [Notifier::new("vipl-send"), Notifier::new("vipl-recv")],
             attention: Attention::default(),
+            shares: AtomicBool::new(false),
+            trunk: Mutex::default(),
         }))
     }
 
@@ -372,6 +365,9 @@ impl<D: Device> ViShared<D> {
     /// the partner was asked for signals.
     pub(crate) fn unwatch(&self) {
         self.attention.unwatch(&self.nic.service);
+        if let Some(trunk) = self.shared() {
+            trunk.unwatch();
+        }
     }
 
     fn cq(&self, kind: QueueKind) -> Option<&Cq<D>> {
@@ -406,32 +402,122 @@ impl<D: Device> ViShared<D> {
         let Some(connected) = link else {
             return false;
         };
-        let regions = &self.nic.regions;
-        let moved = match self.attention.take_news() && has_ended(engine, connected, regions) {
-            true => {
-                *link = None;
-                return true;
-            }
-            false => engine.progress(regions, connected),
-        };
+        if self.attention.take_news() && self.has_ended(engine, connected) {
+            *link = None;
+            return true;
+        }
+        let moved = engine.progress(&self.nic.regions, connected);
         if engine.is_over() {
             *link = None;
         }
         moved
     }
 
-    /// Move messages for a thread that looks at a completion queue, unless somebody else does.
-    pub(crate) fn poll(self: &Arc<Self>) {
+    /// Look whether the partner or the link has gone; the connection has ended then.
+    fn has_ended(&self, engine: &mut Engine, link: &mut Link<D>) -> bool {
+        let end = match link.look() {
+            News::Ended(end) => end,
+            News::None => return false,
+            News::Ending => {
+                self.attention.note_news();
+                return false;
+            }
+        };
+        let regions = &self.nic.regions;
+        // What it has said last may have come meanwhile.
+        let end = engine.drain(regions, link).unwrap_or(end);
+        engine.lost(regions, link, end);
+        true
+    }
+
+    /// Its connection has a lane of a trunk from now on, or none.
+    pub(crate) fn share(&self, trunk: Option<Arc<Trunk<D>>>) {
+        self.shares.store(trunk.is_some(), Ordering::Release);
+        let before = std::mem::replace(&mut *lock(&self.trunk), trunk);
+        drop(before);
+    }
+
+    /// The trunk that its connection has a lane of.
+    fn shared(&self) -> Option<Arc<Trunk<D>>> {
+        match self.shares.load(Ordering::Acquire) {
+            true => lock(&self.trunk).clone(),
+            false => None,
+        }
+    }
+
+    /// Receive what has come for the VI and others, for a thread that looks; whether there was
+    /// anything. Without the VI's lock.
+    fn pump(&self) -> bool {
+        self.shared().is_some_and(|trunk| trunk.look())
+    }
+
+    /// Do something with a lane, unless it is that of an earlier connection.
+    fn with_lane(&self, own: u32, act: impl FnOnce(&mut Engine, &mut Checked<Lane<D>>)) {
+        let mut core = lock(&self.core);
+        let Core { engine, link, .. } = &mut *core;
+        let Some(Link::Shared(lane)) = link else {
+            return;
+        };
+        if lane.is(own) {
+            act(engine, lane);
+            if engine.is_over() {
+                *link = None;
+            }
+        }
+    }
+
+    /// The partner receives on a lane.
+    pub(crate) fn begin_lane(&self, own: u32) {
+        self.with_lane(own, |_, lane| lane.begin());
+    }
+
+    /// A message has arrived on a lane. The caller [pushes](Self::push) the VI later.
+    pub(crate) fn deliver(&self, own: u32, frame: Frame<'_>) {
+        self.with_lane(own, |engine, lane| {
+            lane.count();
+            let frame = lane.arrived(frame);
+            engine.deliver(&self.nic.regions, lane, &frame);
+        });
+    }
+
+    /// The partner has ended a lane, after so many messages of this side had taken effect.
+    pub(crate) fn end_lane(&self, own: u32, end: End, effective: u64) {
+        self.with_lane(own, |engine, lane| {
+            lane.settle(effective);
+            engine.ended(&self.nic.regions, lane, end);
+        });
+    }
+
+    /// Send what there is to be sent, and tell what has come of messages that were delivered;
+    /// whether anything was sent.
+    pub(crate) fn push(self: &Arc<Self>) -> bool {
+        let mut core = lock(&self.core);
+        let moved = self.progress(&mut core);
+        self.tell(core);
+        moved
+    }
+
+    /// Move messages for a thread that looks at a completion queue, unless somebody else does. Those
+    /// of a trunk are left to the caller, which may look for many VIs: the trunk.
+    pub(crate) fn poll(self: &Arc<Self>) -> Option<Arc<Trunk<D>>> {
+        let shared = self.shared();
+        if shared.is_some() {
+            return shared;
+        }
         self.attention.watch();
         if let Ok(mut core) = self.core.try_lock() {
             if self.progress(&mut core) {
                 self.tell(core);
             }
         }
+        None
     }
 
     /// Move messages for the service thread; whether there were any.
     fn serve_link(self: &Arc<Self>) -> bool {
+        if let Some(trunk) = self.shared().filter(|_| self.attention.has_news()) {
+            trunk.pump();
+        }
         let Ok(mut core) = self.core.try_lock() else {
             return false;
         };
@@ -450,12 +536,12 @@ impl<D: Device> ViShared<D> {
         };
         let answer = question.ask(&self.nic.fabric, until);
         let mut core = lock(&self.core);
-        let Some(link) = &mut core.link else {
+        let Some(Link::Own(own)) = &mut core.link else {
             return Rest::Over;
         };
-        match link.answered(answer) {
+        match own.answered(answer) {
             // Asking has published, for which the partner may have to be woken.
-            Answer::Surely if link.owes_signal() => Rest::Nap,
+            Answer::Surely if own.owes_signal() => Rest::Nap,
             Answer::Surely => Rest::Armed,
             Answer::Perhaps => Rest::Nap,
             Answer::Busy => Rest::Busy,
@@ -471,15 +557,21 @@ impl<D: Device> ViShared<D> {
         let Some(connected) = link else {
             return Err(Rest::Over);
         };
-        if self.attention.take_news() && has_ended(engine, connected, &self.nic.regions) {
+        if self.attention.take_news() && self.has_ended(engine, connected) {
             *link = None;
             self.tell(core);
             return Err(Rest::Busy);
         }
+        let own = match connected {
+            Link::Own(own) => own,
+            Link::Shared(_) if self.attention.has_news() => return Err(Rest::Busy),
+            // The trunk rests or does not; who waits for room has a turn there.
+            Link::Shared(_) => return Err(Rest::Over),
+        };
         match self.attention.is_watched() {
             true => Err(Rest::Nap),
-            false if connected.owes_signal() => Err(Rest::Nap),
-            false => match connected.arm(engine.has_to_send()) {
+            false if own.owes_signal() => Err(Rest::Nap),
+            false => match own.arm(engine.has_to_send()) {
                 Ok(question) => question.ok_or(Rest::Armed),
                 Err(NotNow) => Err(Rest::Busy),
             },
@@ -487,6 +579,13 @@ impl<D: Device> ViShared<D> {
     }
 
     fn done(self: &Arc<Self>, kind: QueueKind) -> Result<Completion> {
+        match self.take(kind) {
+            Err(Error::NotDone) if self.pump() => self.take(kind),
+            other => other,
+        }
+    }
+
+    fn take(self: &Arc<Self>, kind: QueueKind) -> Result<Completion> {
         self.with(|core| {
             if !matches!(core.engine.head(kind), Head::Done(_)) {
                 self.attention.watch();
@@ -630,20 +729,34 @@ impl<D: Device> ViShared<D> {
     }
 }
 
-/// A VI as the service thread has it.
-pub(crate) struct Serviced<D: Device>(pub(crate) Arc<ViShared<D>>);
+/// What the service thread looks after.
+pub(crate) enum Serviced<D: Device> {
+    /// A VI.
+    Vi(Arc<ViShared<D>>),
+    /// A trunk, and the NIC that it is of.
+    Trunk(Arc<Trunk<D>>, Fabric<D>),
+}
 
 impl<D: Device> Served for Serviced<D> {
     fn attention(&self) -> &Attention {
-        &self.0.attention
+        match self {
+            Serviced::Vi(vi) => &vi.attention,
+            Serviced::Trunk(trunk, _) => trunk.attention(),
+        }
     }
 
     fn serve(&self) -> bool {
-        self.0.serve_link()
+        match self {
+            Serviced::Vi(vi) => vi.serve_link(),
+            Serviced::Trunk(trunk, _) => trunk.pump(),
+        }
     }
 
     fn rest(&self, until: Deadline) -> Rest {
-        self.0.before_sleep(until)
+        match self {
+            Serviced::Vi(vi) => vi.before_sleep(until),
+            Serviced::Trunk(trunk, fabric) => trunk.rest(fabric, until),
+        }
     }
 }
 

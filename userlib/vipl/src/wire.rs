@@ -28,6 +28,18 @@
 //! A connection ends with a [`Reason`], as the end of the queue pair. An end that says none that is
 //! known, or a message that cannot be, is an error of the transport.
 
+//! Connections that share a queue pair, a *trunk*, have lanes in it: each side has numbered its own.
+//! In front of the header is the receiver's number of the lane (4). Two kinds more are of a lane
+//! itself:
+//!
+//! | kind | name | header behind the lane | sent |
+//! |---|---|---|---|
+//! | 11 | ready | | once by each side, as the first message: the other one may send |
+//! | 12 | end | reason (4) or 0, messages that have taken effect (8) | as the last message |
+//!
+//! A trunk has messages of all its lanes in the order in which they were sent. The end of a trunk
+//! is the end of all its lanes.
+
 use mp_queue_pair::Piece;
 use vm_memory::VolatileSlice;
 
@@ -90,6 +102,15 @@ pub(crate) fn header(words: [u32; 4]) -> Header {
     let mut header = [0; HEADER_MAX];
     for (bytes, word) in header.chunks_exact_mut(4).zip(words) {
         bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    header
+}
+
+/// A header of the bytes that a message has.
+pub(crate) fn header_of(bytes: &[u8]) -> Header {
+    let mut header = Header::default();
+    for (to, from) in header.iter_mut().zip(bytes) {
+        *to = *from;
     }
     header
 }

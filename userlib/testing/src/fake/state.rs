@@ -16,7 +16,7 @@ use rustix::{
     io::{self, Errno},
 };
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -267,17 +267,25 @@ impl State {
             .filter(is_there)
     }
 
+    /// The unique identifiers that sessions of a host have.
+    fn uids(&self, host: Host, link: usize) -> HashSet<u32> {
+        let sessions = self.sessions.values();
+        let open = sessions.filter(|s| s.host == host && s.link == link);
+        let pairs = self.pairs.iter().filter(|pair| pair.link == link);
+        let held = pairs.flat_map(|pair| &pair.sides);
+        let held = held.filter(|side| side.host == host);
+        let open = open.map(|session| session.open.uid);
+        open.chain(held.map(|side| side.uid)).collect()
+    }
+
     fn uid_in_use(&self, host: Host, link: usize, uid: u32) -> bool {
-        let open = |s: &Session| s.host == host && s.link == link && s.open.uid == uid;
-        let half = |side: &Side| side.host == host && side.uid == uid;
-        let held = |pair: &Pair| pair.link == link && pair.sides.iter().any(half);
-        self.sessions.values().any(open) || self.pairs.iter().any(held)
+        self.uids(host, link).contains(&uid)
     }
 
     fn free_uid(&self, host: Host, link: usize) -> u32 {
+        let used = self.uids(host, link);
         let mut uids = 1..;
-        uids.find(|uid| !self.uid_in_use(host, link, *uid))
-            .unwrap_or(u32::MAX)
+        uids.find(|uid| !used.contains(uid)).unwrap_or(u32::MAX)
     }
 
     /// Open a session: the order of errors is that of the header.

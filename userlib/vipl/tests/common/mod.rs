@@ -167,12 +167,21 @@ pub struct Pair {
 
 impl Pair {
     pub fn new() -> Self {
-        Self::with_checks([false; 2])
+        Self::of(8 << 20, [false; 2])
     }
 
     /// The sides ask for checks, or do not.
     pub fn with_checks(checks: [bool; 2]) -> Self {
-        let world = World::new(1, 8 << 20);
+        Self::of(8 << 20, checks)
+    }
+
+    /// With so many bytes for windows on each host.
+    pub fn with_windows(bytes: u64) -> Self {
+        Self::of(bytes, [false; 2])
+    }
+
+    fn of(bytes: u64, checks: [bool; 2]) -> Self {
+        let world = World::new(1, bytes);
         let bridge = Bridge::new(7);
         let side = |host, checks| {
             let library = library(&world, &bridge, host).checks(checks);
