@@ -150,16 +150,7 @@ impl<D: Device> Node<D> {
             id,
             host,
             nonce,
-            core: Mutex::new(Core {
-                engine: Engine::new(id, attributes),
-                links: HashMap::new(),
-                busy: BTreeMap::new(),
-                errands: Vec::new(),
-                ties: HashMap::new(),
-                numbers: 0,
-                alive: true,
-                sleepers: Vec::new(),
-            }),
+            core: Mutex::new(Core::new(Engine::new(id, attributes))),
             slept: Condvar::new(),
             service: Service::new().map_err(failed)?,
             connector: Worker::new()?,
@@ -489,6 +480,19 @@ impl<D: Device> Node<D> {
 }
 
 impl<D: Device> Core<D> {
+    fn new(engine: Engine) -> Self {
+        Core {
+            engine,
+            links: HashMap::new(),
+            busy: BTreeMap::new(),
+            errands: Vec::new(),
+            ties: HashMap::new(),
+            numbers: 0,
+            alive: true,
+            sleepers: Vec::new(),
+        }
+    }
+
     /// Until when a call on an endpoint of this node waits (MC-TMO-1).
     fn deadline(&self, endpoint: Endpoint) -> Result<Deadline> {
         let settings = &self.engine.local(endpoint)?.settings;
@@ -1020,5 +1024,36 @@ impl<D: Device> Drop for Node<D> {
 impl<D: Device> fmt::Debug for Node<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Node").field(&self.0.id).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        link::tests::{message, pair},
+        wire::{Control, Frame},
+    };
+
+    /// What a session has brought is received before another one takes its place.
+    #[test]
+    fn what_a_replaced_session_has_brought_is_received() {
+        let [own, other] = [0, 1].map(|node| NodeId::new(0, node).unwrap());
+        let mut core = Core::new(Engine::new(own, NodeAttributes::default()));
+        let to = core.engine.create(Some(1)).unwrap();
+        let [link, mut there] = pair();
+        core.relink(other, link);
+        core.progress(other);
+        let (version, features) = (1, 0);
+        let ready = Frame::Control(Control::Ready { version, features });
+        assert_eq!(there.send(&ready), Ok(true));
+        for _ in 0..3 {
+            assert_eq!(there.send(&message(1, b"hello")), Ok(true));
+        }
+        there.flush().unwrap();
+        let [link, _] = pair();
+        core.relink(other, link);
+        assert_eq!(core.engine.local(to).unwrap().available(), 3);
+        assert_eq!((core.links.len(), core.ties.len()), (1, 1));
     }
 }

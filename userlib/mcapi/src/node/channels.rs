@@ -392,7 +392,7 @@ impl<D: Device> NodeShared<D> {
         Ok(packet)
     }
 
-    /// Requests for data are over.
+    /// Complete requests for data that are over.
     fn end(&self, core: &mut Core<D>, pipe: &Arc<Pipe<D>>, ended: Ended) {
         for (request, done) in ended {
             let outcome: Outcome = match done {
