@@ -44,12 +44,28 @@ pub enum Attribute {
     NumSendBuffers = 8,
     /// Buffers that are free for the node that asks.
     NumRecvBuffers = 9,
-    /// Flags: [`STATUS_GET_PENDING`].
+    /// Flags: [`STATUS_CONNECTED`] to [`STATUS_GET_PENDING`].
     Status = 10,
     /// How long blocking sends and receives wait, in milliseconds; all ones for ever.
     Timeout = 11,
 }
 
+/// A flag of [`Attribute::Status`]: the endpoint is connected.
+pub const STATUS_CONNECTED: u64 = 0x1;
+/// A flag of [`Attribute::Status`]: its end of a channel is open.
+pub const STATUS_OPEN: u64 = 0x2;
+/// A flag of [`Attribute::Status`]: it is being opened.
+pub const STATUS_OPEN_PENDING: u64 = 0x4;
+/// A flag of [`Attribute::Status`]: it is being closed.
+pub const STATUS_CLOSE_PENDING: u64 = 0x8;
+/// A flag of [`Attribute::Status`]: it is connected by a packet channel.
+pub const STATUS_PACKET_CHANNEL: u64 = 0x10;
+/// A flag of [`Attribute::Status`]: it is connected by a scalar channel.
+pub const STATUS_SCALAR_CHANNEL: u64 = 0x20;
+/// A flag of [`Attribute::Status`]: it is the sending end.
+pub const STATUS_SEND: u64 = 0x40;
+/// A flag of [`Attribute::Status`]: it is the receiving end.
+pub const STATUS_RECEIVE: u64 = 0x80;
 /// A flag of [`Attribute::Status`]: a node has got the endpoint.
 pub const STATUS_GET_PENDING: u64 = 0x100;
 

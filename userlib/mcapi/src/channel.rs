@@ -2,6 +2,7 @@
 
 //! What programs see of channels: handles, packets, scalars.
 
+use crate::{Error, Result};
 use mp_fabric::vm_memory::VolatileSlice;
 use mp_queue_pair::Area;
 use std::fmt;
@@ -21,18 +22,13 @@ pub(crate) enum Direction {
 }
 
 /// The handle of an end of a channel that was opened. None is 0.
-///
-/// It says of itself what the channel carries and which end this is, so that a call for something
-/// else fails with the status that the specification names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Channel(u32);
 
-/// Bits of a handle.
-const SCALARS: u32 = 1 << 31;
-const RECEIVES: u32 = 1 << 30;
-const GENERATION: u32 = 16;
+/// Bits of a handle that are the port.
+const PORT_BITS: u32 = 16;
 /// Largest generation.
-const GENERATION_MAX: u32 = (RECEIVES >> GENERATION) - 1;
+const GENERATION_MAX: u32 = u32::MAX >> PORT_BITS;
 
 impl Channel {
     /// The handle as a number.
@@ -45,36 +41,14 @@ impl Channel {
         Channel(raw)
     }
 
-    /// The handle of the endpoint of a port, when it is opened for the `count`-th time.
-    pub(crate) fn of(port: u16, kind: Kind, direction: Direction, count: u32) -> Self {
-        let kind = match kind {
-            Kind::Packets => 0,
-            Kind::Scalars => SCALARS,
-        };
-        let direction = match direction {
-            Direction::Send => 0,
-            Direction::Receive => RECEIVES,
-        };
+    /// The handle of the endpoint of a port, when the node has opened `count` ends before.
+    pub(crate) fn of(port: u16, count: u32) -> Self {
         let generation = count % GENERATION_MAX + 1;
-        Channel(kind | direction | generation << GENERATION | u32::from(port))
+        Channel(generation << PORT_BITS | u32::from(port))
     }
 
     pub(crate) fn port(self) -> u16 {
         self.0 as u16
-    }
-
-    pub(crate) fn kind(self) -> Kind {
-        match self.0 & SCALARS {
-            0 => Kind::Packets,
-            _ => Kind::Scalars,
-        }
-    }
-
-    pub(crate) fn direction(self) -> Direction {
-        match self.0 & RECEIVES {
-            0 => Direction::Send,
-            _ => Direction::Receive,
-        }
     }
 }
 
@@ -89,6 +63,14 @@ pub struct Packet {
 }
 
 impl Packet {
+    /// # Errors
+    /// [`Error::General`]: the window has become smaller, which does not happen.
+    pub(crate) fn new(area: Area) -> Result<Self> {
+        let memory = area.volatile().map_err(|_| Error::General)?;
+        let address = memory.ptr_guard().as_ptr() as usize;
+        Ok(Packet { area, address })
+    }
+
     /// Where the buffer is, which is its name.
     pub fn address(&self) -> usize {
         self.address
@@ -175,15 +157,13 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// MC-GEN-13, A-28: handles tell kind, end and port, and are never 0.
+        /// MC-GEN-13: no handle is 0, and an earlier one of an endpoint is not the next one.
         #[test]
-        fn handles_say_what_they_are_for(port: u16, count: u32, scalars: bool, receives: bool) {
-            let kind = if scalars { Kind::Scalars } else { Kind::Packets };
-            let direction = if receives { Direction::Receive } else { Direction::Send };
-            let channel = Channel::of(port, kind, direction, count);
+        fn handles_are_their_openings_own(port: u16, count: u32) {
+            let channel = Channel::of(port, count);
             prop_assert_ne!(channel.to_raw(), 0);
-            prop_assert_eq!((channel.port(), channel.kind(), channel.direction()), (port, kind, direction));
-            prop_assert_ne!(channel, Channel::of(port, kind, direction, count.wrapping_add(1)));
+            prop_assert_eq!(channel.port(), port);
+            prop_assert_ne!(channel, Channel::of(port, count.wrapping_add(1)));
         }
     }
 }

@@ -9,11 +9,17 @@
 //! | claiming | links | [`Name::Claiming`] | before others are asked | "owned" is there |
 //! | owned | links | [`Name::Owned`] | nobody else has it | the node ends |
 //! | listener | all | [`Name::Listener`] | the same | the node ends |
+//! | data of a channel | the one that leads to the other end | [`Name::channel`] | both ends open | both are closed |
 //!
 //! All but listeners are bare servers that hold requests and answer none: they are only found.
+//! The mark and "owned" sessions have the node's unique identifier, of which the kernel lets there be
+//! one on an interface, and are posted with the claim's [`Nonce`]. A request that a node sends has
+//! the nonce as well: whoever gets it looks whether the host that it comes from has that node, and
+//! whether the two are equal.
 
-use crate::{Error, NodeId, Result, Topology};
+use crate::{wire::VERSION, Error, NodeId, Result, Topology};
 use mp_fabric::{Device, Error as FabricError, Fabric, Interface, InterfaceId, Session};
+use rustix::rand::{getrandom, GetRandomFlags};
 use std::{
     thread::sleep,
     time::{Duration, Instant},
@@ -27,6 +33,77 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// What tells a claim of a node from all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Nonce([u8; 8]);
+
+impl Nonce {
+    /// # Errors
+    /// [`Error::NodeInitFailed`]: the kernel has none, which does not happen.
+    pub(crate) fn new() -> Result<Self> {
+        let mut bytes = [0; 8];
+        match getrandom(&mut bytes, GetRandomFlags::empty()) {
+            Ok(8) => Ok(Nonce(bytes)),
+            _ => Err(Error::NodeInitFailed),
+        }
+    }
+
+    /// As the mark and "owned" sessions are posted with it.
+    pub(crate) fn bytes(&self) -> &[u8; 8] {
+        &self.0
+    }
+}
+
+/// What a client asks a listener for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Demand {
+    /// The node that asks.
+    pub(crate) node: NodeId,
+    pub(crate) nonce: Nonce,
+}
+
+/// What demands are for: a link between two nodes, the only purpose there is.
+const PURPOSE: u16 = 1;
+
+impl Demand {
+    /// Version, purpose (16 bits each), node (32), nonce (64), little-endian.
+    pub(crate) fn bytes(&self) -> [u8; 16] {
+        let head = VERSION | u32::from(PURPOSE) << 16;
+        let mut bytes = [0; 16];
+        let parts = [
+            &head.to_le_bytes()[..],
+            &self.node.number().to_le_bytes(),
+            self.nonce.bytes(),
+        ];
+        for (to, from) in bytes.iter_mut().zip(parts.into_iter().flatten()) {
+            *to = *from;
+        }
+        bytes
+    }
+
+    /// The demand of bytes; nothing if they are none. Later versions may say more.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let word = |at: usize| {
+            let bytes = bytes.get(at..at + 4)?;
+            Some(u32::from_le_bytes(bytes.try_into().ok()?))
+        };
+        let (head, number) = (word(0)?, word(4)?);
+        if head as u16 == 0 || head >> 16 != u32::from(PURPOSE) {
+            return None;
+        }
+        Some(Demand {
+            node: NodeId::new(number >> 15, number & 0x7fff).ok()?,
+            nonce: Nonce(bytes.get(8..16)?.try_into().ok()?),
+        })
+    }
+
+    /// Whether the host at the other end of an interface has the node, with that nonce.
+    pub(crate) fn is_of<D: Device>(&self, fabric: &Fabric<D>, interface: InterfaceId) -> bool {
+        let window = fabric.window(interface, uid(self.node));
+        window.is_ok_and(|window| window.protocol == PROTOCOL && window.data == self.nonce.0)
+    }
+}
+
 /// What a session of a node is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
@@ -36,6 +113,13 @@ pub(crate) enum Name {
 }
 
 impl Name {
+    /// The name of the session for the data of a channel.
+    pub(crate) fn channel(id: u64) -> Vec<u8> {
+        let mut name = b"mcapi\x04".to_vec();
+        name.extend(id.to_le_bytes());
+        name
+    }
+
     /// The name of the session.
     pub(crate) fn of(self, id: NodeId) -> Vec<u8> {
         let mut name = b"mcapi".to_vec();
@@ -68,8 +152,9 @@ pub(crate) fn post<D: Device>(
     interface: InterfaceId,
     uid: u32,
     name: &[u8],
+    data: &[u8],
 ) -> mp_fabric::Result<Session<D>> {
-    let server = fabric.server(interface, PROTOCOL).uid(uid);
+    let server = fabric.server(interface, PROTOCOL).uid(uid).data(data);
     server.name(name).bare().hold().open()
 }
 
@@ -98,6 +183,7 @@ pub(crate) fn claim<D: Device>(
     topology: &Topology,
     id: NodeId,
     host: u32,
+    nonce: &Nonce,
 ) -> Result<Claim<D>> {
     if !topology.hosts(id.domain()).contains(&host) {
         return Err(Error::DomainInvalid);
@@ -106,11 +192,11 @@ pub(crate) fn claim<D: Device>(
         .into_iter()
         .partition(|interface| interface.loopback);
     let own = own.first().ok_or(Error::NodeInitFailed)?;
-    let mark = post(fabric, own.id, uid(id), &[]).map_err(failed)?;
+    let mark = post(fabric, own.id, uid(id), &[], nonce.bytes()).map_err(failed)?;
     let links: Vec<_> = links.into_iter().filter(|link| link.up).collect();
     let mut claiming = Vec::new();
     for link in &links {
-        match post(fabric, link.id, 0, &Name::Claiming.of(id)) {
+        match post(fabric, link.id, 0, &Name::Claiming.of(id), &[]) {
             Ok(session) => claiming.push(session),
             // It is down by now, or the other host has no nodes at all.
             Err(FabricError::InterfaceDown(_) | FabricError::NoInterface(_)) => {}
@@ -172,6 +258,36 @@ fn is_found<D: Device>(fabric: &Fabric<D>, link: InterfaceId, name: &[u8]) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Demands are bytes and back; later versions say more, and others are none.
+    #[test]
+    fn demands_say_who_asks() {
+        let demand = Demand {
+            node: NodeId::new(3, 5).unwrap(),
+            nonce: Nonce(*b"12345678"),
+        };
+        let bytes = demand.bytes();
+        assert_eq!(
+            bytes,
+            *b"\x01\0\x01\0\x05\x80\x01\0"
+                .iter()
+                .chain(b"12345678")
+                .copied()
+                .collect::<Vec<_>>()
+        );
+        assert_eq!(Demand::read(&bytes), Some(demand));
+        let mut later = bytes.to_vec();
+        later.push(7);
+        later[0] = 9;
+        assert_eq!(Demand::read(&later), Some(demand));
+        for (at, value) in [(0, 0), (2, 2), (7, 0xff)] {
+            let mut bad = bytes;
+            bad[at] = value;
+            assert_eq!(Demand::read(&bad), None, "{at}");
+        }
+        assert_eq!(Demand::read(&bytes[..15]), None);
+        assert_ne!(Nonce::new(), Nonce::new());
+    }
 
     /// No two nodes, and no two purposes, have one name; no uid means "any".
     #[test]

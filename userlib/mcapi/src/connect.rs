@@ -6,14 +6,15 @@
 //! | who asks | session | data |
 //! |---|---|---|
 //! | the other node | a listener: a server with this node's name that holds requests | |
-//! | this node | a client with the other node's name, which does not wait | this node's number |
+//! | this node | a client with the other node's name, which does not wait | [`Demand`] |
 //!
-//! Of two nodes that ask each other at the same time, the request of the lower one counts.
+//! A node that is busy, or rejects a request, is asked again after a while that grows. Of two nodes that ask each other at the same time, the request of the lower one counts.
 
 use crate::{
-    claim::{self, uid, Name, PROTOCOL},
-    link::{window, Link},
-    node::NodeShared,
+    channel::Direction,
+    claim::{self, uid, Demand, Name, PROTOCOL},
+    node::{Errand, NodeShared},
+    pipe::Plan,
     wire::End,
     NodeId, Result,
 };
@@ -21,11 +22,12 @@ use mp_fabric::{
     Deadline, Device, Error as FabricError, EventMask, Interface, InterfaceId, PartnerState,
     RequestId, Session,
 };
+use mp_queue_pair::provider::window;
 use std::{
     collections::{HashMap, HashSet},
     os::fd::AsFd,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tracing::debug;
 
@@ -33,10 +35,13 @@ use tracing::debug;
 const SELDOM: Duration = Duration::from_secs(2);
 /// The same while a node is sought that is not there.
 const OFTEN: Duration = Duration::from_millis(500);
-/// How long it waits for a node that is there, and is busy with another one.
+/// How long it waits for a node that is there, and is busy with another one or has rejected it; each
+/// time twice as long.
 const BUSY: Duration = Duration::from_millis(5);
+/// The longest of these waits is so many times doubled.
+const DOUBLED_MAX: u32 = 7;
 /// How often it does before it gives up.
-const BUSY_MAX: u32 = 400;
+const BUSY_MAX: u32 = 10;
 /// How long the other host may take to confirm an acceptance.
 const ACCEPT: Duration = Duration::from_secs(2);
 /// Why a request is rejected: it is none of a node, or crosses one that counts.
@@ -46,7 +51,31 @@ const CROSSING: u32 = 2;
 /// What a node is found by on an interface.
 struct Posted<D: Device> {
     owned: Session<D>,
-    listener: Session<D>,
+    /// Nothing if there was no memory for it: it is posted later. The claim stands.
+    listener: Option<Session<D>>,
+}
+
+/// How often a node was busy, and when it is asked again.
+#[derive(Clone, Copy, Debug)]
+struct Busy {
+    times: u32,
+    until: Instant,
+}
+
+impl Busy {
+    /// It was so many times.
+    fn new(times: u32) -> Self {
+        let wait = BUSY * (1 << times.saturating_sub(1).min(DOUBLED_MAX));
+        Busy {
+            times,
+            until: Instant::now() + wait,
+        }
+    }
+
+    /// How long it is not asked yet.
+    fn left(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
 }
 
 /// The connector.
@@ -57,8 +86,9 @@ pub(crate) struct Connector<D: Device> {
     watched: HashSet<InterfaceId>,
     /// Own requests that are not answered.
     asked: HashMap<NodeId, Session<D>>,
-    /// How often a node was busy.
-    busy: HashMap<NodeId, u32>,
+    /// Receiving ends of channels that were posted.
+    awaited: Vec<(Plan, Session<D>)>,
+    busy: HashMap<NodeId, Busy>,
 }
 
 /// What has come of asking for a node on an interface.
@@ -74,12 +104,6 @@ fn is_over<D: Device>(session: &Session<D>) -> bool {
     events.map_or(true, |e| e.intersects(EventMask::CLOSED | EventMask::DOWN))
 }
 
-/// The node that a request is from.
-fn asker(data: &[u8]) -> Option<NodeId> {
-    let number = u32::from_le_bytes(data.try_into().ok()?);
-    NodeId::new(number >> 15, number & 0x7fff).ok()
-}
-
 impl<D: Device> Connector<D> {
     pub(crate) fn new(node: &Arc<NodeShared<D>>) -> Self {
         Connector {
@@ -87,6 +111,7 @@ impl<D: Device> Connector<D> {
             posted: HashMap::new(),
             watched: HashSet::new(),
             asked: HashMap::new(),
+            awaited: Vec::new(),
             busy: HashMap::new(),
         }
     }
@@ -98,19 +123,21 @@ impl<D: Device> Connector<D> {
             let interfaces = self.post().unwrap_or_default();
             self.answer();
             self.look();
+            for errand in node.errands() {
+                self.join(&errand, &interfaces);
+            }
+            self.look_at_awaited();
             let sought = node.sought();
             self.busy.retain(|id, _| sought.contains(id));
             for id in &sought {
-                if !self.asked.contains_key(id) {
+                let is_early = self.busy.get(id).is_some_and(|busy| !busy.left().is_zero());
+                if !is_early && !self.asked.contains_key(id) {
                     self.seek(*id, &interfaces);
                 }
             }
-            let most = match (self.busy.is_empty(), sought.is_empty()) {
-                (false, _) => BUSY,
-                (true, false) => OFTEN,
-                (true, true) => SELDOM,
-            };
-            node.connector.sleep(Some(most));
+            let most = if sought.is_empty() { SELDOM } else { OFTEN };
+            let next = self.busy.values().map(Busy::left).min();
+            node.connector.sleep(next.unwrap_or(most).min(most));
         }
     }
 
@@ -120,15 +147,12 @@ impl<D: Device> Connector<D> {
     /// [`Error::NodeInitFailed`](crate::Error::NodeInitFailed).
     pub(crate) fn post(&mut self) -> Result<Vec<Interface>> {
         let interfaces = claim::interfaces(&self.node.fabric)?;
-        let over = |posted: &Posted<D>| is_over(&posted.owned) || is_over(&posted.listener);
-        self.posted.retain(|_, posted| !over(posted));
+        self.posted.retain(|_, posted| !is_over(&posted.owned));
         for interface in &interfaces {
             self.watch(interface.id);
-            let leads = interface.up || interface.loopback;
-            if leads && !self.posted.contains_key(&interface.id) {
-                match self.post_on(interface) {
-                    Ok(posted) => drop(self.posted.insert(interface.id, posted)),
-                    Err(error) => debug!("{}: {error}", interface.name),
+            if interface.up || interface.loopback {
+                if let Err(error) = self.post_on(interface) {
+                    debug!("{}: {error}", interface.name);
                 }
             }
         }
@@ -145,14 +169,30 @@ impl<D: Device> Connector<D> {
         }
     }
 
-    fn post_on(&self, interface: &Interface) -> mp_fabric::Result<Posted<D>> {
+    /// Post what is missing on an interface.
+    fn post_on(&mut self, interface: &Interface) -> mp_fabric::Result<()> {
+        let id = interface.id;
+        if !self.posted.contains_key(&id) {
+            let owned = self.owned(interface)?;
+            let listener = None;
+            self.posted.insert(id, Posted { owned, listener });
+        }
+        let is_there = |posted: &Posted<D>| posted.listener.as_ref().is_some_and(|l| !is_over(l));
+        if !self.posted.get(&id).is_some_and(is_there) {
+            let listener = self.listener(id)?;
+            if let Some(posted) = self.posted.get_mut(&id) {
+                posted.listener = Some(listener);
+            }
+        }
+        Ok(())
+    }
+
+    fn owned(&self, interface: &Interface) -> mp_fabric::Result<Session<D>> {
         let node = &self.node;
         // The mark has the number on the loopback interface.
         let uid = if interface.loopback { 0 } else { uid(node.id) };
-        Ok(Posted {
-            listener: self.listener(interface.id)?,
-            owned: claim::post(&node.fabric, interface.id, uid, &Name::Owned.of(node.id))?,
-        })
+        let (name, nonce) = (Name::Owned.of(node.id), node.nonce.bytes());
+        claim::post(&node.fabric, interface.id, uid, &name, nonce)
     }
 
     fn listener(&self, id: InterfaceId) -> mp_fabric::Result<Session<D>> {
@@ -185,7 +225,8 @@ impl<D: Device> Connector<D> {
 
     /// The request that is at hand on an interface, and who asks, or why it is rejected.
     fn request(&self, id: InterfaceId) -> Option<(RequestId, Result<NodeId, u32>)> {
-        let partner = self.posted.get(&id)?.listener.partner().ok()?;
+        let listener = self.posted.get(&id)?.listener.as_ref()?;
+        let partner = listener.partner().ok()?;
         let PartnerState::Request(request) = partner.state else {
             return None;
         };
@@ -194,11 +235,14 @@ impl<D: Device> Connector<D> {
             true => self.node.host,
             false => partner.peer,
         };
-        let may_be = |asker: &NodeId| {
-            let hosts = self.node.topology.hosts(asker.domain());
-            *asker != self.node.id && hosts.contains(&host)
+        let may_be = |demand: &Demand| {
+            let hosts = self.node.topology.hosts(demand.node.domain());
+            demand.node != self.node.id
+                && hosts.contains(&host)
+                && demand.is_of(&self.node.fabric, id)
         };
-        let asker = asker(&partner.data).filter(may_be).ok_or(UNKNOWN);
+        let demand = Demand::read(&partner.data).filter(may_be);
+        let asker = demand.map(|demand| demand.node).ok_or(UNKNOWN);
         let crosses = |asker: &NodeId| self.asked.contains_key(asker) && self.node.id < *asker;
         let asker = asker.and_then(|asker| match crosses(&asker) {
             true => Err(CROSSING),
@@ -208,21 +252,26 @@ impl<D: Device> Connector<D> {
     }
 
     fn reject(&mut self, id: InterfaceId, request: RequestId, reason: u32) {
-        if let Some(posted) = self.posted.get(&id) {
-            if posted.listener.reject(request, reason, &[]).is_err() && is_over(&posted.listener) {
-                self.posted.remove(&id);
-            }
-        }
+        let Some(posted) = self.posted.get_mut(&id) else {
+            return;
+        };
+        let rejects = |listener: &Session<D>| listener.reject(request, reason, &[]).is_ok();
+        // One that is over is posted anew.
+        posted.listener = posted
+            .listener
+            .take()
+            .filter(|listener| rejects(listener) || !is_over(listener));
     }
 
     /// Accept a request; another listener takes the place of the one that it came to.
     fn accept(&mut self, id: InterfaceId, request: RequestId, asker: NodeId) {
-        let Some(Posted { owned, listener }) = self.posted.remove(&id) else {
+        let next = self.listener(id).ok();
+        let Some(posted) = self.posted.get_mut(&id) else {
             return;
         };
-        if let Ok(listener) = self.listener(id) {
-            self.posted.insert(id, Posted { owned, listener });
-        }
+        let Some(listener) = std::mem::replace(&mut posted.listener, next) else {
+            return;
+        };
         self.asked.remove(&asker);
         match listener.accept(request, &[], Deadline::after(ACCEPT)) {
             Ok(()) => self.begin(asker, listener),
@@ -233,13 +282,58 @@ impl<D: Device> Connector<D> {
     /// A session with a node is paired.
     fn begin(&mut self, id: NodeId, session: Session<D>) {
         self.busy.remove(&id);
-        let watched = self.node.service.watch(&session);
-        match watched
-            .map_err(|_| End::Gone)
-            .and_then(|()| Link::new(session))
-        {
-            Ok(link) => self.node.connected(id, link),
-            Err(end) => self.node.unreachable(id, end),
+        self.node.connected(id, session);
+    }
+
+    /// Make the way for data of a channel: post its receiving end, or ask for it.
+    fn join(&mut self, errand: &Errand, interfaces: &[Interface]) {
+        let Errand { plan, peer } = errand;
+        let interface = match *peer == self.node.id {
+            true => interfaces.iter().find(|interface| interface.loopback),
+            false => {
+                let id = self.node.interface_to(*peer);
+                interfaces.iter().find(|interface| Some(interface.id) == id)
+            }
+        };
+        let session = interface.map(|interface| self.channel(plan, interface));
+        match (session, plan.role.direction) {
+            (Some(Ok(session)), Direction::Receive) => {
+                self.awaited.push((*plan, session));
+                self.node.posted(plan);
+            }
+            (Some(Ok(session)), Direction::Send) => self.node.piped(plan, session),
+            (None | Some(Err(_)), _) => self.node.severed(plan),
+        }
+    }
+
+    /// The session for the data of a channel. Its name is known to the two owners only.
+    fn channel(&self, plan: &Plan, interface: &Interface) -> mp_fabric::Result<Session<D>> {
+        let fabric = &self.node.fabric;
+        let name = Name::channel(plan.id);
+        let [local, remote] = plan.windows(interface.local_free);
+        let session = match plan.role.direction {
+            Direction::Send => fabric.client(interface.id, PROTOCOL),
+            Direction::Receive => fabric.server(interface.id, PROTOCOL),
+        };
+        let session = session.name(&name).local(local).remote(remote).open();
+        let session =
+            session.inspect_err(|error| debug!("no way for data of a channel: {error}"))?;
+        self.watch_session(&session, EventMask::PAIRED)?;
+        Ok(session)
+    }
+
+    /// Look what has become of the receiving ends of channels.
+    fn look_at_awaited(&mut self) {
+        for (plan, session) in std::mem::take(&mut self.awaited) {
+            let events = session.state().map(|state| state.events);
+            let events = events.unwrap_or(EventMask::CLOSED);
+            if events.contains(EventMask::PAIRED) {
+                self.node.piped(&plan, session);
+            } else if events.intersects(EventMask::CLOSED | EventMask::DOWN) {
+                self.node.severed(&plan);
+            } else if self.node.is_wanted(&plan) {
+                self.awaited.push((plan, session));
+            }
         }
     }
 
@@ -253,7 +347,7 @@ impl<D: Device> Connector<D> {
                 self.begin(id, session);
             } else if events.intersects(EventMask::REFUSED | EventMask::CLOSED | EventMask::DOWN) {
                 // It is sought again: it may have asked itself, or be gone.
-                *self.busy.entry(id).or_default() += 1;
+                self.was_busy(id);
             } else {
                 self.asked.insert(id, session);
             }
@@ -279,18 +373,32 @@ impl<D: Device> Connector<D> {
                 Asked::Unreachable => {}
             }
         }
-        let tries = self.busy.get(&id).copied().unwrap_or(0);
-        if is_busy && tries < BUSY_MAX {
-            self.busy.insert(id, tries + 1);
+        if is_busy {
+            self.was_busy(id);
         } else {
             self.busy.remove(&id);
             self.node.unreachable(id, end);
         }
     }
 
+    /// A node is there, and is asked again later, unless it was too often.
+    fn was_busy(&mut self, id: NodeId) {
+        let times = self.busy.get(&id).map_or(0, |busy| busy.times) + 1;
+        if times <= BUSY_MAX {
+            self.busy.insert(id, Busy::new(times));
+        } else {
+            self.busy.remove(&id);
+            self.node.unreachable(id, End::Down);
+        }
+    }
+
     fn ask(&self, id: NodeId, interface: &Interface) -> Asked<D> {
         let fabric = &self.node.fabric;
-        let (name, data) = (Name::Listener.of(id), self.node.id.number().to_le_bytes());
+        let demand = Demand {
+            node: self.node.id,
+            nonce: self.node.nonce,
+        };
+        let (name, data) = (Name::Listener.of(id), demand.bytes());
         let window = window(interface.local_free);
         let client = fabric
             .client(interface.id, PROTOCOL)

@@ -4,7 +4,13 @@
 //! and receives that wait for a message.
 
 use crate::{
-    attributes::{Attribute, EndpointType, Settings, STATUS_GET_PENDING},
+    attributes::{
+        Attribute, EndpointType, Settings, STATUS_CONNECTED, STATUS_GET_PENDING,
+        STATUS_OPEN_PENDING, STATUS_PACKET_CHANNEL, STATUS_RECEIVE, STATUS_SCALAR_CHANNEL,
+        STATUS_SEND,
+    },
+    channel::{Channel, Direction, Kind},
+    connection::{Connection, Role},
     wire::Lane,
     Error, NodeId, Request, Result, PORT_MAX, PRIORITIES,
 };
@@ -36,6 +42,8 @@ pub(crate) struct Posted {
 #[derive(Debug, Default)]
 pub(crate) struct Local {
     pub(crate) settings: Settings,
+    /// Which endpoint of the node it is, counted from its beginning.
+    pub(crate) life: u32,
     /// How often nodes have got it.
     gets: BTreeMap<NodeId, u32>,
     source: Option<NodeId>,
@@ -43,6 +51,23 @@ pub(crate) struct Local {
     posted: VecDeque<Posted>,
     /// Sends that are not complete, by calls that do not wait.
     pub(crate) sends: u32,
+    /// A connect has not been decided, by the identifier that the connection will have.
+    pub(crate) reserved: Option<u64>,
+    /// It is the end of a channel; how it was before (MC-CHAN-8).
+    pub(crate) connection: Option<Connection>,
+    kind_before: Option<EndpointType>,
+    /// An open that waits for a connection.
+    pub(crate) waiting: Option<(Role, Request)>,
+    /// The handle of the end that is open.
+    pub(crate) channel: Option<Channel>,
+}
+
+/// What an endpoint of a role is for.
+fn type_of(role: Role) -> EndpointType {
+    match role.kind {
+        Kind::Packets => EndpointType::PacketChannel,
+        Kind::Scalars => EndpointType::ScalarChannel,
+    }
 }
 
 impl Local {
@@ -78,16 +103,100 @@ impl Local {
         self.gets.values().sum()
     }
 
+    /// Fail if the endpoint is connected, or is about to be.
+    ///
+    /// # Errors
+    /// [`Error::ChannelConnected`].
+    pub(crate) fn check_free(&self) -> Result<()> {
+        match self.connection.is_none() && self.reserved.is_none() {
+            true => Ok(()),
+            false => Err(Error::ChannelConnected),
+        }
+    }
+
+    /// Whether it can be connected for a role (MC-CHAN-4, MC-CHAN-9, MC-EPATTRSET-3).
+    ///
+    /// # Errors
+    /// [`Error::ChannelConnected`], [`Error::ChannelClosePending`];
+    /// [`Error::AttributeIncompatible`]: it was declared for something else.
+    pub(crate) fn check_connect(&self, role: Role) -> Result<()> {
+        if let Some(connection) = &self.connection {
+            return Err(connection.is_taken());
+        }
+        self.check_free()?;
+        let kinds = [EndpointType::Message, type_of(role)];
+        match kinds.contains(&self.settings.kind) {
+            true => Ok(()),
+            false => Err(Error::AttributeIncompatible),
+        }
+    }
+
+    /// Whether it can be opened for a role.
+    ///
+    /// # Errors
+    /// Those of [`Connection::check_open`].
+    pub(crate) fn check_open(&self, role: Role) -> Result<()> {
+        match (&self.connection, &self.waiting) {
+            (Some(connection), _) => connection.check_open(role),
+            (None, Some(_)) => Err(Error::ChannelOpenPending),
+            (None, None) => match self.is_for_messages() || self.settings.kind == type_of(role) {
+                true => Ok(()),
+                false => Err(Error::ChannelType),
+            },
+        }
+    }
+
+    /// Connect it (MC-CHAN-8); the open that has waited for that.
+    pub(crate) fn connect(&mut self, connection: Connection) -> Option<(Role, Request)> {
+        self.kind_before = Some(self.settings.kind);
+        self.settings.kind = type_of(connection.role);
+        self.connection = Some(connection);
+        self.waiting.take()
+    }
+
+    /// It is not connected any more, and is what it was before.
+    pub(crate) fn disconnect(&mut self) {
+        self.settings.kind = self.kind_before.take().unwrap_or(self.settings.kind);
+        (self.connection, self.channel) = (None, None);
+    }
+
+    /// Flags of the status (MC-ATTR-5).
+    fn status(&self) -> u64 {
+        let gets = match self.get_count() {
+            0 => 0,
+            _ => STATUS_GET_PENDING,
+        };
+        let channel = match (&self.connection, &self.waiting) {
+            (Some(connection), _) => {
+                let kind = match connection.role.kind {
+                    Kind::Packets => STATUS_PACKET_CHANNEL,
+                    Kind::Scalars => STATUS_SCALAR_CHANNEL,
+                };
+                let direction = match connection.role.direction {
+                    Direction::Send => STATUS_SEND,
+                    Direction::Receive => STATUS_RECEIVE,
+                };
+                STATUS_CONNECTED | kind | direction | connection.flags()
+            }
+            (None, Some(_)) => STATUS_OPEN_PENDING,
+            (None, None) => 0,
+        };
+        gets | channel
+    }
+
     /// The value of an attribute other than the number of receive buffers.
     pub(crate) fn attribute(&self, attribute: Attribute) -> u64 {
-        let count = self.get_count();
         match attribute {
-            Attribute::GetCount => count.into(),
+            // A connection counts as one where there is none (MC-CHAN-8).
+            Attribute::GetCount => {
+                let least = u32::from(self.connection.is_some());
+                self.get_count().max(least).into()
+            }
             Attribute::GetSource => match self.source {
                 Some(node) => u64::from(node.domain()) << 32 | u64::from(node.node()),
                 None => u64::MAX,
             },
-            Attribute::Status if count > 0 => STATUS_GET_PENDING,
+            Attribute::Status => self.status(),
             other => self.settings.get(other).unwrap_or(0),
         }
     }
@@ -135,6 +244,8 @@ pub(crate) struct Endpoints {
     all: HashMap<u16, Local>,
     /// The port that was given last.
     last: Option<u16>,
+    /// Endpoints that there were.
+    lives: u32,
 }
 
 impl Endpoints {
@@ -152,7 +263,12 @@ impl Endpoints {
         if self.all.len() >= ENDPOINTS_MAX {
             return Err(Error::General);
         }
-        self.all.insert(port, Local::default());
+        self.lives = self.lives.wrapping_add(1);
+        let local = Local {
+            life: self.lives,
+            ..Local::default()
+        };
+        self.all.insert(port, local);
         Ok(port)
     }
 
@@ -186,6 +302,16 @@ impl Endpoints {
     /// [`Error::EndpointInvalid`].
     pub(crate) fn get_mut(&mut self, port: u16) -> Result<&mut Local> {
         self.all.get_mut(&port).ok_or(Error::EndpointInvalid)
+    }
+
+    /// Ports of endpoints that are connected to those of a node.
+    pub(crate) fn connected_to(&self, node: NodeId) -> Vec<u16> {
+        let is_to = |local: &Local| {
+            let connection = local.connection.as_ref();
+            connection.is_some_and(|connection| connection.partner.node() == node)
+        };
+        let all = self.all.iter().filter(|(_, local)| is_to(local));
+        all.map(|(port, _)| *port).collect()
     }
 
     /// A node has gone.

@@ -11,22 +11,29 @@
 //! | calls of the program | here |
 //! | frames that arrive, sessions that begin and end | `peers` |
 
+mod channels;
 mod peers;
 #[cfg(test)]
 mod tests;
 
 use crate::{
     attributes::Attribute,
+    channel::Direction,
     endpoint::{Endpoints, Local, Message, Posted},
     incoming::Arrived,
     outgoing::Send,
-    peer::{Peer, Question, Stage},
+    peer::{Peer, Stage},
     request::{By, Requests},
     wire::{Control, Lane, Loop, Subject},
     Completion, Endpoint, Error, NodeAttributes, NodeId, Outcome, Request, Result, MESSAGE_MAX,
     PRIORITIES,
 };
-use std::collections::HashMap;
+pub(crate) use channels::News;
+pub(crate) use peers::LAST;
+use std::{
+    collections::{BTreeSet, HashMap},
+    hash::{BuildHasher, RandomState},
+};
 
 /// What a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,11 +51,21 @@ pub(crate) enum Operation {
     Get {
         node: NodeId,
         number: u32,
-        port: u16,
     },
-    Question {
+    /// Something that a node answers.
+    Ask {
         node: NodeId,
         number: u32,
+    },
+    Open {
+        port: u16,
+    },
+    Close {
+        port: u16,
+    },
+    /// A packet that is to be sent or received.
+    Packet {
+        port: u16,
     },
 }
 
@@ -66,6 +83,15 @@ pub(crate) struct Engine {
     discarded: u64,
     /// Nodes to be found, since the last time that somebody asked.
     seeks: bool,
+    /// Nodes that there may be more to send to, likewise.
+    changed: BTreeSet<NodeId>,
+    /// What has happened to channels, likewise.
+    news: Vec<News>,
+    /// What identifiers of connections are made of, which nobody guesses.
+    keys: RandomState,
+    ids: u64,
+    /// Ends that were opened.
+    opens: u32,
 }
 
 impl Engine {
@@ -79,6 +105,11 @@ impl Engine {
             own: Loop::default(),
             discarded: 0,
             seeks: false,
+            changed: BTreeSet::new(),
+            news: Vec::new(),
+            keys: RandomState::new(),
+            ids: 0,
+            opens: 0,
         };
         engine.up(id);
         engine.settle();
@@ -100,6 +131,7 @@ impl Engine {
 
     /// The peer, which is from now on one that there is something to do with.
     fn peer(&mut self, node: NodeId) -> &mut Peer {
+        self.changed.insert(node);
         self.peers.entry(node).or_default()
     }
 
@@ -135,12 +167,16 @@ impl Engine {
     /// Take an endpoint away (MC-EPDEL-1 to MC-EPDEL-7).
     ///
     /// # Errors
-    /// [`Error::EndpointNotOwner`], [`Error::EndpointInvalid`].
+    /// [`Error::EndpointNotOwner`], [`Error::EndpointInvalid`], [`Error::ChannelConnected`].
     pub(crate) fn delete(&mut self, endpoint: Endpoint) -> Result<()> {
         if endpoint.node() != self.id {
             return Err(Error::EndpointNotOwner);
         }
+        self.endpoints.get(endpoint.port())?.check_free()?;
         let mut local = self.endpoints.remove(endpoint.port())?;
+        if let Some((_, request)) = local.waiting {
+            self.requests.complete(request, Err(Error::EndpointDeleted));
+        }
         while let Some(posted) = local.take_posted() {
             self.requests
                 .complete(posted.request, Err(Error::EndpointInvalid));
@@ -155,12 +191,12 @@ impl Engine {
     /// A message is not for anybody.
     fn discard(&mut self, node: NodeId, lane: Lane, len: usize) {
         self.discarded += 1;
-        self.free(node, lane, len);
+        self.peer(node).incoming.discard(lane, len);
     }
 
     /// Give a message's buffers back to its sender.
     fn free(&mut self, node: NodeId, lane: Lane, len: usize) {
-        self.peer(node).free(lane, len);
+        self.peer(node).incoming.free(lane, len);
     }
 
     /// The value of an attribute of an endpoint of this node, as another one sees it (MC-ATTR-6).
@@ -183,7 +219,8 @@ impl Engine {
     /// Set an attribute of an endpoint of this node.
     ///
     /// # Errors
-    /// [`Error::EndpointInvalid`], [`Error::EndpointRemote`], and those of [`Settings::set`].
+    /// [`Error::EndpointInvalid`], [`Error::EndpointRemote`], [`Error::ChannelConnected`], and those
+    /// of [`Settings::set`].
     ///
     /// [`Settings::set`]: crate::attributes::Settings::set
     pub(crate) fn set_attribute(
@@ -195,7 +232,9 @@ impl Engine {
         if endpoint.node() != self.id {
             return Err(Error::EndpointRemote);
         }
-        self.local_mut(endpoint)?.settings.set(attribute, value)
+        let local = self.local_mut(endpoint)?;
+        local.check_free()?;
+        local.settings.set(attribute, value)
     }
 
     /// Begin to wait until an endpoint exists (MC-EPGETI-1 to MC-EPGETI-6).
@@ -205,7 +244,7 @@ impl Engine {
     pub(crate) fn get(&mut self, endpoint: Endpoint, by: By) -> Result<Request> {
         let (node, port) = (endpoint.node(), endpoint.port());
         let number = self.peer(node).number();
-        let operation = Operation::Get { node, number, port };
+        let operation = Operation::Get { node, number };
         let request = self.requests.begin(by, operation)?;
         let peer = self.peer(node);
         peer.gets.insert(number, (request, port));
@@ -225,24 +264,11 @@ impl Engine {
         subject: Subject,
         attribute: u16,
     ) -> Result<Request> {
-        let number = self.peer(node).number();
-        let operation = Operation::Question { node, number };
-        let request = self.requests.begin(By::Call, operation)?;
-        let peer = self.peer(node);
-        let question = Question {
-            request,
-            subject,
-            attribute,
-        };
-        peer.questions.insert(number, question);
-        peer.tell(Control::Question {
+        self.begin_ask(node, By::Call, |number| Control::Question {
             number,
             subject,
             attribute,
-        });
-        self.seek(node);
-        self.settle();
-        Ok(request)
+        })
     }
 
     /// What a message needs before anything of it is kept (MC-GEN-4); the lane that it takes.
@@ -365,14 +391,19 @@ impl Engine {
         Ok(request)
     }
 
-    /// Whether a request is for a message whose first frame was sent, and its last one not.
-    pub(crate) fn is_started(&self, request: Request) -> bool {
+    /// The node that a request sends a message to whose first frame was sent, and its last one not.
+    pub(crate) fn started(&self, request: Request) -> Option<NodeId> {
         let operation = self.requests.operation(request);
         let Some(Operation::Send { to, lane, .. }) = operation else {
-            return false;
+            return None;
         };
-        let peer = self.peers.get(to);
-        peer.is_some_and(|peer| peer.outgoing.is_started(*lane, request))
+        let peer = self.peers.get(to)?;
+        peer.outgoing.is_started(*lane, request).then_some(*to)
+    }
+
+    /// Nodes that there is more to send to since this was asked last.
+    pub(crate) fn take_changed(&mut self) -> BTreeSet<NodeId> {
+        std::mem::take(&mut self.changed)
     }
 
     /// Withdraw what a request is for, and release it (MC-CANCEL-1 to MC-CANCEL-5): how it had
@@ -395,14 +426,13 @@ impl Engine {
                     local.withdraw(request);
                 }
             }
-            Operation::Get { node, number, port } => {
-                let peer = self.peer(node);
-                peer.gets.remove(&number);
-                peer.tell(Control::Withdrawn { number, port });
+            Operation::Get { node, number } => self.peer(node).withdraw(number),
+            Operation::Ask { node, number } => {
+                self.peer(node).asks.remove(&number);
             }
-            Operation::Question { node, number } => {
-                self.peer(node).questions.remove(&number);
-            }
+            Operation::Open { port } => self.withdraw_open(port, request),
+            Operation::Close { port } => self.withdraw_close(port, request),
+            Operation::Packet { port } => self.withdraw_packet(port, request),
         }
         self.settle();
         Ok(None)

@@ -4,25 +4,34 @@
 //! the credit that the node gets back.
 //!
 //! Invariant of a lane: buffers in use and buffers that are free but untold are at most
-//! [`BUFFERS`]; a frame beyond that is a lie.
+//! [`BUFFERS`]; a frame beyond that is a lie. There are at most [`LANES_MAX`] lanes.
+//!
+//! Credit is told when a quarter of the buffers is free. A sender that does not know of the others
+//! yet has enough for any message as soon as all messages are received, and so goes on.
 
 use crate::{
-    outgoing::BUFFERS,
+    outgoing::{BUFFERS, LANES_MAX},
     wire::{append, frames, Control, End, Frame, Lane, FRAME},
     MESSAGE_MAX,
 };
 use mp_queue_pair::Piece;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
-/// Free buffers of a lane that are told at once, though messages are queued.
+/// Free buffers of a lane that are worth a frame.
 const TELL: u32 = BUFFERS / 4;
+
+/// Whatever a sender does not know of leaves it enough for the longest message.
+const _: () = assert!(BUFFERS - (TELL - 1) >= MESSAGE_MAX.div_ceil(FRAME) as u32);
 
 /// A message all of which has arrived. Its buffers are in use until they are
 /// [freed](Incoming::free).
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Arrived {
     pub(crate) lane: Lane,
-    pub(crate) data: Vec<u8>,
+    /// Bytes that it had.
+    pub(crate) total: usize,
+    /// The bytes; nothing if nobody wanted them when it began.
+    pub(crate) data: Option<Vec<u8>>,
 }
 
 #[derive(Debug, Default)]
@@ -30,30 +39,40 @@ struct Account {
     used: u32,
     /// Free, but not told.
     owed: u32,
-    /// Whole messages that nobody has received.
-    queued: u32,
+    /// The lane is, once, in the list of those that owe enough.
+    is_listed: bool,
     part: Option<Part>,
 }
 
 /// A message whose last frame has not arrived.
 #[derive(Debug)]
 struct Part {
-    data: Vec<u8>,
     total: usize,
+    /// Bytes that have arrived.
+    at: usize,
+    /// These bytes, if somebody wants them.
+    data: Option<Vec<u8>>,
 }
 
 /// Messages on their way from one node.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
     accounts: HashMap<Lane, Account>,
+    /// Lanes whose credit is to be told.
+    listed: VecDeque<Lane>,
 }
 
 impl Incoming {
-    /// A frame of a message has arrived; the message, if it is whole.
+    /// A frame of a message has arrived; the message, if it is whole. Its bytes are kept if it is
+    /// `wanted` when it begins.
     ///
     /// # Errors
     /// [`End::Broken`]: there is no buffer for it, or it does not fit what came before.
-    pub(crate) fn frame(&mut self, frame: &Frame<'_>) -> Result<Option<Arrived>, End> {
+    pub(crate) fn frame(
+        &mut self,
+        frame: &Frame<'_>,
+        wanted: bool,
+    ) -> Result<Option<Arrived>, End> {
         let (lane, data, total) = match frame {
             Frame::Message {
                 lane, data, total, ..
@@ -61,43 +80,82 @@ impl Incoming {
             Frame::More { lane, data } => (*lane, data, None),
             _ => return Err(End::Broken),
         };
+        if self.accounts.len() >= LANES_MAX && !self.accounts.contains_key(&lane) {
+            return Err(End::Broken);
+        }
         let account = self.accounts.entry(lane).or_default();
         if account.used + account.owed >= BUFFERS {
             return Err(End::Broken);
         }
         let part = match (&mut account.part, total) {
             (slot @ None, Some(total)) if total <= MESSAGE_MAX => slot.insert(Part {
-                data: Vec::with_capacity(total),
                 total,
+                at: 0,
+                data: wanted.then(|| Vec::with_capacity(total)),
             }),
             (Some(part), None) => part,
             _ => return Err(End::Broken),
         };
         take(part, data)?;
         account.used += 1;
-        if part.data.len() < part.total {
+        if part.at < part.total {
             return Ok(None);
         }
-        account.queued += 1;
         let part = account.part.take();
-        Ok(part.map(|Part { data, .. }| Arrived { lane, data }))
+        Ok(part.map(|Part { total, data, .. }| Arrived { lane, total, data }))
     }
 
-    /// A message of so many bytes is not needed any more; the credit to tell, if it is time.
-    pub(crate) fn free(&mut self, lane: Lane, len: usize) -> Option<Control> {
-        let account = self.accounts.get_mut(&lane)?;
+    /// A message of so many bytes is not needed any more.
+    pub(crate) fn free(&mut self, lane: Lane, len: usize) {
+        self.give(lane, len, TELL);
+    }
+
+    /// A message of so many bytes was for nobody: that nothing else may come on its lane, its
+    /// credit is told at once.
+    pub(crate) fn discard(&mut self, lane: Lane, len: usize) {
+        self.give(lane, len, 1);
+    }
+
+    /// Buffers are free; list the lane if it owes so many.
+    fn give(&mut self, lane: Lane, len: usize, enough: u32) {
+        let Some(account) = self.accounts.get_mut(&lane) else {
+            return;
+        };
         let count = frames(len).min(account.used);
         account.used -= count;
         account.owed += count;
-        account.queued = account.queued.saturating_sub(1);
-        if account.queued > 0 && account.owed < TELL {
-            return None;
+        if account.owed >= enough && !account.is_listed {
+            account.is_listed = true;
+            self.listed.push_back(lane);
         }
-        let count = std::mem::take(&mut account.owed);
-        if account.used == 0 {
-            self.accounts.remove(&lane);
-        }
+    }
+
+    /// The credit that is told next. It stays so until [`told`](Self::told).
+    pub(crate) fn credit(&self) -> Option<Control> {
+        let lane = *self.listed.front()?;
+        let count = self.accounts.get(&lane)?.owed;
         Some(Control::Credit { lane, count })
+    }
+
+    /// The credit was told.
+    pub(crate) fn told(&mut self) {
+        let Some(lane) = self.listed.pop_front() else {
+            return;
+        };
+        if let Some(account) = self.accounts.get_mut(&lane) {
+            (account.owed, account.is_listed) = (0, false);
+            if account.used == 0 {
+                self.accounts.remove(&lane);
+            }
+        }
+    }
+
+    /// Bytes that are kept of messages that are not whole.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        let parts = self.accounts.values().flat_map(|account| &account.part);
+        let data = parts.flat_map(|part| &part.data);
+        data.map(Vec::capacity).sum()
     }
 
     /// Buffers that are free, as the node knows or will know.
@@ -110,20 +168,26 @@ impl Incoming {
     pub(crate) fn reset(&mut self) {
         for account in self.accounts.values_mut() {
             if let Some(part) = account.part.take() {
-                let lost = part.data.len().div_ceil(FRAME) as u32;
+                let lost = part.at.div_ceil(FRAME) as u32;
                 account.used = account.used.saturating_sub(lost);
             }
+            (account.owed, account.is_listed) = (0, false);
         }
+        self.listed.clear();
         self.accounts.retain(|_, account| account.used > 0);
     }
 
     /// What a new session begins with: buffers in use. All others are free, and known to be.
     pub(crate) fn debts(&mut self) -> Vec<Control> {
-        let accounts = self.accounts.iter_mut();
-        let debts = accounts.map(|(lane, account)| {
-            account.owed = 0;
-            let (lane, count) = (*lane, account.used);
-            Control::Debt { lane, count }
+        for account in self.accounts.values_mut() {
+            (account.owed, account.is_listed) = (0, false);
+        }
+        self.listed.clear();
+        self.accounts.retain(|_, account| account.used > 0);
+        let accounts = self.accounts.iter();
+        let debts = accounts.map(|(lane, account)| Control::Debt {
+            lane: *lane,
+            count: account.used,
         });
         debts.collect()
     }
@@ -134,10 +198,13 @@ impl Incoming {
 /// # Errors
 /// [`End::Broken`]: every frame but the last one is full, and the last one ends the message.
 fn take(part: &mut Part, data: &Piece<'_>) -> Result<(), End> {
-    if data.len() != FRAME.min(part.total - part.data.len()) {
+    if data.len() != FRAME.min(part.total - part.at) {
         return Err(End::Broken);
     }
-    append(&mut part.data, data);
+    part.at += data.len();
+    if let Some(kept) = &mut part.data {
+        append(kept, data);
+    }
     Ok(())
 }
 
@@ -188,9 +255,9 @@ mod tests {
             let mut incoming = Incoming::default();
             let (last, before) = frames.split_last().unwrap();
             for frame in before {
-                assert_eq!(incoming.frame(frame), Ok(None));
+                assert_eq!(incoming.frame(frame, true), Ok(None));
             }
-            assert_eq!(incoming.frame(last), Err(End::Broken), "{last:?}");
+            assert_eq!(incoming.frame(last, true), Err(End::Broken), "{last:?}");
         }
     }
 
@@ -199,22 +266,23 @@ mod tests {
     fn a_frame_without_a_buffer_is_a_lie() {
         let mut incoming = Incoming::default();
         for _ in 0..BUFFERS {
-            assert!(incoming.frame(&first(1, b"a")).unwrap().is_some());
+            assert!(incoming.frame(&first(1, b"a"), true).unwrap().is_some());
         }
         assert_eq!(incoming.available(LANE), 0);
-        assert_eq!(incoming.free(LANE, 1), None);
+        incoming.free(LANE, 1);
+        assert!(incoming.credit().is_none());
         // Free, but the node does not know.
-        assert_eq!(incoming.frame(&first(1, b"a")), Err(End::Broken));
+        assert_eq!(incoming.frame(&first(1, b"a"), true), Err(End::Broken));
     }
 
     /// What an earlier session has left counts in the next one.
     #[test]
     fn buffers_stay_in_use_when_the_session_ends() {
         let mut incoming = Incoming::default();
-        assert!(incoming.frame(&first(1, b"a")).unwrap().is_some());
-        assert!(incoming.frame(&first(1, b"a")).unwrap().is_some());
+        assert!(incoming.frame(&first(1, b"a"), true).unwrap().is_some());
+        assert!(incoming.frame(&first(1, b"a"), true).unwrap().is_some());
         assert_eq!(
-            incoming.frame(&first(FRAME as u32 + 1, &[0; FRAME])),
+            incoming.frame(&first(FRAME as u32 + 1, &[0; FRAME]), true),
             Ok(None)
         );
         incoming.reset();
@@ -237,8 +305,11 @@ mod tests {
                 count: 1
             }]
         ));
-        let credit = incoming.free(LANE, 1);
+        incoming.discard(LANE, 1);
+        let credit = incoming.credit();
         assert!(matches!(credit, Some(Control::Credit { count: 1, .. })));
+        incoming.told();
+        assert!(incoming.credit().is_none() && incoming.accounts.is_empty());
     }
 
     /// A session that ends by a lie leaves no buffer in use that has no message.
@@ -246,8 +317,8 @@ mod tests {
     fn a_lie_takes_no_buffer() {
         let mut incoming = Incoming::default();
         let long = FRAME as u32 + 2;
-        assert_eq!(incoming.frame(&first(long, &[0; FRAME])), Ok(None));
-        assert_eq!(incoming.frame(&more(b"a")), Err(End::Broken));
+        assert_eq!(incoming.frame(&first(long, &[0; FRAME]), true), Ok(None));
+        assert_eq!(incoming.frame(&more(b"a"), true), Err(End::Broken));
         incoming.reset();
         assert_eq!(incoming.available(LANE), BUFFERS);
         assert!(incoming.debts().is_empty());
@@ -278,8 +349,8 @@ mod tests {
                 }
                 if turn != Some(1) {
                     if let Some(frame) = out.next() {
-                        if let Some(arrived) = incoming.frame(&frame).unwrap() {
-                            queued.push_back(arrived.data);
+                        if let Some(arrived) = incoming.frame(&frame, true).unwrap() {
+                            queued.push_back(arrived.data.unwrap());
                         }
                         out.advance();
                         idle = 0;
@@ -289,15 +360,21 @@ mod tests {
                     if let Some(data) = queued.pop_front() {
                         prop_assert_eq!(&data, &vec![received as u8; sizes[received]]);
                         received += 1;
-                        if let Some(Control::Credit { lane, count }) = incoming.free(LANE, data.len()) {
+                        incoming.free(LANE, data.len());
+                        if let Some(Control::Credit { lane, count }) = incoming.credit() {
+                            incoming.told();
+                            prop_assert!(count >= TELL);
                             prop_assert_eq!(out.credit(lane, count), Ok(()));
                         }
                         idle = 0;
                     }
                 }
             }
-            prop_assert!(out.is_empty() && incoming.accounts.is_empty());
-            prop_assert_eq!(out.credit(LANE, 1), Err(End::Broken));
+            prop_assert!(out.is_empty());
+            // What is left to tell is all that there is.
+            let owed = incoming.accounts.get(&LANE).map_or(0, |account| account.owed);
+            prop_assert!(owed < TELL);
+            prop_assert_eq!(out.credit(LANE, owed + 1), Err(End::Broken));
         }
     }
 }

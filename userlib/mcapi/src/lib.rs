@@ -48,6 +48,7 @@ mod attributes;
 mod channel;
 mod claim;
 mod connect;
+mod connection;
 mod endpoint;
 mod engine;
 mod error;
@@ -56,14 +57,18 @@ mod incoming;
 mod link;
 mod node;
 mod outgoing;
+mod pair;
 mod peer;
+mod pipe;
 mod request;
-mod service;
 mod topology;
 mod wire;
+mod worker;
 
 pub use attributes::{
-    Attribute, EndpointType, NodeAttributes, SEND_BUFFERS_MAX, STATUS_GET_PENDING,
+    Attribute, EndpointType, NodeAttributes, SEND_BUFFERS_MAX, STATUS_CLOSE_PENDING,
+    STATUS_CONNECTED, STATUS_GET_PENDING, STATUS_OPEN, STATUS_OPEN_PENDING, STATUS_PACKET_CHANNEL,
+    STATUS_RECEIVE, STATUS_SCALAR_CHANNEL, STATUS_SEND,
 };
 pub use channel::{Channel, Packet, Scalar};
 pub use endpoint::{ENDPOINTS_MAX, PORT_ANY_FIRST};

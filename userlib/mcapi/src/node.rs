@@ -2,33 +2,37 @@
 
 //! Nodes as programs use them: calls, waits, and the links that threads look at.
 //!
-//! A node has one lock, below which its engine and the list of its links are. A link has a lock of
-//! its own, which is taken below the node's, or alone by the service thread while it asks another
-//! host. A thread that finds a link locked leaves it to the one that holds it.
+//! A node has one lock, below which its engine and its links are. The way for data of a channel has a
+//! lock of its own, which is taken below the node's, or alone by calls that find data or room. No lock
+//! is held while another host is asked.
 
 mod channels;
 
+pub(crate) use channels::Errand;
+
 use crate::{
     attributes::{Attribute, NodeAttributes},
-    claim::{claim, failed},
+    claim::{claim, failed, Nonce},
     connect::Connector,
-    engine::Engine,
+    engine::{Engine, LAST},
     link::Link,
     lock,
+    pipe::Pipe,
     request::By,
-    service::{self, Service, Worker},
     wire::{End, Subject, Wire},
+    worker::Worker,
     Completion, Endpoint, Error, NodeId, Outcome, Request, Result, Topology,
 };
-use mp_fabric::{CharDevice, Deadline, Device, Fabric};
+use mp_fabric::{CharDevice, Deadline, Device, EventMask, Fabric, Session};
+use mp_queue_pair::{
+    provider::{Answer, Attention, NotNow, Owner, Question, Rest, Served, Service, NEWS},
+    Held,
+};
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fmt,
     hint::spin_loop,
-    sync::{
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
-    },
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock},
     time::{Duration, Instant},
 };
 use tracing::debug;
@@ -37,10 +41,11 @@ use tracing::debug;
 const LOOK: Duration = Duration::from_millis(10);
 /// How long another node may take to answer a question (MC-NATTRGET-2).
 const ANSWER: Duration = Duration::from_secs(5);
-/// Frames that are looked at for the last time.
-const LAST: usize = 1 << 20;
 
-pub(crate) type SharedLink<D> = Arc<Mutex<Link<D>>>;
+/// How often what has been done is sent, with what that has led to, before others get a turn.
+const ROUNDS: usize = 4;
+/// How long a node may take to receive the rest of a message whose sender has waited long enough.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// A node: what a program is in the fabric. All calls may be made by several threads at a time
 /// (MC-GEN-8). Dropping it finalizes it.
@@ -61,41 +66,45 @@ pub(crate) struct NodeShared<D: Device> {
     pub(crate) id: NodeId,
     /// The fabric's number of this host.
     pub(crate) host: u32,
+    /// Of the claim.
+    pub(crate) nonce: Nonce,
     core: Mutex<Core<D>>,
-    /// Something has become complete, or the node has ended.
-    changed: Condvar,
+    /// The last thread has woken since the node has ended.
+    slept: Condvar,
     pub(crate) service: Service,
     pub(crate) connector: Worker,
-    /// Threads of the program that look until there is something.
-    watchers: AtomicUsize,
-    /// A thread of the program has looked once.
-    polled: AtomicBool,
-    /// Something has happened to a session.
-    news: AtomicBool,
+    /// The ways for data of channels, by the ports of their endpoints.
+    pipes: RwLock<HashMap<u16, Arc<Pipe<D>>>>,
+    /// Packets that the program has, by the addresses of their buffers.
+    held: Mutex<HashMap<usize, (Arc<Pipe<D>>, Held)>>,
 }
 
 struct Core<D: Device> {
     engine: Engine,
-    links: HashMap<NodeId, SharedLink<D>>,
+    links: HashMap<NodeId, Linked<D>>,
+    /// Ways for data that something waits for, by the ports of their endpoints.
+    busy: BTreeMap<u16, Arc<Pipe<D>>>,
+    /// What the connector has to do for channels.
+    errands: Vec<Errand>,
+    /// What the service thread looks after, by numbers.
+    ties: HashMap<u64, Tie<D>>,
+    numbers: u64,
     alive: bool,
     /// Threads of the program that sleep.
-    asleep: usize,
+    sleepers: Vec<Sleeper>,
 }
 
-/// A thread looks, as long as this is there.
-struct Watch<'a>(&'a AtomicUsize);
-
-impl<'a> Watch<'a> {
-    fn new(watchers: &'a AtomicUsize) -> Self {
-        watchers.fetch_add(1, Ordering::SeqCst);
-        Watch(watchers)
-    }
+/// The link to another node.
+struct Linked<D: Device> {
+    number: u64,
+    attention: Arc<Attention>,
+    link: Link<D>,
 }
 
-impl Drop for Watch<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
+/// A thread that sleeps until one of some requests is over.
+struct Sleeper {
+    requests: Vec<Request>,
+    woken: Arc<Condvar>,
 }
 
 impl Node {
@@ -130,24 +139,29 @@ impl<D: Device> Node<D> {
         mp_log::init();
         let id = NodeId::new(domain, node)?;
         let host = fabric.host().map_err(failed)?;
-        let claim = claim(&fabric, &topology, id, host)?;
+        let nonce = Nonce::new()?;
+        let claim = claim(&fabric, &topology, id, host, &nonce)?;
         let node = Node(Arc::new(NodeShared {
             fabric,
             topology,
             id,
             host,
+            nonce,
             core: Mutex::new(Core {
                 engine: Engine::new(id, attributes),
                 links: HashMap::new(),
+                busy: BTreeMap::new(),
+                errands: Vec::new(),
+                ties: HashMap::new(),
+                numbers: 0,
                 alive: true,
-                asleep: 0,
+                sleepers: Vec::new(),
             }),
-            changed: Condvar::new(),
-            service: Service::new()?,
+            slept: Condvar::new(),
+            service: Service::new().map_err(failed)?,
             connector: Worker::new()?,
-            watchers: AtomicUsize::new(0),
-            polled: AtomicBool::new(false),
-            news: AtomicBool::new(false),
+            pipes: RwLock::default(),
+            held: Mutex::default(),
         }));
         node.start(claim)?;
         Ok(node)
@@ -159,9 +173,8 @@ impl<D: Device> Node<D> {
         let mut connector = Connector::new(shared);
         connector.post()?;
         let mark = claim.settle();
-        let own = Arc::clone(shared);
-        let run = move || service::run(&own);
-        shared.service.worker.start("mcapi-service", run)?;
+        let own = Arc::new(Own(Arc::clone(shared)));
+        Service::start(&own, "mcapi-service").map_err(failed)?;
         shared.connector.start("mcapi-connect", move || {
             connector.run();
             drop(mark);
@@ -262,8 +275,9 @@ impl<D: Device> Node<D> {
             }
             other => other,
         };
+        let begun = Instant::now();
         let request = self.0.with(|core| core.engine.get(endpoint, By::Call))?;
-        match self.0.finish(request, deadline)?? {
+        match self.0.finish(request, begun, deadline)?? {
             Completion::Endpoint(endpoint) => Ok(endpoint),
             _ => Err(Error::General),
         }
@@ -315,9 +329,10 @@ impl<D: Device> Node<D> {
     }
 
     fn ask(&self, node: NodeId, subject: Subject, attribute: u16) -> Result<u64> {
+        let begun = Instant::now();
         let ask = |core: &mut Core<D>| core.engine.ask(node, subject, attribute);
         let request = self.0.with(ask)?;
-        let done = self.0.finish(request, Deadline::after(ANSWER));
+        let done = self.0.finish(request, begun, Deadline::after(ANSWER));
         let done = done.map_err(|error| match error {
             Error::Timeout => Error::General,
             other => other,
@@ -354,11 +369,12 @@ impl<D: Device> Node<D> {
     /// As [`msg_send_i`](Self::msg_send_i) and of its request, but for the limits;
     /// [`Error::Timeout`]: nothing was sent.
     pub fn msg_send(&self, from: Endpoint, to: Endpoint, data: &[u8], priority: u32) -> Result<()> {
+        let begun = Instant::now();
         let (request, deadline) = self.0.with(|core| {
             let request = core.engine.send(from, to, data, priority, By::Call)?;
             Ok((request, core.deadline(from)?))
         })?;
-        self.0.finish(request, deadline)?.map(|_| ())
+        self.0.finish(request, begun, deadline)?.map(|_| ())
     }
 
     /// Begin to receive a message of at most so many bytes.
@@ -392,11 +408,12 @@ impl<D: Device> Node<D> {
     /// # Errors
     /// The same.
     pub fn msg_take(&self, endpoint: Endpoint, room: usize) -> Result<(Arc<Vec<u8>>, bool)> {
+        let begun = Instant::now();
         let (request, deadline) = self.0.with(|core| {
             let request = core.engine.receive(endpoint, room, By::Call)?;
             Ok((request, core.deadline(endpoint)?))
         })?;
-        match self.0.finish(request, deadline)?? {
+        match self.0.finish(request, begun, deadline)?? {
             Completion::Message { data, is_truncated } => Ok((data, is_truncated)),
             _ => Err(Error::General),
         }
@@ -407,9 +424,8 @@ impl<D: Device> Node<D> {
     /// # Errors
     /// [`Error::EndpointInvalid`].
     pub fn msg_available(&self, endpoint: Endpoint) -> Result<usize> {
-        self.0.look();
-        let shared = self.0.alive()?;
-        Ok(shared.engine.local(endpoint)?.available())
+        let core = self.0.look()?;
+        Ok(core.engine.local(endpoint)?.available())
     }
 
     /// What a request has come to; nothing while it is pending. It stays (MC-TEST-1, MC-TEST-2).
@@ -417,8 +433,7 @@ impl<D: Device> Node<D> {
     /// # Errors
     /// [`Error::RequestInvalid`]; why the operation has failed.
     pub fn test(&self, request: Request) -> Result<Option<Completion>> {
-        self.0.look();
-        let mut core = self.0.alive()?;
+        let mut core = self.0.look()?;
         let done = core.engine.requests().test(request)?;
         done.cloned().transpose()
     }
@@ -442,7 +457,7 @@ impl<D: Device> Node<D> {
     pub fn wait_any(&self, requests: &[Request], deadline: Deadline) -> Result<(usize, Outcome)> {
         self.0
             .with(|core| core.engine.requests().begin_wait(requests))?;
-        let waited = self.0.wait(deadline, |core| {
+        let waited = self.0.wait(requests, Instant::now(), deadline, |core| {
             let all = core.engine.requests();
             if !requests.iter().all(|request| all.is_live(*request)) {
                 return Some(Err(Error::RequestCancelled));
@@ -459,25 +474,15 @@ impl<D: Device> Node<D> {
         waited?
     }
 
-    /// Withdraw what a request is for, and release it (MC-CANCEL-1 to MC-CANCEL-5). Who waits
-    /// for it is told.
+    /// Withdraw what a request is for, and release it; threads that wait for it return
+    /// (MC-CANCEL-1 to MC-CANCEL-5). What it had come to before, if it had: that stands, and a
+    /// message or a packet that was received is not lost (MC-CANCEL-4).
     ///
     /// # Errors
     /// [`Error::RequestInvalid`].
-    pub fn cancel(&self, request: Request) -> Result<()> {
-        self.0.with(|core| core.engine.cancel(request))?;
-        self.0.changed.notify_all();
-        Ok(())
+    pub fn cancel(&self, request: Request) -> Result<Option<Outcome>> {
+        self.0.with(|core| core.engine.cancel(request))
     }
-}
-
-/// What has come of looking at all links.
-#[derive(Clone, Copy, Debug, Default)]
-struct Moved {
-    /// There was something.
-    any: bool,
-    /// Another thread had some of them.
-    is_partly: bool,
 }
 
 impl<D: Device> Core<D> {
@@ -487,81 +492,119 @@ impl<D: Device> Core<D> {
         Ok(Deadline::after_milliseconds(settings.timeout))
     }
 
-    /// Do something with each link that is open and that nobody else has; one that has ended is
-    /// forgotten.
-    fn each_link(
+    /// Do something with a link that is open; one that has ended is forgotten. Whether there was
+    /// something.
+    fn on_link(
         &mut self,
-        mut act: impl FnMut(&mut Engine, NodeId, &mut Link<D>) -> Result<bool, End>,
-    ) -> Moved {
-        let mut moved = Moved::default();
-        let engine = &mut self.engine;
-        self.links.retain(|node, link| {
-            let Ok(mut link) = link.try_lock() else {
-                moved.is_partly = true;
-                return true;
-            };
-            let acted = link.is_open().and_then(|is_open| {
+        node: NodeId,
+        act: impl FnOnce(&mut Engine, &mut Link<D>) -> Result<bool, End>,
+    ) -> bool {
+        let Core { engine, links, .. } = self;
+        let Some(Linked {
+            attention, link, ..
+        }) = links.get_mut(&node)
+        else {
+            return false;
+        };
+        let acted = match attention.take_news().then(|| link.look()).flatten() {
+            Some(end) => Err(end),
+            None => link.is_open().and_then(|is_open| {
                 if link.has_begun() {
-                    engine.up(*node);
+                    engine.up(node);
                 }
-                Ok(is_open && act(engine, *node, &mut link)?)
-            });
-            moved.any |= acted.unwrap_or(true);
-            if let Err(end) = acted {
-                debug!("the session with {node} has ended: {end:?}");
-                engine.down(*node, end);
-                engine.seek(*node);
-            }
-            acted.is_ok()
-        });
-        moved
+                Ok(is_open && act(engine, link)?)
+            }),
+        };
+        if let Err(end) = acted {
+            self.unlink(node, end);
+        }
+        acted.unwrap_or(true)
     }
 
-    /// Move frames of all links.
-    fn progress(&mut self) -> Moved {
-        self.each_link(|engine, node, link| engine.progress(node, link))
+    /// A link has ended: receive what has arrived, and forget it.
+    fn unlink(&mut self, node: NodeId, end: End) {
+        let Some(mut linked) = self.links.remove(&node) else {
+            return;
+        };
+        let end = linked.link.end(end);
+        debug!("the session with {node} has ended: {end:?}");
+        self.ties.remove(&linked.number);
+        drain(&mut self.engine, node, &mut linked.link);
+        linked.link.close();
+        self.engine.down(node, end);
+        self.engine.seek(node);
     }
 
-    /// Forget links whose partner has gone, or that are down.
-    fn look_for_ends(&mut self) -> Moved {
-        let mut moved = Moved::default();
-        let engine = &mut self.engine;
-        self.links.retain(|node, link| {
-            let Ok(mut link) = link.try_lock() else {
-                moved.is_partly = true;
-                return true;
-            };
-            let Some(end) = link.look() else {
-                return true;
-            };
-            moved.any = true;
-            debug!("the session with {node} is over: {end:?}");
-            // What it has said last may have come meanwhile.
-            let _ = link.is_open().and_then(|is_open| match is_open {
-                true if link.has_begun() => Ok(false),
-                true => engine.take_in(*node, &mut *link, LAST),
-                false => Ok(false),
-            });
-            engine.down(*node, end);
-            engine.seek(*node);
-            false
-        });
-        moved
+    /// Put a link in the place of one that may be there.
+    fn relink(&mut self, node: NodeId, link: Link<D>) -> u64 {
+        if let Some(mut before) = self.links.remove(&node) {
+            self.ties.remove(&before.number);
+            drain(&mut self.engine, node, &mut before.link);
+            before.link.close();
+            self.engine.down(node, End::Gone);
+        }
+        let (number, attention) = (self.number(), Arc::default());
+        self.ties
+            .insert(number, Tie::Link(node, Arc::clone(&attention)));
+        self.links.insert(
+            node,
+            Linked {
+                number,
+                attention,
+                link,
+            },
+        );
+        number
+    }
+
+    /// A number for the service thread.
+    fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// Move frames of a link; whether there were any.
+    fn progress(&mut self, node: NodeId) -> bool {
+        self.on_link(node, |engine, link| engine.progress(node, link))
     }
 
     /// Look at everything that has arrived.
     fn take_in(&mut self) {
-        self.each_link(|engine, node, link| {
-            let moved = engine.take_in(node, link, LAST)?;
-            link.flush()?;
-            Ok(moved)
-        });
+        let nodes: Vec<_> = self.links.keys().copied().collect();
+        for node in nodes {
+            self.on_link(node, |engine, link| {
+                let moved = engine.take_in(node, link, LAST)?;
+                link.flush()?;
+                Ok(moved)
+            });
+        }
     }
 
-    /// Whether something is to be sent for which there is no room now.
-    fn has_to_send(&mut self) -> bool {
-        let Core { engine, links, .. } = self;
-        links.keys().any(|node| engine.has_to_send(*node))
+    /// Wake threads whose requests are over, which takes a system call.
+    fn wake(&mut self) {
+        let over = self.engine.requests().take_over();
+        if over.is_empty() {
+            return;
+        }
+        for sleeper in &self.sleepers {
+            if sleeper
+                .requests
+                .iter()
+                .any(|request| over.contains(request))
+            {
+                sleeper.woken.notify_one();
+            }
+        }
+    }
+}
+
+/// Receive what has arrived on a link that is over.
+fn drain<D: Device>(engine: &mut Engine, node: NodeId, link: &mut Link<D>) {
+    if let Ok(true) = link.is_open() {
+        if link.has_begun() {
+            engine.up(node);
+        }
+        engine.drain(node, link);
     }
 }
 
@@ -574,85 +617,75 @@ impl<D: Device> NodeShared<D> {
         }
     }
 
-    /// Do something, and let others know what they have to do about it.
+    /// Do something, send what it has led to, and let others know what they have to do about it.
     fn with<T>(&self, act: impl FnOnce(&mut Core<D>) -> Result<T>) -> Result<T> {
         let mut core = self.alive()?;
         let result = act(&mut core);
-        self.move_frames(&mut core);
-        self.wake(&core);
-        let waits = core.has_to_send();
-        drop(core);
-        if waits {
-            self.service.kick();
-        }
-        result
+        self.settle(&mut core);
+        Ok(result?)
     }
 
-    /// Move frames of all links; whether there were any.
-    fn move_frames(&self, core: &mut Core<D>) -> bool {
-        let mut moved = core.progress().any;
-        if self.news.swap(false, Ordering::SeqCst) {
-            let ended = core.look_for_ends();
-            moved |= ended.any;
-            if ended.is_partly {
-                self.note_news();
+    /// Send what has come up on the links that it is for, and do what has come of it.
+    fn settle(&self, core: &mut Core<D>) {
+        // What has been done leads to answers; those of others can wait for a next time.
+        for _ in 0..ROUNDS {
+            let changed = core.engine.take_changed();
+            for node in &changed {
+                core.progress(*node);
+            }
+            let has_news = self.follow_news(core);
+            for node in &changed {
+                self.look_after(core, *node);
+            }
+            if changed.is_empty() && !has_news {
+                break;
             }
         }
-        if moved {
-            self.wake(core);
-        }
+        core.wake();
         if core.engine.seeks() {
             self.connector.wake.ring();
         }
+    }
+
+    /// Let the service thread see to what could not be sent on a link.
+    fn look_after(&self, core: &mut Core<D>, node: NodeId) {
+        if let Some(linked) = core.links.get(&node) {
+            if core.engine.has_to_send(node) || linked.link.owes_signal() {
+                linked.attention.list(&self.service, linked.number);
+            }
+        }
+    }
+
+    /// Move frames of all links and data of all channels that something waits for.
+    fn move_all(&self, core: &mut Core<D>) -> bool {
+        let mut moved = false;
+        let nodes: Vec<_> = core.links.keys().copied().collect();
+        for node in nodes {
+            if let Some(linked) = core.links.get(&node) {
+                linked.attention.watch();
+            }
+            moved |= core.progress(node);
+        }
+        moved |= self.move_data(core);
+        self.settle(core);
         moved
     }
 
-    /// Wake threads for which there may be something, which takes a system call.
-    fn wake(&self, core: &Core<D>) {
-        if core.asleep > 0 {
-            self.changed.notify_all();
-        }
-    }
-
     /// Move frames for a call that does not wait.
-    fn look(&self) {
-        self.polled.store(true, Ordering::SeqCst);
-        if let Ok(mut core) = self.alive() {
-            self.move_frames(&mut core);
+    fn look(&self) -> Result<MutexGuard<'_, Core<D>>> {
+        let mut core = self.alive()?;
+        self.move_all(&mut core);
+        Ok(core)
+    }
+
+    /// The threads of the program look no more: partners have to signal.
+    fn unwatch(&self, core: &Core<D>) {
+        for linked in core.links.values() {
+            linked.attention.unwatch(&self.service);
         }
-    }
-
-    /// Move frames for the service thread; whether there were any.
-    pub(crate) fn serve(&self) -> bool {
-        match self.core.try_lock() {
-            Ok(mut core) if core.alive => self.move_frames(&mut core),
-            _ => false,
+        for pipe in core.busy.values() {
+            pipe.attention.unwatch(&self.service);
         }
-    }
-
-    /// Something has happened to a session: whoever moves frames next looks to which.
-    pub(crate) fn note_news(&self) {
-        self.news.store(true, Ordering::SeqCst);
-    }
-
-    /// Whether nobody has looked since something has happened to a session.
-    pub(crate) fn has_news(&self) -> bool {
-        self.news.load(Ordering::SeqCst)
-    }
-
-    /// Whether threads of the program look, or one has since this was asked last.
-    pub(crate) fn is_watched(&self) -> bool {
-        let polled = self.polled.swap(false, Ordering::SeqCst);
-        polled || self.watchers.load(Ordering::SeqCst) > 0
-    }
-
-    /// All links, and whether something waits for room on them.
-    pub(crate) fn links(&self) -> Vec<(SharedLink<D>, bool)> {
-        let mut core = lock(&self.core);
-        let Core { engine, links, .. } = &mut *core;
-        let links = links.iter();
-        let links = links.map(|(node, link)| (Arc::clone(link), engine.has_to_send(*node)));
-        links.collect()
     }
 
     /// Nodes that the connector has to find.
@@ -663,19 +696,39 @@ impl<D: Device> NodeShared<D> {
         sought
     }
 
-    /// There is a link to a node, perhaps in the place of one that has ended.
-    pub(crate) fn connected(&self, node: NodeId, link: Link<D>) {
+    /// There is a session with a node, perhaps in the place of one that has ended.
+    pub(crate) fn connected(&self, node: NodeId, session: Session<D>) {
+        // What has woken the connector is the service thread's from now on.
+        let quiet = session.notify(EventMask::empty(), None);
+        let link = quiet
+            .map_err(|_| End::Gone)
+            .and_then(|()| Link::new(session));
         let Ok(mut core) = self.alive() else {
             return;
         };
-        debug!("a session with {node} begins");
-        let before = core.links.insert(node, Arc::new(Mutex::new(link)));
-        if before.is_some() {
-            core.engine.down(node, End::Gone);
-            self.wake(&core);
+        match link {
+            Ok(link) => {
+                debug!("a session with {node} begins");
+                let number = core.relink(node, link);
+                self.watch(&core, node, number);
+            }
+            Err(end) if !core.links.contains_key(&node) => core.engine.down(node, end),
+            Err(_) => {}
         }
-        drop(core);
-        self.service.kick();
+        self.settle(&mut core);
+    }
+
+    /// Let the service thread look after a new link.
+    fn watch(&self, core: &Core<D>, node: NodeId, number: u64) {
+        let Some(linked) = core.links.get(&node) else {
+            return;
+        };
+        if let Some(session) = linked.link.session() {
+            // One that cannot be watched has ended, which whoever looks next sees.
+            let _ = session.watch(NEWS, number);
+        }
+        linked.attention.note_news();
+        linked.attention.list(&self.service, number);
     }
 
     /// A node is not there, or cannot be reached.
@@ -685,109 +738,272 @@ impl<D: Device> NodeShared<D> {
         };
         if !core.links.contains_key(&node) {
             core.engine.down(node, end);
-            self.wake(&core);
+            self.settle(&mut core);
         }
     }
 
-    /// Wait until there is an answer: look for a while, then sleep.
+    /// Wait until there is an answer for requests: look for a while from `begun` on, then sleep.
     ///
     /// # Errors
     /// [`Error::Timeout`]; [`Error::NodeNotInit`]: also if the node is finalized meanwhile.
     fn wait<T>(
         &self,
+        requests: &[Request],
+        begun: Instant,
         deadline: Deadline,
         mut answer: impl FnMut(&mut Core<D>) -> Option<T>,
     ) -> Result<T> {
-        let mut watch = Some(Watch::new(&self.watchers));
-        let begun = Instant::now();
         let is_over = |deadline: Deadline| deadline.remaining().is_some_and(|left| left.is_zero());
+        let mut looks = true;
         loop {
-            let mut core = self.alive()?;
-            self.move_frames(&mut core);
+            let mut core = match looks {
+                true => self.look()?,
+                false => self.alive()?,
+            };
             if let Some(answer) = answer(&mut core) {
                 return Ok(answer);
             }
             if is_over(deadline) {
                 return Err(Error::Timeout);
             }
-            if watch.is_some() && begun.elapsed() < LOOK {
+            if begun.elapsed() < LOOK {
                 drop(core);
                 spin_loop();
                 continue;
             }
-            watch = None;
-            self.service.kick();
-            self.sleep(core, deadline);
+            if looks {
+                self.unwatch(&core);
+                looks = false;
+            }
+            self.sleep(core, requests, deadline);
         }
     }
 
-    /// Sleep until something has changed.
-    fn sleep(&self, mut core: MutexGuard<'_, Core<D>>, deadline: Deadline) {
-        core.asleep += 1;
+    /// Sleep until one of some requests is over.
+    fn sleep(&self, mut core: MutexGuard<'_, Core<D>>, requests: &[Request], deadline: Deadline) {
+        let woken = Arc::new(Condvar::new());
+        core.sleepers.push(Sleeper {
+            requests: requests.into(),
+            woken: Arc::clone(&woken),
+        });
         let mut core = match deadline.remaining() {
-            None => {
-                let woken = self.changed.wait(core);
-                woken.unwrap_or_else(PoisonError::into_inner)
-            }
+            None => woken.wait(core).unwrap_or_else(PoisonError::into_inner),
             Some(left) => {
-                let woken = self.changed.wait_timeout(core, left);
-                woken.unwrap_or_else(PoisonError::into_inner).0
+                let waited = woken.wait_timeout(core, left);
+                waited.unwrap_or_else(PoisonError::into_inner).0
             }
         };
-        core.asleep -= 1;
-        if !core.alive {
+        core.sleepers
+            .retain(|sleeper| !Arc::ptr_eq(&sleeper.woken, &woken));
+        if !core.alive && core.sleepers.is_empty() {
             // Whoever finalizes waits for that.
-            self.changed.notify_all();
+            self.slept.notify_all();
         }
     }
 
     /// Wait for the end of a call's own request, and release it. One that is not done in time is
-    /// withdrawn, unless it has started to be sent: then its end is near.
+    /// withdrawn, unless it has started to be sent: then its end is near, or the other node does
+    /// not take it, and the session with it ends.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
-    fn finish(&self, request: Request, deadline: Deadline) -> Result<Outcome> {
-        let mut deadline = deadline;
-        loop {
-            let waited = self.wait(deadline, |core| {
-                let all = core.engine.requests();
-                match all.is_done(request) {
-                    true => all.release(request).ok()?.1,
-                    false => None,
-                }
-            });
-            if waited != Err(Error::Timeout) {
-                return waited;
+    fn finish(&self, request: Request, begun: Instant, deadline: Deadline) -> Result<Outcome> {
+        let done = |core: &mut Core<D>| {
+            let all = core.engine.requests();
+            match all.is_done(request) {
+                true => all.release(request).ok()?.1,
+                false => None,
             }
-            let withdrawn = self.with(|core| match core.engine.is_started(request) {
-                true => Ok(None),
-                false => core.engine.cancel(request).map(Some),
-            })?;
-            match withdrawn {
-                Some(Some(done)) => return Ok(done),
-                Some(None) => return Err(Error::Timeout),
-                None => deadline = Deadline::NEVER,
-            }
+        };
+        let waited = self.wait(&[request], begun, deadline, done);
+        if waited != Err(Error::Timeout) {
+            return waited;
         }
+        let withdrawn = self.with(|core| match core.engine.started(request) {
+            Some(_) => Ok(None),
+            None => core.engine.cancel(request).map(Some),
+        })?;
+        match withdrawn {
+            Some(done) => return done.ok_or(Error::Timeout),
+            None => match self.wait(&[request], begun, Deadline::after(GRACE), done) {
+                Err(Error::Timeout) => {}
+                other => return other,
+            },
+        }
+        self.with(|core| {
+            if let Some(node) = core.engine.started(request) {
+                core.unlink(node, End::Broken);
+            }
+            Ok(())
+        })?;
+        self.wait(&[request], begun, Deadline::NEVER, done)
     }
 
     fn finalize(&self) -> Result<()> {
         let mut core = self.alive()?;
         core.alive = false;
         let links = std::mem::take(&mut core.links);
-        self.changed.notify_all();
-        while core.asleep > 0 {
-            let woken = self.changed.wait(core);
+        core.ties.clear();
+        core.busy.clear();
+        for sleeper in &core.sleepers {
+            sleeper.woken.notify_one();
+        }
+        while !core.sleepers.is_empty() {
+            let woken = self.slept.wait(core);
             core = woken.unwrap_or_else(PoisonError::into_inner);
         }
         core.engine = Engine::new(self.id, NodeAttributes::default());
         drop(core);
-        for link in links.values() {
-            lock(link).close();
+        for mut linked in links.into_values() {
+            linked.link.finish();
+            linked.link.close();
         }
+        self.forget_channels();
         self.connector.stop();
-        self.service.worker.stop();
+        self.service.stop();
         Ok(())
+    }
+
+    /// Move messages of a link for the service thread; whether there were any.
+    fn serve(&self, tie: &Tie<D>) -> bool {
+        let Ok(mut core) = self.core.try_lock() else {
+            return false;
+        };
+        if !core.alive {
+            return false;
+        }
+        let moved = match tie {
+            Tie::Link(node, _) => core.progress(*node),
+            Tie::Pipe(pipe) => self.move_pipe(&mut core, pipe),
+        };
+        self.settle(&mut core);
+        moved
+    }
+
+    /// Ask the other node of a link for signals.
+    fn rest(&self, tie: &Tie<D>, number: u64, until: Deadline) -> Rest {
+        let question = match self.question(tie, number) {
+            Ok(question) => question,
+            Err(rest) => return rest,
+        };
+        let answer = question.ask(&self.fabric, until);
+        let mut core = lock(&self.core);
+        let (answer, owes) = match tie {
+            Tie::Link(node, _) => match core.links.get_mut(node) {
+                Some(linked) if linked.number == number => {
+                    (linked.link.answered(answer), linked.link.owes_signal())
+                }
+                _ => return Rest::Over,
+            },
+            Tie::Pipe(pipe) => (pipe.answered(answer), pipe.owes_signal()),
+        };
+        match answer {
+            // Asking has published, for which the partner may have to be woken.
+            Answer::Surely if owes => Rest::Nap,
+            Answer::Surely => Rest::Armed,
+            Answer::Perhaps => Rest::Nap,
+            Answer::Busy => Rest::Busy,
+        }
+    }
+
+    /// What the other node's host is asked; nothing if the link rests, or must not, without that.
+    fn question(&self, tie: &Tie<D>, number: u64) -> Result<Question<D>, Rest> {
+        let Ok(mut core) = self.core.try_lock() else {
+            return Err(Rest::Nap);
+        };
+        if !core.alive {
+            return Err(Rest::Over);
+        }
+        if tie.attention().has_news() {
+            return Err(Rest::Busy);
+        }
+        let armed = match tie {
+            Tie::Link(node, _) => {
+                let waits = core.engine.has_to_send(*node);
+                let linked = core.links.get_mut(node);
+                let linked = linked.filter(|linked| linked.number == number);
+                let linked = linked.ok_or(Rest::Over)?;
+                if linked.link.owes_signal() {
+                    return Err(Rest::Nap);
+                }
+                linked.link.arm(waits)
+            }
+            Tie::Pipe(pipe) if !pipe.is_busy() => return Err(Rest::Over),
+            Tie::Pipe(pipe) if pipe.owes_signal() => return Err(Rest::Nap),
+            Tie::Pipe(pipe) => pipe.arm(),
+        };
+        match (tie.attention().is_watched(), armed) {
+            (true, _) => Err(Rest::Nap),
+            (false, Ok(question)) => question.ok_or(Rest::Armed),
+            (false, Err(NotNow)) => Err(Rest::Busy),
+        }
+    }
+}
+
+/// What the service thread looks after: a link, or the data of a channel.
+pub(crate) enum Tie<D: Device> {
+    Link(NodeId, Arc<Attention>),
+    Pipe(Arc<Pipe<D>>),
+}
+
+impl<D: Device> Clone for Tie<D> {
+    fn clone(&self) -> Self {
+        match self {
+            Tie::Link(node, attention) => Tie::Link(*node, Arc::clone(attention)),
+            Tie::Pipe(pipe) => Tie::Pipe(Arc::clone(pipe)),
+        }
+    }
+}
+
+impl<D: Device> Tie<D> {
+    fn attention(&self) -> &Attention {
+        match self {
+            Tie::Link(_, attention) => attention,
+            Tie::Pipe(pipe) => &pipe.attention,
+        }
+    }
+}
+
+/// The same for the service thread.
+pub(crate) struct Tied<D: Device> {
+    node: Arc<NodeShared<D>>,
+    tie: Tie<D>,
+    number: u64,
+}
+
+impl<D: Device> Served for Tied<D> {
+    fn attention(&self) -> &Attention {
+        self.tie.attention()
+    }
+
+    fn serve(&self) -> bool {
+        self.node.serve(&self.tie)
+    }
+
+    fn rest(&self, until: Deadline) -> Rest {
+        self.node.rest(&self.tie, self.number, until)
+    }
+}
+
+/// What the service thread is of.
+pub(crate) struct Own<D: Device>(pub(crate) Arc<NodeShared<D>>);
+
+impl<D: Device> Owner for Own<D> {
+    type Device = D;
+    type Link = Tied<D>;
+
+    fn service(&self) -> &Service {
+        &self.0.service
+    }
+
+    fn fabric(&self) -> &Fabric<D> {
+        &self.0.fabric
+    }
+
+    fn link(&self, number: u64) -> Option<Tied<D>> {
+        let tie = lock(&self.0.core).ties.get(&number).cloned()?;
+        let node = Arc::clone(&self.0);
+        Some(Tied { node, tie, number })
     }
 }
 

@@ -8,13 +8,16 @@
 
 use crate::{
     wire::{frames, End, Frame, Lane, FRAME},
-    Request, PRIORITIES,
+    Request, ENDPOINTS_MAX, PRIORITIES,
 };
 use mp_queue_pair::Piece;
 use std::collections::{HashMap, VecDeque};
 
 /// Buffers of each node and priority at an endpoint.
 pub(crate) const BUFFERS: u32 = 32;
+
+/// Lanes that a node may make another one keep account of: twice as many as its endpoints have.
+pub(crate) const LANES_MAX: usize = 2 * ENDPOINTS_MAX * PRIORITIES;
 
 /// A message that is not sent yet.
 #[derive(Debug)]
@@ -65,6 +68,8 @@ pub(crate) struct Outgoing {
     queues: HashMap<Lane, Queue>,
     /// Ports that can send, for each level, in the order of their turns.
     ready: [VecDeque<u16>; PRIORITIES],
+    /// Debts that the session has begun with.
+    indebted: usize,
 }
 
 impl Outgoing {
@@ -76,8 +81,11 @@ impl Outgoing {
     /// Buffers are free again.
     ///
     /// # Errors
-    /// [`End::Broken`]: more than were in use.
+    /// [`End::Broken`]: none, or more than were in use.
     pub(crate) fn credit(&mut self, lane: Lane, count: u32) -> Result<(), End> {
+        if count == 0 {
+            return Err(End::Broken);
+        }
         let queue = self.queues.get_mut(&lane).ok_or(End::Broken)?;
         let credits = queue.credits.checked_add(count);
         queue.credits = credits.filter(|sum| *sum <= BUFFERS).ok_or(End::Broken)?;
@@ -88,8 +96,12 @@ impl Outgoing {
     /// Buffers are in use since an earlier session.
     ///
     /// # Errors
-    /// [`End::Broken`]: more than there are.
+    /// [`End::Broken`]: none, or more than there are; too many lanes.
     pub(crate) fn debt(&mut self, lane: Lane, count: u32) -> Result<(), End> {
+        self.indebted += 1;
+        if count == 0 || self.indebted > LANES_MAX {
+            return Err(End::Broken);
+        }
         let queue = self.queues.entry(lane).or_default();
         queue.credits = queue.credits.checked_sub(count).ok_or(End::Broken)?;
         Ok(())
@@ -206,6 +218,7 @@ impl Outgoing {
     /// next session.
     pub(crate) fn reset(&mut self) -> Vec<Send> {
         self.ready = Default::default();
+        self.indebted = 0;
         let queues = std::mem::take(&mut self.queues);
         queues.into_values().flat_map(|queue| queue.sends).collect()
     }
@@ -316,7 +329,7 @@ mod tests {
         assert_eq!(out.credit(lane(0, 1), 1), Err(End::Broken));
         assert_eq!(out.debt(lane(0, 1), BUFFERS + 1), Err(End::Broken));
         assert_eq!(out.debt(lane(0, 1), 2), Ok(()));
-        for count in [3, u32::MAX] {
+        for count in [0, 3, u32::MAX] {
             assert_eq!(out.credit(lane(0, 1), count), Err(End::Broken));
         }
         assert_eq!(out.credit(lane(0, 1), 2), Ok(()));
@@ -398,7 +411,7 @@ mod tests {
                         };
                         let levels = model.iter().filter(|(_, known)| may(known)).map(|(lane, _)| lane.level);
                         let level = levels.min();
-                        let frame = out.next().map(|frame| (frame.level(), format!("{frame:?}").starts_with("Message")));
+                        let frame = out.next().map(|frame| (frame.lane().map(|lane| lane.level), format!("{frame:?}").starts_with("Message")));
                         prop_assert_eq!(frame.map(|frame| frame.0), level.map(Some));
                         let Some((_, is_first)) = frame else { continue };
                         let lane = out.turn().unwrap();

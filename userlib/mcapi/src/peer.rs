@@ -4,11 +4,12 @@
 //! questions both ways.
 
 use crate::{
+    connection::Role,
     incoming::Incoming,
     outgoing::{Outgoing, Send},
     request::REQUESTS_MAX,
-    wire::{Control, End, Frame, Lane, Subject, VERSION},
-    Request,
+    wire::{Control, End, Frame, CHANNELS, FEATURES, VERSION},
+    Endpoint, NodeId, Request,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -27,12 +28,25 @@ pub(crate) enum Stage {
     Ready,
 }
 
-/// A question that the other node has not answered.
+/// Something that the other node has not answered.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Question {
+pub(crate) struct Ask {
     pub(crate) request: Request,
-    pub(crate) subject: Subject,
-    pub(crate) attribute: u16,
+    pub(crate) frame: Control,
+}
+
+/// A connect that the other node, which has the higher endpoint, has not answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reservation {
+    pub(crate) frame: Control,
+    pub(crate) id: u64,
+    /// Port of the own endpoint, and what it will be.
+    pub(crate) own: u16,
+    pub(crate) role: Role,
+    pub(crate) partner: Endpoint,
+    /// The node that wants them connected, and its number of that.
+    pub(crate) asker: NodeId,
+    pub(crate) number: u32,
 }
 
 /// What a node knows of another one.
@@ -45,10 +59,15 @@ pub(crate) struct Peer {
     pub(crate) incoming: Incoming,
     /// Own gets that are not answered, by their numbers. They outlive sessions.
     pub(crate) gets: BTreeMap<u32, (Request, u16)>,
-    /// Own questions that are not answered.
-    pub(crate) questions: BTreeMap<u32, Question>,
+    /// Own gets that were withdrawn before an answer to them has come.
+    pub(crate) withdrawn: BTreeMap<u32, u16>,
+    /// What else was asked and is not answered.
+    pub(crate) asks: BTreeMap<u32, Ask>,
+    pub(crate) reservations: BTreeMap<u32, Reservation>,
     /// The other node's gets of ports that have no endpoint.
     pub(crate) parked: BTreeMap<u32, u16>,
+    /// That both have.
+    features: u64,
     last: u32,
 }
 
@@ -60,7 +79,10 @@ impl Default for Peer {
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
             gets: BTreeMap::new(),
-            questions: BTreeMap::new(),
+            withdrawn: BTreeMap::new(),
+            asks: BTreeMap::new(),
+            reservations: BTreeMap::new(),
+            features: 0,
             parked: BTreeMap::new(),
             last: 0,
         }
@@ -73,9 +95,22 @@ impl Peer {
         loop {
             self.last = self.last.wrapping_add(1);
             let last = &self.last;
-            if !self.gets.contains_key(last) && !self.questions.contains_key(last) {
+            let is_taken = self.gets.contains_key(last)
+                || self.withdrawn.contains_key(last)
+                || self.asks.contains_key(last)
+                || self.reservations.contains_key(last);
+            if !is_taken {
                 return *last;
             }
+        }
+    }
+
+    /// Withdraw a get. The other node may have answered it by now.
+    pub(crate) fn withdraw(&mut self, number: u32) {
+        let get = self.gets.remove(&number);
+        if let (Some((_, port)), Stage::Ready) = (get, self.stage) {
+            self.withdrawn.insert(number, port);
+            self.tell(Control::Withdrawn { number });
         }
     }
 
@@ -86,40 +121,66 @@ impl Peer {
         }
     }
 
-    /// A message's buffers are free. That may be told as soon as the debts were.
-    pub(crate) fn free(&mut self, lane: Lane, len: usize) {
-        let credit = self.incoming.free(lane, len);
-        if let (Some(credit), Stage::Opening | Stage::Ready) = (credit, self.stage) {
-            self.control.push_back(credit);
-        }
-    }
-
     /// A session has begun: tells which buffers are in use, and that this node is ready.
     pub(crate) fn open(&mut self) {
         self.stage = Stage::Opening;
         self.control = self.incoming.debts().into();
         self.control.push_back(Control::Ready {
             version: VERSION,
-            features: 0,
+            features: FEATURES,
         });
     }
 
+    /// Whether the other node knows of channels.
+    pub(crate) fn has_channels(&self) -> bool {
+        self.features & CHANNELS != 0
+    }
+
+    /// Whether it is known that it does not.
+    pub(crate) fn refuses_channels(&self) -> bool {
+        self.stage == Stage::Ready && !self.has_channels()
+    }
+
+    /// Ask for something.
+    pub(crate) fn ask(&mut self, number: u32, ask: Ask) {
+        self.asks.insert(number, ask);
+        self.tell(ask.frame);
+    }
+
+    /// Ask for the higher endpoint of a connect.
+    pub(crate) fn reserve(&mut self, reservation: Reservation) {
+        if let Control::Reserve { number, .. } = reservation.frame {
+            self.reservations.insert(number, reservation);
+            self.tell(reservation.frame);
+        }
+    }
+
+    /// What was asked about channels: the other node does not know of them.
+    pub(crate) fn take_channels(&mut self) -> (Vec<Ask>, Vec<Reservation>) {
+        self.control.retain(|frame| !frame.is_of_channels());
+        let asks = std::mem::take(&mut self.asks);
+        let is_of_channels = |ask: &Ask| ask.frame.is_of_channels();
+        let (ended, kept): (Vec<_>, Vec<_>) =
+            asks.into_iter().partition(|(_, ask)| is_of_channels(ask));
+        self.asks = kept.into_iter().collect();
+        let reservations = std::mem::take(&mut self.reservations);
+        (
+            ended.into_iter().map(|(_, ask)| ask).collect(),
+            reservations.into_values().collect(),
+        )
+    }
+
     /// The other node is ready: tells it what it has not answered.
-    pub(crate) fn ready(&mut self) {
+    pub(crate) fn ready(&mut self, features: u64) {
         self.stage = Stage::Ready;
+        self.features = features & FEATURES;
         let gets = self.gets.iter().map(|(number, (_, port))| Control::Get {
             number: *number,
             port: *port,
         });
-        let questions = self
-            .questions
-            .iter()
-            .map(|(number, question)| Control::Question {
-                number: *number,
-                subject: question.subject,
-                attribute: question.attribute,
-            });
-        self.control.extend(gets.chain(questions));
+        let asks = self.asks.values().map(|ask| ask.frame);
+        let reservations = self.reservations.values().map(|asked| asked.frame);
+        self.control.extend(gets.chain(asks).chain(reservations));
     }
 
     /// Fail once more waits than can be.
@@ -135,22 +196,42 @@ impl Peer {
 
     /// Whether there is something that the other node should know.
     pub(crate) fn is_wanted(&self) -> bool {
-        !self.gets.is_empty() || !self.questions.is_empty() || !self.outgoing.is_empty()
+        !self.gets.is_empty()
+            || !self.asks.is_empty()
+            || !self.reservations.is_empty()
+            || !self.outgoing.is_empty()
     }
 
     /// The frame that is sent next. It stays so until [`sent`](Self::sent).
     pub(crate) fn next(&mut self) -> Option<Frame<'_>> {
-        match (self.control.front(), self.stage) {
-            (Some(control), _) => Some(Frame::Control(*control)),
-            (None, Stage::Ready) => self.outgoing.next(),
-            (None, _) => None,
+        if let Some(control) = self.next_control() {
+            return Some(Frame::Control(control));
         }
+        match self.stage {
+            Stage::Ready => self.outgoing.next(),
+            _ => None,
+        }
+    }
+
+    /// Control frames go first, then credits: those may be told as soon as the debts were.
+    fn next_control(&self) -> Option<Control> {
+        let control = self.control.front().copied();
+        control.or_else(|| match self.stage {
+            Stage::Ready => self.incoming.credit(),
+            _ => None,
+        })
     }
 
     /// The frame was sent; the message, if it was its last one.
     pub(crate) fn sent(&mut self) -> Option<Send> {
-        match self.control.pop_front() {
-            Some(_) => None,
+        if self.control.pop_front().is_some() {
+            return None;
+        }
+        match self.next_control() {
+            Some(_) => {
+                self.incoming.told();
+                None
+            }
             None => self.outgoing.advance(),
         }
     }
@@ -166,5 +247,6 @@ impl Peer {
         self.control.clear();
         self.incoming.reset();
         self.parked.clear();
+        self.withdrawn.clear();
     }
 }

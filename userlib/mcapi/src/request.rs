@@ -76,6 +76,8 @@ pub(crate) struct Requests<T> {
     free: VecDeque<u32>,
     /// Requests of the program.
     count: usize,
+    /// Those that somebody waits for and that are over, or released.
+    over: Vec<Request>,
 }
 
 impl<T> Default for Requests<T> {
@@ -84,6 +86,7 @@ impl<T> Default for Requests<T> {
             slots: Vec::new(),
             free: VecDeque::new(),
             count: 0,
+            over: Vec::new(),
         }
     }
 }
@@ -115,7 +118,7 @@ impl<T> Requests<T> {
         slot.entry = Some(Entry {
             operation,
             done: None,
-            is_waited: false,
+            is_waited: by == By::Call,
             by,
         });
         self.count += usize::from(by == By::Program);
@@ -152,9 +155,18 @@ impl<T> Requests<T> {
 
     /// The operation is over. One that was released meanwhile stays so; so does the first end.
     pub(crate) fn complete(&mut self, request: Request, outcome: Outcome) {
-        if let Some(entry) = self.entry_mut(request) {
-            entry.done.get_or_insert(outcome);
+        let Some(entry) = self.entry_mut(request) else {
+            return;
+        };
+        entry.done.get_or_insert(outcome);
+        if entry.is_waited {
+            self.over.push(request);
         }
+    }
+
+    /// Requests that somebody waits for and that are over, or released, since this was asked last.
+    pub(crate) fn take_over(&mut self) -> Vec<Request> {
+        std::mem::take(&mut self.over)
     }
 
     /// Whether the request is there.
@@ -224,6 +236,9 @@ impl<T> Requests<T> {
         slot.generation = slot.generation % GENERATION_MAX + 1;
         self.free.push_back(request.index());
         self.count -= usize::from(entry.by == By::Program);
+        if entry.is_waited {
+            self.over.push(request);
+        }
         Ok((entry.operation, entry.done))
     }
 

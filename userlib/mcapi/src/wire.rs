@@ -10,16 +10,29 @@
 //! | 4 | more | port and level | its next bytes |
 //! | 5 | credit | port and level, count | |
 //! | 6 | get | number, port | |
-//! | 7 | get withdrawn | number, port | |
-//! | 8 | got | number, status | |
+//! | 7 | get withdrawn | number | |
+//! | 8 | got | number, status, which endpoint of the port | |
 //! | 9 | question | number, subject and attribute, port | |
 //! | 10 | told | number, status, value (2) | |
+//! | 11 | get taken back | port, which endpoint of the port | |
+//! | 12 | connect | number, kind, sending endpoint (2), receiving endpoint (2) | |
+//! | 13 | connected | number, status | |
+//! | 14 | reserve | number, identifier of the connection (2), port and role, other endpoint (2), payload, priorities and priority | |
+//! | 15 | reserved | number, status | |
+//! | 16 | channel | port and what has happened, identifier of the connection (2) | |
 //!
 //! Port and level are 16 bits each of one word, the port below; subject (0: endpoint, 1: node) and
-//! attribute likewise. Each frame of a message but the last has [`FRAME`] bytes of data.
+//! attribute, port and role, port and what has happened, priorities and priority likewise. A kind is 0
+//! for packets and 1 for scalars; a role has the kind in bit 0, and bit 1 set for a receiving end.
+//! What has happened is a [`Say`]. Kinds from 12 on are sent only if both nodes have the feature
+//! [`CHANNELS`]. Each frame of a message but the last has [`FRAME`] bytes of data.
 
-use crate::{Error, PORT_MAX, PRIORITIES};
-use mp_queue_pair::Piece;
+use crate::{
+    channel::{Direction, Kind},
+    connection::{Role, Say},
+    Endpoint, Error, PORT_MAX, PRIORITIES,
+};
+use mp_queue_pair::{provider, Piece};
 use std::collections::VecDeque;
 
 /// Bytes of data of a frame, at most: what one receive buffer has.
@@ -28,8 +41,14 @@ pub(crate) const FRAME: usize = 4096;
 /// Version of what is told.
 pub(crate) const VERSION: u32 = 1;
 
+/// A feature: channels.
+pub(crate) const CHANNELS: u64 = 1;
+
+/// Features of this node.
+pub(crate) const FEATURES: u64 = CHANNELS;
+
 /// Words of a header, at most.
-pub(crate) const WORDS: usize = 4;
+pub(crate) const WORDS: usize = 8;
 
 /// Buffers that a message of so many bytes takes.
 pub(crate) fn frames(len: usize) -> u32 {
@@ -55,6 +74,15 @@ impl Lane {
         };
         (usize::from(lane.level) < PRIORITIES).then_some(lane)
     }
+}
+
+/// What has to be equal of two endpoints that are connected (MC-CHAN-6). Buffers and memory of all
+/// endpoints are of one type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    pub(crate) max_payload: u32,
+    pub(crate) priorities: u16,
+    pub(crate) priority: u16,
 }
 
 /// What a question is about.
@@ -85,11 +113,14 @@ pub(crate) enum Control {
     },
     Withdrawn {
         number: u32,
-        port: u16,
     },
     Got {
         number: u32,
-        result: Result<(), Error>,
+        result: Result<u32, Error>,
+    },
+    Released {
+        port: u16,
+        life: u32,
     },
     Question {
         number: u32,
@@ -99,6 +130,35 @@ pub(crate) enum Control {
     Told {
         number: u32,
         result: Result<u64, Error>,
+    },
+    Connect {
+        number: u32,
+        kind: Kind,
+        send: Endpoint,
+        receive: Endpoint,
+    },
+    Connected {
+        number: u32,
+        result: Result<(), Error>,
+    },
+    /// `partner` is the lower endpoint, of the node that tells this; `port` and `role` are those of
+    /// the higher one.
+    Reserve {
+        number: u32,
+        id: u64,
+        port: u16,
+        role: Role,
+        partner: Endpoint,
+        terms: Terms,
+    },
+    Reserved {
+        number: u32,
+        result: Result<(), Error>,
+    },
+    Channel {
+        port: u16,
+        id: u64,
+        say: Say,
     },
 }
 
@@ -128,6 +188,56 @@ fn port(word: u32) -> Option<u16> {
     u16::try_from(word).ok().filter(|_| word <= PORT_MAX)
 }
 
+fn long(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+fn halves(long: u64) -> [u32; 2] {
+    [long as u32, (long >> 32) as u32]
+}
+
+/// The words of a header that begins with these.
+fn words<const N: usize>(first: [u32; N]) -> [u32; WORDS] {
+    let mut words = [0; WORDS];
+    for (word, from) in words.iter_mut().zip(first) {
+        *word = from;
+    }
+    words
+}
+
+fn kind(word: u32) -> Option<Kind> {
+    match word {
+        0 => Some(Kind::Packets),
+        1 => Some(Kind::Scalars),
+        _ => None,
+    }
+}
+
+fn kind_word(kind: Kind) -> u32 {
+    match kind {
+        Kind::Packets => 0,
+        Kind::Scalars => 1,
+    }
+}
+
+fn role(word: u32) -> Option<Role> {
+    let direction = match word >> 1 {
+        0 => Direction::Send,
+        1 => Direction::Receive,
+        _ => return None,
+    };
+    let kind = kind(word & 1)?;
+    Some(Role { kind, direction })
+}
+
+fn role_word(role: Role) -> u32 {
+    let direction = match role.direction {
+        Direction::Send => 0,
+        Direction::Receive => 2,
+    };
+    kind_word(role.kind) | direction
+}
+
 /// The number of a result, as in `mcapi.h`.
 fn code<T>(result: &Result<T, Error>) -> u32 {
     result.as_ref().map_or_else(|error| error.code(), |_| 1)
@@ -145,10 +255,12 @@ impl Header {
     /// Words of a kind's header; nothing if there is no such kind.
     pub(crate) fn words_of(kind: u8) -> Option<usize> {
         match kind {
-            1 | 3 | 9 => Some(3),
-            2 | 5..=8 => Some(2),
-            4 => Some(1),
+            1 | 3 | 8 | 9 | 16 => Some(3),
+            2 | 5 | 6 | 11 | 13 | 15 => Some(2),
+            4 | 7 => Some(1),
             10 => Some(4),
+            12 => Some(6),
+            14 => Some(8),
             _ => None,
         }
     }
@@ -174,7 +286,7 @@ impl Header {
 
     /// The frame with that header and those data; nothing if it cannot be.
     pub(crate) fn frame(self, data: Piece<'_>) -> Option<Frame<'_>> {
-        let [a, b, total, _] = self.words;
+        let [a, b, total, ..] = self.words;
         match self.kind {
             3 | 4 if data.len() > FRAME => None,
             3 => Some(Frame::Message {
@@ -193,8 +305,9 @@ impl Header {
     }
 
     fn control(self) -> Option<Control> {
-        let [a, b, c, d] = self.words;
-        let long = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let [a, b, c, d, e, f, g, h] = self.words;
+        let endpoint = |low: u32, high: u32| Endpoint::from_raw(long(low, high));
+        let (low, high) = (|word: u32| word & 0xffff, |word: u32| word >> 16);
         let (number, count) = (a, b);
         Some(match self.kind {
             1 => Control::Ready {
@@ -213,13 +326,10 @@ impl Header {
                 number,
                 port: port(b)?,
             },
-            7 => Control::Withdrawn {
-                number,
-                port: port(b)?,
-            },
+            7 => Control::Withdrawn { number },
             8 => Control::Got {
                 number,
-                result: result(b)?,
+                result: result(b)?.map(|()| c),
             },
             9 => Control::Question {
                 number,
@@ -234,25 +344,68 @@ impl Header {
                 number,
                 result: result(b)?.map(|()| long(c, d)),
             },
+            11 => Control::Released {
+                port: port(a)?,
+                life: b,
+            },
+            12 => Control::Connect {
+                number,
+                kind: kind(b)?,
+                send: endpoint(c, d)?,
+                receive: endpoint(e, f)?,
+            },
+            13 => Control::Connected {
+                number,
+                result: result(b)?,
+            },
+            14 => Control::Reserve {
+                number,
+                id: long(b, c),
+                port: port(low(d))?,
+                role: role(high(d))?,
+                partner: endpoint(e, f)?,
+                terms: Terms {
+                    max_payload: g,
+                    priorities: low(h) as u16,
+                    priority: high(h) as u16,
+                },
+            },
+            15 => Control::Reserved {
+                number,
+                result: result(b)?,
+            },
+            16 => Control::Channel {
+                port: port(low(a))?,
+                id: long(b, c),
+                say: Say::of(high(a))?,
+            },
             _ => return None,
         })
     }
 }
 
 impl Control {
+    /// Whether only nodes with the feature [`CHANNELS`] know of it.
+    pub(crate) fn is_of_channels(&self) -> bool {
+        self.header().kind >= 12
+    }
+
     /// Kind and words.
     fn header(self) -> Header {
-        let halves = |long: u64| [long as u32, (long >> 32) as u32];
         let (kind, words) = match self {
             Control::Ready { version, features } => {
                 let [low, high] = halves(features);
-                (1, [version, low, high, 0])
+                (1, words([version, low, high]))
             }
-            Control::Debt { lane, count } => (2, [lane.word(), count, 0, 0]),
-            Control::Credit { lane, count } => (5, [lane.word(), count, 0, 0]),
-            Control::Get { number, port } => (6, [number, port.into(), 0, 0]),
-            Control::Withdrawn { number, port } => (7, [number, port.into(), 0, 0]),
-            Control::Got { number, result } => (8, [number, code(&result), 0, 0]),
+            Control::Debt { lane, count } => (2, words([lane.word(), count])),
+            Control::Credit { lane, count } => (5, words([lane.word(), count])),
+            Control::Get { number, port } => (6, words([number, port.into()])),
+            Control::Withdrawn { number } => (7, words([number])),
+            Control::Got { number, result } => {
+                let life = result.unwrap_or(0);
+                (8, words([number, code(&result), life]))
+            }
+            Control::Released { port, life } => (11, words([port.into(), life])),
             Control::Question {
                 number,
                 subject,
@@ -263,11 +416,40 @@ impl Control {
                     Subject::Node => (1, 0),
                 };
                 let what = subject | u32::from(attribute) << 16;
-                (9, [number, what, port.into(), 0])
+                (9, words([number, what, port.into()]))
             }
             Control::Told { number, result } => {
                 let [low, high] = halves(result.unwrap_or(0));
-                (10, [number, code(&result), low, high])
+                (10, words([number, code(&result), low, high]))
+            }
+            Control::Connect {
+                number,
+                kind,
+                send,
+                receive,
+            } => {
+                let [[a, b], [c, d]] = [send, receive].map(|end| halves(end.to_raw()));
+                (12, words([number, kind_word(kind), a, b, c, d]))
+            }
+            Control::Connected { number, result } => (13, words([number, code(&result)])),
+            Control::Reserve {
+                number,
+                id,
+                port,
+                role,
+                partner,
+                terms,
+            } => {
+                let [[a, b], [c, d]] = [id, partner.to_raw()].map(halves);
+                let end = u32::from(port) | role_word(role) << 16;
+                let levels = u32::from(terms.priorities) | u32::from(terms.priority) << 16;
+                let all = [number, a, b, end, c, d, terms.max_payload, levels];
+                (14, words(all))
+            }
+            Control::Reserved { number, result } => (15, words([number, code(&result)])),
+            Control::Channel { port, id, say } => {
+                let [low, high] = halves(id);
+                (16, words([u32::from(port) | (say as u32) << 16, low, high]))
             }
         };
         Header { kind, words }
@@ -285,21 +467,21 @@ impl<'a> Frame<'a> {
                 total,
                 data,
             } => {
-                let words = [lane.word(), from.into(), total, 0];
+                let words = words([lane.word(), from.into(), total]);
                 (Header { kind: 3, words }, data)
             }
             Frame::More { lane, data } => {
-                let words = [lane.word(), 0, 0, 0];
+                let words = words([lane.word()]);
                 (Header { kind: 4, words }, data)
             }
         }
     }
 
-    /// The priority, of frames that messages are sent in.
-    pub(crate) fn level(&self) -> Option<u16> {
+    /// Port and priority, of frames that messages are sent in.
+    pub(crate) fn lane(&self) -> Option<Lane> {
         match self {
-            Frame::Message { lane, .. } | Frame::More { lane, .. } => Some(lane.level),
-            _ => None,
+            Frame::Message { lane, .. } | Frame::More { lane, .. } => Some(*lane),
+            Frame::Control(_) => None,
         }
     }
 }
@@ -313,6 +495,16 @@ pub(crate) enum End {
     Down,
     /// The node has told what cannot be.
     Broken,
+}
+
+impl From<provider::End> for End {
+    fn from(end: provider::End) -> Self {
+        match end {
+            provider::End::Closed { .. } | provider::End::Gone => End::Gone,
+            provider::End::Down => End::Down,
+            provider::End::Broken => End::Broken,
+        }
+    }
 }
 
 /// The way to another node.
@@ -430,11 +622,13 @@ mod tests {
             (lanes(), numbers()).prop_map(|(lane, count)| Control::Debt { lane, count }),
             (lanes(), numbers()).prop_map(|(lane, count)| Control::Credit { lane, count }),
             (numbers(), ports()).prop_map(|(number, port)| Control::Get { number, port }),
-            (numbers(), ports()).prop_map(|(number, port)| Control::Withdrawn { number, port }),
+            numbers().prop_map(|number| Control::Withdrawn { number }),
             (numbers(), results()).prop_map(|(number, result)| Control::Got {
                 number,
-                result: result.map(|_| ()),
+                result: result.map(|value| value as u32),
             }),
+            (ports(), numbers()).prop_map(|(port, life)| Control::Released { port, life }),
+            channels(),
             (numbers(), any::<u16>(), prop::option::of(ports())).prop_map(
                 |(number, attribute, port)| Control::Question {
                     number,
@@ -443,6 +637,60 @@ mod tests {
                 }
             ),
             (numbers(), results()).prop_map(|(number, result)| Control::Told { number, result }),
+        ]
+    }
+
+    fn channels() -> impl Strategy<Value = Control> {
+        let numbers = || any::<u32>();
+        let ports = || 0..=0xfffe_u16;
+        let roles = || (0..4_u32).prop_map(|word| role(word).unwrap());
+        let endpoints = || {
+            let parts = (0..=0xffff_u64, 0..=0x7fff_u64, 0..=0xfffe_u64);
+            parts.prop_map(|(a, b, c)| Endpoint::from_raw(a << 32 | b << 16 | c).unwrap())
+        };
+        let done = || results().prop_map(|result| result.map(|_| ()));
+        let terms = any::<(u32, u16, u16)>();
+        let terms = terms.prop_map(|(max_payload, priorities, priority)| Terms {
+            max_payload,
+            priorities,
+            priority,
+        });
+        prop_oneof![
+            (numbers(), 0..2_u32, endpoints(), endpoints()).prop_map(
+                |(number, word, send, receive)| {
+                    let kind = kind(word).unwrap();
+                    Control::Connect {
+                        number,
+                        kind,
+                        send,
+                        receive,
+                    }
+                }
+            ),
+            (numbers(), done()).prop_map(|(number, result)| Control::Connected { number, result }),
+            (numbers(), done()).prop_map(|(number, result)| Control::Reserved { number, result }),
+            (
+                numbers(),
+                any::<u64>(),
+                ports(),
+                roles(),
+                endpoints(),
+                terms
+            )
+                .prop_map(|(number, id, port, role, partner, terms)| {
+                    Control::Reserve {
+                        number,
+                        id,
+                        port,
+                        role,
+                        partner,
+                        terms,
+                    }
+                }),
+            (ports(), any::<u64>(), 0..5_u32).prop_map(|(port, id, say)| {
+                let say = Say::of(say).unwrap();
+                Control::Channel { port, id, say }
+            }),
         ]
     }
 

@@ -5,12 +5,25 @@
 mod common;
 
 use common::{get, receive, soon, Hosts};
-use mcapi::{Deadline, Error};
+use mcapi::{Attribute, Deadline, Endpoint, Error, NodeId};
 use mp_fabric::{vm_memory::Bytes, EventMask, Fabric, InterfaceId, PartnerState, Session};
 use mp_testing::{BridgeDevice, Host, LOOPBACK};
 use std::time::{Duration, Instant};
 
 const PROTOCOL: u32 = 0x4d43_4150;
+
+fn interface(hosts: &Hosts, from: Host) -> InterfaceId {
+    match from {
+        Host::A => InterfaceId(LOOPBACK),
+        Host::B => InterfaceId(hosts.world.interface(0, Host::B)),
+    }
+}
+
+/// What is said by a node that asks, with a nonce.
+fn demand(domain: u32, node: u32, nonce: &[u8; 8]) -> Vec<u8> {
+    let number = domain << 15 | node;
+    [&[1, 0, 1, 0], &number.to_le_bytes()[..], nonce].concat()
+}
 
 /// Ask a node of host A for a session, from a host; the session when it has been answered.
 fn ask(
@@ -21,10 +34,7 @@ fn ask(
     data: &[u8],
 ) -> Session<BridgeDevice> {
     let name = [&b"mcapi\x03"[..], &node.to_le_bytes()].concat();
-    let interface = match from {
-        Host::A => InterfaceId(LOOPBACK),
-        Host::B => InterfaceId(hosts.world.interface(0, Host::B)),
-    };
+    let interface = interface(hosts, from);
     let client = fabric.client(interface, PROTOCOL).name(&name).data(data);
     let client = client.local(0x4000..=0x1_0000).remote(0x4000..=0x1_0000);
     let session = client.pending().open().unwrap();
@@ -33,21 +43,23 @@ fn ask(
     session
 }
 
-/// Number that are none, that are the node's own, and that are another host's.
+/// Numbers that are none, that are the node's own, that are another host's, and that nobody has
+/// claimed; what is no demand at all.
 #[test]
 fn who_cannot_be_a_node_is_rejected() {
     let hosts = Hosts::new();
     let node = hosts.node(Host::A, 1);
     let fabric = hosts.fabric(Host::B);
-    let of = |domain: u32, node: u32| (domain << 15 | node).to_le_bytes().to_vec();
+    let of = |domain: u32, node: u32| demand(domain, node, &[0; 8]);
     for data in [
         vec![],
         vec![1],
         of(0, 1),
         of(0, 2),
         of(7, 0),
-        vec![0xff; 4],
-        vec![0; 9],
+        of(1, 5),
+        vec![0xff; 16],
+        vec![0; 17],
     ] {
         let session = ask(&hosts, &fabric, Host::B, 1, &data);
         let partner = session.partner().unwrap();
@@ -56,6 +68,65 @@ fn who_cannot_be_a_node_is_rejected() {
     let other = hosts.node(Host::B, 1);
     let endpoint = node.endpoint_create(Some(1)).unwrap();
     assert_eq!(get(&other, endpoint), endpoint);
+}
+
+/// A process that asks in the name of a node of its host does not get its link, and the node keeps
+/// it.
+#[test]
+fn who_is_another_node_is_rejected() {
+    for from in [Host::A, Host::B] {
+        let hosts = Hosts::new();
+        let (node, other) = (hosts.node(Host::A, 1), hosts.node(from, 2));
+        let endpoint = node.endpoint_create(Some(1)).unwrap();
+        assert_eq!(get(&other, endpoint), endpoint);
+        let full = other.msg_send_i(other.endpoint_create(None).unwrap(), endpoint, b"", 3);
+        assert!(full.is_ok());
+        let fabric = hosts.fabric(from);
+        for nonce in [[0; 8], [7; 8]] {
+            let data = demand(from as u32, 2, &nonce);
+            let session = ask(&hosts, &fabric, from, 1, &data);
+            let partner = session.partner().unwrap();
+            assert_eq!(partner.state, PartnerState::Rejected(1));
+        }
+        assert_eq!(
+            node.endpoint_attribute(endpoint, Attribute::GetCount),
+            Ok(1)
+        );
+    }
+}
+
+/// A process that has a node's name and rejects everybody is not asked again at once, and not for
+/// ever.
+#[test]
+fn a_node_that_rejects_is_asked_seldom() {
+    let hosts = Hosts::new();
+    let fabric = hosts.fabric(Host::B);
+    let (name, size) = (
+        [&b"mcapi\x03"[..], &0x8009_u32.to_le_bytes()].concat(),
+        0x4000,
+    );
+    let server = fabric
+        .server(interface(&hosts, Host::B), PROTOCOL)
+        .name(&name);
+    let server = server.hold().local(size..=size).remote(size..=size);
+    let server = server.open().unwrap();
+    let node = hosts.node(Host::A, 1);
+    let own = node.endpoint_create(None).unwrap();
+    let to = Endpoint::new(NodeId::new(1, 9).unwrap(), 1).unwrap();
+    let sent = node.msg_send_i(own, to, b"", 3).unwrap();
+    let begun = Instant::now();
+    let mut rejected = 0;
+    while node.test(sent) == Ok(None) {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        if let Ok(partner) = server.partner() {
+            if let PartnerState::Request(request) = partner.state {
+                server.reject(request, 7, &[]).unwrap();
+                rejected += 1;
+            }
+        }
+    }
+    assert_eq!(node.test(sent), Err(Error::Transmission));
+    assert!((2..20).contains(&rejected), "{rejected}");
 }
 
 /// Partners that never announce their end of the pair, or fill the window with anything, or go
@@ -68,9 +139,12 @@ fn a_partner_that_lies_costs_nobody_else_anything() {
         let endpoint = node.endpoint_create(Some(1)).unwrap();
         let own = honest.endpoint_create(Some(1)).unwrap();
         let mut seed = 12345_u64;
-        let liar = ((from as u32) << 15 | 9).to_le_bytes();
+        let liar = demand(from as u32, 9, b"whatever");
         for round in 0..12 {
             let fabric = hosts.fabric(from);
+            let claim = fabric.server(interface(&hosts, from), PROTOCOL);
+            let claim = claim.uid(0x8000_0009 | (from as u32) << 15);
+            let claim = claim.data(b"whatever").bare().hold().open().unwrap();
             let session = ask(&hosts, &fabric, from, 1, &liar);
             assert_eq!(session.partner().unwrap().state, PartnerState::Paired);
             let window = session.map_remote().unwrap().unwrap();
@@ -91,6 +165,7 @@ fn a_partner_that_lies_costs_nobody_else_anything() {
             honest.msg_send(own, endpoint, &[round], 3).unwrap();
             assert_eq!(receive(&node, endpoint), [round]);
             assert!(begun.elapsed() < Duration::from_secs(10));
+            drop(claim);
         }
         let real = hosts.node(from, 9);
         assert_eq!(get(&real, endpoint), endpoint);

@@ -69,6 +69,27 @@ fn a_number_of_a_domain_on_two_hosts_is_one_process_s() {
     }
 }
 
+/// MC-INIT-6: a node that has no memory left for others to ask it keeps its number.
+#[test]
+fn a_claim_stands_without_memory() {
+    let mut hosts = Hosts::with_config("domain 7 0 1");
+    hosts.world = World::new(1, 0x6000);
+    hosts.world.set_loopback(8 << 20);
+    let node = hosts.try_node(Host::A, 7, 1).unwrap();
+    let endpoint = node.endpoint_create(Some(1)).unwrap();
+    let other = hosts.try_node(Host::B, 7, 2).unwrap();
+    assert_eq!(get(&other, endpoint), endpoint);
+    assert!(hosts.world.free(0, Host::A) < 0x4000);
+    assert_eq!(
+        hosts.try_node(Host::B, 7, 1).unwrap_err(),
+        Error::NodeInitFailed
+    );
+    // There is memory again, and others are answered.
+    drop(other);
+    let other = hosts.try_node(Host::B, 7, 3).unwrap();
+    assert_eq!(get(&other, endpoint), endpoint);
+}
+
 /// MC-INIT-6: at the same time, not both; and afterwards one can.
 #[test]
 fn of_two_that_claim_at_the_same_time_one_wins() {

@@ -13,6 +13,7 @@
 //! | [`QueuePair`] | programs: messages are copied, calls wait |
 //! | [`Sending`], [`Receiving`] | providers of other interfaces: the two halves, for a thread each; messages are gathered and lent where they are, nothing waits |
 //! | [`Opening`] | to begin a pair without waiting |
+//! | [`provider`] | what providers have in common above the two halves |
 //!
 //! The halves share the session and the windows only. Each has its user's lock, if it has several
 //! users.
@@ -46,6 +47,7 @@
 mod error;
 mod open;
 mod piece;
+pub mod provider;
 mod receive;
 mod send;
 mod window;

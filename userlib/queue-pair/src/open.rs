@@ -3,6 +3,7 @@
 //! How a pair begins, and what its two halves share.
 
 use crate::{
+    provider::{of_engine, NEWS},
     receive::Receiving,
     send::Sending,
     window::{Far, Near},
@@ -17,11 +18,6 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
     Arc, OnceLock,
 };
-
-/// What a wait for the partner ends with.
-const NEWS: EventMask = EventMask::SIGNAL
-    .union(EventMask::CLOSED)
-    .union(EventMask::DOWN);
 
 /// What the own window is divided into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -266,15 +262,5 @@ pub fn sleep<D: Device>(
             Err(mp_fabric::Error::InterfaceDown(Subject::Unnamed).into())
         }
         _ => Ok(()),
-    }
-}
-
-/// The same for the kernel.
-fn of_engine(park: &Park) -> mp_fabric::Park {
-    mp_fabric::Park {
-        word: park.word as u64,
-        value: park.value,
-        arm: park.arm as u64,
-        arm_value: park.arm_value,
     }
 }

@@ -83,6 +83,26 @@ impl<D: Device> Sending<D> {
         }
     }
 
+    /// Send a message in one slot, however short it is: the partner can lend it where it lies. Result
+    /// as that of [`put()`](Self::put).
+    ///
+    /// # Errors
+    /// As [`put()`](Self::put); [`Error::TooLong`]: also if no slot has room for it.
+    pub fn put_in_slot(&mut self, message: &mut Outgoing<'_>) -> Result<Option<u64>> {
+        self.shared.alive()?;
+        let peer = self.sender.peer();
+        let most = if peer.slots == 0 {
+            0
+        } else {
+            peer.slot_size as usize
+        };
+        if message.extra.len() > EXTRA_MAX || message.left() > most {
+            return Err(Error::TooLong { most });
+        }
+        let put = self.put_slot(message);
+        self.shared.judge(outcome(put, most))
+    }
+
     fn inline_max(&self, message: &Outgoing<'_>) -> usize {
         INLINE_MAX - message.extra.len()
     }

@@ -3,6 +3,7 @@
 //! What NICs, VIs and memory have, and which of it can be.
 
 use crate::{Error, HostAddress, Ptag, Result, DISCRIMINATOR_MAX};
+use mp_queue_pair::provider::SLOT;
 
 /// How reliable a VI is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -256,7 +257,7 @@ impl NicAttributes {
             max_cq: CQ_MAX as u64,
             max_cq_entries: CQ_ENTRIES_MAX,
             max_transfer_size: TRANSFER_MAX.into(),
-            native_mtu: crate::link::MTU as u64,
+            native_mtu: SLOT as u64,
             max_ptags: REGIONS_MAX.max(sessions as usize) as u64,
             reliability_level_support: all,
             rdma_read_support: RDMA_READ,

@@ -15,10 +15,9 @@
 
 use crate::{
     attributes::ENCODED,
-    link::{window, Link, NEWS},
+    link::Link,
     lock,
     nic::NicShared,
-    service::Service,
     state::{Event, State},
     vi::{Core, Vi, ViShared},
     wire::End,
@@ -28,6 +27,7 @@ use mp_fabric::{
     thread, CharDevice, Deadline, Device, Error as FabricError, EventMask, InterfaceId,
     PartnerState, RequestId, Session, Wake,
 };
+use mp_queue_pair::provider::{window, Service, NEWS};
 use rustix::{
     event::{poll, PollFd, PollFlags, Timespec},
     fd::AsFd,
@@ -574,7 +574,7 @@ impl<D: Device> ViShared<D> {
             Some(End::Down) => Error::NotReachable,
             _ => Error::Timeout,
         })?;
-        Service::start(&self.nic)?;
+        Service::start(&self.nic, "vipl-service")?;
         let watched = link.session().watch(NEWS, self.id);
         watched.map_err(|_| Error::Resource)?;
         self.during(serial, |core| {

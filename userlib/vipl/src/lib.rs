@@ -18,7 +18,7 @@
 //! | `vi`, `completion` | VIs and completion queues as the program uses them |
 //! | `names` | which host has which name |
 //! | `connect` | client and server, and peer to peer |
-//! | `service`, `notify`, `report` | threads: moving messages, handlers, asynchronous errors |
+//! | `notify`, `report` | threads of handlers, and asynchronous errors |
 //!
 //! Data moves without a system call while both programs look. The kernel sets up and wakes; it
 //! knows nothing of VIs. Memory is accessed by this library in the process that has registered
@@ -62,7 +62,6 @@ mod nic;
 mod notify;
 mod queue;
 mod report;
-mod service;
 mod state;
 mod tag;
 mod vi;

@@ -11,12 +11,12 @@ use crate::{
     memory::Regions,
     notify::Notifier,
     report::{ErrorCode, ErrorEvent, ErrorHandler, Report, Resource},
-    service::Service,
     tag::Tags,
-    vi::{Vi, ViShared},
+    vi::{Serviced, Vi},
     Error, HostAddress, MemAttributes, MemHandle, Ptag, Result,
 };
 use mp_fabric::{CharDevice, Device, Fabric, ProcessMemory, Wake};
+use mp_queue_pair::provider::{Owner, Service};
 use std::{
     collections::HashMap,
     fmt,
@@ -387,6 +387,25 @@ impl<D: Device> Nic<D> {
     }
 }
 
+/// VIs are served by their numbers.
+impl<D: Device> Owner for NicShared<D> {
+    type Device = D;
+    type Link = Serviced<D>;
+
+    fn service(&self) -> &Service {
+        &self.service
+    }
+
+    fn fabric(&self) -> &Fabric<D> {
+        &self.fabric
+    }
+
+    fn link(&self, number: u64) -> Option<Serviced<D>> {
+        let vi = lock(&self.objects).vis.get(&number).cloned();
+        vi.map(|Vi(vi)| Serviced(vi))
+    }
+}
+
 impl<D: Device> NicShared<D> {
     pub(crate) fn must_be_open(&self) -> Result<()> {
         match self.closed.load(Ordering::Acquire) {
@@ -434,12 +453,6 @@ impl<D: Device> NicShared<D> {
     pub(crate) fn forget_cq(&self, id: u64) {
         let cq = lock(&self.objects).cqs.remove(&id);
         drop(cq);
-    }
-
-    /// The VI of a number.
-    pub(crate) fn vi(&self, id: u64) -> Option<Arc<ViShared<D>>> {
-        let vi = lock(&self.objects).vis.get(&id).cloned();
-        vi.map(|Vi(vi)| vi)
     }
 
     /// End everything; false if that was done before.

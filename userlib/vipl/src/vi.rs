@@ -11,7 +11,7 @@ use crate::{
     connect::Attempt,
     descriptor::Completion,
     engine::Engine,
-    link::{Armed, Link, NotNow, Question},
+    link::Link,
     lock,
     memory::Regions,
     nic::NicShared,
@@ -22,13 +22,11 @@ use crate::{
     Error, MemHandle, QueueKind, Result, ViAttributes,
 };
 use mp_fabric::{CharDevice, Deadline, Device};
+use mp_queue_pair::provider::{Answer, Attention, NotNow, Question, Rest, Served};
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{
-        atomic::{AtomicBool, Ordering},
-        Arc, Condvar, Mutex, MutexGuard,
-    },
+    sync::{Arc, Condvar, Mutex, MutexGuard},
 };
 
 /// Looks before a wait sleeps.
@@ -63,19 +61,6 @@ pub struct ViInfo {
     pub recv_empty: bool,
 }
 
-/// What a connection does while the service thread sleeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rest {
-    /// There is something to do.
-    Busy,
-    /// A thread of the program looks, or the partner may not signal.
-    Nap,
-    /// The partner signals when something happens.
-    Armed,
-    /// There is no connection, or it is somebody else's to look after it.
-    Over,
-}
-
 /// What is done without the lock after something has happened.
 struct After<'a, D: Device> {
     /// Handlers whose thread has ended.
@@ -101,12 +86,7 @@ pub(crate) struct ViShared<D: Device> {
     changed: Condvar,
     cqs: [Option<Cq<D>>; 2],
     notifiers: [Notifier; 2],
-    /// A thread of the program has looked for messages.
-    polled: AtomicBool,
-    /// The service thread looks after it, or will: it is on its list, or on the way there.
-    listed: AtomicBool,
-    /// Something has happened to the session, and nobody has looked what it was.
-    news: AtomicBool,
+    attention: Attention,
 }
 
 /// Look whether the partner or the link has gone; the connection has ended then.
@@ -161,9 +141,7 @@ impl<D: Device> Vi<D> {
             changed: Condvar::new(),
             cqs,
             notifiers: [Notifier::new("vipl-send"), Notifier::new("vipl-recv")],
-            polled: AtomicBool::new(false),
-            listed: AtomicBool::new(false),
-            news: AtomicBool::new(false),
+            attention: Attention::default(),
         }))
     }
 
@@ -382,18 +360,13 @@ impl<D: Device> ViShared<D> {
 
     /// Let the service thread look after the connection from now on.
     pub(crate) fn list(&self) {
-        if !self.listed.swap(true, Ordering::AcqRel) {
-            self.nic.service.list(self.id);
-        }
+        self.attention.list(&self.nic.service, self.id);
     }
 
     /// The threads of the program look no more: they sleep. The service thread moves messages, or
     /// the partner was asked for signals.
     pub(crate) fn unwatch(&self) {
-        self.polled.store(false, Ordering::Relaxed);
-        if self.listed.load(Ordering::Acquire) {
-            self.nic.service.kick();
-        }
+        self.attention.unwatch(&self.nic.service);
     }
 
     fn cq(&self, kind: QueueKind) -> Option<&Cq<D>> {
@@ -429,7 +402,7 @@ impl<D: Device> ViShared<D> {
             return false;
         };
         let regions = &self.nic.regions;
-        let moved = match self.take_news() && has_ended(engine, connected, regions) {
+        let moved = match self.attention.take_news() && has_ended(engine, connected, regions) {
             true => {
                 *link = None;
                 return true;
@@ -442,18 +415,9 @@ impl<D: Device> ViShared<D> {
         moved
     }
 
-    /// Something has happened to the session: whoever moves messages next looks what it was.
-    pub(crate) fn note_news(&self) {
-        self.news.store(true, Ordering::Release);
-    }
-
-    fn take_news(&self) -> bool {
-        self.news.load(Ordering::Relaxed) && self.news.swap(false, Ordering::Acquire)
-    }
-
     /// Move messages for a thread that looks at a completion queue, unless somebody else does.
     pub(crate) fn poll(self: &Arc<Self>) {
-        self.polled.store(true, Ordering::Relaxed);
+        self.attention.watch();
         if let Ok(mut core) = self.core.try_lock() {
             if self.progress(&mut core) {
                 self.tell(core);
@@ -461,13 +425,8 @@ impl<D: Device> ViShared<D> {
         }
     }
 
-    /// Whether a thread of the program has looked since the last time.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.polled.swap(false, Ordering::Relaxed)
-    }
-
     /// Move messages for the service thread; whether there were any.
-    pub(crate) fn serve_link(self: &Arc<Self>) -> bool {
+    fn serve_link(self: &Arc<Self>) -> bool {
         let Ok(mut core) = self.core.try_lock() else {
             return false;
         };
@@ -479,33 +438,22 @@ impl<D: Device> ViShared<D> {
     /// Before the service thread sleeps: asks the partner for signals, unless a thread of the
     /// program looks at the same connection; not for longer than until the deadline, and without
     /// the lock.
-    ///
-    /// The service thread has taken it from its list: whoever changes something after this has
-    /// looked, puts it there again.
-    pub(crate) fn before_sleep(self: &Arc<Self>, until: Deadline) -> Rest {
-        self.listed.store(false, Ordering::SeqCst);
-        let rest = match self.question() {
-            Ok(question) => {
-                let answer = question.ask(&self.nic.fabric, until);
-                let mut core = lock(&self.core);
-                match &mut core.link {
-                    None => Rest::Over,
-                    Some(link) => match link.answered(answer) {
-                        // Asking has published, for which the partner may have to be woken.
-                        Armed::Surely if link.owes_signal() => Rest::Nap,
-                        Armed::Surely => Rest::Armed,
-                        Armed::Perhaps => Rest::Nap,
-                        Armed::No => Rest::Busy,
-                    },
-                }
-            }
-            Err(rest) => rest,
+    fn before_sleep(self: &Arc<Self>, until: Deadline) -> Rest {
+        let question = match self.question() {
+            Ok(question) => question,
+            Err(rest) => return rest,
         };
-        match rest {
-            Rest::Armed | Rest::Over => rest,
-            // Somebody else has put it on the list meanwhile.
-            _ if self.listed.swap(true, Ordering::SeqCst) => Rest::Over,
-            rest => rest,
+        let answer = question.ask(&self.nic.fabric, until);
+        let mut core = lock(&self.core);
+        let Some(link) = &mut core.link else {
+            return Rest::Over;
+        };
+        match link.answered(answer) {
+            // Asking has published, for which the partner may have to be woken.
+            Answer::Surely if link.owes_signal() => Rest::Nap,
+            Answer::Surely => Rest::Armed,
+            Answer::Perhaps => Rest::Nap,
+            Answer::Busy => Rest::Busy,
         }
     }
 
@@ -518,12 +466,12 @@ impl<D: Device> ViShared<D> {
         let Some(connected) = link else {
             return Err(Rest::Over);
         };
-        if self.take_news() && has_ended(engine, connected, &self.nic.regions) {
+        if self.attention.take_news() && has_ended(engine, connected, &self.nic.regions) {
             *link = None;
             self.tell(core);
             return Err(Rest::Busy);
         }
-        match self.is_watched() {
+        match self.attention.is_watched() {
             true => Err(Rest::Nap),
             false if connected.owes_signal() => Err(Rest::Nap),
             false => match connected.arm(engine.has_to_send()) {
@@ -536,7 +484,7 @@ impl<D: Device> ViShared<D> {
     fn done(self: &Arc<Self>, kind: QueueKind) -> Result<Completion> {
         self.with(|core| {
             if !matches!(core.engine.head(kind), Head::Done(_)) {
-                self.polled.store(true, Ordering::Relaxed);
+                self.attention.watch();
                 self.progress(core);
             }
             match core.engine.take(kind) {
@@ -661,6 +609,23 @@ impl<D: Device> ViShared<D> {
         }
         self.changed.notify_all();
         self.notifiers.iter().for_each(Notifier::stop);
+    }
+}
+
+/// A VI as the service thread has it.
+pub(crate) struct Serviced<D: Device>(pub(crate) Arc<ViShared<D>>);
+
+impl<D: Device> Served for Serviced<D> {
+    fn attention(&self) -> &Attention {
+        &self.0.attention
+    }
+
+    fn serve(&self) -> bool {
+        self.0.serve_link()
+    }
+
+    fn rest(&self, until: Deadline) -> Rest {
+        self.0.before_sleep(until)
     }
 }
 

@@ -7,6 +7,8 @@ use crate::wire::{End, Frame, Wire};
 
 /// Frames that are received or sent at once before others get a turn.
 const BUDGET: usize = 64;
+/// Frames that are received for the last time: more than can be on the way.
+pub(crate) const LAST: usize = 4096;
 
 impl Engine {
     /// A session with a node has begun.
@@ -19,12 +21,13 @@ impl Engine {
         let peer = self.peer(node);
         peer.close();
         let sends = peer.outgoing.reset();
-        let questions = std::mem::take(&mut peer.questions);
+        let asks = std::mem::take(&mut peer.asks);
+        let reservations = std::mem::take(&mut peer.reservations);
         // What is sent to a node that is not there is discarded (MC-MSG-6); that there is no way
         // to it is told (MC-MSG-8).
-        let (send, error) = match end {
-            End::Gone => (Ok(()), Error::NodeInvalid),
-            End::Down | End::Broken => (Err(Error::Transmission), Error::General),
+        let send = match end {
+            End::Gone => Ok(()),
+            End::Down | End::Broken => Err(Error::Transmission),
         };
         for Send {
             request,
@@ -34,10 +37,11 @@ impl Engine {
         {
             self.end_send(request, from, data.len(), send);
         }
-        for question in questions.into_values() {
-            self.requests.complete(question.request, Err(error));
-        }
+        self.end_asks(asks.into_values(), end);
+        self.end_reservations(reservations.into_values(), end);
+        self.sever_all(node);
         self.endpoints.forget(node);
+        self.settle();
     }
 
     /// Nodes that there is no session with, and that there is something to tell.
@@ -61,15 +65,27 @@ impl Engine {
     /// Receive frames of a node and send it some; whether there were any.
     ///
     /// # Errors
-    /// How the session has ended.
+    /// How the session has ended. What had arrived before was received.
     pub(crate) fn progress(&mut self, node: NodeId, wire: &mut impl Wire) -> Result<bool, End> {
-        let mut moved = self.take_in(node, wire, BUDGET)?;
-        moved |= self.send_out(node, wire)?;
-        if moved {
-            wire.flush()?;
+        let moved = self.exchange(node, wire);
+        if let Err(End::Gone | End::Down) = moved {
+            self.drain(node, wire);
         }
         self.settle();
+        moved
+    }
+
+    fn exchange(&mut self, node: NodeId, wire: &mut impl Wire) -> Result<bool, End> {
+        let mut moved = self.take_in(node, wire, BUDGET)?;
+        moved |= self.send_out(node, wire)?;
+        wire.flush()?;
         Ok(moved)
+    }
+
+    /// Receive what has arrived before a session ended.
+    pub(crate) fn drain(&mut self, node: NodeId, wire: &mut impl Wire) {
+        // Whatever is wrong with it now, it has ended before.
+        let _ = self.take_in(node, wire, LAST);
     }
 
     /// Receive frames of a node; whether there were any.
@@ -148,7 +164,8 @@ impl Engine {
         match (peer.stage, frame) {
             (_, Frame::Control(control)) => self.control(node, *control),
             (Stage::Ready, frame) => {
-                if let Some(arrived) = peer.incoming.frame(frame)? {
+                let wanted = self.is_wanted(frame);
+                if let Some(arrived) = self.peer(node).incoming.frame(frame, wanted)? {
                     self.deliver(node, arrived);
                 }
                 Ok(())
@@ -165,27 +182,36 @@ impl Engine {
         let peer = self.peer(node);
         match (peer.stage, control) {
             (Stage::Opening, Control::Debt { lane, count }) => peer.outgoing.debt(lane, count),
-            (Stage::Opening, Control::Ready { version, .. }) if version > 0 => {
-                peer.ready();
+            (Stage::Opening, Control::Ready { version, features }) if version > 0 => {
+                peer.ready(features);
+                if !peer.has_channels() {
+                    let (asks, reservations) = peer.take_channels();
+                    self.end_asks(asks, End::Broken);
+                    self.end_reservations(reservations, End::Broken);
+                }
                 Ok(())
             }
             (Stage::Ready, Control::Credit { lane, count }) => peer.outgoing.credit(lane, count),
             (Stage::Ready, Control::Get { number, port }) => self.answer_get(node, number, port),
-            (Stage::Ready, Control::Withdrawn { number, port }) => {
-                if peer.parked.remove(&number).is_none() {
-                    if let Ok(local) = self.endpoints.get_mut(port) {
-                        local.unget(node);
+            (Stage::Ready, Control::Withdrawn { number }) => {
+                // One that was answered is taken back when the answer arrives.
+                match peer.parked.remove(&number) {
+                    Some(_) => {
+                        let result = Err(Error::RequestCancelled);
+                        self.tell(node, Control::Got { number, result })
                     }
+                    None => Ok(()),
+                }
+            }
+            (Stage::Ready, Control::Released { port, life }) => {
+                let local = self.endpoints.get_mut(port).ok();
+                if let Some(local) = local.filter(|local| local.life == life) {
+                    local.unget(node);
                 }
                 Ok(())
             }
             (Stage::Ready, Control::Got { number, result }) => {
-                // One that was withdrawn meanwhile waits for nothing.
-                if let Some((request, port)) = peer.gets.remove(&number) {
-                    let endpoint = Endpoint::of(node, port);
-                    let outcome = result.map(|()| Completion::Endpoint(endpoint));
-                    self.requests.complete(request, outcome);
-                }
+                self.got(node, number, result);
                 Ok(())
             }
             (
@@ -200,14 +226,65 @@ impl Engine {
                 self.tell(node, Control::Told { number, result })
             }
             (Stage::Ready, Control::Told { number, result }) => {
-                if let Some(question) = peer.questions.remove(&number) {
+                if let Some(ask) = peer.asks.remove(&number) {
                     let outcome = result.map(Completion::Value);
-                    self.requests.complete(question.request, outcome);
+                    self.requests.complete(ask.request, outcome);
                 }
                 Ok(())
             }
+            (Stage::Ready, control) if peer.has_channels() => {
+                self.channel(node, control)?;
+                self.peer(node).check()
+            }
             _ => Err(End::Broken),
         }
+    }
+
+    /// A frame about channels has arrived.
+    ///
+    /// # Errors
+    /// [`End::Broken`]: it is none.
+    fn channel(&mut self, node: NodeId, control: Control) -> Result<(), End> {
+        match control {
+            Control::Connect {
+                number,
+                kind,
+                send,
+                receive,
+            } => self.asked_to_connect(node, number, kind, send, receive),
+            Control::Connected { number, result } => {
+                if let Some(ask) = self.peer(node).asks.remove(&number) {
+                    let outcome = result.map(|()| Completion::Connected);
+                    self.requests.complete(ask.request, outcome);
+                }
+            }
+            Control::Reserve { .. } => self.asked_to_reserve(node, control),
+            Control::Reserved { number, result } => self.reserved(node, number, result),
+            Control::Channel { port, id, say } => self.told_of_channel(node, port, id, say),
+            _ => return Err(End::Broken),
+        }
+        Ok(())
+    }
+
+    /// A get was answered.
+    fn got(&mut self, node: NodeId, number: u32, result: Result<u32>) {
+        let peer = self.peer(node);
+        let withdrawn = peer.withdrawn.remove(&number);
+        if let (Some(port), Ok(life)) = (withdrawn, result) {
+            peer.tell(Control::Released { port, life });
+        }
+        if let Some((request, port)) = peer.gets.remove(&number) {
+            let endpoint = Endpoint::of(node, port);
+            let outcome = result.map(|_| Completion::Endpoint(endpoint));
+            self.requests.complete(request, outcome);
+        }
+    }
+
+    /// Whether there is an endpoint for the message that a frame is of.
+    fn is_wanted(&self, frame: &Frame<'_>) -> bool {
+        let port = frame.lane().map(|lane| lane.port);
+        let local = port.and_then(|port| self.endpoints.get(port).ok());
+        local.is_some_and(Local::is_for_messages)
     }
 
     /// Tell a node something that it has asked for.
@@ -222,20 +299,17 @@ impl Engine {
 
     /// A message has arrived: it is for a receive, or waits, or is for nobody.
     fn deliver(&mut self, node: NodeId, arrived: Arrived) {
-        let Arrived { lane, data } = arrived;
-        let len = data.len();
-        let local = self.endpoints.get_mut(lane.port);
-        let Ok(local) = local.and_then(|local| match local.is_for_messages() {
-            true => Ok(local),
-            false => Err(Error::General),
-        }) else {
-            return self.discard(node, lane, len);
+        let Arrived { lane, total, data } = arrived;
+        let local = self.endpoints.get_mut(lane.port).ok();
+        let local = local.filter(|local| local.is_for_messages());
+        let (Some(local), Some(data)) = (local, data) else {
+            return self.discard(node, lane, total);
         };
         match local.take_posted() {
             Some(Posted { request, room }) => {
                 self.requests
                     .complete(request, Ok(Completion::message(data, room)));
-                self.free(node, lane, len);
+                self.free(node, lane, total);
             }
             None => local.keep(Message { node, lane, data }),
         }
@@ -244,7 +318,7 @@ impl Engine {
     fn answer_get(&mut self, node: NodeId, number: u32, port: u16) -> Result<(), End> {
         match self.endpoints.get_mut(port) {
             Ok(local) => {
-                let result = local.get(node);
+                let result = local.get(node).map(|()| local.life);
                 self.tell(node, Control::Got { number, result })
             }
             Err(_) => {
@@ -267,7 +341,8 @@ impl Engine {
             let waiting: Vec<u32> = waiting.map(|(number, _)| *number).collect();
             for number in waiting {
                 peer.parked.remove(&number);
-                let result = local.get(*node);
+                self.changed.insert(*node);
+                let result = local.get(*node).map(|()| local.life);
                 peer.tell(Control::Got { number, result });
             }
         }

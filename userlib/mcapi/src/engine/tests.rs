@@ -3,8 +3,11 @@
 //! Engines of several nodes, face to face, without I/O: what crosses is in queues that a test may
 //! look at, hold up and add to.
 
+mod channels;
+
 use super::*;
 use crate::{
+    outgoing::LANES_MAX,
     wire::{End, Frame, Packed, Wire, FRAME},
     EndpointType, RECEIVE_BUFFERS, REQUESTS_MAX,
 };
@@ -22,6 +25,8 @@ struct Ends {
     out: Way,
     inward: Way,
     current: Packed,
+    /// What flushing fails with.
+    end: Option<End>,
 }
 
 impl Wire for Ends {
@@ -43,7 +48,7 @@ impl Wire for Ends {
     }
 
     fn flush(&mut self) -> Result<(), End> {
-        Ok(())
+        self.end.map_or(Ok(()), Err)
     }
 }
 
@@ -80,7 +85,7 @@ impl Net {
             let ends = Ends {
                 out: Rc::clone(out),
                 inward: Rc::clone(inward),
-                current: Packed::default(),
+                ..Ends::default()
             };
             self.wires.insert((from, to), ends);
             self.nodes[from].up(id(to));
@@ -584,7 +589,7 @@ fn cancelled_operations_lose_and_double_nothing() {
     let started = net.send(from, to, &long, 3);
     let behind = net.send(from, to, b"behind", 3);
     net.turn(0, 1);
-    let is_started = [started, behind].map(|request| net.nodes[0].is_started(request));
+    let is_started = [started, behind].map(|request| net.nodes[0].started(request).is_some());
     assert_eq!(is_started, [true, false]);
     assert_eq!(net.nodes[0].cancel(started), Ok(None));
     assert_eq!(net.nodes[0].cancel(behind), Ok(None));
@@ -624,6 +629,8 @@ fn frames_at_the_wrong_time_are_lies() {
         &[ready, ready],
         &[ready, Control::Debt { lane, count: 1 }],
         &[Control::Debt { lane, count: 33 }],
+        &[Control::Debt { lane, count: 0 }],
+        &[ready, Control::Credit { lane, count: 0 }],
         &[ready, Control::Credit { lane, count: 1 }],
         &[ready, get, get],
     ] {
@@ -639,16 +646,202 @@ fn frames_at_the_wrong_time_are_lies() {
     }
 }
 
+/// Say something to a node as another one.
+fn say(wire: &Ends, control: Control) {
+    let frame = Frame::Control(control);
+    wire.inward.borrow_mut().push_back(Packed::of(&frame));
+}
+
+/// A node with a peer that is ready.
+fn with_peer() -> (Engine, Ends) {
+    let mut node = Engine::new(id(0), NodeAttributes::default());
+    node.up(id(1));
+    let mut wire = Ends::default();
+    let (version, features) = (1, 0);
+    say(&wire, Control::Ready { version, features });
+    node.progress(id(1), &mut wire).unwrap();
+    (node, wire)
+}
+
+/// What has arrived is received, also if the session turns out to have ended before all of it was
+/// looked at.
+#[test]
+fn what_has_arrived_survives_the_end_of_the_session() {
+    for end in [End::Gone, End::Down] {
+        let (mut node, mut wire) = with_peer();
+        let most = RECEIVE_BUFFERS as usize;
+        for level in 0..4 {
+            let to = node.create(Some(level)).unwrap();
+            for n in 0..most {
+                let frame = Frame::Message {
+                    lane: Lane { level, port: level },
+                    from: 0,
+                    total: 1,
+                    data: Piece::Bytes(&[n as u8]),
+                };
+                wire.inward.borrow_mut().push_back(Packed::of(&frame));
+            }
+            assert_eq!(node.local(to).unwrap().available(), 0);
+        }
+        wire.end = Some(end);
+        assert_eq!(node.progress(id(1), &mut wire), Err(end));
+        for port in 0..4 {
+            let to = Endpoint::of(id(0), port);
+            assert_eq!(node.local(to).unwrap().available(), most);
+        }
+    }
+}
+
+/// Credits of a node that does not take them are one for each lane, however many there are.
+#[test]
+fn credits_do_not_pile_up() {
+    let (mut node, mut wire) = with_peer();
+    let to = node.create(Some(1)).unwrap();
+    let lane = Lane { level: 1, port: 1 };
+    wire.out.borrow_mut().clear();
+    let fill = |wire: &Ends| {
+        while wire.out.borrow().len() < ROOM {
+            let frame = Packed::of(&Frame::Control(Control::Get { number: 0, port: 0 }));
+            wire.out.borrow_mut().push_back(frame);
+        }
+    };
+    fill(&wire);
+    for _ in 0..RECEIVE_BUFFERS {
+        let frame = Frame::Message {
+            lane,
+            from: 0,
+            total: 0,
+            data: Piece::Bytes(&[]),
+        };
+        wire.inward.borrow_mut().push_back(Packed::of(&frame));
+        node.progress(id(1), &mut wire).unwrap();
+        assert_eq!(node.try_receive(to), Ok(Some(vec![])));
+    }
+    wire.out.borrow_mut().clear();
+    while node.progress(id(1), &mut wire).unwrap() {}
+    let out = wire.out.borrow();
+    let credits = out.iter().map(|packed| packed.frame().unwrap());
+    let counts: Vec<u32> = credits
+        .map(|frame| match frame {
+            Frame::Control(Control::Credit { count, .. }) => count,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(counts, [RECEIVE_BUFFERS]);
+}
+
+/// A stream of messages costs its receiver a credit frame for each few of them.
+#[test]
+fn a_credit_frame_is_for_several_messages() {
+    let mut net = Net::new(2);
+    let (from, to) = (net.endpoint(0, 1), net.endpoint(1, 2));
+    let mut credits = 0;
+    for n in 0..100_u8 {
+        net.send(from, to, &[n], 3);
+        net.turn(0, 1);
+        net.turn(1, 0);
+        assert_eq!(net.receive(to), Some(vec![n]));
+        while net.turn(1, 0) {}
+        credits += net.wires[&(1, 0)].out.borrow().len();
+        while net.turn(0, 1) {}
+    }
+    assert!(credits <= 100 / 8, "{credits}");
+}
+
+/// Messages for ports without an endpoint take no memory, whatever they are long.
+#[test]
+fn what_is_for_nobody_is_not_kept() {
+    let (mut node, mut wire) = with_peer();
+    for port in 0..2000 {
+        let frame = Frame::Message {
+            lane: Lane { level: 1, port },
+            from: 0,
+            total: MESSAGE_MAX as u32,
+            data: Piece::Bytes(&[1; FRAME]),
+        };
+        wire.inward.borrow_mut().push_back(Packed::of(&frame));
+        node.progress(id(1), &mut wire).unwrap();
+        wire.out.borrow_mut().clear();
+    }
+    assert_eq!(node.peer(id(1)).incoming.bytes(), 0);
+}
+
+/// A node makes another one keep account of so many lanes, and no more.
+#[test]
+fn a_node_has_so_many_lanes() {
+    let (message, debt) = (0, 1);
+    for what in [message, debt] {
+        let mut node = Engine::new(id(0), NodeAttributes::default());
+        node.up(id(1));
+        let mut wire = Ends::default();
+        let (version, features) = (1, 0);
+        if what == message {
+            say(&wire, Control::Ready { version, features });
+        }
+        let lanes = (0..=u16::MAX - 1).map(|port| Lane { level: 1, port });
+        let end = lanes
+            .map(|lane| {
+                let data = Piece::Bytes(&[1; FRAME]);
+                let (from, total) = (0, MESSAGE_MAX as u32);
+                let frame = match what == message {
+                    true => Frame::Message {
+                        lane,
+                        from,
+                        total,
+                        data,
+                    },
+                    false => Frame::Control(Control::Debt { lane, count: 1 }),
+                };
+                wire.inward.borrow_mut().push_back(Packed::of(&frame));
+                node.progress(id(1), &mut wire)
+            })
+            .position(|taken| taken == Err(End::Broken));
+        assert_eq!(end, Some(LANES_MAX));
+    }
+}
+
+/// MC-EPGETI-3, MC-EPGETI-4: an answer that crosses its withdrawal is taken back, and nothing else:
+/// no other get of that node, and none of a later endpoint of the port.
+#[test]
+fn a_get_that_was_answered_is_taken_back_alone() {
+    let channel = EndpointType::ScalarChannel as u64;
+    for is_recreated in [false, true] {
+        let mut net = Net::new(2);
+        let tuple = net.endpoint(1, 5);
+        net.nodes[1]
+            .set_attribute(tuple, Attribute::Type, channel)
+            .unwrap();
+        let first = net.nodes[0].get(tuple, By::Program).unwrap();
+        if !is_recreated {
+            net.run();
+            assert_eq!(net.result(0, first), Some(Ok(())));
+        }
+        // It is answered with an error, or before the endpoint is another one.
+        let second = match is_recreated {
+            true => first,
+            false => net.nodes[0].get(tuple, By::Program).unwrap(),
+        };
+        net.turn(0, 1);
+        net.turn(1, 0);
+        net.nodes[0].cancel(second).unwrap();
+        if is_recreated {
+            net.nodes[1].delete(tuple).unwrap();
+            net.endpoint(1, 5);
+            let third = net.nodes[0].get(tuple, By::Program).unwrap();
+            net.run();
+            assert_eq!(net.result(0, third), Some(Ok(())));
+        }
+        net.run();
+        assert_eq!(net.ask(0, tuple, Attribute::GetCount), Ok(1));
+    }
+}
+
 /// A node that asks and does not listen is cut off before it takes much memory.
 #[test]
 fn a_node_that_does_not_listen_is_cut_off() {
     let mut node = Engine::new(id(0), NodeAttributes::default());
     node.up(id(1));
     let mut wire = Ends::default();
-    let say = |wire: &Ends, control: Control| {
-        let frame = Frame::Control(control);
-        wire.inward.borrow_mut().push_back(Packed::of(&frame));
-    };
     let ready = Control::Ready {
         version: 1,
         features: 0,

@@ -2,8 +2,41 @@
 
 //! Calls of programs for packet and scalar channels.
 
-use super::Node;
-use crate::{Channel, Device, Endpoint, Error, Packet, Request, Result, Scalar};
+use super::{Core, Node, NodeShared, Tie, LOOK};
+use crate::{
+    channel::{Direction, Kind},
+    connection::Role,
+    engine::News,
+    lock,
+    pipe::{Done, Ended, Pipe, Plan},
+    request::By,
+    Channel, Completion, Deadline, Device, Endpoint, Error, NodeId, Outcome, Packet, Request,
+    Result, Scalar,
+};
+use mp_fabric::{EventMask, InterfaceId, Session};
+use mp_queue_pair::{provider::NEWS, Held};
+use std::{
+    hint::spin_loop,
+    sync::{Arc, PoisonError},
+    time::Instant,
+};
+
+/// What the connector has to do for a channel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Errand {
+    pub(crate) plan: Plan,
+    /// The node of the other end.
+    pub(crate) peer: NodeId,
+}
+
+const PACKETS_OUT: Role = role(Kind::Packets, Direction::Send);
+const PACKETS_IN: Role = role(Kind::Packets, Direction::Receive);
+const SCALARS_OUT: Role = role(Kind::Scalars, Direction::Send);
+const SCALARS_IN: Role = role(Kind::Scalars, Direction::Receive);
+
+const fn role(kind: Kind, direction: Direction) -> Role {
+    Role { kind, direction }
+}
 
 impl<D: Device> Node<D> {
     /// Begin to connect two endpoints by a packet channel. Any node may (MC-PKTCONN-1). What the
@@ -16,8 +49,7 @@ impl<D: Device> Node<D> {
     /// [`Error::AttributeIncompatible`]; [`Error::General`]: a node cannot be reached, or has no
     /// channels.
     pub fn pktchan_connect_i(&self, send: Endpoint, receive: Endpoint) -> Result<Request> {
-        let _ = (send, receive);
-        Err(Error::General)
+        self.connect(Kind::Packets, send, receive)
     }
 
     /// Begin to connect two endpoints by a scalar channel.
@@ -25,8 +57,7 @@ impl<D: Device> Node<D> {
     /// # Errors
     /// As [`pktchan_connect_i`](Self::pktchan_connect_i).
     pub fn sclchan_connect_i(&self, send: Endpoint, receive: Endpoint) -> Result<Request> {
-        let _ = (send, receive);
-        Err(Error::General)
+        self.connect(Kind::Scalars, send, receive)
     }
 
     /// Begin to open the receiving end of a packet channel. The request is complete, with the
@@ -40,8 +71,7 @@ impl<D: Device> Node<D> {
     /// [`Error::EndpointDeleted`]; [`Error::General`]: the other node has gone, the link was lost,
     /// or there is no memory for the channel.
     pub fn pktchan_recv_open_i(&self, endpoint: Endpoint) -> Result<Request> {
-        let _ = endpoint;
-        Err(Error::General)
+        self.0.with(|core| core.engine.open(endpoint, PACKETS_IN))
     }
 
     /// Begin to open the sending end of a packet channel.
@@ -49,8 +79,7 @@ impl<D: Device> Node<D> {
     /// # Errors
     /// As [`pktchan_recv_open_i`](Self::pktchan_recv_open_i).
     pub fn pktchan_send_open_i(&self, endpoint: Endpoint) -> Result<Request> {
-        let _ = endpoint;
-        Err(Error::General)
+        self.0.with(|core| core.engine.open(endpoint, PACKETS_OUT))
     }
 
     /// Begin to open the receiving end of a scalar channel.
@@ -58,8 +87,7 @@ impl<D: Device> Node<D> {
     /// # Errors
     /// As [`pktchan_recv_open_i`](Self::pktchan_recv_open_i).
     pub fn sclchan_recv_open_i(&self, endpoint: Endpoint) -> Result<Request> {
-        let _ = endpoint;
-        Err(Error::General)
+        self.0.with(|core| core.engine.open(endpoint, SCALARS_IN))
     }
 
     /// Begin to open the sending end of a scalar channel.
@@ -67,8 +95,7 @@ impl<D: Device> Node<D> {
     /// # Errors
     /// As [`pktchan_recv_open_i`](Self::pktchan_recv_open_i).
     pub fn sclchan_send_open_i(&self, endpoint: Endpoint) -> Result<Request> {
-        let _ = endpoint;
-        Err(Error::General)
+        self.0.with(|core| core.engine.open(endpoint, SCALARS_OUT))
     }
 
     /// Begin to send a packet. The request is complete when the packet is in the receiver's
@@ -81,8 +108,9 @@ impl<D: Device> Node<D> {
     /// [`Error::Transmission`]: the other node has gone, or the link was lost. Of the request:
     /// [`Error::ChannelInvalid`], [`Error::Transmission`].
     pub fn pktchan_send_i(&self, channel: Channel, data: &[u8]) -> Result<Request> {
-        let _ = (channel, data);
-        Err(Error::ChannelInvalid)
+        let pipe = self.0.pipe(channel, PACKETS_OUT)?;
+        pipe.check_send(data.len(), true)?;
+        self.0.begin_send(&pipe, data, By::Program)
     }
 
     /// Send a packet: wait for a buffer, as long as the endpoint's
@@ -92,8 +120,8 @@ impl<D: Device> Node<D> {
     /// As [`pktchan_send_i`](Self::pktchan_send_i) and of its request, but for the limits;
     /// [`Error::Timeout`]: nothing was sent.
     pub fn pktchan_send(&self, channel: Channel, data: &[u8]) -> Result<()> {
-        let _ = (channel, data);
-        Err(Error::ChannelInvalid)
+        let pipe = self.0.pipe(channel, PACKETS_OUT)?;
+        self.0.send(&pipe, data, |pipe| pipe.try_send_packet(data))
     }
 
     /// Begin to receive a packet.
@@ -104,8 +132,8 @@ impl<D: Device> Node<D> {
     /// [`Error::Transmission`]: the other node has gone, or the link was lost, and everything was
     /// received. Of the request: [`Error::ChannelInvalid`], [`Error::Transmission`].
     pub fn pktchan_recv_i(&self, channel: Channel) -> Result<Request> {
-        let _ = channel;
-        Err(Error::ChannelInvalid)
+        let pipe = self.0.pipe(channel, PACKETS_IN)?;
+        self.0.begin_receive(&pipe, By::Program)
     }
 
     /// Receive a packet: wait for one as long as the endpoint's
@@ -115,8 +143,19 @@ impl<D: Device> Node<D> {
     /// As [`pktchan_recv_i`](Self::pktchan_recv_i) and of its request, but for the limit;
     /// [`Error::Timeout`]: no packet is taken.
     pub fn pktchan_recv(&self, channel: Channel) -> Result<Packet> {
-        let _ = channel;
-        Err(Error::ChannelInvalid)
+        let pipe = self.0.pipe(channel, PACKETS_IN)?;
+        let (begun, deadline) = (Instant::now(), pipe.deadline());
+        if let Some(held) = self
+            .0
+            .spin(&pipe, begun, deadline, Pipe::try_receive_packet)?
+        {
+            return self.0.keep(&pipe, held);
+        }
+        let request = self.0.begin_receive(&pipe, By::Call)?;
+        match self.0.finish(request, begun, deadline)?? {
+            Completion::Packet(packet) => Ok(packet),
+            _ => Err(Error::General),
+        }
     }
 
     /// Packets that can be received without waiting.
@@ -124,8 +163,7 @@ impl<D: Device> Node<D> {
     /// # Errors
     /// [`Error::ChannelInvalid`]: not the receiving end of a packet channel.
     pub fn pktchan_available(&self, channel: Channel) -> Result<usize> {
-        let _ = channel;
-        Err(Error::ChannelInvalid)
+        self.0.pipe(channel, PACKETS_IN)?.available()
     }
 
     /// Give the buffer of a packet back, by its [address](Packet::address): in any order, and
@@ -134,8 +172,13 @@ impl<D: Device> Node<D> {
     /// # Errors
     /// [`Error::BufferInvalid`]: no buffer of this node, or it was released.
     pub fn pktchan_release(&self, address: usize) -> Result<()> {
-        let _ = address;
-        Err(Error::BufferInvalid)
+        match lock(&self.0.held).remove(&address) {
+            Some((pipe, held)) => {
+                pipe.release(held);
+                Ok(())
+            }
+            None => Err(self.0.or_ended(Error::BufferInvalid)),
+        }
     }
 
     /// Whether the program has the buffer of a packet (MC-PKTRELTEST-4).
@@ -143,8 +186,8 @@ impl<D: Device> Node<D> {
     /// # Errors
     /// [`Error::NodeNotInit`].
     pub fn pktchan_is_held(&self, address: usize) -> Result<bool> {
-        let _ = address;
-        Ok(false)
+        drop(self.0.alive()?);
+        Ok(lock(&self.0.held).contains_key(&address))
     }
 
     /// Begin to close the receiving end of a packet channel: packets that were not received are
@@ -155,8 +198,7 @@ impl<D: Device> Node<D> {
     /// a handle for something else; [`Error::ChannelNotOpen`]: closed before;
     /// [`Error::RequestLimit`].
     pub fn pktchan_recv_close_i(&self, channel: Channel) -> Result<Request> {
-        let _ = channel;
-        Err(Error::ChannelInvalid)
+        self.0.with(|core| core.engine.close(channel, PACKETS_IN))
     }
 
     /// Begin to close the sending end of a packet channel: what was sent stays receivable.
@@ -164,8 +206,7 @@ impl<D: Device> Node<D> {
     /// # Errors
     /// As [`pktchan_recv_close_i`](Self::pktchan_recv_close_i).
     pub fn pktchan_send_close_i(&self, channel: Channel) -> Result<Request> {
-        let _ = channel;
-        Err(Error::ChannelInvalid)
+        self.0.with(|core| core.engine.close(channel, PACKETS_OUT))
     }
 
     /// Send a scalar: wait for room as long as the endpoint's
@@ -176,8 +217,11 @@ impl<D: Device> Node<D> {
     /// was closed; [`Error::General`]: the other node has gone, or the link was lost;
     /// [`Error::Timeout`]: nothing was sent.
     pub fn sclchan_send<S: Scalar>(&self, channel: Channel, scalar: S) -> Result<()> {
-        let _ = (channel, scalar.to_u64());
-        Err(Error::ChannelInvalid)
+        let pipe = self.0.pipe(channel, SCALARS_OUT)?;
+        let bytes = scalar.to_u64().to_le_bytes();
+        let bytes = bytes.get(..S::WIDTH.into()).unwrap_or_default();
+        self.0
+            .send(&pipe, bytes, |pipe| pipe.try_send_scalar(scalar))
     }
 
     /// Receive a scalar: wait for one as long as the endpoint's
@@ -189,8 +233,19 @@ impl<D: Device> Node<D> {
     /// width, and stays; or the other node has gone, or the link was lost, and everything was
     /// received; [`Error::Timeout`]: none is taken.
     pub fn sclchan_recv<S: Scalar>(&self, channel: Channel) -> Result<S> {
-        let _ = channel;
-        Err(Error::ChannelInvalid)
+        let pipe = self.0.pipe(channel, SCALARS_IN)?;
+        let (begun, deadline) = (Instant::now(), pipe.deadline());
+        loop {
+            let received = self
+                .0
+                .spin(&pipe, begun, deadline, Pipe::try_receive_scalar)?;
+            if let Some(scalar) = received {
+                return Ok(scalar);
+            }
+            // Until there is one, which another thread may take.
+            let request = self.0.begin_receive(&pipe, By::Call)?;
+            self.0.finish(request, begun, deadline)??;
+        }
     }
 
     /// Scalars of any width that can be received without waiting.
@@ -198,8 +253,7 @@ impl<D: Device> Node<D> {
     /// # Errors
     /// [`Error::ChannelInvalid`]: not the receiving end of a scalar channel.
     pub fn sclchan_available(&self, channel: Channel) -> Result<usize> {
-        let _ = channel;
-        Err(Error::ChannelInvalid)
+        self.0.pipe(channel, SCALARS_IN)?.available()
     }
 
     /// Begin to close the receiving end of a scalar channel, as
@@ -208,8 +262,7 @@ impl<D: Device> Node<D> {
     /// # Errors
     /// The same.
     pub fn sclchan_recv_close_i(&self, channel: Channel) -> Result<Request> {
-        let _ = channel;
-        Err(Error::ChannelInvalid)
+        self.0.with(|core| core.engine.close(channel, SCALARS_IN))
     }
 
     /// Begin to close the sending end of a scalar channel, as
@@ -218,7 +271,307 @@ impl<D: Device> Node<D> {
     /// # Errors
     /// The same.
     pub fn sclchan_send_close_i(&self, channel: Channel) -> Result<Request> {
-        let _ = channel;
-        Err(Error::ChannelInvalid)
+        self.0.with(|core| core.engine.close(channel, SCALARS_OUT))
+    }
+
+    fn connect(&self, kind: Kind, send: Endpoint, receive: Endpoint) -> Result<Request> {
+        for endpoint in [send, receive] {
+            let (id, port) = (endpoint.node(), endpoint.port().into());
+            self.named(id.domain(), id.node(), port)?;
+        }
+        self.0.with(|core| core.engine.connect(kind, send, receive))
+    }
+}
+
+impl<D: Device> NodeShared<D> {
+    /// The way for data that a handle is for.
+    ///
+    /// # Errors
+    /// [`Error::ChannelInvalid`].
+    fn pipe(&self, channel: Channel, role: Role) -> Result<Arc<Pipe<D>>> {
+        let pipe = self.pipe_of(channel.port());
+        let pipe = pipe.filter(|pipe| pipe.is(channel, role));
+        pipe.ok_or_else(|| self.or_ended(Error::ChannelInvalid))
+    }
+
+    fn pipe_of(&self, port: u16) -> Option<Arc<Pipe<D>>> {
+        let pipes = self.pipes.read().unwrap_or_else(PoisonError::into_inner);
+        pipes.get(&port).cloned()
+    }
+
+    /// An error, unless the node has ended: then that is why.
+    fn or_ended(&self, error: Error) -> Error {
+        self.alive().err().unwrap_or(error)
+    }
+
+    /// Try something with a way for data, for as long as threads look; nothing if it takes longer.
+    ///
+    /// # Errors
+    /// What the attempt fails with; [`Error::Timeout`].
+    fn spin<T>(
+        &self,
+        pipe: &Arc<Pipe<D>>,
+        begun: Instant,
+        deadline: Deadline,
+        attempt: impl Fn(&Pipe<D>) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let is_over = || deadline.remaining().is_some_and(|left| left.is_zero());
+        loop {
+            match attempt(pipe) {
+                Ok(None) => {}
+                Ok(done) => return Ok(done),
+                Err(error) => {
+                    // What the other end has done wrong ends the channel.
+                    pipe.attention.list(&self.service, pipe.number);
+                    return Err(self.or_ended(error));
+                }
+            }
+            if is_over() {
+                return Err(Error::Timeout);
+            }
+            if begun.elapsed() >= LOOK {
+                return Ok(None);
+            }
+            spin_loop();
+        }
+    }
+
+    /// Send something: look for room for a while, then wait for it.
+    fn send(
+        &self,
+        pipe: &Arc<Pipe<D>>,
+        data: &[u8],
+        attempt: impl Fn(&Pipe<D>) -> Result<bool>,
+    ) -> Result<()> {
+        let (begun, deadline) = (Instant::now(), pipe.deadline());
+        let sent = self.spin(pipe, begun, deadline, |pipe| {
+            Ok(attempt(pipe)?.then_some(()))
+        })?;
+        if sent.is_some() {
+            return Ok(());
+        }
+        let request = self.begin_send(pipe, data, By::Call)?;
+        self.finish(request, begun, deadline)??;
+        Ok(())
+    }
+
+    fn begin_send(&self, pipe: &Arc<Pipe<D>>, data: &[u8], by: By) -> Result<Request> {
+        self.with(|core| {
+            pipe.check_open()?;
+            let request = core.engine.packet(pipe.plan.port, by)?;
+            pipe.wait_to_send(request, data, by == By::Program);
+            self.begin(core, pipe, request)
+        })
+    }
+
+    fn begin_receive(&self, pipe: &Arc<Pipe<D>>, by: By) -> Result<Request> {
+        self.with(|core| {
+            pipe.check_receive()?;
+            let request = core.engine.packet(pipe.plan.port, by)?;
+            pipe.wait_to_receive(request);
+            self.begin(core, pipe, request)
+        })
+    }
+
+    /// Do what a request wants if it can be done now; else the service thread looks after it. One
+    /// that has failed at once is none.
+    fn begin(&self, core: &mut Core<D>, pipe: &Arc<Pipe<D>>, request: Request) -> Result<Request> {
+        core.busy.insert(pipe.plan.port, Arc::clone(pipe));
+        self.move_pipe(core, pipe);
+        if pipe.is_busy() {
+            pipe.attention.list(&self.service, pipe.number);
+        }
+        core.engine.at_once(request)
+    }
+
+    /// Keep a packet for the program, which has it from now on.
+    fn keep(&self, pipe: &Arc<Pipe<D>>, held: Held) -> Result<Packet> {
+        let packet = Packet::new(held.area().clone())?;
+        let entry = (Arc::clone(pipe), held);
+        lock(&self.held).insert(packet.address(), entry);
+        Ok(packet)
+    }
+
+    /// Requests for data are over.
+    fn end(&self, core: &mut Core<D>, pipe: &Arc<Pipe<D>>, ended: Ended) {
+        for (request, done) in ended {
+            let outcome: Outcome = match done {
+                Ok(Done::Sent(size)) => Ok(Completion::Sent(size)),
+                Ok(Done::Packet(held)) => self.keep(pipe, held).map(Completion::Packet),
+                Ok(Done::Ready) => Ok(Completion::Value(1)),
+                Err(error) => Err(error),
+            };
+            core.engine.requests().complete(request, outcome);
+        }
+    }
+
+    /// Move data of all channels that something waits for; whether there were any.
+    pub(super) fn move_data(&self, core: &mut Core<D>) -> bool {
+        let busy: Vec<_> = core.busy.values().cloned().collect();
+        let mut moved = false;
+        for pipe in busy {
+            pipe.attention.watch();
+            moved |= self.move_pipe(core, &pipe);
+        }
+        moved
+    }
+
+    /// Move data of a channel; whether there were any.
+    pub(super) fn move_pipe(&self, core: &mut Core<D>, pipe: &Arc<Pipe<D>>) -> bool {
+        let Plan { port, id, .. } = pipe.plan;
+        let is_over = pipe.attention.take_news() && pipe.look().is_some();
+        let moved = pipe.progress();
+        self.end(core, pipe, moved.ended);
+        if moved.has_begun {
+            core.engine.ready(port, id);
+        }
+        if moved.is_drained {
+            core.engine.drained(port);
+        }
+        if is_over || moved.end.is_some() {
+            core.engine.severed(port, id);
+        }
+        if !pipe.is_busy() {
+            core.busy.remove(&port);
+        }
+        moved.any
+    }
+
+    /// Do what has happened to channels; whether there was anything.
+    pub(super) fn follow_news(&self, core: &mut Core<D>) -> bool {
+        let news = core.engine.news();
+        let any = !news.is_empty();
+        for news in news {
+            match news {
+                News::Post { port, peer, .. } | News::Ask { port, peer, .. } => {
+                    let plan = core.engine.plan(port);
+                    core.errands.extend(plan.map(|plan| Errand { plan, peer }));
+                    self.connector.wake.ring();
+                }
+                News::Ended { port } => self.forget(core, port),
+                News::Opened { port, channel } => {
+                    if let Some(pipe) = self.pipe_of(port) {
+                        pipe.opened(channel);
+                    }
+                }
+                News::Withdrawn { port, request } => {
+                    if let Some(pipe) = self.pipe_of(port) {
+                        pipe.withdraw(request);
+                    }
+                }
+                News::ClosedHere { port } => self.change(core, port, Pipe::close_here),
+                News::ClosedThere { port } => self.change(core, port, Pipe::close_there),
+                News::Severed { port } => self.change(core, port, Pipe::sever),
+            }
+        }
+        any
+    }
+
+    /// Something has happened to a channel that ends requests, and perhaps more when data are moved.
+    fn change(&self, core: &mut Core<D>, port: u16, change: impl FnOnce(&Pipe<D>) -> Ended) {
+        let Some(pipe) = self.pipe_of(port) else {
+            return;
+        };
+        let ended = change(&pipe);
+        self.end(core, &pipe, ended);
+        if pipe.is_busy() {
+            core.busy.insert(port, Arc::clone(&pipe));
+            self.move_pipe(core, &pipe);
+            pipe.attention.list(&self.service, pipe.number);
+        }
+    }
+
+    /// The endpoint of a port is not connected any more.
+    fn forget(&self, core: &mut Core<D>, port: u16) {
+        let mut pipes = self.pipes.write().unwrap_or_else(PoisonError::into_inner);
+        let pipe = pipes.remove(&port);
+        drop(pipes);
+        core.busy.remove(&port);
+        if let Some(pipe) = pipe {
+            core.ties.remove(&pipe.number);
+            let ended = pipe.close_here();
+            self.end(core, &pipe, ended);
+            pipe.close();
+        }
+    }
+
+    /// The node has ended.
+    pub(super) fn forget_channels(&self) {
+        let mut pipes = self.pipes.write().unwrap_or_else(PoisonError::into_inner);
+        for (_, pipe) in pipes.drain() {
+            pipe.close();
+        }
+        drop(pipes);
+        lock(&self.held).clear();
+    }
+
+    /// What the connector has to do for channels.
+    pub(crate) fn errands(&self) -> Vec<Errand> {
+        std::mem::take(&mut lock(&self.core).errands)
+    }
+
+    /// Whether the way for data of a channel is still wanted.
+    pub(crate) fn is_wanted(&self, plan: &Plan) -> bool {
+        let core = lock(&self.core);
+        let now = core.engine.plan(plan.port);
+        now.is_some_and(|now| now.id == plan.id)
+    }
+
+    /// The interface that leads to a node.
+    pub(crate) fn interface_to(&self, peer: NodeId) -> Option<InterfaceId> {
+        let core = lock(&self.core);
+        let session = core.links.get(&peer)?.link.session()?;
+        Some(session.state().ok()?.interface)
+    }
+
+    /// The receiving end of a channel was posted.
+    pub(crate) fn posted(&self, plan: &Plan) {
+        if let Ok(mut core) = self.alive() {
+            core.engine.posted(plan.port, plan.id);
+            self.settle(&mut core);
+        }
+    }
+
+    /// There is no way for data of a channel.
+    pub(crate) fn severed(&self, plan: &Plan) {
+        if let Ok(mut core) = self.alive() {
+            core.engine.severed(plan.port, plan.id);
+            self.settle(&mut core);
+        }
+    }
+
+    /// There is a session for the data of a channel.
+    pub(crate) fn piped(&self, plan: &Plan, session: Session<D>) {
+        // What has woken the connector is the service thread's from now on.
+        let quiet = session.notify(EventMask::empty(), None);
+        let Ok(mut core) = self.alive() else {
+            return;
+        };
+        let is_wanted = core
+            .engine
+            .plan(plan.port)
+            .is_some_and(|now| now.id == plan.id);
+        if !is_wanted {
+            return;
+        }
+        let number = core.number();
+        let watched = session.watch(NEWS, number);
+        let pipe = match quiet.and(watched) {
+            Ok(()) => Pipe::new(session, *plan, number).ok(),
+            Err(_) => None,
+        };
+        match pipe.map(Arc::new) {
+            Some(pipe) => {
+                core.ties.insert(number, Tie::Pipe(Arc::clone(&pipe)));
+                core.busy.insert(plan.port, Arc::clone(&pipe));
+                let mut pipes = self.pipes.write().unwrap_or_else(PoisonError::into_inner);
+                pipes.insert(plan.port, Arc::clone(&pipe));
+                drop(pipes);
+                pipe.attention.note_news();
+                pipe.attention.list(&self.service, number);
+            }
+            None => core.engine.severed(plan.port, plan.id),
+        }
+        self.settle(&mut core);
     }
 }

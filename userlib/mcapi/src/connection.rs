@@ -1,0 +1,627 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The end of a channel that an endpoint is: connected, opened, closed (section 4.1 of the digest).
+//! No I/O, and no tables: what has to be done about a change is a list of [`Step`]s.
+//!
+//! | own \ other | idle | open | closed |
+//! |---|---|---|---|
+//! | idle | CONN | CONN | CONN |
+//! | opening | CONN_OPENP | CONN_OPENP, until data can move | the same |
+//! | open | OPEN, the other one has withdrawn its open | OPEN | RCLOSED |
+//! | closing | CLOSEP | CLOSEP | disconnected |
+//!
+//! An end opens when both have asked for it, and the way for data is there. That way is made once in
+//! the life of a connection, whoever withdraws what meanwhile.
+
+use crate::{
+    attributes::{STATUS_CLOSE_PENDING, STATUS_OPEN, STATUS_OPEN_PENDING},
+    channel::{Direction, Kind},
+    Endpoint, Error, Request, Result,
+};
+
+/// What an end of a channel is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Role {
+    pub(crate) kind: Kind,
+    pub(crate) direction: Direction,
+}
+
+impl Role {
+    /// The role of the other end.
+    pub(crate) fn other(self) -> Self {
+        let direction = match self.direction {
+            Direction::Send => Direction::Receive,
+            Direction::Receive => Direction::Send,
+        };
+        Role { direction, ..self }
+    }
+
+    /// Whether an end that was connected for this role can be opened for that one (MC-CHAN-5).
+    ///
+    /// # Errors
+    /// [`Error::ChannelType`], [`Error::ChannelDirection`].
+    pub(crate) fn check(self, wanted: Role) -> Result<()> {
+        if self.kind != wanted.kind {
+            return Err(Error::ChannelType);
+        }
+        match self.direction == wanted.direction {
+            true => Ok(()),
+            false => Err(Error::ChannelDirection),
+        }
+    }
+
+    /// What happens to data that can neither come nor go (MC-CHAN-16).
+    pub(crate) fn severed(self) -> Error {
+        match self.kind {
+            Kind::Packets => Error::Transmission,
+            Kind::Scalars => Error::General,
+        }
+    }
+}
+
+/// What the two owners tell each other of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Say {
+    /// This end was opened.
+    Open = 0,
+    /// This end was not opened after all. One that is open already stays so.
+    Withdrawn = 1,
+    /// This end was closed.
+    Closed = 2,
+    /// The receiving end can be asked for the way for data.
+    Posted = 3,
+    /// Data can neither come nor go any more.
+    Severed = 4,
+}
+
+impl Say {
+    pub(crate) fn of(number: u32) -> Option<Self> {
+        use Say::*;
+        let all = [Open, Withdrawn, Closed, Posted, Severed];
+        all.into_iter().find(|say| *say as u32 == number)
+    }
+}
+
+/// What has to be done about a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Tell the other owner.
+    Tell(Say),
+    /// This end is open: its request is complete.
+    Opened(Request),
+    /// Both ends are closed: the request of the close is complete.
+    Closed(Request),
+    /// A request has failed.
+    Failed(Request, Error),
+    /// The receiving end has to be posted, for the way for data.
+    Post,
+    /// The receiving end was posted: it is to be asked.
+    Ask,
+    /// This end was closed: what waits is sent, or what has arrived discarded.
+    CloseHere,
+    /// The other end was closed.
+    CloseThere,
+    /// Nothing comes or goes any more.
+    Sever,
+    /// The endpoint is not connected any more.
+    Disconnect,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Own {
+    Idle,
+    Opening(Request),
+    Open,
+    /// With the request that is complete when both ends are closed, unless it was withdrawn.
+    Closing(Option<Request>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Other {
+    Idle,
+    Open,
+    Closed,
+}
+
+/// How far the way for data is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    None,
+    /// The receiving end is being posted.
+    Begun,
+    /// The receiving end is asked.
+    Asked,
+    Ready,
+    /// It has gone, with the other node or the link.
+    Severed,
+}
+
+/// The end of a channel that an endpoint is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Connection {
+    /// What no other connection has, and only the two owners know.
+    pub(crate) id: u64,
+    pub(crate) role: Role,
+    pub(crate) partner: Endpoint,
+    own: Own,
+    other: Other,
+    way: Way,
+    /// What was told: a close is told once, after the last data.
+    has_told_close: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(id: u64, role: Role, partner: Endpoint) -> Self {
+        Connection {
+            id,
+            role,
+            partner,
+            own: Own::Idle,
+            other: Other::Idle,
+            way: Way::None,
+            has_told_close: false,
+        }
+    }
+
+    /// The flags of the status that an open, or a close, adds.
+    pub(crate) fn flags(&self) -> u64 {
+        match self.own {
+            Own::Idle => 0,
+            Own::Opening(_) => STATUS_OPEN_PENDING,
+            Own::Open => STATUS_OPEN,
+            Own::Closing(_) => STATUS_CLOSE_PENDING,
+        }
+    }
+
+    /// Why the endpoint cannot be connected or opened again.
+    pub(crate) fn is_taken(&self) -> Error {
+        match self.own {
+            Own::Closing(_) => Error::ChannelClosePending,
+            _ => Error::ChannelConnected,
+        }
+    }
+
+    /// Whether this end can be opened for a role.
+    ///
+    /// # Errors
+    /// [`Error::ChannelType`], [`Error::ChannelDirection`], [`Error::ChannelOpen`],
+    /// [`Error::ChannelOpenPending`], [`Error::ChannelClosePending`].
+    pub(crate) fn check_open(&self, role: Role) -> Result<()> {
+        self.role.check(role)?;
+        match self.own {
+            Own::Idle => Ok(()),
+            Own::Opening(_) => Err(Error::ChannelOpenPending),
+            Own::Open => Err(Error::ChannelOpen),
+            Own::Closing(_) => Err(Error::ChannelClosePending),
+        }
+    }
+
+    /// Open this end, which [`check_open`](Self::check_open) allows.
+    pub(crate) fn open(&mut self, request: Request, steps: &mut Vec<Step>) {
+        self.own = Own::Opening(request);
+        steps.push(Step::Tell(Say::Open));
+        self.go_on(steps);
+    }
+
+    /// Withdraw an open (MC-PKTROPEN-6).
+    pub(crate) fn withdraw_open(&mut self, request: Request, steps: &mut Vec<Step>) {
+        if self.own == Own::Opening(request) {
+            self.own = Own::Idle;
+            steps.push(Step::Tell(Say::Withdrawn));
+        }
+    }
+
+    /// The other owner has told something. Whatever it is changes this channel only.
+    pub(crate) fn told(&mut self, say: Say, steps: &mut Vec<Step>) {
+        match (say, self.other) {
+            (Say::Open, Other::Idle) => self.other = Other::Open,
+            // An end that is open by now waits for the other one to be opened again.
+            (Say::Withdrawn, Other::Open) if !matches!(self.own, Own::Open) => {
+                self.other = Other::Idle;
+            }
+            (Say::Closed, Other::Idle | Other::Open) => {
+                self.other = Other::Closed;
+                steps.push(Step::CloseThere);
+            }
+            (Say::Posted, _) => self.posted(steps),
+            (Say::Severed, _) => return self.sever(steps),
+            _ => {}
+        }
+        self.go_on(steps);
+    }
+
+    /// The receiving end was posted, whether this one is still to be opened or not.
+    fn posted(&mut self, steps: &mut Vec<Step>) {
+        if let (Direction::Send, Way::None | Way::Begun) = (self.role.direction, self.way) {
+            self.way = Way::Asked;
+            steps.push(Step::Ask);
+        }
+    }
+
+    /// Data can move.
+    pub(crate) fn ready(&mut self, steps: &mut Vec<Step>) {
+        if let Way::Begun | Way::Asked = self.way {
+            self.way = Way::Ready;
+        }
+        self.go_on(steps);
+    }
+
+    fn go_on(&mut self, steps: &mut Vec<Step>) {
+        if let (Own::Opening(_), Other::Open, Way::None) = (self.own, self.other, self.way) {
+            self.way = Way::Begun;
+            if self.role.direction == Direction::Receive {
+                steps.push(Step::Post);
+            }
+        }
+        if let (Own::Opening(request), Way::Ready) = (self.own, self.way) {
+            self.own = Own::Open;
+            steps.push(Step::Opened(request));
+        }
+        if let (Own::Closing(request), Other::Closed, true) =
+            (self.own, self.other, self.has_told_close)
+        {
+            steps.extend(request.map(Step::Closed));
+            steps.push(Step::Disconnect);
+        }
+    }
+
+    /// Whether this end can be closed.
+    ///
+    /// # Errors
+    /// [`Error::ChannelNotOpen`].
+    pub(crate) fn check_close(&self) -> Result<()> {
+        match self.own {
+            Own::Open => Ok(()),
+            _ => Err(Error::ChannelNotOpen),
+        }
+    }
+
+    /// Close this end, which [`check_close`](Self::check_close) allows. A sender tells the other owner
+    /// as soon as everything was [sent](Self::drained).
+    pub(crate) fn close(&mut self, request: Request, steps: &mut Vec<Step>) {
+        self.own = Own::Closing(Some(request));
+        steps.push(Step::CloseHere);
+        if self.role.direction == Direction::Receive || self.way == Way::Severed {
+            self.drained(steps);
+        }
+    }
+
+    /// Nothing waits to be sent, or it will not be.
+    pub(crate) fn drained(&mut self, steps: &mut Vec<Step>) {
+        if !matches!(self.own, Own::Closing(_)) || self.has_told_close {
+            return;
+        }
+        self.has_told_close = true;
+        match self.way {
+            Way::Severed => self.other = Other::Closed,
+            _ => steps.push(Step::Tell(Say::Closed)),
+        }
+        self.go_on(steps);
+    }
+
+    /// Withdraw a close: only nobody is told of its end (MC-PKTRCLOSE-6).
+    pub(crate) fn withdraw_close(&mut self, request: Request) {
+        if self.own == Own::Closing(Some(request)) {
+            self.own = Own::Closing(None);
+        }
+    }
+
+    /// The other node or the link has gone, or the way for data (MC-CHAN-16).
+    pub(crate) fn sever(&mut self, steps: &mut Vec<Step>) {
+        if self.way == Way::Severed {
+            return;
+        }
+        self.way = Way::Severed;
+        match self.own {
+            Own::Idle => steps.push(Step::Disconnect),
+            Own::Opening(request) => {
+                steps.push(Step::Failed(request, Error::General));
+                steps.push(Step::Disconnect);
+            }
+            Own::Open => steps.push(Step::Sever),
+            Own::Closing(_) => {
+                steps.push(Step::Sever);
+                self.other = Other::Closed;
+                self.has_told_close = true;
+                self.go_on(steps);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NodeId;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Event {
+        Open(usize),
+        Withdraw(usize),
+        Close(usize),
+        /// The oldest thing that was told arrives.
+        Deliver(usize),
+        /// What the way for data waits for happens at an end.
+        Way(usize),
+        Sever,
+    }
+
+    fn events() -> impl Strategy<Value = Vec<Event>> {
+        let end = || 0..2_usize;
+        let one = prop_oneof![
+            3 => end().prop_map(Event::Open),
+            1 => end().prop_map(Event::Withdraw),
+            2 => end().prop_map(Event::Close),
+            6 => end().prop_map(Event::Deliver),
+            4 => end().prop_map(Event::Way),
+        ];
+        let sever = prop::option::of(Just(Event::Sever));
+        let all = (prop::collection::vec(one, 0..60), sever);
+        all.prop_map(|(mut events, sever)| {
+            events.extend(sever);
+            events
+        })
+    }
+
+    /// What a program has asked an end for, and what has come of it.
+    #[derive(Clone, Debug, Default)]
+    struct Seen {
+        opening: Option<Request>,
+        /// It has asked for it, ever.
+        has_asked: bool,
+        is_open: bool,
+        closing: Option<Request>,
+        has_closed: bool,
+        is_complete: bool,
+        is_disconnected: bool,
+        is_severed: bool,
+    }
+
+    /// Both ends of a channel, and what is on the way between their owners.
+    struct Pair {
+        ends: [Connection; 2],
+        told: [VecDeque<Say>; 2],
+        seen: [Seen; 2],
+        /// The receiving end has to be posted, the sending end has to ask, the pair is made.
+        post: bool,
+        ask: bool,
+        made: [bool; 2],
+        requests: u32,
+    }
+
+    const SENDER: usize = 0;
+    const RECEIVER: usize = 1;
+
+    impl Pair {
+        fn new() -> Self {
+            let role = |direction| Role {
+                kind: Kind::Packets,
+                direction,
+            };
+            let at = |node| Endpoint::of(NodeId::new(0, node).unwrap(), 1);
+            Pair {
+                ends: [
+                    Connection::new(7, role(Direction::Send), at(1)),
+                    Connection::new(7, role(Direction::Receive), at(0)),
+                ],
+                told: Default::default(),
+                seen: Default::default(),
+                post: false,
+                ask: false,
+                made: [false; 2],
+                requests: 0,
+            }
+        }
+
+        fn request(&mut self) -> Request {
+            self.requests += 1;
+            Request::from_raw(self.requests)
+        }
+
+        /// Do what an end wants to be done.
+        fn follow(&mut self, end: usize, steps: Vec<Step>) {
+            for step in steps {
+                let both_asked = self.seen.iter().all(|seen| seen.has_asked);
+                let both_closed = self.seen.iter().all(|seen| seen.has_closed);
+                let seen = &mut self.seen[end];
+                assert!(
+                    !seen.is_disconnected || matches!(step, Step::Tell(_)),
+                    "{step:?}"
+                );
+                match step {
+                    Step::Tell(say) => self.told[end].push_back(say),
+                    // MC-CHAN-2: only after both have asked, and when data can move.
+                    Step::Opened(request) => {
+                        assert!(both_asked && self.made[end]);
+                        assert_eq!(seen.opening.take(), Some(request));
+                        seen.is_open = true;
+                    }
+                    // MC-CHAN-15: only after both.
+                    Step::Closed(request) => {
+                        assert!(both_closed || seen.is_severed);
+                        assert_eq!(seen.closing.take(), Some(request));
+                        seen.is_complete = true;
+                    }
+                    Step::Failed(request, error) => {
+                        assert_eq!(
+                            (seen.opening.take(), error),
+                            (Some(request), Error::General)
+                        );
+                        assert!(seen.is_severed);
+                    }
+                    Step::Post => {
+                        assert!(end == RECEIVER && !self.post && both_asked);
+                        self.post = true;
+                    }
+                    Step::Ask => {
+                        assert!(end == SENDER && !self.ask);
+                        self.ask = true;
+                    }
+                    // Nothing waits to be sent.
+                    Step::CloseHere => {
+                        let mut steps = Vec::new();
+                        self.ends[end].drained(&mut steps);
+                        self.follow(end, steps);
+                    }
+                    Step::CloseThere => assert!(self.seen[1 - end].has_closed),
+                    Step::Sever => assert!(seen.is_severed),
+                    Step::Disconnect => seen.is_disconnected = true,
+                }
+            }
+        }
+
+        fn step(&mut self, event: Event) {
+            let mut steps = Vec::new();
+            match event {
+                Event::Open(end) => {
+                    let request = self.request();
+                    let (connection, seen) = (&mut self.ends[end], &mut self.seen[end]);
+                    let expected = match (seen.opening, seen.is_open, seen.has_closed) {
+                        (_, _, true) => Err(Error::ChannelClosePending),
+                        (_, true, _) => Err(Error::ChannelOpen),
+                        (Some(_), ..) => Err(Error::ChannelOpenPending),
+                        _ => Ok(()),
+                    };
+                    if seen.is_disconnected {
+                        return;
+                    }
+                    assert_eq!(connection.check_open(connection.role), expected);
+                    if expected.is_ok() {
+                        (seen.opening, seen.has_asked) = (Some(request), true);
+                        connection.open(request, &mut steps);
+                    }
+                    return self.follow(end, steps);
+                }
+                Event::Withdraw(end) => {
+                    if let Some(request) = self.seen[end].opening.take() {
+                        self.ends[end].withdraw_open(request, &mut steps);
+                    }
+                    self.follow(end, steps);
+                }
+                Event::Close(end) => {
+                    let request = self.request();
+                    let seen = &mut self.seen[end];
+                    let may = seen.is_open && !seen.has_closed;
+                    if seen.is_disconnected {
+                        return;
+                    }
+                    assert_eq!(self.ends[end].check_close().is_ok(), may);
+                    if may {
+                        (seen.closing, seen.has_closed) = (Some(request), true);
+                        self.ends[end].close(request, &mut steps);
+                    }
+                    self.follow(end, steps);
+                }
+                Event::Deliver(to) => {
+                    let arrived = self.told[1 - to].pop_front();
+                    if let Some(say) = arrived.filter(|_| !self.seen[to].is_disconnected) {
+                        self.ends[to].told(say, &mut steps);
+                    }
+                    self.follow(to, steps);
+                }
+                Event::Way(end) if end == RECEIVER && self.post && !self.made[RECEIVER] => {
+                    if self.ask {
+                        self.made[RECEIVER] = true;
+                        self.ends[end].ready(&mut steps);
+                        self.follow(end, steps);
+                    } else if !self.told[RECEIVER].contains(&Say::Posted) {
+                        self.told[RECEIVER].push_back(Say::Posted);
+                    }
+                }
+                Event::Way(end) if end == SENDER && self.ask && !self.made[SENDER] => {
+                    self.made[SENDER] = true;
+                    self.ends[end].ready(&mut steps);
+                    self.follow(end, steps);
+                }
+                Event::Way(_) => {}
+                Event::Sever => {
+                    self.told = Default::default();
+                    for end in [SENDER, RECEIVER] {
+                        self.seen[end].is_severed = true;
+                        if !self.seen[end].is_disconnected {
+                            let mut steps = Vec::new();
+                            self.ends[end].sever(&mut steps);
+                            self.follow(end, steps);
+                        }
+                    }
+                }
+            }
+        }
+
+        /// Let everything happen that can.
+        fn run(&mut self) {
+            for _ in 0..40 {
+                for end in [SENDER, RECEIVER] {
+                    self.step(Event::Way(end));
+                    self.step(Event::Deliver(end));
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        /// MC-CHAN-2, MC-CHAN-9, MC-CHAN-15, MC-CHAN-16, MC-PKTROPEN-6: in whatever order both ends
+        /// are opened, withdrawn and closed, and whatever crosses what.
+        #[test]
+        fn ends_open_and_close_together(events in events()) {
+            let mut pair = Pair::new();
+            for event in &events {
+                pair.step(*event);
+            }
+            pair.run();
+            if matches!(events.last(), Some(Event::Sever)) {
+                for seen in &pair.seen {
+                    prop_assert!(seen.opening.is_none() && seen.closing.is_none());
+                    // One that was open is the program's to close.
+                    let is_kept = seen.is_open && !seen.has_closed;
+                    prop_assert_eq!(seen.is_disconnected, !is_kept);
+                }
+                return Ok(());
+            }
+            let [sender, receiver] = &pair.seen;
+            let both_ask = |seen: &Seen| seen.opening.is_some() || seen.is_open;
+            if both_ask(sender) && both_ask(receiver) {
+                prop_assert!(sender.is_open && receiver.is_open, "{:?}", pair.seen);
+            }
+            let both_closed = sender.has_closed && receiver.has_closed;
+            for seen in &pair.seen {
+                prop_assert_eq!(seen.is_complete && seen.is_disconnected, both_closed);
+            }
+            if !both_closed {
+                prop_assert!(pair.seen.iter().all(|seen| !seen.is_disconnected));
+            }
+        }
+    }
+
+    /// MC-CHAN-5, MC-CHAN-11, A-28
+    #[test]
+    fn an_end_opens_as_what_it_was_connected_for() {
+        use {Direction::*, Kind::*};
+        let all = [
+            (Packets, Send),
+            (Packets, Receive),
+            (Scalars, Send),
+            (Scalars, Receive),
+        ];
+        let all = all.map(|(kind, direction)| Role { kind, direction });
+        for (role, wanted) in all
+            .into_iter()
+            .flat_map(|role| all.map(|other| (role, other)))
+        {
+            let expected = match (role.kind == wanted.kind, role.direction == wanted.direction) {
+                (true, true) => Ok(()),
+                (true, false) => Err(Error::ChannelDirection),
+                (false, _) => Err(Error::ChannelType),
+            };
+            let partner = Endpoint::of(NodeId::new(0, 1).unwrap(), 1);
+            let end = Connection::new(1, role, partner);
+            assert_eq!(end.check_open(wanted), expected);
+            assert_eq!(role.other().other(), role);
+        }
+    }
+}

@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Channels between engines: who connects, opens and closes what. The ways for data are made as soon
+//! as both ends want them.
+
+use super::*;
+use crate::{
+    channel::{Channel, Direction, Kind},
+    connection::Role,
+};
+
+const KINDS: [Kind; 2] = [Kind::Packets, Kind::Scalars];
+
+fn roles(kind: Kind) -> [Role; 2] {
+    [Direction::Send, Direction::Receive].map(|direction| Role { kind, direction })
+}
+
+impl Net {
+    /// Until nothing moves and no way for data is to be made. What is said of data is dropped, and
+    /// nothing ever waits to be sent.
+    fn run_channels(&mut self) {
+        let mut posted = Vec::new();
+        loop {
+            self.run();
+            let mut is_quiet = true;
+            for node in 0..self.nodes.len() {
+                for news in self.nodes[node].news() {
+                    is_quiet = false;
+                    match news {
+                        News::Post { port, id, .. } => {
+                            posted.push((node, port, id));
+                            self.nodes[node].posted(port, id);
+                        }
+                        News::Ask { port, id, .. } => {
+                            let at = posted.iter().position(|(.., other)| *other == id);
+                            let (other, there, _) = posted[at.unwrap()];
+                            self.nodes[node].ready(port, id);
+                            self.nodes[other].ready(there, id);
+                        }
+                        News::ClosedHere { port } => self.nodes[node].drained(port),
+                        _ => {}
+                    }
+                }
+            }
+            if is_quiet {
+                return;
+            }
+        }
+    }
+
+    fn connect_by(
+        &mut self,
+        by: usize,
+        kind: Kind,
+        send: Endpoint,
+        receive: Endpoint,
+    ) -> Option<Result<()>> {
+        match self.nodes[by].connect(kind, send, receive) {
+            Ok(request) => {
+                self.run_channels();
+                self.result(by, request)
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    fn open(&mut self, endpoint: Endpoint, role: Role) -> Result<Request> {
+        self.nodes[endpoint.node().node() as usize].open(endpoint, role)
+    }
+
+    fn opened(&mut self, endpoint: Endpoint, request: Request) -> Option<Channel> {
+        match self.done(endpoint.node().node() as usize, request)? {
+            Ok(Completion::Open(channel)) => Some(channel),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Connect two endpoints, and open both ends.
+    fn channel(&mut self, kind: Kind, send: Endpoint, receive: Endpoint) -> [Channel; 2] {
+        assert_eq!(self.connect_by(0, kind, send, receive), Some(Ok(())));
+        let [sends, receives] = roles(kind);
+        let requests = [(send, sends), (receive, receives)]
+            .map(|(endpoint, role)| (endpoint, self.open(endpoint, role).unwrap()));
+        self.run_channels();
+        requests.map(|(endpoint, request)| self.opened(endpoint, request).unwrap())
+    }
+
+    fn attributes(&mut self, of: Endpoint) -> [u64; 3] {
+        let all = [Attribute::Type, Attribute::GetCount, Attribute::Status];
+        all.map(|attribute| self.ask(0, of, attribute).unwrap())
+    }
+}
+
+/// Places of sender and receiver among three nodes.
+const PLACES: [(usize, usize); 6] = [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 1)];
+
+/// MC-PKTCONN-1, MC-PKTCONN-8, MC-CHAN-8, MC-PKTRCLOSE-1, MC-PKTRCLOSE-3, MC-SCLCONN-1: by any node,
+/// wherever the ends are.
+#[test]
+fn anybody_connects_anything() {
+    for (kind, (sender, receiver)) in KINDS.into_iter().flat_map(|kind| PLACES.map(|p| (kind, p))) {
+        for by in 0..3 {
+            let mut net = Net::new(3);
+            let (send, receive) = (net.endpoint(sender, 1), net.endpoint(receiver, 2));
+            assert_eq!(net.connect_by(by, kind, send, receive), Some(Ok(())));
+            let (number, flag) = match kind {
+                Kind::Packets => (2, 0x11),
+                Kind::Scalars => (4, 0x21),
+            };
+            assert_eq!(net.attributes(send), [number, 1, flag | 0x40]);
+            assert_eq!(net.attributes(receive), [number, 1, flag | 0x80]);
+            let [sends, receives] = roles(kind);
+            let first = net.open(send, sends).unwrap();
+            net.run_channels();
+            assert_eq!(net.opened(send, first), None);
+            assert_eq!(net.attributes(send)[2], flag | 0x44);
+            let second = net.open(receive, receives).unwrap();
+            net.run_channels();
+            let ends = [
+                net.opened(send, first).unwrap(),
+                net.opened(receive, second).unwrap(),
+            ];
+            assert_eq!(net.attributes(receive)[2], flag | 0x82);
+            let close = net.nodes[sender].close(ends[0], sends).unwrap();
+            net.run_channels();
+            assert_eq!(net.done(sender, close), None);
+            assert_eq!(net.attributes(send)[2], flag | 0x48);
+            let other = net.nodes[receiver].close(ends[1], receives).unwrap();
+            net.run_channels();
+            for (node, request) in [(sender, close), (receiver, other)] {
+                assert_eq!(net.done(node, request), Some(Ok(Completion::Closed)));
+            }
+            for end in [send, receive] {
+                assert_eq!(net.attributes(end), [1, 0, 0]);
+            }
+            assert_eq!(
+                net.nodes[sender].close(ends[0], sends),
+                Err(Error::ChannelInvalid)
+            );
+        }
+    }
+}
+
+/// MC-CHAN-2, MC-CHAN-10, MC-PKTROPEN-1, MC-PKTROPEN-3: connect and both opens in all six orders.
+#[test]
+fn opening_and_connecting_have_no_order() {
+    let orders = [
+        [0, 1, 2],
+        [0, 2, 1],
+        [1, 0, 2],
+        [1, 2, 0],
+        [2, 0, 1],
+        [2, 1, 0],
+    ];
+    for ((sender, receiver), order) in PLACES.into_iter().flat_map(|p| orders.map(|o| (p, o))) {
+        let mut net = Net::new(3);
+        let ends = [net.endpoint(sender, 1), net.endpoint(receiver, 2)];
+        let mut opens = Vec::new();
+        for step in order {
+            for (end, request) in &opens {
+                assert_eq!(net.opened(*end, *request), None);
+            }
+            match step {
+                0 => {
+                    let connected = net.connect_by(0, Kind::Packets, ends[0], ends[1]);
+                    assert_eq!(connected, Some(Ok(())));
+                }
+                n => {
+                    let end = ends[n - 1];
+                    opens.push((end, net.open(end, roles(Kind::Packets)[n - 1]).unwrap()));
+                }
+            }
+            net.run_channels();
+        }
+        for (end, request) in opens {
+            assert!(net.opened(end, request).is_some());
+        }
+    }
+}
+
+/// MC-PKTCONN-3, MC-PKTCONN-5, MC-PKTCONN-7, MC-CHAN-4, MC-CHAN-6, MC-CHAN-7, MC-CHAN-9,
+/// MC-EPDEL-3, MC-EPATTRSET-2, MC-EPATTRSET-3, MC-MSG-7, A-25
+#[test]
+fn what_cannot_be_connected_is_told_whoever_asks() {
+    for (sender, receiver) in PLACES {
+        for by in 0..3 {
+            let mut net = Net::new(3);
+            let [send, receive] = [net.endpoint(sender, 1), net.endpoint(receiver, 2)];
+            let third = net.endpoint(receiver, 3);
+            let none = Endpoint::of(id(receiver), 9);
+            let connect = |net: &mut Net, a, b| net.connect_by(by, Kind::Packets, a, b).unwrap();
+            assert_eq!(connect(&mut net, send, send), Err(Error::EndpointInvalid));
+            for (a, b) in [(send, none), (none, send)] {
+                assert_eq!(connect(&mut net, a, b), Err(Error::EndpointInvalid));
+            }
+            for (attribute, value) in [
+                (Attribute::MaxPayloadSize, 64),
+                (Attribute::NumPriorities, 4),
+                (Attribute::Priority, 3),
+                (Attribute::Type, 4),
+            ] {
+                let before = net.ask(receiver, receive, attribute).unwrap();
+                let node = &mut net.nodes[receiver];
+                node.set_attribute(receive, attribute, value).unwrap();
+                let expected = Err(Error::AttributeIncompatible);
+                assert_eq!(connect(&mut net, send, receive), expected);
+                let node = &mut net.nodes[receiver];
+                node.set_attribute(receive, attribute, before).unwrap();
+            }
+            // Nothing is left of that.
+            assert_eq!(connect(&mut net, send, receive), Ok(()));
+            for (a, b) in [
+                (send, third),
+                (third, send),
+                (third, receive),
+                (send, receive),
+            ] {
+                assert_eq!(connect(&mut net, a, b), Err(Error::ChannelConnected));
+            }
+            for end in [send, receive] {
+                let node = &mut net.nodes[end.node().node() as usize];
+                assert_eq!(node.delete(end), Err(Error::ChannelConnected));
+                let set = node.set_attribute(end, Attribute::Timeout, 1);
+                assert_eq!(set, Err(Error::ChannelConnected));
+                assert_eq!(node.try_receive(end), Err(Error::General));
+            }
+        }
+    }
+}
+
+/// MC-PKTCONN-6: of connects for the same endpoints at the same time exactly one succeeds, and
+/// nothing is left of the others.
+#[test]
+fn one_of_several_connects_succeeds() {
+    for seed in 0..200_usize {
+        let mut net = Net::new(3);
+        let ends: Vec<_> = (0..3).map(|node| net.endpoint(node, 1)).collect();
+        let wanted = match seed % 2 {
+            0 => [(0, 1), (1, 0), (0, 1)],
+            _ => [(0, 1), (1, 2), (2, 0)],
+        };
+        let asked: Vec<_> = (0..3)
+            .map(|n| {
+                let (a, b) = wanted[n];
+                let by = (seed / 2 + n) % 3;
+                (by, net.nodes[by].connect(Kind::Packets, ends[a], ends[b]))
+            })
+            .collect();
+        // In any order.
+        let mut random = seed.wrapping_mul(0x9e37_79b9).wrapping_add(7);
+        for _ in 0..60 {
+            random = random.wrapping_mul(1_103_515_245).wrapping_add(12345) & 0x7fff_ffff;
+            net.turn(random / 8 % 3, random / 64 % 3);
+        }
+        net.run_channels();
+        let results = asked.into_iter().map(|(by, request)| {
+            let request = request?;
+            net.result(by, request).unwrap()
+        });
+        let results: Vec<_> = results.collect();
+        let won = results.iter().filter(|result| result.is_ok()).count();
+        assert_eq!(won, 1, "{seed}: {results:?}");
+        for result in results.iter().filter(|result| result.is_err()) {
+            assert_eq!(*result, Err(Error::ChannelConnected));
+        }
+        let connected = ends.iter().map(|end| net.attributes(*end)[2] & 1);
+        assert_eq!(connected.sum::<u64>(), 2);
+    }
+}
+
+/// MC-CHAN-5, MC-CHAN-11, MC-PKTROPEN-4, MC-PKTROPEN-5, MC-PKTRCLOSE-4, MC-PKTRCLOSE-5, MC-EPDEL-5
+#[test]
+fn opens_and_closes_that_do_not_fit_fail() {
+    let mut net = Net::new(2);
+    let [send, receive] = [net.endpoint(0, 1), net.endpoint(1, 2)];
+    let [sends, receives] = roles(Kind::Packets);
+    let [scalars, _] = roles(Kind::Scalars);
+    assert_eq!(
+        net.nodes[0].open(receive, receives),
+        Err(Error::EndpointInvalid)
+    );
+    // Opened as something else before they are connected.
+    let wrong = [
+        (send, scalars, Error::ChannelType),
+        (receive, sends, Error::ChannelDirection),
+    ];
+    let pending = wrong.map(|(end, role, error)| (end, net.open(end, role).unwrap(), error));
+    assert_eq!(net.open(send, sends), Err(Error::ChannelOpenPending));
+    assert_eq!(net.attributes(send), [1, 0, 4]);
+    assert_eq!(
+        net.connect_by(0, Kind::Packets, send, receive),
+        Some(Ok(()))
+    );
+    for (end, request, error) in pending {
+        let node = end.node().node() as usize;
+        assert_eq!(net.result(node, request), Some(Err(error)));
+    }
+    for (end, role, error) in wrong {
+        assert_eq!(net.open(end, role), Err(error));
+    }
+    let opens = [(send, sends), (receive, receives)];
+    let opens = opens.map(|(end, role)| (end, net.open(end, role).unwrap()));
+    assert_eq!(net.open(send, sends), Err(Error::ChannelOpenPending));
+    net.run_channels();
+    let [sender, receiver] = opens.map(|(end, request)| net.opened(end, request).unwrap());
+    assert_eq!(net.open(send, sends), Err(Error::ChannelOpen));
+    let node = &mut net.nodes[0];
+    assert_eq!(node.close(sender, receives), Err(Error::ChannelDirection));
+    assert_eq!(node.close(sender, scalars), Err(Error::ChannelType));
+    assert_eq!(node.close(receiver, receives), Err(Error::ChannelInvalid));
+    assert_eq!(
+        node.close(Channel::from_raw(0), sends),
+        Err(Error::ChannelInvalid)
+    );
+    let closed = node.close(sender, sends).unwrap();
+    assert_eq!(node.close(sender, sends), Err(Error::ChannelNotOpen));
+    assert_eq!(net.open(send, sends), Err(Error::ChannelClosePending));
+    let again = net.connect_by(1, Kind::Packets, send, receive);
+    assert_eq!(again, Some(Err(Error::ChannelClosePending)));
+    // Only nobody is told of it (MC-PKTRCLOSE-6).
+    assert_eq!(net.nodes[0].cancel(closed), Ok(None));
+    net.nodes[1].close(receiver, receives).unwrap();
+    net.run_channels();
+    for end in [send, receive] {
+        assert_eq!(net.attributes(end), [1, 0, 0]);
+    }
+    let pending = net.open(send, sends).unwrap();
+    net.nodes[0].delete(send).unwrap();
+    assert_eq!(net.result(0, pending), Some(Err(Error::EndpointDeleted)));
+}
+
+/// MC-PKTROPEN-6: an open that is cancelled leaves the other end pending, and can come again.
+#[test]
+fn an_open_is_withdrawn_and_comes_again() {
+    for (sender, receiver) in PLACES {
+        let mut net = Net::new(3);
+        let ends = [net.endpoint(sender, 1), net.endpoint(receiver, 2)];
+        let roles = roles(Kind::Scalars);
+        let before = net.open(ends[0], roles[0]).unwrap();
+        net.nodes[sender].cancel(before).unwrap();
+        assert_eq!(net.attributes(ends[0]), [1, 0, 0]);
+        net.connect_by(0, Kind::Scalars, ends[0], ends[1])
+            .unwrap()
+            .unwrap();
+        for _ in 0..3 {
+            let request = net.open(ends[0], roles[0]).unwrap();
+            net.run_channels();
+            net.nodes[sender].cancel(request).unwrap();
+            net.run_channels();
+            let other = net.open(ends[1], roles[1]).unwrap();
+            net.run_channels();
+            assert_eq!(net.opened(ends[1], other), None);
+            net.nodes[receiver].cancel(other).unwrap();
+            net.run_channels();
+        }
+        let requests = [0, 1].map(|n| (ends[n], net.open(ends[n], roles[n]).unwrap()));
+        net.run_channels();
+        for (end, request) in requests {
+            assert!(net.opened(end, request).is_some());
+        }
+    }
+}
+
+/// MC-CHAN-16, MC-PKTCONN-2: the other node goes, or the link, in every state.
+#[test]
+fn channels_end_with_the_node_or_the_link() {
+    for end in [End::Gone, End::Down, End::Broken] {
+        for state in 0..4 {
+            let mut net = Net::new(2);
+            let ends = [net.endpoint(0, 1), net.endpoint(1, 2)];
+            let [sends, receives] = roles(Kind::Packets);
+            let mut requests = Vec::new();
+            let mut channel = None;
+            match state {
+                0 => net
+                    .connect_by(0, Kind::Packets, ends[0], ends[1])
+                    .unwrap()
+                    .unwrap(),
+                1 => {
+                    net.connect_by(0, Kind::Packets, ends[0], ends[1])
+                        .unwrap()
+                        .unwrap();
+                    requests.push((net.open(ends[0], sends).unwrap(), Err(Error::General)));
+                }
+                _ => channel = Some(net.channel(Kind::Packets, ends[0], ends[1])[0]),
+            }
+            if state == 3 {
+                let closing = net.nodes[0].close(channel.unwrap(), sends).unwrap();
+                requests.push((closing, Ok(())));
+            }
+            net.run_channels();
+            net.cut(0, 1, end);
+            net.run_channels();
+            for (request, expected) in requests {
+                assert_eq!(net.result(0, request), Some(expected));
+            }
+            if state == 2 {
+                assert_eq!(net.attributes(ends[0])[2], 0x53);
+                let closed = net.nodes[0].close(channel.unwrap(), sends).unwrap();
+                assert_eq!(net.result(0, closed), Some(Ok(())));
+            }
+            assert_eq!(net.attributes(ends[0]), [1, 0, 0]);
+            // A connect that waits for a node ends with it.
+            let asked = net.nodes[0]
+                .connect(Kind::Packets, ends[1], ends[0])
+                .unwrap();
+            assert_eq!(net.done(0, asked), None);
+            net.cut(0, 1, end);
+            let expected = match end {
+                End::Gone => Error::EndpointInvalid,
+                _ => Error::General,
+            };
+            assert_eq!(net.result(0, asked), Some(Err(expected)));
+            net.nodes[1].delete(ends[1]).err();
+            net.connect(0, 1);
+            net.run_channels();
+            net.endpoint(1, 7);
+            let fresh = Endpoint::of(id(1), 7);
+            net.channel(Kind::Packets, fresh, ends[0]);
+            let _ = receives;
+        }
+    }
+}
+
+/// A node of a release without channels is told nothing of them.
+#[test]
+fn a_node_without_channels_is_not_asked() {
+    let (mut node, mut wire) = with_peer();
+    let own = node.create(Some(1)).unwrap();
+    wire.out.borrow_mut().clear();
+    for (a, b) in [(own, Endpoint::of(id(1), 1)), (Endpoint::of(id(1), 1), own)] {
+        let asked = node.connect(Kind::Packets, a, b);
+        node.progress(id(1), &mut wire).unwrap();
+        assert_eq!(asked, Err(Error::General));
+    }
+    assert!(wire.out.borrow().is_empty());
+    node.down(id(1), End::Gone);
+    let asked = node
+        .connect(Kind::Packets, own, Endpoint::of(id(1), 1))
+        .unwrap();
+    assert_eq!(node.requests().test(asked), Ok(None));
+    node.up(id(1));
+    let (version, features) = (1, 0);
+    say(&wire, Control::Ready { version, features });
+    node.progress(id(1), &mut wire).unwrap();
+    assert_eq!(node.requests().test(asked), Ok(Some(&Err(Error::General))));
+    let status = node.attribute(1, Attribute::Status, id(0));
+    assert_eq!(status, Ok(0));
+    // And may not speak of them itself.
+    say(
+        &wire,
+        Control::Connected {
+            number: 1,
+            result: Ok(()),
+        },
+    );
+    assert_eq!(node.progress(id(1), &mut wire), Err(End::Broken));
+}

@@ -1,0 +1,648 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The way for data of a channel: a queue pair of its own, from the sending to the receiving end.
+//!
+//! | carries | in | kind |
+//! |---|---|---|
+//! | a packet | one slot of the receiver's window, however short it is | 0 |
+//! | a scalar | a line of the ring, little-endian | its bytes |
+//!
+//! A packet is handed out in the slot that it has arrived in, and the slot goes back to the sender
+//! when the program releases it, in any order: the number of slots is that of packets that were sent
+//! and not released.
+//!
+//! A pipe has a lock of its own. Calls that find data, or room, need no other one. Those that do not
+//! leave a request here, which whoever moves data for the node ends; from then on calls queue behind
+//! it.
+
+use crate::{
+    channel::{Channel, Direction, Kind},
+    connection::Role,
+    lock,
+    pair::{end_of, Open, Pair},
+    wire::End,
+    Error, Request, Result, Scalar, PACKET_MAX,
+};
+use mp_fabric::{Deadline, Device, Session};
+use mp_queue_pair::{
+    provider::{Answer, Attention, NotNow, Question},
+    Data, Head, Held, Outgoing, Piece, Room, Shape,
+};
+use std::{
+    collections::VecDeque,
+    ops::RangeInclusive,
+    sync::{Mutex, MutexGuard, OnceLock},
+};
+
+/// Bytes of a line.
+const LINE: u64 = 64;
+/// Bytes of a window that are neither lines nor slots, at most.
+const REST: u64 = 1024;
+/// Windows are whole pages.
+const PAGE: u64 = 4096;
+/// Slots of a packet channel: the least, and the most.
+const SLOTS: RangeInclusive<u64> = 2..=16;
+/// Lines of a packet channel: one for each slot, and some.
+const PACKET_LINES: u32 = 32;
+/// Lines of a scalar channel: so many scalars wait at most, and as many that were taken out of the
+/// ring to be counted.
+const SCALAR_LINES: u32 = 256;
+/// Lines of a sender's own window, which nothing comes into.
+const BACK_LINES: u32 = 8;
+/// The part of free memory that one channel takes.
+const SHARE: u64 = 8;
+
+/// How the way for data of a channel is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) port: u16,
+    pub(crate) id: u64,
+    pub(crate) role: Role,
+    /// Most bytes of a packet.
+    pub(crate) max_payload: u32,
+    /// How long blocking calls wait, in milliseconds.
+    pub(crate) timeout: u32,
+    /// Most sends that are not complete, by calls that do not wait.
+    pub(crate) send_buffers: u32,
+}
+
+impl Plan {
+    /// Most bytes of a packet (MC-BUF-4).
+    fn packet_max(&self) -> usize {
+        PACKET_MAX.min(self.max_payload as usize)
+    }
+
+    fn slot_size(&self) -> u64 {
+        (self.packet_max() as u64).next_multiple_of(LINE).max(LINE)
+    }
+
+    /// Bytes of the receiver's window: least and most.
+    fn receiving(&self) -> RangeInclusive<u64> {
+        let size = |lines: u32, slots: u64| {
+            let bytes = u64::from(lines) * LINE + slots * self.slot_size() + REST;
+            bytes.next_multiple_of(PAGE)
+        };
+        match self.role.kind {
+            Kind::Packets => size(PACKET_LINES, *SLOTS.start())..=size(PACKET_LINES, *SLOTS.end()),
+            Kind::Scalars => size(SCALAR_LINES, 0)..=size(SCALAR_LINES, 0),
+        }
+    }
+
+    /// Sizes of the own and of the other window, where so much is free here.
+    pub(crate) fn windows(&self, free: u64) -> [RangeInclusive<u64>; 2] {
+        let (receiving, sending) = (self.receiving(), PAGE..=PAGE);
+        match self.role.direction {
+            Direction::Send => [sending, receiving],
+            Direction::Receive => {
+                let (least, most) = receiving.into_inner();
+                let share = (free / SHARE / PAGE * PAGE).clamp(least, most);
+                [least..=share, sending]
+            }
+        }
+    }
+
+    /// How the own window of so many bytes is divided.
+    fn shape(&self, size: u64) -> Shape {
+        let slot_size = self.slot_size();
+        let (lines, slots) = match (self.role.direction, self.role.kind) {
+            (Direction::Send, _) => (BACK_LINES, 0),
+            (Direction::Receive, Kind::Scalars) => (SCALAR_LINES, 0),
+            (Direction::Receive, Kind::Packets) => {
+                let slots = size.saturating_sub(u64::from(PACKET_LINES) * LINE + REST) / slot_size;
+                (PACKET_LINES, slots.min(*SLOTS.end()))
+            }
+        };
+        Shape {
+            lines,
+            slots: slots as u32,
+            slot_size: slot_size as u32,
+            streams: 1,
+            partner_slots: *SLOTS.end() as u32,
+        }
+    }
+}
+
+/// What has arrived.
+#[derive(Debug)]
+enum Item {
+    Packet(Held),
+    Scalar { width: u8, value: u64 },
+}
+
+/// A packet, or a scalar, that is not sent yet.
+#[derive(Debug)]
+struct Waiting {
+    request: Request,
+    data: Box<[u8]>,
+    /// It takes one of the endpoint's send buffers.
+    is_counted: bool,
+}
+
+/// What a request has come to. A packet that was received is kept by the node.
+#[derive(Debug)]
+pub(crate) enum Done {
+    Sent(usize),
+    Packet(Held),
+    /// There is something to receive.
+    Ready,
+}
+
+/// Requests that are over.
+pub(crate) type Ended = Vec<(Request, Result<Done>)>;
+
+/// What a pipe has to say to its node.
+#[derive(Debug, Default)]
+pub(crate) struct Moved {
+    pub(crate) ended: Ended,
+    /// It has become open.
+    pub(crate) has_begun: bool,
+    /// Nothing waits to be sent any more, and the end is closed.
+    pub(crate) is_drained: bool,
+    /// How it has ended.
+    pub(crate) end: Option<End>,
+    /// Something was sent or received.
+    pub(crate) any: bool,
+}
+
+#[derive(Debug)]
+struct Inner<D: Device> {
+    pair: Pair<D>,
+    room: Box<Room>,
+    /// What was taken out of the ring and not received, and receives that wait.
+    arrived: VecDeque<Item>,
+    posted: VecDeque<Request>,
+    /// What waits to be sent.
+    waiting: VecDeque<Waiting>,
+    /// Why nothing can be sent, or nothing more will arrive.
+    ended: Option<Error>,
+    /// The other end has sent what cannot be.
+    is_broken: bool,
+    /// The program has closed this end.
+    is_closed: bool,
+    /// The other end, which receives, was told that nothing more comes.
+    is_finished: bool,
+}
+
+/// The way for data of a channel.
+#[derive(Debug)]
+pub(crate) struct Pipe<D: Device> {
+    pub(crate) plan: Plan,
+    pub(crate) number: u64,
+    pub(crate) attention: Attention,
+    /// The handle, once it is open.
+    channel: OnceLock<Channel>,
+    inner: Mutex<Inner<D>>,
+}
+
+impl<D: Device> Pipe<D> {
+    /// Begin the way in a session that is paired.
+    ///
+    /// # Errors
+    /// The end that it has come to.
+    pub(crate) fn new(session: Session<D>, plan: Plan, number: u64) -> Result<Self, End> {
+        let pair = Pair::new(session, |size| plan.shape(size))?;
+        Ok(Pipe {
+            plan,
+            number,
+            attention: Attention::default(),
+            channel: OnceLock::new(),
+            inner: Mutex::new(Inner {
+                pair,
+                room: Box::default(),
+                arrived: VecDeque::new(),
+                posted: VecDeque::new(),
+                waiting: VecDeque::new(),
+                ended: None,
+                is_broken: false,
+                is_closed: false,
+                is_finished: false,
+            }),
+        })
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner<D>> {
+        lock(&self.inner)
+    }
+
+    /// It is open, by that handle.
+    pub(crate) fn opened(&self, channel: Channel) {
+        let _ = self.channel.set(channel);
+    }
+
+    /// Whether it is what a call with a handle is for.
+    pub(crate) fn is(&self, channel: Channel, role: Role) -> bool {
+        self.channel.get() == Some(&channel) && self.plan.role == role
+    }
+
+    /// Until when a call waits (MC-TMO-1).
+    pub(crate) fn deadline(&self) -> Deadline {
+        Deadline::after_milliseconds(self.plan.timeout)
+    }
+
+    /// Send a packet now, unless others wait or there is no room.
+    ///
+    /// # Errors
+    /// [`Error::ChannelInvalid`], [`Error::PacketSize`], [`Error::Transmission`].
+    pub(crate) fn try_send_packet(&self, data: &[u8]) -> Result<bool> {
+        let mut inner = self.inner();
+        self.check_packet(&inner, data.len())?;
+        match inner.waiting.is_empty() {
+            true => inner.send_packet(data),
+            false => Ok(false),
+        }
+    }
+
+    fn check_packet(&self, inner: &Inner<D>, len: usize) -> Result<()> {
+        inner.check()?;
+        match len <= self.plan.packet_max() {
+            true => Ok(()),
+            false => Err(Error::PacketSize),
+        }
+    }
+
+    /// Whether something may be sent at all.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        self.inner().check()
+    }
+
+    /// Whether one more packet may wait of a call that does not.
+    ///
+    /// # Errors
+    /// As of [`try_send_packet`](Self::try_send_packet); [`Error::MemoryLimit`].
+    pub(crate) fn check_send(&self, len: usize, is_counted: bool) -> Result<()> {
+        let inner = self.inner();
+        self.check_packet(&inner, len)?;
+        let counted = inner.waiting.iter().filter(|waiting| waiting.is_counted);
+        match is_counted && counted.count() >= self.plan.send_buffers as usize {
+            false => Ok(()),
+            true => Err(Error::MemoryLimit),
+        }
+    }
+
+    /// Let a packet, or the bytes of a scalar, wait until there is room.
+    pub(crate) fn wait_to_send(&self, request: Request, data: &[u8], is_counted: bool) {
+        self.inner().waiting.push_back(Waiting {
+            request,
+            data: data.into(),
+            is_counted,
+        });
+    }
+
+    /// Take the next packet, unless receives wait.
+    ///
+    /// # Errors
+    /// [`Error::ChannelInvalid`], [`Error::Transmission`]: there are none, and there will be none.
+    pub(crate) fn try_receive_packet(&self) -> Result<Option<Held>> {
+        let mut inner = self.inner();
+        inner.check_here()?;
+        if !inner.posted.is_empty() {
+            return Ok(None);
+        }
+        match inner.take(&self.plan)? {
+            Some(Item::Packet(held)) => Ok(Some(held)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether a receive may wait.
+    ///
+    /// # Errors
+    /// [`Error::ChannelInvalid`].
+    pub(crate) fn check_receive(&self) -> Result<()> {
+        self.inner().check_here()
+    }
+
+    /// Let a receive wait: for a packet, or until there is a scalar.
+    pub(crate) fn wait_to_receive(&self, request: Request) {
+        self.inner().posted.push_back(request);
+    }
+
+    /// A request waits no more.
+    pub(crate) fn withdraw(&self, request: Request) {
+        let mut inner = self.inner();
+        inner.posted.retain(|other| *other != request);
+        inner.waiting.retain(|waiting| waiting.request != request);
+    }
+
+    /// Packets or scalars that can be received without waiting.
+    ///
+    /// # Errors
+    /// [`Error::ChannelInvalid`].
+    pub(crate) fn available(&self) -> Result<usize> {
+        let mut inner = self.inner();
+        inner.check_here()?;
+        // One that has failed has nothing more.
+        let _ = inner.take_all(&self.plan);
+        Ok(inner.arrived.len())
+    }
+
+    /// Give the slot of a packet back; one of a channel that is over needs nothing.
+    pub(crate) fn release(&self, held: Held) {
+        let mut inner = self.inner();
+        if let Ok(Open { inbox, .. }) = inner.pair.open() {
+            let stream = held.stream();
+            // A sender that has gone needs no room.
+            let _ = inbox.receiving().give(held, stream);
+            let _ = inbox.receiving().publish();
+        }
+    }
+
+    /// Send a scalar, if there is room.
+    ///
+    /// # Errors
+    /// [`Error::ChannelInvalid`]; [`Error::General`].
+    pub(crate) fn try_send_scalar<S: Scalar>(&self, scalar: S) -> Result<bool> {
+        let mut inner = self.inner();
+        inner.check()?;
+        match inner.waiting.is_empty() {
+            true => inner.send_scalar(S::WIDTH, scalar.to_u64()),
+            false => Ok(false),
+        }
+    }
+
+    /// Take the next scalar, if there is one.
+    ///
+    /// # Errors
+    /// [`Error::ChannelInvalid`]; [`Error::General`]: it has another width, and stays.
+    pub(crate) fn try_receive_scalar<S: Scalar>(&self) -> Result<Option<S>> {
+        let mut inner = self.inner();
+        inner.check_here()?;
+        match inner.take(&self.plan)? {
+            Some(Item::Scalar { width, value }) if width == S::WIDTH => {
+                Ok(Some(S::from_u64(value)))
+            }
+            Some(other) => {
+                inner.arrived.push_front(other);
+                Err(Error::General)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// This end was closed: what waits to be received fails, and what has arrived is discarded; what
+    /// waits to be sent goes on (MC-CHAN-12, MC-CHAN-18, MC-PKTSCLOSE-3).
+    pub(crate) fn close_here(&self) -> Ended {
+        let mut inner = self.inner();
+        inner.is_closed = true;
+        inner.arrived.clear();
+        let posted = std::mem::take(&mut inner.posted);
+        let failed = |request| (request, Err(Error::ChannelInvalid));
+        posted.into_iter().map(failed).collect()
+    }
+
+    /// The other end was closed: nothing can be sent any more (MC-CHAN-14). What has arrived stays.
+    pub(crate) fn close_there(&self) -> Ended {
+        match self.plan.role.direction {
+            Direction::Send => self.inner().end(Error::ChannelInvalid),
+            Direction::Receive => Ended::new(),
+        }
+    }
+
+    /// Nothing comes or goes any more. What has arrived stays.
+    pub(crate) fn sever(&self) -> Ended {
+        let mut inner = self.inner();
+        let _ = inner.take_all(&self.plan);
+        let mut ended = inner.receive(&self.plan);
+        ended.extend(inner.end(self.plan.role.severed()));
+        ended
+    }
+
+    /// Move what can be, for requests that wait.
+    pub(crate) fn progress(&self) -> Moved {
+        let mut inner = self.inner();
+        let mut moved = Moved::default();
+        if let Err(end) = inner.progress(&self.plan, &mut moved) {
+            moved.end = Some(end);
+        }
+        moved.any |= moved.has_begun || moved.is_drained || moved.end.is_some();
+        moved.any |= !moved.ended.is_empty();
+        moved
+    }
+
+    /// Whether something waits here, so that data have to be moved.
+    pub(crate) fn is_busy(&self) -> bool {
+        let inner = self.inner();
+        let waits = !inner.posted.is_empty() || !inner.waiting.is_empty();
+        let closes = inner.is_closed && !inner.is_finished;
+        waits || closes || inner.is_broken || self.channel.get().is_none()
+    }
+
+    /// Look whether the session has ended.
+    pub(crate) fn look(&self) -> Option<End> {
+        self.inner().pair.look()
+    }
+
+    /// Ask the other node for signals; see [`Pair::arm`].
+    ///
+    /// # Errors
+    /// [`NotNow`].
+    pub(crate) fn arm(&self) -> std::result::Result<Option<Question<D>>, NotNow> {
+        let mut inner = self.inner();
+        let waits = !inner.waiting.is_empty();
+        inner.pair.arm(waits)
+    }
+
+    pub(crate) fn answered(&self, answer: Answer) -> Answer {
+        self.inner().pair.answered(answer)
+    }
+
+    pub(crate) fn owes_signal(&self) -> bool {
+        self.inner().pair.owes_signal()
+    }
+
+    /// End the session.
+    pub(crate) fn close(&self) {
+        self.inner().pair.close();
+    }
+}
+
+impl<D: Device> Inner<D> {
+    /// # Errors
+    /// [`Error::ChannelInvalid`]: this end was closed.
+    fn check_here(&self) -> Result<()> {
+        match self.is_closed {
+            false => Ok(()),
+            true => Err(Error::ChannelInvalid),
+        }
+    }
+
+    /// # Errors
+    /// As [`check_here`](Self::check_here); why nothing can be sent.
+    fn check(&self) -> Result<()> {
+        self.check_here()?;
+        self.ended.map_or(Ok(()), Err)
+    }
+
+    /// Everything that waits ends.
+    fn end(&mut self, error: Error) -> Ended {
+        let error = *self.ended.get_or_insert(error);
+        let sends = std::mem::take(&mut self.waiting);
+        let sends = sends.into_iter().map(|waiting| waiting.request);
+        let receives = std::mem::take(&mut self.posted);
+        let all = sends.chain(receives);
+        all.map(|request| (request, Err(error))).collect()
+    }
+
+    fn send_packet(&mut self, data: &[u8]) -> Result<bool> {
+        let pieces = [Piece::Bytes(data)];
+        let mut message = Outgoing::new(Head::default(), &[], &pieces);
+        let sent = self.pair.open().and_then(|open| {
+            let sent = open.outbox.put_in_slot(&mut message, 0).map_err(end_of)?;
+            open.outbox.flush().map_err(end_of)?;
+            Ok(sent)
+        });
+        sent.map_err(|_| Error::Transmission)
+    }
+
+    fn send_waiting(&mut self, plan: &Plan, data: &[u8]) -> Result<bool> {
+        if plan.role.kind == Kind::Packets {
+            return self.send_packet(data);
+        }
+        let mut value = [0; 8];
+        for (to, from) in value.iter_mut().zip(data) {
+            *to = *from;
+        }
+        self.send_scalar(data.len() as u8, u64::from_le_bytes(value))
+    }
+
+    fn send_scalar(&mut self, width: u8, value: u64) -> Result<bool> {
+        let bytes = value.to_le_bytes();
+        let pieces = [Piece::Bytes(bytes.get(..width.into()).unwrap_or_default())];
+        let head = Head {
+            kind: width,
+            ..Head::default()
+        };
+        let mut message = Outgoing::new(head, &[], &pieces);
+        let sent = self.pair.open().and_then(|open| {
+            let sent = open.outbox.put(&mut message).map_err(end_of)?;
+            open.outbox.flush().map_err(end_of)?;
+            Ok(sent)
+        });
+        sent.map_err(|_| Error::General)
+    }
+
+    /// The next thing that has arrived.
+    ///
+    /// # Errors
+    /// Why there is none, and will be none.
+    fn take(&mut self, plan: &Plan) -> Result<Option<Item>> {
+        if let Some(item) = self.arrived.pop_front() {
+            return Ok(Some(item));
+        }
+        match self.take_in(plan) {
+            Ok(item @ Some(_)) => Ok(item),
+            Ok(None) => self.ended.map_or(Ok(None), Err),
+            Err(end) => {
+                // What a ring says of a sender that has gone is that it has closed.
+                let why = match end {
+                    End::Gone => Error::ChannelInvalid,
+                    End::Down | End::Broken => plan.role.severed(),
+                };
+                self.is_broken |= end == End::Broken;
+                Err(*self.ended.get_or_insert(why))
+            }
+        }
+    }
+
+    /// Take everything out of the ring that there is room for.
+    ///
+    /// # Errors
+    /// How the pair has ended.
+    fn take_all(&mut self, plan: &Plan) -> Result<(), End> {
+        while self.arrived.len() < SCALAR_LINES as usize {
+            match self.take_in(plan)? {
+                Some(item) => self.arrived.push_back(item),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Take the next thing out of the ring.
+    ///
+    /// # Errors
+    /// How the pair has ended; [`End::Broken`]: it is nothing of such a channel.
+    fn take_in(&mut self, plan: &Plan) -> Result<Option<Item>, End> {
+        let Open { inbox, .. } = self.pair.open()?;
+        let receiving = inbox.receiving();
+        let Some(message) = receiving.receive(&mut self.room).map_err(end_of)? else {
+            return Ok(None);
+        };
+        let item = match (plan.role.kind, message.head.kind, message.data) {
+            (Kind::Packets, 0, Data::Held(held)) => Item::Packet(held),
+            (Kind::Scalars, width @ (1 | 2 | 4 | 8), Data::Inline(bytes))
+                if bytes.len() == usize::from(width) =>
+            {
+                let mut value = [0; 8];
+                for (to, from) in value.iter_mut().zip(bytes) {
+                    *to = *from;
+                }
+                let value = u64::from_le_bytes(value);
+                Item::Scalar { width, value }
+            }
+            _ => return Err(End::Broken),
+        };
+        receiving.publish().map_err(end_of)?;
+        Ok(Some(item))
+    }
+
+    /// Give what has arrived to receives that wait.
+    fn receive(&mut self, plan: &Plan) -> Ended {
+        let mut ended = Ended::new();
+        while !self.posted.is_empty() {
+            let done = match self.take(plan) {
+                Ok(Some(Item::Packet(held))) => Ok(Done::Packet(held)),
+                Ok(Some(scalar)) => {
+                    self.arrived.push_front(scalar);
+                    Ok(Done::Ready)
+                }
+                Ok(None) => break,
+                Err(error) => Err(error),
+            };
+            if let Some(request) = self.posted.pop_front() {
+                ended.push((request, done));
+            }
+        }
+        ended
+    }
+
+    fn progress(&mut self, plan: &Plan, moved: &mut Moved) -> Result<(), End> {
+        if !self.pair.is_open()? {
+            return Ok(());
+        }
+        moved.has_begun = self.pair.has_begun();
+        moved.ended = self.receive(plan);
+        if self.is_broken {
+            return Err(End::Broken);
+        }
+        while let Some(first) = self.waiting.pop_front() {
+            match self.send_waiting(plan, &first.data) {
+                Ok(true) => {
+                    let sent = Done::Sent(first.data.len());
+                    moved.ended.push((first.request, Ok(sent)));
+                }
+                Ok(false) => {
+                    self.waiting.push_front(first);
+                    break;
+                }
+                Err(_) => {
+                    self.waiting.push_front(first);
+                    return Err(End::Gone);
+                }
+            }
+        }
+        if self.is_closed && self.waiting.is_empty() && !self.is_finished {
+            self.is_finished = true;
+            moved.is_drained = true;
+            if plan.role.direction == Direction::Send {
+                self.pair.finish();
+            }
+        }
+        // A signal that was owed is tried again.
+        let Open { outbox, .. } = self.pair.open()?;
+        outbox.flush().map_err(end_of)
+    }
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! What is sent.
+
+use crate::{Layout, Need, Outgoing, Result, Sending};
+use mp_fabric::{CharDevice, Device, Session};
+use std::{mem, sync::Arc};
+
+/// The half of a pair that sends, and what the partner has not been told of yet.
+#[derive(Debug)]
+pub struct Outbox<D: Device = CharDevice> {
+    sending: Sending<D>,
+    /// Messages were put since the last flush.
+    put: bool,
+    /// What the last message waits for, if it had no room.
+    need: Option<Need>,
+}
+
+impl<D: Device> Outbox<D> {
+    /// Nothing is on the way.
+    pub fn new(sending: Sending<D>) -> Self {
+        Outbox {
+            sending,
+            put: false,
+            need: None,
+        }
+    }
+
+    /// The session, for its state and its events.
+    pub fn session(&self) -> &Arc<Session<D>> {
+        self.sending.session()
+    }
+
+    /// How the partner has divided its window.
+    pub fn partner(&self) -> &Layout {
+        self.sending.partner()
+    }
+
+    /// Put a message, or as many of its parts as there is room for; false if that was not all. See
+    /// [`Sending::put`].
+    ///
+    /// # Errors
+    /// As [`Sending::put`].
+    #[inline]
+    pub fn put(&mut self, message: &mut Outgoing<'_>) -> Result<bool> {
+        let put = self.sending.put(message)?.is_some();
+        self.put |= put;
+        self.need = match put {
+            true => None,
+            false => Some(self.sending.need(message)),
+        };
+        Ok(put)
+    }
+
+    /// Put a message in one slot; false if there was no room. See [`Sending::put_in_slot`].
+    ///
+    /// # Errors
+    /// As [`Sending::put_in_slot`].
+    pub fn put_in_slot(&mut self, message: &mut Outgoing<'_>, stream: u16) -> Result<bool> {
+        let put = self.sending.put_in_slot(message)?.is_some();
+        self.put |= put;
+        self.need = match put {
+            true => None,
+            false => Some(Need::Slot(stream)),
+        };
+        Ok(put)
+    }
+
+    /// Whether so many lines are free. If not, the next message waits for them.
+    ///
+    /// # Errors
+    /// As [`Sending::room`].
+    pub fn has_lines(&mut self, lines: u32) -> Result<bool> {
+        let is_there = self.sending.room()? >= lines;
+        if !is_there {
+            self.need = Some(Need::Lines(lines));
+        }
+        Ok(is_there)
+    }
+
+    /// What the last message waits for; nothing if it had room.
+    pub fn need(&self) -> Option<Need> {
+        self.need
+    }
+
+    /// Let the partner know of everything that was put, and wake it if it sleeps.
+    ///
+    /// # Errors
+    /// As [`Sending::publish`].
+    #[inline]
+    pub fn flush(&mut self) -> Result<()> {
+        if mem::take(&mut self.put) || self.sending.owes_signal() {
+            self.sending.publish()?;
+        }
+        Ok(())
+    }
+
+    /// Whether the partner could not be woken: [`flush()`](Self::flush) tries again.
+    #[inline]
+    pub fn owes_signal(&self) -> bool {
+        self.sending.owes_signal()
+    }
+
+    /// The half itself, for what needs no note here.
+    pub fn sending(&mut self) -> &mut Sending<D> {
+        &mut self.sending
+    }
+
+    /// Lines sent from the beginning on.
+    #[inline]
+    pub fn sent(&self) -> u64 {
+        self.sending.sent()
+    }
+}

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! What providers have in common: halves with their notes, signals that a partner is asked for,
+//! ends, and the thread that looks after links.
+
+mod common;
+
+use common::{both, sessions, soon, Patience};
+use mp_fabric::{Deadline, Fabric, InterfaceId};
+use mp_queue_pair::{
+    provider::{
+        shape, Answer, Attention, End, Inbox, NotNow, Outbox, Owner, Rest, Served, Service, SLOT,
+    },
+    Head, Need, Outgoing, Piece,
+};
+use mp_testing::{FakeDevice, Host, World};
+use std::{
+    collections::HashMap,
+    sync::{
+        atomic::{AtomicU32, Ordering},
+        Arc, Mutex,
+    },
+};
+
+const WINDOW: u64 = 0x4000;
+
+/// One end of a pair.
+struct Side {
+    outbox: Outbox<FakeDevice>,
+    inbox: Inbox<FakeDevice>,
+}
+
+impl Side {
+    fn put(&mut self, kind: u8, bytes: &[u8]) -> bool {
+        let head = Head {
+            kind,
+            ..Head::default()
+        };
+        let data = [Piece::from(bytes)];
+        let put = self.outbox.put(&mut Outgoing::new(head, &[], &data));
+        put.unwrap()
+    }
+
+    /// Kind and size of the next message.
+    fn next(&mut self) -> Result<Option<(u8, usize)>, End> {
+        let lent = self.inbox.receive(|head| (head.kind < 9).then_some(0))?;
+        Ok(lent.map(|lent| (lent.head.kind, lent.data.len())))
+    }
+
+    /// Ask the partner for a signal of room as well, if something waits for that.
+    fn arm(&mut self, fabric: &Fabric<FakeDevice>) -> Result<Answer, NotNow> {
+        let room = self.outbox.need().map(|need| (&mut self.outbox, need));
+        match self.inbox.arm(room)? {
+            None => Ok(Answer::Surely),
+            Some(question) => Ok(self.inbox.answered(question.ask(fabric, soon()))),
+        }
+    }
+}
+
+fn pair(world: &World) -> [Side; 2] {
+    let (a, b) = both(sessions(world, WINDOW), shape(WINDOW, 1));
+    [a, b].map(|(sending, receiving)| Side {
+        outbox: Outbox::new(sending),
+        inbox: Inbox::new(receiving),
+    })
+}
+
+/// A fabric in whose name questions are asked of a session.
+fn asking(world: &World) -> Fabric<FakeDevice> {
+    Fabric::with_device(world.open(Host::A))
+}
+
+#[test]
+fn messages_are_told_by_a_flush_and_given_back_by_the_next_one() {
+    let world = World::new(1, 1 << 20);
+    let [mut a, mut b] = pair(&world);
+    let bytes = [7; SLOT];
+    let mut count = 0;
+    while a.put(1, &bytes) {
+        count += 1;
+    }
+    assert_eq!(a.outbox.need(), Some(Need::Slot(0)));
+    a.outbox.flush().unwrap();
+    for _ in 0..count {
+        assert_eq!(b.next(), Ok(Some((1, SLOT))));
+    }
+    // The last slot goes back with the flush, the others did before.
+    b.inbox.flush().unwrap();
+    for _ in 0..count {
+        assert!(a.put(2, &bytes));
+    }
+    assert!(!a.put(2, &bytes) && a.outbox.need().is_some());
+    assert!(a.outbox.has_lines(1).unwrap() && !a.outbox.has_lines(1024).unwrap());
+    assert_eq!(a.outbox.need(), Some(Need::Lines(1024)));
+}
+
+#[test]
+fn a_message_that_the_interface_does_not_know_ends_the_pair() {
+    let world = World::new(1, 1 << 20);
+    for kind in [9, 255] {
+        let [mut a, mut b] = pair(&world);
+        assert!(a.put(kind, b"?"));
+        a.outbox.flush().unwrap();
+        assert_eq!(b.next(), Err(End::Broken));
+    }
+}
+
+#[test]
+fn a_partner_is_asked_for_signals_once_and_again_after_it_has_given_one() {
+    let world = World::new(1, 1 << 20);
+    let fabric = asking(&world);
+    let [mut a, mut b] = pair(&world);
+    // What each half has said at the beginning.
+    while [&mut a, &mut b]
+        .iter_mut()
+        .any(|side| side.inbox.look().is_some())
+    {}
+    assert_eq!(
+        b.arm(&fabric).map(|answer| answer != Answer::Busy),
+        Ok(true)
+    );
+    assert!(a.put(1, b"x"));
+    a.outbox.flush().unwrap();
+    assert_eq!(b.next(), Ok(Some((1, 1))));
+    assert_eq!(b.inbox.look(), None);
+    assert!(a.put(1, b"y"));
+    a.outbox.flush().unwrap();
+    // There is something to do first.
+    assert_eq!(b.arm(&fabric), Err(NotNow));
+    assert_eq!(b.next(), Ok(Some((1, 1))));
+    // A signal that others have taken meanwhile was perhaps the one that was asked for.
+    assert!(b.inbox.arm(None).unwrap().is_some());
+    assert!(b.inbox.arm(None).unwrap().is_none());
+    assert_eq!(b.inbox.answered(Answer::Perhaps), Answer::Perhaps);
+    assert!(b.inbox.arm(None).unwrap().is_some());
+}
+
+#[test]
+fn ends_tell_a_link_from_a_partner() {
+    for down in [false, true] {
+        let world = World::new(1, 1 << 20);
+        let [mut a, b] = pair(&world);
+        assert_eq!(a.inbox.look(), None);
+        match down {
+            false => drop(b),
+            true => world.set_up(0, false),
+        }
+        let expected = if down { End::Down } else { End::Gone };
+        let patience = Patience::new();
+        let end = loop {
+            match a.inbox.look() {
+                Some(end) => break end,
+                None => patience.wait(),
+            }
+        };
+        assert_eq!(end, expected);
+    }
+    let world = World::new(1, 1 << 20);
+    let [mut a, mut b] = pair(&world);
+    assert!(b.put(1, b"last"));
+    b.outbox.flush().unwrap();
+    b.outbox.sending().close(5).unwrap();
+    drop(b);
+    assert_eq!(a.next(), Ok(Some((1, 4))));
+    assert_eq!(a.next(), Err(End::Closed { reason: 5 }));
+}
+
+/// A link that does as it is told.
+#[derive(Default)]
+struct Fake {
+    attention: Attention,
+    served: AtomicU32,
+    /// Messages that it still moves.
+    work: AtomicU32,
+    naps: AtomicU32,
+}
+
+#[derive(Clone)]
+struct Handle(Arc<Fake>);
+
+impl Served for Handle {
+    fn attention(&self) -> &Attention {
+        &self.0.attention
+    }
+
+    fn serve(&self) -> bool {
+        self.0.served.fetch_add(1, Ordering::SeqCst);
+        let less = |work: u32| work.checked_sub(1);
+        let work = &self.0.work;
+        work.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less)
+            .is_ok()
+    }
+
+    fn rest(&self, _: Deadline) -> Rest {
+        let less = |naps: u32| naps.checked_sub(1);
+        let naps = &self.0.naps;
+        match naps.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less) {
+            Ok(_) => Rest::Nap,
+            Err(_) => Rest::Armed,
+        }
+    }
+}
+
+/// Links by their numbers, and the thread.
+struct Links {
+    service: Service,
+    fabric: Fabric<FakeDevice>,
+    links: Mutex<HashMap<u64, Handle>>,
+}
+
+impl Owner for Links {
+    type Device = FakeDevice;
+    type Link = Handle;
+
+    fn service(&self) -> &Service {
+        &self.service
+    }
+
+    fn fabric(&self) -> &Fabric<FakeDevice> {
+        &self.fabric
+    }
+
+    fn link(&self, number: u64) -> Option<Handle> {
+        self.links.lock().unwrap().get(&number).cloned()
+    }
+}
+
+impl Links {
+    fn new(world: &World, count: u64) -> Arc<Self> {
+        let links = (0..count).map(|number| (number, Handle(Arc::default())));
+        let links = Arc::new(Links {
+            service: Service::new().unwrap(),
+            fabric: asking(world),
+            links: Mutex::new(links.collect()),
+        });
+        Service::start(&links, "test").unwrap();
+        links
+    }
+
+    fn get(&self, number: u64) -> Handle {
+        self.link(number).unwrap()
+    }
+
+    fn list(&self, number: u64) {
+        self.get(number).attention().list(&self.service, number);
+    }
+
+    /// Wait until the thread has looked at a link and left it for a while.
+    fn settle(&self, number: u64) -> u32 {
+        let link = self.get(number);
+        let patience = Patience::new();
+        let mut before = 0;
+        loop {
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            let served = link.0.served.load(Ordering::SeqCst);
+            if served > 0 && served == before {
+                return served;
+            }
+            before = served;
+            patience.wait();
+        }
+    }
+}
+
+#[test]
+fn the_thread_looks_after_what_is_listed_and_at_nothing_else() {
+    let links = Links::new(&World::new(1, 1 << 20), 2);
+    let busy = links.get(0);
+    busy.0.work.store(5_000, Ordering::SeqCst);
+    busy.0.naps.store(2, Ordering::SeqCst);
+    links.list(0);
+    assert!(links.settle(0) >= 5_000);
+    assert_eq!(busy.0.work.load(Ordering::SeqCst), 0);
+    assert_eq!(busy.0.naps.load(Ordering::SeqCst), 0);
+    assert_eq!(links.get(1).0.served.load(Ordering::SeqCst), 0);
+    links.service.stop();
+    let served = busy.0.served.load(Ordering::SeqCst);
+    links.list(0);
+    assert_eq!(busy.0.served.load(Ordering::SeqCst), served);
+}
+
+#[test]
+fn a_link_that_a_program_looks_at_is_left_to_it() {
+    let links = Links::new(&World::new(1, 1 << 20), 1);
+    let link = links.get(0);
+    let patience = Patience::new();
+    link.attention().watch();
+    links.list(0);
+    for _ in 0..20 {
+        link.attention().watch();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    link.attention().unwatch(&links.service);
+    while link.0.served.load(Ordering::SeqCst) == 0 {
+        patience.wait();
+    }
+    links.service.stop();
+}
+
+/// An event of a session brings its link back.
+#[test]
+fn news_of_a_session_list_its_link() {
+    let world = World::new(1, 1 << 20);
+    let links = Links::new(&world, 4);
+    let [here, there] = [Host::A, Host::B].map(|host| InterfaceId(world.interface(0, host)));
+    let server = links.fabric.server(here, 1).local(WINDOW..=WINDOW);
+    let server = server.open().unwrap();
+    let other = Fabric::with_device(world.open(Host::B));
+    let client = other.client(there, 1).remote(WINDOW..=WINDOW);
+    let client = client.open().unwrap();
+    let news = mp_queue_pair::provider::NEWS;
+    server.watch(news, 3).unwrap();
+    client.signal().unwrap();
+    links.settle(3);
+    assert!(links.get(3).attention().take_news() && !links.get(3).attention().has_news());
+    links.service.stop();
+}
