@@ -51,7 +51,7 @@ def test_handles_in_messages_are_usable_at_once(ends):
 
 
 def test_messages_of_all_sizes_come_back_and_are_counted(ends):
-    """MC-MSGSEND-1, MC-GEN-11: also without bytes, and of the largest size."""
+    """MC-GEN-11: also without bytes, and of the largest size."""
     there, here = ends
     server = start(there, PERF, "server", 3)
     try:
