@@ -53,6 +53,12 @@ places() {
 		userlib/fabric/tests/sessions.rs    names physical memory that is not there
 		userlib/fabric-storm/           makes calls that no library would make
 		userlib/testing/src/forks.rs    forks, for tests
+		userlib/mcapi-ffi/src/answer.rs     an index is passed as a number
+		userlib/mcapi-ffi/src/bindings.rs   declares functions in C
+		userlib/mcapi-ffi/src/functions.rs  buffers are the call's until it returns
+		userlib/mcapi-ffi/src/operations.rs results go to memory of callers, by any thread
+		userlib/mcapi-ffi/src/tests     calls functions as programs in C do
+		userlib/mcapi-ffi/src/tests.rs  the same
 		userlib/pximc-dispatcher/       loads libraries in C and stands for them
 		userlib/pximc/examples/pxi_scenario/devices.rs   gives away memory of a device
 		userlib/pximc-header/src/bindings.rs    declares functions in C

@@ -3,6 +3,7 @@
 //! The functions on a stand-in for the device: two hosts in one process, each with programs that pass
 //! pointers of C. Names of tests say the rule, doc comments its id.
 
+mod channels;
 mod endpoints;
 mod messages;
 mod misuse;
