@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{good, soon, Device, Pair, TestVi};
+use common::{good, soon, Device, Pair, TestVi, ENOUGH, SHORT};
 use std::{sync::mpsc, thread, time::Duration};
 use vipl::{Descriptor, ErrorCode, ErrorEvent, Level, Remote, State, Status};
 
@@ -88,11 +88,17 @@ fn spoiled(pair: &Pair, level: Level, kind: u8) {
     }
 }
 
-/// VI-EM-7, VI-EM-8, VI-ERR-9, VI-REL-1, VI-REL-2, VI-REL-8, SC-19: whichever side asks for it.
+/// VI-EM-7, VI-EM-8, VI-ERR-9, VI-REL-1, VI-REL-2, VI-REL-8, SC-19: whichever side asks for it,
+/// also on a queue pair that connections share.
 #[test]
 fn bytes_that_are_changed_are_told_as_the_level_says() {
-    for checks in [[true, false], [false, true], [true, true]] {
-        let pair = Pair::with_checks(checks);
+    for (bytes, checks) in [
+        (ENOUGH, [true, false]),
+        (ENOUGH, [false, true]),
+        (ENOUGH, [true, true]),
+        (SHORT, [true, true]),
+    ] {
+        let pair = Pair::of(bytes, checks);
         for (level, kind) in Level::ALL
             .into_iter()
             .flat_map(|l| (0..3).map(move |k| (l, k)))

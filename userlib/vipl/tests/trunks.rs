@@ -4,15 +4,12 @@
 
 mod common;
 
-use common::{flushed, good, soon, Pair, Side, TestVi};
+use common::{flushed, good, soon, Pair, Side, TestVi, SHORT};
 use mp_testing::Host;
 use std::{sync::mpsc, thread, time::Duration};
 use vipl::{
     Deadline, Descriptor, Error, ErrorCode, Fabric, Level, QueueKind, Remote, State, Status,
 };
-
-/// Bytes for windows that are too few for connections of their own.
-const SHORT: u64 = 0x2_0000;
 
 fn short() -> Pair {
     Pair::with_windows(SHORT)

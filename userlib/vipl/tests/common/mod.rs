@@ -165,14 +165,18 @@ pub struct Pair {
     pub b: Side,
 }
 
+/// Bytes for windows that are enough for connections of their own, and too few.
+pub const ENOUGH: u64 = 8 << 20;
+pub const SHORT: u64 = 0x2_0000;
+
 impl Pair {
     pub fn new() -> Self {
-        Self::of(8 << 20, [false; 2])
+        Self::of(ENOUGH, [false; 2])
     }
 
     /// The sides ask for checks, or do not.
     pub fn with_checks(checks: [bool; 2]) -> Self {
-        Self::of(8 << 20, checks)
+        Self::of(ENOUGH, checks)
     }
 
     /// With so many bytes for windows on each host.
@@ -180,7 +184,7 @@ impl Pair {
         Self::of(bytes, [false; 2])
     }
 
-    fn of(bytes: u64, checks: [bool; 2]) -> Self {
+    pub fn of(bytes: u64, checks: [bool; 2]) -> Self {
         let world = World::new(1, bytes);
         let bridge = Bridge::new(7);
         let side = |host, checks| {
