@@ -5,7 +5,6 @@ The endpoints reach each other over the root processor.
 """
 
 import json
-import re
 import time
 from collections import defaultdict
 
@@ -22,6 +21,7 @@ from frames import (
     wait_for_peers,
     wait_until_received,
 )
+from tracing import events, trace
 
 pytestmark = pytest.mark.everywhere
 
@@ -291,17 +291,6 @@ def test_a_monitor_sees_a_peer_leave_and_return(fabric, ntbctl):
         assert {event["route"] for event in events if event["id"] == gone} == {route}
         monitor.kill()
     as_text.kill()
-
-
-def trace(guest, command):
-    mount = "mountpoint -q /sys/kernel/tracing || mount -t tracefs nodev /sys/kernel/tracing"
-    return guest.run(f"({mount}) && cd /sys/kernel/tracing && {command}").out
-
-
-def events(guest, event):
-    """The fields of all events of that name, in their order."""
-    lines = re.findall(rf" {event}: (.*)", trace(guest, "cat trace"))
-    return [dict(field.split("=", 1) for field in line.split()) for line in lines]
 
 
 @pytest.fixture

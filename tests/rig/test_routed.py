@@ -22,8 +22,11 @@ from ntbrig.settings import PATIENCE, programs_dir
 from pximc import MODULES
 from sharing import FOREVER, MP, fails
 from test_acceptance import Party
+from tracing import events, trace
 
 PAGE = 0x1000
+# The user service, as tracepoints name it.
+USER = "0x55534552"
 DIRECTORY = "/sys/kernel/mp/interfaces"
 # Bytes of `struct mp_copy`.
 COPY = 24
@@ -165,6 +168,27 @@ def test_stores_are_made_in_their_order_before_what_follows(ends):
         ends.server.wait(server, MP.EVENT_SIGNAL)
         assert ends.server.process.read(there + 64, 8) == words[-1][1]
         assert ends.server.process.read(there + 128, 3000) == bytes([turn]) * 3000
+
+
+def test_what_follows_a_store_takes_the_same_lane(ends):
+    """Signals, and questions with their answers: ahead of data they would tell of what is not there."""
+    server, client = paired(ends)
+    guest = ends.server.process.guest
+    trace(guest, "echo > trace && echo 1 > events/mp/mp_frame_receive/enable")
+    try:
+        for turn in range(8):
+            store(ends.client, client, (0, bytes([turn]) * 3000))
+            ends.client.process.signal(client)
+            ends.server.wait(server, MP.EVENT_SIGNAL)
+        here = {"target": ends.client.interface, "flags": MP.WAIT_INTERFACE}
+        ends.client.process.call("BARRIER", "mp_barrier", deadline=FOREVER, **here)
+    finally:
+        trace(guest, "echo 0 > events/mp/mp_frame_receive/enable")
+    frames = [f for f in events(guest, "mp_frame_receive") if f["func"] == USER]
+    assert {(f["queue"], f["priority"]) for f in frames} == {("0", "0")}
+    # A signal has no data.
+    lengths = [int(f["len"]) for f in frames]
+    assert lengths[:16] == 8 * [lengths[0], 0] and lengths[0] > 3000 and len(lengths) == 17
 
 
 def test_what_cannot_be_stored_is_refused_as_a_whole(ends):

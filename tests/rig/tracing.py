@@ -1,12 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What the kernels of guests see of programs."""
 
+import re
 from contextlib import contextmanager
 
 from ntbrig import stack
 
 _TRACING = "/sys/kernel/tracing"
 _EVENT = f"{_TRACING}/events/raw_syscalls/sys_enter"
+
+
+def trace(guest, command):
+    """Run a command in the directory of tracing."""
+    mount = "mountpoint -q /sys/kernel/tracing || mount -t tracefs nodev /sys/kernel/tracing"
+    return guest.run(f"({mount}) && cd /sys/kernel/tracing && {command}").out
+
+
+def events(guest, event):
+    """The fields of all events of that name, in their order."""
+    lines = re.findall(rf" {event}: (.*)", trace(guest, "cat trace"))
+    return [dict(field.split("=", 1) for field in line.split()) for line in lines]
 
 
 @contextmanager

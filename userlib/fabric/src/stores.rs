@@ -145,25 +145,30 @@ impl Collected {
     }
 }
 
+// Out of the way of programs that map the memory: these take system calls anyway.
 impl<D: Device> RemoteMemory for Stores<D> {
     fn size(&self) -> usize {
         self.size
     }
 
+    #[cold]
     fn store(&self, offset: usize, word: u64) -> Result<(), Errno> {
         self.collect_words(offset, &[word])
     }
 
+    #[cold]
     fn store_line(&self, offset: usize, line: &[u64; 8]) -> Result<(), Errno> {
         self.collect_words(offset, line)
     }
 
+    #[cold]
     fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Errno> {
         self.collect(offset, bytes.len(), |at, room| {
             room.copy_from_slice(&bytes[at..at + room.len()]);
         })
     }
 
+    #[cold]
     fn copy(&self, offset: usize, from: VolatileSlice<'_>) -> Result<(), Errno> {
         self.collect(offset, from.len(), |at, room| {
             if let Ok(part) = from.subslice(at, room.len()) {
@@ -172,10 +177,12 @@ impl<D: Device> RemoteMemory for Stores<D> {
         })
     }
 
+    #[cold]
     fn flush(&self) {
         fence(Ordering::Release);
     }
 
+    #[cold]
     fn barrier(&self) {
         self.send(&mut self.lock());
         fence(Ordering::SeqCst);

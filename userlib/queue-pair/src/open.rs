@@ -52,7 +52,7 @@ impl Default for Shape {
 pub(crate) struct Shared<D: Device> {
     pub(crate) session: Arc<Session<D>>,
     pub(crate) near: Arc<Near>,
-    pub(crate) far: Far<PartnerMemory<D>>,
+    pub(crate) far: PartnerMemory<D>,
     /// What calls fail with since the pair has ended at once.
     ended: OnceLock<Error>,
     /// Whether the partner was told of an end: the first one counts.
@@ -62,6 +62,11 @@ pub(crate) struct Shared<D: Device> {
 }
 
 impl<D: Device> Shared<D> {
+    /// The partner's window.
+    pub(crate) fn far(&self) -> Far<'_, PartnerMemory<D>> {
+        Far(&self.far)
+    }
+
     /// Fail once the pair has ended at once, whichever half has found it.
     #[inline]
     pub(crate) fn alive(&self) -> Result<()> {
@@ -91,7 +96,7 @@ impl<D: Device> Shared<D> {
 
     #[cold]
     fn break_off(&self, reason: u16) {
-        if self.may_tell() && tell_end(&self.far, End::Broken { reason }).is_ok() {
+        if self.may_tell() && tell_end(&self.far(), End::Broken { reason }).is_ok() {
             // One that has gone misses nothing.
             let _ = self.session.signal();
         }
@@ -157,7 +162,7 @@ impl<D: Device> Opening<D> {
     pub fn new(session: impl Into<Arc<Session<D>>>, shape: &Shape) -> Result<Self> {
         let session = session.into();
         let near = Near(session.map_local()?.ok_or(Error::Layout)?);
-        let far = Far(session.remote()?.ok_or(Error::Layout)?);
+        let far = session.remote()?.ok_or(Error::Layout)?;
         let wants = Wants {
             lines: shape.lines,
             free: shape.partner_slots,
@@ -166,7 +171,9 @@ impl<D: Device> Opening<D> {
             streams: u32::from(shape.streams),
         };
         let own = Layout::plan(near.size() as u64, &wants)?;
-        Hello::new(own).tell(&far).map_err(|_| Error::Layout)?;
+        Hello::new(own)
+            .tell(&Far(&far))
+            .map_err(|_| Error::Layout)?;
         match session.signal() {
             // It has announced its end, seen this one, and closed: there may be messages.
             Ok(()) | Err(mp_fabric::Error::PartnerGone) => {}
@@ -200,7 +207,7 @@ impl<D: Device> Opening<D> {
     /// [`Error::Fabric`]: what waking it fails with.
     pub fn look(self) -> Result<Opened<D>> {
         let shared = &self.shared;
-        let size = shared.far.size() as u64;
+        let size = shared.far().size() as u64;
         let hello = Hello::look(&*shared.near, size).map_err(Error::from);
         let Some((hello, _)) = shared.judge(hello)? else {
             return Ok(Opened::NotYet(self));

@@ -2,7 +2,11 @@
 
 //! The receiving half, and the messages that it lends.
 
-use crate::{open::Shared, window::Near, Error, Head, Result, INLINE_MAX};
+use crate::{
+    open::Shared,
+    window::{with_far, Near},
+    Error, Head, Result, INLINE_MAX,
+};
 use mp_fabric::{vm_memory::VolatileSlice, CharDevice, Device, Session};
 use mp_proto::{
     memory::Part,
@@ -221,7 +225,7 @@ impl<D: Device> Receiving<D> {
         let mut receiver = Receiver::new(own, peer, held)?;
         for slot in 0..receiver.slots() {
             let stream = slot % u32::from(streams.max(1));
-            receiver.give(&shared.far, slot, stream as u16)?;
+            receiver.give(&shared.far(), slot, stream as u16)?;
         }
         let mut receiving = Receiving {
             shared,
@@ -312,7 +316,7 @@ impl<D: Device> Receiving<D> {
         if !Arc::ptr_eq(&held.area.near, &self.shared.near) {
             return Err((held, Error::Foreign));
         }
-        let given = self.receiver.give(&self.shared.far, held.slot, stream);
+        let given = self.receiver.give(&self.shared.far(), held.slot, stream);
         match given {
             Ok(()) => Ok(()),
             Err(GiveError::Slot) => Err((held, Error::Foreign)),
@@ -340,8 +344,9 @@ impl<D: Device> Receiving<D> {
     /// [`Error::Broken`].
     #[inline]
     pub fn publish(&mut self) -> Result<()> {
-        let (near, far) = (&*self.shared.near, &self.shared.far);
-        let asleep = self.receiver.publish(near, far).map_err(Error::from);
+        let near = &*self.shared.near;
+        let asleep = with_far!(self.shared, far => self.receiver.publish(near, far));
+        let asleep = asleep.map_err(Error::from);
         let asleep = self.shared.judge(asleep)?;
         // A partner that has gone needs no room: its messages are received nevertheless.
         let _ = self.shared.wake(asleep);
@@ -355,7 +360,7 @@ impl<D: Device> Receiving<D> {
     /// [`Error::Broken`].
     pub fn arm(&mut self) -> Result<Option<Park>> {
         self.shared.alive()?;
-        let (near, far) = (&*self.shared.near, &self.shared.far);
+        let (near, far) = (&*self.shared.near, &self.shared.far());
         let asleep = self.receiver.arm_data(near, far).map_err(Error::from);
         let asleep = self.shared.judge(asleep)?;
         let _ = self.shared.wake(asleep);

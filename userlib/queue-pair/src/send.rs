@@ -5,6 +5,7 @@
 use crate::{
     open::Shared,
     piece::{Cursor, Outgoing, Piece},
+    window::with_far,
     Error, Head, Place, Result, EXTRA_MAX, INLINE_MAX, PLACED_EXTRA_MAX,
 };
 use mp_fabric::{CharDevice, Device, Session};
@@ -120,12 +121,15 @@ impl<D: Device> Sending<D> {
             more: head.more || data.left() > len,
             ..*head
         };
-        let (near, far) = (&*self.shared.near, &self.shared.far);
+        let near = &*self.shared.near;
         if extra.is_empty() {
-            let fill = |room: &mut [u8]| data.fill(room);
-            return self.sender.send_with(near, far, &head, len, fill);
+            return with_far!(self.shared, far => {
+                let fill = |room: &mut [u8]| data.fill(room);
+                self.sender.send_with(near, far, &head, len, fill)
+            });
         }
         let mut extra = *extra;
+        let far = &self.shared.far();
         self.sender
             .send_with(near, far, &head, extra.len() + len, |room| {
                 let (to, room) = room.split_at_mut(extra.len().min(room.len()));
@@ -138,7 +142,7 @@ impl<D: Device> Sending<D> {
 
     fn put_slot(&mut self, message: &mut Outgoing<'_>) -> std::result::Result<u64, SendError> {
         let Outgoing { head, extra, data } = message;
-        let (near, far) = (&*self.shared.near, &self.shared.far);
+        let (near, far) = (&*self.shared.near, &self.shared.far());
         if !self.sender.has_room(near, 1)? {
             return Err(SendError::Full);
         }
@@ -182,9 +186,9 @@ impl<D: Device> Sending<D> {
         let len = u32::try_from(data.left()).ok();
         let part = len.and_then(|len| self.sender.peer().buffer(off, len));
         let part = part.ok_or(Error::TooLong { most })?;
-        let written = self.shared.far.gather(part.off, part.len, &mut data);
+        let written = self.shared.far().gather(part.off, part.len, &mut data);
         // Nothing need be published after it.
-        self.shared.far.0.push();
+        self.shared.far.push();
         written.map_err(|_| Broken::Memory.into())
     }
 
@@ -219,7 +223,7 @@ impl<D: Device> Sending<D> {
     pub fn put_placed(&mut self, head: &Head, place: Place, extra: &[u8]) -> Result<Option<u64>> {
         self.shared.alive()?;
         let Place { key, off, len } = place;
-        let (near, far) = (&*self.shared.near, &self.shared.far);
+        let (near, far) = (&*self.shared.near, &self.shared.far());
         let sent = self
             .sender
             .send_placed(near, far, head, key, off, len, extra);
@@ -233,7 +237,7 @@ impl<D: Device> Sending<D> {
     pub fn advertise(&mut self, head: &Head, place: Place) -> Result<Option<u64>> {
         self.shared.alive()?;
         let Place { key, off, len } = place;
-        let (near, far) = (&*self.shared.near, &self.shared.far);
+        let (near, far) = (&*self.shared.near, &self.shared.far());
         let sent = self.sender.advertise(near, far, head, key, off, len);
         self.shared.judge(outcome(sent, 0))
     }
@@ -244,8 +248,9 @@ impl<D: Device> Sending<D> {
     /// [`Error::Broken`]; [`Error::Fabric`]: what waking the partner fails with.
     #[inline]
     pub fn publish(&mut self) -> Result<()> {
-        let (near, far) = (&*self.shared.near, &self.shared.far);
-        let asleep = self.sender.publish(near, far).map_err(Error::from);
+        let near = &*self.shared.near;
+        let asleep = with_far!(self.shared, far => self.sender.publish(near, far));
+        let asleep = asleep.map_err(Error::from);
         self.shared.wake(self.shared.judge(asleep)?)
     }
 
@@ -319,7 +324,7 @@ impl<D: Device> Sending<D> {
     /// As [`publish()`](Self::publish); [`Error::Stream`].
     pub fn arm(&mut self, need: Need) -> Result<Option<Park>> {
         self.shared.alive()?;
-        let (near, far) = (&*self.shared.near, &self.shared.far);
+        let (near, far) = (&*self.shared.near, &self.shared.far());
         let asleep = self.sender.arm_space(near, far).map_err(Error::from);
         self.shared.wake(self.shared.judge(asleep)?)?;
         // A message with a slot needs a line as well.
@@ -342,7 +347,7 @@ impl<D: Device> Sending<D> {
         if !self.shared.may_tell() {
             return Ok(());
         }
-        let told = self.sender.close(&self.shared.far, reason);
+        let told = self.sender.close(&self.shared.far(), reason);
         told.map_err(Broken::from)?;
         match self.shared.session.signal() {
             // It has looked, and gone, before it was woken; or will not come again.

@@ -16,7 +16,26 @@ pub(crate) struct Near(pub(crate) Map);
 
 /// The partner's window: this process only writes it.
 #[derive(Debug)]
-pub(crate) struct Far<R>(pub(crate) R);
+pub(crate) struct Far<'a, R>(pub(crate) &'a R);
+
+/// Do the same by windows that are mapped and by those that are sent to. Each has code of its own: a
+/// mapped one costs one branch for all of it.
+macro_rules! with_far {
+    ($shared:expr, $far:ident => $call:expr) => {
+        match &$shared.far {
+            mp_fabric::PartnerMemory::Mapped(memory) => {
+                let $far = &crate::window::Far(memory);
+                $call
+            }
+            mp_fabric::PartnerMemory::Sent(memory) => {
+                let $far = &crate::window::Far(memory);
+                $call
+            }
+        }
+    };
+}
+
+pub(crate) use with_far;
 
 /// A word, which is loaded and stored in one piece.
 #[inline]
@@ -39,7 +58,7 @@ impl Near {
     }
 }
 
-impl<R: RemoteMemory> Far<R> {
+impl<R: RemoteMemory> Far<'_, R> {
     /// Write the next `len` bytes that a cursor has.
     #[inline]
     pub(crate) fn gather(
@@ -95,7 +114,7 @@ impl Inbound for Near {
     }
 }
 
-impl<R: RemoteMemory> Outbound for Far<R> {
+impl<R: RemoteMemory> Outbound for Far<'_, R> {
     fn size(&self) -> usize {
         self.0.size()
     }
