@@ -86,20 +86,21 @@ impl Engine {
     /// VI-EM-8, VI-EM-13); nothing if the connection cannot go on, and nobody can be told why.
     fn corrupted(&mut self, view: &View<'_>, frame: &Frame<'_>) -> Option<()> {
         let begins = match frame.kind {
-            _ if self.receiving.message.is_some() => None,
-            Kind::Send | Kind::LongSend => Some(Status::OP_RECEIVE),
-            Kind::Write => Some(REMOTE_WRITE),
-            Kind::More | Kind::Abort => None,
-            // Without reliability there are none: it was another one.
-            _ if !self.is_reliable() => None,
-            Kind::ReadData => {
+            Kind::ReadData if self.is_reliable() => {
                 let read = self.sending.reads.pop_front()?;
                 let bits = Status::TRANSPORT_ERROR;
                 self.complete(view, QueueKind::Send, read.position, bits, 0, None);
                 self.fault(view);
                 return Some(());
             }
-            Kind::Read | Kind::ReadFailed | Kind::Ack | Kind::Refusal => return None,
+            Kind::Read | Kind::ReadFailed | Kind::Ack | Kind::Refusal if self.is_reliable() => {
+                return None;
+            }
+            _ if self.receiving.message.is_some() => None,
+            Kind::Send | Kind::LongSend => Some(Status::OP_RECEIVE),
+            Kind::Write => Some(REMOTE_WRITE),
+            // Without reliability there is nothing else: it was another kind.
+            _ => None,
         };
         let refused = match begins {
             None => {

@@ -185,6 +185,35 @@ fn an_answer_that_is_changed_fails_its_read() {
     }
 }
 
+/// VI-EM-13: also while a message comes that is not whole; it is flushed.
+#[test]
+fn an_answer_between_pieces_of_a_message_fails_its_read_only() {
+    for level in [Level::ReliableDelivery, Level::ReliableReception] {
+        let mut net = Net::with(level, true);
+        net.a.receive(5000);
+        let to = net.a.room(700);
+        let read = net.a.with(Descriptor::read(net.remote(0)), to, 700);
+        net.a.post(SEND, &read);
+        net.b.send(Descriptor::new(), &[7; 5000]);
+        net.a.progress();
+        net.b.progress();
+        let mut way = net.back.borrow_mut();
+        let of = |sent: &Sent, wanted| matches!(sent, Sent::Frame(kind, ..) if *kind == wanted);
+        let begun = way
+            .iter()
+            .position(|sent| of(sent, Kind::LongSend))
+            .unwrap();
+        let mut behind = way.iter_mut().skip(begun);
+        flip(behind.find(|sent| of(sent, Kind::ReadData)).unwrap(), 77);
+        drop(way);
+        net.run();
+        let failed = done(Status::OP_RDMA_READ, Status::TRANSPORT_ERROR);
+        assert_eq!(net.a.status(SEND), failed);
+        assert_eq!(net.a.status(RECEIVE), flushed(Status::OP_RECEIVE));
+        assert_eq!(net.a.errors(), vec![LOST]);
+    }
+}
+
 /// VI-EM-10, VI-STS-6: what is neither data nor an answer, but is changed, fails the transport.
 #[test]
 fn an_acknowledgement_that_is_changed_fails_the_transport() {
