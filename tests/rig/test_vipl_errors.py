@@ -115,10 +115,15 @@ def foreign_tag(side):
     return Segment(address, handle, 8)
 
 
-def read_only(side):
-    """Memory that the process may only read: its own code's."""
+def code_of(side):
+    """Where memory is that the process may only read: its own code."""
     line = side.program.guest.run(f"grep -m1 ' r--p .*vipl_shell' /proc/{side.program.pid}/maps")
-    address = int(line.out.partition("-")[0], 16)
+    return int(line.out.partition("-")[0], 16)
+
+
+def read_only(side):
+    """Memory that the process may only read, registered."""
+    address = code_of(side)
     handle = side.program.register(side.nic, address, PAGE, side.ptag, 1, 1)
     return Segment(address, handle, 8)
 
@@ -464,6 +469,21 @@ def test_each_function_refuses_handles_that_are_none(ends):
                 with fails("INVALID_PARAMETER"):
                     stranger.call(f"Vip{name}", good.get(kind, found.conn), *arguments)
     says(client, server, b"goes on")
+
+
+def test_without_its_device_no_interface_is_opened(ends):
+    """VI-ERR-15, VI-NIC-3: the device node has gone; who has opened it goes on."""
+    server, client = ends.connected(RD)
+    guest = server.program.guest
+    guest.run("mv /dev/mp_fabric /dev/mp_hidden")
+    try:
+        with fails("ERROR_RESOURCE"):
+            server.program.open_nic()
+        says(client, server, b"goes on")
+        assert (server.state(), server.reports()) == ("CONNECTED", [])
+    finally:
+        guest.run("mv /dev/mp_hidden /dev/mp_fabric")
+    server.program.close_nic(server.program.open_nic())
 
 
 # --- messages that are changed on their way
@@ -888,21 +908,23 @@ def idle_threads(threads):
 
 
 def test_registration_leaves_memory_as_it_is(ends):
-    """VI-MEM-9: its bytes, and how it is mapped; also what can only be read."""
+    """VI-MEM-3, VI-MEM-9: its bytes, and how it is mapped, but that it is locked; also what can only be
+    read."""
     side = ends.side(0)
     program = side.program
     address = program.allocate(4 * PAGE)
     program.fill(address, 4 * PAGE, 7)
-    code = read_only(side)
-    flags = lambda: [mapping(program, at) for at in (address, code.address)]
-    before, bytes_of_code = flags(), program.read(code.address, PAGE)
+    code = code_of(side)
+    flags = lambda: [mapping(program, at) for at in (address, code)]
+    before, bytes_of_code = flags(), program.read(code, PAGE)
     handle = program.register(side.nic, address, 4 * PAGE, side.ptag, 1, 1)
-    assert flags() == before
+    of_code = program.register(side.nic, code, PAGE, side.ptag, 1, 1)
+    assert flags() == [(rights, own | {"lo"}) for rights, own in before]
     program.deregister(side.nic, address, handle)
-    program.deregister(side.nic, code.address, code.handle)
+    program.deregister(side.nic, code, of_code)
     assert flags() == before
     assert program.check(address, 4 * PAGE, 7) == INTACT
-    assert program.read(code.address, PAGE) == bytes_of_code
+    assert program.read(code, PAGE) == bytes_of_code
 
 
 def mapping(program, address):
@@ -911,5 +933,5 @@ def mapping(program, address):
     for span, flags in re.findall(r"^(\w+-\w+ \S+).*\n(VmFlags.*)", text, re.M):
         begin, end = (int(part, 16) for part in span.split()[0].split("-"))
         if begin <= address < end:
-            return span.split()[1], flags
+            return span.split()[1], set(flags.split()[1:])
     raise AssertionError("nothing is mapped there")

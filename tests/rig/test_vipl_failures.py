@@ -404,7 +404,7 @@ def test_a_write_that_the_link_cuts_is_told(fabric, ends, level):
 
 
 def test_a_bridge_that_is_unloaded_ends_connections(fabric, ends):
-    """VI-EM-11, VI-NR-4, VI-SMI-4, VI-SMI-5: of the host where that is done, and of its peers."""
+    """VI-EM-11, VI-ERR-15, VI-NR-4, VI-SMI-4, VI-SMI-5: of the host where that is done, and of its peers."""
     stays, goes = ends.side(STAYS), ends.side(GOES)
     connect(stays, goes)
     bystander = Bystander(ends)
