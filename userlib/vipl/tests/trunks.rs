@@ -253,6 +253,38 @@ fn the_end_of_a_partner_is_that_of_all_its_connections() {
     }
 }
 
+/// VI-NIC-5: a trunk takes memory as long as both NICs are there, and no longer.
+#[test]
+fn a_trunk_ends_with_the_partner() {
+    let windows = || {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        maps.lines().filter(|line| line.contains("memfd:")).count()
+    };
+    let pair = short();
+    let before = windows();
+    let vis: Vec<_> = (0..4).map(|_| pair.a.vi(Level::ReliableDelivery)).collect();
+    for vi in &vis {
+        let other = Side::new(&pair.world, &pair.bridge, Host::B);
+        let (here, there) = (other.address(b"client"), pair.a.address(b"server"));
+        let client = other.vi(Level::ReliableDelivery);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let request = pair.a.nic.connect_wait(&there, soon()).unwrap();
+                request.accept(vi).unwrap();
+            });
+            while client.connect_request(&here, &there, soon()) == Err(Error::NoMatch) {
+                thread::yield_now();
+            }
+        });
+        says((&other, &client), (&pair.a, vi), b"hello");
+        assert!(windows() > before);
+        other.nic.close().unwrap();
+        drop((client, other));
+        until("the end", || state(vi) == State::Error);
+        until("no windows", || windows() == before);
+    }
+}
+
 /// VI-POST-2: messages move while no thread of either program looks, and threads that sleep wake.
 #[test]
 fn threads_that_sleep_wake_each_other() {
