@@ -727,7 +727,7 @@ impl<D: Device> ViShared<D> {
         let (trunk, numbers) = found.map_err(of_opening)?;
         let watched = session.watch(ENDS, self.id);
         watched.map_err(|_| Error::Resource)?;
-        self.share(Some(Arc::clone(&trunk)));
+        self.share(Some(&trunk));
         Ok(Lane::new(trunk, session, numbers))
     }
 

@@ -154,7 +154,7 @@ pub(crate) struct NicShared<D: Device> {
     pub(crate) tags: Tags,
     pub(crate) regions: Regions,
     pub(crate) service: Arc<Service>,
-    pub(crate) trunks: Trunks<D>,
+    pub(crate) trunks: Arc<Trunks<D>>,
     /// Readable once it is closed.
     ending: Wake,
     objects: Mutex<Objects<D>>,
@@ -222,7 +222,7 @@ impl<D: Device> Nic<D> {
                 tags: Tags::default(),
                 regions: Regions::new(&library.locks),
                 service: Arc::new(Service::new()?),
-                trunks: Trunks::new(),
+                trunks: Arc::new(Trunks::new()),
                 ending: Wake::new()?,
                 objects: Mutex::new(Objects {
                     vis: HashMap::new(),

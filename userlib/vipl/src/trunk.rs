@@ -104,6 +104,8 @@ enum Entry<D: Device> {
 /// A queue pair that connections share.
 pub(crate) struct Trunk<D: Device = CharDevice> {
     number: u64,
+    /// Where it is known, until it has ended.
+    home: Weak<Trunks<D>>,
     service: Arc<Service>,
     attention: Attention,
     /// Bytes of a slot of the partner; 0 if it has none.
@@ -226,6 +228,7 @@ impl<D: Device> Trunk<D> {
     /// A trunk on a pair that both ends have announced. The service thread knows it by the number.
     pub(crate) fn new(
         number: u64,
+        home: &Arc<Trunks<D>>,
         service: &Arc<Service>,
         (sending, receiving): (Sending<D>, Receiving<D>),
     ) -> Self {
@@ -236,6 +239,7 @@ impl<D: Device> Trunk<D> {
         };
         Trunk {
             number,
+            home: Arc::downgrade(home),
             service: Arc::clone(service),
             attention: Attention::default(),
             slot,
@@ -518,6 +522,9 @@ impl<D: Device> Trunk<D> {
                     vi.push();
                 }
             }
+        }
+        if let Some(home) = self.home.upgrade() {
+            home.forget(self.number);
         }
         // The partner may have ended it before.
         let session = Arc::clone(lock(&self.outbox).outbox.session());

@@ -29,7 +29,7 @@ use std::{
     fmt,
     sync::{
         atomic::{AtomicBool, Ordering},
-        Arc, Condvar, Mutex, MutexGuard,
+        Arc, Condvar, Mutex, MutexGuard, Weak,
     },
 };
 
@@ -93,7 +93,7 @@ pub(crate) struct ViShared<D: Device> {
     attention: Attention,
     /// Whether its connection has a lane of a trunk, and of which.
     shares: AtomicBool,
-    trunk: Mutex<Option<Arc<Trunk<D>>>>,
+    trunk: Mutex<Weak<Trunk<D>>>,
 }
 
 /// What the lock of a VI is for.
@@ -431,16 +431,15 @@ impl<D: Device> ViShared<D> {
     }
 
     /// Its connection has a lane of a trunk from now on, or none.
-    pub(crate) fn share(&self, trunk: Option<Arc<Trunk<D>>>) {
+    pub(crate) fn share(&self, trunk: Option<&Arc<Trunk<D>>>) {
         self.shares.store(trunk.is_some(), Ordering::Release);
-        let before = std::mem::replace(&mut *lock(&self.trunk), trunk);
-        drop(before);
+        *lock(&self.trunk) = trunk.map(Arc::downgrade).unwrap_or_default();
     }
 
     /// The trunk that its connection has a lane of.
     fn shared(&self) -> Option<Arc<Trunk<D>>> {
         match self.shares.load(Ordering::Acquire) {
-            true => lock(&self.trunk).clone(),
+            true => lock(&self.trunk).upgrade(),
             false => None,
         }
     }

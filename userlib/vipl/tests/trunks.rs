@@ -4,7 +4,13 @@
 
 mod common;
 
-use common::{flushed, good, soon, Pair, Side, TestVi, SHORT};
+use common::{flushed, good, soon, Device, Pair, Side, TestVi, SHORT};
+use mp_fabric::{InterfaceId, PartnerState, Session};
+use mp_queue_pair::{
+    open,
+    provider::{shape, Inbox, Outbox},
+    Head, Outgoing,
+};
 use mp_testing::Host;
 use std::{sync::mpsc, thread, time::Duration};
 use vipl::{
@@ -244,6 +250,38 @@ fn the_end_of_a_partner_is_that_of_all_its_connections() {
     }
 }
 
+/// VI-NIC-5: a trunk takes memory as long as both NICs are there, and no longer.
+#[test]
+fn a_trunk_ends_with_the_partner() {
+    let windows = || {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        maps.lines().filter(|line| line.contains("memfd:")).count()
+    };
+    let pair = short();
+    let before = windows();
+    let vis: Vec<_> = (0..4).map(|_| pair.a.vi(Level::ReliableDelivery)).collect();
+    for vi in &vis {
+        let other = Side::new(&pair.world, &pair.bridge, Host::B);
+        let (here, there) = (other.address(b"client"), pair.a.address(b"server"));
+        let client = other.vi(Level::ReliableDelivery);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let request = pair.a.nic.connect_wait(&there, soon()).unwrap();
+                request.accept(vi).unwrap();
+            });
+            while client.connect_request(&here, &there, soon()) == Err(Error::NoMatch) {
+                thread::yield_now();
+            }
+        });
+        says((&other, &client), (&pair.a, vi), b"hello");
+        assert!(windows() > before);
+        other.nic.close().unwrap();
+        drop((client, other));
+        until("the end", || state(vi) == State::Error);
+        until("no windows", || windows() == before);
+    }
+}
+
 /// VI-POST-2: messages move while no thread of either program looks, and threads that sleep wake.
 #[test]
 fn threads_that_sleep_wake_each_other() {
@@ -303,7 +341,7 @@ fn peers_share_what_is_short() {
 #[test]
 fn a_library_that_shares_nothing_gets_windows() {
     let pair = short();
-    let interface = mp_fabric::InterfaceId(pair.world.interface(0, Host::B));
+    let interface = InterfaceId(pair.world.interface(0, Host::B));
     let fabric = Fabric::with_device(pair.bridge.device(pair.world.open(Host::B)));
     let name = [&pair.b.address(b"").host[..], b"old"].concat();
     let size = 0x4000..=0x8000;
@@ -320,11 +358,11 @@ fn a_library_that_shares_nothing_gets_windows() {
         let asked = scope.spawn(|| client.connect_request(&here, &there, soon()));
         until("a request", || {
             let asks = server.partner().map(|partner| partner.state);
-            matches!(asks, Ok(mp_fabric::PartnerState::Request(_)))
+            matches!(asks, Ok(PartnerState::Request(_)))
         });
         let partner = server.partner().unwrap();
         assert_eq!(&partner.data[..4], b"VIA1");
-        let mp_fabric::PartnerState::Request(id) = partner.state else {
+        let PartnerState::Request(id) = partner.state else {
             unreachable!()
         };
         server.reject(id, 1, &[]).unwrap();
@@ -338,4 +376,244 @@ fn a_library_that_shares_nothing_gets_windows() {
         client.connect_request(&here, &there, Deadline::PAST),
         Err(Error::InvalidParameter)
     );
+}
+
+/// A partner that does what it likes on a trunk, and on two lanes of it.
+struct Liar {
+    outbox: Outbox<Device>,
+    inbox: Inbox<Device>,
+    sessions: Vec<Session<Device>>,
+    /// The numbers of the lanes at the other side.
+    lanes: Vec<u32>,
+}
+
+const KIND_SEND: u8 = 1;
+const READY: u8 = 11;
+const END: u8 = 12;
+
+impl Liar {
+    /// Connect VIs of host A to it.
+    fn connect(pair: &Pair, vis: &[TestVi]) -> Self {
+        let interface = InterfaceId(pair.world.interface(0, Host::B));
+        let fabric = Fabric::with_device(pair.bridge.device(pair.world.open(Host::B)));
+        let name = [&pair.b.address(b"").host[..], b"liar"].concat();
+        let (here, there) = (pair.a.address(b""), pair.b.address(b"liar"));
+        let (mut sessions, mut lanes, mut trunk) = (Vec::new(), Vec::new(), None);
+        for (n, vi) in vis.iter().enumerate() {
+            let server = fabric.server(interface, 0x5649_4131).name(&name);
+            let server = server.hold().bare().open().unwrap();
+            thread::scope(|scope| {
+                let asked = scope.spawn(|| vi.connect_request(&here, &there, soon()).unwrap());
+                until("a request", || {
+                    let asks = server.partner().map(|partner| partner.state);
+                    matches!(asks, Ok(PartnerState::Request(_)))
+                });
+                let partner = server.partner().unwrap();
+                let (nic, rest) = partner.data.split_at(8);
+                let (lane, attributes) = rest.split_at(4);
+                lanes.push(u32::from_le_bytes(lane.try_into().unwrap()));
+                let own = [7; 8];
+                let meeting = [&own[..], &(n as u32).to_le_bytes()].concat();
+                let answer = [&attributes[..16], &meeting].concat();
+                let PartnerState::Request(id) = partner.state else {
+                    unreachable!()
+                };
+                server.accept(id, &answer, soon()).unwrap();
+                if trunk.is_none() {
+                    let name = [&own[..], nic].concat();
+                    let peer = fabric.peer(interface, 0x5649_5431).name(&name).own_name(8);
+                    let size = 0x4000..=0x4000;
+                    let session = peer.local(size.clone()).remote(size).open().unwrap();
+                    trunk = Some(open(session, &shape(0x4000, 1), soon()).unwrap());
+                }
+                asked.join().unwrap();
+            });
+            sessions.push(server);
+        }
+        let (sending, receiving) = trunk.unwrap();
+        Liar {
+            outbox: Outbox::new(sending),
+            inbox: Inbox::new(receiving),
+            sessions,
+            lanes,
+        }
+    }
+
+    fn tell(&mut self, kind: u8, lane: u32, bytes: &[u8]) {
+        let head = Head {
+            kind,
+            ..Head::default()
+        };
+        let extra = [&lane.to_le_bytes(), bytes].concat();
+        let put = self.outbox.put(&mut Outgoing::new(head, &extra, &[]));
+        assert!(put.unwrap());
+        self.outbox.flush().unwrap();
+    }
+}
+
+impl Liar {
+    /// What it is told of the end of one of its lanes: reason, and messages that have taken effect.
+    fn end_of(&mut self, lane: u32) -> (u32, u64) {
+        let extra = |head: &Head| match head.kind {
+            READY => Some(4),
+            END => Some(16),
+            // An acknowledgement.
+            9 => Some(8),
+            _ => None,
+        };
+        for _ in 0..1000 {
+            if let Some(lent) = self.inbox.receive(extra).unwrap() {
+                let word =
+                    |at: usize| u32::from_le_bytes(lent.extra[at..at + 4].try_into().unwrap());
+                if (lent.head.kind, word(0)) == (END, lane) {
+                    return (word(4), u64::from(word(8)) | u64::from(word(12)) << 32);
+                }
+            } else {
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+        panic!("no end");
+    }
+}
+
+/// VI-REL-3, VI-DISC-2: an end says why, and how much has taken effect; both ways.
+#[test]
+fn a_lane_tells_its_end() {
+    let pair = short();
+    let vis = [(); 3].map(|()| pair.a.vi(Level::ReliableReception));
+    let mut liar = Liar::connect(&pair, &vis);
+    let lanes = liar.lanes.clone();
+    for lane in &lanes {
+        liar.tell(READY, *lane, b"");
+    }
+    for _ in 0..3 {
+        pair.a.receive(&vis[0], 8);
+        liar.tell(KIND_SEND, lanes[0], b"");
+        assert!(!vis[0].recv_wait(soon()).unwrap().status.is_error());
+    }
+    vis[0].disconnect().unwrap();
+    assert_eq!(liar.end_of(0), (1, 3));
+    // Its process has gone, as far as this connection is concerned.
+    drop(liar.sessions.remove(1));
+    assert_eq!(liar.end_of(1), (0, 0));
+    assert_eq!(state(&vis[1]), State::Error);
+    let sends = [(); 2].map(|()| pair.a.send(&vis[2], b""));
+    let effective = [&1_u32.to_le_bytes()[..], &1_u64.to_le_bytes()].concat();
+    liar.tell(END, lanes[2], &effective);
+    assert_eq!(
+        vis[2].send_wait(soon()),
+        Ok(good(sends[0], Status::OP_SEND, 0))
+    );
+    assert_eq!(
+        vis[2].send_wait(soon()),
+        Ok(flushed(sends[1], Status::OP_SEND))
+    );
+}
+
+/// VI-PEER-2: of two peers that have posted both kinds of session, the one without windows counts,
+/// whichever comes first.
+#[test]
+fn peers_that_may_share_do_not_take_windows() {
+    let pair = short();
+    let vi = pair.a.vi(Level::ReliableDelivery);
+    let (here, there) = (pair.a.address(b"peer"), pair.b.address(b"peer"));
+    vi.peer_request(&here, &there, soon()).unwrap();
+    let interface = InterfaceId(pair.world.interface(0, Host::B));
+    let fabric = Fabric::with_device(pair.bridge.device(pair.world.open(Host::B)));
+    let [mine, theirs] = [&there, &here].map(|address| [&address.host[..], b"peer"].concat());
+    let name = [&mine[..], &theirs].concat();
+    let peer = || {
+        let peer = fabric.peer(interface, 0x5649_4131).name(&name);
+        peer.own_name(mine.len() as u32)
+    };
+    let attributes = [&b"VIA1\x02\x03\0\0"[..], &(1_u64 << 20).to_le_bytes()].concat();
+    let says = [&attributes[..], &[1]].concat();
+    let size = 0x4000..=0x8000;
+    let windows = peer().data(&says).local(size.clone()).remote(size);
+    let windows = windows.open().unwrap();
+    windows.wait(mp_fabric::EventMask::PAIRED, soon()).unwrap();
+    // What it says of itself; then it waits.
+    assert_eq!(windows.partner().unwrap().data.get(16), Some(&1));
+    thread::sleep(Duration::from_millis(200));
+    let meeting = [&[7; 8][..], &5_u32.to_le_bytes()].concat();
+    let says = [&attributes[..], &meeting].concat();
+    let bare = peer().data(&says);
+    let bare = bare.bare().open().unwrap();
+    bare.wait(mp_fabric::EventMask::PAIRED, soon()).unwrap();
+    let nic = bare.partner().unwrap().data[16..24].to_vec();
+    let trunk = [&[7; 8][..], &nic].concat();
+    let trunk = fabric.peer(interface, 0x5649_5431).name(&trunk).own_name(8);
+    let size = 0x4000..=0x4000;
+    let trunk = trunk.local(size.clone()).remote(size).open().unwrap();
+    let _trunk = open(trunk, &shape(0x4000, 1), soon()).unwrap();
+    assert!(vi.peer_wait().is_ok());
+}
+
+/// VI-EM-10: what cannot be on a trunk ends all its connections; what cannot be on a lane ends that
+/// connection alone, and words about lanes that there are not end nothing.
+#[test]
+fn a_trunk_that_lies_ends_all_its_connections_and_a_lane_itself() {
+    let words: [(u8, bool, &[u8], [bool; 2]); 7] = [
+        (KIND_SEND, true, b"", [false, false]),
+        (KIND_SEND, false, b"", [false, false]),
+        (READY, false, b"", [false, false]),
+        (END, false, &[0; 12], [false, false]),
+        // More of a message that was not begun.
+        (4, true, b"", [true, false]),
+        (END, true, &[0xFF; 12], [true, false]),
+        (99, true, b"", [true, true]),
+    ];
+    for (kind, own, bytes, ends) in words {
+        let pair = short();
+        let vis = [(); 2].map(|()| pair.a.vi(Level::ReliableDelivery));
+        let mut liar = Liar::connect(&pair, &vis);
+        let lanes = liar.lanes.clone();
+        for lane in &lanes {
+            liar.tell(READY, *lane, b"");
+        }
+        let receives = [0, 1].map(|n| pair.a.receive(&vis[n], 8).0);
+        let lane = if own { lanes[0] } else { 0xFFFF_0000 };
+        liar.tell(kind, lane, bytes);
+        if !ends[1] {
+            liar.tell(KIND_SEND, lanes[1], b"");
+            let done = good(receives[1], Status::OP_RECEIVE, 0);
+            assert_eq!(vis[1].recv_wait(soon()), Ok(done));
+        }
+        if ends.contains(&true) {
+            until("an end", || {
+                [0, 1].map(|n| state(&vis[n]) == State::Error) == ends
+            });
+        }
+        assert_eq!([0, 1].map(|n| state(&vis[n]) == State::Error), ends);
+        drop(liar.sessions);
+    }
+}
+
+/// A lane with much to send gives others a turn.
+#[test]
+fn a_flood_leaves_room_for_others() {
+    let pair = short();
+    let [flood, other] = [(); 2].map(|()| pair.connected(Level::ReliableReception));
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let is_over = || over.load(std::sync::atomic::Ordering::SeqCst);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let data = pair.a.room(100_000);
+            for _ in 0..500 {
+                let descriptor = pair.a.one(Descriptor::new(), data, 100_000);
+                pair.b.receive(&flood.1, 100_000);
+                flood.0.post_send(descriptor, pair.a.handle).unwrap();
+                flood.0.send_wait(soon()).unwrap();
+                flood.1.recv_wait(soon()).unwrap();
+                if is_over() {
+                    break;
+                }
+            }
+        });
+        for n in 0..40 {
+            says((&pair.a, &other.0), (&pair.b, &other.1), &[n; 30_000]);
+        }
+        over.store(true, std::sync::atomic::Ordering::SeqCst);
+    });
+    assert_eq!(state(&flood.0), State::Connected);
 }

@@ -126,7 +126,7 @@ impl<D: Device> Trunks<D> {
     /// # Errors
     /// The end that it has come to; nothing if the time is over.
     pub(crate) fn find(
-        &self,
+        self: &Arc<Self>,
         fabric: &Fabric<D>,
         service: &Arc<Service>,
         interface: InterfaceId,
@@ -155,15 +155,26 @@ impl<D: Device> Trunks<D> {
         })?;
         let number = number();
         let session = Arc::clone(halves.0.session());
-        let new = Arc::new(Trunk::new(number, service, halves));
-        let mut open = lock(&self.open);
-        open.retain(|_, trunk| !trunk.is_over());
-        open.insert(number, Arc::clone(&new));
-        drop(open);
+        let new = Arc::new(Trunk::new(number, self, service, halves));
+        lock(&self.open).insert(number, Arc::clone(&new));
         session.watch(NEWS, number).map_err(|_| Some(End::Gone))?;
         *trunk = Some(Arc::clone(&new));
         new.list();
         Ok((new, numbers))
+    }
+
+    /// A trunk has ended: its windows are given back with the last lane.
+    pub(super) fn forget(&self, number: u64) {
+        let gone = lock(&self.open).remove(&number);
+        let mut places = lock(&self.places);
+        places.retain(|_, place| {
+            // Who waits for a place, or has it, opens another trunk there.
+            let is_wanted = Arc::strong_count(place) > 1;
+            let other = |trunk: &Arc<Trunk<D>>| trunk.number != number;
+            is_wanted || lock(place).as_ref().is_none_or(other)
+        });
+        drop(places);
+        drop(gone);
     }
 
     /// Make the queue pair of a trunk: both sides ask for each other.
