@@ -14,6 +14,7 @@ from pximc import MODULES
 NAMES = programs.example("mcapi_names")
 PERF = programs.example("mcapi_perf")
 KINDS = ("messages", "packets", "scalars")
+ROUNDS = 100
 
 
 @pytest.fixture(scope="module")
@@ -123,8 +124,8 @@ def test_everything_comes_back_as_it_was_sent(fabric, kind):
     for server, client in ((rp, ep), (ep, rp)):
         with serving(server, kind):
             for _ in range(2):
-                out = played(server, client, kind, "--rounds", 2000, "--size", 60_000)
-                assert (out["rounds"], out["wrong"]) == (2000, 0)
+                out = played(server, client, kind, "--rounds", ROUNDS, "--size", 60_000)
+                assert (out["rounds"], out["wrong"]) == (ROUNDS, 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -924,6 +924,10 @@ impl<D: Device> NodeShared<D> {
         if tie.attention().has_news() {
             return Err(Rest::Busy);
         }
+        // Before anything is noted as asked for that will not be.
+        if tie.attention().is_watched() {
+            return Err(Rest::Nap);
+        }
         let armed = match tie {
             Tie::Link(node, _) => {
                 let waits = core.engine.has_to_send(*node);
@@ -939,10 +943,9 @@ impl<D: Device> NodeShared<D> {
             Tie::Pipe(pipe) if pipe.owes_signal() => return Err(Rest::Nap),
             Tie::Pipe(pipe) => pipe.arm(),
         };
-        match (tie.attention().is_watched(), armed) {
-            (true, _) => Err(Rest::Nap),
-            (false, Ok(question)) => question.ok_or(Rest::Armed),
-            (false, Err(NotNow)) => Err(Rest::Busy),
+        match armed {
+            Ok(question) => question.ok_or(Rest::Armed),
+            Err(NotNow) => Err(Rest::Busy),
         }
     }
 }

@@ -177,6 +177,8 @@ struct Inner<D: Device> {
     ended: Option<Error>,
     /// The other end has sent what cannot be.
     is_broken: bool,
+    /// The pair has ended, which was told.
+    is_over: bool,
     /// The program has closed this end.
     is_closed: bool,
     /// The other end, which receives, was told that nothing more comes.
@@ -214,6 +216,7 @@ impl<D: Device> Pipe<D> {
                 waiting: VecDeque::new(),
                 ended: None,
                 is_broken: false,
+                is_over: false,
                 is_closed: false,
                 is_finished: false,
             }),
@@ -415,6 +418,8 @@ impl<D: Device> Pipe<D> {
         let mut inner = self.inner();
         let mut moved = Moved::default();
         if let Err(end) = inner.progress(&self.plan, &mut moved) {
+            // Told once; what waits ends when the channel is severed.
+            inner.is_over = true;
             moved.end = Some(end);
         }
         moved.any |= moved.has_begun || moved.is_drained || moved.end.is_some();
@@ -427,7 +432,8 @@ impl<D: Device> Pipe<D> {
         let inner = self.inner();
         let waits = !inner.posted.is_empty() || !inner.waiting.is_empty();
         let closes = inner.is_closed && !inner.is_finished;
-        waits || closes || inner.is_broken || self.channel.get().is_none()
+        let begins = self.channel.get().is_none();
+        waits || closes || (!inner.is_over && (begins || inner.is_broken))
     }
 
     /// Look whether the session has ended.
@@ -610,6 +616,12 @@ impl<D: Device> Inner<D> {
     }
 
     fn progress(&mut self, plan: &Plan, moved: &mut Moved) -> Result<(), End> {
+        if self.is_over {
+            moved.ended = self.receive(plan);
+            moved.is_drained = self.is_closed && !self.is_finished;
+            self.is_finished |= moved.is_drained;
+            return Ok(());
+        }
         if !self.pair.is_open()? {
             return Ok(());
         }
@@ -733,6 +745,10 @@ mod tests {
             assert_eq!(failed, Some(error));
             assert!(receiver.is_busy());
             assert_eq!(receiver.progress().end, Some(End::Broken));
+            assert!(receiver.progress().end.is_none() && !receiver.is_busy());
+            receiver.wait_to_receive(Request::from_raw(1));
+            let ended = receiver.progress().ended;
+            assert!(matches!(ended[..], [(_, Err(failed))] if failed == error));
         }
     }
 }

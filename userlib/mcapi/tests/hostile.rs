@@ -161,6 +161,7 @@ fn a_node_that_rejects_is_asked_seldom() {
     }
     assert_eq!(node.test(sent), Err(Error::Transmission));
     assert!((2..20).contains(&rejected), "{rejected}");
+    assert!(begun.elapsed() > Duration::from_secs(1));
 }
 
 /// Partners that never announce their end of the pair, or fill the window with anything, or go

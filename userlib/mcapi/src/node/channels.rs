@@ -172,7 +172,9 @@ impl<D: Device> Node<D> {
     /// # Errors
     /// [`Error::BufferInvalid`]: no buffer of this node, or it was released.
     pub fn pktchan_release(&self, address: usize) -> Result<()> {
-        match lock(&self.0.held).remove(&address) {
+        // Nothing else is done under that lock.
+        let held = lock(&self.0.held).remove(&address);
+        match held {
             Some((pipe, held)) => {
                 pipe.release(held);
                 Ok(())
