@@ -91,7 +91,7 @@ static void serve(mcapi_node_t node)
 	} while (order.kind != END);
 }
 
-static void command(mcapi_endpoint_t own, mcapi_endpoint_t server, enum kind kind,
+static void begin_order(mcapi_endpoint_t own, mcapi_endpoint_t server, enum kind kind,
 	unsigned long messages)
 {
 	struct order order = { own, messages, kind };
@@ -99,7 +99,7 @@ static void command(mcapi_endpoint_t own, mcapi_endpoint_t server, enum kind kin
 	send(own, server, &order, sizeof(order));
 }
 
-static void finish(mcapi_endpoint_t own)
+static void end_order(mcapi_endpoint_t own)
 {
 	struct order done;
 
@@ -120,7 +120,7 @@ static void latency(mcapi_endpoint_t own, mcapi_endpoint_t server, size_t size,
 	unsigned long n;
 	double start;
 
-	command(own, server, ECHO, rounds + WARM_UP);
+	begin_order(own, server, ECHO, rounds + WARM_UP);
 	for (n = 0; n < rounds + WARM_UP; n++) {
 		start = now_us();
 		send(own, server, data, size);
@@ -128,7 +128,7 @@ static void latency(mcapi_endpoint_t own, mcapi_endpoint_t server, size_t size,
 			fail("a message came back with another size");
 		times[n < WARM_UP ? 0 : n - WARM_UP] = (now_us() - start) / 2;
 	}
-	finish(own);
+	end_order(own);
 	qsort(times, rounds, sizeof(*times), compare);
 }
 
@@ -139,11 +139,11 @@ static double throughput(mcapi_endpoint_t own, mcapi_endpoint_t server, size_t s
 	unsigned long n;
 	double start;
 
-	command(own, server, COUNT, rounds);
+	begin_order(own, server, COUNT, rounds);
 	start = now_us();
 	for (n = 0; n < rounds; n++)
 		send(own, server, data, size);
-	finish(own);
+	end_order(own);
 	return rounds * size / (now_us() - start);
 }
 
@@ -186,8 +186,8 @@ static void run(mcapi_node_t node, mcapi_node_t there, const struct options *opt
 			fail("sizes are 0 to 65536");
 		measure(own, server, size, options);
 	}
-	command(own, server, END, 0);
-	finish(own);
+	begin_order(own, server, END, 0);
+	end_order(own);
 }
 
 static int parse(int argc, char **argv, struct options *options)

@@ -10,6 +10,7 @@ from ntbrig import stack
 from pximc import MODULES
 
 NAMES = programs.example("mcapi_names")
+OFFLOAD = programs.example("mcapi_offload")
 PERF = programs.example("mcapi_perf")
 
 
@@ -48,6 +49,20 @@ def test_handles_in_messages_are_usable_at_once(ends):
         assert server.wait(60).check().out.endswith("2 names\n")
     finally:
         server.kill()
+
+
+def test_channels_carry_commands_data_and_results(ends):
+    """MC-PKTREL-1: a scalar channel and packet channels both ways; packets are kept where they have
+    arrived and released in another order."""
+    there, here = ends
+    worker = start(there, OFFLOAD, "worker", 5)
+    try:
+        worker.wait_for_output("ready")
+        client = start(here, OFFLOAD, "client", 6, 5, 50).wait(180).check()
+        assert client.out == "50 jobs, 0 wrong\n"
+        worker.wait(60).check()
+    finally:
+        worker.kill()
 
 
 def test_messages_of_all_sizes_come_back_and_are_counted(ends):
