@@ -6,8 +6,8 @@
  *	mcapi_offload client NODE WORKER JOBS
  *
  * A job is some packets of data and the command to execute it. The worker keeps the packets where
- * they have arrived until then, and answers with one packet: how many bytes they had, and the sum of
- * them.
+ * they have arrived until then, and answers with one packet: how many bytes they had, and what is
+ * the sum of them.
  */
 #include "common.h"
 
