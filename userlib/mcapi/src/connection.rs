@@ -307,6 +307,14 @@ impl Connection {
         }
     }
 
+    /// There is no way for data, or none any more: tell the other owner, once.
+    pub(crate) fn fail(&mut self, steps: &mut Vec<Step>) {
+        if self.way != Way::Severed {
+            steps.push(Step::Tell(Say::Severed));
+            self.sever(steps);
+        }
+    }
+
     /// The other node or the link has gone, or the way for data (MC-CHAN-16).
     pub(crate) fn sever(&mut self, steps: &mut Vec<Step>) {
         if self.way == Way::Severed {
@@ -389,6 +397,8 @@ mod tests {
         post: bool,
         ask: bool,
         made: [bool; 2],
+        /// The sender has closed, and something waits to be sent.
+        is_full: bool,
         requests: u32,
     }
 
@@ -412,6 +422,7 @@ mod tests {
                 post: false,
                 ask: false,
                 made: [false; 2],
+                is_full: false,
                 requests: 0,
             }
         }
@@ -460,15 +471,14 @@ mod tests {
                         assert!(end == SENDER && !self.ask);
                         self.ask = true;
                     }
-                    // Nothing waits to be sent.
-                    Step::CloseHere => {
-                        let mut steps = Vec::new();
-                        self.ends[end].drained(&mut steps);
-                        self.follow(end, steps);
-                    }
+                    Step::CloseHere => self.is_full |= end == SENDER && !seen.is_severed,
                     Step::CloseThere => assert!(self.seen[1 - end].has_closed),
                     Step::Sever => assert!(seen.is_severed),
-                    Step::Disconnect => seen.is_disconnected = true,
+                    // MC-PKTSCLOSE-3: not before everything was sent.
+                    Step::Disconnect => {
+                        assert!(seen.is_severed || end == RECEIVER || !self.is_full);
+                        seen.is_disconnected = true;
+                    }
                 }
             }
         }
@@ -493,7 +503,7 @@ mod tests {
                         (seen.opening, seen.has_asked) = (Some(request), true);
                         connection.open(request, &mut steps);
                     }
-                    return self.follow(end, steps);
+                    self.follow(end, steps);
                 }
                 Event::Withdraw(end) => {
                     if let Some(request) = self.seen[end].opening.take() {
@@ -535,6 +545,11 @@ mod tests {
                     self.made[SENDER] = true;
                     self.ends[end].ready(&mut steps);
                     self.follow(end, steps);
+                }
+                Event::Way(SENDER) if self.is_full => {
+                    self.is_full = false;
+                    self.ends[SENDER].drained(&mut steps);
+                    self.follow(SENDER, steps);
                 }
                 Event::Way(_) => {}
                 Event::Sever => {

@@ -150,6 +150,11 @@ impl Incoming {
         }
     }
 
+    /// Whether no buffer is in use.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.accounts.is_empty()
+    }
+
     /// Bytes that are kept of messages that are not whole.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {

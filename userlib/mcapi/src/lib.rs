@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The Multicore Communications API for programs in Rust: nodes, endpoints and messages between
-//! processes of one host and of several, on the queue pairs of the fabric.
+//! The Multicore Communications API for programs in Rust: nodes, endpoints, messages and channels
+//! between processes of one host and of several, on the queue pairs of the fabric.
 //!
 //! The names are the specification's. A program becomes a [`Node`], which has [`Endpoint`]s.
 //! Identifiers like MC-MSG-6 are those of the specification's digest; `Documentation/mcapi.md` says
@@ -10,16 +10,14 @@
 //! | file | owns |
 //! |---|---|
 //! | `node` | calls of programs, waits, the lock of a node |
-//! | `service`, `connect`, `claim` | threads: moving frames; finding nodes; claiming a number |
-//! | `link` | the queue pair to another node |
-//! | `engine` | a node without I/O, by `endpoint`, `request`, `peer`, `outgoing`, `incoming` |
+//! | `worker`, `connect`, `claim` | the thread that finds nodes; claiming a number |
+//! | `pair`, `link`, `pipe` | a queue pair; frames to another node; the data of a channel |
+//! | `engine` | a node without I/O, by `endpoint`, `connection`, `request`, `peer`, `outgoing`, `incoming` |
+//! | `channel` | handles of channels, packets, scalars |
 //! | `wire` | what nodes tell each other |
 //! | `attributes`, `id`, `topology`, `error` | values, names, configuration, statuses |
 //!
 //! Data moves without a system call while threads at both ends look.
-//!
-//! It has no channels yet, neither for packets nor for scalars: endpoints can be declared for them
-//! ([`Attribute::Type`]), and nothing else. It has no library for programs in C.
 //!
 //! A forked child must not use what its parent has: it becomes a node of its own.
 //!

@@ -122,7 +122,7 @@ impl<D: Device> Wire for Link<D> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::wire::{Control, Lane, WORDS};
     use mp_fabric::{Fabric, InterfaceId};
@@ -133,7 +133,7 @@ mod tests {
     const _: () = assert!(4 * WORDS <= EXTRA_MAX && 4 * WORDS <= INLINE_MAX);
 
     /// The two ends of a link between two hosts.
-    fn pair() -> [Link<FakeDevice>; 2] {
+    pub(crate) fn pair() -> [Link<FakeDevice>; 2] {
         let world = World::new(1, 1 << 20);
         let hosts = [Host::A, Host::B];
         let [a, b] = hosts.map(|host| Fabric::with_device(world.open(host)));
@@ -145,7 +145,7 @@ mod tests {
         links
     }
 
-    fn message(level: u16, data: &[u8]) -> Frame<'_> {
+    pub(crate) fn message(level: u16, data: &[u8]) -> Frame<'_> {
         Frame::Message {
             lane: Lane { level, port: 1 },
             from: 1,

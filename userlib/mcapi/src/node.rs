@@ -76,7 +76,7 @@ pub(crate) struct NodeShared<D: Device> {
     /// The ways for data of channels, by the ports of their endpoints.
     pipes: RwLock<HashMap<u16, Arc<Pipe<D>>>>,
     /// Packets that the program has, by the addresses of their buffers.
-    held: Mutex<HashMap<usize, (Arc<Pipe<D>>, Held)>>,
+    held: Mutex<HashMap<usize, HeldBy<D>>>,
 }
 
 struct Core<D: Device> {
@@ -93,6 +93,9 @@ struct Core<D: Device> {
     /// Threads of the program that sleep.
     sleepers: Vec<Sleeper>,
 }
+
+/// The slot of a packet that the program has, and whose it is.
+type HeldBy<D> = (Arc<Pipe<D>>, Held);
 
 /// The link to another node.
 struct Linked<D: Device> {
@@ -147,16 +150,7 @@ impl<D: Device> Node<D> {
             id,
             host,
             nonce,
-            core: Mutex::new(Core {
-                engine: Engine::new(id, attributes),
-                links: HashMap::new(),
-                busy: BTreeMap::new(),
-                errands: Vec::new(),
-                ties: HashMap::new(),
-                numbers: 0,
-                alive: true,
-                sleepers: Vec::new(),
-            }),
+            core: Mutex::new(Core::new(Engine::new(id, attributes))),
             slept: Condvar::new(),
             service: Service::new().map_err(failed)?,
             connector: Worker::new()?,
@@ -486,6 +480,19 @@ impl<D: Device> Node<D> {
 }
 
 impl<D: Device> Core<D> {
+    fn new(engine: Engine) -> Self {
+        Core {
+            engine,
+            links: HashMap::new(),
+            busy: BTreeMap::new(),
+            errands: Vec::new(),
+            ties: HashMap::new(),
+            numbers: 0,
+            alive: true,
+            sleepers: Vec::new(),
+        }
+    }
+
     /// Until when a call on an endpoint of this node waits (MC-TMO-1).
     fn deadline(&self, endpoint: Endpoint) -> Result<Deadline> {
         let settings = &self.engine.local(endpoint)?.settings;
@@ -622,7 +629,7 @@ impl<D: Device> NodeShared<D> {
         let mut core = self.alive()?;
         let result = act(&mut core);
         self.settle(&mut core);
-        Ok(result?)
+        result
     }
 
     /// Send what has come up on the links that it is for, and do what has come of it.
@@ -1017,5 +1024,36 @@ impl<D: Device> Drop for Node<D> {
 impl<D: Device> fmt::Debug for Node<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Node").field(&self.0.id).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        link::tests::{message, pair},
+        wire::{Control, Frame},
+    };
+
+    /// What a session has brought is received before another one takes its place.
+    #[test]
+    fn what_a_replaced_session_has_brought_is_received() {
+        let [own, other] = [0, 1].map(|node| NodeId::new(0, node).unwrap());
+        let mut core = Core::new(Engine::new(own, NodeAttributes::default()));
+        let to = core.engine.create(Some(1)).unwrap();
+        let [link, mut there] = pair();
+        core.relink(other, link);
+        core.progress(other);
+        let (version, features) = (1, 0);
+        let ready = Frame::Control(Control::Ready { version, features });
+        assert_eq!(there.send(&ready), Ok(true));
+        for _ in 0..3 {
+            assert_eq!(there.send(&message(1, b"hello")), Ok(true));
+        }
+        there.flush().unwrap();
+        let [link, _] = pair();
+        core.relink(other, link);
+        assert_eq!(core.engine.local(to).unwrap().available(), 3);
+        assert_eq!((core.links.len(), core.ties.len()), (1, 1));
     }
 }

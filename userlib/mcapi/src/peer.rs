@@ -202,6 +202,11 @@ impl Peer {
             || !self.outgoing.is_empty()
     }
 
+    /// Whether nothing is known of the other node that has to be.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.stage == Stage::None && !self.is_wanted() && self.incoming.is_empty()
+    }
+
     /// The frame that is sent next. It stays so until [`sent`](Self::sent).
     pub(crate) fn next(&mut self) -> Option<Frame<'_>> {
         if let Some(control) = self.next_control() {

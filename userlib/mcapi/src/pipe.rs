@@ -177,6 +177,8 @@ struct Inner<D: Device> {
     ended: Option<Error>,
     /// The other end has sent what cannot be.
     is_broken: bool,
+    /// The pair has ended, which was told.
+    is_over: bool,
     /// The program has closed this end.
     is_closed: bool,
     /// The other end, which receives, was told that nothing more comes.
@@ -214,6 +216,7 @@ impl<D: Device> Pipe<D> {
                 waiting: VecDeque::new(),
                 ended: None,
                 is_broken: false,
+                is_over: false,
                 is_closed: false,
                 is_finished: false,
             }),
@@ -415,6 +418,8 @@ impl<D: Device> Pipe<D> {
         let mut inner = self.inner();
         let mut moved = Moved::default();
         if let Err(end) = inner.progress(&self.plan, &mut moved) {
+            // Told once; what waits ends when the channel is severed.
+            inner.is_over = true;
             moved.end = Some(end);
         }
         moved.any |= moved.has_begun || moved.is_drained || moved.end.is_some();
@@ -427,7 +432,8 @@ impl<D: Device> Pipe<D> {
         let inner = self.inner();
         let waits = !inner.posted.is_empty() || !inner.waiting.is_empty();
         let closes = inner.is_closed && !inner.is_finished;
-        waits || closes || inner.is_broken || self.channel.get().is_none()
+        let begins = self.channel.get().is_none();
+        waits || closes || (!inner.is_over && (begins || inner.is_broken))
     }
 
     /// Look whether the session has ended.
@@ -610,6 +616,12 @@ impl<D: Device> Inner<D> {
     }
 
     fn progress(&mut self, plan: &Plan, moved: &mut Moved) -> Result<(), End> {
+        if self.is_over {
+            moved.ended = self.receive(plan);
+            moved.is_drained = self.is_closed && !self.is_finished;
+            self.is_finished |= moved.is_drained;
+            return Ok(());
+        }
         if !self.pair.is_open()? {
             return Ok(());
         }
@@ -644,5 +656,99 @@ impl<D: Device> Inner<D> {
         // A signal that was owed is tried again.
         let Open { outbox, .. } = self.pair.open()?;
         outbox.flush().map_err(end_of)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mp_fabric::{Fabric, InterfaceId};
+    use mp_testing::{FakeDevice, Host, World};
+
+    fn plan(kind: Kind, direction: Direction, max_payload: u32) -> Plan {
+        Plan {
+            port: 1,
+            id: 1,
+            role: Role { kind, direction },
+            max_payload,
+            timeout: u32::MAX,
+            send_buffers: 4,
+        }
+    }
+
+    /// A pipe between two hosts, whose ends are for these kinds.
+    fn pipe(kinds: [Kind; 2]) -> [Pipe<FakeDevice>; 2] {
+        let world = World::new(1, 1 << 20);
+        let plans = [
+            plan(kinds[0], Direction::Send, 64),
+            plan(kinds[1], Direction::Receive, 64),
+        ];
+        let hosts = [Host::A, Host::B];
+        let [a, b] = hosts.map(|host| Fabric::with_device(world.open(host)));
+        let [here, there] = hosts.map(|host| InterfaceId(world.interface(0, host)));
+        let size = 0x1_0000;
+        let server = b
+            .server(there, 1)
+            .local(size..=size)
+            .remote(size..=size)
+            .open();
+        let client = a
+            .client(here, 1)
+            .local(size..=size)
+            .remote(size..=size)
+            .open();
+        let [sender, receiver] = plans;
+        let ends = [(client, sender), (server, receiver)];
+        let ends = ends.map(|(session, plan)| Pipe::new(session.unwrap(), plan, 1).unwrap());
+        while !ends.iter().all(|end| end.inner().pair.is_open().unwrap()) {}
+        ends
+    }
+
+    /// Windows have room for what they are divided into, and both ends ask for the same.
+    #[test]
+    fn windows_have_room_for_slots_and_lines() {
+        for max in [0, 1, 64, 100, 4096, 65536] {
+            for kind in [Kind::Packets, Kind::Scalars] {
+                let receiver = plan(kind, Direction::Receive, max);
+                let sender = plan(kind, Direction::Send, max);
+                for free in [0, 1 << 20, 1 << 40] {
+                    let [own, back] = receiver.windows(free);
+                    let [out, there] = sender.windows(free);
+                    assert_eq!(back, out);
+                    assert!(there.start() == own.start() && there.end() >= own.end());
+                    for size in [*own.start(), *own.end()] {
+                        let shape = receiver.shape(size);
+                        let used = u64::from(shape.lines) * LINE
+                            + u64::from(shape.slots) * u64::from(shape.slot_size)
+                            + REST;
+                        assert!(used <= size, "{max} {size} {shape:?}");
+                        let least = if kind == Kind::Packets { 2 } else { 0 };
+                        assert!(shape.slots >= least);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A sender that sends what a channel does not carry ends the channel, once, and nothing else.
+    #[test]
+    fn what_a_channel_does_not_carry_ends_it() {
+        use Kind::{Packets, Scalars};
+        for (kinds, width) in [([Scalars, Packets], 1), ([Scalars, Scalars], 3)] {
+            let [sender, receiver] = pipe(kinds);
+            receiver.progress();
+            assert_eq!(sender.inner().send_scalar(width, 1), Ok(true));
+            let (error, failed) = match kinds[1] {
+                Packets => (Error::Transmission, receiver.try_receive_packet().err()),
+                Scalars => (Error::General, receiver.try_receive_scalar::<u8>().err()),
+            };
+            assert_eq!(failed, Some(error));
+            assert!(receiver.is_busy());
+            assert_eq!(receiver.progress().end, Some(End::Broken));
+            assert!(receiver.progress().end.is_none() && !receiver.is_busy());
+            receiver.wait_to_receive(Request::from_raw(1));
+            let ended = receiver.progress().ended;
+            assert!(matches!(ended[..], [(_, Err(failed))] if failed == error));
+        }
     }
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Calls of the device that messages take.
+//! Calls of the device that messages and channels take.
 
 mod common;
 
 use common::Hosts;
-use mcapi::{Endpoint, Fabric, Node, NodeAttributes, Topology};
+use mcapi::{
+    Channel, Completion, Deadline, Endpoint, Fabric, Node, NodeAttributes, Request, Topology,
+};
 use mp_fabric::{sys::mp_event, Call, Device, Errno, Map, Protection};
 use mp_testing::{BridgeDevice, Host};
 use std::{
@@ -102,6 +104,116 @@ fn messages_take_no_call_while_both_ends_look() {
             }
             assert!(Instant::now() < until, "{calls} calls in {ROUNDS} rounds");
         }
+    }
+}
+
+/// Open a channel for packets or scalars from one node to another one.
+fn channel(from: &Node<Counting>, to: &Node<Counting>, is_scalar: bool) -> [Channel; 2] {
+    let done = |node: &Node<Counting>, request: Request| {
+        let deadline = Deadline::after(Duration::from_secs(30));
+        node.wait(request, deadline).unwrap()
+    };
+    let ends = [from, to].map(|node| node.endpoint_create(None).unwrap());
+    let connected = match is_scalar {
+        true => from.sclchan_connect_i(ends[0], ends[1]),
+        false => from.pktchan_connect_i(ends[0], ends[1]),
+    };
+    done(from, connected.unwrap());
+    let opens = match is_scalar {
+        true => [
+            from.sclchan_send_open_i(ends[0]),
+            to.sclchan_recv_open_i(ends[1]),
+        ],
+        false => [
+            from.pktchan_send_open_i(ends[0]),
+            to.pktchan_recv_open_i(ends[1]),
+        ],
+    };
+    let [send, receive] = opens.map(Result::unwrap);
+    [done(from, send), done(to, receive)].map(|done| match done {
+        Completion::Open(channel) => channel,
+        other => panic!("{other:?}"),
+    })
+}
+
+/// So many rounds of a packet or a scalar there and one back; the calls of this thread.
+fn play_channels(
+    node: &Node<Counting>,
+    [send, receive]: [Channel; 2],
+    is_scalar: bool,
+    serves: bool,
+) -> u32 {
+    let before = CALLS.get();
+    let put = |n: u32| match is_scalar {
+        true => node.sclchan_send(send, n).unwrap(),
+        false => node.pktchan_send(send, &n.to_le_bytes()).unwrap(),
+    };
+    for n in 0..ROUNDS {
+        if serves {
+            put(n);
+        }
+        if is_scalar {
+            assert_eq!(node.sclchan_recv(receive), Ok(n));
+        } else {
+            let packet = node.pktchan_recv(receive).unwrap();
+            assert_eq!(packet.len(), 4);
+            node.pktchan_release(packet.address()).unwrap();
+        }
+        if !serves {
+            put(n);
+        }
+    }
+    CALLS.get() - before
+}
+
+/// The same for packets and scalars: blocking calls, which look for 10 ms.
+#[test]
+fn channels_take_no_call_while_both_ends_look() {
+    for (host, is_scalar) in [Host::A, Host::B]
+        .into_iter()
+        .flat_map(|h| [(h, false), (h, true)])
+    {
+        let hosts = Hosts::new();
+        let (a, b) = (counting(&hosts, Host::A, 1).0, counting(&hosts, host, 2).0);
+        let (there, back) = (channel(&a, &b, is_scalar), channel(&b, &a, is_scalar));
+        let (of_a, of_b) = ([there[0], back[1]], [back[0], there[1]]);
+        let until = Instant::now() + Duration::from_secs(60);
+        loop {
+            let calls = thread::scope(|scope| {
+                let other = scope.spawn(|| play_channels(&b, of_b, is_scalar, false));
+                play_channels(&a, of_a, is_scalar, true) + other.join().unwrap()
+            });
+            if calls == 0 {
+                break;
+            }
+            assert!(Instant::now() < until, "{calls} calls in {ROUNDS} rounds");
+        }
+    }
+}
+
+/// Ends that wait for a packet and for a scalar sleep, and are woken.
+#[test]
+fn channels_without_data_sleep() {
+    for host in [Host::A, Host::B] {
+        let hosts = Hosts::new();
+        let [(a, of_a), (b, of_b)] = [(Host::A, 1), (host, 2)].map(|(h, n)| counting(&hosts, h, n));
+        let (packets, scalars) = (channel(&a, &b, false), channel(&a, &b, true));
+        thread::scope(|scope| {
+            let packet = scope.spawn(|| b.pktchan_recv(packets[1]).map(|packet| packet.len()));
+            let scalar = scope.spawn(|| b.sclchan_recv(scalars[1]));
+            thread::sleep(Duration::from_millis(300));
+            let calls = || [&of_a, &of_b].map(|calls| calls.load(Ordering::Relaxed));
+            let before = calls();
+            thread::sleep(Duration::from_millis(1000));
+            let after = calls();
+            a.pktchan_send(packets[0], b"wake").unwrap();
+            a.sclchan_send(scalars[0], 7_u16).unwrap();
+            assert_eq!(packet.join().unwrap(), Ok(4));
+            assert_eq!(scalar.join().unwrap(), Ok(7_u16));
+            for (before, after) in before.into_iter().zip(after) {
+                assert!(after - before <= 40, "{before:?} {after:?}");
+            }
+        });
     }
 }
 

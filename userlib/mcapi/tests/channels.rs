@@ -32,7 +32,7 @@ fn open(node: &TestNode, request: Result<Request>) -> Channel {
     }
 }
 
-/// Endpoints with these attributes.
+/// Make endpoints with these attributes.
 fn endpoints(a: &TestNode, b: &TestNode, attributes: &[(Attribute, u64)]) -> [Endpoint; 2] {
     [a, b].map(|node| {
         let endpoint = node.endpoint_create(None).unwrap();

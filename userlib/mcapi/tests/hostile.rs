@@ -7,6 +7,7 @@ mod common;
 use common::{get, receive, soon, Hosts};
 use mcapi::{Attribute, Deadline, Endpoint, Error, NodeId};
 use mp_fabric::{vm_memory::Bytes, EventMask, Fabric, InterfaceId, PartnerState, Session};
+use mp_queue_pair::{open, provider::shape, Head, Outgoing};
 use mp_testing::{BridgeDevice, Host, LOOPBACK};
 use std::time::{Duration, Instant};
 
@@ -95,6 +96,39 @@ fn who_is_another_node_is_rejected() {
     }
 }
 
+/// A node that says that it is ready and then takes nothing keeps nobody waiting for ever: a send whose
+/// message has started ends with the session.
+#[test]
+fn a_node_that_takes_nothing_keeps_nobody() {
+    let hosts = Hosts::new();
+    let node = hosts.node(Host::A, 1);
+    let own = node.endpoint_create(None).unwrap();
+    node.set_endpoint_attribute(own, Attribute::Timeout, 50)
+        .unwrap();
+    let fabric = hosts.fabric(Host::B);
+    let claim = fabric
+        .server(interface(&hosts, Host::B), PROTOCOL)
+        .uid(0x8000_8009);
+    let claim = claim.data(b"whatever").bare().hold().open().unwrap();
+    let session = ask(&hosts, &fabric, Host::B, 1, &demand(1, 9, b"whatever"));
+    let size = session.state().unwrap().local.unwrap().size;
+    let (mut sending, receiving) = open(session, &shape(size, 2), soon()).unwrap();
+    let head = Head {
+        kind: 1,
+        ..Head::default()
+    };
+    let ready = [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut ready = Outgoing::new(head, &ready, &[]);
+    assert!(sending.put(&mut ready).unwrap().is_some());
+    sending.publish().unwrap();
+    let to = Endpoint::new(NodeId::new(1, 9).unwrap(), 1).unwrap();
+    let begun = Instant::now();
+    let sent = node.msg_send(own, to, &[7; 65536], 3);
+    assert_eq!(sent, Err(Error::Transmission));
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    drop((receiving, claim));
+}
+
 /// A process that has a node's name and rejects everybody is not asked again at once, and not for
 /// ever.
 #[test]
@@ -127,6 +161,7 @@ fn a_node_that_rejects_is_asked_seldom() {
     }
     assert_eq!(node.test(sent), Err(Error::Transmission));
     assert!((2..20).contains(&rejected), "{rejected}");
+    assert!(begun.elapsed() > Duration::from_secs(1));
 }
 
 /// Partners that never announce their end of the pair, or fill the window with anything, or go

@@ -147,6 +147,32 @@ fn blocking_calls_wait_as_long_as_the_endpoint_says() {
     }
 }
 
+/// A node that sleeps is woken although the kernel has no memory for that at first, and the session
+/// goes on.
+#[test]
+fn a_signal_without_memory_is_tried_again() {
+    for (hosts, a, b) in Hosts::pairs() {
+        let (from, to) = (
+            a.endpoint_create(None).unwrap(),
+            b.endpoint_create(None).unwrap(),
+        );
+        a.msg_send(from, to, b"first", 1).unwrap();
+        assert_eq!(receive(&b, to), b"first");
+        for _ in 0..5 {
+            thread::scope(|scope| {
+                let waits = scope.spawn(|| receive(&b, to));
+                // Long enough for the service thread to ask for a signal.
+                thread::sleep(Duration::from_millis(60));
+                hosts.world.fail_signals(2);
+                let begun = Instant::now();
+                a.msg_send(from, to, b"wake", 1).unwrap();
+                assert_eq!(waits.join().unwrap(), b"wake");
+                assert!(begun.elapsed() < Duration::from_secs(10));
+            });
+        }
+    }
+}
+
 /// MC-MSGRECV-3, MC-MSGAVAIL-1, MC-TEST-1, MC-TEST-2
 #[test]
 fn receives_are_posted_tested_and_cut_short() {

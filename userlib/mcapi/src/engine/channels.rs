@@ -321,10 +321,7 @@ impl Engine {
 
     /// There is no way for data, or none any more.
     pub(crate) fn severed(&mut self, port: u16, id: u64) {
-        self.change_of(port, id, |end, steps| {
-            steps.push(Step::Tell(Say::Severed));
-            end.sever(steps);
-        });
+        self.change_of(port, id, Connection::fail);
         self.settle();
     }
 

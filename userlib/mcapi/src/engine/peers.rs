@@ -41,6 +41,10 @@ impl Engine {
         self.end_reservations(reservations.into_values(), end);
         self.sever_all(node);
         self.endpoints.forget(node);
+        // Whoever names nodes that are not there shall not make this one remember them.
+        if self.peers.get(&node).is_some_and(Peer::is_idle) {
+            self.peers.remove(&node);
+        }
         self.settle();
     }
 

@@ -172,7 +172,9 @@ impl<D: Device> Node<D> {
     /// # Errors
     /// [`Error::BufferInvalid`]: no buffer of this node, or it was released.
     pub fn pktchan_release(&self, address: usize) -> Result<()> {
-        match lock(&self.0.held).remove(&address) {
+        // Nothing else is done under that lock.
+        let held = lock(&self.0.held).remove(&address);
+        match held {
             Some((pipe, held)) => {
                 pipe.release(held);
                 Ok(())
@@ -392,7 +394,7 @@ impl<D: Device> NodeShared<D> {
         Ok(packet)
     }
 
-    /// Requests for data are over.
+    /// Complete requests for data that are over.
     fn end(&self, core: &mut Core<D>, pipe: &Arc<Pipe<D>>, ended: Ended) {
         for (request, done) in ended {
             let outcome: Outcome = match done {

@@ -456,3 +456,23 @@ fn a_node_without_channels_is_not_asked() {
     );
     assert_eq!(node.progress(id(1), &mut wire), Err(End::Broken));
 }
+
+/// A node that wants endpoints connected to those of nodes that are not there makes this one remember
+/// none of them, and the endpoint is free again.
+#[test]
+fn nodes_that_are_not_there_are_forgotten() {
+    let mut net = Net::new(2);
+    let own = net.endpoint(0, 1);
+    for node in 100..300 {
+        let none = Endpoint::of(id(node), 1);
+        let asked = net.nodes[1].connect(Kind::Packets, own, none).unwrap();
+        net.run();
+        assert_eq!(net.nodes[0].sought(), [id(node)]);
+        assert_eq!(net.nodes[0].delete(own), Err(Error::ChannelConnected));
+        net.nodes[0].down(id(node), End::Gone);
+        net.run();
+        assert_eq!(net.result(1, asked), Some(Err(Error::EndpointInvalid)));
+    }
+    assert_eq!(net.nodes[0].peers.len(), 2);
+    assert_eq!(net.nodes[0].delete(own), Ok(()));
+}
