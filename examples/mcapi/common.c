@@ -43,6 +43,21 @@ void become(mcapi_node_t node)
 	check("mcapi_initialize", status);
 }
 
+void check_begun(const char *what, mcapi_status_t status)
+{
+	if (status != MCAPI_PENDING)
+		check(what, status);
+}
+
+void finish(const char *what, mcapi_request_t request)
+{
+	mcapi_status_t status;
+	size_t size;
+
+	mcapi_wait(&request, &size, PATIENCE_MS, &status);
+	check(what, status);
+}
+
 mcapi_endpoint_t patient_endpoint(mcapi_port_t port)
 {
 	mcapi_endp_attr_timeout_t patience = PATIENCE_MS;

@@ -22,6 +22,12 @@ unsigned long number(const char *text, unsigned long most);
 /* Becomes a node. */
 void become(mcapi_node_t node);
 
+/* Ends the program unless an operation has begun, or is complete already. */
+void check_begun(const char *what, mcapi_status_t status);
+
+/* Waits until an operation is complete. */
+void finish(const char *what, mcapi_request_t request);
+
 /* An endpoint that waits no longer than PATIENCE_MS for a message. */
 mcapi_endpoint_t patient_endpoint(mcapi_port_t port);
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * Measures messages between two nodes: how long one takes, and how many bytes pass.
+ * Measures messages, packets or scalars between two nodes: how long one takes, and how many bytes
+ * pass.
  *
  *	mcapi_perf server NODE
- *	mcapi_perf client NODE SERVER [--rounds N] [--sizes N,...] [--json]
+ *	mcapi_perf client NODE SERVER [--kind messages|packets|scalars] [--rounds N]
+ *		[--sizes N,...] [--json]
  *
  * Half a round trip is printed for each size: the least, the median and the 99th percentile, in
- * microseconds; then the bytes of messages that go one way, in MB/s.
+ * microseconds; then the bytes that go one way, in MB/s. Scalars have 8 bytes.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -18,21 +20,41 @@
 #include <string.h>
 #include <time.h>
 
+/* Ports of the server: for orders and messages, and for the ends of two channels. */
 #define SERVER_PORT 1
+#define SERVER_IN 2
+#define SERVER_OUT 3
 #define WARM_UP 100
 #define SIZE MCAPI_MAX_MESSAGE_SIZE
 #define ROUNDS_MAX 10000000UL
 
-/* What the server shall do with the messages that follow. */
-enum kind { ECHO, COUNT, END };
+/* What data goes by. */
+enum kind { MESSAGES, PACKETS, SCALARS, KINDS };
+
+static const char *const kind_names[KINDS] = { "messages", "packets", "scalars" };
+
+/* What the server shall do with what follows. */
+enum task { OPEN, ECHO, COUNT, END };
 
 struct order {
 	mcapi_endpoint_t client;
-	mcapi_uint64_t messages;
-	mcapi_uint32_t kind;
+	mcapi_uint64_t count;
+	mcapi_uint32_t task, kind;
+};
+
+/* The ways to another node and from it. */
+struct ways {
+	enum kind kind;
+	mcapi_endpoint_t own, there; /* for messages, and for orders */
+	mcapi_endpoint_t out, in; /* of channels */
+	mcapi_pktchan_send_hndl_t pkt_out;
+	mcapi_pktchan_recv_hndl_t pkt_in;
+	mcapi_sclchan_send_hndl_t scl_out;
+	mcapi_sclchan_recv_hndl_t scl_in;
 };
 
 struct options {
+	enum kind kind;
 	unsigned long rounds;
 	const char *sizes;
 	int json;
@@ -66,45 +88,151 @@ static size_t receive(mcapi_endpoint_t at, void *bytes, size_t room)
 	return size;
 }
 
-static void serve(mcapi_node_t node)
+/* Opens both channels, if there are any; they have to be connected by somebody. */
+static void open_ways(struct ways *ways)
 {
-	mcapi_endpoint_t own;
-	struct order order;
+	mcapi_request_t out, in;
 	mcapi_status_t status;
+
+	if (ways->kind == PACKETS) {
+		mcapi_pktchan_send_open_i(&ways->pkt_out, ways->out, &out, &status);
+		check_begun("mcapi_pktchan_send_open_i", status);
+		mcapi_pktchan_recv_open_i(&ways->pkt_in, ways->in, &in, &status);
+		check_begun("mcapi_pktchan_recv_open_i", status);
+	} else if (ways->kind == SCALARS) {
+		mcapi_sclchan_send_open_i(&ways->scl_out, ways->out, &out, &status);
+		check_begun("mcapi_sclchan_send_open_i", status);
+		mcapi_sclchan_recv_open_i(&ways->scl_in, ways->in, &in, &status);
+		check_begun("mcapi_sclchan_recv_open_i", status);
+	} else {
+		return;
+	}
+	finish("the way there is not open", out);
+	finish("the way back is not open", in);
+}
+
+static void close_ways(struct ways *ways)
+{
+	mcapi_request_t out, in;
+	mcapi_status_t status;
+
+	if (ways->kind == PACKETS) {
+		mcapi_pktchan_send_close_i(ways->pkt_out, &out, &status);
+		check_begun("mcapi_pktchan_send_close_i", status);
+		mcapi_pktchan_recv_close_i(ways->pkt_in, &in, &status);
+		check_begun("mcapi_pktchan_recv_close_i", status);
+	} else if (ways->kind == SCALARS) {
+		mcapi_sclchan_send_close_i(ways->scl_out, &out, &status);
+		check_begun("mcapi_sclchan_send_close_i", status);
+		mcapi_sclchan_recv_close_i(ways->scl_in, &in, &status);
+		check_begun("mcapi_sclchan_recv_close_i", status);
+	} else {
+		return;
+	}
+	finish("the way there does not close", out);
+	finish("the way back does not close", in);
+}
+
+static void put(const struct ways *ways, size_t size)
+{
+	mcapi_status_t status;
+	mcapi_uint64_t scalar;
+
+	if (ways->kind == MESSAGES) {
+		send(ways->own, ways->there, data, size);
+	} else if (ways->kind == PACKETS) {
+		mcapi_pktchan_send(ways->pkt_out, data, size, &status);
+		check("mcapi_pktchan_send", status);
+	} else {
+		memcpy(&scalar, data, sizeof(scalar));
+		mcapi_sclchan_send_uint64(ways->scl_out, scalar, &status);
+		check("mcapi_sclchan_send_uint64", status);
+	}
+}
+
+static size_t take(const struct ways *ways)
+{
+	mcapi_status_t status;
+	mcapi_uint64_t scalar;
+	size_t size;
+	void *packet;
+
+	if (ways->kind == MESSAGES)
+		return receive(ways->own, data, sizeof(data));
+	if (ways->kind == SCALARS) {
+		scalar = mcapi_sclchan_recv_uint64(ways->scl_in, &status);
+		check("mcapi_sclchan_recv_uint64", status);
+		memcpy(data, &scalar, sizeof(scalar));
+		return sizeof(scalar);
+	}
+	mcapi_pktchan_recv(ways->pkt_in, &packet, &size, &status);
+	check("mcapi_pktchan_recv", status);
+	mcapi_pktchan_release(packet, &status);
+	check("mcapi_pktchan_release", status);
+	return size;
+}
+
+static void carry_out(struct ways *ways, struct order *order)
+{
 	size_t size;
 
-	become(node);
-	own = mcapi_endpoint_create(SERVER_PORT, &status);
+	if (order->task == OPEN) {
+		ways->there = order->client;
+		ways->kind = order->kind;
+		open_ways(ways);
+	}
+	for (; order->count; order->count--) {
+		size = take(ways);
+		if (order->task == ECHO)
+			put(ways, size);
+	}
+	/* The last word, also when nothing has come back. */
+	send(ways->own, ways->there, order, sizeof(*order));
+	if (order->task == END)
+		close_ways(ways);
+}
+
+static mcapi_endpoint_t endpoint(mcapi_port_t port)
+{
+	mcapi_status_t status;
+	mcapi_endpoint_t made = mcapi_endpoint_create(port, &status);
+
 	check("mcapi_endpoint_create", status);
+	return made;
+}
+
+static void serve(mcapi_node_t node)
+{
+	struct ways ways = { MESSAGES, 0, 0, 0, 0, 0, 0, 0, 0 };
+	struct order order = { 0, 0, OPEN, MESSAGES };
+
+	become(node);
+	ways.own = endpoint(SERVER_PORT);
+	ways.in = endpoint(SERVER_IN);
+	ways.out = endpoint(SERVER_OUT);
 	printf("ready\n");
 	fflush(stdout);
-	do {
-		if (receive(own, &order, sizeof(order)) != sizeof(order))
+	while (order.task != END) {
+		if (receive(ways.own, &order, sizeof(order)) != sizeof(order) ||
+			order.kind >= KINDS)
 			fail("that is no order");
-		for (; order.messages; order.messages--) {
-			size = receive(own, data, sizeof(data));
-			if (order.kind == ECHO)
-				send(own, order.client, data, size);
-		}
-		/* The last word, also when messages were only counted. */
-		send(own, order.client, &order, sizeof(order));
-	} while (order.kind != END);
+		carry_out(&ways, &order);
+	}
 }
 
-static void command(mcapi_endpoint_t own, mcapi_endpoint_t server, enum kind kind,
-	unsigned long messages)
+static void begin_order(const struct ways *ways, enum task task, unsigned long count)
 {
-	struct order order = { own, messages, kind };
+	struct order order = { ways->own, count, task, ways->kind };
 
-	send(own, server, &order, sizeof(order));
+	send(ways->own, ways->there, &order, sizeof(order));
 }
 
-static void finish(mcapi_endpoint_t own)
+static void end_order(const struct ways *ways)
 {
 	struct order done;
 
-	if (receive(own, &done, sizeof(done)) != sizeof(done) || done.messages)
-		fail("the server has not had all messages");
+	if (receive(ways->own, &done, sizeof(done)) != sizeof(done) || done.count)
+		fail("the server has not had all");
 }
 
 static int compare(const void *one, const void *other)
@@ -114,49 +242,46 @@ static int compare(const void *one, const void *other)
 	return (a > b) - (a < b);
 }
 
-static void latency(mcapi_endpoint_t own, mcapi_endpoint_t server, size_t size,
-	unsigned long rounds, double *times)
+static void latency(const struct ways *ways, size_t size, unsigned long rounds, double *times)
 {
 	unsigned long n;
 	double start;
 
-	command(own, server, ECHO, rounds + WARM_UP);
+	begin_order(ways, ECHO, rounds + WARM_UP);
 	for (n = 0; n < rounds + WARM_UP; n++) {
 		start = now_us();
-		send(own, server, data, size);
-		if (receive(own, data, sizeof(data)) != size)
-			fail("a message came back with another size");
+		put(ways, size);
+		if (take(ways) != size)
+			fail("something came back with another size");
 		times[n < WARM_UP ? 0 : n - WARM_UP] = (now_us() - start) / 2;
 	}
-	finish(own);
+	end_order(ways);
 	qsort(times, rounds, sizeof(*times), compare);
 }
 
 /* Bytes each microsecond, which are MB each second. */
-static double throughput(mcapi_endpoint_t own, mcapi_endpoint_t server, size_t size,
-	unsigned long rounds)
+static double throughput(const struct ways *ways, size_t size, unsigned long rounds)
 {
 	unsigned long n;
 	double start;
 
-	command(own, server, COUNT, rounds);
+	begin_order(ways, COUNT, rounds);
 	start = now_us();
 	for (n = 0; n < rounds; n++)
-		send(own, server, data, size);
-	finish(own);
+		put(ways, size);
+	end_order(ways);
 	return rounds * size / (now_us() - start);
 }
 
-static void measure(mcapi_endpoint_t own, mcapi_endpoint_t server, size_t size,
-	const struct options *options)
+static void measure(const struct ways *ways, size_t size, const struct options *options)
 {
 	unsigned long rounds = options->rounds;
 	double *times = calloc(rounds, sizeof(*times)), bytes;
 
 	if (!times)
 		fail("no memory");
-	latency(own, server, size, rounds, times);
-	bytes = throughput(own, server, size, rounds);
+	latency(ways, size, rounds, times);
+	bytes = throughput(ways, size, rounds);
 	printf(options->json ?
 	       "{\"bytes\": %zu, \"rounds\": %lu, \"min\": %.3f, \"median\": %.3f, \"p99\": %.3f, "
 	       "\"mb_s\": %.1f}\n" :
@@ -165,34 +290,83 @@ static void measure(mcapi_endpoint_t own, mcapi_endpoint_t server, size_t size,
 	free(times);
 }
 
+static mcapi_endpoint_t found(mcapi_node_t there, mcapi_port_t port)
+{
+	mcapi_status_t status;
+	mcapi_endpoint_t endpoint = mcapi_endpoint_get(DOMAIN, there, port, PATIENCE_MS, &status);
+
+	check("mcapi_endpoint_get", status);
+	return endpoint;
+}
+
+/* Connects an endpoint that sends with one that receives. */
+static void connect_way(enum kind kind, mcapi_endpoint_t from, mcapi_endpoint_t to)
+{
+	mcapi_request_t request;
+	mcapi_status_t status;
+
+	if (kind == PACKETS)
+		mcapi_pktchan_connect_i(from, to, &request, &status);
+	else
+		mcapi_sclchan_connect_i(from, to, &request, &status);
+	check_begun("a channel is not connected", status);
+	finish("a channel is not connected", request);
+}
+
+static void set_up(struct ways *ways, mcapi_node_t there)
+{
+	ways->own = patient_endpoint(MCAPI_PORT_ANY);
+	ways->there = found(there, SERVER_PORT);
+	if (ways->kind != MESSAGES) {
+		ways->out = patient_endpoint(MCAPI_PORT_ANY);
+		ways->in = patient_endpoint(MCAPI_PORT_ANY);
+		/* What has to be alike at both ends is: the server's endpoints have defaults as well. */
+		connect_way(ways->kind, ways->out, found(there, SERVER_IN));
+		connect_way(ways->kind, found(there, SERVER_OUT), ways->in);
+	}
+	begin_order(ways, OPEN, 0);
+	open_ways(ways);
+	end_order(ways);
+}
+
 static void run(mcapi_node_t node, mcapi_node_t there, const struct options *options)
 {
-	mcapi_endpoint_t own, server;
-	mcapi_status_t status;
+	struct ways ways = { options->kind, 0, 0, 0, 0, 0, 0, 0, 0 };
 	const char *at;
 	char *next;
 
 	become(node);
-	own = patient_endpoint(MCAPI_PORT_ANY);
-	server = mcapi_endpoint_get(DOMAIN, there, SERVER_PORT, PATIENCE_MS, &status);
-	check("mcapi_endpoint_get", status);
+	set_up(&ways, there);
 	if (!options->json)
 		printf("%10s %10s %13s %13s %14s %10s\n", "bytes", "rounds", "min us", "median us",
 			"99 % us", "MB/s");
 	for (at = options->sizes; *at; at = *next ? next + 1 : next) {
 		unsigned long size = strtoul(at, &next, 10);
 
-		if (next == at || size > SIZE || (*next && *next != ','))
-			fail("sizes are 0 to 65536");
-		measure(own, server, size, options);
+		if (next == at || size > SIZE || (*next && *next != ',') ||
+			(options->kind == SCALARS && size != sizeof(mcapi_uint64_t)))
+			fail("sizes are 0 to 65536, or 8 of scalars");
+		measure(&ways, size, options);
 	}
-	command(own, server, END, 0);
-	finish(own);
+	begin_order(&ways, END, 0);
+	end_order(&ways);
+	close_ways(&ways);
+}
+
+/* The kind of a name; KINDS if there is none. */
+static enum kind kind_of(const char *name)
+{
+	enum kind kind = MESSAGES;
+
+	while (kind < KINDS && strcmp(name, kind_names[kind]) != 0)
+		kind++;
+	return kind;
 }
 
 static int parse(int argc, char **argv, struct options *options)
 {
 	static const struct option long_options[] = {
+		{ "kind", required_argument, NULL, 'k' },
 		{ "rounds", required_argument, NULL, 'r' },
 		{ "sizes", required_argument, NULL, 's' },
 		{ "json", no_argument, NULL, 'j' },
@@ -202,6 +376,9 @@ static int parse(int argc, char **argv, struct options *options)
 
 	while ((option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
 		switch (option) {
+		case 'k':
+			options->kind = kind_of(optarg);
+			break;
 		case 'r':
 			options->rounds = number(optarg, ROUNDS_MAX);
 			break;
@@ -215,12 +392,14 @@ static int parse(int argc, char **argv, struct options *options)
 			return 0;
 		}
 	}
-	return options->rounds > 0;
+	if (!options->sizes)
+		options->sizes = options->kind == SCALARS ? "8" : "8,64,1024,4096,65536";
+	return options->rounds > 0 && options->kind < KINDS;
 }
 
 int main(int argc, char **argv)
 {
-	struct options options = { 1000, "8,64,1024,4096,65536", 0 };
+	struct options options = { MESSAGES, 1000, NULL, 0 };
 	mcapi_status_t status;
 	int is_good = parse(argc, argv, &options);
 	char **words = argv + optind;
@@ -230,8 +409,9 @@ int main(int argc, char **argv)
 	} else if (is_good && argc - optind == 3 && strcmp(words[0], "client") == 0) {
 		run(number(words[1], MCAPI_MAX_NODE), number(words[2], MCAPI_MAX_NODE), &options);
 	} else {
-		fprintf(stderr, "usage: %s server NODE | client NODE SERVER [--rounds N]\n", argv[0]);
-		fprintf(stderr, "       [--sizes N,...] [--json]\n");
+		fprintf(stderr, "usage: %s server NODE | client NODE SERVER\n", argv[0]);
+		fprintf(stderr, "       [--kind messages|packets|scalars] [--rounds N] [--sizes N,...]\n");
+		fprintf(stderr, "       [--json]\n");
 		return 2;
 	}
 	mcapi_finalize(&status);

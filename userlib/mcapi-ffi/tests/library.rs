@@ -97,6 +97,8 @@ fn the_examples_in_c_can_be_built_and_run() {
     for (name, words) in [
         ("mcapi_names", &["server"][..]),
         ("mcapi_names", &["client", "1", "one", "other"]),
+        ("mcapi_offload", &["worker", "1"]),
+        ("mcapi_offload", &["client", "2", "1", "10"]),
         ("mcapi_perf", &["server", "1"]),
         ("mcapi_perf", &["client", "2", "1", "--json"]),
     ] {

@@ -43,7 +43,6 @@ const SCALARS: Kind = Kind {
 /// A channel from the first of two nodes to the second one.
 struct Channel {
     programs: [Program; 2],
-    kind: Kind,
     endpoints: [u64; 2],
     handles: [u32; 2],
 }
@@ -74,7 +73,6 @@ impl Channel {
         }
         Channel {
             programs,
-            kind,
             endpoints,
             handles,
         }
@@ -298,7 +296,7 @@ fn what_is_connected_is_no_endpoint_for_anything_else() {
         let received = scalars.with(end, |n, c| functions::pktchan_recv(n, c, buffer, size));
         assert_eq!([sent, received], [invalid; 2]);
         let sent = packets.with(end, |n, c| functions::sclchan_send(n, c, 1_u8));
-        let received = packets.with(end, |n, c| functions::sclchan_recv::<_, u8>(n, c));
+        let received = packets.with(end, functions::sclchan_recv::<_, u8>);
         assert_eq!([sent, received.map(|_| ())], [invalid; 2]);
     }
     let reverse = packets.with(1, |n, c| functions::pktchan_send(n, c, input(b"a")));
