@@ -69,7 +69,8 @@ use mp_proto::{
 };
 use mp_transport::frame::RxFrame;
 
-/// A peer that deals with nothing of what is under way for so long loses its link.
+/// A peer that deals with nothing of what is under way for so long loses its link; one that takes
+/// nothing, what is sent to it.
 const ANSWER_NS: u64 = 5_000_000_000;
 
 /// How often a copy that waits looks whether it was aborted, in nanoseconds.
@@ -144,7 +145,7 @@ impl UnderWay {
     /// Those of `f`; `ETIMEDOUT` if the peer takes nothing, `EINTR` if the process is being
     /// killed.
     pub(crate) fn when_there_is_room(&self, mut f: impl FnMut() -> Result) -> Result {
-        let deadline = monotonic_ns() + PATIENCE_NS;
+        let deadline = monotonic_ns() + ANSWER_NS;
         loop {
             let seen = self.changes.load(Acquire);
             self.expect_room();

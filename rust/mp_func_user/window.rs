@@ -112,7 +112,9 @@ impl Piece {
                 read: true,
                 write: pages.may_be_written(),
             },
-            Piece::Remote(_) | Piece::Exposed(_) | Piece::Physical(_) => Rights::NONE,
+            Piece::Remote(_) | Piece::Sent(_) | Piece::Exposed(_) | Piece::Physical(_) => {
+                Rights::NONE
+            }
         }
     }
 

@@ -205,14 +205,16 @@ impl<D: Device> Sending<D> {
         let part = self.sender.peer().buffer(off, 8);
         let part = part.filter(|part| part.off % 8 == 0);
         let part = part.ok_or(Error::TooLong { most })?;
-        let stored = self.shared.far.store_u64(part.off, word);
+        let stored = with_far!(self.shared, far => far.store_u64(part.off, word));
+        // Nothing need be published after it.
+        self.shared.far.push();
         stored.map_err(|_| Broken::Memory.into())
     }
 
     /// Push out what was written in place, ahead of all that is written later.
     #[inline]
     pub fn fence(&mut self) {
-        self.shared.far.wmb();
+        with_far!(self.shared, far => far.wmb());
     }
 
     /// Tell that a place in the partner's buffers has been written, with at most
