@@ -33,7 +33,7 @@ ROWS = {
 }
 # What a row may take more than the table says.
 MOST = 1.05
-# Of each row, the difference between two runs: what the beginning takes is not counted.
+# Of each row, the difference between two runs: what the first operations take is not counted.
 FEW, MANY = 100, 600
 # The C library's copies of any processor, so that the count is the same on all of them.
 ENVIRONMENT = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-AVX512VL,-ERMS,-FSRM"}
@@ -41,10 +41,16 @@ ROW = re.compile(r"^\| (.+) \| (\d+) \|$", re.MULTILINE)
 
 
 def collected(row, times, folder):
-    """Instructions of the main thread, of a whole run."""
+    """Instructions of what the program calls `operations()`: how long two programs take to find each
+    other depends on their threads."""
     program, *arguments = ROWS[row]
     profile = folder / f"profile.{times}"
-    tool = ("--tool=callgrind", "--separate-threads=yes", f"--callgrind-out-file={profile}")
+    tool = (
+        "--tool=callgrind",
+        "--separate-threads=yes",
+        f"--toggle-collect={program}::operations",
+        f"--callgrind-out-file={profile}",
+    )
     run = subprocess.run(
         ["valgrind", *tool, EXAMPLES / program, *arguments, str(times)],
         capture_output=True,

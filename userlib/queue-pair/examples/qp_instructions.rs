@@ -4,8 +4,9 @@
 //! instructions.
 //!
 //! `qp_instructions SIZE COUNT`: each message is put, published, received, copied out, and its
-//! slot given back, over the library's fake device. What one message takes is the difference of
-//! two counts, divided by the difference of their messages: `tests/test_instructions.py`.
+//! slot given back, over the library's fake device. What is counted is `operations()`; what one
+//! message takes is the difference of two counts, divided by the difference of their messages:
+//! `tests/test_instructions.py`.
 
 use mp_fabric::{Fabric, InterfaceId};
 use mp_queue_pair::{
@@ -32,6 +33,31 @@ fn opened(opening: Opening<FakeDevice>) -> Outcome<(Sending<FakeDevice>, Receivi
     }
 }
 
+/// What is counted.
+#[inline(never)]
+fn operations(
+    sending: &mut Sending<FakeDevice>,
+    receiving: &mut Receiving<FakeDevice>,
+    data: &[u8],
+    copy: &mut [u8],
+    count: usize,
+) -> Outcome<()> {
+    let mut room = Room::default();
+    for _ in 0..count {
+        let pieces = [Piece::from(black_box(data))];
+        let mut message = Outgoing::new(Head::default(), &[], &pieces);
+        sending.put(&mut message)?.ok_or("there is no room")?;
+        sending.publish()?;
+        let message = receiving.receive(&mut room)?.ok_or("no message")?;
+        message.data.read(black_box(&mut *copy))?;
+        if let Data::Held(held) = message.data {
+            receiving.give(held, 0).map_err(|(_, error)| error)?;
+        }
+        receiving.publish()?;
+    }
+    Ok(())
+}
+
 fn main() -> Outcome<()> {
     let mut arguments = env::args().skip(1);
     let mut number = || arguments.next().ok_or("SIZE and COUNT are missing");
@@ -51,19 +77,7 @@ fn main() -> Outcome<()> {
 
     let data = vec![0x5a; size];
     let mut copy = vec![0; size];
-    let mut room = Room::default();
-    for _ in 0..count {
-        let pieces = [Piece::from(black_box(&data[..]))];
-        let mut message = Outgoing::new(Head::default(), &[], &pieces);
-        sending.put(&mut message)?.ok_or("there is no room")?;
-        sending.publish()?;
-        let message = receiving.receive(&mut room)?.ok_or("no message")?;
-        message.data.read(black_box(&mut copy[..]))?;
-        if let Data::Held(held) = message.data {
-            receiving.give(held, 0).map_err(|(_, error)| error)?;
-        }
-        receiving.publish()?;
-    }
+    operations(&mut sending, &mut receiving, &data, &mut copy, count)?;
     if copy != data {
         return Err("it is not what was sent".into());
     }
