@@ -59,6 +59,9 @@ sparse_is_quiet() {
 		grep -Ev "symbol 'mp_helper_[a-z0-9_]+' was not declared\. Should it be static\?$"
 }
 
+# C of programs and libraries.
+user_space='^(userlib|examples|tests)/'
+
 checkpatch() {
 	# Helpers only give a name to a macro of the kernel, exports are a list, and the
 	# names of types are those of the specification. Programs in user space look at
@@ -69,9 +72,15 @@ checkpatch() {
 	local types=$checkout/build/lint/types.txt
 	mkdir -p "$checkout/build/lint"
 	sed -nE 's/^(typedef .*[ *]|\} )(VIP_[A-Z0-9_]+);$/\2/p' userlib/include/vipl.h >"$types"
-	tracked '*.c' '*.h' | xargs -0r "$source/scripts/checkpatch.pl" \
-		--no-tree --no-summary --terse --quiet --file --ignore "$ignored" \
-		--typedefsfile "$types"
+	local run=("$source/scripts/checkpatch.pl" --no-tree --no-summary --terse --quiet --file
+		--typedefsfile "$types") status=0
+	# Programs in user space do not have what the kernel has in place of a compiler's own words.
+	local user=$ignored,INLINE,PREFER_DEFINED_ATTRIBUTE_MACRO,COMPLEX_MACRO,ARRAY_SIZE,AVOID_EXTERNS
+	tracked '*.c' '*.h' | grep -zvE "$user_space" |
+		xargs -0r "${run[@]}" --ignore "$ignored" || status=$?
+	tracked '*.c' '*.h' | grep -zE "$user_space" |
+		xargs -0r "${run[@]}" --ignore "$user" || status=$?
+	return "$status"
 }
 
 shell_scripts() {

@@ -30,7 +30,7 @@ unsigned long number(const char *text, unsigned long most)
 	unsigned long value = strtoul(text, &end, 0);
 
 	if (end == text || *end || value > most)
-		fail("a number on the command line makes no sense");
+		fail("an argument makes no sense");
 	return value;
 }
 

@@ -56,7 +56,7 @@ static void enter(const struct question *question)
 {
 	if (known == NAMES_MAX || look_up(question->name).is_known)
 		return;
-	strcpy(names[known].name, question->name);
+	snprintf(names[known].name, sizeof(names[known].name), "%s", question->name);
 	names[known++].endpoint = question->endpoint;
 }
 
@@ -99,7 +99,7 @@ static struct answer ask(mcapi_endpoint_t server, mcapi_endpoint_t own, enum kin
 	mcapi_status_t status;
 	size_t size;
 
-	strcpy(question.name, name);
+	snprintf(question.name, sizeof(question.name), "%s", name);
 	mcapi_msg_send(own, server, &question, sizeof(question), 0, &status);
 	check("mcapi_msg_send", status);
 	mcapi_msg_recv(own, &answer, sizeof(answer), &size, &status);

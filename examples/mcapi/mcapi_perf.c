@@ -283,8 +283,7 @@ static void measure(const struct ways *ways, size_t size, const struct options *
 	latency(ways, size, rounds, times);
 	bytes = throughput(ways, size, rounds);
 	printf(options->json ?
-	       "{\"bytes\": %zu, \"rounds\": %lu, \"min\": %.3f, \"median\": %.3f, \"p99\": %.3f, "
-	       "\"mb_s\": %.1f}\n" :
+	       "{\"bytes\": %zu, \"rounds\": %lu, \"min\": %.3f, \"median\": %.3f, \"p99\": %.3f, \"mb_s\": %.1f}\n" :
 	       "%10zu %10lu %13.3f %13.3f %14.3f %10.1f\n",
 	       size, rounds, times[0], times[rounds / 2], times[rounds * 99 / 100], bytes);
 	free(times);
