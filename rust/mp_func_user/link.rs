@@ -436,6 +436,8 @@ impl Link {
 
     /// The interface has gone.
     pub(crate) fn removed(&self) {
+        // What it does keeps this link, and runs code of this module.
+        self.server.stop();
         let mut core = self.core.lock();
         core.removed = true;
         self.close(&mut core, true);

@@ -47,6 +47,10 @@ use mp_transport::{
 /// Bytes that go from a ring to memory at a time, on the stack.
 const STRETCH: usize = 512;
 
+/// Most bytes of a frame: hosts on the way need pages for it that are next to each other, and the last
+/// one stores it at one go.
+const FRAME: usize = 1 << 14;
+
 /// Stores that are sent together: records, in frames that the way takes.
 struct Batch {
     header: Header,
@@ -62,7 +66,7 @@ impl Batch {
     fn new(outbox: &Outbox, sent: &Sent) -> Self {
         Self {
             header: Header::Stores(sent.life),
-            most: outbox.peer().max_frame(),
+            most: outbox.peer().max_frame().min(FRAME),
             frames: KVec::new(),
             last: KVec::new(),
         }
@@ -91,10 +95,12 @@ impl Batch {
                 self.close()?;
                 continue;
             }
-            self.last.extend_from_slice(&record.encode(), GFP_KERNEL)?;
+            self.last
+                .extend_from_slice(&record.encode(), GFP_KERNEL_ACCOUNT)?;
             let start = self.last.len();
             let end = start + record.len as usize;
-            self.last.resize(end + record.padding(), 0, GFP_KERNEL)?;
+            self.last
+                .resize(end + record.padding(), 0, GFP_KERNEL_ACCOUNT)?;
             read(self.last.get_mut(start..end).ok_or(EINVAL)?)?;
             off += u64::from(record.len);
             len -= u64::from(record.len);
@@ -107,7 +113,7 @@ impl Batch {
         let data = core::mem::take(&mut self.last);
         if !data.is_empty() {
             let frame = Outbox::bulk(&self.header, [0; 0], data)?;
-            self.frames.push(frame, GFP_KERNEL)?;
+            self.frames.push(frame, GFP_KERNEL_ACCOUNT)?;
         }
         Ok(())
     }

@@ -314,7 +314,9 @@ impl Greeting {
         let is_new = self.theirs != Some(hello.from);
         let knows_me = hello.seen == Some(self.mine);
         self.theirs = Some(hello.from);
-        self.open = knows_me || (was_open && !is_new);
+        // It has known this one: it has started over, and its goodbye was lost.
+        let restarts = was_open && hello.seen.is_none();
+        self.open = knows_me || (was_open && !is_new && !restarts);
         let change = match (was_open, self.open) {
             (false, true) => Change::Opened,
             (true, false) => Change::Closed,
@@ -402,6 +404,20 @@ mod tests {
         two.settle();
         assert_eq!(two.ends[0].partner(), Some(Life(3)));
         assert!(two.ends[1].accepts(Life(3)) && !two.ends[1].accepts(Life(2)));
+    }
+
+    /// design 4.2: a service that stays, and loses what it knew of the other one.
+    #[test]
+    fn a_service_that_starts_over_without_a_goodbye_ends_what_was_before() {
+        let mut two = Two::new();
+        two.greet(0);
+        two.settle();
+        two.ends[1] = Greeting::new(Life(2));
+        two.greet(1);
+        assert_eq!(two.deliver(0), Some(Change::Closed));
+        assert_eq!(two.ends[0].partner(), None);
+        two.settle();
+        assert!(two.ends.iter().all(|end| end.partner().is_some()));
     }
 
     /// design 4.11
