@@ -222,7 +222,7 @@ impl<D: Device> Nic<D> {
                 tags: Tags::default(),
                 regions: Regions::new(&library.locks),
                 service: Arc::new(Service::new()?),
-                trunks: Arc::new(Trunks::new()),
+                trunks: Arc::new(Trunks::new()?),
                 ending: Wake::new()?,
                 objects: Mutex::new(Objects {
                     vis: HashMap::new(),

@@ -14,9 +14,9 @@ use mp_queue_pair::{
     provider::{shape, Service, NEWS, SLOT, WINDOW},
     Error, Receiving, Sending,
 };
+use rustix::rand::{getrandom, GetRandomFlags};
 use std::{
     collections::HashMap,
-    hash::{BuildHasher, Hasher, RandomState},
     ops::RangeInclusive,
     sync::{Arc, Mutex},
 };
@@ -85,13 +85,26 @@ fn window(free: u64) -> RangeInclusive<u64> {
     *WINDOW.start()..=share.clamp(*WINDOW.start(), *WINDOW.end())
 }
 
+/// A number that no other process draws, also none that was forked from the same one.
+fn unique() -> crate::Result<u64> {
+    let mut bytes = [0; 8];
+    match getrandom(&mut bytes, GetRandomFlags::empty()) {
+        Ok(8) => Ok(u64::from_le_bytes(bytes)),
+        _ => Err(crate::Error::Resource),
+    }
+}
+
 impl<D: Device> Trunks<D> {
-    pub(crate) fn new() -> Self {
-        Trunks {
-            nic: RandomState::new().build_hasher().finish(),
+    /// Have no trunks yet.
+    ///
+    /// # Errors
+    /// [`Resource`](crate::Error::Resource): the kernel has no random number.
+    pub(crate) fn new() -> crate::Result<Self> {
+        Ok(Trunks {
+            nic: unique()?,
             places: Mutex::default(),
             open: Mutex::default(),
-        }
+        })
     }
 
     /// What the partner of a connection is told.
@@ -219,6 +232,14 @@ mod tests {
         ] {
             assert_eq!(window(free), 0x4000..=most);
         }
+    }
+
+    /// VI-GEN-9: children of one process tell themselves apart.
+    #[test]
+    fn forked_siblings_have_numbers_of_their_own() {
+        let _ = unique().unwrap();
+        let siblings = [(); 5].map(|()| mp_testing::child(|| unique().unwrap() as u8));
+        assert_ne!(siblings, [siblings[0]; 5]);
     }
 
     proptest! {
