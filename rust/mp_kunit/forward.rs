@@ -22,7 +22,10 @@ mod tests {
             Delta, //
         }, //
     };
-    use mp_kernel::error;
+    use mp_kernel::{
+        error,
+        time::monotonic_ns, //
+    };
     use mp_proto::{
         flow,
         manage::{
@@ -53,7 +56,10 @@ mod tests {
         },
         management,
         peer::Peer,
-        service, //
+        service::{
+            self,
+            MAX_PEERS, //
+        }, //
     };
 
     const FUNC: u32 = 0x4b55_4e54;
@@ -366,6 +372,51 @@ mod tests {
         }
         assert_eq!(taken, most - most / 2);
         drop((interface, again, peer, fabric));
+        Ok(())
+    }
+
+    #[test]
+    fn lives_of_a_peer_at_a_distance_that_are_short_have_longer_and_longer_pauses() -> Result {
+        let (fabric, peer) = distance(WayTag::new(12))?;
+        let interface = interface_behind()?;
+        assert!(soon(|| has(&interface, &peer)));
+        let before = interface.resets();
+        let start = monotonic_ns();
+        for _ in 0..4 {
+            let peer = interface.peer().ok_or(ENOENT)?;
+            peer.reset();
+            assert!(soon(|| interface.is_up() && !has(&interface, &peer)));
+        }
+        // 20, 40, 80 and 160 ms.
+        assert!(monotonic_ns() - start >= 300_000_000);
+        assert_eq!(interface.resets() - before, 4);
+        drop((interface, peer, fabric));
+        Ok(())
+    }
+
+    #[test]
+    fn hosts_that_are_told_of_without_end_leave_bridges_their_interfaces() -> Result {
+        let fabric = Fabric::endpoint()?;
+        let interface = |id| interface::get(interface::id_behind(id));
+        let hosts = (0..2 * MAX_PEERS as u32).map(|n| PeerId::from_bdf(3, n / 8, n % 8));
+        for id in hosts.clone() {
+            let way = WayTag::new(13);
+            let data = PeerData {
+                peer_index: 2,
+                ..PeerData::default()
+            };
+            let far = Announced {
+                id,
+                way: Some(way),
+                data,
+            };
+            hear(&fabric, &Message::Here(far))?;
+            assert!(soon(|| interface(id).is_some_and(|there| there.is_up())));
+            hear(&fabric, &Message::Gone(id, Some(way)))?;
+            assert!(soon(|| interface(id).is_some_and(|there| !there.is_up())));
+        }
+        assert!(hosts.filter(|id| interface(*id).is_some()).count() <= MAX_PEERS);
+        drop(fabric);
         Ok(())
     }
 

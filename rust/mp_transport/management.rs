@@ -91,6 +91,12 @@ const INBOX: usize = 4 * MAX_PEERS;
 /// Milliseconds until what could not be sent is tried again.
 const RETRY_MS: u32 = 10;
 
+/// The first pause between two lives of a peer at a distance that starts over, the longest one, and
+/// how long a life lasts after which the next pause is the first one again, in nanoseconds.
+const PAUSE_NS: u64 = 20_000_000;
+const PAUSE_MAX_NS: u64 = 1_000_000_000;
+const STABLE_NS: u64 = 5_000_000_000;
+
 /// Questions that may be open at a time.
 const MAX_QUESTIONS: usize = 16;
 
@@ -127,6 +133,37 @@ struct Neighbour {
     told: bool,
     /// Whether it takes frames.
     ready: bool,
+    pause: Pause,
+}
+
+/// Between two lives of a peer: the shorter they are, the longer it is.
+#[derive(Default)]
+struct Pause {
+    /// When the last life has begun, and the next one may begin.
+    begun: u64,
+    until: u64,
+    length: u64,
+}
+
+impl Pause {
+    /// A life has begun.
+    fn begin(&mut self) {
+        self.begun = monotonic_ns();
+    }
+
+    /// It has ended.
+    fn end(&mut self) {
+        let now = monotonic_ns();
+        self.length = match now.saturating_sub(self.begun) {
+            STABLE_NS.. => PAUSE_NS,
+            _ => (2 * self.length).clamp(PAUSE_NS, PAUSE_MAX_NS),
+        };
+        self.until = now + self.length;
+    }
+
+    fn is_over(&self) -> bool {
+        monotonic_ns() >= self.until
+    }
 }
 
 /// What only the worker touches.
@@ -506,6 +543,7 @@ impl Manager {
             entered: None,
             told: false,
             ready: false,
+            pause: Pause::default(),
         };
         Ok(neighbours.push(neighbour, GFP_KERNEL)?)
     }
@@ -516,7 +554,7 @@ impl Manager {
         remove(neighbours, |n| !n.hop.is_connected());
         for neighbour in neighbours.iter_mut() {
             // Other errors last until something changes, and then this runs again.
-            if neighbour.follow(routed) == Err(ENOMEM) {
+            if matches!(neighbour.follow(routed), Err(e) if e == ENOMEM || e == EAGAIN) {
                 retry();
             }
             if neighbour.owes_answer() {
@@ -597,6 +635,10 @@ impl Neighbour {
     }
 
     /// Enter the peer, unless it has a link of its own; anew if the two hosts do not agree.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` during a pause; those of [`enter`](Self::enter).
     fn follow(&mut self, routed: &mut KVec<Routed>) -> Result {
         let Some(way) = self.host.way else {
             self.leave_to_transport();
@@ -613,11 +655,17 @@ impl Neighbour {
         }
         if self.via().is_some_and(|via| via.is_broken()) {
             // Functions say goodbye, as long as it is there.
-            Routed::to(self.host.id, routed)?.set_peer(None);
+            let routed = Routed::to(self.host.id, routed)?;
+            routed.count_reset();
+            routed.set_peer(None);
             self.leave();
+            self.pause.end();
         }
         if self.entered.is_some() || service::peer_get(self.host.id).is_some() {
             return Ok(());
+        }
+        if !self.pause.is_over() {
+            return Err(EAGAIN);
         }
         self.enter(way, routed)
     }
@@ -642,6 +690,7 @@ impl Neighbour {
             self.hop.id().0
         );
         self.entered = Some(peer.clone());
+        self.pause.begin();
         self.open();
         match interface {
             Ok(interface) => interface.set_peer(Some(peer)),

@@ -405,7 +405,7 @@ impl Peer {
     }
 
     /// The memory of this host that the peer may reach, and that of the peer. `None`
-    /// when the peer has left, and for one that another peer forwards to.
+    /// when the peer has left.
     pub fn memory(&self) -> Option<Arc<Memory>> {
         self.with_link(|link| link.memory()).flatten()
     }

@@ -22,7 +22,8 @@ use crate::{
         Memory,
         Pool, //
     },
-    peer::Peer, //
+    peer::Peer,
+    service::MAX_PEERS, //
 };
 use kernel::{
     page::PAGE_SIZE,
@@ -95,11 +96,31 @@ impl Routed {
     /// As [`new`](Self::new).
     pub(crate) fn to(id: PeerId, all: &mut KVec<Self>) -> Result<&Self> {
         let known = all.iter().position(|routed| routed.id == id);
-        let at = known.unwrap_or(all.len());
         if known.is_none() {
+            Self::make_room(all)?;
             all.push(Self::new(id)?, GFP_KERNEL)?;
         }
-        all.get(at).ok_or(EINVAL)
+        all.get(known.unwrap_or(all.len() - 1)).ok_or(EINVAL)
+    }
+
+    /// Give up an interface that leads nowhere, if there are as many as there can be hosts: the root
+    /// processor may tell of any number, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` if all of them lead to a host.
+    fn make_room(all: &mut KVec<Self>) -> Result {
+        if all.len() >= MAX_PEERS {
+            let leads_nowhere = |routed: &Self| routed.interface.interface().peer().is_none();
+            let at = all.iter().position(leads_nowhere).ok_or(ENOSPC)?;
+            drop(all.remove(at).map_err(|_| EINVAL)?);
+        }
+        Ok(())
+    }
+
+    /// See [`interface::Registration::count_reset`].
+    pub(crate) fn count_reset(&self) {
+        self.interface.count_reset();
     }
 
     /// The memory of a new life of the peer. That of the one before has ended.

@@ -242,7 +242,7 @@ impl Link for Via {
         self.hop.kick(queue);
     }
 
-    /// The worker removes the peer, of which its other end is told, and enters it anew.
+    /// The worker removes the peer and enters it anew; function services tell those at the other end.
     fn reset(&self) {
         self.is_broken.store(true, Relaxed);
         management::kick();
