@@ -217,11 +217,10 @@ impl<D: Device> State<D> {
     /// [`Error::RequestInvalid`].
     pub fn cancel(&self, request: Request) -> Result<()> {
         let operation = self.operations.find(request)?;
-        if let Ok(Some(done)) = self.node.test(request) {
+        if let Some(Ok(done)) = self.node.cancel(request)? {
             // That a message was too long is told to those who wait.
             let _ = operation.settle(&done);
         }
-        self.node.cancel(request)?;
         self.operations.forget(request);
         operation.destination().take();
         Ok(())

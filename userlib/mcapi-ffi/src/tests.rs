@@ -158,6 +158,12 @@ fn send(program: &Program, from: u64, to: u64, data: &[u8]) -> Result<()> {
     program.with(|node| functions::msg_send(node, from, to, input(data), 0))
 }
 
+/// Messages that can be received.
+fn available(program: &Program, at: u64) -> u32 {
+    let count = program.with(|state| functions::msg_available(state, at));
+    count.unwrap()
+}
+
 /// Receive a message into so much room, with bytes behind it that stay as they are.
 fn receive(program: &Program, at: u64, len: usize) -> (Result<()>, Vec<u8>) {
     let mut bytes = vec![0x5A; len + 8];

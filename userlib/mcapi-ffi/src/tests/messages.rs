@@ -4,11 +4,6 @@
 
 use super::*;
 
-fn available(program: &Program, at: u64) -> u32 {
-    let count = program.with(|state| functions::msg_available(state, at));
-    count.unwrap()
-}
-
 /// MC-MSGSEND-1, MC-MSGRECV-1, MC-MSGRECV-3, MC-GEN-11, MC-MSGAVAIL-1: with and without bytes, and
 /// what is too long.
 #[test]

@@ -3,7 +3,7 @@
 //! Requests.
 
 use super::*;
-use std::{thread, time::Duration};
+use std::{hint::spin_loop, sync::Barrier, thread, time::Duration};
 
 fn wait_any(program: &Program, requests: &[u32], timeout: u32) -> (u32, Option<u32>, usize) {
     let mut size = 77;
@@ -165,6 +165,38 @@ fn cancelling_what_is_complete_keeps_its_result() {
         assert_eq!(cancel(&program, *request), Err(Error::RequestInvalid));
     }
     assert_eq!(bytes.map(|bytes| bytes[2]), [b'e', b'o', b'r']);
+}
+
+/// MC-CANCEL-4: a message that arrives while its receive is cancelled is in the memory, or received
+/// by the next one.
+#[test]
+fn cancelling_loses_nothing_that_arrives_meanwhile() {
+    let program = node(&world(), Host::A, 1);
+    let endpoint = create(&program, 5);
+    for round in 0..2000 {
+        let mut bytes = [0; 4];
+        let place = room(&mut bytes);
+        let (request, _) = begin(&program, |state| {
+            functions::msg_recv_i(state, endpoint, place)
+        })
+        .unwrap();
+        let start = Barrier::new(2);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                start.wait();
+                send(&program, endpoint, endpoint, b"data").unwrap();
+            });
+            start.wait();
+            for _ in 0..round % 64 {
+                spin_loop();
+            }
+            assert_eq!(cancel(&program, request), Ok(()));
+        });
+        if bytes != *b"data" {
+            assert_eq!((bytes, available(&program, endpoint)), ([0; 4], 1));
+            assert_eq!(receive(&program, endpoint, 4), (Ok(()), b"data".to_vec()));
+        }
+    }
 }
 
 /// MC-GEN-6, MC-REQ-2: nothing is left of a request that has failed at once, or was released.
