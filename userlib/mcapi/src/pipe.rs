@@ -330,7 +330,8 @@ impl<D: Device> Pipe<D> {
         inner.waiting.retain(|waiting| waiting.request != request);
     }
 
-    /// Packets or scalars that can be received without waiting.
+    /// Packets or scalars that can be received without waiting: not those that receives which wait
+    /// will take.
     ///
     /// # Errors
     /// [`Error::ChannelInvalid`].
@@ -339,7 +340,7 @@ impl<D: Device> Pipe<D> {
         inner.check_here()?;
         // One that has failed has nothing more.
         let _ = inner.take_all(&self.plan);
-        Ok(inner.arrived.len())
+        Ok(inner.arrived.len().saturating_sub(inner.posted.len()))
     }
 
     /// Give the slot of a packet back; one of a channel that is over needs nothing.
@@ -728,6 +729,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// MC-PKTAVAIL-1: what receives that wait will take is nobody else's.
+    #[test]
+    fn packets_that_receives_wait_for_are_not_available() {
+        let [sender, receiver] = pipe([Kind::Packets; 2]);
+        receiver.progress();
+        receiver.wait_to_receive(Request::from_raw(1));
+        for (sent, left) in [(1, 0), (2, 1)] {
+            assert_eq!(sender.try_send_packet(b"packet"), Ok(true));
+            assert_eq!(receiver.available(), Ok(left), "{sent}");
+        }
+        assert_eq!(receiver.progress().ended.len(), 1);
+        assert_eq!(receiver.available(), Ok(1));
     }
 
     /// A sender that sends what a channel does not carry ends the channel, once, and nothing else.
