@@ -6,12 +6,13 @@
 //! | own \ other | idle | open | closed |
 //! |---|---|---|---|
 //! | idle | CONN | CONN | CONN |
-//! | opening | CONN_OPENP | CONN_OPENP, until data can move | the same |
-//! | open | OPEN, the other one has withdrawn its open | OPEN | RCLOSED |
+//! | opening | CONN_OPENP, also if data can move | CONN_OPENP, until data can move | the same |
+//! | open | never | OPEN, also if the other one has withdrawn its open since | RCLOSED |
 //! | closing | CLOSEP | CLOSEP | disconnected |
 //!
-//! An end opens when both have asked for it, and the way for data is there. That way is made once in
-//! the life of a connection, whoever withdraws what meanwhile.
+//! An end opens when both have asked for it, as far as it was told, and the way for data is there. That
+//! way is made once in the life of a connection, whoever withdraws what meanwhile. An end that has
+//! opened when the other one withdraws stays open, and the other one opens at once when it asks again.
 
 use crate::{
     attributes::{STATUS_CLOSE_PENDING, STATUS_OPEN, STATUS_OPEN_PENDING},
@@ -254,7 +255,9 @@ impl Connection {
                 steps.push(Step::Post);
             }
         }
-        if let (Own::Opening(request), Way::Ready) = (self.own, self.way) {
+        if let (Own::Opening(request), Other::Open | Other::Closed, Way::Ready) =
+            (self.own, self.other, self.way)
+        {
             self.own = Own::Open;
             steps.push(Step::Opened(request));
         }
@@ -378,8 +381,6 @@ mod tests {
     #[derive(Clone, Debug, Default)]
     struct Seen {
         opening: Option<Request>,
-        /// It has asked for it, ever.
-        has_asked: bool,
         is_open: bool,
         closing: Option<Request>,
         has_closed: bool,
@@ -404,6 +405,13 @@ mod tests {
 
     const SENDER: usize = 0;
     const RECEIVER: usize = 1;
+
+    impl Seen {
+        /// It wants the channel, or has had it.
+        fn asks(&self) -> bool {
+            self.opening.is_some() || self.is_open
+        }
+    }
 
     impl Pair {
         fn new() -> Self {
@@ -435,7 +443,10 @@ mod tests {
         /// Do what an end wants to be done.
         fn follow(&mut self, end: usize, steps: Vec<Step>) {
             for step in steps {
-                let both_asked = self.seen.iter().all(|seen| seen.has_asked);
+                // Only what is on the way may have changed that.
+                let withdraws = |end: usize| self.told[end].contains(&Say::Withdrawn);
+                let both_ask =
+                    self.seen[end].asks() && (self.seen[1 - end].asks() || withdraws(1 - end));
                 let both_closed = self.seen.iter().all(|seen| seen.has_closed);
                 let seen = &mut self.seen[end];
                 assert!(
@@ -444,9 +455,9 @@ mod tests {
                 );
                 match step {
                     Step::Tell(say) => self.told[end].push_back(say),
-                    // MC-CHAN-2: only after both have asked, and when data can move.
+                    // MC-CHAN-2: only while both ask, and when data can move.
                     Step::Opened(request) => {
-                        assert!(both_asked && self.made[end]);
+                        assert!(both_ask && self.made[end]);
                         assert_eq!(seen.opening.take(), Some(request));
                         seen.is_open = true;
                     }
@@ -464,7 +475,7 @@ mod tests {
                         assert!(seen.is_severed);
                     }
                     Step::Post => {
-                        assert!(end == RECEIVER && !self.post && both_asked);
+                        assert!(end == RECEIVER && !self.post && both_ask);
                         self.post = true;
                     }
                     Step::Ask => {
@@ -500,7 +511,7 @@ mod tests {
                     }
                     assert_eq!(connection.check_open(connection.role), expected);
                     if expected.is_ok() {
-                        (seen.opening, seen.has_asked) = (Some(request), true);
+                        seen.opening = Some(request);
                         connection.open(request, &mut steps);
                     }
                     self.follow(end, steps);
@@ -599,8 +610,7 @@ mod tests {
                 return Ok(());
             }
             let [sender, receiver] = &pair.seen;
-            let both_ask = |seen: &Seen| seen.opening.is_some() || seen.is_open;
-            if both_ask(sender) && both_ask(receiver) {
+            if sender.asks() && receiver.asks() {
                 prop_assert!(sender.is_open && receiver.is_open, "{:?}", pair.seen);
             }
             let both_closed = sender.has_closed && receiver.has_closed;
@@ -610,6 +620,30 @@ mod tests {
             if !both_closed {
                 prop_assert!(pair.seen.iter().all(|seen| !seen.is_disconnected));
             }
+        }
+    }
+
+    /// MC-CHAN-2, MC-PKTROPEN-6: data that could move do not open an end alone.
+    #[test]
+    fn an_end_does_not_open_alone() {
+        for [first, second] in [[SENDER, RECEIVER], [RECEIVER, SENDER]] {
+            let mut pair = Pair::new();
+            for end in [SENDER, RECEIVER] {
+                pair.step(Event::Open(end));
+            }
+            for end in [RECEIVER, SENDER] {
+                pair.step(Event::Deliver(end));
+            }
+            pair.step(Event::Withdraw(first));
+            pair.step(Event::Withdraw(second));
+            pair.run();
+            assert!(pair.made[SENDER] && pair.made[RECEIVER]);
+            pair.step(Event::Open(first));
+            pair.run();
+            assert!(pair.seen[first].opening.is_some() && !pair.seen[first].is_open);
+            pair.step(Event::Open(second));
+            pair.run();
+            assert!(pair.seen.iter().all(|seen| seen.is_open));
         }
     }
 
