@@ -44,9 +44,8 @@ pub(crate) struct Reservation {
     pub(crate) own: u16,
     pub(crate) role: Role,
     pub(crate) partner: Endpoint,
-    /// The node that wants them connected, and its number of that.
-    pub(crate) asker: NodeId,
-    pub(crate) number: u32,
+    /// The node that wants them connected, and its number of that; nothing once it has gone.
+    pub(crate) asker: Option<(NodeId, u32)>,
 }
 
 /// What a node knows of another one.

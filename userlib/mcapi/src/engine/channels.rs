@@ -160,8 +160,7 @@ impl Engine {
             own: own.port(),
             role,
             partner,
-            asker,
-            number,
+            asker: Some((asker, number)),
         });
         self.seek(partner.node());
         Ok(())
@@ -212,7 +211,6 @@ impl Engine {
             role,
             partner,
             asker,
-            number,
             ..
         } = *reservation;
         if let Ok(local) = self.endpoints.get_mut(own) {
@@ -221,7 +219,18 @@ impl Engine {
         if result.is_ok() {
             self.connect_end(own, Connection::new(id, role, partner));
         }
-        self.peer(asker).tell(Control::Connected { number, result });
+        if let Some((asker, number)) = asker {
+            self.peer(asker).tell(Control::Connected { number, result });
+        }
+    }
+
+    /// A node has gone: connects that it has asked for go on, but whoever has its number next does
+    /// not learn of them.
+    pub(super) fn forget_asker(&mut self, node: NodeId) {
+        let peers = self.peers.values_mut();
+        for reservation in peers.flat_map(|peer| peer.reservations.values_mut()) {
+            reservation.asker = reservation.asker.filter(|(asker, _)| *asker != node);
+        }
     }
 
     /// An endpoint is connected (MC-CHAN-8, MC-CHAN-19); one that is being opened goes on, or was

@@ -18,6 +18,7 @@ impl Engine {
 
     /// A session has ended, or none can be had. Gets go on waiting (MC-EPGETI-5, MC-FINAL-3).
     pub(crate) fn down(&mut self, node: NodeId, end: End) {
+        self.forget_asker(node);
         let peer = self.peer(node);
         peer.close();
         let sends = peer.outgoing.reset();

@@ -329,6 +329,33 @@ fn opens_and_closes_that_do_not_fit_fail() {
     assert_eq!(net.result(0, pending), Some(Err(Error::EndpointDeleted)));
 }
 
+/// A node that comes back is not told what has become of a connect that its predecessor asked for.
+#[test]
+fn a_connect_is_answered_to_its_asker_only() {
+    let mut net = Net::new(3);
+    let ends = [net.endpoint(0, 1), net.endpoint(2, 2)];
+    let _ = net.nodes[1]
+        .connect(Kind::Packets, ends[0], ends[1])
+        .unwrap();
+    net.turn(1, 0);
+    net.turn(0, 1);
+    for other in [0, 2] {
+        net.cut(1, other, End::Gone);
+    }
+    net.nodes[1] = Engine::new(id(1), NodeAttributes::default());
+    net.connect(0, 1);
+    for _ in 0..3 {
+        net.turn(0, 1);
+        net.turn(1, 0);
+    }
+    let own = net.endpoint(0, 3);
+    let none = Endpoint::of(id(2), 4);
+    let refused = net.nodes[1].connect(Kind::Packets, own, none).unwrap();
+    net.run_channels();
+    assert_eq!(net.result(1, refused), Some(Err(Error::EndpointInvalid)));
+    assert_eq!(net.attributes(ends[0])[0], 2);
+}
+
 /// MC-PKTROPEN-6: an open that is cancelled leaves the other end pending, and can come again.
 #[test]
 fn an_open_is_withdrawn_and_comes_again() {
