@@ -173,19 +173,31 @@ impl Engine {
             return Err(Error::EndpointNotOwner);
         }
         self.endpoints.get(endpoint.port())?.check_free()?;
-        let mut local = self.endpoints.remove(endpoint.port())?;
+        self.end_messages(endpoint.port(), Error::EndpointInvalid);
+        let local = self.endpoints.remove(endpoint.port())?;
         if let Some((_, request)) = local.waiting {
             self.requests.complete(request, Err(Error::EndpointDeleted));
         }
-        while let Some(posted) = local.take_posted() {
-            self.requests
-                .complete(posted.request, Err(Error::EndpointInvalid));
-        }
-        while let Some(message) = local.take() {
-            self.discard(message.node, message.lane, message.data.len());
-        }
         self.settle();
         Ok(())
+    }
+
+    /// An endpoint is not for messages any more: receives that wait fail, and messages that wait, or
+    /// have begun to arrive, are discarded.
+    fn end_messages(&mut self, port: u16, error: Error) {
+        for peer in self.peers.values_mut() {
+            peer.incoming.unwant(port);
+        }
+        while let Some(posted) = self.local_at(port).and_then(Local::take_posted) {
+            self.requests.complete(posted.request, Err(error));
+        }
+        while let Some(message) = self.local_at(port).and_then(Local::take) {
+            self.discard(message.node, message.lane, message.data.len());
+        }
+    }
+
+    fn local_at(&mut self, port: u16) -> Option<&mut Local> {
+        self.endpoints.get_mut(port).ok()
     }
 
     /// A message is not for anybody.
@@ -216,7 +228,8 @@ impl Engine {
         Ok(free.unwrap_or(crate::RECEIVE_BUFFERS).into())
     }
 
-    /// Set an attribute of an endpoint of this node.
+    /// Set an attribute of an endpoint of this node. One that is for a channel from now on has no
+    /// messages, as if it were connected (MC-CHAN-19).
     ///
     /// # Errors
     /// [`Error::EndpointInvalid`], [`Error::EndpointRemote`], [`Error::ChannelConnected`], and those
@@ -234,7 +247,12 @@ impl Engine {
         }
         let local = self.local_mut(endpoint)?;
         local.check_free()?;
-        local.settings.set(attribute, value)
+        local.settings.set(attribute, value)?;
+        if !local.is_for_messages() {
+            self.end_messages(endpoint.port(), Error::General);
+            self.settle();
+        }
+        Ok(())
     }
 
     /// Begin to wait until an endpoint exists (MC-EPGETI-1 to MC-EPGETI-6).

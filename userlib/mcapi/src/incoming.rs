@@ -105,6 +105,16 @@ impl Incoming {
         Ok(part.map(|Part { total, data, .. }| Arrived { lane, total, data }))
     }
 
+    /// Nobody wants the messages to a port any more that have begun.
+    pub(crate) fn unwant(&mut self, port: u16) {
+        let accounts = self.accounts.iter_mut();
+        for (_, account) in accounts.filter(|(lane, _)| lane.port == port) {
+            if let Some(part) = &mut account.part {
+                part.data = None;
+            }
+        }
+    }
+
     /// A message of so many bytes is not needed any more.
     pub(crate) fn free(&mut self, lane: Lane, len: usize) {
         self.give(lane, len, TELL);

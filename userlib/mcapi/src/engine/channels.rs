@@ -241,20 +241,7 @@ impl Engine {
         };
         let role = connection.role;
         let waiting = local.connect(connection);
-        let mut posted = Vec::new();
-        while let Some(receive) = local.take_posted() {
-            posted.push(receive.request);
-        }
-        let mut messages = Vec::new();
-        while let Some(message) = local.take() {
-            messages.push(message);
-        }
-        for request in posted {
-            self.requests.complete(request, Err(Error::General));
-        }
-        for Message { node, lane, data } in messages {
-            self.discard(node, lane, data.len());
-        }
+        self.end_messages(port, Error::General);
         if let Some((wanted, request)) = waiting {
             match role.check(wanted) {
                 Ok(()) => self.change(port, |end, steps| end.open(request, steps)),

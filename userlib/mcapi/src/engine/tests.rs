@@ -333,6 +333,52 @@ fn posted_receives_take_messages_in_order() {
     }
 }
 
+/// MC-MSG-9: a message that began to arrive for an endpoint that was deleted is not for the one that
+/// has its port now; the next one is.
+#[test]
+fn a_message_that_has_begun_is_not_for_a_later_endpoint() {
+    let mut net = Net::new(2);
+    let (from, to) = (net.endpoint(0, 1), net.endpoint(1, 2));
+    let sent = net.send(from, to, &[1; MESSAGE_MAX], 3);
+    net.turn(0, 1);
+    net.turn(1, 0);
+    assert!(net.nodes[1].peer(id(0)).incoming.bytes() > 0);
+    net.nodes[1].delete(to).unwrap();
+    assert_eq!(net.nodes[1].peer(id(0)).incoming.bytes(), 0);
+    assert_eq!(net.endpoint(1, 2), to);
+    net.run();
+    assert_eq!(net.result(0, sent), Some(Ok(())));
+    assert_eq!(net.receive(to), None);
+    assert_eq!(net.nodes[1].discarded(), 1);
+    net.send(from, to, &[2; MESSAGE_MAX], 3);
+    net.run();
+    assert_eq!(net.receive(to), Some(vec![2; MESSAGE_MAX]));
+}
+
+/// MC-EPATTRSET-3: an endpoint that is for a channel from now on has no messages, and nobody waits
+/// for one; the buffers are free.
+#[test]
+fn messages_end_when_an_endpoint_is_for_a_channel() {
+    for (mut net, other) in places() {
+        let (from, to) = (net.endpoint(0, 1), net.endpoint(other, 2));
+        for round in 0..2 * u64::from(RECEIVE_BUFFERS) {
+            let sent = net.send(from, to, b"lost", 3);
+            net.run();
+            assert_eq!(net.result(0, sent), Some(Ok(())));
+            net.nodes[0].cancel(sent).unwrap();
+            let node = &mut net.nodes[other];
+            node.set_attribute(to, Attribute::Type, 2).unwrap();
+            assert_eq!(node.discarded(), round + 1);
+            node.set_attribute(to, Attribute::Type, 1).unwrap();
+        }
+        assert_eq!(net.receive(to), None);
+        let posted = net.nodes[other].receive(to, 9, By::Program).unwrap();
+        let node = &mut net.nodes[other];
+        node.set_attribute(to, Attribute::Type, 4).unwrap();
+        assert_eq!(net.result(other, posted), Some(Err(Error::General)));
+    }
+}
+
 /// MC-MSG-6, MC-MSG-9, MC-EPDEL-1, MC-EPDEL-2, MC-EPDEL-6, MC-EPDEL-7
 #[test]
 fn messages_of_an_endpoint_go_with_it() {

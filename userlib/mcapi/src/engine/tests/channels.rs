@@ -329,6 +329,32 @@ fn opens_and_closes_that_do_not_fit_fail() {
     assert_eq!(net.result(0, pending), Some(Err(Error::EndpointDeleted)));
 }
 
+/// MC-CHAN-19: a message that began before its endpoint was connected is not for it when the channel
+/// has ended.
+#[test]
+fn a_message_that_began_before_a_channel_is_discarded() {
+    let mut net = Net::new(2);
+    let (from, to) = (net.endpoint(1, 1), net.endpoint(0, 2));
+    let other = net.endpoint(0, 3);
+    net.send(from, to, &[1; MESSAGE_MAX], 3);
+    net.turn(1, 0);
+    net.turn(0, 1);
+    let wires = std::mem::take(&mut net.wires);
+    let roles = roles(Kind::Packets);
+    for (n, channel) in net
+        .channel(Kind::Packets, other, to)
+        .into_iter()
+        .enumerate()
+    {
+        net.nodes[0].close(channel, roles[n]).unwrap();
+        net.run_channels();
+    }
+    net.wires = wires;
+    assert!(net.nodes[0].local(to).unwrap().is_for_messages());
+    net.run();
+    assert_eq!((net.receive(to), net.nodes[0].discarded()), (None, 1));
+}
+
 /// A node that comes back is not told what has become of a connect that its predecessor asked for.
 #[test]
 fn a_connect_is_answered_to_its_asker_only() {
