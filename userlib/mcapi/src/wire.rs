@@ -21,6 +21,9 @@
 //! | 15 | reserved | number, status | |
 //! | 16 | channel | port and what has happened, identifier of the connection (2) | |
 //!
+//! A status is 1 or an [`Error`]'s number, but of none that the caller's own node decides; only a get
+//! is answered by REQUEST_CANCELLED.
+//!
 //! Port and level are 16 bits each of one word, the port below; subject (0: endpoint, 1: node) and
 //! attribute, port and role, port and what has happened, priorities and priority likewise. A kind is 0
 //! for packets and 1 for scalars; a role has the kind in bit 0, and bit 1 set for a receiving end.
@@ -243,11 +246,38 @@ fn code<T>(result: &Result<T, Error>) -> u32 {
     result.as_ref().map_or_else(|error| error.code(), |_| 1)
 }
 
-/// The result of a number; nothing if it is none.
+/// Whether a node may tell another one of an error: not of those that only the caller's own node
+/// decides.
+fn is_told(error: Error) -> bool {
+    use Error::*;
+    !matches!(
+        error,
+        Timeout
+            | Parameter
+            | NodeInitFailed
+            | NodeInitialized
+            | NodeNotInit
+            | NodeFinalFailed
+            | RequestInvalid
+            | RequestLimit
+            | RequestCancelled
+            | WaitPending
+    )
+}
+
+/// The result of a number; nothing if it is none, or not another node's to tell.
 fn result(code: u32) -> Option<Result<(), Error>> {
     match code {
         1 => Some(Ok(())),
-        other => Error::of(other).map(Err),
+        other => Error::of(other).filter(|error| is_told(*error)).map(Err),
+    }
+}
+
+/// The same of the answer to a get, which may have been withdrawn.
+fn got(code: u32) -> Option<Result<(), Error>> {
+    match Error::of(code) {
+        Some(error @ Error::RequestCancelled) => Some(Err(error)),
+        _ => result(code),
     }
 }
 
@@ -329,7 +359,7 @@ impl Header {
             7 => Control::Withdrawn { number },
             8 => Control::Got {
                 number,
-                result: result(b)?.map(|()| c),
+                result: got(b)?.map(|()| c),
             },
             9 => Control::Question {
                 number,
@@ -605,10 +635,12 @@ mod tests {
     }
 
     fn results() -> impl Strategy<Value = Result<u64, Error>> {
-        prop_oneof![
-            any::<u64>().prop_map(Ok),
-            (0..Error::ALL.len()).prop_map(|n| Err(Error::ALL[n])),
-        ]
+        prop_oneof![any::<u64>().prop_map(Ok), errors().prop_map(Err),]
+    }
+
+    fn errors() -> impl Strategy<Value = Error> {
+        let told: Vec<_> = Error::ALL.iter().copied().filter(|e| is_told(*e)).collect();
+        prop::sample::select(told)
     }
 
     const DATA: [u8; 5] = *b"hello";
@@ -626,6 +658,10 @@ mod tests {
             (numbers(), results()).prop_map(|(number, result)| Control::Got {
                 number,
                 result: result.map(|value| value as u32),
+            }),
+            numbers().prop_map(|number| Control::Got {
+                number,
+                result: Err(Error::RequestCancelled),
             }),
             (ports(), numbers()).prop_map(|(port, life)| Control::Released { port, life }),
             channels(),
@@ -763,6 +799,33 @@ mod tests {
             bytes[..len],
             [1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0]
         );
+    }
+
+    /// No node makes a call of another one return what that one's own node decides.
+    #[test]
+    fn statuses_of_the_own_node_are_nobody_elses_to_tell() {
+        use Error::*;
+        let own = [
+            Timeout,
+            Parameter,
+            NodeInitFailed,
+            NodeInitialized,
+            NodeNotInit,
+            NodeFinalFailed,
+            RequestInvalid,
+            RequestLimit,
+            RequestCancelled,
+            WaitPending,
+        ];
+        for kind in [8, 10, 13, 15] {
+            for error in Error::ALL {
+                let words = words([1, error.code()]);
+                let frame = Header { kind, words }.frame(Piece::Bytes(&[]));
+                let is_withdrawn = kind == 8 && *error == RequestCancelled;
+                let expected = !own.contains(error) || is_withdrawn;
+                assert_eq!(frame.is_some(), expected, "{kind} {error:?}");
+            }
+        }
     }
 
     #[test]
