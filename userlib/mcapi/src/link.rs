@@ -134,7 +134,11 @@ pub(crate) mod tests {
 
     /// The two ends of a link between two hosts.
     pub(crate) fn pair() -> [Link<FakeDevice>; 2] {
-        let world = World::new(1, 1 << 20);
+        pair_in(&World::new(1, 1 << 20))
+    }
+
+    /// The same between the hosts of a world.
+    pub(crate) fn pair_in(world: &World) -> [Link<FakeDevice>; 2] {
         let hosts = [Host::A, Host::B];
         let [a, b] = hosts.map(|host| Fabric::with_device(world.open(host)));
         let [here, there] = hosts.map(|host| InterfaceId(world.interface(0, host)));
@@ -154,7 +158,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// MC-MSG-13, MC-CHAN-22: whatever fills the ring or the slots, what is urgent has room.
+    /// MC-MSG-13: whatever fills the ring or the slots, what is urgent has room.
     #[test]
     fn bulk_leaves_room_for_what_is_urgent() {
         for (len, urgent) in [(0, 30), (FRAME, 2)] {

@@ -546,9 +546,10 @@ impl<D: Device> Core<D> {
     fn relink(&mut self, node: NodeId, link: Link<D>) -> u64 {
         if let Some(mut before) = self.links.remove(&node) {
             self.ties.remove(&before.number);
+            let end = before.link.end(End::Gone);
             drain(&mut self.engine, node, &mut before.link);
             before.link.close();
-            self.engine.down(node, End::Gone);
+            self.engine.down(node, end);
         }
         let (number, attention) = (self.number(), Arc::default());
         self.ties
@@ -634,8 +635,12 @@ impl<D: Device> NodeShared<D> {
 
     /// Send what has come up on the links that it is for, and do what has come of it.
     fn settle(&self, core: &mut Core<D>) {
+        self.settle_within(core, ROUNDS);
+    }
+
+    fn settle_within(&self, core: &mut Core<D>, rounds: usize) {
         // What has been done leads to answers; those of others can wait for a next time.
-        for _ in 0..ROUNDS {
+        for _ in 0..rounds {
             let changed = core.engine.take_changed();
             for node in &changed {
                 core.progress(*node);
@@ -647,6 +652,11 @@ impl<D: Device> NodeShared<D> {
             if changed.is_empty() && !has_news {
                 break;
             }
+        }
+        // What the last round has led to is the service thread's to send.
+        while self.follow_news(core) {}
+        for node in core.engine.take_changed() {
+            self.look_after(core, node);
         }
         core.wake();
         if core.engine.seeks() {
@@ -1034,9 +1044,54 @@ impl<D: Device> fmt::Debug for Node<D> {
 mod tests {
     use super::*;
     use crate::{
-        link::tests::{message, pair},
+        link::tests::{message, pair, pair_in},
         wire::{Control, Frame},
     };
+    use mp_testing::{Host, World};
+
+    /// MC-MSG-8: a link that was lost is told of, also if a new session is there before anybody has
+    /// noticed.
+    #[test]
+    fn a_session_that_is_replaced_has_ended_as_its_link_did() {
+        let [own, other] = [0, 1].map(|node| NodeId::new(0, node).unwrap());
+        let mut core = Core::new(Engine::new(own, NodeAttributes::default()));
+        let from = core.engine.create(Some(1)).unwrap();
+        let world = World::new(1, 1 << 20);
+        let [link, _there] = pair_in(&world);
+        core.relink(other, link);
+        core.progress(other);
+        let to = Endpoint::of(other, 1);
+        let sent = core.engine.send(from, to, b"lost", 1, By::Program).unwrap();
+        world.set_up(0, false);
+        let [link, _there] = pair();
+        core.relink(other, link);
+        let result = core.engine.requests().test(sent).unwrap();
+        assert_eq!(result, Some(&Err(Error::Transmission)));
+    }
+
+    /// What a call has no turn left to send, the service thread sends.
+    #[test]
+    fn what_the_rounds_leave_is_sent() {
+        let world = World::new(1, 8 << 20);
+        world.set_loopback(8 << 20);
+        let [a, b] = [1, 2].map(|number| {
+            let fabric = Fabric::with_device(world.open(Host::A));
+            let attributes = NodeAttributes::default();
+            Node::with_fabric(fabric, Topology::default(), 0, number, attributes).unwrap()
+        });
+        let [from, to] = [&a, &b].map(|node| node.endpoint_create(None).unwrap());
+        b.set_endpoint_attribute(to, Attribute::Timeout, 10_000)
+            .unwrap();
+        a.msg_send(from, to, b"first", 1).unwrap();
+        assert_eq!(b.msg_take(to, 8).unwrap().0[..], *b"first");
+        // Until the service threads sleep.
+        std::thread::sleep(10 * LOOK);
+        let mut core = a.0.alive().unwrap();
+        core.engine.send(from, to, b"left", 1, By::Program).unwrap();
+        a.0.settle_within(&mut core, 0);
+        drop(core);
+        assert_eq!(b.msg_take(to, 8).unwrap().0[..], *b"left");
+    }
 
     /// What a session has brought is received before another one takes its place.
     #[test]
