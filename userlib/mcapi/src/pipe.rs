@@ -428,13 +428,15 @@ impl<D: Device> Pipe<D> {
         moved
     }
 
-    /// Whether something waits here, so that data have to be moved.
+    /// Whether something waits here, so that data have to be moved, or the other end still to be
+    /// woken.
     pub(crate) fn is_busy(&self) -> bool {
         let inner = self.inner();
         let waits = !inner.posted.is_empty() || !inner.waiting.is_empty();
         let closes = inner.is_closed && !inner.is_finished;
         let begins = self.channel.get().is_none();
-        waits || closes || (!inner.is_over && (begins || inner.is_broken))
+        let moves = begins || inner.is_broken || inner.pair.owes_signal();
+        waits || closes || (!inner.is_over && moves)
     }
 
     /// Look whether the session has ended.

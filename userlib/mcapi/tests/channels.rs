@@ -433,6 +433,41 @@ fn channels_end_with_their_nodes_and_links() {
     }
 }
 
+/// An end that sleeps is woken although the kernel has no memory for that at first: by a packet, and
+/// by room for one.
+#[test]
+fn a_signal_of_a_channel_without_memory_is_tried_again() {
+    for (hosts, a, b) in Hosts::pairs() {
+        let ends = packets(&a, &b, &[(Attribute::MaxPayloadSize, 64)]);
+        let sleep = || thread::sleep(Duration::from_millis(60));
+        for _ in 0..3 {
+            thread::scope(|scope| {
+                let waits = scope.spawn(|| take(&b, ends.receive).unwrap());
+                // Long enough for the service thread to ask for a signal.
+                sleep();
+                hosts.world.fail_signals(1);
+                a.pktchan_send(ends.send, b"wake").unwrap();
+                assert_eq!(waits.join().unwrap(), b"wake");
+            });
+        }
+        let held: Vec<_> = (0..16_u8)
+            .map(|n| {
+                a.pktchan_send(ends.send, &[n]).unwrap();
+                b.pktchan_recv(ends.receive).unwrap()
+            })
+            .collect();
+        for packet in &held[..3] {
+            thread::scope(|scope| {
+                let waits = scope.spawn(|| a.pktchan_send(ends.send, b"room"));
+                sleep();
+                hosts.world.fail_signals(1);
+                b.pktchan_release(packet.address()).unwrap();
+                assert_eq!(waits.join().unwrap(), Ok(()));
+            });
+        }
+    }
+}
+
 /// MC-PKTCONN-1, MC-CHAN-2: three nodes, of which one connects the others; and a node with itself.
 #[test]
 fn a_third_node_connects_two_others() {

@@ -177,6 +177,7 @@ impl<D: Device> Node<D> {
         match held {
             Some((pipe, held)) => {
                 pipe.release(held);
+                self.0.see_to_signal(&pipe);
                 Ok(())
             }
             None => Err(self.0.or_ended(Error::BufferInvalid)),
@@ -306,6 +307,13 @@ impl<D: Device> NodeShared<D> {
         self.alive().err().unwrap_or(error)
     }
 
+    /// Let the service thread wake the other end, if the kernel had no memory for that.
+    fn see_to_signal(&self, pipe: &Pipe<D>) {
+        if pipe.owes_signal() {
+            pipe.attention.list(&self.service, pipe.number);
+        }
+    }
+
     /// Try something with a way for data, for as long as threads look; nothing if it takes longer.
     ///
     /// # Errors
@@ -321,7 +329,10 @@ impl<D: Device> NodeShared<D> {
         loop {
             match attempt(pipe) {
                 Ok(None) => {}
-                Ok(done) => return Ok(done),
+                Ok(done) => {
+                    self.see_to_signal(pipe);
+                    return Ok(done);
+                }
                 Err(error) => {
                     // What the other end has done wrong ends the channel.
                     pipe.attention.list(&self.service, pipe.number);
