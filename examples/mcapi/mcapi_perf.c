@@ -8,7 +8,9 @@
  *		[--sizes N,...] [--json]
  *
  * Half a round trip is printed for each size: the least, the median and the 99th percentile, in
- * microseconds; then the bytes that go one way, in MB/s. Scalars have 8 bytes.
+ * microseconds; then the bytes that go one way, in MB/s. Scalars have 8 bytes. The bytes of each round
+ * trip are others than those of the one before, and are compared after its time was taken; buffers of
+ * packets are given back then.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -60,7 +62,7 @@ struct options {
 	int json;
 };
 
-static char data[SIZE];
+static unsigned char sent[SIZE], received[SIZE];
 
 static double now_us(void)
 {
@@ -133,48 +135,58 @@ static void close_ways(struct ways *ways)
 	finish("the way back does not close", in);
 }
 
-static void put(const struct ways *ways, size_t size)
+static void put(const struct ways *ways, const void *bytes, size_t size)
 {
 	mcapi_status_t status;
 	mcapi_uint64_t scalar;
 
 	if (ways->kind == MESSAGES) {
-		send(ways->own, ways->there, data, size);
+		send(ways->own, ways->there, bytes, size);
 	} else if (ways->kind == PACKETS) {
-		mcapi_pktchan_send(ways->pkt_out, data, size, &status);
+		mcapi_pktchan_send(ways->pkt_out, bytes, size, &status);
 		check("mcapi_pktchan_send", status);
 	} else {
-		memcpy(&scalar, data, sizeof(scalar));
+		memcpy(&scalar, bytes, sizeof(scalar));
 		mcapi_sclchan_send_uint64(ways->scl_out, scalar, &status);
 		check("mcapi_sclchan_send_uint64", status);
 	}
 }
 
-static size_t take(const struct ways *ways)
+/* What has arrived is where *bytes says, until it is given back. */
+static size_t take(const struct ways *ways, void **bytes)
 {
 	mcapi_status_t status;
 	mcapi_uint64_t scalar;
 	size_t size;
-	void *packet;
 
+	*bytes = received;
 	if (ways->kind == MESSAGES)
-		return receive(ways->own, data, sizeof(data));
+		return receive(ways->own, received, sizeof(received));
 	if (ways->kind == SCALARS) {
 		scalar = mcapi_sclchan_recv_uint64(ways->scl_in, &status);
 		check("mcapi_sclchan_recv_uint64", status);
-		memcpy(data, &scalar, sizeof(scalar));
+		memcpy(received, &scalar, sizeof(scalar));
 		return sizeof(scalar);
 	}
-	mcapi_pktchan_recv(ways->pkt_in, &packet, &size, &status);
+	mcapi_pktchan_recv(ways->pkt_in, bytes, &size, &status);
 	check("mcapi_pktchan_recv", status);
-	mcapi_pktchan_release(packet, &status);
-	check("mcapi_pktchan_release", status);
 	return size;
+}
+
+static void give_back(const struct ways *ways, void *bytes)
+{
+	mcapi_status_t status;
+
+	if (ways->kind != PACKETS)
+		return;
+	mcapi_pktchan_release(bytes, &status);
+	check("mcapi_pktchan_release", status);
 }
 
 static void carry_out(struct ways *ways, struct order *order)
 {
 	size_t size;
+	void *bytes;
 
 	if (order->task == OPEN) {
 		ways->there = order->client;
@@ -182,9 +194,10 @@ static void carry_out(struct ways *ways, struct order *order)
 		open_ways(ways);
 	}
 	for (; order->count; order->count--) {
-		size = take(ways);
+		size = take(ways, &bytes);
 		if (order->task == ECHO)
-			put(ways, size);
+			put(ways, bytes, size);
+		give_back(ways, bytes);
 	}
 	/* The last word, also when nothing has come back. */
 	send(ways->own, ways->there, order, sizeof(*order));
@@ -242,18 +255,34 @@ static int compare(const void *one, const void *other)
 	return (a > b) - (a < b);
 }
 
+/* Fills what is sent: each byte is another one than in the turn before. */
+static void fill(size_t size, unsigned long turn)
+{
+	size_t n;
+
+	for (n = 0; n < size; n++)
+		sent[n] = (unsigned char)(turn + n * 7 + (n >> 8));
+}
+
 static void latency(const struct ways *ways, size_t size, unsigned long rounds, double *times)
 {
 	unsigned long n;
 	double start;
+	size_t back;
+	void *bytes;
 
 	begin_order(ways, ECHO, rounds + WARM_UP);
 	for (n = 0; n < rounds + WARM_UP; n++) {
+		fill(size, n);
 		start = now_us();
-		put(ways, size);
-		if (take(ways) != size)
-			fail("something came back with another size");
+		put(ways, sent, size);
+		back = take(ways, &bytes);
 		times[n < WARM_UP ? 0 : n - WARM_UP] = (now_us() - start) / 2;
+		if (back != size)
+			fail("something came back with another size");
+		if (memcmp(bytes, sent, size) != 0)
+			fail("other bytes came back");
+		give_back(ways, bytes);
 	}
 	end_order(ways);
 	qsort(times, rounds, sizeof(*times), compare);
@@ -268,7 +297,7 @@ static double throughput(const struct ways *ways, size_t size, unsigned long rou
 	begin_order(ways, COUNT, rounds);
 	start = now_us();
 	for (n = 0; n < rounds; n++)
-		put(ways, size);
+		put(ways, sent, size);
 	end_order(ways);
 	return rounds * size / (now_us() - start);
 }
