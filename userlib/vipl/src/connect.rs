@@ -686,12 +686,18 @@ impl<D: Device> ViShared<D> {
                 Link::Shared(Checked::new(lane, checks))
             }
         };
+        self.connected(serial, link)
+    }
+
+    /// Begin a connection on a link that was made for it.
+    fn connected(self: &Arc<Self>, serial: Serial, link: Link<D>) -> Result<()> {
         self.during(serial, |core| {
             core.engine.event(&self.nic.regions, Event::Established)?;
             core.attempt.sessions.clear();
-            let link = core.link.insert(link);
-            if let Link::Shared(lane) = link {
-                lane.start(self);
+            if let Link::Shared(lane) = core.link.insert(link) {
+                if !lane.start(self) {
+                    self.note_end();
+                }
             }
             Ok(())
         })?;
@@ -948,4 +954,118 @@ fn answered<D: Device>(session: &Session<D>, deadline: Deadline) -> Result<Vec<u
         });
     }
     Err(Error::Timeout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{link::Numbers, trunk::Trunk, Level, Library, ViAttributes};
+    use mp_fabric::Fabric;
+    use mp_testing::{FakeDevice, Host, World};
+    use std::thread;
+
+    type TestVi = Vi<FakeDevice>;
+
+    fn soon() -> Deadline {
+        Deadline::after(Duration::from_secs(20))
+    }
+
+    fn until(what: &str, check: impl Fn() -> bool) {
+        let end = soon();
+        while !check() {
+            let left = end.remaining().unwrap_or_default();
+            assert!(!left.is_zero(), "not in time: {what}");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn nic(world: &World, host: Host) -> Nic<FakeDevice> {
+        let world = world.clone();
+        let library = Library::new(move || Ok(Fabric::with_device(world.open(host))));
+        library.open_nic("VINIC").unwrap()
+    }
+
+    fn vi(nic: &Nic<FakeDevice>) -> TestVi {
+        let attributes = ViAttributes {
+            level: Level::ReliableDelivery,
+            max_transfer_size: 4096,
+            ptag: nic.create_ptag().unwrap(),
+            rdma_write: false,
+            rdma_read: false,
+        };
+        nic.create_vi(&attributes, None, None, 0).unwrap()
+    }
+
+    fn address(nic: &Nic<FakeDevice>) -> NetAddress {
+        NetAddress::new(nic.attributes().unwrap().local_address, b"x")
+    }
+
+    /// Two NIC handles and a connection that has a lane of a trunk.
+    fn connected(world: &World) -> [(Nic<FakeDevice>, TestVi, Arc<Trunk<FakeDevice>>); 2] {
+        let nics = [Host::A, Host::B].map(|host| nic(world, host));
+        let [server, client] = [0, 1].map(|n| vi(&nics[n]));
+        let [there, here] = [0, 1].map(|n| address(&nics[n]));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let request = nics[0].connect_wait(&there, soon()).unwrap();
+                request.accept(&server).unwrap();
+            });
+            while client.connect_request(&here, &there, soon()) == Err(Error::NoMatch) {
+                thread::yield_now();
+            }
+        });
+        let [a, b] = nics;
+        [(a, server), (b, client)].map(|(nic, vi)| {
+            let trunks = &nic.shared().trunks;
+            let trunk = (0..100).find_map(|number| trunks.get(number));
+            (nic, vi, trunk.unwrap())
+        })
+    }
+
+    fn state(vi: &TestVi) -> State {
+        vi.query().unwrap().state
+    }
+
+    /// VI-EM-9: a connection whose trunk ends while it is made ends with it.
+    #[test]
+    fn a_lane_that_comes_too_late_hears_of_the_end() {
+        let world = World::new(1, 0x2_0000);
+        let [(nic, first, trunk), (other, ..)] = connected(&world);
+        trunk.close();
+        assert_eq!(state(&first), State::Error);
+        let late = vi(&nic);
+        let (serial, _) = late.0.begin(|_| Ok(())).unwrap();
+        let peer = |nic: &Nic<FakeDevice>, host, name: &[u8]| {
+            let interface = InterfaceId(world.interface(0, host));
+            let peer = nic.shared().fabric.peer(interface, PROTOCOL).name(name);
+            peer.own_name(1).bare().open().unwrap()
+        };
+        let session = Arc::new(peer(&nic, Host::A, b"ab"));
+        let _partner = peer(&other, Host::B, b"ba");
+        session.wait(EventMask::PAIRED, soon()).unwrap();
+        let numbers = Numbers {
+            own: serial.lane,
+            partner: 1,
+        };
+        let lane = Checked::new(Lane::new(trunk, session, numbers), false);
+        late.0.connected(serial, Link::Shared(lane)).unwrap();
+        until("the end", || state(&late) == State::Error);
+    }
+
+    /// The partner can see that a trunk is over before a program here hears of it, and connects
+    /// again.
+    #[test]
+    fn the_partner_hears_of_the_end_of_a_trunk_before_its_lanes() {
+        let [(_nic, vi, trunk), (_other, _, partner)] = connected(&World::new(1, 0x2_0000));
+        thread::scope(|scope| {
+            let hears = vi.0.with(|core| {
+                // It cannot be told meanwhile.
+                scope.spawn(|| trunk.close());
+                until("the end of the trunk", || partner.has_gone());
+                Ok(core.engine.state())
+            });
+            assert_eq!(hears, Ok(State::Connected));
+        });
+        until("the end", || state(&vi) == State::Error);
+    }
 }

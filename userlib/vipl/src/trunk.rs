@@ -23,7 +23,7 @@ mod turns;
 pub(crate) use meet::{Meeting, Trunks};
 
 use crate::{
-    link::{end_of, put, Numbers},
+    link::{end_of, put, Numbers, ENDS},
     lock,
     vi::ViShared,
     wire::{header_of, End, Frame, Header, Kind, Reason},
@@ -266,6 +266,29 @@ impl<D: Device> Trunk<D> {
         lock(&self.outbox).ended.is_some()
     }
 
+    /// Whether all lanes have been told of its end: one that is entered now hears nothing more.
+    fn has_finished(&self) -> bool {
+        self.finished.load(Ordering::SeqCst)
+    }
+
+    /// How it has ended, for lanes that were entered too late to be told.
+    pub(crate) fn end(&self) -> Option<End> {
+        lock(&self.outbox).ended.filter(|_| self.has_finished())
+    }
+
+    /// Whether it is over, or its partner or the link has gone and nobody has looked yet.
+    pub(crate) fn has_gone(&self) -> bool {
+        let out = lock(&self.outbox);
+        let session = Arc::clone(out.outbox.session());
+        let is_over = out.ended.is_some();
+        drop(out);
+        // A session without a state was closed.
+        is_over
+            || session
+                .state()
+                .map_or(true, |state| state.events.intersects(ENDS))
+    }
+
     /// Let the service thread look after it.
     pub(crate) fn list(&self) {
         self.attention.list(&self.service, self.number);
@@ -375,11 +398,15 @@ impl<D: Device> Trunk<D> {
 
     /// Whether that round, or a later one, has found everything.
     pub(crate) fn has_received(&self, round: u64) -> bool {
-        self.received.load(Ordering::SeqCst) >= round || self.finished.load(Ordering::SeqCst)
+        self.received.load(Ordering::SeqCst) >= round || self.has_finished()
     }
 
-    /// As [`pump()`](Self::pump), for a thread of the program.
+    /// As [`pump()`](Self::pump), for a thread of the program. One that has finished is left to
+    /// nobody: there is nothing to look for.
     pub(crate) fn look(&self) -> bool {
+        if self.has_finished() {
+            return false;
+        }
         self.attention.watch();
         self.pump()
     }
@@ -504,11 +531,17 @@ impl<D: Device> Trunk<D> {
         any
     }
 
-    /// Tell all lanes of the end of the trunk, if it has come.
+    /// Tell all lanes of the end of the trunk, if it has come: first the partner, so that a program
+    /// that hears of it and connects again does not get it once more from there.
     fn finish(&self) {
-        let Some(end) = lock(&self.outbox).ended else {
+        let out = lock(&self.outbox);
+        let Some(end) = out.ended.filter(|_| !self.has_finished()) else {
             return;
         };
+        let session = Arc::clone(out.outbox.session());
+        drop(out);
+        // The partner may have ended it before.
+        let _ = session.close();
         if self.finished.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -526,9 +559,6 @@ impl<D: Device> Trunk<D> {
         if let Some(home) = self.home.upgrade() {
             home.forget(self.number);
         }
-        // The partner may have ended it before.
-        let session = Arc::clone(lock(&self.outbox).outbox.session());
-        let _ = session.close();
     }
 
     /// End it from this side: the lanes have ended.
@@ -556,6 +586,12 @@ impl<D: Device> Trunk<D> {
 
     /// What to ask the partner's host; nothing if the trunk rests, or must not, without that.
     fn question(&self) -> Result<Question<D>, Rest> {
+        if self.is_over() {
+            return Err(match self.has_finished() {
+                true => Rest::Over,
+                false => Rest::Busy,
+            });
+        }
         if self.attention.is_watched() {
             return Err(Rest::Nap);
         }
@@ -567,10 +603,7 @@ impl<D: Device> Trunk<D> {
         }
         let mut out = lock(&self.outbox);
         if out.ended.is_some() {
-            return Err(match self.finished.load(Ordering::SeqCst) {
-                true => Rest::Over,
-                false => Rest::Busy,
-            });
+            return Err(Rest::Busy);
         }
         if out.outbox.owes_signal() {
             return Err(Rest::Nap);

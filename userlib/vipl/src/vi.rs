@@ -361,6 +361,11 @@ impl<D: Device> ViShared<D> {
         self.attention.list(&self.nic.service, self.id);
     }
 
+    /// Let whoever moves messages next look how the connection has ended.
+    pub(crate) fn note_end(&self) {
+        self.attention.note_news();
+    }
+
     /// The threads of the program look no more: they sleep. The service thread moves messages, or
     /// the partner was asked for signals.
     pub(crate) fn unwatch(&self) {

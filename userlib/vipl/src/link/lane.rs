@@ -67,9 +67,11 @@ impl<D: Device> Lane<D> {
     }
 
     /// Begin: what arrives is for a VI, and the partner may send. With the VI's lock.
-    pub(crate) fn start(&mut self, vi: &Arc<ViShared<D>>) {
+    /// False if the trunk has told all its lanes of its end before.
+    pub(crate) fn start(&mut self, vi: &Arc<ViShared<D>>) -> bool {
         self.ready = self.trunk.enter(self.numbers.own, vi);
         self.trunk.tell(Control::Ready(self.numbers.partner));
+        self.trunk.end().is_none()
     }
 
     /// Whether a number is that of this lane, and not of an earlier one of the same VI.
@@ -92,9 +94,12 @@ impl<D: Device> Lane<D> {
         self.effective = effective;
     }
 
-    /// Look whether the session has ended. Messages of the lane come by the trunk: the end is that
-    /// of the lane once all that had come before was received.
+    /// Look whether the trunk or the session has ended. Messages of the lane come by the trunk: the
+    /// end of the session is that of the lane once all that had come before was received.
     pub(super) fn look(&mut self) -> News {
+        if let Some(end) = self.trunk.end() {
+            return News::Ended(end);
+        }
         let (end, round) = match self.ending {
             Some(ending) => ending,
             None => match self.session.wait_one(ENDS, Deadline::PAST) {

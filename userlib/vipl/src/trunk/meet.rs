@@ -158,22 +158,53 @@ impl<D: Device> Trunks<D> {
         };
         let place = Arc::clone(lock(&self.places).entry(key).or_default());
         let mut trunk = lock(&place);
-        if let Some(trunk) = trunk.as_ref().filter(|trunk| !trunk.is_over()) {
+        if let Some(trunk) = trunk.as_ref().filter(|trunk| !trunk.has_gone()) {
             return Ok((Arc::clone(trunk), numbers));
         }
+        // What it has is free before another one asks for it, unless it has lanes.
+        *trunk = None;
         let halves = self.connect(fabric, interface, partner.nic, deadline);
         let halves = halves.map_err(|error| match error {
             Error::Fabric(FabricError::TimedOut) => None,
             other => Some(end_of(other)),
-        })?;
-        let number = number();
+        });
+        let new = halves.and_then(|halves| self.enter(number(), service, halves));
+        *trunk = new.as_ref().ok().cloned();
+        drop(trunk);
+        if new.is_err() {
+            self.vacate(&place);
+        }
+        Ok((new?, numbers))
+    }
+
+    /// Let the service thread know of a trunk, and look after it.
+    fn enter(
+        self: &Arc<Self>,
+        number: u64,
+        service: &Arc<Service>,
+        halves: (Sending<D>, Receiving<D>),
+    ) -> Result<Arc<Trunk<D>>, Option<End>> {
         let session = Arc::clone(halves.0.session());
         let new = Arc::new(Trunk::new(number, self, service, halves));
+        // Before there can be news of it.
         lock(&self.open).insert(number, Arc::clone(&new));
-        session.watch(NEWS, number).map_err(|_| Some(End::Gone))?;
-        *trunk = Some(Arc::clone(&new));
+        if session.watch(NEWS, number).is_err() {
+            let failed = lock(&self.open).remove(&number);
+            drop(failed);
+            return Err(Some(End::Gone));
+        }
         new.list();
-        Ok((new, numbers))
+        Ok(new)
+    }
+
+    /// Remove a place where no trunk could be opened, unless somebody else waits for it or has
+    /// opened one there.
+    fn vacate(&self, place: &Place<D>) {
+        lock(&self.places).retain(|_, other| {
+            // The caller's and that in the table.
+            let is_wanted = Arc::strong_count(other) > 2;
+            !Arc::ptr_eq(other, place) || is_wanted || lock(other).is_some()
+        });
     }
 
     /// A trunk has ended: its windows are given back with the last lane.
@@ -219,7 +250,115 @@ impl<D: Device> Trunks<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mp_queue_pair::provider::Rest;
+    use mp_testing::{FakeDevice, Host, World};
     use proptest::prelude::*;
+    use std::{thread, time::Duration};
+
+    type Found = Result<Arc<Trunk<FakeDevice>>, Option<End>>;
+
+    /// The trunks of a NIC handle, without a thread that looks after them.
+    struct Party {
+        fabric: Fabric<FakeDevice>,
+        service: Arc<Service>,
+        interface: InterfaceId,
+        trunks: Arc<Trunks<FakeDevice>>,
+    }
+
+    impl Party {
+        fn pair(world: &World) -> [Self; 2] {
+            [Host::A, Host::B].map(|host| Party {
+                fabric: Fabric::with_device(world.open(host)),
+                service: Service::new().unwrap().into(),
+                interface: InterfaceId(world.interface(0, host)),
+                trunks: Trunks::new().unwrap().into(),
+            })
+        }
+
+        /// Look for the trunk to another one.
+        fn find(&self, other: &Party, number: u64, wait: Duration) -> Found {
+            let both = (self.trunks.meeting(1), other.trunks.meeting(2));
+            let found = self.trunks.find(
+                &self.fabric,
+                &self.service,
+                self.interface,
+                both,
+                Deadline::after(wait),
+                || number,
+            );
+            found.map(|(trunk, _)| trunk)
+        }
+    }
+
+    /// Let both sides look for their trunk at once.
+    fn meet(both: &[Party; 2], number: u64) -> [Arc<Trunk<FakeDevice>>; 2] {
+        let [a, b] = both;
+        let wait = Duration::from_secs(5);
+        thread::scope(|scope| {
+            let other = scope.spawn(|| b.find(a, number, wait));
+            [a.find(b, number, wait), other.join().unwrap()].map(Result::unwrap)
+        })
+    }
+
+    /// VI-EM-9: who connects after the partner has ended a trunk gets another one, although nobody
+    /// has looked yet.
+    #[test]
+    fn a_trunk_whose_partner_has_gone_is_not_found() {
+        let both = Party::pair(&World::new(1, 1 << 20));
+        let [one, other] = meet(&both, 1);
+        let [same, _] = meet(&both, 2);
+        assert!(Arc::ptr_eq(&one, &same));
+        other.close();
+        assert!(!one.is_over());
+        let [new, _] = meet(&both, 3);
+        assert!(!Arc::ptr_eq(&one, &new));
+    }
+
+    /// VI-LIM-6: a trunk that is over gives its windows back before another one is opened.
+    #[test]
+    fn a_trunk_that_is_over_makes_room_for_the_next_one() {
+        let both = Party::pair(&World::new(1, 1 << 20));
+        let [trunk, _other] = meet(&both, 1);
+        let [a, b] = &both;
+        // Somebody else waits for the place meanwhile.
+        let place = lock(&a.trunks.places).values().next().cloned();
+        trunk.close();
+        drop(place);
+        let ended = Arc::downgrade(&trunk);
+        drop(trunk);
+        assert!(ended.strong_count() == 1);
+        let wait = Duration::from_secs(5);
+        thread::scope(|scope| {
+            let next = scope.spawn(|| a.find(b, 2, wait).map(|_| ()));
+            while ended.strong_count() > 0 && !next.is_finished() {
+                thread::yield_now();
+            }
+            assert!(b.find(a, 2, wait).is_ok());
+            assert_eq!(next.join().unwrap(), Ok(()));
+        });
+    }
+
+    /// VI-LIM-6: where no trunk was opened, nothing is left of the attempt.
+    #[test]
+    fn a_trunk_that_was_not_opened_leaves_no_place() {
+        let [a, b] = Party::pair(&World::new(1, 1 << 20));
+        let found = a.find(&b, 1, Duration::from_millis(20));
+        assert_eq!(found.err(), Some(None));
+        assert_eq!(lock(&a.trunks.places).len(), 0);
+        assert_eq!(lock(&a.trunks.open).len(), 0);
+    }
+
+    /// Threads that still look at a trunk that has ended do not keep the service thread at it.
+    #[test]
+    fn a_trunk_that_has_finished_is_looked_after_by_nobody() {
+        let both = Party::pair(&World::new(1, 1 << 20));
+        let [trunk, _other] = meet(&both, 1);
+        trunk.close();
+        assert!(!trunk.look());
+        assert!(!trunk.attention().is_watched());
+        trunk.attention().watch();
+        assert_eq!(trunk.rest(&both[0].fabric, Deadline::PAST), Rest::Over);
+    }
 
     /// VI-LIM-6: trunks are smaller where there is less, and many fit into what is short.
     #[test]
