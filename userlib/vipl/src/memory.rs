@@ -88,6 +88,8 @@ struct Used {
     free: Vec<u16>,
     regions: usize,
     bytes: u64,
+    /// All regions have ended, and there are no more.
+    closed: bool,
 }
 
 impl Regions {
@@ -102,8 +104,8 @@ impl Regions {
     /// Register memory.
     ///
     /// # Errors
-    /// [`Error::InvalidParameter`]: there is none, or it is not mapped. [`Error::Resource`]: there
-    /// are too many regions, or the process may not lock so much memory.
+    /// [`Error::InvalidParameter`]: there is none, or it is not mapped, or all regions were
+    /// [ended](Self::clear). [`Error::Resource`]: there are too many regions, or the process may not lock so much memory.
     pub(crate) fn register(
         &self,
         memory: ProcessMemory<'_>,
@@ -113,6 +115,9 @@ impl Regions {
         let pages = pages_of(memory).ok_or(Error::InvalidParameter)?;
         let bytes = pages.len() as u64;
         let mut used = lock(&self.used);
+        if used.closed {
+            return Err(Error::InvalidParameter);
+        }
         if used.regions >= REGIONS_MAX || used.bytes.saturating_add(bytes) > most {
             return Err(Error::Resource);
         }
@@ -191,8 +196,9 @@ impl Regions {
         View(self.slots.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// End all regions.
+    /// End all regions, also those that are being registered, and let nobody register more.
     pub(crate) fn clear(&self) {
+        lock(&self.used).closed = true;
         let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
         for region in slots.iter_mut().filter_map(|slot| slot.region.take()) {
             self.locks.unlock(&region.pages);
@@ -217,7 +223,8 @@ impl Locks {
         for (locked, part) in new.iter().enumerate() {
             // SAFETY: Where a page is does not matter to anybody.
             if unsafe { mlock(start(part), part.len()) }.is_err() {
-                new.iter().take(locked).for_each(release);
+                // Of this part the first pages may be locked.
+                new.iter().take(locked + 1).for_each(release);
                 counts.remove(pages);
                 return Err(Error::Resource);
             }
@@ -529,6 +536,30 @@ pub(crate) mod tests {
         register(&one, 0, 4 * 4096);
         one.clear();
         assert_eq!(locked(&map), [false; 4]);
+    }
+
+    /// VI-NIC-5, VI-MEM-3: a program that registers memory while it closes the NIC leaves no locked
+    /// pages behind.
+    #[test]
+    fn nothing_is_registered_once_all_regions_have_ended() {
+        let (regions, map) = (Regions::default(), Map::allocate(4096).unwrap());
+        regions.clear();
+        let late = regions.register(map.memory(), attributes(), u64::MAX);
+        assert_eq!(late, Err(Error::InvalidParameter));
+        assert_eq!(locked(&map), [false]);
+    }
+
+    /// VI-MEM-10: pages in front of one that cannot be locked do not stay locked.
+    #[test]
+    fn what_was_locked_in_part_is_released() {
+        use rustix::mm::{mprotect, MprotectFlags};
+        let (locks, map) = (Locks::default(), Map::allocate(3 * 4096).unwrap());
+        let pages = pages_of(map.memory()).unwrap();
+        let last = pages.end - 4096..pages.end;
+        // SAFETY: Nobody accesses the page.
+        unsafe { mprotect(start(&last), last.len(), MprotectFlags::empty()) }.unwrap();
+        assert_eq!(locks.lock(&pages), Err(Error::Resource));
+        assert_eq!(locked(&map), [false; 3]);
     }
 
     /// VI-MEM-3, VI-MEM-10: what the process may not lock is refused, and leaves nothing behind.
