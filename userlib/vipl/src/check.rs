@@ -8,7 +8,8 @@
 //! | 4 | number of the message, from 0 on, little-endian |
 //! | 4 | CRC-32C of the message, little-endian |
 //!
-//! The checksum covers kind, immediate data (a byte that tells whether there is any, and four, which
+//! The checksum begins with the receiver's number of the lane, as its initial value (0 on a queue
+//! pair of the connection's own), and covers kind, immediate data (a byte that tells whether there is any, and four, which
 //! are 0 if there is none), header, number and payload, in this order. The engine hears of a message
 //! that does not have its checksum, that messages before it are missing, or that it came before
 //! ([`Fault`]).
@@ -16,7 +17,10 @@
 //! A program that changes the bytes of a send while it is under way spoils the checksum of its own
 //! message.
 
-use crate::wire::{End, Fault, Frame, Header, Kind, Reason, Wire};
+use crate::{
+    link::Numbers as Lanes,
+    wire::{End, Fault, Frame, Header, Kind, Reason, Wire},
+};
 use crc32c::crc32c_append;
 use mp_queue_pair::Piece;
 use smallvec::SmallVec;
@@ -30,9 +34,10 @@ const CHUNK: usize = 512;
 /// Pieces of a message without an allocation, the trailer counted.
 const FEW: usize = crate::descriptor::FEW + 1;
 
-/// Numbers of the next messages.
-#[derive(Clone, Copy, Debug, Default)]
+/// Numbers of the next messages, and of the lane.
+#[derive(Clone, Copy, Debug)]
 struct Numbers {
+    lanes: Lanes,
     sent: u32,
     received: u32,
 }
@@ -46,10 +51,16 @@ pub(crate) struct Checked<W> {
 }
 
 impl<W> Checked<W> {
-    pub(crate) fn new(wire: W, checks: bool) -> Self {
+    /// Check the messages of a lane, or do not.
+    pub(crate) fn new(wire: W, checks: bool, lanes: Lanes) -> Self {
+        let numbers = Numbers {
+            lanes,
+            sent: 0,
+            received: 0,
+        };
         Checked {
             wire,
-            numbers: checks.then(Numbers::default),
+            numbers: checks.then_some(numbers),
         }
     }
 
@@ -79,10 +90,10 @@ impl<W> DerefMut for Checked<W> {
 }
 
 /// The checksum of all that is before the payload.
-fn begin(kind: Kind, immediate: Option<u32>, header: &Header, number: u32) -> u32 {
+fn begin(lane: u32, kind: Kind, immediate: Option<u32>, header: &Header, number: u32) -> u32 {
     let [i0, i1, i2, i3] = immediate.unwrap_or(0).to_le_bytes();
     let flag = u8::from(immediate.is_some());
-    let crc = crc32c_append(0, &[kind as u8, flag, i0, i1, i2, i3]);
+    let crc = crc32c_append(lane, &[kind as u8, flag, i0, i1, i2, i3]);
     let header = header.get(..kind.header()).unwrap_or_default();
     crc32c_append(crc32c_append(crc, header), &number.to_le_bytes())
 }
@@ -129,7 +140,13 @@ fn open<'a>(numbers: &mut Numbers, frame: Frame<'a>) -> Frame<'a> {
     let (payload, fault) = match split(&frame.payload) {
         None => (Piece::Bytes(&[]), Some(Fault::Corrupt)),
         Some((payload, number, crc)) => {
-            let head = begin(frame.kind, frame.immediate, &frame.header, number);
+            let head = begin(
+                numbers.lanes.own,
+                frame.kind,
+                frame.immediate,
+                &frame.header,
+                number,
+            );
             let found = match payload {
                 Piece::Bytes(bytes) => crc32c_append(head, bytes),
                 Piece::Memory(memory) => sum(head, memory),
@@ -180,7 +197,7 @@ impl<W: Wire> Wire for Checked<W> {
         let Some(numbers) = &mut self.numbers else {
             return self.wire.send(kind, immediate, header, payload);
         };
-        let head = begin(kind, immediate, header, numbers.sent);
+        let head = begin(numbers.lanes.partner, kind, immediate, header, numbers.sent);
         let crc = payload.iter().fold(head, |crc, piece| sum(crc, *piece));
         let [n0, n1, n2, n3] = numbers.sent.to_le_bytes();
         let [c0, c1, c2, c3] = crc.to_le_bytes();
@@ -224,5 +241,42 @@ impl<W: Wire> Wire for Checked<W> {
 
     fn close(&mut self, reason: Reason) {
         self.wire.close(reason);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A send as it is on its way to a lane, its number 0.
+    fn sent_to(lane: u32, payload: &[u8]) -> Vec<u8> {
+        let crc = begin(lane, Kind::Send, None, &Header::default(), 0);
+        let crc = crc32c_append(crc, payload);
+        [payload, &0_u32.to_le_bytes(), &crc.to_le_bytes()].concat()
+    }
+
+    /// VI-EM-7: a message that comes to another lane than it was sent to is spoiled.
+    #[test]
+    fn a_message_of_another_lane_is_corrupt() {
+        let bytes = sent_to(4, b"four");
+        for (own, fault) in [
+            (4, None),
+            (5, Some(Fault::Corrupt)),
+            (0, Some(Fault::Corrupt)),
+        ] {
+            let mut numbers = Numbers {
+                lanes: Lanes { own, partner: 4 },
+                sent: 0,
+                received: 0,
+            };
+            let frame = Frame {
+                kind: Kind::Send,
+                immediate: None,
+                header: Header::default(),
+                payload: Piece::Bytes(&bytes),
+                fault: None,
+            };
+            assert_eq!(open(&mut numbers, frame).fault, fault);
+        }
     }
 }

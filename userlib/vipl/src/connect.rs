@@ -24,7 +24,7 @@
 use crate::{
     attributes::{Told, ENCODED},
     check::Checked,
-    link::{Lane, Link, Own, ENDS},
+    link::{Lane, Link, Numbers, Own, ENDS},
     lock,
     nic::NicShared,
     state::{Event, State},
@@ -680,10 +680,14 @@ impl<D: Device> ViShared<D> {
         let deadline = deadline.min(Deadline::after(HANDSHAKE));
         Service::start(&self.nic, "vipl-service")?;
         let link = match meeting {
-            None => Link::Own(Checked::new(self.own_pair(session, deadline)?, checks)),
+            None => {
+                let own = self.own_pair(session, deadline)?;
+                Link::Own(Checked::new(own, checks, Numbers::default()))
+            }
             Some(partner) => {
                 let lane = self.lane(serial, session, partner, deadline)?;
-                Link::Shared(Checked::new(lane, checks))
+                let numbers = lane.numbers();
+                Link::Shared(Checked::new(lane, checks, numbers))
             }
         };
         self.connected(serial, link)
@@ -959,7 +963,7 @@ fn answered<D: Device>(session: &Session<D>, deadline: Deadline) -> Result<Vec<u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{link::Numbers, trunk::Trunk, Level, Library, ViAttributes};
+    use crate::{trunk::Trunk, Level, Library, ViAttributes};
     use mp_fabric::Fabric;
     use mp_testing::{FakeDevice, Host, World};
     use std::thread;
@@ -1047,7 +1051,7 @@ mod tests {
             own: serial.lane,
             partner: 1,
         };
-        let lane = Checked::new(Lane::new(trunk, session, numbers), false);
+        let lane = Checked::new(Lane::new(trunk, session, numbers), false, numbers);
         late.0.connected(serial, Link::Shared(lane)).unwrap();
         until("the end", || state(&late) == State::Error);
     }

@@ -487,7 +487,7 @@ impl<D: Device> ViShared<D> {
     /// The partner has ended a lane, after so many messages of this side had taken effect.
     pub(crate) fn end_lane(&self, own: u32, end: End, effective: u64) {
         self.with_lane(own, |engine, lane| {
-            lane.settle(effective);
+            let end = lane.settle(end, effective);
             engine.ended(&self.nic.regions, lane, end);
         });
     }

@@ -477,7 +477,7 @@ impl Liar {
 #[test]
 fn a_lane_tells_its_end() {
     let pair = short();
-    let vis = [(); 3].map(|()| pair.a.vi(Level::ReliableReception));
+    let vis = [(); 4].map(|()| pair.a.vi(Level::ReliableReception));
     let mut liar = Liar::connect(&pair, &vis);
     let lanes = liar.lanes.clone();
     for lane in &lanes {
@@ -505,6 +505,13 @@ fn a_lane_tells_its_end() {
         vis[2].send_wait(soon()),
         Ok(flushed(sends[1], Status::OP_SEND))
     );
+    // More than was sent: nobody knows what has taken effect.
+    pair.a.send(&vis[3], b"");
+    let effective = [&1_u32.to_le_bytes()[..], &2_u64.to_le_bytes()].concat();
+    liar.tell(END, lanes[3], &effective);
+    let sent = vis[3].send_wait(soon()).unwrap();
+    assert_ne!(sent.status.masked(Status::TRANSPORT_ERROR).0, 0);
+    until("the end", || state(&vis[3]) == State::Error);
 }
 
 /// VI-PEER-2: of two peers that have posted both kinds of session, the one without windows counts,

@@ -7,6 +7,7 @@ use super::*;
 use crate::{
     check::Checked,
     descriptor::{Descriptor, Remote},
+    link::Numbers,
     memory::tests::{attributes, TAG},
     wire::{header, place_header, Frame, Header, Kind, HEADER_MAX, READS_MAX},
     Level, Ptag,
@@ -177,7 +178,7 @@ impl Side {
             regions,
             map,
             handle,
-            wire: Checked::new(wire, checks),
+            wire: Checked::new(wire, checks, Numbers::default()),
             used: 0,
         }
     }

@@ -17,7 +17,7 @@ use vm_memory::VolatileSlice;
 pub(crate) const ENDS: EventMask = EventMask::CLOSED.union(EventMask::DOWN);
 
 /// The two numbers of a lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Numbers {
     /// By which the partner names it.
     pub(crate) own: u32,
@@ -89,9 +89,18 @@ impl<D: Device> Lane<D> {
         self.received += 1;
     }
 
-    /// The partner's end says how much has taken effect.
-    pub(crate) fn settle(&mut self, effective: u64) {
+    /// Note how the partner has ended it, and how much has taken effect there: not more than was
+    /// sent.
+    pub(crate) fn settle(&mut self, end: End, effective: u64) -> End {
+        if effective > self.sent {
+            return End::Broken;
+        }
         self.effective = effective;
+        end
+    }
+
+    pub(crate) fn numbers(&self) -> Numbers {
+        self.numbers
     }
 
     /// Look whether the trunk or the session has ended. Messages of the lane come by the trunk: the
