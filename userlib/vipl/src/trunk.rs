@@ -26,7 +26,7 @@ use crate::{
     link::{end_of, put, Numbers, ENDS},
     lock,
     vi::ViShared,
-    wire::{header_of, End, Frame, Header, Kind, Reason},
+    wire::{header, header_of, word, End, Frame, Header, Kind, Reason},
 };
 use mp_fabric::{CharDevice, Deadline, Device, Fabric, Session};
 use mp_queue_pair::{
@@ -56,19 +56,20 @@ const LANE: usize = 4;
 /// Kinds of a lane itself.
 const READY: u8 = 11;
 const END: u8 = 12;
-/// Bytes of the header of an end.
-const END_LEN: usize = 12;
+/// Bytes of their headers, which begin with the sender's own number of the lane.
+const READY_LEN: usize = 4;
+const END_LEN: usize = 16;
 
 /// Any header fits beside a slot.
 const _: () = assert!(LANE + crate::wire::HEADER_MAX <= EXTRA_MAX);
 
-/// What the partner is told of a lane, by its number.
+/// What the partner is told of a lane, by its number; this side's is told as well.
 pub(crate) enum Control<D: Device> {
     /// This side receives on it.
-    Ready(u32),
+    Ready(Numbers),
     /// It has ended at this side. Its session is closed behind that.
     End {
-        lane: u32,
+        lane: Numbers,
         reason: Option<Reason>,
         effective: u64,
         session: Arc<Session<D>>,
@@ -95,8 +96,8 @@ struct Out<D: Device> {
 
 /// A lane, by its own number.
 enum Entry<D: Device> {
-    /// The partner is ready, this side is not.
-    Early,
+    /// The partner is ready, by the number of the lane there, and this side is not.
+    Early(u32),
     /// That of a VI.
     Vi(Weak<ViShared<D>>),
 }
@@ -127,16 +128,17 @@ impl<D: Device> Out<D> {
         let told = loop {
             let (kind, lane, header) = match self.control.front() {
                 None => break true,
-                Some(Control::Ready(lane)) => (READY, *lane, [0; END_LEN]),
+                Some(Control::Ready(lane)) => (READY, *lane, end_header(lane.own, None, 0)),
                 Some(Control::End {
                     lane,
                     reason,
                     effective,
                     ..
-                }) => (END, *lane, end_header(*reason, *effective)),
+                }) => (END, *lane, end_header(lane.own, *reason, *effective)),
             };
-            let len = if kind == END { END_LEN } else { 0 };
-            if !self.put(kind, None, lane, header.get(..len).unwrap_or_default(), &[])? {
+            let len = if kind == END { END_LEN } else { READY_LEN };
+            let header = header.get(..len).unwrap_or_default();
+            if !self.put(kind, None, lane.partner, header, &[])? {
                 break false;
             }
             if let Some(Control::End { session, .. }) = self.control.pop_front() {
@@ -195,29 +197,29 @@ impl<D: Device> Out<D> {
     }
 }
 
-fn end_header(reason: Option<Reason>, effective: u64) -> [u8; END_LEN] {
-    let [r0, r1, r2, r3] = reason.map_or(0, |reason| reason as u32).to_le_bytes();
-    let [e0, e1, e2, e3, e4, e5, e6, e7] = effective.to_le_bytes();
-    [r0, r1, r2, r3, e0, e1, e2, e3, e4, e5, e6, e7]
+/// The header of an end; that of a lane that is ready begins as well with the number of the lane.
+fn end_header(own: u32, reason: Option<Reason>, effective: u64) -> Header {
+    let reason = reason.map_or(0, |reason| reason as u32);
+    header([own, reason, effective as u32, (effective >> 32) as u32])
 }
 
 /// How the partner has ended a lane, and how much has taken effect there.
-fn end_in(header: &Header) -> Option<(End, u64)> {
-    let (reason, rest) = header.split_first_chunk()?;
-    let end = match u32::from_le_bytes(*reason) {
+fn end_in(header: &Header) -> (End, u64) {
+    let end = match word(header, 1) {
         0 => End::Gone,
         reason => match u16::try_from(reason).ok().and_then(Reason::of) {
             Some(reason) => End::Closed(reason),
             None => End::Broken,
         },
     };
-    Some((end, u64::from_le_bytes(*rest.first_chunk()?)))
+    let effective = u64::from(word(header, 2)) | u64::from(word(header, 3)) << 32;
+    (end, effective)
 }
 
 /// Bytes of the interface above that a message of a kind has.
 fn extra_of(head: &Head) -> Option<usize> {
     let header = match head.kind {
-        READY => 0,
+        READY => READY_LEN,
         END => END_LEN,
         kind => Kind::of(kind)?.header(),
     };
@@ -300,9 +302,10 @@ impl<D: Device> Trunk<D> {
     }
 
     /// Enter the lane of a VI; whether the partner is ready for it.
-    pub(crate) fn enter(&self, lane: u32, vi: &Arc<ViShared<D>>) -> bool {
+    pub(crate) fn enter(&self, lane: Numbers, vi: &Arc<ViShared<D>>) -> bool {
         let entry = Entry::Vi(Arc::downgrade(vi));
-        matches!(lock(&self.lanes).insert(lane, entry), Some(Entry::Early))
+        let before = lock(&self.lanes).insert(lane.own, entry);
+        matches!(before, Some(Entry::Early(partner)) if partner == lane.partner)
     }
 
     /// A lane is not there any more: what comes for it is dropped.
@@ -314,7 +317,7 @@ impl<D: Device> Trunk<D> {
 
     fn vi(&self, lane: u32) -> Option<Arc<ViShared<D>>> {
         match lock(&self.lanes).get(&lane)? {
-            Entry::Early => None,
+            Entry::Early(_) => None,
             Entry::Vi(vi) => vi.upgrade(),
         }
     }
@@ -449,15 +452,20 @@ impl<D: Device> Trunk<D> {
             };
             let (lane, header) = lent.extra.split_first_chunk().ok_or(End::Broken)?;
             let lane = u32::from_le_bytes(*lane);
+            let header = header_of(header);
+            let both = Numbers {
+                own: lane,
+                partner: word(&header, 0),
+            };
             let vi = match lent.head.kind {
-                READY => self.ready(lane)?,
-                END => self.ended(lane, &header_of(header)),
+                READY => self.ready(both)?,
+                END => self.ended(both, &header),
                 kind => {
                     let vi = self.vi(lane);
                     let frame = Frame {
                         kind: Kind::of(kind).ok_or(End::Broken)?,
                         immediate: lent.head.immediate,
-                        header: header_of(header),
+                        header,
                         payload: lent.data,
                         fault: None,
                     };
@@ -476,8 +484,8 @@ impl<D: Device> Trunk<D> {
     }
 
     /// The partner is ready for a lane.
-    fn ready(&self, lane: u32) -> Result<Option<Arc<ViShared<D>>>, End> {
-        let vi = self.vi(lane);
+    fn ready(&self, lane: Numbers) -> Result<Option<Arc<ViShared<D>>>, End> {
+        let vi = self.vi(lane.own);
         if let Some(vi) = &vi {
             vi.begin_lane(lane);
             return Ok(Some(Arc::clone(vi)));
@@ -487,24 +495,26 @@ impl<D: Device> Trunk<D> {
             return Err(End::Broken);
         }
         // The lane may have been entered meanwhile.
-        if let Some(Entry::Vi(vi)) = lanes.get(&lane) {
+        if let Some(Entry::Vi(vi)) = lanes.get(&lane.own) {
             let vi = vi.upgrade();
             drop(lanes);
             return Ok(vi.inspect(|vi| vi.begin_lane(lane)));
         }
-        lanes.insert(lane, Entry::Early);
+        lanes.insert(lane.own, Entry::Early(lane.partner));
         Ok(None)
     }
 
     /// The partner has ended a lane.
-    fn ended(&self, lane: u32, header: &Header) -> Option<Arc<ViShared<D>>> {
-        let vi = self.vi(lane);
-        let (end, effective) = end_in(header)?;
-        match &vi {
-            Some(vi) => vi.end_lane(lane, end, effective),
-            None => drop(lock(&self.lanes).remove(&lane)),
+    fn ended(&self, lane: Numbers, header: &Header) -> Option<Arc<ViShared<D>>> {
+        let mut lanes = lock(&self.lanes);
+        let early = |partner: &u32| *partner == lane.partner;
+        if matches!(lanes.get(&lane.own), Some(Entry::Early(partner)) if early(partner)) {
+            lanes.remove(&lane.own);
         }
-        vi
+        drop(lanes);
+        let (end, effective) = end_in(header);
+        let vi = self.vi(lane.own);
+        vi.inspect(|vi| vi.end_lane(lane, end, effective))
     }
 
     /// Let those send who wait, one after the other; whether anything was sent.
@@ -551,7 +561,7 @@ impl<D: Device> Trunk<D> {
         for (lane, entry) in lanes {
             if let Entry::Vi(vi) = entry {
                 if let Some(vi) = vi.upgrade() {
-                    vi.end_lane(lane, end, 0);
+                    vi.lose_lane(lane, end);
                     vi.push();
                 }
             }

@@ -12,7 +12,7 @@ use crate::{
     connect::Attempt,
     descriptor::Completion,
     engine::Engine,
-    link::{Lane, Link, News},
+    link::{Lane, Link, News, Numbers},
     lock,
     nic::NicShared,
     notify::{Job, Notifier},
@@ -471,8 +471,8 @@ impl<D: Device> ViShared<D> {
     }
 
     /// The partner receives on a lane.
-    pub(crate) fn begin_lane(&self, own: u32) {
-        self.with_lane(own, |_, lane| lane.begin());
+    pub(crate) fn begin_lane(&self, both: Numbers) {
+        self.with_lane(both.own, |_, lane| lane.begin(both));
     }
 
     /// A message has arrived on a lane. The caller [pushes](Self::push) the VI later.
@@ -485,10 +485,19 @@ impl<D: Device> ViShared<D> {
     }
 
     /// The partner has ended a lane, after so many messages of this side had taken effect.
-    pub(crate) fn end_lane(&self, own: u32, end: End, effective: u64) {
+    pub(crate) fn end_lane(&self, both: Numbers, end: End, effective: u64) {
+        self.with_lane(both.own, |engine, lane| {
+            if lane.numbers() == both {
+                let end = lane.settle(end, effective);
+                engine.ended(&self.nic.regions, lane, end);
+            }
+        });
+    }
+
+    /// The trunk of a lane has ended.
+    pub(crate) fn lose_lane(&self, own: u32, end: End) {
         self.with_lane(own, |engine, lane| {
-            let end = lane.settle(end, effective);
-            engine.ended(&self.nic.regions, lane, end);
+            engine.ended(&self.nic.regions, lane, end)
         });
     }
 

@@ -34,8 +34,10 @@
 //!
 //! | kind | name | header behind the lane | sent |
 //! |---|---|---|---|
-//! | 11 | ready | | once by each side, as the first message: the other one may send |
-//! | 12 | end | reason (4) or 0, messages that have taken effect (8) | as the last message |
+//! | 11 | ready | sender's number of the lane (4) | once by each side, as the first message: the other one may send |
+//! | 12 | end | sender's number of the lane (4), reason (4) or 0, messages that have taken effect (8) | as the last message |
+//!
+//! What is told of a lane is ignored if its two numbers are not those of one connection.
 //!
 //! A trunk has messages of all its lanes in the order in which they were sent. The end of a trunk
 //! is the end of all its lanes.

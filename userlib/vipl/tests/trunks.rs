@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{flushed, good, soon, Device, Pair, Side, TestVi, SHORT};
+use common::{briefly, flushed, good, soon, Device, Pair, Side, TestVi, SHORT};
 use mp_fabric::{InterfaceId, PartnerState, Session};
 use mp_queue_pair::{
     open,
@@ -452,8 +452,8 @@ impl Liar {
     /// What it is told of the end of one of its lanes: reason, and messages that have taken effect.
     fn end_of(&mut self, lane: u32) -> (u32, u64) {
         let extra = |head: &Head| match head.kind {
-            READY => Some(4),
-            END => Some(16),
+            READY => Some(8),
+            END => Some(20),
             // An acknowledgement.
             9 => Some(8),
             _ => None,
@@ -463,7 +463,8 @@ impl Liar {
                 let word =
                     |at: usize| u32::from_le_bytes(lent.extra[at..at + 4].try_into().unwrap());
                 if (lent.head.kind, word(0)) == (END, lane) {
-                    return (word(4), u64::from(word(8)) | u64::from(word(12)) << 32);
+                    assert_eq!(word(4), self.lanes[lane as usize]);
+                    return (word(8), u64::from(word(12)) | u64::from(word(16)) << 32);
                 }
             } else {
                 thread::sleep(Duration::from_millis(10));
@@ -480,8 +481,8 @@ fn a_lane_tells_its_end() {
     let vis = [(); 4].map(|()| pair.a.vi(Level::ReliableReception));
     let mut liar = Liar::connect(&pair, &vis);
     let lanes = liar.lanes.clone();
-    for lane in &lanes {
-        liar.tell(READY, *lane, b"");
+    for (own, lane) in (0_u32..).zip(&lanes) {
+        liar.tell(READY, *lane, &own.to_le_bytes());
     }
     for _ in 0..3 {
         pair.a.receive(&vis[0], 8);
@@ -495,7 +496,8 @@ fn a_lane_tells_its_end() {
     assert_eq!(liar.end_of(1), (0, 0));
     assert_eq!(state(&vis[1]), State::Error);
     let sends = [(); 2].map(|()| pair.a.send(&vis[2], b""));
-    let effective = [&1_u32.to_le_bytes()[..], &1_u64.to_le_bytes()].concat();
+    let effective = [2, 1_u32].map(u32::to_le_bytes).concat();
+    let effective = [&effective[..], &1_u64.to_le_bytes()].concat();
     liar.tell(END, lanes[2], &effective);
     assert_eq!(
         vis[2].send_wait(soon()),
@@ -507,7 +509,8 @@ fn a_lane_tells_its_end() {
     );
     // More than was sent: nobody knows what has taken effect.
     pair.a.send(&vis[3], b"");
-    let effective = [&1_u32.to_le_bytes()[..], &2_u64.to_le_bytes()].concat();
+    let effective = [3, 1_u32].map(u32::to_le_bytes).concat();
+    let effective = [&effective[..], &2_u64.to_le_bytes()].concat();
     liar.tell(END, lanes[3], &effective);
     let sent = vis[3].send_wait(soon()).unwrap();
     assert_ne!(sent.status.masked(Status::TRANSPORT_ERROR).0, 0);
@@ -553,18 +556,37 @@ fn peers_that_may_share_do_not_take_windows() {
     assert!(vi.peer_wait().is_ok());
 }
 
+/// The end of the first lane, for no reason that there is.
+const WRONG_END: [u8; 16] = [0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0, 0, 0, 0, 0];
+
+/// A lane begins when its own partner is ready, and no other one.
+#[test]
+fn a_lane_waits_for_its_own_partner() {
+    let pair = short();
+    let vis = [pair.a.vi(Level::Unreliable)];
+    let mut liar = Liar::connect(&pair, &vis);
+    let lane = liar.lanes[0];
+    liar.tell(READY, lane, &9_u32.to_le_bytes());
+    pair.a.send(&vis[0], b"");
+    assert_eq!(vis[0].send_wait(briefly()), Err(Error::Timeout));
+    liar.tell(READY, lane, &0_u32.to_le_bytes());
+    assert!(!vis[0].send_wait(soon()).unwrap().status.is_error());
+}
+
 /// VI-EM-10: what cannot be on a trunk ends all its connections; what cannot be on a lane ends that
 /// connection alone, and words about lanes that there are not end nothing.
 #[test]
 fn a_trunk_that_lies_ends_all_its_connections_and_a_lane_itself() {
-    let words: [(u8, bool, &[u8], [bool; 2]); 7] = [
+    let words: [(u8, bool, &[u8], [bool; 2]); 8] = [
         (KIND_SEND, true, b"", [false, false]),
         (KIND_SEND, false, b"", [false, false]),
-        (READY, false, b"", [false, false]),
-        (END, false, &[0; 12], [false, false]),
+        (READY, false, &[0; 4], [false, false]),
+        (END, false, &[0; 16], [false, false]),
+        // Of a lane that the connection is not on.
+        (END, true, &[1; 16], [false, false]),
         // More of a message that was not begun.
         (4, true, b"", [true, false]),
-        (END, true, &[0xFF; 12], [true, false]),
+        (END, true, &WRONG_END, [true, false]),
         (99, true, b"", [true, true]),
     ];
     for (kind, own, bytes, ends) in words {
@@ -572,8 +594,8 @@ fn a_trunk_that_lies_ends_all_its_connections_and_a_lane_itself() {
         let vis = [(); 2].map(|()| pair.a.vi(Level::ReliableDelivery));
         let mut liar = Liar::connect(&pair, &vis);
         let lanes = liar.lanes.clone();
-        for lane in &lanes {
-            liar.tell(READY, *lane, b"");
+        for (own, lane) in (0_u32..).zip(&lanes) {
+            liar.tell(READY, *lane, &own.to_le_bytes());
         }
         let receives = [0, 1].map(|n| pair.a.receive(&vis[n], 8).0);
         let lane = if own { lanes[0] } else { 0xFFFF_0000 };

@@ -69,8 +69,8 @@ impl<D: Device> Lane<D> {
     /// Begin: what arrives is for a VI, and the partner may send. With the VI's lock.
     /// False if the trunk has told all its lanes of its end before.
     pub(crate) fn start(&mut self, vi: &Arc<ViShared<D>>) -> bool {
-        self.ready = self.trunk.enter(self.numbers.own, vi);
-        self.trunk.tell(Control::Ready(self.numbers.partner));
+        self.ready = self.trunk.enter(self.numbers, vi);
+        self.trunk.tell(Control::Ready(self.numbers));
         self.trunk.end().is_none()
     }
 
@@ -79,9 +79,9 @@ impl<D: Device> Lane<D> {
         self.numbers.own == own
     }
 
-    /// The partner is ready.
-    pub(crate) fn begin(&mut self) {
-        self.ready = true;
+    /// The partner is ready for a lane, if it means this one.
+    pub(crate) fn begin(&mut self, both: Numbers) {
+        self.ready |= self.numbers == both;
     }
 
     /// A message has arrived.
@@ -134,7 +134,7 @@ impl<D: Device> Lane<D> {
         }
         self.trunk.forget(self.numbers.own);
         self.trunk.tell(Control::End {
-            lane: self.numbers.partner,
+            lane: self.numbers,
             reason,
             effective: self.effect,
             session: Arc::clone(&self.session),
