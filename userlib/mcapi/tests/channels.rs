@@ -438,15 +438,22 @@ fn channels_end_with_their_nodes_and_links() {
 #[test]
 fn a_signal_of_a_channel_without_memory_is_tried_again() {
     for (hosts, a, b) in Hosts::pairs() {
-        let ends = packets(&a, &b, &[(Attribute::MaxPayloadSize, 64)]);
+        let attributes = [
+            (Attribute::MaxPayloadSize, 64),
+            (Attribute::Timeout, 10_000),
+        ];
+        let ends = packets(&a, &b, &attributes);
         let sleep = || thread::sleep(Duration::from_millis(60));
         for _ in 0..3 {
             thread::scope(|scope| {
                 let waits = scope.spawn(|| take(&b, ends.receive).unwrap());
                 // Long enough for the service thread to ask for a signal.
                 sleep();
-                hosts.world.fail_signals(1);
+                hosts.world.fail_signals(u32::MAX);
                 a.pktchan_send(ends.send, b"wake").unwrap();
+                // Longer than the service thread looks.
+                sleep();
+                hosts.world.fail_signals(0);
                 assert_eq!(waits.join().unwrap(), b"wake");
             });
         }
@@ -460,8 +467,10 @@ fn a_signal_of_a_channel_without_memory_is_tried_again() {
             thread::scope(|scope| {
                 let waits = scope.spawn(|| a.pktchan_send(ends.send, b"room"));
                 sleep();
-                hosts.world.fail_signals(1);
+                hosts.world.fail_signals(u32::MAX);
                 b.pktchan_release(packet.address()).unwrap();
+                sleep();
+                hosts.world.fail_signals(0);
                 assert_eq!(waits.join().unwrap(), Ok(()));
             });
         }
