@@ -1014,9 +1014,9 @@ mod tests {
                 let request = nics[0].connect_wait(&there, soon()).unwrap();
                 request.accept(&server).unwrap();
             });
-            while client.connect_request(&here, &there, soon()) == Err(Error::NoMatch) {
-                thread::yield_now();
-            }
+            let interface = InterfaceId(world.interface(0, Host::B));
+            until("a server", || nics[1].shared().is_shared(interface));
+            client.connect_request(&here, &there, soon()).unwrap();
         });
         let [a, b] = nics;
         [(a, server), (b, client)].map(|(nic, vi)| {
