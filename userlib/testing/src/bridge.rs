@@ -270,8 +270,8 @@ impl Device for BridgeDevice {
     }
 
     fn call(&self, call: Call<'_>) -> Result<(), Errno> {
-        if matches!(call, Call::Signal(_)) {
-            // It arrives behind all that this process has written.
+        if matches!(call, Call::Signal(_) | Call::Close(_)) {
+            // What the kernel tells the partner arrives behind all that this process has written.
             let ways = live(&mut lock(&self.ways));
             ways.iter().for_each(|way| lock(way).settle());
         }
