@@ -307,7 +307,7 @@ class Functions(shell.Caller):
 def programs(guest, bits=64):
     """Where a guest's program and libraries are, for processes of so many bits."""
     where = shell.directory(guest, bits)
-    for name in ("libpximc64.so", "libpximc_ntb.so"):
+    for name in (f"libpximc{bits}.so", "libpximc_ntb.so"):
         if not (where / name).exists():
             raise RigError(f"{where}/{name} is missing: run `make programs`")
     return where
