@@ -138,7 +138,7 @@ impl UnderWay {
         self.is_full.store(true, Relaxed);
     }
 
-    /// Wait as long as `f` says `EAGAIN`, as the rings are full.
+    /// Wait as long as the rings are full: `f` says `EAGAIN`.
     ///
     /// # Errors
     ///
@@ -146,17 +146,34 @@ impl UnderWay {
     /// killed.
     pub(crate) fn when_there_is_room(&self, mut f: impl FnMut() -> Result) -> Result {
         let deadline = monotonic_ns() + ANSWER_NS;
+        let attempt = || {
+            self.expect_room();
+            f()
+        };
+        self.wait_for(attempt, |now| match now >= deadline {
+            true => Err(ETIMEDOUT),
+            false => Ok(()),
+        })
+    }
+
+    /// Wait as long as `f` says `EAGAIN` and `goes_on`, which is told the time, does not fail.
+    ///
+    /// # Errors
+    ///
+    /// Those of both, and `EINTR` if the process is being killed.
+    fn wait_for<T>(
+        &self,
+        mut f: impl FnMut() -> Result<T>,
+        mut goes_on: impl FnMut(u64) -> Result,
+    ) -> Result<T> {
         loop {
             let seen = self.changes.load(Acquire);
-            self.expect_room();
             match f() {
                 Err(e) if e == EAGAIN => {}
                 result => return result,
             }
             let now = monotonic_ns();
-            if now >= deadline {
-                return Err(ETIMEDOUT);
-            }
+            goes_on(now)?;
             let has_changed = || self.changes.load(Acquire) != seen;
             match self.queue.wait_until(Some(now + TICK_NS), has_changed).ok() {
                 Err(e) if e != ETIMEDOUT => return Err(e),
@@ -202,7 +219,7 @@ impl<'a> Copying<'a> {
     /// the process is being killed, `ENOMEM`.
     pub(crate) fn put(&mut self, mut at: u64, data: &[u8]) -> Result {
         for part in data.chunks(self.connection.most_of_a_piece()?) {
-            let ticket = self.when_there_is_room(|| self.connection.put(at, part))?;
+            let ticket = self.wait_for_peer(|| self.connection.put(at, part))?;
             self.last_put = Some(ticket);
             at += part.len() as u64;
         }
@@ -224,7 +241,7 @@ impl<'a> Copying<'a> {
     ) -> Result {
         while len != 0 {
             let part = len.min(PIECE as u64);
-            let ticket = self.when_there_is_room(|| {
+            let ticket = self.wait_for_peer(|| {
                 let target = Target {
                     piece: piece.clone(),
                     at,
@@ -246,7 +263,7 @@ impl<'a> Copying<'a> {
     pub(crate) fn finish(&mut self) -> Result {
         let tickets = [self.last_put.take(), self.last_fetch.take()];
         for ticket in tickets.into_iter().flatten() {
-            self.when_there_is_room(
+            self.wait_for_peer(
                 || match self.connection.transfers().lock().is_done(ticket) {
                     true => Ok(ticket),
                     false => Err(EAGAIN),
@@ -271,36 +288,21 @@ impl<'a> Copying<'a> {
 
     /// Wait as long as `f` says `EAGAIN`, for pieces that are dealt with, or for room in rings.
     /// A peer that deals with nothing of what is under way loses its link.
-    fn when_there_is_room(&self, mut f: impl FnMut() -> Result<Ticket>) -> Result<Ticket> {
+    fn wait_for_peer(&self, f: impl FnMut() -> Result<Ticket>) -> Result<Ticket> {
         let link = self.connection.link();
-        let under_way = link.under_way();
         let mut watch = Watch::new(self.progress(), monotonic_ns());
-        loop {
-            let seen = under_way.changes.load(Acquire);
-            match f() {
-                Err(e) if e == EAGAIN => {}
-                result => return result,
-            }
+        link.under_way().wait_for(f, |now| {
             if self.is_aborted.load(Relaxed) {
                 return Err(error::cancelled());
             }
             self.connection.check()?;
-            let now = monotonic_ns();
             if watch.stalled_for(self.progress(), now) >= ANSWER_NS {
                 // What is under way ends with the epoch, and nothing of it is stored after that.
                 link.reset();
                 return Err(ETIMEDOUT);
             }
-            let has_changed = || under_way.changes.load(Acquire) != seen;
-            match under_way
-                .queue
-                .wait_until(Some(now + TICK_NS), has_changed)
-                .ok()
-            {
-                Err(e) if e != ETIMEDOUT => return Err(e),
-                _ => {}
-            }
-        }
+            Ok(())
+        })
     }
 }
 
@@ -323,13 +325,29 @@ fn store(piece: &Piece, at: u64, frame: &RxFrame<'_>, from: usize) -> Result {
     if end.is_none_or(|end| end > piece.len()) {
         return Err(EINVAL);
     }
+    by_stretches(frame, from, len, |done, part| {
+        piece.write(at + done as u64, part)
+    })
+}
+
+/// Call `f` with `len` bytes of a frame from `from` on, in order, and with how many came before.
+///
+/// # Errors
+///
+/// Those of `f`, after which it is not called any more, and `EINVAL`: the frame has fewer bytes.
+pub(crate) fn by_stretches(
+    frame: &RxFrame<'_>,
+    from: usize,
+    len: usize,
+    mut f: impl FnMut(usize, &[u8]) -> Result,
+) -> Result {
     let mut buffer = [0; STRETCH];
     let mut done = 0;
     while done < len {
         let count = STRETCH.min(len - done);
         let part = buffer.get_mut(..count).ok_or(EINVAL)?;
         frame.copy_to(from + done, (&mut *part).into())?;
-        piece.write(at + done as u64, part)?;
+        f(done, part)?;
         done += count;
     }
     Ok(())

@@ -14,6 +14,7 @@ use crate::{
     context::Context,
     link::Link,
     outbox::Outbox,
+    placed::by_stretches,
     session::Session,
     uapi::*,
     window::{
@@ -43,9 +44,6 @@ use mp_transport::{
     },
     memory::Memory, //
 };
-
-/// Bytes that go from a ring to memory at a time, on the stack.
-const STRETCH: usize = 512;
 
 /// Most bytes of a frame: hosts on the way need pages for it that are next to each other, and the last
 /// one stores it at one go.
@@ -242,17 +240,10 @@ pub(crate) fn receive(memory: &Memory, frame: &RxFrame<'_>) -> Result {
 
 /// Make the store of a record, whose bytes begin at `from` in the frame.
 fn store_record(memory: &Memory, record: &Record, frame: &RxFrame<'_>, from: usize) -> Result {
-    let mut buffer = [0; STRETCH];
-    let mut done = 0;
-    while done < record.len as usize {
-        let count = STRETCH.min(record.len as usize - done);
-        let part = buffer.get_mut(..count).ok_or(EINVAL)?;
-        frame.copy_to(from + done, (&mut *part).into())?;
+    by_stretches(frame, from, record.len as usize, |done, part| {
         let off = record.off.checked_add(done as u64).ok_or(EINVAL)?;
-        memory.store(off, part)?;
-        done += count;
-    }
-    Ok(())
+        memory.store(off, part)
+    })
 }
 
 impl Link {
