@@ -27,11 +27,20 @@ class _Silent:
 
     pid = 0
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
     @property
     def output(self):
         return ""
 
     def write(self, data):
+        pass
+
+    def resize(self, rows, columns):
         pass
 
     def kill(self, number=None):

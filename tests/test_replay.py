@@ -5,7 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 import replay
+from ntbrig.agent import Process
 
+# What the agent calls, and only that.
+OF_THE_AGENT = ("handle", "lose", "_store")
 HERE, THERE = SimpleNamespace(name="rp"), SimpleNamespace(name="ep1")
 
 
@@ -67,3 +70,10 @@ def test_a_stopped_guest_starts_nothing_and_others_stop_in_the_end(tape):
         silent = tape.spawned(THERE, lambda: pytest.fail("it is asked"))
         assert silent.ended() and silent.wait().rc == -9 and silent.output == ""
     assert killed
+
+
+def test_what_a_stopped_guest_starts_has_all_that_programs_of_a_guest_have():
+    """A test misses what a stopped host would have done, and not a method."""
+    names = {name for name in vars(Process) if callable(getattr(Process, name))}
+    names -= {"__init__", *OF_THE_AGENT}
+    assert names <= set(dir(replay._Silent))

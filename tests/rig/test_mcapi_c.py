@@ -37,8 +37,7 @@ def test_handles_in_messages_are_usable_at_once(ends):
     """MC-MSG-12: clients that know nobody but a name server find each other there, and send
     messages to handles that they were told. One of them is where the server is."""
     there, here = ends
-    server = start(there, NAMES, "server", 2)
-    try:
+    with start(there, NAMES, "server", 2) as server:
         server.wait_for_output("ready")
         clients = [
             start(here, NAMES, "client", 1, "anna", "bert"),
@@ -47,30 +46,24 @@ def test_handles_in_messages_are_usable_at_once(ends):
         told = [client.wait(120).check().out for client in clients]
         assert told == ["anna was greeted by bert\n", "bert was greeted by anna\n"]
         assert server.wait(60).check().out.endswith("2 names\n")
-    finally:
-        server.kill()
 
 
 def test_channels_carry_commands_data_and_results(ends):
     """MC-PKTREL-1: a scalar channel and packet channels both ways; packets are kept where they have
     arrived and released in another order."""
     there, here = ends
-    worker = start(there, OFFLOAD, "worker", 5)
-    try:
+    with start(there, OFFLOAD, "worker", 5) as worker:
         worker.wait_for_output("ready")
         client = start(here, OFFLOAD, "client", 6, 5, 50).wait(180).check()
         assert client.out == "50 jobs, 0 wrong\n"
         worker.wait(60).check()
-    finally:
-        worker.kill()
 
 
 @pytest.mark.parametrize("kind", ("messages", "packets", "scalars"))
 def test_data_of_all_sizes_comes_back_and_is_counted(ends, kind):
     """MC-GEN-11: also without bytes, and of the largest size."""
     there, here = ends
-    server = start(there, PERF, "server", 3)
-    try:
+    with start(there, PERF, "server", 3) as server:
         server.wait_for_output("ready")
         sizes = [8] if kind == "scalars" else [0, 8, 4096, 65536]
         words = ["--kind", kind, "--rounds", 20, "--json", "--sizes", ",".join(map(str, sizes))]
@@ -79,19 +72,14 @@ def test_data_of_all_sizes_comes_back_and_is_counted(ends, kind):
         assert [result["bytes"] for result in results] == sizes
         assert all(0 < result["min"] <= result["median"] <= result["p99"] for result in results)
         server.wait(60).check()
-    finally:
-        server.kill()
 
 
 def test_a_node_is_one_process_of_the_fabric(fabric):
     """MC-INIT-6: a second process that wants its number is refused, on whichever host."""
     one, other = fabric.hosts
-    server = start(other, NAMES, "server", 1)
-    try:
+    with start(other, NAMES, "server", 1) as server:
         server.wait_for_output("ready")
         for guest in (one, other):
             refused = start(guest, NAMES, "server").wait(60)
             assert refused.rc == 1
             assert "FAILED: mcapi_initialize: MCAPI_ERR_NODE_INITFAILED" in refused.err
-    finally:
-        server.kill()

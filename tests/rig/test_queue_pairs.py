@@ -7,7 +7,6 @@ back. The kernel's own tracepoint counts their system calls.
 """
 
 import json
-from contextlib import contextmanager
 
 import pximc
 import pytest
@@ -38,14 +37,8 @@ def command(role, *options):
     return [programs_dir() / "examples" / NAME, role, "--patience", int(30 * PATIENCE), *options]
 
 
-@contextmanager
 def serving(guest, *options):
-    server = guest.spawn(command("server", *options), timeout=240)
-    try:
-        yield
-    finally:
-        server.kill()
-        server.wait()
+    return guest.spawn(command("server", *options), timeout=240)
 
 
 def played(server, client, *options, both=()):

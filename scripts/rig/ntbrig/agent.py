@@ -48,7 +48,10 @@ class Result:
 
 
 class Process:
-    """A command running in a guest. Its time limits grow with `PATIENCE`."""
+    """A command running in a guest. Its time limits grow with `PATIENCE`.
+
+    As a context manager it is killed at the end, if it has not ended by itself.
+    """
 
     def __init__(self, agent, number, command, limit, on_output=None):
         self._agent = agent
@@ -62,6 +65,13 @@ class Process:
         self._end = None
         self._failure = None
         self.pid = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+        self.wait()
 
     def handle(self, event):
         """Called by the agent's reader for every event of this command."""
