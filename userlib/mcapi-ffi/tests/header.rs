@@ -2,7 +2,7 @@
 
 //! `mcapi.h` and the headers beside it, as compilers see them.
 
-use mp_testing::built::{build, compiler, include};
+use mp_testing::built::{build, compiler, include, without_comments, words};
 use std::{collections::BTreeSet, fs, path::Path};
 
 /// C and C++, in the standards that programs are written in.
@@ -48,25 +48,13 @@ fn each_constant_of_the_headers_is_asserted() {
     let asserted = words(&fs::read_to_string(layout).unwrap());
     let left_out: BTreeSet<String> = HEADERS[..4]
         .iter()
-        .flat_map(|name| words(&code(&fs::read_to_string(include().join(name)).unwrap())))
+        .flat_map(|name| {
+            words(&without_comments(
+                &fs::read_to_string(include().join(name)).unwrap(),
+            ))
+        })
         .filter(|word| word.starts_with("MCA") && !word.ends_with("_H"))
         .filter(|word| !asserted.contains(word))
         .collect();
     assert_eq!(left_out, BTreeSet::new());
-}
-
-fn words(text: &str) -> BTreeSet<String> {
-    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-        .map(str::to_owned)
-        .collect()
-}
-
-/// What is outside of comments.
-fn code(text: &str) -> String {
-    let pieces = text.split("/*").enumerate();
-    let code = pieces.map(|(index, piece)| match index {
-        0 => piece,
-        _ => piece.split_once("*/").map_or("", |(_, code)| code),
-    });
-    code.collect()
 }

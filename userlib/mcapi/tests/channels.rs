@@ -32,6 +32,21 @@ fn open(node: &TestNode, request: Result<Request>) -> Channel {
     }
 }
 
+/// A node, its endpoint, and the request to open its end.
+type End<'a> = (&'a TestNode, Endpoint, Result<Request>);
+
+/// Both ends of a channel, once they are open.
+fn opened<'a>((a, from, sends): End<'a>, (b, to, receives): End<'a>) -> Ends<'a> {
+    Ends {
+        a,
+        b,
+        from,
+        to,
+        send: open(a, sends),
+        receive: open(b, receives),
+    }
+}
+
 /// Make endpoints with these attributes.
 fn endpoints(a: &TestNode, b: &TestNode, attributes: &[(Attribute, u64)]) -> [Endpoint; 2] {
     [a, b].map(|node| {
@@ -49,15 +64,7 @@ fn packets<'a>(a: &'a TestNode, b: &'a TestNode, attributes: &[(Attribute, u64)]
     let connected = a.pktchan_connect_i(from, to).unwrap();
     assert_eq!(a.wait(connected, soon()), Ok(Completion::Connected));
     let (sends, receives) = (a.pktchan_send_open_i(from), b.pktchan_recv_open_i(to));
-    let (send, receive) = (open(a, sends), open(b, receives));
-    Ends {
-        a,
-        b,
-        from,
-        to,
-        send,
-        receive,
-    }
+    opened((a, from, sends), (b, to, receives))
 }
 
 fn scalars<'a>(a: &'a TestNode, b: &'a TestNode, attributes: &[(Attribute, u64)]) -> Ends<'a> {
@@ -65,15 +72,7 @@ fn scalars<'a>(a: &'a TestNode, b: &'a TestNode, attributes: &[(Attribute, u64)]
     let connected = b.sclchan_connect_i(from, to).unwrap();
     assert_eq!(b.wait(connected, soon()), Ok(Completion::Connected));
     let (sends, receives) = (a.sclchan_send_open_i(from), b.sclchan_recv_open_i(to));
-    let (send, receive) = (open(a, sends), open(b, receives));
-    Ends {
-        a,
-        b,
-        from,
-        to,
-        send,
-        receive,
-    }
+    opened((a, from, sends), (b, to, receives))
 }
 
 fn bytes(packet: &Packet) -> Vec<u8> {

@@ -82,6 +82,19 @@ fn the_library_has_the_name_that_programs_are_linked_to() {
     assert_eq!(soname(&library()), "libsisci.so");
 }
 
+/// Run an example with the library of a place: it says that there is no fabric.
+fn finds_no_fabric(program: &Path, words: &[&str], place: &Scratch) {
+    let output = Command::new(program)
+        .args(words)
+        .env("LD_LIBRARY_PATH", &place.0)
+        .env("SISCI_CONF", "/dev/null")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.starts_with("FAILED: SCIOpen: "), "{said}");
+}
+
 /// SI-ABI-3: a program that was linked before symbols had versions runs with the library of today,
 /// and one that is linked today asks for the version.
 #[test]
@@ -94,14 +107,7 @@ fn programs_of_releases_without_versions_run() {
         let program = build_example(&examples, "sci_query", &shared, place, "-lsisci");
         let versions = needed_versions(&program);
         assert_eq!(versions.iter().any(|needed| needed == VERSION), asks);
-        let output = Command::new(&program)
-            .env("LD_LIBRARY_PATH", &new.0)
-            .env("SISCI_CONF", "/dev/null")
-            .output()
-            .unwrap();
-        assert_eq!(output.status.code(), Some(1));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.starts_with("FAILED: SCIOpen: "), "{said}");
+        finds_no_fabric(&program, &[], &new);
     }
 }
 
@@ -157,15 +163,7 @@ fn the_examples_in_c_can_be_built_and_run() {
     ] {
         let shared = ["common.c", "mirror.c"];
         let program = build_example(&examples, name, &shared, &place, "-lsisci");
-        let output = Command::new(&program)
-            .args(words)
-            .env("LD_LIBRARY_PATH", &place.0)
-            .env("SISCI_CONF", "/dev/null")
-            .output()
-            .unwrap();
-        assert_eq!(output.status.code(), Some(1));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.starts_with("FAILED: SCIOpen: "), "{said}");
+        finds_no_fabric(&program, words, &place);
     }
 }
 

@@ -3,6 +3,7 @@
 //! The shared library of a crate, and programs in C above it. Whatever goes wrong fails the test.
 
 use std::{
+    collections::BTreeSet,
     env, fs,
     path::{Path, PathBuf},
     process::{self, Command},
@@ -55,6 +56,23 @@ fn archive(package: &str, test: &Path) -> PathBuf {
     });
     let newest = archives.max_by_key(|entry| entry.metadata().and_then(|of| of.modified()).ok());
     newest.expect("Cargo makes a static library").path()
+}
+
+/// All words of a text: names, numbers, keywords.
+pub fn words(text: &str) -> BTreeSet<String> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .map(str::to_owned)
+        .collect()
+}
+
+/// What is outside of comments in a header of C.
+pub fn without_comments(text: &str) -> String {
+    let pieces = text.split("/*").enumerate();
+    let code = pieces.map(|(index, piece)| match index {
+        0 => piece,
+        _ => piece.split_once("*/").map_or("", |(_, code)| code),
+    });
+    code.collect()
 }
 
 /// The directory with all sources.

@@ -2,8 +2,8 @@
 
 //! `vipl.h` as compilers see it.
 
-use mp_testing::built::{build, compiler, include};
-use std::{collections::BTreeSet, fs, path::Path};
+use mp_testing::built::{build, compiler, include, without_comments, words};
+use std::{fs, path::Path};
 
 /// C and C++, in the standards that programs are written in.
 const LANGUAGES: [(&str, &str, &str); 5] = [
@@ -44,19 +44,4 @@ fn each_constant_of_the_header_is_asserted() {
         .filter(|word| !asserted.contains(word) && word != "VIP_KERNEL")
         .collect();
     assert_eq!(left_out, Vec::<String>::new());
-}
-
-fn words(text: &str) -> BTreeSet<String> {
-    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-        .map(str::to_owned)
-        .collect()
-}
-
-fn without_comments(text: &str) -> String {
-    let pieces = text.split("/*").enumerate();
-    let code = pieces.map(|(index, piece)| match index {
-        0 => piece,
-        _ => piece.split_once("*/").map_or("", |(_, code)| code),
-    });
-    code.collect()
 }
