@@ -326,7 +326,7 @@ def test_physical_memory_is_a_segment_for_others(ends):
 
 
 def test_physical_memory_is_not_copied(ends):
-    """Whoever would like to is told so at once."""
+    """Each call that would copy it fails."""
     owner, back, user, there = ends
     far, near = empty(owner, 46, SIZE), empty(user, 47, SIZE)
     for process, segment in ((owner, far), (user, near)):

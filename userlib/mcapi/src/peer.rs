@@ -217,7 +217,7 @@ impl Peer {
         }
     }
 
-    /// Control frames go first, then credits: those may be told as soon as the debts were.
+    /// Control frames go first, then credits, which may follow debts at once.
     fn next_control(&self) -> Option<Control> {
         let control = self.control.front().copied();
         control.or_else(|| match self.stage {

@@ -5,7 +5,7 @@
 //!
 //! A message belongs to a lane ([`Lane`](crate::link::Lane)), which is a connection. Lanes need no
 //! credit: messages are taken as soon as somebody looks, and one without a receive descriptor is an
-//! error of its VI. Whoever finds a message gives it to its VI, whichever that is.
+//! error of its VI. The thread that receives a message gives it to its VI.
 //!
 //! | lock | order | for |
 //! |---|---|---|

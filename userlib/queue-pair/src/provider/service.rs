@@ -59,7 +59,7 @@ pub enum Rest {
     Over,
 }
 
-/// Who has looked at a link, and who has to.
+/// Which threads look at a link, and whether its session has news.
 #[derive(Debug, Default)]
 pub struct Attention {
     /// A thread of the program has looked for messages.
@@ -131,7 +131,7 @@ impl Attention {
 
 /// What the service thread looks after. Copies are the same link.
 pub trait Served {
-    /// Who looks.
+    /// Return who looks at the link.
     fn attention(&self) -> &Attention;
 
     /// Move messages, unless somebody else does; whether there were any.
@@ -142,7 +142,7 @@ pub trait Served {
     fn rest(&self, until: Deadline) -> Rest;
 }
 
-/// Who has links and a thread that looks after them.
+/// An owner of links, with a thread that looks after them.
 pub trait Owner: Send + Sync + 'static {
     /// The kernel's side.
     type Device: Device;
