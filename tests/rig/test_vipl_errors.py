@@ -38,11 +38,13 @@ class Outcome(NamedTuple):
     received: Optional[frozenset] = None
     # What is told at the server's side: code and operation.
     told: Optional[tuple] = None
+    # The operation may have been sent whole before the error came back.
+    races: bool = False
 
 
-def outcome(sent=(), received=None, told=None):
+def outcome(sent=(), received=None, told=None, races=False):
     errors = None if received is None else frozenset(received)
-    return Outcome(frozenset(sent), errors, told)
+    return Outcome(frozenset(sent), errors, told, races)
 
 
 def report(server, code, operation):
@@ -58,7 +60,8 @@ def examine(server, client, act, wanted):
     next_receive = server.receive(0x2000)
     behind = client.send(b"behind", 0x11000)
     done = client.wait(SEND)
-    assert (done.descriptor, done.errors) == (operation, wanted.sent)
+    assert done.descriptor == operation
+    assert done.errors == wanted.sent or wanted.races and not done.errors
     follower = client.wait(SEND)
     assert follower.descriptor == behind
     if wanted.received is not None:
@@ -547,7 +550,7 @@ def test_what_is_changed_on_its_way_is_told(ends, checking, level):
         (PIECE, {}, outcome(sent, transport)),
         (PIECE, {"control": WRITE | IMMEDIATE}, outcome(sent, transport)),
         (PIECE, {"control": WRITE}, outcome(sent, told=told)),
-        (long, {}, outcome(stays_behind, transport)),
+        (long, {}, outcome(stays_behind, transport, races=level == RD)),
     ]
     cases = [(cause, CHANGES["changed"]) for cause in causes] + [(causes[0], CHANGES["lost"])]
     for (size, fields, wanted), how in cases:
