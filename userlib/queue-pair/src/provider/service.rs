@@ -26,13 +26,14 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
     },
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Looks at the listed links in vain before the thread sleeps.
 const LOOKS: u32 = 50;
-/// Looks before it sees whether there is news, or more links.
-const TURN: u32 = 1_000;
+/// How long it looks, as long as there are messages, before it sees whether there is news, or more
+/// links.
+const TURN: Duration = Duration::from_millis(1);
 /// How long it sleeps at most while there are links whose partners do not signal.
 const NAP: Duration = Duration::from_millis(10);
 /// How long hosts may take altogether to say that they have been asked: those that do not answer
@@ -333,17 +334,18 @@ impl<'a, O: Owner> Run<'a, O> {
 /// Move messages of links that nobody else looks at, until there have been none for a while;
 /// whether there may be more.
 fn turn<L: Served>(own: &[L]) -> bool {
+    let begun = Instant::now();
     let mut idle = 0;
-    for _ in 0..TURN {
-        if own.is_empty() || idle >= LOOKS {
-            return false;
-        }
+    while !own.is_empty() && idle < LOOKS {
         // All of them, whichever is first.
         let moved = own.iter().filter(|link| link.serve()).count();
         idle = if moved > 0 { 0 } else { idle + 1 };
+        if moved > 0 && begun.elapsed() >= TURN {
+            return true;
+        }
         std::hint::spin_loop();
     }
-    true
+    false
 }
 
 /// Lock, also after a panic: each change is complete when others see it.
