@@ -8,7 +8,7 @@ use crate::{
     connect::RequestShared,
     descriptor::Status,
     lock,
-    memory::{Locks, Regions},
+    memory::{lockable, Locks, Regions},
     notify::Notifier,
     report::{ErrorCode, ErrorEvent, ErrorHandler, Report, Resource},
     tag::Tags,
@@ -18,10 +18,6 @@ use crate::{
 };
 use mp_fabric::{CharDevice, Device, Fabric, ProcessMemory, Wake};
 use mp_queue_pair::provider::{Owner, Service};
-use rustix::{
-    process::{getrlimit, Resource as Limit},
-    thread::CapabilitySet,
-};
 use std::{
     collections::HashMap,
     env, fmt,
@@ -188,19 +184,6 @@ struct Objects<D: Device> {
     cqs: HashMap<u64, Cq<D>>,
     /// Requests of clients that may not be answered yet.
     requests: Vec<Weak<RequestShared<D>>>,
-}
-
-/// Bytes of memory that the process may lock.
-fn lockable() -> u64 {
-    let system = rustix::system::sysinfo();
-    let memory = system.totalram.saturating_mul(system.mem_unit.into());
-    let own = rustix::thread::capabilities(None).map(|own| own.effective);
-    match own.is_ok_and(|own| own.contains(CapabilitySet::IPC_LOCK)) {
-        true => memory,
-        false => getrlimit(Limit::Memlock)
-            .current
-            .map_or(memory, |most| memory.min(most)),
-    }
 }
 
 impl<D: Device> Nic<D> {
