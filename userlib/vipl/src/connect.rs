@@ -28,7 +28,7 @@ use crate::{
     lock,
     nic::NicShared,
     state::{Event, State},
-    trunk::Meeting,
+    trunk::{Meeting, Patience},
     vi::{Core, Vi, ViShared},
     wire::End,
     Error, HostAddress, NetAddress, Nic, RemoteViAttributes, Result, HOST_ADDRESS_LEN,
@@ -721,7 +721,7 @@ impl<D: Device> ViShared<D> {
 
     /// Make a lane of the trunk to a partner.
     fn lane(
-        &self,
+        self: &Arc<Self>,
         serial: Serial,
         session: Arc<Session<D>>,
         partner: Meeting,
@@ -730,10 +730,11 @@ impl<D: Device> ViShared<D> {
         let nic = &self.nic;
         let both = (nic.meeting(serial), partner);
         let interface = session.state()?.interface;
-        let number = || nic.number();
-        let found = nic
-            .trunks
-            .find(&nic.fabric, &nic.service, interface, both, deadline, number);
+        let patience = Patience {
+            deadline,
+            given_up: || self.during(serial, |_| Ok(())).is_err(),
+        };
+        let found = nic.trunks.find(interface, both, nic.number(), &patience);
         let (trunk, numbers) = found.map_err(of_opening)?;
         let watched = session.watch(ENDS, self.id);
         watched.map_err(|_| Error::Resource)?;
@@ -1035,7 +1036,7 @@ mod tests {
     fn a_lane_that_comes_too_late_hears_of_the_end() {
         let world = World::new(1, 0x2_0000);
         let [(nic, first, trunk), (other, ..)] = connected(&world);
-        trunk.close();
+        trunk.close(Deadline::PAST);
         assert_eq!(state(&first), State::Error);
         let late = vi(&nic);
         let (serial, _) = late.0.begin(|_| Ok(())).unwrap();
@@ -1064,7 +1065,7 @@ mod tests {
         thread::scope(|scope| {
             let hears = vi.0.with(|core| {
                 // It cannot be told meanwhile.
-                scope.spawn(|| trunk.close());
+                scope.spawn(|| trunk.close(Deadline::PAST));
                 until("the end of the trunk", || partner.has_gone());
                 Ok(core.engine.state())
             });

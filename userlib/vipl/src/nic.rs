@@ -197,6 +197,8 @@ impl<D: Device> Nic<D> {
             info.sessions_max,
             lockable(),
         );
+        let service = Arc::new(Service::new()?);
+        let trunks = Arc::new(Trunks::new(&fabric, &service)?);
         let opened = Arc::new(Opened {
             shared: Arc::new(NicShared {
                 fabric,
@@ -204,8 +206,8 @@ impl<D: Device> Nic<D> {
                 checks: library.checks,
                 tags: Tags::default(),
                 regions: Regions::new(&library.locks),
-                service: Arc::new(Service::new()?),
-                trunks: Arc::new(Trunks::new()?),
+                service,
+                trunks,
                 ending: Wake::new()?,
                 objects: Mutex::new(Objects {
                     vis: HashMap::new(),
