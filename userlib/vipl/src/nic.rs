@@ -440,6 +440,19 @@ impl<D: Device> Owner for NicShared<D> {
         let trunk = self.trunks.get(number)?;
         Some(Serviced::Trunk(trunk, self.fabric.clone()))
     }
+
+    /// A NIC without its device has failed, and all VIs with it (VI-ERR-15).
+    fn fail(&self) {
+        let report = Report {
+            code: ErrorCode::Catastrophic,
+            resource: Resource::Nic,
+            operation: Status::default(),
+            descriptor: None,
+        };
+        self.report(None, None, report, false);
+        let vis: Vec<Vi<D>> = lock(&self.objects).vis.values().cloned().collect();
+        vis.iter().for_each(|vi| vi.0.fail());
+    }
 }
 
 impl<D: Device> NicShared<D> {

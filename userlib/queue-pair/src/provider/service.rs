@@ -158,6 +158,10 @@ pub trait Owner: Send + Sync + 'static {
 
     /// The link of a number, which is also what its session is watched by.
     fn link(&self, number: u64) -> Option<Self::Link>;
+
+    /// Note that the fabric has ended under its user: the process has closed the descriptor. Nothing
+    /// moves any more, and the thread ends after this.
+    fn fail(&self) {}
 }
 
 /// The thread.
@@ -259,7 +263,9 @@ impl<'a, O: Owner> Run<'a, O> {
                 }
                 false => self.put_to_rest(own),
             };
-            self.sleep(wait);
+            if !self.sleep(wait) {
+                return self.owner.fail();
+            }
         }
     }
 
@@ -292,8 +298,9 @@ impl<'a, O: Owner> Run<'a, O> {
         }
     }
 
-    /// Sleep until there is news or a kick, and note what has happened to which session.
-    fn sleep(&self, wait: Option<Duration>) {
+    /// Sleep until there is news or a kick, and note what has happened to which session. False once
+    /// the fabric has ended.
+    fn sleep(&self, wait: Option<Duration>) -> bool {
         let service = self.owner.service();
         let asleep =
             service
@@ -311,13 +318,14 @@ impl<'a, O: Owner> Run<'a, O> {
         ];
         // It looks again, whatever has ended the wait.
         let _ = poll(&mut fds, wait.as_ref());
-        let [woken, told] = fds.map(|fd| !fd.revents().is_empty());
-        if woken {
+        let [woken, told] = fds.map(|fd| fd.revents());
+        if !woken.is_empty() {
             service.wake.read();
         }
-        if told {
+        if !told.is_empty() {
             self.note_events();
         }
+        !told.intersects(PollFlags::HUP | PollFlags::NVAL)
     }
 
     fn note_events(&self) {
