@@ -55,6 +55,10 @@ def samples():
         ("", "vi", "raw_signal_latency"): of(50.0, 50.0),
         ("", "vi", "tcp_one_way"): of(100.0, 100.0),
         ("", "vi", "tcp_bytes"): of(300.0, 300.0),
+        ("", "vi", "vi_star_latency"): of(400.0, 600.0),
+        ("", "vi", "vi_star_bandwidth"): of(30.0, 30.0),
+        ("", "vi", "tcp_star_one_way"): of(500.0, 500.0),
+        ("", "vi", "tcp_star_bytes"): of(60.0, 60.0),
         ("", "default", "window_write_1mib"): of(500.0, 500.0),
         ("", "tuned", "window_write_1mib"): of(1000.0, 1000.0),
     }
@@ -159,6 +163,8 @@ def test_sisci_is_compared_with_what_is_below(samples, name, ratio, target, met)
         ("vi_messages_8b_vs_window", 0.625, None, None),
         ("vi_send_latency_vs_ntb0", 0.007, None, None),
         ("vi_send_bandwidth_vs_ntb0", 925 / 300, None, None),
+        ("vi_star_latency_vs_ntb0", 1.0, None, None),
+        ("vi_star_bandwidth_vs_ntb0", 0.5, None, None),
     ],
 )
 def test_messages_are_compared_with_windows_and_with_tcp(samples, name, ratio, target, met):

@@ -220,6 +220,27 @@ static void drain(struct call *call)
 	answer_number(call, "others", others);
 }
 
+/* Closes what the process has open of a path; how many descriptors that were. */
+static void close_path(struct call *call)
+{
+	const char *path = word(call);
+	char link[32], found[256];
+	uint64_t count = 0;
+	ssize_t length;
+	int fd;
+
+	for (fd = 3; fd < 1024; fd++) {
+		snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+		length = readlink(link, found, sizeof(found) - 1);
+		if (length < 0)
+			continue;
+		found[length] = '\0';
+		if (!strcmp(found, path) && !close(fd))
+			count++;
+	}
+	answer_number(call, "closed", count);
+}
+
 /*
  * Looks at descriptors of receives, STRIDE bytes apart, one after the other: as soon as one says
  * that it is done, all that it says and its data have to be there. The message for the n-th one is
@@ -254,6 +275,7 @@ static const struct command commands[] = {
 	{ "call", call_function },	/* FUNCTION [ARGUMENT...] */
 	{ "many", post_many },		/* VI DESCRIPTOR HANDLE COUNT */
 	{ "drain", drain },		/* VI RECEIVE */
+	{ "close", close_path },	/* PATH */
 	{ "poll", poll_done },		/* VI RECEIVE MILLISECONDS */
 	{ "watch", watch },		/* DESCRIPTOR STRIDE DATA LENGTH COUNT */
 	{ NULL, NULL },

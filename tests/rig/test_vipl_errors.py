@@ -474,6 +474,68 @@ def test_each_function_refuses_handles_that_are_none(ends):
     says(client, server, b"goes on")
 
 
+def test_as_many_bytes_are_registered_as_an_interface_tells(ends):
+    """VI-LIM-6, VI-MEM-10: of the host's memory, by a process that may lock as much as it wants; the
+    last bytes of it are sent, and a page more is refused."""
+    server, client = ends.pair()
+    with Program(client.program.guest) as program:
+        side = Side(program, client.host)
+        limits = program.nic_attributes(side.nic)
+        assert limits.block_bytes == limits.register_bytes > 64 * PAGE
+        left = limits.register_bytes - 40 * PAGE
+        base = program.allocate(left + PAGE)
+        with fails("ERROR_RESOURCE"):
+            program.register(side.nic, base, left + PAGE, side.ptag)
+        handle = program.register(side.nic, base, left, side.ptag)
+        with fails("ERROR_RESOURCE"):
+            program.register(side.nic, base + left, 1, side.ptag)
+        connect(server, side)
+        server.receive(0, 8)
+        program.write(base + left - 8, b"the last")
+        side.post(SEND, [Segment(base + left - 8, handle, 8)])
+        assert (side.wait(SEND).errors, server.wait(RECV).errors) == (set(), set())
+        assert server.bytes(0, 8) == b"the last"
+        program.deregister(side.nic, base, handle)
+
+
+def test_an_interface_that_has_lost_its_device_is_a_catastrophe(ends):
+    """VI-ERR-15, VI-ERR-16, VI-ERR-17, VI-ERR-18, VI-STATE-13: all its VIs fail, whatever their state
+    is, and are recovered; their partners hear of it, and another interface of the host goes on."""
+    server, client = ends.pair()
+    bystander = ends.side(1)
+    connect(bystander, ends.side(0), b"bystander")
+    with Program(client.program.guest) as program:
+        losing = Side(program, client.host)
+        idle = losing.another()
+        connect(server, losing)
+        receives = [losing.receive(), server.receive()]
+        handler = losing.errors
+        assert program.close_path("/dev/mp_fabric") == 1
+        until(lambda: "CATASTROPHIC" in handler.errors())
+        (told,) = [call for call in handler.calls() if ERRORS[call[6]] == "CATASTROPHIC"]
+        nic, vi, cq, descriptor, operation, resource, _ = told[:7]
+        assert (nic, vi, cq, descriptor, operation) == (losing.nic, 0, 0, 0, 0)
+        assert RESOURCES[resource] == "NIC"
+        for side in (losing, idle):
+            until(lambda: side.state() == "ERROR")
+        got = losing.done(RECV)
+        assert (got.descriptor, got.errors) == (receives[0], FLUSHED)
+        with fails("INVALID_STATE"):
+            program.request(idle.vi, (losing.host, b""), (server.host, b"test"))
+        for side in (losing, idle):
+            assert side.end_connection() == ([], [])
+            program.destroy_vi(side.vi)
+        got = server.wait(RECV)
+        assert (got.descriptor, got.errors) == (receives[1], FLUSHED)
+        assert server.told(1) == [LOST]
+        program.close_nic(losing.nic)
+        again = Side(program, client.host)
+        server.disconnect()
+        connect(server, again)
+        says(again, server, b"anew")
+    assert bystander.state() == "CONNECTED" and bystander.reports() == []
+
+
 def test_without_its_device_no_interface_is_opened(ends):
     """VI-ERR-15, VI-NIC-3: the device node has gone; who has opened it goes on."""
     server, client = ends.connected(RD)

@@ -192,6 +192,10 @@ class Functions(shell.Caller):
         much was not there then."""
         return self._order(_watched, "watch", descriptor, stride, data, length, count)
 
+    def close_path(self, path):
+        """Close what the process has open of a path: how many descriptors that were."""
+        return self._order(lambda answer: answer["closed"], "close", path)
+
     def count(self, vi, queue):
         """Take what a queue gives: how many were flushed, and how many were not."""
         return self._order(_counted, "drain", vi, queue)

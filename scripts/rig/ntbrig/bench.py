@@ -125,7 +125,8 @@ class Bench:
             parts = [("SISCI", self._nodes), ("SISCI with an engine", self._copies)]
             self._parts(parts, sisci.NAME, sisci.MEASURED, number)
         if "vi" in self.only:
-            self._parts([("VI", self._messages)], vi.NAME, vi.MEASURED, number)
+            parts = [("VI", self._messages), ("VI on a star", self._forwarded)]
+            self._parts(parts, vi.NAME, vi.MEASURED, number)
 
     def _ethernet(self, suffix, window, number):
         order = turns()
@@ -157,7 +158,7 @@ class Bench:
             start = time.monotonic()
             try:
                 taken = action()
-                complaints = self._complaints()
+                complaints = _complaints(self.fabric)
                 if not complaints:
                     print(f"({time.monotonic() - start:.0f} s)", flush=True)
                     return taken
@@ -168,12 +169,6 @@ class Bench:
             self.troubles.append(f"{what}, attempt {attempt}: {error}")
             self._restart()
         return None
-
-    def _complaints(self):
-        found = [f"{g.name}: {line}" for g in self.fabric.hosts for line in g.kernel_reports()]
-        for guest in self.fabric.hosts:
-            guest.forget_reports()
-        return found
 
     def _restart(self):
         for guest in self.fabric.hosts:
@@ -222,12 +217,32 @@ class Bench:
         with contenders.hardware(guests, MAIN_WINDOW), network as interface:
             return vi.measure(interface, self.seconds)
 
+    def _forwarded(self):
+        """Two endpoints of a star, in guests of their own."""
+        with Fabric(hosts=3, topology="star", logs=_LOGS / "star") as fabric:
+            rp, *ends = fabric.hosts
+            guests = [*ends, rp]
+            network = vi.CONTENDER.network(guests, self.program, 1500)
+            with contenders.hardware(guests, MAIN_WINDOW), network as interface:
+                taken = vi.measure_star(interface, self.seconds)
+            if complaints := _complaints(fabric):
+                raise ValueError("; ".join(complaints))
+            return taken
+
     def _writes(self, window):
         guests = self.fabric.hosts
         with contenders.hardware(guests, window):
             taken = {name: metrics.perf_write(guests, words) for name, words in PERF.items()}
             taken[OURS.name] = metrics.bench_write(guests)
         return taken
+
+
+def _complaints(fabric):
+    """What the kernels of a fabric have reported since the last time."""
+    found = [f"{g.name}: {line}" for g in fabric.hosts for line in g.kernel_reports()]
+    for guest in fabric.hosts:
+        guest.forget_reports()
+    return found
 
 
 def _check(fabric):
@@ -239,6 +254,7 @@ def _check(fabric):
         (program, "make rig"),
         (fabric.settings.programs / "examples/pxi_pingpong", "make userlib"),
         (fabric.settings.programs / "scipp", "make userlib"),
+        (fabric.settings.programs / "vi_perf", "make userlib"),
         (fabric.settings.programs / "window", "make programs"),
     ):
         if not needed.exists():

@@ -104,7 +104,8 @@ class Ours:
         load = " && ".join(map(_insmod, self._modules))
         unload = " && ".join(f"rmmod {name}" for name in reversed(self._modules))
         with _loaded(guests, load, _command(unload)):
-            interface = Interface(guests, stack.INTERFACE, "10.77.0", program)
+            # Others forward.
+            interface = Interface(guests[:2], stack.INTERFACE, "10.77.0", program)
             interface.up(mtu)
             interface.reach()
             yield interface

@@ -3,7 +3,9 @@
 themselves.
 
 They are those of queue pairs, on which VI is built; beside them are the figures of RDMA writes of
-VI itself. All of it is measured one after the other, in the same guests.
+VI itself. All of it is measured one after the other, in the same guests. Sends of VI between two
+endpoints of a star, whose root processor forwards them, are measured in guests of their own, against
+TCP between the same two.
 """
 
 import json
@@ -37,9 +39,14 @@ RATE = Metric("raw_messages_8b", "1/s", None)
 EVENT = Metric("raw_signal_latency", "us", None, better="lower")
 TCP = Metric("tcp_one_way", "us", None, better="lower")
 TCP_STREAM = Metric("tcp_bytes", "MB/s", None)
+STAR = Metric("vi_star_latency", "us", None, better="lower")
+STAR_BYTES = Metric("vi_star_bandwidth", "MB/s", None)
+STAR_TCP = Metric("tcp_star_one_way", "us", None, better="lower")
+STAR_TCP_STREAM = Metric("tcp_star_bytes", "MB/s", None)
 MEASURED = (
     *(LATENCY, BANDWIDTH, WRITE, WRITES, VIPL_WRITE, VIPL_WRITES, MESSAGES, BLOCKING),
     *(WINDOW, STORES, STREAM, RATE, EVENT, TCP, TCP_STREAM),
+    *(STAR, STAR_BYTES, STAR_TCP, STAR_TCP_STREAM),
 )
 
 # Bytes of a message that counts for its latency, and of one that counts for its bytes.
@@ -70,12 +77,13 @@ def _messages(guests, seconds, *options, both=()):
     return _told(guests, seconds, [program, "server", *both], client)
 
 
-def _operations(guests, seconds, kind, size, rounds):
-    """What `vi_perf` measures of RDMA writes of VI."""
+def _operations(guests, seconds, operation, kind, size, rounds):
+    """What `vi_perf` measures of an operation of VI."""
     here, there = guests
     virtual.configure(guests)
     program = virtual.tool("vi_perf")
-    words = ("--only", kind, "--operations", "write", "--sizes", size, "--rounds", rounds, "--json")
+    words = ("--only", kind, "--operations", operation, "--sizes", size)
+    words += ("--rounds", rounds, "--json")
     timeout = seconds + _GRACE
     serving = there.spawn([program, "server", "--once"], timeout=timeout, env=virtual.ENV)
     try:
@@ -113,13 +121,11 @@ def measure(interface, seconds):
     bulk = _messages(guests, seconds, *words, both=both)
     both = ("--writes", "--window", MIB)
     placed = _messages(guests, seconds, *words, both=both)
-    write = _operations(guests, seconds, "latency", _SHORT, rounds // 10)
-    writes = _operations(guests, seconds, "bandwidth", _LONG, copies)
+    write = _operations(guests, seconds, "write", "latency", _SHORT, rounds // 10)
+    writes = _operations(guests, seconds, "write", "bandwidth", _LONG, copies)
     event = PingPong(guests, seconds).measure("events", "--rounds", sleeps)["event_us"]
     words = ("--size", _SHORT, "--rounds", sleeps)
     asleep = _messages(guests, seconds, *words, both=("--sleep", "--at-once"))
-    request = metrics.tcp_rr(interface, seconds)
-    tcp = metrics.tcp_stream(interface, seconds)
     one_way = lambda found: Sample(found["round_us"]["median"] / 2, {})
     return {
         WINDOW.name: Sample(window["one_way_us"], {}),
@@ -135,8 +141,29 @@ def measure(interface, seconds):
         VIPL_WRITES.name: Sample(writes["mb_s"], {}),
         EVENT.name: Sample(event["median"] / 2, {}),
         BLOCKING.name: one_way(asleep),
-        TCP.name: Sample(0.5e6 / request.value, {}),
-        TCP_STREAM.name: Sample(tcp.value / 8, {}),
+        **_tcp(interface, seconds, TCP, TCP_STREAM),
+    }
+
+
+def _tcp(interface, seconds, latency, stream):
+    """Samples of TCP, by the names of both metrics."""
+    request = metrics.tcp_rr(interface, seconds)
+    moved = metrics.tcp_stream(interface, seconds)
+    return {
+        latency.name: Sample(0.5e6 / request.value, {}),
+        stream.name: Sample(moved.value / 8, {}),
+    }
+
+
+def measure_star(interface, seconds):
+    """Samples of two endpoints of a star, by the metrics' names."""
+    guests = interface.guests
+    latency = _operations(guests, seconds, "send", "latency", _SHORT, 200 * seconds)
+    bandwidth = _operations(guests, seconds, "send", "bandwidth", _LONG, 50 * seconds)
+    return {
+        STAR.name: Sample(latency["median"], {}),
+        STAR_BYTES.name: Sample(bandwidth["mb_s"], {}),
+        **_tcp(interface, seconds, STAR_TCP, STAR_TCP_STREAM),
     }
 
 
@@ -166,3 +193,5 @@ def compare(samples):
     for metric in (LATENCY, BLOCKING):
         yield row(metric, "ntb0", of(TCP), "TCP over ntb0, half a round trip")
     yield row(BANDWIDTH, "ntb0", of(TCP_STREAM), "TCP over ntb0")
+    yield row(STAR, "ntb0", of(STAR_TCP), "TCP over ntb0 of the star, half a round trip")
+    yield row(STAR_BYTES, "ntb0", of(STAR_TCP_STREAM), "TCP over ntb0 of the star")

@@ -8,6 +8,7 @@ use crate::{
 };
 use rustix::io::Errno;
 use std::{
+    collections::VecDeque,
     fmt,
     sync::{
         atomic::{fence, Ordering},
@@ -26,8 +27,9 @@ const STORE_MAX: usize = 1 << 15;
 /// [`barrier()`](RemoteMemory::barrier), which makes a system call. They are made there in the
 /// order in which they were collected, so [`flush()`](RemoteMemory::flush) has nothing to do.
 ///
-/// What is stored when the partner or the link has gone is lost, as in a map. Once stores could
-/// not be sent for another reason, all later ones fail with that.
+/// What is stored when the partner or the link has gone is lost, as in a map. What the kernel has
+/// no memory to send is kept, and sent ahead of all that is stored later. Once stores could not be
+/// sent for another reason, all later ones fail with that. [`settle()`](Stores::settle) tells.
 pub struct Stores<D: Device = CharDevice> {
     device: Arc<D>,
     session: u32,
@@ -35,12 +37,24 @@ pub struct Stores<D: Device = CharDevice> {
     collected: Mutex<Collected>,
 }
 
+/// What was not sent.
 #[derive(Default)]
 struct Collected {
+    /// The oldest first; an empty one is the only one.
+    batches: VecDeque<Batch>,
+    /// Bytes of all of them.
+    bytes: usize,
+    /// The kernel had no memory for the first one.
+    is_held_up: bool,
+    failed: Option<Errno>,
+}
+
+/// What one call sends.
+#[derive(Default)]
+struct Batch {
     bytes: Vec<u8>,
     /// Where they go; the local offsets are those in the bytes.
     stores: Vec<mp_copy>,
-    failed: Option<Errno>,
 }
 
 impl<D: Device> fmt::Debug for Stores<D> {
@@ -81,19 +95,16 @@ impl<D: Device> Stores<D> {
         if let Some(errno) = collected.failed {
             return Err(errno);
         }
+        if !collected.may_keep(len, self.size) {
+            return Err(Errno::NOMEM);
+        }
         for at in (0..len).step_by(STORE_MAX) {
             let count = STORE_MAX.min(len - at);
             if !collected.has_room(count) {
                 self.send(&mut collected);
             }
-            let start = collected.bytes.len();
-            collected.stores.push(mp_copy {
-                local: start as u64,
-                remote: (offset + at) as u64,
-                length: count as u64,
-            });
-            collected.bytes.resize(start + count, 0);
-            fill(at, &mut collected.bytes[start..]);
+            let room = collected.add((offset + at) as u64, count);
+            fill(at, room);
         }
         Ok(())
     }
@@ -110,38 +121,126 @@ impl<D: Device> Stores<D> {
         })
     }
 
+    /// Send everything, unless the kernel has no memory for that.
     fn send(&self, collected: &mut Collected) {
-        if collected.stores.is_empty() {
-            return;
+        while let Some(batch) = collected.first() {
+            match self.send_batch(batch) {
+                Ok(()) => {}
+                // The partner, the link, the session or this process has gone.
+                Err(Errno::CONNRESET | Errno::NETDOWN | Errno::NOENT | Errno::INTR) => {}
+                Err(Errno::NOMEM) => {
+                    collected.is_held_up = true;
+                    return;
+                }
+                Err(errno) => {
+                    *collected = Collected {
+                        failed: Some(errno),
+                        ..Collected::default()
+                    };
+                    return;
+                }
+            }
+            collected.forget_first();
         }
+    }
+
+    /// Send some stores. Sent once more after a part of them was made, they do no harm: nothing was
+    /// stored behind them.
+    fn send_batch(&self, batch: &Batch) -> Result<(), Errno> {
         let mut store = mp_session_store {
             handle: self.session,
             ..Default::default()
         };
-        let Collected {
-            bytes,
-            stores,
-            failed,
-        } = collected;
-        let sent = self
-            .device
-            .call(Call::SessionStore(&mut store, stores, bytes));
-        match sent {
-            Ok(()) => {}
-            // The partner, the link, the session or this process has gone.
-            Err(Errno::CONNRESET | Errno::NETDOWN | Errno::NOENT | Errno::INTR) => {}
-            Err(errno) => *failed = Some(errno),
+        // The call changes them.
+        let mut stores = batch.stores.clone();
+        self.device
+            .call(Call::SessionStore(&mut store, &mut stores, &batch.bytes))
+    }
+
+    /// Send what is collected; whether all was sent. What the kernel has no memory for is kept: call
+    /// again.
+    ///
+    /// # Errors
+    /// What stores could not be sent for: some were lost, and the partner does not miss them by
+    /// itself.
+    pub fn settle(&self) -> Result<bool, Errno> {
+        let mut collected = self.lock();
+        self.send(&mut collected);
+        match collected.failed {
+            None => Ok(!collected.is_held_up),
+            Some(errno) => Err(errno),
         }
-        bytes.clear();
-        stores.clear();
+    }
+
+    /// Whether something is kept that the kernel had no memory to send.
+    pub fn is_held_up(&self) -> bool {
+        self.lock().is_held_up
     }
 }
 
 impl Collected {
-    /// Whether one more store goes into the same call.
+    /// Whether so many bytes more go into the same call.
+    fn has_room(&self, len: usize) -> bool {
+        self.batches.back().is_some_and(|last| last.has_room(len))
+    }
+
+    /// Whether so many bytes more can be kept: one that writes into a window of `size` bytes waits
+    /// before it has written as many.
+    fn may_keep(&self, len: usize, size: usize) -> bool {
+        self.bytes <= size.saturating_add(COLLECTED_MAX).saturating_sub(len)
+    }
+
+    /// Collect a store; where its bytes go.
+    fn add(&mut self, remote: u64, len: usize) -> &mut [u8] {
+        if !self.has_room(len) {
+            self.batches.push_back(Batch::default());
+        }
+        self.bytes += len;
+        match self.batches.back_mut() {
+            Some(last) => last.add(remote, len),
+            None => &mut [],
+        }
+    }
+
+    /// What is sent next.
+    fn first(&self) -> Option<&Batch> {
+        self.batches
+            .front()
+            .filter(|first| !first.stores.is_empty())
+    }
+
+    /// What was the first was sent. The memory of the last one is used again.
+    fn forget_first(&mut self) {
+        self.is_held_up = false;
+        let first = self.batches.pop_front().unwrap_or_default();
+        self.bytes -= first.bytes.len();
+        if self.batches.is_empty() {
+            self.batches.push_back(first.emptied());
+        }
+    }
+}
+
+impl Batch {
     fn has_room(&self, len: usize) -> bool {
         let is_short = self.stores.len() < sys::MP_STORES_MAX as usize;
         is_short && self.bytes.len() + len <= COLLECTED_MAX
+    }
+
+    fn add(&mut self, remote: u64, len: usize) -> &mut [u8] {
+        let start = self.bytes.len();
+        self.stores.push(mp_copy {
+            local: start as u64,
+            remote,
+            length: len as u64,
+        });
+        self.bytes.resize(start + len, 0);
+        &mut self.bytes[start..]
+    }
+
+    fn emptied(mut self) -> Self {
+        self.bytes.clear();
+        self.stores.clear();
+        self
     }
 }
 
@@ -209,15 +308,6 @@ impl<D: Device> fmt::Debug for PartnerMemory<D> {
         match self {
             PartnerMemory::Mapped(memory) => memory.fmt(f),
             PartnerMemory::Sent(memory) => memory.fmt(f),
-        }
-    }
-}
-
-impl<D: Device> PartnerMemory<D> {
-    /// Send what was stored, if it has to be, although no barrier follows.
-    pub fn push(&self) {
-        if let PartnerMemory::Sent(stores) = self {
-            stores.barrier();
         }
     }
 }

@@ -9,7 +9,9 @@ use crate::{
     window::{Far, Near},
     Error, Result,
 };
-use mp_fabric::{CharDevice, Deadline, Device, EventMask, Parked, PartnerMemory, Session, Subject};
+use mp_fabric::{
+    CharDevice, Deadline, Device, EventMask, Parked, PartnerMemory, Session, Stores, Subject,
+};
 use mp_proto::{
     memory::{Inbound, Outbound},
     queue_pair::{tell_end, Broken, End, Hello, Layout, Park, Wants},
@@ -57,7 +59,7 @@ pub(crate) struct Shared<D: Device> {
     ended: OnceLock<Error>,
     /// Whether the partner was told of an end: the first one counts.
     told: AtomicBool,
-    /// The partner has to be woken, and the kernel had no memory for that.
+    /// The partner has to be woken, and the kernel had no memory for that, or for what was stored.
     owed: AtomicBool,
 }
 
@@ -110,8 +112,63 @@ impl<D: Device> Shared<D> {
     /// Wake the partner if it sleeps, or was to be woken before.
     #[inline]
     pub(crate) fn wake(&self, asleep: bool) -> Result<()> {
+        match &self.far {
+            PartnerMemory::Mapped(_) => self.wake_now(asleep),
+            PartnerMemory::Sent(stores) => self.wake_behind(stores, asleep),
+        }
+    }
+
+    #[inline]
+    fn wake_now(&self, asleep: bool) -> Result<()> {
         match asleep || self.owes_signal() {
             true => self.signal(),
+            false => Ok(()),
+        }
+    }
+
+    /// Wake the partner once there is what it shall find: stores that the kernel has no memory to
+    /// send are tried again, with the signal. Those that are lost end the pair, as a lost link does.
+    #[cold]
+    fn wake_behind(&self, stores: &Stores<D>, asleep: bool) -> Result<()> {
+        match stores.settle() {
+            Ok(true) => self.wake_now(asleep),
+            Ok(false) => {
+                self.owed.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(_) => {
+                let _ = self.ended.set(down());
+                self.alive()
+            }
+        }
+    }
+
+    /// Send what was stored, if it has to be, although nothing is published behind it.
+    #[inline]
+    pub(crate) fn push(&self) -> Result<()> {
+        match &self.far {
+            PartnerMemory::Mapped(_) => Ok(()),
+            PartnerMemory::Sent(stores) => self.wake_behind(stores, false),
+        }
+    }
+
+    /// Whether stores wait for memory of the kernel. Until they are sent nothing more is put, and
+    /// nobody sleeps: the partner does not know of it.
+    #[inline]
+    pub(crate) fn is_held_up(&self) -> bool {
+        match &self.far {
+            PartnerMemory::Mapped(_) => false,
+            PartnerMemory::Sent(stores) => stores.is_held_up(),
+        }
+    }
+
+    /// Fail once the pair has ended, and as long as stores wait for memory of the kernel: the partner
+    /// cannot be asked for anything.
+    pub(crate) fn must_move(&self) -> Result<()> {
+        self.alive()?;
+        self.push()?;
+        match self.is_held_up() {
+            true => Err(mp_fabric::Error::NoMemory.into()),
             false => Ok(()),
         }
     }
@@ -171,14 +228,6 @@ impl<D: Device> Opening<D> {
             streams: u32::from(shape.streams),
         };
         let own = Layout::plan(near.size() as u64, &wants)?;
-        Hello::new(own)
-            .tell(&Far(&far))
-            .map_err(|_| Error::Layout)?;
-        match session.signal() {
-            // It has announced its end, seen this one, and closed: there may be messages.
-            Ok(()) | Err(mp_fabric::Error::PartnerGone) => {}
-            Err(error) => return Err(error.into()),
-        }
         let shared = Shared {
             session,
             near: Arc::new(near),
@@ -187,6 +236,17 @@ impl<D: Device> Opening<D> {
             told: AtomicBool::new(false),
             owed: AtomicBool::new(false),
         };
+        let told = Hello::new(own).tell(&shared.far());
+        told.map_err(|_| Error::Layout)?;
+        shared.push()?;
+        if shared.is_held_up() {
+            return Err(mp_fabric::Error::NoMemory.into());
+        }
+        match shared.session.signal() {
+            // It has announced its end, seen this one, and closed: there may be messages.
+            Ok(()) | Err(mp_fabric::Error::PartnerGone) => {}
+            Err(error) => return Err(error.into()),
+        }
         Ok(Opening {
             shared: Arc::new(shared),
             own,
@@ -265,9 +325,12 @@ pub fn sleep<D: Device>(
     };
     match woken {
         Parked::Event(EventMask::CLOSED) => Err(mp_fabric::Error::PartnerGone.into()),
-        Parked::Event(EventMask::DOWN) => {
-            Err(mp_fabric::Error::InterfaceDown(Subject::Unnamed).into())
-        }
+        Parked::Event(EventMask::DOWN) => Err(down()),
         _ => Ok(()),
     }
+}
+
+/// What calls fail with once the link is lost.
+fn down() -> Error {
+    mp_fabric::Error::InterfaceDown(Subject::Unnamed).into()
 }

@@ -357,13 +357,15 @@ impl<D: Device> Receiving<D> {
     /// nothing if a message, or an end, is there by now.
     ///
     /// # Errors
-    /// [`Error::Broken`].
+    /// [`Error::Broken`]; [`Error::Fabric`] with [`NoMemory`](mp_fabric::Error::NoMemory): there is
+    /// none to send what was published.
     pub fn arm(&mut self) -> Result<Option<Park>> {
-        self.shared.alive()?;
+        self.shared.must_move()?;
         let (near, far) = (&*self.shared.near, &self.shared.far());
         let asleep = self.receiver.arm_data(near, far).map_err(Error::from);
         let asleep = self.shared.judge(asleep)?;
         let _ = self.shared.wake(asleep);
+        self.shared.must_move()?;
         let park = self.receiver.park(near).map_err(Error::from);
         self.shared.judge(park)
     }

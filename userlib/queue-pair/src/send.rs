@@ -71,6 +71,9 @@ impl<D: Device> Sending<D> {
         if message.extra.len() > EXTRA_MAX {
             return Err(Error::TooLong { most: EXTRA_MAX });
         }
+        if self.shared.is_held_up() {
+            return Ok(None);
+        }
         loop {
             let inline = self.inline_max(message);
             let put = if message.left() <= inline || self.sender.peer().slots == 0 {
@@ -100,6 +103,9 @@ impl<D: Device> Sending<D> {
         };
         if message.extra.len() > EXTRA_MAX || message.left() > most {
             return Err(Error::TooLong { most });
+        }
+        if self.shared.is_held_up() {
+            return Ok(None);
         }
         let put = self.put_slot(message);
         self.shared.judge(outcome(put, most))
@@ -187,9 +193,8 @@ impl<D: Device> Sending<D> {
         let part = len.and_then(|len| self.sender.peer().buffer(off, len));
         let part = part.ok_or(Error::TooLong { most })?;
         let written = self.shared.far().gather(part.off, part.len, &mut data);
-        // Nothing need be published after it.
-        self.shared.far.push();
-        written.map_err(|_| Broken::Memory.into())
+        written.map_err(|_| Broken::Memory)?;
+        self.shared.push()
     }
 
     /// Store a word at a multiple of eight in the partner's buffers, in one piece and least significant
@@ -206,9 +211,8 @@ impl<D: Device> Sending<D> {
         let part = part.filter(|part| part.off % 8 == 0);
         let part = part.ok_or(Error::TooLong { most })?;
         let stored = with_far!(self.shared, far => far.store_u64(part.off, word));
-        // Nothing need be published after it.
-        self.shared.far.push();
-        stored.map_err(|_| Broken::Memory.into())
+        stored.map_err(|_| Broken::Memory)?;
+        self.shared.push()
     }
 
     /// Push out what was written in place, ahead of all that is written later.
@@ -224,6 +228,9 @@ impl<D: Device> Sending<D> {
     /// As [`put()`](Self::put); [`Error::TooLong`]: also if the place is outside of the buffers.
     pub fn put_placed(&mut self, head: &Head, place: Place, extra: &[u8]) -> Result<Option<u64>> {
         self.shared.alive()?;
+        if self.shared.is_held_up() {
+            return Ok(None);
+        }
         let Place { key, off, len } = place;
         let (near, far) = (&*self.shared.near, &self.shared.far());
         let sent = self
@@ -238,6 +245,9 @@ impl<D: Device> Sending<D> {
     /// As [`put()`](Self::put); [`Error::TooLong`]: also if the place is outside of the buffers.
     pub fn advertise(&mut self, head: &Head, place: Place) -> Result<Option<u64>> {
         self.shared.alive()?;
+        if self.shared.is_held_up() {
+            return Ok(None);
+        }
         let Place { key, off, len } = place;
         let (near, far) = (&*self.shared.near, &self.shared.far());
         let sent = self.sender.advertise(near, far, head, key, off, len);
@@ -323,12 +333,14 @@ impl<D: Device> Sending<D> {
     /// on; nothing if what is needed is there by now.
     ///
     /// # Errors
-    /// As [`publish()`](Self::publish); [`Error::Stream`].
+    /// As [`publish()`](Self::publish); [`Error::Stream`]; [`Error::Fabric`] with
+    /// [`NoMemory`](mp_fabric::Error::NoMemory): there is none to send what was published.
     pub fn arm(&mut self, need: Need) -> Result<Option<Park>> {
-        self.shared.alive()?;
+        self.shared.must_move()?;
         let (near, far) = (&*self.shared.near, &self.shared.far());
         let asleep = self.sender.arm_space(near, far).map_err(Error::from);
         self.shared.wake(self.shared.judge(asleep)?)?;
+        self.shared.must_move()?;
         // A message with a slot needs a line as well.
         for need in [need, Need::Lines(1)] {
             let park = outcome(self.sender.park(near, need), 0);

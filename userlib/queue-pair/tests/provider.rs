@@ -11,7 +11,7 @@ use mp_queue_pair::{
     provider::{
         shape, Answer, Attention, End, Inbox, NotNow, Outbox, Owner, Rest, Served, Service, SLOT,
     },
-    Head, Need, Outgoing, Piece,
+    Head, Need, Outgoing, Piece, Room,
 };
 use mp_testing::{FakeDevice, Host, World};
 use std::{
@@ -20,6 +20,7 @@ use std::{
         atomic::{AtomicBool, AtomicU32, Ordering},
         Arc, Mutex,
     },
+    time::{Duration, Instant},
 };
 
 const WINDOW: u64 = 0x4000;
@@ -92,6 +93,20 @@ fn messages_are_told_by_a_flush_and_given_back_by_the_next_one() {
     assert!(!a.put(2, &bytes) && a.outbox.need().is_some());
     assert!(a.outbox.has_lines(1).unwrap() && !a.outbox.has_lines(1024).unwrap());
     assert_eq!(a.outbox.need(), Some(Need::Lines(1024)));
+}
+
+#[test]
+fn parts_of_a_message_are_told_by_a_flush_although_others_had_no_room() {
+    let world = World::new(1, 1 << 20);
+    // Without a flush nothing is sent.
+    world.set_routed(true);
+    let [mut a, b] = pair(&world);
+    assert!(!a.put(1, &[7; 64 * SLOT]));
+    a.outbox.flush().unwrap();
+    let (mut receiving, mut room) = (b.inbox, Room::default());
+    let first = receiving.receiving().receive(&mut room).unwrap();
+    let first = first.expect("a part");
+    assert!(first.head.more && first.data.len() == SLOT);
 }
 
 #[test]
@@ -173,6 +188,8 @@ struct Fake {
     /// Messages that it still moves.
     work: AtomicU32,
     naps: AtomicU32,
+    /// Looking at it takes long.
+    is_slow: AtomicBool,
     /// Its host does not answer.
     hangs: AtomicBool,
     /// Times that it was put to rest before the time was over.
@@ -189,6 +206,9 @@ impl Served for Handle {
 
     fn serve(&self) -> bool {
         self.0.served.fetch_add(1, Ordering::SeqCst);
+        if self.0.is_slow.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         let less = |work: u32| work.checked_sub(1);
         let work = &self.0.work;
         work.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less)
@@ -305,6 +325,27 @@ fn a_link_that_a_program_looks_at_is_left_to_it() {
     while link.0.served.load(Ordering::SeqCst) == 0 {
         patience.wait();
     }
+    links.service.stop();
+}
+
+/// However long messages of a link take, another one is taken off the list soon.
+#[test]
+fn a_link_with_much_to_move_does_not_hold_up_those_that_are_listed() {
+    let links = Links::new(&World::new(1, 1 << 20), 2);
+    let busy = links.get(0);
+    busy.0.is_slow.store(true, Ordering::SeqCst);
+    busy.0.work.store(u32::MAX, Ordering::SeqCst);
+    links.list(0);
+    let patience = Patience::new();
+    while busy.0.served.load(Ordering::SeqCst) == 0 {
+        patience.wait();
+    }
+    links.list(1);
+    let begun = Instant::now();
+    while links.get(1).0.served.load(Ordering::SeqCst) == 0 {
+        patience.wait();
+    }
+    assert!(begun.elapsed() < Duration::from_secs(2));
     links.service.stop();
 }
 

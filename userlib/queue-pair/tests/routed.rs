@@ -6,11 +6,16 @@ mod common;
 
 use common::{both, sessions, soon, Halves};
 use mp_fabric::{vm_memory::VolatileMemory, Error as FabricError, RemoteMemory};
-use mp_queue_pair::{Data, Error, Head, Piece, Place, QueuePair, Shape, INLINE_MAX};
-use mp_testing::World;
+use mp_queue_pair::{
+    provider::End, Data, Error, Head, Need, Outgoing, Piece, Place, QueuePair, Receiving, Room,
+    Sending, Shape, INLINE_MAX,
+};
+use mp_testing::{FakeDevice, World};
+use rustix::io::Errno;
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     thread,
+    time::Duration,
 };
 
 const WINDOW: u64 = 0x1_0000;
@@ -112,4 +117,92 @@ fn what_is_written_in_place_arrives_though_nobody_is_told() {
     let mut found = vec![0; 600];
     assert_eq!(Data::Placed(place, area).read(&mut found), Ok(600));
     assert!(found == written);
+}
+
+/// Lines of a few words, one after the other.
+fn put(sending: &mut Sending<FakeDevice>, kind: u8) -> Option<u64> {
+    let head = Head {
+        kind,
+        ..Head::default()
+    };
+    let data = [Piece::from(&b"bytes"[..])];
+    sending.put(&mut Outgoing::new(head, &[], &data)).unwrap()
+}
+
+fn kinds(receiving: &mut Receiving<FakeDevice>) -> Vec<u8> {
+    let mut room = Room::default();
+    let next = || Some(receiving.receive(&mut room).unwrap()?.head.kind);
+    std::iter::from_fn(next).collect()
+}
+
+#[test]
+fn what_the_kernel_has_no_memory_for_is_sent_later_and_in_order() {
+    let world = routed();
+    let (mut a, mut b): (Halves, Halves) = both(sessions(&world, WINDOW), Shape::default());
+    world.fail_stores(u32::MAX, Errno::NOMEM);
+    assert!(put(&mut a.0, 1).is_some() && put(&mut a.0, 2).is_some());
+    a.0.publish().unwrap();
+    assert!(a.0.owes_signal());
+    // Nothing is put behind what may wait for long, and nobody sleeps on what was not asked for.
+    assert_eq!(put(&mut a.0, 3), None);
+    let full: Result<_, Error> = Err(FabricError::NoMemory.into());
+    assert_eq!(a.0.arm(Need::Lines(1)), full);
+    assert_eq!(a.1.arm(), full);
+    assert_eq!(kinds(&mut b.1), []);
+    world.fail_stores(0, Errno::NOMEM);
+    a.0.publish().unwrap();
+    assert!(!a.0.owes_signal());
+    assert!(put(&mut a.0, 3).is_some());
+    a.0.publish().unwrap();
+    assert_eq!(kinds(&mut b.1), [1, 2, 3]);
+}
+
+#[test]
+fn a_partner_that_sleeps_is_woken_once_there_is_memory() {
+    let world = routed();
+    let (a, b) = sessions(&world, WINDOW);
+    let shape = Shape::default();
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let mut pair = QueuePair::open(b, &shape, soon()).unwrap();
+            pair.set_looks(1);
+            pair.receive(&mut [0; 64], soon()).map(|got| got.len)
+        });
+        let mut pair = QueuePair::open(a, &shape, soon()).unwrap();
+        thread::sleep(Duration::from_millis(50));
+        world.fail_stores(u32::MAX, Errno::NOMEM);
+        pair.send(&Head::default(), b"kept", soon()).unwrap();
+        let again = pair.send(&Head::default(), b"refused", soon());
+        assert_eq!(again, Err(FabricError::NoMemory.into()));
+        world.fail_stores(0, Errno::NOMEM);
+        assert_eq!(pair.try_receive(&mut []), Ok(None));
+        pair.send(&Head::default(), b"behind it", soon()).unwrap();
+        assert_eq!(other.join().unwrap(), Ok(4));
+    });
+}
+
+#[test]
+fn a_store_that_is_lost_ends_the_pair_as_a_lost_link_does() {
+    let world = routed();
+    for errno in [Errno::TIMEDOUT, Errno::MSGSIZE, Errno::FAULT] {
+        let (mut a, _b): (Halves, Halves) = both(sessions(&world, WINDOW), Shape::default());
+        assert!(put(&mut a.0, 1).is_some());
+        world.fail_stores(1, errno);
+        let lost = a.0.publish().expect_err("a store was lost");
+        assert_eq!(End::from(lost), End::Down);
+        let mut room = Room::default();
+        let other = a.1.receive(&mut room).expect_err("both halves end");
+        assert_eq!(End::from(other), End::Down);
+        assert!(a.1.has_news());
+    }
+}
+
+#[test]
+fn what_is_kept_is_bounded_by_the_window() {
+    let world = routed();
+    let (a, _b) = sessions(&world, WINDOW);
+    let remote = a.remote().unwrap().expect("a window");
+    world.fail_stores(u32::MAX, Errno::NOMEM);
+    let refused = (0..1000).find_map(|_| remote.write(0, &[1; 4096]).err());
+    assert_eq!(refused, Some(Errno::NOMEM));
 }

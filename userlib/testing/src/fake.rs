@@ -17,6 +17,7 @@ mod state;
 
 pub use device::FakeDevice;
 
+use rustix::io::Errno;
 use state::{Link, State};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -188,6 +189,11 @@ impl World {
     /// Let so many signals fail for want of memory.
     pub fn fail_signals(&self, count: u32) {
         self.lock().signals_fail = count;
+    }
+
+    /// Let so many calls that store fail with that.
+    pub fn fail_stores(&self, count: u32, errno: Errno) {
+        self.lock().stores_fail = (count, errno);
     }
 
     /// Let queues that are started from now on wait for [`release_queues`](Self::release_queues).

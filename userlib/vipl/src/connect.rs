@@ -21,6 +21,8 @@
 //! (VI-PEER-2) and compare attributes each for itself, from the same data (VI-PEER-4). A server that
 //! waits is a session on each interface, this host's own among them (VI-ADDR-6).
 
+mod posts;
+
 use crate::{
     attributes::{Told, ENCODED},
     check::Checked,
@@ -28,16 +30,17 @@ use crate::{
     lock,
     nic::NicShared,
     state::{Event, State},
-    trunk::Meeting,
+    trunk::{Meeting, Patience},
     vi::{Core, Vi, ViShared},
     wire::End,
     Error, HostAddress, NetAddress, Nic, RemoteViAttributes, Result, HOST_ADDRESS_LEN,
 };
 use mp_fabric::{
-    thread, CharDevice, Deadline, Device, Error as FabricError, EventMask, InterfaceId,
+    thread, CharDevice, Deadline, Device, Error as FabricError, EventMask, Interface, InterfaceId,
     PartnerState, RequestId, Session, Wake,
 };
 use mp_queue_pair::provider::{window, Service, NEWS};
+use posts::Posts;
 use rustix::{
     event::{poll, PollFd, PollFlags, Timespec},
     fd::AsFd,
@@ -181,22 +184,19 @@ impl<D: Device> NicShared<D> {
         self.trunks.meeting(serial.lane)
     }
 
-    /// Interfaces that lead to a host, those that are up.
+    /// Interfaces that lead to a host, those that are up; behind the others those that another host
+    /// forwards.
     fn interfaces_to(&self, host: HostAddress) -> Result<Vec<InterfaceId>> {
         let own = host == self.local();
-        let leads = |id: &InterfaceId| {
-            let interface = self.fabric.interface(*id);
-            interface.is_ok_and(|interface| match own {
-                true => interface.loopback,
-                false => interface.up && !interface.loopback && interface.peer == Some(host.peer()),
-            })
+        let leads = |interface: &Interface| match own {
+            true => interface.loopback,
+            false => interface.up && !interface.loopback && interface.peer == Some(host.peer()),
         };
-        Ok(self
-            .fabric
-            .interfaces()?
-            .into_iter()
-            .filter(leads)
-            .collect())
+        let interfaces = self.fabric.interfaces()?.into_iter();
+        let interfaces = interfaces.filter_map(|id| self.fabric.interface(id).ok());
+        let mut interfaces: Vec<_> = interfaces.filter(leads).collect();
+        interfaces.sort_by_key(|interface| interface.routed);
+        Ok(interfaces.iter().map(|interface| interface.id).collect())
     }
 }
 
@@ -721,7 +721,7 @@ impl<D: Device> ViShared<D> {
 
     /// Make a lane of the trunk to a partner.
     fn lane(
-        &self,
+        self: &Arc<Self>,
         serial: Serial,
         session: Arc<Session<D>>,
         partner: Meeting,
@@ -730,10 +730,11 @@ impl<D: Device> ViShared<D> {
         let nic = &self.nic;
         let both = (nic.meeting(serial), partner);
         let interface = session.state()?.interface;
-        let number = || nic.number();
-        let found = nic
-            .trunks
-            .find(&nic.fabric, &nic.service, interface, both, deadline, number);
+        let patience = Patience {
+            deadline,
+            given_up: || self.during(serial, |_| Ok(())).is_err(),
+        };
+        let found = nic.trunks.find(interface, both, nic.number(), &patience);
         let (trunk, numbers) = found.map_err(of_opening)?;
         let watched = session.watch(ENDS, self.id);
         watched.map_err(|_| Error::Resource)?;
@@ -819,35 +820,8 @@ impl<D: Device> ViShared<D> {
         serial: Serial,
         deadline: Deadline,
     ) -> Result<RemoteViAttributes> {
-        let mine = name(self.nic.local(), discriminator);
-        let both = [&mine[..], &name(host, discriminator)].concat();
-        let peer = |interface| {
-            let peer = self.nic.fabric.peer(interface, PROTOCOL).name(&both);
-            peer.own_name(mine.len() as u32)
-        };
-        let meeting = self.nic.meeting(serial).encode();
-        let data = [&own.encode()[..], &meeting].concat();
-        // One without windows is posted first: a partner that sees the other one finds it.
-        let short = |interface| match self.nic.is_short(interface) {
-            true => peer(interface).data(&data).bare().open(),
-            false => Err(FabricError::NoMemory),
-        };
-        let bare = self.open(serial, host, short).ok();
-        let says = [&own.encode()[..], &[HAS_BARE]].concat();
-        let data = match bare {
-            Some(_) => &says[..],
-            None => says.get(..ENCODED).unwrap_or_default(),
-        };
-        let windows = self.open(serial, host, |interface| {
-            let window = self.nic.window(interface);
-            let peer = peer(interface).data(data);
-            peer.local(window.clone()).remote(window).open()
-        });
-        let session = match (bare, windows) {
-            (None, windows) => windows?,
-            (Some(bare), Err(_)) => bare,
-            (Some(bare), Ok(windows)) => first_of(bare, windows, deadline)?,
-        };
+        let posts = Posts::new(self, serial, host, discriminator, own)?;
+        let session = posts.wait(deadline)?;
         let answer = answered(&session, deadline)?;
         let (theirs, meeting) = told(&session, &answer).ok_or(Error::Timeout)?;
         let fits = |core: &mut Core<D>| theirs.attributes.must_fit(core.engine.attributes());
@@ -893,46 +867,6 @@ fn told<D: Device>(session: &Session<D>, data: &[u8]) -> Option<(Told, Option<Me
         None => Some(Meeting::decode(data.get(ENCODED..)?)?.0),
     };
     Some((told, meeting))
-}
-
-/// Wait until a peer has come to one of two sessions, and it is clear which one counts: the one
-/// without windows if the peer has posted one as well.
-fn first_of<D: Device>(
-    bare: Arc<Session<D>>,
-    windows: Arc<Session<D>>,
-    deadline: Deadline,
-) -> Result<Arc<Session<D>>> {
-    let wake = Wake::new()?;
-    for session in [&bare, &windows] {
-        match session.notify(ANSWERED, Some(wake.as_fd())) {
-            // Closed by who gave the attempt up.
-            Err(FabricError::NotFound(_)) => return Err(Error::InvalidState),
-            other => other?,
-        }
-    }
-    loop {
-        let has_come = |session: &Session<D>| {
-            let events = session.state().map(|state| state.events);
-            events.map_or(true, |events| events.intersects(ANSWERED))
-        };
-        if has_come(&bare) {
-            return Ok(bare);
-        }
-        if has_come(&windows) {
-            let partner = windows.partner().map(|partner| partner.data);
-            let says = partner.is_ok_and(|data| data.get(ENCODED) == Some(&HAS_BARE));
-            return Ok(if says { bare } else { windows });
-        }
-        let left = deadline.remaining();
-        if left.is_some_and(|left| left.is_zero()) {
-            return Err(Error::Timeout);
-        }
-        let nap = left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN));
-        let nap = Timespec::try_from(nap).ok();
-        // It looks again, whatever has ended the wait.
-        let _ = poll(&mut [PollFd::new(&wake, PollFlags::IN)], nap.as_ref());
-        wake.read();
-    }
 }
 
 /// Wait for the answer of a partner; the data that it has told.
@@ -1035,7 +969,7 @@ mod tests {
     fn a_lane_that_comes_too_late_hears_of_the_end() {
         let world = World::new(1, 0x2_0000);
         let [(nic, first, trunk), (other, ..)] = connected(&world);
-        trunk.close();
+        trunk.close(Deadline::PAST);
         assert_eq!(state(&first), State::Error);
         let late = vi(&nic);
         let (serial, _) = late.0.begin(|_| Ok(())).unwrap();
@@ -1064,7 +998,7 @@ mod tests {
         thread::scope(|scope| {
             let hears = vi.0.with(|core| {
                 // It cannot be told meanwhile.
-                scope.spawn(|| trunk.close());
+                scope.spawn(|| trunk.close(Deadline::PAST));
                 until("the end of the trunk", || partner.has_gone());
                 Ok(core.engine.state())
             });

@@ -12,6 +12,10 @@
 //! ([`Locks`]), and are accessed where the program has them. A program that unmaps memory before it
 //! deregisters it makes the library's threads fault.
 
+mod limit;
+
+pub(crate) use limit::lockable;
+
 use crate::{attributes::REGIONS_MAX, lock, pages::Counts, Error, MemAttributes, Ptag, Result};
 use mp_fabric::ProcessMemory;
 use rustix::{

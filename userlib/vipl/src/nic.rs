@@ -8,7 +8,7 @@ use crate::{
     connect::RequestShared,
     descriptor::Status,
     lock,
-    memory::{Locks, Regions},
+    memory::{lockable, Locks, Regions},
     notify::Notifier,
     report::{ErrorCode, ErrorEvent, ErrorHandler, Report, Resource},
     tag::Tags,
@@ -18,10 +18,6 @@ use crate::{
 };
 use mp_fabric::{CharDevice, Device, Fabric, ProcessMemory, Wake};
 use mp_queue_pair::provider::{Owner, Service};
-use rustix::{
-    process::{getrlimit, Resource as Limit},
-    thread::CapabilitySet,
-};
 use std::{
     collections::HashMap,
     env, fmt,
@@ -190,19 +186,6 @@ struct Objects<D: Device> {
     requests: Vec<Weak<RequestShared<D>>>,
 }
 
-/// Bytes of memory that the process may lock.
-fn lockable() -> u64 {
-    let system = rustix::system::sysinfo();
-    let memory = system.totalram.saturating_mul(system.mem_unit.into());
-    let own = rustix::thread::capabilities(None).map(|own| own.effective);
-    match own.is_ok_and(|own| own.contains(CapabilitySet::IPC_LOCK)) {
-        true => memory,
-        false => getrlimit(Limit::Memlock)
-            .current
-            .map_or(memory, |most| memory.min(most)),
-    }
-}
-
 impl<D: Device> Nic<D> {
     fn new(fabric: Fabric<D>, name: &str, library: &Library<D>) -> Result<Self> {
         let info = fabric.info()?;
@@ -214,6 +197,8 @@ impl<D: Device> Nic<D> {
             info.sessions_max,
             lockable(),
         );
+        let service = Arc::new(Service::new()?);
+        let trunks = Arc::new(Trunks::new(&fabric, &service)?);
         let opened = Arc::new(Opened {
             shared: Arc::new(NicShared {
                 fabric,
@@ -221,8 +206,8 @@ impl<D: Device> Nic<D> {
                 checks: library.checks,
                 tags: Tags::default(),
                 regions: Regions::new(&library.locks),
-                service: Arc::new(Service::new()?),
-                trunks: Arc::new(Trunks::new()?),
+                service,
+                trunks,
                 ending: Wake::new()?,
                 objects: Mutex::new(Objects {
                     vis: HashMap::new(),
@@ -454,6 +439,19 @@ impl<D: Device> Owner for NicShared<D> {
         }
         let trunk = self.trunks.get(number)?;
         Some(Serviced::Trunk(trunk, self.fabric.clone()))
+    }
+
+    /// A NIC without its device has failed, and all VIs with it (VI-ERR-15).
+    fn fail(&self) {
+        let report = Report {
+            code: ErrorCode::Catastrophic,
+            resource: Resource::Nic,
+            operation: Status::default(),
+            descriptor: None,
+        };
+        self.report(None, None, report, false);
+        let vis: Vec<Vi<D>> = lock(&self.objects).vis.values().cloned().collect();
+        vis.iter().for_each(|vi| vi.0.fail());
     }
 }
 

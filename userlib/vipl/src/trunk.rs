@@ -17,10 +17,11 @@
 //! again. A trunk that breaks, or whose partner has gone, ends all its lanes. It ends with one of
 //! the two handles: a lane may always be the first one of several.
 
+mod lanes;
 mod meet;
 mod turns;
 
-pub(crate) use meet::{Meeting, Trunks};
+pub(crate) use meet::{Meeting, Patience, Trunks};
 
 use crate::{
     link::{end_of, put, Numbers, ENDS},
@@ -28,18 +29,20 @@ use crate::{
     vi::ViShared,
     wire::{header, header_of, word, End, Frame, Header, Kind, Reason},
 };
+use lanes::Lanes;
 use mp_fabric::{CharDevice, Deadline, Device, Fabric, Session};
 use mp_queue_pair::{
     provider::{Answer, Attention, Inbox, NotNow, Outbox, Question, Rest, Service},
-    Head, Receiving, Sending, EXTRA_MAX, INLINE_MAX,
+    sleep, Head, Park, Receiving, Sending, EXTRA_MAX, INLINE_MAX,
 };
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     fmt,
     sync::{
         atomic::{AtomicBool, AtomicU64, Ordering},
         Arc, Mutex, Weak,
     },
+    time::Duration,
 };
 use turns::Turns;
 use vm_memory::VolatileSlice;
@@ -48,9 +51,9 @@ use vm_memory::VolatileSlice;
 const BUDGET: usize = 256;
 /// Turns at once.
 const TURNS: usize = 64;
-/// Most lanes that a partner is ready for and this side is not, and most words about lanes that
-/// wait for room: a partner that has more does not do what it should.
-const LANES_MAX: usize = 4096;
+/// Most messages about lanes that wait for room: a partner that makes none for so many does not do
+/// what it should.
+const CONTROL_MAX: usize = 4096;
 /// Bytes in front of a header.
 const LANE: usize = 4;
 /// Kinds of a lane itself.
@@ -94,14 +97,6 @@ struct Out<D: Device> {
     ended: Option<End>,
 }
 
-/// A lane, by its own number.
-enum Entry<D: Device> {
-    /// The partner is ready, by the number of the lane there, and this side is not.
-    Early(u32),
-    /// That of a VI.
-    Vi(Weak<ViShared<D>>),
-}
-
 /// A queue pair that connections share.
 pub(crate) struct Trunk<D: Device = CharDevice> {
     number: u64,
@@ -113,7 +108,7 @@ pub(crate) struct Trunk<D: Device = CharDevice> {
     slot: usize,
     inbox: Mutex<Inbox<D>>,
     outbox: Mutex<Out<D>>,
-    lanes: Mutex<HashMap<u32, Entry<D>>>,
+    lanes: Mutex<Lanes<D>>,
     /// Rounds of receiving that have begun, and the last one that has found everything.
     begun: AtomicU64,
     received: AtomicU64,
@@ -303,23 +298,17 @@ impl<D: Device> Trunk<D> {
 
     /// Enter the lane of a VI; whether the partner is ready for it.
     pub(crate) fn enter(&self, lane: Numbers, vi: &Arc<ViShared<D>>) -> bool {
-        let entry = Entry::Vi(Arc::downgrade(vi));
-        let before = lock(&self.lanes).insert(lane.own, entry);
-        matches!(before, Some(Entry::Early(partner)) if partner == lane.partner)
+        lock(&self.lanes).enter(lane, vi)
     }
 
     /// A lane is not there any more: what comes for it is dropped.
     pub(crate) fn forget(&self, lane: u32) {
-        let entry = lock(&self.lanes).remove(&lane);
-        drop(entry);
+        lock(&self.lanes).remove(lane);
         lock(&self.outbox).turns.leave(lane);
     }
 
     fn vi(&self, lane: u32) -> Option<Arc<ViShared<D>>> {
-        match lock(&self.lanes).get(&lane)? {
-            Entry::Early(_) => None,
-            Entry::Vi(vi) => vi.upgrade(),
-        }
+        lock(&self.lanes).vi(lane)
     }
 
     /// Most payload bytes of a message.
@@ -339,7 +328,7 @@ impl<D: Device> Trunk<D> {
         }
         out.control.push_back(control);
         let told = match out.control.len() {
-            0..=LANES_MAX => out.tell(),
+            0..=CONTROL_MAX => out.tell(),
             _ => Err(End::Broken),
         };
         let told = told.and_then(|told| out.outbox.flush().map_err(end_of).map(|()| told));
@@ -485,35 +474,14 @@ impl<D: Device> Trunk<D> {
 
     /// The partner is ready for a lane.
     fn ready(&self, lane: Numbers) -> Result<Option<Arc<ViShared<D>>>, End> {
-        let vi = self.vi(lane.own);
-        if let Some(vi) = &vi {
-            vi.begin_lane(lane);
-            return Ok(Some(Arc::clone(vi)));
-        }
-        let mut lanes = lock(&self.lanes);
-        if lanes.len() >= LANES_MAX {
-            return Err(End::Broken);
-        }
-        // The lane may have been entered meanwhile.
-        if let Some(Entry::Vi(vi)) = lanes.get(&lane.own) {
-            let vi = vi.upgrade();
-            drop(lanes);
-            return Ok(vi.inspect(|vi| vi.begin_lane(lane)));
-        }
-        lanes.insert(lane.own, Entry::Early(lane.partner));
-        Ok(None)
+        let vi = lock(&self.lanes).ready(lane)?;
+        Ok(vi.inspect(|vi| vi.begin_lane(lane)))
     }
 
     /// The partner has ended a lane.
     fn ended(&self, lane: Numbers, header: &Header) -> Option<Arc<ViShared<D>>> {
-        let mut lanes = lock(&self.lanes);
-        let early = |partner: &u32| *partner == lane.partner;
-        if matches!(lanes.get(&lane.own), Some(Entry::Early(partner)) if early(partner)) {
-            lanes.remove(&lane.own);
-        }
-        drop(lanes);
         let (end, effective) = end_in(header);
-        let vi = self.vi(lane.own);
+        let vi = lock(&self.lanes).ended(lane);
         vi.inspect(|vi| vi.end_lane(lane, end, effective))
     }
 
@@ -558,23 +526,41 @@ impl<D: Device> Trunk<D> {
         let lanes = std::mem::take(&mut *lock(&self.lanes));
         let control = std::mem::take(&mut lock(&self.outbox).control);
         control.into_iter().for_each(Control::give_up);
-        for (lane, entry) in lanes {
-            if let Entry::Vi(vi) = entry {
-                if let Some(vi) = vi.upgrade() {
-                    vi.lose_lane(lane, end);
-                    vi.push();
-                }
-            }
+        for (lane, vi) in lanes.vis() {
+            vi.lose_lane(lane, end);
+            vi.push();
         }
         if let Some(home) = self.home.upgrade() {
             home.forget(self.number);
         }
     }
 
-    /// End it from this side: the lanes have ended.
-    pub(crate) fn close(&self) {
+    /// End it from this side: the lanes have ended. Until the deadline the partner may make room for
+    /// what it is to be told of them.
+    pub(crate) fn close(&self, until: Deadline) {
+        while let Some((session, park)) = self.tell_last() {
+            let slept = park.map_or(Ok(()), |park| sleep(&session, Some(park), until));
+            if slept.is_err() || until.remaining() == Some(Duration::ZERO) {
+                break;
+            }
+        }
         let _ = lock(&self.outbox).judge::<()>(Err(End::Gone));
         self.finish();
+    }
+
+    /// Tell what is to be told of lanes; the session, and what to sleep on for the rest of it, unless
+    /// there is room by now. Nothing if all was told, or cannot be told.
+    fn tell_last(&self) -> Option<(Arc<Session<D>>, Option<Park>)> {
+        let mut out = lock(&self.outbox);
+        out.alive().ok()?;
+        let told = out.tell();
+        let told = told.and_then(|told| out.outbox.flush().map_err(end_of).map(|()| told));
+        if out.judge(told) != Ok(false) {
+            return None;
+        }
+        let need = out.outbox.need()?;
+        let park = out.outbox.sending().arm(need).ok()?;
+        Some((Arc::clone(out.outbox.session()), park))
     }
 
     /// Before the service thread sleeps: ask the partner for signals, unless a thread of the program

@@ -4,8 +4,8 @@
 
 mod common;
 
-use common::{briefly, flushed, good, soon, Pair, TestVi};
-use mp_testing::Host;
+use common::{briefly, flushed, good, soon, Pair, Side, TestVi};
+use mp_testing::{Bridge, Host, World};
 use std::{
     thread,
     time::{Duration, Instant},
@@ -566,5 +566,50 @@ fn a_client_that_leaves_at_once_was_connected() {
             client.disconnect().unwrap();
         });
         server.disconnect().unwrap();
+    }
+}
+
+/// VI-PEER-2: where two links lead to a host, peers meet whichever of them the other one sees, and
+/// although one is lost meanwhile.
+#[test]
+fn peers_meet_on_a_link_that_both_have() {
+    for (first, lost) in [
+        (Host::A, true),
+        (Host::B, true),
+        (Host::A, false),
+        (Host::B, false),
+    ] {
+        let world = World::new(2, 8 << 20);
+        let bridge = Bridge::new(7);
+        let sides = [Host::A, Host::B].map(|host| Side::new(&world, &bridge, host));
+        let vis = [0, 1].map(|n| sides[n].vi(Level::ReliableDelivery));
+        let addresses = [0, 1].map(|n| sides[n].address(b"meet"));
+        let ask = |n: usize| {
+            let (own, other) = (&addresses[n], &addresses[1 - n]);
+            vis[n].peer_request(own, other, soon()).unwrap();
+        };
+        let early = first as usize;
+        // Long enough for it to have posted.
+        let posted = || thread::sleep(Duration::from_millis(50));
+        match lost {
+            true => {
+                ask(early);
+                posted();
+                world.set_up(0, false);
+            }
+            false => {
+                world.set_up(0, false);
+                ask(early);
+                posted();
+                world.set_up(0, true);
+            }
+        }
+        ask(1 - early);
+        for vi in &vis {
+            assert!(vi.peer_wait().is_ok(), "{first:?} {lost}");
+        }
+        let receive = sides[1].receive(&vis[1], 4).0;
+        sides[0].send(&vis[0], b"four");
+        assert_eq!(vis[1].recv_wait(soon()).unwrap().descriptor, receive);
     }
 }

@@ -194,6 +194,67 @@ fn a_nic_has_as_many_objects_as_it_tells() {
     nic.close().unwrap();
 }
 
+/// VI-LIM-6, VI-MEM-3, VI-MEM-10: as many bytes as the NIC tells can be registered, in one region or
+/// several, and no page more; that is what the process may lock.
+#[test]
+fn as_many_bytes_can_be_registered_as_the_nic_tells() {
+    use rustix::{
+        param::page_size,
+        process::{getrlimit, setrlimit, Resource, Rlimit},
+        thread::{capabilities, set_capabilities, CapabilitySet},
+    };
+    let (page, pages) = (page_size(), 300);
+    let allow = |bytes: usize| {
+        let limit = Rlimit {
+            current: Some(bytes as u64),
+            ..getrlimit(Resource::Memlock)
+        };
+        setrlimit(Resource::Memlock, limit).unwrap();
+    };
+    let run = move || {
+        let mut own = capabilities(None).unwrap();
+        own.effective.remove(CapabilitySet::IPC_LOCK);
+        set_capabilities(None, own).unwrap();
+        allow(pages * page + page / 2);
+        let nic = common::nic(&World::new(1, 1 << 20), &Bridge::new(1), Host::A);
+        let limits = nic.attributes().unwrap().clone();
+        let most = limits.max_register_bytes as usize;
+        assert_eq!(
+            (most, limits.max_register_block_bytes),
+            (pages * page, most as u64)
+        );
+        let map = Map::allocate(most + page).unwrap();
+        let attributes = MemAttributes {
+            ptag: nic.create_ptag().unwrap(),
+            rdma_write: true,
+            rdma_read: true,
+        };
+        let start = map.memory().start();
+        let register = |from: usize, to: usize| {
+            // SAFETY: It lies in the map.
+            let memory = unsafe { vipl::ProcessMemory::new(start + from, to - from) };
+            nic.register(memory, &attributes)
+        };
+        assert_eq!(register(0, most + 1), Err(Error::Resource));
+        for cut in [most, most - page, page, 5 * page] {
+            let first = register(0, cut).unwrap();
+            let second = (cut < most).then(|| register(cut, most).unwrap());
+            assert_eq!(register(most, most + 1), Err(Error::Resource));
+            nic.deregister(start, first).unwrap();
+            if let Some(second) = second {
+                nic.deregister(start + cut, second).unwrap();
+            }
+        }
+        // The limit was lowered meanwhile.
+        allow((pages - 1) * page);
+        assert_eq!(register(0, most), Err(Error::Resource));
+        assert!(register(page, most).is_ok());
+        nic.close().unwrap();
+    };
+    // Only this thread cannot lock more than the process may.
+    std::thread::spawn(run).join().unwrap();
+}
+
 /// VI-RDMA-3, VI-DESC-7, VI-DESC-10, SC-13: writes with immediate data over a real link, at all levels;
 /// and messages without data.
 #[test]

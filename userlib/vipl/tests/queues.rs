@@ -5,6 +5,7 @@
 mod common;
 
 use common::{briefly, flushed, good, soon, Device, Pair, TestVi};
+use rustix::io::Errno;
 use std::{
     sync::{mpsc, Barrier},
     thread::{self, ThreadId},
@@ -855,4 +856,42 @@ fn a_signal_without_memory_is_tried_again() {
         assert!(begun.elapsed() < Duration::from_secs(5));
     }
     assert_eq!(a.query().unwrap().state, State::Connected);
+}
+
+/// VI-POST-2, VI-EM-11: where another host forwards, what the kernel has no memory to send arrives
+/// later; what it cannot send ends the connection at both ends, as a lost link does.
+#[test]
+fn stores_that_are_not_sent_are_kept_or_end_the_connection() {
+    let pair = Pair::new();
+    pair.world.set_routed(true);
+    let (a, b) = pair.connected(Level::ReliableDelivery);
+    for count in [1, 2, 5] {
+        let (_, room) = pair.b.receive(&b, 4);
+        thread::sleep(Duration::from_millis(50));
+        pair.world.fail_stores(count, Errno::NOMEM);
+        pair.a.send(&a, b"kept");
+        assert!(!a.send_wait(soon()).unwrap().status.is_error());
+        let begun = Instant::now();
+        assert!(!b.recv_wait(soon()).unwrap().status.is_error());
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        assert_eq!(pair.b.bytes(room, 4), b"kept");
+    }
+    let (tell, told) = mpsc::channel();
+    for side in [&pair.a, &pair.b] {
+        let tell = tell.clone();
+        let handler = move |_: &_, event: &vipl::ErrorEvent<Device>| {
+            tell.send(event.code).unwrap();
+        };
+        side.nic.set_error_handler(Some(Box::new(handler))).unwrap();
+    }
+    let receives = [pair.a.receive(&a, 4).0, pair.b.receive(&b, 4).0];
+    thread::sleep(Duration::from_millis(50));
+    pair.world.fail_stores(1, Errno::TIMEDOUT);
+    pair.a.send(&a, b"lost");
+    for (vi, receive) in [&a, &b].into_iter().zip(receives) {
+        let done = vi.recv_wait(soon()).unwrap();
+        assert_eq!(done, flushed(receive, Status::OP_RECEIVE));
+        assert_eq!(vi.query().unwrap().state, State::Error);
+        assert_eq!(told.recv_timeout(SOON), Ok(ErrorCode::ConnLost));
+    }
 }

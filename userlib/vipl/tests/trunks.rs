@@ -12,7 +12,11 @@ use mp_queue_pair::{
     Head, Outgoing,
 };
 use mp_testing::Host;
-use std::{sync::mpsc, thread, time::Duration};
+use std::{
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
 use vipl::{
     Deadline, Descriptor, Error, ErrorCode, Fabric, Level, QueueKind, Remote, State, Status,
 };
@@ -454,6 +458,7 @@ impl Liar {
         let extra = |head: &Head| match head.kind {
             READY => Some(8),
             END => Some(20),
+            KIND_SEND => Some(4),
             // An acknowledgement.
             9 => Some(8),
             _ => None,
@@ -515,6 +520,47 @@ fn a_lane_tells_its_end() {
     let sent = vis[3].send_wait(soon()).unwrap();
     assert_ne!(sent.status.masked(Status::TRANSPORT_ERROR).0, 0);
     until("the end", || state(&vis[3]) == State::Error);
+}
+
+/// Send until there is no room for more.
+fn fill(pair: &Pair, vi: &TestVi) {
+    let data = pair.a.room(4096);
+    for _ in 0..300 {
+        let send = pair.a.one(Descriptor::new(), data, 4096);
+        vi.post_send(send, pair.a.handle).unwrap();
+    }
+    until("no room", || {
+        while vi.send_done().is_ok() {}
+        thread::sleep(Duration::from_millis(5));
+        matches!(vi.send_done(), Err(Error::NotDone))
+    });
+}
+
+/// VI-NIC-5, VI-DISC-4: a NIC that is closed tells the ends of its connections although there was no
+/// room for that, to a partner that makes some; one that makes none holds it up for a moment.
+#[test]
+fn a_nic_that_is_closed_waits_for_room_to_tell_the_ends() {
+    for reads in [true, false] {
+        let pair = short();
+        let vis = [(); 2].map(|()| pair.a.vi(Level::Unreliable));
+        let mut liar = Liar::connect(&pair, &vis);
+        let lanes = liar.lanes.clone();
+        for (own, lane) in (0_u32..).zip(&lanes) {
+            liar.tell(READY, *lane, &own.to_le_bytes());
+        }
+        fill(&pair, &vis[0]);
+        let begun = Instant::now();
+        thread::scope(|scope| {
+            let closes = scope.spawn(|| pair.a.nic.close().unwrap());
+            if reads {
+                thread::sleep(Duration::from_millis(20));
+                assert_eq!(liar.end_of(0), (1, 0));
+                assert_eq!(liar.end_of(1), (1, 0));
+            }
+            closes.join().unwrap();
+        });
+        assert!(begun.elapsed() < Duration::from_secs(5));
+    }
 }
 
 /// VI-PEER-2: of two peers that have posted both kinds of session, the one without windows counts,

@@ -43,8 +43,9 @@ impl<D: Device> Outbox<D> {
     /// As [`Sending::put`].
     #[inline]
     pub fn put(&mut self, message: &mut Outgoing<'_>) -> Result<bool> {
+        let left = message.left();
         let put = self.sending.put(message)?.is_some();
-        self.put |= put;
+        self.put |= put || message.left() < left;
         self.need = match put {
             true => None,
             false => Some(self.sending.need(message)),

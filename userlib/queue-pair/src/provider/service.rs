@@ -26,13 +26,14 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
     },
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Looks at the listed links in vain before the thread sleeps.
 const LOOKS: u32 = 50;
-/// Looks before it sees whether there is news, or more links.
-const TURN: u32 = 1_000;
+/// How long it looks, as long as there are messages, before it sees whether there is news, or more
+/// links.
+const TURN: Duration = Duration::from_millis(1);
 /// How long it sleeps at most while there are links whose partners do not signal.
 const NAP: Duration = Duration::from_millis(10);
 /// How long hosts may take altogether to say that they have been asked: those that do not answer
@@ -157,6 +158,10 @@ pub trait Owner: Send + Sync + 'static {
 
     /// The link of a number, which is also what its session is watched by.
     fn link(&self, number: u64) -> Option<Self::Link>;
+
+    /// Note that the fabric has ended under its user: the process has closed the descriptor. Nothing
+    /// moves any more, and the thread ends after this.
+    fn fail(&self) {}
 }
 
 /// The thread.
@@ -258,7 +263,9 @@ impl<'a, O: Owner> Run<'a, O> {
                 }
                 false => self.put_to_rest(own),
             };
-            self.sleep(wait);
+            if !self.sleep(wait) {
+                return self.owner.fail();
+            }
         }
     }
 
@@ -291,8 +298,9 @@ impl<'a, O: Owner> Run<'a, O> {
         }
     }
 
-    /// Sleep until there is news or a kick, and note what has happened to which session.
-    fn sleep(&self, wait: Option<Duration>) {
+    /// Sleep until there is news or a kick, and note what has happened to which session. False once
+    /// the fabric has ended.
+    fn sleep(&self, wait: Option<Duration>) -> bool {
         let service = self.owner.service();
         let asleep =
             service
@@ -310,13 +318,14 @@ impl<'a, O: Owner> Run<'a, O> {
         ];
         // It looks again, whatever has ended the wait.
         let _ = poll(&mut fds, wait.as_ref());
-        let [woken, told] = fds.map(|fd| !fd.revents().is_empty());
-        if woken {
+        let [woken, told] = fds.map(|fd| fd.revents());
+        if !woken.is_empty() {
             service.wake.read();
         }
-        if told {
+        if !told.is_empty() {
             self.note_events();
         }
+        !told.intersects(PollFlags::HUP | PollFlags::NVAL)
     }
 
     fn note_events(&self) {
@@ -333,17 +342,18 @@ impl<'a, O: Owner> Run<'a, O> {
 /// Move messages of links that nobody else looks at, until there have been none for a while;
 /// whether there may be more.
 fn turn<L: Served>(own: &[L]) -> bool {
+    let begun = Instant::now();
     let mut idle = 0;
-    for _ in 0..TURN {
-        if own.is_empty() || idle >= LOOKS {
-            return false;
-        }
+    while !own.is_empty() && idle < LOOKS {
         // All of them, whichever is first.
         let moved = own.iter().filter(|link| link.serve()).count();
         idle = if moved > 0 { 0 } else { idle + 1 };
+        if moved > 0 && begun.elapsed() >= TURN {
+            return true;
+        }
         std::hint::spin_loop();
     }
-    true
+    false
 }
 
 /// Lock, also after a panic: each change is complete when others see it.

@@ -135,11 +135,12 @@ impl FakeDevice {
     /// Make stores in the partner's memory, words in one piece.
     fn store(
         &self,
-        state: &State,
+        state: &mut State,
         store: &mp_session_store,
         stores: &[mp_copy],
         bytes: &[u8],
     ) -> Result<()> {
+        state.store_fails()?;
         let session = state.session(self.context, store.handle)?;
         match session.events {
             events if events & MP_EVENT_CLOSED != 0 => return Err(Errno::CONNRESET),
@@ -442,7 +443,7 @@ impl Device for FakeDevice {
                 Ok(())
             }
             Call::SessionStore(store, stores, bytes) => {
-                self.store(&self.world.lock(), store, stores, bytes)
+                self.store(&mut self.world.lock(), store, stores, bytes)
             }
             Call::Park(park, entries) => self.park(park, entries),
             Call::SegmentCreate(create) => self

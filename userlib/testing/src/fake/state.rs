@@ -120,6 +120,8 @@ pub struct State {
     pub mappable: bool,
     pub routed: bool,
     pub signals_fail: u32,
+    /// How many stores fail, and with what.
+    pub stores_fail: (u32, Errno),
     pub pci: bool,
     pub quota: usize,
     pub version: u32,
@@ -150,6 +152,7 @@ impl State {
             mappable: true,
             routed: false,
             signals_fail: 0,
+            stores_fail: (0, Errno::NOMEM),
             pci: true,
             quota: 1024,
             version: mp_fabric::sys::MP_FABRIC_VERSION,
@@ -591,6 +594,18 @@ impl State {
         };
         if let Some(context) = self.contexts.get_mut(&session.context) {
             context.report((handle, false), events);
+        }
+    }
+
+    /// Fail as long as stores do.
+    pub fn store_fails(&mut self) -> Result<()> {
+        let (left, errno) = &mut self.stores_fail;
+        match left.checked_sub(1) {
+            None => Ok(()),
+            Some(less) => {
+                *left = less;
+                Err(*errno)
+            }
         }
     }
 

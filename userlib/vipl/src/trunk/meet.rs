@@ -8,7 +8,7 @@ use crate::{
     lock,
     wire::End,
 };
-use mp_fabric::{Deadline, Device, Error as FabricError, Fabric, InterfaceId};
+use mp_fabric::{thread, Deadline, Device, Error as FabricError, Fabric, InterfaceId, Session};
 use mp_queue_pair::{
     open,
     provider::{shape, Service, NEWS, SLOT, WINDOW},
@@ -18,7 +18,8 @@ use rustix::rand::{getrandom, GetRandomFlags};
 use std::{
     collections::HashMap,
     ops::RangeInclusive,
-    sync::{Arc, Mutex},
+    sync::{Arc, Condvar, Mutex},
+    time::Duration,
 };
 
 /// The protocol of sessions that are trunks.
@@ -68,15 +69,124 @@ struct Key {
     second: bool,
 }
 
-/// A trunk, once it is open. Who opens it has the lock.
-type Place<D> = Arc<Mutex<Option<Arc<Trunk<D>>>>>;
+/// How long the partner's library may take to open its end of a trunk.
+const OPENING: Duration = Duration::from_secs(5);
+/// How often one that waits for a trunk looks whether it was given up.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// How long partners may take altogether to make room for the last messages when all trunks end.
+const CLOSING: Duration = Duration::from_millis(200);
+
+/// What has come of opening a trunk.
+enum Stage<D: Device> {
+    /// A thread is at it, with this session, as soon as there is one.
+    Opening(Option<Arc<Session<D>>>),
+    Open(Arc<Trunk<D>>),
+    /// The end that it has come to; nothing if the time was over.
+    Failed(Option<End>),
+}
+
+/// Where a trunk is opened, once. Connections that need it wait.
+struct Place<D: Device> {
+    stage: Mutex<Stage<D>>,
+    changed: Condvar,
+}
+
+/// How long a connection waits for its trunk.
+pub(crate) struct Patience<F> {
+    pub(crate) deadline: Deadline,
+    /// Whether it was given up.
+    pub(crate) given_up: F,
+}
 
 /// The trunks of a NIC handle.
 pub(crate) struct Trunks<D: Device> {
     /// What tells the handle from all others.
     nic: u64,
-    places: Mutex<HashMap<Key, Place<D>>>,
-    open: Mutex<HashMap<u64, Arc<Trunk<D>>>>,
+    fabric: Fabric<D>,
+    service: Arc<Service>,
+    known: Mutex<Known<D>>,
+}
+
+struct Known<D: Device> {
+    places: HashMap<Key, Arc<Place<D>>>,
+    /// Those that are open, by the numbers that the service thread knows them by.
+    open: HashMap<u64, Arc<Trunk<D>>>,
+    /// All of them have ended, and there are no more.
+    closed: bool,
+}
+
+impl<D: Device> Place<D> {
+    fn new() -> Self {
+        Place {
+            stage: Mutex::new(Stage::Opening(None)),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Keep the session of a trunk that is being opened; false if it is not wanted any more.
+    fn keep(&self, session: &Arc<Session<D>>) -> bool {
+        match &mut *lock(&self.stage) {
+            Stage::Opening(slot) => {
+                *slot = Some(Arc::clone(session));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Tell all that wait what has come of it, unless it has come to an end before.
+    fn settle(&self, next: Stage<D>) {
+        let mut stage = lock(&self.stage);
+        if !matches!(*stage, Stage::Opening(_)) {
+            return;
+        }
+        let before = std::mem::replace(&mut *stage, next);
+        drop(stage);
+        self.changed.notify_all();
+        drop(before);
+    }
+
+    /// Let nobody wait for it any more, nor the thread that opens it.
+    fn give_up(&self) {
+        if let Stage::Opening(Some(session)) = &*lock(&self.stage) {
+            // The partner may have ended it before.
+            let _ = session.close();
+        }
+        self.settle(Stage::Failed(Some(End::Gone)));
+    }
+
+    /// Whether its trunk has ended, or could not be opened.
+    fn is_over(&self, has_ended: impl Fn(&Trunk<D>) -> bool) -> bool {
+        match &*lock(&self.stage) {
+            Stage::Opening(_) => false,
+            Stage::Open(trunk) => has_ended(trunk),
+            Stage::Failed(_) => true,
+        }
+    }
+
+    /// Wait until the trunk is open.
+    ///
+    /// # Errors
+    /// The end that it has come to; nothing if the time is over.
+    fn wait(&self, patience: &Patience<impl Fn() -> bool>) -> Result<Arc<Trunk<D>>, Option<End>> {
+        loop {
+            if (patience.given_up)() {
+                return Err(Some(End::Gone));
+            }
+            let stage = lock(&self.stage);
+            match &*stage {
+                Stage::Open(trunk) => return Ok(Arc::clone(trunk)),
+                Stage::Failed(end) => return Err(*end),
+                Stage::Opening(_) => {}
+            }
+            let nap = match patience.deadline.remaining() {
+                Some(left) if left.is_zero() => return Err(None),
+                left => left.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN),
+            };
+            // It looks again, whatever has ended the wait.
+            drop(self.changed.wait_timeout(stage, nap));
+        }
+    }
 }
 
 /// Bytes of a window of a trunk where so many are free.
@@ -95,15 +205,20 @@ fn unique() -> crate::Result<u64> {
 }
 
 impl<D: Device> Trunks<D> {
-    /// Have no trunks yet.
+    /// Have no trunks yet, over a fabric; the service looks after those that there will be.
     ///
     /// # Errors
     /// [`Resource`](crate::Error::Resource): the kernel has no random number.
-    pub(crate) fn new() -> crate::Result<Self> {
+    pub(crate) fn new(fabric: &Fabric<D>, service: &Arc<Service>) -> crate::Result<Self> {
         Ok(Trunks {
             nic: unique()?,
-            places: Mutex::default(),
-            open: Mutex::default(),
+            fabric: fabric.clone(),
+            service: Arc::clone(service),
+            known: Mutex::new(Known {
+                places: HashMap::new(),
+                open: HashMap::new(),
+                closed: false,
+            }),
         })
     }
 
@@ -115,37 +230,30 @@ impl<D: Device> Trunks<D> {
         }
     }
 
-    /// Whether there is one over an interface.
+    /// Whether there is one over an interface, or will be.
     pub(crate) fn lead_over(&self, interface: InterfaceId) -> bool {
-        let places = lock(&self.places);
-        let mut places = places.iter().filter(|(key, _)| key.interface == interface);
-        places.any(|(_, place)| {
-            // Who has the lock is opening it.
-            let trunk = place.try_lock();
-            trunk.map_or(true, |trunk| {
-                trunk.as_ref().is_some_and(|trunk| !trunk.is_over())
-            })
-        })
+        let known = lock(&self.known);
+        let mut places = known.places.iter();
+        places.any(|(key, place)| key.interface == interface && !place.is_over(Trunk::is_over))
     }
 
     /// The trunk that the service thread knows by a number.
     pub(crate) fn get(&self, number: u64) -> Option<Arc<Trunk<D>>> {
-        lock(&self.open).get(&number).cloned()
+        lock(&self.known).open.get(&number).cloned()
     }
 
-    /// The trunk to a partner that has told its part of a meeting, and the numbers of the lane. It
-    /// is opened by the first connection; others wait for that.
+    /// The trunk to a partner that has told its part of a meeting, and the numbers of the lane. The
+    /// first connection begins to open it, by a thread of its own: each connection waits as long as
+    /// it wants, and one that is given up harms no other. A new one may get the number.
     ///
     /// # Errors
     /// The end that it has come to; nothing if the time is over.
     pub(crate) fn find(
         self: &Arc<Self>,
-        fabric: &Fabric<D>,
-        service: &Arc<Service>,
         interface: InterfaceId,
         (own, partner): (Meeting, Meeting),
-        deadline: Deadline,
-        number: impl FnOnce() -> u64,
+        number: u64,
+        patience: &Patience<impl Fn() -> bool>,
     ) -> Result<(Arc<Trunk<D>>, Numbers), Option<End>> {
         let key = Key {
             interface,
@@ -156,94 +264,123 @@ impl<D: Device> Trunks<D> {
             own: own.lane,
             partner: partner.lane,
         };
-        let place = Arc::clone(lock(&self.places).entry(key).or_default());
-        let mut trunk = lock(&place);
-        if let Some(trunk) = trunk.as_ref().filter(|trunk| !trunk.has_gone()) {
-            return Ok((Arc::clone(trunk), numbers));
+        loop {
+            let found = self.place(key, number)?.wait(patience);
+            let is_in_time = patience.deadline.remaining() != Some(Duration::ZERO);
+            match found {
+                // Others have begun to wait earlier.
+                Err(None) if is_in_time => {}
+                found => return found.map(|trunk| (trunk, numbers)),
+            }
         }
+    }
+
+    /// Where the trunk is opened, which begins now unless it has begun or is done.
+    fn place(self: &Arc<Self>, key: Key, number: u64) -> Result<Arc<Place<D>>, Option<End>> {
+        let mut known = lock(&self.known);
+        if known.closed {
+            return Err(Some(End::Gone));
+        }
+        let place = known.places.get(&key);
+        if let Some(place) = place.filter(|place| !place.is_over(Trunk::has_gone)) {
+            return Ok(Arc::clone(place));
+        }
+        let place = Arc::new(Place::new());
+        let before = known.places.insert(key, Arc::clone(&place));
+        drop(known);
         // What it has is free before another one asks for it, unless it has lanes.
-        *trunk = None;
-        let halves = self.connect(fabric, interface, partner.nic, deadline);
-        let halves = halves.map_err(|error| match error {
+        drop(before);
+        let (own, opened) = (Arc::clone(self), Arc::clone(&place));
+        let spawned = thread::spawn("vipl-trunk", move || own.open(key, number, &opened));
+        if spawned.is_err() {
+            self.fail(&place, Some(End::Gone));
+        }
+        Ok(place)
+    }
+
+    /// Open a trunk.
+    fn open(self: &Arc<Self>, key: Key, number: u64, place: &Arc<Place<D>>) {
+        let halves = self.connect(key, place).map_err(|error| match error {
             Error::Fabric(FabricError::TimedOut) => None,
             other => Some(end_of(other)),
         });
-        let new = halves.and_then(|halves| self.enter(number(), service, halves));
-        *trunk = new.as_ref().ok().cloned();
-        drop(trunk);
-        if new.is_err() {
-            self.vacate(&place);
+        match halves.and_then(|halves| self.enter(number, halves)) {
+            Ok(trunk) => place.settle(Stage::Open(trunk)),
+            Err(end) => self.fail(place, end),
         }
-        Ok((new?, numbers))
+    }
+
+    /// A trunk could not be opened: nothing is left of the attempt.
+    fn fail(&self, place: &Arc<Place<D>>, end: Option<End>) {
+        lock(&self.known)
+            .places
+            .retain(|_, other| !Arc::ptr_eq(other, place));
+        place.settle(Stage::Failed(end));
     }
 
     /// Let the service thread know of a trunk, and look after it.
     fn enter(
         self: &Arc<Self>,
         number: u64,
-        service: &Arc<Service>,
         halves: (Sending<D>, Receiving<D>),
     ) -> Result<Arc<Trunk<D>>, Option<End>> {
         let session = Arc::clone(halves.0.session());
-        let new = Arc::new(Trunk::new(number, self, service, halves));
+        let new = Arc::new(Trunk::new(number, self, &self.service, halves));
         // Before there can be news of it.
-        lock(&self.open).insert(number, Arc::clone(&new));
+        let mut known = lock(&self.known);
+        if known.closed {
+            return Err(Some(End::Gone));
+        }
+        known.open.insert(number, Arc::clone(&new));
+        drop(known);
         if session.watch(NEWS, number).is_err() {
-            let failed = lock(&self.open).remove(&number);
-            drop(failed);
+            self.forget(number);
             return Err(Some(End::Gone));
         }
         new.list();
         Ok(new)
     }
 
-    /// Remove a place where no trunk could be opened, unless somebody else waits for it or has
-    /// opened one there.
-    fn vacate(&self, place: &Place<D>) {
-        lock(&self.places).retain(|_, other| {
-            // The caller's and that in the table.
-            let is_wanted = Arc::strong_count(other) > 2;
-            !Arc::ptr_eq(other, place) || is_wanted || lock(other).is_some()
-        });
-    }
-
     /// A trunk has ended: its windows are given back with the last lane.
     pub(super) fn forget(&self, number: u64) {
-        let gone = lock(&self.open).remove(&number);
-        let mut places = lock(&self.places);
-        places.retain(|_, place| {
-            // Who waits for a place, or has it, opens another trunk there.
-            let is_wanted = Arc::strong_count(place) > 1;
-            let other = |trunk: &Arc<Trunk<D>>| trunk.number != number;
-            is_wanted || lock(place).as_ref().is_none_or(other)
-        });
-        drop(places);
+        let mut known = lock(&self.known);
+        let gone = known.open.remove(&number);
+        let is_gone = |trunk: &Trunk<D>| trunk.number == number;
+        known.places.retain(|_, place| !place.is_over(is_gone));
+        drop(known);
         drop(gone);
     }
 
     /// Make the queue pair of a trunk: both sides ask for each other.
     fn connect(
         &self,
-        fabric: &Fabric<D>,
-        interface: InterfaceId,
-        partner: u64,
-        deadline: Deadline,
+        key: Key,
+        place: &Place<D>,
     ) -> mp_queue_pair::Result<(Sending<D>, Receiving<D>)> {
-        let name = [self.nic.to_le_bytes(), partner.to_le_bytes()].concat();
-        let window = window(fabric.interface(interface)?.local_free);
-        let peer = fabric.peer(interface, PROTOCOL).name(&name).own_name(8);
-        let session = peer.local(window.clone()).remote(window).open()?;
+        let deadline = Deadline::after(OPENING);
+        let name = [self.nic.to_le_bytes(), key.nic.to_le_bytes()].concat();
+        let window = window(self.fabric.interface(key.interface)?.local_free);
+        let peer = self.fabric.peer(key.interface, PROTOCOL);
+        let peer = peer.name(&name).own_name(8);
+        let session = Arc::new(peer.local(window.clone()).remote(window).open()?);
+        if !place.keep(&session) {
+            return Err(FabricError::PartnerGone.into());
+        }
         session.wait(mp_fabric::EventMask::PAIRED, deadline)?;
         let size = session.state()?.local.map_or(0, |window| window.size);
         open(session, &shape(size, 1), deadline)
     }
 
-    /// End all of them.
+    /// End all of them, and those that are being opened.
     pub(crate) fn close(&self) {
-        let open = std::mem::take(&mut *lock(&self.open));
-        open.values().for_each(|trunk| trunk.close());
-        let places = std::mem::take(&mut *lock(&self.places));
-        drop(places);
+        let mut known = lock(&self.known);
+        known.closed = true;
+        let open = std::mem::take(&mut known.open);
+        let places = std::mem::take(&mut known.places);
+        drop(known);
+        places.values().for_each(|place| place.give_up());
+        let until = Deadline::after(CLOSING);
+        open.values().for_each(|trunk| trunk.close(until));
     }
 }
 
@@ -253,40 +390,53 @@ mod tests {
     use mp_queue_pair::provider::Rest;
     use mp_testing::{FakeDevice, Host, World};
     use proptest::prelude::*;
-    use std::{thread, time::Duration};
+    use std::{
+        sync::atomic::{AtomicBool, Ordering},
+        thread,
+        time::Instant,
+    };
 
     type Found = Result<Arc<Trunk<FakeDevice>>, Option<End>>;
 
     /// The trunks of a NIC handle, without a thread that looks after them.
     struct Party {
         fabric: Fabric<FakeDevice>,
-        service: Arc<Service>,
         interface: InterfaceId,
         trunks: Arc<Trunks<FakeDevice>>,
+        given_up: AtomicBool,
     }
 
     impl Party {
         fn pair(world: &World) -> [Self; 2] {
-            [Host::A, Host::B].map(|host| Party {
-                fabric: Fabric::with_device(world.open(host)),
-                service: Service::new().unwrap().into(),
-                interface: InterfaceId(world.interface(0, host)),
-                trunks: Trunks::new().unwrap().into(),
+            [Host::A, Host::B].map(|host| {
+                let fabric = Fabric::with_device(world.open(host));
+                let service = Service::new().unwrap().into();
+                Party {
+                    interface: InterfaceId(world.interface(0, host)),
+                    trunks: Trunks::new(&fabric, &service).unwrap().into(),
+                    fabric,
+                    given_up: AtomicBool::new(false),
+                }
             })
         }
 
         /// Look for the trunk to another one.
         fn find(&self, other: &Party, number: u64, wait: Duration) -> Found {
             let both = (self.trunks.meeting(1), other.trunks.meeting(2));
-            let found = self.trunks.find(
-                &self.fabric,
-                &self.service,
-                self.interface,
-                both,
-                Deadline::after(wait),
-                || number,
-            );
+            let patience = Patience {
+                deadline: Deadline::after(wait),
+                given_up: || self.given_up.load(Ordering::SeqCst),
+            };
+            let found = self.trunks.find(self.interface, both, number, &patience);
             found.map(|(trunk, _)| trunk)
+        }
+    }
+
+    fn until(what: &str, check: impl Fn() -> bool) {
+        let end = Instant::now() + Duration::from_secs(20);
+        while !check() {
+            assert!(Instant::now() < end, "not in time: {what}");
+            thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -308,7 +458,7 @@ mod tests {
         let [one, other] = meet(&both, 1);
         let [same, _] = meet(&both, 2);
         assert!(Arc::ptr_eq(&one, &same));
-        other.close();
+        other.close(Deadline::PAST);
         assert!(!one.is_over());
         let [new, _] = meet(&both, 3);
         assert!(!Arc::ptr_eq(&one, &new));
@@ -320,32 +470,71 @@ mod tests {
         let both = Party::pair(&World::new(1, 1 << 20));
         let [trunk, _other] = meet(&both, 1);
         let [a, b] = &both;
-        // Somebody else waits for the place meanwhile.
-        let place = lock(&a.trunks.places).values().next().cloned();
-        trunk.close();
-        drop(place);
+        trunk.close(Deadline::PAST);
         let ended = Arc::downgrade(&trunk);
         drop(trunk);
-        assert!(ended.strong_count() == 1);
-        let wait = Duration::from_secs(5);
-        thread::scope(|scope| {
-            let next = scope.spawn(|| a.find(b, 2, wait).map(|_| ()));
-            while ended.strong_count() > 0 && !next.is_finished() {
-                thread::yield_now();
-            }
-            assert!(b.find(a, 2, wait).is_ok());
-            assert_eq!(next.join().unwrap(), Ok(()));
-        });
+        assert_eq!(ended.strong_count(), 0);
+        let [next, _other] = meet(&both, 2);
+        assert!(!next.has_gone() && a.trunks.get(2).is_some() && b.trunks.get(2).is_some());
     }
 
     /// VI-LIM-6: where no trunk was opened, nothing is left of the attempt.
     #[test]
     fn a_trunk_that_was_not_opened_leaves_no_place() {
         let [a, b] = Party::pair(&World::new(1, 1 << 20));
+        let begun = Instant::now();
         let found = a.find(&b, 1, Duration::from_millis(20));
         assert_eq!(found.err(), Some(None));
-        assert_eq!(lock(&a.trunks.places).len(), 0);
-        assert_eq!(lock(&a.trunks.open).len(), 0);
+        assert!(begun.elapsed() < OPENING / 2);
+        until("the end of the attempt", || {
+            lock(&a.trunks.known).places.is_empty()
+        });
+        assert_eq!(lock(&a.trunks.known).open.len(), 0);
+    }
+
+    /// VI-DISC-9: a connection that is given up waits no longer, and others that wait for the same
+    /// trunk get it.
+    #[test]
+    fn each_waits_for_a_trunk_as_long_as_it_wants() {
+        let [a, b] = &Party::pair(&World::new(1, 1 << 20));
+        let long = Duration::from_secs(4);
+        thread::scope(|scope| {
+            let first = scope.spawn(|| a.find(b, 1, long));
+            until("a place", || a.trunks.lead_over(a.interface));
+            let begun = Instant::now();
+            let short = a.find(b, 2, Duration::from_millis(30));
+            assert_eq!(short.err(), Some(None));
+            assert!(begun.elapsed() < long / 2);
+            a.given_up.store(true, Ordering::SeqCst);
+            assert_eq!(first.join().unwrap().err(), Some(Some(End::Gone)));
+            assert!(begun.elapsed() < long / 2);
+            a.given_up.store(false, Ordering::SeqCst);
+            // It is still being opened.
+            let next = scope.spawn(|| a.find(b, 3, long));
+            assert!(b.find(a, 1, long).is_ok());
+            let next = next.join().unwrap().unwrap();
+            assert_eq!(next.number, 1);
+        });
+    }
+
+    /// VI-NIC-5: who waits for a trunk when all are closed waits no longer, and no trunk is opened
+    /// from then on.
+    #[test]
+    fn a_trunk_that_is_opened_while_all_are_closed_is_not_found() {
+        let [a, b] = &Party::pair(&World::new(1, 1 << 20));
+        let long = Duration::from_secs(4);
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| a.find(b, 1, long));
+            until("a place", || a.trunks.lead_over(a.interface));
+            let begun = Instant::now();
+            a.trunks.close();
+            assert_eq!(waits.join().unwrap().err(), Some(Some(End::Gone)));
+            assert_eq!(a.find(b, 2, long).err(), Some(Some(End::Gone)));
+            assert!(begun.elapsed() < long / 2);
+        });
+        assert_eq!(b.find(a, 1, Duration::from_millis(50)).err(), Some(None));
+        let known = lock(&a.trunks.known);
+        assert!(known.places.is_empty() && known.open.is_empty());
     }
 
     /// Threads that still look at a trunk that has ended do not keep the service thread at it.
@@ -353,7 +542,7 @@ mod tests {
     fn a_trunk_that_has_finished_is_looked_after_by_nobody() {
         let both = Party::pair(&World::new(1, 1 << 20));
         let [trunk, _other] = meet(&both, 1);
-        trunk.close();
+        trunk.close(Deadline::PAST);
         assert!(!trunk.look());
         assert!(!trunk.attention().is_watched());
         trunk.attention().watch();

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! How two peers come to the same session, where several links lead from one host to the other.
+//!
+//! The hosts need not see the same links at a time, nor in the same order. So the one with the lower
+//! address posts its request on each of them, and the other one on the first that it finds: that is
+//! where they meet. Once that link is lost, it posts on the next one. Links over a bridge come before
+//! those that another host forwards.
+
+use super::{name, Serial, Told, ANSWERED, ENCODED, HAS_BARE, LOOK_AGAIN, PROTOCOL};
+use crate::{vi::ViShared, Error, HostAddress, Result};
+use mp_fabric::{Deadline, Device, Error as FabricError, EventMask, InterfaceId, Session, Wake};
+use rustix::{
+    event::{poll, PollFd, PollFlags, Timespec},
+    fd::AsFd,
+};
+use std::sync::Arc;
+
+/// A request, on a link.
+struct Post<D: Device> {
+    interface: InterfaceId,
+    /// Its session has no windows.
+    is_bare: bool,
+    session: Arc<Session<D>>,
+}
+
+/// The requests of a peer.
+pub(super) struct Posts<'a, D: Device> {
+    vi: &'a Arc<ViShared<D>>,
+    serial: Serial,
+    host: HostAddress,
+    /// Both names, the own one first, and its length.
+    names: (Vec<u8>, usize),
+    own: &'a Told,
+    posts: Vec<Post<D>>,
+    /// Links that were lost since the request began, which does not outlive the last one.
+    lost: Vec<InterfaceId>,
+    wake: Wake,
+}
+
+impl<'a, D: Device> Posts<'a, D> {
+    pub(super) fn new(
+        vi: &'a Arc<ViShared<D>>,
+        serial: Serial,
+        host: HostAddress,
+        discriminator: &[u8],
+        own: &'a Told,
+    ) -> Result<Self> {
+        let mine = name(vi.nic.local(), discriminator);
+        let both = [&mine[..], &name(host, discriminator)].concat();
+        Ok(Posts {
+            vi,
+            serial,
+            host,
+            names: (both, mine.len()),
+            own,
+            posts: Vec::new(),
+            lost: Vec::new(),
+            wake: Wake::new()?,
+        })
+    }
+
+    /// Wait until a peer has come, and it is clear which session counts. All others end.
+    ///
+    /// # Errors
+    /// [`Error::NotReachable`]: no link leads to the host, or all that did were lost;
+    /// [`Error::Timeout`], [`Error::Resource`]; [`Error::InvalidState`]: it was given up.
+    pub(super) fn wait(mut self, deadline: Deadline) -> Result<Arc<Session<D>>> {
+        loop {
+            self.post()?;
+            if let Some(index) = self.come()? {
+                return Ok(self.choose(index));
+            }
+            let left = deadline.remaining();
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(Error::Timeout);
+            }
+            let nap = left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN));
+            let nap = Timespec::try_from(nap).ok();
+            // It looks again, whatever has ended the wait.
+            let _ = poll(&mut [PollFd::new(&self.wake, PollFlags::IN)], nap.as_ref());
+            self.wake.read();
+        }
+    }
+
+    /// Post on the links on which that has to be done and was not.
+    fn post(&mut self) -> Result<()> {
+        let links = self.vi.nic.interfaces_to(self.host)?.into_iter();
+        let is_left = !self.posts.is_empty();
+        let links: Vec<_> = links
+            .filter(|link| is_left || !self.lost.contains(link))
+            .collect();
+        let posts_on_each = self.vi.nic.local() < self.host;
+        let mut failure = Error::NotReachable;
+        for link in links {
+            let is_posted = self.posts.iter().any(|post| post.interface == link);
+            if is_posted || !posts_on_each && !self.posts.is_empty() {
+                continue;
+            }
+            if let Err(error) = self.post_on(link) {
+                failure = error;
+            }
+        }
+        match self.posts.is_empty() {
+            true => Err(failure),
+            false => Ok(()),
+        }
+    }
+
+    /// Post on a link: where memory is short, first without windows. A partner that sees the session
+    /// with windows finds the other one.
+    fn post_on(&mut self, interface: InterfaceId) -> Result<()> {
+        let nic = &self.vi.nic;
+        let (names, len) = &self.names;
+        let peer = || {
+            let peer = nic.fabric.peer(interface, PROTOCOL).name(names);
+            peer.own_name(*len as u32)
+        };
+        let bare = match nic.is_short(interface) {
+            true => {
+                let meeting = nic.meeting(self.serial).encode();
+                let data = [&self.own.encode()[..], &meeting].concat();
+                peer().data(&data).bare().open().ok()
+            }
+            false => None,
+        };
+        let says = [&self.own.encode()[..], &[HAS_BARE]].concat();
+        let data = match bare {
+            Some(_) => &says[..],
+            None => says.get(..ENCODED).unwrap_or_default(),
+        };
+        let window = nic.window(interface);
+        let windows = peer().data(data).local(window.clone()).remote(window);
+        match (bare, windows.open()) {
+            (None, Err(error)) => Err(error.into()),
+            (bare, windows) => {
+                let both = [(true, bare), (false, windows.ok())];
+                let sessions = both
+                    .into_iter()
+                    .filter_map(|(is_bare, s)| Some((is_bare, s?)));
+                sessions
+                    .into_iter()
+                    .try_for_each(|(is_bare, session)| self.add(interface, is_bare, session))
+            }
+        }
+    }
+
+    /// Add a session, which ends with the attempt.
+    fn add(&mut self, interface: InterfaceId, is_bare: bool, session: Session<D>) -> Result<()> {
+        let session = Arc::new(session);
+        self.vi.keep(self.serial, &session)?;
+        match session.notify(ANSWERED, Some(self.wake.as_fd())) {
+            // Closed by who gave the attempt up.
+            Err(FabricError::NotFound(_)) => return Err(Error::InvalidState),
+            other => other?,
+        }
+        self.posts.push(Post {
+            interface,
+            is_bare,
+            session,
+        });
+        Ok(())
+    }
+
+    /// The first session that a peer has come to. Those whose links were lost before end.
+    ///
+    /// # Errors
+    /// [`Error::InvalidState`]: it was given up.
+    fn come(&mut self) -> Result<Option<usize>> {
+        let mut index = 0;
+        while let Some(post) = self.posts.get(index) {
+            let events = post
+                .session
+                .state()
+                .map_err(|_| Error::InvalidState)?
+                .events;
+            if events.contains(EventMask::DOWN) {
+                let post = self.posts.remove(index);
+                // It may have ended by itself.
+                let _ = post.session.close();
+                self.lost.push(post.interface);
+                continue;
+            }
+            if events.intersects(ANSWERED) {
+                return Ok(Some(index));
+            }
+            index += 1;
+        }
+        Ok(None)
+    }
+
+    /// The session that counts once a peer has come to one: that without windows if the peer has
+    /// posted one on the same link as well.
+    fn choose(mut self, index: usize) -> Arc<Session<D>> {
+        let come = self.posts.swap_remove(index);
+        let is_same = |post: &Post<D>| post.interface == come.interface;
+        let (same, others): (Vec<_>, Vec<_>) = self.posts.drain(..).partition(is_same);
+        for post in others {
+            // It may have ended by itself.
+            let _ = post.session.close();
+        }
+        let says = || {
+            let partner = come.session.partner().map(|partner| partner.data);
+            partner.is_ok_and(|data| data.get(ENCODED) == Some(&HAS_BARE))
+        };
+        let bare = same.into_iter().find(|post| post.is_bare);
+        match bare {
+            Some(bare) if !come.is_bare && says() => bare.session,
+            _ => come.session,
+        }
+    }
+}
