@@ -24,11 +24,12 @@ use crate::{
     outgoing::Send,
     peer::{Peer, Stage},
     request::{By, Requests},
-    wire::{Control, Lane, Loop, Subject},
+    wire::{copied, Control, Lane, Loop, Subject},
     Completion, Endpoint, Error, NodeAttributes, NodeId, Outcome, Request, Result, MESSAGE_MAX,
     PRIORITIES,
 };
 pub(crate) use channels::News;
+use mp_queue_pair::Piece;
 pub(crate) use peers::LAST;
 use std::{
     collections::{BTreeSet, HashMap},
@@ -319,7 +320,7 @@ impl Engine {
         &mut self,
         from: Endpoint,
         to: Endpoint,
-        data: &[u8],
+        data: Piece<'_>,
         priority: u32,
         by: By,
     ) -> Result<Request> {
@@ -342,7 +343,7 @@ impl Engine {
         let send = Send {
             request,
             from: from.port(),
-            data: data.into(),
+            data: copied(&data),
         };
         self.peer(to.node()).outgoing.push(lane, send);
         self.seek(to.node());

@@ -13,7 +13,7 @@
 //! | `worker`, `connect`, `claim` | the thread that finds nodes; claiming a number |
 //! | `pair`, `link`, `pipe` | a queue pair; frames to another node; the data of a channel |
 //! | `engine` | a node without I/O, by `endpoint`, `connection`, `request`, `peer`, `outgoing`, `incoming` |
-//! | `channel` | handles of channels, packets, scalars |
+//! | `channel`, `payload` | handles of channels, packets, scalars; what is sent |
 //! | `wire` | what nodes tell each other |
 //! | `attributes`, `id`, `topology`, `error` | values, names, configuration, statuses |
 //!
@@ -56,6 +56,7 @@ mod link;
 mod node;
 mod outgoing;
 mod pair;
+mod payload;
 mod peer;
 mod pipe;
 mod request;
@@ -73,6 +74,7 @@ pub use endpoint::{ENDPOINTS_MAX, PORT_ANY_FIRST};
 pub use error::{Error, Result};
 pub use id::{Endpoint, NodeId, DOMAIN_MAX, NODE_MAX, PORT_MAX};
 pub use node::{Node, Received};
+pub use payload::Payload;
 pub use request::{Request, REQUESTS_MAX};
 pub use topology::{Topology, TopologyError, CONFIG_PATH, CONFIG_VARIABLE};
 

@@ -21,7 +21,7 @@ use crate::{
     request::By,
     wire::{End, Subject, Wire},
     worker::Worker,
-    Completion, Endpoint, Error, NodeId, Outcome, Request, Result, Topology,
+    Completion, Endpoint, Error, NodeId, Outcome, Payload, Request, Result, Topology,
 };
 use mp_fabric::{CharDevice, Deadline, Device, EventMask, Fabric, Session};
 use mp_queue_pair::{
@@ -345,13 +345,14 @@ impl<D: Device> Node<D> {
     /// receiver is of this node and not for messages. [`Error::MessageSize`],
     /// [`Error::Priority`], [`Error::RequestLimit`], [`Error::MemoryLimit`]. Of the request:
     /// [`Error::Transmission`].
-    pub fn msg_send_i(
+    pub fn msg_send_i<'a>(
         &self,
         from: Endpoint,
         to: Endpoint,
-        data: &[u8],
+        data: impl Into<Payload<'a>>,
         priority: u32,
     ) -> Result<Request> {
+        let data = data.into().piece();
         let send = |core: &mut Core<D>| core.engine.send(from, to, data, priority, By::Program);
         self.0.with(send)
     }
@@ -362,7 +363,14 @@ impl<D: Device> Node<D> {
     /// # Errors
     /// As [`msg_send_i`](Self::msg_send_i) and of its request, but for the limits;
     /// [`Error::Timeout`]: nothing was sent.
-    pub fn msg_send(&self, from: Endpoint, to: Endpoint, data: &[u8], priority: u32) -> Result<()> {
+    pub fn msg_send<'a>(
+        &self,
+        from: Endpoint,
+        to: Endpoint,
+        data: impl Into<Payload<'a>>,
+        priority: u32,
+    ) -> Result<()> {
+        let data = data.into().piece();
         let begun = Instant::now();
         let (request, deadline) = self.0.with(|core| {
             let request = core.engine.send(from, to, data, priority, By::Call)?;
@@ -1047,6 +1055,7 @@ mod tests {
         link::tests::{message, pair, pair_in},
         wire::{Control, Frame},
     };
+    use mp_queue_pair::Piece;
     use mp_testing::{Host, World};
 
     /// MC-MSG-8: a link that was lost is told of, also if a new session is there before anybody has
@@ -1061,7 +1070,10 @@ mod tests {
         core.relink(other, link);
         core.progress(other);
         let to = Endpoint::of(other, 1);
-        let sent = core.engine.send(from, to, b"lost", 1, By::Program).unwrap();
+        let sent = core
+            .engine
+            .send(from, to, Piece::Bytes(b"lost"), 1, By::Program)
+            .unwrap();
         world.set_up(0, false);
         let [link, _there] = pair();
         core.relink(other, link);
@@ -1087,7 +1099,9 @@ mod tests {
         // Until the service threads sleep.
         std::thread::sleep(10 * LOOK);
         let mut core = a.0.alive().unwrap();
-        core.engine.send(from, to, b"left", 1, By::Program).unwrap();
+        core.engine
+            .send(from, to, Piece::Bytes(b"left"), 1, By::Program)
+            .unwrap();
         a.0.settle_within(&mut core, 0);
         drop(core);
         assert_eq!(b.msg_take(to, 8).unwrap().0[..], *b"left");

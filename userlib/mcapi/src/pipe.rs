@@ -20,7 +20,7 @@ use crate::{
     connection::Role,
     lock,
     pair::{end_of, Open, Pair},
-    wire::End,
+    wire::{copied, End},
     Error, Request, Result, Scalar, PACKET_MAX,
 };
 use mp_fabric::{Deadline, Device, Session};
@@ -246,7 +246,7 @@ impl<D: Device> Pipe<D> {
     ///
     /// # Errors
     /// [`Error::ChannelInvalid`], [`Error::PacketSize`], [`Error::Transmission`].
-    pub(crate) fn try_send_packet(&self, data: &[u8]) -> Result<bool> {
+    pub(crate) fn try_send_packet(&self, data: Piece<'_>) -> Result<bool> {
         let mut inner = self.inner();
         self.check_packet(&inner, data.len())?;
         match inner.waiting.is_empty() {
@@ -286,10 +286,10 @@ impl<D: Device> Pipe<D> {
     }
 
     /// Let a packet, or the bytes of a scalar, wait until there is room.
-    pub(crate) fn wait_to_send(&self, request: Request, data: &[u8], is_counted: bool) {
+    pub(crate) fn wait_to_send(&self, request: Request, data: &Piece<'_>, is_counted: bool) {
         self.inner().waiting.push_back(Waiting {
             request,
-            data: data.into(),
+            data: copied(data),
             is_counted,
         });
     }
@@ -495,8 +495,8 @@ impl<D: Device> Inner<D> {
         all.map(|request| (request, Err(error))).collect()
     }
 
-    fn send_packet(&mut self, data: &[u8]) -> Result<bool> {
-        let pieces = [Piece::Bytes(data)];
+    fn send_packet(&mut self, data: Piece<'_>) -> Result<bool> {
+        let pieces = [data];
         let mut message = Outgoing::new(Head::default(), &[], &pieces);
         let sent = self.pair.open().and_then(|open| {
             let sent = open.outbox.put_in_slot(&mut message, 0).map_err(end_of)?;
@@ -508,7 +508,7 @@ impl<D: Device> Inner<D> {
 
     fn send_waiting(&mut self, plan: &Plan, data: &[u8]) -> Result<bool> {
         if plan.role.kind == Kind::Packets {
-            return self.send_packet(data);
+            return self.send_packet(Piece::Bytes(data));
         }
         let mut value = [0; 8];
         for (to, from) in value.iter_mut().zip(data) {
@@ -740,7 +740,7 @@ mod tests {
         receiver.progress();
         receiver.wait_to_receive(Request::from_raw(1));
         for (sent, left) in [(1, 0), (2, 1)] {
-            assert_eq!(sender.try_send_packet(b"packet"), Ok(true));
+            assert_eq!(sender.try_send_packet(Piece::Bytes(b"packet")), Ok(true));
             assert_eq!(receiver.available(), Ok(left), "{sent}");
         }
         assert_eq!(receiver.progress().ended.len(), 1);

@@ -124,7 +124,7 @@ impl Net {
 
     fn send(&mut self, from: Endpoint, to: Endpoint, data: &[u8], priority: u32) -> Request {
         let node = from.node().node() as usize;
-        let sent = self.nodes[node].send(from, to, data, priority, By::Program);
+        let sent = self.nodes[node].send(from, to, Piece::Bytes(data), priority, By::Program);
         sent.unwrap()
     }
 
@@ -192,7 +192,13 @@ fn messages_arrive_whole() {
             assert_eq!(net.receive(to), Some(data));
             assert_eq!(net.receive(to), None);
         }
-        let long = net.nodes[0].send(from, to, &[0; MESSAGE_MAX + 1], 1, By::Program);
+        let long = net.nodes[0].send(
+            from,
+            to,
+            Piece::Bytes(&[0; MESSAGE_MAX + 1]),
+            1,
+            By::Program,
+        );
         assert_eq!(long, Err(Error::MessageSize));
     }
 }
@@ -209,12 +215,12 @@ fn urgent_messages_are_received_first() {
         let all: Vec<u8> = (0..24).map(|_| net.receive(to).unwrap()[0]).collect();
         let expected: Vec<u8> = (0..24).map(|n| 7 - n / 3 + n % 3 * 8).collect();
         assert_eq!(all, expected);
-        let beyond = net.nodes[0].send(from, to, b"", 8, By::Program);
+        let beyond = net.nodes[0].send(from, to, Piece::Bytes(b""), 8, By::Program);
         assert_eq!(beyond, Err(Error::Priority));
         net.nodes[0]
             .set_attribute(from, Attribute::NumPriorities, 2)
             .unwrap();
-        let beyond = net.nodes[0].send(from, to, b"", 2, By::Program);
+        let beyond = net.nodes[0].send(from, to, Piece::Bytes(b""), 2, By::Program);
         assert_eq!(beyond, Err(Error::Priority));
     }
 }
@@ -280,9 +286,11 @@ fn sends_that_do_not_wait_have_a_limit() {
             net.run();
         }
         let pending: Vec<_> = (0..3).map(|_| net.send(from, to, b"", 4)).collect();
-        let more = net.nodes[0].send(from, to, b"", 4, By::Program);
+        let more = net.nodes[0].send(from, to, Piece::Bytes(b""), 4, By::Program);
         assert_eq!(more, Err(Error::MemoryLimit));
-        assert!(net.nodes[0].send(from, to, b"", 4, By::Call).is_ok());
+        assert!(net.nodes[0]
+            .send(from, to, Piece::Bytes(b""), 4, By::Call)
+            .is_ok());
         net.nodes[0].cancel(pending[1]).unwrap();
         net.send(from, to, b"", 4);
         let mut received = 0;
@@ -294,7 +302,7 @@ fn sends_that_do_not_wait_have_a_limit() {
         while net.nodes[0].requests().count() < REQUESTS_MAX {
             net.nodes[0].receive(from, 0, By::Program).unwrap();
         }
-        let more = net.nodes[0].send(from, to, b"", 4, By::Program);
+        let more = net.nodes[0].send(from, to, Piece::Bytes(b""), 4, By::Program);
         assert_eq!(more, Err(Error::RequestLimit));
         net.run();
         assert_eq!(net.receive(to), None);
@@ -425,7 +433,7 @@ fn endpoints_are_their_nodes_own() {
         Err(Error::EndpointInvalid)
     );
     assert_eq!(
-        node.send(to, from, b"", 0, By::Program),
+        node.send(to, from, Piece::Bytes(b""), 0, By::Program),
         Err(Error::EndpointInvalid)
     );
     let set = node.set_attribute(to, Attribute::Timeout, 1);
@@ -436,7 +444,7 @@ fn endpoints_are_their_nodes_own() {
         .unwrap();
     assert_eq!(node.try_receive(packets), Err(Error::General));
     assert_eq!(
-        node.send(from, packets, b"", 0, By::Program),
+        node.send(from, packets, Piece::Bytes(b""), 0, By::Program),
         Err(Error::General)
     );
     let sent = net.send(to, packets, b"", 0);
@@ -982,7 +990,8 @@ fn play(steps: Vec<Step>) -> (Net, Story) {
             Step::Send(from, to, level, len) => {
                 let data = label(from, level, story.sends.len(), len);
                 let (here, there) = (endpoints[from], endpoints[to]);
-                let sent = net.nodes[from].send(here, there, &data, level.into(), By::Call);
+                let sent =
+                    net.nodes[from].send(here, there, Piece::Bytes(&data), level.into(), By::Call);
                 story.sends.push((from, to, sent.ok()));
             }
             Step::Receive(at) => {

@@ -10,11 +10,11 @@ use crate::{
     lock,
     pipe::{Done, Ended, Pipe, Plan},
     request::By,
-    Channel, Completion, Deadline, Device, Endpoint, Error, NodeId, Outcome, Packet, Request,
-    Result, Scalar,
+    Channel, Completion, Deadline, Device, Endpoint, Error, NodeId, Outcome, Packet, Payload,
+    Request, Result, Scalar,
 };
 use mp_fabric::{EventMask, InterfaceId, Session};
-use mp_queue_pair::{provider::NEWS, Held};
+use mp_queue_pair::{provider::NEWS, Held, Piece};
 use std::{
     hint::spin_loop,
     sync::{Arc, PoisonError},
@@ -107,7 +107,12 @@ impl<D: Device> Node<D> {
     /// many as [`NumSendBuffers`](crate::Attribute::NumSendBuffers) of the endpoint are not sent;
     /// [`Error::Transmission`]: the other node has gone, or the link was lost. Of the request:
     /// [`Error::ChannelInvalid`], [`Error::Transmission`].
-    pub fn pktchan_send_i(&self, channel: Channel, data: &[u8]) -> Result<Request> {
+    pub fn pktchan_send_i<'a>(
+        &self,
+        channel: Channel,
+        data: impl Into<Payload<'a>>,
+    ) -> Result<Request> {
+        let data = data.into().piece();
         let pipe = self.0.pipe(channel, PACKETS_OUT)?;
         pipe.check_send(data.len(), true)?;
         self.0.begin_send(&pipe, data, By::Program)
@@ -119,7 +124,8 @@ impl<D: Device> Node<D> {
     /// # Errors
     /// As [`pktchan_send_i`](Self::pktchan_send_i) and of its request, but for the limits;
     /// [`Error::Timeout`]: nothing was sent.
-    pub fn pktchan_send(&self, channel: Channel, data: &[u8]) -> Result<()> {
+    pub fn pktchan_send<'a>(&self, channel: Channel, data: impl Into<Payload<'a>>) -> Result<()> {
+        let data = data.into().piece();
         let pipe = self.0.pipe(channel, PACKETS_OUT)?;
         self.0.send(&pipe, data, |pipe| pipe.try_send_packet(data))
     }
@@ -223,8 +229,9 @@ impl<D: Device> Node<D> {
         let pipe = self.0.pipe(channel, SCALARS_OUT)?;
         let bytes = scalar.to_u64().to_le_bytes();
         let bytes = bytes.get(..S::WIDTH.into()).unwrap_or_default();
-        self.0
-            .send(&pipe, bytes, |pipe| pipe.try_send_scalar(scalar))
+        self.0.send(&pipe, Piece::Bytes(bytes), |pipe| {
+            pipe.try_send_scalar(scalar)
+        })
     }
 
     /// Receive a scalar: wait for one as long as the endpoint's
@@ -353,7 +360,7 @@ impl<D: Device> NodeShared<D> {
     fn send(
         &self,
         pipe: &Arc<Pipe<D>>,
-        data: &[u8],
+        data: Piece<'_>,
         attempt: impl Fn(&Pipe<D>) -> Result<bool>,
     ) -> Result<()> {
         let (begun, deadline) = (Instant::now(), pipe.deadline());
@@ -368,11 +375,11 @@ impl<D: Device> NodeShared<D> {
         Ok(())
     }
 
-    fn begin_send(&self, pipe: &Arc<Pipe<D>>, data: &[u8], by: By) -> Result<Request> {
+    fn begin_send(&self, pipe: &Arc<Pipe<D>>, data: Piece<'_>, by: By) -> Result<Request> {
         self.with(|core| {
             pipe.check_open()?;
             let request = core.engine.packet(pipe.plan.port, by)?;
-            pipe.wait_to_send(request, data, by == By::Program);
+            pipe.wait_to_send(request, &data, by == By::Program);
             self.begin(core, pipe, request)
         })
     }
