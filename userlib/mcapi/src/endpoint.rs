@@ -222,6 +222,15 @@ impl Local {
         self.messages.iter_mut().find_map(VecDeque::pop_front)
     }
 
+    /// Discard the messages of a node; how many there were.
+    fn discard(&mut self, node: NodeId) -> usize {
+        let before = self.available();
+        for level in &mut self.messages {
+            level.retain(|message| message.node != node);
+        }
+        before - self.available()
+    }
+
     /// Let a receive wait for a message, behind others (MC-REQ-12).
     pub(crate) fn post(&mut self, posted: Posted) {
         self.posted.push_back(posted);
@@ -312,6 +321,12 @@ impl Endpoints {
         };
         let all = self.all.iter().filter(|(_, local)| is_to(local));
         all.map(|(port, _)| *port).collect()
+    }
+
+    /// Discard the messages of a node; how many there were.
+    pub(crate) fn discard(&mut self, node: NodeId) -> usize {
+        let all = self.all.values_mut();
+        all.map(|local| local.discard(node)).sum()
     }
 
     /// A node has gone.

@@ -160,6 +160,11 @@ impl Incoming {
         }
     }
 
+    /// Buffers in use.
+    pub(crate) fn used(&self) -> u32 {
+        self.accounts.values().map(|account| account.used).sum()
+    }
+
     /// Whether no buffer is in use.
     pub(crate) fn is_empty(&self) -> bool {
         self.accounts.is_empty()

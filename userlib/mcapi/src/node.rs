@@ -47,6 +47,9 @@ const ROUNDS: usize = 4;
 /// How long a node may take to receive the rest of a message whose sender has waited long enough.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// Nodes of one domain that a node accepts sessions of.
+pub(crate) const PEERS_MAX: usize = 256;
+
 /// A node: what a program is in the fabric. All calls may be made by several threads at a time
 /// (MC-GEN-8). Dropping it finalizes it.
 pub struct Node<D: Device = CharDevice>(Arc<NodeShared<D>>);
@@ -614,6 +617,12 @@ impl<D: Device> Core<D> {
     }
 }
 
+/// Whether there may be a session with a node beside those that there are.
+fn has_room_for<'a>(node: NodeId, others: impl Iterator<Item = &'a NodeId>) -> bool {
+    let others = others.filter(|other| other.domain() == node.domain() && **other != node);
+    others.count() < PEERS_MAX
+}
+
 /// Receive what has arrived on a link that is over.
 fn drain<D: Device>(engine: &mut Engine, node: NodeId, link: &mut Link<D>) {
     if let Ok(true) = link.is_open() {
@@ -765,6 +774,26 @@ impl<D: Device> NodeShared<D> {
             core.engine.down(node, end);
             self.settle(&mut core);
         }
+    }
+
+    /// Whether a node that asks may have a session: what those of one domain can make this one keep is
+    /// limited.
+    pub(crate) fn has_room_for(&self, node: NodeId) -> bool {
+        has_room_for(node, lock(&self.core).links.keys())
+    }
+
+    /// Give up connects that other nodes have not answered for too long.
+    pub(crate) fn age(&self) {
+        let Ok(mut core) = self.alive() else {
+            return;
+        };
+        for node in core.engine.age() {
+            match core.links.contains_key(&node) {
+                true => core.unlink(node, End::Broken),
+                false => core.engine.down(node, End::Down),
+            }
+        }
+        self.settle(&mut core);
     }
 
     /// Wait until there is an answer for requests: look for a while from `begun` on, then sleep.
@@ -1105,6 +1134,19 @@ mod tests {
         a.0.settle_within(&mut core, 0);
         drop(core);
         assert_eq!(b.msg_take(to, 8).unwrap().0[..], *b"left");
+    }
+
+    /// Of one domain so many nodes have a session, and those that have one may have it anew; other
+    /// domains do not matter.
+    #[test]
+    fn nodes_of_a_domain_have_so_many_sessions() {
+        let id = |domain, node: usize| NodeId::new(domain, node as u32).unwrap();
+        let mut others: Vec<_> = (0..PEERS_MAX).map(|node| id(0, node)).collect();
+        assert!(!has_room_for(id(0, PEERS_MAX), others.iter()));
+        assert!(has_room_for(id(0, 0), others.iter()));
+        assert!(has_room_for(id(1, 0), others.iter()));
+        others.pop();
+        assert!(has_room_for(id(0, PEERS_MAX), others.iter()));
     }
 
     /// What a session has brought is received before another one takes its place.

@@ -7,6 +7,7 @@ mod channels;
 
 use super::*;
 use crate::{
+    engine::peers::LEFT_MAX,
     outgoing::LANES_MAX,
     wire::{End, Frame, Packed, Wire, FRAME},
     EndpointType, RECEIVE_BUFFERS, REQUESTS_MAX,
@@ -818,6 +819,49 @@ fn what_is_for_nobody_is_not_kept() {
         wire.out.borrow_mut().clear();
     }
     assert_eq!(node.peer(id(1)).incoming.bytes(), 0);
+}
+
+/// Nodes that come and go by ever new numbers make this one keep so many of their messages and no more,
+/// and cost those of other domains nothing.
+#[test]
+fn messages_of_nodes_that_have_gone_are_limited() {
+    let mut node = Engine::new(id(0), NodeAttributes::default());
+    let to = node.create(Some(1)).unwrap();
+    let levels = PRIORITIES as u16;
+    let come_and_go = |node: &mut Engine, other: NodeId| {
+        node.up(other);
+        let mut wire = Ends::default();
+        let (version, features) = (1, 0);
+        say(&wire, Control::Ready { version, features });
+        for level in (0..RECEIVE_BUFFERS).flat_map(|_| 0..levels) {
+            let frame = Frame::Message {
+                lane: Lane { level, port: 1 },
+                from: 0,
+                total: 1,
+                data: Piece::Bytes(b"x"),
+            };
+            wire.inward.borrow_mut().push_back(Packed::of(&frame));
+        }
+        while node.progress(other, &mut wire).unwrap() {
+            wire.out.borrow_mut().clear();
+        }
+        node.down(other, End::Gone);
+    };
+    let each = (RECEIVE_BUFFERS * u32::from(levels)) as usize;
+    let most = LEFT_MAX as usize / each;
+    come_and_go(&mut node, NodeId::new(1, 1).unwrap());
+    for number in 1..4 * most {
+        come_and_go(&mut node, id(number));
+        let kept = number.min(most) + 1;
+        assert_eq!(node.local(to).unwrap().available(), kept * each);
+        // Itself, and those whose messages wait.
+        assert_eq!(node.peers.len(), 1 + kept);
+    }
+    assert_eq!(node.discarded() as usize, (3 * most - 1) * each);
+    // What is received makes room for others.
+    while node.try_receive(to).unwrap().is_some() {}
+    come_and_go(&mut node, id(5000));
+    assert_eq!(node.local(to).unwrap().available(), each);
 }
 
 /// A node makes another one keep account of so many lanes, and no more.
