@@ -138,6 +138,15 @@ struct Waiting {
     is_counted: bool,
 }
 
+/// What has come of trying something that is done at once or not at all.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Tried<T> {
+    /// Nothing: it cannot be done now.
+    pub(crate) done: Option<T>,
+    /// It was done, and the other end could not be woken: that has to be tried again.
+    pub(crate) owes_signal: bool,
+}
+
 /// What a request has come to. A packet that was received is kept by the node.
 #[derive(Debug)]
 pub(crate) enum Done {
@@ -246,13 +255,11 @@ impl<D: Device> Pipe<D> {
     ///
     /// # Errors
     /// [`Error::ChannelInvalid`], [`Error::PacketSize`], [`Error::Transmission`].
-    pub(crate) fn try_send_packet(&self, data: Piece<'_>) -> Result<bool> {
+    pub(crate) fn try_send_packet(&self, data: Piece<'_>) -> Result<Tried<()>> {
         let mut inner = self.inner();
         self.check_packet(&inner, data.len())?;
-        match inner.waiting.is_empty() {
-            true => inner.send_packet(data),
-            false => Ok(false),
-        }
+        let is_sent = inner.waiting.is_empty() && inner.send_packet(data)?;
+        Ok(inner.tried(is_sent.then_some(())))
     }
 
     fn check_packet(&self, inner: &Inner<D>, len: usize) -> Result<()> {
@@ -298,15 +305,15 @@ impl<D: Device> Pipe<D> {
     ///
     /// # Errors
     /// [`Error::ChannelInvalid`], [`Error::Transmission`]: there are none, and there will be none.
-    pub(crate) fn try_receive_packet(&self) -> Result<Option<Held>> {
+    pub(crate) fn try_receive_packet(&self) -> Result<Tried<Held>> {
         let mut inner = self.inner();
         inner.check_here()?;
         if !inner.posted.is_empty() {
-            return Ok(None);
+            return Ok(inner.tried(None));
         }
         match inner.take(&self.plan)? {
-            Some(Item::Packet(held)) => Ok(Some(held)),
-            _ => Ok(None),
+            Some(Item::Packet(held)) => Ok(inner.tried(Some(held))),
+            _ => Ok(inner.tried(None)),
         }
     }
 
@@ -344,7 +351,7 @@ impl<D: Device> Pipe<D> {
     }
 
     /// Give the slot of a packet back; one of a channel that is over needs nothing.
-    pub(crate) fn release(&self, held: Held) {
+    pub(crate) fn release(&self, held: Held) -> Tried<()> {
         let mut inner = self.inner();
         if let Ok(Open { inbox, .. }) = inner.pair.open() {
             let stream = held.stream();
@@ -352,37 +359,36 @@ impl<D: Device> Pipe<D> {
             let _ = inbox.receiving().give(held, stream);
             let _ = inbox.receiving().publish();
         }
+        inner.tried(Some(()))
     }
 
     /// Send a scalar, if there is room.
     ///
     /// # Errors
     /// [`Error::ChannelInvalid`]; [`Error::General`].
-    pub(crate) fn try_send_scalar<S: Scalar>(&self, scalar: S) -> Result<bool> {
+    pub(crate) fn try_send_scalar<S: Scalar>(&self, scalar: S) -> Result<Tried<()>> {
         let mut inner = self.inner();
         inner.check()?;
-        match inner.waiting.is_empty() {
-            true => inner.send_scalar(S::WIDTH, scalar.to_u64()),
-            false => Ok(false),
-        }
+        let is_sent = inner.waiting.is_empty() && inner.send_scalar(S::WIDTH, scalar.to_u64())?;
+        Ok(inner.tried(is_sent.then_some(())))
     }
 
     /// Take the next scalar, if there is one.
     ///
     /// # Errors
     /// [`Error::ChannelInvalid`]; [`Error::General`]: it has another width, and stays.
-    pub(crate) fn try_receive_scalar<S: Scalar>(&self) -> Result<Option<S>> {
+    pub(crate) fn try_receive_scalar<S: Scalar>(&self) -> Result<Tried<S>> {
         let mut inner = self.inner();
         inner.check_here()?;
         match inner.take(&self.plan)? {
             Some(Item::Scalar { width, value }) if width == S::WIDTH => {
-                Ok(Some(S::from_u64(value)))
+                Ok(inner.tried(Some(S::from_u64(value))))
             }
             Some(other) => {
                 inner.arrived.push_front(other);
                 Err(Error::General)
             }
-            None => Ok(None),
+            None => Ok(inner.tried(None)),
         }
     }
 
@@ -469,6 +475,14 @@ impl<D: Device> Pipe<D> {
 }
 
 impl<D: Device> Inner<D> {
+    /// What was tried, as whoever has no lock has to know of it.
+    fn tried<T>(&self, done: Option<T>) -> Tried<T> {
+        Tried {
+            owes_signal: done.is_some() && self.pair.owes_signal(),
+            done,
+        }
+    }
+
     /// # Errors
     /// [`Error::ChannelInvalid`]: this end was closed.
     fn check_here(&self) -> Result<()> {
@@ -740,7 +754,8 @@ mod tests {
         receiver.progress();
         receiver.wait_to_receive(Request::from_raw(1));
         for (sent, left) in [(1, 0), (2, 1)] {
-            assert_eq!(sender.try_send_packet(Piece::Bytes(b"packet")), Ok(true));
+            let tried = sender.try_send_packet(Piece::Bytes(b"packet"));
+            assert_eq!(tried.unwrap().done, Some(()));
             assert_eq!(receiver.available(), Ok(left), "{sent}");
         }
         assert_eq!(receiver.progress().ended.len(), 1);

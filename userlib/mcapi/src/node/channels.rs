@@ -8,7 +8,7 @@ use crate::{
     connection::Role,
     engine::News,
     lock,
-    pipe::{Done, Ended, Pipe, Plan},
+    pipe::{Done, Ended, Pipe, Plan, Tried},
     request::By,
     Channel, Completion, Deadline, Device, Endpoint, Error, NodeId, Outcome, Packet, Payload,
     Request, Result, Scalar,
@@ -182,8 +182,8 @@ impl<D: Device> Node<D> {
         let held = lock(&self.0.held).remove(&address);
         match held {
             Some((pipe, held)) => {
-                pipe.release(held);
-                self.0.see_to_signal(&pipe);
+                let Tried { owes_signal, .. } = pipe.release(held);
+                self.0.see_to_signal(&pipe, owes_signal);
                 Ok(())
             }
             None => Err(self.0.or_ended(Error::BufferInvalid)),
@@ -315,8 +315,8 @@ impl<D: Device> NodeShared<D> {
     }
 
     /// Let the service thread wake the other end, if the kernel had no memory for that.
-    fn see_to_signal(&self, pipe: &Pipe<D>) {
-        if pipe.owes_signal() {
+    fn see_to_signal(&self, pipe: &Pipe<D>, owes_signal: bool) {
+        if owes_signal {
             pipe.attention.list(&self.service, pipe.number);
         }
     }
@@ -330,14 +330,14 @@ impl<D: Device> NodeShared<D> {
         pipe: &Arc<Pipe<D>>,
         begun: Instant,
         deadline: Deadline,
-        attempt: impl Fn(&Pipe<D>) -> Result<Option<T>>,
+        attempt: impl Fn(&Pipe<D>) -> Result<Tried<T>>,
     ) -> Result<Option<T>> {
         let is_over = || deadline.remaining().is_some_and(|left| left.is_zero());
         loop {
             match attempt(pipe) {
-                Ok(None) => {}
-                Ok(done) => {
-                    self.see_to_signal(pipe);
+                Ok(Tried { done: None, .. }) => {}
+                Ok(Tried { done, owes_signal }) => {
+                    self.see_to_signal(pipe, owes_signal);
                     return Ok(done);
                 }
                 Err(error) => {
@@ -361,12 +361,10 @@ impl<D: Device> NodeShared<D> {
         &self,
         pipe: &Arc<Pipe<D>>,
         data: Piece<'_>,
-        attempt: impl Fn(&Pipe<D>) -> Result<bool>,
+        attempt: impl Fn(&Pipe<D>) -> Result<Tried<()>>,
     ) -> Result<()> {
         let (begun, deadline) = (Instant::now(), pipe.deadline());
-        let sent = self.spin(pipe, begun, deadline, |pipe| {
-            Ok(attempt(pipe)?.then_some(()))
-        })?;
+        let sent = self.spin(pipe, begun, deadline, attempt)?;
         if sent.is_some() {
             return Ok(());
         }
