@@ -85,8 +85,8 @@ pub(crate) struct NodeShared<D: Device> {
 struct Core<D: Device> {
     engine: Engine,
     links: HashMap<NodeId, Linked<D>>,
-    /// Ways for data that something waits for, by the ports of their endpoints.
-    busy: BTreeMap<u16, Arc<Pipe<D>>>,
+    /// Ways for data that something waits for, in the order in which they are served.
+    busy: BTreeMap<(u32, u16), Arc<Pipe<D>>>,
     /// What the connector has to do for channels.
     errands: Vec<Errand>,
     /// What the service thread looks after, by numbers.
@@ -700,7 +700,7 @@ impl<D: Device> NodeShared<D> {
             }
             moved |= core.progress(node);
         }
-        moved |= self.move_data(core);
+        moved |= self.move_data(core, None);
         self.settle(core);
         moved
     }
@@ -928,7 +928,7 @@ impl<D: Device> NodeShared<D> {
         }
         let moved = match tie {
             Tie::Link(node, _) => core.progress(*node),
-            Tie::Pipe(pipe) => self.move_pipe(&mut core, pipe),
+            Tie::Pipe(pipe) => self.move_data(&mut core, Some(pipe)),
         };
         self.settle(&mut core);
         moved
@@ -1147,6 +1147,42 @@ mod tests {
         assert!(has_room_for(id(1, 0), others.iter()));
         others.pop();
         assert!(has_room_for(id(0, PEERS_MAX), others.iter()));
+    }
+
+    /// MC-CHAN-22: of channels that something waits for, those of a higher priority are served first.
+    #[test]
+    fn channels_are_served_by_priority() {
+        let world = World::new(1, 8 << 20);
+        world.set_loopback(8 << 20);
+        let fabric = Fabric::with_device(world.open(Host::A));
+        let attributes = NodeAttributes::default();
+        let node = Node::with_fabric(fabric, Topology::default(), 0, 1, attributes).unwrap();
+        let wait = |request| node.wait(request, Deadline::NEVER).unwrap();
+        for (port, priority) in [(1, 7), (3, 0), (5, 2), (7, 0)] {
+            let ends = [port, port + 1].map(|port| node.endpoint_create(Some(port)).unwrap());
+            for end in ends {
+                node.set_endpoint_attribute(end, Attribute::Priority, priority)
+                    .unwrap();
+                node.set_endpoint_attribute(end, Attribute::MaxPayloadSize, 64)
+                    .unwrap();
+            }
+            let [send, receive] = ends;
+            wait(node.pktchan_connect_i(send, receive).unwrap());
+            let opens = [
+                node.pktchan_send_open_i(send).unwrap(),
+                node.pktchan_recv_open_i(receive).unwrap(),
+            ];
+            let Completion::Open(channel) = opens.map(wait)[0].clone() else {
+                panic!();
+            };
+            // More than there are buffers.
+            for _ in 0..20 {
+                node.pktchan_send_i(channel, b"waits").unwrap();
+            }
+        }
+        let core = node.0.alive().unwrap();
+        let senders = core.busy.values().map(|pipe| pipe.plan.port);
+        assert_eq!(senders.collect::<Vec<_>>(), [3, 7, 5, 1]);
     }
 
     /// What a session has brought is received before another one takes its place.

@@ -49,6 +49,9 @@ const PACKET_LINES: u32 = 32;
 const SCALAR_LINES: u32 = 256;
 /// Lines of a sender's own window, which nothing comes into.
 const BACK_LINES: u32 = 8;
+/// Packets or scalars that are sent at once of those that wait, before others get a turn: what is more
+/// urgent does not wait for all of them.
+const BUDGET: usize = 16;
 /// The part of free memory that one channel takes.
 const SHARE: u64 = 8;
 
@@ -64,9 +67,17 @@ pub(crate) struct Plan {
     pub(crate) timeout: u32,
     /// Most sends that are not complete, by calls that do not wait.
     pub(crate) send_buffers: u32,
+    /// Of the channel; 0 is the highest.
+    pub(crate) priority: u32,
 }
 
 impl Plan {
+    /// In which order channels that something waits for are served: by priority (MC-CHAN-22), and
+    /// whose port is lower first.
+    pub(crate) fn rank(&self) -> (u32, u16) {
+        (self.priority, self.port)
+    }
+
     /// Most bytes of a packet (MC-BUF-4).
     fn packet_max(&self) -> usize {
         PACKET_MAX.min(self.max_payload as usize)
@@ -647,7 +658,10 @@ impl<D: Device> Inner<D> {
         if self.is_broken {
             return Err(End::Broken);
         }
-        while let Some(first) = self.waiting.pop_front() {
+        for _ in 0..BUDGET {
+            let Some(first) = self.waiting.pop_front() else {
+                break;
+            };
             match self.send_waiting(plan, &first.data) {
                 Ok(true) => {
                     let sent = Done::Sent(first.data.len());
@@ -690,6 +704,7 @@ mod tests {
             max_payload,
             timeout: u32::MAX,
             send_buffers: 4,
+            priority: 0,
         }
     }
 
@@ -760,6 +775,19 @@ mod tests {
         }
         assert_eq!(receiver.progress().ended.len(), 1);
         assert_eq!(receiver.available(), Ok(1));
+    }
+
+    /// MC-CHAN-22: what waits on a channel is sent by and by, also if there is room for all of it.
+    #[test]
+    fn what_waits_is_sent_in_turns() {
+        let [sender, _receiver] = pipe([Kind::Scalars; 2]);
+        sender.progress();
+        for n in 0..2 * BUDGET as u32 + 1 {
+            let scalar = Piece::Bytes(&[1, 2]);
+            sender.wait_to_send(Request::from_raw(n + 1), &scalar, false);
+        }
+        let sent = [(); 4].map(|()| sender.progress().ended.len());
+        assert_eq!(sent, [BUDGET, BUDGET, 1, 0]);
     }
 
     /// A sender that sends what a channel does not carry ends the channel, once, and nothing else.

@@ -511,6 +511,47 @@ fn buffers_of_packets_are_sent_on() {
     }
 }
 
+/// MC-MSG-13, MC-CHAN-22: messages overtake whatever packets and scalars wait, of whatever priority
+/// those are.
+#[test]
+fn messages_do_not_wait_for_packets_and_scalars() {
+    for (_hosts, a, b) in Hosts::pairs() {
+        let attributes = [
+            (Attribute::MaxPayloadSize, 64),
+            (Attribute::NumSendBuffers, 1000),
+        ];
+        let (pkt, scl) = (packets(&a, &b, &attributes), scalars(&a, &b, &[]));
+        let sends: Vec<_> = (0..1000_u32)
+            .map(|n| a.pktchan_send_i(pkt.send, &n.to_le_bytes()).unwrap())
+            .collect();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for n in 0..1000_u32 {
+                    scl.a.sclchan_send(scl.send, n).unwrap();
+                }
+            });
+            while b.sclchan_available(scl.receive).unwrap() < 256 {}
+            let [from, to] = endpoints(&a, &b, &[]);
+            for priority in [0, 7] {
+                a.msg_send(from, to, b"urgent", priority).unwrap();
+                assert_eq!(receive(&b, to), b"urgent");
+            }
+            assert_eq!(a.test(sends[999]), Ok(None));
+            let received = scope.spawn(|| {
+                (0..1000_u32).all(|n| take(pkt.b, pkt.receive) == Ok(n.to_le_bytes().to_vec()))
+            });
+            // And while they move.
+            a.msg_send(from, to, b"urgent", 0).unwrap();
+            assert_eq!(receive(&b, to), b"urgent");
+            for n in 0..1000_u32 {
+                assert_eq!(b.sclchan_recv(scl.receive), Ok(n));
+            }
+            assert!(received.join().unwrap());
+        });
+        assert_eq!(a.wait(sends[999], soon()), Ok(Completion::Sent(4)));
+    }
+}
+
 /// MC-PKTCONN-1, MC-CHAN-2: three nodes, of which one connects the others; and a node with itself.
 #[test]
 fn a_third_node_connects_two_others() {

@@ -52,6 +52,7 @@ impl Engine {
             max_payload: local.settings.max_payload,
             timeout: local.settings.timeout,
             send_buffers: local.settings.send_buffers,
+            priority: local.settings.priority,
         })
     }
 

@@ -394,7 +394,7 @@ impl<D: Device> NodeShared<D> {
     /// Do what a request wants if it can be done now; else the service thread looks after it. One
     /// that has failed at once is none.
     fn begin(&self, core: &mut Core<D>, pipe: &Arc<Pipe<D>>, request: Request) -> Result<Request> {
-        core.busy.insert(pipe.plan.port, Arc::clone(pipe));
+        core.busy.insert(pipe.plan.rank(), Arc::clone(pipe));
         self.move_pipe(core, pipe);
         if pipe.is_busy() {
             pipe.attention.list(&self.service, pipe.number);
@@ -423,12 +423,22 @@ impl<D: Device> NodeShared<D> {
         }
     }
 
-    /// Move data of all channels that something waits for; whether there were any.
-    pub(super) fn move_data(&self, core: &mut Core<D>) -> bool {
-        let busy: Vec<_> = core.busy.values().cloned().collect();
+    /// Move data of channels that something waits for, in the order of their priorities: of all, for a
+    /// thread of the program, or of `last` and those before it. Whether there were any.
+    pub(super) fn move_data(&self, core: &mut Core<D>, last: Option<&Arc<Pipe<D>>>) -> bool {
+        let busy: Vec<_> = match last {
+            None => core.busy.values().cloned().collect(),
+            Some(last) => {
+                let before = core.busy.range(..last.plan.rank());
+                let before = before.map(|(_, pipe)| pipe);
+                before.chain([last]).cloned().collect()
+            }
+        };
         let mut moved = false;
         for pipe in busy {
-            pipe.attention.watch();
+            if last.is_none() {
+                pipe.attention.watch();
+            }
             moved |= self.move_pipe(core, &pipe);
         }
         moved
@@ -450,7 +460,7 @@ impl<D: Device> NodeShared<D> {
             core.engine.severed(port, id);
         }
         if !pipe.is_busy() {
-            core.busy.remove(&port);
+            core.busy.remove(&pipe.plan.rank());
         }
         moved.any
     }
@@ -493,7 +503,7 @@ impl<D: Device> NodeShared<D> {
         let ended = change(&pipe);
         self.end(core, &pipe, ended);
         if pipe.is_busy() {
-            core.busy.insert(port, Arc::clone(&pipe));
+            core.busy.insert(pipe.plan.rank(), Arc::clone(&pipe));
             self.move_pipe(core, &pipe);
             pipe.attention.list(&self.service, pipe.number);
         }
@@ -504,8 +514,8 @@ impl<D: Device> NodeShared<D> {
         let mut pipes = self.pipes.write().unwrap_or_else(PoisonError::into_inner);
         let pipe = pipes.remove(&port);
         drop(pipes);
-        core.busy.remove(&port);
         if let Some(pipe) = pipe {
+            core.busy.remove(&pipe.plan.rank());
             core.ties.remove(&pipe.number);
             let ended = pipe.close_here();
             self.end(core, &pipe, ended);
@@ -581,7 +591,7 @@ impl<D: Device> NodeShared<D> {
         match pipe.map(Arc::new) {
             Some(pipe) => {
                 core.ties.insert(number, Tie::Pipe(Arc::clone(&pipe)));
-                core.busy.insert(plan.port, Arc::clone(&pipe));
+                core.busy.insert(plan.rank(), Arc::clone(&pipe));
                 let mut pipes = self.pipes.write().unwrap_or_else(PoisonError::into_inner);
                 pipes.insert(plan.port, Arc::clone(&pipe));
                 drop(pipes);
