@@ -145,6 +145,12 @@ fn wait(program: &Program, request: u32) -> Result<usize> {
     })
 }
 
+/// Wait for a request that moves no data: nobody has to want a size (MC-REQ-7).
+fn wait_for(program: &Program, request: u32) -> Result<()> {
+    let ended = program.with(|node| functions::wait(node, given(&request), Out::NULL, SOON));
+    ended.map(|value| assert_eq!(value, 1))
+}
+
 fn test(program: &Program, request: u32) -> Answer<u8> {
     let mut size = 0;
     let answer = program.with(|node| functions::test(node, given(&request), out(&mut size)));

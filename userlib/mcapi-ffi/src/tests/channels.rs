@@ -70,7 +70,7 @@ impl Channel {
         let [send, receive] = endpoints;
         let (connecting, _) =
             begin(&programs[1], |node| (kind.connect)(node, send, receive)).unwrap();
-        assert_eq!(wait(&programs[1], connecting), Ok(0));
+        assert_eq!(wait_for(&programs[1], connecting), Ok(()));
         let mut handles = [UNTOUCHED; 2];
         let mut opening = [0; 2];
         for end in [1, 0] {
@@ -83,7 +83,7 @@ impl Channel {
             }
         }
         for end in [0, 1] {
-            assert_eq!(wait(&programs[end], opening[end]), Ok(0));
+            assert_eq!(wait_for(&programs[end], opening[end]), Ok(()));
             assert_ne!(handles[end], UNTOUCHED);
         }
         Channel {
@@ -540,4 +540,17 @@ fn what_can_be_received_is_counted() {
         channel.put(round).unwrap();
         held.push(channel.receive().unwrap().0);
     }
+}
+
+/// MC-FINAL-6: buffers that the program has end with the node; to release one then is refused.
+#[test]
+fn buffers_end_with_the_node() {
+    let channel = Channel::new(PACKETS);
+    let receiver = &channel.programs[1];
+    channel.send(b"packet").unwrap();
+    let (buffer, _) = channel.receive().unwrap();
+    functions::finalize(receiver).unwrap();
+    assert_eq!(channel.release(buffer), Err(Error::NodeNotInit));
+    initialize(receiver, 1, 2).unwrap();
+    assert_eq!(channel.release(buffer), Err(Error::BufferInvalid));
 }
