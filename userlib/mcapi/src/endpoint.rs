@@ -11,10 +11,11 @@ use crate::{
     },
     channel::{Channel, Direction, Kind},
     connection::{Connection, Role},
+    table::Table,
     wire::Lane,
     Error, NodeId, Request, Result, PORT_MAX, PRIORITIES,
 };
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Most endpoints of a node.
 pub const ENDPOINTS_MAX: usize = 256;
@@ -250,7 +251,7 @@ impl Local {
 /// The endpoints of a node.
 #[derive(Debug, Default)]
 pub(crate) struct Endpoints {
-    all: HashMap<u16, Local>,
+    all: Table<u16, Local>,
     /// The port that was given last.
     last: Option<u16>,
     /// Endpoints that there were.

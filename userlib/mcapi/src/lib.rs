@@ -15,6 +15,7 @@
 //! | `engine` | a node without I/O, by `endpoint`, `connection`, `request`, `peer`, `outgoing`, `incoming` |
 //! | `channel`, `payload` | handles of channels, packets, scalars; what is sent |
 //! | `wire` | what nodes tell each other |
+//! | `table` | tables by nodes, ports and lanes |
 //! | `attributes`, `id`, `topology`, `error` | values, names, configuration, statuses |
 //!
 //! Data moves without a system call while threads at both ends look.
@@ -60,6 +61,7 @@ mod payload;
 mod peer;
 mod pipe;
 mod request;
+mod table;
 mod topology;
 mod wire;
 mod worker;

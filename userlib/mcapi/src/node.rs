@@ -19,6 +19,7 @@ use crate::{
     lock,
     pipe::Pipe,
     request::By,
+    table::Table,
     wire::{End, Subject, Wire},
     worker::Worker,
     Completion, Endpoint, Error, NodeId, Outcome, Payload, Request, Result, Topology,
@@ -77,14 +78,14 @@ pub(crate) struct NodeShared<D: Device> {
     pub(crate) service: Service,
     pub(crate) connector: Worker,
     /// The ways for data of channels, by the ports of their endpoints.
-    pipes: RwLock<HashMap<u16, Arc<Pipe<D>>>>,
+    pipes: RwLock<Table<u16, Arc<Pipe<D>>>>,
     /// Packets that the program has, by the addresses of their buffers.
-    held: Mutex<HashMap<usize, HeldBy<D>>>,
+    held: Mutex<Table<usize, HeldBy<D>>>,
 }
 
 struct Core<D: Device> {
     engine: Engine,
-    links: HashMap<NodeId, Linked<D>>,
+    links: Table<NodeId, Linked<D>>,
     /// Ways for data that something waits for, in the order in which they are served.
     busy: BTreeMap<(u32, u16), Arc<Pipe<D>>>,
     /// What the connector has to do for channels.
@@ -326,10 +327,10 @@ impl<D: Device> Node<D> {
     }
 
     fn ask(&self, node: NodeId, subject: Subject, attribute: u16) -> Result<u64> {
-        let begun = Instant::now();
-        let ask = |core: &mut Core<D>| core.engine.ask(node, subject, attribute);
-        let request = self.0.with(ask)?;
-        let done = self.0.finish(request, begun, Deadline::after(ANSWER));
+        let done = self.0.call(|core| {
+            let request = core.engine.ask(node, subject, attribute)?;
+            Ok((request, Deadline::after(ANSWER)))
+        });
         let done = done.map_err(|error| match error {
             Error::Timeout => Error::General,
             other => other,
@@ -374,12 +375,11 @@ impl<D: Device> Node<D> {
         priority: u32,
     ) -> Result<()> {
         let data = data.into().piece();
-        let begun = Instant::now();
-        let (request, deadline) = self.0.with(|core| {
+        let sent = self.0.call(|core| {
             let request = core.engine.send(from, to, data, priority, By::Call)?;
             Ok((request, core.deadline(from)?))
         })?;
-        self.0.finish(request, begun, deadline)?.map(|_| ())
+        sent.map(|_| ())
     }
 
     /// Begin to receive a message of at most so many bytes.
@@ -413,12 +413,11 @@ impl<D: Device> Node<D> {
     /// # Errors
     /// The same.
     pub fn msg_take(&self, endpoint: Endpoint, room: usize) -> Result<(Arc<Vec<u8>>, bool)> {
-        let begun = Instant::now();
-        let (request, deadline) = self.0.with(|core| {
+        let received = self.0.call(|core| {
             let request = core.engine.receive(endpoint, room, By::Call)?;
             Ok((request, core.deadline(endpoint)?))
         })?;
-        match self.0.finish(request, begun, deadline)?? {
+        match received? {
             Completion::Message { data, is_truncated } => Ok((data, is_truncated)),
             _ => Err(Error::General),
         }
@@ -494,7 +493,7 @@ impl<D: Device> Core<D> {
     fn new(engine: Engine) -> Self {
         Core {
             engine,
-            links: HashMap::new(),
+            links: Table::default(),
             busy: BTreeMap::new(),
             errands: Vec::new(),
             ties: HashMap::new(),
@@ -601,18 +600,25 @@ impl<D: Device> Core<D> {
 
     /// Wake threads whose requests are over, which takes a system call.
     fn wake(&mut self) {
-        let over = self.engine.requests().take_over();
-        if over.is_empty() {
-            return;
-        }
-        for sleeper in &self.sleepers {
-            if sleeper
-                .requests
-                .iter()
-                .any(|request| over.contains(request))
-            {
+        let Core {
+            engine, sleepers, ..
+        } = self;
+        let over = engine.requests().over();
+        for sleeper in sleepers.iter().filter(|_| !over.is_empty()) {
+            let mut requests = sleeper.requests.iter();
+            if requests.any(|request| over.contains(request)) {
                 sleeper.woken.notify_one();
             }
+        }
+        engine.requests().forget_over();
+    }
+
+    /// How a request has ended, which is released then; nothing while it has not.
+    fn take_done(&mut self, request: Request) -> Option<Outcome> {
+        let all = self.engine.requests();
+        match all.is_done(request) {
+            true => all.release(request).ok()?.1,
+            false => None,
         }
     }
 }
@@ -690,6 +696,14 @@ impl<D: Device> NodeShared<D> {
         }
     }
 
+    /// Let the service thread wake another node, if the kernel had no memory for that.
+    fn see_to_signal_of(&self, core: &Core<D>, node: NodeId) {
+        let linked = core.links.get(&node);
+        if let Some(linked) = linked.filter(|linked| linked.link.owes_signal()) {
+            linked.attention.list(&self.service, linked.number);
+        }
+    }
+
     /// Move frames of all links and data of all channels that something waits for.
     fn move_all(&self, core: &mut Core<D>) -> bool {
         let mut moved = false;
@@ -699,6 +713,7 @@ impl<D: Device> NodeShared<D> {
                 linked.attention.watch();
             }
             moved |= core.progress(node);
+            self.see_to_signal_of(core, node);
         }
         moved |= self.move_data(core, None);
         self.settle(core);
@@ -855,6 +870,25 @@ impl<D: Device> NodeShared<D> {
         }
     }
 
+    /// Begin a request of a call and wait for its end.
+    ///
+    /// # Errors
+    /// What it cannot begin for; as [`finish`](Self::finish).
+    fn call(
+        &self,
+        begin: impl FnOnce(&mut Core<D>) -> Result<(Request, Deadline)>,
+    ) -> Result<Outcome> {
+        let mut core = self.alive()?;
+        let begun = begin(&mut core);
+        self.settle(&mut core);
+        let (request, deadline) = begun?;
+        if let Some(done) = core.take_done(request) {
+            return Ok(done);
+        }
+        drop(core);
+        self.finish(request, Instant::now(), deadline)
+    }
+
     /// Wait for the end of a call's own request, and release it. One that is not done in time is
     /// withdrawn, unless it has started to be sent: then its end is near, or the other node does
     /// not take it, and the session with it ends.
@@ -862,13 +896,7 @@ impl<D: Device> NodeShared<D> {
     /// # Errors
     /// As [`wait`](Self::wait).
     fn finish(&self, request: Request, begun: Instant, deadline: Deadline) -> Result<Outcome> {
-        let done = |core: &mut Core<D>| {
-            let all = core.engine.requests();
-            match all.is_done(request) {
-                true => all.release(request).ok()?.1,
-                false => None,
-            }
-        };
+        let done = |core: &mut Core<D>| core.take_done(request);
         let waited = self.wait(&[request], begun, deadline, done);
         if waited != Err(Error::Timeout) {
             return waited;

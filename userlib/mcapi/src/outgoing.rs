@@ -7,11 +7,12 @@
 //! to it or back, are [`BUFFERS`]. A message starts only if it has credit for all its frames.
 
 use crate::{
+    table::Table,
     wire::{frames, End, Frame, Lane, FRAME},
     Request, ENDPOINTS_MAX, PRIORITIES,
 };
 use mp_queue_pair::Piece;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 /// Buffers of each node and priority at an endpoint.
 pub(crate) const BUFFERS: u32 = 32;
@@ -65,7 +66,7 @@ impl Queue {
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     /// Lanes that are not at rest.
-    queues: HashMap<Lane, Queue>,
+    queues: Table<Lane, Queue>,
     /// Ports that can send, for each level, in the order of their turns.
     ready: [VecDeque<u16>; PRIORITIES],
     /// Debts that the session has begun with.
@@ -228,6 +229,7 @@ impl Outgoing {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::HashMap;
 
     fn request(n: usize) -> Request {
         Request::from_raw(n as u32 + 1)

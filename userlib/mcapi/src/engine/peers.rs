@@ -97,6 +97,11 @@ impl Engine {
             self.drain(node, wire);
         }
         self.settle();
+        // Whatever there was to send has left, or waits for room.
+        self.changed.retain(|changed| *changed != node);
+        if self.has_to_send(node) {
+            self.note_changed(node);
+        }
         moved
     }
 
@@ -166,6 +171,9 @@ impl Engine {
 
     /// Let this node's own frames arrive, until there are no more.
     pub(super) fn settle(&mut self) {
+        if !self.has_to_send(self.id) {
+            return;
+        }
         let mut own = std::mem::take(&mut self.own);
         let id = self.id;
         loop {
@@ -361,16 +369,18 @@ impl Engine {
         let Ok(local) = self.endpoints.get_mut(port) else {
             return;
         };
+        let mut changed = Vec::new();
         for (node, peer) in &mut self.peers {
             let waiting = peer.parked.iter().filter(|(_, wanted)| **wanted == port);
             let waiting: Vec<u32> = waiting.map(|(number, _)| *number).collect();
             for number in waiting {
                 peer.parked.remove(&number);
-                self.changed.insert(*node);
+                changed.push(*node);
                 let result = local.get(*node).map(|()| local.life);
                 peer.tell(Control::Got { number, result });
             }
         }
+        changed.into_iter().for_each(|node| self.note_changed(node));
     }
 
     fn answer(&self, asker: NodeId, subject: Subject, attribute: u16) -> Result<u64> {

@@ -14,7 +14,11 @@ use crate::{
 };
 use mp_queue_pair::Piece;
 use proptest::prelude::*;
-use std::{cell::RefCell, collections::VecDeque, rc::Rc};
+use std::{
+    cell::RefCell,
+    collections::{HashMap, VecDeque},
+    rc::Rc,
+};
 
 /// Frames that fit on the way.
 const ROOM: usize = 8;

@@ -150,6 +150,9 @@ impl<D: Device> Node<D> {
     /// [`Error::Timeout`]: no packet is taken.
     pub fn pktchan_recv(&self, channel: Channel) -> Result<Packet> {
         let pipe = self.0.pipe(channel, PACKETS_IN)?;
+        if let Some(held) = self.0.attempt(&pipe, Pipe::try_receive_packet)? {
+            return self.0.keep(&pipe, held);
+        }
         let (begun, deadline) = (Instant::now(), pipe.deadline());
         if let Some(held) = self
             .0
@@ -244,6 +247,9 @@ impl<D: Device> Node<D> {
     /// received; [`Error::Timeout`]: none is taken.
     pub fn sclchan_recv<S: Scalar>(&self, channel: Channel) -> Result<S> {
         let pipe = self.0.pipe(channel, SCALARS_IN)?;
+        if let Some(scalar) = self.0.attempt(&pipe, Pipe::try_receive_scalar)? {
+            return Ok(scalar);
+        }
         let (begun, deadline) = (Instant::now(), pipe.deadline());
         loop {
             let received = self
@@ -321,6 +327,28 @@ impl<D: Device> NodeShared<D> {
         }
     }
 
+    /// Try something with a way for data once.
+    ///
+    /// # Errors
+    /// What the attempt fails with.
+    fn attempt<T>(
+        &self,
+        pipe: &Pipe<D>,
+        attempt: impl Fn(&Pipe<D>) -> Result<Tried<T>>,
+    ) -> Result<Option<T>> {
+        match attempt(pipe) {
+            Ok(Tried { done, owes_signal }) => {
+                self.see_to_signal(pipe, owes_signal);
+                Ok(done)
+            }
+            Err(error) => {
+                // What the other end has done wrong ends the channel.
+                pipe.attention.list(&self.service, pipe.number);
+                Err(self.or_ended(error))
+            }
+        }
+    }
+
     /// Try something with a way for data, for as long as threads look; nothing if it takes longer.
     ///
     /// # Errors
@@ -334,17 +362,9 @@ impl<D: Device> NodeShared<D> {
     ) -> Result<Option<T>> {
         let is_over = || deadline.remaining().is_some_and(|left| left.is_zero());
         loop {
-            match attempt(pipe) {
-                Ok(Tried { done: None, .. }) => {}
-                Ok(Tried { done, owes_signal }) => {
-                    self.see_to_signal(pipe, owes_signal);
-                    return Ok(done);
-                }
-                Err(error) => {
-                    // What the other end has done wrong ends the channel.
-                    pipe.attention.list(&self.service, pipe.number);
-                    return Err(self.or_ended(error));
-                }
+            let done = self.attempt(pipe, &attempt)?;
+            if done.is_some() {
+                return Ok(done);
             }
             if is_over() {
                 return Err(Error::Timeout);
@@ -363,6 +383,9 @@ impl<D: Device> NodeShared<D> {
         data: Piece<'_>,
         attempt: impl Fn(&Pipe<D>) -> Result<Tried<()>>,
     ) -> Result<()> {
+        if self.attempt(pipe, &attempt)?.is_some() {
+            return Ok(());
+        }
         let (begun, deadline) = (Instant::now(), pipe.deadline());
         let sent = self.spin(pipe, begun, deadline, attempt)?;
         if sent.is_some() {
