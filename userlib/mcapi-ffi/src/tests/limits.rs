@@ -132,6 +132,9 @@ fn sends_have_so_many_buffers() {
     }
 }
 
+/// An attribute, values that it can have, and those that it cannot and why.
+type Row<'a> = (u32, &'a [u32], &'a [(u32, Error)]);
+
 /// MC-ATTR-2, MC-ATTR-3, MC-EPATTRSET-3 to MC-EPATTRSET-5: what each attribute can be set to, what not
 /// and why; and the value is that of the last time.
 #[test]
@@ -141,7 +144,7 @@ fn attributes_are_set_up_to_their_limits() {
     let value = Error::AttributeValue;
     let (read_only, unsupported) = (Error::AttributeReadOnly, Error::AttributeNotSupported);
     // What is right, and what is wrong.
-    let table: [(u32, &[u32], &[(u32, Error)]); 12] = [
+    let table: [Row<'_>; 12] = [
         (
             sys::MCAPI_ENDP_ATTR_TYPE,
             &[2, 4, 1],
