@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What messages of queue pairs, and operations of VIs, take: instructions, as callgrind counts them.
+"""What messages of queue pairs, operations of VIs, and messages, packets and scalars of MCAPI take:
+instructions, as callgrind counts them.
 
 A count does not depend on the machine's load. It depends on the compiler: after a change that is
 meant, and with a new one, `MP_INSTRUCTIONS=write` before pytest writes the table of
@@ -29,6 +30,11 @@ ROWS = {
     **{
         f"VI: checked send of {size} bytes": ("vi_instructions", "checked-send", str(size))
         for size in (8, 65536)
+    },
+    **{
+        f"MCAPI: {kind} of {size} bytes": ("mcapi_instructions", kind, str(size))
+        for kind, sizes in (("message", (8, 65536)), ("packet", (64, 65536)), ("scalar", (8,)))
+        for size in sizes
     },
 }
 # What a row may take more than the table says.

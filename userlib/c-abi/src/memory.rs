@@ -2,8 +2,8 @@
 
 //! Memory of the caller. Whoever makes such a value vouches for the pointer; from then on it is
 //! safe to use, because it is accessed only as far as it goes, without a reference, and at any
-//! alignment. NULL is a value of all of them. [`Input::bytes`] makes a reference, for which somebody
-//! has to vouch once more.
+//! alignment. NULL is a value of all of them. [`Input::volatile`] lends what others could write
+//! through, for which somebody has to vouch once more.
 
 use crate::export::{Abi, Extent};
 use std::{
@@ -248,6 +248,11 @@ impl<T: Copy> Input<T> {
         }
     }
 
+    /// Where they are.
+    pub fn address(self) -> usize {
+        self.start.addr()
+    }
+
     /// A copy. The library looks first at how many there are.
     ///
     /// # Errors
@@ -260,22 +265,24 @@ impl<T: Copy> Input<T> {
     }
 }
 
+#[cfg(target_pointer_width = "64")]
 impl Input<u8> {
-    /// The bytes, where they are.
+    /// The bytes, which somebody else may change at the same time: a program may send what another
+    /// host writes.
     ///
     /// # Errors
     /// [`Null`], unless there are none.
     ///
     /// # Safety
-    /// Nobody writes there as long as the reference exists: for APIs that give the memory to the
-    /// call until it returns.
-    pub unsafe fn bytes(&self) -> Result<&[u8], Null> {
+    /// Nobody writes through it: the memory may be there to be read only.
+    pub unsafe fn volatile(&self) -> Result<VolatileSlice<'_>, Null> {
         self.required()?;
-        if self.start.is_null() {
-            return Ok(&[]);
-        }
-        // SAFETY: Promised to `new()` and to this function; bytes are always aligned.
-        Ok(unsafe { std::slice::from_raw_parts(self.start, self.len) })
+        let start = match self.start.is_null() {
+            false => self.start.cast_mut(),
+            true => ptr::dangling_mut(),
+        };
+        // SAFETY: Promised to `new()` and to this function; no reference to them is made.
+        Ok(unsafe { VolatileSlice::new(start, self.len) })
     }
 }
 
@@ -472,6 +479,7 @@ mod tests {
         assert_eq!(none.read(), Err(Null));
     }
 
+    #[cfg(target_pointer_width = "64")]
     #[test]
     fn bytes_are_lent_and_null_is_none_or_refused() {
         let bytes = [1_u8, 2, 3];
@@ -479,11 +487,11 @@ mod tests {
         let [some, empty, null] = [(bytes.as_ptr(), 3), (ptr::null(), 0), (ptr::null(), 1)]
             .map(|(start, len)| unsafe { Input::new(start, len) });
         // SAFETY: Nobody writes.
-        unsafe {
-            assert_eq!(some.bytes(), Ok(&bytes[..]));
-            assert_eq!(empty.bytes(), Ok(&[][..]));
-            assert_eq!(null.bytes(), Err(Null));
-        }
+        let [some, empty, null] = unsafe { [some.volatile(), empty.volatile(), null.volatile()] };
+        let mut copy = [0; 3];
+        some.unwrap().copy_to(&mut copy);
+        assert_eq!((copy, empty.unwrap().len()), (bytes, 0));
+        assert!(null.is_err());
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub use packet::*;
 pub use request::*;
 pub use scalar::*;
 
-use mcapi::{Endpoint, Error, Result};
+use mcapi::{Endpoint, Error, Result, VolatileSlice};
 use mp_c_abi::{Input, Null, Out, Room};
 
 /// The endpoint of a handle, which may not exist.
@@ -48,15 +48,17 @@ fn place(room: Room<u8>) -> Result<Room<u8>> {
     }
 }
 
-/// The bytes that a program sends. More than there can be in memory are too many, with that error.
+/// The bytes that a program sends, from any memory: also from the buffer of a packet, which the
+/// sender of that one can still write. More than there can be in memory are too many, with that
+/// error.
 ///
 /// # Errors
 /// [`Error::Parameter`]: NULL.
-fn payload(buffer: &Input<u8>, too_many: Error) -> Result<&[u8]> {
+fn payload(buffer: &Input<u8>, too_many: Error) -> Result<VolatileSlice<'_>> {
     buffer.required().map_err(|Null| Error::Parameter)?;
     if isize::try_from(buffer.len()).is_err() {
         return Err(too_many);
     }
-    // SAFETY: A buffer is the call's until it returns (MC-GEN-7).
-    unsafe { buffer.bytes() }.map_err(|Null| Error::Parameter)
+    // SAFETY: What is sent is only read.
+    unsafe { buffer.volatile() }.map_err(|Null| Error::Parameter)
 }

@@ -5,10 +5,13 @@
 
 mod channels;
 mod endpoints;
+mod limits;
 mod messages;
 mod misuse;
 mod nodes;
 mod requests;
+mod states;
+mod timeouts;
 
 use crate::{
     answer::Answer,
@@ -142,6 +145,12 @@ fn wait(program: &Program, request: u32) -> Result<usize> {
     })
 }
 
+/// Wait for a request that moves no data: nobody has to want a size (MC-REQ-7).
+fn wait_for(program: &Program, request: u32) -> Result<()> {
+    let ended = program.with(|node| functions::wait(node, given(&request), Out::NULL, SOON));
+    ended.map(|value| assert_eq!(value, 1))
+}
+
 fn test(program: &Program, request: u32) -> Answer<u8> {
     let mut size = 0;
     let answer = program.with(|node| functions::test(node, given(&request), out(&mut size)));
@@ -156,6 +165,50 @@ fn create(program: &Program, port: u32) -> u64 {
 
 fn send(program: &Program, from: u64, to: u64, data: &[u8]) -> Result<()> {
     program.with(|node| functions::msg_send(node, from, to, input(data), 0))
+}
+
+/// Set an attribute of one word.
+fn set(program: &Program, at: u64, number: u32, value: u32) -> Result<()> {
+    let value = value.to_ne_bytes();
+    program.with(|node| functions::endpoint_set_attribute(node, at, number, input(&value)))
+}
+
+/// The value of an attribute of one word.
+fn get_attribute(program: &Program, at: u64, number: u32) -> Result<u32> {
+    let mut value = [0x5A; 4];
+    let place = room(&mut value);
+    program.with(|node| functions::endpoint_get_attribute(node, at, number, place))?;
+    Ok(u32::from_ne_bytes(value))
+}
+
+/// Send a message of a priority.
+fn send_at(program: &Program, from: u64, to: u64, data: &[u8], priority: u32) -> Result<()> {
+    program.with(|node| functions::msg_send(node, from, to, input(data), priority))
+}
+
+/// Begin to send a message.
+fn send_i(
+    program: &Program,
+    from: u64,
+    to: u64,
+    data: &[u8],
+) -> std::result::Result<(u32, bool), u32> {
+    begin(program, |node| {
+        functions::msg_send_i(node, from, to, input(data), 7)
+    })
+}
+
+/// Post a receive of a message.
+fn post(program: &Program, at: u64, bytes: &mut [u8]) -> u32 {
+    let place = room(bytes);
+    begin(program, |node| functions::msg_recv_i(node, at, place))
+        .unwrap()
+        .0
+}
+
+/// Cancel a request.
+fn cancel(program: &Program, request: u32) -> Result<()> {
+    program.with(|state| functions::cancel(state, given(&request)))
 }
 
 /// Messages that can be received.

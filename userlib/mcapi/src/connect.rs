@@ -42,11 +42,14 @@ const BUSY: Duration = Duration::from_millis(5);
 const DOUBLED_MAX: u32 = 7;
 /// How often it does before it gives up.
 const BUSY_MAX: u32 = 10;
+/// How long a node may take to answer a request.
+const ANSWER: Duration = Duration::from_secs(5);
 /// How long the other host may take to confirm an acceptance.
 const ACCEPT: Duration = Duration::from_secs(2);
-/// Why a request is rejected: it is none of a node, or crosses one that counts.
+/// Why a request is rejected: it is none of a node, crosses one that counts, or there are enough.
 const UNKNOWN: u32 = 1;
 const CROSSING: u32 = 2;
+const FULL: u32 = 3;
 
 /// What a node is found by on an interface.
 struct Posted<D: Device> {
@@ -84,11 +87,13 @@ pub(crate) struct Connector<D: Device> {
     posted: HashMap<InterfaceId, Posted<D>>,
     /// Interfaces whose events wake the thread.
     watched: HashSet<InterfaceId>,
-    /// Own requests that are not answered.
-    asked: HashMap<NodeId, Session<D>>,
+    /// Own requests that are not answered, and since when.
+    asked: HashMap<NodeId, (Session<D>, Instant)>,
     /// Receiving ends of channels that were posted.
     awaited: Vec<(Plan, Session<D>)>,
     busy: HashMap<NodeId, Busy>,
+    /// When connects that are not answered were looked at.
+    aged: Instant,
 }
 
 /// What has come of asking for a node on an interface.
@@ -113,6 +118,7 @@ impl<D: Device> Connector<D> {
             asked: HashMap::new(),
             awaited: Vec::new(),
             busy: HashMap::new(),
+            aged: Instant::now(),
         }
     }
 
@@ -121,8 +127,9 @@ impl<D: Device> Connector<D> {
         let node = Arc::clone(&self.node);
         while !node.connector.is_stopped() {
             let interfaces = self.post().unwrap_or_default();
-            self.answer();
+            let more = self.answer();
             self.look();
+            self.age();
             for errand in node.errands() {
                 self.join(&errand, &interfaces);
             }
@@ -134,6 +141,9 @@ impl<D: Device> Connector<D> {
                 if !is_early && !self.asked.contains_key(id) {
                     self.seek(*id, &interfaces);
                 }
+            }
+            if more {
+                continue;
             }
             let most = if sought.is_empty() { SELDOM } else { OFTEN };
             let next = self.busy.values().map(Busy::left).min();
@@ -210,16 +220,29 @@ impl<D: Device> Connector<D> {
         session.notify(news, Some(self.node.connector.wake.as_fd()))
     }
 
-    /// Answer requests of other nodes.
-    fn answer(&mut self) {
+    /// Answer requests of other nodes, one on each interface: who asks again and again does not keep
+    /// the thread from anything else. Whether there was one, so that there may be more.
+    fn answer(&mut self) -> bool {
         let ids: Vec<_> = self.posted.keys().copied().collect();
+        let mut any = false;
         for id in ids {
-            while let Some((request, asker)) = self.request(id) {
-                match asker {
-                    Ok(asker) => self.accept(id, request, asker),
-                    Err(reason) => self.reject(id, request, reason),
-                }
+            let Some((request, asker)) = self.request(id) else {
+                continue;
+            };
+            match asker {
+                Ok(asker) => self.accept(id, request, asker),
+                Err(reason) => self.reject(id, request, reason),
             }
+            any = true;
+        }
+        any
+    }
+
+    /// From time to time, give up connects that are not answered.
+    fn age(&mut self) {
+        if self.aged.elapsed() >= SELDOM {
+            self.aged = Instant::now();
+            self.node.age();
         }
     }
 
@@ -243,6 +266,10 @@ impl<D: Device> Connector<D> {
         };
         let demand = Demand::read(&partner.data).filter(may_be);
         let asker = demand.map(|demand| demand.node).ok_or(UNKNOWN);
+        let asker = asker.and_then(|asker| match self.node.has_room_for(asker) {
+            true => Ok(asker),
+            false => Err(FULL),
+        });
         let crosses = |asker: &NodeId| self.asked.contains_key(asker) && self.node.id < *asker;
         let asker = asker.and_then(|asker| match crosses(&asker) {
             true => Err(CROSSING),
@@ -340,7 +367,7 @@ impl<D: Device> Connector<D> {
     /// Look what has become of own requests.
     fn look(&mut self) {
         let asked = std::mem::take(&mut self.asked);
-        for (id, session) in asked {
+        for (id, (session, since)) in asked {
             let events = session.state().map(|state| state.events);
             let events = events.unwrap_or(EventMask::CLOSED);
             if events.contains(EventMask::PAIRED) {
@@ -348,8 +375,11 @@ impl<D: Device> Connector<D> {
             } else if events.intersects(EventMask::REFUSED | EventMask::CLOSED | EventMask::DOWN) {
                 // It is sought again: it may have asked itself, or be gone.
                 self.was_busy(id);
+            } else if since.elapsed() < ANSWER {
+                self.asked.insert(id, (session, since));
             } else {
-                self.asked.insert(id, session);
+                // Its process stands still, or takes no notice.
+                self.node.unreachable(id, End::Down);
             }
         }
     }
@@ -365,7 +395,7 @@ impl<D: Device> Connector<D> {
         for interface in interfaces.iter().filter(leads) {
             match self.ask(id, interface) {
                 Asked::Pending(session) => {
-                    self.asked.insert(id, session);
+                    self.asked.insert(id, (session, Instant::now()));
                     return;
                 }
                 Asked::Busy => is_busy = true,

@@ -11,10 +11,11 @@ use crate::{
     },
     channel::{Channel, Direction, Kind},
     connection::{Connection, Role},
+    table::Table,
     wire::Lane,
     Error, NodeId, Request, Result, PORT_MAX, PRIORITIES,
 };
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Most endpoints of a node.
 pub const ENDPOINTS_MAX: usize = 256;
@@ -222,6 +223,15 @@ impl Local {
         self.messages.iter_mut().find_map(VecDeque::pop_front)
     }
 
+    /// Discard the messages of a node; how many there were.
+    fn discard(&mut self, node: NodeId) -> usize {
+        let before = self.available();
+        for level in &mut self.messages {
+            level.retain(|message| message.node != node);
+        }
+        before - self.available()
+    }
+
     /// Let a receive wait for a message, behind others (MC-REQ-12).
     pub(crate) fn post(&mut self, posted: Posted) {
         self.posted.push_back(posted);
@@ -241,7 +251,7 @@ impl Local {
 /// The endpoints of a node.
 #[derive(Debug, Default)]
 pub(crate) struct Endpoints {
-    all: HashMap<u16, Local>,
+    all: Table<u16, Local>,
     /// The port that was given last.
     last: Option<u16>,
     /// Endpoints that there were.
@@ -312,6 +322,12 @@ impl Endpoints {
         };
         let all = self.all.iter().filter(|(_, local)| is_to(local));
         all.map(|(port, _)| *port).collect()
+    }
+
+    /// Discard the messages of a node; how many there were.
+    pub(crate) fn discard(&mut self, node: NodeId) -> usize {
+        let all = self.all.values_mut();
+        all.map(|local| local.discard(node)).sum()
     }
 
     /// A node has gone.

@@ -24,16 +24,15 @@ use crate::{
     outgoing::Send,
     peer::{Peer, Stage},
     request::{By, Requests},
-    wire::{Control, Lane, Loop, Subject},
+    table::Table,
+    wire::{copied, Control, Lane, Loop, Subject},
     Completion, Endpoint, Error, NodeAttributes, NodeId, Outcome, Request, Result, MESSAGE_MAX,
     PRIORITIES,
 };
 pub(crate) use channels::News;
+use mp_queue_pair::Piece;
 pub(crate) use peers::LAST;
-use std::{
-    collections::{BTreeSet, HashMap},
-    hash::{BuildHasher, RandomState},
-};
+use std::hash::{BuildHasher, RandomState};
 
 /// What a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,14 +76,14 @@ pub(crate) struct Engine {
     endpoints: Endpoints,
     requests: Requests<Operation>,
     /// Nodes that there was something to do with, among them this one.
-    peers: HashMap<NodeId, Peer>,
+    peers: Table<NodeId, Peer>,
     own: Loop,
     /// Messages that no endpoint was there for.
     discarded: u64,
     /// Nodes to be found, since the last time that somebody asked.
     seeks: bool,
     /// Nodes that there may be more to send to, likewise.
-    changed: BTreeSet<NodeId>,
+    changed: Vec<NodeId>,
     /// What has happened to channels, likewise.
     news: Vec<News>,
     /// What identifiers of connections are made of, which nobody guesses.
@@ -101,11 +100,11 @@ impl Engine {
             attributes,
             endpoints: Endpoints::default(),
             requests: Requests::default(),
-            peers: HashMap::new(),
+            peers: Table::default(),
             own: Loop::default(),
             discarded: 0,
             seeks: false,
-            changed: BTreeSet::new(),
+            changed: Vec::new(),
             news: Vec::new(),
             keys: RandomState::new(),
             ids: 0,
@@ -129,9 +128,17 @@ impl Engine {
         &mut self.requests
     }
 
+    /// There may be more to send to a node. What this one sends itself, [`settle`](Self::settle) sees
+    /// to.
+    fn note_changed(&mut self, node: NodeId) {
+        if node != self.id && !self.changed.contains(&node) {
+            self.changed.push(node);
+        }
+    }
+
     /// The peer, which is from now on one that there is something to do with.
     fn peer(&mut self, node: NodeId) -> &mut Peer {
-        self.changed.insert(node);
+        self.note_changed(node);
         self.peers.entry(node).or_default()
     }
 
@@ -319,7 +326,7 @@ impl Engine {
         &mut self,
         from: Endpoint,
         to: Endpoint,
-        data: &[u8],
+        data: Piece<'_>,
         priority: u32,
         by: By,
     ) -> Result<Request> {
@@ -342,7 +349,7 @@ impl Engine {
         let send = Send {
             request,
             from: from.port(),
-            data: data.into(),
+            data: copied(&data),
         };
         self.peer(to.node()).outgoing.push(lane, send);
         self.seek(to.node());
@@ -420,7 +427,7 @@ impl Engine {
     }
 
     /// Nodes that there is more to send to since this was asked last.
-    pub(crate) fn take_changed(&mut self) -> BTreeSet<NodeId> {
+    pub(crate) fn take_changed(&mut self) -> Vec<NodeId> {
         std::mem::take(&mut self.changed)
     }
 

@@ -11,11 +11,12 @@
 
 use crate::{
     outgoing::{BUFFERS, LANES_MAX},
+    table::Table,
     wire::{append, frames, Control, End, Frame, Lane, FRAME},
     MESSAGE_MAX,
 };
 use mp_queue_pair::Piece;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 /// Free buffers of a lane that are worth a frame.
 const TELL: u32 = BUFFERS / 4;
@@ -57,7 +58,7 @@ struct Part {
 /// Messages on their way from one node.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
-    accounts: HashMap<Lane, Account>,
+    accounts: Table<Lane, Account>,
     /// Lanes whose credit is to be told.
     listed: VecDeque<Lane>,
 }
@@ -158,6 +159,11 @@ impl Incoming {
                 self.accounts.remove(&lane);
             }
         }
+    }
+
+    /// Buffers in use.
+    pub(crate) fn used(&self) -> u32 {
+        self.accounts.values().map(|account| account.used).sum()
     }
 
     /// Whether no buffer is in use.

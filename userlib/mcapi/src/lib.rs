@@ -13,8 +13,9 @@
 //! | `worker`, `connect`, `claim` | the thread that finds nodes; claiming a number |
 //! | `pair`, `link`, `pipe` | a queue pair; frames to another node; the data of a channel |
 //! | `engine` | a node without I/O, by `endpoint`, `connection`, `request`, `peer`, `outgoing`, `incoming` |
-//! | `channel` | handles of channels, packets, scalars |
+//! | `channel`, `payload` | handles of channels, packets, scalars; what is sent |
 //! | `wire` | what nodes tell each other |
+//! | `table` | tables by nodes, ports and lanes |
 //! | `attributes`, `id`, `topology`, `error` | values, names, configuration, statuses |
 //!
 //! Data moves without a system call while threads at both ends look.
@@ -56,9 +57,11 @@ mod link;
 mod node;
 mod outgoing;
 mod pair;
+mod payload;
 mod peer;
 mod pipe;
 mod request;
+mod table;
 mod topology;
 mod wire;
 mod worker;
@@ -73,6 +76,7 @@ pub use endpoint::{ENDPOINTS_MAX, PORT_ANY_FIRST};
 pub use error::{Error, Result};
 pub use id::{Endpoint, NodeId, DOMAIN_MAX, NODE_MAX, PORT_MAX};
 pub use node::{Node, Received};
+pub use payload::Payload;
 pub use request::{Request, REQUESTS_MAX};
 pub use topology::{Topology, TopologyError, CONFIG_PATH, CONFIG_VARIABLE};
 

@@ -19,9 +19,10 @@ use crate::{
     lock,
     pipe::Pipe,
     request::By,
+    table::Table,
     wire::{End, Subject, Wire},
     worker::Worker,
-    Completion, Endpoint, Error, NodeId, Outcome, Request, Result, Topology,
+    Completion, Endpoint, Error, NodeId, Outcome, Payload, Request, Result, Topology,
 };
 use mp_fabric::{CharDevice, Deadline, Device, EventMask, Fabric, Session};
 use mp_queue_pair::{
@@ -46,6 +47,9 @@ const ANSWER: Duration = Duration::from_secs(5);
 const ROUNDS: usize = 4;
 /// How long a node may take to receive the rest of a message whose sender has waited long enough.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// Nodes of one domain that a node accepts sessions of.
+pub(crate) const PEERS_MAX: usize = 256;
 
 /// A node: what a program is in the fabric. All calls may be made by several threads at a time
 /// (MC-GEN-8). Dropping it finalizes it.
@@ -74,16 +78,16 @@ pub(crate) struct NodeShared<D: Device> {
     pub(crate) service: Service,
     pub(crate) connector: Worker,
     /// The ways for data of channels, by the ports of their endpoints.
-    pipes: RwLock<HashMap<u16, Arc<Pipe<D>>>>,
+    pipes: RwLock<Table<u16, Arc<Pipe<D>>>>,
     /// Packets that the program has, by the addresses of their buffers.
-    held: Mutex<HashMap<usize, HeldBy<D>>>,
+    held: Mutex<Table<usize, HeldBy<D>>>,
 }
 
 struct Core<D: Device> {
     engine: Engine,
-    links: HashMap<NodeId, Linked<D>>,
-    /// Ways for data that something waits for, by the ports of their endpoints.
-    busy: BTreeMap<u16, Arc<Pipe<D>>>,
+    links: Table<NodeId, Linked<D>>,
+    /// Ways for data that something waits for, in the order in which they are served.
+    busy: BTreeMap<(u32, u16), Arc<Pipe<D>>>,
     /// What the connector has to do for channels.
     errands: Vec<Errand>,
     /// What the service thread looks after, by numbers.
@@ -323,10 +327,10 @@ impl<D: Device> Node<D> {
     }
 
     fn ask(&self, node: NodeId, subject: Subject, attribute: u16) -> Result<u64> {
-        let begun = Instant::now();
-        let ask = |core: &mut Core<D>| core.engine.ask(node, subject, attribute);
-        let request = self.0.with(ask)?;
-        let done = self.0.finish(request, begun, Deadline::after(ANSWER));
+        let done = self.0.call(|core| {
+            let request = core.engine.ask(node, subject, attribute)?;
+            Ok((request, Deadline::after(ANSWER)))
+        });
         let done = done.map_err(|error| match error {
             Error::Timeout => Error::General,
             other => other,
@@ -345,13 +349,14 @@ impl<D: Device> Node<D> {
     /// receiver is of this node and not for messages. [`Error::MessageSize`],
     /// [`Error::Priority`], [`Error::RequestLimit`], [`Error::MemoryLimit`]. Of the request:
     /// [`Error::Transmission`].
-    pub fn msg_send_i(
+    pub fn msg_send_i<'a>(
         &self,
         from: Endpoint,
         to: Endpoint,
-        data: &[u8],
+        data: impl Into<Payload<'a>>,
         priority: u32,
     ) -> Result<Request> {
+        let data = data.into().piece();
         let send = |core: &mut Core<D>| core.engine.send(from, to, data, priority, By::Program);
         self.0.with(send)
     }
@@ -362,13 +367,19 @@ impl<D: Device> Node<D> {
     /// # Errors
     /// As [`msg_send_i`](Self::msg_send_i) and of its request, but for the limits;
     /// [`Error::Timeout`]: nothing was sent.
-    pub fn msg_send(&self, from: Endpoint, to: Endpoint, data: &[u8], priority: u32) -> Result<()> {
-        let begun = Instant::now();
-        let (request, deadline) = self.0.with(|core| {
+    pub fn msg_send<'a>(
+        &self,
+        from: Endpoint,
+        to: Endpoint,
+        data: impl Into<Payload<'a>>,
+        priority: u32,
+    ) -> Result<()> {
+        let data = data.into().piece();
+        let sent = self.0.call(|core| {
             let request = core.engine.send(from, to, data, priority, By::Call)?;
             Ok((request, core.deadline(from)?))
         })?;
-        self.0.finish(request, begun, deadline)?.map(|_| ())
+        sent.map(|_| ())
     }
 
     /// Begin to receive a message of at most so many bytes.
@@ -402,12 +413,11 @@ impl<D: Device> Node<D> {
     /// # Errors
     /// The same.
     pub fn msg_take(&self, endpoint: Endpoint, room: usize) -> Result<(Arc<Vec<u8>>, bool)> {
-        let begun = Instant::now();
-        let (request, deadline) = self.0.with(|core| {
+        let received = self.0.call(|core| {
             let request = core.engine.receive(endpoint, room, By::Call)?;
             Ok((request, core.deadline(endpoint)?))
         })?;
-        match self.0.finish(request, begun, deadline)?? {
+        match received? {
             Completion::Message { data, is_truncated } => Ok((data, is_truncated)),
             _ => Err(Error::General),
         }
@@ -483,7 +493,7 @@ impl<D: Device> Core<D> {
     fn new(engine: Engine) -> Self {
         Core {
             engine,
-            links: HashMap::new(),
+            links: Table::default(),
             busy: BTreeMap::new(),
             errands: Vec::new(),
             ties: HashMap::new(),
@@ -590,20 +600,33 @@ impl<D: Device> Core<D> {
 
     /// Wake threads whose requests are over, which takes a system call.
     fn wake(&mut self) {
-        let over = self.engine.requests().take_over();
-        if over.is_empty() {
-            return;
-        }
-        for sleeper in &self.sleepers {
-            if sleeper
-                .requests
-                .iter()
-                .any(|request| over.contains(request))
-            {
+        let Core {
+            engine, sleepers, ..
+        } = self;
+        let over = engine.requests().over();
+        for sleeper in sleepers.iter().filter(|_| !over.is_empty()) {
+            let mut requests = sleeper.requests.iter();
+            if requests.any(|request| over.contains(request)) {
                 sleeper.woken.notify_one();
             }
         }
+        engine.requests().forget_over();
     }
+
+    /// How a request has ended, which is released then; nothing while it has not.
+    fn take_done(&mut self, request: Request) -> Option<Outcome> {
+        let all = self.engine.requests();
+        match all.is_done(request) {
+            true => all.release(request).ok()?.1,
+            false => None,
+        }
+    }
+}
+
+/// Whether there may be a session with a node beside those that there are.
+fn has_room_for<'a>(node: NodeId, others: impl Iterator<Item = &'a NodeId>) -> bool {
+    let others = others.filter(|other| other.domain() == node.domain() && **other != node);
+    others.count() < PEERS_MAX
 }
 
 /// Receive what has arrived on a link that is over.
@@ -673,6 +696,14 @@ impl<D: Device> NodeShared<D> {
         }
     }
 
+    /// Let the service thread wake another node, if the kernel had no memory for that.
+    fn see_to_signal_of(&self, core: &Core<D>, node: NodeId) {
+        let linked = core.links.get(&node);
+        if let Some(linked) = linked.filter(|linked| linked.link.owes_signal()) {
+            linked.attention.list(&self.service, linked.number);
+        }
+    }
+
     /// Move frames of all links and data of all channels that something waits for.
     fn move_all(&self, core: &mut Core<D>) -> bool {
         let mut moved = false;
@@ -682,8 +713,9 @@ impl<D: Device> NodeShared<D> {
                 linked.attention.watch();
             }
             moved |= core.progress(node);
+            self.see_to_signal_of(core, node);
         }
-        moved |= self.move_data(core);
+        moved |= self.move_data(core, None);
         self.settle(core);
         moved
     }
@@ -759,6 +791,26 @@ impl<D: Device> NodeShared<D> {
         }
     }
 
+    /// Whether a node that asks may have a session: what those of one domain can make this one keep is
+    /// limited.
+    pub(crate) fn has_room_for(&self, node: NodeId) -> bool {
+        has_room_for(node, lock(&self.core).links.keys())
+    }
+
+    /// Give up connects that other nodes have not answered for too long.
+    pub(crate) fn age(&self) {
+        let Ok(mut core) = self.alive() else {
+            return;
+        };
+        for node in core.engine.age() {
+            match core.links.contains_key(&node) {
+                true => core.unlink(node, End::Broken),
+                false => core.engine.down(node, End::Down),
+            }
+        }
+        self.settle(&mut core);
+    }
+
     /// Wait until there is an answer for requests: look for a while from `begun` on, then sleep.
     ///
     /// # Errors
@@ -818,6 +870,25 @@ impl<D: Device> NodeShared<D> {
         }
     }
 
+    /// Begin a request of a call and wait for its end.
+    ///
+    /// # Errors
+    /// What it cannot begin for; as [`finish`](Self::finish).
+    fn call(
+        &self,
+        begin: impl FnOnce(&mut Core<D>) -> Result<(Request, Deadline)>,
+    ) -> Result<Outcome> {
+        let mut core = self.alive()?;
+        let begun = begin(&mut core);
+        self.settle(&mut core);
+        let (request, deadline) = begun?;
+        if let Some(done) = core.take_done(request) {
+            return Ok(done);
+        }
+        drop(core);
+        self.finish(request, Instant::now(), deadline)
+    }
+
     /// Wait for the end of a call's own request, and release it. One that is not done in time is
     /// withdrawn, unless it has started to be sent: then its end is near, or the other node does
     /// not take it, and the session with it ends.
@@ -825,13 +896,7 @@ impl<D: Device> NodeShared<D> {
     /// # Errors
     /// As [`wait`](Self::wait).
     fn finish(&self, request: Request, begun: Instant, deadline: Deadline) -> Result<Outcome> {
-        let done = |core: &mut Core<D>| {
-            let all = core.engine.requests();
-            match all.is_done(request) {
-                true => all.release(request).ok()?.1,
-                false => None,
-            }
-        };
+        let done = |core: &mut Core<D>| core.take_done(request);
         let waited = self.wait(&[request], begun, deadline, done);
         if waited != Err(Error::Timeout) {
             return waited;
@@ -891,7 +956,7 @@ impl<D: Device> NodeShared<D> {
         }
         let moved = match tie {
             Tie::Link(node, _) => core.progress(*node),
-            Tie::Pipe(pipe) => self.move_pipe(&mut core, pipe),
+            Tie::Pipe(pipe) => self.move_data(&mut core, Some(pipe)),
         };
         self.settle(&mut core);
         moved
@@ -1047,6 +1112,7 @@ mod tests {
         link::tests::{message, pair, pair_in},
         wire::{Control, Frame},
     };
+    use mp_queue_pair::Piece;
     use mp_testing::{Host, World};
 
     /// MC-MSG-8: a link that was lost is told of, also if a new session is there before anybody has
@@ -1061,7 +1127,10 @@ mod tests {
         core.relink(other, link);
         core.progress(other);
         let to = Endpoint::of(other, 1);
-        let sent = core.engine.send(from, to, b"lost", 1, By::Program).unwrap();
+        let sent = core
+            .engine
+            .send(from, to, Piece::Bytes(b"lost"), 1, By::Program)
+            .unwrap();
         world.set_up(0, false);
         let [link, _there] = pair();
         core.relink(other, link);
@@ -1087,10 +1156,61 @@ mod tests {
         // Until the service threads sleep.
         std::thread::sleep(10 * LOOK);
         let mut core = a.0.alive().unwrap();
-        core.engine.send(from, to, b"left", 1, By::Program).unwrap();
+        core.engine
+            .send(from, to, Piece::Bytes(b"left"), 1, By::Program)
+            .unwrap();
         a.0.settle_within(&mut core, 0);
         drop(core);
         assert_eq!(b.msg_take(to, 8).unwrap().0[..], *b"left");
+    }
+
+    /// Of one domain so many nodes have a session, and those that have one may have it anew; other
+    /// domains do not matter.
+    #[test]
+    fn nodes_of_a_domain_have_so_many_sessions() {
+        let id = |domain, node: usize| NodeId::new(domain, node as u32).unwrap();
+        let mut others: Vec<_> = (0..PEERS_MAX).map(|node| id(0, node)).collect();
+        assert!(!has_room_for(id(0, PEERS_MAX), others.iter()));
+        assert!(has_room_for(id(0, 0), others.iter()));
+        assert!(has_room_for(id(1, 0), others.iter()));
+        others.pop();
+        assert!(has_room_for(id(0, PEERS_MAX), others.iter()));
+    }
+
+    /// MC-CHAN-22: of channels that something waits for, those of a higher priority are served first.
+    #[test]
+    fn channels_are_served_by_priority() {
+        let world = World::new(1, 8 << 20);
+        world.set_loopback(8 << 20);
+        let fabric = Fabric::with_device(world.open(Host::A));
+        let attributes = NodeAttributes::default();
+        let node = Node::with_fabric(fabric, Topology::default(), 0, 1, attributes).unwrap();
+        let wait = |request| node.wait(request, Deadline::NEVER).unwrap();
+        for (port, priority) in [(1, 7), (3, 0), (5, 2), (7, 0)] {
+            let ends = [port, port + 1].map(|port| node.endpoint_create(Some(port)).unwrap());
+            for end in ends {
+                node.set_endpoint_attribute(end, Attribute::Priority, priority)
+                    .unwrap();
+                node.set_endpoint_attribute(end, Attribute::MaxPayloadSize, 64)
+                    .unwrap();
+            }
+            let [send, receive] = ends;
+            wait(node.pktchan_connect_i(send, receive).unwrap());
+            let opens = [
+                node.pktchan_send_open_i(send).unwrap(),
+                node.pktchan_recv_open_i(receive).unwrap(),
+            ];
+            let Completion::Open(channel) = opens.map(wait)[0].clone() else {
+                panic!();
+            };
+            // More than there are buffers.
+            for _ in 0..20 {
+                node.pktchan_send_i(channel, b"waits").unwrap();
+            }
+        }
+        let core = node.0.alive().unwrap();
+        let senders = core.busy.values().map(|pipe| pipe.plan.port);
+        assert_eq!(senders.collect::<Vec<_>>(), [3, 7, 5, 1]);
     }
 
     /// What a session has brought is received before another one takes its place.

@@ -7,11 +7,12 @@
 //! to it or back, are [`BUFFERS`]. A message starts only if it has credit for all its frames.
 
 use crate::{
+    table::Table,
     wire::{frames, End, Frame, Lane, FRAME},
     Request, ENDPOINTS_MAX, PRIORITIES,
 };
 use mp_queue_pair::Piece;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 /// Buffers of each node and priority at an endpoint.
 pub(crate) const BUFFERS: u32 = 32;
@@ -65,9 +66,11 @@ impl Queue {
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     /// Lanes that are not at rest.
-    queues: HashMap<Lane, Queue>,
+    queues: Table<Lane, Queue>,
     /// Ports that can send, for each level, in the order of their turns.
     ready: [VecDeque<u16>; PRIORITIES],
+    /// Levels that have one, a bit each.
+    levels: u32,
     /// Debts that the session has begun with.
     indebted: usize,
 }
@@ -119,6 +122,7 @@ impl Outgoing {
         if queue.is_ready {
             if let Some(ready) = self.ready.get_mut(usize::from(lane.level)) {
                 ready.push_back(lane.port);
+                self.levels |= 1 << lane.level;
             }
         } else if queue.is_at_rest() {
             self.queues.remove(&lane);
@@ -127,20 +131,24 @@ impl Outgoing {
 
     /// The lane whose turn it is: that of the lowest level that can send.
     fn turn(&mut self) -> Option<Lane> {
-        for (level, ready) in (0..).zip(&mut self.ready) {
-            while let Some(port) = ready.front().copied() {
-                let lane = Lane { level, port };
-                let queue = self.queues.entry(lane).or_default();
-                if queue.can_send() {
-                    return Some(lane);
-                }
-                // What it had was withdrawn.
-                queue.is_ready = false;
-                if queue.is_at_rest() {
-                    self.queues.remove(&lane);
-                }
-                ready.pop_front();
+        while self.levels != 0 {
+            let level = self.levels.trailing_zeros() as u16;
+            let ready = self.ready.get_mut(usize::from(level))?;
+            let Some(port) = ready.front().copied() else {
+                self.levels &= !(1 << level);
+                continue;
+            };
+            let lane = Lane { level, port };
+            let queue = self.queues.entry(lane).or_default();
+            if queue.can_send() {
+                return Some(lane);
             }
+            // What it had was withdrawn.
+            queue.is_ready = false;
+            if queue.is_at_rest() {
+                self.queues.remove(&lane);
+            }
+            ready.pop_front();
         }
         None
     }
@@ -217,7 +225,7 @@ impl Outgoing {
     /// The session has ended: what waits, in the order of each lane. All buffers are free for the
     /// next session.
     pub(crate) fn reset(&mut self) -> Vec<Send> {
-        self.ready = Default::default();
+        (self.ready, self.levels) = Default::default();
         self.indebted = 0;
         let queues = std::mem::take(&mut self.queues);
         queues.into_values().flat_map(|queue| queue.sends).collect()
@@ -228,6 +236,7 @@ impl Outgoing {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::HashMap;
 
     fn request(n: usize) -> Request {
         Request::from_raw(n as u32 + 1)

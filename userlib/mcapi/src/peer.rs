@@ -46,6 +46,8 @@ pub(crate) struct Reservation {
     pub(crate) partner: Endpoint,
     /// The node that wants them connected, and its number of that; nothing once it has gone.
     pub(crate) asker: Option<(NodeId, u32)>,
+    /// How often it was found unanswered.
+    pub(crate) age: u8,
 }
 
 /// What a node knows of another one.
@@ -154,6 +156,16 @@ impl Peer {
         }
     }
 
+    /// Let connects that are not answered grow older; whether one is too old.
+    pub(crate) fn age(&mut self, most: u8) -> bool {
+        let mut is_over = false;
+        for reservation in self.reservations.values_mut() {
+            reservation.age = reservation.age.saturating_add(1);
+            is_over |= reservation.age > most;
+        }
+        is_over
+    }
+
     /// What was asked about channels: the other node does not know of them.
     pub(crate) fn take_channels(&mut self) -> (Vec<Ask>, Vec<Reservation>) {
         self.control.retain(|frame| !frame.is_of_channels());
@@ -182,12 +194,16 @@ impl Peer {
         self.control.extend(gets.chain(asks).chain(reservations));
     }
 
-    /// Fail once more waits than can be.
+    /// Fail once more waits than can be: of what the other node should take, has asked, or should
+    /// answer.
     ///
     /// # Errors
     /// [`End::Broken`].
     pub(crate) fn check(&self) -> Result<(), End> {
-        match self.control.len() <= CONTROL_MAX && self.parked.len() <= 2 * REQUESTS_MAX {
+        let is_less = self.control.len() <= CONTROL_MAX
+            && self.parked.len() <= 2 * REQUESTS_MAX
+            && self.withdrawn.len() <= CONTROL_MAX;
+        match is_less {
             true => Ok(()),
             false => Err(End::Broken),
         }

@@ -20,7 +20,7 @@ use crate::{
     connection::Role,
     lock,
     pair::{end_of, Open, Pair},
-    wire::End,
+    wire::{copied, End},
     Error, Request, Result, Scalar, PACKET_MAX,
 };
 use mp_fabric::{Deadline, Device, Session};
@@ -49,6 +49,9 @@ const PACKET_LINES: u32 = 32;
 const SCALAR_LINES: u32 = 256;
 /// Lines of a sender's own window, which nothing comes into.
 const BACK_LINES: u32 = 8;
+/// Packets or scalars that are sent at once of those that wait, before others get a turn: what is more
+/// urgent does not wait for all of them.
+const BUDGET: usize = 16;
 /// The part of free memory that one channel takes.
 const SHARE: u64 = 8;
 
@@ -64,9 +67,17 @@ pub(crate) struct Plan {
     pub(crate) timeout: u32,
     /// Most sends that are not complete, by calls that do not wait.
     pub(crate) send_buffers: u32,
+    /// Of the channel; 0 is the highest.
+    pub(crate) priority: u32,
 }
 
 impl Plan {
+    /// In which order channels that something waits for are served: by priority (MC-CHAN-22), and
+    /// whose port is lower first.
+    pub(crate) fn rank(&self) -> (u32, u16) {
+        (self.priority, self.port)
+    }
+
     /// Most bytes of a packet (MC-BUF-4).
     fn packet_max(&self) -> usize {
         PACKET_MAX.min(self.max_payload as usize)
@@ -136,6 +147,15 @@ struct Waiting {
     data: Box<[u8]>,
     /// It takes one of the endpoint's send buffers.
     is_counted: bool,
+}
+
+/// What has come of trying something that is done at once or not at all.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Tried<T> {
+    /// Nothing: it cannot be done now.
+    pub(crate) done: Option<T>,
+    /// It was done, and the other end could not be woken: that has to be tried again.
+    pub(crate) owes_signal: bool,
 }
 
 /// What a request has come to. A packet that was received is kept by the node.
@@ -246,13 +266,11 @@ impl<D: Device> Pipe<D> {
     ///
     /// # Errors
     /// [`Error::ChannelInvalid`], [`Error::PacketSize`], [`Error::Transmission`].
-    pub(crate) fn try_send_packet(&self, data: &[u8]) -> Result<bool> {
+    pub(crate) fn try_send_packet(&self, data: Piece<'_>) -> Result<Tried<()>> {
         let mut inner = self.inner();
         self.check_packet(&inner, data.len())?;
-        match inner.waiting.is_empty() {
-            true => inner.send_packet(data),
-            false => Ok(false),
-        }
+        let is_sent = inner.waiting.is_empty() && inner.send_packet(data)?;
+        Ok(inner.tried(is_sent.then_some(())))
     }
 
     fn check_packet(&self, inner: &Inner<D>, len: usize) -> Result<()> {
@@ -286,10 +304,10 @@ impl<D: Device> Pipe<D> {
     }
 
     /// Let a packet, or the bytes of a scalar, wait until there is room.
-    pub(crate) fn wait_to_send(&self, request: Request, data: &[u8], is_counted: bool) {
+    pub(crate) fn wait_to_send(&self, request: Request, data: &Piece<'_>, is_counted: bool) {
         self.inner().waiting.push_back(Waiting {
             request,
-            data: data.into(),
+            data: copied(data),
             is_counted,
         });
     }
@@ -298,15 +316,15 @@ impl<D: Device> Pipe<D> {
     ///
     /// # Errors
     /// [`Error::ChannelInvalid`], [`Error::Transmission`]: there are none, and there will be none.
-    pub(crate) fn try_receive_packet(&self) -> Result<Option<Held>> {
+    pub(crate) fn try_receive_packet(&self) -> Result<Tried<Held>> {
         let mut inner = self.inner();
         inner.check_here()?;
         if !inner.posted.is_empty() {
-            return Ok(None);
+            return Ok(inner.tried(None));
         }
         match inner.take(&self.plan)? {
-            Some(Item::Packet(held)) => Ok(Some(held)),
-            _ => Ok(None),
+            Some(Item::Packet(held)) => Ok(inner.tried(Some(held))),
+            _ => Ok(inner.tried(None)),
         }
     }
 
@@ -344,7 +362,7 @@ impl<D: Device> Pipe<D> {
     }
 
     /// Give the slot of a packet back; one of a channel that is over needs nothing.
-    pub(crate) fn release(&self, held: Held) {
+    pub(crate) fn release(&self, held: Held) -> Tried<()> {
         let mut inner = self.inner();
         if let Ok(Open { inbox, .. }) = inner.pair.open() {
             let stream = held.stream();
@@ -352,37 +370,36 @@ impl<D: Device> Pipe<D> {
             let _ = inbox.receiving().give(held, stream);
             let _ = inbox.receiving().publish();
         }
+        inner.tried(Some(()))
     }
 
     /// Send a scalar, if there is room.
     ///
     /// # Errors
     /// [`Error::ChannelInvalid`]; [`Error::General`].
-    pub(crate) fn try_send_scalar<S: Scalar>(&self, scalar: S) -> Result<bool> {
+    pub(crate) fn try_send_scalar<S: Scalar>(&self, scalar: S) -> Result<Tried<()>> {
         let mut inner = self.inner();
         inner.check()?;
-        match inner.waiting.is_empty() {
-            true => inner.send_scalar(S::WIDTH, scalar.to_u64()),
-            false => Ok(false),
-        }
+        let is_sent = inner.waiting.is_empty() && inner.send_scalar(S::WIDTH, scalar.to_u64())?;
+        Ok(inner.tried(is_sent.then_some(())))
     }
 
     /// Take the next scalar, if there is one.
     ///
     /// # Errors
     /// [`Error::ChannelInvalid`]; [`Error::General`]: it has another width, and stays.
-    pub(crate) fn try_receive_scalar<S: Scalar>(&self) -> Result<Option<S>> {
+    pub(crate) fn try_receive_scalar<S: Scalar>(&self) -> Result<Tried<S>> {
         let mut inner = self.inner();
         inner.check_here()?;
         match inner.take(&self.plan)? {
             Some(Item::Scalar { width, value }) if width == S::WIDTH => {
-                Ok(Some(S::from_u64(value)))
+                Ok(inner.tried(Some(S::from_u64(value))))
             }
             Some(other) => {
                 inner.arrived.push_front(other);
                 Err(Error::General)
             }
-            None => Ok(None),
+            None => Ok(inner.tried(None)),
         }
     }
 
@@ -469,6 +486,14 @@ impl<D: Device> Pipe<D> {
 }
 
 impl<D: Device> Inner<D> {
+    /// What was tried, as whoever has no lock has to know of it.
+    fn tried<T>(&self, done: Option<T>) -> Tried<T> {
+        Tried {
+            owes_signal: done.is_some() && self.pair.owes_signal(),
+            done,
+        }
+    }
+
     /// # Errors
     /// [`Error::ChannelInvalid`]: this end was closed.
     fn check_here(&self) -> Result<()> {
@@ -495,8 +520,8 @@ impl<D: Device> Inner<D> {
         all.map(|request| (request, Err(error))).collect()
     }
 
-    fn send_packet(&mut self, data: &[u8]) -> Result<bool> {
-        let pieces = [Piece::Bytes(data)];
+    fn send_packet(&mut self, data: Piece<'_>) -> Result<bool> {
+        let pieces = [data];
         let mut message = Outgoing::new(Head::default(), &[], &pieces);
         let sent = self.pair.open().and_then(|open| {
             let sent = open.outbox.put_in_slot(&mut message, 0).map_err(end_of)?;
@@ -508,7 +533,7 @@ impl<D: Device> Inner<D> {
 
     fn send_waiting(&mut self, plan: &Plan, data: &[u8]) -> Result<bool> {
         if plan.role.kind == Kind::Packets {
-            return self.send_packet(data);
+            return self.send_packet(Piece::Bytes(data));
         }
         let mut value = [0; 8];
         for (to, from) in value.iter_mut().zip(data) {
@@ -633,7 +658,10 @@ impl<D: Device> Inner<D> {
         if self.is_broken {
             return Err(End::Broken);
         }
-        while let Some(first) = self.waiting.pop_front() {
+        for _ in 0..BUDGET {
+            let Some(first) = self.waiting.pop_front() else {
+                break;
+            };
             match self.send_waiting(plan, &first.data) {
                 Ok(true) => {
                     let sent = Done::Sent(first.data.len());
@@ -676,6 +704,7 @@ mod tests {
             max_payload,
             timeout: u32::MAX,
             send_buffers: 4,
+            priority: 0,
         }
     }
 
@@ -740,11 +769,25 @@ mod tests {
         receiver.progress();
         receiver.wait_to_receive(Request::from_raw(1));
         for (sent, left) in [(1, 0), (2, 1)] {
-            assert_eq!(sender.try_send_packet(b"packet"), Ok(true));
+            let tried = sender.try_send_packet(Piece::Bytes(b"packet"));
+            assert_eq!(tried.unwrap().done, Some(()));
             assert_eq!(receiver.available(), Ok(left), "{sent}");
         }
         assert_eq!(receiver.progress().ended.len(), 1);
         assert_eq!(receiver.available(), Ok(1));
+    }
+
+    /// MC-CHAN-22: what waits on a channel is sent by and by, also if there is room for all of it.
+    #[test]
+    fn what_waits_is_sent_in_turns() {
+        let [sender, _receiver] = pipe([Kind::Scalars; 2]);
+        sender.progress();
+        for n in 0..2 * BUDGET as u32 + 1 {
+            let scalar = Piece::Bytes(&[1, 2]);
+            sender.wait_to_send(Request::from_raw(n + 1), &scalar, false);
+        }
+        let sent = [(); 4].map(|()| sender.progress().ended.len());
+        assert_eq!(sent, [BUDGET, BUDGET, 1, 0]);
     }
 
     /// A sender that sends what a channel does not carry ends the channel, once, and nothing else.

@@ -171,9 +171,14 @@ impl<T> Requests<T> {
         }
     }
 
-    /// Requests that somebody waits for and that are over, or released, since this was asked last.
-    pub(crate) fn take_over(&mut self) -> Vec<Request> {
-        std::mem::take(&mut self.over)
+    /// Requests that somebody waits for and that are over, or released, since they were forgotten.
+    pub(crate) fn over(&self) -> &[Request] {
+        &self.over
+    }
+
+    /// Those who wait for them know.
+    pub(crate) fn forget_over(&mut self) {
+        self.over.clear();
     }
 
     /// Whether the request is there.

@@ -591,6 +591,13 @@ impl Loop {
     const ROOM: usize = 64;
 }
 
+/// Copy what is sent, once: whatever others do to the memory, the copy stays as it is.
+pub(crate) fn copied(data: &Piece<'_>) -> Box<[u8]> {
+    let mut bytes = Vec::with_capacity(data.len());
+    append(&mut bytes, data);
+    bytes.into()
+}
+
 /// Copy a frame's data behind what is there.
 pub(crate) fn append(to: &mut Vec<u8>, data: &Piece<'_>) {
     match data {

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{briefly, soon, Hosts, TestNode};
+use common::{briefly, receive, soon, Hosts, TestNode};
 use mcapi::{
     Attribute, Channel, Completion, Endpoint, Error, Packet, Request, Result, PACKET_MAX,
     STATUS_OPEN,
@@ -473,6 +473,82 @@ fn a_signal_of_a_channel_without_memory_is_tried_again() {
                 assert_eq!(waits.join().unwrap(), Ok(()));
             });
         }
+    }
+}
+
+/// MC-BUF-7: what is in the buffer of a packet, which its sender can still write, is sent on from there:
+/// as a packet, at once and later, and as a message.
+#[test]
+fn buffers_of_packets_are_sent_on() {
+    for (_hosts, a, b) in Hosts::pairs() {
+        let attributes = [
+            (Attribute::MaxPayloadSize, 10_000),
+            (Attribute::NumSendBuffers, 1),
+        ];
+        let (there, back) = (packets(&a, &b, &attributes), packets(&b, &a, &attributes));
+        let data: Vec<u8> = (0..10_000).map(|n| (n % 251) as u8).collect();
+        a.pktchan_send(there.send, &data).unwrap();
+        let packet = b.pktchan_recv(there.receive).unwrap();
+        b.pktchan_send(back.send, packet.memory()).unwrap();
+        let mut sent = 1;
+        let last = loop {
+            let request = b.pktchan_send_i(back.send, packet.memory()).unwrap();
+            sent += 1;
+            if b.test(request) == Ok(None) {
+                break request;
+            }
+        };
+        let [from, to] = endpoints(&b, &a, &[]);
+        b.msg_send(from, to, packet.memory(), 3).unwrap();
+        // Copies were made.
+        packet.memory().copy_from(&[0_u8; 10_000]);
+        b.pktchan_release(packet.address()).unwrap();
+        assert_eq!(receive(&a, to), data);
+        for _ in 0..sent {
+            assert_eq!(take(&a, back.receive), Ok(data.clone()));
+        }
+        assert_eq!(b.wait(last, soon()), Ok(Completion::Sent(10_000)));
+    }
+}
+
+/// MC-MSG-13, MC-CHAN-22: messages overtake whatever packets and scalars wait, of whatever priority
+/// those are.
+#[test]
+fn messages_do_not_wait_for_packets_and_scalars() {
+    for (_hosts, a, b) in Hosts::pairs() {
+        let attributes = [
+            (Attribute::MaxPayloadSize, 64),
+            (Attribute::NumSendBuffers, 1000),
+        ];
+        let (pkt, scl) = (packets(&a, &b, &attributes), scalars(&a, &b, &[]));
+        let sends: Vec<_> = (0..1000_u32)
+            .map(|n| a.pktchan_send_i(pkt.send, &n.to_le_bytes()).unwrap())
+            .collect();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for n in 0..1000_u32 {
+                    scl.a.sclchan_send(scl.send, n).unwrap();
+                }
+            });
+            while b.sclchan_available(scl.receive).unwrap() < 256 {}
+            let [from, to] = endpoints(&a, &b, &[]);
+            for priority in [0, 7] {
+                a.msg_send(from, to, b"urgent", priority).unwrap();
+                assert_eq!(receive(&b, to), b"urgent");
+            }
+            assert_eq!(a.test(sends[999]), Ok(None));
+            let received = scope.spawn(|| {
+                (0..1000_u32).all(|n| take(pkt.b, pkt.receive) == Ok(n.to_le_bytes().to_vec()))
+            });
+            // And while they move.
+            a.msg_send(from, to, b"urgent", 0).unwrap();
+            assert_eq!(receive(&b, to), b"urgent");
+            for n in 0..1000_u32 {
+                assert_eq!(b.sclchan_recv(scl.receive), Ok(n));
+            }
+            assert!(received.join().unwrap());
+        });
+        assert_eq!(a.wait(sends[999], soon()), Ok(Completion::Sent(4)));
     }
 }
 

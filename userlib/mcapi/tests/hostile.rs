@@ -7,9 +7,13 @@ mod common;
 use common::{get, receive, soon, Hosts};
 use mcapi::{Attribute, Deadline, Endpoint, Error, NodeId};
 use mp_fabric::{vm_memory::Bytes, EventMask, Fabric, InterfaceId, PartnerState, Session};
-use mp_queue_pair::{open, provider::shape, Head, Outgoing};
+use mp_queue_pair::{open, provider::shape, Head, Outgoing, Receiving, Sending};
 use mp_testing::{BridgeDevice, Host, LOOPBACK};
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
 
 const PROTOCOL: u32 = 0x4d43_4150;
 
@@ -96,6 +100,38 @@ fn who_is_another_node_is_rejected() {
     }
 }
 
+/// A process of host B that is node <1,9> as far as node <0,1> can see, and does nothing else.
+struct Idler {
+    _pair: (Sending<BridgeDevice>, Receiving<BridgeDevice>),
+    _claim: Session<BridgeDevice>,
+}
+
+impl Idler {
+    /// Say that it is ready, with these features.
+    fn new(hosts: &Hosts, features: u8) -> Self {
+        let fabric = hosts.fabric(Host::B);
+        let claim = fabric
+            .server(interface(hosts, Host::B), PROTOCOL)
+            .uid(0x8000_8009);
+        let claim = claim.data(b"whatever").bare().hold().open().unwrap();
+        let session = ask(hosts, &fabric, Host::B, 1, &demand(1, 9, b"whatever"));
+        let size = session.state().unwrap().local.unwrap().size;
+        let (mut sending, receiving) = open(session, &shape(size, 2), soon()).unwrap();
+        let head = Head {
+            kind: 1,
+            ..Head::default()
+        };
+        let ready = [1, 0, 0, 0, features, 0, 0, 0, 0, 0, 0, 0];
+        let mut ready = Outgoing::new(head, &ready, &[]);
+        assert!(sending.put(&mut ready).unwrap().is_some());
+        sending.publish().unwrap();
+        Idler {
+            _pair: (sending, receiving),
+            _claim: claim,
+        }
+    }
+}
+
 /// A node that says that it is ready and then takes nothing keeps nobody waiting for ever: a send whose
 /// message has started ends with the session.
 #[test]
@@ -105,28 +141,75 @@ fn a_node_that_takes_nothing_keeps_nobody() {
     let own = node.endpoint_create(None).unwrap();
     node.set_endpoint_attribute(own, Attribute::Timeout, 50)
         .unwrap();
-    let fabric = hosts.fabric(Host::B);
-    let claim = fabric
-        .server(interface(&hosts, Host::B), PROTOCOL)
-        .uid(0x8000_8009);
-    let claim = claim.data(b"whatever").bare().hold().open().unwrap();
-    let session = ask(&hosts, &fabric, Host::B, 1, &demand(1, 9, b"whatever"));
-    let size = session.state().unwrap().local.unwrap().size;
-    let (mut sending, receiving) = open(session, &shape(size, 2), soon()).unwrap();
-    let head = Head {
-        kind: 1,
-        ..Head::default()
-    };
-    let ready = [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    let mut ready = Outgoing::new(head, &ready, &[]);
-    assert!(sending.put(&mut ready).unwrap().is_some());
-    sending.publish().unwrap();
+    let _idler = Idler::new(&hosts, 0);
     let to = Endpoint::new(NodeId::new(1, 9).unwrap(), 1).unwrap();
     let begun = Instant::now();
     let sent = node.msg_send(own, to, &[7; 65536], 3);
     assert_eq!(sent, Err(Error::Transmission));
     assert!(begun.elapsed() < Duration::from_secs(20));
-    drop((receiving, claim));
+}
+
+/// MC-PKTCONN-5: a connect with an endpoint of a node that never answers is given up, and the own
+/// endpoint is free again.
+#[test]
+fn a_node_that_answers_no_connect_keeps_no_endpoint() {
+    let hosts = Hosts::new();
+    let node = hosts.node(Host::A, 1);
+    let own = node.endpoint_create(None).unwrap();
+    let _idler = Idler::new(&hosts, 1);
+    let there = Endpoint::new(NodeId::new(1, 9).unwrap(), 1).unwrap();
+    let request = node.pktchan_connect_i(own, there).unwrap();
+    assert_eq!(node.endpoint_delete(own), Err(Error::ChannelConnected));
+    assert_eq!(node.wait(request, soon()), Err(Error::General));
+    assert_eq!(node.endpoint_delete(own), Ok(()));
+}
+
+/// A process that has a node's name and answers nobody keeps nobody waiting for ever.
+#[test]
+fn a_node_that_answers_no_request_is_given_up() {
+    let hosts = Hosts::new();
+    let fabric = hosts.fabric(Host::B);
+    let name = [&b"mcapi\x03"[..], &0x8009_u32.to_le_bytes()].concat();
+    let server = fabric.server(interface(&hosts, Host::B), PROTOCOL);
+    let server = server.name(&name).hold();
+    let server = server.local(0x4000..=0x4000).remote(0x4000..=0x4000);
+    let _server = server.open().unwrap();
+    let node = hosts.node(Host::A, 1);
+    let own = node.endpoint_create(None).unwrap();
+    let to = Endpoint::new(NodeId::new(1, 9).unwrap(), 1).unwrap();
+    let sent = node.msg_send_i(own, to, b"", 3).unwrap();
+    assert_eq!(node.wait(sent, soon()), Err(Error::Transmission));
+}
+
+/// Processes that ask again and again keep a node from nothing: it finds others, and is found.
+#[test]
+fn who_asks_without_end_keeps_nobody() {
+    let hosts = Hosts::new();
+    let (node, neighbour) = (hosts.node(Host::A, 1), hosts.node(Host::A, 2));
+    let endpoint = node.endpoint_create(Some(1)).unwrap();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let fabric = hosts.fabric(Host::B);
+                let name = [&b"mcapi\x03"[..], &1_u32.to_le_bytes()].concat();
+                while !over.load(Ordering::Relaxed) {
+                    let client = fabric.client(interface(&hosts, Host::B), PROTOCOL);
+                    let client = client.name(&name).data(b"none").pending();
+                    let asked = client.local(0x4000..=0x4000).remote(0x4000..=0x4000).open();
+                    if let Ok(session) = asked {
+                        let _ = session.wait(EventMask::REFUSED, soon());
+                    }
+                }
+            });
+        }
+        let late = hosts.node(Host::A, 3);
+        let found = [&neighbour, &late].map(|other| other.endpoint_get(0, 1, 1, soon()));
+        let own = late.endpoint_create(Some(1)).unwrap();
+        let finds = node.endpoint_get(0, 3, 1, soon());
+        over.store(true, Ordering::Relaxed);
+        assert_eq!((found, finds), ([Ok(endpoint); 2], Ok(own)));
+    });
 }
 
 /// A process that has a node's name and rejects everybody is not asked again at once, and not for

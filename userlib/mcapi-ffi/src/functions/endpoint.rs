@@ -101,7 +101,8 @@ pub fn endpoint_set_attribute<D: Device>(
 fn value(number: u32, attribute: Input<u8>) -> Result<(Attribute, u64)> {
     let known = Attribute::of(number)?;
     match known {
-        Attribute::GetSource if attribute.len() == structures::size(known) => Ok((known, 0)),
+        _ if attribute.len() != structures::size(known) => Err(Error::AttributeSize),
+        Attribute::GetSource => Ok((known, 0)),
         _ => Ok((known, structures::word(attribute)?)),
     }
 }

@@ -50,9 +50,7 @@ pub fn pktchan_send_i<D: Device>(
     let data = payload(&buffer, Error::PacketSize)?;
     let channel = Channel::from_raw(channel);
     let request = state.node.pktchan_send_i(channel, data)?;
-    state
-        .sent
-        .note(channel, data.as_ptr().addr(), Some(request));
+    state.sent.note(channel, buffer.address(), Some(request));
     Ok(Begun::moving(request, Destination::None))
 }
 
@@ -61,7 +59,7 @@ pub fn pktchan_send<D: Device>(state: &State<D>, channel: u32, buffer: Input<u8>
     let data = payload(&buffer, Error::PacketSize)?;
     let channel = Channel::from_raw(channel);
     state.node.pktchan_send(channel, data)?;
-    state.sent.note(channel, data.as_ptr().addr(), None);
+    state.sent.note(channel, buffer.address(), None);
     Ok(())
 }
 

@@ -5,19 +5,21 @@
 use super::*;
 use std::ffi::c_void;
 
-type Open = fn(&Node, Out<u32>, u64) -> Result<Begun>;
-type Close = fn(&Node, u32) -> Result<Begun>;
-type Connect = fn(&Node, u64, u64) -> Result<Begun>;
+pub type Open = fn(&Node, Out<u32>, u64) -> Result<Begun>;
+pub type Close = fn(&Node, u32) -> Result<Begun>;
+pub type Connect = fn(&Node, u64, u64) -> Result<Begun>;
 
 /// The functions of a kind of channel: for its sending end, and for its receiving end.
 #[derive(Clone, Copy)]
-struct Kind {
-    connect: Connect,
-    open: [Open; 2],
-    close: [Close; 2],
+pub struct Kind {
+    pub connect: Connect,
+    pub open: [Open; 2],
+    pub close: [Close; 2],
+    /// Packets of 64 bytes, or scalars, that are sent at most before one is received.
+    pub capacity: u32,
 }
 
-const PACKETS: Kind = Kind {
+pub const PACKETS: Kind = Kind {
     connect: functions::pktchan_connect_i,
     open: [
         functions::pktchan_send_open_i,
@@ -27,8 +29,9 @@ const PACKETS: Kind = Kind {
         functions::pktchan_send_close_i,
         functions::pktchan_recv_close_i,
     ],
+    capacity: 16,
 };
-const SCALARS: Kind = Kind {
+pub const SCALARS: Kind = Kind {
     connect: functions::sclchan_connect_i,
     open: [
         functions::sclchan_send_open_i,
@@ -38,24 +41,36 @@ const SCALARS: Kind = Kind {
         functions::sclchan_send_close_i,
         functions::sclchan_recv_close_i,
     ],
+    capacity: 256,
 };
 
 /// A channel from the first of two nodes to the second one.
-struct Channel {
-    programs: [Program; 2],
-    endpoints: [u64; 2],
-    handles: [u32; 2],
+pub struct Channel {
+    kind: Kind,
+    pub programs: [Program; 2],
+    pub endpoints: [u64; 2],
+    pub handles: [u32; 2],
 }
 
 impl Channel {
     /// MC-PKTROPEN-2: a handle is written when both ends are open, and not before.
-    fn new(kind: Kind) -> Self {
+    pub fn new(kind: Kind) -> Self {
+        Self::with(kind, &[])
+    }
+
+    /// The same between endpoints with these attributes.
+    pub fn with(kind: Kind, attributes: &[(u32, u32)]) -> Self {
         let programs = pair();
         let endpoints = [create(&programs[0], 1), create(&programs[1], 2)];
+        for (number, value) in attributes {
+            for (program, endpoint) in programs.iter().zip(endpoints) {
+                set(program, endpoint, *number, *value).unwrap();
+            }
+        }
         let [send, receive] = endpoints;
         let (connecting, _) =
             begin(&programs[1], |node| (kind.connect)(node, send, receive)).unwrap();
-        assert_eq!(wait(&programs[1], connecting), Ok(0));
+        assert_eq!(wait_for(&programs[1], connecting), Ok(()));
         let mut handles = [UNTOUCHED; 2];
         let mut opening = [0; 2];
         for end in [1, 0] {
@@ -68,10 +83,11 @@ impl Channel {
             }
         }
         for end in [0, 1] {
-            assert_eq!(wait(&programs[end], opening[end]), Ok(0));
+            assert_eq!(wait_for(&programs[end], opening[end]), Ok(()));
             assert_ne!(handles[end], UNTOUCHED);
         }
         Channel {
+            kind,
             programs,
             endpoints,
             handles,
@@ -79,12 +95,37 @@ impl Channel {
     }
 
     /// Run a function of an end.
-    fn with<T>(&self, end: usize, act: impl FnOnce(&Node, u32) -> Result<T>) -> Result<T> {
+    pub fn at<T>(&self, end: usize, act: impl FnOnce(&Node, u32) -> Result<T>) -> Result<T> {
         self.programs[end].with(|node| act(node, self.handles[end]))
     }
 
+    /// Send a number as a packet or a scalar.
+    pub fn put(&self, number: u32) -> Result<()> {
+        match self.is_of_packets() {
+            true => self.send(&number.to_le_bytes()),
+            false => self.at(0, |node, channel| {
+                functions::sclchan_send(node, channel, number)
+            }),
+        }
+    }
+
+    /// Receive it.
+    pub fn take(&self) -> Result<u32> {
+        if !self.is_of_packets() {
+            return self.at(1, functions::sclchan_recv);
+        }
+        let (buffer, len) = self.receive()?;
+        let number = u32::from_le_bytes(read(buffer, len).try_into().unwrap());
+        self.release(buffer)?;
+        Ok(number)
+    }
+
+    fn is_of_packets(&self) -> bool {
+        self.kind.capacity == PACKETS.capacity
+    }
+
     fn send(&self, data: &[u8]) -> Result<()> {
-        self.with(0, |node, channel| {
+        self.at(0, |node, channel| {
             functions::pktchan_send(node, channel, input(data))
         })
     }
@@ -92,18 +133,18 @@ impl Channel {
     fn receive(&self) -> Result<(*mut c_void, usize)> {
         let (mut buffer, mut size) = (ptr::null_mut(), 0);
         let (to, len) = (out(&mut buffer), out(&mut size));
-        self.with(1, |node, channel| {
+        self.at(1, |node, channel| {
             functions::pktchan_recv(node, channel, to, len)
         })?;
         Ok((buffer, size))
     }
 
     fn release(&self, buffer: *const c_void) -> Result<()> {
-        self.with(1, |node, _| functions::pktchan_release(node, buffer))
+        self.at(1, |node, _| functions::pktchan_release(node, buffer))
     }
 
     fn release_test(&self, end: usize, buffer: *const c_void) -> Answer<u8> {
-        let answer = self.with(end, |node, _| functions::pktchan_release_test(node, buffer));
+        let answer = self.at(end, |node, _| functions::pktchan_release_test(node, buffer));
         answer.into()
     }
 
@@ -142,7 +183,7 @@ fn packets_are_the_programs_until_they_are_released() {
         invalid
     );
     // Another node has no such buffer (MC-PKTREL-2).
-    let elsewhere = channel.with(0, |node, _| functions::pktchan_release(node, two));
+    let elsewhere = channel.at(0, |node, _| functions::pktchan_release(node, two));
     assert_eq!(elsewhere, invalid);
     assert_eq!([channel.release(none), channel.release(two)], [Ok(()); 2]);
 }
@@ -221,7 +262,7 @@ fn receives_that_do_not_wait_get_an_address() {
 fn scalars_keep_their_widths() {
     let channel = Channel::new(SCALARS);
     channel
-        .with(0, |node, channel| {
+        .at(0, |node, channel| {
             functions::sclchan_send(node, channel, u64::MAX - 1)?;
             functions::sclchan_send(node, channel, 0x8000_0001_u32)?;
             functions::sclchan_send(node, channel, 0x8001_u16)?;
@@ -229,7 +270,7 @@ fn scalars_keep_their_widths() {
         })
         .unwrap();
     channel
-        .with(1, |node, channel| {
+        .at(1, |node, channel| {
             while functions::sclchan_available(node, channel)? < 4 {}
             let narrow = functions::sclchan_recv::<_, u8>(node, channel);
             assert_eq!(narrow, Err(Error::General));
@@ -292,15 +333,224 @@ fn what_is_connected_is_no_endpoint_for_anything_else() {
     let mut places = (ptr::null_mut(), 7);
     let (buffer, size) = (out(&mut places.0), out(&mut places.1));
     for end in [0, 1] {
-        let sent = scalars.with(end, |n, c| functions::pktchan_send(n, c, input(b"a")));
-        let received = scalars.with(end, |n, c| functions::pktchan_recv(n, c, buffer, size));
+        let sent = scalars.at(end, |n, c| functions::pktchan_send(n, c, input(b"a")));
+        let received = scalars.at(end, |n, c| functions::pktchan_recv(n, c, buffer, size));
         assert_eq!([sent, received], [invalid; 2]);
-        let sent = packets.with(end, |n, c| functions::sclchan_send(n, c, 1_u8));
-        let received = packets.with(end, functions::sclchan_recv::<_, u8>);
+        let sent = packets.at(end, |n, c| functions::sclchan_send(n, c, 1_u8));
+        let received = packets.at(end, functions::sclchan_recv::<_, u8>);
         assert_eq!([sent, received.map(|_| ())], [invalid; 2]);
     }
-    let reverse = packets.with(1, |n, c| functions::pktchan_send(n, c, input(b"a")));
-    let available = packets.with(0, functions::pktchan_available);
+    let reverse = packets.at(1, |n, c| functions::pktchan_send(n, c, input(b"a")));
+    let available = packets.at(0, functions::pktchan_available);
     assert_eq!([reverse, available.map(|_| ())], [invalid; 2]);
     assert_eq!(places, (ptr::null_mut(), 7));
+}
+
+/// MC-BUF-7: what is in the buffer of a packet, which its sender can still write, is sent on from there.
+#[test]
+fn buffers_of_packets_are_sent_on() {
+    let channel = Channel::new(PACKETS);
+    let [a, b] = &channel.programs;
+    let (from, to) = (create(b, 8), create(a, 9));
+    let data: Vec<u8> = (0..9000).map(|n| (n % 251) as u8).collect();
+    channel.send(&data).unwrap();
+    let (buffer, len) = channel.receive().unwrap();
+    // SAFETY: The buffer of a packet of this length, until it is released.
+    let bytes = unsafe { Input::new(buffer.cast::<u8>().cast_const(), len) };
+    b.with(|state| functions::msg_send(state, from, to, bytes, 0))
+        .unwrap();
+    channel.release(buffer).unwrap();
+    assert_eq!(super::receive(a, to, 9000), (Ok(()), data));
+}
+
+/// MC-GEN-10, MC-GEN-11, MC-PKTSEND-2: packets are read at any address; without bytes, also at NULL.
+#[test]
+fn packets_are_read_at_any_address() {
+    let channel = Channel::new(PACKETS);
+    let data: Vec<u8> = (0..5000).map(|n| (n % 251) as u8).collect();
+    for offset in 0..64 {
+        for len in [0, 1, 63, 64, 65, 4097] {
+            let data = &data[offset..offset + len];
+            channel.send(data).unwrap();
+            let (buffer, size) = channel.receive().unwrap();
+            assert_eq!(read(buffer, size), data);
+            channel.release(buffer).unwrap();
+        }
+    }
+    let nothing = channel.at(0, |node, handle| {
+        functions::pktchan_send(node, handle, no_input(0))
+    });
+    assert_eq!(nothing, Ok(()));
+    let (buffer, size) = channel.receive().unwrap();
+    assert_eq!(size, 0);
+    channel.release(buffer).unwrap();
+    let nothing = channel.at(0, |node, handle| {
+        functions::pktchan_send(node, handle, no_input(1))
+    });
+    assert_eq!(nothing, Err(Error::Parameter));
+}
+
+/// MC-BUF-2, MC-BUF-4: packets of the most bytes, and of no more than the endpoint has.
+#[test]
+fn packets_have_so_many_bytes() {
+    let most = sys::MCAPI_MAX_PACKET_SIZE;
+    for max_payload in [most, 100, 0] {
+        let channel = Channel::with(PACKETS, &[(3, max_payload)]);
+        let data = vec![7; max_payload as usize + 1];
+        let (most, more) = (&data[1..], &data[..]);
+        channel.send(most).unwrap();
+        let (buffer, size) = channel.receive().unwrap();
+        assert_eq!(read(buffer, size), most);
+        channel.release(buffer).unwrap();
+        assert_eq!(channel.send(more), Err(Error::PacketSize));
+        let refused = begin(&channel.programs[0], |node| {
+            functions::pktchan_send_i(node, channel.handles[0], input(more))
+        });
+        assert_eq!(refused, Err(sys::MCAPI_ERR_PKT_SIZE));
+    }
+}
+
+/// MC-REQ-7, MC-TEST-3, MC-WAIT-2, MC-TEST-4, MC-WAIT-7: requests that move data have a size, which is
+/// what was moved; for those of channels that do not, nobody has to want one.
+#[test]
+fn requests_that_move_data_have_a_size() {
+    let channel = Channel::new(PACKETS);
+    let [a, b] = &channel.programs;
+    let sent = begin(a, |node| {
+        functions::pktchan_send_i(node, channel.handles[0], input(b"packet"))
+    });
+    let mut buffer = ptr::null_mut();
+    let place = out(&mut buffer);
+    let received = begin(b, |node| {
+        functions::pktchan_recv_i(node, channel.handles[1], place)
+    });
+    for (program, (request, _)) in [(a, sent.unwrap()), (b, received.unwrap())] {
+        let none = program.with(|state| {
+            let tested = functions::test(state, given(&request), Out::NULL);
+            assert_eq!(tested, Err(Error::Parameter));
+            functions::wait(state, given(&request), Out::NULL, SOON)
+        });
+        assert_eq!(none, Err(Error::Parameter));
+        let mut size = 77;
+        loop {
+            let tested = program
+                .with(|state| functions::test(state, given(&request), out(&mut size)))
+                .unwrap();
+            if tested == Answer::success(1) {
+                break;
+            }
+            assert_eq!((tested, size), (Answer::PENDING, 77));
+        }
+        assert_eq!(size, 6);
+        assert_eq!(wait(program, request), Ok(6));
+    }
+    channel.release(buffer).unwrap();
+    for (end, close) in [(0, PACKETS.close[0]), (1, PACKETS.close[1])] {
+        let (request, _) = channel.close(end, close).unwrap();
+        if end == 1 {
+            let program = &channel.programs[end];
+            let closed =
+                program.with(|state| functions::wait(state, given(&request), Out::NULL, SOON));
+            assert_eq!(closed, Ok(1));
+        }
+    }
+}
+
+/// MC-PKTRCLOSE-6: a close that was cancelled goes on: the channel ends when the other end is closed.
+#[test]
+fn a_cancelled_close_still_closes() {
+    for kind in [PACKETS, SCALARS] {
+        for first in [0, 1] {
+            let channel = Channel::new(kind);
+            let (closing, _) = channel.close(first, kind.close[first]).unwrap();
+            super::cancel(&channel.programs[first], closing).unwrap();
+            let other = 1 - first;
+            let (closing, _) = channel.close(other, kind.close[other]).unwrap();
+            assert_eq!(wait(&channel.programs[other], closing), Ok(0));
+            let end = channel.endpoints[first];
+            while get_attribute(&channel.programs[first], end, 10) != Ok(0) {}
+            assert_eq!(set(&channel.programs[first], end, 11, 5), Ok(()));
+        }
+    }
+}
+
+/// MC-SCLRECV-2, MC-SCLRECV-3, MC-SCLSEND-2: a scalar of another width stays, for each pair of widths,
+/// whatever its value is.
+#[test]
+fn scalars_of_other_widths_stay() {
+    let channel = Channel::new(SCALARS);
+    type Put = fn(&Node, u32, u64) -> Result<()>;
+    type Take = fn(&Node, u32) -> Result<u64>;
+    let puts: [Put; 4] = [
+        |node, to, value| functions::sclchan_send(node, to, value as u8),
+        |node, to, value| functions::sclchan_send(node, to, value as u16),
+        |node, to, value| functions::sclchan_send(node, to, value as u32),
+        |node, to, value| functions::sclchan_send(node, to, value),
+    ];
+    let takes: [Take; 4] = [
+        |node, from| functions::sclchan_recv::<_, u8>(node, from).map(u64::from),
+        |node, from| functions::sclchan_recv::<_, u16>(node, from).map(u64::from),
+        |node, from| functions::sclchan_recv::<_, u32>(node, from).map(u64::from),
+        |node, from| functions::sclchan_recv::<_, u64>(node, from),
+    ];
+    for (width, put) in puts.into_iter().enumerate() {
+        let most = u64::MAX >> (64 - (8 << width));
+        for value in [0, 1, most / 2 + 1, most] {
+            channel.at(0, |node, to| put(node, to, value)).unwrap();
+            for (other, take) in takes.iter().enumerate().filter(|(n, _)| *n != width) {
+                let taken = channel.at(1, take);
+                assert_eq!(taken, Err(Error::General), "{width} {other}");
+            }
+            assert_eq!(channel.at(1, takes[width]), Ok(value));
+        }
+    }
+}
+
+/// MC-PKTAVAIL-1, MC-SCLAVAIL-1, MC-PKTRECV-2, MC-PKTREL-5: what can be received is counted; without a
+/// buffer nothing more comes until one is released, in any order.
+#[test]
+fn what_can_be_received_is_counted() {
+    for kind in [PACKETS, SCALARS] {
+        let channel = Channel::with(kind, &[(3, 64), (11, 0)]);
+        let count = || {
+            channel.at(1, |node, handle| match kind.capacity == PACKETS.capacity {
+                true => functions::pktchan_available(node, handle),
+                false => functions::sclchan_available(node, handle),
+            })
+        };
+        for n in 0..10 {
+            assert_eq!(count(), Ok(n));
+            channel.put(n).unwrap();
+        }
+        for n in 0..10 {
+            assert_eq!(channel.take(), Ok(n));
+            assert_eq!(count(), Ok(9 - n));
+        }
+    }
+    let channel = Channel::with(PACKETS, &[(3, 64), (11, 0)]);
+    let mut held = Vec::new();
+    while channel.put(held.len() as u32).is_ok() {
+        held.push(channel.receive().unwrap().0);
+    }
+    assert_eq!(held.len() as u32, PACKETS.capacity);
+    for round in 0..50_u32 {
+        let buffer = held.remove((round * 7 % PACKETS.capacity) as usize);
+        assert_eq!(channel.put(round), Err(Error::Timeout));
+        channel.release(buffer).unwrap();
+        channel.put(round).unwrap();
+        held.push(channel.receive().unwrap().0);
+    }
+}
+
+/// MC-FINAL-6: buffers that the program has end with the node; to release one then is refused.
+#[test]
+fn buffers_end_with_the_node() {
+    let channel = Channel::new(PACKETS);
+    let receiver = &channel.programs[1];
+    channel.send(b"packet").unwrap();
+    let (buffer, _) = channel.receive().unwrap();
+    functions::finalize(receiver).unwrap();
+    assert_eq!(channel.release(buffer), Err(Error::NodeNotInit));
+    initialize(receiver, 1, 2).unwrap();
+    assert_eq!(channel.release(buffer), Err(Error::BufferInvalid));
 }

@@ -126,6 +126,8 @@ struct Places {
     bytes: [u8; 4],
     size: usize,
     packet: *mut c_void,
+    endpoint: u64,
+    handle: u32,
 }
 
 impl Places {
@@ -134,6 +136,8 @@ impl Places {
             bytes: [0x5A; 4],
             size: 0x5A5A,
             packet: ptr::without_provenance_mut(0x5A5A),
+            endpoint: 0x5A5A,
+            handle: 0x5A5A,
         }
     }
 
@@ -143,6 +147,7 @@ impl Places {
 
     fn are_untouched(&self) -> bool {
         (self.bytes, self.size, self.packet.addr()) == ([0x5A; 4], 0x5A5A, 0x5A5A)
+            && (self.endpoint, self.handle) == (0x5A5A, 0x5A5A)
     }
 }
 
@@ -263,15 +268,206 @@ fn operations_that_cannot_be_are_not_begun() {
     assert_eq!((endpoint, handle), (u64::MAX, UNTOUCHED));
 }
 
-/// MC-GEN-3: nothing can be done before initializing, and after finalizing.
+/// The status of what a function has come to.
+fn status<T>(result: Result<T>) -> u32 {
+    result.map_or_else(Error::code, |_| sys::MCAPI_SUCCESS)
+}
+
+/// The same of one that begins something.
+fn begun(program: &Program, start: impl FnOnce(&Node) -> Result<Begun>) -> u32 {
+    begin(program, start).err().unwrap_or(sys::MCAPI_SUCCESS)
+}
+
+/// A function of a node, by its name in C, and a call with arguments that could be good.
+type Call = (&'static str, fn(&Program, &mut Places) -> u32);
+
+/// All functions of a node. Those that need none are tested with it: `nodes`.
+const CALLS: [Call; 45] = {
+    use functions::*;
+    [
+        ("mcapi_finalize", |p, _| status(finalize(p))),
+        ("mcapi_domain_id_get", |p, _| status(p.with(domain_id_get))),
+        ("mcapi_node_id_get", |p, _| status(p.with(node_id_get))),
+        ("mcapi_node_get_attribute", |p, to| {
+            let place = to.bytes();
+            status(p.with(|n| node_get_attribute(n, 0, 1, 0, place)))
+        }),
+        ("mcapi_endpoint_create", |p, _| {
+            status(p.with(|n| endpoint_create(n, 1)))
+        }),
+        ("mcapi_endpoint_get_i", |p, to| {
+            let place = out(&mut to.endpoint);
+            begun(p, |n| endpoint_get_i(n, 0, 1, 5, place))
+        }),
+        ("mcapi_endpoint_get", |p, _| {
+            status(p.with(|n| endpoint_get(n, 0, 1, 5, NEVER)))
+        }),
+        ("mcapi_endpoint_delete", |p, _| {
+            status(p.with(|n| endpoint_delete(n, 1)))
+        }),
+        ("mcapi_endpoint_get_attribute", |p, to| {
+            let place = to.bytes();
+            status(p.with(|n| endpoint_get_attribute(n, 1, 0, place)))
+        }),
+        ("mcapi_endpoint_set_attribute", |p, _| {
+            status(p.with(|n| endpoint_set_attribute(n, 1, 11, input(b"time"))))
+        }),
+        ("mcapi_msg_send_i", |p, _| {
+            begun(p, |n| msg_send_i(n, 1, 2, input(b"data"), 0))
+        }),
+        ("mcapi_msg_send", |p, _| {
+            status(p.with(|n| msg_send(n, 1, 2, input(b"data"), 0)))
+        }),
+        ("mcapi_msg_recv_i", |p, to| {
+            let place = to.bytes();
+            begun(p, |n| msg_recv_i(n, 1, place))
+        }),
+        ("mcapi_msg_recv", |p, to| {
+            let (place, size) = (to.bytes(), out(&mut to.size));
+            status(p.with(|n| msg_recv(n, 1, place, size)))
+        }),
+        ("mcapi_msg_available", |p, _| {
+            status(p.with(|n| msg_available(n, 1)))
+        }),
+        ("mcapi_pktchan_connect_i", |p, _| {
+            begun(p, |n| pktchan_connect_i(n, 1, 2))
+        }),
+        ("mcapi_pktchan_recv_open_i", |p, to| {
+            let place = out(&mut to.handle);
+            begun(p, |n| pktchan_recv_open_i(n, place, 1))
+        }),
+        ("mcapi_pktchan_send_open_i", |p, to| {
+            let place = out(&mut to.handle);
+            begun(p, |n| pktchan_send_open_i(n, place, 1))
+        }),
+        ("mcapi_pktchan_send_i", |p, _| {
+            begun(p, |n| pktchan_send_i(n, 1, input(b"data")))
+        }),
+        ("mcapi_pktchan_send", |p, _| {
+            status(p.with(|n| pktchan_send(n, 1, input(b"data"))))
+        }),
+        ("mcapi_pktchan_recv_i", |p, to| {
+            let place = out(&mut to.packet);
+            begun(p, |n| pktchan_recv_i(n, 1, place))
+        }),
+        ("mcapi_pktchan_recv", |p, to| {
+            let (place, size) = (out(&mut to.packet), out(&mut to.size));
+            status(p.with(|n| pktchan_recv(n, 1, place, size)))
+        }),
+        ("mcapi_pktchan_available", |p, _| {
+            status(p.with(|n| pktchan_available(n, 1)))
+        }),
+        ("mcapi_pktchan_release", |p, _| {
+            status(p.with(|n| pktchan_release(n, b"data".as_ptr().cast())))
+        }),
+        ("mcapi_pktchan_release_test", |p, _| {
+            status(p.with(|n| pktchan_release_test(n, b"data".as_ptr().cast())))
+        }),
+        ("mcapi_pktchan_recv_close_i", |p, _| {
+            begun(p, |n| pktchan_recv_close_i(n, 1))
+        }),
+        ("mcapi_pktchan_send_close_i", |p, _| {
+            begun(p, |n| pktchan_send_close_i(n, 1))
+        }),
+        ("mcapi_sclchan_connect_i", |p, _| {
+            begun(p, |n| sclchan_connect_i(n, 1, 2))
+        }),
+        ("mcapi_sclchan_recv_open_i", |p, to| {
+            let place = out(&mut to.handle);
+            begun(p, |n| sclchan_recv_open_i(n, place, 1))
+        }),
+        ("mcapi_sclchan_send_open_i", |p, to| {
+            let place = out(&mut to.handle);
+            begun(p, |n| sclchan_send_open_i(n, place, 1))
+        }),
+        ("mcapi_sclchan_send_uint64", |p, _| {
+            status(p.with(|n| sclchan_send(n, 1, 1_u64)))
+        }),
+        ("mcapi_sclchan_send_uint32", |p, _| {
+            status(p.with(|n| sclchan_send(n, 1, 1_u32)))
+        }),
+        ("mcapi_sclchan_send_uint16", |p, _| {
+            status(p.with(|n| sclchan_send(n, 1, 1_u16)))
+        }),
+        ("mcapi_sclchan_send_uint8", |p, _| {
+            status(p.with(|n| sclchan_send(n, 1, 1_u8)))
+        }),
+        ("mcapi_sclchan_recv_uint64", |p, _| {
+            status(p.with(|n| sclchan_recv::<_, u64>(n, 1)))
+        }),
+        ("mcapi_sclchan_recv_uint32", |p, _| {
+            status(p.with(|n| sclchan_recv::<_, u32>(n, 1)))
+        }),
+        ("mcapi_sclchan_recv_uint16", |p, _| {
+            status(p.with(|n| sclchan_recv::<_, u16>(n, 1)))
+        }),
+        ("mcapi_sclchan_recv_uint8", |p, _| {
+            status(p.with(|n| sclchan_recv::<_, u8>(n, 1)))
+        }),
+        ("mcapi_sclchan_available", |p, _| {
+            status(p.with(|n| sclchan_available(n, 1)))
+        }),
+        ("mcapi_sclchan_recv_close_i", |p, _| {
+            begun(p, |n| sclchan_recv_close_i(n, 1))
+        }),
+        ("mcapi_sclchan_send_close_i", |p, _| {
+            begun(p, |n| sclchan_send_close_i(n, 1))
+        }),
+        ("mcapi_test", |p, to| {
+            let size = out(&mut to.size);
+            status(p.with(|n| functions::test(n, given(&1), size)))
+        }),
+        ("mcapi_wait", |p, to| {
+            let size = out(&mut to.size);
+            status(p.with(|n| functions::wait(n, given(&1), size, NEVER)))
+        }),
+        ("mcapi_wait_any", |p, to| {
+            let size = out(&mut to.size);
+            status(p.with(|n| wait_any(n, input(&[1, 2]), size, NEVER)))
+        }),
+        ("mcapi_cancel", |p, _| {
+            status(p.with(|n| cancel(n, given(&1))))
+        }),
+    ]
+};
+
+/// Functions that need no node.
+const ANYWHERE: [&str; 4] = [
+    "mcapi_initialize",
+    "mcapi_node_init_attributes",
+    "mcapi_node_set_attribute",
+    "mcapi_display_status",
+];
+
+/// All functions that are exported are in the tables, and no others.
+#[test]
+fn the_tables_have_each_function() {
+    let mut names: Vec<_> = CALLS
+        .iter()
+        .map(|(name, _)| *name)
+        .chain(ANYWHERE)
+        .collect();
+    let exported = include_str!("../ffi.rs").lines();
+    let exported = exported.filter_map(|line| line.strip_prefix("    mcapi_")?.split_once('('));
+    let mut exported: Vec<_> = exported.map(|(name, _)| format!("mcapi_{name}")).collect();
+    names.sort_unstable();
+    exported.sort_unstable();
+    assert_eq!(names, exported);
+    assert_eq!(names.len(), 49);
+}
+
+/// MC-GEN-3, MC-FINAL-1, MC-FINAL-6: nothing can be done before initializing, and after finalizing,
+/// whatever the arguments are; and nothing is written.
 #[test]
 fn what_is_no_node_can_do_nothing() {
     let program = program(&world(), Host::A);
     let refused = |program: &Program| {
-        let created = program.with(|state| functions::endpoint_create(state, 1));
-        assert_eq!(created, Err(Error::NodeNotInit));
-        let begun = begin(program, |_| unreachable!());
-        assert_eq!(begun, Err(sys::MCAPI_ERR_NODE_NOTINIT));
+        let mut places = Places::new();
+        for (name, call) in CALLS {
+            let status = call(program, &mut places);
+            assert_eq!(status, sys::MCAPI_ERR_NODE_NOTINIT, "{name}");
+        }
+        assert!(places.are_untouched());
         // It comes before everything that is wrong.
         let answer = program.begin(Out::NULL, |_| unreachable!());
         assert_eq!(answer.status, sys::MCAPI_ERR_NODE_NOTINIT);
@@ -280,4 +476,38 @@ fn what_is_no_node_can_do_nothing() {
     initialize(&program, 0, 1).unwrap();
     functions::finalize(&program).unwrap();
     refused(&program);
+}
+
+/// Of handles that are none, each function of a node says the status that is listed for it, at once.
+#[test]
+fn what_is_not_there_has_its_status() {
+    use sys::*;
+    let program = node(&world(), Host::A, 1);
+    let mut places = Places::new();
+    for (name, call) in CALLS {
+        let expected = match name {
+            // Those that would succeed, or wait.
+            "mcapi_finalize"
+            | "mcapi_domain_id_get"
+            | "mcapi_node_id_get"
+            | "mcapi_node_get_attribute"
+            | "mcapi_endpoint_create"
+            | "mcapi_endpoint_get_i"
+            | "mcapi_endpoint_get" => continue,
+            // Handle 1 is <0,0,1>, of a node that is not there.
+            "mcapi_endpoint_delete" => MCAPI_ERR_ENDP_NOTOWNER,
+            "mcapi_endpoint_set_attribute" => MCAPI_ERR_ENDP_REMOTE,
+            "mcapi_pktchan_connect_i" | "mcapi_sclchan_connect_i" => continue,
+            "mcapi_pktchan_release" | "mcapi_pktchan_release_test" => MCAPI_ERR_BUF_INVALID,
+            "mcapi_test" | "mcapi_wait" | "mcapi_wait_any" | "mcapi_cancel" => {
+                MCAPI_ERR_REQUEST_INVALID
+            }
+            name if name.contains("open") || name.contains("msg") || name.contains("endpoint") => {
+                MCAPI_ERR_ENDP_INVALID
+            }
+            _ => MCAPI_ERR_CHAN_INVALID,
+        };
+        assert_eq!(call(&program, &mut places), expected, "{name}");
+    }
+    assert!(places.are_untouched());
 }

@@ -235,3 +235,63 @@ fn statuses_have_names() {
     let nowhere = unsafe { Room::new(ptr::null_mut(), 8) };
     assert!(!functions::display_status(sys::MCAPI_SUCCESS, nowhere));
 }
+
+/// MC-INIT-5: the number of domains is that of the configuration file, if there is one.
+#[test]
+fn domains_of_a_configuration_file_are_counted() {
+    let world = world();
+    let load = move || {
+        let fabric = mcapi::Fabric::with_device(world.open(Host::A));
+        let topology = mcapi::Topology::parse("domain 7 0 1\ndomain 9 1").unwrap();
+        Ok((fabric, topology))
+    };
+    let program = Program::new(Box::leak(Box::new(load)));
+    let refused = initialize(&program, 0, 1).err();
+    assert_eq!(refused, Some(Error::DomainInvalid));
+    let info = initialize(&program, 7, 1).unwrap();
+    assert_eq!(info.number_of_domains, 2);
+}
+
+/// MC-INIT-7, MC-FINAL-2, MC-REQ-11: a node that begins again has nothing of the one before, a thousand
+/// times, and leaves nothing behind.
+#[test]
+fn a_node_begins_clean_each_time() {
+    let world = world();
+    let program = program(&world, Host::A);
+    for round in 0..1000 {
+        initialize(&program, 0, 1).unwrap();
+        let endpoint = create(&program, 5);
+        assert_eq!(available(&program, endpoint), 0);
+        send(&program, endpoint, endpoint, b"lost").unwrap();
+        let mut bytes = [0; 4];
+        let other = create(&program, 6);
+        let request = post(&program, other, &mut bytes);
+        functions::finalize(&program).unwrap();
+        if round % 100 == 0 {
+            initialize(&program, 0, 1).unwrap();
+            assert_eq!(wait(&program, request), Err(Error::RequestInvalid));
+            functions::finalize(&program).unwrap();
+        }
+    }
+    assert_eq!(world.contexts(), 0);
+}
+
+/// MC-NATTRSET-2: what is set when there is a node changes nothing of it.
+#[test]
+fn attributes_of_a_node_are_not_set_afterwards() {
+    let program = program(&world(), Host::A);
+    let mut attributes = unset::<sys::mcapi_node_attributes_t>();
+    functions::node_init_attributes(&program, out(&mut attributes)).unwrap();
+    let mut info = unset::<sys::mcapi_info_t>();
+    let place = out(&mut info);
+    functions::initialize(&program, 0, 1, given(&attributes), In::NULL, place).unwrap();
+    let other = 1_u32.to_ne_bytes();
+    let set = functions::node_set_attribute(&program, out(&mut attributes), 0, input(&other));
+    assert_eq!(set, Err(Error::AttributeValue));
+    let mut told = [0x5A; 4];
+    let place = room(&mut told);
+    program
+        .with(|state| functions::node_get_attribute(state, 0, 1, 0, place))
+        .unwrap();
+    assert_eq!(told, [0; 4]);
+}

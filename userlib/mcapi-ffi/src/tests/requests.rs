@@ -15,10 +15,6 @@ fn wait_any(program: &Program, requests: &[u32], timeout: u32) -> (u32, Option<u
     (answer.status, answer.value.map(|number| number.0), size)
 }
 
-fn cancel(program: &Program, request: u32) -> Result<()> {
-    program.with(|state| functions::cancel(state, given(&request)))
-}
-
 /// A node with an endpoint, and receives that are posted there.
 fn posted<const N: usize>(bytes: &mut [[u8; 8]; N]) -> (Program, u64, [u32; N]) {
     let program = node(&world(), Host::A, 1);
@@ -256,4 +252,249 @@ fn threads_that_ask_find_the_result_written() {
         });
         assert_eq!(wait(&program, request), Ok(4096));
     }
+}
+
+/// MC-REQ-1, MC-REQ-4: a request is its node's.
+#[test]
+fn requests_are_their_nodes_own() {
+    let [a, b] = pair();
+    let endpoint = create(&a, 1);
+    let request = post(&a, endpoint, &mut []);
+    assert_eq!(wait(&b, request), Err(Error::RequestInvalid));
+    assert_eq!(cancel(&b, request), Err(Error::RequestInvalid));
+    let invalid = sys::MCAPI_ERR_REQUEST_INVALID;
+    assert_eq!(test(&b, request).status, invalid);
+    assert_eq!(wait_any(&b, &[request], SOON), (invalid, None, 77));
+    assert_eq!(test(&a, request), Answer::PENDING);
+}
+
+/// MC-REQ-2, MC-REQ-10, MC-CANCEL-3: there are so many requests; asking what has become of one makes
+/// no room, and waiting and cancelling do. What has no request is not begun.
+#[test]
+fn requests_run_out_and_come_back() {
+    let program = node(&world(), Host::A, 1);
+    let (from, to) = (create(&program, 1), create(&program, 2));
+    let all: Vec<_> = (0..mcapi::REQUESTS_MAX)
+        .map(|_| post(&program, from, &mut []))
+        .collect();
+    let is_full = || {
+        let refused = Err(sys::MCAPI_ERR_REQUEST_LIMIT);
+        assert_eq!(send_i(&program, from, to, b"too many"), refused);
+        assert_eq!(available(&program, to), 0);
+    };
+    is_full();
+    // What has ended keeps its request until somebody has waited for it.
+    for _ in 0..3 {
+        send(&program, to, from, b"").unwrap();
+    }
+    assert_eq!(test(&program, all[0]), Answer::success(1));
+    is_full();
+    let waits: [&dyn Fn(); 3] = [
+        &|| assert_eq!(wait(&program, all[0]), Ok(0)),
+        &|| {
+            let (status, index, _) = wait_any(&program, &[all[9], all[1]], SOON);
+            assert_eq!((status, index), (sys::MCAPI_SUCCESS, Some(1)));
+        },
+        &|| assert_eq!(cancel(&program, all[2]), Ok(())),
+    ];
+    for release in waits {
+        release();
+        post(&program, from, &mut []);
+        is_full();
+    }
+}
+
+/// MC-REQ-3, MC-WAIT-3, MC-WAIT-4: waits that time out leave the request as it was; one that is
+/// complete needs no time.
+#[test]
+fn waits_that_time_out_leave_the_request() {
+    let mut bytes = [[0; 8]];
+    let (program, endpoint, [request]) = posted(&mut bytes);
+    for timeout in [0, 0, 30] {
+        let mut size = 77;
+        let waited = program.with(|state| {
+            let size = out(&mut size);
+            functions::wait(state, given(&request), size, timeout)
+        });
+        assert_eq!((waited, size), (Err(Error::Timeout), 77));
+        assert_eq!(test(&program, request), Answer::PENDING);
+    }
+    send(&program, endpoint, endpoint, b"done").unwrap();
+    let mut size = 77;
+    let waited = program.with(|state| {
+        let size = out(&mut size);
+        functions::wait(state, given(&request), size, 0)
+    });
+    assert_eq!((waited, size), (Ok(1), 4));
+    assert_eq!(&bytes[0][..4], b"done");
+}
+
+/// MC-WAIT-1, MC-WAIT-3: a wait without an end lasts until the operation is complete.
+#[test]
+fn a_wait_without_an_end_lasts_until_the_end() {
+    let mut bytes = [[0; 8]];
+    let (program, endpoint, [request]) = posted(&mut bytes);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let mut size = 0;
+            let waited = program.with(|state| {
+                let size = out(&mut size);
+                functions::wait(state, given(&request), size, NEVER)
+            });
+            (waited, size)
+        });
+        thread::sleep(Duration::from_millis(60));
+        assert!(!waits.is_finished());
+        send(&program, endpoint, endpoint, b"end").unwrap();
+        assert_eq!(waits.join().unwrap(), (Ok(1), 3));
+    });
+}
+
+/// MC-REQ-5, MC-WAIT-6, MC-TEST-6: the second thread that waits is told so, by either call; asking is
+/// no wait; and the first one gets what it waits for.
+#[test]
+fn one_thread_waits_for_a_request() {
+    let mut bytes = [[0; 8]; 2];
+    let (program, endpoint, requests) = posted(&mut bytes);
+    thread::scope(|scope| {
+        let first = scope.spawn(|| wait_any(&program, &requests, SOON));
+        let pending = sys::MCAPI_ERR_WAIT_PENDING;
+        thread::sleep(Duration::from_millis(30));
+        assert_eq!(wait(&program, requests[1]), Err(Error::WaitPending));
+        let other = create(&program, 6);
+        let free = post(&program, other, &mut []);
+        let both = [free, requests[0]];
+        assert_eq!(wait_any(&program, &both, SOON), (pending, None, 77));
+        // Nobody waits for the other one meanwhile.
+        let timeout = (sys::MCAPI_TIMEOUT, None, 77);
+        assert_eq!(wait_any(&program, &[free], 0), timeout);
+        assert_eq!(test(&program, requests[0]), Answer::PENDING);
+        send(&program, endpoint, endpoint, b"first").unwrap();
+        let done = (sys::MCAPI_SUCCESS, Some(0), 5);
+        assert_eq!(first.join().unwrap(), done);
+    });
+}
+
+/// MC-REQ-6, MC-TEST-1, MC-TEST-2: asking and waiting take nothing out of a queue; the answer stays.
+#[test]
+fn asking_takes_nothing() {
+    let mut bytes = [[0; 8]; 2];
+    let (program, endpoint, requests) = posted(&mut bytes);
+    for data in [&b"one"[..], b"two", b"three", b"four"] {
+        send(&program, endpoint, endpoint, data).unwrap();
+    }
+    assert_eq!(available(&program, endpoint), 2);
+    for _ in 0..1000 {
+        assert_eq!(test(&program, requests[0]), Answer::success(1));
+    }
+    assert_eq!(wait(&program, requests[0]), Ok(3));
+    let done = sys::MCAPI_SUCCESS;
+    assert_eq!(wait_any(&program, &requests[1..], SOON), (done, Some(0), 3));
+    assert_eq!(available(&program, endpoint), 2);
+}
+
+/// MC-REQ-8: an operation that has failed says so as often as it is asked, and its request is released
+/// by the wait.
+#[test]
+fn a_failed_operation_is_told_until_it_is_waited_for() {
+    let mut bytes = [0; 3];
+    let program = node(&world(), Host::A, 1);
+    let endpoint = create(&program, 5);
+    let request = post(&program, endpoint, &mut bytes);
+    send(&program, endpoint, endpoint, b"too long").unwrap();
+    for _ in 0..2 {
+        let answer = test(&program, request);
+        assert_eq!(answer, Answer::from(Error::MessageTruncated));
+    }
+    let mut size = 77;
+    let waited = program.with(|state| {
+        let size = out(&mut size);
+        functions::wait(state, given(&request), size, SOON)
+    });
+    assert_eq!((waited, size), (Err(Error::MessageTruncated), 3));
+    assert_eq!(&bytes, b"too");
+    assert_eq!(wait(&program, request), Err(Error::RequestInvalid));
+    assert_eq!(program.with(|state| Ok(state.operations.count())), Ok(0));
+}
+
+/// MC-REQ-9: a request that was released is none of those that take its place.
+#[test]
+fn released_requests_are_none_of_the_next_ones() {
+    let program = node(&world(), Host::A, 1);
+    let endpoint = create(&program, 5);
+    let first = post(&program, endpoint, &mut []);
+    cancel(&program, first).unwrap();
+    // More than there are places before one is used again.
+    for _ in 0..3000 {
+        let request = post(&program, endpoint, &mut []);
+        assert_ne!(request, first);
+        assert_eq!(cancel(&program, first), Err(Error::RequestInvalid));
+        assert_eq!(test(&program, request), Answer::PENDING);
+        cancel(&program, request).unwrap();
+    }
+}
+
+/// MC-REQ-12, MC-MSGRECVI-4: receives take messages in the order of the calls, whatever the priorities
+/// are; one that was cancelled takes none.
+#[test]
+fn receives_are_complete_in_the_order_of_the_calls() {
+    let mut bytes = [[0; 8]; 10];
+    let (program, endpoint, requests) = posted(&mut bytes);
+    cancel(&program, requests[4]).unwrap();
+    for n in 0..9_u8 {
+        send_at(&program, endpoint, endpoint, &[n], u32::from(7 - n % 8)).unwrap();
+    }
+    let waited = requests.iter().enumerate().filter(|(n, _)| *n != 4);
+    for (_, request) in waited {
+        assert_eq!(wait(&program, *request), Ok(1));
+    }
+    assert_eq!(bytes.map(|bytes| bytes[0]), [0, 1, 2, 3, 0, 4, 5, 6, 7, 8]);
+}
+
+/// MC-WAITANY-1, MC-WAITANY-2, MC-WAITANY-7, MC-WAITANY-8: any of all requests that there can be; of
+/// several that are complete the first one, and each once.
+#[test]
+fn any_of_all_requests_is_waited_for() {
+    let program = node(&world(), Host::A, 1);
+    let ends: Vec<_> = (0..200).map(|port| create(&program, port)).collect();
+    let others = mcapi::REQUESTS_MAX - ends.len();
+    let mut requests: Vec<_> = ends
+        .iter()
+        .map(|end| post(&program, *end, &mut []))
+        .collect();
+    requests.extend((0..others).map(|_| post(&program, ends[0], &mut [])));
+    let done = sys::MCAPI_SUCCESS;
+    for index in [199, 3, 100] {
+        send(&program, ends[0], ends[index], b"").unwrap();
+    }
+    for expected in [3, 99, 197] {
+        let (status, index, _) = wait_any(&program, &requests, SOON);
+        assert_eq!((status, index), (done, Some(expected)));
+        requests.remove(expected as usize);
+    }
+    let (status, ..) = wait_any(&program, &requests, 0);
+    assert_eq!(status, sys::MCAPI_TIMEOUT);
+    for request in requests {
+        cancel(&program, request).unwrap();
+    }
+}
+
+/// MC-WAITANY-5, MC-CANCEL-2: of requests that a thread waits for, one is cancelled; a thread that
+/// waits for one alone likewise.
+#[test]
+fn cancelling_wakes_those_who_wait() {
+    let mut bytes = [[0; 8]; 3];
+    let (program, _, requests) = posted(&mut bytes);
+    thread::scope(|scope| {
+        let any = scope.spawn(|| wait_any(&program, &requests[..2], NEVER));
+        let one = scope.spawn(|| wait(&program, requests[2]));
+        thread::sleep(Duration::from_millis(40));
+        cancel(&program, requests[1]).unwrap();
+        cancel(&program, requests[2]).unwrap();
+        let cancelled = (sys::MCAPI_ERR_REQUEST_CANCELLED, None, 77);
+        assert_eq!(any.join().unwrap(), cancelled);
+        assert_eq!(one.join().unwrap(), Err(Error::RequestCancelled));
+    });
+    // The others of those that were waited for are as they were.
+    assert_eq!(test(&program, requests[0]), Answer::PENDING);
 }

@@ -36,6 +36,9 @@ pub(crate) enum News {
     Ended { port: u16 },
 }
 
+/// How often a connect is found unanswered before it is given up.
+pub(super) const AGE_MAX: u8 = 4;
+
 impl Engine {
     /// How the way for data of an endpoint's channel is made.
     pub(crate) fn plan(&self, port: u16) -> Option<Plan> {
@@ -49,6 +52,7 @@ impl Engine {
             max_payload: local.settings.max_payload,
             timeout: local.settings.timeout,
             send_buffers: local.settings.send_buffers,
+            priority: local.settings.priority,
         })
     }
 
@@ -161,6 +165,7 @@ impl Engine {
             role,
             partner,
             asker: Some((asker, number)),
+            age: 0,
         });
         self.seek(partner.node());
         Ok(())
@@ -222,6 +227,16 @@ impl Engine {
         if let Some((asker, number)) = asker {
             self.peer(asker).tell(Control::Connected { number, result });
         }
+    }
+
+    /// Let connects that are not answered grow older: the nodes that have not answered one of them for
+    /// too long, or do not take what they are told. Their sessions have to end, for they may have
+    /// connected their ends; so no endpoint of this node is reserved for ever.
+    pub(crate) fn age(&mut self) -> Vec<NodeId> {
+        let is_over = |peer: &mut Peer| peer.age(AGE_MAX) || peer.check().is_err();
+        let peers = self.peers.iter_mut();
+        let over = peers.filter_map(|(node, peer)| is_over(peer).then_some(*node));
+        over.collect()
     }
 
     /// A node has gone: connects that it has asked for go on, but whoever has its number next does

@@ -3,12 +3,17 @@
 //! Other nodes: sessions that begin and end, and the frames that they send.
 
 use super::*;
-use crate::wire::{End, Frame, Wire};
+use crate::{
+    incoming::Incoming,
+    wire::{End, Frame, Wire},
+};
 
 /// Frames that are received or sent at once before others get a turn.
 const BUDGET: usize = 64;
 /// Frames that are received for the last time: more than can be on the way.
 pub(crate) const LAST: usize = 4096;
+/// Buffers in use, altogether, by messages of a domain's nodes that have gone.
+pub(crate) const LEFT_MAX: u32 = 4096;
 
 impl Engine {
     /// A session with a node has begun.
@@ -42,11 +47,26 @@ impl Engine {
         self.end_reservations(reservations.into_values(), end);
         self.sever_all(node);
         self.endpoints.forget(node);
+        self.limit_what_is_left(node);
         // Whoever names nodes that are not there shall not make this one remember them.
         if self.peers.get(&node).is_some_and(Peer::is_idle) {
             self.peers.remove(&node);
         }
         self.settle();
+    }
+
+    /// Discard the messages of a node that has gone if those of its domain, with them, are more than
+    /// are kept: a host whose nodes come and go by ever new numbers takes so much memory, and not more.
+    fn limit_what_is_left(&mut self, node: NodeId) {
+        let has_left = |(id, peer): (&NodeId, &Peer)| {
+            let is_one = id.domain() == node.domain() && peer.stage == Stage::None;
+            is_one.then(|| peer.incoming.used())
+        };
+        let left: u32 = self.peers.iter().filter_map(has_left).sum();
+        if left > LEFT_MAX {
+            self.discarded += self.endpoints.discard(node) as u64;
+            self.peer(node).incoming = Incoming::default();
+        }
     }
 
     /// Nodes that there is no session with, and that there is something to tell.
@@ -77,6 +97,11 @@ impl Engine {
             self.drain(node, wire);
         }
         self.settle();
+        // Whatever there was to send has left, or waits for room.
+        self.changed.retain(|changed| *changed != node);
+        if self.has_to_send(node) {
+            self.note_changed(node);
+        }
         moved
     }
 
@@ -146,6 +171,9 @@ impl Engine {
 
     /// Let this node's own frames arrive, until there are no more.
     pub(super) fn settle(&mut self) {
+        if !self.has_to_send(self.id) {
+            return;
+        }
         let mut own = std::mem::take(&mut self.own);
         let id = self.id;
         loop {
@@ -341,16 +369,18 @@ impl Engine {
         let Ok(local) = self.endpoints.get_mut(port) else {
             return;
         };
+        let mut changed = Vec::new();
         for (node, peer) in &mut self.peers {
             let waiting = peer.parked.iter().filter(|(_, wanted)| **wanted == port);
             let waiting: Vec<u32> = waiting.map(|(number, _)| *number).collect();
             for number in waiting {
                 peer.parked.remove(&number);
-                self.changed.insert(*node);
+                changed.push(*node);
                 let result = local.get(*node).map(|()| local.life);
                 peer.tell(Control::Got { number, result });
             }
         }
+        changed.into_iter().for_each(|node| self.note_changed(node));
     }
 
     fn answer(&self, asker: NodeId, subject: Subject, attribute: u16) -> Result<u64> {

@@ -7,13 +7,18 @@ mod channels;
 
 use super::*;
 use crate::{
+    engine::peers::LEFT_MAX,
     outgoing::LANES_MAX,
     wire::{End, Frame, Packed, Wire, FRAME},
     EndpointType, RECEIVE_BUFFERS, REQUESTS_MAX,
 };
 use mp_queue_pair::Piece;
 use proptest::prelude::*;
-use std::{cell::RefCell, collections::VecDeque, rc::Rc};
+use std::{
+    cell::RefCell,
+    collections::{HashMap, VecDeque},
+    rc::Rc,
+};
 
 /// Frames that fit on the way.
 const ROOM: usize = 8;
@@ -124,7 +129,7 @@ impl Net {
 
     fn send(&mut self, from: Endpoint, to: Endpoint, data: &[u8], priority: u32) -> Request {
         let node = from.node().node() as usize;
-        let sent = self.nodes[node].send(from, to, data, priority, By::Program);
+        let sent = self.nodes[node].send(from, to, Piece::Bytes(data), priority, By::Program);
         sent.unwrap()
     }
 
@@ -192,7 +197,13 @@ fn messages_arrive_whole() {
             assert_eq!(net.receive(to), Some(data));
             assert_eq!(net.receive(to), None);
         }
-        let long = net.nodes[0].send(from, to, &[0; MESSAGE_MAX + 1], 1, By::Program);
+        let long = net.nodes[0].send(
+            from,
+            to,
+            Piece::Bytes(&[0; MESSAGE_MAX + 1]),
+            1,
+            By::Program,
+        );
         assert_eq!(long, Err(Error::MessageSize));
     }
 }
@@ -209,12 +220,12 @@ fn urgent_messages_are_received_first() {
         let all: Vec<u8> = (0..24).map(|_| net.receive(to).unwrap()[0]).collect();
         let expected: Vec<u8> = (0..24).map(|n| 7 - n / 3 + n % 3 * 8).collect();
         assert_eq!(all, expected);
-        let beyond = net.nodes[0].send(from, to, b"", 8, By::Program);
+        let beyond = net.nodes[0].send(from, to, Piece::Bytes(b""), 8, By::Program);
         assert_eq!(beyond, Err(Error::Priority));
         net.nodes[0]
             .set_attribute(from, Attribute::NumPriorities, 2)
             .unwrap();
-        let beyond = net.nodes[0].send(from, to, b"", 2, By::Program);
+        let beyond = net.nodes[0].send(from, to, Piece::Bytes(b""), 2, By::Program);
         assert_eq!(beyond, Err(Error::Priority));
     }
 }
@@ -280,9 +291,11 @@ fn sends_that_do_not_wait_have_a_limit() {
             net.run();
         }
         let pending: Vec<_> = (0..3).map(|_| net.send(from, to, b"", 4)).collect();
-        let more = net.nodes[0].send(from, to, b"", 4, By::Program);
+        let more = net.nodes[0].send(from, to, Piece::Bytes(b""), 4, By::Program);
         assert_eq!(more, Err(Error::MemoryLimit));
-        assert!(net.nodes[0].send(from, to, b"", 4, By::Call).is_ok());
+        assert!(net.nodes[0]
+            .send(from, to, Piece::Bytes(b""), 4, By::Call)
+            .is_ok());
         net.nodes[0].cancel(pending[1]).unwrap();
         net.send(from, to, b"", 4);
         let mut received = 0;
@@ -294,7 +307,7 @@ fn sends_that_do_not_wait_have_a_limit() {
         while net.nodes[0].requests().count() < REQUESTS_MAX {
             net.nodes[0].receive(from, 0, By::Program).unwrap();
         }
-        let more = net.nodes[0].send(from, to, b"", 4, By::Program);
+        let more = net.nodes[0].send(from, to, Piece::Bytes(b""), 4, By::Program);
         assert_eq!(more, Err(Error::RequestLimit));
         net.run();
         assert_eq!(net.receive(to), None);
@@ -425,7 +438,7 @@ fn endpoints_are_their_nodes_own() {
         Err(Error::EndpointInvalid)
     );
     assert_eq!(
-        node.send(to, from, b"", 0, By::Program),
+        node.send(to, from, Piece::Bytes(b""), 0, By::Program),
         Err(Error::EndpointInvalid)
     );
     let set = node.set_attribute(to, Attribute::Timeout, 1);
@@ -436,7 +449,7 @@ fn endpoints_are_their_nodes_own() {
         .unwrap();
     assert_eq!(node.try_receive(packets), Err(Error::General));
     assert_eq!(
-        node.send(from, packets, b"", 0, By::Program),
+        node.send(from, packets, Piece::Bytes(b""), 0, By::Program),
         Err(Error::General)
     );
     let sent = net.send(to, packets, b"", 0);
@@ -812,6 +825,49 @@ fn what_is_for_nobody_is_not_kept() {
     assert_eq!(node.peer(id(1)).incoming.bytes(), 0);
 }
 
+/// Nodes that come and go by ever new numbers make this one keep so many of their messages and no more,
+/// and cost those of other domains nothing.
+#[test]
+fn messages_of_nodes_that_have_gone_are_limited() {
+    let mut node = Engine::new(id(0), NodeAttributes::default());
+    let to = node.create(Some(1)).unwrap();
+    let levels = PRIORITIES as u16;
+    let come_and_go = |node: &mut Engine, other: NodeId| {
+        node.up(other);
+        let mut wire = Ends::default();
+        let (version, features) = (1, 0);
+        say(&wire, Control::Ready { version, features });
+        for level in (0..RECEIVE_BUFFERS).flat_map(|_| 0..levels) {
+            let frame = Frame::Message {
+                lane: Lane { level, port: 1 },
+                from: 0,
+                total: 1,
+                data: Piece::Bytes(b"x"),
+            };
+            wire.inward.borrow_mut().push_back(Packed::of(&frame));
+        }
+        while node.progress(other, &mut wire).unwrap() {
+            wire.out.borrow_mut().clear();
+        }
+        node.down(other, End::Gone);
+    };
+    let each = (RECEIVE_BUFFERS * u32::from(levels)) as usize;
+    let most = LEFT_MAX as usize / each;
+    come_and_go(&mut node, NodeId::new(1, 1).unwrap());
+    for number in 1..4 * most {
+        come_and_go(&mut node, id(number));
+        let kept = number.min(most) + 1;
+        assert_eq!(node.local(to).unwrap().available(), kept * each);
+        // Itself, and those whose messages wait.
+        assert_eq!(node.peers.len(), 1 + kept);
+    }
+    assert_eq!(node.discarded() as usize, (3 * most - 1) * each);
+    // What is received makes room for others.
+    while node.try_receive(to).unwrap().is_some() {}
+    come_and_go(&mut node, id(5000));
+    assert_eq!(node.local(to).unwrap().available(), each);
+}
+
 /// A node makes another one keep account of so many lanes, and no more.
 #[test]
 fn a_node_has_so_many_lanes() {
@@ -982,7 +1038,8 @@ fn play(steps: Vec<Step>) -> (Net, Story) {
             Step::Send(from, to, level, len) => {
                 let data = label(from, level, story.sends.len(), len);
                 let (here, there) = (endpoints[from], endpoints[to]);
-                let sent = net.nodes[from].send(here, there, &data, level.into(), By::Call);
+                let sent =
+                    net.nodes[from].send(here, there, Piece::Bytes(&data), level.into(), By::Call);
                 story.sends.push((from, to, sent.ok()));
             }
             Step::Receive(at) => {

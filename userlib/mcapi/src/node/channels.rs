@@ -8,13 +8,13 @@ use crate::{
     connection::Role,
     engine::News,
     lock,
-    pipe::{Done, Ended, Pipe, Plan},
+    pipe::{Done, Ended, Pipe, Plan, Tried},
     request::By,
-    Channel, Completion, Deadline, Device, Endpoint, Error, NodeId, Outcome, Packet, Request,
-    Result, Scalar,
+    Channel, Completion, Deadline, Device, Endpoint, Error, NodeId, Outcome, Packet, Payload,
+    Request, Result, Scalar,
 };
 use mp_fabric::{EventMask, InterfaceId, Session};
-use mp_queue_pair::{provider::NEWS, Held};
+use mp_queue_pair::{provider::NEWS, Held, Piece};
 use std::{
     hint::spin_loop,
     sync::{Arc, PoisonError},
@@ -107,7 +107,12 @@ impl<D: Device> Node<D> {
     /// many as [`NumSendBuffers`](crate::Attribute::NumSendBuffers) of the endpoint are not sent;
     /// [`Error::Transmission`]: the other node has gone, or the link was lost. Of the request:
     /// [`Error::ChannelInvalid`], [`Error::Transmission`].
-    pub fn pktchan_send_i(&self, channel: Channel, data: &[u8]) -> Result<Request> {
+    pub fn pktchan_send_i<'a>(
+        &self,
+        channel: Channel,
+        data: impl Into<Payload<'a>>,
+    ) -> Result<Request> {
+        let data = data.into().piece();
         let pipe = self.0.pipe(channel, PACKETS_OUT)?;
         pipe.check_send(data.len(), true)?;
         self.0.begin_send(&pipe, data, By::Program)
@@ -119,7 +124,8 @@ impl<D: Device> Node<D> {
     /// # Errors
     /// As [`pktchan_send_i`](Self::pktchan_send_i) and of its request, but for the limits;
     /// [`Error::Timeout`]: nothing was sent.
-    pub fn pktchan_send(&self, channel: Channel, data: &[u8]) -> Result<()> {
+    pub fn pktchan_send<'a>(&self, channel: Channel, data: impl Into<Payload<'a>>) -> Result<()> {
+        let data = data.into().piece();
         let pipe = self.0.pipe(channel, PACKETS_OUT)?;
         self.0.send(&pipe, data, |pipe| pipe.try_send_packet(data))
     }
@@ -144,6 +150,9 @@ impl<D: Device> Node<D> {
     /// [`Error::Timeout`]: no packet is taken.
     pub fn pktchan_recv(&self, channel: Channel) -> Result<Packet> {
         let pipe = self.0.pipe(channel, PACKETS_IN)?;
+        if let Some(held) = self.0.attempt(&pipe, Pipe::try_receive_packet)? {
+            return self.0.keep(&pipe, held);
+        }
         let (begun, deadline) = (Instant::now(), pipe.deadline());
         if let Some(held) = self
             .0
@@ -176,8 +185,8 @@ impl<D: Device> Node<D> {
         let held = lock(&self.0.held).remove(&address);
         match held {
             Some((pipe, held)) => {
-                pipe.release(held);
-                self.0.see_to_signal(&pipe);
+                let Tried { owes_signal, .. } = pipe.release(held);
+                self.0.see_to_signal(&pipe, owes_signal);
                 Ok(())
             }
             None => Err(self.0.or_ended(Error::BufferInvalid)),
@@ -223,8 +232,9 @@ impl<D: Device> Node<D> {
         let pipe = self.0.pipe(channel, SCALARS_OUT)?;
         let bytes = scalar.to_u64().to_le_bytes();
         let bytes = bytes.get(..S::WIDTH.into()).unwrap_or_default();
-        self.0
-            .send(&pipe, bytes, |pipe| pipe.try_send_scalar(scalar))
+        self.0.send(&pipe, Piece::Bytes(bytes), |pipe| {
+            pipe.try_send_scalar(scalar)
+        })
     }
 
     /// Receive a scalar: wait for one as long as the endpoint's
@@ -237,6 +247,9 @@ impl<D: Device> Node<D> {
     /// received; [`Error::Timeout`]: none is taken.
     pub fn sclchan_recv<S: Scalar>(&self, channel: Channel) -> Result<S> {
         let pipe = self.0.pipe(channel, SCALARS_IN)?;
+        if let Some(scalar) = self.0.attempt(&pipe, Pipe::try_receive_scalar)? {
+            return Ok(scalar);
+        }
         let (begun, deadline) = (Instant::now(), pipe.deadline());
         loop {
             let received = self
@@ -308,9 +321,31 @@ impl<D: Device> NodeShared<D> {
     }
 
     /// Let the service thread wake the other end, if the kernel had no memory for that.
-    fn see_to_signal(&self, pipe: &Pipe<D>) {
-        if pipe.owes_signal() {
+    fn see_to_signal(&self, pipe: &Pipe<D>, owes_signal: bool) {
+        if owes_signal {
             pipe.attention.list(&self.service, pipe.number);
+        }
+    }
+
+    /// Try something with a way for data once.
+    ///
+    /// # Errors
+    /// What the attempt fails with.
+    fn attempt<T>(
+        &self,
+        pipe: &Pipe<D>,
+        attempt: impl Fn(&Pipe<D>) -> Result<Tried<T>>,
+    ) -> Result<Option<T>> {
+        match attempt(pipe) {
+            Ok(Tried { done, owes_signal }) => {
+                self.see_to_signal(pipe, owes_signal);
+                Ok(done)
+            }
+            Err(error) => {
+                // What the other end has done wrong ends the channel.
+                pipe.attention.list(&self.service, pipe.number);
+                Err(self.or_ended(error))
+            }
         }
     }
 
@@ -323,21 +358,13 @@ impl<D: Device> NodeShared<D> {
         pipe: &Arc<Pipe<D>>,
         begun: Instant,
         deadline: Deadline,
-        attempt: impl Fn(&Pipe<D>) -> Result<Option<T>>,
+        attempt: impl Fn(&Pipe<D>) -> Result<Tried<T>>,
     ) -> Result<Option<T>> {
         let is_over = || deadline.remaining().is_some_and(|left| left.is_zero());
         loop {
-            match attempt(pipe) {
-                Ok(None) => {}
-                Ok(done) => {
-                    self.see_to_signal(pipe);
-                    return Ok(done);
-                }
-                Err(error) => {
-                    // What the other end has done wrong ends the channel.
-                    pipe.attention.list(&self.service, pipe.number);
-                    return Err(self.or_ended(error));
-                }
+            let done = self.attempt(pipe, &attempt)?;
+            if done.is_some() {
+                return Ok(done);
             }
             if is_over() {
                 return Err(Error::Timeout);
@@ -353,13 +380,14 @@ impl<D: Device> NodeShared<D> {
     fn send(
         &self,
         pipe: &Arc<Pipe<D>>,
-        data: &[u8],
-        attempt: impl Fn(&Pipe<D>) -> Result<bool>,
+        data: Piece<'_>,
+        attempt: impl Fn(&Pipe<D>) -> Result<Tried<()>>,
     ) -> Result<()> {
+        if self.attempt(pipe, &attempt)?.is_some() {
+            return Ok(());
+        }
         let (begun, deadline) = (Instant::now(), pipe.deadline());
-        let sent = self.spin(pipe, begun, deadline, |pipe| {
-            Ok(attempt(pipe)?.then_some(()))
-        })?;
+        let sent = self.spin(pipe, begun, deadline, attempt)?;
         if sent.is_some() {
             return Ok(());
         }
@@ -368,11 +396,11 @@ impl<D: Device> NodeShared<D> {
         Ok(())
     }
 
-    fn begin_send(&self, pipe: &Arc<Pipe<D>>, data: &[u8], by: By) -> Result<Request> {
+    fn begin_send(&self, pipe: &Arc<Pipe<D>>, data: Piece<'_>, by: By) -> Result<Request> {
         self.with(|core| {
             pipe.check_open()?;
             let request = core.engine.packet(pipe.plan.port, by)?;
-            pipe.wait_to_send(request, data, by == By::Program);
+            pipe.wait_to_send(request, &data, by == By::Program);
             self.begin(core, pipe, request)
         })
     }
@@ -389,7 +417,7 @@ impl<D: Device> NodeShared<D> {
     /// Do what a request wants if it can be done now; else the service thread looks after it. One
     /// that has failed at once is none.
     fn begin(&self, core: &mut Core<D>, pipe: &Arc<Pipe<D>>, request: Request) -> Result<Request> {
-        core.busy.insert(pipe.plan.port, Arc::clone(pipe));
+        core.busy.insert(pipe.plan.rank(), Arc::clone(pipe));
         self.move_pipe(core, pipe);
         if pipe.is_busy() {
             pipe.attention.list(&self.service, pipe.number);
@@ -418,12 +446,22 @@ impl<D: Device> NodeShared<D> {
         }
     }
 
-    /// Move data of all channels that something waits for; whether there were any.
-    pub(super) fn move_data(&self, core: &mut Core<D>) -> bool {
-        let busy: Vec<_> = core.busy.values().cloned().collect();
+    /// Move data of channels that something waits for, in the order of their priorities: of all, for a
+    /// thread of the program, or of `last` and those before it. Whether there were any.
+    pub(super) fn move_data(&self, core: &mut Core<D>, last: Option<&Arc<Pipe<D>>>) -> bool {
+        let busy: Vec<_> = match last {
+            None => core.busy.values().cloned().collect(),
+            Some(last) => {
+                let before = core.busy.range(..last.plan.rank());
+                let before = before.map(|(_, pipe)| pipe);
+                before.chain([last]).cloned().collect()
+            }
+        };
         let mut moved = false;
         for pipe in busy {
-            pipe.attention.watch();
+            if last.is_none() {
+                pipe.attention.watch();
+            }
             moved |= self.move_pipe(core, &pipe);
         }
         moved
@@ -445,7 +483,7 @@ impl<D: Device> NodeShared<D> {
             core.engine.severed(port, id);
         }
         if !pipe.is_busy() {
-            core.busy.remove(&port);
+            core.busy.remove(&pipe.plan.rank());
         }
         moved.any
     }
@@ -488,7 +526,7 @@ impl<D: Device> NodeShared<D> {
         let ended = change(&pipe);
         self.end(core, &pipe, ended);
         if pipe.is_busy() {
-            core.busy.insert(port, Arc::clone(&pipe));
+            core.busy.insert(pipe.plan.rank(), Arc::clone(&pipe));
             self.move_pipe(core, &pipe);
             pipe.attention.list(&self.service, pipe.number);
         }
@@ -499,8 +537,8 @@ impl<D: Device> NodeShared<D> {
         let mut pipes = self.pipes.write().unwrap_or_else(PoisonError::into_inner);
         let pipe = pipes.remove(&port);
         drop(pipes);
-        core.busy.remove(&port);
         if let Some(pipe) = pipe {
+            core.busy.remove(&pipe.plan.rank());
             core.ties.remove(&pipe.number);
             let ended = pipe.close_here();
             self.end(core, &pipe, ended);
@@ -576,7 +614,7 @@ impl<D: Device> NodeShared<D> {
         match pipe.map(Arc::new) {
             Some(pipe) => {
                 core.ties.insert(number, Tie::Pipe(Arc::clone(&pipe)));
-                core.busy.insert(plan.port, Arc::clone(&pipe));
+                core.busy.insert(plan.rank(), Arc::clone(&pipe));
                 let mut pipes = self.pipes.write().unwrap_or_else(PoisonError::into_inner);
                 pipes.insert(plan.port, Arc::clone(&pipe));
                 drop(pipes);

@@ -7,6 +7,7 @@ use super::*;
 use crate::{
     channel::{Channel, Direction, Kind},
     connection::Role,
+    engine::channels::AGE_MAX,
 };
 
 const KINDS: [Kind; 2] = [Kind::Packets, Kind::Scalars];
@@ -473,6 +474,61 @@ fn channels_end_with_the_node_or_the_link() {
             let _ = receives;
         }
     }
+}
+
+/// A connect whose other owner never answers is given up, and the own endpoint is free again: with the
+/// session of that node if there is one, for it may have connected its end.
+#[test]
+fn a_connect_that_is_never_answered_ends() {
+    for has_session in [true, false] {
+        let mut net = Net::new(3);
+        let (own, there) = (net.endpoint(0, 1), net.endpoint(2, 2));
+        if !has_session {
+            net.cut(0, 2, End::Gone);
+        }
+        let asked = net.nodes[1].connect(Kind::Packets, own, there).unwrap();
+        net.turn(1, 0);
+        net.turn(0, 1);
+        assert_eq!(net.nodes[0].delete(own), Err(Error::ChannelConnected));
+        for _ in 0..AGE_MAX {
+            assert!(net.nodes[0].age().is_empty());
+        }
+        assert_eq!(net.nodes[0].age(), [id(2)]);
+        net.nodes[0].down(id(2), End::Broken);
+        for _ in 0..3 {
+            net.turn(0, 1);
+            net.turn(1, 0);
+        }
+        assert_eq!(net.result(1, asked), Some(Err(Error::General)));
+        assert_eq!(net.nodes[0].delete(own), Ok(()));
+    }
+    let mut net = Net::new(2);
+    let ends = [net.endpoint(0, 1), net.endpoint(1, 2)];
+    let connected = net.connect_by(0, Kind::Packets, ends[0], ends[1]);
+    assert_eq!(connected, Some(Ok(())));
+    assert!((0..2 * AGE_MAX).all(|_| net.nodes[0].age().is_empty()));
+}
+
+/// A node that answers no get that was withdrawn, or takes nothing, makes this one remember no more
+/// than so many of them.
+#[test]
+fn what_is_told_to_a_node_that_takes_nothing_is_limited() {
+    let (mut node, mut wire) = with_peer();
+    let tuple = Endpoint::of(id(1), 5);
+    let mut count = 0;
+    while node.age().is_empty() {
+        let get = node.get(tuple, By::Program).unwrap();
+        node.progress(id(1), &mut wire).unwrap();
+        node.cancel(get).unwrap();
+        node.progress(id(1), &mut wire).unwrap();
+        wire.out.borrow_mut().clear();
+        count += 1;
+        assert!(count <= 5 * REQUESTS_MAX);
+    }
+    assert!(count > REQUESTS_MAX);
+    assert_eq!(node.age(), [id(1)]);
+    node.down(id(1), End::Broken);
+    assert!(node.age().is_empty());
 }
 
 /// A node of a release without channels is told nothing of them.
