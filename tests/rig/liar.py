@@ -154,7 +154,7 @@ class DistantLiar(Liar):
         self.number += 1
 
     def store(self, *records):
-        """Stores at places of the arena: offset, bytes, and how many bytes the head says."""
+        """Store at places of the arena: offset, bytes, and how many bytes the head says."""
         data = b""
         for at, stored, said in records:
             data += struct.pack("<QII", at, said, 0) + stored
