@@ -27,13 +27,22 @@ use kernel::{
 };
 use mp_kernel::{
     error,
-    sync::RcuArc,
+    new_spinlock_bh,
+    sync::{
+        RcuArc,
+        SpinLockBh, //
+    },
     worker::new_worker, //
 };
 use mp_proto::{
     fabric::{
+        self,
         Header,
         Life, //
+    },
+    sequence::{
+        Arrival,
+        Order, //
     },
     sharing::message::{
         Message,
@@ -60,10 +69,14 @@ use mp_transport::{
 };
 
 /// A link with its worker, and the peer at its far end.
+#[pin_data]
 struct Route {
     link: Arc<Link>,
     worker: WorkerRef,
     outbox: Arc<Outbox>,
+    /// Of the peer's frames, which are numbered if another host forwards them.
+    #[pin]
+    order: SpinLockBh<Order>,
 }
 
 /// A link, for as long as its interface is there.
@@ -169,18 +182,23 @@ impl Links {
         of_links || self.segments.has_number(number)
     }
 
-    /// The ids of all interfaces, in ascending order.
+    /// The ids of all interfaces in ascending order, those without windows behind the others:
+    /// programs that do not know of these take the first ones.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub(crate) fn ids(&self) -> Result<KVec<u32>> {
         let entries = self.entries.lock();
-        let mut ids = KVec::with_capacity(entries.len(), GFP_KERNEL)?;
-        for entry in entries.iter() {
-            ids.push(entry.link.interface().id(), GFP_KERNEL)?;
+        let mut known = KVec::with_capacity(entries.len(), GFP_KERNEL)?;
+        for Entry { link, .. } in entries.iter() {
+            known.push((link.is_routed(), link.interface().id()), GFP_KERNEL)?;
         }
-        ids.sort_unstable();
+        known.sort_unstable();
+        let mut ids = KVec::with_capacity(known.len(), GFP_KERNEL)?;
+        for (_, id) in known {
+            ids.push(id, GFP_KERNEL)?;
+        }
         Ok(ids)
     }
 
@@ -205,16 +223,12 @@ impl Links {
     fn connect(&self, interface: &Interface, peer: &Arc<Peer>) -> Result {
         let (link, worker) = self.entry(interface).ok_or(ENODEV)?;
         let outbox = Outbox::new(peer.clone(), worker.clone())?;
-        let route = Route {
-            link: link.clone(),
-            worker: worker.clone(),
-            outbox: outbox.clone(),
-        };
+        let route = Arc::pin_init(
+            Route::new(link.clone(), worker.clone(), outbox.clone()),
+            GFP_KERNEL,
+        )?;
         let cell = self.routes.iter().find(|cell| cell.get().is_none());
-        drop(
-            cell.ok_or(ENOSPC)?
-                .replace(Some(Arc::new(route, GFP_KERNEL)?)),
-        );
+        drop(cell.ok_or(ENOSPC)?.replace(Some(route)));
         link.peer_up(outbox).or_else(|e| {
             if e != ENOMEM {
                 return Err(e);
@@ -308,6 +322,60 @@ fn sharing_message(frame: &RxFrame<'_>) -> Option<Message> {
 }
 
 impl Route {
+    /// To a peer of which nothing has been heard yet.
+    fn new(link: Arc<Link>, worker: WorkerRef, outbox: Arc<Outbox>) -> impl PinInit<Self> {
+        pin_init!(Self {
+            link,
+            worker,
+            outbox,
+            order <- new_spinlock_bh!(Order::default()),
+        })
+    }
+
+    /// The header of a frame, if it is to be dealt with: of those that are numbered, none behind a
+    /// gap.
+    ///
+    /// # Errors
+    ///
+    /// `EBADMSG` if it is none, `EPROTO` if a frame before it is missing.
+    fn header(&self, frame: &RxFrame<'_>) -> Result<Option<Header>> {
+        if !self.link.is_routed() {
+            return Header::decode(frame.func_hdr())
+                .ok_or_else(error::bad_message)
+                .map(Some);
+        }
+        let (header, number) =
+            fabric::split_number(frame.func_hdr()).ok_or_else(error::bad_message)?;
+        let header = Header::decode(header).ok_or_else(error::bad_message)?;
+        let begins = matches!(header, Header::Hello(_));
+        match self.order.lock().arrived(number, begins) {
+            Arrival::Next => Ok(Some(header)),
+            Arrival::Gap => Err(error::protocol()),
+            Arrival::Outside => Ok(None),
+        }
+    }
+
+    /// The two services do not agree any more: the worker has both start over. What comes behind
+    /// that is not for this conversation.
+    fn fail(&self, error: Error) {
+        self.order.lock().fail();
+        self.link.inbox.fail(error);
+        self.worker.kick();
+    }
+
+    /// Make stores of the peer's processes.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Link::stored`]; but for `ENOTCONN` no honest service brings them about.
+    fn store(&self, frame: &RxFrame<'_>) -> Result {
+        self.link.stored(frame).inspect_err(|e| {
+            if *e != error::not_connected() {
+                self.fail(*e);
+            }
+        })
+    }
+
     /// Leave a frame to the worker.
     fn leave(&self, header: Header, frame: &RxFrame<'_>, kind: Kind) -> Result {
         let entered = self.link.inbox.enter(header, frame, kind);
@@ -332,6 +400,41 @@ impl Route {
     }
 }
 
+impl Links {
+    /// Deal with a frame of the peer's service, or leave it to the link's worker.
+    fn deal_with(&self, route: &Route, header: Header, frame: &RxFrame<'_>) -> Result {
+        match header {
+            Header::Signal { life, to, from }
+                if life == self.life && route.link.inbox.is_empty() =>
+            {
+                route.link.signalled(to, from);
+                Ok(())
+            }
+            Header::Trigger { life, from } => {
+                let mut total = [0; 4];
+                frame.copy_to(0, total.as_mut_slice().into())?;
+                if life == self.life {
+                    route.link.triggered(from, u32::from_le_bytes(total));
+                }
+                Ok(())
+            }
+            Header::Sharing(life) if life == self.life => route.share(header, frame),
+            Header::Put { life, from } if life == self.life => route.link.put(from, frame),
+            Header::Fetched { life, to, number } if life == self.life => {
+                route.link.fetched(to, number, frame)
+            }
+            Header::Stores(life) if life == self.life => route.store(frame),
+            // Of another life.
+            Header::Put { .. } | Header::Fetched { .. } | Header::Stores(_) => Ok(()),
+            Header::Message { .. } => {
+                let kind = Kind::ForPort(route.link.bells.lock().len());
+                route.leave(header, frame, kind)
+            }
+            _ => route.leave(header, frame, Kind::Other),
+        }
+    }
+}
+
 impl Function for Links {
     fn peer_add(&self, _peer: &Arc<Peer>) {
         // Peers without an interface are reached by frames only.
@@ -340,40 +443,23 @@ impl Function for Links {
     fn peer_del(&self, _peer: &Arc<Peer>) {}
 
     fn receive(&self, _rx: &RxContext<'_>, frame: RxFrame<'_>) -> Result {
-        let header = Header::decode(frame.func_hdr()).ok_or_else(error::bad_message)?;
         let peer = frame.src().clone();
-        let received = self.with_route(&peer, |route| {
-            let inbox = &route.link.inbox;
-            match header {
-                Header::Signal { life, to, from } if life == self.life && inbox.is_empty() => {
-                    route.link.signalled(to, from);
-                    Ok(())
+        let received = self.with_route(&peer, |route| match route.header(&frame) {
+            Ok(Some(header)) => self.deal_with(route, header, &frame),
+            Ok(None) => Ok(()),
+            Err(e) => {
+                if e == error::protocol() {
+                    route.fail(e);
                 }
-                Header::Trigger { life, from } => {
-                    let mut total = [0; 4];
-                    frame.copy_to(0, total.as_mut_slice().into())?;
-                    if life == self.life {
-                        route.link.triggered(from, u32::from_le_bytes(total));
-                    }
-                    Ok(())
-                }
-                Header::Sharing(life) if life == self.life => route.share(header, &frame),
-                Header::Put { life, from } if life == self.life => route.link.put(from, &frame),
-                Header::Fetched { life, to, number } if life == self.life => {
-                    route.link.fetched(to, number, &frame)
-                }
-                Header::Stores(life) if life == self.life => route.link.stored(&frame),
-                // Of another life.
-                Header::Put { .. } | Header::Fetched { .. } | Header::Stores(_) => Ok(()),
-                Header::Message { .. } => {
-                    let kind = Kind::ForPort(route.link.bells.lock().len());
-                    route.leave(header, &frame, kind)
-                }
-                _ => route.leave(header, &frame, Kind::Other),
+                Err(e)
             }
         });
         // Before the interface is known to be up: the peer will say hello again.
         received.unwrap_or(Ok(()))
+    }
+
+    fn lost(&self, peer: &Peer) {
+        self.with_route(peer, |route| route.fail(error::protocol()));
     }
 
     fn tx_completed(&self, peer: &Peer, _queue: u16, _units: u32) {

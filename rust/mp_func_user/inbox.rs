@@ -175,6 +175,12 @@ impl Inbox {
         entered
     }
 
+    /// The peer has said what cannot be, or something of it was lost: the worker, which the caller
+    /// wakes, will find out. Any context.
+    pub(crate) fn fail(&self, error: Error) {
+        self.state.lock().lost = Some(error);
+    }
+
     /// The next message for the worker, which is done with the one before; or why one
     /// was lost.
     pub(crate) fn next(&self) -> Option<Result<Mail>> {

@@ -3,7 +3,8 @@
 //! What is to be sent to a peer: in order, and without loss as long as the peer is there.
 //!
 //! Messages go ahead of bulk data. To a peer that another one forwards to, both take one lane, in
-//! one order: what [`stores`](crate::stores) has sent is there before what is sent after it.
+//! one order: what [`stores`](crate::stores) has sent is there before what is sent after it. That
+//! host may drop a frame, so all of them are numbered ([`mp_proto::sequence`]).
 
 use crate::{
     inbox::{
@@ -39,9 +40,11 @@ use mp_kernel::{
 };
 use mp_proto::{
     fabric::{
+        self,
         Header,
         Life, //
     },
+    sequence::Numbers,
     sharing::{
         message::{
             Message,
@@ -342,6 +345,33 @@ impl<const N: usize> FrameBody for Placed<N> {
     fn complete(&mut self, _status: Result) {}
 }
 
+/// A frame as it leaves, with a number behind its header.
+struct Counted(Frame);
+
+impl Counted {
+    /// That frame with that number, in the lane of bulk data.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn frame(frame: &Frame, number: u32) -> Result<Frame> {
+        let header = fabric::with_number(frame.func_hdr(), number).ok_or(EINVAL)?;
+        Frame::new(FUNC, &header, Priority::Bulk, Self(frame.clone()))
+    }
+}
+
+impl FrameBody for Counted {
+    fn len(&self) -> usize {
+        self.0.body().len()
+    }
+
+    fn for_each_fragment<'a>(&'a self, f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
+        self.0.body().for_each_fragment(f)
+    }
+
+    fn complete(&mut self, _status: Result) {}
+}
+
 /// The message with that header and body.
 ///
 /// # Errors
@@ -351,16 +381,24 @@ fn frame(header: &Header, body: impl FrameBody + 'static) -> Result<Frame> {
     Frame::new(FUNC, &header.encode(), Priority::High, body)
 }
 
+/// What changes with each frame.
+struct State {
+    waiting: Fifo<Mail>,
+    /// Of the frames in the one lane.
+    numbers: Numbers,
+}
+
 /// The frames to one peer.
 #[pin_data]
 pub(crate) struct Outbox {
     peer: Arc<Peer>,
-    /// All that is sent takes the lane of bulk data.
+    /// All that is sent takes the lane of bulk data, and is numbered.
     is_one_lane: bool,
     /// That of the link, whose work calls [`resume`](Outbox::resume).
     worker: WorkerRef,
+    /// Held while frames are sent, so that they leave in the order of their numbers.
     #[pin]
-    waiting: SpinLockBh<Fifo<Mail>>,
+    state: SpinLockBh<State>,
 }
 
 impl Outbox {
@@ -375,7 +413,10 @@ impl Outbox {
                 is_one_lane: peer.hop().is_some(),
                 peer,
                 worker,
-                waiting <- new_spinlock_bh!(Fifo::new()),
+                state <- new_spinlock_bh!(State {
+                    waiting: Fifo::new(),
+                    numbers: Numbers::default(),
+                }),
             }),
             GFP_KERNEL,
         )
@@ -414,7 +455,7 @@ impl Outbox {
     ///
     /// `EAGAIN` if too much waits: nothing has been sent. `ENOMEM`.
     pub(crate) fn send_to_port(&self, header: &Header, data: &[u8]) -> Result {
-        if self.waiting.lock().len() >= MAX_FOR_PORTS {
+        if self.state.lock().waiting.len() >= MAX_FOR_PORTS {
             return Err(EAGAIN);
         }
         let mut copied = KVec::with_capacity(data.len(), GFP_KERNEL)?;
@@ -456,9 +497,20 @@ impl Outbox {
     ///
     /// Those of [`place`](Self::place).
     pub(crate) fn put(&self, frame: &Frame) -> Result {
-        if self.is_one_lane && !self.waiting.lock().is_empty() {
+        if !self.is_one_lane {
+            return self.send_bulk(frame);
+        }
+        let mut state = self.state.lock();
+        if !state.waiting.is_empty() {
             return Err(EAGAIN);
         }
+        let counted = Counted::frame(frame, state.numbers.next())?;
+        self.send_bulk(&counted)?;
+        state.numbers.sent();
+        Ok(())
+    }
+
+    fn send_bulk(&self, frame: &Frame) -> Result {
         for _ in 0..TRIES {
             match self.peer.send(frame, QUEUE) {
                 Err(SendError::Full) if self.peer.arm_tx(QUEUE) => {}
@@ -471,6 +523,11 @@ impl Outbox {
         Err(EAGAIN)
     }
 
+    /// How many frames have left in the one lane, modulo 2^32.
+    pub(crate) fn sent(&self) -> u32 {
+        self.state.lock().numbers.next()
+    }
+
     /// Send a signal after everything that this processor has stored, as soon as there
     /// is room (`PXI-AE-1`).
     ///
@@ -479,32 +536,32 @@ impl Outbox {
     /// `ENOMEM`; it is not sent.
     pub(crate) fn signal(&self, signal: &Arc<Signal>) -> Result {
         barrier::wmb();
-        let mut waiting = self.waiting.lock();
+        let mut state = self.state.lock();
         if signal.waits.load(Relaxed) {
             // The one that waits will tell of these stores as well (PXI-AE-4).
             return Ok(());
         }
-        waiting.push(Mail::Signal(signal.clone()))?;
+        state.waiting.push(Mail::Signal(signal.clone()))?;
         signal.waits.store(true, Relaxed);
-        self.flush(&mut waiting);
+        self.flush(&mut state);
         Ok(())
     }
 
     fn enter(&self, mail: Mail) -> Result {
-        let mut waiting = self.waiting.lock();
-        if waiting.len() >= MAX {
+        let mut state = self.state.lock();
+        if state.waiting.len() >= MAX {
             return Err(error::no_buffers());
         }
-        waiting.push(mail)?;
-        self.flush(&mut waiting);
+        state.waiting.push(mail)?;
+        self.flush(&mut state);
         Ok(())
     }
 
     /// There may be room now.
     pub(crate) fn resume(&self) {
-        let mut waiting = self.waiting.lock();
-        if !waiting.is_empty() {
-            self.flush(&mut waiting);
+        let mut state = self.state.lock();
+        if !state.waiting.is_empty() {
+            self.flush(&mut state);
         }
     }
 
@@ -523,7 +580,7 @@ impl Outbox {
     pub(crate) fn drain(&self) -> bool {
         for _ in 0..DRAIN_MS {
             self.resume();
-            if self.waiting.lock().is_empty() {
+            if self.state.lock().waiting.is_empty() {
                 return true;
             }
             fsleep(Delta::from_millis(1));
@@ -539,18 +596,34 @@ impl Outbox {
         }
     }
 
+    /// What is to leave next of what waits.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn next(&self, state: &State) -> Result<Option<Frame>> {
+        let Some(mail) = state.waiting.front() else {
+            return Ok(None);
+        };
+        let frame = mail.frame()?;
+        match self.is_one_lane {
+            true => Counted::frame(&frame, state.numbers.next()).map(Some),
+            false => Ok(Some(frame)),
+        }
+    }
+
     /// Send what waits, as far as there is room.
-    fn flush(&self, waiting: &mut Fifo<Mail>) {
+    fn flush(&self, state: &mut State) {
         let mut sent = false;
         let mut tries = 0;
-        while let Some(mail) = waiting.front() {
-            let Ok(frame) = mail.frame() else {
-                self.worker.kick_in(1);
-                break;
-            };
-            let frame = match self.is_one_lane {
-                true => frame.with_priority(Priority::Bulk),
-                false => frame,
+        loop {
+            let frame = match self.next(state) {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(_) => {
+                    self.worker.kick_in(1);
+                    break;
+                }
             };
             match self.peer.send(&frame, QUEUE) {
                 Err(SendError::Full) => {
@@ -565,8 +638,10 @@ impl Outbox {
                 }
                 // What a peer that has left does not get, it does not miss.
                 _ => {
-                    mail.leaves();
-                    drop(waiting.pop());
+                    if let Some(mail) = state.waiting.pop() {
+                        mail.leaves();
+                    }
+                    state.numbers.sent();
                     sent = true;
                     tries = 0;
                 }

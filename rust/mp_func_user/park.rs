@@ -368,12 +368,12 @@ fn sleep(
     if let Some(found) = places.find_news()? {
         return Ok(Some(found));
     }
+    let deadline = calls::deadline(park.deadline);
     for Place { session, entry, .. } in &places.places {
-        session.arm(entry.arm, entry.arm_value)?;
+        session.arm(entry.arm, entry.arm_value, deadline)?;
     }
     let asked = ask(places)?;
     let _watched = Watched::new(lookout, places)?;
-    let deadline = calls::deadline(park.deadline);
     let mut queues = places.queues()?;
     let of_sessions = queues.len();
     for asked in &asked {

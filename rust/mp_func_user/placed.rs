@@ -69,8 +69,8 @@ use mp_proto::{
 };
 use mp_transport::frame::RxFrame;
 
-/// A peer that deals with nothing of what is under way for so long loses its link; one that takes
-/// nothing, what is sent to it.
+/// A peer that deals with nothing of what is under way for so long loses its link; a way that takes
+/// nothing for so long, what is to be sent.
 const ANSWER_NS: u64 = 5_000_000_000;
 
 /// How often a copy that waits looks whether it was aborted, in nanoseconds.
@@ -138,21 +138,33 @@ impl UnderWay {
         self.is_full.store(true, Relaxed);
     }
 
-    /// Wait as long as the rings are full: `f` says `EAGAIN`.
+    /// Wait as long as the way that `outbox` leads to is full: `f` says `EAGAIN`.
     ///
     /// # Errors
     ///
-    /// Those of `f`; `ETIMEDOUT` if the peer takes nothing, `EINTR` if the process is being
-    /// killed.
-    pub(crate) fn when_there_is_room(&self, mut f: impl FnMut() -> Result) -> Result {
-        let deadline = monotonic_ns() + ANSWER_NS;
+    /// Those of `f`; `ETIMEDOUT` at the deadline, or if the way takes nothing from anybody; `EINTR`
+    /// if the process is being killed.
+    pub(crate) fn when_there_is_room(
+        &self,
+        outbox: &Outbox,
+        deadline: Option<u64>,
+        mut f: impl FnMut() -> Result,
+    ) -> Result {
+        let progress = || Progress {
+            under_way: 1,
+            done: outbox.sent(),
+        };
+        let mut watch = Watch::new(progress(), monotonic_ns());
         let attempt = || {
             self.expect_room();
             f()
         };
-        self.wait_for(attempt, |now| match now >= deadline {
-            true => Err(ETIMEDOUT),
-            false => Ok(()),
+        self.wait_for(attempt, |now| {
+            let is_over = deadline.is_some_and(|at| at <= now);
+            match is_over || watch.stalled_for(progress(), now) >= ANSWER_NS {
+                true => Err(ETIMEDOUT),
+                false => Ok(()),
+            }
         })
     }
 
@@ -287,7 +299,9 @@ impl<'a> Copying<'a> {
     }
 
     /// Wait as long as `f` says `EAGAIN`, for pieces that are dealt with, or for room in rings.
-    /// A peer that deals with nothing of what is under way loses its link.
+    /// A peer that deals with nothing of what is under way loses its link. Where another host forwards
+    /// the copy alone fails: what others send may be what stands. All of it is in one order, so
+    /// what is under way is stored before anything later.
     fn wait_for_peer(&self, f: impl FnMut() -> Result<Ticket>) -> Result<Ticket> {
         let link = self.connection.link();
         let mut watch = Watch::new(self.progress(), monotonic_ns());
@@ -297,8 +311,10 @@ impl<'a> Copying<'a> {
             }
             self.connection.check()?;
             if watch.stalled_for(self.progress(), now) >= ANSWER_NS {
-                // What is under way ends with the epoch, and nothing of it is stored after that.
-                link.reset();
+                if !link.is_routed() {
+                    // What is under way ends with the epoch, and nothing of it is stored after.
+                    link.reset();
+                }
                 return Err(ETIMEDOUT);
             }
             Ok(())

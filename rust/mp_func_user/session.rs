@@ -500,15 +500,16 @@ impl Session {
         self.words.lock().as_ref().ok_or(ENOENT)?.load_u64(at)
     }
 
-    /// Store a word in the partner's memory, if there is one.
+    /// Store a word in the partner's memory, if there is one; wait for a way there until the
+    /// deadline.
     ///
     /// # Errors
     ///
     /// `EOPNOTSUPP` if the kernel does not store there, those of
     /// [`send_word`](Session::send_word).
-    pub(crate) fn arm(&self, at: u64, value: u64) -> Result {
+    pub(crate) fn arm(&self, at: u64, value: u64, deadline: Option<u64>) -> Result {
         if self.link.is_routed() {
-            return self.send_word(at, value);
+            return self.send_word(at, value, deadline);
         }
         // Under the lock: once it has ended, nothing is written.
         let state = self.state.lock();

@@ -49,24 +49,34 @@ use mp_transport::{
 /// one stores it at one go.
 const FRAME: usize = 1 << 14;
 
-/// Stores that are sent together: records, in frames that the way takes.
-struct Batch {
+/// Stores that a thread sends one after the other: records, in frames that the way takes. No more
+/// than a frame is copied before it leaves, however much there is to be stored.
+struct Stream<'a> {
+    session: &'a Session,
+    outbox: Arc<Outbox>,
     header: Header,
     /// Most bytes of a frame.
     most: usize,
-    /// Those that are full.
-    frames: KVec<Frame>,
-    last: KVec<u8>,
+    /// How long to wait for room.
+    deadline: Option<u64>,
+    /// The records of the next frame.
+    records: KVec<u8>,
 }
 
-impl Batch {
-    /// No stores, into that window, by that way.
-    fn new(outbox: &Outbox, sent: &Sent) -> Self {
+impl<'a> Stream<'a> {
+    /// No stores, by that way into that window.
+    fn new(
+        session: &'a Session,
+        (outbox, sent): (Arc<Outbox>, Sent),
+        deadline: Option<u64>,
+    ) -> Self {
         Self {
+            session,
             header: Header::Stores(sent.life),
             most: outbox.peer().max_frame().min(FRAME),
-            frames: KVec::new(),
-            last: KVec::new(),
+            outbox,
+            deadline,
+            records: KVec::new(),
         }
     }
 
@@ -74,7 +84,7 @@ impl Batch {
     ///
     /// # Errors
     ///
-    /// `EMSGSIZE` if the link has no room for any, `ENOMEM`, or that of `read`.
+    /// `EMSGSIZE` if the link has no room for any, those of [`flush`](Self::flush) and of `read`.
     fn add(
         &mut self,
         mut off: u64,
@@ -84,42 +94,43 @@ impl Batch {
         while len != 0 {
             let record = Record {
                 off,
-                len: part(self.most.saturating_sub(self.last.len()), len),
+                len: part(self.most.saturating_sub(self.records.len()), len),
             };
             if record.len == 0 {
-                if self.last.is_empty() {
+                if self.records.is_empty() {
                     return Err(EMSGSIZE);
                 }
-                self.close()?;
+                self.flush()?;
                 continue;
             }
-            self.last
+            self.records
                 .extend_from_slice(&record.encode(), GFP_KERNEL_ACCOUNT)?;
-            let start = self.last.len();
+            let start = self.records.len();
             let end = start + record.len as usize;
-            self.last
+            self.records
                 .resize(end + record.padding(), 0, GFP_KERNEL_ACCOUNT)?;
-            read(self.last.get_mut(start..end).ok_or(EINVAL)?)?;
+            read(self.records.get_mut(start..end).ok_or(EINVAL)?)?;
             off += u64::from(record.len);
             len -= u64::from(record.len);
         }
         Ok(())
     }
 
-    /// What comes next goes into another frame.
-    fn close(&mut self) -> Result {
-        let data = core::mem::take(&mut self.last);
-        if !data.is_empty() {
-            let frame = Outbox::bulk(&self.header, [0; 0], data)?;
-            self.frames.push(frame, GFP_KERNEL_ACCOUNT)?;
+    /// Send what has been added. Waits until there is room.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`when_there_is_room`](crate::placed::UnderWay::when_there_is_room), `ENOMEM`.
+    fn flush(&mut self) -> Result {
+        let records = core::mem::take(&mut self.records);
+        if records.is_empty() {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    /// All frames, in their order.
-    fn finish(mut self) -> Result<KVec<Frame>> {
-        self.close()?;
-        Ok(self.frames)
+        let frame = Outbox::bulk(&self.header, [0; 0], records)?;
+        let under_way = self.session.link().under_way();
+        under_way.when_there_is_room(&self.outbox, self.deadline, || {
+            self.session.send_stores(&frame)
+        })
     }
 }
 
@@ -144,7 +155,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// `EAGAIN` if others are in the way, `ENOMEM`.
+    /// `EAGAIN` if others are in the way, or if there is no memory now.
     fn send_stores(&self, frame: &Frame) -> Result {
         // Under the lock: once it has ended, nothing is sent.
         let state = self.state.lock();
@@ -152,38 +163,53 @@ impl Session {
             Some((outbox, _)) => match outbox.put(frame) {
                 // What a peer that has left does not get, it does not miss.
                 Err(e) if e == error::not_connected() => Ok(()),
+                // Some of the thread's stores may have left: the others follow them.
+                Err(e) if e == ENOMEM => Err(EAGAIN),
                 put => put,
             },
             None => Ok(()),
         }
     }
 
-    /// As [`arm`](Session::arm), in a window that is sent to. Waits until there is room.
+    /// As [`arm`](Session::arm), in a window that is sent to.
     ///
     /// # Errors
     ///
-    /// Those of [`when_there_is_room`](crate::placed::UnderWay::when_there_is_room), `ENOMEM`.
-    pub(crate) fn send_word(&self, at: u64, value: u64) -> Result {
+    /// Those of [`Stream::flush`].
+    pub(crate) fn send_word(&self, at: u64, value: u64, deadline: Option<u64>) -> Result {
         let Ok((outbox, sent)) = self.way_to_window() else {
             return Ok(());
         };
-        let mut batch = Batch::new(&outbox, &sent);
+        let mut stream = Stream::new(self, (outbox, sent), deadline);
         let word = value.to_ne_bytes();
         let off = sent.off.checked_add(at).ok_or(ERANGE)?;
-        batch.add(off, word.len() as u64, |to| {
+        stream.add(off, word.len() as u64, |to| {
             to.copy_from_slice(&word);
             Ok(())
         })?;
-        self.send_all(&batch.finish()?)
+        stream.flush()
     }
+}
 
-    fn send_all(&self, frames: &[Frame]) -> Result {
-        let under_way = self.link().under_way();
-        for frame in frames {
-            under_way.when_there_is_room(|| self.send_stores(frame))?;
+/// The stores of a call, each inside of the window.
+///
+/// # Errors
+///
+/// Those in the header, of each store.
+fn read_list(store: &mp_session_store, window: u64) -> Result<KVec<mp_copy>> {
+    let mut list = KVec::with_capacity(store.count as usize, GFP_KERNEL_ACCOUNT)?;
+    let mut left = u64::from(MP_STORES_BYTES_MAX);
+    for n in 0..store.count as usize {
+        let copy: mp_copy = calls::element(store.stores, n, store.store_size)?;
+        let end = copy.remote.checked_add(copy.length);
+        if end.is_none_or(|end| end > window) {
+            return Err(ERANGE);
         }
-        Ok(())
+        left = left.checked_sub(copy.length).ok_or(EINVAL)?;
+        calls::user(copy.local, copy.length as usize)?;
+        list.push(copy, GFP_KERNEL_ACCOUNT)?;
     }
+    Ok(list)
 }
 
 /// See `MP_IOC_SESSION_STORE`.
@@ -199,20 +225,14 @@ pub(crate) fn store(context: &Context, store: &mp_session_store) -> Result {
         return Err(EINVAL);
     }
     let (outbox, sent) = session.way_to_window()?;
-    let mut batch = Batch::new(&outbox, &sent);
-    let mut left = u64::from(MP_STORES_BYTES_MAX);
-    for n in 0..store.count as usize {
-        let copy: mp_copy = calls::element(store.stores, n, store.store_size)?;
-        let end = copy.remote.checked_add(copy.length);
-        if end.is_none_or(|end| end > sent.len) {
-            return Err(ERANGE);
-        }
-        left = left.checked_sub(copy.length).ok_or(EINVAL)?;
+    let list = read_list(store, sent.len)?;
+    let mut stream = Stream::new(&session, (outbox, sent), None);
+    for copy in &list {
         let mut from = calls::user(copy.local, copy.length as usize)?.reader();
         let off = sent.off + copy.remote;
-        batch.add(off, copy.length, |to| from.read_slice(to))?;
+        stream.add(off, copy.length, |to| from.read_slice(to))?;
     }
-    session.send_all(&batch.finish()?)
+    stream.flush()
 }
 
 /// Make the stores of a frame. Softirq context.

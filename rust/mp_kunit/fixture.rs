@@ -86,6 +86,8 @@ struct Taken {
 pub(crate) struct Sink {
     bridge: u32,
     full: Atomic<bool>,
+    /// Bodies of frames cannot be read.
+    fails: Atomic<bool>,
     /// Id of the peer that answers questions; [`PeerId::SELF`] for none.
     answers: Atomic<u32>,
     #[pin]
@@ -98,6 +100,7 @@ impl Sink {
             pin_init!(Self {
                 bridge,
                 full: Atomic::new(false),
+                fails: Atomic::new(false),
                 answers: Atomic::new(PeerId::SELF.0),
                 taken <- new_spinlock_bh!(Taken::default()),
             }),
@@ -108,6 +111,11 @@ impl Sink {
     /// Whether frames meet a full queue from now on.
     pub(crate) fn refuse(&self, full: bool) {
         self.full.store(full, Relaxed);
+    }
+
+    /// Whether frames that a function will see fail with `ENOMEM` from now on.
+    pub(crate) fn fail(&self, fails: bool) {
+        self.fails.store(fails, Relaxed);
     }
 
     /// Who answers the questions for statistics that this peer gets, with [`ANSWER`].
@@ -180,6 +188,7 @@ impl Link for Sink {
         }
         match Message::decode(frame.func_hdr()) {
             Some(message) if head.msg.func == FUNC_ID => self.tell(head, message),
+            _ if self.fails.load(Relaxed) => return Err(SendError::Body(ENOMEM)),
             _ => {
                 let frames = &mut self.taken.lock().frames;
                 frames
@@ -324,6 +333,7 @@ pub(crate) struct Listener {
     present: Atomic<i32>,
     received: Atomic<u32>,
     completed: Atomic<u32>,
+    lost: Atomic<u32>,
     /// Bytes that the two buffers got, intact and in order.
     copied: Atomic<u64>,
     /// What buffers that are too small came to.
@@ -341,6 +351,7 @@ impl Listener {
                 present: Atomic::new(0),
                 received: Atomic::new(0),
                 completed: Atomic::new(0),
+                lost: Atomic::new(0),
                 copied: Atomic::new(0),
                 short <- new_spinlock_bh!(None),
             }),
@@ -361,6 +372,11 @@ impl Listener {
     /// How often a peer was said to have room.
     pub(crate) fn completed(&self) -> u32 {
         self.completed.load(Relaxed)
+    }
+
+    /// How often it was told of frames that were dropped on their way.
+    pub(crate) fn lost(&self) -> u32 {
+        self.lost.load(Relaxed)
     }
 
     /// How many bytes the first and the second buffer got of the last frame.
@@ -413,6 +429,10 @@ impl Function for Listener {
 
     fn tx_completed(&self, _peer: &Peer, _queue: u16, _units: u32) {
         self.completed.fetch_add(1, Relaxed);
+    }
+
+    fn lost(&self, _peer: &Peer) {
+        self.lost.fetch_add(1, Relaxed);
     }
 
     fn receive(&self, _rx: &RxContext<'_>, frame: RxFrame<'_>) -> Result {

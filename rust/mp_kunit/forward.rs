@@ -203,18 +203,28 @@ mod tests {
         service::receive(&fixture::context(), &peer, msg, &bytes, &Bytes(&[]))
     }
 
-    /// An endpoint, and its peer behind the RP, which takes frames.
-    fn distance(way: WayTag) -> Result<(Fabric, Arc<Peer>)> {
-        let fabric = Fabric::endpoint()?;
-        let far = Announced {
-            id: TWO,
+    /// The second host as the RP announces it.
+    fn announced(id: PeerId, way: WayTag, renews: bool) -> Message {
+        Message::Here(Announced {
+            id,
             way: Some(way),
             data: PeerData {
                 peer_index: 2,
                 ..PeerData::default()
             },
-        };
-        hear(&fabric, &Message::Here(far))?;
+            renews,
+        })
+    }
+
+    /// An endpoint, and its peer behind the RP, which takes frames. The RP is of the first release.
+    fn distance(way: WayTag) -> Result<(Fabric, Arc<Peer>)> {
+        distance_beside(way, false)
+    }
+
+    /// The same beside an RP that renews ways, or does not.
+    fn distance_beside(way: WayTag, renews: bool) -> Result<(Fabric, Arc<Peer>)> {
+        let fabric = Fabric::endpoint()?;
+        hear(&fabric, &announced(TWO, way, renews))?;
         let told = fabric.link(1)?.await_messages(1);
         assert_eq!(told.as_slice(), [Message::Ready(TWO, way)]);
         let peer = service::peer_get(TWO).ok_or(ENOENT)?;
@@ -395,22 +405,119 @@ mod tests {
     }
 
     #[test]
+    fn the_rp_ends_a_way_for_both_ends_when_one_of_them_has_it_renewed() -> Result {
+        let (fabric, way) = star()?;
+        fabric.link(2)?.await_messages(1);
+        let before = service::DROPS.stale.get();
+        tell(&fabric, 1, &Message::Renew(TWO, way))?;
+        let mut marks = KVec::new();
+        for (number, other) in [(1, TWO), (2, ONE)] {
+            match fabric.link(number)?.await_messages(2).as_slice() {
+                [Message::Gone(id, Some(gone)), Message::Here(host)] => {
+                    assert!((*id, *gone, host.id) == (other, way, other) && host.renews);
+                    marks.push(host.way.ok_or(ENOENT)?, GFP_KERNEL)?;
+                }
+                _ => return Err(ENOENT),
+            }
+        }
+        let new = *marks.first().ok_or(ENOENT)?;
+        assert!(new != way && marks.iter().all(|mark| *mark == new));
+        assert_eq!(send(&fabric, MSG, way.value()), Err(error::stale()));
+        assert_eq!(service::DROPS.stale.get(), before + 1);
+        send(&fabric, MSG, new.value())?;
+        assert_eq!(fabric.link(2)?.take_frames().len(), 1);
+        Ok(())
+    }
+
+    #[test]
+    fn a_sender_is_told_of_the_function_whose_frames_were_dropped() -> Result {
+        let (fabric, way) = star()?;
+        let lane = Lane {
+            dst: TWO,
+            way,
+            number: 1,
+        };
+        fabric.link(2)?.fail(true);
+        for _ in 0..2 {
+            assert_eq!(send(&fabric, MSG, way.value()), Err(ENOMEM));
+        }
+        fabric.link(2)?.fail(false);
+        let lost = Message::Lost(lane, FUNC);
+        assert_eq!(fabric.link(1)?.take_messages().as_slice(), [lost, lost]);
+        send(&fabric, MSG, way.value())?;
+        assert_eq!(fabric.link(2)?.take_frames().len(), 1);
+        // Also of what has waited, and as soon as there is room for that.
+        fabric.link(2)?.refuse(true);
+        send(&fabric, MSG, way.value())?;
+        fabric.link(2)?.refuse(false);
+        fabric.link(2)?.fail(true);
+        fabric.link(1)?.refuse(true);
+        fabric.peer(2)?.tx_completed(0, 1);
+        assert!(fabric.link(1)?.take_messages().is_empty());
+        fabric.link(1)?.refuse(false);
+        assert_eq!(fabric.link(1)?.await_messages(1).as_slice(), [lost]);
+        Ok(())
+    }
+
+    #[test]
+    fn the_function_whose_frames_were_dropped_hears_of_it_and_no_other() -> Result {
+        let way = WayTag::new(14);
+        let (fabric, peer) = distance(way)?;
+        let lost = |function| {
+            let lane = Lane {
+                dst: TWO,
+                way,
+                number: 1,
+            };
+            hear(&fabric, &Message::Lost(lane, function))
+        };
+        let listener = Listener::new()?;
+        let listens = function::Registration::new(FuncId(FUNC), listener.clone())?;
+        lost(FUNC)?;
+        lost(flow::ANY)?;
+        assert_eq!(listener.lost(), 2);
+        assert!(peer.is_connected());
+        // Nobody is there who could make up for these.
+        lost(FUNC + 1)?;
+        assert!(soon(|| !peer.is_connected()));
+        assert_eq!(listener.lost(), 2);
+        drop((listens, peer, fabric));
+        Ok(())
+    }
+
+    #[test]
+    fn a_peer_at_a_distance_that_starts_over_has_its_way_renewed_by_the_rp() -> Result {
+        let way = WayTag::new(15);
+        let (fabric, peer) = distance_beside(way, true)?;
+        let interface = interface_behind()?;
+        assert!(soon(|| has(&interface, &peer)));
+        let before = interface.resets();
+        peer.reset();
+        let told = fabric.link(1)?.await_messages(1);
+        assert_eq!(told.as_slice(), [Message::Renew(TWO, way)]);
+        assert!(!interface.is_up() && !peer.is_connected());
+        assert_eq!(interface.resets(), before + 1);
+        // Longer than a pause: it does not come back on the way that is over.
+        fsleep(Delta::from_millis(100));
+        assert!(service::peer_get(TWO).is_none());
+        hear(&fabric, &Message::Gone(TWO, Some(way)))?;
+        let new = WayTag::new(16);
+        hear(&fabric, &announced(TWO, new, true))?;
+        let told = fabric.link(1)?.await_messages(1);
+        assert_eq!(told.as_slice(), [Message::Ready(TWO, new)]);
+        assert!(soon(|| interface.is_up() && !has(&interface, &peer)));
+        drop((interface, peer, fabric));
+        Ok(())
+    }
+
+    #[test]
     fn hosts_that_are_told_of_without_end_leave_bridges_their_interfaces() -> Result {
         let fabric = Fabric::endpoint()?;
         let interface = |id| interface::get(interface::id_behind(id));
         let hosts = (0..2 * MAX_PEERS as u32).map(|n| PeerId::from_bdf(3, n / 8, n % 8));
         for id in hosts.clone() {
             let way = WayTag::new(13);
-            let data = PeerData {
-                peer_index: 2,
-                ..PeerData::default()
-            };
-            let far = Announced {
-                id,
-                way: Some(way),
-                data,
-            };
-            hear(&fabric, &Message::Here(far))?;
+            hear(&fabric, &announced(id, way, true))?;
             assert!(soon(|| interface(id).is_some_and(|there| there.is_up())));
             hear(&fabric, &Message::Gone(id, Some(way)))?;
             assert!(soon(|| interface(id).is_some_and(|there| !there.is_up())));

@@ -10,6 +10,10 @@
 //! [`mp_proto::flow`], which bounds what waits; a sender that does not loses its
 //! frames. A slow receiver stops the flows to itself and no others.
 //!
+//! A frame is dropped if memory is short, and those behind it go on: datagrams do not mind. The
+//! sender is told of the function that it was for, as long as it takes until it knows; a function
+//! that minds has the way made anew.
+//!
 //! The set of flows is read under RCU and replaced as a whole, by the worker of
 //! [`management`].
 
@@ -59,6 +63,7 @@ use mp_kernel::{
 use mp_proto::{
     flow::{
         self,
+        Losses,
         Meter, //
     },
     manage::{
@@ -92,7 +97,17 @@ struct Waiting {
 /// What changes with each frame.
 struct State {
     meter: Meter,
+    losses: Losses,
     waiting: Fifo<Waiting>,
+}
+
+impl State {
+    /// A frame does not get to its end.
+    fn lose(&mut self, head: &Envelope, units: u32) {
+        DROPS.forwarding.add(1);
+        self.meter.pass(units);
+        self.losses.note(head.msg.func);
+    }
 }
 
 #[pin_data]
@@ -116,6 +131,7 @@ impl Flow {
         for _ in 0..=src.tx_queues() {
             let state = State {
                 meter: Meter::default(),
+                losses: Losses::default(),
                 waiting: Fifo::new(),
             };
             let lane = pin_init!(Lane {
@@ -155,8 +171,7 @@ impl Flow {
         }
         let result = frame.and_then(|frame| self.put(number, &mut state, head, frame, units, last));
         if result.is_err() {
-            DROPS.forwarding.add(1);
-            state.meter.pass(units);
+            state.lose(&head, units);
         }
         self.report(number, state);
         result
@@ -222,33 +237,42 @@ impl Flow {
     /// Send what waits, as far as there is room.
     fn send_waiting(&self, queue: u16, state: &mut State) {
         while let Some(waiting) = state.waiting.front() {
-            let units = waiting.units;
-            match self.dst.relay(&waiting.head, &waiting.frame, queue) {
+            let (head, units) = (waiting.head, waiting.units);
+            match self.dst.relay(&head, &waiting.frame, queue) {
                 Ok(_) => self.passed(state, units),
                 Err(SendError::Full) => return,
-                Err(_) => {
-                    DROPS.forwarding.add(1);
-                    state.meter.pass(units);
-                }
+                Err(_) => state.lose(&head, units),
             }
             drop(state.waiting.pop());
         }
     }
 
-    /// Tell the sender what was passed on, if it is time to.
+    /// Tell the sender what was passed on, if it is time to, and what was dropped.
     fn report(&self, number: usize, mut state: SpinLockBhGuard<'_, State>) {
-        let Some(total) = state.meter.due() else {
-            return;
-        };
         let lane = manage::Lane {
             dst: self.dst.id(),
             way: self.way,
             number: number as u32,
         };
-        match management::tell(&self.src, &Message::Passed(lane, total)) {
-            Err(SendError::Full) => management::retry(),
-            _ => state.meter.reported(total),
+        if let Some(total) = state.meter.due() {
+            if self.tell_sender(&Message::Passed(lane, total)) {
+                state.meter.reported(total);
+            }
         }
+        if let Some(function) = state.losses.untold() {
+            if self.tell_sender(&Message::Lost(lane, function)) {
+                state.losses.told();
+            }
+        }
+    }
+
+    /// Tell the sender something; `false` if that is to be tried again.
+    fn tell_sender(&self, message: &Message) -> bool {
+        let is_full = management::tell(&self.src, message) == Err(SendError::Full);
+        if is_full {
+            management::retry();
+        }
+        !is_full
     }
 
     /// Send what waits for room in `queue` of the receiver; `None`: in any.
@@ -368,16 +392,17 @@ pub(crate) fn resume_all() {
 pub(crate) fn set(ways: &[(Arc<Peer>, Arc<Peer>, WayTag)]) -> Result {
     let present = FLOWS.get();
     let present = present.as_ref().map_or(&[][..], |flows| flows.as_slice());
-    let known = |src: &Peer, dst: &Peer| {
-        let same =
-            |flow: &&Arc<Flow>| flow.src.life() == src.life() && flow.dst.life() == dst.life();
+    let known = |src: &Peer, dst: &Peer, way: WayTag| {
+        let same = |flow: &&Arc<Flow>| {
+            flow.way == way && flow.src.life() == src.life() && flow.dst.life() == dst.life()
+        };
         present.iter().find(same).cloned()
     };
     let mut flows = KVec::with_capacity(2 * ways.len(), GFP_KERNEL)?;
     let mut is_same = present.len() == 2 * ways.len();
     for (a, b, way) in ways {
         for (src, dst) in [(a, b), (b, a)] {
-            let flow = match known(src, dst) {
+            let flow = match known(src, dst, *way) {
                 Some(flow) => flow,
                 None => {
                     is_same = false;

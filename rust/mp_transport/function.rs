@@ -39,6 +39,13 @@ pub trait Function: Send + Sync + 'static {
     fn tx_completed(&self, peer: &Peer, queue: u16, units: u32) {
         let _ = (peer, queue, units);
     }
+
+    /// Frames of this function to `peer` were dropped by the host that forwards them; those behind
+    /// them may arrive. Softirq context, under RCU. A function that relies on all of them has the
+    /// way [reset](Peer::reset).
+    fn lost(&self, peer: &Peer) {
+        let _ = peer;
+    }
 }
 
 /// An entry of the registry.

@@ -65,9 +65,9 @@ use mp_kernel::{
 };
 use mp_proto::{
     herald::{
-        self,
         Herald,
-        Member, //
+        Member,
+        Path, //
     },
     manage::{
         Announced,
@@ -75,6 +75,7 @@ use mp_proto::{
         PeerStats,
         FUNC_ID, //
     },
+    pause::Pause,
     wire::{
         Envelope,
         MsgHdr,
@@ -91,11 +92,9 @@ const INBOX: usize = 4 * MAX_PEERS;
 /// Milliseconds until what could not be sent is tried again.
 const RETRY_MS: u32 = 10;
 
-/// The first pause between two lives of a peer at a distance that starts over, the longest one, and
-/// how long a life lasts after which the next pause is the first one again, in nanoseconds.
-const PAUSE_NS: u64 = 20_000_000;
-const PAUSE_MAX_NS: u64 = 1_000_000_000;
-const STABLE_NS: u64 = 5_000_000_000;
+/// How long a hop that was asked to renew a way may take before it is asked again, in nanoseconds:
+/// longer than a pause between two ways.
+const RENEWAL_NS: u64 = 2_000_000_000;
 
 /// Questions that may be open at a time.
 const MAX_QUESTIONS: usize = 16;
@@ -133,37 +132,10 @@ struct Neighbour {
     told: bool,
     /// Whether it takes frames.
     ready: bool,
+    /// Between two lives of the peer on the same way.
     pause: Pause,
-}
-
-/// Between two lives of a peer: the shorter they are, the longer it is.
-#[derive(Default)]
-struct Pause {
-    /// When the last life has begun, and the next one may begin.
-    begun: u64,
-    until: u64,
-    length: u64,
-}
-
-impl Pause {
-    /// A life has begun.
-    fn begin(&mut self) {
-        self.begun = monotonic_ns();
-    }
-
-    /// It has ended.
-    fn end(&mut self) {
-        let now = monotonic_ns();
-        self.length = match now.saturating_sub(self.begun) {
-            STABLE_NS.. => PAUSE_NS,
-            _ => (2 * self.length).clamp(PAUSE_NS, PAUSE_MAX_NS),
-        };
-        self.until = now + self.length;
-    }
-
-    fn is_over(&self) -> bool {
-        monotonic_ns() >= self.until
-    }
+    /// The way is over: when the hop is to be asked, once more, to renew it.
+    renewal: Option<u64>,
 }
 
 /// What only the worker touches.
@@ -280,14 +252,22 @@ pub(crate) fn receive(from: &Arc<Peer>, bytes: &[u8]) -> Result {
         return Err(error::bad_message());
     }
     match message {
-        Message::Here(_) | Message::Gone(..) | Message::Go(..) | Message::Ready(..) => {
-            post(from, message)
-        }
+        Message::Here(_)
+        | Message::Gone(..)
+        | Message::Go(..)
+        | Message::Ready(..)
+        | Message::Renew(..) => post(from, message),
         Message::Passed(lane, total) => {
             if let Some(peer) = service::far_peer(from, lane.dst, Some(lane.way)) {
                 if let Some(via) = peer.via() {
                     via.passed(&peer, lane.number, total);
                 }
+            }
+            Ok(())
+        }
+        Message::Lost(lane, function) => {
+            if let Some(peer) = service::far_peer(from, lane.dst, Some(lane.way)) {
+                service::lost(&peer, function);
             }
             Ok(())
         }
@@ -315,8 +295,8 @@ fn may_say(from: &Peer, message: &Message) -> bool {
         Message::AskStats(_) | Message::Stats(..) => true,
         _ if from.via().is_some() => false,
         Message::Here(_) | Message::Gone(..) | Message::Go(..) => from.id() == PeerId::RP,
-        Message::Ready(..) => is_root,
-        Message::Passed(..) | Message::Want(..) => true,
+        Message::Ready(..) | Message::Renew(..) => is_root,
+        Message::Passed(..) | Message::Want(..) | Message::Lost(..) => true,
     }
 }
 
@@ -469,11 +449,11 @@ impl Manager {
     }
 
     /// Forward between the endpoints that share no bridge.
-    fn set_flows(&self, endpoints: &[Endpoint]) -> Result {
+    fn set_flows(&self, endpoints: &[Endpoint], now: u64) -> Result {
         let mut ways = KVec::new();
         for (n, a) in endpoints.iter().enumerate() {
             for b in endpoints.iter().skip(n + 1) {
-                if let Some(way) = herald::way(&a.member, &b.member) {
+                if let Path::Way(way) = path(a, b, now) {
                     ways.push((a.peer.clone(), b.peer.clone(), way), GFP_KERNEL)?;
                 }
             }
@@ -482,13 +462,13 @@ impl Manager {
     }
 
     /// Tell each endpoint what it does not know yet, as far as there is room.
-    fn announce(&self, endpoints: &mut [Endpoint]) -> Result {
+    fn announce(&self, endpoints: &mut [Endpoint], now: u64) -> Result {
         let mut members = KVec::with_capacity(endpoints.len(), GFP_KERNEL)?;
         for endpoint in endpoints.iter() {
             members.push(endpoint.member, GFP_KERNEL)?;
         }
         for number in 0..endpoints.len() {
-            while let Some(message) = next_message(endpoints, number, &members) {
+            while let Some(message) = next_message(endpoints, number, &members, now) {
                 let Some(endpoint) = endpoints.get_mut(number) else {
                     break;
                 };
@@ -521,10 +501,10 @@ impl Manager {
                 }
             }
             Message::Ready(id, way) => {
-                let mut endpoints = state.endpoints.iter_mut();
-                if let Some(endpoint) = endpoints.find(|e| e.peer.life() == from.life()) {
-                    endpoint.herald.ready(id, way);
-                }
+                with_herald(state, &from, |herald| herald.ready(id, way));
+            }
+            Message::Renew(id, way) => {
+                with_herald(state, &from, |herald| herald.renew(id, way, monotonic_ns()));
             }
             _ => {}
         }
@@ -544,6 +524,7 @@ impl Manager {
             told: false,
             ready: false,
             pause: Pause::default(),
+            renewal: None,
         };
         Ok(neighbours.push(neighbour, GFP_KERNEL)?)
     }
@@ -576,8 +557,10 @@ impl Manager {
         while let Some(letter) = self.next_letter() {
             self.read(state, letter)?;
         }
-        self.set_flows(&state.endpoints)?;
-        self.announce(&mut state.endpoints)?;
+        // One time for both: no way is told of before there are flows.
+        let now = monotonic_ns();
+        self.set_flows(&state.endpoints, now)?;
+        self.announce(&mut state.endpoints, now)?;
         let State {
             neighbours, routed, ..
         } = state;
@@ -598,18 +581,57 @@ impl Work for Manager {
         for via in state.neighbours.iter().filter_map(Neighbour::via) {
             via.ask_again();
         }
-        self.pending.load(Relaxed).then_some(RETRY_MS)
+        let retry = self.pending.load(Relaxed).then_some(RETRY_MS);
+        [retry, state.due(monotonic_ns())]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}
+
+impl State {
+    /// The milliseconds until there is something to do though nothing happens, if there will be.
+    fn due(&self, now: u64) -> Option<u32> {
+        let heralds = self.endpoints.iter().map(|endpoint| &endpoint.herald);
+        let pauses = heralds.filter_map(|herald| herald.end_of_pause(now));
+        let renewals = self.neighbours.iter().filter_map(|n| n.renewal);
+        let first = Iterator::chain(pauses, renewals)
+            .filter(|at| now < *at)
+            .min()?;
+        Some((first.saturating_sub(now) / 1_000_000 + 1) as u32)
+    }
+}
+
+/// How two endpoints reach each other.
+fn path(a: &Endpoint, b: &Endpoint, now: u64) -> Path {
+    Path::between((&a.member, &*a.herald), (&b.member, &*b.herald), now)
+}
+
+/// Call `f` with what that endpoint was told.
+fn with_herald(state: &mut State, of: &Peer, f: impl FnOnce(&mut Herald<MAX_PEERS>)) {
+    let mut endpoints = state.endpoints.iter_mut();
+    if let Some(endpoint) = endpoints.find(|endpoint| endpoint.peer.life() == of.life()) {
+        f(&mut endpoint.herald);
     }
 }
 
 /// The next message to endpoint `number`.
-fn next_message(endpoints: &[Endpoint], number: usize, members: &[Member]) -> Option<Message> {
+fn next_message(
+    endpoints: &[Endpoint],
+    number: usize,
+    members: &[Member],
+    now: u64,
+) -> Option<Message> {
     let endpoint = endpoints.get(number)?;
+    let find = |member: &Member| endpoints.iter().find(|e| e.member.life == member.life);
+    let path =
+        |member: &Member| find(member).map_or(Path::Pause, |other| path(endpoint, other, now));
     let is_ready = |member: &Member, way: WayTag| {
-        let other = endpoints.iter().find(|e| e.member.life == member.life);
-        other.is_some_and(|e| e.herald.is_ready(endpoint.member.id, way))
+        find(member).is_some_and(|other| other.herald.is_ready(endpoint.member.id, way))
     };
-    endpoint.herald.next(&endpoint.member, members, is_ready)
+    endpoint
+        .herald
+        .next(&endpoint.member, members, path, is_ready)
 }
 
 /// The neighbour that `hop` has announced with this mark.
@@ -634,7 +656,9 @@ impl Neighbour {
         self.entered.as_ref()?.via()
     }
 
-    /// Enter the peer, unless it has a link of its own; anew if the two hosts do not agree.
+    /// Enter the peer, unless it has a link of its own. If the two hosts do not agree, the hop makes
+    /// a way anew, on which the host is another neighbour; a hop of the first release does not, and the
+    /// peer is entered again on the same way.
     ///
     /// # Errors
     ///
@@ -654,20 +678,39 @@ impl Neighbour {
             self.told = false;
         }
         if self.via().is_some_and(|via| via.is_broken()) {
-            // Functions say goodbye, as long as it is there.
             let routed = Routed::to(self.host.id, routed)?;
             routed.count_reset();
-            routed.set_peer(None);
+            match self.host.renews {
+                true => self.renewal = Some(0),
+                // Functions say goodbye, as long as it is there.
+                false => routed.set_peer(None),
+            }
             self.leave();
-            self.pause.end();
+            self.pause.begin(monotonic_ns());
+        }
+        if self.renewal.is_some() {
+            self.ask_to_renew(way);
+            return Ok(());
         }
         if self.entered.is_some() || service::peer_get(self.host.id).is_some() {
             return Ok(());
         }
-        if !self.pause.is_over() {
+        if self.pause.end(monotonic_ns()).is_some() {
             return Err(EAGAIN);
         }
         self.enter(way, routed)
+    }
+
+    /// Ask the hop to renew the way, if it is time to: it says that the host has gone then.
+    fn ask_to_renew(&mut self, way: WayTag) {
+        let now = monotonic_ns();
+        if self.renewal.is_none_or(|at| now < at) {
+            return;
+        }
+        match tell(&self.hop, &Message::Renew(self.host.id, way)) {
+            Err(SendError::Full) => retry(),
+            _ => self.renewal = Some(now + RENEWAL_NS),
+        }
     }
 
     fn enter(&mut self, way: WayTag, routed: &mut KVec<Routed>) -> Result {
@@ -690,7 +733,6 @@ impl Neighbour {
             self.hop.id().0
         );
         self.entered = Some(peer.clone());
-        self.pause.begin();
         self.open();
         match interface {
             Ok(interface) => interface.set_peer(Some(peer)),

@@ -53,6 +53,7 @@ use mp_kernel::{
     trace, //
 };
 use mp_proto::{
+    flow,
     manage,
     route::{
         verdict,
@@ -236,6 +237,22 @@ pub(crate) fn for_each_function(mut f: impl FnMut(&dyn Function)) {
         if let Some(entry) = cell.load(&guard) {
             f(&*entry.function);
         }
+    }
+}
+
+/// Tell a function that frames to `peer` were dropped on their way, or all of them
+/// ([`flow::ANY`]). If it has gone meanwhile, nobody else would make up for them.
+pub(crate) fn lost(peer: &Peer, function: u32) {
+    let guard = rcu::read_lock();
+    let mut is_known = false;
+    for entry in FUNCTIONS.iter().filter_map(|cell| cell.load(&guard)) {
+        if function == flow::ANY || entry.id == FuncId(function) {
+            entry.function.lost(peer);
+            is_known = true;
+        }
+    }
+    if !is_known {
+        peer.reset();
     }
 }
 

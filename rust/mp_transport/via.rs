@@ -82,7 +82,7 @@ pub(crate) struct Via {
     index: u32,
     way: WayTag,
     open: Atomic<bool>,
-    /// The two hosts do not agree any more.
+    /// The two hosts do not agree any more: the peer has to be removed.
     is_broken: Atomic<bool>,
     lanes: KVec<Pin<KBox<Lane>>>,
     /// Of the present life of the peer, if the host has an interface.
@@ -142,7 +142,7 @@ impl Via {
         }
     }
 
-    /// Whether the peer has to be removed, and entered anew.
+    /// Whether the peer has to be removed.
     pub(crate) fn is_broken(&self) -> bool {
         self.is_broken.load(Relaxed)
     }
@@ -242,7 +242,7 @@ impl Link for Via {
         self.hop.kick(queue);
     }
 
-    /// The worker removes the peer and enters it anew; function services tell those at the other end.
+    /// The worker removes the peer, and has the hop end the way for the other end as well.
     fn reset(&self) {
         self.is_broken.store(true, Relaxed);
         management::kick();

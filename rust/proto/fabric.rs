@@ -37,6 +37,26 @@ const FIRST: u8 = 2;
 /// Size of a header on the wire, in bytes.
 pub const SIZE: usize = 16;
 
+/// Size of a header with the frame's number behind it.
+pub const NUMBERED: usize = SIZE + 4;
+
+/// A header with the [number](crate::sequence) of its frame: between hosts that another one forwards
+/// for, as that one may drop frames. `None` if `header` is none.
+pub fn with_number(header: &[u8], number: u32) -> Option<[u8; NUMBERED]> {
+    let header: &[u8; SIZE] = header.try_into().ok()?;
+    let mut b = [0; NUMBERED];
+    b.first_chunk_mut().map(|head| *head = *header)?;
+    put_u32(&mut b, SIZE, number);
+    Some(b)
+}
+
+/// The header and the number that [`with_number`] has put together; `None` if `b` is of another
+/// size.
+pub fn split_number(b: &[u8]) -> Option<(&[u8], u32)> {
+    let b: &[u8; NUMBERED] = b.try_into().ok()?;
+    Some((b.get(..SIZE)?, get_u32(b, SIZE)))
+}
+
 /// The number of a service's life, never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Life(u32);
@@ -527,6 +547,15 @@ mod tests {
             for n in 0..2 {
                 prop_assert_eq!(two.ends[n].partner(), Some(two.ends[1 - n].mine));
             }
+        }
+
+        #[test]
+        fn numbers_stand_behind_headers(header: [u8; SIZE], number: u32, len in 0..2 * NUMBERED) {
+            let numbered = with_number(&header, number).expect("a header");
+            prop_assert_eq!(split_number(&numbered), Some((&header[..], number)));
+            let other = std::vec![0; len];
+            prop_assert_eq!(with_number(&other, number).is_some(), len == SIZE);
+            prop_assert_eq!(split_number(&other).is_some(), len == NUMBERED);
         }
 
         /// design 2, never 5

@@ -7,6 +7,9 @@
 //! [`WINDOW`] units under way. The sender's half is a [`Window`], that of the host which forwards
 //! a [`Meter`]. Both count all units of an epoch modulo 2^32, so that a report that is lost or
 //! comes twice does no harm.
+//!
+//! A frame that is dropped counts as passed on. Whoever relies on it is told of the function that it
+//! was for: [`Losses`].
 
 /// Units that a sender may have under way in a lane.
 pub const WINDOW: u32 = 8192;
@@ -129,6 +132,37 @@ impl Meter {
     }
 }
 
+/// Frames of a lane that the host between has dropped, and has not told the sender of: the function
+/// that they were for, [`ANY`] if they were for several ones.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Losses {
+    untold: Option<u32>,
+}
+
+/// Stands for each function: frames for that of the message frame service are not forwarded.
+pub const ANY: u32 = crate::manage::FUNC_ID;
+
+impl Losses {
+    /// A frame for that function was dropped.
+    pub fn note(&mut self, function: u32) {
+        self.untold = match self.untold {
+            Some(other) if other != function => Some(ANY),
+            _ => Some(function),
+        };
+    }
+
+    /// What the sender is to be told.
+    #[inline]
+    pub fn untold(&self) -> Option<u32> {
+        self.untold
+    }
+
+    /// It has been told.
+    pub fn told(&mut self) {
+        self.untold = None;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,6 +214,21 @@ mod tests {
         meter.reported(60);
         meter.pass(40);
         assert_eq!(meter.due(), None);
+    }
+
+    #[test]
+    fn of_what_was_dropped_the_sender_is_told_once_for_which_function_it_was() {
+        let mut losses = Losses::default();
+        assert_eq!(losses.untold(), None);
+        losses.note(7);
+        losses.note(7);
+        assert_eq!(losses.untold(), Some(7));
+        losses.told();
+        assert_eq!(losses.untold(), None);
+        for function in [7, 8, 7] {
+            losses.note(function);
+        }
+        assert_eq!(losses.untold(), Some(ANY));
     }
 
     #[test]

@@ -10,8 +10,13 @@
 //! is ready: `Here` to both, `Ready` from each, and `Go` to the other one. All carry the mark of
 //! the way, which is another one whenever either of the two has come anew; so no frame of an old
 //! life reaches a new one.
+//!
+//! The two ends of a way may cease to agree, as a frame between them was lost or one of them does
+//! not keep to the protocol. Either of them has the RP [renew](Herald::renew) it: both are told
+//! that the other one has gone, and, after a [`Pause`], that it is there, with another mark.
 
 use crate::manage::{Announced, Message};
+use crate::pause::Pause;
 use crate::wire::{mix, PeerData, PeerId, WayTag};
 
 /// A host that the RP reaches directly.
@@ -27,20 +32,63 @@ pub struct Member {
     pub data: PeerData,
 }
 
-/// The mark of frames that are forwarded between `a` and `b`, the same in both directions; `None`
-/// if they share a bridge.
-pub fn way(a: &Member, b: &Member) -> Option<WayTag> {
-    let (low, high) = match a.life <= b.life {
-        true => (a.life, b.life),
-        false => (b.life, a.life),
-    };
-    (a.bridge != b.bridge).then(|| WayTag::new(mix(mix(u64::from(low)) ^ u64::from(high))))
+/// How two endpoints reach each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Path {
+    /// They share a bridge.
+    Direct,
+    /// The RP forwards frames with this mark, the same in both directions.
+    Way(WayTag),
+    /// The last way is over, and the next one has not begun.
+    Pause,
+}
+
+impl Path {
+    /// What endpoint `a`, whose herald is `of_a`, has to `b`.
+    pub fn between<const N: usize>(
+        (a, of_a): (&Member, &Herald<N>),
+        (b, of_b): (&Member, &Herald<N>),
+        now: u64,
+    ) -> Path {
+        let (mine, other) = (of_a.renewals(b), of_b.renewals(a));
+        if a.bridge == b.bridge {
+            return Path::Direct;
+        }
+        if mine.pause.end(now).or(other.pause.end(now)).is_some() {
+            return Path::Pause;
+        }
+        let (low, high) = match a.life <= b.life {
+            true => (a.life, b.life),
+            false => (b.life, a.life),
+        };
+        let turn = mine.count.wrapping_add(other.count);
+        let which = u64::from(turn) << 32 | u64::from(high);
+        Path::Way(WayTag::new(mix(mix(u64::from(low)) ^ which)))
+    }
+
+    /// The mark that is announced; `None` without one.
+    fn way(self) -> Option<WayTag> {
+        match self {
+            Path::Way(way) => Some(way),
+            Path::Direct | Path::Pause => None,
+        }
+    }
+}
+
+/// How often an endpoint has had its way to another one renewed.
+#[derive(Debug, Clone, Copy, Default)]
+struct Renewals {
+    /// The life of the other one.
+    of: u32,
+    count: u32,
+    pause: Pause,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Told {
     id: PeerId,
     life: u32,
+    index: u32,
     way: Option<WayTag>,
     /// Whether it has said that it is ready.
     ready: bool,
@@ -48,10 +96,12 @@ struct Told {
     went: bool,
 }
 
-/// What one endpoint was told of at most `N` others.
+/// What one endpoint was told of at most `N` others, whose indices are below `N`.
 #[derive(Debug)]
 pub struct Herald<const N: usize> {
     told: [Option<Told>; N],
+    /// By the index of the other one.
+    renewals: [Renewals; N],
 }
 
 impl<const N: usize> Default for Herald<N> {
@@ -63,20 +113,33 @@ impl<const N: usize> Default for Herald<N> {
 impl<const N: usize> Herald<N> {
     /// An endpoint that was told nothing.
     pub const fn new() -> Self {
-        Herald { told: [None; N] }
+        Herald {
+            told: [None; N],
+            renewals: [Renewals {
+                of: 0,
+                count: 0,
+                pause: Pause::DONE,
+            }; N],
+        }
     }
 
-    /// The next message to endpoint `to`, while `members` are there, itself among them. `ready`
-    /// says whether a member takes the endpoint's frames with that mark.
+    /// The next message to endpoint `to`, while `members` are there, itself among them. `path`
+    /// says how the endpoint reaches a member, and `ready` whether that takes the endpoint's
+    /// frames with that mark.
     pub fn next(
         &self,
         to: &Member,
         members: &[Member],
+        path: impl Fn(&Member) -> Path,
         ready: impl Fn(&Member, WayTag) -> bool,
     ) -> Option<Message> {
         let is_there = |told: &Told| {
             let same = |m: &&Member| m.id == told.id && m.life == told.life;
-            members.iter().find(same)
+            let member = members.iter().find(same)?;
+            match path(member) {
+                Path::Pause => None,
+                path => (path.way() == told.way).then_some(member),
+            }
         };
         for told in self.told.iter().flatten() {
             match (is_there(told), told.way) {
@@ -88,27 +151,29 @@ impl<const N: usize> Herald<N> {
             }
         }
         let others = members.iter().filter(|m| m.id != to.id);
-        let mut unknown = others.filter(|m| self.find(m.id).is_none());
+        let unknown = others.filter(|m| self.find(m.id).is_none());
+        let mut unknown = unknown.map(|m| (m, path(m)));
+        let (member, path) = unknown.find(|(_, path)| *path != Path::Pause)?;
         let has_place = self.told.iter().any(Option::is_none);
-        unknown.next().filter(|_| has_place).map(|member| {
-            Message::Here(Announced {
-                id: member.id,
-                way: way(to, member),
-                data: member.data,
-            })
-        })
+        has_place.then_some(Message::Here(Announced {
+            id: member.id,
+            way: path.way(),
+            data: member.data,
+            renews: true,
+        }))
     }
 
     /// Note that a message of [`next`](Self::next) was sent, with the same `members`.
     pub fn sent(&mut self, message: &Message, members: &[Member]) {
         match message {
             Message::Here(host) => {
-                let life = members.iter().find(|m| m.id == host.id).map(|m| m.life);
+                let member = members.iter().find(|m| m.id == host.id);
                 let place = self.told.iter_mut().find(|place| place.is_none());
-                if let (Some(place), Some(life)) = (place, life) {
+                if let (Some(place), Some(member)) = (place, member) {
                     *place = Some(Told {
                         id: host.id,
-                        life,
+                        life: member.life,
+                        index: member.data.peer_index,
                         way: host.way,
                         ready: false,
                         went: false,
@@ -147,6 +212,40 @@ impl<const N: usize> Herald<N> {
             .is_some_and(|told| told.way == Some(way) && told.ready)
     }
 
+    /// The endpoint does not agree with host `id` any more: end the way with that mark for both. A way
+    /// that is over already is not ended once more.
+    pub fn renew(&mut self, id: PeerId, way: WayTag, now: u64) {
+        let Some(told) = self.find_mut(id, way).copied() else {
+            return;
+        };
+        let Some(renewals) = self.renewals.get_mut(told.index as usize) else {
+            return;
+        };
+        if renewals.of != told.life {
+            *renewals = Renewals {
+                of: told.life,
+                ..Renewals::default()
+            };
+        }
+        if renewals.pause.end(now).is_none() {
+            renewals.count = renewals.count.wrapping_add(1);
+            renewals.pause.begin(now);
+        }
+    }
+
+    /// When the first pause is over of those that the endpoint has asked for.
+    pub fn end_of_pause(&self, now: u64) -> Option<u64> {
+        let ends = self.renewals.iter().filter_map(|r| r.pause.end(now));
+        ends.min()
+    }
+
+    /// What the endpoint has asked for of that member.
+    fn renewals(&self, member: &Member) -> Renewals {
+        let of_index = self.renewals.get(member.data.peer_index as usize);
+        let its = of_index.filter(|renewals| renewals.of == member.life);
+        its.copied().unwrap_or_default()
+    }
+
     fn find(&self, id: PeerId) -> Option<&Told> {
         self.told.iter().flatten().find(|told| told.id == id)
     }
@@ -180,10 +279,20 @@ mod tests {
         }
     }
 
+    /// The path between two that nobody has renewed.
+    fn path(a: &Member, b: &Member) -> Path {
+        let none = Herald::<8>::new();
+        Path::between((a, &none), (b, &none), 0)
+    }
+
+    fn way(a: &Member, b: &Member) -> Option<WayTag> {
+        path(a, b).way()
+    }
+
     /// All messages until there is none, as if each could be sent.
     fn tell(herald: &mut Herald<8>, to: &Member, members: &[Member], ready: bool) -> Vec<Message> {
         let mut all = Vec::new();
-        while let Some(message) = herald.next(to, members, |_, _| ready) {
+        while let Some(message) = herald.next(to, members, |m| path(to, m), |_, _| ready) {
             herald.sent(&message, members);
             all.push(message);
         }
@@ -201,6 +310,7 @@ mod tests {
                 id: m.id,
                 way: way(&members[0], m),
                 data: m.data,
+                renews: true,
             })
         };
         assert_eq!(told, [here(&members[1]), here(&members[2])]);
@@ -242,12 +352,15 @@ mod tests {
         let mut of_b = Herald::<8>::new();
         tell(&mut of_a, &a, &members, false);
         tell(&mut of_b, &b, &members, false);
-        assert_eq!(of_a.next(&a, &members, |_, w| of_b.is_ready(a.id, w)), None);
+        let next = |of_a: &Herald<8>, of_b: &Herald<8>| {
+            let ready = |_: &Member, way| of_b.is_ready(a.id, way);
+            of_a.next(&a, &members, |m| path(&a, m), ready)
+        };
+        assert_eq!(next(&of_a, &of_b), None);
         of_b.ready(a.id, way);
-        let go = of_a.next(&a, &members, |_, w| of_b.is_ready(a.id, w));
-        assert_eq!(go, Some(Message::Go(b.id, way)));
+        assert_eq!(next(&of_a, &of_b), Some(Message::Go(b.id, way)));
         of_a.sent(&Message::Go(b.id, way), &members);
-        assert_eq!(of_a.next(&a, &members, |_, w| of_b.is_ready(a.id, w)), None);
+        assert_eq!(next(&of_a, &of_b), None);
     }
 
     /// IDT-PEER-5
@@ -270,7 +383,136 @@ mod tests {
         assert!(!herald.is_ready(members[1].id, way));
     }
 
+    /// A star of two with the RP that tells them of each other, at its time.
+    struct Star {
+        ends: [(Member, Herald<8>); 2],
+        now: u64,
+    }
+
+    impl Star {
+        fn new() -> Star {
+            let ends = [1, 2].map(|n| (member(n, n, u64::from(n)), Herald::new()));
+            Star { ends, now: 1 << 40 }
+        }
+
+        fn path(&self) -> Path {
+            let [(a, of_a), (b, of_b)] = &self.ends;
+            Path::between((a, of_a), (b, of_b), self.now)
+        }
+
+        /// The next message to one of them, while each is ready for the other one's frames at once.
+        fn tell(&mut self, to: usize) -> Option<Message> {
+            let members = self.ends.each_ref().map(|(member, _)| *member);
+            let path = self.path();
+            let (member, herald) = &mut self.ends[to];
+            let message = herald.next(member, &members, |_| path, |_, _| true)?;
+            herald.sent(&message, &members);
+            Some(message)
+        }
+
+        fn tell_all(&mut self, to: usize) -> Vec<Message> {
+            std::iter::from_fn(|| self.tell(to)).collect()
+        }
+
+        fn renew(&mut self, by: usize, way: WayTag) {
+            let other = self.ends[1 - by].0.id;
+            self.ends[by].1.renew(other, way, self.now);
+        }
+    }
+
+    /// design 4.2, 4.9
+    #[test]
+    fn a_way_that_one_end_has_renewed_ends_for_both_and_begins_with_another_mark() {
+        let mut star = Star::new();
+        let Path::Way(first) = star.path() else {
+            panic!("two bridges");
+        };
+        for to in 0..2 {
+            star.tell_all(to);
+        }
+        star.renew(1, first);
+        let ids = star.ends.each_ref().map(|(member, _)| member.id);
+        for to in 0..2 {
+            assert_eq!(star.tell_all(to), [Message::Gone(ids[1 - to], Some(first))]);
+        }
+        // It is over already, whoever says so.
+        star.renew(0, first);
+        assert_eq!(star.path(), Path::Pause);
+        star.now = star.ends[1].1.end_of_pause(star.now).expect("a pause");
+        assert_eq!(star.ends[0].1.end_of_pause(star.now), None);
+        let Path::Way(second) = star.path() else {
+            panic!("the pause is over");
+        };
+        assert_ne!(first, second);
+        for to in 0..2 {
+            let told = star.tell_all(to);
+            assert!(matches!(told[0], Message::Here(host) if host.way == Some(second)));
+            assert_eq!(told[1..], [Message::Go(ids[1 - to], second)]);
+        }
+        // Of a way that is over, nothing is believed.
+        star.renew(0, first);
+        assert_eq!(star.path(), Path::Way(second));
+    }
+
+    #[test]
+    fn renewals_belong_to_a_life() {
+        let mut star = Star::new();
+        let Path::Way(way) = star.path() else {
+            panic!("two bridges");
+        };
+        star.tell_all(0);
+        star.renew(0, way);
+        star.ends[1].0.life = 9;
+        assert!(matches!(star.path(), Path::Way(other) if other != way));
+    }
+
     proptest! {
+        /// Whoever has a way renewed and however often: both ends come to know the same mark, never
+        /// one that they had before, and after longer and longer pauses.
+        #[test]
+        fn both_ends_come_to_know_one_way(
+            steps in prop::collection::vec((0usize..2, 0usize..4, 0u64..30_000_000), 1..60),
+        ) {
+            let mut star = Star::new();
+            let mut known = [None; 2];
+            let mut had = Vec::new();
+            let mut hear = |known: &mut [Option<WayTag>; 2], to: usize, message| match message {
+                Message::Here(host) => {
+                    assert_eq!(known[to], None);
+                    known[to] = host.way;
+                    if !had.contains(&(to, host.way)) {
+                        had.push((to, host.way));
+                    } else {
+                        panic!("it had that mark before");
+                    }
+                }
+                Message::Gone(_, way) => {
+                    assert_eq!(known[to], way);
+                    known[to] = None;
+                }
+                Message::Go(_, way) => assert_eq!(known[to], Some(way)),
+                other => panic!("{other:?}"),
+            };
+            for (end, messages, later) in steps {
+                star.now += later;
+                if let (0, Some(way)) = (messages, known[end]) {
+                    star.renew(end, way);
+                }
+                for _ in 0..messages {
+                    if let Some(message) = star.tell(end) {
+                        hear(&mut known, end, message);
+                    }
+                }
+            }
+            star.now += 1_000_000_000;
+            for to in 0..2 {
+                for message in star.tell_all(to) {
+                    hear(&mut known, to, message);
+                }
+            }
+            prop_assert!(matches!(star.path(), Path::Way(way) if known == [Some(way); 2]));
+        }
+
         /// IDT-PEER-13: whatever happens between two messages, an endpoint comes to know exactly
         /// the hosts that are there, in their present life.
         #[test]
@@ -295,7 +537,7 @@ mod tests {
                     members.push(member(n, life, u64::from(n)));
                 }
                 for _ in 0..messages {
-                    if let Some(message) = herald.next(&me, &members, |_, _| true) {
+                    if let Some(message) = herald.next(&me, &members, |m| path(&me, m), |_, _| true) {
                         herald.sent(&message, &members);
                         hear(message);
                     }

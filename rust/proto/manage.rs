@@ -48,6 +48,8 @@ pub struct Announced {
     pub way: Option<WayTag>,
     /// Its peer-specific data, the index among them.
     pub data: PeerData,
+    /// The RP makes ways anew that it is asked to, with [`Message::Renew`].
+    pub renews: bool,
 }
 
 /// One direction of a flow that a host forwards: frames of one lane to host `dst`.
@@ -76,6 +78,12 @@ pub enum Message {
     Passed(Lane, u32),
     /// To the host that forwards: report once so many units have been passed on.
     Want(Lane, u32),
+    /// To the RP: the two ends do not agree any more; end the way to that host, with that mark, for
+    /// both, and begin another one.
+    Renew(PeerId, WayTag),
+    /// From the host that forwards: frames of the lane were dropped, for that function; see
+    /// [`Losses`](crate::flow::Losses).
+    Lost(Lane, u32),
     /// The sender's statistics of the reader are asked for, under this number.
     AskStats(u32),
     /// The answer.
@@ -93,6 +101,12 @@ const PASSED: u32 = 5;
 const WANT: u32 = 6;
 const ASK_STATS: u32 = 7;
 const STATS: u32 = 8;
+const RENEW: u32 = 9;
+const LOST: u32 = 10;
+
+/// Where what is said of an announced host follows its data, and the bit of [`Announced::renews`].
+const FLAGS_AT: usize = 12 + PeerData::SIZE;
+const RENEWS: u32 = 1;
 
 impl Message {
     /// The bytes on the wire.
@@ -105,6 +119,8 @@ impl Message {
             Message::Go(id, way) => (GO, id.0, Some(*way)),
             Message::Passed(lane, _) => (PASSED, lane.dst.0, Some(lane.way)),
             Message::Want(lane, _) => (WANT, lane.dst.0, Some(lane.way)),
+            Message::Renew(id, way) => (RENEW, id.0, Some(*way)),
+            Message::Lost(lane, _) => (LOST, lane.dst.0, Some(lane.way)),
             Message::AskStats(number) => (ASK_STATS, *number, None),
             Message::Stats(number, _) => (STATS, *number, None),
         };
@@ -113,13 +129,14 @@ impl Message {
         put_u32(&mut b, 8, way.map_or(0, WayTag::value));
         match self {
             Message::Here(host) => {
-                if let Some(rest) = b.get_mut(12..12 + PeerData::SIZE) {
+                if let Some(rest) = b.get_mut(12..FLAGS_AT) {
                     rest.copy_from_slice(&host.data.encode());
                 }
+                put_u32(&mut b, FLAGS_AT, u32::from(host.renews) * RENEWS);
             }
-            Message::Passed(lane, total) | Message::Want(lane, total) => {
+            Message::Passed(lane, word) | Message::Want(lane, word) | Message::Lost(lane, word) => {
                 put_u32(&mut b, 12, lane.number);
-                put_u32(&mut b, 16, *total);
+                put_u32(&mut b, 16, *word);
             }
             Message::Stats(_, stats) => {
                 for (n, word) in stats.words().into_iter().enumerate() {
@@ -148,12 +165,15 @@ impl Message {
                 id,
                 way,
                 data: PeerData::decode(b.get(12..)?.first_chunk()?),
+                renews: get_u32(b, FLAGS_AT) & RENEWS != 0,
             }),
             GONE => Message::Gone(id, way),
             READY => Message::Ready(id, way?),
             GO => Message::Go(id, way?),
             PASSED => Message::Passed(lane()?, get_u32(b, 16)),
             WANT => Message::Want(lane()?, get_u32(b, 16)),
+            RENEW => Message::Renew(id, way?),
+            LOST => Message::Lost(lane()?, get_u32(b, 16)),
             ASK_STATS => Message::AskStats(id.0),
             STATS => {
                 let word = |n: usize| get_u64(b, 12 + 8 * n);
@@ -192,13 +212,21 @@ mod tests {
             },
         );
         prop_oneof![
-            (id(), prop::option::of(way()), data)
-                .prop_map(|(id, way, data)| Message::Here(Announced { id, way, data })),
+            (id(), prop::option::of(way()), data, any::<bool>()).prop_map(
+                |(id, way, data, renews)| Message::Here(Announced {
+                    id,
+                    way,
+                    data,
+                    renews
+                })
+            ),
             (id(), prop::option::of(way())).prop_map(|(id, way)| Message::Gone(id, way)),
             (id(), way()).prop_map(|(id, way)| Message::Ready(id, way)),
             (id(), way()).prop_map(|(id, way)| Message::Go(id, way)),
             (lane(), any::<u32>()).prop_map(|(lane, total)| Message::Passed(lane, total)),
             (lane(), any::<u32>()).prop_map(|(lane, total)| Message::Want(lane, total)),
+            (id(), way()).prop_map(|(id, way)| Message::Renew(id, way)),
+            (lane(), any::<u32>()).prop_map(|(lane, function)| Message::Lost(lane, function)),
             any::<u32>().prop_map(Message::AskStats),
             (any::<u32>(), any::<[u64; 6]>()).prop_map(|(number, w)| {
                 let stats = PeerStats {

@@ -26,8 +26,10 @@
 //! | [`target`] | where exposed windows lead, for senders that lead them |
 //! | [`route`] | the way of a frame: delivered here, or forwarded |
 //! | [`flow`] | back-pressure of frames that are forwarded |
+//! | [`sequence`] | numbers of frames none of which may be missing |
 //! | [`manage`] | messages between the message frame services of two hosts |
 //! | [`herald`] | what the RP tells the endpoints of each other |
+//! | [`pause`] | pauses between lives of what starts over |
 //! | [`pairing`] | sessions of two hosts and how they become pairs |
 //! | [`sharing`] | segments, events and ports of a host, and connections to them |
 //! | [`stores`] | stores into windows that no bridge leads to |
@@ -59,10 +61,12 @@ pub mod mailbox;
 pub mod manage;
 pub mod memory;
 pub mod pairing;
+pub mod pause;
 pub mod queue_pair;
 pub mod reach;
 pub mod ring;
 pub mod route;
+pub mod sequence;
 pub mod sharing;
 pub mod stores;
 pub mod target;

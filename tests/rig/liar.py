@@ -17,7 +17,7 @@ FUNC = 0x55534552
 DIRECTORY = "/sys/kernel/mp_frame_test"
 SUPPORT = 0x00070202
 LIFE = 0x0BAD0BAD
-HELLO, SHARING, PUT, FETCHED = 1, 5, 8, 9
+HELLO, SHARING, PUT, FETCHED, STORES = 1, 5, 8, 9, 10
 CONNECT, CONNECTED, GONE, ENDED, ANSWER, ASK, PLACED, FETCH = 1, 6, 5, 9, 11, 10, 13, 14
 SEGMENT, UNWINDOWED = 1 << 8, 1 << 17
 PIECE = 1 << 14
@@ -49,7 +49,7 @@ class Liar:
     def send(self, header, data=b"", priority=False, length=None):
         """A frame, whose data goes on with zeros; it leaves with the next `flush`."""
         words = [self._peer, int(priority), len(data) if length is None else length]
-        words += [struct.pack("<4I", *header).hex(), data.hex() or "-"]
+        words += [struct.pack(f"<{len(header)}I", *header).hex(), data.hex() or "-"]
         self._orders.append(f"echo '{' '.join(map(str, words))}' > {DIRECTORY}/send")
 
     def flush(self):
@@ -58,7 +58,7 @@ class Liar:
         orders, self._orders = self._orders, []
         lines = self.guest.run("; ".join([*orders, take, "true"])).out.splitlines()
         for header, data in map(str.split, lines):
-            header = struct.unpack("<4I", bytes.fromhex(header))
+            header = struct.unpack_from("<4I", bytes.fromhex(header))
             self._arrived.append((header, bytes.fromhex(data.strip("-"))))
 
     def receive(self, timeout=10):
@@ -141,3 +141,22 @@ class Liar:
             header, data = self.receive(timeout)
             if header[0] == FETCHED and header[2] == number:
                 return header[3], data
+
+
+class DistantLiar(Liar):
+    """The service of a host that another one forwards for: all that it sends takes one lane, and is
+    numbered."""
+
+    number = 0
+
+    def send(self, header, data=b"", priority=False, length=None):
+        super().send((*header, self.number), data, False, length)
+        self.number += 1
+
+    def store(self, *records):
+        """Store at places of the arena: offset, bytes, and how many bytes the head says."""
+        data = b""
+        for at, stored, said in records:
+            data += struct.pack("<QII", at, said, 0) + stored
+            data += bytes(-len(data) % 8)
+        self.send((STORES, self.life, 0, 0), data)

@@ -102,13 +102,13 @@ class Process(shell.Program):
         """As `later`, with the structure where it is in the process."""
         return self.command("&", lambda _: None, "at", getattr(MP, "IOC_" + name), address)
 
-    def repeat(self, count, name, kind, **fields):
+    def repeat(self, count, name, kind, /, **fields):
         """The same call many times; how many have succeeded."""
         data, _ = self._structure(kind, fields)
         number = getattr(MP, "IOC_" + name)
         return self._done("repeat", count, number, data)
 
-    def repeat_later(self, count, name, kind, **fields):
+    def repeat_later(self, count, name, kind, /, **fields):
         """As `repeat`, in a thread."""
         data, _ = self._structure(kind, fields)
         number = getattr(MP, "IOC_" + name)

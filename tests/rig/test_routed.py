@@ -15,7 +15,8 @@ from types import SimpleNamespace
 
 import pytest
 import sharing
-from frames import peer_id, wait_for_everyone, wait_for_peers
+from frames import peer_id, resets, wait_for_everyone, wait_for_peers
+from liar import DistantLiar
 from ntbrig import stack
 from ntbrig import vipl as programs
 from ntbrig.settings import PATIENCE, programs_dir
@@ -111,6 +112,14 @@ def test_an_interface_leads_to_each_host_behind_another(fabric):
         assert told == ["routed", f"{peer_id(other):08x}", "up"]
     kinds = fabric.rp.run(f"cat {DIRECTORY}/*/kind").out.split()
     assert sorted(kinds) == ["bridge", "bridge", "loopback"]
+
+
+def test_interfaces_without_windows_are_listed_last(fabric):
+    """Programs that do not know of them take the first one that is up."""
+    with sharing.Process(fabric.hosts[1]) as process:
+        listed = process.interfaces()
+        flags = [process.call("INTERFACE", "mp_interface", id=n).flags for n in listed]
+    assert [bool(f & MP.INTERFACE_ROUTED) for f in flags] == (len(listed) - 1) * [False] + [True]
 
 
 # --- sessions
@@ -410,6 +419,112 @@ def test_an_endpoint_that_dies_is_missed_and_found_again(fabric):
             both = SimpleNamespace(server=end, client=party(back))
             until_up_again(both.server, both.client)
             works(both)
+
+
+# --- what goes wrong on the way
+
+
+@contextmanager
+def lied_to(fabric):
+    """A process, its interface to a host behind the root processor, and the liar there."""
+    _, victim, host = fabric.hosts
+    stack.unload(host, modules=MODULES)
+    try:
+        with DistantLiar(host, victim) as liar, sharing.Process(victim) as process:
+            liar.greet()
+            number = id_of(victim)
+            process.wait_until_up(number)
+            yield process, number, liar
+    finally:
+        stack.load(host, modules=MODULES)
+        wait_for_everyone(*fabric.hosts)
+
+
+def ends_of(guest, number):
+    return int(guest.run(f"cat {DIRECTORY}/{number:08x}/resets").out)
+
+
+def outside(liar):
+    liar.store((1 << 24, b"x" * 8, 8))
+
+
+def beyond_the_frame(liar):
+    liar.store((0, b"x" * 8, 4096))
+
+
+def no_record(liar):
+    liar.store((0, b"", 0))
+
+
+def one_is_missing(liar):
+    liar.number += 1
+    liar.store((0, b"x" * 8, 8))
+
+
+def twice(liar):
+    liar.store()
+    liar.number -= 1
+    liar.store()
+
+
+LIES = (outside, beyond_the_frame, no_record, one_is_missing, twice)
+
+
+def test_what_cannot_be_or_is_missing_ends_the_way_and_no_other(fabric):
+    rp, victim, _ = fabric.hosts
+    others = resets(victim, rp)
+    with lied_to(fabric) as (process, number, liar):
+        for lie in LIES:
+            before = ends_of(victim, number)
+            liar.store()
+            liar.flush()
+            time.sleep(0.2)
+            assert ends_of(victim, number) == before
+            lie(liar)
+            liar.flush()
+            process.wait_until_up(number, up=False)
+            assert ends_of(victim, number) == before + 1, lie.__name__
+            # It may begin anew, on another way.
+            liar.number = 0
+            wait_for_everyone(*fabric.hosts)
+            liar.greet()
+            process.wait_until_up(number)
+    assert resets(victim, rp) == others
+
+
+def test_who_parks_waits_for_the_way_no_longer_than_to_the_deadline(patient):
+    """The way takes nothing; a store of an arm word waits as long as the caller lets it."""
+    _, one, frozen = patient.hosts
+    # Its own clock shows how long it has stood still.
+    frozen.run("sysctl -e -w kernel.watchdog=0")
+    with parties(one, frozen) as ends:
+        server, _ = paired(ends)
+        process = ends.server.process
+        frozen.freeze()
+        try:
+            source, entries = process.memory(2 * PAGE), process.memory(PAGE)
+            process.write(source, struct.pack("=QQQ", source + PAGE, 0, PAGE) * 100)
+            # More than the way has room for, also behind large frames.
+            process.write(source + 101 * COPY, struct.pack("=QQQ", source + PAGE, 0, 8))
+            large = {"handle": server, "stores": source, "count": 100}
+            small = {**large, "stores": source + 101 * COPY, "count": 1}
+            store = ("SESSION_STORE", "mp_session_store")
+            stores = [
+                process.repeat_later(20, *store, **large),
+                process.repeat_later(5000, *store, **small),
+            ]
+            time.sleep(2)
+            process.write(entries, struct.pack("=IIQQQQ", server, 0, 0, 0, 64, 1) * 4)
+            begun = float(one.run("cut -d' ' -f1 /proc/uptime").out)
+            deadline = int((begun + 1) * 10**9)
+            with fails(errno.ETIMEDOUT):
+                fields = {"entries": entries, "count": 4, "deadline": deadline}
+                process.call("PARK", "mp_park", **fields)
+            # Not five seconds for each word.
+            assert float(one.run("cut -d' ' -f1 /proc/uptime").out) - begun < 4
+        finally:
+            frozen.thaw()
+        assert all(call.result() for call in stores)
 
 
 @pytest.fixture

@@ -133,7 +133,9 @@ struct mp_interfaces {
 	__u32 capacity;			/* in ids */
 	__u32 count;			/* out, also with ENOSPC: ids present */
 	__u32 reserved;
-	__aligned_u64 ids;		/* address of an array of __u32; never 0 in it */
+	__aligned_u64 ids;		/* address of an array of __u32; never 0 in it; those with
+					 * MP_INTERFACE_ROUTED come last
+					 */
 };
 
 #define MP_INTERFACE_UP		0x1	/* both hosts reach each other */
@@ -348,8 +350,9 @@ struct mp_session {
  * partner yet. ECONNRESET: the partner is gone, ENETDOWN. ENXIO: no remote window. EOPNOTSUPP: it
  * can be mapped. Of each store: EFAULT, EINVAL: their size is less than that of the first
  * version, or there are too many bytes, E2BIG: see MP_IOC_QUEUE_START. ERANGE: outside of the
- * window. ENOMEM. Up to here nothing was sent. ETIMEDOUT: the way takes nothing for 5 seconds,
- * EINTR: the process is being killed: some stores may have been made, from the first one on.
+ * window. ENOMEM. Up to here nothing was sent. Then some stores may have been made, from the first
+ * one on: EFAULT, ENOMEM: what is to be stored cannot be copied. ETIMEDOUT: the way takes nothing
+ * from anybody for 5 seconds. EINTR: the process is being killed.
  */
 struct mp_session_store {
 	__u32 size;

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use mp_proto::flow::{self, Meter};
+use mp_proto::flow::{self, Losses, Meter};
 use mp_proto::manage::{self, Message};
 use mp_proto::wire::{Envelope, MsgHdr, PeerId, Priority, WayTag};
 
@@ -25,6 +25,7 @@ struct Waiting {
 #[derive(Default)]
 struct Lane {
     meter: Meter,
+    losses: Losses,
     waiting: VecDeque<Waiting>,
 }
 
@@ -103,8 +104,7 @@ impl Host {
             return;
         }
         if !self.put_forward(at, number, head, frame, units, last) {
-            self.drops.forwarding += 1;
-            self.flows[at].lanes[number].meter.pass(units);
+            self.lose(at, number, &head, units);
         }
         self.report(at, number);
     }
@@ -142,6 +142,13 @@ impl Host {
         true
     }
 
+    fn lose(&mut self, at: usize, number: usize, head: &Envelope, units: u32) {
+        self.drops.forwarding += 1;
+        let lane = &mut self.flows[at].lanes[number];
+        lane.meter.pass(units);
+        lane.losses.note(head.msg.func);
+    }
+
     fn passed(&mut self, at: usize, number: usize, units: u32) {
         self.forwarded += 1;
         self.flows[at].lanes[number].meter.pass(units);
@@ -174,30 +181,41 @@ impl Host {
             match self.relay(dst, &head, &frame, queue) {
                 Ok(_) => self.passed(at, number, units),
                 Err(SendError::Full) => return,
-                Err(_) => {
-                    self.drops.forwarding += 1;
-                    self.flows[at].lanes[number].meter.pass(units);
-                }
+                Err(_) => self.lose(at, number, &head, units),
             }
             self.flows[at].lanes[number].waiting.pop_front();
         }
     }
 
-    /// Tell the sender what was passed on, if it is time to.
+    /// Tell the sender what was passed on, if it is time to, and what was dropped.
     fn report(&mut self, at: usize, number: usize) {
         let flow = &self.flows[at];
-        let Some(total) = flow.lanes[number].meter.due() else {
-            return;
-        };
+        let (src, state) = (flow.src.0, &flow.lanes[number]);
+        let (due, untold) = (state.meter.due(), state.losses.untold());
         let lane = manage::Lane {
             dst: flow.dst.2,
             way: flow.way,
             number: number as u32,
         };
-        match self.tell(flow.src.0, &Message::Passed(lane, total)) {
-            Err(SendError::Full) => self.retry(),
-            _ => self.flows[at].lanes[number].meter.reported(total),
+        if let Some(total) = due {
+            if self.tell_sender(src, &Message::Passed(lane, total)) {
+                self.flows[at].lanes[number].meter.reported(total);
+            }
         }
+        if let Some(function) = untold {
+            if self.tell_sender(src, &Message::Lost(lane, function)) {
+                self.flows[at].lanes[number].losses.told();
+            }
+        }
+    }
+
+    /// Tell the sender something; `false` if that is to be tried again.
+    fn tell_sender(&mut self, src: u32, message: &Message) -> bool {
+        let is_full = self.tell(src, message) == Err(SendError::Full);
+        if is_full {
+            self.retry();
+        }
+        !is_full
     }
 
     fn resume_flow(&mut self, at: usize, queue: Option<u16>) {
@@ -257,7 +275,7 @@ impl Host {
         let mut present = std::mem::take(&mut self.flows);
         for (a, b, way) in ways {
             for (src, dst) in [(*a, *b), (*b, *a)] {
-                let same = |flow: &Flow| flow.src.0 == src && flow.dst.0 == dst;
+                let same = |flow: &Flow| flow.way == *way && flow.src.0 == src && flow.dst.0 == dst;
                 if let Some(at) = present.iter().position(same) {
                     let flow = present.swap_remove(at);
                     self.flows.push(flow);

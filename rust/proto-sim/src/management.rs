@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use mp_proto::herald::{self, Member};
+use mp_proto::herald::{Member, Path};
 use mp_proto::manage::{Announced, Message, PeerStats, FUNC_ID};
 use mp_proto::wire::{Envelope, MsgHdr, PeerData, PeerId, Priority, WayTag};
 
@@ -18,6 +18,8 @@ use crate::via::Via;
 const INBOX: usize = 4 * MAX_PEERS;
 /// Milliseconds until what could not be sent is tried again.
 const RETRY_MS: u64 = 10;
+/// How long a hop that was asked to renew a way may take before it is asked again.
+const RENEWAL: u64 = 2000 * MS;
 
 /// An endpoint, to the root processor.
 pub struct Endpoint {
@@ -33,6 +35,8 @@ pub struct Neighbour {
     entered: Option<u32>,
     told: bool,
     ready: bool,
+    /// The way is over: when the hop is to be asked, once more, to renew it.
+    renewal: Option<u64>,
 }
 
 impl Host {
@@ -71,7 +75,11 @@ impl Host {
             return false;
         }
         match message {
-            Message::Here(_) | Message::Gone(..) | Message::Go(..) | Message::Ready(..) => {
+            Message::Here(_)
+            | Message::Gone(..)
+            | Message::Go(..)
+            | Message::Ready(..)
+            | Message::Renew(..) => {
                 if self.letters.len() < INBOX {
                     self.letters.push_back((from, message));
                     self.kick(Entity::Manager);
@@ -87,7 +95,8 @@ impl Host {
                 // A question that is not answered is asked again, or given up.
                 let _ = self.tell(from, &Message::Stats(number, self.totals()));
             }
-            Message::Stats(..) => {}
+            // The simulator's function takes what arrives, and misses nothing.
+            Message::Lost(..) | Message::Stats(..) => {}
         }
         true
     }
@@ -111,8 +120,8 @@ impl Host {
             Message::AskStats(_) | Message::Stats(..) => true,
             _ if peer.via.is_some() => false,
             Message::Here(_) | Message::Gone(..) | Message::Go(..) => peer.id == PeerId::RP,
-            Message::Ready(..) => self.self_id() == PeerId::RP,
-            Message::Passed(..) | Message::Want(..) => true,
+            Message::Ready(..) | Message::Renew(..) => self.self_id() == PeerId::RP,
+            Message::Passed(..) | Message::Want(..) | Message::Lost(..) => true,
         }
     }
 
@@ -127,8 +136,10 @@ impl Host {
         while let Some((from, message)) = self.letters.pop_front() {
             self.read(from, message);
         }
-        self.follow_flows();
-        self.announce();
+        // One time for both: no way is told of before there are flows.
+        let now = self.clock();
+        self.follow_flows(now);
+        self.announce(now);
         self.follow_neighbours();
         self.resume_all();
         let vias = self.neighbours.iter().filter_map(|n| n.entered);
@@ -138,6 +149,22 @@ impl Host {
         if self.pending {
             self.kick_in(Entity::Manager, RETRY_MS * MS);
         }
+        if let Some(due) = self.manager_due(now) {
+            self.kick_in(Entity::Manager, due - now);
+        }
+    }
+
+    /// When there is something to do though nothing happens.
+    fn manager_due(&self, now: u64) -> Option<u64> {
+        let heralds = self.endpoints.iter().map(|endpoint| &endpoint.herald);
+        let pauses = heralds.filter_map(|herald| herald.end_of_pause(now));
+        let renewals = self.neighbours.iter().filter_map(|n| n.renewal);
+        pauses.chain(renewals).filter(|at| now < *at).min()
+    }
+
+    fn path(&self, a: usize, b: usize, now: u64) -> Path {
+        let [a, b] = [a, b].map(|n| (&self.endpoints[n].member, &*self.endpoints[n].herald));
+        Path::between(a, b, now)
     }
 
     fn follow_endpoints(&mut self) {
@@ -169,22 +196,22 @@ impl Host {
         }
     }
 
-    fn follow_flows(&mut self) {
+    fn follow_flows(&mut self, now: u64) {
         let mut ways = Vec::new();
-        for (n, a) in self.endpoints.iter().enumerate() {
-            for b in &self.endpoints[n + 1..] {
-                if let Some(way) = herald::way(&a.member, &b.member) {
-                    ways.push((a.life, b.life, way));
+        for a in 0..self.endpoints.len() {
+            for b in a + 1..self.endpoints.len() {
+                if let Path::Way(way) = self.path(a, b, now) {
+                    ways.push((self.endpoints[a].life, self.endpoints[b].life, way));
                 }
             }
         }
         self.set_flows(&ways);
     }
 
-    fn announce(&mut self) {
+    fn announce(&mut self, now: u64) {
         let members: Vec<_> = self.endpoints.iter().map(|e| e.member).collect();
         for number in 0..self.endpoints.len() {
-            while let Some(message) = self.next_message(number, &members) {
+            while let Some(message) = self.next_message(number, &members, now) {
                 let sent = self.tell(self.endpoints[number].life, &message);
                 match sent {
                     Ok(()) => self.endpoints[number].herald.sent(&message, &members),
@@ -198,13 +225,17 @@ impl Host {
         }
     }
 
-    fn next_message(&self, number: usize, members: &[Member]) -> Option<Message> {
+    fn next_message(&self, number: usize, members: &[Member], now: u64) -> Option<Message> {
         let endpoint = &self.endpoints[number];
-        let is_ready = |member: &Member, way: WayTag| {
-            let other = self.endpoints.iter().find(|e| e.life == member.life);
+        let find = |m: &Member| self.endpoints.iter().position(|e| e.life == m.life);
+        let path = |m: &Member| find(m).map_or(Path::Pause, |other| self.path(number, other, now));
+        let is_ready = |m: &Member, way: WayTag| {
+            let other = find(m).map(|other| &self.endpoints[other]);
             other.is_some_and(|e| e.herald.is_ready(endpoint.member.id, way))
         };
-        endpoint.herald.next(&endpoint.member, members, is_ready)
+        endpoint
+            .herald
+            .next(&endpoint.member, members, path, is_ready)
     }
 
     fn read(&mut self, from: u32, message: Message) {
@@ -218,6 +249,7 @@ impl Host {
                         entered: None,
                         told: false,
                         ready: false,
+                        renewal: None,
                     });
                 }
             }
@@ -237,6 +269,12 @@ impl Host {
             Message::Ready(id, way) => {
                 if let Some(endpoint) = self.endpoints.iter_mut().find(|e| e.life == from) {
                     endpoint.herald.ready(id, way);
+                }
+            }
+            Message::Renew(id, way) => {
+                let now = self.clock();
+                if let Some(endpoint) = self.endpoints.iter_mut().find(|e| e.life == from) {
+                    endpoint.herald.renew(id, way, now);
                 }
             }
             _ => {}
@@ -282,6 +320,15 @@ impl Host {
             self.neighbours[at].entered = None;
             self.neighbours[at].told = false;
         }
+        let via = entered.and_then(|life| self.peer(life)?.via.as_ref());
+        if let (Some(life), true) = (entered, via.is_some_and(|via| via.is_broken)) {
+            self.peer_del(life);
+            self.neighbours[at].entered = None;
+            self.neighbours[at].renewal = Some(0);
+        }
+        if self.neighbours[at].renewal.is_some() {
+            return self.ask_to_renew(at, way);
+        }
         let known = self.peers.iter().any(|peer| peer.id == host.id);
         if self.neighbours[at].entered.is_some() || known {
             return;
@@ -296,6 +343,21 @@ impl Host {
         self.neighbours[at].entered = life;
         if let Some(life) = life.filter(|_| ready) {
             self.open_via(life);
+        }
+    }
+
+    /// Ask the hop to renew the way, if it is time to: it says that the host has gone then.
+    fn ask_to_renew(&mut self, at: usize, way: WayTag) {
+        let now = self.clock();
+        let Neighbour {
+            host, hop, renewal, ..
+        } = self.neighbours[at];
+        if renewal.is_none_or(|at| now < at) {
+            return;
+        }
+        match self.tell(hop, &Message::Renew(host.id, way)) {
+            Err(SendError::Full) => self.retry(),
+            _ => self.neighbours[at].renewal = Some(now + RENEWAL),
         }
     }
 

@@ -147,6 +147,13 @@ pub enum Fault {
         /// After so many milliseconds.
         ms: u64,
     },
+    /// A host does not agree any more with another one that the root processor forwards to.
+    Renew {
+        /// The host.
+        host: usize,
+        /// The other one.
+        peer: usize,
+    },
     /// A host overwrites something in the memory that another one has for it.
     Scribble {
         /// The one that is overwritten.
@@ -163,9 +170,9 @@ impl Fault {
     fn hosts(&self) -> (usize, Option<usize>) {
         match *self {
             Fault::Lost { a, b, .. } | Fault::Stalled { a, b, .. } => (a, Some(b)),
-            Fault::NoWindow { host, peer } | Fault::Scribble { host, peer, .. } => {
-                (host, Some(peer))
-            }
+            Fault::NoWindow { host, peer }
+            | Fault::Renew { host, peer }
+            | Fault::Scribble { host, peer, .. } => (host, Some(peer)),
             Fault::Kill { host, .. }
             | Fault::Unload { host, .. }
             | Fault::Pause { host, .. }
@@ -389,7 +396,7 @@ fn fault(dice: &Dice, hosts: usize, config: &Config, hostile: bool) -> Fault {
         let how = dice.roll();
         return Fault::Scribble { host, peer, how };
     }
-    match dice.below(16) {
+    match dice.below(17) {
         0 | 1 => Fault::Lost {
             a: host,
             b: peer,
@@ -423,6 +430,10 @@ fn fault(dice: &Dice, hosts: usize, config: &Config, hostile: bool) -> Fault {
         12 => Fault::NoBells { host, ms },
         13 => Fault::AllOnes { host, ms },
         14 => Fault::NoWindow { host, peer },
+        15 => Fault::Renew {
+            host,
+            peer: dice.pick(hosts),
+        },
         _ => Fault::Reload { host, ms: ms / 4 },
     }
 }

@@ -9,7 +9,7 @@ use mp_proto::manage::{self, Message};
 use mp_proto::wire::{Envelope, PeerId, Priority, WayTag};
 
 use crate::channel::{Frame, SendError};
-use crate::host::Host;
+use crate::host::{Entity, Host};
 use crate::service::lane_number;
 
 /// What keeps its place in a queue with others.
@@ -28,6 +28,8 @@ pub struct Via {
     pub way: WayTag,
     /// The other end takes frames.
     pub open: bool,
+    /// The two hosts do not agree any more.
+    pub is_broken: bool,
     /// By number.
     pub lanes: Vec<Lane>,
 }
@@ -39,6 +41,7 @@ impl Via {
             hop,
             way,
             open: false,
+            is_broken: false,
             lanes: (0..=queues).map(|_| Lane::default()).collect(),
         }
     }
@@ -47,6 +50,15 @@ impl Via {
 impl Host {
     fn via_mut(&mut self, life: u32) -> Option<&mut Via> {
         self.peer_mut(life)?.via.as_mut()
+    }
+
+    /// The two hosts do not agree any more: end the way to that one, if there is one.
+    pub fn reset_via(&mut self, id: PeerId) {
+        let mut peers = self.peers.iter_mut().filter(|peer| peer.id == id);
+        if let Some(via) = peers.find_map(|peer| peer.via.as_mut()) {
+            via.is_broken = true;
+            self.kick(Entity::Manager);
+        }
     }
 
     /// The other end takes frames: lets them go.

@@ -444,6 +444,10 @@ impl World {
                 self.with_host(host, Host::user_unload);
                 self.at(self.now + ms * MS + 1, Event::Reload(host));
             }
+            Fault::Renew { host, peer } => {
+                let id = self.hosts[peer].self_id();
+                self.with_host(host, |host| host.reset_via(id));
+            }
             Fault::Scribble { host, peer, how } => self.scribble(host, peer, how),
             // It is dead already.
             Fault::Kill { .. } | Fault::Unload { .. } | Fault::Reload { .. } => {}
