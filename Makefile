@@ -159,7 +159,7 @@ stopped: setup modules rig examples programs
 	@STOPPED=1 scripts/test.sh
 
 ## bench: measure against mainline's NTB clients; ROUNDS=, SECONDS= of a sample, QUICK=1, ONLY=
-bench: setup modules rig userlib $(RIG_PROGRAMS)/window
+bench: setup modules rig examples $(RIG_PROGRAMS)/window
 	@scripts/rig/rig bench $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) \
 		$(if $(filter 1,$(QUICK)),--quick) $(if $(ONLY),--only $(ONLY))
 
