@@ -49,7 +49,7 @@ def measure(interface, seconds):
     """All samples, by the metrics' names. Each is measured for a part of `seconds`."""
     guests = interface.guests
     mcapi.configure(guests)
-    rounds, copies = 20_000 * seconds, 2_000 * seconds
+    rounds, copies = 5_000 * seconds, 500 * seconds
     word = window(guests, seconds, "--size", _WORD, "--rounds", rounds)
     scalar = _measured(guests, seconds, "scalars", _WORD, rounds)
     line = window(guests, seconds, "--size", _LINE, "--rounds", rounds)
