@@ -42,9 +42,9 @@ export STAGE ?= $(CURDIR)/build/stage
 
 # What tests run on hosts of the fabric, linked to the libraries of userlib/.
 test_programs := $(patsubst tests/programs/%.c,$(RIG_PROGRAMS)/%,$(wildcard tests/programs/*.c))
-# The libraries of SISCI and of virtual interfaces are for processes of 64 bits.
+# The libraries of SISCI, of virtual interfaces and of MCAPI are for processes of 64 bits.
 test_programs32 := $(patsubst tests/programs/%.c,$(PROGRAMS32)/%,\
-	$(filter-out tests/programs/sisci_% tests/programs/vipl_%,$(wildcard tests/programs/*.c)))
+	$(filter-out $(addprefix tests/programs/,sisci_% vipl_% mcapi_%),$(wildcard tests/programs/*.c)))
 
 # Crates in userlib/ that are vendors' libraries of PXImc.
 export PXIMC_VENDORS ?= pximc-ntb
@@ -123,6 +123,12 @@ $(RIG_PROGRAMS)/window: examples/window/window.c uapi/linux/mp_fabric.h
 
 test_cflags := -std=gnu11 -O2 -Wall -Wextra -Werror -pthread -Iuserlib/include
 
+# The libraries of a program, by the first word of its name; those of PXImc if there is none.
+libraries_of_sisci := -lsisci -ldl
+libraries_of_vipl := -lvipl -ldl
+libraries_of_mcapi := -lmcapi -ldl
+libraries_of = $(or $(libraries_of_$(firstword $(subst _, ,$1))),-lpximc64)
+
 # What they have in common, and what they include.
 test_common := $(wildcard tests/programs/common/*.c)
 test_headers := $(wildcard userlib/include/*.h tests/programs/*.h tests/programs/common/*.h) \
@@ -130,7 +136,7 @@ test_headers := $(wildcard userlib/include/*.h tests/programs/*.h tests/programs
 
 $(test_programs): $(RIG_PROGRAMS)/%: tests/programs/%.c $(test_common) $(test_headers) | userlib
 	@$(CC) $(test_cflags) -o $@ $< $(test_common) -L$(RIG_PROGRAMS) \
-		$(if $(filter sisci_%,$*),-lsisci -ldl,$(if $(filter vipl_%,$*),-lvipl -ldl,-lpximc64)) '-Wl,-rpath,$$ORIGIN'
+		$(call libraries_of,$*) '-Wl,-rpath,$$ORIGIN'
 
 $(test_programs32): $(PROGRAMS32)/%: tests/programs/%.c $(test_common) $(test_headers) | userlib
 	@[ ! -e $(@D)/libpximc32.so ] || $(CC) -m32 $(test_cflags) -o $@ $< \
@@ -153,7 +159,7 @@ stopped: setup modules rig examples programs
 	@STOPPED=1 scripts/test.sh
 
 ## bench: measure against mainline's NTB clients; ROUNDS=, SECONDS= of a sample, QUICK=1, ONLY=
-bench: setup modules rig userlib $(RIG_PROGRAMS)/window
+bench: setup modules rig examples $(RIG_PROGRAMS)/window
 	@scripts/rig/rig bench $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) \
 		$(if $(filter 1,$(QUICK)),--quick) $(if $(ONLY),--only $(ONLY))
 

@@ -59,6 +59,14 @@ def samples():
         ("", "vi", "vi_star_bandwidth"): of(30.0, 30.0),
         ("", "vi", "tcp_star_one_way"): of(500.0, 500.0),
         ("", "vi", "tcp_star_bytes"): of(60.0, 60.0),
+        ("", "mcapi", "mcapi_scalar_latency"): of(0.9, 1.1),
+        ("", "mcapi", "mcapi_packet_latency"): of(1.5, 1.5),
+        ("", "mcapi", "mcapi_message_latency"): of(1.5, 1.5),
+        ("", "mcapi", "mcapi_packet_bandwidth"): of(850.0, 860.0),
+        ("", "mcapi", "mcapi_message_bandwidth"): of(400.0, 400.0),
+        ("", "mcapi", "raw_word_latency"): of(0.5, 0.5),
+        ("", "mcapi", "raw_line_latency"): of(0.6, 0.6),
+        ("", "mcapi", "raw_stream_bandwidth"): of(1000.0, 1000.0),
         ("", "default", "window_write_1mib"): of(500.0, 500.0),
         ("", "tuned", "window_write_1mib"): of(1000.0, 1000.0),
     }
@@ -168,6 +176,22 @@ def test_sisci_is_compared_with_what_is_below(samples, name, ratio, target, met)
     ],
 )
 def test_messages_are_compared_with_windows_and_with_tcp(samples, name, ratio, target, met):
+    found = results(samples)[name]
+    assert found["ratio"] == pytest.approx(ratio)
+    assert (found.get("target"), found.get("met")) == (target, met)
+
+
+@pytest.mark.parametrize(
+    "name, ratio, target, met",
+    [
+        ("mcapi_scalar_latency_vs_window", 2.0, 2.0, True),
+        ("mcapi_packet_latency_vs_window", 2.5, 2.0, False),
+        ("mcapi_message_latency_vs_window", 2.5, 2.5, True),
+        ("mcapi_packet_bandwidth_vs_window", 0.855, 0.85, True),
+        ("mcapi_message_bandwidth_vs_window", 0.4, None, None),
+    ],
+)
+def test_what_nodes_send_is_compared_with_windows(samples, name, ratio, target, met):
     found = results(samples)[name]
     assert found["ratio"] == pytest.approx(ratio)
     assert (found.get("target"), found.get("met")) == (target, met)

@@ -2,10 +2,13 @@
 /*
  * See common.h.
  */
+#define _POSIX_C_SOURCE 200809L
+
 #include "common.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 void fail(const char *what)
 {
@@ -70,4 +73,22 @@ mcapi_endpoint_t patient_endpoint(mcapi_port_t port)
 		sizeof(patience), &status);
 	check("mcapi_endpoint_set_attribute", status);
 	return endpoint;
+}
+
+mcapi_endpoint_t found(mcapi_node_t node, mcapi_port_t port)
+{
+	mcapi_endpoint_t endpoint;
+	mcapi_status_t status;
+
+	endpoint = mcapi_endpoint_get(DOMAIN, node, port, PATIENCE_MS, &status);
+	check("mcapi_endpoint_get", status);
+	return endpoint;
+}
+
+double now_us(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec * 1e6 + time.tv_nsec / 1e3;
 }

@@ -31,4 +31,10 @@ void finish(const char *what, mcapi_request_t request);
 /* An endpoint that waits no longer than PATIENCE_MS for a message. */
 mcapi_endpoint_t patient_endpoint(mcapi_port_t port);
 
+/* The endpoint of another node, once there is one. */
+mcapi_endpoint_t found(mcapi_node_t node, mcapi_port_t port);
+
+/* Microseconds. */
+double now_us(void);
+
 #endif /* COMMON_H */

@@ -112,7 +112,7 @@ static struct answer ask(mcapi_endpoint_t server, mcapi_endpoint_t own, enum kin
 static void greet(mcapi_node_t node, const char *name, const char *other)
 {
 	mcapi_endpoint_t server, questions, greetings;
-	struct answer found;
+	struct answer partner;
 	mcapi_status_t status;
 	char greeting[NAME_SIZE];
 	size_t size;
@@ -122,14 +122,13 @@ static void greet(mcapi_node_t node, const char *name, const char *other)
 	become(node);
 	questions = patient_endpoint(MCAPI_PORT_ANY);
 	greetings = patient_endpoint(MCAPI_PORT_ANY);
-	server = mcapi_endpoint_get(DOMAIN, SERVER_NODE, SERVER_PORT, PATIENCE_MS, &status);
-	check("mcapi_endpoint_get", status);
+	server = found(SERVER_NODE, SERVER_PORT);
 	/* Greetings arrive at the endpoint that is registered, answers at the other one. */
 	ask(server, questions, REGISTER, name, greetings);
 	do
-		found = ask(server, questions, FIND, other, greetings);
-	while (!found.is_known);
-	mcapi_msg_send(greetings, found.endpoint, name, strlen(name) + 1, 0, &status);
+		partner = ask(server, questions, FIND, other, greetings);
+	while (!partner.is_known);
+	mcapi_msg_send(greetings, partner.endpoint, name, strlen(name) + 1, 0, &status);
 	check("mcapi_msg_send", status);
 	mcapi_msg_recv(greetings, greeting, sizeof(greeting), &size, &status);
 	check("the greeting", status);

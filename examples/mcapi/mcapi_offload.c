@@ -127,8 +127,7 @@ static void connect_to(mcapi_node_t worker)
 	mcapi_port_t port;
 
 	for (port = 0; port < PORTS; port++) {
-		there = mcapi_endpoint_get(DOMAIN, worker, port, PATIENCE_MS, &status);
-		check("mcapi_endpoint_get", status);
+		there = found(worker, port);
 		if (port == COMMANDS)
 			mcapi_sclchan_connect_i(own[port], there, &requests[port], &status);
 		else if (port == PACKETS_OUT)

@@ -20,7 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* Ports of the server: for orders and messages, and for the ends of two channels. */
 #define SERVER_PORT 1
@@ -63,14 +62,6 @@ struct options {
 };
 
 static unsigned char sent[SIZE], received[SIZE];
-
-static double now_us(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec * 1e6 + time.tv_nsec / 1e3;
-}
 
 static void send(mcapi_endpoint_t from, mcapi_endpoint_t to, const void *bytes, size_t size)
 {
@@ -316,15 +307,6 @@ static void measure(const struct ways *ways, size_t size, const struct options *
 	       "%10zu %10lu %13.3f %13.3f %14.3f %10.1f\n",
 	       size, rounds, times[0], times[rounds / 2], times[rounds * 99 / 100], bytes);
 	free(times);
-}
-
-static mcapi_endpoint_t found(mcapi_node_t there, mcapi_port_t port)
-{
-	mcapi_status_t status;
-	mcapi_endpoint_t endpoint = mcapi_endpoint_get(DOMAIN, there, port, PATIENCE_MS, &status);
-
-	check("mcapi_endpoint_get", status);
-	return endpoint;
 }
 
 /* Connects an endpoint that sends with one that receives. */

@@ -192,9 +192,10 @@ class Program(Caller):
 
     def _run(self, decode, *words):
         call = self.command("", decode, *words)
-        result = call.result()
-        self.seconds = call.seconds
-        return result
+        try:
+            return call.result()
+        finally:
+            self.seconds = call.seconds
 
     @functools.cached_property
     def pid(self):

@@ -40,7 +40,7 @@ def test_the_demo_pings_and_streams_and_ends_with_a_table():
     result = demo()
     assert result.returncode == 0, result.stdout + result.stderr
     assert "0% packet loss" in result.stdout
-    for library in ("PXImc", "SISCI", "VI"):
+    for library in ("PXImc", "SISCI", "VI", "MCAPI"):
         assert any(line.startswith(f"  {library}: ") for line in result.stdout.splitlines())
     assert "All parts worked" in result.stdout.splitlines()[-1]
 

@@ -3,21 +3,30 @@
 `userlib/mcapi` and `userlib/mcapi-ffi`."""
 
 import json
+import re
+from contextlib import contextmanager
 
 import pytest
+from frames import wait_for_everyone
 from ntbrig import mcapi as programs
 from ntbrig import stack
+from ntbrig.settings import programs_dir
 from pximc import MODULES
 
+BALANCE = programs.example("mcapi_balance")
+CONTROL = programs.example("mcapi_control")
+MANY = programs.example("mcapi_many")
 NAMES = programs.example("mcapi_names")
 OFFLOAD = programs.example("mcapi_offload")
 PERF = programs.example("mcapi_perf")
+PIPELINE = programs.example("mcapi_pipeline")
 
 
 @pytest.fixture(scope="module")
 def fabric(boot):
-    fabric = boot(hosts=2)
+    fabric = boot(hosts=3)
     stack.load(*fabric.hosts, modules=MODULES)
+    wait_for_everyone(*fabric.hosts)
     programs.configure(fabric.hosts)
     return fabric
 
@@ -25,12 +34,25 @@ def fabric(boot):
 @pytest.fixture(params=("hosts", "own"))
 def ends(request, fabric):
     """Where the server and the clients run: on two hosts, or both on one."""
-    one, other = fabric.hosts
+    one, other, _ = fabric.hosts
     return (other, one) if request.param == "hosts" else (one, one)
 
 
 def start(guest, *command):
     return guest.spawn([*command], env=programs.ENV, timeout=240)
+
+
+@contextmanager
+def started(*commands):
+    """Programs that are ready, each on a guest."""
+    running = [start(guest, *command) for guest, *command in commands]
+    try:
+        for process in running:
+            process.wait_for_output("ready")
+        yield running
+    finally:
+        for process in running:
+            process.kill()
 
 
 def test_handles_in_messages_are_usable_at_once(ends):
@@ -76,10 +98,95 @@ def test_data_of_all_sizes_comes_back_and_is_counted(ends, kind):
 
 def test_a_node_is_one_process_of_the_fabric(fabric):
     """MC-INIT-6: a second process that wants its number is refused, on whichever host."""
-    one, other = fabric.hosts
+    one, other, _ = fabric.hosts
     with start(other, NAMES, "server", 1) as server:
         server.wait_for_output("ready")
         for guest in (one, other):
             refused = start(guest, NAMES, "server").wait(60)
             assert refused.rc == 1
             assert "FAILED: mcapi_initialize: MCAPI_ERR_NODE_INITFAILED" in refused.err
+
+
+def test_a_control_loop_never_waits_for_samples(fabric):
+    """MC-CHAN-2, MC-PKTCONN-1, MC-PKTAVAIL-1: on three hosts; flags come in order, and samples that
+    belong together."""
+    control, tpu, signal = fabric.hosts
+    others = [start(tpu, CONTROL, "tpu", 11), start(signal, CONTROL, "signal", 12)]
+    told = start(control, CONTROL, "control", 10, 11, 12, 200).wait(120).check().out
+    for process in others:
+        process.wait(60).check()
+    counts = re.fullmatch(r"(\d+) loops, (\d+) with new samples, (\d+) wrong\n", told)
+    loops, fresh, wrong = map(int, counts.groups())
+    assert (loops, wrong) == (200, 0)
+    assert fresh > 0
+
+
+def test_packets_go_to_workers_that_are_free(fabric):
+    """MC-CHAN-3, MC-SCLAVAIL-1: on all three hosts; each of them gets some."""
+    workers = [(guest, BALANCE, "worker", 21 + n) for n, guest in enumerate(fabric.hosts)]
+    with started(*workers) as running:
+        command = ("balancer", 20, 1000, 21, 22, 23)
+        told = start(fabric.rp, BALANCE, *command).wait(120).check().out
+        assert told == "1000 packets, 0 workers without work, the sum is right\n"
+        for process in running:
+            process.wait(60).check()
+
+
+def test_a_pipeline_has_stages_on_three_hosts(fabric):
+    """MC-PKTCONN-1, MC-BUF-6: stages that do not know each other; each changes all bytes where they
+    have arrived."""
+    stages = [(guest, PIPELINE, "stage", 31 + n) for n, guest in enumerate(fabric.hosts)]
+    with started(*stages) as running:
+        words = ("source", 30, 31, 32, 33, "--rounds", 100, "--json")
+        told = json.loads(start(fabric.rp, PIPELINE, *words).wait(120).check().out)
+        assert (told["stages"], told["rounds"]) == (3, 100)
+        assert told["us"] > 0 and told["mb_s"] > 0
+        for process in running:
+            process.wait(60).check()
+
+
+@pytest.mark.parametrize("kind", ("messages", "packets", "scalars"))
+def test_many_send_to_one_and_all_get_their_turn(fabric, kind):
+    """MC-MSG-1, MC-CHAN-3: from all three hosts, in the order of each."""
+    words = ("sink", 40, 3, "--kind", kind, "--rounds", 2000, "--json")
+    with started((fabric.rp, MANY, *words)) as (sink,):
+        sources = [start(guest, MANY, "source", 41 + n, 40) for n, guest in enumerate(fabric.hosts)]
+        for source in sources:
+            source.wait(120).check()
+        told = json.loads(sink.wait(60).check().out.splitlines()[-1])
+        assert told["sources"] == 3
+        assert told["items_s"] > 0 and told["spread"] >= 1
+
+
+@pytest.mark.parametrize(
+    "nodes, seconds", ((6, 2), pytest.param(16, 60, marks=pytest.mark.long)), ids=("short", "long")
+)
+def test_all_send_to_all_and_nothing_is_lost(fabric, nodes, seconds):
+    """MC-MSG-1, MC-MSG-4, MC-GEN-8, MC-GEN-9: nodes on three hosts, with 32 endpoints each, of which
+    each sends to all; every message arrives once, whole, in order and where it was sent to."""
+    program, endpoints = programs_dir() / "mcapi_all", 32
+    # Nodes take long to find each other, and to count.
+    timeout = seconds + 300
+    running = []
+    try:
+        for node in range(nodes):
+            guest = fabric.hosts[node % len(fabric.hosts)]
+            words = [program, node, nodes, endpoints, seconds]
+            running.append(guest.spawn(words, timeout, env=programs.ENV, stdin=True))
+        told = []
+        for process in running:
+            process.wait_for_output("\n", timeout)
+            told.append(json.loads(process.output))
+        for process in running:
+            process.write(b"\n")
+        for process in running:
+            process.wait(60).check()
+    finally:
+        for process in running:
+            process.kill()
+    assert [each["node"] for each in told] == list(range(nodes))
+    assert {each["wrong"] for each in told} == {0}
+    assert [each["received"] for each in told] == [each["expected"] for each in told]
+    assert sum(each["sent"] for each in told) == sum(each["received"] for each in told)
+    # Each node has sent to all endpoints of all nodes.
+    assert min(each["sent"] for each in told) > nodes * endpoints

@@ -6,11 +6,13 @@ contenders take turns in the same guests over the same emulated NTB, round after
 round, and what counts is the median of the rounds' ratios.
 """
 
+import functools
 import itertools
 import time
 from dataclasses import dataclass
 
 from . import bench_contenders as contenders
+from . import bench_mcapi as mcapi
 from . import bench_metrics as metrics
 from . import bench_pximc as pximc
 from . import bench_report as report
@@ -20,7 +22,7 @@ from .agent import CommandFailed, GuestGone
 from .bench_format import number
 from .bench_metrics import Metric
 from .fabric import Fabric
-from .settings import CHECKOUT, MIB, RigError
+from .settings import CHECKOUT, MIB, RigError, stage_dir
 
 RESULTS = CHECKOUT / "build/results"
 _LOGS = CHECKOUT / "build/logs/bench"
@@ -55,7 +57,7 @@ TUNED = {metric.name: _SMALL_SLOTS for metric in NETWORK}
 TUNED["tcp_stream_mtumax"] = DEFAULT
 
 # What can be measured by itself.
-PARTS = ("ethernet", "writes", "pximc", "sisci", "vi")
+PARTS = ("ethernet", "writes", "pximc", "sisci", "vi", "mcapi")
 # Those that stores through a window are measured for.
 _OF_WRITES = {"writes", "pximc", "sisci"}
 
@@ -119,14 +121,20 @@ class Bench:
                 for name in (OURS.name, *PERF):
                     self._note(suffix, name, WRITE, number, taken, key=name)
         if "pximc" in self.only:
-            parts = [("PXImc", self._processes), ("doorbells", self._doorbells)]
+            processes = functools.partial(self._processes, pximc)
+            parts = [("PXImc", processes), ("doorbells", self._doorbells)]
             self._parts(parts, pximc.NAME, pximc.MEASURED, number)
         if "sisci" in self.only:
-            parts = [("SISCI", self._nodes), ("SISCI with an engine", self._copies)]
+            nodes = functools.partial(self._processes, sisci)
+            parts = [("SISCI", nodes), ("SISCI with an engine", self._copies)]
             self._parts(parts, sisci.NAME, sisci.MEASURED, number)
         if "vi" in self.only:
-            parts = [("VI", self._messages), ("VI on a star", self._forwarded)]
+            processes = functools.partial(self._processes, vi)
+            parts = [("VI", processes), ("VI on a star", self._forwarded)]
             self._parts(parts, vi.NAME, vi.MEASURED, number)
+        if "mcapi" in self.only:
+            processes = functools.partial(self._processes, mcapi)
+            self._parts([("MCAPI", processes)], mcapi.NAME, mcapi.MEASURED, number)
 
     def _ethernet(self, suffix, window, number):
         order = turns()
@@ -187,22 +195,17 @@ class Bench:
                 print(".", end="", flush=True)
         return taken
 
-    def _processes(self):
+    def _processes(self, library):
+        """What processes do that use a library."""
         guests = self.fabric.hosts
-        network = pximc.CONTENDER.network(guests, self.program, 1500)
+        network = library.CONTENDER.network(guests, self.program, 1500)
         with contenders.hardware(guests, MAIN_WINDOW), network as interface:
-            return pximc.measure(interface, self.seconds)
+            return library.measure(interface, self.seconds)
 
     def _doorbells(self):
         guests = self.fabric.hosts
         with contenders.hardware(guests, MAIN_WINDOW):
             return {pximc.DOORBELL.name: metrics.doorbell(guests, self.seconds)}
-
-    def _nodes(self):
-        guests = self.fabric.hosts
-        network = sisci.CONTENDER.network(guests, self.program, 1500)
-        with contenders.hardware(guests, MAIN_WINDOW), network as interface:
-            return sisci.measure(interface, self.seconds)
 
     def _copies(self):
         guests = self.fabric.hosts
@@ -210,12 +213,6 @@ class Bench:
         with contenders.hardware(guests, MAIN_WINDOW), contenders.engine(guests[0]):
             with network as interface:
                 return sisci.measure_copies(interface, self.seconds)
-
-    def _messages(self):
-        guests = self.fabric.hosts
-        network = vi.CONTENDER.network(guests, self.program, 1500)
-        with contenders.hardware(guests, MAIN_WINDOW), network as interface:
-            return vi.measure(interface, self.seconds)
 
     def _forwarded(self):
         """Two endpoints of a star, in guests of their own."""
@@ -256,6 +253,7 @@ def _check(fabric):
         (fabric.settings.programs / "scipp", "make userlib"),
         (fabric.settings.programs / "vi_perf", "make userlib"),
         (fabric.settings.programs / "window", "make programs"),
+        (stage_dir() / "bin/mcapi_perf", "make examples"),
     ):
         if not needed.exists():
             raise RigError(f"{needed} is missing: run `{way_out}`")
@@ -340,6 +338,7 @@ def compare(samples):
     )
     yield from sisci.compare(samples)
     yield from vi.compare(samples)
+    yield from mcapi.compare(samples)
 
 
 def _against_perf(samples, metric, name, kind, suffix):

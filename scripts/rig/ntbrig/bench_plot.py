@@ -38,6 +38,9 @@ _PANELS = (
     ("ntb0 with windows of 1 MiB against ntb0 with windows of 4 MiB", "own", None, "_win1m"),
 )
 
+# What processes use, by what its metrics begin with.
+_LIBRARIES = {"pximc_": "PXImc", "sisci_": "SISCI", "vi_": "VI", "mcapi_": "MCAPI"}
+
 
 def _better(found, value):
     """How many times better a ratio is."""
@@ -176,7 +179,7 @@ def draw(results):
     for title, kind, other, suffix in _PANELS:
         if rows := _rows(by_name, kind, other, suffix):
             y = _panel(drawing, axis, y, title, rows)
-    for prefix, library in (("pximc_", "PXImc"), ("sisci_", "SISCI"), ("vi_", "VI")):
+    for prefix, library in _LIBRARIES.items():
         if rows := _rows_of_processes(by_name, prefix):
             title = f"processes by {library} against what stands behind vs"
             y = _panel(drawing, axis, y, title, rows)

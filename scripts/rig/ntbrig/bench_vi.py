@@ -66,7 +66,8 @@ def _told(guests, seconds, server, client):
         serving.wait()
 
 
-def _window(guests, seconds, *options):
+def window(guests, seconds, *options):
+    """What windows of a session give without any library, by `examples/window`."""
     program = programs_dir() / "window"
     return _told(guests, seconds, [program, "server"], [program, "client", *options])
 
@@ -109,13 +110,13 @@ def measure(interface, seconds):
     guests = interface.guests
     rounds, sleeps = 50_000 * seconds, 3_000 * seconds
     short, copies = 100_000 * seconds, 2_000 * seconds
-    window = _window(guests, seconds, "--size", _SHORT, "--rounds", rounds, "--stream", short)
+    raw = window(guests, seconds, "--size", _SHORT, "--rounds", rounds, "--stream", short)
     words = ("--size", _SHORT, "--rounds", rounds, "--stream", short)
     messages = _messages(guests, seconds, *words)
     words = ("--size", _SHORT, "--rounds", rounds)
     written = _messages(guests, seconds, *words, both=("--writes",))
     stored = _scipp(guests, seconds, rounds)
-    stream = _window(guests, seconds, "--size", _LONG, "--stream", copies)
+    stream = window(guests, seconds, "--size", _LONG, "--stream", copies)
     words = ("--size", _LONG, "--rounds", 0, "--stream", copies)
     both = ("--window", MIB, "--slot-size", _LONG)
     bulk = _messages(guests, seconds, *words, both=both)
@@ -128,8 +129,8 @@ def measure(interface, seconds):
     asleep = _messages(guests, seconds, *words, both=("--sleep", "--at-once"))
     one_way = lambda found: Sample(found["round_us"]["median"] / 2, {})
     return {
-        WINDOW.name: Sample(window["one_way_us"], {}),
-        RATE.name: Sample(window["messages_s"], {}),
+        WINDOW.name: Sample(raw["one_way_us"], {}),
+        RATE.name: Sample(raw["messages_s"], {}),
         LATENCY.name: one_way(messages),
         MESSAGES.name: Sample(messages["messages_s"], {}),
         STORES.name: Sample(stored, {}),

@@ -7,6 +7,7 @@ import json
 import re
 import time
 
+from . import mcapi as multicore
 from . import sisci as tools
 from . import stack
 from . import vipl as virtual
@@ -41,7 +42,7 @@ class Demo:
                     self.pair(one, other)
                 one, other = fabric.hosts[:2]
                 self.attempt("user services", lambda: load_user_services(one, other))
-                for what, action in (("PXImc", pximc), ("SISCI", sisci), ("VI", vi)):
+                for what, action in PROCESSES.items():
                     self.processes.append(self.attempt(what, lambda a=action: a(one, other)))
                 for guest in fabric.hosts:
                     self.attempt(f"statistics of {guest.name}", lambda g=guest: show_state(g))
@@ -198,6 +199,34 @@ def vi(client, server):
         f"VI: a message arrives after {seen['latency', 8]['median']:.2f} us, "
         f"sending 64 KiB at a time {seen['bandwidth', 65536]['mb_s']:.0f} MB/s (vi_perf)"
     )
+
+
+def mcapi(client, server):
+    """Measure what nodes of two hosts send each other, of each kind."""
+    title(f"MCAPI: processes of {client.name} and {server.name}")
+    multicore.configure((server, client))
+    program = multicore.example("mcapi_perf")
+    told = {}
+    for kind, sizes in (("scalars", "8"), ("packets", "64,65536"), ("messages", "64")):
+        partner = server.spawn([program, "server", 1], timeout=120, env=multicore.ENV)
+        try:
+            words = ("--kind", kind, "--sizes", sizes, "--rounds", 500, "--json")
+            run = client.run([program, "client", 2, 1, *words], timeout=60, env=multicore.ENV)
+        finally:
+            partner.kill()
+        print(f"{client.name}# mcapi_perf client 2 1 --kind {kind} ...   "
+              f"{server.name}# mcapi_perf server 1")
+        told |= {(kind, line["bytes"]): line for line in map(json.loads, run.out.splitlines())}
+    return (
+        f"MCAPI: a scalar arrives after {told['scalars', 8]['median']:.2f} us, "
+        f"a packet after {told['packets', 64]['median']:.2f} us, "
+        f"a message after {told['messages', 64]['median']:.2f} us, "
+        f"sending 64 KiB at a time {told['packets', 65536]['mb_s']:.0f} MB/s (mcapi_perf)"
+    )
+
+
+# What processes do, by the library that they use.
+PROCESSES = {"PXImc": pximc, "SISCI": sisci, "VI": vi, "MCAPI": mcapi}
 
 
 def show_state(guest):

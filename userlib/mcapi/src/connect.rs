@@ -387,19 +387,23 @@ impl<D: Device> Connector<D> {
     /// Ask for a node on all interfaces that lead to hosts of its domain, until one has it.
     fn seek(&mut self, id: NodeId, interfaces: &[Interface]) {
         let hosts = self.node.topology.hosts(id.domain());
-        let leads = |interface: &&Interface| match interface.loopback {
-            true => hosts.contains(&self.node.host),
-            false => interface.up && interface.peer.is_some_and(|peer| hosts.contains(&peer)),
+        let host = |interface: &Interface| match interface.loopback {
+            true => Some(self.node.host),
+            false => interface.peer.filter(|_| interface.up),
         };
-        let (mut end, mut is_busy) = (End::Down, false);
-        for interface in interfaces.iter().filter(leads) {
+        // Hosts that have not said that the node is not theirs.
+        let (mut left, mut is_busy) = (hosts.clone(), false);
+        for interface in interfaces {
+            let Some(host) = host(interface).filter(|host| hosts.contains(host)) else {
+                continue;
+            };
             match self.ask(id, interface) {
                 Asked::Pending(session) => {
                     self.asked.insert(id, (session, Instant::now()));
                     return;
                 }
                 Asked::Busy => is_busy = true,
-                Asked::Nobody => end = End::Gone,
+                Asked::Nobody => left.retain(|other| *other != host),
                 Asked::Unreachable => {}
             }
         }
@@ -407,6 +411,11 @@ impl<D: Device> Connector<D> {
             self.was_busy(id);
         } else {
             self.busy.remove(&id);
+            // It may be on a host that no link leads to.
+            let end = match left.len() < hosts.len() && left.is_empty() {
+                true => End::Gone,
+                false => End::Down,
+            };
             self.node.unreachable(id, end);
         }
     }

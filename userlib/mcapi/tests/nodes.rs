@@ -6,7 +6,8 @@ mod common;
 
 use common::{briefly, get, receive, soon, Hosts};
 use mcapi::{
-    Attribute, Completion, Deadline, Error, Fabric, Node, NodeAttributes, Request, Topology,
+    Attribute, Completion, Deadline, Endpoint, Error, Fabric, Node, NodeAttributes, NodeId,
+    Request, Topology,
 };
 use mp_testing::{Host, World};
 use std::{
@@ -66,6 +67,27 @@ fn a_number_of_a_domain_on_two_hosts_is_one_process_s() {
             hosts.try_node(first, 0, 1).unwrap_err(),
             Error::DomainInvalid
         );
+    }
+}
+
+/// MC-MSG-8, MC-NATTRGET-2: a node that is not found is none, unless it may be on a host of its domain
+/// that no link leads to.
+#[test]
+fn a_node_may_be_on_a_host_that_no_link_leads_to() {
+    let hosts = Hosts::with_config("domain 7 0 1");
+    let node = hosts.try_node(Host::A, 7, 1).unwrap();
+    let own = node.endpoint_create(None).unwrap();
+    let nowhere = Endpoint::new(NodeId::new(7, 2).unwrap(), 1).unwrap();
+    for _ in 0..2 {
+        let asked = node.node_attribute(7, 2, NodeAttributes::TYPE);
+        assert_eq!(asked, Err(Error::NodeInvalid));
+        assert_eq!(node.msg_send(own, nowhere, b"", 1), Ok(()));
+        hosts.world.set_up(0, false);
+        let asked = node.node_attribute(7, 2, NodeAttributes::TYPE);
+        assert_eq!(asked, Err(Error::General));
+        let sent = node.msg_send(own, nowhere, b"", 1);
+        assert_eq!(sent, Err(Error::Transmission));
+        hosts.world.set_up(0, true);
     }
 }
 

@@ -542,7 +542,7 @@ impl<D: Device> NodeShared<D> {
             core.ties.remove(&pipe.number);
             let ended = pipe.close_here();
             self.end(core, &pipe, ended);
-            pipe.close();
+            // Its session ends with it: with the last packet that the program has (MC-PKTREL-4).
         }
     }
 

@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What becomes of nodes when another one goes away, in each way to go: each call that waits ends with
+the status that the rules have for it, what has arrived stays, nobody else notices, and a node that
+comes back is found again. Three hosts: who is left on the first one, who goes on the second, and
+another node on the third."""
+
+from typing import NamedTuple
+
+import pytest
+from frames import wait_for_everyone
+from mcapi import (
+    BUFFERS, DOMAIN, PACKETS, RECEIVE, SCALARS, SEND, SLOTS, Moved, Nodes, all_nodes, channel,
+    fails, nodes, status_of, stopped,
+)  # fmt: skip
+from ntbrig import mcapi as programs
+from ntbrig import stack
+from pximc import MODULES
+from shell import until
+
+STAYS, GOES, THIRD = range(3)
+
+
+@pytest.fixture(scope="module")
+def fabric(boot):
+    fabric = boot(hosts=3)
+    stack.load(*fabric.hosts, modules=MODULES)
+    wait_for_everyone(*fabric.hosts)
+    return fabric
+
+
+# --- ways to go
+
+
+class Way(NamedTuple):
+    """How a node goes, what brings its host back, and whether the hosts are cut off."""
+
+    go: callable
+    back: callable = lambda fabric: None
+    cut: bool = False
+
+
+def finalize(fabric, goes):
+    goes.finalize()
+
+
+def kill(fabric, goes):
+    goes.end()
+
+
+def leave(fabric, goes):
+    goes.exit(3)
+
+
+def reaches(fabric):
+    """Whether the first host has two peers."""
+    return len(fabric.rp.run("ls /sys/kernel/mp/peers").out.split()) == 2
+
+
+def unplug(fabric, goes):
+    fabric.unplug(fabric.hosts[GOES])
+    until(lambda: not reaches(fabric))
+
+
+def plug(fabric):
+    fabric.plug(fabric.hosts[GOES])
+    wait_for_everyone(*fabric.hosts)
+
+
+def kill_host(fabric, goes):
+    fabric.hosts[GOES].kill()
+    until(lambda: not reaches(fabric))
+
+
+def boot_host(fabric):
+    guest = fabric.hosts[GOES]
+    guest.boot()
+    stack.load(guest, modules=MODULES)
+    wait_for_everyone(*fabric.hosts)
+    programs.configure(fabric.hosts)
+
+
+WAYS = {
+    "finalized": Way(finalize),
+    "killed": Way(kill),
+    "exited": Way(leave),
+    "unplugged": Way(unplug, plug, cut=True),
+    "host killed": Way(kill_host, boot_host, cut=True),
+}
+
+
+# --- what is under way
+
+
+class Bystander:
+    """Two nodes that notice nothing."""
+
+    def __init__(self, stays, third):
+        self.here, self.there = stays, third
+        self.ends = stays.endpoint(), third.endpoint()
+        self.channel = channel(SCALARS, third, stays)
+
+    def goes_on(self):
+        own, there = self.ends
+        self.here.send(own, there, b"still here")
+        assert self.there.receive(there) == b"still here"
+        self.there.send_scalar(self.channel.send, 5)
+        assert self.here.receive_scalar(self.channel.receive) == 5
+
+
+class Messages:
+    """Sends that wait for buffers, and a get of an endpoint that does not exist."""
+
+    def __init__(self, stays, goes):
+        self.stays, self.number = stays, goes.number
+        own, hasty = stays.endpoint(), stays.endpoint(timeout=50)
+        self.full = goes.endpoint()
+        at, size = stays.passed(b"bulk")
+        assert stays.attribute(self.full, "num_recv_buffers") == BUFFERS
+        filled = stays.repeat(1000, "msg_send", hasty, self.full, at, size, 1)
+        assert filled == Moved(BUFFERS, 0, "TIMEOUT")
+        self.pending = stays.send_i(own, self.full, b"pending")
+        self.blocked = stays.later.call("msg_send", own, self.full, at, size, 1)
+        self.get = stays.get_i(goes.number, 99)
+
+    def end(self, way):
+        # A node that is not there is not the sender's error; a link is.
+        expected = "TRANSMISSION" if way.cut else "SUCCESS"
+        assert status_of(self.pending.wait) == expected
+        assert status_of(self.blocked.result) == expected
+        assert self.get.test() == (False, 0)
+        own, at = self.stays.endpoint(), self.stays.room(8)
+        assert status_of(lambda: self.stays.send(own, self.full, b"later")) == expected
+        with fails("GENERAL" if way.cut else "NODE_INVALID"):
+            self.stays.call("node_get_attribute", DOMAIN, self.number, 0, at, 4)
+
+    def go_on(self, again):
+        endpoint = again.endpoint(99)
+        self.get.wait()
+        assert self.get.result() == endpoint
+        self.stays.send(self.stays.endpoint(), endpoint, b"the new one")
+        assert again.receive(endpoint) == b"the new one"
+
+
+class Channels:
+    """Calls that wait at both ends of channels of both kinds, and what has arrived."""
+
+    def __init__(self, stays, goes):
+        self.stays = stays
+        small = {"max_payload_size": 64}
+        self.out = channel(PACKETS, stays, goes, **small)
+        self.back = channel(PACKETS, goes, stays, **small)
+        self.more = channel(SCALARS, stays, goes)
+        self.less = channel(SCALARS, goes, stays)
+        idle = channel(PACKETS, goes, stays, **small)
+        closing = channel(PACKETS, stays, goes, **small)
+        own, there = stays.endpoint(), goes.endpoint()
+        stays.connect(PACKETS, own, there).wait()
+        goes.send_packet(self.back.send, b"kept")
+        goes.send_scalar(self.less.send, 5, 8)
+        until(lambda: stays.waiting(PACKETS, self.back.receive) == 1)
+        until(lambda: stays.waiting(SCALARS, self.less.receive) == 1)
+        scalars = channel(SCALARS, goes, stays)
+        full = channel(SCALARS, stays, goes)
+        at, size = stays.passed(b"full")
+        for _ in range(SLOTS):
+            stays.call("pktchan_send", self.out.send, at, size)
+        self.packets = {
+            "send_i": stays.send_packet_i(self.out.send, b"never").waits(),
+            "send": stays.later.call("pktchan_send", self.out.send, at, size),
+            "receive_i": stays.receive_packet_i(idle.receive).waits(),
+            "receive": stays.later.call("pktchan_recv", idle.receive, "cell=0", "cell=0"),
+        }
+        self.others = {
+            "receive": stays.later.call("sclchan_recv_uint32", scalars.receive),
+            "open": stays.open(PACKETS, SEND, own).waits(),
+        }
+        self.put = stays.later.put("scalars", full.send, 0, 100_000)
+        self.closes = stays.close(PACKETS, SEND, closing.send).waits()
+        stays.until_asleep()
+
+    def end(self, way):
+        statuses = {name: status_of(call.result) for name, call in self.packets.items()}
+        assert statuses == dict.fromkeys(self.packets, "TRANSMISSION")
+        statuses = {name: status_of(call.result) for name, call in self.others.items()}
+        assert statuses == dict.fromkeys(self.others, "GENERAL")
+        assert self.put.result().status == "GENERAL"
+        self.closes.result()
+        stays = self.stays
+        assert stays.take_packet(self.back.receive) == b"kept"
+        assert stays.receive_scalar(self.less.receive, 8) == 5
+        with fails("TRANSMISSION"):
+            stays.receive_packet(self.back.receive)
+        with fails("TRANSMISSION"):
+            stays.send_packet(self.out.send)
+        with fails("GENERAL"):
+            stays.receive_scalar(self.less.receive)
+        with fails("GENERAL"):
+            stays.send_scalar(self.more.send, 1)
+
+    def go_on(self, again):
+        """Endpoints of channels that have ended are closed, and connected again."""
+        stays, ends = self.stays, self.out
+        assert "OPEN" in stays.flags(ends.out)
+        stays.close(PACKETS, SEND, ends.send).wait()
+        stays.close(PACKETS, RECEIVE, self.back.receive).wait()
+        into = again.endpoint(max_payload_size=64)
+        stays.connect(PACKETS, ends.out, into).wait()
+        opens = stays.open(PACKETS, SEND, ends.out), again.open(PACKETS, RECEIVE, into)
+        send, receive = (request.opened() for request in opens)
+        stays.send_packet(send, b"again")
+        assert again.take_packet(receive) == b"again"
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_who_is_left_is_told_and_nobody_else(fabric, nodes, name):
+    """MC-MSG-6, MC-MSG-8, MC-CHAN-16, MC-FINAL-2, MC-FINAL-3, MC-FINAL-5, MC-NATTRGET-2,
+    MC-EPGETI-5, MC-INIT-7: of messages, packets, scalars, opens, closes, gets and questions, each as
+    the rules have it."""
+    way = WAYS[name]
+    stays, goes, third = (nodes.on(host) for host in (STAYS, GOES, THIRD))
+    number = goes.number
+    bystander = Bystander(stays, third)
+    parts = [Messages(stays, goes), Channels(stays, goes)]
+    way.go(fabric, goes)
+    try:
+        for part in parts:
+            part.end(way)
+        bystander.goes_on()
+    finally:
+        way.back(fabric)
+    if not way.cut or name == "host killed":
+        goes = nodes.on(GOES, number)
+    for part in parts:
+        part.go_on(goes)
+    bystander.goes_on()
+
+
+def test_memory_of_nodes_that_were_killed_returns(nodes):
+    """MC-FINAL-5, MC-INIT-7: of one after the other, with channels that take what memory there is; each
+    one has as many slots as the first."""
+    stays = nodes.on(STAYS)
+    at, size = stays.passed(b"bulk")
+    slots = set()
+    for _ in range(12):
+        goes = nodes.on(GOES)
+        out, back = channel(PACKETS, stays, goes, timeout=50), channel(PACKETS, goes, stays)
+        filled = stays.repeat(1000, "pktchan_send", out.send, at, size)
+        assert filled.status == "TIMEOUT"
+        slots.add(filled.done)
+        goes.end()
+        until(lambda: status_of(lambda: stays.send_packet(out.send)) == "TRANSMISSION")
+        stays.close(PACKETS, SEND, out.send).wait()
+        stays.close(PACKETS, RECEIVE, back.receive).wait()
+    assert len(slots) == 1
+
+
+def test_calls_return_while_the_other_side_stands_still(nodes):
+    """MC-GEN-5, MC-EPDEL-4, MC-CANCEL-6, MC-PKTCONN-2: those that do not wait, and those
+    that wait no longer than they were told."""
+    stays, goes = nodes.on(STAYS), nodes.on(GOES)
+    own, there = stays.endpoint(), goes.endpoint(1)
+    out, into = stays.endpoint(), goes.endpoint(2)
+    ends = channel(PACKETS, stays, goes, max_payload_size=64)
+    assert stays.get(goes.number, 1) == there
+    with stopped(goes):
+        begun = [
+            stays.get_i(goes.number, 50),
+            stays.connect(PACKETS, out, into),
+            stays.open(PACKETS, SEND, out),
+            *(stays.send_packet_i(ends.send) for _ in range(SLOTS + 1)),
+            *(stays.send_i(own, there, bytes(5000)) for _ in range(BUFFERS)),
+            stays.close(PACKETS, SEND, ends.send),
+        ]
+        for request in begun:
+            if request.status == "PENDING":
+                status_of(lambda: request.wait(20))
+                assert stays.seconds < 5
+        for request in begun:
+            status_of(request.cancel)
+            assert stays.seconds < 5
+        stays.delete(own)
+        assert stays.seconds < 5
+    goes.receive(there, 5000)
+
+
+def test_two_that_met_late_keep_their_number_and_nobody_else_has_it(fabric, nodes):
+    """MC-INIT-6, MC-GEN-19: the link between their hosts comes up after both were initialized."""
+    number = nodes.number()
+    third = nodes.program(THIRD)
+    unplug(fabric, None)
+    try:
+        early, late = nodes.on(STAYS, number), nodes.on(GOES, number)
+    finally:
+        plug(fabric)
+    with fails("NODE_INITFAILED"):
+        third.initialize(number)
+    for node in (early, late):
+        assert node.call("node_id_get").value & 0xFFFF_FFFF == number
+    late.finalize()
+    late.initialize(nodes.number())
+    endpoint = early.endpoint(1)
+    late.send(late.endpoint(), late.get(number, 1), b"of two one is left")
+    assert early.receive(endpoint) == b"of two one is left"
+
+
+# --- hosts in a row
+
+
+@pytest.fixture
+def row(boot):
+    """Three hosts in a row, of which the outer ones have no bridge in common."""
+    fabric = boot(hosts=3, topology="star")
+    stack.load(*fabric.hosts, modules=MODULES)
+    wait_for_everyone(*fabric.hosts)
+    yield fabric
+    boot.end(fabric)
+
+
+def test_hosts_without_a_bridge_in_common_are_nodes_as_others(row):
+    """MC-MSG-1, MC-CHAN-3, MC-INIT-6, MC-CHAN-16: messages, packets and scalars between all three,
+    numbers that are unique, and an end that is told."""
+    nodes = Nodes(row.hosts)
+    try:
+        middle, one, other = (nodes.on(host) for host in range(3))
+        assert status_of(lambda: nodes.program(1).initialize(other.number)) == "NODE_INITFAILED"
+        for sender, receiver in ((one, other), (other, one), (middle, other), (one, middle)):
+            own, there = sender.endpoint(), receiver.endpoint()
+            sent = sender.later.put("messages", own, there, 1, 7, 100, 5000)
+            assert receiver.take("messages", there, 7, 100, 5000) == Moved(100, 0, "SUCCESS")
+            assert sent.result() == Moved(100, 0, "SUCCESS")
+            for kind, name, size in ((PACKETS, "packets", (5000,)), (SCALARS, "scalars", ())):
+                ends = channel(kind, sender, receiver, by=middle)
+                sent = sender.later.put(name, ends.send, 7, 500, *size)
+                taken = receiver.take(name, ends.receive, 7, 500, *size)
+                assert (taken, sent.result()) == ((500, 0, "SUCCESS"),) * 2
+        ends = channel(PACKETS, one, other)
+        waits = other.later.call("pktchan_recv", ends.receive, "cell=0", "cell=0")
+        one.end()
+        with fails("TRANSMISSION"):
+            waits.result()
+        other.close(PACKETS, RECEIVE, ends.receive).wait()
+    finally:
+        nodes.end()
