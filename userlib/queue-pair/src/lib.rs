@@ -145,7 +145,8 @@ impl<D: Device> QueuePair<D> {
     ///
     /// # Errors
     /// As [`try_send()`](Self::try_send); [`Error::Fabric`] also with
-    /// [`TimedOut`](mp_fabric::Error::TimedOut), and with
+    /// [`TimedOut`](mp_fabric::Error::TimedOut), with
+    /// [`NoMemory`](mp_fabric::Error::NoMemory) for what was sent before, and with
     /// [`PartnerGone`](mp_fabric::Error::PartnerGone) and
     /// [`InterfaceDown`](mp_fabric::Error::InterfaceDown).
     #[inline]

@@ -184,7 +184,8 @@ impl<D: Device> Sending<D> {
     /// has advertised is free to be written; that is for the layers to keep.
     ///
     /// # Errors
-    /// [`Error::TooLong`]: outside of the buffers; [`Error::Broken`].
+    /// [`Error::TooLong`]: outside of the buffers; [`Error::Broken`]; [`Error::Fabric`] with
+    /// [`InterfaceDown`](mp_fabric::Error::InterfaceDown): it could not be sent.
     pub fn write(&mut self, off: u64, data: &[Piece<'_>]) -> Result<()> {
         self.shared.alive()?;
         let mut data = Cursor::new(data);
@@ -202,7 +203,8 @@ impl<D: Device> Sending<D> {
     /// at its memory that what was written before is there.
     ///
     /// # Errors
-    /// [`Error::TooLong`]: outside of the buffers, or not at a multiple of eight; [`Error::Broken`].
+    /// [`Error::TooLong`]: outside of the buffers, or not at a multiple of eight; else as
+    /// [`write()`](Self::write).
     #[inline]
     pub fn store(&mut self, off: u64, word: u64) -> Result<()> {
         self.shared.alive()?;
@@ -257,7 +259,8 @@ impl<D: Device> Sending<D> {
     /// Push out what was put, and wake the partner if it sleeps; no system call otherwise.
     ///
     /// # Errors
-    /// [`Error::Broken`]; [`Error::Fabric`]: what waking the partner fails with.
+    /// [`Error::Broken`]; [`Error::Fabric`]: what waking the partner fails with;
+    /// [`InterfaceDown`](mp_fabric::Error::InterfaceDown): something could not be sent.
     #[inline]
     pub fn publish(&mut self) -> Result<()> {
         let near = &*self.shared.near;
