@@ -161,7 +161,7 @@ impl Incoming {
         }
     }
 
-    /// Buffers in use.
+    /// Count the buffers in use.
     pub(crate) fn used(&self) -> u32 {
         self.accounts.values().map(|account| account.used).sum()
     }

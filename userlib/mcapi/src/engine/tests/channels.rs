@@ -585,3 +585,243 @@ fn nodes_that_are_not_there_are_forgotten() {
     assert_eq!(net.nodes[0].peers.len(), 2);
     assert_eq!(net.nodes[0].delete(own), Ok(()));
 }
+
+/// What programs of three nodes do, and what happens to the nodes and to the links.
+#[derive(Clone, Debug)]
+enum Act {
+    /// Which node asks for which two endpoints to be connected.
+    Connect(usize, usize, usize),
+    Open(usize, bool),
+    /// Close an end that was opened, if one was.
+    Close(usize),
+    Cancel(usize),
+    Turn(usize, usize),
+    /// The ways for data that are wanted are made.
+    Ways,
+    Cut(usize, usize, bool),
+    Meet(usize, usize),
+    /// A node dies, and another one has its number.
+    Die(usize),
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let node = || 0..NODES;
+    let end = || 0..2 * NODES;
+    let one = prop_oneof![
+        4 => (node(), end(), end()).prop_map(|(by, a, b)| Act::Connect(by, a, b)),
+        4 => (end(), any::<bool>()).prop_map(|(end, sends)| Act::Open(end, sends)),
+        2 => any::<usize>().prop_map(Act::Close),
+        1 => any::<usize>().prop_map(Act::Cancel),
+        9 => (node(), node()).prop_map(|(a, b)| Act::Turn(a, b)),
+        3 => Just(Act::Ways),
+        1 => (node(), node(), any::<bool>()).prop_map(|(a, b, gone)| Act::Cut(a, b, gone)),
+        2 => (node(), node()).prop_map(|(a, b)| Act::Meet(a, b)),
+        1 => node().prop_map(Act::Die),
+    ];
+    prop::collection::vec(one, 0..150)
+}
+
+/// Nodes, and what their programs know.
+struct Fates {
+    net: Net,
+    /// Requests that were not released, by node.
+    requests: Vec<(usize, Request)>,
+    /// Handles that were opened, by node, and for what.
+    opened: Vec<(usize, Channel, Role)>,
+    posted: Vec<(usize, u16, u64)>,
+}
+
+impl Fates {
+    fn new() -> Self {
+        let mut fates = Fates {
+            net: Net::new(NODES),
+            requests: Vec::new(),
+            opened: Vec::new(),
+            posted: Vec::new(),
+        };
+        (0..NODES).for_each(|node| fates.equip(node));
+        fates
+    }
+
+    /// Two endpoints of each node.
+    fn equip(&mut self, node: usize) {
+        for port in [1, 2] {
+            self.net.endpoint(node, port);
+        }
+    }
+
+    fn end(number: usize) -> Endpoint {
+        Endpoint::of(id(number / 2), number as u16 % 2 + 1)
+    }
+
+    fn note(&mut self, node: usize, request: Result<Request>) {
+        self.requests
+            .extend(request.ok().map(|request| (node, request)));
+    }
+
+    /// Do what engines want of the world; whether there was anything.
+    fn make_ways(&mut self) -> bool {
+        let mut any = false;
+        for node in 0..NODES {
+            for news in self.net.nodes[node].news() {
+                any = true;
+                match news {
+                    News::Post { port, id, .. } => {
+                        self.posted.push((node, port, id));
+                        self.net.nodes[node].posted(port, id);
+                    }
+                    News::Ask { port, id, .. } => {
+                        match self.posted.iter().find(|(.., other)| *other == id).copied() {
+                            Some((other, there, _)) => {
+                                self.net.nodes[node].ready(port, id);
+                                self.net.nodes[other].ready(there, id);
+                            }
+                            None => self.net.nodes[node].severed(port, id),
+                        }
+                    }
+                    News::ClosedHere { port } => self.net.nodes[node].drained(port),
+                    _ => {}
+                }
+            }
+        }
+        any
+    }
+
+    /// Learn which opens have succeeded.
+    fn look(&mut self) {
+        for (node, request) in std::mem::take(&mut self.requests) {
+            match self.net.done(node, request) {
+                None => self.requests.push((node, request)),
+                Some(done) => {
+                    self.net.nodes[node].cancel(request).unwrap();
+                    if let Ok(Completion::Open(channel)) = done {
+                        let port = channel.port();
+                        let local = self.net.nodes[node].local_at(port).unwrap();
+                        // One that was severed while it was being opened is not open.
+                        let role = local.connection.as_ref().unwrap().role;
+                        self.opened.push((node, channel, role));
+                    }
+                }
+            }
+        }
+    }
+
+    fn cut(&mut self, a: usize, b: usize, end: End) {
+        self.net.cut(a, b, end);
+    }
+
+    fn act(&mut self, act: Act) {
+        match act {
+            Act::Connect(by, a, b) if a / 2 != b / 2 => {
+                let (send, receive) = (Self::end(a), Self::end(b));
+                let asked = self.net.nodes[by].connect(Kind::Packets, send, receive);
+                self.note(by, asked);
+            }
+            Act::Open(end, sends) => {
+                let [send, receive] = roles(Kind::Packets);
+                let role = if sends { send } else { receive };
+                let opened = self.net.open(Self::end(end), role);
+                self.note(end / 2, opened);
+            }
+            Act::Close(number) if !self.opened.is_empty() => {
+                let index = number % self.opened.len();
+                let (node, channel, role) = self.opened.swap_remove(index);
+                let closed = self.net.nodes[node].close(channel, role).unwrap();
+                self.requests.push((node, closed));
+            }
+            Act::Cancel(number) if !self.requests.is_empty() => {
+                let index = number % self.requests.len();
+                let (node, request) = self.requests.swap_remove(index);
+                self.net.nodes[node].cancel(request).unwrap();
+            }
+            Act::Turn(a, b) => {
+                self.net.turn(a, b);
+            }
+            Act::Ways => {
+                self.make_ways();
+            }
+            Act::Cut(a, b, gone) if a != b => {
+                self.cut(a, b, if gone { End::Gone } else { End::Down });
+            }
+            Act::Meet(a, b) if a != b && !self.net.wires.contains_key(&(a, b)) => {
+                self.net.connect(a, b);
+            }
+            Act::Die(node) => {
+                for other in (0..NODES).filter(|other| *other != node) {
+                    self.cut(node, other, End::Gone);
+                }
+                self.net.nodes[node] = Engine::new(id(node), NodeAttributes::default());
+                self.requests.retain(|(of, _)| *of != node);
+                self.opened.retain(|(of, ..)| *of != node);
+                self.posted.retain(|(of, ..)| *of != node);
+                self.equip(node);
+            }
+            _ => {}
+        }
+        self.look();
+    }
+
+    /// Until nothing happens any more, with all links.
+    fn settle(&mut self) {
+        for a in 0..NODES {
+            (0..a).for_each(|b| self.act(Act::Meet(a, b)));
+        }
+        loop {
+            self.net.run();
+            if !self.make_ways() {
+                break;
+            }
+        }
+        self.look();
+    }
+
+    /// The connection of an endpoint, unless its program has to close it first.
+    fn connection(&mut self, end: Endpoint) -> Option<(u64, Endpoint)> {
+        let node = &mut self.net.nodes[end.node().node() as usize];
+        let local = node.local_at(end.port())?;
+        assert!(local.reserved.is_none());
+        let open = crate::STATUS_OPEN | crate::STATUS_CLOSE_PENDING;
+        let connection = local.connection.as_ref();
+        let connection = connection.filter(|connection| connection.flags() & open == 0);
+        connection.map(|connection| (connection.id, connection.partner))
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    /// MC-CHAN-2, MC-CHAN-4, MC-CHAN-15, MC-CHAN-16, MC-PKTCONN-6: whatever three nodes do, and however
+    /// they die, no endpoint stays reserved, or connected to one that does not know of it; and when the
+    /// others have gone, everything ends.
+    #[test]
+    fn channels_leave_nothing_behind_when_nodes_die(acts in acts()) {
+        let mut fates = Fates::new();
+        acts.into_iter().for_each(|act| fates.act(act));
+        fates.settle();
+        for end in (0..2 * NODES).map(Fates::end) {
+            if let Some((id, partner)) = fates.connection(end) {
+                let node = &mut fates.net.nodes[partner.node().node() as usize];
+                let there = node.local_at(partner.port()).unwrap();
+                let there = there.connection.as_ref();
+                prop_assert_eq!(there.map(|there| (there.id, there.partner)), Some((id, end)));
+            }
+        }
+        for other in 1..NODES {
+            fates.cut(0, other, End::Gone);
+        }
+        fates.make_ways();
+        while let Some((_, channel, role)) = fates.opened.iter().position(|(of, ..)| *of == 0).map(|at| fates.opened.swap_remove(at)) {
+            let closed = fates.net.nodes[0].close(channel, role).unwrap();
+            prop_assert_eq!(fates.net.result(0, closed), Some(Ok(())));
+        }
+        fates.look();
+        for (_, request) in fates.requests.clone().into_iter().filter(|(of, _)| *of == 0) {
+            // Only opens wait for a connection that may still come.
+            let operation = fates.net.nodes[0].requests.operation(request).copied();
+            prop_assert!(matches!(operation, Some(Operation::Open { .. })), "{:?}", operation);
+        }
+        for port in [1, 2] {
+            prop_assert_eq!(fates.net.nodes[0].delete(Endpoint::of(id(0), port)), Ok(()));
+        }
+    }
+}
