@@ -13,6 +13,7 @@
 //! | `worker`, `connect`, `claim` | the thread that finds nodes; claiming a number |
 //! | `pair`, `link`, `pipe` | a queue pair; frames to another node; the data of a channel |
 //! | `engine` | a node without I/O, by `endpoint`, `connection`, `request`, `peer`, `outgoing`, `incoming` |
+//! | `survey` | what there is in the fabric, for tools |
 //! | `channel` | handles of channels, packets, scalars |
 //! | `wire` | what nodes tell each other |
 //! | `attributes`, `id`, `topology`, `error` | values, names, configuration, statuses |
@@ -59,6 +60,7 @@ mod pair;
 mod peer;
 mod pipe;
 mod request;
+mod survey;
 mod topology;
 mod wire;
 mod worker;
@@ -74,6 +76,7 @@ pub use error::{Error, Result};
 pub use id::{Endpoint, NodeId, DOMAIN_MAX, NODE_MAX, PORT_MAX};
 pub use node::{Node, Received};
 pub use request::{Request, REQUESTS_MAX};
+pub use survey::{FoundEndpoint, FoundNode};
 pub use topology::{Topology, TopologyError, CONFIG_PATH, CONFIG_VARIABLE};
 
 pub use mp_fabric::{vm_memory::VolatileSlice, CharDevice, Deadline, Device, Fabric};

@@ -3,7 +3,7 @@
 //! Other nodes: sessions that begin and end, and the frames that they send.
 
 use super::*;
-use crate::wire::{End, Frame, Wire};
+use crate::wire::{End, Frame, Wire, NEXT_PORT, PARTNER};
 
 /// Frames that are received or sent at once before others get a turn.
 const BUDGET: usize = 64;
@@ -356,9 +356,11 @@ impl Engine {
     fn answer(&self, asker: NodeId, subject: Subject, attribute: u16) -> Result<u64> {
         match subject {
             Subject::Node => self.attributes.get(attribute.into()),
-            Subject::Endpoint { port } => {
-                self.attribute(port, Attribute::of(attribute.into())?, asker)
-            }
+            Subject::Endpoint { port } => match attribute {
+                NEXT_PORT => self.endpoints.next(port).map(u64::from),
+                PARTNER => self.endpoints.get(port)?.partner().map(Endpoint::to_raw),
+                other => self.attribute(port, Attribute::of(other.into())?, asker),
+            },
         }
     }
 }
