@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # Installs the library of MCAPI that has been built, shared and static, its headers, what pkg-config
-# tells of it, and manual pages, below PREFIX=; DESTDIR= is put before all paths.
+# tells of it, tools and manual pages, below PREFIX=; DESTDIR= is put before all paths.
 
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 
@@ -27,3 +27,4 @@ for name in mcapi mcapi-1.0; do
 done
 install -D -m 644 -t "$prefix/share/man/man3" "$crate/man/mcapi.3"
 install -D -m 644 -t "$prefix/share/man/man5" "$crate/man/mcapi.conf.5"
+install_tools "$checkout/userlib/mcapi-tools/man" "$programs" "$prefix"

@@ -51,6 +51,8 @@ def test_libraries_headers_and_manual_are_installed(prefix):
         "lib/libmcapi.so.2",
         "lib/pkgconfig/mcapi-1.0.pc",
         "lib/pkgconfig/mcapi.pc",
+        "bin/mcapi_ls",
+        "share/man/man1/mcapi_ls.1",
         "share/man/man3/mcapi.3",
         "share/man/man5/mcapi.conf.5",
     }

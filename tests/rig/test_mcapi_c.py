@@ -15,6 +15,7 @@ from pximc import MODULES
 
 BALANCE = programs.example("mcapi_balance")
 CONTROL = programs.example("mcapi_control")
+LS = programs.tool("mcapi_ls")
 MANY = programs.example("mcapi_many")
 NAMES = programs.example("mcapi_names")
 OFFLOAD = programs.example("mcapi_offload")
@@ -190,3 +191,21 @@ def test_all_send_to_all_and_nothing_is_lost(fabric, nodes, seconds):
     assert sum(each["sent"] for each in told) == sum(each["received"] for each in told)
     # Each node has sent to all endpoints of all nodes.
     assert min(each["sent"] for each in told) > nodes * endpoints
+
+
+def test_nodes_and_channels_of_all_hosts_are_listed(fabric):
+    """Domains, nodes, endpoints and channels, as a table and as JSON."""
+    one, other, third = fabric.hosts
+    numbers = stack.numbers(fabric.hosts)
+    with start(other, OFFLOAD, "worker", 5) as worker:
+        worker.wait_for_output("ready")
+        lines = third.run([LS, "--json"], env=programs.ENV).out.splitlines()
+        (found,) = [json.loads(line) for line in lines]
+        assert (found["domain"], found["node"], found["host"]) == (0, 5, numbers[1])
+        assert [end["port"] for end in found["endpoints"]] == [0, 1, 2]
+        assert all(end["state"] == ["opening"] for end in found["endpoints"])
+        table = one.run([LS], env=programs.ENV).out.splitlines()
+        assert [line.split()[:4] for line in table[1:]] == [
+            ["0", "5", hex(numbers[1]), str(port)] for port in range(3)
+        ]
+        worker.kill()

@@ -19,6 +19,18 @@ pub enum EndpointType {
     ScalarChannel = 4,
 }
 
+impl EndpointType {
+    /// The type that a value of [`Attribute::Type`] is.
+    pub(crate) fn of(value: u64) -> Option<Self> {
+        let kinds = [
+            EndpointType::Message,
+            EndpointType::PacketChannel,
+            EndpointType::ScalarChannel,
+        ];
+        kinds.into_iter().find(|kind| *kind as u64 == value)
+    }
+}
+
 /// An attribute of an endpoint. The numbers are those of `mcapi.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
@@ -181,13 +193,7 @@ impl Settings {
 }
 
 fn kind(value: u32) -> Result<EndpointType> {
-    let kinds = [
-        EndpointType::Message,
-        EndpointType::PacketChannel,
-        EndpointType::ScalarChannel,
-    ];
-    let kind = kinds.into_iter().find(|kind| *kind as u32 == value);
-    kind.ok_or(Error::AttributeValue)
+    EndpointType::of(value.into()).ok_or(Error::AttributeValue)
 }
 
 /// Only local memory is supported; the others have names.

@@ -134,6 +134,13 @@ pub(crate) fn uid(id: NodeId) -> u32 {
     0x8000_0000 | id.number()
 }
 
+/// The node whose mark, or "owned" session, has a unique identifier.
+pub(crate) fn node_of(uid: u32) -> Option<NodeId> {
+    let number = uid & 0x7fff_ffff;
+    let node = NodeId::new(number >> 15, number & 0x7fff).ok();
+    node.filter(|_| uid != number)
+}
+
 /// Interfaces of this host that exist now.
 pub(crate) fn interfaces<D: Device>(fabric: &Fabric<D>) -> Result<Vec<Interface>> {
     let ids = fabric.interfaces().map_err(failed)?.into_iter();

@@ -13,7 +13,7 @@ use crate::{
     connection::{Connection, Role},
     table::Table,
     wire::Lane,
-    Error, NodeId, Request, Result, PORT_MAX, PRIORITIES,
+    Endpoint, Error, NodeId, Request, Result, PORT_MAX, PRIORITIES,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -206,6 +206,15 @@ impl Local {
         self.settings.kind == EndpointType::Message
     }
 
+    /// The other end of its channel.
+    ///
+    /// # Errors
+    /// [`Error::ChannelInvalid`]: it is not connected.
+    pub(crate) fn partner(&self) -> Result<Endpoint> {
+        let connection = self.connection.as_ref().ok_or(Error::ChannelInvalid)?;
+        Ok(connection.partner)
+    }
+
     /// The receive that a message is for, if one waits.
     pub(crate) fn take_posted(&mut self) -> Option<Posted> {
         self.posted.pop_front()
@@ -312,6 +321,15 @@ impl Endpoints {
     /// [`Error::EndpointInvalid`].
     pub(crate) fn get_mut(&mut self, port: u16) -> Result<&mut Local> {
         self.all.get_mut(&port).ok_or(Error::EndpointInvalid)
+    }
+
+    /// The first port that has an endpoint, from one on.
+    ///
+    /// # Errors
+    /// [`Error::EndpointInvalid`]: none has.
+    pub(crate) fn next(&self, from: u16) -> Result<u16> {
+        let ports = self.all.keys().copied().filter(|port| *port >= from);
+        ports.min().ok_or(Error::EndpointInvalid)
     }
 
     /// Ports of endpoints that are connected to those of a node.

@@ -13,6 +13,7 @@
 //! | `worker`, `connect`, `claim` | the thread that finds nodes; claiming a number |
 //! | `pair`, `link`, `pipe` | a queue pair; frames to another node; the data of a channel |
 //! | `engine` | a node without I/O, by `endpoint`, `connection`, `request`, `peer`, `outgoing`, `incoming` |
+//! | `survey` | what there is in the fabric, for tools |
 //! | `channel`, `payload` | handles of channels, packets, scalars; what is sent |
 //! | `wire` | what nodes tell each other |
 //! | `table` | tables by nodes, ports and lanes |
@@ -61,6 +62,7 @@ mod payload;
 mod peer;
 mod pipe;
 mod request;
+mod survey;
 mod table;
 mod topology;
 mod wire;
@@ -78,6 +80,7 @@ pub use id::{Endpoint, NodeId, DOMAIN_MAX, NODE_MAX, PORT_MAX};
 pub use node::{Node, Received};
 pub use payload::Payload;
 pub use request::{Request, REQUESTS_MAX};
+pub use survey::{FoundEndpoint, FoundNode};
 pub use topology::{Topology, TopologyError, CONFIG_PATH, CONFIG_VARIABLE};
 
 pub use mp_fabric::{vm_memory::VolatileSlice, CharDevice, Deadline, Device, Fabric};

@@ -326,7 +326,17 @@ impl<D: Device> Node<D> {
         self.ask(endpoint.node(), Subject::Node, number)
     }
 
-    fn ask(&self, node: NodeId, subject: Subject, attribute: u16) -> Result<u64> {
+    /// The fabric that the node is on.
+    pub(crate) fn fabric(&self) -> &Fabric<D> {
+        &self.0.fabric
+    }
+
+    /// Ask a node something, and wait until it has answered.
+    ///
+    /// # Errors
+    /// [`Error::NodeInvalid`], [`Error::General`], as of [`node_attribute`](Self::node_attribute);
+    /// those of the other node.
+    pub(crate) fn ask(&self, node: NodeId, subject: Subject, attribute: u16) -> Result<u64> {
         let done = self.0.call(|core| {
             let request = core.engine.ask(node, subject, attribute)?;
             Ok((request, Deadline::after(ANSWER)))

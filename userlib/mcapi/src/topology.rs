@@ -105,6 +105,18 @@ impl Topology {
         }
     }
 
+    /// The first domain that a host has nodes of.
+    pub fn domain_of(&self, host: u32) -> Option<u32> {
+        match &self.0 {
+            None => Some(host),
+            Some(domains) => {
+                let mut all = domains.iter();
+                let found = all.find(|(_, hosts)| hosts.contains(&host));
+                found.map(|(domain, _)| *domain)
+            }
+        }
+    }
+
     /// How many domains there are; nothing if that is not known.
     pub fn domains(&self) -> Option<usize> {
         self.0.as_ref().map(BTreeMap::len)

@@ -88,6 +88,11 @@ pub(crate) struct Terms {
     pub(crate) priority: u16,
 }
 
+/// What a question asks of a port besides attributes: the first one that has an endpoint, from it on,
+/// and the other end of the channel.
+pub(crate) const NEXT_PORT: u16 = 0x100;
+pub(crate) const PARTNER: u16 = 0x101;
+
 /// What a question is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {

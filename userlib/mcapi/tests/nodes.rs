@@ -6,8 +6,8 @@ mod common;
 
 use common::{briefly, get, receive, soon, Hosts};
 use mcapi::{
-    Attribute, Completion, Deadline, Endpoint, Error, Fabric, Node, NodeAttributes, NodeId,
-    Request, Topology,
+    Attribute, Completion, Deadline, Endpoint, EndpointType, Error, Fabric, FoundNode, Node,
+    NodeAttributes, NodeId, Request, Topology, STATUS_CONNECTED,
 };
 use mp_testing::{Host, World};
 use std::{
@@ -378,4 +378,41 @@ fn an_endpoint_gets_nothing_that_came_before_it() {
         }
         assert_eq!(b.discarded(), Ok(101));
     }
+}
+
+/// What there is in the fabric: nodes of both hosts, their endpoints, and what is connected.
+#[test]
+fn nodes_and_endpoints_are_found() {
+    let hosts = Hosts::new();
+    let (a, b) = (hosts.node(Host::A, 1), hosts.node(Host::B, 2));
+    let [one, two] = [&a, &b].map(|node| node.id().unwrap());
+    let found = a.nodes().unwrap();
+    assert_eq!(
+        found,
+        [(one, 0), (two, 1)].map(|(node, host)| FoundNode { node, host })
+    );
+    assert_eq!(a.endpoints(two), Ok(vec![]));
+    let message = b.endpoint_create(Some(9)).unwrap();
+    let last = b.endpoint_create(Some(0xfffe)).unwrap();
+    let own = a.endpoint_create(None).unwrap();
+    let connected = a.sclchan_connect_i(own, last).unwrap();
+    a.wait(connected, soon()).unwrap();
+    for (asker, node, expected) in [
+        (&a, two, vec![(message, None), (last, Some(own))]),
+        (&b, two, vec![(message, None), (last, Some(own))]),
+        (&b, one, vec![(own, Some(last))]),
+    ] {
+        let found = asker.endpoints(node).unwrap();
+        let told: Vec<_> = found.iter().map(|e| (e.endpoint, e.partner)).collect();
+        assert_eq!(told, expected);
+        for found in found {
+            let is_scalar = found.kind == EndpointType::ScalarChannel;
+            assert_eq!(is_scalar, found.partner.is_some());
+            let is_connected = found.status & STATUS_CONNECTED != 0;
+            assert_eq!(is_connected, found.partner.is_some());
+        }
+    }
+    b.finalize().unwrap();
+    assert_eq!(a.endpoints(two), Err(Error::NodeInvalid));
+    assert_eq!(a.nodes().unwrap().len(), 1);
 }

@@ -5,7 +5,7 @@
 use super::*;
 use crate::{
     incoming::Incoming,
-    wire::{End, Frame, Wire},
+    wire::{End, Frame, Wire, NEXT_PORT, PARTNER},
 };
 
 /// Frames that are received or sent at once before others get a turn.
@@ -386,9 +386,11 @@ impl Engine {
     fn answer(&self, asker: NodeId, subject: Subject, attribute: u16) -> Result<u64> {
         match subject {
             Subject::Node => self.attributes.get(attribute.into()),
-            Subject::Endpoint { port } => {
-                self.attribute(port, Attribute::of(attribute.into())?, asker)
-            }
+            Subject::Endpoint { port } => match attribute {
+                NEXT_PORT => self.endpoints.next(port).map(u64::from),
+                PARTNER => self.endpoints.get(port)?.partner().map(Endpoint::to_raw),
+                other => self.attribute(port, Attribute::of(other.into())?, asker),
+            },
         }
     }
 }
