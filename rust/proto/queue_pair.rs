@@ -390,6 +390,25 @@ impl Laps {
         }
     }
 
+    /// Whether all words of a line are of this lap.
+    ///
+    /// # Errors
+    /// As [`is_new`](Self::is_new).
+    #[inline]
+    pub(crate) fn are_new(&self, line: &[u64; 8], bad: Broken) -> Result<bool, Broken> {
+        let tag = u64::from(self.tag) << 56;
+        let differences = line.iter().fold(0, |all, word| all | (word ^ tag));
+        if differences >> 56 == 0 {
+            return Ok(true);
+        }
+        for word in line {
+            if !self.is_new(*word, bad)? {
+                break;
+            }
+        }
+        Ok(false)
+    }
+
     /// The count, the place and the tags belong together.
     pub(crate) fn invariants(&self) -> Result<(), &'static str> {
         let entries = u64::from(self.entries.max(1));
@@ -418,6 +437,23 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_line_is_new_once_all_its_words_are(kinds in prop::array::uniform8(0..30_u8), laps in 0..3_u32) {
+            let mut ring = Laps::new(8);
+            (0..8 * laps).for_each(|_| ring.advance());
+            let [new, old] = [ring.tag, ring.old].map(|tag| u64::from(tag) << 56 | 7);
+            let line = kinds.map(|kind| match kind {
+                0 => old,
+                1 => 0xff << 56,
+                _ => new,
+            });
+            let each = line.iter().try_fold(true, |all, word| match all {
+                true => ring.is_new(*word, Broken::Line),
+                false => Ok(false),
+            });
+            prop_assert_eq!(ring.are_new(&line, Broken::Line), each);
+        }
+
         /// design 2, never 5
         #[test]
         fn an_end_survives_the_wire_and_other_words_are_none(word: u64, reason: u16, lines: u32) {

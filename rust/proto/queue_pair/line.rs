@@ -68,19 +68,20 @@ impl First {
         let h = &self.head;
         let flags = if h.immediate.is_some() { IMMEDIATE } else { 0 };
         let flags = flags | if h.more { MORE } else { 0 };
-        let [s0, s1] = h.stream.to_le_bytes();
-        let [p0, p1] = self.slot.to_le_bytes();
-        let [l0, l1, l2, l3] = self.len.to_le_bytes();
-        let [i0, i1, i2, i3] = h.immediate.unwrap_or(0).to_le_bytes();
-        let operation = self.operation as u8;
-        [
-            operation, flags, h.kind, 0, s0, s1, p0, p1, l0, l1, l2, l3, i0, i1, i2, i3,
-        ]
+        let low = self.operation as u64
+            | u64::from(flags) << 8
+            | u64::from(h.kind) << 16
+            | u64::from(h.stream) << 32
+            | u64::from(self.slot) << 48;
+        let high = u64::from(self.len) | u64::from(h.immediate.unwrap_or(0)) << 32;
+        (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
     }
 
     #[inline]
     pub(crate) fn decode(bytes: &[u8; HEAD]) -> Result<First, Broken> {
-        let [operation, flags, kind, zero, s0, s1, p0, p1, l0, l1, l2, l3, i0, i1, i2, i3] = *bytes;
+        let words = u128::from_le_bytes(*bytes);
+        let (low, high) = (words as u64, (words >> 64) as u64);
+        let [operation, flags, kind, zero, ..] = low.to_le_bytes();
         let operation = match operation {
             1 => Operation::Inline,
             2 => Operation::Slot,
@@ -88,8 +89,8 @@ impl First {
             4 => Operation::Advertise,
             _ => return Err(Broken::Operation),
         };
-        let immediate = u32::from_le_bytes([i0, i1, i2, i3]);
-        let slot = u16::from_le_bytes([p0, p1]);
+        let immediate = (high >> 32) as u32;
+        let slot = (low >> 48) as u16;
         let has = flags & IMMEDIATE != 0;
         if zero != 0
             || flags & !(IMMEDIATE | MORE) != 0
@@ -100,14 +101,14 @@ impl First {
         }
         Ok(First {
             head: Head {
-                stream: u16::from_le_bytes([s0, s1]),
+                stream: (low >> 32) as u16,
                 kind,
                 more: flags & MORE != 0,
                 immediate: has.then_some(immediate),
             },
             operation,
             slot,
-            len: u32::from_le_bytes([l0, l1, l2, l3]),
+            len: high as u32,
         })
     }
 }

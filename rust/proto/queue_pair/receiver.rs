@@ -211,10 +211,10 @@ impl<H: DerefMut<Target = [Held]>> Receiver<H> {
         inb: &(impl Inbound + ?Sized),
         room: &mut [u8; INLINE_MAX],
     ) -> Result<Option<Message>, Broken> {
-        let mut lines = self.lines;
-        let Some(content) = load(inb, &self.own, &mut lines)? else {
+        let (mut lines, mut content) = (self.lines, [0; 64]);
+        if !load(inb, &self.own, &mut lines, &mut content)? {
             return Ok(None);
-        };
+        }
         let (raw, rest) = content.split_first_chunk::<HEAD>().ok_or(Broken::Memory)?;
         let first = First::decode(raw)?;
         if u32::from(first.head.stream) >= self.own.streams {
@@ -229,9 +229,9 @@ impl<H: DerefMut<Target = [Held]>> Receiver<H> {
                 }
                 let mut at = EXTRA_MAX;
                 for _ in 1..lines_for(len) {
-                    let Some(content) = load(inb, &self.own, &mut lines)? else {
+                    if !load(inb, &self.own, &mut lines, &mut content)? {
                         return Ok(None);
-                    };
+                    }
                     copy(room, at, content.get(..CONTENT));
                     at += CONTENT;
                 }
@@ -453,28 +453,29 @@ impl<H: DerefMut<Target = [Held]>> Receiver<H> {
     }
 }
 
-/// The content of the next line, if it is there whole. What is used of each word was loaded once.
+/// Take the content of the next line; false if it is not there whole. What is used of each word was
+/// loaded once.
 #[inline]
 fn load(
     inb: &(impl Inbound + ?Sized),
     own: &Layout,
     lines: &mut Laps,
-) -> Result<Option<Content>, Broken> {
+    content: &mut Content,
+) -> Result<bool, Broken> {
     let start = own.line(lines.at());
     // Most looks find nothing, and need no more than this.
     if !lines.is_new(inb.load_u64(start)?, Broken::Line)? {
-        return Ok(None);
+        return Ok(false);
     }
     let line = inb.load_line(start)?;
-    let mut content = [0; 64];
-    for (n, word) in line.into_iter().enumerate() {
-        if !lines.is_new(word, Broken::Line)? {
-            return Ok(None);
-        }
-        unpack(&mut content, n, word);
+    if !lines.are_new(&line, Broken::Line)? {
+        return Ok(false);
+    }
+    for (n, word) in line.iter().enumerate() {
+        unpack(content, n, *word);
     }
     lines.advance();
-    Ok(Some(content))
+    Ok(true)
 }
 
 #[inline]

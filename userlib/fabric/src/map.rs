@@ -21,9 +21,13 @@ use std::{
 };
 #[cfg(target_pointer_width = "64")]
 use {
-    std::sync::atomic::{fence, Ordering},
+    std::sync::atomic::{fence, AtomicU64, Ordering},
     vm_memory::{AtomicAccess, Bytes, VolatileSlice},
 };
+
+/// Bytes of a line.
+#[cfg(target_pointer_width = "64")]
+const LINE: usize = 64;
 
 /// What may be done with mapped memory: [`ReadWrite`] or [`ReadOnly`].
 pub trait Protection: private::Sealed + Debug + Send + Sync + 'static {}
@@ -104,6 +108,7 @@ impl<P: Protection> Map<P> {
     }
 
     /// The size in bytes.
+    #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
@@ -121,6 +126,7 @@ impl<P: Protection> Map<P> {
 
     /// The memory, whatever may be done with it: callers do not store to what is only read.
     #[cfg(target_pointer_width = "64")]
+    #[inline]
     fn slice(&self) -> VolatileSlice<'_> {
         // SAFETY: The range stays mapped as long as the object is borrowed, and has no references.
         unsafe { VolatileSlice::new(self.start.as_ptr(), self.len) }
@@ -190,8 +196,24 @@ impl Map {
 
     /// The memory.
     #[cfg(target_pointer_width = "64")]
+    #[inline]
     pub fn volatile(&self) -> VolatileSlice<'_> {
         self.slice()
+    }
+
+    /// The words of an aligned line of 64 bytes, each of which is loaded and stored in one piece.
+    /// Nothing if the line is not all in the memory.
+    #[cfg(target_pointer_width = "64")]
+    #[inline]
+    pub fn line(&self, offset: usize) -> Option<&[AtomicU64; LINE / 8]> {
+        let end = offset.checked_add(LINE)?;
+        if end > self.len || offset % LINE != 0 {
+            return None;
+        }
+        // SAFETY: The line lies in memory that stays mapped as long as the object is borrowed. It is
+        // aligned, as the memory begins at a page. Others may change atomic words, and everybody
+        // accesses the memory by such or by volatile accesses.
+        Some(unsafe { self.start.byte_add(offset).cast().as_ref() })
     }
 }
 

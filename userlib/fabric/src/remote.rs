@@ -78,10 +78,9 @@ impl RemoteMemory for Map {
 
     #[inline]
     fn store_line(&self, offset: usize, line: &[u64; 8]) -> Result<(), Errno> {
-        let memory = self.volatile().subslice(offset, 64);
-        let memory = memory.map_err(|_| Errno::RANGE)?;
-        for (n, value) in line.iter().enumerate() {
-            word(&memory, 8 * n)?.store(value.to_le(), Ordering::Relaxed);
+        let words = Map::line(self, offset).ok_or(Errno::RANGE)?;
+        for (word, value) in words.iter().zip(line) {
+            word.store(value.to_le(), Ordering::Relaxed);
         }
         Ok(())
     }

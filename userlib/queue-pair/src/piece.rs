@@ -29,6 +29,7 @@ impl<'a> From<VolatileSlice<'a>> for Piece<'a> {
 
 impl Piece<'_> {
     /// Its size in bytes.
+    #[inline]
     pub fn len(&self) -> usize {
         match self {
             Piece::Bytes(bytes) => bytes.len(),
@@ -65,6 +66,7 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
+    #[inline]
     pub(crate) fn new(pieces: &'a [Piece<'a>]) -> Self {
         Cursor {
             pieces,
@@ -135,12 +137,14 @@ impl<'a> Outgoing<'a> {
     /// [`EXTRA_MAX`](crate::EXTRA_MAX) bytes, is of the layer above and accompanies each part:
     /// beside its data, or in front of them where the part is sent inline; see
     /// [`Message::split`](crate::Message::split).
+    #[inline]
     pub fn new(head: Head, extra: &'a [u8], data: &'a [Piece<'a>]) -> Self {
         let data = Cursor::new(data);
         Outgoing { head, extra, data }
     }
 
     /// Bytes of data that have not been sent.
+    #[inline]
     pub fn left(&self) -> usize {
         self.data.left()
     }

@@ -188,6 +188,7 @@ impl Message<'_> {
     /// The message with `len` bytes of the layer above beside its data, as
     /// [`Outgoing::new`](crate::Outgoing::new) was given them: of an inline message these are the
     /// first ones. Nothing if it has not so many.
+    #[inline]
     pub fn split(self, len: usize) -> Option<Self> {
         let (extra, data) = match self.data {
             Data::Inline(data) => {
@@ -312,6 +313,7 @@ impl<D: Device> Receiving<D> {
     /// # Errors
     /// With the slot: [`Error::Stream`]: this side has no such stream; [`Error::Foreign`]: the
     /// slot is another pair's; [`Error::Broken`].
+    #[inline]
     pub fn give(&mut self, held: Held, stream: u16) -> std::result::Result<(), (Held, Error)> {
         if !Arc::ptr_eq(&held.area.near, &self.shared.near) {
             return Err((held, Error::Foreign));

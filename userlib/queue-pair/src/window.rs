@@ -43,12 +43,6 @@ fn word<'a>(memory: &'a VolatileSlice<'_>, off: usize) -> Result<&'a AtomicU64, 
     memory.get_atomic_ref(off).map_err(|_| OutOfBounds)
 }
 
-/// A line of 64 bytes.
-#[inline]
-fn line(map: &Map, off: usize) -> Result<VolatileSlice<'_>, OutOfBounds> {
-    map.volatile().subslice(off, 64).map_err(|_| OutOfBounds)
-}
-
 impl Near {
     /// A part of the window.
     #[inline]
@@ -92,12 +86,10 @@ impl Inbound for Near {
     }
     #[inline]
     fn load_line(&self, off: usize) -> Result<[u64; 8], OutOfBounds> {
-        let line = line(&self.0, off)?;
-        let mut words = [0; 8];
-        for (n, value) in words.iter_mut().enumerate() {
-            *value = word(&line, 8 * n)?.load(Ordering::Relaxed).to_le();
-        }
-        Ok(words)
+        let words = self.0.line(off).ok_or(OutOfBounds)?;
+        Ok(words
+            .each_ref()
+            .map(|word| word.load(Ordering::Relaxed).to_le()))
     }
     #[inline]
     fn read(&self, off: usize, buf: &mut [u8]) -> Result<(), OutOfBounds> {

@@ -18,19 +18,17 @@
 
 use crate::{
     attributes::SEGMENTS_MAX,
-    memory::{Access, Place, Protected, View},
+    memory::{Access, Place, Protected, Reach, View, Words},
     Level, MemHandle, Ptag,
 };
 use smallvec::SmallVec;
-use std::sync::atomic::Ordering;
-use vm_memory::{Bytes, VolatileSlice};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use vm_memory::VolatileSlice;
 
 /// Descriptors begin at multiples of so many bytes.
 pub const DESCRIPTOR_ALIGNMENT: usize = 64;
 /// Bytes of a control segment.
-pub(crate) const CONTROL_LEN: usize = 32;
-/// Bytes of any other segment.
-const SEGMENT_LEN: usize = 16;
+const CONTROL_LEN: usize = size_of::<Control>();
 
 const OP_MASK: u16 = 0x0003;
 const OP_SENDRECV: u16 = 0;
@@ -260,15 +258,93 @@ pub(crate) type Places = SmallVec<[Place; FEW]>;
 /// Pieces of memory, in order.
 pub(crate) type Pieces<'a> = SmallVec<[VolatileSlice<'a>; FEW]>;
 
-/// A descriptor that was copied and can be processed.
-#[derive(Debug, PartialEq, Eq)]
+/// A descriptor that was copied and can be processed. Its segments are beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sampled {
     pub(crate) operation: Operation,
     pub(crate) immediate: Option<u32>,
     pub(crate) fence: bool,
-    pub(crate) segments: Places,
     /// Bytes that the segments have altogether.
     pub(crate) total: u32,
+}
+
+/// A control segment where the program has it.
+#[repr(C)]
+struct Control {
+    next: AtomicU64,
+    next_handle: AtomicU32,
+    count: AtomicU16,
+    control: AtomicU16,
+    reserved: AtomicU32,
+    immediate: AtomicU32,
+    length: AtomicU32,
+    status: AtomicU32,
+}
+
+// SAFETY: It consists of atomic integers, each at a multiple of its size.
+unsafe impl Words for Control {}
+
+impl Control {
+    /// Copy what the program asks for.
+    #[inline]
+    fn head(&self) -> Head {
+        Head {
+            count: u16::from_le(self.count.load(Ordering::Relaxed)),
+            control: u16::from_le(self.control.load(Ordering::Relaxed)),
+            reserved: self.reserved.load(Ordering::Relaxed),
+            immediate: u32::from_le(self.immediate.load(Ordering::Relaxed)),
+            length: u32::from_le(self.length.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Make Next lead to another descriptor, or nowhere.
+    #[inline]
+    fn link(&self, next: Option<Posted>) {
+        let (address, handle) = linkage(next);
+        self.next.store(address.to_le(), Ordering::Relaxed);
+        self.next_handle.store(handle.to_le(), Ordering::Relaxed);
+    }
+
+    /// Whether Next leads there.
+    #[inline]
+    fn leads_to(&self, next: Option<Posted>) -> bool {
+        let address = u64::from_le(self.next.load(Ordering::Relaxed));
+        let handle = u32::from_le(self.next_handle.load(Ordering::Relaxed));
+        (address, handle) == linkage(next)
+    }
+
+    /// Complete the descriptor: the Status last, by one store that releases all else
+    /// (VI-DESC-14).
+    #[inline]
+    fn complete(&self, done: &Completion) {
+        if let Some(immediate) = done.immediate {
+            self.immediate.store(immediate.to_le(), Ordering::Relaxed);
+        }
+        self.length.store(done.length.to_le(), Ordering::Relaxed);
+        self.status.store(done.status.0.to_le(), Ordering::Release);
+    }
+}
+
+/// An address or data segment where the program has it.
+#[repr(C)]
+struct RawSegment {
+    address: AtomicU64,
+    handle: AtomicU32,
+    len: AtomicU32,
+}
+
+// SAFETY: As above.
+unsafe impl Words for RawSegment {}
+
+impl RawSegment {
+    #[inline]
+    fn place(&self) -> Place {
+        Place {
+            address: u64::from_le(self.address.load(Ordering::Relaxed)),
+            handle: u32::from_le(self.handle.load(Ordering::Relaxed)),
+            len: u32::from_le(self.len.load(Ordering::Relaxed)),
+        }
+    }
 }
 
 /// Where a descriptor is.
@@ -279,38 +355,55 @@ pub(crate) struct Posted {
 }
 
 impl Posted {
-    /// Its control segment.
-    fn control<'a>(self, view: &'a View<'_>, tag: Ptag) -> Option<VolatileSlice<'a>> {
-        let reach = view.reach(tag, self.handle.0, Access::Write).ok()?;
-        reach.slice(self.address, CONTROL_LEN).ok()
+    /// The region that it lies in.
+    #[inline]
+    fn reach<'a>(self, view: &'a View<'_>, tag: Ptag) -> Result<Reach<'a>, Protected> {
+        view.reach(tag, self.handle.0, Access::Write)
     }
 
-    /// Prepare a descriptor that is posted: no Status, no Next. Its control bits; nothing if it
-    /// is none (VI-POST-3, VI-POST-8).
-    pub(crate) fn prepare(self, view: &View<'_>, tag: Ptag) -> Option<u16> {
+    /// Its control segment.
+    #[inline]
+    fn control<'a>(self, reach: Reach<'a>) -> Result<&'a Control, Protected> {
+        let controls = reach.words(self.address, 1)?;
+        controls.first().ok_or(Protected)
+    }
+
+    /// Prepare a descriptor that is posted: no Status, no Next. Its control bits (VI-POST-3,
+    /// VI-POST-8).
+    ///
+    /// # Errors
+    /// [`Protected`]: it is none.
+    #[inline]
+    pub(crate) fn prepare(self, view: &View<'_>, tag: Ptag) -> Result<u16, Protected> {
         if self.address % DESCRIPTOR_ALIGNMENT != 0 {
-            return None;
+            return Err(Protected);
         }
-        let control = self.control(view, tag)?;
-        control.store(0_u32, 28, Ordering::Relaxed).ok()?;
-        link(&control, None)?;
-        load16(&control, 14)
+        let control = self.control(self.reach(view, tag)?)?;
+        control.status.store(0, Ordering::Relaxed);
+        control.link(None);
+        Ok(control.head().control)
     }
 
     /// Make Next lead to another descriptor.
-    pub(crate) fn link(self, view: &View<'_>, tag: Ptag, next: Posted) -> Option<()> {
-        link(&self.control(view, tag)?, Some(next))
+    #[inline]
+    pub(crate) fn link(self, view: &View<'_>, tag: Ptag, next: Posted) -> Result<(), Protected> {
+        self.control(self.reach(view, tag)?)?.link(Some(next));
+        Ok(())
     }
 
-    /// Complete the descriptor: the Status last, by one store that releases all else
-    /// (VI-DESC-14).
+    /// Complete the descriptor.
     pub(crate) fn complete(self, view: &View<'_>, tag: Ptag, done: &Completion) -> Written {
-        let control = self.control(view, tag);
-        let written = control.and_then(|control| store(&control, done));
-        written.map_or(Written::Unreachable, |()| Written::Whole)
+        match self.reach(view, tag).and_then(|reach| self.control(reach)) {
+            Err(Protected) => Written::Unreachable,
+            Ok(control) => {
+                control.complete(done);
+                Written::Whole
+            }
+        }
     }
 
     /// As [`complete()`](Self::complete), if Next still leads where it was made to.
+    #[inline]
     pub(crate) fn complete_linked(
         self,
         view: &View<'_>,
@@ -318,52 +411,43 @@ impl Posted {
         next: Option<Posted>,
         done: &Completion,
     ) -> Written {
-        let Some(control) = self.control(view, tag) else {
-            return Written::Unreachable;
-        };
-        let (address, handle) = linkage(next);
-        if (load64(&control, 0), load32(&control, 8)) != (Some(address), Some(handle)) {
-            return Written::Altered;
+        match self.reach(view, tag).and_then(|reach| self.control(reach)) {
+            Err(Protected) => Written::Unreachable,
+            Ok(control) if !control.leads_to(next) => Written::Altered,
+            Ok(control) => {
+                control.complete(done);
+                Written::Whole
+            }
         }
-        store(&control, done).map_or(Written::Unreachable, |()| Written::Whole)
     }
 
-    /// Copy the descriptor and check what does not depend on memory (VI-DESC-4 to VI-DESC-9).
+    /// Copy the descriptor, its segments into `segments`, and check what does not depend on memory
+    /// (VI-DESC-4 to VI-DESC-9).
     ///
     /// # Errors
     /// The bit that it is completed with.
+    #[inline]
     pub(crate) fn sample(
         self,
         view: &View<'_>,
         tag: Ptag,
         rules: &Rules,
+        segments: &mut Places,
     ) -> Result<Sampled, Status> {
+        segments.clear();
         let protected = |Protected| Status::PROTECTION_ERROR;
-        let reach = view.reach(tag, self.handle.0, Access::Write);
-        let reach = reach.map_err(protected)?;
-        let control = reach.slice(self.address, CONTROL_LEN).map_err(protected)?;
-        let mut head = [0; CONTROL_LEN];
-        control.copy_to(&mut head[..]);
-        let head = Head::decode(&head);
+        let reach = self.reach(view, tag).map_err(protected)?;
+        let head = self.control(reach).map_err(protected)?.head();
         if head.count > SEGMENTS_MAX {
             return Err(Status::LENGTH_ERROR);
         }
         if head.control & RESERVED != 0 || head.reserved != 0 {
             return Err(Status::FORMAT_ERROR);
         }
-        let len = SEGMENT_LEN * usize::from(head.count);
         let behind = self.address.checked_add(CONTROL_LEN).ok_or(Protected);
-        let raw = behind.and_then(|behind| reach.slice(behind, len));
-        let raw = raw.map_err(protected)?;
-        let mut raw = (0..len).step_by(SEGMENT_LEN).map(|at| {
-            let mut bytes = [0; SEGMENT_LEN];
-            if let Ok(segment) = raw.subslice(at, SEGMENT_LEN) {
-                segment.copy_to(&mut bytes[..]);
-            }
-            place(&bytes)
-        });
+        let raw = behind.and_then(|behind| reach.words(behind, head.count.into()));
+        let mut raw = raw.map_err(protected)?.iter().map(RawSegment::place);
         let operation = operation(&head, &mut raw, rules)?;
-        let mut segments = Places::new();
         let mut total = 0;
         for place in raw {
             total += u64::from(place.len);
@@ -377,7 +461,6 @@ impl Posted {
             operation,
             immediate: (head.control & IMMEDIATE != 0).then_some(head.immediate),
             fence: head.control & FENCE != 0 && !rules.receive,
-            segments,
             total: total as u32,
         })
     }
@@ -394,24 +477,6 @@ pub(crate) enum Written {
     Unreachable,
 }
 
-/// Make Next of a control segment lead to another descriptor, or nowhere.
-fn link(control: &VolatileSlice<'_>, next: Option<Posted>) -> Option<()> {
-    let (address, handle) = linkage(next);
-    control.store(address.to_le(), 0, Ordering::Relaxed).ok()?;
-    control.store(handle.to_le(), 8, Ordering::Relaxed).ok()
-}
-
-/// Write a completion into a control segment.
-fn store(control: &VolatileSlice<'_>, done: &Completion) -> Option<()> {
-    if let Some(immediate) = done.immediate {
-        let immediate = immediate.to_le();
-        control.store(immediate, 20, Ordering::Relaxed).ok()?;
-    }
-    let (length, status) = (done.length.to_le(), done.status.0.to_le());
-    control.store(length, 24, Ordering::Relaxed).ok()?;
-    control.store(status, 28, Ordering::Release).ok()
-}
-
 /// What a descriptor has to fit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
@@ -421,26 +486,13 @@ pub(crate) struct Rules {
     pub(crate) max_transfer_size: u64,
 }
 
+/// What a control segment asks for.
 struct Head {
     count: u16,
     control: u16,
     reserved: u32,
     immediate: u32,
     length: u32,
-}
-
-impl Head {
-    fn decode(bytes: &[u8; CONTROL_LEN]) -> Self {
-        let [_, _, _, _, _, _, _, _, _, _, _, _, s0, s1, c0, c1, r0, r1, r2, r3, i0, i1, i2, i3, l0, l1, l2, l3, _, _, _, _] =
-            *bytes;
-        Head {
-            count: u16::from_le_bytes([s0, s1]),
-            control: u16::from_le_bytes([c0, c1]),
-            reserved: u32::from_le_bytes([r0, r1, r2, r3]),
-            immediate: u32::from_le_bytes([i0, i1, i2, i3]),
-            length: u32::from_le_bytes([l0, l1, l2, l3]),
-        }
-    }
 }
 
 /// What a descriptor asks for; takes the address segment from the front.
@@ -471,6 +523,7 @@ fn operation(
 }
 
 /// The operation of control bits, as Status tells it.
+#[inline]
 pub(crate) fn operation_bits(control: u16, receive: bool) -> Status {
     match control & OP_MASK {
         _ if receive => Status::OP_RECEIVE,
@@ -481,6 +534,7 @@ pub(crate) fn operation_bits(control: u16, receive: bool) -> Status {
 }
 
 /// Make sure that all segments may be accessed like that.
+#[inline]
 pub(crate) fn check(
     view: &View<'_>,
     tag: Ptag,
@@ -491,17 +545,17 @@ pub(crate) fn check(
     slices.try_for_each(|slice| slice.map(|_| ()))
 }
 
-/// The pieces of segments from `skip` bytes on, `len` bytes altogether, in order (VI-DESC-19).
-pub(crate) fn pieces<'a>(
-    view: &'a View<'_>,
-    tag: Ptag,
+/// Collect the pieces of segments from `skip` bytes on, `len` bytes altogether, in order
+/// (VI-DESC-19).
+#[inline]
+pub(crate) fn collect<'a>(
+    pieces: &mut Pieces<'a>,
+    (view, tag, access): (&'a View<'_>, Ptag, Access),
     segments: &[Place],
     skip: u32,
     len: u32,
-    access: Access,
-) -> Result<Pieces<'a>, Protected> {
+) -> Result<(), Protected> {
     let (mut skip, mut left) = (skip, len);
-    let mut pieces = Pieces::new();
     for place in segments {
         if left == 0 {
             break;
@@ -518,32 +572,11 @@ pub(crate) fn pieces<'a>(
         skip = skip.saturating_sub(place.len);
         left -= here;
     }
-    Ok(pieces)
-}
-
-fn place(bytes: &[u8; SEGMENT_LEN]) -> Place {
-    let [a0, a1, a2, a3, a4, a5, a6, a7, h0, h1, h2, h3, l0, l1, l2, l3] = *bytes;
-    Place {
-        address: u64::from_le_bytes([a0, a1, a2, a3, a4, a5, a6, a7]),
-        handle: u32::from_le_bytes([h0, h1, h2, h3]),
-        len: u32::from_le_bytes([l0, l1, l2, l3]),
-    }
+    Ok(())
 }
 
 fn linkage(next: Option<Posted>) -> (u64, u32) {
     next.map_or((0, 0), |next| (next.address as u64, next.handle.0))
-}
-
-fn load16(slice: &VolatileSlice<'_>, at: usize) -> Option<u16> {
-    slice.load(at, Ordering::Relaxed).ok().map(u16::from_le)
-}
-
-fn load32(slice: &VolatileSlice<'_>, at: usize) -> Option<u32> {
-    slice.load(at, Ordering::Relaxed).ok().map(u32::from_le)
-}
-
-fn load64(slice: &VolatileSlice<'_>, at: usize) -> Option<u64> {
-    slice.load(at, Ordering::Relaxed).ok().map(u64::from_le)
 }
 
 #[cfg(test)]
@@ -555,6 +588,7 @@ mod tests {
     };
     use mp_fabric::Map;
     use proptest::prelude::*;
+    use vm_memory::Bytes;
 
     fn rules(receive: bool) -> Rules {
         Rules {
@@ -590,9 +624,12 @@ mod tests {
             }
         }
 
-        fn sample(&self, bytes: &[u8], rules: &Rules) -> Result<Sampled, Status> {
+        fn sample(&self, bytes: &[u8], rules: &Rules) -> Result<(Sampled, Places), Status> {
             self.map.volatile().write_slice(bytes, 0).unwrap();
-            self.posted().sample(&self.regions.view(), TAG, rules)
+            let mut segments = Places::new();
+            let view = self.regions.view();
+            let sampled = self.posted().sample(&view, TAG, rules, &mut segments)?;
+            Ok((sampled, segments))
         }
     }
 
@@ -632,14 +669,14 @@ mod tests {
                 true,
             ),
         ] {
-            let sampled = memory
+            let (sampled, segments) = memory
                 .sample(&segment(descriptor).encode(), &rules(false))
                 .unwrap();
             assert_eq!(
                 (sampled.operation, sampled.immediate, sampled.fence),
                 (operation, immediate, fence)
             );
-            assert_eq!((sampled.segments.len(), sampled.total), (2, 3));
+            assert_eq!((segments.len(), sampled.total), (2, 3));
         }
     }
 
@@ -701,7 +738,7 @@ mod tests {
         };
         for (count, result) in [(254, Ok(254)), (255, Err(Status::LENGTH_ERROR))] {
             let sampled = memory.sample(&with(count).encode(), &rules(false));
-            assert_eq!(sampled.map(|sampled| sampled.total), result);
+            assert_eq!(sampled.map(|(sampled, _)| sampled.total), result);
         }
     }
 
@@ -711,15 +748,16 @@ mod tests {
         let memory = Memory::new();
         let (view, posted) = (memory.regions.view(), memory.posted());
         memory.map.volatile().write_slice(&[0xee; 64], 0).unwrap();
-        assert_eq!(posted.prepare(&view, TAG), Some(0xeeee));
-        assert_eq!(posted.prepare(&view, Ptag(9)), None);
+        assert_eq!(posted.prepare(&view, TAG), Ok(0xeeee));
+        assert_eq!(posted.prepare(&view, Ptag(9)), Err(Protected));
         let mut bytes = [0; 32];
         memory.map.volatile().read_slice(&mut bytes, 0).unwrap();
         assert_eq!((&bytes[..12], &bytes[28..]), (&[0; 12][..], &[0; 4][..]));
         assert_eq!(bytes[12..28], [0xee; 16]);
         for offset in 1..64 {
             let address = posted.address + offset;
-            assert_eq!(Posted { address, ..posted }.prepare(&view, TAG), None);
+            let other = Posted { address, ..posted };
+            assert_eq!(other.prepare(&view, TAG), Err(Protected));
         }
         let behind = Posted {
             address: 0x40,
@@ -769,7 +807,9 @@ mod tests {
             let total = stream.len() as u32;
             let (skip, len) = (skip.min(total), len.min(total - skip.min(total)));
             let mut found = Vec::new();
-            for piece in pieces(&view, TAG, &places, skip, len, Access::Read).unwrap() {
+            let mut pieces = Pieces::new();
+            collect(&mut pieces, (&view, TAG, Access::Read), &places, skip, len).unwrap();
+            for piece in pieces {
                 let mut bytes = vec![0; piece.len()];
                 piece.copy_to(&mut bytes[..]);
                 found.extend(bytes);
@@ -782,7 +822,7 @@ mod tests {
         fn any_bytes_are_a_descriptor_or_an_error(bytes in prop::collection::vec(any::<u8>(), 4096), receive: bool) {
             let memory = Memory::new();
             match memory.sample(&bytes, &rules(receive)) {
-                Ok(sampled) => prop_assert!(sampled.segments.len() <= 254 && sampled.total <= 1 << 20),
+                Ok((sampled, segments)) => prop_assert!(segments.len() <= 254 && sampled.total <= 1 << 20),
                 Err(status) => prop_assert!(status.is_error()),
             }
         }

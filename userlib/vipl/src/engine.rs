@@ -2,7 +2,7 @@
 
 //! What happens on a VI: descriptors become messages, messages complete descriptors, errors end
 //! the connection as its level says. No I/O: messages go over a [`Wire`], and what others have to
-//! be told is collected ([`Effects`]).
+//! be told is collected: completions and asynchronous errors.
 //!
 //! | what | where |
 //! |---|---|
@@ -17,7 +17,7 @@ use crate::{
     attributes::DESCRIPTORS_MAX,
     descriptor::{operation_bits, Completion, Posted, Rules, Status, Written},
     memory::{Regions, View},
-    queue::{Head, WorkQueue},
+    queue::{Entry, Head, WorkQueue},
     report::{ErrorCode, Report, Resource},
     state::{Event, State},
     wire::{End, Frame, Reason, Wire},
@@ -39,23 +39,6 @@ pub enum QueueKind {
     Receive,
 }
 
-/// What others have to be told.
-#[derive(Debug, Default)]
-pub(crate) struct Effects {
-    /// Descriptors of the send queue that have become complete, in order.
-    pub(crate) sent: usize,
-    /// The same of the receive queue.
-    pub(crate) received: usize,
-    /// Asynchronous errors.
-    pub(crate) reports: Vec<Report>,
-}
-
-impl Effects {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.sent == 0 && self.received == 0 && self.reports.is_empty()
-    }
-}
-
 /// A VI.
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -65,9 +48,10 @@ pub(crate) struct Engine {
     recv: WorkQueue,
     sending: Sending,
     receiving: Receiving,
+    /// Descriptors have become complete that were not [announced](Self::announce).
+    completed: bool,
+    /// Asynchronous errors that nobody was told of.
     reports: Vec<Report>,
-    /// There is something in it for [`effects()`](Self::effects).
-    changed: bool,
 }
 
 impl Engine {
@@ -79,19 +63,22 @@ impl Engine {
             recv: WorkQueue::default(),
             sending: Sending::default(),
             receiving: Receiving::default(),
+            completed: false,
             reports: Vec::new(),
-            changed: false,
         }
     }
 
+    #[inline]
     pub(crate) fn state(&self) -> State {
         self.state
     }
 
+    #[inline]
     pub(crate) fn attributes(&self) -> &ViAttributes {
         &self.attributes
     }
 
+    #[inline]
     fn queue(&mut self, kind: QueueKind) -> &mut WorkQueue {
         match kind {
             QueueKind::Send => &mut self.send,
@@ -99,6 +86,7 @@ impl Engine {
         }
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self, kind: QueueKind) -> bool {
         match kind {
             QueueKind::Send => self.send.is_empty(),
@@ -106,6 +94,7 @@ impl Engine {
         }
     }
 
+    #[inline]
     fn rules(&self, receive: bool) -> Rules {
         Rules {
             receive,
@@ -114,25 +103,38 @@ impl Engine {
         }
     }
 
+    #[inline]
     fn is_reliable(&self) -> bool {
         self.attributes.level.is_reliable()
     }
 
+    #[inline]
     fn is_acknowledged(&self) -> bool {
         self.attributes.level.is_acknowledged()
     }
 
-    /// Take what has happened since the last time.
+    /// Whether descriptors have become complete that were not announced.
     #[inline]
-    pub(crate) fn effects(&mut self) -> Effects {
-        if !mem::take(&mut self.changed) {
-            return Effects::default();
-        }
-        Effects {
-            sent: self.send.announce(),
-            received: self.recv.announce(),
-            reports: mem::take(&mut self.reports),
-        }
+    pub(crate) fn has_completed(&self) -> bool {
+        self.completed
+    }
+
+    /// How many descriptors of each queue have become complete, in order, since the last time.
+    pub(crate) fn announce(&mut self) -> [(QueueKind, usize); 2] {
+        self.completed = false;
+        let (sent, received) = (self.send.announce(), self.recv.announce());
+        [(QueueKind::Send, sent), (QueueKind::Receive, received)]
+    }
+
+    /// Whether there are asynchronous errors to tell of.
+    #[inline]
+    pub(crate) fn has_reports(&self) -> bool {
+        !self.reports.is_empty()
+    }
+
+    /// Take the asynchronous errors.
+    pub(crate) fn reports(&mut self) -> Vec<Report> {
+        mem::take(&mut self.reports)
     }
 
     /// Let an event change the state.
@@ -171,27 +173,27 @@ impl Engine {
     }
 
     /// Post a descriptor. Whatever is wrong with it is told later (VI-POST-8, VI-POST-10).
+    #[inline]
     pub(crate) fn post(
         &mut self,
-        memory: &Regions,
+        view: &View<'_>,
         kind: QueueKind,
         address: usize,
         handle: MemHandle,
     ) {
         let receive = kind == QueueKind::Receive;
-        let view = memory.view();
         let posted = Posted { address, handle };
         let tag = self.attributes.ptag;
-        let Some(control) = posted.prepare(&view, tag) else {
+        let Ok(control) = posted.prepare(view, tag) else {
             let operation = operation_bits(0, receive);
             let report = Report::of_descriptor(ErrorCode::PostDesc, operation, address);
-            return self.catastrophe(&view, report);
+            return self.catastrophe(view, report);
         };
         let (state, queue) = (self.state, self.queue(kind));
         let is_full = queue.len() >= DESCRIPTORS_MAX;
         if let Some(last) = queue.last().filter(|last| last.done.is_none()) {
             // One that cannot be reached any more is found when it is completed.
-            let _ = last.posted.link(&view, tag, posted);
+            let _ = last.posted.link(view, tag, posted);
         }
         let position = queue.post(posted, operation_bits(control, receive));
         if is_full {
@@ -199,31 +201,33 @@ impl Engine {
                 resource: Resource::Vi,
                 ..Report::of_descriptor(ErrorCode::ViOverrun, operation_bits(0, receive), address)
             };
-            return self.catastrophe(&view, report);
+            return self.catastrophe(view, report);
         }
         let flushes = match kind {
             QueueKind::Send => state.flushes_sends(),
             QueueKind::Receive => state.flushes_receives(),
         };
         if flushes {
-            self.flush_one(&view, kind, position);
+            self.flush_one(view, kind, position);
         }
     }
 
-    /// Look at the first descriptor of a queue.
-    pub(crate) fn head(&self, kind: QueueKind) -> Head {
+    /// Whether the first descriptor of a queue is there and not complete.
+    pub(crate) fn is_pending(&self, kind: QueueKind) -> bool {
         match kind {
-            QueueKind::Send => self.send.head(),
-            QueueKind::Receive => self.recv.head(),
+            QueueKind::Send => self.send.is_pending(),
+            QueueKind::Receive => self.recv.is_pending(),
         }
     }
 
     /// Take the first descriptor of a queue if it is complete.
+    #[inline]
     pub(crate) fn take(&mut self, kind: QueueKind) -> Head {
         self.queue(kind).take()
     }
 
     /// Complete a descriptor; `bits` are errors, and the operation of a receive.
+    #[inline]
     fn complete(
         &mut self,
         view: &View<'_>,
@@ -235,24 +239,29 @@ impl Engine {
     ) {
         let tag = self.attributes.ptag;
         let queue = self.queue(kind);
-        let Some(entry) = queue.get(position).copied() else {
+        let Some(&Entry {
+            posted,
+            operation: kept,
+            ..
+        }) = queue.get(position)
+        else {
             return;
         };
         let next = queue.get(position + 1).map(|next| next.posted);
-        let at = entry.posted.address;
+        let at = posted.address;
         let immediate = immediate.filter(|_| !bits.is_error());
         let flag = immediate.map_or(Status::default(), |_| Status::IMMEDIATE);
-        let operation = entry.operation.with(bits.masked(Status::OP_MASK));
+        let operation = kept.with(bits.masked(Status::OP_MASK));
         let done = Completion {
             descriptor: at,
             status: Status::DONE.with(bits).with(operation).with(flag),
             length: if bits.is_error() { 0 } else { length },
             immediate,
         };
-        match entry.posted.complete_linked(view, tag, next, &done) {
+        match posted.complete_linked(view, tag, next, &done) {
             Written::Whole => self.done(kind, position, done),
             Written::Altered => {
-                let report = Report::of_descriptor(ErrorCode::PostDesc, entry.operation, at);
+                let report = Report::of_descriptor(ErrorCode::PostDesc, kept, at);
                 self.catastrophe(view, report);
             }
             Written::Unreachable => {
@@ -283,14 +292,14 @@ impl Engine {
         self.done(kind, position, done);
     }
 
+    #[inline]
     fn done(&mut self, kind: QueueKind, position: u64, done: Completion) {
-        self.changed = true;
+        self.completed = true;
         self.queue(kind).complete(position, done);
     }
 
     /// An asynchronous error.
     fn report(&mut self, report: Report) {
-        self.changed = true;
         self.reports.push(report);
     }
 
@@ -346,45 +355,46 @@ impl Engine {
     }
 
     /// The connection has ended at the other side, or on the way (VI-EM-9 to VI-EM-11).
-    pub(crate) fn lost<W: Wire>(&mut self, memory: &Regions, wire: &mut W, end: End) {
+    pub(crate) fn lost<W: Wire>(&mut self, view: &View<'_>, wire: &mut W, end: End) {
         if self.state != State::Connected {
             return;
         }
-        let view = memory.view();
         if self.is_acknowledged() {
-            self.settle(&view, wire.effective());
-            self.settle_refused(&view, end);
+            self.settle(view, wire.effective());
+            self.settle_refused(view, end);
         }
         let transport = matches!(
             end,
             End::Down | End::Broken | End::Closed(Reason::Transport)
         );
-        self.receiving_ends(&view, transport);
+        self.receiving_ends(view, transport);
         if transport && self.is_reliable() {
-            self.sending_fails(&view);
+            self.sending_fails(view);
         }
-        self.fall(&view, Event::Lost);
+        self.fall(view, Event::Lost);
+    }
+
+    /// Whether [`progress()`](Self::progress) may have something to do. Most looks find nothing.
+    #[inline]
+    pub(crate) fn has_work<W: Wire>(&self, wire: &W) -> bool {
+        wire.has_news() || self.has_to_send()
     }
 
     /// Receive and send as much as there is, within limits; whether there was anything.
-    pub(crate) fn progress<W: Wire>(&mut self, memory: &Regions, wire: &mut W) -> bool {
-        // Most looks find nothing.
-        if !wire.has_news() && !self.has_to_send() {
-            return false;
-        }
-        let (received, ended) = self.receive(memory, wire);
+    pub(crate) fn progress<W: Wire>(&mut self, view: &View<'_>, wire: &mut W) -> bool {
+        let (received, ended) = self.receive(view, wire);
         let ended = match ended {
             Err(end) => end,
             Ok(()) => {
-                let sent = self.transmit(memory, wire);
+                let sent = self.transmit(view, wire);
                 match sent.and_then(|sent| wire.flush().map(|()| sent)) {
                     Ok(sent) => return received || sent,
                     // What the partner has said before it went is there.
-                    Err(end) => self.drain(memory, wire).unwrap_or(end),
+                    Err(end) => self.drain(view, wire).unwrap_or(end),
                 }
             }
         };
-        self.ended(memory, wire, ended);
+        self.ended(view, wire, ended);
         true
     }
 
@@ -395,9 +405,9 @@ impl Engine {
     }
 
     /// Receive until there is nothing more; how the partner has ended it, if it has said so.
-    pub(crate) fn drain<W: Wire>(&mut self, memory: &Regions, wire: &mut W) -> Option<End> {
+    pub(crate) fn drain<W: Wire>(&mut self, view: &View<'_>, wire: &mut W) -> Option<End> {
         loop {
-            match self.receive(memory, wire) {
+            match self.receive(view, wire) {
                 (_, Err(end)) => return Some(end),
                 (false, Ok(())) => return None,
                 (true, Ok(())) => {}
@@ -405,19 +415,22 @@ impl Engine {
         }
     }
 
+    #[inline]
     fn receive<W: Wire>(
         &mut self,
-        memory: &Regions,
+        view: &View<'_>,
         wire: &mut W,
     ) -> (bool, std::result::Result<(), End>) {
-        let view = memory.view();
         for n in 0..BUDGET {
+            if !wire.has_news() {
+                return (n > 0, Ok(()));
+            }
             let frame = match wire.receive() {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return (n > 0, Ok(())),
                 Err(end) => return (n > 0, Err(end)),
             };
-            let taken = self.take_frame(&view, &frame);
+            let taken = self.take_frame(view, &frame);
             match taken {
                 Err(end) => return (true, Err(end)),
                 Ok(true) => wire.effect(),
@@ -428,16 +441,17 @@ impl Engine {
     }
 
     /// Take a message that others have received for this VI.
-    pub(crate) fn deliver<W: Wire>(&mut self, memory: &Regions, wire: &mut W, frame: &Frame<'_>) {
-        let taken = self.take_frame(&memory.view(), frame);
+    pub(crate) fn deliver<W: Wire>(&mut self, view: &View<'_>, wire: &mut W, frame: &Frame<'_>) {
+        let taken = self.take_frame(view, frame);
         match taken {
-            Err(end) => self.ended(memory, wire, end),
+            Err(end) => self.ended(view, wire, end),
             Ok(true) => wire.effect(),
             Ok(false) => {}
         }
     }
 
     /// Take a message; whether the partner waits to hear that it has taken effect.
+    #[inline]
     fn take_frame(&mut self, view: &View<'_>, frame: &Frame<'_>) -> std::result::Result<bool, End> {
         if self.state == State::Connected && self.arrival(view, frame).is_none() {
             return Err(End::Broken);
@@ -447,22 +461,24 @@ impl Engine {
     }
 
     /// The connection has ended: nothing has to be said any more.
-    pub(crate) fn ended<W: Wire>(&mut self, memory: &Regions, wire: &mut W, end: End) {
+    pub(crate) fn ended<W: Wire>(&mut self, view: &View<'_>, wire: &mut W, end: End) {
         if end == End::Broken {
             wire.close(Reason::Transport);
         }
-        self.lost(memory, wire, end);
+        self.lost(view, wire, end);
         self.sending.finish();
     }
 
     /// Whether nothing has to be said any more: the connection has ended.
+    #[inline]
     pub(crate) fn is_over(&self) -> bool {
         self.sending.is_over()
     }
 
     /// Whether messages wait for room.
+    #[inline]
     pub(crate) fn has_to_send(&self) -> bool {
-        self.sending.has_to_send() || self.state == State::Connected && self.send.next().is_some()
+        self.sending.has_to_send() || self.state == State::Connected && self.send.has_next()
     }
 }
 

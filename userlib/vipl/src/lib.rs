@@ -111,6 +111,7 @@ pub fn deadline(milliseconds: u64) -> Deadline {
 }
 
 /// Lock, also after a panic: each change is complete when others see it.
+#[inline]
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,8 +5,8 @@
 //! A region is what the program has vouched for ([`Regions::register`]) until it deregisters it:
 //! whole pages (VI-MEM-2). An access names a handle, a tag, an address and a length, and happens
 //! under the table's lock for readers: when deregistering returns, nothing touches the memory any
-//! more (VI-MEM-12). There are no references to it, only volatile slices, since the program and
-//! peers use it at the same time.
+//! more (VI-MEM-12). There are no references to it, only volatile slices and atomic words
+//! ([`Words`]), since the program and peers use it at the same time.
 //!
 //! Pages are made present when they are registered, stay locked in memory until no region has them
 //! ([`Locks`]), and are accessed where the program has them. A program that unmaps memory before it
@@ -26,7 +26,7 @@ use rustix::{
 use std::{
     ffi::c_void,
     ops::Range,
-    ptr,
+    ptr, slice,
     sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard},
 };
 use vm_memory::VolatileSlice;
@@ -71,6 +71,18 @@ struct Region {
     pages: Range<usize>,
     writable: bool,
     attributes: MemAttributes,
+}
+
+impl Region {
+    #[inline]
+    fn allows(&self, access: Access) -> bool {
+        match access {
+            Access::Read => true,
+            Access::Write => self.writable,
+            Access::RemoteRead => self.attributes.rdma_read,
+            Access::RemoteWrite => self.attributes.rdma_write && self.writable,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -196,6 +208,7 @@ impl Regions {
     }
 
     /// Access to the regions, which stay as long as the view.
+    #[inline]
     pub(crate) fn view(&self) -> View<'_> {
         View(self.slots.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -264,6 +277,7 @@ fn slot_mut(slots: &mut [Slot], base: usize, handle: MemHandle) -> Result<&mut S
 pub(crate) struct View<'a>(RwLockReadGuard<'a, Vec<Slot>>);
 
 impl View<'_> {
+    #[inline]
     fn region(&self, handle: u32) -> Option<&Region> {
         let slot = self.0.get(usize::from(handle as u16))?;
         let slot = (u32::from(slot.generation) == handle >> 16).then_some(slot)?;
@@ -276,6 +290,7 @@ impl View<'_> {
     ///
     /// # Errors
     /// [`Protected`].
+    #[inline]
     pub(crate) fn slice(
         &self,
         tag: Ptag,
@@ -292,6 +307,7 @@ impl View<'_> {
     ///
     /// # Errors
     /// [`Protected`].
+    #[inline]
     pub(crate) fn reach(
         &self,
         tag: Ptag,
@@ -299,14 +315,7 @@ impl View<'_> {
         access: Access,
     ) -> std::result::Result<Reach<'_>, Protected> {
         let region = self.region(handle).ok_or(Protected)?;
-        let attributes = &region.attributes;
-        let allowed = match access {
-            Access::Read => true,
-            Access::Write => region.writable,
-            Access::RemoteRead => attributes.rdma_read,
-            Access::RemoteWrite => attributes.rdma_write && region.writable,
-        };
-        match allowed && attributes.ptag == tag {
+        match region.allows(access) && region.attributes.ptag == tag {
             true => Ok(Reach(region)),
             false => Err(Protected),
         }
@@ -339,7 +348,34 @@ impl<'a> Reach<'a> {
         // unless the pages are writable: callers ask for the access that they make.
         Ok(unsafe { VolatileSlice::new(start, len) })
     }
+
+    /// So many structures of words of it, one behind the other.
+    ///
+    /// # Errors
+    /// [`Protected`]: not all of them lie in it, or not where such structures may begin.
+    #[inline]
+    pub(crate) fn words<T: Words>(
+        self,
+        start: usize,
+        count: usize,
+    ) -> std::result::Result<&'a [T], Protected> {
+        let len = count.checked_mul(size_of::<T>()).ok_or(Protected)?;
+        self.slice(start, len)?;
+        let start: *const T = ptr::with_exposed_provenance(start);
+        if start.is_null() || !start.is_aligned() {
+            return Err(Protected);
+        }
+        // SAFETY: The range lies in memory that was vouched for, as in `slice()`, and the pointer is
+        // aligned and not null. `T` takes any bytes and lets others change them.
+        Ok(unsafe { slice::from_raw_parts(start, count) })
+    }
 }
+
+/// Structures in memory that others change at any time: each word is loaded and stored in one piece.
+///
+/// # Safety
+/// They consist of atomic integers, without padding.
+pub(crate) unsafe trait Words {}
 
 /// The pages that some memory lies in; nothing if there is no memory.
 fn pages_of(memory: ProcessMemory<'_>) -> Option<Range<usize>> {

@@ -41,32 +41,39 @@ pub(crate) struct WorkQueue {
 }
 
 impl WorkQueue {
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
+    #[inline]
     fn end(&self) -> u64 {
         self.base + self.entries.len() as u64
     }
 
+    #[inline]
     fn index(&self, position: u64) -> Option<usize> {
         position.checked_sub(self.base).map(|index| index as usize)
     }
 
+    #[inline]
     pub(crate) fn get(&self, position: u64) -> Option<&Entry> {
         self.entries.get(self.index(position)?)
     }
 
     /// The one before the end, and its position.
+    #[inline]
     pub(crate) fn last(&self) -> Option<&Entry> {
         self.entries.back()
     }
 
     /// Add a descriptor; its position.
+    #[inline]
     pub(crate) fn post(&mut self, posted: Posted, operation: Status) -> u64 {
         self.entries.push_back(Entry {
             posted,
@@ -76,20 +83,29 @@ impl WorkQueue {
         self.end() - 1
     }
 
+    /// Whether there is one to start.
+    #[inline]
+    pub(crate) fn has_next(&self) -> bool {
+        self.started < self.end()
+    }
+
     /// The next one to start.
-    pub(crate) fn next(&self) -> Option<(u64, Entry)> {
+    #[inline]
+    pub(crate) fn next(&self) -> Option<(u64, Posted)> {
         let entry = self.get(self.started)?;
-        Some((self.started, *entry))
+        Some((self.started, entry.posted))
     }
 
     /// Note that the next one has started.
+    #[inline]
     pub(crate) fn start(&mut self) {
-        if self.started < self.end() {
+        if self.has_next() {
             self.started += 1;
         }
     }
 
     /// Complete one. It counts as started.
+    #[inline]
     pub(crate) fn complete(&mut self, position: u64, done: Completion) {
         let index = self.index(position);
         if let Some(entry) = index.and_then(|index| self.entries.get_mut(index)) {
@@ -115,6 +131,7 @@ impl WorkQueue {
     }
 
     /// Take the first one if it is complete (VI-WQ-1).
+    #[inline]
     pub(crate) fn take(&mut self) -> Head {
         let Some(entry) = self.entries.front() else {
             return Head::Empty;
@@ -128,15 +145,10 @@ impl WorkQueue {
         Head::Done(done)
     }
 
-    /// Whether the first one can be taken, or there is none.
-    pub(crate) fn head(&self) -> Head {
-        match self.entries.front() {
-            None => Head::Empty,
-            Some(Entry { done: None, .. }) => Head::Pending,
-            Some(Entry {
-                done: Some(done), ..
-            }) => Head::Done(*done),
-        }
+    /// Whether the first one is there and not complete.
+    pub(crate) fn is_pending(&self) -> bool {
+        let first = self.entries.front();
+        first.is_some_and(|entry| entry.done.is_none())
     }
 }
 

@@ -14,6 +14,7 @@ use crate::{
     engine::Engine,
     link::{Lane, Link, News, Numbers},
     lock,
+    memory::View,
     nic::NicShared,
     notify::{Job, Notifier},
     queue::Head,
@@ -200,10 +201,10 @@ impl<D: Device> Vi<D> {
     fn post(&self, kind: QueueKind, descriptor: usize, handle: MemHandle) -> Result<()> {
         let shared = &self.0;
         shared.with(|core| {
-            let engine = &mut core.engine;
-            engine.post(&shared.nic.regions, kind, descriptor, handle);
+            let view = shared.nic.regions.view();
+            core.engine.post(&view, kind, descriptor, handle);
             if kind == QueueKind::Send {
-                shared.progress(core);
+                shared.progress_with(core, &view);
             }
             Ok(())
         })
@@ -293,6 +294,7 @@ impl<D: Device> Vi<D> {
 
 impl<D: Device> ViShared<D> {
     /// Do something with the VI, and tell what has come of it.
+    #[inline]
     pub(crate) fn with<T>(
         self: &Arc<Self>,
         act: impl FnOnce(&mut Core<D>) -> Result<T>,
@@ -303,6 +305,7 @@ impl<D: Device> ViShared<D> {
         result
     }
 
+    #[inline]
     fn alive(&self) -> Result<MutexGuard<'_, Core<D>>> {
         let core = lock(&self.core);
         match core.alive {
@@ -311,24 +314,37 @@ impl<D: Device> ViShared<D> {
         }
     }
 
-    /// Tell what has happened: with the lock, whoever is told in the order of occurrence; then,
-    /// without it, whoever may do something about it.
-    fn tell(self: &Arc<Self>, mut core: MutexGuard<'_, Core<D>>) {
+    /// Tell what has happened, and let the service thread go on with what waits.
+    #[inline]
+    fn tell(self: &Arc<Self>, core: MutexGuard<'_, Core<D>>) {
         let link = core.link.as_ref();
         let waits = link.is_some_and(|link| link.owes_signal() || core.engine.has_to_send());
-        let effects = core.engine.effects();
-        if effects.is_empty() && core.handlers.iter().all(VecDeque::is_empty) {
-            drop(core);
-            if waits {
-                self.list();
-            }
-            return;
+        match self.is_heard(&core) {
+            true => self.tell_all(core),
+            false => drop(core),
         }
+        if waits {
+            self.list();
+        }
+    }
+
+    /// Whether anybody is to be told of anything.
+    #[inline]
+    fn is_heard(&self, core: &Core<D>) -> bool {
+        let bound = || self.cqs.iter().any(Option::is_some);
+        core.engine.has_reports()
+            || core.engine.has_completed() && (core.asleep > 0 || bound())
+            || !core.handlers.iter().all(VecDeque::is_empty)
+    }
+
+    /// With the lock, tell those who are told in the order of occurrence; without it, those who may do
+    /// something about it.
+    #[inline(never)]
+    fn tell_all(self: &Arc<Self>, mut core: MutexGuard<'_, Core<D>>) {
         let mut after = After::default();
-        for (kind, count) in [
-            (QueueKind::Send, effects.sent),
-            (QueueKind::Receive, effects.received),
-        ] {
+        // Waking takes a system call.
+        let wake = core.asleep > 0 && (core.engine.has_completed() || core.engine.has_reports());
+        for (kind, count) in core.engine.announce() {
             if let Some(cq) = self.cq(kind).filter(|_| count > 0) {
                 let (overrun, refused) = cq.0.push(self, kind, count);
                 after.refused.extend(refused);
@@ -336,19 +352,14 @@ impl<D: Device> ViShared<D> {
             }
         }
         self.serve(&mut core, &mut after.refused);
-        // Waking takes a system call.
-        let wake = core.asleep > 0 && !effects.is_empty();
         let reliable = core.engine.attributes().level.is_reliable();
-        for report in effects.reports {
+        for report in core.engine.reports() {
             let vi = Some(Vi(Arc::clone(self)));
             self.nic.report(vi, None, report, report.repeats(reliable));
         }
         drop(core);
         if wake {
             self.changed.notify_all();
-        }
-        if waits {
-            self.list();
         }
         drop(after.refused);
         for cq in after.overrun {
@@ -357,6 +368,7 @@ impl<D: Device> ViShared<D> {
     }
 
     /// Let the service thread look after the connection from now on.
+    #[cold]
     pub(crate) fn list(&self) {
         self.attention.list(&self.nic.service, self.id);
     }
@@ -403,15 +415,21 @@ impl<D: Device> ViShared<D> {
 
     /// Move messages; whether there were any.
     pub(crate) fn progress(&self, core: &mut Core<D>) -> bool {
+        let works = |link| self.attention.has_news() || core.engine.has_work(link);
+        core.link.as_ref().is_some_and(works) && self.progress_with(core, &self.nic.regions.view())
+    }
+
+    /// As [`progress()`](Self::progress), where something is to be done.
+    fn progress_with(&self, core: &mut Core<D>, view: &View<'_>) -> bool {
         let Core { engine, link, .. } = core;
         let Some(connected) = link else {
             return false;
         };
-        if self.attention.take_news() && self.has_ended(engine, connected) {
+        if self.attention.take_news() && self.has_ended(view, engine, connected) {
             *link = None;
             return true;
         }
-        let moved = engine.progress(&self.nic.regions, connected);
+        let moved = engine.progress(view, connected);
         if engine.is_over() {
             *link = None;
         }
@@ -419,7 +437,7 @@ impl<D: Device> ViShared<D> {
     }
 
     /// Look whether the partner or the link has gone; the connection has ended then.
-    fn has_ended(&self, engine: &mut Engine, link: &mut Link<D>) -> bool {
+    fn has_ended(&self, view: &View<'_>, engine: &mut Engine, link: &mut Link<D>) -> bool {
         let end = match link.look() {
             News::Ended(end) => end,
             News::None => return false,
@@ -428,10 +446,9 @@ impl<D: Device> ViShared<D> {
                 return false;
             }
         };
-        let regions = &self.nic.regions;
         // What it has said last may have come meanwhile.
-        let end = engine.drain(regions, link).unwrap_or(end);
-        engine.lost(regions, link, end);
+        let end = engine.drain(view, link).unwrap_or(end);
+        engine.lost(view, link, end);
         true
     }
 
@@ -480,7 +497,7 @@ impl<D: Device> ViShared<D> {
         self.with_lane(own, |engine, lane| {
             lane.count();
             let frame = lane.arrived(frame);
-            engine.deliver(&self.nic.regions, lane, &frame);
+            engine.deliver(&self.nic.regions.view(), lane, &frame);
         });
     }
 
@@ -489,7 +506,7 @@ impl<D: Device> ViShared<D> {
         self.with_lane(both.own, |engine, lane| {
             if lane.numbers() == both {
                 let end = lane.settle(end, effective);
-                engine.ended(&self.nic.regions, lane, end);
+                engine.ended(&self.nic.regions.view(), lane, end);
             }
         });
     }
@@ -497,7 +514,7 @@ impl<D: Device> ViShared<D> {
     /// The trunk of a lane has ended.
     pub(crate) fn lose_lane(&self, own: u32, end: End) {
         self.with_lane(own, |engine, lane| {
-            engine.ended(&self.nic.regions, lane, end)
+            engine.ended(&self.nic.regions.view(), lane, end)
         });
     }
 
@@ -570,7 +587,8 @@ impl<D: Device> ViShared<D> {
         let Some(connected) = link else {
             return Err(Rest::Over);
         };
-        if self.attention.take_news() && self.has_ended(engine, connected) {
+        let view = || self.nic.regions.view();
+        if self.attention.take_news() && self.has_ended(&view(), engine, connected) {
             *link = None;
             self.tell(core);
             return Err(Rest::Busy);
@@ -599,17 +617,19 @@ impl<D: Device> ViShared<D> {
     }
 
     fn take(self: &Arc<Self>, kind: QueueKind) -> Result<Completion> {
-        self.with(|core| {
-            if !matches!(core.engine.head(kind), Head::Done(_)) {
-                self.attention.watch();
-                self.progress(core);
-            }
-            match core.engine.take(kind) {
-                Head::Empty => Err(Error::Descriptor),
-                Head::Pending => Err(Error::NotDone),
-                Head::Done(done) => Ok(done),
-            }
-        })
+        let mut core = self.alive()?;
+        let mut head = core.engine.take(kind);
+        if !matches!(head, Head::Done(_)) {
+            self.attention.watch();
+            self.progress(&mut core);
+            head = core.engine.take(kind);
+            self.tell(core);
+        }
+        match head {
+            Head::Empty => Err(Error::Descriptor),
+            Head::Pending => Err(Error::NotDone),
+            Head::Done(done) => Ok(done),
+        }
     }
 
     fn wait(self: &Arc<Self>, kind: QueueKind, deadline: Deadline) -> Result<Completion> {
@@ -629,7 +649,7 @@ impl<D: Device> ViShared<D> {
                 return Err(Error::Timeout);
             }
             self.unwatch();
-            self.sleep(deadline, |core| core.engine.head(kind) != Head::Pending)?;
+            self.sleep(deadline, |core| !core.engine.is_pending(kind))?;
             match self.done(kind) {
                 Err(Error::NotDone) => {}
                 other => return other,
@@ -647,7 +667,7 @@ impl<D: Device> ViShared<D> {
         // One that is not taken is dropped without the lock.
         let mut handler = Some(handler);
         self.with(|core| {
-            if core.engine.head(kind) == Head::Empty {
+            if core.engine.is_empty(kind) {
                 return Err(Error::Descriptor);
             }
             if let Some(handlers) = core.handlers.get_mut(index(kind)) {

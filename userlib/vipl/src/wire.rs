@@ -67,25 +67,26 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 10] = [
-        Kind::Send,
-        Kind::LongSend,
-        Kind::Write,
-        Kind::More,
-        Kind::Abort,
-        Kind::Read,
-        Kind::ReadData,
-        Kind::ReadFailed,
-        Kind::Ack,
-        Kind::Refusal,
-    ];
-
     /// The kind of a number.
+    #[inline]
     pub(crate) fn of(number: u8) -> Option<Self> {
-        Kind::ALL.into_iter().find(|kind| *kind as u8 == number)
+        Some(match number {
+            1 => Kind::Send,
+            2 => Kind::LongSend,
+            3 => Kind::Write,
+            4 => Kind::More,
+            5 => Kind::Abort,
+            6 => Kind::Read,
+            7 => Kind::ReadData,
+            8 => Kind::ReadFailed,
+            9 => Kind::Ack,
+            10 => Kind::Refusal,
+            _ => return None,
+        })
     }
 
     /// Bytes of its header.
+    #[inline]
     pub(crate) fn header(self) -> usize {
         match self {
             Kind::Send | Kind::More | Kind::Abort | Kind::ReadData => 0,
@@ -109,10 +110,11 @@ pub(crate) fn header(words: [u32; 4]) -> Header {
 }
 
 /// A header of the bytes that a message has.
+#[inline]
 pub(crate) fn header_of(bytes: &[u8]) -> Header {
     let mut header = Header::default();
-    for (to, from) in header.iter_mut().zip(bytes) {
-        *to = *from;
+    if let Some(to) = header.get_mut(..bytes.len()) {
+        to.copy_from_slice(bytes);
     }
     header
 }

@@ -5,37 +5,50 @@
 
 use super::{Engine, QueueKind};
 use crate::{
-    descriptor::{check, pieces, Places, Status},
+    descriptor::{check, collect, Pieces, Places, Status},
     memory::{Access, Place, Protected, View},
     report::{ErrorCode, Report},
     state::State,
     wire::{place_of, word, Fault, Frame, Kind},
+    Ptag,
 };
 use mp_queue_pair::Piece;
 use std::slice;
 use vm_memory::VolatileSlice;
 
 /// Where the bytes of a message go.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Target {
-    /// The segments of a receive descriptor.
-    Segments(Places),
+    /// The [segments](Receiving::segments) of a receive descriptor.
+    Segments,
     /// What a remote RDMA write names.
     Region(Place),
     /// Nowhere: it could not be received.
     Nowhere,
 }
 
+impl Target {
+    /// The operation that a receive is completed with; nothing if nothing is received.
+    #[inline]
+    fn operation(&self) -> Option<Status> {
+        match self {
+            Target::Nowhere => None,
+            Target::Segments => Some(Status::OP_RECEIVE),
+            Target::Region(_) => Some(REMOTE_WRITE),
+        }
+    }
+}
+
 /// The receive descriptor of a message.
 enum Receive {
-    /// Its position, and its segments.
-    Good(u64, Places),
+    /// Its position. Its segments are [at hand](Receiving::segments).
+    Good(u64),
     /// There is none, or a bad one: that was told, and the message is dropped.
     Missing,
 }
 
 /// A message of which not all has arrived.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Message {
     target: Target,
     /// The receive descriptor that it completes.
@@ -49,6 +62,8 @@ struct Message {
 #[derive(Debug, Default)]
 pub(super) struct Receiving {
     message: Option<Message>,
+    /// The segments of the receive descriptor that was started last.
+    segments: Places,
     /// The message before was spoiled or lost on the way: pieces that come belong to it.
     skips: bool,
 }
@@ -67,6 +82,7 @@ const PARTIAL: Status = Status::PARTIAL_ERROR.with(Status::TRANSPORT_ERROR);
 
 impl Engine {
     /// Take what has come over the way; nothing if it cannot be.
+    #[inline]
     pub(super) fn arrival(&mut self, view: &View<'_>, frame: &Frame<'_>) -> Option<()> {
         match frame.fault {
             None => self.frame(view, frame),
@@ -125,7 +141,7 @@ impl Engine {
     fn spoil_receive(&mut self, view: &View<'_>, operation: Status) -> Option<bool> {
         let receive = self.next_receive(view, 0, operation)?;
         self.receiving.message = None;
-        let Receive::Good(position, _) = receive else {
+        let Receive::Good(position) = receive else {
             return Some(true);
         };
         let bits = Status::TRANSPORT_ERROR.with(operation);
@@ -151,6 +167,7 @@ impl Engine {
     }
 
     /// Take a message; nothing if it cannot be.
+    #[inline]
     fn frame(&mut self, view: &View<'_>, frame: &Frame<'_>) -> Option<()> {
         let Frame {
             kind,
@@ -200,22 +217,24 @@ impl Engine {
         }
     }
 
+    #[inline]
     fn begin_send(&mut self, view: &View<'_>, total: u32, immediate: Option<u32>) -> Option<()> {
         let receive = self.next_receive(view, total, Status::OP_RECEIVE)?;
-        let Receive::Good(position, segments) = receive else {
+        let Receive::Good(position) = receive else {
             return Some(());
         };
         let receive = Some(position);
+        let segments = &self.receiving.segments;
         // None has more room than the largest transfer.
         let room: u64 = segments.iter().map(|place| u64::from(place.len)).sum();
         let fits = if room < u64::from(total) {
             Err(Status::LENGTH_ERROR)
         } else {
-            let checked = check(view, self.attributes.ptag, &segments, Access::Write);
+            let checked = check(view, self.attributes.ptag, segments, Access::Write);
             checked.map_err(|Protected| Status::PROTECTION_ERROR)
         };
         match fits {
-            Ok(()) => self.expect(Target::Segments(segments), receive, immediate, total),
+            Ok(()) => self.expect(Target::Segments, receive, immediate, total),
             Err(bits) => {
                 self.expect(Target::Nowhere, None, None, total);
                 self.complete(view, QueueKind::Receive, position, bits, 0, None);
@@ -226,6 +245,7 @@ impl Engine {
     }
 
     /// Begin a message.
+    #[inline]
     fn expect(&mut self, target: Target, receive: Option<u64>, immediate: Option<u32>, total: u32) {
         self.receiving.skips = false;
         self.receiving.message = Some(Message {
@@ -239,11 +259,12 @@ impl Engine {
 
     /// Take the next receive descriptor for a message (VI-ORD-7); nothing if another message is
     /// not finished.
+    #[inline]
     fn next_receive(&mut self, view: &View<'_>, total: u32, operation: Status) -> Option<Receive> {
         if self.receiving.message.is_some() {
             return None;
         }
-        let Some((position, entry)) = self.recv.next() else {
+        let Some((position, posted)) = self.recv.next() else {
             self.expect(Target::Nowhere, None, None, total);
             self.report(Report::of_vi(ErrorCode::RecvqEmpty, operation));
             self.reject(view, Status::REMOTE_DESC_ERROR);
@@ -251,8 +272,9 @@ impl Engine {
         };
         self.recv.start();
         let rules = self.rules(true);
-        match entry.posted.sample(view, self.attributes.ptag, &rules) {
-            Ok(sampled) => Some(Receive::Good(position, sampled.segments)),
+        let (tag, segments) = (self.attributes.ptag, &mut self.receiving.segments);
+        match posted.sample(view, tag, &rules, segments) {
+            Ok(_) => Some(Receive::Good(position)),
             Err(bits) => {
                 self.expect(Target::Nowhere, None, None, total);
                 let bits = bits.with(operation);
@@ -270,7 +292,7 @@ impl Engine {
         let receive = match immediate {
             None => None,
             Some(_) => match self.next_receive(view, place.len, REMOTE_WRITE)? {
-                Receive::Good(position, _) => Some(position),
+                Receive::Good(position) => Some(position),
                 Receive::Missing => return Some(()),
             },
         };
@@ -313,6 +335,7 @@ impl Engine {
     }
 
     /// The next bytes of the message.
+    #[inline]
     fn data(&mut self, view: &View<'_>, payload: &Piece<'_>) -> Option<()> {
         let tag = self.attributes.ptag;
         let Some(message) = &mut self.receiving.message else {
@@ -321,20 +344,22 @@ impl Engine {
         };
         let len = u32::try_from(payload.len()).ok()?;
         let received = message.received.checked_add(len)?;
-        if received > message.total || len == 0 && message.total > 0 {
+        let total = message.total;
+        if received > total || len == 0 && total > 0 {
             return None;
         }
-        let copied = match &message.target {
+        let copied = match message.target {
             Target::Nowhere => Ok(()),
-            Target::Segments(segments) => {
-                let to = pieces(view, tag, segments, message.received, len, Access::Write);
-                to.map(|to| scatter(payload, &to))
+            Target::Segments => {
+                let reach = (view, tag, Access::Write);
+                let segments = &self.receiving.segments;
+                scatter_to(payload, reach, segments, message.received, len)
             }
             Target::Region(place) => {
                 let place = Place {
                     address: place.address.checked_add(message.received.into())?,
                     len,
-                    ..*place
+                    ..place
                 };
                 let to = view.slice(tag, place, Access::RemoteWrite);
                 to.map(|to| scatter(payload, slice::from_ref(&to)))
@@ -344,9 +369,8 @@ impl Engine {
         if copied.is_err() {
             self.interrupted(view);
         }
-        let message = self.receiving.message.take_if(|m| m.received == m.total);
-        if let Some(message) = message {
-            self.arrived(view, &message);
+        if received == total {
+            self.arrived(view);
         }
         Some(())
     }
@@ -367,12 +391,15 @@ impl Engine {
         self.reject(view, Status::REMOTE_DESC_ERROR);
     }
 
-    /// A message has arrived whole.
-    fn arrived(&mut self, view: &View<'_>, message: &Message) {
-        let operation = match message.target {
-            Target::Nowhere => return,
-            Target::Segments(_) => Status::OP_RECEIVE,
-            Target::Region(_) => REMOTE_WRITE,
+    /// The message has arrived whole.
+    #[inline]
+    fn arrived(&mut self, view: &View<'_>) {
+        let Some(message) = self.receiving.message.take() else {
+            // It has ended the connection.
+            return;
+        };
+        let Some(operation) = message.target.operation() else {
+            return;
         };
         if let Some(position) = message.receive {
             let (kind, total) = (QueueKind::Receive, message.total);
@@ -399,10 +426,8 @@ impl Engine {
         let Some(message) = self.receiving.message.take() else {
             return;
         };
-        let operation = match message.target {
-            Target::Nowhere => return,
-            Target::Segments(_) => Status::OP_RECEIVE,
-            Target::Region(_) => REMOTE_WRITE,
+        let Some(operation) = message.target.operation() else {
+            return;
         };
         match message.receive {
             Some(position) => {
@@ -455,8 +480,8 @@ impl Engine {
         if received > total || len == 0 && total > 0 {
             return None;
         }
-        let to = pieces(view, tag, &read.segments, read.received, len, Access::Write);
-        let copied = to.map(|to| scatter(payload, &to));
+        let reach = (view, tag, Access::Write);
+        let copied = scatter_to(payload, reach, &read.segments, read.received, len);
         read.received = received;
         let position = read.position;
         let bits = match copied {
@@ -473,7 +498,23 @@ impl Engine {
     }
 }
 
+/// Copy to the bytes of segments from `skip` bytes on.
+#[inline]
+fn scatter_to(
+    from: &Piece<'_>,
+    reach: (&View<'_>, Ptag, Access),
+    segments: &[Place],
+    skip: u32,
+    len: u32,
+) -> Result<(), Protected> {
+    let mut pieces = Pieces::new();
+    collect(&mut pieces, reach, segments, skip, len)?;
+    scatter(from, &pieces);
+    Ok(())
+}
+
 /// Copy to pieces that have as many bytes altogether.
+#[inline]
 fn scatter(from: &Piece<'_>, to: &[VolatileSlice<'_>]) {
     let mut at = 0;
     for piece in to {

@@ -5,8 +5,8 @@
 
 use super::{Engine, QueueKind, BUDGET};
 use crate::{
-    descriptor::{check, pieces, Operation, Places, Remote, Sampled, Status},
-    memory::{Access, Place, Protected, Regions, View},
+    descriptor::{check, collect, Operation, Pieces, Places, Remote, Sampled, Status},
+    memory::{Access, Place, Protected, View},
     report::{ErrorCode, Report},
     state::State,
     wire::{header, place_header, End, Kind, Reason, Wire, HEADER_MAX, READS_MAX},
@@ -14,7 +14,7 @@ use crate::{
 use std::{collections::VecDeque, mem};
 
 /// The operation that is started, at the front.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Current {
     position: u64,
     /// What to do, or the error that it is completed with.
@@ -23,17 +23,6 @@ struct Current {
     sent: u32,
     /// A message of it was sent.
     begun: bool,
-}
-
-/// How far an operation has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    /// It waits for room, or for what was started before it.
-    Waits,
-    /// A message was sent, and there are more.
-    Goes,
-    /// It is not this side's to go on with it any more.
-    Over,
 }
 
 /// A send or write of which the partner has not said that it has taken effect.
@@ -79,6 +68,8 @@ enum Answer {
 #[derive(Debug, Default)]
 pub(super) struct Sending {
     current: Option<Current>,
+    /// The segments of the operation that is started.
+    segments: Places,
     /// The message that was begun has to be aborted.
     abort: bool,
     /// Sends and writes that were sent whole.
@@ -120,11 +111,13 @@ impl Sending {
     }
 
     /// Whether there is something to tell that belongs to no own descriptor.
+    #[inline]
     fn has_to_tell(&self) -> bool {
         let tell = self.told != self.effected || self.refusal.is_some() || self.abort;
         tell || !self.answers.is_empty()
     }
 
+    #[inline]
     pub(super) fn has_to_send(&self) -> bool {
         let more = self.current.is_some() || self.closing.is_some();
         !self.over && (more || self.has_to_tell())
@@ -171,17 +164,13 @@ impl Sending {
 
 impl Engine {
     /// Send as much as there is room for, within limits; whether it was anything.
-    pub(super) fn transmit<W: Wire>(
-        &mut self,
-        memory: &Regions,
-        wire: &mut W,
-    ) -> Result<bool, End> {
+    #[inline]
+    pub(super) fn transmit<W: Wire>(&mut self, view: &View<'_>, wire: &mut W) -> Result<bool, End> {
         let mut any = false;
-        let view = memory.view();
         for _ in 0..BUDGET {
             let told = self.tell(wire)?;
-            let answered = self.answer(&view, wire)?;
-            let advanced = self.advance(&view, wire)?;
+            let answered = self.answer(view, wire)?;
+            let advanced = self.advance(view, wire)?;
             if !told && !answered && !advanced {
                 break;
             }
@@ -197,6 +186,7 @@ impl Engine {
     }
 
     /// Acknowledge or refuse, or abort what was begun.
+    #[inline]
     fn tell<W: Wire>(&mut self, wire: &mut W) -> Result<bool, End> {
         let sending = &mut self.sending;
         if sending.abort {
@@ -225,6 +215,7 @@ impl Engine {
     }
 
     /// Send the next piece of what the partner reads.
+    #[inline]
     fn answer<W: Wire>(&mut self, view: &View<'_>, wire: &mut W) -> Result<bool, End> {
         let Some(answer) = self.sending.answers.front_mut() else {
             return Ok(false);
@@ -272,144 +263,158 @@ impl Engine {
         self.fault(view);
     }
 
-    /// Take the next descriptor of the send queue, if there is one. It has to wait for what the
-    /// partner must hear before: that the message before it ends in the middle.
-    fn begin(&mut self, view: &View<'_>) -> Option<Current> {
+    /// Take the next descriptor of the send queue; false if there is none. It has to wait for what
+    /// the partner must hear before: that the message before it ends in the middle.
+    #[inline]
+    fn begin(&mut self, view: &View<'_>) -> bool {
         if self.sending.abort || self.state != State::Connected {
-            return None;
+            return false;
         }
-        let (position, entry) = self.send.next()?;
+        let Some((position, posted)) = self.send.next() else {
+            return false;
+        };
         self.send.start();
         let tag = self.attributes.ptag;
-        let sampled = entry.posted.sample(view, tag, &self.rules(false));
+        let rules = self.rules(false);
+        let segments = &mut self.sending.segments;
+        let sampled = posted.sample(view, tag, &rules, segments);
         let sampled = sampled.and_then(|sampled| {
             let access = match sampled.operation {
                 Operation::RdmaRead(_) => Access::Write,
                 _ => Access::Read,
             };
-            match check(view, tag, &sampled.segments, access) {
+            match check(view, tag, segments, access) {
                 Ok(()) => Ok(sampled),
                 Err(Protected) => Err(Status::PROTECTION_ERROR),
             }
         });
-        Some(Current {
+        self.sending.current = Some(Current {
             position,
             sampled,
             sent: 0,
             begun: false,
-        })
+        });
+        true
     }
 
-    /// Do the next step of the send queue.
+    /// Do the next step of the send queue; false if there is none, or it waits for room or for what
+    /// was started before it.
+    #[inline]
     fn advance<W: Wire>(&mut self, view: &View<'_>, wire: &mut W) -> Result<bool, End> {
-        let current = self.sending.current.take();
-        let Some(mut current) = current.or_else(|| self.begin(view)) else {
+        if self.sending.current.is_none() && !self.begin(view) {
+            return Ok(false);
+        }
+        let Some(current) = &self.sending.current else {
             return Ok(false);
         };
-        let step = match &current.sampled {
+        match &current.sampled {
             // What was sent before may still succeed (VI-REL-6).
-            Err(_) if !self.sending.unacknowledged.is_empty() => Ok(Step::Waits),
+            Err(_) if !self.sending.unacknowledged.is_empty() => Ok(false),
             Err(status) => {
-                self.complete(view, QueueKind::Send, current.position, *status, 0, None);
-                self.fault(view);
-                Ok(Step::Over)
+                self.stopped(view, current.position, *status);
+                Ok(true)
             }
             Ok(sampled) if sampled.fence && !current.begun && !self.sending.reads.is_empty() => {
-                Ok(Step::Waits)
+                Ok(false)
             }
             Ok(sampled) => match sampled.operation {
-                Operation::RdmaRead(remote) => self.send_read(wire, &mut current, remote),
-                _ => self.send_piece(view, wire, &mut current),
+                Operation::RdmaRead(remote) => self.send_read(wire, remote),
+                _ => self.send_piece(view, wire),
             },
-        };
-        if step != Ok(Step::Over) {
-            self.sending.current = Some(current);
         }
-        Ok(step? != Step::Waits)
     }
 
-    fn send_read<W: Wire>(
-        &mut self,
-        wire: &mut W,
-        current: &mut Current,
-        remote: Remote,
-    ) -> Result<Step, End> {
-        let Ok(sampled) = &mut current.sampled else {
-            return Ok(Step::Over);
+    /// Send the request of a read; false if it waits.
+    fn send_read<W: Wire>(&mut self, wire: &mut W, remote: Remote) -> Result<bool, End> {
+        let sending = &mut self.sending;
+        let Some(Current {
+            position,
+            sampled: Ok(sampled),
+            ..
+        }) = sending.current
+        else {
+            return Ok(false);
         };
         let header = place_header(remote.address, remote.handle, sampled.total);
-        let room = self.sending.reads.len() < READS_MAX;
+        let room = sending.reads.len() < READS_MAX;
         if !room || !wire.send(Kind::Read, None, &header, &[])? {
-            return Ok(Step::Waits);
+            return Ok(false);
         }
-        self.sending.reads_sent = self.sending.reads_sent.wrapping_add(1);
-        self.sending.reads.push_back(Read {
-            position: current.position,
-            number: self.sending.reads_sent,
-            segments: mem::take(&mut sampled.segments),
+        sending.reads_sent = sending.reads_sent.wrapping_add(1);
+        sending.reads.push_back(Read {
+            position,
+            number: sending.reads_sent,
+            segments: mem::take(&mut sending.segments),
             total: sampled.total,
             received: 0,
         });
-        Ok(Step::Over)
+        sending.current = None;
+        Ok(true)
     }
 
-    /// Send the next message of a send or write.
-    fn send_piece<W: Wire>(
-        &mut self,
-        view: &View<'_>,
-        wire: &mut W,
-        current: &mut Current,
-    ) -> Result<Step, End> {
-        let Ok(sampled) = &current.sampled else {
-            return Ok(Step::Over);
+    /// Send the next message of a send or write; false if it waits.
+    #[inline]
+    fn send_piece<W: Wire>(&mut self, view: &View<'_>, wire: &mut W) -> Result<bool, End> {
+        let Some(Current {
+            position,
+            sampled: Ok(sampled),
+            sent,
+            begun,
+        }) = &mut self.sending.current
+        else {
+            return Ok(false);
         };
+        let (position, total) = (*position, sampled.total);
         let (kind, head) = match sampled.operation {
-            _ if current.begun => (Kind::More, [0; HEADER_MAX]),
+            _ if *begun => (Kind::More, [0; HEADER_MAX]),
             Operation::RdmaWrite(remote) => {
-                let header = place_header(remote.address, remote.handle, sampled.total);
+                let header = place_header(remote.address, remote.handle, total);
                 (Kind::Write, header)
             }
-            _ if sampled.total as usize <= wire.most(Kind::Send) => (Kind::Send, [0; HEADER_MAX]),
-            _ => (Kind::LongSend, header([sampled.total, 0, 0, 0])),
+            _ if total as usize <= wire.most(Kind::Send) => (Kind::Send, [0; HEADER_MAX]),
+            _ => (Kind::LongSend, header([total, 0, 0, 0])),
         };
-        let immediate = sampled.immediate.filter(|_| !current.begun);
-        let total = sampled.total;
-        let len = (total - current.sent).min(wire.most(kind) as u32);
-        let (tag, segments) = (self.attributes.ptag, &sampled.segments);
-        let Ok(pieces) = pieces(view, tag, segments, current.sent, len, Access::Read) else {
-            self.stopped(view, current);
-            return Ok(Step::Over);
-        };
+        let immediate = sampled.immediate.filter(|_| !*begun);
+        let len = (total - *sent).min(wire.most(kind) as u32);
+        let reach = (view, self.attributes.ptag, Access::Read);
+        let mut pieces = Pieces::new();
+        if collect(&mut pieces, reach, &self.sending.segments, *sent, len).is_err() {
+            // Memory has become inaccessible since the operation began.
+            let partial = match *begun {
+                true => Status::PARTIAL_ERROR,
+                false => Status::default(),
+            };
+            self.sending.abort = *begun;
+            self.stopped(view, position, Status::PROTECTION_ERROR.with(partial));
+            return Ok(true);
+        }
         if !wire.send(kind, immediate, &head, &pieces)? {
-            return Ok(Step::Waits);
+            return Ok(false);
         }
-        current.sent += len;
-        current.begun = true;
-        if current.sent < total {
-            return Ok(Step::Goes);
+        *sent += len;
+        *begun = true;
+        if *sent == total {
+            let sent = Unacknowledged {
+                position,
+                total,
+                message: wire.sent(),
+                refusals: refusals(sampled),
+            };
+            self.sending.current = None;
+            self.sent_whole(view, sent);
         }
-        let sent = Unacknowledged {
-            position: current.position,
-            total,
-            message: wire.sent(),
-            refusals: refusals(sampled),
-        };
-        self.sent_whole(view, sent);
-        Ok(Step::Over)
+        Ok(true)
     }
 
-    /// Memory has become inaccessible since the operation began.
-    fn stopped(&mut self, view: &View<'_>, current: &Current) {
-        self.sending.abort = current.begun;
-        let bits = match current.begun {
-            true => Status::PROTECTION_ERROR.with(Status::PARTIAL_ERROR),
-            false => Status::PROTECTION_ERROR,
-        };
-        self.complete(view, QueueKind::Send, current.position, bits, 0, None);
+    /// The operation that is started fails on this side.
+    fn stopped(&mut self, view: &View<'_>, position: u64, bits: Status) {
+        self.sending.current = None;
+        self.complete(view, QueueKind::Send, position, bits, 0, None);
         self.fault(view);
     }
 
     /// A send or write is on its way (VI-REL-7).
+    #[inline]
     fn sent_whole(&mut self, view: &View<'_>, sent: Unacknowledged) {
         if self.is_acknowledged() {
             self.sending.numbered = self.sending.numbered.wrapping_add(1);
@@ -419,6 +424,7 @@ impl Engine {
         }
     }
 
+    #[inline]
     fn succeeded(&mut self, view: &View<'_>, sent: Unacknowledged) {
         let Unacknowledged {
             position, total, ..

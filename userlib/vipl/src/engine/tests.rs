@@ -184,7 +184,7 @@ impl Side {
     }
 
     fn progress(&mut self) -> bool {
-        !self.engine.is_over() && self.engine.progress(&self.regions, &mut self.wire)
+        !self.engine.is_over() && self.engine.progress(&self.regions.view(), &mut self.wire)
     }
 
     fn base(&self) -> usize {
@@ -213,7 +213,8 @@ impl Side {
     fn post(&mut self, kind: QueueKind, descriptor: &Descriptor) -> usize {
         let at = self.data(&descriptor.encode());
         let address = self.base() + at;
-        self.engine.post(&self.regions, kind, address, self.handle);
+        self.engine
+            .post(&self.regions.view(), kind, address, self.handle);
         address
     }
 
@@ -253,8 +254,8 @@ impl Side {
     }
 
     fn errors(&mut self) -> Vec<ErrorCode> {
-        let effects = self.engine.effects();
-        effects.reports.iter().map(|report| report.code).collect()
+        let reports = self.engine.reports().into_iter();
+        reports.map(|report| report.code).collect()
     }
 }
 
@@ -411,7 +412,7 @@ fn own_errors_end_reliable_connections() {
                 let address = net.a.base() + at;
                 net.a
                     .engine
-                    .post(&net.a.regions, SEND, address, net.a.handle);
+                    .post(&net.a.regions.view(), SEND, address, net.a.handle);
             });
         }
     }
@@ -444,7 +445,9 @@ fn bad_receives_complete_with_their_bit() {
                 }
                 let at = net.b.data(&bytes);
                 let (address, handle) = (net.b.base() + at, net.b.handle);
-                net.b.engine.post(&net.b.regions, RECEIVE, address, handle);
+                net.b
+                    .engine
+                    .post(&net.b.regions.view(), RECEIVE, address, handle);
                 net.a.send(Descriptor::new(), &vec![1; len]);
             });
         }
@@ -719,7 +722,7 @@ fn a_refusal_waits_for_room_and_the_end_for_it() {
     net.b.progress();
     net.a
         .engine
-        .transmit(&net.a.regions, &mut net.a.wire)
+        .transmit(&net.a.regions.view(), &mut net.a.wire)
         .unwrap();
     net.b.progress();
     assert_eq!(net.b.engine.state(), State::Error);
@@ -1085,24 +1088,29 @@ fn descriptors_that_are_none_are_catastrophes() {
                 2 => net
                     .a
                     .engine
-                    .post(&net.a.regions, SEND, address, MemHandle(0)),
+                    .post(&net.a.regions.view(), SEND, address, MemHandle(0)),
                 3 => {
-                    net.a.engine.post(&net.a.regions, RECEIVE, address, handle);
+                    net.a
+                        .engine
+                        .post(&net.a.regions.view(), RECEIVE, address, handle);
                     net.a.map.volatile().write_slice(&[1], at).unwrap();
                     net.b.send(Descriptor::new(), b"");
                     net.b.send(Descriptor::new(), b"");
                 }
-                _ => net.a.engine.post(&net.a.regions, SEND, address, handle),
+                _ => net
+                    .a
+                    .engine
+                    .post(&net.a.regions.view(), SEND, address, handle),
             }
             net.run();
-            let effects = net.a.engine.effects();
-            let report = effects.reports.first().copied().unwrap();
+            let reports = net.a.engine.reports();
+            let report = reports.first().copied().unwrap();
             assert_eq!(
                 (report.code, report.descriptor),
                 (ErrorCode::PostDesc, Some(address))
             );
             assert_eq!(report.resource, Resource::Descriptor);
-            assert_eq!(effects.reports.len(), 2);
+            assert_eq!(reports.len(), 2);
             assert_eq!(net.states(), (State::Error, State::Error));
             let first = net.a.status(RECEIVE);
             match way {
@@ -1123,7 +1131,7 @@ fn too_many_descriptors_are_a_catastrophe() {
         let address = net.a.base() + at + 64 * n;
         net.a
             .engine
-            .post(&net.a.regions, RECEIVE, address, net.a.handle);
+            .post(&net.a.regions.view(), RECEIVE, address, net.a.handle);
     }
     assert_eq!(net.a.errors(), [ErrorCode::ViOverrun, LOST]);
     for _ in 0..=DESCRIPTORS_MAX {
@@ -1144,7 +1152,9 @@ fn a_completion_that_cannot_be_written_is_a_catastrophe() {
     let descriptor = net.b.with(Descriptor::new(), room, 300);
     let at = net.b.data(&descriptor.encode());
     let address = net.b.base() + at;
-    net.b.engine.post(&net.b.regions, RECEIVE, address, second);
+    net.b
+        .engine
+        .post(&net.b.regions.view(), RECEIVE, address, second);
     net.a.send(Descriptor::new(), &[3; 300]);
     net.a.progress();
     let last = net.forth.borrow_mut().pop_back().unwrap();
