@@ -8,7 +8,7 @@ use crate::{
 };
 use rustix::io::Errno;
 use std::{
-    fmt,
+    fmt, mem,
     sync::{
         atomic::{fence, Ordering},
         Arc, Mutex, MutexGuard, PoisonError,
@@ -26,21 +26,37 @@ const STORE_MAX: usize = 1 << 15;
 /// [`barrier()`](RemoteMemory::barrier), which makes a system call. They are made there in the
 /// order in which they were collected, so [`flush()`](RemoteMemory::flush) has nothing to do.
 ///
+/// Threads collect while another one's system call is under way. Those who have something to send
+/// themselves wait for it, as their own stores may be among what it sends.
+///
 /// What is stored when the partner or the link has gone is lost, as in a map. Once stores could
 /// not be sent for another reason, all later ones fail with that.
 pub struct Stores<D: Device = CharDevice> {
     device: Arc<D>,
     session: u32,
     size: usize,
+    /// Held while a batch is sent, so that batches leave in their order; taken before the other lock.
+    /// What is in it is empty otherwise.
+    sending: Mutex<Batch>,
     collected: Mutex<Collected>,
+}
+
+/// Stores that are sent together.
+#[derive(Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    /// Where they go; the local offsets are those in the bytes.
+    stores: Vec<mp_copy>,
 }
 
 #[derive(Default)]
 struct Collected {
-    bytes: Vec<u8>,
-    /// Where they go; the local offsets are those in the bytes.
-    stores: Vec<mp_copy>,
+    batch: Batch,
     failed: Option<Errno>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<D: Device> fmt::Debug for Stores<D> {
@@ -56,14 +72,26 @@ impl<D: Device> Stores<D> {
             device: device.clone(),
             session,
             size: usize::try_from(size).map_err(|_| Errno::NOMEM)?,
+            sending: Mutex::default(),
             collected: Mutex::default(),
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Collected> {
-        self.collected
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    /// What is collected, with room for one more store of `len` bytes.
+    ///
+    /// # Errors
+    /// What earlier stores have failed with.
+    fn room_for(&self, len: usize) -> Result<MutexGuard<'_, Collected>, Errno> {
+        loop {
+            let collected = lock(&self.collected);
+            match collected.failed {
+                Some(errno) => return Err(errno),
+                None if collected.batch.has_room(len) => return Ok(collected),
+                None => {}
+            }
+            drop(collected);
+            self.send();
+        }
     }
 
     /// Collect a store of `len` bytes, which `fill` gives from an offset in them on.
@@ -77,23 +105,17 @@ impl<D: Device> Stores<D> {
         if end.is_none_or(|end| end > self.size) {
             return Err(Errno::RANGE);
         }
-        let mut collected = self.lock();
-        if let Some(errno) = collected.failed {
-            return Err(errno);
-        }
         for at in (0..len).step_by(STORE_MAX) {
             let count = STORE_MAX.min(len - at);
-            if !collected.has_room(count) {
-                self.send(&mut collected);
-            }
-            let start = collected.bytes.len();
-            collected.stores.push(mp_copy {
+            let batch = &mut self.room_for(count)?.batch;
+            let start = batch.bytes.len();
+            batch.stores.push(mp_copy {
                 local: start as u64,
                 remote: (offset + at) as u64,
                 length: count as u64,
             });
-            collected.bytes.resize(start + count, 0);
-            fill(at, &mut collected.bytes[start..]);
+            batch.bytes.resize(start + count, 0);
+            fill(at, &mut batch.bytes[start..]);
         }
         Ok(())
     }
@@ -110,19 +132,18 @@ impl<D: Device> Stores<D> {
         })
     }
 
-    fn send(&self, collected: &mut Collected) {
-        if collected.stores.is_empty() {
+    /// Send what is collected, behind what is being sent.
+    fn send(&self) {
+        let mut batch = lock(&self.sending);
+        mem::swap(&mut *batch, &mut lock(&self.collected).batch);
+        if batch.stores.is_empty() {
             return;
         }
         let mut store = mp_session_store {
             handle: self.session,
             ..Default::default()
         };
-        let Collected {
-            bytes,
-            stores,
-            failed,
-        } = collected;
+        let Batch { bytes, stores } = &mut *batch;
         let sent = self
             .device
             .call(Call::SessionStore(&mut store, stores, bytes));
@@ -130,14 +151,14 @@ impl<D: Device> Stores<D> {
             Ok(()) => {}
             // The partner, the link, the session or this process has gone.
             Err(Errno::CONNRESET | Errno::NETDOWN | Errno::NOENT | Errno::INTR) => {}
-            Err(errno) => *failed = Some(errno),
+            Err(errno) => lock(&self.collected).failed = Some(errno),
         }
         bytes.clear();
         stores.clear();
     }
 }
 
-impl Collected {
+impl Batch {
     /// Whether one more store goes into the same call.
     fn has_room(&self, len: usize) -> bool {
         let is_short = self.stores.len() < sys::MP_STORES_MAX as usize;
@@ -184,7 +205,7 @@ impl<D: Device> RemoteMemory for Stores<D> {
 
     #[cold]
     fn barrier(&self) {
-        self.send(&mut self.lock());
+        self.send();
         fence(Ordering::SeqCst);
     }
 }
@@ -265,5 +286,89 @@ impl<D: Device> RemoteMemory for PartnerMemory<D> {
     #[inline]
     fn barrier(&self) {
         either!(self, memory => memory.barrier())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Map, Protection};
+    use rustix::fd::BorrowedFd;
+    use std::{
+        sync::{mpsc, Barrier},
+        thread,
+        time::Duration,
+    };
+
+    /// A way on which the first call takes until the test lets it go on.
+    struct Slow {
+        /// Passed when that call has begun, and once more when it may end.
+        first: Barrier,
+        /// What each call has stored: where, and the first byte.
+        calls: Mutex<Vec<Vec<(u64, u8)>>>,
+    }
+
+    impl Device for Slow {
+        type Remote = Map;
+
+        fn call(&self, call: Call<'_>) -> Result<(), Errno> {
+            let Call::SessionStore(_, stores, bytes) = call else {
+                return Err(Errno::NOTTY);
+            };
+            let of = |store: &mp_copy| (store.remote, bytes[store.local as usize]);
+            let is_first = {
+                let mut calls = lock(&self.calls);
+                calls.push(stores.iter().map(of).collect());
+                calls.len() == 1
+            };
+            if is_first {
+                self.first.wait();
+                self.first.wait();
+            }
+            Ok(())
+        }
+
+        fn map<P: Protection>(&self, _: u64, _: u64, _: usize) -> Result<Map<P>, Errno> {
+            Err(Errno::NODEV)
+        }
+
+        fn remote(&self, map: Map) -> Map {
+            map
+        }
+
+        fn read(&self, _: &mut Vec<sys::mp_event>) -> Result<(), Errno> {
+            Err(Errno::AGAIN)
+        }
+
+        fn fd(&self) -> BorrowedFd<'_> {
+            unimplemented!("nobody waits")
+        }
+    }
+
+    #[test]
+    fn threads_collect_while_another_one_sends_and_batches_leave_in_their_order() {
+        let device = Arc::new(Slow {
+            first: Barrier::new(2),
+            calls: Mutex::default(),
+        });
+        let stores = Stores::new(&device, 1, 4096).expect("small");
+        let (tell, told) = mpsc::channel();
+        let collected = thread::scope(|scope| {
+            scope.spawn(|| {
+                stores.store(0, 1).expect("inside");
+                stores.barrier();
+            });
+            device.first.wait();
+            scope.spawn(|| {
+                stores.store(8, 2).expect("inside");
+                tell.send(()).expect("somebody waits");
+                stores.barrier();
+            });
+            let collected = told.recv_timeout(Duration::from_secs(10));
+            device.first.wait();
+            collected
+        });
+        assert_eq!(collected, Ok(()));
+        assert_eq!(*lock(&device.calls), [[(0, 1)], [(8, 2)]]);
     }
 }
