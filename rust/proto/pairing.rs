@@ -486,7 +486,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     /// pairs now belong to the caller, who frees them when their sessions are closed.
     pub fn end(&mut self, host: &mut impl Host) {
         self.abandon_deal(host);
-        for own in self.own.iter_mut().filter_map(Option::take) {
+        for own in self.own.iter().flatten() {
             let span = match (own.hold, own.stage) {
                 (Hold::Window(span), _) => span,
                 (_, Stage::Paired(pair)) if own.closed && !pair.partner_closed => pair.local,
@@ -496,6 +496,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
                 host.free(span.off);
             }
         }
+        self.own.clear();
         self.far.clear();
         self.sweep = None;
         self.sweeps_again = false;

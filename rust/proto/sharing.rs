@@ -54,7 +54,8 @@ pub mod tally;
 pub mod window;
 
 use crate::fabric::Life;
-use crate::pairing::table::{find, find_mut, insert, remove, Numbered, Table};
+use crate::pairing::table::slots::{find, find_mut, insert, remove};
+use crate::pairing::table::{Numbered, Table};
 use message::{Message, What};
 use state::{Change, State};
 

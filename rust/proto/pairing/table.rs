@@ -23,34 +23,53 @@ pub(crate) trait Numbered {
     fn number(&self) -> u32;
 }
 
-pub(crate) fn find<T: Numbered>(table: &[Option<T>], number: u32) -> Option<&T> {
-    table.iter().flatten().find(|e| e.number() == number)
-}
+/// Tables in which free places may be anywhere.
+pub(crate) mod slots {
+    use super::Numbered;
 
-pub(crate) fn find_mut<T: Numbered>(table: &mut [Option<T>], number: u32) -> Option<&mut T> {
-    table.iter_mut().flatten().find(|e| e.number() == number)
-}
+    pub(crate) fn find<T: Numbered>(table: &[Option<T>], number: u32) -> Option<&T> {
+        table.iter().flatten().find(|e| e.number() == number)
+    }
 
-/// Enter a session; `None` if the table is full.
-pub(crate) fn insert<T>(table: &mut [Option<T>], entry: T) -> Option<()> {
-    let place = table.iter_mut().find(|place| place.is_none())?;
-    *place = Some(entry);
-    Some(())
-}
+    pub(crate) fn find_mut<T: Numbered>(table: &mut [Option<T>], number: u32) -> Option<&mut T> {
+        table.iter_mut().flatten().find(|e| e.number() == number)
+    }
 
-pub(crate) fn remove<T: Numbered>(table: &mut [Option<T>], number: u32) {
-    let is_it = |place: &&mut Option<T>| place.as_ref().is_some_and(|e| e.number() == number);
-    if let Some(place) = table.iter_mut().find(is_it) {
-        *place = None;
+    /// Enter an object; `None` if the table is full.
+    pub(crate) fn insert<T>(table: &mut [Option<T>], entry: T) -> Option<()> {
+        let place = table.iter_mut().find(|place| place.is_none())?;
+        *place = Some(entry);
+        Some(())
+    }
+
+    pub(crate) fn remove<T: Numbered>(table: &mut [Option<T>], number: u32) {
+        let is_it = |place: &&mut Option<T>| place.as_ref().is_some_and(|e| e.number() == number);
+        if let Some(place) = table.iter_mut().find(is_it) {
+            *place = None;
+        }
     }
 }
 
 /// A table as far as it is used: what is looked through does not grow with the places that it has.
+///
+/// The first `used` places have entries, in the order of their numbers: so a lookup scans none.
 #[derive(Debug)]
 pub(super) struct Rows<T, S> {
     store: S,
     used: usize,
     of: PhantomData<T>,
+}
+
+pub(super) fn find<T: Numbered, S: Table<T>>(rows: &Rows<T, S>, number: u32) -> Option<&T> {
+    rows.get(rows.position(number).ok()?)?.as_ref()
+}
+
+pub(super) fn find_mut<T: Numbered, S: Table<T>>(
+    rows: &mut Rows<T, S>,
+    number: u32,
+) -> Option<&mut T> {
+    let at = rows.position(number).ok()?;
+    rows.get_mut(at)?.as_mut()
 }
 
 impl<T: Numbered, S: Table<T>> Rows<T, S> {
@@ -63,24 +82,36 @@ impl<T: Numbered, S: Table<T>> Rows<T, S> {
         }
     }
 
-    /// Whether one more entry may be there, of `most` at most.
-    pub(super) fn has_place(&self, most: usize) -> bool {
-        let most = most.min(self.store.len());
-        self.used < most || self.iter().take(most).any(Option::is_none)
+    /// Where the entry with that number is, or else belongs.
+    fn position(&self, number: u32) -> Result<usize, usize> {
+        // All places that are used have an entry.
+        self.binary_search_by_key(&Some(number), |entry| entry.as_ref().map(T::number))
     }
 
-    /// Enter a session; `None` if the table is full.
+    /// Whether one more entry may be there, of `most` at most.
+    pub(super) fn has_place(&self, most: usize) -> bool {
+        self.used < most.min(self.store.len())
+    }
+
+    /// Enter a session that is not there; `None` if the table is full.
     pub(super) fn insert(&mut self, entry: T) -> Option<()> {
-        let free = self.iter().position(Option::is_none);
-        let at = free.unwrap_or(self.used);
-        *self.store.get_mut(at)? = Some(entry);
-        self.used = self.used.max(at + 1);
+        let (Ok(at) | Err(at)) = self.position(entry.number());
+        let behind = self.store.get_mut(at..=self.used)?;
+        behind.rotate_right(1);
+        *behind.first_mut()? = Some(entry);
+        self.used += 1;
         Some(())
     }
 
     pub(super) fn remove(&mut self, number: u32) {
-        remove(self, number);
-        while matches!(self.last(), Some(None)) {
+        let Ok(at) = self.position(number) else {
+            return;
+        };
+        if let Some(behind) = self.get_mut(at..) {
+            behind.rotate_left(1);
+        }
+        if let Some(last) = self.last_mut() {
+            *last = None;
             self.used -= 1;
         }
     }
@@ -338,5 +369,68 @@ impl Far {
 impl Numbered for Far {
     fn number(&self) -> u32 {
         self.number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::cell::Cell;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+    use std::rc::Rc;
+    use std::vec;
+    use std::vec::Vec;
+
+    /// An entry that counts how often its number is looked at.
+    #[derive(Clone)]
+    struct Counted(u32, Rc<Cell<u32>>);
+
+    impl Numbered for Counted {
+        fn number(&self) -> u32 {
+            self.1.set(self.1.get() + 1);
+            self.0
+        }
+    }
+
+    #[test]
+    fn a_lookup_does_not_scan() {
+        let looks = Rc::new(Cell::new(0));
+        let mut rows = Rows::new(vec![None; 1024]);
+        for number in 0..1024 {
+            assert_eq!(rows.insert(Counted(2 * number, looks.clone())), Some(()));
+        }
+        for number in [0, 1, 511, 1023, 2046, 5000] {
+            looks.set(0);
+            let is_there = find(&rows, number).is_some();
+            assert_eq!(is_there, number % 2 == 0 && number < 2048);
+            assert!(looks.get() <= 12, "{} looks", looks.get());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn entries_are_found_by_their_numbers(steps in prop::collection::vec((0u32..12, any::<bool>()), 1..80)) {
+            let looks = Rc::new(Cell::new(0));
+            let mut rows = Rows::new(vec![None; 8]);
+            let mut known = BTreeSet::new();
+            for (number, enters) in steps {
+                if !enters {
+                    rows.remove(number);
+                    known.remove(&number);
+                } else if !known.contains(&number) {
+                    let entered = rows.insert(Counted(number, looks.clone()));
+                    prop_assert_eq!(entered.is_some(), known.len() < 8);
+                    entered.map(|()| known.insert(number));
+                }
+                prop_assert_eq!(rows.has_place(8), known.len() < 8);
+                let there: Vec<_> = rows.iter().map(|e| e.as_ref().map(|e| e.0)).collect();
+                prop_assert!(there.iter().copied().eq(known.iter().copied().map(Some)));
+                for number in 0..12 {
+                    let found = find_mut(&mut rows, number).map(|e| e.0);
+                    prop_assert_eq!(found, known.get(&number).copied());
+                }
+            }
+        }
     }
 }

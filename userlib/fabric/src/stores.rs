@@ -27,6 +27,9 @@ const STORE_MAX: usize = 1 << 15;
 /// [`barrier()`](RemoteMemory::barrier), which makes a system call. They are made there in the
 /// order in which they were collected, so [`flush()`](RemoteMemory::flush) has nothing to do.
 ///
+/// Threads collect while another one's system call is under way. Those who have something to send
+/// themselves wait for it, as their own stores may be among what it sends.
+///
 /// What is stored when the partner or the link has gone is lost, as in a map. What the kernel has
 /// no memory to send is kept, and sent ahead of all that is stored later. Once stores could not be
 /// sent for another reason, all later ones fail with that. [`settle()`](Stores::settle) tells.
@@ -34,10 +37,12 @@ pub struct Stores<D: Device = CharDevice> {
     device: Arc<D>,
     session: u32,
     size: usize,
+    /// Held while batches are sent, so that they leave in their order; taken before the other lock.
+    sending: Mutex<()>,
     collected: Mutex<Collected>,
 }
 
-/// What was not sent.
+/// What was not sent, but for the batch that is being sent.
 #[derive(Default)]
 struct Collected {
     /// The oldest first; an empty one is the only one.
@@ -57,6 +62,10 @@ struct Batch {
     stores: Vec<mp_copy>,
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl<D: Device> fmt::Debug for Stores<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Stores { session, size, .. } = self;
@@ -70,14 +79,26 @@ impl<D: Device> Stores<D> {
             device: device.clone(),
             session,
             size: usize::try_from(size).map_err(|_| Errno::NOMEM)?,
+            sending: Mutex::default(),
             collected: Mutex::default(),
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Collected> {
-        self.collected
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    /// What is collected, with room for one more store of `len` bytes.
+    ///
+    /// # Errors
+    /// What earlier stores have failed with.
+    fn room_for(&self, len: usize) -> Result<MutexGuard<'_, Collected>, Errno> {
+        loop {
+            let collected = lock(&self.collected);
+            match collected.failed {
+                Some(errno) => return Err(errno),
+                None if collected.is_held_up || collected.has_room(len) => return Ok(collected),
+                None => {}
+            }
+            drop(collected);
+            self.send();
+        }
     }
 
     /// Collect a store of `len` bytes, which `fill` gives from an offset in them on.
@@ -91,18 +112,12 @@ impl<D: Device> Stores<D> {
         if end.is_none_or(|end| end > self.size) {
             return Err(Errno::RANGE);
         }
-        let mut collected = self.lock();
-        if let Some(errno) = collected.failed {
-            return Err(errno);
-        }
-        if !collected.may_keep(len, self.size) {
+        if !lock(&self.collected).may_keep(len, self.size) {
             return Err(Errno::NOMEM);
         }
         for at in (0..len).step_by(STORE_MAX) {
             let count = STORE_MAX.min(len - at);
-            if !collected.has_room(count) {
-                self.send(&mut collected);
-            }
+            let mut collected = self.room_for(count)?;
             let room = collected.add((offset + at) as u64, count);
             fill(at, room);
         }
@@ -121,26 +136,18 @@ impl<D: Device> Stores<D> {
         })
     }
 
-    /// Send everything, unless the kernel has no memory for that.
-    fn send(&self, collected: &mut Collected) {
-        while let Some(batch) = collected.first() {
-            match self.send_batch(batch) {
-                Ok(()) => {}
-                // The partner, the link, the session or this process has gone.
-                Err(Errno::CONNRESET | Errno::NETDOWN | Errno::NOENT | Errno::INTR) => {}
-                Err(Errno::NOMEM) => {
-                    collected.is_held_up = true;
-                    return;
-                }
-                Err(errno) => {
-                    *collected = Collected {
-                        failed: Some(errno),
-                        ..Collected::default()
-                    };
-                    return;
-                }
+    /// Send what is collected, behind what is being sent, unless the kernel has no memory for that.
+    fn send(&self) {
+        let _order = lock(&self.sending);
+        // A thread that has filled a batch waits for the lock: there are no more than threads.
+        loop {
+            let Some(batch) = lock(&self.collected).take_first() else {
+                return;
+            };
+            let sent = self.send_batch(&batch);
+            if lock(&self.collected).end(batch, sent).is_none() {
+                return;
             }
-            collected.forget_first();
         }
     }
 
@@ -164,8 +171,8 @@ impl<D: Device> Stores<D> {
     /// What stores could not be sent for: some were lost, and the partner does not miss them by
     /// itself.
     pub fn settle(&self) -> Result<bool, Errno> {
-        let mut collected = self.lock();
-        self.send(&mut collected);
+        self.send();
+        let collected = lock(&self.collected);
         match collected.failed {
             None => Ok(!collected.is_held_up),
             Some(errno) => Err(errno),
@@ -174,25 +181,25 @@ impl<D: Device> Stores<D> {
 
     /// Whether something is kept that the kernel had no memory to send.
     pub fn is_held_up(&self) -> bool {
-        self.lock().is_held_up
+        lock(&self.collected).is_held_up
     }
 }
 
 impl Collected {
     /// Whether so many bytes more go into the same call.
     fn has_room(&self, len: usize) -> bool {
-        self.batches.back().is_some_and(|last| last.has_room(len))
+        self.batches.back().is_none_or(|last| last.has_room(len))
     }
 
     /// Whether so many bytes more can be kept: one that writes into a window of `size` bytes waits
     /// before it has written as many.
     fn may_keep(&self, len: usize, size: usize) -> bool {
-        self.bytes <= size.saturating_add(COLLECTED_MAX).saturating_sub(len)
+        !self.is_held_up || self.bytes <= size.saturating_add(COLLECTED_MAX).saturating_sub(len)
     }
 
     /// Collect a store; where its bytes go.
     fn add(&mut self, remote: u64, len: usize) -> &mut [u8] {
-        if !self.has_room(len) {
+        if self.batches.is_empty() || !self.has_room(len) {
             self.batches.push_back(Batch::default());
         }
         self.bytes += len;
@@ -202,25 +209,46 @@ impl Collected {
         }
     }
 
-    /// What is sent next.
-    fn first(&self) -> Option<&Batch> {
-        self.batches
-            .front()
-            .filter(|first| !first.stores.is_empty())
+    /// Take what is sent next.
+    fn take_first(&mut self) -> Option<Batch> {
+        let first = self
+            .batches
+            .pop_front_if(|first| !first.stores.is_empty())?;
+        self.bytes -= first.bytes.len();
+        Some(first)
     }
 
-    /// What was the first was sent. The memory of the last one is used again.
-    fn forget_first(&mut self) {
-        self.is_held_up = false;
-        let first = self.batches.pop_front().unwrap_or_default();
-        self.bytes -= first.bytes.len();
-        if self.batches.is_empty() {
-            self.batches.push_back(first.emptied());
+    /// What has come of sending the batch that was the first; nothing if the next one cannot be sent.
+    fn end(&mut self, batch: Batch, sent: Result<(), Errno>) -> Option<()> {
+        match sent {
+            // The partner, the link, the session or this process may have gone.
+            Ok(()) | Err(Errno::CONNRESET | Errno::NETDOWN | Errno::NOENT | Errno::INTR) => {
+                self.is_held_up = false;
+                if self.batches.is_empty() {
+                    self.batches.push_back(batch.emptied());
+                }
+                Some(())
+            }
+            Err(Errno::NOMEM) => {
+                self.is_held_up = true;
+                self.bytes += batch.bytes.len();
+                self.batches.retain(|other| !other.stores.is_empty());
+                self.batches.push_front(batch);
+                None
+            }
+            Err(errno) => {
+                *self = Collected {
+                    failed: Some(errno),
+                    ..Collected::default()
+                };
+                None
+            }
         }
     }
 }
 
 impl Batch {
+    /// Whether one more store goes into the same call.
     fn has_room(&self, len: usize) -> bool {
         let is_short = self.stores.len() < sys::MP_STORES_MAX as usize;
         is_short && self.bytes.len() + len <= COLLECTED_MAX
@@ -283,7 +311,7 @@ impl<D: Device> RemoteMemory for Stores<D> {
 
     #[cold]
     fn barrier(&self) {
-        self.send(&mut self.lock());
+        self.send();
         fence(Ordering::SeqCst);
     }
 }
@@ -355,5 +383,89 @@ impl<D: Device> RemoteMemory for PartnerMemory<D> {
     #[inline]
     fn barrier(&self) {
         either!(self, memory => memory.barrier())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Map, Protection};
+    use rustix::fd::BorrowedFd;
+    use std::{
+        sync::{mpsc, Barrier},
+        thread,
+        time::Duration,
+    };
+
+    /// A way on which the first call takes until the test lets it go on.
+    struct Slow {
+        /// Passed when that call has begun, and once more when it may end.
+        first: Barrier,
+        /// What each call has stored: where, and the first byte.
+        calls: Mutex<Vec<Vec<(u64, u8)>>>,
+    }
+
+    impl Device for Slow {
+        type Remote = Map;
+
+        fn call(&self, call: Call<'_>) -> Result<(), Errno> {
+            let Call::SessionStore(_, stores, bytes) = call else {
+                return Err(Errno::NOTTY);
+            };
+            let of = |store: &mp_copy| (store.remote, bytes[store.local as usize]);
+            let is_first = {
+                let mut calls = lock(&self.calls);
+                calls.push(stores.iter().map(of).collect());
+                calls.len() == 1
+            };
+            if is_first {
+                self.first.wait();
+                self.first.wait();
+            }
+            Ok(())
+        }
+
+        fn map<P: Protection>(&self, _: u64, _: u64, _: usize) -> Result<Map<P>, Errno> {
+            Err(Errno::NODEV)
+        }
+
+        fn remote(&self, map: Map) -> Map {
+            map
+        }
+
+        fn read(&self, _: &mut Vec<sys::mp_event>) -> Result<(), Errno> {
+            Err(Errno::AGAIN)
+        }
+
+        fn fd(&self) -> BorrowedFd<'_> {
+            unimplemented!("nobody waits")
+        }
+    }
+
+    #[test]
+    fn threads_collect_while_another_one_sends_and_batches_leave_in_their_order() {
+        let device = Arc::new(Slow {
+            first: Barrier::new(2),
+            calls: Mutex::default(),
+        });
+        let stores = Stores::new(&device, 1, 4096).expect("small");
+        let (tell, told) = mpsc::channel();
+        let collected = thread::scope(|scope| {
+            scope.spawn(|| {
+                stores.store(0, 1).expect("inside");
+                stores.barrier();
+            });
+            device.first.wait();
+            scope.spawn(|| {
+                stores.store(8, 2).expect("inside");
+                tell.send(()).expect("somebody waits");
+                stores.barrier();
+            });
+            let collected = told.recv_timeout(Duration::from_secs(10));
+            device.first.wait();
+            collected
+        });
+        assert_eq!(collected, Ok(()));
+        assert_eq!(*lock(&device.calls), [[(0, 1)], [(8, 2)]]);
     }
 }
