@@ -211,9 +211,10 @@ impl Collected {
 
     /// Take what is sent next.
     fn take_first(&mut self) -> Option<Batch> {
-        let first = self
-            .batches
-            .pop_front_if(|first| !first.stores.is_empty())?;
+        self.batches
+            .front()
+            .filter(|first| !first.stores.is_empty())?;
+        let first = self.batches.pop_front()?;
         self.bytes -= first.bytes.len();
         Some(first)
     }

@@ -196,11 +196,12 @@ fn packets_wait_for_room_and_receives_for_packets() {
             assert_eq!(bytes(&packet), [n as u8]);
             b.pktchan_release(packet.address()).unwrap();
         }
-        // More than fit.
-        let mut sends = Vec::new();
+        // More than fit, once the room of those that were released has come back.
+        let (mut sends, deadline) = (Vec::new(), soon());
         let refused = loop {
             match a.pktchan_send_i(ends.send, &[sends.len() as u8]) {
                 Ok(request) => sends.push(request),
+                Err(_) if sends.len() < 16 + 3 && deadline.remaining() != Some(Duration::ZERO) => {}
                 Err(error) => break error,
             }
         };

@@ -81,6 +81,12 @@ impl Notifier {
         None
     }
 
+    /// Begin no more handlers. Those that have not begun are dropped by [`close()`](Self::close): that
+    /// runs code of the program, and this does not.
+    pub(crate) fn halt(&self) {
+        lock(&self.shared.state).stopped = true;
+    }
+
     /// End the thread after the handler that runs. Those that have not begun are dropped.
     pub(crate) fn close(&self) {
         let mut state = lock(&self.shared.state);

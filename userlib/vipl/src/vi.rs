@@ -284,6 +284,9 @@ impl<D: Device> Vi<D> {
         self.0.with(|core| {
             core.engine.may_be_destroyed()?;
             core.alive = false;
+            // Nobody sees that it is not there any more before its handlers have ended, but for one that
+            // runs.
+            self.0.notifiers.iter().for_each(Notifier::halt);
             Ok(())
         })?;
         self.0.nic.forget_vi(self.0.id);
