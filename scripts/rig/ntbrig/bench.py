@@ -120,21 +120,19 @@ class Bench:
                 taken = self.attempt(what, lambda w=window: self._writes(w))
                 for name in (OURS.name, *PERF):
                     self._note(suffix, name, WRITE, number, taken, key=name)
-        if "pximc" in self.only:
-            processes = functools.partial(self._processes, pximc)
-            parts = [("PXImc", processes), ("doorbells", self._doorbells)]
-            self._parts(parts, pximc.NAME, pximc.MEASURED, number)
-        if "sisci" in self.only:
-            nodes = functools.partial(self._processes, sisci)
-            parts = [("SISCI", nodes), ("SISCI with an engine", self._copies)]
-            self._parts(parts, sisci.NAME, sisci.MEASURED, number)
-        if "vi" in self.only:
-            processes = functools.partial(self._processes, vi)
-            parts = [("VI", processes), ("VI on a star", self._forwarded)]
-            self._parts(parts, vi.NAME, vi.MEASURED, number)
-        if "mcapi" in self.only:
-            processes = functools.partial(self._processes, mcapi)
-            self._parts([("MCAPI", processes)], mcapi.NAME, mcapi.MEASURED, number)
+        for library, what, beside in self._libraries():
+            if library.NAME in self.only:
+                processes = functools.partial(self._processes, library)
+                self._parts([(what, processes), *beside], library.NAME, library.MEASURED, number)
+
+    def _libraries(self):
+        """Each library, and what its processes are measured beside."""
+        return (
+            (pximc, "PXImc", [("doorbells", self._doorbells)]),
+            (sisci, "SISCI", [("SISCI with an engine", self._copies)]),
+            (vi, "VI", [("VI on a star", self._forwarded)]),
+            (mcapi, "MCAPI", []),
+        )
 
     def _ethernet(self, suffix, window, number):
         order = turns()
