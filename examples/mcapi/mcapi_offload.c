@@ -80,14 +80,14 @@ static void work(mcapi_node_t node)
 
 	become(node);
 	create_endpoints();
-	printf("ready\n");
-	fflush(stdout);
 	mcapi_sclchan_recv_open_i(&commands, own[COMMANDS], &requests[COMMANDS], &status);
 	check_begun("mcapi_sclchan_recv_open_i", status);
 	mcapi_pktchan_recv_open_i(&data, own[PACKETS_OUT], &requests[PACKETS_OUT], &status);
 	check_begun("mcapi_pktchan_recv_open_i", status);
 	mcapi_pktchan_send_open_i(&results, own[RESULTS], &requests[RESULTS], &status);
 	check_begun("mcapi_pktchan_send_open_i", status);
+	printf("ready\n");
+	fflush(stdout);
 	for (command = 0; command < PORTS; command++)
 		finish("nobody opens the other end", requests[command]);
 

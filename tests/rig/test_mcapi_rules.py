@@ -145,6 +145,7 @@ def test_a_full_endpoint_delays_nobody(pair):
     until_available(other, full, BUFFERS)
     assert one.attribute(full, "num_recv_buffers") == 0
     blocked = one.later.call("msg_send", own, full, at, size, 7)
+    one.until_asleep()
     started = one.send_i(own, full, b"late", 7)
     assert started.status == "PENDING"
     one.send(own, free, b"elsewhere", 7)

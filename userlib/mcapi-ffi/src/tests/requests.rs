@@ -3,7 +3,12 @@
 //! Requests.
 
 use super::*;
-use std::{hint::spin_loop, sync::Barrier, thread, time::Duration};
+use std::{
+    hint::spin_loop,
+    sync::Barrier,
+    thread,
+    time::{Duration, Instant},
+};
 
 fn wait_any(program: &Program, requests: &[u32], timeout: u32) -> (u32, Option<u32>, usize) {
     let mut size = 77;
@@ -13,6 +18,18 @@ fn wait_any(program: &Program, requests: &[u32], timeout: u32) -> (u32, Option<u
     });
     let answer: Answer<crate::answer::Number> = answer.into();
     (answer.status, answer.value.map(|number| number.0), size)
+}
+
+/// Return when a thread waits for a request. What is asked for here is never waited for: the other one of
+/// the two is no request.
+fn until_waited_for(program: &Program, request: u32) {
+    let probe = [request, 0].map(mcapi::Request::from_raw);
+    let asked = || program.with(|state| state.node.wait_any(&probe, mcapi::Deadline::NEVER));
+    let begun = Instant::now();
+    while !matches!(asked(), Err(Error::WaitPending)) {
+        assert!(begun.elapsed() < Duration::from_millis(SOON.into()));
+        thread::yield_now();
+    }
 }
 
 /// A node with an endpoint, and receives that are posted there.
@@ -132,7 +149,7 @@ fn cancelling_gives_the_memory_back() {
     let (program, endpoint, requests) = posted(&mut bytes);
     thread::scope(|scope| {
         let waiting = scope.spawn(|| wait_any(&program, &requests, SOON));
-        thread::sleep(Duration::from_millis(30));
+        until_waited_for(&program, requests[0]);
         assert_eq!(wait(&program, requests[0]), Err(Error::WaitPending));
         assert_eq!(cancel(&program, requests[0]), Ok(()));
         let cancelled = (sys::MCAPI_ERR_REQUEST_CANCELLED, None, 77);
@@ -359,7 +376,7 @@ fn one_thread_waits_for_a_request() {
     thread::scope(|scope| {
         let first = scope.spawn(|| wait_any(&program, &requests, SOON));
         let pending = sys::MCAPI_ERR_WAIT_PENDING;
-        thread::sleep(Duration::from_millis(30));
+        until_waited_for(&program, requests[0]);
         assert_eq!(wait(&program, requests[1]), Err(Error::WaitPending));
         let other = create(&program, 6);
         let free = post(&program, other, &mut []);
@@ -488,7 +505,8 @@ fn cancelling_wakes_those_who_wait() {
     thread::scope(|scope| {
         let any = scope.spawn(|| wait_any(&program, &requests[..2], NEVER));
         let one = scope.spawn(|| wait(&program, requests[2]));
-        thread::sleep(Duration::from_millis(40));
+        until_waited_for(&program, requests[1]);
+        until_waited_for(&program, requests[2]);
         cancel(&program, requests[1]).unwrap();
         cancel(&program, requests[2]).unwrap();
         let cancelled = (sys::MCAPI_ERR_REQUEST_CANCELLED, None, 77);
