@@ -189,7 +189,7 @@ def test_all_send_to_all_and_nothing_is_lost(fabric, nodes, seconds):
     assert {each["wrong"] for each in told} == {0}
     assert [each["received"] for each in told] == [each["expected"] for each in told]
     assert sum(each["sent"] for each in told) == sum(each["received"] for each in told)
-    # Each node has sent to all endpoints of all nodes.
+    # Each node has sent more messages than there are endpoints.
     assert min(each["sent"] for each in told) > nodes * endpoints
 
 

@@ -262,14 +262,20 @@ def test_calls_return_while_the_other_side_stands_still(nodes):
     out, into = stays.endpoint(), goes.endpoint(2)
     ends = channel(PACKETS, stays, goes, max_payload_size=64)
     assert stays.get(goes.number, 1) == there
+
+    def at_once(begin, *arguments):
+        request = begin(*arguments)
+        assert stays.seconds < 1
+        return request
+
     with stopped(goes):
         begun = [
-            stays.get_i(goes.number, 50),
-            stays.connect(PACKETS, out, into),
-            stays.open(PACKETS, SEND, out),
-            *(stays.send_packet_i(ends.send) for _ in range(SLOTS + 1)),
-            *(stays.send_i(own, there, bytes(5000)) for _ in range(BUFFERS)),
-            stays.close(PACKETS, SEND, ends.send),
+            at_once(stays.get_i, goes.number, 50),
+            at_once(stays.connect, PACKETS, out, into),
+            at_once(stays.open, PACKETS, SEND, out),
+            *(at_once(stays.send_packet_i, ends.send) for _ in range(SLOTS + 1)),
+            *(at_once(stays.send_i, own, there, bytes(5000)) for _ in range(BUFFERS)),
+            at_once(stays.close, PACKETS, SEND, ends.send),
         ]
         for request in begun:
             if request.status == "PENDING":
