@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{both, sessions, soon, Halves};
+use common::{both, sessions, soon, Halves, Patience};
 use mp_fabric::{vm_memory::VolatileMemory, Error as FabricError, RemoteMemory};
 use mp_queue_pair::{
     provider::End, Data, Error, Head, Need, Outgoing, Piece, Place, QueuePair, Receiving, Room,
@@ -13,9 +13,11 @@ use mp_queue_pair::{
 use mp_testing::{FakeDevice, World};
 use rustix::io::Errno;
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        atomic::{AtomicU64, Ordering},
+        Barrier,
+    },
     thread,
-    time::Duration,
 };
 
 const WINDOW: u64 = 0x1_0000;
@@ -162,14 +164,21 @@ fn a_partner_that_sleeps_is_woken_once_there_is_memory() {
     let world = routed();
     let (a, b) = sessions(&world, WINDOW);
     let shape = Shape::default();
+    let opened = Barrier::new(2);
     thread::scope(|scope| {
         let other = scope.spawn(|| {
             let mut pair = QueuePair::open(b, &shape, soon()).unwrap();
             pair.set_looks(1);
+            opened.wait();
             pair.receive(&mut [0; 64], soon()).map(|got| got.len)
         });
         let mut pair = QueuePair::open(a, &shape, soon()).unwrap();
-        thread::sleep(Duration::from_millis(50));
+        opened.wait();
+        // Its own stores do not fail: it has made them when it sleeps.
+        let patience = Patience::new();
+        while world.waiting() == 0 {
+            patience.wait();
+        }
         world.fail_stores(u32::MAX, Errno::NOMEM);
         pair.send(&Head::default(), b"kept", soon()).unwrap();
         let again = pair.send(&Head::default(), b"refused", soon());
