@@ -283,10 +283,7 @@ impl<D: Device> Vi<D> {
     pub fn destroy(&self) -> Result<()> {
         self.0.with(|core| {
             core.engine.may_be_destroyed()?;
-            core.alive = false;
-            // Nobody sees that it is not there any more before its handlers have ended, but for one that
-            // runs.
-            self.0.notifiers.iter().for_each(Notifier::halt);
+            self.0.retire(core);
             Ok(())
         })?;
         self.0.nic.forget_vi(self.0.id);
@@ -701,8 +698,15 @@ impl<D: Device> ViShared<D> {
     /// Let no message come or go any more (VI-NIC-5); [`end()`](Self::end) comes after that.
     pub(crate) fn part(&self) {
         let mut core = lock(&self.core);
-        core.alive = false;
+        self.retire(&mut core);
         self.hang_up(&mut core);
+    }
+
+    /// Refuse calls from here on, and begin no further handler; one that runs is waited for in
+    /// [`leave()`](Self::leave).
+    fn retire(&self, core: &mut Core<D>) {
+        core.alive = false;
+        self.notifiers.iter().for_each(Notifier::halt);
     }
 
     /// Wait until something about the VI has changed.
@@ -739,7 +743,7 @@ impl<D: Device> ViShared<D> {
     /// after that.
     pub(crate) fn end(&self) {
         let mut core = lock(&self.core);
-        core.alive = false;
+        self.retire(&mut core);
         self.cut(&mut core);
         let handlers = std::mem::take(&mut core.handlers);
         drop(core);

@@ -386,11 +386,16 @@ impl<D: Device> Trunks<D> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::{extra_of, Control},
+        *,
+    };
+    use crate::link::Numbers;
     use mp_queue_pair::provider::Rest;
     use mp_testing::{FakeDevice, Host, World};
     use proptest::prelude::*;
     use std::{
+        cell::Cell,
         sync::atomic::{AtomicBool, Ordering},
         thread,
         time::Instant,
@@ -462,6 +467,37 @@ mod tests {
         assert!(!one.is_over());
         let [new, _] = meet(&both, 3);
         assert!(!Arc::ptr_eq(&one, &new));
+    }
+
+    /// VI-NIC-5, VI-DISC-4: a trunk that is closed tells what there was no room for, to a partner that
+    /// makes some.
+    #[test]
+    fn a_trunk_that_is_closed_waits_for_room_to_tell_of_lanes() {
+        let both = Party::pair(&World::new(1, 1 << 20));
+        let [trunk, other] = meet(&both, 1);
+        let mut told = 0;
+        while !lock(&trunk.outbox).is_waited_for() {
+            trunk.tell(Control::Ready(Numbers {
+                own: told,
+                partner: told,
+            }));
+            told += 1;
+        }
+        let heard = Cell::new(0);
+        let hear = || {
+            let mut inbox = lock(&other.inbox);
+            while inbox.receive(extra_of).unwrap().is_some() {
+                heard.set(heard.get() + 1);
+            }
+            inbox.flush().unwrap();
+            heard.get() == told
+        };
+        thread::scope(|scope| {
+            let closes = scope.spawn(|| trunk.close(Deadline::after(Duration::from_secs(60))));
+            until("all was told", hear);
+            closes.join().unwrap();
+        });
+        assert!(trunk.is_over());
     }
 
     /// VI-LIM-6: a trunk that is over gives its windows back before another one is opened.
