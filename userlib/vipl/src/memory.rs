@@ -366,7 +366,8 @@ impl<'a> Reach<'a> {
             return Err(Protected);
         }
         // SAFETY: The range lies in memory that was vouched for, as in `slice()`, and the pointer is
-        // aligned and not null. `T` takes any bytes and lets others change them.
+        // aligned and not null. `T` takes any bytes and lets others change them. Nothing stores unless
+        // the pages are writable: callers ask for the access that they make.
         Ok(unsafe { slice::from_raw_parts(start, count) })
     }
 }
@@ -609,43 +610,33 @@ pub(crate) mod tests {
             process::{getrlimit, setrlimit, Resource, Rlimit},
             thread::{capabilities, set_capabilities, CapabilitySet},
         };
-        let (regions, map) = (Regions::default(), Map::allocate(9 * 4096).unwrap());
-        let register = |offset, pages: usize| {
-            let memory = part(&map, offset, pages * 4096);
-            regions.register(memory, attributes(), u64::MAX)
-        };
-        let limited = std::thread::scope(|scope| {
-            // Only this thread cannot lock more than the process may.
-            let run = || {
-                let mut own = capabilities(None).unwrap();
-                own.effective.remove(CapabilitySet::IPC_LOCK);
-                set_capabilities(None, own).unwrap();
-                let before = getrlimit(Resource::Memlock);
-                let limit = Rlimit {
-                    current: Some(4 * 4096),
-                    ..before
-                };
-                setrlimit(Resource::Memlock, limit).unwrap();
-                let middle = register(4 * 4096, 1).unwrap();
-                let results = (
-                    register(0, 9),
-                    locked(&map),
-                    register(0, 2).map(|_| ()),
-                    middle,
-                );
-                setrlimit(Resource::Memlock, before).unwrap();
-                results
+        let run = || {
+            let mut own = capabilities(None).unwrap();
+            own.effective.remove(CapabilitySet::IPC_LOCK);
+            set_capabilities(None, own).unwrap();
+            let limit = Rlimit {
+                current: Some(4 * 4096),
+                ..getrlimit(Resource::Memlock)
             };
-            scope.spawn(run).join().unwrap()
-        });
-        let (whole, left, less, middle) = limited;
-        assert_eq!(whole, Err(Error::Resource));
-        assert_eq!(left.iter().filter(|locked| **locked).count(), 1);
-        assert_eq!(less, Ok(()));
-        regions
-            .deregister(map.memory().start() + 4 * 4096, middle)
-            .unwrap();
-        assert!(!locked(&map)[4]);
+            setrlimit(Resource::Memlock, limit).unwrap();
+            let (regions, map) = (Regions::default(), Map::allocate(9 * 4096).unwrap());
+            let register = |offset, pages: usize| {
+                let memory = part(&map, offset, pages * 4096);
+                regions.register(memory, attributes(), u64::MAX)
+            };
+            let middle = register(4 * 4096, 1).unwrap();
+            assert_eq!(register(0, 9), Err(Error::Resource));
+            let left = locked(&map).into_iter().filter(|locked| *locked);
+            assert_eq!(left.count(), 1);
+            assert!(register(0, 2).is_ok());
+            regions
+                .deregister(map.memory().start() + 4 * 4096, middle)
+                .unwrap();
+            assert!(!locked(&map)[4]);
+            0
+        };
+        // The limit is the process's.
+        assert_eq!(mp_testing::child(run), 0);
     }
 
     /// VI-MEM-3, VI-GEN-9: a child has none of its parent's locked pages, and the parent's stay.

@@ -147,6 +147,8 @@ pub(crate) struct NicShared<D: Device> {
     pub(crate) attributes: NicAttributes,
     /// Connections are asked to have checks.
     pub(crate) checks: bool,
+    /// Most bytes that are registered, huge pages included.
+    most_registered: u64,
     pub(crate) tags: Tags,
     pub(crate) regions: Regions,
     pub(crate) service: Arc<Service>,
@@ -190,12 +192,13 @@ impl<D: Device> Nic<D> {
     fn new(fabric: Fabric<D>, name: &str, library: &Library<D>) -> Result<Self> {
         let info = fabric.info()?;
         let own = fabric.host().map_err(|_| Error::Resource)?;
+        let lockable = lockable();
         let attributes = NicAttributes::of(
             name.into(),
             HostAddress::of(own),
             info.version,
             info.sessions_max,
-            lockable(),
+            lockable.told,
         );
         let service = Arc::new(Service::new()?);
         let trunks = Arc::new(Trunks::new(&fabric, &service)?);
@@ -203,6 +206,7 @@ impl<D: Device> Nic<D> {
             shared: Arc::new(NicShared {
                 fabric,
                 attributes,
+                most_registered: lockable.most,
                 checks: library.checks,
                 tags: Tags::default(),
                 regions: Regions::new(&library.locks),
@@ -288,8 +292,8 @@ impl<D: Device> Nic<D> {
         attributes: &MemAttributes,
     ) -> Result<MemHandle> {
         let shared = self.open()?;
-        let most = shared.attributes.max_register_bytes;
         shared.tags.hold(attributes.ptag)?;
+        let most = shared.most_registered;
         let handle = shared.regions.register(memory, *attributes, most);
         handle.inspect_err(|_| shared.tags.release(attributes.ptag))
     }
