@@ -2,10 +2,11 @@
 
 //! How two peers come to the same session, where several links lead from one host to the other.
 //!
-//! The hosts need not see the same links at a time, nor in the same order. So the one with the lower
-//! address posts its request on each of them, and the other one on the first that it finds: that is
-//! where they meet. Once that link is lost, it posts on the next one. Links over a bridge come before
-//! those that another host forwards.
+//! The hosts need not see the links in the same order. So the one with the lower address posts its
+//! request on each of those that it sees, and the other one on the first that it finds. They meet
+//! there if the first one can post there; if it cannot, both wait until their time is over. Once that
+//! link is lost, the other one posts on the next. Links over a bridge come before those that another
+//! host forwards.
 
 use super::{name, Serial, Told, ANSWERED, ENCODED, HAS_BARE, LOOK_AGAIN, PROTOCOL};
 use crate::{vi::ViShared, Error, HostAddress, Result};
@@ -60,7 +61,8 @@ impl<'a, D: Device> Posts<'a, D> {
         })
     }
 
-    /// Wait until a peer has come, and it is clear which session counts. All others end.
+    /// Wait until a peer has come, and it is clear which session counts. Those on other
+    /// links end.
     ///
     /// # Errors
     /// [`Error::NotReachable`]: no link leads to the host, or all that did were lost;
