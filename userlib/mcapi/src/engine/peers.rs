@@ -12,7 +12,7 @@ use crate::{
 const BUDGET: usize = 64;
 /// Frames that are received for the last time: more than can be on the way.
 pub(crate) const LAST: usize = 4096;
-/// Buffers in use, altogether, by messages of a domain's nodes that have gone.
+/// Buffers in use, altogether, by messages of a domain's nodes that there is no session with.
 pub(crate) const LEFT_MAX: u32 = 4096;
 
 impl Engine {
@@ -47,25 +47,41 @@ impl Engine {
         self.end_reservations(reservations.into_values(), end);
         self.sever_all(node);
         self.endpoints.forget(node);
-        self.limit_what_is_left(node);
-        // Whoever names nodes that are not there shall not make this one remember them.
-        if self.peers.get(&node).is_some_and(Peer::is_idle) {
-            self.peers.remove(&node);
+        // With a link that was lost no node has gone: what they have sent waits for its receiver.
+        if end != End::Down {
+            self.limit_what_is_left(node.domain());
         }
+        self.forget_idle(node);
         self.settle();
     }
 
-    /// Discard the messages of a node that has gone if those of its domain, with them, are more than
-    /// are kept: a host whose nodes come and go by ever new numbers takes so much memory, and not more.
-    fn limit_what_is_left(&mut self, node: NodeId) {
+    /// Discard messages of a domain's nodes that there is no session with, of who has left the most first,
+    /// until there are no more than are kept: a host whose nodes come and go by ever new numbers takes
+    /// so much memory, and who has left little loses nothing.
+    fn limit_what_is_left(&mut self, domain: u32) {
         let has_left = |(id, peer): (&NodeId, &Peer)| {
-            let is_one = id.domain() == node.domain() && peer.stage == Stage::None;
-            is_one.then(|| peer.incoming.used())
+            let is_one = id.domain() == domain && peer.stage == Stage::None;
+            is_one.then(|| (peer.incoming.used(), *id))
         };
-        let left: u32 = self.peers.iter().filter_map(has_left).sum();
-        if left > LEFT_MAX {
+        let mut left: Vec<_> = self.peers.iter().filter_map(has_left).collect();
+        left.sort_unstable();
+        let mut sum: u32 = left.iter().map(|(used, _)| used).sum();
+        while sum > LEFT_MAX {
+            let Some((used, node)) = left.pop() else {
+                break;
+            };
+            sum -= used;
             self.discarded += self.endpoints.discard(node) as u64;
             self.peer(node).incoming = Incoming::default();
+            self.forget_idle(node);
+        }
+    }
+
+    /// Forget a node that there is nothing to know of: whoever names nodes that are not there shall not
+    /// make this one remember them.
+    fn forget_idle(&mut self, node: NodeId) {
+        if self.peers.get(&node).is_some_and(Peer::is_idle) {
+            self.peers.remove(&node);
         }
     }
 

@@ -825,34 +825,59 @@ fn what_is_for_nobody_is_not_kept() {
     assert_eq!(node.peer(id(1)).incoming.bytes(), 0);
 }
 
+/// Messages of a node that fill all that it can fill at a port.
+const FILLED: usize = RECEIVE_BUFFERS as usize * PRIORITIES;
+
+/// Another node sends so many messages of a byte to port 1, at each priority in its turn, and then its
+/// session ends.
+fn come_and_go(node: &mut Engine, other: NodeId, count: usize, end: End) {
+    node.up(other);
+    let mut wire = Ends::default();
+    let (version, features) = (1, 0);
+    say(&wire, Control::Ready { version, features });
+    for level in (0..PRIORITIES as u16).cycle().take(count) {
+        let frame = Frame::Message {
+            lane: Lane { level, port: 1 },
+            from: 0,
+            total: 1,
+            data: Piece::Bytes(b"x"),
+        };
+        wire.inward.borrow_mut().push_back(Packed::of(&frame));
+    }
+    while node.progress(other, &mut wire).unwrap() {
+        wire.out.borrow_mut().clear();
+    }
+    node.down(other, end);
+}
+
+/// Who has left little loses nothing, whoever goes last, and nobody does when a link goes.
+#[test]
+fn who_has_left_the_most_loses_it() {
+    let mut node = Engine::new(id(0), NodeAttributes::default());
+    let to = node.create(Some(1)).unwrap();
+    let most = LEFT_MAX as usize / FILLED;
+    for number in 1..=most + 1 {
+        come_and_go(&mut node, id(number), FILLED, End::Down);
+    }
+    let all = (most + 1) * FILLED;
+    assert_eq!(node.local(to).unwrap().available(), all);
+    // More than are kept go at once with the first node that goes itself, but none of its own.
+    let last = id(most + 2);
+    come_and_go(&mut node, last, 1, End::Gone);
+    assert_eq!(node.discarded() as usize, 2 * FILLED);
+    assert_eq!(node.local(to).unwrap().available(), all - 2 * FILLED + 1);
+    assert_eq!(node.peer(last).incoming.used(), 1);
+}
+
 /// Nodes that come and go by ever new numbers make this one keep so many of their messages and no more,
 /// and cost those of other domains nothing.
 #[test]
 fn messages_of_nodes_that_have_gone_are_limited() {
     let mut node = Engine::new(id(0), NodeAttributes::default());
     let to = node.create(Some(1)).unwrap();
-    let levels = PRIORITIES as u16;
-    let come_and_go = |node: &mut Engine, other: NodeId| {
-        node.up(other);
-        let mut wire = Ends::default();
-        let (version, features) = (1, 0);
-        say(&wire, Control::Ready { version, features });
-        for level in (0..RECEIVE_BUFFERS).flat_map(|_| 0..levels) {
-            let frame = Frame::Message {
-                lane: Lane { level, port: 1 },
-                from: 0,
-                total: 1,
-                data: Piece::Bytes(b"x"),
-            };
-            wire.inward.borrow_mut().push_back(Packed::of(&frame));
-        }
-        while node.progress(other, &mut wire).unwrap() {
-            wire.out.borrow_mut().clear();
-        }
-        node.down(other, End::Gone);
-    };
-    let each = (RECEIVE_BUFFERS * u32::from(levels)) as usize;
+    let each = FILLED;
     let most = LEFT_MAX as usize / each;
+    let come_and_go = |node: &mut Engine, other| come_and_go(node, other, each, End::Gone);
     come_and_go(&mut node, NodeId::new(1, 1).unwrap());
     for number in 1..4 * most {
         come_and_go(&mut node, id(number));
