@@ -4,6 +4,7 @@
 
 use mp_fabric::vm_memory::VolatileSlice;
 use mp_queue_pair::Piece;
+use std::sync::Arc;
 
 /// Bytes that a program sends: its own, or those of memory that others may write meanwhile, such as
 /// the [buffer of a packet](crate::Packet::memory). Made of either by `into()`.
@@ -36,8 +37,34 @@ impl<'a> From<&'a Vec<u8>> for Payload<'a> {
     }
 }
 
+impl<'a> From<&'a Arc<Vec<u8>>> for Payload<'a> {
+    fn from(bytes: &'a Arc<Vec<u8>>) -> Self {
+        Payload(Piece::Bytes(bytes))
+    }
+}
+
+impl<'a> From<&'a Box<[u8]>> for Payload<'a> {
+    fn from(bytes: &'a Box<[u8]>) -> Self {
+        Payload(Piece::Bytes(bytes))
+    }
+}
+
 impl<'a> From<VolatileSlice<'a>> for Payload<'a> {
     fn from(memory: VolatileSlice<'a>) -> Self {
         Payload(Piece::Memory(memory))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a receive returns is sent as it is, and so are bytes that somebody owns.
+    #[test]
+    fn bytes_are_sent_whoever_owns_them() {
+        let (shared, boxed) = (Arc::new(b"bytes".to_vec()), Box::<[u8]>::from(*b"bytes"));
+        for payload in [Payload::from(&shared), (&boxed).into(), (&*shared).into()] {
+            assert!(matches!(payload.piece(), Piece::Bytes(b"bytes")));
+        }
     }
 }
