@@ -158,7 +158,7 @@ impl Tool for Options {
         let domain = topology.domain_of(host).ok_or(Failure::NoDomain(host))?;
         let attributes = NodeAttributes::default();
         let node = Node::with_fabric(fabric, topology, domain, self.node, attributes)
-            .map_err(|error| Failure::NoNode(domain, error))?;
+            .map_err(|error| Failure::NoNode { domain, error })?;
         let own = node.id()?;
         let columns = Columns::new(2, COLUMNS.map(|(width, align, _)| (width, align)));
         let mut out = Output::new(self.json, columns, out);
