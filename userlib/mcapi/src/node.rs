@@ -41,7 +41,7 @@ use tracing::debug;
 /// How long a thread looks before it sleeps.
 const LOOK: Duration = Duration::from_millis(10);
 /// How long another node may take to answer a question (MC-NATTRGET-2).
-const ANSWER: Duration = Duration::from_secs(5);
+pub(crate) const ANSWER: Duration = Duration::from_secs(5);
 
 /// How often what has been done is sent, with what that has led to, before others get a turn.
 const ROUNDS: usize = 4;
@@ -287,13 +287,24 @@ impl<D: Device> Node<D> {
     /// [`Error::EndpointInvalid`]; [`Error::General`]: its node cannot be reached or does not
     /// answer.
     pub fn endpoint_attribute(&self, endpoint: Endpoint, attribute: Attribute) -> Result<u64> {
+        self.attribute_until(endpoint, attribute, Deadline::after(ANSWER))
+    }
+
+    /// The same, if its node answers until a deadline.
+    pub(crate) fn attribute_until(
+        &self,
+        endpoint: Endpoint,
+        attribute: Attribute,
+        deadline: Deadline,
+    ) -> Result<u64> {
         let port = endpoint.port();
         if endpoint.node() == self.0.id {
             let own = |core: &mut Core<D>| core.engine.attribute(port, attribute, self.0.id);
             return self.0.with(own);
         }
         let subject = Subject::Endpoint { port };
-        let answer = self.ask(endpoint.node(), subject, attribute.number() as u16);
+        let number = attribute.number() as u16;
+        let answer = self.ask(endpoint.node(), subject, number, deadline);
         answer.map_err(|error| match error {
             Error::NodeInvalid => Error::EndpointInvalid,
             other => other,
@@ -323,7 +334,13 @@ impl<D: Device> Node<D> {
     pub fn node_attribute(&self, domain: u32, node: u32, number: u32) -> Result<u64> {
         let endpoint = self.named(domain, node, 0)?;
         let number = u16::try_from(number).map_err(|_| Error::AttributeNumber)?;
-        self.ask(endpoint.node(), Subject::Node, number)
+        let deadline = Deadline::after(ANSWER);
+        self.ask(endpoint.node(), Subject::Node, number, deadline)
+    }
+
+    /// Which hosts domains are on.
+    pub(crate) fn topology(&self) -> &Topology {
+        &self.0.topology
     }
 
     /// The fabric that the node is on.
@@ -331,15 +348,21 @@ impl<D: Device> Node<D> {
         &self.0.fabric
     }
 
-    /// Ask a node something, and wait until it has answered.
+    /// Ask a node something, and wait until it has answered, or until a deadline.
     ///
     /// # Errors
     /// [`Error::NodeInvalid`], [`Error::General`], as of [`node_attribute`](Self::node_attribute);
     /// those of the other node.
-    pub(crate) fn ask(&self, node: NodeId, subject: Subject, attribute: u16) -> Result<u64> {
+    pub(crate) fn ask(
+        &self,
+        node: NodeId,
+        subject: Subject,
+        attribute: u16,
+        deadline: Deadline,
+    ) -> Result<u64> {
         let done = self.0.call(|core| {
             let request = core.engine.ask(node, subject, attribute)?;
-            Ok((request, Deadline::after(ANSWER)))
+            Ok((request, deadline))
         });
         let done = done.map_err(|error| match error {
             Error::Timeout => Error::General,
@@ -725,7 +748,7 @@ impl<D: Device> NodeShared<D> {
             moved |= core.progress(node);
             self.see_to_signal_of(core, node);
         }
-        moved |= self.move_data(core, None);
+        moved |= self.move_data(core);
         self.settle(core);
         moved
     }
@@ -966,7 +989,7 @@ impl<D: Device> NodeShared<D> {
         }
         let moved = match tie {
             Tie::Link(node, _) => core.progress(*node),
-            Tie::Pipe(pipe) => self.move_data(&mut core, Some(pipe)),
+            Tie::Pipe(pipe) => self.move_in_turn(&mut core, pipe),
         };
         self.settle(&mut core);
         moved
@@ -1187,9 +1210,9 @@ mod tests {
         assert!(has_room_for(id(0, PEERS_MAX), others.iter()));
     }
 
-    /// MC-CHAN-22: of channels that something waits for, those of a higher priority are served first.
+    /// Channels that something waits for are in the order of their priorities, and of their ports.
     #[test]
-    fn channels_are_served_by_priority() {
+    fn channels_that_wait_are_in_the_order_of_their_priorities() {
         let world = World::new(1, 8 << 20);
         world.set_loopback(8 << 20);
         let fabric = Fabric::with_device(world.open(Host::A));

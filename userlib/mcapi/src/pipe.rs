@@ -456,6 +456,11 @@ impl<D: Device> Pipe<D> {
         waits || closes || (!inner.is_over && moves)
     }
 
+    /// Whether something waits to be sent.
+    pub(crate) fn has_to_send(&self) -> bool {
+        !self.inner().waiting.is_empty()
+    }
+
     /// Look whether the session has ended.
     pub(crate) fn look(&self) -> Option<End> {
         self.inner().pair.look()

@@ -7,8 +7,9 @@ use crate::{
     attributes::EndpointType,
     claim::{failed, interfaces, node_of, PROTOCOL},
     endpoint::ENDPOINTS_MAX,
+    node::ANSWER,
     wire::{Subject, NEXT_PORT, PARTNER},
-    Attribute, Device, Endpoint, Error, Node, NodeId, Result, PORT_MAX,
+    Attribute, Deadline, Device, Endpoint, Error, Node, NodeId, Result, PORT_MAX,
 };
 
 /// A node.
@@ -34,7 +35,8 @@ pub struct FoundEndpoint {
 }
 
 impl<D: Device> Node<D> {
-    /// List the nodes of this host and of all that links lead to, this one included.
+    /// List the nodes of this host and of all that links lead to, this one included. What a host says of a
+    /// domain that is not on it is no node.
     ///
     /// # Errors
     /// [`Error::NodeInitFailed`]: the fabric fails.
@@ -51,7 +53,8 @@ impl<D: Device> Node<D> {
             for uid in fabric.windows(interface.id).unwrap_or_default() {
                 let window = fabric.window(interface.id, uid);
                 let is_node = window.is_ok_and(|window| window.protocol == PROTOCOL);
-                let node = node_of(uid).filter(|_| is_node);
+                let is_here = |node: &NodeId| self.topology().hosts(node.domain()).contains(&host);
+                let node = node_of(uid).filter(|node| is_node && is_here(node));
                 found.extend(node.map(|node| FoundNode { node, host }));
             }
         }
@@ -60,7 +63,8 @@ impl<D: Device> Node<D> {
         Ok(found)
     }
 
-    /// List the endpoints of a node, by their ports. Those that come and go meanwhile may be missing.
+    /// List the endpoints of a node, by their ports. Those that come and go meanwhile may be missing. The
+    /// node has as long to tell them all as it has to answer one question.
     ///
     /// # Errors
     /// As [`node_attribute`](Self::node_attribute); [`Error::AttributeNumber`]: the node is of an
@@ -68,15 +72,17 @@ impl<D: Device> Node<D> {
     pub fn endpoints(&self, node: NodeId) -> Result<Vec<FoundEndpoint>> {
         let mut found = Vec::new();
         let mut from = 0;
+        let deadline = Deadline::after(ANSWER);
         let may_be = |from: u16| move |port: &u16| *port >= from && u32::from(*port) <= PORT_MAX;
         // A node cannot have more.
         for _ in 0..ENDPOINTS_MAX {
-            let port = match self.ask(node, Subject::Endpoint { port: from }, NEXT_PORT) {
+            let subject = Subject::Endpoint { port: from };
+            let port = match self.ask(node, subject, NEXT_PORT, deadline) {
                 Err(Error::EndpointInvalid) => break,
                 told => u16::try_from(told?).ok().filter(may_be(from)),
             };
             let port = port.ok_or(Error::General)?;
-            found.extend(self.found(Endpoint::of(node, port))?);
+            found.extend(self.found(Endpoint::of(node, port), deadline)?);
             from = port + 1;
             if u32::from(from) > PORT_MAX {
                 break;
@@ -86,12 +92,12 @@ impl<D: Device> Node<D> {
     }
 
     /// What there is to say of an endpoint; nothing if it has gone.
-    fn found(&self, endpoint: Endpoint) -> Result<Option<FoundEndpoint>> {
+    fn found(&self, endpoint: Endpoint, deadline: Deadline) -> Result<Option<FoundEndpoint>> {
         let subject = Subject::Endpoint {
             port: endpoint.port(),
         };
-        let partner = self.ask(endpoint.node(), subject, PARTNER);
-        let told = |attribute| self.endpoint_attribute(endpoint, attribute);
+        let partner = self.ask(endpoint.node(), subject, PARTNER, deadline);
+        let told = |attribute| self.attribute_until(endpoint, attribute, deadline);
         match (told(Attribute::Type), told(Attribute::Status)) {
             (Err(Error::EndpointInvalid), _) | (_, Err(Error::EndpointInvalid)) => Ok(None),
             (kind, status) => Ok(Some(FoundEndpoint {

@@ -423,3 +423,22 @@ fn nodes_and_endpoints_are_found() {
     assert_eq!(a.endpoints(two), Err(Error::NodeInvalid));
     assert_eq!(a.nodes().unwrap().len(), 1);
 }
+
+/// A host tells of a node of a domain that is not on it, as who lists knows: it is none.
+#[test]
+fn nodes_of_domains_that_are_elsewhere_are_not_listed() {
+    let mut hosts = Hosts::new();
+    let a = hosts.node(Host::A, 1);
+    hosts.topology = Topology::parse("domain 5 1").unwrap();
+    let other = hosts.try_node(Host::B, 5, 2).unwrap();
+    let own = FoundNode {
+        node: a.id().unwrap(),
+        host: 0,
+    };
+    assert_eq!(a.nodes(), Ok(vec![own]));
+    let there = FoundNode {
+        node: other.id().unwrap(),
+        host: 1,
+    };
+    assert_eq!(other.nodes(), Ok(vec![there]));
+}

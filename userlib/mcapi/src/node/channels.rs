@@ -446,25 +446,28 @@ impl<D: Device> NodeShared<D> {
         }
     }
 
-    /// Move data of channels that something waits for, in the order of their priorities: of all, for a
-    /// thread of the program, or of `last` and those before it. Whether there were any.
-    pub(super) fn move_data(&self, core: &mut Core<D>, last: Option<&Arc<Pipe<D>>>) -> bool {
-        let busy: Vec<_> = match last {
-            None => core.busy.values().cloned().collect(),
-            Some(last) => {
-                let before = core.busy.range(..last.plan.rank());
-                let before = before.map(|(_, pipe)| pipe);
-                before.chain([last]).cloned().collect()
-            }
-        };
+    /// Move data of all channels that something waits for, in the order of their priorities, for a thread
+    /// of the program. Whether there were any.
+    pub(super) fn move_data(&self, core: &mut Core<D>) -> bool {
+        let busy: Vec<_> = core.busy.values().cloned().collect();
         let mut moved = false;
         for pipe in busy {
-            if last.is_none() {
-                pipe.attention.watch();
-            }
+            pipe.attention.watch();
             moved |= self.move_pipe(core, &pipe);
         }
         moved
+    }
+
+    /// Move data of a channel, after what waits to be sent on those of a higher priority. Whether there
+    /// were any of its own.
+    pub(super) fn move_in_turn(&self, core: &mut Core<D>, pipe: &Arc<Pipe<D>>) -> bool {
+        let before = core.busy.range(..pipe.plan.rank());
+        let before = before.map(|(_, pipe)| pipe);
+        let senders: Vec<_> = before.filter(|pipe| pipe.has_to_send()).cloned().collect();
+        for sender in senders {
+            self.move_pipe(core, &sender);
+        }
+        self.move_pipe(core, pipe)
     }
 
     /// Move data of a channel; whether there were any.
