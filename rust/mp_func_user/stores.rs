@@ -61,6 +61,8 @@ struct Stream<'a> {
     deadline: Option<u64>,
     /// The records of the next frame.
     records: KVec<u8>,
+    /// A frame has left.
+    has_sent: bool,
 }
 
 impl<'a> Stream<'a> {
@@ -77,6 +79,7 @@ impl<'a> Stream<'a> {
             outbox,
             deadline,
             records: KVec::new(),
+            has_sent: false,
         }
     }
 
@@ -130,7 +133,18 @@ impl<'a> Stream<'a> {
         let under_way = self.session.link().under_way();
         under_way.when_there_is_room(&self.outbox, self.deadline, || {
             self.session.send_stores(&frame)
-        })
+        })?;
+        self.has_sent = true;
+        Ok(())
+    }
+
+    /// What the caller is told: `ENOMEM` only if it may try all of it again, for a word must not have
+    /// an earlier value once more.
+    fn told(&self, error: Error) -> Error {
+        match self.has_sent && error == ENOMEM {
+            true => error::no_buffers(),
+            false => error,
+        }
     }
 }
 
@@ -227,12 +241,13 @@ pub(crate) fn store(context: &Context, store: &mp_session_store) -> Result {
     let (outbox, sent) = session.way_to_window()?;
     let list = read_list(store, sent.len)?;
     let mut stream = Stream::new(&session, (outbox, sent), None);
-    for copy in &list {
+    let added = list.iter().try_for_each(|copy| {
         let mut from = calls::user(copy.local, copy.length as usize)?.reader();
         let off = sent.off + copy.remote;
-        stream.add(off, copy.length, |to| from.read_slice(to))?;
-    }
-    stream.flush()
+        stream.add(off, copy.length, |to| from.read_slice(to))
+    });
+    let sent = added.and_then(|()| stream.flush());
+    sent.map_err(|e| stream.told(e))
 }
 
 /// Make the stores of a frame. Softirq context.

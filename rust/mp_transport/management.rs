@@ -504,7 +504,7 @@ impl Manager {
                 with_herald(state, &from, |herald| herald.ready(id, way));
             }
             Message::Renew(id, way) => {
-                with_herald(state, &from, |herald| herald.renew(id, way, monotonic_ns()));
+                renew(state, &from, id, way);
             }
             _ => {}
         }
@@ -548,7 +548,8 @@ impl Manager {
         service::self_id() == PeerId::RP
     }
 
-    fn work(&self, state: &mut State) -> Result {
+    /// Do what there is to do at a time; what becomes due behind that is for a later run.
+    fn work(&self, state: &mut State, now: u64) -> Result {
         if self.is_root() {
             self.follow_endpoints(&mut state.endpoints)?;
         } else {
@@ -558,7 +559,6 @@ impl Manager {
             self.read(state, letter)?;
         }
         // One time for both: no way is told of before there are flows.
-        let now = monotonic_ns();
         self.set_flows(&state.endpoints, now)?;
         self.announce(&mut state.endpoints, now)?;
         let State {
@@ -573,7 +573,8 @@ impl Work for Manager {
     fn run(&self) -> Option<u32> {
         self.pending.store(false, Relaxed);
         let mut state = self.state.lock();
-        if self.work(&mut state).is_err() {
+        let now = monotonic_ns();
+        if self.work(&mut state, now).is_err() {
             // Out of memory.
             retry();
         }
@@ -582,23 +583,21 @@ impl Work for Manager {
             via.ask_again();
         }
         let retry = self.pending.load(Relaxed).then_some(RETRY_MS);
-        [retry, state.due(monotonic_ns())]
-            .into_iter()
-            .flatten()
-            .min()
+        [retry, state.due(now)].into_iter().flatten().min()
     }
 }
 
 impl State {
     /// The milliseconds until there is something to do though nothing happens, if there will be.
-    fn due(&self, now: u64) -> Option<u32> {
+    /// All was done that was due at `done`; since then, time has passed.
+    fn due(&self, done: u64) -> Option<u32> {
         let heralds = self.endpoints.iter().map(|endpoint| &endpoint.herald);
-        let pauses = heralds.filter_map(|herald| herald.end_of_pause(now));
+        let pauses = heralds.filter_map(|herald| herald.end_of_pause(done));
         let renewals = self.neighbours.iter().filter_map(|n| n.renewal);
         let first = Iterator::chain(pauses, renewals)
-            .filter(|at| now < *at)
+            .filter(|at| done < *at)
             .min()?;
-        Some((first.saturating_sub(now) / 1_000_000 + 1) as u32)
+        Some((first.saturating_sub(monotonic_ns()) / 1_000_000 + 1) as u32)
     }
 }
 
@@ -612,6 +611,17 @@ fn with_herald(state: &mut State, of: &Peer, f: impl FnOnce(&mut Herald<MAX_PEER
     let mut endpoints = state.endpoints.iter_mut();
     if let Some(endpoint) = endpoints.find(|endpoint| endpoint.peer.life() == of.life()) {
         f(&mut endpoint.herald);
+    }
+}
+
+/// An endpoint asks to renew the way to host `id`.
+fn renew(state: &mut State, by: &Peer, id: PeerId, way: WayTag) {
+    let asker = state.endpoints.iter().find(|e| e.peer.life() == by.life());
+    let other = state.endpoints.iter().find(|e| e.member.id == id);
+    if let (Some(asker), Some(other)) = (asker, other) {
+        let now = monotonic_ns();
+        let path = path(asker, other, now);
+        with_herald(state, by, |herald| herald.renew(id, way, path, now));
     }
 }
 

@@ -4,9 +4,9 @@
 //!
 //! A host that forwards may drop a frame, and the next one still arrives. Where a service relies on
 //! all of them, its sender numbers them ([`Numbers`]), and its receiver takes them in order only
-//! ([`Order`]): behind a gap it takes none, until one comes that begins a conversation anew. A
-//! frame that has no number any more after it is missed by nobody here; the host that has dropped
-//! it tells the sender ([`Message::Lost`](crate::manage::Message::Lost)).
+//! ([`Order`]): behind a gap it takes none, until one comes that begins a conversation anew. If
+//! no frame follows a lost one, the receiver cannot notice; the host that has dropped it tells the
+//! sender ([`Message::Lost`](crate::manage::Message::Lost)).
 
 /// The sender's half.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

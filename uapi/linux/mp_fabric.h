@@ -351,8 +351,9 @@ struct mp_session {
  * can be mapped. Of each store: EFAULT, EINVAL: their size is less than that of the first
  * version, or there are too many bytes, E2BIG: see MP_IOC_QUEUE_START. ERANGE: outside of the
  * window. ENOMEM. Up to here nothing was sent. Then some stores may have been made, from the first
- * one on: EFAULT, ENOMEM: what is to be stored cannot be copied. ETIMEDOUT: the way takes nothing
- * from anybody for 5 seconds. EINTR: the process is being killed.
+ * one on: EFAULT: what is to be stored cannot be copied. ENOBUFS: no memory for the others.
+ * ETIMEDOUT: the way takes nothing from anybody for 5 seconds, or there is no memory for so long.
+ * EINTR: the process is being killed.
  */
 struct mp_session_store {
 	__u32 size;

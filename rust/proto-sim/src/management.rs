@@ -273,8 +273,12 @@ impl Host {
             }
             Message::Renew(id, way) => {
                 let now = self.clock();
-                if let Some(endpoint) = self.endpoints.iter_mut().find(|e| e.life == from) {
-                    endpoint.herald.renew(id, way, now);
+                let position = |of: &dyn Fn(&Endpoint) -> bool| self.endpoints.iter().position(of);
+                let asker = position(&|e| e.life == from);
+                let other = position(&|e| e.member.id == id);
+                if let (Some(asker), Some(other)) = (asker, other) {
+                    let path = self.path(asker, other, now);
+                    self.endpoints[asker].herald.renew(id, way, path, now);
                 }
             }
             _ => {}

@@ -31,7 +31,7 @@ const STORE_MAX: usize = 1 << 15;
 /// themselves wait for it, as their own stores may be among what it sends.
 ///
 /// What is stored when the partner or the link has gone is lost, as in a map. What the kernel has
-/// no memory to send is kept, and sent ahead of all that is stored later. Once stores could not be
+/// no memory to take is kept, and sent ahead of all that is stored later. Once stores could not be
 /// sent for another reason, all later ones fail with that. [`settle()`](Stores::settle) tells.
 pub struct Stores<D: Device = CharDevice> {
     device: Arc<D>,
@@ -139,8 +139,9 @@ impl<D: Device> Stores<D> {
     /// Send what is collected, behind what is being sent, unless the kernel has no memory for that.
     fn send(&self) {
         let _order = lock(&self.sending);
-        // A thread that has filled a batch waits for the lock: there are no more than threads.
-        loop {
+        // What other threads collect meanwhile is for them to send.
+        let count = lock(&self.collected).batches.len();
+        for _ in 0..count {
             let Some(batch) = lock(&self.collected).take_first() else {
                 return;
             };
@@ -151,8 +152,7 @@ impl<D: Device> Stores<D> {
         }
     }
 
-    /// Send some stores. Sent once more after a part of them was made, they do no harm: nothing was
-    /// stored behind them.
+    /// Send some stores. The kernel has sent none of them if it has no memory.
     fn send_batch(&self, batch: &Batch) -> Result<(), Errno> {
         let mut store = mp_session_store {
             handle: self.session,
@@ -398,12 +398,23 @@ mod tests {
         time::Duration,
     };
 
-    /// A way on which the first call takes until the test lets it go on.
+    /// A way on which the first call takes until the test lets it go on, and then has an outcome.
     struct Slow {
         /// Passed when that call has begun, and once more when it may end.
         first: Barrier,
+        outcome: Result<(), Errno>,
         /// What each call has stored: where, and the first byte.
         calls: Mutex<Vec<Vec<(u64, u8)>>>,
+    }
+
+    impl Slow {
+        fn new(outcome: Result<(), Errno>) -> Arc<Self> {
+            Arc::new(Slow {
+                first: Barrier::new(2),
+                outcome,
+                calls: Mutex::default(),
+            })
+        }
     }
 
     impl Device for Slow {
@@ -419,11 +430,12 @@ mod tests {
                 calls.push(stores.iter().map(of).collect());
                 calls.len() == 1
             };
-            if is_first {
-                self.first.wait();
-                self.first.wait();
+            if !is_first {
+                return Ok(());
             }
-            Ok(())
+            self.first.wait();
+            self.first.wait();
+            self.outcome
         }
 
         fn map<P: Protection>(&self, _: u64, _: u64, _: usize) -> Result<Map<P>, Errno> {
@@ -445,10 +457,7 @@ mod tests {
 
     #[test]
     fn threads_collect_while_another_one_sends_and_batches_leave_in_their_order() {
-        let device = Arc::new(Slow {
-            first: Barrier::new(2),
-            calls: Mutex::default(),
-        });
+        let device = Slow::new(Ok(()));
         let stores = Stores::new(&device, 1, 4096).expect("small");
         let (tell, told) = mpsc::channel();
         let collected = thread::scope(|scope| {
@@ -468,5 +477,31 @@ mod tests {
         });
         assert_eq!(collected, Ok(()));
         assert_eq!(*lock(&device.calls), [[(0, 1)], [(8, 2)]]);
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_take_is_ahead_of_what_was_collected_meanwhile() {
+        let device = Slow::new(Err(Errno::NOMEM));
+        let stores = Stores::new(&device, 1, 4096).expect("small");
+        thread::scope(|scope| {
+            let settled = scope.spawn(|| {
+                stores.store(0, 1).expect("inside");
+                stores.settle()
+            });
+            device.first.wait();
+            stores.store(8, 2).expect("inside");
+            device.first.wait();
+            assert_eq!(settled.join().expect("no panic"), Ok(false));
+        });
+        assert!(stores.is_held_up());
+        // No more is kept than a window and what one call sends.
+        let all = [3; 4096];
+        let kept = (0..100).take_while(|_| stores.write(0, &all).is_ok());
+        assert_eq!(kept.count(), COLLECTED_MAX / 4096);
+        assert_eq!(stores.settle(), Ok(true));
+        let calls = lock(&device.calls);
+        assert_eq!(calls[..2], [[(0, 1)], [(0, 1)]]);
+        assert_eq!(calls[2][..2], [(8, 2), (0, 3)]);
+        assert!(!stores.is_held_up());
     }
 }
