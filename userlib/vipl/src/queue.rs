@@ -213,7 +213,11 @@ mod tests {
                             finished += 1;
                         }
                     }
-                    2 => announced += queue.announce() as u64,
+                    2 => {
+                        announced += queue.announce() as u64;
+                        let complete = queue.pending().first().copied().unwrap_or(posts);
+                        prop_assert_eq!(announced + skipped, complete);
+                    }
                     _ => {
                         if let Head::Done(completion) = queue.take() {
                             prop_assert_eq!(completion, done(taken));

@@ -524,10 +524,8 @@ fn a_lane_tells_its_end() {
 
 /// Send until there is no room for more.
 fn fill(pair: &Pair, vi: &TestVi) {
-    let data = pair.a.room(4096);
     for _ in 0..300 {
-        let send = pair.a.one(Descriptor::new(), data, 4096);
-        vi.post_send(send, pair.a.handle).unwrap();
+        pair.a.send(vi, b"");
     }
     until("no room", || {
         while vi.send_done().is_ok() {}
@@ -564,7 +562,8 @@ fn a_nic_that_is_closed_does_not_wait_long_for_room() {
     assert_eq!(told.recv_timeout(Duration::from_secs(20)), Ok(0));
     let begun = Instant::now();
     pair.a.nic.close().unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    let held = begun.elapsed();
+    assert!((Duration::from_millis(100)..Duration::from_secs(5)).contains(&held));
     assert_eq!(told.try_iter().count(), 0);
 }
 

@@ -473,7 +473,8 @@ mod tests {
     /// makes some.
     #[test]
     fn a_trunk_that_is_closed_waits_for_room_to_tell_of_lanes() {
-        let both = Party::pair(&World::new(1, 1 << 20));
+        let world = World::new(1, 1 << 20);
+        let both = Party::pair(&world);
         let [trunk, other] = meet(&both, 1);
         let mut told = 0;
         while !lock(&trunk.outbox).is_waited_for() {
@@ -494,6 +495,7 @@ mod tests {
         };
         thread::scope(|scope| {
             let closes = scope.spawn(|| trunk.close(Deadline::after(Duration::from_secs(60))));
+            until("it waits", || world.waiting() > 0);
             until("all was told", hear);
             closes.join().unwrap();
         });
