@@ -14,18 +14,9 @@ from mcapi import (
 )  # fmt: skip
 from ntbrig import mcapi as programs
 from ntbrig import stack
+from outages import GOES, STAYS, THIRD, boot_host, fabric, kill_host, plug, unplug
 from pximc import MODULES
 from shell import until
-
-STAYS, GOES, THIRD = range(3)
-
-
-@pytest.fixture(scope="module")
-def fabric(boot):
-    fabric = boot(hosts=3)
-    stack.load(*fabric.hosts, modules=MODULES)
-    wait_for_everyone(*fabric.hosts)
-    return fabric
 
 
 # --- ways to go
@@ -51,40 +42,12 @@ def leave(fabric, goes):
     goes.exit(3)
 
 
-def reaches(fabric):
-    """Whether the first host has two peers."""
-    return len(fabric.rp.run("ls /sys/kernel/mp/peers").out.split()) == 2
-
-
-def unplug(fabric, goes):
-    fabric.unplug(fabric.hosts[GOES])
-    until(lambda: not reaches(fabric))
-
-
-def plug(fabric):
-    fabric.plug(fabric.hosts[GOES])
-    wait_for_everyone(*fabric.hosts)
-
-
-def kill_host(fabric, goes):
-    fabric.hosts[GOES].kill()
-    until(lambda: not reaches(fabric))
-
-
-def boot_host(fabric):
-    guest = fabric.hosts[GOES]
-    guest.boot()
-    stack.load(guest, modules=MODULES)
-    wait_for_everyone(*fabric.hosts)
-    programs.configure(fabric.hosts)
-
-
 WAYS = {
     "finalized": Way(finalize),
     "killed": Way(kill),
     "exited": Way(leave),
     "unplugged": Way(unplug, plug, cut=True),
-    "host killed": Way(kill_host, boot_host, cut=True),
+    "host killed": Way(kill_host, boot_host(programs.configure), cut=True),
 }
 
 

@@ -5,28 +5,19 @@ What becomes of nodes when others go away is in `test_mcapi_failures.py`."""
 import itertools
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from frames import wait_for_everyone
 from mcapi import (
     ATTRIBUTES, BUFFERS, DOMAIN, FOREVER, KINDS, LARGEST, MESSAGE, PACKET, PACKETS, RECEIVE, SCALAR,
     SCALARS, SEND, SLOTS, SOON, Channel, Moved, all_nodes, channel, fails, nodes, status_of, stopped,
 )  # fmt: skip
-from ntbrig import stack
-from pximc import MODULES
+from outages import fabric
 from shell import INTACT, until
 
 SIZES = (0, 1, 63, 64, 65, 4095, 4096, 4097, LARGEST)
 TYPES = {PACKETS: PACKET, SCALARS: SCALAR}
 FLAGS_OF = {PACKETS: "PKTCHAN", SCALARS: "SCLCHAN"}
-
-
-@pytest.fixture(scope="module")
-def fabric(boot):
-    fabric = boot(hosts=3)
-    stack.load(*fabric.hosts, modules=MODULES)
-    wait_for_everyone(*fabric.hosts)
-    return fabric
 
 
 @pytest.fixture(params=("hosts", "own"))
@@ -710,8 +701,13 @@ def test_of_those_who_connect_one_succeeds(nodes):
     for _ in range(5):
         into = third.endpoint()
         outs = [node.endpoint() for node in (one, other)]
-        requests = [node.connect(PACKETS, out, into) for node, out in zip((one, other), outs)]
-        statuses = [status_of(request.wait) for request in requests]
+
+        # Who is late may be told so at once.
+        def connects(node, out):
+            return status_of(lambda: node.connect(PACKETS, out, into).wait())
+
+        with ThreadPoolExecutor() as both:
+            statuses = list(both.map(connects, (one, other), outs))
         assert sorted(statuses) == ["CHAN_CONNECTED", "SUCCESS"]
         loser = statuses.index("CHAN_CONNECTED")
         (one, other)[loser].delete(outs[loser])

@@ -14,6 +14,7 @@ from frames import wait_for_everyone
 from ntbrig import stack
 from ntbrig import vipl as programs
 from ntbrig.settings import PATIENCE
+from outages import GOES, STAYS, THIRD, boot_host, fabric, kill_host, plug, unplug
 from pximc import MODULES
 from sharing import pinned, wait_until_unpinned
 from shell import until
@@ -25,15 +26,6 @@ from vipl import (
 WRITE, READ = 1, 2
 FLUSHED = {"DESC_FLUSHED"}
 LOST = ["CONN_LOST"]
-STAYS, GOES, THIRD = range(3)
-
-
-@pytest.fixture(scope="module")
-def fabric(boot):
-    fabric = boot(hosts=3)
-    stack.load(*fabric.hosts, modules=MODULES)
-    wait_for_everyone(*fabric.hosts)
-    return fabric
 
 
 # --- three hosts
@@ -224,34 +216,6 @@ def kill_children(goes):
     goes.program.reap()
 
 
-def unplug(fabric, goes):
-    fabric.unplug(fabric.hosts[GOES])
-    until(lambda: not reaches(fabric))
-
-
-def plug(fabric):
-    fabric.plug(fabric.hosts[GOES])
-    wait_for_everyone(*fabric.hosts)
-
-
-def kill_host(fabric, goes):
-    fabric.hosts[GOES].kill()
-    until(lambda: not reaches(fabric))
-
-
-def boot_host(fabric):
-    guest = fabric.hosts[GOES]
-    guest.boot()
-    stack.load(guest, modules=MODULES)
-    wait_for_everyone(*fabric.hosts)
-    programs.configure(fabric.hosts)
-
-
-def reaches(fabric):
-    """Whether the first host has two peers."""
-    return len(fabric.rp.run("ls /sys/kernel/mp/peers").out.split()) == 2
-
-
 WAYS = {
     "killed": Way(kill),
     "exited": Way(end),
@@ -259,7 +223,7 @@ WAYS = {
     "forks": Way(fork, bury=kill_children),
     "execs": Way(become_another, bury=lambda goes: goes.program.end()),
     "unplugged": Way(unplug, plug, cut=True),
-    "host killed": Way(kill_host, boot_host, cut=True),
+    "host killed": Way(kill_host, boot_host(programs.configure), cut=True),
 }
 
 

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Three hosts, of which the second one is lost to the others and comes back."""
+
+import pytest
+from frames import wait_for_everyone
+from ntbrig import stack
+from pximc import MODULES
+from shell import until
+
+STAYS, GOES, THIRD = range(3)
+
+
+@pytest.fixture(scope="module")
+def fabric(boot):
+    fabric = boot(hosts=3)
+    stack.load(*fabric.hosts, modules=MODULES)
+    wait_for_everyone(*fabric.hosts)
+    return fabric
+
+
+def reaches(fabric):
+    """Whether the first host has two peers."""
+    return len(fabric.rp.run("ls /sys/kernel/mp/peers").out.split()) == 2
+
+
+def unplug(fabric, goes):
+    fabric.unplug(fabric.hosts[GOES])
+    until(lambda: not reaches(fabric))
+
+
+def plug(fabric):
+    fabric.plug(fabric.hosts[GOES])
+    wait_for_everyone(*fabric.hosts)
+
+
+def kill_host(fabric, goes):
+    fabric.hosts[GOES].kill()
+    until(lambda: not reaches(fabric))
+
+
+def boot_host(configure):
+    """What boots the host again; `configure` is called with all hosts then."""
+
+    def boot(fabric):
+        guest = fabric.hosts[GOES]
+        guest.boot()
+        stack.load(guest, modules=MODULES)
+        wait_for_everyone(*fabric.hosts)
+        configure(fabric.hosts)
+
+    return boot
