@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 void fail(const char *what)
@@ -35,6 +36,17 @@ unsigned long number(const char *text, unsigned long most)
 	if (end == text || *end || value > most)
 		fail("an argument makes no sense");
 	return value;
+}
+
+const char *const kind_names[KINDS] = { "messages", "packets", "scalars" };
+
+enum data_kind kind_of(const char *name)
+{
+	enum data_kind kind = MESSAGES;
+
+	while (kind < KINDS && strcmp(name, kind_names[kind]) != 0)
+		kind++;
+	return kind;
 }
 
 void become(mcapi_node_t node)

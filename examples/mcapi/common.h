@@ -19,6 +19,14 @@ void fail(const char *what);
 /* A number of a command line, up to a limit. */
 unsigned long number(const char *text, unsigned long most);
 
+/* In what way data is sent; KINDS is none. */
+enum data_kind { MESSAGES, PACKETS, SCALARS, KINDS };
+
+extern const char *const kind_names[KINDS];
+
+/* The kind of a name; KINDS if there is none. */
+enum data_kind kind_of(const char *name);
+
 /* Becomes a node. */
 void become(mcapi_node_t node);
 

@@ -23,10 +23,6 @@
 #define CHANNEL_PORT 1		/* of each source */
 #define SIZE MCAPI_MAX_MESSAGE_SIZE
 
-enum kind { MESSAGES, PACKETS, SCALARS, KINDS };
-
-static const char *const kind_names[KINDS] = { "messages", "packets", "scalars" };
-
 /* What a source has to do; it has the number that the sink knows it by. */
 struct order {
 	mcapi_uint64_t rounds, size;
@@ -48,7 +44,7 @@ struct source {
 };
 
 struct options {
-	enum kind kind;
+	enum data_kind kind;
 	unsigned long rounds, size;
 	int json;
 };
@@ -113,7 +109,7 @@ static void be_source(mcapi_node_t node, mcapi_node_t sink_node)
 
 /* --- the sink */
 
-static void connect_source(struct source *source, mcapi_endpoint_t out, enum kind kind)
+static void connect_source(struct source *source, mcapi_endpoint_t out, enum data_kind kind)
 {
 	mcapi_request_t request;
 
@@ -126,7 +122,7 @@ static void connect_source(struct source *source, mcapi_endpoint_t out, enum kin
 	finish("a channel is not connected", request);
 }
 
-static void open_source(struct source *source, enum kind kind)
+static void open_source(struct source *source, enum data_kind kind)
 {
 	mcapi_request_t request;
 
@@ -151,7 +147,7 @@ static void count(struct source *sources, unsigned long how_many, const struct i
 }
 
 /* Takes an item of one source, if there is one. */
-static int take(const struct source *source, enum kind kind, struct item *item)
+static int take(const struct source *source, enum data_kind kind, struct item *item)
 {
 	mcapi_uint64_t scalar;
 	void *packet;
@@ -246,16 +242,6 @@ static void be_sink(mcapi_node_t node, unsigned long how_many, const struct opti
 	tell(sources, how_many, start, options);
 	for (order.source = 0; order.source < how_many; order.source++)
 		mcapi_msg_send(own, sources[order.source].there, NULL, 0, 0, &status);
-}
-
-/* The kind of a name; KINDS if there is none. */
-static enum kind kind_of(const char *name)
-{
-	enum kind kind = MESSAGES;
-
-	while (kind < KINDS && strcmp(name, kind_names[kind]) != 0)
-		kind++;
-	return kind;
 }
 
 static int parse(int argc, char **argv, struct options *options)

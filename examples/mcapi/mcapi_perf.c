@@ -29,11 +29,6 @@
 #define SIZE MCAPI_MAX_MESSAGE_SIZE
 #define ROUNDS_MAX 10000000UL
 
-/* What data goes by. */
-enum kind { MESSAGES, PACKETS, SCALARS, KINDS };
-
-static const char *const kind_names[KINDS] = { "messages", "packets", "scalars" };
-
 /* What the server shall do with what follows. */
 enum task { OPEN, ECHO, COUNT, END };
 
@@ -45,7 +40,7 @@ struct order {
 
 /* The ways to another node and from it. */
 struct ways {
-	enum kind kind;
+	enum data_kind kind;
 	mcapi_endpoint_t own, there; /* for messages, and for orders */
 	mcapi_endpoint_t out, in; /* of channels */
 	mcapi_pktchan_send_hndl_t pkt_out;
@@ -55,7 +50,7 @@ struct ways {
 };
 
 struct options {
-	enum kind kind;
+	enum data_kind kind;
 	unsigned long rounds;
 	const char *sizes;
 	int json;
@@ -310,7 +305,7 @@ static void measure(const struct ways *ways, size_t size, const struct options *
 }
 
 /* Connects an endpoint that sends with one that receives. */
-static void connect_way(enum kind kind, mcapi_endpoint_t from, mcapi_endpoint_t to)
+static void connect_way(enum data_kind kind, mcapi_endpoint_t from, mcapi_endpoint_t to)
 {
 	mcapi_request_t request;
 	mcapi_status_t status;
@@ -361,16 +356,6 @@ static void run(mcapi_node_t node, mcapi_node_t there, const struct options *opt
 	begin_order(&ways, END, 0);
 	end_order(&ways);
 	close_ways(&ways);
-}
-
-/* The kind of a name; KINDS if there is none. */
-static enum kind kind_of(const char *name)
-{
-	enum kind kind = MESSAGES;
-
-	while (kind < KINDS && strcmp(name, kind_names[kind]) != 0)
-		kind++;
-	return kind;
 }
 
 static int parse(int argc, char **argv, struct options *options)

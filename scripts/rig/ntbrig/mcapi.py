@@ -2,7 +2,7 @@
 """Programs of MCAPI in guests: the configuration, and how they are run."""
 
 from . import stack
-from .settings import programs_dir, stage_dir
+from .settings import example, tool  # noqa: F401
 
 CONFIG = "/run/mcapi.conf"
 ENV = {"MCAPI_CONFIG": CONFIG}
@@ -15,13 +15,3 @@ def configure(guests):
     for guest in guests:
         guest.run(f"echo 'domain 0  {hosts}' > {CONFIG}")
     return numbers
-
-
-def tool(name):
-    """A program in Rust, as it is installed."""
-    return programs_dir() / name
-
-
-def example(name):
-    """An example in C."""
-    return stage_dir() / "bin" / name

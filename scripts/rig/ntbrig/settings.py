@@ -105,6 +105,16 @@ def stage_dir():
     return Path(os.environ.get("STAGE") or CHECKOUT / "build/stage")
 
 
+def tool(name):
+    """A program in Rust, as it is installed."""
+    return programs_dir() / name
+
+
+def example(name):
+    """An example in C."""
+    return stage_dir() / "bin" / name
+
+
 @dataclass(frozen=True)
 class Settings:
     """Defaults fit two cores and the rig's kernel; all sizes are in bytes."""

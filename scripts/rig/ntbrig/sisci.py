@@ -3,7 +3,7 @@
 
 import json
 
-from .settings import programs_dir, stage_dir
+from .settings import example, tool  # noqa: F401
 
 CONFIG = "/run/sisci.conf"
 _ENV = {"SISCI_CONF": CONFIG}
@@ -23,16 +23,6 @@ def configure(nodes):
         lines.append(f"node {node} peer {peer} name {guest.name}")
     for guest in nodes.values():
         guest.run("printf '%s\\n' " + " ".join(f"'{line}'" for line in lines) + f" > {CONFIG}")
-
-
-def tool(name):
-    """A program in Rust, as it is installed."""
-    return programs_dir() / name
-
-
-def example(name):
-    """The same in C."""
-    return stage_dir() / "bin" / name
 
 
 def run(guest, program, *words, timeout=_TIMEOUT):
