@@ -138,8 +138,8 @@ impl<'a> Stream<'a> {
         Ok(())
     }
 
-    /// What the caller is told: `ENOMEM` only if it may try all of it again, for a word must not have
-    /// an earlier value once more.
+    /// Choose the error for the caller: `ENOMEM` only if nothing has left. It sends all of it again
+    /// then, and no word gets an earlier value back.
     fn told(&self, error: Error) -> Error {
         match self.has_sent && error == ENOMEM {
             true => error::no_buffers(),

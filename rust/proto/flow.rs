@@ -8,8 +8,8 @@
 //! a [`Meter`]. Both count all units of an epoch modulo 2^32, so that a report that is lost or
 //! comes twice does no harm.
 //!
-//! A frame that is dropped counts as passed on. Whoever relies on it is told of the function that it
-//! was for: [`Losses`].
+//! A frame that is dropped counts as passed on. The sender's host is told for which function it was:
+//! [`Losses`].
 
 /// Units that a sender may have under way in a lane.
 pub const WINDOW: u32 = 8192;

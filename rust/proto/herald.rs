@@ -44,7 +44,7 @@ pub enum Path {
 }
 
 impl Path {
-    /// What endpoint `a`, whose herald is `of_a`, has to `b`.
+    /// Find how endpoint `a`, whose herald is `of_a`, reaches `b` at a time.
     pub fn between<const N: usize>(
         (a, of_a): (&Member, &Herald<N>),
         (b, of_b): (&Member, &Herald<N>),
@@ -474,8 +474,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever has a way renewed and however often: both ends come to know the same mark, never
-        /// one that they had before.
+        /// Both ends come to know the same mark, and never one that they had before, however often
+        /// either of them renews the way.
         #[test]
         fn both_ends_come_to_know_one_way(
             steps in prop::collection::vec((0usize..2, 0usize..4, 0u64..30_000_000), 1..60),

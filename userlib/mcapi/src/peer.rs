@@ -233,7 +233,7 @@ impl Peer {
         }
     }
 
-    /// Control frames go first, then credits, which may follow debts at once.
+    /// Choose the next control frame: one that waits, or else credits, which may follow debts at once.
     fn next_control(&self) -> Option<Control> {
         let control = self.control.front().copied();
         control.or_else(|| match self.stage {

@@ -319,7 +319,7 @@ impl<D: Device> ViShared<D> {
     fn tell(self: &Arc<Self>, core: MutexGuard<'_, Core<D>>) {
         let link = core.link.as_ref();
         let waits = link.is_some_and(|link| link.owes_signal() || core.engine.has_to_send());
-        match self.is_heard(&core) {
+        match self.must_tell(&core) {
             true => self.tell_all(core),
             false => drop(core),
         }
@@ -330,7 +330,7 @@ impl<D: Device> ViShared<D> {
 
     /// Whether anybody is to be told of anything.
     #[inline]
-    fn is_heard(&self, core: &Core<D>) -> bool {
+    fn must_tell(&self, core: &Core<D>) -> bool {
         let bound = || self.cqs.iter().any(Option::is_some);
         core.engine.has_reports()
             || core.engine.has_completed() && (core.asleep > 0 || bound())

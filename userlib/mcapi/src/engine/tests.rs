@@ -850,7 +850,8 @@ fn come_and_go(node: &mut Engine, other: NodeId, count: usize, end: End) {
     node.down(other, end);
 }
 
-/// Who has left little loses nothing, whoever goes last, and nobody does when a link goes.
+/// Only the node that has left the most messages loses them, whichever node ends last, and none does
+/// when a link is lost.
 #[test]
 fn who_has_left_the_most_loses_it() {
     let mut node = Engine::new(id(0), NodeAttributes::default());

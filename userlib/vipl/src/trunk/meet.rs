@@ -205,7 +205,7 @@ fn unique() -> crate::Result<u64> {
 }
 
 impl<D: Device> Trunks<D> {
-    /// Have no trunks yet, over a fabric; the service looks after those that there will be.
+    /// Make an empty set of trunks on a fabric. The service serves those that are added.
     ///
     /// # Errors
     /// [`Resource`](crate::Error::Resource): the kernel has no random number.
