@@ -29,7 +29,7 @@ _LOGS = CHECKOUT / "build/logs/bench"
 
 # No new round begins after this many seconds.
 _TIME_FOR_ROUNDS = 20 * 60
-# A turn that fails is taken once more.
+# A turn that fails is taken once more, in guests that were started anew.
 _ATTEMPTS = 2
 
 
@@ -97,16 +97,6 @@ def turns():
     return found
 
 
-@dataclass(frozen=True)
-class Part:
-    """What is measured in turn with others."""
-
-    what: str
-    action: object
-    # It starts guests for itself.
-    own_guests: bool = False
-
-
 class Bench:
     """Takes samples: `samples[window suffix, contender's name, metric's name]`
     is a list with one `Sample`, or `None`, for each round."""
@@ -133,15 +123,14 @@ class Bench:
         for library, what, beside in self._libraries():
             if library.NAME in self.only:
                 processes = functools.partial(self._processes, library)
-                parts = [Part(what, processes), *beside]
-                self._parts(parts, library.NAME, library.MEASURED, number)
+                self._parts([(what, processes), *beside], library.NAME, library.MEASURED, number)
 
     def _libraries(self):
         """Each library, and what its processes are measured beside."""
         return (
-            (pximc, "PXImc", [Part("doorbells", self._doorbells)]),
-            (sisci, "SISCI", [Part("SISCI with an engine", self._copies)]),
-            (vi, "VI", [Part("VI on a star", self._forwarded, own_guests=True)]),
+            (pximc, "PXImc", [("doorbells", self._doorbells)]),
+            (sisci, "SISCI", [("SISCI with an engine", self._copies)]),
+            (vi, "VI", [("VI on a star", self._forwarded)]),
             (mcapi, "MCAPI", []),
         )
 
@@ -157,9 +146,9 @@ class Bench:
     def _parts(self, parts, name, measured, number):
         """The processes, and what they are compared with, in turn."""
         taken = {}
-        for part in parts if number % 2 == 0 else reversed(parts):
-            what = f"{part.what}, windows of {MAIN_WINDOW // MIB} MiB"
-            taken |= self.attempt(what, part.action, own_guests=part.own_guests) or {}
+        for what, action in parts if number % 2 == 0 else reversed(parts):
+            what = f"{what}, windows of {MAIN_WINDOW // MIB} MiB"
+            taken |= self.attempt(what, action) or {}
         for metric in measured:
             self._note("", name, metric, number, taken)
 
@@ -168,9 +157,8 @@ class Bench:
         column += [None] * (number - len(column))
         column.append((taken or {}).get(key or metric.name))
 
-    def attempt(self, what, action, own_guests=False):
-        """Run a turn; what it gave, or `None` if it failed each time. The guests are started anew
-        before it is taken once more, unless it has some of its own."""
+    def attempt(self, what, action):
+        """Run a turn; what it gave, or `None` if it failed each time."""
         for attempt in range(1, _ATTEMPTS + 1):
             print(f"  {what} ", end="", flush=True)
             start = time.monotonic()
@@ -185,8 +173,7 @@ class Bench:
                 error = " ".join(str(caught).split())
             print(f"failed: {error}", flush=True)
             self.troubles.append(f"{what}, attempt {attempt}: {error}")
-            if not own_guests:
-                self._restart()
+            self._restart()
         return None
 
     def _restart(self):
