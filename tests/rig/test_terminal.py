@@ -8,6 +8,7 @@ import select
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 
@@ -104,6 +105,18 @@ def test_a_full_screen_program_works(person):
     person.see("COMMAND")
     person.type("q")
     person.see("root@rp:/#")
+    person.type("exit 0\n")
+    assert person.leave() == 0
+
+
+def test_what_is_built_again_is_found(person):
+    with tempfile.NamedTemporaryFile("w", dir=CHECKOUT / "build") as built:
+        for text in ("at first", "then, and longer"):
+            built.truncate(0)
+            built.seek(0)
+            print(text, file=built, flush=True)
+            person.type(f"cat {built.name}\n")
+            person.see(text)
     person.type("exit 0\n")
     assert person.leave() == 0
 

@@ -56,7 +56,7 @@ def _bench(options):
 def _shared_set(options):
     """Boot a set that others can attach to."""
     print(f"booting {options.hosts} hosts ...", flush=True)
-    with Fabric(hosts=options.hosts, logs=_LOGS / "shell") as fabric:
+    with Fabric(hosts=options.hosts, logs=_LOGS / "shell", live=True) as fabric:
         if not options.bare:
             stack.bring_up(*fabric.hosts)
         shared = share.Share(fabric)

@@ -47,8 +47,9 @@ def kernel_command_line(settings, name):
         "random.trust_cpu=on",
         f"cma={settings.area_size // MIB}M@{settings.area_base // MIB}M",
         f"rig.host={name}",
-        f"rig.checkout={CHECKOUT}",
     ]
+    if settings.live:
+        options.append(f"rig.checkout={CHECKOUT}")
     if settings.accel == "tcg":
         # QEMU translates a page of code again for each address at which it runs: with
         # programs at the same addresses, starting one costs half as much.
@@ -135,10 +136,12 @@ def _boards(settings, directory, host):
     return arguments
 
 
-def _files():
-    shares = (("rootfs", "/"), ("checkout", CHECKOUT))
+def _files(settings):
+    shares = {"rootfs": "/"}
+    if settings.live:
+        shares["checkout"] = CHECKOUT
     arguments = []
-    for tag, path in shares:
+    for tag, path in shares.items():
         backend = f"local,id={tag},path={path},security_model=none,readonly=on,multidevs=remap"
         arguments += ["-fsdev", backend]
         arguments += ["-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
@@ -164,7 +167,7 @@ def command(settings, directory, port, name, console):
         *_memory(settings, directory, port),
         *_devices(settings, directory, port),
         *_boards(settings, directory, port),
-        *_files(),
+        *_files(settings),
         *_consoles(directory, port, console),
         "-kernel", settings.kernel_image,
         "-initrd", directory / "initramfs",

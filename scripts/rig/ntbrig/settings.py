@@ -132,6 +132,8 @@ class Settings:
     instrument: int = 0
     # What translates for them.
     iommu: bool = False
+    # Guests see what changes in the checkout, and read its files each time.
+    live: bool = False
     cpus: int = 0  # per guest; 0 chooses by the number of hosts and cores
     boot_timeout: float = 120.0
     kernel_options: str = field(default_factory=lambda: os.environ.get("RIG_KERNEL_OPTIONS", ""))

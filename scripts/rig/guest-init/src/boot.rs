@@ -2,9 +2,10 @@
 //! From the initial RAM disk to a root file system that looks like the host's.
 //!
 //! The host's `/` comes over 9p, read-only; a tmpfs above it takes every write,
-//! so guests can do as they like. Two more trees may lie over it: the checkout
-//! (9p without cache: a developer rebuilds while guests run) and the kernel's
-//! installed modules. Both are named on the kernel's command line.
+//! so guests can do as they like. Files are taken for unchanged while the guest
+//! runs. Two more trees may lie over it: the checkout (9p without cache, where a
+//! developer rebuilds while guests run) and the kernel's installed modules. Both
+//! are named on the kernel's command line.
 
 use std::fs;
 use std::io;
