@@ -79,7 +79,7 @@ SOURCE = """
 def stream(source, sink, mib=16, address=None, timeout=60):
     """Send data over TCP and compare its checksum at both ends."""
     receiver = python(sink, SINK, timeout)
-    sink.run("until ss -ltn | grep -q :5005; do sleep 0.05; done", timeout=20)
+    receiver.wait_for_output("ready")
     program = SOURCE.format(address=address or stack.address(sink), mib=mib)
     sent = python(source, program, timeout).wait()
     received = receiver.wait()

@@ -19,20 +19,16 @@ TEST = ("mp_func_test",)
 
 
 def wait_for_peers(guest, count, timeout=20):
-    guest.run(
-        f'until [ "$(ls /sys/kernel/mp/peers | wc -l)" = {count} ]; do sleep 0.02; done',
-        timeout=timeout,
-    )
+    stack.wait_for_peers(guest, condition=f"= {count}", timeout=timeout)
 
 
 def wait_for_everyone(*guests, timeout=20):
     """Wait until all these hosts know each other."""
-    for guest in guests:
-        wait_for_peers(guest, len(guests) - 1, timeout)
+    stack.wait_for_peers(*guests, condition=f"= {len(guests) - 1}", timeout=timeout)
 
 
 def peer_id(guest):
-    return int(guest.run("cat /sys/kernel/mp/self").out, 16)
+    return int(guest.read("/sys/kernel/mp/self"), 16)
 
 
 def counters(guest):
@@ -42,7 +38,7 @@ def counters(guest):
 
 
 def peer_counter(guest, peer, name):
-    return int(guest.run(f"cat /sys/kernel/mp/peers/{peer:08x}/{name}").out)
+    return int(guest.read(f"/sys/kernel/mp/peers/{peer:08x}/{name}"))
 
 
 def link_counter(guest, peer, name):
@@ -78,9 +74,7 @@ def send(guest, dst, count, size, priority=0, timeout=60):
     order = f"dst={dst} count={count} size={size} priority={priority}"
     stack.load(guest, modules=TEST, parameters={"mp_func_test": order})
     try:
-        guest.run(
-            f'until [ "$(cat {COUNTERS}/done)" = 1 ]; do sleep 0.02; done', timeout=timeout
-        )
+        stack.wait_until(stack.holds(f"{COUNTERS}/done", "= 1"), guest, timeout=timeout)
         return counters(guest)
     finally:
         stack.unload(guest, modules=TEST)
@@ -89,7 +83,7 @@ def send(guest, dst, count, size, priority=0, timeout=60):
 def wait_until_received(guest, count, timeout=10):
     """Wait until so many frames have arrived, which they must; what the guest has counted."""
     deadline = time.monotonic() + timeout * PATIENCE
-    while (seen := counters(guest))["received"] < count:
-        assert time.monotonic() < deadline, f"{guest.name} has received {seen}, not {count} frames"
+    while int(guest.read(f"{COUNTERS}/received")) < count:
+        assert time.monotonic() < deadline, f"{guest.name}: {counters(guest)}, not {count}"
         time.sleep(0.02)
-    return seen
+    return counters(guest)

@@ -34,7 +34,7 @@ def interfaces(guest):
 
 
 def wait_until(guest, name, state):
-    guest.run(f'until [ "$(cat {DIRECTORY}/{name}/state)" = {state} ]; do sleep 0.02; done')
+    stack.wait_until(stack.holds(f"{DIRECTORY}/{name}/state", f"= {state}"), guest)
 
 
 def test_an_interface_is_there_with_or_without_a_host_at_the_far_end(pair):

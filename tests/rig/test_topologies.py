@@ -30,7 +30,7 @@ TOPOLOGIES = [
 
 
 def service(guest, name):
-    return guest.run(f"cat /sys/kernel/mp/{name}").out.strip()
+    return guest.read(f"/sys/kernel/mp/{name}").strip()
 
 
 def dropped(guest):
@@ -39,7 +39,7 @@ def dropped(guest):
 
 
 def route(guest, other):
-    return guest.run(f"cat /sys/kernel/mp/peers/{peer_id(other):08x}/route").out.strip()
+    return guest.read(f"/sys/kernel/mp/peers/{peer_id(other):08x}/route").strip()
 
 
 def share_a_bridge(fabric, a, b):
@@ -212,13 +212,12 @@ def test_a_second_root_processor_is_an_error_on_both(bare):
     first, second, endpoint = bare.hosts
     bottom = stack.MODULES[:-1]
     stack.load(first, second, modules=bottom, parameters={"pximc_ntb": "timeout_ms=2000 role=1"})
-    for guest in (first, second):
-        guest.run("until dmesg | grep -q 'is a root processor like this host'; do sleep 0.1; done")
+    stack.wait_until("dmesg | grep -q 'is a root processor like this host'", first, second)
     stack.load(endpoint, modules=bottom, parameters={"pximc_ntb": "timeout_ms=2000 role=2"})
     wait_for_peers(endpoint, 1)
-    endpoint.run("until dmesg | grep -q 'is a second root processor'; do sleep 0.1; done")
+    stack.wait_until("dmesg | grep -q 'is a second root processor'", endpoint)
     peers = [guest.run("ls /sys/kernel/mp/peers").out.split() for guest in (first, second)]
     obeyed = peers.index([f"{peer_id(endpoint):08x}"])
     assert peers[1 - obeyed] == []
     refused = (first, second)[1 - obeyed]
-    refused.run("until dmesg | grep -q 'obeys another root processor'; do sleep 0.1; done")
+    stack.wait_until("dmesg | grep -q 'obeys another root processor'", refused)

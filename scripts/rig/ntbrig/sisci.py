@@ -3,24 +3,21 @@
 
 import json
 
+from . import stack
 from .settings import example, tool  # noqa: F401
 
 CONFIG = "/run/sisci.conf"
 _ENV = {"SISCI_CONF": CONFIG}
 _TIMEOUT = 120.0
-_LINK_SECONDS = 30.0
 
 
 def configure(nodes):
     """Give guests, by the node ids that they are to have, their configuration."""
-    # A host has its id as soon as it has a peer.
-    count = f'[ "$(ls /sys/kernel/mp/peers | wc -l)" -ge {len(nodes) - 1} ]'
-    for guest in nodes.values():
-        guest.run(f"until {count}; do sleep 0.05; done", timeout=_LINK_SECONDS)
-    lines = []
-    for node, guest in nodes.items():
-        peer = int(guest.read("/sys/kernel/mp/self"), 16)
-        lines.append(f"node {node} peer {peer} name {guest.name}")
+    peers = stack.numbers(nodes.values())
+    lines = [
+        f"node {node} peer {peer} name {guest.name}"
+        for (node, guest), peer in zip(nodes.items(), peers)
+    ]
     for guest in nodes.values():
         guest.run("printf '%s\\n' " + " ".join(f"'{line}'" for line in lines) + f" > {CONFIG}")
 

@@ -5,6 +5,7 @@ import os
 import time
 from pathlib import Path
 
+from .agent import CommandFailed
 from .settings import CHECKOUT, RigError, flavour
 
 # In the order of loading; each needs those before it.
@@ -22,11 +23,15 @@ PARAMETERS = {"pximc_ntb": "timeout_ms=2000"}
 _ALIKE = ("switchtec", "epf")
 _FEW_HOSTS = {"intel": 5, "amd": 3, "epf": 6, "tiny": 2}
 
+_PEERS = "/sys/kernel/mp/peers"
 _TIMEOUT = 40.0
 _LOAD_TIMEOUT = 30.0
 # How long the kernel's ntb_transport may take to notice that its peer has gone.
 _TRANSPORT_CLEANUP = 1.0
 _CARRIER_TIMEOUT = 20
+_WAIT_TIMEOUT = 30.0
+# Seconds between two looks at what a guest waits for.
+_PAUSE = 0.02
 
 
 def modules_dir(guest=None):
@@ -82,6 +87,22 @@ def everywhere(guests, command, timeout=_TIMEOUT):
     return [p.wait().check() for p in [guest.spawn(command, timeout) for guest in guests]]
 
 
+def holds(path, test):
+    """The condition of a shell that a file's first line is as `test` of the shell has it."""
+    return f'{{ read -r line < {path}; }} 2>/dev/null && [ "$line" {test} ]'
+
+
+def wait_until(condition, *guests, timeout=_WAIT_TIMEOUT):
+    """Wait until the condition of a shell is true in all these guests.
+
+    It is tried again and again. What sleeps in between is the shell, for input that never
+    comes: to start a program takes an emulated guest longer than what is waited for.
+    """
+    loop = f"until {condition}; do read -t {_PAUSE} || :; done"
+    for process in [guest.spawn(loop, timeout, stdin=True) for guest in guests]:
+        process.wait().check()
+
+
 def load(*guests, modules=MODULES, parameters=None):
     """Load modules in all these guests at once.
 
@@ -115,37 +136,42 @@ def unload_mainline_network(*guests):
         guest.forget_leaks()
 
 
-def configure(guest):
+def configure(*guests):
     """Set the address and the interface up, on some hosts in the old way."""
+    for process in [guest.spawn(_configuration(guest), _TIMEOUT) for guest in guests]:
+        process.wait().check()
+
+
+def _configuration(guest):
     if guest.port % 2:
-        command = f"ifconfig {INTERFACE} {address(guest)} netmask 255.255.255.0 up"
-    else:
-        command = f"ip addr add {address(guest)}/24 dev {INTERFACE} && ip link set {INTERFACE} up"
-    guest.run(command)
+        return f"ifconfig {INTERFACE} {address(guest)} netmask 255.255.255.0 up"
+    return f"ip addr add {address(guest)}/24 dev {INTERFACE} && ip link set {INTERFACE} up"
 
 
 def wait_for_carrier(*guests, timeout=_CARRIER_TIMEOUT):
     """Wait until each guest has a peer, and its kernel has heard of it: between carrier and
     that it drops what is sent."""
-    state = f"/sys/class/net/{INTERFACE}/operstate"
-    command = f'until [ "$(cat {state} 2>/dev/null)" = up ]; do sleep 0.05; done'
-    for process in [guest.spawn(command, timeout) for guest in guests]:
-        result = process.wait()
-        if result.rc != 0:
-            raise RigError(f"no carrier in {timeout} s: {result}")
+    try:
+        wait_until(holds(f"/sys/class/net/{INTERFACE}/operstate", "= up"), *guests, timeout=timeout)
+    except CommandFailed as error:
+        raise RigError(f"no carrier in {timeout} s: {error}") from error
+
+
+def wait_for_peers(*guests, condition, timeout=_CARRIER_TIMEOUT):
+    """Wait until the number of each guest's peers meets a condition, as `test` has them."""
+    count = f"shopt -s nullglob; set -- {_PEERS}/*; [ $# {condition} ]"
+    wait_until(count, *guests, timeout=timeout)
 
 
 def numbers(guests):
     """The numbers of guests that have links, as the fabric has given them."""
     # A host has its number as soon as it has a peer.
-    count = f'[ "$(ls /sys/kernel/mp/peers | wc -l)" -ge {len(guests) - 1} ]'
-    everywhere(guests, f"until {count}; do sleep 0.05; done", timeout=_CARRIER_TIMEOUT)
+    wait_for_peers(*guests, condition=f"-ge {len(guests) - 1}")
     return [int(guest.read("/sys/kernel/mp/self"), 16) for guest in guests]
 
 
 def bring_up(*guests, parameters=None):
     """From freshly booted guests to interfaces that have carrier."""
     load(*guests, parameters=parameters)
-    for guest in guests:
-        configure(guest)
+    configure(*guests)
     wait_for_carrier(*guests)
