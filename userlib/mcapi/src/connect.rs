@@ -126,7 +126,11 @@ impl<D: Device> Connector<D> {
     pub(crate) fn run(mut self) {
         let node = Arc::clone(&self.node);
         while !node.connector.is_stopped() {
-            let interfaces = self.post().unwrap_or_default();
+            let interfaces = self.post().unwrap_or_else(|_| {
+                // The service thread sees whether the fabric has ended.
+                node.service.kick();
+                Vec::new()
+            });
             let more = self.answer();
             self.look();
             self.age();
@@ -254,10 +258,7 @@ impl<D: Device> Connector<D> {
             return None;
         };
         let interface = self.node.fabric.interface(id).ok()?;
-        let host = match interface.loopback {
-            true => self.node.host,
-            false => partner.peer,
-        };
+        let host = self.host(&interface, Some(partner.peer))?;
         let may_be = |demand: &Demand| {
             let hosts = self.node.topology.hosts(demand.node.domain());
             demand.node != self.node.id
@@ -266,7 +267,7 @@ impl<D: Device> Connector<D> {
         };
         let demand = Demand::read(&partner.data).filter(may_be);
         let asker = demand.map(|demand| demand.node).ok_or(UNKNOWN);
-        let asker = asker.and_then(|asker| match self.node.has_room_for(asker) {
+        let asker = asker.and_then(|asker| match self.node.has_room_for(asker, host) {
             true => Ok(asker),
             false => Err(FULL),
         });
@@ -276,6 +277,14 @@ impl<D: Device> Connector<D> {
             false => Ok(asker),
         });
         Some((request, asker))
+    }
+
+    /// The host that an interface leads to, which is that of the peer unless it is this one.
+    fn host(&self, interface: &Interface, peer: Option<u32>) -> Option<u32> {
+        match interface.loopback {
+            true => Some(self.node.host),
+            false => peer,
+        }
     }
 
     fn reject(&mut self, id: InterfaceId, request: RequestId, reason: u32) {
@@ -309,7 +318,18 @@ impl<D: Device> Connector<D> {
     /// A session with a node is paired.
     fn begin(&mut self, id: NodeId, session: Session<D>) {
         self.busy.remove(&id);
-        self.node.connected(id, session);
+        match self.host_of(&session) {
+            Some(host) => self.node.connected(id, host, session),
+            // It has ended, with its interface.
+            None => self.node.unreachable(id, End::Down),
+        }
+    }
+
+    /// The host that a session is with.
+    fn host_of(&self, session: &Session<D>) -> Option<u32> {
+        let id = session.state().ok()?.interface;
+        let interface = self.node.fabric.interface(id).ok()?;
+        self.host(&interface, interface.peer)
     }
 
     /// Make the way for data of a channel: post its receiving end, or ask for it.
@@ -387,10 +407,8 @@ impl<D: Device> Connector<D> {
     /// Ask for a node on all interfaces that lead to hosts of its domain, until one has it.
     fn seek(&mut self, id: NodeId, interfaces: &[Interface]) {
         let hosts = self.node.topology.hosts(id.domain());
-        let host = |interface: &Interface| match interface.loopback {
-            true => Some(self.node.host),
-            false => interface.peer.filter(|_| interface.up),
-        };
+        let host =
+            |interface: &Interface| self.host(interface, interface.peer.filter(|_| interface.up));
         // Hosts that have not said that the node is not theirs.
         let (mut left, mut is_busy) = (hosts.clone(), false);
         for interface in interfaces {

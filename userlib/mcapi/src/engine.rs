@@ -25,7 +25,7 @@ use crate::{
     peer::{Peer, Stage},
     request::{By, Requests},
     table::Table,
-    wire::{copied, Control, Lane, Loop, Subject},
+    wire::{copied, Control, End, Lane, Loop, Subject},
     Completion, Endpoint, Error, NodeAttributes, NodeId, Outcome, Request, Result, MESSAGE_MAX,
     PRIORITIES,
 };
@@ -91,6 +91,8 @@ pub(crate) struct Engine {
     ids: u64,
     /// Ends that were opened.
     opens: u32,
+    /// The fabric has ended under the node.
+    has_failed: bool,
 }
 
 impl Engine {
@@ -109,8 +111,9 @@ impl Engine {
             keys: RandomState::new(),
             ids: 0,
             opens: 0,
+            has_failed: false,
         };
-        engine.up(id);
+        engine.peer(id).open();
         engine.settle();
         engine
     }
@@ -411,7 +414,10 @@ impl Engine {
             Some(data) => self
                 .requests
                 .complete(request, Ok(Completion::message(data, room))),
-            None => self.receiver(endpoint)?.post(Posted { request, room }),
+            None => {
+                self.receiver(endpoint)?.post(Posted { request, room });
+                self.settle();
+            }
         }
         Ok(request)
     }
@@ -441,6 +447,13 @@ impl Engine {
         if done.is_some() {
             return Ok(done);
         }
+        self.withdraw(operation, request);
+        self.settle();
+        Ok(None)
+    }
+
+    /// Withdraw what a request is for that is pending.
+    fn withdraw(&mut self, operation: Operation, request: Request) {
         match operation {
             Operation::Send { to, lane, from, by } => {
                 self.peer(to).outgoing.withdraw(lane, request);
@@ -459,7 +472,34 @@ impl Engine {
             Operation::Close { port } => self.withdraw_close(port, request),
             Operation::Packet { port } => self.withdraw_packet(port, request),
         }
+    }
+
+    /// End everything: the fabric has ended under the node. From now on, what cannot be done at once
+    /// fails.
+    pub(crate) fn fail(&mut self) {
+        self.has_failed = true;
+        let others = self.peers.keys().filter(|node| **node != self.id);
+        for node in others.copied().collect::<Vec<_>>() {
+            self.down(node, End::Down);
+        }
+        self.sever_all(self.id);
         self.settle();
-        Ok(None)
+    }
+
+    /// End what is pending, for nothing comes any more. Data of channels end with the channels, which
+    /// are severed.
+    fn end_pending(&mut self) {
+        for request in self.requests.pending() {
+            let Some(operation) = self.requests.operation(request).copied() else {
+                continue;
+            };
+            let error = match operation {
+                Operation::Packet { .. } => continue,
+                Operation::Send { .. } | Operation::Receive { .. } => Error::Transmission,
+                _ => Error::General,
+            };
+            self.withdraw(operation, request);
+            self.requests.complete(request, Err(error));
+        }
     }
 }

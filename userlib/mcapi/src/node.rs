@@ -48,7 +48,7 @@ const ROUNDS: usize = 4;
 /// How long a node may take to receive the rest of a message whose sender has waited long enough.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Nodes of one domain that a node accepts sessions of.
+/// Nodes of one host that a node accepts sessions of.
 pub(crate) const PEERS_MAX: usize = 256;
 
 /// A node: what a program is in the fabric. All calls may be made by several threads at a time
@@ -104,6 +104,8 @@ type HeldBy<D> = (Arc<Pipe<D>>, Held);
 /// The link to another node.
 struct Linked<D: Device> {
     number: u64,
+    /// The host that it leads to.
+    host: u32,
     attention: Arc<Attention>,
     link: Link<D>,
 }
@@ -551,7 +553,10 @@ impl<D: Device> Core<D> {
     ) -> bool {
         let Core { engine, links, .. } = self;
         let Some(Linked {
-            attention, link, ..
+            host,
+            attention,
+            link,
+            ..
         }) = links.get_mut(&node)
         else {
             return false;
@@ -560,7 +565,7 @@ impl<D: Device> Core<D> {
             Some(end) => Err(end),
             None => link.is_open().and_then(|is_open| {
                 if link.has_begun() {
-                    engine.up(node);
+                    engine.up(node, *host);
                 }
                 Ok(is_open && act(engine, link)?)
             }),
@@ -579,18 +584,18 @@ impl<D: Device> Core<D> {
         let end = linked.link.end(end);
         debug!("the session with {node} has ended: {end:?}");
         self.ties.remove(&linked.number);
-        drain(&mut self.engine, node, &mut linked.link);
+        drain(&mut self.engine, node, &mut linked);
         linked.link.close();
         self.engine.down(node, end);
         self.engine.seek(node);
     }
 
-    /// Put a link in the place of one that may be there.
-    fn relink(&mut self, node: NodeId, link: Link<D>) -> u64 {
+    /// Put a link that leads to a host in the place of one that may be there.
+    fn relink(&mut self, node: NodeId, host: u32, link: Link<D>) -> u64 {
         if let Some(mut before) = self.links.remove(&node) {
             self.ties.remove(&before.number);
             let end = before.link.end(End::Gone);
-            drain(&mut self.engine, node, &mut before.link);
+            drain(&mut self.engine, node, &mut before);
             before.link.close();
             self.engine.down(node, end);
         }
@@ -601,6 +606,7 @@ impl<D: Device> Core<D> {
             node,
             Linked {
                 number,
+                host,
                 attention,
                 link,
             },
@@ -656,17 +662,18 @@ impl<D: Device> Core<D> {
     }
 }
 
-/// Whether there may be a session with a node beside those that there are.
-fn has_room_for<'a>(node: NodeId, others: impl Iterator<Item = &'a NodeId>) -> bool {
-    let others = others.filter(|other| other.domain() == node.domain() && **other != node);
+/// Whether there may be a session with a node of a host beside those that there are, with their hosts.
+fn has_room_for(node: NodeId, host: u32, others: impl Iterator<Item = (NodeId, u32)>) -> bool {
+    let others = others.filter(|(other, at)| *at == host && *other != node);
     others.count() < PEERS_MAX
 }
 
 /// Receive what has arrived on a link that is over.
-fn drain<D: Device>(engine: &mut Engine, node: NodeId, link: &mut Link<D>) {
+fn drain<D: Device>(engine: &mut Engine, node: NodeId, linked: &mut Linked<D>) {
+    let Linked { host, link, .. } = linked;
     if let Ok(true) = link.is_open() {
         if link.has_begun() {
-            engine.up(node);
+            engine.up(node, *host);
         }
         engine.drain(node, link);
     }
@@ -778,8 +785,8 @@ impl<D: Device> NodeShared<D> {
         sought
     }
 
-    /// There is a session with a node, perhaps in the place of one that has ended.
-    pub(crate) fn connected(&self, node: NodeId, session: Session<D>) {
+    /// There is a session with a node on a host, perhaps in the place of one that has ended.
+    pub(crate) fn connected(&self, node: NodeId, host: u32, session: Session<D>) {
         // What has woken the connector is the service thread's from now on.
         let quiet = session.notify(EventMask::empty(), None);
         let link = quiet
@@ -791,7 +798,7 @@ impl<D: Device> NodeShared<D> {
         match link {
             Ok(link) => {
                 debug!("a session with {node} begins");
-                let number = core.relink(node, link);
+                let number = core.relink(node, host, link);
                 self.watch(&core, node, number);
             }
             Err(end) if !core.links.contains_key(&node) => core.engine.down(node, end),
@@ -824,13 +831,29 @@ impl<D: Device> NodeShared<D> {
         }
     }
 
-    /// Whether a node that asks may have a session: what those of one domain can make this one keep is
-    /// limited.
-    pub(crate) fn has_room_for(&self, node: NodeId) -> bool {
-        has_room_for(node, lock(&self.core).links.keys())
+    /// Whether a node of a host that asks may have a session: what those of one host can make this one
+    /// keep is limited, whatever domains they are of.
+    pub(crate) fn has_room_for(&self, node: NodeId, host: u32) -> bool {
+        let core = lock(&self.core);
+        let others = core.links.iter().map(|(id, linked)| (*id, linked.host));
+        has_room_for(node, host, others)
     }
 
-    /// Give up connects that other nodes have not answered for too long.
+    /// End everything, for the fabric has ended under the node: the process has closed the descriptor.
+    fn fail(&self) {
+        // A node that has been finalized has ended.
+        let _ = self.with(|core| {
+            for node in core.links.keys().copied().collect::<Vec<_>>() {
+                core.unlink(node, End::Down);
+            }
+            core.engine.fail();
+            Ok(())
+        });
+        self.connector.stop();
+    }
+
+    /// Give up connects that other nodes have not answered for too long, and sessions with nodes that
+    /// take nothing.
     pub(crate) fn age(&self) {
         let Ok(mut core) = self.alive() else {
             return;
@@ -1123,6 +1146,10 @@ impl<D: Device> Owner for Own<D> {
         let node = Arc::clone(&self.0);
         Some(Tied { node, tie, number })
     }
+
+    fn fail(&self) {
+        self.0.fail();
+    }
 }
 
 impl<D: Device> Drop for Node<D> {
@@ -1157,7 +1184,7 @@ mod tests {
         let from = core.engine.create(Some(1)).unwrap();
         let world = World::new(1, 1 << 20);
         let [link, _there] = pair_in(&world);
-        core.relink(other, link);
+        core.relink(other, 1, link);
         core.progress(other);
         let to = Endpoint::of(other, 1);
         let sent = core
@@ -1166,7 +1193,7 @@ mod tests {
             .unwrap();
         world.set_up(0, false);
         let [link, _there] = pair();
-        core.relink(other, link);
+        core.relink(other, 1, link);
         let result = core.engine.requests().test(sent).unwrap();
         assert_eq!(result, Some(&Err(Error::Transmission)));
     }
@@ -1197,17 +1224,21 @@ mod tests {
         assert_eq!(b.msg_take(to, 8).unwrap().0[..], *b"left");
     }
 
-    /// Of one domain so many nodes have a session, and those that have one may have it anew; other
-    /// domains do not matter.
+    /// Nodes of one host have so many sessions, of whatever domains they are, and those that have one may
+    /// have it anew; nodes of other hosts do not matter, also those of the same domain.
     #[test]
-    fn nodes_of_a_domain_have_so_many_sessions() {
+    fn nodes_of_a_host_have_so_many_sessions() {
         let id = |domain, node: usize| NodeId::new(domain, node as u32).unwrap();
-        let mut others: Vec<_> = (0..PEERS_MAX).map(|node| id(0, node)).collect();
-        assert!(!has_room_for(id(0, PEERS_MAX), others.iter()));
-        assert!(has_room_for(id(0, 0), others.iter()));
-        assert!(has_room_for(id(1, 0), others.iter()));
+        let one = |number: usize| id(number as u32 % 2, number);
+        let mut others: Vec<_> = (0..PEERS_MAX).map(|number| (one(number), 7)).collect();
+        for domain in 0..3 {
+            let other = id(domain, PEERS_MAX);
+            assert!(!has_room_for(other, 7, others.iter().copied()));
+            assert!(has_room_for(other, 8, others.iter().copied()));
+        }
+        assert!(has_room_for(one(0), 7, others.iter().copied()));
         others.pop();
-        assert!(has_room_for(id(0, PEERS_MAX), others.iter()));
+        assert!(has_room_for(id(0, PEERS_MAX), 7, others.iter().copied()));
     }
 
     /// Channels that something waits for are in the order of their priorities, and of their ports.
@@ -1253,7 +1284,7 @@ mod tests {
         let mut core = Core::new(Engine::new(own, NodeAttributes::default()));
         let to = core.engine.create(Some(1)).unwrap();
         let [link, mut there] = pair();
-        core.relink(other, link);
+        core.relink(other, 1, link);
         core.progress(other);
         let (version, features) = (1, 0);
         let ready = Frame::Control(Control::Ready { version, features });
@@ -1263,7 +1294,7 @@ mod tests {
         }
         there.flush().unwrap();
         let [link, _] = pair();
-        core.relink(other, link);
+        core.relink(other, 1, link);
         assert_eq!(core.engine.local(to).unwrap().available(), 3);
         assert_eq!((core.links.len(), core.ties.len()), (1, 1));
     }

@@ -4,7 +4,7 @@
 //! questions both ways.
 
 use crate::{
-    connection::Role,
+    connection::{Role, Say},
     incoming::Incoming,
     outgoing::{Outgoing, Send},
     request::REQUESTS_MAX,
@@ -54,6 +54,8 @@ pub(crate) struct Reservation {
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) stage: Stage,
+    /// The host that the last session was with.
+    pub(crate) host: Option<u32>,
     /// Frames other than messages, which go first.
     control: VecDeque<Control>,
     pub(crate) outgoing: Outgoing,
@@ -76,6 +78,7 @@ impl Default for Peer {
     fn default() -> Self {
         Peer {
             stage: Stage::None,
+            host: None,
             control: VecDeque::new(),
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
@@ -156,14 +159,31 @@ impl Peer {
         }
     }
 
-    /// Let connects that are not answered grow older; whether one is too old.
-    pub(crate) fn age(&mut self, most: u8) -> bool {
-        let mut is_over = false;
-        for reservation in self.reservations.values_mut() {
+    /// Let connects that are not answered grow older, and give up those that are too old.
+    pub(crate) fn age(&mut self, most: u8) -> Vec<Reservation> {
+        let mut old = Vec::new();
+        for (number, reservation) in &mut self.reservations {
             reservation.age = reservation.age.saturating_add(1);
-            is_over |= reservation.age > most;
+            if reservation.age > most {
+                old.push(*number);
+            }
         }
-        is_over
+        let given_up = old.into_iter().filter_map(|number| self.give_up(number));
+        given_up.collect()
+    }
+
+    /// Give up a connect. The other node is told behind the question: if it has connected its end by
+    /// then, that is severed.
+    fn give_up(&mut self, number: u32) -> Option<Reservation> {
+        let reservation = self.reservations.remove(&number)?;
+        let waiting = self.control.len();
+        self.control.retain(|frame| *frame != reservation.frame);
+        if self.control.len() == waiting {
+            let (port, id) = (reservation.partner.port(), reservation.id);
+            let say = Say::Severed;
+            self.tell(Control::Channel { port, id, say });
+        }
+        Some(reservation)
     }
 
     /// What was asked about channels: the other node does not know of them.

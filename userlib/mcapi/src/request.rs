@@ -171,6 +171,17 @@ impl<T> Requests<T> {
         }
     }
 
+    /// Requests that are pending.
+    pub(crate) fn pending(&self) -> Vec<Request> {
+        let slots = (0..).zip(&self.slots);
+        let pending = slots.filter(|(_, slot)| {
+            let entry = slot.entry.as_ref();
+            entry.is_some_and(|entry| entry.done.is_none())
+        });
+        let requests = pending.map(|(index, slot)| Request::new(index, slot.generation));
+        requests.collect()
+    }
+
     /// Requests that somebody waits for and that are over, or released, since they were forgotten.
     pub(crate) fn over(&self) -> &[Request] {
         &self.over

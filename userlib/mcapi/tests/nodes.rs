@@ -7,11 +7,19 @@ mod common;
 use common::{briefly, get, receive, soon, Hosts};
 use mcapi::{
     Attribute, Completion, Deadline, Endpoint, EndpointType, Error, Fabric, FoundNode, Node,
-    NodeAttributes, NodeId, Request, Topology, STATUS_CONNECTED,
+    NodeAttributes, NodeId, Request, Topology, RECEIVE_BUFFERS, STATUS_CONNECTED,
 };
-use mp_testing::{Host, World};
+use mp_fabric::{sys::mp_event, Call, Device, Errno, Map, Protection};
+use mp_testing::{BridgeDevice, Host, World};
 use std::{
-    sync::{mpsc, Arc, Barrier},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::net::UnixStream,
+    },
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc, Arc, Barrier,
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -197,8 +205,13 @@ fn a_node_that_ends_and_begins_again_starts_clean() {
             lasting.msg_send(own, endpoint, b"lost", 1).unwrap();
             node.finalize().unwrap();
             assert_eq!(node.endpoint_create(None), Err(Error::NodeNotInit));
-            // It is nobody's mistake that it is not there.
+            // It is nobody's mistake that it is not there, unless it has just gone.
             let begun = Instant::now();
+            let sent = lasting.msg_send(own, endpoint, b"too late", 1);
+            assert!(
+                matches!(sent, Ok(()) | Err(Error::Transmission)),
+                "{sent:?}"
+            );
             lasting.msg_send(own, endpoint, b"to nobody", 1).unwrap();
             assert!(begun.elapsed() < Duration::from_secs(5));
             let asked = lasting.node_attribute(host as u32, 2, NodeAttributes::TYPE);
@@ -441,4 +454,171 @@ fn nodes_of_domains_that_are_elsewhere_are_not_listed() {
         host: 1,
     };
     assert_eq!(other.nodes(), Ok(vec![there]));
+}
+
+/// A device whose descriptor its process may close.
+struct Closable {
+    device: BridgeDevice,
+    is_closed: Arc<AtomicBool>,
+    /// What the descriptor is then: one that hangs up.
+    hung_up: UnixStream,
+}
+
+impl Closable {
+    /// That nobody closes has to be looked at before each use.
+    fn check(&self) -> Result<(), Errno> {
+        match self.is_closed.load(Ordering::Acquire) {
+            false => Ok(()),
+            true => Err(Errno::BADF),
+        }
+    }
+}
+
+impl Device for Closable {
+    type Remote = <BridgeDevice as Device>::Remote;
+
+    fn call(&self, call: Call<'_>) -> Result<(), Errno> {
+        self.check()?;
+        self.device.call(call)
+    }
+
+    fn map<P: Protection>(&self, offset: u64, len: u64, hint: usize) -> Result<Map<P>, Errno> {
+        self.check()?;
+        self.device.map(offset, len, hint)
+    }
+
+    fn remote(&self, map: Map) -> Self::Remote {
+        self.device.remote(map)
+    }
+
+    fn read(&self, events: &mut Vec<mp_event>) -> Result<(), Errno> {
+        self.check()?;
+        self.device.read(events)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        match self.check() {
+            Ok(()) => self.device.fd(),
+            Err(_) => self.hung_up.as_fd(),
+        }
+    }
+}
+
+/// A node whose process closes the descriptor of its device keeps none of its threads waiting for ever:
+/// not for messages, packets, scalars, rooms, endpoints or requests. What it begins later fails as well,
+/// and it can be finalized.
+#[test]
+fn a_node_without_its_device_keeps_nobody_waiting() {
+    for host in [Host::A, Host::B] {
+        let hosts = Hosts::new();
+        let is_closed = Arc::new(AtomicBool::new(false));
+        let device = Closable {
+            device: hosts.bridge.device(hosts.world.open(Host::A)),
+            is_closed: Arc::clone(&is_closed),
+            hung_up: UnixStream::pair().unwrap().0,
+        };
+        let (topology, attributes) = (Topology::default(), NodeAttributes::default());
+        let fabric = Fabric::with_device(device);
+        let node = Node::with_fabric(fabric, topology, 0, 1, attributes).unwrap();
+        let other = hosts.node(host, 2);
+        let there = other.endpoint_create(Some(9)).unwrap();
+        let [own, free] = [1, 2].map(|port| node.endpoint_create(Some(port)).unwrap());
+        let open = |sends: bool, is_scalar: bool| {
+            let (near, far) = (node.endpoint_create(None), other.endpoint_create(None));
+            let (near, far) = (near.unwrap(), far.unwrap());
+            let (from, to) = if sends { (near, far) } else { (far, near) };
+            let connected = match is_scalar {
+                true => other.sclchan_connect_i(from, to).unwrap(),
+                false => other.pktchan_connect_i(from, to).unwrap(),
+            };
+            other.wait(connected, soon()).unwrap();
+            let [opens, opened] = match (sends, is_scalar) {
+                (true, true) => [
+                    node.sclchan_send_open_i(near),
+                    other.sclchan_recv_open_i(far),
+                ],
+                (false, true) => [
+                    node.sclchan_recv_open_i(near),
+                    other.sclchan_send_open_i(far),
+                ],
+                (true, false) => [
+                    node.pktchan_send_open_i(near),
+                    other.pktchan_recv_open_i(far),
+                ],
+                (false, false) => [
+                    node.pktchan_recv_open_i(near),
+                    other.pktchan_send_open_i(far),
+                ],
+            };
+            other.wait(opened.unwrap(), soon()).unwrap();
+            match node.wait(opens.unwrap(), soon()) {
+                Ok(Completion::Open(channel)) => channel,
+                other => panic!("{other:?}"),
+            }
+        };
+        let [in_packets, in_scalars] = [false, true].map(|is_scalar| open(false, is_scalar));
+        let [out_packets, out_scalars] = [false, true].map(|is_scalar| open(true, is_scalar));
+        let sends = (0..RECEIVE_BUFFERS).map(|_| node.msg_send(own, there, b"fills", 1));
+        assert!(sends.into_iter().all(|sent| sent.is_ok()));
+        let posted = node.msg_recv_i(free, 8).unwrap();
+        let found = node.endpoint_get_i(0, 77, 1).unwrap();
+        thread::scope(|scope| {
+            let node = &node;
+            let waits: [(_, thread::ScopedJoinHandle<'_, Result<(), Error>>); 8] = [
+                (
+                    Error::Transmission,
+                    scope.spawn(move || node.msg_recv(own, &mut []).map(|_| ())),
+                ),
+                (
+                    Error::Transmission,
+                    scope.spawn(move || node.msg_send(own, there, b"more", 1)),
+                ),
+                (
+                    Error::Transmission,
+                    scope.spawn(move || node.wait(posted, Deadline::NEVER).map(|_| ())),
+                ),
+                (
+                    Error::General,
+                    scope.spawn(move || node.wait(found, Deadline::NEVER).map(|_| ())),
+                ),
+                (
+                    Error::General,
+                    scope.spawn(move || node.endpoint_get(0, 1, 99, Deadline::NEVER).map(|_| ())),
+                ),
+                (
+                    Error::Transmission,
+                    scope.spawn(move || node.pktchan_recv(in_packets).map(|_| ())),
+                ),
+                (
+                    Error::General,
+                    scope.spawn(move || node.sclchan_recv::<u8>(in_scalars).map(|_| ())),
+                ),
+                (
+                    Error::Transmission,
+                    scope.spawn(move || loop {
+                        node.pktchan_send(out_packets, b"packet")?;
+                    }),
+                ),
+            ];
+            thread::sleep(Duration::from_millis(100));
+            assert!(waits.iter().all(|(_, wait)| !wait.is_finished()));
+            let begun = Instant::now();
+            is_closed.store(true, Ordering::Release);
+            for (error, wait) in waits {
+                assert_eq!(wait.join().unwrap(), Err(error));
+            }
+            assert!(begun.elapsed() < Duration::from_secs(20));
+        });
+        assert_eq!(
+            node.msg_send(own, there, b"later", 1),
+            Err(Error::Transmission)
+        );
+        assert_eq!(node.msg_recv(own, &mut []), Err(Error::Transmission));
+        assert_eq!(node.sclchan_send(out_scalars, 1_u8), Err(Error::General));
+        let asked = node.node_attribute(host as u32, 2, NodeAttributes::TYPE);
+        assert_eq!(asked, Err(Error::General));
+        let got = node.endpoint_get(0, 1, 99, Deadline::NEVER);
+        assert_eq!(got, Err(Error::General));
+        assert_eq!(node.finalize(), Ok(()));
+    }
 }

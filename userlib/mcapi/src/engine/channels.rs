@@ -229,14 +229,21 @@ impl Engine {
         }
     }
 
-    /// Let connects that are not answered grow older: the nodes that have not answered one of them for
-    /// too long, or do not take what they are told. Their sessions have to end, for they may have
-    /// connected their ends; so no endpoint of this node is reserved for ever.
+    /// Let connects that are not answered grow older, and end those that are too old, so that no
+    /// endpoint of this node is reserved for ever; the nodes that do not take what they are told, whose
+    /// sessions have to end.
     pub(crate) fn age(&mut self) -> Vec<NodeId> {
-        let is_over = |peer: &mut Peer| peer.age(AGE_MAX) || peer.check().is_err();
-        let peers = self.peers.iter_mut();
-        let over = peers.filter_map(|(node, peer)| is_over(peer).then_some(*node));
-        over.collect()
+        let (mut given_up, mut over) = (Vec::new(), Vec::new());
+        for (node, peer) in &mut self.peers {
+            given_up.extend(peer.age(AGE_MAX).into_iter().map(|old| (*node, old)));
+            over.extend(peer.check().is_err().then_some(*node));
+        }
+        for (node, reservation) in given_up {
+            self.note_changed(node);
+            self.settle_reservation(&reservation, Err(Error::General));
+        }
+        self.settle();
+        over
     }
 
     /// A node has gone: connects that it has asked for go on, but whoever has its number next does

@@ -12,28 +12,32 @@ use crate::{
 const BUDGET: usize = 64;
 /// Frames that are received for the last time: more than can be on the way.
 pub(crate) const LAST: usize = 4096;
-/// Buffers in use, altogether, by messages of a domain's nodes that there is no session with.
+/// Buffers in use, altogether, by messages of a host's nodes that there is no session with.
 pub(crate) const LEFT_MAX: u32 = 4096;
 
 impl Engine {
-    /// A session with a node has begun.
-    pub(crate) fn up(&mut self, node: NodeId) {
-        self.peer(node).open();
+    /// A session with a node on a host has begun.
+    pub(crate) fn up(&mut self, node: NodeId, host: u32) {
+        let peer = self.peer(node);
+        peer.host = Some(host);
+        peer.open();
     }
 
     /// A session has ended, or none can be had. Gets go on waiting (MC-EPGETI-5, MC-FINAL-3).
     pub(crate) fn down(&mut self, node: NodeId, end: End) {
         self.forget_asker(node);
         let peer = self.peer(node);
+        let has_session = peer.stage != Stage::None;
         peer.close();
+        let host = peer.host;
         let sends = peer.outgoing.reset();
         let asks = std::mem::take(&mut peer.asks);
         let reservations = std::mem::take(&mut peer.reservations);
-        // What is sent to a node that is not there is discarded (MC-MSG-6); that there is no way
-        // to it is told (MC-MSG-8).
-        let send = match end {
-            End::Gone => Ok(()),
-            End::Down | End::Broken => Err(Error::Transmission),
+        // What is sent to a node that is not there is discarded (MC-MSG-6). That there is no way to it
+        // is told (MC-MSG-8), and so is that what has waited for a node was not sent (MC-GEN-9).
+        let send = match (end, has_session) {
+            (End::Gone, false) => Ok(()),
+            _ => Err(Error::Transmission),
         };
         for Send {
             request,
@@ -48,19 +52,19 @@ impl Engine {
         self.sever_all(node);
         self.endpoints.forget(node);
         // With a link that was lost no node has gone: what they have sent waits for its receiver.
-        if end != End::Down {
-            self.limit_what_is_left(node.domain());
+        if let (End::Gone | End::Broken, Some(host)) = (end, host) {
+            self.limit_what_is_left(host);
         }
         self.forget_idle(node);
         self.settle();
     }
 
-    /// Discard messages of a domain's nodes that there is no session with, of who has left the most first,
-    /// until there are no more than are kept: a host whose nodes come and go by ever new numbers takes
-    /// so much memory, and who has left little loses nothing.
-    fn limit_what_is_left(&mut self, domain: u32) {
+    /// Discard messages of a host's nodes that there is no session with, of who has left the most first,
+    /// until there are no more than are kept: a host whose nodes come and go by ever new numbers, of
+    /// whatever domains, takes so much memory, and who has left little loses nothing.
+    fn limit_what_is_left(&mut self, host: u32) {
         let has_left = |(id, peer): (&NodeId, &Peer)| {
-            let is_one = id.domain() == domain && peer.stage == Stage::None;
+            let is_one = peer.host == Some(host) && peer.stage == Stage::None;
             is_one.then(|| (peer.incoming.used(), *id))
         };
         let mut left: Vec<_> = self.peers.iter().filter_map(has_left).collect();
@@ -185,8 +189,15 @@ impl Engine {
         self.peers.get_mut(&node).is_some_and(Peer::can_send)
     }
 
-    /// Let this node's own frames arrive, until there are no more.
+    /// Let this node's own frames arrive, until there are no more; without a fabric, nothing else will.
     pub(super) fn settle(&mut self) {
+        self.settle_own();
+        if self.has_failed {
+            self.end_pending();
+        }
+    }
+
+    fn settle_own(&mut self) {
         if !self.has_to_send(self.id) {
             return;
         }

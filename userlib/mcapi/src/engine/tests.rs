@@ -93,7 +93,7 @@ impl Net {
                 ..Ends::default()
             };
             self.wires.insert((from, to), ends);
-            self.nodes[from].up(id(to));
+            self.nodes[from].up(id(to), to as u32);
         }
     }
 
@@ -537,12 +537,18 @@ fn gets_are_withdrawn_limited_and_survive_a_session() {
 /// MC-MSG-6, MC-MSG-8, MC-NATTRGET-2: what waits when there is no session any more, or none comes.
 #[test]
 fn what_waits_for_a_node_ends_as_the_node_does() {
-    for (end, sent, asked) in [
-        (End::Gone, Ok(()), Error::NodeInvalid),
-        (End::Down, Err(Error::Transmission), Error::General),
-        (End::Broken, Err(Error::Transmission), Error::General),
+    for (end, asked) in [
+        (End::Gone, Error::NodeInvalid),
+        (End::Down, Error::General),
+        (End::Broken, Error::General),
     ] {
         for has_session in [true, false] {
+            // What is sent to a node that is not there is discarded; what has waited for one that was
+            // there was not sent.
+            let sent = match (end, has_session) {
+                (End::Gone, false) => Ok(()),
+                _ => Err(Error::Transmission),
+            };
             let mut net = Net::new(2);
             if !has_session {
                 net.cut(0, 1, End::Gone);
@@ -559,6 +565,61 @@ fn what_waits_for_a_node_ends_as_the_node_does() {
             assert!(net.nodes[0].sought().is_empty());
         }
     }
+}
+
+/// A node whose fabric has ended has nothing to wait for: everything that is pending fails, and so does
+/// what is begun later, unless it can be done at once.
+#[test]
+fn without_a_fabric_nothing_is_pending() {
+    let mut net = Net::new(2);
+    let [own, full, there] = [net.endpoint(0, 1), net.endpoint(0, 2), net.endpoint(1, 3)];
+    let [other, nowhere] = [Endpoint::of(id(1), 9), Endpoint::of(id(7), 9)];
+    let role = crate::connection::Role {
+        kind: crate::channel::Kind::Packets,
+        direction: Direction::Send,
+    };
+    for _ in 0..RECEIVE_BUFFERS {
+        net.send(own, full, b"fills", 7);
+    }
+    let begin = |net: &mut Net| {
+        let mut requests = vec![
+            (net.send(own, full, b"no room", 7), Error::Transmission),
+            (net.send(own, there, b"elsewhere", 7), Error::Transmission),
+            (net.send(own, nowhere, b"nowhere", 7), Error::Transmission),
+        ];
+        let node = &mut net.nodes[0];
+        let subject = Subject::Node;
+        let begun = [
+            (node.receive(own, 8, By::Program), Error::Transmission),
+            (node.receive(own, 8, By::Call), Error::Transmission),
+            (node.get(other, By::Program), Error::General),
+            (node.get(nowhere, By::Call), Error::General),
+            (node.get(Endpoint::of(id(0), 9), By::Call), Error::General),
+            (node.ask(id(1), subject, 0), Error::General),
+            (node.open(own, role), Error::General),
+            (
+                node.connect(crate::channel::Kind::Packets, nowhere, other),
+                Error::General,
+            ),
+        ];
+        requests.extend(begun.map(|(request, error)| (request.unwrap(), error)));
+        requests
+    };
+    let pending = begin(&mut net);
+    for (request, _) in &pending {
+        assert_eq!(net.result(0, *request), None);
+    }
+    net.nodes[0].fail();
+    for (request, error) in pending {
+        assert_eq!(net.result(0, request), Some(Err(error)));
+    }
+    assert!(net.nodes[0].requests().pending().is_empty());
+    // What was received before, and what is within the node, is not lost.
+    for _ in 0..RECEIVE_BUFFERS {
+        assert_eq!(net.receive(full).unwrap(), b"fills");
+    }
+    let sent = net.send(own, full, b"own", 7);
+    assert_eq!(net.result(0, sent), Some(Ok(())));
 }
 
 /// What was sent before there was a session crosses in order when there is one; buffers that an
@@ -675,7 +736,7 @@ fn frames_at_the_wrong_time_are_lies() {
     let data = Piece::Bytes(b"");
     let more = Frame::More { lane, data };
     let mut node = Engine::new(id(0), NodeAttributes::default());
-    node.up(id(1));
+    node.up(id(1), 1);
     let mut wire = Ends::default();
     wire.inward.borrow_mut().push_back(Packed::of(&more));
     assert_eq!(node.progress(id(1), &mut wire), Err(End::Broken));
@@ -694,7 +755,7 @@ fn frames_at_the_wrong_time_are_lies() {
         &[ready, get, get],
     ] {
         let mut node = Engine::new(id(0), NodeAttributes::default());
-        node.up(id(1));
+        node.up(id(1), 1);
         let mut wire = Ends::default();
         let packed = controls
             .iter()
@@ -714,7 +775,7 @@ fn say(wire: &Ends, control: Control) {
 /// A node with a peer that is ready.
 fn with_peer() -> (Engine, Ends) {
     let mut node = Engine::new(id(0), NodeAttributes::default());
-    node.up(id(1));
+    node.up(id(1), 1);
     let mut wire = Ends::default();
     let (version, features) = (1, 0);
     say(&wire, Control::Ready { version, features });
@@ -828,10 +889,10 @@ fn what_is_for_nobody_is_not_kept() {
 /// Messages of a node that fill all that it can fill at a port.
 const FILLED: usize = RECEIVE_BUFFERS as usize * PRIORITIES;
 
-/// Another node sends so many messages of a byte to port 1, at each priority in its turn, and then its
-/// session ends.
-fn come_and_go(node: &mut Engine, other: NodeId, count: usize, end: End) {
-    node.up(other);
+/// Another node, of a host, sends so many messages of a byte to port 1, at each priority in its turn, and
+/// then its session ends.
+fn come_and_go(node: &mut Engine, other: NodeId, host: u32, count: usize, end: End) {
+    node.up(other, host);
     let mut wire = Ends::default();
     let (version, features) = (1, 0);
     say(&wire, Control::Ready { version, features });
@@ -858,30 +919,32 @@ fn who_has_left_the_most_loses_it() {
     let to = node.create(Some(1)).unwrap();
     let most = LEFT_MAX as usize / FILLED;
     for number in 1..=most + 1 {
-        come_and_go(&mut node, id(number), FILLED, End::Down);
+        come_and_go(&mut node, id(number), 1, FILLED, End::Down);
     }
     let all = (most + 1) * FILLED;
     assert_eq!(node.local(to).unwrap().available(), all);
     // More than are kept go at once with the first node that goes itself, but none of its own.
     let last = id(most + 2);
-    come_and_go(&mut node, last, 1, End::Gone);
+    come_and_go(&mut node, last, 1, 1, End::Gone);
     assert_eq!(node.discarded() as usize, 2 * FILLED);
     assert_eq!(node.local(to).unwrap().available(), all - 2 * FILLED + 1);
     assert_eq!(node.peer(last).incoming.used(), 1);
 }
 
-/// Nodes that come and go by ever new numbers make this one keep so many of their messages and no more,
-/// and cost those of other domains nothing.
+/// Nodes of a host that come and go by ever new numbers, of several domains, make this one keep so many
+/// of their messages and no more, and cost those of other hosts nothing, also those of their domains.
 #[test]
 fn messages_of_nodes_that_have_gone_are_limited() {
     let mut node = Engine::new(id(0), NodeAttributes::default());
     let to = node.create(Some(1)).unwrap();
     let each = FILLED;
     let most = LEFT_MAX as usize / each;
-    let come_and_go = |node: &mut Engine, other| come_and_go(node, other, each, End::Gone);
-    come_and_go(&mut node, NodeId::new(1, 1).unwrap());
+    let one = |number: usize| NodeId::new(number as u32 % 3, number as u32).unwrap();
+    let come_and_go =
+        |node: &mut Engine, other, host| come_and_go(node, other, host, each, End::Gone);
+    come_and_go(&mut node, id(9000), 2);
     for number in 1..4 * most {
-        come_and_go(&mut node, id(number));
+        come_and_go(&mut node, one(number), 1);
         let kept = number.min(most) + 1;
         assert_eq!(node.local(to).unwrap().available(), kept * each);
         // Itself, and those whose messages wait.
@@ -890,7 +953,7 @@ fn messages_of_nodes_that_have_gone_are_limited() {
     assert_eq!(node.discarded() as usize, (3 * most - 1) * each);
     // What is received makes room for others.
     while node.try_receive(to).unwrap().is_some() {}
-    come_and_go(&mut node, id(5000));
+    come_and_go(&mut node, one(5000), 1);
     assert_eq!(node.local(to).unwrap().available(), each);
 }
 
@@ -900,7 +963,7 @@ fn a_node_has_so_many_lanes() {
     let (message, debt) = (0, 1);
     for what in [message, debt] {
         let mut node = Engine::new(id(0), NodeAttributes::default());
-        node.up(id(1));
+        node.up(id(1), 1);
         let mut wire = Ends::default();
         let (version, features) = (1, 0);
         if what == message {
@@ -968,7 +1031,7 @@ fn a_get_that_was_answered_is_taken_back_alone() {
 #[test]
 fn a_node_that_does_not_listen_is_cut_off() {
     let mut node = Engine::new(id(0), NodeAttributes::default());
-    node.up(id(1));
+    node.up(id(1), 1);
     let mut wire = Ends::default();
     let ready = Control::Ready {
         version: 1,
@@ -1151,7 +1214,8 @@ proptest! {
         prop_assert!(net.nodes.iter().all(|node| node.discarded() == 0));
     }
 
-    /// The same with sessions that end and begin: none twice, and all requests end.
+    /// MC-GEN-9: the same with sessions that end and begin: none twice, and all requests end; what has
+    /// waited when a session ended is told not to have been sent, and does not come.
     #[test]
     fn sessions_that_end_double_nothing(steps in steps(1)) {
         let (mut net, story) = play(steps);
@@ -1160,9 +1224,14 @@ proptest! {
         let before = numbers.len();
         numbers.dedup();
         prop_assert_eq!(numbers.len(), before);
-        for (from, _, request) in &story.sends {
-            if let Some(request) = request {
-                prop_assert_eq!(net.result(*from, *request), Some(Ok(())));
+        for (number, (from, _, request)) in story.sends.iter().enumerate() {
+            let Some(request) = request else { continue };
+            match net.result(*from, *request) {
+                Some(Ok(())) => {}
+                Some(Err(Error::Transmission)) => {
+                    prop_assert!(numbers.binary_search(&number).is_err(), "{number} was sent");
+                }
+                other => prop_assert!(false, "{other:?}"),
             }
         }
     }
@@ -1174,7 +1243,7 @@ proptest! {
     ) {
         let mut node = Engine::new(id(0), NodeAttributes::default());
         node.create(Some(1)).unwrap();
-        node.up(id(1));
+        node.up(id(1), 1);
         let mut wire = Ends::default();
         let ready = Frame::Control(Control::Ready { version: 1, features: 0 });
         wire.inward.borrow_mut().push_back(Packed::of(&ready));

@@ -476,11 +476,12 @@ fn channels_end_with_the_node_or_the_link() {
     }
 }
 
-/// A connect whose other owner never answers is given up, and the own endpoint is free again: with the
-/// session of that node if there is one, for it may have connected its end.
+/// A connect whose other owner never answers fails, and nothing else does: the own endpoint is free
+/// again, the session goes on, and so is the other endpoint as soon as its owner goes on, whether it was
+/// asked before or not.
 #[test]
-fn a_connect_that_is_never_answered_ends() {
-    for has_session in [true, false] {
+fn a_connect_that_is_never_answered_ends_alone() {
+    for (has_session, was_asked) in [(true, true), (true, false), (false, false)] {
         let mut net = Net::new(3);
         let (own, there) = (net.endpoint(0, 1), net.endpoint(2, 2));
         if !has_session {
@@ -489,18 +490,35 @@ fn a_connect_that_is_never_answered_ends() {
         let asked = net.nodes[1].connect(Kind::Packets, own, there).unwrap();
         net.turn(1, 0);
         net.turn(0, 1);
-        assert_eq!(net.nodes[0].delete(own), Err(Error::ChannelConnected));
-        for _ in 0..AGE_MAX {
+        if was_asked {
+            net.turn(0, 2);
+        }
+        for _ in 0..=AGE_MAX {
+            assert_eq!(net.nodes[0].delete(own), Err(Error::ChannelConnected));
             assert!(net.nodes[0].age().is_empty());
         }
-        assert_eq!(net.nodes[0].age(), [id(2)]);
-        net.nodes[0].down(id(2), End::Broken);
         for _ in 0..3 {
             net.turn(0, 1);
             net.turn(1, 0);
         }
         assert_eq!(net.result(1, asked), Some(Err(Error::General)));
-        assert_eq!(net.nodes[0].delete(own), Ok(()));
+        if !has_session {
+            assert_eq!(net.nodes[0].delete(own), Ok(()));
+            continue;
+        }
+        // It is connected again in place of the one that was given up.
+        let again = net.connect_by(0, Kind::Packets, own, there);
+        assert_eq!(again, Some(Ok(())));
+        let ends = [(0, own), (2, there)].map(|(node, end): (usize, Endpoint)| {
+            let local = net.nodes[node].local_at(end.port()).unwrap();
+            local.connection.as_ref().map(|end| end.id)
+        });
+        assert!(ends[0].is_some());
+        assert_eq!(ends[0], ends[1]);
+        let (from, to) = (net.endpoint(0, 5), net.endpoint(2, 5));
+        net.send(from, to, b"as before", 1);
+        net.run();
+        assert_eq!(net.receive(to).unwrap(), b"as before");
     }
     let mut net = Net::new(2);
     let ends = [net.endpoint(0, 1), net.endpoint(1, 2)];
@@ -548,7 +566,7 @@ fn a_node_without_channels_is_not_asked() {
         .connect(Kind::Packets, own, Endpoint::of(id(1), 1))
         .unwrap();
     assert_eq!(node.requests().test(asked), Ok(None));
-    node.up(id(1));
+    node.up(id(1), 1);
     let (version, features) = (1, 0);
     say(&wire, Control::Ready { version, features });
     node.progress(id(1), &mut wire).unwrap();
