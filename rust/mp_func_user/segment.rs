@@ -362,6 +362,8 @@ impl Segments {
         let (number, token) = numbers;
         let mut list = self.list.lock();
         let id = free_id(&list)?;
+        // A segment and its uses hold each other: nothing may fail once they do.
+        list.reserve(1, GFP_KERNEL)?;
         let segment = Arc::pin_init(
             pin_init!(Segment {
                 id,
@@ -387,7 +389,7 @@ impl Segments {
             .lock()
             .holdings
             .push(holding.clone(), GFP_KERNEL)?;
-        list.push(segment, GFP_KERNEL)?;
+        let _ = list.push_within_capacity(segment);
         Ok(holding)
     }
 
