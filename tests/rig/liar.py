@@ -38,7 +38,7 @@ class Liar:
         parameters = {"mp_frame_test": f"func={FUNC}"}
         stack.load(self.guest, modules=("mp_frame_test",), parameters=parameters)
         there = f"/sys/kernel/mp/peers/{peer_id(self.victim):08x}"
-        self.guest.run(f"until [ -d {there} ]; do sleep 0.02; done")
+        stack.wait_until(f"[ -d {there} ]", self.guest)
         return self
 
     def __exit__(self, *_):

@@ -62,7 +62,7 @@ class Tool:
         self.path = f"{DEBUGFS}/ntb_tool/{DEVICE}"
 
     def read(self, name):
-        return self.guest.run(f"cat {self.path}/{name}").out.strip()
+        return self.guest.read(f"{self.path}/{name}").strip()
 
     def number(self, name):
         return int(self.read(name), 0)

@@ -153,8 +153,7 @@ def test_modules_are_loaded_in_any_order_on_any_host(boot):
         for guest in steps:
             stack.load(guest, modules=(left[guest.name].pop(0),))
         wait_until_complete(fabric)
-        for guest in fabric.hosts:
-            stack.configure(guest)
+        stack.configure(*fabric.hosts)
         for one, other in itertools.permutations(fabric.hosts, 2):
             one.run(f"ping -q -c 1 -w 5 {stack.address(other)}")
         for guest, order in zip(fabric.hosts, orders):

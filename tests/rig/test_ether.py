@@ -77,8 +77,7 @@ def seen_by(fabric, sender, to):
     for guest in others:
         guest.run("rm -f /tmp/spy.*")
     spies = [python(g, SPY.format(index=link(g)["ifindex"])) for g in others]
-    for guest in others:
-        guest.run("until [ -e /tmp/spy.ready ]; do sleep 0.05; done")
+    stack.wait_until("[ -e /tmp/spy.ready ]", *others)
     python(sender, MARK.format(to=to)).wait().check()
     time.sleep(0.5)
     for guest in others:
@@ -178,7 +177,8 @@ def test_namespaces(fabric):
     )
     ping(rp, address)
     # A namespace that ends gives the interface back.
-    ep1.run("ip netns del other; until [ -e /sys/class/net/ntb0 ]; do sleep 0.05; done")
+    ep1.run("ip netns del other")
+    stack.wait_until("[ -e /sys/class/net/ntb0 ]", ep1)
     stack.configure(ep1)
     ping(rp, address)
 
@@ -302,7 +302,7 @@ def test_udp_segments_cross_whole_and_arrive_as_datagrams(fabric):
         print([s.recv(2000) == bytes([n]) * 1000 for n in range(20)])
         """,
     )
-    ep1.run("until ss -lun | grep -q :5006; do sleep 0.05; done", timeout=20)
+    stack.wait_until("ss -lun | grep -q :5006", ep1, timeout=20)
     before = traffic(ep1)["rx"]["packets"]
     python(
         rp,
@@ -339,7 +339,7 @@ def test_socket_busy_polling_reaches_the_transport(fabric):
                 break
         """,
     )
-    ep1.run("until ss -lun | grep -q :5007; do sleep 0.05; done", timeout=20)
+    stack.wait_until("ss -lun | grep -q :5007", ep1, timeout=20)
     python(
         rp,
         f"""
@@ -362,7 +362,7 @@ def test_socket_busy_polling_reaches_the_transport(fabric):
 def test_a_fast_sender_loses_nothing(fabric):
     rp, ep1, _ = fabric.hosts
     server = ep1.spawn("iperf3 -s -1", 60)
-    ep1.run("until ss -ltn | grep -q :5201; do sleep 0.05; done", timeout=20)
+    stack.wait_until("ss -ltn | grep -q :5201", ep1, timeout=20)
     with nothing_lost(rp, ep1):
         rp.run(f"iperf3 -c {stack.address(ep1)} -t 4 -P 4", timeout=60)
         server.wait().check()

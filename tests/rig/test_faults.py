@@ -50,8 +50,7 @@ def test_links_come_up_and_frames_arrive(pair, faults):
 def test_a_lost_interrupt_does_not_silence_its_doorbell(pair):
     rp, ep1 = pair
     with loaded(pair, stack.MODULES, "lose_doorbells=25"):
-        for guest in pair:
-            stack.configure(guest)
+        stack.configure(*pair)
         stack.wait_for_carrier(*pair)
         rp.run(f"ping -q -c 1 -w 10 {stack.address(ep1)}", timeout=20)
         start = time.monotonic()

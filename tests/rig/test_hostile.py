@@ -199,8 +199,7 @@ def test_a_peer_that_lies_costs_its_own_link_and_no_other(fabric):
     rp, ep1, ep2 = fabric.hosts
     print(f"LIES_SEED={LIES_SEED} LIES_SECONDS={LIES_SECONDS:.0f}")
     stack.load(*fabric.hosts, modules=("mp_func_user", "mp_func_ether"))
-    for guest in fabric.hosts:
-        stack.configure(guest)
+    stack.configure(*fabric.hosts)
     stack.wait_for_carrier(*fabric.hosts)
     command = hostile_peer(fabric, rp, ep1, LIES_SEED, LIES_SECONDS)
     before = resets(rp, ep1)
@@ -257,7 +256,7 @@ def test_a_peer_of_another_version_is_named_once(fabric):
     for pad, word in ((9, 0x400), (10, 0), (11, 0), (8, 0xB7201234)):
         ep2.run(f"for f in {tool}/peer0/spad{pad}; do echo {word:#x} > $f; done")
     ep2.run(f"for f in {tool}/link; do echo Y > $f; done")
-    rp.run(f"until [ $({told}) -gt {earlier} ]; do sleep 0.05; done", timeout=10)
+    stack.wait_until(f"[ $({told}) -gt {earlier} ]", rp, timeout=10)
     time.sleep(0.5)
     assert int(rp.run(told).out) == earlier + 1
     expect_traffic(rp, fabric.hosts[1])

@@ -231,8 +231,7 @@ def use(guests):
 
 def come_up(guests):
     stack.load(*guests, modules=UPPER)
-    for guest in guests:
-        stack.configure(guest)
+    stack.configure(*guests)
     stack.wait_for_carrier(*guests)
 
 

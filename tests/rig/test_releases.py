@@ -31,8 +31,7 @@ def mix(boot, old):
     fabric = boot(hosts=3)
     fabric.hosts[old].release = release.last(fabric.settings.kernel_dir)
     stack.load(*fabric.hosts, modules=MODULES)
-    for guest in fabric.hosts:
-        stack.configure(guest)
+    stack.configure(*fabric.hosts)
     stack.wait_for_carrier(*fabric.hosts)
     wait_for_everyone(*fabric.hosts)
     return fabric

@@ -29,8 +29,7 @@ def loaded(guests, settings):
     parameters = {"mp_kernel": f"posted_us={POSTED_US}", "pximc_ntb": settings}
     stack.load(*guests, parameters=parameters)
     try:
-        for guest in guests:
-            stack.configure(guest)
+        stack.configure(*guests)
         wait_for_everyone(*guests, timeout=40)
         stack.wait_for_carrier(*guests)
         yield
@@ -69,7 +68,7 @@ def request_response(rp, ep1):
 def stream(rp, ep1):
     """As much as the ring takes."""
     server = ep1.spawn("iperf3 -s -1 -p 5300", timeout=60)
-    ep1.run("until ss -ltn | grep -q :5300; do sleep 0.1; done")
+    stack.wait_until("ss -ltn | grep -q :5300", ep1)
     rp.run(f"iperf3 -c {stack.address(ep1)} -p 5300 -t 4 -P 2", timeout=60)
     server.wait().check()
 

@@ -234,7 +234,7 @@ def test_a_priority_frame_overtakes_those_that_wait_for_room(fabric):
                     modules=("mp_func_test",),
                     parameters={"mp_func_test": f"dst={peer_id_of(ep1)} count=1 size=100 priority=1"},
                 )
-                rp.run('until [ "$(cat /sys/kernel/mp_func_test/done)" = 1 ]; do sleep 0.02; done')
+                stack.wait_until(stack.holds("/sys/kernel/mp_func_test/done", "= 1"), rp)
                 waiting = count - values(rp, "mp_sample_c")["success"]
                 urgent = Reader(fabric, ep1, rp).frames(TEST_FUNCTION, [CONTROL])
             finally:

@@ -59,10 +59,7 @@ class Demo:
             return None
 
     def bring_up(self, fabric):
-        stack.load(*fabric.hosts)
-        for guest in fabric.hosts:
-            stack.configure(guest)
-        stack.wait_for_carrier(*fabric.hosts)
+        stack.bring_up(*fabric.hosts)
         title(f"modules loaded, {stack.INTERFACE} is up")
         for guest in fabric.hosts:
             show = "ifconfig" if guest.port % 2 else "ip address show dev"

@@ -84,7 +84,12 @@ def _insmod(guest, names, parameters):
 
 def everywhere(guests, command, timeout=_TIMEOUT):
     """Run a command in all guests at once; it must succeed in each. Their results."""
-    return [p.wait().check() for p in [guest.spawn(command, timeout) for guest in guests]]
+    return _finish([guest.spawn(command, timeout) for guest in guests])
+
+
+def _finish(processes):
+    """Wait for processes that all run by now; each must succeed. Their results."""
+    return [process.wait().check() for process in processes]
 
 
 def holds(path, test):
@@ -99,8 +104,7 @@ def wait_until(condition, *guests, timeout=_WAIT_TIMEOUT):
     comes: to start a program takes an emulated guest longer than what is waited for.
     """
     loop = f"until {condition}; do read -t {_PAUSE} || :; done"
-    for process in [guest.spawn(loop, timeout, stdin=True) for guest in guests]:
-        process.wait().check()
+    _finish([guest.spawn(loop, timeout, stdin=True) for guest in guests])
 
 
 def load(*guests, modules=MODULES, parameters=None):
@@ -110,9 +114,7 @@ def load(*guests, modules=MODULES, parameters=None):
     takes the place of the rig's own.
     """
     commands = [_insmod(guest, modules, parameters or {}) for guest in guests]
-    started = [guest.spawn(c, _LOAD_TIMEOUT) for guest, c in zip(guests, commands, strict=True)]
-    for process in started:
-        process.wait().check()
+    _finish([guest.spawn(c, _LOAD_TIMEOUT) for guest, c in zip(guests, commands, strict=True)])
 
 
 def unload(*guests, modules=MODULES):
@@ -138,8 +140,7 @@ def unload_mainline_network(*guests):
 
 def configure(*guests):
     """Set the address and the interface up, on some hosts in the old way."""
-    for process in [guest.spawn(_configuration(guest), _TIMEOUT) for guest in guests]:
-        process.wait().check()
+    _finish([guest.spawn(_configuration(guest), _TIMEOUT) for guest in guests])
 
 
 def _configuration(guest):
