@@ -102,7 +102,8 @@ use mp_proto::{
         Engine,
         Far,
         Mode,
-        Own, //
+        Own,
+        Row, //
     },
     sharing::{
         self,
@@ -138,7 +139,7 @@ const BATCH: usize = 64;
 pub(crate) const AGAIN_MS: u32 = 100;
 
 /// The engine with tables on the heap.
-pub(crate) type Pairing = Engine<KVVec<Option<Own>>, KVVec<Option<Far>>>;
+pub(crate) type Pairing = Engine<KVVec<Row<Own>>, KVVec<Row<Far>>>;
 
 /// Both services listen to each other.
 pub(crate) struct Up {
@@ -556,8 +557,8 @@ impl Link {
         };
         let extended = features & NAMES != 0;
         let most = sessions(extended);
-        let places = KVVec::from_elem(None, most, GFP_KERNEL)?;
-        let far = KVVec::from_elem(None, most, GFP_KERNEL)?;
+        let places = KVVec::from_elem(Row::FREE, most, GFP_KERNEL)?;
+        let far = KVVec::from_elem(Row::FREE, most, GFP_KERNEL)?;
         let total = memory.limits().remote_total;
         let engine = Engine::new(mode, total, extended, places, far);
         let up = Up {

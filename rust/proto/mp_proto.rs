@@ -24,6 +24,7 @@
 //! | [`arena`] | segments cut from inbound memory |
 //! | [`reach`] | places in what a peer reaches, over all windows |
 //! | [`target`] | where exposed windows lead, for senders that lead them |
+//! | [`rows`] | tables in which nothing is found by a scan |
 //! | [`route`] | the way of a frame: delivered here, or forwarded |
 //! | [`flow`] | back-pressure of frames that are forwarded |
 //! | [`sequence`] | numbers of frames none of which may be missing |
@@ -66,6 +67,7 @@ pub mod queue_pair;
 pub mod reach;
 pub mod ring;
 pub mod route;
+pub mod rows;
 pub mod sequence;
 pub mod sharing;
 pub mod stores;

@@ -78,12 +78,14 @@ pub mod terms;
 
 use crate::layout::PAGE;
 use crate::reach::{Place, FIRST_EXPOSED};
-use arbiter::Deal;
-use table::{find, find_mut, FarStage, Hold, Rows, Stage};
+use crate::rows::{find, find_mut, Rows, Table};
+use arbiter::{Deal, Seeking};
+use table::{FarStage, Hold, Stage, UID};
 use terms::{Connection, Invalid, Limits, Location, Params, Span};
 
+pub use crate::rows::Row;
 pub use held::NoAnswer;
-pub use table::{Far, Own, Table};
+pub use table::{Far, Own};
 
 /// Most sessions that a host may have with another one, closed ones included that the other host
 /// has not finished with. Both hosts rely on it.
@@ -335,6 +337,8 @@ pub struct Engine<O, F> {
     last_uid: u32,
     /// The pair that is being tried.
     deal: Option<Deal>,
+    /// A session that has not been tried with all of its candidates.
+    seeking: Option<Seeking>,
     /// Posted peers from this order on are to be tried with earlier ones.
     sweep: Option<u64>,
     /// And after that, all of them.
@@ -367,6 +371,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             count: 0,
             last_uid: 0,
             deal: None,
+            seeking: None,
             sweep: None,
             sweeps_again: false,
             unfinished: false,
@@ -423,9 +428,9 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     /// # Errors
     /// [`Unknown`] if there is no such session, or if it is closed already.
     pub fn close(&mut self, session: u32, host: &mut impl Host) -> Result<(), Unknown> {
-        let is_open = |own: &&mut Own| !own.closed && own.stage != Stage::Over;
-        let own = find_mut(&mut self.own, session).filter(is_open);
-        let own = own.ok_or(Unknown)?;
+        let is_open = |own: &Own| !own.closed && own.stage != Stage::Over;
+        let own = find_mut(&mut self.own, session).filter(|own| is_open(own));
+        let mut own = own.ok_or(Unknown)?;
         own.closed = true;
         let is_known = match own.stage {
             Stage::Asking => self.mode == Mode::Asker && own.ask == 0,
@@ -441,6 +446,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             own.stage = Stage::Over;
             own.ask = 0;
         }
+        drop(own);
         self.leave_request(session, stage, host);
         self.abandon(Side::Own, session, host);
         if let Stage::Paired(pair) = stage {
@@ -486,7 +492,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     /// pairs now belong to the caller, who frees them when their sessions are closed.
     pub fn end(&mut self, host: &mut impl Host) {
         self.abandon_deal(host);
-        for own in self.own.iter().flatten() {
+        for own in self.own.iter() {
             let span = match (own.hold, own.stage) {
                 (Hold::Window(span), _) => span,
                 (_, Stage::Paired(pair)) if own.closed && !pair.partner_closed => pair.local,
@@ -498,6 +504,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         }
         self.own.clear();
         self.far.clear();
+        self.seeking = None;
         self.sweep = None;
         self.sweeps_again = false;
         self.unfinished = false;
@@ -507,7 +514,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     /// The sessions that processes of this host find on the other one, in a stable order.
     pub fn remote_windows(&self) -> impl Iterator<Item = RemoteWindow> + '_ {
         let is_loopback = self.mode == Mode::Loopback;
-        let own = self.own.iter().flatten().filter(move |own| {
+        let own = self.own.iter().filter(move |own| {
             let listed = matches!(own.stage, Stage::Open | Stage::Paired(_));
             is_loopback && listed && !own.closed
         });
@@ -517,7 +524,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
                 .map(|p| (terms::len(p.local), terms::len(p.remote)));
             RemoteWindow::new(own.number, own.uid, &own.params, sizes)
         });
-        let far = self.far.iter().flatten().filter(|far| far.is_listed());
+        let far = self.far.iter().filter(|far| far.is_listed());
         let far = far.map(|far| {
             let sizes = match far.stage {
                 FarStage::Paired { local, remote } => Some((local, remote)),
@@ -550,7 +557,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         };
         let uid = self.free_uid(own.params.uid, session);
         let now = self.tick();
-        let Some(own) = find_mut(&mut self.own, session) else {
+        let Some(mut own) = find_mut(&mut self.own, session) else {
             return;
         };
         own.uid = uid;
@@ -591,7 +598,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
 
     /// An own session has a partner: tells its process, which may still be in its request.
     fn paired(&mut self, session: u32, pair: table::Pair, host: &mut impl Host) {
-        let Some(own) = find_mut(&mut self.own, session) else {
+        let Some(mut own) = find_mut(&mut self.own, session) else {
             return;
         };
         let asked = own.asks() || own.is_held();
@@ -617,7 +624,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
 
     /// The partner of an own session is closed.
     fn partner_left(&mut self, session: u32, host: &mut impl Host) {
-        let Some(own) = find_mut(&mut self.own, session) else {
+        let Some(mut own) = find_mut(&mut self.own, session) else {
             return;
         };
         let closed = own.closed;
@@ -626,6 +633,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         };
         pair.partner_closed = true;
         let local = pair.local;
+        drop(own);
         if closed {
             self.give_back(local, host);
             self.bury_own(session, host);
@@ -682,8 +690,12 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     /// Whether an identifier is in use by another session than that one: until both hosts have
     /// done with it.
     fn is_taken(&self, uid: u32, but: u32) -> bool {
-        let mut others = self.own.iter().flatten().filter(|own| own.number != but);
-        others.any(|own| own.uid == uid)
+        let uid = u64::from(uid);
+        let mut found = self.own.first(UID, (uid, 0));
+        if found.is_some_and(|(_, own)| own.number == but) {
+            found = self.own.first(UID, (uid, u64::from(but) + 1));
+        }
+        found.is_some_and(|(key, _)| key.0 == uid)
     }
 
     /// The wanted identifier if it is free, else another one that is.

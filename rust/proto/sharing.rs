@@ -40,6 +40,7 @@
 //! | [`placed`] | copies into and out of segments that need no window |
 //! | [`question`] | what proves that stores have arrived |
 //! | [`requests`] | what guests would like to read in that way |
+//! | `slots` | the tables of connections |
 //! | [`state`] | the states of a connection, and of a segment at an interface |
 //! | [`tally`] | triggers of events that are counted by totals |
 //! | [`window`] | how many messages to a port may be under way |
@@ -49,14 +50,14 @@ pub mod message;
 pub mod placed;
 pub mod question;
 pub mod requests;
+mod slots;
 pub mod state;
 pub mod tally;
 pub mod window;
 
 use crate::fabric::Life;
-use crate::pairing::table::slots::{find, find_mut, insert, remove};
-use crate::pairing::table::{Numbered, Table};
 use message::{Message, What};
+use slots::{find, find_mut, insert, remove, Numbered, Table};
 use state::{Change, State};
 
 pub use crate::pairing::Corrupt;

@@ -11,7 +11,9 @@ use mp_proto::fabric::{Change, Greeting, Header, Life, FUNC_ID};
 use mp_proto::layout::PAGE;
 use mp_proto::pairing::message::Message;
 use mp_proto::pairing::terms::{Connection, Limits, Location, Name, Params, Span};
-use mp_proto::pairing::{Engine, Event, Far, Host as EngineHost, Mode, Outcome, Own, SESSIONS};
+use mp_proto::pairing::{
+    Engine, Event, Far, Host as EngineHost, Mode, Outcome, Own, Row, SESSIONS,
+};
 use mp_proto::wire::Priority;
 
 use crate::channel::{Frame, SendError};
@@ -26,7 +28,7 @@ const ANSWER: u64 = 10_000 * MS;
 /// Sessions of a host at one link.
 const MOST: usize = 5;
 
-type Pairing = Engine<Vec<Option<Own>>, Vec<Option<Far>>>;
+type Pairing = Engine<Vec<Row<Own>>, Vec<Row<Far>>>;
 
 /// Where a session stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -433,7 +435,7 @@ impl Host {
             true => Mode::Arbiter,
             false => Mode::Asker,
         };
-        let (own, far) = (vec![None; 2 * MOST], vec![None; SESSIONS]);
+        let (own, far) = (vec![Row::FREE; 2 * MOST], vec![Row::FREE; SESSIONS]);
         let engine = Engine::new(mode, memory.far_len, true, own, far);
         port.user.up = Some(Up {
             life,

@@ -5,12 +5,16 @@
 
 use crate::pairing::message::{Pairing, Why};
 use crate::pairing::room::{needs_there, Room};
-use crate::pairing::table::{find, find_mut, Far, FarStage, Own, Pair, Step, Table};
+use crate::pairing::table::{Far, FarStage, Own, Pair, Step, Turn, ALIKE, PEER, TURN, UID};
 use crate::pairing::terms::{agree, len, meet, Connection, Limits, Params, Span, Terms};
 use crate::pairing::{drop_span, grab, Corrupt, Engine, Event, Host, Mode, Outcome, Side};
+use crate::rows::{find, find_mut, Key, Order, Ordered, Rows, Table, FIRST};
 
 /// Most turns of one input: what is left is for [`Engine::resume`].
 const TURNS: u32 = 32;
+
+/// Most posted sessions that one input looks at; likewise.
+const LOOKS: u32 = 64;
 
 /// Most pairs of one session that are tried in vain though there is the space for them.
 const ATTEMPTS: u32 = 4;
@@ -32,6 +36,16 @@ impl Tried {
             failed: self.failed + 1,
         }
     }
+}
+
+/// A session that has not been tried with all of its candidates.
+#[derive(Debug)]
+pub(super) struct Seeking {
+    side: Side,
+    session: u32,
+    /// Its order, as that of a [`Deal`].
+    since: u64,
+    tried: Tried,
 }
 
 /// A pair that is being tried: the arbiter has its window and waits for the asker's.
@@ -58,10 +72,10 @@ pub(super) struct Deal {
 }
 
 /// What is to be tried next.
-enum Turn {
-    /// A session looks for a partner.
-    Seek(Side, u32),
-    /// A server of that host has accepted its client.
+enum Next {
+    /// A session with its candidates, behind those that were.
+    Seek(Side, u32, Tried),
+    /// A server of that host with the client that it has accepted.
     Settle(Side, u32),
 }
 
@@ -77,6 +91,54 @@ struct Candidate {
     accepted: bool,
 }
 
+/// A posted session of either host.
+struct Posted {
+    order: u64,
+    number: u32,
+    params: Params,
+    uid: u32,
+}
+
+impl Posted {
+    fn of_own(own: &Own) -> Posted {
+        Posted {
+            order: own.order,
+            number: own.number,
+            params: own.params,
+            uid: own.uid,
+        }
+    }
+
+    fn of_far(far: &Far) -> Posted {
+        Posted {
+            order: far.order,
+            number: far.number,
+            params: far.params,
+            uid: far.uid,
+        }
+    }
+}
+
+/// The first session that was posted after that order and is alike to what `asks` may have: the
+/// one that it names, if it names one.
+fn next_alike<'a, T: Ordered, S: Table<T>>(
+    rows: &'a Rows<T, S>,
+    asks: &Params,
+    after: u64,
+) -> Option<&'a T> {
+    let alike = asks.alike_of_partner();
+    if asks.uid != 0 {
+        let uid = u64::from(asks.uid);
+        let (_, named) = rows.first(UID, (uid, 0)).filter(|(key, _)| key.0 == uid)?;
+        let place = named
+            .key(ALIKE)
+            .filter(|place| place.0 == alike && place.1 > after);
+        return place.map(|_| named);
+    }
+    let (key, posted) = rows.first(ALIKE, (alike, after.saturating_add(1)))?;
+    (key.0 == alike).then_some(posted)
+}
+
 impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     /// Try pairs until one waits for the asker, or there is nothing left to try.
     pub(super) fn run(&mut self, host: &mut impl Host) {
@@ -84,40 +146,59 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             return;
         }
         self.unfinished = false;
-        let mut left = TURNS;
+        let (mut turns, mut looks) = (TURNS, LOOKS);
         while self.deal.is_none() {
-            match self.next_turn() {
-                Some(_) if left == 0 => {
-                    self.unfinished = true;
-                    break;
-                }
-                Some(Turn::Seek(side, session)) => {
-                    self.seek(side, session, Tried::default(), host);
-                }
-                Some(Turn::Settle(side, server)) => self.settle(side, server, host),
-                None => break,
+            let Some(next) = self.next_turn() else { break };
+            if turns == 0 || looks == 0 {
+                self.unfinished = true;
+                break;
             }
-            left -= 1;
+            turns -= 1;
+            match next {
+                Next::Seek(side, session, tried) => {
+                    self.seeking = None;
+                    self.seek(side, session, tried, &mut looks, host);
+                }
+                Next::Settle(side, server) => self.settle(side, server, host),
+            }
         }
     }
 
-    /// Whose turn it is: that of the oldest request or acceptance, else of a posted peer.
-    fn next_turn(&mut self) -> Option<Turn> {
-        let own = self.own.iter().flatten();
-        let own = own.filter(|own| own.accepted != 0 && !own.closed);
-        let own = own.map(|own| (own.accepted, Side::Own, own.number));
-        let far = self.far.iter().flatten();
-        let far = far.filter(|far| far.accepted != 0);
-        let far = far.map(|far| (far.accepted, Side::Far, far.number));
-        let accepted = own.chain(far).min_by_key(|(order, ..)| *order);
-        match (accepted, self.next_to_ask()) {
-            (Some((since, side, server)), Some((order, ..))) if since < order => {
-                Some(Turn::Settle(side, server))
-            }
-            (_, Some((_, side, session))) => Some(Turn::Seek(side, session)),
-            (Some((_, side, server)), None) => Some(Turn::Settle(side, server)),
-            (None, None) => None,
+    /// Whose turn it is: that of a session that has begun, else of the oldest request or
+    /// acceptance, else of a posted peer.
+    fn next_turn(&mut self) -> Option<Next> {
+        if let Some(begun) = self.next_to_go_on() {
+            return Some(begun);
         }
+        let Some((_, side, session)) = self.first(TURN, FIRST) else {
+            let (_, side, session) = self.next_to_sweep()?;
+            return Some(Next::Seek(side, session, Tried::default()));
+        };
+        let turn = match side {
+            Side::Own => find(&self.own, session)?.turn(),
+            Side::Far => find(&self.far, session)?.turn(),
+        };
+        Some(match turn?.0 {
+            Turn::Seek => Next::Seek(side, session, Tried::default()),
+            Turn::Settle => Next::Settle(side, session),
+        })
+    }
+
+    /// The session that has not been tried with all of its candidates, if it still asks.
+    fn next_to_go_on(&self) -> Option<Next> {
+        let begun = self.seeking.as_ref()?;
+        let (_, since, _) = self.who_asks(begun.side, begun.session)?;
+        let goes_on = since == begun.since;
+        goes_on.then_some(Next::Seek(begun.side, begun.session, begun.tried))
+    }
+
+    /// The first session of both hosts in an order, from a time on.
+    pub(super) fn first(&self, order: Order, from: Key) -> Option<(u64, Side, u32)> {
+        let own = self.own.first(order, from);
+        let own = own.map(|(key, own)| (key.0, Side::Own, own.number()));
+        let far = self.far.first(order, from);
+        let far = far.map(|(key, far)| (key.0, Side::Far, far.number()));
+        own.into_iter().chain(far).min_by_key(|(since, ..)| *since)
     }
 
     /// Make a pair of a server and the client that it has accepted.
@@ -157,25 +238,11 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         }
     }
 
-    /// The session whose turn it is: that of the oldest request, else a posted peer.
-    fn next_to_ask(&mut self) -> Option<(u64, Side, u32)> {
-        let own = self.own.iter().flatten();
-        let own = own.filter(|own| own.asks());
-        let own = own.map(|own| (own.order, Side::Own, own.number));
-        let far = self.far.iter().flatten();
-        let far = far.filter(|far| far.stage == FarStage::Asking);
-        let far = far.map(|far| (far.order, Side::Far, far.number));
-        if let Some(oldest) = own.chain(far).min_by_key(|(order, ..)| *order) {
-            return Some(oldest);
-        }
-        self.next_to_sweep()
-    }
-
     /// The posted peer whose turn it is.
     fn next_to_sweep(&mut self) -> Option<(u64, Side, u32)> {
         loop {
             let from = self.sweep?;
-            let next = self.posted_from(from);
+            let next = self.first(PEER, (from, 0));
             self.sweep = match next {
                 Some((order, ..)) => Some(order),
                 None => core::mem::take(&mut self.sweeps_again).then_some(0),
@@ -186,22 +253,17 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         }
     }
 
-    /// The first posted peer from that order on.
-    fn posted_from(&self, from: u64) -> Option<(u64, Side, u32)> {
-        let is_due =
-            |params: &Params, order| params.connection == Connection::Peer && order >= from;
-        let own = self.own.iter().flatten();
-        let own = own.filter(|own| own.waits() && is_due(&own.params, own.order));
-        let own = own.map(|own| (own.order, Side::Own, own.number));
-        let far = self.far.iter().flatten();
-        let far = far.filter(|far| far.stage == FarStage::Open && is_due(&far.params, far.order));
-        let far = far.map(|far| (far.order, Side::Far, far.number));
-        own.chain(far).min_by_key(|(order, ..)| *order)
-    }
-
     /// Try the candidates of a session that have not been tried, one after the other.
-    fn seek(&mut self, side: Side, session: u32, tried: Tried, host: &mut impl Host) {
-        let Some((asks, _, before)) = self.who_asks(side, session) else {
+    /// At most so many are looked at; then it is [`Seeking`].
+    fn seek(
+        &mut self,
+        side: Side,
+        session: u32,
+        tried: Tried,
+        looks: &mut u32,
+        host: &mut impl Host,
+    ) {
+        let Some((asks, since, before)) = self.who_asks(side, session) else {
             return;
         };
         let swept = before != u64::MAX;
@@ -220,8 +282,22 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         }
         let mut tried = tried;
         while tried.failed < ATTEMPTS {
-            let candidate = self.candidate(side, &asks, tried.order, before, &room);
-            let Some(candidate) = candidate else { break };
+            if *looks == 0 {
+                self.seeking = Some(Seeking {
+                    side,
+                    session,
+                    since,
+                    tried,
+                });
+                return;
+            }
+            *looks -= 1;
+            let next = self.next_alike(side, &asks, tried.order, before, &room);
+            let Some((order, candidate)) = next else {
+                break;
+            };
+            tried.order = order;
+            let Some(candidate) = candidate else { continue };
             if candidate.hold {
                 return self.hold(side, session, candidate.number, host);
             }
@@ -258,44 +334,37 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         }
     }
 
-    /// The first candidate by order, between `after` and `before`, for which there is the space.
-    fn candidate(
+    /// The first posted session, between `after` and `before`, of those that are alike to what may
+    /// be the partner; and whether it is one, for which there is the space.
+    fn next_alike(
         &self,
         side: Side,
         asks: &Params,
         after: u64,
         before: u64,
         room: &Room,
-    ) -> Option<Candidate> {
-        let has_room = |posted: &Params, terms: &Terms| match (self.mode, side) {
+    ) -> Option<(u64, Option<Candidate>)> {
+        let posted = match self.mode == Mode::Loopback || side == Side::Far {
+            true => next_alike(&self.own, asks, after).map(Posted::of_own),
+            false => next_alike(&self.far, asks, after).map(Posted::of_far),
+        };
+        let posted = posted.filter(|posted| posted.order < before)?;
+        let params = &posted.params;
+        let has_room = |terms: &Terms| match (self.mode, side) {
             (Mode::Loopback, _) => room.has_both_of(asks, terms),
             (_, Side::Own) => room.has_own_of(asks, terms),
-            (_, Side::Far) => room.has_own_of(posted, &terms.swapped()),
+            (_, Side::Far) => room.has_own_of(params, &terms.swapped()),
         };
-        let fitting = |order, number, params: &Params, uid| {
-            if order <= after || before <= order {
-                return None;
-            }
-            let terms = meet(asks, params, uid)?;
-            // The owner of a server that answers sees all requests.
-            (params.hold || has_room(params, &terms)).then_some(Candidate {
-                order,
-                number,
-                terms,
-                hold: params.hold,
-                accepted: false,
-            })
-        };
-        if self.mode == Mode::Loopback || side == Side::Far {
-            let own = self.own.iter().flatten().filter(|own| own.waits());
-            let own = own.filter_map(|c| fitting(c.order, c.number, &c.params, c.uid));
-            own.min_by_key(|candidate| candidate.order)
-        } else {
-            let far = self.far.iter().flatten();
-            let far = far.filter(|far| far.waits());
-            let far = far.filter_map(|c| fitting(c.order, c.number, &c.params, c.uid));
-            far.min_by_key(|candidate| candidate.order)
-        }
+        // The owner of a server that answers sees all requests.
+        let terms = meet(asks, params, posted.uid).filter(|terms| params.hold || has_room(terms));
+        let candidate = terms.map(|terms| Candidate {
+            order: posted.order,
+            number: posted.number,
+            terms,
+            hold: params.hold,
+            accepted: false,
+        });
+        Some((posted.order, candidate))
     }
 
     /// Take the own window and ask for the other one; false if that is of no use.
@@ -321,7 +390,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         };
         let now = self.tick();
         let needs = needs_there(&params, len(local), terms.remote);
-        let Some((entry, min)) = find_mut(&mut self.far, far).zip(needs) else {
+        let Some((mut entry, min)) = find_mut(&mut self.far, far).zip(needs) else {
             drop_span(local, host);
             return false;
         };
@@ -375,7 +444,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             }
             Some(_) => {
                 let now = self.tick();
-                if let Some(far) = find_mut(&mut self.far, session) {
+                if let Some(mut far) = find_mut(&mut self.far, session) {
                     far.step = now;
                     far.step_is = Step::Release;
                 }
@@ -397,7 +466,14 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         let still = self.who_asks(deal.asks, asks);
         if still.is_some_and(|(_, since, _)| since == deal.since) {
             match (deal.held, deal.asks) {
-                (false, _) => self.seek(deal.asks, asks, tried, host),
+                (false, side) => {
+                    self.seeking = Some(Seeking {
+                        side,
+                        session: asks,
+                        since: deal.since,
+                        tried,
+                    });
+                }
                 (true, Side::Own) => self.unable(Side::Far, deal.far, host),
                 (true, Side::Far) if self.has_client(deal.own, asks) => {
                     self.unable(Side::Own, deal.own, host);
@@ -430,14 +506,14 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             had => had,
         };
         let now = self.tick();
-        if let Some(own) = find_mut(&mut self.own, deal.own) {
+        if let Some(mut own) = find_mut(&mut self.own, deal.own) {
             own.uid = own_uid;
         }
         if deal.held {
             self.settled(Side::Own, deal.own);
             self.settled(Side::Far, deal.far);
         }
-        if let Some(far) = find_mut(&mut self.far, deal.far) {
+        if let Some(mut far) = find_mut(&mut self.far, deal.far) {
             far.uid = uid;
             far.partner = deal.own;
             far.stage = FarStage::Paired {

@@ -4,9 +4,10 @@
 //! arbiter has decided, and believes a pair only if it suits what both sessions asked for.
 
 use crate::pairing::message::Pairing;
-use crate::pairing::table::{find, find_mut, Far, FarStage, Hold, Own, Pair, Stage, Table};
+use crate::pairing::table::{Far, FarStage, Hold, Own, Pair, Stage};
 use crate::pairing::terms::{agree, len, Connection, Limits, Params};
 use crate::pairing::{drop_span, grab, Corrupt, Engine, Event, Host};
+use crate::rows::{find, find_mut, Table};
 
 impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     /// The arbiter wants the window of an own session. It may have been closed meanwhile; then
@@ -43,7 +44,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             uid => uid,
         };
         let now = self.tick();
-        if let Some(own) = find_mut(&mut self.own, session) {
+        if let Some(mut own) = find_mut(&mut self.own, session) {
             own.hold = hold;
             own.uid = uid;
             own.answer = now;
@@ -57,7 +58,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         session: u32,
         host: &mut impl Host,
     ) -> Result<(), Corrupt> {
-        let own = find_mut(&mut self.own, session).ok_or(Corrupt)?;
+        let mut own = find_mut(&mut self.own, session).ok_or(Corrupt)?;
         let Hold::Window(span) = own.hold else {
             return Err(Corrupt);
         };
@@ -92,7 +93,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             let session = pairing.partner;
             host.event(Event::Announced { session });
         }
-        if let Some(far) = find_mut(&mut self.far, pairing.partner) {
+        if let Some(mut far) = find_mut(&mut self.far, pairing.partner) {
             far.partner = pairing.session;
             far.uid = pairing.uid;
             far.stage = FarStage::Paired {
@@ -100,7 +101,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
                 remote: len(pairing.yours),
             };
         }
-        if let Some(own) = find_mut(&mut self.own, pairing.session) {
+        if let Some(mut own) = find_mut(&mut self.own, pairing.session) {
             own.hold = Hold::Nothing;
             (own.client, own.accepted) = (None, 0);
         }

@@ -3,9 +3,10 @@
 //! What a message of the other engine does. Each is checked completely before anything is changed.
 
 use crate::pairing::message::{Message, What, Why};
-use crate::pairing::table::{find, find_mut, Answer, Far, FarStage, Hold, Own, Stage, Table};
+use crate::pairing::table::{Answer, Far, FarStage, Hold, Own, Stage, UID};
 use crate::pairing::terms::{Connection, Params};
 use crate::pairing::{drop_span, Corrupt, Engine, Event, Host, Mode, Outcome, Side};
+use crate::rows::{find, find_mut, Table};
 
 impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     /// The other engine has said something.
@@ -117,13 +118,14 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         let now = self.tick();
         let own = find_mut(&mut self.own, session);
         let own = own.filter(|own| own.stage == Stage::Posting && own.ask == 0);
-        let own = own.ok_or(Corrupt)?;
+        let mut own = own.ok_or(Corrupt)?;
         own.stage = Stage::Open;
         own.order = now;
         if own.closed {
             return Ok(());
         }
         let (uid, is_peer) = (own.uid, own.params.connection == Connection::Peer);
+        drop(own);
         host.event(Event::Requested {
             session,
             uid,
@@ -141,7 +143,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         why: Why,
         host: &mut impl Host,
     ) -> Result<(), Corrupt> {
-        let own = find_mut(&mut self.own, session).ok_or(Corrupt)?;
+        let mut own = find_mut(&mut self.own, session).ok_or(Corrupt)?;
         let asks = matches!(own.stage, Stage::Asking | Stage::Held(_));
         let asked = self.mode == Mode::Asker && asks;
         let posted = own.stage == Stage::Posting && why == Why::Space;
@@ -152,13 +154,17 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             drop_span(span, host);
         }
         own.hold = Hold::Nothing;
-        if own.closed {
+        let is_closed = own.closed;
+        if is_closed {
             own.stage = Stage::Over;
-            self.bury_own(session, host);
-            return Ok(());
         }
         let is_peer = own.params.connection == Connection::Peer;
         let is_held = own.is_held();
+        drop(own);
+        if is_closed {
+            self.bury_own(session, host);
+            return Ok(());
+        }
         match why {
             Why::Rejected { reason, .. } if is_held => {
                 host.event(Event::Answered { session });
@@ -176,7 +182,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     fn hear_close(&mut self, session: u32, host: &mut impl Host) -> Result<(), Corrupt> {
         let now = self.tick();
         let served = find(&self.far, session).is_some_and(|far| self.is_served(far));
-        let Some(far) = find_mut(&mut self.far, session) else {
+        let Some(mut far) = find_mut(&mut self.far, session) else {
             // It crossed the refusal of a session that was forgotten with it.
             return Ok(());
         };
@@ -195,6 +201,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             }
         }
         far.stage = FarStage::Gone;
+        drop(far);
         match stage {
             FarStage::Gone => {}
             FarStage::Paired { .. } => self.partner_left(partner, host),
@@ -215,7 +222,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     }
 
     fn hear_closed(&mut self, session: u32, host: &mut impl Host) -> Result<(), Corrupt> {
-        let own = find_mut(&mut self.own, session).ok_or(Corrupt)?;
+        let mut own = find_mut(&mut self.own, session).ok_or(Corrupt)?;
         let alone = matches!(own.stage, Stage::Asking | Stage::Posting | Stage::Open);
         let alone = alone || matches!(own.stage, Stage::Held(_));
         if !alone || !own.closed || own.close != 0 {
@@ -226,6 +233,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             drop_span(span, host);
             own.hold = Hold::Denied;
         }
+        drop(own);
         self.forget_client(session, host);
         self.bury_own(session, host);
         Ok(())
@@ -239,14 +247,15 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
 
     /// Whether no listed session of the other host has that identifier.
     pub(super) fn is_new_uid(&self, uid: u32) -> bool {
-        let mut listed = self.far.iter().flatten().filter(|far| far.is_listed());
-        uid != 0 && !listed.any(|far| far.uid == uid)
+        let uid = u64::from(uid);
+        let listed = self.far.first(UID, (uid, 0));
+        uid != 0 && listed.is_none_or(|(key, _)| key.0 != uid)
     }
 
     /// Forget a session that asked, and tell the other host why.
     pub(super) fn refuse(&mut self, session: u32, why: Why, host: &mut impl Host) {
         let now = self.tick();
-        let Some(far) = find_mut(&mut self.far, session) else {
+        let Some(mut far) = find_mut(&mut self.far, session) else {
             return;
         };
         far.stage = FarStage::Gone;

@@ -4,9 +4,10 @@
 //! is the pair tried. One request is at hand at a time.
 
 use crate::pairing::message::Why;
-use crate::pairing::table::{find, find_mut, Far, FarStage, Hold, Own, Stage, Step, Table};
+use crate::pairing::table::{Far, FarStage, Hold, Own, Stage, Step, SERVER};
 use crate::pairing::terms::{agree, Connection, Params};
 use crate::pairing::{drop_span, Corrupt, Engine, Event, Host, Mode, Side};
+use crate::rows::{find, find_mut, Table};
 
 /// Why a request cannot be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +28,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         let client = self.at_hand(session)?;
         let now = self.tick();
         let is_asker = self.mode == Mode::Asker;
-        if let Some(own) = find_mut(&mut self.own, session) {
+        if let Some(mut own) = find_mut(&mut self.own, session) {
             own.accepted = now;
             if is_asker {
                 own.verdict = now;
@@ -53,7 +54,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         let client = self.at_hand(session)?;
         let now = self.tick();
         let mode = self.mode;
-        if let Some(own) = find_mut(&mut self.own, session) {
+        if let Some(mut own) = find_mut(&mut self.own, session) {
             own.client = None;
             if mode == Mode::Asker {
                 own.verdict = now;
@@ -95,26 +96,30 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     pub(super) fn hold(&mut self, side: Side, client: u32, server: u32, host: &mut impl Host) {
         let now = self.tick();
         if side == Side::Far {
-            if let Some(far) = find_mut(&mut self.far, client) {
+            let params = self.far.change(client, |far| {
                 far.stage = FarStage::Held(server);
                 far.notice = now;
                 // What was reserved for another pair is released with this.
                 far.step = 0;
-                let params = far.params;
+                far.params
+            });
+            if let Some(params) = params {
                 self.asked(server, client, &params, host);
             }
             return;
         }
-        let Some(own) = find_mut(&mut self.own, client) else {
+        let Some(mut own) = find_mut(&mut self.own, client) else {
             return;
         };
         own.stage = Stage::Held(server);
-        let params = own.params;
         if self.mode == Mode::Loopback {
+            let params = own.params;
+            drop(own);
             self.asked(server, client, &params, host);
         } else {
             own.ask = now;
-            if let Some(far) = find_mut(&mut self.far, server) {
+            drop(own);
+            if let Some(mut far) = find_mut(&mut self.far, server) {
                 (far.client, far.accepted) = (client, 0);
             }
         }
@@ -123,7 +128,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
 
     /// A server has the request of a client at hand.
     fn asked(&mut self, server: u32, client: u32, params: &Params, host: &mut impl Host) {
-        if let Some(own) = find_mut(&mut self.own, server) {
+        if let Some(mut own) = find_mut(&mut self.own, server) {
             (own.client, own.accepted) = (Some(client), 0);
             host.event(Event::Asked {
                 session: server,
@@ -168,12 +173,12 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     pub(super) fn settled(&mut self, side: Side, server: u32) {
         match side {
             Side::Own => {
-                if let Some(own) = find_mut(&mut self.own, server) {
+                if let Some(mut own) = find_mut(&mut self.own, server) {
                     (own.client, own.accepted) = (None, 0);
                 }
             }
             Side::Far => {
-                if let Some(far) = find_mut(&mut self.far, server) {
+                if let Some(mut far) = find_mut(&mut self.far, server) {
                     (far.client, far.accepted) = (0, 0);
                 }
             }
@@ -185,13 +190,13 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         let now = self.tick();
         match side {
             Side::Own => {
-                if let Some(own) = find_mut(&mut self.own, server) {
+                if let Some(mut own) = find_mut(&mut self.own, server) {
                     own.accepted = 0;
                     host.event(Event::Unable { session: server });
                 }
             }
             Side::Far => {
-                if let Some(far) = find_mut(&mut self.far, server) {
+                if let Some(mut far) = find_mut(&mut self.far, server) {
                     far.accepted = 0;
                     far.step = now;
                     far.step_is = Step::Unable;
@@ -209,11 +214,12 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     /// A client has withdrawn its request, which an own server had at hand.
     pub(super) fn withdrawn(&mut self, server: u32, client: u32, host: &mut impl Host) {
         let has = self.has_client(server, client);
-        let Some(own) = find_mut(&mut self.own, server).filter(|own| own.client == Some(client))
-        else {
+        let own = find_mut(&mut self.own, server);
+        let Some(mut own) = own.filter(|own| own.client == Some(client)) else {
             return;
         };
         (own.client, own.accepted, own.verdict) = (None, 0, 0);
+        drop(own);
         if has {
             host.event(Event::Withdrawn { session: server });
             self.spend(server, host);
@@ -234,11 +240,14 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     /// A session of the other host has closed: own clients whose request it had end, also those
     /// that are closed, as their CLOSE will not be answered.
     pub(super) fn server_left(&mut self, server: u32, host: &mut impl Host) {
-        let is_there = |own: &&mut Own| own.stage == Stage::Held(server);
-        while let Some(own) = self.own.iter_mut().flatten().find(is_there) {
+        let server = u64::from(server);
+        while let Some((key, own)) = self.own.first(SERVER, (server, 0)) {
+            if key.0 != server {
+                break;
+            }
             let client = own.number;
             if own.closed {
-                own.stage = Stage::Over;
+                self.own.change(client, |own| own.stage = Stage::Over);
                 self.bury_own(client, host);
             } else {
                 self.refused(client, None, host);
@@ -254,7 +263,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
                 Mode::Loopback => self.withdrawn(server, session, host),
                 _ => {
                     let far = find_mut(&mut self.far, server);
-                    if let Some(far) = far.filter(|far| far.client == session) {
+                    if let Some(mut far) = far.filter(|far| far.client == session) {
                         (far.client, far.accepted) = (0, 0);
                     }
                 }
@@ -277,7 +286,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     /// The arbiter has heard that an own server is closed: what is left of its request goes.
     pub(super) fn forget_client(&mut self, server: u32, host: &mut impl Host) {
         let own = find_mut(&mut self.own, server);
-        let client = own.and_then(|own| own.client.take());
+        let client = own.and_then(|mut own| own.client.take());
         let far = client.and_then(|client| find(&self.far, client));
         if let Some(far) = far.filter(|far| far.stage == FarStage::Held(server)) {
             self.drop_far(far.number, host);
@@ -323,7 +332,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         let own = find_mut(&mut self.own, session);
         let own = own.filter(|own| own.stage == Stage::Asking && own.ask == 0);
         let own = own.filter(|own| own.params.connection == Connection::Client);
-        let own = own.ok_or(Corrupt)?;
+        let mut own = own.ok_or(Corrupt)?;
         if own.answer != 0 {
             return Err(Corrupt);
         }
@@ -372,7 +381,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         host: &mut impl Host,
     ) -> Result<(), Corrupt> {
         if !self.held_by(client, server)? {
-            if let Some(own) = find_mut(&mut self.own, client) {
+            if let Some(mut own) = find_mut(&mut self.own, client) {
                 own.stage = Stage::Over;
             }
             self.bury_own(client, host);
@@ -393,7 +402,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         session: u32,
         host: &mut impl Host,
     ) -> Result<(), Corrupt> {
-        let own = find_mut(&mut self.own, session).ok_or(Corrupt)?;
+        let mut own = find_mut(&mut self.own, session).ok_or(Corrupt)?;
         let is_waiting = own.client.is_some() && own.accepted != 0 && own.verdict == 0;
         if own.stage != Stage::Open || !is_waiting || own.answer != 0 {
             return Err(Corrupt);

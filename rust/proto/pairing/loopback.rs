@@ -2,9 +2,10 @@
 
 //! The pair within one host: both windows come from one arena, at once.
 
-use crate::pairing::table::{find, find_mut, Far, Own, Pair, Table};
+use crate::pairing::table::{Far, Own, Pair};
 use crate::pairing::terms::{Limits, Params, Span, Terms};
 use crate::pairing::{drop_span, grab, Engine, Event, Host, NoRoom};
+use crate::rows::{find, find_mut, Table};
 
 impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     /// Pair a session that asks with a posted one; false if the space does not suffice.
@@ -25,7 +26,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         };
         if find(&self.own, asks).is_some_and(|own| own.uid == 0) {
             let uid = self.free_uid(of_asks.uid, asks);
-            if let Some(own) = find_mut(&mut self.own, asks) {
+            if let Some(mut own) = find_mut(&mut self.own, asks) {
                 own.uid = uid;
             }
         }

@@ -4,8 +4,9 @@
 //! is noted.
 
 use crate::pairing::message::{Message, What};
-use crate::pairing::table::{earliest, find_mut, Answer, Far, Hold, Own, Stage, Step, Table};
+use crate::pairing::table::{Answer, Far, Hold, Own, Stage, Step, DUE};
 use crate::pairing::{Engine, Host, Mode, Side};
+use crate::rows::{find_mut, Table, FIRST};
 
 impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     /// The next message to the other engine, if there is one. It counts as sent.
@@ -25,15 +26,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
 
     /// The message that was decided on first.
     fn next_due(&mut self, host: &mut impl Host) -> Option<What> {
-        let own = self.own.iter().flatten().map(|own| {
-            let all = [own.ask, own.answer, own.verdict, own.close];
-            earliest(all.map(|due| (due, (Side::Own, own.number))))
-        });
-        let far = self.far.iter().flatten().map(|far| {
-            let all = [far.answer, far.step, far.notice];
-            earliest(all.map(|due| (due, (Side::Far, far.number))))
-        });
-        let (due, (side, session)) = earliest(own.chain(far).flatten())?;
+        let (due, side, session) = self.first(DUE, FIRST)?;
         let what = match side {
             Side::Own => self.say_of_own(session, due),
             Side::Far => self.say_of_far(session, due),
@@ -44,7 +37,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     }
 
     fn say_of_own(&mut self, session: u32, now: u64) -> Option<What> {
-        let own = find_mut(&mut self.own, session)?;
+        let mut own = find_mut(&mut self.own, session)?;
         if own.ask == now {
             own.ask = 0;
             return Some(match own.stage {
@@ -73,7 +66,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     }
 
     fn say_of_far(&mut self, session: u32, now: u64) -> Option<What> {
-        let far = find_mut(&mut self.far, session)?;
+        let mut far = find_mut(&mut self.far, session)?;
         if far.answer == now {
             far.answer = 0;
             return Some(match far.answer_is {

@@ -7,142 +7,50 @@
 //! queue, and none is lost. An entry stays until all is told and the other host, too, has
 //! finished with it: a number is never ambiguous.
 
-use core::marker::PhantomData;
-use core::ops::{Deref, DerefMut};
-
 use crate::pairing::message::{Pairing, Why};
-use crate::pairing::terms::{Limits, Params, Span};
+use crate::pairing::terms::{Connection, Limits, Params, Span};
+use crate::rows::{Key, Order, Ordered};
 
-/// Storage of the caller for entries: a vector or a slice, as long as there may be entries.
-pub trait Table<T>: DerefMut<Target = [Option<T>]> {}
+/// By when the earliest was decided of what is to be told.
+pub(super) const DUE: Order = Order::nth(1);
 
-impl<T, S: DerefMut<Target = [Option<T>]>> Table<T> for S {}
+/// What has a turn, by since when; see [`Turn`].
+pub(super) const TURN: Order = Order::nth(2);
 
-/// An entry by the number of its session.
-pub(crate) trait Numbered {
-    fn number(&self) -> u32;
-}
+/// Posted peers, by when they were posted.
+pub(super) const PEER: Order = Order::nth(3);
 
-/// Tables in which free places may be anywhere.
-pub(crate) mod slots {
-    use super::Numbered;
+/// What may be given a partner, by [what it has in common](Params::alike) with all that may be
+/// given the same, and by when it was posted.
+pub(super) const ALIKE: Order = Order::nth(4);
 
-    pub(crate) fn find<T: Numbered>(table: &[Option<T>], number: u32) -> Option<&T> {
-        table.iter().flatten().find(|e| e.number() == number)
-    }
+/// By identifiers: own sessions, and those of the other host that are listed.
+pub(super) const UID: Order = Order::nth(5);
 
-    pub(crate) fn find_mut<T: Numbered>(table: &mut [Option<T>], number: u32) -> Option<&mut T> {
-        table.iter_mut().flatten().find(|e| e.number() == number)
-    }
+/// Own clients whose request is at a server of the other host, by that server.
+pub(super) const SERVER: Order = Order::nth(6);
 
-    /// Enter an object; `None` if the table is full.
-    pub(crate) fn insert<T>(table: &mut [Option<T>], entry: T) -> Option<()> {
-        let place = table.iter_mut().find(|place| place.is_none())?;
-        *place = Some(entry);
-        Some(())
-    }
-
-    pub(crate) fn remove<T: Numbered>(table: &mut [Option<T>], number: u32) {
-        let is_it = |place: &&mut Option<T>| place.as_ref().is_some_and(|e| e.number() == number);
-        if let Some(place) = table.iter_mut().find(is_it) {
-            *place = None;
-        }
-    }
-}
-
-/// A table as far as it is used: what is looked through does not grow with the places that it has.
-///
-/// The first `used` places have entries, in the order of their numbers: so a lookup scans none.
-#[derive(Debug)]
-pub(super) struct Rows<T, S> {
-    store: S,
-    used: usize,
-    of: PhantomData<T>,
-}
-
-pub(super) fn find<T: Numbered, S: Table<T>>(rows: &Rows<T, S>, number: u32) -> Option<&T> {
-    rows.get(rows.position(number).ok()?)?.as_ref()
-}
-
-pub(super) fn find_mut<T: Numbered, S: Table<T>>(
-    rows: &mut Rows<T, S>,
-    number: u32,
-) -> Option<&mut T> {
-    let at = rows.position(number).ok()?;
-    rows.get_mut(at)?.as_mut()
-}
-
-impl<T: Numbered, S: Table<T>> Rows<T, S> {
-    pub(super) fn new(mut store: S) -> Self {
-        store.fill_with(|| None);
-        Rows {
-            store,
-            used: 0,
-            of: PhantomData,
-        }
-    }
-
-    /// Where the entry with that number is, or else belongs.
-    fn position(&self, number: u32) -> Result<usize, usize> {
-        // All places that are used have an entry.
-        self.binary_search_by_key(&Some(number), |entry| entry.as_ref().map(T::number))
-    }
-
-    /// Whether one more entry may be there, of `most` at most.
-    pub(super) fn has_place(&self, most: usize) -> bool {
-        self.used < most.min(self.store.len())
-    }
-
-    /// Enter a session that is not there; `None` if the table is full.
-    pub(super) fn insert(&mut self, entry: T) -> Option<()> {
-        let (Ok(at) | Err(at)) = self.position(entry.number());
-        let behind = self.store.get_mut(at..=self.used)?;
-        behind.rotate_right(1);
-        *behind.first_mut()? = Some(entry);
-        self.used += 1;
-        Some(())
-    }
-
-    pub(super) fn remove(&mut self, number: u32) {
-        let Ok(at) = self.position(number) else {
-            return;
-        };
-        if let Some(behind) = self.get_mut(at..) {
-            behind.rotate_left(1);
-        }
-        if let Some(last) = self.last_mut() {
-            *last = None;
-            self.used -= 1;
-        }
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.fill_with(|| None);
-        self.used = 0;
-    }
-}
-
-impl<T, S: Table<T>> Deref for Rows<T, S> {
-    type Target = [Option<T>];
-
-    fn deref(&self) -> &[Option<T>] {
-        self.store.get(..self.used).unwrap_or(&[])
-    }
-}
-
-impl<T, S: Table<T>> DerefMut for Rows<T, S> {
-    fn deref_mut(&mut self) -> &mut [Option<T>] {
-        self.store.get_mut(..self.used).unwrap_or(&mut [])
-    }
+/// What a session has a turn for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It looks for a partner.
+    Seek,
+    /// Its owner has accepted a client.
+    Settle,
 }
 
 /// When something was decided that is still to be told; zero if there is nothing.
 pub(super) type Due = u64;
 
-/// The earliest of what is due.
-pub(super) fn earliest<K: Copy>(all: impl IntoIterator<Item = (Due, K)>) -> Option<(Due, K)> {
-    let due = all.into_iter().filter(|(due, _)| *due != 0);
-    due.min_by_key(|(due, _)| *due)
+/// The key of the earliest of what is due.
+fn earliest(all: impl IntoIterator<Item = Due>) -> Option<Key> {
+    let due = all.into_iter().filter(|due| *due != 0).min()?;
+    Some((due, 0))
+}
+
+/// Whether it is a peer that waits.
+fn is_peer(params: &Params, waits: bool) -> bool {
+    params.connection == Connection::Peer && waits
 }
 
 /// What an own session is to another one.
@@ -190,6 +98,7 @@ pub(super) enum Hold {
 pub struct Own {
     pub(super) number: u32,
     pub(super) params: Params,
+    alike: u64,
     /// Its identifier; zero while it has none.
     pub(super) uid: u32,
     pub(super) stage: Stage,
@@ -219,6 +128,7 @@ impl Own {
         Own {
             number,
             params: *params,
+            alike: params.alike(),
             uid: 0,
             stage,
             closed: false,
@@ -256,6 +166,14 @@ impl Own {
         matches!(self.stage, Stage::Held(_)) && !self.closed
     }
 
+    /// What it has a turn for, and since when.
+    pub(super) fn turn(&self) -> Option<(Turn, u64)> {
+        match self.accepted {
+            accepted if accepted != 0 && !self.closed => Some((Turn::Settle, accepted)),
+            _ => self.asks().then_some((Turn::Seek, self.order)),
+        }
+    }
+
     /// Whether nobody needs the entry any more.
     pub(super) fn is_finished(&self) -> bool {
         let dues = [self.ask, self.answer, self.close, self.verdict];
@@ -268,9 +186,25 @@ impl Own {
     }
 }
 
-impl Numbered for Own {
+impl Ordered for Own {
     fn number(&self) -> u32 {
         self.number
+    }
+
+    fn key(&self, order: Order) -> Option<Key> {
+        let number = u64::from(self.number);
+        match order {
+            DUE => earliest([self.ask, self.answer, self.verdict, self.close]),
+            TURN => self.turn().map(|(_, since)| (since, 0)),
+            PEER => is_peer(&self.params, self.waits()).then_some((self.order, 0)),
+            ALIKE => self.waits().then_some((self.alike, self.order)),
+            UID => (self.uid != 0).then_some((u64::from(self.uid), number)),
+            SERVER => match self.stage {
+                Stage::Held(server) => Some((u64::from(server), number)),
+                _ => None,
+            },
+            _ => None,
+        }
     }
 }
 
@@ -311,6 +245,7 @@ pub(super) enum Answer {
 pub struct Far {
     pub(super) number: u32,
     pub(super) params: Params,
+    alike: u64,
     /// Its identifier; zero while it has none.
     pub(super) uid: u32,
     pub(super) stage: FarStage,
@@ -335,6 +270,7 @@ impl Far {
         Far {
             number,
             params: *params,
+            alike: params.alike(),
             uid,
             stage,
             partner: 0,
@@ -354,6 +290,14 @@ impl Far {
         self.stage == FarStage::Open && self.client == 0
     }
 
+    /// What it has a turn for, and since when.
+    pub(super) fn turn(&self) -> Option<(Turn, u64)> {
+        match self.accepted {
+            0 => (self.stage == FarStage::Asking).then_some((Turn::Seek, self.order)),
+            accepted => Some((Turn::Settle, accepted)),
+        }
+    }
+
     /// Whether processes of this host see it.
     pub(super) fn is_listed(&self) -> bool {
         matches!(self.stage, FarStage::Open | FarStage::Paired { .. })
@@ -366,71 +310,22 @@ impl Far {
     }
 }
 
-impl Numbered for Far {
+impl Ordered for Far {
     fn number(&self) -> u32 {
         self.number
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use core::cell::Cell;
-    use proptest::prelude::*;
-    use std::collections::BTreeSet;
-    use std::rc::Rc;
-    use std::vec;
-    use std::vec::Vec;
-
-    /// An entry that counts how often its number is looked at.
-    #[derive(Clone)]
-    struct Counted(u32, Rc<Cell<u32>>);
-
-    impl Numbered for Counted {
-        fn number(&self) -> u32 {
-            self.1.set(self.1.get() + 1);
-            self.0
-        }
-    }
-
-    #[test]
-    fn a_lookup_does_not_scan() {
-        let looks = Rc::new(Cell::new(0));
-        let mut rows = Rows::new(vec![None; 1024]);
-        for number in 0..1024 {
-            assert_eq!(rows.insert(Counted(2 * number, looks.clone())), Some(()));
-        }
-        for number in [0, 1, 511, 1023, 2046, 5000] {
-            looks.set(0);
-            let is_there = find(&rows, number).is_some();
-            assert_eq!(is_there, number % 2 == 0 && number < 2048);
-            assert!(looks.get() <= 12, "{} looks", looks.get());
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn entries_are_found_by_their_numbers(steps in prop::collection::vec((0u32..12, any::<bool>()), 1..80)) {
-            let looks = Rc::new(Cell::new(0));
-            let mut rows = Rows::new(vec![None; 8]);
-            let mut known = BTreeSet::new();
-            for (number, enters) in steps {
-                if !enters {
-                    rows.remove(number);
-                    known.remove(&number);
-                } else if !known.contains(&number) {
-                    let entered = rows.insert(Counted(number, looks.clone()));
-                    prop_assert_eq!(entered.is_some(), known.len() < 8);
-                    entered.map(|()| known.insert(number));
-                }
-                prop_assert_eq!(rows.has_place(8), known.len() < 8);
-                let there: Vec<_> = rows.iter().map(|e| e.as_ref().map(|e| e.0)).collect();
-                prop_assert!(there.iter().copied().eq(known.iter().copied().map(Some)));
-                for number in 0..12 {
-                    let found = find_mut(&mut rows, number).map(|e| e.0);
-                    prop_assert_eq!(found, known.get(&number).copied());
-                }
+    fn key(&self, order: Order) -> Option<Key> {
+        match order {
+            DUE => earliest([self.answer, self.step, self.notice]),
+            TURN => self.turn().map(|(_, since)| (since, 0)),
+            PEER => is_peer(&self.params, self.waits()).then_some((self.order, 0)),
+            ALIKE => self.waits().then_some((self.alike, self.order)),
+            UID => {
+                let key = (u64::from(self.uid), u64::from(self.number));
+                self.is_listed().then_some(key)
             }
+            _ => None,
         }
     }
 }

@@ -237,6 +237,22 @@ impl Params {
         self.name != Name::NONE || self.hold || self.once || self.bare
     }
 
+    /// A digest of all by which [`agree`] compares two sessions, but for sizes: the same for all
+    /// with which a session may be paired.
+    pub(super) fn alike(&self) -> u64 {
+        digest(self.connection, self, &self.name)
+    }
+
+    /// [`alike`](Self::alike) of those that it may be paired with.
+    pub(super) fn alike_of_partner(&self) -> u64 {
+        let connection = match self.connection {
+            Connection::Server => Connection::Client,
+            Connection::Client => Connection::Server,
+            Connection::Peer => Connection::Peer,
+        };
+        digest(connection, self, &self.name.of_partner())
+    }
+
     /// Whether the local window is cut from the arena.
     pub(super) fn is_backed(&self) -> bool {
         self.location == Location::Logical
@@ -260,6 +276,21 @@ impl Params {
             0
         }
     }
+}
+
+/// A digest (FNV-1a) of what partners have in common.
+fn digest(connection: Connection, params: &Params, name: &Name) -> u64 {
+    let kind = [
+        connection as u8,
+        params.location as u8,
+        u8::from(params.bare),
+        name.own,
+    ];
+    let protocol = params.protocol.to_le_bytes();
+    let bytes = kind.iter().chain(&protocol).chain(name.whole());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    })
 }
 
 /// A window that was given to a pair.

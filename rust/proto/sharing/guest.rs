@@ -2,9 +2,8 @@
 
 //! The host of the object: what its guests do, and what its owner does to them.
 
-use crate::pairing::table::slots::{find, find_mut, insert, remove};
-use crate::pairing::table::Table;
 use crate::sharing::message::{Message, What};
+use crate::sharing::slots::{find, find_mut, insert, remove, Table};
 use crate::sharing::{Corrupt, Engine, Entry, Event, Guest, Host, Own, Stage, Want, Why};
 
 impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {

@@ -12,7 +12,7 @@ use mp_proto::arena::Arena;
 use mp_proto::pairing::message::{Message, Pairing, What, Why};
 use mp_proto::pairing::terms::{Connection, Limits, Params, Span};
 use mp_proto::pairing::{
-    Corrupt, Engine, Event, Far, Host, Mode, Outcome, Own, Refusal, Unknown, SESSIONS,
+    Corrupt, Engine, Event, Far, Host, Mode, Outcome, Own, Refusal, Row, Unknown, SESSIONS,
 };
 use Connection::{Client, Peer, Server};
 
@@ -757,7 +757,7 @@ fn a_full_table_refuses() {
 #[test]
 fn the_other_hosts_sessions_need_all_their_places() {
     let with = |mode, far| {
-        let (own, far): (Vec<Option<Own>>, Vec<Option<Far>>) = (vec![None; 1], vec![None; far]);
+        let (own, far): (Vec<Row<Own>>, Vec<Row<Far>>) = (vec![Row::FREE; 1], vec![Row::FREE; far]);
         Engine::new(mode, PAGE, true, own, far).is_some()
     };
     assert!(with(Mode::Arbiter, SESSIONS) && with(Mode::Asker, SESSIONS));

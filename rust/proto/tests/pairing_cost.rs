@@ -11,7 +11,7 @@ use std::cell::Cell;
 use hosts::{logical, pages, PAGE};
 use mp_proto::pairing::message::{Message, What};
 use mp_proto::pairing::terms::{Connection, Params};
-use mp_proto::pairing::{Engine, Event, Far, Host, Mode, Outcome, Own, SESSIONS};
+use mp_proto::pairing::{Engine, Event, Far, Host, Mode, Outcome, Own, Row, SESSIONS};
 use Connection::{Client, Peer, Server};
 
 /// Posted sessions, as many as a process may have.
@@ -98,27 +98,32 @@ impl Host for Counting {
     }
 }
 
-type Pairing = Engine<Vec<Option<Own>>, Vec<Option<Far>>>;
+type Pairing = Engine<Vec<Row<Own>>, Vec<Row<Far>>>;
 
 /// An engine with posted sessions of its own, all of that kind.
 fn loopback(host: &mut Counting, posted: &Params) -> Pairing {
-    let places = vec![None; SESSIONS];
+    let places = vec![Row::FREE; SESSIONS];
     let engine = Engine::new(Mode::Loopback, host.free, true, places, Vec::new());
     let mut engine = engine.expect("large enough");
     for number in 1..=POSTED {
         let taken = engine.request(number, posted, 0, host);
         assert_eq!(taken, Ok(()));
     }
-    while engine.is_unfinished() {
-        engine.resume(host);
-    }
+    finish(&mut engine, host);
     host.begin();
     engine
 }
 
+/// Have everything tried that is left of inputs.
+fn finish(engine: &mut Pairing, host: &mut Counting) {
+    while engine.is_unfinished() {
+        engine.resume(host);
+    }
+}
+
 /// An arbiter beside a host that has posted sessions, all of that kind.
 fn arbiter(host: &mut Counting, posted: &Params) -> Pairing {
-    let (own, far) = (vec![None; SESSIONS], vec![None; SESSIONS]);
+    let (own, far) = (vec![Row::FREE; SESSIONS], vec![Row::FREE; SESSIONS]);
     let engine = Engine::new(Mode::Arbiter, host.free, true, own, far);
     let mut engine = engine.expect("large enough");
     for number in 1..=POSTED {
@@ -137,6 +142,9 @@ fn what_there_is_no_space_for_is_not_cut() {
     let mut engine = loopback(&mut host, &exactly(Server, 5, 5));
     let client = exactly(Client, 5, 5);
     assert_eq!(engine.request(2000, &client, 0, &mut host), Ok(()));
+    // No input looks at all of them.
+    assert!(engine.is_unfinished());
+    finish(&mut engine, &mut host);
     assert_eq!(host.outcome(), Some(Outcome::NoPairing));
     assert_eq!(host.cuts, 0);
 }
@@ -201,6 +209,7 @@ fn a_peer_without_space_is_asked_once() {
     let what = What::Reserved(session, None);
     let denied = Message { free: PAGE, what };
     assert_eq!(engine.receive(&denied, &mut host), Ok(()));
+    finish(&mut engine, &mut host);
     assert_eq!(host.outcome(), Some(Outcome::Space));
     assert_eq!(engine.poll(&mut host), None);
 }
@@ -228,8 +237,6 @@ fn posted_peers_are_tried_a_few_at_a_time() {
         assert!(looks <= TURNS, "{looks} turns of one input");
         assert!(rounds <= 100, "the last ones are never tried");
     }
-    while engine.is_unfinished() {
-        engine.resume(&mut host);
-    }
+    finish(&mut engine, &mut host);
     assert_eq!(host.pairs(), 1);
 }

@@ -13,7 +13,7 @@ use mp_proto::mailbox::{self, Mail, MailRead, MessageRx};
 use mp_proto::memory::Inbound;
 use mp_proto::pairing::message::{Message, SIZE, SIZE_NAMED};
 use mp_proto::pairing::terms::{Connection, Limits, Location, Name, Params};
-use mp_proto::pairing::{Engine, Event, Host, Mode, SESSIONS};
+use mp_proto::pairing::{Engine, Event, Host, Mode, Row, SESSIONS};
 use mp_proto::ring::{Consumer, NextError, Place, Producer, Reassembly, ReserveError, Ringing};
 use mp_proto::route::verdict;
 use mp_proto::target::Target;
@@ -607,7 +607,7 @@ fn some_params(input: &mut Input<'_>) -> Params {
 fn pairing(data: &[u8], mode: Mode) {
     let mut input = Input(data);
     let mut desk = Desk(Arena::new(PAGES * PAGE, vec![None; 64]));
-    let (own, far) = (vec![None; 16], vec![None; SESSIONS]);
+    let (own, far) = (vec![Row::FREE; 16], vec![Row::FREE; SESSIONS]);
     let engine = Engine::new(mode, PAGES * PAGE, true, own, far);
     let mut engine = engine.expect("large enough");
     let mut open = Vec::new();

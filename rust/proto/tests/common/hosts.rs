@@ -11,7 +11,7 @@ use mp_proto::arena::{Arena, Extent};
 use mp_proto::pairing::message::{DataOf, Message};
 use mp_proto::pairing::terms::{Connection, Limits, Location, Name, Params, Span};
 use mp_proto::pairing::{
-    sessions, Corrupt, Engine, Event, Far, Host, Mode, Outcome, Own, Refusal, RemoteWindow,
+    sessions, Corrupt, Engine, Event, Far, Host, Mode, Outcome, Own, Refusal, RemoteWindow, Row,
 };
 use mp_proto::reach::{start_of, Place, FIRST_EXPOSED};
 
@@ -276,7 +276,7 @@ impl Host for Desk {
 }
 
 pub struct Site {
-    pub engine: Engine<Vec<Option<Own>>, Vec<Option<Far>>>,
+    pub engine: Engine<Vec<Row<Own>>, Vec<Row<Far>>>,
     pub desk: Desk,
 }
 
@@ -433,16 +433,12 @@ impl Site {
     }
 }
 
-pub fn engine(
-    mode: Mode,
-    peer_pages: u64,
-    extended: bool,
-) -> Engine<Vec<Option<Own>>, Vec<Option<Far>>> {
+pub fn engine(mode: Mode, peer_pages: u64, extended: bool) -> Engine<Vec<Row<Own>>, Vec<Row<Far>>> {
     let far = match mode {
         Mode::Loopback => Vec::new(),
-        _ => vec![None; sessions(extended)],
+        _ => vec![Row::FREE; sessions(extended)],
     };
-    Engine::new(mode, peer_pages * PAGE, extended, vec![None; 24], far).expect("large enough")
+    Engine::new(mode, peer_pages * PAGE, extended, vec![Row::FREE; 24], far).expect("large enough")
 }
 
 pub const ARBITER: usize = 0;
