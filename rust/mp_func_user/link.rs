@@ -102,9 +102,9 @@ use mp_proto::{
         Engine,
         Far,
         Mode,
-        Own,
-        Row, //
+        Own, //
     },
+    rows::Row,
     sharing::{
         self,
         message::{
@@ -266,8 +266,8 @@ impl Link {
         segments: Arc<Segments>,
         give_up_ms: u32,
     ) -> Result<Arc<Self>> {
-        let own = KVVec::from_elem(None, sharing::CONNECTIONS, GFP_KERNEL)?;
-        let guests = KVVec::from_elem(None, sharing::CONNECTIONS, GFP_KERNEL)?;
+        let own = KVVec::from_elem(Row::FREE, sharing::CONNECTIONS, GFP_KERNEL)?;
+        let guests = KVVec::from_elem(Row::FREE, sharing::CONNECTIONS, GFP_KERNEL)?;
         let shared = Shared {
             engine: Sharing::new(own, guests),
             reached: KVec::new(),

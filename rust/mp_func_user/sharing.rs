@@ -23,6 +23,7 @@ use kernel::{
 use mp_kernel::error;
 use mp_proto::{
     fabric::Life,
+    rows::Row,
     sharing::{
         message::Message,
         tally::Heard,
@@ -46,7 +47,7 @@ use mp_transport::memory::{
 };
 
 /// The engine with tables on the heap.
-pub(crate) type Sharing = Engine<KVVec<Option<Own>>, KVVec<Option<Entry>>>;
+pub(crate) type Sharing = Engine<KVVec<Row<Own>>, KVVec<Row<Entry>>>;
 
 /// The way from a guest to the event or port that it is connected to.
 pub(crate) struct Bell {

@@ -83,7 +83,6 @@ use arbiter::{Deal, Seeking};
 use table::{FarStage, Hold, Stage, UID};
 use terms::{Connection, Invalid, Limits, Location, Params, Span};
 
-pub use crate::rows::Row;
 pub use held::NoAnswer;
 pub use table::{Far, Own};
 

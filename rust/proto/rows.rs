@@ -63,6 +63,14 @@ fn key<T: Ordered>(entry: &T, order: Order) -> Option<Key> {
     }
 }
 
+/// The key that follows.
+fn behind(key: Key) -> Option<Key> {
+    match key.1.checked_add(1) {
+        Some(second) => Some((key.0, second)),
+        None => Some((key.0.checked_add(1)?, 0)),
+    }
+}
+
 /// No place.
 const NONE: u16 = u16::MAX;
 
@@ -273,6 +281,37 @@ impl<T: Ordered, S: Table<T>> Rows<T, S> {
         Some(result)
     }
 
+    /// Change all entries, by their numbers, and remove those for which `f` says false.
+    pub fn retain(&mut self, f: impl FnMut(&mut T) -> bool) {
+        self.retain_where(Order::NUMBER, FIRST, |_| true, f);
+    }
+
+    /// The same with those whose keys of an order begin with `group`; `f` leaves that key as it
+    /// is, unless the entry leaves the order.
+    pub fn retain_in(&mut self, order: Order, group: u64, f: impl FnMut(&mut T) -> bool) {
+        self.retain_where(order, (group, 0), |key| key.0 == group, f);
+    }
+
+    fn retain_where(
+        &mut self,
+        order: Order,
+        from: Key,
+        is_one: impl Fn(Key) -> bool,
+        mut f: impl FnMut(&mut T) -> bool,
+    ) {
+        let mut from = Some(from);
+        while let Some((key, entry)) = from.and_then(|from| self.first(order, from)) {
+            if !is_one(key) {
+                break;
+            }
+            let number = entry.number();
+            if self.change(number, &mut f) == Some(false) {
+                self.remove(number);
+            }
+            from = behind(key);
+        }
+    }
+
     /// Remove all entries.
     pub fn clear(&mut self) {
         self.store.iter_mut().for_each(|place| place.entry = None);
@@ -300,10 +339,20 @@ impl<T: Ordered, S: Table<T>> Rows<T, S> {
 
     /// All entries, by their numbers.
     pub fn iter(&self) -> impl Iterator<Item = &T> + '_ {
-        let first = self.first(Order::NUMBER, FIRST);
-        let all =
-            core::iter::successors(first, |(key, _)| self.first(Order::NUMBER, (key.0 + 1, 0)));
-        all.map(|(_, entry)| entry)
+        self.from(Order::NUMBER, FIRST).map(|(_, entry)| entry)
+    }
+
+    /// The entries of an order whose keys begin with `group`.
+    pub fn iter_in(&self, order: Order, group: u64) -> impl Iterator<Item = &T> + '_ {
+        let all = self.from(order, (group, 0));
+        all.take_while(move |(key, _)| key.0 == group)
+            .map(|(_, entry)| entry)
+    }
+
+    fn from(&self, order: Order, from: Key) -> impl Iterator<Item = (Key, &T)> + '_ {
+        core::iter::successors(self.first(order, from), move |(key, _)| {
+            self.first(order, behind(*key)?)
+        })
     }
 
     fn take_place(&mut self) -> Option<u16> {

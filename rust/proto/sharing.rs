@@ -40,7 +40,6 @@
 //! | [`placed`] | copies into and out of segments that need no window |
 //! | [`question`] | what proves that stores have arrived |
 //! | [`requests`] | what guests would like to read in that way |
-//! | `slots` | the tables of connections |
 //! | [`state`] | the states of a connection, and of a segment at an interface |
 //! | [`tally`] | triggers of events that are counted by totals |
 //! | [`window`] | how many messages to a port may be under way |
@@ -50,14 +49,13 @@ pub mod message;
 pub mod placed;
 pub mod question;
 pub mod requests;
-mod slots;
 pub mod state;
 pub mod tally;
 pub mod window;
 
 use crate::fabric::Life;
+use crate::rows::{find, find_mut, Edit, Key, Order, Ordered, Rows, Table};
 use message::{Message, What};
-use slots::{find, find_mut, insert, remove, Numbered, Table};
 use state::{Change, State};
 
 pub use crate::pairing::Corrupt;
@@ -248,11 +246,21 @@ pub struct Own {
     state: State,
 }
 
-impl Numbered for Own {
+impl Ordered for Own {
     fn number(&self) -> u32 {
         self.number
     }
+
+    fn key(&self, _order: Order) -> Option<Key> {
+        None
+    }
 }
+
+/// Guests by the token of what they are connected to.
+const TOKEN: Order = Order::nth(1);
+
+/// Guests that have [ended](Stage::Ended), in one group.
+const ENDED: Order = Order::nth(2);
 
 /// Where a guest stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -274,27 +282,26 @@ pub struct Entry {
     withdrawn: bool,
 }
 
-impl Entry {
-    /// The same after its end.
-    fn ended(self) -> Self {
-        Entry {
-            stage: Stage::Ended,
-            ..self
-        }
-    }
-}
-
-impl Numbered for Entry {
+impl Ordered for Entry {
     fn number(&self) -> u32 {
         self.guest.number
+    }
+
+    fn key(&self, order: Order) -> Option<Key> {
+        let number = u64::from(self.guest.number);
+        match order {
+            TOKEN => Some((u64::from(self.guest.token), number)),
+            ENDED => (self.stage == Stage::Ended).then_some((0, number)),
+            _ => None,
+        }
     }
 }
 
 /// The connections of one link.
 #[derive(Debug)]
 pub struct Engine<O: Table<Own>, G: Table<Entry>> {
-    own: O,
-    guests: G,
+    own: Rows<Own, O>,
+    guests: Rows<Entry, G>,
     is_up: bool,
     /// Connections that the other host has not answered, some of them left.
     unanswered: usize,
@@ -306,8 +313,8 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
     /// No connections, in tables that are empty.
     pub fn new(own: O, guests: G) -> Self {
         Engine {
-            own,
-            guests,
+            own: Rows::new(own),
+            guests: Rows::new(guests),
             is_up: false,
             unanswered: 0,
             partner: None,
@@ -323,7 +330,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
         self.all_let_go(host);
         self.is_up = true;
         self.partner = Some(partner);
-        for own in self.own.iter().flatten() {
+        for own in self.own.iter() {
             let (false, Some(grant)) = (own.state.is_lost(), own.grant) else {
                 continue;
             };
@@ -345,29 +352,29 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
             return;
         }
         self.unanswered = 0;
-        for place in self.own.iter_mut() {
-            let Some(own) = place else { continue };
+        self.own.retain(|own| {
             if own.grant.is_none() {
                 host.event(Event::Refused(own.number, Why::Down));
-                *place = None;
-            } else if own.want.object == Object::Port {
+                return false;
+            }
+            if own.want.object == Object::Port {
                 lose(own, host);
             } else if own.state.apply(Change::Down) {
                 host.event(Event::Down(own.number));
             }
-        }
-        for place in self.guests.iter_mut() {
-            let Some(entry) = place else { continue };
+            true
+        });
+        self.guests.retain(|entry| {
             let guest = entry.guest;
             match entry.stage {
                 Stage::Ended if guest.reaches_memory() => {}
                 Stage::Ended => {
                     host.event(Event::LetGo(guest));
-                    *place = None;
+                    return false;
                 }
                 _ if guest.want.object == Object::Port => {
                     host.event(Event::GuestLost(guest));
-                    *place = None;
+                    return false;
                 }
                 Stage::Up => {
                     entry.stage = Stage::Down;
@@ -375,7 +382,8 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
                 }
                 Stage::Down => {}
             }
-        }
+            true
+        });
     }
 
     /// The link was down for so long that nothing is resumed.
@@ -384,30 +392,27 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
             return;
         }
         self.partner = None;
-        for own in self.own.iter_mut().flatten() {
+        self.own.retain(|own| {
             lose(own, host);
-        }
-        for place in self.guests.iter_mut() {
-            let is_lost = |entry: &mut Entry| entry.stage != Stage::Ended;
-            let Some(entry) = place.take_if(is_lost) else {
-                continue;
-            };
-            host.event(Event::GuestLost(entry.guest));
-            if entry.guest.reaches_memory() {
-                *place = Some(entry.ended());
+            true
+        });
+        self.guests.retain(|entry| {
+            if entry.stage == Stage::Ended {
+                return true;
             }
-        }
+            host.event(Event::GuestLost(entry.guest));
+            entry.stage = Stage::Ended;
+            entry.guest.reaches_memory()
+        });
     }
 
     /// The processes of the other service reach nothing any more that was theirs: that service has
     /// ended, or a new epoch begins.
     pub fn all_let_go(&mut self, host: &mut impl Host) {
-        for place in self.guests.iter_mut() {
-            let is_ended = |entry: &mut Entry| entry.stage == Stage::Ended;
-            if let Some(entry) = place.take_if(is_ended) {
-                host.event(Event::LetGo(entry.guest));
-            }
-        }
+        self.guests.retain_in(ENDED, 0, |entry| {
+            host.event(Event::LetGo(entry.guest));
+            false
+        });
     }
 
     /// A process connects: [`Event::Connected`] or [`Event::Refused`] follows.
@@ -435,7 +440,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
             grant: None,
             state: State::CONNECTING,
         };
-        insert(&mut self.own, own).ok_or(Refusal::Full)?;
+        self.own.insert(own).ok_or(Refusal::Full)?;
         self.unanswered += 1;
         host.say(Message {
             connection: number,
@@ -456,7 +461,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
                 what: What::Leave,
             });
         }
-        remove(&mut self.own, number);
+        self.own.remove(number);
     }
 
     /// The state of a connection.
@@ -521,7 +526,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
         grant: Grant,
         host: &mut impl Host,
     ) -> Result<(), Corrupt> {
-        let Some(own) = find_mut(&mut self.own, number) else {
+        let Some(mut own) = find_mut(&mut self.own, number) else {
             return Ok(());
         };
         let is_segment = own.want.object == Object::Segment;
@@ -545,18 +550,19 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
     }
 
     fn hear_refused(&mut self, number: u32, why: Why, host: &mut impl Host) -> Result<(), Corrupt> {
-        let Some(own) = find_mut(&mut self.own, number) else {
+        let Some(mut own) = find_mut(&mut self.own, number) else {
             return Ok(());
         };
         if own.state == State::CONNECTING {
-            remove(&mut self.own, number);
+            drop(own);
+            self.own.remove(number);
             host.event(Event::Refused(number, why));
             return Ok(());
         }
         if own.state.is_operational() || own.state.is_lost() {
             return Err(Corrupt);
         }
-        lose(own, host);
+        lose(&mut own, host);
         Ok(())
     }
 
@@ -565,8 +571,8 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
         &mut self,
         number: u32,
         host: &mut impl Host,
-    ) -> Result<Option<&mut Own>, Corrupt> {
-        let Some(own) = find_mut(&mut self.own, number) else {
+    ) -> Result<Option<Edit<'_, Own, O>>, Corrupt> {
+        let Some(mut own) = find_mut(&mut self.own, number) else {
             return Ok(None);
         };
         if !own.state.is_operational() {
@@ -580,10 +586,10 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
 
     /// Whoever is ended was to leave, whether that was said before or not.
     fn hear_ended(&mut self, number: u32, host: &mut impl Host) -> Result<(), Corrupt> {
-        let Some(own) = self.hear_withdrawn(number, host)? else {
+        let Some(mut own) = self.hear_withdrawn(number, host)? else {
             return Ok(());
         };
-        lose(own, host);
+        lose(&mut own, host);
         host.say(Message {
             connection: number,
             what: What::Gone,

@@ -11,9 +11,8 @@ use mp_proto::fabric::{Change, Greeting, Header, Life, FUNC_ID};
 use mp_proto::layout::PAGE;
 use mp_proto::pairing::message::Message;
 use mp_proto::pairing::terms::{Connection, Limits, Location, Name, Params, Span};
-use mp_proto::pairing::{
-    Engine, Event, Far, Host as EngineHost, Mode, Outcome, Own, Row, SESSIONS,
-};
+use mp_proto::pairing::{Engine, Event, Far, Host as EngineHost, Mode, Outcome, Own, SESSIONS};
+use mp_proto::rows::Row;
 use mp_proto::wire::Priority;
 
 use crate::channel::{Frame, SendError};

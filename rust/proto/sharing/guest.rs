@@ -2,21 +2,22 @@
 
 //! The host of the object: what its guests do, and what its owner does to them.
 
+use crate::rows::{find, find_mut, Table};
 use crate::sharing::message::{Message, What};
-use crate::sharing::slots::{find, find_mut, insert, remove, Table};
-use crate::sharing::{Corrupt, Engine, Entry, Event, Guest, Host, Own, Stage, Want, Why};
+use crate::sharing::{
+    Corrupt, Engine, Entry, Event, Guest, Host, Own, Stage, Want, Why, ENDED, TOKEN,
+};
 
 impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
     /// How many guests are connected to what has that token, whether or not their link is up.
     pub fn guests(&self, token: u32) -> usize {
-        let connected = |entry: &&Entry| entry.guest.token == token && entry.stage != Stage::Ended;
-        self.guests.iter().flatten().filter(connected).count()
+        let all = self.guests.iter_in(TOKEN, u64::from(token));
+        all.filter(|entry| entry.stage != Stage::Ended).count()
     }
 
     /// Ask all guests of what has that token to leave, each once.
     pub fn withdraw(&mut self, token: u32, host: &mut impl Host) {
-        let entries = self.guests.iter_mut().flatten();
-        for entry in entries.filter(|entry| entry.guest.token == token) {
+        self.guests.retain_in(TOKEN, u64::from(token), |entry| {
             let was_asked = core::mem::replace(&mut entry.withdrawn, true);
             if entry.stage == Stage::Up && !was_asked {
                 host.say(Message {
@@ -24,19 +25,17 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
                     what: What::Withdrawn,
                 });
             }
-        }
+            true
+        });
     }
 
     /// End the connections of all guests of what has that token, and say how many there were.
     /// [`Event::LetGo`] follows for each.
     pub fn end(&mut self, token: u32, host: &mut impl Host) -> usize {
         let mut ended = 0;
-        for place in self.guests.iter_mut() {
-            let Some(entry) = place else { continue };
+        let is_up = self.is_up;
+        self.guests.retain_in(TOKEN, u64::from(token), |entry| {
             let guest = entry.guest;
-            if guest.token != token {
-                continue;
-            }
             match entry.stage {
                 Stage::Up => {
                     entry.stage = Stage::Ended;
@@ -47,26 +46,26 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
                     ended += 1;
                 }
                 // Nothing to be resumed is found; but the other host may not know yet.
-                Stage::Down if guest.reaches_memory() && !self.is_up => {
-                    *entry = entry.ended();
+                Stage::Down if guest.reaches_memory() && !is_up => {
+                    entry.stage = Stage::Ended;
                     ended += 1;
                 }
                 Stage::Down => {
-                    *place = None;
                     host.event(Event::LetGo(guest));
                     ended += 1;
+                    return false;
                 }
                 Stage::Ended => {}
             }
-        }
+            true
+        });
         ended
     }
 
     /// The guests that were ended or lost, and of which it is not proven that they reach no memory,
     /// by their numbers.
     pub fn ending(&self) -> impl Iterator<Item = u32> + '_ {
-        let entries = self.guests.iter().flatten();
-        let ended = entries.filter(|entry| entry.stage == Stage::Ended);
+        let ended = self.guests.iter_in(ENDED, 0);
         ended.map(|entry| entry.guest.number)
     }
 
@@ -79,8 +78,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
         if number == 0 || find(&self.guests, number).is_some() {
             return Err(Corrupt);
         }
-        let has_place = self.guests.iter().any(Option::is_none);
-        let accepted = match has_place {
+        let accepted = match self.guests.has_place(usize::MAX) {
             true => host.accept(number, &want),
             false => Err(Why::Refused),
         };
@@ -97,7 +95,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
                     withdrawn: false,
                 };
                 // There is a place.
-                let _ = insert(&mut self.guests, entry);
+                let _ = self.guests.insert(entry);
                 What::Connected(grant)
             }
             Err(why) => What::Refused(why),
@@ -125,7 +123,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
                 },
             );
         };
-        let Some(entry) = find_mut(&mut self.guests, number) else {
+        let Some(mut entry) = find_mut(&mut self.guests, number) else {
             refuse(host, Why::NotFound);
             return Ok(());
         };
@@ -152,7 +150,8 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
                 }
             }
             Err(why) => {
-                remove(&mut self.guests, number);
+                drop(entry);
+                self.guests.remove(number);
                 host.event(Event::GuestLost(guest));
                 if guest.reaches_memory() {
                     // In this epoch it has not been shown any.
@@ -166,12 +165,13 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
 
     /// Who has not resumed by now has left meanwhile.
     pub(super) fn hear_resumed(&mut self, host: &mut impl Host) {
-        for place in self.guests.iter_mut() {
-            let is_down = |entry: &mut Entry| entry.stage == Stage::Down;
-            if let Some(entry) = place.take_if(is_down) {
+        self.guests.retain(|entry| {
+            let is_down = entry.stage == Stage::Down;
+            if is_down {
                 host.event(Event::GuestLeft(entry.guest));
             }
-        }
+            !is_down
+        });
     }
 
     pub(super) fn hear_leave(&mut self, number: u32, host: &mut impl Host) {
@@ -179,7 +179,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
             return;
         };
         let (guest, stage) = (entry.guest, entry.stage);
-        remove(&mut self.guests, number);
+        self.guests.remove(number);
         host.event(match stage {
             Stage::Ended => Event::LetGo(guest),
             _ => Event::GuestLeft(guest),
@@ -194,7 +194,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
             return Err(Corrupt);
         }
         let guest = entry.guest;
-        remove(&mut self.guests, number);
+        self.guests.remove(number);
         host.event(Event::LetGo(guest));
         Ok(())
     }

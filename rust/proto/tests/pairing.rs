@@ -12,8 +12,9 @@ use mp_proto::arena::Arena;
 use mp_proto::pairing::message::{Message, Pairing, What, Why};
 use mp_proto::pairing::terms::{Connection, Limits, Params, Span};
 use mp_proto::pairing::{
-    Corrupt, Engine, Event, Far, Host, Mode, Outcome, Own, Refusal, Row, Unknown, SESSIONS,
+    Corrupt, Engine, Event, Far, Host, Mode, Outcome, Own, Refusal, Unknown, SESSIONS,
 };
+use mp_proto::rows::Row;
 use Connection::{Client, Peer, Server};
 
 const ANY: Limits = Limits {

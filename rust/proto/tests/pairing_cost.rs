@@ -11,7 +11,8 @@ use std::cell::Cell;
 use hosts::{logical, pages, PAGE};
 use mp_proto::pairing::message::{Message, What};
 use mp_proto::pairing::terms::{Connection, Params};
-use mp_proto::pairing::{Engine, Event, Far, Host, Mode, Outcome, Own, Row, SESSIONS};
+use mp_proto::pairing::{Engine, Event, Far, Host, Mode, Outcome, Own, SESSIONS};
+use mp_proto::rows::Row;
 use Connection::{Client, Peer, Server};
 
 /// Posted sessions, as many as a process may have.

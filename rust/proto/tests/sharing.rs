@@ -8,6 +8,7 @@ mod common;
 
 use common::Dice;
 use mp_proto::fabric::Life;
+use mp_proto::rows::Row;
 use mp_proto::sharing::message::{Message, What};
 use mp_proto::sharing::{
     Corrupt, Engine, Entry, Event, Grant, Guest, Host, Object, Own, Refusal, Rights, Want, Why,
@@ -16,7 +17,7 @@ use mp_proto::sharing::{
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-type Tables = Engine<Vec<Option<Own>>, Vec<Option<Entry>>>;
+type Tables = Engine<Vec<Row<Own>>, Vec<Row<Entry>>>;
 
 /// What a host has beside its engine.
 #[derive(Default)]
@@ -108,7 +109,7 @@ struct Two {
 
 impl Two {
     fn new() -> Two {
-        let table = || Engine::new(vec![None; 8], vec![None; 8]);
+        let table = || Engine::new(vec![Row::FREE; 8], vec![Row::FREE; 8]);
         Two {
             engines: [table(), table()],
             sites: Default::default(),
@@ -298,7 +299,7 @@ fn a_connection_is_lost_with_either_service() {
         let (mut two, _) = connected();
         two.down();
         two.lives[who] = 9;
-        two.engines[who] = Engine::new(vec![None; 8], vec![None; 8]);
+        two.engines[who] = Engine::new(vec![Row::FREE; 8], vec![Row::FREE; 8]);
         two.sites[who] = Site::default();
         two.up();
         two.settle();

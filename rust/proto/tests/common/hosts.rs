@@ -11,9 +11,10 @@ use mp_proto::arena::{Arena, Extent};
 use mp_proto::pairing::message::{DataOf, Message};
 use mp_proto::pairing::terms::{Connection, Limits, Location, Name, Params, Span};
 use mp_proto::pairing::{
-    sessions, Corrupt, Engine, Event, Far, Host, Mode, Outcome, Own, Refusal, RemoteWindow, Row,
+    sessions, Corrupt, Engine, Event, Far, Host, Mode, Outcome, Own, Refusal, RemoteWindow,
 };
 use mp_proto::reach::{start_of, Place, FIRST_EXPOSED};
+use mp_proto::rows::Row;
 
 pub const PAGE: u64 = 4096;
 
