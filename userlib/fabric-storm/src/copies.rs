@@ -431,7 +431,8 @@ impl Process {
             .map(|_| ())
     }
 
-    fn pair(&mut self, most: u32) -> Result<()> {
+    /// Two sessions that are paired; the server, to whose partner a segment is granted.
+    fn pair(&mut self, segment: u32, limits: &mp_info) -> Result<()> {
         let open = mp_session_open {
             interface: self.interface,
             role: MP_ROLE_SERVER,
@@ -439,13 +440,16 @@ impl Process {
             protocol: 7,
             data: address(TEXT),
             data_size: TEXT.len() as u32,
+            // What is empty is copied as well, and no fault is seen then.
+            name: address(TEXT),
+            name_size: TEXT.len() as u32,
             local_min: PAGE,
             local_max: PAGE,
             remote_min: PAGE,
             remote_max: PAGE,
             ..Default::default()
         };
-        let server = self.make(&SESSION_OPEN, open, most)?;
+        let server = self.make(&SESSION_OPEN, open, limits.sessions_max)?;
         self.find_window(server.uid)?;
         let client = mp_session_open {
             role: MP_ROLE_CLIENT,
@@ -472,7 +476,74 @@ impl Process {
         };
         self.ask(&SIGNAL, signal)?;
         self.take_signal(server.handle)?;
-        self.park(server.handle)
+        self.park(server.handle)?;
+        self.store(client)?;
+        let grant = mp_segment_grant {
+            segment,
+            session: server.handle,
+            rights: MP_GRANT_WRITE,
+            ..Default::default()
+        };
+        self.make(&SEGMENT_GRANT, grant, limits.objects_max)?;
+        self.answer(open)
+    }
+
+    /// There is no host behind another one here: stores into a window that can be mapped are
+    /// refused, but not before the call is copied.
+    fn store(&mut self, handle: u32) -> Result<()> {
+        let stores = [mp_copy {
+            local: address(TEXT),
+            remote: 0,
+            length: TEXT.len() as u64,
+        }];
+        let store = mp_session_store {
+            handle,
+            count: 1,
+            stores: address(&stores),
+            ..Default::default()
+        };
+        let end = self.exhaust(&SESSION_STORE, store, &[EOPNOTSUPP]);
+        end.map(|_| ())
+    }
+
+    /// A server whose owner answers, and a client whose request stays until it is accepted.
+    fn answer(&mut self, open: mp_session_open) -> Result<()> {
+        let held = mp_session_open {
+            flags: MP_SESSION_HOLD,
+            protocol: 8,
+            ..open
+        };
+        let server = self.plain(&SESSION_OPEN, held)?.handle;
+        let asks = mp_session_open {
+            role: MP_ROLE_CLIENT,
+            flags: MP_SESSION_PENDING,
+            ..held
+        };
+        let client = self.plain(&SESSION_OPEN, asks)?.handle;
+        self.wait_for(server, MP_EVENT_REQUEST)?;
+        let mut data = [0_u8; 64];
+        let mut partner = mp_session_partner {
+            handle: server,
+            ..Default::default()
+        };
+        self.exhaust(&SESSION_PARTNER, partner, &[ENOSPC])?;
+        (partner.data, partner.data_size) = (room(&mut data), data.len() as u32);
+        let partner = self.ask(&SESSION_PARTNER, partner)?;
+        let told = &data[..partner.data_size as usize];
+        if partner.state != MP_PARTNER_REQUEST || told != TEXT {
+            return Err(format!("a partner in state {}: {told:?}", partner.state));
+        }
+        let answer = mp_session_answer {
+            handle: server,
+            request: partner.request,
+            flags: MP_ANSWER_ACCEPT,
+            data: address(TEXT),
+            data_size: TEXT.len() as u32,
+            deadline: now() + SOON,
+            ..Default::default()
+        };
+        self.ask(&SESSION_ANSWER, answer)?;
+        self.wait_for(client, MP_EVENT_PAIRED)
     }
 
     /// Arm a word, of which there is nothing to tell.
@@ -595,7 +666,7 @@ pub fn run() -> Result<()> {
     process.copy(segment, connection, limits.objects_max)?;
     process.trigger(limits.objects_max)?;
     process.send()?;
-    process.pair(limits.sessions_max)?;
+    process.pair(segment, &limits)?;
     process.fill()?;
     process.take_back(segment)?;
     match FORMS.iter().find(|form| !process.tried.contains(form.name)) {
