@@ -100,7 +100,7 @@ impl UserPages {
         let count = end.div_ceil(PAGE_SIZE);
         let charge = Charge::new(count)?;
         let mut this = Self {
-            pages: KVVec::with_capacity(count, GFP_KERNEL)?,
+            pages: KVVec::new(),
             start,
             len,
             purpose,
@@ -110,12 +110,14 @@ impl UserPages {
         Ok(this)
     }
 
-    /// Pin `count` pages from `address` on, for which there is room.
+    /// Pin `count` pages from `address` on. The list grows with what the process has, not with what
+    /// it says.
     fn fill(&mut self, address: usize, count: usize) -> Result {
         while self.pages.len() < count {
             let had = self.pages.len();
             let at = address.checked_add(had * PAGE_SIZE).ok_or(EFAULT)?;
             let more = (count - had).min(BATCH);
+            self.pages.reserve(more, GFP_KERNEL | __GFP_NOWARN)?;
             let room = self.pages.spare_capacity_mut().as_mut_ptr();
             let is_write = self.purpose == Purpose::Write;
             // SAFETY: There is room for that many pointers.

@@ -25,6 +25,8 @@ TABLES, PERSISTENT = 386 * MIB, 388 * MIB
 NOTHING, BEYOND, ALIAS = 1 << 39, 1 << 48, 1 << 52 | SYSTEM_RAM
 # Root without the privileges that go beyond limits.
 MEMLOCK = 16 * PAGE
+# A list of the pages of so much memory has more than 2 GiB.
+HUGE = 1 << 42
 UNPRIVILEGED = (
     "prlimit",
     f"--memlock={MEMLOCK}:{MEMLOCK}",
@@ -157,6 +159,14 @@ def start(process, queue, segment, connection, *copies, flags=0):
     fields = {"handle": queue, "segment": segment, "connection": connection, "flags": flags}
     fields |= sharing.copy_list(process, *copies)
     process.call("QUEUE_START", "mp_queue_start", **fields)
+
+
+def test_memory_that_a_process_has_not_is_not_provided_for(fabric):
+    """The kernel's list of such pages would be longer than any may be, about which it complains."""
+    with sharing.Process(fabric.rp) as owner:
+        segment = empty(owner, 38, HUGE)
+        with fails(errno.EFAULT):
+            fill(owner, segment, owner.memory(PAGE), HUGE)
 
 
 def test_a_segment_is_filled_once_with_whole_pages_of_its_process(fabric):
