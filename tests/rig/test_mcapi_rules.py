@@ -142,6 +142,7 @@ def test_a_full_endpoint_delays_nobody(pair):
     one.send(own, free, b"elsewhere", 7)
     assert other.receive(free) == b"elsewhere"
     one.send(own, full, b"urgent", 0)
+    until_available(other, full, BUFFERS + 1)
     assert not blocked.returned()
     assert other.receive(full) == b"urgent"
     received = [other.receive(full) for _ in range(BUFFERS + 2)]

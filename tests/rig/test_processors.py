@@ -54,4 +54,5 @@ def test_modules_are_unloaded_under_traffic(pair):
         rp.run("pkill -x ping", check=False)
         flood.wait()
         stack.wait_for_carrier(rp, ep1)
-        rp.run(f"ping -q -c 1 -w 10 {stack.address(ep1)}", timeout=20)
+        # A search for the address that began while the host was away may fail yet.
+        stack.wait_until(f"ping -q -c 1 -W 5 {stack.address(ep1)} > /dev/null", rp, timeout=20)
