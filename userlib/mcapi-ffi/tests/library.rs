@@ -4,7 +4,7 @@
 //! without the fabric.
 
 use mp_testing::built::{
-    build, build_example, exports, include, needed_versions, run, soname, Scratch,
+    assert_told, build, build_example, exports, include, needed_versions, run, soname, Scratch,
 };
 use std::{
     collections::BTreeSet,
@@ -116,6 +116,33 @@ fn the_examples_in_c_can_be_built_and_run() {
             "{said}"
         );
     }
+}
+
+/// Who asks for it is told what a call has failed for, and what would help.
+#[test]
+fn what_is_missing_is_told_if_the_environment_asks_for_it() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/mcapi");
+    let (place, library) = (Scratch::new(), library());
+    for name in ["libmcapi.so.2", "libmcapi.so"] {
+        symlink(&library, place.path(name)).unwrap();
+    }
+    let program = build_example(&examples, "mcapi_names", &["common.c"], &place, "-lmcapi");
+    let mistaken = place.path("mcapi.conf");
+    fs::write(&mistaken, "nonsense\n").unwrap();
+    let names = |config: &Path| {
+        let mut names = Command::new(&program);
+        names.arg("server").env("LD_LIBRARY_PATH", &place.0);
+        names.env("MCAPI_CONFIG", config);
+        names
+    };
+    let parts = [
+        "mcapi_initialize{",
+        "/dev/mp_fabric: ",
+        "modprobe mp_func_user",
+    ];
+    assert_told(&mut names(Path::new("/dev/null")), &parts);
+    let file = format!("{}: line 1: ", mistaken.display());
+    assert_told(&mut names(&mistaken), &["mcapi_initialize{", &file]);
 }
 
 /// MC-COMPAT-1: a program that was written to 1.0 and uses all of its calls is compiled as it is.

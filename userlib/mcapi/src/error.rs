@@ -11,7 +11,7 @@ mp_fabric::status_codes! {
     Parameter "MCAPI_ERR_PARAMETER" 4 "a parameter is invalid";
     DomainInvalid "MCAPI_ERR_DOMAIN_INVALID" 5 "there is no such domain, or this host is none of it";
     NodeInvalid "MCAPI_ERR_NODE_INVALID" 6 "there is no such node";
-    NodeInitFailed "MCAPI_ERR_NODE_INITFAILED" 7 "the node is taken, or the fabric is missing";
+    NodeInitFailed "MCAPI_ERR_NODE_INITFAILED" 7 "the node is taken, or the fabric is missing; MP_LOG=error tells which";
     NodeInitialized "MCAPI_ERR_NODE_INITIALIZED" 8 "the node is initialized already";
     NodeNotInit "MCAPI_ERR_NODE_NOTINIT" 9 "the node is not initialized";
     NodeFinalFailed "MCAPI_ERR_NODE_FINALFAILED" 10 "the node could not be finalized";
@@ -39,7 +39,7 @@ mp_fabric::status_codes! {
     ChannelNotOpen "MCAPI_ERR_CHAN_NOTOPEN" 32 "the channel is not open";
     ChannelInvalid "MCAPI_ERR_CHAN_INVALID" 33 "there is no such channel";
     PacketSize "MCAPI_ERR_PKT_SIZE" 34 "the packet is too long";
-    Transmission "MCAPI_ERR_TRANSMISSION" 35 "no link leads to the node";
+    Transmission "MCAPI_ERR_TRANSMISSION" 35 "no link leads to the node; ntbctl lists those of this host";
     Priority "MCAPI_ERR_PRIORITY" 36 "the endpoint has no such priority";
     BufferInvalid "MCAPI_ERR_BUF_INVALID" 37 "it is not a buffer of a channel";
     MemoryLimit "MCAPI_ERR_MEM_LIMIT" 38 "there is no memory for that";

@@ -81,7 +81,7 @@ pub use node::{Node, Received};
 pub use payload::Payload;
 pub use request::{Request, REQUESTS_MAX};
 pub use survey::{FoundEndpoint, FoundNode};
-pub use topology::{Topology, TopologyError, CONFIG_PATH, CONFIG_VARIABLE};
+pub use topology::{Mistake, Topology, TopologyError, CONFIG_PATH, CONFIG_VARIABLE};
 
 pub use mp_fabric::{vm_memory::VolatileSlice, CharDevice, Deadline, Device, Fabric};
 

@@ -22,25 +22,24 @@ pub const CONFIG_VARIABLE: &str = "MCAPI_CONFIG";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology(Option<BTreeMap<u32, Vec<u32>>>);
 
-/// What is wrong with a file.
+/// A line that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {what}; mcapi.conf(5) tells what lines are made of")]
+pub struct Mistake {
+    /// Its number, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub what: &'static str,
+}
+
+/// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum TopologyError {
-    /// It cannot be read.
-    #[error("{}: {error}", path.display())]
-    Unreadable {
-        /// Which file.
-        path: PathBuf,
-        /// Why not.
-        error: io::Error,
-    },
-    /// A line makes no sense.
-    #[error("line {line}: {what}")]
-    Mistake {
-        /// Counted from 1.
-        line: usize,
-        /// What is wrong with it.
-        what: &'static str,
-    },
+#[error("{}: {why}", path.display())]
+pub struct TopologyError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it; a [`Mistake`] of a line.
+    pub why: io::Error,
 }
 
 impl Topology {
@@ -52,9 +51,7 @@ impl Topology {
         match env::var_os(CONFIG_VARIABLE) {
             Some(path) => Self::read(Path::new(&path)),
             None => match Self::read(Path::new(CONFIG_PATH)) {
-                Err(TopologyError::Unreadable { error, .. })
-                    if error.kind() == io::ErrorKind::NotFound =>
-                {
+                Err(error) if error.why.kind() == io::ErrorKind::NotFound => {
                     Ok(Topology::default())
                 }
                 other => other,
@@ -67,18 +64,21 @@ impl Topology {
     /// # Errors
     /// It cannot be read, or a line makes no sense.
     pub fn read(path: &Path) -> Result<Self, TopologyError> {
-        let text = fs::read_to_string(path).map_err(|error| TopologyError::Unreadable {
+        let parsed = fs::read_to_string(path).and_then(|text| {
+            let invalid = |mistake| io::Error::new(io::ErrorKind::InvalidData, mistake);
+            Self::parse(&text).map_err(invalid)
+        });
+        parsed.map_err(|why| TopologyError {
             path: path.into(),
-            error,
-        })?;
-        Self::parse(&text)
+            why,
+        })
     }
 
     /// The text of a file.
     ///
     /// # Errors
-    /// [`TopologyError::Mistake`].
-    pub fn parse(text: &str) -> Result<Self, TopologyError> {
+    /// The first mistake.
+    pub fn parse(text: &str) -> Result<Self, Mistake> {
         let mut domains = BTreeMap::new();
         for (index, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default();
@@ -89,7 +89,7 @@ impl Topology {
                 },
                 None => Ok(()),
             });
-            read.map_err(|what| TopologyError::Mistake {
+            read.map_err(|what| Mistake {
                 line: index + 1,
                 what,
             })?;
@@ -196,8 +196,8 @@ mod tests {
                 "another line has that domain",
             ),
         ] {
-            let error = Topology::parse(text).unwrap_err();
-            assert_eq!(error.to_string(), format!("line {line}: {what}"), "{text}");
+            let mistake = Topology::parse(text).unwrap_err();
+            assert_eq!(mistake, Mistake { line, what }, "{text}");
         }
     }
 
@@ -207,8 +207,15 @@ mod tests {
         let path = place.path("mcapi.conf");
         fs::write(&path, "domain 3 4\n").unwrap();
         assert_eq!(Topology::read(&path).unwrap().hosts(3), [4]);
-        let error = Topology::read(&place.path("none")).unwrap_err().to_string();
-        assert!(error.contains("none"), "{error}");
+        fs::write(&path, "domain 3 4\ndomain\n").unwrap();
+        for (path, what) in [
+            (path, "line 2: no number"),
+            (place.path("none"), "No such file"),
+        ] {
+            let error = Topology::read(&path).unwrap_err().to_string();
+            let expected = format!("{}: {what}", path.display());
+            assert!(error.starts_with(&expected), "{error}");
+        }
     }
 
     proptest! {

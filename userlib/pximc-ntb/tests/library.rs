@@ -3,7 +3,7 @@
 //! The library as programs load it: its symbols, and its functions called from C on a system
 //! without the fabric.
 
-use mp_testing::built::{build, compiler, exports, run, soname, Scratch, PXIMC};
+use mp_testing::built::{assert_told, build, compiler, exports, run, soname, Scratch, PXIMC};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -65,23 +65,14 @@ fn a_program_is_told_why_there_is_no_interface() {
     let mut build_it = compiler("gcc");
     build_it.arg("-o").arg(&program).arg(&source);
     build(build_it.arg("-L").arg(directory).arg("-lpximc_ntb"));
-    let told = |level: Option<&str>| {
-        let mut list = Command::new(&program);
-        list.env("LD_LIBRARY_PATH", directory).env_remove("MP_LOG");
-        level.map(|level| list.env("MP_LOG", level));
-        let output = list.output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stderr).unwrap()
-    };
-    assert_eq!(told(None), "");
-    let why = told(Some("error"));
-    for part in [
+    let mut list = Command::new(&program);
+    run(list.env("LD_LIBRARY_PATH", directory));
+    let parts = [
         "PXIMC_findInterfaces{max_number=0 ",
         "/dev/mp_fabric: ",
         "modprobe mp_func_user",
-    ] {
-        assert!(why.contains(part), "{why}");
-    }
+    ];
+    assert_told(&mut list, &parts);
 }
 
 /// The examples in C compile without a warning, and say what is missing where there is no fabric.

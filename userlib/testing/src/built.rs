@@ -94,6 +94,22 @@ pub fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("it prints text")
 }
 
+/// Check what the libraries of a program tell on standard error: all of this if `MP_LOG` asks for
+/// errors, and nothing of it without.
+pub fn assert_told(command: &mut Command, parts: &[&str]) {
+    let mut told = |level: Option<&str>| {
+        command.env_remove("MP_LOG");
+        level.map(|level| command.env("MP_LOG", level));
+        let output = command.output().expect("the program can be run");
+        String::from_utf8(output.stderr).expect("it tells text")
+    };
+    let (quiet, told) = (told(None), told(Some("error")));
+    for part in parts {
+        assert!(!quiet.contains(part), "{quiet}");
+        assert!(told.contains(part), "{part} is not told: {told}");
+    }
+}
+
 /// The names that a library exports, in alphabetical order. Each has this version, as its default.
 pub fn exports(library: &Path, version: &str) -> Vec<String> {
     let mut symbols = Command::new("nm");

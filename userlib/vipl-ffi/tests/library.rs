@@ -3,7 +3,9 @@
 //! The library as programs load it: its symbols, and its functions called from C on a system
 //! without the fabric.
 
-use mp_testing::built::{build, build_example, compiler, exports, include, run, soname, Scratch};
+use mp_testing::built::{
+    assert_told, build, build_example, compiler, exports, include, run, soname, Scratch,
+};
 use std::{
     collections::BTreeSet,
     fs,
@@ -88,4 +90,16 @@ fn the_examples_in_c_can_be_built_and_run() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(said, "FAILED: VipOpenNic: VIP_ERROR_RESOURCE\n");
     }
+}
+
+/// Who asks for it is told what a call has failed for, and what would help.
+#[test]
+fn what_is_missing_is_told_if_the_environment_asks_for_it() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/vipl");
+    let place = installed();
+    let program = build_example(&examples, "vipl_latency", &["common.c"], &place, "-lvipl");
+    let mut latency = Command::new(&program);
+    latency.arg("4").env("LD_LIBRARY_PATH", &place.0);
+    let parts = ["VipOpenNic{", "/dev/mp_fabric: ", "modprobe mp_func_user"];
+    assert_told(&mut latency, &parts);
 }

@@ -9,7 +9,7 @@ mp_fabric::status_codes! {
     /// Why a call did not do what it should (VI-GEN-1).
     NotDone "VIP_NOT_DONE" 1 "nothing is complete yet";
     InvalidParameter "VIP_INVALID_PARAMETER" 2 "a handle or an argument is invalid";
-    Resource "VIP_ERROR_RESOURCE" 3 "resources are missing, or in use";
+    Resource "VIP_ERROR_RESOURCE" 3 "resources are missing, or in use; MP_LOG=error tells which";
     Timeout "VIP_TIMEOUT" 4 "nothing has happened in time";
     Reject "VIP_REJECT" 5 "the remote side has rejected the connection";
     InvalidReliabilityLevel "VIP_INVALID_RELIABILITY_LEVEL" 6 "the reliability level is not supported, or not that of the remote side";
@@ -19,9 +19,9 @@ mp_fabric::status_codes! {
     InvalidRdmaRead "VIP_INVALID_RDMAREAD" 10 "the reliability level has no RDMA read";
     Descriptor "VIP_DESCRIPTOR_ERROR" 11 "the queue is empty";
     InvalidState "VIP_INVALID_STATE" 12 "the VI is not in a state that allows that";
-    NameService "VIP_ERROR_NAMESERVICE" 13 "the name service does not know it, or is not initialized";
-    NoMatch "VIP_NO_MATCH" 14 "nobody waits for that discriminator at the remote host";
-    NotReachable "VIP_NOT_REACHABLE" 15 "the remote host is not reachable";
+    NameService "VIP_ERROR_NAMESERVICE" 13 "the name service does not know it, or is not initialized; see vipl.conf(5)";
+    NoMatch "VIP_NO_MATCH" 14 "nobody waits for that discriminator at the remote host: start the server first";
+    NotReachable "VIP_NOT_REACHABLE" 15 "the remote host is not reachable; ntbctl lists the links of this one";
 }
 
 impl From<mp_fabric::Error> for Error {

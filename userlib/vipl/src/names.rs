@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
-use tracing::{info, warn};
+use tracing::{error, info};
 
 /// Where the names are, unless the program or the environment says otherwise.
 pub const NAMES_PATH: &str = "/etc/vipl.conf";
@@ -37,7 +37,7 @@ pub struct Names(Vec<Host>);
 
 /// A line that makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {what}")]
+#[error("line {line}: {what}; vipl.conf(5) tells what lines are made of")]
 pub struct Mistake {
     /// Its number, from 1.
     pub line: usize,
@@ -52,10 +52,10 @@ pub enum NamesError {
     #[error("the name service is initialized already")]
     Initialized,
     /// It has not been initialized, or was shut down (VI-NS-4).
-    #[error("the name service is not initialized")]
+    #[error("the name service is not initialized: initialize it before it is asked (VipNSInit)")]
     NotInitialized,
     /// Nobody has that name, or no name has that address.
-    #[error("no line has that name or address")]
+    #[error("no line has that name or address: add one to the file that the service was initialized with; see vipl.conf(5)")]
     Unknown,
     /// The file cannot be read, or has a mistake in a line.
     #[error("{}: {why}", path.display())]
@@ -127,12 +127,12 @@ impl Names {
     }
 
     fn read_if_there(path: &Path) -> Result<Self, NamesError> {
-        match Names::read(path) {
-            Err(NamesError::File { why, .. }) if why.kind() == io::ErrorKind::NotFound => {
+        match fs::read_to_string(path) {
+            Err(why) if why.kind() == io::ErrorKind::NotFound => {
                 info!("no {}: hosts have no names", path.display());
                 Ok(Names::default())
             }
-            other => other,
+            text => Names::of_file(path, text),
         }
     }
 
@@ -141,14 +141,19 @@ impl Names {
     /// # Errors
     /// [`NamesError::File`].
     pub fn read(path: &Path) -> Result<Self, NamesError> {
-        let parsed = fs::read_to_string(path).and_then(|text| {
+        Names::of_file(path, fs::read_to_string(path))
+    }
+
+    fn of_file(path: &Path, text: io::Result<String>) -> Result<Self, NamesError> {
+        let parsed = text.and_then(|text| {
             let invalid = |mistake| io::Error::new(io::ErrorKind::InvalidData, mistake);
             Names::parse(&text).map_err(invalid)
         });
         parsed.map_err(|why| {
-            warn!("{}: {why}", path.display());
             let path = path.into();
-            NamesError::File { path, why }
+            let failed = NamesError::File { path, why };
+            error!("{failed}");
+            failed
         })
     }
 
@@ -365,8 +370,9 @@ mod tests {
         assert_eq!(Names::read(&good).unwrap(), file());
         let bad = written(&place, "bad", b"0 rp\n\nnode ep1\n");
         let error = Names::read(&bad).unwrap_err().to_string();
-        let what = "line 3: it does not begin with the number of a host";
-        assert_eq!(error, format!("{}: {what}", bad.display()));
+        let what = "line 3: it does not begin with the number of a host; vipl.conf(5) tells";
+        let expected = format!("{}: {what}", bad.display());
+        assert!(error.starts_with(&expected), "{error}");
         assert!(Names::read(&written(&place, "bytes", b"0 r\xff")).is_err());
         assert!(Names::read(Path::new("/nonexistent/vipl.conf")).is_err());
         assert!(Names::read(Path::new("/")).is_err());
