@@ -26,8 +26,8 @@ PIECE = 1 << 14
 class Liar:
     """The service of a host, as long as it is a context; it speaks with one other host."""
 
-    def __init__(self, guest, victim):
-        self.guest, self.victim = guest, victim
+    def __init__(self, guest, victim, support=SUPPORT):
+        self.guest, self.victim, self.support = guest, victim, support
         self.life = None
         # What is to be sent, and what has arrived: a command in a guest takes long.
         self._orders, self._arrived = [], []
@@ -69,20 +69,24 @@ class Liar:
             assert self._arrived or time.monotonic() < end, "nothing has arrived"
         return self._arrived.pop(0)
 
+    def kinds(self):
+        """The kinds of frames that have arrived and were not taken."""
+        return [header[0] for header, _ in self._arrived]
+
     # --- what services tell each other
 
     def greet(self):
         """Meet the other service, which is there."""
-        self._hello(0)
+        self.hello()
         header = (0,)
         while header[0] != HELLO or header[1] != LIFE:
             header, _ = self.receive()
         self.life = header[2]
-        self._hello(self.life)
+        self.hello(self.life)
         self.flush()
 
-    def _hello(self, seen):
-        self.send((HELLO, seen, LIFE, 2), struct.pack("<I", SUPPORT), priority=True)
+    def hello(self, seen=0):
+        self.send((HELLO, seen, LIFE, 2), struct.pack("<I", self.support), priority=True)
 
     def say(self, kind, connection, *words):
         """A message of the sharing engine, with the words behind its number."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A peer that lies in the frames of placed transfers: it stores and reads nothing that it was not
-granted, and whoever waits for it is told so. A third host does not notice.
+"""A peer whose user service is another one: what lies in the frames of placed transfers stores and
+reads nothing that it was not granted, and whoever waits for it is told so; what speaks other
+versions stays apart. A third host does not notice.
 """
 
 import struct
@@ -9,7 +10,19 @@ import pytest
 import sharing
 from copies import NUMBER, copied, ended, offered, placed, prepared, queue_of, start
 from frames import TRANSPORT, peer_id, resets, wait_for_everyone
-from liar import ENDED, FETCH, GONE, PIECE, PLACED, Liar
+from liar import (
+    CONNECT,
+    ENDED,
+    FETCH,
+    GONE,
+    HELLO,
+    LIFE,
+    PIECE,
+    PLACED,
+    SEGMENT,
+    SHARING,
+    Liar,
+)
 from ntbrig import stack
 from sharing import MP
 from shell import INTACT
@@ -32,14 +45,21 @@ def fabric(boot):
     return fabric
 
 
-def towards(process, guest):
-    """The interface to a host, when it is up."""
+def interface_to(process, guest):
+    """The interface to a host; none if there is no service that it speaks with."""
     wanted = peer_id(guest)
     for interface in process.interfaces():
         if process.call("INTERFACE", "mp_interface", id=interface).peer == wanted:
-            process.wait_until_up(interface)
             return interface
-    raise AssertionError(f"no interface leads to {guest}")
+    return None
+
+
+def towards(process, guest):
+    """The interface to a host, when it is up."""
+    interface = interface_to(process, guest)
+    assert interface is not None, f"no interface leads to {guest}"
+    process.wait_until_up(interface)
+    return interface
 
 
 @pytest.fixture
@@ -67,6 +87,32 @@ def others(fabric):
         copied(user, queue_of(user, there), own, connection, (0, 0, LENGTH))
         assert owner.check(memory, LENGTH, 3) == INTACT
     assert resets(victim, honest) == before
+
+
+@pytest.mark.parametrize(("version", "old"), ((1, "the peer"), (3, "this host")))
+def test_a_service_of_other_versions_is_named_once_and_stays_apart(fabric, version, old):
+    """It is told which host needs a newer release. Its link and its frames are as before."""
+    victim, liar, _ = fabric.hosts
+    told = (
+        f"dmesg | grep -c 'mp_func_user speaks versions {version} to {version}, this host.s 2 to 2:"
+        f" load a newer release on {old}'"
+    )
+    with Liar(liar, victim, support=version << 8 | version) as peer:
+        peer.hello()
+        while peer.receive()[0][0] != HELLO:
+            pass
+        stack.wait_until(f"[ $({told}) = 1 ]", victim)
+        # What it says is not heard, whether it claims to know the other service or not.
+        peer.life = LIFE
+        for seen in (0, LIFE):
+            peer.hello(seen)
+            peer.say(CONNECT | SEGMENT, MINE, struct.pack("<I", NUMBER))
+        peer.flush()
+        with sharing.Process(victim) as process:
+            assert interface_to(process, liar) is None
+        peer.flush()
+        assert SHARING not in peer.kinds()
+        assert int(victim.run(told).out) == 1
 
 
 def in_the_middle(process, interface, flags=0):
