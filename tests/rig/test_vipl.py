@@ -79,6 +79,20 @@ def test_an_echo_server_serves_every_client(ends, level):
         server.kill()
 
 
+def test_a_program_of_the_1990s_does_what_it_always_did(ends):
+    """In C of 1989: a completion queue, RDMA, handlers of notices and errors, and an end."""
+    (there, _), (here, _) = ends
+    program = programs.tool("vipl_customary")
+    server = there.spawn([program, "server"], env=programs.ENV, timeout=240)
+    try:
+        server.wait_for_output("ready")
+        told = here.run([program, "client", there.name], 60, env=programs.ENV)
+        assert told.out == "notified; all bytes are there\n"
+        assert server.wait(60).check().out == "ready\nwritten; the client has left\n"
+    finally:
+        server.kill()
+
+
 def test_a_client_without_a_server_finds_nobody(ends):
     """VI-CONN-19: at a host whose server is there, and waits for others."""
     (there, number), (here, host) = ends
