@@ -4,11 +4,13 @@
 import os
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 from installed import exports, install, run, shown
 
 PLACE = "/opt/vipl"
+CUSTOMARY = Path(__file__).parent / "programs/vipl_customary.c"
 TOOLS = ("vi_copy", "vi_perf")
 
 
@@ -84,6 +86,13 @@ def test_the_example_in_the_manual_compiles_and_runs(prefix, tmp_path, static):
     env = os.environ | {"LD_LIBRARY_PATH": str(prefix / "lib")}
     result = subprocess.run([program], capture_output=True, text=True, timeout=60, env=env)
     assert (result.returncode, result.stderr) == (1, "VipOpenNic: 3\n")
+
+
+@pytest.mark.parametrize("dialect", (("-std=c89",), ("-ansi", "-m32"), ("-std=c99",)))
+def test_a_program_of_the_1990s_is_compiled_without_a_warning(prefix, dialect):
+    """Its source is strictly of its dialect, and needs the header alone."""
+    flags = (*dialect, "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only")
+    run("cc", *flags, f"-I{prefix}/include", CUSTOMARY)
 
 
 def test_the_library_can_be_loaded_by_name(prefix, tmp_path):

@@ -6,6 +6,7 @@
 
 #include "common.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,53 @@ void check(const char *what, VIP_RETURN result)
 		return;
 	fprintf(stderr, "FAILED: %s: %s\n", what, result_name(result));
 	exit(EXIT_FAILURE);
+}
+
+void fail_file(const char *name)
+{
+	fprintf(stderr, "FAILED: %s: %s\n", name, strerror(errno));
+	exit(EXIT_FAILURE);
+}
+
+void fail_usage(const char *usage)
+{
+	fputs(usage, stderr);
+	exit(2);
+}
+
+int parse_number(const char *text, unsigned long least, unsigned long most, unsigned long *number)
+{
+	char *end;
+
+	errno = 0;
+	*number = strtoul(text, &end, 10);
+	return *text >= '0' && *text <= '9' && !*end && !errno && *number >= least && *number <= most;
+}
+
+double now_us(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec * 1e6 + time.tv_nsec / 1e3;
+}
+
+void put_number(char *to, VIP_UINT64 number, size_t bytes)
+{
+	size_t n;
+
+	for (n = 0; n < bytes; n++)
+		to[n] = number >> 8 * n & 0xff;
+}
+
+VIP_UINT64 get_number(const char *from, size_t bytes)
+{
+	VIP_UINT64 number = 0;
+	size_t n;
+
+	for (n = 0; n < bytes; n++)
+		number |= (VIP_UINT64)(unsigned char)from[n] << 8 * n;
+	return number;
 }
 
 VIP_NIC_HANDLE open_nic(VIP_NIC_ATTRIBUTES *attributes)

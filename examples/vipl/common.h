@@ -6,6 +6,7 @@
 #ifndef COMMON_H
 #define COMMON_H
 
+#include <limits.h>
 #include <stddef.h>
 #include <vipl.h>
 
@@ -27,6 +28,20 @@ const char *result_name(VIP_RETURN result);
 
 /* Ends the program unless it is VIP_SUCCESS; says what has failed. */
 void check(const char *what, VIP_RETURN result);
+
+/* Ends the program because of a file, or with the usage because of the command line. */
+void fail_file(const char *name);
+void fail_usage(const char *usage);
+
+/* Reads a number of the command line from `least` to `most`; whether it is one. */
+int parse_number(const char *text, unsigned long least, unsigned long most, unsigned long *number);
+
+/* Microseconds of a clock that only goes on. */
+double now_us(void);
+
+/* Numbers in messages, little-endian, of up to eight bytes. */
+void put_number(char *to, VIP_UINT64 number, size_t bytes);
+VIP_UINT64 get_number(const char *from, size_t bytes);
 
 /* Opens the first interface. */
 VIP_NIC_HANDLE open_nic(VIP_NIC_ATTRIBUTES *attributes);

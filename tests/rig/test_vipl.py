@@ -2,6 +2,10 @@
 """Virtual interfaces between hosts: programs as they were written in the 1990s, and rules that need
 another host. The development host shows most of the rest, in `userlib/vipl`."""
 
+import itertools
+import json
+from contextlib import contextmanager
+
 import phases
 import pytest
 from ntbrig import stack
@@ -71,6 +75,20 @@ def test_an_echo_server_serves_every_client(ends, level):
         last = here.run(command, 120, env=programs.ENV)
         assert last.out == f"{messages} messages, 0 wrong\n"
         assert f"{clients} clients have come and gone" in server.wait(60).check().out
+    finally:
+        server.kill()
+
+
+def test_a_program_of_the_1990s_does_what_it_always_did(ends):
+    """In C of 1989: a completion queue, RDMA, handlers of notices and errors, and an end."""
+    (there, _), (here, _) = ends
+    program = programs.tool("vipl_customary")
+    server = there.spawn([program, "server"], env=programs.ENV, timeout=240)
+    try:
+        server.wait_for_output("ready")
+        told = here.run([program, "client", there.name], 60, env=programs.ENV)
+        assert told.out == "notified; all bytes are there\n"
+        assert server.wait(60).check().out == "ready\nwritten; the client has left\n"
     finally:
         server.kill()
 
@@ -246,22 +264,100 @@ def test_a_killed_partner_is_noticed(pair):
 # --- tools
 
 
-def test_the_tools_measure_and_copy(ends):
-    (there, number), (here, _) = ends
-    server = there.spawn([programs.tool("vi_perf"), "server", "--once"], env=programs.ENV, timeout=240)
+RUST = ("vi_perf", "vi_copy")
+C = ("vipl_perf", "vipl_copy")
+
+
+def path_of(name):
+    return programs.tool(name) if name in RUST else programs.example(name)
+
+
+@contextmanager
+def running(guest, *command):
+    """A program of the other side, which ends by itself."""
+    process = guest.spawn(command, env=programs.ENV, timeout=240)
     try:
-        words = ["client", there.name, "--json", "--rounds", 64, "--sizes", "8,4096"]
-        told = here.run([programs.tool("vi_perf"), *words], 120, env=programs.ENV).out.splitlines()
-        assert len(told) == 2 * 3 * 2 + 1
-        server.wait(60).check()
+        yield
+        process.wait(60).check()
     finally:
-        server.kill()
+        process.kill()
+
+
+def measured(there, here, server, client, *options, words=()):
+    """What a client has printed."""
+    with running(there, path_of(server), "server", "--once", *options):
+        command = [path_of(client), "client", there.name, *options, *words]
+        return here.run(command, 120, env=programs.ENV).out.splitlines()
+
+
+@pytest.mark.parametrize(("server", "client"), ((RUST, RUST), (C, C), (RUST, C), (C, RUST)))
+def test_the_tools_measure_and_copy(ends, server, client):
+    """In Rust and in C, each on both sides: all kinds of results, and the bytes of a file."""
+    (there, _), (here, _) = ends
+    sizes = (8, 4096)
+    words = ("--json", "--rounds", 64, "--sizes", ",".join(map(str, sizes)))
+    told = list(map(json.loads, measured(there, here, server[0], client[0], words=words)))
+    moved = [(r["kind"], r["operation"], r["bytes"], r["rounds"]) for r in told[:-1]]
+    operations = ("send", "write", "read")
+    assert moved == [
+        (kind, *each, 64)
+        for kind in ("latency", "bandwidth")
+        for each in itertools.product(operations, sizes)
+    ]
+    assert (told[-1]["kind"], told[-1]["rounds"]) == ("connect", 7)
+    for result in told:
+        if result["kind"] == "latency":
+            assert 0 < result["min"] <= result["median"] <= result["p99"]
+        else:
+            assert result.get("mb_s", result.get("per_s")) > 0
     there.run("rm -f /tmp/copied")
-    receiver = there.spawn([programs.tool("vi_copy"), "receive", "/tmp/copied"], timeout=120)
-    try:
-        source = programs.tool("vi_copy")
+    source = path_of(client[1])
+    with running(there, path_of(server[1]), "receive", "/tmp/copied"):
         here.run([source, "send", there.name, source], 120, env=programs.ENV)
-        receiver.wait(60).check()
-    finally:
-        receiver.kill()
     there.run(["cmp", source, "/tmp/copied"])
+
+
+@pytest.mark.parametrize("options", (("--wait",), ("--cq",), ("--wait", "--cq", "--level", "reception")))
+def test_the_tool_in_c_measures_in_every_way(fabric, numbers, options):
+    here, there = fabric.hosts
+    words = ("--rounds", 32, "--sizes", "1,1048576")
+    lines = measured(there, here, C[0], C[0], *options, words=words)
+    assert lines[0].split() == ["measured", "with", "bytes", "rounds", "result", "of"]
+    # Three lines for each latency, one for each bandwidth, one for connections.
+    assert len(lines) == 1 + 3 * 2 * (3 + 1) + 1
+    assert {line.split()[0] for line in lines[1:]} == {"latency", "bandwidth", "connect"}
+
+
+def test_the_tools_in_c_copy_files_of_all_lengths(fabric, numbers):
+    """None, less than a part, whole parts, and more than all receives take."""
+    here, there = fabric.hosts
+    for length in (0, 1, 32 << 10, 3 << 20, (3 << 20) + 17):
+        here.run(f"head -c {length} /dev/urandom > /tmp/source")
+        with running(there, path_of(C[1]), "receive", "/tmp/copied"):
+            told = here.run([path_of(C[1]), "send", there.name, "/tmp/source"], env=programs.ENV)
+        assert told.out == f"{length} bytes\n"
+        sent, received = here.run("sha256sum < /tmp/source"), there.run("sha256sum < /tmp/copied")
+        assert sent.out == received.out
+
+
+@pytest.mark.parametrize(
+    "words",
+    (
+        (C[0],),
+        (C[0], "client"),
+        (C[0], "server", "more"),
+        (C[0], "client", "4", "--sizes", "0"),
+        (C[0], "client", "4", "--sizes", "8,"),
+        (C[0], "client", "4", "--sizes", "1048577"),
+        (C[0], "client", "4", "--rounds", "0"),
+        (C[0], "client", "4", "--only", "speed"),
+        (C[0], "client", "4", "--operations", "send,post"),
+        (C[0], "server", "--level", "unreliable"),
+        (C[1], "send", "4"),
+        (C[1], "receive", "/tmp/copied", "--patience", "-1"),
+    ),
+)
+def test_a_tool_in_c_refuses_a_command_line_that_makes_no_sense(fabric, words):
+    name, *rest = words
+    told = fabric.hosts[0].run([path_of(name), *rest], check=False)
+    assert (told.rc, told.out, told.err.count("usage: ")) == (2, "", 1)

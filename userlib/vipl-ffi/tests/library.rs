@@ -77,9 +77,10 @@ fn the_examples_in_c_can_be_built_and_run() {
     for (name, words) in [
         ("vipl_echo_server", &["1"][..]),
         ("vipl_echo_client", &["4", "1"]),
-        ("vipl_latency", &["4"]),
+        ("vipl_perf", &["client", "4"]),
+        ("vipl_copy", &["receive", "/dev/null"]),
     ] {
-        let program = build_example(&examples, name, &["common.c"], &place, "-lvipl");
+        let program = build_example(&examples, name, &["common.c", "end.c"], &place, "-lvipl");
         let output = Command::new(&program)
             .args(words)
             .env("LD_LIBRARY_PATH", &place.0)
