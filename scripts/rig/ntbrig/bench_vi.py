@@ -2,10 +2,10 @@
 """Messages and remote writes between processes: what is measured, and against what windows give by
 themselves.
 
-They are those of queue pairs, on which VI is built; beside them are the figures of RDMA writes of
-VI itself. All of it is measured one after the other, in the same guests. Sends of VI between two
-endpoints of a star, whose root processor forwards them, are measured in guests of their own, against
-TCP between the same two.
+They are those of VI, by programs on its library, and those of the queue pairs that it is built on.
+All of it is measured one after the other, in the same guests. Sends of VI between two endpoints of a
+star, whose root processor forwards them, are measured in guests of their own, against TCP between
+the same two.
 """
 
 import json
@@ -28,10 +28,14 @@ LATENCY = Metric("vi_send_latency", "us", None, target=1.5, better="lower")
 BANDWIDTH = Metric("vi_send_bandwidth", "MB/s", None, target=0.9)
 WRITE = Metric("vi_rdma_write_latency", "us", None, target=1.15, better="lower")
 WRITES = Metric("vi_rdma_write_bandwidth", "MB/s", None, target=0.9)
-VIPL_WRITE = Metric("vi_vipl_write_latency", "us", None, better="lower")
-VIPL_WRITES = Metric("vi_vipl_write_bandwidth", "MB/s", None)
 MESSAGES = Metric("vi_messages_8b", "1/s", None)
 BLOCKING = Metric("vi_blocking_latency", "us", None, target=1.3, better="lower")
+QP_LATENCY = Metric("qp_latency", "us", None, better="lower")
+QP_BANDWIDTH = Metric("qp_bandwidth", "MB/s", None)
+QP_WRITE = Metric("qp_write_latency", "us", None, better="lower")
+QP_WRITES = Metric("qp_write_bandwidth", "MB/s", None)
+QP_MESSAGES = Metric("qp_messages_8b", "1/s", None)
+QP_BLOCKING = Metric("qp_blocking_latency", "us", None, better="lower")
 WINDOW = Metric("raw_message_latency", "us", None, better="lower")
 STORES = Metric("raw_store_latency", "us", None, better="lower")
 STREAM = Metric("raw_message_bandwidth", "MB/s", None)
@@ -44,7 +48,8 @@ STAR_BYTES = Metric("vi_star_bandwidth", "MB/s", None)
 STAR_TCP = Metric("tcp_star_one_way", "us", None, better="lower")
 STAR_TCP_STREAM = Metric("tcp_star_bytes", "MB/s", None)
 MEASURED = (
-    *(LATENCY, BANDWIDTH, WRITE, WRITES, VIPL_WRITE, VIPL_WRITES, MESSAGES, BLOCKING),
+    *(LATENCY, BANDWIDTH, WRITE, WRITES, MESSAGES, BLOCKING),
+    *(QP_LATENCY, QP_BANDWIDTH, QP_WRITE, QP_WRITES, QP_MESSAGES, QP_BLOCKING),
     *(WINDOW, STORES, STREAM, RATE, EVENT, TCP, TCP_STREAM),
     *(STAR, STAR_BYTES, STAR_TCP, STAR_TCP_STREAM),
 )
@@ -78,15 +83,17 @@ def _messages(guests, seconds, *options, both=()):
     return _told(guests, seconds, [program, "server", *both], client)
 
 
-def _operations(guests, seconds, operation, kind, size, rounds):
+def _operations(guests, seconds, operation, kind, size, rounds, *options):
     """What `vi_perf` measures of an operation of VI."""
     here, there = guests
     virtual.configure(guests)
     program = virtual.tool("vi_perf")
     words = ("--only", kind, "--operations", operation, "--sizes", size)
-    words += ("--rounds", rounds, "--json")
+    words += ("--rounds", rounds, "--json", *options)
     timeout = seconds + _GRACE
-    serving = there.spawn([program, "server", "--once"], timeout=timeout, env=virtual.ENV)
+    serving = there.spawn(
+        [program, "server", "--once", *options], timeout=timeout, env=virtual.ENV
+    )
     try:
         client = [program, "client", there.name, *words]
         return json.loads(here.run(client, timeout=timeout, env=virtual.ENV).out)
@@ -122,8 +129,6 @@ def measure(interface, seconds):
     bulk = _messages(guests, seconds, *words, both=both)
     both = ("--writes", "--window", MIB)
     placed = _messages(guests, seconds, *words, both=both)
-    write = _operations(guests, seconds, "write", "latency", _SHORT, rounds // 10)
-    writes = _operations(guests, seconds, "write", "bandwidth", _LONG, copies)
     event = PingPong(guests, seconds).measure("events", "--rounds", sleeps)["event_us"]
     words = ("--size", _SHORT, "--rounds", sleeps)
     asleep = _messages(guests, seconds, *words, both=("--sleep", "--at-once"))
@@ -131,18 +136,34 @@ def measure(interface, seconds):
     return {
         WINDOW.name: Sample(raw["one_way_us"], {}),
         RATE.name: Sample(raw["messages_s"], {}),
-        LATENCY.name: one_way(messages),
-        MESSAGES.name: Sample(messages["messages_s"], {}),
+        QP_LATENCY.name: one_way(messages),
+        QP_MESSAGES.name: Sample(messages["messages_s"], {}),
         STORES.name: Sample(stored, {}),
         STREAM.name: Sample(stream["mb_s"], {}),
-        BANDWIDTH.name: Sample(bulk["mb_s"], {}),
-        WRITE.name: one_way(written),
-        WRITES.name: Sample(placed["mb_s"], {}),
-        VIPL_WRITE.name: Sample(write["median"], {}),
-        VIPL_WRITES.name: Sample(writes["mb_s"], {}),
+        QP_BANDWIDTH.name: Sample(bulk["mb_s"], {}),
+        QP_WRITE.name: one_way(written),
+        QP_WRITES.name: Sample(placed["mb_s"], {}),
         EVENT.name: Sample(event["median"] / 2, {}),
-        BLOCKING.name: one_way(asleep),
+        QP_BLOCKING.name: one_way(asleep),
+        **_interfaces(guests, seconds),
         **_tcp(interface, seconds, TCP, TCP_STREAM),
+    }
+
+
+def _interfaces(guests, seconds):
+    """Samples of VI, by the names of their metrics."""
+    perf = lambda *words: _operations(guests, seconds, *words)
+    rounds, sleeps, copies = 5_000 * seconds, 1_000 * seconds, 2_000 * seconds
+    bytes_s = lambda found: found["mb_s"] * 1e6
+    return {
+        LATENCY.name: Sample(perf("send", "latency", _SHORT, rounds)["median"], {}),
+        WRITE.name: Sample(perf("write", "latency", _SHORT, rounds)["median"], {}),
+        BANDWIDTH.name: Sample(perf("send", "bandwidth", _LONG, copies)["mb_s"], {}),
+        WRITES.name: Sample(perf("write", "bandwidth", _LONG, copies)["mb_s"], {}),
+        MESSAGES.name: Sample(
+            bytes_s(perf("send", "bandwidth", _SHORT, 4 * rounds)) / _SHORT, {}
+        ),
+        BLOCKING.name: Sample(perf("send", "latency", _SHORT, sleeps, "--wait")["median"], {}),
     }
 
 
@@ -183,16 +204,17 @@ def compare(samples):
         f"{metric.name}_vs_{kind}", metric, of(metric), theirs, name, target
     )
     stores = _faster(of(WINDOW), of(STORES))
-    yield row(LATENCY, "window", stores, "window or scipp", LATENCY.target)
-    yield row(BANDWIDTH, "window", of(STREAM), "window", BANDWIDTH.target)
-    yield row(WRITE, "window", stores, "window or scipp", WRITE.target)
-    yield row(WRITES, "window", of(STREAM), "window", WRITES.target)
-    yield row(VIPL_WRITE, "window", stores, "window or scipp")
-    yield row(VIPL_WRITES, "window", of(STREAM), "window")
-    yield row(MESSAGES, "window", of(RATE), "window")
-    yield row(BLOCKING, "event", of(EVENT), "pxi_pingpong, events", BLOCKING.target)
-    for metric in (LATENCY, BLOCKING):
+    for metric in (LATENCY, WRITE, QP_LATENCY, QP_WRITE):
+        yield row(metric, "window", stores, "window or scipp", metric.target)
+    for metric in (BANDWIDTH, WRITES, QP_BANDWIDTH, QP_WRITES):
+        yield row(metric, "window", of(STREAM), "window", metric.target)
+    for metric in (MESSAGES, QP_MESSAGES):
+        yield row(metric, "window", of(RATE), "window")
+    for metric in (BLOCKING, QP_BLOCKING):
+        yield row(metric, "event", of(EVENT), "pxi_pingpong, events", metric.target)
+    for metric in (LATENCY, WRITE, BLOCKING):
         yield row(metric, "ntb0", of(TCP), "TCP over ntb0, half a round trip")
-    yield row(BANDWIDTH, "ntb0", of(TCP_STREAM), "TCP over ntb0")
+    for metric in (BANDWIDTH, WRITES):
+        yield row(metric, "ntb0", of(TCP_STREAM), "TCP over ntb0")
     yield row(STAR, "ntb0", of(STAR_TCP), "TCP over ntb0 of the star, half a round trip")
     yield row(STAR_BYTES, "ntb0", of(STAR_TCP_STREAM), "TCP over ntb0 of the star")
