@@ -53,6 +53,7 @@ places() {
 		userlib/fabric/tests/sessions.rs    names physical memory that is not there
 		userlib/fabric-storm/           makes calls that no library would make
 		userlib/testing/src/forks.rs    forks, for tests
+		userlib/testing/src/shortage.rs gives memory, for tests
 		userlib/mcapi-ffi/src/answer.rs     an index is passed as a number
 		userlib/mcapi-ffi/src/bindings.rs   declares functions in C
 		userlib/mcapi-ffi/src/functions.rs  buffers are the call's until it returns

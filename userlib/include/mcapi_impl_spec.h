@@ -42,16 +42,24 @@ typedef mca_uint32_t mcapi_sclchan_send_hndl_t;
 /*
  * What a program may pass to mcapi_initialize(): a structure without MCAPI_PARAM_MAGIC is taken for
  * none, so that one which is not initialized does no harm. With it, the size must be that of the
- * structure, and the rest 0.
+ * structure, and what is reserved 0. The limits are those of this node; 0 stands for as many as the
+ * library has.
  *
- *	mcapi_param_t parameters = {MCAPI_PARAM_MAGIC, sizeof(mcapi_param_t), {0}};
+ *	mcapi_param_t parameters = {MCAPI_PARAM_MAGIC, sizeof(mcapi_param_t), 0, 0, 0, {0}};
+ *	parameters.max_requests = 100;
  */
 #define MCAPI_PARAM_MAGIC 0x4D435031U
 typedef struct {
 	mca_uint_t magic;
 	mca_uint_t size;
-	mca_uint_t reserved[14];
+	mca_uint_t max_endpoints;	/* up to 1024 */
+	mca_uint_t max_requests;	/* up to 4096 */
+	mca_uint_t flags;		/* MCAPI_PARAM_* */
+	mca_uint_t reserved[11];
 } mcapi_param_t;
+
+/* No endpoint for messages is connected that a node has got: MCAPI_ERR_ENDP_GET_LIMIT. */
+#define MCAPI_PARAM_STRICT 0x1U
 
 /*
  * What mcapi_initialize() tells of this implementation, valid until mcapi_finalize():

@@ -26,6 +26,7 @@ pub const MCAPI_MIN_PRORITY: u32 = 7;
 pub const MCAPI_MIN_PRIORITY: u32 = 7;
 pub const MCAPI_BUF_ALIGN: u32 = 64;
 pub const MCAPI_PARAM_MAGIC: u32 = 1296257073;
+pub const MCAPI_PARAM_STRICT: u32 = 1;
 pub const MCAPI_VERSION: u32 = 2000;
 pub const MCAPI_TRUE: u32 = 1;
 pub const MCAPI_FALSE: u32 = 0;
@@ -80,7 +81,10 @@ pub type mcapi_sclchan_send_hndl_t = mca_uint32_t;
 pub struct mcapi_param_t {
     pub magic: mca_uint_t,
     pub size: mca_uint_t,
-    pub reserved: [mca_uint_t; 14usize],
+    pub max_endpoints: mca_uint_t,
+    pub max_requests: mca_uint_t,
+    pub flags: mca_uint_t,
+    pub reserved: [mca_uint_t; 11usize],
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

@@ -13,7 +13,7 @@ use crate::{
     sent::Sent,
     sys,
 };
-use mcapi::{Device, Error, Fabric, Node, NodeAttributes, Result, Topology};
+use mcapi::{Device, Error, Fabric, Node, NodeAttributes, Parameters, Result, Topology};
 use mp_c_abi::Out;
 use std::sync::{Mutex, PoisonError, RwLock};
 
@@ -73,12 +73,12 @@ impl<D: Device> Process<D> {
     /// Become a node, and tell of it.
     ///
     /// # Errors
-    /// [`Error::NodeInitialized`] (MC-INIT-2); those of [`Node::with_fabric`].
+    /// [`Error::NodeInitialized`] (MC-INIT-2); those of [`Node::with_parameters`].
     pub fn initialize<T>(
         &self,
         domain: u32,
         node: u32,
-        attributes: NodeAttributes,
+        (attributes, parameters): (NodeAttributes, Parameters),
         tell: impl FnOnce(&State<D>, &Topology) -> T,
     ) -> Result<T> {
         let _one = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,8 +90,9 @@ impl<D: Device> Process<D> {
             tracing::error!("the node cannot be initialized: {error}");
             Error::NodeInitFailed
         })?;
+        let places = topology.clone();
         let state = State {
-            node: Node::with_fabric(fabric, topology.clone(), domain, node, attributes)?,
+            node: Node::with_parameters(fabric, places, domain, node, attributes, parameters)?,
             operations: Operations::default(),
             sent: Sent::default(),
             implementation: Box::new(sys::impl_info_t {

@@ -5,7 +5,8 @@
 
 use crate::{process::State, sys};
 use mcapi::{
-    Attribute, Device, Error, NodeAttributes, Result, Topology, DOMAIN_MAX, NODE_MAX, PORT_MAX,
+    Attribute, Device, Error, NodeAttributes, Parameters, Result, Topology, DOMAIN_MAX, NODE_MAX,
+    PORT_MAX,
 };
 use mp_c_abi::{In, Input, Null};
 
@@ -30,20 +31,32 @@ pub fn info<D: Device>(state: &State<D>, topology: &Topology) -> sys::mcapi_info
     }
 }
 
-/// Look at what a program passes to `mcapi_initialize`: NULL, or what was never initialized, is
+/// Return what a program passes to `mcapi_initialize`: NULL, or what was never initialized, is
 /// none.
 ///
 /// # Errors
 /// [`Error::Parameter`].
-pub fn check_parameters(parameters: In<sys::mcapi_param_t>) -> Result<()> {
-    match parameters.read() {
-        Ok(given) if given.magic == sys::MCAPI_PARAM_MAGIC => {
-            let is_good = given.size as usize == size_of::<sys::mcapi_param_t>()
-                && given.reserved.iter().all(|word| *word == 0);
-            is_good.then_some(()).ok_or(Error::Parameter)
-        }
-        _ => Ok(()),
+pub fn parameters(parameters: In<sys::mcapi_param_t>) -> Result<Parameters> {
+    let usual = Parameters::default();
+    let given = match parameters.read() {
+        Ok(given) if given.magic == sys::MCAPI_PARAM_MAGIC => given,
+        _ => return Ok(usual),
+    };
+    let is_good = given.size as usize == size_of::<sys::mcapi_param_t>()
+        && given.flags & !sys::MCAPI_PARAM_STRICT == 0
+        && given.reserved.iter().all(|word| *word == 0);
+    if !is_good {
+        return Err(Error::Parameter);
     }
+    let or = |limit, usual| match limit {
+        0 => usual,
+        limit => limit as usize,
+    };
+    Ok(Parameters {
+        endpoints: or(given.max_endpoints, usual.endpoints),
+        requests: or(given.max_requests, usual.requests),
+        is_strict: given.flags & sys::MCAPI_PARAM_STRICT != 0,
+    })
 }
 
 /// Attributes of a node that have their defaults (MC-NATTRINIT-1).

@@ -50,6 +50,25 @@ fn program(world: &World, host: Host) -> Program {
     Process::new(Box::leak(Box::new(load)))
 }
 
+/// Parameters that ask for what there is by default.
+const PARAMETERS: sys::mcapi_param_t = sys::mcapi_param_t {
+    magic: sys::MCAPI_PARAM_MAGIC,
+    size: size_of::<sys::mcapi_param_t>() as u32,
+    max_endpoints: 0,
+    max_requests: 0,
+    flags: 0,
+    reserved: [0; 11],
+};
+
+/// A node 1 of host A with parameters of its own.
+fn node_with(parameters: sys::mcapi_param_t) -> Program {
+    let program = program(&world(), Host::A);
+    let mut info = unset::<sys::mcapi_info_t>();
+    let (parameters, info) = (given(&parameters), out(&mut info));
+    functions::initialize(&program, 0, 1, In::NULL, parameters, info).unwrap();
+    program
+}
+
 fn initialize(program: &Program, domain: u32, node: u32) -> Result<sys::mcapi_info_t> {
     let mut info = unset::<sys::mcapi_info_t>();
     let given = functions::initialize(program, domain, node, In::NULL, In::NULL, out(&mut info));

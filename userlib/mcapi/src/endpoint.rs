@@ -115,20 +115,24 @@ impl Local {
         }
     }
 
-    /// Whether it can be connected for a role (MC-CHAN-4, MC-CHAN-9, MC-EPATTRSET-3).
+    /// Whether it can be connected for a role (MC-CHAN-4, MC-CHAN-9, MC-EPATTRSET-3, MC-PKTCONN-4).
     ///
     /// # Errors
     /// [`Error::ChannelConnected`], [`Error::ChannelClosePending`];
-    /// [`Error::AttributeIncompatible`]: it was declared for something else.
-    pub(crate) fn check_connect(&self, role: Role) -> Result<()> {
+    /// [`Error::AttributeIncompatible`]: it was declared for something else;
+    /// [`Error::EndpointGetLimit`]: its node is strict, it is for messages, and a node has got it.
+    pub(crate) fn check_connect(&self, role: Role, is_strict: bool) -> Result<()> {
         if let Some(connection) = &self.connection {
             return Err(connection.is_taken());
         }
         self.check_free()?;
-        let kinds = [EndpointType::Message, type_of(role)];
-        match kinds.contains(&self.settings.kind) {
-            true => Ok(()),
-            false => Err(Error::AttributeIncompatible),
+        match self.settings.kind {
+            EndpointType::Message if is_strict && self.get_count() > 0 => {
+                Err(Error::EndpointGetLimit)
+            }
+            EndpointType::Message => Ok(()),
+            kind if kind == type_of(role) => Ok(()),
+            _ => Err(Error::AttributeIncompatible),
         }
     }
 
@@ -258,9 +262,11 @@ impl Local {
 }
 
 /// The endpoints of a node.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Endpoints {
     all: Table<u16, Local>,
+    /// How many there may be.
+    most: usize,
     /// The port that was given last.
     last: Option<u16>,
     /// Endpoints that there were.
@@ -268,20 +274,30 @@ pub(crate) struct Endpoints {
 }
 
 impl Endpoints {
+    /// None yet, and so many at most.
+    pub(crate) fn new(most: usize) -> Self {
+        Endpoints {
+            all: Table::default(),
+            most,
+            last: None,
+            lives: 0,
+        }
+    }
+
     /// Make an endpoint of a port, or of one that is free (MC-EPCREATE-1 to MC-EPCREATE-7).
     ///
     /// # Errors
-    /// [`Error::EndpointExists`]; [`Error::PortInvalid`]: no port is free; [`Error::General`]:
-    /// there are [`ENDPOINTS_MAX`].
+    /// [`Error::EndpointExists`]; [`Error::PortInvalid`]: there is no port to be given;
+    /// [`Error::General`]: the port that is asked for is one more than there may be.
     pub(crate) fn create(&mut self, port: Option<u16>) -> Result<u16> {
+        let is_full = self.all.len() >= self.most;
         let port = match port {
             Some(port) if self.all.contains_key(&port) => return Err(Error::EndpointExists),
+            Some(_) if is_full => return Err(Error::General),
             Some(port) => port,
+            None if is_full => return Err(Error::PortInvalid),
             None => self.free_port().ok_or(Error::PortInvalid)?,
         };
-        if self.all.len() >= ENDPOINTS_MAX {
-            return Err(Error::General);
-        }
         self.lives = self.lives.wrapping_add(1);
         let local = Local {
             life: self.lives,
@@ -374,14 +390,15 @@ mod tests {
     /// MC-EPCREATE-2, MC-EPCREATE-3, MC-EPCREATE-7
     #[test]
     fn ports_are_asked_for_or_given() {
-        let mut endpoints = Endpoints::default();
+        let mut endpoints = Endpoints::new(ENDPOINTS_MAX);
         assert_eq!(endpoints.create(Some(17)), Ok(17));
         assert_eq!(endpoints.create(Some(17)), Err(Error::EndpointExists));
         let mut given: Vec<u16> = (1..ENDPOINTS_MAX)
             .map(|_| endpoints.create(None).unwrap())
             .collect();
         assert!(given.iter().all(|port| *port >= PORT_ANY_FIRST));
-        assert_eq!(endpoints.create(None), Err(Error::General));
+        assert_eq!(endpoints.create(None), Err(Error::PortInvalid));
+        assert_eq!(endpoints.create(Some(18)), Err(Error::General));
         endpoints.remove(17).unwrap();
         assert!(endpoints.remove(17).is_err());
         given.push(endpoints.create(None).unwrap());
@@ -393,7 +410,7 @@ mod tests {
     /// MC-EPCREATE-2: a port is given again only after all others.
     #[test]
     fn given_ports_go_round() {
-        let mut endpoints = Endpoints::default();
+        let mut endpoints = Endpoints::new(ENDPOINTS_MAX);
         let most = PORT_MAX as u16;
         for expected in (PORT_ANY_FIRST..=most).chain([PORT_ANY_FIRST, PORT_ANY_FIRST + 1]) {
             assert_eq!(endpoints.create(None), Ok(expected));

@@ -26,8 +26,8 @@ use crate::{
     request::{By, Requests},
     table::Table,
     wire::{copied, Control, End, Lane, Loop, Subject},
-    Completion, Endpoint, Error, NodeAttributes, NodeId, Outcome, Request, Result, MESSAGE_MAX,
-    PRIORITIES,
+    Completion, Endpoint, Error, NodeAttributes, NodeId, Outcome, Parameters, Request, Result,
+    MESSAGE_MAX, PRIORITIES,
 };
 pub(crate) use channels::News;
 use mp_queue_pair::Piece;
@@ -73,6 +73,7 @@ pub(crate) enum Operation {
 pub(crate) struct Engine {
     id: NodeId,
     attributes: NodeAttributes,
+    parameters: Parameters,
     endpoints: Endpoints,
     requests: Requests<Operation>,
     /// Nodes that there was something to do with, among them this one.
@@ -96,12 +97,13 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(id: NodeId, attributes: NodeAttributes) -> Self {
+    pub(crate) fn new(id: NodeId, attributes: NodeAttributes, parameters: Parameters) -> Self {
         let mut engine = Engine {
             id,
             attributes,
-            endpoints: Endpoints::default(),
-            requests: Requests::default(),
+            parameters,
+            endpoints: Endpoints::new(parameters.endpoints),
+            requests: Requests::new(parameters.requests),
             peers: Table::default(),
             own: Loop::default(),
             discarded: 0,

@@ -17,7 +17,7 @@
 //! | `channel`, `payload` | handles of channels, packets, scalars; what is sent |
 //! | `wire` | what nodes tell each other |
 //! | `table` | tables by nodes, ports and lanes |
-//! | `attributes`, `id`, `topology`, `error` | values, names, configuration, statuses |
+//! | `attributes`, `parameters`, `id`, `topology`, `error` | values, limits, names, configuration, statuses |
 //!
 //! Data moves without a system call while threads at both ends look.
 //!
@@ -58,6 +58,7 @@ mod link;
 mod node;
 mod outgoing;
 mod pair;
+mod parameters;
 mod payload;
 mod peer;
 mod pipe;
@@ -78,6 +79,7 @@ pub use endpoint::{ENDPOINTS_MAX, PORT_ANY_FIRST};
 pub use error::{Error, Result};
 pub use id::{Endpoint, NodeId, DOMAIN_MAX, NODE_MAX, PORT_MAX};
 pub use node::{Node, Received};
+pub use parameters::Parameters;
 pub use payload::Payload;
 pub use request::{Request, REQUESTS_MAX};
 pub use survey::{FoundEndpoint, FoundNode};

@@ -22,7 +22,7 @@ use crate::{
     table::Table,
     wire::{End, Subject, Wire},
     worker::Worker,
-    Completion, Endpoint, Error, NodeId, Outcome, Payload, Request, Result, Topology,
+    Completion, Endpoint, Error, NodeId, Outcome, Parameters, Payload, Request, Result, Topology,
 };
 use mp_fabric::{CharDevice, Deadline, Device, EventMask, Fabric, Session};
 use mp_queue_pair::{
@@ -145,7 +145,24 @@ impl<D: Device> Node<D> {
         node: u32,
         attributes: NodeAttributes,
     ) -> Result<Self> {
+        let parameters = Parameters::default();
+        Self::with_parameters(fabric, topology, domain, node, attributes, parameters)
+    }
+
+    /// Become a node on a fabric, with limits of its own.
+    ///
+    /// # Errors
+    /// As [`with_fabric`](Self::with_fabric); [`Error::Parameter`]: more than the library has.
+    pub fn with_parameters(
+        fabric: Fabric<D>,
+        topology: Topology,
+        domain: u32,
+        node: u32,
+        attributes: NodeAttributes,
+        parameters: Parameters,
+    ) -> Result<Self> {
         mp_log::init();
+        parameters.check()?;
         let id = NodeId::new(domain, node)?;
         let host = fabric.host().map_err(failed)?;
         let nonce = Nonce::new()?;
@@ -156,7 +173,7 @@ impl<D: Device> Node<D> {
             id,
             host,
             nonce,
-            core: Mutex::new(Core::new(Engine::new(id, attributes))),
+            core: Mutex::new(Core::new(Engine::new(id, attributes, parameters))),
             slept: Condvar::new(),
             service: Service::new().map_err(failed)?,
             connector: Worker::new()?,
@@ -211,8 +228,8 @@ impl<D: Device> Node<D> {
     /// is not for it.
     ///
     /// # Errors
-    /// [`Error::PortInvalid`]; [`Error::EndpointExists`]; [`Error::General`]: there are
-    /// [`ENDPOINTS_MAX`](crate::ENDPOINTS_MAX).
+    /// [`Error::PortInvalid`]: also if there are as many as the node may have, and one of any port is
+    /// asked for; [`Error::EndpointExists`]; [`Error::General`]: there are as many.
     pub fn endpoint_create(&self, port: Option<u32>) -> Result<Endpoint> {
         let port = match port {
             Some(port) => Some(Endpoint::new(self.0.id, port)?.port()),
@@ -990,7 +1007,7 @@ impl<D: Device> NodeShared<D> {
             let woken = self.slept.wait(core);
             core = woken.unwrap_or_else(PoisonError::into_inner);
         }
-        core.engine = Engine::new(self.id, NodeAttributes::default());
+        core.engine = Engine::new(self.id, NodeAttributes::default(), Parameters::default());
         drop(core);
         for mut linked in links.into_values() {
             linked.link.finish();
@@ -1180,7 +1197,11 @@ mod tests {
     #[test]
     fn a_session_that_is_replaced_has_ended_as_its_link_did() {
         let [own, other] = [0, 1].map(|node| NodeId::new(0, node).unwrap());
-        let mut core = Core::new(Engine::new(own, NodeAttributes::default()));
+        let mut core = Core::new(Engine::new(
+            own,
+            NodeAttributes::default(),
+            Parameters::default(),
+        ));
         let from = core.engine.create(Some(1)).unwrap();
         let world = World::new(1, 1 << 20);
         let [link, _there] = pair_in(&world);
@@ -1281,7 +1302,11 @@ mod tests {
     #[test]
     fn what_a_replaced_session_has_brought_is_received() {
         let [own, other] = [0, 1].map(|node| NodeId::new(0, node).unwrap());
-        let mut core = Core::new(Engine::new(own, NodeAttributes::default()));
+        let mut core = Core::new(Engine::new(
+            own,
+            NodeAttributes::default(),
+            Parameters::default(),
+        ));
         let to = core.engine.create(Some(1)).unwrap();
         let [link, mut there] = pair();
         core.relink(other, 1, link);

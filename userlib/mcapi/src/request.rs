@@ -15,6 +15,10 @@ pub const REQUESTS_MAX: usize = 4096;
 /// requests times [`GENERATION_MAX`] at the earliest.
 const REST: usize = 1024;
 
+/// Slots that requests of the program do not take where there is no memory for more: so many calls can
+/// wait then.
+const CALLS: usize = 64;
+
 /// Bits of a handle that are the index.
 const INDEX_BITS: u32 = 20;
 /// Largest generation.
@@ -79,30 +83,35 @@ pub(crate) struct Requests<T> {
     /// Those without an entry; the one that is longest without is taken first, but not while they
     /// are fewer than [`REST`].
     free: VecDeque<u32>,
-    /// Requests of the program.
+    /// Requests of the program, and how many there may be.
     count: usize,
+    most: usize,
     /// Those that somebody waits for and that are over, or released.
     over: Vec<Request>,
 }
 
-impl<T> Default for Requests<T> {
-    fn default() -> Self {
+impl<T> Requests<T> {
+    /// None yet, and so many of the program at most.
+    pub(crate) fn new(most: usize) -> Self {
+        let slots = (0..CALLS).map(|_| Slot {
+            generation: 1,
+            entry: None,
+        });
         Requests {
-            slots: Vec::new(),
-            free: VecDeque::new(),
+            slots: slots.collect(),
+            free: (0..CALLS as u32).collect(),
             count: 0,
+            most,
             over: Vec::new(),
         }
     }
-}
 
-impl<T> Requests<T> {
     /// Whether there may be one more of the program.
     ///
     /// # Errors
     /// [`Error::RequestLimit`] (MC-REQ-10).
     pub(crate) fn check(&self, by: By) -> Result<()> {
-        match by == By::Program && self.count >= REQUESTS_MAX {
+        match by == By::Program && self.count >= self.most {
             false => Ok(()),
             true => Err(Error::RequestLimit),
         }
@@ -111,15 +120,10 @@ impl<T> Requests<T> {
     /// Begin a request.
     ///
     /// # Errors
-    /// As [`check`](Self::check).
+    /// As [`check`](Self::check); [`Error::MemoryLimit`]: there is no memory for one more.
     pub(crate) fn begin(&mut self, by: By, operation: T) -> Result<Request> {
         self.check(by)?;
-        let index = match self.free.len() < REST {
-            true => self
-                .grow()
-                .or_else(|error| self.free.pop_front().ok_or(error))?,
-            false => self.free.pop_front().ok_or(Error::RequestLimit)?,
-        };
+        let index = self.slot(by)?;
         let slot = self.slots.get_mut(index as usize);
         let slot = slot.ok_or(Error::RequestLimit)?;
         slot.entry = Some(Entry {
@@ -132,10 +136,35 @@ impl<T> Requests<T> {
         Ok(Request::new(index, slot.generation))
     }
 
+    /// A slot without an entry: a new one while few are free, or else the one that is longest without.
+    /// The last ones are those of calls that wait, which begin also when there is no memory (MC-MSGRECV-6).
+    ///
+    /// # Errors
+    /// [`Error::RequestLimit`], [`Error::MemoryLimit`].
+    fn slot(&mut self, by: By) -> Result<u32> {
+        let new = match self.free.len() < REST {
+            true => self.grow(),
+            false => Err(Error::RequestLimit),
+        };
+        let kept = match by {
+            By::Program => CALLS,
+            By::Call => 0,
+        };
+        new.or_else(|error| match self.free.len() > kept {
+            true => self.free.pop_front().ok_or(error),
+            false => Err(error),
+        })
+    }
+
+    /// Make a slot, and room for it among those that are free.
     fn grow(&mut self) -> Result<u32> {
         let index = u32::try_from(self.slots.len()).ok();
         let index = index.filter(|index| *index < 1 << INDEX_BITS);
         let index = index.ok_or(Error::RequestLimit)?;
+        let taken = self.slots.len() - self.free.len();
+        let reserved = self.slots.try_reserve(1);
+        let reserved = reserved.and_then(|()| self.free.try_reserve(taken + 1));
+        reserved.map_err(|_| Error::MemoryLimit)?;
         self.slots.push(Slot {
             generation: 1,
             entry: None,
@@ -289,7 +318,7 @@ mod tests {
     /// MC-REQ-10, MC-REQ-2: the limit is the program's, and release makes room.
     #[test]
     fn handles_run_out_and_come_back() {
-        let mut requests = Requests::default();
+        let mut requests = Requests::new(REQUESTS_MAX);
         let all: Vec<_> = (0..REQUESTS_MAX)
             .map(|n| requests.begin(By::Program, n).unwrap())
             .collect();
@@ -307,7 +336,7 @@ mod tests {
     /// million of them.
     #[test]
     fn handles_come_back_late() {
-        let mut requests = Requests::default();
+        let mut requests = Requests::new(REQUESTS_MAX);
         let first = requests.begin(By::Program, ()).unwrap();
         requests.release(first).unwrap();
         let others = REST * GENERATION_MAX as usize - 1;
@@ -325,7 +354,7 @@ mod tests {
     /// MC-REQ-5, MC-WAITANY-8
     #[test]
     fn a_request_has_one_waiter() {
-        let mut requests = Requests::default();
+        let mut requests = Requests::new(REQUESTS_MAX);
         let [a, b] = [0, 1].map(|n| requests.begin(By::Program, n).unwrap());
         assert_eq!(requests.begin_wait(&[]), Err(Error::Parameter));
         assert_eq!(requests.begin_wait(&[a, b, a]), Err(Error::Parameter));
@@ -371,7 +400,7 @@ mod tests {
         /// The table of the specification (section 4.3), against handles that remember all.
         #[test]
         fn requests_behave_as_the_table_says(steps in steps()) {
-            let mut requests = Requests::default();
+            let mut requests = Requests::new(REQUESTS_MAX);
             let (mut handles, mut model): (Vec<Request>, Vec<Model>) = Default::default();
             for step in steps {
                 let index = match step {

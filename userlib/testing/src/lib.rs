@@ -7,6 +7,7 @@
 //! | `fake` | [`World`]: two hosts in one process, and [`FakeDevice`]s that stand in for the driver |
 //! | `bridge` | [`Bridge`]: what a device's stores to partners pass through |
 //! | `forks` | [`children_of_threads`], [`child`]: what a forked child can do |
+//! | `shortage` | [`LimitedMemory`]: memory that runs out |
 //! | `built` | [`built`]: the shared library of a crate, and programs in C above it |
 
 #[cfg(target_pointer_width = "64")]
@@ -14,8 +15,10 @@ mod bridge;
 pub mod built;
 mod fake;
 mod forks;
+mod shortage;
 
 #[cfg(target_pointer_width = "64")]
 pub use bridge::{Bridge, BridgeDevice, BridgeMemory};
 pub use fake::{FakeDevice, Host, World, LOOPBACK};
 pub use forks::{child, children_of_threads};
+pub use shortage::LimitedMemory;

@@ -24,13 +24,13 @@ pub fn initialize<D: Device>(
     if process.is_node() {
         return Err(Error::NodeInitialized);
     }
-    structures::check_parameters(parameters)?;
+    let parameters = structures::parameters(parameters)?;
     let attributes = match attributes.read() {
         Ok(given) => structures::node_attributes(&given)?,
         Err(Null) => NodeAttributes::default(),
     };
     required(info)?;
-    let told = process.initialize(domain, node, attributes, structures::info)?;
+    let told = process.initialize(domain, node, (attributes, parameters), structures::info)?;
     info.write(told);
     Ok(())
 }

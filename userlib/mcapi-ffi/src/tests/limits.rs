@@ -38,9 +38,9 @@ fn a_node_has_so_many_endpoints() {
     let any = sys::MCAPI_PORT_ANY as u32;
     let mut all: Vec<_> = (0..ENDPOINTS_MAX).map(|_| create(&program, any)).collect();
     assert!(all.iter().all(|endpoint| endpoint & 0xFFFF >= 0x8000));
-    for port in [any, 1] {
+    for (port, error) in [(any, Error::PortInvalid), (1, Error::General)] {
         let more = program.with(|state| functions::endpoint_create(state, port));
-        assert_eq!(more, Err(Error::General));
+        assert_eq!(more, Err(error));
     }
     let gone = all[7];
     program
@@ -50,6 +50,35 @@ fn a_node_has_so_many_endpoints() {
     all.sort_unstable();
     all.dedup();
     assert_eq!(all.len(), ENDPOINTS_MAX);
+}
+
+/// MC-EPCREATE-2, MC-REQ-10: a program may ask for less than there is.
+#[test]
+fn a_node_has_so_many_endpoints_and_requests_as_it_asks_for() {
+    let program = node_with(sys::mcapi_param_t {
+        max_endpoints: 2,
+        max_requests: 1,
+        ..PARAMETERS
+    });
+    let any = sys::MCAPI_PORT_ANY as u32;
+    let ends = [any, 1].map(|port| create(&program, port));
+    for (port, error) in [(any, Error::PortInvalid), (2, Error::General)] {
+        let more = program.with(|state| functions::endpoint_create(state, port));
+        assert_eq!(more, Err(error));
+    }
+    let mut data = [0; 8];
+    let mut receive = |end| {
+        begin(&program, |node| {
+            functions::msg_recv_i(node, end, room(&mut data))
+        })
+    };
+    let (request, is_done) = receive(ends[0]).unwrap();
+    assert!(!is_done);
+    assert_eq!(receive(ends[1]), Err(sys::MCAPI_ERR_REQUEST_LIMIT));
+    let sent = program.with(|node| functions::msg_send(node, ends[1], ends[0], input(b"hello"), 0));
+    assert_eq!(sent, Ok(()));
+    assert_eq!(wait(&program, request), Ok(5));
+    assert!(receive(ends[1]).is_ok());
 }
 
 /// MC-BUF-2, MC-BUF-4, MC-MSGSEND-5, MC-MSGSEND-6: messages of the most bytes, also to the endpoint

@@ -69,11 +69,7 @@ fn what_cannot_be_a_node_is_refused() {
 fn parameters_are_optional_and_looked_at() {
     let program = program(&world(), Host::A);
     let mut info = unset::<sys::mcapi_info_t>();
-    let good = sys::mcapi_param_t {
-        magic: sys::MCAPI_PARAM_MAGIC,
-        size: size_of::<sys::mcapi_param_t>() as u32,
-        reserved: [0; 14],
-    };
+    let good = PARAMETERS;
     let mut attributes = unset::<sys::mcapi_node_attributes_t>();
     let to = out(&mut info);
     let start = |attributes, parameters, info| {
@@ -88,10 +84,19 @@ fn parameters_are_optional_and_looked_at() {
     assert_eq!(start(none, In::NULL, Out::NULL), refused);
     let small = sys::mcapi_param_t { size: 4, ..good };
     let odd = sys::mcapi_param_t {
-        reserved: [1; 14],
+        reserved: [1; 11],
         ..good
     };
-    for bad in [small, odd] {
+    let unknown = sys::mcapi_param_t { flags: 2, ..good };
+    let endpoints = sys::mcapi_param_t {
+        max_endpoints: 1025,
+        ..good
+    };
+    let requests = sys::mcapi_param_t {
+        max_requests: 4097,
+        ..good
+    };
+    for bad in [small, odd, unknown, endpoints, requests] {
         assert_eq!(start(none, given(&bad), to), refused);
     }
     assert_eq!(start(given(&attributes), In::NULL, to), refused);

@@ -216,6 +216,33 @@ fn what_waits_at_an_endpoint_ends_with_it() {
     }
 }
 
+/// MC-PKTCONN-4, MC-SCLCONN-1: a strict node connects no endpoint for messages that somebody has got;
+/// any other node does.
+#[test]
+fn a_strict_node_connects_nothing_that_was_got() {
+    for (flags, expected) in [
+        (sys::MCAPI_PARAM_STRICT, Err(sys::MCAPI_ERR_ENDP_GET_LIMIT)),
+        (0, Ok(true)),
+    ] {
+        for kind in [PACKETS, SCALARS] {
+            let program = node_with(sys::mcapi_param_t {
+                flags,
+                ..PARAMETERS
+            });
+            let create = || create(&program, sys::MCAPI_PORT_ANY as u32);
+            let connect = |a, b| {
+                begin(&program, |node| (kind.connect)(node, a, b)).map(|(_, is_done)| is_done)
+            };
+            assert_eq!(connect(create(), create()), Ok(true));
+            let [from, to] = [(); 2].map(|()| create());
+            let port = (to & 0xFFFF) as u32;
+            let got = program.with(|state| functions::endpoint_get(state, 0, 1, port, SOON));
+            assert_eq!(got, Ok(to));
+            assert_eq!(connect(from, to), expected);
+        }
+    }
+}
+
 /// MC-EPATTRSET-3, A-25, MC-PKTCONN-3, MC-PKTCONN-4, A-9: what a declared type cannot be connected or
 /// opened for; that somebody has got an endpoint does not matter.
 #[test]

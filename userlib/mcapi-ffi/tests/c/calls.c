@@ -106,7 +106,7 @@ static void anywhere(mcapi_status_t *st)
 {
 	mcapi_node_attributes_t attributes;
 	mcapi_node_attr_type_t type = MCAPI_NODE_ATTR_TYPE_REGULAR, other = 7;
-	mcapi_param_t parameters = {MCAPI_PARAM_MAGIC, 4, {0}};
+	mcapi_param_t parameters = {MCAPI_PARAM_MAGIC, 4, 0, 0, 0, {0}};
 	mcapi_info_t info;
 
 	memset(&attributes, 0x5A, sizeof(attributes));

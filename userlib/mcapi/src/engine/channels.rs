@@ -142,7 +142,7 @@ impl Engine {
         self.ids += 1;
         let id = self.keys.hash_one(self.ids);
         let local = self.endpoints.get(own.port())?;
-        local.check_connect(role)?;
+        local.check_connect(role, self.parameters.is_strict)?;
         let terms = Self::terms(local);
         if self.peer(partner.node()).refuses_channels() {
             return Err(Error::General);
@@ -185,7 +185,7 @@ impl Engine {
             return;
         };
         let may = self.endpoints.get(port).and_then(|local| {
-            local.check_connect(role)?;
+            local.check_connect(role, self.parameters.is_strict)?;
             match (partner.node() == node, terms == Self::terms(local)) {
                 (false, _) => Err(Error::EndpointInvalid),
                 (true, false) => Err(Error::AttributeIncompatible),

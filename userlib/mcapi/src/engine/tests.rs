@@ -70,7 +70,8 @@ struct Net {
 impl Net {
     /// So many nodes, with a session of each two.
     fn new(count: usize) -> Self {
-        let nodes = (0..count).map(|n| Engine::new(id(n), NodeAttributes::default()));
+        let nodes = (0..count)
+            .map(|n| Engine::new(id(n), NodeAttributes::default(), Parameters::default()));
         let mut net = Net {
             nodes: nodes.collect(),
             wires: HashMap::new(),
@@ -735,7 +736,7 @@ fn frames_at_the_wrong_time_are_lies() {
     let get = Control::Get { number: 1, port: 9 };
     let data = Piece::Bytes(b"");
     let more = Frame::More { lane, data };
-    let mut node = Engine::new(id(0), NodeAttributes::default());
+    let mut node = Engine::new(id(0), NodeAttributes::default(), Parameters::default());
     node.up(id(1), 1);
     let mut wire = Ends::default();
     wire.inward.borrow_mut().push_back(Packed::of(&more));
@@ -754,7 +755,7 @@ fn frames_at_the_wrong_time_are_lies() {
         &[ready, Control::Credit { lane, count: 1 }],
         &[ready, get, get],
     ] {
-        let mut node = Engine::new(id(0), NodeAttributes::default());
+        let mut node = Engine::new(id(0), NodeAttributes::default(), Parameters::default());
         node.up(id(1), 1);
         let mut wire = Ends::default();
         let packed = controls
@@ -774,7 +775,7 @@ fn say(wire: &Ends, control: Control) {
 
 /// A node with a peer that is ready.
 fn with_peer() -> (Engine, Ends) {
-    let mut node = Engine::new(id(0), NodeAttributes::default());
+    let mut node = Engine::new(id(0), NodeAttributes::default(), Parameters::default());
     node.up(id(1), 1);
     let mut wire = Ends::default();
     let (version, features) = (1, 0);
@@ -915,7 +916,7 @@ fn come_and_go(node: &mut Engine, other: NodeId, host: u32, count: usize, end: E
 /// when a link is lost.
 #[test]
 fn who_has_left_the_most_loses_it() {
-    let mut node = Engine::new(id(0), NodeAttributes::default());
+    let mut node = Engine::new(id(0), NodeAttributes::default(), Parameters::default());
     let to = node.create(Some(1)).unwrap();
     let most = LEFT_MAX as usize / FILLED;
     for number in 1..=most + 1 {
@@ -935,7 +936,7 @@ fn who_has_left_the_most_loses_it() {
 /// of their messages and no more, and cost those of other hosts nothing, also those of their domains.
 #[test]
 fn messages_of_nodes_that_have_gone_are_limited() {
-    let mut node = Engine::new(id(0), NodeAttributes::default());
+    let mut node = Engine::new(id(0), NodeAttributes::default(), Parameters::default());
     let to = node.create(Some(1)).unwrap();
     let each = FILLED;
     let most = LEFT_MAX as usize / each;
@@ -962,7 +963,7 @@ fn messages_of_nodes_that_have_gone_are_limited() {
 fn a_node_has_so_many_lanes() {
     let (message, debt) = (0, 1);
     for what in [message, debt] {
-        let mut node = Engine::new(id(0), NodeAttributes::default());
+        let mut node = Engine::new(id(0), NodeAttributes::default(), Parameters::default());
         node.up(id(1), 1);
         let mut wire = Ends::default();
         let (version, features) = (1, 0);
@@ -1030,7 +1031,7 @@ fn a_get_that_was_answered_is_taken_back_alone() {
 /// A node that asks and does not listen is cut off before it takes much memory.
 #[test]
 fn a_node_that_does_not_listen_is_cut_off() {
-    let mut node = Engine::new(id(0), NodeAttributes::default());
+    let mut node = Engine::new(id(0), NodeAttributes::default(), Parameters::default());
     node.up(id(1), 1);
     let mut wire = Ends::default();
     let ready = Control::Ready {
@@ -1241,7 +1242,7 @@ proptest! {
     fn any_frames_are_taken_or_end_the_session(
         frames in prop::collection::vec((0..12_u8, prop::collection::vec(0..4_u8, 0..20)), 0..60)
     ) {
-        let mut node = Engine::new(id(0), NodeAttributes::default());
+        let mut node = Engine::new(id(0), NodeAttributes::default(), Parameters::default());
         node.create(Some(1)).unwrap();
         node.up(id(1), 1);
         let mut wire = Ends::default();

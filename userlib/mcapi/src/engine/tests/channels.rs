@@ -369,7 +369,7 @@ fn a_connect_is_answered_to_its_asker_only() {
     for other in [0, 2] {
         net.cut(1, other, End::Gone);
     }
-    net.nodes[1] = Engine::new(id(1), NodeAttributes::default());
+    net.nodes[1] = Engine::new(id(1), NodeAttributes::default(), Parameters::default());
     net.connect(0, 1);
     for _ in 0..3 {
         net.turn(0, 1);
@@ -768,7 +768,8 @@ impl Fates {
                 for other in (0..NODES).filter(|other| *other != node) {
                     self.cut(node, other, End::Gone);
                 }
-                self.net.nodes[node] = Engine::new(id(node), NodeAttributes::default());
+                self.net.nodes[node] =
+                    Engine::new(id(node), NodeAttributes::default(), Parameters::default());
                 self.requests.retain(|(of, _)| *of != node);
                 self.opened.retain(|(of, ..)| *of != node);
                 self.posted.retain(|(of, ..)| *of != node);
