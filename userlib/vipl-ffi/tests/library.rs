@@ -98,9 +98,10 @@ fn the_examples_in_c_can_be_built_and_run() {
 fn what_is_missing_is_told_if_the_environment_asks_for_it() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/vipl");
     let place = installed();
-    let program = build_example(&examples, "vipl_latency", &["common.c"], &place, "-lvipl");
-    let mut latency = Command::new(&program);
-    latency.arg("4").env("LD_LIBRARY_PATH", &place.0);
+    let sources = ["common.c", "end.c"];
+    let program = build_example(&examples, "vipl_perf", &sources, &place, "-lvipl");
+    let mut perf = Command::new(&program);
+    perf.args(["client", "4"]).env("LD_LIBRARY_PATH", &place.0);
     let parts = ["VipOpenNic{", "/dev/mp_fabric: ", "modprobe mp_func_user"];
-    assert_told(&mut latency, &parts);
+    assert_told(&mut perf, &parts);
 }
