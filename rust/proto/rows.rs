@@ -74,8 +74,8 @@ fn behind(key: Key) -> Option<Key> {
 /// No place.
 const NONE: u16 = u16::MAX;
 
-/// Most entries from a root down to a leaf: an AVL tree of this height has more than there are
-/// places.
+/// Most entries from a root down to a leaf. An AVL tree of height 22 has 75,024 entries at least, which
+/// is more than there are places; so a [`Way`] is never full.
 const DEPTH: usize = 24;
 
 /// What hangs below a place in one order. Of a free place, `left` of the first one is the next
@@ -473,7 +473,10 @@ impl<T: Ordered, S: Table<T>> Rows<T, S> {
     fn balance(&mut self, order: Order, at: u16) -> u16 {
         let Hook { left, right, .. } = self.hook(order, at);
         let (of_left, of_right) = (self.height(order, left), self.height(order, right));
-        let (heavy, to) = match (of_left > of_right + 1, of_right > of_left + 1) {
+        let (heavy, to) = match (
+            of_left > of_right.saturating_add(1),
+            of_right > of_left.saturating_add(1),
+        ) {
             (true, _) => (left, Ordering::Less),
             (_, true) => (right, Ordering::Greater),
             _ => {

@@ -444,7 +444,9 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             }
             Some(_) => {
                 let now = self.tick();
-                if let Some(mut far) = find_mut(&mut self.far, session) {
+                // What a client has reserved it gives back with the next that it is told.
+                let far = find_mut(&mut self.far, session);
+                if let Some(mut far) = far.filter(|far| far.stage == FarStage::Open) {
                     far.step = now;
                     far.step_is = Step::Release;
                 }

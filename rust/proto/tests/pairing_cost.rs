@@ -9,8 +9,8 @@ mod hosts;
 use std::cell::Cell;
 
 use hosts::{logical, pages, PAGE};
-use mp_proto::pairing::message::{Message, What};
-use mp_proto::pairing::terms::{Connection, Params};
+use mp_proto::pairing::message::{Message, What, Why};
+use mp_proto::pairing::terms::{Connection, Params, Span};
 use mp_proto::pairing::{Engine, Event, Far, Host, Mode, Outcome, Own, SESSIONS};
 use mp_proto::rows::Row;
 use Connection::{Client, Peer, Server};
@@ -240,4 +240,51 @@ fn posted_peers_are_tried_a_few_at_a_time() {
     }
     finish(&mut engine, &mut host);
     assert_eq!(host.pairs(), 1);
+}
+
+/// A client that is tried with many servers keeps what it has reserved until it is told what becomes
+/// of its request: it takes no RELEASE while it asks.
+#[test]
+fn a_client_is_not_told_to_release_what_it_has_reserved() {
+    let mut host = Counting::new(10);
+    let (own, far) = (vec![Row::FREE; SESSIONS], vec![Row::FREE; SESSIONS]);
+    let engine = Engine::new(Mode::Arbiter, host.free, true, own, far);
+    let mut engine = engine.expect("large enough");
+    let told = |what| Message {
+        free: 10 * PAGE,
+        what,
+    };
+    // All but the first one are of other sizes.
+    for number in 1..=POSTED {
+        let pages = if number == 1 { 1 } else { 5 };
+        let server = exactly(Server, pages, pages);
+        assert_eq!(engine.request(number, &server, 0, &mut host), Ok(()));
+        while engine.poll(&mut host).is_some() {}
+        let posted = told(What::Posted(number));
+        assert_eq!(engine.receive(&posted, &mut host), Ok(()));
+    }
+    let client = told(What::Request(2000, exactly(Client, 1, 1)));
+    assert_eq!(engine.receive(&client, &mut host), Ok(()));
+    let asked = engine.poll(&mut host).map(|message| message.what);
+    assert!(matches!(asked, Some(What::Reserve(2000, _))), "{asked:?}");
+    // The server that fits goes, while the client reserves its window.
+    assert_eq!(engine.close(1, &mut host), Ok(()));
+    let window = Span { off: 0, len: PAGE };
+    let reserved = told(What::Reserved(2000, Some((3000, Some(window)))));
+    assert_eq!(engine.receive(&reserved, &mut host), Ok(()));
+    assert!(engine.is_unfinished());
+    let mut heard = Vec::new();
+    loop {
+        heard.extend(core::iter::from_fn(|| engine.poll(&mut host)).map(|message| message.what));
+        if !engine.is_unfinished() {
+            break;
+        }
+        engine.resume(&mut host);
+    }
+    let is_close = |what: &What| matches!(what, What::Close(1));
+    heard.retain(|what| !is_close(what));
+    assert!(
+        matches!(heard[..], [What::Refused(2000, Why::NoPairing)]),
+        "{heard:?}"
+    );
 }
