@@ -5,6 +5,7 @@ import os
 import subprocess
 
 import pytest
+from ntbrig import RigError, settings
 from ntbrig.settings import CHECKOUT
 
 SCRIPTS = CHECKOUT / "scripts"
@@ -103,3 +104,11 @@ def test_an_unreachable_mirror_is_named(tmp_path, programs):
         apt_get='[ "$1" != install ] || { echo "E: Could not connect to mirror"; exit 100; }',
     )
     assert "the package mirror is out of reach" in refusal(tmp_path, "setup.sh", path=path)
+
+
+def test_what_guests_do_not_see_is_refused(monkeypatch):
+    monkeypatch.setenv("RIG_PROGRAMS", "/tmp/programs")
+    with pytest.raises(RigError, match="guests have a /tmp of their own: /tmp/programs"):
+        settings.programs_dir()
+    monkeypatch.setenv("RIG_PROGRAMS", "/var/tmp/programs")
+    assert str(settings.programs_dir()) == "/var/tmp/programs"

@@ -28,6 +28,18 @@ def flavour():
 PATIENCE = float(os.environ.get("RIG_PATIENCE") or (1 if flavour() == "rig" else 4))
 
 
+# Guests see the host's files, but have these for themselves.
+_GUESTS_OWN = ("/dev", "/run", "/tmp")
+
+
+def seen_by_guests(path):
+    """The same path, if guests see what is there."""
+    for own in _GUESTS_OWN:
+        if path.is_relative_to(own):
+            raise RigError(f"guests have a {own} of their own: {path} has to be elsewhere")
+    return path
+
+
 def host_names(hosts):
     """The names of a set's hosts, by port: the root processor is port 0."""
     return ["rp"] + [f"ep{n}" for n in range(1, hosts)]
@@ -73,7 +85,7 @@ _AREA_STEP = 4 * MIB
 
 def _kernel_dir():
     if named := os.environ.get("KDIR"):
-        return Path(named)
+        return seen_by_guests(Path(named))
     command = [CHECKOUT / "scripts/kernel.sh", "--print-dir"]
     if flavour() != "rig":
         command.append(f"--{flavour()}")
@@ -84,13 +96,13 @@ def _kernel_dir():
     except (OSError, subprocess.SubprocessError) as error:
         detail = getattr(error, "stderr", None) or error
         raise RigError(f"no kernel to boot: {str(detail).strip()}") from error
-    return Path(found.stdout.strip())
+    return seen_by_guests(Path(found.stdout.strip()))
 
 
 def programs_dir():
     if named := os.environ.get("RIG_PROGRAMS"):
-        return Path(named)
-    return CHECKOUT / "build/target" / STATIC_TARGET / "release"
+        return seen_by_guests(Path(named))
+    return seen_by_guests(CHECKOUT / "build/target" / STATIC_TARGET / "release")
 
 
 def programs32_dir():
