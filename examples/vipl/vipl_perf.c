@@ -276,15 +276,21 @@ static void print_row(const struct plan *plan, double value, const char *of)
 		operation_names[plan->operation], plan->size, plan->rounds, value, of);
 }
 
+/* Begins a JSON object with what was measured. */
+static void print_begin(const struct plan *plan)
+{
+	printf("{\"kind\":\"%s\",\"operation\":\"%s\",\"bytes\":%lu,\"rounds\":%lu,",
+		kind_names[plan->kind], operation_names[plan->operation], plan->size,
+		plan->rounds);
+}
+
 static void print_latency(const struct plan *plan, const double *times, int json)
 {
 	double median = times[plan->rounds * 50 / 100], p99 = times[plan->rounds * 99 / 100];
 
 	if (json) {
-		printf("{\"kind\":\"latency\",\"operation\":\"%s\",\"bytes\":%lu,\"rounds\":%lu,"
-			"\"min\":%.3f,\"median\":%.3f,\"p99\":%.3f}\n",
-			operation_names[plan->operation], plan->size, plan->rounds, times[0],
-			median, p99);
+		print_begin(plan);
+		printf("\"min\":%.3f,\"median\":%.3f,\"p99\":%.3f}\n", times[0], median, p99);
 		return;
 	}
 	print_row(plan, times[0], "us, least");
@@ -348,12 +354,12 @@ static void measure_bandwidth(struct end *end, const struct plan *plan, int json
 
 	move(end, plan);
 	mb_s = (double)plan->size * plan->rounds / (now_us() - start);
-	if (json)
-		printf("{\"kind\":\"bandwidth\",\"operation\":\"%s\",\"bytes\":%lu,\"rounds\":%lu,"
-			"\"mb_s\":%.3f}\n", operation_names[plan->operation], plan->size,
-			plan->rounds, mb_s);
-	else
+	if (json) {
+		print_begin(plan);
+		printf("\"mb_s\":%.3f}\n", mb_s);
+	} else {
 		print_row(plan, mb_s, "MB/s");
+	}
 }
 
 static void measure_connections(struct client *client, unsigned long rounds)
@@ -409,7 +415,7 @@ static void run_client(struct client *client)
 	for (kind = LATENCY; kind < CONNECT; kind++)
 		for (operation = 0; operation < OPERATIONS; operation++)
 			for (size = 0; size < options->size_count; size++)
-				if (options->kinds >> kind & options->operations >> operation & 1)
+				if ((options->kinds >> kind) & (options->operations >> operation) & 1)
 					measure(client, kind, operation, options->sizes[size]);
 	if (options->kinds >> CONNECT & 1)
 		measure_connections(client, options->rounds);
