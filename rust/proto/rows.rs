@@ -250,6 +250,10 @@ impl<T: Ordered, S: Table<T>> Rows<T, S> {
     /// Remove the entry with that number, if there is one.
     pub fn remove(&mut self, number: u32) -> Option<T> {
         let at = self.place_of(number)?;
+        self.remove_at(at)
+    }
+
+    fn remove_at(&mut self, at: u16) -> Option<T> {
         let keys = keys(self.entry(at)?);
         for (order, key) in Order::all().into_iter().zip(keys) {
             self.leave(order, key, at);
@@ -300,13 +304,12 @@ impl<T: Ordered, S: Table<T>> Rows<T, S> {
         mut f: impl FnMut(&mut T) -> bool,
     ) {
         let mut from = Some(from);
-        while let Some((key, entry)) = from.and_then(|from| self.first(order, from)) {
+        while let Some((key, at)) = from.and_then(|from| self.first_place(order, from)) {
             if !is_one(key) {
                 break;
             }
-            let number = entry.number();
-            if self.change(number, &mut f) == Some(false) {
-                self.remove(number);
+            if self.change_at(at, &mut f) == Some(false) {
+                self.remove_at(at);
             }
             from = behind(key);
         }
@@ -321,6 +324,11 @@ impl<T: Ordered, S: Table<T>> Rows<T, S> {
 
     /// The first entry of an order from a key on, and where it is.
     pub fn first(&self, order: Order, from: Key) -> Option<(Key, &T)> {
+        let (key, at) = self.first_place(order, from)?;
+        Some((key, self.entry(at)?))
+    }
+
+    fn first_place(&self, order: Order, from: Key) -> Option<(Key, u16)> {
         let mut found = None;
         let mut at = self.root(order);
         while let Some(entry) = self.entry(at) {
@@ -330,7 +338,7 @@ impl<T: Ordered, S: Table<T>> Rows<T, S> {
                 false => Ordering::Greater,
             };
             if to == Ordering::Less {
-                found = Some((key, entry));
+                found = Some((key, at));
             }
             at = self.hook(order, at).child(to);
         }

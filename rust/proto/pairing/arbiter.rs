@@ -13,7 +13,8 @@ use crate::rows::{find, find_mut, Key, Order, Ordered, Rows, Table, FIRST};
 /// Most turns of one input: what is left is for [`Engine::resume`].
 const TURNS: u32 = 32;
 
-/// Most posted sessions that one input looks at; likewise.
+/// Most posted sessions that one input looks at: the session that seeks goes on with
+/// [`Engine::resume`], where it was.
 const LOOKS: u32 = 64;
 
 /// Most pairs of one session that are tried in vain though there is the space for them.
@@ -29,11 +30,11 @@ struct Tried {
 }
 
 impl Tried {
-    /// The one of that order as well, in vain.
-    fn failed(self, order: u64) -> Tried {
+    /// The last of them in vain, though there was the space for it.
+    fn failed(self) -> Tried {
         Tried {
-            order,
             failed: self.failed + 1,
+            ..self
         }
     }
 }
@@ -57,9 +58,7 @@ pub(super) struct Deal {
     since: u64,
     own: u32,
     far: u32,
-    /// Order of the posted one.
-    order: u64,
-    /// What was tried before it.
+    /// What was tried, the posted one included.
     tried: Tried,
     /// What the asker is to reserve.
     limits: Limits,
@@ -81,7 +80,6 @@ enum Next {
 
 /// A posted session that may be the partner.
 struct Candidate {
-    order: u64,
     number: u32,
     /// As the one that asks sees them.
     terms: Terms,
@@ -203,7 +201,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
 
     /// Make a pair of a server and the client that it has accepted.
     fn settle(&mut self, side: Side, server: u32, host: &mut impl Host) {
-        let Some((client, order)) = self.accepted_by(side, server) else {
+        let Some(client) = self.accepted_by(side, server) else {
             return;
         };
         let asks = match (side, self.mode) {
@@ -220,7 +218,6 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             .and_then(|(client, server)| agree(&client, &server));
         let made = terms.is_some_and(|terms| {
             let candidate = Candidate {
-                order,
                 number: server,
                 terms,
                 hold: true,
@@ -253,8 +250,8 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         }
     }
 
-    /// Try the candidates of a session that have not been tried, one after the other.
-    /// At most so many are looked at; then it is [`Seeking`].
+    /// Try the candidates of a session that have not been tried, one after the other. When `looks`
+    /// are used up it is [`Seeking`].
     fn seek(
         &mut self,
         side: Side,
@@ -308,7 +305,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             if taken {
                 return;
             }
-            tried = tried.failed(candidate.order);
+            tried = tried.failed();
         }
         self.found_nobody(side, session, before, host);
     }
@@ -358,7 +355,6 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         // The owner of a server that answers sees all requests.
         let terms = meet(asks, params, posted.uid).filter(|terms| params.hold || has_room(terms));
         let candidate = terms.map(|terms| Candidate {
-            order: posted.order,
             number: posted.number,
             terms,
             hold: params.hold,
@@ -405,7 +401,6 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             since,
             own,
             far,
-            order: candidate.order,
             tried,
             limits,
             local,
@@ -459,11 +454,8 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             Side::Far => deal.far,
         };
         let tried = match deal.dead {
-            false => deal.tried.failed(deal.order),
-            true => Tried {
-                order: deal.order,
-                ..deal.tried
-            },
+            false => deal.tried.failed(),
+            true => deal.tried,
         };
         let still = self.who_asks(deal.asks, asks);
         if still.is_some_and(|(_, since, _)| since == deal.since) {

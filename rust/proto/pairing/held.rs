@@ -155,16 +155,13 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         }
     }
 
-    /// The client that a server has accepted, and the server's place in the order.
-    pub(super) fn accepted_by(&self, side: Side, server: u32) -> Option<(u32, u64)> {
+    /// The client that a server has accepted.
+    pub(super) fn accepted_by(&self, side: Side, server: u32) -> Option<u32> {
         match side {
-            Side::Own => {
-                let own = find(&self.own, server)?;
-                Some((own.client?, own.order))
-            }
+            Side::Own => find(&self.own, server)?.client,
             Side::Far => {
                 let far = find(&self.far, server)?;
-                (far.client != 0).then_some((far.client, far.order))
+                (far.client != 0).then_some(far.client)
             }
         }
     }

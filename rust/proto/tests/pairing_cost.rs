@@ -115,7 +115,7 @@ fn loopback(host: &mut Counting, posted: &Params) -> Pairing {
     engine
 }
 
-/// Have everything tried that is left of inputs.
+/// Resume until no input has left anything.
 fn finish(engine: &mut Pairing, host: &mut Counting) {
     while engine.is_unfinished() {
         engine.resume(host);
