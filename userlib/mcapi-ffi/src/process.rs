@@ -78,7 +78,8 @@ impl<D: Device> Process<D> {
         &self,
         domain: u32,
         node: u32,
-        (attributes, parameters): (NodeAttributes, Parameters),
+        attributes: NodeAttributes,
+        parameters: Parameters,
         tell: impl FnOnce(&State<D>, &Topology) -> T,
     ) -> Result<T> {
         let _one = self.starting.lock().unwrap_or_else(PoisonError::into_inner);

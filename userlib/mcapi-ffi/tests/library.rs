@@ -17,8 +17,20 @@ use std::{
 /// The version that symbols of the library have.
 const VERSION: &str = "MCAPI_2.0";
 
+/// What the examples say where there is no fabric.
+const UNINITIALIZED: &str = "FAILED: mcapi_initialize: MCAPI_ERR_NODE_INITFAILED\n";
+
 fn library() -> PathBuf {
     mp_testing::built::library(env!("CARGO_PKG_NAME"), "libmcapi.so.2")
+}
+
+/// A directory with the library by the names that programs are linked to and look for.
+fn installed() -> Scratch {
+    let (place, library) = (Scratch::new(), library());
+    for name in ["libmcapi.so.2", "libmcapi.so"] {
+        symlink(&library, place.path(name)).unwrap();
+    }
+    place
 }
 
 /// Names of the functions that the header declares.
@@ -90,10 +102,7 @@ fn a_program_in_c_calls_all_functions() {
 #[test]
 fn the_examples_in_c_can_be_built_and_run() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/mcapi");
-    let (place, library) = (Scratch::new(), library());
-    for name in ["libmcapi.so.2", "libmcapi.so"] {
-        symlink(&library, place.path(name)).unwrap();
-    }
+    let place = installed();
     for (name, words) in [
         ("mcapi_names", &["server"][..]),
         ("mcapi_names", &["client", "1", "one", "other"]),
@@ -118,14 +127,11 @@ fn the_examples_in_c_can_be_built_and_run() {
     }
 }
 
-/// Who asks for it is told what a call has failed for, and what would help.
+/// With `MP_LOG=error` a call that fails tells what is missing, and what would help.
 #[test]
 fn what_is_missing_is_told_if_the_environment_asks_for_it() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/mcapi");
-    let (place, library) = (Scratch::new(), library());
-    for name in ["libmcapi.so.2", "libmcapi.so"] {
-        symlink(&library, place.path(name)).unwrap();
-    }
+    let place = installed();
     let program = build_example(&examples, "mcapi_names", &["common.c"], &place, "-lmcapi");
     let mistaken = place.path("mcapi.conf");
     fs::write(&mistaken, "nonsense\n").unwrap();
@@ -140,9 +146,10 @@ fn what_is_missing_is_told_if_the_environment_asks_for_it() {
         "/dev/mp_fabric: ",
         "modprobe mp_func_user",
     ];
-    assert_told(&mut names(Path::new("/dev/null")), &parts);
+    assert_told(&mut names(Path::new("/dev/null")), UNINITIALIZED, &parts);
     let file = format!("{}: line 1: ", mistaken.display());
-    assert_told(&mut names(&mistaken), &["mcapi_initialize{", &file]);
+    let parts = ["mcapi_initialize{", &*file];
+    assert_told(&mut names(&mistaken), UNINITIALIZED, &parts);
 }
 
 /// MC-COMPAT-1: a program that was written to 1.0 and uses all of its calls is compiled as it is.

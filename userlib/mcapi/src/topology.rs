@@ -7,11 +7,10 @@
 //! hexadecimal after `0x`. `#` begins a comment.
 
 use crate::DOMAIN_MAX;
-use std::{
-    collections::BTreeMap,
-    env, fs, io,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, path::Path};
+
+/// Why a file cannot be used.
+pub use mp_config::FileError as TopologyError;
 
 /// Where the file is.
 pub const CONFIG_PATH: &str = "/etc/mcapi.conf";
@@ -32,31 +31,14 @@ pub struct Mistake {
     pub what: &'static str,
 }
 
-/// Why a file cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {why}", path.display())]
-pub struct TopologyError {
-    /// The file.
-    pub path: PathBuf,
-    /// What is wrong with it; a [`Mistake`] of a line.
-    pub why: io::Error,
-}
-
 impl Topology {
     /// The file that the environment names, or the usual one if it is there.
     ///
     /// # Errors
     /// As [`read`](Self::read).
     pub fn load() -> Result<Self, TopologyError> {
-        match env::var_os(CONFIG_VARIABLE) {
-            Some(path) => Self::read(Path::new(&path)),
-            None => match Self::read(Path::new(CONFIG_PATH)) {
-                Err(error) if error.why.kind() == io::ErrorKind::NotFound => {
-                    Ok(Topology::default())
-                }
-                other => other,
-            },
-        }
+        let found = mp_config::load(CONFIG_VARIABLE, Path::new(CONFIG_PATH), Self::parse);
+        found.map(Option::unwrap_or_default)
     }
 
     /// A file.
@@ -64,14 +46,7 @@ impl Topology {
     /// # Errors
     /// It cannot be read, or a line makes no sense.
     pub fn read(path: &Path) -> Result<Self, TopologyError> {
-        let parsed = fs::read_to_string(path).and_then(|text| {
-            let invalid = |mistake| io::Error::new(io::ErrorKind::InvalidData, mistake);
-            Self::parse(&text).map_err(invalid)
-        });
-        parsed.map_err(|why| TopologyError {
-            path: path.into(),
-            why,
-        })
+        mp_config::read(path, Self::parse)
     }
 
     /// The text of a file.
@@ -159,6 +134,7 @@ mod tests {
     use super::*;
     use mp_testing::built::Scratch;
     use proptest::prelude::*;
+    use std::fs;
 
     /// MC-GEN-17: without a file a domain is the host of that number.
     #[test]

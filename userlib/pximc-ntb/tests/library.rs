@@ -72,7 +72,7 @@ fn a_program_is_told_why_there_is_no_interface() {
         "/dev/mp_fabric: ",
         "modprobe mp_func_user",
     ];
-    assert_told(&mut list, &parts);
+    assert_told(&mut list, "", &parts);
 }
 
 /// The examples in C compile without a warning, and say what is missing where there is no fabric.

@@ -5,11 +5,11 @@
 
 use crate::{Error, ADAPTERS};
 use mp_fabric::{Errno, Interface, PciFunction};
-use std::{
-    env, fs, io,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 use tracing::info;
+
+/// Why a configuration cannot be used.
+pub use mp_config::FileError as ConfigError;
 
 /// Where the configuration is, unless the environment says otherwise.
 pub const CONFIG_PATH: &str = "/etc/sisci.conf";
@@ -55,14 +55,6 @@ pub struct Mistake {
     pub text: String,
 }
 
-/// Why a configuration cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {why}", path.display())]
-pub struct ConfigError {
-    path: PathBuf,
-    why: io::Error,
-}
-
 impl From<ConfigError> for Error {
     fn from(error: ConfigError) -> Self {
         let errno = error.why.raw_os_error().map(Errno::from_raw_os_error);
@@ -76,22 +68,11 @@ impl Config {
     /// # Errors
     /// The file cannot be read, or has a mistake in a line.
     pub fn load() -> Result<Self, ConfigError> {
-        let named = env::var_os(CONFIG_VARIABLE);
-        let path = named.as_ref().map_or(Path::new(CONFIG_PATH), Path::new);
-        let parsed = fs::read_to_string(path).and_then(|text| {
-            let invalid = |mistake| io::Error::new(io::ErrorKind::InvalidData, mistake);
-            Self::parse(&text).map_err(invalid)
-        });
-        match parsed {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && named.is_none() => {
-                info!("no {CONFIG_PATH}: this host is alone, as node {DEFAULT_NODE}");
-                Ok(Self::default())
-            }
-            other => other.map_err(|why| {
-                let path = path.into();
-                ConfigError { path, why }
-            }),
-        }
+        let found = mp_config::load(CONFIG_VARIABLE, Path::new(CONFIG_PATH), Self::parse)?;
+        Ok(found.unwrap_or_else(|| {
+            info!("no {CONFIG_PATH}: this host is alone, as node {DEFAULT_NODE}");
+            Self::default()
+        }))
     }
 
     /// Take a configuration apart.

@@ -94,18 +94,21 @@ pub fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("it prints text")
 }
 
-/// Check what the libraries of a program tell on standard error: all of this if `MP_LOG` asks for
-/// errors, and nothing of it without.
-pub fn assert_told(command: &mut Command, parts: &[&str]) {
+/// Check what a program and its libraries tell on standard error: exactly `own`, and all of `parts`
+/// as well if `MP_LOG` asks for errors. It ends with the same status.
+pub fn assert_told(command: &mut Command, own: &str, parts: &[&str]) {
     let mut told = |level: Option<&str>| {
         command.env_remove("MP_LOG");
         level.map(|level| command.env("MP_LOG", level));
         let output = command.output().expect("the program can be run");
-        String::from_utf8(output.stderr).expect("it tells text")
+        let told = String::from_utf8(output.stderr).expect("it tells text");
+        (output.status, told)
     };
-    let (quiet, told) = (told(None), told(Some("error")));
+    let quiet = told(None);
+    assert_eq!(quiet.1, own);
+    let (status, told) = told(Some("error"));
+    assert_eq!(status, quiet.0);
     for part in parts {
-        assert!(!quiet.contains(part), "{quiet}");
         assert!(told.contains(part), "{part} is not told: {told}");
     }
 }

@@ -6,9 +6,9 @@
 //! initialized. Addresses are the fabric's numbers of hosts. Whether a host is reachable is not
 //! known here.
 
+use mp_config::FileError;
 use std::{
-    env, fs, io,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 use tracing::{error, info};
@@ -21,6 +21,14 @@ pub const NAMES_VARIABLE: &str = "VIPL_CONF";
 
 /// Most bytes of a name.
 pub const NAME_MAX: usize = 255;
+
+/// Log why a file cannot be used.
+fn logged<T>(read: Result<T, FileError>) -> Result<T, NamesError> {
+    read.map_err(|failed| {
+        error!("{failed}");
+        NamesError::File(failed)
+    })
+}
 
 /// A host and what it is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,13 +66,8 @@ pub enum NamesError {
     #[error("no line has that name or address: add one to the file that the service was initialized with; see vipl.conf(5)")]
     Unknown,
     /// The file cannot be read, or has a mistake in a line.
-    #[error("{}: {why}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it; a [`Mistake`] of a line.
-        why: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
 }
 
 /// The name service of a NIC that was opened.
@@ -120,20 +123,15 @@ impl Names {
     /// # Errors
     /// [`NamesError::File`].
     pub fn load() -> Result<Self, NamesError> {
-        match env::var_os(NAMES_VARIABLE) {
-            Some(path) => Names::read(Path::new(&path)),
-            None => Names::read_if_there(Path::new(NAMES_PATH)),
-        }
+        Names::load_of(NAMES_VARIABLE, Path::new(NAMES_PATH))
     }
 
-    fn read_if_there(path: &Path) -> Result<Self, NamesError> {
-        match fs::read_to_string(path) {
-            Err(why) if why.kind() == io::ErrorKind::NotFound => {
-                info!("no {}: hosts have no names", path.display());
-                Ok(Names::default())
-            }
-            text => Names::of_file(path, text),
-        }
+    fn load_of(variable: &str, usual: &Path) -> Result<Self, NamesError> {
+        let found = logged(mp_config::load(variable, usual, Names::parse))?;
+        Ok(found.unwrap_or_else(|| {
+            info!("no {}: hosts have no names", usual.display());
+            Names::default()
+        }))
     }
 
     /// Read a file.
@@ -141,20 +139,7 @@ impl Names {
     /// # Errors
     /// [`NamesError::File`].
     pub fn read(path: &Path) -> Result<Self, NamesError> {
-        Names::of_file(path, fs::read_to_string(path))
-    }
-
-    fn of_file(path: &Path, text: io::Result<String>) -> Result<Self, NamesError> {
-        let parsed = text.and_then(|text| {
-            let invalid = |mistake| io::Error::new(io::ErrorKind::InvalidData, mistake);
-            Names::parse(&text).map_err(invalid)
-        });
-        parsed.map_err(|why| {
-            let path = path.into();
-            let failed = NamesError::File { path, why };
-            error!("{failed}");
-            failed
-        })
+        logged(mp_config::read(path, Names::parse))
     }
 
     /// Take the text of a file apart.
@@ -267,6 +252,7 @@ mod tests {
     use super::*;
     use mp_testing::built::Scratch;
     use proptest::prelude::*;
+    use std::{fs, path::PathBuf};
 
     const FILE: &str = "\
         # the rack\n\
@@ -370,13 +356,13 @@ mod tests {
         assert_eq!(Names::read(&good).unwrap(), file());
         let bad = written(&place, "bad", b"0 rp\n\nnode ep1\n");
         let error = Names::read(&bad).unwrap_err().to_string();
-        let what = "line 3: it does not begin with the number of a host; vipl.conf(5) tells";
-        let expected = format!("{}: {what}", bad.display());
-        assert!(error.starts_with(&expected), "{error}");
+        let what = "line 3: it does not begin with the number of a host; vipl.conf(5) tells what \
+                    lines are made of";
+        assert_eq!(error, format!("{}: {what}", bad.display()));
         assert!(Names::read(&written(&place, "bytes", b"0 r\xff")).is_err());
         assert!(Names::read(Path::new("/nonexistent/vipl.conf")).is_err());
         assert!(Names::read(Path::new("/")).is_err());
-        let none = Names::read_if_there(Path::new("/nonexistent/vipl.conf"));
+        let none = Names::load_of("VIPL_CONF_OF_NOBODY", Path::new("/nonexistent/vipl.conf"));
         assert_eq!(none.unwrap(), Names::default());
     }
 

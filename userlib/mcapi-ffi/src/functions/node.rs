@@ -30,7 +30,7 @@ pub fn initialize<D: Device>(
         Err(Null) => NodeAttributes::default(),
     };
     required(info)?;
-    let told = process.initialize(domain, node, (attributes, parameters), structures::info)?;
+    let told = process.initialize(domain, node, attributes, parameters, structures::info)?;
     info.write(told);
     Ok(())
 }
