@@ -12,7 +12,8 @@
 #include <string.h>
 #include <time.h>
 
-#define ATTEMPTS 200
+#define AGAIN_NS 50000		/* until a server that is busy is asked again */
+#define BUSY_MS 2000		/* how long a server may serve somebody else */
 
 static const char *const result_names[] = {
 	"VIP_SUCCESS", "VIP_NOT_DONE", "VIP_INVALID_PARAMETER", "VIP_ERROR_RESOURCE",
@@ -33,6 +34,12 @@ void check(const char *what, VIP_RETURN result)
 	if (result == VIP_SUCCESS)
 		return;
 	fprintf(stderr, "FAILED: %s: %s\n", what, result_name(result));
+	exit(EXIT_FAILURE);
+}
+
+void fail(const char *what)
+{
+	fprintf(stderr, "FAILED: %s\n", what);
 	exit(EXIT_FAILURE);
 }
 
@@ -99,6 +106,18 @@ static size_t in_descriptors(size_t size)
 	return (size + unit - 1) / unit * unit;
 }
 
+void *make_memory(VIP_NIC_HANDLE nic, VIP_MEM_ATTRIBUTES *attributes, size_t size,
+	VIP_MEM_HANDLE *memory)
+{
+	void *start;
+
+	if (posix_memalign(&start, VIP_DESCRIPTOR_ALIGNMENT, size))
+		fail("no memory");
+	memset(start, 0, size);
+	check("VipRegisterMem", VipRegisterMem(nic, start, size, attributes, memory));
+	return start;
+}
+
 struct message *make_messages(VIP_NIC_HANDLE nic, VIP_PROTECTION_HANDLE ptag, unsigned int count,
 	size_t size)
 {
@@ -106,18 +125,13 @@ struct message *make_messages(VIP_NIC_HANDLE nic, VIP_PROTECTION_HANDLE ptag, un
 	VIP_MEM_ATTRIBUTES attributes = { ptag, VIP_FALSE, VIP_FALSE };
 	struct message *messages = calloc(count, sizeof(*messages));
 	VIP_MEM_HANDLE memory;
-	void *start;
 	unsigned int n;
+	char *at;
 
-	if (!messages || posix_memalign(&start, VIP_DESCRIPTOR_ALIGNMENT, count * each)) {
-		fprintf(stderr, "FAILED: no memory\n");
-		exit(EXIT_FAILURE);
-	}
-	memset(start, 0, count * each);
-	check("VipRegisterMem", VipRegisterMem(nic, start, count * each, &attributes, &memory));
-	for (n = 0; n < count; n++) {
-		char *at = (char *)start + n * each;
-
+	if (!messages)
+		fail("no memory");
+	at = make_memory(nic, &attributes, count * each, &memory);
+	for (n = 0; n < count; n++, at += each) {
 		messages[n].descriptor = (VIP_DESCRIPTOR *)at;
 		messages[n].data = at + sizeof(VIP_DESCRIPTOR);
 		messages[n].size = size;
@@ -160,27 +174,31 @@ VIP_NET_ADDRESS *make_address(const VIP_NIC_ATTRIBUTES *attributes, const char *
 	VIP_NET_ADDRESS *address = calloc(1, sizeof(*address) + attributes->NicAddressLen +
 		attributes->MaxDiscriminatorLen);
 
-	if (!address) {
-		fprintf(stderr, "FAILED: no memory\n");
-		exit(EXIT_FAILURE);
-	}
+	if (!address)
+		fail("no memory");
 	address->HostAddressLen = attributes->NicAddressLen;
 	memcpy(address->HostAddress, attributes->LocalNicAddress, attributes->NicAddressLen);
 	set_discriminator(address, discriminator);
 	return address;
 }
 
+VIP_RETURN request(VIP_VI_HANDLE vi, VIP_NET_ADDRESS *local, VIP_NET_ADDRESS *remote,
+	unsigned long busy_ms, unsigned long response_ms)
+{
+	double until = now_us() + busy_ms * 1e3;
+	struct timespec again = { 0, AGAIN_NS };
+	VIP_VI_ATTRIBUTES attributes;
+	VIP_RETURN result;
+
+	for (;;) {
+		result = VipConnectRequest(vi, local, remote, response_ms, &attributes);
+		if (result != VIP_NO_MATCH || now_us() >= until)
+			return result;
+		nanosleep(&again, NULL);
+	}
+}
+
 void connect_to(VIP_VI_HANDLE vi, VIP_NET_ADDRESS *local, VIP_NET_ADDRESS *remote)
 {
-	struct timespec soon = { 0, 10000000 };
-	VIP_VI_ATTRIBUTES attributes;
-	VIP_RETURN result = VIP_NO_MATCH;
-	int n;
-
-	for (n = 0; n < ATTEMPTS && result == VIP_NO_MATCH; n++) {
-		if (n)
-			nanosleep(&soon, NULL);
-		result = VipConnectRequest(vi, local, remote, RESPONSE_MS, &attributes);
-	}
-	check("VipConnectRequest", result);
+	check("VipConnectRequest", request(vi, local, remote, BUSY_MS, RESPONSE_MS));
 }

@@ -29,7 +29,8 @@ const char *result_name(VIP_RETURN result);
 /* Ends the program unless it is VIP_SUCCESS; says what has failed. */
 void check(const char *what, VIP_RETURN result);
 
-/* Ends the program because of a file, or with the usage because of the command line. */
+/* Ends the program, because of a file, or with the usage because of the command line. */
+void fail(const char *what);
 void fail_file(const char *name);
 void fail_usage(const char *usage);
 
@@ -46,6 +47,10 @@ VIP_UINT64 get_number(const char *from, size_t bytes);
 /* Opens the first interface. */
 VIP_NIC_HANDLE open_nic(VIP_NIC_ATTRIBUTES *attributes);
 
+/* Makes memory that is registered, for descriptors and data; it is all zero. */
+void *make_memory(VIP_NIC_HANDLE nic, VIP_MEM_ATTRIBUTES *attributes, size_t size,
+	VIP_MEM_HANDLE *memory);
+
 /* Makes messages, in memory that is registered as a whole. */
 struct message *make_messages(VIP_NIC_HANDLE nic, VIP_PROTECTION_HANDLE ptag, unsigned int count,
 	size_t size);
@@ -59,7 +64,11 @@ VIP_NET_ADDRESS *make_address(const VIP_NIC_ATTRIBUTES *attributes, const char *
 /* Puts a discriminator behind the host. */
 void set_discriminator(VIP_NET_ADDRESS *address, const char *discriminator);
 
-/* Connects to a server; one that serves somebody else at the moment is asked again. */
+/* Asks a server for a connection, again for so long while it serves somebody else. */
+VIP_RETURN request(VIP_VI_HANDLE vi, VIP_NET_ADDRESS *local, VIP_NET_ADDRESS *remote,
+	unsigned long busy_ms, unsigned long response_ms);
+
+/* Connects to a server, or ends the program. */
 void connect_to(VIP_VI_HANDLE vi, VIP_NET_ADDRESS *local, VIP_NET_ADDRESS *remote);
 
 #endif /* COMMON_H */

@@ -8,13 +8,10 @@
 
 #include "common.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define LOOKS 1000		/* before a look at the time */
-#define AGAIN_NS 50000		/* until a server that is busy is asked again */
 
 /* --- what goes wrong */
 
@@ -39,15 +36,8 @@ static void open_memory(struct end *end, VIP_PROTECTION_HANDLE ptag)
 {
 	size_t size = 2 * WINDOW * sizeof(VIP_DESCRIPTOR) + 2 * SIZE_MOST;
 	VIP_MEM_ATTRIBUTES attributes = { ptag, VIP_TRUE, VIP_TRUE };
-	void *start;
 
-	if (posix_memalign(&start, VIP_DESCRIPTOR_ALIGNMENT, size)) {
-		fprintf(stderr, "FAILED: no memory\n");
-		exit(EXIT_FAILURE);
-	}
-	memset(start, 0, size);
-	check("VipRegisterMem", VipRegisterMem(end->nic, start, size, &attributes, &end->memory));
-	end->descriptors[SEND] = start;
+	end->descriptors[SEND] = make_memory(end->nic, &attributes, size, &end->memory);
 	end->descriptors[RECEIVE] = end->descriptors[SEND] + WINDOW;
 	end->out = (char *)(end->descriptors[RECEIVE] + WINDOW);
 	end->in = end->out + SIZE_MOST;
@@ -96,23 +86,13 @@ void serve(struct end *end, const char *discriminator)
 
 void ask(struct end *end, VIP_NET_ADDRESS *server)
 {
-	double until = now_us() + end->shape.patience * 1e3;
-	struct timespec again = { 0, AGAIN_NS };
+	unsigned long patience = end->shape.patience;
 	VIP_NET_ADDRESS *local;
-	VIP_VI_ATTRIBUTES attributes;
-	VIP_RETURN result;
 
 	if (end->failed)
 		return;
 	local = make_address(&end->attributes, "vipl_tool");
-	for (;;) {
-		result = VipConnectRequest(end->vi, local, server, end->shape.patience,
-			&attributes);
-		if (result != VIP_NO_MATCH || now_us() >= until)
-			break;
-		nanosleep(&again, NULL);
-	}
-	ok(end, "VipConnectRequest", result);
+	ok(end, "VipConnectRequest", request(end->vi, local, server, patience, patience));
 	free(local);
 }
 

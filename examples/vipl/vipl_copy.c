@@ -121,10 +121,8 @@ static unsigned long long send_file(struct end *end, VIP_NET_ADDRESS *receiver, 
 	/* The last part is told of as well. */
 	for (; tellings * CREDIT < parts; tellings++)
 		written = told(end);
-	if (written != bytes) {
-		fprintf(stderr, "FAILED: the receiver has not what was sent\n");
-		exit(EXIT_FAILURE);
-	}
+	if (written != bytes)
+		fail("the receiver has not what was sent");
 	fclose(file);
 	return bytes;
 }

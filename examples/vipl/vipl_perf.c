@@ -220,10 +220,8 @@ static void take_answer(struct end *end, struct plan *answer)
 	int sensible = take_plan(end, answer);
 
 	check_end(end);
-	if (!sensible) {
-		fprintf(stderr, "FAILED: the server's answer makes no sense\n");
-		exit(EXIT_FAILURE);
-	}
+	if (!sensible)
+		fail("the server's answer makes no sense");
 }
 
 /* Connects and tells the server what is to come; where its memory is. */
@@ -303,10 +301,8 @@ static void measure_latency(struct end *end, const struct plan *plan, int json)
 	double *times = calloc(plan->rounds, sizeof(*times));
 	unsigned long n;
 
-	if (!times) {
-		fprintf(stderr, "FAILED: no memory\n");
-		exit(EXIT_FAILURE);
-	}
+	if (!times)
+		fail("no memory");
 	for (n = 0; n < WARM_UP; n++)
 		one_latency(end, plan);
 	for (n = 0; n < plan->rounds; n++) {

@@ -154,15 +154,13 @@ def _interfaces(guests, seconds):
     """Samples of VI, by the names of their metrics."""
     perf = lambda *words: _operations(guests, seconds, *words)
     rounds, sleeps, copies = 5_000 * seconds, 1_000 * seconds, 2_000 * seconds
-    bytes_s = lambda found: found["mb_s"] * 1e6
+    small = perf("send", "bandwidth", _SHORT, 4 * rounds)
     return {
         LATENCY.name: Sample(perf("send", "latency", _SHORT, rounds)["median"], {}),
         WRITE.name: Sample(perf("write", "latency", _SHORT, rounds)["median"], {}),
         BANDWIDTH.name: Sample(perf("send", "bandwidth", _LONG, copies)["mb_s"], {}),
         WRITES.name: Sample(perf("write", "bandwidth", _LONG, copies)["mb_s"], {}),
-        MESSAGES.name: Sample(
-            bytes_s(perf("send", "bandwidth", _SHORT, 4 * rounds)) / _SHORT, {}
-        ),
+        MESSAGES.name: Sample(small["mb_s"] * 1e6 / _SHORT, {}),
         BLOCKING.name: Sample(perf("send", "latency", _SHORT, sleeps, "--wait")["median"], {}),
     }
 
