@@ -31,6 +31,12 @@ def functions(prefix):
     return set(re.findall(r"^VIP_RETURN (Vip\w+)\(", (prefix / "include/vipl.h").read_text(), re.M))
 
 
+def enumerators(header, kind):
+    """The names of an enumeration's values."""
+    values = re.search(r"enum \w* ?\{([^}]*)\} " + kind + ";", header)[1]
+    return re.findall(r"VIP_\w+", values)
+
+
 def test_libraries_header_tools_and_manual_are_installed(prefix):
     files = {str(path.relative_to(prefix)) for path in prefix.rglob("*") if not path.is_dir()}
     assert files == {
@@ -63,6 +69,17 @@ def test_the_manual_has_all_functions(prefix):
     assert "VIPL_CONF" in shown(prefix / "share/man/man5/vipl.conf.5")
 
 
+def test_the_manual_explains_all_that_programs_are_told(prefix):
+    """Return values, states, errors, bits of a status."""
+    header = (prefix / "include/vipl.h").read_text()
+    kinds = ("VIP_RETURN", "VIP_ERROR_CODE", "VIP_VI_STATE")
+    told = {name for kind in kinds for name in enumerators(header, kind)}
+    bits = set(re.findall(r"#define (VIP_STATUS_\w+_ERROR)\b", header))
+    assert (len(told), len(bits)) == (16 + 11 + 4, 8)
+    page = shown(prefix / "share/man/man3/vipl.3")
+    assert told | bits <= set(re.findall(r"\bVIP_\w+", page))
+
+
 def test_the_manual_says_what_programs_should_do(prefix):
     """VI-THR-12, VI-CQ-15"""
     page = " ".join(shown(prefix / "share/man/man3/vipl.3").split())
@@ -72,8 +89,8 @@ def test_the_manual_says_what_programs_should_do(prefix):
 
 @pytest.mark.parametrize("static", (False, True))
 def test_the_example_in_the_manual_compiles_and_runs(prefix, tmp_path, static):
-    """VI-CONF-6: by what pkg-config tells, shared and static; without the fabric it says what is
-    missing."""
+    """VI-CONF-6: by what pkg-config tells, and with the archive in the place of the library; without
+    the fabric it says what is missing."""
     page = (prefix / "share/man/man3/vipl.3").read_text()
     example = re.search(r'\.\\" BEGIN hello\.c\n(.*?)\.\\" END hello\.c\n', page, re.DOTALL)[1]
     source, program = tmp_path / "hello.c", tmp_path / "hello"

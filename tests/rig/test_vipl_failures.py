@@ -465,8 +465,9 @@ def row(boot):
     boot.end(fabric)
 
 
-def test_neighbours_are_one_link_away(row):
-    """VI-SMI-2, VI-SMI-4, VI-SMI-5: of three hosts in a row the outer ones are none of each other.
+def test_hosts_are_found_up_to_so_many_links_away(row):
+    """VI-SMI-2, VI-SMI-4, VI-SMI-5: of three hosts in a row the outer ones are no neighbours of each
+    other, and two links away.
     """
     stack.load(row.hosts[-1], modules=MODULES)
     wait_for_everyone(*row.hosts)
@@ -482,5 +483,11 @@ def test_neighbours_are_one_link_away(row):
         for side in outer:
             assert side.program.neighbours(side.nic) == {middle.host}
             assert side.program.neighbours(side.nic, hops=0) == set()
+        hosts = {side.host for side in (middle, *outer)}
+        for side in (middle, *outer):
+            with fails("ERROR_RESOURCE"):
+                side.program.neighbours(side.nic, hops=2, room=1)
+            for hops in (2, 3, (1 << 64) - 1):
+                assert side.program.neighbours(side.nic, hops=hops) == hosts - {side.host}
     finally:
         ends.end()

@@ -4,10 +4,11 @@
 //! environment asks for them.
 //!
 //! Each library calls [`init`] before it does anything else. Without the variable nothing is
-//! printed, and a program in Rust that has a subscriber of its own keeps it.
+//! printed but what has to reach somebody ([`last_resort`]), and a program in Rust that has a
+//! subscriber of its own keeps it.
 
 use std::{
-    env,
+    env, fmt,
     io::{self, Write},
     sync::atomic::{AtomicBool, Ordering},
 };
@@ -15,6 +16,9 @@ use tracing::level_filters::LevelFilter;
 
 /// How much is printed: `error`, `warn`, `info`, `debug`, `trace`, or `off` as without it.
 pub const VARIABLE: &str = "MP_LOG";
+
+/// The environment asks for silence.
+static SILENT: AtomicBool = AtomicBool::new(false);
 
 /// Print events from now on, if the environment asks for them.
 pub fn init() {
@@ -39,6 +43,7 @@ pub fn init() {
         return;
     };
     if level == LevelFilter::OFF {
+        SILENT.store(true, Ordering::Release);
         return;
     }
     let subscriber = tracing_subscriber::fmt()
@@ -48,6 +53,14 @@ pub fn init() {
         .finish();
     // One that is there already is the program's.
     let _ = tracing::subscriber::set_global_default(subscriber);
+}
+
+/// Print one line if events are printed nowhere, unless the environment asks for silence
+/// (`MP_LOG=off`): for what a program has to be told and has not asked for.
+pub fn last_resort(line: fmt::Arguments<'_>) {
+    if !tracing::dispatcher::has_been_set() && !SILENT.load(Ordering::Acquire) {
+        let _ = Stderr.write_all(format!("{line}\n").as_bytes());
+    }
 }
 
 /// Standard error, without a lock that a thread of a forked process could have held.

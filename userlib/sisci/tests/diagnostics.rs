@@ -3,32 +3,9 @@
 //! What a user is told when the library cannot be used. Each test runs itself again with another
 //! environment.
 
+use mp_testing::{again, is_inner};
 use sisci::{Config, Error, Fabric, Library};
-use std::{
-    env, fs,
-    path::Path,
-    process::{Command, Output},
-};
-
-/// Set in the process that a test starts.
-const INNER: &str = "DIAGNOSTICS_INNER";
-
-/// Run a test of this file again, with variables.
-fn again(test: &str, variables: &[(&str, &str)]) -> Output {
-    let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture"]);
-    command.env_remove("MP_LOG").env(INNER, "1");
-    command.envs(variables.iter().copied()).output().unwrap()
-}
-
-fn is_inner() -> bool {
-    env::var_os(INNER).is_some()
-}
-
-fn told(output: &Output) -> String {
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
+use std::{env, fs, path::Path};
 
 /// A file of the configuration with a mistake in its third line.
 fn mistaken() -> String {
@@ -56,15 +33,15 @@ fn a_mistake_in_the_configuration_is_told_with_file_and_line() {
             &all,
         )
     };
-    let quiet = run(&[]);
-    assert_eq!(told(&quiet), "");
-    assert!(String::from_utf8_lossy(&quiet.stdout).contains(&expected));
+    let (said, told) = run(&[]);
+    assert_eq!(told, "");
+    assert!(said.contains(&expected));
     for level in ["error", "warn", "debug"] {
-        let told = told(&run(&[("MP_LOG", level)]));
+        let (_, told) = run(&[("MP_LOG", level)]);
         assert!(told.contains("ERROR") && told.contains(&expected), "{told}");
     }
-    assert_eq!(told(&run(&[("MP_LOG", "off")])), "");
-    let unknown = told(&run(&[("MP_LOG", "loud")]));
+    assert_eq!(run(&[("MP_LOG", "off")]).1, "");
+    let (_, unknown) = run(&[("MP_LOG", "loud")]);
     assert!(unknown.starts_with("MP_LOG=loud: "), "{unknown}");
     fs::remove_file(path).unwrap();
 }
@@ -78,7 +55,7 @@ fn a_device_that_cannot_be_opened_is_told_with_what_would_help() {
         return;
     }
     let test = "a_device_that_cannot_be_opened_is_told_with_what_would_help";
-    let told = told(&again(test, &[("MP_LOG", "error")]));
+    let (_, told) = again(test, &[("MP_LOG", "error")]);
     let help =
         "/dev/mp_fabric-missing: there is no fabric on this host: load the module mp_func_user";
     assert!(told.contains(help), "{told}");
@@ -102,11 +79,8 @@ fn a_missing_configuration_is_not_told_as_an_error() {
     if Path::new(sisci::CONFIG_PATH).exists() {
         return;
     }
-    let output = again(
-        "a_missing_configuration_is_not_told_as_an_error",
-        &[("MP_LOG", "warn")],
-    );
-    assert_eq!(told(&output), "");
+    let test = "a_missing_configuration_is_not_told_as_an_error";
+    assert_eq!(again(test, &[("MP_LOG", "warn")]).1, "");
 }
 
 /// A call that the kernel refuses is told with what it was for.
@@ -123,7 +97,7 @@ fn a_call_that_fails_is_told_with_its_arguments() {
         return;
     }
     let test = "a_call_that_fails_is_told_with_its_arguments";
-    let told = told(&again(test, &[("MP_LOG", "debug")]));
+    let (_, told) = again(test, &[("MP_LOG", "debug")]);
     for part in ["MP_IOC_OFFER of mp_offer {", "interface: 5", "number: 77"] {
         assert!(told.contains(part), "{told}");
     }

@@ -11,6 +11,7 @@
 //! | `built` | [`built`]: the shared library of a crate, and programs in C above it |
 
 #[cfg(target_pointer_width = "64")]
+mod again;
 mod bridge;
 pub mod built;
 mod fake;
@@ -18,6 +19,7 @@ mod forks;
 mod shortage;
 
 #[cfg(target_pointer_width = "64")]
+pub use again::{again, is_inner};
 pub use bridge::{Bridge, BridgeDevice, BridgeMemory};
 pub use fake::{FakeDevice, Host, World, LOOPBACK};
 pub use forks::{child, children_of_threads};

@@ -16,7 +16,7 @@ use crate::{
     vi::{Serviced, Vi},
     Error, HostAddress, MemAttributes, MemHandle, Ptag, Result,
 };
-use mp_fabric::{CharDevice, Device, Fabric, ProcessMemory, Wake};
+use mp_fabric::{CharDevice, Device, Fabric, Interface, ProcessMemory, Wake};
 use mp_queue_pair::provider::{Owner, Service};
 use std::{
     collections::HashMap,
@@ -408,15 +408,21 @@ impl<D: Device> Nic<D> {
         }
     }
 
-    /// Addresses of hosts that links of this one lead to directly, without its own (VI-SMI-2).
+    /// Addresses of hosts that are so many links away at most, without its own (VI-SMI-2). Those
+    /// that another host forwards to are two links away.
     ///
     /// # Errors
     /// [`Error::InvalidParameter`].
-    pub fn neighbours(&self) -> Result<Vec<HostAddress>> {
+    pub fn neighbours(&self, hops: u64) -> Result<Vec<HostAddress>> {
         let fabric = &self.open()?.fabric;
         let interfaces = fabric.interfaces()?.into_iter();
         let interfaces = interfaces.filter_map(|id| fabric.interface(id).ok());
-        let others = interfaces.filter(|interface| interface.up && interface.is_link());
+        let is_within = |interface: &Interface| match hops {
+            0 => false,
+            1 => interface.is_link(),
+            _ => !interface.loopback,
+        };
+        let others = interfaces.filter(|interface| interface.up && is_within(interface));
         let mut hosts: Vec<_> = others.filter_map(|i| i.peer).map(HostAddress::of).collect();
         hosts.sort_unstable();
         hosts.dedup();
@@ -590,7 +596,7 @@ impl<D: Device> NicShared<D> {
             // Not with the lock held: it may close the NIC.
             let taken = lock(&handler).handler.take();
             let (Some(mut run), Some(nic)) = (taken, opened.upgrade().map(Nic)) else {
-                return error!("{:?} of a {:?}", event.code, event.resource);
+                return unhandled(&event);
             };
             run(&nic, &event);
             let mut slot = lock(&handler);
@@ -613,4 +619,12 @@ impl<D: Device> NicShared<D> {
         self.report(None, Some(cq.clone()), report, false);
         cq.0.each_bound(|vi| vi.fail());
     }
+}
+
+/// Log an error that has no handler (VI-ERR-2).
+fn unhandled<D: Device>(event: &ErrorEvent<D>) {
+    let text =
+        format_args!("{:?} of a {:?}, and no handler", event.code, event.resource).to_string();
+    error!("{text}");
+    mp_log::last_resort(format_args!("vipl: {text}"));
 }

@@ -5,6 +5,7 @@
 mod common;
 
 use common::{Device, Pair};
+use mp_testing::{again, is_inner};
 use std::{
     fmt,
     sync::{mpsc, Mutex},
@@ -71,7 +72,7 @@ fn an_error_that_nobody_handles_is_logged() {
     let (log, logged) = mpsc::channel();
     tracing::subscriber::set_global_default(Log(Mutex::new(log))).unwrap();
     let pair = Pair::new();
-    let expected = "ConnLost of a Vi";
+    let expected = "ConnLost of a Vi, and no handler";
     lose(&pair);
     assert_eq!(logged.recv_timeout(SOON).as_deref(), Ok(expected));
     let (tell, told) = mpsc::channel();
@@ -87,4 +88,33 @@ fn an_error_that_nobody_handles_is_logged() {
     lose(&pair);
     assert_eq!(logged.recv_timeout(SOON).as_deref(), Ok(expected));
     assert!(told.try_recv().is_err());
+}
+
+/// VI-ERR-2: also if nobody has asked to be told, unless the environment asks for silence.
+#[test]
+fn an_error_that_nobody_handles_or_logs_is_on_standard_error() {
+    let test = "an_error_that_nobody_handles_or_logs_is_on_standard_error";
+    if is_inner() {
+        mp_log::init();
+        let pair = Pair::new();
+        lose(&pair);
+        // Handlers run in order: once this one is there, the error has been told.
+        let (tell, told) = mpsc::channel();
+        let handler = move |_: &_, event: &ErrorEvent<Device>| tell.send(event.code).unwrap();
+        let nic = &pair.b.nic;
+        nic.set_error_handler(Some(Box::new(handler))).unwrap();
+        lose(&pair);
+        assert!(told.recv_timeout(SOON).is_ok());
+        return;
+    }
+    let line = "ConnLost of a Vi, and no handler\n";
+    let (_, told) = again(test, &[]);
+    assert_eq!(told, format!("vipl: {line}"));
+    assert_eq!(again(test, &[("MP_LOG", "off")]).1, "");
+    let (_, logged) = again(test, &[("MP_LOG", "error")]);
+    assert_eq!(logged.matches(line).count(), 1, "{logged}");
+    assert!(
+        logged.contains("ERROR") && logged.ends_with(line),
+        "{logged}"
+    );
 }

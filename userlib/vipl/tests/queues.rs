@@ -617,7 +617,7 @@ fn nics_are_opened_by_name() {
         two.attributes().unwrap().local_address,
         attributes.local_address
     );
-    assert_eq!(one.neighbours(), Ok(vec![vipl::HostAddress::of(0)]));
+    assert_eq!(one.neighbours(1), Ok(vec![vipl::HostAddress::of(0)]));
     let tag = one.create_ptag().unwrap();
     assert_eq!(two.destroy_ptag(tag), Err(Error::InvalidParameter));
     one.close().unwrap();

@@ -69,10 +69,7 @@ pub fn query_system_management_info<D: Device>(
         return Err(Error::InvalidParameter);
     }
     let mut told = passed(list)?;
-    let hosts = match told.NumberOfHops {
-        0 => Vec::new(),
-        _ => object.nic.neighbours()?,
-    };
+    let hosts = object.nic.neighbours(told.NumberOfHops)?;
     let room = told.NumAdAddrs;
     told.NumAdAddrs = hosts.len() as sys::VIP_ULONG;
     if told.NumAdAddrs > room {
