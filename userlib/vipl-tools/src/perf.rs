@@ -20,6 +20,7 @@ use std::{
     fs::File,
     io::{self, Write},
     path::PathBuf,
+    thread,
     time::{Duration, Instant},
 };
 use vipl::{
@@ -33,6 +34,8 @@ const DISCRIMINATOR: &str = "vi_perf";
 const WARM_UP: u32 = 50;
 /// A server tells of so many messages at once that it has received.
 const CREDIT: u32 = WINDOW as u32 / 2;
+/// Longest pause, in microseconds.
+const PAUSE_MAX: u64 = 1_000_000;
 /// A connection is made and ended by so many rounds of other measurements.
 const ROUNDS_FOR_CONNECTION: u32 = 10;
 
@@ -53,13 +56,19 @@ pub struct Both {
     #[arg(long, value_enum, default_value_t = Reliability::Delivery)]
     pub level: Reliability,
 
-    /// Sleep for completions, instead of looking all the time
+    /// Wait for completions by functions that sleep, instead of looking all the time
     #[arg(long)]
     pub wait: bool,
 
     /// Have completions told by a completion queue
     #[arg(long)]
     pub cq: bool,
+
+    /// Microseconds to pause before each message or write of a latency, which do not count: a side
+    /// that waits for longer than it looks sleeps; up to a second
+    #[arg(long, value_name = "US", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u64).range(..=PAUSE_MAX))]
+    pub pause: u64,
 
     /// Milliseconds to be patient with the other side
     #[arg(long, value_name = "MS", default_value_t = 30_000)]
@@ -165,6 +174,18 @@ impl Operation {
 }
 
 impl Both {
+    /// Pause, if that is asked for; how long it was.
+    fn pause(self) -> Duration {
+        match self.pause {
+            0 => Duration::ZERO,
+            micros => {
+                let start = Instant::now();
+                thread::sleep(Duration::from_micros(micros));
+                start.elapsed()
+            }
+        }
+    }
+
     fn shape(self) -> Shape {
         Shape {
             level: match self.level {
@@ -242,11 +263,14 @@ impl Plan {
         }
     }
 
-    /// An operation of a latency, which the other side notices.
-    fn noticed(&self, there: Remote) -> Descriptor {
+    /// An operation of a latency, which the other side notices: how long the pause before it was
+    /// goes along, in nanoseconds.
+    fn noticed(&self, there: Remote, pause: Duration) -> Descriptor {
+        let nanos = pause.as_nanos().try_into().unwrap_or(u32::MAX);
         match self.operation {
-            Operation::Send => Descriptor::new(),
-            Operation::Write => Descriptor::write(there).immediate(0),
+            Operation::Send if nanos == 0 => Descriptor::new(),
+            Operation::Send => Descriptor::new().immediate(nanos),
+            Operation::Write => Descriptor::write(there).immediate(nanos),
             Operation::Read => Descriptor::read(there),
         }
     }
@@ -255,7 +279,7 @@ impl Plan {
     fn plain(&self, there: Remote) -> Descriptor {
         match self.operation {
             Operation::Write => Descriptor::write(there),
-            _ => self.noticed(there),
+            _ => self.noticed(there, Duration::ZERO),
         }
     }
 
@@ -323,7 +347,7 @@ impl Server {
     fn run<D: Device>(&self, host: &Host<D>) -> Outcome {
         let mut end = End::new(host, self.both.shape())?;
         loop {
-            let served = serve_one(&mut end);
+            let served = serve_one(&mut end, self.both);
             end.leave()?;
             match served {
                 Ok(None) if self.once => return Ok(()),
@@ -345,7 +369,7 @@ impl Server {
 }
 
 /// Serve a measurement; what it was, nothing if the client has ended.
-fn serve_one<D: Device>(end: &mut End<D>) -> Outcome<Option<Plan>> {
+fn serve_one<D: Device>(end: &mut End<D>, both: Both) -> Outcome<Option<Plan>> {
     for _ in 0..WINDOW {
         end.receive()?;
     }
@@ -370,7 +394,8 @@ fn serve_one<D: Device>(end: &mut End<D>) -> Outcome<Option<Plan>> {
             for _ in 0..plan.rounds + WARM_UP {
                 end.take(Receive)?;
                 end.receive()?;
-                end.send(plan.noticed(there), plan.size())?;
+                let pause = both.pause();
+                end.send(plan.noticed(there, pause), plan.size())?;
                 end.take(Send)?;
             }
         }
@@ -485,7 +510,7 @@ impl Client {
     ) -> Outcome {
         let there = self.begin(end, server, &plan)?;
         if plan.kind == Some(Kind::Latency) {
-            let times = latency(end, &plan, there)?;
+            let times = latency(end, &plan, there, self.both)?;
             let times = Quantiles::of(&times).ok_or(Failure::Wrong("nothing was measured"))?;
             let name = plan.operation.name();
             charts.latency.add(name, plan.size, times.median);
@@ -615,25 +640,30 @@ fn finish<D: Device>(end: &mut End<D>, plan: &Plan) -> Outcome {
 }
 
 /// Times of so many rounds: halves of round trips, or whole reads.
-fn latency<D: Device>(end: &mut End<D>, plan: &Plan, there: Remote) -> Outcome<Vec<Duration>> {
+fn latency<D: Device>(
+    end: &mut End<D>,
+    plan: &Plan,
+    there: Remote,
+    both: Both,
+) -> Outcome<Vec<Duration>> {
     let is_read = plan.operation == Operation::Read;
     let mut times = Vec::new();
     for n in 0..plan.rounds + WARM_UP {
+        both.pause();
         let start = Instant::now();
-        end.send(plan.noticed(there), plan.size())?;
-        if !is_read {
-            end.take(Receive)?;
-        }
+        end.send(plan.noticed(there, Duration::ZERO), plan.size())?;
         let time = match is_read {
             true => {
                 end.take(Send)?;
                 start.elapsed()
             }
             false => {
-                let half = start.elapsed() / 2;
+                let answer = end.take(Receive)?;
+                let round = start.elapsed();
+                let paused = Duration::from_nanos(answer.immediate.unwrap_or(0).into());
                 end.take(Send)?;
                 end.receive()?;
-                half
+                round.saturating_sub(paused) / 2
             }
         };
         if n >= WARM_UP {

@@ -3,7 +3,10 @@
 //! The tools, both sides in one process, on the stand-in for the device.
 
 use mp_testing::{built::Scratch, FakeDevice, Host as Side, World};
-use std::{fs, io, thread};
+use std::{
+    fs, io, thread,
+    time::{Duration, Instant},
+};
 use vipl::{Fabric, Library, Names};
 use vipl_tools::{
     copy,
@@ -76,6 +79,35 @@ fn everything_is_measured_in_every_way() {
         assert_eq!(connect["kind"], "connect");
         assert_eq!(connect["rounds"], 2);
         assert!(connect["per_s"].as_f64().unwrap() > 0.0);
+    }
+}
+
+/// A side that pauses tells for how long, and the other one does not count it.
+#[test]
+fn pauses_are_made_and_do_not_count() {
+    const PAUSE: Duration = Duration::from_millis(8);
+    let both = ["--wait", "--pause", "8000"];
+    let words = [
+        "--only",
+        "latency",
+        "--operations",
+        "send,write",
+        "--rounds",
+        "5",
+        "--json",
+    ];
+    let start = Instant::now();
+    let told = measured(&both, &words);
+    // Two operations of two sizes, each with the rounds before it is measured.
+    assert!(start.elapsed() >= 2 * PAUSE * 4 * 5);
+    assert_eq!(told.lines().count(), 4, "{told}");
+    for line in told.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let median = line["median"].as_f64().unwrap();
+        assert!(
+            median > 0.0 && median < PAUSE.as_micros() as f64 / 2.0,
+            "{told}"
+        );
     }
 }
 
