@@ -134,6 +134,9 @@ test_common := $(wildcard tests/programs/common/*.c)
 test_headers := $(wildcard userlib/include/*.h tests/programs/*.h tests/programs/common/*.h) \
 	$(wildcard examples/pximc/engine.[ch])
 
+# A program of MCAPI 1.0 finds the header of 1.0 by the same name.
+$(RIG_PROGRAMS)/mcapi_version1: test_cflags := -Iuserlib/include/mcapi-1.0 $(test_cflags)
+
 $(test_programs): $(RIG_PROGRAMS)/%: tests/programs/%.c $(test_common) $(test_headers) | userlib
 	@$(CC) $(test_cflags) -o $@ $< $(test_common) -L$(RIG_PROGRAMS) \
 		$(call libraries_of,$*) '-Wl,-rpath,$$ORIGIN'

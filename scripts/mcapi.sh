@@ -19,7 +19,7 @@ ln -sf libmcapi.so.2 "$prefix/lib/libmcapi.so"
 # Cargo calls it by the name of the crate.
 install -D -m 644 "$programs/libmcapi_ffi.a" "$prefix/lib/libmcapi.a"
 install -D -m 644 -t "$prefix/include" "$include"/{mca,mcapi}{,_impl_spec}.h \
-	"$include/mcapi_v1000_to_v2000.h"
+	"$include/mcapi_abb.h" "$include/mcapi_v1000_to_v2000.h"
 install -D -m 644 -t "$prefix/include/mcapi-1.0" "$include/mcapi-1.0/mcapi.h"
 install -d "$prefix/lib/pkgconfig"
 for name in mcapi mcapi-1.0; do

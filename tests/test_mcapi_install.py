@@ -26,8 +26,8 @@ def config(prefix, name, *options):
 
 
 def functions(prefix):
-    header = (prefix / "include/mcapi.h").read_text()
-    return set(re.findall(r"^extern .*\b(mcapi_\w+)\(", header, re.M))
+    headers = [(prefix / f"include/{name}.h").read_text() for name in ("mcapi", "mcapi_abb")]
+    return set(re.findall(r"^extern .*\b(mcapi_\w+)\(", "".join(headers), re.M))
 
 
 def example(prefix, name):
@@ -44,6 +44,7 @@ def test_libraries_headers_and_manual_are_installed(prefix):
         "include/mca_impl_spec.h",
         "include/mcapi.h",
         "include/mcapi-1.0/mcapi.h",
+        "include/mcapi_abb.h",
         "include/mcapi_impl_spec.h",
         "include/mcapi_v1000_to_v2000.h",
         "lib/libmcapi.a",
@@ -51,7 +52,9 @@ def test_libraries_headers_and_manual_are_installed(prefix):
         "lib/libmcapi.so.2",
         "lib/pkgconfig/mcapi-1.0.pc",
         "lib/pkgconfig/mcapi.pc",
+        "bin/mcapi_bench",
         "bin/mcapi_ls",
+        "share/man/man1/mcapi_bench.1",
         "share/man/man1/mcapi_ls.1",
         "share/man/man3/mcapi.3",
         "share/man/man5/mcapi.conf.5",
@@ -62,7 +65,7 @@ def test_libraries_headers_and_manual_are_installed(prefix):
 
 def test_the_library_has_the_functions_and_no_other_symbol(prefix):
     names = exports(prefix / "lib/libmcapi.so", "MCAPI_2.0")
-    assert len(names) == 49
+    assert len(names) == 52
     assert set(names) == functions(prefix)
 
 

@@ -32,6 +32,9 @@ pub enum Failure {
     /// A function has failed.
     #[error("{0}")]
     Call(#[from] Error),
+    /// The other node has sent something else than it should.
+    #[error("{0}")]
+    Wrong(&'static str),
     /// There is no way to print.
     #[error(transparent)]
     Output(#[from] io::Error),

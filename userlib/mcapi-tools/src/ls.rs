@@ -4,15 +4,12 @@
 //!
 //! The tool is a node itself, which asks all others; it does not list itself.
 
-use crate::{
-    failure::{Failure, Outcome},
-    Tool,
-};
+use crate::{failure::Outcome, Tool};
 use clap::Parser;
 use mcapi::{
-    Device, EndpointType, Error, Fabric, FoundEndpoint, FoundNode, Node, NodeAttributes, Topology,
-    NODE_MAX, STATUS_CLOSE_PENDING, STATUS_CONNECTED, STATUS_OPEN, STATUS_OPEN_PENDING,
-    STATUS_RECEIVE, STATUS_SEND,
+    Device, EndpointType, Error, Fabric, FoundEndpoint, FoundNode, Topology, NODE_MAX,
+    STATUS_CLOSE_PENDING, STATUS_CONNECTED, STATUS_OPEN, STATUS_OPEN_PENDING, STATUS_RECEIVE,
+    STATUS_SEND,
 };
 use mp_table::{Align, Columns};
 use mp_tools::{Output, Sink};
@@ -154,11 +151,7 @@ impl Listed {
 
 impl Tool for Options {
     fn run<D: Device>(&self, fabric: Fabric<D>, topology: Topology, out: &mut Sink<'_>) -> Outcome {
-        let host = fabric.host()?;
-        let domain = topology.domain_of(host).ok_or(Failure::NoDomain(host))?;
-        let attributes = NodeAttributes::default();
-        let node = Node::with_fabric(fabric, topology, domain, self.node, attributes)
-            .map_err(|error| Failure::NoNode { domain, error })?;
+        let node = crate::node(fabric, topology, self.node)?;
         let own = node.id()?;
         let columns = Columns::new(2, COLUMNS.map(|(width, align, _)| (width, align)));
         let mut out = Output::new(self.json, columns, out);
