@@ -8,7 +8,8 @@
  * "requests=NUMBER,...", which is the address of such requests. The answer has the function's
  * value, its status, and the cells. Operations that are complete later write into memory that tests
  * have allocated. "repeat COUNT" in front of a function's name calls it so often, or until it does
- * not succeed.
+ * not succeed. "alarms MICROSECONDS" interrupts the thread that calls it by a signal, again and again;
+ * the answer has how often.
  *
  * The other commands move many items, so that time is not lost between calls. The item N of SIZE
  * bytes is a pattern with the seed N:
@@ -19,19 +20,58 @@
  *	take messages AT FIRST COUNT SIZE	how many are there, and are not as expected
  *	take packets HANDLE FIRST COUNT SIZE
  *	take scalars HANDLE FIRST COUNT
+ *
+ * and one looks at two packet channels:
+ *
+ *	overtaken HANDLE OTHER		how many packets of the second one can be received when there
+ *					is one of the first
  */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <mcapi.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "common/memory.h"
 #include "common/shell.h"
 
 #define MOST_ARGUMENTS 7	/* of a function, with the status */
 #define MOST_REQUESTS 64
+
+/* --- signals */
+
+/* Those that the thread has handled. */
+static __thread volatile sig_atomic_t alarms;
+
+static void note_alarm(int signal)
+{
+	(void)signal;
+	alarms++;
+}
+
+/* Interrupt this thread by SIGALRM again and again; system calls that it meets end with EINTR. */
+static timer_t start_alarms(struct call *call, uint64_t microseconds)
+{
+	const struct timespec often = {
+		.tv_sec = microseconds / 1000000,
+		.tv_nsec = microseconds % 1000000 * 1000,
+	};
+	const struct itimerspec times = { .it_interval = often, .it_value = often };
+	struct sigaction action = { .sa_handler = note_alarm };
+	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGALRM };
+	timer_t timer = NULL;
+
+	event._sigev_un._tid = gettid();
+	alarms = 0;
+	if (sigaction(SIGALRM, &action, NULL) || timer_create(CLOCK_MONOTONIC, &event, &timer) ||
+	    timer_settime(timer, 0, &times, NULL))
+		call->complaint = "there is no timer";
+	return timer;
+}
 
 /* --- calls of the library */
 
@@ -86,8 +126,9 @@ static void answer_status(struct call *call, mcapi_status_t status)
 
 static void call_function(struct call *call)
 {
-	uint64_t times = 1, done = 0, value = 0;
+	uint64_t times = 1, done = 0, value = 0, often = 0;
 	const char *name = word(call);
+	timer_t timer = NULL;
 	struct arguments a = { 0 };
 	mcapi_status_t status;
 	function *function;
@@ -96,6 +137,9 @@ static void call_function(struct call *call)
 
 	if (!strcmp(name, "repeat")) {
 		times = number(call);
+		name = word(call);
+	} else if (!strcmp(name, "alarms")) {
+		often = number(call);
 		name = word(call);
 	}
 	found = dlsym(RTLD_DEFAULT, name);
@@ -107,6 +151,8 @@ static void call_function(struct call *call)
 	while (call->next < call->count && a.count < MOST_ARGUMENTS - 1)
 		a.words[a.count++] = argument(call, &a);
 	a.words[a.count] = (uintptr_t)&status;
+	if (often && !call->complaint)
+		timer = start_alarms(call, often);
 	if (call->complaint)
 		return;
 	do {
@@ -115,9 +161,12 @@ static void call_function(struct call *call)
 			a.words[5], a.words[6]);
 		done += status == MCAPI_SUCCESS;
 	} while (status == MCAPI_SUCCESS && done < times);
+	if (often)
+		timer_delete(timer);
 	answer_number(call, "value", value);
 	answer_status(call, status);
 	answer_number(call, "done", done);
+	answer_number(call, "alarms", alarms);
 	answer(call, ", \"cells\": [");
 	for (n = 0; n < a.cells_used; n++)
 		answer(call, "%s%llu", n ? ", " : "", (unsigned long long)a.cells[n]);
@@ -244,8 +293,26 @@ static void take(struct call *call)
 	answer_status(call, way.status);
 }
 
+/* --- two channels */
+
+static void overtaken(struct call *call)
+{
+	uint32_t handle = number(call), other = number(call);
+	mcapi_status_t status;
+	mcapi_uint_t there;
+
+	do {
+		there = mcapi_pktchan_available(handle, &status);
+	} while (!there && status == MCAPI_SUCCESS);
+	if (status == MCAPI_SUCCESS)
+		there = mcapi_pktchan_available(other, &status);
+	answer_number(call, "done", there);
+	answer_status(call, status);
+}
+
 static const struct command commands[] = {
 	{ "call", call_function },
+	{ "overtaken", overtaken },
 	{ "put", put },
 	{ "take", take },
 	{ NULL, NULL },

@@ -15,6 +15,7 @@ SUCCESS nor PENDING is a `McapiError`, whose name is that of the status without 
 import functools
 import itertools
 import re
+import struct
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ from ntbrig.mcapi import ENV, configure
 from ntbrig.settings import CHECKOUT
 
 HEADER = (CHECKOUT / "userlib/include/mcapi.h").read_text()
+EXTENSIONS = (CHECKOUT / "userlib/include/mcapi_abb.h").read_text()
 DOMAIN = 0
 PORT_ANY = FOREVER = 0xFFFF_FFFF
 # How long the other side may take, in milliseconds.
@@ -52,15 +54,28 @@ FLAGS = {
     name: int(value, 16)
     for name, value in re.findall(r"#define MCAPI_ENDP_ATTR_STATUS_(\w+) (0x[0-9A-F]{4})", HEADER)
 }
+NODE_STATE = int(re.search(r"#define MCAPI_NODE_ATTR_STATE (\d+)", EXTENSIONS)[1])
+NODE_STATES = re.findall(r"#define MCAPI_NODE_ATTR_STATE_(\w+) \d", EXTENSIONS)
 MESSAGE, PACKET, SCALAR = 1, 2, 4
+# Parameters of a node that connects no endpoint for messages that a node has got.
+STRICT = struct.pack("<5I44x", 0x4D43_5031, 64, 0, 0, 1)
+
+
+# Bits of what functions return, by the type that the header says.
+_BITS = {"void": 0, "mcapi_boolean_t": 8, "mcapi_endpoint_t": 64}
+_BITS |= {f"mcapi_uint{bits}_t": bits for bits in (8, 16, 32, 64)}
+FUNCTIONS = {
+    name: _BITS.get(kind, 32)
+    for kind, name in re.findall(r"^extern (\w+) mcapi_(\w+)\(", HEADER + EXTENSIONS, re.M)
+}
 
 
 class McapiError(Exception):
-    """The status of a function that has not done what it should."""
+    """The status of a function that has not done what it should, and what it has returned."""
 
-    def __init__(self, name):
+    def __init__(self, name, value=None):
         super().__init__(name)
-        self.name = name
+        self.name, self.value = name, value
 
 
 @contextmanager
@@ -99,8 +114,12 @@ class Moved(NamedTuple):
 def _done(answer):
     status = STATUSES[answer["status"]]
     if status not in ("SUCCESS", "PENDING"):
-        raise McapiError(status)
+        raise McapiError(status, answer["value"])
     return Done(answer["value"], status, answer["cells"])
+
+
+def _stormed(answer):
+    return _done(answer), answer["alarms"]
 
 
 def _moved(answer):
@@ -114,6 +133,12 @@ class Functions(shell.Caller):
         """Call a function, by its name without `mcapi_`, and without the status."""
         return self._order(_done, "call", f"mcapi_{name}", *arguments)
 
+    def storm(self, microseconds, name, *arguments):
+        """Call a function in a thread that a signal interrupts so often; what it has returned, and how
+        many signals there were."""
+        words = ("alarms", microseconds, f"mcapi_{name}")
+        return self._order(_stormed, "call", *words, *arguments)
+
     def repeat(self, count, name, *arguments):
         """Call a function so often, or until it does not succeed."""
         return self._order(_moved, "call", "repeat", count, f"mcapi_{name}", *arguments)
@@ -125,6 +150,10 @@ class Functions(shell.Caller):
     def take(self, kind, *words):
         """Receive many items, and compare them."""
         return self._order(_moved, "take", kind, *words)
+
+    def overtaken(self, handle, other):
+        """Look until there is a packet of a channel; how many there are of another one then."""
+        return self._order(_moved, "overtaken", handle, other)
 
 
 class Request:
@@ -223,9 +252,13 @@ class Node(Functions, shell.Program):
 
     # --- nodes and endpoints
 
-    def initialize(self, number, domain=DOMAIN):
-        info = self.room(64)
-        self.call("initialize", domain, number, 0, 0, info)
+    def initialize(self, number, domain=DOMAIN, strict=False, start=None):
+        """`start` says whether the node is running at once: an extension."""
+        info, parameters = self.room(64), 0
+        if strict:
+            parameters, _ = self.passed(STRICT)
+        name, more = ("initialize", ()) if start is None else ("initialize2", (int(start),))
+        self.call(name, domain, number, 0, parameters, info, *more)
         self.number = number
 
     def finalize(self):
@@ -251,6 +284,17 @@ class Node(Functions, shell.Program):
     def attribute(self, endpoint, name):
         cell = self.call("endpoint_get_attribute", endpoint, _number(name), "cell=0", 4).cells[0]
         return cell & 0xFFFF_FFFF
+
+    def source(self, endpoint):
+        """The domain and the node that have got an endpoint last."""
+        number = _number("get_source")
+        cell = self.call("endpoint_get_attribute", endpoint, number, "cell=0", 8).cells[0]
+        return cell & 0xFFFF_FFFF, cell >> 32
+
+    def state(self, number):
+        """How far a node is."""
+        words = (DOMAIN, number, NODE_STATE, "cell=0", 4)
+        return NODE_STATES[self.call("node_get_attribute", *words).cells[0] & 0xFFFF_FFFF]
 
     def set_attribute(self, endpoint, name, value):
         self.call("endpoint_set_attribute", endpoint, _number(name), f"cell={value}", 4)
@@ -367,10 +411,10 @@ class Nodes:
         self._busy.append(node)
         return node
 
-    def on(self, index, number=None):
+    def on(self, index, number=None, strict=False):
         """A new node on a guest."""
         node = self.program(index)
-        node.initialize(number or next(self._numbers))
+        node.initialize(number or next(self._numbers), strict=strict)
         return node
 
     def number(self):

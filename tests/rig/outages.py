@@ -23,9 +23,14 @@ def reaches(fabric):
     return len(fabric.rp.run("ls /sys/kernel/mp/peers").out.split()) == 2
 
 
+def unplugged(fabric):
+    """Wait until it is noticed that the host is not within reach."""
+    until(lambda: not reaches(fabric))
+
+
 def unplug(fabric, goes):
     fabric.unplug(fabric.hosts[GOES])
-    until(lambda: not reaches(fabric))
+    unplugged(fabric)
 
 
 def plug(fabric):
@@ -35,7 +40,7 @@ def plug(fabric):
 
 def kill_host(fabric, goes):
     fabric.hosts[GOES].kill()
-    until(lambda: not reaches(fabric))
+    unplugged(fabric)
 
 
 def boot_host(configure):

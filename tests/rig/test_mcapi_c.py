@@ -14,6 +14,7 @@ from ntbrig.settings import programs_dir
 from pximc import MODULES
 
 BALANCE = programs.example("mcapi_balance")
+BENCH = programs.tool("mcapi_bench")
 CONTROL = programs.example("mcapi_control")
 LS = programs.tool("mcapi_ls")
 MANY = programs.example("mcapi_many")
@@ -82,6 +83,17 @@ def test_channels_carry_commands_data_and_results(ends):
         worker.wait(60).check()
 
 
+def test_programs_of_1_0_talk_to_each_other(ends):
+    """MC-COMPAT-1: messages, packets and scalars there and back, by names, statuses and orders of
+    arguments of 1.0, between two hosts and on one."""
+    there, here = ends
+    program = programs_dir() / "mcapi_version1"
+    with started((there, program, "server", 7)) as (server,):
+        client = start(here, program, "client", 8, 7, 400).wait(180).check()
+        assert client.out == "400 rounds, 0 wrong\n"
+        server.wait(60).check()
+
+
 @pytest.mark.parametrize("kind", ("messages", "packets", "scalars"))
 def test_data_of_all_sizes_comes_back_and_is_counted(ends, kind):
     """MC-GEN-11: also without bytes, and of the largest size."""
@@ -94,6 +106,23 @@ def test_data_of_all_sizes_comes_back_and_is_counted(ends, kind):
         results = [json.loads(line) for line in told.splitlines()]
         assert [result["bytes"] for result in results] == sizes
         assert all(0 < result["min"] <= result["median"] <= result["p99"] for result in results)
+        server.wait(60).check()
+
+
+def test_the_tool_measures_all_kinds(ends):
+    """A line for each kind and size; the server ends when its client has."""
+    there, here = ends
+    with start(there, BENCH, "server", "--node", 9, "--once") as server:
+        server.wait_for_output("ready")
+        words = ("client", 0, 9, "--node", 8, "--rounds", 20, "--sizes", "8,65536", "--json")
+        told = start(here, BENCH, *words).wait(180).check().out
+        results = [json.loads(line) for line in told.splitlines()]
+        sizes = [8, 65536, 8, 65536, 8]
+        assert [result["bytes"] for result in results] == sizes
+        kinds = [result["kind"] for result in results]
+        assert kinds == ["messages"] * 2 + ["packets"] * 2 + ["scalars"]
+        assert all(0 < result["min"] <= result["median"] <= result["p99"] for result in results)
+        assert all(result["mb_s"] > 0 for result in results)
         server.wait(60).check()
 
 

@@ -9,12 +9,12 @@ from typing import NamedTuple
 import pytest
 from frames import wait_for_everyone
 from mcapi import (
-    BUFFERS, DOMAIN, PACKETS, RECEIVE, SCALARS, SEND, SLOTS, Moved, Nodes, all_nodes, channel,
+    ATTRIBUTES, BUFFERS, DOMAIN, PACKETS, RECEIVE, SCALARS, SEND, SLOTS, Moved, Nodes, all_nodes, channel,
     fails, nodes, status_of, stopped,
 )  # fmt: skip
 from ntbrig import mcapi as programs
 from ntbrig import stack
-from outages import GOES, STAYS, THIRD, boot_host, fabric, kill_host, plug, unplug
+from outages import GOES, STAYS, THIRD, boot_host, fabric, kill_host, plug, unplug, unplugged
 from pximc import MODULES
 from shell import until
 
@@ -91,11 +91,18 @@ class Messages:
         assert status_of(self.blocked.result) == "TRANSMISSION"
         assert self.get.test() == (False, 0)
         own, at = self.stays.endpoint(), self.stays.room(8)
+        untouched = bytes([0xEE] * 8)
+        self.stays.write(at, untouched)
         # A node that is not there is not the sender's error; a link is.
         expected = "TRANSMISSION" if way.cut else "SUCCESS"
         assert status_of(lambda: self.stays.send(own, self.full, b"later")) == expected
         with fails("GENERAL" if way.cut else "NODE_INVALID"):
             self.stays.call("node_get_attribute", DOMAIN, self.number, 0, at, 4)
+        for number, name in enumerate(ATTRIBUTES[:-1]):
+            size = 8 if name == "GET_SOURCE" else 4
+            with fails("GENERAL" if way.cut else "ENDP_INVALID"):
+                self.stays.call("endpoint_get_attribute", self.full, number, at, size)
+        assert self.stays.read(at, 8) == untouched
 
     def go_on(self, again):
         endpoint = again.endpoint(99)
@@ -178,7 +185,7 @@ class Channels:
 @pytest.mark.parametrize("name", WAYS)
 def test_who_is_left_is_told_and_nobody_else(fabric, nodes, name):
     """MC-MSG-6, MC-MSG-8, MC-CHAN-16, MC-FINAL-2, MC-FINAL-3, MC-FINAL-5, MC-NATTRGET-2,
-    MC-EPGETI-5, MC-INIT-7: of messages, packets, scalars, opens, closes, gets and questions, each as
+    MC-EPATTRGET-2, MC-EPGETI-5, MC-INIT-7: of messages, packets, scalars, opens, closes, gets and questions, each as
     the rules have it."""
     way = WAYS[name]
     stays, goes, third = (nodes.on(host) for host in (STAYS, GOES, THIRD))
@@ -251,6 +258,88 @@ def test_calls_return_while_the_other_side_stands_still(nodes):
         stays.delete(own)
         assert stays.seconds < 5
     goes.receive(there, 5000)
+
+
+def test_an_owner_that_does_not_answer_is_given_up(nodes):
+    """MC-EPATTRGET-2, MC-NATTRGET-2: a call that asks it ends with an error, and nothing is written; when
+    it answers again, the next one succeeds."""
+    stays, goes = nodes.on(STAYS), nodes.on(GOES)
+    there = goes.endpoint(timeout=1234)
+    assert stays.attribute(there, "timeout") == 1234
+    at = stays.room(8)
+    stays.write(at, bytes([0xEE] * 8))
+    with stopped(goes):
+        with fails("GENERAL"):
+            stays.call("endpoint_get_attribute", there, ATTRIBUTES.index("TIMEOUT"), at, 4)
+        assert 5 <= stays.seconds < 10
+        with fails("GENERAL"):
+            stays.call("node_get_attribute", DOMAIN, goes.number, 0, at, 4)
+    assert stays.read(at, 8) == bytes([0xEE] * 8)
+    assert stays.attribute(there, "timeout") == 1234
+
+
+def pending(stays, there, full, ends):
+    """Requests of each kind that are not complete, and do not become so."""
+    own = stays.endpoint()
+    return {
+        "get": stays.get_i(there[0], 60),
+        "connect": stays.connect(PACKETS, stays.endpoint(), there[1]),
+        "open": stays.open(PACKETS, SEND, stays.endpoint()),
+        "message": stays.send_i(own, full, b"never"),
+        "receive": stays.receive_i(own),
+        "packet": stays.send_packet_i(ends[0].send, b"never"),
+        "receive packet": stays.receive_packet_i(ends[1].receive),
+        "close": stays.close(SCALARS, SEND, ends[2].send),
+    }
+
+
+def test_requests_are_cancelled_whether_the_link_is_up_or_down(fabric, nodes):
+    """MC-CANCEL-6: what waits for another node is withdrawn at once when nobody answers: before it is
+    noticed that the link is down, and afterwards, also what was begun by then."""
+    stays, goes = nodes.on(STAYS), nodes.on(GOES)
+    full, there = goes.endpoint(), goes.endpoint()
+    hasty = stays.endpoint(timeout=50)
+    at, size = stays.passed(b"bulk")
+    assert stays.repeat(1000, "msg_send", hasty, full, at, size, 1).status == "TIMEOUT"
+
+    def channels():
+        small = {"max_payload_size": 64, "timeout": 50}
+        ends = channel(PACKETS, stays, goes, **small), channel(PACKETS, goes, stays, **small)
+        assert stays.repeat(1000, "pktchan_send", ends[0].send, at, 4).status == "TIMEOUT"
+        return (*ends, channel(SCALARS, stays, goes))
+
+    def cancel(requests):
+        for name, request in requests.items():
+            request.cancel()
+            assert stays.seconds < 1, name
+            with fails("REQUEST_INVALID"):
+                request.cancel()
+
+    number = goes.number
+    early, late = channels(), channels()
+    with stopped(goes):
+        before = pending(stays, (number, there), full, early)
+        after = pending(stays, (number, there), full, late)
+        # Nobody has noticed by then.
+        fabric.unplug(fabric.hosts[GOES])
+        try:
+            cancel(before)
+            unplugged(fabric)
+            cancel(after)
+            last = {
+                "get": stays.get_i(number, 61),
+                "open": stays.open(SCALARS, SEND, stays.endpoint()),
+                "receive": stays.receive_i(hasty),
+            }
+            cancel(last)
+        finally:
+            plug(fabric)
+    # The endpoint that was to be connected is free.
+    endpoint = stays.endpoint()
+    again = goes.endpoint(62)
+    assert stays.get(number, 62) == again
+    stays.send(endpoint, again, b"goes on")
+    assert goes.receive(again) == b"goes on"
 
 
 def test_two_that_met_late_keep_their_number_and_nobody_else_has_it(fabric, nodes):

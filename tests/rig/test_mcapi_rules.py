@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from mcapi import (
-    ATTRIBUTES, BUFFERS, DOMAIN, FOREVER, KINDS, LARGEST, MESSAGE, PACKET, PACKETS, RECEIVE, SCALAR,
-    SCALARS, SEND, SLOTS, SOON, Channel, Moved, all_nodes, channel, fails, nodes, status_of, stopped,
+    ATTRIBUTES, BUFFERS, DOMAIN, FOREVER, FUNCTIONS, KINDS, LARGEST, MESSAGE, PACKET, PACKETS,
+    RECEIVE, SCALAR, SCALARS, SEND, SLOTS, SOON, Channel, McapiError, Moved, all_nodes, channel,
+    fails, nodes, status_of, stopped,
 )  # fmt: skip
 from outages import fabric
 from shell import INTACT, until
@@ -32,6 +33,302 @@ def until_available(node, endpoint, count):
 
 def until_waiting(node, kind, handle, count):
     until(lambda: node.waiting(kind, handle) >= count)
+
+
+# --- all functions
+
+
+class Returns:
+    """What functions return: each call is noted by the function's name."""
+
+    def __init__(self, node):
+        self.node = node
+        self.noted = set()
+
+    def _value(self, name, raw):
+        self.noted.add(name)
+        return raw & ((1 << FUNCTIONS[name]) - 1)
+
+    def __call__(self, name, *arguments):
+        """The status and the value of a call."""
+        try:
+            done = self.node.call(name, *arguments)
+        except McapiError as error:
+            return error.name, self._value(name, error.value)
+        return done.status, self._value(name, done.value)
+
+    def good(self, name, *arguments):
+        """The value of a call that succeeds."""
+        status, value = self(name, *arguments)
+        assert status == "SUCCESS", (name, status)
+        return value
+
+    def begun(self, name, *arguments):
+        """Begin an operation, which may be complete."""
+        assert self(name, *arguments, "cell=0")[0] in ("SUCCESS", "PENDING"), name
+
+
+# What functions return that have not succeeded: of those that return anything else than 0.
+NOTHING = {"domain_id_get": FOREVER, "node_id_get": FOREVER, "wait_any": FOREVER}
+# Functions that a program without a node may call, and the one without a status.
+ANYWHERE = {"initialize", "initialize2", "node_init_attributes", "node_set_attribute"}
+WIDTHS = (8, 16, 32, 64)
+
+
+def without_a_node(at):
+    """All functions that need a node, with arguments that could be good."""
+    calls = {
+        "finalize": (),
+        "domain_id_get": (),
+        "node_id_get": (),
+        "node_start": (),
+        "node_rundown": (),
+        "node_get_attribute": (DOMAIN, 1, 0, at, 4),
+        "endpoint_create": (1,),
+        "endpoint_get_i": (DOMAIN, 1, 2, at),
+        "endpoint_get": (DOMAIN, 1, 2, FOREVER),
+        "endpoint_delete": (1,),
+        "endpoint_get_attribute": (1, 0, at, 4),
+        "endpoint_set_attribute": (1, 11, at, 4),
+        "msg_send_i": (1, 2, at, 4, 0),
+        "msg_send": (1, 2, at, 4, 0),
+        "msg_recv_i": (1, at, 4),
+        "msg_recv": (1, at, 4, at),
+        "msg_available": (1,),
+        "pktchan_send_i": (1, at, 4),
+        "pktchan_send": (1, at, 4),
+        "pktchan_recv_i": (1, at),
+        "pktchan_recv": (1, at, at),
+        "pktchan_release": (at,),
+        "pktchan_release_test": (at,),
+        "test": ("requests=1", at),
+        "wait": ("requests=1", at, FOREVER),
+        "wait_any": (2, "requests=1,2", at, FOREVER),
+        "cancel": ("requests=1",),
+    }
+    for kind in KINDS:
+        calls |= {f"{kind}_connect_i": (1, 2), f"{kind}_available": (1,)}
+        for direction in (SEND, RECEIVE):
+            calls[f"{kind}_{direction}_open_i"] = (at, 1)
+            calls[f"{kind}_{direction}_close_i"] = (1,)
+    for bits in WIDTHS:
+        calls[f"sclchan_send_uint{bits}"] = (1, 1)
+        calls[f"sclchan_recv_uint{bits}"] = (1,)
+    return calls
+
+
+def call_without_a_node(program):
+    returns, calls = Returns(program), without_a_node(program.room(64))
+    assert calls.keys() == FUNCTIONS.keys() - ANYWHERE
+    for name, words in calls.items():
+        if name.endswith("_i"):
+            words = (*words, "cell=0")
+        assert returns(name, *words) == ("NODE_NOTINIT", NOTHING.get(name, 0)), name
+
+
+def succeed_at_an_endpoint(one, other, noted):
+    """Call all functions for endpoints, messages and requests, so that they succeed."""
+    returns = Returns(one)
+    at = one.room(64)
+    good = returns.good
+    assert good("domain_id_get") == DOMAIN
+    assert good("node_id_get") == one.number
+    good("node_init_attributes", one.room(256))
+    good("node_rundown")
+    good("node_start")
+    own = good("endpoint_create", 5)
+    assert good("endpoint_get", DOMAIN, one.number, 5, SOON) == own
+    assert other.get(one.number, 5) == own
+    good("endpoint_get_i", DOMAIN, one.number, 5, at, "cell=0")
+    for name in ("endpoint_get_attribute", "endpoint_set_attribute"):
+        good(name, own, ATTRIBUTES.index("TIMEOUT"), f"cell={SOON}", 4)
+    good("node_get_attribute", DOMAIN, other.number, 0, at, 4)
+    there = other.endpoint()
+    good("msg_send", own, there, at, 3, 1)
+    good("msg_send_i", own, there, at, 3, 1, "cell=0")
+    other.send(there, own, b"first")
+    other.send(there, own, b"second")
+    until_available(one, own, 2)
+    assert good("msg_available", own) == 2
+    good("msg_recv", own, at, 64, "cell=0")
+    good("msg_recv_i", own, at, 64, "cell=0")
+    posted = [one.receive_i(own) for _ in range(3)]
+    assert returns("test", posted[0].cell, "cell=0") == ("PENDING", 0)
+    assert returns("wait", posted[0].cell, "cell=0", 0) == ("TIMEOUT", 0)
+    requests = f"requests={posted[1].handle},{posted[0].handle}"
+    assert returns("wait_any", 2, requests, "cell=0", 0) == ("TIMEOUT", FOREVER)
+    other.send(there, own, b"third")
+    assert good("wait_any", 2, requests, "cell=0", SOON) == 1
+    other.send(there, own, b"fourth")
+    assert good("wait", posted[1].cell, "cell=0", SOON) == 1
+    other.send(there, own, b"fifth")
+    until(lambda: posted[2].test()[0])
+    assert good("test", posted[2].cell, "cell=0") == 1
+    good("cancel", posted[2].cell)
+    # Without success, a function returns what says so.
+    assert returns("endpoint_get", DOMAIN, one.number, 6, 0) == ("TIMEOUT", 0)
+    assert returns("endpoint_create", 5) == ("ENDP_EXISTS", 0)
+    assert returns("msg_available", there) == ("ENDP_INVALID", 0)
+    over = f"requests={posted[1].handle}"
+    assert returns("test", over, "cell=0") == ("REQUEST_INVALID", 0)
+    assert returns("wait", over, "cell=0", SOON) == ("REQUEST_INVALID", 0)
+    assert returns("wait_any", 1, over, "cell=0", SOON) == ("REQUEST_INVALID", FOREVER)
+    good("endpoint_delete", own)
+    noted |= returns.noted
+
+
+def succeed_at_a_channel(kind, one, other, noted):
+    """Call all functions for both ends of a channel, so that they succeed."""
+    send, receive = Returns(one), Returns(other)
+    out, into = one.endpoint(), other.endpoint()
+    send.begun(f"{kind}_connect_i", out, into)
+    until(lambda: "CONNECTED" in one.flags(out) & other.flags(into))
+    opens = []
+    for returns, direction, end in ((send, SEND, out), (receive, RECEIVE, into)):
+        at = returns.node.blank()
+        done = returns.node.call(f"{kind}_{direction}_open_i", at, end, "cell=0")
+        opens.append((returns, at, done.cells[0]))
+        returns.noted.add(f"{kind}_{direction}_open_i")
+    handles = []
+    for returns, at, request in opens:
+        assert returns.good("wait", f"cell={request}", "cell=0", SOON) == 1
+        handles.append(int.from_bytes(returns.node.read(at, 4), "little"))
+    {PACKETS: carry_packets, SCALARS: carry_scalars}[kind](send, receive, *handles)
+    assert receive(f"{kind}_available", 1) == ("CHAN_INVALID", 0)
+    send.begun(f"{kind}_send_close_i", handles[0])
+    receive.begun(f"{kind}_recv_close_i", handles[1])
+    noted |= send.noted | receive.noted
+
+
+def carry_scalars(send, receive, out, into):
+    for bits in WIDTHS:
+        value = 0x8192_A3B4_C5D6_E7F8 >> (64 - bits)
+        send.good(f"sclchan_send_uint{bits}", out, value)
+        until(lambda: receive.node.waiting(SCALARS, into) == 1)
+        assert receive.good("sclchan_available", into) == 1
+        assert receive.good(f"sclchan_recv_uint{bits}", into) == value
+        assert receive(f"sclchan_recv_uint{bits}", 1) == ("CHAN_INVALID", 0)
+
+
+def carry_packets(send, receive, out, into):
+    at, size = send.node.passed(b"packet")
+    send.good("pktchan_send", out, at, size)
+    assert send.good("pktchan_release_test", at) == 1
+    send.good("pktchan_send_i", out, at, size, "cell=0")
+    until(lambda: receive.node.waiting(PACKETS, into) == 2)
+    assert receive.good("pktchan_available", into) == 2
+    place = receive.node.blank()
+    receive.good("pktchan_recv", into, place, "cell=0")
+    packet = int.from_bytes(receive.node.read(place, 8), "little")
+    assert receive("pktchan_release_test", packet) == ("PENDING", 0)
+    receive.good("pktchan_release", packet)
+    assert receive("pktchan_release_test", packet) == ("BUF_INVALID", 0)
+    receive.good("pktchan_recv_i", into, place, "cell=0")
+
+
+def test_functions_succeed_while_there_is_a_node(nodes):
+    """MC-GEN-1, MC-INIT-1: each of them, by nodes on two hosts; what it returns is right with success,
+    and without success what the manual says. Before and afterwards there is no node."""
+    program, other = nodes.program(0), nodes.on(1)
+    noted = set(ANYWHERE)
+    for _ in range(2):
+        call_without_a_node(program)
+        program.initialize(nodes.number())
+        succeed_at_an_endpoint(program, other, noted)
+        for kind in KINDS:
+            succeed_at_a_channel(kind, program, other, noted)
+        program.finalize()
+    call_without_a_node(program)
+    assert FUNCTIONS.keys() - noted == {"finalize"}
+
+
+# --- signals and time
+
+
+def until_full(node, call, *words):
+    """Call a function until it has waited in vain."""
+    return node.repeat(100_000, call, *words).status == "TIMEOUT"
+
+
+def calls_that_wait(one, other, timeout):
+    """Calls of `one` that wait for something of `other`, for so long: of each the words, and what ends
+    it."""
+    own = one.endpoint(timeout=timeout)
+    full = other.endpoint()
+    at, size = one.passed(b"bulk")
+    room = one.room(64)
+    quick = one.endpoint(timeout=0)
+    one.attribute(full, "num_recv_buffers")
+    assert until_full(one, "msg_send", quick, full, at, size, 7)
+    attributes = {"max_payload_size": 64, "timeout": timeout}
+    back = [channel(kind, other, one, **attributes) for kind in KINDS]
+    to = [channel(kind, one, other, **attributes) for kind in KINDS]
+    sends = (("pktchan_send", to[0].send, at, size), ("sclchan_send_uint32", to[1].send, 1))
+    for words in sends:
+        assert until_full(one, *words)
+    posted = [one.receive_i(own), one.receive_i(one.endpoint())]
+    there = other.endpoint()
+    number = 4000
+    receives = {
+        "posted": lambda: other.send(there, own, b"come"),
+        "packet": lambda: other.send_packet(back[0].send, b"come"),
+        "scalar": lambda: other.send_scalar(back[1].send, 9, 32),
+        "buffer": lambda: [other.receive(full) for _ in range(BUFFERS)],
+        "slot": lambda: other.take_packet(to[0].receive),
+        "line": lambda: [other.receive_scalar(to[1].receive, 32) for _ in range(256)],
+        "endpoint": lambda: other.endpoint(number),
+    }
+    ends = {
+        ("wait_any", 2, f"requests={posted[1].handle},{posted[0].handle}", "cell=0", timeout): "posted",
+        ("wait", posted[0].cell, "cell=0", timeout): "posted",
+        ("msg_recv", own, room, 64, "cell=0"): "posted",
+        ("msg_send", own, full, at, size, 7): "buffer",
+        ("pktchan_recv", back[0].receive, "cell=0", "cell=0"): "packet",
+        ("pktchan_send", to[0].send, at, size): "slot",
+        ("sclchan_recv_uint32", back[1].receive): "scalar",
+        ("sclchan_send_uint32", to[1].send, 1): "line",
+        ("endpoint_get", DOMAIN, other.number, number, timeout): "endpoint",
+    }
+    return {words: receives[end] for words, end in ends.items()}
+
+
+def test_signals_end_no_call(pair):
+    """MC-GEN-14: a thread that is interrupted by signals, a thousand times each second, waits as long
+    as others do, until its time is over, and until what it waits for is there."""
+    one, other = pair
+    often = 1000
+    for words in calls_that_wait(one, other, 250):
+        with fails("TIMEOUT"):
+            one.storm(often, *words)
+        assert 0.25 <= one.seconds < 5, words
+    calls = calls_that_wait(one, other, 3000)
+    # One at a time waits for a request.
+    calls.pop(next(words for words in calls if words[0] == "wait_any"))
+    for words, come in calls.items():
+        waits = one.later.storm(often, *words)
+        time.sleep(0.2)
+        assert not waits.returned(), words
+        come()
+        done, alarms = waits.result()
+        assert done.status == "SUCCESS" and alarms > 20, words
+
+
+def test_times_do_not_follow_the_clock(pair):
+    """MC-TMO-2: calls that wait in vain do so for as many milliseconds as they were told, and not much
+    more, also if the clock of their host is set forward or back meanwhile."""
+    one, other = pair
+    for words in calls_that_wait(one, other, 300):
+        with fails("TIMEOUT"):
+            one.call(*words)
+        assert 0.3 <= one.seconds < 2, words
+    for words in calls_that_wait(one, other, 1000):
+        waits = one.later.call(*words)
+        time.sleep(0.1)
+        for step in ("+1 hour", "-2 hours", "+1 hour"):
+            one.guest.run(f"date -s '{step}'")
+        with fails("TIMEOUT"):
+            waits.result()
+        assert 1 <= waits.seconds < 3, words
 
 
 # --- messages
@@ -313,6 +610,28 @@ def test_a_get_that_is_withdrawn_has_not_been(nodes):
         withdrawn.wait()
 
 
+def test_gets_count_until_those_who_got_are_gone(nodes):
+    """MC-EPGETI-6: the owner is told how many have got an endpoint, and who was the last; one that is
+    killed, or ends, does not count any more, and nobody has got the next endpoint of the port."""
+    owner, peer, third = (nodes.on(host) for host in range(3))
+    endpoint = owner.endpoint(9)
+    assert owner.source(endpoint) == (FOREVER, FOREVER)
+    for count, node in enumerate((peer, third, peer), 1):
+        node.get(owner.number, 9)
+        assert owner.attribute(endpoint, "get_count") == count
+        assert owner.source(endpoint) == node.source(endpoint) == (DOMAIN, node.number)
+    third.end()
+    until(lambda: owner.attribute(endpoint, "get_count") == 2)
+    owner.delete(endpoint)
+    assert owner.endpoint(9) == endpoint
+    assert owner.attribute(endpoint, "get_count") == 0
+    assert owner.source(endpoint) == (FOREVER, FOREVER)
+    peer.get(owner.number, 9)
+    assert owner.attribute(endpoint, "get_count") == 1
+    peer.finalize()
+    until(lambda: owner.attribute(endpoint, "get_count") == 0)
+
+
 def test_a_channel_is_got_once(pair):
     """MC-EPGETI-3, MC-EPGET-3: an endpoint for a channel; one for messages as often as anybody
     likes."""
@@ -343,6 +662,37 @@ def test_attributes_of_nodes_are_told(pair, nodes):
     assert one.read(at, 4) == bytes([0xEE] * 4)
 
 
+def test_nodes_start_and_end_together(nodes):
+    """MC-INIT2-1, MC-NSTART-1, MC-NRUNDOWN-1: on three hosts, each node is told how far the others are:
+    none is running before it says so, and all can talk to it by then."""
+    programs = [nodes.program(host) for host in range(3)]
+    for program in programs:
+        program.initialize(nodes.number(), start=False)
+
+    def states():
+        """What each of them is told of all."""
+        told = [tuple(asks.state(of.number) for of in programs) for asks in programs]
+        assert len(set(told)) == 1
+        return told[0]
+
+    assert states() == ("INITIALIZED",) * 3
+    ends = [program.endpoint() for program in programs]
+    programs[0].send(ends[0], ends[2], b"before the start")
+    assert programs[2].receive(ends[2]) == b"before the start"
+    for count, program in enumerate(programs, 1):
+        program.call("node_start")
+        assert states() == ("RUNNING",) * count + ("INITIALIZED",) * (3 - count)
+    for count, program in enumerate(programs, 1):
+        program.call("node_rundown")
+        assert states() == ("RUNDOWN",) * count + ("RUNNING",) * (3 - count)
+    last = programs[2].number
+    programs[2].finalize()
+    with fails("NODE_INVALID"):
+        programs[0].state(last)
+    programs[2].initialize(nodes.number())
+    assert states() == ("RUNDOWN", "RUNDOWN", "RUNNING")
+
+
 def test_of_those_who_want_a_number_one_gets_it(nodes):
     """MC-INIT-6, MC-INIT-7, MC-INIT-8: on three hosts at the same time; when it has ended, another
     one does, and it can have another one itself."""
@@ -370,6 +720,37 @@ def test_of_those_who_want_a_number_one_gets_it(nodes):
     end = loser.endpoint(4)
     winner.send(winner.endpoint(), winner.get(number, 4), b"the new one")
     assert loser.receive(end) == b"the new one"
+
+
+def test_a_node_that_ends_leaves_nothing_in_its_program(nodes):
+    """MC-FINAL-7, MC-FINAL-2: no thread, no descriptor and no mapping of the device, although channels
+    were open, messages queued and packets not released."""
+    program, other = nodes.program(0), nodes.on(1)
+
+    def has():
+        folder = f"/proc/{program.pid}"
+        count = lambda command: int(program.guest.run(f"{command} | wc -l").out)
+        maps = f"grep -c mp_fabric {folder}/maps; true"
+        listed = [count(f"ls {folder}/{each}") for each in ("task", "fd")]
+        return (*listed, int(program.guest.run(maps).out))
+
+    before = has()
+    for _ in range(3):
+        program.initialize(nodes.number())
+        threads, descriptors, maps = has()
+        # The service thread, and the one that connects.
+        assert (threads, maps) == (before[0] + 2, 0)
+        assert descriptors > before[1]
+        end, there = program.endpoint(), other.endpoint()
+        other.send(there, end, b"queued")
+        until_available(program, end, 1)
+        ends = [channel(kind, other, program) for kind in KINDS]
+        other.send_packet(ends[0].send, b"not released")
+        program.receive_packet(ends[0].receive)
+        program.receive_i(end)
+        assert has()[2] > 0
+        program.finalize()
+        assert has() == before
 
 
 # --- requests
@@ -648,6 +1029,26 @@ def test_what_does_not_fit_is_not_connected(pair, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_strict_node_connects_nothing_that_was_got(nodes, kind):
+    """MC-PKTCONN-4: an endpoint for messages that a node of another host has got; other nodes do, and
+    it does connect what nobody has got. Whichever of the two is asked first."""
+    first, strict, last = nodes.on(1), nodes.on(0, strict=True), nodes.on(2)
+    for port, other in enumerate((first, last), 1):
+        own, there = strict.endpoint(port), other.endpoint(port)
+        assert other.get(strict.number, port) == own
+        for ends in ((own, there), (there, own)):
+            with fails("ENDP_GET_LIMIT"):
+                other.connect(kind, *ends).wait()
+        assert "CONNECTED" not in strict.flags(own) | other.flags(there)
+        # Nobody has got the next one.
+        strict.delete(own)
+        assert strict.endpoint(port) == own
+        assert strict.get(other.number, port) == there
+        other.connect(kind, own, there).wait()
+        assert "CONNECTED" in strict.flags(own) & other.flags(there)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_end_is_opened_as_what_it_is(pair, kind):
     """MC-CHAN-5, MC-CHAN-11, MC-PKTROPEN-4, MC-PKTROPEN-6, MC-PKTSOPEN-1, MC-SCLROPEN-1,
     MC-SCLSOPEN-1, MC-PKTCONN-5, MC-CHAN-9, MC-EPDEL-3, MC-EPDEL-5: by the right one of four
@@ -737,6 +1138,98 @@ def test_messages_are_gone_when_an_endpoint_is_connected(pair):
 
 
 # --- channels: data
+
+
+@pytest.mark.parametrize("seconds", (6, pytest.param(90, marks=pytest.mark.long)))
+def test_idle_channels_stay_open(nodes, seconds):
+    """MC-CHAN-17: while nothing goes through them for long, and other nodes and channels of their hosts
+    come, talk and go."""
+    one, other, third = (nodes.on(host) for host in (0, 1, 2))
+    idle = [channel(kind, one, other) for kind in KINDS]
+    own, there = one.endpoint(), third.endpoint()
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        sent = one.later.put("messages", own, there, 1, 0, 200, 3000)
+        assert third.take("messages", there, 0, 200, 3000) == Moved(200, 0, "SUCCESS")
+        assert sent.result() == Moved(200, 0, "SUCCESS")
+        for kind in KINDS:
+            for sender in (one, other):
+                ends = channel(kind, sender, third)
+                carries(ends)
+                ends.close()
+        passer = nodes.on(2)
+        carries(channel(PACKETS, passer, one, max_payload_size=64))
+        passer.end()
+        one.until_asleep()
+        other.until_asleep()
+        time.sleep(1)
+    for ends in idle:
+        assert "OPEN" in one.flags(ends.out) & other.flags(ends.into)
+        assert other.waiting(ends.kind, ends.receive) == 0
+        carries(ends)
+        ends.close()
+
+
+def test_waiting_packets_of_the_higher_priority_go_first(pair):
+    """MC-CHAN-22: of two channels with packets that wait, and room for all of them, the one of the higher
+    priority gets the link, whichever began to wait first; the priority is that of when the ends were
+    connected."""
+    one, other = pair
+    size = 16384
+    for order in ((7, 0), (0, 7)):
+        ends = {
+            priority: channel(PACKETS, one, other, priority=priority, max_payload_size=size)
+            for priority in order
+        }
+        waiting = {}
+        for priority, channel_of in ends.items():
+            with fails("CHAN_CONNECTED"):
+                one.set_attribute(channel_of.out, "priority", 3)
+            for node, end in ((one, channel_of.out), (other, channel_of.into)):
+                assert node.attribute(end, "priority") == priority
+            sent = [one.send_packet_i(channel_of.send, bytes(size)) for _ in range(2 * SLOTS)]
+            assert [request.status for request in sent] == ["SUCCESS"] * SLOTS + ["PENDING"] * SLOTS
+            waiting[priority] = sent
+            until_waiting(other, PACKETS, channel_of.receive, SLOTS)
+        with stopped(one):
+            for channel_of in ends.values():
+                for _ in range(SLOTS):
+                    other.release(other.receive_packet(channel_of.receive))
+            looks = other.later.overtaken(ends[7].receive, ends[0].receive)
+        assert looks.result() == Moved(SLOTS, 0, "SUCCESS")
+        for request in waiting[0] + waiting[7]:
+            assert request.wait() == size
+
+
+def test_a_packet_that_was_sent_is_in_the_receivers_memory(pair):
+    """MC-PKTSENDI-1, MC-PKTSENDI-2, MC-PKTRELTEST-1, MC-PKTRELTEST-2, MC-BUF-5: when a send is complete,
+    whether at once or later, the memory is the sender's to use again, and the packet arrives though its
+    sender is killed. That of a send that is pending is not."""
+    one, other = pair
+    ends = channel(PACKETS, one, other, max_payload_size=64)
+    at = one.room(64)
+    free = lambda: one.call("pktchan_release_test", at)
+    sent = []
+    for n in range(SLOTS + 3):
+        if n > SLOTS:
+            at = one.room(64)
+        one.write(at, bytes([n] * 64))
+        done = one.call("pktchan_send_i", ends.send, at, 64, "cell=0")
+        assert done.status == ("SUCCESS" if n < SLOTS else "PENDING")
+        assert (free().status, free().value & 0xFF) == (done.status, int(n < SLOTS))
+        sent.append((done.cells[0], at))
+    until_waiting(other, PACKETS, ends.receive, SLOTS)
+    for n in range(3):
+        assert other.take_packet(ends.receive) == bytes([n] * 64)
+    for request, at in sent:
+        assert one.call("wait", f"cell={request}", "cell=0", SOON).cells[1] == 64
+        assert free().value & 0xFF == 1
+        one.write(at, bytes([0xEE] * 64))
+    one.end()
+    for n in range(3, SLOTS + 3):
+        assert other.take_packet(ends.receive) == bytes([n] * 64)
+    with fails("TRANSMISSION"):
+        other.receive_packet(ends.receive)
 
 
 def test_packets_of_any_size_arrive_whole(pair):

@@ -52,7 +52,7 @@ typedef mca_uint32_t mcapi_sclchan_send_hndl_t;
 typedef struct {
 	mca_uint_t magic;
 	mca_uint_t size;
-	mca_uint_t max_endpoints;	/* up to 1024 */
+	mca_uint_t max_endpoints;	/* up to 256 */
 	mca_uint_t max_requests;	/* up to 4096 */
 	mca_uint_t flags;		/* MCAPI_PARAM_* */
 	mca_uint_t reserved[11];

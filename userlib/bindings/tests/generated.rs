@@ -76,7 +76,7 @@ fn files() -> Vec<(&'static str, Builder)> {
         ),
         (
             "mcapi-ffi/src/bindings.rs",
-            of("include/mcapi.h")
+            of("include/mcapi_abb.h")
                 .allowlist_item("_?(mca|MCA|impl_info)_?.*")
                 .prepend_enum_name(false),
         ),

@@ -54,6 +54,10 @@ pub const MCAPI_ENDP_ATTR_STATUS_SCLCHAN: u32 = 32;
 pub const MCAPI_ENDP_ATTR_STATUS_SEND: u32 = 64;
 pub const MCAPI_ENDP_ATTR_STATUS_RECEIVE: u32 = 128;
 pub const MCAPI_ENDP_ATTR_STATUS_GET_PENDING: u32 = 256;
+pub const MCAPI_NODE_ATTR_STATE: u32 = 64;
+pub const MCAPI_NODE_ATTR_STATE_INITIALIZED: u32 = 0;
+pub const MCAPI_NODE_ATTR_STATE_RUNNING: u32 = 1;
+pub const MCAPI_NODE_ATTR_STATE_RUNDOWN: u32 = 2;
 pub type mca_request_t = ::std::os::raw::c_uint;
 pub type mca_int_t = ::std::os::raw::c_int;
 pub type mca_int8_t = ::std::os::raw::c_schar;
@@ -593,4 +597,22 @@ unsafe extern "C" {
         status_message: *mut ::std::os::raw::c_char,
         size: usize,
     ) -> *mut ::std::os::raw::c_char;
+}
+pub type mcapi_node_attr_state_t = mcapi_uint_t;
+unsafe extern "C" {
+    pub fn mcapi_initialize2(
+        domain_id: mcapi_domain_t,
+        node_id: mcapi_node_t,
+        mcapi_node_attributes: *const mcapi_node_attributes_t,
+        mcapi_parameters: *const mcapi_param_t,
+        mcapi_info: *mut mcapi_info_t,
+        start: mcapi_boolean_t,
+        mcapi_status: *mut mcapi_status_t,
+    );
+}
+unsafe extern "C" {
+    pub fn mcapi_node_start(mcapi_status: *mut mcapi_status_t);
+}
+unsafe extern "C" {
+    pub fn mcapi_node_rundown(mcapi_status: *mut mcapi_status_t);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The exported functions, as `mcapi.h` declares them, and the function that does what each does.
+//! The exported functions, as `mcapi.h` and `mcapi_abb.h` declare them, and the function that does what each does.
 
 use crate::{
     answer::{Answer, Number, Value},
@@ -101,6 +101,13 @@ export! {
         info: Out<sys::mcapi_info_t>; status: Status
     ) = functions::initialize;
 
+    /// Become a node, which is running or is to be started.
+    mcapi_initialize2(
+        domain: sys::mcapi_domain_t, node: sys::mcapi_node_t,
+        attributes: In<sys::mcapi_node_attributes_t>, parameters: In<sys::mcapi_param_t>,
+        info: Out<sys::mcapi_info_t>, start: sys::mcapi_boolean_t; status: Status
+    ) = functions::initialize2;
+
     /// Be a node no longer.
     mcapi_finalize(; status: Status) = functions::finalize;
 
@@ -118,6 +125,12 @@ export! {
 
 export! {
     header = sys; run = run;
+
+    /// Mark this node as running.
+    mcapi_node_start(; status: Status) = functions::node_start;
+
+    /// Mark this node as running down.
+    mcapi_node_rundown(; status: Status) = functions::node_rundown;
 
     /// Tell the domain of this node.
     mcapi_domain_id_get(; status: Status) -> Number = functions::domain_id_get;

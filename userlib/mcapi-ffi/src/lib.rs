@@ -27,7 +27,7 @@ mod structures;
 #[cfg(test)]
 mod tests;
 
-/// Numbers and signatures of `mcapi.h`.
+/// Numbers and signatures of `mcapi.h` and `mcapi_abb.h`.
 mod sys {
     #![allow(
         dead_code,

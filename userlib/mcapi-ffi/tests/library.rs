@@ -33,9 +33,12 @@ fn installed() -> Scratch {
     place
 }
 
-/// Names of the functions that the header declares.
+/// Names of the functions that the headers declare.
 fn functions() -> BTreeSet<String> {
-    let text = fs::read_to_string(include().join("mcapi.h")).unwrap();
+    let headers = ["mcapi.h", "mcapi_abb.h"].map(|name| include().join(name));
+    let text = headers
+        .map(|header| fs::read_to_string(header).unwrap())
+        .concat();
     let declarations = text.split("\nextern ").skip(1);
     let names = declarations.filter_map(|declaration| {
         let (before, _) = declaration.split_once('(')?;
@@ -49,9 +52,9 @@ fn functions() -> BTreeSet<String> {
 
 /// The functions by their names, and nothing else.
 #[test]
-fn exactly_the_functions_of_the_header_are_exported() {
+fn exactly_the_functions_of_the_headers_are_exported() {
     let found: BTreeSet<String> = exports(&library(), VERSION).into_iter().collect();
-    assert_eq!(functions().len(), 49);
+    assert_eq!(functions().len(), 52);
     assert_eq!(found, functions());
 }
 

@@ -206,24 +206,43 @@ fn memory_type(value: u32) -> Result<()> {
     }
 }
 
-/// Attributes of a node (MC-NATTRINIT-1). There is one, and it has one value.
+/// How far a node is, which is for its program and those of others to agree on: an extension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NodeAttributes(());
+#[repr(u32)]
+pub enum NodeState {
+    /// Initialized, and not started yet (MC-INIT2-1).
+    Initialized = 0,
+    /// Started (MC-NSTART-1), which is what every other node is from the beginning.
+    #[default]
+    Running = 1,
+    /// About to be finalized (MC-NRUNDOWN-1).
+    RunningDown = 2,
+}
+
+/// Attributes of a node (MC-NATTRINIT-1). The specification has one, with one value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeAttributes {
+    /// What [`NodeAttributes::STATE`] tells.
+    pub state: NodeState,
+}
 
 impl NodeAttributes {
     /// Number of the type of a node.
     pub const TYPE: u32 = 0;
     /// Its only value.
     pub const TYPE_REGULAR: u64 = 0;
+    /// Number of the [`NodeState`], the first one that is not the specification's.
+    pub const STATE: u32 = 64;
 
     /// Set an attribute of a node that is initialized later (MC-NATTRSET-1, MC-NATTRSET-3).
     ///
     /// # Errors
-    /// [`Error::AttributeNumber`], [`Error::AttributeValue`].
+    /// [`Error::AttributeNumber`], [`Error::AttributeValue`], [`Error::AttributeReadOnly`].
     pub fn set(&mut self, number: u32, value: u64) -> Result<()> {
         match (number, value) {
             (Self::TYPE, Self::TYPE_REGULAR) => Ok(()),
             (Self::TYPE, _) => Err(Error::AttributeValue),
+            (Self::STATE, _) => Err(Error::AttributeReadOnly),
             _ => Err(Error::AttributeNumber),
         }
     }
@@ -235,6 +254,7 @@ impl NodeAttributes {
     pub fn get(&self, number: u32) -> Result<u64> {
         match number {
             Self::TYPE => Ok(Self::TYPE_REGULAR),
+            Self::STATE => Ok(self.state as u64),
             _ => Err(Error::AttributeNumber),
         }
     }
@@ -307,15 +327,18 @@ mod tests {
 
     /// MC-NATTRSET-3
     #[test]
-    fn a_node_has_one_attribute() {
+    fn a_node_has_one_attribute_and_tells_how_far_it_is() {
         let mut node = NodeAttributes::default();
         assert_eq!(node.set(0, 0), Ok(()));
         assert_eq!(node.set(0, 1), Err(Error::AttributeValue));
-        assert_eq!(node.set(1, 0), Err(Error::AttributeNumber));
-        assert_eq!(
-            (node.get(0), node.get(1)),
-            (Ok(0), Err(Error::AttributeNumber))
-        );
+        for number in [1, 63, 65] {
+            assert_eq!(node.set(number, 0), Err(Error::AttributeNumber));
+            assert_eq!(node.get(number), Err(Error::AttributeNumber));
+        }
+        assert_eq!(node.set(64, 1), Err(Error::AttributeReadOnly));
+        assert_eq!((node.get(0), node.get(64)), (Ok(0), Ok(1)));
+        node.state = NodeState::RunningDown;
+        assert_eq!((node.get(0), node.get(64)), (Ok(0), Ok(2)));
     }
 
     proptest! {

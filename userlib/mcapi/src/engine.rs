@@ -17,7 +17,7 @@ mod peers;
 mod tests;
 
 use crate::{
-    attributes::Attribute,
+    attributes::{Attribute, NodeState},
     channel::Direction,
     endpoint::{Endpoints, Local, Message, Posted},
     incoming::Arrived,
@@ -122,6 +122,11 @@ impl Engine {
 
     pub(crate) fn id(&self) -> NodeId {
         self.id
+    }
+
+    /// Say how far the node is.
+    pub(crate) fn mark(&mut self, state: NodeState) {
+        self.attributes.state = state;
     }
 
     /// Messages that were discarded: no endpoint was there for them, or none any more.

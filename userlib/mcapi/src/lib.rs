@@ -70,7 +70,7 @@ mod wire;
 mod worker;
 
 pub use attributes::{
-    Attribute, EndpointType, NodeAttributes, SEND_BUFFERS_MAX, STATUS_CLOSE_PENDING,
+    Attribute, EndpointType, NodeAttributes, NodeState, SEND_BUFFERS_MAX, STATUS_CLOSE_PENDING,
     STATUS_CONNECTED, STATUS_GET_PENDING, STATUS_OPEN, STATUS_OPEN_PENDING, STATUS_PACKET_CHANNEL,
     STATUS_RECEIVE, STATUS_SCALAR_CHANNEL, STATUS_SEND,
 };

@@ -11,7 +11,7 @@ mod channels;
 pub(crate) use channels::Errand;
 
 use crate::{
-    attributes::{Attribute, NodeAttributes},
+    attributes::{Attribute, NodeAttributes, NodeState},
     claim::{claim, failed, Nonce},
     connect::Connector,
     engine::{Engine, LAST},
@@ -213,6 +213,16 @@ impl<D: Device> Node<D> {
     /// [`Error::NodeNotInit`].
     pub fn finalize(&self) -> Result<()> {
         self.0.finalize()
+    }
+
+    /// Say how far the node is, to whoever asks for [`NodeAttributes::STATE`]. Nothing else follows from
+    /// it.
+    ///
+    /// # Errors
+    /// [`Error::NodeNotInit`].
+    pub fn mark(&self, state: NodeState) -> Result<()> {
+        self.0.alive()?.engine.mark(state);
+        Ok(())
     }
 
     /// Messages that were discarded: they were for ports without an endpoint for messages, or

@@ -289,17 +289,24 @@ impl<D: Device> Pipe<D> {
         self.inner().check()
     }
 
+    /// Whether a packet of so many bytes may be sent.
+    ///
+    /// # Errors
+    /// As of [`try_send_packet`](Self::try_send_packet).
+    pub(crate) fn check_send(&self, len: usize) -> Result<()> {
+        self.check_packet(&self.inner(), len)
+    }
+
     /// Whether one more packet may wait of a call that does not.
     ///
     /// # Errors
-    /// As of [`try_send_packet`](Self::try_send_packet); [`Error::MemoryLimit`].
-    pub(crate) fn check_send(&self, len: usize, is_counted: bool) -> Result<()> {
+    /// [`Error::MemoryLimit`].
+    pub(crate) fn check_room(&self) -> Result<()> {
         let inner = self.inner();
-        self.check_packet(&inner, len)?;
         let counted = inner.waiting.iter().filter(|waiting| waiting.is_counted);
-        match is_counted && counted.count() >= self.plan.send_buffers as usize {
-            false => Ok(()),
-            true => Err(Error::MemoryLimit),
+        match counted.count() < self.plan.send_buffers as usize {
+            true => Ok(()),
+            false => Err(Error::MemoryLimit),
         }
     }
 
@@ -793,6 +800,49 @@ mod tests {
         }
         let sent = [(); 4].map(|()| sender.progress().ended.len());
         assert_eq!(sent, [BUDGET, BUDGET, 1, 0]);
+    }
+
+    /// MC-GEN-12: scalars have the same value for a host of either byte order, which takes a line apart
+    /// and puts it together byte by byte, the lowest one first.
+    #[test]
+    fn scalars_are_the_same_for_hosts_of_either_byte_order() {
+        let [sender, receiver] = pipe([Kind::Scalars; 2]);
+        receiver.progress();
+        for width in [1, 2, 4, 8_u8] {
+            let value = 0x8192_A3B4_C5D6_E7F8 >> (64 - 8 * u32::from(width));
+            let line: Vec<u8> = (0..width).map(|n| (value >> (8 * n)) as u8).collect();
+            let pieces = [Piece::Bytes(&line)];
+            let head = Head {
+                kind: width,
+                ..Head::default()
+            };
+            let mut message = Outgoing::new(head, &[], &pieces);
+            let mut sends = sender.inner();
+            let open = sends.pair.open().unwrap();
+            assert!(open.outbox.put(&mut message).unwrap());
+            open.outbox.flush().unwrap();
+            let mut receives = receiver.inner();
+            match receives.take(&receiver.plan) {
+                Ok(Some(Item::Scalar {
+                    width: of,
+                    value: is,
+                })) => {
+                    assert_eq!((of, is), (width, value));
+                }
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(sends.send_scalar(width, value), Ok(true));
+            let Open { inbox, .. } = receives.pair.open().unwrap();
+            let mut room = Box::default();
+            let arrived = inbox.receiving().receive(&mut room).unwrap().unwrap();
+            let Data::Inline(bytes) = arrived.data else {
+                panic!("a scalar is in a line");
+            };
+            let shifted = (0..)
+                .zip(bytes)
+                .map(|(n, byte)| u64::from(*byte) << (8 * n));
+            assert_eq!((bytes.len(), shifted.sum()), (width.into(), value));
+        }
     }
 
     /// A sender that sends what a channel does not carry ends the channel, once, and nothing else.

@@ -8,7 +8,7 @@ use crate::{
     process::{Process, State},
     structures, sys,
 };
-use mcapi::{Device, Error, NodeAttributes, Result};
+use mcapi::{Device, Error, NodeAttributes, NodeState, Result};
 use mp_c_abi::{In, Input, Null, Out, Room};
 use std::ffi::c_char;
 
@@ -21,14 +21,31 @@ pub fn initialize<D: Device>(
     parameters: In<sys::mcapi_param_t>,
     info: Out<sys::mcapi_info_t>,
 ) -> Result<()> {
+    let start = sys::MCAPI_TRUE as sys::mcapi_boolean_t;
+    initialize2(process, domain, node, attributes, parameters, info, start)
+}
+
+/// Become a node that is running, or is to be started (MC-INIT2-1).
+pub fn initialize2<D: Device>(
+    process: &Process<D>,
+    domain: u32,
+    node: u32,
+    attributes: In<sys::mcapi_node_attributes_t>,
+    parameters: In<sys::mcapi_param_t>,
+    info: Out<sys::mcapi_info_t>,
+    start: sys::mcapi_boolean_t,
+) -> Result<()> {
     if process.is_node() {
         return Err(Error::NodeInitialized);
     }
     let parameters = structures::parameters(parameters)?;
-    let attributes = match attributes.read() {
+    let mut attributes = match attributes.read() {
         Ok(given) => structures::node_attributes(&given)?,
         Err(Null) => NodeAttributes::default(),
     };
+    if u32::from(start) == sys::MCAPI_FALSE {
+        attributes.state = NodeState::Initialized;
+    }
     required(info)?;
     let told = process.initialize(domain, node, attributes, parameters, structures::info)?;
     info.write(told);
@@ -38,6 +55,16 @@ pub fn initialize<D: Device>(
 /// Be a node no longer (MC-FINAL-1 to MC-FINAL-4).
 pub fn finalize<D: Device>(process: &Process<D>) -> Result<()> {
     process.finalize()
+}
+
+/// Mark this node as running (MC-NSTART-1).
+pub fn node_start<D: Device>(state: &State<D>) -> Result<()> {
+    state.node.mark(NodeState::Running)
+}
+
+/// Mark this node as running down (MC-NRUNDOWN-1).
+pub fn node_rundown<D: Device>(state: &State<D>) -> Result<()> {
+    state.node.mark(NodeState::RunningDown)
 }
 
 /// The domain of this node (MC-DOMID-1).

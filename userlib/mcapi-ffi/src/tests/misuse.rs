@@ -2,7 +2,10 @@
 
 //! What programs may not do: NULL, handles that are none, calls of what is no node.
 
-use super::*;
+use super::{
+    channels::{Channel, Kind, PACKETS, SCALARS},
+    *,
+};
 use std::ffi::c_void;
 
 /// A function, and what it is refused with.
@@ -282,10 +285,12 @@ fn begun(program: &Program, start: impl FnOnce(&Node) -> Result<Begun>) -> u32 {
 type Call = (&'static str, fn(&Program, &mut Places) -> u32);
 
 /// All functions of a node. Those that need none are tested with it: `nodes`.
-const CALLS: [Call; 45] = {
+const CALLS: [Call; 47] = {
     use functions::*;
     [
         ("mcapi_finalize", |p, _| status(finalize(p))),
+        ("mcapi_node_start", |p, _| status(p.with(node_start))),
+        ("mcapi_node_rundown", |p, _| status(p.with(node_rundown))),
         ("mcapi_domain_id_get", |p, _| status(p.with(domain_id_get))),
         ("mcapi_node_id_get", |p, _| status(p.with(node_id_get))),
         ("mcapi_node_get_attribute", |p, to| {
@@ -432,8 +437,9 @@ const CALLS: [Call; 45] = {
 };
 
 /// Functions that need no node.
-const ANYWHERE: [&str; 4] = [
+const ANYWHERE: [&str; 5] = [
     "mcapi_initialize",
+    "mcapi_initialize2",
     "mcapi_node_init_attributes",
     "mcapi_node_set_attribute",
     "mcapi_display_status",
@@ -453,7 +459,7 @@ fn the_tables_have_each_function() {
     names.sort_unstable();
     exported.sort_unstable();
     assert_eq!(names, exported);
-    assert_eq!(names.len(), 49);
+    assert_eq!(names.len(), 52);
 }
 
 /// MC-GEN-3, MC-FINAL-1, MC-FINAL-6: nothing can be done before initializing, and after finalizing,
@@ -488,6 +494,8 @@ fn what_is_not_there_has_its_status() {
         let expected = match name {
             // Those that would succeed, or wait.
             "mcapi_finalize"
+            | "mcapi_node_start"
+            | "mcapi_node_rundown"
             | "mcapi_domain_id_get"
             | "mcapi_node_id_get"
             | "mcapi_node_get_attribute"
@@ -510,4 +518,137 @@ fn what_is_not_there_has_its_status() {
         assert_eq!(call(&program, &mut places), expected, "{name}");
     }
     assert!(places.are_untouched());
+}
+
+/// Post receives until the node has no request left.
+fn use_up_requests(program: &Program) {
+    let endpoint = create(program, 99);
+    let mut bytes = [0; 4];
+    let mut post = || {
+        let place = room(&mut bytes);
+        begin(program, |node| functions::msg_recv_i(node, endpoint, place))
+    };
+    while post().is_ok() {}
+    assert_eq!(post(), Err(sys::MCAPI_ERR_REQUEST_LIMIT));
+}
+
+/// Check what each of two faults of a call is told, and that of both the first one is.
+fn first_fault(program: &Program, kind: Kind, other: Kind, channel: &Channel, is_used_up: bool) {
+    use functions::*;
+    let [own, there] = channel.endpoints;
+    let mut handle = UNTOUCHED;
+    let place = out(&mut handle);
+    let (none, long) = (create(program, 50) + 1, vec![0; 65537]);
+    program
+        .with(|node| endpoint_delete(node, none - 1))
+        .unwrap();
+    let told = |start: &dyn Fn(&Node) -> Result<Begun>| begin(program, start).unwrap_err();
+    let [send, receive] = kind.open;
+    let cases: [(&str, &dyn Fn(&Node) -> Result<Begun>, u32); 12] = [
+        (
+            "NULL, no endpoint",
+            &|n| send(n, Out::NULL, none),
+            sys::MCAPI_ERR_PARAMETER,
+        ),
+        (
+            "NULL, direction",
+            &|n| receive(n, Out::NULL, own),
+            sys::MCAPI_ERR_PARAMETER,
+        ),
+        (
+            "no endpoint",
+            &|n| send(n, place, none),
+            sys::MCAPI_ERR_ENDP_INVALID,
+        ),
+        (
+            "owner, direction",
+            &|n| send(n, place, there),
+            sys::MCAPI_ERR_ENDP_INVALID,
+        ),
+        (
+            "type, direction",
+            &|n| other.open[1](n, place, own),
+            sys::MCAPI_ERR_CHAN_TYPE,
+        ),
+        (
+            "direction",
+            &|n| receive(n, place, own),
+            sys::MCAPI_ERR_CHAN_DIRECTION,
+        ),
+        ("open", &|n| send(n, place, own), sys::MCAPI_ERR_CHAN_OPEN),
+        (
+            "one endpoint",
+            &|n| (kind.connect)(n, own, own),
+            sys::MCAPI_ERR_ENDP_INVALID,
+        ),
+        (
+            "no channel",
+            &|n| (kind.close[0])(n, 1),
+            sys::MCAPI_ERR_CHAN_INVALID,
+        ),
+        (
+            "closed as another type",
+            &|n| (other.close[1])(n, channel.handles[0]),
+            sys::MCAPI_ERR_CHAN_TYPE,
+        ),
+        (
+            "closed the wrong way",
+            &|n| (kind.close[1])(n, channel.handles[0]),
+            sys::MCAPI_ERR_CHAN_DIRECTION,
+        ),
+        (
+            "no channel, size",
+            &|n| pktchan_send_i(n, 1, input(&long)),
+            sys::MCAPI_ERR_CHAN_INVALID,
+        ),
+    ];
+    for (name, start, expected) in cases {
+        assert_eq!(told(start), expected, "{name}, {is_used_up}");
+    }
+    // Whose it is comes before what it is connected as, and that before what is wrong with a value.
+    let deleted = program.with(|node| endpoint_delete(node, there));
+    assert_eq!(deleted, Err(Error::EndpointNotOwner));
+    let set = program.with(|node| endpoint_set_attribute(node, there, 99, input(&[0; 3])));
+    assert_eq!(set, Err(Error::EndpointRemote));
+    let sent = program.with(|node| msg_send(node, none, own, input(&long), 8));
+    assert_eq!(sent, Err(Error::EndpointInvalid));
+    let sent = program.with(|node| msg_send(node, own, own, input(&long), 8));
+    assert_eq!(sent, Err(Error::General));
+    assert_eq!(handle, UNTOUCHED);
+}
+
+/// MC-GEN-4: of two things that are wrong with a call for a channel the earlier one is told, whether
+/// there is a request left or not.
+#[test]
+fn of_two_faults_the_earlier_is_told() {
+    for (kind, other) in [(PACKETS, SCALARS), (SCALARS, PACKETS)] {
+        let channel = Channel::new(kind);
+        let sender = &channel.programs[0];
+        first_fault(sender, kind, other, &channel, false);
+        use_up_requests(sender);
+        first_fault(sender, kind, other, &channel, true);
+    }
+}
+
+/// MC-GEN-4: sizes come before limits, that of requests before that of buffers, and limits before what
+/// the way for data says.
+#[test]
+fn of_limits_that_of_requests_is_told_first() {
+    let channel = Channel::with(
+        PACKETS,
+        &[(3, 64), (sys::MCAPI_ENDP_ATTR_NUM_SEND_BUFFERS, 1)],
+    );
+    let [sender, _] = &channel.programs;
+    let send = |len: usize| {
+        let data = [0; 65];
+        begin(sender, |node| {
+            functions::pktchan_send_i(node, channel.handles[0], input(&data[..len]))
+        })
+    };
+    while send(64).unwrap().1 {}
+    assert_eq!(send(64), Err(sys::MCAPI_ERR_MEM_LIMIT));
+    assert_eq!(send(65), Err(sys::MCAPI_ERR_PKT_SIZE));
+    use_up_requests(sender);
+    assert_eq!(send(64), Err(sys::MCAPI_ERR_REQUEST_LIMIT));
+    assert_eq!(send(65), Err(sys::MCAPI_ERR_PKT_SIZE));
 }

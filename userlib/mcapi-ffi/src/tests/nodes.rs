@@ -89,7 +89,7 @@ fn parameters_are_optional_and_looked_at() {
     };
     let unknown = sys::mcapi_param_t { flags: 2, ..good };
     let endpoints = sys::mcapi_param_t {
-        max_endpoints: 1025,
+        max_endpoints: mcapi::ENDPOINTS_MAX as u32 + 1,
         ..good
     };
     let requests = sys::mcapi_param_t {
@@ -281,22 +281,111 @@ fn a_node_begins_clean_each_time() {
     assert_eq!(world.contexts(), 0);
 }
 
-/// MC-NATTRSET-2: what is set when there is a node changes nothing of it.
+/// MC-NATTRSET-1, MC-NATTRSET-2, MC-NATTRGET-1: setting changes the structure that is passed and no
+/// other one, and a node has what the structure says when it is initialized, also for other nodes. The
+/// specification has one attribute, with one value.
 #[test]
-fn attributes_of_a_node_are_not_set_afterwards() {
-    let program = program(&world(), Host::A);
+fn a_node_has_the_attributes_that_it_was_initialized_with() {
+    let world = world();
+    let (program, other) = (program(&world, Host::A), node(&world, Host::B, 2));
+    let mut attributes = [(); 2].map(|()| unset::<sys::mcapi_node_attributes_t>());
+    for each in &mut attributes {
+        functions::node_init_attributes(&program, out(each)).unwrap();
+    }
+    let [passed, beside] = &mut attributes;
+    let [before, odd] = [*passed; 2].map(|mut each| {
+        each.entries[0].valid = 0;
+        each
+    });
+    let regular = sys::MCAPI_NODE_ATTR_TYPE_REGULAR.to_ne_bytes();
+    let set =
+        |at: Out<_>, value: &[u8]| functions::node_set_attribute(&program, at, 0, input(value));
+    set(out(passed), &regular).unwrap();
+    let entry = |of: &sys::mcapi_node_attributes_t| (of.entries[0].valid, of.entries[0].value);
+    assert_eq!(
+        (entry(passed), entry(beside), entry(&before)),
+        ((1, 0), (0, 0), (0, 0))
+    );
+    // What the structure says counts: here what only somebody else can have written.
+    let start = |attributes: &sys::mcapi_node_attributes_t| {
+        let mut info = unset::<sys::mcapi_info_t>();
+        let place = out(&mut info);
+        functions::initialize(&program, 0, 1, given(attributes), In::NULL, place)
+    };
+    let mut written = odd;
+    (written.entries[0].valid, written.entries[0].value) = (1, 1);
+    assert_eq!(start(&written), Err(Error::Parameter));
+    start(passed).unwrap();
+    let told = |program: &Program| -> Result<[u8; 4], Error> {
+        let mut told = [0x5A; 4];
+        let place = room(&mut told);
+        program.with(|state| functions::node_get_attribute(state, 0, 1, 0, place))?;
+        Ok(told)
+    };
+    for asks in [&program, &other] {
+        assert_eq!(told(asks), Ok(regular));
+    }
+    // Afterwards the structure is the program's, and nothing of it reaches the node.
+    assert_eq!(
+        set(out(passed), &1_u32.to_ne_bytes()),
+        Err(Error::AttributeValue)
+    );
+    passed.entries[0].value = 1;
+    assert_eq!(start(passed), Err(Error::NodeInitialized));
+    for asks in [&program, &other] {
+        assert_eq!(told(asks), Ok(regular));
+    }
+}
+
+/// MC-INIT2-1, MC-NSTART-1, MC-NRUNDOWN-1: how far a node is, as it says itself, is told to all that ask,
+/// and can be set by its functions only; a node that was initialized as usual is running.
+#[test]
+fn nodes_tell_how_far_they_are() {
+    let world = world();
+    let (program, other) = (program(&world, Host::A), node(&world, Host::B, 2));
+    let start = |node, start| {
+        let mut info = unset::<sys::mcapi_info_t>();
+        let (attributes, place) = (In::NULL, out(&mut info));
+        functions::initialize2(&program, 0, node, attributes, In::NULL, place, start)
+    };
+    let told = |domain, node| {
+        let told = [&program, &other].map(|asks| -> Result<u32, Error> {
+            let mut told = UNTOUCHED.to_ne_bytes();
+            let place = room(&mut told);
+            let number = sys::MCAPI_NODE_ATTR_STATE;
+            asks.with(|state| functions::node_get_attribute(state, domain, node, number, place))?;
+            Ok(u32::from_ne_bytes(told))
+        });
+        assert_eq!(told[0], told[1]);
+        told[0]
+    };
+    start(1, 0).unwrap();
+    assert_eq!(told(1, 2), Ok(sys::MCAPI_NODE_ATTR_STATE_RUNNING));
+    assert_eq!(told(0, 1), Ok(sys::MCAPI_NODE_ATTR_STATE_INITIALIZED));
+    // It can do what every node can.
+    let endpoint = create(&program, 5);
+    send(&program, endpoint, endpoint, b"early").unwrap();
+    assert_eq!(receive(&program, endpoint, 8), (Ok(()), b"early".to_vec()));
+    type Mark = fn(&Node) -> Result<()>;
+    let marks: [(Mark, u32); 4] = [
+        (functions::node_start, sys::MCAPI_NODE_ATTR_STATE_RUNNING),
+        (functions::node_start, sys::MCAPI_NODE_ATTR_STATE_RUNNING),
+        (functions::node_rundown, sys::MCAPI_NODE_ATTR_STATE_RUNDOWN),
+        (functions::node_start, sys::MCAPI_NODE_ATTR_STATE_RUNNING),
+    ];
+    for (mark, expected) in marks {
+        program.with(mark).unwrap();
+        assert_eq!(told(0, 1), Ok(expected));
+        assert_eq!(told(1, 2), Ok(sys::MCAPI_NODE_ATTR_STATE_RUNNING));
+    }
+    assert_eq!(start(3, 1), Err(Error::NodeInitialized));
     let mut attributes = unset::<sys::mcapi_node_attributes_t>();
     functions::node_init_attributes(&program, out(&mut attributes)).unwrap();
-    let mut info = unset::<sys::mcapi_info_t>();
-    let place = out(&mut info);
-    functions::initialize(&program, 0, 1, given(&attributes), In::NULL, place).unwrap();
-    let other = 1_u32.to_ne_bytes();
-    let set = functions::node_set_attribute(&program, out(&mut attributes), 0, input(&other));
-    assert_eq!(set, Err(Error::AttributeValue));
-    let mut told = [0x5A; 4];
-    let place = room(&mut told);
-    program
-        .with(|state| functions::node_get_attribute(state, 0, 1, 0, place))
-        .unwrap();
-    assert_eq!(told, [0; 4]);
+    let number = sys::MCAPI_NODE_ATTR_STATE;
+    let set = functions::node_set_attribute(&program, out(&mut attributes), number, input(&[0; 4]));
+    assert_eq!(set, Err(Error::AttributeReadOnly));
+    // The next node is a new one.
+    functions::finalize(&program).unwrap();
+    start(1, 7).unwrap();
+    assert_eq!(told(0, 1), Ok(sys::MCAPI_NODE_ATTR_STATE_RUNNING));
 }

@@ -5,6 +5,7 @@
  */
 
 #include <mcapi.h>
+#include <mcapi_abb.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -52,6 +53,8 @@ static void without_a_node(mcapi_status_t *st)
 	size_t len = sizeof(places.bytes);
 
 	GIVES(mcapi_finalize(st), none);
+	GIVES(mcapi_node_start(st), none);
+	GIVES(mcapi_node_rundown(st), none);
 	GIVES(mcapi_node_get_attribute(0, 1, 0, bytes, 4, st), none);
 	BEGINS(mcapi_endpoint_get_i(0, 1, 2, &places.endpoint, rq, st), none);
 	GIVES(mcapi_endpoint_delete(a, st), none);
@@ -121,8 +124,12 @@ static void anywhere(mcapi_status_t *st)
 	GIVES(mcapi_initialize(0, 1, &attributes, &parameters, &info, st), MCAPI_ERR_PARAMETER);
 	GIVES(mcapi_initialize(0, 1, &attributes, MCAPI_NULL, MCAPI_NULL, st),
 		MCAPI_ERR_PARAMETER);
+	GIVES(mcapi_initialize2(0, 1, &attributes, MCAPI_NULL, MCAPI_NULL, MCAPI_TRUE, st),
+		MCAPI_ERR_PARAMETER);
 	/* There is no fabric here. */
 	GIVES(mcapi_initialize(0, 1, &attributes, MCAPI_NULL, &info, st),
+		MCAPI_ERR_NODE_INITFAILED);
+	GIVES(mcapi_initialize2(0, 1, &attributes, MCAPI_NULL, &info, MCAPI_FALSE, st),
 		MCAPI_ERR_NODE_INITFAILED);
 }
 
@@ -135,6 +142,8 @@ static void without_a_status(void)
 	memset(&attributes, 0x5A, sizeof(attributes));
 	before = attributes;
 	GIVES(mcapi_initialize(0, 1, MCAPI_NULL, MCAPI_NULL, &info, MCAPI_NULL), NOTHING);
+	GIVES(mcapi_initialize2(0, 1, MCAPI_NULL, MCAPI_NULL, &info, MCAPI_TRUE, MCAPI_NULL),
+		NOTHING);
 	GIVES(mcapi_node_init_attributes(&attributes, MCAPI_NULL), NOTHING);
 	GIVES(mcapi_node_set_attribute(&attributes, 0, &before, 4, MCAPI_NULL), NOTHING);
 	IS(memcmp(&attributes, &before, sizeof(before)), 0, NOTHING);

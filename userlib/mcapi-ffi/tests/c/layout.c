@@ -233,6 +233,15 @@ AT(mcapi__endp_attr_range_t, organization_id, 0);
 AT(mcapi__endp_attr_range_t, start_endp_attr_num, 4);
 AT(mcapi__endp_attr_range_t, end_endp_attr_num, 8);
 
+#include <mcapi_abb.h>
+
+/* Extensions. */
+IS(MCAPI_NODE_ATTR_STATE, 64);
+IS(MCAPI_NODE_ATTR_STATE_INITIALIZED, 0);
+IS(MCAPI_NODE_ATTR_STATE_RUNNING, 1);
+IS(MCAPI_NODE_ATTR_STATE_RUNDOWN, 2);
+SIZE(mcapi_node_attr_state_t, 4);
+
 /* Names of enumerations, and what may be empty. */
 SIZE(enum mcapi_status_codes, 4);
 SIZE(enum mcapi_node_attribute_numbers, 4);

@@ -114,7 +114,7 @@ impl<D: Device> Node<D> {
     ) -> Result<Request> {
         let data = data.into().piece();
         let pipe = self.0.pipe(channel, PACKETS_OUT)?;
-        pipe.check_send(data.len(), true)?;
+        pipe.check_send(data.len())?;
         self.0.begin_send(&pipe, data, By::Program)
     }
 
@@ -399,6 +399,10 @@ impl<D: Device> NodeShared<D> {
     fn begin_send(&self, pipe: &Arc<Pipe<D>>, data: Piece<'_>, by: By) -> Result<Request> {
         self.with(|core| {
             pipe.check_open()?;
+            core.engine.requests().check(by)?;
+            if by == By::Program {
+                pipe.check_room()?;
+            }
             let request = core.engine.packet(pipe.plan.port, by)?;
             pipe.wait_to_send(request, &data, by == By::Program);
             self.begin(core, pipe, request)

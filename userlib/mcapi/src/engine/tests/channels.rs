@@ -356,6 +356,41 @@ fn a_message_that_began_before_a_channel_is_discarded() {
     assert_eq!((net.receive(to), net.nodes[0].discarded()), (None, 1));
 }
 
+/// MC-CHAN-19: messages of all priorities that an endpoint has are gone and counted when it is
+/// connected, or becomes one for a channel; no other endpoint's are.
+#[test]
+fn messages_that_an_endpoint_has_when_it_is_connected_are_counted() {
+    for kind in KINDS {
+        let mut net = Net::new(2);
+        let (from, to) = (net.endpoint(1, 1), net.endpoint(0, 2));
+        let (declared, other) = (net.endpoint(0, 3), net.endpoint(0, 4));
+        for end in [to, declared, other] {
+            for n in 0..3_u8 {
+                net.send(from, end, &[n], n.into());
+            }
+            net.send(from, end, &[3; MESSAGE_MAX], 7);
+        }
+        net.run();
+        assert_eq!(net.connect_by(1, kind, from, to), Some(Ok(())));
+        assert_eq!(net.nodes[0].discarded(), 4);
+        let number = EndpointType::PacketChannel as u64;
+        net.nodes[0]
+            .set_attribute(declared, Attribute::Type, number)
+            .unwrap();
+        assert_eq!(net.nodes[0].discarded(), 8);
+        for n in 0..3_u8 {
+            assert_eq!(net.receive(other), Some(vec![n]));
+        }
+        assert_eq!(net.receive(other), Some(vec![3; MESSAGE_MAX]));
+        // Their buffers are the sender's again.
+        net.run();
+        for end in [to, declared] {
+            let left = net.ask(1, end, Attribute::NumRecvBuffers);
+            assert_eq!(left, Ok(RECEIVE_BUFFERS.into()));
+        }
+    }
+}
+
 /// A node that comes back is not told what has become of a connect that its predecessor asked for.
 #[test]
 fn a_connect_is_answered_to_its_asker_only() {
