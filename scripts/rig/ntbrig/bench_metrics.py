@@ -39,21 +39,32 @@ class Sample:
     notes: dict
 
 
-def tcp_stream(interface, seconds):
-    """Throughput of one connection as the receiver saw it, in Mbit/s."""
+def _iperf(interface, seconds, options=""):
+    """What a sender of one connection tells at its end."""
     sender, receiver = interface.guests
     server = receiver.spawn("iperf3 -s -1 --forceflush", timeout=seconds + _GRACE)
     try:
         server.wait_for_output("Server listening")
-        command = f"iperf3 -c {interface.peer} -t {seconds} -J"
-        out = json.loads(sender.run(command, timeout=seconds + _GRACE).out)
+        command = f"iperf3 -c {interface.peer} -t {seconds} -J {options}"
+        return json.loads(sender.run(command, timeout=seconds + _GRACE).out)["end"]
     finally:
         server.kill()
-    end = out["end"]
+
+
+def tcp_stream(interface, seconds):
+    """Throughput of one connection as the receiver saw it, in Mbit/s."""
+    end = _iperf(interface, seconds)
     return Sample(
         end["sum_received"]["bits_per_second"] / 1e6,
         {"retransmits": end["sum_sent"].get("retransmits", 0)},
     )
+
+
+def tcp_messages(interface, seconds, size):
+    """Messages of so many bytes on one connection that have arrived, per second. Each is written
+    and read by a call of its own."""
+    end = _iperf(interface, seconds, f"-l {size}")
+    return Sample(end["sum_received"]["bits_per_second"] / 8 / size, {})
 
 
 def _net_bench(interface, command, arguments, seconds):

@@ -43,6 +43,7 @@ RATE = Metric("raw_messages_8b", "1/s", None)
 EVENT = Metric("raw_signal_latency", "us", None, better="lower")
 TCP = Metric("tcp_one_way", "us", None, better="lower")
 TCP_STREAM = Metric("tcp_bytes", "MB/s", None)
+TCP_MESSAGES = Metric("tcp_messages_8b", "1/s", None)
 STAR = Metric("vi_star_latency", "us", None, better="lower")
 STAR_BYTES = Metric("vi_star_bandwidth", "MB/s", None)
 STAR_TCP = Metric("tcp_star_one_way", "us", None, better="lower")
@@ -50,7 +51,7 @@ STAR_TCP_STREAM = Metric("tcp_star_bytes", "MB/s", None)
 MEASURED = (
     *(LATENCY, BANDWIDTH, WRITE, WRITES, MESSAGES, BLOCKING),
     *(QP_LATENCY, QP_BANDWIDTH, QP_WRITE, QP_WRITES, QP_MESSAGES, QP_BLOCKING),
-    *(WINDOW, STORES, STREAM, RATE, EVENT, TCP, TCP_STREAM),
+    *(WINDOW, STORES, STREAM, RATE, EVENT, TCP, TCP_STREAM, TCP_MESSAGES),
     *(STAR, STAR_BYTES, STAR_TCP, STAR_TCP_STREAM),
 )
 
@@ -149,6 +150,7 @@ def measure(interface, seconds):
         QP_BLOCKING.name: one_way(asleep),
         **_interfaces(guests, seconds),
         **_tcp(interface, seconds, TCP, TCP_STREAM),
+        TCP_MESSAGES.name: metrics.tcp_messages(interface, seconds, _SHORT),
     }
 
 
@@ -217,5 +219,6 @@ def compare(samples):
         yield row(metric, "ntb0", of(TCP), "TCP over ntb0, half a round trip")
     for metric in (BANDWIDTH, WRITES):
         yield row(metric, "ntb0", of(TCP_STREAM), "TCP over ntb0")
+    yield row(MESSAGES, "ntb0", of(TCP_MESSAGES), "TCP over ntb0, a call for each message")
     yield row(STAR, "ntb0", of(STAR_TCP), "TCP over ntb0 of the star, half a round trip")
     yield row(STAR_BYTES, "ntb0", of(STAR_TCP_STREAM), "TCP over ntb0 of the star")
