@@ -12,7 +12,7 @@
 
 use core::cmp::Ordering;
 use core::marker::PhantomData;
-use core::ops::{Deref, DerefMut};
+use core::ops::{Deref, DerefMut, RangeInclusive};
 
 /// Most orders of a table.
 const ORDERS: usize = 7;
@@ -69,6 +69,29 @@ fn behind(key: Key) -> Option<Key> {
         Some(second) => Some((key.0, second)),
         None => Some((key.0.checked_add(1)?, 0)),
     }
+}
+
+/// The first number of a range that is not taken. Of those that are taken from the first one of the
+/// range on, there are `len`, in their order; `is_nth` tells whether a number is the `n`-th of them.
+pub fn first_free(
+    range: RangeInclusive<u32>,
+    len: usize,
+    is_nth: impl Fn(usize, u32) -> bool,
+) -> Option<u32> {
+    let nth = |n: usize| {
+        let number = range.start().checked_add(u32::try_from(n).ok()?)?;
+        range.contains(&number).then_some(number)
+    };
+    // Behind the first gap no number is where it would be without one.
+    let (mut gapless, mut end) = (0, len);
+    while gapless < end {
+        let middle = gapless + (end - gapless) / 2;
+        match nth(middle).is_some_and(|number| is_nth(middle, number)) {
+            true => gapless = middle + 1,
+            false => end = middle,
+        }
+    }
+    nth(gapless)
 }
 
 /// No place.
@@ -727,6 +750,26 @@ mod tests {
                     prop_assert_eq!(first, keys.range(from..).next().copied());
                 }
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_first_free_number_is_that_of_a_scan(
+            taken in prop::collection::btree_set(0u32..12, 0..12),
+            high in any::<bool>(),
+            first in 0u32..12,
+            more in 0u32..12,
+        ) {
+            // Also where the numbers end.
+            let base = if high { u32::MAX - 11 } else { 0 };
+            let taken: BTreeSet<u32> = taken.into_iter().map(|n| base + n).collect();
+            let first = base + first;
+            let range = first..=first.saturating_add(more);
+            let behind: Vec<u32> = taken.range(first..).copied().collect();
+            let found = first_free(range.clone(), behind.len(), |n, number| behind[n] == number);
+            let scanned = range.into_iter().find(|number| !taken.contains(number));
+            prop_assert_eq!(found, scanned);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 //! The host of the object: what its guests do, and what its owner does to them.
 
+use crate::name::Name;
 use crate::rows::{find, find_mut, Table};
 use crate::sharing::message::{Message, What};
 use crate::sharing::{
@@ -73,13 +74,14 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
         &mut self,
         number: u32,
         want: Want,
+        name: &Name,
         host: &mut impl Host,
     ) -> Result<(), Corrupt> {
         if number == 0 || find(&self.guests, number).is_some() {
             return Err(Corrupt);
         }
         let accepted = match self.guests.has_place(usize::MAX) {
-            true => host.accept(number, &want),
+            true => host.accept(number, &want, name),
             false => Err(Why::Refused),
         };
         let what = match accepted {
