@@ -152,14 +152,26 @@ pub(crate) struct Up {
     pub(crate) engine: KBox<Pairing>,
     /// Memory that was cut and has no session yet.
     pub(crate) pieces: KVec<Arc<Piece>>,
-    /// What the windows of the other host were posted with, by session.
-    pub(crate) data: KVec<(u32, KVec<u8>)>,
+    /// What the windows of the other host were posted with.
+    pub(crate) data: numbered::List<Posted>,
 }
 
 impl Up {
     /// Whether both services know of placed transfers.
     fn can_place(&self) -> bool {
         self.features & PLACED != 0
+    }
+}
+
+/// What a session of the other host was posted with.
+pub(crate) struct Posted {
+    pub(crate) session: u32,
+    pub(crate) data: KVec<u8>,
+}
+
+impl Keyed<u32> for Posted {
+    fn key(&self) -> u32 {
+        self.session
     }
 }
 
@@ -568,7 +580,7 @@ impl Link {
             memory,
             engine: KBox::new(engine.ok_or(EINVAL)?, GFP_KERNEL)?,
             pieces: KVec::new(),
-            data: KVec::new(),
+            data: numbered::List::new(),
         };
         Ok(KBox::new(up, GFP_KERNEL)?)
     }
@@ -916,9 +928,11 @@ impl Link {
         f(ending)
     }
 
-    /// How many connections there are to what has that token.
-    pub(crate) fn guests(&self, token: u32) -> usize {
-        self.core.lock().shared.engine.guests(token)
+    /// Whether there are connections to what has that token.
+    pub(crate) fn has_guests(&self, token: u32) -> bool {
+        let core = self.core.lock();
+        let mut guests = core.shared.engine.guests(token);
+        guests.next().is_some()
     }
 
     /// Whether the services of both hosts have that feature, of [`mp_proto::fabric`].

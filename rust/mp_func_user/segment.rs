@@ -919,7 +919,7 @@ impl Permit {
     /// `EBUSY` if there are connections, unless they are to be ended by `force`; then nothing has
     /// changed.
     pub(crate) fn remove(&self, force: bool) -> Result {
-        if !force && self.link.guests(self.number) != 0 {
+        if !force && self.link.has_guests(self.number) {
             return Err(EBUSY);
         }
         let is_its = |terms: &Terms| terms.number == self.number;

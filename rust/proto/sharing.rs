@@ -55,7 +55,7 @@ pub mod window;
 
 use crate::fabric::{Life, OFFER_NAMES, PLACED};
 use crate::name::Name;
-use crate::rows::{find, find_mut, Edit, Key, Order, Ordered, Rows, Table};
+use crate::rows::{find, find_mut, Edit, Key, Node, Order, Ordered, Rows, Table};
 use message::{Message, What};
 use state::{Change, State};
 
@@ -256,6 +256,8 @@ pub struct Own {
 }
 
 impl Ordered for Own {
+    type Nodes = [Node; 1];
+
     fn number(&self) -> u32 {
         self.number
     }
@@ -292,6 +294,8 @@ pub struct Entry {
 }
 
 impl Ordered for Entry {
+    type Nodes = [Node; 3];
+
     fn number(&self) -> u32 {
         self.guest.number
     }

@@ -10,10 +10,11 @@ use crate::sharing::{
 };
 
 impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
-    /// How many guests are connected to what has that token, whether or not their link is up.
-    pub fn guests(&self, token: u32) -> usize {
+    /// The guests that are connected to what has that token, whether or not their link is up.
+    pub fn guests(&self, token: u32) -> impl Iterator<Item = &Guest> + '_ {
         let all = self.guests.iter_in(TOKEN, u64::from(token));
-        all.filter(|entry| entry.stage != Stage::Ended).count()
+        all.filter(|entry| entry.stage != Stage::Ended)
+            .map(|entry| &entry.guest)
     }
 
     /// Ask all guests of what has that token to leave, each once.
