@@ -7,6 +7,7 @@ use crate::{
     calls::{
         deadline,
         expect_zero,
+        name_of_caller,
         user,
         Told as Outcome, //
     },
@@ -37,8 +38,7 @@ use mp_kernel::{
 use mp_proto::pairing::terms::{
     Limits,
     Name,
-    DATA_MAX,
-    NAME_MAX, //
+    DATA_MAX, //
 };
 
 /// What is told of the other session.
@@ -285,10 +285,8 @@ impl Session {
 ///
 /// `EINVAL`, `EFAULT`.
 pub(crate) fn name(open: &mp_session_open) -> Result<Name> {
-    let mut bytes = [0; NAME_MAX];
-    let room = bytes.get_mut(..open.name_size as usize).ok_or(EINVAL)?;
-    user(open.name, room.len())?.reader().read_slice(room)?;
-    Name::new(room, open.name_own as usize).ok_or(EINVAL)
+    let whole = name_of_caller(open.name, open.name_size)?;
+    Name::new(whole.bytes(), open.name_own as usize).ok_or(EINVAL)
 }
 
 /// Whether a client does not wait for the answer of a server.

@@ -23,6 +23,7 @@ use crate::{
         Source, //
     },
     ready,
+    segment::Wanted,
     stores,
     uapi::*,
     window::Piece, //
@@ -57,6 +58,10 @@ use mp_kernel::{
 };
 use mp_proto::{
     fabric,
+    name::{
+        Name,
+        NAME_MAX, //
+    },
     sharing, //
 };
 
@@ -258,6 +263,21 @@ pub(crate) fn user(address: u64, len: usize) -> Result<UserSlice> {
     Ok(UserSlice::new(user_pointer(address)?, len))
 }
 
+/// The name that the caller has at `address`; none without bytes.
+///
+/// # Errors
+///
+/// `EINVAL` if it is too long, `EFAULT`.
+pub(crate) fn name_of_caller(address: u64, size: u32) -> Result<Name> {
+    if size == 0 {
+        return Ok(Name::NONE);
+    }
+    let mut bytes = [0; NAME_MAX];
+    let room = bytes.get_mut(..size as usize).ok_or(EINVAL)?;
+    user(address, room.len())?.reader().read_slice(room)?;
+    Name::new(room).ok_or(EINVAL)
+}
+
 /// Element number `n` of an array of the caller, of the size that it has named.
 ///
 /// # Errors
@@ -302,7 +322,8 @@ fn describe(context: &Context, info: &mut mp_info) -> Result<Told> {
             | MP_FEATURE_PLACED
             | MP_FEATURE_FILL_ANY
             | MP_FEATURE_GRANTS
-            | MP_FEATURE_STORE,
+            | MP_FEATURE_STORE
+            | MP_FEATURE_NAMES,
     );
     info.sessions_max = shared.limits.sessions;
     info.user_sessions_max = shared.limits.user_sessions;
@@ -416,18 +437,25 @@ fn answer<T: Versioned>(
 fn create_segment(context: &Context, arg: UserPtr) -> Result {
     let (mut create, size) = read_sized::<mp_segment_create>(arg)?;
     expect_zero(create.reserved)?;
+    expect_zero(create.reserved2)?;
     expect_zero(create.flags & !(MP_SEGMENT_PRIVATE | MP_SEGMENT_EMPTY))?;
-    if create.flags & MP_SEGMENT_PRIVATE != 0 {
-        expect_zero(create.id_more)?;
+    let is_private = create.flags & MP_SEGMENT_PRIVATE != 0;
+    if is_private {
+        expect_zero(create.id_more | create.name_size)?;
     }
     if create.length == 0 {
         return Err(EINVAL);
     }
+    let wanted = Wanted {
+        ids: (!is_private).then_some((create.id, create.id_more)),
+        name: name_of_caller(create.name, create.name_size)?,
+        length: create.length,
+        is_empty: create.flags & MP_SEGMENT_EMPTY != 0,
+    };
     let shared = context.shared();
-    // One that is empty is filled with memory that is not the fabric's.
-    let is_empty = create.flags & MP_SEGMENT_EMPTY != 0;
     let what = Make::Segment {
-        len: if is_empty { 0 } else { create.length },
+        // One that is empty is filled with memory that is not the fabric's.
+        len: if wanted.is_empty { 0 } else { wanted.length },
         total: shared.links.memory_total(),
     };
     let object = context.make(what, || {
@@ -435,7 +463,7 @@ fn create_segment(context: &Context, arg: UserPtr) -> Result {
         let links = &shared.links;
         let holding = links
             .segments()
-            .create(links, numbers, context.user(), &create)?;
+            .create(links, numbers, context.user(), &wanted)?;
         Ok(Object::Segment(holding))
     })?;
     if let Object::Segment(holding) = &object {
@@ -570,6 +598,7 @@ fn offer(context: &Context, arg: UserPtr) -> Result {
     let (mut offer, size) = read_sized::<mp_offer>(arg)?;
     let known = MP_OFFER_ANY | MP_OFFER_SHARED | MP_OFFER_COUNTED;
     expect_zero(offer.flags & !known)?;
+    expect_zero(offer.reserved)?;
     let object = kind_of(offer.object)?;
     let is_counted = offer.flags & MP_OFFER_COUNTED != 0;
     if object == sharing::Object::Segment || is_counted && object != sharing::Object::Event {
@@ -578,6 +607,7 @@ fn offer(context: &Context, arg: UserPtr) -> Result {
     let terms = Terms {
         object,
         number: Some(offer.number).filter(|_| offer.flags & MP_OFFER_ANY == 0),
+        name: name_of_caller(offer.name, offer.name_size)?,
         is_counted,
         is_shared: offer.flags & MP_OFFER_SHARED != 0,
     };
@@ -615,7 +645,7 @@ fn connect(context: &Context, arg: UserPtr) -> Result {
     let (mut connect, size) = read_sized::<mp_connect>(arg)?;
     let known = MP_CONNECT_COUNTED | MP_CONNECT_PLACED | MP_CONNECT_GRANTED;
     expect_zero(connect.flags & !known)?;
-    expect_zero(connect.reserved)?;
+    expect_zero(connect.reserved | connect.reserved2)?;
     let is_granted = connect.flags & MP_CONNECT_GRANTED != 0;
     let want = sharing::Want {
         object: kind_of(connect.object)?,
@@ -632,6 +662,10 @@ fn connect(context: &Context, arg: UserPtr) -> Result {
     if (want.placed || is_granted) && !is_segment {
         return Err(EINVAL);
     }
+    let name = name_of_caller(connect.name, connect.name_size)?;
+    if !name.is_none() && (want.number != 0 || is_granted) {
+        return Err(EINVAL);
+    }
     let link = context.shared().links.get(connect.interface)?;
     if is_granted {
         check_partner(context, &link, want.session)?;
@@ -640,7 +674,7 @@ fn connect(context: &Context, arg: UserPtr) -> Result {
         let number = context.shared().next_handle();
         let word = context.status().word()?;
         let connection = Connection::new(number, link.clone(), want, word)?;
-        link.connect(&connection, deadline(connect.deadline))?;
+        link.connect(&connection, &name, deadline(connect.deadline))?;
         Ok(Object::Connection(connection))
     })?;
     if let Object::Connection(connection) = &object {

@@ -7,8 +7,10 @@ use crate::{
     link::{
         Link,
         Pairing,
+        Posted,
         Up, //
     },
+    numbered::List,
     outbox::{
         Outbox,
         Signal, //
@@ -81,7 +83,7 @@ struct Carrier<'a> {
     life: Life,
     memory: &'a Arc<Memory>,
     pieces: &'a mut KVec<Arc<Piece>>,
-    data: &'a mut KVec<(u32, KVec<u8>)>,
+    data: &'a mut List<Posted>,
     /// The data behind the message at hand.
     arrived: &'a [u8],
     /// What a client of this host is told by a server of this host.
@@ -303,8 +305,8 @@ impl Carrier<'_> {
             let data = session.as_ref().map_or(&[][..], |session| session.data());
             return Told::new(peer, data);
         }
-        let known = self.data.iter().find(|(s, _)| *s == session);
-        Told::new(peer, known.map_or(&[][..], |(_, data)| data))
+        let known = self.data.get(&session);
+        Told::new(peer, known.map_or(&[][..], |posted| &posted.data))
     }
 
     fn asked(&mut self, server: u32, client: u32, local: Limits, remote: Limits) -> Result {
@@ -334,13 +336,12 @@ impl Carrier<'_> {
         let mut data = KVec::new();
         data.extend_from_slice(self.arrived, GFP_KERNEL)?;
         self.forget(session);
-        Ok(self.data.push((session, data), GFP_KERNEL)?)
+        let posted = Arc::new(Posted { session, data }, GFP_KERNEL)?;
+        self.data.enter(posted)
     }
 
     fn forget(&mut self, session: u32) {
-        if let Some(at) = self.data.iter().position(|(s, _)| *s == session) {
-            drop(self.data.remove(at));
-        }
+        drop(self.data.remove(&session));
     }
 
     fn cut(&mut self, len: u64) -> Result<u64> {

@@ -24,11 +24,11 @@ use crate::{
     leaving::Leaving,
     numbered::{
         self,
-        Numbered, //
+        Keyed, //
     },
     offer::{
-        Number,
-        Offer, //
+        Offer,
+        Offered, //
     },
     outbox::Outbox,
     placed::{
@@ -97,6 +97,7 @@ use mp_proto::{
         PLACED,
         SUPPORT, //
     },
+    name::Name,
     pairing::{
         sessions,
         Engine,
@@ -151,14 +152,26 @@ pub(crate) struct Up {
     pub(crate) engine: KBox<Pairing>,
     /// Memory that was cut and has no session yet.
     pub(crate) pieces: KVec<Arc<Piece>>,
-    /// What the windows of the other host were posted with, by session.
-    pub(crate) data: KVec<(u32, KVec<u8>)>,
+    /// What the windows of the other host were posted with.
+    pub(crate) data: numbered::List<Posted>,
 }
 
 impl Up {
     /// Whether both services know of placed transfers.
     fn can_place(&self) -> bool {
         self.features & PLACED != 0
+    }
+}
+
+/// What a session of the other host was posted with.
+pub(crate) struct Posted {
+    pub(crate) session: u32,
+    pub(crate) data: KVec<u8>,
+}
+
+impl Keyed<u32> for Posted {
+    fn key(&self) -> u32 {
+        self.session
     }
 }
 
@@ -190,14 +203,14 @@ struct Core {
     removed: bool,
 }
 
-impl Numbered for Session {
-    fn number(&self) -> u32 {
+impl Keyed<u32> for Session {
+    fn key(&self) -> u32 {
         self.number()
     }
 }
 
-impl Numbered for Connection {
-    fn number(&self) -> u32 {
+impl Keyed<u32> for Connection {
+    fn key(&self) -> u32 {
         self.number()
     }
 }
@@ -229,7 +242,7 @@ pub(crate) struct Link {
     connections: SpinLockBh<numbered::List<Connection>>,
     /// Events and ports that are offered here.
     #[pin]
-    numbers: SpinLockBh<KVec<Arc<Number>>>,
+    offered: SpinLockBh<Offered>,
     /// The ways from the peer's connections to them.
     #[pin]
     pub(crate) bells: SpinLockBh<KVec<Bell>>,
@@ -293,7 +306,7 @@ impl Link {
                 sessions <- new_spinlock_bh!(numbered::List::new()),
                 watchers <- new_spinlock_bh!(KVec::new()),
                 connections <- new_spinlock_bh!(numbered::List::new()),
-                numbers <- new_spinlock_bh!(KVec::new()),
+                offered <- new_spinlock_bh!(Offered::new()),
                 bells <- new_spinlock_bh!(KVec::new()),
                 questions <- Questions::new(),
                 leaving <- Leaving::new(),
@@ -343,7 +356,7 @@ impl Link {
 
     /// Find a session. Any context.
     pub(crate) fn session(&self, number: u32) -> Option<Arc<Session>> {
-        self.sessions.lock().get(number).cloned()
+        self.sessions.lock().get(&number).cloned()
     }
 
     /// Whether it is the host's with itself, which has one end and no messages.
@@ -446,7 +459,7 @@ impl Link {
             session.answer_if_pending(Err(ENODEV));
             session.forsaken();
         });
-        for number in self.numbers.lock().iter() {
+        for number in self.offered.lock().iter() {
             Offer::each_of(number, Offer::forsaken);
         }
         self.tell(ready::OF_INTERFACES);
@@ -567,7 +580,7 @@ impl Link {
             memory,
             engine: KBox::new(engine.ok_or(EINVAL)?, GFP_KERNEL)?,
             pieces: KVec::new(),
-            data: KVec::new(),
+            data: numbered::List::new(),
         };
         Ok(KBox::new(up, GFP_KERNEL)?)
     }
@@ -645,7 +658,7 @@ impl Link {
                 outbox: outbox.clone(),
                 life: up.life,
                 memory: up.memory.clone(),
-                can_place: up.can_place(),
+                features: up.features,
             }),
             _ => None,
         };
@@ -704,27 +717,38 @@ impl Link {
         self.tell(ready::OF_INTERFACES);
     }
 
-    /// Connect a process to what the peer offers.
+    /// Connect a process to what the peer offers, under that name unless it is none.
     ///
     /// # Errors
     ///
     /// Those of `MP_IOC_CONNECT`; the connection is closed then.
-    pub(crate) fn connect(&self, connection: &Arc<Connection>, deadline: Option<u64>) -> Result {
+    pub(crate) fn connect(
+        &self,
+        connection: &Arc<Connection>,
+        name: &Name,
+        deadline: Option<u64>,
+    ) -> Result {
         self.connections.lock().enter(connection.clone())?;
-        let asked = self.ask_to_connect(connection, deadline);
+        let asked = self.ask_to_connect(connection, name, deadline);
         let answered = asked.and_then(|()| connection.outcome(deadline));
         answered.inspect_err(|_| self.disconnect(connection))
     }
 
     /// Ask the peer for a connection, once it has answered enough of what it was asked before.
-    fn ask_to_connect(&self, connection: &Connection, deadline: Option<u64>) -> Result {
+    fn ask_to_connect(
+        &self,
+        connection: &Connection,
+        name: &Name,
+        deadline: Option<u64>,
+    ) -> Result {
+        let (number, want) = (connection.number(), connection.want());
+        let needed = want.features(name);
         loop {
             let asked = self.share(|engine, clerk| {
-                let can_place = clerk.far.as_ref().is_none_or(|far| far.can_place);
-                if connection.want().placed && !can_place {
+                if clerk.far.as_ref().is_some_and(|far| !far.has(needed)) {
                     return Err(error::unsupported());
                 }
-                let asked = engine.connect(connection.number(), connection.want(), clerk);
+                let asked = engine.connect(number, want, name, clerk);
                 if asked == Err(Refusal::Busy) {
                     self.is_busy.store(true, Release);
                 }
@@ -759,7 +783,7 @@ impl Link {
         connection.strip();
         // Where the interface has gone, there is nobody to be told.
         let _ = self.share(|engine, clerk| engine.leave(connection.number(), clerk));
-        let gone = self.connections.lock().remove(connection.number());
+        let gone = self.connections.lock().remove(&connection.number());
         drop(gone);
     }
 
@@ -833,12 +857,12 @@ impl Link {
 
     /// Find a connection. Any context.
     pub(crate) fn connection(&self, number: u32) -> Option<Arc<Connection>> {
-        self.connections.lock().get(number).cloned()
+        self.connections.lock().get(&number).cloned()
     }
 
     /// Whether an object of this link has that number.
     pub(crate) fn has_object(&self, number: u32) -> bool {
-        let is_offered = || self.numbers.lock().iter().any(|n| n.has_offer(number));
+        let is_offered = || self.offered.lock().iter().any(|n| n.has_offer(number));
         self.session(number).is_some() || self.connection(number).is_some() || is_offered()
     }
 
@@ -904,9 +928,11 @@ impl Link {
         f(ending)
     }
 
-    /// How many connections there are to what has that token.
-    pub(crate) fn guests(&self, token: u32) -> usize {
-        self.core.lock().shared.engine.guests(token)
+    /// Whether there are connections to what has that token.
+    pub(crate) fn has_guests(&self, token: u32) -> bool {
+        let core = self.core.lock();
+        let mut guests = core.shared.engine.guests(token);
+        guests.next().is_some()
     }
 
     /// Whether the services of both hosts have that feature, of [`mp_proto::fabric`].

@@ -1,72 +1,93 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Objects of a link by their numbers, which never come again.
+//! Objects by what they are found by: their numbers, or their names. None has that of another one.
 
+use core::marker::PhantomData;
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
 use mp_kernel::sync::SpinLockBh;
 
-/// What has a number of its own.
-pub(crate) trait Numbered {
-    /// The number, never 0.
-    fn number(&self) -> u32;
+/// What is found by a key of its own, which stays.
+pub(crate) trait Keyed<K> {
+    /// The key.
+    fn key(&self) -> K;
 }
 
-/// Objects in the order of their numbers.
-pub(crate) struct List<T>(KVec<Arc<T>>);
+/// Objects in the order of their keys.
+pub(crate) struct List<T, K = u32> {
+    objects: KVec<Arc<T>>,
+    by: PhantomData<K>,
+}
 
-impl<T: Numbered> List<T> {
+impl<T: Keyed<K>, K: Ord> List<T, K> {
     /// An empty one.
     pub(crate) const fn new() -> Self {
-        Self(KVec::new())
+        Self {
+            objects: KVec::new(),
+            by: PhantomData,
+        }
     }
 
-    fn position(&self, number: u32) -> Result<usize, usize> {
-        self.0
-            .binary_search_by_key(&number, |object| object.number())
+    fn position(&self, key: &K) -> Result<usize, usize> {
+        self.objects
+            .binary_search_by(|object| object.key().cmp(key))
+    }
+
+    /// Make room for one object more.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn reserve(&mut self) -> Result {
+        Ok(self.objects.reserve(1, GFP_ATOMIC)?)
     }
 
     /// Enter an object that is not there yet. Any context.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
+    /// `ENOMEM`, unless there is [room](Self::reserve).
     pub(crate) fn enter(&mut self, object: Arc<T>) -> Result {
-        self.0.reserve(1, GFP_ATOMIC)?;
-        let (Ok(at) | Err(at)) = self.position(object.number());
+        self.reserve()?;
+        let (Ok(at) | Err(at)) = self.position(&object.key());
         // There is room for it.
-        let entered = self.0.insert_within_capacity(at, object);
+        let entered = self.objects.insert_within_capacity(at, object);
         entered.map_err(|_| ENOMEM)
     }
 
-    /// Remove the object of that number, if it is there.
-    pub(crate) fn remove(&mut self, number: u32) -> Option<Arc<T>> {
-        let at = self.position(number).ok()?;
-        self.0.remove(at).ok()
+    /// Remove the object of that key, if it is there.
+    pub(crate) fn remove(&mut self, key: &K) -> Option<Arc<T>> {
+        let at = self.position(key).ok()?;
+        self.objects.remove(at).ok()
     }
 
-    /// The object of that number.
-    pub(crate) fn get(&self, number: u32) -> Option<&Arc<T>> {
-        self.0.get(self.position(number).ok()?)
+    /// The object of that key.
+    pub(crate) fn get(&self, key: &K) -> Option<&Arc<T>> {
+        self.objects.get(self.position(key).ok()?)
     }
 
-    /// The first object behind a number.
-    fn behind(&self, number: u32) -> Option<&Arc<T>> {
-        self.0
-            .get(self.0.partition_point(|object| object.number() <= number))
+    /// All objects.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
+        self.objects.iter()
+    }
+
+    /// Those from a key on.
+    pub(crate) fn from(&self, key: &K) -> &[Arc<T>] {
+        let at = self.objects.partition_point(|object| object.key() < *key);
+        self.objects.get(at..).unwrap_or(&[])
     }
 }
 
 /// Call `f` with each object, and without the lock. Those that are there all the time are met,
 /// whoever comes and goes meanwhile.
-pub(crate) fn for_each<T: Numbered>(list: &SpinLockBh<List<T>>, mut f: impl FnMut(&Arc<T>)) {
-    let mut number = 0;
-    loop {
-        let next = list.lock().behind(number).cloned();
+pub(crate) fn for_each<T: Keyed<u32>>(list: &SpinLockBh<List<T>>, mut f: impl FnMut(&Arc<T>)) {
+    let mut from = Some(0);
+    while let Some(number) = from {
+        let next = list.lock().from(&number).first().cloned();
         let Some(object) = next else { break };
-        number = object.number();
+        from = object.key().checked_add(1);
         f(&object);
     }
 }

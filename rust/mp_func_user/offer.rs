@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Events and ports that processes of this host offer at a link, by number.
+//! Events and ports that processes of this host offer at a link, by number and by name.
 //!
 //! A [`Number`] is what peers connect to; each [`Offer`] is the part of one process in it.
 //! Usually there is one; processes that agree to share get everything each. The sharing
@@ -8,6 +8,10 @@
 
 use crate::{
     link::Link,
+    numbered::{
+        Keyed,
+        List, //
+    },
     ready::{
         self,
         Ready, //
@@ -23,10 +27,14 @@ use mp_kernel::{
     new_spinlock_bh,
     sync::SpinLockBh, //
 };
-use mp_proto::sharing::{
-    Object,
-    Want,
-    Why, //
+use mp_proto::{
+    name::Name,
+    rows::first_free,
+    sharing::{
+        Object,
+        Want,
+        Why, //
+    }, //
 };
 
 /// Most connections of an event or port: each may have messages that wait.
@@ -52,6 +60,7 @@ struct State {
 pub(crate) struct Number {
     object: Object,
     number: u32,
+    name: Name,
     token: u32,
     is_counted: bool,
     is_shared: bool,
@@ -65,15 +74,30 @@ impl Number {
         self.token
     }
 
-    /// Whether it is offered under that number.
-    pub(crate) fn is(&self, object: Object, number: u32) -> bool {
-        self.object == object && self.number == number
+    /// Whether what is to be offered is the same, and all have agreed to share it.
+    fn is_shared_by(&self, terms: &Terms) -> bool {
+        let is_number = terms.number.is_none_or(|number| number == self.number);
+        let is_same = is_number && self.name == terms.name && self.is_counted == terms.is_counted;
+        is_same && self.is_shared && terms.is_shared
     }
 
     /// Whether the part of a process in it has that number.
     pub(crate) fn has_offer(&self, number: u32) -> bool {
         let state = self.state.lock();
         self.token == number || state.offers.iter().any(|offer| offer.number == number)
+    }
+
+    /// Enter the part of a process, which is the first one if that `is_new`.
+    ///
+    /// # Errors
+    ///
+    /// `EADDRINUSE` after the last one has left: it is about to be withdrawn. `ENOMEM`.
+    fn join(&self, offer: Arc<Offer>, is_new: bool) -> Result {
+        let mut state = self.state.lock();
+        if state.offers.is_empty() && !is_new {
+            return Err(error::in_use());
+        }
+        Ok(state.offers.push(offer, GFP_ATOMIC)?)
     }
 
     /// A process of the peer would like to connect. It counts until [`left`](Self::left).
@@ -121,8 +145,9 @@ impl Number {
 /// What makes an event or port.
 pub(crate) struct Terms {
     pub(crate) object: Object,
-    /// None for one that nobody uses.
+    /// None for one that nobody uses, or that which the name has.
     pub(crate) number: Option<u32>,
+    pub(crate) name: Name,
     pub(crate) is_counted: bool,
     pub(crate) is_shared: bool,
 }
@@ -142,26 +167,112 @@ pub(crate) struct Offer {
 /// The first number that is given to who does not ask for one.
 const FIRST_FREE: u32 = 0x8000_0000;
 
-/// Find a number that nobody uses, or the one that is asked for.
-fn choose(list: &[Arc<Number>], terms: &Terms) -> Result<(u32, Option<Arc<Number>>)> {
-    let find = |number| list.iter().find(|n| n.is(terms.object, number));
-    let Some(number) = terms.number else {
-        // Ends after as many as there are.
-        let free = (FIRST_FREE..=u32::MAX).find(|number| find(*number).is_none());
-        return Ok((free.ok_or_else(error::in_use)?, None));
-    };
-    let Some(known) = find(number) else {
-        return Ok((number, None));
-    };
-    let agrees = known.is_shared && terms.is_shared && known.is_counted == terms.is_counted;
-    match agrees {
-        true => Ok((number, Some(known.clone()))),
-        false => Err(error::in_use()),
+impl Keyed<(Object, u32)> for Number {
+    fn key(&self) -> (Object, u32) {
+        (self.object, self.number)
+    }
+}
+
+impl Keyed<(Object, Name)> for Number {
+    fn key(&self) -> (Object, Name) {
+        (self.object, self.name)
+    }
+}
+
+/// The events and ports of a link: all of them by their numbers, those with names also by these.
+pub(crate) struct Offered {
+    numbers: List<Number, (Object, u32)>,
+    names: List<Number, (Object, Name)>,
+}
+
+impl Offered {
+    /// None.
+    pub(crate) const fn new() -> Self {
+        Self {
+            numbers: List::new(),
+            names: List::new(),
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Number>> {
+        self.numbers.iter()
+    }
+
+    /// What is wanted, under that name unless it is none.
+    pub(crate) fn find(&self, want: &Want, name: &Name) -> Option<&Arc<Number>> {
+        match name.is_none() {
+            true => self.numbers.get(&(want.object, want.number)),
+            false => self.names.get(&(want.object, *name)),
+        }
+    }
+
+    /// What has the name or, without one, the number that is to be offered.
+    fn known(&self, terms: &Terms) -> Option<&Arc<Number>> {
+        match terms.name.is_none() {
+            true => self.numbers.get(&(terms.object, terms.number?)),
+            false => self.names.get(&(terms.object, terms.name)),
+        }
+    }
+
+    /// The number that nobody uses, or what is shared by those who offer it.
+    ///
+    /// # Errors
+    ///
+    /// `EADDRINUSE`.
+    fn choose(&self, terms: &Terms) -> Result<(u32, Option<Arc<Number>>)> {
+        if let Some(known) = self.known(terms) {
+            return match known.is_shared_by(terms) {
+                true => Ok((known.number, Some(known.clone()))),
+                false => Err(error::in_use()),
+            };
+        }
+        let is_free = |number: &u32| self.numbers.get(&(terms.object, *number)).is_none();
+        let number = match terms.number {
+            Some(number) => Some(number).filter(is_free),
+            None => self.free_number(terms.object),
+        };
+        Ok((number.ok_or_else(error::in_use)?, None))
+    }
+
+    fn free_number(&self, object: Object) -> Option<u32> {
+        let taken = self.numbers.from(&(object, FIRST_FREE));
+        first_free(FIRST_FREE..=u32::MAX, taken.len(), |n, number| {
+            let nth = taken.get(n);
+            nth.is_some_and(|nth| (nth.object, nth.number) == (object, number))
+        })
+    }
+
+    /// Make room for one more.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn reserve(&mut self) -> Result {
+        self.numbers.reserve()?;
+        self.names.reserve()
+    }
+
+    /// Enter what is new, for which there is room.
+    fn enter(&mut self, number: Arc<Number>) {
+        if !number.name.is_none() {
+            let _ = self.names.enter(number.clone());
+        }
+        let _ = self.numbers.enter(number);
+    }
+
+    /// Remove what is not offered any more. Whoever gets it drops it without the lock.
+    pub(crate) fn remove(&mut self, number: &Number) -> [Option<Arc<Number>>; 2] {
+        let named = match number.name.is_none() {
+            true => None,
+            false => self.names.remove(&number.key()),
+        };
+        [self.numbers.remove(&number.key()), named]
     }
 }
 
 impl Offer {
-    /// Offer an event or port at a link, whose list of numbers is `list`; `numbers` has
+    /// Offer an event or port at a link, which has those of `list`; `numbers` has
     /// those of the offer and, if it is new, of what is offered.
     ///
     /// # Errors
@@ -170,7 +281,7 @@ impl Offer {
     pub(crate) fn new(
         numbers: (u32, u32),
         link: Arc<Link>,
-        list: &SpinLockBh<KVec<Arc<Number>>>,
+        list: &SpinLockBh<Offered>,
         terms: &Terms,
     ) -> Result<Arc<Self>> {
         let counts = (terms.object == Object::Event).then_some(terms.is_counted);
@@ -179,14 +290,17 @@ impl Offer {
             None => Ready::new(0)?,
         };
         let mut list = list.lock();
-        let (number, known) = choose(&list, terms)?;
+        let (number, known) = list.choose(terms)?;
+        let is_new = known.is_none();
         let shares = match known {
             Some(known) => known,
             None => {
-                let new = Arc::pin_init(
+                list.reserve()?;
+                Arc::pin_init(
                     pin_init!(Number {
                         object: terms.object,
                         number,
+                        name: terms.name,
                         token: numbers.1,
                         is_counted: terms.is_counted,
                         is_shared: terms.is_shared,
@@ -197,9 +311,7 @@ impl Offer {
                         }),
                     }),
                     GFP_ATOMIC,
-                )?;
-                list.reserve(1, GFP_ATOMIC)?;
-                new
+                )?
             }
         };
         let of = shares.clone();
@@ -213,10 +325,9 @@ impl Offer {
             }),
             GFP_ATOMIC,
         )?;
-        shares.state.lock().offers.push(offer.clone(), GFP_ATOMIC)?;
-        if !list.iter().any(|known| Arc::ptr_eq(known, &shares)) {
-            // There is room.
-            let _ = list.push_within_capacity(shares);
+        shares.join(offer.clone(), is_new)?;
+        if is_new {
+            list.enter(shares);
         }
         drop(list);
         Ok(offer)

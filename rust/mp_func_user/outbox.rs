@@ -14,6 +14,7 @@ use crate::{
     link::AGAIN_MS,
     FUNC, //
 };
+use core::ops::Deref;
 use kernel::{
     prelude::*,
     sync::{
@@ -52,7 +53,10 @@ use mp_proto::{
         },
         placed::Totals, //
     },
-    wire::Priority, //
+    wire::{
+        Bytes,
+        Priority, //
+    }, //
 };
 use mp_transport::{
     frame::{
@@ -187,14 +191,15 @@ impl Signal {
         match &self.content {
             Content::Plain(frame) => Ok(frame.clone()),
             Content::Total(header, total) => {
-                frame(header, Value(total.load(Relaxed).to_le_bytes()))
+                let total = total.load(Relaxed).to_le_bytes();
+                frame(header, Data(Bytes::<4>::new(&total, &[])))
             }
             Content::Question(header, last) => {
                 let message = Message {
                     connection: last.load(Acquire),
                     what: What::Ask,
                 };
-                frame(header, Value(message.encode()))
+                frame(header, Data(message.encode()))
             }
             Content::Taken {
                 header,
@@ -205,7 +210,7 @@ impl Signal {
                     connection: *connection,
                     what: What::Taken(total.load(Relaxed)),
                 };
-                frame(header, Value(message.encode()))
+                frame(header, Data(message.encode()))
             }
             Content::Placed {
                 header,
@@ -220,7 +225,7 @@ impl Signal {
                         failed: (totals >> 32) as u32,
                     }),
                 };
-                frame(header, Value(message.encode()))
+                frame(header, Data(message.encode()))
             }
         }
     }
@@ -299,31 +304,16 @@ impl Tally {
     }
 }
 
-/// A short message.
-struct Value<const N: usize>([u8; N]);
-
-impl<const N: usize> FrameBody for Value<N> {
-    fn len(&self) -> usize {
-        N
-    }
-
-    fn for_each_fragment<'a>(&'a self, f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
-        f(self.0.as_slice().into())
-    }
-
-    fn complete(&mut self, _status: Result) {}
-}
-
 /// Data of a message.
-struct Data(KVec<u8>);
+struct Data<B>(B);
 
-impl FrameBody for Data {
+impl<B: Deref<Target = [u8]> + Send + Sync + 'static> FrameBody for Data<B> {
     fn len(&self) -> usize {
         self.0.len()
     }
 
     fn for_each_fragment<'a>(&'a self, f: &mut dyn FnMut(SharedBytes<'a>) -> Result) -> Result {
-        f(self.0.as_slice().into())
+        f((*self.0).into())
     }
 
     fn complete(&mut self, _status: Result) {}

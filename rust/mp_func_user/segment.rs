@@ -13,6 +13,10 @@ use crate::{
         Notice,
         Notices, //
     },
+    numbered::{
+        Keyed,
+        List, //
+    },
     ready::Ready,
     session::{
         Mapper,
@@ -38,11 +42,15 @@ use mp_kernel::{
     error,
     process::UserId, //
 };
-use mp_proto::sharing::{
-    state::Shown,
-    Rights,
-    Want,
-    Why, //
+use mp_proto::{
+    name::Name,
+    rows::first_free,
+    sharing::{
+        state::Shown,
+        Rights,
+        Want,
+        Why, //
+    }, //
 };
 use mp_transport::memory::Source;
 
@@ -93,6 +101,7 @@ impl State {
 pub(crate) struct Segment {
     /// None if it is private.
     id: Option<u32>,
+    name: Name,
     token: u32,
     user: UserId,
     /// Its memory; none as long as it is empty.
@@ -256,11 +265,96 @@ impl Drop for Used {
     }
 }
 
+impl Keyed<u32> for Segment {
+    /// Of one that is not private.
+    fn key(&self) -> u32 {
+        self.id.unwrap_or(0)
+    }
+}
+
+impl Keyed<Name> for Segment {
+    fn key(&self) -> Name {
+        self.name
+    }
+}
+
+/// Segments in the order of their making, and those among them that have an id or a name.
+struct Lists {
+    all: KVec<Arc<Segment>>,
+    ids: List<Segment, u32>,
+    names: List<Segment, Name>,
+}
+
+impl Lists {
+    /// The id and the name that a new segment gets.
+    ///
+    /// # Errors
+    ///
+    /// `EADDRINUSE`.
+    fn choose(&self, wanted: &Wanted) -> Result<Option<u32>> {
+        if self.names.get(&wanted.name).is_some() {
+            return Err(error::in_use());
+        }
+        let Some((first, more)) = wanted.ids else {
+            return Ok(None);
+        };
+        let taken = self.ids.from(&first);
+        let is_nth = |n: usize, id| taken.get(n).is_some_and(|nth| nth.id == Some(id));
+        let id = first_free(first..=first.saturating_add(more), taken.len(), is_nth);
+        id.map(Some).ok_or_else(error::in_use)
+    }
+
+    /// Make room for one segment more.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn reserve(&mut self) -> Result {
+        self.all.reserve(1, GFP_KERNEL)?;
+        self.ids.reserve()?;
+        self.names.reserve()
+    }
+
+    /// Enter a segment for which there is room.
+    fn enter(&mut self, segment: Arc<Segment>) {
+        if segment.id.is_some() {
+            let _ = self.ids.enter(segment.clone());
+        }
+        if !segment.name.is_none() {
+            let _ = self.names.enter(segment.clone());
+        }
+        let _ = self.all.push_within_capacity(segment);
+    }
+
+    /// Remove a segment. Whoever gets it drops it without the lock.
+    fn remove(&mut self, segment: &Arc<Segment>) -> Option<Arc<Segment>> {
+        let at = self.all.iter().position(|s| Arc::ptr_eq(s, segment))?;
+        if segment.id.is_some() {
+            self.ids.remove(&segment.key());
+        }
+        if !segment.name.is_none() {
+            self.names.remove(&segment.key());
+        }
+        self.all.remove(at).ok()
+    }
+}
+
+/// What a process wants of a segment that it makes.
+pub(crate) struct Wanted {
+    /// The first id that would do, and how many after that; none if it is private.
+    pub(crate) ids: Option<(u32, u32)>,
+    pub(crate) name: Name,
+    /// Bytes.
+    pub(crate) length: u64,
+    /// It is made without memory.
+    pub(crate) is_empty: bool,
+}
+
 /// All segments of this host.
 #[pin_data]
 pub(crate) struct Segments {
     #[pin]
-    list: Mutex<KVec<Arc<Segment>>>,
+    lists: Mutex<Lists>,
 }
 
 impl Segments {
@@ -271,18 +365,27 @@ impl Segments {
     /// `ENOMEM`.
     pub(crate) fn new() -> Result<Arc<Self>> {
         let init = pin_init!(Self {
-            list <- new_mutex!(KVec::new()),
+            lists <- new_mutex!(Lists {
+                all: KVec::new(),
+                ids: List::new(),
+                names: List::new(),
+            }),
         });
         Arc::pin_init(init, GFP_KERNEL)
     }
 
     fn find(&self, is_it: impl Fn(&Segment) -> bool) -> Option<Arc<Segment>> {
-        self.list.lock().iter().find(|s| is_it(s)).cloned()
+        self.lists.lock().all.iter().find(|s| is_it(s)).cloned()
     }
 
     /// The segment of that id.
     pub(crate) fn by_id(&self, id: u32) -> Option<Arc<Segment>> {
-        self.find(|segment| segment.id == Some(id))
+        self.lists.lock().ids.get(&id).cloned()
+    }
+
+    /// The segment of that name.
+    pub(crate) fn by_name(&self, name: &Name) -> Option<Arc<Segment>> {
+        self.lists.lock().names.get(name).cloned()
     }
 
     /// The segment with that token, or with a permit that has it.
@@ -304,7 +407,8 @@ impl Segments {
 
     /// An interface has gone.
     pub(crate) fn forget(&self, interface: u32) {
-        self.list.lock().iter().for_each(|s| s.forget(interface));
+        let lists = self.lists.lock();
+        lists.all.iter().for_each(|s| s.forget(interface));
     }
 
     /// The bridge of an interface has failed (`SI-EVT-8`).
@@ -315,23 +419,11 @@ impl Segments {
             peer,
             connection: 0,
         };
-        for segment in self.list.lock().iter() {
+        for segment in &self.lists.lock().all {
             if segment.shown(interface) != Shown::Unprepared {
                 segment.tell(notice);
             }
         }
-    }
-
-    /// The first id of a range that no segment has.
-    ///
-    /// # Errors
-    ///
-    /// `EADDRINUSE`.
-    fn free_id(list: &[Arc<Segment>], first: u32, more: u32) -> Result<u32> {
-        let ids = first..=first.saturating_add(more);
-        let is_free = |id: &u32| !list.iter().any(|segment| segment.id == Some(*id));
-        // Ends after as many as there are segments.
-        ids.into_iter().find(is_free).ok_or_else(error::in_use)
     }
 
     /// Make a segment, for the context's object `number`.
@@ -344,33 +436,28 @@ impl Segments {
         links: &Links,
         numbers: (u32, u32),
         user: UserId,
-        wanted: &mp_segment_create,
+        wanted: &Wanted,
     ) -> Result<Arc<Holding>> {
-        let is_private = wanted.flags & MP_SEGMENT_PRIVATE != 0;
-        let free_id = |list: &[Arc<Segment>]| match is_private {
-            true => Ok(None),
-            false => Self::free_id(list, wanted.id, wanted.id_more).map(Some),
-        };
-        free_id(&self.list.lock())?;
+        self.lists.lock().choose(wanted)?;
         // Takes its time: not under the lock.
         let piece = SetOnce::new();
-        let is_empty = wanted.flags & MP_SEGMENT_EMPTY != 0;
-        if !is_empty {
+        if !wanted.is_empty {
             let memory = Piece::Local(links.cut(wanted.length)?);
             piece.populate(Arc::new(memory, GFP_KERNEL)?);
         }
         let (number, token) = numbers;
-        let mut list = self.list.lock();
-        let id = free_id(&list)?;
+        let mut lists = self.lists.lock();
+        let id = lists.choose(wanted)?;
         // A segment and its uses hold each other: nothing may fail once they do.
-        list.reserve(1, GFP_KERNEL)?;
+        lists.reserve()?;
         let segment = Arc::pin_init(
             pin_init!(Segment {
                 id,
+                name: wanted.name,
                 token,
                 user,
                 piece,
-                room: is_empty.then_some(wanted.length),
+                room: wanted.is_empty.then_some(wanted.length),
                 state <- new_mutex!(State {
                     is_shared: false,
                     is_gone: false,
@@ -389,7 +476,7 @@ impl Segments {
             .lock()
             .holdings
             .push(holding.clone(), GFP_KERNEL)?;
-        let _ = list.push_within_capacity(segment);
+        lists.enter(segment);
         Ok(holding)
     }
 
@@ -415,11 +502,7 @@ impl Segments {
     }
 
     fn take_out(&self, segment: &Arc<Segment>) {
-        let gone = {
-            let mut list = self.list.lock();
-            let at = list.iter().position(|s| Arc::ptr_eq(s, segment));
-            at.and_then(|at| list.remove(at).ok())
-        };
+        let gone = self.lists.lock().remove(segment);
         drop(gone);
     }
 }
@@ -836,7 +919,7 @@ impl Permit {
     /// `EBUSY` if there are connections, unless they are to be ended by `force`; then nothing has
     /// changed.
     pub(crate) fn remove(&self, force: bool) -> Result {
-        if !force && self.link.guests(self.number) != 0 {
+        if !force && self.link.has_guests(self.number) {
             return Err(EBUSY);
         }
         let is_its = |terms: &Terms| terms.number == self.number;

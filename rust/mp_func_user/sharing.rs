@@ -22,7 +22,11 @@ use kernel::{
 };
 use mp_kernel::error;
 use mp_proto::{
-    fabric::Life,
+    fabric::{
+        self,
+        Life, //
+    },
+    name::Name,
     rows::Row,
     sharing::{
         message::Message,
@@ -79,8 +83,15 @@ pub(crate) struct Far {
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) life: Life,
     pub(crate) memory: Arc<Memory>,
-    /// Both services know of placed transfers.
-    pub(crate) can_place: bool,
+    /// What both services know of, [`fabric::PLACED`] and others.
+    pub(crate) features: u16,
+}
+
+impl Far {
+    /// Whether both services have all those features.
+    pub(crate) fn has(&self, features: u16) -> bool {
+        features & !self.features == 0
+    }
 }
 
 impl Reached {
@@ -202,7 +213,7 @@ impl Clerk<'_> {
             return Err(Why::Unreachable);
         }
         let far = self.far.as_ref().ok_or(Why::NotFound)?;
-        if far.can_place && !self.link.is_loopback() {
+        if far.has(fabric::PLACED) && !self.link.is_loopback() {
             let reached = (piece.clone(), rights);
             let serving = self.link.serving();
             let of = (guest.number, guest.token);
@@ -273,11 +284,15 @@ impl Clerk<'_> {
         }
     }
 
-    fn accept_segment(&mut self, number: u32, want: &Want) -> Result<Grant, Why> {
+    fn accept_segment(&mut self, number: u32, want: &Want, name: &Name) -> Result<Grant, Why> {
         let segments = self.link.segments();
         let (segment, token) = match want.session {
             0 => {
-                let segment = segments.by_id(want.number).ok_or(Why::NotFound)?;
+                let segment = match name.is_none() {
+                    true => segments.by_id(want.number),
+                    false => segments.by_name(name),
+                };
+                let segment = segment.ok_or(Why::NotFound)?;
                 segment.accept(self.link.interface().id())?;
                 let token = segment.token();
                 (segment, token)
@@ -301,9 +316,8 @@ impl Clerk<'_> {
         granted
     }
 
-    fn accept_number(&mut self, guest: u32, want: &Want) -> Result<Grant, Why> {
-        let number = self.link.offered(want.object, want.number);
-        let number = number.ok_or(Why::NotFound)?;
+    fn accept_number(&mut self, guest: u32, want: &Want, name: &Name) -> Result<Grant, Why> {
+        let number = self.link.offered(want, name).ok_or(Why::NotFound)?;
         let receipt = match (want.object, &self.far) {
             (Object::Port, Some(far)) => {
                 let receipt = Receipt::new(far.outbox.clone(), far.life, guest);
@@ -397,10 +411,10 @@ impl Clerk<'_> {
 }
 
 impl Host for Clerk<'_> {
-    fn accept(&mut self, guest: u32, want: &Want) -> Result<Grant, Why> {
+    fn accept(&mut self, guest: u32, want: &Want, name: &Name) -> Result<Grant, Why> {
         match want.object {
-            Object::Segment => self.accept_segment(guest, want),
-            _ => self.accept_number(guest, want),
+            Object::Segment => self.accept_segment(guest, want, name),
+            _ => self.accept_number(guest, want, name),
         }
     }
 

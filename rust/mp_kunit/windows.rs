@@ -16,8 +16,8 @@ mod tests {
     use super::{
         numbered::{
             for_each,
-            List,
-            Numbered, //
+            Keyed,
+            List, //
         },
         window::{
             Piece,
@@ -134,8 +134,8 @@ mod tests {
 
     struct Number(u32);
 
-    impl Numbered for Number {
-        fn number(&self) -> u32 {
+    impl Keyed<u32> for Number {
+        fn key(&self) -> u32 {
             self.0
         }
     }
@@ -166,10 +166,10 @@ mod tests {
         let mut list = objects.list.lock();
         assert!([3, 7, 9]
             .iter()
-            .all(|n| list.get(*n).is_some_and(|o| o.0 == *n)));
-        assert!(list.get(4).is_none());
-        assert_eq!(list.remove(7).map(|object| object.0), Some(7));
-        assert!(list.remove(7).is_none() && list.get(7).is_none());
+            .all(|n| list.get(n).is_some_and(|o| o.0 == *n)));
+        assert!(list.get(&4).is_none());
+        assert_eq!(list.remove(&7).map(|object| object.0), Some(7));
+        assert!(list.remove(&7).is_none() && list.get(&7).is_none());
         Ok(())
     }
 
@@ -184,7 +184,7 @@ mod tests {
                 _ => [0, 0],
             };
             for number in gone {
-                drop(objects.list.lock().remove(number));
+                drop(objects.list.lock().remove(&number));
             }
             let _ = met.push(object.0, GFP_KERNEL);
         });

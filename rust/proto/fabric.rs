@@ -18,7 +18,7 @@ pub const FUNC_ID: u32 = 0x5553_4552;
 pub const SUPPORT: Support = Support {
     oldest: FIRST,
     newest: FIRST,
-    features: NAMES | PLACED | GRANTS,
+    features: NAMES | PLACED | GRANTS | OFFER_NAMES,
 };
 
 /// Optional feature: pairing messages may have names and what goes with them, requests may be held,
@@ -30,6 +30,9 @@ pub const PLACED: u16 = 2;
 
 /// Optional feature: segments may be granted to one partner.
 pub const GRANTS: u16 = 4;
+
+/// Optional feature: what is offered may be asked for by its name.
+pub const OFFER_NAMES: u16 = 8;
 
 /// The first release listens to no Hello that names another version in its header.
 const FIRST: u8 = 2;

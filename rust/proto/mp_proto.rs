@@ -25,6 +25,7 @@
 //! | [`reach`] | places in what a peer reaches, over all windows |
 //! | [`target`] | where exposed windows lead, for senders that lead them |
 //! | [`rows`] | tables in which nothing is found by a scan |
+//! | [`name`] | names that processes choose |
 //! | [`route`] | the way of a frame: delivered here, or forwarded |
 //! | [`flow`] | back-pressure of frames that are forwarded |
 //! | [`sequence`] | numbers of frames none of which may be missing |
@@ -61,6 +62,7 @@ pub mod link;
 pub mod mailbox;
 pub mod manage;
 pub mod memory;
+pub mod name;
 pub mod pairing;
 pub mod pause;
 pub mod queue_pair;

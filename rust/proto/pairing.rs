@@ -40,7 +40,9 @@
 //! 2. A post that was not acknowledged is nobody's candidate, and a request is not finished before
 //!    its post is acknowledged: whoever sees a request succeed, finds it on the other host.
 //! 3. When no request waits, posted peers are tried with each other, after a new post and after
-//!    space has come back (PXI-PAIR-1). The one posted later counts as the one that asks.
+//!    space has come back (PXI-PAIR-1). The one posted later counts as the one that asks. A request
+//!    that comes meanwhile goes ahead of the rest of its candidates, but for the one that it is
+//!    being tried with.
 //! 4. An entry, its number and its identifier stay until both hosts are done with the session. So
 //!    a message that crosses a CLOSE finds it and is answered.
 //! 5. The memory of a pair is free when both have closed (PXI-CW-8): each host knows that of its
@@ -336,8 +338,10 @@ pub struct Engine<O, F> {
     last_uid: u32,
     /// The pair that is being tried.
     deal: Option<Deal>,
-    /// A session that has not been tried with all of its candidates.
+    /// A request that has not been tried with all of its candidates.
     seeking: Option<Seeking>,
+    /// The same of a posted peer: it goes on when no request waits.
+    sweeping: Option<Seeking>,
     /// Posted peers from this order on are to be tried with earlier ones.
     sweep: Option<u64>,
     /// And after that, all of them.
@@ -371,6 +375,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             last_uid: 0,
             deal: None,
             seeking: None,
+            sweeping: None,
             sweep: None,
             sweeps_again: false,
             unfinished: false,
@@ -504,6 +509,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         self.own.clear();
         self.far.clear();
         self.seeking = None;
+        self.sweeping = None;
         self.sweep = None;
         self.sweeps_again = false;
         self.unfinished = false;

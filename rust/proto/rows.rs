@@ -11,8 +11,9 @@
 //! [`Rows::change`] or an [`Edit`] only, which correct the orders.
 
 use core::cmp::Ordering;
+use core::fmt;
 use core::marker::PhantomData;
-use core::ops::{Deref, DerefMut};
+use core::ops::{Deref, DerefMut, RangeInclusive};
 
 /// Most orders of a table.
 const ORDERS: usize = 7;
@@ -44,10 +45,14 @@ pub const FIRST: Key = (0, 0);
 
 /// An entry, as its table sees it.
 pub trait Ordered {
+    /// Its places in the orders: `[Node; N]` for [`Order::NUMBER`] and those before the `N`-th.
+    type Nodes: Nodes;
+
     /// Its number, which stays.
     fn number(&self) -> u32;
 
-    /// Where it is in an order other than [`Order::NUMBER`]; `None` if it is not in it.
+    /// Where it is in an order other than [`Order::NUMBER`]; `None` if it is not in it, as it is not
+    /// in those beyond [`Nodes`](Self::Nodes).
     fn key(&self, order: Order) -> Option<Key>;
 }
 
@@ -71,25 +76,49 @@ fn behind(key: Key) -> Option<Key> {
     }
 }
 
+/// The first number of a range that is not taken. Of those that are taken from the first one of the
+/// range on, there are `len`, in their order; `is_nth` tells whether a number is the `n`-th of them.
+pub fn first_free(
+    range: RangeInclusive<u32>,
+    len: usize,
+    is_nth: impl Fn(usize, u32) -> bool,
+) -> Option<u32> {
+    let nth = |n: usize| {
+        let number = range.start().checked_add(u32::try_from(n).ok()?)?;
+        range.contains(&number).then_some(number)
+    };
+    // Behind the first gap no number is where it would be without one.
+    let (mut gapless, mut end) = (0, len);
+    while gapless < end {
+        let middle = gapless + (end - gapless) / 2;
+        match nth(middle).is_some_and(|number| is_nth(middle, number)) {
+            true => gapless = middle + 1,
+            false => end = middle,
+        }
+    }
+    nth(gapless)
+}
+
 /// No place.
 const NONE: u16 = u16::MAX;
 
 /// Most entries from a root down to a leaf. An AVL tree of height 22 has 75,024 entries at least, which
-/// is more than there are places; so a [`Way`] is never full.
+/// is more than there are places; so a [`Path`] is never full.
 const DEPTH: usize = 24;
 
-/// What hangs below a place in one order. Of a free place, `left` of the first one is the next
+/// What is below a place in one order. Of a free place, `left` of the first one is the next
 /// free place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Hook {
+pub struct Node {
     left: u16,
     right: u16,
     /// Entries from here down to the farthest leaf.
     height: u8,
 }
 
-impl Hook {
-    const LEAF: Hook = Hook {
+impl Node {
+    /// Nothing.
+    const LEAF: Node = Node {
         left: NONE,
         right: NONE,
         height: 1,
@@ -110,35 +139,48 @@ impl Hook {
     }
 }
 
-/// Room for one entry.
-#[derive(Debug, Clone)]
-pub struct Row<T> {
-    entry: Option<T>,
-    hooks: [Hook; ORDERS],
+/// The places of an entry in its orders, one after the other.
+pub trait Nodes: AsRef<[Node]> + AsMut<[Node]> + Clone + fmt::Debug {
+    /// Of a place without an entry.
+    const FREE: Self;
 }
 
-impl<T> Row<T> {
+impl<const N: usize> Nodes for [Node; N] {
+    const FREE: [Node; N] = {
+        assert!(0 < N && N <= ORDERS);
+        [Node::LEAF; N]
+    };
+}
+
+/// Room for one entry.
+#[derive(Debug, Clone)]
+pub struct Row<T: Ordered> {
+    entry: Option<T>,
+    nodes: T::Nodes,
+}
+
+impl<T: Ordered> Row<T> {
     /// Without an entry.
     pub const FREE: Row<T> = Row {
         entry: None,
-        hooks: [Hook::LEAF; ORDERS],
+        nodes: T::Nodes::FREE,
     };
 }
 
 /// Storage of the caller for entries: a vector or a slice, as long as there may be entries.
-pub trait Table<T>: DerefMut<Target = [Row<T>]> {}
+pub trait Table<T: Ordered>: DerefMut<Target = [Row<T>]> {}
 
-impl<T, S: DerefMut<Target = [Row<T>]>> Table<T> for S {}
+impl<T: Ordered, S: DerefMut<Target = [Row<T>]>> Table<T> for S {}
 
-/// The way from the root of an order down to an entry: places, and which child is the next.
-struct Way {
+/// The path from the root of an order down to an entry: places, and which child is the next.
+struct Path {
     steps: [(u16, Ordering); DEPTH],
     len: usize,
 }
 
-impl Way {
-    const fn new() -> Way {
-        Way {
+impl Path {
+    const fn new() -> Path {
+        Path {
             steps: [(NONE, Ordering::Equal); DEPTH],
             len: 0,
         }
@@ -156,7 +198,7 @@ impl Way {
         self.steps.get(self.len).copied()
     }
 
-    /// Let the way lead by `at` where it led by the `n`-th place.
+    /// Let the path lead by `at` where it led by the `n`-th place.
     fn replace(&mut self, n: usize, at: u16) {
         if let Some((place, _)) = self.steps.get_mut(n) {
             *place = at;
@@ -259,10 +301,16 @@ impl<T: Ordered, S: Table<T>> Rows<T, S> {
             self.leave(order, key, at);
         }
         let next = core::mem::replace(&mut self.free, at);
-        let place = self.store.get_mut(usize::from(at))?;
-        place.hooks[Order::NUMBER.0].left = next;
+        self.set_node(
+            Order::NUMBER,
+            at,
+            Node {
+                left: next,
+                ..Node::LEAF
+            },
+        );
         self.used -= 1;
-        place.entry.take()
+        self.store.get_mut(usize::from(at))?.entry.take()
     }
 
     /// Change the entry with that number, but for its number; `None` if there is none.
@@ -340,7 +388,7 @@ impl<T: Ordered, S: Table<T>> Rows<T, S> {
             if to == Ordering::Less {
                 found = Some((key, at));
             }
-            at = self.hook(order, at).child(to);
+            at = self.node(order, at).child(to);
         }
         found
     }
@@ -365,7 +413,7 @@ impl<T: Ordered, S: Table<T>> Rows<T, S> {
 
     fn take_place(&mut self) -> Option<u16> {
         if self.free != NONE {
-            let next = self.hook(Order::NUMBER, self.free).left;
+            let next = self.node(Order::NUMBER, self.free).left;
             return Some(core::mem::replace(&mut self.free, next));
         }
         let at = u16::try_from(self.fresh).ok();
@@ -379,7 +427,7 @@ impl<T: Ordered, S: Table<T>> Rows<T, S> {
         loop {
             match number.cmp(&self.entry(at)?.number()) {
                 Ordering::Equal => return Some(at),
-                to => at = self.hook(Order::NUMBER, at).child(to),
+                to => at = self.node(Order::NUMBER, at).child(to),
             }
         }
     }
@@ -394,14 +442,16 @@ impl<T: Ordered, S: Table<T>> Rows<T, S> {
         self.roots[order.0]
     }
 
-    fn hook(&self, order: Order, at: u16) -> Hook {
+    fn node(&self, order: Order, at: u16) -> Node {
         let place = self.store.get(usize::from(at));
-        place.map_or(Hook::LEAF, |place| place.hooks[order.0])
+        let node = place.and_then(|place| place.nodes.as_ref().get(order.0));
+        node.copied().unwrap_or(Node::LEAF)
     }
 
-    fn set_hook(&mut self, order: Order, at: u16, hook: Hook) {
-        if let Some(place) = self.store.get_mut(usize::from(at)) {
-            place.hooks[order.0] = hook;
+    fn set_node(&mut self, order: Order, at: u16, node: Node) {
+        let place = self.store.get_mut(usize::from(at));
+        if let Some(room) = place.and_then(|place| place.nodes.as_mut().get_mut(order.0)) {
+            *room = node;
         }
     }
 
@@ -409,49 +459,49 @@ impl<T: Ordered, S: Table<T>> Rows<T, S> {
     fn height(&self, order: Order, at: u16) -> u8 {
         match at {
             NONE => 0,
-            _ => self.hook(order, at).height,
+            _ => self.node(order, at).height,
         }
     }
 
     /// Enter what has that key, if it has one.
     fn enter(&mut self, order: Order, key: Option<Key>, at: u16) {
         let Some(key) = key else { return };
-        let way = self.way_to(order, key, at);
-        self.set_hook(order, at, Hook::LEAF);
-        self.hang(order, way, at);
+        let path = self.path_to(order, key, at);
+        self.set_node(order, at, Node::LEAF);
+        self.attach(order, path, at);
     }
 
     /// Remove what had that key, if it had one.
     fn leave(&mut self, order: Order, key: Option<Key>, at: u16) {
         let Some(key) = key else { return };
-        let mut way = self.way_to(order, key, at);
-        let Hook { left, right, .. } = self.hook(order, at);
+        let mut path = self.path_to(order, key, at);
+        let Node { left, right, .. } = self.node(order, at);
         if left == NONE || right == NONE {
             let only = if left == NONE { right } else { left };
-            return self.hang(order, way, only);
+            return self.attach(order, path, only);
         }
         // The next one takes its place.
-        let here = way.len;
-        way.push(at, Ordering::Greater);
+        let here = path.len;
+        path.push(at, Ordering::Greater);
         let mut next = right;
         loop {
-            let below = self.hook(order, next).left;
+            let below = self.node(order, next).left;
             if below == NONE {
                 break;
             }
-            way.push(next, Ordering::Less);
+            path.push(next, Ordering::Less);
             next = below;
         }
-        let behind = self.hook(order, next).right;
-        let hook = self.hook(order, at);
-        self.set_hook(order, next, hook);
-        way.replace(here, next);
-        self.hang(order, way, behind);
+        let behind = self.node(order, next).right;
+        let node = self.node(order, at);
+        self.set_node(order, next, node);
+        path.replace(here, next);
+        self.attach(order, path, behind);
     }
 
-    /// The way to the entry at a place, or to where it belongs, which has that key there.
-    fn way_to(&self, order: Order, key: Key, place: u16) -> Way {
-        let mut way = Way::new();
+    /// The path to the entry at a place, or to where it belongs, which has that key there.
+    fn path_to(&self, order: Order, key: Key, place: u16) -> Path {
+        let mut path = Path::new();
         let mut at = self.root(order);
         // The entry at the place may say another key by now.
         while at != place {
@@ -459,19 +509,19 @@ impl<T: Ordered, S: Table<T>> Rows<T, S> {
                 break;
             };
             let to = key.cmp(&there);
-            way.push(at, to);
-            at = self.hook(order, at).child(to);
+            path.push(at, to);
+            at = self.node(order, at).child(to);
         }
-        way
+        path
     }
 
-    /// Let the way lead to `child`, and balance all that is on it.
-    fn hang(&mut self, order: Order, mut way: Way, child: u16) {
+    /// Let the path lead to `child`, and balance all that is on it.
+    fn attach(&mut self, order: Order, mut path: Path, child: u16) {
         let mut child = child;
-        while let Some((at, to)) = way.pop() {
-            let mut hook = self.hook(order, at);
-            hook.set_child(to, child);
-            self.set_hook(order, at, hook);
+        while let Some((at, to)) = path.pop() {
+            let mut node = self.node(order, at);
+            node.set_child(to, child);
+            self.set_node(order, at, node);
             child = self.balance(order, at);
         }
         self.roots[order.0] = child;
@@ -479,7 +529,7 @@ impl<T: Ordered, S: Table<T>> Rows<T, S> {
 
     /// Balance a place whose children are; what is at its place then.
     fn balance(&mut self, order: Order, at: u16) -> u16 {
-        let Hook { left, right, .. } = self.hook(order, at);
+        let Node { left, right, .. } = self.node(order, at);
         let (of_left, of_right) = (self.height(order, left), self.height(order, right));
         let (heavy, to) = match (
             of_left > of_right.saturating_add(1),
@@ -492,38 +542,38 @@ impl<T: Ordered, S: Table<T>> Rows<T, S> {
                 return at;
             }
         };
-        let inner = self.hook(order, heavy).child(to.reverse());
-        let outer = self.hook(order, heavy).child(to);
+        let inner = self.node(order, heavy).child(to.reverse());
+        let outer = self.node(order, heavy).child(to);
         if self.height(order, inner) > self.height(order, outer) {
             let risen = self.rotate(order, heavy, to.reverse());
-            let mut hook = self.hook(order, at);
-            hook.set_child(to, risen);
-            self.set_hook(order, at, hook);
+            let mut node = self.node(order, at);
+            node.set_child(to, risen);
+            self.set_node(order, at, node);
         }
         self.rotate(order, at, to)
     }
 
     /// Let the child on that side rise to a place; what is there then.
     fn rotate(&mut self, order: Order, at: u16, to: Ordering) -> u16 {
-        let mut hook = self.hook(order, at);
-        let risen = hook.child(to);
-        let mut above = self.hook(order, risen);
-        hook.set_child(to, above.child(to.reverse()));
+        let mut node = self.node(order, at);
+        let risen = node.child(to);
+        let mut above = self.node(order, risen);
+        node.set_child(to, above.child(to.reverse()));
         above.set_child(to.reverse(), at);
-        self.set_hook(order, at, hook);
-        self.set_hook(order, risen, above);
+        self.set_node(order, at, node);
+        self.set_node(order, risen, above);
         self.measure(order, at);
         self.measure(order, risen);
         risen
     }
 
     fn measure(&mut self, order: Order, at: u16) {
-        let mut hook = self.hook(order, at);
+        let mut node = self.node(order, at);
         let below = self
-            .height(order, hook.left)
-            .max(self.height(order, hook.right));
-        hook.height = below.saturating_add(1);
-        self.set_hook(order, at, hook);
+            .height(order, node.left)
+            .max(self.height(order, node.right));
+        node.height = below.saturating_add(1);
+        self.set_node(order, at, node);
     }
 
     /// What was looked at since the last call.
@@ -574,6 +624,8 @@ mod tests {
     }
 
     impl Ordered for Item {
+        type Nodes = [Node; 3];
+
         fn number(&self) -> u32 {
             self.number
         }
@@ -590,16 +642,16 @@ mod tests {
     type Items = Rows<Item, Vec<Row<Item>>>;
 
     impl Items {
-        /// The height of what hangs below a place, whose parts are balanced.
+        /// The height of what is at a place and below, whose parts are balanced.
         fn check(&self, order: Order, at: u16) -> u8 {
             if at == NONE {
                 return 0;
             }
-            let Hook {
+            let Node {
                 left,
                 right,
                 height,
-            } = self.hook(order, at);
+            } = self.node(order, at);
             let (of_left, of_right) = (self.check(order, left), self.check(order, right));
             assert!(of_left.abs_diff(of_right) <= 1);
             assert_eq!(height, of_left.max(of_right) + 1);
@@ -727,6 +779,26 @@ mod tests {
                     prop_assert_eq!(first, keys.range(from..).next().copied());
                 }
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_first_free_number_is_that_of_a_scan(
+            taken in prop::collection::btree_set(0u32..12, 0..12),
+            high in any::<bool>(),
+            first in 0u32..12,
+            more in 0u32..12,
+        ) {
+            // Also where the numbers end.
+            let base = if high { u32::MAX - 11 } else { 0 };
+            let taken: BTreeSet<u32> = taken.into_iter().map(|n| base + n).collect();
+            let first = base + first;
+            let range = first..=first.saturating_add(more);
+            let behind: Vec<u32> = taken.range(first..).copied().collect();
+            let found = first_free(range.clone(), behind.len(), |n, number| behind[n] == number);
+            let scanned = range.into_iter().find(|number| !taken.contains(number));
+            prop_assert_eq!(found, scanned);
         }
     }
 }

@@ -53,8 +53,9 @@ pub mod state;
 pub mod tally;
 pub mod window;
 
-use crate::fabric::Life;
-use crate::rows::{find, find_mut, Edit, Key, Order, Ordered, Rows, Table};
+use crate::fabric::{Life, OFFER_NAMES, PLACED};
+use crate::name::Name;
+use crate::rows::{find, find_mut, Edit, Key, Node, Order, Ordered, Rows, Table};
 use message::{Message, What};
 use state::{Change, State};
 
@@ -68,7 +69,7 @@ pub const CONNECTIONS: usize = 1024;
 pub const UNANSWERED: usize = 256;
 
 /// What a connection leads to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Object {
     /// Memory.
     Segment,
@@ -83,7 +84,7 @@ pub enum Object {
 pub struct Want {
     /// The kind of object.
     pub object: Object,
-    /// The number under which it is offered.
+    /// The number under which it is offered; zero if it is asked for by its name.
     pub number: u32,
     /// It must be an event that counts.
     pub counted: bool,
@@ -92,6 +93,14 @@ pub struct Want {
     /// Of a segment that is granted to one partner: the process's session with the one that has
     /// granted it, and `number` is that of the grant. Zero for what is offered to everybody.
     pub session: u32,
+}
+
+impl Want {
+    /// The [features](crate::fabric) that both services need, for the process to ask in this way.
+    pub fn features(&self, name: &Name) -> u16 {
+        let of = |is_used: bool, feature: u16| u16::from(is_used) * feature;
+        of(self.placed, PLACED) | of(!name.is_none(), OFFER_NAMES)
+    }
 }
 
 /// What the process of a connection may do with a segment.
@@ -141,7 +150,7 @@ pub struct Grant {
 /// Why there is no connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// Nothing of that number is offered.
+    /// Nothing of that number, or of that name, is offered.
     NotFound,
     /// It takes no further connections, or does not count.
     Refused,
@@ -203,12 +212,12 @@ pub enum Event {
 
 /// What an engine needs of its host, at once.
 pub trait Host {
-    /// A guest asks for an object. Whatever is granted is the guest's until an event says that it
-    /// has left, was lost, or has let go.
+    /// A guest asks for an object, by its name unless that is none. Whatever is granted is the
+    /// guest's until an event says that it has left, was lost, or has let go.
     ///
     /// # Errors
     /// Why it is refused.
-    fn accept(&mut self, guest: u32, want: &Want) -> Result<Grant, Why>;
+    fn accept(&mut self, guest: u32, want: &Want, name: &Name) -> Result<Grant, Why>;
 
     /// A guest that was down asks for the same again.
     ///
@@ -247,6 +256,8 @@ pub struct Own {
 }
 
 impl Ordered for Own {
+    type Nodes = [Node; 1];
+
     fn number(&self) -> u32 {
         self.number
     }
@@ -283,6 +294,8 @@ pub struct Entry {
 }
 
 impl Ordered for Entry {
+    type Nodes = [Node; 3];
+
     fn number(&self) -> u32 {
         self.guest.number
     }
@@ -415,7 +428,9 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
         });
     }
 
-    /// A process connects: [`Event::Connected`] or [`Event::Refused`] follows.
+    /// A process connects, to what has that name unless it is none: [`Event::Connected`] or
+    /// [`Event::Refused`] follows. The caller has seen to it that both services have the
+    /// [features](Want::features).
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -423,6 +438,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
         &mut self,
         number: u32,
         want: &Want,
+        name: &Name,
         host: &mut impl Host,
     ) -> Result<(), Refusal> {
         if !self.is_up {
@@ -444,7 +460,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
         self.unanswered += 1;
         host.say(Message {
             connection: number,
-            what: What::Connect(*want),
+            what: What::Connect(*want, *name),
         });
         Ok(())
     }
@@ -482,7 +498,7 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
             self.unanswered = self.unanswered.saturating_sub(1);
         }
         match message.what {
-            What::Connect(want) => self.hear_connect(number, want, host),
+            What::Connect(want, name) => self.hear_connect(number, want, &name, host),
             What::Resume(want, token) => self.hear_resume(number, want, token, host),
             What::Resumed => {
                 self.hear_resumed(host);

@@ -41,6 +41,35 @@ pub(crate) fn put_u64(buf: &mut [u8], off: usize, val: u64) {
     }
 }
 
+/// The bytes of a message that is not always of the same size, `MOST` at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bytes<const MOST: usize> {
+    bytes: [u8; MOST],
+    len: usize,
+}
+
+impl<const MOST: usize> Bytes<MOST> {
+    /// A message of `head` and, behind it, `tail`; what is beyond `MOST` is left out.
+    pub fn new(head: &[u8], tail: &[u8]) -> Self {
+        let mut bytes = [0; MOST];
+        for (to, from) in bytes.iter_mut().zip(head.iter().chain(tail)) {
+            *to = *from;
+        }
+        Bytes {
+            bytes,
+            len: MOST.min(head.len() + tail.len()),
+        }
+    }
+}
+
+impl<const MOST: usize> core::ops::Deref for Bytes<MOST> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or(&self.bytes)
+    }
+}
+
 /// A bijective scrambling of 64 bits (xor-shift and multiply): tags and seals, not cryptography.
 #[inline]
 pub(crate) fn mix(mut x: u64) -> u64 {

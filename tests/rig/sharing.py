@@ -214,9 +214,16 @@ class Process(shell.Program):
         fields = {"interface": interface, "object": kind, "number": number, "flags": flags}
         return self.call("OFFER", "mp_offer", **fields).handle
 
-    def connect(self, interface, kind, number, flags=0):
+    def connect(self, interface, kind, number, flags=0, name=b""):
         fields = {"interface": interface, "object": kind, "number": number, "flags": flags}
-        return self.call("CONNECT", "mp_connect", deadline=FOREVER, **fields).handle
+        fields |= self.named(name) | {"deadline": FOREVER}
+        return self.call("CONNECT", "mp_connect", **fields).handle
+
+    def named(self, name):
+        """The fields of a name, for the next call."""
+        if name:
+            self.write(self.buffer, name)
+        return {"name": self.buffer, "name_size": len(name)}
 
     def state(self, connection):
         return self.call("CONNECTION", "mp_connection", handle=connection).state

@@ -168,6 +168,26 @@ def test_what_the_last_release_does_not_know_is_refused(two):
             post(here, interface)
 
 
+def test_names_that_the_last_release_does_not_know_are_refused(fabric, two):
+    """It finds what has a name by its number, and is not asked for anything by a name."""
+    old, new = two
+    sisci.configure(*fabric.hosts)
+    peer = lambda user, interface: user.call("INTERFACE", "mp_interface", id=interface).peer
+    with Program(old) as there, sharing.Process(new) as here:
+        sisci.wait_until_reached(there, NODES[new.port])
+        (interface,) = (n for n in here.interfaces() if peer(here, n) == peer_id(old))
+        there.segment(8)
+        with fails(errno.EOPNOTSUPP):
+            here.connect(interface, MP.OBJECT_SEGMENT, 0, name=b"jobs")
+        here.close(here.connect(interface, MP.OBJECT_SEGMENT, 8))
+        fields = {"id": 9, "length": PAGE, **here.named(b"jobs")}
+        named = here.call("SEGMENT_CREATE", "mp_segment_create", **fields).handle
+        for what in ("PREPARE", "PUBLISH"):
+            here.at(what, named, interface)
+        there.map_remote(there.connect(NODES[new.port], 9))
+        assert here.notice(named) == MP.NOTICE_CONNECTED
+
+
 def test_copies_that_the_last_release_does_not_make_are_refused(fabric, two):
     """Placed transfers in either direction, and grants; windows are what there is."""
     old, new = two

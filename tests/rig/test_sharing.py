@@ -333,10 +333,10 @@ def test_a_connection_outlives_a_short_outage(fabric):
     """SI-EVT-4, SI-EVT-5, SI-RSM-2, SI-TRINT-3"""
     with pair(fabric) as (owner, back, user, there):
         segment = owner.segment(16, PAGE, back)
-        event = owner.offer(back, MP.OBJECT_EVENT, 16, MP.OFFER_COUNTED)
+        event, _ = offer_by_name(owner, back, MP.OBJECT_EVENT, b"long", MP.OFFER_COUNTED, 16)
         local = owner.map_segment(segment)
         connection = user.connect(there, MP.OBJECT_SEGMENT, 16)
-        to = user.connect(there, MP.OBJECT_EVENT, 16)
+        to = user.connect(there, MP.OBJECT_EVENT, 0, name=b"long")
         remote = user.map_connection(connection)
         user.write(remote, b"before")
         fabric.unplug(fabric.hosts[1])
@@ -512,3 +512,155 @@ def test_memory_of_a_segment_is_had_again_once_it_is_let_go(ends):
         )
     with fails(errno.ENOSPC):
         owner.call("SEGMENT_CREATE", "mp_segment_create", id=22, length=1 << 40)
+
+
+# Names, of which some begin as others do. Zero is a byte like all others.
+LONGEST = bytes(range(64))
+NAMES = (b"jobs", b"job", b"jobs\0", b"\0", b"\0\0", LONGEST, LONGEST[:63])
+# What is close to them, and has nobody.
+STRANGERS = (b"Jobs", b"jobs\0\0", b"jo", b"\0" * 3, LONGEST[1:], LONGEST[:62], bytes([1, *LONGEST[1:]]))
+KINDS = (MP.OBJECT_SEGMENT, MP.OBJECT_EVENT, MP.OBJECT_PORT)
+
+
+def offer_by_name(owner, back, kind, name, flags=MP.OFFER_ANY, number=0):
+    """Offer something under a name. Its handle, and its number."""
+    if kind == MP.OBJECT_SEGMENT:
+        fields = {"id": 100 + number, "id_more": 100, "length": PAGE, **owner.named(name)}
+        made = owner.call("SEGMENT_CREATE", "mp_segment_create", **fields)
+        for what in ("PREPARE", "PUBLISH"):
+            owner.at(what, made.handle, back)
+        return made.handle, made.id
+    fields = {"interface": back, "object": kind, "flags": flags, "number": number}
+    made = owner.call("OFFER", "mp_offer", **fields, **owner.named(name))
+    return made.handle, made.number
+
+
+def leads_to(owner, handle, user, connection, kind):
+    """It is this object to which a connection was made."""
+    if kind == MP.OBJECT_SEGMENT:
+        assert owner.notice(handle) == MP.NOTICE_CONNECTED
+    elif kind == MP.OBJECT_EVENT:
+        user.signal(connection)
+        assert owner.wait(handle, MP.EVENT_SIGNAL) == MP.EVENT_SIGNAL
+    else:
+        user.send(connection, b"hello")
+        assert owner.receive(handle) == b"hello"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_name_is_found_if_all_its_bytes_are_equal(ends, kind):
+    """By another host and by this one; a segment, an event and a port may have the same name."""
+    owner, back, user, there = ends
+    offered = {name: offer_by_name(owner, back, kind, name) for name in NAMES}
+    for name, (handle, number) in offered.items():
+        connection = user.connect(there, kind, 0, name=name)
+        told = user.call("CONNECTION", "mp_connection", handle=connection)
+        assert (told.object, told.number) == (kind, 0)
+        leads_to(owner, handle, user, connection, kind)
+        user.close(connection)
+        user.close(user.connect(there, kind, number))
+    for name in STRANGERS:
+        with fails(errno.ENOENT):
+            user.connect(there, kind, 0, name=name)
+    for other in KINDS:
+        if other != kind:
+            with fails(errno.ENOENT):
+                user.connect(there, other, 0, name=b"jobs")
+    for handle, _ in offered.values():
+        owner.remove(handle, MP.REMOVE_FORCE)
+    for name in NAMES:
+        with fails(errno.ENOENT):
+            user.connect(there, kind, 0, name=name)
+
+
+def test_what_a_name_leads_to_has_to_be_as_it_is_wanted(ends):
+    """And each kind of object has names of its own."""
+    owner, back, user, there = ends
+    offered = {kind: offer_by_name(owner, back, kind, b"jobs")[0] for kind in KINDS}
+    for kind, handle in offered.items():
+        connection = user.connect(there, kind, 0, name=b"jobs")
+        leads_to(owner, handle, user, connection, kind)
+    with fails(errno.ECONNREFUSED):
+        user.connect(there, MP.OBJECT_EVENT, 0, MP.CONNECT_COUNTED, name=b"jobs")
+    placed = user.connect(there, MP.OBJECT_SEGMENT, 0, MP.CONNECT_PLACED, name=b"jobs")
+    assert user.state(placed) & MP.CONNECTION_PLACED
+    owner.at("WITHDRAW", offered[MP.OBJECT_SEGMENT], back)
+    with fails(errno.ENOENT):
+        user.connect(there, MP.OBJECT_SEGMENT, 0, name=b"jobs")
+
+
+def test_a_name_is_given_once_unless_all_share_it(ends):
+    owner, back, user, there = ends
+    offer = lambda flags, name=b"jobs", number=0: offer_by_name(
+        owner, back, MP.OBJECT_PORT, name, flags, number
+    )
+    shared = MP.OFFER_ANY | MP.OFFER_SHARED
+    first, number = offer(shared)
+    second, same = offer(shared)
+    assert number == same
+    for refused in (
+        {"flags": MP.OFFER_ANY},
+        {"flags": MP.OFFER_SHARED, "number": number + 1},
+        {"flags": MP.OFFER_SHARED, "number": number, "name": b""},
+        {"flags": MP.OFFER_SHARED, "number": number, "name": b"others"},
+    ):
+        with fails(errno.EADDRINUSE):
+            offer(**refused)
+    third, _ = offer(MP.OFFER_SHARED, number=number)
+    connection = user.connect(there, MP.OBJECT_PORT, 0, name=b"jobs")
+    user.send(connection, b"for all")
+    for port in (first, second, third):
+        assert owner.receive(port) == b"for all"
+        owner.remove(port, MP.REMOVE_FORCE)
+    # It is free now, and so is the number.
+    assert offer(0, number=number)[1] == number
+    segment, _ = offer_by_name(owner, back, MP.OBJECT_SEGMENT, b"jobs")
+    for name, more in ((b"jobs", 1), (b"job", 0)):
+        fields = {"id": 100, "id_more": more, "length": PAGE, **owner.named(name)}
+        with fails(errno.EADDRINUSE):
+            owner.call("SEGMENT_CREATE", "mp_segment_create", **fields)
+    owner.remove(segment)
+
+
+def test_names_that_cannot_be_are_refused(ends):
+    owner, back, user, there = ends
+    long = {"name": owner.buffer, "name_size": 65}
+    owner.write(owner.buffer, bytes(65))
+    port = {"interface": back, "object": MP.OBJECT_PORT, "flags": MP.OFFER_ANY}
+    segment = {"id": 40, "length": PAGE}
+    for call, kind, fields in (
+        ("OFFER", "mp_offer", {**port, **long}),
+        ("OFFER", "mp_offer", {**port, "reserved": 1}),
+        ("SEGMENT_CREATE", "mp_segment_create", {**segment, **long}),
+        ("SEGMENT_CREATE", "mp_segment_create", {**segment, "reserved2": 1}),
+        (
+            "SEGMENT_CREATE",
+            "mp_segment_create",
+            {"flags": MP.SEGMENT_PRIVATE, "length": PAGE, **long, "name_size": 1},
+        ),
+    ):
+        with fails(errno.EINVAL):
+            owner.call(call, kind, **fields)
+    with fails(errno.EFAULT):
+        owner.call("OFFER", "mp_offer", **port, name=1 << 46, name_size=1)
+    to_port = {"interface": there, "object": MP.OBJECT_PORT, "deadline": PAST}
+    user.write(user.buffer, bytes(65))
+    for fields in (
+        {"name": user.buffer, "name_size": 65},
+        {"name": user.buffer, "name_size": 1, "number": 1},
+        {"reserved2": 1},
+        {
+            "name": user.buffer,
+            "name_size": 1,
+            "object": MP.OBJECT_SEGMENT,
+            "flags": MP.CONNECT_GRANTED,
+            "session": 1,
+        },
+    ):
+        with fails(errno.EINVAL):
+            user.call("CONNECT", "mp_connect", **{**to_port, **fields})
+    with fails(errno.EFAULT):
+        user.call("CONNECT", "mp_connect", **to_port, name=1 << 46, name_size=64)
+    # Nothing was made by that.
+    offer_by_name(owner, back, MP.OBJECT_PORT, bytes(64))
+    user.connect(there, MP.OBJECT_PORT, 0, name=bytes(64))

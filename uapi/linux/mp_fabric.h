@@ -49,7 +49,10 @@
 /* Most bytes of opaque data that a session has, and that it is answered with. */
 #define MP_WINDOW_DATA_MAX 1024
 
-/* Most bytes of a session's name. */
+/*
+ * Most bytes of a name: of a session, segment, event or port. Names are any bytes, and equal if
+ * they are in length and in all bytes.
+ */
 #define MP_NAME_MAX 64
 
 /* A size as large as can be had. */
@@ -114,6 +117,7 @@ struct mp_info {
 #define MP_FEATURE_GRANTS	0x400	/* MP_IOC_SEGMENT_GRANT */
 #define MP_FEATURE_FILL_ANY	0x800	/* MP_FILL_READ, and memory of a process that is no whole pages */
 #define MP_FEATURE_STORE	0x1000	/* MP_IOC_SESSION_STORE, MP_INTERFACE_ROUTED */
+#define MP_FEATURE_NAMES	0x2000	/* names of segments, events and ports */
 
 /*
  * A status word is an aligned __u64 that tells the state of a connection, queue or session of
@@ -576,10 +580,12 @@ struct mp_park {
 /*
  * MP_IOC_SEGMENT_CREATE: memory of this host, all zero, with an id that is unique on this
  * host. No peer can do anything with it yet. An empty one has no memory: its length is
- * the most that it can be filled with.
+ * the most that it can be filled with. It may have a name as well, which is unique among the
+ * segments of this host: peers find it by either.
  *
- * In this order: EINVAL: no bytes. EDQUOT: too many objects. EADDRINUSE: all ids that
- * would do are taken. ENOSPC: so much memory cannot be had. ENOMEM.
+ * In this order: EINVAL: no bytes, a name too long, or one of a private segment. EDQUOT: too many
+ * objects. EADDRINUSE: all ids that would do are taken, or the name is. ENOSPC: so much memory
+ * cannot be had. ENOMEM.
  */
 struct mp_segment_create {
 	__u32 size;
@@ -589,6 +595,9 @@ struct mp_segment_create {
 	__aligned_u64 length;		/* bytes */
 	__u32 handle;			/* out */
 	__u32 reserved;
+	__aligned_u64 name;		/* address */
+	__u32 name_size;		/* in bytes, at most MP_NAME_MAX; 0 for none */
+	__u32 reserved2;
 };
 
 /*
@@ -780,10 +789,14 @@ struct mp_remove {
 
 /*
  * MP_IOC_OFFER: an event or a port to which peers at an interface may connect at once.
- * Each of the two has numbers of its own at each interface.
+ * Each of the two has numbers of its own at each interface, and names of its own. What is offered
+ * has a number in any case; with a name as well, peers find it by either. Those who share it offer
+ * it under the same name, or all without one, and under the same number, or, with a name, say
+ * MP_OFFER_ANY: then it is the number that the name has.
  *
- * In this order: EINVAL: another object. ENODEV. EDQUOT: too many objects. EADDRINUSE: the
- * number is used, and not shared by both, or one counts and the other does not. ENOMEM.
+ * In this order: EINVAL: another object, a name too long. ENODEV. EDQUOT: too many objects.
+ * EADDRINUSE: the number or the name is used, and it is not the same that both share, or one counts
+ * and the other does not. ENOMEM.
  */
 struct mp_offer {
 	__u32 size;
@@ -792,6 +805,9 @@ struct mp_offer {
 	__u32 object;			/* MP_OBJECT_EVENT or MP_OBJECT_PORT */
 	__u32 number;			/* in, unless MP_OFFER_ANY; out */
 	__u32 handle;			/* out */
+	__aligned_u64 name;		/* address */
+	__u32 name_size;		/* in bytes, at most MP_NAME_MAX; 0 for none */
+	__u32 reserved;
 };
 
 #define MP_CONNECT_COUNTED	0x1	/* to an event: fails unless it counts */
@@ -799,11 +815,13 @@ struct mp_offer {
 #define MP_CONNECT_GRANTED	0x4	/* to a segment: by a grant to this process */
 
 /*
- * MP_IOC_CONNECT: to a segment, event or port of the peer, or of this host itself. Never
- * waits for one to appear.
+ * MP_IOC_CONNECT: to a segment, event or port of the peer, or of this host itself, which has that
+ * number or, with name_size, that name; the number is 0 then. Never waits for one to appear.
  *
- * In this order: EINVAL: another object. ENODEV. EDQUOT: too many objects. ENETDOWN.
- * ENOENT: none of that number is there, or it is not published. ECONNREFUSED: there is
+ * In this order: EINVAL: another object, a name too long, a number or MP_CONNECT_GRANTED beside a
+ * name. ENODEV. EDQUOT: too many objects. ENETDOWN. EOPNOTSUPP: with a name: the peer's service is of
+ * a release that knows none of what is offered. ENOENT: none of that number or name is there, or
+ * it is not published. ECONNREFUSED: there is
  * one, but it cannot have more connections, or does not count, or was granted to somebody else.
  * With MP_CONNECT_GRANTED, before EDQUOT: ENOENT: no such session, EINVAL: of another interface,
  * ENOTCONN, ECONNRESET, EOPNOTSUPP: see MP_IOC_SEGMENT_GRANT. ENOSPC: this host does not
@@ -825,6 +843,9 @@ struct mp_connect {
 	__aligned_u64 deadline;
 	__u32 session;			/* with MP_CONNECT_GRANTED: handle; else 0 */
 	__u32 reserved;
+	__aligned_u64 name;		/* address */
+	__u32 name_size;		/* in bytes, at most MP_NAME_MAX; 0 for none */
+	__u32 reserved2;
 };
 
 /* The state of a connection, as bits: the status word has them, too. */
@@ -848,7 +869,7 @@ struct mp_connection {
 	__u32 handle;			/* in */
 	__u32 interface;		/* out */
 	__u32 object;			/* out: what it leads to, MP_OBJECT_* */
-	__u32 number;			/* out */
+	__u32 number;			/* out: by which it was asked for; 0 if by a name */
 	__u32 state;			/* out: MP_CONNECTION_* */
 	__u32 status;			/* out: bytes from the status words' start to its own */
 	__u32 reserved;

@@ -14,7 +14,10 @@ use kernel::{
     sync::Arc, //
 };
 use mp_kernel::error;
-use mp_proto::sharing::Object;
+use mp_proto::{
+    name::Name,
+    sharing::Want, //
+};
 
 impl Link {
     /// Offer an event or port, see [`Offer::new`].
@@ -31,22 +34,17 @@ impl Link {
         if core.removed {
             return Err(ENODEV);
         }
-        Offer::new(numbers, self.clone(), &self.numbers, terms)
+        Offer::new(numbers, self.clone(), &self.offered, terms)
     }
 
-    /// The event or port of that number.
-    pub(crate) fn offered(&self, object: Object, number: u32) -> Option<Arc<Number>> {
-        let numbers = self.numbers.lock();
-        numbers.iter().find(|n| n.is(object, number)).cloned()
+    /// The event or port that is wanted, under that name unless it is none.
+    pub(crate) fn offered(&self, want: &Want, name: &Name) -> Option<Arc<Number>> {
+        self.offered.lock().find(want, name).cloned()
     }
 
     /// An event or port is not offered any more.
     pub(crate) fn withdraw_number(&self, number: &Arc<Number>) {
-        let gone = {
-            let mut numbers = self.numbers.lock();
-            let at = numbers.iter().position(|n| Arc::ptr_eq(n, number));
-            at.and_then(|at| numbers.remove(at).ok())
-        };
+        let gone = self.offered.lock().remove(number);
         self.end_guests(number.token());
         drop(gone);
     }

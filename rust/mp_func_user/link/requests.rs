@@ -144,7 +144,7 @@ impl Link {
     /// Close a session: its process has done so, or is gone.
     pub(crate) fn end(&self, session: &Arc<Session>) {
         let mut core = self.core.lock();
-        let gone = self.sessions.lock().remove(session.number());
+        let gone = self.sessions.lock().remove(&session.number());
         let had_memory = session.strip();
         self.tell_closed(&mut core, session, had_memory);
         drop(core);

@@ -44,8 +44,8 @@ impl Windows<'_> {
             let session = self.link.session(window.session);
             f(session.as_ref().map_or(&[][..], |session| session.data()));
         } else {
-            let posted = self.up.data.iter().find(|(s, _)| *s == window.session);
-            f(posted.map_or(&[][..], |(_, data)| data));
+            let posted = self.up.data.get(&window.session);
+            f(posted.map_or(&[][..], |posted| &posted.data));
         }
     }
 }

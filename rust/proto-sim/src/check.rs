@@ -46,6 +46,8 @@ pub struct Totals {
     pub moved_out: u64,
     /// Words that processes have found in their windows.
     pub words: u64,
+    /// Messages that processes have received over queue pairs.
+    pub messages: u64,
     /// Sleeps that ended with something that had been there for a while, in runs without faults.
     pub sleeps: u64,
     /// The nanoseconds for which it had been there, altogether.
@@ -71,6 +73,7 @@ impl Totals {
             resets,
             moved_out,
             words,
+            messages,
             sleeps,
             slept,
             time,
@@ -87,6 +90,7 @@ impl Totals {
         self.resets += resets;
         self.moved_out += moved_out;
         self.words += words;
+        self.messages += messages;
         self.sleeps += sleeps;
         self.slept += slept;
         self.time += time;

@@ -16,7 +16,7 @@
 //! | [`service`] | `mp_transport/service.rs`, `peer.rs` |
 //! | [`forward`], [`via`], [`management`] | the files of that name in `mp_transport` |
 //! | [`memory`] | `mp_transport/memory` |
-//! | [`user`] | `mp_func_user`, and processes |
+//! | [`user`] | `mp_func_user`, and processes; some of them with queue pairs |
 //! | [`app`] | a function service |
 //! | [`host`], [`world`] | workers, interrupts; the clock, faults, and what must come true in the end |
 //! | [`check`], [`pairs`] | what must hold at every step |

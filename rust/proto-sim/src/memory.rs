@@ -82,6 +82,12 @@ impl Piece {
     pub fn word(&self, at: u64) -> u64 {
         self.pool.borrow().word(self.off, at)
     }
+
+    /// The memory that it is cut from, and where it begins there.
+    pub fn place(&self) -> (Near, usize) {
+        let pool = self.pool.borrow();
+        (pool.near.clone(), pool.start + self.off as usize)
+    }
 }
 
 impl Drop for Piece {
@@ -166,12 +172,17 @@ impl Memory {
 
     /// A process of this host stores a word into the peer's memory.
     pub fn store(&self, off: u64, at: u64, word: u64) {
-        let off = (self.far_start + off + 8 * at) as usize;
-        if !self.over.get() {
-            self.far
-                .store_u64(off, word)
-                .expect("checked when it was reached");
+        if let Some((window, start)) = self.place(off) {
+            let stored = window.store_u64(start + 8 * at as usize, word);
+            stored.expect("checked when it was reached");
         }
+    }
+
+    /// Where a process of this host stores that reaches the peer's memory at `off`; nowhere once
+    /// the epoch is over.
+    pub fn place(&self, off: u64) -> Option<(&Window, usize)> {
+        let is_over = self.over.get();
+        (!is_over).then_some((&self.far, (self.far_start + off) as usize))
     }
 
     /// A mapping of the peer's memory is taken away from its process.

@@ -34,6 +34,8 @@ pub struct Pairs {
     seen: BTreeMap<(Key, Place), Seen>,
     names: BTreeMap<(Key, Place), u64>,
     tags: BTreeMap<u64, u64>,
+    /// Messages that sessions have sent over queue pairs, by their numbers.
+    sent: BTreeMap<u64, u64>,
 }
 
 impl Pairs {
@@ -46,6 +48,16 @@ impl Pairs {
     /// Whether the session of that number stores this.
     pub fn is_tag_of(&self, tag: u64, name: u64) -> bool {
         self.tags.get(&tag) == Some(&name)
+    }
+
+    /// The session of that number has sent a message over its queue pair.
+    pub fn note_sent(&mut self, name: u64) {
+        *self.sent.entry(name).or_default() += 1;
+    }
+
+    /// How many it has sent.
+    pub fn sent(&self, name: u64) -> u64 {
+        self.sent.get(&name).copied().unwrap_or(0)
     }
 
     /// A host says that its session `own` has the partner `other`.

@@ -2,7 +2,10 @@
 
 //! The user service: greetings, the pairing engine and its memory, and processes that open and
 //! close sessions and store into their windows. In the order of `rust/mp_func_user`: `link.rs`,
-//! `desk.rs`, `outbox.rs`, `inbox.rs` and `session.rs` there.
+//! `desk.rs`, `outbox.rs`, `inbox.rs` and `session.rs` there. Some sessions are [queue
+//! pairs](queue_pair).
+
+mod queue_pair;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -58,6 +61,10 @@ struct Session {
     /// What it stores, and whose stores are in its own memory.
     tag: u64,
     theirs: Option<u64>,
+    /// The name by which its partner knows whose stores these are.
+    mine: Option<u64>,
+    /// Of a queue pair.
+    side: queue_pair::Side,
     asked_at: u64,
 }
 
@@ -553,6 +560,7 @@ impl Host {
             check.pairs.note(key, (own, number), (peer, partner), seen);
         }
         s.theirs = Some(check.pairs.name(key, (peer, partner)));
+        s.mine = Some(check.pairs.name(key, (own, number)));
     }
 
     fn user_pairing(&mut self, k: usize, data: &[u8]) -> bool {
@@ -602,6 +610,8 @@ impl Host {
             parted: false,
             tag,
             theirs: None,
+            mine: None,
+            side: queue_pair::Side::default(),
             asked_at: self.now,
         });
         let asked = self.with_desk(k, |engine, desk| engine.request(number, &params, 0, desk));
@@ -624,6 +634,7 @@ impl Host {
                 self.user_end(k, number);
             }
             self.check_words(k);
+            self.run_queue_pairs(k);
             let (asked_at, count) = {
                 let sessions = &self.ports[k].user.sessions;
                 let asking = sessions.iter().filter(|s| !s.ended);
@@ -674,7 +685,7 @@ impl Host {
     fn store_words(&mut self, k: usize) {
         let dice = &self.env.dice;
         for s in &self.ports[k].user.sessions {
-            if s.phase != Phase::Paired || s.parted || !s.ended {
+            if s.phase != Phase::Paired || s.parted || !s.ended || s.is_queue_pair() {
                 continue;
             }
             if let Some((memory, span)) = &s.remote {
@@ -693,7 +704,8 @@ impl Host {
         if check.lying {
             return;
         }
-        for s in &self.ports[k].user.sessions {
+        let sessions = self.ports[k].user.sessions.iter();
+        for s in sessions.filter(|s| !s.is_queue_pair()) {
             let (Some(piece), Some(theirs)) = (&s.local, s.theirs) else {
                 continue;
             };
@@ -744,17 +756,28 @@ fn some_params(dice: &crate::dice::Dice) -> Params {
     };
     let names: [&[u8]; 3] = [b"", b"", b"name"];
     let name = Name::new(names[dice.pick(3)], 0);
+    let is_queue_pair = dice.once_in(2);
+    let limits = || match (some_limits(dice), is_queue_pair) {
+        (limits, false) => limits,
+        (limits, true) => Limits {
+            min: PAGE,
+            max: limits.max.max(PAGE),
+        },
+    };
     Params {
         connection,
         location: Location::Logical,
-        protocol: u32::from(dice.once_in(8)),
+        protocol: match is_queue_pair {
+            true => queue_pair::PROTOCOL,
+            false => u32::from(dice.once_in(8)),
+        },
         uid: if dice.once_in(6) {
             1 + dice.below(4) as u32
         } else {
             0
         },
-        local: some_limits(dice),
-        remote: some_limits(dice),
+        local: limits(),
+        remote: limits(),
         address: 0,
         address_bits: 64,
         name: name.expect("short"),

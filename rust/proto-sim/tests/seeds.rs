@@ -75,6 +75,7 @@ fn whatever_happens_nothing_is_lost_and_everybody_finds_everybody() {
         "{totals:?}"
     );
     assert!(totals.pairs > SHORT && totals.words > SHORT, "{totals:?}");
+    assert!(totals.messages > 4 * SHORT, "{totals:?}");
     assert!(totals.lost_bells > SHORT && totals.resets > 0, "{totals:?}");
 }
 

@@ -39,7 +39,7 @@ impl Tried {
     }
 }
 
-/// A session that has not been tried with all of its candidates.
+/// How far a session has come that has not been tried with all of its candidates.
 #[derive(Debug)]
 pub(super) struct Seeking {
     side: Side,
@@ -154,7 +154,6 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             turns -= 1;
             match next {
                 Next::Seek(side, session, tried) => {
-                    self.seeking = None;
                     self.seek(side, session, tried, &mut looks, host);
                 }
                 Next::Settle(side, server) => self.settle(side, server, host),
@@ -162,13 +161,16 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         }
     }
 
-    /// Whose turn it is: that of a session that has begun, else of the oldest request or
-    /// acceptance, else of a posted peer.
+    /// Whose turn it is: that of a request that has begun, else of the oldest request or
+    /// acceptance, else of a posted peer that has begun, else of the next one.
     fn next_turn(&mut self) -> Option<Next> {
-        if let Some(begun) = self.next_to_go_on() {
+        if let Some(begun) = self.goes_on(&self.seeking) {
             return Some(begun);
         }
         let Some((_, side, session)) = self.first(TURN, FIRST) else {
+            if let Some(begun) = self.goes_on(&self.sweeping) {
+                return Some(begun);
+            }
             let (_, side, session) = self.next_to_sweep()?;
             return Some(Next::Seek(side, session, Tried::default()));
         };
@@ -183,11 +185,19 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
     }
 
     /// The session that has not been tried with all of its candidates, if it still asks.
-    fn next_to_go_on(&self) -> Option<Next> {
-        let begun = self.seeking.as_ref()?;
+    fn goes_on(&self, begun: &Option<Seeking>) -> Option<Next> {
+        let begun = begun.as_ref()?;
         let (_, since, _) = self.who_asks(begun.side, begun.session)?;
         let goes_on = since == begun.since;
         goes_on.then_some(Next::Seek(begun.side, begun.session, begun.tried))
+    }
+
+    /// Where it is noted how far a session has come whose candidates are below `before`.
+    fn begun(&mut self, before: u64) -> &mut Option<Seeking> {
+        match before {
+            u64::MAX => &mut self.seeking,
+            _ => &mut self.sweeping,
+        }
     }
 
     /// The first session of both hosts in an order, from a time on.
@@ -263,6 +273,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         let Some((asks, since, before)) = self.who_asks(side, session) else {
             return;
         };
+        *self.begun(before) = None;
         let swept = before != u64::MAX;
         let room = Room {
             runs: host.runs(),
@@ -280,7 +291,7 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
         let mut tried = tried;
         while tried.failed < ATTEMPTS {
             if *looks == 0 {
-                self.seeking = Some(Seeking {
+                *self.begun(before) = Some(Seeking {
                     side,
                     session,
                     since,
@@ -458,10 +469,10 @@ impl<O: Table<Own>, F: Table<Far>> Engine<O, F> {
             true => deal.tried,
         };
         let still = self.who_asks(deal.asks, asks);
-        if still.is_some_and(|(_, since, _)| since == deal.since) {
+        if let Some((.., before)) = still.filter(|(_, since, _)| *since == deal.since) {
             match (deal.held, deal.asks) {
                 (false, side) => {
-                    self.seeking = Some(Seeking {
+                    *self.begun(before) = Some(Seeking {
                         side,
                         session: asks,
                         since: deal.since,

@@ -6,8 +6,9 @@
 //!
 //! Codecs only: a decoded message holds whatever the peer wrote, and the engine checks it.
 
-use crate::pairing::terms::{Connection, Limits, Location, Name, Params, Span, NAME_MAX};
-use crate::wire::{get_u32, get_u64, put_u32, put_u64};
+use crate::name::NAME_MAX;
+use crate::pairing::terms::{Connection, Limits, Location, Name, Params, Span};
+use crate::wire::{get_u32, get_u64, put_u32, put_u64, Bytes};
 
 /// Why a session was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,24 +111,6 @@ pub const SIZE: usize = 64;
 /// Size of a message with a name, in bytes.
 pub const SIZE_NAMED: usize = SIZE + 8 + NAME_MAX;
 
-/// The bytes of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bytes {
-    bytes: [u8; SIZE_NAMED],
-    is_named: bool,
-}
-
-impl core::ops::Deref for Bytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self.is_named {
-            true => &self.bytes,
-            false => self.bytes.first_chunk::<SIZE>().map_or(&[], |b| b),
-        }
-    }
-}
-
 const POST: u32 = 1;
 const POSTED: u32 = 2;
 const REQUEST: u32 = 3;
@@ -178,7 +161,7 @@ impl Message {
     }
 
     /// The bytes on the wire.
-    pub fn encode(&self) -> Bytes {
+    pub fn encode(&self) -> Bytes<SIZE_NAMED> {
         let mut b = [0; SIZE];
         let params = match &self.what {
             What::Post(_, params, _) | What::Request(_, params) | What::Ask(_, params, _) => {
@@ -255,16 +238,9 @@ impl Message {
         put_u32(&mut b, 0, if named.is_some() { kind | NAMED } else { kind });
         put_u32(&mut b, 4, session);
         put_u64(&mut b, 56, self.free);
-        let mut bytes = [0; SIZE_NAMED];
-        for (to, from) in bytes
-            .iter_mut()
-            .zip(b.into_iter().chain(named.map(more).unwrap_or([0; MORE])))
-        {
-            *to = from;
-        }
-        Bytes {
-            bytes,
-            is_named: named.is_some(),
+        match named {
+            Some(params) => Bytes::new(&b, &more(params)),
+            None => Bytes::new(&b, &[]),
         }
     }
 

@@ -9,7 +9,7 @@
 
 use crate::pairing::message::{Pairing, Why};
 use crate::pairing::terms::{Connection, Limits, Params, Span};
-use crate::rows::{Key, Order, Ordered};
+use crate::rows::{Key, Node, Order, Ordered};
 
 /// By when the earliest was decided of what is to be told.
 pub(super) const DUE: Order = Order::nth(1);
@@ -187,6 +187,8 @@ impl Own {
 }
 
 impl Ordered for Own {
+    type Nodes = [Node; 7];
+
     fn number(&self) -> u32 {
         self.number
     }
@@ -311,6 +313,8 @@ impl Far {
 }
 
 impl Ordered for Far {
+    type Nodes = [Node; 6];
+
     fn number(&self) -> u32 {
         self.number
     }

@@ -4,6 +4,8 @@
 //! knowledge of free space. Pure functions; the engine calls them for own requests, the caller
 //! may check a request before the engine exists, and what a peer sends goes through the same.
 
+use crate::name;
+
 /// How a session looks for its partner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Connection {
@@ -60,39 +62,32 @@ impl Limits {
 /// Most bytes of opaque data that a post carries.
 pub const DATA_MAX: usize = 1024;
 
-/// Most bytes of a name.
-pub const NAME_MAX: usize = 64;
-
 /// The name of a session, which may be empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Name {
-    bytes: [u8; NAME_MAX],
-    len: u8,
+    whole: name::Name,
     own: u8,
 }
 
 impl Name {
     /// No name.
     pub const NONE: Name = Name {
-        bytes: [0; NAME_MAX],
-        len: 0,
+        whole: name::Name::NONE,
         own: 0,
     };
 
     /// A name, whose first `own` bytes are a peer's own one; `None` if it is too long.
     pub fn new(name: &[u8], own: usize) -> Option<Name> {
-        let mut bytes = [0; NAME_MAX];
-        bytes.get_mut(..name.len())?.copy_from_slice(name);
+        let whole = name::Name::new(name)?;
         (own <= name.len()).then_some(Name {
-            bytes,
-            len: u8::try_from(name.len()).ok()?,
+            whole,
             own: u8::try_from(own).ok()?,
         })
     }
 
     /// All of it.
     pub fn whole(&self) -> &[u8] {
-        self.bytes.get(..usize::from(self.len)).unwrap_or(&[])
+        self.whole.bytes()
     }
 
     /// Bytes of the own name.
@@ -120,15 +115,11 @@ impl Name {
     /// The name that a session with this one is paired with.
     pub(super) fn of_partner(&self) -> Name {
         let (own, wanted) = self.parts();
-        let mut bytes = [0; NAME_MAX];
-        for (to, from) in bytes.iter_mut().zip(wanted.iter().chain(own)) {
-            *to = *from;
-        }
-        let is_divided = self.own != 0;
+        let theirs = if own.is_empty() { 0 } else { wanted.len() };
         Name {
-            bytes,
-            len: self.len,
-            own: if is_divided { self.len - self.own } else { 0 },
+            whole: self.whole.rotated(own.len()),
+            // No more than `own` of the whole.
+            own: theirs as u8,
         }
     }
 }

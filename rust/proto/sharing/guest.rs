@@ -2,6 +2,7 @@
 
 //! The host of the object: what its guests do, and what its owner does to them.
 
+use crate::name::Name;
 use crate::rows::{find, find_mut, Table};
 use crate::sharing::message::{Message, What};
 use crate::sharing::{
@@ -9,10 +10,11 @@ use crate::sharing::{
 };
 
 impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
-    /// How many guests are connected to what has that token, whether or not their link is up.
-    pub fn guests(&self, token: u32) -> usize {
+    /// The guests that are connected to what has that token, whether or not their link is up.
+    pub fn guests(&self, token: u32) -> impl Iterator<Item = &Guest> + '_ {
         let all = self.guests.iter_in(TOKEN, u64::from(token));
-        all.filter(|entry| entry.stage != Stage::Ended).count()
+        all.filter(|entry| entry.stage != Stage::Ended)
+            .map(|entry| &entry.guest)
     }
 
     /// Ask all guests of what has that token to leave, each once.
@@ -73,13 +75,14 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
         &mut self,
         number: u32,
         want: Want,
+        name: &Name,
         host: &mut impl Host,
     ) -> Result<(), Corrupt> {
         if number == 0 || find(&self.guests, number).is_some() {
             return Err(Corrupt);
         }
         let accepted = match self.guests.has_place(usize::MAX) {
-            true => host.accept(number, &want),
+            true => host.accept(number, &want, name),
             false => Err(Why::Refused),
         };
         let what = match accepted {

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 
-//! What the sharing engines of two hosts tell each other: 32 bytes, little-endian.
+//! What the sharing engines of two hosts tell each other: 32 bytes, little-endian. Behind a
+//! message that asks for an object by its name comes the name.
 //!
 //! Codecs only: a decoded message holds whatever the peer wrote, and the engine checks it.
 
+use crate::name::{Name, NAME_MAX};
 use crate::sharing::placed::Totals;
 use crate::sharing::requests::Request;
 use crate::sharing::{Grant, Object, Rights, Want, Why};
-use crate::wire::{get_u32, get_u64, put_u32, put_u64};
+use crate::wire::{get_u32, get_u64, put_u32, put_u64, Bytes};
 
 /// A message between sharing engines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// The writer's process would like to be connected.
-    Connect(Want),
+    /// The writer's process would like to be connected, to what has that name unless it is none.
+    Connect(Want, Name),
     /// The writer had that connection before the link was lost, to what has that token.
     Resume(Want, u32),
     /// The writer has resumed all that it had.
@@ -61,6 +63,9 @@ pub struct Message {
 /// Size of a message on the wire, in bytes.
 pub const SIZE: usize = 32;
 
+/// Size of one with the longest name.
+pub const SIZE_NAMED: usize = SIZE + NAME_MAX;
+
 const CONNECT: u32 = 1;
 const RESUME: u32 = 2;
 const RESUMED: u32 = 3;
@@ -80,6 +85,8 @@ const FETCH: u32 = 14;
 const COUNTED: u32 = 1 << 16;
 /// In the first word: a segment that is granted to one partner.
 const GRANTED: u32 = 1 << 18;
+/// In the first word: a name follows, which stands for the number.
+const NAMED: u32 = 1 << 19;
 
 /// Rights, as a word has them in which no bit means all.
 const READ: u32 = 1;
@@ -90,10 +97,15 @@ const UNWINDOWED: u32 = 1 << 17;
 
 impl Message {
     /// The bytes on the wire.
-    pub fn encode(&self) -> [u8; SIZE] {
+    pub fn encode(&self) -> Bytes<SIZE_NAMED> {
         let mut b = [0; SIZE];
+        let mut behind = Name::NONE;
         let kind = match self.what {
-            What::Connect(want) => CONNECT | put_want(&mut b, &want),
+            What::Connect(want, name) => {
+                behind = name;
+                let named = u32::from(!name.is_none()) * NAMED;
+                CONNECT | named | put_want(&mut b, &want)
+            }
             What::Resume(want, token) => {
                 put_u32(&mut b, 12, token);
                 RESUME | put_want(&mut b, &want)
@@ -139,15 +151,25 @@ impl Message {
         };
         put_u32(&mut b, 0, kind);
         put_u32(&mut b, 4, self.connection);
-        b
+        Bytes::new(&b, behind.bytes())
     }
 
     /// The message in `b`; `None` if it is none. Only the form is checked.
     pub fn decode(b: &[u8]) -> Option<Message> {
-        let b: &[u8; SIZE] = b.try_into().ok()?;
+        let (b, behind) = b.split_first_chunk::<SIZE>()?;
         let word = get_u32(b, 0);
+        let name = match (word & 0xff, word & NAMED, behind) {
+            (CONNECT, NAMED, [_, ..]) => Name::new(behind)?,
+            (CONNECT, NAMED, []) => return None,
+            (_, _, []) => Name::NONE,
+            _ => return None,
+        };
         let what = match word & 0xff {
-            CONNECT => What::Connect(get_want(b, word)?),
+            CONNECT => {
+                let want = get_want(b, word)?;
+                let has_one = name.is_none() || want.number == 0 && want.session == 0;
+                What::Connect(want, has_one.then_some(name)?)
+            }
             RESUME => What::Resume(get_want(b, word)?, get_u32(b, 12)),
             RESUMED => What::Resumed,
             LEAVE => What::Leave,

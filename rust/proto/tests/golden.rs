@@ -10,6 +10,7 @@ use mp_proto::layout::{target, Layout};
 use mp_proto::link::{Further, Hello, Identity, Role};
 use mp_proto::mailbox::{Mail, MessageTx};
 use mp_proto::memory::Inbound;
+use mp_proto::name;
 use mp_proto::pairing::message::{Message, Pairing, What};
 use mp_proto::pairing::terms::{Connection, Limits, Location, Name, Params, Span};
 use mp_proto::ring::{Armed, Consumer, Producer, Ringing, Split};
@@ -257,27 +258,34 @@ fn the_pairing_messages_are_as_documented() {
 /// SI-NTB-7
 #[test]
 fn the_messages_of_sharing_engines_are_as_documented() {
-    let connect = sharing::message::What::Connect(Want {
+    let segment = Want {
         object: Object::Segment,
         number: 2,
         counted: false,
         placed: false,
         session: 0,
-    });
-    let granted = sharing::message::What::Connect(Want {
-        object: Object::Segment,
-        number: 2,
-        counted: false,
-        placed: false,
+    };
+    let of_partner = Want {
         session: 7,
-    });
+        ..segment
+    };
+    let port = Want {
+        object: Object::Port,
+        number: 0,
+        ..segment
+    };
+    let none = name::Name::NONE;
+    let jobs = name::Name::new(b"jobs").expect("short");
+    let connect = sharing::message::What::Connect(segment, none);
+    let granted = sharing::message::What::Connect(of_partner, none);
+    let named = sharing::message::What::Connect(port, jobs);
     let connected = sharing::message::What::Connected(Grant {
         token: 9,
         off: 0x10000,
         len: 0x2000,
         rights: Rights::ALL,
     });
-    for what in [connect, granted, connected] {
+    for what in [connect, granted, named, connected] {
         let connection = 5;
         let message = sharing::message::Message { connection, what };
         documented(&hex(&message.encode()));

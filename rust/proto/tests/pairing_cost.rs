@@ -13,6 +13,7 @@ use mp_proto::pairing::message::{Message, What, Why};
 use mp_proto::pairing::terms::{Connection, Params, Span};
 use mp_proto::pairing::{Engine, Event, Far, Host, Mode, Outcome, Own, SESSIONS};
 use mp_proto::rows::Row;
+use proptest::prelude::*;
 use Connection::{Client, Peer, Server};
 
 /// Posted sessions, as many as a process may have.
@@ -20,6 +21,9 @@ const POSTED: u32 = 1024;
 
 /// Most turns of one input.
 const TURNS: u64 = 32;
+
+/// Most posted sessions that one input looks at.
+const LOOKS: usize = 64;
 
 /// Most windows that one turn may cut in vain.
 const ATTEMPTS: u64 = 4;
@@ -103,10 +107,14 @@ type Pairing = Engine<Vec<Row<Own>>, Vec<Row<Far>>>;
 
 /// An engine with posted sessions of its own, all of that kind.
 fn loopback(host: &mut Counting, posted: &Params) -> Pairing {
+    loopback_with(host, posted, POSTED)
+}
+
+fn loopback_with(host: &mut Counting, posted: &Params, count: u32) -> Pairing {
     let places = vec![Row::FREE; SESSIONS];
     let engine = Engine::new(Mode::Loopback, host.free, true, places, Vec::new());
     let mut engine = engine.expect("large enough");
-    for number in 1..=POSTED {
+    for number in 1..=count {
         let taken = engine.request(number, posted, 0, host);
         assert_eq!(taken, Ok(()));
     }
@@ -221,13 +229,7 @@ fn a_peer_without_space_is_asked_once() {
 fn posted_peers_are_tried_a_few_at_a_time() {
     let mut host = Counting::new(8);
     let mut engine = loopback(&mut host, &exactly(Peer, 5, 5));
-    // Two that fit would find each other at once if there were memory.
-    host.is_out_of_memory = true;
-    for (number, peer) in [(2000, exactly(Peer, 0, 1)), (2001, exactly(Peer, 1, 0))] {
-        assert_eq!(engine.request(number, &peer, 0, &mut host), Ok(()));
-    }
-    host.is_out_of_memory = false;
-    host.begin();
+    two_that_fit(&mut engine, &mut host, |_, _| {});
     for rounds in 0.. {
         host.looks.set(0);
         engine.memory_freed(&mut host);
@@ -240,6 +242,65 @@ fn posted_peers_are_tried_a_few_at_a_time() {
     }
     finish(&mut engine, &mut host);
     assert_eq!(host.pairs(), 1);
+}
+
+/// Post two peers that would find each other at once if there were memory, with something after each.
+fn two_that_fit(
+    engine: &mut Pairing,
+    host: &mut Counting,
+    between: impl Fn(&mut Pairing, &mut Counting),
+) {
+    host.is_out_of_memory = true;
+    for (number, peer) in [(2000, exactly(Peer, 0, 1)), (2001, exactly(Peer, 1, 0))] {
+        assert_eq!(engine.request(number, &peer, 0, host), Ok(()));
+        between(engine, host);
+    }
+    host.is_out_of_memory = false;
+    host.begin();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// However far posted peers have come with their candidates: those that wait in their calls do
+    /// not wait for them, and they lose nothing by that.
+    #[test]
+    fn a_request_goes_ahead_of_posted_peers(
+        before in 0..150_usize,
+        between in prop::collection::vec(0..3_usize, 1..40),
+    ) {
+        // So many that one input does not look at all that a late one may have.
+        let posted = 2 * LOOKS;
+        let mut host = Counting::new(8);
+        let mut engine = loopback_with(&mut host, &exactly(Peer, 5, 5), posted as u32);
+        two_that_fit(&mut engine, &mut host, finish);
+        engine.memory_freed(&mut host);
+        for _ in 0..before {
+            engine.resume(&mut host);
+        }
+        let mut resumed = before;
+        for (n, times) in between.into_iter().enumerate() {
+            let client = Params { protocol: 2, ..exactly(Client, 1, 1) };
+            let number = 3000 + n as u32;
+            prop_assert_eq!(engine.request(number, &client, 0, &mut host), Ok(()));
+            let ended = Event::Requested { session: number, uid: 0, outcome: Outcome::NoPairing };
+            prop_assert!(host.events.contains(&ended), "it waits for posted peers");
+            for _ in 0..times {
+                engine.resume(&mut host);
+            }
+            resumed += times + 1;
+        }
+        // As many looks as peers have earlier ones, and one more for each of them.
+        let (peers, turns) = (posted + 2, TURNS as usize);
+        let looks = peers * (peers + 1) / 2;
+        let most = looks / (LOOKS - 2) + peers / (turns - 2) + 2;
+        while engine.is_unfinished() {
+            engine.resume(&mut host);
+            resumed += 1;
+            prop_assert!(resumed <= most, "what was tried is tried again");
+        }
+        prop_assert_eq!(host.pairs(), 1);
+    }
 }
 
 /// A client that is tried with many servers keeps what it has reserved until it is told what becomes

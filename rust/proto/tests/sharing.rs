@@ -8,6 +8,7 @@ mod common;
 
 use common::Dice;
 use mp_proto::fabric::Life;
+use mp_proto::name::{Name, NAME_MAX};
 use mp_proto::rows::Row;
 use mp_proto::sharing::message::{Message, What};
 use mp_proto::sharing::{
@@ -26,6 +27,8 @@ struct Site {
     events: Vec<Event>,
     /// Tokens of what is offered, by number of a segment.
     offered: BTreeMap<u32, u32>,
+    /// The same of what has a name.
+    named: BTreeMap<Vec<u8>, u32>,
     /// Guests that may reach memory, with its token.
     reached_by: BTreeMap<u32, u32>,
     /// Own connections that processes write by, with the token.
@@ -35,8 +38,12 @@ struct Site {
 const OBJECTS: u32 = 3;
 
 impl Host for Site {
-    fn accept(&mut self, guest: u32, want: &Want) -> Result<Grant, Why> {
-        let token = *self.offered.get(&want.number).ok_or(Why::NotFound)?;
+    fn accept(&mut self, guest: u32, want: &Want, name: &Name) -> Result<Grant, Why> {
+        let found = match name.is_none() {
+            true => self.offered.get(&want.number),
+            false => self.named.get(name.bytes()),
+        };
+        let token = *found.ok_or(Why::NotFound)?;
         assert_eq!(self.reached_by.insert(guest, token), None);
         Ok(grant(want, token))
     }
@@ -149,8 +156,12 @@ impl Two {
     }
 
     fn connect(&mut self, who: usize, want: Want) -> Result<u32, Refusal> {
+        self.connect_by(who, want, &Name::NONE)
+    }
+
+    fn connect_by(&mut self, who: usize, want: Want, name: &Name) -> Result<u32, Refusal> {
         let number = self.fresh();
-        self.engines[who].connect(number, &want, &mut self.sites[who])?;
+        self.engines[who].connect(number, &want, name, &mut self.sites[who])?;
         Ok(number)
     }
 
@@ -160,7 +171,7 @@ impl Two {
     }
 
     fn end(&mut self, who: usize, token: u32) {
-        let before = self.engines[who].guests(token);
+        let before = self.engines[who].guests(token).count();
         let ended = self.engines[who].end(token, &mut self.sites[who]);
         assert_eq!(ended, before);
     }
@@ -230,11 +241,11 @@ fn names(site: &Site) -> Vec<&'static str> {
 fn a_process_connects_and_leaves() {
     let (mut two, number) = connected();
     assert!(two.engines[0].state(number).unwrap().is_operational());
-    assert_eq!(two.engines[1].guests(77), 1);
+    assert_eq!(two.engines[1].guests(77).count(), 1);
     two.leave(0, number);
     two.settle();
     assert_eq!(names(&two.sites[1]), ["guest left"]);
-    assert_eq!(two.engines[1].guests(77), 0);
+    assert_eq!(two.engines[1].guests(77).count(), 0);
 }
 
 /// SI-CONSEG-6, SI-CONSEG-7
@@ -250,6 +261,38 @@ fn what_is_not_offered_is_refused_at_once() {
     assert_eq!(two.engines[0].state(number), None);
 }
 
+fn name(bytes: &[u8]) -> Name {
+    Name::new(bytes).expect("short")
+}
+
+/// And what was found by its name is resumed without it.
+#[test]
+fn a_name_is_found_if_all_its_bytes_are_equal() {
+    let mut two = Two::new();
+    two.up();
+    let longest = [7; NAME_MAX];
+    for (token, offered) in [(77, &b"a\0b"[..]), (78, b"a"), (79, &longest)] {
+        two.sites[1].named.insert(offered.to_vec(), token);
+    }
+    for absent in [&b"a\0"[..], b"a\0b\0", b"A", b"b", &longest[1..]] {
+        let number = two.connect_by(0, segment(0), &name(absent)).unwrap();
+        two.settle();
+        let refused = Event::Refused(number, Why::NotFound);
+        assert_eq!(two.sites[0].events.last(), Some(&refused), "{absent:?}");
+    }
+    for (token, offered) in [(77, &b"a\0b"[..]), (78, b"a"), (79, &longest)] {
+        let number = two.connect_by(0, segment(0), &name(offered)).unwrap();
+        two.settle();
+        assert_eq!(two.sites[0].writes.get(&number), Some(&token));
+        // It has no number, also where something has the number zero.
+        two.sites[1].offered.insert(0, 99);
+        two.down();
+        two.up();
+        two.settle();
+        assert_eq!(two.sites[0].writes.get(&number), Some(&token));
+    }
+}
+
 /// SI-UNAVAIL-3, SI-EVT-3
 #[test]
 fn who_is_asked_to_leave_is_asked_once_and_stays_connected() {
@@ -262,7 +305,7 @@ fn who_is_asked_to_leave_is_asked_once_and_stays_connected() {
     assert_eq!(names(&two.sites[0]), ["withdrawn"]);
     let state = two.engines[0].state(number).unwrap();
     assert!(state.is_operational() && state.is_withdrawn());
-    assert_eq!(two.engines[1].guests(77), 1);
+    assert_eq!(two.engines[1].guests(77).count(), 1);
 }
 
 /// SI-UNAVAIL-4, SI-EVT-3, SI-EVT-6
@@ -270,7 +313,7 @@ fn who_is_asked_to_leave_is_asked_once_and_stays_connected() {
 fn who_is_put_out_hears_both_and_lets_go() {
     let (mut two, number) = connected();
     two.engines[1].end(77, &mut two.sites[1]);
-    assert_eq!(two.engines[1].guests(77), 0);
+    assert_eq!(two.engines[1].guests(77).count(), 0);
     assert!(two.sites[1].reached_by.contains_key(&number), "not yet");
     two.settle();
     assert_eq!(names(&two.sites[0]), ["withdrawn", "lost"]);
@@ -289,7 +332,7 @@ fn a_connection_outlives_the_link_if_both_services_do() {
     two.settle();
     assert_eq!(names(&two.sites[0]), ["down", "up"]);
     assert_eq!(names(&two.sites[1]), ["guest down", "guest up"]);
-    assert_eq!(two.engines[1].guests(77), 1);
+    assert_eq!(two.engines[1].guests(77).count(), 1);
 }
 
 /// SI-EVT-6, SI-EVT-7
@@ -450,7 +493,7 @@ fn what_is_given_up_may_still_be_written_until_the_other_service_has_ended() {
     two.down_at(1);
     two.engines[1].give_up(&mut two.sites[1]);
     assert!(two.sites[0].writes.contains_key(&number));
-    assert_eq!(two.engines[1].guests(77), 0);
+    assert_eq!(two.engines[1].guests(77).count(), 0);
     assert!(two.is_ending(number));
     two.sites[0].writes.clear();
     two.engines[1].all_let_go(&mut two.sites[1]);
@@ -500,7 +543,10 @@ fn a_grant_ends_without_the_others() {
     assert!(two.engines[0].state(granted).unwrap().is_lost());
     assert!(two.engines[0].state(published).unwrap().is_operational());
     assert_eq!(
-        (two.engines[1].guests(77), two.engines[1].guests(78)),
+        (
+            two.engines[1].guests(77).count(),
+            two.engines[1].guests(78).count()
+        ),
         (1, 0)
     );
 }
@@ -567,9 +613,13 @@ fn what_cannot_be_said_is_found() {
     bad(
         exporter,
         at_exporter,
-        say(number, What::Connect(segment(1))),
+        say(number, What::Connect(segment(1), Name::NONE)),
     );
-    bad(exporter, at_exporter, say(0, What::Connect(segment(1))));
+    bad(
+        exporter,
+        at_exporter,
+        say(0, What::Connect(segment(1), Name::NONE)),
+    );
     bad(
         exporter,
         at_exporter,
@@ -614,7 +664,7 @@ proptest! {
                     if let Some((number, token)) = offered.first().copied() {
                         two.sites[who].offered.remove(&number);
                         two.end(who, token);
-                        prop_assert_eq!(two.engines[who].guests(token), 0);
+                        prop_assert_eq!(two.engines[who].guests(token).count(), 0);
                     }
                 }
                 5 => {
@@ -649,15 +699,46 @@ proptest! {
 
     /// design 2, never 5
     #[test]
-    fn messages_survive_the_wire(words in prop::collection::vec(any::<u32>(), 8), kind in 0u32..14) {
+    fn messages_survive_the_wire(
+        words in prop::collection::vec(any::<u32>(), 8),
+        kind in 0u32..15,
+        behind in prop_oneof![
+            Just(Vec::new()),
+            prop::collection::vec(any::<u8>(), 0..=NAME_MAX + 2),
+        ],
+    ) {
         let mut bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         bytes[0] = kind as u8;
         bytes[1] %= 4;
-        bytes[2] %= 8;
+        bytes[2] %= 16;
         bytes[8..12].copy_from_slice(&(words[2] % 5).to_le_bytes());
+        let is_named = kind == 1 && bytes[2] & 8 != 0;
+        bytes.extend(&behind);
         if let Some(message) = Message::decode(&bytes) {
-            prop_assert_eq!(Message::decode(&message.encode()), Some(message));
+            let encoded = message.encode();
+            prop_assert_eq!(Message::decode(&encoded), Some(message));
+            prop_assert_eq!(encoded.len(), bytes.len());
+            let name = match message.what {
+                What::Connect(_, name) => name,
+                _ => Name::NONE,
+            };
+            prop_assert_eq!(name.bytes(), behind.as_slice());
+            prop_assert_eq!(is_named, !name.is_none());
+            prop_assert!(behind.len() <= NAME_MAX);
         }
+    }
+
+    #[test]
+    fn a_name_stands_for_the_number_and_for_no_grant(
+        bytes in prop::collection::vec(any::<u8>(), 1..=NAME_MAX),
+        number in 0u32..2,
+        session in 0u32..2,
+    ) {
+        let want = Want { session, ..segment(number) };
+        let what = What::Connect(want, name(&bytes));
+        let message = Message { connection: 1, what };
+        let heard = Message::decode(&message.encode());
+        prop_assert_eq!(heard.is_some(), number == 0 && session == 0);
     }
 
     /// design 2, never 5

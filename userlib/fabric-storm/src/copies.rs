@@ -193,11 +193,15 @@ impl Process {
         Err("no loopback interface".to_owned())
     }
 
+    /// A connection to what has the number or, if that is 0, the name.
     fn connect(&mut self, object: u32, number: u32) -> mp_connect {
+        let name_size = if number == 0 { TEXT.len() } else { 0 };
         mp_connect {
             interface: self.interface,
             object,
             number,
+            name: address(TEXT),
+            name_size: name_size as u32,
             deadline: now() + SOON,
             ..Default::default()
         }
@@ -209,6 +213,8 @@ impl Process {
             id: 1,
             id_more: u32::MAX,
             length: 2 * PAGE,
+            name: address(TEXT),
+            name_size: TEXT.len() as u32,
             ..Default::default()
         };
         let mp_segment_create { handle, id, .. } = self.make(&SEGMENT_CREATE, create, most)?;
@@ -291,6 +297,8 @@ impl Process {
             flags: MP_OFFER_ANY | flags,
             interface: self.interface,
             object,
+            name: address(TEXT),
+            name_size: TEXT.len() as u32,
             ..Default::default()
         }
     }
@@ -298,7 +306,7 @@ impl Process {
     fn trigger(&mut self, most: u32) -> Result<()> {
         let offer = self.offer(MP_OBJECT_EVENT, MP_OFFER_COUNTED);
         let event = self.make(&OFFER, offer, most)?;
-        let connect = self.connect(MP_OBJECT_EVENT, event.number);
+        let connect = self.connect(MP_OBJECT_EVENT, 0);
         let handle = self.make(&CONNECT, connect, most)?.handle;
         let signal = mp_handle { size: 0, handle };
         self.ask(&SIGNAL, signal)?;

@@ -101,7 +101,7 @@ forms! {
         &[ENOENT, ENOTCONN, ECONNRESET, ENETDOWN, ENXIO, EOPNOTSUPP, ERANGE, ENOMEM, ETIMEDOUT],
         [] [stores];
     SEGMENT_CREATE MP_IOC_SEGMENT_CREATE mp_segment_create 32 Late &[],
-        &[EDQUOT, EADDRINUSE, ENOSPC, ENOMEM], [] [];
+        &[EDQUOT, EADDRINUSE, ENOSPC, ENOMEM], [] [name];
     SEGMENT_SHARE MP_IOC_SEGMENT_SHARE mp_handle 8 Never &[], &[ENOENT, EOPNOTSUPP], [] [];
     SEGMENT_ATTACH MP_IOC_SEGMENT_ATTACH mp_segment_attach 24 Late &[],
         &[ENOENT, EPERM, EDQUOT, ENOMEM], [] [];
@@ -118,13 +118,13 @@ forms! {
         &[ENOENT, EOPNOTSUPP, EDQUOT, ENXIO, ENOTCONN, ECONNRESET, ENETDOWN, ENOSPC, ENOMEM],
         [] [];
     REMOVE MP_IOC_REMOVE mp_remove 16 Never &[], &[ENOENT, EBUSY, EINPROGRESS], [] [];
-    OFFER MP_IOC_OFFER mp_offer 24 Late &[], &[ENODEV, EDQUOT, EADDRINUSE, ENOMEM], [] [];
+    OFFER MP_IOC_OFFER mp_offer 24 Late &[], &[ENODEV, EDQUOT, EADDRINUSE, ENOMEM], [] [name];
     CONNECT MP_IOC_CONNECT mp_connect 32 Late &[],
         &[
             ENODEV, EDQUOT, ENETDOWN, ENOENT, ECONNREFUSED, ENOSPC, ETIMEDOUT, ENOMEM,
             ENOTCONN, ECONNRESET, EOPNOTSUPP,
         ],
-        [deadline] [];
+        [deadline] [name];
     CONNECTION MP_IOC_CONNECTION mp_connection 48 Late &[], &[ENOENT], [] [];
     NOTICE MP_IOC_NOTICE mp_notice 32 Late &[], &[ENOENT, ETIMEDOUT], [deadline] [];
     SEND MP_IOC_SEND mp_message 32 Never &[],

@@ -7,7 +7,7 @@ use crate::{
     caller::OK,
     forms::*,
     memory::Place,
-    worker::{now, Worker, NOBODY, PAGE},
+    worker::{now, Worker, NAME, NOBODY, PAGE},
 };
 use libc::{
     EACCES, EADDRINUSE, EBUSY, ECONNREFUSED, ECONNRESET, EDQUOT, EEXIST, EFAULT, EINPROGRESS,
@@ -20,6 +20,8 @@ use mp_fabric::sys::*;
 const THINGS: usize = 10;
 /// Numbers of segments, events and ports: few, so that others find them.
 const NUMBERS: u64 = 4;
+/// Bytes of their names, of which most have none.
+const NAMES: [u32; 6] = [0, 0, 0, 1, 2, MP_NAME_MAX];
 /// Most bytes that are looked at whether they are zero.
 const LOOK: u64 = 1 << 16;
 
@@ -215,21 +217,28 @@ impl Worker {
                 true => random.pick(&[MP_SIZE_MAX, 1 << 40, 1 << 63]),
                 false => random.pick(&[1, PAGE, PAGE, 2 * PAGE + 12, LOOK]),
             },
+            name: NAME.as_ptr().expose_provenance() as u64,
+            name_size: match is_private {
+                true => 0,
+                false => random.pick(&NAMES),
+            },
             ..Default::default()
         };
         let mut allowed: &[i32] = &[OK, EDQUOT, EADDRINUSE, ENOSPC, ENOMEM];
         if random.one_in(15) {
-            match random.below(4) {
+            match random.below(6) {
                 0 => create.length = 0,
                 1 => create.flags |= 2,
                 2 => (create.flags, create.id_more) = (MP_SEGMENT_PRIVATE, 1),
+                3 => (create.flags, create.name_size) = (MP_SEGMENT_PRIVATE, 1),
+                4 => create.name_size = MP_NAME_MAX + 1,
                 _ => create.reserved = 1,
             }
             allowed = &[EINVAL];
         }
         let text = format!(
-            "flags {} id {}+{} bytes {:#x}",
-            create.flags, create.id, create.id_more, create.length
+            "flags {} id {}+{} name {} bytes {:#x}",
+            create.flags, create.id, create.id_more, create.name_size, create.length
         );
         let Ok(made) = self.ask(of, &SEGMENT_CREATE, create, allowed, &text) else {
             return;
@@ -615,6 +624,8 @@ impl Worker {
             object,
             flags: random.pick(&[0, 0, MP_OFFER_ANY, MP_OFFER_SHARED]),
             number: random.below(NUMBERS) as u32,
+            name: NAME.as_ptr().expose_provenance() as u64,
+            name_size: random.pick(&NAMES),
             ..Default::default()
         };
         if object == MP_OBJECT_EVENT && random.one_in(2) {
@@ -622,9 +633,10 @@ impl Worker {
         }
         let is_wrong = random.one_in(15);
         if is_wrong {
-            match random.below(3) {
+            match random.below(4) {
                 0 => offer.object = random.pick(&[0, MP_OBJECT_SEGMENT, MP_OBJECT_QUEUE]),
                 1 => offer.flags |= 8,
+                2 => offer.name_size = MP_NAME_MAX + 1,
                 _ => {
                     offer.object = MP_OBJECT_PORT;
                     offer.flags |= MP_OFFER_COUNTED;
@@ -637,8 +649,8 @@ impl Worker {
             _ => &[OK, EDQUOT, EADDRINUSE, ENOMEM],
         };
         let text = format!(
-            "object {} number {} flags {} at {interface:#x}",
-            offer.object, offer.number, offer.flags
+            "object {} number {} name {} flags {} at {interface:#x}",
+            offer.object, offer.number, offer.name_size, offer.flags
         );
         let Ok(made) = self.ask(of, &OFFER, offer, allowed, &text) else {
             return;
@@ -693,6 +705,11 @@ impl Worker {
             number,
             ..Default::default()
         };
+        if random.one_in(3) {
+            connect.number = 0;
+            connect.name = NAME.as_ptr().expose_provenance() as u64;
+            connect.name_size = random.pick(&NAMES);
+        }
         if object == MP_OBJECT_EVENT && random.one_in(3) {
             connect.flags = MP_CONNECT_COUNTED;
         }
@@ -705,9 +722,14 @@ impl Worker {
         };
         let is_wrong = random.one_in(15);
         if is_wrong {
-            match random.below(3) {
+            match random.below(5) {
                 0 => connect.object = random.pick(&[0, MP_OBJECT_SESSION, MP_OBJECT_QUEUE]),
                 1 => connect.flags |= 8,
+                2 => connect.name_size = MP_NAME_MAX + 1,
+                3 => {
+                    connect.name = NAME.as_ptr().expose_provenance() as u64;
+                    (connect.name_size, connect.number) = (1, 1);
+                }
                 _ => {
                     connect.object = MP_OBJECT_SEGMENT;
                     connect.flags = MP_CONNECT_COUNTED;
@@ -729,8 +751,8 @@ impl Worker {
             ],
         };
         let text = format!(
-            "object {} number {} flags {} at {interface:#x}",
-            connect.object, connect.number, connect.flags
+            "object {} number {} name {} flags {} at {interface:#x}",
+            connect.object, connect.number, connect.name_size, connect.flags
         );
         if let Ok(made) = self.ask(of, &CONNECT, connect, allowed, &text) {
             let mut thing = Thing::new(made.handle, Kind::Connection(object));

@@ -27,8 +27,8 @@ pub const PAGE: u64 = 4096;
 /// Handles and identifiers that nobody has.
 pub const NOBODY: [u32; 3] = [0, 0x7FFF_FFF1, u32::MAX];
 
-/// The name of sessions, or the start of it.
-static NAME: [u8; MP_NAME_MAX as usize] = [b'n'; MP_NAME_MAX as usize];
+/// The name of sessions and of what is offered, or the start of it.
+pub static NAME: [u8; MP_NAME_MAX as usize] = [b'n'; MP_NAME_MAX as usize];
 
 /// Servers whose owner answers, once.
 const HOLD_ONCE: u32 = MP_SESSION_HOLD | MP_SESSION_ONCE;

@@ -34,6 +34,7 @@ pub const MP_FEATURE_PLACED: u32 = 512;
 pub const MP_FEATURE_GRANTS: u32 = 1024;
 pub const MP_FEATURE_FILL_ANY: u32 = 2048;
 pub const MP_FEATURE_STORE: u32 = 4096;
+pub const MP_FEATURE_NAMES: u32 = 8192;
 pub const MP_INTERFACE_UP: u32 = 1;
 pub const MP_INTERFACE_LOOPBACK: u32 = 2;
 pub const MP_INTERFACE_PCI: u32 = 4;
@@ -353,6 +354,9 @@ pub struct mp_segment_create {
     pub length: __u64,
     pub handle: __u32,
     pub reserved: __u32,
+    pub name: __u64,
+    pub name_size: __u32,
+    pub reserved2: __u32,
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -426,6 +430,9 @@ pub struct mp_offer {
     pub object: __u32,
     pub number: __u32,
     pub handle: __u32,
+    pub name: __u64,
+    pub name_size: __u32,
+    pub reserved: __u32,
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -439,6 +446,9 @@ pub struct mp_connect {
     pub deadline: __u64,
     pub session: __u32,
     pub reserved: __u32,
+    pub name: __u64,
+    pub name_size: __u32,
+    pub reserved2: __u32,
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]

@@ -4,7 +4,7 @@
 
 use crate::{
     sys::{self, mp_barrier, mp_connect, mp_connection, mp_handle, mp_message},
-    Call, CharDevice, Deadline, Device, Error, Fabric, InterfaceId, Map, Notice, Object,
+    Call, CharDevice, Deadline, Device, Error, Fabric, InterfaceId, Key, Map, Notice, Object,
     Protection, Result, Rights, Subject,
 };
 use rustix::io::{retry_on_intr, Errno};
@@ -30,17 +30,17 @@ bitflags::bitflags! {
 /// What a connection leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// A segment, by its id.
-    Segment(u32),
-    /// A segment, by its id, to which no window has to lead: queues copy into it and out of it.
-    /// The kernel of its host does that; see `MP_FEATURE_PLACED`.
-    PlacedSegment(u32),
-    /// An event, by its number.
-    Event(u32),
-    /// An event that counts, by its number.
-    CountedEvent(u32),
-    /// A port, by its number.
-    Port(u32),
+    /// A segment.
+    Segment(Key),
+    /// A segment to which no window has to lead: queues copy into it and out of it. The kernel of
+    /// its host does that; see `MP_FEATURE_PLACED`.
+    PlacedSegment(Key),
+    /// An event.
+    Event(Key),
+    /// An event that counts.
+    CountedEvent(Key),
+    /// A port.
+    Port(Key),
     /// A segment that was granted to this process.
     Granted {
         /// Handle of the grant, at its host.
@@ -53,10 +53,10 @@ pub enum Goal {
 impl fmt::Display for Goal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Goal::Segment(id) | Goal::PlacedSegment(id) => write!(f, "segment {id}"),
-            Goal::Event(number) => write!(f, "event {number}"),
-            Goal::CountedEvent(number) => write!(f, "counted event {number}"),
-            Goal::Port(number) => write!(f, "port {number}"),
+            Goal::Segment(key) | Goal::PlacedSegment(key) => write!(f, "segment {key}"),
+            Goal::Event(key) => write!(f, "event {key}"),
+            Goal::CountedEvent(key) => write!(f, "counted event {key}"),
+            Goal::Port(key) => write!(f, "port {key}"),
             Goal::Granted { grant, session } => {
                 write!(f, "segment of grant {grant:#x} for session {session:#x}")
             }
@@ -105,21 +105,25 @@ impl<D: Device> Fabric<D> {
     /// [`Error::NotSupported`]: the other host is too old. [`Error::NoSpace`]: this host does not
     /// reach the memory. [`Error::TimedOut`]: the peer has not answered.
     /// [`Error::NotSupported`], in the place of [`Error::NotFound`]: the peer's kernel is of a
-    /// release without placed segments.
+    /// release without placed segments, or without names.
     pub fn connect(
         &self,
         interface: InterfaceId,
         goal: Goal,
         deadline: Deadline,
     ) -> Result<Connection<D>> {
-        let (object, number, flags) = match goal {
-            Goal::Segment(id) => (sys::MP_OBJECT_SEGMENT, id, 0),
-            Goal::PlacedSegment(id) => (sys::MP_OBJECT_SEGMENT, id, sys::MP_CONNECT_PLACED),
-            Goal::Event(number) => (sys::MP_OBJECT_EVENT, number, 0),
-            Goal::CountedEvent(number) => (sys::MP_OBJECT_EVENT, number, sys::MP_CONNECT_COUNTED),
-            Goal::Port(number) => (sys::MP_OBJECT_PORT, number, 0),
-            Goal::Granted { grant, .. } => (sys::MP_OBJECT_SEGMENT, grant, sys::MP_CONNECT_GRANTED),
+        let (object, key, flags) = match goal {
+            Goal::Segment(key) => (sys::MP_OBJECT_SEGMENT, key, 0),
+            Goal::PlacedSegment(key) => (sys::MP_OBJECT_SEGMENT, key, sys::MP_CONNECT_PLACED),
+            Goal::Event(key) => (sys::MP_OBJECT_EVENT, key, 0),
+            Goal::CountedEvent(key) => (sys::MP_OBJECT_EVENT, key, sys::MP_CONNECT_COUNTED),
+            Goal::Port(key) => (sys::MP_OBJECT_PORT, key, 0),
+            Goal::Granted { grant, .. } => {
+                let grant = Key::Number(grant);
+                (sys::MP_OBJECT_SEGMENT, grant, sys::MP_CONNECT_GRANTED)
+            }
         };
+        let (number, name) = key.parts();
         let session = match goal {
             Goal::Granted { session, .. } => session,
             _ => 0,
@@ -133,7 +137,7 @@ impl<D: Device> Fabric<D> {
             session,
             ..Default::default()
         };
-        let called = self.device.call(Call::Connect(&mut connect));
+        let called = self.device.call(Call::Connect(&mut connect, name));
         called.map_err(Error::of(Subject::Goal(interface, goal)))?;
         Ok(Connection {
             object: Object::new(&self.device, connect.handle),

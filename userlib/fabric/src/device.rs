@@ -69,8 +69,8 @@ pub enum Call<'a> {
     SessionStore(&'a mut mp_session_store, &'a mut [mp_copy], &'a [u8]),
     /// `MP_IOC_PARK`, with the entries
     Park(&'a mut mp_park, &'a [mp_park_entry]),
-    /// `MP_IOC_SEGMENT_CREATE`
-    SegmentCreate(&'a mut mp_segment_create),
+    /// `MP_IOC_SEGMENT_CREATE`, with the name
+    SegmentCreate(&'a mut mp_segment_create, &'a [u8]),
     /// `MP_IOC_SEGMENT_FILL`
     SegmentFill(Vouched<'a, mp_segment_fill>),
     /// `MP_IOC_SEGMENT_GRANT`
@@ -89,10 +89,10 @@ pub enum Call<'a> {
     Segment(&'a mut mp_segment),
     /// `MP_IOC_REMOVE`
     Remove(&'a mut mp_remove),
-    /// `MP_IOC_OFFER`
-    Offer(&'a mut mp_offer),
-    /// `MP_IOC_CONNECT`
-    Connect(&'a mut mp_connect),
+    /// `MP_IOC_OFFER`, with the name
+    Offer(&'a mut mp_offer, &'a [u8]),
+    /// `MP_IOC_CONNECT`, with the name
+    Connect(&'a mut mp_connect, &'a [u8]),
     /// `MP_IOC_CONNECTION`
     Connection(&'a mut mp_connection),
     /// `MP_IOC_NOTICE`
@@ -228,7 +228,8 @@ impl Device for CharDevice {
             Call::SessionAccess(argument) => {
                 call!(MP_IOC_SESSION_ACCESS, mp_session_access, argument)
             }
-            Call::SegmentCreate(argument) => {
+            Call::SegmentCreate(argument, name) => {
+                (argument.name_size, argument.name) = (capacity(name.len()), address(name));
                 call!(MP_IOC_SEGMENT_CREATE, mp_segment_create, argument)
             }
             Call::SegmentGrant(argument) => {
@@ -249,14 +250,20 @@ impl Device for CharDevice {
             }
             Call::Segment(argument) => call!(MP_IOC_SEGMENT, mp_segment, argument),
             Call::Remove(argument) => call!(MP_IOC_REMOVE, mp_remove, argument),
-            Call::Offer(argument) => call!(MP_IOC_OFFER, mp_offer, argument),
-            Call::Connect(argument) => call!(MP_IOC_CONNECT, mp_connect, argument),
             Call::Connection(argument) => call!(MP_IOC_CONNECTION, mp_connection, argument),
             Call::Notice(argument) => call!(MP_IOC_NOTICE, mp_notice, argument),
             Call::Barrier(argument) => call!(MP_IOC_BARRIER, mp_barrier, argument),
             Call::QueueCreate(argument) => call!(MP_IOC_QUEUE_CREATE, mp_queue_create, argument),
             Call::QueueAbort(argument) => call!(MP_IOC_QUEUE_ABORT, mp_handle, argument),
             Call::Queue(argument) => call!(MP_IOC_QUEUE, mp_queue, argument),
+            Call::Offer(argument, name) => {
+                (argument.name_size, argument.name) = (capacity(name.len()), address(name));
+                call!(MP_IOC_OFFER, mp_offer, argument)
+            }
+            Call::Connect(argument, name) => {
+                (argument.name_size, argument.name) = (capacity(name.len()), address(name));
+                call!(MP_IOC_CONNECT, mp_connect, argument)
+            }
             Call::SegmentFill(argument) => {
                 call!(MP_IOC_SEGMENT_FILL, mp_segment_fill, argument.into_inner())
             }

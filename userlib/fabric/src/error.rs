@@ -5,7 +5,7 @@
 //! Calls that look something up or make something name it in their errors; the object of a method
 //! is known to its caller.
 
-use crate::{device, Goal, InterfaceId};
+use crate::{device, Goal, InterfaceId, Key, Name};
 use rustix::io::Errno;
 use std::{fmt, io};
 use tracing::debug;
@@ -45,6 +45,8 @@ pub enum Subject {
     NewSegment {
         /// The first id that it may have; a private one has none.
         id: Option<u32>,
+        /// Its name, if it has one.
+        name: Option<Name>,
         /// Its bytes.
         len: u64,
     },
@@ -57,10 +59,10 @@ pub enum Subject {
         /// The interface.
         interface: InterfaceId,
     },
-    /// An event to be offered, with its number unless any will do.
-    Event(InterfaceId, Option<u32>),
-    /// A port to be offered, with its number unless any will do.
-    Port(InterfaceId, Option<u32>),
+    /// An event to be offered, with its number or name unless any will do.
+    Event(InterfaceId, Option<Key>),
+    /// A port to be offered, with its number or name unless any will do.
+    Port(InterfaceId, Option<Key>),
     /// Something of the peer at an interface.
     Goal(InterfaceId, Goal),
     /// A queue to be made.
@@ -92,16 +94,17 @@ impl fmt::Display for Subject {
                 }
                 write!(f, "of protocol {protocol:#x} at interface {interface}")
             }
-            Subject::NewSegment { id, len } => match id {
-                Some(id) => write!(f, "segment {id} of {len} bytes"),
-                None => write!(f, "private segment of {len} bytes"),
+            Subject::NewSegment { id, name, len } => match (name, id) {
+                (Some(name), _) => write!(f, "segment {name} of {len} bytes"),
+                (None, Some(id)) => write!(f, "segment {id} of {len} bytes"),
+                (None, None) => write!(f, "private segment of {len} bytes"),
             },
             Subject::Segment(id) => write!(f, "segment {id}"),
             Subject::SegmentAt { id, interface } => {
                 write!(f, "segment {id} at interface {interface}")
             }
-            Subject::Event(interface, number) => offered(f, "event", *interface, *number),
-            Subject::Port(interface, number) => offered(f, "port", *interface, *number),
+            Subject::Event(interface, key) => offered(f, "event", *interface, *key),
+            Subject::Port(interface, key) => offered(f, "port", *interface, *key),
             Subject::Goal(interface, goal) => {
                 write!(f, "{goal} of the peer at interface {interface}")
             }
@@ -116,11 +119,11 @@ fn offered(
     f: &mut fmt::Formatter<'_>,
     kind: &str,
     interface: InterfaceId,
-    number: Option<u32>,
+    key: Option<Key>,
 ) -> fmt::Result {
     f.write_str(kind)?;
-    if let Some(number) = number {
-        write!(f, " {number}")?;
+    if let Some(key) = key {
+        write!(f, " {key}")?;
     }
     write!(f, " at interface {interface}")
 }
@@ -244,8 +247,8 @@ pub enum Error {
     /// The kernel, or this process, is out of memory (`ENOMEM`).
     #[error("out of memory")]
     NoMemory,
-    /// The id or number is in use on this host (`EADDRINUSE`).
-    #[error("{}the id or number is in use on this host: choose another one", About(.0))]
+    /// The id, number or name is in use on this host (`EADDRINUSE`).
+    #[error("{}the id, number or name is in use on this host: choose another one", About(.0))]
     UidTaken(Subject),
     /// No partner fits, or it takes no more connections (`ECONNREFUSED`).
     #[error(
@@ -412,6 +415,7 @@ mod tests {
         };
         let segment = Subject::NewSegment {
             id: Some(7),
+            name: None,
             len: 4096,
         };
         let sessions = Limit::Sessions {
@@ -422,7 +426,7 @@ mod tests {
             len: 8192,
             most: Some(4096),
         };
-        let goal = Subject::Goal(interface, Goal::Segment(9));
+        let goal = Subject::Goal(interface, Goal::Segment(9.into()));
         let of = |subject, errno| Error::of(subject)(errno);
         let table: &[(Error, &str, &str)] = &[
             (Error::NotLoaded, "no fabric", "`modprobe mp_func_user`"),
@@ -471,7 +475,7 @@ mod tests {
                 "`ulimit -l`",
             ),
             (
-                of(Subject::Port(interface, Some(3)), Errno::ADDRINUSE),
+                of(Subject::Port(interface, Some(3.into())), Errno::ADDRINUSE),
                 "port 3 at interface 5: ",
                 "choose another one",
             ),

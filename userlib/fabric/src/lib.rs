@@ -69,6 +69,7 @@ mod grant;
 mod interface;
 mod map;
 mod memory;
+mod name;
 mod object;
 mod park;
 mod partner;
@@ -98,6 +99,7 @@ pub use grant::{Grant, Rights};
 pub use interface::{Info, Interface, InterfaceId, PciFunction, PciIds, Remote, Window};
 pub use map::{flush_stores, Map, Protection, ReadOnly, ReadWrite};
 pub use memory::{PhysicalRange, ProcessMemory, Vouched};
+pub use name::{Key, Name, NAME_MAX};
 pub use object::{Notice, Number, Object, Offer, Peer, Received, Removal, Triggers};
 pub use park::{Park, Parked, PARK_MAX};
 pub use partner::{Partner, PartnerState, RequestId};
@@ -107,7 +109,7 @@ pub use reactor::{Next, Reactor, Registration};
 pub use remote::RemoteMemory;
 pub use segment::{Filling, Segment, SegmentInfo, SegmentState, Withdrawal};
 pub use session::{
-    Access, Location, Role, Session, SessionRequest, SessionState, WindowPlace, NAME_MAX, SIZE_MAX,
+    Access, Location, Role, Session, SessionRequest, SessionState, WindowPlace, SIZE_MAX,
     WINDOW_DATA_MAX,
 };
 #[cfg(target_pointer_width = "64")]

@@ -5,8 +5,8 @@
 
 use crate::{
     sys::{self, mp_address, mp_handle, mp_message, mp_notice, mp_offer, mp_remove},
-    wait, Call, CharDevice, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Result,
-    Subject, Target,
+    wait, Call, CharDevice, Deadline, Device, Error, EventMask, Fabric, InterfaceId, Key, Name,
+    Result, Subject, Target,
 };
 use rustix::{
     fd::BorrowedFd,
@@ -235,7 +235,7 @@ impl<D: Device> Drop for Object<D> {
     }
 }
 
-/// The number of an offer.
+/// The number of an offer, and its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Number {
     /// Any that is free.
@@ -246,6 +246,30 @@ pub enum Number {
     Own(u32),
     /// This one, with all who share it.
     Shared(u32),
+    /// Any that is free, under this name, for nobody else.
+    Named(Name),
+    /// The one that has this name, with all who share it; any that is free if none has.
+    NamedShared(Name),
+}
+
+impl Number {
+    /// What it asks for: nothing if any will do.
+    fn key(self) -> Option<Key> {
+        match self {
+            Number::Any | Number::AnyShared => None,
+            Number::Own(number) | Number::Shared(number) => Some(number.into()),
+            Number::Named(name) | Number::NamedShared(name) => Some(name.into()),
+        }
+    }
+
+    fn flags(self) -> u32 {
+        match self {
+            Number::Any | Number::Named(_) => sys::MP_OFFER_ANY,
+            Number::AnyShared | Number::NamedShared(_) => sys::MP_OFFER_ANY | sys::MP_OFFER_SHARED,
+            Number::Own(_) => 0,
+            Number::Shared(_) => sys::MP_OFFER_SHARED,
+        }
+    }
 }
 
 /// What becomes of triggers that nobody has taken yet.
@@ -257,7 +281,7 @@ pub enum Triggers {
     Counted,
 }
 
-/// An event or a port, to which peers at one interface may connect by its number.
+/// An event or a port, to which peers at one interface may connect by its number, or its name.
 #[derive(Debug)]
 pub struct Offer<D: Device = CharDevice> {
     object: Object<D>,
@@ -276,7 +300,7 @@ impl<D: Device> Fabric<D> {
     /// Offer an event that peers can trigger.
     ///
     /// # Errors
-    /// In this order: [`Error::NoInterface`]; [`Error::UidTaken`]: the number is used,
+    /// In this order: [`Error::NoInterface`]; [`Error::UidTaken`]: the number or the name is used,
     /// [`Error::Quota`], [`Error::NoMemory`].
     pub fn offer_event(
         &self,
@@ -308,26 +332,22 @@ impl<D: Device> Fabric<D> {
     fn offer(
         &self,
         object: u32,
-        subject: fn(InterfaceId, Option<u32>) -> Subject,
+        subject: fn(InterfaceId, Option<Key>) -> Subject,
         interface: InterfaceId,
         number: Number,
         flags: u32,
     ) -> Result<Offer<D>> {
-        let (named, kind) = match number {
-            Number::Any => (None, sys::MP_OFFER_ANY),
-            Number::AnyShared => (None, sys::MP_OFFER_ANY | sys::MP_OFFER_SHARED),
-            Number::Own(number) => (Some(number), 0),
-            Number::Shared(number) => (Some(number), sys::MP_OFFER_SHARED),
-        };
+        let key = number.key();
+        let (wanted, name) = key.as_ref().map_or((0, &[][..]), Key::parts);
         let mut offer = mp_offer {
-            flags: flags | kind,
+            flags: flags | number.flags(),
             interface: interface.0,
             object,
-            number: named.unwrap_or(0),
+            number: wanted,
             ..Default::default()
         };
-        let called = self.device.call(Call::Offer(&mut offer));
-        called.map_err(Error::of(subject(interface, named)))?;
+        let called = self.device.call(Call::Offer(&mut offer, name));
+        called.map_err(Error::of(subject(interface, key)))?;
         Ok(Offer {
             object: Object::new(&self.device, offer.handle),
             number: offer.number,

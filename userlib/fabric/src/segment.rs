@@ -7,8 +7,8 @@ use crate::{
         self, mp_handle, mp_segment, mp_segment_attach, mp_segment_create, mp_segment_fill,
         mp_segment_interface,
     },
-    Call, CharDevice, Deadline, Device, Error, Fabric, InterfaceId, Limit, Map, Notice, Object,
-    Peer, PhysicalRange, ProcessMemory, Protection, Removal, Result, Subject, Vouched,
+    Call, CharDevice, Deadline, Device, Error, Fabric, InterfaceId, Limit, Map, Name, Notice,
+    Object, Peer, PhysicalRange, ProcessMemory, Protection, Removal, Result, Subject, Vouched,
 };
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -92,7 +92,21 @@ impl<D: Device> Fabric<D> {
     /// In this order: [`Error::Invalid`]: no bytes. [`Error::UidTaken`]: no such id is free.
     /// [`Error::Quota`], [`Error::NoSpace`], [`Error::NoMemory`].
     pub fn create_segment(&self, id: Option<(u32, u32)>, len: u64) -> Result<Segment<D>> {
-        self.new_segment(id, len, 0)
+        self.new_segment(id, None, len, 0)
+    }
+
+    /// Make memory of this host that has a name as well, by which peers find it.
+    ///
+    /// # Errors
+    /// As [`create_segment()`](Self::create_segment); [`Error::UidTaken`]: or a segment of this
+    /// host has that name.
+    pub fn create_named_segment(
+        &self,
+        name: &Name,
+        id: (u32, u32),
+        len: u64,
+    ) -> Result<Segment<D>> {
+        self.new_segment(Some(id), Some(name), len, 0)
     }
 
     /// Make a segment without memory, which can be filled with as many bytes at most.
@@ -100,10 +114,16 @@ impl<D: Device> Fabric<D> {
     /// # Errors
     /// As [`create_segment()`](Self::create_segment).
     pub fn create_empty_segment(&self, id: Option<(u32, u32)>, len: u64) -> Result<Segment<D>> {
-        self.new_segment(id, len, sys::MP_SEGMENT_EMPTY)
+        self.new_segment(id, None, len, sys::MP_SEGMENT_EMPTY)
     }
 
-    fn new_segment(&self, id: Option<(u32, u32)>, len: u64, flags: u32) -> Result<Segment<D>> {
+    fn new_segment(
+        &self,
+        id: Option<(u32, u32)>,
+        name: Option<&Name>,
+        len: u64,
+        flags: u32,
+    ) -> Result<Segment<D>> {
         let (first, more) = id.unwrap_or((0, 0));
         let private = match id {
             None => sys::MP_SEGMENT_PRIVATE,
@@ -118,9 +138,11 @@ impl<D: Device> Fabric<D> {
         };
         let subject = Subject::NewSegment {
             id: id.map(|_| first),
+            name: name.copied(),
             len,
         };
-        let called = self.device.call(Call::SegmentCreate(&mut create));
+        let name = name.map_or(&[][..], Name::bytes);
+        let called = self.device.call(Call::SegmentCreate(&mut create, name));
         called.map_err(Error::of(subject))?;
         Ok(Segment {
             object: Object::new(&self.device, create.handle),

@@ -17,8 +17,6 @@ use std::{ops::RangeInclusive, sync::Arc};
 
 /// Most bytes that a session is opened or answered with.
 pub const WINDOW_DATA_MAX: usize = sys::MP_WINDOW_DATA_MAX as usize;
-/// Most bytes of a name.
-pub const NAME_MAX: usize = sys::MP_NAME_MAX as usize;
 /// A size as large as can be had.
 pub const SIZE_MAX: u64 = sys::MP_SIZE_MAX;
 
@@ -137,7 +135,7 @@ impl<'a, D: Device> SessionRequest<'a, D> {
         self
     }
 
-    /// The name, at most [`NAME_MAX`] bytes: two sessions fit only if theirs are equal, in length
+    /// The name, at most [`NAME_MAX`](crate::NAME_MAX) bytes: two sessions fit only if theirs are equal, in length
     /// and in bytes. None, which is the default, fits only none.
     pub fn name(mut self, name: &'a [u8]) -> Self {
         self.name = name;

@@ -285,7 +285,10 @@ fn assertions() -> String {
             id_more,
             length,
             handle,
-            reserved
+            reserved,
+            name,
+            name_size,
+            reserved2
         }
     );
     check!(
@@ -361,7 +364,10 @@ fn assertions() -> String {
             interface,
             object,
             number,
-            handle
+            handle,
+            name,
+            name_size,
+            reserved
         }
     );
     check!(
@@ -375,7 +381,10 @@ fn assertions() -> String {
             handle,
             deadline,
             session,
-            reserved
+            reserved,
+            name,
+            name_size,
+            reserved2
         }
     );
     check!(
@@ -566,6 +575,7 @@ fn assertions() -> String {
         MP_NAME_MAX,
         MP_FEATURE_PARK,
         MP_FEATURE_GRANTS,
+        MP_FEATURE_NAMES,
         MP_FEATURE_FILL_ANY,
         MP_PARK_ARMED,
         MP_PARK_ENTRIES_MAX,

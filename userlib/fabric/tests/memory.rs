@@ -39,7 +39,7 @@ fn memory_of_the_process_is_copied_from_and_nothing_beyond_it() {
     let segment = fabric.create_segment(Some((7, 0)), 4096).unwrap();
     segment.prepare(LOOP).unwrap();
     segment.publish(LOOP).unwrap();
-    let connection = fabric.connect(LOOP, Goal::Segment(7), Deadline::PAST);
+    let connection = fabric.connect(LOOP, Goal::Segment(7.into()), Deadline::PAST);
     let connection = connection.unwrap();
     let memory = Map::allocate(8192).unwrap();
     memory.volatile().write_slice(b"copied", 5000).unwrap();

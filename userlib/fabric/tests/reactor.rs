@@ -32,7 +32,7 @@ fn bell() -> Bell {
     let fabric = Fabric::with_device(World::new(0, 0).open(Host::A));
     let offer = fabric.offer_event(LOOP, Number::Any, Triggers::Counted);
     let offer = offer.unwrap();
-    let goal = Goal::Event(offer.number());
+    let goal = Goal::Event(offer.number().into());
     let trigger = fabric.connect(LOOP, goal, Deadline::PAST).unwrap();
     Bell {
         fabric,

@@ -229,8 +229,8 @@ impl<D: Device> Desc<D> {
         let user = self.enter()?;
         let interface = self.route(adapter, node)?;
         let goal = match triggers {
-            Triggers::Merged => Goal::Event(number),
-            Triggers::Counted => Goal::CountedEvent(number),
+            Triggers::Merged => Goal::Event(number.into()),
+            Triggers::Counted => Goal::CountedEvent(number.into()),
         };
         Ok(RemoteInterrupt(Arc::new(Remote {
             connections: vec![connect(self, interface, goal, milliseconds)?],
@@ -251,7 +251,12 @@ impl<D: Device> Desc<D> {
     ) -> Result<RemoteDataInterrupt<D>> {
         let user = self.enter()?;
         let interface = self.route(adapter, node)?;
-        let connections = vec![connect(self, interface, Goal::Port(number), milliseconds)?];
+        let connections = vec![connect(
+            self,
+            interface,
+            Goal::Port(number.into()),
+            milliseconds,
+        )?];
         Ok(RemoteDataInterrupt(Arc::new(Remote {
             connections,
             users: Users::below(user),
@@ -277,7 +282,7 @@ impl<D: Device> Desc<D> {
             return Err(Error::IllegalNodeId);
         }
         let all = adapter.interfaces();
-        let connected = all.map(|id| connect(self, id, Goal::Port(number), milliseconds));
+        let connected = all.map(|id| connect(self, id, Goal::Port(number.into()), milliseconds));
         let connections: Vec<_> = connected.filter_map(Result::ok).collect();
         if connections.is_empty() {
             return Err(Error::NoSuchSegment);

@@ -166,7 +166,7 @@ impl<D: Device> Desc<D> {
 
     fn link(&self, node: u32, id: u32, adapter: u32, milliseconds: u32) -> Result<Linked<D>> {
         let interface = self.route(adapter, node)?;
-        let connected = connect(self, interface, Goal::Segment(id), milliseconds);
+        let connected = connect(self, interface, Goal::Segment(id.into()), milliseconds);
         let connection = match connected {
             Err(Error::HwNoSpace) => self.connect_placed(interface, id, milliseconds),
             connected => connected,
@@ -193,7 +193,12 @@ impl<D: Device> Desc<D> {
         if !self.has(mp_fabric::sys::MP_FEATURE_PLACED)? {
             return Err(Error::HwNoSpace);
         }
-        let connected = connect(self, interface, Goal::PlacedSegment(id), milliseconds);
+        let connected = connect(
+            self,
+            interface,
+            Goal::PlacedSegment(id.into()),
+            milliseconds,
+        );
         connected.map_err(|error| match error {
             Error::NotSupported => Error::HwNoSpace,
             other => other,

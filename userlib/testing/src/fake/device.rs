@@ -327,7 +327,8 @@ impl Device for FakeDevice {
                         | MP_FEATURE_PORTS
                         | MP_FEATURE_QUEUES
                         | MP_FEATURE_PINNED
-                        | MP_FEATURE_ACCEPT,
+                        | MP_FEATURE_ACCEPT
+                        | MP_FEATURE_NAMES,
                 );
                 if self.world.lock().fills {
                     info.features |= u64::from(MP_FEATURE_FILL);
@@ -446,9 +447,9 @@ impl Device for FakeDevice {
                 self.store(&mut self.world.lock(), store, stores, bytes)
             }
             Call::Park(park, entries) => self.park(park, entries),
-            Call::SegmentCreate(create) => self
+            Call::SegmentCreate(create, name) => self
                 .world
-                .change(|state| state.segment_create(self.context, create)),
+                .change(|state| state.segment_create(self.context, create, name)),
             Call::SegmentFill(fill) => self
                 .world
                 .change(|state| state.segment_fill(self.context, fill.into_inner())),
@@ -474,12 +475,14 @@ impl Device for FakeDevice {
             Call::Remove(remove) => self
                 .world
                 .change(|state| state.remove_object(self.context, remove.handle, remove.flags)),
-            Call::Offer(offer) => self.world.change(|state| state.offer(self.context, offer)),
-            Call::Connect(connect) => {
+            Call::Offer(offer, name) => self
+                .world
+                .change(|state| state.offer(self.context, offer, name)),
+            Call::Connect(connect, name) => {
                 let until = Deadline::at(connect.deadline);
                 let connected = self
                     .world
-                    .change(|state| state.connect(self.context, connect));
+                    .change(|state| state.connect(self.context, connect, name));
                 // A host that does not answer is waited for.
                 if connected == Err(Errno::TIMEDOUT) {
                     thread::sleep(until.remaining().unwrap_or(Duration::MAX));

@@ -33,6 +33,7 @@ const MESSAGES: usize = 64;
 struct Body {
     host: Host,
     id: Option<u32>,
+    name: Vec<u8>,
     len: u64,
     file: Arc<OwnedFd>,
     /// Whether it was made without memory, and whether it has none yet.
@@ -77,6 +78,7 @@ struct Offer {
     object: u32,
     interface: u32,
     number: u32,
+    name: Vec<u8>,
     flags: u32,
     closing: bool,
     triggers: u32,
@@ -88,6 +90,8 @@ struct Connection {
     interface: u32,
     object: u32,
     number: u32,
+    /// Whether it was asked for by a name.
+    named: bool,
     body: Option<u32>,
     rights: u32,
     /// The handle of the grant that it was made by.
@@ -140,6 +144,11 @@ fn read(file: impl AsFd, at: u64, len: u64) -> Result<Vec<u8>> {
         Ok(read) if read == data.len() => Ok(data),
         _ => Err(Errno::FAULT),
     }
+}
+
+/// Whether it is no name.
+fn is_too_long(name: &[u8]) -> bool {
+    name.len() > MP_NAME_MAX as usize
 }
 
 /// What this process has at an address.
@@ -236,18 +245,27 @@ impl State {
         Ok(self.contexts.get(&context).ok_or(Errno::SHUTDOWN)?.host)
     }
 
-    pub fn segment_create(&mut self, context: u32, create: &mut mp_segment_create) -> Result<()> {
+    pub fn segment_create(
+        &mut self,
+        context: u32,
+        create: &mut mp_segment_create,
+        name: &[u8],
+    ) -> Result<()> {
         let host = self.host_of(context)?;
-        if create.length == 0 {
+        let private = create.flags & MP_SEGMENT_PRIVATE != 0;
+        if create.length == 0 || is_too_long(name) || private && !name.is_empty() {
             return Err(Errno::INVAL);
         }
-        let id = match create.flags & MP_SEGMENT_PRIVATE {
-            0 => {
+        if !name.is_empty() && self.published(host, 0, name).is_some() {
+            return Err(Errno::ADDRINUSE);
+        }
+        let id = match private {
+            false => {
                 let mut ids = create.id..=create.id.saturating_add(create.id_more);
-                let free = ids.find(|id| self.published(host, *id).is_none());
+                let free = ids.find(|id| self.published(host, *id, b"").is_none());
                 Some(free.ok_or(Errno::ADDRINUSE)?)
             }
-            _ => None,
+            true => None,
         };
         if create.length > self.memory {
             return Err(Errno::NOSPC);
@@ -261,6 +279,7 @@ impl State {
         let body_of = Body {
             host,
             id,
+            name: name.to_vec(),
             len: create.length,
             file,
             fillable,
@@ -312,10 +331,14 @@ impl State {
         Ok(())
     }
 
-    /// The segment of an id on a host.
-    fn published(&self, host: Host, id: u32) -> Option<u32> {
+    /// The segment of an id on a host, or of a name unless that is empty.
+    fn published(&self, host: Host, id: u32, name: &[u8]) -> Option<u32> {
         let mut bodies = self.sharing.bodies.iter();
-        let found = bodies.find(|(_, body)| body.host == host && body.id == Some(id));
+        let is_it = |body: &Body| match name {
+            b"" => body.id == Some(id),
+            _ => body.name == name,
+        };
+        let found = bodies.find(|(_, body)| body.host == host && is_it(body));
         found.map(|(key, _)| *key)
     }
 
@@ -378,7 +401,7 @@ impl State {
 
     pub fn segment_attach(&mut self, context: u32, attach: &mut mp_segment_attach) -> Result<()> {
         let host = self.host_of(context)?;
-        let body = self.published(host, attach.id).ok_or(Errno::NOENT)?;
+        let body = self.published(host, attach.id, b"").ok_or(Errno::NOENT)?;
         if !self.body(body)?.shared {
             return Err(Errno::PERM);
         }
@@ -555,14 +578,23 @@ impl State {
         Ok(())
     }
 
-    pub fn offer(&mut self, context: u32, offer: &mut mp_offer) -> Result<()> {
+    pub fn offer(&mut self, context: u32, offer: &mut mp_offer, name: &[u8]) -> Result<()> {
         let host = self.host_of(context)?;
-        if !matches!(offer.object, MP_OBJECT_EVENT | MP_OBJECT_PORT) {
+        let known = matches!(offer.object, MP_OBJECT_EVENT | MP_OBJECT_PORT);
+        if !known || is_too_long(name) {
             return Err(Errno::INVAL);
         }
         self.other_end(host, offer.interface)?;
         let key = (host, offer.interface, offer.object);
-        if offer.flags & MP_OFFER_ANY != 0 {
+        let any = offer.flags & MP_OFFER_ANY != 0;
+        let named = self.number_of(key, name);
+        if let Some(number) = named {
+            if !any && number != offer.number {
+                return Err(Errno::ADDRINUSE);
+            }
+            offer.number = number;
+        }
+        if any && named.is_none() {
             let mut numbers = 0x100..;
             let free = numbers.find(|number| self.offers(key, *number).is_empty());
             offer.number = free.unwrap_or(0);
@@ -574,7 +606,8 @@ impl State {
                     continue;
                 };
                 let shared = offer.flags & other.flags & MP_OFFER_SHARED != 0;
-                if !shared || offer.flags & mask != other.flags & mask {
+                let same = offer.flags & mask == other.flags & mask && other.name == name;
+                if !shared || !same {
                     return Err(Errno::ADDRINUSE);
                 }
             }
@@ -583,6 +616,7 @@ impl State {
             object: offer.object,
             interface: offer.interface,
             number: offer.number,
+            name: name.to_vec(),
             flags: offer.flags,
             closing: false,
             triggers: 0,
@@ -590,6 +624,18 @@ impl State {
         });
         offer.handle = self.enter_object(context, kind)?;
         Ok(())
+    }
+
+    /// The number of what is offered under a name; none without one.
+    fn number_of(&self, key: (Host, u32, u32), name: &[u8]) -> Option<u32> {
+        let named = |it: &Object| match &it.kind {
+            Kind::Offer(o) if (it.host, o.interface, o.object) == key && o.name == name => {
+                Some(o.number)
+            }
+            _ => None,
+        };
+        let mut found = self.sharing.objects.values().filter_map(named);
+        found.next().filter(|_| !name.is_empty())
     }
 
     /// Who offers a number.
@@ -618,28 +664,36 @@ impl State {
         self.sharing.objects.iter().filter_map(fits).collect()
     }
 
-    pub fn connect(&mut self, context: u32, connect: &mut mp_connect) -> Result<()> {
+    pub fn connect(&mut self, context: u32, connect: &mut mp_connect, name: &[u8]) -> Result<()> {
         let host = self.host_of(context)?;
-        if !matches!(
+        let known = matches!(
             connect.object,
             MP_OBJECT_SEGMENT | MP_OBJECT_EVENT | MP_OBJECT_PORT
-        ) {
+        );
+        let named = !name.is_empty();
+        let twice = connect.number != 0 || connect.flags & MP_CONNECT_GRANTED != 0;
+        if !known || is_too_long(name) || named && twice {
             return Err(Errno::INVAL);
         }
         let (other, there) = self.reach(host, connect.interface)?;
         let mut body = None;
+        let mut number = connect.number;
         let (mut rights, mut grant) = (MP_GRANT_READ | MP_GRANT_WRITE, None);
         if connect.flags & MP_CONNECT_GRANTED != 0 {
             let permit = self.granted(context, connect.session, connect.number)?;
             (body, rights, grant) = (Some(permit.body), permit.rights, Some(connect.number));
         } else if connect.object == MP_OBJECT_SEGMENT {
-            let key = self.published(other, connect.number).ok_or(Errno::NOENT)?;
+            let key = self.published(other, number, name).ok_or(Errno::NOENT)?;
             if self.body(key)?.at.get(&there) != Some(&MP_SEGMENT_PUBLISHED) {
                 return Err(Errno::NOENT);
             }
             body = Some(key);
         } else {
-            let offers = self.offers((other, there, connect.object), connect.number);
+            let key = (other, there, connect.object);
+            if named {
+                number = self.number_of(key, name).ok_or(Errno::NOENT)?;
+            }
+            let offers = self.offers(key, number);
             let offer = offers.into_iter().find_map(|handle| {
                 match &self.sharing.objects.get(&handle)?.kind {
                     Kind::Offer(offer) if !offer.closing => Some(offer.flags),
@@ -668,7 +722,8 @@ impl State {
         let kind = Kind::Connection(Connection {
             interface: connect.interface,
             object: connect.object,
-            number: connect.number,
+            number,
+            named,
             body,
             rights,
             grant,
@@ -686,7 +741,10 @@ impl State {
         let connection = self.connection(context, out.handle)?;
         out.interface = connection.interface;
         out.object = connection.object;
-        out.number = connection.number;
+        out.number = match connection.named {
+            true => 0,
+            false => connection.number,
+        };
         out.state = connection.state;
         out.status = slot(out.handle) as u32;
         out.length = match connection.body {
