@@ -31,6 +31,7 @@ ROWS = {
         f"VI: checked send of {size} bytes": ("vi_instructions", "checked-send", str(size))
         for size in (8, 65536)
     },
+    "VI: look for a receive that is not complete": ("vi_instructions", "look", "8"),
     **{
         f"MCAPI: {kind} of {size} bytes": ("mcapi_instructions", kind, str(size))
         for kind, sizes in (("message", (8, 65536)), ("packet", (64, 65536)), ("scalar", (8,)))

@@ -236,6 +236,11 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
     #[inline]
     pub fn has_room(&mut self, inb: &(impl Inbound + ?Sized), lines: u32) -> Result<bool, Broken> {
         self.alive()?;
+        self.admits(inb, lines)
+    }
+
+    #[inline]
+    fn admits(&mut self, inb: &(impl Inbound + ?Sized), lines: u32) -> Result<bool, Broken> {
         Ok(self.free_lines() >= lines || self.room(inb)? >= lines)
     }
 
@@ -273,7 +278,7 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
         if u32::from(head.stream) >= self.peer.streams {
             return Err(SendError::Stream);
         }
-        if !self.has_room(inb, lines)? {
+        if !self.admits(inb, lines)? {
             return Err(SendError::Full);
         }
         Ok(())
@@ -335,18 +340,20 @@ impl<L: DerefMut<Target = [Link]>, Q: DerefMut<Target = [Queue]>> Sender<L, Q> {
             len: len as u32,
         };
         let mut content = first_line(&first, &[], &[]);
-        let mut left = len;
-        for at in core::iter::once(HEAD).chain(core::iter::repeat(0)) {
-            let run = left.min(CONTENT - at);
-            if let Some(room) = content.get_mut(at..at + run) {
+        let mut run = len.min(EXTRA_MAX);
+        if let Some(room) = content.get_mut(HEAD..HEAD + run) {
+            fill(room);
+        }
+        self.put(out, &content)?;
+        let mut left = len - run;
+        while left > 0 {
+            content = [0; 64];
+            run = left.min(CONTENT);
+            if let Some(room) = content.get_mut(..run) {
                 fill(room);
             }
             self.put(out, &content)?;
             left -= run;
-            if left == 0 {
-                break;
-            }
-            content = [0; 64];
         }
         Ok(self.sent())
     }

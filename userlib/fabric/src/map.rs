@@ -201,16 +201,34 @@ impl Map {
         self.slice()
     }
 
+    /// An aligned word, which is loaded and stored in one piece. Nothing if it is not all in the
+    /// memory.
+    #[cfg(target_pointer_width = "64")]
+    #[inline]
+    pub fn word(&self, offset: usize) -> Option<&AtomicU64> {
+        let [word] = self.words(offset)?;
+        Some(word)
+    }
+
     /// The words of an aligned line of 64 bytes, each of which is loaded and stored in one piece.
     /// Nothing if the line is not all in the memory.
     #[cfg(target_pointer_width = "64")]
     #[inline]
     pub fn line(&self, offset: usize) -> Option<&[AtomicU64; LINE / 8]> {
-        let end = offset.checked_add(LINE)?;
-        if end > self.len || offset % LINE != 0 {
+        self.words(offset)
+    }
+
+    /// Words whose offset is a multiple of their size altogether. Nothing if they are not all in the
+    /// memory.
+    #[cfg(target_pointer_width = "64")]
+    #[inline]
+    fn words<const COUNT: usize>(&self, offset: usize) -> Option<&[AtomicU64; COUNT]> {
+        let len = size_of::<[AtomicU64; COUNT]>();
+        let end = offset.checked_add(len)?;
+        if end > self.len || offset % len != 0 {
             return None;
         }
-        // SAFETY: The line lies in memory that stays mapped as long as the object is borrowed. It is
+        // SAFETY: The words lie in memory that stays mapped as long as the object is borrowed. They are
         // aligned, as the memory begins at a page. Others may change atomic words, and everybody
         // accesses the memory by such or by volatile accesses.
         Some(unsafe { self.start.byte_add(offset).cast().as_ref() })

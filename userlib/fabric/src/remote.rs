@@ -16,9 +16,9 @@ use crate::{flush_stores, Map};
 use rustix::io::Errno;
 use std::{
     fmt::Debug,
-    sync::atomic::{fence, AtomicU64, Ordering},
+    sync::atomic::{fence, Ordering},
 };
-use vm_memory::{VolatileMemory, VolatileSlice};
+use vm_memory::VolatileSlice;
 
 /// Memory of a partner, which is never read. What is outside of it fails with `ERANGE`, and
 /// nothing is stored.
@@ -58,12 +58,6 @@ pub trait RemoteMemory: Debug + Send + Sync + 'static {
     fn barrier(&self);
 }
 
-/// A word, which is stored in one piece.
-#[inline]
-fn word<'a>(memory: &'a VolatileSlice<'_>, offset: usize) -> Result<&'a AtomicU64, Errno> {
-    memory.get_atomic_ref(offset).map_err(|_| Errno::RANGE)
-}
-
 impl RemoteMemory for Map {
     #[inline]
     fn size(&self) -> usize {
@@ -72,7 +66,8 @@ impl RemoteMemory for Map {
 
     #[inline]
     fn store(&self, offset: usize, value: u64) -> Result<(), Errno> {
-        word(&self.volatile(), offset)?.store(value.to_le(), Ordering::Relaxed);
+        let word = self.word(offset).ok_or(Errno::RANGE)?;
+        word.store(value.to_le(), Ordering::Relaxed);
         Ok(())
     }
 

@@ -45,6 +45,9 @@ impl Piece<'_> {
     /// A part of it: at most `len` bytes from `at` on.
     #[inline]
     fn part(&self, at: usize, len: usize) -> Self {
+        if at == 0 && len >= self.len() {
+            return *self;
+        }
         let len = len.min(self.len().saturating_sub(at));
         match self {
             Piece::Bytes(bytes) => Piece::Bytes(bytes.get(at..at + len).unwrap_or_default()),

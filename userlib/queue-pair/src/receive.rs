@@ -21,6 +21,14 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug)]
 pub struct Room([u8; INLINE_MAX]);
 
+impl Room {
+    /// What is in it.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 impl Default for Room {
     fn default() -> Self {
         Room([0; INLINE_MAX])
@@ -271,9 +279,7 @@ impl<D: Device> Receiving<D> {
     /// [`Error::Closed`]: there are no more; [`Error::Broken`].
     #[inline]
     pub fn receive<'r>(&mut self, room: &'r mut Room) -> Result<Option<Message<'r>>> {
-        self.shared.alive()?;
-        let message = self.receiver.receive(&*self.shared.near, &mut room.0);
-        let Some(message) = self.shared.judge(message.map_err(Error::from))? else {
+        let Some(message) = self.next(room)? else {
             return Ok(None);
         };
         let head = message.head;
@@ -307,6 +313,28 @@ impl<D: Device> Receiving<D> {
         }))
     }
 
+    /// Take the next message, if there is a whole one. What is inline, or accompanies the data, is in
+    /// the room; a slot is [given](Self::give_slot) back by its number.
+    ///
+    /// # Errors
+    /// As [`receive()`](Self::receive).
+    #[inline]
+    pub(crate) fn next(&mut self, room: &mut Room) -> Result<Option<queue_pair::Message>> {
+        self.shared.alive()?;
+        let message = self.receiver.receive(&*self.shared.near, &mut room.0);
+        self.shared.judge(message.map_err(Error::from))
+    }
+
+    /// Bytes of the own window, where they are.
+    ///
+    /// # Errors
+    /// As [`Area::volatile`].
+    #[inline]
+    pub(crate) fn part(&self, part: Part) -> Result<VolatileSlice<'_>> {
+        let part = self.shared.near.part(part);
+        part.map_err(|_| Broken::Memory.into())
+    }
+
     /// Give a slot back, in any order, for the next message on a stream; what was read from it
     /// was read before. The partner knows after [`publish()`](Self::publish).
     ///
@@ -318,12 +346,24 @@ impl<D: Device> Receiving<D> {
         if !Arc::ptr_eq(&held.area.near, &self.shared.near) {
             return Err((held, Error::Foreign));
         }
-        let given = self.receiver.give(&self.shared.far(), held.slot, stream);
-        match given {
+        match self.give_slot(held.slot, stream) {
             Ok(()) => Ok(()),
             Err(GiveError::Slot) => Err((held, Error::Foreign)),
             Err(error) => Err((held, error.into())),
         }
+    }
+
+    /// As [`give()`](Self::give), by the number of the slot.
+    ///
+    /// # Errors
+    /// See [`GiveError`].
+    #[inline]
+    pub(crate) fn give_slot(
+        &mut self,
+        slot: u32,
+        stream: u16,
+    ) -> std::result::Result<(), GiveError> {
+        with_far!(self.shared, far => self.receiver.give(far, slot, stream))
     }
 
     /// Lines received from the beginning on.

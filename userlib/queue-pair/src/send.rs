@@ -127,28 +127,28 @@ impl<D: Device> Sending<D> {
             more: head.more || data.left() > len,
             ..*head
         };
-        let near = &*self.shared.near;
-        if extra.is_empty() {
-            return with_far!(self.shared, far => {
-                let fill = |room: &mut [u8]| data.fill(room);
-                self.sender.send_with(near, far, &head, len, fill)
-            });
-        }
+        let (near, all) = (&*self.shared.near, extra.len() + len);
         let mut extra = *extra;
-        let far = &self.shared.far();
-        self.sender
-            .send_with(near, far, &head, extra.len() + len, |room| {
-                let (to, room) = room.split_at_mut(extra.len().min(room.len()));
-                let (now, later) = extra.split_at(to.len());
-                to.copy_from_slice(now);
-                extra = later;
-                data.fill(room);
-            })
+        let fill = |room: &mut [u8]| {
+            let room = match extra {
+                [] => room,
+                _ => {
+                    let (to, room) = room.split_at_mut(extra.len().min(room.len()));
+                    let (now, later) = extra.split_at(to.len());
+                    to.copy_from_slice(now);
+                    extra = later;
+                    room
+                }
+            };
+            data.fill(room);
+        };
+        with_far!(self.shared, far => self.sender.send_with(near, far, &head, all, fill))
     }
 
+    #[inline]
     fn put_slot(&mut self, message: &mut Outgoing<'_>) -> std::result::Result<u64, SendError> {
         let Outgoing { head, extra, data } = message;
-        let (near, far) = (&*self.shared.near, &self.shared.far());
+        let near = &*self.shared.near;
         if !self.sender.has_room(near, 1)? {
             return Err(SendError::Full);
         }
@@ -156,18 +156,19 @@ impl<D: Device> Sending<D> {
         let slot = slot.ok_or(SendError::Full)?;
         let mut rest = *data;
         let len = rest.left().min(slot.part().len);
-        let written = far.gather(slot.part().off, len, &mut rest);
-        let head = Head {
-            more: head.more || rest.left() > 0,
-            ..*head
-        };
-        let sent = match written {
-            Ok(()) => {
-                let sender = &mut self.sender;
-                sender.send_slot(near, far, &head, slot, len as u32, extra)
+        let sent = with_far!(self.shared, far => {
+            match far.gather(slot.part().off, len, &mut rest) {
+                Ok(()) => {
+                    let head = Head {
+                        more: head.more || rest.left() > 0,
+                        ..*head
+                    };
+                    let sender = &mut self.sender;
+                    sender.send_slot(near, far, &head, slot, len as u32, extra)
+                }
+                Err(outside) => Err((slot, outside.into())),
             }
-            Err(outside) => Err((slot, outside.into())),
-        };
+        });
         match sent {
             Ok(number) => {
                 *data = rest;

@@ -4,11 +4,11 @@
 
 use crate::piece::{Cursor, Piece};
 use mp_fabric::{
-    vm_memory::{Bytes, VolatileMemory, VolatileSlice},
+    vm_memory::{Bytes, VolatileSlice},
     Map, RemoteMemory,
 };
 use mp_proto::memory::{Inbound, OutOfBounds, Outbound, Part};
-use std::sync::atomic::{fence, AtomicU64, Ordering};
+use std::sync::atomic::{fence, Ordering};
 
 /// The own window: the partner writes it, this process reads it.
 #[derive(Debug)]
@@ -36,12 +36,6 @@ macro_rules! with_far {
 }
 
 pub(crate) use with_far;
-
-/// A word, which is loaded and stored in one piece.
-#[inline]
-fn word<'a>(memory: &'a VolatileSlice<'_>, off: usize) -> Result<&'a AtomicU64, OutOfBounds> {
-    memory.get_atomic_ref(off).map_err(|_| OutOfBounds)
-}
 
 impl Near {
     /// A part of the window.
@@ -80,9 +74,8 @@ impl Inbound for Near {
     }
     #[inline]
     fn load_u64(&self, off: usize) -> Result<u64, OutOfBounds> {
-        Ok(word(&self.0.volatile(), off)?
-            .load(Ordering::Relaxed)
-            .to_le())
+        let word = self.0.word(off).ok_or(OutOfBounds)?;
+        Ok(word.load(Ordering::Relaxed).to_le())
     }
     #[inline]
     fn load_line(&self, off: usize) -> Result<[u64; 8], OutOfBounds> {

@@ -4,8 +4,9 @@
 //!
 //! `vi_instructions OPERATION SIZE COUNT`: of `send`, each is received and taken by both sides; each
 //! RDMA write (`write`) is taken by its side, and its target looks until the bytes are there.
-//! `checked-send` and `checked-write` have checks of what crosses. Over the library's fake device. What is counted is `operations()`; what one operation takes is the
-//! difference of two counts, divided by the difference of their operations:
+//! `checked-send` and `checked-write` have checks of what crosses. A `look` asks for a receive that is
+//! not complete. Over the library's fake device. What is counted is `operations()`; what one operation
+//! takes is the difference of two counts, divided by the difference of their operations:
 //! `tests/test_instructions.py`.
 
 use mp_testing::{FakeDevice, Host, World};
@@ -77,6 +78,14 @@ impl Side {
     }
 }
 
+/// What is done.
+#[derive(Clone, Copy, PartialEq)]
+enum Operation {
+    Send,
+    Write,
+    Look,
+}
+
 fn connect(a: &Side, b: &Side) -> Outcome<()> {
     let soon = Deadline::after(Duration::from_secs(60));
     let (server, client) = (b.address()?, a.address()?);
@@ -107,8 +116,15 @@ fn taken(done: vipl::Result<vipl::Completion>) -> Outcome<bool> {
 
 /// What is counted. Both sides look in turn: a large operation needs both.
 #[inline(never)]
-fn operations(a: &Side, b: &Side, write: bool, last: usize, count: usize) -> Outcome<()> {
+fn operations(a: &Side, b: &Side, operation: Operation, last: usize, count: usize) -> Outcome<()> {
+    let write = operation == Operation::Write;
     for n in 0..count {
+        if operation == Operation::Look {
+            match b.vi.recv_done() {
+                Err(Error::NotDone) => continue,
+                other => return Err(format!("there is something: {other:?}").into()),
+            }
+        }
         if write {
             // What is written differs from what was written before.
             a.map.volatile().write_obj(n as u8, last)?;
@@ -142,10 +158,11 @@ fn main() -> Outcome<()> {
     let operation = next()?;
     let plain = operation.strip_prefix("checked-");
     let checks = plain.is_some();
-    let write = match plain.unwrap_or(&operation) {
-        "send" => false,
-        "write" => true,
-        _ => return Err("it is neither send nor write".into()),
+    let operation = match plain.unwrap_or(&operation) {
+        "send" => Operation::Send,
+        "write" => Operation::Write,
+        "look" => Operation::Look,
+        _ => return Err("it is neither send nor write nor look".into()),
     };
     let (size, count): (usize, usize) = (next()?.parse()?, next()?.parse()?);
     let world = World::new(1, 1 << 24);
@@ -153,15 +170,18 @@ fn main() -> Outcome<()> {
         Side::new(&world, Host::A, size, checks)?,
         Side::new(&world, Host::B, size, checks)?,
     );
-    let operation = match write {
-        false => Descriptor::new(),
-        true => Descriptor::write(Remote {
+    let descriptor = match operation {
+        Operation::Send | Operation::Look => Descriptor::new(),
+        Operation::Write => Descriptor::write(Remote {
             address: b.at(DATA) as u64,
             handle: b.memory.0,
         }),
     };
-    a.describe(operation, size)?;
+    a.describe(descriptor, size)?;
     b.describe(Descriptor::new(), size)?;
     connect(&a, &b)?;
-    operations(&a, &b, write, DATA + size - 1, count)
+    if operation == Operation::Look {
+        b.vi.post_recv(b.at(DESCRIPTOR), b.memory)?;
+    }
+    operations(&a, &b, operation, DATA + size - 1, count)
 }

@@ -381,7 +381,7 @@ impl Posted {
         let control = self.control(self.reach(view, tag)?)?;
         control.status.store(0, Ordering::Relaxed);
         control.link(None);
-        Ok(control.head().control)
+        Ok(u16::from_le(control.control.load(Ordering::Relaxed)))
     }
 
     /// Make Next lead to another descriptor.
@@ -545,6 +545,27 @@ pub(crate) fn check(
     slices.try_for_each(|slice| slice.map(|_| ()))
 }
 
+/// Collect the pieces of the first `len` bytes of segments, all of which may be accessed like that,
+/// also those that have none of them.
+#[inline]
+pub(crate) fn collect_checked<'a>(
+    pieces: &mut Pieces<'a>,
+    (view, tag, access): (&'a View<'_>, Ptag, Access),
+    segments: &[Place],
+    len: u32,
+) -> Result<(), Protected> {
+    let mut left = len as usize;
+    for place in segments {
+        let slice = view.slice(tag, *place, access)?;
+        let here = slice.len().min(left);
+        if here > 0 {
+            pieces.push(slice.subslice(0, here).map_err(|_| Protected)?);
+        }
+        left -= here;
+    }
+    Ok(())
+}
+
 /// Collect the pieces of segments from `skip` bytes on, `len` bytes altogether, in order
 /// (VI-DESC-19).
 #[inline]
@@ -575,6 +596,7 @@ pub(crate) fn collect<'a>(
     Ok(())
 }
 
+#[inline]
 fn linkage(next: Option<Posted>) -> (u64, u32) {
     next.map_or((0, 0), |next| (next.address as u64, next.handle.0))
 }

@@ -17,7 +17,7 @@ use crate::{
     attributes::DESCRIPTORS_MAX,
     descriptor::{operation_bits, Completion, Posted, Rules, Status, Written},
     memory::{Regions, View},
-    queue::{Entry, Head, WorkQueue},
+    queue::{Head, WorkQueue},
     report::{ErrorCode, Report, Resource},
     state::{Event, State},
     wire::{End, Frame, Reason, Wire},
@@ -191,9 +191,9 @@ impl Engine {
         };
         let (state, queue) = (self.state, self.queue(kind));
         let is_full = queue.len() >= DESCRIPTORS_MAX;
-        if let Some(last) = queue.last().filter(|last| last.done.is_none()) {
+        if let Some(last) = queue.last() {
             // One that cannot be reached any more is found when it is completed.
-            let _ = last.posted.link(view, tag, posted);
+            let _ = last.link(view, tag, posted);
         }
         let position = queue.post(posted, operation_bits(control, receive));
         if is_full {
@@ -204,7 +204,10 @@ impl Engine {
             return self.catastrophe(view, report);
         }
         let flushes = match kind {
-            QueueKind::Send => state.flushes_sends(),
+            QueueKind::Send => {
+                self.sending.posted();
+                state.flushes_sends()
+            }
             QueueKind::Receive => state.flushes_receives(),
         };
         if flushes {
@@ -238,16 +241,9 @@ impl Engine {
         immediate: Option<u32>,
     ) {
         let tag = self.attributes.ptag;
-        let queue = self.queue(kind);
-        let Some(&Entry {
-            posted,
-            operation: kept,
-            ..
-        }) = queue.get(position)
-        else {
+        let Some((posted, kept, next)) = self.queue(kind).linked(position) else {
             return;
         };
-        let next = queue.get(position + 1).map(|next| next.posted);
         let at = posted.address;
         let immediate = immediate.filter(|_| !bits.is_error());
         let flag = immediate.map_or(Status::default(), |_| Status::IMMEDIATE);
@@ -275,20 +271,17 @@ impl Engine {
     /// Complete a descriptor that is not processed any more (VI-STATE-19).
     fn flush_one(&mut self, view: &View<'_>, kind: QueueKind, position: u64) {
         let tag = self.attributes.ptag;
-        let queue = self.queue(kind);
-        let Some(entry) = queue.get(position).copied() else {
+        let Some((posted, operation, _)) = self.queue(kind).linked(position) else {
             return;
         };
         let done = Completion {
-            descriptor: entry.posted.address,
-            status: Status::DONE
-                .with(Status::FLUSHED_ERROR)
-                .with(entry.operation),
+            descriptor: posted.address,
+            status: Status::DONE.with(Status::FLUSHED_ERROR).with(operation),
             length: 0,
             immediate: None,
         };
         // One that cannot be reached any more comes back all the same.
-        let _ = entry.posted.complete(view, tag, &done);
+        let _ = posted.complete(view, tag, &done);
         self.done(kind, position, done);
     }
 
@@ -386,7 +379,10 @@ impl Engine {
         let ended = match ended {
             Err(end) => end,
             Ok(()) => {
-                let sent = self.transmit(view, wire);
+                let sent = match self.has_to_send() {
+                    true => self.transmit(view, wire),
+                    false => Ok(false),
+                };
                 match sent.and_then(|sent| wire.flush().map(|()| sent)) {
                     Ok(sent) => return received || sent,
                     // What the partner has said before it went is there.
@@ -475,10 +471,10 @@ impl Engine {
         self.sending.is_over()
     }
 
-    /// Whether messages wait for room.
+    /// Whether messages may wait for room.
     #[inline]
     pub(crate) fn has_to_send(&self) -> bool {
-        self.sending.has_to_send() || self.state == State::Connected && self.send.has_next()
+        self.sending.waits()
     }
 }
 

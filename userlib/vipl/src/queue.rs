@@ -5,16 +5,33 @@
 //! Processing starts them in order and may complete them in any; the program gets them back in
 //! order (VI-ORD-4), and so do completion queues hear of them (VI-CQ-3).
 
-use crate::descriptor::{Completion, Posted, Status};
-use std::collections::VecDeque;
+use crate::{
+    descriptor::{Completion, Posted, Status},
+    MemHandle,
+};
+
+/// Descriptors that a queue has room for before it grows the first time.
+const FIRST: usize = 16;
 
 /// A descriptor on the queue.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
-    pub(crate) posted: Posted,
+struct Entry {
+    posted: Posted,
     /// The operation that was posted, as Status tells it.
-    pub(crate) operation: Status,
-    pub(crate) done: Option<Completion>,
+    operation: Status,
+    done: Option<Completion>,
+}
+
+impl Entry {
+    /// A place that no descriptor has.
+    const NONE: Entry = Entry {
+        posted: Posted {
+            address: 0,
+            handle: MemHandle(0),
+        },
+        operation: Status(0),
+        done: None,
+    };
 }
 
 /// The first descriptor of the queue.
@@ -31,9 +48,12 @@ pub(crate) enum Head {
 /// A work queue. Positions count from the first descriptor that was ever posted.
 #[derive(Debug, Default)]
 pub(crate) struct WorkQueue {
-    entries: VecDeque<Entry>,
+    /// None or a power of two: a position leads to a place without a division.
+    entries: Vec<Entry>,
     /// Position of the first entry.
     base: u64,
+    /// Position of the next one to be posted.
+    end: u64,
     /// Position of the first that was not started.
     started: u64,
     /// Position of the first that was not announced as complete.
@@ -43,50 +63,77 @@ pub(crate) struct WorkQueue {
 impl WorkQueue {
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+        (self.end - self.base) as usize
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.end == self.base
+    }
+
+    /// Where the entry of a position is, if it is on the queue.
+    #[inline]
+    fn place(&self, position: u64) -> Option<usize> {
+        let is_there = self.base <= position && position < self.end;
+        is_there.then(|| position as usize & self.entries.len().wrapping_sub(1))
     }
 
     #[inline]
-    fn end(&self) -> u64 {
-        self.base + self.entries.len() as u64
+    fn get(&self, position: u64) -> Option<&Entry> {
+        self.entries.get(self.place(position)?)
     }
 
     #[inline]
-    fn index(&self, position: u64) -> Option<usize> {
-        position.checked_sub(self.base).map(|index| index as usize)
+    fn get_mut(&mut self, position: u64) -> Option<&mut Entry> {
+        let place = self.place(position)?;
+        self.entries.get_mut(place)
     }
 
+    /// The descriptor at a position, the operation that was posted, and the descriptor behind it.
     #[inline]
-    pub(crate) fn get(&self, position: u64) -> Option<&Entry> {
-        self.entries.get(self.index(position)?)
+    pub(crate) fn linked(&self, position: u64) -> Option<(Posted, Status, Option<Posted>)> {
+        let entry = self.get(position)?;
+        let next = self.get(position + 1).map(|next| next.posted);
+        Some((entry.posted, entry.operation, next))
     }
 
-    /// The one before the end.
+    /// The last descriptor, if it is there and not complete.
     #[inline]
-    pub(crate) fn last(&self) -> Option<&Entry> {
-        self.entries.back()
+    pub(crate) fn last(&self) -> Option<Posted> {
+        let last = self.get(self.end.wrapping_sub(1))?;
+        last.done.is_none().then_some(last.posted)
     }
 
     /// Add a descriptor; its position.
     #[inline]
     pub(crate) fn post(&mut self, posted: Posted, operation: Status) -> u64 {
-        self.entries.push_back(Entry {
-            posted,
-            operation,
-            done: None,
-        });
-        self.end() - 1
+        if self.len() == self.entries.len() {
+            self.grow();
+        }
+        let position = self.end;
+        self.end += 1;
+        if let Some(entry) = self.get_mut(position) {
+            *entry = Entry {
+                posted,
+                operation,
+                done: None,
+            };
+        }
+        position
     }
 
-    /// Whether there is one to start.
-    #[inline]
-    pub(crate) fn has_next(&self) -> bool {
-        self.started < self.end()
+    /// Make room for twice as many.
+    #[cold]
+    fn grow(&mut self) {
+        let len = (2 * self.entries.len()).max(FIRST);
+        let mut entries = vec![Entry::NONE; len];
+        for position in self.base..self.end {
+            let to = entries.get_mut(position as usize & (len - 1));
+            if let Some((to, from)) = to.zip(self.get(position)) {
+                *to = *from;
+            }
+        }
+        self.entries = entries;
     }
 
     /// The next one to start.
@@ -99,26 +146,24 @@ impl WorkQueue {
     /// Note that the next one has started.
     #[inline]
     pub(crate) fn start(&mut self) {
-        if self.has_next() {
-            self.started += 1;
-        }
+        self.started = self.end.min(self.started + 1);
     }
 
     /// Complete one. It counts as started.
     #[inline]
     pub(crate) fn complete(&mut self, position: u64, done: Completion) {
-        let index = self.index(position);
-        if let Some(entry) = index.and_then(|index| self.entries.get_mut(index)) {
+        if let Some(entry) = self.get_mut(position) {
             entry.done = Some(done);
+            self.started = self.started.max(position + 1);
         }
-        self.started = self.started.max(position + 1).min(self.end());
     }
 
     /// Positions that are not complete, in order.
     pub(crate) fn pending(&self) -> Vec<u64> {
-        let all = (self.base..).zip(&self.entries);
-        let pending = all.filter(|(_, entry)| entry.done.is_none());
-        pending.map(|(position, _)| position).collect()
+        let is_pending = |entry: &Entry| entry.done.is_none();
+        let all = self.base..self.end;
+        all.filter(|position| self.get(*position).is_some_and(is_pending))
+            .collect()
     }
 
     /// How many have become complete in order since the last time.
@@ -133,13 +178,12 @@ impl WorkQueue {
     /// Take the first one if it is complete (VI-WQ-1).
     #[inline]
     pub(crate) fn take(&mut self) -> Head {
-        let Some(entry) = self.entries.front() else {
+        let Some(entry) = self.get(self.base) else {
             return Head::Empty;
         };
         let Some(done) = entry.done else {
             return Head::Pending;
         };
-        self.entries.pop_front();
         self.base += 1;
         self.announced = self.announced.max(self.base);
         Head::Done(done)
@@ -147,7 +191,7 @@ impl WorkQueue {
 
     /// Whether the first one is there and not complete.
     pub(crate) fn is_pending(&self) -> bool {
-        let first = self.entries.front();
+        let first = self.get(self.base);
         first.is_some_and(|entry| entry.done.is_none())
     }
 }
@@ -155,7 +199,6 @@ impl WorkQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::MemHandle;
     use proptest::prelude::*;
 
     fn posted(n: u64) -> Posted {

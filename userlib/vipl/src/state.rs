@@ -92,11 +92,13 @@ impl State {
     }
 
     /// Whether a send that is posted now is flushed at once (VI-POST-6, VI-POST-7).
+    #[inline]
     pub(crate) fn flushes_sends(self) -> bool {
         self != State::Connected
     }
 
     /// Whether a receive that is posted now is flushed at once (VI-POST-5, VI-POST-7).
+    #[inline]
     pub(crate) fn flushes_receives(self) -> bool {
         self == State::Error
     }

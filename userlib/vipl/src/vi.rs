@@ -621,9 +621,10 @@ impl<D: Device> ViShared<D> {
         let mut head = core.engine.take(kind);
         if !matches!(head, Head::Done(_)) {
             self.attention.watch();
-            self.progress(&mut core);
-            head = core.engine.take(kind);
-            self.tell(core);
+            if self.progress(&mut core) {
+                head = core.engine.take(kind);
+                self.tell(core);
+            }
         }
         match head {
             Head::Empty => Err(Error::Descriptor),

@@ -101,6 +101,7 @@ impl Kind {
 pub(crate) type Header = [u8; HEADER_MAX];
 
 /// A header of up to four numbers.
+#[inline]
 pub(crate) fn header(words: [u32; 4]) -> Header {
     let mut header = [0; HEADER_MAX];
     for (bytes, word) in header.chunks_exact_mut(4).zip(words) {
@@ -113,6 +114,10 @@ pub(crate) fn header(words: [u32; 4]) -> Header {
 #[inline]
 pub(crate) fn header_of(bytes: &[u8]) -> Header {
     let mut header = Header::default();
+    if bytes.is_empty() {
+        // Of most messages.
+        return header;
+    }
     if let Some(to) = header.get_mut(..bytes.len()) {
         to.copy_from_slice(bytes);
     }
@@ -120,17 +125,20 @@ pub(crate) fn header_of(bytes: &[u8]) -> Header {
 }
 
 /// A number of a header.
+#[inline]
 pub(crate) fn word(header: &Header, index: usize) -> u32 {
     let bytes = header.chunks_exact(4).nth(index).unwrap_or_default();
     u32::from_le_bytes(bytes.try_into().unwrap_or_default())
 }
 
 /// Remote address, handle and length as a header, and back.
+#[inline]
 pub(crate) fn place_header(address: u64, handle: u32, len: u32) -> Header {
     header([address as u32, (address >> 32) as u32, handle, len])
 }
 
 /// See [`place_header`].
+#[inline]
 pub(crate) fn place_of(header: &Header) -> (u64, u32, u32) {
     let address = u64::from(word(header, 0)) | u64::from(word(header, 1)) << 32;
     (address, word(header, 2), word(header, 3))

@@ -3,10 +3,11 @@
 //! What is received, and the signals that a partner is asked for.
 
 use super::{of_engine, End, Outbox, NEWS};
-use crate::{Data, Head, Held, Need, Piece, Receiving, Result, Room};
+use crate::{Error, Head, Need, Piece, Receiving, Result, Room, EXTRA_MAX};
 use mp_fabric::{
     CharDevice, Deadline, Device, Error as FabricError, EventMask, Fabric, Park, Session,
 };
+use mp_proto::queue_pair::Body;
 use std::{mem, sync::Arc};
 
 /// The half of a pair that receives, the slot of the last message, and whether the partner signals.
@@ -14,8 +15,8 @@ use std::{mem, sync::Arc};
 pub struct Inbox<D: Device = CharDevice> {
     receiving: Receiving<D>,
     room: Box<Room>,
-    /// The slot of the last message.
-    held: Option<Held>,
+    /// The slot of the last message, and the stream that it came on.
+    held: Option<(u32, u16)>,
     /// Messages were received since the last flush.
     took: bool,
     /// The partner was asked for a signal, and whether also for one of room, and has not signalled
@@ -124,39 +125,35 @@ impl<D: Device> Inbox<D> {
         extra: impl FnOnce(&Head) -> Option<usize>,
     ) -> std::result::Result<Option<Lent<'_>>, End> {
         self.give()?;
-        let Some(message) = self.receiving.receive(&mut self.room)? else {
+        let Some(message) = self.receiving.next(&mut self.room)? else {
             return Ok(None);
         };
         self.took = true;
-        let len = extra(&message.head).ok_or(End::Broken)?;
-        let message = message.split(len).ok_or(End::Broken)?;
-        if message.head.more {
-            return Err(End::Broken);
-        }
-        let data = match message.data {
-            Data::Inline(bytes) => Piece::Bytes(bytes),
-            Data::Held(held) => {
-                let held = self.held.insert(held);
-                Piece::Memory(held.area().volatile()?)
+        let head = message.head;
+        let len = extra(&head).filter(|len| !head.more && *len <= EXTRA_MAX);
+        let len = len.ok_or(End::Broken)?;
+        let (extra, rest) = self.room.bytes().split_at(len);
+        let data = match message.body {
+            Body::Inline(end) => {
+                let data = end.checked_sub(len).and_then(|left| rest.get(..left));
+                Piece::Bytes(data.ok_or(End::Broken)?)
             }
-            Data::Placed(..) | Data::Advertised(_) => return Err(End::Broken),
+            Body::Slot { slot, part } => {
+                self.held = Some((slot, head.stream));
+                Piece::Memory(self.receiving.part(part)?)
+            }
+            Body::Placed { .. } | Body::Advertised { .. } => return Err(End::Broken),
         };
-        Ok(Some(Lent {
-            head: message.head,
-            extra: message.extra,
-            data,
-        }))
+        Ok(Some(Lent { head, extra, data }))
     }
 
     /// Give the slot of the last message back to the stream that it came on.
     #[inline]
     fn give(&mut self) -> Result<()> {
-        let Some(held) = self.held.take() else {
-            return Ok(());
-        };
-        let stream = held.stream();
-        let given = self.receiving.give(held, stream);
-        given.map_err(|(_, error)| error)
+        match self.held.take() {
+            None => Ok(()),
+            Some((slot, stream)) => self.receiving.give_slot(slot, stream).map_err(Error::from),
+        }
     }
 
     /// Give the last message back, and let the partner know of everything that was received.
@@ -165,11 +162,15 @@ impl<D: Device> Inbox<D> {
     /// As [`Receiving::publish`].
     #[inline]
     pub fn flush(&mut self) -> Result<()> {
-        if mem::take(&mut self.took) {
-            self.give()?;
-            self.receiving.publish()?;
+        match mem::take(&mut self.took) {
+            true => self.publish(),
+            false => Ok(()),
         }
-        Ok(())
+    }
+
+    fn publish(&mut self) -> Result<()> {
+        self.give()?;
+        self.receiving.publish()
     }
 
     /// The half itself, for what needs no note here.

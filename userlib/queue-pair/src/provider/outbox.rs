@@ -90,10 +90,10 @@ impl<D: Device> Outbox<D> {
     /// As [`Sending::publish`].
     #[inline]
     pub fn flush(&mut self) -> Result<()> {
-        if mem::take(&mut self.put) || self.sending.owes_signal() {
-            self.sending.publish()?;
+        match mem::take(&mut self.put) || self.sending.owes_signal() {
+            true => self.sending.publish(),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Whether the partner could not be woken: [`flush()`](Self::flush) tries again.

@@ -5,7 +5,7 @@
 
 use super::{Engine, QueueKind};
 use crate::{
-    descriptor::{check, collect, Pieces, Places, Status},
+    descriptor::{check, collect, collect_checked, Pieces, Places, Status},
     memory::{Access, Place, Protected, View},
     report::{ErrorCode, Report},
     state::State,
@@ -41,8 +41,8 @@ impl Target {
 
 /// The receive descriptor of a message.
 enum Receive {
-    /// Its position. Its segments are [at hand](Receiving::segments).
-    Good(u64),
+    /// Its position, and bytes that it has room for. Its segments are [at hand](Receiving::segments).
+    Good(u64, u32),
     /// There is none, or a bad one: that was told, and the message is dropped.
     Missing,
 }
@@ -56,6 +56,19 @@ struct Message {
     immediate: Option<u32>,
     total: u32,
     received: u32,
+}
+
+impl Message {
+    /// One of so many bytes that goes nowhere.
+    fn dropped(total: u32) -> Self {
+        Message {
+            target: Target::Nowhere,
+            receive: None,
+            immediate: None,
+            total,
+            received: 0,
+        }
+    }
 }
 
 /// What is being received.
@@ -139,9 +152,7 @@ impl Engine {
     /// Complete the receive that a message would have completed; whether the message is refused
     /// because there is none, or a bad one.
     fn spoil_receive(&mut self, view: &View<'_>, operation: Status) -> Option<bool> {
-        let receive = self.next_receive(view, 0, operation)?;
-        self.receiving.message = None;
-        let Receive::Good(position) = receive else {
+        let Receive::Good(position, _) = self.next_receive(view, operation)? else {
             return Some(true);
         };
         let bits = Status::TRANSPORT_ERROR.with(operation);
@@ -182,12 +193,12 @@ impl Engine {
         match kind {
             Kind::Send => {
                 let total = u32::try_from(payload.len()).ok()?;
-                self.begin_send(view, total, *immediate)?;
-                self.data(view, payload)
+                let message = self.begin_send(view, total, true, *immediate)?;
+                self.data(view, message, payload)
             }
             Kind::LongSend => {
-                self.begin_send(view, word(header, 0), *immediate)?;
-                self.data(view, payload)
+                let message = self.begin_send(view, word(header, 0), false, *immediate)?;
+                self.data(view, message, payload)
             }
             Kind::Write => {
                 let (address, handle, len) = place_of(header);
@@ -196,10 +207,15 @@ impl Engine {
                     address,
                     len,
                 };
-                self.begin_write(view, place, *immediate)?;
-                self.data(view, payload)
+                let is_whole = payload.len() == len as usize;
+                let message = self.begin_write(view, place, is_whole, *immediate)?;
+                self.data(view, message, payload)
             }
-            Kind::More => self.data(view, payload),
+            Kind::More => match self.receiving.message.take() {
+                Some(message) => self.data(view, message, payload),
+                // One that could not be received, or none.
+                None => (self.receiving.skips || self.state != State::Connected).then_some(()),
+            },
             Kind::Abort => self.aborted(view),
             Kind::Read => {
                 let (address, handle, len) = place_of(header);
@@ -217,55 +233,58 @@ impl Engine {
         }
     }
 
+    /// Begin a send of so many bytes, all of which have come if it `is_whole`; nothing if it cannot be
+    /// now.
     #[inline]
-    fn begin_send(&mut self, view: &View<'_>, total: u32, immediate: Option<u32>) -> Option<()> {
-        let receive = self.next_receive(view, total, Status::OP_RECEIVE)?;
-        let Receive::Good(position) = receive else {
-            return Some(());
+    fn begin_send(
+        &mut self,
+        view: &View<'_>,
+        total: u32,
+        is_whole: bool,
+        immediate: Option<u32>,
+    ) -> Option<Message> {
+        let Receive::Good(position, room) = self.next_receive(view, Status::OP_RECEIVE)? else {
+            return Some(Message::dropped(total));
         };
-        let receive = Some(position);
-        let segments = &self.receiving.segments;
-        // None has more room than the largest transfer.
-        let room: u64 = segments.iter().map(|place| u64::from(place.len)).sum();
-        let fits = if room < u64::from(total) {
+        let (tag, segments) = (self.attributes.ptag, &self.receiving.segments);
+        let fits = if room < total {
             Err(Status::LENGTH_ERROR)
+        } else if is_whole {
+            // They are checked where the bytes are copied.
+            Ok(())
         } else {
-            let checked = check(view, self.attributes.ptag, segments, Access::Write);
+            let checked = check(view, tag, segments, Access::Write);
             checked.map_err(|Protected| Status::PROTECTION_ERROR)
         };
-        match fits {
-            Ok(()) => self.expect(Target::Segments, receive, immediate, total),
-            Err(bits) => {
-                self.expect(Target::Nowhere, None, None, total);
-                self.complete(view, QueueKind::Receive, position, bits, 0, None);
-                self.reject(view, Status::REMOTE_DESC_ERROR);
-            }
+        if let Err(bits) = fits {
+            self.receive_failed(view, position, bits);
+            return Some(Message::dropped(total));
         }
-        Some(())
-    }
-
-    /// Begin a message.
-    #[inline]
-    fn expect(&mut self, target: Target, receive: Option<u64>, immediate: Option<u32>, total: u32) {
-        self.receiving.skips = false;
-        self.receiving.message = Some(Message {
-            target,
-            receive,
+        Some(Message {
+            target: Target::Segments,
+            receive: Some(position),
             immediate,
             total,
             received: 0,
-        });
+        })
+    }
+
+    /// A receive cannot take the message that has come for it.
+    #[cold]
+    fn receive_failed(&mut self, view: &View<'_>, position: u64, bits: Status) {
+        self.complete(view, QueueKind::Receive, position, bits, 0, None);
+        self.reject(view, Status::REMOTE_DESC_ERROR);
     }
 
     /// Take the next receive descriptor for a message (VI-ORD-7); nothing if another message is
     /// not finished.
     #[inline]
-    fn next_receive(&mut self, view: &View<'_>, total: u32, operation: Status) -> Option<Receive> {
+    fn next_receive(&mut self, view: &View<'_>, operation: Status) -> Option<Receive> {
         if self.receiving.message.is_some() {
             return None;
         }
+        self.receiving.skips = false;
         let Some((position, posted)) = self.recv.next() else {
-            self.expect(Target::Nowhere, None, None, total);
             self.report(Report::of_vi(ErrorCode::RecvqEmpty, operation));
             self.reject(view, Status::REMOTE_DESC_ERROR);
             return Some(Receive::Missing);
@@ -274,53 +293,59 @@ impl Engine {
         let rules = self.rules(true);
         let (tag, segments) = (self.attributes.ptag, &mut self.receiving.segments);
         match posted.sample(view, tag, &rules, segments) {
-            Ok(_) => Some(Receive::Good(position)),
+            Ok(sampled) => Some(Receive::Good(position, sampled.total)),
             Err(bits) => {
-                self.expect(Target::Nowhere, None, None, total);
-                let bits = bits.with(operation);
-                self.complete(view, QueueKind::Receive, position, bits, 0, None);
-                self.reject(view, Status::REMOTE_DESC_ERROR);
+                self.receive_failed(view, position, bits.with(operation));
                 Some(Receive::Missing)
             }
         }
     }
 
-    fn begin_write(&mut self, view: &View<'_>, place: Place, immediate: Option<u32>) -> Option<()> {
+    /// Begin an RDMA write, all of which has come if it `is_whole`; nothing if it cannot be now.
+    #[inline]
+    fn begin_write(
+        &mut self,
+        view: &View<'_>,
+        place: Place,
+        is_whole: bool,
+        immediate: Option<u32>,
+    ) -> Option<Message> {
         if self.receiving.message.is_some() {
             return None;
         }
+        self.receiving.skips = false;
         let receive = match immediate {
             None => None,
-            Some(_) => match self.next_receive(view, place.len, REMOTE_WRITE)? {
-                Receive::Good(position) => Some(position),
-                Receive::Missing => return Some(()),
+            Some(_) => match self.next_receive(view, REMOTE_WRITE)? {
+                Receive::Good(position, _) => Some(position),
+                Receive::Missing => return Some(Message::dropped(place.len)),
             },
         };
-        let allowed = self.attributes.rdma_write
-            && view
-                .slice(self.attributes.ptag, place, Access::RemoteWrite)
-                .is_ok();
-        self.expect(Target::Region(place), receive, immediate, place.len);
-        if !allowed {
-            self.write_refused(view);
+        let tag = self.attributes.ptag;
+        // What is whole is checked where the bytes are copied.
+        let reaches = || is_whole || view.slice(tag, place, Access::RemoteWrite).is_ok();
+        if !self.attributes.rdma_write || !reaches() {
+            self.write_refused(view, receive);
+            return Some(Message::dropped(place.len));
         }
-        Some(())
+        Some(Message {
+            target: Target::Region(place),
+            receive,
+            immediate,
+            total: place.len,
+            received: 0,
+        })
     }
 
-    /// The write that is being received is not allowed (VI-EM-4, VI-EM-5).
-    fn write_refused(&mut self, view: &View<'_>) {
-        if let Some(message) = &mut self.receiving.message {
-            message.target = Target::Nowhere;
-            match message.receive.take() {
-                Some(position) => {
-                    let bits = Status::PROTECTION_ERROR.with(REMOTE_WRITE);
-                    self.complete(view, QueueKind::Receive, position, bits, 0, None);
-                }
-                None => {
-                    let report = Report::of_vi(ErrorCode::RdmawProt, REMOTE_WRITE);
-                    self.report(report);
-                }
+    /// A write that completes that receive, if any, is not allowed (VI-EM-4, VI-EM-5).
+    #[cold]
+    fn write_refused(&mut self, view: &View<'_>, receive: Option<u64>) {
+        match receive {
+            Some(position) => {
+                let bits = Status::PROTECTION_ERROR.with(REMOTE_WRITE);
+                self.complete(view, QueueKind::Receive, position, bits, 0, None);
             }
+            None => self.report(Report::of_vi(ErrorCode::RdmawProt, REMOTE_WRITE)),
         }
         self.reject(view, Status::RDMA_PROT_ERROR);
     }
@@ -334,58 +359,81 @@ impl Engine {
         self.fault(view);
     }
 
-    /// The next bytes of the message.
+    /// Take the next bytes of a message; nothing if there are more than it has, or none.
     #[inline]
-    fn data(&mut self, view: &View<'_>, payload: &Piece<'_>) -> Option<()> {
-        let tag = self.attributes.ptag;
-        let Some(message) = &mut self.receiving.message else {
-            // One that could not be received, or none.
-            return (self.receiving.skips || self.state != State::Connected).then_some(());
-        };
-        let len = u32::try_from(payload.len()).ok()?;
-        let received = message.received.checked_add(len)?;
+    fn data(&mut self, view: &View<'_>, mut message: Message, payload: &Piece<'_>) -> Option<()> {
+        if self.state != State::Connected {
+            // It has ended the connection.
+            return Some(());
+        }
         let total = message.total;
-        if received > total || len == 0 && total > 0 {
+        let len = u32::try_from(payload.len()).ok()?;
+        let received = message.received.checked_add(len);
+        let Some(received) = received.filter(|all| *all <= total && (len > 0 || total == 0)) else {
+            self.receiving.message = Some(message);
             return None;
-        }
-        let copied = match message.target {
-            Target::Nowhere => Ok(()),
-            Target::Segments => {
-                let reach = (view, tag, Access::Write);
-                let segments = &self.receiving.segments;
-                scatter_to(payload, reach, segments, message.received, len)
-            }
-            Target::Region(place) => {
-                let place = Place {
-                    address: place.address.checked_add(message.received.into())?,
-                    len,
-                    ..place
-                };
-                let to = view.slice(tag, place, Access::RemoteWrite);
-                to.map(|to| scatter(payload, slice::from_ref(&to)))
-            }
         };
-        message.received = received;
-        if copied.is_err() {
-            self.interrupted(view);
+        if self.copy(view, &message, payload, len).is_err() {
+            self.interrupted(view, message);
+            message = Message::dropped(total);
         }
+        message.received = received;
         if received == total {
-            self.arrived(view);
+            self.arrived(view, &message);
+        } else if self.state == State::Connected {
+            self.receiving.message = Some(message);
         }
         Some(())
     }
 
-    /// Memory has become inaccessible since the message began.
-    fn interrupted(&mut self, view: &View<'_>) {
-        let Some(message) = &mut self.receiving.message else {
-            return;
-        };
-        if matches!(message.target, Target::Region(_)) {
-            return self.write_refused(view);
+    /// Copy the next `len` bytes of a message to where they go.
+    #[inline]
+    fn copy(
+        &self,
+        view: &View<'_>,
+        message: &Message,
+        payload: &Piece<'_>,
+        len: u32,
+    ) -> Result<(), Protected> {
+        let tag = self.attributes.ptag;
+        match message.target {
+            Target::Nowhere => Ok(()),
+            Target::Segments => {
+                let (reach, segments) = ((view, tag, Access::Write), &self.receiving.segments);
+                let mut pieces = Pieces::new();
+                match len == message.total {
+                    true => collect_checked(&mut pieces, reach, segments, len)?,
+                    false => collect(&mut pieces, reach, segments, message.received, len)?,
+                }
+                scatter(payload, &pieces);
+                Ok(())
+            }
+            Target::Region(place) => {
+                let address = place.address.checked_add(message.received.into());
+                let place = Place {
+                    address: address.ok_or(Protected)?,
+                    len,
+                    ..place
+                };
+                let to = view.slice(tag, place, Access::RemoteWrite)?;
+                scatter(payload, slice::from_ref(&to));
+                Ok(())
+            }
         }
-        message.target = Target::Nowhere;
-        if let Some(position) = message.receive.take() {
-            let bits = Status::PROTECTION_ERROR.with(Status::PARTIAL_ERROR);
+    }
+
+    /// Memory must not be accessed, or has become inaccessible since the message began.
+    #[cold]
+    fn interrupted(&mut self, view: &View<'_>, message: Message) {
+        if matches!(message.target, Target::Region(_)) {
+            return self.write_refused(view, message.receive);
+        }
+        let partial = match message.received {
+            0 => Status::default(),
+            _ => Status::PARTIAL_ERROR,
+        };
+        if let Some(position) = message.receive {
+            let bits = Status::PROTECTION_ERROR.with(partial);
             self.complete(view, QueueKind::Receive, position, bits, 0, None);
         }
         self.reject(view, Status::REMOTE_DESC_ERROR);
@@ -393,11 +441,7 @@ impl Engine {
 
     /// The message has arrived whole.
     #[inline]
-    fn arrived(&mut self, view: &View<'_>) {
-        let Some(message) = self.receiving.message.take() else {
-            // It has ended the connection.
-            return;
-        };
+    fn arrived(&mut self, view: &View<'_>, message: &Message) {
         let Some(operation) = message.target.operation() else {
             return;
         };

@@ -5,8 +5,10 @@
 
 use super::{Engine, QueueKind, BUDGET};
 use crate::{
-    descriptor::{check, collect, Operation, Pieces, Places, Remote, Sampled, Status},
-    memory::{Access, Place, Protected, View},
+    descriptor::{
+        check, collect, collect_checked, Operation, Pieces, Places, Remote, Sampled, Status,
+    },
+    memory::{Access, Place, View},
     report::{ErrorCode, Report},
     state::State,
     wire::{header, place_header, End, Kind, Reason, Wire, HEADER_MAX, READS_MAX},
@@ -19,6 +21,8 @@ struct Current {
     position: u64,
     /// What to do, or the error that it is completed with.
     sampled: Result<Sampled, Status>,
+    /// All segments were found accessible. One that goes in one message is not checked before.
+    checked: bool,
     /// Bytes that were sent.
     sent: u32,
     /// A message of it was sent.
@@ -86,6 +90,19 @@ pub(super) struct Sending {
     refusal: Option<(u32, Status)>,
     closing: Option<Reason>,
     over: bool,
+    /// There may be something to send: true unless it was found that there is nothing.
+    waits: bool,
+}
+
+/// What has come of the next step of the send queue.
+#[derive(Clone, Copy, PartialEq)]
+enum Step {
+    /// It has moved.
+    Moved,
+    /// It waits for room, or for what was started before it.
+    Waits,
+    /// There is none.
+    None,
 }
 
 impl Sending {
@@ -100,6 +117,13 @@ impl Sending {
 
     pub(super) fn close(&mut self, reason: Reason) {
         self.closing = Some(reason);
+        self.waits = true;
+    }
+
+    /// A descriptor was posted.
+    #[inline]
+    pub(super) fn posted(&mut self) {
+        self.waits = true;
     }
 
     pub(super) fn finish(&mut self) {
@@ -117,20 +141,22 @@ impl Sending {
         tell || !self.answers.is_empty()
     }
 
+    /// Whether messages may wait for room.
     #[inline]
-    pub(super) fn has_to_send(&self) -> bool {
-        let more = self.current.is_some() || self.closing.is_some();
-        !self.over && (more || self.has_to_tell())
+    pub(super) fn waits(&self) -> bool {
+        self.waits && !self.over
     }
 
     /// An operation of the partner has taken effect.
     pub(super) fn effect(&mut self) {
         self.effected = self.effected.wrapping_add(1);
+        self.waits = true;
     }
 
     /// The partner's operation after those that have taken effect does not.
     pub(super) fn refuse(&mut self, why: Status) {
         self.refusal = Some((self.effected.wrapping_add(1), why));
+        self.waits = true;
     }
 
     /// Why the connection ends if the partner has not been told of a refusal.
@@ -149,6 +175,7 @@ impl Sending {
             return None;
         }
         self.answers.push_back(Answer::Data { place, sent: 0 });
+        self.waits = true;
         Some(())
     }
 
@@ -168,10 +195,11 @@ impl Engine {
     pub(super) fn transmit<W: Wire>(&mut self, view: &View<'_>, wire: &mut W) -> Result<bool, End> {
         let mut any = false;
         for _ in 0..BUDGET {
-            let told = self.tell(wire)?;
-            let answered = self.answer(view, wire)?;
-            let advanced = self.advance(view, wire)?;
-            if !told && !answered && !advanced {
+            let tells = self.sending.has_to_tell();
+            let told = tells && self.tell_and_answer(view, wire)?;
+            let step = self.advance(view, wire)?;
+            if !told && step != Step::Moved {
+                self.sending.waits = tells || step == Step::Waits;
                 break;
             }
             any = true;
@@ -185,8 +213,14 @@ impl Engine {
         Ok(any)
     }
 
+    /// Send what belongs to no own descriptor; whether there was room for any of it.
+    fn tell_and_answer<W: Wire>(&mut self, view: &View<'_>, wire: &mut W) -> Result<bool, End> {
+        let told = self.tell(wire)?;
+        let answered = self.answer(view, wire)?;
+        Ok(told || answered)
+    }
+
     /// Acknowledge or refuse, or abort what was begun.
-    #[inline]
     fn tell<W: Wire>(&mut self, wire: &mut W) -> Result<bool, End> {
         let sending = &mut self.sending;
         if sending.abort {
@@ -215,7 +249,6 @@ impl Engine {
     }
 
     /// Send the next piece of what the partner reads.
-    #[inline]
     fn answer<W: Wire>(&mut self, view: &View<'_>, wire: &mut W) -> Result<bool, End> {
         let Some(answer) = self.sending.answers.front_mut() else {
             return Ok(false);
@@ -263,110 +296,114 @@ impl Engine {
         self.fault(view);
     }
 
-    /// Take the next descriptor of the send queue; false if there is none. It has to wait for what
-    /// the partner must hear before: that the message before it ends in the middle.
+    /// Take the next descriptor of the send queue, if there is one. It has to wait for what the
+    /// partner must hear before: that the message before it ends in the middle.
     #[inline]
-    fn begin(&mut self, view: &View<'_>) -> bool {
+    fn begin(&mut self, view: &View<'_>) -> Option<Current> {
         if self.sending.abort || self.state != State::Connected {
-            return false;
+            return None;
         }
-        let Some((position, posted)) = self.send.next() else {
-            return false;
-        };
+        let (position, posted) = self.send.next()?;
         self.send.start();
-        let tag = self.attributes.ptag;
-        let rules = self.rules(false);
-        let segments = &mut self.sending.segments;
-        let sampled = posted.sample(view, tag, &rules, segments);
-        let sampled = sampled.and_then(|sampled| {
-            let access = match sampled.operation {
-                Operation::RdmaRead(_) => Access::Write,
-                _ => Access::Read,
-            };
-            match check(view, tag, segments, access) {
-                Ok(()) => Ok(sampled),
-                Err(Protected) => Err(Status::PROTECTION_ERROR),
-            }
-        });
-        self.sending.current = Some(Current {
+        let (tag, rules) = (self.attributes.ptag, self.rules(false));
+        Some(Current {
             position,
-            sampled,
+            sampled: posted.sample(view, tag, &rules, &mut self.sending.segments),
+            checked: false,
             sent: 0,
             begun: false,
-        });
-        true
+        })
     }
 
-    /// Do the next step of the send queue; false if there is none, or it waits for room or for what
-    /// was started before it.
+    /// Do the next step of the send queue.
     #[inline]
-    fn advance<W: Wire>(&mut self, view: &View<'_>, wire: &mut W) -> Result<bool, End> {
-        if self.sending.current.is_none() && !self.begin(view) {
-            return Ok(false);
-        }
-        let Some(current) = &self.sending.current else {
-            return Ok(false);
+    fn advance<W: Wire>(&mut self, view: &View<'_>, wire: &mut W) -> Result<Step, End> {
+        let current = match self.sending.current.take() {
+            Some(current) => current,
+            None => match self.begin(view) {
+                Some(current) => current,
+                None => return Ok(Step::None),
+            },
         };
-        match &current.sampled {
+        match current.sampled {
             // What was sent before may still succeed (VI-REL-6).
-            Err(_) if !self.sending.unacknowledged.is_empty() => Ok(false),
+            Err(_) if !self.sending.unacknowledged.is_empty() => Ok(self.keep(current)),
             Err(status) => {
-                self.stopped(view, current.position, *status);
-                Ok(true)
+                self.stopped(view, current.position, status);
+                Ok(Step::Moved)
             }
             Ok(sampled) if sampled.fence && !current.begun && !self.sending.reads.is_empty() => {
-                Ok(false)
+                Ok(self.keep(current))
             }
             Ok(sampled) => match sampled.operation {
-                Operation::RdmaRead(remote) => self.send_read(wire, remote),
-                _ => self.send_piece(view, wire),
+                Operation::RdmaRead(remote) => {
+                    self.send_read(view, wire, (current, sampled), remote)
+                }
+                _ => self.send_piece(view, wire, (current, sampled)),
             },
         }
     }
 
-    /// Send the request of a read; false if it waits.
-    fn send_read<W: Wire>(&mut self, wire: &mut W, remote: Remote) -> Result<bool, End> {
-        let sending = &mut self.sending;
-        let Some(Current {
-            position,
-            sampled: Ok(sampled),
-            ..
-        }) = sending.current
-        else {
-            return Ok(false);
-        };
-        let header = place_header(remote.address, remote.handle, sampled.total);
-        let room = sending.reads.len() < READS_MAX;
-        if !room || !wire.send(Kind::Read, None, &header, &[])? {
-            return Ok(false);
+    /// Go on with the started operation later.
+    #[inline]
+    fn keep(&mut self, current: Current) -> Step {
+        self.sending.current = Some(current);
+        Step::Waits
+    }
+
+    /// Find all segments of the started operation accessible, or that it cannot be, before any of it
+    /// is sent; false if it cannot be.
+    fn check_all(&mut self, view: &View<'_>, current: &mut Current, access: Access) -> bool {
+        let segments = &self.sending.segments;
+        let checked =
+            current.checked || check(view, self.attributes.ptag, segments, access).is_ok();
+        if !checked {
+            current.sampled = Err(Status::PROTECTION_ERROR);
         }
+        current.checked = checked;
+        checked
+    }
+
+    /// Send the request of a read.
+    fn send_read<W: Wire>(
+        &mut self,
+        view: &View<'_>,
+        wire: &mut W,
+        (mut current, sampled): (Current, Sampled),
+        remote: Remote,
+    ) -> Result<Step, End> {
+        if !self.check_all(view, &mut current, Access::Write) {
+            self.keep(current);
+            return Ok(Step::Moved);
+        }
+        let header = place_header(remote.address, remote.handle, sampled.total);
+        let room = self.sending.reads.len() < READS_MAX;
+        if !room || !wire.send(Kind::Read, None, &header, &[])? {
+            return Ok(self.keep(current));
+        }
+        let sending = &mut self.sending;
         sending.reads_sent = sending.reads_sent.wrapping_add(1);
         sending.reads.push_back(Read {
-            position,
+            position: current.position,
             number: sending.reads_sent,
             segments: mem::take(&mut sending.segments),
             total: sampled.total,
             received: 0,
         });
-        sending.current = None;
-        Ok(true)
+        Ok(Step::Moved)
     }
 
-    /// Send the next message of a send or write; false if it waits.
+    /// Send the next message of a send or write.
     #[inline]
-    fn send_piece<W: Wire>(&mut self, view: &View<'_>, wire: &mut W) -> Result<bool, End> {
-        let Some(Current {
-            position,
-            sampled: Ok(sampled),
-            sent,
-            begun,
-        }) = &mut self.sending.current
-        else {
-            return Ok(false);
-        };
-        let (position, total) = (*position, sampled.total);
+    fn send_piece<W: Wire>(
+        &mut self,
+        view: &View<'_>,
+        wire: &mut W,
+        (mut current, sampled): (Current, Sampled),
+    ) -> Result<Step, End> {
+        let (total, begun) = (sampled.total, current.begun);
         let (kind, head) = match sampled.operation {
-            _ if *begun => (Kind::More, [0; HEADER_MAX]),
+            _ if begun => (Kind::More, [0; HEADER_MAX]),
             Operation::RdmaWrite(remote) => {
                 let header = place_header(remote.address, remote.handle, total);
                 (Kind::Write, header)
@@ -374,61 +411,79 @@ impl Engine {
             _ if total as usize <= wire.most(Kind::Send) => (Kind::Send, [0; HEADER_MAX]),
             _ => (Kind::LongSend, header([total, 0, 0, 0])),
         };
-        let immediate = sampled.immediate.filter(|_| !*begun);
-        let len = (total - *sent).min(wire.most(kind) as u32);
+        let len = (total - current.sent).min(wire.most(kind) as u32);
+        let is_whole = len == total;
+        if !is_whole && !self.check_all(view, &mut current, Access::Read) {
+            self.keep(current);
+            return Ok(Step::Moved);
+        }
         let reach = (view, self.attributes.ptag, Access::Read);
         let mut pieces = Pieces::new();
-        if collect(&mut pieces, reach, &self.sending.segments, *sent, len).is_err() {
-            // Memory has become inaccessible since the operation began.
-            let partial = match *begun {
-                true => Status::PARTIAL_ERROR,
-                false => Status::default(),
-            };
-            self.sending.abort = *begun;
-            self.stopped(view, position, Status::PROTECTION_ERROR.with(partial));
-            return Ok(true);
+        let segments = &self.sending.segments;
+        let collected = match is_whole {
+            true => collect_checked(&mut pieces, reach, segments, len),
+            false => collect(&mut pieces, reach, segments, current.sent, len),
+        };
+        if collected.is_err() {
+            self.inaccessible(view, current);
+            return Ok(Step::Moved);
         }
-        if !wire.send(kind, immediate, &head, &pieces)? {
-            return Ok(false);
+        let immediate = sampled.immediate.filter(|_| !begun);
+        let put = wire.send(kind, immediate, &head, &pieces);
+        if put != Ok(true) {
+            let waits = self.keep(current);
+            return put.map(|_| waits);
         }
-        *sent += len;
-        *begun = true;
-        if *sent == total {
-            let sent = Unacknowledged {
-                position,
-                total,
-                message: wire.sent(),
-                refusals: refusals(sampled),
-            };
-            self.sending.current = None;
-            self.sent_whole(view, sent);
+        current.sent += len;
+        current.begun = true;
+        match current.sent == total {
+            true => self.sent_whole(view, current.position, &sampled, wire),
+            false => self.sending.current = Some(current),
         }
-        Ok(true)
+        Ok(Step::Moved)
+    }
+
+    /// Memory of the started operation must not be accessed, or has become inaccessible since it has
+    /// begun.
+    #[cold]
+    fn inaccessible(&mut self, view: &View<'_>, mut current: Current) {
+        let bits = Status::PROTECTION_ERROR;
+        match current.begun {
+            true => {
+                self.sending.abort = true;
+                self.stopped(view, current.position, bits.with(Status::PARTIAL_ERROR));
+            }
+            false => {
+                current.sampled = Err(bits);
+                self.keep(current);
+            }
+        }
     }
 
     /// The operation that is started fails on this side.
     fn stopped(&mut self, view: &View<'_>, position: u64, bits: Status) {
-        self.sending.current = None;
         self.complete(view, QueueKind::Send, position, bits, 0, None);
         self.fault(view);
     }
 
     /// A send or write is on its way (VI-REL-7).
     #[inline]
-    fn sent_whole(&mut self, view: &View<'_>, sent: Unacknowledged) {
+    fn sent_whole<W: Wire>(&mut self, view: &View<'_>, position: u64, sampled: &Sampled, wire: &W) {
         if self.is_acknowledged() {
             self.sending.numbered = self.sending.numbered.wrapping_add(1);
-            self.sending.unacknowledged.push_back(sent);
+            self.sending.unacknowledged.push_back(Unacknowledged {
+                position,
+                total: sampled.total,
+                message: wire.sent(),
+                refusals: refusals(sampled),
+            });
         } else {
-            self.succeeded(view, sent);
+            self.succeeded(view, position, sampled.total);
         }
     }
 
     #[inline]
-    fn succeeded(&mut self, view: &View<'_>, sent: Unacknowledged) {
-        let Unacknowledged {
-            position, total, ..
-        } = sent;
+    fn succeeded(&mut self, view: &View<'_>, position: u64, total: u32) {
         let ok = Status::default();
         self.complete(view, QueueKind::Send, position, ok, total, None);
     }
@@ -440,7 +495,7 @@ impl Engine {
         let count = unacknowledged.partition_point(|sent| sent.message <= effective);
         for _ in 0..count {
             if let Some(sent) = self.sending.unacknowledged.pop_front() {
-                self.succeeded(view, sent);
+                self.succeeded(view, sent.position, sent.total);
             }
         }
     }
@@ -466,7 +521,7 @@ impl Engine {
         }
         for _ in left..waiting {
             let sent = self.sending.unacknowledged.pop_front()?;
-            self.succeeded(view, sent);
+            self.succeeded(view, sent.position, sent.total);
         }
         Some(())
     }

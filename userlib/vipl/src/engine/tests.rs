@@ -184,7 +184,8 @@ impl Side {
     }
 
     fn progress(&mut self) -> bool {
-        !self.engine.is_over() && self.engine.progress(&self.regions.view(), &mut self.wire)
+        let works = !self.engine.is_over() && self.engine.has_work(&self.wire);
+        works && self.engine.progress(&self.regions.view(), &mut self.wire)
     }
 
     fn base(&self) -> usize {
@@ -415,6 +416,24 @@ fn own_errors_end_reliable_connections() {
                     .post(&net.a.regions.view(), SEND, address, net.a.handle);
             });
         }
+    }
+}
+
+/// VI-EM-2, VI-DESC-12: a receive is wrong also if the message does not reach the segment that is, in
+/// one piece or several; nothing is written.
+#[test]
+fn all_segments_of_a_receive_are_checked() {
+    for len in [8, 3 * MOST] {
+        let mut net = Net::new(Level::Unreliable);
+        let (at, bad) = (net.b.room(len), MemHandle(net.b.handle.0 ^ 1));
+        let descriptor = net.b.with(Descriptor::new(), at, len);
+        let descriptor = descriptor.segment(net.b.base(), bad, 4);
+        net.b.post(RECEIVE, &descriptor);
+        net.a.send(Descriptor::new(), &vec![7; len]);
+        net.run();
+        let bits = Status::PROTECTION_ERROR;
+        assert_eq!(net.b.status(RECEIVE), done(Status::OP_RECEIVE, bits));
+        assert_eq!(net.b.bytes(at, len), vec![0; len]);
     }
 }
 

@@ -77,6 +77,7 @@ impl<D: Device> Own<D> {
 }
 
 impl<D: Device> Wire for Own<D> {
+    #[inline]
     fn most(&self, kind: Kind) -> usize {
         let partner = self.outbox.partner();
         match partner.slots {
@@ -85,6 +86,7 @@ impl<D: Device> Wire for Own<D> {
         }
     }
 
+    #[inline]
     fn send(
         &mut self,
         kind: Kind,
@@ -107,6 +109,7 @@ impl<D: Device> Wire for Own<D> {
         self.inbox.has_news() || self.outbox.owes_signal()
     }
 
+    #[inline]
     fn receive(&mut self) -> Result<Option<Frame<'_>>, End> {
         let extra = |head: &Head| Some(Kind::of(head.kind)?.header());
         let Some(Lent { head, extra, data }) = self.inbox.receive(extra)? else {
@@ -121,6 +124,7 @@ impl<D: Device> Wire for Own<D> {
         }))
     }
 
+    #[inline]
     fn flush(&mut self) -> Result<(), End> {
         self.inbox.flush().map_err(end_of)?;
         self.outbox.flush().map_err(end_of)
