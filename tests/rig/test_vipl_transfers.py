@@ -10,8 +10,8 @@ from ntbrig.settings import PATIENCE
 from places import all_ends, fabric
 from shell import INTACT, until
 from vipl import (
-    FOREVER, LEVELS, PAGE, RD, RECV, RR, SEND, STATUS, UD, Segment, ViplError, connect, ends,
-    fails, stopped,
+    LEVELS, PAGE, RD, RECV, RR, SEND, STATUS, UD, Segment, ViplError, connect, ends, fails,
+    stopped,
 )  # fmt: skip
 
 IMMEDIATE, FENCE = 4, 8
