@@ -33,7 +33,8 @@ them, and ends with `open 3` while there are open ones. `--write` brings it up t
 date. `--closed` complains of open rows. `--hosts` prints the tests with guests that
 `hosts` rows name, as arguments for pytest. `--noticed` reads the reports of runs of them
 with hosts that stand still (tests/stopped.py), and fails for rows without a test that has
-noticed it.
+missed something then. Where tests can do no more than ask the other hosts, the row says why
+behind `asked:`; a row that says so and whose test has missed something fails as well.
 """
 
 import argparse
@@ -56,6 +57,7 @@ ID = re.compile(r"\b[A-Z]+(?:-[A-Z0-9]+)*-[0-9]+\b")
 ROW = re.compile(r"^\|\s*([A-Z]+(?:-[A-Z0-9]+)+)\s*\|\s*(\S+)\s*\|\s*(.*?)\s*\|$")
 PROOF = re.compile(r"`([^`\s]+)::(\w+)`")
 MISSING = re.compile(r"missing: *\S")
+ASKED = re.compile(r"asked: *\S")
 COUNTS = re.compile(r"^Rows: .*$", re.MULTILINE)
 
 # What may stand between the attribute of a test in Rust and its name.
@@ -238,12 +240,13 @@ class Ledger:
                         yield f"{path}::{name}"
 
     def noticed(self, found):
-        """How each `hosts` row's tests were found to notice that hosts stand still: the best of
-        them."""
+        """How each `hosts` row's tests were found to notice that hosts stand still, the best of
+        them, and what the row says of it."""
         for rule, state, rest in self.rows:
             if state == "hosts":
                 known = {found.get(f"{path}::{name}") for path, name in PROOF.findall(rest)}
-                yield rule, next((how for how in NOTICED if how in known), None)
+                says = "asked" if ASKED.search(rest) else "missed"
+                yield rule, next((how for how in NOTICED if how in known), None), says
 
 
 def read_noticed(reports):
@@ -259,17 +262,23 @@ def read_noticed(reports):
 
 
 def check_noticed(ledgers, reports):
-    """Print what the rows that other hosts show rest on. Whether all rest on something."""
+    """Print what the rows that other hosts show rest on. Whether it is what they say."""
     found = read_noticed(reports)
     rows = [row for ledger in ledgers for row in ledger.noticed(found)]
-    counted = Counter(how for _, how in rows)
+    counted = Counter(how for _, how, _ in rows)
     print(f"{len(rows)} rows of the state `hosts`.", end=" ")
     print(f"A host misses what a stopped one would have done: {counted['missed']}.", end=" ")
     print(f"Stopped hosts are asked, and nothing is missed: {counted['asked']}.")
-    for how, what in (("asked", "asked only"), (None, "no test has noticed")):
-        if names := [rule for rule, known in rows if known == how]:
-            print(f"{what}: {' '.join(names)}")
-    return not counted[None]
+    wrong = {
+        "asked only, and the row does not say why": ("asked", "missed"),
+        "more than asked, as the row says": ("missed", "asked"),
+        "no test has noticed": (None, None),
+    }
+    for what, (known, says) in wrong.items():
+        named = [rule for rule, how, row in rows if how == known and says in (row, None)]
+        if named:
+            print(f"{what}: {' '.join(named)}")
+    return all(how == says for _, how, says in rows)
 
 
 def unknown_claims(checkout, ledgers):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The conformance ledgers, and what checks them."""
 
+import ast
+import re
 import subprocess
 from types import SimpleNamespace
 
@@ -107,6 +109,17 @@ def checkout(tmp_path):
 def test_every_rule_is_mapped_and_every_named_test_exists():
     result = subprocess.run([CHECK], capture_output=True, text=True, timeout=60)
     assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_every_scenario_of_virtual_interfaces_runs_in_every_place():
+    """Those of one file run between hosts with a bridge, between endpoints of a star, and on one."""
+    ids = (CHECKOUT / LEDGERS / "via.ids").read_text().split()
+    scenarios = {rule for rule in ids if rule.startswith("SC-")}
+    assert len(scenarios) == 20
+    tree = ast.parse((CHECKOUT / "tests/rig/test_vipl_scenarios.py").read_text())
+    tests = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    told = " ".join(ast.get_docstring(test) or "" for test in tests)
+    assert scenarios <= set(re.findall(r"\bSC-\d+\b", told))
 
 
 def test_a_ledger_with_all_states_is_accepted(checkout):
@@ -222,6 +235,13 @@ def test_rows_of_other_hosts_need_a_test_that_notices_when_they_stand_still(chec
     status, told = look(test_both="missed, stopped: HostsStopped: not within 2.0 s")
     assert status == 0 and "2 rows" in told and "have done: 2." in told
     status, told = look(test_both="asked")
-    assert status == 0 and "asked only: AB-X-1 AB-X-2" in told
+    assert status == 1 and "asked only, and the row does not say why: AB-X-1 AB-X-2" in told
     status, told = look(test_one="missed, first")
     assert status == 1 and "no test has noticed: AB-X-1 AB-X-2" in told
+    why = "; asked: what is looked at is there before"
+    checkout.check(PROVEN | {rule: PROVEN[rule] + why for rule in ("AB-X-1", "AB-X-2")})
+    status, told = look(test_both="asked")
+    assert status == 0 and told.count("\n") == 1
+    status, told = look(test_both="missed, first")
+    assert status == 1 and "more than asked, as the row says: AB-X-1 AB-X-2" in told
+    assert look(test_one="asked")[0] == 1

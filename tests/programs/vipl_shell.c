@@ -80,6 +80,15 @@ static void on_error_disconnect(VIP_PVOID context, VIP_ERROR_DESCRIPTOR *error)
 	on_error(context, error);
 }
 
+/* Takes a second, at the end of which it tells again. */
+static void on_queue_slow(VIP_PVOID context, VIP_NIC_HANDLE nic, VIP_VI_HANDLE vi,
+			  VIP_DESCRIPTOR *descriptor)
+{
+	on_queue(context, nic, vi, descriptor);
+	sleep(1);
+	on_queue(context, nic, vi, descriptor);
+}
+
 /* Takes itself up again, as programs do that are driven by notifications. */
 static void on_queue_again(VIP_PVOID context, VIP_NIC_HANDLE nic, VIP_VI_HANDLE vi,
 			   VIP_DESCRIPTOR *descriptor)
@@ -115,6 +124,8 @@ static uintptr_t handler_of(struct call *call, const char *kind)
 {
 	if (!strcmp(kind, "queue"))
 		return (uintptr_t)on_queue;
+	if (!strcmp(kind, "slow"))
+		return (uintptr_t)on_queue_slow;
 	if (!strcmp(kind, "again"))
 		return (uintptr_t)on_queue_again;
 	if (!strcmp(kind, "echo"))
@@ -179,10 +190,11 @@ static void poll_done(struct call *call)
 	answer_number(call, "descriptor", (uintptr_t)descriptor);
 }
 
-/* Posts many receives without data, whose descriptors lie side by side. */
+/* Posts many descriptors without data, which lie side by side. */
 static void post_many(struct call *call)
 {
 	void *vi = address(call);
+	int receive = number(call);
 	VIP_DESCRIPTOR *descriptor = address(call);
 	VIP_MEM_HANDLE handle = number(call);
 	uint64_t count = number(call);
@@ -190,7 +202,8 @@ static void post_many(struct call *call)
 
 	for (; count && result == VIP_SUCCESS; count--, descriptor++) {
 		memset(descriptor, 0, sizeof(*descriptor));
-		result = VipPostRecv(vi, descriptor, handle);
+		result = receive ? VipPostRecv(vi, descriptor, handle) :
+				   VipPostSend(vi, descriptor, handle);
 	}
 	answer_number(call, "value", result);
 }
@@ -273,7 +286,7 @@ static void watch(struct call *call)
 
 static const struct command commands[] = {
 	{ "call", call_function },	/* FUNCTION [ARGUMENT...] */
-	{ "many", post_many },		/* VI DESCRIPTOR HANDLE COUNT */
+	{ "many", post_many },		/* VI RECEIVE DESCRIPTOR HANDLE COUNT */
 	{ "drain", drain },		/* VI RECEIVE */
 	{ "close", close_path },	/* PATH */
 	{ "poll", poll_done },		/* VI RECEIVE MILLISECONDS */

@@ -1,30 +1,27 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What becomes of errors between hosts: the table of errors by level of reliability, row by row,
-and what is told asynchronously. A client on the first host acts on a server on the second one."""
+"""What becomes of errors between hosts, and within one: the table of errors by level of reliability,
+row by row, and what is told asynchronously. A client on the first host acts on a server on the
+second one, or on the same one."""
 
+import errno
+import itertools
 import re
+from contextlib import contextmanager
 from typing import NamedTuple, Optional
 
 import pytest
-from ntbrig import stack
-from pximc import MODULES
-from sharing import pinned, wait_until_unpinned
+import sharing
+from places import all_ends, fabric
+from sharing import MP, pinned, wait_until_unpinned
 from shell import INTACT, until
 from vipl import (
     ERRORS, LEVELS, PAGE, RD, RECV, RESOURCES, RR, SEND, STATES, STATUS, UD, Program, Segment, Side,
-    FUNCTIONS, all_ends, ask, connect, ends, fails, says, stopped,
+    FUNCTIONS, ask, connect, ends, fails, meet, says, stopped,
 )  # fmt: skip
 
 WRITE, READ, IMMEDIATE = 1, 2, 4
 FLUSHED = {"DESC_FLUSHED"}
 LOST = "CONN_LOST"
-
-
-@pytest.fixture(scope="module")
-def fabric(boot):
-    fabric = boot(hosts=2)
-    stack.load(*fabric.hosts, modules=MODULES)
-    return fabric
 
 
 # --- the table
@@ -346,8 +343,8 @@ def stuck(client, **fields):
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", ("send", "write", "immediate"))
 def test_a_message_is_cut_in_the_middle(ends, level, kind):
-    """VI-EM-9, VI-ERR-10, VI-ERR-11, VI-STS-4, VI-STS-6, VI-STS-9, VI-MEM-12, VI-STATE-10: memory
-    that it is sent from is deregistered before all of it was sent."""
+    """VI-EM-9, VI-ERR-10, VI-ERR-11, VI-ERR-18, VI-STS-4, VI-STS-6, VI-STS-9, VI-MEM-12, VI-STATE-10:
+    memory that it is sent from is deregistered before all of it was sent."""
     server, client = ends.pair(level, size=1 << 20, pages=40)
     connect(server, client)
     room = server.program.allocate(1 << 20)
@@ -372,6 +369,9 @@ def test_a_message_is_cut_in_the_middle(ends, level, kind):
     if level != UD:
         until(lambda: (server.state(), client.state()) == ("ERROR", "ERROR"))
         assert (server.told(len(abort) + 1), client.told(1)) == (abort + lost, lost)
+        found = [call[:7] for call in server.reports()]
+        operation = STATUS.OP_REMOTE_RDMA_WRITE
+        assert found[: len(abort)] == [report(server, code, operation) for code in abort]
     else:
         server.receive()
         client.send(b"goes on")
@@ -551,7 +551,7 @@ def test_without_its_device_no_interface_is_opened(ends):
     server.program.close_nic(server.program.open_nic())
 
 
-# --- messages that are changed on their way
+# --- messages that are changed on their way, come twice, or never
 
 
 @pytest.fixture(scope="module")
@@ -559,18 +559,6 @@ def checking(fabric, all_ends):
     """A program on the first host that asks for checks of what crosses."""
     with Program(fabric.hosts[0], how=("env", "VIPL_CHECKS=1")) as program:
         yield program, all_ends.numbers[0]
-
-
-def on_the_way(program, data):
-    """Where bytes lie in a window into another host's memory. What has come from there is in a
-    window of its own, and was not sent by this program."""
-    maps = program.guest.read(f"/proc/{program.pid}/maps")
-    spans = re.findall(r"^(\w+)-(\w+) rw-s .*/dev/mp_fabric", maps, re.M)
-    for begin, end in ((int(begin, 16), int(end, 16)) for begin, end in spans):
-        at = program.find(begin, end - begin, data)
-        if at:
-            return at
-    raise AssertionError("nothing is on its way")
 
 
 def changed(server, client, size, how, **fields):
@@ -581,7 +569,7 @@ def changed(server, client, size, how, **fields):
     client.put(0x10000, (data * (size // PIECE + 1))[:size])
     with stopped(server.program):
         operation = client.post(SEND, [client.part(0x10000, size)], **fields)
-        at = on_the_way(client.program, data)
+        at, _ = client.program.in_windows(data)
         client.program.write(at, how(data))
     return receive, operation
 
@@ -627,6 +615,65 @@ def test_what_is_changed_on_its_way_is_told(ends, checking, level):
     client.program.close_nic(client.nic)
 
 
+def line_of(program, byte):
+    """Where the line of a message is that consists of one byte, repeated: each word of a line has
+    seven bytes of it."""
+    at, _ = program.in_windows(bytes([byte]) * 7)
+    return at - at % 64
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("kind", ("send", "write"))
+def test_a_message_that_comes_twice_is_dropped_and_one_that_is_lost_is_told(
+    ends, checking, level, kind
+):
+    """VI-EM-10, VI-ERR-12, VI-ERR-18: in the window between the hosts, the second message is stored
+    where the third one was, which the receiver has not seen. The fourth one shows the gap."""
+    server = ends.side(1, level)
+    client = Side(*checking, level)
+    connect(server, client)
+
+    def post(n):
+        client.program.write(client.data + n * 64, bytes([0xA0 + n]) * 16)
+        there = server.part(0x1000 + n * 64, 0)
+        fields = {} if kind == "send" else {"control": WRITE, "remote": there}
+        return client.post(SEND, [client.part(n * 64, 16)], **fields)
+
+    receives = [server.receive(n * 64) for n in range(3)] if kind == "send" else []
+    with stopped(server.program):
+        posted = [post(n) for n in range(3)]
+        second, third = (line_of(client.program, 0xA0 + n) for n in (1, 2))
+        client.program.write(third, client.program.read(second, 64))
+    for at in receives[:2]:
+        got = server.wait(RECV)
+        assert (got.descriptor, got.errors, got.length) == (at, set(), 16)
+    posted.append(post(3))
+    if kind == "send":
+        got = server.wait(RECV)
+        assert got.descriptor == receives[2]
+        assert got.errors == (set() if level == UD else {"TRANSPORT"})
+    if level == UD:
+        last = 0x80 if kind == "send" else 0x10C0
+        until(lambda: server.bytes(last, 16) == b"\xa3" * 16)
+        assert (server.state(), client.state()) == ("CONNECTED", "CONNECTED")
+    else:
+        until(lambda: (server.state(), client.state()) == ("ERROR", "ERROR"))
+        told = [report(server, "RDMA_TRANSPORT", STATUS.OP_REMOTE_RDMA_WRITE)]
+        told = [*(told if kind == "write" else []), report(server, LOST, 0)]
+        server.told(len(told))
+        assert [call[:7] for call in server.reports()] == told
+    if kind == "write":
+        written = [server.bytes(0x1000 + n * 64, 1) for n in range(4)]
+        assert written == [b"\xa0", b"\xa1", b"\0", b"\xa3" if level == UD else b"\0"]
+    errors = [client.wait(SEND).errors for _ in posted]
+    assert errors[:2] == [set(), set()]
+    if level == RR:
+        assert errors[2:] == [{"TRANSPORT"}, FLUSHED]
+    else:
+        assert errors[2] == set() and errors[3] in ([set()] if level == UD else [set(), FLUSHED])
+    client.program.close_nic(client.nic)
+
+
 def test_memory_that_is_deregistered_under_load_is_not_touched(ends):
     """VI-MEM-12: remote writes end in an error, and what is there afterwards stays."""
     size, count = 1 << 20, 30
@@ -655,21 +702,26 @@ def test_memory_that_is_deregistered_under_load_is_not_touched(ends):
 # --- catastrophes
 
 
-def misaligned(side):
-    return side.post(RECV, [side.part(0, 8)], at=side.base + 0x7020)
+def misaligned(side, queue=RECV):
+    return side.post(queue, [side.part(0, 8)], at=side.base + 0x7020)
 
 
-def unregistered(side):
-    return side.post(RECV, [side.part(0, 8)], at=side.program.allocate(PAGE))
+def unregistered(side, queue):
+    return side.post(queue, [side.part(0, 8)], at=side.program.allocate(PAGE))
 
 
-def another_handle(side):
-    return side.post(RECV, [side.part(0, 8)], handle=9999)
+def another_handle(side, queue):
+    return side.post(queue, [side.part(0, 8)], handle=9999)
 
 
-def foreign_descriptor(side):
+def foreign_descriptor(side, queue):
     other = foreign_tag(side)
-    return side.post(RECV, [side.part(0, 8)], at=other.address, handle=other.handle)
+    return side.post(queue, [side.part(0, 8)], at=other.address, handle=other.handle)
+
+
+NO_DESCRIPTORS = (misaligned, unregistered, another_handle, foreign_descriptor)
+# What is told of a queue's descriptors.
+OPERATIONS = {SEND: STATUS.OP_SEND, RECV: STATUS.OP_RECEIVE}
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -680,14 +732,14 @@ def test_a_descriptor_that_is_none_is_a_catastrophe(ends, level):
     server, client = ends.pair(level, server={"recv_cq": 16})
     other = server.another(), client.another()
     connect(*other)
-    for act in (misaligned, unregistered, another_handle, foreign_descriptor):
+    for act, queue in itertools.product(NO_DESCRIPTORS, OPERATIONS):
         there, here = server.another(), client.another()
         connect(there, here)
         left = there.receive()
         flushed = here.receive()
-        at = act(there)
+        at = act(there, queue)
         there.told(1)
-        told = [there.nic, there.vi, 0, at, STATUS.OP_RECEIVE, RESOURCES.index("DESCRIPTOR"), 0]
+        told = [there.nic, there.vi, 0, at, OPERATIONS[queue], RESOURCES.index("DESCRIPTOR"), 0]
         assert there.reports()[0][:7] == told
         assert there.reports()[0][7] == STATES.index("ERROR")
         assert there.told(2) == ["POST_DESC", LOST]
@@ -705,22 +757,6 @@ def test_a_descriptor_that_is_none_is_a_catastrophe(ends, level):
     other[1].send(b"goes on")
     assert server.program.cq_entry(server.cqs["recv_cq"]) == (other[0].vi, 1)
     assert other[0].done(RECV).errors == set()
-
-
-def test_a_completion_queue_is_destroyed_after_a_catastrophe(ends):
-    """VI-ERR-17, VI-CQ-13, SC-15: step by step; entries of the VI are never seen."""
-    server, client = ends.pair(RD, server={"recv_cq": 16})
-    connect(server, client)
-    server.receive()
-    misaligned(server)
-    server.told(2)
-    server.disconnect()
-    assert len(server.drain(RECV)) == 1
-    server.program.destroy_vi(server.vi)
-    with fails("NOT_DONE"):
-        server.program.cq_done(server.cqs["recv_cq"])
-    server.program.call("VipDestroyCQ", server.cqs["recv_cq"])
-    client.until_state("ERROR")
 
 
 def test_every_descriptor_that_is_not_aligned_is_one(ends):
@@ -742,7 +778,7 @@ def test_one_descriptor_too_many_is_a_catastrophe(ends, level):
     server, client = ends.pair(level, pages=80)
     connect(server, client)
     most = server.program.nic_attributes(server.nic).descriptors
-    server.program.post_many(server.vi, server.data, server.memory, most)
+    server.program.post_many(server.vi, RECV, server.data, server.memory, most)
     assert server.state() == "CONNECTED"
     excess = server.receive()
     assert server.told(2) == ["VI_OVERRUN", LOST]
@@ -754,6 +790,27 @@ def test_one_descriptor_too_many_is_a_catastrophe(ends, level):
     server.disconnect()
     assert server.program.count(server.vi, RECV) == (most + 1, 0)
     server.program.destroy_vi(server.vi)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_one_send_too_many_is_a_catastrophe(ends, level):
+    """VI-ERR-7, VI-ERR-18, VI-POST-9, VI-STATE-13: also of those that are complete, if nobody has
+    taken them."""
+    server, client = ends.pair(level, pages=80)
+    connect(server, client)
+    most = client.program.nic_attributes(client.nic).descriptors
+    with stopped(server.program):
+        client.program.post_many(client.vi, SEND, client.data, client.memory, most)
+        assert client.state() == "CONNECTED"
+        excess = client.send()
+        assert client.told(2) == ["VI_OVERRUN", LOST]
+    code = ERRORS.index("VI_OVERRUN")
+    told = [client.nic, client.vi, 0, excess, STATUS.OP_SEND, RESOURCES.index("VI"), code]
+    assert client.reports()[0][:7] == told
+    assert client.state() == "ERROR"
+    client.disconnect()
+    assert sum(client.program.count(client.vi, SEND)) == most + 1
+    client.program.destroy_vi(client.vi)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -794,13 +851,89 @@ def test_a_completion_that_cannot_be_written_is_told(ends, level):
     before = server.program.read(page, 64)
     client.send(b"where to")
     server.told(2)
-    code, resource = ERRORS.index("COMP_PROT"), RESOURCES.index("DESCRIPTOR")
-    found = server.reports()[0]
-    assert (found[1], found[3], found[5], found[6]) == (server.vi, at, resource, code)
+    assert server.reports()[0][:7] == unwritten(server, at, STATUS.OP_RECEIVE)
     assert server.told(2) == ["COMP_PROT", LOST]
     assert (server.state(), server.program.read(page, 64)) == ("ERROR", before)
     client.until_state("ERROR")
     assert [done.descriptor for done in server.drain(RECV)][-1] == left
+
+
+def unwritten(side, at, operation):
+    """What is told of a descriptor that could not be completed."""
+    resource, code = RESOURCES.index("DESCRIPTOR"), ERRORS.index("COMP_PROT")
+    return [side.nic, side.vi, 0, at, operation, resource, code]
+
+
+@pytest.mark.parametrize(
+    ("control", "operation"),
+    ((0, STATUS.OP_SEND), (WRITE, STATUS.OP_RDMA_WRITE), (READ, STATUS.OP_RDMA_READ)),
+    ids=("send", "write", "read"),
+)
+def test_a_completion_of_an_operation_that_cannot_be_written_is_told(ends, control, operation):
+    """VI-ERR-14, VI-ERR-18: the partner has answered after the memory of the descriptor has gone."""
+    server, client = ends.connected(RR)
+    server.receive()
+    page = client.program.allocate(PAGE)
+    handle = client.program.register(client.nic, page, PAGE, client.ptag)
+    remote = server.part(0x1000, 0) if control else None
+    piece = [client.part(0, 8)]
+    with stopped(server.program):
+        client.post(SEND, piece, at=page, handle=handle, control=control, remote=remote)
+        client.program.deregister(client.nic, page, handle)
+        before = client.program.read(page, 64)
+    assert client.told(2) == ["COMP_PROT", LOST]
+    assert client.reports()[0][:7] == unwritten(client, page, operation)
+    assert (client.state(), client.program.read(page, 64)) == ("ERROR", before)
+    server.until_state("ERROR")
+
+
+# --- resources of which there are no more
+
+
+@contextmanager
+def no_sessions(guest):
+    """Inside, another process has all sessions that are left to a user."""
+    with sharing.Process(guest) as other:
+        sizes = {"protocol": 7, "local_min": 1, "local_max": 1}
+        where = {"location": MP.LOCATION_LOGICAL, "interface": other.interface(loopback=True)}
+        server = {"role": MP.ROLE_SERVER, "flags": MP.SESSION_HOLD, **where, **sizes}
+        with sharing.fails(errno.EDQUOT):
+            while True:
+                other.call("SESSION_OPEN", "mp_session_open", **server)
+        yield
+
+
+def test_a_vi_without_a_session_is_told_so_and_others_go_on(ends):
+    """VI-STATE-5, VI-CONN-23, VI-PEER-11: of a client and of a peer, which are Idle then and keep
+    what they have posted; a server does not wait. Later they connect."""
+    server, client = ends.connected(RD)
+    one, other = server.another(), client.another()
+    kept = other.receive()
+    waiting = server.program.wait_client(server.nic, server.host, b"waits")
+    server.program.until_asleep()
+    with no_sessions(client.program.guest):
+        for ask_for in (
+            lambda: other.program.request(other.vi, (other.host, b""), (server.host, b"waits")),
+            lambda: asks_peer(other, server),
+            lambda: other.program.wait_client(other.nic, other.host, b"own").call.result(),
+        ):
+            with fails("ERROR_RESOURCE"):
+                ask_for()
+            info = other.program.query(other.vi)
+            assert (info.state, info.recv_empty) == ("IDLE", False)
+            says(client, server, b"goes on")
+            says(server, client, b"as well")
+    assert (server.reports(), client.reports()) == ([], [])
+    found, asking = meet(waiting, other, (server.host, b"waits"))
+    one.program.accept(found.conn, one.vi)
+    asking.result()
+    one.send(b"kept")
+    assert other.wait(RECV).descriptor == kept
+
+
+def asks_peer(side, other):
+    side.program.peer_request(side.vi, (side.host, b""), (other.host, b"peer"))
+    side.program.peer_wait(side.vi)
 
 
 # --- what is told
@@ -828,21 +961,6 @@ def test_errors_are_told_one_after_the_other(ends):
     client.disconnect()
     assert server.told(10)[9:] == [LOST]
     assert client.reports() == []
-
-
-def test_an_error_of_one_client_ends_its_own_connection_only(ends):
-    """SC-5, SC-7, VI-STATE-20, VI-ERR-2: also if nobody has asked to be told."""
-    server, client = ends.connected(RD)
-    server.program.call("VipErrorCallback", server.nic, 0, 0)
-    other = server.another(), client.another()
-    connect(*other)
-    client.send(b"nobody")
-    client.until_state("ERROR")
-    server.until_state("ERROR")
-    other[0].receive()
-    other[1].send(b"goes on")
-    assert other[0].wait(RECV).errors == set()
-    assert server.errors.calls() == []
 
 
 # --- within one host
@@ -944,8 +1062,9 @@ def test_a_nic_that_is_closed_leaves_nothing(ends):
     program, guest = first.program, first.program.guest
     threads = lambda: len(guest.run(f"ls /proc/{program.pid}/task").out.split())
     program.close_nic(first.nic)
+    server = ends.side(1)
     before, pages = until(lambda: idle_threads(threads)), pinned(guest)
-    server, client = ends.pair(client={"recv_cq": 8})
+    client = ends.side(0, recv_cq=8)
     told = client.program.nic_attributes(client.nic)
     other = client.another()
     other.vi = program.create_vi(client.nic, client.attributes)

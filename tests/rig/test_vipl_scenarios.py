@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the guide's examples do with virtual interfaces, between two hosts with a bridge in common
-and between two endpoints of a star, whose root processor forwards what they send each other: the
-calls, and what comes of them, are the same."""
+"""What the guide's examples do with virtual interfaces: between two hosts with a bridge in common,
+between two endpoints of a star, whose root processor forwards what they send each other, and
+between two programs of one host. The calls, and what comes of them, are the same."""
 
+import random
+import struct
 import uuid
 
 import pytest
@@ -12,18 +14,25 @@ from ntbrig import vipl as programs
 from pximc import MODULES
 from shell import INTACT, until
 from vipl import (
-    LEVELS, PAGE, RD, RECV, RR, SEND, STATUS, UD, Ends, Segment, ViplError, ask, connect, fails, meet, says,
+    FOREVER, LEVELS, PAGE, RD, RECV, RR, SEND, STATUS, UD, Ends, Program, Segment, Side, ViplError,
+    ask, connect, ends, fails, meet, says,
 )  # fmt: skip
 
 WRITE, READ, IMMEDIATE = 1, 2, 4
 FLUSHED = {"DESC_FLUSHED"}
 BUFFER = 1024
+# Milliseconds in which nobody answers.
+BRIEF = 300
 
 
-@pytest.fixture(scope="module", params=("bridge", "star"))
-def fabric(request, boot):
-    star = request.param == "star"
-    fabric = boot(hosts=3, topology="star") if star else boot(hosts=2)
+@pytest.fixture(scope="module", params=("bridge", "star", "own"))
+def place(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def fabric(place, boot):
+    fabric = boot(hosts=3, topology="star") if place == "star" else boot(hosts=2)
     stack.load(*fabric.hosts, modules=MODULES)
     wait_for_everyone(*fabric.hosts)
     yield fabric
@@ -31,18 +40,13 @@ def fabric(request, boot):
 
 
 @pytest.fixture(scope="module")
-def both_ends(fabric):
-    """A program on each of the last two hosts."""
+def all_ends(place, fabric):
+    """A program on each of the last two hosts, or both on one."""
     ends = Ends(fabric.hosts[-2:], programs.configure(fabric.hosts)[-2:])
+    if place == "own":
+        ends = ends.on_one_host()
     yield ends
     ends.end()
-
-
-@pytest.fixture
-def ends(both_ends):
-    both_ends.start()
-    yield both_ends
-    both_ends.clear()
 
 
 # --- the echo service
@@ -169,6 +173,94 @@ def test_a_client_that_comes_between_two_waits_asks_again(ends):
     echoes(service, first, b"of them")
 
 
+# --- completion queues
+
+
+def test_many_vis_share_a_completion_queue(ends):
+    """VI-CQ-8, VI-CQ-14, VI-EP-2, SC-9, SC-2: 64 of them, with both queues; each entry names its
+    own, by a handle that no other one has."""
+    server, client = ends.pair(UD, server={"recv_cq": 512})
+    shared = server.cqs["recv_cq"]
+    handles = {}
+    for n in range(64):
+        there, here = server.another(), client.another()
+        there.vi = server.program.create_vi(server.nic, server.attributes, shared, shared)
+        there.receive(64 * n, 64)
+        there.program.peer_request(there.vi, (there.host, b""), (here.host, b"of %d" % n))
+        here.program.peer_request(here.vi, (here.host, b""), (there.host, b"of %d" % n))
+        handles[there.vi] = there, here, n
+    assert len(handles) == 64
+    for there, here, _ in handles.values():
+        there.program.peer_wait(there.vi)
+        here.program.peer_wait(here.vi)
+    for there, here, n in handles.values():
+        here.send(control=IMMEDIATE, immediate=n)
+        there.send(b"")
+    seen = [server.program.cq_entry(shared) for _ in range(128)]
+    assert sorted(seen) == sorted((vi, queue) for vi in handles for queue in (0, 1))
+    for vi, (there, _, n) in handles.items():
+        assert server.program.done(vi, SEND).errors == set()
+        assert server.program.done(vi, RECV).immediate == n
+    with fails("NOT_DONE"):
+        server.program.cq_done(shared)
+
+
+def test_entries_tell_of_each_completion_once(ends):
+    """VI-CQ-2, VI-CQ-4, VI-CQ-6, VI-CQ-7, VI-CQ-15, VI-EP-3, VI-WQ-9, VI-WQ-10, VI-NTFY-8, SC-14:
+    good, with an error, and flushed; the descriptor stays on its queue, and one that was taken
+    before its entry leaves it."""
+    server, client = ends.pair(UD, server={"recv_cq": 64})
+    # Both queues are bound to one.
+    shared = server.cqs["recv_cq"]
+    server.vi = server.program.create_vi(server.nic, server.attributes, shared, shared)
+    connect(server, client)
+    with fails("TIMEOUT"):
+        server.program.cq_entry(shared, 0)
+    with fails("TIMEOUT"):
+        server.program.cq_entry(shared, 150)
+    good, small, own = server.receive(0, 64), server.receive(0, 2), server.send(b"own")
+    out = server.program.allocate(PAGE)
+    # The send's own entry.
+    assert server.program.cq_entry(shared) == (server.vi, 0)
+    assert server.done(SEND).descriptor == own
+    waiting = server.program.later.call("VipCQWait", shared, FOREVER, out, out + 8)
+    server.program.until_asleep()
+    client.send(b"good")
+    waiting.result()
+    assert struct.unpack("<Qi", server.program.read(out, 12)) == (server.vi, 1)
+    # One is complete, and another one is not; nothing but Done takes them.
+    server.send(b"own")
+    for queue, name in ((SEND, "VipSendNotify"), (RECV, "VipRecvNotify")):
+        with fails("ERROR_RESOURCE"):
+            server.wait(queue, 0)
+        with fails("ERROR_RESOURCE"):
+            server.program.notify(name, server.vi, server.program.handler("queue"))
+    assert server.done(SEND).errors == set()
+    assert server.program.cq_entry(shared) == (server.vi, 0)
+    done = server.done(RECV)
+    assert (done.descriptor, done.errors) == (good, set())
+    client.send(b"too long")
+    assert until(lambda: taken(server)).descriptor == small
+    assert server.program.cq_done(shared) == (server.vi, 1)
+    assert server.done(RECV) is None
+    left = [server.receive(), server.receive()]
+    server.disconnect()
+    for at in left:
+        assert server.program.cq_done(shared) == (server.vi, 1)
+        assert server.done(RECV).descriptor == at
+    with fails("NOT_DONE"):
+        server.program.cq_done(shared)
+
+
+def taken(side):
+    """The first receive, if it is complete."""
+    try:
+        return side.done(RECV)
+    except ViplError as error:
+        assert error.name == "NOT_DONE"
+        return None
+
+
 # --- finding each other
 
 DISCRIMINATORS = {
@@ -240,6 +332,24 @@ def test_an_acceptance_with_the_wrong_attributes_is_tried_again(ends):
     says(client, server, b"with the right one")
 
 
+def test_a_client_of_a_server_with_the_wrong_attributes_waits_in_vain(ends):
+    """SC-11: until its time is over; what the server answers then comes too late."""
+    server, client = ends.pair(RD)
+    wrong = server.another(size=1 << 15)
+    for late in ("accept", "reject"):
+        found, asking = ask(server, client, timeout=BRIEF)
+        with fails("INVALID_MTU"):
+            server.program.accept(found.conn, wrong.vi)
+        with fails("TIMEOUT"):
+            asking.result()
+        if late == "accept":
+            with fails("TIMEOUT"):
+                server.program.accept(found.conn, server.vi)
+        else:
+            server.program.reject(found.conn)
+        assert [side.state() for side in (server, wrong, client)] == ["IDLE"] * 3
+
+
 # --- data
 
 
@@ -288,7 +398,12 @@ def beyond_its_end(server):
     return Segment(server.base + 40 * PAGE - 4, server.memory, 0)
 
 
-REFUSED = (other_handle, other_tag, region_without_writes, beyond_its_end)
+def vi_without_writes(server):
+    """Any memory: it is the VI that allows none."""
+    return server.part(0x100, 0)
+
+
+REFUSED = (other_handle, other_tag, region_without_writes, beyond_its_end, vi_without_writes)
 
 
 @pytest.mark.parametrize("level", (UD, RD, RR))
@@ -297,7 +412,9 @@ def test_a_write_that_is_not_allowed_places_nothing(ends, level, target):
     """SC-13: the target is told, by its handler or by the receive; the other side as the level
     says."""
     for control in (WRITE, WRITE | IMMEDIATE):
-        server, client = ends.connected(level)
+        server, client = ends.pair(level)
+        server = server.another(write=int(target is not vi_without_writes))
+        connect(server, client)
         where = target(server)
         at = server.receive(0x4000)
         before = server.program.read(where.address, 4)
@@ -345,6 +462,40 @@ def test_messages_up_to_the_longest_arrive_from_and_to_odd_pieces(ends, level):
     assert client.wait(SEND).errors == {"LENGTH"}
 
 
+# Most pieces of a descriptor, and the bytes that they lie in.
+MOST = 252
+SPAN = 64 * MOST
+
+
+def scattered(side, lengths):
+    """Pieces of these lengths, each at an odd address."""
+    return [side.part(64 * n + n % 16 * 2 + 1, length) for n, length in enumerate(lengths)]
+
+
+def test_as_many_pieces_as_there_can_be_arrive_in_as_many(ends):
+    """SC-20: each at an odd address and with an odd length, and nothing around them changes."""
+    server, client = ends.pair(RD, pages=80)
+    connect(server, client)
+    lengths = [n % 8 * 2 + 1 for n in range(MOST)]
+    sources = scattered(client, lengths)
+    targets = scattered(server, random.Random(20).sample(lengths, MOST))
+    assert len(sources) == len(targets) == MOST
+    for side, seed in ((client, 1), (server, 2)):
+        side.program.fill(side.data, SPAN, seed)
+    sent, wanted = client.bytes(0, SPAN), bytearray(server.bytes(0, SPAN))
+    stream = b"".join(sent[at - client.data :][:length] for at, _, length in sources)
+    for address, _, length in targets:
+        at = address - server.data
+        wanted[at : at + length], stream = stream[:length], stream[length:]
+    # Behind the descriptors of one piece.
+    server.post(RECV, targets, at=server.data + SPAN)
+    client.post(SEND, sources, at=client.data + SPAN)
+    done = server.wait(RECV)
+    assert (done.errors, done.length) == (set(), sum(lengths))
+    assert client.wait(SEND).errors == set()
+    assert server.bytes(0, SPAN) == wanted
+
+
 @pytest.mark.parametrize("level", (RD, RR))
 def test_reads_bring_what_was_written(ends, level):
     server, client = ends.connected(level)
@@ -357,8 +508,8 @@ def test_reads_bring_what_was_written(ends, level):
 
 
 def test_handlers_answer_one_message_after_the_other(ends):
-    """SC-12: each takes itself up again, one after the other, in a thread of its own; one that there
-    is nothing for any more is told of none."""
+    """SC-12: each takes itself up again, one after the other, in a thread of its own; those that
+    there is nothing for any more are told of none."""
     server, client = ends.connected()
     echo = server.program.handler("echo")
     posted = [server.receive(64 * n) for n in range(4)]
@@ -368,7 +519,92 @@ def test_handlers_answer_one_message_after_the_other(ends):
         client.send(b"%d" % n)
         assert (client.wait(RECV).errors, client.bytes(64 * n, 1)) == (set(), b"%d" % n)
     assert [call[2] for call in echo.wait(4)] == posted
-    assert len({told["thread"] for told in echo.told()}) == 1
+    # All wait for one receive.
+    posted.append(server.receive(64))
+    others = [server.program.handler("queue") for _ in range(2)]
+    for handler in (echo, *others):
+        server.program.notify("VipRecvNotify", server.vi, handler)
+    client.receive(64)
+    client.send(b"last")
+    assert (client.wait(RECV).errors, client.bytes(64, 4)) == (set(), b"last")
+    assert [handler.wait(1)[0][2] for handler in others] == [0, 0]
+    assert [call[2] for call in echo.calls()] == posted
+    told = [each for handler in (echo, *others) for each in handler.told()]
+    assert len({each["thread"] for each in told}) == 1
+
+
+# --- errors
+
+
+def test_an_error_of_one_client_ends_its_own_connection_only(ends):
+    """SC-5, SC-7, VI-STATE-20, VI-ERR-2: also if nobody has asked to be told."""
+    server, client = ends.connected(RD)
+    server.program.call("VipErrorCallback", server.nic, 0, 0)
+    other = server.another(), client.another()
+    connect(*other)
+    client.send(b"nobody")
+    client.until_state("ERROR")
+    server.until_state("ERROR")
+    other[0].receive()
+    other[1].send(b"goes on")
+    assert other[0].wait(RECV).errors == set()
+    assert server.errors.calls() == []
+
+
+def test_a_completion_queue_is_destroyed_after_a_catastrophe(ends):
+    """VI-ERR-17, VI-CQ-13, SC-15: step by step; entries of the VI are never seen, and others go on.
+    """
+    others = ends.connected(RD)
+    server, client = ends.pair(RD, server={"recv_cq": 16})
+    connect(server, client)
+    server.receive()
+    # Not at a multiple of 64 bytes.
+    server.post(RECV, [server.part(0, 8)], at=server.base + 0x7020)
+    assert server.told(2) == ["POST_DESC", "CONN_LOST"]
+    server.disconnect()
+    assert len(server.drain(RECV)) == 1
+    server.program.destroy_vi(server.vi)
+    with fails("NOT_DONE"):
+        server.program.cq_done(server.cqs["recv_cq"])
+    server.program.call("VipDestroyCQ", server.cqs["recv_cq"])
+    client.until_state("ERROR")
+    says(*others, b"goes on")
+    assert [side.reports() for side in others] == [[], []]
+
+
+def test_a_write_that_is_changed_on_its_way_is_told_by_a_receive_alone(ends):
+    """SC-19: bytes are changed where they land, before the target's library looks at them. A write
+    with immediate data has a receive that tells of it; one without is told to nobody."""
+    server = ends.side(1, UD)
+    with Program(ends.guests[0], how=("env", "VIPL_CHECKS=1")) as program:
+        client = Side(program, ends.numbers[0], UD)
+        connect(server, client)
+        data = bytes(n * 7 % 251 for n in range(1000))
+        client.put(0, data)
+        assert immediately(server, client, data) == set()
+        assert server.bytes(0x2000, len(data)) == data
+        # Messages take turns in what follows in the window.
+        at, length = server.program.in_windows(data)
+        storm = server.program.later.storm(at, length, 0x5A, 3_000)
+        assert until(lambda: immediately(server, client, data)) == {"TRANSPORT"}
+        for _ in range(20):
+            client.post(SEND, [client.part(0, 1000)], control=WRITE, remote=server.part(0x2000, 0))
+            assert client.wait(SEND).errors == set()
+        storm.result()
+        says(client, server, b"goes on")
+        assert (server.state(), client.state()) == ("CONNECTED", "CONNECTED")
+        assert (server.reports(), client.reports()) == ([], [])
+
+
+def immediately(server, client, data):
+    """Write bytes with immediate data; the errors of the receive."""
+    at = server.receive(0x4000)
+    words = {"control": WRITE | IMMEDIATE, "remote": server.part(0x2000, 0), "immediate": 19}
+    client.post(SEND, [client.part(0, len(data))], **words)
+    assert client.wait(SEND).errors == set()
+    done = server.wait(RECV)
+    assert done.descriptor == at
+    return done.errors
 
 
 # --- losses
@@ -383,6 +619,7 @@ def is_found(client, server):
         return error.name == "NO_MATCH"
 
 
+@pytest.mark.two_hosts(why="it takes the link between them away")
 def test_a_loss_with_receives_alone_is_told(fabric, ends):
     """SC-16: of the link, wherever it is between the two; both connect again."""
     server, client = ends.connected(RD)

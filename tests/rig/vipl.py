@@ -182,10 +182,10 @@ class Functions(shell.Caller):
         """Look at a queue until a descriptor is complete: the value, and where it is."""
         return self._order(_polled, "poll", vi, queue, milliseconds)
 
-
-    def post_many(self, vi, descriptors, handle, count):
-        """Post so many receives without data, whose descriptors are 64 bytes apart."""
-        return self._order(_succeeded("VipPostRecv"), "many", vi, descriptors, handle, count)
+    def post_many(self, vi, queue, descriptors, handle, count):
+        """Post so many descriptors without data, which are 64 bytes apart."""
+        name = "VipPostRecv" if queue else "VipPostSend"
+        return self._order(_succeeded(name), "many", vi, queue, descriptors, handle, count)
 
     def watch(self, descriptor, stride, data, length, count):
         """Look at descriptors of receives until they are done: whether that was too late, and how
@@ -267,6 +267,15 @@ class Program(Functions, shell.Program):
         at = self.passed(bytes(size))
         self.call(name, *arguments, at)
         return int.from_bytes(self.read(at, size), "little")
+
+    def in_windows(self, data):
+        """Where bytes are in a window between two processes, and how many follow them there."""
+        maps = self.guest.read(f"/proc/{self.pid}/maps")
+        for begin, end in re.findall(r"^(\w+)-(\w+) rw-s .*/dev/mp_fabric", maps, re.M):
+            at = self.find(int(begin, 16), int(end, 16) - int(begin, 16), data)
+            if at:
+                return at, int(end, 16) - at
+        raise AssertionError("they are in none")
 
     # --- the interface
 
@@ -629,6 +638,15 @@ class Ends:
         self._programs = [None] * len(guests)
         self._nics = []
 
+    def on_one_host(self):
+        """As many programs, all on the first host."""
+        count = len(self.guests)
+        return Ends(self.guests[:1] * count, self.numbers[:1] * count)
+
+    @property
+    def need_no_link(self):
+        return len(set(self.numbers)) == 1
+
     def start(self):
         for index, program in enumerate(self._programs):
             if not program or program.process.ended():
@@ -676,8 +694,11 @@ def all_ends(fabric):
 
 
 @pytest.fixture
-def ends(all_ends):
+def ends(request, all_ends):
     """The same, for one test."""
+    marker = request.node.get_closest_marker("two_hosts")
+    if marker and all_ends.need_no_link:
+        pytest.skip(f"needs two hosts: {marker.kwargs['why']}")
     all_ends.start()
     yield all_ends
     all_ends.clear()

@@ -158,7 +158,8 @@ fn a_queue_has_as_many_descriptors_as_the_nic_tells() {
     }
 }
 
-/// VI-LIM-3, VI-LIM-6, VI-EP-9, VI-PTAG-5, VI-MEM-10: as many VIs, tags and bytes as the NIC tells.
+/// VI-LIM-3, VI-LIM-6, VI-EP-9, VI-PTAG-5, VI-MEM-10: as many VIs and tags as the NIC tells, and no
+/// more; more bytes than there are anywhere are refused.
 #[test]
 fn a_nic_has_as_many_objects_as_it_tells() {
     let world = World::new(1, 1 << 20);

@@ -14,6 +14,7 @@ use std::{
 use vipl::{
     deadline, Completion, Cq, Deadline, Descriptor, Error, ErrorCode, Level, MemAttributes,
     QueueKind, Remote, Resource, State, Status, ViAttributes, CQ_ENTRIES_MAX, CQ_MAX,
+    DESCRIPTORS_MAX,
 };
 
 const SOON: Duration = Duration::from_secs(30);
@@ -147,8 +148,51 @@ fn completion_queues_are_bound_and_resized() {
         assert_eq!(cq.done().unwrap(), (vi.clone(), QueueKind::Send));
     }
     assert_eq!(cq.done().unwrap_err(), Error::NotDone);
-    let more: Result<Vec<_>, _> = (1..CQ_MAX + 1).map(|_| nic.create_cq(1, 0)).collect();
-    assert_eq!(more.unwrap_err(), Error::Resource);
+    let more: Vec<_> = (1..CQ_MAX).map(|_| nic.create_cq(1, 0).unwrap()).collect();
+    assert_eq!(nic.create_cq(1, 0).unwrap_err(), Error::Resource);
+    more[0].destroy().unwrap();
+    assert!(nic.create_cq(1, 0).is_ok());
+}
+
+/// VI-CQ-1, VI-LIM-6: as many entries as the NIC tells, and one more is an overrun.
+#[test]
+fn a_completion_queue_holds_as_many_entries_as_the_nic_tells() {
+    let pair = Pair::new();
+    let cq = pair.a.nic.create_cq(CQ_ENTRIES_MAX, 0).unwrap();
+    let attributes = pair.a.attributes(Level::Unreliable);
+    let vi = || {
+        let vi = pair.a.nic.create_vi(&attributes, Some(&cq), None, 0);
+        vi.unwrap()
+    };
+    // So many VIs whose queues are full.
+    let full = CQ_ENTRIES_MAX as usize / DESCRIPTORS_MAX;
+    let vis: Vec<_> = (0..full).map(|_| vi()).collect();
+    let post = |vi: &TestVi| {
+        // Without a connection it comes back at once.
+        let descriptor = pair.a.descriptor(&Descriptor::new());
+        vi.post_send(descriptor, pair.a.handle).unwrap();
+    };
+    for vi in &vis {
+        (0..DESCRIPTORS_MAX).for_each(|_| post(vi));
+    }
+    let one_more = vi();
+    for vi in &vis {
+        for _ in 0..DESCRIPTORS_MAX {
+            assert_eq!(cq.done().unwrap(), (vi.clone(), QueueKind::Send));
+        }
+    }
+    assert_eq!(cq.done().unwrap_err(), Error::NotDone);
+    for vi in &vis {
+        (0..DESCRIPTORS_MAX).for_each(|_| assert!(vi.send_done().is_ok()));
+        (0..DESCRIPTORS_MAX).for_each(|_| post(vi));
+    }
+    let state = |vi: &TestVi| vi.query().unwrap().state;
+    assert_eq!(state(&vis[0]), State::Idle);
+    post(&one_more);
+    let soon = Instant::now() + SOON;
+    while state(&one_more) != State::Error || state(&vis[0]) != State::Error {
+        assert!(Instant::now() < soon);
+    }
 }
 
 /// VI-CQ-2, VI-CQ-4, VI-CQ-6, VI-CQ-7, VI-DISC-6: one entry for each completion, good or flushed; the

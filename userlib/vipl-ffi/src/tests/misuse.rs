@@ -3,6 +3,7 @@
 //! What programs may not do: handles that are none, NULL, values that cannot be.
 
 use super::*;
+use crate::ffi::entries;
 use mp_testing::child;
 
 /// Handles of everything that there is, none of which is of the kind that a test wants.
@@ -69,6 +70,18 @@ fn null_is_refused() {
     let mut flags = [7_i32; 2];
     let (mut handle, mut state, mut len) = (nic, 7_u32, 7_u64);
     let mut name: std::ffi::c_char = 7;
+    let mut region = 7_u32;
+    let mut memory = sys::VIP_MEM_ATTRIBUTES {
+        Ptag: side.ptag,
+        EnableRdmaWrite: 0,
+        EnableRdmaRead: 0,
+    };
+    let mut hosts = sys::VIP_AUTODISCOVERY_LIST {
+        NumberOfHops: 1,
+        ADAddrArray: ptr::null_mut(),
+        NumAdAddrs: 1,
+    };
+    let discover = |list| functions::query_system_management_info(p, nic, 1, list, entries);
     let (given, to) = (out(&mut attributes), out(&mut handle));
     let [flag, other] = flags.each_mut().map(out);
     // SAFETY: NULL.
@@ -99,7 +112,9 @@ fn null_is_refused() {
         functions::connect_peer_done(p, vi, Out::NULL),
         functions::connect_peer_wait(p, vi, Out::NULL),
         functions::create_ptag(p, nic, Out::NULL),
-        functions::register_mem(p, nic, side.map.memory(), Out::NULL, Out::NULL),
+        functions::destroy_ptag(p, nic, ptr::null_mut()),
+        functions::register_mem(p, nic, side.map.memory(), Out::NULL, out(&mut region)),
+        functions::register_mem(p, nic, side.map.memory(), out(&mut memory), Out::NULL),
         functions::query_mem(p, nic, ptr::null_mut(), side.memory, Out::NULL),
         functions::set_mem_attributes(p, nic, ptr::null_mut(), side.memory, Out::NULL),
         functions::done(p, QueueKind::Send, vi, Out::NULL),
@@ -116,13 +131,24 @@ fn null_is_refused() {
         by_addr(null(), out(&mut name), out(&mut len)),
         by_addr(address, Out::NULL, out(&mut len)),
         by_addr(address, out(&mut name), Out::NULL),
+        discover(Out::NULL),
+        discover(out(&mut hosts)),
     ];
     for (index, result) in refused.into_iter().enumerate() {
         assert_eq!(result, INVALID, "{index}");
     }
     assert_eq!((handle, state, flags, len, name), (nic, 7, [7; 2], 7, 7));
+    // That of memory which is not registered (VI-MEM-4).
+    assert_eq!(region, 0);
     assert_eq!(place.host(), side.host);
     assert_eq!(side.state(vi), sys::VIP_STATE_IDLE);
+    // A descriptor that is none is no error of the call (VI-POST-8).
+    for queue in [QueueKind::Send, QueueKind::Receive] {
+        let vi = side.vi();
+        let posted = functions::post(p, queue, vi, ptr::null_mut(), side.memory);
+        assert_eq!(posted, Ok(()));
+        assert_eq!(side.state(vi), sys::VIP_STATE_ERROR);
+    }
 }
 
 /// VI-EP-4, VI-EP-5, VI-EP-6, VI-EP-7, VI-EP-8, VI-ATTR-2, VI-ATTR-3: each attribute that cannot be
