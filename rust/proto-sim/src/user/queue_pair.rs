@@ -404,6 +404,9 @@ impl Session {
             side.end(&out, dice);
         }
         side.publish(&inb, &out);
+        // A thread that goes on elsewhere leaves nothing in this processor's buffers, such as the
+        // bytes of a slot that was put back.
+        out.mb();
         side.halves.iter().for_each(Halves::check);
     }
 }
