@@ -121,6 +121,23 @@ fn a_message_that_the_interface_does_not_know_ends_the_pair() {
 }
 
 #[test]
+fn a_message_has_the_bytes_beside_its_data_or_ends_the_pair() {
+    let world = World::new(1, 1 << 20);
+    for (extra, fits) in [(0, true), (8, true), (9, false), (64, false)] {
+        let [mut a, mut b] = pair(&world);
+        assert!(a.put(1, &[7; 8]));
+        a.outbox.flush().unwrap();
+        let lent = b.inbox.receive(|_| Some(extra));
+        let lens = lent.map(|lent| lent.map(|lent| (lent.extra.len(), lent.data.len())));
+        let expected = match fits {
+            true => Ok(Some((extra, 8 - extra))),
+            false => Err(End::Broken),
+        };
+        assert_eq!(lens, expected);
+    }
+}
+
+#[test]
 fn a_partner_is_asked_for_signals_once_and_again_after_it_has_given_one() {
     let world = World::new(1, 1 << 20);
     let fabric = asking(&world);
