@@ -178,8 +178,14 @@ impl Session {
 
     /// It takes no more requests.
     pub(crate) fn spend(&self) {
+        let events = self.end_serving();
+        self.raise(events);
+    }
+
+    /// Take no more requests; the event to raise.
+    fn end_serving(&self) -> u32 {
         self.state.lock().phase = Phase::Lost;
-        self.raise(ready::CLOSED);
+        ready::CLOSED
     }
 
     /// Its own request is with a server.
@@ -199,6 +205,15 @@ impl Session {
 
     /// Its request has been rejected for a reason, or the server has gone.
     pub(crate) fn refused(&self, reason: Option<u32>) {
+        let events = self.end_asking(reason);
+        if events != 0 {
+            self.raise(events);
+        }
+    }
+
+    /// Ask no more: the request has been rejected for a reason, or the server has gone. The event to
+    /// raise, if the process does not wait for the answer in the call that asks.
+    fn end_asking(&self, reason: Option<u32>) -> u32 {
         {
             let state = &mut *self.state.lock();
             state.phase = Phase::Refused;
@@ -208,28 +223,31 @@ impl Session {
                 state.dealings.told = None;
             }
         }
-        match self.is_pending() {
-            true => self.raise(ready::REFUSED),
-            false => self.answer_if_pending(Err(error::refused())),
+        if self.is_pending() {
+            return ready::REFUSED;
         }
+        self.answer_if_pending(Err(error::refused()));
+        0
     }
 
-    /// The link is down: requests are lost on both sides.
-    pub(crate) fn lose_request(&self) {
+    /// The link is down: requests are lost on both sides. The events to raise.
+    pub(crate) fn lose_request(&self) -> u32 {
         let (phase, is_asked) = {
             let state = self.state.lock();
             (state.phase, state.dealings.is_asked)
         };
+        let mut events = 0;
         if phase == Phase::Held {
-            self.refused(None);
+            events |= self.end_asking(None);
         }
         if is_asked {
             self.withdrawn(error::net_down());
             if self.params().once {
-                self.spend();
+                events |= self.end_serving();
             }
         }
         self.answer_accepted(error::net_down().to_errno());
+        events
     }
 
     /// Call `f` with what it answers.

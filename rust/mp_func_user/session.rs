@@ -412,9 +412,9 @@ impl Session {
         }
     }
 
-    /// The link is down.
+    /// The link is down. Whoever hears of what becomes of a request hears of that with it.
     pub(crate) fn lose(&self) {
-        self.lose_request();
+        let events = self.lose_request();
         {
             let mut state = self.state.lock();
             if state.phase == Phase::Paired {
@@ -423,7 +423,7 @@ impl Session {
             state.part();
         }
         self.partner.store(0, Relaxed);
-        self.raise(ready::DOWN);
+        self.raise(ready::DOWN | events);
     }
 
     /// The link is up again: what was paired is over for good.

@@ -15,12 +15,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <vipl.h>
 
 #define DISCRIMINATOR "customary"
 #define SIZE 4096
 #define NUMBER 0x1998
+/* So long is waited for anything, in milliseconds. */
 #define SOON 20000
 
 #define CHECK(call) check(#call, (call))
@@ -81,6 +83,19 @@ static void on_receive(VIP_PVOID context, VIP_NIC_HANDLE of_nic, VIP_VI_HANDLE o
 		notified = descriptor;
 	pthread_cond_broadcast(&changed);
 	pthread_mutex_unlock(&lock);
+}
+
+/* Waits, with the lock, until a handler has told of something. */
+static void wait_for_change(const char *what)
+{
+	struct timespec end;
+	int result;
+
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec += SOON / 1000;
+	result = pthread_cond_timedwait(&changed, &lock, &end);
+	if (result)
+		fail(what, result);
 }
 
 /* --- what both sides do first */
@@ -178,7 +193,7 @@ static void accept_client(void)
 	VIP_VI_ATTRIBUTES attributes;
 	VIP_CONN_HANDLE conn;
 
-	CHECK(VipConnectWait(nic, local, VIP_INFINITE, remote, &attributes, &conn));
+	CHECK(VipConnectWait(nic, local, SOON, remote, &attributes, &conn));
 	CHECK(VipConnectAccept(conn, vi));
 	free(local);
 	free(remote);
@@ -219,7 +234,7 @@ static void serve(void)
 	send_and_wait(VIP_STATUS_OP_RDMA_WRITE);
 	pthread_mutex_lock(&lock);
 	while (!lost)
-		pthread_cond_wait(&changed, &lock);
+		wait_for_change("the client has left");
 	pthread_mutex_unlock(&lock);
 	printf("written; the client has left\n");
 }
@@ -258,7 +273,7 @@ static void ask(char *host)
 	send_and_wait(VIP_STATUS_OP_SEND);
 	pthread_mutex_lock(&lock);
 	while (!notified)
-		pthread_cond_wait(&changed, &lock);
+		wait_for_change("the notification");
 	pthread_mutex_unlock(&lock);
 	if (notified != buffers.Recv || !(notified->CS.Status & VIP_STATUS_IMMEDIATE) ||
 	    notified->CS.ImmediateData != NUMBER)

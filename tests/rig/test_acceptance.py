@@ -424,6 +424,31 @@ def test_beyond_a_link_that_is_lost_nobody_waits(fabric):
             there.client(b"once")
 
 
+def test_whoever_asks_beyond_a_link_that_is_lost_hears_of_both_at_once(fabric):
+    """That there will be no partner, and that the link is down: each waits for either."""
+    guest = fabric.hosts[1]
+    either = MP.EVENT_REFUSED | MP.EVENT_DOWN
+    with sharing.Process(fabric.rp) as near, sharing.Process(guest) as far:
+        here, there = Party(near, near.interface()), Party(far, far.interface())
+        for turn in range(6):
+            names = [b"%d.%d" % (turn, n) for n in range(32)]
+            servers = [there.server(name) for name in names]
+            clients = [here.client(name) for name in names]
+            for server in servers:
+                there.request(server)
+            fields = {"mask": either, "deadline": FOREVER}
+            told = [near.later("WAIT", "mp_wait", target=client, **fields) for client in clients]
+            fabric.unplug(guest)
+            assert [wait.result().events for wait in told] == [either] * len(names)
+            fabric.plug(guest)
+            near.wait_until_up(here.interface)
+            far.wait_until_up(there.interface)
+            for client in clients:
+                near.close(client)
+            for server in servers:
+                far.close(server)
+
+
 def test_memory_of_a_pair_that_was_lost_joins_posted_peers(fabric):
     """It comes back when the process closes its session, long after the other host has let go."""
     guest = fabric.hosts[1]
