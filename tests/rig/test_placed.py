@@ -254,10 +254,11 @@ def test_a_copy_ends_with_the_link_and_the_connection_is_there_again(fabric, far
     fabric.unplug(fabric.hosts[1])
     try:
         assert ended(user, queue) == MP.QUEUE_ERROR
+        # What is written fails as soon as the link takes nothing; this is told next.
+        assert user.notice(connection) == MP.NOTICE_DOWN
         assert user.state(connection) == MP.CONNECTION_PLACED
     finally:
         fabric.plug(fabric.hosts[1])
-    assert user.notice(connection) == MP.NOTICE_DOWN
     assert user.notice(connection) == MP.NOTICE_UP
     user.wait_until_up(there)
     own = user.call("SEGMENT_CREATE", "mp_segment_create", id=63, length=LENGTH).handle
