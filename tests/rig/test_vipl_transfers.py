@@ -3,6 +3,7 @@
 work queues, completion queues, handlers, remote memory, order, and limits."""
 
 import random
+import re
 import struct
 
 import pytest
@@ -230,15 +231,79 @@ def test_a_reader_that_spins_sees_whole_completions(ends):
     assert seen.result() == (0, 0)
 
 
-def test_a_target_that_is_stopped_loses_nothing(ends):
-    """VI-RDMA-7: a write is complete at its side while no thread of the target's process runs, and is
-    there as soon as it goes on, without a call."""
-    server, client = ends.connected(RD)
-    with stopped(server.program):
-        client.program.write(client.data, b"written meanwhile")
-        client.post(SEND, [client.part(0, 17)], control=WRITE, remote=server.part(0x100, 0))
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_target_does_nothing_for_what_comes(ends, level):
+    """VI-RDMA-7, VI-POST-2: messages, writes and reads are complete at their side and in its memory,
+    which others look at, and no thread of its program has been given a processor."""
+    server, client = ends.connected(level)
+    posted = [server.receive(offset) for offset in (0x1000, 0x1100)]
+    server.program.write(server.data, b"to be read")
+    client.program.write(client.data, b"is written")
+    server.program.until_asleep()
+    before = turns(server.program)
+    for control, offset in ((WRITE, 0x2000), (WRITE | IMMEDIATE, 0x2100)):
+        piece, there = [client.part(0, 10)], server.part(offset, 0)
+        client.post(SEND, piece, control=control, remote=there)
+    client.send(b"is told")
+    if level != UD:
+        client.post(SEND, [client.part(0x100, 10)], control=READ, remote=server.part(0, 0))
+    for _ in range(3 if level == UD else 4):
         assert client.wait(SEND).errors == set()
-    until(lambda: server.bytes(0x100, 17) == b"written meanwhile")
+    looks = lambda at, size: seen(server.program, at, size)
+    status = lambda at: int.from_bytes(looks(at + 28, 4), "little")
+    until(lambda: status(posted[1]) == DONE | STATUS.OP_RECEIVE)
+    assert status(posted[0]) == DONE | STATUS.OP_REMOTE_RDMA_WRITE | STATUS.IMMEDIATE
+    assert looks(server.data + 0x1100, 7) == b"is told"
+    assert [looks(server.data + at, 10) for at in (0x2000, 0x2100)] == [b"is written"] * 2
+    if level != UD:
+        assert client.bytes(0x100, 10) == b"to be read"
+    assert turns(server.program) == before
+
+
+def turns(program):
+    """How often each thread of a program has given its processor back; those of the library are none.
+    All of them sleep."""
+    told = program.guest.run(f"cat /proc/{program.pid}/task/*/status").out
+    names, states = (re.findall(rf"^{key}:\t(\S+)", told, re.M) for key in ("Name", "State"))
+    counts = zip(*(re.findall(rf"^{how}_ctxt_switches:\t(\d+)", told, re.M) for how in SWITCHES))
+    own = [each for each in zip(names, states, counts) if not each[0].startswith("vipl-")]
+    assert own and {state for _, state, _ in own} == {"S"}
+    return own
+
+
+SWITCHES = ("voluntary", "nonvoluntary")
+
+
+def seen(program, address, length):
+    """Memory of a program, as another one sees it."""
+    words = f"dd if=/proc/{program.pid}/mem bs=1 skip={address} count={length} status=none"
+    return bytes.fromhex(program.guest.run(f"{words} | od -An -v -tx1").out)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_target_that_is_stopped_loses_nothing(ends, level):
+    """VI-RDMA-7: while no thread of its process runs, not even the library's, a write is complete at its
+    side unless it has to be in memory for that, and a read waits. All of it is done as soon as the
+    process goes on, without a call."""
+    server, client = ends.connected(level)
+    server.program.write(server.data, b"to be read")
+    client.program.write(client.data, b"written meanwhile")
+    with stopped(server.program):
+        client.post(SEND, [client.part(0, 17)], control=WRITE, remote=server.part(0x100, 0))
+        left = 1
+        if level != RR:
+            assert client.wait(SEND).errors == set()
+            left = 0
+        if level != UD:
+            client.post(SEND, [client.part(0x100, 10)], control=READ, remote=server.part(0, 0))
+            left += 1
+            with fails("TIMEOUT"):
+                client.wait(SEND, 300)
+    for _ in range(left):
+        assert client.wait(SEND).errors == set()
+    if level != UD:
+        assert client.bytes(0x100, 10) == b"to be read"
+    until(lambda: seen(server.program, server.data + 0x100, 17) == b"written meanwhile")
 
 
 def test_a_wait_ends_when_the_message_comes(ends):
