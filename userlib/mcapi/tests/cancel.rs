@@ -11,8 +11,10 @@ use std::{
     thread,
 };
 
-/// Sends that are begun, two at a time, and cancelled.
+/// Sends that are begun, two at a time, and cancelled: so many at least, and at most until sends and
+/// receives have both been withdrawn and come too late.
 const ROUNDS: u32 = 100_000;
+const ROUNDS_MAX: u32 = 100 * ROUNDS;
 
 /// How operations have ended that were cancelled.
 #[derive(Default)]
@@ -46,11 +48,15 @@ fn race(
     receive: impl Fn() -> Result<Request> + Sync,
     take: impl Fn(Completion) -> u32 + Sync,
 ) {
-    let is_over = AtomicBool::new(false);
+    let (is_over, has_withdrawn) = (AtomicBool::new(false), AtomicBool::new(false));
     let (sent, received) = thread::scope(|scope| {
         let sends = scope.spawn(|| {
             let mut ends = Ends::default();
-            for n in (0..ROUNDS).step_by(2) {
+            for n in (0..ROUNDS_MAX).step_by(2) {
+                let was_race = ends.withdrawn > 0 && !ends.done.is_empty();
+                if n >= ROUNDS && was_race && has_withdrawn.load(Ordering::SeqCst) {
+                    break;
+                }
                 let requests = [n, n + 1].map(|n| (n, send(n).unwrap()));
                 for (n, request) in requests {
                     ends.cancel(a, request, |_| n);
@@ -67,6 +73,7 @@ fn race(
                 for request in requests {
                     ends.cancel(b, request, &take);
                 }
+                has_withdrawn.store(ends.withdrawn > 0, Ordering::SeqCst);
             }
             ends
         });
@@ -81,7 +88,8 @@ fn race(
     assert_eq!(b.test(last), Ok(None));
     assert_eq!(b.cancel(last), Ok(None));
     // It was a race.
-    assert!(sent.withdrawn > 0 && received.withdrawn > 0 && !sent.done.is_empty());
+    let ends = [sent.withdrawn, received.withdrawn, sent.done.len() as u32];
+    assert!(ends.iter().all(|count| *count > 0), "{ends:?}");
 }
 
 fn number(bytes: &[u8]) -> u32 {
