@@ -532,6 +532,9 @@ fn use_up_requests(program: &Program) {
     assert_eq!(post(), Err(sys::MCAPI_ERR_REQUEST_LIMIT));
 }
 
+/// A call that begins something.
+type Start<'a> = &'a dyn Fn(&Node) -> Result<Begun>;
+
 /// Check what each of two faults of a call is told, and that of both the first one is.
 fn first_fault(program: &Program, kind: Kind, other: Kind, channel: &Channel, is_used_up: bool) {
     use functions::*;
@@ -542,9 +545,9 @@ fn first_fault(program: &Program, kind: Kind, other: Kind, channel: &Channel, is
     program
         .with(|node| endpoint_delete(node, none - 1))
         .unwrap();
-    let told = |start: &dyn Fn(&Node) -> Result<Begun>| begin(program, start).unwrap_err();
+    let told = |start: Start<'_>| begin(program, start).unwrap_err();
     let [send, receive] = kind.open;
-    let cases: [(&str, &dyn Fn(&Node) -> Result<Begun>, u32); 12] = [
+    let cases: [(&str, Start<'_>, u32); 12] = [
         (
             "NULL, no endpoint",
             &|n| send(n, Out::NULL, none),

@@ -64,13 +64,13 @@ static size_t offset(const void *address, size_t alignment)
 static char MCAPI_DECL_ALIGNED array[3];
 static struct {
 	char before;
-	mcapi_uint8_t MCAPI_DECL_ALIGNED buffer[5];
+	mcapi_uint8_t buffer[5] MCAPI_DECL_ALIGNED;
 } inside;
 
 static void declarations(void)
 {
-	mcapi_uint64_t MCAPI_DECL_ALIGNED scalar = 1;
-	char MCA_DECL_ALIGNED local[7];
+	mcapi_uint64_t scalar MCAPI_DECL_ALIGNED = 1;
+	char local[7] MCA_DECL_ALIGNED;
 
 	local[0] = array[0];
 	IS(offset(array, ALIGNMENT) == 0);
