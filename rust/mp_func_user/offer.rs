@@ -261,7 +261,7 @@ impl Offered {
         let _ = self.numbers.enter(number);
     }
 
-    /// Remove what is not offered any more. Whoever gets it drops it without the lock.
+    /// Remove what is not offered any more. The caller drops it without the lock.
     pub(crate) fn remove(&mut self, number: &Number) -> [Option<Arc<Number>>; 2] {
         let named = match number.name.is_none() {
             true => None,

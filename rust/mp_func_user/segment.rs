@@ -326,7 +326,7 @@ impl Lists {
         let _ = self.all.push_within_capacity(segment);
     }
 
-    /// Remove a segment. Whoever gets it drops it without the lock.
+    /// Remove a segment. The caller drops it without the lock.
     fn remove(&mut self, segment: &Arc<Segment>) -> Option<Arc<Segment>> {
         let at = self.all.iter().position(|s| Arc::ptr_eq(s, segment))?;
         if segment.id.is_some() {

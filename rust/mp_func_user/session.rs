@@ -412,7 +412,7 @@ impl Session {
         }
     }
 
-    /// The link is down. Whoever hears of what becomes of a request hears of that with it.
+    /// The link is down: this is told together with what becomes of a request.
     pub(crate) fn lose(&self) {
         let events = self.lose_request();
         {

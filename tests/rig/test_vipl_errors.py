@@ -44,9 +44,10 @@ def outcome(sent=(), received=None, told=None, races=False):
     return Outcome(frozenset(sent), errors, told, races)
 
 
-def report(server, code, operation):
-    """What an error handler is told of a VI alone."""
-    return [server.nic, server.vi, 0, 0, operation, RESOURCES.index("VI"), ERRORS.index(code)]
+def report(server, code, operation, at=0):
+    """What an error handler is told of a VI, and where its descriptor is if one is at fault."""
+    resource = RESOURCES.index("VI")
+    return [server.nic, server.vi, 0, at, operation, resource, ERRORS.index(code)]
 
 
 def examine(server, client, act, wanted):
@@ -782,9 +783,7 @@ def test_one_descriptor_too_many_is_a_catastrophe(ends, level):
     assert server.state() == "CONNECTED"
     excess = server.receive()
     assert server.told(2) == ["VI_OVERRUN", LOST]
-    code = ERRORS.index("VI_OVERRUN")
-    told = [server.nic, server.vi, 0, excess, STATUS.OP_RECEIVE, RESOURCES.index("VI"), code]
-    assert server.reports()[0][:7] == told
+    assert server.reports()[0][:7] == report(server, "VI_OVERRUN", STATUS.OP_RECEIVE, excess)
     assert client.told(1) == [LOST]
     assert (server.state(), client.state()) == ("ERROR", "ERROR")
     server.disconnect()
@@ -804,9 +803,7 @@ def test_one_send_too_many_is_a_catastrophe(ends, level):
         assert client.state() == "CONNECTED"
         excess = client.send()
         assert client.told(2) == ["VI_OVERRUN", LOST]
-    code = ERRORS.index("VI_OVERRUN")
-    told = [client.nic, client.vi, 0, excess, STATUS.OP_SEND, RESOURCES.index("VI"), code]
-    assert client.reports()[0][:7] == told
+    assert client.reports()[0][:7] == report(client, "VI_OVERRUN", STATUS.OP_SEND, excess)
     assert client.state() == "ERROR"
     client.disconnect()
     assert sum(client.program.count(client.vi, SEND)) == most + 1

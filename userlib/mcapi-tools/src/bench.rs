@@ -331,7 +331,7 @@ impl Client {
     /// Sizes that items of a kind can have.
     fn sizes(&self, kind: Kind) -> Vec<usize> {
         match kind {
-            Kind::Scalars => vec![kind.most()],
+            Kind::Scalars => vec![size_of::<u64>()],
             _ => self.sizes.iter().map(|size| *size as usize).collect(),
         }
     }

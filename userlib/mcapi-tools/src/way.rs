@@ -6,7 +6,6 @@ use crate::failure::{Failure, Outcome};
 use clap::ValueEnum;
 use mcapi::{
     Attribute, Channel, Completion, Deadline, Device, Endpoint, Error, Node, Request, MESSAGE_MAX,
-    PACKET_MAX,
 };
 use serde::Serialize;
 use std::time::Duration;
@@ -24,25 +23,6 @@ pub enum Kind {
     Packets,
     /// Scalars of 64 bits
     Scalars,
-}
-
-impl Kind {
-    /// The most bytes that one has.
-    pub fn most(self) -> usize {
-        match self {
-            Kind::Messages => MESSAGE_MAX,
-            Kind::Packets => PACKET_MAX,
-            Kind::Scalars => size_of::<u64>(),
-        }
-    }
-
-    /// The fewest.
-    pub fn fewest(self) -> usize {
-        match self {
-            Kind::Scalars => size_of::<u64>(),
-            Kind::Messages | Kind::Packets => 0,
-        }
-    }
 }
 
 /// The endpoints of a node for one kind of data: for what it sends, and for what it receives.

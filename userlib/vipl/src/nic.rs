@@ -623,8 +623,7 @@ impl<D: Device> NicShared<D> {
 
 /// Log an error that has no handler (VI-ERR-2).
 fn unhandled<D: Device>(event: &ErrorEvent<D>) {
-    let text =
-        format_args!("{:?} of a {:?}, and no handler", event.code, event.resource).to_string();
+    let text = format!("{:?} of a {:?}, and no handler", event.code, event.resource);
     error!("{text}");
     mp_log::last_resort(format_args!("vipl: {text}"));
 }

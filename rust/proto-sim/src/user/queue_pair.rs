@@ -268,9 +268,14 @@ impl Side {
         };
         for _ in 0..dice.below(8) {
             let number = check.pairs.sent(names.mine);
+            let message =
+                |most: usize| bytes(names.mine, number, HEAD + dice.pick(most + 1 - HEAD));
             let sent = match dice.once_in(2) {
-                true => send_inline(tx, inb, out, dice, names.mine, number),
-                false => send_slot(tx, inb, out, dice, names.mine, number),
+                true => {
+                    let sent = tx.send(inb, out, &Head::default(), &message(INLINE_MAX));
+                    sent.map(drop)
+                }
+                false => send_slot(tx, inb, out, || message(SLOT)),
             };
             match sent {
                 Ok(()) => check.pairs.note_sent(names.mine),
@@ -326,36 +331,21 @@ fn take(
     }
 }
 
-fn send_inline(
-    tx: &mut Sender<Vec<Link>, Vec<Queue>>,
-    inb: &Own,
-    out: &Far<'_>,
-    dice: &Dice,
-    mine: u64,
-    number: u64,
-) -> Result<(), SendError> {
-    let len = HEAD + dice.pick(INLINE_MAX + 1 - HEAD);
-    let data = bytes(mine, number, len);
-    tx.send(inb, out, &Head::default(), &data).map(drop)
-}
-
+/// Send a message in a slot, if there is one.
 fn send_slot(
     tx: &mut Sender<Vec<Link>, Vec<Queue>>,
     inb: &Own,
     out: &Far<'_>,
-    dice: &Dice,
-    mine: u64,
-    number: u64,
+    message: impl FnOnce() -> Vec<u8>,
 ) -> Result<(), SendError> {
     let slot = tx.take_slot(inb, SLOTS)?.ok_or(SendError::Full)?;
-    let len = HEAD + dice.pick(SLOT + 1 - HEAD);
-    out.write(slot.part().off, &bytes(mine, number, len))
-        .expect("inside");
+    let data = message();
+    out.write(slot.part().off, &data).expect("inside");
     let head = Head {
         stream: SLOTS,
         ..Head::default()
     };
-    let sent = tx.send_slot(inb, out, &head, slot, len as u32, &[]);
+    let sent = tx.send_slot(inb, out, &head, slot, data.len() as u32, &[]);
     sent.map(drop).map_err(|(slot, why)| {
         tx.put_back(slot);
         why
