@@ -157,6 +157,14 @@ class Round:
             end()
 
 
+def resets(guest):
+    """How often a link of the host has met what cannot be, by interface; nothing if its modules are
+    not there."""
+    found = guest.run("cd /sys/kernel/mp/interfaces && grep . */resets", check=False).out
+    lines = (line.split("/resets:") for line in found.split())
+    return {interface: int(count) for interface, count in lines}
+
+
 class Watch:
     """All work, and what must be true of it."""
 
@@ -199,6 +207,7 @@ class Watch:
     def assert_back(self, after):
         """All hosts know each other, and all work gets on."""
         wait_for_everyone(*self.fabric.hosts, timeout=BACK)
+        self.assert_honest(after)
         before = [work.done for work in self.work]
         end = time.monotonic() + ON * PATIENCE
         while any(work.done <= was for work, was in zip(self.work, before)):
@@ -207,6 +216,12 @@ class Watch:
             assert time.monotonic() < end, f"CHAOS_SEED={SEED}: after {after}: {late}"
             time.sleep(0.05)
         self.assert_all_right()
+
+    def assert_honest(self, after):
+        """No host was taken for a liar: all of them are honest, whatever happens to them."""
+        for guest in self.fabric.hosts:
+            found = resets(guest)
+            assert not any(found.values()), f"CHAOS_SEED={SEED}: after {after}: {guest.name}: {found}"
 
 
 @pytest.fixture(scope="module")
