@@ -611,6 +611,7 @@ fn offer(context: &Context, arg: UserPtr) -> Result {
         is_counted,
         is_shared: offer.flags & MP_OFFER_SHARED != 0,
     };
+        user: context.user(),
     let shared = context.shared();
     let link = shared.links.get(offer.interface)?;
     let object = context.make(Make::Other, || {
