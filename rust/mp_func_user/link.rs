@@ -249,6 +249,9 @@ pub(crate) struct Link {
     /// Of this host's processes.
     #[pin]
     pub(crate) questions: Questions,
+    /// Some of these are broken, or owe receipts, for the worker to see to.
+    has_broken: Atomic<bool>,
+    owes_receipts: Atomic<bool>,
     /// Connections of the peer that were ended.
     #[pin]
     pub(crate) leaving: Leaving,
@@ -314,6 +317,8 @@ impl Link {
                 answering <- new_wait_queue!("mp_link"),
                 under_way <- UnderWay::new(),
                 server: new_worker!(Serving::new()?)?,
+                has_broken: Atomic::new(false),
+                owes_receipts: Atomic::new(false),
                 inbox <- Inbox::new(),
             }),
             GFP_KERNEL,
@@ -511,7 +516,13 @@ impl Link {
                 received.map_err(|_| error::protocol())
             }
             Header::Message { life, from, number } if is_for_me(greeting, life) => {
-                self.arrived(from, number, mail.data)
+                match self.arrived(from, number, mail.data) {
+                    Err(e) if e == ENOMEM => {
+                        self.lose_message(from);
+                        self.end_broken(core)
+                    }
+                    arrived => arrived,
+                }
             }
             // Triggers do not wait, nor do pieces of segments, nor stores.
             Header::Sharing(_)
@@ -1033,8 +1044,12 @@ impl Work for Link {
                 return [due, give_up].into_iter().flatten().min();
             };
             let received = mail.and_then(|mail| self.receive(&mut core, mail));
+        self.resume_receipts();
             if let Err(e) = received {
                 // The two engines do not agree any more.
+        if self.end_broken(&mut core).is_err() {
+            self.inbox.fail(ENOMEM);
+        }
                 if let Some((outbox, _)) = &core.peer {
                     report(outbox.peer(), e);
                     outbox.peer().reset();
