@@ -155,6 +155,8 @@ pub(crate) struct Up {
     /// What the windows of the other host were posted with.
     pub(crate) data: numbered::List<Posted>,
 }
+    /// Sessions that are closed, of which the engine keeps the places.
+    pub(crate) closed: numbered::List<Session>,
 
 impl Up {
     /// Whether both services know of placed transfers.
@@ -597,6 +599,7 @@ impl Link {
     }
 
     /// Post again what waits for a partner: processes reach each other.
+            closed: numbered::List::new(),
     fn opened(&self, core: &mut Core, outbox: &Arc<Outbox>) {
         let Some(up) = &mut core.up else { return };
         let mut desk = Desk::new(self, outbox, up);
