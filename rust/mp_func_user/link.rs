@@ -21,6 +21,7 @@ use crate::{
         Inbox,
         Mail, //
     },
+    lane::Lanes,
     leaving::Leaving,
     numbered::{
         self,
@@ -154,9 +155,9 @@ pub(crate) struct Up {
     pub(crate) pieces: KVec<Arc<Piece>>,
     /// What the windows of the other host were posted with.
     pub(crate) data: numbered::List<Posted>,
-}
     /// Sessions that are closed, of which the engine keeps the places.
     pub(crate) closed: numbered::List<Session>,
+}
 
 impl Up {
     /// Whether both services know of placed transfers.
@@ -248,12 +249,12 @@ pub(crate) struct Link {
     /// The ways from the peer's connections to them.
     #[pin]
     pub(crate) bells: SpinLockBh<KVec<Bell>>,
-    /// Of this host's processes.
-    #[pin]
-    pub(crate) questions: Questions,
     /// Some of these are broken, or owe receipts, for the worker to see to.
     has_broken: Atomic<bool>,
     owes_receipts: Atomic<bool>,
+    /// Of this host's processes.
+    #[pin]
+    pub(crate) questions: Questions,
     /// Connections of the peer that were ended.
     #[pin]
     pub(crate) leaving: Leaving,
@@ -267,6 +268,9 @@ pub(crate) struct Link {
     under_way: UnderWay,
     /// Those of the peer's processes, to segments of this host.
     server: Arc<Server>,
+    /// Where copies of this host's processes run.
+    #[pin]
+    pub(crate) lanes: Lanes,
     #[pin]
     pub(crate) inbox: Inbox,
 }
@@ -313,14 +317,15 @@ impl Link {
                 connections <- new_spinlock_bh!(numbered::List::new()),
                 offered <- new_spinlock_bh!(Offered::new()),
                 bells <- new_spinlock_bh!(KVec::new()),
+                has_broken: Atomic::new(false),
+                owes_receipts: Atomic::new(false),
                 questions <- Questions::new(),
                 leaving <- Leaving::new(),
                 is_busy: Atomic::new(false),
                 answering <- new_wait_queue!("mp_link"),
                 under_way <- UnderWay::new(),
                 server: new_worker!(Serving::new()?)?,
-                has_broken: Atomic::new(false),
-                owes_receipts: Atomic::new(false),
+                lanes <- Lanes::new(),
                 inbox <- Inbox::new(),
             }),
             GFP_KERNEL,
@@ -594,12 +599,12 @@ impl Link {
             engine: KBox::new(engine.ok_or(EINVAL)?, GFP_KERNEL)?,
             pieces: KVec::new(),
             data: numbered::List::new(),
+            closed: numbered::List::new(),
         };
         Ok(KBox::new(up, GFP_KERNEL)?)
     }
 
     /// Post again what waits for a partner: processes reach each other.
-            closed: numbered::List::new(),
     fn opened(&self, core: &mut Core, outbox: &Arc<Outbox>) {
         let Some(up) = &mut core.up else { return };
         let mut desk = Desk::new(self, outbox, up);
@@ -1039,20 +1044,20 @@ impl Work for Link {
             outbox.resume();
             self.questions.resume();
         }
+        self.resume_receipts();
         let due = self.greet(&mut core).err().map(|_| AGAIN_MS);
         self.resume_pairing(&mut core);
+        if self.end_broken(&mut core).is_err() {
+            self.inbox.fail(ENOMEM);
+        }
         for _ in 0..BATCH {
             let Some(mail) = self.inbox.next() else {
                 let give_up = self.give_up(&mut core);
                 return [due, give_up].into_iter().flatten().min();
             };
             let received = mail.and_then(|mail| self.receive(&mut core, mail));
-        self.resume_receipts();
             if let Err(e) = received {
                 // The two engines do not agree any more.
-        if self.end_broken(&mut core).is_err() {
-            self.inbox.fail(ENOMEM);
-        }
                 if let Some((outbox, _)) = &core.peer {
                     report(outbox.peer(), e);
                     outbox.peer().reset();
