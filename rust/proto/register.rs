@@ -114,6 +114,11 @@ impl Writer {
         })
     }
 
+    /// Most bytes of a value.
+    pub fn most(&self) -> usize {
+        self.cells.most()
+    }
+
     /// Write the next value, of so many bytes; `fill` writes them. They are on their way when all that
     /// was stored is.
     ///

@@ -228,7 +228,12 @@ fn what_cannot_be_breaks_the_register() {
             memory.set_word(at + off, word);
         }
     };
-    for (what, is_right) in [(256, true), (257, false), (1 << 31, false), (1 << 40, false)] {
+    for (what, is_right) in [
+        (256, true),
+        (257, false),
+        (1 << 31, false),
+        (1 << 40, false),
+    ] {
         let memory = Ram::new(OFF + part().len);
         let mut reader = Reader::new(part(), MOST).unwrap();
         whole(&memory, 5, what);
