@@ -712,7 +712,7 @@ fn values_are_read_while_they_are_overwritten() {
 #[test]
 fn scalars_have_state_buffers() {
     for (_hosts, a, b) in Hosts::pairs() {
-        let ends = scalars(&a, &b, &[STATE]);
+        let ends = scalars(&a, &b, &[STATE, (Attribute::Timeout, 10_000)]);
         thread::scope(|scope| {
             let first = scope.spawn(|| b.sclchan_recv::<u64>(ends.receive));
             // Longer than threads look.
