@@ -728,6 +728,9 @@ fn scalars_have_state_buffers() {
         assert_eq!(b.sclchan_recv::<u16>(ends.receive), Ok(999));
         a.sclchan_send(ends.send, 7_u8).unwrap();
         a.sclchan_send_close_i(ends.send).unwrap();
+        // Long enough for the close to be there.
+        thread::sleep(Duration::from_millis(200));
+        assert_eq!(b.sclchan_recv::<u8>(ends.receive), Ok(7));
         until(|| b.sclchan_recv::<u8>(ends.receive) == Err(Error::ChannelInvalid));
     }
 }
@@ -761,10 +764,16 @@ fn values_wait_for_buffers() {
         assert!((2..=16).contains(&held.len()), "{}", held.len());
         let waits = b.pktchan_recv_i(ends.receive).unwrap();
         assert_eq!(b.test(waits), Ok(None));
-        b.pktchan_release(held.pop().unwrap().address()).unwrap();
-        let Ok(Completion::Packet(packet)) = b.wait(waits, soon()) else {
-            panic!("there is a buffer");
-        };
+        let packet = thread::scope(|scope| {
+            let waiter = scope.spawn(|| b.wait(waits, soon()));
+            // Longer than threads look.
+            thread::sleep(Duration::from_millis(50));
+            b.pktchan_release(held.pop().unwrap().address()).unwrap();
+            match waiter.join().unwrap() {
+                Ok(Completion::Packet(packet)) => packet,
+                other => panic!("there is a buffer: {other:?}"),
+            }
+        });
         assert!(held.iter().all(|other| other.address() != packet.address()));
         held.push(packet);
         for packet in held {
