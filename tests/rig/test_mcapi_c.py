@@ -126,6 +126,26 @@ def test_the_tool_measures_all_kinds(ends):
         server.wait(60).check()
 
 
+def test_the_tool_measures_several_servers(fabric):
+    """Many that send to one, and a pipeline, of servers on all three hosts."""
+    numbers = [60 + n for n in range(3)]
+    words = [(guest, BENCH, "server", "--node", number)
+             for guest, number in zip(fabric.hosts, numbers)]  # fmt: skip
+    servers = [f"0:{number}" for number in numbers]
+    both = ("--node", 59, "--rounds", 200, "--json")
+    with started(*words):
+        for kind in ("messages", "packets", "scalars"):
+            command = [BENCH, "many", *servers, *both, "--kind", kind]
+            told = json.loads(start(fabric.rp, *command).wait(180).check().out)
+            assert (told["kind"], told["sources"], told["rounds"]) == (kind, 3, 200)
+            assert told["items_s"] > 0 and told["mb_s"] > 0
+        command = [BENCH, "pipeline", *servers, *both, "--size", 4096]
+        told = json.loads(start(fabric.rp, *command).wait(180).check().out)
+        assert (told["stages"], told["bytes"]) == (3, 4096)
+        assert 0 < told["min"] <= told["median"] <= told["p99"]
+        assert told["mb_s"] > 0
+
+
 def test_a_node_is_one_process_of_the_fabric(fabric):
     """MC-INIT-6: a second process that wants its number is refused, on whichever host."""
     one, other, _ = fabric.hosts
