@@ -15,6 +15,7 @@ from pximc import MODULES
 
 BALANCE = programs.example("mcapi_balance")
 BENCH = programs.tool("mcapi_bench")
+CALLBACKS = programs.example("mcapi_callbacks")
 CONTROL = programs.example("mcapi_control")
 LS = programs.tool("mcapi_ls")
 MANY = programs.example("mcapi_many")
@@ -70,6 +71,16 @@ def test_handles_in_messages_are_usable_at_once(ends):
         told = [client.wait(120).check().out for client in clients]
         assert told == ["anna was greeted by bert\n", "bert was greeted by anna\n"]
         assert server.wait(60).check().out.endswith("2 names\n")
+
+
+def test_functions_are_called_with_what_arrives(ends):
+    """MC-WAITANY-1, MC-WAITANY-5, MC-ATTR-6: of endpoints that are subscribed while a thread waits for others,
+    and given up; a sender sees how much room there is, and what is urgent is not behind the rest."""
+    there, here = ends
+    with started((there, CALLBACKS, "server", 12)) as (server,):
+        told = start(here, CALLBACKS, "client", 13, 12, 500).wait(180).check().out
+        assert re.fullmatch(r"500 sent, waited \d+ times\n", told)
+        assert server.wait(60).check().out.endswith("500 bulk, 6 urgent\n")
 
 
 def test_channels_carry_commands_data_and_results(ends):
