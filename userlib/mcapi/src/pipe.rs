@@ -164,7 +164,7 @@ pub(crate) enum Buffer {
     /// The one that it has arrived in.
     Slot(Held),
     /// One that it was copied to, of a state buffer.
-    Copied(Copied),
+    Copied(Box<Copied>),
 }
 
 impl Buffer {
@@ -180,12 +180,7 @@ impl Buffer {
 #[derive(Debug)]
 enum Item {
     Packet(Buffer),
-    Scalar {
-        width: u8,
-        value: u64,
-    },
-    /// There is a value in the state buffer.
-    News,
+    Scalar { width: u8, value: u64 },
 }
 
 /// A packet, or a scalar, that is not sent yet.
@@ -243,8 +238,8 @@ struct Inner<D: Device> {
     /// What waits to be sent.
     waiting: VecDeque<Waiting>,
     /// The state buffer, if the channel has one and is open, at the sender and at the receiver.
-    setter: Option<Setter>,
-    getter: Option<Getter>,
+    setter: Option<Box<Setter>>,
+    getter: Option<Box<Getter>>,
     /// Why nothing can be sent, or nothing more will arrive.
     ended: Option<Error>,
     /// The other end has sent what cannot be.
@@ -429,7 +424,7 @@ impl<D: Device> Pipe<D> {
         let mut inner = self.inner();
         let held = match buffer {
             Buffer::Slot(held) => held,
-            Buffer::Copied(copied) => return inner.release_copy(copied, &self.plan),
+            Buffer::Copied(copied) => return inner.release_copy(*copied, &self.plan),
         };
         if let Ok(Open { inbox, .. }) = inner.pair.open() {
             let stream = held.stream();
@@ -577,7 +572,7 @@ impl<D: Device> Inner<D> {
 
     /// Whether there is something left to do for a value that was sent.
     fn is_setting(&self) -> bool {
-        self.setter.as_ref().is_some_and(Setter::is_busy)
+        self.setter.as_ref().is_some_and(|setter| setter.is_busy())
     }
 
     /// Whether the state buffer has a value that was not received.
@@ -609,7 +604,7 @@ impl<D: Device> Inner<D> {
         let Open { outbox, inbox } = self.pair.open()?;
         let most = plan.value_max();
         match plan.role.direction {
-            Direction::Send => self.setter = Some(Setter::new(outbox, most)?),
+            Direction::Send => self.setter = Some(Box::new(Setter::new(outbox, most)?)),
             Direction::Receive => {
                 let count = match plan.role.kind {
                     Kind::Packets => *SLOTS.end(),
@@ -617,7 +612,7 @@ impl<D: Device> Inner<D> {
                 };
                 let receiving = inbox.receiving();
                 let getter = Getter::new(receiving, most, plan.slot_size(), count)?;
-                self.getter = Some(getter);
+                self.getter = Some(Box::new(getter));
             }
         }
         Ok(())
@@ -671,22 +666,18 @@ impl<D: Device> Inner<D> {
         all.map(|request| (request, Err(error))).collect()
     }
 
-    /// Make a value the latest one of a state buffer; nothing if the channel has none.
-    fn set(&mut self, kind: u8, data: Piece<'_>) -> Result<Option<()>, End> {
-        let Some(setter) = &mut self.setter else {
-            return Ok(None);
-        };
-        let Open { outbox, .. } = self.pair.open()?;
-        setter.set(outbox, kind, data).map(Some)
+    /// Make a value the latest one of the state buffer, which always has room.
+    #[cold]
+    fn set(&mut self, kind: u8, data: Piece<'_>) -> Result<bool, End> {
+        if let Some(setter) = &mut self.setter {
+            setter.set(&mut self.pair.open()?.outbox, kind, data)?;
+        }
+        Ok(true)
     }
 
     fn send_packet(&mut self, data: Piece<'_>) -> Result<bool> {
-        if self
-            .set(0, data)
-            .map_err(|_| Error::Transmission)?
-            .is_some()
-        {
-            return Ok(true);
+        if self.setter.is_some() {
+            return self.set(0, data).map_err(|_| Error::Transmission);
         }
         let pieces = [data];
         let mut message = Outgoing::new(Head::default(), &[], &pieces);
@@ -712,8 +703,8 @@ impl<D: Device> Inner<D> {
     fn send_scalar(&mut self, width: u8, value: u64) -> Result<bool> {
         let bytes = value.to_le_bytes();
         let data = Piece::Bytes(bytes.get(..width.into()).unwrap_or_default());
-        if self.set(width, data).map_err(|_| Error::General)?.is_some() {
-            return Ok(true);
+        if self.setter.is_some() {
+            return self.set(width, data).map_err(|_| Error::General);
         }
         let pieces = [data];
         let head = Head {
@@ -762,6 +753,7 @@ impl<D: Device> Inner<D> {
     ///
     /// # Errors
     /// As [`take`](Self::take).
+    #[cold]
     fn take_value(&mut self, plan: &Plan) -> Result<Option<Item>> {
         if let Err(end) = self.take_all(plan) {
             self.ended_by(plan, end);
@@ -783,7 +775,7 @@ impl<D: Device> Inner<D> {
         match kind {
             Kind::Packets => {
                 let packet = getter.packet(receiving)?;
-                Ok(packet.map(|copied| Item::Packet(Buffer::Copied(copied))))
+                Ok(packet.map(|copied| Item::Packet(Buffer::Copied(Box::new(copied)))))
             }
             Kind::Scalars => {
                 let scalar = getter.scalar(receiving)?;
@@ -797,11 +789,29 @@ impl<D: Device> Inner<D> {
     /// # Errors
     /// How the pair has ended.
     fn take_all(&mut self, plan: &Plan) -> Result<(), End> {
+        if self.getter.is_some() {
+            return self.take_news();
+        }
         while self.arrived.len() < SCALAR_LINES as usize {
             match self.take_in(plan)? {
-                Some(Item::News) => {}
                 Some(item) => self.arrived.push_back(item),
                 None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Take all news of a state buffer out of the ring: the value itself is looked for behind that.
+    ///
+    /// # Errors
+    /// How the pair has ended; [`End::Broken`]: something else has come.
+    #[cold]
+    fn take_news(&mut self) -> Result<(), End> {
+        let receiving = self.pair.open()?.inbox.receiving();
+        while let Some(news) = receiving.receive(&mut self.room).map_err(end_of)? {
+            match (news.head.kind, news.data) {
+                (0, Data::Inline([])) => receiving.publish().map_err(end_of)?,
+                _ => return Err(End::Broken),
             }
         }
         Ok(())
@@ -817,12 +827,10 @@ impl<D: Device> Inner<D> {
         let Some(message) = receiving.receive(&mut self.room).map_err(end_of)? else {
             return Ok(None);
         };
-        let has_state = self.getter.is_some();
         let item = match (plan.role.kind, message.head.kind, message.data) {
-            (_, 0, Data::Inline([])) if has_state => Item::News,
-            (Kind::Packets, 0, Data::Held(held)) if !has_state => Item::Packet(Buffer::Slot(held)),
+            (Kind::Packets, 0, Data::Held(held)) => Item::Packet(Buffer::Slot(held)),
             (Kind::Scalars, width @ (1 | 2 | 4 | 8), Data::Inline(bytes))
-                if !has_state && bytes.len() == usize::from(width) =>
+                if bytes.len() == usize::from(width) =>
             {
                 let mut value = [0; 8];
                 for (to, from) in value.iter_mut().zip(bytes) {
