@@ -700,13 +700,20 @@ impl<D: Device> Inner<D> {
         self.send_scalar(data.len() as u8, u64::from_le_bytes(value))
     }
 
-    fn send_scalar(&mut self, width: u8, value: u64) -> Result<bool> {
+    #[cold]
+    fn set_scalar(&mut self, width: u8, value: u64) -> Result<bool> {
         let bytes = value.to_le_bytes();
         let data = Piece::Bytes(bytes.get(..width.into()).unwrap_or_default());
+        self.set(width, data).map_err(|_| Error::General)
+    }
+
+    #[inline]
+    fn send_scalar(&mut self, width: u8, value: u64) -> Result<bool> {
         if self.setter.is_some() {
-            return self.set(width, data).map_err(|_| Error::General);
+            return self.set_scalar(width, value);
         }
-        let pieces = [data];
+        let bytes = value.to_le_bytes();
+        let pieces = [Piece::Bytes(bytes.get(..width.into()).unwrap_or_default())];
         let head = Head {
             kind: width,
             ..Head::default()
@@ -724,6 +731,7 @@ impl<D: Device> Inner<D> {
     ///
     /// # Errors
     /// Why there is none, and will be none.
+    #[inline]
     fn take(&mut self, plan: &Plan) -> Result<Option<Item>> {
         if self.getter.is_some() {
             return self.take_value(plan);
