@@ -71,7 +71,7 @@ def samples():
         ("", "mcapi", "mcapi_message_bandwidth"): of(400.0, 400.0),
         ("", "mcapi", "mcapi_local_latency"): of(0.6, 0.6),
         ("", "mcapi", "mcapi_local_blocking_latency"): of(90.0, 110.0),
-        ("", "mcapi", "cache_line_latency"): of(0.2, 0.4),
+        ("", "mcapi", "cache_line_latency"): of(0.3, 0.3),
         ("", "mcapi", "pipes_latency"): of(50.0, 50.0),
         ("", "mcapi", "raw_word_latency"): of(0.5, 0.5),
         ("", "mcapi", "raw_line_latency"): of(0.6, 0.6),
