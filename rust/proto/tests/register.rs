@@ -21,13 +21,16 @@ fn part() -> Part {
     Part { off: OFF, len }
 }
 
+/// Words that are stored between two fences, and where.
+type Group = Vec<(usize, [u8; WORD])>;
+
 /// Memory behind a bridge: what is stored arrives word by word while the reader looks, in any order
 /// between two fences.
 struct Bridge {
     memory: Ram,
     dice: Dice,
     /// Words that are under way, by fences.
-    groups: RefCell<VecDeque<Vec<(usize, [u8; WORD])>>>,
+    groups: RefCell<VecDeque<Group>>,
     /// What the writer does next, whenever it gets a turn.
     left: Cell<u64>,
     writer: RefCell<Option<Writer>>,
