@@ -17,7 +17,7 @@ use crate::{
     engine::{Engine, LAST},
     link::Link,
     lock,
-    pipe::Pipe,
+    pipe::{Buffer, Pipe},
     request::By,
     table::Table,
     wire::{End, Subject, Wire},
@@ -25,9 +25,8 @@ use crate::{
     Completion, Endpoint, Error, NodeId, Outcome, Parameters, Payload, Request, Result, Topology,
 };
 use mp_fabric::{CharDevice, Deadline, Device, EventMask, Fabric, Session};
-use mp_queue_pair::{
-    provider::{Answer, Attention, NotNow, Owner, Question, Rest, Served, Service, NEWS},
-    Held,
+use mp_queue_pair::provider::{
+    Answer, Attention, NotNow, Owner, Question, Rest, Served, Service, NEWS,
 };
 use std::{
     collections::{BTreeMap, HashMap},
@@ -99,7 +98,7 @@ struct Core<D: Device> {
 }
 
 /// The slot of a packet that the program has, and whose it is.
-type HeldBy<D> = (Arc<Pipe<D>>, Held);
+type HeldBy<D> = (Arc<Pipe<D>>, Buffer);
 
 /// The link to another node.
 struct Linked<D: Device> {

@@ -9,8 +9,9 @@ use crate::{
     Error, Head, Place, Result, EXTRA_MAX, INLINE_MAX, PLACED_EXTRA_MAX,
 };
 use mp_fabric::{CharDevice, Device, Session};
-use mp_proto::memory::Outbound;
+use mp_proto::memory::{Outbound, Part};
 use mp_proto::queue_pair::{lines_for, Broken, Layout, Link, Need, Park, Queue, SendError, Sender};
+use mp_proto::register::{self, Writer};
 use std::sync::Arc;
 
 /// The half of a pair that sends. Nothing waits; what has no room now is not sent. The other half
@@ -34,6 +35,12 @@ fn outcome<T>(result: std::result::Result<T, SendError>, most: usize) -> Result<
             Some(error) => Err(error),
         },
     }
+}
+
+/// Where the register is in a window that is divided so.
+pub(crate) fn register_in(layout: &Layout, most: u32) -> Option<Part> {
+    let len = u32::try_from(register::size(most)).ok()?;
+    layout.buffer(0, len)
 }
 
 impl<D: Device> Sending<D> {
@@ -222,6 +229,40 @@ impl<D: Device> Sending<D> {
     #[inline]
     pub fn fence(&mut self) {
         with_far!(self.shared, far => far.wmb());
+    }
+
+    /// The register for values of at most so many bytes that is at the start of the partner's buffers.
+    ///
+    /// # Errors
+    /// [`Error::Layout`]: the partner has less.
+    pub fn register(&self, most: u32) -> Result<Writer> {
+        let part = register_in(self.sender.peer(), most);
+        part.and_then(|part| Writer::new(part, most).ok())
+            .ok_or(Error::Layout)
+    }
+
+    /// Write the next value into a register of the partner, and tell nobody; false if stores wait for
+    /// memory of the kernel: then nothing was written.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`]: it is longer than the register's values; else as [`write()`](Self::write).
+    pub fn set(&mut self, register: &mut Writer, kind: u8, data: Piece<'_>) -> Result<bool> {
+        self.shared.alive()?;
+        if self.shared.is_held_up() {
+            return Ok(false);
+        }
+        let (len, most) = (data.len(), register.most());
+        if len > most {
+            return Err(Error::TooLong { most });
+        }
+        let pieces = [data];
+        let mut data = Cursor::new(&pieces);
+        let written = with_far!(self.shared, far => {
+            register.write(far, kind, len, |to| far.gather(to.off, to.len, &mut data))
+        });
+        written.map_err(|_| Broken::Memory)?;
+        self.shared.push()?;
+        Ok(true)
     }
 
     /// Tell that a place in the partner's buffers has been written, with at most
