@@ -2,6 +2,7 @@
 """What the kernels of guests see of programs."""
 
 import re
+from collections import Counter
 from contextlib import contextmanager
 
 from ntbrig import stack
@@ -34,3 +35,31 @@ def system_calls(name, *guests):
     finally:
         stop = f"echo 0 > {_EVENT}/enable && echo 0 > {_EVENT}/filter"
         stack.everywhere(guests, f"{stop} && echo > {_TRACING}/trace")
+
+
+# Calls by which a program gets memory, and what it does with that.
+_MEMORY = {9, 10, 11, 12, 25, 28}
+
+
+@contextmanager
+def calls_of_threads(guest, pid):
+    """Count system calls of all threads that a process has now, whatever their names; the function
+    that is given tells how many its first thread has made, and how many the others, by their names.
+    Calls for memory do not count: what a program measures has to be kept somewhere."""
+    threads = guest.run(f"ls /proc/{pid}/task").out.split()
+    wanted = " || ".join(f"common_pid == {thread}" for thread in threads)
+    names = {
+        thread: guest.read(f"/proc/{pid}/task/{thread}/comm").strip() for thread in threads
+    }
+    trace(guest, f"echo '{wanted}' > {_EVENT}/filter && echo > trace && echo 1 > {_EVENT}/enable")
+
+    def count():
+        calls = re.findall(r"-(\d+) .* NR (\d+) \(", trace(guest, "cat trace"))
+        made = Counter(thread for thread, number in calls if int(number) not in _MEMORY)
+        others = {name: made[thread] for thread, name in names.items() if thread != str(pid)}
+        return made[str(pid)], others
+
+    try:
+        yield count
+    finally:
+        trace(guest, f"echo 0 > {_EVENT}/enable && echo 0 > {_EVENT}/filter && echo > trace")

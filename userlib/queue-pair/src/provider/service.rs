@@ -59,6 +59,8 @@ const TURN: Duration = Duration::from_millis(1);
 pub const NAP_MIN: Duration = Duration::from_millis(1);
 /// See [`NAP_MIN`].
 pub const NAP_MAX: Duration = Duration::from_millis(128);
+/// How long it sleeps before it asks partners again that could not be asked.
+const RETRY: Duration = Duration::from_millis(10);
 /// How long hosts may take altogether to say that they have been asked: those that do not answer
 /// hold up nobody else for longer.
 const ANSWERS: Duration = Duration::from_millis(10);
@@ -389,19 +391,21 @@ impl<'a, O: Owner> Run<'a, O> {
     /// time of those behind them.
     fn put_to_rest(&mut self, mut own: Vec<O::Link>) -> Option<Duration> {
         let until = Deadline::after(ANSWERS);
-        let mut busy = false;
+        let (mut busy, mut again) = (false, false);
         self.rounds = self.rounds.wrapping_add(1);
         let first = self.rounds.checked_rem(own.len()).unwrap_or(0);
         own.rotate_left(first);
         for link in own {
             let rest = link.attention().settle(|| link.rest(until));
             busy |= rest == Rest::Busy;
+            again |= rest == Rest::Nap;
             if matches!(rest, Rest::Busy | Rest::Nap) {
                 self.own.push(link);
             }
         }
         match self.own.is_empty() {
             _ if busy => Some(Duration::ZERO),
+            _ if again => Some(RETRY),
             false => {
                 let has_work = self.own.iter().any(|link| link.has_work());
                 Some(self.nap.next(has_work))
