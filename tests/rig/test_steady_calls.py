@@ -17,12 +17,12 @@ pytestmark = pytest.mark.alone
 
 # Calls of a library's threads in a second, for longest naps of 128 ms.
 NAPS = 16
-# Seconds until the naps are the longest ones, from the first message on.
-SETTLED = 1
+# What a process has computed once it has left its beginning behind, in hundredths of a second.
+UNDER_WAY = 20 * PATIENCE
 # Rounds of a measurement that nobody waits for.
 FOREVER = 1_000_000_000
 # A busy machine may keep one of the processes from looking: another second is looked at then.
-SECONDS = 6
+SECONDS = 10
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +51,8 @@ def look(guests, processes):
             with calls_of_threads(guests[1], processes[1].pid) as there:
                 guests[0].run("sleep 1")
                 found = [here(), there()]
-        after = [ticks(guest, run.pid) for guest, run in zip(guests, processes)]
         print(found)
+        after = [ticks(guest, run.pid) for guest, run in zip(guests, processes)]
         assert not any(run.ended() for run in processes)
         # Both have been at it.
         assert all(late - early >= 10 for early, late in zip(before, after))
@@ -67,8 +67,10 @@ def steady_calls(fabric, server, client, env):
     serving = b.spawn(server, timeout=timeout, env=env)
     asking = a.spawn(client, timeout=timeout, env=env)
     try:
-        while not asking.pid or ticks(a, asking.pid) < 100 * SETTLED * PATIENCE:
+        while not asking.pid or ticks(a, asking.pid) < UNDER_WAY:
             assert not asking.ended(), asking.wait()
+        # Until the naps are the longest ones.
+        a.run("sleep 1")
         return look((a, b), (asking, serving))
     finally:
         for process in (asking, serving):

@@ -26,9 +26,9 @@
 //!
 //! | nap | length |
 //! |---|---|
-//! | the first one, and the one after a kick or news | [`NAP_MIN`] |
+//! | the first one, and the one after a link was not looked at | [`NAP_MIN`] |
 //! | after one in which all links were looked at | twice as long, [`NAP_MAX`] at most |
-//! | after a long one, if a message is there | [`NAP_MIN`]: a program that looks takes it |
+//! | after a long one, if a message is there, or a partner has signalled | [`NAP_MIN`]: a program that looks takes what there is |
 //!
 //! While a program looks steadily there are two system calls in [`NAP_MAX`] at most, and none of its
 //! own threads. A message waits for a program that has stopped for `NAP_MAX + NAP_MIN` at most: it is
@@ -291,20 +291,21 @@ impl Nap {
         }
     }
 
-    /// How long the next one is: a short one, if messages are there that the program may not look
-    /// for any more.
-    fn next(&mut self, has_work: bool) -> Duration {
-        self.was_long = !(self.was_long && has_work);
+    /// How long the next one is: a short one behind a long one, if the program may not look any more
+    /// although it should.
+    fn next(&mut self, doubtful: bool) -> Duration {
+        self.was_long = !(self.was_long && doubtful);
         match self.was_long {
             true => self.long,
             false => NAP_MIN,
         }
     }
 
-    /// All links were looked at in the last one, or there was something else.
-    fn note(&mut self, steady: bool) {
-        match steady {
-            true if self.was_long => self.long = NAP_MAX.min(2 * self.long),
+    /// Whether all links were looked at in the last one, and whether it has lasted as long as it
+    /// should.
+    fn note(&mut self, all_watched: bool, undisturbed: bool) {
+        match all_watched {
+            true if self.was_long && undisturbed => self.long = NAP_MAX.min(2 * self.long),
             true => {}
             false => *self = Nap::new(),
         }
@@ -343,8 +344,13 @@ impl<'a, O: Owner> Run<'a, O> {
             service.activity.swap(RUNNING, Ordering::AcqRel);
             self.take_listed();
             let own = mem::take(&mut self.own);
-            let own = self.leave_watched(own);
-            self.nap.note(self.undisturbed && own.is_empty());
+            let mut own = self.leave_watched(own);
+            if self.undisturbed && !own.is_empty() {
+                // A program that was held up looks now, also on the only processor.
+                std::thread::yield_now();
+                own = self.leave_watched(own);
+            }
+            self.nap.note(own.is_empty(), self.undisturbed);
             let wait = self.look_after(own);
             if !self.sleep(wait) {
                 return self.owner.fail();
@@ -408,7 +414,7 @@ impl<'a, O: Owner> Run<'a, O> {
             _ if again => Some(RETRY),
             false => {
                 let has_work = self.own.iter().any(|link| link.has_work());
-                Some(self.nap.next(has_work))
+                Some(self.nap.next(has_work || !self.undisturbed))
             }
             true => None,
         }
