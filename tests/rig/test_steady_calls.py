@@ -7,6 +7,8 @@ quite eight in a second. Programs are those that measure: a message or a write i
 after the other.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pximc
 import pytest
 from ntbrig import stack, vipl
@@ -47,10 +49,9 @@ def look(guests, processes):
     """Calls of both processes in the first steady second; in the last one looked at, if none is."""
     for _ in range(SECONDS):
         before = [ticks(guest, run.pid) for guest, run in zip(guests, processes)]
-        with calls_of_threads(guests[0], processes[0].pid) as here:
-            with calls_of_threads(guests[1], processes[1].pid) as there:
-                guests[0].run("sleep 1")
-                found = [here(), there()]
+        with ThreadPoolExecutor() as both:
+            pids = [run.pid for run in processes]
+            found = list(both.map(calls_of_threads, guests, pids))
         print(found)
         after = [ticks(guest, run.pid) for guest, run in zip(guests, processes)]
         assert not any(run.ended() for run in processes)
