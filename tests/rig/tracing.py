@@ -2,7 +2,6 @@
 """What the kernels of guests see of programs."""
 
 import re
-from collections import Counter
 from contextlib import contextmanager
 
 from ntbrig import stack
@@ -35,30 +34,3 @@ def system_calls(name, *guests):
     finally:
         stop = f"echo 0 > {_EVENT}/enable && echo 0 > {_EVENT}/filter"
         stack.everywhere(guests, f"{stop} && echo > {_TRACING}/trace")
-
-
-# Calls by which a program gets memory, and what it does with that.
-_MEMORY = {9, 10, 11, 12, 25, 28}
-
-
-def calls_of_threads(guest, pid):
-    """System calls in a second of all threads that a process has, whatever their names: how many its
-    first thread has made, and how many the others, by their names. Calls for memory do not count:
-    what a program measures has to be kept somewhere."""
-    threads = guest.run(f"ls /proc/{pid}/task").out.split()
-    wanted = " || ".join(f"common_pid == {thread}" for thread in threads)
-    names = {
-        thread: guest.read(f"/proc/{pid}/task/{thread}/comm").strip() for thread in threads
-    }
-    # A busy guest takes longer for what is around that than for the second itself.
-    second = "echo begins > trace_marker; sleep 1; echo ends > trace_marker"
-    start = f"echo '{wanted}' > {_EVENT}/filter && echo > trace && echo 1 > {_EVENT}/enable"
-    stop = f"echo 0 > {_EVENT}/enable; echo 0 > {_EVENT}/filter"
-    told = trace(guest, f"{start}; {second}; {stop}; cat trace; echo > trace")
-    within = re.search(r"(\d+\.\d+): tracing_mark_write: begins(.*?)(\d+\.\d+): "
-                       r"tracing_mark_write: ends", told, re.S)
-    took = float(within[3]) - float(within[1])
-    calls = re.findall(r"-(\d+) .* NR (\d+) \(", within[2])
-    made = Counter(thread for thread, number in calls if int(number) not in _MEMORY)
-    others = {name: made[thread] / took for thread, name in names.items() if thread != str(pid)}
-    return made[str(pid)] / took, others

@@ -30,8 +30,8 @@
 //! | after one in which all links were looked at | twice as long, [`NAP_MAX`] at most |
 //! | after a long one, if a message is there, or a partner has signalled | [`NAP_MIN`]: a program that looks takes what there is |
 //!
-//! While a program looks steadily there are two system calls in [`NAP_MAX`] at most, and none of its
-//! own threads. A message waits for a program that has stopped for `NAP_MAX + NAP_MIN` at most: it is
+//! While a program looks in each nap, the naps take two system calls in [`NAP_MAX`] at most. One that
+//! is held up for longer than a nap is taken for one that has stopped. A message waits for a program that has stopped for `NAP_MAX + NAP_MIN` at most: it is
 //! there at the end of a nap, and if the link is not looked at in the short one behind it, the service
 //! thread takes it. It does not wait for so long if its sender sleeps: before a sender's thread leaves
 //! a link it signals once for what the partner may not have seen
