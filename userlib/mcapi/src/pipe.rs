@@ -549,6 +549,16 @@ impl<D: Device> Pipe<D> {
         self.inner().pair.owes_signal()
     }
 
+    /// Signal the other node for what it may not have seen.
+    pub(crate) fn remind(&self) {
+        self.inner().pair.remind();
+    }
+
+    /// Whether something has arrived that something waits for.
+    pub(crate) fn has_work(&self) -> bool {
+        self.is_busy() && self.inner().pair.has_news()
+    }
+
     /// End the session.
     pub(crate) fn close(&self) {
         self.inner().pair.close();

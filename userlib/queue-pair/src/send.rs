@@ -24,6 +24,8 @@ use std::sync::Arc;
 pub struct Sending<D: Device = CharDevice> {
     shared: Arc<Shared<D>>,
     sender: Sender<Vec<Link>, Vec<Queue>>,
+    /// Lines that had been sent when the partner was signalled last.
+    signalled: u64,
 }
 
 /// What the engine has said of a message: nothing if it is only for room.
@@ -48,7 +50,11 @@ impl<D: Device> Sending<D> {
         let links = vec![Link::default(); peer.slots as usize];
         let queues = vec![Queue::default(); peer.streams as usize];
         let sender = Sender::new(own, peer, links, queues)?;
-        Ok(Sending { shared, sender })
+        Ok(Sending {
+            shared,
+            sender,
+            signalled: 0,
+        })
     }
 
     /// The session, for its state and its events. Others may keep it: it is open until the last of
@@ -308,7 +314,25 @@ impl<D: Device> Sending<D> {
         let near = &*self.shared.near;
         let asleep = with_far!(self.shared, far => self.sender.publish(near, far));
         let asleep = asleep.map_err(Error::from);
-        self.shared.wake(self.shared.judge(asleep)?)
+        let asleep = self.shared.judge(asleep)?;
+        if asleep {
+            self.signalled = self.sender.sent();
+        }
+        self.shared.wake(asleep)
+    }
+
+    /// Signal the partner for what it has not taken and was not signalled for: once for the same
+    /// messages. It did not sleep when they were published, but may look no more.
+    ///
+    /// # Errors
+    /// As [`publish()`](Self::publish).
+    pub fn remind(&mut self) -> Result<()> {
+        let sent = self.sender.sent();
+        if self.signalled == sent || self.taken()? >= sent {
+            return Ok(());
+        }
+        self.signalled = sent;
+        self.shared.wake(true)
     }
 
     /// Whether the partner has to be woken and the kernel had no memory for that: the next
