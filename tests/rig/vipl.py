@@ -180,6 +180,10 @@ class Functions(shell.Caller):
         """Call a function; numbers, addresses and texts."""
         return self._order(_succeeded(name), "call", name, *arguments)
 
+    def cancel(self, milliseconds, name, *arguments):
+        """Call a function in a thread that is cancelled after so long; whether that has ended it."""
+        return self._order(lambda answer: answer["cancelled"], "cancel", milliseconds, name, *arguments)
+
     def poll(self, vi, queue, milliseconds=SOON):
         """Look at a queue until a descriptor is complete: the value, and where it is."""
         return self._order(_polled, "poll", vi, queue, milliseconds)

@@ -45,7 +45,7 @@ use mp_queue_pair::provider::{window, Service, NEWS, WINDOW};
 use posts::Posts;
 use rustix::{
     event::{poll, PollFd, PollFlags, Timespec},
-    fd::AsFd,
+    fd::{AsFd, BorrowedFd},
 };
 use std::{
     fmt,
@@ -179,8 +179,10 @@ impl<D: Device> NicShared<D> {
         let interface = session.state().map(|state| state.interface);
         interface.is_ok_and(|id| {
             let interface = self.fabric.interface(id);
-            interface.is_ok_and(|interface| interface.local_free < *WINDOW.start())
-                && !self.trunks.lead_to(id, partner)
+            // One that is down has none, and that is not why nobody is reached.
+            let lacks =
+                |interface: &Interface| interface.up && interface.local_free < *WINDOW.start();
+            interface.is_ok_and(|interface| lacks(&interface)) && !self.trunks.lead_to(id, partner)
         })
     }
 
@@ -226,30 +228,38 @@ impl<D: Device> Nic<D> {
     /// [`Error::InvalidParameter`]: the host is not this one, or the discriminator is too long; or
     /// the NIC was closed, also meanwhile. [`Error::Timeout`], [`Error::Resource`].
     pub fn connect_wait(&self, local: &NetAddress, deadline: Deadline) -> Result<Request<D>> {
+        let mut server = self.serve(local, deadline)?;
+        loop {
+            if let Some(found) = server.look() {
+                return found;
+            }
+            server.sleep();
+        }
+    }
+
+    /// Begin to wait, for callers that sleep themselves.
+    ///
+    /// # Errors
+    /// As [`connect_wait()`](Self::connect_wait).
+    pub fn serve(&self, local: &NetAddress, deadline: Deadline) -> Result<Server<D>> {
         let nic = self.shared();
         nic.must_be_open()?;
         local.must_be_of(nic.local())?;
-        let name = name(nic.local(), &local.discriminator);
-        let mut waiting = Waiting::new(&name)?;
-        loop {
-            waiting.post(nic)?;
-            if let Some(request) = waiting.take(nic) {
-                return request;
-            }
-            let left = deadline.remaining();
-            if left.is_some_and(|left| left.is_zero()) {
-                return Err(Error::Timeout);
-            }
-            let nap = left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN));
-            waiting.sleep(nic, nap);
-            nic.must_be_open()?;
-        }
+        Ok(Server {
+            nic: Arc::clone(nic),
+            name: name(nic.local(), &local.discriminator),
+            deadline,
+            sessions: Vec::new(),
+            wake: Wake::new()?,
+        })
     }
 }
 
-/// A server that waits.
-struct Waiting<'a, D: Device> {
-    name: &'a [u8],
+/// A server that waits. Once it is dropped, its discriminator matches nobody (VI-CONN-6).
+pub struct Server<D: Device = CharDevice> {
+    nic: Arc<NicShared<D>>,
+    name: Vec<u8>,
+    deadline: Deadline,
     sessions: Vec<Posted<D>>,
     wake: Wake,
 }
@@ -261,13 +271,43 @@ struct Posted<D: Device> {
     session: Session<D>,
 }
 
-impl<'a, D: Device> Waiting<'a, D> {
-    fn new(name: &'a [u8]) -> Result<Self> {
-        Ok(Waiting {
-            name,
-            sessions: Vec::new(),
-            wake: Wake::new()?,
-        })
+impl<D: Device> fmt::Debug for Server<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<D: Device> Server<D> {
+    /// Look whether a client has asked, or it is too late; nothing if there is time to
+    /// [sleep](Self::nap).
+    pub fn look(&mut self) -> Option<Result<Request<D>>> {
+        self.wake.read();
+        let nic = Arc::clone(&self.nic);
+        if let Err(error) = nic.must_be_open().and_then(|()| self.post(&nic)) {
+            return Some(Err(error));
+        }
+        if let Some(request) = self.take(&nic) {
+            return Some(request);
+        }
+        let is_late = self.deadline.remaining().is_some_and(|left| left.is_zero());
+        is_late.then_some(Err(Error::Timeout))
+    }
+
+    /// How long it may sleep before it looks again, and what wakes it earlier.
+    pub fn nap(&self) -> (Duration, [BorrowedFd<'_>; 2]) {
+        let left = self.deadline.remaining();
+        let nap = left.map_or(LOOK_AGAIN, |left| left.min(LOOK_AGAIN));
+        (nap, [self.wake.as_fd(), self.nic.ending().as_fd()])
+    }
+
+    fn sleep(&self) {
+        let (nap, fds) = self.nap();
+        let mut fds = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        let nap = Timespec::try_from(nap).ok();
+        // It looks again, whatever has ended the wait.
+        let _ = poll(&mut fds, nap.as_ref());
     }
 
     /// Wait on interfaces on which it does not yet, first without windows: who finds a session with
@@ -286,7 +326,7 @@ impl<'a, D: Device> Waiting<'a, D> {
             if self.sessions.iter().any(is_same) {
                 continue;
             }
-            let server = nic.fabric.server(interface, PROTOCOL).name(self.name);
+            let server = nic.fabric.server(interface, PROTOCOL).name(&self.name);
             let server = server.hold().once();
             let server = match is_bare {
                 true => server.bare(),
@@ -351,18 +391,6 @@ impl<'a, D: Device> Waiting<'a, D> {
             }
         }
         None
-    }
-
-    /// Sleep until there is news, or not for longer.
-    fn sleep(&self, nic: &NicShared<D>, nap: Duration) {
-        let nap = Timespec::try_from(nap).ok();
-        let mut fds = [
-            PollFd::new(&self.wake, PollFlags::IN),
-            PollFd::new(nic.ending(), PollFlags::IN),
-        ];
-        // It looks again, whatever has ended the wait.
-        let _ = poll(&mut fds, nap.as_ref());
-        self.wake.read();
     }
 }
 

@@ -8,7 +8,10 @@ use crate::{
     lock,
     wire::End,
 };
-use mp_fabric::{thread, Deadline, Device, Error as FabricError, Fabric, InterfaceId, Session};
+use mp_fabric::{
+    thread, Deadline, Device, Error as FabricError, EventMask, Fabric, InterfaceId, Session,
+    Subject,
+};
 use mp_queue_pair::{
     open,
     provider::{shape, Service, NEWS, SLOT, WINDOW},
@@ -367,7 +370,10 @@ impl<D: Device> Trunks<D> {
         if !place.keep(&session) {
             return Err(FabricError::PartnerGone.into());
         }
-        session.wait(mp_fabric::EventMask::PAIRED, deadline)?;
+        let events = session.wait(EventMask::PAIRED | EventMask::DOWN, deadline)?;
+        if !events.contains(EventMask::PAIRED) {
+            return Err(FabricError::InterfaceDown(Subject::Interface(key.interface)).into());
+        }
         let size = session.state()?.local.map_or(0, |window| window.size);
         open(session, &shape(size, 1), deadline)
     }
