@@ -29,10 +29,11 @@ obtain_source() {
 	git -C "$checkout" archive "$commit" | tar -x -C "$release.new/source"
 }
 
-# Run in the release's source.
+# Run in the release's source. Nothing is measured with these programs.
 build_programs() {
 	local out=$release.new/programs built=$release.new/target/$target/release name
-	CARGO_TARGET_DIR=$release.new/target cargo build --quiet --locked --release \
+	CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+		CARGO_TARGET_DIR=$release.new/target cargo build --quiet --locked --release \
 		--manifest-path userlib/Cargo.toml --target "$target" \
 		--package pximc-dispatcher --package pximc-ntb --package sisci-ffi
 	mkdir -p "$out"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Runs all tests and ends with the line "N passed, N failed[, N skipped]".
+# Runs all tests and ends with the line "N passed, N failed[, N skipped][, N repeated]".
 # Arguments go to pytest. Tests with guests run in WORKERS processes, by default
 # one more than there are processors with the usual kernel, and one with those that check;
 # those that are marked `alone` run one after the other at the end.
@@ -10,8 +10,9 @@
 # hosts that stand still.
 #
 # Guests on emulated processors are not to be hurried: a test with guests that
-# fails is repeated once, and named among those that were. What a kernel
-# complained of, lost memory and tests that hang are not forgiven.
+# fails is repeated once, counted, and named among those that were; how it failed is
+# in build/results/*.repeated. What a kernel complained of, lost memory and tests that
+# hang are not forgiven.
 
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 
@@ -19,6 +20,8 @@ results=$checkout/build/results
 passed=0
 failed=0
 skipped=0
+repeated=0
+phase=
 
 # More than these would run short of memory before they run short of processors.
 most_workers=8
@@ -32,6 +35,14 @@ count() {
 	skipped=$((skipped + $3))
 }
 
+# phase NAME: begin a part of the run; say how long the one before has taken. The last has no name.
+phase() {
+	[ -z "$phase" ] || say "$phase: $((SECONDS - phase_start)) s"
+	phase=$1
+	phase_start=$SECONDS
+	[ -z "$phase" ] || say "$phase"
+}
+
 # Sum the number before WORD over the summary lines in a log.
 total() {
 	grep -oE "[0-9]+ $1" "$2" | awk '{ sum += $1 } END { print sum + 0 }'
@@ -41,7 +52,7 @@ total() {
 run_cargo() {
 	local name=$1 log=$results/cargo-$1.log summary=$results/cargo.summary status=0
 	local which=(--manifest-path "$2" --workspace --locked)
-	say "cargo tests, $name"
+	phase "cargo tests, $name"
 	if cargo nextest --version >/dev/null 2>&1; then
 		cargo nextest run "${which[@]}" --color never 2>&1 | tee "$log" || status=$?
 		grep -E '^ *Summary ' "$log" >"$summary" || true
@@ -59,7 +70,7 @@ run_cargo() {
 
 # run_long NAME COMMAND...: one long test.
 run_long() {
-	say "$1"
+	phase "$1"
 	if "${@:2}"; then count 1 0 0; else count 0 1 0; fi
 }
 
@@ -91,11 +102,11 @@ run_guests() {
 
 # run_pytest NAME [ARGUMENT...]: one run of pytest.
 run_pytest() {
-	local name=$1 report=$results/pytest-$1.xml status=0 counts limit=600
+	local name=$1 report=$results/pytest-$1.xml status=0 counts again limit=600
 	shift
 	[ "${DEBUG:-}${RACES:-}" != 1 ] || limit=2400
-	say "tests with guests: $name"
-	rm -f "$report"
+	phase "tests with guests: $name"
+	rm -f "$report" "${report%.xml}.repeated"
 	/usr/bin/python3 -m pytest -c "$checkout/tests/pytest.ini" --junitxml "$report" \
 		--timeout "$limit" --reruns 1 --only-rerun '^(?!Failed: )' \
 		"$checkout/tests" "$@" || status=$?
@@ -109,6 +120,8 @@ run_pytest() {
 	)
 	# shellcheck disable=SC2086 # three numbers
 	count ${counts:-0 1 0}
+	again=$(grep -cs '^repeated: ' "${report%.xml}.repeated" || true)
+	repeated=$((repeated + ${again:-0}))
 	# One of the two companies may have none of the chosen tests.
 	[ "$status" -ne "$nothing_chosen" ] || return 0
 	[ "$status" -eq 0 ] || [ "$failed" -gt 0 ] || count 0 1 0
@@ -140,7 +153,7 @@ run_stopped() {
 # and everything at once.
 run_races() {
 	local modules=$checkout/build/modules/races
-	say "a kernel that looks for data races, and the modules for it"
+	phase "a kernel that looks for data races, and the modules for it"
 	make --no-print-directory RACES=1 MODULES="$modules" modules || {
 		count 0 1 0
 		return
@@ -151,9 +164,11 @@ run_races() {
 
 # Say how many there were, and end.
 finish() {
+	phase ""
 	echo
 	printf '%s passed, %s failed' "$passed" "$failed"
 	[ "$skipped" -eq 0 ] || printf ', %s skipped' "$skipped"
+	[ "$repeated" -eq 0 ] || printf ', %s repeated' "$repeated"
 	echo
 	[ "$failed" -eq 0 ]
 	exit

@@ -56,11 +56,15 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(skip)
 
 
-def pytest_terminal_summary(terminalreporter):
-    """Show why a test was repeated, also when it passed then."""
-    for report in terminalreporter.stats.get("rerun", []):
+def pytest_terminal_summary(terminalreporter, config):
+    """Show why a test was repeated, also when it passed then, and keep it beside the report."""
+    repeated = terminalreporter.stats.get("rerun", [])
+    for report in repeated:
         terminalreporter.section(f"repeated: {report.nodeid}", sep="-")
         terminalreporter.write_line(report.longreprtext)
+    if config.option.xmlpath:
+        kept = (f"repeated: {report.nodeid}\n{report.longreprtext}\n" for report in repeated)
+        Path(config.option.xmlpath).with_suffix(".repeated").write_text("".join(kept))
 
 
 class Booter:

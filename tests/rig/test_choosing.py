@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The programs of `Documentation/choosing.md`, one for each interface: they are compiled as they stand
-there, and do what the page says."""
+there, and do what the page says. The program of the README is one of them."""
 
 import re
 import subprocess
@@ -15,6 +15,7 @@ from ntbrig.settings import CHECKOUT, stage_dir
 from pximc import MODULES
 
 PAGE = CHECKOUT / "Documentation/choosing.md"
+README = CHECKOUT / "README.md"
 PROGRAM = re.compile(r"^### (\w+)\n.*?^```c\n(.*?)^```", re.M | re.S)
 
 
@@ -72,6 +73,11 @@ def compiled(name, folder):
 
 def test_there_is_a_program_for_each_interface():
     assert [name for name, _ in PROGRAM.findall(PAGE.read_text())] == list(INTERFACES)
+
+
+def test_the_program_of_the_readme_is_that_of_mcapi():
+    programs = re.findall(r"^```c\n(.*?)^```", README.read_text(), re.M | re.S)
+    assert programs == [dict(PROGRAM.findall(PAGE.read_text()))["MCAPI"]]
 
 
 @pytest.mark.parametrize("name", INTERFACES)
