@@ -49,6 +49,11 @@ WAYS = {
     "unplugged": Way(unplug, plug, cut=True),
     "host killed": Way(kill_host, boot_host(programs.configure), cut=True),
 }
+# Those that each step of a channel's life is tried with in a short run: the process goes, the link goes.
+SHORT = ("killed", "unplugged")
+AT_EACH_STEP = [
+    pytest.param(name, marks=[] if name in SHORT else pytest.mark.long) for name in WAYS
+]
 
 
 # --- what is under way
@@ -350,7 +355,7 @@ STEPS = (
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", AT_EACH_STEP)
 def test_a_channel_ends_at_each_step_of_its_life(fabric, nodes, name, kind):
     """MC-CHAN-16, MC-CHAN-2, MC-CHAN-10, MC-PKTROPEN-6: whichever end stays, whatever it has asked for ends
     with the status that the rules have, and its endpoint serves for another channel."""
