@@ -224,7 +224,7 @@ def lost_before(stays, goes):
 
 
 def idle(stays, goes):
-    """Receives wait for the next connection."""
+    """Post receives that wait for the next connection."""
     connect(stays, goes)
     stays.disconnect()
     goes.until_state("ERROR")

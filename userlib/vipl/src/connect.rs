@@ -186,7 +186,7 @@ impl<D: Device> NicShared<D> {
         })
     }
 
-    /// Servers on the other side that wait with windows now, by their identifiers.
+    /// Find the servers on the other side that wait with windows now, by their identifiers.
     fn servers_with_windows(&self, interface: InterfaceId) -> mp_fabric::Result<Vec<u32>> {
         let waits = |uid: &u32| {
             let window = self.fabric.window(interface, *uid);

@@ -483,6 +483,7 @@ impl<D: Device> ViShared<D> {
     }
 
     /// The trunk that its connection has a lane of.
+    #[inline]
     fn shared(&self) -> Option<Arc<Trunk<D>>> {
         match self.shares.load(Ordering::Acquire) {
             true => lock(&self.trunk).upgrade(),
