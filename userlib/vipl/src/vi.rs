@@ -486,9 +486,15 @@ impl<D: Device> ViShared<D> {
     #[inline]
     fn shared(&self) -> Option<Arc<Trunk<D>>> {
         match self.shares.load(Ordering::Acquire) {
-            true => lock(&self.trunk).upgrade(),
+            true => self.trunk(),
             false => None,
         }
+    }
+
+    /// As [`shared()`](Self::shared), of a connection that has a lane or had one.
+    #[inline(never)]
+    fn trunk(&self) -> Option<Arc<Trunk<D>>> {
+        lock(&self.trunk).upgrade()
     }
 
     /// Receive what has come for the VI and others, for a thread that looks; whether there was
