@@ -12,8 +12,8 @@
 //!   taken away. [`access`]: devices that reach it as well.
 //! * [`segment`], [`offer`]: what processes offer to peers: memory, events, ports.
 //! * [`connection`], [`notices`], [`status`]: the use of what a peer offers, and what
-//!   happens to it; [`queue`], [`pipeline`]: copies into it; [`placed`]: copies that its
-//!   host makes.
+//!   happens to it; [`queue`], [`pipeline`]: copies into it; [`lane`]: where these run;
+//!   [`placed`]: copies that its host makes.
 //! * [`ready`], [`stream`]: events, and everybody who waits for them.
 //! * [`link`], [`host`]: the end of a link; all links of the host. [`question`]: what proves
 //!   that stores have arrived. [`leaving`]: waits until memory is let go of. [`numbered`]: objects
@@ -69,6 +69,8 @@ mod desk;
 mod host;
 #[path = "mp_func_user/inbox.rs"]
 mod inbox;
+#[path = "mp_func_user/lane.rs"]
+mod lane;
 #[path = "mp_func_user/leaving.rs"]
 mod leaving;
 #[path = "mp_func_user/link.rs"]

@@ -8,6 +8,7 @@
 //! be loaded then: the suites register transports and peers of their own.
 //!
 //! * [`bytes`]: memory that is only copied from, or only written, and packets of it.
+//! * [`fifo`]: queues that grow as needed.
 //! * [`forward`]: peers that share no bridge, and what the services tell each other.
 //! * [`memory`]: memory of both ends of a link.
 //! * [`interface`]: the local ends of links.
@@ -21,6 +22,8 @@ use kernel::prelude::*;
 
 #[path = "mp_kunit/bytes.rs"]
 mod bytes;
+#[path = "mp_kunit/fifo.rs"]
+mod fifo;
 #[path = "mp_kunit/fixture.rs"]
 mod fixture;
 #[path = "mp_kunit/forward.rs"]

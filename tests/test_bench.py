@@ -69,6 +69,10 @@ def samples():
         ("", "mcapi", "mcapi_message_latency"): of(1.5, 1.5),
         ("", "mcapi", "mcapi_packet_bandwidth"): of(850.0, 860.0),
         ("", "mcapi", "mcapi_message_bandwidth"): of(400.0, 400.0),
+        ("", "mcapi", "mcapi_local_latency"): of(0.6, 0.6),
+        ("", "mcapi", "mcapi_local_blocking_latency"): of(90.0, 110.0),
+        ("", "mcapi", "cache_line_latency"): of(0.3, 0.3),
+        ("", "mcapi", "pipes_latency"): of(50.0, 50.0),
         ("", "mcapi", "raw_word_latency"): of(0.5, 0.5),
         ("", "mcapi", "raw_line_latency"): of(0.6, 0.6),
         ("", "mcapi", "raw_stream_bandwidth"): of(1000.0, 1000.0),
@@ -202,6 +206,8 @@ def test_messages_are_compared_with_windows_and_with_tcp(samples, name, ratio, t
         ("mcapi_message_latency_vs_window", 2.5, 2.5, True),
         ("mcapi_packet_bandwidth_vs_window", 0.855, 0.85, True),
         ("mcapi_message_bandwidth_vs_window", 0.4, None, None),
+        ("mcapi_local_latency_vs_line", 2.0, 2.0, True),
+        ("mcapi_local_blocking_latency_vs_pipes", 2.0, 1.0, False),
     ],
 )
 def test_what_nodes_send_is_compared_with_windows(samples, name, ratio, target, met):

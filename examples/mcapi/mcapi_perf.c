@@ -5,12 +5,13 @@
  *
  *	mcapi_perf server NODE
  *	mcapi_perf client NODE SERVER [--kind messages|packets|scalars] [--rounds N]
- *		[--sizes N,...] [--json]
+ *		[--sizes N,...] [--pause MS] [--json]
  *
  * Half a round trip is printed for each size: the least, the median and the 99th percentile, in
  * microseconds; then the bytes that go one way, in MB/s. Scalars have 8 bytes. The bytes of each round
  * trip are others than those of the one before, and are compared after its time was taken; buffers of
- * packets are given back then.
+ * packets are given back then. With a pause between two round trips the server sleeps by then, if it is
+ * longer than 10 ms.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -20,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Ports of the server: for orders and messages, and for the ends of two channels. */
 #define SERVER_PORT 1
@@ -28,6 +30,7 @@
 #define WARM_UP 100
 #define SIZE MCAPI_MAX_MESSAGE_SIZE
 #define ROUNDS_MAX 10000000UL
+#define PAUSE_MAX 10000UL
 
 /* What the server shall do with what follows. */
 enum task { OPEN, ECHO, COUNT, END };
@@ -53,6 +56,7 @@ struct options {
 	enum data_kind kind;
 	unsigned long rounds;
 	const char *sizes;
+	unsigned long pause; /* in milliseconds */
 	int json;
 };
 
@@ -250,9 +254,18 @@ static void fill(size_t size, unsigned long turn)
 		sent[n] = (unsigned char)(turn + n * 7 + (n >> 8));
 }
 
-static void latency(const struct ways *ways, size_t size, unsigned long rounds, double *times)
+static void rest(unsigned long milliseconds)
 {
-	unsigned long n;
+	struct timespec time;
+
+	time.tv_sec = milliseconds / 1000;
+	time.tv_nsec = milliseconds % 1000 * 1000000;
+	nanosleep(&time, NULL);
+}
+
+static void latency(const struct ways *ways, size_t size, const struct options *options, double *times)
+{
+	unsigned long n, rounds = options->rounds;
 	double start;
 	size_t back;
 	void *bytes;
@@ -269,6 +282,8 @@ static void latency(const struct ways *ways, size_t size, unsigned long rounds, 
 		if (memcmp(bytes, sent, size) != 0)
 			fail("other bytes came back");
 		give_back(ways, bytes);
+		if (options->pause)
+			rest(options->pause);
 	}
 	end_order(ways);
 	qsort(times, rounds, sizeof(*times), compare);
@@ -295,7 +310,7 @@ static void measure(const struct ways *ways, size_t size, const struct options *
 
 	if (!times)
 		fail("no memory");
-	latency(ways, size, rounds, times);
+	latency(ways, size, options, times);
 	bytes = throughput(ways, size, rounds);
 	printf(options->json ?
 	       "{\"bytes\": %zu, \"rounds\": %lu, \"min\": %.3f, \"median\": %.3f, \"p99\": %.3f, \"mb_s\": %.1f}\n" :
@@ -364,6 +379,7 @@ static int parse(int argc, char **argv, struct options *options)
 		{ "kind", required_argument, NULL, 'k' },
 		{ "rounds", required_argument, NULL, 'r' },
 		{ "sizes", required_argument, NULL, 's' },
+		{ "pause", required_argument, NULL, 'p' },
 		{ "json", no_argument, NULL, 'j' },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -380,6 +396,9 @@ static int parse(int argc, char **argv, struct options *options)
 		case 's':
 			options->sizes = optarg;
 			break;
+		case 'p':
+			options->pause = number(optarg, PAUSE_MAX);
+			break;
 		case 'j':
 			options->json = 1;
 			break;
@@ -394,7 +413,7 @@ static int parse(int argc, char **argv, struct options *options)
 
 int main(int argc, char **argv)
 {
-	struct options options = { MESSAGES, 1000, NULL, 0 };
+	struct options options = { MESSAGES, 1000, NULL, 0, 0 };
 	mcapi_status_t status;
 	int is_good = parse(argc, argv, &options);
 	char **words = argv + optind;
@@ -406,7 +425,7 @@ int main(int argc, char **argv)
 	} else {
 		fprintf(stderr, "usage: %s server NODE | client NODE SERVER\n", argv[0]);
 		fprintf(stderr, "       [--kind messages|packets|scalars] [--rounds N] [--sizes N,...]\n");
-		fprintf(stderr, "       [--json]\n");
+		fprintf(stderr, "       [--pause MS] [--json]\n");
 		return 2;
 	}
 	mcapi_finalize(&status);

@@ -59,7 +59,8 @@ use crate::{
     worker::{
         new_worker,
         Work,
-        Worker, //
+        Worker,
+        Workqueue, //
     }, //
 };
 
@@ -172,6 +173,8 @@ pub struct Device<F: File> {
 struct Common<F: File> {
     shared: Arc<F::Shared>,
     space: Arc<AddressSpace>,
+    /// Where the files of processes end: however many there are, and whatever that waits for.
+    ends: Arc<Workqueue>,
 }
 
 // SAFETY: The invariants say who writes, and that nobody reads then; what is shared is `Sync`.
@@ -205,13 +208,18 @@ impl<F: File> Device<F> {
         shared: Arc<F::Shared>,
     ) -> Result<Registration<F>> {
         let space = AddressSpace::new()?;
+        let ends = Workqueue::new(options.name, 0)?;
         if self.state.cmpxchg(FRESH, TAKEN, Full).is_err() {
             return Err(EBUSY);
         }
         // INVARIANT: It was us who changed the state, and nothing is registered yet.
         // SAFETY: By the invariants nobody else reads or writes now.
         unsafe {
-            self.common.get().write(Some(Common { shared, space }));
+            self.common.get().write(Some(Common {
+                shared,
+                space,
+                ends,
+            }));
             self.operations.get().write(Calls::<F>::table(module));
             self.misc
                 .get()
@@ -371,7 +379,7 @@ impl<F: File> Calls<F> {
             pollers: &pollers,
         })?;
         let exit = match F::HAS_ABANDONED {
-            true => Some(Self::watch(&context, &owner)?),
+            true => Some(Self::watch(&context, &owner, &common.ends)?),
             false => None,
         };
         let open = Open {
@@ -385,12 +393,17 @@ impl<F: File> Calls<F> {
     }
 
     /// Let the context of a new file be told of the end of its owner.
-    fn watch(context: &Arc<F>, owner: &Arc<Owner>) -> Result<Pin<KBox<ExitWatch<Heir<F>>>>> {
+    fn watch(
+        context: &Arc<F>,
+        owner: &Arc<Owner>,
+        ends: &Arc<Workqueue>,
+    ) -> Result<Pin<KBox<ExitWatch<Heir<F>>>>> {
         let heir = Heir {
             context: context.clone(),
             owner: owner.clone(),
         };
-        let worker: Arc<Worker<_>> = new_worker!(Arc::new(heir, GFP_KERNEL)?)?;
+        let heir = Arc::new(heir, GFP_KERNEL)?;
+        let worker: Arc<Worker<_>> = new_worker!(in ends.clone(), heir)?;
         KBox::pin_init(ExitWatch::new(owner.clone(), worker), GFP_KERNEL)
     }
 

@@ -2,18 +2,28 @@
 
 //! A queue that grows as needed, in any context.
 
-use kernel::prelude::*;
+use core::{
+    convert::Infallible,
+    ops::Range, //
+};
 
-/// Places of a queue that grows for the first time.
-const FIRST: usize = 16;
+use kernel::prelude::*;
+use pin_init::init_array_from_fn;
+
+/// Entries that memory is had for at a time: however long a queue is, it needs no large piece.
+const CHUNK: usize = 64;
+
+type Chunk<T> = [Option<T>; CHUNK];
 
 /// A queue.
 ///
 /// # Invariants
 ///
-/// The `len` slots from `head` on, modulo their number, are filled; all others are empty.
+/// `head` is less than [`CHUNK`]. The `len` slots from `head` on, counted through the chunks, are
+/// filled; all others are empty.
 pub struct Fifo<T> {
-    slots: KVec<Option<T>>,
+    /// The first one has the head.
+    chunks: KVec<KBox<Chunk<T>>>,
     head: usize,
     len: usize,
     /// Entries taken out so far, modulo 2^32.
@@ -31,7 +41,7 @@ impl<T> Fifo<T> {
     pub const fn new() -> Self {
         // INVARIANT: There are no slots.
         Self {
-            slots: KVec::new(),
+            chunks: KVec::new(),
             head: 0,
             len: 0,
             taken: 0,
@@ -48,37 +58,44 @@ impl<T> Fifo<T> {
         self.len == 0
     }
 
+    /// Entries that can be appended without memory.
+    pub fn room(&self) -> usize {
+        self.chunks.len() * CHUNK - self.filled().end
+    }
+
     /// Make room for `places` entries altogether.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; the queue is as it was.
+    /// `ENOMEM`; the entries are as they were.
     pub fn reserve(&mut self, places: usize, flags: kernel::alloc::Flags) -> Result {
-        if places <= self.slots.len() {
-            return Ok(());
+        // Wherever the head is.
+        let chunks = places.div_ceil(CHUNK) + 1;
+        while self.chunks.len() < chunks {
+            self.grow(flags)?;
         }
-        let mut slots = KVec::with_capacity(places, flags)?;
-        let (len, taken) = (self.len, self.taken);
-        while let Some(entry) = self.pop() {
-            slots.push(Some(entry), flags)?;
-        }
-        while slots.len() < places {
-            slots.push(None, flags)?;
-        }
-        // INVARIANT: The entries fill the first `len` slots.
-        *self = Self {
-            slots,
-            head: 0,
-            len,
-            taken,
-        };
         Ok(())
     }
 
-    /// The slot that is `n` behind `head`, where `n` is at most the number of slots.
-    fn slot(&self, n: usize) -> usize {
-        let at = self.head + n;
-        at.checked_sub(self.slots.len()).unwrap_or(at)
+    /// Get one chunk more.
+    fn grow(&mut self, flags: kernel::alloc::Flags) -> Result {
+        let none = init_array_from_fn::<_, CHUNK, Option<T>, Infallible>(|_| None);
+        let chunk = KBox::init(none, flags)?;
+        // INVARIANT: Its slots are empty, and behind all others.
+        Ok(self.chunks.push(chunk, flags)?)
+    }
+
+    /// The slots that are filled.
+    fn filled(&self) -> Range<usize> {
+        self.head..self.head + self.len
+    }
+
+    fn slot(&self, at: usize) -> Option<&Option<T>> {
+        self.chunks.get(at / CHUNK)?.get(at % CHUNK)
+    }
+
+    fn slot_mut(&mut self, at: usize) -> Option<&mut Option<T>> {
+        self.chunks.get_mut(at / CHUNK)?.get_mut(at % CHUNK)
     }
 
     /// Append an entry.
@@ -87,31 +104,37 @@ impl<T> Fifo<T> {
     ///
     /// `ENOMEM`.
     pub fn push(&mut self, entry: T) -> Result {
-        if self.len == self.slots.len() {
-            self.reserve((2 * self.len).max(FIRST), GFP_ATOMIC)?;
+        let at = self.filled().end;
+        if self.room() == 0 {
+            self.grow(GFP_ATOMIC)?;
         }
-        let at = self.slot(self.len);
         // INVARIANT: The first slot behind the filled ones is filled.
-        *self.slots.get_mut(at).ok_or(ENOMEM)? = Some(entry);
+        *self.slot_mut(at).ok_or(ENOMEM)? = Some(entry);
         self.len += 1;
         Ok(())
     }
 
     /// The oldest entry.
     pub fn front(&self) -> Option<&T> {
-        self.slots.get(self.head)?.as_ref()
+        self.slot(self.head)?.as_ref()
     }
 
     /// Whether there is an entry that is meant.
     pub fn any(&self, is_meant: impl Fn(&T) -> bool) -> bool {
-        self.slots.iter().flatten().any(is_meant)
+        let slots = self.filled().filter_map(|at| self.slot(at));
+        slots.flatten().any(is_meant)
     }
 
     /// Take the oldest entry out.
     pub fn pop(&mut self) -> Option<T> {
         // INVARIANT: The slot at `head` is emptied, unless it was already and `len` is zero.
-        let entry = self.slots.get_mut(self.head)?.take()?;
-        self.head = self.slot(1);
+        let entry = self.slot_mut(self.head)?.take()?;
+        self.head += 1;
+        if self.head == CHUNK {
+            // INVARIANT: All slots of the first chunk are empty, which is the last one now.
+            self.chunks.rotate_left(1);
+            self.head = 0;
+        }
         self.len -= 1;
         self.taken = self.taken.wrapping_add(1);
         Some(entry)
@@ -119,17 +142,18 @@ impl<T> Fifo<T> {
 
     /// Take out the oldest entry that is meant; those behind it move up.
     pub fn remove(&mut self, is_meant: impl Fn(&T) -> bool) -> Option<T> {
-        let is_at = |n: &usize| {
-            let entry = self.slots.get(self.slot(*n)).and_then(Option::as_ref);
+        let is_at = |at: &usize| {
+            let entry = self.slot(*at).and_then(Option::as_ref);
             entry.is_some_and(&is_meant)
         };
-        let at = (0..self.len).find(is_at)?;
+        let at = self.filled().find(is_at)?;
         // INVARIANT: The slot that is emptied here becomes the last one of the filled ones.
-        let place = self.slot(at);
-        let entry = self.slots.get_mut(place)?.take();
-        for n in at + 1..self.len {
-            let (to, from) = (self.slot(n - 1), self.slot(n));
-            self.slots.swap(to, from);
+        let entry = self.slot_mut(at)?.take();
+        for next in at + 1..self.filled().end {
+            let moved = self.slot_mut(next).and_then(Option::take);
+            if let Some(slot) = self.slot_mut(next - 1) {
+                *slot = moved;
+            }
         }
         self.len -= 1;
         self.taken = self.taken.wrapping_add(1);

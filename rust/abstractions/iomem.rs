@@ -12,8 +12,8 @@ use kernel::{
 use mp_bindings as bindings;
 
 /// Whether all pages of a range of physical addresses are memory of devices, or reserved, at
-/// present: addresses that the processor has, neither RAM nor firmware's tables, and not kept
-/// by a driver for itself. Any context.
+/// present: addresses that the processor has, neither RAM nor firmware's tables, and not requested
+/// by a driver. Any context.
 pub fn is_device_memory(phys: u64, len: u64) -> bool {
     let page = PAGE_SIZE as u64;
     let start = phys - phys % page;

@@ -171,6 +171,92 @@ impl UserId {
     }
 }
 
+/// The user namespace that the caller is in, or one around it.
+#[derive(Clone, Copy)]
+struct Namespace {
+    /// Who has made it.
+    owner: UserId,
+    number: u32,
+}
+
+impl Namespace {
+    /// That of the caller, and those around it up to the initial one, which is none of them.
+    fn all() -> impl Iterator<Item = Self> {
+        (0..).map_while(|up| {
+            let (mut owner, mut number) = (0, 0);
+            // SAFETY: Both are valid for writes.
+            let is_one = unsafe { mp_bindings::user_namespace(up, &mut owner, &mut number) };
+            let owner = UserId(owner);
+            is_one.then_some(Self { owner, number })
+        })
+    }
+}
+
+/// Who is charged for what a process uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Payer {
+    /// All processes of a user, and all in the namespaces that the user has made.
+    User(UserId),
+    /// All processes in a namespace of the host's root, by its number. What root hands out to it
+    /// is not root's own.
+    Namespace(u32),
+}
+
+/// All who are charged for what a process uses: first its user, then who answers for each
+/// namespace, from its own outwards. However many users somebody has in namespaces, they have
+/// together what one has.
+///
+/// # Invariants
+///
+/// None is there twice.
+pub struct Payers {
+    all: KVec<Payer>,
+    outermost: Payer,
+}
+
+impl Payers {
+    /// Those of the caller.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn current() -> Result<Self> {
+        let user = Payer::User(UserId::current());
+        let mut payers = Self {
+            all: KVec::with_capacity(1, GFP_KERNEL)?,
+            outermost: user,
+        };
+        payers.all.push(user, GFP_KERNEL)?;
+        for namespace in Namespace::all() {
+            payers.outermost = match namespace.owner {
+                UserId(0) => Payer::Namespace(namespace.number),
+                owner => Payer::User(owner),
+            };
+            if !payers.all.contains(&payers.outermost) {
+                // INVARIANT: Just looked for.
+                payers.all.push(payers.outermost, GFP_KERNEL)?;
+            }
+        }
+        Ok(payers)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = Payer> + '_ {
+        self.all.iter().copied()
+    }
+
+    /// How many there are; never zero.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Who answers for all of it: nobody is around that one.
+    pub fn outermost(&self) -> Payer {
+        self.outermost
+    }
+}
+
 /// What a process wants physical addresses for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PhysicalUse {

@@ -9,6 +9,8 @@
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h).
 
+use core::ptr::NonNull;
+
 use kernel::{
     container_of,
     prelude::*,
@@ -20,15 +22,59 @@ use kernel::{
 };
 
 /// Creates a [`Worker`] with a lock class of its own, so that workers may stop
-/// those that others have created.
+/// those that others have created; on a [`Workqueue`] if one is given behind `in`.
 #[macro_export]
 macro_rules! new_worker {
+    (in $queue:expr, $target:expr $(,)?) => {
+        $crate::worker::Worker::new(
+            $target,
+            Some($queue),
+            ::kernel::optional_name!(),
+            ::kernel::static_lock_class!(),
+        )
+    };
     ($target:expr $(, $name:literal)? $(,)?) => {
         $crate::worker::Worker::new(
-            $target, ::kernel::optional_name!($($name)?), ::kernel::static_lock_class!())
+            $target, None, ::kernel::optional_name!($($name)?), ::kernel::static_lock_class!())
     };
 }
 pub use new_worker;
+
+/// A workqueue for work that processes cause: what runs or waits in it takes no place in those of
+/// the kernel. Its work runs on any processor, in the order in which it was kicked.
+///
+/// # Invariants
+///
+/// The pointer is to a workqueue that is this one's.
+pub struct Workqueue(NonNull<c_void>);
+
+// SAFETY: A workqueue may be used and destroyed from any thread.
+unsafe impl Send for Workqueue {}
+// SAFETY: As above.
+unsafe impl Sync for Workqueue {}
+
+impl Workqueue {
+    /// A workqueue that runs `most` of its work at a time; 0: the kernel's default.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn new(name: &CStr, most: u16) -> Result<Arc<Self>> {
+        // SAFETY: The name is copied.
+        let queue =
+            unsafe { mp_bindings::alloc_unbound_workqueue(name.as_char_ptr(), c_int::from(most)) };
+        // INVARIANT: Just made.
+        let queue = Self(NonNull::new(queue).ok_or(ENOMEM)?);
+        Ok(Arc::new(queue, GFP_KERNEL)?)
+    }
+}
+
+impl Drop for Workqueue {
+    fn drop(&mut self) {
+        // SAFETY: By the invariants. Workers keep their workqueue until they are stopped.
+        unsafe { mp_bindings::destroy_workqueue(self.0.as_ptr()) };
+    }
+}
 
 /// What a [`Worker`] does.
 pub trait Work: Send + Sync + 'static {
@@ -40,20 +86,23 @@ pub trait Work: Send + Sync + 'static {
     /// which to run again at the latest; `None` waits for a kick.
     ///
     /// Process context, may sleep, never runs twice at the same time. Must not
-    /// drop the worker.
+    /// drop the worker, nor the last reference to its [`Workqueue`].
     fn run(&self) -> Option<u32>;
 }
 
-/// Runs a [`Work`] on one of the kernel's workqueues.
+/// Runs a [`Work`] on one of the kernel's workqueues, or on another one.
 ///
 /// # Invariants
 ///
-/// `work` is initialised, its function is [`Worker::callback`].
+/// `work` is initialised, its function is [`Worker::callback`], and it is queued on
+/// [`Worker::queue`] only.
 #[pin_data(PinnedDrop)]
 pub struct Worker<W: Work> {
     #[pin]
     work: Opaque<mp_bindings::delayed_work>,
     target: Arc<W>,
+    /// If it is none of the kernel's.
+    own: Option<Arc<Workqueue>>,
 }
 
 // SAFETY: Work items may be queued and cancelled from any thread; `target` is `Send` and `Sync`.
@@ -62,13 +111,15 @@ unsafe impl<W: Work> Send for Worker<W> {}
 unsafe impl<W: Work> Sync for Worker<W> {}
 
 impl<W: Work> Worker<W> {
-    /// Create a worker that waits for its first kick; see [`new_worker`].
+    /// Create a worker that waits for its first kick; see [`new_worker`]. It runs on its own
+    /// workqueue, or on one of the kernel's.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub fn new(
         target: Arc<W>,
+        own: Option<Arc<Workqueue>>,
         name: &'static CStr,
         class: Pin<&'static LockClassKey>,
     ) -> Result<Arc<Self>> {
@@ -82,9 +133,19 @@ impl<W: Work> Worker<W> {
                     }
                 }),
                 target,
+                own,
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// The workqueue that it runs on, which lives at least as long.
+    fn queue(&self) -> *mut c_void {
+        match &self.own {
+            Some(own) => own.0.as_ptr(),
+            // SAFETY: No requirements.
+            None => unsafe { mp_bindings::system_workqueue(W::URGENT) },
+        }
     }
 
     /// The work it does.
@@ -100,8 +161,8 @@ impl<W: Work> Worker<W> {
     /// As [`kick`](Self::kick), but in so many milliseconds. Takes the place of
     /// a kick that has had no effect yet.
     pub fn kick_in(&self, ms: u32) {
-        // SAFETY: By the type invariants the work item is initialised.
-        unsafe { mp_bindings::requeue_delayed(self.work.get(), ms, W::URGENT) };
+        // SAFETY: By the type invariants the work item is initialised; the workqueue lives.
+        unsafe { mp_bindings::requeue_delayed(self.queue(), self.work.get(), ms) };
     }
 
     /// As [`kick_in`](Self::kick_in), unless a run is queued already.
@@ -133,8 +194,8 @@ impl<W: Work> Worker<W> {
 
     /// Queue the next regular run, unless a kick has already queued one.
     fn requeue(&self, ms: u32) {
-        // SAFETY: By the type invariants the work item is initialised.
-        unsafe { mp_bindings::queue_delayed_once(self.work.get(), ms, W::URGENT) };
+        // SAFETY: By the type invariants the work item is initialised; the workqueue lives.
+        unsafe { mp_bindings::queue_delayed_once(self.queue(), self.work.get(), ms) };
     }
 }
 

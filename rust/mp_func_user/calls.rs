@@ -13,6 +13,7 @@ use crate::{
         Make,
         Object, //
     },
+    lane::Lane,
     link::Link,
     notices::Notice,
     offer::Terms,
@@ -610,6 +611,7 @@ fn offer(context: &Context, arg: UserPtr) -> Result {
         name: name_of_caller(offer.name, offer.name_size)?,
         is_counted,
         is_shared: offer.flags & MP_OFFER_SHARED != 0,
+        user: context.user(),
     };
     let shared = context.shared();
     let link = shared.links.get(offer.interface)?;
@@ -780,7 +782,8 @@ fn create_queue(context: &Context, arg: UserPtr) -> Result {
     let object = context.make(Make::Other, || {
         let number = context.shared().next_handle();
         let word = context.status().word()?;
-        let queue = Queue::new(number, link.clone(), create.entries, word)?;
+        let lane = Lane::new(link.clone(), context.payers().outermost())?;
+        let queue = Queue::new(number, lane, create.entries, word)?;
         Ok(Object::Queue(queue))
     })?;
     if let Object::Queue(queue) = &object {
@@ -852,13 +855,7 @@ fn start_queue(context: &Context, start: &mp_queue_start) -> Result {
         true => Source::pin(&copies, purpose)?,
         false => source,
     };
-    let job = Job {
-        source,
-        connection,
-        copies,
-        reads,
-    };
-    Queue::start(&worker, job)
+    Queue::start(&worker, Job::new(source, connection, copies, reads))
 }
 
 fn abort_queue(context: &Context, handle: u32) -> Result {

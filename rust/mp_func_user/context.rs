@@ -57,6 +57,7 @@ use mp_kernel::{
     error,
     process::{
         Owner,
+        Payers,
         UserId, //
     },
     vma::{
@@ -106,6 +107,10 @@ impl Limits {
         is_limited.then(|| most() / PAGE * PAGE)
     }
 }
+
+/// Sessions of a user for which there is a place for one more, which is closed while its partner is
+/// open: those who close both halves of pairs have room for new ones at once.
+const CLOSED: u64 = 4;
 
 /// The bytes that so many take, in whole pages.
 fn in_pages(len: u64) -> u64 {
@@ -292,6 +297,7 @@ pub(crate) struct Context {
     shared: Arc<Shared>,
     owner: Arc<Owner>,
     user: UserId,
+    payers: Arc<Payers>,
     _share: Share,
     mapper: Mapper,
     stream: Arc<Stream>,
@@ -320,9 +326,14 @@ impl Context {
         &self.status
     }
 
-    /// The user who pays for it.
+    /// The user whose it is.
     pub(crate) fn user(&self) -> UserId {
         self.user
+    }
+
+    /// Who is charged for what it has.
+    pub(crate) fn payers(&self) -> &Payers {
+        &self.payers
     }
 
     /// Where events are reported.
@@ -384,7 +395,8 @@ impl Context {
     }
 
     /// Open a session by `f`, which may wait, within the quotas. It is given the
-    /// parameters, with no larger local window than the user may have at `link`.
+    /// parameters, with no larger local window than the user may have at `link`, and the
+    /// session's place in the link's table.
     ///
     /// # Errors
     ///
@@ -393,10 +405,13 @@ impl Context {
         &self,
         link: &Link,
         mut params: Params,
-        f: impl FnOnce(Params) -> Result<Arc<Session>>,
+        f: impl FnOnce(Params, Share) -> Result<Arc<Session>>,
     ) -> Result<Arc<Session>> {
         let limits = &self.shared.limits;
-        let share = Share::new(self.user, Kind::Session, 1, limits.user_sessions.into())?;
+        let most = u64::from(limits.user_sessions);
+        let share = Share::new(&self.payers, Kind::Session, 1, most)?;
+        let kind = Kind::Place(link.interface().id());
+        let place = Share::new(&self.payers, kind, 1, most + most / CLOSED)?;
         let memory = self.share_window(link, &mut params)?;
         self.with_objects(|objects| {
             let there = objects.sessions.len() as u32 + objects.opening;
@@ -409,7 +424,7 @@ impl Context {
             objects.opening += 1;
             Ok(())
         })?;
-        let opened = f(params);
+        let opened = f(params, place);
         let entered = self.with_objects(|objects| {
             objects.opening -= 1;
             let session = opened.clone()?;
@@ -450,13 +465,13 @@ impl Context {
             return Ok(None);
         }
         let kind = Kind::Memory(Some(link.interface().id()));
-        let left = Share::left(self.user, kind, most);
+        let left = Share::left(&self.payers, kind, most);
         if left == 0 && params.local.min == 0 && params.remote.max != 0 {
             params.local.max = 0;
             return Ok(None);
         }
         params.local.max = params.local.max.min(left.max(params.local.min).max(1));
-        Share::new(self.user, kind, in_pages(params.local.max), most).map(Some)
+        Share::new(&self.payers, kind, in_pages(params.local.max), most).map(Some)
     }
 
     /// What an object counts as.
@@ -466,12 +481,13 @@ impl Context {
     /// `EDQUOT`, `ENOMEM`.
     fn share_object(&self, what: Make) -> Result<Shares> {
         let limits = &self.shared.limits;
-        let share = |kind, amount, most| Share::new(self.user, kind, amount, most).map(Some);
+        let share = |kind, amount, most| Share::new(&self.payers, kind, amount, most).map(Some);
         let any = share(Kind::Object, 1, limits.user_objects.into())?;
         let segment = || share(Kind::Segment, 1, limits.user_segments.into());
         let (own, memory) = match what {
             Make::Segment { len, total } => {
-                let share = |most| Share::new(self.user, Kind::Memory(None), in_pages(len), most);
+                let share =
+                    |most| Share::new(&self.payers, Kind::Memory(None), in_pages(len), most);
                 let memory = limits.memory(total).map(share).transpose()?;
                 (segment()?, memory)
             }
@@ -709,7 +725,9 @@ impl File for Context {
             pollers,
         } = opening;
         let user = UserId::current();
-        let share = Share::new(user, Kind::Context, 1, shared.limits.user_contexts.into())?;
+        let payers = Arc::new(Payers::current()?, GFP_KERNEL)?;
+        let most = shared.limits.user_contexts.into();
+        let share = Share::new(&payers, Kind::Context, 1, most)?;
         let number = shared.last_context.fetch_add(1, Relaxed);
         let mapper = Mapper {
             space: space.clone(),
@@ -724,6 +742,7 @@ impl File for Context {
                 shared: shared.into(),
                 owner: owner.clone(),
                 user,
+                payers,
                 _share: share,
                 mapper,
                 stream,

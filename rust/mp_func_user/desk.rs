@@ -84,6 +84,7 @@ struct Carrier<'a> {
     memory: &'a Arc<Memory>,
     pieces: &'a mut KVec<Arc<Piece>>,
     data: &'a mut List<Posted>,
+    closed: &'a mut List<Session>,
     /// The data behind the message at hand.
     arrived: &'a [u8],
     /// What a client of this host is told by a server of this host.
@@ -103,6 +104,7 @@ impl<'a> Desk<'a> {
             engine,
             pieces,
             data,
+            closed,
             ..
         } = up;
         Self {
@@ -114,6 +116,7 @@ impl<'a> Desk<'a> {
                 memory,
                 pieces,
                 data,
+                closed,
                 arrived: &[],
                 answer: None,
                 has_paired: false,
@@ -152,9 +155,20 @@ impl<'a> Desk<'a> {
         // The engine does not know a session whose request it has refused, nor the pairs of
         // earlier lives of the link. What one of these had is free now.
         let closed = self.engine.close(session, &mut self.host);
-        if closed.is_err() && had_memory {
-            self.engine.memory_freed(&mut self.host);
+        if closed.is_err() {
+            drop(self.host.closed.remove(&session));
+            if had_memory {
+                self.engine.memory_freed(&mut self.host);
+            }
         }
+    }
+
+    /// Close a session that its process has closed, and keep it as long as the engine has a place
+    /// for it: what its user has of these is not free before.
+    pub(crate) fn close_for_good(&mut self, session: &Arc<Session>, had_memory: bool) {
+        // Without memory for that, the place is free at once; the table has the last word.
+        let _ = self.host.closed.enter(session.clone());
+        self.close(session.number(), had_memory);
     }
 
     /// Accept the request that a server has at hand, or reject it for a reason.
@@ -435,7 +449,7 @@ impl Host for Carrier<'_> {
                     session.forsaken();
                 }
             }
-            Event::Released { .. } => {}
+            Event::Released { session } => drop(self.closed.remove(&session)),
             Event::Announced { session } => {
                 if let Err(e) = self.keep(session) {
                     self.failed = Err(e);

@@ -5,6 +5,7 @@
 
 use crate::{
     inbox::{
+        self,
         Kind,
         Worker,
         WorkerRef, //
@@ -426,9 +427,14 @@ impl Links {
             Header::Stores(life) if life == self.life => route.store(frame),
             // Of another life.
             Header::Put { .. } | Header::Fetched { .. } | Header::Stores(_) => Ok(()),
-            Header::Message { .. } => {
+            Header::Message { from, .. } => {
                 let kind = Kind::ForPort(route.link.bells.lock().len());
-                route.leave(header, frame, kind)
+                route.leave(header, frame, kind).inspect_err(|e| {
+                    if inbox::is_of_port(kind, *e) {
+                        route.link.lose_message(from);
+                        route.worker.kick();
+                    }
+                })
             }
             _ => route.leave(header, frame, Kind::Other),
         }

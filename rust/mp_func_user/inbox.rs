@@ -69,6 +69,12 @@ impl Kind {
     }
 }
 
+/// Whether what is lost because of that error is a message of one connection to a port, and
+/// nothing that the two services have to agree on.
+pub(crate) fn is_of_port(kind: Kind, error: Error) -> bool {
+    matches!(kind, Kind::ForPort(_)) && error == ENOMEM
+}
+
 /// A message.
 pub(crate) struct Mail {
     pub(crate) header: Header,
@@ -151,7 +157,8 @@ impl Inbox {
     ///
     /// # Errors
     ///
-    /// Why it is lost; the worker will find out.
+    /// Why it is lost; the worker will find out. A message to a port that is lost for want of
+    /// memory is the affair of its connection ([`is_of_port`]).
     pub(crate) fn enter(&self, header: Header, frame: &RxFrame<'_>, kind: Kind) -> Result {
         let mail = Mail::new(header, frame, kind);
         let mut state = self.state.lock();
@@ -170,7 +177,9 @@ impl Inbox {
             *state.counts.of(kind) += 1;
         }
         if let Err(e) = entered {
-            state.lost = Some(e);
+            if !is_of_port(kind, e) {
+                state.lost = Some(e);
+            }
         }
         entered
     }

@@ -21,6 +21,7 @@ use crate::{
         Inbox,
         Mail, //
     },
+    lane::Lanes,
     leaving::Leaving,
     numbered::{
         self,
@@ -154,6 +155,8 @@ pub(crate) struct Up {
     pub(crate) pieces: KVec<Arc<Piece>>,
     /// What the windows of the other host were posted with.
     pub(crate) data: numbered::List<Posted>,
+    /// Sessions that are closed, of which the engine keeps the places.
+    pub(crate) closed: numbered::List<Session>,
 }
 
 impl Up {
@@ -246,6 +249,9 @@ pub(crate) struct Link {
     /// The ways from the peer's connections to them.
     #[pin]
     pub(crate) bells: SpinLockBh<KVec<Bell>>,
+    /// Some of these are broken, or owe receipts, for the worker to see to.
+    has_broken: Atomic<bool>,
+    owes_receipts: Atomic<bool>,
     /// Of this host's processes.
     #[pin]
     pub(crate) questions: Questions,
@@ -262,6 +268,9 @@ pub(crate) struct Link {
     under_way: UnderWay,
     /// Those of the peer's processes, to segments of this host.
     server: Arc<Server>,
+    /// Where copies of this host's processes run.
+    #[pin]
+    pub(crate) lanes: Lanes,
     #[pin]
     pub(crate) inbox: Inbox,
 }
@@ -308,12 +317,15 @@ impl Link {
                 connections <- new_spinlock_bh!(numbered::List::new()),
                 offered <- new_spinlock_bh!(Offered::new()),
                 bells <- new_spinlock_bh!(KVec::new()),
+                has_broken: Atomic::new(false),
+                owes_receipts: Atomic::new(false),
                 questions <- Questions::new(),
                 leaving <- Leaving::new(),
                 is_busy: Atomic::new(false),
                 answering <- new_wait_queue!("mp_link"),
                 under_way <- UnderWay::new(),
                 server: new_worker!(Serving::new()?)?,
+                lanes <- Lanes::new(),
                 inbox <- Inbox::new(),
             }),
             GFP_KERNEL,
@@ -511,7 +523,13 @@ impl Link {
                 received.map_err(|_| error::protocol())
             }
             Header::Message { life, from, number } if is_for_me(greeting, life) => {
-                self.arrived(from, number, mail.data)
+                match self.arrived(from, number, mail.data) {
+                    Err(e) if e == ENOMEM => {
+                        self.lose_message(from);
+                        self.end_broken(core)
+                    }
+                    arrived => arrived,
+                }
             }
             // Triggers do not wait, nor do pieces of segments, nor stores.
             Header::Sharing(_)
@@ -581,6 +599,7 @@ impl Link {
             engine: KBox::new(engine.ok_or(EINVAL)?, GFP_KERNEL)?,
             pieces: KVec::new(),
             data: numbered::List::new(),
+            closed: numbered::List::new(),
         };
         Ok(KBox::new(up, GFP_KERNEL)?)
     }
@@ -1025,8 +1044,12 @@ impl Work for Link {
             outbox.resume();
             self.questions.resume();
         }
+        self.resume_receipts();
         let due = self.greet(&mut core).err().map(|_| AGAIN_MS);
         self.resume_pairing(&mut core);
+        if self.end_broken(&mut core).is_err() {
+            self.inbox.fail(ENOMEM);
+        }
         for _ in 0..BATCH {
             let Some(mail) = self.inbox.next() else {
                 let give_up = self.give_up(&mut core);

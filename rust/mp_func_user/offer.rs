@@ -25,6 +25,7 @@ use mp_kernel::{
     error,
     fifo::Fifo,
     new_spinlock_bh,
+    process::UserId,
     sync::SpinLockBh, //
 };
 use mp_proto::{
@@ -63,6 +64,8 @@ pub(crate) struct Number {
     name: Name,
     token: u32,
     is_counted: bool,
+    /// All who share it are this user's processes, if it `is_shared`.
+    user: UserId,
     is_shared: bool,
     #[pin]
     state: SpinLockBh<State>,
@@ -74,11 +77,12 @@ impl Number {
         self.token
     }
 
-    /// Whether what is to be offered is the same, and all have agreed to share it.
+    /// Whether what is to be offered is the same, and all have agreed to share it, among
+    /// processes of one user: each gets everything, and holds up who sends it.
     fn is_shared_by(&self, terms: &Terms) -> bool {
         let is_number = terms.number.is_none_or(|number| number == self.number);
         let is_same = is_number && self.name == terms.name && self.is_counted == terms.is_counted;
-        is_same && self.is_shared && terms.is_shared
+        is_same && self.is_shared && terms.is_shared && self.user == terms.user
     }
 
     /// Whether the part of a process in it has that number.
@@ -150,6 +154,8 @@ pub(crate) struct Terms {
     pub(crate) name: Name,
     pub(crate) is_counted: bool,
     pub(crate) is_shared: bool,
+    /// Whose process offers it.
+    pub(crate) user: UserId,
 }
 
 /// The part of a process in an event or port.
@@ -303,6 +309,7 @@ impl Offer {
                         name: terms.name,
                         token: numbers.1,
                         is_counted: terms.is_counted,
+                        user: terms.user,
                         is_shared: terms.is_shared,
                         state <- new_spinlock_bh!(State {
                             offers: KVec::new(),

@@ -2,13 +2,15 @@
 
 //! Queues: copies into segments of peers, or out of them, in order and in the background.
 //!
-//! A queue has a worker of its own, which copies a stretch at a time through the
-//! connection, by an engine where there is one ([`pipeline`](crate::pipeline)): as soon as
-//! the connection is lost, down or closed, nothing more is written. What is read from the
-//! process itself is read in its own call.
+//! A queue has a worker in the [`lane`](crate::lane) of its user, which copies a stretch at a
+//! time through the connection, by an engine where there is one
+//! ([`pipeline`](crate::pipeline)): as soon as the connection is lost, down or closed, nothing
+//! more is written. After some stretches the user's other queues have their turns. What is read
+//! from the process itself is read in its own call.
 
 use crate::{
     connection::Connection,
+    lane::Lane,
     link::Link,
     pipeline::{
         Pipeline,
@@ -61,6 +63,9 @@ const CONFIRM_NS: u64 = 5_000_000_000;
 
 /// Bytes that the processor copies between two segments of this host without a pause.
 const STRETCH: usize = 1 << 14;
+
+/// Bytes that are copied before other queues of the user have their turns.
+const TURN: u64 = 1 << 22;
 
 /// Where copies come from.
 pub(crate) enum Source {
@@ -120,28 +125,115 @@ impl Reader for Caller {
 
 /// Copies of one start.
 pub(crate) struct Job {
-    pub(crate) source: Source,
-    pub(crate) connection: Arc<Connection>,
-    pub(crate) copies: KVec<mp_copy>,
+    source: Source,
+    connection: Arc<Connection>,
+    copies: KVec<mp_copy>,
     /// From the connection's segment to the source.
-    pub(crate) reads: bool,
+    reads: bool,
+    at: Position,
+}
+
+/// How far the copies of one start are.
+#[derive(Clone, Copy, Default)]
+struct Position {
+    /// The next one.
+    copy: usize,
+    /// Bytes of it that are done with.
+    done: u64,
+}
+
+/// A part of a copy.
+struct Part {
+    /// Which copy.
+    copy: usize,
+    /// Where in the copy.
+    off: u64,
+    range: Stretch,
+}
+
+/// The parts of one turn, in order.
+struct Parts<'a> {
+    copies: &'a [mp_copy],
+    at: &'a mut Position,
+    /// Bytes that may still be copied.
+    left: u64,
+}
+
+impl Iterator for Parts<'_> {
+    type Item = Part;
+
+    fn next(&mut self) -> Option<Part> {
+        if self.left == 0 {
+            return None;
+        }
+        let copy = self.copies.get(self.at.copy)?;
+        let off = self.at.done;
+        let len = copy.length.saturating_sub(off).min(self.left);
+        let part = Part {
+            copy: self.at.copy,
+            off,
+            range: Stretch {
+                local: copy.local + off,
+                remote: copy.remote + off,
+                len,
+            },
+        };
+        self.left -= len;
+        self.at.done += len;
+        if self.at.done == copy.length {
+            *self.at = Position {
+                copy: self.at.copy + 1,
+                done: 0,
+            };
+        }
+        Some(part)
+    }
 }
 
 impl Job {
-    /// Call `f` with each copy, and where it goes: what memory, and where in it.
-    fn each_target(&self, mut f: impl FnMut(&mp_copy, &Arc<Piece>, u64) -> Result) -> Result {
-        for (n, copy) in self.copies.iter().enumerate() {
-            match &self.source {
-                Source::Segment(used) => f(copy, used.piece()?, copy.local)?,
-                Source::Pinned(pieces) => {
-                    if let Some(Some(piece)) = pieces.get(n) {
-                        f(copy, piece, 0)?;
-                    }
-                }
-                Source::Process => return Err(EINVAL),
-            }
+    /// Copies that have been checked: no end of any is beyond what 64 bits can tell.
+    pub(crate) fn new(
+        source: Source,
+        connection: Arc<Connection>,
+        copies: KVec<mp_copy>,
+        reads: bool,
+    ) -> Self {
+        Self {
+            source,
+            connection,
+            copies,
+            reads,
+            at: Position::default(),
         }
-        Ok(())
+    }
+
+    /// Whether all of it is done with.
+    fn is_over(&self) -> bool {
+        self.at.copy >= self.copies.len()
+    }
+
+    /// What is to be copied next, of so many bytes.
+    fn parts(&mut self, most: u64) -> (Parts<'_>, &Source, &Connection) {
+        let parts = Parts {
+            copies: &self.copies,
+            at: &mut self.at,
+            left: most,
+        };
+        (parts, &self.source, &self.connection)
+    }
+}
+
+impl Source {
+    /// Where a part goes to that is read: what memory, and where in it; none if it is empty.
+    fn target(&self, part: &Part) -> Result<Option<(&Arc<Piece>, u64)>> {
+        match self {
+            Source::Segment(used) => Ok(Some((used.piece()?, part.range.local))),
+            Source::Pinned(pieces) => {
+                let piece = pieces.get(part.copy).and_then(Option::as_ref);
+                Ok(piece.map(|piece| (piece, part.off)))
+            }
+            Source::Process => Err(EINVAL),
+        }
     }
 }
 
@@ -157,7 +249,7 @@ struct State {
 #[pin_data]
 pub(crate) struct Queue {
     number: u32,
-    link: Arc<Link>,
+    lane: Lane,
     entries: u32,
     ready: Arc<Ready>,
     word: Word,
@@ -170,17 +262,18 @@ pub(crate) struct Queue {
 pub(crate) type QueueRef = Arc<Worker<Queue>>;
 
 impl Queue {
-    /// A queue of a link, for so many copies of one start.
+    /// A queue of a lane's link, for so many copies of one start.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(number: u32, link: Arc<Link>, entries: u32, word: Word) -> Result<QueueRef> {
+    pub(crate) fn new(number: u32, lane: Lane, entries: u32, word: Word) -> Result<QueueRef> {
         let ready = Ready::new(0)?;
+        let workqueue = lane.workqueue().clone();
         let queue = Arc::pin_init(
             pin_init!(Self {
                 number,
-                link,
+                lane,
                 entries,
                 ready,
                 word,
@@ -193,7 +286,7 @@ impl Queue {
             }),
             GFP_KERNEL,
         )?;
-        new_worker!(queue)
+        new_worker!(in workqueue, queue)
     }
 
     /// Its number, unique on this host.
@@ -203,7 +296,7 @@ impl Queue {
 
     /// The link that it is of.
     pub(crate) fn link(&self) -> &Arc<Link> {
-        &self.link
+        self.lane.link()
     }
 
     /// Most copies of one start.
@@ -218,7 +311,7 @@ impl Queue {
 
     /// Tell what there is to know.
     pub(crate) fn describe(&self, info: &mut mp_queue) {
-        info.interface = self.link.interface().id();
+        info.interface = self.link().interface().id();
         info.state = self.state.lock().state;
         info.status = self.word.position();
         info.entries = self.entries;
@@ -266,11 +359,11 @@ impl Queue {
                 }
             }
         };
-        let Some(job) = job else {
+        let Some(mut job) = job else {
             worker.kick();
             return Ok(());
         };
-        let result = queue.copy(&job);
+        let result = queue.copy(&mut job, u64::MAX);
         drop(job);
         queue.finish(result);
         match result {
@@ -292,77 +385,92 @@ impl Queue {
         self.ready.raise(ready::DONE);
     }
 
-    /// Copy from the segment of the connection.
-    fn read(&self, job: &Job) -> Result {
-        if self.link.is_loopback() {
-            return self.read_here(job);
+    /// Copy so many bytes more, and once all is copied return when it is where it was to go.
+    fn copy(&self, job: &mut Job, most: u64) -> Result {
+        match job.reads {
+            true => self.read(job, most),
+            false => self.write(job, most),
         }
-        let mut copying = Copying::new(&job.connection, &self.is_aborted);
-        job.each_target(|copy, piece, at| copying.fetch(copy.remote, piece, at, copy.length))?;
+    }
+
+    /// Copy from the segment of the connection.
+    fn read(&self, job: &mut Job, most: u64) -> Result {
+        let (parts, source, connection) = job.parts(most);
+        if self.link().is_loopback() {
+            return self.read_here(parts, source, connection);
+        }
+        let mut copying = Copying::new(connection, &self.is_aborted);
+        for part in parts {
+            if let Some((piece, at)) = source.target(&part)? {
+                copying.fetch(part.range.remote, piece, at, part.range.len)?;
+            }
+        }
         copying.finish()
     }
 
     /// The same of a segment of this host.
-    fn read_here(&self, job: &Job) -> Result {
+    fn read_here(&self, parts: Parts<'_>, source: &Source, connection: &Connection) -> Result {
         let mut buffer = KVec::from_elem(0, STRETCH, GFP_KERNEL)?;
-        job.each_target(|copy, piece, at| {
+        for part in parts {
+            let Some((piece, at)) = source.target(&part)? else {
+                continue;
+            };
             let mut done = 0;
-            while done < copy.length {
+            while done < part.range.len {
                 if self.is_aborted.load(Relaxed) {
                     return Err(error::cancelled());
                 }
-                let count = (copy.length - done).min(STRETCH as u64);
-                let part = buffer.get_mut(..count as usize).ok_or(EINVAL)?;
-                job.connection.load(copy.remote + done, part)?;
-                piece.write(at + done, part)?;
+                let count = (part.range.len - done).min(STRETCH as u64);
+                let bytes = buffer.get_mut(..count as usize).ok_or(EINVAL)?;
+                connection.load(part.range.remote + done, bytes)?;
+                piece.write(at + done, bytes)?;
                 done += count;
             }
-            Ok(())
-        })
-    }
-
-    fn copy(&self, job: &Job) -> Result {
-        match job.reads {
-            true => self.read(job),
-            false => self.write(job),
         }
+        Ok(())
     }
 
     /// Copy to the segment of the connection.
-    fn write(&self, job: &Job) -> Result {
-        let mut pipeline = Pipeline::new(&job.connection, &self.is_aborted)?;
-        let ranges = job.copies.iter().map(|copy| Stretch {
-            local: copy.local,
-            remote: copy.remote,
-            len: copy.length,
-        });
-        match &job.source {
+    fn write(&self, job: &mut Job, most: u64) -> Result {
+        let (parts, source, connection) = job.parts(most);
+        let mut pipeline = Pipeline::new(connection, &self.is_aborted)?;
+        match source {
             Source::Segment(used) => {
                 // Dropping it waits for what an engine still reads.
                 let source = used.source()?;
-                for range in ranges {
-                    pipeline.copy(range, used, Some(&source))?;
+                for part in parts {
+                    pipeline.copy(part.range, used, Some(&source))?;
                 }
                 pipeline.finish(used)?;
             }
             Source::Process => {
-                for range in ranges {
-                    pipeline.copy(range, &Caller, None)?;
+                for part in parts {
+                    pipeline.copy(part.range, &Caller, None)?;
                 }
             }
             Source::Pinned(pieces) => {
-                for (range, piece) in ranges.zip(pieces) {
-                    let Some(piece) = piece else { continue };
+                for part in parts {
+                    let Some(piece) = pieces.get(part.copy).and_then(Option::as_ref) else {
+                        continue;
+                    };
                     let source = memory::Source::new(piece.clone())?;
-                    pipeline.copy(Stretch { local: 0, ..range }, &**piece, Some(&source))?;
+                    let range = Stretch {
+                        local: part.off,
+                        ..part.range
+                    };
+                    pipeline.copy(range, &**piece, Some(&source))?;
                     // The next one has another source.
                     pipeline.finish(&**piece)?;
                 }
             }
         }
         pipeline.settle_placed()?;
-        // All is there when the peer says so.
-        self.link.barrier(Some(monotonic_ns() + CONFIRM_NS))
+        drop(pipeline);
+        match job.is_over() {
+            // All is there when the peer says so.
+            true => self.link().barrier(Some(monotonic_ns() + CONFIRM_NS)),
+            false => Ok(()),
+        }
     }
 
     /// Stop the copies, which are over when this returns.
@@ -394,8 +502,12 @@ impl Queue {
 
 impl Work for Queue {
     fn run(&self) -> Option<u32> {
-        let job = self.state.lock().job.take()?;
-        let result = self.copy(&job);
+        let mut job = self.state.lock().job.take()?;
+        let result = self.copy(&mut job, TURN);
+        if result.is_ok() && !job.is_over() {
+            self.state.lock().job = Some(job);
+            return Some(0);
+        }
         // What it has used is not in use any more when it is in a final state.
         drop(job);
         self.finish(result);

@@ -2,11 +2,20 @@
 
 //! What a user has over all contexts, of what there is not enough for everybody: places in
 //! tables that all users share, memory of the kernel, and memory that peers reach.
+//!
+//! In a user namespace, whoever has made it is charged as well, so that nobody gets more by
+//! being many ([`Payers`]).
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 use mp_kernel::{
     error,
-    process::UserId, //
+    process::{
+        Payer,
+        Payers, //
+    }, //
 };
 
 kernel::sync::global_lock! {
@@ -21,6 +30,9 @@ pub(crate) enum Kind {
     Context,
     /// Sessions.
     Session,
+    /// Places in the table of sessions of that interface's link: also those of closed sessions,
+    /// as long as their partners are open.
+    Place(u32),
     /// Uses of segments of this host.
     Segment,
     /// Connections.
@@ -32,76 +44,103 @@ pub(crate) enum Kind {
     Memory(Option<u32>),
 }
 
-/// How much a user has of a kind.
+/// How much somebody has of a kind.
 pub(crate) struct Account {
-    user: UserId,
+    payer: Payer,
     kind: Kind,
     amount: u64,
 }
 
 impl Account {
-    fn is(&self, user: UserId, kind: Kind) -> bool {
-        self.user == user && self.kind == kind
+    fn is(&self, payer: Payer, kind: Kind) -> bool {
+        self.payer == payer && self.kind == kind
     }
 }
 
-/// What a user has of a kind now.
-fn amount(accounts: &[Account], user: UserId, kind: Kind) -> u64 {
+/// What somebody has of a kind now.
+fn amount(accounts: &[Account], payer: Payer, kind: Kind) -> u64 {
     let mut accounts = accounts.iter();
-    let account = accounts.find(|account| account.is(user, kind));
+    let account = accounts.find(|account| account.is(payer, kind));
     account.map_or(0, |account| account.amount)
 }
 
-/// What a user has of a kind for one object; dropping it gives that back.
+/// Charge somebody; there is room for one account more.
+///
+/// # Errors
+///
+/// `ENOMEM` if there is none.
+fn charge(accounts: &mut KVec<Account>, payer: Payer, kind: Kind, amount: u64) -> Result {
+    if let Some(account) = accounts.iter_mut().find(|a| a.is(payer, kind)) {
+        account.amount = account.amount.saturating_add(amount);
+        return Ok(());
+    }
+    let account = Account {
+        payer,
+        kind,
+        amount,
+    };
+    accounts.push_within_capacity(account).map_err(|_| ENOMEM)
+}
+
+/// Give back what somebody was charged with.
+fn refund(accounts: &mut KVec<Account>, payer: Payer, kind: Kind, amount: u64) {
+    let Some(at) = accounts.iter().position(|a| a.is(payer, kind)) else {
+        return;
+    };
+    if let Some(account) = accounts.get_mut(at) {
+        account.amount = account.amount.saturating_sub(amount);
+        if account.amount == 0 {
+            drop(accounts.remove(at));
+        }
+    }
+}
+
+/// What is had of a kind for one object; dropping it gives that back.
 pub(crate) struct Share {
-    user: UserId,
+    payers: Arc<Payers>,
     kind: Kind,
     amount: u64,
 }
 
 impl Share {
-    /// `amount` more of that kind for `user`, who may have `most`.
+    /// `amount` more of that kind, for which all `payers` are charged, who may have `most` each.
     ///
     /// # Errors
     ///
-    /// `EDQUOT`, `ENOMEM`.
-    pub(crate) fn new(user: UserId, kind: Kind, amount: u64, most: u64) -> Result<Self> {
+    /// `EDQUOT`, `ENOMEM`; nobody is charged.
+    pub(crate) fn new(payers: &Arc<Payers>, kind: Kind, amount: u64, most: u64) -> Result<Self> {
         let mut accounts = SHARES.lock();
-        let there = self::amount(&accounts, user, kind);
-        let then = there.checked_add(amount).filter(|then| *then <= most);
-        let then = then.ok_or_else(error::quota)?;
-        match accounts.iter_mut().find(|account| account.is(user, kind)) {
-            Some(account) => account.amount = then,
-            None => {
-                let account = Account {
-                    user,
-                    kind,
-                    amount: then,
-                };
-                accounts.push(account, GFP_KERNEL)?;
-            }
+        let has_room = |payer| {
+            let then = self::amount(&accounts, payer, kind).checked_add(amount);
+            then.is_some_and(|then| then <= most)
+        };
+        if !payers.iter().all(has_room) {
+            return Err(error::quota());
         }
-        Ok(Self { user, kind, amount })
+        accounts.reserve(payers.len(), GFP_KERNEL)?;
+        for payer in payers.iter() {
+            charge(&mut accounts, payer, kind, amount)?;
+        }
+        Ok(Self {
+            payers: payers.clone(),
+            kind,
+            amount,
+        })
     }
 
-    /// How much of that kind `user`, who may have `most`, can still get.
-    pub(crate) fn left(user: UserId, kind: Kind, most: u64) -> u64 {
-        most.saturating_sub(amount(&SHARES.lock(), user, kind))
+    /// How much of that kind can still be had where each of `payers` may have `most`.
+    pub(crate) fn left(payers: &Payers, kind: Kind, most: u64) -> u64 {
+        let accounts = SHARES.lock();
+        let taken = payers.iter().map(|payer| amount(&accounts, payer, kind));
+        most.saturating_sub(taken.max().unwrap_or(0))
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
         let mut accounts = SHARES.lock();
-        let is_it = |account: &Account| account.is(self.user, self.kind);
-        let Some(at) = accounts.iter().position(is_it) else {
-            return;
-        };
-        if let Some(account) = accounts.get_mut(at) {
-            account.amount = account.amount.saturating_sub(self.amount);
-            if account.amount == 0 {
-                drop(accounts.remove(at));
-            }
+        for payer in self.payers.iter() {
+            refund(&mut accounts, payer, self.kind, self.amount);
         }
         if accounts.is_empty() {
             // Nobody drops what is static.

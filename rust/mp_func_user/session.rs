@@ -17,6 +17,7 @@ use crate::{
         Signal, //
     },
     park,
+    quota::Share,
     ready::{
         self,
         Ready, //
@@ -191,6 +192,8 @@ pub(crate) struct Session {
     words: SpinLockBh<Option<Arc<Piece>>>,
     #[pin]
     pub(crate) state: Mutex<State>,
+    /// In the link's table, which keeps a session that is closed until that is free.
+    _place: Share,
 }
 
 impl Session {
@@ -207,6 +210,7 @@ impl Session {
         data: KVec<u8>,
         is_pending: bool,
         word: Word,
+        place: Share,
     ) -> Result<Arc<Self>> {
         let ready = Ready::of_session()?;
         Arc::pin_init(
@@ -234,6 +238,7 @@ impl Session {
                     dealings: Dealings::new(),
                     word: Some(word),
                 }),
+                _place: place,
             }),
             GFP_KERNEL,
         )

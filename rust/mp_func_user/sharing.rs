@@ -61,6 +61,10 @@ pub(crate) struct Bell {
     pub(crate) receiver: Receiver,
     /// Of messages to a port.
     pub(crate) receipt: Option<Receipt>,
+    /// That could not be sent.
+    pub(crate) owes_receipt: bool,
+    /// A message was lost: none that comes behind it is taken, and the connection ends.
+    pub(crate) is_broken: bool,
 }
 
 /// Memory of a segment that the peer may reach by its connections.
@@ -333,6 +337,8 @@ impl Clerk<'_> {
             heard: Heard::default(),
             receiver: Receiver::default(),
             receipt,
+            owes_receipt: false,
+            is_broken: false,
         };
         if let Err(e) = self.link.bells.lock().push(bell, GFP_ATOMIC) {
             number.left(1);
@@ -354,7 +360,7 @@ impl Clerk<'_> {
             if let Some(segment) = self.link.segments().by_token(guest.token) {
                 segment.left(1);
             }
-        } else if let Some(number) = self.take_bell(guest) {
+        } else if let Some(number) = self.link.take_bell(guest.number) {
             number.left(1);
         }
     }
@@ -363,15 +369,8 @@ impl Clerk<'_> {
     fn guest_let_go(&mut self, guest: &Guest) {
         match guest.want.object {
             Object::Segment => self.let_go(guest),
-            _ => drop(self.take_bell(guest)),
+            _ => drop(self.link.take_bell(guest.number)),
         }
-    }
-
-    /// End the way of a guest to an event or port.
-    fn take_bell(&self, guest: &Guest) -> Option<Arc<Number>> {
-        let mut bells = self.link.bells.lock();
-        let at = bells.iter().position(|bell| bell.guest == guest.number)?;
-        Some(bells.remove(at).ok()?.number)
     }
 
     /// The object of an own connection is there.

@@ -36,6 +36,7 @@
 //! | [`sharing`] | segments, events and ports of a host, and connections to them |
 //! | [`stores`] | stores into windows that no bridge leads to |
 //! | [`queue_pair`] | messages between two processes, in the windows of their session |
+//! | [`register`] | the latest value of something, in the memory of who reads it |
 //! | [`fdb`] | MAC learning |
 //! | [`ether`] | the function header of the virtual Ethernet |
 //!
@@ -67,6 +68,7 @@ pub mod pairing;
 pub mod pause;
 pub mod queue_pair;
 pub mod reach;
+pub mod register;
 pub mod ring;
 pub mod route;
 pub mod rows;

@@ -144,13 +144,16 @@ static void send_one(unsigned int to, unsigned int from, unsigned int at)
 	sent_total++;
 }
 
-/* Each round goes to one endpoint of each node, from another one of its own each time. */
+/*
+ * Each round goes to one endpoint of each node, from another one of its own each time. There are as many
+ * rounds that each endpoint is used, however slow the machine.
+ */
 static void send_for(double seconds)
 {
 	double end = now() + seconds;
 	unsigned int round, to;
 
-	for (round = 0; now() < end; round++)
+	for (round = 0; round <= endpoints || now() < end; round++)
 		for (to = 0; to < nodes; to++)
 			send_one((to + own_number) % nodes, round % endpoints,
 				(round / endpoints + to) % endpoints);

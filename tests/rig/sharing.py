@@ -114,7 +114,7 @@ class Process(shell.Program):
         number = getattr(MP, "IOC_" + name)
         return self.command("&", lambda answer: answer["done"], "repeat", count, number, data)
 
-    def guess(self, first, count, step, name, kind, **fields):
+    def guess(self, first, count, step, name, kind, /, **fields):
         """Call with so many handles; how many are there."""
         data, _ = self._structure(kind, fields)
         words = ("guess", first, count, step, getattr(MP, "IOC_" + name), data)
@@ -276,7 +276,9 @@ def fill(user, connection):
     sent = 0
     while sent < EACH:
         # The link may have too much to do just now.
-        sent += user.repeat(EACH - sent, "SEND", "mp_message", **fields)
+        done = user.repeat(EACH - sent, "SEND", "mp_message", **fields)
+        assert done or user.state(connection) == MP.CONNECTION_OPERATIONAL
+        sent += done
 
 
 @contextmanager

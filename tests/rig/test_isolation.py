@@ -28,6 +28,31 @@ QUOTAS = (
     f" user_segments={USER_SEGMENTS} user_connections={USER_CONNECTIONS}"
     f" user_contexts={USER_CONTEXTS} user_memory={USER_MEMORY}"
 )
+# Starts a program as a user in a user namespace that another user has made, which has so many
+# users beginning with one.
+ENTER = """
+import ctypes, os, sys
+owner, first, user, group = map(int, sys.argv[1:5])
+me, (made, tell) = os.getpid(), os.pipe()
+if not os.fork():
+    os.close(tell)
+    if os.read(made, 1):
+        for kind, outer in ("uid", first), ("gid", first):
+            with open(f"/proc/{me}/{kind}_map", "w") as map_of_users:
+                map_of_users.write(f"0 {outer} 1000")
+    os._exit(0)
+os.setgroups([group])
+os.setresgid(group, group, group)
+os.setresuid(owner, owner, owner)
+if ctypes.CDLL(None, use_errno=True).unshare(0x10000000):
+    raise OSError(ctypes.get_errno(), "unshare")
+os.write(tell, b"x")
+os.wait()
+os.setresuid(user, user, user)
+os.execvp(sys.argv[5], sys.argv[5:])
+"""
+# A user without privilege, who has made namespaces, and those of whom they are.
+MAKER, MEMBERS = 4712, 100_000
 # Handles that are tried one by one, and then so many others all over their space.
 DENSE, SPARSE, STEP = 4096, 8192, 524287
 
@@ -258,6 +283,24 @@ def test_a_segment_that_is_shared_is_so_for_its_user_only(fabric, owner, strange
         assert other.read(same, 8) == b"for both"
 
 
+@pytest.mark.parametrize("kind", [MP.OBJECT_EVENT, MP.OBJECT_PORT])
+def test_what_is_shared_is_so_by_one_user_only(fabric, owner, stranger, kind):
+    """A stranger neither gets what others are sent, nor stops who sends it by not taking it."""
+    here, _ = interfaces(owner)
+    first = owner.offer(here, kind, 6, MP.OFFER_SHARED)
+    with fails(errno.EADDRINUSE):
+        stranger.offer(here, kind, 6, MP.OFFER_SHARED)
+    with sharing.Process(fabric.rp) as other:
+        second = other.offer(here, kind, 6, MP.OFFER_SHARED)
+        to = owner.connect(here, kind, 6)
+        if kind == MP.OBJECT_PORT:
+            owner.send(to, b"for us")
+            assert [owner.receive(first), other.receive(second)] == [b"for us"] * 2
+        else:
+            owner.signal(to)
+            assert other.wait(second, MP.EVENT_SIGNAL) == MP.EVENT_SIGNAL
+
+
 def test_physical_addresses_are_for_the_privileged(stranger):
     """A session over them needs CAP_SYS_RAWIO."""
     here, there = interfaces(stranger)
@@ -343,6 +386,59 @@ def test_a_user_has_so_many_sessions(fabric, owner, stranger):
     with sharing.Process(fabric.rp, user=NOBODY) as other:
         assert sessions_of(other, here) == USER_SESSIONS - SESSIONS
     session(owner, here)
+
+
+def test_a_session_has_its_place_until_its_partner_is_closed(fabric, owner, stranger):
+    """Whoever closes one half of each pair has the places of both, of which others need some."""
+    with sharing.Process(fabric.rp, user=NOBODY) as other:
+        here, _ = interfaces(other)
+        places, halves = 0, []
+        for process in (stranger, other) * 2 * USER_SESSIONS:
+            try:
+                both = [session(process, here, role=3, remote_max=PAGE).handle for _ in range(2)]
+            except OSError as error:
+                assert error.errno == errno.EDQUOT
+                break
+            places += 2
+            process.wait(both[0], MP.EVENT_PAIRED)
+            process.close(both[0])
+            halves.append((process, both[1]))
+        # Some of those that are closed have places beyond the sessions that may be open.
+        assert USER_SESSIONS <= places <= USER_SESSIONS + USER_SESSIONS // 4
+        session(owner, here)
+        for process, half in halves:
+            process.close(half)
+        assert sessions_of(stranger, here) > 0
+
+
+def member(fabric, maker, first, user):
+    """A process of that user in a namespace of its own."""
+    how = ["python3", "-c", ENTER, *map(str, (maker, first, user, NOBODY))]
+    return sharing.Process(fabric.rp, how=how)
+
+
+def test_a_user_has_no_more_by_namespaces(fabric, owner):
+    """However many users there are in it, and in further ones: they have together what the user
+    has who has made it."""
+    with (
+        member(fabric, MAKER, MEMBERS, 1) as one,
+        member(fabric, MAKER, MEMBERS, 2) as other,
+        member(fabric, MAKER, MEMBERS + 1000, 1) as third,
+    ):
+        here, _ = interfaces(one)
+        assert sessions_of(one, here) == SESSIONS
+        assert sessions_of(other, here) == USER_SESSIONS - SESSIONS
+        assert sessions_of(third, here) == 0
+        # That is nobody else's affair.
+        session(owner, here)
+
+
+def test_a_namespace_of_root_has_what_a_user_has(fabric, owner):
+    """A container takes nothing of its host's root, nor of another container."""
+    with member(fabric, 0, MEMBERS, 1) as one, member(fabric, 0, MEMBERS + 1000, 1) as other:
+        here, _ = interfaces(one)
+        assert sessions_of(one, here) == sessions_of(other, here) == SESSIONS
+        assert sessions_of(owner, here) == SESSIONS
 
 
 def test_a_user_has_so_many_segments_connections_and_queues(owner, stranger):

@@ -13,6 +13,7 @@ MODULES = ("mp_kernel", "mp_transport", "mp_kunit")
 SUITES = {
     "mp_transport": ("rust/mp_kunit.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_bytes": ("rust/mp_kunit/bytes.rs", r"#\[test\]\s+fn (\w+)\("),
+    "mp_fifo": ("rust/mp_kunit/fifo.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_forward": ("rust/mp_kunit/forward.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_user": ("rust/mp_kunit/user.rs", r"#\[test\]\s+fn (\w+)\("),
     "mp_windows": ("rust/mp_kunit/windows.rs", r"#\[test\]\s+fn (\w+)\("),

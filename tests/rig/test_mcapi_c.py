@@ -15,6 +15,7 @@ from pximc import MODULES
 
 BALANCE = programs.example("mcapi_balance")
 BENCH = programs.tool("mcapi_bench")
+CALLBACKS = programs.example("mcapi_callbacks")
 CONTROL = programs.example("mcapi_control")
 LS = programs.tool("mcapi_ls")
 MANY = programs.example("mcapi_many")
@@ -72,6 +73,16 @@ def test_handles_in_messages_are_usable_at_once(ends):
         assert server.wait(60).check().out.endswith("2 names\n")
 
 
+def test_functions_are_called_with_what_arrives(ends):
+    """MC-WAITANY-1, MC-WAITANY-5, MC-ATTR-6: of endpoints that are subscribed while a thread waits for others,
+    and given up; a sender sees how much room there is, and what is urgent is not behind the rest."""
+    there, here = ends
+    with started((there, CALLBACKS, "server", 12)) as (server,):
+        told = start(here, CALLBACKS, "client", 13, 12, 500).wait(180).check().out
+        assert re.fullmatch(r"500 sent, waited \d+ times\n", told)
+        assert server.wait(60).check().out.endswith("500 bulk, 6 urgent\n")
+
+
 def test_channels_carry_commands_data_and_results(ends):
     """MC-PKTREL-1: a scalar channel and packet channels both ways; packets are kept where they have
     arrived and released in another order."""
@@ -124,6 +135,26 @@ def test_the_tool_measures_all_kinds(ends):
         assert all(0 < result["min"] <= result["median"] <= result["p99"] for result in results)
         assert all(result["mb_s"] > 0 for result in results)
         server.wait(60).check()
+
+
+def test_the_tool_measures_several_servers(fabric):
+    """Many that send to one, and a pipeline, of servers on all three hosts."""
+    numbers = [60 + n for n in range(3)]
+    words = [(guest, BENCH, "server", "--node", number)
+             for guest, number in zip(fabric.hosts, numbers)]  # fmt: skip
+    servers = [f"0:{number}" for number in numbers]
+    both = ("--node", 59, "--rounds", 200, "--json")
+    with started(*words):
+        for kind in ("messages", "packets", "scalars"):
+            command = [BENCH, "many", *servers, *both, "--kind", kind]
+            told = json.loads(start(fabric.rp, *command).wait(180).check().out)
+            assert (told["kind"], told["sources"], told["rounds"]) == (kind, 3, 200)
+            assert told["items_s"] > 0 and told["mb_s"] > 0
+        command = [BENCH, "pipeline", *servers, *both, "--size", 4096]
+        told = json.loads(start(fabric.rp, *command).wait(180).check().out)
+        assert (told["stages"], told["bytes"]) == (3, 4096)
+        assert 0 < told["min"] <= told["median"] <= told["p99"]
+        assert told["mb_s"] > 0
 
 
 def test_a_node_is_one_process_of_the_fabric(fabric):

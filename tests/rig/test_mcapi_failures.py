@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 from frames import wait_for_everyone
 from mcapi import (
-    ATTRIBUTES, BUFFERS, DOMAIN, PACKETS, RECEIVE, SCALARS, SEND, SLOTS, Moved, Nodes, all_nodes, channel,
+    ATTRIBUTES, BUFFERS, DOMAIN, KINDS, PACKETS, RECEIVE, SCALARS, SEND, SLOTS, Moved, Nodes, all_nodes, channel,
     fails, nodes, status_of, stopped,
 )  # fmt: skip
 from ntbrig import mcapi as programs
@@ -49,6 +49,11 @@ WAYS = {
     "unplugged": Way(unplug, plug, cut=True),
     "host killed": Way(kill_host, boot_host(programs.configure), cut=True),
 }
+# Those that each step of a channel's life is tried with in a short run: the process goes, the link goes.
+SHORT = ("killed", "unplugged")
+AT_EACH_STEP = [
+    pytest.param(name, marks=[] if name in SHORT else pytest.mark.long) for name in WAYS
+]
 
 
 # --- what is under way
@@ -204,6 +209,196 @@ def test_who_is_left_is_told_and_nobody_else(fabric, nodes, name):
     for part in parts:
         part.go_on(goes)
     bystander.goes_on()
+
+
+# --- each step of a channel's life
+
+SMALL = {"max_payload_size": 64}
+SEVERED = {PACKETS: "TRANSMISSION", SCALARS: "GENERAL"}
+
+
+class End:
+    """The end of a channel that stays, and the one that goes."""
+
+    def __init__(self, stays, goes, kind, direction):
+        self.stays, self.goes, self.kind, self.direction = stays, goes, kind, direction
+        self.own, self.there = stays.endpoint(**SMALL), goes.endpoint(**SMALL)
+        self.handle = self.handle_there = None
+
+    def connect(self, there=None):
+        ends = (self.own, there or self.there)
+        ordered = ends if self.direction == SEND else ends[::-1]
+        return self.stays.connect(self.kind, *ordered)
+
+    def open(self):
+        return self.stays.open(self.kind, self.direction, self.own)
+
+    def open_there(self, node=None, endpoint=None):
+        direction = RECEIVE if self.direction == SEND else SEND
+        return (node or self.goes).open(self.kind, direction, endpoint or self.there)
+
+    def opened(self):
+        self.connect().wait()
+        requests = self.open(), self.open_there()
+        self.handle, self.handle_there = (request.opened() for request in requests)
+
+    def close(self):
+        return self.stays.close(self.kind, self.direction, self.handle)
+
+    def close_there(self):
+        direction = RECEIVE if self.direction == SEND else SEND
+        return self.goes.close(self.kind, direction, self.handle_there)
+
+    def move(self):
+        """Send or receive something that does not wait, as far as that is possible."""
+        stays, name = self.stays, f"{self.direction} {self.kind}"
+        if name == f"{SEND} {PACKETS}":
+            return stays.send_packet(self.handle)
+        if name == f"{SEND} {SCALARS}":
+            return stays.send_scalar(self.handle, 1)
+        if name == f"{RECEIVE} {PACKETS}":
+            return stays.receive_packet(self.handle)
+        return stays.receive_scalar(self.handle)
+
+    def serves_again(self, third):
+        """It is not connected any more, and a channel of it to another node carries something."""
+        until(lambda: "CONNECTED" not in self.stays.flags(self.own))
+        there = third.endpoint(**SMALL)
+        self.connect(there).wait()
+        requests = self.open(), self.open_there(third, there)
+        here, there = (request.opened() for request in requests)
+        sender, send, receiver, receive = self.stays, here, third, there
+        if self.direction == RECEIVE:
+            sender, send, receiver, receive = receiver, receive, sender, send
+        if self.kind == PACKETS:
+            sender.send_packet(send, b"again")
+            assert receiver.take_packet(receive) == b"again"
+        else:
+            sender.send_scalar(send, 7)
+            assert receiver.receive_scalar(receive) == 7
+
+
+def opening_alone(end):
+    """Before it is connected: it waits for whoever connects it."""
+    request = end.open()
+
+    def after():
+        assert request.test() == (False, 0)
+        request.cancel()
+
+    return after
+
+
+def connected(end):
+    end.connect().wait()
+    return lambda: None
+
+
+def opening_here(end):
+    end.connect().wait()
+    request = end.open()
+    return lambda: expect(request.wait, "GENERAL")
+
+
+def opening_there(end):
+    end.connect().wait()
+    end.open_there()
+    return lambda: None
+
+
+def withdrawn_there(end):
+    end.connect().wait()
+    end.open_there().cancel()
+    request = end.open()
+    assert request.test() == (False, 0)
+    return lambda: expect(request.wait, "GENERAL")
+
+
+def both_open(end):
+    end.opened()
+
+    def after():
+        until(lambda: status_of(end.move) == SEVERED[end.kind])
+        assert "OPEN" in end.stays.flags(end.own)
+        end.close().wait()
+
+    return after
+
+
+def closing_here(end):
+    end.opened()
+    request = end.close()
+    assert request.test() == (False, 0)
+    return request.wait
+
+
+def closed_there(end):
+    end.opened()
+    end.close_there()
+    until(lambda: status_of(end.move) == "CHAN_INVALID")
+
+    def after():
+        expect(end.move, "CHAN_INVALID")
+        end.close().wait()
+
+    return after
+
+
+def expect(use, status):
+    assert status_of(use) == status
+
+
+STEPS = (
+    *(opening_alone, connected, opening_here, opening_there),
+    *(withdrawn_there, both_open, closing_here, closed_there),
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", AT_EACH_STEP)
+def test_a_channel_ends_at_each_step_of_its_life(fabric, nodes, name, kind):
+    """MC-CHAN-16, MC-CHAN-2, MC-CHAN-10, MC-PKTROPEN-6: whichever end stays, whatever it has asked for ends
+    with the status that the rules have, and its endpoint serves for another channel."""
+    way = WAYS[name]
+    stays, goes, third = (nodes.on(host) for host in (STAYS, GOES, THIRD))
+    ends = [(End(stays, goes, kind, end), step) for end in (SEND, RECEIVE) for step in STEPS]
+    checks = [step(end) for end, step in ends]
+    way.go(fabric, goes)
+    try:
+        for check in checks:
+            check()
+        for end, _ in ends:
+            end.serves_again(third)
+    finally:
+        way.back(fabric)
+
+
+# Of a process that stands still: one that finalizes, or exits, does not.
+@pytest.mark.parametrize("name", ("killed", "unplugged", "host killed"))
+def test_a_connect_that_is_not_answered_ends_with_the_owner(fabric, nodes, name):
+    """MC-CHAN-16, MC-PKTCONN-6, MC-PKTCONN-7: of an owner of the lower and of the higher endpoint; the own
+    endpoint is free then."""
+    way = WAYS[name]
+    third = nodes.on(THIRD)
+    lower, goes, higher = (nodes.on(host) for host in (STAYS, GOES, STAYS))
+    stays = (lower, higher)
+    assert lower.number < goes.number < higher.number
+    ends = [End(node, goes, kind, SEND) for node in stays for kind in KINDS]
+    goes.guest.run(f"kill -STOP {goes.pid}")
+    requests = [end.connect() for end in ends]
+    for node in stays:
+        node.until_asleep()
+    assert all(request.test() == (False, 0) for request in requests)
+    way.go(fabric, goes)
+    try:
+        expected = "GENERAL" if way.cut else "ENDP_INVALID"
+        assert {status_of(request.wait) for request in requests} == {expected}
+        for end in ends:
+            end.serves_again(third)
+    finally:
+        way.back(fabric)
+        if name == "unplugged":
+            goes.guest.run(f"kill -CONT {goes.pid}")
 
 
 def test_memory_of_nodes_that_were_killed_returns(nodes):

@@ -4,6 +4,7 @@ What becomes of nodes when others go away is in `test_mcapi_failures.py`."""
 
 import itertools
 import random
+import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -1373,6 +1374,57 @@ def test_a_full_scalar_channel_makes_its_sender_wait(pair):
     one.until_asleep()
     assert other.take("scalars", patient.receive, 0, 3000) == Moved(3000, 0, "SUCCESS")
     assert waits.result() == Moved(3000, 0, "SUCCESS")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_state_buffer_has_the_latest_value(pair, kind):
+    """MC-STATE-1, MC-CHAN-6: a sender never waits, though nobody receives and the receiver stands still;
+    then there is the value that was sent last, as often as anybody asks. A receiver that waits for the
+    first value is woken; what was sent ahead of a close is received."""
+    one, other = pair
+    state = {"buffer_type": 1, "max_payload_size": 4096}
+    failed = one.connect(kind, one.endpoint(max_payload_size=4096), other.endpoint(**state))
+    with fails("ATTR_INCOMPATIBLE"):
+        failed.wait()
+    ends = channel(kind, one, other, **state)
+
+    def send(number):
+        if kind == SCALARS:
+            return one.send_scalar(ends.send, number)
+        return one.send_packet(ends.send, struct.pack("<Q", number) * 300)
+
+    def receive():
+        if kind == SCALARS:
+            return other.receive_scalar(ends.receive)
+        words = struct.unpack("<300Q", other.take_packet(ends.receive))
+        assert len(set(words)) == 1
+        return words[0]
+
+    first = ("sclchan_recv_uint64",) if kind == SCALARS else ("pktchan_recv", "cell=0", "cell=0")
+    waits = other.later.call(first[0], ends.receive, *first[1:])
+    other.until_asleep()
+    send(1)
+    got = waits.result()
+    if kind == PACKETS:
+        other.call("pktchan_release", got.cells[0])
+    assert (receive(), other.waiting(kind, ends.receive)) == (1, 0)
+    at, size = one.passed(struct.pack("<Q", 2) * 300)
+    again = ("pktchan_send", ends.send, at, size)
+    if kind == SCALARS:
+        again = ("sclchan_send_uint64", ends.send, 2)
+    with stopped(other):
+        assert one.repeat(1000, *again) == Moved(1000, 0, "SUCCESS")
+        send(3)
+    until(lambda: receive() == 3)
+    assert [receive() for _ in range(20)] == [3] * 20
+    send(4)
+    until_waiting(other, kind, ends.receive, 1)
+    closed = one.close(kind, SEND, ends.send)
+    until(lambda: "CLOSE_PENDING" in one.flags(ends.out))
+    assert receive() == 4
+    until(lambda: status_of(receive) == "CHAN_INVALID")
+    other.close(kind, RECEIVE, ends.receive).wait()
+    closed.wait()
 
 
 @pytest.mark.parametrize(

@@ -394,8 +394,11 @@ def guard(guest, **parameters):
         guest.run("rmmod mp_guard_test")
 
 
-def test_what_a_driver_has_for_itself_is_not_named(fabric):
-    with pair(fabric) as (owner, _, _, _), guard(owner.guest, start=ADDRESS, length=PAGE):
+@pytest.mark.parametrize("exclusive", [1, 0])
+def test_what_a_driver_has_requested_is_not_named(fabric, exclusive):
+    """For itself alone or not, on a kernel without CONFIG_IO_STRICT_DEVMEM."""
+    requested = {"start": ADDRESS, "length": PAGE, "exclusive": exclusive}
+    with pair(fabric) as (owner, _, _, _), guard(owner.guest, **requested):
         segment = empty(owner, 44, SIZE)
         with fails(errno.EOPNOTSUPP):
             fill(owner, segment, ADDRESS, SIZE, MP.FILL_PHYSICAL)

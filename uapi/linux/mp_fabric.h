@@ -784,19 +784,19 @@ struct mp_remove {
 };
 
 #define MP_OFFER_ANY		0x1	/* a number that nobody uses */
-#define MP_OFFER_SHARED		0x2	/* with all who say so: each gets everything */
+#define MP_OFFER_SHARED		0x2	/* with its user's processes that say so: all get all */
 #define MP_OFFER_COUNTED	0x4	/* of an event: no trigger is merged with another one */
 
 /*
  * MP_IOC_OFFER: an event or a port to which peers at an interface may connect at once.
  * Each of the two has numbers of its own at each interface, and names of its own. What is offered
- * has a number in any case; with a name as well, peers find it by either. Those who share it offer
- * it under the same name, or all without one, and under the same number, or, with a name, say
- * MP_OFFER_ANY: then it is the number that the name has.
+ * has a number in any case; with a name as well, peers find it by either. Those who share it, all
+ * of them processes of one user, offer it under the same name, or all without one, and under the
+ * same number, or, with a name, say MP_OFFER_ANY: then it is the number that the name has.
  *
  * In this order: EINVAL: another object, a name too long. ENODEV. EDQUOT: too many objects.
- * EADDRINUSE: the number or the name is used, and it is not the same that both share, or one counts
- * and the other does not. ENOMEM.
+ * EADDRINUSE: the number or the name is used, and it is not the same that both share, or another
+ * user's, or one counts and the other does not. ENOMEM.
  */
 struct mp_offer {
 	__u32 size;

@@ -504,7 +504,10 @@ unsafe extern "C" fn poll_callback<P: Poll>(
         match active.after(done, budget) {
             After::Defer(ms) => {
                 // SAFETY: `rest` is initialised, and `close()` waits for it.
-                unsafe { mp_bindings::queue_delayed_once(instance.rest.get(), ms, false) }
+                unsafe {
+                    let queue = mp_bindings::system_workqueue(false);
+                    mp_bindings::queue_delayed_once(queue, instance.rest.get(), ms);
+                }
             }
             After::Again => schedule(&instance.napi),
             After::Rest => (),

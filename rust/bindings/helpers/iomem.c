@@ -18,13 +18,11 @@ static int mp_iomem_cover(struct resource *found, void *arg)
 /*
  * Whether all of a range of physical addresses is, by the resource tree, memory of devices, or
  * reserved: neither RAM, nor memory that is or may become RAM, nor tables of firmware, nor a
- * range that its driver has for itself.
+ * range that a driver has requested, whether for itself alone or not, and whatever
+ * CONFIG_IO_STRICT_DEVMEM makes of that for /dev/mem.
  */
 __mp_helper bool mp_helper_iomem_is_device_memory(u64 phys, u64 len)
 {
-	/* As iomem_is_exclusive() has it. */
-	const unsigned long exclusive = IORESOURCE_BUSY |
-		(IS_ENABLED(CONFIG_IO_STRICT_DEVMEM) ? 0 : IORESOURCE_EXCLUSIVE);
 	static const unsigned long others[] = {
 		IORES_DESC_ACPI_TABLES,
 		IORES_DESC_ACPI_NV_STORAGE,
@@ -43,7 +41,7 @@ __mp_helper bool mp_helper_iomem_is_device_memory(u64 phys, u64 len)
 		return false;
 	if (region_intersects(phys, len, IORESOURCE_SYSTEM_RAM, IORES_DESC_NONE) !=
 		    REGION_DISJOINT ||
-	    region_intersects(phys, len, exclusive, IORES_DESC_NONE) != REGION_DISJOINT)
+	    region_intersects(phys, len, IORESOURCE_BUSY, IORES_DESC_NONE) != REGION_DISJOINT)
 		return false;
 	for (n = 0; n < ARRAY_SIZE(others); n++)
 		if (region_intersects(phys, len, IORESOURCE_MEM, others[n]) != REGION_DISJOINT)

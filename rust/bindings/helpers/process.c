@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 #include <linux/compat.h>
+#include <linux/cred.h>
 #include <linux/fdtable.h>
 #include <linux/pid.h>
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
+#include <linux/user_namespace.h>
 #include <linux/wait.h>
 
 /*
@@ -44,6 +46,24 @@ __mp_helper bool mp_helper_thread_group_is_current(const void *pid)
 __mp_helper void mp_helper_thread_group_put(void *pid)
 {
 	put_pid(pid);
+}
+
+/*
+ * The user namespace of the calling task that is `up` levels above its own, with the user who has
+ * made it, as the initial one knows him, and its number; false for the initial one and beyond.
+ */
+__mp_helper bool mp_helper_user_namespace(unsigned int up, unsigned int *owner,
+					  unsigned int *number)
+{
+	const struct user_namespace *ns = current_user_ns();
+
+	while (up-- && ns != &init_user_ns)
+		ns = ns->parent;
+	if (ns == &init_user_ns)
+		return false;
+	*owner = __kuid_val(ns->owner);
+	*number = ns->ns.inum;
+	return true;
 }
 
 static int mp_is_file(const void *wanted, struct file *file, unsigned int fd)

@@ -11,19 +11,32 @@ __mp_helper void mp_helper_init_delayed_work(struct delayed_work *dwork,
 	lockdep_init_map(&dwork->work.lockdep_map, name, key, 0);
 }
 
-static inline struct workqueue_struct *mp_workqueue(bool urgent)
+/* That of the kernel, for short work that is little. */
+__mp_helper void *mp_helper_system_workqueue(bool urgent)
 {
 	return urgent ? system_highpri_wq : system_percpu_wq;
 }
 
-__mp_helper void mp_helper_requeue_delayed(struct delayed_work *dwork,
-					   unsigned int ms, bool urgent)
+/* One that runs its work on any processor, so much of it at a time; 0: the kernel's default. */
+__mp_helper void *mp_helper_alloc_unbound_workqueue(const char *name, int most)
 {
-	mod_delayed_work(mp_workqueue(urgent), dwork, msecs_to_jiffies(ms));
+	return alloc_workqueue("%s", WQ_UNBOUND, most, name);
 }
 
-__mp_helper void mp_helper_queue_delayed_once(struct delayed_work *dwork,
-					      unsigned int ms, bool urgent)
+/* All of its work has ended. */
+__mp_helper void mp_helper_destroy_workqueue(void *queue)
 {
-	queue_delayed_work(mp_workqueue(urgent), dwork, msecs_to_jiffies(ms));
+	destroy_workqueue(queue);
+}
+
+__mp_helper void mp_helper_requeue_delayed(void *queue, struct delayed_work *dwork,
+					   unsigned int ms)
+{
+	mod_delayed_work(queue, dwork, msecs_to_jiffies(ms));
+}
+
+__mp_helper void mp_helper_queue_delayed_once(void *queue, struct delayed_work *dwork,
+					      unsigned int ms)
+{
+	queue_delayed_work(queue, dwork, msecs_to_jiffies(ms));
 }

@@ -2,16 +2,32 @@
 
 //! Events and ports that a link offers, and what arrives for them.
 
-use super::Link;
-use crate::offer::{
-    Mail,
-    Number,
-    Offer,
-    Terms, //
+use super::{
+    Core,
+    Link, //
+};
+use crate::{
+    offer::{
+        Mail,
+        Number,
+        Offer,
+        Terms, //
+    },
+    outbox::{
+        Outbox,
+        Receipt,
+        Signal, //
+    }, //
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Full,
+            Release, //
+        },
+        Arc, //
+    }, //
 };
 use mp_kernel::error;
 use mp_proto::{
@@ -62,10 +78,15 @@ impl Link {
     }
 
     /// A message to the port of a connection of the peer has arrived.
+    ///
+    /// # Errors
+    ///
+    /// `EPROTO` if it cannot be; `ENOMEM`: it is lost, and the connection is to end.
     pub(super) fn arrived(&self, from: u32, number: u32, data: KVec<u8>) -> Result {
         let port = {
             let mut bells = self.bells.lock();
-            let Some(bell) = bells.iter_mut().find(|bell| bell.guest == from) else {
+            let bell = bells.iter_mut().find(|bell| bell.guest == from);
+            let Some(bell) = bell.filter(|bell| !bell.is_broken) else {
                 return Ok(());
             };
             let arrived = bell.receiver.arrived(number);
@@ -73,6 +94,42 @@ impl Link {
             bell.number.clone()
         };
         port.deliver(Mail { guest: from, data })
+    }
+
+    /// A message of that connection of the peer is lost, for want of memory: the connection ends
+    /// when the worker runs, which the caller wakes. Any context.
+    pub(crate) fn lose_message(&self, from: u32) {
+        let mut bells = self.bells.lock();
+        if let Some(bell) = bells.iter_mut().find(|bell| bell.guest == from) {
+            bell.is_broken = true;
+            self.has_broken.store(true, Release);
+        }
+    }
+
+    /// End the connections of which messages were lost. No others are concerned, nor is the link.
+    pub(super) fn end_broken(&self, core: &mut Core) -> Result {
+        if !self.has_broken.xchg(false, Full) {
+            return Ok(());
+        }
+        let broken = || {
+            let bells = self.bells.lock();
+            let bell = bells.iter().find(|bell| bell.is_broken);
+            bell.map(|bell| bell.guest)
+        };
+        while let Some(guest) = broken() {
+            if let Some(number) = self.take_bell(guest) {
+                number.left(1);
+            }
+            self.with_shared(core, |engine, clerk| engine.end_guest(guest, clerk))?;
+        }
+        Ok(())
+    }
+
+    /// End the way of a connection of the peer to an event or port.
+    pub(crate) fn take_bell(&self, guest: u32) -> Option<Arc<Number>> {
+        let mut bells = self.bells.lock();
+        let at = bells.iter().position(|bell| bell.guest == guest)?;
+        Some(bells.remove(at).ok()?.number)
     }
 
     /// A message has been taken; its sender is told if nobody else has to take it.
@@ -89,10 +146,41 @@ impl Link {
                 Some(receipt.way())
             })
         };
-        if let Some((outbox, receipt)) = way {
-            if outbox.signal(&receipt).is_err() {
-                // The sender would wait for ever.
-                outbox.peer().reset();
+        self.send_receipt(mail.guest, way);
+    }
+
+    /// Send a receipt, now or, for want of memory, later. Whether that could be done.
+    fn send_receipt(&self, guest: u32, way: Option<(Arc<Outbox>, Arc<Signal>)>) -> bool {
+        let Some((outbox, receipt)) = way else {
+            return true;
+        };
+        let sent = outbox.signal(&receipt).is_ok();
+        if !sent {
+            let mut bells = self.bells.lock();
+            if let Some(bell) = bells.iter_mut().find(|bell| bell.guest == guest) {
+                bell.owes_receipt = true;
+                self.owes_receipts.store(true, Release);
+            }
+            drop(bells);
+            outbox.resume_later();
+        }
+        sent
+    }
+
+    /// Send the receipts that could not be sent before.
+    pub(super) fn resume_receipts(&self) {
+        if !self.owes_receipts.xchg(false, Full) {
+            return;
+        }
+        let next = || {
+            let mut bells = self.bells.lock();
+            let bell = bells.iter_mut().find(|bell| bell.owes_receipt)?;
+            bell.owes_receipt = false;
+            Some((bell.guest, bell.receipt.as_ref().map(Receipt::way)))
+        };
+        while let Some((guest, way)) = next() {
+            if !self.send_receipt(guest, way) {
+                return;
             }
         }
     }

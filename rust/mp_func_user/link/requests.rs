@@ -137,7 +137,7 @@ impl Link {
         }
         session.withdrawn(error);
         session.spend();
-        self.tell_closed(&mut core, session, false);
+        self.tell_closed(&mut core, |desk| desk.close(session.number(), false));
         Err(error)
     }
 
@@ -146,19 +146,19 @@ impl Link {
         let mut core = self.core.lock();
         let gone = self.sessions.lock().remove(&session.number());
         let had_memory = session.strip();
-        self.tell_closed(&mut core, session, had_memory);
+        self.tell_closed(&mut core, |desk| desk.close_for_good(session, had_memory));
         drop(core);
         drop(gone);
     }
 
-    /// Close a session for the engines, if processes reach each other; the link starts over if
-    /// the peer cannot be told.
-    fn tell_closed(&self, core: &mut Core, session: &Session, had_memory: bool) {
+    /// Close a session for the engines by `f`, if processes reach each other; the link starts over
+    /// if the peer cannot be told.
+    fn tell_closed(&self, core: &mut Core, f: impl FnOnce(&mut Desk<'_>)) {
         let Core { peer, up, .. } = core;
         if let (Some((outbox, _)), Some(up)) = (peer, up) {
             let outbox = outbox.clone();
             let mut desk = Desk::new(self, &outbox, up);
-            desk.close(session.number(), had_memory);
+            f(&mut desk);
             if desk.finish().is_err() {
                 outbox.peer().reset();
             }

@@ -34,10 +34,30 @@ impl<O: Table<Own>, G: Table<Entry>> Engine<O, G> {
     /// End the connections of all guests of what has that token, and say how many there were.
     /// [`Event::LetGo`] follows for each.
     pub fn end(&mut self, token: u32, host: &mut impl Host) -> usize {
+        self.end_if(token, |_| true, host)
+    }
+
+    /// End the connection of one guest, as [`end`](Self::end) does.
+    pub fn end_guest(&mut self, number: u32, host: &mut impl Host) {
+        if let Some(entry) = find(&self.guests, number) {
+            let token = entry.guest.token;
+            self.end_if(token, |guest| guest.number == number, host);
+        }
+    }
+
+    fn end_if(
+        &mut self,
+        token: u32,
+        is_meant: impl Fn(&Guest) -> bool,
+        host: &mut impl Host,
+    ) -> usize {
         let mut ended = 0;
         let is_up = self.is_up;
         self.guests.retain_in(TOKEN, u64::from(token), |entry| {
             let guest = entry.guest;
+            if !is_meant(&guest) {
+                return true;
+            }
             match entry.stage {
                 Stage::Up => {
                     entry.stage = Stage::Ended;

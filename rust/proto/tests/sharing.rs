@@ -520,6 +520,28 @@ fn a_connection_to_an_event_has_ended_with_the_epoch() {
     assert_eq!(names(&two.sites[1]), ["let go"]);
 }
 
+/// The connection of one guest ends, and no other to the same object; its place is free then.
+#[test]
+fn one_guest_is_put_out_alone() {
+    let (mut two, doomed) = connected();
+    let other = two.connect(0, segment(1)).unwrap();
+    two.settle();
+    two.sites[0].events.clear();
+    for number in [doomed, doomed, 1234] {
+        two.engines[1].end_guest(number, &mut two.sites[1]);
+    }
+    two.settle();
+    assert_eq!(names(&two.sites[0]), ["withdrawn", "lost"]);
+    assert!(two.engines[0].state(doomed).unwrap().is_lost());
+    assert!(two.engines[0].state(other).unwrap().is_operational());
+    let left: Vec<u32> = two.engines[1]
+        .guests(77)
+        .map(|guest| guest.number)
+        .collect();
+    assert_eq!(left, [other]);
+    assert!(!two.is_ending(doomed));
+}
+
 /// What one partner was granted ends alone.
 #[test]
 fn a_grant_ends_without_the_others() {

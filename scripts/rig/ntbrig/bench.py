@@ -131,7 +131,7 @@ class Bench:
             (pximc, "PXImc", [("doorbells", self._doorbells)]),
             (sisci, "SISCI", [("SISCI with an engine", self._copies)]),
             (vi, "VI", [("VI on a star", self._forwarded)]),
-            (mcapi, "MCAPI", []),
+            (mcapi, "MCAPI", [("MCAPI in one host", self._within)]),
         )
 
     def _ethernet(self, suffix, window, number):
@@ -220,6 +220,18 @@ class Bench:
             network = vi.CONTENDER.network(guests, self.program, 1500)
             with contenders.hardware(guests, MAIN_WINDOW), network as interface:
                 taken = vi.measure_star(interface, self.seconds)
+            if complaints := _complaints(fabric):
+                raise ValueError("; ".join(complaints))
+            return taken
+
+    def _within(self):
+        """Two nodes of a host with two processors, in guests of their own."""
+        with Fabric(hosts=2, cpus=2, logs=_LOGS / "within") as fabric:
+            guests = fabric.hosts
+            network = mcapi.CONTENDER.network(guests, self.program, 1500)
+            with contenders.hardware(guests, MAIN_WINDOW), network:
+                mcapi.configure(guests)
+                taken = mcapi.measure_local(guests[0], self.program, self.seconds)
             if complaints := _complaints(fabric):
                 raise ValueError("; ".join(complaints))
             return taken

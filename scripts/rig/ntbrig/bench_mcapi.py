@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Scalars, packets and messages of MCAPI between nodes of two hosts: what is measured, and against
-what windows give by themselves, one after the other in the same guests."""
+what windows give by themselves, one after the other in the same guests. Two nodes of one host, with two
+processors, are measured in guests of their own: against a cache line that two threads look at, and
+against two pipes, for nodes that sleep."""
 
 import json
 
 from . import bench_contenders as contenders
 from . import bench_report as report
-from . import mcapi, stack
+from . import stack
+from .mcapi import ENV, configure, example
 from .bench_metrics import Metric, Sample
 from .bench_vi import window
 
@@ -23,23 +26,33 @@ MESSAGES = Metric("mcapi_message_bandwidth", "MB/s", None)
 WORD = Metric("raw_word_latency", "us", None, better="lower")
 LINE = Metric("raw_line_latency", "us", None, better="lower")
 STREAM = Metric("raw_stream_bandwidth", "MB/s", None)
-MEASURED = (SCALAR, PACKET, MESSAGE, PACKETS, MESSAGES, WORD, LINE, STREAM)
+# In one host: nodes that look, and nodes that sleep, and what they are compared with.
+LOCAL = Metric("mcapi_local_latency", "us", None, target=2.0, better="lower")
+ASLEEP = Metric("mcapi_local_blocking_latency", "us", None, target=1.0, better="lower")
+CACHE_LINE = Metric("cache_line_latency", "us", None, better="lower")
+PIPES = Metric("pipes_latency", "us", None, better="lower")
+MEASURED = (
+    *(SCALAR, PACKET, MESSAGE, PACKETS, MESSAGES, WORD, LINE, STREAM),
+    *(LOCAL, ASLEEP, CACHE_LINE, PIPES),
+)
 
 # Bytes of what counts for latency, and of what counts for its bytes.
 _WORD, _LINE, _LONG = 8, 64, 64 << 10
 _SERVER, _CLIENT = 1, 2
 _GRACE = 60.0
+# Milliseconds between two round trips of nodes that sleep by then.
+_PAUSE = 20
 
 
-def _measured(guests, seconds, kind, size, rounds):
+def _measured(guests, seconds, kind, size, rounds, *options):
     """What `mcapi_perf` tells of one kind and size."""
     here, there = guests
-    program, timeout = mcapi.example("mcapi_perf"), seconds + _GRACE
-    serving = there.spawn([program, "server", _SERVER], timeout=timeout, env=mcapi.ENV)
+    program, timeout = example("mcapi_perf"), seconds + _GRACE
+    serving = there.spawn([program, "server", _SERVER], timeout=timeout, env=ENV)
     try:
-        words = ("--kind", kind, "--sizes", size, "--rounds", rounds, "--json")
+        words = ("--kind", kind, "--sizes", size, "--rounds", rounds, "--json", *options)
         client = [program, "client", _CLIENT, _SERVER, *words]
-        return json.loads(here.run(client, timeout=timeout, env=mcapi.ENV).out)
+        return json.loads(here.run(client, timeout=timeout, env=ENV).out)
     finally:
         serving.kill()
         serving.wait()
@@ -48,7 +61,7 @@ def _measured(guests, seconds, kind, size, rounds):
 def measure(interface, seconds):
     """All samples, by the metrics' names. Each is measured for a part of `seconds`."""
     guests = interface.guests
-    mcapi.configure(guests)
+    configure(guests)
     rounds, copies = 5_000 * seconds, 500 * seconds
     word = window(guests, seconds, "--size", _WORD, "--rounds", rounds)
     scalar = _measured(guests, seconds, "scalars", _WORD, rounds)
@@ -70,10 +83,38 @@ def measure(interface, seconds):
     }
 
 
+def _half(guest, program, *words):
+    """Half of a round trip of `net-bench`, in microseconds."""
+    seconds = words[1]
+    out = json.loads(guest.run([program, *words], timeout=seconds + _GRACE).out)
+    return out["seconds"] * 1e6 / out["transactions"] / 2
+
+
+def measure_local(guest, program, seconds):
+    """Samples of two nodes of a host with two processors, by the metrics' names."""
+    guests = guest, guest
+    rounds, sleeps = 5_000 * seconds, 20 * seconds
+    line = _half(guest, program, "line", seconds)
+    local = _measured(guests, seconds, "scalars", _WORD, rounds)
+    pipes = _half(guest, program, "pipe", seconds, _PAUSE / 1000)
+    asleep = _measured(guests, seconds + 10, "scalars", _WORD, sleeps, "--pause", _PAUSE)
+    return {
+        CACHE_LINE.name: Sample(line, {}),
+        LOCAL.name: Sample(local["median"], {}),
+        PIPES.name: Sample(pipes, {}),
+        ASLEEP.name: Sample(asleep["median"], {}),
+    }
+
+
 # What each is compared with.
 _AGAINST = (
     *((SCALAR, WORD), (PACKET, LINE), (MESSAGE, LINE)),
     *((PACKETS, STREAM), (MESSAGES, STREAM)),
+)
+# The same within a host, with the baseline's name and what it is.
+_WITHIN = (
+    (LOCAL, CACHE_LINE, "line", "two threads on a cache line"),
+    (ASLEEP, PIPES, "pipes", "two pipes"),
 )
 
 
@@ -83,3 +124,6 @@ def compare(samples):
     for metric, other in _AGAINST:
         name = f"{metric.name}_vs_window"
         yield report.result(name, metric, of(metric), of(other), "window", metric.target)
+    for metric, other, name, what in _WITHIN:
+        name = f"{metric.name}_vs_{name}"
+        yield report.result(name, metric, of(metric), of(other), what, metric.target)

@@ -4,7 +4,15 @@
 //! pass, by size.
 //!
 //! A client sends orders to a server, as messages. The first one names the client's endpoints; the
-//! server answers with its own, and connects both ways. Each order is answered behind its data.
+//! server answers with its own, and connects both ways, unless it is a stage of a pipeline, which the
+//! client connects. Each order is answered behind its data.
+//!
+//! | module | owns |
+//! |---|---|
+//! | here | servers, and clients of one |
+//! | [`several`] | clients of several servers: many that send to one, and a pipeline |
+
+mod several;
 
 use crate::{
     failure::{Failure, Outcome},
@@ -12,7 +20,7 @@ use crate::{
     Tool,
 };
 use clap::{Parser, ValueEnum};
-use mcapi::{Deadline, Device, Endpoint, Fabric, Node, Topology, NODE_MAX};
+use mcapi::{Deadline, Device, Endpoint, Fabric, Node, Topology, MESSAGE_MAX, NODE_MAX};
 use mp_table::{Align, Columns};
 use mp_tools::{Failure as _, Output, Quantiles, Sink};
 use serde::Serialize;
@@ -37,6 +45,10 @@ pub enum Options {
     Server(Server),
     /// Measure, and print
     Client(Client),
+    /// Receive from several servers at the same time
+    Many(several::Many),
+    /// Send packets through several servers, one after the other
+    Pipeline(several::Pipeline),
 }
 
 /// Options of both sides.
@@ -110,6 +122,10 @@ impl Both {
 enum Task {
     /// Open a way for a kind of data.
     Open(Kind),
+    /// The same of packets, as a stage of a pipeline, which somebody else connects.
+    Join,
+    /// Send so many items, of so many bytes each.
+    Give(usize),
     /// Send so many items back.
     Echo,
     /// Receive so many items.
@@ -128,7 +144,7 @@ struct Order {
     ends: Ends,
 }
 
-/// Bytes of an order: task, kind, count and three endpoints, of 64 bits each, little-endian.
+/// Bytes of an order: task, kind or bytes, count and three endpoints, of 64 bits each, little-endian.
 const ORDER: usize = 48;
 
 impl Order {
@@ -138,6 +154,8 @@ impl Order {
             Task::Echo => (1, 0),
             Task::Count => (2, 0),
             Task::End => (3, 0),
+            Task::Join => (4, 0),
+            Task::Give(bytes) => (5, bytes as u64),
         };
         let endpoints = [self.back, self.ends.out, self.ends.into].map(Endpoint::to_raw);
         let [back, out, into] = endpoints;
@@ -157,14 +175,16 @@ impl Order {
             u64::from_le_bytes(eight)
         });
         let mut next = || words.next().unwrap_or_default();
-        let (task, kind) = (next(), next());
-        let kind = usize::try_from(kind).ok();
-        let kind = kind.and_then(|kind| Kind::value_variants().get(kind).copied());
+        let (task, what) = (next(), next());
+        let what = usize::try_from(what).map_err(|_| WRONG)?;
+        let kind = Kind::value_variants().get(what).copied();
         let task = match task {
             0 => Task::Open(kind.ok_or(WRONG)?),
             1 => Task::Echo,
             2 => Task::Count,
             3 => Task::End,
+            4 => Task::Join,
+            5 if what <= MESSAGE_MAX => Task::Give(what),
             _ => return Err(WRONG),
         };
         let count = next();
@@ -183,16 +203,27 @@ impl Order {
 
 impl Tool for Options {
     fn run<D: Device>(&self, fabric: Fabric<D>, topology: Topology, out: &mut Sink<'_>) -> Outcome {
-        match self {
+        let node = match self {
             Options::Server(server) => {
-                server.run(&crate::node(fabric, topology, server.both.node)?, out)
+                return server.run(&crate::node(fabric, topology, server.both.node)?, out);
             }
             Options::Client(client) => {
                 let node = crate::node(fabric, topology, client.both.node)?;
                 client.run(&node, &mut Output::new(client.json, columns(), out))?;
-                Ok(node.finalize()?)
+                node
             }
-        }
+            Options::Many(many) => {
+                let node = crate::node(fabric, topology, many.both().node)?;
+                many.run(&node, out)?;
+                node
+            }
+            Options::Pipeline(pipeline) => {
+                let node = crate::node(fabric, topology, pipeline.both().node)?;
+                pipeline.run(&node, out)?;
+                node
+            }
+        };
+        Ok(node.finalize()?)
     }
 }
 
@@ -217,6 +248,7 @@ impl Server {
             let first = order(node, port)?;
             let served = match first.task {
                 Task::Open(kind) => self.serve(node, &first, kind),
+                Task::Join => self.serve(node, &first, Kind::Packets),
                 Task::End if self.once => return Ok(node.finalize()?),
                 _ => Ok(()),
             };
@@ -239,16 +271,13 @@ impl Server {
             ..*first
         };
         tell(node, orders.out, first.back, &answer)?;
-        Way::connect(node, kind, [own, first.ends], patience)?;
+        if first.task != Task::Join {
+            Way::connect(node, kind, [own, first.ends], patience)?;
+        }
         let way = Way::open(node, kind, own, first.ends, patience)?;
         loop {
             let next = order(node, orders.into)?;
-            for _ in 0..next.count {
-                way.take(|item| match next.task {
-                    Task::Echo => item.put_back(),
-                    _ => Ok(()),
-                })?;
-            }
+            do_all(&way, &next)?;
             tell(node, orders.out, first.back, &next)?;
             if next.task == Task::End {
                 break;
@@ -260,6 +289,21 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// Do what an order says, as often as it says.
+fn do_all<D: Device>(way: &Way<'_, D>, order: &Order) -> Outcome {
+    if let Task::Give(bytes) = order.task {
+        let data = vec![7; bytes];
+        return (0..order.count).try_for_each(|_| way.put(&data));
+    }
+    for _ in 0..order.count {
+        way.take(|item| match order.task {
+            Task::Echo => item.put_back(),
+            _ => Ok(()),
+        })?;
+    }
+    Ok(())
 }
 
 // --- the client
@@ -318,14 +362,7 @@ impl Client {
         for kind in kinds {
             Session::begin(self, node, server, *kind)?.run(out)?;
         }
-        let ends = Ends::new(node, self.both.patience())?;
-        let last = Order {
-            task: Task::End,
-            count: 0,
-            back: ends.into,
-            ends,
-        };
-        tell(node, ends.out, server, &last)
+        end_server(node, server, self.both.patience())
     }
 
     /// Sizes that items of a kind can have.
@@ -337,61 +374,52 @@ impl Client {
     }
 }
 
-/// What a client measures of one kind.
-struct Session<'a, D: Device> {
-    client: &'a Client,
+/// Let a server end that serves one client only.
+fn end_server<D: Device>(node: &Node<D>, server: Endpoint, patience: Duration) -> Outcome {
+    let ends = Ends::new(node, patience)?;
+    let last = Order {
+        task: Task::End,
+        count: 0,
+        back: ends.into,
+        ends,
+    };
+    tell(node, ends.out, server, &last)
+}
+
+/// A server that carries out orders.
+struct Service<'a, D: Device> {
     node: &'a Node<D>,
-    kind: Kind,
-    way: Way<'a, D>,
     /// Orders go from here, and are answered here; and to there.
     orders: Ends,
     there: Endpoint,
+    /// The server's endpoints for data.
+    ends: Ends,
 }
 
-impl<'a, D: Device> Session<'a, D> {
-    fn begin(client: &'a Client, node: &'a Node<D>, server: Endpoint, kind: Kind) -> Outcome<Self> {
-        let patience = client.both.patience();
-        let (own, orders) = (Ends::new(node, patience)?, Ends::new(node, patience)?);
+impl<'a, D: Device> Service<'a, D> {
+    /// Give a server its first task, for data to and from these endpoints.
+    fn begin(
+        node: &'a Node<D>,
+        server: Endpoint,
+        task: Task,
+        own: Ends,
+        patience: Duration,
+    ) -> Outcome<Self> {
+        let orders = Ends::new(node, patience)?;
         let first = Order {
-            task: Task::Open(kind),
+            task,
             count: 0,
             back: orders.into,
             ends: own,
         };
         tell(node, orders.out, server, &first)?;
         let answer = order(node, orders.into)?;
-        let way = Way::open(node, kind, own, answer.ends, patience)?;
-        Ok(Session {
-            client,
+        Ok(Service {
             node,
-            kind,
-            way,
             orders,
             there: answer.back,
+            ends: answer.ends,
         })
-    }
-
-    fn run(self, out: &mut Output<'_>) -> Outcome {
-        for size in self.client.sizes(self.kind) {
-            let rounds = self.client.rounds;
-            let times = self.latency(size)?;
-            let times = Quantiles::of(&times).ok_or(Failure::Wrong("nothing was measured"))?;
-            let result = Result {
-                kind: self.kind,
-                bytes: size,
-                rounds,
-                times,
-                mb_s: self.throughput(size)?,
-            };
-            out.result(&result, &[result.row()])?;
-        }
-        self.order(Task::End, 0)?;
-        self.answered()?;
-        self.way.close()?;
-        for endpoint in [self.orders.out, self.orders.into] {
-            self.node.endpoint_delete(endpoint)?;
-        }
-        Ok(())
     }
 
     fn order(&self, task: Task, count: u64) -> Outcome {
@@ -409,11 +437,62 @@ impl<'a, D: Device> Session<'a, D> {
         order(self.node, self.orders.into).map(|_| ())
     }
 
+    /// The server ends its end of the way, and is free for others.
+    fn end(self) -> Outcome {
+        self.order(Task::End, 0)?;
+        self.answered()?;
+        for endpoint in [self.orders.out, self.orders.into] {
+            self.node.endpoint_delete(endpoint)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a client measures of one kind.
+struct Session<'a, D: Device> {
+    client: &'a Client,
+    kind: Kind,
+    way: Way<'a, D>,
+    service: Service<'a, D>,
+}
+
+impl<'a, D: Device> Session<'a, D> {
+    fn begin(client: &'a Client, node: &'a Node<D>, server: Endpoint, kind: Kind) -> Outcome<Self> {
+        let patience = client.both.patience();
+        let own = Ends::new(node, patience)?;
+        let service = Service::begin(node, server, Task::Open(kind), own, patience)?;
+        let way = Way::open(node, kind, own, service.ends, patience)?;
+        Ok(Session {
+            client,
+            kind,
+            way,
+            service,
+        })
+    }
+
+    fn run(self, out: &mut Output<'_>) -> Outcome {
+        for size in self.client.sizes(self.kind) {
+            let rounds = self.client.rounds;
+            let times = self.latency(size)?;
+            let times = Quantiles::of(&times).ok_or(Failure::Wrong("nothing was measured"))?;
+            let result = Result {
+                kind: self.kind,
+                bytes: size,
+                rounds,
+                times,
+                mb_s: self.throughput(size)?,
+            };
+            out.result(&result, &[result.row()])?;
+        }
+        self.service.end()?;
+        self.way.close()
+    }
+
     /// Times of so many rounds, halves of round trips; what comes back is compared afterwards.
     fn latency(&self, size: usize) -> Outcome<Vec<Duration>> {
         let rounds = u64::from(self.client.rounds) + WARM_UP;
         let (mut data, mut room, mut times) = (vec![0; size], Vec::new(), Vec::new());
-        self.order(Task::Echo, rounds)?;
+        self.service.order(Task::Echo, rounds)?;
         for round in 0..rounds {
             for (n, byte) in (0_u64..).zip(&mut data) {
                 *byte = (round + 7 * n + (n >> 8)) as u8;
@@ -431,19 +510,19 @@ impl<'a, D: Device> Session<'a, D> {
                 times.push(half);
             }
         }
-        self.answered()?;
+        self.service.answered()?;
         Ok(times)
     }
 
     /// Bytes in a microsecond, until the server has all of them.
     fn throughput(&self, size: usize) -> Outcome<f64> {
         let (data, rounds) = (vec![7; size], u64::from(self.client.rounds));
-        self.order(Task::Count, rounds)?;
+        self.service.order(Task::Count, rounds)?;
         let start = Instant::now();
         for _ in 0..rounds {
             self.way.put(&data)?;
         }
-        self.answered()?;
+        self.service.answered()?;
         Ok(rounds as f64 * size as f64 / start.elapsed().as_secs_f64() / 1e6)
     }
 }
@@ -459,7 +538,8 @@ mod tests {
     #[test]
     fn orders_survive_the_wire_and_others_are_refused() {
         let kinds = Kind::value_variants().iter().copied().map(Task::Open);
-        for task in kinds.chain([Task::Echo, Task::Count, Task::End]) {
+        let others = [Task::Echo, Task::Count, Task::End, Task::Join];
+        for task in kinds.chain(others).chain([0, 65536].map(Task::Give)) {
             let order = Order {
                 task,
                 count: 0x0123_4567_89AB_CDEF,
@@ -472,12 +552,16 @@ mod tests {
             let bytes = order.encode();
             assert_eq!(Order::decode(&bytes).unwrap(), order);
             assert!(Order::decode(&bytes[1..]).is_err());
-            for (at, byte) in [(0, 4), (26, 0xFF), (31, 0xFF)] {
+            for (at, byte) in [(0, 6), (26, 0xFF), (31, 0xFF)] {
                 let mut wrong = bytes;
                 wrong[at] = byte;
                 let is_endpoint = at >= 24;
                 assert_eq!(Order::decode(&wrong).is_err(), !is_endpoint || at == 31);
             }
+            let mut wrong = bytes;
+            wrong[12] = 1;
+            let has_more = matches!(task, Task::Open(_) | Task::Give(_));
+            assert_eq!(Order::decode(&wrong).is_err(), has_more, "{task:?}");
         }
     }
 }

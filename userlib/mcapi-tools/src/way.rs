@@ -54,6 +54,26 @@ impl Ends {
     }
 }
 
+/// Connect two endpoints; messages need nothing.
+///
+/// # Errors
+/// Those of the node.
+pub fn connect<D: Device>(
+    node: &Node<D>,
+    kind: Kind,
+    from: Endpoint,
+    to: Endpoint,
+    patience: Duration,
+) -> Outcome {
+    let request = match kind {
+        Kind::Messages => return Ok(()),
+        Kind::Packets => node.pktchan_connect_i(from, to)?,
+        Kind::Scalars => node.sclchan_connect_i(from, to)?,
+    };
+    node.wait(request, Deadline::after(patience))?;
+    Ok(())
+}
+
 /// A way to another node and back.
 #[derive(Debug)]
 pub struct Way<'a, D: Device> {
@@ -108,12 +128,7 @@ impl<'a, D: Device> Way<'a, D> {
         patience: Duration,
     ) -> Outcome {
         for (from, to) in [(one.out, other.into), (other.out, one.into)] {
-            let request = match kind {
-                Kind::Messages => return Ok(()),
-                Kind::Packets => node.pktchan_connect_i(from, to)?,
-                Kind::Scalars => node.sclchan_connect_i(from, to)?,
-            };
-            node.wait(request, Deadline::after(patience))?;
+            connect(node, kind, from, to, patience)?;
         }
         Ok(())
     }
@@ -226,6 +241,19 @@ impl<D: Device> Item<'_, D> {
                 Ok(self.way.node.pktchan_send(channel, packet.memory())?)
             }
         }
+    }
+
+    /// Its bytes.
+    pub fn len(&self) -> usize {
+        match self.data {
+            Data::Bytes(bytes) => bytes.len(),
+            Data::Packet(packet) => packet.len(),
+        }
+    }
+
+    /// Whether it has no byte.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Whether it has these bytes; `room` is for those of a packet.

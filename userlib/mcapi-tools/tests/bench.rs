@@ -59,3 +59,43 @@ fn all_kinds_are_measured_by_size() {
         }
     });
 }
+
+/// What a tool prints with servers on both hosts, of which each serves once.
+fn told(words: &[&str]) -> Value {
+    let world = world();
+    thread::scope(|scope| {
+        for (host, node) in [(Host::A, "2"), (Host::B, "3"), (Host::B, "4")] {
+            let (world, words) = (&world, ["server", "--node", node, "--once"]);
+            scope.spawn(move || run(world, host, &words, &mut Vec::new()).unwrap());
+        }
+        let mut out = Vec::new();
+        let words = [words, &["0:2", "1:3", "1:4", "--node", "1", "--json"]].concat();
+        run(&world, Host::A, &words, &mut out).unwrap();
+        serde_json::from_slice(&out).unwrap()
+    })
+}
+
+/// All that several servers send arrives, of each kind.
+#[test]
+fn many_send_to_one() {
+    for (kind, bytes) in [("messages", 100), ("packets", 100), ("scalars", 8)] {
+        let words = ["many", "--kind", kind, "--size", "100", "--rounds", "50"];
+        let told = told(&words);
+        assert_eq!((&told["kind"], &told["sources"]), (&kind.into(), &3.into()));
+        assert_eq!(
+            (&told["bytes"], &told["rounds"]),
+            (&bytes.into(), &50.into())
+        );
+        assert!(told["items_s"].as_f64().unwrap() > 0.0 && told["mb_s"].as_f64().unwrap() > 0.0);
+    }
+}
+
+/// Packets come back through all stages, alone and one behind the other.
+#[test]
+fn packets_pass_all_stages_of_a_pipeline() {
+    let told = told(&["pipeline", "--size", "5000", "--rounds", "50"]);
+    assert_eq!((&told["stages"], &told["bytes"]), (&3.into(), &5000.into()));
+    let [min, median, p99] = ["min", "median", "p99"].map(|name| told[name].as_f64().unwrap());
+    assert!(0.0 < min && min <= median && median <= p99);
+    assert!(told["mb_s"].as_f64().unwrap() > 0.0);
+}

@@ -31,6 +31,26 @@ impl EndpointType {
     }
 }
 
+/// What an endpoint has for the data of a channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum BufferType {
+    /// A queue: what is sent is received, once and in order.
+    #[default]
+    Fifo = 0,
+    /// The latest value: a send overwrites the one before and never waits, a receive gets the current
+    /// one, again and again (MC-STATE-1).
+    State = 1,
+}
+
+impl BufferType {
+    /// The type that a value of [`Attribute::BufferType`] is.
+    pub(crate) fn of(value: u32) -> Option<Self> {
+        let kinds = [BufferType::Fifo, BufferType::State];
+        kinds.into_iter().find(|kind| *kind as u32 == value)
+    }
+}
+
 /// An attribute of an endpoint. The numbers are those of `mcapi.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
@@ -44,7 +64,7 @@ pub enum Attribute {
     GetSource = 2,
     /// Most bytes of a message.
     MaxPayloadSize = 3,
-    /// 0: a queue.
+    /// A [`BufferType`], of channels.
     BufferType = 4,
     /// 0: local memory.
     MemoryType = 5,
@@ -125,6 +145,7 @@ impl Attribute {
 pub(crate) struct Settings {
     pub(crate) kind: EndpointType,
     pub(crate) max_payload: u32,
+    pub(crate) buffers: BufferType,
     pub(crate) priorities: u32,
     pub(crate) priority: u32,
     pub(crate) send_buffers: u32,
@@ -136,6 +157,7 @@ impl Default for Settings {
         Settings {
             kind: EndpointType::Message,
             max_payload: MESSAGE_MAX as u32,
+            buffers: BufferType::Fifo,
             priorities: PRIORITIES as u32,
             priority: 0,
             send_buffers: 64,
@@ -150,7 +172,8 @@ impl Settings {
         let value = match attribute {
             Attribute::Type => self.kind as u32,
             Attribute::MaxPayloadSize => self.max_payload,
-            Attribute::BufferType | Attribute::MemoryType => 0,
+            Attribute::BufferType => self.buffers as u32,
+            Attribute::MemoryType => 0,
             Attribute::NumPriorities => self.priorities,
             Attribute::Priority => self.priority,
             Attribute::NumSendBuffers => self.send_buffers,
@@ -177,8 +200,7 @@ impl Settings {
         match attribute {
             Attribute::Type => self.kind = kind(value)?,
             Attribute::MaxPayloadSize => self.max_payload = within(0, MESSAGE_MAX as u32)?,
-            // The state buffer is an extension (MC-STATE-2).
-            Attribute::BufferType => within(0, 0).map(|_| ())?,
+            Attribute::BufferType => self.buffers = buffers(value)?,
             Attribute::MemoryType => memory_type(value)?,
             Attribute::NumPriorities => {
                 self.priorities = within(self.priority + 1, PRIORITIES as u32)?;
@@ -194,6 +216,10 @@ impl Settings {
 
 fn kind(value: u32) -> Result<EndpointType> {
     EndpointType::of(value.into()).ok_or(Error::AttributeValue)
+}
+
+fn buffers(value: u32) -> Result<BufferType> {
+    BufferType::of(value).ok_or(Error::AttributeValue)
 }
 
 /// Only local memory is supported; the others have names.
@@ -284,8 +310,9 @@ mod tests {
                 MESSAGE_MAX as u64 + 1,
                 Err(Error::AttributeValue),
             ),
+            (BufferType, 1, Ok(())),
+            (BufferType, 2, Err(Error::AttributeValue)),
             (BufferType, 0, Ok(())),
-            (BufferType, 1, Err(Error::AttributeValue)),
             (MemoryType, 0, Ok(())),
             (MemoryType, 1, Err(Error::AttributeNotSupported)),
             (MemoryType, 0x1_0000, Err(Error::AttributeNotSupported)),

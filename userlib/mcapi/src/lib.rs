@@ -54,6 +54,7 @@ mod engine;
 mod error;
 mod id;
 mod incoming;
+mod latest;
 mod link;
 mod node;
 mod outgoing;
@@ -70,9 +71,9 @@ mod wire;
 mod worker;
 
 pub use attributes::{
-    Attribute, EndpointType, NodeAttributes, NodeState, SEND_BUFFERS_MAX, STATUS_CLOSE_PENDING,
-    STATUS_CONNECTED, STATUS_GET_PENDING, STATUS_OPEN, STATUS_OPEN_PENDING, STATUS_PACKET_CHANNEL,
-    STATUS_RECEIVE, STATUS_SCALAR_CHANNEL, STATUS_SEND,
+    Attribute, BufferType, EndpointType, NodeAttributes, NodeState, SEND_BUFFERS_MAX,
+    STATUS_CLOSE_PENDING, STATUS_CONNECTED, STATUS_GET_PENDING, STATUS_OPEN, STATUS_OPEN_PENDING,
+    STATUS_PACKET_CHANNEL, STATUS_RECEIVE, STATUS_SCALAR_CHANNEL, STATUS_SEND,
 };
 pub use channel::{Channel, Packet, Scalar};
 pub use endpoint::{ENDPOINTS_MAX, PORT_ANY_FIRST};

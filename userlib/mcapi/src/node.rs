@@ -17,7 +17,7 @@ use crate::{
     engine::{Engine, LAST},
     link::Link,
     lock,
-    pipe::Pipe,
+    pipe::{Buffer, Pipe},
     request::By,
     table::Table,
     wire::{End, Subject, Wire},
@@ -25,9 +25,8 @@ use crate::{
     Completion, Endpoint, Error, NodeId, Outcome, Parameters, Payload, Request, Result, Topology,
 };
 use mp_fabric::{CharDevice, Deadline, Device, EventMask, Fabric, Session};
-use mp_queue_pair::{
-    provider::{Answer, Attention, NotNow, Owner, Question, Rest, Served, Service, NEWS},
-    Held,
+use mp_queue_pair::provider::{
+    Answer, Attention, NotNow, Owner, Question, Rest, Served, Service, NEWS,
 };
 use std::{
     collections::{BTreeMap, HashMap},
@@ -99,7 +98,7 @@ struct Core<D: Device> {
 }
 
 /// The slot of a packet that the program has, and whose it is.
-type HeldBy<D> = (Arc<Pipe<D>>, Held);
+type HeldBy<D> = (Arc<Pipe<D>>, Buffer);
 
 /// The link to another node.
 struct Linked<D: Device> {
@@ -664,19 +663,22 @@ impl<D: Device> Core<D> {
         }
     }
 
-    /// Wake threads whose requests are over, which takes a system call.
-    fn wake(&mut self) {
+    /// Wake threads whose requests are over, which takes a system call; whether there were any.
+    fn wake(&mut self) -> bool {
         let Core {
             engine, sleepers, ..
         } = self;
         let over = engine.requests().over();
+        let mut woken = false;
         for sleeper in sleepers.iter().filter(|_| !over.is_empty()) {
             let mut requests = sleeper.requests.iter();
             if requests.any(|request| over.contains(request)) {
                 sleeper.woken.notify_one();
+                woken = true;
             }
         }
         engine.requests().forget_over();
+        woken
     }
 
     /// How a request has ended, which is released then; nothing while it has not.
@@ -723,12 +725,13 @@ impl<D: Device> NodeShared<D> {
         result
     }
 
-    /// Send what has come up on the links that it is for, and do what has come of it.
-    fn settle(&self, core: &mut Core<D>) {
-        self.settle_within(core, ROUNDS);
+    /// Send what has come up on the links that it is for, and do what has come of it. Whether a
+    /// thread of the program was woken.
+    fn settle(&self, core: &mut Core<D>) -> bool {
+        self.settle_within(core, ROUNDS)
     }
 
-    fn settle_within(&self, core: &mut Core<D>, rounds: usize) {
+    fn settle_within(&self, core: &mut Core<D>, rounds: usize) -> bool {
         // What has been done leads to answers; those of others can wait for a next time.
         for _ in 0..rounds {
             let changed = core.engine.take_changed();
@@ -748,10 +751,10 @@ impl<D: Device> NodeShared<D> {
         for node in core.engine.take_changed() {
             self.look_after(core, node);
         }
-        core.wake();
         if core.engine.seeks() {
             self.connector.wake.ring();
         }
+        core.wake()
     }
 
     /// Let the service thread see to what could not be sent on a link.
@@ -795,11 +798,13 @@ impl<D: Device> NodeShared<D> {
     }
 
     /// The threads of the program look no more: partners have to signal.
-    fn unwatch(&self, core: &Core<D>) {
-        for linked in core.links.values() {
+    fn unwatch(&self, core: &mut Core<D>) {
+        for linked in core.links.values_mut() {
+            linked.link.remind();
             linked.attention.unwatch(&self.service);
         }
         for pipe in core.busy.values() {
+            pipe.remind();
             pipe.attention.unwatch(&self.service);
         }
     }
@@ -924,7 +929,7 @@ impl<D: Device> NodeShared<D> {
                 continue;
             }
             if looks {
-                self.unwatch(&core);
+                self.unwatch(&mut core);
                 looks = false;
             }
             self.sleep(core, requests, deadline);
@@ -1041,8 +1046,25 @@ impl<D: Device> NodeShared<D> {
             Tie::Link(node, _) => core.progress(*node),
             Tie::Pipe(pipe) => self.move_in_turn(&mut core, pipe),
         };
-        self.settle(&mut core);
+        if self.settle(&mut core) {
+            // Who was woken goes on with it.
+            tie.attention().hand_over();
+        }
         moved
+    }
+
+    /// Whether there is something on a link that nobody has received. Nobody receives meanwhile.
+    fn has_work(&self, tie: &Tie<D>) -> bool {
+        let Ok(core) = self.core.try_lock() else {
+            return false;
+        };
+        match tie {
+            Tie::Link(node, _) => {
+                let linked = core.links.get(node);
+                linked.is_some_and(|linked| linked.link.has_news())
+            }
+            Tie::Pipe(pipe) => pipe.has_work(),
+        }
     }
 
     /// Ask the other node of a link for signals.
@@ -1146,6 +1168,10 @@ impl<D: Device> Served for Tied<D> {
 
     fn serve(&self) -> bool {
         self.node.serve(&self.tie)
+    }
+
+    fn has_work(&self) -> bool {
+        self.node.has_work(&self.tie)
     }
 
     fn rest(&self, until: Deadline) -> Rest {

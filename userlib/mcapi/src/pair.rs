@@ -142,6 +142,22 @@ impl<D: Device> Pair<D> {
         }
     }
 
+    /// Signal the other node for what it may not have seen; as
+    /// [`Outbox::remind`](mp_queue_pair::provider::Outbox::remind).
+    pub(crate) fn remind(&mut self) {
+        if let State::Open(open) = &mut self.state {
+            open.outbox.remind();
+        }
+    }
+
+    /// Whether something has arrived that nobody has received.
+    pub(crate) fn has_news(&self) -> bool {
+        match &self.state {
+            State::Open(open) => open.inbox.has_news(),
+            _ => false,
+        }
+    }
+
     /// Whether the other node could not be woken: the next flush tries again.
     pub(crate) fn owes_signal(&self) -> bool {
         match &self.state {

@@ -6,6 +6,7 @@
 //! |---|---|---|
 //! | a packet | one slot of the receiver's window, however short it is | 0 |
 //! | a scalar | a line of the ring, little-endian | its bytes |
+//! | the news that there is a value in a state buffer ([`latest`](crate::latest)) | a line of the ring, empty | 0 |
 //!
 //! A packet is handed out in the slot that it has arrived in, and the slot goes back to the sender
 //! when the program releases it, in any order: the number of slots is that of packets that were sent
@@ -16,8 +17,10 @@
 //! it.
 
 use crate::{
+    attributes::BufferType,
     channel::{Channel, Direction, Kind},
     connection::Role,
+    latest::{Copied, Getter, Setter},
     lock,
     pair::{end_of, Open, Pair},
     wire::{copied, End},
@@ -26,7 +29,7 @@ use crate::{
 use mp_fabric::{Deadline, Device, Session};
 use mp_queue_pair::{
     provider::{Answer, Attention, NotNow, Question},
-    Data, Head, Held, Outgoing, Piece, Room, Shape,
+    register, Area, Data, Head, Held, Outgoing, Piece, Room, Shape,
 };
 use std::{
     collections::VecDeque,
@@ -42,7 +45,7 @@ const REST: u64 = 1024;
 const PAGE: u64 = 4096;
 /// Slots of a packet channel: the least, and the most.
 const SLOTS: RangeInclusive<u64> = 2..=16;
-/// Lines of a packet channel: one for each slot, and some.
+/// Lines of a packet channel: one for each slot, and some. Also those of news of values.
 const PACKET_LINES: u32 = 32;
 /// Lines of a scalar channel: so many scalars wait at most, and as many that were taken out of the
 /// ring to be counted.
@@ -63,6 +66,7 @@ pub(crate) struct Plan {
     pub(crate) role: Role,
     /// Most bytes of a packet.
     pub(crate) max_payload: u32,
+    pub(crate) buffers: BufferType,
     /// How long blocking calls wait, in milliseconds.
     pub(crate) timeout: u32,
     /// Most sends that are not complete, by calls that do not wait.
@@ -83,6 +87,14 @@ impl Plan {
         PACKET_MAX.min(self.max_payload as usize)
     }
 
+    /// Most bytes of a value in a state buffer.
+    fn value_max(&self) -> u32 {
+        match self.role.kind {
+            Kind::Packets => self.packet_max() as u32,
+            Kind::Scalars => size_of::<u64>() as u32,
+        }
+    }
+
     fn slot_size(&self) -> u64 {
         (self.packet_max() as u64).next_multiple_of(LINE).max(LINE)
     }
@@ -93,9 +105,20 @@ impl Plan {
             let bytes = u64::from(lines) * LINE + slots * self.slot_size() + REST;
             bytes.next_multiple_of(PAGE)
         };
-        match self.role.kind {
-            Kind::Packets => size(PACKET_LINES, *SLOTS.start())..=size(PACKET_LINES, *SLOTS.end()),
-            Kind::Scalars => size(SCALAR_LINES, 0)..=size(SCALAR_LINES, 0),
+        let value = register::size(self.value_max()).next_multiple_of(PAGE);
+        match (self.buffers, self.role.kind) {
+            (BufferType::Fifo, Kind::Packets) => {
+                size(PACKET_LINES, *SLOTS.start())..=size(PACKET_LINES, *SLOTS.end())
+            }
+            (BufferType::Fifo, Kind::Scalars) => size(SCALAR_LINES, 0)..=size(SCALAR_LINES, 0),
+            (BufferType::State, Kind::Packets) => {
+                let (least, most) = SLOTS.into_inner();
+                value + size(PACKET_LINES, least)..=value + size(PACKET_LINES, most)
+            }
+            (BufferType::State, Kind::Scalars) => {
+                let all = value + size(PACKET_LINES, 0);
+                all..=all
+            }
         }
     }
 
@@ -115,10 +138,12 @@ impl Plan {
     /// How the own window of so many bytes is divided.
     fn shape(&self, size: u64) -> Shape {
         let slot_size = self.slot_size();
-        let (lines, slots) = match (self.role.direction, self.role.kind) {
-            (Direction::Send, _) => (BACK_LINES, 0),
-            (Direction::Receive, Kind::Scalars) => (SCALAR_LINES, 0),
-            (Direction::Receive, Kind::Packets) => {
+        let (lines, slots) = match (self.role.direction, self.buffers, self.role.kind) {
+            (Direction::Send, ..) => (BACK_LINES, 0),
+            // What is behind the ring is no slots of the pair.
+            (Direction::Receive, BufferType::State, _) => (PACKET_LINES, 0),
+            (Direction::Receive, BufferType::Fifo, Kind::Scalars) => (SCALAR_LINES, 0),
+            (Direction::Receive, BufferType::Fifo, Kind::Packets) => {
                 let slots = size.saturating_sub(u64::from(PACKET_LINES) * LINE + REST) / slot_size;
                 (PACKET_LINES, slots.min(*SLOTS.end()))
             }
@@ -133,10 +158,28 @@ impl Plan {
     }
 }
 
+/// A buffer that a packet is received in.
+#[derive(Debug)]
+pub(crate) enum Buffer {
+    /// The one that it has arrived in.
+    Slot(Held),
+    /// One that it was copied to, of a state buffer.
+    Copied(Box<Copied>),
+}
+
+impl Buffer {
+    pub(crate) fn area(&self) -> &Area {
+        match self {
+            Buffer::Slot(held) => held.area(),
+            Buffer::Copied(copied) => copied.area(),
+        }
+    }
+}
+
 /// What has arrived.
 #[derive(Debug)]
 enum Item {
-    Packet(Held),
+    Packet(Buffer),
     Scalar { width: u8, value: u64 },
 }
 
@@ -154,7 +197,8 @@ struct Waiting {
 pub(crate) struct Tried<T> {
     /// Nothing: it cannot be done now.
     pub(crate) done: Option<T>,
-    /// It was done, and the other end could not be woken: that has to be tried again.
+    /// It was done, and there is something left that the service thread does: the other end could not
+    /// be woken, or there is a buffer for a receive that waits.
     pub(crate) owes_signal: bool,
 }
 
@@ -162,7 +206,7 @@ pub(crate) struct Tried<T> {
 #[derive(Debug)]
 pub(crate) enum Done {
     Sent(usize),
-    Packet(Held),
+    Packet(Buffer),
     /// There is something to receive.
     Ready,
 }
@@ -193,6 +237,9 @@ struct Inner<D: Device> {
     posted: VecDeque<Request>,
     /// What waits to be sent.
     waiting: VecDeque<Waiting>,
+    /// The state buffer, if the channel has one and is open, at the sender and at the receiver.
+    setter: Option<Box<Setter>>,
+    getter: Option<Box<Getter>>,
     /// Why nothing can be sent, or nothing more will arrive.
     ended: Option<Error>,
     /// The other end has sent what cannot be.
@@ -234,6 +281,8 @@ impl<D: Device> Pipe<D> {
                 arrived: VecDeque::new(),
                 posted: VecDeque::new(),
                 waiting: VecDeque::new(),
+                setter: None,
+                getter: None,
                 ended: None,
                 is_broken: false,
                 is_over: false,
@@ -323,14 +372,14 @@ impl<D: Device> Pipe<D> {
     ///
     /// # Errors
     /// [`Error::ChannelInvalid`], [`Error::Transmission`]: there are none, and there will be none.
-    pub(crate) fn try_receive_packet(&self) -> Result<Tried<Held>> {
+    pub(crate) fn try_receive_packet(&self) -> Result<Tried<Buffer>> {
         let mut inner = self.inner();
         inner.check_here()?;
         if !inner.posted.is_empty() {
             return Ok(inner.tried(None));
         }
         match inner.take(&self.plan)? {
-            Some(Item::Packet(held)) => Ok(inner.tried(Some(held))),
+            Some(Item::Packet(buffer)) => Ok(inner.tried(Some(buffer))),
             _ => Ok(inner.tried(None)),
         }
     }
@@ -365,12 +414,18 @@ impl<D: Device> Pipe<D> {
         inner.check_here()?;
         // One that has failed has nothing more.
         let _ = inner.take_all(&self.plan);
-        Ok(inner.arrived.len().saturating_sub(inner.posted.len()))
+        let values = usize::from(inner.has_value());
+        let arrived = inner.arrived.len() + values;
+        Ok(arrived.saturating_sub(inner.posted.len()))
     }
 
     /// Give the slot of a packet back; one of a channel that is over needs nothing.
-    pub(crate) fn release(&self, held: Held) -> Tried<()> {
+    pub(crate) fn release(&self, buffer: Buffer) -> Tried<()> {
         let mut inner = self.inner();
+        let held = match buffer {
+            Buffer::Slot(held) => held,
+            Buffer::Copied(copied) => return inner.release_copy(*copied, &self.plan),
+        };
         if let Ok(Open { inbox, .. }) = inner.pair.open() {
             let stream = held.stream();
             // A sender that has gone needs no room.
@@ -403,7 +458,7 @@ impl<D: Device> Pipe<D> {
                 Ok(inner.tried(Some(S::from_u64(value))))
             }
             Some(other) => {
-                inner.arrived.push_front(other);
+                inner.put_back(other);
                 Err(Error::General)
             }
             None => Ok(inner.tried(None)),
@@ -456,7 +511,7 @@ impl<D: Device> Pipe<D> {
     /// woken.
     pub(crate) fn is_busy(&self) -> bool {
         let inner = self.inner();
-        let waits = !inner.posted.is_empty() || !inner.waiting.is_empty();
+        let waits = !inner.posted.is_empty() || inner.has_to_send();
         let closes = inner.is_closed && !inner.is_finished;
         let begins = self.channel.get().is_none();
         let moves = begins || inner.is_broken || inner.pair.owes_signal();
@@ -465,7 +520,7 @@ impl<D: Device> Pipe<D> {
 
     /// Whether something waits to be sent.
     pub(crate) fn has_to_send(&self) -> bool {
-        !self.inner().waiting.is_empty()
+        self.inner().has_to_send()
     }
 
     /// Look whether the session has ended.
@@ -479,7 +534,10 @@ impl<D: Device> Pipe<D> {
     /// [`NotNow`].
     pub(crate) fn arm(&self) -> std::result::Result<Option<Question<D>>, NotNow> {
         let mut inner = self.inner();
-        let waits = !inner.waiting.is_empty();
+        if !inner.posted.is_empty() && inner.is_value_ready(&self.plan) {
+            return Err(NotNow);
+        }
+        let waits = inner.has_to_send();
         inner.pair.arm(waits)
     }
 
@@ -491,6 +549,16 @@ impl<D: Device> Pipe<D> {
         self.inner().pair.owes_signal()
     }
 
+    /// Signal the other node for what it may not have seen.
+    pub(crate) fn remind(&self) {
+        self.inner().pair.remind();
+    }
+
+    /// Whether something has arrived that something waits for.
+    pub(crate) fn has_work(&self) -> bool {
+        self.is_busy() && self.inner().pair.has_news()
+    }
+
     /// End the session.
     pub(crate) fn close(&self) {
         self.inner().pair.close();
@@ -500,9 +568,82 @@ impl<D: Device> Pipe<D> {
 impl<D: Device> Inner<D> {
     /// What was tried, as whoever has no lock has to know of it.
     fn tried<T>(&self, done: Option<T>) -> Tried<T> {
+        let is_left = self.pair.owes_signal() || self.is_setting();
         Tried {
-            owes_signal: done.is_some() && self.pair.owes_signal(),
+            owes_signal: done.is_some() && is_left,
             done,
+        }
+    }
+
+    /// Whether something waits to be sent.
+    fn has_to_send(&self) -> bool {
+        !self.waiting.is_empty() || self.is_setting()
+    }
+
+    /// Whether there is something left to do for a value that was sent.
+    fn is_setting(&self) -> bool {
+        self.setter.as_ref().is_some_and(|setter| setter.is_busy())
+    }
+
+    /// Whether the state buffer has a value that was not received.
+    fn has_value(&mut self) -> bool {
+        match (&self.getter, self.pair.open()) {
+            // What is wrong is told by the receive.
+            (Some(getter), Ok(open)) => getter.has_news(open.inbox.receiving()).unwrap_or(true),
+            _ => false,
+        }
+    }
+
+    /// Whether it has one, and a receive has room for it.
+    fn is_value_ready(&mut self, plan: &Plan) -> bool {
+        let is_packet = plan.role.kind == Kind::Packets;
+        match (&self.getter, self.pair.open()) {
+            (Some(getter), Ok(open)) => getter.is_ready(open.inbox.receiving(), is_packet),
+            _ => false,
+        }
+    }
+
+    /// Begin with the state buffer, if the channel has one: both ends are there.
+    ///
+    /// # Errors
+    /// [`End::Broken`]: the windows are not as they have to be.
+    fn begin_latest(&mut self, plan: &Plan) -> Result<(), End> {
+        if plan.buffers == BufferType::Fifo {
+            return Ok(());
+        }
+        let Open { outbox, inbox } = self.pair.open()?;
+        let most = plan.value_max();
+        match plan.role.direction {
+            Direction::Send => self.setter = Some(Box::new(Setter::new(outbox, most)?)),
+            Direction::Receive => {
+                let count = match plan.role.kind {
+                    Kind::Packets => *SLOTS.end(),
+                    Kind::Scalars => 0,
+                };
+                let receiving = inbox.receiving();
+                let getter = Getter::new(receiving, most, plan.slot_size(), count)?;
+                self.getter = Some(Box::new(getter));
+            }
+        }
+        Ok(())
+    }
+
+    /// A buffer of a state buffer's packet is free; a receive may wait for one.
+    fn release_copy(&mut self, copied: Copied, plan: &Plan) -> Tried<()> {
+        if let Some(getter) = &mut self.getter {
+            getter.give(copied, plan.slot_size());
+        }
+        Tried {
+            done: Some(()),
+            owes_signal: !self.posted.is_empty(),
+        }
+    }
+
+    /// What was taken is still there to be received.
+    fn put_back(&mut self, item: Item) {
+        match &mut self.getter {
+            Some(getter) => getter.put_back(),
+            None => self.arrived.push_front(item),
         }
     }
 
@@ -525,6 +666,9 @@ impl<D: Device> Inner<D> {
     /// Everything that waits ends.
     fn end(&mut self, error: Error) -> Ended {
         let error = *self.ended.get_or_insert(error);
+        if let Some(setter) = &mut self.setter {
+            setter.forget();
+        }
         let sends = std::mem::take(&mut self.waiting);
         let sends = sends.into_iter().map(|waiting| waiting.request);
         let receives = std::mem::take(&mut self.posted);
@@ -532,7 +676,19 @@ impl<D: Device> Inner<D> {
         all.map(|request| (request, Err(error))).collect()
     }
 
+    /// Make a value the latest one of the state buffer, which always has room.
+    #[cold]
+    fn set(&mut self, kind: u8, data: Piece<'_>) -> Result<bool, End> {
+        if let Some(setter) = &mut self.setter {
+            setter.set(&mut self.pair.open()?.outbox, kind, data)?;
+        }
+        Ok(true)
+    }
+
     fn send_packet(&mut self, data: Piece<'_>) -> Result<bool> {
+        if self.setter.is_some() {
+            return self.set(0, data).map_err(|_| Error::Transmission);
+        }
         let pieces = [data];
         let mut message = Outgoing::new(Head::default(), &[], &pieces);
         let sent = self.pair.open().and_then(|open| {
@@ -554,7 +710,18 @@ impl<D: Device> Inner<D> {
         self.send_scalar(data.len() as u8, u64::from_le_bytes(value))
     }
 
+    #[cold]
+    fn set_scalar(&mut self, width: u8, value: u64) -> Result<bool> {
+        let bytes = value.to_le_bytes();
+        let data = Piece::Bytes(bytes.get(..width.into()).unwrap_or_default());
+        self.set(width, data).map_err(|_| Error::General)
+    }
+
+    #[inline]
     fn send_scalar(&mut self, width: u8, value: u64) -> Result<bool> {
+        if self.setter.is_some() {
+            return self.set_scalar(width, value);
+        }
         let bytes = value.to_le_bytes();
         let pieces = [Piece::Bytes(bytes.get(..width.into()).unwrap_or_default())];
         let head = Head {
@@ -574,34 +741,95 @@ impl<D: Device> Inner<D> {
     ///
     /// # Errors
     /// Why there is none, and will be none.
+    #[inline]
     fn take(&mut self, plan: &Plan) -> Result<Option<Item>> {
+        if self.getter.is_some() {
+            return self.take_value(plan);
+        }
         if let Some(item) = self.arrived.pop_front() {
             return Ok(Some(item));
         }
         match self.take_in(plan) {
             Ok(item @ Some(_)) => Ok(item),
             Ok(None) => self.ended.map_or(Ok(None), Err),
-            Err(end) => {
-                // What a ring says of a sender that has gone is that it has closed.
-                let why = match end {
-                    End::Gone => Error::ChannelInvalid,
-                    End::Down | End::Broken => plan.role.severed(),
-                };
-                self.is_broken |= end == End::Broken;
-                Err(*self.ended.get_or_insert(why))
+            Err(end) => Err(self.ended_by(plan, end)),
+        }
+    }
+
+    /// Why nothing more arrives when the pair has ended.
+    fn ended_by(&mut self, plan: &Plan, end: End) -> Error {
+        // What a ring says of a sender that has gone is that it has closed.
+        let why = match end {
+            End::Gone => Error::ChannelInvalid,
+            End::Down | End::Broken => plan.role.severed(),
+        };
+        self.is_broken |= end == End::Broken;
+        *self.ended.get_or_insert(why)
+    }
+
+    /// The latest value; when nothing more arrives, only if it was not received.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    #[cold]
+    fn take_value(&mut self, plan: &Plan) -> Result<Option<Item>> {
+        if let Err(end) = self.take_all(plan) {
+            self.ended_by(plan, end);
+        }
+        if let Some(error) = self.ended {
+            if !self.has_value() {
+                return Err(error);
+            }
+        }
+        let taken = self.read_value(plan.role.kind);
+        taken.map_err(|end| self.ended_by(plan, end))
+    }
+
+    fn read_value(&mut self, kind: Kind) -> Result<Option<Item>, End> {
+        let Some(getter) = &mut self.getter else {
+            return Ok(None);
+        };
+        let receiving = self.pair.open()?.inbox.receiving();
+        match kind {
+            Kind::Packets => {
+                let packet = getter.packet(receiving)?;
+                Ok(packet.map(|copied| Item::Packet(Buffer::Copied(Box::new(copied)))))
+            }
+            Kind::Scalars => {
+                let scalar = getter.scalar(receiving)?;
+                Ok(scalar.map(|(width, value)| Item::Scalar { width, value }))
             }
         }
     }
 
-    /// Take everything out of the ring that there is room for.
+    /// Take everything out of the ring that there is room for. News of values are not kept.
     ///
     /// # Errors
     /// How the pair has ended.
     fn take_all(&mut self, plan: &Plan) -> Result<(), End> {
+        if self.getter.is_some() {
+            return self.take_news();
+        }
         while self.arrived.len() < SCALAR_LINES as usize {
             match self.take_in(plan)? {
                 Some(item) => self.arrived.push_back(item),
                 None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Take all news of a state buffer out of the ring: the value itself is looked for behind that.
+    ///
+    /// # Errors
+    /// How the pair has ended; [`End::Broken`]: something else has come.
+    #[cold]
+    fn take_news(&mut self) -> Result<(), End> {
+        let receiving = self.pair.open()?.inbox.receiving();
+        while let Some(news) = receiving.receive(&mut self.room).map_err(end_of)? {
+            match (news.head.kind, news.data) {
+                (0, Data::Inline([])) => receiving.publish().map_err(end_of)?,
+                _ => return Err(End::Broken),
             }
         }
         Ok(())
@@ -618,7 +846,7 @@ impl<D: Device> Inner<D> {
             return Ok(None);
         };
         let item = match (plan.role.kind, message.head.kind, message.data) {
-            (Kind::Packets, 0, Data::Held(held)) => Item::Packet(held),
+            (Kind::Packets, 0, Data::Held(held)) => Item::Packet(Buffer::Slot(held)),
             (Kind::Scalars, width @ (1 | 2 | 4 | 8), Data::Inline(bytes))
                 if bytes.len() == usize::from(width) =>
             {
@@ -640,9 +868,9 @@ impl<D: Device> Inner<D> {
         let mut ended = Ended::new();
         while !self.posted.is_empty() {
             let done = match self.take(plan) {
-                Ok(Some(Item::Packet(held))) => Ok(Done::Packet(held)),
+                Ok(Some(Item::Packet(buffer))) => Ok(Done::Packet(buffer)),
                 Ok(Some(scalar)) => {
-                    self.arrived.push_front(scalar);
+                    self.put_back(scalar);
                     Ok(Done::Ready)
                 }
                 Ok(None) => break,
@@ -666,6 +894,9 @@ impl<D: Device> Inner<D> {
             return Ok(());
         }
         moved.has_begun = self.pair.has_begun();
+        if moved.has_begun {
+            self.begin_latest(plan)?;
+        }
         moved.ended = self.receive(plan);
         if self.is_broken {
             return Err(End::Broken);
@@ -689,7 +920,10 @@ impl<D: Device> Inner<D> {
                 }
             }
         }
-        if self.is_closed && self.waiting.is_empty() && !self.is_finished {
+        if let Some(setter) = &mut self.setter {
+            setter.go_on(&mut self.pair.open()?.outbox)?;
+        }
+        if self.is_closed && !self.has_to_send() && !self.is_finished {
             self.is_finished = true;
             moved.is_drained = true;
             if plan.role.direction == Direction::Send {
@@ -714,6 +948,7 @@ mod tests {
             id: 1,
             role: Role { kind, direction },
             max_payload,
+            buffers: BufferType::Fifo,
             timeout: u32::MAX,
             send_buffers: 4,
             priority: 0,

@@ -25,12 +25,15 @@
 //! is answered by REQUEST_CANCELLED.
 //!
 //! Port and level are 16 bits each of one word, the port below; subject (0: endpoint, 1: node) and
-//! attribute, port and role, port and what has happened, priorities and priority likewise. A kind is 0
+//! attribute, port and role, port and what has happened, priorities and priority likewise. Above the
+//! eight bits of the priority are as many of the type of buffers, 0 for queues and 1 for state buffers:
+//! to a node that knows of queues only, that is another priority than any that it has. A kind is 0
 //! for packets and 1 for scalars; a role has the kind in bit 0, and bit 1 set for a receiving end.
 //! What has happened is a [`Say`]. Kinds from 12 on are sent only if both nodes have the feature
 //! [`CHANNELS`]. Each frame of a message but the last has [`FRAME`] bytes of data.
 
 use crate::{
+    attributes::BufferType,
     channel::{Direction, Kind},
     connection::{Role, Say},
     Endpoint, Error, PORT_MAX, PRIORITIES,
@@ -79,13 +82,14 @@ impl Lane {
     }
 }
 
-/// What has to be equal of two endpoints that are connected (MC-CHAN-6). Buffers and memory of all
-/// endpoints are of one type.
+/// What has to be equal of two endpoints that are connected (MC-CHAN-6). Memory of all endpoints is of
+/// one type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
     pub(crate) max_payload: u32,
     pub(crate) priorities: u16,
-    pub(crate) priority: u16,
+    pub(crate) priority: u8,
+    pub(crate) buffers: BufferType,
 }
 
 /// What a question asks of a port besides attributes: the first one that has an endpoint, from it on,
@@ -402,7 +406,8 @@ impl Header {
                 terms: Terms {
                     max_payload: g,
                     priorities: low(h) as u16,
-                    priority: high(h) as u16,
+                    priority: high(h) as u8,
+                    buffers: BufferType::of(high(h) >> 8)?,
                 },
             },
             15 => Control::Reserved {
@@ -477,8 +482,9 @@ impl Control {
             } => {
                 let [[a, b], [c, d]] = [id, partner.to_raw()].map(halves);
                 let end = u32::from(port) | role_word(role) << 16;
+                let buffers = (terms.buffers as u32) << 24;
                 let levels = u32::from(terms.priorities) | u32::from(terms.priority) << 16;
-                let all = [number, a, b, end, c, d, terms.max_payload, levels];
+                let all = [number, a, b, end, c, d, terms.max_payload, levels | buffers];
                 (14, words(all))
             }
             Control::Reserved { number, result } => (15, words([number, code(&result)])),
@@ -697,11 +703,12 @@ mod tests {
             parts.prop_map(|(a, b, c)| Endpoint::from_raw(a << 32 | b << 16 | c).unwrap())
         };
         let done = || results().prop_map(|result| result.map(|_| ()));
-        let terms = any::<(u32, u16, u16)>();
-        let terms = terms.prop_map(|(max_payload, priorities, priority)| Terms {
+        let terms = (any::<(u32, u16, u8)>(), 0..2_u32);
+        let terms = terms.prop_map(|((max_payload, priorities, priority), buffers)| Terms {
             max_payload,
             priorities,
             priority,
+            buffers: BufferType::of(buffers).unwrap(),
         });
         prop_oneof![
             (numbers(), 0..2_u32, endpoints(), endpoints()).prop_map(
@@ -811,6 +818,21 @@ mod tests {
             bytes[..len],
             [1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0]
         );
+        let reserve = Control::Reserve {
+            number: 1,
+            id: 2,
+            port: 3,
+            role: role(3).unwrap(),
+            partner: Endpoint::from_raw(4).unwrap(),
+            terms: Terms {
+                max_payload: 5,
+                priorities: 6,
+                priority: 7,
+                buffers: BufferType::State,
+            },
+        };
+        let (bytes, len) = reserve.header().bytes();
+        assert_eq!(bytes[len - 8..len], [5, 0, 0, 0, 6, 0, 7, 1]);
     }
 
     /// No node makes a call of another one return what that one's own node decides.

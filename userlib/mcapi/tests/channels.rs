@@ -269,7 +269,7 @@ fn scalars_keep_width_value_and_order() {
         }
         assert_eq!(b.sclchan_recv::<u32>(ends.receive), Err(Error::Timeout));
         a.sclchan_send(ends.send, 7_u32).unwrap();
-        assert_eq!(b.sclchan_recv(ends.receive), Ok(7_u32));
+        until(|| b.sclchan_recv(ends.receive) == Ok(7_u32));
     }
 }
 
@@ -619,4 +619,166 @@ fn handles_do_what_they_are_for() {
     assert_eq!(node.sclchan_send(scl.send, 1_u8), Err(ended));
     assert_eq!(node.pktchan_release(1), Err(ended));
     assert_eq!(node.pktchan_send_close_i(pkt.send), Err(ended));
+}
+
+const STATE: (Attribute, u64) = (Attribute::BufferType, 1);
+
+/// A packet that says in each of its words which one it is.
+fn numbered(number: u64) -> Vec<u8> {
+    number.to_le_bytes().repeat(1 + number as usize % 300)
+}
+
+fn number(packet: &[u8]) -> u64 {
+    let number = u64::from_le_bytes(packet[..8].try_into().unwrap());
+    assert_eq!(packet, numbered(number), "a value in pieces");
+    number
+}
+
+/// Call until the answer is the one that is waited for.
+fn until(is: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is() {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        thread::yield_now();
+    }
+}
+
+/// MC-STATE-1: a producer that is ahead of its reader by any number of values never waits, and the
+/// reader has the latest one, as often as it asks.
+#[test]
+fn a_state_buffer_has_the_latest_value() {
+    for (_hosts, a, b) in Hosts::pairs() {
+        let ends = packets(&a, &b, &[STATE, (Attribute::Timeout, 100)]);
+        assert_eq!(b.pktchan_recv(ends.receive), Err(Error::Timeout));
+        assert_eq!(b.pktchan_available(ends.receive), Ok(0));
+        for last in [1, 2, 500, 501] {
+            for value in last / 2..=last {
+                a.pktchan_send(ends.send, &numbered(value)).unwrap();
+            }
+            until(|| take(&b, ends.receive).is_ok_and(|packet| number(&packet) == last));
+            assert_eq!(b.pktchan_available(ends.receive), Ok(0));
+            // It is current still.
+            assert_eq!(
+                take(&b, ends.receive).map(|packet| number(&packet)),
+                Ok(last)
+            );
+        }
+        let begun = a.pktchan_send_i(ends.send, &numbered(502)).unwrap();
+        assert_eq!(
+            a.test(begun),
+            Ok(Some(Completion::Sent(numbered(502).len())))
+        );
+        until(|| b.pktchan_available(ends.receive) == Ok(1));
+        let latest = b.pktchan_recv_i(ends.receive).unwrap();
+        let Ok(Completion::Packet(packet)) = b.wait(latest, soon()) else {
+            panic!("there is a value");
+        };
+        assert_eq!(number(&bytes(&packet)), 502);
+        // A value that the program has does not change.
+        a.pktchan_send(ends.send, &numbered(503)).unwrap();
+        until(|| take(&b, ends.receive).is_ok_and(|packet| number(&packet) == 503));
+        assert_eq!(number(&bytes(&packet)), 502);
+        b.pktchan_release(packet.address()).unwrap();
+    }
+}
+
+/// MC-STATE-1: values that are read while they are overwritten are whole, and none is older than the one
+/// before.
+#[test]
+fn values_are_read_while_they_are_overwritten() {
+    for (_hosts, a, b) in Hosts::pairs() {
+        let ends = packets(&a, &b, &[STATE]);
+        let seen = thread::scope(|scope| {
+            scope.spawn(|| {
+                for value in 1..=20_000 {
+                    a.pktchan_send(ends.send, &numbered(value)).unwrap();
+                }
+            });
+            let (mut last, mut seen) = (0, 0);
+            while last < 20_000 {
+                let next = number(&take(&b, ends.receive).unwrap());
+                assert!(next >= last, "{next} behind {last}");
+                seen += u32::from(next > last);
+                last = next;
+            }
+            seen
+        });
+        assert!(seen > 10, "{seen}");
+    }
+}
+
+/// MC-STATE-1: the same of scalars, whose widths are those that they were sent with; receives that wait
+/// for the first value are woken, and the last one is received after the sender has closed, once.
+#[test]
+fn scalars_have_state_buffers() {
+    for (_hosts, a, b) in Hosts::pairs() {
+        let ends = scalars(&a, &b, &[STATE, (Attribute::Timeout, 10_000)]);
+        thread::scope(|scope| {
+            let first = scope.spawn(|| b.sclchan_recv::<u64>(ends.receive));
+            // Longer than threads look.
+            thread::sleep(Duration::from_millis(50));
+            a.sclchan_send(ends.send, 1_u64 << 60).unwrap();
+            assert_eq!(first.join().unwrap(), Ok(1 << 60));
+        });
+        for value in 0..1000_u16 {
+            a.sclchan_send(ends.send, value).unwrap();
+        }
+        until(|| b.sclchan_recv::<u16>(ends.receive) == Ok(999));
+        assert_eq!(b.sclchan_recv::<u32>(ends.receive), Err(Error::General));
+        assert_eq!(b.sclchan_recv::<u16>(ends.receive), Ok(999));
+        a.sclchan_send(ends.send, 7_u8).unwrap();
+        a.sclchan_send_close_i(ends.send).unwrap();
+        // Long enough for the close to be there.
+        thread::sleep(Duration::from_millis(200));
+        assert_eq!(b.sclchan_recv::<u8>(ends.receive), Ok(7));
+        until(|| b.sclchan_recv::<u8>(ends.receive) == Err(Error::ChannelInvalid));
+    }
+}
+
+/// MC-STATE-1, MC-CHAN-6: both ends have a state buffer, or none.
+#[test]
+fn a_state_buffer_is_that_of_both_ends() {
+    for (_hosts, a, b) in Hosts::pairs() {
+        let [from, to] = endpoints(&a, &b, &[STATE]);
+        let [queue, _] = endpoints(&a, &b, &[]);
+        let failed = Err(Error::AttributeIncompatible);
+        let begun = a.pktchan_connect_i(queue, to);
+        assert_eq!(begun.and_then(|request| a.wait(request, soon())), failed);
+        let connected = a.pktchan_connect_i(from, to).unwrap();
+        assert_eq!(a.wait(connected, soon()), Ok(Completion::Connected));
+    }
+}
+
+/// MC-STATE-1, MC-PKTREL-1: receives wait for a buffer when the program has all of them, and get one that
+/// it gives back.
+#[test]
+fn values_wait_for_buffers() {
+    for (_hosts, a, b) in Hosts::pairs() {
+        let small = (Attribute::MaxPayloadSize, 4096);
+        let ends = packets(&a, &b, &[STATE, small, (Attribute::Timeout, 200)]);
+        a.pktchan_send(ends.send, &numbered(1)).unwrap();
+        let mut held = Vec::new();
+        while let Ok(packet) = b.pktchan_recv(ends.receive) {
+            held.push(packet);
+        }
+        assert!((2..=16).contains(&held.len()), "{}", held.len());
+        let waits = b.pktchan_recv_i(ends.receive).unwrap();
+        assert_eq!(b.test(waits), Ok(None));
+        let packet = thread::scope(|scope| {
+            let waiter = scope.spawn(|| b.wait(waits, soon()));
+            // Longer than threads look.
+            thread::sleep(Duration::from_millis(50));
+            b.pktchan_release(held.pop().unwrap().address()).unwrap();
+            match waiter.join().unwrap() {
+                Ok(Completion::Packet(packet)) => packet,
+                other => panic!("there is a buffer: {other:?}"),
+            }
+        });
+        assert!(held.iter().all(|other| other.address() != packet.address()));
+        held.push(packet);
+        for packet in held {
+            assert_eq!(number(&bytes(&packet)), 1);
+            b.pktchan_release(packet.address()).unwrap();
+        }
+    }
 }

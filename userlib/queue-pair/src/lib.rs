@@ -56,6 +56,7 @@ pub use error::{Error, Result};
 pub use mp_proto::queue_pair::{
     Broken, Head, Layout, Need, Park, EXTRA_MAX, INLINE_MAX, PLACED_EXTRA_MAX,
 };
+pub use mp_proto::register;
 pub use open::{open, sleep, Opened, Opening, Shape};
 pub use piece::{Outgoing, Piece};
 pub use receive::{Area, Data, Held, Message, Place, Receiving, Room};

@@ -20,7 +20,7 @@ mod service;
 
 pub use inbox::{take_signal, Answer, Inbox, Lent, NotNow, Question};
 pub use outbox::Outbox;
-pub use service::{Attention, Owner, Rest, Served, Service};
+pub use service::{Attention, Owner, Rest, Served, Service, NAP_MAX, NAP_MIN};
 
 use crate::{Error, Park, Shape};
 use mp_fabric::{Error as FabricError, EventMask};

@@ -4,6 +4,7 @@
 
 use crate::{
     open::Shared,
+    send::register_in,
     window::{with_far, Near},
     Error, Head, Result, INLINE_MAX,
 };
@@ -13,8 +14,12 @@ use mp_proto::{
     queue_pair::{
         self, Body, Broken, GiveError, Layout, Park, Receiver, EXTRA_MAX, PLACED_EXTRA_MAX,
     },
+    register::Reader,
 };
 use std::sync::Arc;
+
+/// What a partner has done that writes what no register can have.
+const BAD_VALUE: Error = Error::Broken(Broken::Length);
 
 /// Room for the data of an inline message and for what accompanies others. A program that keeps
 /// several messages has a room for each.
@@ -261,6 +266,43 @@ impl<D: Device> Receiving<D> {
         let part = self.own.buffer(place.off, place.len)?;
         let near = self.shared.near.clone();
         Some(Area { near, part })
+    }
+
+    /// The register for values of at most so many bytes that is at the start of the own buffers.
+    ///
+    /// # Errors
+    /// [`Error::Layout`]: they are not as large.
+    pub fn register(&self, most: u32) -> Result<Reader> {
+        let part = register_in(&self.own, most);
+        part.and_then(|part| Reader::new(part, most).ok())
+            .ok_or(Error::Layout)
+    }
+
+    /// Whether a register has a value that was not read.
+    ///
+    /// # Errors
+    /// [`Error::Broken`].
+    #[inline]
+    pub fn has_value(&self, register: &Reader) -> Result<bool> {
+        let has = register.has_news(&*self.shared.near);
+        self.shared.judge(has.map_err(|_| BAD_VALUE))
+    }
+
+    /// Copy the latest value of a register, also when the pair has ended; its kind and how many bytes
+    /// it has. `copy` may be called several times: what it was given last is the value. Nothing if
+    /// there is none, or if it was always overwritten meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Broken`].
+    pub fn value(
+        &self,
+        register: &mut Reader,
+        mut copy: impl FnMut(VolatileSlice<'_>),
+    ) -> Result<Option<(u8, usize)>> {
+        let near = &*self.shared.near;
+        let value = register.read(near, |value| near.part(value.part).map(&mut copy));
+        let value = self.shared.judge(value.map_err(|_| BAD_VALUE))?;
+        Ok(value.map(|value| (value.kind, value.part.len)))
     }
 
     /// Whether [`receive()`](Self::receive) may have something to say. For those who look often and

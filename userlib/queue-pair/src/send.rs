@@ -9,8 +9,9 @@ use crate::{
     Error, Head, Place, Result, EXTRA_MAX, INLINE_MAX, PLACED_EXTRA_MAX,
 };
 use mp_fabric::{CharDevice, Device, Session};
-use mp_proto::memory::Outbound;
+use mp_proto::memory::{Outbound, Part};
 use mp_proto::queue_pair::{lines_for, Broken, Layout, Link, Need, Park, Queue, SendError, Sender};
+use mp_proto::register::{self, Writer};
 use std::sync::Arc;
 
 /// The half of a pair that sends. Nothing waits; what has no room now is not sent. The other half
@@ -23,6 +24,8 @@ use std::sync::Arc;
 pub struct Sending<D: Device = CharDevice> {
     shared: Arc<Shared<D>>,
     sender: Sender<Vec<Link>, Vec<Queue>>,
+    /// Lines that had been sent when the partner was signalled last.
+    signalled: u64,
 }
 
 /// What the engine has said of a message: nothing if it is only for room.
@@ -36,12 +39,22 @@ fn outcome<T>(result: std::result::Result<T, SendError>, most: usize) -> Result<
     }
 }
 
+/// Where the register is in a window that is divided so.
+pub(crate) fn register_in(layout: &Layout, most: u32) -> Option<Part> {
+    let len = u32::try_from(register::size(most)).ok()?;
+    layout.buffer(0, len)
+}
+
 impl<D: Device> Sending<D> {
     pub(crate) fn new(shared: Arc<Shared<D>>, own: Layout, peer: Layout) -> Result<Self> {
         let links = vec![Link::default(); peer.slots as usize];
         let queues = vec![Queue::default(); peer.streams as usize];
         let sender = Sender::new(own, peer, links, queues)?;
-        Ok(Sending { shared, sender })
+        Ok(Sending {
+            shared,
+            sender,
+            signalled: 0,
+        })
     }
 
     /// The session, for its state and its events. Others may keep it: it is open until the last of
@@ -224,6 +237,40 @@ impl<D: Device> Sending<D> {
         with_far!(self.shared, far => far.wmb());
     }
 
+    /// The register for values of at most so many bytes that is at the start of the partner's buffers.
+    ///
+    /// # Errors
+    /// [`Error::Layout`]: the partner has less.
+    pub fn register(&self, most: u32) -> Result<Writer> {
+        let part = register_in(self.sender.peer(), most);
+        part.and_then(|part| Writer::new(part, most).ok())
+            .ok_or(Error::Layout)
+    }
+
+    /// Write the next value into a register of the partner, and tell nobody; false if stores wait for
+    /// memory of the kernel: then nothing was written.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`]: it is longer than the register's values; else as [`write()`](Self::write).
+    pub fn set(&mut self, register: &mut Writer, kind: u8, data: Piece<'_>) -> Result<bool> {
+        self.shared.alive()?;
+        if self.shared.is_held_up() {
+            return Ok(false);
+        }
+        let (len, most) = (data.len(), register.most());
+        if len > most {
+            return Err(Error::TooLong { most });
+        }
+        let pieces = [data];
+        let mut data = Cursor::new(&pieces);
+        let written = with_far!(self.shared, far => {
+            register.write(far, kind, len, |to| far.gather(to.off, to.len, &mut data))
+        });
+        written.map_err(|_| Broken::Memory)?;
+        self.shared.push()?;
+        Ok(true)
+    }
+
     /// Tell that a place in the partner's buffers has been written, with at most
     /// [`PLACED_EXTRA_MAX`] bytes of the layer above. Result as that of [`put()`](Self::put).
     ///
@@ -267,7 +314,25 @@ impl<D: Device> Sending<D> {
         let near = &*self.shared.near;
         let asleep = with_far!(self.shared, far => self.sender.publish(near, far));
         let asleep = asleep.map_err(Error::from);
-        self.shared.wake(self.shared.judge(asleep)?)
+        let asleep = self.shared.judge(asleep)?;
+        if asleep {
+            self.signalled = self.sender.sent();
+        }
+        self.shared.wake(asleep)
+    }
+
+    /// Signal the partner for what it has not taken and was not signalled for: once for the same
+    /// messages. It did not sleep when they were published, but may look no more.
+    ///
+    /// # Errors
+    /// As [`publish()`](Self::publish).
+    pub fn remind(&mut self) -> Result<()> {
+        let sent = self.sender.sent();
+        if self.signalled == sent || self.taken()? >= sent {
+            return Ok(());
+        }
+        self.signalled = sent;
+        self.shared.wake(true)
     }
 
     /// Whether the partner has to be woken and the kernel had no memory for that: the next

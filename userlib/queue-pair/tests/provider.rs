@@ -9,7 +9,8 @@ use common::{both, sessions, soon, Patience};
 use mp_fabric::{Deadline, Fabric, InterfaceId};
 use mp_queue_pair::{
     provider::{
-        shape, Answer, Attention, End, Inbox, NotNow, Outbox, Owner, Rest, Served, Service, SLOT,
+        shape, take_signal, Answer, Attention, End, Inbox, NotNow, Outbox, Owner, Rest, Served,
+        Service, NAP_MAX, NAP_MIN, SLOT,
     },
     Head, Need, Outgoing, Piece, Room,
 };
@@ -168,6 +169,35 @@ fn a_partner_is_asked_for_signals_once_and_again_after_it_has_given_one() {
 }
 
 #[test]
+fn a_partner_is_reminded_once_of_what_it_has_not_taken() {
+    let world = World::new(1, 1 << 20);
+    let fabric = asking(&world);
+    let [mut a, mut b] = pair(&world);
+    // What each half has said at the beginning.
+    while take_signal(b.inbox.session()).unwrap() {}
+    let is_signalled = |side: &Side| take_signal(side.inbox.session()).unwrap();
+    a.outbox.remind();
+    assert!(!is_signalled(&b), "nothing was sent");
+    for _ in 0..2 {
+        assert!(a.put(1, b"x"));
+        a.outbox.flush().unwrap();
+        assert!(!is_signalled(&b), "it has not asked");
+        a.outbox.remind();
+        assert!(is_signalled(&b));
+        a.outbox.remind();
+        assert!(!is_signalled(&b), "once for the same messages");
+    }
+    while b.next().unwrap().is_some() {}
+    b.inbox.flush().unwrap();
+    while b.arm(&fabric).is_err() {}
+    assert!(a.put(1, b"y"));
+    a.outbox.flush().unwrap();
+    assert!(is_signalled(&b), "it has asked");
+    a.outbox.remind();
+    assert!(!is_signalled(&b), "it was signalled for that");
+}
+
+#[test]
 fn ends_tell_a_link_from_a_partner() {
     for down in [false, true] {
         let world = World::new(1, 1 << 20);
@@ -211,6 +241,13 @@ struct Fake {
     hangs: AtomicBool,
     /// Times that it was put to rest before the time was over.
     in_time: AtomicU32,
+    /// Each message wakes a thread of the program.
+    wakes: AtomicBool,
+    /// Naps that the thread has begun, and how many there had been before it last woke another.
+    asked: AtomicU32,
+    asked_before: AtomicU32,
+    /// Messages that it has moved without a nap since it last woke another.
+    hasty: AtomicU32,
 }
 
 #[derive(Clone)]
@@ -228,8 +265,20 @@ impl Served for Handle {
         }
         let less = |work: u32| work.checked_sub(1);
         let work = &self.0.work;
-        work.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less)
-            .is_ok()
+        let moved = work.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+        if moved.is_ok() && self.0.wakes.load(Ordering::SeqCst) {
+            let asked = self.0.asked.load(Ordering::SeqCst);
+            let before = self.0.asked_before.swap(asked, Ordering::SeqCst);
+            let hasty = u32::from(asked > 0 && asked == before);
+            self.0.hasty.fetch_add(hasty, Ordering::SeqCst);
+            self.0.attention.hand_over();
+        }
+        moved.is_ok()
+    }
+
+    fn has_work(&self) -> bool {
+        self.0.asked.fetch_add(1, Ordering::SeqCst);
+        self.0.work.load(Ordering::SeqCst) > 0
     }
 
     fn rest(&self, until: Deadline) -> Rest {
@@ -342,6 +391,91 @@ fn a_link_that_a_program_looks_at_is_left_to_it() {
     while link.0.served.load(Ordering::SeqCst) == 0 {
         patience.wait();
     }
+    links.service.stop();
+}
+
+/// Look at a link for so long, as a program does.
+fn look_steadily(link: &Handle, time: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        link.attention().watch();
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+#[test]
+fn naps_become_longer_while_a_program_looks_and_are_short_after_it_has_stopped() {
+    let links = Links::new(&World::new(1, 1 << 20), 1);
+    let link = links.get(0);
+    let naps = || link.0.asked.swap(0, Ordering::SeqCst);
+    link.attention().watch();
+    links.list(0);
+    look_steadily(&link, NAP_MAX);
+    assert!(naps() > 3, "the first ones are short");
+    // On a busy processor this thread may be late for a short one.
+    let patience = Patience::new();
+    while naps() != 2 {
+        patience.wait();
+        look_steadily(&link, 2 * NAP_MAX);
+    }
+    look_steadily(&link, 10 * NAP_MAX);
+    assert!((1..=14).contains(&naps()), "later ones are long");
+    // Messages that are there at the end of each nap let a short one follow.
+    link.0.work.store(1, Ordering::SeqCst);
+    look_steadily(&link, 10 * NAP_MAX);
+    assert!((2..=28).contains(&naps()), "two for each long one");
+    assert_eq!(link.0.served.load(Ordering::SeqCst), 0);
+    link.attention().unwatch(&links.service);
+    links.settle(0);
+    naps();
+    link.attention().watch();
+    links.list(0);
+    look_steadily(&link, NAP_MAX / 2);
+    assert!(naps() > 3, "they begin anew");
+    links.service.stop();
+}
+
+/// One that comes when a long nap has just begun, and the program has looked for the last time.
+#[test]
+fn a_message_for_a_program_that_has_stopped_waits_for_one_nap() {
+    let links = Links::new(&World::new(1, 1 << 20), 1);
+    let link = links.get(0);
+    let wait = || {
+        link.attention().watch();
+        links.list(0);
+        look_steadily(&link, 6 * NAP_MAX);
+        let naps = link.0.asked.load(Ordering::SeqCst);
+        while link.0.asked.load(Ordering::SeqCst) == naps {
+            look_steadily(&link, NAP_MIN);
+        }
+        let begun = Instant::now();
+        link.0.work.store(1, Ordering::SeqCst);
+        let patience = Patience::new();
+        while link.0.work.load(Ordering::SeqCst) > 0 {
+            patience.wait();
+        }
+        begun.elapsed()
+    };
+    // Others use the processor as well.
+    let least = (0..3).map(|_| wait()).min();
+    assert!(least < Some(NAP_MAX * 3 / 2), "{least:?}");
+    links.service.stop();
+}
+
+#[test]
+fn the_thread_leaves_a_link_to_a_thread_that_it_has_woken() {
+    const MESSAGES: u32 = 20;
+    let links = Links::new(&World::new(1, 1 << 20), 1);
+    let link = links.get(0);
+    link.0.wakes.store(true, Ordering::SeqCst);
+    link.0.work.store(MESSAGES, Ordering::SeqCst);
+    links.list(0);
+    let patience = Patience::new();
+    while link.0.work.load(Ordering::SeqCst) > 0 {
+        patience.wait();
+    }
+    assert!(link.0.asked.load(Ordering::SeqCst) >= MESSAGES - 1);
+    assert_eq!(link.0.hasty.load(Ordering::SeqCst), 0);
     links.service.stop();
 }
 

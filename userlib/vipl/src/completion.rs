@@ -44,6 +44,16 @@ pub(crate) struct CqShared<D: Device> {
     notifier: Notifier,
 }
 
+/// What has come of adding entries.
+pub(crate) struct Pushed {
+    /// Some were dropped, for the first time since one was taken (VI-CQ-11).
+    pub(crate) overrun: bool,
+    /// Handlers whose thread has ended.
+    pub(crate) refused: Vec<Job>,
+    /// A thread that slept was woken.
+    pub(crate) woken: bool,
+}
+
 struct State<D: Device> {
     entries: VecDeque<(Weak<ViShared<D>>, QueueKind)>,
     capacity: usize,
@@ -213,29 +223,27 @@ impl<D: Device> CqShared<D> {
         bound.iter().filter_map(Weak::upgrade).for_each(act);
     }
 
-    /// Add entries; whether some were dropped, for the first time since one was taken
-    /// (VI-CQ-11), and handlers whose thread has ended.
-    pub(crate) fn push(
-        &self,
-        vi: &Arc<ViShared<D>>,
-        kind: QueueKind,
-        count: usize,
-    ) -> (bool, Vec<Job>) {
+    /// Add entries.
+    pub(crate) fn push(&self, vi: &Arc<ViShared<D>>, kind: QueueKind, count: usize) -> Pushed {
         let mut state = lock(&self.state);
         let room = state.capacity.saturating_sub(state.entries.len());
         for _ in 0..count.min(room) {
             state.entries.push_back((Arc::downgrade(vi), kind));
         }
-        let first = count > room && !state.overrun;
-        state.overrun |= first;
+        let overrun = count > room && !state.overrun;
+        state.overrun |= overrun;
         let refused = self.serve(&mut state);
         // Waking takes a system call.
-        let wake = state.asleep > 0;
+        let woken = state.asleep > 0;
         drop(state);
-        if wake {
+        if woken {
             self.arrived.notify_all();
         }
-        (first, refused)
+        Pushed {
+            overrun,
+            refused,
+            woken,
+        }
     }
 
     /// Give entries to handlers; those whose thread has ended.

@@ -291,8 +291,20 @@ impl<D: Device> Trunk<D> {
         self.attention.list(&self.service, self.number);
     }
 
+    /// A thread of the program was woken: the trunk is left to it.
+    pub(crate) fn hand_over(&self) {
+        self.attention.hand_over();
+    }
+
+    /// Whether there is something that nobody has received. Nobody receives meanwhile.
+    pub(crate) fn has_work(&self) -> bool {
+        let inbox = self.inbox.try_lock();
+        inbox.is_ok_and(|inbox| inbox.has_news())
+    }
+
     /// The threads of the program look no more.
     pub(crate) fn unwatch(&self) {
+        lock(&self.outbox).outbox.remind();
         self.attention.unwatch(&self.service);
     }
 

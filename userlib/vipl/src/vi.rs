@@ -344,11 +344,13 @@ impl<D: Device> ViShared<D> {
         let mut after = After::default();
         // Waking takes a system call.
         let wake = core.asleep > 0 && (core.engine.has_completed() || core.engine.has_reports());
+        let mut woken = wake;
         for (kind, count) in core.engine.announce() {
             if let Some(cq) = self.cq(kind).filter(|_| count > 0) {
-                let (overrun, refused) = cq.0.push(self, kind, count);
-                after.refused.extend(refused);
-                after.overrun.extend(overrun.then_some(cq));
+                let pushed = cq.0.push(self, kind, count);
+                after.refused.extend(pushed.refused);
+                after.overrun.extend(pushed.overrun.then_some(cq));
+                woken |= pushed.woken;
             }
         }
         self.serve(&mut core, &mut after.refused);
@@ -360,6 +362,9 @@ impl<D: Device> ViShared<D> {
         drop(core);
         if wake {
             self.changed.notify_all();
+        }
+        if woken {
+            self.hand_over();
         }
         drop(after.refused);
         for cq in after.overrun {
@@ -378,9 +383,28 @@ impl<D: Device> ViShared<D> {
         self.attention.note_news();
     }
 
+    /// A thread of the program was woken: the service thread leaves the connection to it.
+    fn hand_over(&self) {
+        self.attention.hand_over();
+        if let Some(trunk) = self.shared() {
+            trunk.hand_over();
+        }
+    }
+
+    /// Whether there is something to do that nobody has done. Nobody moves messages meanwhile.
+    fn has_work(&self) -> bool {
+        self.core.try_lock().is_ok_and(|core| {
+            let link = core.link.as_ref();
+            link.is_some_and(|link| core.engine.has_work(link))
+        })
+    }
+
     /// The threads of the program look no more: they sleep. The service thread moves messages, or
-    /// the partner was asked for signals.
+    /// the partner was asked for signals. It gets one for what it may not have seen.
     pub(crate) fn unwatch(&self) {
+        if let Some(Link::Own(own)) = &mut lock(&self.core).link {
+            own.remind();
+        }
         self.attention.unwatch(&self.nic.service);
         if let Some(trunk) = self.shared() {
             trunk.unwatch();
@@ -459,11 +483,18 @@ impl<D: Device> ViShared<D> {
     }
 
     /// The trunk that its connection has a lane of.
+    #[inline]
     fn shared(&self) -> Option<Arc<Trunk<D>>> {
         match self.shares.load(Ordering::Acquire) {
-            true => lock(&self.trunk).upgrade(),
+            true => self.trunk(),
             false => None,
         }
+    }
+
+    /// As [`shared()`](Self::shared), of a connection that has a lane or had one.
+    #[inline(never)]
+    fn trunk(&self) -> Option<Arc<Trunk<D>>> {
+        lock(&self.trunk).upgrade()
     }
 
     /// Receive what has come for the VI and others, for a thread that looks; whether there was
@@ -790,6 +821,13 @@ impl<D: Device> Served for Serviced<D> {
         match self {
             Serviced::Vi(vi) => vi.serve_link(),
             Serviced::Trunk(trunk, _) => trunk.pump(),
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        match self {
+            Serviced::Vi(vi) => vi.has_work(),
+            Serviced::Trunk(trunk, _) => trunk.has_work(),
         }
     }
 

@@ -7,7 +7,9 @@
 //! net-bench rr ADDR:PORT SECONDS               request/response, one byte each
 //! net-bench udp ADDR:PORT SECONDS SIZE         datagrams, as many as can
 //! net-bench connect ADDR:PORT SECONDS          connections, opened and closed
-//! net-bench pipe SECONDS                       a byte between two processes
+//! net-bench pipe SECONDS [PAUSE]               a byte between two processes, which both sleep so
+//!                                              many seconds between two of them
+//! net-bench line SECONDS                       a word between two threads that look
 //! ```
 //!
 //! A client prints its result as one line of JSON. Client and server agree over
@@ -17,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod line;
 mod pipe;
 mod server;
 
@@ -41,7 +44,8 @@ enum Command {
     RequestResponse(SocketAddr, Duration),
     Datagrams(SocketAddr, Duration, usize),
     Connections(SocketAddr, Duration),
-    Pipe(Duration),
+    Pipe(Duration, Duration),
+    Line(Duration),
     Echo,
 }
 
@@ -54,7 +58,7 @@ fn parse() -> Result<Command, lexopt::Error> {
         Some(other) => Err(other.unexpected()),
         None => Err(format!("missing: {what}").into()),
     };
-    let command = next("serve, rr, udp, connect or pipe")?.string()?;
+    let command = next("serve, rr, udp, connect, pipe or line")?.string()?;
     let command = match command.as_str() {
         "serve" => Command::Serve(next("ADDR:PORT")?.parse()?),
         "rr" => Command::RequestResponse(next("ADDR:PORT")?.parse()?, seconds(next("SECONDS")?)?),
@@ -64,7 +68,12 @@ fn parse() -> Result<Command, lexopt::Error> {
             Command::Datagrams(address, time, next("SIZE")?.parse()?)
         }
         "connect" => Command::Connections(next("ADDR:PORT")?.parse()?, seconds(next("SECONDS")?)?),
-        "pipe" => Command::Pipe(seconds(next("SECONDS")?)?),
+        "pipe" => {
+            let time = seconds(next("SECONDS")?)?;
+            let pause = next("PAUSE").map_or(Ok(Duration::ZERO), seconds)?;
+            Command::Pipe(time, pause)
+        }
+        "line" => Command::Line(seconds(next("SECONDS")?)?),
         pipe::PARTNER => Command::Echo,
         _ => return Err(format!("no such command: {command}").into()),
     };
@@ -93,7 +102,8 @@ fn run() -> Result<(), Box<dyn Error>> {
         Command::Connections(address, time) => {
             println!("{}", client::connections(address, time)?);
         }
-        Command::Pipe(time) => println!("{}", pipe::ping_pong(time)?),
+        Command::Pipe(time, pause) => println!("{}", pipe::ping_pong(time, pause)?),
+        Command::Line(time) => println!("{}", line::ping_pong(time)),
         Command::Echo => pipe::echo()?,
     }
     Ok(())

@@ -6,17 +6,18 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// The command line's word for the process at the other end of the pipes.
 pub const PARTNER: &str = "echo";
 
-/// Send a byte to a child, wait for it to come back, and so on for `time`. On one
-/// CPU each round trip takes two context switches.
+/// Send a byte to a child, wait for it to come back, and so on for `time`, with pauses
+/// between, which do not count. On one CPU each round trip takes two context switches.
 ///
 /// # Errors
 /// What starting the child or the pipes report.
-pub fn ping_pong(time: Duration) -> io::Result<String> {
+pub fn ping_pong(time: Duration, pause: Duration) -> io::Result<String> {
     let mut child = Command::new(env::current_exe()?)
         .arg(PARTNER)
         .stdin(Stdio::piped())
@@ -30,13 +31,18 @@ pub fn ping_pong(time: Duration) -> io::Result<String> {
     there.write_all(&byte)?;
     back.read_exact(&mut byte)?;
     let start = Instant::now();
-    let mut transactions = 0u64;
+    let (mut transactions, mut paused) = (0u64, Duration::ZERO);
     while start.elapsed() < time {
         there.write_all(&byte)?;
         back.read_exact(&mut byte)?;
         transactions += 1;
+        if !pause.is_zero() {
+            let begun = Instant::now();
+            thread::sleep(pause);
+            paused += begun.elapsed();
+        }
     }
-    let seconds = start.elapsed().as_secs_f64();
+    let seconds = (start.elapsed() - paused).as_secs_f64();
     drop(there);
     child.wait()?;
     Ok(format!(

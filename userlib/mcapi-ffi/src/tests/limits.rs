@@ -188,8 +188,8 @@ fn attributes_are_set_up_to_their_limits() {
         ),
         (
             sys::MCAPI_ENDP_ATTR_BUFFER_TYPE,
-            &[0],
-            &[(1, value), (2, value)],
+            &[1, 0],
+            &[(2, value), (u32::MAX, value)],
         ),
         (
             sys::MCAPI_ENDP_ATTR_MEMORY_TYPE,

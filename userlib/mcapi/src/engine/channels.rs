@@ -50,6 +50,7 @@ impl Engine {
             id,
             role,
             max_payload: local.settings.max_payload,
+            buffers: local.settings.buffers,
             timeout: local.settings.timeout,
             send_buffers: local.settings.send_buffers,
             priority: local.settings.priority,
@@ -66,7 +67,8 @@ impl Engine {
         Terms {
             max_payload: local.settings.max_payload,
             priorities: local.settings.priorities as u16,
-            priority: local.settings.priority as u16,
+            priority: local.settings.priority as u8,
+            buffers: local.settings.buffers,
         }
     }
 

@@ -8,13 +8,13 @@ use crate::{
     connection::Role,
     engine::News,
     lock,
-    pipe::{Done, Ended, Pipe, Plan, Tried},
+    pipe::{Buffer, Done, Ended, Pipe, Plan, Tried},
     request::By,
     Channel, Completion, Deadline, Device, Endpoint, Error, NodeId, Outcome, Packet, Payload,
     Request, Result, Scalar,
 };
 use mp_fabric::{EventMask, InterfaceId, Session};
-use mp_queue_pair::{provider::NEWS, Held, Piece};
+use mp_queue_pair::{provider::NEWS, Piece};
 use std::{
     hint::spin_loop,
     sync::{Arc, PoisonError},
@@ -430,9 +430,9 @@ impl<D: Device> NodeShared<D> {
     }
 
     /// Keep a packet for the program, which has it from now on.
-    fn keep(&self, pipe: &Arc<Pipe<D>>, held: Held) -> Result<Packet> {
-        let packet = Packet::new(held.area().clone())?;
-        let entry = (Arc::clone(pipe), held);
+    fn keep(&self, pipe: &Arc<Pipe<D>>, buffer: Buffer) -> Result<Packet> {
+        let packet = Packet::new(buffer.area().clone())?;
+        let entry = (Arc::clone(pipe), buffer);
         lock(&self.held).insert(packet.address(), entry);
         Ok(packet)
     }

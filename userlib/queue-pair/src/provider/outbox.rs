@@ -96,6 +96,14 @@ impl<D: Device> Outbox<D> {
         }
     }
 
+    /// Signal the partner for what it has not taken and was not signalled for: once for the same
+    /// messages. For a thread that goes to sleep and may wait for what they lead to: the partner may
+    /// have left the link to a program that looks no more.
+    pub fn remind(&mut self) {
+        // One that has gone is noticed by who receives.
+        let _ = self.sending.remind();
+    }
+
     /// Whether the partner could not be woken: [`flush()`](Self::flush) tries again.
     #[inline]
     pub fn owes_signal(&self) -> bool {

@@ -14,8 +14,28 @@
 //! | service thread | notes it at the link ([`Attention::note_news`]), and lists the link |
 //! | whoever moves messages next | takes the note and looks at the session |
 //!
-//! Links that a thread of the program looks at stay on the list but are left to it; the service
-//! thread sees after a nap whether that is still so.
+//! Links that a thread of the program looks at stay on the list but are left to it. So is one whose
+//! messages have woken a thread of the program: that thread shall run, not this one.
+//!
+//! # Naps
+//!
+//! A thread of the program that goes to sleep says so ([`Attention::unwatch`]), with a system call if
+//! the service thread sleeps, and the service thread looks after the link at once. A program that
+//! only stops calling cannot be noticed by that: while links are left to it, the service thread
+//! sleeps for a nap and then sees whether they were looked at since.
+//!
+//! | nap | length |
+//! |---|---|
+//! | the first one, and the one after a link was not looked at | [`NAP_MIN`] |
+//! | after one in which all links were looked at | twice as long, [`NAP_MAX`] at most |
+//! | after a long one, if a message is there, or a partner has signalled | [`NAP_MIN`]: a program that looks takes what there is |
+//!
+//! While a program looks in each nap, the naps take two system calls in [`NAP_MAX`] at most. One that
+//! is held up for longer than a nap is taken for one that has stopped. A message waits for a program that has stopped for `NAP_MAX + NAP_MIN` at most: it is
+//! there at the end of a nap, and if the link is not looked at in the short one behind it, the service
+//! thread takes it. It does not wait for so long if its sender sleeps: before a sender's thread leaves
+//! a link it signals once for what the partner may not have seen
+//! ([`Outbox::remind`](super::Outbox::remind)), which ends the partner's nap.
 
 use mp_fabric::{thread, Deadline, Device, Events, Fabric, Result, Wake};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
@@ -34,8 +54,13 @@ const LOOKS: u32 = 50;
 /// How long it looks, as long as there are messages, before it sees whether there is news, or more
 /// links.
 const TURN: Duration = Duration::from_millis(1);
-/// How long it sleeps at most while there are links whose partners do not signal.
-const NAP: Duration = Duration::from_millis(10);
+/// How long the service thread sleeps at least while there are links whose partners do not signal;
+/// at most, that is [`NAP_MAX`].
+pub const NAP_MIN: Duration = Duration::from_millis(1);
+/// See [`NAP_MIN`].
+pub const NAP_MAX: Duration = Duration::from_millis(128);
+/// How long it sleeps before it asks partners again that could not be asked.
+const RETRY: Duration = Duration::from_millis(10);
 /// How long hosts may take altogether to say that they have been asked: those that do not answer
 /// hold up nobody else for longer.
 const ANSWERS: Duration = Duration::from_millis(10);
@@ -92,6 +117,16 @@ impl Attention {
         self.polled.swap(false, Ordering::Relaxed)
     }
 
+    /// A thread of the program that sleeps was woken: the link is left to it, as if it looked.
+    pub fn hand_over(&self) {
+        self.watch();
+    }
+
+    /// Whether a thread of the program has looked, or was woken, and nobody has asked since.
+    fn is_handed_over(&self) -> bool {
+        self.polled.load(Ordering::Relaxed)
+    }
+
     /// Let the service thread look after the link of that number from now on.
     pub fn list(&self, service: &Service, link: u64) {
         if !self.listed.swap(true, Ordering::AcqRel) {
@@ -137,6 +172,9 @@ pub trait Served {
 
     /// Move messages, unless somebody else does; whether there were any.
     fn serve(&self) -> bool;
+
+    /// Whether there is a message that nobody has taken. Nobody moves messages meanwhile.
+    fn has_work(&self) -> bool;
 
     /// Ask the partner for signals, unless a thread of the program looks; not for longer than until
     /// the deadline, and without a lock while the partner's host answers.
@@ -226,6 +264,54 @@ impl Service {
     }
 }
 
+/// What has come of looking at links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// There were no messages for a while.
+    Idle,
+    /// There may be more.
+    More,
+    /// A thread of the program was woken, or looks by itself.
+    HandedOver,
+}
+
+/// How long the thread sleeps while links are left to the program.
+#[derive(Debug)]
+struct Nap {
+    long: Duration,
+    /// The last one was long.
+    was_long: bool,
+}
+
+impl Nap {
+    fn new() -> Self {
+        Nap {
+            long: NAP_MIN,
+            was_long: false,
+        }
+    }
+
+    /// How long the next one is: a short one behind a long one, if the program may not look any more
+    /// although it should.
+    fn next(&mut self, doubtful: bool) -> Duration {
+        self.was_long = !(self.was_long && doubtful);
+        match self.was_long {
+            true => self.long,
+            false => NAP_MIN,
+        }
+    }
+
+    /// Whether all links were looked at in the last one, and whether it has lasted as long as it
+    /// should.
+    fn note(&mut self, all_watched: bool, undisturbed: bool) {
+        match all_watched {
+            true if self.was_long && undisturbed => self.long = NAP_MAX.min(2 * self.long),
+            true => {}
+            false => *self = Nap::new(),
+        }
+    }
+}
+
 /// What the thread has.
 struct Run<'a, O: Owner> {
     owner: &'a O,
@@ -234,6 +320,9 @@ struct Run<'a, O: Owner> {
     own: Vec<O::Link>,
     /// How often it has asked partners for signals.
     rounds: usize,
+    nap: Nap,
+    /// Nothing has ended its last sleep before the time.
+    undisturbed: bool,
 }
 
 impl<'a, O: Owner> Run<'a, O> {
@@ -243,6 +332,8 @@ impl<'a, O: Owner> Run<'a, O> {
             events: owner.fabric().events(),
             own: Vec::new(),
             rounds: 0,
+            nap: Nap::new(),
+            undisturbed: false,
         }
     }
 
@@ -252,19 +343,45 @@ impl<'a, O: Owner> Run<'a, O> {
             // Whatever kicks from now on is looked at before the thread sleeps.
             service.activity.swap(RUNNING, Ordering::AcqRel);
             self.take_listed();
-            let is_watched = |link: &O::Link| link.attention().is_watched();
-            let own = mem::take(&mut self.own).into_iter();
-            let (watched, own): (Vec<_>, Vec<_>) = own.partition(is_watched);
-            self.own = watched;
-            let wait = match turn(&own) {
-                true => {
-                    self.own.extend(own);
-                    Some(Duration::ZERO)
-                }
-                false => self.put_to_rest(own),
-            };
+            let own = mem::take(&mut self.own);
+            let mut own = self.leave_watched(own);
+            if self.undisturbed && !own.is_empty() {
+                // A program that was held up looks now, also on the only processor.
+                std::thread::yield_now();
+                own = self.leave_watched(own);
+            }
+            self.nap.note(own.is_empty(), self.undisturbed);
+            let wait = self.look_after(own);
             if !self.sleep(wait) {
                 return self.owner.fail();
+            }
+        }
+    }
+
+    /// Leave links to threads of the program that look at them; the others.
+    fn leave_watched(&mut self, links: Vec<O::Link>) -> Vec<O::Link> {
+        let is_watched = |link: &O::Link| link.attention().is_watched();
+        let (watched, rest) = links.into_iter().partition(is_watched);
+        self.own.extend::<Vec<_>>(watched);
+        rest
+    }
+
+    /// Move messages of links that nobody else looks at, and put them to rest; how long the thread
+    /// may sleep.
+    fn look_after(&mut self, mut own: Vec<O::Link>) -> Option<Duration> {
+        let begun = Instant::now();
+        loop {
+            match turn(&own, begun) {
+                Turn::Idle => return self.put_to_rest(own),
+                Turn::More => {
+                    self.own.extend(own);
+                    return Some(Duration::ZERO);
+                }
+                Turn::HandedOver => own = self.leave_watched(own),
+            }
+            if !own.is_empty() {
+                // Who was woken comes first, also on the only processor.
+                std::thread::yield_now();
             }
         }
     }
@@ -280,27 +397,32 @@ impl<'a, O: Owner> Run<'a, O> {
     /// time of those behind them.
     fn put_to_rest(&mut self, mut own: Vec<O::Link>) -> Option<Duration> {
         let until = Deadline::after(ANSWERS);
-        let mut busy = false;
+        let (mut busy, mut again) = (false, false);
         self.rounds = self.rounds.wrapping_add(1);
         let first = self.rounds.checked_rem(own.len()).unwrap_or(0);
         own.rotate_left(first);
         for link in own {
             let rest = link.attention().settle(|| link.rest(until));
             busy |= rest == Rest::Busy;
+            again |= rest == Rest::Nap;
             if matches!(rest, Rest::Busy | Rest::Nap) {
                 self.own.push(link);
             }
         }
         match self.own.is_empty() {
             _ if busy => Some(Duration::ZERO),
-            false => Some(NAP),
+            _ if again => Some(RETRY),
+            false => {
+                let has_work = self.own.iter().any(|link| link.has_work());
+                Some(self.nap.next(has_work || !self.undisturbed))
+            }
             true => None,
         }
     }
 
     /// Sleep until there is news or a kick, and note what has happened to which session. False once
     /// the fabric has ended.
-    fn sleep(&self, wait: Option<Duration>) -> bool {
+    fn sleep(&mut self, wait: Option<Duration>) -> bool {
         let service = self.owner.service();
         let asleep =
             service
@@ -318,7 +440,10 @@ impl<'a, O: Owner> Run<'a, O> {
         ];
         // It looks again, whatever has ended the wait.
         let _ = poll(&mut fds, wait.as_ref());
+        // Nobody has to wake it any more.
+        service.activity.store(KICKED, Ordering::Release);
         let [woken, told] = fds.map(|fd| fd.revents());
+        self.undisturbed = woken.is_empty() && told.is_empty();
         if !woken.is_empty() {
             service.wake.read();
         }
@@ -339,21 +464,23 @@ impl<'a, O: Owner> Run<'a, O> {
     }
 }
 
-/// Move messages of links that nobody else looks at, until there have been none for a while;
-/// whether there may be more.
-fn turn<L: Served>(own: &[L]) -> bool {
-    let begun = Instant::now();
+/// Move messages of links that nobody else looks at, until there have been none for a while, or
+/// until others shall go on.
+fn turn<L: Served>(own: &[L], begun: Instant) -> Turn {
     let mut idle = 0;
     while !own.is_empty() && idle < LOOKS {
         // All of them, whichever is first.
         let moved = own.iter().filter(|link| link.serve()).count();
+        if own.iter().any(|link| link.attention().is_handed_over()) {
+            return Turn::HandedOver;
+        }
         idle = if moved > 0 { 0 } else { idle + 1 };
         if moved > 0 && begun.elapsed() >= TURN {
-            return true;
+            return Turn::More;
         }
         std::hint::spin_loop();
     }
-    false
+    Turn::Idle
 }
 
 /// Lock, also after a panic: each change is complete when others see it.

@@ -70,6 +70,11 @@ impl<D: Device> Own<D> {
         self.inbox.answered(answer)
     }
 
+    /// Signal the partner for what it may not have seen; as [`Outbox::remind`].
+    pub(crate) fn remind(&mut self) {
+        self.outbox.remind();
+    }
+
     /// Whether the partner could not be woken: [`flush()`](Wire::flush) tries again.
     pub(crate) fn owes_signal(&self) -> bool {
         self.outbox.owes_signal()
