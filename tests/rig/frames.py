@@ -6,6 +6,7 @@ see rust/mp_func_test.rs for what it counts.
 """
 
 import time
+from contextlib import contextmanager
 
 from ntbrig import stack
 from ntbrig.settings import PATIENCE
@@ -54,6 +55,19 @@ def resets(guest, peer):
         f'[ "$(cat $i/peer)" = {number} ] && cat $i/resets; done; true'
     ).out
     return int(found or 0)
+
+
+@contextmanager
+def no_link_ends(*guests):
+    """Inside, no link of these hosts is reset, or comes up anew."""
+
+    def told():
+        look = "cat /sys/kernel/mp/interfaces/*/resets; dmesg | grep -c 'is up'"
+        return [guest.run(look).out for guest in guests]
+
+    before = told()
+    yield
+    assert told() == before
 
 
 class Receivers:

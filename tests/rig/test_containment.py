@@ -9,6 +9,7 @@ import pytest
 import sharing
 from ntbrig import stack
 from ntbrig.settings import MIB, PATIENCE
+from frames import no_link_ends
 from pximc import MODULES
 from sharing import EACH, MP, PAST, copy_list, fill, pair
 from test_isolation import DEVICE, NOBODY, interfaces
@@ -111,24 +112,13 @@ def test_long_copies_leave_turns_to_other_queues_of_their_user(fabric):
         assert states == [MP.QUEUE_POSTED for _ in many]
 
 
-@contextmanager
-def no_link_ends(fabric):
-    told = lambda: [
-        guest.run("cat /sys/kernel/mp/interfaces/*/resets; dmesg | grep -c 'is up'").out
-        for guest in fabric.hosts
-    ]
-    before = told()
-    yield
-    assert told() == before
-
-
 def test_a_port_that_nobody_reads_needs_no_large_memory(fabric):
     """All that its connections may send waits there, and no link ends for want of a piece of
     memory that is as large."""
     with pair(fabric) as (owner, back, user, there):
         port = owner.offer(back, MP.OBJECT_PORT, NUMBER)
         connections = [user.connect(there, MP.OBJECT_PORT, NUMBER) for _ in range(CONNECTIONS)]
-        with guard(owner.guest, largest=PIECE), no_link_ends(fabric):
+        with guard(owner.guest, largest=PIECE), no_link_ends(*fabric.hosts):
             for connection in connections:
                 fill(user, connection)
             fields = {"handle": port, "data": owner.buffer, "length": 256, "deadline": PAST}
@@ -146,7 +136,7 @@ def test_a_message_without_memory_ends_its_connection_and_no_link(fabric):
         for connection in (doomed, other):
             user.send(connection, b"there is memory")
             assert owner.receive(port) == b"there is memory"
-        with no_link_ends(fabric):
+        with no_link_ends(*fabric.hosts):
             with guard(owner.guest, largest=PIECE // 4):
                 user.send(doomed, bytes(PIECE // 2))
                 told = [user.notice(doomed) for _ in range(2)]

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 import sharing
 from ntbrig import stack
+from frames import no_link_ends
 from pximc import MODULES
 from sharing import EACH, MP, PAST, fails, fill, pair
 
@@ -39,17 +40,12 @@ def ends(fabric):
 @contextmanager
 def frozen(guest, *others):
     """Inside, a guest stands still; no link is down or starts over because of that."""
-    told = lambda: [
-        other.run("cat /sys/kernel/mp/interfaces/*/resets; dmesg | grep -c 'is up'").out
-        for other in (guest, *others)
-    ]
-    before = told()
-    guest.freeze()
-    try:
-        yield
-    finally:
-        guest.thaw()
-    assert told() == before
+    with no_link_ends(guest, *others):
+        guest.freeze()
+        try:
+            yield
+        finally:
+            guest.thaw()
 
 
 def test_all_messages_are_taken_while_their_sender_stands_still(fabric, ends):

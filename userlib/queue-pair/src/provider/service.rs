@@ -31,11 +31,13 @@
 //! | after a long one, if a message is there, or a partner has signalled | [`NAP_MIN`]: a program that looks takes what there is |
 //!
 //! While a program looks in each nap, the naps take two system calls in [`NAP_MAX`] at most. One that
-//! is held up for longer than a nap is taken for one that has stopped. A message waits for a program that has stopped for `NAP_MAX + NAP_MIN` at most: it is
-//! there at the end of a nap, and if the link is not looked at in the short one behind it, the service
-//! thread takes it. It does not wait for so long if its sender sleeps: before a sender's thread leaves
-//! a link it signals once for what the partner may not have seen
-//! ([`Outbox::remind`](super::Outbox::remind)), which ends the partner's nap.
+//! is held up for longer than a nap is taken for one that has stopped.
+//!
+//! A message waits for a program that has stopped for `NAP_MAX + NAP_MIN` at most: it is there at the
+//! end of a nap, and if the link is not looked at in the short one behind it, the service thread takes
+//! it. It does not wait for so long if its sender sleeps: before a sender's thread leaves a link it
+//! signals once for what the partner may not have seen ([`Outbox::remind`](super::Outbox::remind)),
+//! which ends the partner's nap.
 
 use mp_fabric::{thread, Deadline, Device, Events, Fabric, Result, Wake};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
