@@ -135,13 +135,6 @@ impl Way {
     }
 }
 
-/// Memory outlives what is on its way to it.
-impl Drop for Way {
-    fn drop(&mut self) {
-        self.settle();
-    }
-}
-
 /// Make bytes of a line visible: whole words in one piece.
 fn apply(memory: &VolatileSlice<'_>, line: &Line, set: u64) {
     for word in 0..LINE / 8 {
@@ -318,6 +311,14 @@ pub struct BridgeMemory {
     size: usize,
 }
 
+/// What a process has stored arrives though it unmaps the memory.
+impl Drop for BridgeMemory {
+    fn drop(&mut self) {
+        // The thread that makes writes arrive may hold the way as well, and for longer.
+        lock(&self.way).settle();
+    }
+}
+
 impl BridgeMemory {
     fn check(&self, offset: usize, len: usize, align: usize) -> Result<(), Errno> {
         let inside = offset.checked_add(len).is_some_and(|end| end <= self.size);
@@ -466,6 +467,7 @@ mod tests {
         assert_eq!(far.store_line(4096 - 56, &[1; 8]), Err(Errno::RANGE));
         assert_eq!(far.write(usize::MAX, b"x"), Err(Errno::RANGE));
         far.write(4092, b"last").expect("inside");
+        let _held = live(&mut lock(&bridge.0).ways);
         drop(far);
         assert_eq!(
             near.volatile().read_obj::<[u8; 4]>(4092).expect("inside"),
